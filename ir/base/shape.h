@@ -1,0 +1,24 @@
+// Static shapes: dimensions outermost first, row-major. Rank 0 is a scalar; a dimension of 0 is legal.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gcomp {
+
+using Shape = std::vector<std::int64_t>;
+
+/// Product of the dimensions; throws UserError where it exceeds 2^62 or a dimension is negative.
+std::int64_t element_count(std::span<const std::int64_t> shape);
+/// Row-major strides in elements.
+Shape row_major_strides(std::span<const std::int64_t> shape);
+/// "32x20"; "" for a scalar.
+std::string to_string(std::span<const std::int64_t> shape);
+
+/// Advances `index` to the next position in row-major order; false after the last.
+bool next_index(std::span<std::int64_t> index, std::span<const std::int64_t> shape);
+
+}  // namespace gcomp

@@ -1,0 +1,73 @@
+// A tensor in host memory: dtype, shape, and dense row-major bytes that it owns. A value: copies are deep.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/base/dtype.h"
+#include "ir/base/shape.h"
+
+namespace gcomp {
+
+/// The static type of a value: element type and shape.
+struct TensorType {
+  DType dtype = DType::f32;
+  Shape shape;
+
+  bool operator==(const TensorType&) const = default;
+  std::int64_t elements() const { return element_count(shape); }
+  std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(size_of(dtype)); }
+  std::int64_t rank() const { return static_cast<std::int64_t>(shape.size()); }
+};
+
+/// "f32[64,784]", "i64[]".
+std::string to_string(const TensorType& type);
+
+class Tensor {
+ public:
+  Tensor() = default;
+  /// Zero-filled.
+  explicit Tensor(TensorType type);
+  Tensor(DType dtype, Shape shape) : Tensor(TensorType{dtype, std::move(shape)}) {}
+
+  /// From values, each converted to `dtype` by gcomp's cast rules; `values` holds one entry per element, or one for all.
+  static Tensor of(DType dtype, Shape shape, std::span<const double> values);
+  static Tensor of(DType dtype, Shape shape, std::initializer_list<double> values);
+  static Tensor scalar(DType dtype, double value) { return of(dtype, {}, {value}); }
+  /// An i64 vector, exact.
+  static Tensor of_integers(std::span<const std::int64_t> values);
+
+  const TensorType& type() const { return type_; }
+  DType dtype() const { return type_.dtype; }
+  const Shape& shape() const { return type_.shape; }
+  std::int64_t elements() const { return type_.elements(); }
+
+  std::span<std::byte> bytes() { return bytes_; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::byte* data() { return bytes_.data(); }
+  const std::byte* data() const { return bytes_.data(); }
+  template <class T> std::span<T> as() { return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)}; }
+  template <class T> std::span<const T> as() const { return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)}; }
+
+  double at(std::int64_t element) const { return load_as_double(type_.dtype, bytes_.data(), element); }
+  void set(std::int64_t element, double value) { store_from_double(type_.dtype, bytes_.data(), element, value); }
+  /// All elements as i64 (exact for 64-bit integers).
+  std::vector<std::int64_t> to_integers() const;
+  std::vector<double> to_doubles() const;
+
+  /// Every element converted to `dtype`; exact between integer types that hold the value.
+  Tensor cast(DType dtype) const;
+  /// The same bytes under another shape of the same element count.
+  Tensor reshaped(Shape shape) &&;
+
+  /// Bitwise equality of type and contents (so NaN equals NaN, and 0.0 differs from -0.0).
+  bool operator==(const Tensor&) const = default;
+
+ private:
+  TensorType type_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace gcomp

@@ -1,0 +1,153 @@
+// A Program is one compiled graph as plain data: kernels as text, buffers at fixed offsets, and a list of steps in order.
+// It is all that the runtime knows of a model. Codegen writes it; runtime/serialize.h stores it.
+//
+// Memory has four spaces. `state` buffers live as long as the model and are shared, by name, between the programs of one
+// model (its training step and its forward pass). `constant` buffers hold bytes that come with the program. `io` buffers are
+// the inputs that the host writes before a step and the outputs that it reads after. `arena` buffers are temporaries at
+// planned offsets of one block; those with disjoint lifetimes overlap.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/base/tensor.h"
+
+namespace gcomp::runtime {
+
+enum class TargetKind : std::uint8_t { cpu, cuda };
+
+struct Target {
+  TargetKind kind = TargetKind::cpu;
+  std::string architecture;  ///< "sm_90" for CUDA; for the CPU "" (the machine that compiles)
+
+  bool operator==(const Target&) const = default;
+};
+
+/// "cpu" or "cuda:sm_90".
+std::string to_string(const Target& target);
+/// Throws UserError (exit 2) naming the accepted forms.
+Target parse_target(std::string_view text);
+
+enum class Space : std::uint8_t { arena, state, constant, io };
+
+struct Buffer {
+  std::string name;         ///< of the value it holds; unique within state and io
+  Space space = Space::arena;
+  TensorType type;
+  std::int64_t offset = 0;  ///< bytes from the start of its space; a multiple of 64
+  Tensor contents;          ///< constant space only
+
+  bool operator==(const Buffer&) const = default;
+};
+
+enum class StateRole : std::uint8_t { parameter, running_statistic, optimizer, counter };
+
+struct State {
+  int buffer = 0;
+  StateRole role = StateRole::parameter;
+  std::optional<double> fill;  ///< initial value of every element; without it the host must write the state before a run
+
+  bool operator==(const State&) const = default;
+};
+
+/// One generated function. Its name is opaque (k0, k1, ...), its text is a pure function of the fused node.
+struct Kernel {
+  std::string name;
+  std::string text;
+
+  bool operator==(const Kernel&) const = default;
+};
+
+/// Threads of one CUDA launch.
+struct Grid {
+  std::int64_t blocks = 1;
+  std::int32_t threads = 1;
+  std::int32_t shared_bytes = 0;
+
+  bool operator==(const Grid&) const = default;
+};
+
+/// One run of a kernel over one set of buffers. `tasks` independent pieces of work, numbered from 0, may run in any order on
+/// any thread: each writes its own elements, so no split of them changes a bit.
+struct Segment {
+  std::vector<int> buffers;   ///< in the order of the kernel's parameters
+  std::int64_t extent = 0;    ///< elements for kernels of variable length (the optimizer over all parameters), else 0
+  std::int64_t tasks = 1;
+
+  bool operator==(const Segment&) const = default;
+};
+
+/// CPU entry point: extern "C" void NAME(void* const* buffers, long extent, long first_task, long last_task, int* fault)
+/// CUDA entry point, one segment: NAME(buffer0, buffer1, ..., int* fault)
+/// CUDA entry point, more segments: NAME(const SegmentTable*, int* fault), blocks split by the table.
+struct KernelLaunch {
+  int kernel = 0;
+  std::vector<Segment> segments;
+  Grid grid;             ///< CUDA only
+  int fault = 0;         ///< index + 1 into Program::faults that the kernel may raise; 0 for none
+  std::string origin;    ///< the IR node, for messages and profiles
+
+  bool operator==(const KernelLaunch&) const = default;
+};
+
+/// A strided view of a buffer as a stack of matrices; strides and offset in elements.
+struct MatrixView {
+  int buffer = 0;
+  std::int64_t offset = 0;
+  std::vector<std::int64_t> batch_strides;  ///< one for each batch dimension; 0 repeats
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+
+  bool operator==(const MatrixView&) const = default;
+};
+
+/// c[batch..., m, n] = sum over k of a[batch..., m, k] * b[batch..., k, n], accumulated in f32 for f16 and bf16.
+struct MatmulCall {
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> batch;
+  std::int64_t m = 0, n = 0, k = 0;
+  MatrixView a, b, c;
+  std::string origin;
+
+  bool operator==(const MatmulCall&) const = default;
+};
+
+enum class ConvolutionKind : std::uint8_t { forward, input_gradient, weight_gradient };
+
+/// Convolution and its two gradients over 1 to 3 spatial dimensions. Buffers are dense:
+/// input [n, c, spatial...] or, channels_last, [n, spatial..., c]; output likewise with o; weight always
+/// [o, c / groups, kernel...]. `kind` says which of the three buffers is written from the other two.
+struct ConvolutionCall {
+  ConvolutionKind kind = ConvolutionKind::forward;
+  DType dtype = DType::f32;
+  bool channels_last = false;
+  std::int64_t batch = 0, input_channels = 0, output_channels = 0, groups = 1;
+  std::vector<std::int64_t> input_spatial, output_spatial, kernel, strides, pads_begin, pads_end, dilations;
+  int input = 0, weight = 0, output = 0;
+  std::string origin;
+
+  bool operator==(const ConvolutionCall&) const = default;
+};
+
+using Step = std::variant<KernelLaunch, MatmulCall, ConvolutionCall>;
+
+struct Program {
+  std::string name;
+  Target target;
+  std::vector<Kernel> kernels;
+  std::string prelude;              ///< helper definitions that every kernel's text may use
+  std::vector<Buffer> buffers;
+  std::vector<State> states;
+  std::vector<int> inputs, outputs; ///< indices into buffers
+  std::vector<Step> steps;
+  std::vector<std::string> faults;  ///< messages of conditions that kernels raise: an index out of range, a division by zero
+  std::int64_t arena_bytes = 0, state_bytes = 0, constant_bytes = 0, io_bytes = 0;
+  std::int64_t arena_lower_bound = 0;  ///< largest sum of live arena bytes over the steps in this order
+
+  bool operator==(const Program&) const = default;
+};
+
+}  // namespace gcomp::runtime
