@@ -1,0 +1,32 @@
+#include "runtime/program.h"
+
+#include <algorithm>
+
+#include "ir/base/error.h"
+
+namespace gcomp::runtime {
+namespace {
+
+bool is_architecture(std::string_view text) {
+  if (text.substr(0, 3) != "sm_" || text.size() < 5 || text.size() > 8) return false;
+  const auto digits = std::find_if_not(text.begin() + 3, text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const auto suffix = static_cast<std::size_t>(text.end() - digits);  // sm_90a, sm_100f
+  return digits - text.begin() >= 5 && (suffix == 0 || (suffix == 1 && (*digits == 'a' || *digits == 'f')));
+}
+
+}  // namespace
+
+std::string to_string(const Target& target) {
+  if (target.kind == TargetKind::cpu) return "cpu";
+  return target.architecture.empty() ? "cuda" : "cuda:" + target.architecture;
+}
+
+Target parse_target(std::string_view text) {
+  if (text == "cpu") return {};
+  constexpr std::string_view kCuda = "cuda:";
+  if (text.substr(0, kCuda.size()) == kCuda && is_architecture(text.substr(kCuda.size())))
+    return {TargetKind::cuda, std::string(text.substr(kCuda.size()))};
+  throw UserError(concat("target '", text, "' is unknown; wanted cpu, or cuda:ARCHITECTURE such as cuda:sm_90"), ExitCode::usage);
+}
+
+}  // namespace gcomp::runtime

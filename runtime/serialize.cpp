@@ -1,0 +1,273 @@
+#include "runtime/serialize.h"
+
+#include <cstring>
+#include <limits>
+
+#include "ir/base/error.h"
+#include "runtime/program.pb.h"
+#include "runtime/validate.h"
+
+namespace gcomp::runtime {
+namespace {
+
+template <class To, class From>
+constexpr bool same(To to, From from) { return static_cast<int>(to) == static_cast<int>(from); }
+static_assert(same(TargetKind::cpu, proto::CPU) && same(TargetKind::cuda, proto::CUDA));
+static_assert(same(Space::arena, proto::ARENA) && same(Space::state, proto::STATE) && same(Space::constant, proto::CONSTANT) &&
+              same(Space::io, proto::IO));
+static_assert(same(StateRole::parameter, proto::PARAMETER) && same(StateRole::running_statistic, proto::RUNNING_STATISTIC) &&
+              same(StateRole::optimizer, proto::OPTIMIZER) && same(StateRole::counter, proto::COUNTER));
+static_assert(same(ConvolutionKind::forward, proto::FORWARD) && same(ConvolutionKind::input_gradient, proto::INPUT_GRADIENT) &&
+              same(ConvolutionKind::weight_gradient, proto::WEIGHT_GRADIENT));
+
+template <class Field, class Values>
+void assign(Field* field, const Values& values) { field->Assign(values.begin(), values.end()); }
+
+template <class Values>
+std::vector<typename Values::value_type> to_vector(const Values& values) { return {values.begin(), values.end()}; }
+
+std::string encode(DType dtype) { return std::string(name_of(dtype)); }
+
+DType decode_dtype(const std::string& name) {
+  if (const auto dtype = parse_dtype(name)) return *dtype;
+  throw UserError(concat("dtype '", name, "' is unknown"));
+}
+
+/// Proto3 keeps enum numbers that it does not know; they end here.
+template <class Enum>
+Enum decode_enum(int value, int count, const char* what) {
+  check_user(value >= 0 && value < count, what, " ", value, " is unknown");
+  return static_cast<Enum>(value);
+}
+
+void encode(const Buffer& buffer, proto::Buffer* out) {
+  out->set_name(buffer.name);
+  out->set_space(static_cast<proto::Space>(buffer.space));
+  out->set_dtype(encode(buffer.type.dtype));
+  assign(out->mutable_shape(), buffer.type.shape);
+  out->set_offset(buffer.offset);
+  if (buffer.space == Space::constant) out->set_contents(buffer.contents.data(), buffer.contents.bytes().size());
+}
+
+Buffer decode(const proto::Buffer& in) {
+  Buffer buffer{.name = in.name(),
+                .space = decode_enum<Space>(in.space(), proto::Space_ARRAYSIZE, "space"),
+                .type = {decode_dtype(in.dtype()), to_vector(in.shape())},
+                .offset = in.offset(),
+                .contents = {}};
+  if (buffer.space != Space::constant) {
+    check_user(in.contents().empty(), "buffer '", buffer.name, "': only constants have contents");
+    return buffer;
+  }
+  // Compared before the tensor is made: a shape alone must not allocate.
+  const std::int64_t elements = buffer.type.elements();
+  check_user(static_cast<std::uint64_t>(elements) <= in.contents().size() &&
+                 static_cast<std::uint64_t>(buffer.type.bytes()) == in.contents().size(),
+             "buffer '", buffer.name, "': contents of ", in.contents().size(), " bytes, wanted ", to_string(buffer.type));
+  buffer.contents = Tensor(buffer.type);
+  if (!in.contents().empty()) std::memcpy(buffer.contents.data(), in.contents().data(), in.contents().size());
+  return buffer;
+}
+
+void encode(const State& state, proto::State* out) {
+  out->set_buffer(state.buffer);
+  out->set_role(static_cast<proto::StateRole>(state.role));
+  if (state.fill) out->set_fill(*state.fill);
+}
+
+State decode(const proto::State& in) {
+  return {.buffer = in.buffer(),
+          .role = decode_enum<StateRole>(in.role(), proto::StateRole_ARRAYSIZE, "state role"),
+          .fill = in.has_fill() ? std::optional(in.fill()) : std::nullopt};
+}
+
+void encode(const KernelLaunch& launch, proto::Step* step) {
+  proto::KernelLaunch* out = step->mutable_launch();
+  out->set_kernel(launch.kernel);
+  for (const Segment& segment : launch.segments) {
+    proto::Segment* stored = out->add_segments();
+    assign(stored->mutable_buffers(), segment.buffers);
+    stored->set_extent(segment.extent);
+    stored->set_tasks(segment.tasks);
+  }
+  out->set_grid_blocks(launch.grid.blocks);
+  out->set_grid_threads(launch.grid.threads);
+  out->set_grid_shared_bytes(launch.grid.shared_bytes);
+  out->set_fault(launch.fault);
+  out->set_origin(launch.origin);
+}
+
+KernelLaunch decode(const proto::KernelLaunch& in) {
+  KernelLaunch launch{.kernel = in.kernel(),
+                      .segments = {},
+                      .grid = {in.grid_blocks(), in.grid_threads(), in.grid_shared_bytes()},
+                      .fault = in.fault(),
+                      .origin = in.origin()};
+  for (const proto::Segment& segment : in.segments())
+    launch.segments.push_back({to_vector(segment.buffers()), segment.extent(), segment.tasks()});
+  return launch;
+}
+
+void encode(const MatrixView& view, proto::MatrixView* out) {
+  out->set_buffer(view.buffer);
+  out->set_offset(view.offset);
+  assign(out->mutable_batch_strides(), view.batch_strides);
+  out->set_row_stride(view.row_stride);
+  out->set_column_stride(view.column_stride);
+}
+
+MatrixView decode(const proto::MatrixView& in) {
+  return {in.buffer(), in.offset(), to_vector(in.batch_strides()), in.row_stride(), in.column_stride()};
+}
+
+void encode(const MatmulCall& call, proto::Step* step) {
+  proto::MatmulCall* out = step->mutable_matmul();
+  out->set_dtype(encode(call.dtype));
+  assign(out->mutable_batch(), call.batch);
+  out->set_m(call.m);
+  out->set_n(call.n);
+  out->set_k(call.k);
+  encode(call.a, out->mutable_a());
+  encode(call.b, out->mutable_b());
+  encode(call.c, out->mutable_c());
+  out->set_origin(call.origin);
+}
+
+MatmulCall decode(const proto::MatmulCall& in) {
+  return {.dtype = decode_dtype(in.dtype()), .batch = to_vector(in.batch()), .m = in.m(), .n = in.n(), .k = in.k(),
+          .a = decode(in.a()), .b = decode(in.b()), .c = decode(in.c()), .origin = in.origin()};
+}
+
+void encode(const ConvolutionCall& call, proto::Step* step) {
+  proto::ConvolutionCall* out = step->mutable_convolution();
+  out->set_kind(static_cast<proto::ConvolutionKind>(call.kind));
+  out->set_dtype(encode(call.dtype));
+  out->set_channels_last(call.channels_last);
+  out->set_batch(call.batch);
+  out->set_input_channels(call.input_channels);
+  out->set_output_channels(call.output_channels);
+  out->set_groups(call.groups);
+  assign(out->mutable_input_spatial(), call.input_spatial);
+  assign(out->mutable_output_spatial(), call.output_spatial);
+  assign(out->mutable_kernel(), call.kernel);
+  assign(out->mutable_strides(), call.strides);
+  assign(out->mutable_pads_begin(), call.pads_begin);
+  assign(out->mutable_pads_end(), call.pads_end);
+  assign(out->mutable_dilations(), call.dilations);
+  out->set_input(call.input);
+  out->set_weight(call.weight);
+  out->set_output(call.output);
+  out->set_origin(call.origin);
+}
+
+ConvolutionCall decode(const proto::ConvolutionCall& in) {
+  return {.kind = decode_enum<ConvolutionKind>(in.kind(), proto::ConvolutionKind_ARRAYSIZE, "convolution kind"),
+          .dtype = decode_dtype(in.dtype()),
+          .channels_last = in.channels_last(),
+          .batch = in.batch(),
+          .input_channels = in.input_channels(),
+          .output_channels = in.output_channels(),
+          .groups = in.groups(),
+          .input_spatial = to_vector(in.input_spatial()),
+          .output_spatial = to_vector(in.output_spatial()),
+          .kernel = to_vector(in.kernel()),
+          .strides = to_vector(in.strides()),
+          .pads_begin = to_vector(in.pads_begin()),
+          .pads_end = to_vector(in.pads_end()),
+          .dilations = to_vector(in.dilations()),
+          .input = in.input(),
+          .weight = in.weight(),
+          .output = in.output(),
+          .origin = in.origin()};
+}
+
+Step decode(const proto::Step& in) {
+  switch (in.call_case()) {
+    case proto::Step::kLaunch: return decode(in.launch());
+    case proto::Step::kMatmul: return decode(in.matmul());
+    case proto::Step::kConvolution: return decode(in.convolution());
+    case proto::Step::CALL_NOT_SET: break;
+  }
+  throw UserError("a step is of no known kind");
+}
+
+Program decode(const proto::Program& in) {
+  Program program;
+  program.name = in.name();
+  program.target = {decode_enum<TargetKind>(in.target().kind(), proto::TargetKind_ARRAYSIZE, "target"), in.target().architecture()};
+  for (const proto::Kernel& kernel : in.kernels()) program.kernels.push_back({kernel.name(), kernel.text()});
+  program.prelude = in.prelude();
+  for (const proto::Buffer& buffer : in.buffers()) program.buffers.push_back(decode(buffer));
+  for (const proto::State& state : in.states()) program.states.push_back(decode(state));
+  program.inputs = to_vector(in.inputs());
+  program.outputs = to_vector(in.outputs());
+  for (const proto::Step& step : in.steps()) program.steps.push_back(decode(step));
+  program.faults = to_vector(in.faults());
+  program.arena_bytes = in.arena_bytes();
+  program.state_bytes = in.state_bytes();
+  program.constant_bytes = in.constant_bytes();
+  program.io_bytes = in.io_bytes();
+  program.arena_lower_bound = in.arena_lower_bound();
+  return program;
+}
+
+proto::Program encode(const Program& program) {
+  proto::Program out;
+  out.set_version(kProgramVersion);
+  out.set_name(program.name);
+  out.mutable_target()->set_kind(static_cast<proto::TargetKind>(program.target.kind));
+  out.mutable_target()->set_architecture(program.target.architecture);
+  for (const Kernel& kernel : program.kernels) {
+    proto::Kernel* stored = out.add_kernels();
+    stored->set_name(kernel.name);
+    stored->set_text(kernel.text);
+  }
+  out.set_prelude(program.prelude);
+  for (const Buffer& buffer : program.buffers) encode(buffer, out.add_buffers());
+  for (const State& state : program.states) encode(state, out.add_states());
+  assign(out.mutable_inputs(), program.inputs);
+  assign(out.mutable_outputs(), program.outputs);
+  for (const Step& step : program.steps) std::visit([&](const auto& call) { encode(call, out.add_steps()); }, step);
+  for (const std::string& fault : program.faults) out.add_faults(fault);
+  out.set_arena_bytes(program.arena_bytes);
+  out.set_state_bytes(program.state_bytes);
+  out.set_constant_bytes(program.constant_bytes);
+  out.set_io_bytes(program.io_bytes);
+  out.set_arena_lower_bound(program.arena_lower_bound);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::byte> serialize(const Program& program) {
+  try {
+    validate(program);
+  } catch (const UserError& error) {
+    throw InternalError(concat("program '", program.name, "' cannot be stored: ", error.what()));
+  }
+  const proto::Program message = encode(program);
+  const std::size_t size = message.ByteSizeLong();
+  check_user(size <= static_cast<std::size_t>(std::numeric_limits<int>::max()), "program '", program.name, "' takes ", size,
+             " bytes when stored; the limit is 2 GiB");
+  std::vector<std::byte> bytes(size);
+  check_internal(message.SerializeToArray(bytes.data(), static_cast<int>(size)), "program '", program.name, "' cannot be stored");
+  return bytes;
+}
+
+Program parse_program(std::span<const std::byte> bytes, std::string_view source) {
+  check_user(bytes.size() <= static_cast<std::size_t>(std::numeric_limits<int>::max()), source, ": a program of ", bytes.size(),
+             " bytes; the limit is 2 GiB");
+  proto::Program message;
+  check_user(message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())), source, ": not a program, or damaged");
+  check_user(message.version() == kProgramVersion, source, ": a program of version ", message.version(), ", this gcomp reads version ",
+             kProgramVersion);
+  try {
+    Program program = decode(message);
+    validate(program);
+    return program;
+  } catch (const UserError& error) {
+    throw UserError(concat(source, ": invalid program: ", error.what()));
+  }
+}
+
+}  // namespace gcomp::runtime
