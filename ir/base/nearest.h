@@ -1,0 +1,24 @@
+// "did you mean": the known name that a misspelt one is closest to.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gcomp {
+
+/// The fewest insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`, case ignored
+/// (Damerau-Levenshtein in its restricted form: no part is edited twice).
+int edit_distance(std::string_view a, std::string_view b);
+
+/// The candidate nearest to `word`, the first of equals; none where all differ in more than a third of their letters.
+std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
+
+/// ", did you mean 'x'?" for the end of a clause, or "".
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+
+/// "'a', 'b' and 'c'" for messages; beyond ten names a count, "nothing" for none.
+std::string listing(std::span<const std::string> names);
+
+}  // namespace gcomp

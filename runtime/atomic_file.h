@@ -1,0 +1,46 @@
+// Files that appear whole under their name or not at all: written beside their place, synced, then renamed.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gcomp::runtime {
+
+/// A new file under a temporary name in the directory of its final name. Unless commit() succeeds, the destructor removes it and
+/// what stood under the final name stays untouched. A final name that is a symbolic link is followed. All errors are UserErrors
+/// with the final name and the system's reason, such as "cannot write 'm.npz': No space left on device".
+class AtomicFile {
+ public:
+  /// Creates the temporary file, so that a missing or read-only directory is found before any work is done.
+  explicit AtomicFile(const std::filesystem::path& path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// For a library that writes files by name; it may replace the file there.
+  const std::filesystem::path& temporary() const { return temporary_; }
+  /// Syncs the contents, renames, syncs the directory.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(int error_number) const;
+
+  std::string shown_;  // the path as the caller gave it
+  std::filesystem::path path_, temporary_;
+  int descriptor_ = -1;
+  bool committed_ = false;
+};
+
+/// Writes a whole file atomically.
+void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+
+/// Reads a whole regular file of at most `limit` bytes; throws UserError otherwise.
+std::vector<std::byte> read_file(const std::filesystem::path& path, std::uintmax_t limit);
+
+}  // namespace gcomp::runtime

@@ -1,0 +1,134 @@
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "runtime/serialize.h"
+#include "runtime/validate.h"
+#include "tests/runtime/sample_program.h"
+#include "tests/runtime/temporary_directory.h"
+
+namespace gcomp::runtime {
+namespace {
+
+using test::sample_program;
+using test::user_error;
+
+TEST(Serialize, EveryFieldComesBack) {
+  const Program program = sample_program();
+  const Program again = parse_program(serialize(program), "p.pb");
+  EXPECT_EQ(again, program);
+  EXPECT_TRUE(std::signbit(*again.states[0].fill));
+}
+
+TEST(Serialize, EmptyProgramComesBack) { EXPECT_EQ(parse_program(serialize(Program()), "p.pb"), Program()); }
+
+TEST(Serialize, EqualProgramsGiveEqualBytes) { EXPECT_EQ(serialize(sample_program()), serialize(sample_program())); }
+
+TEST(Serialize, EveryDtypeComesBack) {
+  for (DType dtype : kAllDTypes) {
+    Program program;
+    program.constant_bytes = 64;
+    Buffer& buffer = program.buffers.emplace_back();
+    buffer.space = Space::constant;
+    buffer.contents = Tensor::of(dtype, {2}, {0, 1});
+    buffer.type = buffer.contents.type();
+    EXPECT_EQ(parse_program(serialize(program), "p.pb"), program) << name_of(dtype);
+  }
+}
+
+TEST(Serialize, AnotherVersionIsRefusedWithBoth) {
+  std::vector<std::byte> bytes = serialize(sample_program());
+  ASSERT_EQ(bytes[0], std::byte{8});  // field 1, varint
+  bytes[1] = std::byte{9};
+  EXPECT_EQ(user_error([&] { parse_program(bytes, "p.pb"); }), "p.pb: a program of version 9, this gcomp reads version 1");
+}
+
+TEST(Serialize, DamagedBytesNeverCrash) {
+  const std::vector<std::byte> bytes = serialize(sample_program());
+  const std::string good(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const int refused = test::survive_damage(good, [](const std::string& bad) { parse_program(std::as_bytes(std::span(bad)), "p.pb"); });
+  EXPECT_GT(refused, static_cast<int>(good.size()));
+}
+
+struct Case {
+  const char* name;
+  std::function<void(Program&)> damage;
+  const char* message;
+};
+
+KernelLaunch& launch(Program& p) { return std::get<KernelLaunch>(p.steps[0]); }
+MatmulCall& matmul(Program& p) { return std::get<MatmulCall>(p.steps[1]); }
+ConvolutionCall& convolution(Program& p) { return std::get<ConvolutionCall>(p.steps[2]); }
+
+TEST(Validate, EachRuleRefuses) {
+  constexpr std::int64_t kHuge = INT64_MAX;
+  const Case cases[] = {
+      {"space", [](Program& p) { p.arena_bytes = -1; }, "space arena has a size of -1 bytes"},
+      {"alignment", [](Program& p) { p.buffers[0].offset = 8; }, "offset 8 is no multiple of 64"},
+      {"negative offset", [](Program& p) { p.buffers[0].offset = -64; }, "offset -64 is no multiple of 64"},
+      {"end", [](Program& p) { p.arena_bytes = 1728; }, "exceed the 1728 bytes of space arena"},
+      {"huge offset", [](Program& p) { p.buffers[0].offset = kHuge - 63; }, "exceed the 1856 bytes"},
+      {"huge shape", [](Program& p) { p.buffers[0].type.shape = {std::int64_t{1} << 61}; }, "too many"},
+      {"overflowing shape", [](Program& p) { p.buffers[0].type.shape = {kHuge, kHuge}; }, "more than 2^62 elements"},
+      {"negative shape", [](Program& p) { p.buffers[0].type.shape = {-2, -3}; }, "negative dimension"},
+      {"rank", [](Program& p) { p.buffers[0].type.shape.assign(33, 1); }, "rank 33, the limit is 32"},
+      {"contents", [](Program& p) { p.buffers[2].contents = Tensor(DType::i64, {2}); }, "contents of 16 bytes, wanted i64[3]"},
+      {"contents in arena", [](Program& p) { p.buffers[0].contents = Tensor(DType::f32, {1}); }, "only constants have contents"},
+      {"io names", [](Program& p) { p.buffers[4].name = "x"; }, "a second io buffer of this name"},
+      {"state space", [](Program& p) { p.states[0].buffer = 0; }, "lies in space arena"},
+      {"state index", [](Program& p) { p.states[0].buffer = 99; }, "buffer index 99, but there are 9 buffers"},
+      {"state twice", [](Program& p) { p.states.push_back(p.states[0]); }, "belongs to two states"},
+      {"input", [](Program& p) { p.inputs = {1}; }, "input 'w' lies in space state, wanted io"},
+      {"input twice", [](Program& p) { p.inputs = {3, 3}; }, "input 'x' is listed twice"},
+      {"output", [](Program& p) { p.outputs = {-1}; }, "output: buffer index -1"},
+      {"kernel name", [](Program& p) { p.kernels[0].name = "k0(); evil"; }, "its name is no identifier"},
+      {"kernel names", [](Program& p) { p.kernels[1].name = "k0"; }, "a second kernel of the name 'k0'"},
+      {"kernel", [](Program& p) { launch(p).kernel = 2; }, "kernel index 2, but there are 2 kernels"},
+      {"fault", [](Program& p) { launch(p).fault = 3; }, "fault 3, but there are 2 faults"},
+      {"segments", [](Program& p) { launch(p).segments.clear(); }, "a launch without segments"},
+      {"segment sizes", [](Program& p) { launch(p).segments[1].buffers = {0}; }, "segments of 2 and of 1 buffers"},
+      {"segment buffer", [](Program& p) { launch(p).segments[1].buffers[0] = 9; }, "buffer index 9"},
+      {"extent", [](Program& p) { launch(p).segments[0].extent = -1; }, "extent -1"},
+      {"tasks", [](Program& p) { launch(p).segments[0].tasks = -1; }, "-1 tasks"},
+      {"threads", [](Program& p) { launch(p).grid.threads = 1025; }, "1025 threads a block"},
+      {"blocks", [](Program& p) { launch(p).grid.blocks = kHuge; }, "blocks, the limit is"},
+      {"view end", [](Program& p) { matmul(p).a.row_stride = 9; }, "step 1, a: a view of elements 0 to 49 of buffer 'x'"},
+      {"view start", [](Program& p) { matmul(p).c.offset = 2; }, "a view of elements -1 to"},
+      {"view overflow", [](Program& p) { matmul(p).b.row_stride = kHuge / 2; }, "overflows"},
+      {"view dtype", [](Program& p) { matmul(p).dtype = DType::f64; }, "wanted f64"},
+      {"integer matmul", [](Program& p) { matmul(p).dtype = DType::i32; }, "wanted a float type"},
+      {"batch strides", [](Program& p) { matmul(p).b.batch_strides.clear(); }, "0 batch strides for 1 batch dimensions"},
+      {"negative m", [](Program& p) { matmul(p).m = -3; }, "dimension -3"},
+      {"window", [](Program& p) { convolution(p).pads_end[0] = 0; }, "reach to 7 of 6 padded elements"},
+      {"groups", [](Program& p) { convolution(p).groups = 3; }, "3 groups of 4 input and 6 output channels"},
+      {"no groups", [](Program& p) { convolution(p).groups = 0; }, "0 groups"},
+      {"convolution operand", [](Program& p) { convolution(p).output = 7; }, "output: buffer 'filter'"},
+      {"convolution rank", [](Program& p) { convolution(p).strides.pop_back(); }, "a list of 1 values for 2 spatial dimensions"},
+  };
+  EXPECT_NO_THROW(validate(sample_program()));
+  for (const Case& c : cases) {
+    Program program = sample_program();
+    c.damage(program);
+    const std::string message = user_error([&] { validate(program); });
+    EXPECT_NE(message.find(c.message), std::string::npos) << c.name << ": " << message;
+    EXPECT_THROW(serialize(program), InternalError) << c.name;
+  }
+}
+
+TEST(Target, TextAndBack) {
+  EXPECT_EQ(to_string(parse_target("cpu")), "cpu");
+  EXPECT_EQ(parse_target("cuda:sm_90"), (Target{TargetKind::cuda, "sm_90"}));
+  EXPECT_EQ(to_string(parse_target("cuda:sm_120")), "cuda:sm_120");
+  for (const char* bad : {"", "cuda", "cuda:", "cuda:90", "cuda:sm_", "cuda:sm_9x", "CPU", "cpu "}) {
+    try {
+      parse_target(bad);
+      ADD_FAILURE() << bad;
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_NE(std::string(error.what()).find("cuda:sm_90"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gcomp::runtime
