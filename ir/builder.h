@@ -1,0 +1,156 @@
+// Builds graphs. A Var is a value with the graph it lives in, so that gradient rules and importers read as algebra:
+//   g.add(0, g.dy() * g.result() * (1.0 - g.result()));
+// Nothing broadcasts implicitly: operands of an arithmetic operator have equal types; numbers become constants of the type
+// of the other operand.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace gcomp::ir {
+
+class Builder;
+
+struct Var {
+  Value* value = nullptr;
+  Builder* builder = nullptr;
+
+  explicit operator bool() const { return value != nullptr; }
+  const TensorType& type() const { return value->type; }
+  const Shape& shape() const { return value->type.shape; }
+  DType dtype() const { return value->type.dtype; }
+  std::int64_t dim(std::int64_t axis) const { return value->type.shape[static_cast<std::size_t>(axis < 0 ? axis + rank() : axis)]; }
+  std::int64_t rank() const { return value->type.rank(); }
+};
+
+class Builder {
+ public:
+  explicit Builder(Graph& graph, std::string origin = {}) : graph_(&graph), origin_(std::move(origin)) {}
+
+  Graph& graph() { return *graph_; }
+  const std::string& origin() const { return origin_; }
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+
+  Var wrap(Value* value) { return {value, this}; }
+  Var input(TensorType type, std::string name) { return wrap(graph_->add_input(std::move(type), std::move(name))); }
+  Var apply(const OpDef& op, std::vector<Var> operands, Attributes attributes = {}, std::string name = {});
+  std::vector<Var> apply_many(const OpDef& op, std::vector<Var> operands, Attributes attributes = {});
+  /// By name; throws UserError with the nearest name for an unknown one.
+  Var apply(std::string_view op, std::vector<Var> operands, Attributes attributes = {});
+
+  Var constant(Tensor tensor);
+  /// Every element is `value`.
+  Var full(TensorType type, double value);
+  Var like(Var x, double value) { return full(x.type(), value); }
+
+  // Views.
+  /// Operand dimension d becomes dimension axes[d] of `shape`; the rest repeats. Sizes are equal or 1.
+  Var broadcast(Var x, Shape shape, std::vector<std::int64_t> axes);
+  /// NumPy's rule: trailing dimensions are aligned.
+  Var broadcast(Var x, Shape shape);
+  Var reshape(Var x, Shape shape);
+  Var transpose(Var x, std::vector<std::int64_t> permutation);
+  /// Swaps the last two axes.
+  Var transpose_last(Var x);
+  /// Element start + i * step along each axis; `sizes` is the result's shape. Steps may be negative.
+  Var slice(Var x, std::vector<std::int64_t> starts, std::vector<std::int64_t> sizes, std::vector<std::int64_t> steps);
+  /// One axis only, step 1.
+  Var slice_axis(Var x, std::int64_t axis, std::int64_t start, std::int64_t size);
+  Var pad(Var x, std::vector<std::int64_t> low, std::vector<std::int64_t> high, double value);
+  Var concat(std::vector<Var> parts, std::int64_t axis);
+
+  // Reductions drop their axes; keep_dims puts them back as 1.
+  Var reduce(const OpDef& op, Var x, std::vector<std::int64_t> axes, bool keep_dims = false);
+  Var sum(Var x, std::vector<std::int64_t> axes, bool keep_dims = false);
+  Var max(Var x, std::vector<std::int64_t> axes, bool keep_dims = false);
+  Var mean(Var x, std::vector<std::int64_t> axes, bool keep_dims = false);
+  /// Repeats a reduced value over the axes it lost, back to `shape`.
+  Var unreduce(Var x, const Shape& shape, const std::vector<std::int64_t>& axes);
+
+  Var matmul(Var a, Var b, bool transpose_a = false, bool transpose_b = false);
+  Var gather(Var data, Var indices, std::int64_t axis);
+  Var iota(TensorType type, std::int64_t axis);
+  Var cast(Var x, DType to);
+  Var select(Var condition, Var a, Var b);
+  void update(Value* state, Var value);
+
+ private:
+  Graph* graph_;
+  std::string origin_;
+};
+
+// Pointwise algebra.
+Var operator+(Var a, Var b);
+Var operator-(Var a, Var b);
+Var operator*(Var a, Var b);
+Var operator/(Var a, Var b);
+Var operator-(Var a);
+Var operator+(Var a, double b);
+Var operator-(Var a, double b);
+Var operator-(double a, Var b);
+Var operator*(Var a, double b);
+Var operator*(double a, Var b);
+Var operator/(Var a, double b);
+Var operator/(double a, Var b);
+Var operator<(Var a, Var b);
+Var operator<=(Var a, Var b);
+Var operator>(Var a, Var b);
+Var operator>=(Var a, Var b);
+Var operator==(Var a, Var b);
+
+/// Applies a pointwise op by its definition.
+Var pointwise(const OpDef& op, Var a);
+Var pointwise(const OpDef& op, Var a, Var b);
+
+/// What a gradient rule sees of one node.
+class GradientContext {
+ public:
+  GradientContext(Builder& builder, Node& node, std::vector<Var> result_gradients)
+      : builder_(builder), node_(node), result_gradients_(std::move(result_gradients)), gradients_(node.operands.size()) {}
+
+  Builder& builder() { return builder_; }
+  const Node& node() const { return node_; }
+  const Attributes& attributes() const { return attributes_; }
+  Var operand(std::size_t i) { return {node_.operands[i], &builder_}; }
+  Var result(std::size_t i = 0) { return {node_.results[i], &builder_}; }
+  /// Gradient of the loss with respect to result i; zeros where nothing depends on it.
+  Var dy(std::size_t i = 0);
+  bool has_dy(std::size_t i) const { return static_cast<bool>(result_gradients_[i]); }
+  /// Whether anybody needs the gradient of operand i.
+  bool wants(std::size_t i) const { return wanted_.empty() || wanted_[i]; }
+  void set_wanted(std::vector<bool> wanted) { wanted_ = std::move(wanted); }
+  void set_attributes(Attributes attributes) { attributes_ = std::move(attributes); }
+  /// Contributes to the gradient of operand i.
+  void add(std::size_t i, Var gradient);
+  const std::vector<Var>& gradients() const { return gradients_; }
+
+ private:
+  Builder& builder_;
+  Node& node_;
+  Attributes attributes_;
+  std::vector<Var> result_gradients_;
+  std::vector<Var> gradients_;
+  std::vector<bool> wanted_;
+};
+
+/// What an expansion sees of one composite node.
+class ExpandContext {
+ public:
+  ExpandContext(Builder& builder, const Node& node, Attributes attributes)
+      : builder_(builder), node_(node), attributes_(std::move(attributes)) {}
+  Builder& builder() { return builder_; }
+  const Attributes& attributes() const { return attributes_; }
+  Var operand(std::size_t i) { return {node_.operands[i], &builder_}; }
+  bool has(std::size_t i) const { return i < node_.operands.size() && node_.operands[i]; }
+  const TensorType& result_type(std::size_t i = 0) const { return node_.results[i]->type; }
+
+ private:
+  Builder& builder_;
+  const Node& node_;
+  Attributes attributes_;
+};
+
+}  // namespace gcomp::ir

@@ -1,0 +1,206 @@
+#include "ir/graph.h"
+
+#include <algorithm>
+
+#include "ir/base/hash.h"
+
+namespace gcomp::ir {
+
+std::string_view name_of(StateRole role) {
+  switch (role) {
+    case StateRole::parameter: return "parameter";
+    case StateRole::running_statistic: return "running_statistic";
+    case StateRole::optimizer: return "optimizer";
+    case StateRole::counter: return "counter";
+  }
+  return "?";
+}
+
+std::string Graph::unique_name(std::string name) {
+  if (!name.empty() && names_.insert(name).second) return name;
+  const std::string stem = name.empty() ? "" : name + "_";
+  int& next = suffixes_[stem];
+  std::string candidate;
+  do candidate = stem + std::to_string(next++);
+  while (!names_.insert(candidate).second);
+  return candidate;
+}
+
+Value* Graph::make_value(TensorType type, std::string name, Node* producer, int index) {
+  values_.push_back(std::make_unique<Value>(Value{std::move(type), unique_name(std::move(name)), producer, index}));
+  return values_.back().get();
+}
+
+Value* Graph::add_input(TensorType type, std::string name) {
+  inputs_.push_back(make_value(std::move(type), std::move(name), nullptr, 0));
+  return inputs_.back();
+}
+
+Value* Graph::add_state(TensorType type, std::string name, StateRole role, std::optional<double> fill) {
+  states_.push_back({make_value(std::move(type), std::move(name), nullptr, 0), role, fill});
+  return states_.back().value;
+}
+
+std::vector<TensorType> types_of(const std::vector<Value*>& values) {
+  std::vector<TensorType> types;
+  types.reserve(values.size());
+  for (const Value* value : values) types.push_back(value ? value->type : TensorType{DType::boolean, {-1}});
+  return types;
+}
+
+Node* Graph::append(const OpDef& op, std::vector<Value*> operands, Attributes attributes, std::string origin, std::vector<std::string> names) {
+  const std::vector<TensorType> operand_types = types_of(operands);
+  std::vector<TensorType> types;
+  try {
+    attributes = normalized(op, attributes);
+    types = infer_types(op, operand_types, attributes);
+  } catch (const UserError& error) {
+    std::string message = error.what();
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      if (operands[i]) message += concat(i ? ", " : " (operands ", "%", operands[i]->name, ": ", to_string(operands[i]->type));
+    if (!operands.empty()) message += ")";
+    if (!origin.empty()) message = concat("node '", origin, "': ", message);
+    throw UserError(message, error.code());
+  }
+  auto node = std::make_unique<Node>();
+  node->op = &op;
+  node->operands = std::move(operands);
+  node->attributes = std::move(attributes);
+  node->origin = std::move(origin);
+  for (std::size_t i = 0; i < types.size(); ++i)
+    node->results.push_back(make_value(std::move(types[i]), i < names.size() ? names[i] : "", node.get(), static_cast<int>(i)));
+  nodes_.push_back(std::move(node));
+  return nodes_.back().get();
+}
+
+Node* Graph::append_kernel(const OpDef& op, std::vector<Value*> operands, LoopNest nest, std::vector<TensorType> types, std::string origin,
+                           std::vector<std::string> names, Attributes attributes) {
+  auto node = std::make_unique<Node>();
+  node->op = &op;
+  node->operands = std::move(operands);
+  node->attributes = std::move(attributes);
+  node->origin = std::move(origin);
+  node->nest = std::make_shared<const LoopNest>(std::move(nest));
+  for (std::size_t i = 0; i < types.size(); ++i)
+    node->results.push_back(make_value(std::move(types[i]), i < names.size() ? names[i] : "", node.get(), static_cast<int>(i)));
+  nodes_.push_back(std::move(node));
+  return nodes_.back().get();
+}
+
+const State* Graph::find_state(const Value* value) const {
+  auto it = std::find_if(states_.begin(), states_.end(), [&](const State& s) { return s.value == value; });
+  return it == states_.end() ? nullptr : &*it;
+}
+
+void Graph::replace_uses(const std::unordered_map<Value*, Value*>& map) {
+  auto resolve = [&](Value*& value) {
+    for (auto it = map.find(value); it != map.end(); it = map.find(value)) value = it->second;
+  };
+  for (const auto& node : nodes_)
+    for (Value*& operand : node->operands) resolve(operand);
+  for (Value*& output : outputs_) resolve(output);
+}
+
+void Graph::rename(Value* value, std::string name) {
+  if (value->name == name) return;
+  names_.erase(value->name);
+  value->name = unique_name(std::move(name));
+}
+
+void Graph::take_name(Value* from, Value* to) {
+  std::swap(from->name, to->name);
+}
+
+int Graph::remove_dead(bool drop_states) {
+  std::unordered_set<const Value*> live(outputs_.begin(), outputs_.end());
+  std::vector<bool> keep(nodes_.size());
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    const Node& node = *nodes_[i];
+    keep[i] = node.op->kind == Kind::update || node.op->kind == Kind::collective ||
+              std::any_of(node.results.begin(), node.results.end(), [&](const Value* r) { return live.count(r) > 0; });
+    if (keep[i]) live.insert(node.operands.begin(), node.operands.end());
+  }
+  std::vector<std::unique_ptr<Node>> kept, dead;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) (keep[i] ? kept : dead).push_back(std::move(nodes_[i]));
+  nodes_ = std::move(kept);
+  if (drop_states) std::erase_if(states_, [&](const State& s) { return live.count(s.value) == 0; });
+  // Values of removed nodes go too, so that their names are free again and memory does not grow with every pass.
+  std::unordered_set<const Value*> present(inputs_.begin(), inputs_.end());
+  for (const State& state : states_) present.insert(state.value);
+  for (const auto& node : nodes_) present.insert(node->results.begin(), node->results.end());
+  std::erase_if(values_, [&](const std::unique_ptr<Value>& value) {
+    if (present.count(value.get())) return false;
+    names_.erase(value->name);
+    return true;
+  });
+  return static_cast<int>(dead.size());
+}
+
+Uses uses_of(const Graph& graph) {
+  Uses uses;
+  for (const auto& node : graph.nodes())
+    for (const Value* operand : node->operands)
+      if (operand) uses[operand].push_back(node.get());
+  return uses;
+}
+
+Graph clone(const Graph& graph, std::unordered_map<const Value*, Value*>* map) {
+  std::unordered_map<const Value*, Value*> local;
+  auto& to = map ? *map : local;
+  Graph copy(graph.name());
+  for (const Value* input : graph.inputs()) to[input] = copy.add_input(input->type, input->name);
+  for (const State& state : graph.states()) to[state.value] = copy.add_state(state.value->type, state.value->name, state.role, state.fill);
+  for (const auto& node : graph.nodes()) {
+    std::vector<Value*> operands;
+    for (const Value* operand : node->operands) operands.push_back(operand ? to.at(operand) : nullptr);
+    std::vector<std::string> names;
+    for (const Value* result : node->results) names.push_back(result->name);
+    Node* made = copy.append_kernel(*node->op, std::move(operands), {}, types_of(node->results), node->origin, names, node->attributes);
+    made->nest = node->nest;
+    for (std::size_t i = 0; i < node->results.size(); ++i) to[node->results[i]] = made->results[i];
+  }
+  for (const Value* output : graph.outputs()) copy.outputs().push_back(to.at(output));
+  return copy;
+}
+
+bool operator==(const Graph& a, const Graph& b) {
+  if (a.name() != b.name() || a.inputs().size() != b.inputs().size() || a.states().size() != b.states().size() ||
+      a.nodes().size() != b.nodes().size() || a.outputs().size() != b.outputs().size())
+    return false;
+  auto same = [](const Value* x, const Value* y) { return x == y || (x && y && x->name == y->name && x->type == y->type); };
+  auto all = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) { return std::equal(x.begin(), x.end(), y.begin(), y.end(), same); };
+  if (!all(a.inputs(), b.inputs()) || !all(a.outputs(), b.outputs())) return false;
+  for (std::size_t i = 0; i < a.states().size(); ++i) {
+    const State &s = a.states()[i], &t = b.states()[i];
+    if (!same(s.value, t.value) || s.role != t.role || s.fill != t.fill) return false;
+  }
+  for (std::size_t i = 0; i < a.nodes().size(); ++i) {
+    const Node &m = *a.nodes()[i], &n = *b.nodes()[i];
+    if (m.op != n.op || !all(m.operands, n.operands) || !all(m.results, n.results) || !(m.attributes == n.attributes)) return false;
+    if (!m.nest != !n.nest || (m.nest && !(*m.nest == *n.nest))) return false;
+  }
+  return true;
+}
+
+std::size_t hash_of(const Graph& graph) {
+  std::unordered_map<const Value*, std::size_t> number;
+  auto add = [&](const Value* value) { number.emplace(value, number.size() + 1); };
+  for (const Value* input : graph.inputs()) add(input);
+  for (const State& state : graph.states()) add(state.value);
+  std::size_t seed = number.size();
+  for (const auto& node : graph.nodes()) {
+    seed = hash_combine(seed, std::hash<std::string_view>{}(node->op->name));
+    seed = hash_combine(seed, node->attributes.hash());
+    if (node->nest) seed = hash_combine(seed, hash_of(*node->nest));
+    for (const Value* operand : node->operands) seed = hash_combine(seed, operand ? number[operand] : 0);
+    for (const Value* result : node->results) {
+      add(result);
+      seed = hash_combine(seed, static_cast<std::size_t>(result->type.dtype));
+      for (std::int64_t dim : result->type.shape) seed = hash_combine(seed, static_cast<std::size_t>(dim));
+    }
+  }
+  for (const Value* output : graph.outputs()) seed = hash_combine(seed, number[output]);
+  return seed;
+}
+
+}  // namespace gcomp::ir

@@ -1,0 +1,124 @@
+// The graph. Laws that passes may rely on (the verifier checks each):
+//   1. Values are SSA: an input, a state, or result i of one node; each has a static type and a name unique in the graph.
+//   2. Nodes are in topological order: operands are defined before.
+//   3. States are written only by `update` nodes, at most one each; every other use of a state comes before its update and
+//      sees the value from the start of the step.
+//   4. Types are what inference gives; no implicit broadcast, no implicit cast. Optional operands that are absent are null.
+//   5. Attributes are normalized: known to the op, none equal to its default.
+//   6. A node of kind kernel has a loop nest; no other node has.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/attributes.h"
+#include "ir/base/tensor.h"
+#include "ir/op.h"
+#include "ir/term.h"
+
+namespace gcomp::ir {
+
+struct Node;
+
+struct Value {
+  TensorType type;
+  std::string name;
+  Node* producer = nullptr;  ///< null for inputs and states
+  int index = 0;             ///< which result of the producer
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  std::vector<Value*> operands;  ///< null where an optional operand is absent
+  std::vector<Value*> results;
+  Attributes attributes;
+  std::string origin;            ///< where it came from: ONNX node name or builder call site
+  std::shared_ptr<const LoopNest> nest;  ///< kind kernel
+
+  Value* result() const { return results[0]; }
+};
+
+enum class StateRole : std::uint8_t { parameter, running_statistic, optimizer, counter };
+std::string_view name_of(StateRole role);
+
+struct State {
+  Value* value = nullptr;
+  StateRole role = StateRole::parameter;
+  std::optional<double> fill;  ///< initial value of every element; else it comes from the model's weights
+};
+
+class Graph {
+ public:
+  explicit Graph(std::string name = "main") : name_(std::move(name)) {}
+  Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
+
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+
+  /// Names are made unique by a numeric suffix; an empty one becomes a number.
+  Value* add_input(TensorType type, std::string name);
+  Value* add_state(TensorType type, std::string name, StateRole role, std::optional<double> fill = {});
+  /// Appends a node whose types are inferred. Throws UserError that names op, operands and `origin` on a mismatch.
+  Node* append(const OpDef& op, std::vector<Value*> operands, Attributes attributes = {}, std::string origin = {}, std::vector<std::string> names = {});
+  /// Appends a kernel node with the given result types.
+  Node* append_kernel(const OpDef& op, std::vector<Value*> operands, LoopNest nest, std::vector<TensorType> types, std::string origin,
+                      std::vector<std::string> names = {}, Attributes attributes = {});
+  /// Appends a node made by this graph and taken out by take_nodes().
+  void append(std::unique_ptr<Node> node) { nodes_.push_back(std::move(node)); }
+  /// Takes all nodes out, for a pass that appends what replaces them. Values stay valid while the caller keeps the nodes
+  /// or has passed them to retire().
+  std::vector<std::unique_ptr<Node>> take_nodes() { return std::move(nodes_); }
+
+  const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
+  std::vector<Value*>& inputs() { return inputs_; }
+  const std::vector<Value*>& inputs() const { return inputs_; }
+  std::vector<State>& states() { return states_; }
+  const std::vector<State>& states() const { return states_; }
+  std::vector<Value*>& outputs() { return outputs_; }
+  const std::vector<Value*>& outputs() const { return outputs_; }
+  const State* find_state(const Value* value) const;
+
+  /// Rewrites every operand and output by `map`, following chains.
+  void replace_uses(const std::unordered_map<Value*, Value*>& map);
+  /// Renames a value; the name is made unique.
+  void rename(Value* value, std::string name);
+  /// Gives `to` the name of `from`, which gets another.
+  void take_name(Value* from, Value* to);
+  /// Drops nodes and values that nothing reaches from outputs and updates, unused states with `drop_states`; returns how many nodes went.
+  int remove_dead(bool drop_states = false);
+
+ private:
+  Value* make_value(TensorType type, std::string name, Node* producer, int index);
+  std::string unique_name(std::string name);
+
+  std::string name_;
+  std::vector<std::unique_ptr<Value>> values_;
+  std::unordered_set<std::string> names_;
+  std::unordered_map<std::string, int> suffixes_;
+  std::vector<Value*> inputs_;
+  std::vector<State> states_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<Value*> outputs_;
+};
+
+/// Users of every value, in node order; a node appears once for each operand position.
+using Uses = std::unordered_map<const Value*, std::vector<Node*>>;
+Uses uses_of(const Graph& graph);
+
+/// A deep copy; `map`, where given, receives old value -> new value.
+Graph clone(const Graph& graph, std::unordered_map<const Value*, Value*>* map = nullptr);
+
+/// Structural equality including names, attributes, types, order and loop nests; origins are not compared.
+bool operator==(const Graph& a, const Graph& b);
+/// Structural hash; names are left out.
+std::size_t hash_of(const Graph& graph);
+
+std::vector<TensorType> types_of(const std::vector<Value*>& values);
+
+}  // namespace gcomp::ir

@@ -1,0 +1,301 @@
+#include "ir/interpret.h"
+
+#include <cmath>
+
+#include "ir/builder.h"
+#include "ir/expand.h"
+#include "ir/ops/table.h"
+
+namespace gcomp::ir {
+namespace {
+
+/// Evaluates one loop nest. Statement results are kept whole, in double, over the statement's own axes.
+class NestEvaluator {
+ public:
+  NestEvaluator(const LoopNest& nest, std::vector<const Tensor*> operands) : nest_(nest), operands_(std::move(operands)) {
+    point_.resize(nest.extents.size());
+    values_.resize(nest.statements.size());
+    strides_.resize(nest.statements.size());
+  }
+
+  std::vector<Tensor> run(std::span<const TensorType> types) {
+    for (std::size_t s = 0; s < nest_.statements.size(); ++s) run_statement(s);
+    std::vector<Tensor> results;
+    for (std::size_t o = 0; o < nest_.outputs.size(); ++o) results.push_back(store(nest_.outputs[o], types[o]));
+    return results;
+  }
+
+ private:
+  std::int64_t evaluate(const Index& index) {
+    std::int64_t value = index.constant();
+    for (const auto& part : index.parts()) value += part.coefficient * evaluate(part.atom);
+    return value;
+  }
+
+  std::int64_t evaluate(const IndexAtom& atom) {
+    switch (atom.kind) {
+      case IndexAtom::Kind::axis: return point_[static_cast<std::size_t>(atom.axis)];
+      case IndexAtom::Kind::quotient:
+      case IndexAtom::Kind::remainder: {
+        const std::int64_t inner = evaluate(*atom.inner);
+        const std::int64_t quotient = inner / atom.divisor - (inner % atom.divisor < 0);
+        return atom.kind == IndexAtom::Kind::quotient ? quotient : inner - quotient * atom.divisor;
+      }
+      case IndexAtom::Kind::loaded: {
+        const auto value = static_cast<std::int64_t>(evaluate(*atom.value));
+        check_user(value >= 0 && value < atom.extent, "index ", value, " is out of range: the axis has ", atom.extent, " elements");
+        return value;
+      }
+    }
+    return 0;
+  }
+
+  bool holds(const std::vector<Condition>& conditions) {
+    for (const Condition& c : conditions) {
+      const std::int64_t value = evaluate(c.index);
+      if (value < c.low || value >= c.high) return false;
+    }
+    return true;
+  }
+
+  double evaluate(const Term& term) {
+    switch (term.kind) {
+      case Term::Kind::literal: return term.number;
+      case Term::Kind::index: return round_to(term.dtype, static_cast<double>(evaluate(term.indices[0])));
+      case Term::Kind::read: {
+        const Tensor& tensor = *operands_[static_cast<std::size_t>(term.slot)];
+        std::int64_t position = 0;
+        for (std::size_t d = 0; d < term.indices.size(); ++d) {
+          const std::int64_t i = evaluate(term.indices[d]), size = tensor.shape()[d];
+          check_internal(i >= 0 && i < size, "loop nest reads index ", i, " of dimension ", d, " of ", to_string(tensor.type()));
+          position = position * size + i;
+        }
+        return tensor.at(position);
+      }
+      case Term::Kind::local: return at(static_cast<std::size_t>(term.slot));
+      case Term::Kind::call: {
+        std::vector<double> arguments;
+        for (const TermPtr& argument : term.arguments) arguments.push_back(evaluate(*argument));
+        const double value = term.op->scalar.reference(arguments);
+        if (is_float(term.dtype)) return value;
+        return term.dtype == DType::boolean ? value != 0 : round_integer(term, value);
+      }
+      case Term::Kind::guard: return evaluate(*term.arguments[holds(term.conditions) ? 0 : 1]);
+    }
+    return 0;
+  }
+
+  /// Integer division truncates, by zero gives 0; a cast saturates; arithmetic wraps.
+  static double round_integer(const Term& term, double value) {
+    if (term.op->typing == PointwiseTyping::cast && is_float(term.arguments[0]->dtype)) return round_to(term.dtype, value);
+    if (!std::isfinite(value)) return 0;
+    value = std::trunc(value);
+    if (size_of(term.dtype) == 8) return value;
+    const double range = std::ldexp(1.0, static_cast<int>(8 * size_of(term.dtype)));
+    double wrapped = value - range * std::floor(value / range);
+    if (is_signed_integer(term.dtype) && wrapped >= range / 2) wrapped -= range;
+    return wrapped;
+  }
+
+  double& at(std::size_t statement) {
+    const Statement& s = nest_.statements[statement];
+    std::int64_t position = 0;
+    for (std::size_t i = 0; i < s.axes.size(); ++i) position += point_[static_cast<std::size_t>(s.axes[i])] * strides_[statement][i];
+    return values_[statement][static_cast<std::size_t>(position)];
+  }
+
+  Shape extents_of(const std::vector<int>& axes) const {
+    Shape shape;
+    for (int a : axes) shape.push_back(nest_.extents[static_cast<std::size_t>(a)]);
+    return shape;
+  }
+
+  template <class F>
+  void for_each_point(const std::vector<int>& axes, const F& visit) {
+    const Shape shape = extents_of(axes);
+    if (element_count(shape) == 0) return;
+    Shape index(shape.size());
+    do {
+      for (std::size_t i = 0; i < axes.size(); ++i) point_[static_cast<std::size_t>(axes[i])] = index[i];
+      visit();
+    } while (next_index(index, shape));
+    for (int a : axes) point_[static_cast<std::size_t>(a)] = 0;
+  }
+
+  void run_statement(std::size_t number) {
+    const Statement& s = nest_.statements[number];
+    strides_[number] = row_major_strides(extents_of(s.axes));
+    values_[number].resize(static_cast<std::size_t>(element_count(extents_of(s.axes))));
+    switch (s.form) {
+      case Statement::Form::map: for_each_point(s.axes, [&] { at(number) = round_to(s.dtype, evaluate(*s.value)); }); break;
+      case Statement::Form::reduce: run_reduce(number, s); break;
+      case Statement::Form::scan: run_scan(number, s); break;
+    }
+  }
+
+  void run_reduce(std::size_t number, const Statement& s) {
+    const Reduction::Of of = s.combine->reduction.of;
+    const bool position = of == Reduction::Of::first_maximum || of == Reduction::Of::first_minimum;
+    const Shape over = extents_of(s.over);
+    std::vector<double> best(values_[number].size());
+    for_each_point(s.axes, [&] {
+      double total = identity_of(of, s.value->dtype), first = 0;
+      bool any = false;
+      std::int64_t counter = 0;
+      const std::vector<std::int64_t> outer = point_;
+      if (element_count(over) > 0) {
+        Shape index(over.size());
+        do {
+          for (std::size_t i = 0; i < s.over.size(); ++i) point_[static_cast<std::size_t>(s.over[i])] = index[i];
+          const double value = evaluate(*s.value);
+          if (position) {
+            const bool better = of == Reduction::Of::first_maximum ? value > total : value < total;
+            if (!any || (better && total == total) || (value != value && total == total)) { total = value; first = static_cast<double>(counter); }
+            any = true;
+          } else {
+            total = combine(of, total, value);
+          }
+          ++counter;
+        } while (next_index(index, over));
+      }
+      point_ = outer;
+      at(number) = position ? first : wrap(s.dtype, total);
+    });
+  }
+
+  static double wrap(DType dtype, double value) { return round_to(dtype, value); }
+
+  void run_scan(std::size_t number, const Statement& s) {
+    const int axis = s.over[0];
+    std::vector<int> others;
+    for (int a : s.axes)
+      if (a != axis) others.push_back(a);
+    const std::int64_t extent = nest_.extents[static_cast<std::size_t>(axis)];
+    for_each_point(others, [&] {
+      double total = identity_of(s.combine->reduction.of, s.dtype);
+      for (std::int64_t i = 0; i < extent; ++i) {
+        point_[static_cast<std::size_t>(axis)] = s.reverse ? extent - 1 - i : i;
+        const double joined = combine(s.combine->reduction.of, total, evaluate(*s.value));
+        at(number) = round_to(s.dtype, s.exclusive ? total : joined);
+        total = joined;
+      }
+      point_[static_cast<std::size_t>(axis)] = 0;
+    });
+  }
+
+  Tensor store(const LoopOutput& output, const TensorType& type) {
+    Tensor tensor(type);
+    const auto number = static_cast<std::size_t>(output.statement);
+    for_each_point(nest_.statements[number].axes, [&] {
+      std::int64_t position = 0;
+      for (std::size_t d = 0; d < output.index.size(); ++d) position = position * type.shape[d] + evaluate(output.index[d]);
+      tensor.set(position, (output.accumulate ? tensor.at(position) : 0) + at(number));
+    });
+    return tensor;
+  }
+
+  const LoopNest& nest_;
+  std::vector<const Tensor*> operands_;
+  std::vector<std::int64_t> point_;
+  std::vector<std::vector<double>> values_;
+  std::vector<Shape> strides_;
+};
+
+/// One segment after another; each reads its operands as flat arrays and takes the extent from its first result.
+std::vector<Tensor> evaluate_segments(const Node& node, const std::vector<const Tensor*>& operands) {
+  const auto segments = static_cast<std::size_t>(node.attributes.integer("segments"));
+  const std::size_t inputs = operands.size() / segments, outputs = node.results.size() / segments;
+  std::vector<Tensor> results;
+  for (std::size_t s = 0; s < segments; ++s) {
+    LoopNest nest = *node.nest;
+    nest.extents[0] = node.results[s * outputs]->type.elements();
+    std::vector<Tensor> flat;
+    std::vector<const Tensor*> pointers;
+    for (std::size_t i = 0; i < inputs; ++i) {
+      const Tensor& operand = *operands[s * inputs + i];
+      flat.push_back(operand.shape().empty() ? operand : Tensor(operand).reshaped({operand.elements()}));
+    }
+    for (const Tensor& tensor : flat) pointers.push_back(&tensor);
+    std::vector<TensorType> types;
+    for (std::size_t o = 0; o < outputs; ++o) types.push_back({node.results[s * outputs + o]->type.dtype, {nest.extents[0]}});
+    std::vector<Tensor> made = NestEvaluator(nest, pointers).run(types);
+    for (std::size_t o = 0; o < outputs; ++o) results.push_back(std::move(made[o]).reshaped(node.results[s * outputs + o]->type.shape));
+  }
+  return results;
+}
+
+std::vector<Tensor> evaluate_composite(const Node& node, const std::vector<const Tensor*>& operands) {
+  Graph graph;
+  std::vector<Value*> inputs;
+  std::map<std::string, Tensor> values;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    inputs.push_back(operands[i] ? graph.add_input(operands[i]->type(), concat("x", i)) : nullptr);
+    if (operands[i]) values.emplace(inputs.back()->name, *operands[i]);
+  }
+  Node* inner = graph.append(*node.op, inputs, node.attributes, node.origin);
+  graph.outputs() = inner->results;
+  expand(graph);
+  return interpret(graph, values).outputs;
+}
+
+}  // namespace
+
+std::vector<Tensor> evaluate(const Node& node, const std::vector<const Tensor*>& operands) {
+  switch (node.op->kind) {
+    case Kind::composite: return evaluate_composite(node, operands);
+    case Kind::kernel:
+      if (node.op == &ops::kMultiKernel) return evaluate_segments(node, operands);
+      return NestEvaluator(*node.nest, operands).run(types_of(node.results));
+    case Kind::constant:
+      if (const Attribute* value = node.attributes.find("value"); value && std::holds_alternative<std::shared_ptr<const Tensor>>(*value))
+        return {*std::get<std::shared_ptr<const Tensor>>(*value)};
+      [[fallthrough]];
+    case Kind::pointwise: case Kind::reduce: case Kind::contract: case Kind::view: case Kind::index: case Kind::scan: case Kind::random: {
+      const std::vector<TensorType> types = types_of(node.results), operand_types = types_of(node.operands);
+      return NestEvaluator(loops_of(*node.op, operand_types, types, node.attributes), operands).run(types);
+    }
+    case Kind::update: case Kind::collective: break;
+  }
+  throw InternalError(concat("the interpreter cannot run ", node.op->name));
+}
+
+InterpretResult interpret(const Graph& graph, const std::map<std::string, Tensor>& values) {
+  std::unordered_map<const Value*, Tensor> known;
+  auto bind = [&](const Value* value, std::string_view what) {
+    auto it = values.find(value->name);
+    check_user(it != values.end(), what, " '", value->name, "' has no value, wanted ", to_string(value->type));
+    check_user(it->second.type() == value->type, what, " '", value->name, "' is ", to_string(it->second.type()), ", wanted ", to_string(value->type));
+    known.emplace(value, it->second);
+  };
+  for (const Value* input : graph.inputs()) bind(input, "input");
+  for (const State& state : graph.states()) {
+    if (values.count(state.value->name) || !state.fill) bind(state.value, "state");
+    else known.emplace(state.value, Tensor::of(state.value->type.dtype, state.value->type.shape, {*state.fill}));
+  }
+  std::unordered_map<const Value*, std::size_t> remaining;
+  for (const auto& node : graph.nodes())
+    for (const Value* operand : node->operands) if (operand) ++remaining[operand];
+  for (const Value* output : graph.outputs()) ++remaining[output];
+  InterpretResult result;
+  for (const auto& node : graph.nodes()) {
+    if (node->op->kind == Kind::update) {
+      result.states.insert_or_assign(node->operands[0]->name, known.at(node->operands[1]));
+    } else {
+      std::vector<const Tensor*> operands;
+      for (const Value* operand : node->operands) operands.push_back(operand ? &known.at(operand) : nullptr);
+      std::vector<Tensor> made;
+      try {
+        made = evaluate(*node, operands);
+      } catch (const UserError& error) {
+        throw UserError(concat("node %", node->results[0]->name, " (", node->op->name, node->origin.empty() ? "" : ", from '" + node->origin + "'", "): ", error.what()));
+      }
+      for (std::size_t i = 0; i < made.size(); ++i) known.insert_or_assign(node->results[i], std::move(made[i]));
+    }
+    for (const Value* operand : node->operands)
+      if (operand && --remaining[operand] == 0 && operand->producer) known.erase(operand);
+  }
+  for (const Value* output : graph.outputs()) result.outputs.push_back(known.at(output));
+  return result;
+}
+
+}  // namespace gcomp::ir

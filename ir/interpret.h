@@ -1,0 +1,26 @@
+// The reference interpreter: runs any graph in double, by the definition of each op, rounding to each value's dtype.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace gcomp::ir {
+
+
+/// Values of inputs and states by name in; outputs in order, and the new values of updated states by name, out.
+struct InterpretResult {
+  std::vector<Tensor> outputs;
+  std::map<std::string, Tensor> states;
+};
+
+/// Throws UserError for a missing or wrongly typed tensor and for an index out of range.
+InterpretResult interpret(const Graph& graph, const std::map<std::string, Tensor>& values);
+
+/// Results of one node from its operands (null where absent).
+std::vector<Tensor> evaluate(const Node& node, const std::vector<const Tensor*>& operands);
+
+}  // namespace gcomp::ir

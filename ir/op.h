@@ -1,0 +1,137 @@
+// What an op is: one constexpr value that holds everything the rest of the system asks about it. Passes and code
+// generation switch over kinds; only the op table, ONNX rows and library matching name ops.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/attributes.h"
+#include "ir/base/tensor.h"
+#include "ir/scalar_body.h"
+#include "ir/term.h"
+
+namespace gcomp::ir {
+
+enum class Kind : std::uint8_t {
+  constant,    ///< data in an attribute, or one number for every element
+  pointwise,   ///< element i of the result from elements i of the operands, by `scalar`
+  reduce,      ///< combines over axes; they leave the shape
+  contract,    ///< multiply and sum over shared axes: matmul, convolution. Library calls match these
+  view,        ///< each element of the result is one element of an operand, or a fill value
+  index,       ///< positions computed or looked up: iota, gather, scatter
+  scan,        ///< running combination along one axis
+  random,      ///< counter-based random numbers
+  update,      ///< writes a state
+  collective,  ///< between ranks
+  composite,   ///< defined by `expand`
+  kernel,      ///< a fused region: its LoopNest is the meaning
+};
+
+std::string_view name_of(Kind kind);
+
+enum class AttributeType : std::uint8_t { flag, integer, real, text, dtype, integers, reals, tensor };
+
+/// One attribute an op accepts. Without a default it is required. Defaults are never stored nor printed.
+struct AttributeSpec {
+  std::string_view name;
+  AttributeType type = AttributeType::integer;
+  bool required = true;
+  double number = 0;            ///< default of flag, integer and real
+  std::string_view text = {};   ///< default of text; `integers` default to the empty list
+
+  static constexpr AttributeSpec of(std::string_view name, AttributeType type) { return {name, type, true, 0, {}}; }
+  static constexpr AttributeSpec optional(std::string_view name, AttributeType type, double number = 0, std::string_view text = {}) {
+    return {name, type, false, number, text};
+  }
+};
+
+/// Types and attributes of a node under inference. Attributes hold defaults here.
+struct InferContext {
+  std::string_view op;
+  std::span<const TensorType> operands;
+  const Attributes& attributes;
+
+  const TensorType& operand(std::size_t i) const { return operands[i]; }
+  /// Throws UserError "OP: message".
+  template <class... Args>
+  [[noreturn]] void fail(const Args&... args) const { throw UserError(concat(op, ": ", args...)); }
+  template <class... Args>
+  void require(bool condition, const Args&... args) const { if (!condition) fail(args...); }
+};
+using InferRule = std::vector<TensorType> (*)(const InferContext&);
+
+/// How a pointwise op relates dtypes; shapes are always equal.
+enum class PointwiseTyping : std::uint8_t {
+  same,       ///< all operands and the result share one dtype
+  floating,   ///< same, and it must be a float
+  predicate,  ///< operands share one dtype, the result is bool
+  select,     ///< bool, then two of one dtype, which is the result's
+  cast,       ///< the result's dtype is the attribute `to`
+  logical,    ///< all bool
+};
+
+/// For a node of kind view, index, scan, random or contract: the loop nest that defines it.
+struct LoopContext {
+  std::span<const TensorType> operands;
+  std::span<const TensorType> results;
+  const Attributes& attributes;
+};
+using LoopRule = LoopNest (*)(const LoopContext&);
+
+class GradientContext;
+class ExpandContext;
+
+struct Gradient {
+  void (*rule)(GradientContext&) = nullptr;
+  std::string_view none = {};  ///< why there is no gradient, where there is no rule
+};
+
+/// For ops of kind reduce: the pointwise op that joins two partial results. Arg-reductions give the first position instead.
+struct Reduction {
+  enum class Of : std::uint8_t { none, sum, product, maximum, minimum, first_maximum, first_minimum };
+  Of of = Of::none;
+};
+
+/// One case for the tests that loop over the table: operand types as text ("f64[2,3] i64[2]"), attributes as text, and the
+/// range from which operands are drawn.
+struct Sample {
+  std::string_view operands;
+  std::string_view attributes = "";
+  double low = -2, high = 2;
+};
+
+struct OpDef {
+  std::string_view name;
+  std::string_view summary;
+  Kind kind = Kind::pointwise;
+  int operands = 0;              ///< number of operands; -1 for one or more
+  int optional_operands = 0;     ///< how many of the last may be absent
+  int results = 1;
+  std::span<const AttributeSpec> attributes = {};
+  PointwiseTyping typing = PointwiseTyping::same;
+  InferRule infer = nullptr;     ///< all kinds but pointwise and reduce
+  ScalarBody scalar = {};
+  Reduction reduction = {};
+  LoopRule loops = nullptr;
+  std::vector<struct Value*> (*expand)(ExpandContext&) = nullptr;
+  Gradient gradient = {};
+  std::span<const Sample> samples = {};
+  double low = -2, high = 2;     ///< pointwise: the range of the generic sample
+};
+
+/// Attributes with the defaults of `op` filled in.
+Attributes with_defaults(const OpDef& op, const Attributes& attributes);
+/// Drops attributes that equal the op's default; throws UserError on an unknown, missing or wrongly typed one.
+Attributes normalized(const OpDef& op, const Attributes& attributes);
+/// Result types; throws UserError naming op and operand on a mismatch. `kernel` nodes carry their types and are not inferred.
+std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType> operands, const Attributes& attributes);
+/// The loop nest that defines a node of any kind but constant, update, collective and composite.
+LoopNest loops_of(const OpDef& op, std::span<const TensorType> operands, std::span<const TensorType> results, const Attributes& attributes);
+
+/// Identity element of a reduction in `dtype`: 0, 1, lowest (-inf for floats) or highest.
+double identity_of(Reduction::Of of, DType dtype);
+/// Joins two values as the reduction does; NaN goes through maximum and minimum. Not for first_*.
+double combine(Reduction::Of of, double a, double b);
+
+}  // namespace gcomp::ir
