@@ -45,7 +45,7 @@ bool NpzFile::contains(std::string_view name) const { return std::find(names_.be
 std::size_t NpzFile::find(std::string_view name) const {
   const auto found = std::find(names_.begin(), names_.end(), name);
   if (found == names_.end())
-    throw UserError(concat("'", path_, "' has no array '", name, "'", did_you_mean(name, names_), "; it has ", listing(names_)));
+    throw UserError(concat("'", path_, "' has no array '", name, "', it has ", listing(names_), did_you_mean(name, names_)));
   const auto index = static_cast<std::size_t>(found - names_.begin());
   check_user(arrays_[index].error.empty(), "'", path_, "', array '", name, "': ", arrays_[index].error);
   return index;

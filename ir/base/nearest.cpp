@@ -48,7 +48,7 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
   const auto found = nearest(word, candidates);
-  return found ? ", did you mean '" + *found + "'?" : "";
+  return found ? "; did you mean '" + *found + "'?" : "";
 }
 
 std::string listing(std::span<const std::string> names) {

@@ -15,7 +15,7 @@ int edit_distance(std::string_view a, std::string_view b);
 /// The candidate nearest to `word`, the first of equals; none where all differ in more than a third of their letters.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
 
-/// ", did you mean 'x'?" for the end of a clause, or "".
+/// "; did you mean 'x'?" for the end of a message, or "".
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
 /// "'a', 'b' and 'c'" for messages; beyond ten names a count, "nothing" for none.

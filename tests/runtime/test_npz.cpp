@@ -100,7 +100,7 @@ TEST(Npz, RefusesOtherDtypesOnlyWhenAskedForThem) {
 TEST(Npz, AnUnknownNameGetsTheNearestOne) {
   const NpzFile file(fixture("numpy_layouts.npz"));
   EXPECT_EQ(user_error([&] { file.load("fotran"); }),
-            concat("'", file.path(), "' has no array 'fotran', did you mean 'fortran'?; it has 'fortran', 'big_endian' and 'bfloat16'"));
+            concat("'", file.path(), "' has no array 'fotran', it has 'fortran', 'big_endian' and 'bfloat16'; did you mean 'fortran'?"));
 }
 
 TEST(Npz, HeadersInOtherForms) {

@@ -1,0 +1,7 @@
+#include "ir/base/version.h"
+
+namespace gcomp {
+
+std::string_view version() { return GCOMP_VERSION; }
+
+}  // namespace gcomp

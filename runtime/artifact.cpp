@@ -1,0 +1,194 @@
+#include "runtime/artifact.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ir/base/error.h"
+#include "ir/base/version.h"
+#include "runtime/safetensors.h"
+#include "runtime/serialize.h"
+#include "runtime/sha256.h"
+#include "runtime/strict_json.h"
+#include "runtime/zip_archive.h"
+
+namespace gcomp::runtime {
+namespace {
+
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kWeights = "weights.safetensors";
+constexpr std::uint64_t kLargestManifest = 64 << 20;
+
+struct Entry {
+  std::string name;
+  std::vector<std::byte> bytes;
+  Compression compression = Compression::deflated;
+};
+
+std::vector<std::byte> to_bytes(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
+
+/// Letters, digits, "_", "-", "." and "/" without empty, "." or ".." parts: safe to unpack anywhere.
+bool is_plain_path(std::string_view path) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
+  if (path.size() > 255 || path.find_first_not_of(kAllowed) != path.npos) return false;
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (part.empty() || part.front() == '.') return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+bool is_binary_path(std::string_view path) {
+  return is_plain_path(path) && (starts_with(path, "cpu/") || starts_with(path, "cubins/"));
+}
+
+void check(const Artifact& artifact) {
+  std::set<std::string> names, paths;
+  for (const Program& program : artifact.programs) {
+    check_internal(is_plain_path(program.name) && program.name.find('/') == std::string::npos, "artifact: program name '", program.name,
+                   "' is no file name");
+    check_internal(names.insert(program.name).second, "artifact: two programs are called '", program.name, "'");
+    check_internal(program.target == artifact.programs[0].target, "artifact: programs of two targets");
+  }
+  for (const auto& [path, bytes] : artifact.binaries) {
+    check_internal(is_binary_path(path), "artifact: a binary's path is '", path, "'");
+    check_internal(paths.insert(path).second, "artifact: two binaries at '", path, "'");
+  }
+}
+
+std::vector<Entry> entries_of(const Artifact& artifact) {
+  std::vector<Entry> entries;
+  for (const Program& program : artifact.programs) {
+    entries.push_back({concat("programs/", program.name, ".pb"), serialize(program)});
+    const char* suffix = program.target.kind == TargetKind::cpu ? ".cpp" : ".cu";
+    const std::string folder = concat("kernels/", program.name, "/");
+    if (!program.prelude.empty()) entries.push_back({concat(folder, "prelude.h"), to_bytes(program.prelude)});
+    for (const Kernel& kernel : program.kernels) entries.push_back({concat(folder, kernel.name, suffix), to_bytes(kernel.text)});
+  }
+  for (const auto& [path, bytes] : artifact.binaries) entries.push_back({path, bytes});
+  if (!artifact.weights.empty())
+    entries.push_back({kWeights, serialize_safetensors({.tensors = artifact.weights, .metadata = {}}), Compression::stored});
+  return entries;
+}
+
+std::vector<std::byte> manifest_of(const Artifact& artifact, const std::vector<Entry>& entries) {
+  nlohmann::ordered_json manifest;
+  manifest["format"] = "gcx";
+  manifest["schema"] = kArtifactSchema;
+  manifest["gcomp"] = version();
+  manifest["target"] = artifact.programs.empty() ? "" : to_string(artifact.programs[0].target);
+  manifest["programs"] = nlohmann::ordered_json::array();
+  for (const Program& program : artifact.programs) manifest["programs"].push_back(program.name);
+  manifest["metadata"] = artifact.metadata;
+  manifest["entries"] = nlohmann::ordered_json::object();
+  for (const Entry& entry : entries)
+    manifest["entries"][entry.name] = {{"bytes", entry.bytes.size()}, {"sha256", sha256(entry.bytes)}};
+  try {
+    return to_bytes(manifest.dump(2) + "\n");
+  } catch (const nlohmann::json::exception&) {
+    throw InternalError("artifact: its metadata is not UTF-8");
+  }
+}
+
+const nlohmann::json& member(const nlohmann::json& object, const char* key) {
+  check_user(object.is_object() && object.contains(key), "lacks '", key, "'");
+  return object.at(key);
+}
+
+std::string text_member(const nlohmann::json& object, const char* key) {
+  const nlohmann::json& value = member(object, key);
+  check_user(value.is_string(), "has a '", key, "' that is no text");
+  return value.get<std::string>();
+}
+
+nlohmann::json read_manifest(const ZipReader& archive) {
+  const int index = archive.find(kManifest);
+  check_user(index >= 0, "it is no gcomp artifact: entry '", kManifest, "' is missing");
+  const auto at = static_cast<std::size_t>(index);
+  check_user(archive.entries()[at].bytes <= kLargestManifest, "entry '", kManifest, "' has ", archive.entries()[at].bytes, " bytes");
+  const std::vector<std::byte> bytes = archive.read(at);
+  try {
+    nlohmann::json manifest = parse_strict_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 4);
+    check_user(text_member(manifest, "format") == "gcx", "is of another format");
+    const nlohmann::json& schema = member(manifest, "schema");
+    check_user(schema.is_number_integer() && schema.get<std::int64_t>() == kArtifactSchema, "is of schema ", schema.dump(), ", written by gcomp ",
+               text_member(manifest, "gcomp"), "; this is gcomp ", version(), ", which reads schema ", kArtifactSchema);
+    check_user(member(manifest, "programs").is_array() && member(manifest, "metadata").is_object() && member(manifest, "entries").is_object(),
+               "has no lists of programs, metadata and entries");
+    return manifest;
+  } catch (const UserError& error) {
+    throw UserError(concat("entry '", kManifest, "' ", error.what()));
+  }
+}
+
+/// The contents of one entry that the manifest lists, compared with its checksum.
+std::vector<std::byte> read_entry(const ZipReader& archive, const nlohmann::json& entries, const std::string& name) {
+  const int index = archive.find(name);
+  check_user(index >= 0 && entries.contains(name), "entry '", name, "' is missing");
+  std::vector<std::byte> bytes = archive.read(static_cast<std::size_t>(index));
+  check_user(text_member(entries.at(name), "sha256") == sha256(bytes), "entry '", name,
+             "' is damaged: its SHA-256 differs from the manifest's");
+  return bytes;
+}
+
+Artifact read(const ZipReader& archive, const std::string& path) {
+  const nlohmann::json manifest = read_manifest(archive);
+  const nlohmann::json& entries = manifest.at("entries");
+  Artifact artifact;
+  for (const auto& [key, value] : manifest.at("metadata").items()) {
+    check_user(value.is_string(), "entry '", kManifest, "' has metadata '", key, "' that is no text");
+    artifact.metadata[key] = value.get<std::string>();
+  }
+  std::set<std::string> program_entries;
+  for (const nlohmann::json& program : manifest.at("programs")) {
+    const std::string name = concat("programs/", program.is_string() ? program.get<std::string>() : "", ".pb");
+    check_user(program_entries.insert(name).second, "entry '", kManifest, "' lists '", name, "' twice");
+    artifact.programs.push_back(parse_program(read_entry(archive, entries, name), concat("'", path, "', entry '", name, "'")));
+    const Program& loaded = artifact.programs.back();
+    check_user(concat("programs/", loaded.name, ".pb") == name, "entry '", name, "' holds program '", loaded.name, "'");
+    check_user(to_string(loaded.target) == text_member(manifest, "target"), "entry '", name, "' is for ", to_string(loaded.target),
+               ", the manifest for ", text_member(manifest, "target"));
+  }
+  for (const ZipEntry& entry : archive.entries()) {
+    if (entry.name == kManifest || program_entries.count(entry.name)) continue;
+    check_user(entries.contains(entry.name), "entry '", entry.name, "' is not in the manifest");
+    std::vector<std::byte> bytes = read_entry(archive, entries, entry.name);
+    if (entry.name == kWeights) artifact.weights = parse_safetensors(bytes, concat(path, "', entry '", kWeights)).tensors;
+    else if (is_binary_path(entry.name)) artifact.binaries.emplace_back(entry.name, std::move(bytes));
+    else check_user(starts_with(entry.name, "kernels/"), "entry '", entry.name, "' has no place in an artifact");
+  }
+  for (const auto& [name, value] : entries.items()) check_user(archive.find(name) >= 0, "entry '", name, "' is missing");
+  return artifact;
+}
+
+}  // namespace
+
+void write_artifact(const std::filesystem::path& path, const Artifact& artifact) {
+  check(artifact);
+  const std::vector<Entry> entries = entries_of(artifact);
+  const std::vector<std::byte> manifest = manifest_of(artifact, entries);
+  ZipWriter archive(path);
+  archive.add(kManifest, manifest, Compression::deflated);
+  for (const Entry& entry : entries) archive.add(entry.name, entry.bytes, entry.compression);
+  archive.commit();
+}
+
+Artifact read_artifact(const std::filesystem::path& path) {
+  const ZipReader archive(path);
+  try {
+    return read(archive, path.string());
+  } catch (const UserError& error) {
+    const std::string start = concat("'", path.string(), "'");
+    if (starts_with(error.what(), start)) throw;
+    throw UserError(concat(start, ": ", error.what()));
+  }
+}
+
+}  // namespace gcomp::runtime

@@ -1,0 +1,40 @@
+// A compiled model as one file (.gcx), a zip archive that `unzip` opens:
+//   manifest.json          format, versions, target, and size and SHA-256 of every other entry
+//   programs/NAME.pb       the programs (runtime/program.proto)
+//   kernels/NAME/K.cpp|cu  their kernels' text, for people; the prelude they share beside them
+//   cpu/..., cubins/...    binaries made from that text
+//   weights.safetensors    the model's state, where it is kept
+// An artifact holds code: read only those whose origin you trust. Damage is found all the same.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/base/tensor.h"
+#include "runtime/program.h"
+
+namespace gcomp::runtime {
+
+struct Artifact {
+  std::vector<Program> programs;  ///< of distinct names and one target
+  std::vector<std::pair<std::string, std::vector<std::byte>>> binaries;  ///< "cpu/step.so", "cubins/sm_90/k0.cubin" to bytes
+  std::map<std::string, Tensor> weights;                                ///< by the state's name
+  std::map<std::string, std::string> metadata;
+
+  bool operator==(const Artifact&) const = default;
+};
+
+/// What this gcomp writes, and the only schema that it reads.
+inline constexpr int kArtifactSchema = 1;
+
+/// Writes atomically; equal artifacts give equal bytes. Throws UserError where the file cannot be written.
+void write_artifact(const std::filesystem::path& path, const Artifact& artifact);
+
+/// Throws UserError naming the file and, where there is one, the entry that is damaged, missing or too many.
+Artifact read_artifact(const std::filesystem::path& path);
+
+}  // namespace gcomp::runtime

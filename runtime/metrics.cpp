@@ -1,0 +1,102 @@
+#include "runtime/metrics.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include "ir/base/error.h"
+
+namespace gcomp::runtime {
+namespace {
+
+/// Bytes of the UTF-8 sequence at the start of `text`, 0 where it is invalid (RFC 3629).
+std::size_t sequence_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0), second = byte(1);
+  const auto continues = [&](std::size_t from, std::size_t to) {
+    for (std::size_t i = from; i < to; ++i)
+      if ((byte(i) & 0xc0) != 0x80) return false;
+    return true;
+  };
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return continues(1, 2) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const bool overlong = first == 0xe0 && second < 0xa0, surrogate = first == 0xed && second > 0x9f;
+    return continues(1, 3) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const bool overlong = first == 0xf0 && second < 0x90, beyond = first == 0xf4 && second > 0x8f;
+    return continues(1, 4) && !overlong && !beyond ? 4 : 0;
+  }
+  return 0;
+}
+
+void append_string(std::string& text, std::string_view value) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  text += '"';
+  while (!value.empty()) {
+    const std::size_t length = sequence_length(value);
+    const auto first = static_cast<unsigned char>(value[0]);
+    if (length == 0) text += "\xef\xbf\xbd";
+    else if (first == '"' || first == '\\') text.append({'\\', value[0]});
+    else if (first < 0x20 || first == 0x7f) text.append("\\u00").append({kDigits[first >> 4], kDigits[first & 15]});
+    else text += value.substr(0, length);
+    value.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  text += '"';
+}
+
+void append_value(std::string& text, std::int64_t value) {
+  char digits[24];
+  text.append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
+}
+
+void append_value(std::string& text, double value) {
+  if (!std::isfinite(value)) {
+    text += "null";
+    return;
+  }
+  char digits[32];
+  const std::string_view written(digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof(digits), value).ptr - digits));
+  text += written;
+  if (written.find_first_of(".e") == written.npos) text += ".0";
+}
+
+void append_value(std::string& text, std::string_view value) { append_string(text, value); }
+
+void append_field(std::string& text, std::string_view name) {
+  if (text.back() != '{') text += ',';
+  append_string(text, name);
+  text += ':';
+}
+
+}  // namespace
+
+void append_json(std::string& text, std::span<const Metric> metrics) {
+  text += '{';
+  for (const auto& [name, value] : metrics) {
+    append_field(text, name);
+    std::visit([&](auto v) { append_value(text, v); }, value);
+    const double* number = std::get_if<double>(&value);
+    if (number == nullptr || std::isfinite(*number)) continue;
+    append_field(text, name);
+    text.replace(text.size() - 2, 2, "_text\":");
+    append_string(text, std::isnan(*number) ? "nan" : *number > 0 ? "inf" : "-inf");
+  }
+  text += '}';
+}
+
+MetricsWriter::MetricsWriter(const std::filesystem::path& path) : path_(path.string()), file_(std::fopen(path.c_str(), "w")) {
+  check_user(file_ != nullptr, "cannot write '", path_, "': ", std::generic_category().message(errno));
+}
+
+void MetricsWriter::write(std::span<const Metric> metrics) {
+  line_.clear();
+  append_json(line_, metrics);
+  line_ += '\n';
+  const bool written = std::fwrite(line_.data(), 1, line_.size(), file_.get()) == line_.size() && std::fflush(file_.get()) == 0;
+  check_user(written, "cannot write '", path_, "': ", std::generic_category().message(errno));
+}
+
+}  // namespace gcomp::runtime

@@ -1,0 +1,43 @@
+// The --metrics file: one JSON object a line, readable while the run goes on.
+//   {"step":1,"epoch":1,"loss":0.6931471824645996}
+//   {"eval":"test.npz","loss":0.1234,"accuracy":0.97}
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace gcomp::runtime {
+
+using MetricValue = std::variant<std::int64_t, double, std::string_view>;
+using Metric = std::pair<std::string_view, MetricValue>;
+
+/// Appends the object {"name": value, ...} to `text`. A double is written with the fewest digits that read back as the same
+/// double, always with a "." or an exponent; NaN and infinities, which JSON lacks, become null and a second field
+/// "NAME_text" of "nan", "inf" or "-inf". Text that is not UTF-8 is written with replacement characters.
+void append_json(std::string& text, std::span<const Metric> metrics);
+
+class MetricsWriter {
+ public:
+  /// Starts an empty file. Throws UserError with the system's reason; so does write().
+  explicit MetricsWriter(const std::filesystem::path& path);
+
+  /// One line, handed to the system before this returns. Allocates nothing once lines have reached their longest.
+  void write(std::span<const Metric> metrics);
+  void write(std::initializer_list<Metric> metrics) { write(std::span<const Metric>(metrics.begin(), metrics.size())); }
+
+ private:
+  struct Close { void operator()(std::FILE* file) const { std::fclose(file); } };
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+  std::string line_;
+};
+
+}  // namespace gcomp::runtime

@@ -1,0 +1,33 @@
+// safetensors (https://github.com/huggingface/safetensors#format): a JSON header, then the elements of all tensors, dense.
+// Read strictly: no key twice, offsets without gaps or overlaps from 0 to the end of the file, exactly the bytes of each shape.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/base/tensor.h"
+
+namespace gcomp::runtime {
+
+struct Safetensors {
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, std::string> metadata;
+
+  bool operator==(const Safetensors&) const = default;
+};
+
+/// Equal contents give equal bytes; larger element types come first, so that all are aligned. Throws UserError where a name is
+/// not UTF-8 or is "__metadata__".
+std::vector<std::byte> serialize_safetensors(const Safetensors& contents);
+/// `source` names the bytes in messages. Throws UserError.
+Safetensors parse_safetensors(std::span<const std::byte> bytes, std::string_view source);
+
+/// Writes atomically.
+void write_safetensors(const std::filesystem::path& path, const Safetensors& contents);
+Safetensors read_safetensors(const std::filesystem::path& path);
+
+}  // namespace gcomp::runtime

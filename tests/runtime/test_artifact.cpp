@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include "runtime/artifact.h"
+#include "runtime/sha256.h"
+#include "runtime/zip_archive.h"
+#include "tests/runtime/sample_program.h"
+#include "tests/runtime/temporary_directory.h"
+
+namespace gcomp::runtime {
+namespace {
+
+using test::contents;
+using test::put;
+using test::sample_program;
+using test::TemporaryDirectory;
+using test::user_error;
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+Artifact sample_artifact() {
+  Artifact artifact;
+  artifact.programs = {sample_program(), sample_program()};
+  artifact.programs[1].name = "forward";
+  artifact.binaries = {{"cubins/sm_90/k0.cubin", bytes_of("one")}, {"cubins/sm_90/k1.cubin", bytes_of("")}};
+  artifact.weights = {{"fc.weight", Tensor::of(DType::f32, {2}, {1, -1})}, {"fc.bias", Tensor::of(DType::f32, {1}, {3})}};
+  artifact.metadata = {{"model", "mlp.onnx"}, {"loss", "cross_entropy"}};
+  return artifact;
+}
+
+/// Writes the sample with the bytes of one entry (or its name) replaced; entries without a replacement are copied.
+void tamper(const std::filesystem::path& good, const std::filesystem::path& bad, const std::string& entry, const std::string& name,
+            const std::string& text) {
+  const ZipReader from(good);
+  std::vector<std::vector<std::byte>> kept;
+  for (std::size_t i = 0; i < from.entries().size(); ++i) kept.push_back(from.entries()[i].name == entry ? bytes_of(text) : from.read(i));
+  ZipWriter to(bad);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    const std::string& old = from.entries()[i].name;
+    if (old != entry || !name.empty()) to.add(old == entry ? name : old, kept[i], Compression::stored);
+  }
+  to.commit();
+}
+
+TEST(Sha256, KnownAnswer) {
+  EXPECT_EQ(sha256(bytes_of("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+TEST(Artifact, ComesBackAndEqualOnesHaveEqualBytes) {
+  const TemporaryDirectory directory;
+  write_artifact(directory / "a.gcx", sample_artifact());
+  write_artifact(directory / "b.gcx", sample_artifact());
+  EXPECT_EQ(read_artifact(directory / "a.gcx"), sample_artifact());
+  EXPECT_EQ(contents(directory / "a.gcx"), contents(directory / "b.gcx"));
+  EXPECT_EQ(directory.files(), 2);
+  write_artifact(directory / "b.gcx", {});
+  EXPECT_EQ(read_artifact(directory / "b.gcx"), Artifact());
+}
+
+TEST(Artifact, KernelsLieInItAsText) {
+  const TemporaryDirectory directory;
+  write_artifact(directory / "a.gcx", sample_artifact());
+  const ZipReader archive(directory / "a.gcx");
+  for (const char* name : {"manifest.json", "programs/train_step.pb", "kernels/forward/k0.cu", "kernels/forward/prelude.h",
+                           "cubins/sm_90/k0.cubin", "weights.safetensors"})
+    EXPECT_GE(archive.find(name), 0) << name;
+  EXPECT_EQ(archive.read(static_cast<std::size_t>(archive.find("kernels/train_step/k0.cu"))), bytes_of("void k0() {}\n"));
+}
+
+TEST(Artifact, DamageNamesTheEntry) {
+  const TemporaryDirectory directory;
+  const auto good = directory / "good.gcx", bad = directory / "bad.gcx";
+  write_artifact(good, sample_artifact());
+  const struct {
+    const char *entry, *name, *text, *wanted;
+  } cases[] = {
+      {"kernels/forward/k0.cu", "kernels/forward/k0.cu", "void k0() { evil(); }", "entry 'kernels/forward/k0.cu' is damaged: its SHA-256"},
+      {"programs/forward.pb", "programs/forward.pb", "x", "entry 'programs/forward.pb' is damaged"},
+      {"weights.safetensors", "weights.safetensors", "x", "entry 'weights.safetensors' is damaged"},
+      {"weights.safetensors", "", "", "entry 'weights.safetensors' is missing"},
+      {"programs/forward.pb", "", "", "entry 'programs/forward.pb' is missing"},
+      {"cubins/sm_90/k0.cubin", "cubins/sm_90/k9.cubin", "one", "entry 'cubins/sm_90/k9.cubin' is not in the manifest"},
+      {"manifest.json", "", "", "it is no gcomp artifact: entry 'manifest.json' is missing"},
+      {"manifest.json", "manifest.json", "{", "entry 'manifest.json' it is no valid JSON"},
+      {"manifest.json", "manifest.json", R"({"format":"gcx","schema":2,"gcomp":"9.1"})",
+       "entry 'manifest.json' is of schema 2, written by gcomp 9.1; this is gcomp 0.1.0, which reads schema 1"},
+      {"manifest.json", "manifest.json", R"({"format":"other"})", "is of another format"},
+      {"manifest.json", "manifest.json", R"({"format":"gcx","schema":1,"gcomp":"0.1.0","programs":[3],"metadata":{},"entries":{}})",
+       "entry 'programs/.pb' is missing"},
+  };
+  for (const auto& c : cases) {
+    tamper(good, bad, c.entry, c.name, c.text);
+    const std::string message = user_error([&] { read_artifact(bad); });
+    EXPECT_NE(message.find(c.wanted), std::string::npos) << message;
+    EXPECT_EQ(message.find("'" + bad.string() + "'"), 0u) << message;
+  }
+}
+
+TEST(Artifact, DamagedFilesNeverCrash) {
+  const TemporaryDirectory directory;
+  Artifact artifact;
+  artifact.programs = {Program()};
+  artifact.programs[0].name = "p";
+  artifact.weights = {{"w", Tensor::of(DType::f32, {1}, {1})}};
+  write_artifact(directory / "good.gcx", artifact);
+  const std::string good = contents(directory / "good.gcx");
+  const int refused = test::survive_damage(good, [&](const std::string& bytes) {
+    put(directory / "bad.gcx", bytes);
+    read_artifact(directory / "bad.gcx");
+  });
+  EXPECT_GT(refused, static_cast<int>(good.size()));
+}
+
+TEST(Artifact, WhatCannotBeStoredIsGcompsFault) {
+  const TemporaryDirectory directory;
+  for (const char* path : {"../evil.so", "cpu/../../evil", "/cpu/x", "cpu//x", "cpu/", "other/x.so", "cpu/a b"}) {
+    Artifact artifact;
+    artifact.binaries = {{path, {}}};
+    EXPECT_THROW(write_artifact(directory / "a.gcx", artifact), InternalError) << path;
+  }
+  Artifact twice = sample_artifact();
+  twice.programs[1].name = "train_step";
+  EXPECT_THROW(write_artifact(directory / "a.gcx", twice), InternalError);
+  EXPECT_EQ(directory.files(), 0);
+}
+
+}  // namespace
+}  // namespace gcomp::runtime
