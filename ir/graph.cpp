@@ -111,6 +111,10 @@ void Graph::take_name(Value* from, Value* to) {
   std::swap(from->name, to->name);
 }
 
+void Graph::remove_updates() {
+  std::erase_if(nodes_, [](const std::unique_ptr<Node>& node) { return node->op->kind == Kind::update; });
+}
+
 int Graph::remove_dead(bool drop_states) {
   std::unordered_set<const Value*> live(outputs_.begin(), outputs_.end());
   std::vector<bool> keep(nodes_.size());

@@ -1,0 +1,30 @@
+// Algebra on the graph: folding, common subexpressions, dead code, and local rules.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "ir/graph.h"
+
+namespace gcomp::passes {
+
+/// One rewrite rule, for listings and tests.
+struct SimplifyRule {
+  std::string_view name;
+  std::string_view text;  ///< before -> after
+};
+std::span<const SimplifyRule> simplify_rules();
+
+struct SimplifyOptions {
+  std::int64_t fold_bytes = 1 << 16;  ///< results larger than this are not folded into constants
+};
+
+/// Applies every rule, merges equal nodes and drops dead ones, until nothing changes. All rules are IEEE-exact. True if
+/// anything changed.
+///   %a = transpose %x {permutation=[1,0]}   %y = matmul %a, %w      ->      %y = matmul %x, %w {transpose_a=true}
+bool simplify(ir::Graph& graph, const SimplifyOptions& options = {});
+
+/// Merges nodes of equal op, attributes and operands. True if any were.
+bool merge_common(ir::Graph& graph);
+
+}  // namespace gcomp::passes

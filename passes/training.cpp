@@ -1,0 +1,233 @@
+#include "passes/training.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "ir/base/nearest.h"
+#include "ir/builder.h"
+#include "passes/differentiate.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+constexpr std::pair<std::string_view, LossKind> kLosses[] = {{"cross_entropy", LossKind::cross_entropy}, {"mse", LossKind::mse}, {"l1", LossKind::l1},
+    {"bce", LossKind::bce}, {"bce_with_logits", LossKind::bce_with_logits}, {"output", LossKind::output}};
+constexpr std::pair<std::string_view, OptimizerKind> kOptimizers[] = {{"sgd", OptimizerKind::sgd}, {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}};
+
+/// Looks a name up in a table; an unknown one is a usage error with the nearest name.
+template <class T, std::size_t N>
+T lookup(const std::pair<std::string_view, T> (&table)[N], std::string_view what, std::string_view name) {
+  std::string known;
+  std::vector<std::string> names;
+  for (const auto& [key, value] : table) {
+    if (key == name) return value;
+    names.emplace_back(key);
+    known += (known.empty() ? "" : ", ") + std::string(key);
+  }
+  std::string message = concat("unknown ", what, " '", name, "', wanted one of: ", known);
+  if (auto near = nearest(name, names)) message += concat("; did you mean '", *near, "'?");
+  throw UserError(message, ExitCode::usage);
+}
+
+Value* first_float_output(const Graph& graph) {
+  for (Value* output : graph.outputs())
+    if (is_float(output->type.dtype)) return output;
+  throw UserError(concat("graph @", graph.name(), " has no floating-point output to take a loss of"));
+}
+
+Shape without_axis(Shape shape, std::int64_t axis) {
+  shape.erase(shape.begin() + axis);
+  return shape;
+}
+
+std::int64_t class_axis(const LossSpec& loss, const TensorType& output, const std::optional<TensorType>& found) {
+  const std::int64_t last = output.rank() - 1;
+  check_user(output.rank() >= 1, "cross_entropy: the output is ", to_string(output), ", wanted a class axis");
+  if (loss.axis) {
+    const std::int64_t axis = *loss.axis < 0 ? *loss.axis + output.rank() : *loss.axis;
+    check_user(axis >= 0 && axis <= last, "cross_entropy:axis=", *loss.axis, " is out of range for the output ", to_string(output));
+    return axis;
+  }
+  if (last < 2 || !found) return last;
+  const bool fits_last = found->shape == without_axis(output.shape, last), fits_first = found->shape == without_axis(output.shape, 1);
+  const std::string ask = "; say which axis holds the classes with --loss cross_entropy:axis=N";
+  check_user(!(fits_last && fits_first), "cross_entropy: label ", to_string(*found), " fits the output ", to_string(output),
+             " with classes in axis 1 and in axis ", last, ask);
+  check_user(fits_last || fits_first, "cross_entropy: label is ", to_string(*found), ", the output ", to_string(output), "; wanted [",
+             to_string(without_axis(output.shape, last)), "] or [", to_string(without_axis(output.shape, 1)), "]", ask);
+  return fits_last ? last : 1;
+}
+
+Var mean_of_all(Var x) {
+  std::vector<std::int64_t> axes;
+  for (std::int64_t i = 0; i < x.rank(); ++i) axes.push_back(i);
+  return x.builder->mean(x, axes);
+}
+
+Var loss_of(Builder& b, const LossSpec& loss, Var output, Var label, std::int64_t axis) {
+  switch (loss.kind) {
+    case LossKind::cross_entropy: return b.apply("cross_entropy", {output, label}, {{"axis", axis}});
+    case LossKind::mse: return mean_of_all((output - label) * (output - label));
+    case LossKind::l1: return mean_of_all(b.apply("abs", {output - label}));
+    case LossKind::bce: return mean_of_all(b.apply("binary_cross_entropy", {output, label}));
+    case LossKind::bce_with_logits: return mean_of_all(b.apply("softplus", {output}) - output * label);
+    case LossKind::output: return output;
+  }
+  return {};
+}
+
+/// Scalars of one step that all parameters share, broadcast on demand. Computed in f64, cast once to each dtype.
+struct StepScalars {
+  Builder& b;
+  Var learning_rate, step;  // f64[]
+
+  Var spread(Var scalar, Var like) const { return b.broadcast(b.cast(scalar, like.dtype()), like.shape(), {}); }
+  Var bias_correction(double beta) const { return 1.0 - b.apply("pow", {b.like(step, beta), step}); }
+};
+
+Value* optimizer_state(Graph& graph, const Value* parameter, std::string_view what) {
+  return graph.add_state(parameter->type, optimizer_state_name(parameter->name, what), StateRole::optimizer, 0.0);
+}
+
+Var sgd(const StepScalars& s, const OptimizerSpec& o, Value* parameter, Var gradient) {
+  Builder& b = s.b;
+  Var p = b.wrap(parameter), g = gradient;
+  if (o.weight_decay.value_or(0) != 0) g = g + p * *o.weight_decay;
+  if (o.momentum != 0) {
+    Value* state = optimizer_state(b.graph(), parameter, "momentum");
+    Var blended = b.wrap(state) * o.momentum + g * (1 - o.dampening);
+    // The first buffer is the gradient itself, undamped.
+    Var buffer = o.dampening == 0 ? blended : b.select(b.broadcast(s.step == b.like(s.step, 1), p.shape(), {}), g, blended);
+    b.update(state, buffer);
+    g = o.nesterov ? g + buffer * o.momentum : buffer;
+  }
+  return p - s.spread(s.learning_rate, p) * g;
+}
+
+/// p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+Var adam(const StepScalars& s, const OptimizerSpec& o, Value* parameter, Var gradient) {
+  Builder& b = s.b;
+  Var p = b.wrap(parameter), g = gradient;
+  const bool decoupled = o.kind == OptimizerKind::adamw;
+  const double decay = o.weight_decay.value_or(decoupled ? 0.01 : 0.0);
+  if (decay != 0 && !decoupled) g = g + p * decay;
+  Value *first = optimizer_state(b.graph(), parameter, "exp_avg"), *second = optimizer_state(b.graph(), parameter, "exp_avg_sq");
+  Var m = b.wrap(first) * o.beta1 + g * (1 - o.beta1), v = b.wrap(second) * o.beta2 + g * g * (1 - o.beta2);
+  b.update(first, m);
+  b.update(second, v);
+  if (decay != 0 && decoupled) p = p * s.spread(1.0 - s.learning_rate * decay, p);
+  Var step_size = s.learning_rate / s.bias_correction(o.beta1), root = b.apply("sqrt", {s.bias_correction(o.beta2)});
+  return p - s.spread(step_size, p) * (m / (b.apply("sqrt", {v}) / s.spread(root, p) + o.eps));
+}
+
+std::vector<Value*> states_named(const Graph& graph, const std::vector<std::string>& names) {
+  std::vector<Value*> values;
+  for (const std::string& name : names) {
+    auto it = std::find_if(graph.states().begin(), graph.states().end(), [&](const State& s) { return s.value->name == name; });
+    check_internal(it != graph.states().end(), "no state named '", name, "'");
+    values.push_back(it->value);
+  }
+  return values;
+}
+
+}  // namespace
+
+LossSpec parse_loss(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  LossSpec spec;
+  spec.kind = lookup(kLosses, "loss", text.substr(0, colon));
+  const std::string_view rest = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
+  if (spec.kind == LossKind::output) {
+    if (rest.empty()) throw UserError("loss 'output' needs the name of a graph output: output:NAME", ExitCode::usage);
+    spec.output = rest;
+  } else if (!rest.empty()) {
+    std::int64_t axis = 0;
+    const std::string_view prefix = "axis=";
+    const bool ok = spec.kind == LossKind::cross_entropy && rest.substr(0, prefix.size()) == prefix &&
+                    std::from_chars(rest.data() + prefix.size(), rest.data() + rest.size(), axis).ptr == rest.data() + rest.size() && rest.size() > prefix.size();
+    if (!ok) throw UserError(concat("loss '", text, "': found option '", rest, "', wanted axis=N (cross_entropy only)"), ExitCode::usage);
+    spec.axis = axis;
+  }
+  return spec;
+}
+
+OptimizerKind parse_optimizer(std::string_view name) { return lookup(kOptimizers, "optimizer", name); }
+
+std::optional<LabelSpec> label_of(const LossSpec& loss, const TensorType& output, const std::optional<TensorType>& found) {
+  switch (loss.kind) {
+    case LossKind::output: return std::nullopt;
+    case LossKind::cross_entropy: {
+      const std::int64_t axis = class_axis(loss, output, found);
+      const TensorType wanted{DType::i64, without_axis(output.shape, axis)};
+      check_user(!found || found->shape == wanted.shape, "cross_entropy: label is ", found ? to_string(*found) : "", ", the output ", to_string(output), "; wanted ", to_string(wanted));
+      return LabelSpec{wanted, axis};
+    }
+    case LossKind::mse: case LossKind::l1: case LossKind::bce: case LossKind::bce_with_logits:
+      check_user(!found || found->shape == output.shape, "label is ", found ? to_string(*found) : "", ", wanted the output's shape: ", to_string(output));
+      return LabelSpec{output, -1};
+  }
+  return std::nullopt;
+}
+
+Value* attach_loss(Graph& graph, const LossSpec& loss, const std::optional<TensorType>& label) {
+  Builder b(graph, "loss");
+  if (loss.kind == LossKind::output) {
+    std::vector<std::string> names;
+    for (Value* output : graph.outputs()) {
+      if (output->name == loss.output) return output;
+      names.push_back(output->name);
+    }
+    std::string message = concat("loss output:", loss.output, ": the graph has no output of that name");
+    if (auto near = nearest(loss.output, names)) message += concat("; did you mean '", *near, "'?");
+    throw UserError(message, ExitCode::usage);
+  }
+  Value* output = first_float_output(graph);
+  const LabelSpec spec = *label_of(loss, output->type, label);
+  Var value = loss_of(b, loss, b.wrap(output), b.input(spec.type, "label"), spec.axis);
+  graph.rename(value.value, "loss");
+  graph.outputs().push_back(value.value);
+  return value.value;
+}
+
+std::string optimizer_state_name(std::string_view parameter, std::string_view what) { return concat(parameter, ".", what); }
+
+void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::vector<Value*>& parameters, const std::vector<Value*>& gradients) {
+  Builder b(graph, "optimizer");
+  Value* counter = graph.add_state({DType::i64, {}}, "step", StateRole::counter, 0.0);
+  Var learning_rate = b.input({DType::f64, {}}, "learning_rate");
+  Var next = b.wrap(counter) + 1.0;
+  const StepScalars scalars{b, learning_rate, b.cast(next, DType::f64)};
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    b.set_origin("optimizer of " + parameters[i]->name);
+    switch (optimizer.kind) {
+      case OptimizerKind::sgd: b.update(parameters[i], sgd(scalars, optimizer, parameters[i], b.wrap(gradients[i]))); break;
+      case OptimizerKind::adam:
+      case OptimizerKind::adamw: b.update(parameters[i], adam(scalars, optimizer, parameters[i], b.wrap(gradients[i]))); break;
+    }
+  }
+  b.update(counter, next);
+}
+
+void make_training_step(Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer, const std::vector<std::string>& trained, const std::optional<TensorType>& label) {
+  Value* value = attach_loss(graph, loss, label);
+  const std::vector<Value*> parameters = states_named(graph, trained);
+  const std::vector<Value*> gradients = differentiate(graph, value, parameters);
+  attach_optimizer(graph, optimizer, parameters, gradients);
+  graph.outputs() = {value};
+  graph.set_name("train_step");
+  graph.remove_dead();
+}
+
+void make_gradient_graph(Graph& graph, const LossSpec& loss, const std::vector<std::string>& trained, const std::optional<TensorType>& label) {
+  Value* value = attach_loss(graph, loss, label);
+  std::vector<Value*> outputs = differentiate(graph, value, states_named(graph, trained));
+  outputs.insert(outputs.begin(), value);
+  graph.outputs() = outputs;
+  graph.set_name("gradients");
+  graph.remove_updates();
+  graph.remove_dead();
+}
+
+}  // namespace gcomp::passes
