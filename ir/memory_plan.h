@@ -11,6 +11,14 @@ namespace gcomp::ir {
 
 enum class MemorySpace : std::uint8_t { arena, state, constant, io };
 
+// What plan_memory relies on, so every code generator keeps it where results lie over operands (alias_of):
+//   * at each point of a loop, all reads of all statements computed there come before its stores, and the compiler is not told
+//     that a result and an operand of one kernel are disjoint (no restrict);
+//   * a statement that needs a reduction runs after that reduction has ended for the same values of the axes that no
+//     statement reduces, and no earlier statement is computed again from operands after its results were stored;
+//   * a view without alias_of (a reshape whose operand is overwritten too early) is a copy;
+//   * an update whose value has the place of its state is nothing, any other is a copy.
+
 /// A value's place: bytes from the start of its space, a multiple of 64.
 struct Placement {
   MemorySpace space = MemorySpace::arena;
