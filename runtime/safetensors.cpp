@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "ir/base/error.h"
 #include "runtime/atomic_file.h"
@@ -24,6 +25,11 @@ constexpr Spelling kSpellings[] = {{"F64", DType::f64}, {"F32", DType::f32}, {"F
                                    {"I8", DType::i8},   {"I16", DType::i16}, {"I32", DType::i32}, {"I64", DType::i64},
                                    {"U8", DType::u8},   {"U16", DType::u16}, {"U32", DType::u32}, {"U64", DType::u64},
                                    {"BOOL", DType::boolean}};
+
+std::string_view spelling_of(DType dtype) {
+  const auto* found = std::find_if(std::begin(kSpellings), std::end(kSpellings), [&](const Spelling& s) { return s.dtype == dtype; });
+  return found->name;
+}
 
 using NamedPointer = std::pair<const std::string*, const Tensor*>;
 
@@ -140,10 +146,8 @@ std::vector<std::byte> serialize_safetensors(const Safetensors& contents) {
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : order) {
     check_user(*name != kMetadata, "a tensor cannot be called '", *name, "' in safetensors");
-    const auto* spelling =
-        std::find_if(std::begin(kSpellings), std::end(kSpellings), [&](const Spelling& s) { return s.dtype == tensor->dtype(); });
     const std::uint64_t end = offset + tensor->bytes().size();
-    header.push_back({*name, {{"dtype", spelling->name}, {"shape", tensor->shape()}, {"data_offsets", {offset, end}}}});
+    header.push_back({*name, {{"dtype", spelling_of(tensor->dtype())}, {"shape", tensor->shape()}, {"data_offsets", {offset, end}}}});
     offset = end;
   }
   std::string text;
