@@ -1,0 +1,16 @@
+# Finds oneDNN by its header and library, and defines DNNL::dnnl.
+# The config file that Debian 12 ships insists on the OpenCL headers, which only oneDNN's GPU interface needs.
+include(FindPackageHandleStandardArgs)
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
+find_library(DNNL_LIBRARY dnnl)
+if(DNNL_INCLUDE_DIR)
+  file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h version_lines REGEX "#define DNNL_VERSION_(MAJOR|MINOR|PATCH) +[0-9]+")
+  list(TRANSFORM version_lines REPLACE "[^0-9]+" "")
+  list(JOIN version_lines "." dnnl_VERSION)
+endif()
+find_package_handle_standard_args(dnnl REQUIRED_VARS DNNL_LIBRARY DNNL_INCLUDE_DIR VERSION_VAR dnnl_VERSION)
+if(dnnl_FOUND AND NOT TARGET DNNL::dnnl)
+  add_library(DNNL::dnnl SHARED IMPORTED)
+  set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
+endif()
+mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)
