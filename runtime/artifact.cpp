@@ -52,8 +52,8 @@ bool is_binary_path(std::string_view path) {
 void check(const Artifact& artifact) {
   std::set<std::string> names, paths;
   for (const Program& program : artifact.programs) {
-    check_internal(is_plain_path(program.name) && program.name.find('/') == std::string::npos, "artifact: program name '", program.name,
-                   "' is no file name");
+    check_internal(is_plain_path(program.name) && program.name.find('/') == std::string::npos, "artifact: program name '",
+                   program.name, "' is no file name");
     check_internal(names.insert(program.name).second, "artifact: two programs are called '", program.name, "'");
     check_internal(program.target == artifact.programs[0].target, "artifact: programs of two targets");
   }
@@ -92,9 +92,7 @@ std::vector<std::byte> manifest_of(const Artifact& artifact, const std::vector<E
     manifest["entries"][entry.name] = {{"bytes", entry.bytes.size()}, {"sha256", sha256(entry.bytes)}};
   try {
     return to_bytes(manifest.dump(2) + "\n");
-  } catch (const nlohmann::json::exception&) {
-    throw InternalError("artifact: its metadata is not UTF-8");
-  }
+  } catch (const nlohmann::json::exception&) { throw InternalError("artifact: its metadata is not UTF-8"); }
 }
 
 const nlohmann::json& member(const nlohmann::json& object, const char* key) {
@@ -112,20 +110,21 @@ nlohmann::json read_manifest(const ZipReader& archive) {
   const int index = archive.find(kManifest);
   check_user(index >= 0, "it is no gcomp artifact: entry '", kManifest, "' is missing");
   const auto at = static_cast<std::size_t>(index);
-  check_user(archive.entries()[at].bytes <= kLargestManifest, "entry '", kManifest, "' has ", archive.entries()[at].bytes, " bytes");
+  check_user(archive.entries()[at].bytes <= kLargestManifest, "entry '", kManifest, "' has ", archive.entries()[at].bytes,
+             " bytes");
   const std::vector<std::byte> bytes = archive.read(at);
   try {
     nlohmann::json manifest = parse_strict_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 4);
     check_user(text_member(manifest, "format") == "gcx", "is of another format");
     const nlohmann::json& schema = member(manifest, "schema");
-    check_user(schema.is_number_integer() && schema.get<std::int64_t>() == kArtifactSchema, "is of schema ", schema.dump(), ", written by gcomp ",
-               text_member(manifest, "gcomp"), "; this is gcomp ", version(), ", which reads schema ", kArtifactSchema);
-    check_user(member(manifest, "programs").is_array() && member(manifest, "metadata").is_object() && member(manifest, "entries").is_object(),
+    check_user(schema.is_number_integer() && schema.get<std::int64_t>() == kArtifactSchema, "is of schema ", schema.dump(),
+               ", written by gcomp ", text_member(manifest, "gcomp"), "; this is gcomp ", version(), ", which reads schema ",
+               kArtifactSchema);
+    check_user(member(manifest, "programs").is_array() && member(manifest, "metadata").is_object() &&
+                   member(manifest, "entries").is_object(),
                "has no lists of programs, metadata and entries");
     return manifest;
-  } catch (const UserError& error) {
-    throw UserError(concat("entry '", kManifest, "' ", error.what()));
-  }
+  } catch (const UserError& error) { throw UserError(concat("entry '", kManifest, "' ", error.what())); }
 }
 
 /// The contents of one entry that the manifest lists, compared with its checksum.

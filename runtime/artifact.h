@@ -20,9 +20,9 @@
 namespace gcomp::runtime {
 
 struct Artifact {
-  std::vector<Program> programs;  ///< of distinct names and one target
+  std::vector<Program> programs;                                         ///< of distinct names and one target
   std::vector<std::pair<std::string, std::vector<std::byte>>> binaries;  ///< "cpu/step.so", "cubins/sm_90/k0.cubin" to bytes
-  std::map<std::string, Tensor> weights;                                ///< by the state's name
+  std::map<std::string, Tensor> weights;                                 ///< by the state's name
   std::map<std::string, std::string> metadata;
 
   bool operator==(const Artifact&) const = default;

@@ -61,9 +61,7 @@ AtomicFile::~AtomicFile() {
   if (!committed_) ::unlink(temporary_.c_str());
 }
 
-void AtomicFile::fail(int error_number) const {
-  throw UserError(concat("cannot write '", shown_, "': ", reason(error_number)));
-}
+void AtomicFile::fail(int error_number) const { throw UserError(concat("cannot write '", shown_, "': ", reason(error_number))); }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {

@@ -24,8 +24,9 @@ void shuffle_rows(std::span<std::int64_t> rows, std::uint64_t seed, std::int64_t
   std::iota(rows.begin(), rows.end(), 0);
   for (std::uint64_t i = rows.size(); i-- > 1;) {
     const std::uint64_t block = i / 2;
-    const auto words = philox4x32_10({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                                      static_cast<std::uint32_t>(epoch), kDataOrder}, philox_key(seed));
+    const auto words = philox4x32_10(
+        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), static_cast<std::uint32_t>(epoch), kDataOrder},
+        philox_key(seed));
     const std::size_t half = i % 2 * 2;
     const std::uint64_t draw = words[half] | static_cast<std::uint64_t>(words[half + 1]) << 32;
     std::swap(rows[i], rows[multiply_high(draw, i + 1)]);  // uniform on 0..i, but for a bias below i / 2^64

@@ -30,7 +30,7 @@ class BatchPlan {
   std::int64_t rows_, batch_;
   std::uint64_t seed_;
   RowOrder order_;
-  std::int64_t epoch_ = -1;                // whose order `permutation_` holds
+  std::int64_t epoch_ = -1;  // whose order `permutation_` holds
   std::vector<std::int64_t> permutation_;
 };
 

@@ -17,11 +17,15 @@ void with_integer_type(DType dtype, Function function) {
     case DType::i16: return function(std::int16_t{});
     case DType::i32: return function(std::int32_t{});
     case DType::i64: return function(std::int64_t{});
-    case DType::u8: case DType::boolean: return function(std::uint8_t{});
+    case DType::u8:
+    case DType::boolean: return function(std::uint8_t{});
     case DType::u16: return function(std::uint16_t{});
     case DType::u32: return function(std::uint32_t{});
     case DType::u64: return function(std::uint64_t{});
-    case DType::f64: case DType::f32: case DType::f16: case DType::bf16: break;
+    case DType::f64:
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16: break;
   }
   throw InternalError(concat("no integer type: ", name_of(dtype)));
 }
@@ -65,7 +69,8 @@ Tensor convert_floats(const Tensor& tensor, DType wanted, std::string_view where
     const double value = tensor.at(i);
     result.set(i, value);
     if (std::isfinite(value) && !std::isfinite(result.at(i)))
-      throw UserError(concat(where, row_of(tensor, static_cast<std::size_t>(i)), ": the value ", value, " does not fit ", name_of(wanted)));
+      throw UserError(
+          concat(where, row_of(tensor, static_cast<std::size_t>(i)), ": the value ", value, " does not fit ", name_of(wanted)));
   }
   return result;
 }

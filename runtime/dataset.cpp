@@ -73,8 +73,8 @@ void Dataset::check_labels(std::string_view name, std::int64_t classes, std::int
 void Dataset::gather(std::size_t array, std::span<const std::int64_t> rows, std::span<std::byte> destination) const {
   const std::span<const std::byte> source = arrays_[array].second.bytes();
   const std::size_t row_bytes = rows_ == 0 ? 0 : source.size() / static_cast<std::size_t>(rows_);
-  check_internal(destination.size() == row_bytes * rows.size(), "dataset: array '", arrays_[array].first, "': ", rows.size(), " rows of ",
-                 row_bytes, " bytes into ", destination.size());
+  check_internal(destination.size() == row_bytes * rows.size(), "dataset: array '", arrays_[array].first, "': ", rows.size(),
+                 " rows of ", row_bytes, " bytes into ", destination.size());
   std::byte* to = destination.data();
   for (std::int64_t row : rows) {
     check_internal(row >= 0 && row < rows_, "dataset: row ", row, " of ", rows_);

@@ -58,7 +58,8 @@ void append_value(std::string& text, double value) {
     return;
   }
   char digits[32];
-  const std::string_view written(digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof(digits), value).ptr - digits));
+  const std::string_view written(digits,
+                                 static_cast<std::size_t>(std::to_chars(digits, digits + sizeof(digits), value).ptr - digits));
   text += written;
   if (written.find_first_of(".e") == written.npos) text += ".0";
 }

@@ -34,7 +34,9 @@ class MetricsWriter {
   void write(std::initializer_list<Metric> metrics) { write(std::span<const Metric>(metrics.begin(), metrics.size())); }
 
  private:
-  struct Close { void operator()(std::FILE* file) const { std::fclose(file); } };
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   std::string line_;

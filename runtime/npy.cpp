@@ -22,8 +22,8 @@ struct Code {
   std::string_view letters;  // NumPy's kind and size
   DType dtype;
 };
-constexpr Code kCodes[] = {{"f8", DType::f64}, {"f4", DType::f32}, {"f2", DType::f16}, {"V2", DType::bf16}, {"i1", DType::i8},
-                           {"i2", DType::i16}, {"i4", DType::i32}, {"i8", DType::i64}, {"u1", DType::u8},   {"u2", DType::u16},
+constexpr Code kCodes[] = {{"f8", DType::f64}, {"f4", DType::f32}, {"f2", DType::f16},    {"V2", DType::bf16}, {"i1", DType::i8},
+                           {"i2", DType::i16}, {"i4", DType::i32}, {"i8", DType::i64},    {"u1", DType::u8},   {"u2", DType::u16},
                            {"u4", DType::u32}, {"u8", DType::u64}, {"b1", DType::boolean}};
 
 /// Reads the Python literal of a header: a dict of strings to a string, a bool and a tuple of integers.
@@ -95,7 +95,8 @@ void read_dtype(std::string_view text, NpyHeader& header) {
   header.big_endian = prefixed && text.front() == '>';
   const std::string_view letters = text.substr(prefixed ? 1 : 0);
   const auto* code = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) { return c.letters == letters; });
-  check_user(code != std::end(kCodes), "dtype '", text, "' is not supported, wanted float16, 32, 64, int8 to 64, uint8 to 64 or bool");
+  check_user(code != std::end(kCodes), "dtype '", text,
+             "' is not supported, wanted float16, 32, 64, int8 to 64, uint8 to 64 or bool");
   header.type.dtype = code->dtype;
 }
 
@@ -182,7 +183,8 @@ Tensor read_npy_elements(const NpyHeader& header, const ReadBytes& read) {
 
 std::string npy_header(const TensorType& type) {
   const auto* code = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) { return c.dtype == type.dtype; });
-  std::string text = concat("{'descr': '", size_of(type.dtype) == 1 ? '|' : '<', code->letters, "', 'fortran_order': False, 'shape': (");
+  std::string text =
+      concat("{'descr': '", size_of(type.dtype) == 1 ? '|' : '<', code->letters, "', 'fortran_order': False, 'shape': (");
   for (std::size_t i = 0; i < type.shape.size(); ++i) text += concat(i ? ", " : "", type.shape[i]);
   text += type.shape.size() == 1 ? ",), }" : "), }";
   constexpr std::size_t kPrefix = 10;  // magic, version, length
@@ -205,12 +207,10 @@ Tensor read_npy(const std::filesystem::path& path) {
   };
   try {
     const NpyHeader header = read_npy_header(read);
-    check_user(static_cast<std::uint64_t>(header.type.bytes()) == rest.size(), "it has ", rest.size(), " bytes of elements, wanted ",
-               header.type.bytes(), " for ", to_string(header.type));
+    check_user(static_cast<std::uint64_t>(header.type.bytes()) == rest.size(), "it has ", rest.size(),
+               " bytes of elements, wanted ", header.type.bytes(), " for ", to_string(header.type));
     return read_npy_elements(header, read);
-  } catch (const UserError& error) {
-    throw UserError(concat("'", path.string(), "': ", error.what()));
-  }
+  } catch (const UserError& error) { throw UserError(concat("'", path.string(), "': ", error.what())); }
 }
 
 void write_npy(const std::filesystem::path& path, const Tensor& tensor) {

@@ -20,8 +20,8 @@ NpyHeader read_header(const ZipReader& archive, std::size_t index) {
   ZipStream stream = archive.open(index);
   const NpyHeader header = read_npy_header([&](std::span<std::byte> bytes) { stream.read(bytes); });
   const auto wanted = static_cast<std::uint64_t>(header.type.bytes());
-  check_user(entry.bytes >= header.bytes && entry.bytes - header.bytes == wanted, "it has ", entry.bytes, " bytes, wanted ", header.bytes, " of header and ", wanted, " for ",
-             to_string(header.type));
+  check_user(entry.bytes >= header.bytes && entry.bytes - header.bytes == wanted, "it has ", entry.bytes, " bytes, wanted ",
+             header.bytes, " of header and ", wanted, " for ", to_string(header.type));
   return header;
 }
 
@@ -34,9 +34,7 @@ NpzFile::NpzFile(const std::filesystem::path& path, const ZipLimits& limits) : p
     Array& array = arrays_.emplace_back();
     try {
       array.header = read_header(archive_, i);
-    } catch (const UserError& error) {
-      array.error = error.what();
-    }
+    } catch (const UserError& error) { array.error = error.what(); }
   }
 }
 
@@ -63,9 +61,7 @@ Tensor NpzFile::load(std::string_view name) const {
     Tensor tensor = read_npy_elements(arrays_[index].header, read);
     stream.expect_end();
     return tensor;
-  } catch (const UserError& error) {
-    throw UserError(concat("'", path_, "', array '", name, "': ", error.what()));
-  }
+  } catch (const UserError& error) { throw UserError(concat("'", path_, "', array '", name, "': ", error.what())); }
 }
 
 void write_npz(const std::filesystem::path& path, std::span<const NamedTensor> arrays, Compression compression) {

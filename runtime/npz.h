@@ -43,6 +43,7 @@ class NpzFile {
 };
 
 /// Writes atomically; equal arrays give equal bytes. `compression` deflated is numpy.savez_compressed.
-void write_npz(const std::filesystem::path& path, std::span<const NamedTensor> arrays, Compression compression = Compression::stored);
+void write_npz(const std::filesystem::path& path, std::span<const NamedTensor> arrays,
+               Compression compression = Compression::stored);
 
 }  // namespace gcomp::runtime

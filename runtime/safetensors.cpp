@@ -21,13 +21,14 @@ struct Spelling {
   std::string_view name;
   DType dtype;
 };
-constexpr Spelling kSpellings[] = {{"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16},
-                                   {"I8", DType::i8},   {"I16", DType::i16}, {"I32", DType::i32}, {"I64", DType::i64},
-                                   {"U8", DType::u8},   {"U16", DType::u16}, {"U32", DType::u32}, {"U64", DType::u64},
+constexpr Spelling kSpellings[] = {{"F64", DType::f64},     {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16},
+                                   {"I8", DType::i8},       {"I16", DType::i16}, {"I32", DType::i32}, {"I64", DType::i64},
+                                   {"U8", DType::u8},       {"U16", DType::u16}, {"U32", DType::u32}, {"U64", DType::u64},
                                    {"BOOL", DType::boolean}};
 
 std::string_view spelling_of(DType dtype) {
-  const auto* found = std::find_if(std::begin(kSpellings), std::end(kSpellings), [&](const Spelling& s) { return s.dtype == dtype; });
+  const auto* found =
+      std::find_if(std::begin(kSpellings), std::end(kSpellings), [&](const Spelling& s) { return s.dtype == dtype; });
   return found->name;
 }
 
@@ -50,7 +51,8 @@ struct Entry {
 };
 
 std::uint64_t read_size(const nlohmann::json& value, std::string_view what) {
-  check_user(value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t{1} << 60, what, " is no number of at most 2^60");
+  check_user(value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t{1} << 60, what,
+             " is no number of at most 2^60");
   return value.get<std::uint64_t>();
 }
 
@@ -66,7 +68,8 @@ Entry read_entry(const std::string& name, const nlohmann::json& object) {
   const nlohmann::json& offsets = member(object, "data_offsets");
   check_user(object.size() == 3, "its entry has keys besides dtype, shape and data_offsets");
   const std::string text = dtype.is_string() ? dtype.get<std::string>() : "";
-  const auto* spelling = std::find_if(std::begin(kSpellings), std::end(kSpellings), [&](const Spelling& s) { return s.name == text; });
+  const auto* spelling =
+      std::find_if(std::begin(kSpellings), std::end(kSpellings), [&](const Spelling& s) { return s.name == text; });
   check_user(spelling != std::end(kSpellings), "dtype '", text, "' is not supported");
   entry.type.dtype = spelling->dtype;
   check_user(shape.is_array() && shape.size() <= kLargestRank, "its shape is no list of at most ", kLargestRank, " dimensions");
@@ -98,13 +101,10 @@ std::vector<Entry> read_entries(const nlohmann::json& header, std::uint64_t size
     if (name == kMetadata) continue;
     try {
       entries.push_back(read_entry(name, object));
-    } catch (const UserError& error) {
-      throw UserError(concat("tensor '", name, "': ", error.what()));
-    }
+    } catch (const UserError& error) { throw UserError(concat("tensor '", name, "': ", error.what())); }
   }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
-  });
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name); });
   std::uint64_t end = 0;
   for (const Entry& entry : entries) {
     check_user(entry.begin == end, "tensor '", entry.name, "' begins at byte ", entry.begin, ", but the one before ends at ", end);
@@ -131,7 +131,8 @@ Safetensors parse(std::span<const std::byte> bytes) {
     Tensor tensor(entry.type);
     if (entry.end > entry.begin) std::memcpy(tensor.data(), bytes.data() + entry.begin, entry.end - entry.begin);
     if (entry.type.dtype == DType::boolean)
-      for (std::byte& value : tensor.bytes()) check_user(value <= std::byte{1}, "tensor '", entry.name, "': a BOOL is neither 0 nor 1");
+      for (std::byte& value : tensor.bytes())
+        check_user(value <= std::byte{1}, "tensor '", entry.name, "': a BOOL is neither 0 nor 1");
     contents.tensors.emplace(entry.name, std::move(tensor));
   }
   return contents;
@@ -147,15 +148,14 @@ std::vector<std::byte> serialize_safetensors(const Safetensors& contents) {
   for (const auto& [name, tensor] : order) {
     check_user(*name != kMetadata, "a tensor cannot be called '", *name, "' in safetensors");
     const std::uint64_t end = offset + tensor->bytes().size();
-    header.push_back({*name, {{"dtype", spelling_of(tensor->dtype())}, {"shape", tensor->shape()}, {"data_offsets", {offset, end}}}});
+    header.push_back(
+        {*name, {{"dtype", spelling_of(tensor->dtype())}, {"shape", tensor->shape()}, {"data_offsets", {offset, end}}}});
     offset = end;
   }
   std::string text;
   try {
     text = header.dump();
-  } catch (const nlohmann::json::exception&) {
-    throw UserError("a tensor's name is not UTF-8, which safetensors needs");
-  }
+  } catch (const nlohmann::json::exception&) { throw UserError("a tensor's name is not UTF-8, which safetensors needs"); }
   text.append((8 - text.size() % 8) % 8, ' ');
   const std::uint64_t length = text.size();
   std::vector<std::byte> bytes(sizeof(length) + length + offset);
@@ -169,15 +169,15 @@ std::vector<std::byte> serialize_safetensors(const Safetensors& contents) {
 Safetensors parse_safetensors(std::span<const std::byte> bytes, std::string_view source) {
   try {
     return parse(bytes);
-  } catch (const UserError& error) {
-    throw UserError(concat("'", source, "': ", error.what()));
-  }
+  } catch (const UserError& error) { throw UserError(concat("'", source, "': ", error.what())); }
 }
 
 void write_safetensors(const std::filesystem::path& path, const Safetensors& contents) {
   write_file(path, serialize_safetensors(contents));
 }
 
-Safetensors read_safetensors(const std::filesystem::path& path) { return parse_safetensors(read_file(path, kLargestFile), path.string()); }
+Safetensors read_safetensors(const std::filesystem::path& path) {
+  return parse_safetensors(read_file(path, kLargestFile), path.string());
+}
 
 }  // namespace gcomp::runtime

@@ -11,7 +11,9 @@ namespace gcomp::runtime {
 namespace {
 
 template <class To, class From>
-constexpr bool same(To to, From from) { return static_cast<int>(to) == static_cast<int>(from); }
+constexpr bool same(To to, From from) {
+  return static_cast<int>(to) == static_cast<int>(from);
+}
 static_assert(same(TargetKind::cpu, proto::CPU) && same(TargetKind::cuda, proto::CUDA));
 static_assert(same(Space::arena, proto::ARENA) && same(Space::state, proto::STATE) && same(Space::constant, proto::CONSTANT) &&
               same(Space::io, proto::IO));
@@ -21,10 +23,14 @@ static_assert(same(ConvolutionKind::forward, proto::FORWARD) && same(Convolution
               same(ConvolutionKind::weight_gradient, proto::WEIGHT_GRADIENT));
 
 template <class Field, class Values>
-void assign(Field* field, const Values& values) { field->Assign(values.begin(), values.end()); }
+void assign(Field* field, const Values& values) {
+  field->Assign(values.begin(), values.end());
+}
 
 template <class Values>
-std::vector<typename Values::value_type> to_vector(const Values& values) { return {values.begin(), values.end()}; }
+std::vector<typename Values::value_type> to_vector(const Values& values) {
+  return {values.begin(), values.end()};
+}
 
 std::string encode(DType dtype) { return std::string(name_of(dtype)); }
 
@@ -134,8 +140,15 @@ void encode(const MatmulCall& call, proto::Step* step) {
 }
 
 MatmulCall decode(const proto::MatmulCall& in) {
-  return {.dtype = decode_dtype(in.dtype()), .batch = to_vector(in.batch()), .m = in.m(), .n = in.n(), .k = in.k(),
-          .a = decode(in.a()), .b = decode(in.b()), .c = decode(in.c()), .origin = in.origin()};
+  return {.dtype = decode_dtype(in.dtype()),
+          .batch = to_vector(in.batch()),
+          .m = in.m(),
+          .n = in.n(),
+          .k = in.k(),
+          .a = decode(in.a()),
+          .b = decode(in.b()),
+          .c = decode(in.c()),
+          .origin = in.origin()};
 }
 
 void encode(const ConvolutionCall& call, proto::Step* step) {
@@ -242,9 +255,7 @@ proto::Program encode(const Program& program) {
 std::vector<std::byte> serialize(const Program& program) {
   try {
     validate(program);
-  } catch (const UserError& error) {
-    throw InternalError(concat("program '", program.name, "' cannot be stored: ", error.what()));
-  }
+  } catch (const UserError& error) { throw InternalError(concat("program '", program.name, "' cannot be stored: ", error.what())); }
   const proto::Program message = encode(program);
   const std::size_t size = message.ByteSizeLong();
   check_user(size <= static_cast<std::size_t>(std::numeric_limits<int>::max()), "program '", program.name, "' takes ", size,
@@ -259,15 +270,13 @@ Program parse_program(std::span<const std::byte> bytes, std::string_view source)
              " bytes; the limit is 2 GiB");
   proto::Program message;
   check_user(message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())), source, ": not a program, or damaged");
-  check_user(message.version() == kProgramVersion, source, ": a program of version ", message.version(), ", this gcomp reads version ",
-             kProgramVersion);
+  check_user(message.version() == kProgramVersion, source, ": a program of version ", message.version(),
+             ", this gcomp reads version ", kProgramVersion);
   try {
     Program program = decode(message);
     validate(program);
     return program;
-  } catch (const UserError& error) {
-    throw UserError(concat(source, ": invalid program: ", error.what()));
-  }
+  } catch (const UserError& error) { throw UserError(concat(source, ": invalid program: ", error.what())); }
 }
 
 }  // namespace gcomp::runtime

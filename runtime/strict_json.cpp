@@ -24,9 +24,7 @@ nlohmann::json parse_strict_json(std::string_view text, int depth) {
   };
   try {
     return nlohmann::json::parse(text.begin(), text.end(), watch);
-  } catch (const nlohmann::json::exception&) {
-    throw UserError("it is no valid JSON");
-  }
+  } catch (const nlohmann::json::exception&) { throw UserError("it is no valid JSON"); }
 }
 
 }  // namespace gcomp::runtime

@@ -6,7 +6,8 @@
 
 namespace gcomp::runtime {
 
-/// Throws UserError (without a file's name) where `text` is no JSON, has an object with one key twice, or nests deeper than `depth`.
+/// Throws UserError (without a file's name) where `text` is no JSON, has an object with one key twice, or nests deeper than
+/// `depth`.
 nlohmann::json parse_strict_json(std::string_view text, int depth);
 
 }  // namespace gcomp::runtime

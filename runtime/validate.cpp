@@ -33,8 +33,8 @@ std::int64_t bytes_of(const Program& program, Space space) {
 }
 
 const Buffer& buffer_at(const Program& program, int index, std::string_view where) {
-  check_user(index >= 0 && static_cast<std::size_t>(index) < program.buffers.size(), where, ": buffer index ", index, ", but there are ",
-             program.buffers.size(), " buffers");
+  check_user(index >= 0 && static_cast<std::size_t>(index) < program.buffers.size(), where, ": buffer index ", index,
+             ", but there are ", program.buffers.size(), " buffers");
   return program.buffers[static_cast<std::size_t>(index)];
 }
 
@@ -111,8 +111,8 @@ void validate_step(const Program& program, const KernelLaunch& launch, std::stri
              ", but there are ", program.faults.size(), " faults");
   check_user(!launch.segments.empty(), where, ": a launch without segments");
   for (const Segment& segment : launch.segments) {
-    check_user(segment.buffers.size() == launch.segments[0].buffers.size(), where, ": segments of ", launch.segments[0].buffers.size(),
-               " and of ", segment.buffers.size(), " buffers");
+    check_user(segment.buffers.size() == launch.segments[0].buffers.size(), where, ": segments of ",
+               launch.segments[0].buffers.size(), " and of ", segment.buffers.size(), " buffers");
     for (int buffer : segment.buffers) buffer_at(program, buffer, where);
     check_user(segment.extent >= 0 && segment.extent <= kLargestSpace, where, ": extent ", segment.extent);
     check_user(segment.tasks >= 0 && segment.tasks <= kLargestSpace, where, ": ", segment.tasks, " tasks");
@@ -145,8 +145,8 @@ void validate_view(const Program& program, const MatrixView& view, const MatmulC
   for (std::size_t i = 0; i < call.batch.size(); ++i) extend(low, high, call.batch[i], view.batch_strides[i], where);
   extend(low, high, rows, view.row_stride, where);
   extend(low, high, columns, view.column_stride, where);
-  check_user(low >= 0 && high < buffer.type.elements(), where, ": a view of elements ", low, " to ", high, " of buffer '", buffer.name,
-             "', which is ", to_string(buffer.type));
+  check_user(low >= 0 && high < buffer.type.elements(), where, ": a view of elements ", low, " to ", high, " of buffer '",
+             buffer.name, "', which is ", to_string(buffer.type));
 }
 
 void validate_step(const Program& program, const MatmulCall& call, std::string_view where) {
@@ -178,7 +178,8 @@ void validate_window(const ConvolutionCall& call, std::size_t axis, std::string_
     check_user(value >= -kLargestExtent && value <= kLargestExtent, where, ": padding ", value);
   if (call.output_spatial[axis] == 0 || call.kernel[axis] == 0) return;
   const std::int64_t padded = call.input_spatial[axis] + call.pads_begin[axis] + call.pads_end[axis];
-  const std::int64_t end = (call.output_spatial[axis] - 1) * call.strides[axis] + (call.kernel[axis] - 1) * call.dilations[axis] + 1;
+  const std::int64_t end =
+      (call.output_spatial[axis] - 1) * call.strides[axis] + (call.kernel[axis] - 1) * call.dilations[axis] + 1;
   check_user(end <= padded, where, ": windows of spatial dimension ", axis, " reach to ", end, " of ", padded, " padded elements");
 }
 

@@ -33,8 +33,8 @@ std::string reason_of_code(int code) {
 std::uint64_t size_of_file(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  check_user(fs::exists(status), "cannot read '", path.string(), "': ",
-             error ? error.message() : std::generic_category().message(ENOENT));
+  check_user(fs::exists(status), "cannot read '", path.string(),
+             "': ", error ? error.message() : std::generic_category().message(ENOENT));
   check_user(fs::is_regular_file(status), "cannot read '", path.string(), "': it is no regular file");
   const std::uint64_t size = fs::file_size(path, error);
   check_user(!error, "cannot read '", path.string(), "': ", error.message());
@@ -49,8 +49,8 @@ ZipEntry inspect(zip_t* archive, zip_uint64_t index, std::uint64_t file_size) {
   check_user(status.encryption_method == ZIP_EM_NONE, "entry '", status.name, "' is encrypted");
   check_user(status.comp_method == ZIP_CM_STORE || status.comp_method == ZIP_CM_DEFLATE, "entry '", status.name,
              "' is compressed by method ", status.comp_method, ", wanted stored or deflated");
-  const bool possible = status.comp_method == ZIP_CM_STORE ? status.size == status.comp_size
-                                                           : status.size / kLargestExpansion <= status.comp_size;
+  const bool possible =
+      status.comp_method == ZIP_CM_STORE ? status.size == status.comp_size : status.size / kLargestExpansion <= status.comp_size;
   check_user(status.comp_size <= file_size && possible, "entry '", status.name, "' claims ", status.size, " bytes from ",
              status.comp_size, ", in a file of ", file_size);
   return {status.name, status.size};
@@ -82,7 +82,8 @@ ZipReader::ZipReader(const fs::path& path, const ZipLimits& limits) : path_(path
   const std::uint64_t file_size = size_of_file(path);
   int code = file_size < kSmallestArchive ? ZIP_ER_NOZIP : 0;
   if (code == 0) archive_.reset(zip_open(path.c_str(), ZIP_RDONLY, &code));
-  check_user(archive_ != nullptr, "cannot read '", path_, "': ", code == ZIP_ER_NOZIP ? "no zip archive, or truncated" : reason_of_code(code));
+  check_user(archive_ != nullptr, "cannot read '", path_,
+             "': ", code == ZIP_ER_NOZIP ? "no zip archive, or truncated" : reason_of_code(code));
   const auto count = static_cast<std::uint64_t>(std::max<zip_int64_t>(zip_get_num_entries(archive_.get(), 0), 0));
   check_user(count <= limits.entries, "'", path_, "' has ", count, " entries, the limit is ", limits.entries);
   std::uint64_t total = 0;
@@ -95,9 +96,7 @@ ZipReader::ZipReader(const fs::path& path, const ZipLimits& limits) : path_(path
                  limits.expanded_bytes, " bytes");
       total += entries_.back().bytes;
     }
-  } catch (const UserError& error) {
-    throw UserError(concat("'", path_, "': ", error.what()));
-  }
+  } catch (const UserError& error) { throw UserError(concat("'", path_, "': ", error.what())); }
 }
 
 int ZipReader::find(std::string_view name) const {
@@ -119,9 +118,7 @@ std::vector<std::byte> ZipReader::read(std::size_t index) const {
     stream.read(bytes);
     stream.expect_end();
     return bytes;
-  } catch (const UserError& error) {
-    throw UserError(concat("'", path_, "', entry '", entries_[index].name, "': ", error.what()));
-  }
+  } catch (const UserError& error) { throw UserError(concat("'", path_, "', entry '", entries_[index].name, "': ", error.what())); }
 }
 
 ZipWriter::ZipWriter(const fs::path& path) : path_(path.string()), file_(path) {
@@ -134,7 +131,8 @@ void ZipWriter::add(const std::string& name, std::span<const std::span<const std
   std::vector<zip_buffer_fragment_t> fragments;
   for (std::span<const std::byte> part : parts)  // libzip does not write to a source that it owns no part of
     if (!part.empty()) fragments.push_back({reinterpret_cast<zip_uint8_t*>(const_cast<std::byte*>(part.data())), part.size()});
-  zip_source_t* source = zip_source_buffer_fragment(archive_.get(), fragments.empty() ? nullptr : fragments.data(), fragments.size(), 0);
+  zip_source_t* source =
+      zip_source_buffer_fragment(archive_.get(), fragments.empty() ? nullptr : fragments.data(), fragments.size(), 0);
   const zip_int64_t index = source ? zip_file_add(archive_.get(), name.c_str(), source, ZIP_FL_ENC_UTF_8) : -1;
   if (index < 0) {
     const std::string why = reason(zip_get_error(archive_.get()));
@@ -157,7 +155,8 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes, C
 void ZipWriter::commit() {
   // An archive without entries would be deleted by libzip instead of written.
   check_user(zip_get_num_entries(archive_.get(), 0) > 0, "cannot write '", path_, "': there is nothing to write");
-  if (zip_close(archive_.get()) != 0) throw UserError(concat("cannot write '", path_, "': ", reason(zip_get_error(archive_.get()))));
+  if (zip_close(archive_.get()) != 0)
+    throw UserError(concat("cannot write '", path_, "': ", reason(zip_get_error(archive_.get()))));
   archive_.release();
   file_.commit();
 }

@@ -36,7 +36,9 @@ class ZipStream {
 
  private:
   friend class ZipReader;
-  struct Close { void operator()(zip_file* file) const; };
+  struct Close {
+    void operator()(zip_file* file) const;
+  };
   std::unique_ptr<zip_file, Close> file_;
 };
 
@@ -55,7 +57,9 @@ class ZipReader {
   std::vector<std::byte> read(std::size_t index) const;
 
  private:
-  struct Discard { void operator()(zip* archive) const; };
+  struct Discard {
+    void operator()(zip* archive) const;
+  };
   std::string path_;
   std::unique_ptr<zip, Discard> archive_;
   std::vector<ZipEntry> entries_;
@@ -74,7 +78,9 @@ class ZipWriter {
   void commit();
 
  private:
-  struct Discard { void operator()(zip* archive) const; };
+  struct Discard {
+    void operator()(zip* archive) const;
+  };
   std::string path_;
   AtomicFile file_;
   std::unique_ptr<zip, Discard> archive_;

@@ -40,17 +40,13 @@ inline std::string contents(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-inline void put(const std::filesystem::path& path, std::string_view text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
+inline void put(const std::filesystem::path& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
 
 /// The message of the UserError that `action` must throw.
 inline std::string user_error(const std::function<void()>& action) {
   try {
     action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
+  } catch (const UserError& error) { return error.what(); }
   ADD_FAILURE() << "no UserError";
   return "";
 }
@@ -62,9 +58,7 @@ inline int survive_damage(const std::string& good, const std::function<void(cons
   const auto attempt = [&](const std::string& bytes, std::size_t at) {
     try {
       read(bytes);
-    } catch (const UserError&) {
-      ++refused;
-    } catch (const std::exception& error) {
+    } catch (const UserError&) { ++refused; } catch (const std::exception& error) {
       ADD_FAILURE() << "byte " << at << ": " << error.what();
     }
   };

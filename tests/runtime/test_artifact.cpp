@@ -35,7 +35,8 @@ void tamper(const std::filesystem::path& good, const std::filesystem::path& bad,
             const std::string& text) {
   const ZipReader from(good);
   std::vector<std::vector<std::byte>> kept;
-  for (std::size_t i = 0; i < from.entries().size(); ++i) kept.push_back(from.entries()[i].name == entry ? bytes_of(text) : from.read(i));
+  for (std::size_t i = 0; i < from.entries().size(); ++i)
+    kept.push_back(from.entries()[i].name == entry ? bytes_of(text) : from.read(i));
   ZipWriter to(bad);
   for (std::size_t i = 0; i < kept.size(); ++i) {
     const std::string& old = from.entries()[i].name;
@@ -77,7 +78,8 @@ TEST(Artifact, DamageNamesTheEntry) {
   const struct {
     const char *entry, *name, *text, *wanted;
   } cases[] = {
-      {"kernels/forward/k0.cu", "kernels/forward/k0.cu", "void k0() { evil(); }", "entry 'kernels/forward/k0.cu' is damaged: its SHA-256"},
+      {"kernels/forward/k0.cu", "kernels/forward/k0.cu", "void k0() { evil(); }",
+       "entry 'kernels/forward/k0.cu' is damaged: its SHA-256"},
       {"programs/forward.pb", "programs/forward.pb", "x", "entry 'programs/forward.pb' is damaged"},
       {"weights.safetensors", "weights.safetensors", "x", "entry 'weights.safetensors' is damaged"},
       {"weights.safetensors", "", "", "entry 'weights.safetensors' is missing"},

@@ -132,20 +132,35 @@ TEST(Dataset, GathersRowsConvertedToTheInputsType) {
 
 TEST(Dataset, MismatchesAreNamed) {
   Dataset data = small_dataset();
-  EXPECT_EQ(user_error([&] { data.require("inputs", {DType::f32, {64, 2}}); }), "'d.npz' has no array 'inputs', it has 'x' and 'label'");
-  EXPECT_EQ(user_error([&] { data.require("lable", {DType::i64, {64}}); }),
+  EXPECT_EQ(user_error([&] {
+              data.require("inputs", {DType::f32, {64, 2}});
+            }),
+            "'d.npz' has no array 'inputs', it has 'x' and 'label'");
+  EXPECT_EQ(user_error([&] {
+              data.require("lable", {DType::i64, {64}});
+            }),
             "'d.npz' has no array 'lable', it has 'x' and 'label'; did you mean 'label'?");
   EXPECT_EQ(user_error([&] { data.require("x", {DType::f32, {64, 3}}); }), "'d.npz', array 'x': each row is f64[2], wanted f32[3]");
   EXPECT_EQ(user_error([&] { data.require("x", {DType::f32, {64}}); }), "'d.npz', array 'x': each row is f64[2], wanted f32[]");
-  EXPECT_EQ(user_error([&] { data.require("label", {DType::f32, {64}}); }),
-            "'d.npz', array 'label': dtype i64, wanted f32; gcomp does not turn integers into floats unasked: convert the array first");
-  EXPECT_EQ(user_error([&] { data.require("label", {DType::u8, {64}}); }), "'d.npz', array 'label', row 1: the value -100 does not fit u8");
+  EXPECT_EQ(
+      user_error([&] {
+        data.require("label", {DType::f32, {64}});
+      }),
+      "'d.npz', array 'label': dtype i64, wanted f32; gcomp does not turn integers into floats unasked: convert the array first");
+  EXPECT_EQ(user_error([&] {
+              data.require("label", {DType::u8, {64}});
+            }),
+            "'d.npz', array 'label', row 1: the value -100 does not fit u8");
 }
 
 TEST(Dataset, RowsMustAgree) {
-  EXPECT_EQ(user_error([] { Dataset("d.npz", {{"x", Tensor(DType::f32, {3, 2})}, {"label", Tensor(DType::i64, {4})}}); }),
+  EXPECT_EQ(user_error([] {
+              Dataset("d.npz", {{"x", Tensor(DType::f32, {3, 2})}, {"label", Tensor(DType::i64, {4})}});
+            }),
             "'d.npz': array 'x' has 3 rows, but array 'label' has 4");
-  EXPECT_EQ(user_error([] { Dataset("d.npz", {{"x", Tensor::scalar(DType::f32, 1)}}); }),
+  EXPECT_EQ(user_error([] {
+              Dataset("d.npz", {{"x", Tensor::scalar(DType::f32, 1)}});
+            }),
             "'d.npz', array 'x': it is a scalar, wanted one row for each sample");
 }
 
@@ -163,14 +178,17 @@ TEST(Dataset, LabelsOutOfRangeAreNamed) {
 
 TEST(Dataset, OpensOnlyWhatIsAskedFor) {
   const TemporaryDirectory directory;
-  const std::vector<NamedTensor> arrays = {{"x", Tensor(DType::f32, {3, 2})}, {"names", Tensor(DType::u8, {10})}, {"label", Tensor(DType::i64, {3})}};
+  const std::vector<NamedTensor> arrays = {
+      {"x", Tensor(DType::f32, {3, 2})}, {"names", Tensor(DType::u8, {10})}, {"label", Tensor(DType::i64, {3})}};
   write_npz(directory / "d.npz", arrays);
   const std::vector<std::string> names = {"x", "label"}, misspelt = {"x", "labels"};
   const Dataset data = Dataset::open(directory / "d.npz", names);
   EXPECT_EQ(data.rows(), 3);
   EXPECT_EQ(data.unused(), std::vector<std::string>{"names"});
   EXPECT_EQ(data.array("label"), arrays[2].second);
-  EXPECT_NE(user_error([&] { Dataset::open(directory / "d.npz", misspelt); }).find("has no array 'labels', it has 'x', 'names' and 'label'; did you mean 'label'?"),
+  EXPECT_NE(user_error([&] {
+              Dataset::open(directory / "d.npz", misspelt);
+            }).find("has no array 'labels', it has 'x', 'names' and 'label'; did you mean 'label'?"),
             std::string::npos);
 }
 
@@ -178,16 +196,20 @@ TEST(Convert, KeepsValuesOrRefuses) {
   for (DType from : kAllDTypes)
     for (DType to : kAllDTypes) {
       const Tensor tensor = Tensor::of(from, {2}, {1, 0});
-      if (is_float(from) == is_float(to)) EXPECT_EQ(convert(tensor, to, "x"), Tensor::of(to, {2}, {1, 0})) << name_of(from) << name_of(to);
+      if (is_float(from) == is_float(to))
+        EXPECT_EQ(convert(tensor, to, "x"), Tensor::of(to, {2}, {1, 0})) << name_of(from) << name_of(to);
       else EXPECT_THROW(convert(tensor, to, "x"), UserError) << name_of(from) << name_of(to);
     }
   Tensor large(DType::u64, {2, 2});
   large.as<std::uint64_t>()[3] = UINT64_MAX;
   EXPECT_EQ(user_error([&] { convert(large, DType::i64, "x"); }), "x, row 1: the value 18446744073709551615 does not fit i64");
-  EXPECT_EQ(user_error([&] { convert(Tensor::of(DType::i8, {1}, {-1}), DType::u64, "x"); }), "x, row 0: the value -1 does not fit u64");
-  EXPECT_EQ(user_error([&] { convert(Tensor::of(DType::i8, {1}, {2}), DType::boolean, "x"); }), "x, row 0: the value 2 does not fit bool");
+  EXPECT_EQ(user_error([&] { convert(Tensor::of(DType::i8, {1}, {-1}), DType::u64, "x"); }),
+            "x, row 0: the value -1 does not fit u64");
+  EXPECT_EQ(user_error([&] { convert(Tensor::of(DType::i8, {1}, {2}), DType::boolean, "x"); }),
+            "x, row 0: the value 2 does not fit bool");
   EXPECT_EQ(user_error([&] { convert(Tensor::scalar(DType::i16, 128), DType::i8, "x"); }), "x: the value 128 does not fit i8");
-  EXPECT_EQ(user_error([&] { convert(Tensor::of(DType::f64, {1}, {1e300}), DType::f32, "x"); }), "x, row 0: the value 1e+300 does not fit f32");
+  EXPECT_EQ(user_error([&] { convert(Tensor::of(DType::f64, {1}, {1e300}), DType::f32, "x"); }),
+            "x, row 0: the value 1e+300 does not fit f32");
   EXPECT_EQ(convert(Tensor::of(DType::f64, {2}, {INFINITY, NAN}), DType::f32, "x"), Tensor::of(DType::f32, {2}, {INFINITY, NAN}));
   Tensor exact(DType::i64, {1});
   exact.as<std::int64_t>()[0] = INT64_MAX;

@@ -31,7 +31,8 @@ TEST(Metrics, LinesAreThereAsSoonAsWritten) {
 }
 
 TEST(Metrics, DoublesReadBackExactly) {
-  for (double value : {0.0, -0.0, 1.0, 0.1, 1.0 / 3, 1e22, 1e-300, DBL_MAX, DBL_MIN, DBL_TRUE_MIN, -123456789.123456789, static_cast<double>(0.1f)}) {
+  for (double value : {0.0, -0.0, 1.0, 0.1, 1.0 / 3, 1e22, 1e-300, DBL_MAX, DBL_MIN, DBL_TRUE_MIN, -123456789.123456789,
+                       static_cast<double>(0.1f)}) {
     const std::string text = json({{"v", value}});
     const auto parsed = nlohmann::json::parse(text).at("v");
     EXPECT_TRUE(parsed.is_number_float()) << text;
@@ -51,8 +52,8 @@ TEST(Metrics, AnyTextIsValidJson) {
   EXPECT_EQ(json({{"a\"b", "\\ \n\x01 \xc3\xa4"}}), "{\"a\\\"b\":\"\\\\ \\u000a\\u0001 \xc3\xa4\"}");
   std::string all;
   for (int c = 0; c < 256; ++c) all += static_cast<char>(c);
-  for (const std::string& text : {all, std::string("\xed\xa0\x80"), std::string("\xf4\x90\x80\x80"), std::string("\xc0\x80"), std::string("\xe2\x82"),
-                                  std::string("\xf0\x9f\x98\x80")})
+  for (const std::string& text : {all, std::string("\xed\xa0\x80"), std::string("\xf4\x90\x80\x80"), std::string("\xc0\x80"),
+                                  std::string("\xe2\x82"), std::string("\xf0\x9f\x98\x80")})
     EXPECT_TRUE(nlohmann::json::accept(json({{text, text}})));
   EXPECT_EQ(json({{"v", "\xf0\x9f\x98\x80\xff"}}), "{\"v\":\"\xf0\x9f\x98\x80\xef\xbf\xbd\"}");
 }

@@ -99,8 +99,9 @@ TEST(Npz, RefusesOtherDtypesOnlyWhenAskedForThem) {
 
 TEST(Npz, AnUnknownNameGetsTheNearestOne) {
   const NpzFile file(fixture("numpy_layouts.npz"));
-  EXPECT_EQ(user_error([&] { file.load("fotran"); }),
-            concat("'", file.path(), "' has no array 'fotran', it has 'fortran', 'big_endian' and 'bfloat16'; did you mean 'fortran'?"));
+  EXPECT_EQ(
+      user_error([&] { file.load("fotran"); }),
+      concat("'", file.path(), "' has no array 'fotran', it has 'fortran', 'big_endian' and 'bfloat16'; did you mean 'fortran'?"));
 }
 
 TEST(Npz, HeadersInOtherForms) {
@@ -172,16 +173,20 @@ TEST(Npz, AChangedElementIsNoticed) {
 TEST(Npz, LimitsHold) {
   const TemporaryDirectory directory;
   write_npz(directory / "a.npz", one_of_each_dtype());
-  EXPECT_NE(user_error([&] { NpzFile(directory / "a.npz", {.entries = 3}); }).find("has 16 entries, the limit is 3"), std::string::npos);
-  EXPECT_NE(user_error([&] { NpzFile(directory / "a.npz", {.expanded_bytes = 1000}); }).find("limit of 1000 bytes"), std::string::npos);
+  EXPECT_NE(user_error([&] { NpzFile(directory / "a.npz", {.entries = 3}); }).find("has 16 entries, the limit is 3"),
+            std::string::npos);
+  EXPECT_NE(user_error([&] { NpzFile(directory / "a.npz", {.expanded_bytes = 1000}); }).find("limit of 1000 bytes"),
+            std::string::npos);
 }
 
 TEST(Npz, OtherFilesAreRefused) {
   const TemporaryDirectory directory;
   put(directory / "empty.npz", "");
   put(directory / "text.npz", "this is a text that is longer than the end record of an archive");
-  EXPECT_NE(user_error([&] { NpzFile(directory / "empty.npz"); }).find("empty.npz': no zip archive, or truncated"), std::string::npos);
-  EXPECT_NE(user_error([&] { NpzFile(directory / "text.npz"); }).find("text.npz': no zip archive, or truncated"), std::string::npos);
+  EXPECT_NE(user_error([&] { NpzFile(directory / "empty.npz"); }).find("empty.npz': no zip archive, or truncated"),
+            std::string::npos);
+  EXPECT_NE(user_error([&] { NpzFile(directory / "text.npz"); }).find("text.npz': no zip archive, or truncated"),
+            std::string::npos);
   EXPECT_NE(user_error([&] { NpzFile(directory / "none.npz"); }).find("none.npz': No such file or directory"), std::string::npos);
   EXPECT_NE(user_error([&] { NpzFile(directory.path()); }).find("it is no regular file"), std::string::npos);
 }
@@ -194,7 +199,8 @@ TEST(Npy, ComesBackAndRefusesTruncation) {
   EXPECT_EQ(good.size() % 64, 8u);
   EXPECT_EQ(read_npy(directory / "a.npy"), tensor);
   put(directory / "a.npy", good.substr(0, good.size() - 1));
-  EXPECT_NE(user_error([&] { read_npy(directory / "a.npy"); }).find("it has 7 bytes of elements, wanted 8 for i16[2,2]"), std::string::npos);
+  EXPECT_NE(user_error([&] { read_npy(directory / "a.npy"); }).find("it has 7 bytes of elements, wanted 8 for i16[2,2]"),
+            std::string::npos);
   test::survive_damage(good, [&](const std::string& bad) {
     put(directory / "a.npy", bad);
     read_npy(directory / "a.npy");

@@ -49,7 +49,8 @@ TEST(Safetensors, BytesAreTheFormats) {
   contents.tensors["a"] = Tensor::of(DType::u8, {2}, {7, 8});
   contents.tensors["b"] = Tensor::of(DType::i16, {1, 1}, {258});
   const std::vector<std::byte> bytes = serialize_safetensors(contents);
-  const std::string header = R"({"b":{"dtype":"I16","shape":[1,1],"data_offsets":[0,2]},"a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})";
+  const std::string header =
+      R"({"b":{"dtype":"I16","shape":[1,1],"data_offsets":[0,2]},"a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})";
   const std::size_t padded = (header.size() + 7) / 8 * 8;
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), 8);
@@ -69,8 +70,10 @@ TEST(Safetensors, EachRuleRefuses) {
       {"{" + a + "," + a + "}", 8, "the key 'a' twice"},
       {"{" + a + "}", 9, "the tensors end at byte 8 of 9"},
       {"{" + a + "}", 7, "the tensors end at byte 8 of 7"},
-      {"{" + a + R"(,"b":{"dtype":"U8","shape":[1],"data_offsets":[9,10]}})", 10, "'b' begins at byte 9, but the one before ends at 8"},
-      {"{" + a + R"(,"b":{"dtype":"U8","shape":[1],"data_offsets":[7,8]}})", 8, "'b' begins at byte 7, but the one before ends at 8"},
+      {"{" + a + R"(,"b":{"dtype":"U8","shape":[1],"data_offsets":[9,10]}})", 10,
+       "'b' begins at byte 9, but the one before ends at 8"},
+      {"{" + a + R"(,"b":{"dtype":"U8","shape":[1],"data_offsets":[7,8]}})", 8,
+       "'b' begins at byte 7, but the one before ends at 8"},
       {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8, "offsets 0 to 8 for f32[3]"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8, "offsets 8 to 0"},
       {R"({"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})", 8, "dtype 'F8_E4M3' is not supported"},
@@ -115,7 +118,8 @@ TEST(Safetensors, NamesThatJsonCannotHoldAreRefused) {
 TEST(Safetensors, DamagedBytesNeverCrash) {
   const std::vector<std::byte> bytes = serialize_safetensors(one_of_each_dtype());
   const std::string good(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const int refused = test::survive_damage(good, [](const std::string& bad) { parse_safetensors(std::as_bytes(std::span(bad)), "w"); });
+  const int refused =
+      test::survive_damage(good, [](const std::string& bad) { parse_safetensors(std::as_bytes(std::span(bad)), "w"); });
   EXPECT_GT(refused, static_cast<int>(good.size()));
 }
 

@@ -1,6 +1,6 @@
-#include <cstring>
-
 #include <gtest/gtest.h>
+
+#include <cstring>
 
 #include "runtime/serialize.h"
 #include "runtime/validate.h"
@@ -46,7 +46,8 @@ TEST(Serialize, AnotherVersionIsRefusedWithBoth) {
 TEST(Serialize, DamagedBytesNeverCrash) {
   const std::vector<std::byte> bytes = serialize(sample_program());
   const std::string good(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const int refused = test::survive_damage(good, [](const std::string& bad) { parse_program(std::as_bytes(std::span(bad)), "p.pb"); });
+  const int refused =
+      test::survive_damage(good, [](const std::string& bad) { parse_program(std::as_bytes(std::span(bad)), "p.pb"); });
   EXPECT_GT(refused, static_cast<int>(good.size()));
 }
 
@@ -69,8 +70,16 @@ TEST(Validate, EachRuleRefuses) {
       {"end", [](Program& p) { p.arena_bytes = 1728; }, "exceed the 1728 bytes of space arena"},
       {"huge offset", [](Program& p) { p.buffers[0].offset = kHuge - 63; }, "exceed the 1856 bytes"},
       {"huge shape", [](Program& p) { p.buffers[0].type.shape = {std::int64_t{1} << 61}; }, "too many"},
-      {"overflowing shape", [](Program& p) { p.buffers[0].type.shape = {kHuge, kHuge}; }, "more than 2^62 elements"},
-      {"negative shape", [](Program& p) { p.buffers[0].type.shape = {-2, -3}; }, "negative dimension"},
+      {"overflowing shape",
+       [](Program& p) {
+         p.buffers[0].type.shape = {kHuge, kHuge};
+       },
+       "more than 2^62 elements"},
+      {"negative shape",
+       [](Program& p) {
+         p.buffers[0].type.shape = {-2, -3};
+       },
+       "negative dimension"},
       {"rank", [](Program& p) { p.buffers[0].type.shape.assign(33, 1); }, "rank 33, the limit is 32"},
       {"contents", [](Program& p) { p.buffers[2].contents = Tensor(DType::i64, {2}); }, "contents of 16 bytes, wanted i64[3]"},
       {"contents in arena", [](Program& p) { p.buffers[0].contents = Tensor(DType::f32, {1}); }, "only constants have contents"},
@@ -79,7 +88,11 @@ TEST(Validate, EachRuleRefuses) {
       {"state index", [](Program& p) { p.states[0].buffer = 99; }, "buffer index 99, but there are 9 buffers"},
       {"state twice", [](Program& p) { p.states.push_back(p.states[0]); }, "belongs to two states"},
       {"input", [](Program& p) { p.inputs = {1}; }, "input 'w' lies in space state, wanted io"},
-      {"input twice", [](Program& p) { p.inputs = {3, 3}; }, "input 'x' is listed twice"},
+      {"input twice",
+       [](Program& p) {
+         p.inputs = {3, 3};
+       },
+       "input 'x' is listed twice"},
       {"output", [](Program& p) { p.outputs = {-1}; }, "output: buffer index -1"},
       {"kernel name", [](Program& p) { p.kernels[0].name = "k0(); evil"; }, "its name is no identifier"},
       {"kernel names", [](Program& p) { p.kernels[1].name = "k0"; }, "a second kernel of the name 'k0'"},
