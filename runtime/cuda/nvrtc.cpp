@@ -1,0 +1,258 @@
+#include "runtime/cuda/nvrtc.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "ir/base/error.h"
+#include "runtime/atomic_file.h"
+#include "runtime/disk_cache.h"
+
+namespace gcomp::runtime::cuda {
+namespace {
+
+constexpr int kOldestMajor = 12, kOldestMinor = 4;
+// Whole IEEE arithmetic: --use_fast_math would change NaN, infinities and the last digits of every function.
+const std::vector<std::string> kOptions = {"--std=c++17", "--fmad=true"};
+
+/// A compiler log with the saved source's path, for a message.
+class CompileFailure : public DeviceError {
+ public:
+  explicit CompileFailure(const std::string& log) : DeviceError(log, ExitCode::kernel_compile) {}
+};
+
+NvrtcFunctions load_functions(const Library& library, std::string& missing) {
+  NvrtcFunctions functions;
+  for_each_function(functions, [&](const char* name, auto& function) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library.symbol(name));
+    if (!function && missing.empty()) missing = concat("it lacks ", name);
+  });
+  return functions;
+}
+
+std::string why_unfit(const Library& library) {
+  std::string missing;
+  const NvrtcFunctions functions = load_functions(library, missing);
+  if (!missing.empty()) return missing;
+  int major = 0, minor = 0;
+  if (functions.Version(&major, &minor) != NVRTC_SUCCESS) return "it does not tell its version";
+  if (major < kOldestMajor || (major == kOldestMajor && minor < kOldestMinor))
+    return concat("it is version ", major, ".", minor, ", wanted ", kOldestMajor, ".", kOldestMinor, " or newer");
+  return {};
+}
+
+class NvrtcProgram {
+ public:
+  NvrtcProgram(const NvrtcFunctions& f, const std::string& source, const std::string& name) : f_(f) {
+    check(f_.CreateProgram(&program_, source.c_str(), name.c_str(), 0, nullptr, nullptr), "nvrtcCreateProgram");
+  }
+  ~NvrtcProgram() { f_.DestroyProgram(&program_); }
+  NvrtcProgram(const NvrtcProgram&) = delete;
+  NvrtcProgram& operator=(const NvrtcProgram&) = delete;
+
+  Cubin compile(const std::vector<std::string>& options) {
+    std::vector<const char*> texts;
+    for (const std::string& option : options) texts.push_back(option.c_str());
+    const nvrtcResult result = f_.CompileProgram(program_, static_cast<int>(texts.size()), texts.data());
+    Cubin cubin;
+    cubin.log = log();
+    if (result == NVRTC_ERROR_COMPILATION) throw CompileFailure(cubin.log);
+    check(result, "nvrtcCompileProgram", cubin.log);
+    std::size_t bytes = 0;
+    check(f_.GetCUBINSize(program_, &bytes), "nvrtcGetCUBINSize");
+    cubin.image.resize(bytes);
+    check(f_.GetCUBIN(program_, reinterpret_cast<char*>(cubin.image.data())), "nvrtcGetCUBIN");
+    return cubin;
+  }
+
+ private:
+  void check(nvrtcResult result, const char* call, const std::string& log = {}) const {
+    if (result != NVRTC_SUCCESS)
+      throw DeviceError(concat(call, ": ", f_.GetErrorString(result), log.empty() ? "" : "; its log:\n", log), ExitCode::kernel_compile);
+  }
+  std::string log() const {
+    std::size_t bytes = 0;
+    check(f_.GetProgramLogSize(program_, &bytes), "nvrtcGetProgramLogSize");
+    std::string text(bytes, '\0');
+    if (bytes > 0) check(f_.GetProgramLog(program_, text.data()), "nvrtcGetProgramLog");
+    text.resize(std::min(text.size(), text.find('\0')));
+    return text;
+  }
+
+  const NvrtcFunctions& f_;
+  nvrtcProgram program_ = nullptr;
+};
+
+/// The source with a number before each line, as a comment: messages can be followed and it still compiles.
+std::string numbered(const std::string& source) {
+  std::string text;
+  int line = 0;
+  for (std::size_t at = 0; at < source.size();) {
+    const std::size_t end = std::min(source.find('\n', at), source.size());
+    char number[24];
+    std::snprintf(number, sizeof number, "/*%5d */ ", ++line);
+    text += number + source.substr(at, end - at) + "\n";
+    at = end + 1;
+  }
+  return text;
+}
+
+std::string save_failed(const std::string& source, const CubinOptions& options) {
+  try {
+    const std::filesystem::path folder = options.failure_directory.empty() ? std::filesystem::temp_directory_path() : options.failure_directory;
+    const std::filesystem::path path = folder / concat("gcomp-", sha256(source).substr(0, 16), ".cu");
+    const std::string text = numbered(source);
+    write_file(path, std::as_bytes(std::span(text)));
+    return concat("the source is kept as ", path.string());
+  } catch (const std::exception& error) {
+    return concat("the source could not be kept: ", error.what());
+  }
+}
+
+/// Runs `work(i)` for i in [0, count) on `jobs` threads; rethrows the exception of the lowest i.
+void run_parallel(std::size_t count, std::size_t jobs, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::exception_ptr> failures(count);
+  const auto loop = [&] {
+    for (std::size_t i; (i = next.fetch_add(1)) < count;) {
+      try {
+        work(i);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t t = 1; t < std::min(jobs, count); ++t) threads.emplace_back(loop);
+  loop();
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+}
+
+/// One compilation with the cache around it.
+class CubinMaker {
+ public:
+  CubinMaker(const Nvrtc& nvrtc, std::string_view architecture, const CubinOptions& options)
+      : nvrtc_(nvrtc), architecture_(architecture), options_(options), cache_(options.cache_directory) {
+    if (!options.cache_directory.empty() && !cache_.unusable().empty()) say(concat("cubins are not cached: ", cache_.unusable()));
+  }
+
+  Cubin make(const std::string& source) {
+    const std::string key = key_of(source);
+    std::string damage;
+    if (auto image = cache_.find(key, damage)) return {std::move(*image), "", true};
+    if (!damage.empty()) say(concat("cached cubin ", cache_.path_of(key).string(), " is rebuilt: ", damage));
+    Cubin cubin = compile(source);
+    if (cache_.unusable().empty())
+      if (const std::string failure = cache_.store(key, cubin.image); !failure.empty()) say(concat("a cubin is not cached: ", failure));
+    return cubin;
+  }
+
+ private:
+  std::string key_of(const std::string& source) const {
+    std::string key = concat("cubin\nNVRTC ", nvrtc_.version(), "\n", architecture_, "\n");
+    for (const auto* list : {&kOptions, &options_.compiler_options})
+      for (const std::string& option : *list) key += option + "\n";
+    return key + "\n" + source;
+  }
+
+  Cubin compile(const std::string& source) const {
+    try {
+      return nvrtc_.compile(source, architecture_, "kernel.cu", options_.compiler_options);
+    } catch (const CompileFailure& failure) {
+      throw DeviceError(concat("NVRTC ", nvrtc_.version(), " refused a generated kernel for ", architecture_, "; ", save_failed(source, options_),
+                               "; its log:\n", failure.what()), ExitCode::kernel_compile);
+    }
+  }
+
+  void say(const std::string& message) {
+    if (!options_.log) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    options_.log(message);
+  }
+
+  const Nvrtc& nvrtc_;
+  std::string architecture_;
+  const CubinOptions& options_;
+  DiskCache cache_;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+Nvrtc Nvrtc::find(const LibrarySearch& search) {
+  Nvrtc nvrtc;
+  nvrtc.found_ = find_library(LibraryKind::nvrtc, search, why_unfit);
+  if (!nvrtc.found_.library)
+    throw DeviceError(concat(nvrtc.found_.description(LibraryKind::nvrtc), "; install it (pip: nvidia-cuda-nvrtc; Debian, Ubuntu: "
+                             "libnvrtc12 or NVIDIA's cuda-nvrtc package), or name it with --nvrtc"), ExitCode::kernel_compile);
+  nvrtc.library_ = *nvrtc.found_.library;
+  std::string missing;
+  nvrtc.functions_ = load_functions(nvrtc.library_, missing);
+  nvrtc.functions_.Version(&nvrtc.major_, &nvrtc.minor_);
+  // NVRTC opens its builtins by name; a copy outside the loader's path is found only if it is loaded already.
+  try {
+    const std::filesystem::path folder = std::filesystem::path(nvrtc.library_.path()).parent_path();
+    nvrtc.builtins_ = Library::open((folder / concat("libnvrtc-builtins.so.", nvrtc.version())).string());
+  } catch (const DeviceError&) {  // compile() gives NVRTC's own message if it cannot find them either
+  }
+  return nvrtc;
+}
+
+std::vector<int> Nvrtc::architectures() const {
+  int count = 0;
+  if (functions_.GetNumSupportedArchs(&count) != NVRTC_SUCCESS || count <= 0) return {};
+  std::vector<int> all(static_cast<std::size_t>(count));
+  if (functions_.GetSupportedArchs(all.data()) != NVRTC_SUCCESS) return {};
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+void Nvrtc::require(std::string_view architecture) const {
+  const std::vector<int> all = architectures();
+  const int number = architecture.size() > 3 ? std::atoi(std::string(architecture.substr(3)).c_str()) : 0;
+  if (all.empty() || std::find(all.begin(), all.end(), number) != all.end()) return;
+  std::string known;
+  for (int a : all) known += concat(known.empty() ? "" : ", ", "sm_", a);
+  throw DeviceError(concat("NVRTC ", version(), " (", library_.path(), ") cannot compile for ", architecture, "; it knows ", known), ExitCode::kernel_compile);
+}
+
+Cubin Nvrtc::compile(const std::string& source, std::string_view architecture, const std::string& name,
+                     std::span<const std::string> more_options) const {
+  require(architecture);
+  std::vector<std::string> options = kOptions;
+  options.push_back(concat("--gpu-architecture=", architecture));
+  options.insert(options.end(), more_options.begin(), more_options.end());
+  return NvrtcProgram(functions_, source, name).compile(options);
+}
+
+std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::string> sources, std::string_view architecture,
+                                  const CubinOptions& options) {
+  std::unordered_map<std::string_view, std::size_t> first;
+  std::vector<std::size_t> distinct;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (first.emplace(sources[i], i).second) distinct.push_back(i);
+  CubinMaker maker(nvrtc, architecture, options);
+  std::vector<Cubin> cubins(sources.size());
+  const std::size_t jobs = options.jobs > 0 ? static_cast<std::size_t>(options.jobs) : std::max(1u, std::thread::hardware_concurrency());
+  run_parallel(distinct.size(), jobs, [&](std::size_t i) { cubins[distinct[i]] = maker.make(sources[distinct[i]]); });
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (const std::size_t made = first.at(sources[i]); made != i) cubins[i] = cubins[made];
+  return cubins;
+}
+
+std::string kernel_source(const Program& program, const Kernel& kernel) { return program.prelude + "\n" + kernel.text; }
+
+std::vector<Cubin> compile_program(const Nvrtc& nvrtc, const Program& program, const CubinOptions& options) {
+  check_internal(program.target.kind == TargetKind::cuda, "program '", program.name, "' is for ", to_string(program.target), ", not for CUDA");
+  std::vector<std::string> sources;
+  for (const Kernel& kernel : program.kernels) sources.push_back(kernel_source(program, kernel));
+  return compile_cubins(nvrtc, sources, program.target.architecture, options);
+}
+
+}  // namespace gcomp::runtime::cuda

@@ -1,0 +1,70 @@
+// CUDA text to machine code (cubins) through NVRTC, which is found at run time and needs neither toolkit headers nor a GPU.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/cuda/api.h"
+#include "runtime/cuda/libraries.h"
+#include "runtime/program.h"
+
+namespace gcomp::runtime::cuda {
+
+/// Machine code for one architecture.
+struct Cubin {
+  std::vector<std::byte> image;
+  std::string log;      ///< of the compiler; empty where it said nothing or the cubin came from the cache
+  bool cached = false;
+};
+
+/// The library, 12.4 or newer. Compiling is safe from several threads.
+class Nvrtc {
+ public:
+  /// Throws DeviceError (exit 5) that lists what was tried where none is found.
+  static Nvrtc find(const LibrarySearch& search);
+
+  /// "13.0".
+  std::string version() const { return std::to_string(major_) + "." + std::to_string(minor_); }
+  const Library& library() const { return library_; }
+  const LibraryResult& found() const { return found_; }
+  /// Architectures it can compile for, ascending: 75, 80, ...
+  std::vector<int> architectures() const;
+  /// Throws DeviceError (exit 5) naming those it can compile for where "sm_90" is not among them.
+  void require(std::string_view architecture) const;
+
+  /// Compiles one source. Throws DeviceError (exit 5) with the compiler's log; `name` stands for the source in it.
+  Cubin compile(const std::string& source, std::string_view architecture, const std::string& name = "kernel.cu",
+                std::span<const std::string> more_options = {}) const;
+
+ private:
+  Library library_, builtins_;
+  LibraryResult found_;
+  NvrtcFunctions functions_;
+  int major_ = 0, minor_ = 0;
+};
+
+struct CubinOptions {
+  std::filesystem::path cache_directory;    ///< empty for no cache
+  std::filesystem::path failure_directory;  ///< where the source of a kernel that does not compile is left; empty for the system's
+  int jobs = 0;                             ///< threads; 0 for one for each processor
+  std::vector<std::string> compiler_options;
+  std::function<void(std::string_view)> log;  ///< one-line notices; may be empty
+};
+
+/// Compiles each source once, on several threads, or takes it from the cache; results in the order of `sources`. The first
+/// failure, in that order, is thrown as a DeviceError (exit 5) with log and the path of the saved source, its lines numbered.
+std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::string> sources, std::string_view architecture,
+                                  const CubinOptions& options = {});
+
+/// What the compiler sees of a kernel: the program's prelude and the kernel's text.
+std::string kernel_source(const Program& program, const Kernel& kernel);
+
+/// A cubin for each of the program's kernels, for the program's architecture.
+std::vector<Cubin> compile_program(const Nvrtc& nvrtc, const Program& program, const CubinOptions& options = {});
+
+}  // namespace gcomp::runtime::cuda

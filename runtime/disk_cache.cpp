@@ -1,0 +1,116 @@
+#include "runtime/disk_cache.h"
+
+#include <openssl/sha.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <limits>
+
+#include "ir/base/error.h"
+#include "runtime/atomic_file.h"
+
+namespace gcomp::runtime {
+namespace {
+
+// An entry is: this line, then "KEY_BYTES OBJECT_BYTES OBJECT_SHA256\n", the key, the object.
+constexpr std::string_view kMagic = "gcomp cache 1\n";
+
+std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+std::string why_unusable(const std::filesystem::path& directory) {
+  std::error_code error;
+  if (directory.has_parent_path()) std::filesystem::create_directories(directory.parent_path(), error);
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return concat("cannot create ", directory.string(), ": ", std::strerror(errno));
+  struct stat status {};
+  if (::stat(directory.c_str(), &status) != 0) return concat(directory.string(), ": ", std::strerror(errno));
+  if (!S_ISDIR(status.st_mode)) return concat(directory.string(), " is not a directory");
+  if (status.st_uid != ::geteuid()) return concat(directory.string(), " belongs to user ", status.st_uid, ", not to this one");
+  if ((status.st_mode & 077) != 0 && ::chmod(directory.c_str(), 0700) != 0)
+    return concat(directory.string(), " is open to other users and cannot be closed: ", std::strerror(errno));
+  if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) return concat("cannot write to ", directory.string());
+  return {};
+}
+
+/// Takes a decimal number and the character after it off the front of `text`.
+bool take_number(std::string_view& text, std::size_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end == text.data() + text.size()) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+  return true;
+}
+
+struct Entry {
+  std::string_view key, object, digest;
+};
+
+std::optional<Entry> parse_entry(std::string_view text) {
+  constexpr std::size_t kDigest = 2 * SHA256_DIGEST_LENGTH;
+  std::size_t key = 0, object = 0;
+  if (text.substr(0, kMagic.size()) != kMagic) return std::nullopt;
+  text.remove_prefix(kMagic.size());
+  if (!take_number(text, key) || !take_number(text, object) || text.size() < kDigest + 1) return std::nullopt;
+  Entry entry;
+  entry.digest = text.substr(0, kDigest);
+  text.remove_prefix(kDigest + 1);
+  if (key > text.size() || text.size() - key != object) return std::nullopt;
+  entry.key = text.substr(0, key);
+  entry.object = text.substr(key);
+  return entry;
+}
+
+}  // namespace
+
+std::string sha256(std::string_view text) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (const unsigned char byte : digest) hex += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return hex;
+}
+
+DiskCache::DiskCache(std::filesystem::path directory) : directory_(std::move(directory)) {
+  unusable_ = directory_.empty() ? "no cache directory is set" : why_unusable(directory_);
+}
+
+std::filesystem::path DiskCache::path_of(std::string_view key) const { return directory_ / (sha256(key) + ".entry"); }
+
+std::optional<std::vector<std::byte>> DiskCache::find(std::string_view key, std::string& damage) const {
+  if (!unusable_.empty()) return std::nullopt;
+  const std::filesystem::path path = path_of(key);
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::nullopt;
+  std::vector<std::byte> bytes;
+  try {
+    bytes = read_file(path, std::numeric_limits<std::int32_t>::max());
+  } catch (const UserError& unreadable) {
+    damage = unreadable.what();
+    return std::nullopt;
+  }
+  const std::optional<Entry> entry = parse_entry(as_text(bytes));
+  if (!entry) damage = "its header or size is wrong";
+  else if (entry->key != key) damage = "it was made for another key";
+  else if (sha256(entry->object) != entry->digest) damage = "its contents do not match their hash";
+  if (!damage.empty()) return std::nullopt;
+  const auto* begin = reinterpret_cast<const std::byte*>(entry->object.data());
+  return std::vector<std::byte>(begin, begin + entry->object.size());
+}
+
+std::string DiskCache::store(std::string_view key, std::span<const std::byte> object) const {
+  if (!unusable_.empty()) return unusable_;
+  try {
+    AtomicFile file(path_of(key));
+    file.write(concat(kMagic, key.size(), " ", object.size(), " ", sha256(as_text(object)), "\n"));
+    file.write(key);
+    file.write(object);
+    file.commit();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace gcomp::runtime

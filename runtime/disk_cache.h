@@ -1,0 +1,40 @@
+// A directory of compiled code: one file for each entry, named by the SHA-256 of its key, holding the whole key, the object and
+// the object's hash. What it returns will be executed, so the directory must belong to this user alone.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gcomp::runtime {
+
+/// SHA-256 of any text, in hexadecimal.
+std::string sha256(std::string_view text);
+
+class DiskCache {
+ public:
+  /// Creates the directory with mode 0700 where it is missing. A directory that belongs to somebody else, or that cannot be closed
+  /// to others, is not used. An empty path makes a cache that stores nothing.
+  explicit DiskCache(std::filesystem::path directory);
+
+  /// Why nothing is read or stored; "" where the cache works.
+  const std::string& unusable() const { return unusable_; }
+  const std::filesystem::path& directory() const { return directory_; }
+
+  /// Where the entry of this key lies.
+  std::filesystem::path path_of(std::string_view key) const;
+  /// The object stored under exactly this key. `damage` says why an entry that exists cannot be trusted.
+  std::optional<std::vector<std::byte>> find(std::string_view key, std::string& damage) const;
+  /// Writes beside and renames, so that no reader sees a part. Returns why it failed, or "".
+  std::string store(std::string_view key, std::span<const std::byte> object) const;
+
+ private:
+  std::filesystem::path directory_;
+  std::string unusable_;
+};
+
+}  // namespace gcomp::runtime
