@@ -1,0 +1,235 @@
+#include "runtime/cpu/compiler.h"
+
+#include <openssl/sha.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+
+#include "ir/base/error.h"
+#include "runtime/cpu/kernel_cache.h"
+#include "runtime/cpu/kernel_library.h"
+#include "runtime/cpu/process.h"
+#include "runtime/cpu/thread_pool.h"
+
+namespace gcomp::runtime::cpu {
+namespace {
+
+// -ffp-contract=fast is the one liberty with rounding (fused multiply-add); no -ffast-math: NaN and infinities keep their meaning.
+const std::vector<std::string> kFlags = {"-std=c++17",          "-O3",
+                                         "-march=native",       "-fPIC",
+                                         "-fno-math-errno",     "-fopenmp-simd",
+                                         "-ffp-contract=fast",  "-fno-trapping-math",
+                                         "-fvisibility=hidden", "-w"};
+constexpr std::size_t kMaxUnits = 16;
+// Below this much text a further process costs more than it saves.
+constexpr std::size_t kUnitText = 6000;
+
+/// A folder for one compilation, removed with all it holds.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::error_code error;
+    const std::filesystem::path base = std::filesystem::temp_directory_path(error);
+    std::string name = ((error ? std::filesystem::path("/tmp") : base) / "gcomp-XXXXXX").string();
+    if (!mkdtemp(name.data()))
+      throw DeviceError(concat("cannot create a folder for compilation (", name, "): ", std::strerror(errno)),
+                        ExitCode::kernel_compile);
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!kept_) std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  void keep() { kept_ = true; }
+
+ private:
+  std::filesystem::path path_;
+  bool kept_ = false;
+};
+
+struct FoundCompiler {
+  std::string path;
+  std::string version;
+};
+
+FoundCompiler find_compiler(const std::string& asked, const std::filesystem::path& folder) {
+  std::string path;
+  if (!asked.empty()) {
+    path = find_program(asked);
+    if (path.empty()) throw DeviceError(concat("C++ compiler '", asked, "' was not found"), ExitCode::kernel_compile);
+  } else {
+    for (const char* name : {"c++", "g++", "clang++"})
+      if (path.empty()) path = find_program(name);
+  }
+  if (path.empty())
+    throw DeviceError(
+        "no C++ compiler was found on PATH (c++, g++ or clang++), and CPU kernels are compiled when a model is loaded: "
+        "install one (Debian, Ubuntu: apt install g++), name one with --compiler, or run an artifact that carries "
+        "its compiled kernels",
+        ExitCode::kernel_compile);
+  ProcessResult version = Process({path, "--version"}, folder / "version.log").wait();
+  if (!version.succeeded)
+    throw DeviceError(concat("C++ compiler ", path, " does not run: ", version.log), ExitCode::kernel_compile);
+  return {path, std::move(version.log)};
+}
+
+void check_kernel_name(const std::string& name) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const bool good = !name.empty() && letter(name[0]) &&
+                    std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+  check_internal(good, "kernel name '", name, "' is not an identifier");
+}
+
+/// The kernels as source files of about equal length. The first also holds what kernel_library.h checks.
+std::vector<std::string> translation_units(const Program& program) {
+  std::size_t text = 0;
+  for (const Kernel& kernel : program.kernels) text += kernel.text.size();
+  const std::size_t count = std::clamp<std::size_t>(std::max<std::size_t>(text / kUnitText, 2), 1,
+                                                    std::clamp<std::size_t>(program.kernels.size(), 1, kMaxUnits));
+  std::vector<std::string> units(count, program.prelude + "\n");
+  units[0] += concat("extern \"C\" __attribute__((visibility(\"default\"))) const char ", kMachineSymbol, "[];\n", "const char ",
+                     kMachineSymbol, "[] = \"", sha256(machine_description()), "\";\n",
+                     "extern \"C\" __attribute__((visibility(\"default\"))) const char ", kTextSymbol, "[];\n", "const char ",
+                     kTextSymbol, "[] = \"", kernel_text_digest(program), "\";\n");
+  std::vector<std::size_t> order(program.kernels.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return program.kernels[a].text.size() > program.kernels[b].text.size(); });
+  for (const std::size_t index : order) {
+    const Kernel& kernel = program.kernels[index];
+    check_kernel_name(kernel.name);
+    auto shortest = std::min_element(units.begin(), units.end(), [](auto& a, auto& b) { return a.size() < b.size(); });
+    *shortest += concat("extern \"C\" __attribute__((visibility(\"default\"))) void ", kernel.name,
+                        "(void* const*, long, long, long, int*);\n", kernel.text, "\n");
+  }
+  return units;
+}
+
+void write_source(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw DeviceError(concat("cannot write ", path.string(), ": ", std::strerror(errno)), ExitCode::kernel_compile);
+}
+
+std::vector<std::byte> read_object(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  check_internal(!text.empty(), "the compiler left no ", path.string());
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
+}
+
+/// Waits for one compilation; where it failed, throws with its log and keeps the folder.
+void finish(Process& process, const std::string& source, const FoundCompiler& compiler, TemporaryFolder& folder) {
+  const ProcessResult result = process.wait();
+  if (result.succeeded) return;
+  folder.keep();
+  throw DeviceError(concat("the C++ compiler ", compiler.path, " failed on generated kernels; the source is kept as ", source,
+                           "; its log:\n", result.log),
+                    ExitCode::kernel_compile);
+}
+
+std::vector<std::byte> link_units(const FoundCompiler& compiler, const std::vector<std::string>& objects, TemporaryFolder& folder) {
+  const std::filesystem::path library = folder.path() / "kernels.so";
+  std::vector<std::string> command = {compiler.path, "-shared", "-o", library.string()};
+  command.insert(command.end(), objects.begin(), objects.end());
+  command.push_back("-lm");
+  const ProcessResult result = Process(command, folder.path() / "link.log").wait();
+  if (result.succeeded) return read_object(library);
+  folder.keep();
+  throw DeviceError(concat("linking the kernels with ", compiler.path, " failed; the objects are kept in ", folder.path().string(),
+                           "; its log:\n", result.log),
+                    ExitCode::kernel_compile);
+}
+
+std::vector<std::byte> compile_units(const FoundCompiler& compiler, const std::vector<std::string>& units, std::size_t jobs,
+                                     TemporaryFolder& folder) {
+  std::vector<Process> processes;
+  std::vector<std::string> sources, objects;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    sources.push_back((folder.path() / concat("unit", i, ".cpp")).string());
+    objects.push_back((folder.path() / concat("unit", i, ".o")).string());
+    write_source(sources[i], units[i]);
+    std::vector<std::string> command = {compiler.path};
+    command.insert(command.end(), kFlags.begin(), kFlags.end());
+    command.insert(command.end(), {"-c", sources[i], "-o", objects[i]});
+    if (i >= jobs) finish(processes[i - jobs], sources[i - jobs], compiler, folder);
+    processes.emplace_back(std::move(command), folder.path() / concat("unit", i, ".log"));
+  }
+  for (std::size_t i = units.size() > jobs ? units.size() - jobs : 0; i < units.size(); ++i)
+    finish(processes[i], sources[i], compiler, folder);
+  return link_units(compiler, objects, folder);
+}
+
+}  // namespace
+
+std::string sha256(std::string_view text) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (const unsigned char byte : digest) {
+    hex.push_back(kDigits[byte >> 4]);
+    hex.push_back(kDigits[byte & 15]);
+  }
+  return hex;
+}
+
+std::string machine_description() {
+  static constexpr std::string_view kFields[] = {"vendor_id",   "cpu family", "model",           "model name",
+                                                 "stepping",    "flags",      "CPU implementer", "CPU architecture",
+                                                 "CPU variant", "CPU part",   "Features"};
+  std::ifstream in("/proc/cpuinfo");
+  std::string description, line;
+  while (std::getline(in, line) && !line.empty()) {
+    const std::string_view field = std::string_view(line).substr(0, line.find_first_of("\t:"));
+    if (std::find(std::begin(kFields), std::end(kFields), field) != std::end(kFields)) description += line + "\n";
+  }
+  return description;
+}
+
+std::string kernel_text_digest(const Program& program) {
+  std::string text = program.prelude;
+  for (const Kernel& kernel : program.kernels) text += concat("\n", kernel.name, " ", kernel.text.size(), "\n", kernel.text);
+  return sha256(text);
+}
+
+std::vector<std::byte> compile_kernels(const Program& program, const KernelCompilerOptions& options) {
+  const auto say = [&](const std::string& message) {
+    if (options.log) options.log(message);
+  };
+  TemporaryFolder folder;
+  const FoundCompiler compiler = find_compiler(options.compiler, folder.path());
+  const std::vector<std::string> units = translation_units(program);
+  const KernelCache cache(options.cache_directory);
+  if (!options.cache_directory.empty() && !cache.unusable().empty())
+    say(concat("compiled kernels are not cached: ", cache.unusable()));
+
+  std::string key = concat(compiler.path, "\n", compiler.version, "\n");
+  for (const std::string& flag : kFlags) key += flag + " ";
+  key += concat("\n", machine_description());
+  for (const std::string& unit : units) key += concat("\n", unit.size(), "\n", unit);
+
+  std::string damage;
+  if (auto found = cache.find(key, damage)) return *std::move(found);
+  if (!damage.empty()) say(concat("cached kernels ", cache.path_of(key).string(), " are rebuilt: ", damage));
+  const std::size_t jobs = static_cast<std::size_t>(options.jobs > 0 ? options.jobs : available_processors());
+  std::vector<std::byte> object = compile_units(compiler, units, jobs, folder);
+  if (cache.unusable().empty()) {
+    const std::string failure = cache.store(key, object);
+    if (!failure.empty()) say(concat("compiled kernels are not cached: ", failure));
+  }
+  return object;
+}
+
+}  // namespace gcomp::runtime::cpu

@@ -1,0 +1,36 @@
+// Kernel texts to machine code: the system's C++ compiler, found and run when a program is loaded, and a cache of what it made.
+// The product is a shared object as bytes; kernel_library.h loads it.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/program.h"
+
+namespace gcomp::runtime::cpu {
+
+struct KernelCompilerOptions {
+  std::string compiler;                   ///< path or name; empty searches c++, g++, clang++ on PATH
+  std::filesystem::path cache_directory;  ///< empty for no cache
+  int jobs = 0;                           ///< compiler processes at once; 0 for one per processor
+  LogSink log;
+};
+
+/// What decides whether a binary compiled on one machine runs on another: processor model and instruction sets.
+std::string machine_description();
+
+/// SHA-256 of the program's prelude and kernels, in hexadecimal: what a kernel binary was made from.
+std::string kernel_text_digest(const Program& program);
+
+/// SHA-256 of any text, in hexadecimal.
+std::string sha256(std::string_view text);
+
+/// Compiles all kernels of the program into one shared object, or takes it from the cache. Throws DeviceError (exit 5) where no
+/// compiler is found, or where it fails, with its log and the path of the saved source.
+std::vector<std::byte> compile_kernels(const Program& program, const KernelCompilerOptions& options);
+
+}  // namespace gcomp::runtime::cpu

@@ -1,0 +1,83 @@
+#include "runtime/cpu/device.h"
+
+#include <fstream>
+#include <utility>
+
+#include "ir/base/error.h"
+#include "runtime/cpu/compiler.h"
+#include "runtime/cpu/executable.h"
+#include "runtime/cpu/gemm.h"
+#include "runtime/cpu/kernel_library.h"
+#include "runtime/cpu/state_memory.h"
+#include "runtime/cpu/thread_pool.h"
+
+namespace gcomp::runtime::cpu {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+std::string processor_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line) && !line.empty();) {
+    const std::size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
+int thread_count(int asked) {
+  if (asked < 0 || asked > kMaxThreads)
+    throw UserError(concat("threads: ", asked, " is not in 1 .. ", kMaxThreads, " (0 for one per processor)"), ExitCode::usage);
+  return asked == 0 ? available_processors() : asked;
+}
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const DeviceOptions& options)
+      : options_(options), pool_(std::make_shared<ThreadPool>(thread_count(options.threads))) {}
+
+  TargetKind kind() const override { return TargetKind::cpu; }
+
+  std::string description() const override {
+    return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ", gemm_functions().instruction_set, ", ",
+                  processor_name());
+  }
+
+  std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CpuStateMemory>(); }
+
+  std::unique_ptr<Executable> load(Program program, std::shared_ptr<StateMemory> states,
+                                   std::span<const std::byte> kernel_binary) override {
+    check_user(program.target.kind == TargetKind::cpu, "program '", program.name, "' is compiled for ", to_string(program.target),
+               ", the device is the CPU");
+    auto cpu_states = std::dynamic_pointer_cast<CpuStateMemory>(std::move(states));
+    check_internal(cpu_states != nullptr, "load: the states were not allocated by a CPU device");
+    auto kernels = load_kernels(program, kernel_binary);
+    return std::make_unique<CpuExecutable>(std::move(program), std::move(cpu_states), std::move(kernels), pool_);
+  }
+
+ private:
+  std::unique_ptr<KernelLibrary> load_kernels(const Program& program, std::span<const std::byte> binary) const {
+    if (program.kernels.empty()) return nullptr;
+    if (!binary.empty()) {
+      auto library = std::make_unique<KernelLibrary>(std::vector<std::byte>(binary.begin(), binary.end()));
+      const std::string reason = library->why_unfit(program);
+      if (reason.empty()) return library;
+      if (options_.log) options_.log(concat("compiling the kernels of '", program.name, "' anew: ", reason));
+    }
+    const auto cache = options_.cache_directory.empty() ? default_cache_directory() : options_.cache_directory;
+    const KernelCompilerOptions compiler{.compiler = options_.compiler,
+                                         .cache_directory = options_.use_cache ? cache : std::filesystem::path(),
+                                         .jobs = 0,
+                                         .log = options_.log};
+    return std::make_unique<KernelLibrary>(compile_kernels(program, compiler));
+  }
+
+  DeviceOptions options_;
+  std::shared_ptr<ThreadPool> pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> open_cpu_device(const DeviceOptions& options) { return std::make_unique<CpuDevice>(options); }
+
+}  // namespace gcomp::runtime::cpu

@@ -1,0 +1,168 @@
+#include "runtime/cpu/executable.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "ir/base/error.h"
+#include "runtime/cpu/convolution.h"
+#include "runtime/cpu/matmul.h"
+#include "runtime/cpu/openmp.h"
+
+namespace gcomp::runtime::cpu {
+namespace {
+
+constexpr std::int64_t kCacheLine = 64;
+
+/// The buffer's place in a space of `space_bytes`; throws InternalError where it does not fit.
+std::byte* place(const MemoryBlock& block, const Buffer& buffer) {
+  check_internal(buffer.offset >= 0 && buffer.offset % kCacheLine == 0 && buffer.offset + buffer.type.bytes() <= block.bytes(),
+                 "buffer '", buffer.name, "' of ", buffer.type.bytes(), " bytes at ", buffer.offset, " leaves its space of ",
+                 block.bytes(), " bytes");
+  return block.data() ? block.data() + buffer.offset : nullptr;
+}
+
+}  // namespace
+
+CpuExecutable::CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels,
+                             std::shared_ptr<ThreadPool> pool)
+    : Executable(std::move(program), states), kernels_(std::move(kernels)), pool_(std::move(pool)) {
+  states->bind(this->program());
+  arena_ = MemoryBlock(this->program().arena_bytes, "the arena of program '" + this->program().name + "'");
+  constants_ = MemoryBlock(this->program().constant_bytes, "the constants of program '" + this->program().name + "'");
+  io_ = MemoryBlock(this->program().io_bytes, "the inputs and outputs of program '" + this->program().name + "'");
+  faults_ = MemoryBlock(pool_->size() * kCacheLine, "fault flags");
+  place_buffers(*states);
+  prepare_steps();
+}
+
+void CpuExecutable::place_buffers(const CpuStateMemory& states) {
+  for (const Buffer& buffer : program().buffers) {
+    switch (buffer.space) {
+      case Space::arena: addresses_.push_back(place(arena_, buffer)); break;
+      case Space::state: addresses_.push_back(states.address(buffer.name)); break;
+      case Space::io: addresses_.push_back(place(io_, buffer)); break;
+      case Space::constant:
+        check_internal(buffer.contents.type() == buffer.type, "constant '", buffer.name, "' is ", to_string(buffer.type),
+                       ", its contents are ", to_string(buffer.contents.type()));
+        addresses_.push_back(place(constants_, buffer));
+        if (buffer.type.bytes() > 0)
+          std::memcpy(addresses_.back(), buffer.contents.data(), static_cast<std::size_t>(buffer.type.bytes()));
+        break;
+    }
+  }
+}
+
+std::byte* CpuExecutable::address(int buffer) const {
+  check_internal(buffer >= 0 && static_cast<std::size_t>(buffer) < addresses_.size(), "buffer ", buffer, " of ", addresses_.size());
+  return addresses_[static_cast<std::size_t>(buffer)];
+}
+
+CpuExecutable::PreparedLaunch CpuExecutable::prepare(const KernelLaunch& launch) {
+  const auto& kernels = program().kernels;
+  check_internal(launch.kernel >= 0 && static_cast<std::size_t>(launch.kernel) < kernels.size(), launch.origin, ": kernel ",
+                 launch.kernel, " of ", kernels.size());
+  check_internal(launch.fault >= 0 && static_cast<std::size_t>(launch.fault) <= program().faults.size(), launch.origin, ": fault ",
+                 launch.fault, " of ", program().faults.size());
+  PreparedLaunch prepared;
+  prepared.function = kernels_->function(kernels[static_cast<std::size_t>(launch.kernel)].name);
+  prepared.first_segment = segments_.size();
+  prepared.launch = &launch;
+  for (const Segment& segment : launch.segments) {
+    const std::int64_t first = prepared.tasks;
+    prepared.tasks += segment.tasks;
+    segments_.push_back({pointers_.size(), static_cast<long>(segment.extent), first, prepared.tasks});
+    for (const int buffer : segment.buffers) pointers_.push_back(address(buffer));
+  }
+  prepared.last_segment = segments_.size();
+  return prepared;
+}
+
+std::unique_ptr<LibraryCall> CpuExecutable::prepare(const MatmulCall& call) {
+  return make_matmul(call, {address(call.a.buffer), address(call.b.buffer), address(call.c.buffer)});
+}
+
+std::unique_ptr<LibraryCall> CpuExecutable::prepare(const ConvolutionCall& call) {
+  return make_convolution(call, {address(call.input), address(call.weight), address(call.output)});
+}
+
+void CpuExecutable::prepare_steps() {
+  WorkspaceSize size;
+  for (const Step& step : program().steps) {
+    steps_.push_back(std::visit([this](const auto& one) -> PreparedStep { return prepare(one); }, step));
+    if (const auto* call = std::get_if<std::unique_ptr<LibraryCall>>(&steps_.back())) size.include((*call)->workspace());
+  }
+  const std::int64_t shared = aligned_size(size.shared);
+  // A page more than needed, so that threads do not meet in the same cache sets.
+  const std::int64_t stride = size.per_thread ? aligned_size(size.per_thread) + 4096 + kCacheLine : 0;
+  scratch_ = MemoryBlock(shared + stride * pool_->size(), "scratch memory of matrix products and convolutions");
+  const Workspace workspace{scratch_.data(), scratch_.data() ? scratch_.data() + shared : nullptr, stride};
+  for (PreparedStep& step : steps_)
+    if (auto* call = std::get_if<std::unique_ptr<LibraryCall>>(&step)) (*call)->bind(workspace, pool_->size());
+}
+
+void CpuExecutable::run_launch(const PreparedLaunch& prepared) {
+  pool_->run(prepared.tasks, [&](std::int64_t first, std::int64_t last, int thread) {
+    int* fault = reinterpret_cast<int*>(faults_.data() + thread * kCacheLine);
+    for (std::size_t i = prepared.first_segment; i < prepared.last_segment; ++i) {
+      const PreparedSegment& segment = segments_[i];
+      const std::int64_t begin = std::max(first, segment.first_task), end = std::min(last, segment.last_task);
+      if (begin >= end) continue;
+      prepared.function(pointers_.data() + segment.buffers, segment.extent, static_cast<long>(begin - segment.first_task),
+                        static_cast<long>(end - segment.first_task), fault);
+    }
+  });
+  if (prepared.launch->fault != 0) check_faults(*prepared.launch);
+}
+
+void CpuExecutable::check_faults(const KernelLaunch& launch) {
+  bool raised = false;
+  for (int thread = 0; thread < pool_->size(); ++thread) {
+    int* fault = reinterpret_cast<int*>(faults_.data() + thread * kCacheLine);
+    raised |= std::exchange(*fault, 0) != 0;
+  }
+  if (raised) throw UserError(concat(launch.origin, ": ", program().faults[static_cast<std::size_t>(launch.fault - 1)]));
+}
+
+void CpuExecutable::run_step(const PreparedStep& step) {
+  if (const auto* launch = std::get_if<PreparedLaunch>(&step)) run_launch(*launch);
+  else std::get<std::unique_ptr<LibraryCall>>(step)->run(*pool_);
+}
+
+void CpuExecutable::run() {
+  const SingleThreadedOpenMp single_threaded;
+  if (times_.empty()) {
+    for (const PreparedStep& step : steps_) run_step(step);
+    return;
+  }
+  auto before = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    run_step(steps_[i]);
+    const auto after = std::chrono::steady_clock::now();
+    times_[i] += std::chrono::duration_cast<std::chrono::nanoseconds>(after - before).count();
+    before = after;
+  }
+}
+
+std::span<std::byte> CpuExecutable::input(std::size_t index) {
+  const Buffer& buffer = input_buffer(index);
+  return {address(program().inputs[index]), static_cast<std::size_t>(buffer.type.bytes())};
+}
+
+std::span<const std::byte> CpuExecutable::output_bytes(std::size_t index) {
+  const Buffer& buffer = output_buffer(index);
+  return {address(program().outputs[index]), static_cast<std::size_t>(buffer.type.bytes())};
+}
+
+void CpuExecutable::time_steps(std::span<std::int64_t> nanoseconds) {
+  check_internal(nanoseconds.empty() || nanoseconds.size() == steps_.size(), "time_steps: ", nanoseconds.size(), " entries for ",
+                 steps_.size(), " steps");
+  times_ = nanoseconds;
+}
+
+std::span<const std::byte> CpuExecutable::kernel_binary() const {
+  return kernels_ ? kernels_->object() : std::span<const std::byte>();
+}
+
+}  // namespace gcomp::runtime::cpu

@@ -1,0 +1,66 @@
+// A Program on the CPU: one arena, pointer tables and library calls resolved at load, then steps in order on the pool's threads.
+#pragma once
+
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "runtime/cpu/kernel_library.h"
+#include "runtime/cpu/library_call.h"
+#include "runtime/cpu/memory_block.h"
+#include "runtime/cpu/state_memory.h"
+#include "runtime/executable.h"
+
+namespace gcomp::runtime::cpu {
+
+class CpuExecutable final : public Executable {
+ public:
+  /// `kernels` may be null for a program without kernels.
+  CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels,
+                std::shared_ptr<ThreadPool> pool);
+
+  using Executable::input;
+  std::span<std::byte> input(std::size_t index) override;
+  void run() override;
+  void synchronize() override {}
+  std::span<const std::byte> output_bytes(std::size_t index) override;
+  void time_steps(std::span<std::int64_t> nanoseconds) override;
+  std::span<const std::byte> kernel_binary() const override;
+
+ private:
+  /// One segment of a launch: its pointers stand at `buffers` of pointers_, its tasks begin at `first_task` of the launch.
+  struct PreparedSegment {
+    std::size_t buffers = 0;
+    long extent = 0;
+    std::int64_t first_task = 0, last_task = 0;
+  };
+  struct PreparedLaunch {
+    KernelFunction function = nullptr;
+    std::size_t first_segment = 0, last_segment = 0;
+    std::int64_t tasks = 0;
+    const KernelLaunch* launch = nullptr;
+  };
+  using PreparedStep = std::variant<PreparedLaunch, std::unique_ptr<LibraryCall>>;
+
+  void place_buffers(const CpuStateMemory& states);
+  void prepare_steps();
+  PreparedLaunch prepare(const KernelLaunch& launch);
+  std::unique_ptr<LibraryCall> prepare(const MatmulCall& call);
+  std::unique_ptr<LibraryCall> prepare(const ConvolutionCall& call);
+  void run_step(const PreparedStep& step);
+  void run_launch(const PreparedLaunch& prepared);
+  void check_faults(const KernelLaunch& launch);
+  std::byte* address(int buffer) const;
+
+  std::unique_ptr<KernelLibrary> kernels_;
+  std::shared_ptr<ThreadPool> pool_;
+  MemoryBlock arena_, constants_, io_, scratch_;
+  std::vector<std::byte*> addresses_;  // of each buffer
+  std::vector<void*> pointers_;
+  std::vector<PreparedSegment> segments_;
+  std::vector<PreparedStep> steps_;
+  MemoryBlock faults_;  // one int each thread, a cache line apart
+  std::span<std::int64_t> times_;
+};
+
+}  // namespace gcomp::runtime::cpu

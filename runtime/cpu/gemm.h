@@ -1,0 +1,39 @@
+// The built-in matrix product for f32 and f64: any strides, no allocation, the same bits for every split of C. oneDNN takes the
+// large f32 products (matmul.h); this one takes f64, and f32 where a library call would cost as much as the product.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace gcomp::runtime::cpu {
+
+/// Rows of A that one pass packs at most.
+inline constexpr int64_t kGemmRows = 512;
+
+/// A matrix in memory; strides in elements.
+struct StridedMatrix {
+  void* data = nullptr;
+  int64_t row = 0, column = 0;
+};
+
+/// c[m, n] = a[m, k] * b[k, n] on the calling thread. `scratch` is 64-byte aligned and holds gemm_scratch_bytes().
+struct GemmBlock {
+  int64_t m = 0, n = 0, k = 0;
+  StridedMatrix a, b, c;
+  void* scratch = nullptr;
+};
+
+using GemmFunction = void (*)(const GemmBlock&);
+
+/// The two functions for this processor.
+struct GemmFunctions {
+  GemmFunction f32 = nullptr;
+  GemmFunction f64 = nullptr;
+  const char* instruction_set = "";
+};
+
+/// Chosen by what the processor supports.
+const GemmFunctions& gemm_functions();
+int64_t gemm_scratch_bytes();
+
+}  // namespace gcomp::runtime::cpu

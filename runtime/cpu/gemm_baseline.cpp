@@ -1,0 +1,8 @@
+#include "runtime/cpu/gemm_kernel.h"
+
+namespace gcomp::runtime::cpu {
+
+extern const GemmFunctions kGemmBaseline;
+const GemmFunctions kGemmBaseline{Gemm<float, 16, 4, 2>::run, Gemm<double, 16, 4, 2>::run, "128-bit vectors"};
+
+}  // namespace gcomp::runtime::cpu

@@ -1,0 +1,270 @@
+#include "runtime/cpu/matmul.h"
+
+#include <utility>
+#include <vector>
+
+#include "ir/base/error.h"
+#include "runtime/cpu/gemm.h"
+
+namespace gcomp::runtime::cpu {
+namespace {
+
+// Below this many multiplications a second thread costs more than it saves.
+constexpr std::int64_t kTaskSize = 100'000;
+// From this many multiplications per matrix on, oneDNN's call costs (about 1 us, and bookkeeping on the heap) do not count.
+constexpr std::int64_t kOneDnnSize = std::int64_t{1} << 27;
+
+/// Element offsets of each matrix of the stack, in row-major order of the batch dimensions.
+std::vector<std::int64_t> batch_offsets(const MatmulCall& call, const MatrixView& view) {
+  check_internal(view.batch_strides.size() == call.batch.size(), "matmul ", call.origin, ": a view has ", view.batch_strides.size(),
+                 " batch strides for ", call.batch.size(), " batch dimensions");
+  std::vector<std::int64_t> offsets;
+  if (element_count(call.batch) == 0) return offsets;
+  Shape index(call.batch.size(), 0);
+  do {
+    std::int64_t offset = view.offset;
+    for (std::size_t i = 0; i < index.size(); ++i) offset += index[i] * view.batch_strides[i];
+    offsets.push_back(offset);
+  } while (next_index(index, call.batch));
+  return offsets;
+}
+
+struct Stack {
+  std::byte* base = nullptr;
+  std::vector<std::int64_t> offsets;  // of each matrix, in bytes
+  std::int64_t row = 0, column = 0;
+
+  StridedMatrix at(std::int64_t matrix) const { return {base + offsets[static_cast<std::size_t>(matrix)], row, column}; }
+};
+
+Stack make_stack(const MatmulCall& call, const MatrixView& view, const std::byte* base) {
+  Stack stack{const_cast<std::byte*>(base), batch_offsets(call, view), view.row_stride, view.column_stride};
+  for (std::int64_t& offset : stack.offsets) offset *= static_cast<std::int64_t>(size_of(call.dtype));
+  return stack;
+}
+
+/// The stack of products as equal pieces of work: each matrix in `parts` bands of its columns or rows.
+class BuiltinMatmul final : public LibraryCall {
+ public:
+  BuiltinMatmul(const MatmulCall& call, Stack a, Stack b, Stack c)
+      : gemm_(call.dtype == DType::f64 ? gemm_functions().f64 : gemm_functions().f32),
+        matrices_(element_count(call.batch)),
+        m_(call.m),
+        n_(call.n),
+        k_(call.k),
+        element_(static_cast<std::int64_t>(size_of(call.dtype))),
+        a_(std::move(a)),
+        b_(std::move(b)),
+        c_(std::move(c)) {
+    if (m_ == 0 || n_ == 0) matrices_ = 0;
+    if (c_.column != 1 && c_.row == 1) transpose();
+    // A band of columns reads all of A, a band of rows packs all of B.
+    by_columns_ = n_ >= 64 && (n_ >= m_ || a_.column == 1);
+    unit_ = by_columns_ ? 16 : 8;
+    const std::int64_t extent = by_columns_ ? n_ : m_;
+    const std::int64_t row_cost = std::max<std::int64_t>(1, (by_columns_ ? m_ : n_) * k_);
+    unit_ *= std::max<std::int64_t>(1, (kTaskSize + unit_ * row_cost - 1) / (unit_ * row_cost));
+    parts_ = std::max<std::int64_t>(1, extent / unit_);
+    const std::int64_t whole = m_ * n_ * std::max<std::int64_t>(k_, 1);
+    together_ = parts_ > 1 ? 1 : std::max<std::int64_t>(1, kTaskSize / std::max<std::int64_t>(whole, 1));
+  }
+
+  WorkspaceSize workspace() const override { return {0, gemm_scratch_bytes()}; }
+  void bind(const Workspace& workspace, int) override { workspace_ = workspace; }
+
+  void run(ThreadPool& pool) override {
+    const std::int64_t tasks = parts_ > 1 ? matrices_ * parts_ : (matrices_ + together_ - 1) / together_;
+    pool.run(tasks, [this](std::int64_t first, std::int64_t last, int thread) {
+      if (parts_ == 1) return run_range(first * together_, std::min(last * together_, matrices_), thread);
+      run_range(first, last, thread);
+    });
+  }
+
+ private:
+  void transpose() {
+    std::swap(m_, n_);
+    std::swap(a_, b_);
+    for (Stack* stack : {&a_, &b_, &c_}) std::swap(stack->row, stack->column);
+  }
+
+  /// Tasks [first, last): adjacent bands of one matrix are one product.
+  void run_range(std::int64_t first, std::int64_t last, int thread) const {
+    while (first < last) {
+      const std::int64_t matrix = first / parts_;
+      const std::int64_t end = std::min(last, (matrix + 1) * parts_);
+      run_bands(matrix, first - matrix * parts_, end - matrix * parts_, thread);
+      first = end;
+    }
+  }
+
+  void run_bands(std::int64_t matrix, std::int64_t first, std::int64_t last, int thread) const {
+    GemmBlock block{m_, n_, k_, a_.at(matrix), b_.at(matrix), c_.at(matrix), workspace_.of_thread(thread)};
+    const std::int64_t extent = by_columns_ ? n_ : m_;
+    const std::int64_t begin = first * unit_;
+    const std::int64_t count = (last == parts_ ? extent : last * unit_) - begin;
+    if (by_columns_) {
+      block.n = count;
+      block.b.data = static_cast<std::byte*>(block.b.data) + begin * b_.column * element_;
+      block.c.data = static_cast<std::byte*>(block.c.data) + begin * c_.column * element_;
+    } else {
+      block.m = count;
+      block.a.data = static_cast<std::byte*>(block.a.data) + begin * a_.row * element_;
+      block.c.data = static_cast<std::byte*>(block.c.data) + begin * c_.row * element_;
+    }
+    gemm_(block);
+  }
+
+  GemmFunction gemm_;
+  std::int64_t matrices_, m_, n_, k_, element_;
+  Stack a_, b_, c_;
+  bool by_columns_ = false;
+  std::int64_t unit_ = 1, parts_ = 1, together_ = 1;
+  Workspace workspace_;
+};
+
+/// f16 and bf16: widened to f32 in scratch, multiplied there, rounded once.
+class ConvertedMatmul final : public LibraryCall {
+ public:
+  ConvertedMatmul(const MatmulCall& call, const MatmulOperands& operands)
+      : dtype_(call.dtype),
+        matrices_(element_count(call.batch)),
+        m_(call.m),
+        n_(call.n),
+        k_(call.k),
+        a_(make_stack(call, call.a, operands.a)),
+        b_(make_stack(call, call.b, operands.b)),
+        c_(make_stack(call, call.c, operands.c)) {
+    product_.dtype = DType::f32;
+    product_.batch = {matrices_};
+    product_.m = m_, product_.n = n_, product_.k = k_;
+    product_.a = {.batch_strides = {m_ * k_}, .row_stride = k_, .column_stride = 1};
+    product_.b = {.batch_strides = {k_ * n_}, .row_stride = n_, .column_stride = 1};
+    product_.c = {.batch_strides = {m_ * n_}, .row_stride = n_, .column_stride = 1};
+    product_.origin = call.origin;
+    wide_a_bytes_ = aligned_size(matrices_ * m_ * k_ * 4);
+    wide_b_bytes_ = aligned_size(matrices_ * k_ * n_ * 4);
+  }
+
+  WorkspaceSize workspace() const override {
+    return {wide_a_bytes_ + wide_b_bytes_ + aligned_size(matrices_ * m_ * n_ * 4), gemm_scratch_bytes()};
+  }
+
+  void bind(const Workspace& workspace, int threads) override {
+    wide_a_ = reinterpret_cast<float*>(workspace.shared);
+    wide_b_ = reinterpret_cast<float*>(workspace.shared + wide_a_bytes_);
+    wide_c_ = reinterpret_cast<float*>(workspace.shared + wide_a_bytes_ + wide_b_bytes_);
+    call_ = make_builtin_matmul(
+        product_, {workspace.shared, workspace.shared + wide_a_bytes_, workspace.shared + wide_a_bytes_ + wide_b_bytes_});
+    call_->bind(workspace, threads);
+  }
+
+  void run(ThreadPool& pool) override {
+    widen(pool, a_, m_, k_, wide_a_);
+    widen(pool, b_, k_, n_, wide_b_);
+    call_->run(pool);
+    pool.run(matrices_ * m_, [this](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) {
+        auto* target = static_cast<std::uint16_t*>(c_.at(i / m_).data) + i % m_ * c_.row;
+        for (std::int64_t j = 0; j < n_; ++j) {
+          const float value = wide_c_[i * n_ + j];
+          target[j * c_.column] = dtype_ == DType::f16 ? float_to_f16(value) : float_to_bf16(value);
+        }
+      }
+    });
+  }
+
+ private:
+  void widen(ThreadPool& pool, const Stack& stack, std::int64_t rows, std::int64_t columns, float* wide) const {
+    pool.run(matrices_ * rows, [&](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) {
+        const auto* source = static_cast<const std::uint16_t*>(stack.at(i / rows).data) + i % rows * stack.row;
+        for (std::int64_t j = 0; j < columns; ++j) {
+          const std::uint16_t bits = source[j * stack.column];
+          wide[i * columns + j] = dtype_ == DType::f16 ? f16_to_float(bits) : bf16_to_float(bits);
+        }
+      }
+    });
+  }
+
+  DType dtype_;
+  std::int64_t matrices_, m_, n_, k_;
+  Stack a_, b_, c_;
+  MatmulCall product_;
+  std::int64_t wide_a_bytes_ = 0, wide_b_bytes_ = 0;
+  float *wide_a_ = nullptr, *wide_b_ = nullptr, *wide_c_ = nullptr;
+  std::unique_ptr<LibraryCall> call_;
+};
+
+/// Integers of T wrap; signedness does not change the bits of a product's low half, so T is unsigned.
+template <class T>
+class IntegerMatmul final : public LibraryCall {
+ public:
+  IntegerMatmul(const MatmulCall& call, const MatmulOperands& operands)
+      : matrices_(element_count(call.batch)),
+        m_(call.m),
+        n_(call.n),
+        k_(call.k),
+        a_(make_stack(call, call.a, operands.a)),
+        b_(make_stack(call, call.b, operands.b)),
+        c_(make_stack(call, call.c, operands.c)) {}
+
+  WorkspaceSize workspace() const override { return {}; }
+  void bind(const Workspace&, int) override {}
+
+  void run(ThreadPool& pool) override {
+    const std::int64_t rows = matrices_ * m_;
+    const std::int64_t group = std::max<std::int64_t>(1, kTaskSize / std::max<std::int64_t>(n_ * k_, 1));
+    pool.run((rows + group - 1) / group, [&](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first * group; i < std::min(last * group, rows); ++i) multiply_row(i / m_, i % m_);
+    });
+  }
+
+ private:
+  void multiply_row(std::int64_t matrix, std::int64_t i) const {
+    const T* a = static_cast<const T*>(a_.at(matrix).data) + i * a_.row;
+    const T* b = static_cast<const T*>(b_.at(matrix).data);
+    T* c = static_cast<T*>(c_.at(matrix).data) + i * c_.row;
+    for (std::int64_t j = 0; j < n_; ++j) c[j * c_.column] = 0;
+    for (std::int64_t p = 0; p < k_; ++p) {
+      // Through 64 bits: a product of two u16 would be a signed int and may overflow.
+      const std::uint64_t factor = a[p * a_.column];
+      const T* row = b + p * b_.row;
+      for (std::int64_t j = 0; j < n_; ++j) c[j * c_.column] = static_cast<T>(c[j * c_.column] + factor * row[j * b_.column]);
+    }
+  }
+
+  std::int64_t matrices_, m_, n_, k_;
+  Stack a_, b_, c_;
+};
+
+}  // namespace
+
+std::unique_ptr<LibraryCall> make_builtin_matmul(const MatmulCall& call, const MatmulOperands& operands) {
+  return std::make_unique<BuiltinMatmul>(call, make_stack(call, call.a, operands.a), make_stack(call, call.b, operands.b),
+                                         make_stack(call, call.c, operands.c));
+}
+
+std::unique_ptr<LibraryCall> make_converted_matmul(const MatmulCall& call, const MatmulOperands& operands) {
+  return std::make_unique<ConvertedMatmul>(call, operands);
+}
+
+std::unique_ptr<LibraryCall> make_integer_matmul(const MatmulCall& call, const MatmulOperands& operands) {
+  switch (size_of(call.dtype)) {
+    case 1: return std::make_unique<IntegerMatmul<std::uint8_t>>(call, operands);
+    case 2: return std::make_unique<IntegerMatmul<std::uint16_t>>(call, operands);
+    case 4: return std::make_unique<IntegerMatmul<std::uint32_t>>(call, operands);
+    default: return std::make_unique<IntegerMatmul<std::uint64_t>>(call, operands);
+  }
+}
+
+std::unique_ptr<LibraryCall> make_matmul(const MatmulCall& call, const MatmulOperands& operands) {
+  check_internal(call.m >= 0 && call.n >= 0 && call.k >= 0, "matmul ", call.origin, ": a negative extent");
+  check_internal(call.dtype != DType::boolean, "matmul ", call.origin, ": bool has no product");
+  if (is_integer(call.dtype)) return make_integer_matmul(call, operands);
+  if (call.dtype == DType::f16 || call.dtype == DType::bf16) return make_converted_matmul(call, operands);
+  if (call.dtype == DType::f32 && call.m * call.n * call.k >= kOneDnnSize)
+    if (auto library = make_onednn_matmul(call, operands)) return library;
+  return make_builtin_matmul(call, operands);
+}
+
+}  // namespace gcomp::runtime::cpu

@@ -1,0 +1,93 @@
+#include "runtime/cpu/process.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "ir/base/error.h"
+
+extern char** environ;
+
+namespace gcomp::runtime::cpu {
+namespace {
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+/// The caller's environment with messages in English, whatever its language.
+std::vector<char*> english_environment() {
+  static char locale[] = "LC_ALL=C";
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable; ++variable)
+    if (std::strncmp(*variable, "LC_ALL=", 7) != 0) variables.push_back(*variable);
+  variables.push_back(locale);
+  variables.push_back(nullptr);
+  return variables;
+}
+
+}  // namespace
+
+std::string find_program(std::string_view name) {
+  if (name.find('/') != std::string_view::npos) return access(std::string(name).c_str(), X_OK) == 0 ? std::string(name) : "";
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path ? path : "/usr/bin:/bin";
+  while (!rest.empty()) {
+    const std::size_t colon = rest.find(':');
+    const std::string_view folder = rest.substr(0, colon);
+    rest = colon == std::string_view::npos ? "" : rest.substr(colon + 1);
+    if (folder.empty()) continue;
+    const std::string candidate = concat(folder, "/", name);
+    std::error_code error;
+    if (std::filesystem::is_regular_file(candidate, error) && access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return {};
+}
+
+Process::Process(std::vector<std::string> arguments, std::filesystem::path log) : log_(std::move(log)) {
+  std::vector<char*> raw;
+  for (std::string& argument : arguments) raw.push_back(argument.data());
+  raw.push_back(nullptr);
+  std::vector<char*> environment = english_environment();
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  const int error = posix_spawn(&id_, raw[0], &actions, nullptr, raw.data(), environment.data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (error == 0) return;
+  id_ = -1;
+  failure_ = concat("cannot start ", arguments[0], ": ", std::strerror(error));
+}
+
+Process::Process(Process&& other) noexcept
+    : id_(std::exchange(other.id_, -1)), failure_(std::move(other.failure_)), log_(std::move(other.log_)) {}
+
+Process::~Process() {
+  if (id_ > 0) wait();
+}
+
+ProcessResult Process::wait() {
+  if (id_ <= 0) return {false, failure_};
+  int status = 0;
+  pid_t ended;
+  do ended = waitpid(id_, &status, 0);
+  while (ended < 0 && errno == EINTR);
+  id_ = -1;
+  std::string text = read_text(log_);
+  if (ended < 0) return {false, concat("waitpid: ", std::strerror(errno))};
+  if (WIFSIGNALED(status)) text += concat("ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")\n");
+  return {WIFEXITED(status) && WEXITSTATUS(status) == 0, std::move(text)};
+}
+
+}  // namespace gcomp::runtime::cpu

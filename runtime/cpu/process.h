@@ -1,0 +1,39 @@
+// Child processes without a shell.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gcomp::runtime::cpu {
+
+/// The first executable file of this name on PATH; a name with a slash is taken as it is. Empty where there is none.
+std::string find_program(std::string_view name);
+
+struct ProcessResult {
+  bool succeeded = false;
+  std::string log;  ///< standard output and error; or why the process could not start or how it ended
+};
+
+/// A started process; its output goes to a file, so several can run at once.
+class Process {
+ public:
+  /// `arguments` begins with the program's path. `log` is created or overwritten.
+  Process(std::vector<std::string> arguments, std::filesystem::path log);
+  ~Process();
+  Process(Process&& other) noexcept;
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  ProcessResult wait();
+
+ private:
+  pid_t id_ = -1;
+  std::string failure_;
+  std::filesystem::path log_;
+};
+
+}  // namespace gcomp::runtime::cpu

@@ -1,0 +1,69 @@
+// Devices: choosing one (`--device auto|cpu|cuda`), opening it, loading programs on it.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "runtime/executable.h"
+#include "runtime/program.h"
+#include "runtime/state_memory.h"
+
+namespace gcomp::runtime {
+
+enum class DeviceRequest : std::uint8_t { automatic, cpu, cuda };
+
+/// "auto", "cpu" or "cuda"; throws UserError (exit 2) naming them otherwise.
+DeviceRequest parse_device_request(std::string_view text);
+
+struct DeviceChoice {
+  TargetKind kind = TargetKind::cpu;
+  std::string reason;  ///< one line, such as "cpu: no CUDA driver (libcuda.so.1) was found"
+};
+
+/// Throws DeviceError (exit 6) saying what is missing where CUDA is asked for and cannot be had; never falls back from it.
+DeviceChoice choose_device(DeviceRequest request);
+
+/// Receives one-line notices, such as an unusable cache directory. May be empty.
+using LogSink = std::function<void(std::string_view)>;
+
+struct DeviceOptions {
+  int threads = 0;                        ///< of the CPU; 0 for one per processor that this process may use
+  std::string compiler;                   ///< the C++ compiler for CPU kernels; empty searches c++, g++, clang++ on PATH
+  std::filesystem::path cache_directory;  ///< for compiled kernels; empty for default_cache_directory()
+  bool use_cache = true;
+  LogSink log;
+};
+
+/// $XDG_CACHE_HOME/gcomp, else ~/.cache/gcomp; empty where neither variable is set.
+std::filesystem::path default_cache_directory();
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  virtual TargetKind kind() const = 0;
+  /// For the user: "cpu, 2 threads, AVX-512, AMD EPYC".
+  virtual std::string description() const = 0;
+
+  /// For all programs of one model.
+  virtual std::shared_ptr<StateMemory> allocate_states() = 0;
+  /// Compiles the kernels, or takes them from `kernel_binary` (Executable::kernel_binary of an earlier load) where that fits this
+  /// machine; binds the program's states and allocates all memory. Throws UserError where the program is for another target,
+  /// DeviceError for a missing compiler or a failed compilation (exit 5) and for too little memory (exit 7).
+  virtual std::unique_ptr<Executable> load(Program program, std::shared_ptr<StateMemory> states,
+                                           std::span<const std::byte> kernel_binary = {}) = 0;
+
+ protected:
+  Device() = default;
+};
+
+std::unique_ptr<Device> open_device(TargetKind kind, const DeviceOptions& options);
+std::unique_ptr<Device> open_device(DeviceRequest request, const DeviceOptions& options);
+
+}  // namespace gcomp::runtime

@@ -1,0 +1,73 @@
+// A Program that is loaded on a device and can run. What a training loop sees of any device:
+//
+//   auto device = open_device(DeviceRequest::automatic, {});
+//   auto states = device->allocate_states();
+//   auto step = device->load(program, states);
+//   step->set_input("x", batch);  step->run();  Tensor loss = step->output("loss");
+//
+// An executable and its states belong to one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/base/tensor.h"
+#include "runtime/program.h"
+#include "runtime/state_memory.h"
+
+namespace gcomp::runtime {
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+
+  const Program& program() const { return program_; }
+  StateMemory& states() { return *states_; }
+
+  /// Position in Program::inputs; throws UserError listing the inputs where there is none of this name.
+  std::size_t input_index(std::string_view name) const;
+  std::size_t output_index(std::string_view name) const;
+  const Buffer& input_buffer(std::size_t index) const;
+  const Buffer& output_buffer(std::size_t index) const;
+
+  /// Host memory that the next run() reads, dense row-major. Keeps its contents from run to run.
+  virtual std::span<std::byte> input(std::size_t index) = 0;
+  std::span<std::byte> input(std::string_view name) { return input(input_index(name)); }
+  /// Throws UserError where dtype or shape differ from the program's.
+  void set_input(std::size_t index, const Tensor& value);
+  void set_input(std::string_view name, const Tensor& value) { set_input(input_index(name), value); }
+
+  /// Runs all steps once; on an asynchronous device it returns as soon as they are queued. Throws UserError where a kernel raised
+  /// a fault (on an asynchronous device, synchronize() or output() may throw it instead).
+  virtual void run() = 0;
+  /// Waits for all runs.
+  virtual void synchronize() = 0;
+
+  /// What the last run wrote; waits for it. Valid until the next run().
+  virtual std::span<const std::byte> output_bytes(std::size_t index) = 0;
+  Tensor output(std::size_t index);
+  Tensor output(std::string_view name) { return output(output_index(name)); }
+
+  /// From now on each run() adds the time of each step to the entry of its index. An empty span, as at the start, turns that off.
+  /// The memory stays the caller's.
+  virtual void time_steps(std::span<std::int64_t> nanoseconds) = 0;
+
+  /// The compiled kernels, for an artifact that must load without a compiler.
+  virtual std::span<const std::byte> kernel_binary() const = 0;
+
+ protected:
+  Executable(Program program, std::shared_ptr<StateMemory> states);
+  const std::shared_ptr<StateMemory>& shared_states() const { return states_; }
+
+ private:
+  Program program_;
+  std::shared_ptr<StateMemory> states_;
+};
+
+}  // namespace gcomp::runtime

@@ -1,0 +1,201 @@
+// Convolutions and both gradients against plain loops, in every form, and with the same bits for every number of threads.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ir/base/error.h"
+#include "runtime/cpu/convolution.h"
+#include "runtime/cpu/convolution_shape.h"
+#include "tests/runtime/library_call_runner.h"
+
+namespace gcomp::runtime::cpu {
+namespace {
+
+using Factory = std::unique_ptr<LibraryCall> (*)(const ConvolutionCall&, const ConvolutionOperands&);
+
+struct Case {
+  const char* name;
+  std::int64_t batch, inputs, outputs, groups;
+  std::vector<std::int64_t> input, kernel, strides, begin, end, dilations;
+};
+
+ConvolutionCall make_call(const Case& c, ConvolutionKind kind, DType dtype, bool channels_last) {
+  ConvolutionCall call;
+  call.kind = kind;
+  call.dtype = dtype;
+  call.channels_last = channels_last;
+  call.batch = c.batch, call.input_channels = c.inputs, call.output_channels = c.outputs, call.groups = c.groups;
+  call.input_spatial = c.input, call.kernel = c.kernel, call.strides = c.strides;
+  call.pads_begin = c.begin, call.pads_end = c.end, call.dilations = c.dilations;
+  for (std::size_t i = 0; i < c.input.size(); ++i)
+    call.output_spatial.push_back((c.input[i] + c.begin[i] + c.end[i] - c.dilations[i] * (c.kernel[i] - 1) - 1) / c.strides[i] + 1);
+  call.origin = c.name;
+  return call;
+}
+
+struct Tensors {
+  Tensor input, weight, output;
+
+  Tensor& result(ConvolutionKind kind) {
+    return kind == ConvolutionKind::forward ? output : kind == ConvolutionKind::input_gradient ? input : weight;
+  }
+};
+
+Tensors make_tensors(const ConvolutionCall& call) {
+  const ConvolutionShape s = shape_of(call);
+  const auto random = [&](std::int64_t count, unsigned seed) {
+    return Tensor::of(call.dtype, {count}, random_values(static_cast<std::size_t>(count), seed));
+  };
+  return {random(call.batch * call.input_channels * s.input_positions(), 1), random(s.weights(), 2),
+          random(call.batch * call.output_channels * s.positions(), 3)};
+}
+
+/// The written tensor's values: every product input * weight * output is one term of one element of it.
+std::vector<double> reference(const ConvolutionCall& call, const Tensors& t) {
+  const ConvolutionShape s = shape_of(call);
+  Tensors copy = t;
+  std::vector<double> result(static_cast<std::size_t>(copy.result(call.kind).elements()), 0.0);
+  for (std::int64_t n = 0; n < s.batch; ++n)
+    for (std::int64_t g = 0; g < s.groups; ++g)
+      for (std::int64_t o = 0; o < s.group_outputs; ++o)
+        for (std::int64_t c = 0; c < s.group_inputs; ++c)
+          for (std::int64_t p = 0; p < s.positions(); ++p)
+            for (std::int64_t tap = 0; tap < s.taps(); ++tap) {
+              const std::int64_t at[] = {p / (s.output[1] * s.output[2]), p / s.output[2] % s.output[1], p % s.output[2]};
+              const std::int64_t k[] = {tap / (s.kernel[1] * s.kernel[2]), tap / s.kernel[2] % s.kernel[1], tap % s.kernel[2]};
+              std::int64_t position = 0;
+              bool inside = true;
+              for (int i = 0; i < 3; ++i) {
+                const std::int64_t x = at[i] * s.stride[i] + k[i] * s.dilation[i] - s.pad[i];
+                inside = inside && x >= 0 && x < s.input[i];
+                position = position * s.input[i] + x;
+              }
+              if (!inside) continue;
+              const std::int64_t x = n * s.input_strides.image + (g * s.group_inputs + c) * s.input_strides.channel +
+                                     position * s.input_strides.position;
+              const std::int64_t w = ((g * s.group_outputs + o) * s.group_inputs + c) * s.taps() + tap;
+              const std::int64_t y =
+                  n * s.output_strides.image + (g * s.group_outputs + o) * s.output_strides.channel + p * s.output_strides.position;
+              switch (call.kind) {
+                case ConvolutionKind::forward: result[static_cast<std::size_t>(y)] += t.input.at(x) * t.weight.at(w); break;
+                case ConvolutionKind::input_gradient: result[static_cast<std::size_t>(x)] += t.output.at(y) * t.weight.at(w); break;
+                case ConvolutionKind::weight_gradient: result[static_cast<std::size_t>(w)] += t.output.at(y) * t.input.at(x); break;
+              }
+            }
+  return result;
+}
+
+Tensor run(const ConvolutionCall& call, const Tensors& given, int threads, Factory make) {
+  Tensors t = given;
+  Tensor& result = t.result(call.kind);
+  for (std::int64_t i = 0; i < result.elements(); ++i) result.set(i, 77);
+  const auto prepared = make(call, {t.input.data(), t.weight.data(), t.output.data()});
+  if (!prepared) return {};
+  run_call(*prepared, threads);
+  return result;
+}
+
+double tolerance(const ConvolutionCall& call) {
+  const ConvolutionShape s = shape_of(call);
+  const double terms = call.kind == ConvolutionKind::weight_gradient ? s.batch * s.positions()
+                                                                     : s.group_inputs * s.taps() + s.group_outputs * s.taps();
+  const double unit = call.dtype == DType::f64 ? 1e-14 : call.dtype == DType::f32 ? 2e-6 : call.dtype == DType::f16 ? 2e-3 : 2e-2;
+  return unit * (2 + std::sqrt(terms));
+}
+
+void check(const ConvolutionCall& call, Factory make = make_convolution) {
+  SCOPED_TRACE(concat(call.origin, call.channels_last ? " channels last" : "", ", kind ", static_cast<int>(call.kind), ", ",
+                      name_of(call.dtype)));
+  const Tensors tensors = make_tensors(call);
+  const Tensor result = run(call, tensors, 1, make);
+  const std::vector<double> expected = reference(call, tensors);
+  ASSERT_EQ(result.elements(), static_cast<std::int64_t>(expected.size()));
+  for (std::int64_t i = 0; i < result.elements(); ++i)
+    ASSERT_NEAR(result.at(i), expected[static_cast<std::size_t>(i)], tolerance(call)) << "element " << i;
+  for (const int threads : {2, 3}) EXPECT_TRUE(run(call, tensors, threads, make) == result) << threads << " threads";
+}
+
+void check_all(const Case& c, DType dtype, Factory make = make_convolution) {
+  for (const bool channels_last : {false, true})
+    for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient})
+      check(make_call(c, kind, dtype, channels_last), make);
+}
+
+const Case kCases[] = {
+    {"3x3", 5, 4, 6, 1, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"one channel", 9, 1, 8, 1, {12, 12}, {3, 3}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {"3 to 16", 4, 3, 16, 1, {10, 10}, {5, 5}, {1, 1}, {2, 2}, {2, 2}, {1, 1}},
+    {"16 to 32", 18, 16, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"20 to 36", 3, 20, 36, 1, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"stride 2", 3, 8, 16, 1, {11, 12}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+    {"stride 3, 2", 2, 5, 7, 1, {13, 9}, {2, 3}, {3, 2}, {0, 1}, {1, 0}, {1, 1}},
+    {"uneven pads", 2, 4, 4, 1, {8, 6}, {3, 3}, {1, 1}, {2, 0}, {0, 1}, {1, 1}},
+    {"dilated", 2, 6, 6, 1, {12, 11}, {3, 3}, {1, 1}, {2, 3}, {2, 3}, {2, 3}},
+    {"dilated, strided", 2, 16, 16, 1, {14, 14}, {3, 3}, {2, 2}, {2, 2}, {2, 2}, {2, 2}},
+    {"1x1", 7, 32, 48, 1, {5, 5}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {"1x1 stride 2", 3, 16, 8, 1, {7, 8}, {1, 1}, {2, 2}, {0, 0}, {0, 0}, {1, 1}},
+    {"groups of 2", 3, 8, 12, 4, {6, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"groups of 16", 3, 32, 32, 2, {6, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"depthwise", 4, 24, 24, 24, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"depthwise stride 2", 4, 16, 16, 16, {9, 9}, {5, 5}, {2, 2}, {2, 2}, {2, 2}, {1, 1}},
+    {"depthwise times 2", 2, 6, 12, 6, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"1 dimension", 3, 6, 10, 1, {17}, {5}, {2}, {2}, {1}, {1}},
+    {"3 dimensions", 2, 3, 5, 1, {4, 6, 5}, {2, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+    {"kernel wider than input", 2, 3, 4, 1, {2, 3}, {5, 5}, {1, 1}, {2, 2}, {2, 2}, {1, 1}},
+    {"one image", 1, 16, 16, 1, {10, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"many partial sums", 37, 8, 8, 1, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+};
+
+TEST(Convolution, F32) {
+  for (const Case& c : kCases) check_all(c, DType::f32);
+}
+
+TEST(Convolution, F64) {
+  for (const Case& c : kCases) check_all(c, DType::f64);
+}
+
+TEST(Convolution, UnfoldedF32) {
+  for (const Case& c : kCases) check_all(c, DType::f32, make_unfolded_convolution);
+}
+
+TEST(Convolution, HalfPrecision) {
+  check_all(kCases[3], DType::f16);
+  check_all(kCases[12], DType::bf16);
+}
+
+// A transposed convolution with output padding >= stride: the last input rows belong to no whole window.
+TEST(Convolution, InputBeyondTheLastWindow) {
+  for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient}) {
+    ConvolutionCall call =
+        make_call({"surplus", 2, 4, 4, 1, {9, 9}, {3, 3}, {1, 1}, {0, 0}, {0, 0}, {1, 1}}, kind, DType::f32, false);
+    call.output_spatial = {6, 5};
+    check(call);
+  }
+}
+
+TEST(Convolution, NegativePadsCrop) {
+  const Case c{"cropped", 2, 4, 4, 1, {9, 9}, {3, 3}, {1, 1}, {-1, 0}, {0, -2}, {1, 1}};
+  check_all(c, DType::f32);
+  check_all(c, DType::f64);
+}
+
+TEST(Convolution, NothingToSumGivesZeros) {
+  const Case empty_batch{"empty batch", 0, 4, 4, 1, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  const Case no_channels{"no channels", 2, 0, 4, 1, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16}) {
+    check_all(empty_batch, dtype);
+    check_all(no_channels, dtype);
+  }
+}
+
+TEST(Convolution, MalformedCallsAreRefused) {
+  ConvolutionCall call = make_call(kCases[0], ConvolutionKind::forward, DType::f32, false);
+  call.groups = 3;
+  EXPECT_THROW(make_convolution(call, {}), InternalError);
+  call = make_call(kCases[0], ConvolutionKind::forward, DType::f32, false);
+  call.strides.pop_back();
+  EXPECT_THROW(make_convolution(call, {}), InternalError);
+}
+
+}  // namespace
+}  // namespace gcomp::runtime::cpu

@@ -1,0 +1,209 @@
+// Compiling kernels, loading what came out, and the cache between the two.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "ir/base/error.h"
+#include "runtime/cpu/compiler.h"
+#include "runtime/cpu/kernel_cache.h"
+#include "runtime/cpu/kernel_library.h"
+#include "runtime/cpu/process.h"
+#include "tests/runtime/temporary_directory.h"
+
+namespace gcomp::runtime::cpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+Program program_of(std::vector<Kernel> kernels) {
+  Program program;
+  program.name = "test";
+  program.prelude = "static inline float twice(float x) { return x + x; }\n";
+  program.kernels = std::move(kernels);
+  return program;
+}
+
+Kernel doubling(const std::string& name, int factor) {
+  return {name, "extern \"C\" void " + name +
+                    "(void* const* buffers, long extent, long first, long last, int*) {\n"
+                    "  (void)first; (void)last;\n"
+                    "  float* x = (float*)buffers[0];\n  for (long i = 0; i < extent; ++i) x[i] = twice(x[i]) * " +
+                    std::to_string(factor) + ";\n}\n"};
+}
+
+class KernelCompiler : public testing::Test {
+ protected:
+  KernelCompilerOptions options() {
+    return {.compiler = "", .cache_directory = cache_, .jobs = 2, .log = [this](std::string_view line) {
+              log_ += std::string(line) + "\n";
+            }};
+  }
+
+  std::vector<fs::path> cached_files() const {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(cache_)) files.push_back(entry.path());
+    return files;
+  }
+
+  test::TemporaryDirectory folder_;
+  fs::path cache_ = folder_.path() / "cache" / "gcomp";
+  std::string log_;
+};
+
+float run_one(std::span<const std::byte> object, const std::string& name, float value) {
+  const KernelLibrary library({object.begin(), object.end()});
+  void* buffers[] = {&value};
+  library.function(name)(buffers, 1, 0, 1, nullptr);
+  return value;
+}
+
+TEST_F(KernelCompiler, CompilesAndLoads) {
+  const Program program = program_of({doubling("k0", 1), doubling("k1", 10), doubling("k2", 100)});
+  const auto object = compile_kernels(program, options());
+  EXPECT_EQ(run_one(object, "k0", 3), 6);
+  EXPECT_EQ(run_one(object, "k1", 3), 60);
+  EXPECT_EQ(run_one(object, "k2", 3), 600);
+  EXPECT_EQ(log_, "");
+  EXPECT_EQ(KernelLibrary(object).why_unfit(program), "");
+}
+
+TEST_F(KernelCompiler, SeveralLibrariesLiveSideBySide) {
+  const KernelLibrary one(compile_kernels(program_of({doubling("k0", 1)}), options()));
+  const KernelLibrary two(compile_kernels(program_of({doubling("k0", 2)}), options()));
+  EXPECT_NE(one.function("k0"), two.function("k0"));
+}
+
+TEST_F(KernelCompiler, KnowsItsProgram) {
+  const KernelLibrary library(compile_kernels(program_of({doubling("k0", 1)}), options()));
+  EXPECT_NE(library.why_unfit(program_of({doubling("k0", 2)})), "");
+  EXPECT_THROW(library.function("k9"), InternalError);
+}
+
+// A hit is shown by a planted object: the same file name and key, other contents.
+TEST_F(KernelCompiler, TakesTheCachedObject) {
+  const Program program = program_of({doubling("k0", 1)});
+  const auto first = compile_kernels(program, options());
+  ASSERT_EQ(cached_files().size(), 1u);
+  struct stat status {};
+  ASSERT_EQ(stat(cache_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700u);
+  const fs::file_time_type written = fs::last_write_time(cached_files()[0]);
+  EXPECT_EQ(compile_kernels(program, options()), first);
+  EXPECT_EQ(fs::last_write_time(cached_files()[0]), written);
+  compile_kernels(program_of({doubling("k0", 2)}), options());
+  EXPECT_EQ(cached_files().size(), 2u);
+}
+
+TEST_F(KernelCompiler, RebuildsADamagedEntry) {
+  const Program program = program_of({doubling("k0", 1)});
+  const auto object = compile_kernels(program, options());
+  const fs::path file = cached_files().at(0);
+  const auto size = fs::file_size(file);
+  for (const auto& damage : {std::function<void()>([&] { fs::resize_file(file, size / 2); }),
+                             std::function<void()>([&] { std::ofstream(file) << "garbage"; }), std::function<void()>([&] {
+                               std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+                               stream.seekp(static_cast<std::streamoff>(size) - 100);
+                               stream.put('\x5a').put('\x5b').put('\x5c');
+                             })}) {
+    damage();
+    log_.clear();
+    EXPECT_EQ(run_one(compile_kernels(program, options()), "k0", 2), 4);
+    EXPECT_NE(log_.find("rebuilt"), std::string::npos) << log_;
+    EXPECT_EQ(fs::file_size(file), size);
+  }
+}
+
+TEST_F(KernelCompiler, AnEntryOfAnotherKeyIsNotUsed) {
+  const KernelCache cache(cache_);
+  ASSERT_EQ(cache.unusable(), "");
+  const std::byte object[] = {std::byte{1}, std::byte{2}};
+  ASSERT_EQ(cache.store("a key", object), "");
+  std::string damage;
+  EXPECT_EQ(cache.find("a key", damage)->size(), 2u);
+  fs::rename(cache.path_of("a key"), cache.path_of("b key"));
+  EXPECT_FALSE(cache.find("b key", damage).has_value());
+  EXPECT_NE(damage, "");
+}
+
+TEST_F(KernelCompiler, AnUnusableCacheIsSaidAndDone) {
+  const fs::path blocked = folder_.path() / "file";
+  std::ofstream(blocked) << "in the way";
+  auto with_blocked = options();
+  with_blocked.cache_directory = blocked / "gcomp";
+  EXPECT_EQ(run_one(compile_kernels(program_of({doubling("k0", 1)}), with_blocked), "k0", 2), 4);
+  EXPECT_NE(log_.find("not cached"), std::string::npos) << log_;
+  log_.clear();
+  with_blocked.cache_directory = blocked;
+  EXPECT_EQ(run_one(compile_kernels(program_of({doubling("k0", 1)}), with_blocked), "k0", 2), 4);
+  EXPECT_NE(log_.find("not a directory"), std::string::npos) << log_;
+}
+
+TEST_F(KernelCompiler, AReadOnlyCacheIsSaidAndDone) {
+  auto read_only = options();
+  read_only.cache_directory = "/proc/gcomp";  // where not even root can create anything
+  EXPECT_EQ(run_one(compile_kernels(program_of({doubling("k0", 1)}), read_only), "k0", 2), 4);
+  EXPECT_NE(log_.find("cannot create /proc/gcomp"), std::string::npos) << log_;
+}
+
+TEST_F(KernelCompiler, ALinkIsNoCacheDirectory) {
+  fs::create_directories(cache_.parent_path());
+  fs::create_directory_symlink(folder_.path(), cache_);
+  EXPECT_NE(KernelCache(cache_).unusable(), "");
+}
+
+TEST_F(KernelCompiler, AMissingCompilerIsSaid) {
+  auto missing = options();
+  missing.compiler = "no-such-compiler";
+  try {
+    compile_kernels(program_of({doubling("k0", 1)}), missing);
+    FAIL() << "no error";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.code(), ExitCode::kernel_compile);
+    EXPECT_NE(std::string(error.what()).find("no-such-compiler"), std::string::npos);
+  }
+}
+
+TEST_F(KernelCompiler, AFailureKeepsTheSource) {
+  try {
+    compile_kernels(program_of({{"k0", "extern \"C\" void k0(void* const*, long, long, long, int*) { undeclared_thing(); }"}}),
+                    options());
+    FAIL() << "no error";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.code(), ExitCode::kernel_compile);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("undeclared_thing"), std::string::npos) << text;
+    const std::size_t begin = text.find("kept as ") + 8;
+    const fs::path source = text.substr(begin, text.find(';', begin) - begin);
+    EXPECT_TRUE(fs::exists(source)) << source;
+    fs::remove_all(source.parent_path());
+  }
+}
+
+TEST_F(KernelCompiler, KernelNamesAreIdentifiers) {
+  EXPECT_THROW(compile_kernels(program_of({{"k0; evil", ""}}), options()), InternalError);
+}
+
+TEST_F(KernelCompiler, BytesThatAreNoLibraryAreRefused) {
+  EXPECT_THROW(KernelLibrary(std::vector<std::byte>(100, std::byte{7})), DeviceError);
+}
+
+TEST(Process, ReportsOutputAndFailure) {
+  const test::TemporaryDirectory folder;
+  const std::string shell = find_program("sh");
+  ASSERT_FALSE(shell.empty());
+  const ProcessResult good = Process({shell, "-c", "echo out; echo err >&2"}, folder.path() / "log").wait();
+  EXPECT_TRUE(good.succeeded);
+  EXPECT_EQ(good.log, "out\nerr\n");
+  EXPECT_FALSE(Process({shell, "-c", "exit 3"}, folder.path() / "log").wait().succeeded);
+  const ProcessResult killed = Process({shell, "-c", "kill -9 $$"}, folder.path() / "log").wait();
+  EXPECT_FALSE(killed.succeeded);
+  EXPECT_NE(killed.log.find("signal 9"), std::string::npos);
+  EXPECT_FALSE(Process({"/nonexistent/program"}, folder.path() / "log").wait().succeeded);
+  EXPECT_EQ(find_program("no-such-program-anywhere"), "");
+}
+
+}  // namespace
+}  // namespace gcomp::runtime::cpu
