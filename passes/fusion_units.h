@@ -1,0 +1,38 @@
+// What fusion works on: units in topological order, each a loop nest with its operands and results, or a node that stays.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+#include "passes/fuse.h"
+
+namespace gcomp::passes {
+
+struct FusionUnit {
+  FusionUnit() = default;
+  FusionUnit(FusionUnit&&) = default;
+  FusionUnit& operator=(FusionUnit&&) = default;
+
+  ir::LoopNest nest;
+  std::vector<ir::Value*> operands;  ///< by read slot
+  std::vector<ir::Value*> results;   ///< by output
+  std::string origin;
+  ir::Node* node = nullptr;          ///< a node that stays as it is; then `nest` is empty
+  int segments = 0;                  ///< a multi_kernel of so many segments, else 0
+  bool fixed = false;                ///< takes no part in merging
+
+  bool is_nest() const { return node == nullptr; }
+};
+
+/// Step 1. Values without a unit of their own have been inlined into their readers.
+std::vector<FusionUnit> inline_maps(ir::Graph& graph, const FuseOptions& options);
+/// Step 2.
+void merge_nests(std::vector<FusionUnit>& units, const ir::Graph& graph, const FuseOptions& options);
+/// Step 3: units that feed nothing but updates, of equal nests up to their extents.
+void merge_updates(std::vector<FusionUnit>& units, const ir::Graph& graph);
+
+}  // namespace gcomp::passes

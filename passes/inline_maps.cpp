@@ -1,0 +1,232 @@
+// Step 1 of fusion: decide which values live in memory, and build one nest for each of those by substituting the rest.
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/base/hash.h"
+#include "ir/ops/table.h"
+#include "passes/fusion_units.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+/// Stays a node: libraries, dense constants, updates.
+bool is_opaque(const Node& node) {
+  switch (node.op->kind) {
+    case Kind::contract: case Kind::update: case Kind::collective: case Kind::kernel: case Kind::composite: return true;
+    case Kind::constant: return node.op == &ops::kConstant;
+    case Kind::pointwise: case Kind::reduce: case Kind::view: case Kind::index: case Kind::scan: case Kind::random: return false;
+  }
+  return true;
+}
+
+bool is_map(const LoopNest& nest) { return nest.statements.size() == 1 && nest.statements[0].form == Statement::Form::map && !nest.outputs[0].accumulate; }
+
+int cost_of(const OpDef& op) {
+  if (op.kind != Kind::pointwise) return 0;
+  static constexpr std::string_view kCheap[] = {"add", "sub", "mul", "neg", "abs", "maximum", "minimum", "relu", "less", "less_equal", "equal", "select", "cast", "not", "and", "or", "xor", "sign"};
+  if (std::find(std::begin(kCheap), std::end(kCheap), op.name) != std::end(kCheap)) return 1;
+  return op.operands == 2 || op.name == "sqrt" || op.name == "rsqrt" ? 2 : 6;
+}
+
+/// What is known of a value while deciding.
+struct Decision {
+  bool inlined = false;
+  int cost = 0;
+  std::unordered_set<const Value*> leaves;  ///< values in memory that computing it reads
+};
+
+class Inliner {
+ public:
+  Inliner(Graph& graph, const FuseOptions& options) : graph_(graph), options_(options), uses_(uses_of(graph)) {
+    for (const Value* output : graph.outputs()) outputs_.insert(output);
+    find_update_only();
+  }
+
+  std::vector<FusionUnit> run() {
+    for (const auto& node : graph_.nodes()) decide(*node);
+    std::vector<FusionUnit> units;
+    for (const auto& node : graph_.nodes()) {
+      if (is_opaque(*node) || is_alias(*node)) {
+        FusionUnit unit;
+        unit.node = node.get();
+        unit.operands = node->operands;
+        unit.results = node->results;
+        units.push_back(std::move(unit));
+      } else if (!decisions_[node->result()].inlined) {
+        units.push_back(build(*node));
+      }
+    }
+    return units;
+  }
+
+ private:
+  /// Pointwise values that feed, through others of their shape, nothing but updates: the optimizer. Its boundary stays in
+  /// memory, so that it can be one launch over all parameters.
+  void find_update_only() {
+    for (auto it = graph_.nodes().rbegin(); it != graph_.nodes().rend(); ++it) {
+      const Node& node = **it;
+      const bool broadcast = node.op == &ops::kBroadcast && node.operands[0]->type.rank() == 0;
+      if (node.results.size() != 1 || !(node.op->kind == Kind::pointwise || node.op == &ops::kFull || broadcast) || outputs_.count(node.result())) continue;
+      if (node.result()->type.shape.empty()) continue;
+      const auto& users = uses_[node.result()];
+      if (!users.empty() && std::all_of(users.begin(), users.end(), [&](const Node* user) {
+            return user->op->kind == Kind::update || (update_only_.count(user) && user->result()->type.shape == node.result()->type.shape);
+          }))
+        update_only_.insert(&node);
+    }
+  }
+
+  /// A reshape of a value in memory that some opaque node, output or update reads: the same bytes under another type.
+  bool is_alias(const Node& node) { return aliases_.count(&node) > 0; }
+
+  /// Whether an opaque node or the caller reads the value, itself or reshaped: then it lives in memory.
+  bool read_by_opaque(const Value* value) {
+    if (auto it = opaque_readers_.find(value); it != opaque_readers_.end()) return it->second;
+    const auto& users = uses_[value];
+    const bool found = outputs_.count(value) || std::any_of(users.begin(), users.end(), [&](const Node* n) {
+      return is_opaque(*n) || (n->op == &ops::kReshape && read_by_opaque(n->result()));
+    });
+    return opaque_readers_[value] = found;
+  }
+
+  std::int64_t elements_read_by(const Value* value) {
+    std::int64_t most = 0;
+    for (const Node* user : uses_[value]) {
+      std::int64_t elements = user->results.empty() ? 0 : user->results[0]->type.elements();
+      if (user->op->kind == Kind::reduce || user->op->kind == Kind::index) elements = std::max(elements, value->type.elements());
+      if (user->op == &ops::kWindowSum) elements = value->type.elements();
+      most = std::max(most, elements);
+    }
+    return most;
+  }
+
+  void decide(const Node& node) {
+    if (is_opaque(node)) return;
+    Value* value = node.result();
+    Decision& d = decisions_[value];
+    d.cost = cost_of(*node.op);
+    for (const Value* operand : node.operands) {
+      auto it = decisions_.find(operand);
+      if (it == decisions_.end() || !it->second.inlined) { d.leaves.insert(operand); continue; }
+      d.cost += it->second.cost;
+      d.leaves.insert(it->second.leaves.begin(), it->second.leaves.end());
+    }
+    const bool map = node.op->kind == Kind::pointwise || node.op->kind == Kind::view || node.op == &ops::kFull || node.op == &ops::kIota || node.op == &ops::kGather;
+    if (node.op == &ops::kFull || node.op == &ops::kIota) { d.inlined = !read_by_opaque(value); return; }
+    if (node.op == &ops::kReshape && read_by_opaque(value) && d.leaves.count(node.operands[0])) { aliases_.insert(&node); return; }
+    if (!map || read_by_opaque(value)) return;
+    if (!options_.inlining) { d.inlined = node.op == &ops::kBroadcast && decisions_.count(node.operands[0]) && decisions_[node.operands[0]].inlined; return; }
+    const std::size_t readers = distinct_readers(value);
+    if (readers == 0) return;
+    if (d.leaves.size() > 12 && node.op != &ops::kConcat && node.op->kind != Kind::view) return;
+    if (crosses_into_update(node)) return;
+    const std::int64_t own = std::max<std::int64_t>(value->type.elements(), 1), largest = elements_read_by(value);
+    const bool view = node.op->kind == Kind::view;
+    if (!view && largest > own && d.cost > 4 && value->type.rank() > 0) return;
+    if (!view && largest > own && reads_windows(value) && d.cost > 2) return;
+    if (view && node.op == &ops::kConcat && d.leaves.size() > 4) return;
+    std::size_t large = 0;
+    for (const Value* leaf : d.leaves) large += leaf->type.elements() * 2 > own ? 1 : 0;
+    d.inlined = readers == 1 || view || (d.cost <= options_.recompute_cost && large <= 1);
+  }
+
+  /// The gradient and other operands of the optimizer stay in memory, so that all parameters share one kernel.
+  bool crosses_into_update(const Node& node) const {
+    if (update_only_.count(&node)) return false;
+    auto it = uses_.find(node.result());
+    return it != uses_.end() && std::any_of(it->second.begin(), it->second.end(), [&](const Node* user) { return update_only_.count(user) > 0; });
+  }
+
+  bool reads_windows(const Value* value) {
+    const auto& users = uses_[value];
+    return std::any_of(users.begin(), users.end(), [](const Node* n) { return n->op == &ops::kWindow || n->op == &ops::kWindowSum; });
+  }
+
+  /// Readers of a value, looking through views.
+  std::size_t distinct_readers(const Value* value) {
+    std::unordered_set<const Node*> seen;
+    count_readers(value, seen);
+    return seen.size();
+  }
+  void count_readers(const Value* value, std::unordered_set<const Node*>& seen) {
+    for (const Node* user : uses_[value]) {
+      if (user->op->kind == Kind::view && !read_by_opaque(user->result())) count_readers(user->result(), seen);
+      else seen.insert(user);
+    }
+  }
+
+  /// The value of an inlined node at `indices`, or a read of a value in memory, in terms of the unit's operands.
+  TermPtr value_at(const Value* value, const std::vector<Index>& indices) {
+    auto decision = decisions_.find(value);
+    if (decision == decisions_.end() || !decision->second.inlined) return read(value->type.dtype, slot_of(value), indices);
+    std::size_t key = std::hash<const Value*>{}(value);
+    const TermPtr probe = read(value->type.dtype, 0, indices);
+    key = hash_combine(key, probe->hash);
+    for (auto [it, end] = memo_.equal_range(key); it != end; ++it)
+      if (it->second.value == value && compare(it->second.probe, probe) == 0) return it->second.result;
+    const Node& node = *value->producer;
+    const std::vector<TensorType> operand_types = types_of(node.operands), result_types = types_of(node.results);
+    const LoopNest nest = loops_of(*node.op, operand_types, result_types, node.attributes);
+    TermPtr result = substitute(node, nest.statements[0].value, indices);
+    memo_.emplace(key, Memo{value, probe, result});
+    return result;
+  }
+
+  TermPtr substitute(const Node& node, const TermPtr& term, const std::vector<Index>& axes) {
+    TermRewriter rewriter;
+    if (!axes.empty()) rewriter.axis = [&axes](int a, std::int64_t) { return axes[static_cast<std::size_t>(a)]; };
+    rewriter.leaf = [&](const TermPtr& leaf) {
+      return leaf->kind == Term::Kind::read ? value_at(node.operands[static_cast<std::size_t>(leaf->slot)], leaf->indices) : TermPtr();
+    };
+    return rewriter(term);
+  }
+
+  int slot_of(const Value* value) {
+    auto [it, added] = slots_.emplace(value, static_cast<int>(operands_.size()));
+    if (added) operands_.push_back(const_cast<Value*>(value));
+    return it->second;
+  }
+
+  FusionUnit build(Node& node) {
+    slots_.clear();
+    operands_.clear();
+    memo_.clear();
+    FusionUnit unit;
+    const std::vector<TensorType> operand_types = types_of(node.operands), result_types = types_of(node.results);
+    unit.nest = loops_of(*node.op, operand_types, result_types, node.attributes);
+    for (Statement& s : unit.nest.statements) s.value = substitute(node, s.value, {});
+    for (LoopOutput& output : unit.nest.outputs)
+      for (Index& index : output.index)
+        index = index.substitute([](int a, std::int64_t extent) { return Index::axis(a, extent); }, [&](const TermPtr& loaded) { return substitute(node, loaded, {}); });
+    unit.operands = operands_;
+    unit.results = node.results;
+    unit.origin = node.origin;
+    unit.fixed = !is_map(unit.nest) && unit.nest.statements[0].form != Statement::Form::reduce;
+    return unit;
+  }
+
+  struct Memo {
+    const Value* value;
+    TermPtr probe, result;
+  };
+
+  Graph& graph_;
+  const FuseOptions& options_;
+  Uses uses_;
+  std::unordered_set<const Value*> outputs_;
+  std::unordered_set<const Node*> update_only_, aliases_;
+  std::unordered_map<const Value*, bool> opaque_readers_;
+  std::unordered_map<const Value*, Decision> decisions_;
+  std::unordered_map<const Value*, int> slots_;
+  std::vector<Value*> operands_;
+  std::unordered_multimap<std::size_t, Memo> memo_;
+};
+
+}  // namespace
+
+std::vector<FusionUnit> inline_maps(Graph& graph, const FuseOptions& options) { return Inliner(graph, options).run(); }
+
+}  // namespace gcomp::passes

@@ -1,0 +1,112 @@
+// Step 3 of fusion: the optimizer formulas of all parameters become one kernel over many segments.
+
+#include <algorithm>
+#include <set>
+
+#include "ir/base/hash.h"
+#include "passes/fusion_units.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+constexpr std::int64_t kAnyExtent = std::int64_t{1} << 40;  // stands for the segment's own extent in the shared nest
+
+/// The nest over one flat axis, if the unit is a map that reads every operand at its own point or as a scalar.
+std::optional<LoopNest> flattened(const FusionUnit& unit) {
+  if (!unit.is_nest() || unit.fixed || unit.results.empty() || unit.nest.extents.empty()) return std::nullopt;
+  const Shape& shape = unit.results[0]->type.shape;
+  if (unit.nest.extents != shape) return std::nullopt;
+  auto plain = [&](const std::vector<Index>& indices) {
+    if (indices.size() != shape.size()) return false;
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (!(indices[d] == Index::axis(static_cast<int>(d), shape[d]))) return false;
+    return true;
+  };
+  bool ok = true;
+  LoopNest flat;
+  flat.extents = {kAnyExtent};
+  const Index point = Index::axis(0, kAnyExtent);
+  TermRewriter rewriter;
+  rewriter.leaf = [&](const TermPtr& t) -> TermPtr {
+    if (t->kind != Term::Kind::read) return nullptr;
+    if (t->indices.empty()) return t;
+    ok = ok && plain(t->indices) && unit.operands[static_cast<std::size_t>(t->slot)]->type.shape == shape;
+    return read(t->dtype, t->slot, {point});
+  };
+  for (const Statement& s : unit.nest.statements) {
+    if (s.form != Statement::Form::map || s.axes.size() != shape.size()) return std::nullopt;
+    for_each_term(s.value, [&](const TermPtr& t) { ok = ok && t->kind != Term::Kind::index && t->kind != Term::Kind::guard; });
+    Statement moved = s;
+    moved.axes = {0};
+    moved.value = rewriter(s.value);
+    flat.statements.push_back(std::move(moved));
+  }
+  for (const LoopOutput& output : unit.nest.outputs) {
+    ok = ok && plain(output.index) && !output.accumulate;
+    flat.outputs.push_back({output.statement, {point}, false});
+  }
+  return ok ? std::optional(flat) : std::nullopt;
+}
+
+/// Operand slots in the order of first reading, so that equal formulas give equal nests.
+void canonicalize(LoopNest& nest, std::vector<Value*>& operands) {
+  std::vector<int> slot(operands.size(), -1);
+  std::vector<Value*> ordered;
+  TermRewriter renumber;
+  renumber.leaf = [&](const TermPtr& t) -> TermPtr {
+    if (t->kind != Term::Kind::read) return nullptr;
+    int& to = slot[static_cast<std::size_t>(t->slot)];
+    if (to < 0) { to = static_cast<int>(ordered.size()); ordered.push_back(operands[static_cast<std::size_t>(t->slot)]); }
+    return read(t->dtype, to, t->indices);
+  };
+  for (Statement& s : nest.statements) s.value = renumber(s.value);
+  operands = std::move(ordered);
+}
+
+}  // namespace
+
+void merge_updates(std::vector<FusionUnit>& units, const Graph& graph) {
+  std::unordered_map<const Value*, std::vector<const FusionUnit*>> readers;
+  for (const FusionUnit& unit : units)
+    for (const Value* operand : unit.operands) if (operand) readers[operand].push_back(&unit);
+  const std::set<const Value*> outputs(graph.outputs().begin(), graph.outputs().end());
+  auto feeds_updates_only = [&](const FusionUnit& unit) {
+    return std::all_of(unit.results.begin(), unit.results.end(), [&](const Value* v) {
+      const auto& users = readers[v];
+      return !outputs.count(v) && !users.empty() && std::all_of(users.begin(), users.end(), [](const FusionUnit* u) { return u->node && u->node->op->kind == Kind::update; });
+    });
+  };
+  std::vector<FusionUnit> groups;
+  std::vector<FusionUnit> rest;
+  for (FusionUnit& unit : units) {
+    std::optional<LoopNest> flat;
+    if (unit.is_nest() && feeds_updates_only(unit)) flat = flattened(unit);
+    if (!flat) { rest.push_back(std::move(unit)); continue; }
+    std::vector<Value*> operands = unit.operands;
+    canonicalize(*flat, operands);
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const FusionUnit& g) {
+      return g.nest == *flat && g.results.size() == static_cast<std::size_t>(g.segments) * unit.results.size();
+    });
+    if (group == groups.end()) {
+      FusionUnit made;
+      made.nest = std::move(*flat);
+      made.origin = "update of " + unit.results[0]->name;
+      made.fixed = true;
+      groups.push_back(std::move(made));
+      group = groups.end() - 1;
+    }
+    group->operands.insert(group->operands.end(), operands.begin(), operands.end());
+    group->results.insert(group->results.end(), unit.results.begin(), unit.results.end());
+    ++group->segments;
+  }
+  // Updates come last of all: every reader of a state is before them, and so are all gradients.
+  auto is_update = [](const FusionUnit& u) { return u.node && u.node->op->kind == Kind::update; };
+  units.clear();
+  for (FusionUnit& unit : rest) if (!is_update(unit)) units.push_back(std::move(unit));
+  for (FusionUnit& unit : groups) units.push_back(std::move(unit));
+  for (FusionUnit& unit : rest) if (is_update(unit)) units.push_back(std::move(unit));
+}
+
+}  // namespace gcomp::passes
