@@ -38,6 +38,40 @@ struct Decision {
   std::unordered_set<const Value*> leaves;  ///< values in memory that computing it reads
 };
 
+/// Removes axes of extent 1, which no index mentions. A reduction over nothing else becomes a map.
+void drop_unit_axes(LoopNest& nest) {
+  std::vector<int> number(nest.extents.size(), -1);
+  std::vector<std::int64_t> extents;
+  for (std::size_t a = 0; a < nest.extents.size(); ++a) {
+    if (nest.extents[a] == 1) continue;
+    number[a] = static_cast<int>(extents.size());
+    extents.push_back(nest.extents[a]);
+  }
+  if (extents.size() == nest.extents.size()) return;
+  auto renumber = [&](std::vector<int>& axes) {
+    std::vector<int> kept;
+    for (int a : axes)
+      if (number[static_cast<std::size_t>(a)] >= 0) kept.push_back(number[static_cast<std::size_t>(a)]);
+    axes = std::move(kept);
+  };
+  TermRewriter rewriter;
+  rewriter.axis = [&](int a, std::int64_t extent) { return Index::axis(number[static_cast<std::size_t>(a)], extent); };
+  for (Statement& s : nest.statements) {
+    s.value = rewriter(s.value);
+    renumber(s.axes);
+    if (s.form == Statement::Form::map) continue;
+    renumber(s.over);
+    if (s.form == Statement::Form::scan || !s.over.empty()) continue;
+    const bool position = s.combine->reduction.of >= Reduction::Of::first_maximum;
+    s.form = Statement::Form::map;
+    s.combine = nullptr;
+    if (position) s.value = literal(s.dtype, 0);
+  }
+  for (LoopOutput& output : nest.outputs)
+    for (Index& index : output.index) index = index.substitute(rewriter.axis, [&](const TermPtr& t) { return rewriter(t); });
+  nest.extents = std::move(extents);
+}
+
 class Inliner {
  public:
   Inliner(Graph& graph, const FuseOptions& options) : graph_(graph), options_(options), uses_(uses_of(graph)) {
@@ -201,6 +235,8 @@ class Inliner {
     for (LoopOutput& output : unit.nest.outputs)
       for (Index& index : output.index)
         index = index.substitute([](int a, std::int64_t extent) { return Index::axis(a, extent); }, [&](const TermPtr& loaded) { return substitute(node, loaded, {}); });
+    drop_unit_axes(unit.nest);
+    unit.update = update_only_.count(&node) > 0;
     unit.operands = operands_;
     unit.results = node.results;
     unit.origin = node.origin;

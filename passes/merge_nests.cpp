@@ -117,13 +117,8 @@ std::uint64_t image(const AxisMap& map, std::uint64_t axes) {
 /// Whether every statement has the row form for the given reduced axes.
 bool has_row_form(const LoopNest& nest, std::uint64_t reduced) {
   const std::uint64_t outer = all_axes(nest) & ~reduced;
-  auto padded = [&](std::uint64_t axes) {  // axes of extent 1 vanish from indices; they count as present
-    for (std::size_t a = 0; a < nest.extents.size(); ++a)
-      if (nest.extents[a] == 1) axes |= bit(static_cast<int>(a)) & ~reduced;
-    return axes;
-  };
   for (const Statement& s : nest.statements) {
-    const std::uint64_t axes = padded(bits_of(s.axes));
+    const std::uint64_t axes = bits_of(s.axes);
     if (s.form == Statement::Form::reduce && (bits_of(s.over) != reduced || axes != outer)) return false;
     if (s.form == Statement::Form::map && axes != outer && axes != (outer | reduced)) return false;
     if (s.form == Statement::Form::scan) return false;
@@ -217,7 +212,7 @@ class Merger {
       auto it = producer_.find(c.operands[slot]);
       if (it == producer_.end() || it->second == consumer) continue;
       const FusionUnit& p = unit(it->second);
-      if (p.is_nest() && !p.fixed && try_vertical(it->second, consumer, static_cast<int>(slot))) return true;
+      if (p.is_nest() && !p.fixed && p.update == c.update && try_vertical(it->second, consumer, static_cast<int>(slot))) return true;
     }
     return false;
   }
@@ -241,14 +236,10 @@ class Merger {
     }
     Fit result{*map, c.nest.extents};
     const std::uint64_t reduced = reduced_axes(p.nest), consumer_reduced = reduced_axes(c.nest);
-    std::uint64_t rest = all_axes(c.nest) & ~used;
-    for (int a : axes_in(rest)) if (c.nest.extents[static_cast<std::size_t>(a)] == 1 && !(consumer_reduced & bit(a))) rest &= ~bit(a);
+    const std::uint64_t rest = all_axes(c.nest) & ~used;
     std::vector<int> unmapped;
     for (int a : axes_in(all_axes(p.nest)))
-      if (result.map[static_cast<std::size_t>(a)] == Index(-1)) {
-        if (p.nest.extents[static_cast<std::size_t>(a)] == 1 && !(reduced & bit(a))) result.map[static_cast<std::size_t>(a)] = Index(0);
-        else unmapped.push_back(a);
-      }
+      if (result.map[static_cast<std::size_t>(a)] == Index(-1)) unmapped.push_back(a);
     if (unmapped.empty()) return (rest == 0 || rest == consumer_reduced) ? std::optional(result) : std::nullopt;
     if (bits_of(unmapped) != reduced) return std::nullopt;
     if (rest == 0) {
@@ -288,6 +279,7 @@ class Merger {
     FusionUnit merged;
     merged.nest.extents = fit.extents;
     merged.origin = c.origin.empty() ? p.origin : c.origin;
+    merged.update = c.update;
     std::unordered_map<const Value*, int> slots;
     auto slot_of = [&](Value* value) {
       auto [it, added] = slots.emplace(value, static_cast<int>(merged.operands.size()));
@@ -307,7 +299,7 @@ class Merger {
       moved.over.clear();
       for (int a : s.over) {
         const auto axes = mixed_radix(fit.map[static_cast<std::size_t>(a)], p.nest.extents[static_cast<std::size_t>(a)]);
-        if (!axes || (axes->empty() && p.nest.extents[static_cast<std::size_t>(a)] == 1)) return std::nullopt;
+        if (!axes) return std::nullopt;
         moved.over.insert(moved.over.end(), axes->begin(), axes->end());
       }
       merged.nest.statements.push_back(std::move(moved));

@@ -15,14 +15,18 @@ constexpr std::int64_t kAnyExtent = std::int64_t{1} << 40;  // stands for the se
 
 /// The nest over one flat axis, if the unit is a map that reads every operand at its own point or as a scalar.
 std::optional<LoopNest> flattened(const FusionUnit& unit) {
-  if (!unit.is_nest() || unit.fixed || unit.results.empty() || unit.nest.extents.empty()) return std::nullopt;
+  if (!unit.is_nest() || unit.fixed || unit.results.empty() || unit.results[0]->type.shape.empty()) return std::nullopt;
   const Shape& shape = unit.results[0]->type.shape;
-  if (unit.nest.extents != shape) return std::nullopt;
+  Shape without_ones = shape;
+  std::erase(without_ones, 1);
+  if (unit.nest.extents != without_ones) return std::nullopt;
   auto plain = [&](const std::vector<Index>& indices) {
-    if (indices.size() != shape.size()) return false;
-    for (std::size_t d = 0; d < shape.size(); ++d)
-      if (!(indices[d] == Index::axis(static_cast<int>(d), shape[d]))) return false;
-    return true;
+    int next = 0;
+    for (std::size_t d = 0; d < indices.size(); ++d) {
+      if (!(indices[d] == Index::axis(next, shape[d]))) return false;
+      next += shape[d] != 1;
+    }
+    return indices.size() == shape.size();
   };
   bool ok = true;
   LoopNest flat;
@@ -36,7 +40,7 @@ std::optional<LoopNest> flattened(const FusionUnit& unit) {
     return read(t->dtype, t->slot, {point});
   };
   for (const Statement& s : unit.nest.statements) {
-    if (s.form != Statement::Form::map || s.axes.size() != shape.size()) return std::nullopt;
+    if (s.form != Statement::Form::map || s.axes.size() != without_ones.size()) return std::nullopt;
     for_each_term(s.value, [&](const TermPtr& t) { ok = ok && t->kind != Term::Kind::index && t->kind != Term::Kind::guard; });
     Statement moved = s;
     moved.axes = {0};
