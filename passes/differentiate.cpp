@@ -34,8 +34,16 @@ std::unordered_set<const Node*> needed_by(const Graph& graph, const Value* loss)
   return needed;
 }
 
-/// Piecewise constant ops cut the gradient without an error: their derivative is zero where it exists.
-bool passes_zero(const Node& node) { return node.op->kind == Kind::pointwise && is_float(node.results[0]->type.dtype); }
+/// Piecewise constant ops cut the gradient without an error, unless they cut all of some parameter's: their derivative is
+/// zero where it exists.
+bool passes_zero(const Node& node) { return node.op->kind == Kind::pointwise && !node.op->gradient.rule && is_float(node.results[0]->type.dtype); }
+
+/// Whether a needed node reads the value.
+bool leads_to(const Graph& graph, const std::unordered_set<const Node*>& needed, const Value* value) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const auto& node) {
+    return needed.count(node.get()) && std::find(node->operands.begin(), node->operands.end(), value) != node->operands.end();
+  });
+}
 
 std::string describe(const NotDifferentiable& found) {
   const Node& node = *found.node;
@@ -52,17 +60,23 @@ std::vector<NotDifferentiable> find_not_differentiable(const Graph& graph, const
   // A float gradient arrives only where some path of differentiable ops leads on to the loss, so walk back from it.
   std::unordered_set<const Value*> carries{loss};
   std::vector<NotDifferentiable> found;
+  std::vector<const Node*> cuts;
   for (auto it = graph.nodes().rbegin(); it != graph.nodes().rend(); ++it) {
     const Node& node = **it;
     if (!needed.count(&node) || std::none_of(node.results.begin(), node.results.end(), [&](const Value* v) { return carries.count(v) > 0; })) continue;
     const bool depends = std::any_of(node.operands.begin(), node.operands.end(), [&](const Value* v) { return v && reached.count(v); });
     if (!depends) continue;
-    if (!node.op->gradient.rule && node.op->kind != Kind::composite && !passes_zero(node)) found.push_back({&node, std::string(node.op->gradient.none)});
-    if (passes_zero(node) && !node.op->gradient.rule) continue;
+    if (passes_zero(node)) { cuts.push_back(&node); continue; }
+    if (!node.op->gradient.rule && node.op->kind != Kind::composite) found.push_back({&node, std::string(node.op->gradient.none)});
     for (const Value* operand : node.operands)
       if (operand && is_float(operand->type.dtype)) carries.insert(operand);
   }
   std::reverse(found.begin(), found.end());
+  for (const Value* value : wanted) {
+    if (carries.count(value) || !leads_to(graph, needed, value)) continue;
+    for (auto it = cuts.rbegin(); it != cuts.rend(); ++it) found.push_back({*it, concat((*it)->op->gradient.none, ", and it cuts the whole gradient of %", value->name)});
+    break;
+  }
   return found;
 }
 
