@@ -1,5 +1,4 @@
-// The built-in matrix product for f32 and f64: any strides, no allocation, the same bits for every split of C. oneDNN takes the
-// large f32 products (matmul.h); this one takes f64, and f32 where a library call would cost as much as the product.
+// The built-in matrix product for f32 and f64: any strides, no allocation, the same bits for every split of C.
 #pragma once
 
 #include <stddef.h>

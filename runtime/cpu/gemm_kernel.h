@@ -152,49 +152,51 @@ struct Gemm {
   }
 
   static void run(const GemmBlock& block) {
-    const T* a = static_cast<const T*>(block.a.data);
-    const T* b = static_cast<const T*>(block.b.data);
-    T* c = static_cast<T*>(block.c.data);
     if (block.k == 0) {
+      T* c = static_cast<T*>(block.c.data);
       for (int64_t i = 0; i < block.m; ++i)
         for (int64_t j = 0; j < block.n; ++j) c[i * block.c.row + j * block.c.column] = T(0);
       return;
     }
-    T* packed_b = static_cast<T*>(block.scratch);
-    T* packed_a = packed_b + kBlockK * kWidth;
-    for (int64_t m0 = 0; m0 < block.m; m0 += kGemmRows) {
-      const int64_t m = block.m - m0 < kGemmRows ? block.m - m0 : kGemmRows;
-      for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK) {
-        const int64_t k = block.k - k0 < kBlockK ? block.k - k0 : kBlockK;
-        const T* a_block = a + m0 * block.a.row + k0 * block.a.column;
-        const bool copy_a = block.a.column != 1 && block.n > 2 * kWidth;
-        if (copy_a) pack_a(a_block, block.a.row, block.a.column, m, k, packed_a);
-        for (int64_t n0 = 0; n0 < block.n; n0 += kWidth) {
-          const int64_t n = block.n - n0 < kWidth ? block.n - n0 : kWidth;
-          const int64_t vectors = (n + kLanes - 1) / kLanes;
-          const T* b_block = b + k0 * block.b.row + n0 * block.b.column;
-          Tile tile{k, nullptr, block.a.row, block.a.column, b_block, block.b.row, nullptr, block.c.row, k0 > 0};
-          const bool whole = n == vectors * kLanes;
-          if (!whole || block.b.column != 1 || m > 6 * Rows) {
-            pack_b(b_block, block.b.row, block.b.column, k, n, vectors * kLanes, packed_b);
-            tile.b = packed_b;
-            tile.b_row = vectors * kLanes;
-          }
-          for (int64_t i = 0; i < m; i += Rows) {
-            const int64_t rows = m - i < Rows ? m - i : Rows;
-            tile.a = copy_a ? packed_a + i * k : a_block + i * block.a.row;
-            if (copy_a) tile.a_row = 1, tile.a_column = Rows;
-            tile.c = c + (m0 + i) * block.c.row + n0 * block.c.column;
-            if (whole && block.c.column == 1) multiply_tile(rows, vectors, tile);
-            else multiply_edge(rows, vectors, n, tile, block.c.column);
-          }
-        }
-      }
-    }
+    const bool copy_a = block.a.column != 1 && block.n > 2 * kWidth;
+    // Columns of C that stay in cache while k advances; packing A again for each lot of them must pay, too.
+    const int64_t lot = (copy_a ? 20 : 10) * kWidth;
+    for (int64_t m0 = 0; m0 < block.m; m0 += kGemmRows)
+      for (int64_t n0 = 0; n0 < block.n; n0 += lot)
+        for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK)
+          run_block(block, copy_a,
+                    {m0, least(block.m - m0, kGemmRows), n0, least(block.n - n0, lot), k0, least(block.k - k0, kBlockK)});
   }
 
-  static constexpr int64_t scratch_bytes() {
-    return static_cast<int64_t>(sizeof(T)) * (kBlockK * kWidth + (kGemmRows + Rows) * kBlockK);
+  struct Range {
+    int64_t m0, m, n0, n, k0, k;
+  };
+
+  static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+  static void run_block(const GemmBlock& block, bool copy_a, const Range& range) {
+    T* packed_b = static_cast<T*>(block.scratch);
+    T* packed_a = packed_b + kBlockK * kWidth;
+    const T* a = static_cast<const T*>(block.a.data) + range.m0 * block.a.row + range.k0 * block.a.column;
+    if (copy_a) pack_a(a, block.a.row, block.a.column, range.m, range.k, packed_a);
+    for (int64_t j = range.n0; j < range.n0 + range.n; j += kWidth) {
+      const int64_t n = least(range.n0 + range.n - j, kWidth), vectors = (n + kLanes - 1) / kLanes, width = vectors * kLanes;
+      const T* b = static_cast<const T*>(block.b.data) + range.k0 * block.b.row + j * block.b.column;
+      Tile tile{range.k, nullptr, block.a.row, block.a.column, b, block.b.row, nullptr, block.c.row, range.k0 > 0};
+      if (n != width || block.b.column != 1 || range.m > 6 * Rows) {
+        pack_b(b, block.b.row, block.b.column, range.k, n, width, packed_b);
+        tile.b = packed_b;
+        tile.b_row = width;
+      }
+      for (int64_t i = 0; i < range.m; i += Rows) {
+        const int64_t rows = least(range.m - i, Rows);
+        tile.a = copy_a ? packed_a + i * range.k : a + i * block.a.row;
+        if (copy_a) tile.a_row = 1, tile.a_column = Rows;
+        tile.c = static_cast<T*>(block.c.data) + (range.m0 + i) * block.c.row + j * block.c.column;
+        if (n == width && block.c.column == 1) multiply_tile(rows, vectors, tile);
+        else multiply_edge(rows, vectors, n, tile, block.c.column);
+      }
+    }
   }
 };
 

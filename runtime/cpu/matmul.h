@@ -1,5 +1,5 @@
-// Matrix products of a program on the CPU. Large dense f32 products go to oneDNN; small and strided ones, where its call costs as
-// much as the product, and all f64 ones go to the built-in kernel of gemm.h; integers to plain loops.
+// Matrix products of a program on the CPU. f32 and f64 go to the built-in kernel of gemm.h, f16 and bf16 to the same by way of f32,
+// integers to plain loops, and the largest dense f32 products to oneDNN.
 #pragma once
 
 #include <memory>

@@ -54,33 +54,38 @@ class OneDnnMatmul final : public LibraryCall {
   void bind(const Workspace& workspace, int threads) override {
     streams_ = onednn_streams(threads);
     for (const dnnl::memory::desc& desc : scratchpads_)
-      for (int thread = 0; thread < threads; ++thread)
-        scratchpad_memories_.push_back(desc.get_size() ? onednn_memory(desc, workspace.of_thread(thread)) : dnnl::memory());
+      scratchpad_memories_.push_back(onednn_thread_memories(desc, workspace, 0, threads));
   }
 
   void run(ThreadPool& pool) override {
     pool.run(static_cast<std::int64_t>(bands_.size()), [this](std::int64_t first, std::int64_t last, int thread) {
-      for (std::int64_t i = first; i < last; ++i) {
-        const Band& band = bands_[static_cast<std::size_t>(i)];
-        const auto scratchpad = band.kind * streams_.size() + static_cast<std::size_t>(thread);
-        if (!band.execution.run(streams_[static_cast<std::size_t>(thread)], scratchpad_memories_[scratchpad])) failed_ = true;
-      }
+      for (std::int64_t i = first; i < last; ++i) run_band(bands_[static_cast<std::size_t>(i)], static_cast<std::size_t>(thread));
     });
     if (failed_.exchange(false)) throw InternalError(concat(origin_, ": oneDNN failed to run a matrix product"));
   }
 
  private:
   struct Band {
-    OneDnnExecution execution;
+    dnnl::primitive primitive;
+    dnnl::memory a, b, c;
     std::size_t kind;  // index into scratchpads_
   };
+
+  void run_band(const Band& band, std::size_t thread) {
+    const bool done = onednn_execute(band.primitive, streams_[thread],
+                                     {{DNNL_ARG_SRC, band.a.get()},
+                                      {DNNL_ARG_WEIGHTS, band.b.get()},
+                                      {DNNL_ARG_DST, band.c.get()},
+                                      {DNNL_ARG_SCRATCHPAD, handle_of(scratchpad_memories_[band.kind][thread])}});
+    if (!done) failed_ = true;
+  }
 
   void add_bands(const MatmulCall& call, const MatmulOperands& operands, std::int64_t rows, std::int64_t first, std::int64_t last) {
     if (first >= last) return;
     const dnnl::matmul::primitive_desc desc = matmul_desc(call, rows);
     const dnnl::matmul primitive(desc);
     scratchpads_.push_back(desc.scratchpad_desc());
-    scratchpad_bytes_ = std::max(scratchpad_bytes_, aligned_size(static_cast<std::int64_t>(desc.scratchpad_desc().get_size())));
+    scratchpad_bytes_ = std::max(scratchpad_bytes_, onednn_size(desc.scratchpad_desc()));
     Shape index(call.batch.size(), 0);
     do {
       std::int64_t a = call.a.offset, b = call.b.offset, c = call.c.offset;
@@ -92,9 +97,8 @@ class OneDnnMatmul final : public LibraryCall {
       for (std::int64_t row = first; row < last; row += rows) {
         const std::byte* rows_of_a = operands.a + (a + row * call.a.row_stride) * 4;
         const std::byte* rows_of_c = operands.c + (c + row * call.c.row_stride) * 4;
-        bands_.push_back({OneDnnExecution(primitive, {{DNNL_ARG_SRC, onednn_memory(desc.src_desc(), rows_of_a)},
-                                                      {DNNL_ARG_WEIGHTS, onednn_memory(desc.weights_desc(), operands.b + b * 4)},
-                                                      {DNNL_ARG_DST, onednn_memory(desc.dst_desc(), rows_of_c)}}),
+        bands_.push_back({primitive, onednn_memory(desc.src_desc(), rows_of_a),
+                          onednn_memory(desc.weights_desc(), operands.b + b * 4), onednn_memory(desc.dst_desc(), rows_of_c),
                           scratchpads_.size() - 1});
       }
     } while (next_index(index, call.batch));
@@ -105,7 +109,7 @@ class OneDnnMatmul final : public LibraryCall {
   std::vector<dnnl::memory::desc> scratchpads_;
   std::int64_t scratchpad_bytes_ = 0;
   std::vector<dnnl::stream> streams_;
-  std::vector<dnnl::memory> scratchpad_memories_;  // [kind][thread]
+  std::vector<std::vector<dnnl::memory>> scratchpad_memories_;  // [kind][thread]
   std::atomic<bool> failed_{false};
 };
 

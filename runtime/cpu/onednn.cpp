@@ -19,20 +19,21 @@ dnnl::memory onednn_memory(const dnnl::memory::desc& desc, const void* data) {
   return dnnl::memory(desc, onednn_engine(), const_cast<void*>(data));
 }
 
-OneDnnExecution::OneDnnExecution(dnnl::primitive primitive, std::initializer_list<std::pair<int, dnnl::memory>> arguments)
-    : primitive_(std::move(primitive)) {
-  for (const auto& [index, memory] : arguments) {
-    memories_.push_back(memory);
-    arguments_.push_back({index, memory.get()});
-  }
+bool onednn_execute(const dnnl::primitive& primitive, const dnnl::stream& stream,
+                    std::initializer_list<dnnl_exec_arg_t> arguments) noexcept {
+  dnnl_exec_arg_t present[8];
+  int count = 0;
+  for (const dnnl_exec_arg_t& argument : arguments)
+    if (argument.memory && count < 8) present[count++] = argument;
+  return dnnl_primitive_execute(primitive.get(), stream.get(), count, present) == dnnl_success;
 }
 
-bool OneDnnExecution::run(const dnnl::stream& stream, const dnnl::memory& scratchpad) const noexcept {
-  dnnl_exec_arg_t arguments[8];
-  std::copy(arguments_.begin(), arguments_.end(), arguments);
-  int count = static_cast<int>(arguments_.size());
-  if (scratchpad) arguments[count++] = {DNNL_ARG_SCRATCHPAD, scratchpad.get()};
-  return dnnl_primitive_execute(primitive_.get(), stream.get(), count, arguments) == dnnl_success;
+std::vector<dnnl::memory> onednn_thread_memories(const dnnl::memory::desc& desc, const Workspace& workspace, std::int64_t offset,
+                                                 int threads) {
+  std::vector<dnnl::memory> memories(static_cast<std::size_t>(threads));
+  for (int thread = 0; thread < threads && desc.get_size() > 0; ++thread)
+    memories[static_cast<std::size_t>(thread)] = onednn_memory(desc, workspace.of_thread(thread) + offset);
+  return memories;
 }
 
 std::vector<dnnl::stream> onednn_streams(int threads) {

@@ -1,7 +1,6 @@
 // oneDNN 2.6 and 3.x behind one face: primitives prepared at load, executed on one thread each, scratch given by the caller.
 #pragma once
 
-#include <algorithm>
 #include <dnnl.hpp>
 #include <initializer_list>
 #include <string>
@@ -18,19 +17,19 @@ dnnl::primitive_attr onednn_attributes();
 
 dnnl::memory onednn_memory(const dnnl::memory::desc& desc, const void* data);
 
-/// A primitive with its arguments, all but the scratchpad.
-class OneDnnExecution {
- public:
-  OneDnnExecution(dnnl::primitive primitive, std::initializer_list<std::pair<int, dnnl::memory>> arguments);
+/// Runs a primitive; arguments whose memory is null are left out. False where oneDNN fails; does not throw, so tasks may call it.
+bool onednn_execute(const dnnl::primitive& primitive, const dnnl::stream& stream,
+                    std::initializer_list<dnnl_exec_arg_t> arguments) noexcept;
 
-  /// `scratchpad` may be empty. False where oneDNN fails; does not throw, so pool tasks may call it.
-  bool run(const dnnl::stream& stream, const dnnl::memory& scratchpad) const noexcept;
+/// The memory's handle, null for an empty one.
+inline dnnl_memory_t handle_of(const dnnl::memory& memory) { return memory ? memory.get() : nullptr; }
 
- private:
-  dnnl::primitive primitive_;
-  std::vector<dnnl::memory> memories_;
-  std::vector<dnnl_exec_arg_t> arguments_;
-};
+/// For each thread the memory at `offset` of its scratch; empty memories where the descriptor is empty.
+std::vector<dnnl::memory> onednn_thread_memories(const dnnl::memory::desc& desc, const Workspace& workspace, std::int64_t offset,
+                                                 int threads);
+
+/// Bytes of the descriptor's memory, aligned.
+inline std::int64_t onednn_size(const dnnl::memory::desc& desc) { return aligned_size(static_cast<std::int64_t>(desc.get_size())); }
 
 /// One stream for each thread of a pool.
 std::vector<dnnl::stream> onednn_streams(int threads);

@@ -152,6 +152,34 @@ TEST_F(CpuExecutableTest, AllocatesNothingAfterTheFirstRun) {
   EXPECT_GE(control.so_far(), 1) << "the counter itself does not count";
 }
 
+// oneDNN builds a table of arguments for each call, on the heap; nothing else may allocate.
+TEST_F(CpuExecutableTest, ConvolutionsAllocateOnlyWithinOneDnn) {
+  if (!AllocationCount::works()) GTEST_SKIP() << "a sanitizer owns the allocation functions";
+  for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient}) {
+    Program program;
+    program.name = "convolution";
+    program.buffers = {{"x", Space::io, f32({8, 16, 10, 10}), 0, {}},
+                       {"w", Space::arena, f32({32, 16, 3, 3}), 0, {}},
+                       {"y", Space::io, f32({8, 32, 10, 10}), 51200, {}}};
+    program.inputs = {0}, program.outputs = {2};
+    program.io_bytes = 51200 + 102400, program.arena_bytes = 18432;
+    ConvolutionCall call;
+    call.kind = kind;
+    call.batch = 8, call.input_channels = 16, call.output_channels = 32;
+    call.input_spatial = call.output_spatial = {10, 10};
+    call.kernel = {3, 3};
+    call.strides = call.pads_begin = call.pads_end = call.dilations = {1, 1};
+    call.input = 0, call.weight = 1, call.output = 2;
+    program.steps = {call};
+    const auto device = open(2);
+    const auto executable = device->load(program, device->allocate_states());
+    executable->run();
+    const AllocationCount count;
+    for (int i = 0; i < 50; ++i) executable->run();
+    EXPECT_EQ(count.so_far(), count.of_onednn());
+  }
+}
+
 TEST_F(CpuExecutableTest, AFaultIsAnErrorAndLeavesTheExecutableUsable) {
   const auto device = open(2);
   const auto states = device->allocate_states();

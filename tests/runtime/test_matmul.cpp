@@ -160,10 +160,6 @@ TEST(Matmul, OneDnnAgrees) {
   check(make_problem(DType::f32, {}, 257, 300, 700, kRows, kColumns, kRows), make_onednn_matmul);
 }
 
-TEST(Matmul, OneDnnTakesTheLargest) {
-  check(make_problem(DType::f32, {}, 600, 500, 450, kRows, kRows, kRows));  // just above its threshold
-}
-
 TEST(Matmul, HalfPrecisionAccumulatesInF32) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     check(make_problem(dtype, {2}, 9, 20, 33, kRows, kColumns, kWideRows));
