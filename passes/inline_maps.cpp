@@ -157,6 +157,7 @@ class Inliner {
     if (readers == 0) return;
     if (d.leaves.size() > 12 && node.op != &ops::kConcat && node.op->kind != Kind::view) return;
     if (crosses_into_update(node)) return;
+    if (narrows_reduction(node)) return;
     const std::int64_t own = std::max<std::int64_t>(value->type.elements(), 1), largest = elements_read_by(value);
     const bool view = node.op->kind == Kind::view;
     if (!view && largest > own && d.cost > 4 && value->type.rank() > 0) return;
@@ -172,6 +173,12 @@ class Inliner {
     if (update_only_.count(&node)) return false;
     auto it = uses_.find(node.result());
     return it != uses_.end() && std::any_of(it->second.begin(), it->second.end(), [&](const Node* user) { return update_only_.count(user) > 0; });
+  }
+
+  /// A cast to fewer bytes of a reduced value: what goes to memory is the cast, in the reduction's own kernel.
+  static bool narrows_reduction(const Node& node) {
+    return node.op == &ops::kCast && node.operands[0]->producer && node.operands[0]->producer->op->kind == Kind::reduce &&
+           size_of(node.result()->type.dtype) < size_of(node.operands[0]->type.dtype);
   }
 
   bool reads_windows(const Value* value) {

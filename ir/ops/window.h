@@ -1,4 +1,4 @@
-// Sliding windows over the last dimensions: pooling is a window and a reduction, its gradient a sum back over windows.
+// Sliding windows over the last dimensions, or those before the channel where that comes last: pooling is a window and a reduction, its gradient a sum back over windows.
 // The geometry is shared with convolution: window position s, offset k read input s * stride + k * dilation - pad_low.
 #pragma once
 
@@ -12,13 +12,17 @@ namespace gcomp::ir::ops {
 
 inline constexpr AttributeSpec kWindowAttributes[] = {AttributeSpec::of("kernel", AttributeType::integers),    AttributeSpec::of("strides", AttributeType::integers),
                                                       AttributeSpec::of("low", AttributeType::integers),       AttributeSpec::of("high", AttributeType::integers),
-                                                      AttributeSpec::of("dilations", AttributeType::integers), AttributeSpec::optional("value", AttributeType::real)};
+                                                      AttributeSpec::of("dilations", AttributeType::integers), AttributeSpec::optional("value", AttributeType::real),
+                                                      AttributeSpec::optional("channels_last", AttributeType::flag)};
 inline constexpr AttributeSpec kWindowSumAttributes[] = {AttributeSpec::of("kernel", AttributeType::integers),    AttributeSpec::of("strides", AttributeType::integers),
                                                          AttributeSpec::of("low", AttributeType::integers),       AttributeSpec::of("high", AttributeType::integers),
-                                                         AttributeSpec::of("dilations", AttributeType::integers), AttributeSpec::of("sizes", AttributeType::integers)};
+                                                         AttributeSpec::of("dilations", AttributeType::integers), AttributeSpec::of("sizes", AttributeType::integers),
+                                                         AttributeSpec::optional("channels_last", AttributeType::flag)};
 inline constexpr Sample kWindowSamples[] = {{"f64[2,5]", "{kernel=[3], strides=[2], low=[1], high=[1], dilations=[1], value=0.5}"},
-                                            {"f64[1,4,5]", "{kernel=[2,2], strides=[1,2], low=[0,1], high=[0,1], dilations=[2,1]}"}};
-inline constexpr Sample kWindowSumSamples[] = {{"f64[2,3,3]", "{kernel=[3], strides=[2], low=[1], high=[1], dilations=[1], sizes=[5]}"}};
+                                            {"f64[1,4,5]", "{kernel=[2,2], strides=[1,2], low=[0,1], high=[0,1], dilations=[2,1]}"},
+                                            {"f64[1,4,5,3]", "{kernel=[2,2], strides=[1,2], low=[0,1], high=[0,1], dilations=[2,1], channels_last=true}"}};
+inline constexpr Sample kWindowSumSamples[] = {{"f64[2,3,3]", "{kernel=[3], strides=[2], low=[1], high=[1], dilations=[1], sizes=[5]}"},
+                                               {"f64[2,3,4,3]", "{kernel=[3], strides=[2], low=[1], high=[1], dilations=[1], sizes=[5], channels_last=true}"}};
 inline constexpr Sample kMaxPoolSamples[] = {{"f64[2,3,4,5]", "{kernel=[2,2], strides=[2,2], low=[0,0], high=[0,1], dilations=[1,1]}"},
                                              {"f64[1,1,6]", "{kernel=[3], strides=[1], low=[1], high=[1], dilations=[2]}"}};
 
@@ -53,9 +57,14 @@ inline Index window_position(const Attributes& a, std::size_t axis, const Index&
   return scaled.quotient(stride);
 }
 
+/// The geometry shared by window and window_sum.
 inline Attributes window_attributes(const Attributes& a) {
-  return {{"kernel", a.integers("kernel")}, {"strides", a.integers("strides")}, {"low", a.integers("low")}, {"high", a.integers("high")}, {"dilations", a.integers("dilations")}};
+  Attributes geometry{{"kernel", a.integers("kernel")}, {"strides", a.integers("strides")}, {"low", a.integers("low")}, {"high", a.integers("high")}, {"dilations", a.integers("dilations")}};
+  if (const Attribute* last = a.find("channels_last")) geometry.set("channels_last", *last);
+  return geometry;
 }
+/// First of the windowed axes of an unwindowed value of this rank.
+inline std::size_t first_spatial(const Attributes& a, std::size_t rank) { return rank - a.integers("kernel").size() - (a.flag("channels_last") ? 1 : 0); }
 inline Integers last_axes(std::int64_t rank, std::size_t count) {
   Integers axes;
   for (std::size_t i = 0; i < count; ++i) axes.push_back(rank - static_cast<std::int64_t>(count) + static_cast<std::int64_t>(i));
@@ -67,9 +76,9 @@ inline constexpr OpDef kWindow{.name = "window", .summary = "[..., positions...,
     .infer = [](const InferContext& c) {
       TensorType type = c.operand(0);
       const Integers& kernel = c.attributes.integers("kernel");
-      c.require(kernel.size() <= type.shape.size(), "windows over ", kernel.size(), " axes of ", to_string(type));
-      const std::size_t first = type.shape.size() - kernel.size();
-      const Shape positions = window_positions(c, std::span(type.shape).subspan(first));
+      c.require(kernel.size() + (c.attributes.flag("channels_last") ? 1 : 0) <= type.shape.size(), "windows over ", kernel.size(), " axes of ", to_string(type));
+      const std::size_t first = first_spatial(c.attributes, type.shape.size());
+      const Shape positions = window_positions(c, std::span(type.shape).subspan(first, kernel.size()));
       std::copy(positions.begin(), positions.end(), type.shape.begin() + static_cast<std::ptrdiff_t>(first));
       type.shape.insert(type.shape.end(), kernel.begin(), kernel.end());
       return std::vector{type};
@@ -77,17 +86,17 @@ inline constexpr OpDef kWindow{.name = "window", .summary = "[..., positions...,
     .loops = [](const LoopContext& c) {
       return map_nest(c.results[0], [&](const Indices& out) {
         const TensorType& x = c.operands[0];
-        const std::size_t spatial = c.attributes.integers("kernel").size(), first = x.shape.size() - spatial;
-        Indices in(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(first));
+        const std::size_t spatial = c.attributes.integers("kernel").size(), first = first_spatial(c.attributes, x.shape.size());
+        Indices in(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(x.shape.size()));
         std::vector<Condition> inside;
-        for (std::size_t i = 0; i < spatial; ++i) in.push_back(window_input(c.attributes, i, out[first + i], out[first + spatial + i], x.shape[first + i], inside));
+        for (std::size_t i = 0; i < spatial; ++i) in[first + i] = window_input(c.attributes, i, out[first + i], out[x.shape.size() + i], x.shape[first + i], inside);
         return guard(inside, read(x.dtype, 0, in), literal(x.dtype, c.attributes.real("value")));
       });
     },
     .gradient = {.rule = [](GradientContext& g) {
       Attributes attributes = window_attributes(g.attributes());
-      const Shape& shape = g.operand(0).shape();
-      attributes.set("sizes", Integers(shape.end() - static_cast<std::ptrdiff_t>(g.attributes().integers("kernel").size()), shape.end()));
+      const auto first = g.operand(0).shape().begin() + static_cast<std::ptrdiff_t>(first_spatial(g.attributes(), g.operand(0).shape().size()));
+      attributes.set("sizes", Integers(first, first + static_cast<std::ptrdiff_t>(g.attributes().integers("kernel").size())));
       g.add(0, g.builder().apply("window_sum", {g.dy()}, attributes));
     }}, .samples = kWindowSamples};
 
@@ -96,25 +105,25 @@ inline constexpr OpDef kWindowSum{.name = "window_sum", .summary = "adds overlap
     .infer = [](const InferContext& c) {
       TensorType type = c.operand(0);
       const Integers &kernel = c.attributes.integers("kernel"), &sizes = c.attributes.integers("sizes");
-      c.require(2 * kernel.size() <= type.shape.size(), "windows over ", kernel.size(), " axes in ", to_string(type));
-      const std::size_t first = type.shape.size() - 2 * kernel.size();
-      Shape expected(type.shape.begin(), type.shape.begin() + static_cast<std::ptrdiff_t>(first));
       const Shape positions = window_positions(c, sizes);
-      expected.insert(expected.end(), positions.begin(), positions.end());
-      expected.insert(expected.end(), kernel.begin(), kernel.end());
+      c.require(2 * kernel.size() + (c.attributes.flag("channels_last") ? 1 : 0) <= type.shape.size(), "windows over ", kernel.size(), " axes in ", to_string(type));
+      const std::size_t rank = type.shape.size() - kernel.size(), first = first_spatial(c.attributes, rank);
+      Shape expected = type.shape;
+      std::copy(positions.begin(), positions.end(), expected.begin() + static_cast<std::ptrdiff_t>(first));
+      std::copy(kernel.begin(), kernel.end(), expected.begin() + static_cast<std::ptrdiff_t>(rank));
       c.require(expected == type.shape, "windows of [", to_string(sizes), "] are [", to_string(expected), "], found ", to_string(type));
-      type.shape.resize(first);
-      type.shape.insert(type.shape.end(), sizes.begin(), sizes.end());
+      type.shape.resize(rank);
+      std::copy(sizes.begin(), sizes.end(), type.shape.begin() + static_cast<std::ptrdiff_t>(first));
       return std::vector{type};
     },
     .loops = [](const LoopContext& c) {
       const TensorType& windows = c.operands[0];
       const Integers& kernel = c.attributes.integers("kernel");
-      const std::size_t spatial = kernel.size(), first = windows.shape.size() - 2 * spatial;
+      const std::size_t first = first_spatial(c.attributes, windows.shape.size() - kernel.size());
       return reduce_nest(c.results[0], kernel, kReduceSum, [&](const Indices& out, const Indices& offset) {
-        Indices in(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(first));
+        Indices in = out;
         std::vector<Condition> inside;
-        for (std::size_t i = 0; i < spatial; ++i) in.push_back(window_position(c.attributes, i, out[first + i], offset[i], windows.shape[first + i], inside));
+        for (std::size_t i = 0; i < kernel.size(); ++i) in[first + i] = window_position(c.attributes, i, out[first + i], offset[i], windows.shape[first + i], inside);
         in.insert(in.end(), offset.begin(), offset.end());
         return guard(inside, read(windows.dtype, 0, in), literal(windows.dtype, 0));
       });

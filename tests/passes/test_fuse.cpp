@@ -10,6 +10,7 @@
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
 #include "ir/print.h"
+#include "passes/choose_layout.h"
 #include "passes/fuse.h"
 #include "passes/simplify.h"
 #include "passes/training.h"
@@ -44,6 +45,8 @@ int lower_and_compare(Graph graph, const FuseOptions& options, int classes = 3, 
   const auto values = random_values(graph, classes);
   const InterpretResult before = interpret(graph, values);
   expand(graph);
+  simplify(graph);
+  choose_layout(graph);
   simplify(graph);
   split_reductions(graph, split);
   simplify(graph);
