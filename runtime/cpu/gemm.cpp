@@ -8,19 +8,23 @@ extern const GemmFunctions kGemmAvx2;
 #endif
 extern const GemmFunctions kGemmBaseline;
 
-const GemmFunctions& gemm_functions() {
+const GemmFunctions* supported_gemm_functions(int index) {
+  const GemmFunctions* supported[3];
+  int count = 0;
 #if defined(__x86_64__)
-  static const GemmFunctions& chosen = [&]() -> const GemmFunctions& {
-    const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-    if (fma && wide) return kGemmAvx512;
-    return fma ? kGemmAvx2 : kGemmBaseline;
-  }();
-  return chosen;
-#else
-  return kGemmBaseline;
+  const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512vl");
+  if (fma && wide) supported[count++] = &kGemmAvx512;
+  if (fma) supported[count++] = &kGemmAvx2;
 #endif
+  supported[count++] = &kGemmBaseline;
+  return index < count ? supported[index] : nullptr;
+}
+
+const GemmFunctions& gemm_functions() {
+  static const GemmFunctions& best = *supported_gemm_functions(0);
+  return best;
 }
 
 int64_t gemm_scratch_bytes() {

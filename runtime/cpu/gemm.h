@@ -31,8 +31,10 @@ struct GemmFunctions {
   const char* instruction_set = "";
 };
 
-/// Chosen by what the processor supports.
+/// The best ones that the processor supports.
 const GemmFunctions& gemm_functions();
+/// The index-th best, or nullptr behind the last; for tests.
+const GemmFunctions* supported_gemm_functions(int index);
 int64_t gemm_scratch_bytes();
 
 }  // namespace gcomp::runtime::cpu
