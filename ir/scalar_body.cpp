@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "ir/base/philox.h"
+
 namespace gcomp::ir {
 
 std::string literal_text(DType dtype, double value) {
@@ -37,6 +39,13 @@ Expression apply_function(const char* name, std::initializer_list<const Expressi
 
 Expression apply_operator(const char* symbol, const Expression& a, const Expression& b) {
   return {"(" + a.text + " " + symbol + " " + b.text + ")", a.dtype};
+}
+
+double philox_uniform(double seed, double step, double op, double sample, double element) {
+  auto word = [](double x) { return static_cast<std::uint32_t>(static_cast<std::int64_t>(x)); };
+  const auto position = static_cast<std::int64_t>(element);
+  const auto words = philox4x32_10({static_cast<std::uint32_t>(position / 4), word(sample), word(step), word(op)}, philox_key(static_cast<std::uint64_t>(static_cast<std::int64_t>(seed))));
+  return (words[static_cast<std::size_t>(position % 4)] >> 8) * 0x1p-24;
 }
 
 double round_half_even(double x) { return std::nearbyint(x); }

@@ -57,6 +57,10 @@ inline Expression select(const Expression& c, const Expression& a, const Express
   inline Expression name(const Expression& x, const Expression& y) { return apply_function("gc_" #name, {&x, &y}); }
 
 double round_half_even(double x);
+double philox_uniform(double seed, double step, double op, double sample, double element);
+inline Expression philox_uniform(const Expression& seed, const Expression& step, const Expression& op, const Expression& sample, const Expression& element) {
+  return apply_function("gc_philox_uniform", {&seed, &step, &op, &sample, &element});
+}
 
 GCOMP_SCALAR_1(abs, std::fabs(x))
 GCOMP_SCALAR_1(sign, x != x ? x : static_cast<double>((x > 0) - (x < 0)))

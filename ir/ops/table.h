@@ -8,6 +8,7 @@
 #include "ir/ops/contract.h"
 #include "ir/ops/index.h"
 #include "ir/ops/pointwise.h"
+#include "ir/ops/random.h"
 #include "ir/ops/reduce.h"
 #include "ir/ops/structure.h"
 #include "ir/ops/view.h"
@@ -23,7 +24,7 @@ constexpr auto join_tables(const OpDef* const (&... tables)[N]) {
   ([&] { for (const OpDef* op : tables) all[next++] = op; }(), ...);
   return all;
 }
-inline constexpr auto kTable = join_tables(kStructureOps, kPointwiseOps, kReduceOps, kContractOps, kViewOps, kWindowOps, kIndexOps, kCompositeOps);
+inline constexpr auto kTable = join_tables(kStructureOps, kPointwiseOps, kReduceOps, kContractOps, kViewOps, kWindowOps, kIndexOps, kRandomOps, kCompositeOps);
 
 consteval bool every_op_is_complete() {
   for (const OpDef* op : kTable) {
