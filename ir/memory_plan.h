@@ -12,11 +12,12 @@ namespace gcomp::ir {
 enum class MemorySpace : std::uint8_t { arena, state, constant, io };
 
 // What plan_memory relies on, so every code generator keeps it where results lie over operands (alias_of):
-//   * at each point of a loop, all reads of all statements computed there come before its stores, and the compiler is not told
-//     that a result and an operand of one kernel are disjoint (no restrict);
-//   * a statement that needs a reduction runs after that reduction has ended for the same values of the axes that no
-//     statement reduces, and no earlier statement is computed again from operands after its results were stored;
-//   * a view without alias_of (a reshape whose operand is overwritten too early) is a copy;
+//   * a statement of a nest that needs a reduction belongs to a later phase than it; phases come one after another for equal
+//     values of the axes that no statement reduces, and those are the only axes over which work is divided;
+//   * statements of one phase over the same points are computed in one pass, which at each point reads all that they need
+//     before it stores; the compiler is not told that a result and an operand are disjoint (no restrict);
+//   * results are stored in the phase of their statement or a later one;
+//   * a view whose alias_of is its operand is nothing; any other (a reshape of a state that changes too early) is a copy;
 //   * an update whose value has the place of its state is nothing, any other is a copy.
 
 /// A value's place: bytes from the start of its space, a multiple of 64.

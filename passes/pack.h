@@ -1,0 +1,31 @@
+// Offsets for pieces of memory that are in use over known stretches of time (dynamic storage allocation, offline).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace gcomp::passes {
+
+struct LiveRange {
+  std::int64_t bytes = 0;
+  int first = 0, last = 0;  ///< both included
+};
+
+struct Packing {
+  std::vector<std::int64_t> offsets;  ///< of each range
+  std::int64_t bytes = 0;             ///< highest end of any
+};
+
+struct PackOptions {
+  std::int64_t enough = 0;   ///< stop at a packing of so many bytes: the lower bound
+  std::int64_t work = 24'000'000;  ///< pairs of ranges that may be compared in search of a better packing
+  std::uint32_t seed = 1;
+};
+
+/// Offsets at which no two ranges that share a point of time overlap. Places the ranges one by one into gaps, in several
+/// orders (longest-lived, largest, largest area, earliest), each with first fit and best fit, then improves the best order
+/// by moving forward what sticks out at the top. Deterministic; offsets are sums of sizes, so sizes that are multiples of an
+/// alignment give aligned offsets.
+Packing pack(const std::vector<LiveRange>& ranges, const PackOptions& options = {});
+
+}  // namespace gcomp::passes

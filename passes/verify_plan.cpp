@@ -1,0 +1,223 @@
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "passes/plan_memory.h"
+#include "passes/reuse.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+std::string_view name_of(MemorySpace space) {
+  switch (space) {
+    case MemorySpace::arena: return "arena";
+    case MemorySpace::state: return "state";
+    case MemorySpace::constant: return "constant";
+    case MemorySpace::io: return "io";
+  }
+  return "?";
+}
+
+/// Whose contents each byte of one space holds: [key, end) belongs to `owner`.
+class ByteOwners {
+ public:
+  void write(std::int64_t first, std::int64_t end, const Value* owner) {
+    if (first == end) return;
+    split(first);
+    split(end);
+    spans_.erase(spans_.lower_bound(first), spans_.lower_bound(end));
+    spans_[first] = {end, owner};
+  }
+
+  /// The value whose contents stand in [first, end) though `owner`'s should, or `owner` itself; null for bytes never written.
+  const Value* other_than(std::int64_t first, std::int64_t end, const Value* owner) const {
+    std::int64_t covered = first;
+    auto it = spans_.upper_bound(first);
+    if (it != spans_.begin()) --it;
+    for (; it != spans_.end() && it->first < end && covered < end; ++it) {
+      if (it->second.end <= covered) continue;
+      if (it->first > covered) return nullptr;
+      if (it->second.owner != owner) return it->second.owner;
+      covered = it->second.end;
+    }
+    return covered >= end ? owner : nullptr;
+  }
+
+  bool any_in(std::int64_t first, std::int64_t end) const {
+    auto it = spans_.lower_bound(end);
+    return it != spans_.begin() && std::prev(it)->second.end > first;
+  }
+
+ private:
+  struct Span {
+    std::int64_t end;
+    const Value* owner;
+  };
+
+  void split(std::int64_t at) {
+    auto it = spans_.lower_bound(at);
+    if (it == spans_.begin()) return;
+    --it;
+    if (it->second.end <= at) return;
+    spans_[at] = it->second;
+    it->second.end = at;
+  }
+
+  std::map<std::int64_t, Span> spans_;
+};
+
+/// Runs the graph over owners instead of numbers.
+class PlanVerifier {
+ public:
+  PlanVerifier(const Graph& graph, const MemoryPlan& plan, const PlanOptions& options) : graph_(graph), plan_(plan), options_(options) {}
+
+  void run() {
+    for (const State& state : graph_.states()) start(state.value, MemorySpace::state);
+    for (const Value* input : graph_.inputs()) start(input, MemorySpace::io);
+    for (const auto& node : graph_.nodes())
+      if (node->op->kind == Kind::constant && place(node->result()).space == MemorySpace::constant) start(node->result(), MemorySpace::constant);
+    for (const auto& node : graph_.nodes()) run(*node);
+    for (const Value* output : graph_.outputs()) check_read(output, "the graph's outputs");
+    check_states();
+    check_internal(plan_.lower_bound <= plan_.arena_bytes, "memory plan of @", graph_.name(), ": arena of ", plan_.arena_bytes,
+                   " bytes below its lower bound of ", plan_.lower_bound);
+  }
+
+ private:
+  template <class... Args>
+  void require(bool condition, const Args&... args) const {
+    if (!condition) throw InternalError(concat("memory plan of @", graph_.name(), ": ", concat(args...)));
+  }
+
+  const Placement& place(const Value* value) const {
+    auto it = plan_.placements.find(value);
+    require(it != plan_.placements.end(), "%", value->name, " has no place");
+    return it->second;
+  }
+  std::int64_t end_of(const Value* value) const { return place(value).offset + value->type.bytes(); }
+  ByteOwners& owners(MemorySpace space) { return owners_[static_cast<std::size_t>(space)]; }
+
+  std::string where(const Value* value) const {
+    const Placement& p = place(value);
+    return concat("%", value->name, " at ", name_of(p.space), "[", p.offset, ", ", end_of(value), ")");
+  }
+
+  std::int64_t size_of_space(MemorySpace space) const {
+    switch (space) {
+      case MemorySpace::arena: return plan_.arena_bytes;
+      case MemorySpace::state: return plan_.state_bytes;
+      case MemorySpace::constant: return plan_.constant_bytes;
+      case MemorySpace::io: return plan_.io_bytes;
+    }
+    return 0;
+  }
+
+  void check_bounds(const Value* value) const {
+    const Placement& p = place(value);
+    require(p.offset % options_.alignment == 0, where(value), " is not aligned to ", options_.alignment, " bytes");
+    require(p.offset >= 0 && end_of(value) <= size_of_space(p.space), where(value), " lies outside the ", size_of_space(p.space), " bytes of its space");
+  }
+
+  /// Values that hold their contents before the first node.
+  void start(const Value* value, MemorySpace space) {
+    check_bounds(value);
+    const Placement& p = place(value);
+    require(p.space == space && !p.alias_of, where(value), " must have a place of its own in space ", name_of(space));
+    require(!owners(space).any_in(p.offset, end_of(value)) || value->type.bytes() == 0, where(value), " overlaps another value of its space");
+    write(value);
+  }
+
+  const Value* contents_of(const Value* value) const {
+    auto it = contents_.find(value);
+    return it == contents_.end() ? value : it->second;
+  }
+
+  void write(const Value* value) { owners(place(value).space).write(place(value).offset, end_of(value), contents_of(value)); }
+
+  void check_read(const Value* value, std::string_view reader) {
+    const Value* found = owners(place(value).space).other_than(place(value).offset, end_of(value), contents_of(value));
+    if (value->type.bytes() == 0 || found == contents_of(value)) return;
+    require(false, reader, " read ", where(value), found ? ", overwritten by " + where(found) : ", never written");
+  }
+
+  void run(const Node& node) {
+    const std::string name = node.results.empty() ? concat(node.op->name) : concat(node.op->name, " %", node.result()->name);
+    if (node.op->kind == Kind::update) return update(*node.operands[0], *node.operands[1]);
+    const Reuse reuse = reuse_of(node);
+    if (reuse.alias && place(node.result()).alias_of == node.operands[0]) {
+      check_bounds(node.result());
+      check_alias(node.operands[0], node.result());
+      contents_[node.result()] = contents_of(node.operands[0]);
+      return;
+    }
+    for (const Value* operand : node.operands)
+      if (operand) check_read(operand, name);
+    for (std::size_t r = 0; r < node.results.size(); ++r) check_result(node, r, reuse);
+    if (node.op->kind == Kind::constant && place(node.result()).space == MemorySpace::constant) return;
+    for (const Value* result : node.results) write(result);
+  }
+
+  void check_alias(const Value* target, const Value* value) const {
+    require(place(target).space == place(value).space && place(target).offset == place(value).offset && target->type.bytes() == value->type.bytes(),
+            where(value), " must have the place of ", where(target));
+  }
+
+  bool overlap(const Value* a, const Value* b) const {
+    return a != b && place(a).space == place(b).space && std::max(place(a).offset, place(b).offset) < std::min(end_of(a), end_of(b));
+  }
+
+  /// A result against the operands and the other results of its node.
+  void check_result(const Node& node, std::size_t r, const Reuse& reuse) const {
+    const Value* result = node.results[r];
+    check_bounds(result);
+    require(node.op->kind == Kind::constant || place(result).space != MemorySpace::constant, where(result), " is computed in constant memory");
+    for (std::size_t other = 0; other < r; ++other)
+      require(!overlap(result, node.results[other]), where(result), " overlaps ", where(node.results[other]), ", a result of the same node");
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      if (!node.operands[i] || !overlap(result, node.operands[i])) continue;
+      const bool legal = std::any_of(reuse.in_place.begin(), reuse.in_place.end(), [&](InPlacePair p) {
+        return p.operand == static_cast<int>(i) && p.result == static_cast<int>(r);
+      });
+      require(legal, where(result), " overlaps its operand ", where(node.operands[i]), ", which ", node.op->name, " may not overwrite");
+      require(place(result).alias_of, where(result), " overlaps its operand ", where(node.operands[i]), " but is no alias");
+      check_alias(node.operands[i], result);
+    }
+    if (const Value* alias = place(result).alias_of) {
+      check_alias(alias, result);
+      const bool operand = std::find(node.operands.begin(), node.operands.end(), alias) != node.operands.end();
+      require(operand || graph_.find_state(alias), where(result), " is an alias of %", alias->name, ", neither an operand nor a state");
+    }
+    const bool io = place(result).space == MemorySpace::io, state = place(result).space == MemorySpace::state;
+    require(!state || place(result).alias_of, where(result), " lies in state memory but is no alias of a state");
+    require(!io || !graph_inputs_overlap(result), where(result), " overlaps an input");
+  }
+
+  bool graph_inputs_overlap(const Value* value) const {
+    return std::any_of(graph_.inputs().begin(), graph_.inputs().end(), [&](const Value* input) { return overlap(value, input); });
+  }
+
+  void update(const Value& state, const Value& value) {
+    check_read(&value, concat("update %", state.name));
+    contents_[&state] = contents_of(&value);
+    write(&state);
+  }
+
+  /// Every state ends as its update left it, or as it began.
+  void check_states() {
+    for (const State& state : graph_.states()) check_read(state.value, concat("the end of the step"));
+  }
+
+  const Graph& graph_;
+  const MemoryPlan& plan_;
+  const PlanOptions& options_;
+  std::array<ByteOwners, 4> owners_;
+  std::unordered_map<const Value*, const Value*> contents_;  ///< whose elements a value has, where not its own
+};
+
+}  // namespace
+
+void verify_plan(const Graph& graph, const MemoryPlan& plan, const PlanOptions& options) { PlanVerifier(graph, plan, options).run(); }
+
+}  // namespace gcomp::passes
