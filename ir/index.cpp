@@ -124,6 +124,17 @@ void Index::add_part(const IndexAtom& atom, std::int64_t coefficient) {
   }
 }
 
+namespace {
+
+/// Whether a and b differ by a multiple of `divisor` everywhere. A remainder keeps the smaller coefficients, a quotient all.
+bool congruent(const Index& a, const Index& b, std::int64_t divisor) {
+  const Index difference = a - b;
+  return difference.constant() % divisor == 0 &&
+         std::all_of(difference.parts().begin(), difference.parts().end(), [&](const Index::Part& p) { return p.coefficient % divisor == 0; });
+}
+
+}  // namespace
+
 Index operator+(const Index& a, const Index& b) {
   Index sum = a;
   sum.constant_ += b.constant_;
@@ -135,7 +146,7 @@ Index operator+(const Index& a, const Index& b) {
     for (std::size_t j = 0; j < sum.parts_.size(); ++j) {
       const Index::Part remainder = sum.parts_[j];
       if (remainder.atom.kind != IndexAtom::Kind::remainder || remainder.atom.divisor != quotient.atom.divisor ||
-          remainder.coefficient * quotient.atom.divisor != quotient.coefficient || compare(*remainder.atom.inner, *quotient.atom.inner) != 0)
+          remainder.coefficient * quotient.atom.divisor != quotient.coefficient || !congruent(*quotient.atom.inner, *remainder.atom.inner, quotient.atom.divisor))
         continue;
       Index rest = sum;
       rest.add_part(quotient.atom, -quotient.coefficient);

@@ -59,6 +59,12 @@ TermPtr finish(Term term) {
 
 using Memo = std::unordered_map<const Term*, TermPtr>;
 
+struct PairHash {
+  std::size_t operator()(const std::pair<const Term*, const Term*>& pair) const {
+    return hash_combine(std::hash<const Term*>{}(pair.first), std::hash<const Term*>{}(pair.second));
+  }
+};
+
 }  // namespace
 
 TermPtr literal(DType dtype, double number) {
@@ -125,29 +131,47 @@ TermPtr guard(std::vector<Condition> conditions, TermPtr then, TermPtr otherwise
   return finish(std::move(term));
 }
 
-int compare(const TermPtr& a, const TermPtr& b) {
-  if (a == b) return 0;
-  if (!a || !b) return a ? 1 : -1;
-  if (int c = order(a->hash, b->hash)) return c;
-  if (int c = order(a->kind, b->kind)) return c;
-  if (int c = order(a->dtype, b->dtype)) return c;
-  if (int c = order(std::bit_cast<std::uint64_t>(a->number), std::bit_cast<std::uint64_t>(b->number))) return c;
-  if (int c = order(a->slot, b->slot)) return c;
-  if (a->op != b->op) return (a->op ? a->op->name : "") < (b->op ? b->op->name : "") ? -1 : 1;
-  if (int c = order(a->indices.size(), b->indices.size())) return c;
-  for (std::size_t i = 0; i < a->indices.size(); ++i)
-    if (int c = compare(a->indices[i], b->indices[i])) return c;
-  if (int c = order(a->arguments.size(), b->arguments.size())) return c;
-  for (std::size_t i = 0; i < a->arguments.size(); ++i)
-    if (int c = compare(a->arguments[i], b->arguments[i])) return c;
-  if (int c = order(a->conditions.size(), b->conditions.size())) return c;
-  for (std::size_t i = 0; i < a->conditions.size(); ++i) {
-    if (int c = order(a->conditions[i].low, b->conditions[i].low)) return c;
-    if (int c = order(a->conditions[i].high, b->conditions[i].high)) return c;
-    if (int c = compare(a->conditions[i].index, b->conditions[i].index)) return c;
+namespace {
+
+/// Remembers which pairs of shared subterms are equal: terms are graphs, and walking them as trees is exponential.
+struct TermComparer {
+  std::unordered_set<std::pair<const Term*, const Term*>, PairHash> equal;
+
+  int operator()(const TermPtr& a, const TermPtr& b) {
+    if (a == b) return 0;
+    if (!a || !b) return a ? 1 : -1;
+    if (int c = order(a->hash, b->hash)) return c;
+    if (equal.count({a.get(), b.get()})) return 0;
+    const int c = by_parts(*a, *b);
+    if (c == 0 && !a->arguments.empty()) equal.insert({a.get(), b.get()});
+    return c;
   }
-  return 0;
-}
+
+  int by_parts(const Term& a, const Term& b) {
+    if (int c = order(a.kind, b.kind)) return c;
+    if (int c = order(a.dtype, b.dtype)) return c;
+    if (int c = order(std::bit_cast<std::uint64_t>(a.number), std::bit_cast<std::uint64_t>(b.number))) return c;
+    if (int c = order(a.slot, b.slot)) return c;
+    if (a.op != b.op) return (a.op ? a.op->name : "") < (b.op ? b.op->name : "") ? -1 : 1;
+    if (int c = order(a.indices.size(), b.indices.size())) return c;
+    for (std::size_t i = 0; i < a.indices.size(); ++i)
+      if (int c = compare(a.indices[i], b.indices[i])) return c;
+    if (int c = order(a.arguments.size(), b.arguments.size())) return c;
+    for (std::size_t i = 0; i < a.arguments.size(); ++i)
+      if (int c = (*this)(a.arguments[i], b.arguments[i])) return c;
+    if (int c = order(a.conditions.size(), b.conditions.size())) return c;
+    for (std::size_t i = 0; i < a.conditions.size(); ++i) {
+      if (int c = order(a.conditions[i].low, b.conditions[i].low)) return c;
+      if (int c = order(a.conditions[i].high, b.conditions[i].high)) return c;
+      if (int c = compare(a.conditions[i].index, b.conditions[i].index)) return c;
+    }
+    return 0;
+  }
+};
+
+}  // namespace
+
+int compare(const TermPtr& a, const TermPtr& b) { return TermComparer()(a, b); }
 
 TermPtr TermRewriter::operator()(const TermPtr& term) {
   if (!memo_) memo_ = std::make_shared<Memo>();
