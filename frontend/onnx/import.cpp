@@ -1,0 +1,348 @@
+#include "frontend/onnx/import.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include "frontend/onnx/binding.h"
+#include "frontend/onnx/node_context.h"
+#include "frontend/onnx/parameters.h"
+#include "frontend/onnx/rows.h"
+#include "frontend/onnx/tensor_proto.h"
+#include "ir/base/error.h"
+#include "ir/base/nearest.h"
+#include "ir/interpret.h"
+#include "ir/ops/table.h"
+
+namespace gcomp::frontend {
+namespace {
+
+/// Elements that folding may compute for one node. Larger constants stay in the graph as the ops that make them.
+constexpr std::int64_t kFoldLimit = std::int64_t{1} << 18;
+/// Problems printed in full; the rest is a count.
+constexpr std::size_t kListed = 20;
+
+std::string domain_of(const ::onnx::NodeProto& node) { return node.domain() == "ai.onnx" ? "" : node.domain(); }
+
+/// Multiplications and additions that evaluating the graph takes, roughly.
+std::int64_t work_of(const ir::Graph& graph) {
+  std::int64_t work = 0;
+  for (const auto& node : graph.nodes()) {
+    std::int64_t own = 0;
+    for (const ir::Value* result : node->results) own += result->type.elements();
+    if (node->op->kind == ir::Kind::reduce) own = node->operands[0]->type.elements();
+    if (node->op->kind == ir::Kind::contract) own *= std::max<std::int64_t>(1, node->operands[1]->type.elements());
+    work += own;
+    if (work > kFoldLimit) break;
+  }
+  return work;
+}
+
+/// Names of one graph, in front of those of the graphs around it.
+struct Scope {
+  const Scope* outer = nullptr;
+  std::unordered_map<std::string, Item> items;
+
+  const Item* find(const std::string& name) const {
+    for (const Scope* scope = this; scope; scope = scope->outer)
+      if (auto it = scope->items.find(name); it != scope->items.end()) return &it->second;
+    return nullptr;
+  }
+};
+
+class Importer {
+ public:
+  Importer(const OnnxFile& file, const ImportOptions& options)
+      : file_(file), source_(*file.source), options_(options), builder_(model_.graph), constants_(builder_), state_{options, source_, model_.repairs, {}, {}, 0, {}} {
+    model_.source = file.source;
+    state_.is_symbolic = [this](const std::string& value, std::int64_t axis) { return symbolic_.count({value, axis}) > 0; };
+    state_.lower_graph = [this](const ::onnx::GraphProto& graph, const std::vector<Item>& inputs) { return lower_subgraph(graph, inputs); };
+  }
+
+  Model run() {
+    check_user(!(options_.training && options_.as_written), "training and as_written exclude each other");
+    const std::string& variance = options_.batchnorm_variance;
+    check_user(variance.empty() || variance == "unbiased" || variance == "population", "--batchnorm-variance=", variance, " is unknown, wanted unbiased or population");
+    Scope scope;
+    scope_ = &scope;
+    note_symbolic_dimensions();
+    add_inputs(scope);
+    add_initializers(scope);
+    lower_nodes(source_.model.graph().node(), /*main=*/true);
+    if (!unsupported_.empty()) report_unsupported();
+    add_outputs(scope);
+    model_.graph.remove_dead();
+    return std::move(model_);
+  }
+
+ private:
+  void note_symbolic_dimensions() {
+    auto note = [&](const ::onnx::ValueInfoProto& info) {
+      const auto& shape = info.type().tensor_type().shape();
+      for (int i = 0; i < shape.dim_size(); ++i)
+        if (!shape.dim(i).has_dim_value()) symbolic_.insert({info.name(), i});
+    };
+    const ::onnx::GraphProto& graph = source_.model.graph();
+    for (const auto& info : graph.input()) note(info);
+    for (const auto& info : graph.value_info()) note(info);
+    for (const auto& info : graph.output()) note(info);
+  }
+
+  void add_inputs(Scope& scope) {
+    const Binding binding = bind_shapes(file_, options_);
+    state_.rebatched = binding.rebatched;
+    for (const ValueInfo& input : file_.inputs) {
+      if (auto it = options_.constants.find(input.name); it != options_.constants.end()) {
+        scope.items[input.name] = {{}, std::make_shared<const Tensor>(import_tensor(options_, it->second)), nullptr};
+        continue;
+      }
+      const TensorType type{import_dtype(options_, input.dtype), binding.shapes.at(input.name)};
+      element_count(type.shape);
+      scope.items[input.name] = {builder_.input(type, input.name), nullptr, nullptr};
+    }
+  }
+
+  void add_initializers(Scope& scope) {
+    Initializers initializers;
+    const ::onnx::GraphProto& graph = source_.model.graph();
+    if (graph.sparse_initializer_size()) throw UserError(concat(file_.path, ": sparse initializers are not supported"), ExitCode::unsupported);
+    for (const auto& proto : graph.initializer()) {
+      const bool readable = dtype_of(proto.data_type()).has_value();
+      initializers[proto.name()] = {&proto, readable ? std::make_shared<const Tensor>(import_tensor(options_, read_tensor(proto, source_.directory))) : nullptr};
+    }
+    const ParameterPlan plan = plan_parameters(source_, initializers, options_);
+    model_.parameters = plan.parameters;
+    model_.aliases = plan.aliases;
+    model_.repairs.insert(model_.repairs.end(), plan.repairs.begin(), plan.repairs.end());
+    for (const auto& [name, initializer] : initializers)
+      scope.items[name] = initializer.values ? Item{{}, initializer.values, nullptr} : Item{{}, nullptr, nullptr, /*missing=*/true};
+    for (const auto& [place, state] : plan.redirected)
+      if (state.empty()) redirected_[place] = scope.items.at(graph.node(place.first).input(place.second));
+    std::unordered_map<std::string, Item> states;
+    for (const PlannedState& planned : plan.states) states[planned.name] = add_state(planned, initializers.at(planned.initializer).values);
+    for (const auto& [place, state] : plan.redirected)
+      if (!state.empty()) redirected_[place] = states.count(state) ? states.at(state) : scope.items.at(graph.node(place.first).input(place.second));
+    for (auto& [name, item] : states)
+      if (initializers.count(name)) scope.items[name] = item;
+  }
+
+  /// Half-precision parameters and statistics have f32 masters, rounded where they are used.
+  Item add_state(const PlannedState& planned, const std::shared_ptr<const Tensor>& values) {
+    const DType dtype = values->dtype();
+    const bool constant = !planned.trained && planned.role == ir::StateRole::parameter;
+    const bool master = !constant && (dtype == DType::f16 || dtype == DType::bf16);
+    Tensor initial = master ? values->cast(DType::f32) : *values;
+    ir::Value* value = model_.graph.add_state(initial.type(), planned.name, planned.role);
+    model_.weights.emplace(value->name, std::move(initial));
+    Var var = builder_.wrap(value);
+    if (master && planned.role == ir::StateRole::parameter) var = builder_.cast(var, dtype);
+    return {var, constant ? values : nullptr, nullptr};
+  }
+
+  template <class Nodes>
+  void lower_nodes(const Nodes& nodes, bool main) {
+    for (int i = 0; i < nodes.size(); ++i) {
+      const ::onnx::NodeProto& node = nodes.Get(i);
+      std::vector<Item> inputs;
+      for (int k = 0; k < node.input_size(); ++k) inputs.push_back(input_of(node, main ? i : -1, k));
+      builder_.set_origin(describe(node));
+      bind_outputs(node, lower(node, inputs));
+    }
+  }
+
+  Item input_of(const ::onnx::NodeProto& node, int number, int operand) const {
+    const std::string& name = node.input(operand);
+    if (name.empty()) return {};
+    if (auto it = redirected_.find({number, operand}); number >= 0 && it != redirected_.end()) return it->second;
+    const Item* item = scope_->find(name);
+    check_user(item, file_.path, ": node '", describe(node), "' reads '", name, "', which nothing before it makes");
+    return *item;
+  }
+
+  void bind_outputs(const ::onnx::NodeProto& node, std::vector<Item> items) {
+    for (int i = 0; i < node.output_size(); ++i) {
+      const std::string& name = node.output(i);
+      if (name.empty()) continue;
+      Item item = static_cast<std::size_t>(i) < items.size() ? items[static_cast<std::size_t>(i)] : Item{{}, nullptr, nullptr, true};
+      if (!item.known && item.var && item.var.value->producer && named_.insert(item.var.value).second) model_.graph.rename(item.var.value, name);
+      scope_->items[name] = std::move(item);
+    }
+  }
+
+  /// Items of all outputs; `missing` ones where the node, or one before it, is not supported.
+  std::vector<Item> lower(const ::onnx::NodeProto& node, const std::vector<Item>& inputs) {
+    const std::vector<Item> lost(static_cast<std::size_t>(node.output_size()), Item{{}, nullptr, nullptr, true});
+    if (std::any_of(inputs.begin(), inputs.end(), [](const Item& item) { return item.missing; })) return lost;
+    const std::string domain = domain_of(node);
+    if (const auto* function = find_function(domain, node.op_type())) return call(*function, node, inputs);
+    const auto opset = opsets().find(domain);
+    if (opset == opsets().end()) return refuse(node, concat("the file imports no operator set '", domain, "'"), lost);
+    const Row* row = find_row(domain, node.op_type(), opset->second);
+    if (!row) return refuse(node, knows_operator(domain, node.op_type()) ? concat("not in opset ", opset->second) : "operator not supported", lost);
+    try {
+      if (row->foldable)
+        if (auto folded = fold(*row, node, opset->second, inputs)) return std::move(*folded);
+      NodeContext context(node, opset->second, inputs, builder_, constants_, state_);
+      return row->lower(context);
+    } catch (const UserError& error) {
+      if (error.code() == ExitCode::unsupported) return refuse(node, error.what(), lost);
+      throw UserError(concat(file_.path, ": ", error.what()), error.code());
+    }
+  }
+
+  std::vector<Item> refuse(const ::onnx::NodeProto& node, const std::string& reason, const std::vector<Item>& lost) {
+    const std::string domain = domain_of(node);
+    const auto opset = opsets().find(domain);
+    unsupported_.push_back(concat(domain.empty() ? "" : domain + "::", node.op_type(), " '", describe(node), "'", opset == opsets().end() ? "" : concat(" (opset ", opset->second, ")"), ": ", reason));
+    return lost;
+  }
+
+  /// Evaluates a node whose operands are all known, in a graph of its own; nothing if that takes too much work.
+  std::optional<std::vector<Item>> fold(const Row& row, const ::onnx::NodeProto& node, std::int64_t opset, const std::vector<Item>& inputs) {
+    const bool all = std::all_of(inputs.begin(), inputs.end(), [](const Item& item) { return !item || item.known; });
+    if (!all || inputs.empty()) return std::nullopt;
+    ir::Graph scratch;
+    Builder builder(scratch, describe(node));
+    ConstantPool constants(builder);
+    NodeContext context(node, opset, inputs, builder, constants, state_);
+    std::vector<Item> items = row.lower(context);
+    std::vector<std::size_t> computed;
+    for (std::size_t i = 0; i < items.size(); ++i)
+      if (items[i].var && !items[i].known) computed.push_back(i);
+    for (std::size_t i : computed) scratch.outputs().push_back(items[i].var.value);
+    scratch.remove_dead();
+    if (work_of(scratch) > kFoldLimit) return std::nullopt;
+    std::vector<Tensor> results = ir::interpret(scratch, {}).outputs;
+    for (std::size_t i = 0; i < computed.size(); ++i) items[computed[i]] = {{}, std::make_shared<const Tensor>(std::move(results[i])), nullptr};
+    return items;
+  }
+
+  std::vector<Item> lower_subgraph(const ::onnx::GraphProto& graph, const std::vector<Item>& inputs) {
+    Scope scope{scope_, {}};
+    check_user(static_cast<int>(inputs.size()) == graph.input_size(), file_.path, ": a subgraph has ", graph.input_size(), " inputs, found ", inputs.size());
+    for (int i = 0; i < graph.input_size(); ++i) scope.items[graph.input(i).name()] = inputs[static_cast<std::size_t>(i)];
+    for (const auto& proto : graph.initializer())
+      scope.items[proto.name()] = {{}, std::make_shared<const Tensor>(import_tensor(options_, read_tensor(proto, source_.directory))), nullptr};
+    Scope* const outer = std::exchange(scope_, &scope);
+    lower_nodes(graph.node(), false);
+    std::vector<Item> outputs;
+    for (const auto& output : graph.output()) outputs.push_back(*scope.find(output.name()));
+    scope_ = outer;
+    return outputs;
+  }
+
+  const ::onnx::FunctionProto* find_function(const std::string& domain, const std::string& name) const {
+    for (const auto& function : source_.model.functions())
+      if (function.domain() == domain && function.name() == name) return &function;
+    return nullptr;
+  }
+
+  /// A call of one of the file's own functions, lowered in place.
+  std::vector<Item> call(const ::onnx::FunctionProto& function, const ::onnx::NodeProto& caller, const std::vector<Item>& inputs) {
+    Scope scope;
+    for (int i = 0; i < function.input_size(); ++i)
+      scope.items[function.input(i)] = static_cast<std::size_t>(i) < inputs.size() ? inputs[static_cast<std::size_t>(i)] : Item();
+    std::map<std::string, std::int64_t> opsets;
+    for (const auto& opset : function.opset_import()) opsets[opset.domain() == "ai.onnx" ? "" : opset.domain()] = opset.version();
+    ::google::protobuf::RepeatedPtrField<::onnx::NodeProto> nodes = function.node();
+    for (auto& node : nodes) substitute_attributes(node, caller);
+    Scope* const outer = std::exchange(scope_, &scope);
+    opsets_.push_back(std::move(opsets));
+    // Descriptions of nodes may point into `nodes`; nothing keeps them beyond this call.
+    lower_nodes(nodes, false);
+    std::vector<Item> outputs;
+    for (const auto& output : function.output()) outputs.push_back(*scope.find(output));
+    opsets_.pop_back();
+    scope_ = outer;
+    return outputs;
+  }
+
+  /// Attributes that refer to the function's own take the caller's values; absent ones go.
+  static void substitute_attributes(::onnx::NodeProto& node, const ::onnx::NodeProto& caller) {
+    for (int i = node.attribute_size(); i-- > 0;) {
+      auto* attribute = node.mutable_attribute(i);
+      if (attribute->ref_attr_name().empty()) continue;
+      const std::string name = attribute->name(), wanted = attribute->ref_attr_name();
+      auto it = std::find_if(caller.attribute().begin(), caller.attribute().end(), [&](const auto& a) { return a.name() == wanted; });
+      if (it == caller.attribute().end()) {
+        node.mutable_attribute()->DeleteSubrange(i, 1);
+      } else {
+        *attribute = *it;
+        attribute->set_name(name);
+      }
+    }
+  }
+
+  const std::map<std::string, std::int64_t>& opsets() const { return opsets_.empty() ? source_.opsets : opsets_.back(); }
+
+  /// Nodes on a way from a parameter whose derivative does not exist, for the report of a model that trains.
+  std::vector<std::string> cut_nodes() const {
+    std::unordered_set<const ir::Value*> depends;
+    for (const ir::State& state : model_.graph.states())
+      if (state.role == ir::StateRole::parameter) depends.insert(state.value);
+    std::vector<std::string> lines;
+    for (const auto& node : model_.graph.nodes()) {
+      const bool reached = std::any_of(node->operands.begin(), node->operands.end(), [&](const ir::Value* v) { return v && depends.count(v) > 0; });
+      if (!reached) continue;
+      if (node->op->gradient.rule) depends.insert(node->results.begin(), node->results.end());
+      else if (node->op->kind != ir::Kind::update) lines.push_back(concat(node->op->name, " '", node->origin, "': not differentiable: ", node->op->gradient.none));
+    }
+    return lines;
+  }
+
+  [[noreturn]] void report_unsupported() const {
+    std::vector<std::string> lines = unsupported_;
+    if (options_.training)
+      for (std::string& line : cut_nodes()) lines.push_back(std::move(line));
+    std::string text = concat(file_.path, ": ", lines.size(), lines.size() == 1 ? " node is" : " nodes are", " not supported", options_.training ? " in training" : "", ":");
+    for (std::size_t i = 0; i < std::min(lines.size(), kListed); ++i) text += "\n  " + lines[i];
+    if (lines.size() > kListed) text += concat("\n  and ", lines.size() - kListed, " more");
+    throw UserError(text, ExitCode::unsupported);
+  }
+
+  void add_outputs(const Scope& scope) {
+    builder_.set_origin("output");
+    std::unordered_set<const ir::Value*> used;
+    for (const auto& output : source_.model.graph().output()) {
+      const Item& item = *scope.find(output.name());
+      check_user(!item.sequence, file_.path, ": output '", output.name(), "' is a sequence, wanted a tensor");
+      if (item.missing) throw UserError(concat(file_.path, ": output '", output.name(), "' cannot be computed"), ExitCode::unsupported);
+      Var var = item.var && !item.known ? item.var : constants_.at(item.known);
+      // An output is a value of its own: not an input, a state, a constant or another output.
+      const bool own = var.value->producer && !item.known && used.insert(var.value).second;
+      if (!own) var = builder_.apply(ir::ops::kReshape, {var}, {{"shape", var.shape()}});
+      name_output(var.value, output.name());
+      model_.graph.outputs().push_back(var.value);
+      model_.outputs.push_back(output.name());
+    }
+  }
+
+  /// Outputs have their ONNX names, even where some other value has taken one.
+  void name_output(ir::Value* value, const std::string& name) {
+    if (value->name == name) return;
+    for (const auto& node : model_.graph.nodes())
+      for (ir::Value* result : node->results)
+        if (result->name == name) model_.graph.rename(result, "");
+    model_.graph.rename(value, name);
+  }
+
+  const OnnxFile& file_;
+  const Source& source_;
+  const ImportOptions& options_;
+  Model model_;
+  Builder builder_;
+  ConstantPool constants_;
+  ImportState state_;
+  Scope* scope_ = nullptr;
+  std::vector<std::map<std::string, std::int64_t>> opsets_;
+  std::map<std::pair<int, int>, Item> redirected_;
+  std::set<std::pair<std::string, std::int64_t>> symbolic_;
+  std::unordered_set<const ir::Value*> named_;
+  std::vector<std::string> unsupported_;
+};
+
+}  // namespace
+
+Model import_onnx(const OnnxFile& file, const ImportOptions& options) { return Importer(file, options).run(); }
+
+}  // namespace gcomp::frontend

@@ -1,0 +1,111 @@
+// ONNX in and out. open_onnx() parses and validates a file, import_onnx() lowers it to a graph with static shapes,
+// export_onnx() writes the same file again with trained values. A file is untrusted: see docs in open.cpp.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/base/tensor.h"
+#include "ir/graph.h"
+
+namespace gcomp::frontend {
+
+struct Source;
+
+/// One dimension of an input or output: a number, or -1 and the symbol that `--dim SYMBOL=N` binds (may be empty).
+struct Dimension {
+  std::int64_t size = -1;
+  std::string symbol;
+};
+
+/// A declared input or output.
+struct ValueInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  bool has_shape = false;
+  std::vector<Dimension> dimensions;
+};
+using gcomp::to_string;
+/// "x: f32[batch,20]"; an unnamed unknown dimension is "?".
+std::string to_string(const ValueInfo& value);
+
+struct InitializerInfo {
+  std::string name;
+  std::string dtype;   ///< "f32", or ONNX's name for a type that gcomp lacks, such as "FLOAT8E4M3FN"
+  Shape shape;
+};
+
+/// What a file says, without lowering it: for `inspect`, and to bind shapes.
+struct OnnxFile {
+  std::string path;
+  std::int64_t ir_version = 0;
+  std::string producer;                               ///< "pytorch 2.5.1"
+  std::map<std::string, std::int64_t> opsets;         ///< domain ("" is ai.onnx) -> version
+  std::vector<ValueInfo> inputs, outputs;             ///< inputs without those that are initializers
+  std::vector<InitializerInfo> initializers;
+  std::vector<std::pair<std::string, int>> operators; ///< op type (with "domain::" unless ai.onnx) and count, by name
+  std::shared_ptr<const Source> source;
+};
+
+struct ImportOptions {
+  std::map<std::string, std::int64_t> dims;    ///< symbolic dimension -> size
+  std::map<std::string, Shape> shapes;         ///< input -> whole shape; wins over `dims`
+  std::map<std::string, Tensor> constants;     ///< inputs whose value is fixed now; the graph has no such input
+  bool training = false;                       ///< BatchNormalization and Dropout train, whatever form the file has
+  bool as_written = false;                     ///< BatchNormalization and Dropout mean what the file says; not with `training`
+  std::optional<DType> float_type;             ///< all floats become this type; else f16 and bf16 compute as the file says
+  std::vector<std::string> freeze, train;      ///< globs over initializers (and over the parts of a split one); freeze wins
+  std::vector<std::string> tie, untie;         ///< globs: share one parameter / one parameter for each use
+  std::string batchnorm_variance;              ///< "", "unbiased" or "population": overrides the rule for running variances
+};
+
+/// An initializer, or the part of a split one, and whether training changes it.
+struct Parameter {
+  std::string name;          ///< the state's name in the graph
+  std::string initializer;   ///< the ONNX initializer that it comes from
+  TensorType type;           ///< as in the file
+  bool trained = false;
+  bool doubtful = false;     ///< trained, but may be a buffer: nothing in the file tells
+  std::string reason;        ///< "weight of Gemm", "running statistic", "--freeze=GLOB", ...
+  std::vector<std::string> nodes;  ///< the nodes that use it
+};
+
+/// A state that is not simply one initializer: part of a split one (at one operand of one node), or a tied one.
+struct Alias {
+  std::string state, initializer;
+  int node = -1, operand = -1;   ///< where the file's reference changes on export; -1 for a tied initializer
+  bool transposed = false;       ///< tied: the initializer is the state's transpose
+};
+
+struct Model {
+  ir::Graph graph{"forward"};
+  /// Initial values of every state of the graph, by name, in the state's dtype.
+  std::map<std::string, Tensor> weights;
+  std::vector<std::string> outputs;       ///< ONNX names, in the order of graph.outputs()
+  std::vector<Parameter> parameters;      ///< trained and frozen float initializers, in the file's order
+  std::vector<std::string> repairs;       ///< one line each: what training changes in the file's meaning, ties, splits
+  std::vector<Alias> aliases;
+  std::shared_ptr<const Source> source;
+};
+
+/// Reads and checks a file; lowers nothing. Throws UserError (exit 3) for anything that is not a sound ONNX model.
+OnnxFile open_onnx(const std::string& path);
+/// The same from bytes in memory; external data is looked for in `directory` ("" refuses it).
+OnnxFile open_onnx_bytes(std::string bytes, const std::string& name, const std::string& directory = {});
+
+/// Lowers a file. Throws UserError: exit 3 for an unbound dimension, a shape that does not fit and the like; exit 4 with all
+/// operators that are not supported in one message.
+Model import_onnx(const OnnxFile& file, const ImportOptions& options = {});
+
+/// The original file as bytes with the data of initializers replaced by `states` (by state name, in any float dtype); states
+/// that are missing keep the file's values. Names, nodes and forms stay as they came.
+std::string export_onnx_bytes(const Model& model, const std::map<std::string, Tensor>& states);
+/// The same to a file, which appears whole or not at all.
+void export_onnx(const Model& model, const std::map<std::string, Tensor>& states, const std::string& path);
+
+}  // namespace gcomp::frontend

@@ -1,0 +1,167 @@
+// What a row of the import tables sees of one ONNX node: its operands as values or constants, its attributes, a builder.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "frontend/onnx/import.h"
+#include "frontend/onnx/source.h"
+#include "ir/builder.h"
+
+namespace gcomp::frontend {
+
+using ir::Builder;
+using ir::Var;
+using Integers = std::vector<std::int64_t>;
+
+/// An ONNX value during import: something in the graph, a tensor known at import, or a sequence of values. A known tensor
+/// enters the graph only when a row asks for it as a Var.
+struct Item {
+  Var var;
+  std::shared_ptr<const Tensor> known;
+  std::shared_ptr<const std::vector<Item>> sequence;
+  bool missing = false;   ///< made by a node that could not be lowered; whoever reads it is skipped
+
+  explicit operator bool() const { return var || known || sequence || missing; }
+  const TensorType& type() const { return known ? known->type() : var.type(); }
+};
+
+/// What a row returns: one item for each output, in order; outputs that it leaves out count as absent.
+struct Items : std::vector<Item> {
+  using std::vector<Item>::vector;
+  Items(Var var) { push_back({var, nullptr, nullptr}); }                              // NOLINT: rows return values
+  Items(Tensor tensor) { push_back({{}, std::make_shared<const Tensor>(std::move(tensor)), nullptr}); }  // NOLINT
+  Items(Item item) { push_back(std::move(item)); }                                    // NOLINT
+  static Items of(const std::vector<Var>& vars) {
+    Items items;
+    for (Var var : vars) items.push_back({var, nullptr, nullptr});
+    return items;
+  }
+};
+
+/// Tensors known at import as values of one graph, each made once. Uniform tensors become `full`.
+class ConstantPool {
+ public:
+  explicit ConstantPool(Builder& builder) : builder_(builder) {}
+  Var at(const std::shared_ptr<const Tensor>& tensor);
+
+ private:
+  Builder& builder_;
+  std::unordered_map<const Tensor*, Var> made_;
+  std::vector<std::shared_ptr<const Tensor>> kept_;
+};
+
+/// What all nodes of one import share.
+struct ImportState {
+  const ImportOptions& options;
+  const Source& source;
+  std::vector<std::string>& repairs;
+  /// Initializers and symbolic shapes that rows ask about.
+  std::function<bool(const std::string& value, std::int64_t axis)> is_symbolic;
+  /// Lowers a subgraph in place, its inputs bound to `inputs`.
+  std::function<std::vector<Item>(const ::onnx::GraphProto&, const std::vector<Item>& inputs)> lower_graph;
+  /// Number of the next node that draws random numbers.
+  std::int64_t next_random = 0;
+  /// A batch that the file fixes, and the one that it is bound to instead.
+  std::optional<std::pair<std::int64_t, std::int64_t>> rebatched;
+};
+
+class NodeContext {
+ public:
+  NodeContext(const ::onnx::NodeProto& node, std::int64_t opset, std::vector<Item> inputs, Builder& builder, ConstantPool& constants, ImportState& state)
+      : node_(node), opset_(opset), inputs_(std::move(inputs)), builder_(builder), constants_(constants), state_(state) {}
+
+  Builder& b() { return builder_; }
+  ImportState& state() { return state_; }
+  const ImportOptions& options() const { return state_.options; }
+  std::int64_t opset() const { return opset_; }
+  const std::string& op() const { return node_.op_type(); }
+  std::string name() const { return describe(node_); }
+  const std::string& input_name(std::size_t i) const { return node_.input(static_cast<int>(i)); }
+
+  // Operands.
+  std::size_t inputs() const { return inputs_.size(); }
+  bool has(std::size_t i) const { return i < inputs_.size() && static_cast<bool>(inputs_[i]); }
+  const Item& item(std::size_t i) const;
+  /// The same without the check that it is a tensor; an absent operand gives an empty item.
+  Item any(std::size_t i) const { return has(i) ? inputs_[i] : Item(); }
+  Var var(std::size_t i);
+  Var var(const Item& item);
+  /// All operands in order.
+  std::vector<Var> vars();
+  const TensorType& type(std::size_t i) const { return item(i).type(); }
+  const Shape& shape(std::size_t i) const { return type(i).shape; }
+  std::int64_t rank(std::size_t i) const { return type(i).rank(); }
+  /// The tensor where it is known at import, else null.
+  const Tensor* known(std::size_t i) const { return has(i) ? inputs_[i].known.get() : nullptr; }
+  /// Elements of an operand that must be known at import; `what` names it in the error.
+  Integers integers(std::size_t i, std::string_view what) const;
+  double number(std::size_t i, std::string_view what) const;
+
+  // Attributes. A wrong type is an error.
+  bool has_attribute(std::string_view name) const { return find(name) != nullptr; }
+  std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
+  bool flag(std::string_view name, bool otherwise = false) const { return integer(name, otherwise ? 1 : 0) != 0; }
+  double real(std::string_view name, double otherwise) const;
+  std::string text(std::string_view name, std::string_view otherwise) const;
+  Integers integers(std::string_view name, Integers otherwise = {}) const;
+  std::vector<double> reals(std::string_view name) const;
+  Tensor tensor(std::string_view name) const;
+  const ::onnx::GraphProto& graph(std::string_view name) const;
+  std::vector<std::string> texts(std::string_view name) const;
+
+  // Outputs.
+  std::size_t outputs() const { return static_cast<std::size_t>(node_.output_size()); }
+  bool wants(std::size_t i) const { return i < outputs() && !node_.output(static_cast<int>(i)).empty(); }
+
+  /// gcomp's type for an ONNX type number, after the options' float type.
+  DType dtype_of(std::int64_t onnx_type) const;
+  /// A tensor with floats converted to the options' float type.
+  Tensor converted(Tensor tensor) const;
+  /// `axis` in [0, rank), negative counting from the end.
+  std::int64_t axis(std::int64_t axis, std::int64_t rank) const;
+  /// The same for a list, sorted; a repeated axis is an error.
+  Integers axes(Integers axes, std::int64_t rank) const;
+
+  template <class... Args>
+  [[noreturn]] void fail(const Args&... args) const { throw UserError(concat(op(), " '", name(), "': ", args...)); }
+  template <class... Args>
+  void require(bool condition, const Args&... args) const { if (!condition) fail(args...); }
+  /// The node means something that gcomp cannot do: collected with all others of the file.
+  template <class... Args>
+  [[noreturn]] void unsupported(const Args&... args) const { throw UserError(concat(args...), ExitCode::unsupported); }
+  void repair(std::string line) { state_.repairs.push_back(std::move(line)); }
+
+ private:
+  const ::onnx::AttributeProto* find(std::string_view name) const;
+  const ::onnx::AttributeProto* find(std::string_view name, ::onnx::AttributeProto::AttributeType type) const;
+
+  const ::onnx::NodeProto& node_;
+  std::int64_t opset_;
+  std::vector<Item> inputs_;
+  Builder& builder_;
+  ConstantPool& constants_;
+  ImportState& state_;
+};
+
+/// The float type that an import gives to `dtype`: the options' one for any float.
+DType import_dtype(const ImportOptions& options, DType dtype);
+/// A tensor of the file in the import's float type. A float32 scalar that becomes f64 is read as the number that its author
+/// most likely wrote (0.1, 1/sqrt(2), sqrt(48)), not as that number's float32 rounding.
+Tensor import_tensor(const ImportOptions& options, Tensor tensor);
+/// The shortest decimal, or the root or well-known constant, whose float32 rounding is `value`.
+double intended_number(float value);
+
+/// NumPy's broadcasting; a uniform constant stays a uniform constant.
+Var broadcast_to(Var x, const Shape& shape);
+Shape broadcast_shape(const NodeContext& n, const std::vector<Shape>& shapes);
+std::vector<Var> broadcast_together(NodeContext& n, std::vector<Var> operands);
+/// The number that every element equals, where x is `full`.
+std::optional<double> uniform_value(Var x);
+
+}  // namespace gcomp::frontend

@@ -1,0 +1,127 @@
+// Reads a model file. The file is untrusted: its size is checked before it is read, Protobuf's recursion is bounded, and
+// validate() runs before anything else looks at it.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include "frontend/onnx/import.h"
+#include "frontend/onnx/tensor_proto.h"
+#include "frontend/onnx/validate.h"
+#include "ir/base/error.h"
+
+namespace gcomp::frontend {
+namespace {
+
+constexpr std::uintmax_t kMaxFile = (std::uintmax_t{1} << 31) - 1;
+
+std::string read_whole(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  check_user(std::filesystem::exists(status), "cannot read '", path, "': no such file");
+  check_user(std::filesystem::is_regular_file(status), "cannot read '", path, "': not a regular file");
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  check_user(!error, "cannot read '", path, "': ", error.message());
+  check_user(size <= kMaxFile, "'", path, "' has ", size, " bytes; an ONNX file is at most 2 GiB, with larger weights in external data");
+  std::ifstream stream(path, std::ios::binary);
+  check_user(stream.good(), "cannot read '", path, "': ", std::strerror(errno));
+  std::string bytes(size, '\0');
+  stream.read(bytes.data(), static_cast<std::streamsize>(size));
+  check_user(static_cast<std::uintmax_t>(stream.gcount()) == size, "cannot read '", path, "': it became shorter while it was read");
+  return bytes;
+}
+
+std::shared_ptr<Source> parse(const std::string& bytes, const std::string& name, const std::string& directory) {
+  auto source = std::make_shared<Source>();
+  source->name = name;
+  source->directory = directory;
+  google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream stream(&array);
+  stream.SetRecursionLimit(100);
+  const bool parsed = source->model.ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+  check_user(parsed && !bytes.empty(), "'", name, "' is not an ONNX model, or is cut short: it does not parse");
+  for (const auto& opset : source->model.opset_import()) {
+    const std::string domain = opset.domain() == "ai.onnx" ? "" : opset.domain();
+    check_user(source->opsets.emplace(domain, opset.version()).second, name, ": operator set '", domain, "' is imported twice");
+  }
+  validate(*source);
+  return source;
+}
+
+ValueInfo value_info(const ::onnx::ValueInfoProto& proto, const std::string& file) {
+  ValueInfo info;
+  info.name = proto.name();
+  check_user(proto.type().has_tensor_type(), file, ": '", proto.name(), "' is not a tensor; sequences, maps and optionals are no inputs or outputs of a trained model");
+  const auto& tensor = proto.type().tensor_type();
+  const auto dtype = dtype_of(tensor.elem_type());
+  if (!dtype) throw UserError(concat(file, ": '", proto.name(), "' has the unsupported type ", onnx_type_name(tensor.elem_type())), ExitCode::unsupported);
+  info.dtype = *dtype;
+  info.has_shape = tensor.has_shape();
+  for (const auto& dim : tensor.shape().dim()) {
+    // Exporters write -1 or 0 for "unknown" now and then; a true 0 would make an empty input, which nobody declares.
+    if (dim.has_dim_value() && dim.dim_value() > 0) info.dimensions.push_back({dim.dim_value(), ""});
+    else info.dimensions.push_back({dim.has_dim_value() && dim.dim_value() == 0 ? 0 : -1, dim.has_dim_param() ? dim.dim_param() : ""});
+  }
+  check_user(info.dimensions.size() <= 32, file, ": '", proto.name(), "' has more than 32 dimensions");
+  return info;
+}
+
+void count_operators(const ::onnx::GraphProto& graph, std::map<std::string, int>& counts) {
+  for (const auto& node : graph.node()) {
+    ++counts[node.domain().empty() || node.domain() == "ai.onnx" ? node.op_type() : node.domain() + "::" + node.op_type()];
+    for (const auto& attribute : node.attribute())
+      if (attribute.has_g()) count_operators(attribute.g(), counts);
+  }
+}
+
+OnnxFile describe_file(std::shared_ptr<const Source> source) {
+  OnnxFile file;
+  file.path = source->name;
+  const ::onnx::ModelProto& model = source->model;
+  file.ir_version = model.ir_version();
+  file.producer = model.producer_name() + (model.producer_version().empty() ? "" : " " + model.producer_version());
+  file.opsets = source->opsets;
+  std::map<std::string, bool> initialized;
+  for (const auto& tensor : model.graph().initializer()) {
+    initialized[tensor.name()] = true;
+    const auto dtype = dtype_of(tensor.data_type());
+    file.initializers.push_back({tensor.name(), dtype ? std::string(name_of(*dtype)) : onnx_type_name(tensor.data_type()), shape_of(tensor)});
+  }
+  for (const auto& input : model.graph().input())
+    if (!initialized.count(input.name())) file.inputs.push_back(value_info(input, file.path));
+  for (const auto& output : model.graph().output()) file.outputs.push_back(value_info(output, file.path));
+  std::map<std::string, int> counts;
+  count_operators(model.graph(), counts);
+  file.operators.assign(counts.begin(), counts.end());
+  file.source = std::move(source);
+  return file;
+}
+
+}  // namespace
+
+std::string to_string(const ValueInfo& value) {
+  std::string text = concat(value.name, ": ", name_of(value.dtype), "[");
+  if (!value.has_shape) return text + "...]";
+  for (std::size_t i = 0; i < value.dimensions.size(); ++i) {
+    const Dimension& dim = value.dimensions[i];
+    text += i ? "," : "";
+    text += dim.size >= 0 ? std::to_string(dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
+  }
+  return text + "]";
+}
+
+OnnxFile open_onnx_bytes(std::string bytes, const std::string& name, const std::string& directory) {
+  check_user(bytes.size() <= kMaxFile, "'", name, "' is larger than 2 GiB");
+  return describe_file(parse(bytes, name, directory));
+}
+
+OnnxFile open_onnx(const std::string& path) {
+  std::string directory = std::filesystem::path(path).parent_path().string();
+  return open_onnx_bytes(read_whole(path), path, directory.empty() ? "." : directory);
+}
+
+}  // namespace gcomp::frontend

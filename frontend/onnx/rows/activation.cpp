@@ -1,0 +1,122 @@
+// Activations, softmax, dropout. Gradients at kinks are PyTorch's: a select whose unselected side is a constant gives 0.
+#include <cmath>
+
+#include "frontend/onnx/rows.h"
+#include "ir/ops/table.h"
+
+namespace gcomp::frontend {
+namespace {
+
+namespace ops = ir::ops;
+using ops::call;
+
+template <const ir::OpDef& op>
+Items unary_row(NodeContext& n) { return ir::pointwise(op, n.var(0)); }
+
+/// expm1 where x <= 0, else 0: the branch that is not taken must not overflow into a NaN gradient. The slope at 0 is 1.
+Var expm1_below_zero(Var x, double scale = 1) {
+  Var below = x.builder->select(x.builder->like(x, 0) < x, x.builder->like(x, 0), x);
+  return call("expm1", scale == 1 ? below : below / scale);
+}
+Var positive(Var x) { return x.builder->like(x, 0) < x; }
+
+Items leaky_relu_row(NodeContext& n) {
+  Var x = n.var(0);
+  return n.b().select(positive(x), x, x * n.real("alpha", 0.01));
+}
+Items prelu_row(NodeContext& n) {
+  Var x = n.var(0);
+  return n.b().select(positive(x), x, x * broadcast_to(n.var(1), x.shape()));
+}
+Items elu_row(NodeContext& n) {
+  Var x = n.var(0);
+  return n.b().select(positive(x), x, expm1_below_zero(x) * n.real("alpha", 1));
+}
+Items celu_row(NodeContext& n) {
+  Var x = n.var(0);
+  const double alpha = n.real("alpha", 1);
+  return n.b().select(positive(x), x, expm1_below_zero(x, alpha) * alpha);
+}
+Items selu_row(NodeContext& n) {
+  Var x = n.var(0);
+  const double alpha = n.real("alpha", 1.67326319217681884765625), gamma = n.real("gamma", 1.05070102214813232421875);
+  return n.b().select(positive(x), x * gamma, expm1_below_zero(x) * (alpha * gamma));
+}
+Items thresholded_relu_row(NodeContext& n) {
+  Var x = n.var(0);
+  return n.b().select(n.b().like(x, n.real("alpha", 1)) < x, x, n.b().like(x, 0));
+}
+Var hard_sigmoid(Var x, double alpha, double beta) {
+  Builder& b = *x.builder;
+  Var u = x * alpha + beta;
+  return b.select(u <= b.like(u, 0), b.like(u, 0), b.select(b.like(u, 1) <= u, b.like(u, 1), u));
+}
+Items hard_sigmoid_row(NodeContext& n) { return hard_sigmoid(n.var(0), n.real("alpha", 0.2), n.real("beta", 0.5)); }
+Items hard_swish_row(NodeContext& n) {
+  Var x = n.var(0);
+  Builder& b = n.b();
+  // Selected on x itself, so that the slope is exactly 0 at -3 and 1 at 3.
+  Var middle = x * (x * (1.0 / 6) + 0.5);
+  return b.select(x <= b.like(x, -3), b.like(x, 0), b.select(b.like(x, 3) <= x, x, middle));
+}
+Items softsign_row(NodeContext& n) {
+  Var x = n.var(0);
+  return x / (call("abs", x) + 1.0);
+}
+Items mish_row(NodeContext& n) {
+  Var x = n.var(0);
+  return x * call("tanh", call("softplus", x));
+}
+Items swish_row(NodeContext& n) {
+  Var x = n.var(0);
+  const double alpha = n.real("alpha", 1);
+  return x * call("sigmoid", alpha == 1 ? x : x * alpha);
+}
+Items gelu_row(NodeContext& n) {
+  Var x = n.var(0);
+  const std::string form = n.text("approximate", "none");
+  n.require(form == "none" || form == "tanh", "approximate is '", form, "', wanted none or tanh");
+  if (form == "none") return x * ((call("erf", x * M_SQRT1_2) + 1.0) * 0.5);
+  return x * ((call("tanh", (x + x * x * x * 0.044715) * std::sqrt(2 / M_PI)) + 1.0) * 0.5);
+}
+Items shrink_row(NodeContext& n) {
+  Var x = n.var(0), zero = n.b().like(x, 0);
+  const double bound = n.real("lambd", 0.5), bias = n.real("bias", 0);
+  return n.b().select(x < n.b().like(x, -bound), x + bias, n.b().select(n.b().like(x, bound) < x, x - bias, zero));
+}
+
+/// Calls `of(rows, axis)` on the operand as opset 13 has it: along one axis; before that all axes from `axis` on are one.
+template <class F>
+Var along_axis(NodeContext& n, const F& of) {
+  Var x = n.var(0);
+  const std::int64_t axis = n.axis(n.integer("axis", n.opset() >= 13 ? -1 : x.rank() > 1 ? 1 : 0), x.rank());
+  if (n.opset() >= 13 || axis == x.rank() - 1) return of(x, axis);
+  std::int64_t rows = 1, columns = 1;
+  for (std::int64_t i = 0; i < x.rank(); ++i) (i < axis ? rows : columns) *= x.dim(i);
+  return n.b().reshape(of(n.b().reshape(x, {rows, columns}), 1), x.shape());
+}
+template <const ir::OpDef& op>
+Items softmax_row(NodeContext& n) {
+  return along_axis(n, [&](Var x, std::int64_t axis) { return n.b().apply(op, {x}, {{"axis", axis}}); });
+}
+Items hardmax_row(NodeContext& n) {
+  return along_axis(n, [&](Var x, std::int64_t axis) {
+    Var winner = n.b().apply(ops::kArgMax, {x}, {{"axes", Integers{axis}}});
+    Var hit = n.b().iota({DType::i64, x.shape()}, axis) == n.b().unreduce(winner, x.shape(), {axis});
+    return n.b().select(hit, n.b().like(x, 1), n.b().like(x, 0));
+  });
+}
+
+constexpr Row kRows[] = {
+    {"Relu", 6, unary_row<ops::kRelu>}, {"Sigmoid", 6, unary_row<ops::kSigmoid>}, {"Tanh", 6, unary_row<ops::kTanh>}, {"Softplus", 1, unary_row<ops::kSoftplus>},
+    {"LeakyRelu", 6, leaky_relu_row}, {"PRelu", 7, prelu_row}, {"Elu", 6, elu_row}, {"Celu", 12, celu_row}, {"Selu", 6, selu_row},
+    {"ThresholdedRelu", 10, thresholded_relu_row}, {"HardSigmoid", 6, hard_sigmoid_row}, {"HardSwish", 14, hard_swish_row}, {"Softsign", 1, softsign_row},
+    {"Mish", 18, mish_row}, {"Swish", 24, swish_row}, {"Gelu", 20, gelu_row}, {"Gelu", 1, gelu_row, true, "com.microsoft"}, {"Shrink", 9, shrink_row},
+    {"Softmax", 1, softmax_row<ops::kSoftmax>}, {"LogSoftmax", 1, softmax_row<ops::kLogSoftmax>}, {"Hardmax", 1, hardmax_row},
+};
+
+}  // namespace
+
+std::span<const Row> activation_rows() { return kRows; }
+
+}  // namespace gcomp::frontend

@@ -1,0 +1,22 @@
+// The parsed file that a model came from. Only frontend/onnx includes Protobuf.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "onnx/onnx.pb.h"
+
+namespace gcomp::frontend {
+
+struct Source {
+  ::onnx::ModelProto model;
+  std::string name;       ///< the file's path, for messages
+  std::string directory;  ///< where external data lies; empty: none is allowed
+  std::map<std::string, std::int64_t> opsets;
+};
+
+/// How messages name a node: its name, or "OpType of 'first output'".
+std::string describe(const ::onnx::NodeProto& node);
+
+}  // namespace gcomp::frontend

@@ -1,0 +1,28 @@
+// TensorProto <-> Tensor. One function reads every tensor of a file: initializers, constants, attributes.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "frontend/onnx/source.h"
+#include "ir/base/tensor.h"
+
+namespace gcomp::frontend {
+
+/// Null for ONNX types that gcomp lacks (strings, complex, float8, 4-bit).
+std::optional<DType> dtype_of(int onnx_type);
+int onnx_type_of(DType dtype);
+/// ONNX's spelling: "FLOAT", "FLOAT8E4M3FN", or a number.
+std::string onnx_type_name(int onnx_type);
+
+/// Shape of a tensor, checked: rank at most 32, no negative dimension, at most 2^31 elements' worth of bytes.
+Shape shape_of(const ::onnx::TensorProto& proto);
+/// Checks sizes before anything is allocated; the data must have exactly the shape's size.
+Tensor read_tensor(const ::onnx::TensorProto& proto, const std::string& directory);
+/// Replaces the data by `values`, converted to the proto's type, and drops every other place where data may lie.
+void write_tensor(::onnx::TensorProto& proto, const Tensor& values);
+
+/// Bytes of an external file; throws UserError unless `location` is a plain relative path to a regular file without links.
+std::string read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length);
+
+}  // namespace gcomp::frontend

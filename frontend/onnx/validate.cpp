@@ -1,0 +1,127 @@
+#include "frontend/onnx/validate.h"
+
+#include <functional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/base/error.h"
+
+namespace gcomp::frontend {
+namespace {
+
+constexpr int kMaxDepth = 16;
+constexpr std::int64_t kMaxNodes = 1'000'000;
+
+/// Names visible in a graph: its own and those of the graphs around it.
+struct Scope {
+  const Scope* outer = nullptr;
+  std::unordered_set<std::string> names;
+
+  bool has(const std::string& name) const {
+    for (const Scope* scope = this; scope; scope = scope->outer)
+      if (scope->names.count(name)) return true;
+    return false;
+  }
+};
+
+class Validator {
+ public:
+  explicit Validator(const Source& source) : source_(source) {}
+
+  void check_graph(const ::onnx::GraphProto& graph, const Scope* outer, int depth) {
+    check_user(depth <= kMaxDepth, source_.name, ": subgraphs nest more than ", kMaxDepth, " deep");
+    Scope scope{outer, {}};
+    for (const auto& input : graph.input()) define(scope, input.name(), "the graph's inputs");
+    // Before IR version 4 initializers were also listed as inputs.
+    std::unordered_set<std::string> initializers;
+    for (const auto& tensor : graph.initializer()) add_initializer(scope, initializers, tensor.name());
+    for (const auto& sparse : graph.sparse_initializer()) add_initializer(scope, initializers, sparse.values().name());
+    check_nodes(graph.node(), scope, depth);
+    std::unordered_set<std::string> outputs;
+    for (const auto& output : graph.output()) {
+      check_user(scope.has(output.name()), source_.name, ": output '", output.name(), "' is made by no node");
+      check_user(outputs.insert(output.name()).second, source_.name, ": output '", output.name(), "' is listed twice");
+    }
+  }
+
+  void check_function(const ::onnx::FunctionProto& function) {
+    Scope scope;
+    for (const auto& input : function.input()) define(scope, input, concat("the inputs of function '", function.name(), "'"));
+    check_nodes(function.node(), scope, 0);
+    for (const auto& output : function.output())
+      check_user(scope.has(output), source_.name, ": output '", output, "' of function '", function.name(), "' is made by no node");
+  }
+
+ private:
+  void define(Scope& scope, const std::string& name, const std::string& where) {
+    check_user(!name.empty(), source_.name, ": an empty name among ", where);
+    check_user(scope.names.insert(name).second, source_.name, ": the name '", name, "' is made twice, the second time by ", where);
+  }
+
+  void add_initializer(Scope& scope, std::unordered_set<std::string>& initializers, const std::string& name) {
+    check_user(!name.empty(), source_.name, ": an initializer has no name");
+    check_user(initializers.insert(name).second, source_.name, ": two initializers are named '", name, "'");
+    scope.names.insert(name);
+  }
+
+  template <class Nodes>
+  void check_nodes(const Nodes& nodes, Scope& scope, int depth) {
+    for (const auto& node : nodes) {
+      check_user(++nodes_ <= kMaxNodes, source_.name, ": more than ", kMaxNodes, " nodes");
+      check_user(!node.op_type().empty(), source_.name, ": ", describe(node), " has no operator type");
+      for (const auto& input : node.input())
+        check_user(input.empty() || scope.has(input), source_.name, ": node '", describe(node), "' reads '", input, "', which nothing before it makes");
+      std::unordered_set<std::string> attributes;
+      for (const auto& attribute : node.attribute()) {
+        check_user(attributes.insert(attribute.name()).second, source_.name, ": node '", describe(node), "' has attribute '", attribute.name(), "' twice");
+        if (attribute.has_g()) check_graph(attribute.g(), &scope, depth + 1);
+        for (const auto& graph : attribute.graphs()) check_graph(graph, &scope, depth + 1);
+      }
+      for (const auto& output : node.output())
+        if (!output.empty()) define(scope, output, concat("node '", describe(node), "'"));
+    }
+  }
+
+  const Source& source_;
+  std::int64_t nodes_ = 0;
+};
+
+using FunctionKey = std::pair<std::string, std::string>;
+
+void check_calls(const Source& source) {
+  std::map<FunctionKey, const ::onnx::FunctionProto*> functions;
+  for (const auto& function : source.model.functions())
+    check_user(functions.emplace(FunctionKey{function.domain(), function.name()}, &function).second, source.name, ": function '", function.name(), "' is defined twice");
+  std::map<FunctionKey, int> state;  // 1: being visited, 2: done
+  std::function<void(const FunctionKey&, int)> visit = [&](const FunctionKey& key, int depth) {
+    auto found = functions.find(key);
+    if (found == functions.end() || state[key] == 2) return;
+    check_user(state[key] != 1, source.name, ": function '", key.second, "' calls itself");
+    check_user(depth <= kMaxDepth, source.name, ": function calls nest more than ", kMaxDepth, " deep");
+    state[key] = 1;
+    for (const auto& node : found->second->node()) visit({node.domain(), node.op_type()}, depth + 1);
+    state[key] = 2;
+  };
+  for (const auto& [key, function] : functions) visit(key, 0);
+}
+
+}  // namespace
+
+std::string describe(const ::onnx::NodeProto& node) {
+  if (!node.name().empty()) return node.name();
+  return node.output_size() ? concat(node.op_type(), " of ", node.output(0)) : node.op_type();
+}
+
+void validate(const Source& source) {
+  const ::onnx::ModelProto& model = source.model;
+  check_user(model.has_graph(), source.name, ": not an ONNX model: it holds no graph");
+  check_user(!source.opsets.empty(), source.name, ": not an ONNX model: it imports no operator set");
+  if (auto it = source.opsets.find(""); it != source.opsets.end() && (it->second < 1 || it->second > kNewestOpset))
+    throw UserError(concat(source.name, ": operator set ", it->second, " is not known, the newest is ", kNewestOpset), ExitCode::unsupported);
+  Validator validator(source);
+  validator.check_graph(model.graph(), nullptr, 0);
+  for (const auto& function : model.functions()) validator.check_function(function);
+  check_calls(source);
+}
+
+}  // namespace gcomp::frontend
