@@ -55,7 +55,8 @@ std::shared_ptr<Source> parse(const std::string& bytes, const std::string& name,
 ValueInfo value_info(const ::onnx::ValueInfoProto& proto, const std::string& file) {
   ValueInfo info;
   info.name = proto.name();
-  check_user(proto.type().has_tensor_type(), file, ": '", proto.name(), "' is not a tensor; sequences, maps and optionals are no inputs or outputs of a trained model");
+  if (!proto.type().has_tensor_type())
+    throw UserError(concat(file, ": '", proto.name(), "' is not a tensor; sequences, maps and optionals are no inputs or outputs of a trained model"), ExitCode::unsupported);
   const auto& tensor = proto.type().tensor_type();
   const auto dtype = dtype_of(tensor.elem_type());
   if (!dtype) throw UserError(concat(file, ": '", proto.name(), "' has the unsupported type ", onnx_type_name(tensor.elem_type())), ExitCode::unsupported);
