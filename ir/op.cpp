@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
 
 #include "ir/loops.h"
-#include "ir/ops/table.h"
 
 namespace gcomp::ir {
 namespace {
@@ -111,16 +109,6 @@ std::string_view name_of(Kind kind) {
     case Kind::kernel: return "kernel";
   }
   return "?";
-}
-
-const OpDef* find_op(std::string_view name) {
-  static const auto* const kByName = [] {
-    auto* map = new std::unordered_map<std::string_view, const OpDef*>();
-    for (const OpDef* op : ops::kTable) map->emplace(op->name, op);
-    return map;
-  }();
-  auto it = kByName->find(name);
-  return it == kByName->end() ? nullptr : it->second;
 }
 
 Attributes with_defaults(const OpDef& op, const Attributes& attributes) {

@@ -377,7 +377,8 @@ class NestParser {
     const OpDef* op = find_op(name);
     if (!op || op->kind != Kind::pointwise) {
       std::vector<std::string> known;
-      for (const OpDef* candidate : ops::kPointwiseOps) known.emplace_back(candidate->name);
+      for (const OpDef* candidate : ops::kTable)
+        if (candidate->kind == Kind::pointwise) known.emplace_back(candidate->name);
       for (const auto& [local, number] : locals_) known.push_back(local);
       in_.fail(at, "'", name, "' is neither a statement above nor a pointwise op", did_you_mean(name, known));
     }

@@ -1,6 +1,7 @@
 // Composites: defined by expansion into simpler ops, with a gradient of their own where the derived one is poor.
 #pragma once
 
+#include "ir/ops/table.h"
 #include "ir/ops/pointwise.h"
 #include "ir/ops/view.h"
 
@@ -24,7 +25,7 @@ inline std::vector<TensorType> infer_along_axis(const InferContext& c) {
 /// x less its maximum along the axis; the maximum counts as a constant.
 inline Var shifted(Builder& b, Var x, std::int64_t axis) { return x - b.unreduce(b.max(x, {axis}), x.shape(), {axis}); }
 
-inline constexpr OpDef kSoftmax{.name = "softmax", .summary = "exp(x - max) / sum of the same, along one axis", .kind = Kind::composite, .operands = 1, .attributes = kAxisAttributes,
+constexpr OpDef kSoftmax{.name = "softmax", .summary = "exp(x - max) / sum of the same, along one axis", .kind = Kind::composite, .operands = 1, .attributes = kAxisAttributes,
     .infer = infer_along_axis,
     .expand = [](ExpandContext& e) {
       Builder& b = e.builder();
@@ -38,7 +39,7 @@ inline constexpr OpDef kSoftmax{.name = "softmax", .summary = "exp(x - max) / su
       g.add(0, y * (dy - g.builder().unreduce(g.builder().sum(dy * y, {axis}), y.shape(), {axis})));
     }}, .samples = kAxisSamples};
 
-inline constexpr OpDef kLogSoftmax{.name = "log_softmax", .summary = "x - max - log(sum(exp(x - max))), along one axis", .kind = Kind::composite, .operands = 1, .attributes = kAxisAttributes,
+constexpr OpDef kLogSoftmax{.name = "log_softmax", .summary = "x - max - log(sum(exp(x - max))), along one axis", .kind = Kind::composite, .operands = 1, .attributes = kAxisAttributes,
     .infer = infer_along_axis,
     .expand = [](ExpandContext& e) {
       Builder& b = e.builder();
@@ -74,7 +75,7 @@ inline Integers all_but_channel(std::int64_t rank) {
   return axes;
 }
 
-inline constexpr OpDef kBatchNorm{.name = "batch_norm", .summary = "normalizes each channel (axis 1) by the batch's mean and population variance: y, mean, variance", .kind = Kind::composite,
+constexpr OpDef kBatchNorm{.name = "batch_norm", .summary = "normalizes each channel (axis 1) by the batch's mean and population variance: y, mean, variance", .kind = Kind::composite,
     .operands = 3, .results = 3, .attributes = kNormAttributes,
     .infer = [](const InferContext& c) {
       const TensorType& x = c.operand(0);
@@ -101,7 +102,7 @@ inline constexpr OpDef kBatchNorm{.name = "batch_norm", .summary = "normalizes e
       if (g.wants(0)) g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), {1}), axes));
     }}, .samples = kBatchNormSamples};
 
-inline constexpr OpDef kLayerNorm{.name = "layer_norm", .summary = "normalizes over the axes from `axis` on, then scales and shifts", .kind = Kind::composite, .operands = 3,
+constexpr OpDef kLayerNorm{.name = "layer_norm", .summary = "normalizes over the axes from `axis` on, then scales and shifts", .kind = Kind::composite, .operands = 3,
     .attributes = kLayerNormAttributes,
     .infer = [](const InferContext& c) {
       const TensorType& x = c.operand(0);
@@ -142,7 +143,7 @@ inline Var kept_rows(Builder& b, Var labels, std::int64_t ignored, DType dtype) 
   return choose(labels == b.like(labels, static_cast<double>(ignored)), b.full({dtype, labels.shape()}, 0), b.full({dtype, labels.shape()}, 1));
 }
 
-inline constexpr OpDef kCrossEntropy{.name = "cross_entropy", .summary = "mean over rows of -log softmax(logits)[label] along `axis`; rows labelled ignore_index are left out",
+constexpr OpDef kCrossEntropy{.name = "cross_entropy", .summary = "mean over rows of -log softmax(logits)[label] along `axis`; rows labelled ignore_index are left out",
     .kind = Kind::composite, .operands = 2, .attributes = kCrossEntropyAttributes,
     .infer = [](const InferContext& c) {
       infer_along_axis(c);
@@ -175,7 +176,7 @@ inline constexpr OpDef kCrossEntropy{.name = "cross_entropy", .summary = "mean o
       g.add(0, (probability - hot) * b.unreduce(scale, logits.shape(), {axis}));
     }}, .samples = kCrossEntropySamples};
 
-inline constexpr OpDef kBinaryCrossEntropy{.name = "binary_cross_entropy", .summary = "-(t log p + (1 - t) log(1 - p)) with each logarithm at least -100, elementwise", .kind = Kind::composite,
+constexpr OpDef kBinaryCrossEntropy{.name = "binary_cross_entropy", .summary = "-(t log p + (1 - t) log(1 - p)) with each logarithm at least -100, elementwise", .kind = Kind::composite,
     .operands = 2,
     .infer = [](const InferContext& c) {
       c.require(c.operand(0) == c.operand(1) && is_float(c.operand(0).dtype), "probabilities are ", to_string(c.operand(0)), ", targets ", to_string(c.operand(1)));

@@ -1,6 +1,7 @@
 // Contractions: multiply and sum. Library calls match these; their loop nests are the generated fallback and the reference.
 #pragma once
 
+#include "ir/ops/table.h"
 #include "ir/ops/pointwise.h"
 #include "ir/ops/window.h"
 
@@ -10,7 +11,7 @@ inline constexpr AttributeSpec kMatmulAttributes[] = {AttributeSpec::optional("t
 inline constexpr Sample kMatmulSamples[] = {{"f64[2,3] f64[3,4]"}, {"f64[2,3,2] f64[2,3,4]", "{transpose_a=true}"}, {"f64[2,3] f64[4,3]", "{transpose_b=true}"},
                                             {"f64[3,2] f64[4,3]", "{transpose_a=true, transpose_b=true}"}};
 
-inline constexpr OpDef kMatmul{.name = "matmul", .summary = "[batch..., m, k] times [batch..., k, n]; equal batch dimensions; either operand may be stored transposed",
+constexpr OpDef kMatmul{.name = "matmul", .summary = "[batch..., m, k] times [batch..., k, n]; equal batch dimensions; either operand may be stored transposed",
     .kind = Kind::contract, .operands = 2, .attributes = kMatmulAttributes,
     .infer = [](const InferContext& c) {
       const TensorType &a = c.operand(0), &b = c.operand(1);
@@ -99,7 +100,7 @@ inline Attributes convolution_attributes(const Attributes& a) {
 inline Attributes with_sizes(Attributes a, Shape sizes) { a.set("sizes", std::move(sizes)); return a; }
 inline Shape kernel_of(const Shape& weight) { return Shape(weight.begin() + 2, weight.end()); }
 
-inline constexpr OpDef kConvolution{.name = "convolution", .summary = "image [n, c, ...] with weight [o, c/groups, kernel...]; channels_last: [n, ..., c]", .kind = Kind::contract,
+constexpr OpDef kConvolution{.name = "convolution", .summary = "image [n, c, ...] with weight [o, c/groups, kernel...]; channels_last: [n, ..., c]", .kind = Kind::contract,
     .operands = 2, .attributes = kConvolutionAttributes,
     .infer = [](const InferContext& c) {
       c.require(c.operand(0).rank() >= 3 && c.operand(0).dtype == c.operand(1).dtype, "input is ", to_string(c.operand(0)), ", weight is ", to_string(c.operand(1)));
@@ -130,7 +131,7 @@ inline constexpr OpDef kConvolution{.name = "convolution", .summary = "image [n,
       if (g.wants(1)) g.add(1, g.builder().apply("convolution_weight_gradient", {g.operand(0), g.dy()}, with_sizes(a, kernel_of(g.operand(1).shape()))));
     }}, .samples = kConvolutionSamples};
 
-inline constexpr OpDef kConvolutionInputGradient{.name = "convolution_input_gradient", .summary = "transposed convolution: output gradient [n, o, ...] and weight to input [n, c, sizes...]",
+constexpr OpDef kConvolutionInputGradient{.name = "convolution_input_gradient", .summary = "transposed convolution: output gradient [n, o, ...] and weight to input [n, c, sizes...]",
     .kind = Kind::contract, .operands = 2, .attributes = kConvolutionGradientAttributes,
     .infer = [](const InferContext& c) {
       c.require(c.operand(0).rank() >= 3 && c.operand(1).rank() == c.operand(0).rank() && c.operand(0).dtype == c.operand(1).dtype, "gradient is ", to_string(c.operand(0)), ", weight is ", to_string(c.operand(1)));
@@ -164,7 +165,7 @@ inline constexpr OpDef kConvolutionInputGradient{.name = "convolution_input_grad
       if (g.wants(1)) g.add(1, g.builder().apply("convolution_weight_gradient", {g.dy(), g.operand(0)}, with_sizes(a, kernel_of(g.operand(1).shape()))));
     }}, .samples = kConvolutionInputSamples};
 
-inline constexpr OpDef kConvolutionWeightGradient{.name = "convolution_weight_gradient", .summary = "input and output gradient to weight [o, c/groups, sizes...]", .kind = Kind::contract,
+constexpr OpDef kConvolutionWeightGradient{.name = "convolution_weight_gradient", .summary = "input and output gradient to weight [o, c/groups, sizes...]", .kind = Kind::contract,
     .operands = 2, .attributes = kConvolutionGradientAttributes,
     .infer = [](const InferContext& c) {
       c.require(c.operand(0).rank() >= 3 && c.operand(1).rank() == c.operand(0).rank() && c.operand(0).dtype == c.operand(1).dtype, "input is ", to_string(c.operand(0)), ", gradient is ", to_string(c.operand(1)));

@@ -1,6 +1,7 @@
 // Positions computed or looked up, and running combinations along an axis.
 #pragma once
 
+#include "ir/ops/table.h"
 #include "ir/ops/pointwise.h"
 #include "ir/ops/reduce.h"
 #include "ir/ops/view.h"
@@ -9,7 +10,7 @@ namespace gcomp::ir::ops {
 
 inline constexpr AttributeSpec kIotaAttributes[] = {AttributeSpec::of("dtype", AttributeType::dtype), AttributeSpec::of("shape", AttributeType::integers), AttributeSpec::of("axis", AttributeType::integer)};
 inline constexpr Sample kIotaSamples[] = {{"", "{dtype=i64, shape=[2,3], axis=1}"}};
-inline constexpr OpDef kIota{.name = "iota", .summary = "the position along `axis`", .kind = Kind::index, .attributes = kIotaAttributes,
+constexpr OpDef kIota{.name = "iota", .summary = "the position along `axis`", .kind = Kind::index, .attributes = kIotaAttributes,
     .infer = [](const InferContext& c) {
       const Integers& shape = c.attributes.integers("shape");
       const std::int64_t axis = c.attributes.integer("axis");
@@ -34,7 +35,7 @@ inline constexpr AttributeSpec kScatterAddAttributes[] = {AttributeSpec::of("axi
 inline constexpr Sample kGatherSamples[] = {{"f64[4,3] i64[2,2]", "{axis=0}", 0, 3}, {"f64[2,3] i64[4]", "{axis=1}", 0, 2}, {"f64[5] i64[]", "{axis=0}", 0, 4}};
 inline constexpr Sample kScatterAddSamples[] = {{"i64[2,2] f64[2,2,3]", "{axis=0, size=4}", 0, 3}, {"i64[4] f64[2,4]", "{axis=1, size=3}", 0, 2}};
 
-inline constexpr OpDef kGather{.name = "gather", .summary = "slices of `data` along `axis` at integer `indices`; negative ones count from the end; out of range is a fault", .kind = Kind::index,
+constexpr OpDef kGather{.name = "gather", .summary = "slices of `data` along `axis` at integer `indices`; negative ones count from the end; out of range is a fault", .kind = Kind::index,
     .operands = 2, .attributes = kGatherAttributes,
     .infer = [](const InferContext& c) {
       const TensorType &data = c.operand(0), &indices = c.operand(1);
@@ -60,7 +61,7 @@ inline constexpr OpDef kGather{.name = "gather", .summary = "slices of `data` al
       if (g.wants(0)) g.add(0, g.builder().apply("scatter_add", {g.operand(1), g.dy()}, {{"axis", axis}, {"size", g.operand(0).dim(axis)}}));
     }}, .samples = kGatherSamples};
 
-inline constexpr OpDef kScatterAdd{.name = "scatter_add", .summary = "adds slices of `updates` into zeros of `size` along `axis` at `indices`, in row-major order: the transpose of gather",
+constexpr OpDef kScatterAdd{.name = "scatter_add", .summary = "adds slices of `updates` into zeros of `size` along `axis` at `indices`, in row-major order: the transpose of gather",
     .kind = Kind::index, .operands = 2, .attributes = kScatterAddAttributes,
     .infer = [](const InferContext& c) {
       const TensorType &indices = c.operand(0), &updates = c.operand(1);
@@ -107,13 +108,13 @@ inline LoopNest scan_loops(const LoopContext& c, const OpDef& combine) {
   s.reverse = c.attributes.flag("reverse");
   return nest;
 }
-inline constexpr OpDef kCumulativeSum{.name = "cumulative_sum", .summary = "running sum along an axis", .kind = Kind::scan, .operands = 1, .attributes = kScanAttributes,
+constexpr OpDef kCumulativeSum{.name = "cumulative_sum", .summary = "running sum along an axis", .kind = Kind::scan, .operands = 1, .attributes = kScanAttributes,
     .infer = infer_scan, .loops = [](const LoopContext& c) { return scan_loops(c, kReduceSum); },
     .gradient = {.rule = [](GradientContext& g) {
       g.add(0, g.builder().apply("cumulative_sum", {g.dy()}, {{"axis", g.attributes().integer("axis")}, {"exclusive", g.attributes().flag("exclusive")},
                                                             {"reverse", !g.attributes().flag("reverse")}}));
     }}, .samples = kScanSamples};
-inline constexpr OpDef kCumulativeProduct{.name = "cumulative_product", .summary = "running product along an axis", .kind = Kind::scan, .operands = 1, .attributes = kScanAttributes,
+constexpr OpDef kCumulativeProduct{.name = "cumulative_product", .summary = "running product along an axis", .kind = Kind::scan, .operands = 1, .attributes = kScanAttributes,
     .infer = infer_scan, .loops = [](const LoopContext& c) { return scan_loops(c, kReduceProduct); }, .gradient = {.none = "no rule yet for running products"}, .samples = kScanSamples};
 
 inline constexpr const OpDef* kIndexOps[] = {&kIota, &kGather, &kScatterAdd, &kCumulativeSum, &kCumulativeProduct};

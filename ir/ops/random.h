@@ -2,6 +2,7 @@
 // any number of threads or micro-batches. Masks are drawn again where they are needed, not stored.
 #pragma once
 
+#include "ir/ops/table.h"
 #include "ir/ops/pointwise.h"
 #include "ir/ops/view.h"
 
@@ -12,12 +13,12 @@ inline constexpr Sample kUniformSamples[] = {{"i64[] i64[]", "{shape=[3,5], op_i
 
 /// The scalar behind random_uniform. Operands are i64: seed, step, op, sample, element. Philox4x32-10 with the seed as key and the
 /// counter (element / 4, sample, step, op); word element % 4, its upper 24 bits times 2^-24.
-inline constexpr OpDef kPhiloxUniform{.name = "philox_uniform", .summary = "uniform in [0, 1) from seed, step, op, sample and element", .operands = 5, .attributes = kCastAttributes,
+constexpr OpDef kPhiloxUniform{.name = "philox_uniform", .summary = "uniform in [0, 1) from seed, step, op, sample and element", .operands = 5, .attributes = kCastAttributes,
     .typing = PointwiseTyping::cast,
     .scalar = body<5>([](auto seed, auto step, auto op, auto sample, auto element) { return philox_uniform(seed, step, op, sample, element); }),
     .gradient = {.none = "its operands are integers"}, .low = 0, .high = 100};
 
-inline constexpr OpDef kRandomUniform{.name = "random_uniform", .summary = "f32 uniform in [0, 1); a function of the operands seed and step, and of op_id; axis 0 is the sample", .kind = Kind::random,
+constexpr OpDef kRandomUniform{.name = "random_uniform", .summary = "f32 uniform in [0, 1); a function of the operands seed and step, and of op_id; axis 0 is the sample", .kind = Kind::random,
     .operands = 2, .attributes = kUniformAttributes,
     .infer = [](const InferContext& c) {
       const TensorType scalar{DType::i64, {}};

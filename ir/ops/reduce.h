@@ -1,6 +1,7 @@
 // Reductions: combine over `axes`, which leave the shape. Sums of f16 and bf16 accumulate in f32.
 #pragma once
 
+#include "ir/ops/table.h"
 #include "ir/builder.h"
 #include "ir/op.h"
 
@@ -18,13 +19,13 @@ inline void spread_over_ties(GradientContext& g) {
   g.add(0, hit * b.unreduce(g.dy() / b.sum(hit, axes), x.shape(), axes));
 }
 
-inline constexpr OpDef kReduceSum{.name = "reduce_sum", .summary = "sum over axes; 0 of nothing", .kind = Kind::reduce, .operands = 1,
+constexpr OpDef kReduceSum{.name = "reduce_sum", .summary = "sum over axes; 0 of nothing", .kind = Kind::reduce, .operands = 1,
     .attributes = kReduceAttributes, .reduction = {Reduction::Of::sum},
     .gradient = {.rule = [](GradientContext& g) { g.add(0, g.builder().unreduce(g.dy(), g.operand(0).shape(), g.attributes().integers("axes"))); }},
     .samples = kReduceSamples};
-inline constexpr OpDef kReduceMax{.name = "reduce_max", .summary = "maximum over axes; ties share the gradient evenly", .kind = Kind::reduce, .operands = 1,
+constexpr OpDef kReduceMax{.name = "reduce_max", .summary = "maximum over axes; ties share the gradient evenly", .kind = Kind::reduce, .operands = 1,
     .attributes = kReduceAttributes, .reduction = {Reduction::Of::maximum}, .gradient = {.rule = spread_over_ties}, .samples = kReduceSamples};
-inline constexpr OpDef kReduceMin{.name = "reduce_min", .summary = "minimum over axes; ties share the gradient evenly", .kind = Kind::reduce, .operands = 1,
+constexpr OpDef kReduceMin{.name = "reduce_min", .summary = "minimum over axes; ties share the gradient evenly", .kind = Kind::reduce, .operands = 1,
     .attributes = kReduceAttributes, .reduction = {Reduction::Of::minimum}, .gradient = {.rule = spread_over_ties}, .samples = kReduceSamples};
 
 /// Products of the others, by an exclusive running product from each side, so that zeros are exact.
@@ -52,12 +53,12 @@ inline void product_gradient(GradientContext& g) {
   g.add(0, others * b.unreduce(g.dy(), x.shape(), axes));
 }
 
-inline constexpr OpDef kReduceProduct{.name = "reduce_product", .summary = "product over axes; 1 of nothing; the gradient is exact at zeros", .kind = Kind::reduce,
+constexpr OpDef kReduceProduct{.name = "reduce_product", .summary = "product over axes; 1 of nothing; the gradient is exact at zeros", .kind = Kind::reduce,
     .operands = 1, .attributes = kReduceAttributes, .reduction = {Reduction::Of::product}, .gradient = {.rule = product_gradient}, .samples = kReduceSamples};
-inline constexpr OpDef kArgMax{.name = "arg_max", .summary = "row-major position, within the reduced axes, of the first maximum, as i64; NaN wins", .kind = Kind::reduce,
+constexpr OpDef kArgMax{.name = "arg_max", .summary = "row-major position, within the reduced axes, of the first maximum, as i64; NaN wins", .kind = Kind::reduce,
     .operands = 1, .attributes = kReduceAttributes, .reduction = {Reduction::Of::first_maximum}, .gradient = {.none = "its result is a position"},
     .samples = kReduceSamples};
-inline constexpr OpDef kArgMin{.name = "arg_min", .summary = "row-major position, within the reduced axes, of the first minimum, as i64; NaN wins", .kind = Kind::reduce,
+constexpr OpDef kArgMin{.name = "arg_min", .summary = "row-major position, within the reduced axes, of the first minimum, as i64; NaN wins", .kind = Kind::reduce,
     .operands = 1, .attributes = kReduceAttributes, .reduction = {Reduction::Of::first_minimum}, .gradient = {.none = "its result is a position"},
     .samples = kReduceSamples};
 

@@ -1,44 +1,38 @@
-// The op table: every op of gcomp, in one list.
+// The op table: every op of gcomp by name. The definitions lie in the headers beside this one, by family, and are compiled
+// once, in table.cpp: whoever names an op includes this header alone.
 #pragma once
 
-#include <array>
+#include <span>
 #include <string_view>
 
-#include "ir/ops/composite.h"
-#include "ir/ops/contract.h"
-#include "ir/ops/index.h"
-#include "ir/ops/pointwise.h"
-#include "ir/ops/random.h"
-#include "ir/ops/reduce.h"
-#include "ir/ops/structure.h"
-#include "ir/ops/view.h"
-#include "ir/ops/window.h"
+#include "ir/op.h"
 
 namespace gcomp::ir {
 namespace ops {
 
-template <std::size_t... N>
-constexpr auto join_tables(const OpDef* const (&... tables)[N]) {
-  std::array<const OpDef*, (N + ...)> all{};
-  std::size_t next = 0;
-  ([&] { for (const OpDef* op : tables) all[next++] = op; }(), ...);
-  return all;
-}
-inline constexpr auto kTable = join_tables(kStructureOps, kPointwiseOps, kReduceOps, kContractOps, kViewOps, kWindowOps, kIndexOps, kRandomOps, kCompositeOps);
+// structure.h
+extern const OpDef kConstant, kFull, kUpdate, kKernel, kMultiKernel;
+// pointwise.h
+extern const OpDef kAdd, kSub, kMul, kDiv, kNeg, kAbs, kSign, kPow, kMaximum, kMinimum, kTruncatedRemainder, kFlooredRemainder,
+    kExp, kExpm1, kLog, kLog1p, kSqrt, kRsqrt, kTanh, kSigmoid, kSoftplus, kErf, kRelu, kSin, kCos, kTan, kAsin, kAcos, kAtan,
+    kSinh, kCosh, kAsinh, kAcosh, kAtanh, kFloor, kCeil, kRound, kLess, kLessEqual, kEqual, kIsNan, kIsInf, kAnd, kOr, kXor, kNot,
+    kBitAnd, kBitOr, kBitXor, kBitNot, kShiftLeft, kShiftRight, kSelect, kCast;
+// reduce.h
+extern const OpDef kReduceSum, kReduceMax, kReduceMin, kReduceProduct, kArgMax, kArgMin;
+// contract.h
+extern const OpDef kMatmul, kConvolution, kConvolutionInputGradient, kConvolutionWeightGradient;
+// view.h
+extern const OpDef kBroadcast, kReshape, kTranspose, kSlice, kUnslice, kPad, kConcat;
+// window.h
+extern const OpDef kWindow, kWindowSum, kMaxPool;
+// index.h
+extern const OpDef kIota, kGather, kScatterAdd, kCumulativeSum, kCumulativeProduct;
+// random.h
+extern const OpDef kPhiloxUniform, kRandomUniform;
+// composite.h
+extern const OpDef kSoftmax, kLogSoftmax, kBatchNorm, kLayerNorm, kCrossEntropy, kBinaryCrossEntropy;
 
-consteval bool every_op_is_complete() {
-  for (const OpDef* op : kTable) {
-    const bool structural = op->kind == Kind::constant || op->kind == Kind::update || op->kind == Kind::kernel;
-    const bool defined = structural || (op->kind == Kind::pointwise ? op->scalar.reference != nullptr
-                                        : op->kind == Kind::reduce ? op->reduction.of != Reduction::Of::none
-                                        : op->kind == Kind::composite ? op->expand != nullptr : op->loops != nullptr);
-    const bool sampled = structural || op->kind == Kind::pointwise || !op->samples.empty();
-    const bool gradient = (op->gradient.rule != nullptr) != !op->gradient.none.empty();
-    if (op->name.empty() || op->summary.empty() || !defined || !sampled || !gradient) return false;
-  }
-  return true;
-}
-static_assert(every_op_is_complete(), "an op lacks a summary, a body, loops or expansion, a gradient or the reason for none, or samples");
+extern const std::span<const OpDef* const> kTable;
 
 }  // namespace ops
 

@@ -1,6 +1,7 @@
 // Views: each element of the result is one element of an operand, or a fill value. Fusion reads through them.
 #pragma once
 
+#include "ir/ops/table.h"
 #include "ir/builder.h"
 #include "ir/loops.h"
 #include "ir/op.h"
@@ -13,7 +14,7 @@ inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 inline constexpr AttributeSpec kBroadcastAttributes[] = {AttributeSpec::of("axes", AttributeType::integers), AttributeSpec::of("shape", AttributeType::integers)};
 inline constexpr Sample kBroadcastSamples[] = {{"f64[3]", "{axes=[1], shape=[2,3]}"}, {"f64[2,1,4]", "{axes=[0,1,2], shape=[2,3,4]}"}, {"f64[]", "{axes=[], shape=[2,2]}"}};
-inline constexpr OpDef kBroadcast{.name = "broadcast", .summary = "dimension d of the operand becomes dimension axes[d] of `shape`; size 1 repeats",
+constexpr OpDef kBroadcast{.name = "broadcast", .summary = "dimension d of the operand becomes dimension axes[d] of `shape`; size 1 repeats",
     .kind = Kind::view, .operands = 1, .attributes = kBroadcastAttributes,
     .infer = [](const InferContext& c) {
       const Integers &axes = c.attributes.integers("axes"), &shape = c.attributes.integers("shape");
@@ -47,7 +48,7 @@ inline constexpr OpDef kBroadcast{.name = "broadcast", .summary = "dimension d o
 
 inline constexpr AttributeSpec kReshapeAttributes[] = {AttributeSpec::of("shape", AttributeType::integers)};
 inline constexpr Sample kReshapeSamples[] = {{"f64[2,6]", "{shape=[3,4]}"}, {"f64[4]", "{shape=[2,1,2]}"}, {"f64[1,1]", "{shape=[]}"}};
-inline constexpr OpDef kReshape{.name = "reshape", .summary = "the same elements in row-major order under another shape", .kind = Kind::view, .operands = 1,
+constexpr OpDef kReshape{.name = "reshape", .summary = "the same elements in row-major order under another shape", .kind = Kind::view, .operands = 1,
     .attributes = kReshapeAttributes,
     .infer = [](const InferContext& c) {
       const Integers& shape = c.attributes.integers("shape");
@@ -64,7 +65,7 @@ inline constexpr OpDef kReshape{.name = "reshape", .summary = "the same elements
 
 inline constexpr AttributeSpec kTransposeAttributes[] = {AttributeSpec::of("permutation", AttributeType::integers)};
 inline constexpr Sample kTransposeSamples[] = {{"f64[2,3]", "{permutation=[1,0]}"}, {"f64[2,3,4]", "{permutation=[2,0,1]}"}};
-inline constexpr OpDef kTranspose{.name = "transpose", .summary = "dimension i of the result is dimension permutation[i] of the operand", .kind = Kind::view,
+constexpr OpDef kTranspose{.name = "transpose", .summary = "dimension i of the result is dimension permutation[i] of the operand", .kind = Kind::view,
     .operands = 1, .attributes = kTransposeAttributes,
     .infer = [](const InferContext& c) {
       const Integers& permutation = c.attributes.integers("permutation");
@@ -100,7 +101,7 @@ inline constexpr AttributeSpec kUnsliceAttributes[] = {AttributeSpec::of("starts
                                                        AttributeSpec::of("steps", AttributeType::integers)};
 inline constexpr Sample kUnsliceSamples[] = {{"f64[2,3]", "{starts=[1,0], shape=[4,5], steps=[1,2]}"}, {"f64[3]", "{starts=[5], shape=[6], steps=[-2]}"}};
 
-inline constexpr OpDef kSlice{.name = "slice", .summary = "element start + i * step along each axis", .kind = Kind::view, .operands = 1, .attributes = kSliceAttributes,
+constexpr OpDef kSlice{.name = "slice", .summary = "element start + i * step along each axis", .kind = Kind::view, .operands = 1, .attributes = kSliceAttributes,
     .infer = [](const InferContext& c) {
       const Integers &starts = c.attributes.integers("starts"), &sizes = c.attributes.integers("sizes"), &steps = c.attributes.integers("steps");
       const TensorType& x = c.operand(0);
@@ -122,7 +123,7 @@ inline constexpr OpDef kSlice{.name = "slice", .summary = "element start + i * s
     .gradient = {.rule = [](GradientContext& g) {
       g.add(0, g.builder().apply("unslice", {g.dy()}, {{"starts", g.attributes().integers("starts")}, {"steps", g.attributes().integers("steps")}, {"shape", g.operand(0).shape()}}));
     }}, .samples = kSliceSamples};
-inline constexpr OpDef kUnslice{.name = "unslice", .summary = "puts element i at start + i * step of `shape`; zeros elsewhere", .kind = Kind::view, .operands = 1,
+constexpr OpDef kUnslice{.name = "unslice", .summary = "puts element i at start + i * step of `shape`; zeros elsewhere", .kind = Kind::view, .operands = 1,
     .attributes = kUnsliceAttributes,
     .infer = [](const InferContext& c) {
       const Integers &starts = c.attributes.integers("starts"), &shape = c.attributes.integers("shape"), &steps = c.attributes.integers("steps");
@@ -156,7 +157,7 @@ inline constexpr OpDef kUnslice{.name = "unslice", .summary = "puts element i at
 inline constexpr AttributeSpec kPadAttributes[] = {AttributeSpec::of("low", AttributeType::integers), AttributeSpec::of("high", AttributeType::integers),
                                                    AttributeSpec::optional("value", AttributeType::real)};
 inline constexpr Sample kPadSamples[] = {{"f64[2,3]", "{low=[1,0], high=[0,2], value=0.5}"}, {"f64[5]", "{low=[-1], high=[2]}"}};
-inline constexpr OpDef kPad{.name = "pad", .summary = "adds `low` and `high` elements of `value` around each axis; negative counts crop", .kind = Kind::view, .operands = 1,
+constexpr OpDef kPad{.name = "pad", .summary = "adds `low` and `high` elements of `value` around each axis; negative counts crop", .kind = Kind::view, .operands = 1,
     .attributes = kPadAttributes,
     .infer = [](const InferContext& c) {
       const Integers &low = c.attributes.integers("low"), &high = c.attributes.integers("high");
@@ -188,7 +189,7 @@ inline constexpr OpDef kPad{.name = "pad", .summary = "adds `low` and `high` ele
 
 inline constexpr AttributeSpec kConcatAttributes[] = {AttributeSpec::of("axis", AttributeType::integer)};
 inline constexpr Sample kConcatSamples[] = {{"f64[2,3] f64[2,1]", "{axis=1}"}, {"f64[1,2] f64[2,2] f64[3,2]", "{axis=0}"}};
-inline constexpr OpDef kConcat{.name = "concat", .summary = "operands one after another along an axis", .kind = Kind::view, .operands = -1, .attributes = kConcatAttributes,
+constexpr OpDef kConcat{.name = "concat", .summary = "operands one after another along an axis", .kind = Kind::view, .operands = -1, .attributes = kConcatAttributes,
     .infer = [](const InferContext& c) {
       const std::int64_t axis = c.attributes.integer("axis");
       TensorType type = c.operand(0);

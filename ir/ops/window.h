@@ -2,6 +2,7 @@
 // The geometry is shared with convolution: window position s, offset k read input s * stride + k * dilation - pad_low.
 #pragma once
 
+#include "ir/ops/table.h"
 #include <limits>
 
 #include "ir/ops/pointwise.h"
@@ -71,7 +72,7 @@ inline Integers last_axes(std::int64_t rank, std::size_t count) {
   return axes;
 }
 
-inline constexpr OpDef kWindow{.name = "window", .summary = "[..., positions..., kernel...]: the windows over the last axes, `value` outside", .kind = Kind::view,
+constexpr OpDef kWindow{.name = "window", .summary = "[..., positions..., kernel...]: the windows over the last axes, `value` outside", .kind = Kind::view,
     .operands = 1, .attributes = kWindowAttributes,
     .infer = [](const InferContext& c) {
       TensorType type = c.operand(0);
@@ -100,7 +101,7 @@ inline constexpr OpDef kWindow{.name = "window", .summary = "[..., positions...,
       g.add(0, g.builder().apply("window_sum", {g.dy()}, attributes));
     }}, .samples = kWindowSamples};
 
-inline constexpr OpDef kWindowSum{.name = "window_sum", .summary = "adds overlapping windows back: the transpose of window", .kind = Kind::index, .operands = 1,
+constexpr OpDef kWindowSum{.name = "window_sum", .summary = "adds overlapping windows back: the transpose of window", .kind = Kind::index, .operands = 1,
     .attributes = kWindowSumAttributes,
     .infer = [](const InferContext& c) {
       TensorType type = c.operand(0);
@@ -141,7 +142,7 @@ inline Var pool_windows(Builder& b, Var x, const Attributes& a) {
 inline constexpr AttributeSpec kMaxPoolAttributes[] = {AttributeSpec::of("kernel", AttributeType::integers), AttributeSpec::of("strides", AttributeType::integers),
                                                        AttributeSpec::of("low", AttributeType::integers), AttributeSpec::of("high", AttributeType::integers),
                                                        AttributeSpec::of("dilations", AttributeType::integers)};
-inline constexpr OpDef kMaxPool{.name = "max_pool", .summary = "maximum of each window over the last axes; the first of equals takes the gradient", .kind = Kind::composite,
+constexpr OpDef kMaxPool{.name = "max_pool", .summary = "maximum of each window over the last axes; the first of equals takes the gradient", .kind = Kind::composite,
     .operands = 1, .attributes = kMaxPoolAttributes,
     .infer = [](const InferContext& c) {
       TensorType type = c.operand(0);
