@@ -100,7 +100,7 @@ Attributes attributes_of(Scanner& in, const OpDef& op) {
     if (spec == op.attributes.end()) {
       std::vector<std::string> known;
       for (const AttributeSpec& s : op.attributes) known.emplace_back(s.name);
-      in.fail(at, op.name, " has no attribute '", name, "'", did_you_mean(name, known), known.empty() ? "" : concat("; it has ", listing(known)));
+      in.fail(at, op.name, " has no attribute '", name, "', it has ", listing(known), did_you_mean(name, known));
     }
     if (attributes.find(name)) in.fail(at, "attribute '", name, "' is given twice");
     in.expect("=", "after the name of an attribute");
@@ -191,7 +191,7 @@ class GraphParser {
         if (in_.accept("=")) fill = real(in_, "the initial value of the state");
         return graph_.add_state(std::move(type), name, role, fill);
       }
-      in_.fail(at, "unknown role '", word, "' of a state", did_you_mean(word, roles), "; wanted ", listing(roles));
+      in_.fail(at, "unknown role '", word, "' of a state, wanted ", listing(roles), did_you_mean(word, roles));
     });
   }
 
@@ -302,6 +302,13 @@ TensorType parse_type(std::string_view text) {
   TensorType type = scanner.type();
   if (!scanner.at_end()) scanner.fail(scanner.next(), "found ", scanner.found(), " after the type");
   return type;
+}
+
+Tensor parse_tensor(std::string_view text) {
+  Scanner scanner(text, "<tensor>", 1);
+  Tensor tensor = *tensor_value(scanner);
+  if (!scanner.at_end()) scanner.fail(scanner.next(), "found ", scanner.found(), " after the tensor");
+  return tensor;
 }
 
 Attributes parse_attributes(const OpDef& op, std::string_view text) {

@@ -19,6 +19,8 @@ Graph parse(std::string_view text, const ParseOptions& options = {});
 
 /// "f32[64,784]".
 TensorType parse_type(std::string_view text);
+/// "i64[3] [1, 2, 3]" or f32[2] 0x"...".
+Tensor parse_tensor(std::string_view text);
 /// "{axis=1, epsilon=0.01}" or "", for the given op; defaults are dropped and missing attributes refused.
 Attributes parse_attributes(const OpDef& op, std::string_view text);
 

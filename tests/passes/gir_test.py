@@ -1,4 +1,4 @@
-"""The lit format of the pass tests: a shell test whose directives must all be known.
+"""The lit format of the pass tests: a shell test that opens with a sentence and whose directives are all known.
 
 A comment that looks like a directive but is none ("CHEKC:", "CHECK-NETX:") would check nothing; here it fails its test.
 """
@@ -9,12 +9,16 @@ import lit.Test
 
 DIRECTIVE = re.compile(r"(?://|#|;)\s*([A-Z][A-Z0-9_-]*):")
 PREFIXES = re.compile(r"--check-prefix(?:es)?[= ]([A-Z0-9_,-]+)")
+SENTENCE = re.compile(r"// [A-Z`@].*")
 LIT_WORDS = {"RUN", "REQUIRES", "UNSUPPORTED", "XFAIL", "END", "COM"}
 SUFFIX = r"(-(NEXT|SAME|NOT|DAG|LABEL|EMPTY|COUNT-[0-9]+))?"
 
 
 def complaint(text):
     """What is wrong with the directives of a test file; "" if nothing is."""
+    first = text.split("\n", 1)[0]
+    if not SENTENCE.fullmatch(first) or DIRECTIVE.search(first):
+        return "the first line is no comment that says in a sentence what the test shows"
     directives = set(DIRECTIVE.findall(text)) - LIT_WORDS
     prefixes = {"CHECK"} | {prefix for group in PREFIXES.findall(text) for prefix in group.split(",")}
     known = re.compile("(" + "|".join(map(re.escape, sorted(prefixes))) + ")" + SUFFIX)

@@ -1,0 +1,199 @@
+// gcomp-opt: IR text in, passes, IR text out. The tool behind the tests of passes.
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "ir/base/nearest.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "tools/gcomp_opt/numerics.h"
+#include "tools/gcomp_opt/pass_list.h"
+
+namespace gcomp::opt {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  gcomp-opt model.gir --passes=simplify,expand,fuse
+  gcomp-opt model.gir --passes=expand,fuse{merging=false} --verify-numerics --print-after=all
+  gcomp compile model.onnx --emit ir | gcomp-opt - --passes=simplify
+
+Several graphs may stand in one file, separated by lines "// -----", with --split-input. For --verify-numerics and
+--interpret, a comment "// range %x 0 9" gives the range of an input or a state, "// value %x f32[2] [1, 2]" its value.)";
+
+struct Options {
+  std::string file, passes, print_after, output, same_as;
+  bool verify_numerics = false, list_passes = false, interpret = false, split_input = false, elide_constants = false;
+  std::uint64_t seed = 1;
+};
+
+std::string read_text(const std::string& file) {
+  if (file == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream in(file, std::ios::binary);
+  check_user(in.good(), file, ": cannot be read");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+struct Part {
+  std::string_view text;
+  int first_line = 1;
+};
+
+/// Splits at lines that begin with "// -----".
+std::vector<Part> split(std::string_view text) {
+  std::vector<Part> parts{{text, 1}};
+  int line = 1;
+  for (std::size_t start = 0, end; start < text.size(); start = end + 1, ++line) {
+    end = std::min(text.find('\n', start), text.size());
+    if (text.substr(start, 8) != "// -----") continue;
+    parts.back().text = parts.back().text.substr(0, parts.back().text.size() - (text.size() - start));
+    parts.push_back({text.substr(std::min(end + 1, text.size())), line + 1});
+  }
+  return parts;
+}
+
+/// Runs one pass; whatever it breaks is reported with the pass's name.
+void run(const Step& step, ir::Graph& graph, PassState& state) {
+  try {
+    const std::size_t before = ir::hash_of(graph);
+    state.plan.reset();
+    const bool changed = step.run(graph, state);
+    check_internal(changed || ir::hash_of(graph) == before, "it changed the graph and says that it did not");
+    ir::verify(graph);
+  } catch (const InternalError& error) {
+    throw InternalError(concat("after pass '", step.name, "': ", error.what()));
+  } catch (const Error& error) {
+    throw UserError(concat("in pass '", step.name, "': ", error.what()), error.code());
+  }
+}
+
+/// Throws InternalError with both graphs where `after` computes something else than `before`.
+std::string compare_or_show(const std::string& what, const ir::Graph& before, const ir::Graph& after, const Values& values) {
+  try {
+    return compare(before, after, values);
+  } catch (const InternalError& error) {
+    throw InternalError(concat(what, " changes what @", before.name(), " computes: ", error.what(), "\nbefore:\n", print(before), "after:\n", print(after)));
+  }
+}
+
+void process(const Part& part, const Options& options, const std::vector<Step>& steps, std::ostream& out) {
+  const std::string file = options.file == "-" ? "<stdin>" : options.file;
+  ir::Graph graph = ir::parse(part.text, {.file = file, .first_line = part.first_line});
+  const Directives directives = read_directives(part.text, file, part.first_line);
+  PassState state;
+  Values values;
+  for (const Step& step : steps) {
+    const ir::Graph before = clone(graph);
+    run(step, graph, state);
+    if (options.print_after == "all" || options.print_after == step.name)
+      std::cerr << "// after " << step.text << "\n" << print(graph, {.elide_constants = true, .plan = state.plan ? &*state.plan : nullptr});
+    if (!options.verify_numerics) continue;
+    if (step.changes_meaning) {
+      std::cerr << "gcomp-opt: " << step.name << ": gives the graph another meaning, nothing to compare\n";
+      continue;
+    }
+    add_values(before, directives, options.seed, values);
+    add_values(graph, directives, options.seed, values);
+    const std::string agreement = compare_or_show("pass '" + step.name + "'", before, graph, values);
+    std::cerr << "gcomp-opt: " << step.name << ": " << agreement << "\n";
+  }
+  if (!options.same_as.empty()) {
+    const ir::Graph other = ir::parse(read_text(options.same_as), {.file = options.same_as});
+    add_values(other, directives, options.seed, values);
+    add_values(graph, directives, options.seed, values);
+    const std::string agreement = compare_or_show(file, other, graph, values);
+    std::cerr << "gcomp-opt: " << options.same_as << ": " << agreement << "\n";
+  }
+  if (!options.interpret) {
+    out << print(graph, {.elide_constants = options.elide_constants, .plan = state.plan ? &*state.plan : nullptr});
+    return;
+  }
+  add_values(graph, directives, options.seed, values);
+  out << interpreted(graph, values);
+}
+
+int run(const Options& options) {
+  if (options.list_passes) {
+    std::cout << list_passes();
+    return 0;
+  }
+  if (options.file.empty()) throw UserError("no file given; - reads standard input", ExitCode::usage);
+  const std::vector<Step> steps = parse_passes(options.passes);
+  if (!options.print_after.empty() && options.print_after != "all" &&
+      std::none_of(steps.begin(), steps.end(), [&](const Step& step) { return step.name == options.print_after; })) {
+    std::vector<std::string> names;
+    for (const Step& step : steps) names.push_back(step.name);
+    throw UserError(concat("--print-after: pass '", options.print_after, "' is not among --passes", did_you_mean(options.print_after, names)), ExitCode::usage);
+  }
+  const std::string text = read_text(options.file);
+  std::ostringstream out;
+  bool first = true;
+  for (const Part& part : options.split_input ? split(text) : std::vector<Part>{{text, 1}}) {
+    if (!first) out << "// -----\n";
+    first = false;
+    process(part, options, steps, out);
+  }
+  if (options.output.empty() || options.output == "-") {
+    std::cout << out.str() << std::flush;
+    check_user(std::cout.good(), "cannot write to standard output");
+    return 0;
+  }
+  std::ofstream file(options.output, std::ios::binary);
+  file << out.str() << std::flush;
+  check_user(file.good(), options.output, ": cannot be written");
+  return 0;
+}
+
+/// The first word that CLI11 did not understand, with the nearest option.
+std::string unknown_option(const CLI::App& app, const CLI::ExtrasError& error) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  for (const std::string& extra : app.remaining()) {
+    const std::string name = extra.substr(0, extra.find('='));
+    if (!name.empty() && name[0] == '-') return concat("unknown option '", name, "'", did_you_mean(name, known));
+  }
+  return error.what();
+}
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Reads graphs as IR text, runs passes over them and prints them.", "gcomp-opt");
+  app.footer(kExamples);
+  app.add_option("file", options.file, "IR text (.gir); - is standard input");
+  app.add_option("--passes", options.passes, "passes to run, in order: a,b{option=value},c");
+  app.add_flag("--verify-numerics", options.verify_numerics, "run the graph on the interpreter before and after each pass and compare");
+  app.add_option("--same-as", options.same_as, "run the graph of FILE too and compare")->type_name("FILE");
+  app.add_option("--print-after", options.print_after, "print the graph to standard error after PASS, or after all")->type_name("PASS|all");
+  app.add_flag("--list-passes", options.list_passes, "print the passes and their options");
+  app.add_flag("--interpret", options.interpret, "print the values of outputs and updated states instead of the graph");
+  app.add_option("--seed", options.seed, "of random values");
+  app.add_flag("--split-input", options.split_input, "the file holds several graphs, separated by lines \"// -----\"");
+  app.add_flag("--elide-constants", options.elide_constants, "leave out the data of large constants");
+  app.add_option("-o,--output", options.output, "file to write; standard output by default");
+  try {
+    app.parse(argc, argv);
+    return run(options);
+  } catch (const CLI::ExtrasError& error) {
+    std::cerr << "gcomp-opt: error: " << unknown_option(app, error) << "\n";
+    return static_cast<int>(ExitCode::usage);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error, std::cout, std::cerr);
+    return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  } catch (const Error& error) {
+    std::cerr << "gcomp-opt: error: " << error.what() << "\n";
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    std::cerr << "gcomp-opt: error: out of memory\n";
+    return static_cast<int>(ExitCode::out_of_memory);
+  } catch (const std::exception& error) {
+    std::cerr << "gcomp-opt: internal error: " << error.what() << "\n";
+    return static_cast<int>(ExitCode::internal);
+  }
+}
+
+}  // namespace
+}  // namespace gcomp::opt
+
+int main(int argc, char** argv) { return gcomp::opt::main(argc, argv); }
