@@ -1,0 +1,74 @@
+#include "codegen/cpu/emit.h"
+
+#include "codegen/cpu/loops.h"
+#include "codegen/cpu/prelude_text.h"
+
+namespace gcomp::codegen::cpu {
+namespace {
+
+constexpr std::int64_t kVariableTask = 16384;
+
+std::string wrap(const FlatNest& nest, const std::string& body, bool may_fault) {
+  std::string text = concat("extern \"C\" void ", kNamePlaceholder, "(void* const* p, long extent, long first, long last, int* fault) {\n");
+  const std::size_t operands = nest.operands.size();
+  for (std::size_t i = 0; i < operands + nest.results.size(); ++i) {
+    const std::string type(storage_type_text(i < operands ? nest.operands[i] : nest.results[i - operands]));
+    text += concat(i < operands ? "const " : "", type, "* const p", i, " = (", type, "*)__builtin_assume_aligned(p[", i, "], 64);\n");
+  }
+  if (may_fault) text += "int bad = 0;\n";
+  text += body;
+  if (may_fault) text += "if (bad) *fault = 1;\n";
+  return text + "}\n";
+}
+
+/// Two spaces for each open brace.
+std::string indented(const std::string& text) {
+  std::string result;
+  std::size_t level = 0, begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = text.find('\n', begin);
+    const std::string line = text.substr(begin, end - begin);
+    if (line[0] == '}') --level;
+    result += (line[0] == '#' ? "" : std::string(2 * level, ' ')) + line + "\n";
+    if (line.back() == '{') ++level;
+    begin = end + 1;
+  }
+  return result;
+}
+
+EmittedKernel emit_variable_length(const KernelSource& source) {
+  FlatNest nest = flatten(source.nest, source.operands, source.results);
+  KernelWriter writer(nest);
+  writer.open_simd(concat("for (long i = first * ", kVariableTask, "; i < gc_least(last * ", kVariableTask, ", extent); ++i)"));
+  writer.bind_axis(0, "i");
+  std::vector<std::string> lines;
+  for (const Store& store : nest.stores) {
+    const std::string value = writer.statement(store.statement);
+    lines.push_back(writer.store(store, value));
+  }
+  for (const std::string& line : lines) writer.line(line);
+  writer.close();
+  return {indented(wrap(nest, writer.finish(), writer.may_fault())), 0, kVariableTask, {}, writer.may_fault()};
+}
+
+}  // namespace
+
+EmittedKernel emit(const KernelSource& source) {
+  if (source.variable_length) return emit_variable_length(source);
+  FlatNest nest = flatten(source.nest, source.operands, source.results);
+  Schedule plan = schedule(nest);
+  const Form form = plan.form;
+  KernelLoops loops(std::move(nest), std::move(plan));
+  switch (form) {
+    case Form::map: emit_map(loops); break;
+    case Form::rows: case Form::columns: emit_reductions(loops); break;
+    case Form::scan: emit_scan(loops); break;
+    case Form::scatter: emit_scatter(loops); break;
+  }
+  const std::string body = loops.writer().finish();
+  return {indented(wrap(loops.nest(), body, loops.writer().may_fault())), loops.tasks(), 0, {}, loops.writer().may_fault()};
+}
+
+const char* prelude() { return kCpuPrelude; }
+
+}  // namespace gcomp::codegen::cpu

@@ -1,0 +1,103 @@
+#include "codegen/cpu/loops.h"
+
+#include <algorithm>
+
+namespace gcomp::codegen::cpu {
+
+namespace {
+
+constexpr std::int64_t kTaskWork = 16384;
+constexpr std::int64_t kMostTasks = 64;
+
+}  // namespace
+
+KernelLoops::KernelLoops(FlatNest nest, Schedule schedule) : nest_(std::move(nest)), schedule_(std::move(schedule)), writer_(nest_) {}
+
+std::int64_t KernelLoops::wanted_tasks() const {
+  int cost = 0;
+  for (const ir::Statement& s : nest_.statements) cost += cost_of(s.value);
+  const std::int64_t work = schedule_.points * std::max(1, cost / 4);
+  return std::clamp<std::int64_t>(work / kTaskWork, 1, kMostTasks);
+}
+
+std::size_t KernelLoops::open_tasks(const std::vector<Loop>& loops) {
+  const std::int64_t wanted = wanted_tasks();
+  std::size_t flattened = 0;
+  std::int64_t points = 1;
+  while (flattened < loops.size() && loops[flattened].kind != Loop::Kind::in_block && (flattened == 0 || points < wanted))
+    points *= loops[flattened++].count();
+  if (flattened == 0) {
+    writer_.open("if (first < last)");
+  } else {
+    const std::int64_t chunk = std::max<std::int64_t>((points + wanted - 1) / wanted, 1);
+    tasks_ = (points + chunk - 1) / chunk;
+    const std::string name = writer_.fresh("t");
+    const std::string end = points % chunk == 0 ? concat("last * ", chunk) : concat("gc_least(last * ", chunk, ", ", points, ")");
+    writer_.open(concat("for (long ", name, " = first * ", chunk, "; ", name, " < ", end, "; ++", name, ")"));
+    std::int64_t inner = points;
+    for (std::size_t i = 0; i < flattened; ++i) {
+      const Loop& loop = loops[i];
+      inner /= std::max<std::int64_t>(loop.count(), 1);
+      std::string position = name;
+      if (flattened > 1) {
+        position = writer_.fresh("i");
+        writer_.line(concat("const long ", position, " = ", name, inner > 1 ? concat(" / ", inner) : "", i > 0 ? concat(" % ", loop.count()) : "", ";"));
+      }
+      if (loop.kind == Loop::Kind::axis) {
+        writer_.bind_axis(loop.axis, position);
+      } else {
+        blocks_[loop.axis] = {writer_.fresh("b"), loop.block};
+        writer_.line(concat("const long ", block_start(loop.axis), " = ", position, " * ", loop.block, ";"));
+      }
+    }
+  }
+  for (std::size_t i = flattened; i < loops.size(); ++i) open_serial(loops[i]);
+  return loops.size() - flattened + 1;
+}
+
+void KernelLoops::open_serial(const Loop& loop) {
+  if (loop.kind == Loop::Kind::in_block) return open_range(loop.axis, 0, loop.extent);
+  const std::string name = writer_.fresh(loop.kind == Loop::Kind::axis ? "i" : "b");
+  const std::string step = loop.kind == Loop::Kind::axis ? concat("++", name) : concat(name, " += ", loop.block);
+  writer_.open(concat("for (long ", name, " = 0; ", name, " < ", loop.extent, "; ", step, ")"));
+  if (loop.kind == Loop::Kind::axis) writer_.bind_axis(loop.axis, name);
+  else blocks_[loop.axis] = {name, loop.block};
+}
+
+KernelLoops::Range KernelLoops::range(int axis, std::int64_t low, std::int64_t high) {
+  const std::string name = writer_.fresh("i");
+  const auto block = blocks_.find(axis);
+  if (block == blocks_.end()) return {name, concat("for (long ", name, " = 0; ", name, " < ", high - low, "; ++", name, ")")};
+  const std::string shift = low == 0 ? "" : concat(" - ", low);
+  const std::string begin = low == 0 ? block->second.start : concat("gc_most(", block->second.start, shift, ", 0)");
+  return {name, concat("for (long ", name, " = ", begin, "; ", name, " < gc_least(", block->second.start, " + ", block->second.size, shift, ", ",
+                       high - low, "); ++", name, ")")};
+}
+
+void KernelLoops::open_vector(int axis, std::int64_t low, std::int64_t high, const std::string& clauses) {
+  const Range loop = range(axis, low, high);
+  writer_.open_simd(loop.header, clauses);
+  writer_.bind_axis(axis, loop.name);
+}
+
+void KernelLoops::open_range(int axis, std::int64_t low, std::int64_t high) {
+  const Range loop = range(axis, low, high);
+  writer_.open(loop.header);
+  writer_.bind_axis(axis, loop.name);
+}
+
+void KernelLoops::write_stores(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes) {
+  std::vector<std::string> lines;
+  for (const Store* store : stores) {
+    const std::string value = writer_.statement(store->statement);
+    const std::vector<int>& axes = nest_.statements[static_cast<std::size_t>(store->statement)].axes;
+    std::string once;
+    for (int axis : loop_axes)
+      if (std::find(axes.begin(), axes.end(), axis) == axes.end())
+        once += concat(once.empty() ? "" : " & ", writer_.index(nest_.axis(axis)), " == 0");
+    lines.push_back((once.empty() ? "" : "if (" + once + ") ") + writer_.store(*store, value));
+  }
+  for (const std::string& line : lines) writer_.line(line);
+}
+
+}  // namespace gcomp::codegen::cpu

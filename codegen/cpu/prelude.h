@@ -1,0 +1,270 @@
+// Definitions for the kernels of the CPU target: embedded into gcomp, put before every kernel, compiled by the system's compiler.
+// No includes, so that a file of kernels compiles fast. Functions of f32 are free of branches and calls so that loops over them
+// become vector code; their error is at most 4 units in the last place, with infinities, NaN and subnormal numbers as IEEE says.
+
+#define gc_infinity32 __builtin_inff()
+#define gc_infinity64 __builtin_inf()
+#define gc_nan32 __builtin_nanf("")
+#define gc_nan64 __builtin_nan("")
+#define GC_INLINE static inline __attribute__((always_inline))
+
+GC_INLINE unsigned gc_bits(float x) { return __builtin_bit_cast(unsigned, x); }
+GC_INLINE float gc_from_bits(unsigned x) { return __builtin_bit_cast(float, x); }
+GC_INLINE float gc_or_else(bool keep, float x, float other) { return keep ? x : other; }
+
+// Index arithmetic.
+GC_INLINE long gc_least(long a, long b) { return a < b ? a : b; }
+GC_INLINE long gc_most(long a, long b) { return a > b ? a : b; }
+GC_INLINE int gc_outside(long long i, long n) { return (i < 0) | (i >= n); }
+GC_INLINE long gc_clamped(long long i, long n) { return i < 0 || n < 1 ? 0 : i >= n ? n - 1 : (long)i; }
+GC_INLINE long gc_floor_quotient(long a, long b) { return a / b - (a % b < 0); }
+GC_INLINE long gc_floor_remainder(long a, long b) { return a - gc_floor_quotient(a, b) * b; }
+
+// Half precision is stored as bits and computed in f32.
+struct gc_f16 { unsigned short bits; };
+struct gc_bf16 { unsigned short bits; };
+GC_INLINE float gc_load(gc_f16 x) {
+  const unsigned sign = (unsigned)(x.bits & 0x8000) << 16, rest = x.bits & 0x7fff;
+  const unsigned normal = (rest << 13) + (112u << 23), subnormal = gc_bits((float)(int)rest * 0x1p-24f);
+  return gc_from_bits(sign | (rest >= 0x7c00 ? (rest << 13) | 0x7f800000u : rest < 0x400 ? subnormal : normal));
+}
+GC_INLINE float gc_load(gc_bf16 x) { return gc_from_bits((unsigned)x.bits << 16); }
+GC_INLINE gc_f16 gc_store_f16(float x) {
+  const unsigned all = gc_bits(x), sign = all & 0x80000000u, rest = all ^ sign;
+  const unsigned normal = (rest - (112u << 23) + 0xfff + ((rest >> 13) & 1)) >> 13;
+  const unsigned subnormal = gc_bits(gc_from_bits(rest) + 0.5f) - gc_bits(0.5f);
+  const unsigned large = rest > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  const unsigned half = rest >= 0x47800000u ? large : rest < 0x38800000u ? subnormal : normal;
+  return gc_f16{(unsigned short)(half | sign >> 16)};
+}
+GC_INLINE gc_bf16 gc_store_bf16(float x) {
+  const unsigned all = gc_bits(x), rounded = (all + 0x7fff + ((all >> 16) & 1)) >> 16;
+  return gc_bf16{(unsigned short)((all & 0x7fffffffu) > 0x7f800000u ? all >> 16 | 0x40 : rounded)};
+}
+GC_INLINE float gc_round_f16(float x) { return gc_load(gc_store_f16(x)); }
+GC_INLINE float gc_round_bf16(float x) { return gc_load(gc_store_bf16(x)); }
+
+// Float to integer truncates and saturates; NaN gives 0.
+#define GC_SATURATE(name, type, least, most, low, high)                                                                       \
+  GC_INLINE type name(float x) { return x != x ? (type)0 : x <= low##f ? (type)(least) : x >= high##f ? (type)(most) : (type)x; } \
+  GC_INLINE type name(double x) { return x != x ? (type)0 : x <= low ? (type)(least) : x >= high ? (type)(most) : (type)x; }
+GC_SATURATE(gc_to_i8, signed char, -128, 127, -0x1p7, 0x1p7)
+GC_SATURATE(gc_to_i16, short, -32768, 32767, -0x1p15, 0x1p15)
+GC_SATURATE(gc_to_i32, int, -2147483647 - 1, 2147483647, -0x1p31, 0x1p31)
+GC_SATURATE(gc_to_i64, long long, -9223372036854775807ll - 1, 9223372036854775807ll, -0x1p63, 0x1p63)
+GC_SATURATE(gc_to_u8, unsigned char, 0, 255, 0.0, 0x1p8)
+GC_SATURATE(gc_to_u16, unsigned short, 0, 65535, 0.0, 0x1p16)
+GC_SATURATE(gc_to_u32, unsigned, 0, 4294967295u, 0.0, 0x1p32)
+GC_SATURATE(gc_to_u64, unsigned long long, 0, 18446744073709551615ull, 0.0, 0x1p64)
+
+// Comparison. Integers take the first operand's type: literals are wider.
+GC_INLINE float gc_maximum(float x, float y) { return x > y || x != x ? x : y; }
+GC_INLINE double gc_maximum(double x, double y) { return x > y || x != x ? x : y; }
+template <class T, class U> GC_INLINE T gc_maximum(T x, U y) { return x > (T)y ? x : (T)y; }
+GC_INLINE float gc_minimum(float x, float y) { return x < y || x != x ? x : y; }
+GC_INLINE double gc_minimum(double x, double y) { return x < y || x != x ? x : y; }
+template <class T, class U> GC_INLINE T gc_minimum(T x, U y) { return x < (T)y ? x : (T)y; }
+template <class T, class U> GC_INLINE bool gc_above(T x, U best) { return (x > best) | ((x != x) & (best == best)); }
+template <class T, class U> GC_INLINE bool gc_below(T x, U best) { return (x < best) | ((x != x) & (best == best)); }
+#pragma omp declare reduction(gc_largest : float, double, signed char, short, int, long long, unsigned char, unsigned short, unsigned, unsigned long long, bool : omp_out = gc_maximum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
+#pragma omp declare reduction(gc_smallest : float, double, signed char, short, int, long long, unsigned char, unsigned short, unsigned, unsigned long long, bool : omp_out = gc_minimum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
+template <class T> GC_INLINE bool gc_is_nan(T x) { return x != x; }
+GC_INLINE bool gc_is_inf(float x) { return __builtin_fabsf(x) == gc_infinity32; }
+GC_INLINE bool gc_is_inf(double x) { return __builtin_fabs(x) == gc_infinity64; }
+template <class T> GC_INLINE bool gc_is_inf(T) { return false; }
+
+// Arithmetic. Integers wrap; division by zero gives 0.
+GC_INLINE float gc_neg(float x) { return -x; }
+GC_INLINE double gc_neg(double x) { return -x; }
+template <class T> GC_INLINE T gc_neg(T x) { return (T)(0ull - (unsigned long long)x); }
+GC_INLINE float gc_abs(float x) { return __builtin_fabsf(x); }
+GC_INLINE double gc_abs(double x) { return __builtin_fabs(x); }
+template <class T> GC_INLINE T gc_abs(T x) { return x < T(0) ? gc_neg(x) : x; }
+GC_INLINE float gc_sign(float x) { return x != x ? x : (float)((x > 0) - (x < 0)); }
+GC_INLINE double gc_sign(double x) { return x != x ? x : (double)((x > 0) - (x < 0)); }
+template <class T> GC_INLINE T gc_sign(T x) { return (T)((x > T(0)) - (x < T(0))); }
+GC_INLINE float gc_divide(float x, float y) { return x / y; }
+GC_INLINE double gc_divide(double x, double y) { return x / y; }
+template <class T, class U> GC_INLINE T gc_divide(T x, U d) {
+  const T y = (T)d;
+  if (y == T(0)) return T(0);
+  return T(-1) < T(0) && y == T(-1) ? gc_neg(x) : (T)(x / y);
+}
+GC_INLINE float gc_truncated_remainder(float x, float y) { return __builtin_fmodf(x, y); }
+GC_INLINE double gc_truncated_remainder(double x, double y) { return __builtin_fmod(x, y); }
+template <class T, class U> GC_INLINE T gc_truncated_remainder(T x, U d) {
+  const T y = (T)d;
+  return y == T(0) || (T(-1) < T(0) && y == T(-1)) ? T(0) : (T)(x % y);
+}
+template <class T, class U> GC_INLINE T gc_floored_remainder(T x, U d) {
+  const T y = (T)d, r = gc_truncated_remainder(x, y);
+  return r != T(0) && (r < T(0)) != (y < T(0)) ? (T)(r + y) : r;
+}
+template <class T, class U> GC_INLINE T gc_bit_and(T x, U y) { return (T)(x & (T)y); }
+template <class T, class U> GC_INLINE T gc_bit_or(T x, U y) { return (T)(x | (T)y); }
+template <class T, class U> GC_INLINE T gc_bit_xor(T x, U y) { return (T)(x ^ (T)y); }
+template <class T> GC_INLINE T gc_bit_not(T x) { return (T)~x; }
+template <class T, class U> GC_INLINE T gc_shift_left(T x, U y) {
+  return (unsigned long long)y >= 8 * sizeof(T) ? T(0) : (T)((unsigned long long)x << (unsigned long long)y);
+}
+template <class T, class U> GC_INLINE T gc_shift_right(T x, U y) { return (unsigned long long)y >= 8 * sizeof(T) ? T(0) : (T)(x >> (unsigned long long)y); }
+GC_INLINE float gc_floor(float x) { return __builtin_floorf(x); }
+GC_INLINE double gc_floor(double x) { return __builtin_floor(x); }
+template <class T> GC_INLINE T gc_floor(T x) { return x; }
+GC_INLINE float gc_ceil(float x) { return __builtin_ceilf(x); }
+GC_INLINE double gc_ceil(double x) { return __builtin_ceil(x); }
+template <class T> GC_INLINE T gc_ceil(T x) { return x; }
+GC_INLINE float gc_round(float x) { return __builtin_rintf(x); }
+GC_INLINE double gc_round(double x) { return __builtin_rint(x); }
+template <class T> GC_INLINE T gc_round(T x) { return x; }
+GC_INLINE float gc_sqrt(float x) { return __builtin_sqrtf(x); }
+GC_INLINE double gc_sqrt(double x) { return __builtin_sqrt(x); }
+GC_INLINE float gc_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
+GC_INLINE double gc_rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
+
+// Exponentials: x = n log 2 + r with |r| <= log 2 / 2, and e^r - 1 - r = r^2 P(r).
+struct gc_reduced { float n, r; };
+GC_INLINE gc_reduced gc_reduce_exp(float x) {
+  const float n = (x * 0x1.715476p+0f + 0x1.8p23f) - 0x1.8p23f;
+  return {n, (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f};
+}
+/// 2^n for integral n in [-126, 127].
+GC_INLINE float gc_power_of_two(float n) { return gc_from_bits((unsigned)((int)n + 127) << 23); }
+GC_INLINE float gc_expm1_reduced(float r) {
+  float p = 0x1.a1a038p-13f;
+  p = p * r + 0x1.6d766cp-10f;
+  p = p * r + 0x1.11109p-7f;
+  p = p * r + 0x1.5554acp-5f;
+  p = p * r + 0x1.555556p-3f;
+  p = p * r + 0.5f;
+  return p * (r * r) + r;
+}
+GC_INLINE float gc_exp(float x) {
+  x = x > 89.0f ? 89.0f : x;
+  x = x < -104.0f ? -104.0f : x;
+  const gc_reduced d = gc_reduce_exp(x);
+  // Two factors: 2^n alone leaves the normal range at both ends.
+  const float half = (d.n * 0.5f + 0x1.8p23f) - 0x1.8p23f;
+  return ((gc_expm1_reduced(d.r) + 1.0f) * gc_power_of_two(half)) * gc_power_of_two(d.n - half);
+}
+GC_INLINE float gc_expm1(float x) {
+  const float clamped = x > 89.0f ? 89.0f : x < -18.0f ? -18.0f : x;
+  const gc_reduced d = gc_reduce_exp(clamped);
+  const float half = gc_power_of_two(d.n - 1.0f), result = 2.0f * (half * gc_expm1_reduced(d.r) + (half - 0.5f));
+  return x == 0.0f ? x : result;
+}
+
+// Logarithms: x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and log(1 + f) = f - f^2 / 2 + f^3 P(f).
+GC_INLINE float gc_log_normal(float x, float shift) {
+  const unsigned bits = gc_bits(x) + (0x3f800000u - 0x3f3504f3u);
+  const float n = (float)((int)(bits >> 23) - 127) + shift;
+  const float f = gc_from_bits((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+  float p = 0x1.1b40e4p-4f;
+  p = p * f - 0x1.e2e918p-4f;
+  p = p * f + 0x1.e6512ep-4f;
+  p = p * f - 0x1.fb434ep-4f;
+  p = p * f + 0x1.2332b8p-3f;
+  p = p * f - 0x1.5562e2p-3f;
+  p = p * f + 0x1.99a546p-3f;
+  p = p * f - 0x1.ffffeep-3f;
+  p = p * f + 0x1.555546p-2f;
+  const float square = f * f;
+  return n * 0x1.62e4p-1f + (f + (p * (square * f) - 0.5f * square + n * 0x1.7f7d1cp-20f));
+}
+GC_INLINE float gc_log(float x) {
+  const bool small = x < 0x1p-126f;
+  const float result = gc_log_normal(small ? x * 0x1p23f : x, small ? -23.0f : 0.0f);
+  const float special = x == 0.0f ? -gc_infinity32 : x < 0.0f ? gc_nan32 : x;
+  return (x > 0.0f) & (x < gc_infinity32) ? result : special;
+}
+GC_INLINE float gc_log1p(float x) {
+  const float u = 1.0f + x;
+  // What rounding u lost comes back as lost / u, the derivative's share.
+  const float lost = x < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x);
+  const float result = gc_log_normal(u, 0.0f) + lost / u;
+  const float special = u == 0.0f ? -gc_infinity32 : u < 0.0f ? gc_nan32 : x;
+  return ((u > 0.0f) & (u < gc_infinity32)) & (x != 0.0f) ? result : special;
+}
+
+GC_INLINE float gc_sigmoid(float x) {
+  const float e = gc_exp(-__builtin_fabsf(x));
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+GC_INLINE float gc_softplus(float x) { return (x > 0.0f || x != x ? x : 0.0f) + gc_log1p(gc_exp(-__builtin_fabsf(x))); }
+GC_INLINE float gc_tanh(float x) {
+  const float size = __builtin_fabsf(x), e = gc_expm1(2.0f * (size > 10.0f ? 10.0f : size));
+  return __builtin_copysignf(e / (e + 2.0f), x);
+}
+/// Near 0 x + x P(x^2); from 0.92 on 1 - e^-Q(|x|).
+GC_INLINE float gc_erf(float x) {
+  const float size = __builtin_fabsf(x), square = x * x, a = size > 4.0f ? 4.0f : size;
+  float p = 0x1.4ae4c6p-14f;
+  p = p * square - 0x1.a485e8p-11f;
+  p = p * square + 0x1.5419f4p-8f;
+  p = p * square - 0x1.b7fbb4p-6f;
+  p = p * square + 0x1.ce2d2p-4f;
+  p = p * square - 0x1.81273ep-2f;
+  p = p * square + 0x1.06eba8p-3f;
+  float q = -0x1.98d53ep-13f;
+  q = q * a + 0x1.8da1d4p-9f;
+  q = q * a - 0x1.6b8eacp-6f;
+  q = q * a + 0x1.a9654ep-4f;
+  q = q * a + 0x1.4647b2p-1f;
+  q = q * a + 0x1.20ac3p+0f;
+  q = q * a + 0x1.b220d8p-13f;
+  const float far = __builtin_copysignf(1.0f - gc_exp(-q), x);
+  return size < 0.92f ? x + x * p : far;
+}
+
+// Functions of f64, and rarer ones of f32, come from the C library.
+#define GC_LIBRARY(name)                                             \
+  GC_INLINE float gc_##name(float x) { return __builtin_##name##f(x); } \
+  GC_INLINE double gc_##name(double x) { return __builtin_##name(x); }
+GC_LIBRARY(sin)
+GC_LIBRARY(cos)
+GC_LIBRARY(tan)
+GC_LIBRARY(asin)
+GC_LIBRARY(acos)
+GC_LIBRARY(atan)
+GC_LIBRARY(sinh)
+GC_LIBRARY(cosh)
+GC_LIBRARY(asinh)
+GC_LIBRARY(acosh)
+GC_LIBRARY(atanh)
+GC_INLINE double gc_exp(double x) { return __builtin_exp(x); }
+GC_INLINE double gc_expm1(double x) { return __builtin_expm1(x); }
+GC_INLINE double gc_log(double x) { return __builtin_log(x); }
+GC_INLINE double gc_log1p(double x) { return __builtin_log1p(x); }
+GC_INLINE double gc_tanh(double x) { return __builtin_tanh(x); }
+GC_INLINE double gc_erf(double x) { return __builtin_erf(x); }
+GC_INLINE double gc_sigmoid(double x) {
+  const double e = __builtin_exp(-__builtin_fabs(x));
+  return (x < 0.0 ? e : 1.0) / (1.0 + e);
+}
+GC_INLINE double gc_softplus(double x) { return (x > 0.0 || x != x ? x : 0.0) + __builtin_log1p(__builtin_exp(-__builtin_fabs(x))); }
+GC_INLINE float gc_pow(float x, float y) { return __builtin_powf(x, y); }
+GC_INLINE double gc_pow(double x, double y) { return __builtin_pow(x, y); }
+template <class T, class U> GC_INLINE T gc_pow(T x, U y) {
+  if (y < U(0)) return x == T(1) ? T(1) : T(-1) < T(0) && x == T(-1) ? (y % 2 ? x : T(1)) : T(0);
+  unsigned long long result = 1, base = (unsigned long long)x;
+  for (unsigned long long n = (unsigned long long)y; n != 0; n >>= 1, base *= base) result *= n & 1 ? base : 1;
+  return (T)result;
+}
+
+/// Philox4x32-10 with the seed as key and the counter (element / 4, sample, step, op): 24 bits of word element % 4, in [0, 1).
+GC_INLINE float gc_philox_uniform(long long seed, long long step, long long op, long long sample, long long element) {
+  unsigned a = (unsigned)(element / 4), b = (unsigned)sample, c = (unsigned)step, d = (unsigned)op;
+  unsigned key0 = (unsigned)seed, key1 = (unsigned)((unsigned long long)seed >> 32);
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; ++round) {
+    const unsigned long long p = 0xd2511f53ull * a, q = 0xcd9e8d57ull * c;
+    a = (unsigned)(q >> 32) ^ b ^ key0;
+    b = (unsigned)q;
+    c = (unsigned)(p >> 32) ^ d ^ key1;
+    d = (unsigned)p;
+    key0 += 0x9e3779b9u;
+    key1 += 0xbb67ae85u;
+  }
+  const unsigned word = (unsigned)(element % 4), bits = word == 0 ? a : word == 1 ? b : word == 2 ? c : d;
+  return (float)(int)(bits >> 8) * 0x1p-24f;
+}

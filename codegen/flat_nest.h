@@ -1,0 +1,62 @@
+// The form of a loop nest that emission works on, and the rewrites that bring a nest into it. Operands are read and results are
+// written through one linear index each; axes of extent 1 are gone; axes that every access walks as one are one; axes under a
+// quotient or remainder are split so that the quotient vanishes where the sizes allow it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/base/error.h"
+#include "ir/base/tensor.h"
+#include "ir/term.h"
+
+namespace gcomp::codegen {
+
+/// Writes a statement to element `at` of a result, once for each point of the statement's axes.
+struct Store {
+  int statement = 0;
+  int result = 0;
+  ir::Index at;
+  bool accumulate = false;
+};
+
+/// Reads have exactly one index, the linear one.
+struct FlatNest {
+  std::vector<std::int64_t> extents;
+  std::vector<ir::Statement> statements;
+  std::vector<Store> stores;
+  std::vector<DType> operands, results;       ///< element types
+  std::vector<std::int64_t> result_elements;
+
+  ir::Index axis(int number) const { return ir::Index::axis(number, extents[static_cast<std::size_t>(number)]); }
+};
+
+/// Operand shapes are needed to make reads linear; reads with one index of an operand of another rank are taken as flat already.
+FlatNest flatten(const ir::LoopNest& nest, std::span<const TensorType> operands, std::span<const TensorType> results);
+
+/// Replaces axis a by a1 * divisor + a2 where `v / divisor` and `v % divisor` then simplify away. The scanned axis stays whole.
+void split_axes(FlatNest& nest);
+/// Replaces neighbouring axes by one where every index uses them as one.
+void merge_axes(FlatNest& nest);
+/// Turns reductions over at most `limit` points into map statements, one term for each point, in order.
+void unroll_reductions(FlatNest& nest, std::int64_t limit);
+/// Replaces one axis by copies of the statements that vary over it, one for each of its positions.
+void unroll_axis(FlatNest& nest, int axis);
+
+/// Calls `visit` with every index of the nest: of reads, conditions, index values and stores, and those nested in them.
+void for_each_index(const FlatNest& nest, const std::function<void(const ir::Index&)>& visit);
+/// The same for one term.
+void for_each_index(const ir::TermPtr& term, const std::function<void(const ir::Index&)>& visit);
+
+/// All axes some reduction combines over, as bits.
+std::uint64_t reduced_axes(const FlatNest& nest);
+
+/// The term that joins two partial results of a reduction. Not for first_maximum and first_minimum.
+ir::TermPtr join(const ir::OpDef& reduction, const ir::TermPtr& a, const ir::TermPtr& b);
+/// Converts a term by the cast rules.
+ir::TermPtr converted(const ir::TermPtr& term, DType dtype);
+/// The value of a map statement as a term of its dtype, rounded to f16 and bf16.
+ir::TermPtr value_of(const ir::Statement& statement);
+
+}  // namespace gcomp::codegen

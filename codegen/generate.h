@@ -1,0 +1,23 @@
+// From a planned graph to a Program: buffers where the plan put the values, and one step for each node that does something.
+//
+//   %h = kernel %x, %b {...}    ->  KernelLaunch {kernel k0, buffers of %x, %b, %h}
+//   %y = matmul %h, %w          ->  MatmulCall, transposes as strides
+//   %f = reshape %y             ->  nothing: the same memory
+//   update %w, %w2              ->  nothing where %w2 has the place of %w, else a copy
+//
+// A node of a kind that fusion would have taken (pointwise, reduce, view, ...) becomes a kernel of its own, and so does a
+// contraction that the libraries have no call for.
+#pragma once
+
+#include "ir/graph.h"
+#include "ir/memory_plan.h"
+#include "runtime/program.h"
+
+namespace gcomp::codegen {
+
+/// The graph must hold no composites. The program's buffers of spaces state and io carry the names of the graph's values; an
+/// output that is also an input, a state or a constant is copied to a buffer of its own. Throws InternalError where the plan
+/// lacks a value.
+runtime::Program generate(const ir::Graph& planned, const ir::MemoryPlan& plan, const runtime::Target& target);
+
+}  // namespace gcomp::codegen

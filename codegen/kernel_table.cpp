@@ -1,0 +1,54 @@
+#include "codegen/kernel_table.h"
+
+#include "codegen/cpu/emit.h"
+#include "ir/base/error.h"
+
+namespace gcomp::codegen {
+namespace {
+
+EmittedKernel emit(runtime::TargetKind target, const KernelSource& source) {
+  switch (target) {
+    case runtime::TargetKind::cpu: return cpu::emit(source);
+    case runtime::TargetKind::cuda: break;
+  }
+  throw UserError("code generation for CUDA is not part of this build", ExitCode::unsupported);
+}
+
+std::string named(std::string text, const std::string& name) {
+  const std::size_t at = text.find(kNamePlaceholder);
+  check_internal(at != text.npos, "an emitted kernel lacks its name");
+  return text.replace(at, sizeof kNamePlaceholder - 1, name);
+}
+
+}  // namespace
+
+std::string KernelTable::prelude() const {
+  switch (target_) {
+    case runtime::TargetKind::cpu: return cpu::prelude();
+    case runtime::TargetKind::cuda: break;
+  }
+  return "";
+}
+
+KernelTable::Entry KernelTable::add(const KernelSource& source) {
+  std::vector<TensorType> types(source.operands.begin(), source.operands.end());
+  types.insert(types.end(), source.results.begin(), source.results.end());
+  const std::size_t hash = ir::hash_of(source.nest);
+  const auto [begin, end] = known_.equal_range(hash);
+  for (auto it = begin; it != end; ++it) {
+    const Known& known = it->second;
+    if (known.nest == source.nest && known.types == types && known.variable_length == source.variable_length) return {known.kernel, known.emitted.get()};
+  }
+  Known known{source.nest, std::move(types), source.variable_length, 0, std::make_unique<EmittedKernel>(emit(target_, source))};
+  auto [text, is_new] = by_text_.try_emplace(known.emitted->text, static_cast<int>(kernels_.size()));
+  if (is_new) {
+    const std::string name = "k" + std::to_string(kernels_.size());
+    kernels_.push_back({name, named(known.emitted->text, name)});
+  }
+  known.kernel = text->second;
+  const Entry entry{known.kernel, known.emitted.get()};
+  known_.emplace(hash, std::move(known));
+  return entry;
+}
+
+}  // namespace gcomp::codegen

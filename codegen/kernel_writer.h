@@ -1,0 +1,105 @@
+// Writes the body of one kernel: nested scopes of C-like text, and terms as named values in them. Each distinct term is written
+// once, in the outermost scope where all it depends on is known, so that invariants leave the loops by themselves. Names are
+// numbered in order: the text depends on the nest alone. CPU and CUDA text share this class; what differs lies in the prelude.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/flat_nest.h"
+
+namespace gcomp::codegen {
+
+/// The type a kernel computes in: "float" for f32, f16 and bf16, "long long" for i64.
+std::string_view compute_type_text(DType dtype);
+/// The type in memory: as above, but "gc_f16" and "gc_bf16".
+std::string_view storage_type_text(DType dtype);
+
+class KernelWriter {
+ public:
+  explicit KernelWriter(const FlatNest& nest);
+
+  /// The nest whose statements stand behind locals that are not bound. The new one must have the same statement numbers.
+  void use(const FlatNest& nest) { nest_ = &nest; }
+
+  std::string fresh(std::string_view prefix) { return std::string(prefix) + std::to_string(next_++); }
+  void line(const std::string& text) { scopes_.back().text += text + "\n"; }
+
+  /// "HEADER {" ... "}"; `pragma` lines stand before it.
+  void open(std::string header, std::string pragma = {});
+  /// A loop whose iterations run as lanes: "#pragma omp simd" with the clauses.
+  void open_simd(std::string header, std::string clauses = {});
+  void close();
+
+  /// Until the current scope closes, `axis` is the variable `name`.
+  void bind_axis(int axis, std::string name);
+  /// Until the current scope closes, a statement's value is the variable `name`.
+  void bind_local(int statement, std::string name) { bind(statement, {std::move(name), {}, depth()}); }
+  /// Until the current scope closes, a statement's value stands at `position` of an array.
+  void bind_array(int statement, std::string array, ir::Index position) { bind(statement, {std::move(array), std::move(position), depth()}); }
+
+  /// A variable name or literal that holds the term, written where its parts are known.
+  std::string value(const ir::TermPtr& term) { return place(term).text; }
+  /// The value of a statement, in its dtype.
+  std::string statement(int number) { return place(ir::local(nest_->statements[static_cast<std::size_t>(number)].dtype, number)).text; }
+  std::string index(const ir::Index& index) { return place(index).text; }
+  /// An assignment of an element of a result.
+  std::string store(const Store& store, const std::string& value);
+
+  /// Whether an index that may be out of range was written; then the variable `bad` is set where one is.
+  bool may_fault() const { return may_fault_; }
+  std::string finish();
+
+ private:
+  struct Placed {
+    std::string text;
+    int depth = 0;
+  };
+  struct Binding {
+    std::string name;
+    std::optional<ir::Index> position;
+    int depth = 0;
+  };
+  struct Scope {
+    std::string header, pragma, clauses, text;
+    bool simd = false, branch = false, faults = false;
+    std::unordered_map<ir::TermPtr, std::string, ir::TermHash, ir::TermEqual> terms;
+    std::unordered_map<std::string, std::string> expressions;  ///< variables by what defines them: equal text is an equal value
+    std::vector<std::pair<int, std::optional<Binding>>> locals_before;
+    std::vector<std::pair<int, std::optional<Placed>>> axes_before;
+  };
+
+  int depth() const { return static_cast<int>(scopes_.size()) - 1; }
+  void bind(int statement, Binding binding);
+  /// The deepest scope that is a branch; reads in it must not leave it.
+  int barrier() const;
+
+  Placed place(const ir::TermPtr& term);
+  Placed place(const ir::Index& index);
+  Placed place(const ir::IndexAtom& atom);
+  Placed place_call(const ir::Term& term);
+  Placed place_guard(const ir::TermPtr& term);
+  Placed place_local(const ir::TermPtr& term);
+  Placed place_loaded(const ir::IndexAtom& atom);
+  std::string conditions(const std::vector<ir::Condition>& conditions);
+  /// A variable for the expression in the scope at `depth`; the one already there, if any.
+  Placed define(std::string_view type, const std::string& expression, int depth);
+  Scope& scope_at(int depth) { return scopes_[static_cast<std::size_t>(depth)]; }
+
+  int depth_of(const ir::TermPtr& term);
+  int depth_of(const ir::Index& index);
+
+  const FlatNest* nest_;
+  std::vector<Scope> scopes_;
+  std::unordered_map<int, Placed> axes_;
+  std::unordered_map<int, Binding> locals_;
+  std::unordered_map<const ir::Term*, int> depths_;  // valid until a binding changes
+  int next_ = 0;
+  bool may_fault_ = false;
+};
+
+}  // namespace gcomp::codegen

@@ -1,0 +1,77 @@
+#include "codegen/library_calls.h"
+
+#include "ir/ops/table.h"
+
+namespace gcomp::codegen {
+
+using namespace gcomp::ir;
+
+namespace {
+
+bool has_library_dtype(DType dtype, runtime::TargetKind target) {
+  switch (target) {
+    case runtime::TargetKind::cpu: return dtype == DType::f32 || dtype == DType::f64;
+    case runtime::TargetKind::cuda: return is_float(dtype);
+  }
+  return false;
+}
+
+/// A dense stack of matrices whose rows and columns may be swapped.
+runtime::MatrixView dense_view(const Value* value, bool transposed, const BufferOf& buffer_of) {
+  const Shape strides = row_major_strides(value->type.shape);
+  const std::size_t rank = strides.size();
+  runtime::MatrixView view{.buffer = buffer_of(value), .offset = 0, .batch_strides = Shape(strides.begin(), strides.end() - 2),
+                           .row_stride = strides[rank - 2], .column_stride = strides[rank - 1]};
+  if (transposed) std::swap(view.row_stride, view.column_stride);
+  return view;
+}
+
+runtime::MatmulCall matmul_call(const Node& node, const BufferOf& buffer_of) {
+  const Attributes attributes = with_defaults(*node.op, node.attributes);
+  const bool transpose_a = attributes.flag("transpose_a"), transpose_b = attributes.flag("transpose_b");
+  const Shape& shape = node.result()->type.shape;
+  const Shape& a = node.operands[0]->type.shape;
+  const std::size_t rank = shape.size();
+  return {.dtype = node.result()->type.dtype, .batch = Shape(shape.begin(), shape.end() - 2), .m = shape[rank - 2], .n = shape[rank - 1],
+          .k = a[transpose_a ? rank - 2 : rank - 1],
+          .a = dense_view(node.operands[0], transpose_a, buffer_of), .b = dense_view(node.operands[1], transpose_b, buffer_of),
+          .c = dense_view(node.result(), false, buffer_of), .origin = node.origin};
+}
+
+std::optional<runtime::ConvolutionKind> convolution_kind(const OpDef* op) {
+  if (op == &ops::kConvolution) return runtime::ConvolutionKind::forward;
+  if (op == &ops::kConvolutionInputGradient) return runtime::ConvolutionKind::input_gradient;
+  if (op == &ops::kConvolutionWeightGradient) return runtime::ConvolutionKind::weight_gradient;
+  return std::nullopt;
+}
+
+runtime::ConvolutionCall convolution_call(const Node& node, runtime::ConvolutionKind kind, const BufferOf& buffer_of) {
+  const Attributes attributes = with_defaults(*node.op, node.attributes);
+  const bool last = attributes.flag("channels_last");
+  const Value *input = nullptr, *weight = nullptr, *output = nullptr;
+  switch (kind) {
+    case runtime::ConvolutionKind::forward: input = node.operands[0]; weight = node.operands[1]; output = node.result(); break;
+    case runtime::ConvolutionKind::input_gradient: output = node.operands[0]; weight = node.operands[1]; input = node.result(); break;
+    case runtime::ConvolutionKind::weight_gradient: input = node.operands[0]; output = node.operands[1]; weight = node.result(); break;
+  }
+  const ops::ImageShape x = ops::ImageShape::of(input->type.shape, last), y = ops::ImageShape::of(output->type.shape, last);
+  return {.kind = kind, .dtype = node.result()->type.dtype, .channels_last = last, .batch = x.batch, .input_channels = x.channels,
+          .output_channels = y.channels, .groups = attributes.integer("groups"), .input_spatial = x.spatial, .output_spatial = y.spatial,
+          .kernel = ops::kernel_of(weight->type.shape), .strides = attributes.integers("strides"), .pads_begin = attributes.integers("low"),
+          .pads_end = attributes.integers("high"), .dilations = attributes.integers("dilations"), .input = buffer_of(input),
+          .weight = buffer_of(weight), .output = buffer_of(output), .origin = node.origin};
+}
+
+}  // namespace
+
+std::optional<runtime::Step> library_call(const Node& node, runtime::TargetKind target, const BufferOf& buffer_of) {
+  if (!has_library_dtype(node.result()->type.dtype, target)) return std::nullopt;
+  for (const Value* operand : node.operands) if (operand->type.elements() == 0) return std::nullopt;
+  if (node.op == &ops::kMatmul) return matmul_call(node, buffer_of);
+  const auto kind = convolution_kind(node.op);
+  const std::size_t spatial = node.result()->type.shape.size() - 2;
+  if (!kind || spatial < 1 || spatial > 3) return std::nullopt;
+  return convolution_call(node, *kind, buffer_of);
+}
+
+}  // namespace gcomp::codegen

@@ -1,0 +1,299 @@
+#include "codegen/schedule.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "ir/op.h"
+
+namespace gcomp::codegen {
+
+using namespace gcomp::ir;
+
+namespace {
+
+constexpr std::int64_t kUnrolledReduction = 16;
+constexpr std::size_t kMostStatements = 96;
+constexpr std::size_t kMostPieces = 9;
+constexpr std::int64_t kKeptElements = 16384;
+constexpr int kDearCost = 6;
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+bool contains(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+bool is_position(const Statement& s) {
+  return s.combine && (s.combine->reduction.of == Reduction::Of::first_maximum || s.combine->reduction.of == Reduction::Of::first_minimum);
+}
+
+bool has_form(const FlatNest& nest, Statement::Form form) {
+  return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& s) { return s.form == form; });
+}
+
+/// One access to memory and how often it happens: once a point of the kept axes, or for each element.
+struct Access {
+  Index index;
+  bool store = false, per_element = false;
+};
+
+std::vector<Access> accesses_of(const FlatNest& nest, std::uint64_t reduced) {
+  std::vector<Access> accesses;
+  const auto add = [&](const Index& index, bool store, bool per_element) {
+    for (Access& a : accesses)
+      if (a.store == store && a.index == index) return void(a.per_element = a.per_element || per_element);
+    accesses.push_back({index, store, per_element});
+  };
+  const auto varies = [&](const std::vector<int>& axes) {
+    return std::any_of(axes.begin(), axes.end(), [&](int a) { return reduced >> a & 1; });
+  };
+  for (const Statement& s : nest.statements) {
+    const bool per_element = s.form != Statement::Form::map || varies(s.axes) || reduced == 0;
+    for_each_term(s.value, [&](const TermPtr& t) { if (t->kind == Term::Kind::read) add(t->indices[0], false, per_element); });
+  }
+  for (const Store& store : nest.stores) add(store.at, true, varies(nest.statements[at(store.statement)].axes) || reduced == 0);
+  return accesses;
+}
+
+/// How well `axis` serves as the innermost, vectorized one: contiguous accesses speak for it, strided and computed ones against.
+double score(const FlatNest& nest, const std::vector<Access>& accesses, int axis) {
+  double total = 0;
+  for (const Access& a : accesses) {
+    const std::int64_t stride = a.index.coefficient_of(axis);
+    const double weight = (a.store ? 2 : 1) * (a.per_element ? 4 : 1);
+    if (a.index.uses_nonlinearly(axis)) total -= weight;
+    else if (stride == 1) total += weight;
+    else if (stride > 1 && stride <= 4) total += weight / 4;  // interleaved with its neighbours
+    else if (stride != 0) total -= weight;
+  }
+  const double lanes = static_cast<double>(std::min<std::int64_t>(nest.extents[at(axis)], 16)) / 16;
+  return total > 0 ? total * lanes : total / lanes;
+}
+
+int choose_vector_axis(const FlatNest& nest, const std::vector<Access>& accesses, const std::vector<int>& candidates) {
+  int best = -1;
+  double best_score = 0;
+  for (int axis : candidates) {
+    const double s = score(nest, accesses, axis);
+    if (best < 0 || s >= best_score) { best = axis; best_score = s; }
+  }
+  return best;
+}
+
+/// Axes of the nest that any statement or store uses, by number.
+std::vector<int> used_axes(const FlatNest& nest) {
+  std::set<int> axes;
+  for (const Statement& s : nest.statements) {
+    axes.insert(s.axes.begin(), s.axes.end());
+    axes.insert(s.over.begin(), s.over.end());
+  }
+  return {axes.begin(), axes.end()};
+}
+
+std::int64_t store_stride(const FlatNest& nest, int axis) {
+  std::int64_t stride = 0;
+  for (const Store& store : nest.stores) stride = std::max(stride, std::abs(store.at.coefficient_of(axis)));
+  return stride;
+}
+
+void sort_by_stride(const FlatNest& nest, std::vector<int>& axes) {
+  std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) { return store_stride(nest, a) > store_stride(nest, b); });
+}
+
+/// A short contiguous axis between the elements of a long one: [..., long, 3]. Unrolling it leaves the long one to the lanes.
+int interleaved_axis(const FlatNest& nest) {
+  for (int axis : used_axes(nest)) {
+    const std::int64_t extent = nest.extents[at(axis)];
+    if (extent < 2 || extent > 4 || store_stride(nest, axis) != 1) continue;
+    for (int other : used_axes(nest))
+      if (other != axis && store_stride(nest, other) == extent && nest.extents[at(other)] >= 4) return axis;
+  }
+  return -1;
+}
+
+void unroll_interleaved(FlatNest& nest) {
+  for (int axis = interleaved_axis(nest); axis >= 0; axis = interleaved_axis(nest)) {
+    const auto copies = static_cast<std::size_t>(nest.extents[at(axis)]);
+    if (nest.statements.size() * copies > kMostStatements) return;
+    const bool everywhere = std::all_of(nest.stores.begin(), nest.stores.end(), [&](const Store& s) {
+      return contains(nest.statements[at(s.statement)].axes, axis);
+    });
+    if (!everywhere) return;
+    unroll_axis(nest, axis);
+  }
+}
+
+/// Phases of statements, in order: locals point backwards.
+void find_phases(const FlatNest& nest, Schedule& schedule) {
+  const std::uint64_t reduced = reduced_axes(nest);
+  for (const Statement& s : nest.statements) {
+    int phase = 0;
+    for_each_term(s.value, [&](const TermPtr& t) {
+      if (t->kind != Term::Kind::local) return;
+      const bool reduces = nest.statements[at(t->slot)].form == Statement::Form::reduce;
+      phase = std::max(phase, schedule.phase[at(t->slot)] + (reduces ? 1 : 0));
+    });
+    schedule.phase.push_back(phase);
+    const bool varies = std::any_of(s.axes.begin(), s.axes.end(), [&](int a) { return reduced >> a & 1; });
+    schedule.per_element.push_back(s.form == Statement::Form::map && varies);
+    if (s.form == Statement::Form::reduce || varies) schedule.phases = std::max(schedule.phases, phase + 1);
+  }
+}
+
+/// Marks the per-element statements that `value` needs, through locals.
+void mark_needed(const FlatNest& nest, const Schedule& schedule, const TermPtr& value, std::vector<bool>& needed) {
+  for_each_term(value, [&](const TermPtr& t) {
+    if (t->kind != Term::Kind::local || !schedule.per_element[at(t->slot)] || needed[at(t->slot)]) return;
+    needed[at(t->slot)] = true;
+    mark_needed(nest, schedule, nest.statements[at(t->slot)].value, needed);
+  });
+}
+
+/// Keeps dear statements that a later phase needs again, where a row of them is small.
+void choose_kept(const FlatNest& nest, std::int64_t row, Schedule& schedule) {
+  schedule.keep.assign(nest.statements.size(), false);
+  if (schedule.phases < 2) return;
+  std::int64_t left = kKeptElements;
+  for (std::size_t s = 0; s < nest.statements.size(); ++s) {
+    if (!schedule.per_element[s] || row > left) continue;
+    bool later = false;
+    for (std::size_t user = s + 1; user < nest.statements.size(); ++user) {
+      if (schedule.phase[user] <= schedule.phase[s]) continue;
+      std::vector<bool> needed(nest.statements.size(), false);
+      mark_needed(nest, schedule, nest.statements[user].value, needed);
+      later = later || (needed[s] && (schedule.per_element[user] || nest.statements[user].form == Statement::Form::reduce));
+    }
+    for (const Store& store : nest.stores)
+      later = later || (at(store.statement) == s && schedule.phase[s] + 1 < schedule.phases);
+    if (!later || cost_of(nest.statements[s].value) < kDearCost) continue;
+    schedule.keep[s] = true;
+    left -= row;
+  }
+}
+
+void schedule_map(const FlatNest& nest, Schedule& schedule) {
+  const std::vector<Access> accesses = accesses_of(nest, 0);
+  schedule.outer = used_axes(nest);
+  sort_by_stride(nest, schedule.outer);
+  schedule.vector_axis = choose_vector_axis(nest, accesses, schedule.outer);
+  std::erase(schedule.outer, schedule.vector_axis);
+  if (schedule.vector_axis < 0) return;
+  for (int axis : schedule.outer) {
+    const bool transposed = std::any_of(accesses.begin(), accesses.end(), [&](const Access& a) {
+      return !a.store && a.index.coefficient_of(axis) == 1 && std::abs(a.index.coefficient_of(schedule.vector_axis)) > 1;
+    });
+    if (transposed && nest.extents[at(axis)] >= 8 && nest.extents[at(schedule.vector_axis)] >= 8) schedule.transposed_axis = axis;
+  }
+}
+
+void schedule_reductions(const FlatNest& nest, Schedule& schedule) {
+  const std::uint64_t reduced = reduced_axes(nest);
+  std::vector<int> over, kept, candidates;
+  bool positions = false;
+  for (const Statement& s : nest.statements) {
+    positions = positions || is_position(s);
+    if (s.form == Statement::Form::reduce)
+      for (int a : s.over) if (!contains(over, a)) over.push_back(a);
+  }
+  for (int axis : used_axes(nest)) if (!(reduced >> axis & 1)) kept.push_back(axis);
+  sort_by_stride(nest, kept);
+  candidates = kept;
+  // The first of equals is found only in row-major order.
+  if (positions) { if (!over.empty()) candidates.push_back(over.back()); }
+  else candidates.insert(candidates.end(), over.begin(), over.end());
+  schedule.vector_axis = choose_vector_axis(nest, accesses_of(nest, reduced), candidates);
+  schedule.form = schedule.vector_axis >= 0 && !(reduced >> schedule.vector_axis & 1) ? Form::columns : Form::rows;
+  schedule.outer = kept;
+  schedule.reduced = over;
+  std::erase(schedule.outer, schedule.vector_axis);
+  std::erase(schedule.reduced, schedule.vector_axis);
+}
+
+std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
+
+}  // namespace
+
+int cost_of(const TermPtr& term) {
+  // Functions of the prelude that are a few instructions; all others are polynomials or worse.
+  static constexpr std::string_view kCheap[] = {"gc_neg", "gc_abs", "gc_maximum", "gc_minimum", "gc_is_nan", "gc_is_inf", "gc_sign"};
+  int total = 0;
+  for_each_term(term, [&](const TermPtr& t) {
+    if (t->kind != Term::Kind::call || (t->op->typing == PointwiseTyping::cast && t->op->scalar.arity == 1)) return;
+    const std::vector<Expression> names(t->arguments.size(), Expression{"x", DType::f32});
+    const std::string text = t->op->scalar.text(names).text;
+    const bool cheap = text.compare(0, 3, "gc_") != 0 || std::any_of(std::begin(kCheap), std::end(kCheap), [&](std::string_view name) {
+      return text.compare(0, name.size() + 1, std::string(name) + "(") == 0;
+    });
+    total += cheap ? 1 : 8;
+  });
+  return total;
+}
+
+FlatNest restricted(const FlatNest& nest, int axis, std::int64_t low, std::int64_t high, const std::vector<bool>& keep) {
+  FlatNest piece = nest;
+  piece.extents[at(axis)] = high - low;
+  TermRewriter rewriter;
+  rewriter.axis = [&](int a, std::int64_t extent) { return a == axis ? Index::axis(a, high - low) + Index(low) : Index::axis(a, extent); };
+  rewriter.leaf = [&](const TermPtr& t) {
+    if (t->kind != Term::Kind::local || keep[at(t->slot)]) return TermPtr();
+    const Statement& s = nest.statements[at(t->slot)];
+    return s.form == Statement::Form::map && contains(s.axes, axis) ? rewriter(value_of(s)) : TermPtr();
+  };
+  for (Statement& s : piece.statements) s.value = rewriter(s.value);
+  for (Store& s : piece.stores) s.at = s.at.substitute(rewriter.axis, [&](const TermPtr& t) { return rewriter(t); });
+  return piece;
+}
+
+std::vector<std::int64_t> breakpoints(const FlatNest& nest, int axis) {
+  std::set<std::int64_t> found;
+  const std::int64_t extent = nest.extents[at(axis)];
+  for (const Statement& s : nest.statements) {
+    for_each_term(s.value, [&](const TermPtr& t) {
+      for (const Condition& c : t->conditions) {
+        const std::int64_t step = c.index.coefficient_of(axis);
+        if (step == 0 || c.index.parts().size() != 1) continue;
+        for (std::int64_t bound : {c.low, c.high}) {
+          // The first position on the far side of the bound: ceil for rising conditions, floor + 1 for falling ones.
+          const std::int64_t offset = bound - c.index.constant();
+          const std::int64_t position = step > 0 ? -floor_quotient(-offset, step) : floor_quotient(-offset, -step) + 1;
+          if (position > 0 && position < extent) found.insert(position);
+        }
+      }
+    });
+  }
+  if (found.size() + 1 > kMostPieces) return {};
+  return {found.begin(), found.end()};
+}
+
+Schedule schedule(FlatNest& nest) {
+  Schedule schedule;
+  const bool scatters = std::any_of(nest.stores.begin(), nest.stores.end(), [](const Store& s) { return s.accumulate; });
+  const bool scans = has_form(nest, Statement::Form::scan);
+  if (!scatters && !scans) {
+    unroll_reductions(nest, kUnrolledReduction);
+    split_axes(nest);
+    merge_axes(nest);
+    if (!has_form(nest, Statement::Form::reduce)) unroll_interleaved(nest);
+  }
+  for (int axis : used_axes(nest)) schedule.points *= nest.extents[at(axis)];
+  find_phases(nest, schedule);
+  if (scatters) {
+    schedule.form = Form::scatter;
+    schedule.outer = used_axes(nest);
+  } else if (scans) {
+    schedule.form = Form::scan;
+    for (const Statement& s : nest.statements) if (s.form == Statement::Form::scan) schedule.reduced = s.over;
+    schedule.outer = used_axes(nest);
+    std::erase(schedule.outer, schedule.reduced[0]);
+    sort_by_stride(nest, schedule.outer);
+  } else if (has_form(nest, Statement::Form::reduce)) {
+    schedule_reductions(nest, schedule);
+  } else {
+    schedule_map(nest, schedule);
+  }
+  std::int64_t row = 1;
+  for (int a : schedule.reduced) row *= nest.extents[at(a)];
+  if (schedule.form == Form::rows && schedule.vector_axis >= 0) row *= nest.extents[at(schedule.vector_axis)];
+  if (schedule.form == Form::columns) row *= 64;
+  choose_kept(nest, row, schedule);
+  return schedule;
+}
+
+}  // namespace gcomp::codegen

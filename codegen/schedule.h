@@ -1,0 +1,47 @@
+// How a loop nest becomes loops. Every nest has one of five forms:
+//   map      no reduction: loops over all axes, the vector axis innermost
+//   rows     reductions, the vector axis is reduced: for each kept point, loops over the reduced axes
+//   columns  reductions, the vector axis is kept: for each block of it, loops over the reduced axes, lanes along the block
+//   scan     running combination: serial along the scanned axis, parallel over the others
+//   scatter  adds into zeros at computed places, in the order of the statement's axes
+// A nest with reductions runs in phases: a statement that needs the result of a reduction belongs to a later phase than it. Each
+// phase is one pass over the reduced axes. What an earlier pass computed is computed again, or kept where that is dear.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codegen/flat_nest.h"
+
+namespace gcomp::codegen {
+
+enum class Form : std::uint8_t { map, rows, columns, scan, scatter };
+
+struct Schedule {
+  Form form = Form::map;
+  int vector_axis = -1;          ///< -1 where the nest has no axis
+  std::vector<int> outer;        ///< kept axes but the vector axis, outermost first
+  std::vector<int> reduced;      ///< reduced axes but the vector axis, outermost first; of a scan, the scanned axis
+  int transposed_axis = -1;      ///< map: an outer axis along which reads are contiguous that are not along the vector axis
+  int phases = 1;
+  std::vector<int> phase;        ///< of each statement
+  std::vector<bool> per_element; ///< statements that vary over reduced axes
+  std::vector<bool> keep;        ///< per-element statements whose values later phases read from memory
+
+  std::int64_t points = 1;       ///< of all axes together
+};
+
+/// Brings the nest into the form that its schedule speaks of, and schedules it.
+Schedule schedule(FlatNest& nest);
+
+/// A measure of the time one value of the statement takes: 1 for arithmetic, more for division and functions. Locals not counted.
+int cost_of(const ir::TermPtr& term);
+
+/// The same nest with `axis` restricted to [low, high) and renumbered from 0. Statements that vary over it are substituted into
+/// their users, but for those that `keep` marks.
+FlatNest restricted(const FlatNest& nest, int axis, std::int64_t low, std::int64_t high, const std::vector<bool>& keep);
+/// Positions at which some condition on `axis` alone changes, in ascending order, without 0 and the extent. Empty where there are
+/// more than a few: conditions are then tested for each element.
+std::vector<std::int64_t> breakpoints(const FlatNest& nest, int axis);
+
+}  // namespace gcomp::codegen

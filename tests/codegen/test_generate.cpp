@@ -1,0 +1,153 @@
+// Whole graphs, fused and not, through generate() and the CPU runtime against the interpreter.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "codegen/generate.h"
+#include "ir/builder.h"
+#include "ir/expand.h"
+#include "ir/interpret.h"
+#include "passes/differentiate.h"
+#include "passes/fuse.h"
+#include "passes/plan_memory.h"
+#include "passes/simplify.h"
+#include "runtime/device.h"
+#include "runtime/validate.h"
+#include "tests/codegen/compiled_kernels.h"
+#include "tests/ops/samples.h"
+
+namespace gcomp::tests {
+namespace {
+
+using namespace ir;
+
+/// Runs the graph on the CPU, through fusion or op by op, and compares all outputs and states with the interpreter's.
+void check_graph(Graph graph, bool fused, double tolerance, double low = -1, double high = 1) {
+  std::mt19937 random(11);
+  std::map<std::string, Tensor> values;
+  for (const Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, low, high, random));
+  for (const State& state : graph.states())
+    values.emplace(state.value->name, state.fill ? Tensor::of(state.value->type.dtype, state.value->type.shape, {*state.fill}) : random_tensor(state.value->type, low, high, random));
+  const InterpretResult expected = interpret(graph, values);
+
+  expand(graph);
+  passes::simplify(graph);
+  if (fused) passes::fuse(graph);
+  const runtime::Program program = codegen::generate(graph, passes::plan_memory(graph), {});
+  ASSERT_NO_THROW(runtime::validate(program));
+  for (int threads : {1, 2}) {
+    runtime::DeviceOptions options;
+    options.threads = threads;
+    options.use_cache = false;
+    auto device = runtime::open_device(runtime::TargetKind::cpu, options);
+    auto states = device->allocate_states();
+    auto executable = device->load(program, states);
+    for (const Value* input : graph.inputs()) executable->set_input(input->name, values.at(input->name));
+    for (const State& state : graph.states()) states->write(state.value->name, values.at(state.value->name));
+    executable->run();
+    for (std::size_t i = 0; i < expected.outputs.size(); ++i)
+      EXPECT_LE(largest_difference(executable->output(i), expected.outputs[i]), tolerance) << "output " << i << (fused ? ", fused" : ", op by op");
+    for (const auto& [name, value] : expected.states)
+      EXPECT_LE(largest_difference(states->read(name), value), tolerance) << "state " << name << (fused ? ", fused" : ", op by op");
+  }
+}
+
+void check_both(const std::function<Graph()>& make, double tolerance, double low = -1, double high = 1) {
+  check_graph(make(), false, tolerance, low, high);
+  check_graph(make(), true, tolerance, low, high);
+}
+
+TEST(Generate, TrainingStepOfAnMlp) {
+  check_both([] {
+    Graph graph("step");
+    Builder b(graph);
+    Var x = b.input({DType::f32, {32, 20}}, "x"), y = b.input({DType::f32, {32, 3}}, "y");
+    Var w1 = b.wrap(graph.add_state({DType::f32, {20, 64}}, "w1", StateRole::parameter));
+    Var b1 = b.wrap(graph.add_state({DType::f32, {64}}, "b1", StateRole::parameter));
+    Var w2 = b.wrap(graph.add_state({DType::f32, {64, 3}}, "w2", StateRole::parameter));
+    Var h = b.apply("relu", {b.matmul(x, w1) + b.broadcast(b1, {32, 64})});
+    Var error = b.matmul(h, w2) - y;
+    Var loss = b.mean(error * error, {0, 1});
+    const auto gradients = passes::differentiate(graph, loss.value, {w1.value, b1.value, w2.value});
+    for (std::size_t i = 0; i < 3; ++i) {
+      Var state = std::vector<Var>{w1, b1, w2}[i];
+      b.update(state.value, state - b.wrap(gradients[i]) * 0.1);
+    }
+    graph.outputs() = {loss.value};
+    return graph;
+  }, 1e-5);
+}
+
+TEST(Generate, RowsForwardAndBackward) {
+  check_both([] {
+    Graph graph("rows");
+    Builder b(graph);
+    Var x = b.input({DType::f64, {4, 30, 50}}, "x"), scale = b.input({DType::f64, {50}}, "scale"), bias = b.input({DType::f64, {50}}, "bias");
+    Var normal = b.apply("layer_norm", {x, scale, bias}, {{"axis", std::int64_t{2}}});
+    Var weight = b.apply("softmax", {normal}, {{"axis", std::int64_t{2}}});
+    Var along = b.apply("log_softmax", {weight}, {{"axis", std::int64_t{1}}});
+    Var loss = b.sum(along * x, {0, 1, 2});
+    std::vector<Value*> outputs = passes::differentiate(graph, loss.value, {x.value, scale.value, bias.value});
+    outputs.push_back(weight.value);
+    outputs.push_back(along.value);
+    outputs.push_back(loss.value);
+    graph.outputs() = outputs;
+    return graph;
+  }, 1e-9);
+}
+
+TEST(Generate, ConvolutionsAndPooling) {
+  check_both([] {
+    Graph graph("images");
+    Builder b(graph);
+    Var x = b.input({DType::f64, {2, 3, 12, 12}}, "x"), w = b.input({DType::f64, {4, 3, 3, 3}}, "w"), scale = b.input({DType::f64, {4}}, "scale"), bias = b.input({DType::f64, {4}}, "bias");
+    Var y = b.apply("convolution", {x, w}, {{"strides", ops::Integers{1, 1}}, {"low", ops::Integers{1, 1}}, {"high", ops::Integers{1, 1}}, {"dilations", ops::Integers{1, 1}}});
+    Var n = b.apply_many(*find_op("batch_norm"), {y, scale, bias})[0];
+    Var p = b.apply("max_pool", {b.apply("relu", {n})}, {{"kernel", ops::Integers{2, 2}}, {"strides", ops::Integers{2, 2}}, {"low", ops::Integers{0, 0}}, {"high", ops::Integers{0, 0}}, {"dilations", ops::Integers{1, 1}}});
+    Var loss = b.sum(p * p, {0, 1, 2, 3});
+    std::vector<Value*> outputs = passes::differentiate(graph, loss.value, {x.value, w.value, scale.value, bias.value});
+    outputs.push_back(loss.value);
+    graph.outputs() = outputs;
+    return graph;
+  }, 1e-8);
+}
+
+TEST(Generate, OutputsThatAreInputsStatesConstantsOrTwins) {
+  check_both([] {
+    Graph graph("twins");
+    Builder b(graph);
+    Var x = b.input({DType::f32, {5}}, "x");
+    Var s = b.wrap(graph.add_state({DType::f32, {5}}, "s", StateRole::parameter));
+    Var c = b.constant(Tensor::of(DType::f32, {5}, {1, 2, 3, 4, 5}));
+    Var y = x + s, flat = b.reshape(y, {5, 1});
+    b.update(s.value, y * 2.0);
+    graph.outputs() = {x.value, s.value, c.value, y.value, y.value, flat.value};
+    return graph;
+  }, 1e-6);
+}
+
+TEST(Generate, AnIndexOutOfRangeIsAnErrorThatNamesTheNode) {
+  Graph graph("lookup");
+  Builder b(graph);
+  Var table = b.input({DType::f32, {10, 64}}, "table"), indices = b.input({DType::i64, {3}}, "indices");
+  b.set_origin("embedding");
+  graph.outputs() = {b.gather(table, indices, 0).value};
+  const runtime::Program program = codegen::generate(graph, passes::plan_memory(graph), {});
+  runtime::DeviceOptions options;
+  options.use_cache = false;
+  auto device = runtime::open_device(runtime::TargetKind::cpu, options);
+  auto executable = device->load(program, device->allocate_states());
+  executable->set_input("indices", Tensor::of(DType::i64, {3}, {0, -10, 9}));
+  executable->run();
+  executable->set_input("indices", Tensor::of(DType::i64, {3}, {0, 10, 9}));
+  try {
+    executable->run();
+    FAIL() << "index 10 of 10 was accepted";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("embedding"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace gcomp::tests
