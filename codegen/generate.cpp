@@ -5,6 +5,7 @@
 
 #include "codegen/kernel_table.h"
 #include "codegen/library_calls.h"
+#include "ir/loops.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::codegen {
