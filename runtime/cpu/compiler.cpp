@@ -1,6 +1,5 @@
 #include "runtime/cpu/compiler.h"
 
-#include <openssl/sha.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,10 +10,10 @@
 #include <numeric>
 
 #include "ir/base/error.h"
-#include "runtime/cpu/kernel_cache.h"
 #include "runtime/cpu/kernel_library.h"
 #include "runtime/cpu/process.h"
 #include "runtime/cpu/thread_pool.h"
+#include "runtime/disk_cache.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -173,18 +172,6 @@ std::vector<std::byte> compile_units(const FoundCompiler& compiler, const std::v
 
 }  // namespace
 
-std::string sha256(std::string_view text) {
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  for (const unsigned char byte : digest) {
-    hex.push_back(kDigits[byte >> 4]);
-    hex.push_back(kDigits[byte & 15]);
-  }
-  return hex;
-}
-
 std::string machine_description() {
   static constexpr std::string_view kFields[] = {"vendor_id",   "cpu family", "model",           "model name",
                                                  "stepping",    "flags",      "CPU implementer", "CPU architecture",
@@ -211,7 +198,7 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
   TemporaryFolder folder;
   const FoundCompiler compiler = find_compiler(options.compiler, folder.path());
   const std::vector<std::string> units = translation_units(program);
-  const KernelCache cache(options.cache_directory);
+  const DiskCache cache(options.cache_directory);
   if (!options.cache_directory.empty() && !cache.unusable().empty())
     say(concat("compiled kernels are not cached: ", cache.unusable()));
 

@@ -26,9 +26,6 @@ std::string machine_description();
 /// SHA-256 of the program's prelude and kernels, in hexadecimal: what a kernel binary was made from.
 std::string kernel_text_digest(const Program& program);
 
-/// SHA-256 of any text, in hexadecimal.
-std::string sha256(std::string_view text);
-
 /// Compiles all kernels of the program into one shared object, or takes it from the cache. Throws DeviceError (exit 5) where no
 /// compiler is found, or where it fails, with its log and the path of the saved source.
 std::vector<std::byte> compile_kernels(const Program& program, const KernelCompilerOptions& options);

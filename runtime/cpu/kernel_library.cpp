@@ -10,6 +10,7 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/compiler.h"
+#include "runtime/disk_cache.h"
 
 namespace gcomp::runtime::cpu {
 namespace {

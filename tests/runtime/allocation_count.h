@@ -5,11 +5,17 @@
 
 namespace gcomp::runtime {
 
-extern std::atomic<long> allocations;         ///< since the process began
+extern std::atomic<int> counters;  ///< of AllocationCount alive; without one nothing is counted
+extern std::atomic<long> allocations;
 extern std::atomic<long> onednn_allocations;  ///< those of them that oneDNN's own code asked for
 
 class AllocationCount {
  public:
+  AllocationCount() { ++counters; }
+  ~AllocationCount() { --counters; }
+  AllocationCount(const AllocationCount&) = delete;
+  AllocationCount& operator=(const AllocationCount&) = delete;
+
   /// Not under a sanitizer that brings an allocator of its own.
   static bool works();
   long so_far() const { return allocations - first_; }

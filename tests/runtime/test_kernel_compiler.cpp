@@ -8,7 +8,6 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/compiler.h"
-#include "runtime/cpu/kernel_cache.h"
 #include "runtime/cpu/kernel_library.h"
 #include "runtime/cpu/process.h"
 #include "tests/runtime/temporary_directory.h"
@@ -116,18 +115,6 @@ TEST_F(KernelCompiler, RebuildsADamagedEntry) {
   }
 }
 
-TEST_F(KernelCompiler, AnEntryOfAnotherKeyIsNotUsed) {
-  const KernelCache cache(cache_);
-  ASSERT_EQ(cache.unusable(), "");
-  const std::byte object[] = {std::byte{1}, std::byte{2}};
-  ASSERT_EQ(cache.store("a key", object), "");
-  std::string damage;
-  EXPECT_EQ(cache.find("a key", damage)->size(), 2u);
-  fs::rename(cache.path_of("a key"), cache.path_of("b key"));
-  EXPECT_FALSE(cache.find("b key", damage).has_value());
-  EXPECT_NE(damage, "");
-}
-
 TEST_F(KernelCompiler, AnUnusableCacheIsSaidAndDone) {
   const fs::path blocked = folder_.path() / "file";
   std::ofstream(blocked) << "in the way";
@@ -146,12 +133,6 @@ TEST_F(KernelCompiler, AReadOnlyCacheIsSaidAndDone) {
   read_only.cache_directory = "/proc/gcomp";  // where not even root can create anything
   EXPECT_EQ(run_one(compile_kernels(program_of({doubling("k0", 1)}), read_only), "k0", 2), 4);
   EXPECT_NE(log_.find("cannot create /proc/gcomp"), std::string::npos) << log_;
-}
-
-TEST_F(KernelCompiler, ALinkIsNoCacheDirectory) {
-  fs::create_directories(cache_.parent_path());
-  fs::create_directory_symlink(folder_.path(), cache_);
-  EXPECT_NE(KernelCache(cache_).unusable(), "");
 }
 
 TEST_F(KernelCompiler, AMissingCompilerIsSaid) {
