@@ -153,4 +153,18 @@ class ExpandContext {
   Attributes attributes_;
 };
 
+namespace ops {
+
+/// Pointwise op by name, for rules that refer to ops declared later.
+inline Var call(std::string_view op, Var x) { return x.builder->apply(op, {x}); }
+inline Var call(std::string_view op, Var x, Var y) { return x.builder->apply(op, {x, y}); }
+inline Var choose(Var condition, Var x, Var y) { return x.builder->select(condition, x, y); }
+inline Var choose(Var condition, Var x, double y) { return choose(condition, x, x.builder->like(x, y)); }
+
+/// The last `count` axes of a value of this rank.
+std::vector<std::int64_t> last_axes(std::int64_t rank, std::size_t count);
+/// The windows of max pooling, [..., positions..., kernel...]; padding never wins. Attributes as max_pool's.
+Var pool_windows(Builder& b, Var x, const Attributes& attributes);
+
+}  // namespace ops
 }  // namespace gcomp::ir

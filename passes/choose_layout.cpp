@@ -115,16 +115,9 @@ bool is_windows_first(const Value* value, std::size_t spatial) {
          value->producer->attributes.integers("permutation") == windows_first(value->type.rank() - static_cast<std::int64_t>(spatial), spatial);
 }
 
-/// The last `count` axes of a value of this rank.
-Permutation last_axes(std::int64_t rank, std::size_t count) {
-  Permutation axes(count);
-  std::iota(axes.begin(), axes.end(), rank - static_cast<std::int64_t>(count));
-  return axes;
-}
-
 Replacement reduce_windows(Node& node, Builder& b) {
   const auto& axes = node.attributes.integers("axes");
-  if (!is_windows_first(node.operands[0], axes.size()) || axes != last_axes(node.operands[0]->type.rank(), axes.size())) return std::nullopt;
+  if (!is_windows_first(node.operands[0], axes.size()) || axes != ops::last_axes(node.operands[0]->type.rank(), axes.size())) return std::nullopt;
   Var reduced = b.reduce(*node.op, b.wrap(node.operands[0]->producer->operands[0]), axes);
   return std::vector{b.transpose(reduced, inverse_of(to_channels_last(reduced.rank()))).value};
 }

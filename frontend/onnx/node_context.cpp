@@ -7,7 +7,7 @@
 
 #include "frontend/onnx/tensor_proto.h"
 #include "ir/base/error.h"
-#include "ir/ops/structure.h"
+#include "ir/ops/table.h"
 
 namespace gcomp::frontend {
 namespace {

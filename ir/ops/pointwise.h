@@ -13,12 +13,6 @@ inline constexpr std::string_view kPiecewise = "piecewise constant: its derivati
 inline constexpr std::string_view kDiscrete = "its result is not a real number";
 inline constexpr AttributeSpec kCastAttributes[] = {AttributeSpec::of("to", AttributeType::dtype)};
 
-/// Pointwise op by name, for rules that refer to ops declared later.
-inline Var call(std::string_view op, Var x) { return x.builder->apply(op, {x}); }
-inline Var call(std::string_view op, Var x, Var y) { return x.builder->apply(op, {x, y}); }
-inline Var choose(Var condition, Var x, Var y) { return x.builder->select(condition, x, y); }
-inline Var choose(Var condition, Var x, double y) { return choose(condition, x, x.builder->like(x, y)); }
-
 using G = GradientContext;
 
 // Arithmetic.

@@ -66,7 +66,7 @@ inline Attributes window_attributes(const Attributes& a) {
 }
 /// First of the windowed axes of an unwindowed value of this rank.
 inline std::size_t first_spatial(const Attributes& a, std::size_t rank) { return rank - a.integers("kernel").size() - (a.flag("channels_last") ? 1 : 0); }
-inline Integers last_axes(std::int64_t rank, std::size_t count) {
+Integers last_axes(std::int64_t rank, std::size_t count) {
   Integers axes;
   for (std::size_t i = 0; i < count; ++i) axes.push_back(rank - static_cast<std::int64_t>(count) + static_cast<std::int64_t>(i));
   return axes;
@@ -132,8 +132,7 @@ constexpr OpDef kWindowSum{.name = "window_sum", .summary = "adds overlapping wi
     .gradient = {.rule = [](GradientContext& g) { g.add(0, g.builder().apply("window", {g.dy()}, window_attributes(g.attributes()))); }},
     .samples = kWindowSumSamples};
 
-/// The windows of max pooling; padding never wins.
-inline Var pool_windows(Builder& b, Var x, const Attributes& a) {
+Var pool_windows(Builder& b, Var x, const Attributes& a) {
   Attributes attributes = window_attributes(a);
   attributes.set("value", -std::numeric_limits<double>::infinity());
   return b.apply("window", {x}, attributes);
