@@ -88,11 +88,11 @@ Packing pack(const std::vector<LiveRange>& ranges, const PackOptions& options) {
   Order best_order;
   Fit best_fit = Fit::first;
   std::int64_t work = options.work;
-  // One placement compares about half of all pairs.
-  const auto pairs = static_cast<std::int64_t>(ranges.size() * ranges.size() / 2 + 1);
+  // One placement compares about half of all pairs, and handles each range.
+  const auto cost = static_cast<std::int64_t>(ranges.size() * (ranges.size() / 2 + 50));
   auto attempt = [&](const Order& order, Fit fit) {
     Packing packing = place(ranges, order, fit);
-    work -= pairs;
+    work -= cost;
     const bool better = best_order.empty() || packing.bytes < best.bytes;
     if (better || packing.bytes == best.bytes) {
       best = std::move(packing);
@@ -104,12 +104,12 @@ Packing pack(const std::vector<LiveRange>& ranges, const PackOptions& options) {
   for (const Order& order : first_orders(ranges)) {
     if (order.empty()) return {std::vector<std::int64_t>(ranges.size()), 0};
     for (Fit fit : {Fit::first, Fit::best}) {
-      if (!best_order.empty() && (best.bytes <= options.enough || work < pairs)) return best;
+      if (!best_order.empty() && (best.bytes <= options.enough || work < cost)) return best;
       attempt(order, fit);
     }
   }
   std::mt19937 random(options.seed);
-  while (best.bytes > options.enough && work >= pairs) {
+  while (best.bytes > options.enough && work >= cost) {
     Order order = best_order;
     perturb(order, best, ranges, random);
     attempt(order, best_fit);

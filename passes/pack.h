@@ -17,8 +17,8 @@ struct Packing {
 };
 
 struct PackOptions {
-  std::int64_t enough = 0;   ///< stop at a packing of so many bytes: the lower bound
-  std::int64_t work = 24'000'000;  ///< pairs of ranges that may be compared in search of a better packing
+  std::int64_t enough = 0;         ///< stop at a packing of so many bytes
+  std::int64_t work = 16'000'000;  ///< pairs of ranges that may be compared in search of a better packing
   std::uint32_t seed = 1;
 };
 

@@ -42,7 +42,8 @@ std::int64_t pack_arena(const Storages& storages, std::vector<std::int64_t>& off
     ranges.push_back({aligned(storage.bytes, alignment), storage.first, storage.last});
     numbers.push_back(s);
   }
-  const Packing packing = pack(ranges, {.enough = lower_bound});
+  // A thousandth more than the bound is not worth a search.
+  const Packing packing = pack(ranges, {.enough = lower_bound + lower_bound / 1000});
   for (std::size_t i = 0; i < numbers.size(); ++i) offsets[numbers[i]] = packing.offsets[i];
   return packing.bytes;
 }

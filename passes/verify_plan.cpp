@@ -145,8 +145,7 @@ class PlanVerifier {
   void run(const Node& node) {
     const std::string name = node.results.empty() ? concat(node.op->name) : concat(node.op->name, " %", node.result()->name);
     if (node.op->kind == Kind::update) return update(*node.operands[0], *node.operands[1]);
-    const Reuse reuse = reuse_of(node);
-    if (reuse.alias && place(node.result()).alias_of == node.operands[0]) {
+    if (node.op->kind == Kind::view && place(node.result()).alias_of == node.operands[0] && reuse_of(node).alias) {
       check_bounds(node.result());
       check_alias(node.operands[0], node.result());
       contents_[node.result()] = contents_of(node.operands[0]);
@@ -154,7 +153,7 @@ class PlanVerifier {
     }
     for (const Value* operand : node.operands)
       if (operand) check_read(operand, name);
-    for (std::size_t r = 0; r < node.results.size(); ++r) check_result(node, r, reuse);
+    check_results(node);
     if (node.op->kind == Kind::constant && place(node.result()).space == MemorySpace::constant) return;
     for (const Value* result : node.results) write(result);
   }
@@ -164,38 +163,58 @@ class PlanVerifier {
             where(value), " must have the place of ", where(target));
   }
 
-  bool overlap(const Value* a, const Value* b) const {
-    return a != b && place(a).space == place(b).space && std::max(place(a).offset, place(b).offset) < std::min(end_of(a), end_of(b));
+  /// Where a value lies; looked up once for the many pairs of an optimizer kernel.
+  struct Extent {
+    const Value* value;
+    MemorySpace space;
+    std::int64_t offset, end;
+  };
+  std::vector<Extent> extents_of(const std::vector<Value*>& values) const {
+    std::vector<Extent> extents;
+    for (const Value* value : values)
+      extents.push_back(value ? Extent{value, place(value).space, place(value).offset, end_of(value)} : Extent{nullptr, MemorySpace::arena, 0, 0});
+    return extents;
+  }
+  static bool overlap(const Extent& a, const Extent& b) {
+    return a.value != b.value && a.space == b.space && std::max(a.offset, b.offset) < std::min(a.end, b.end);
   }
 
-  /// A result against the operands and the other results of its node.
-  void check_result(const Node& node, std::size_t r, const Reuse& reuse) const {
-    const Value* result = node.results[r];
+  void check_results(const Node& node) const {
+    const Reuse reuse = reuse_of(node);
+    const std::vector<Extent> results = extents_of(node.results), operands = extents_of(node.operands);
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      check_place(node, node.results[r]);
+      for (std::size_t other = 0; other < r; ++other)
+        if (overlap(results[r], results[other])) require(false, where(node.results[r]), " overlaps ", where(node.results[other]), ", a result of the same node");
+      for (std::size_t i = 0; i < operands.size(); ++i)
+        if (overlap(results[r], operands[i])) check_in_place(node, i, r, reuse);
+    }
+  }
+
+  void check_in_place(const Node& node, std::size_t i, std::size_t r, const Reuse& reuse) const {
+    const Value *operand = node.operands[i], *result = node.results[r];
+    const bool legal = std::any_of(reuse.in_place.begin(), reuse.in_place.end(), [&](InPlacePair p) {
+      return p.operand == static_cast<int>(i) && p.result == static_cast<int>(r);
+    });
+    require(legal, where(result), " overlaps its operand ", where(operand), ", which ", node.op->name, " may not overwrite");
+    require(place(result).alias_of, where(result), " overlaps its operand ", where(operand), " but is no alias");
+    check_alias(operand, result);
+  }
+
+  void check_place(const Node& node, const Value* result) const {
     check_bounds(result);
-    require(node.op->kind == Kind::constant || place(result).space != MemorySpace::constant, where(result), " is computed in constant memory");
-    for (std::size_t other = 0; other < r; ++other)
-      require(!overlap(result, node.results[other]), where(result), " overlaps ", where(node.results[other]), ", a result of the same node");
-    for (std::size_t i = 0; i < node.operands.size(); ++i) {
-      if (!node.operands[i] || !overlap(result, node.operands[i])) continue;
-      const bool legal = std::any_of(reuse.in_place.begin(), reuse.in_place.end(), [&](InPlacePair p) {
-        return p.operand == static_cast<int>(i) && p.result == static_cast<int>(r);
-      });
-      require(legal, where(result), " overlaps its operand ", where(node.operands[i]), ", which ", node.op->name, " may not overwrite");
-      require(place(result).alias_of, where(result), " overlaps its operand ", where(node.operands[i]), " but is no alias");
-      check_alias(node.operands[i], result);
+    const Placement& p = place(result);
+    require(node.op->kind == Kind::constant || p.space != MemorySpace::constant, where(result), " is computed in constant memory");
+    if (p.alias_of) {
+      check_alias(p.alias_of, result);
+      const bool operand = std::find(node.operands.begin(), node.operands.end(), p.alias_of) != node.operands.end();
+      require(operand || graph_.find_state(p.alias_of), where(result), " is an alias of %", p.alias_of->name, ", neither an operand nor a state");
     }
-    if (const Value* alias = place(result).alias_of) {
-      check_alias(alias, result);
-      const bool operand = std::find(node.operands.begin(), node.operands.end(), alias) != node.operands.end();
-      require(operand || graph_.find_state(alias), where(result), " is an alias of %", alias->name, ", neither an operand nor a state");
-    }
-    const bool io = place(result).space == MemorySpace::io, state = place(result).space == MemorySpace::state;
-    require(!state || place(result).alias_of, where(result), " lies in state memory but is no alias of a state");
-    require(!io || !graph_inputs_overlap(result), where(result), " overlaps an input");
-  }
-
-  bool graph_inputs_overlap(const Value* value) const {
-    return std::any_of(graph_.inputs().begin(), graph_.inputs().end(), [&](const Value* input) { return overlap(value, input); });
+    require(p.space != MemorySpace::state || p.alias_of, where(result), " lies in state memory but is no alias of a state");
+    const std::vector<Extent> inputs = extents_of(graph_.inputs());
+    const Extent extent{result, p.space, p.offset, end_of(result)};
+    for (const Extent& input : inputs)
+      if (overlap(extent, input)) require(false, where(result), " overlaps ", where(input.value), ", an input");
   }
 
   void update(const Value& state, const Value& value) {
