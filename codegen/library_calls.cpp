@@ -45,6 +45,16 @@ std::optional<runtime::ConvolutionKind> convolution_kind(const OpDef* op) {
   return std::nullopt;
 }
 
+/// [n, c, spatial...] or, channels last, [n, spatial..., c].
+struct ImageShape {
+  std::int64_t batch = 0, channels = 0;
+  Shape spatial;
+};
+ImageShape image_shape(const Shape& shape, bool channels_last) {
+  if (channels_last) return {shape.front(), shape.back(), Shape(shape.begin() + 1, shape.end() - 1)};
+  return {shape[0], shape[1], Shape(shape.begin() + 2, shape.end())};
+}
+
 runtime::ConvolutionCall convolution_call(const Node& node, runtime::ConvolutionKind kind, const BufferOf& buffer_of) {
   const Attributes attributes = with_defaults(*node.op, node.attributes);
   const bool last = attributes.flag("channels_last");
@@ -54,10 +64,11 @@ runtime::ConvolutionCall convolution_call(const Node& node, runtime::Convolution
     case runtime::ConvolutionKind::input_gradient: output = node.operands[0]; weight = node.operands[1]; input = node.result(); break;
     case runtime::ConvolutionKind::weight_gradient: input = node.operands[0]; output = node.operands[1]; weight = node.result(); break;
   }
-  const ops::ImageShape x = ops::ImageShape::of(input->type.shape, last), y = ops::ImageShape::of(output->type.shape, last);
+  const ImageShape x = image_shape(input->type.shape, last), y = image_shape(output->type.shape, last);
+  const Shape& weights = weight->type.shape;
   return {.kind = kind, .dtype = node.result()->type.dtype, .channels_last = last, .batch = x.batch, .input_channels = x.channels,
           .output_channels = y.channels, .groups = attributes.integer("groups"), .input_spatial = x.spatial, .output_spatial = y.spatial,
-          .kernel = ops::kernel_of(weight->type.shape), .strides = attributes.integers("strides"), .pads_begin = attributes.integers("low"),
+          .kernel = Shape(weights.begin() + 2, weights.end()), .strides = attributes.integers("strides"), .pads_begin = attributes.integers("low"),
           .pads_end = attributes.integers("high"), .dilations = attributes.integers("dilations"), .input = buffer_of(input),
           .weight = buffer_of(weight), .output = buffer_of(output), .origin = node.origin};
 }

@@ -21,6 +21,7 @@ namespace gcomp::tests {
 namespace {
 
 using namespace ir;
+using Integers = std::vector<std::int64_t>;
 
 /// Runs the graph on the CPU, through fusion or op by op, and compares all outputs and states with the interpreter's.
 void check_graph(Graph graph, bool fused, double tolerance, double low = -1, double high = 1) {
@@ -102,9 +103,9 @@ TEST(Generate, ConvolutionsAndPooling) {
     Graph graph("images");
     Builder b(graph);
     Var x = b.input({DType::f64, {2, 3, 12, 12}}, "x"), w = b.input({DType::f64, {4, 3, 3, 3}}, "w"), scale = b.input({DType::f64, {4}}, "scale"), bias = b.input({DType::f64, {4}}, "bias");
-    Var y = b.apply("convolution", {x, w}, {{"strides", ops::Integers{1, 1}}, {"low", ops::Integers{1, 1}}, {"high", ops::Integers{1, 1}}, {"dilations", ops::Integers{1, 1}}});
+    Var y = b.apply("convolution", {x, w}, {{"strides", Integers{1, 1}}, {"low", Integers{1, 1}}, {"high", Integers{1, 1}}, {"dilations", Integers{1, 1}}});
     Var n = b.apply_many(*find_op("batch_norm"), {y, scale, bias})[0];
-    Var p = b.apply("max_pool", {b.apply("relu", {n})}, {{"kernel", ops::Integers{2, 2}}, {"strides", ops::Integers{2, 2}}, {"low", ops::Integers{0, 0}}, {"high", ops::Integers{0, 0}}, {"dilations", ops::Integers{1, 1}}});
+    Var p = b.apply("max_pool", {b.apply("relu", {n})}, {{"kernel", Integers{2, 2}}, {"strides", Integers{2, 2}}, {"low", Integers{0, 0}}, {"high", Integers{0, 0}}, {"dilations", Integers{1, 1}}});
     Var loss = b.sum(p * p, {0, 1, 2, 3});
     std::vector<Value*> outputs = passes::differentiate(graph, loss.value, {x.value, w.value, scale.value, bias.value});
     outputs.push_back(loss.value);
