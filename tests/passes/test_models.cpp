@@ -42,15 +42,19 @@ struct Lowered {
 Lowered lower_training_step(const fs::path& folder, bool fused) {
   const std::string name = folder.filename().string();
   const frontend::OnnxFile file = frontend::open_onnx((folder / "model.onnx").string());
-  frontend::Model model = frontend::import_onnx(file, {.dims = {{"batch", 8}}, .training = true});
+  frontend::ImportOptions options;
+  options.training = true;
+  for (const auto& input : file.inputs)
+    for (const auto& dimension : input.dimensions) if (!dimension.symbol.empty()) options.dims[dimension.symbol] = 8;
+  frontend::Model model = frontend::import_onnx(file, options);
   std::vector<std::string> trained;
   for (const auto& parameter : model.parameters) if (parameter.trained) trained.push_back(parameter.name);
   const std::string loss = name == "mlp" ? "bce" : name == "unet_tiny" ? "bce_with_logits" : "cross_entropy";
   const auto start = std::chrono::steady_clock::now();
   make_training_step(model.graph, parse_loss(loss), {.weight_decay = {}}, trained);
-  PipelineOptions options;
-  if (!fused) options.disabled = {"fuse"};
-  const ir::MemoryPlan plan = lower(model.graph, options);
+  PipelineOptions pipeline_options;
+  if (!fused) pipeline_options.disabled = {"fuse"};
+  const ir::MemoryPlan plan = lower(model.graph, pipeline_options);
   verify_plan(model.graph, plan);
   Lowered result;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
