@@ -88,13 +88,15 @@ class NestEvaluator {
   /// Integer division truncates, by zero gives 0; a cast saturates; arithmetic wraps.
   static double round_integer(const Term& term, double value) {
     if (term.op->typing == PointwiseTyping::cast && is_float(term.arguments[0]->dtype)) return round_to(term.dtype, value);
-    if (!std::isfinite(value)) return 0;
-    value = std::trunc(value);
-    if (size_of(term.dtype) == 8) return value;
-    const double range = std::ldexp(1.0, static_cast<int>(8 * size_of(term.dtype)));
-    double wrapped = value - range * std::floor(value / range);
-    if (is_signed_integer(term.dtype) && wrapped >= range / 2) wrapped -= range;
-    return wrapped;
+    return std::isfinite(value) ? wrapped(term.dtype, std::trunc(value)) : 0;
+  }
+
+  /// Integers of 8 to 32 bits wrap; 64-bit ones are exact to 2^53 in any case.
+  static double wrapped(DType dtype, double value) {
+    if (!is_integer(dtype) || size_of(dtype) == 8) return round_to(dtype, value);
+    const double range = std::ldexp(1.0, static_cast<int>(8 * size_of(dtype)));
+    const double low = value - range * std::floor(value / range);
+    return is_signed_integer(dtype) && low >= range / 2 ? low - range : low;
   }
 
   double& at(std::size_t statement) {
@@ -159,11 +161,9 @@ class NestEvaluator {
         } while (next_index(index, over));
       }
       point_ = outer;
-      at(number) = position ? first : wrap(s.dtype, total);
+      at(number) = position ? first : wrapped(s.dtype, total);
     });
   }
-
-  static double wrap(DType dtype, double value) { return round_to(dtype, value); }
 
   void run_scan(std::size_t number, const Statement& s) {
     const int axis = s.over[0];
@@ -176,7 +176,7 @@ class NestEvaluator {
       for (std::int64_t i = 0; i < extent; ++i) {
         point_[static_cast<std::size_t>(axis)] = s.reverse ? extent - 1 - i : i;
         const double joined = combine(s.combine->reduction.of, total, evaluate(*s.value));
-        at(number) = round_to(s.dtype, s.exclusive ? total : joined);
+        at(number) = wrapped(s.dtype, s.exclusive ? total : joined);
         total = joined;
       }
       point_[static_cast<std::size_t>(axis)] = 0;
@@ -189,7 +189,7 @@ class NestEvaluator {
     for_each_point(nest_.statements[number].axes, [&] {
       std::int64_t position = 0;
       for (std::size_t d = 0; d < output.index.size(); ++d) position = position * type.shape[d] + evaluate(output.index[d]);
-      tensor.set(position, (output.accumulate ? tensor.at(position) : 0) + at(number));
+      tensor.set(position, output.accumulate ? wrapped(type.dtype, tensor.at(position) + at(number)) : at(number));
     });
     return tensor;
   }

@@ -62,6 +62,14 @@ inline Expression philox_uniform(const Expression& seed, const Expression& step,
   return apply_function("gc_philox_uniform", {&seed, &step, &op, &sample, &element});
 }
 
+/// Shifts the 64-bit integer `x`, with its sign where it is negative; 0 where `y` reaches the width.
+template <class F>
+double shifted(double x, double y, F shift) {
+  if (!(y >= 0 && y < 64)) return 0;
+  if (x < 0) return static_cast<double>(shift(static_cast<std::int64_t>(x), static_cast<int>(y)));
+  return static_cast<double>(shift(static_cast<std::uint64_t>(x), static_cast<int>(y)));
+}
+
 GCOMP_SCALAR_1(abs, std::fabs(x))
 GCOMP_SCALAR_1(sign, x != x ? x : static_cast<double>((x > 0) - (x < 0)))
 GCOMP_SCALAR_1(exp, std::exp(x))
@@ -100,8 +108,8 @@ GCOMP_SCALAR_2(floored_remainder, std::fmod(x, y) + (std::fmod(x, y) != 0 && (st
 GCOMP_SCALAR_2(bit_and, static_cast<double>(static_cast<std::int64_t>(x) & static_cast<std::int64_t>(y)))
 GCOMP_SCALAR_2(bit_or, static_cast<double>(static_cast<std::int64_t>(x) | static_cast<std::int64_t>(y)))
 GCOMP_SCALAR_2(bit_xor, static_cast<double>(static_cast<std::int64_t>(x) ^ static_cast<std::int64_t>(y)))
-GCOMP_SCALAR_2(shift_left, y >= 64 ? 0.0 : static_cast<double>(static_cast<std::uint64_t>(x) << static_cast<unsigned>(y)))
-GCOMP_SCALAR_2(shift_right, y >= 64 ? 0.0 : static_cast<double>(static_cast<std::uint64_t>(x) >> static_cast<unsigned>(y)))
+GCOMP_SCALAR_2(shift_left, shifted(x, y, [](auto bits, int by) { return bits << by; }))
+GCOMP_SCALAR_2(shift_right, shifted(x, y, [](auto bits, int by) { return bits >> by; }))
 
 #undef GCOMP_SCALAR_1
 #undef GCOMP_SCALAR_2

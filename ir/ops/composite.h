@@ -99,7 +99,11 @@ constexpr OpDef kBatchNorm{.name = "batch_norm", .summary = "normalizes each cha
       const Moments m = moments_of(b, x, axes, g.attributes().real("epsilon"));
       if (g.wants(1)) g.add(1, b.sum(dy * m.normalized, axes));
       if (g.wants(2)) g.add(2, b.sum(dy, axes));
-      if (g.wants(0)) g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), {1}), axes));
+      if (!g.wants(0)) return;
+      g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), {1}), axes));
+      const double count = static_cast<double>(element_count(x.shape()) / x.dim(1));
+      if (g.has_dy(1)) g.add(0, b.unreduce(g.dy(1) / count, x.shape(), axes));
+      if (g.has_dy(2)) g.add(0, (x - b.unreduce(m.mean, x.shape(), axes)) * b.unreduce(g.dy(2) * (2 / count), x.shape(), axes));
     }}, .samples = kBatchNormSamples};
 
 constexpr OpDef kLayerNorm{.name = "layer_norm", .summary = "normalizes over the axes from `axis` on, then scales and shifts", .kind = Kind::composite, .operands = 3,

@@ -20,6 +20,8 @@ struct OpCase {
   std::string label;
 };
 
+inline void PrintTo(const OpCase& c, std::ostream* out) { *out << c.label; }
+
 inline std::vector<TensorType> types_from(std::string_view text) {
   std::vector<TensorType> types;
   while (!text.empty()) {

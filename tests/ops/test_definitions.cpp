@@ -1,0 +1,111 @@
+// What must hold for every op of the table: inference accepts its samples and refuses what does not fit, its loop nest is
+// sound in every float dtype, and the interpreter gives what inference promised.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "ir/expand.h"
+#include "ir/interpret.h"
+#include "ir/verify.h"
+#include "tests/ops/samples.h"
+
+namespace gcomp::tests {
+namespace {
+
+using namespace ir;
+
+class Definition : public testing::TestWithParam<OpCase> {};
+
+/// The case with f64 replaced by `dtype`, in operands and attributes.
+OpCase in_dtype(OpCase c, DType dtype) {
+  for (TensorType& type : c.operands)
+    if (type.dtype == DType::f64) type.dtype = dtype;
+  for (auto name : {"dtype", "to"})
+    if (const Attribute* a = c.attributes.find(name); a && std::get<DType>(*a) == DType::f64) c.attributes.set(name, dtype);
+  return c;
+}
+
+TEST_P(Definition, gives_sound_graphs_and_loop_nests_in_every_float_dtype) {
+  for (DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    SCOPED_TRACE(name_of(dtype));
+    Graph graph = graph_of(in_dtype(GetParam(), dtype));
+    EXPECT_EQ(find_violations(graph), std::vector<std::string>());
+    const Node& node = *graph.nodes()[0];
+    EXPECT_EQ(static_cast<int>(node.results.size()), node.op->results);
+    if (node.op->kind == Kind::composite) {
+      ASSERT_TRUE(expand(graph));
+      EXPECT_EQ(find_violations(graph), std::vector<std::string>());
+      continue;
+    }
+    const auto operands = types_of(node.operands), results = types_of(node.results);
+    EXPECT_EQ(find_violations(loops_of(*node.op, operands, results, node.attributes), operands, results), std::vector<std::string>());
+  }
+}
+
+TEST_P(Definition, runs_on_the_interpreter) {
+  std::mt19937 random(1);
+  for (DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    const OpCase c = in_dtype(GetParam(), dtype);
+    const Graph graph = graph_of(c);
+    std::map<std::string, Tensor> values;
+    for (const Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, c.low, c.high, random));
+    const InterpretResult result = interpret(graph, values);
+    for (std::size_t i = 0; i < result.outputs.size(); ++i) {
+      EXPECT_EQ(result.outputs[i].type(), graph.outputs()[i]->type);
+      for (double x : result.outputs[i].to_doubles()) EXPECT_FALSE(std::isnan(x)) << "in " << name_of(dtype);
+    }
+  }
+}
+
+TEST_P(Definition, refuses_a_wrong_number_of_operands) {
+  OpCase c = GetParam();
+  if (c.op->operands < 0) c.operands.clear();
+  else c.operands.push_back({DType::f64, {2, 3}});
+  try {
+    graph_of(c);
+    FAIL() << "accepted " << c.operands.size() << " operands";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find(c.op->name), std::string::npos) << error.what();
+  }
+}
+
+TEST_P(Definition, refuses_unknown_attributes) {
+  OpCase c = GetParam();
+  c.attributes.set("no_such_attribute", true);
+  EXPECT_THROW(graph_of(c), UserError);
+}
+
+TEST_P(Definition, refuses_missing_attributes) {
+  for (const AttributeSpec& spec : GetParam().op->attributes) {
+    if (!spec.required) continue;
+    OpCase c = GetParam();
+    c.attributes.erase(spec.name);
+    EXPECT_THROW(graph_of(c), UserError) << spec.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, Definition, testing::ValuesIn(op_cases()), [](const auto& info) { return info.param.label; });
+
+TEST(Table, names_are_unique_words) {
+  std::set<std::string_view> names;
+  for (const OpDef* op : ops::kTable) {
+    EXPECT_TRUE(names.insert(op->name).second) << op->name;
+    for (char c : op->name) EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_') << op->name;
+    EXPECT_EQ(find_op(op->name), op);
+  }
+  EXPECT_EQ(find_op("no_such_op"), nullptr);
+}
+
+TEST(Table, mismatched_operands_are_named_with_their_types) {
+  Graph graph;
+  Value *x = graph.add_input({DType::f32, {64, 784}}, "x"), *w = graph.add_input({DType::f32, {128, 784}}, "w");
+  try {
+    graph.append(ops::kMatmul, {x, w}, {}, "fc1");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(), "node 'fc1': matmul: inner dimensions differ: lhs is f32[64,784], rhs is f32[128,784] (operands %x: f32[64,784], %w: f32[128,784])");
+  }
+}
+
+}  // namespace
+}  // namespace gcomp::tests
