@@ -150,16 +150,17 @@ std::vector<InPlacePair> pairs_of_kernel(const Node& node) {
       for (std::size_t s = 0; s < segments; ++s) {
         const Value *operand = node.operands[s * operands + o], *result = node.results[s * results + r];
         if (operand && same_layout(operand->type, result->type))
-          pairs.push_back({static_cast<int>(s * operands + o), static_cast<int>(s * results + r)});
+          pairs.push_back({static_cast<int>(s * results + r), static_cast<int>(s * operands + o)});
       }
     }
+  std::sort(pairs.begin(), pairs.end());
   return pairs;
 }
 
 std::vector<InPlacePair> pairs_of_pointwise(const Node& node) {
   std::vector<InPlacePair> pairs;
   for (std::size_t i = 0; i < node.operands.size(); ++i)
-    if (same_layout(node.operands[i]->type, node.result()->type)) pairs.push_back({static_cast<int>(i), 0});
+    if (same_layout(node.operands[i]->type, node.result()->type)) pairs.push_back({0, static_cast<int>(i)});
   return pairs;
 }
 

@@ -1,6 +1,7 @@
 // Which memory a node's results may share with its operands: what memory planning knows of one node alone.
 #pragma once
 
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
@@ -10,12 +11,16 @@ namespace gcomp::passes {
 
 /// Result `result` may be written over operand `operand` as far as the node itself is concerned.
 struct InPlacePair {
-  int operand = 0, result = 0;
+  int result = 0, operand = 0;
+
+  auto operator<=>(const InPlacePair&) const = default;
 };
 
 struct Reuse {
   bool alias = false;  ///< the result is the operand's memory under another shape: nothing is computed
-  std::vector<InPlacePair> in_place;
+  std::vector<InPlacePair> in_place;  ///< ascending
+
+  bool may_overwrite(int operand, int result) const { return std::binary_search(in_place.begin(), in_place.end(), InPlacePair{result, operand}); }
 };
 
 /// A view that keeps every element where it is is an alias. A pointwise node may write over any operand of its element

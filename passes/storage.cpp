@@ -1,7 +1,6 @@
 #include "passes/storage.h"
 
 #include <algorithm>
-#include <functional>
 #include <unordered_set>
 
 namespace gcomp::passes {
@@ -78,19 +77,22 @@ class StorageAssigner {
     storages_.alias_of[value] = alias;
   }
 
-  /// All operands of `node` that lie in the memory of `root_value` may be overwritten by `result`.
-  bool may_overwrite(const Node& node, int result, const std::function<bool(const Value*)>& in_memory) const {
-    const std::vector<InPlacePair>& pairs = reuse_.at(&node).in_place;
-    for (std::size_t i = 0; i < node.operands.size(); ++i) {
-      if (!node.operands[i] || !in_memory(node.operands[i])) continue;
-      if (std::none_of(pairs.begin(), pairs.end(), [&](InPlacePair p) { return p.operand == static_cast<int>(i) && p.result == result; })) return false;
-    }
-    return true;
+  /// Operands of one node by the memory they lie in: the one of `memory_of(operand)`.
+  template <class Key, class F>
+  static std::unordered_map<Key, std::vector<int>> operands_by(const Node& node, const F& memory_of) {
+    std::unordered_map<Key, std::vector<int>> operands;
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      if (node.operands[i]) operands[memory_of(node.operands[i])].push_back(static_cast<int>(i));
+    return operands;
+  }
+  static bool all_overwritable(const Reuse& reuse, const std::vector<int>& operands, int result) {
+    return std::all_of(operands.begin(), operands.end(), [&](int operand) { return reuse.may_overwrite(operand, result); });
   }
 
   /// In declaration order; a value that updates two states is computed in the first and copied to the second.
   void choose_updates_in_place() {
     std::unordered_map<const Node*, int> position;
+    std::unordered_map<const Node*, std::unordered_map<const Value*, std::vector<int>>> operands;  // of producers, by root
     if (!updates_.empty())
       for (std::size_t p = 0; p < order_.size(); ++p) position[order_[p]] = static_cast<int>(p);
     for (const State& state : graph_.states()) {
@@ -101,7 +103,11 @@ class StorageAssigner {
       if (!producer || producer->op->kind == Kind::constant || outputs_.count(value) || in_state_.count(value)) continue;
       const int last = last_read(state.value), made = position.at(producer);
       if (last > made || value->type.bytes() != state.value->type.bytes()) continue;
-      if (last == made && !may_overwrite(*producer, value->index, [&](const Value* v) { return root(v) == state.value; })) continue;
+      if (last == made) {
+        auto [found, added] = operands.try_emplace(producer);
+        if (added) found->second = operands_by<const Value*>(*producer, [&](const Value* v) { return root(v); });
+        if (!all_overwritable(reuse_.at(producer), found->second.at(state.value), value->index)) continue;
+      }
       in_state_.emplace(value, state.value);
     }
   }
@@ -112,6 +118,8 @@ class StorageAssigner {
       return;
     }
     std::unordered_set<int> taken;
+    std::unordered_map<int, std::vector<int>> operands;
+    if (!reuse_.at(&node).in_place.empty()) operands = operands_by<int>(node, [&](const Value* v) { return storages_.of.at(v); });
     for (const Value* result : node.results) {
       if (auto state = in_state_.find(result); state != in_state_.end()) {
         join(result, state->second);
@@ -119,7 +127,7 @@ class StorageAssigner {
       }
       const MemorySpace space = space_of(node, result);
       const int last = std::max(position_, last_read(result));
-      const Value* dying = space == MemorySpace::arena ? dying_operand(node, *result, taken) : nullptr;
+      const Value* dying = space == MemorySpace::arena ? dying_operand(node, *result, operands, taken) : nullptr;
       if (!dying) {
         open(result, space, last);
         continue;
@@ -139,17 +147,19 @@ class StorageAssigner {
   }
 
   /// The operand in the arena that ends here and may be overwritten; of several the one made last.
-  const Value* dying_operand(const Node& node, const Value& result, const std::unordered_set<int>& taken) const {
+  const Value* dying_operand(const Node& node, const Value& result, const std::unordered_map<int, std::vector<int>>& operands,
+                             const std::unordered_set<int>& taken) const {
+    const Reuse& reuse = reuse_.at(&node);
     const Value* best = nullptr;
     if (result.type.bytes() == 0) return nullptr;
-    for (const InPlacePair& pair : reuse_.at(&node).in_place) {
-      if (pair.result != result.index) continue;
-      const Value* operand = node.operands[static_cast<std::size_t>(pair.operand)];
+    for (auto pair = std::lower_bound(reuse.in_place.begin(), reuse.in_place.end(), InPlacePair{result.index, 0});
+         pair != reuse.in_place.end() && pair->result == result.index; ++pair) {
+      const Value* operand = node.operands[static_cast<std::size_t>(pair->operand)];
       const int number = storages_.of.at(operand);
       const Storage& storage = storages_.list[static_cast<std::size_t>(number)];
       if (storage.space != MemorySpace::arena || storage.last != position_ || taken.count(number) || storage.bytes != result.type.bytes()) continue;
       if (best && storages_.at(best).first >= storage.first) continue;
-      if (may_overwrite(node, result.index, [&](const Value* v) { return storages_.of.at(v) == number; })) best = operand;
+      if (all_overwritable(reuse, operands.at(number), result.index)) best = operand;
     }
     return best;
   }

@@ -193,10 +193,7 @@ class PlanVerifier {
 
   void check_in_place(const Node& node, std::size_t i, std::size_t r, const Reuse& reuse) const {
     const Value *operand = node.operands[i], *result = node.results[r];
-    const bool legal = std::any_of(reuse.in_place.begin(), reuse.in_place.end(), [&](InPlacePair p) {
-      return p.operand == static_cast<int>(i) && p.result == static_cast<int>(r);
-    });
-    require(legal, where(result), " overlaps its operand ", where(operand), ", which ", node.op->name, " may not overwrite");
+    require(reuse.may_overwrite(static_cast<int>(i), static_cast<int>(r)), where(result), " overlaps its operand ", where(operand), ", which ", node.op->name, " may not overwrite");
     require(place(result).alias_of, where(result), " overlaps its operand ", where(operand), " but is no alias");
     check_alias(operand, result);
   }
