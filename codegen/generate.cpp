@@ -5,6 +5,7 @@
 
 #include "codegen/kernel_table.h"
 #include "codegen/library_calls.h"
+#include "codegen/rebase.h"
 #include "ir/loops.h"
 #include "ir/ops/table.h"
 
@@ -96,6 +97,16 @@ class ProgramBuilder {
     return buffers_[value] = static_cast<int>(program_.buffers.size()) - 1;
   }
 
+  /// The part of a buffer from `bytes` on, as a flat array.
+  int buffer_at(int buffer, std::int64_t bytes, const TensorType& type) {
+    if (bytes == 0) return buffer;
+    runtime::Buffer part = program_.buffers[static_cast<std::size_t>(buffer)];
+    part.offset += bytes;
+    part.type = type;
+    program_.buffers.push_back(std::move(part));
+    return static_cast<int>(program_.buffers.size()) - 1;
+  }
+
   /// An output that shares its memory with an input, a state, a constant or another output gets an io buffer of its own. States
   /// are copied before the first node: an output shows the value from the start of the step.
   void add_outputs() {
@@ -149,15 +160,17 @@ class ProgramBuilder {
 
   /// Absent optional operands take no part: loop nests do not read them.
   void add_kernel(const Node& node, const LoopNest& nest) {
-    std::vector<TensorType> operands;
-    runtime::Segment segment;
+    std::vector<bool> movable;
     for (const Value* operand : node.operands) {
       check_internal(operand, "a kernel of ", node.op->name, " lacks an operand");
-      operands.push_back(operand->type);
-      segment.buffers.push_back(buffer_of(operand));
+      movable.push_back(placement(owner(operand)).space == MemorySpace::arena);
     }
+    const Rebased rebased = rebase(nest, types_of(node.operands), movable);
+    runtime::Segment segment;
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      segment.buffers.push_back(buffer_at(buffer_of(node.operands[i]), rebased.byte_offsets[i], rebased.operands[i]));
     for (const Value* result : node.results) segment.buffers.push_back(buffer_of(result));
-    const KernelTable::Entry entry = kernels_.add({nest, operands, types_of(node.results), false});
+    const KernelTable::Entry entry = kernels_.add({rebased.nest, rebased.operands, types_of(node.results), false});
     segment.tasks = entry.emitted->tasks;
     program_.steps.push_back(runtime::KernelLaunch{entry.kernel, {std::move(segment)}, entry.emitted->grid, fault_of(node, *entry.emitted), origin_of(node)});
   }
