@@ -98,6 +98,7 @@ class NestParser {
       if (s.form == Statement::Form::map) s.form = Statement::Form::reduce;
       s.combine = op;
       in_.accept_word(op->name);
+      if (!in_.looking_at("[")) in_.fail(in_.next(), "found ", in_.found(), ", wanted '[' with the axes of ", op->name);
       s.over = axis_list();
     } else if (s.form == Statement::Form::scan) {
       in_.fail(in_.next(), "found ", in_.found(), ", wanted a reduction after 'scan'");
@@ -126,8 +127,9 @@ class NestParser {
     output.accumulate = in_.accept("+=");
     if (!output.accumulate) in_.expect("=", "or '+=' after the output");
     const std::size_t statement_at = in_.next();
-    auto found = locals_.find(std::string(in_.word("the name of a statement")));
-    if (found == locals_.end()) in_.fail(statement_at, "an output stores a statement; ", in_.found(), " is none");
+    const std::string name(in_.word("the name of a statement"));
+    auto found = locals_.find(name);
+    if (found == locals_.end()) in_.fail(statement_at, "an output stores a statement; '", name, "' is none");
     output.statement = found->second;
     outputs_[number] = std::move(output);
   }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ir/builder.h"
+#include "ir/loops.h"
 #include "ir/memory_plan.h"
 #include "ir/parse.h"
 #include "ir/print.h"
