@@ -53,9 +53,10 @@ struct Scope {
 class Importer {
  public:
   Importer(const OnnxFile& file, const ImportOptions& options)
-      : file_(file), source_(*file.source), options_(options), builder_(model_.graph), constants_(builder_), state_{options, source_, model_.repairs, {}, {}, 0, {}} {
+      : file_(file), source_(*file.source), options_(options), builder_(model_.graph), constants_(builder_), state_{options, source_, model_.repairs, {}, {}, {}, {}} {
     model_.source = file.source;
     state_.is_symbolic = [this](const std::string& value, std::int64_t axis) { return symbolic_.count({value, axis}) > 0; };
+    state_.draw_uniform = [this](const Shape& shape) { return draw_uniform(shape); };
     state_.lower_graph = [this](const ::onnx::GraphProto& graph, const std::vector<Item>& inputs) { return lower_subgraph(graph, inputs); };
   }
 
@@ -71,6 +72,7 @@ class Importer {
     lower_nodes(source_.model.graph().node(), /*main=*/true);
     if (!unsupported_.empty()) report_unsupported();
     add_outputs(scope);
+    count_random_steps();
     model_.graph.remove_dead();
     return std::move(model_);
   }
@@ -231,6 +233,21 @@ class Importer {
     return outputs;
   }
 
+  /// The seed and the number of the step are states, so that a resumed run draws on; the op's id is given here, once and for all.
+  Var draw_uniform(const Shape& shape) {
+    if (!random_seed_) {
+      random_seed_ = model_.graph.add_state({DType::i64, {}}, "random_seed", ir::StateRole::counter, static_cast<double>(options_.seed));
+      random_step_ = model_.graph.add_state({DType::i64, {}}, "random_step", ir::StateRole::counter, 0.0);
+    }
+    return builder_.apply(ir::ops::kRandomUniform, {builder_.wrap(random_seed_), builder_.wrap(random_step_)}, {{"shape", shape}, {"op_id", next_random_++}});
+  }
+
+  void count_random_steps() {
+    if (!random_step_) return;
+    builder_.set_origin("random_step");
+    builder_.update(random_step_, builder_.wrap(random_step_) + 1.0);
+  }
+
   const ::onnx::FunctionProto* find_function(const std::string& domain, const std::string& name) const {
     for (const auto& function : source_.model.functions())
       if (function.domain() == domain && function.name() == name) return &function;
@@ -339,6 +356,9 @@ class Importer {
   std::set<std::pair<std::string, std::int64_t>> symbolic_;
   std::unordered_set<const ir::Value*> named_;
   std::vector<std::string> unsupported_;
+  ir::Value* random_seed_ = nullptr;
+  ir::Value* random_step_ = nullptr;
+  std::int64_t next_random_ = 0;
 };
 
 }  // namespace

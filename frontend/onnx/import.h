@@ -58,6 +58,7 @@ struct ImportOptions {
   std::map<std::string, Tensor> constants;     ///< inputs whose value is fixed now; the graph has no such input
   bool training = false;                       ///< BatchNormalization and Dropout train, whatever form the file has
   bool as_written = false;                     ///< BatchNormalization and Dropout mean what the file says; not with `training`
+  std::int64_t seed = 0;                       ///< of Dropout and the random operators: the initial value of state `random_seed`
   std::optional<DType> float_type;             ///< all floats become this type; else f16 and bf16 compute as the file says
   std::vector<std::string> freeze, train;      ///< globs over initializers (and over the parts of a split one); freeze wins
   std::vector<std::string> tie, untie;         ///< globs: share one parameter / one parameter for each use
@@ -84,7 +85,8 @@ struct Alias {
 
 struct Model {
   ir::Graph graph{"forward"};
-  /// Initial values of every state of the graph, by name, in the state's dtype.
+  /// Initial values of every state of the graph that has no fill, by name, in the state's dtype. A graph that draws random
+  /// numbers has two more states, counters with fill: `random_seed`, and `random_step`, which each step increments.
   std::map<std::string, Tensor> weights;
   std::vector<std::string> outputs;       ///< ONNX names, in the order of graph.outputs()
   std::vector<Parameter> parameters;      ///< trained and frozen float initializers, in the file's order

@@ -65,8 +65,8 @@ struct ImportState {
   std::function<bool(const std::string& value, std::int64_t axis)> is_symbolic;
   /// Lowers a subgraph in place, its inputs bound to `inputs`.
   std::function<std::vector<Item>(const ::onnx::GraphProto&, const std::vector<Item>& inputs)> lower_graph;
-  /// Number of the next node that draws random numbers.
-  std::int64_t next_random = 0;
+  /// Numbers in [0, 1), f32, from the graph's random states; each call is another stream.
+  std::function<Var(const Shape&)> draw_uniform;
   /// A batch that the file fixes, and the one that it is bound to instead.
   std::optional<std::pair<std::int64_t, std::int64_t>> rebatched;
 };

@@ -29,6 +29,10 @@ std::span<const Row> norm_rows();
 std::span<const Row> recurrent_rows();
 std::span<const Row> resize_rows();
 std::span<const Row> attention_rows();
+std::span<const Row> random_rows();
+std::span<const Row> index_rows();
+std::span<const Row> loss_rows();
+std::span<const Row> sequence_rows();
 
 /// The row with the newest `since` not above `opset`; null if there is none.
 const Row* find_row(std::string_view domain, std::string_view op, std::int64_t opset);
