@@ -1,42 +1,19 @@
-// Layouts small enough to derive by hand, plans that must be refused, and training steps run in the memory they are given.
+// Layouts small enough to derive by hand, and training steps run in the memory they are given.
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstdio>
 
-#include "ir/parse.h"
 #include "passes/order.h"
-#include "passes/plan_memory.h"
 #include "tests/passes/planned_execution.h"
+#include "tests/passes/planned_graph.h"
 #include "tests/passes/training_graphs.h"
 
 namespace gcomp::passes {
 namespace {
 
 using namespace ir;
-
-const Value* find(const Graph& graph, std::string_view name) {
-  for (const Value* input : graph.inputs())
-    if (input->name == name) return input;
-  for (const State& state : graph.states())
-    if (state.value->name == name) return state.value;
-  for (const auto& node : graph.nodes())
-    for (const Value* result : node->results)
-      if (result->name == name) return result;
-  throw InternalError(concat("no value ", name));
-}
-
-struct Planned {
-  Graph graph;
-  MemoryPlan plan;
-
-  explicit Planned(Graph g, const PlanOptions& options = {}) : graph(std::move(g)), plan(plan_memory(graph, options)) { verify_plan(graph, plan, options); }
-  explicit Planned(const std::string& text, const PlanOptions& options = {}) : Planned(parse(text), options) {}
-
-  const Placement& at(std::string_view name) const { return plan.placements.at(find(graph, name)); }
-  std::string alias(std::string_view name) const { return at(name).alias_of ? at(name).alias_of->name : ""; }
-};
 
 TEST(PlanMemory, StatesInputsAndOutputsArePackedInDeclarationOrder) {
   // f32[3] is 12 bytes, rounded up to 64; f32[20] is 80, rounded up to 128.
@@ -244,86 +221,6 @@ TEST(PlanMemory, AnOptimizerKernelWritesOverItsStates) {
   EXPECT_EQ(p.alias("n2"), "w2");
   EXPECT_EQ(p.alias("v2"), "m2");
   EXPECT_EQ(p.plan.arena_bytes, 128);  // %a1 and %a2
-}
-
-TEST(VerifyPlan, RefusesAValueOverALiveOne) {
-  Planned p(R"(graph @g(%x: f32[8,8]) -> (%out) {
-    %a = transpose %x {permutation=[1,0]} : f32[8,8]
-    %b = transpose %x {permutation=[1,0]} : f32[8,8]
-    %out = add %a, %b : f32[8,8]
-  })");
-  p.plan.placements[find(p.graph, "b")].offset = p.at("a").offset;
-  try {
-    verify_plan(p.graph, p.plan);
-    FAIL() << "accepted";
-  } catch (const InternalError& error) {
-    EXPECT_STREQ(error.what(), "memory plan of @g: add %out read %a at arena[0, 256), overwritten by %b at arena[0, 256)");
-  }
-}
-
-/// Plans `text`, changes the plan, and wants `expected` in the message.
-template <class Change>
-void expect_refused(const std::string& text, const Change& change, const std::string& expected) {
-  Planned p(text);
-  change(p);
-  try {
-    verify_plan(p.graph, p.plan);
-    FAIL() << "accepted, wanted: " << expected;
-  } catch (const InternalError& error) {
-    EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
-  }
-}
-
-constexpr const char* kThree = R"(graph @g(%x: f32[8,8]) -> (%out) {
-    state %w: f32[8,8] parameter
-    %a = transpose %x {permutation=[1,0]} : f32[8,8]
-    %b = transpose %a {permutation=[1,0]} : f32[8,8]
-    %c = exp %b : f32[8,8]
-    %out = transpose %c {permutation=[1,0]} : f32[8,8]
-    %n = add %w, %c : f32[8,8]
-    update %w, %n
-  })";
-
-TEST(VerifyPlan, RefusesWhatBreaksTheRules) {
-  auto place = [](Planned& p, const char* name) -> Placement& { return p.plan.placements[find(p.graph, name)]; };
-  expect_refused(kThree, [&](Planned& p) { p.plan.placements.erase(find(p.graph, "b")); }, "%b has no place");
-  expect_refused(kThree, [&](Planned& p) { place(p, "b").offset += 4; }, "not aligned to 64 bytes");
-  expect_refused(kThree, [&](Planned& p) { place(p, "b").offset = 1024; }, "lies outside the 512 bytes of its space");
-  expect_refused(kThree, [&](Planned& p) { place(p, "b") = place(p, "a"); }, "overlaps its operand %a at arena[256, 512), which transpose may not overwrite");
-  expect_refused(kThree, [&](Planned& p) { place(p, "c").alias_of = nullptr; }, "but is no alias");
-  expect_refused(kThree, [&](Planned& p) { place(p, "c").alias_of = find(p.graph, "a"); }, "%c");
-  expect_refused(kThree, [&](Planned& p) { place(p, "n").alias_of = nullptr; }, "but is no alias");
-  expect_refused(kThree, [&](Planned& p) { place(p, "out") = {MemorySpace::io, 0, nullptr}; }, "overlaps %x at io[0, 256), an input");
-  expect_refused(kThree, [&](Planned& p) { place(p, "w") = {MemorySpace::arena, 0, nullptr}; }, "in space state");
-  expect_refused(kThree, [&](Planned& p) { p.plan.lower_bound = 4096; }, "below its lower bound");
-}
-
-TEST(VerifyPlan, RefusesAStateThatIsOverwrittenWithoutAnUpdate) {
-  expect_refused(R"(graph @g(%x: f32[8]) -> () {
-    state %w: f32[8] parameter
-    state %v: f32[8] parameter
-    %n = exp %x : f32[8]
-    update %w, %n
-  })", [](Planned& p) { p.plan.placements[find(p.graph, "n")] = {MemorySpace::state, 64, find(p.graph, "v")}; },
-       "the end of the step read %v at state[64, 96), overwritten by %n");
-}
-
-TEST(Describe, NamesThePeakAndWhatIsHeldThere) {
-  const Planned p(kThree);
-  EXPECT_EQ(describe(p.graph, p.plan), R"(memory of @g
-  parameters            256 B in 1 tensor
-  constants             0 B
-  inputs and outputs    512 B
-  arena                 512 B
-  lower bound           512 B
-  arena / lower bound   1.0000
-  total                 1.25 KiB
-  in place              1 result over operands, 0 views without a copy
-  updates               1 of 1 written over their state, 0 copied
-  peak                  node 2 of 6, transpose %b: 512 B in 2 pieces
-           256 B  %a f32[8,8] at 256, nodes 1 to 2
-           256 B  %b f32[8,8] at 0, nodes 2 to 5
-)");
 }
 
 // Training steps.
