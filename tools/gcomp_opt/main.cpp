@@ -8,6 +8,7 @@
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "passes/plan_memory.h"
 #include "tools/gcomp_opt/numerics.h"
 #include "tools/gcomp_opt/pass_list.h"
 
@@ -24,7 +25,7 @@ Several graphs may stand in one file, separated by lines "// -----", with --spli
 
 struct Options {
   std::string file, passes, print_after, output, same_as;
-  bool verify_numerics = false, list_passes = false, interpret = false, split_input = false, elide_constants = false;
+  bool verify_numerics = false, list_passes = false, interpret = false, print_plan = false, split_input = false, elide_constants = false;
   std::uint64_t seed = 1;
 };
 
@@ -105,6 +106,11 @@ void process(const Part& part, const Options& options, const std::vector<Step>& 
     const std::string agreement = compare_or_show(file, other, graph, values);
     std::cerr << "gcomp-opt: " << options.same_as << ": " << agreement << "\n";
   }
+  if (options.print_plan) {
+    const ir::MemoryPlan plan = state.plan ? *state.plan : passes::plan_memory(graph);
+    out << passes::describe(graph, plan);
+    return;
+  }
   if (!options.interpret) {
     out << print(graph, {.elide_constants = options.elide_constants, .plan = state.plan ? &*state.plan : nullptr});
     return;
@@ -168,6 +174,7 @@ int main(int argc, char** argv) {
   app.add_option("--print-after", options.print_after, "print the graph to standard error after PASS, or after all")->type_name("PASS|all");
   app.add_flag("--list-passes", options.list_passes, "print the passes and their options");
   app.add_flag("--interpret", options.interpret, "print the values of outputs and updated states instead of the graph");
+  app.add_flag("--print-plan", options.print_plan, "print what lies where in memory instead of the graph");
   app.add_option("--seed", options.seed, "of random values");
   app.add_flag("--split-input", options.split_input, "the file holds several graphs, separated by lines \"// -----\"");
   app.add_flag("--elide-constants", options.elide_constants, "leave out the data of large constants");
