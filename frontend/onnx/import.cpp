@@ -121,7 +121,11 @@ class Importer {
     for (const auto& [place, state] : plan.redirected)
       if (state.empty()) redirected_[place] = scope.items.at(graph.node(place.first).input(place.second));
     std::unordered_map<std::string, Item> states;
-    for (const PlannedState& planned : plan.states) states[planned.name] = add_state(planned, initializers.at(planned.initializer).values);
+    for (const PlannedState& planned : plan.states) {
+      // A state holds the file's own value: only constants are read as the number that their author meant.
+      const Initializer& initializer = initializers.at(planned.initializer);
+      states[planned.name] = add_state(planned, std::make_shared<const Tensor>(read_tensor(*initializer.proto, source_.directory).cast(initializer.values->dtype())));
+    }
     for (const auto& [place, state] : plan.redirected)
       if (!state.empty()) redirected_[place] = states.count(state) ? states.at(state) : scope.items.at(graph.node(place.first).input(place.second));
     for (auto& [name, item] : states)

@@ -179,7 +179,7 @@ double intended_number(float value) {
     if (whole >= 1 && whole <= 4096 && matches(std::pow(whole, 1 / power)))
       return std::copysign(power == 2 ? std::sqrt(whole) : power == -2 ? 1 / std::sqrt(whole) : std::pow(whole, 1 / power), value);
   }
-  return digits <= 7 ? std::copysign(decimal, value) : value;
+  return value;
 }
 
 std::optional<double> uniform_value(Var x) {
