@@ -30,8 +30,11 @@ void add_line(std::string& text, std::string_view name, const std::string& fact)
 }
 
 void describe_states(std::string& text, const Graph& graph) {
-  static constexpr std::array<std::pair<StateRole, std::string_view>, 4> kRoles = {{{StateRole::parameter, "parameters"},
-      {StateRole::optimizer, "optimizer state"}, {StateRole::running_statistic, "running statistics"}, {StateRole::counter, "counters"}}};
+  static constexpr std::array<std::pair<StateRole, std::string_view>, 4> kRoles = {
+      {{StateRole::parameter, "parameters"},
+       {StateRole::optimizer, "optimizer state"},
+       {StateRole::running_statistic, "running statistics"},
+       {StateRole::counter, "counters"}}};
   for (const auto& [role, name] : kRoles) {
     std::int64_t bytes = 0;
     std::size_t count = 0;
@@ -59,8 +62,10 @@ void describe_sharing(std::string& text, const Graph& graph, const MemoryPlan& p
       ++(node->op->kind == Kind::view ? views : in_place);
     }
   }
-  add_line(text, "in place", concat(count_text(in_place, "result"), " over operands, ", count_text(views, "view"), " without a copy"));
-  if (updates) add_line(text, "updates", concat(updates - copies, " of ", updates, " written over their state, ", copies, " copied"));
+  add_line(text, "in place",
+           concat(count_text(in_place, "result"), " over operands, ", count_text(views, "view"), " without a copy"));
+  if (updates)
+    add_line(text, "updates", concat(updates - copies, " of ", updates, " written over their state, ", copies, " copied"));
 }
 
 struct Holder {
@@ -78,7 +83,8 @@ std::vector<Holder> holders_at(const Storages& storages, const std::unordered_ma
       if (value->producer && positions.at(value->producer) <= position) held = value;
     holders.push_back({held, &storage});
   }
-  std::stable_sort(holders.begin(), holders.end(), [](const Holder& a, const Holder& b) { return a.storage->bytes > b.storage->bytes; });
+  std::stable_sort(holders.begin(), holders.end(),
+                   [](const Holder& a, const Holder& b) { return a.storage->bytes > b.storage->bytes; });
   return holders;
 }
 
@@ -91,18 +97,21 @@ void describe_peak(std::string& text, const Graph& graph, const MemoryPlan& plan
   for (std::size_t p = 0; p < order.size(); ++p) positions[order[p]] = static_cast<int>(p);
   const Node& node = *order[static_cast<std::size_t>(peak)];
   const std::vector<Holder> holders = holders_at(storages, positions, peak);
-  add_line(text, "peak", concat("node ", peak + 1, " of ", order.size(), ", ", node.op->name, node.results.empty() ? "" : " %" + node.result()->name,
-                                node.origin.empty() ? "" : " (node '" + node.origin + "')", ": ", size_text(live[static_cast<std::size_t>(peak)]),
-                                " in ", count_text(holders.size(), "piece")));
+  add_line(
+      text, "peak",
+      concat("node ", peak + 1, " of ", order.size(), ", ", node.op->name, node.results.empty() ? "" : " %" + node.result()->name,
+             node.origin.empty() ? "" : " (node '" + node.origin + "')", ": ", size_text(live[static_cast<std::size_t>(peak)]),
+             " in ", count_text(holders.size(), "piece")));
   for (std::size_t i = 0; i < std::min(holders.size(), kNamed); ++i) {
     const auto& [value, storage] = holders[i];
-    text += concat("    ", std::setw(12), std::right, size_text(storage->bytes), "  %", value->name, " ", to_string(value->type), " at ",
-                   plan.placements.at(value).offset, ", nodes ", storage->first + 1, " to ", storage->last + 1, "\n");
+    text += concat("    ", std::setw(12), std::right, size_text(storage->bytes), "  %", value->name, " ", to_string(value->type),
+                   " at ", plan.placements.at(value).offset, ", nodes ", storage->first + 1, " to ", storage->last + 1, "\n");
   }
   if (holders.size() > kNamed) {
     std::int64_t rest = 0;
     for (std::size_t i = kNamed; i < holders.size(); ++i) rest += holders[i].storage->bytes;
-    text += concat("    ", std::setw(12), std::right, size_text(rest), "  in ", count_text(holders.size() - kNamed, "smaller piece"), "\n");
+    text += concat("    ", std::setw(12), std::right, size_text(rest), "  in ",
+                   count_text(holders.size() - kNamed, "smaller piece"), "\n");
   }
 }
 

@@ -41,7 +41,7 @@ struct Dependencies {
 /// A value and its aliases, as the scheduler counts them.
 struct Group {
   std::int64_t bytes = 0;  ///< in the arena; 0 where it lies elsewhere
-  NodeNumbers readers;       ///< distinct, ascending; none for a group that is never freed
+  NodeNumbers readers;     ///< distinct, ascending; none for a group that is never freed
   int unread = 0;          ///< readers still to run
 };
 

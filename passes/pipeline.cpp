@@ -25,7 +25,7 @@ constexpr Pass kPipeline[] = {
     {"split_reductions", "long reductions to few elements run in two steps", Form::primitive, Form::primitive,
      [](Graph& g, const PipelineOptions& o) { return split_reductions(g, o.split); }},
     {"fuse", "ops become kernels in index notation", Form::primitive, Form::fused, [](Graph& g, const PipelineOptions& o) { return fuse(g, o.fuse); }},
-    {"order", "the order of nodes that needs least memory", Form::fused, Form::fused, [](Graph& g, const PipelineOptions&) { return order(g); }},
+    {"order", "the order of nodes that needs least memory", Form::fused, Form::fused, [](Graph& g, const PipelineOptions& o) { return order(g, {.alignment = o.alignment}); }},
 };
 
 /// Each pass finds the form it needs: the one that the last changing pass before it gave. A pass over any form keeps it.

@@ -33,7 +33,8 @@ class SpacePacker {
 };
 
 /// Arena offsets; returns the arena's size.
-std::int64_t pack_arena(const Storages& storages, std::vector<std::int64_t>& offsets, std::int64_t alignment, std::int64_t lower_bound) {
+std::int64_t pack_arena(const Storages& storages, std::vector<std::int64_t>& offsets, std::int64_t alignment,
+                        std::int64_t lower_bound) {
   std::vector<LiveRange> ranges;
   std::vector<std::size_t> numbers;
   for (std::size_t s = 0; s < storages.list.size(); ++s) {
@@ -60,7 +61,8 @@ MemoryPlan plan_memory(const Graph& graph, const PlanOptions& options) {
   for (const Value* output : graph.outputs()) packer.add(output, MemorySpace::io, plan.io_bytes);
   for (const auto& node : graph.nodes())
     for (const Value* result : node->results) packer.add(result, MemorySpace::constant, plan.constant_bytes);
-  for (std::int64_t live : live_bytes(storages, graph.nodes().size(), options.alignment)) plan.lower_bound = std::max(plan.lower_bound, live);
+  for (std::int64_t live : live_bytes(storages, graph.nodes().size(), options.alignment))
+    plan.lower_bound = std::max(plan.lower_bound, live);
   plan.arena_bytes = pack_arena(storages, offsets, options.alignment, plan.lower_bound);
   plan.placements.reserve(storages.of.size());
   for (const auto& [value, number] : storages.of) {

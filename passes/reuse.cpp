@@ -24,7 +24,8 @@ struct NestShapes {
   std::vector<Shape> operands, results;
 };
 
-StatementFacts facts_of(const Statement& statement, const NestShapes& shapes, const LoopNest& nest, const std::vector<StatementFacts>& earlier) {
+StatementFacts facts_of(const Statement& statement, const NestShapes& shapes, const LoopNest& nest,
+                        const std::vector<StatementFacts>& earlier) {
   StatementFacts facts;
   for_each_term(statement.value, [&](const TermPtr& term) {
     const auto slot = static_cast<std::size_t>(term->slot);
@@ -85,7 +86,9 @@ class NestFacts {
     for (const auto& part : index.parts()) {
       if (part.atom.inner) find_reads(*part.atom.inner);
       if (part.atom.value)
-        for_each_term(part.atom.value, [&](const TermPtr& t) { if (t->kind == Term::Kind::read) read_by_stores_ |= std::uint64_t{1} << t->slot; });
+        for_each_term(part.atom.value, [&](const TermPtr& t) {
+          if (t->kind == Term::Kind::read) read_by_stores_ |= std::uint64_t{1} << t->slot;
+        });
     }
   }
 
@@ -111,7 +114,8 @@ class NestFacts {
   bool runs_before_store(std::size_t s, std::size_t store) const {
     const Statement &reader = nest_.statements[s], &writer = nest_.statements[store];
     if (s == store || statements_[s].level < statements_[store].level) return true;
-    return !scans_ && statements_[s].level == statements_[store].level && writer.form == Statement::Form::map && points_of(reader) == points_of(writer);
+    return !scans_ && statements_[s].level == statements_[store].level && writer.form == Statement::Form::map &&
+           points_of(reader) == points_of(writer);
   }
 
   std::uint64_t points_of(const Statement& s) const { return (bits_of(s.axes) | bits_of(s.over)) & wide_; }
@@ -182,8 +186,15 @@ Reuse reuse_of(const Node& node) {
     case Kind::kernel: reuse.in_place = pairs_of_kernel(node); break;
     case Kind::pointwise: reuse.in_place = pairs_of_pointwise(node); break;
     case Kind::view: reuse.alias = keeps_every_element(node); break;
-    case Kind::constant: case Kind::reduce: case Kind::contract: case Kind::index: case Kind::scan: case Kind::random: case Kind::update:
-    case Kind::collective: case Kind::composite: break;
+    case Kind::constant:
+    case Kind::reduce:
+    case Kind::contract:
+    case Kind::index:
+    case Kind::scan:
+    case Kind::random:
+    case Kind::update:
+    case Kind::collective:
+    case Kind::composite: break;
   }
   return reuse;
 }

@@ -17,10 +17,12 @@ struct InPlacePair {
 };
 
 struct Reuse {
-  bool alias = false;  ///< the result is the operand's memory under another shape: nothing is computed
+  bool alias = false;                 ///< the result is the operand's memory under another shape: nothing is computed
   std::vector<InPlacePair> in_place;  ///< ascending
 
-  bool may_overwrite(int operand, int result) const { return std::binary_search(in_place.begin(), in_place.end(), InPlacePair{result, operand}); }
+  bool may_overwrite(int operand, int result) const {
+    return std::binary_search(in_place.begin(), in_place.end(), InPlacePair{result, operand});
+  }
 };
 
 /// A view that keeps every element where it is is an alias. A pointwise node may write over any operand of its element

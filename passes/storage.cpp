@@ -12,7 +12,8 @@ constexpr int kForever = std::numeric_limits<int>::max();
 
 class StorageAssigner {
  public:
-  StorageAssigner(const Graph& graph, const NodeOrder& order, const ReuseTable& reuse) : graph_(graph), order_(order), reuse_(reuse) {}
+  StorageAssigner(const Graph& graph, const NodeOrder& order, const ReuseTable& reuse)
+      : graph_(graph), order_(order), reuse_(reuse) {}
 
   Storages run() {
     find_updates();
@@ -22,7 +23,8 @@ class StorageAssigner {
     outputs_.insert(graph_.outputs().begin(), graph_.outputs().end());
     for (const Value* output : graph_.outputs()) outputs_.insert(root(output));
     choose_updates_in_place();
-    for (position_ = 0; position_ < static_cast<int>(order_.size()); ++position_) place_results(*order_[static_cast<std::size_t>(position_)]);
+    for (position_ = 0; position_ < static_cast<int>(order_.size()); ++position_)
+      place_results(*order_[static_cast<std::size_t>(position_)]);
     return std::move(storages_);
   }
 
@@ -36,7 +38,8 @@ class StorageAssigner {
 
   void find_updates() {
     for (std::size_t p = 0; p < order_.size(); ++p)
-      if (order_[p]->op->kind == Kind::update) updates_.emplace(order_[p]->operands[0], Update{order_[p]->operands[1], static_cast<int>(p)});
+      if (order_[p]->op->kind == Kind::update)
+        updates_.emplace(order_[p]->operands[0], Update{order_[p]->operands[1], static_cast<int>(p)});
     if (updates_.empty()) return;
     auto check = [&](const Value* value, int position) {
       if (!value || !value->producer || !reuse_.at(value->producer).alias) return;
@@ -157,7 +160,9 @@ class StorageAssigner {
       const Value* operand = node.operands[static_cast<std::size_t>(pair->operand)];
       const int number = storages_.of.at(operand);
       const Storage& storage = storages_.list[static_cast<std::size_t>(number)];
-      if (storage.space != MemorySpace::arena || storage.last != position_ || taken.count(number) || storage.bytes != result.type.bytes()) continue;
+      if (storage.space != MemorySpace::arena || storage.last != position_ || taken.count(number) ||
+          storage.bytes != result.type.bytes())
+        continue;
       if (best && storages_.at(best).first >= storage.first) continue;
       if (all_overwritable(reuse, operands.at(number), result.index)) best = operand;
     }
@@ -195,7 +200,9 @@ const Value* root_of(const Value* value, const ReuseTable& reuse) {
   return value;
 }
 
-Storages assign_storages(const Graph& graph, const NodeOrder& order, const ReuseTable& reuse) { return StorageAssigner(graph, order, reuse).run(); }
+Storages assign_storages(const Graph& graph, const NodeOrder& order, const ReuseTable& reuse) {
+  return StorageAssigner(graph, order, reuse).run();
+}
 
 std::vector<std::int64_t> live_bytes(const Storages& storages, std::size_t nodes, std::int64_t alignment) {
   std::vector<std::int64_t> live(nodes + 1);

@@ -71,13 +71,15 @@ class ByteOwners {
 /// Runs the graph over owners instead of numbers.
 class PlanVerifier {
  public:
-  PlanVerifier(const Graph& graph, const MemoryPlan& plan, const PlanOptions& options) : graph_(graph), plan_(plan), options_(options) {}
+  PlanVerifier(const Graph& graph, const MemoryPlan& plan, const PlanOptions& options)
+      : graph_(graph), plan_(plan), options_(options) {}
 
   void run() {
     for (const State& state : graph_.states()) start(state.value, MemorySpace::state);
     for (const Value* input : graph_.inputs()) start(input, MemorySpace::io);
     for (const auto& node : graph_.nodes())
-      if (node->op->kind == Kind::constant && place(node->result()).space == MemorySpace::constant) start(node->result(), MemorySpace::constant);
+      if (node->op->kind == Kind::constant && place(node->result()).space == MemorySpace::constant)
+        start(node->result(), MemorySpace::constant);
     for (const auto& node : graph_.nodes()) run(*node);
     for (const Value* output : graph_.outputs()) check_read(output, "the graph's outputs");
     check_states();
@@ -117,7 +119,8 @@ class PlanVerifier {
   void check_bounds(const Value* value) const {
     const Placement& p = place(value);
     require(p.offset % options_.alignment == 0, where(value), " is not aligned to ", options_.alignment, " bytes");
-    require(p.offset >= 0 && end_of(value) <= size_of_space(p.space), where(value), " lies outside the ", size_of_space(p.space), " bytes of its space");
+    require(p.offset >= 0 && end_of(value) <= size_of_space(p.space), where(value), " lies outside the ", size_of_space(p.space),
+            " bytes of its space");
   }
 
   /// Values that hold their contents before the first node.
@@ -125,7 +128,8 @@ class PlanVerifier {
     check_bounds(value);
     const Placement& p = place(value);
     require(p.space == space && !p.alias_of, where(value), " must have a place of its own in space ", name_of(space));
-    require(!owners(space).any_in(p.offset, end_of(value)) || value->type.bytes() == 0, where(value), " overlaps another value of its space");
+    require(!owners(space).any_in(p.offset, end_of(value)) || value->type.bytes() == 0, where(value),
+            " overlaps another value of its space");
     write(value);
   }
 
@@ -159,7 +163,8 @@ class PlanVerifier {
   }
 
   void check_alias(const Value* target, const Value* value) const {
-    require(place(target).space == place(value).space && place(target).offset == place(value).offset && target->type.bytes() == value->type.bytes(),
+    require(place(target).space == place(value).space && place(target).offset == place(value).offset &&
+                target->type.bytes() == value->type.bytes(),
             where(value), " must have the place of ", where(target));
   }
 
@@ -172,7 +177,8 @@ class PlanVerifier {
   std::vector<Extent> extents_of(const std::vector<Value*>& values) const {
     std::vector<Extent> extents;
     for (const Value* value : values)
-      extents.push_back(value ? Extent{value, place(value).space, place(value).offset, end_of(value)} : Extent{nullptr, MemorySpace::arena, 0, 0});
+      extents.push_back(value ? Extent{value, place(value).space, place(value).offset, end_of(value)}
+                              : Extent{nullptr, MemorySpace::arena, 0, 0});
     return extents;
   }
   static bool overlap(const Extent& a, const Extent& b) {
@@ -185,7 +191,8 @@ class PlanVerifier {
     for (std::size_t r = 0; r < results.size(); ++r) {
       check_place(node, node.results[r]);
       for (std::size_t other = 0; other < r; ++other)
-        if (overlap(results[r], results[other])) require(false, where(node.results[r]), " overlaps ", where(node.results[other]), ", a result of the same node");
+        if (overlap(results[r], results[other]))
+          require(false, where(node.results[r]), " overlaps ", where(node.results[other]), ", a result of the same node");
       for (std::size_t i = 0; i < operands.size(); ++i)
         if (overlap(results[r], operands[i])) check_in_place(node, i, r, reuse);
     }
@@ -193,7 +200,8 @@ class PlanVerifier {
 
   void check_in_place(const Node& node, std::size_t i, std::size_t r, const Reuse& reuse) const {
     const Value *operand = node.operands[i], *result = node.results[r];
-    require(reuse.may_overwrite(static_cast<int>(i), static_cast<int>(r)), where(result), " overlaps its operand ", where(operand), ", which ", node.op->name, " may not overwrite");
+    require(reuse.may_overwrite(static_cast<int>(i), static_cast<int>(r)), where(result), " overlaps its operand ", where(operand),
+            ", which ", node.op->name, " may not overwrite");
     require(place(result).alias_of, where(result), " overlaps its operand ", where(operand), " but is no alias");
     check_alias(operand, result);
   }
@@ -205,7 +213,8 @@ class PlanVerifier {
     if (p.alias_of) {
       check_alias(p.alias_of, result);
       const bool operand = std::find(node.operands.begin(), node.operands.end(), p.alias_of) != node.operands.end();
-      require(operand || graph_.find_state(p.alias_of), where(result), " is an alias of %", p.alias_of->name, ", neither an operand nor a state");
+      require(operand || graph_.find_state(p.alias_of), where(result), " is an alias of %", p.alias_of->name,
+              ", neither an operand nor a state");
     }
     require(p.space != MemorySpace::state || p.alias_of, where(result), " lies in state memory but is no alias of a state");
     const std::vector<Extent> inputs = extents_of(graph_.inputs());
@@ -234,6 +243,8 @@ class PlanVerifier {
 
 }  // namespace
 
-void verify_plan(const Graph& graph, const MemoryPlan& plan, const PlanOptions& options) { PlanVerifier(graph, plan, options).run(); }
+void verify_plan(const Graph& graph, const MemoryPlan& plan, const PlanOptions& options) {
+  PlanVerifier(graph, plan, options).run();
+}
 
 }  // namespace gcomp::passes

@@ -21,7 +21,12 @@ class NestMachine {
   };
 
   NestMachine(const ir::LoopNest& nest, std::vector<Array> operands, std::vector<Array> results, unsigned seed)
-      : nest_(nest), operands_(std::move(operands)), results_(std::move(results)), random_(seed), point_(nest.extents.size()), totals_(nest.statements.size()) {
+      : nest_(nest),
+        operands_(std::move(operands)),
+        results_(std::move(results)),
+        random_(seed),
+        point_(nest.extents.size()),
+        totals_(nest.statements.size()) {
     for (const ir::Statement& s : nest.statements) {
       int level = 0;
       ir::for_each_term(s.value, [&](const ir::TermPtr& t) {
@@ -70,7 +75,8 @@ class NestMachine {
     for (int s = 0; s < static_cast<int>(nest_.statements.size()); ++s) {
       if (levels_[at(s)] != level) continue;
       std::vector<int> points = nest_.statements[at(s)].axes;
-      if (nest_.statements[at(s)].form == ir::Statement::Form::reduce) points.insert(points.end(), nest_.statements[at(s)].over.begin(), nest_.statements[at(s)].over.end());
+      if (nest_.statements[at(s)].form == ir::Statement::Form::reduce)
+        points.insert(points.end(), nest_.statements[at(s)].over.begin(), nest_.statements[at(s)].over.end());
       std::sort(points.begin(), points.end());
       std::erase_if(points, [&](int a) { return std::find(outer.begin(), outer.end(), a) != outer.end(); });
       passes[points].push_back(s);
@@ -90,7 +96,8 @@ class NestMachine {
       for (int s : statements) values.push_back(evaluate(*nest_.statements[at(s)].value));
       for (std::size_t i = 0; i < statements.size(); ++i) {
         const ir::Statement& s = nest_.statements[at(statements[i])];
-        if (s.form == ir::Statement::Form::reduce) totals_[at(statements[i])] = ir::combine(s.combine->reduction.of, totals_[at(statements[i])], values[i]);
+        if (s.form == ir::Statement::Form::reduce)
+          totals_[at(statements[i])] = ir::combine(s.combine->reduction.of, totals_[at(statements[i])], values[i]);
         else store(statements[i], values[i]);
       }
     });
@@ -100,7 +107,8 @@ class NestMachine {
 
   void store(int statement, double value) {
     for (std::size_t o = 0; o < nest_.outputs.size(); ++o)
-      if (nest_.outputs[o].statement == statement) store_from_double(results_[o].type.dtype, results_[o].bytes, position(nest_.outputs[o].index, results_[o].type), value);
+      if (nest_.outputs[o].statement == statement)
+        store_from_double(results_[o].type.dtype, results_[o].bytes, position(nest_.outputs[o].index, results_[o].type), value);
   }
 
   std::int64_t position(const std::vector<ir::Index>& indices, const TensorType& type) {

@@ -25,10 +25,12 @@ class PlannedExecution {
   ir::InterpretResult run(const std::map<std::string, Tensor>& values) {
     for (const ir::Value* input : graph_.inputs()) store(input, values.at(input->name));
     for (const ir::State& state : graph_.states())
-      store(state.value, values.count(state.value->name) ? values.at(state.value->name)
-                                                         : Tensor::of(state.value->type.dtype, state.value->type.shape, {*state.fill}));
+      store(state.value, values.count(state.value->name)
+                             ? values.at(state.value->name)
+                             : Tensor::of(state.value->type.dtype, state.value->type.shape, {*state.fill}));
     for (const auto& node : graph_.nodes())
-      if (place(node->results.empty() ? nullptr : node->result()).space == ir::MemorySpace::constant) store(node->result(), ir::evaluate(*node, {})[0]);
+      if (place(node->results.empty() ? nullptr : node->result()).space == ir::MemorySpace::constant)
+        store(node->result(), ir::evaluate(*node, {})[0]);
     ir::InterpretResult result;
     for (std::size_t n = 0; n < graph_.nodes().size(); ++n) run(*graph_.nodes()[n], n, result);
     for (const ir::Value* output : graph_.outputs()) result.outputs.push_back(load(output));
@@ -39,7 +41,9 @@ class PlannedExecution {
   static constexpr std::byte kPoison{0xDB};
 
   ir::Placement place(const ir::Value* value) const { return value ? plan_.placements.at(value) : ir::Placement{}; }
-  std::byte* bytes_of(const ir::Value* value) { return memory_[static_cast<std::size_t>(place(value).space)].data() + place(value).offset; }
+  std::byte* bytes_of(const ir::Value* value) {
+    return memory_[static_cast<std::size_t>(place(value).space)].data() + place(value).offset;
+  }
 
   /// The operand whose bytes a view stands for.
   const ir::Value* shared_with(const ir::Value* value) const {

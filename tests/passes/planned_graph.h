@@ -21,7 +21,9 @@ struct Planned {
   ir::Graph graph;
   ir::MemoryPlan plan;
 
-  explicit Planned(ir::Graph g, const PlanOptions& options = {}) : graph(std::move(g)), plan(plan_memory(graph, options)) { verify_plan(graph, plan, options); }
+  explicit Planned(ir::Graph g, const PlanOptions& options = {}) : graph(std::move(g)), plan(plan_memory(graph, options)) {
+    verify_plan(graph, plan, options);
+  }
   explicit Planned(const std::string& text, const PlanOptions& options = {}) : Planned(ir::parse(text), options) {}
 
   const ir::Placement& at(std::string_view name) const { return plan.placements.at(find_value(graph, name)); }

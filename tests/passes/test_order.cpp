@@ -18,7 +18,8 @@ using namespace ir;
 
 std::vector<std::string> names_in_order(const Graph& graph) {
   std::vector<std::string> names;
-  for (const auto& node : graph.nodes()) names.push_back(node->results.empty() ? "update " + node->operands[0]->name : node->result()->name);
+  for (const auto& node : graph.nodes())
+    names.push_back(node->results.empty() ? "update " + node->operands[0]->name : node->result()->name);
   return names;
 }
 
@@ -64,8 +65,8 @@ TEST(Order, RunsEachBranchToItsEndBeforeTheNext) {
     %out = add %s, %sc : f32[]
   })");
   EXPECT_TRUE(o.changed);
-  EXPECT_EQ(o.before, 3 * 16384 + 64);      // at %sa: three transposes and the sum
-  EXPECT_EQ(o.after, 16384 + 2 * 64);       // at the second sum: a transpose, two sums
+  EXPECT_EQ(o.before, 3 * 16384 + 64);  // at %sa: three transposes and the sum
+  EXPECT_EQ(o.after, 16384 + 2 * 64);   // at the second sum: a transpose, two sums
   EXPECT_EQ(names_in_order(o.graph), (std::vector<std::string>{"a", "sa", "b", "sb", "s", "c", "sc", "out"}));
 }
 
@@ -124,7 +125,8 @@ TEST(Order, StatesThatExchangeTheirValuesThroughViewsAreNoCycle) {
 }
 
 TEST(Order, IsTheSameEachTimeAndFast) {
-  const ModelSize sizes[] = {{DType::f32, 128, 32, 256, 8, 3, 10}, {DType::f32, 16, 64, 384, 6, 6, 1000}, {DType::f32, 4, 128, 768, 12, 12, 50257}};
+  const ModelSize sizes[] = {
+      {DType::f32, 128, 32, 256, 8, 3, 10}, {DType::f32, 16, 64, 384, 6, 6, 1000}, {DType::f32, 4, 128, 768, 12, 12, 50257}};
   for (const ModelSize& size : sizes)
     for (auto make : {mlp_training, convolution_training, transformer_training})
       for (bool kernels : {false, true}) {
@@ -135,11 +137,13 @@ TEST(Order, IsTheSameEachTimeAndFast) {
         const std::int64_t before = plan_memory(graph).lower_bound;
         const auto planned = std::chrono::steady_clock::now();
         order(graph);
-        const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - planned, plan_time = planned - start;
+        const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - planned,
+                                                        plan_time = planned - start;
         const std::int64_t after = plan_memory(graph).lower_bound;
-        std::printf("%-12s %2lld blocks, %s: %5zu nodes, peak %8.2f -> %8.2f MiB, ordered in %.1f ms, planned in %.1f ms\n", graph.inputs()[0]->name.c_str(),
-                    static_cast<long long>(size.blocks), kernels ? "fused  " : "unfused", graph.nodes().size(),
-                    static_cast<double>(before) / (1 << 20), static_cast<double>(after) / (1 << 20), time.count(), plan_time.count());
+        std::printf("%-12s %2lld blocks, %s: %5zu nodes, peak %8.2f -> %8.2f MiB, ordered in %.1f ms, planned in %.1f ms\n",
+                    graph.inputs()[0]->name.c_str(), static_cast<long long>(size.blocks), kernels ? "fused  " : "unfused",
+                    graph.nodes().size(), static_cast<double>(before) / (1 << 20), static_cast<double>(after) / (1 << 20),
+                    time.count(), plan_time.count());
         EXPECT_LE(after, before);
         order(again);
         EXPECT_EQ(names_in_order(graph), names_in_order(again));

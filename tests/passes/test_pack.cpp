@@ -28,7 +28,8 @@ void expect_disjoint(const std::vector<LiveRange>& ranges, const Packing& packin
     EXPECT_LE(packing.offsets[a] + ranges[a].bytes, packing.bytes);
     for (std::size_t b = 0; b < a; ++b) {
       const bool same_time = ranges[a].first <= ranges[b].last && ranges[b].first <= ranges[a].last;
-      const bool same_place = packing.offsets[a] < packing.offsets[b] + ranges[b].bytes && packing.offsets[b] < packing.offsets[a] + ranges[a].bytes;
+      const bool same_place =
+          packing.offsets[a] < packing.offsets[b] + ranges[b].bytes && packing.offsets[b] < packing.offsets[a] + ranges[a].bytes;
       EXPECT_FALSE(same_time && same_place) << a << " and " << b;
     }
   }
@@ -65,7 +66,8 @@ std::int64_t best_by_trial(const std::vector<LiveRange>& ranges) {
       for (bool moved = true; moved;) {
         moved = false;
         for (std::size_t o = 0; o < ranges.size(); ++o) {
-          const bool same_time = offsets[o] >= 0 && ranges[o].first <= ranges[number].last && ranges[number].first <= ranges[o].last;
+          const bool same_time =
+              offsets[o] >= 0 && ranges[o].first <= ranges[number].last && ranges[number].first <= ranges[o].last;
           if (!same_time || offset >= offsets[o] + ranges[o].bytes || offsets[o] >= offset + ranges[number].bytes) continue;
           offset = offsets[o] + ranges[o].bytes;
           moved = true;

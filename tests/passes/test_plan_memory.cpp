@@ -101,7 +101,7 @@ TEST(PlanMemory, AChainOfMapsStaysInOnePlace) {
     %out = add %d, %x : f32[8,8]
   })");
   EXPECT_EQ(p.alias("b"), "a");
-  EXPECT_EQ(p.alias("c"), "");  // %b is read again at %d
+  EXPECT_EQ(p.alias("c"), "");   // %b is read again at %d
   EXPECT_EQ(p.alias("d"), "c");  // of two that end at %d the one made last
   EXPECT_EQ(p.plan.arena_bytes, 512);
 }
@@ -225,15 +225,19 @@ TEST(PlanMemory, AnOptimizerKernelWritesOverItsStates) {
 
 // Training steps.
 
-double ratio_of(const MemoryPlan& plan) { return plan.lower_bound ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1; }
+double ratio_of(const MemoryPlan& plan) {
+  return plan.lower_bound ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1;
+}
 
 struct Case {
   const char* name;
   Graph (*make)(const ModelSize&, OptimizerKind);
   OptimizerKind optimizer;
 };
-constexpr Case kCases[] = {{"mlp", mlp_training, OptimizerKind::adamw}, {"mlp", mlp_training, OptimizerKind::sgd},
-                           {"convolution", convolution_training, OptimizerKind::sgd}, {"convolution", convolution_training, OptimizerKind::adam},
+constexpr Case kCases[] = {{"mlp", mlp_training, OptimizerKind::adamw},
+                           {"mlp", mlp_training, OptimizerKind::sgd},
+                           {"convolution", convolution_training, OptimizerKind::sgd},
+                           {"convolution", convolution_training, OptimizerKind::adam},
                            {"transformer", transformer_training, OptimizerKind::adamw}};
 
 /// Runs `graph` in its planned memory and on the interpreter; both must agree to the bit.
@@ -272,7 +276,8 @@ std::int64_t copied_updates(const Graph& graph, const MemoryPlan& plan) {
 }
 
 TEST(PlanMemory, ArenasOfRealSizesAreCloseToTheLowerBound) {
-  const ModelSize sizes[] = {{DType::f32, 128, 32, 256, 8, 3, 10}, {DType::f32, 16, 64, 384, 6, 6, 1000}, {DType::f32, 4, 128, 768, 12, 12, 50257}};
+  const ModelSize sizes[] = {
+      {DType::f32, 128, 32, 256, 8, 3, 10}, {DType::f32, 16, 64, 384, 6, 6, 1000}, {DType::f32, 4, 128, 768, 12, 12, 50257}};
   for (const Case& c : kCases)
     for (const ModelSize& size : sizes)
       for (bool kernels : {false, true}) {
@@ -299,7 +304,8 @@ Graph random_graph(unsigned seed) {
   Builder b(graph);
   std::vector<Var> values = {b.input({DType::f64, {4, 4}}, "x"), b.input({DType::f64, {8, 2}}, "y")};
   std::vector<Var> states;
-  for (int i = 0; i < 3; ++i) states.push_back(b.wrap(graph.add_state({DType::f64, {4, 4}}, "w" + std::to_string(i), StateRole::parameter)));
+  for (int i = 0; i < 3; ++i)
+    states.push_back(b.wrap(graph.add_state({DType::f64, {4, 4}}, "w" + std::to_string(i), StateRole::parameter)));
   values.insert(values.end(), states.begin(), states.end());
   auto pick = [&] { return values[random() % values.size()]; };
   auto square = [&] { return b.reshape(pick(), {4, 4}); };

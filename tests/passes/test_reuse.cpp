@@ -21,18 +21,20 @@ std::string pairs_of(const std::string& text) {
   const Node& node = *graph.nodes().back();
   std::string found;
   for (const InPlacePair& pair : reuse_of(node).in_place)
-    found += concat(found.empty() ? "" : " ", node.operands[static_cast<std::size_t>(pair.operand)]->name, ">", node.results[static_cast<std::size_t>(pair.result)]->name);
+    found += concat(found.empty() ? "" : " ", node.operands[static_cast<std::size_t>(pair.operand)]->name, ">",
+                    node.results[static_cast<std::size_t>(pair.result)]->name);
   return found;
 }
 
 /// One kernel over operands %x, %z f32[4,8], %r f32[4], %c f32[8], %q f32[8,8]; results %y and, where named, %s.
 std::string kernel(const std::string& results, const std::string& types, const std::string& body) {
-  return "graph @g(%x: f32[4,8], %z: f32[4,8], %r: f32[4], %c: f32[8], %q: f32[8,8]) -> () {\n" + results + " = kernel %x, %z, %r, %c, %q : " + types +
-         " {\n" + body + "}\n}\n";
+  return "graph @g(%x: f32[4,8], %z: f32[4,8], %r: f32[4], %c: f32[8], %q: f32[8,8]) -> () {\n" + results +
+         " = kernel %x, %z, %r, %c, %q : " + types + " {\n" + body + "}\n}\n";
 }
 
 TEST(Reuse, APointwiseKernelMayWriteOverEachOperandOfItsOwnPoints) {
-  EXPECT_EQ(pairs_of(kernel("%y", "f32[4,8]", "axes i:4, j:8\n t0[i,j]: f32 = ((%x[i,j] + %z[i,j]) * %r[i])\n %y[i,j] = t0\n")), "x>y z>y");
+  EXPECT_EQ(pairs_of(kernel("%y", "f32[4,8]", "axes i:4, j:8\n t0[i,j]: f32 = ((%x[i,j] + %z[i,j]) * %r[i])\n %y[i,j] = t0\n")),
+            "x>y z>y");
 }
 
 TEST(Reuse, AReadAtAnotherPointForbidsIt) {
@@ -41,7 +43,8 @@ TEST(Reuse, AReadAtAnotherPointForbidsIt) {
     t0[i,j]: f32 = (%z[i,j] + (0 <= j + 1 < 8 ? %z[i,j + 1] : 0))
     t1[i,j]: f32 = (%x[i,j] + t0)
     %y[i,j] = t1
-)")), "x>y");
+)")),
+            "x>y");
   EXPECT_EQ(pairs_of(kernel("%y", "f32[8,8]", "axes i:8, j:8\n t0[i,j]: f32 = %q[j,i]\n %y[i,j] = t0\n")), "");
   EXPECT_EQ(pairs_of(kernel("%y", "f32[8,8]", "axes i:8, j:8\n t0[i,j]: f32 = %q[i,j]\n %y[i,j] = t0\n")), "q>y");
   EXPECT_EQ(pairs_of(kernel("%y", "f32[8,8]", "axes i:8, j:8\n t0[i,j]: f32 = %q[i,j]\n %y[j,i] = t0\n")), "");
@@ -54,7 +57,8 @@ TEST(Reuse, ARowKernelMayWriteOverARowThatItsLastPhaseReads) {
     t2[i]: f32 = reduce_sum[j] t1
     t3[i,j]: f32 = (t1 / t2)
     %y[i,j] = t3
-)")), "x>y");
+)")),
+            "x>y");
 }
 
 TEST(Reuse, AnEarlyResultMayNotBeWrittenOverWhatALaterPhaseReads) {
@@ -65,7 +69,8 @@ TEST(Reuse, AnEarlyResultMayNotBeWrittenOverWhatALaterPhaseReads) {
     t2[i,j]: f32 = (t0 / t1)
     %y[i,j] = t0
     %s[i,j] = t2
-)")), "x>s z>s");
+)")),
+            "x>s z>s");
 }
 
 TEST(Reuse, AResultAndItsColumnSumShareOnePass) {
@@ -74,7 +79,8 @@ TEST(Reuse, AResultAndItsColumnSumShareOnePass) {
     t1[j]: f32 = reduce_sum[i] t0
     %y[i,j] = t0
     %s[j] = t1
-)")), "x>y z>y");
+)")),
+            "x>y z>y");
 }
 
 TEST(Reuse, ARowResultMayBeWrittenOverARowOperand) {
@@ -87,7 +93,8 @@ TEST(Reuse, ARowResultMayBeWrittenOverARowOperand) {
     t3[i,j]: f32 = (t2 * t1)
     %y[i] = t1
     %s[i,j] = t3
-)")), "x>s");
+)")),
+            "x>s");
 }
 
 TEST(Reuse, ABroadcastOperandIsReadByOtherPoints) {
@@ -97,7 +104,8 @@ TEST(Reuse, ABroadcastOperandIsReadByOtherPoints) {
     t1[i,j]: f32 = (%x[i,j] + %c[j])
     %y[j] = t0
     %s[i,j] = t1
-)")), "x>s");
+)")),
+            "x>s");
 }
 
 TEST(Reuse, AccumulatedResultsAndLoadedReadsAreNeverInPlace) {
@@ -141,7 +149,8 @@ void expect_in_place(const Node& node, const std::vector<Tensor>& operands, cons
     fresh.emplace_back(result->type);
     results.push_back({result->type, fresh.back().data()});
   }
-  for (const InPlacePair& pair : pairs) results[static_cast<std::size_t>(pair.result)].bytes = memory[static_cast<std::size_t>(pair.operand)].data();
+  for (const InPlacePair& pair : pairs)
+    results[static_cast<std::size_t>(pair.result)].bytes = memory[static_cast<std::size_t>(pair.operand)].data();
   NestMachine(*node.nest, arrays, results, seed).run();
   for (std::size_t r = 0; r < results.size(); ++r) {
     Tensor found(results[r].type);
@@ -150,8 +159,8 @@ void expect_in_place(const Node& node, const std::vector<Tensor>& operands, cons
   }
 }
 
-/// A nest in row form over random statements: outer axis i, reduced axis j, both of 3 so that transposed reads are legal. Values are
-/// small integers, exact in any order of addition.
+/// A nest in row form over random statements: outer axis i, reduced axis j, both of 3 so that transposed reads are legal. Values
+/// are small integers, exact in any order of addition.
 Graph random_kernel(std::mt19937& random) {
   Graph graph("random");
   const TensorType matrix{DType::f64, {3, 3}}, row{DType::f64, {3}};
@@ -172,11 +181,14 @@ Graph random_kernel(std::mt19937& random) {
       }
       if (!element || random() % 3 == 0) return read(DType::f64, 2, {random() % 6 ? i : Index(1)});
       if (random() % 12 == 0) return read(DType::f64, static_cast<int>(random() % 2), {j, i});
-      if (random() % 12 == 0) return guard({{j + Index(1), 0, 3}}, read(DType::f64, static_cast<int>(random() % 2), {i, j + Index(1)}), literal(DType::f64, 1));
+      if (random() % 12 == 0)
+        return guard({{j + Index(1), 0, 3}}, read(DType::f64, static_cast<int>(random() % 2), {i, j + Index(1)}),
+                     literal(DType::f64, 1));
       return read(DType::f64, static_cast<int>(random() % 2), {i, j});
     };
     const bool element = shape != 0;
-    statement.value = call(DType::f64, random() % 2 ? ops::kAdd : ops::kSub, {atom(element), call(DType::f64, ops::kMaximum, {atom(element), atom(element)})});
+    statement.value = call(DType::f64, random() % 2 ? ops::kAdd : ops::kSub,
+                           {atom(element), call(DType::f64, ops::kMaximum, {atom(element), atom(element)})});
     statement.axes = shape <= 1 ? std::vector<int>{0} : std::vector<int>{0, 1};
     if (shape == 1) {
       statement.form = Statement::Form::reduce;
@@ -208,7 +220,8 @@ TEST(Reuse, RandomKernelsGiveTheSameInPlace) {
     for (const InPlacePair& pair : reuse_of(node).in_place) {
       ++pairs_run;
       expect_in_place(node, operands, {pair}, random());
-      const bool free = std::none_of(together.begin(), together.end(), [&](InPlacePair p) { return p.operand == pair.operand || p.result == pair.result; });
+      const bool free = std::none_of(together.begin(), together.end(),
+                                     [&](InPlacePair p) { return p.operand == pair.operand || p.result == pair.result; });
       if (free) together.push_back(pair);
     }
     expect_in_place(node, operands, together, random());
@@ -223,14 +236,17 @@ TEST(Reuse, FusedTrainingKernelsGiveTheSameInPlace) {
     lower_to_kernels(graph);
     for (const auto& node : graph.nodes()) {
       if (node->op != &ops::kKernel) continue;
-      const bool scans = std::any_of(node->nest->statements.begin(), node->nest->statements.end(), [](const Statement& s) { return s.form == Statement::Form::scan; });
-      const bool integers = std::any_of(node->operands.begin(), node->operands.end(), [](const Value* v) { return !is_float(v->type.dtype); });
+      const bool scans = std::any_of(node->nest->statements.begin(), node->nest->statements.end(),
+                                     [](const Statement& s) { return s.form == Statement::Form::scan; });
+      const bool integers =
+          std::any_of(node->operands.begin(), node->operands.end(), [](const Value* v) { return !is_float(v->type.dtype); });
       if (scans || integers) continue;
       std::mt19937 random(3);
       std::vector<Tensor> operands;
       for (const Value* operand : node->operands) {
         operands.emplace_back(operand->type);
-        for (std::int64_t e = 0; e < operands.back().elements(); ++e) operands.back().set(e, 0.5 + static_cast<double>(random() % 64) / 64);
+        for (std::int64_t e = 0; e < operands.back().elements(); ++e)
+          operands.back().set(e, 0.5 + static_cast<double>(random() % 64) / 64);
       }
       for (const InPlacePair& pair : reuse_of(*node).in_place) {
         ++pairs_run;

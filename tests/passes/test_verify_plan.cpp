@@ -32,9 +32,7 @@ void expect_refused(const std::string& text, const Change& change, const std::st
   try {
     verify_plan(p.graph, p.plan);
     FAIL() << "accepted, wanted: " << expected;
-  } catch (const InternalError& error) {
-    EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
-  }
+  } catch (const InternalError& error) { EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what(); }
 }
 
 constexpr const char* kThree = R"(graph @g(%x: f32[8,8]) -> (%out) {
@@ -49,16 +47,35 @@ constexpr const char* kThree = R"(graph @g(%x: f32[8,8]) -> (%out) {
 
 TEST(VerifyPlan, RefusesWhatBreaksTheRules) {
   auto place = [](Planned& p, const char* name) -> Placement& { return p.plan.placements[find_value(p.graph, name)]; };
-  expect_refused(kThree, [&](Planned& p) { p.plan.placements.erase(find_value(p.graph, "b")); }, "%b has no place");
-  expect_refused(kThree, [&](Planned& p) { place(p, "b").offset += 4; }, "not aligned to 64 bytes");
-  expect_refused(kThree, [&](Planned& p) { place(p, "b").offset = 1024; }, "lies outside the 512 bytes of its space");
-  expect_refused(kThree, [&](Planned& p) { place(p, "b") = place(p, "a"); }, "overlaps its operand %a at arena[256, 512), which transpose may not overwrite");
-  expect_refused(kThree, [&](Planned& p) { place(p, "c").alias_of = nullptr; }, "but is no alias");
-  expect_refused(kThree, [&](Planned& p) { place(p, "c").alias_of = find_value(p.graph, "a"); }, "%c");
-  expect_refused(kThree, [&](Planned& p) { place(p, "n").alias_of = nullptr; }, "but is no alias");
-  expect_refused(kThree, [&](Planned& p) { place(p, "out") = {MemorySpace::io, 0, nullptr}; }, "overlaps %x at io[0, 256), an input");
-  expect_refused(kThree, [&](Planned& p) { place(p, "w") = {MemorySpace::arena, 0, nullptr}; }, "in space state");
-  expect_refused(kThree, [&](Planned& p) { p.plan.lower_bound = 4096; }, "below its lower bound");
+  expect_refused(
+      kThree, [&](Planned& p) { p.plan.placements.erase(find_value(p.graph, "b")); }, "%b has no place");
+  expect_refused(
+      kThree, [&](Planned& p) { place(p, "b").offset += 4; }, "not aligned to 64 bytes");
+  expect_refused(
+      kThree, [&](Planned& p) { place(p, "b").offset = 1024; }, "lies outside the 512 bytes of its space");
+  expect_refused(
+      kThree, [&](Planned& p) { place(p, "b") = place(p, "a"); },
+      "overlaps its operand %a at arena[256, 512), which transpose may not overwrite");
+  expect_refused(
+      kThree, [&](Planned& p) { place(p, "c").alias_of = nullptr; }, "but is no alias");
+  expect_refused(
+      kThree, [&](Planned& p) { place(p, "c").alias_of = find_value(p.graph, "a"); }, "%c");
+  expect_refused(
+      kThree, [&](Planned& p) { place(p, "n").alias_of = nullptr; }, "but is no alias");
+  expect_refused(
+      kThree,
+      [&](Planned& p) {
+        place(p, "out") = {MemorySpace::io, 0, nullptr};
+      },
+      "overlaps %x at io[0, 256), an input");
+  expect_refused(
+      kThree,
+      [&](Planned& p) {
+        place(p, "w") = {MemorySpace::arena, 0, nullptr};
+      },
+      "in space state");
+  expect_refused(
+      kThree, [&](Planned& p) { p.plan.lower_bound = 4096; }, "below its lower bound");
 }
 
 TEST(VerifyPlan, RefusesAStateThatIsOverwrittenWithoutAnUpdate) {
@@ -67,8 +84,11 @@ TEST(VerifyPlan, RefusesAStateThatIsOverwrittenWithoutAnUpdate) {
     state %v: f32[8] parameter
     %n = exp %x : f32[8]
     update %w, %n
-  })", [](Planned& p) { p.plan.placements[find_value(p.graph, "n")] = {MemorySpace::state, 64, find_value(p.graph, "v")}; },
-       "the end of the step read %v at state[64, 96), overwritten by %n");
+  })",
+                 [](Planned& p) {
+                   p.plan.placements[find_value(p.graph, "n")] = {MemorySpace::state, 64, find_value(p.graph, "v")};
+                 },
+                 "the end of the step read %v at state[64, 96), overwritten by %n");
 }
 
 TEST(Describe, NamesThePeakAndWhatIsHeldThere) {

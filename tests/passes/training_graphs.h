@@ -70,7 +70,8 @@ inline ir::Graph convolution_training(const ModelSize& size, OptimizerKind optim
     const std::string name = "block" + std::to_string(i);
     ir::Var weight = layers.parameter({size.width, x.dim(1), 3, 3}, name + ".weight");
     ir::Var scale = layers.parameter({size.width}, name + ".scale"), bias = layers.parameter({size.width}, name + ".bias");
-    ir::Var y = b.apply("convolution", {x, weight}, {{"strides", Shape{1, 1}}, {"low", Shape{1, 1}}, {"high", Shape{1, 1}}, {"dilations", Shape{1, 1}}});
+    ir::Var y = b.apply("convolution", {x, weight},
+                        {{"strides", Shape{1, 1}}, {"low", Shape{1, 1}}, {"high", Shape{1, 1}}, {"dilations", Shape{1, 1}}});
     const std::vector<ir::Var> norm = b.apply_many(ir::ops::kBatchNorm, {y, scale, bias});
     ir::Var running = b.wrap(graph.add_state({size.dtype, {size.width}}, name + ".running", ir::StateRole::running_statistic, 0.0));
     b.update(running.value, running * 0.9 + norm[1] * 0.1);
@@ -96,7 +97,8 @@ inline ir::Graph transformer_training(const ModelSize& size, OptimizerKind optim
   for (std::int64_t block = 0; block < size.blocks; ++block) {
     ir::Var qkv = layers.dense(layers.layer_norm(x), 3 * size.width);
     auto head = [&](std::int64_t i) {
-      return b.transpose(b.reshape(b.slice_axis(qkv, 2, i * size.width, size.width), {size.batch, size.length, size.heads, size.width / size.heads}),
+      return b.transpose(b.reshape(b.slice_axis(qkv, 2, i * size.width, size.width),
+                                   {size.batch, size.length, size.heads, size.width / size.heads}),
                          {0, 2, 1, 3});
     };
     ir::Var scores = b.matmul(head(0), head(1), false, true) * 0.5;
@@ -129,7 +131,8 @@ inline std::map<std::string, Tensor> random_values(const ir::Graph& graph, std::
   auto fill = [&](const ir::Value* v) {
     Tensor tensor(v->type);
     for (std::int64_t i = 0; i < tensor.elements(); ++i)
-      tensor.set(i, is_float(v->type.dtype) ? static_cast<double>(random() % 2001) / 1000 - 1 : static_cast<double>(random() % static_cast<unsigned>(classes)));
+      tensor.set(i, is_float(v->type.dtype) ? static_cast<double>(random() % 2001) / 1000 - 1
+                                            : static_cast<double>(random() % static_cast<unsigned>(classes)));
     values.emplace(v->name, std::move(tensor));
   };
   for (const ir::Value* v : graph.inputs()) fill(v);
