@@ -65,19 +65,6 @@ std::int64_t splitting_divisor(const FlatNest& nest, int axis) {
   return best;
 }
 
-void split_axis(FlatNest& nest, int axis, std::int64_t size) {
-  const int inner = static_cast<int>(nest.extents.size());
-  nest.extents.push_back(size);
-  nest.extents[at(axis)] /= size;
-  substitute(nest, [&](int a, std::int64_t extent) {
-    return a == axis ? nest.axis(axis) * size + nest.axis(inner) : Index::axis(a, extent);
-  });
-  for (Statement& s : nest.statements) {
-    replace_in(s.axes, axis, {axis, inner});
-    replace_in(s.over, axis, {axis, inner});
-  }
-}
-
 /// Whether every list that holds one of the axes holds `a` and right after it `b`.
 bool adjacent(const std::vector<int>& axes, int a, int b) {
   const auto i = std::find(axes.begin(), axes.end(), a), j = std::find(axes.begin(), axes.end(), b);
@@ -284,6 +271,20 @@ FlatNest flatten(const LoopNest& nest, std::span<const TensorType> operands, std
   }
   drop_unit_axes(flat);
   return flat;
+}
+
+int split_axis(FlatNest& nest, int axis, std::int64_t size) {
+  const int inner = static_cast<int>(nest.extents.size());
+  nest.extents.push_back(size);
+  nest.extents[at(axis)] /= size;
+  substitute(nest, [&](int a, std::int64_t extent) {
+    return a == axis ? nest.axis(axis) * size + nest.axis(inner) : Index::axis(a, extent);
+  });
+  for (Statement& s : nest.statements) {
+    replace_in(s.axes, axis, {axis, inner});
+    replace_in(s.over, axis, {axis, inner});
+  }
+  return inner;
 }
 
 void split_axes(FlatNest& nest) {

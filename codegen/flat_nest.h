@@ -37,6 +37,8 @@ FlatNest flatten(const ir::LoopNest& nest, std::span<const TensorType> operands,
 
 /// Replaces axis a by a1 * divisor + a2 where `v / divisor` and `v % divisor` then simplify away. The scanned axis stays whole.
 void split_axes(FlatNest& nest);
+/// Replaces one axis by two, the inner one of `size`, which divides its extent; returns the inner one's number.
+int split_axis(FlatNest& nest, int axis, std::int64_t size);
 /// Replaces neighbouring axes by one where every index uses them as one.
 void merge_axes(FlatNest& nest);
 /// Turns reductions over at most `limit` points into map statements, one term for each point, in order.

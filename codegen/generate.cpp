@@ -192,6 +192,7 @@ class ProgramBuilder {
       segment.extent = node.results[s * results]->type.elements();
       const std::int64_t length = std::max<std::int64_t>(entry.emitted->task_length, 1);
       segment.tasks = (segment.extent + length - 1) / length;
+      if (program_.target.kind == runtime::TargetKind::cuda) launch.grid.blocks += segment.tasks;
       launch.segments.push_back(std::move(segment));
     }
     program_.steps.push_back(std::move(launch));

@@ -1,6 +1,7 @@
 #include "codegen/kernel_table.h"
 
 #include "codegen/cpu/emit.h"
+#include "codegen/cuda/emit.h"
 #include "ir/base/error.h"
 
 namespace gcomp::codegen {
@@ -9,9 +10,9 @@ namespace {
 EmittedKernel emit(runtime::TargetKind target, const KernelSource& source) {
   switch (target) {
     case runtime::TargetKind::cpu: return cpu::emit(source);
-    case runtime::TargetKind::cuda: break;
+    case runtime::TargetKind::cuda: return cuda::emit(source);
   }
-  throw UserError("code generation for CUDA is not part of this build", ExitCode::unsupported);
+  return {};
 }
 
 std::string named(std::string text, const std::string& name) {
@@ -25,7 +26,7 @@ std::string named(std::string text, const std::string& name) {
 std::string KernelTable::prelude() const {
   switch (target_) {
     case runtime::TargetKind::cpu: return cpu::prelude();
-    case runtime::TargetKind::cuda: break;
+    case runtime::TargetKind::cuda: return cuda::prelude();
   }
   return "";
 }

@@ -67,7 +67,7 @@ std::string_view storage_type_text(DType dtype) {
   return compute_type_text(dtype);
 }
 
-KernelWriter::KernelWriter(const FlatNest& nest) : nest_(&nest) { scopes_.emplace_back(); }
+KernelWriter::KernelWriter(const FlatNest& nest, std::string_view index_type) : nest_(&nest), index_type_(index_type) { scopes_.emplace_back(); }
 
 void KernelWriter::open(std::string header, std::string pragma) {
   Scope scope;
@@ -172,7 +172,7 @@ KernelWriter::Placed KernelWriter::place_loaded(const IndexAtom& atom) {
     for (int d = 0; d <= at; ++d) scope_at(d).faults = true;
     scope_at(at).text += concat("bad |= gc_outside(", position.text, ", ", atom.extent, ");\n");
   }
-  return define("long", clamped, at);
+  return define(index_type_, clamped, at);
 }
 
 KernelWriter::Placed KernelWriter::place(const IndexAtom& atom) {
@@ -205,7 +205,7 @@ KernelWriter::Placed KernelWriter::place(const Index& index) {
     for (const auto& [coefficient, atom] : it->second) append_summand(text, coefficient, atom);
     const bool last = std::next(it) == by_depth.end();
     if (last) append_constant(text, index.constant());
-    if (!is_plain(text) && !(last && deepest == depth())) text = define("long", text, deepest).text;
+    if (!is_plain(text) && !(last && deepest == depth())) text = define(index_type_, text, deepest).text;
   }
   if (by_depth.empty()) append_constant(text, index.constant());
   return {text, deepest};

@@ -21,7 +21,8 @@ std::string_view storage_type_text(DType dtype);
 
 class KernelWriter {
  public:
-  explicit KernelWriter(const FlatNest& nest);
+  /// `index_type` is the type of index variables.
+  explicit KernelWriter(const FlatNest& nest, std::string_view index_type = "long");
 
   /// The nest whose statements stand behind locals that are not bound. The new one must have the same statement numbers.
   void use(const FlatNest& nest) { nest_ = &nest; }
@@ -94,6 +95,7 @@ class KernelWriter {
   int depth_of(const ir::Index& index);
 
   const FlatNest* nest_;
+  std::string index_type_;
   std::vector<Scope> scopes_;
   std::unordered_map<int, Placed> axes_;
   std::unordered_map<int, Binding> locals_;

@@ -1,0 +1,222 @@
+#include "codegen/cuda/device_kernel.h"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <string_view>
+#include <unordered_map>
+
+namespace gcomp::codegen::cuda {
+
+using namespace gcomp::ir;
+
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+IndexRange range_of(const IndexAtom& atom) {
+  switch (atom.kind) {
+    case IndexAtom::Kind::axis:
+    case IndexAtom::Kind::loaded: return {0, std::max<std::int64_t>(atom.extent - 1, 0)};
+    case IndexAtom::Kind::quotient: {
+      const IndexRange inner = atom.inner->range();
+      return {inner.low / atom.divisor - 1, inner.high / atom.divisor};
+    }
+    case IndexAtom::Kind::remainder: return {0, atom.divisor - 1};
+  }
+  return {};
+}
+
+/// Largest magnitude that any partial sum of the index reaches.
+double reach(const Index& index) {
+  double total = std::abs(static_cast<double>(index.constant()));
+  for (const Index::Part& part : index.parts()) {
+    const IndexRange range = range_of(part.atom);
+    const double largest = std::max(std::abs(static_cast<double>(range.low)), std::abs(static_cast<double>(range.high)));
+    total += std::abs(static_cast<double>(part.coefficient)) * largest;
+  }
+  return total;
+}
+
+/// Drops declarations of indices that nothing uses: merged and broadcast axes leave some.
+std::string without_unused_indices(const std::string& text) {
+  constexpr std::string_view kDeclaration = "const gc_index ";
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  std::unordered_map<std::string_view, int> uses;
+  const std::string_view view = text;
+  for (std::size_t i = 0; i < view.size();) {
+    std::size_t end = i;
+    while (end < view.size() && is_word(view[end])) ++end;
+    if (end > i) ++uses[view.substr(i, end - i)];
+    i = std::max(end, i + 1);
+  }
+  std::string kept;
+  for (std::size_t begin = 0; begin < view.size();) {
+    const std::size_t end = std::min(view.find('\n', begin), view.size());
+    const std::string_view line = view.substr(begin, end - begin);
+    const bool declares = line.substr(0, kDeclaration.size()) == kDeclaration && line.find(',') == line.npos;
+    const std::string_view name = declares ? line.substr(kDeclaration.size(), line.find(' ', kDeclaration.size()) - kDeclaration.size()) : "";
+    if (!declares || uses[name] > 1) kept += std::string(line) + "\n";
+    begin = end + 1;
+  }
+  return kept;
+}
+
+/// Two spaces for each open brace.
+std::string indented(const std::string& text) {
+  std::string out;
+  int depth = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    if (!line.empty() && line[0] == '}') --depth;
+    if (!line.empty() && line[0] != '#') out.append(2 * at(depth), ' ');
+    out += line + "\n";
+    if (!line.empty() && line.back() == '{') ++depth;
+    begin = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+bool needs_wide_indices(const FlatNest& nest) {
+  constexpr double kLargest = std::numeric_limits<std::int32_t>::max() - 65536.0;  // room for the last block's positions
+  double points = 1;
+  for (std::int64_t extent : nest.extents) points *= static_cast<double>(extent);
+  bool wide = points > kLargest;
+  for (std::int64_t elements : nest.result_elements) wide = wide || static_cast<double>(elements) > kLargest;
+  for_each_index(nest, [&](const Index& index) { wide = wide || reach(index) > kLargest; });
+  return wide;
+}
+
+std::vector<const Store*> stores_where(const FlatNest& nest, const std::function<bool(const Store&)>& accept) {
+  std::vector<const Store*> found;
+  for (const Store& store : nest.stores)
+    if (accept(store)) found.push_back(&store);
+  return found;
+}
+
+DeviceKernel::DeviceKernel(const FlatNest& nest, bool wide_indices) : nest_(nest), wide_(wide_indices), writer_(nest, "gc_index") {}
+
+std::int64_t DeviceKernel::points(const std::vector<int>& axes) const {
+  std::int64_t count = 1;
+  for (int a : axes) count *= extent(a);
+  return count;
+}
+
+void DeviceKernel::bind_axes(const std::string& position, const std::vector<int>& axes) {
+  std::int64_t stride = 1;
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    const int axis = axes[i];
+    std::string text = position;
+    if (stride > 1) text += concat(" / ", stride, "u");
+    if (i > 0) text += concat(" % ", extent(axis), "u");
+    stride *= std::max<std::int64_t>(extent(axis), 1);
+    const std::string name = writer_.fresh("i");
+    writer_.line(concat("const gc_index ", name, " = ", text, ";"));
+    writer_.bind_axis(axis, name);
+  }
+}
+
+std::string DeviceKernel::all_of(const std::vector<std::string>& conditions) {
+  std::string all;
+  for (const std::string& c : conditions)
+    if (!c.empty()) all += (all.empty() ? "" : " && ") + c;
+  return all;
+}
+
+std::string DeviceKernel::once(const Store& store, const std::vector<int>& loop_axes) {
+  const std::vector<int>& axes = nest_.statements[at(store.statement)].axes;
+  std::vector<std::string> conditions;
+  for (int a : loop_axes)
+    if (extent(a) > 1 && std::find(axes.begin(), axes.end(), a) == axes.end()) conditions.push_back(writer_.index(nest_.axis(a)) + " == 0");
+  return all_of(conditions);
+}
+
+std::vector<std::string> DeviceKernel::store_lines(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes, const std::string& condition) {
+  std::vector<std::string> lines;
+  for (const Store* store : stores) {
+    const std::string value = writer_.statement(store->statement), guard = all_of({condition, once(*store, loop_axes)});
+    lines.push_back((guard.empty() ? "" : "if (" + guard + ") ") + writer_.store(*store, value));
+  }
+  return lines;
+}
+
+void DeviceKernel::write_stores(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes, const std::string& condition) {
+  for (const std::string& line : store_lines(stores, loop_axes, condition)) writer_.line(line);
+}
+
+void DeviceKernel::load_packs(const Packs& packs, const std::vector<int>& reads, const std::string& count) {
+  for (int number : reads) {
+    const Term& read = *nest_.statements[at(number)].value;
+    const std::string place = writer_.index(at_origin(read.indices[0], packs.lane_axis)), name = writer_.fresh("a");
+    writer_.line(concat(compute_type_text(read.dtype), " ", name, "[", packs.width, "];"));
+    writer_.line(concat("gc_load_pack(p", read.slot, " + ", place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name, count.empty() ? "" : ", " + count, ");"));
+    writer_.bind_array(number, name, nest_.axis(packs.lane_axis));
+  }
+}
+
+void DeviceKernel::write_lanes(const Packs& packs, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
+                               const std::function<void()>& each_lane, const std::string& count) {
+  if (packs.width > 1) return write_pack_stores(packs, stores, loop_axes, each_lane, count);
+  if (each_lane) each_lane();
+  write_stores(stores, loop_axes);
+}
+
+void DeviceKernel::write_pack_stores(const Packs& packs, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
+                                     const std::function<void()>& each_lane, const std::string& count) {
+  std::vector<std::pair<const Store*, std::string>> packed;
+  std::vector<const Store*> single;
+  for (const Store* store : stores) {
+    if (!packs.stores[at(store - nest_.stores.data())]) { single.push_back(store); continue; }
+    packed.emplace_back(store, writer_.fresh("r"));
+    writer_.line(concat(compute_type_text(nest_.results[at(store->result)]), " ", packed.back().second, "[", packs.width, "];"));
+  }
+  const std::string lane = writer_.fresh("u");
+  writer_.open(concat("for (int ", lane, " = 0; ", lane, " < ", packs.width, "; ++", lane, ")"), "#pragma unroll");
+  writer_.bind_axis(packs.lane_axis, lane);
+  if (each_lane) each_lane();
+  for (const auto& [store, name] : packed) writer_.line(concat(name, "[", lane, "] = ", writer_.statement(store->statement), ";"));
+  std::vector<int> axes = loop_axes;
+  axes.push_back(packs.lane_axis);
+  write_stores(single, axes, count.empty() ? "" : concat(lane, " < ", count));
+  writer_.close();
+  for (const auto& [store, name] : packed) {
+    const std::string place = writer_.index(at_origin(store->at, packs.lane_axis)), condition = once(*store, loop_axes);
+    const std::size_t parameter = nest_.operands.size() + at(store->result);
+    writer_.line(concat(condition.empty() ? "" : "if (" + condition + ") ", "gc_store_pack(p", parameter, " + ",
+                        place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name, count.empty() ? "" : ", " + count, ");"));
+  }
+}
+
+void DeviceKernel::set_launch(std::int64_t blocks, int threads) {
+  grid_.blocks = blocks;
+  grid_.threads = threads;
+}
+
+EmittedKernel DeviceKernel::finish(bool variable_length) {
+  const std::size_t operands = nest_.operands.size(), buffers = operands + nest_.results.size();
+  const auto type_of = [&](std::size_t i) {
+    return i < operands ? concat("const ", storage_type_text(nest_.operands[i]), "*") : concat(storage_type_text(nest_.results[i - operands]), "*");
+  };
+  std::string parameters, body = concat("typedef ", wide_ ? "long long" : "int", " gc_index;\n");
+  if (variable_length) {
+    parameters = "const SegmentTable* table, ";
+    body += "const int segment = gc_segment(table);\nconst long long extent = table->extents[segment];\n";
+    for (std::size_t i = 0; i < buffers; ++i)
+      body += concat(type_of(i), " p", i, " = (", type_of(i), ")table->pointers[segment * ", buffers, " + ", i, "];\n");
+  } else {
+    for (std::size_t i = 0; i < buffers; ++i) parameters += concat(type_of(i), " p", i, ", ");
+  }
+  EmittedKernel kernel;
+  kernel.may_fault = writer_.may_fault();
+  if (kernel.may_fault) body += "bool bad = false;\n";
+  body += without_unused_indices(writer_.finish());
+  if (kernel.may_fault) body += "if (bad) *fault = 1;\n";
+  kernel.text = indented(concat("extern \"C\" __global__ void __launch_bounds__(", grid_.threads, ") ", kNamePlaceholder, "(", parameters, "int* fault) {\n", body, "}\n"));
+  kernel.grid = grid_;
+  return kernel;
+}
+
+}  // namespace gcomp::codegen::cuda

@@ -1,0 +1,75 @@
+// A nest being written as one CUDA kernel, with what all forms share: which thread has which point, packs, stores, and the frame
+// around the body.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/packs.h"
+#include "codegen/kernel.h"
+#include "codegen/kernel_writer.h"
+#include "codegen/schedule.h"
+
+namespace gcomp::codegen::cuda {
+
+class DeviceKernel {
+ public:
+  /// The nest has its final form: no statement or axis is added from here on.
+  DeviceKernel(const FlatNest& nest, bool wide_indices);
+
+  const FlatNest& nest() const { return nest_; }
+  KernelWriter& writer() { return writer_; }
+  std::int64_t extent(int axis) const { return nest_.extents[static_cast<std::size_t>(axis)]; }
+  /// Product of the axes' extents.
+  std::int64_t points(const std::vector<int>& axes) const;
+
+  /// Declares a variable for each axis from a row-major position over them, and binds it.
+  void bind_axes(const std::string& position, const std::vector<int>& axes);
+
+  /// Declares an array for each pack and loads it. `count` is the number of elements left, "" where packs are always whole.
+  void load_packs(const Packs& packs, const std::vector<int>& reads, const std::string& count = {});
+  /// Writes the lanes of a pack: `each_lane` inside the loop over them, then the stores. Without packs there is one lane.
+  void write_lanes(const Packs& packs, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
+                   const std::function<void()>& each_lane = {}, const std::string& count = {});
+  /// Evaluates the values of all stores here and gives the lines that write them.
+  std::vector<std::string> store_lines(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes, const std::string& condition = {});
+  /// Evaluates all, then writes all: reads of an element come before writes to it.
+  void write_stores(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes, const std::string& condition = {});
+
+  /// `i == 0 && j == 0` over the loops that the store's statement does not vary over: one thread writes it. "" for none.
+  std::string once(const Store& store, const std::vector<int>& loop_axes);
+
+  /// A line with `&&` between conditions, empty ones left out.
+  static std::string all_of(const std::vector<std::string>& conditions);
+
+  void set_launch(std::int64_t blocks, int threads);
+  /// The whole kernel around the body. `variable_length`: buffers come from a SegmentTable.
+  EmittedKernel finish(bool variable_length = false);
+
+ private:
+  void write_pack_stores(const Packs& packs, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
+                         const std::function<void()>& each_lane, const std::string& count);
+
+  const FlatNest& nest_;
+  bool wide_;
+  KernelWriter writer_;
+  runtime::Grid grid_;
+};
+
+/// Whether some index of the nest, or a position in its buffers, may exceed 32 bits.
+bool needs_wide_indices(const FlatNest& nest);
+
+std::vector<const Store*> stores_where(const FlatNest& nest, const std::function<bool(const Store&)>& accept);
+
+// One function for each form, in emit_FORM.cpp.
+EmittedKernel emit_map(FlatNest nest, const Schedule& schedule);
+EmittedKernel emit_transpose(FlatNest nest, const Schedule& schedule);
+EmittedKernel emit_segments(FlatNest nest);
+EmittedKernel emit_rows(FlatNest nest, const Schedule& schedule);
+EmittedKernel emit_columns(FlatNest nest, const Schedule& schedule);
+EmittedKernel emit_scan(FlatNest nest, const Schedule& schedule);
+EmittedKernel emit_scatter(FlatNest nest);
+
+}  // namespace gcomp::codegen::cuda

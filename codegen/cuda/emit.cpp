@@ -1,0 +1,41 @@
+#include "codegen/cuda/emit.h"
+
+#include "codegen/cuda/device_kernel.h"
+#include "codegen/cuda/prelude_group.h"
+#include "codegen/cuda/prelude_memory.h"
+#include "codegen/cuda/prelude_random.h"
+#include "codegen/cuda/prelude_scalar.h"
+
+namespace gcomp::codegen::cuda {
+namespace {
+
+/// A header's text without the line that only a file needs.
+std::string without_pragma_once(std::string text) {
+  const std::string line = "#pragma once\n";
+  if (const std::size_t found = text.find(line); found != text.npos) text.erase(found, line.size());
+  return text;
+}
+
+}  // namespace
+
+EmittedKernel emit(const KernelSource& source) {
+  FlatNest nest = flatten(source.nest, source.operands, source.results);
+  if (source.variable_length) return emit_segments(std::move(nest));
+  const Schedule plan = schedule(nest);
+  switch (plan.form) {
+    case Form::map: return plan.transposed_axis >= 0 ? emit_transpose(std::move(nest), plan) : emit_map(std::move(nest), plan);
+    case Form::rows: return emit_rows(std::move(nest), plan);
+    case Form::columns: return emit_columns(std::move(nest), plan);
+    case Form::scan: return emit_scan(std::move(nest), plan);
+    case Form::scatter: return emit_scatter(std::move(nest));
+  }
+  return {};
+}
+
+const char* prelude() {
+  static const std::string text = without_pragma_once(kScalarPrelude) + without_pragma_once(kMemoryPrelude) + without_pragma_once(kGroupPrelude) +
+                                  without_pragma_once(kRandomPrelude);
+  return text.c_str();
+}
+
+}  // namespace gcomp::codegen::cuda

@@ -1,0 +1,206 @@
+// Scatters: results start as zeros and get additions in the row-major order of the statement's axes, without atomics.
+//
+// The element written is a sum of digits: axes of the statement (say, the columns of an embedding) and loaded indices (its rows).
+// Where the digits tell every element apart, the axes among them are free: their points never meet. What is left runs in order.
+//   by destination  the loaded indices do not depend on the free axes: a block for each destination looks through all updates,
+//                   a chunk at a time, and adds those that are its own
+//   by point        a thread for each point of the free axes goes through the updates in order
+//   serial          one block, for whatever has no such structure
+#include <algorithm>
+
+#include "codegen/cuda/device_kernel.h"
+
+namespace gcomp::codegen::cuda {
+
+using namespace gcomp::ir;
+
+namespace {
+
+constexpr int kThreads = 128;
+constexpr std::int64_t kMostPoints = 8;  // of the free axes, held by one thread
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+bool contains(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+/// How a store's index falls into digits.
+struct ScatterShape {
+  std::vector<int> free;                 ///< axes that are digits, in the statement's order
+  std::vector<int> serial;               ///< the statement's other axes, in its order
+  std::vector<IndexAtom> loaded;
+  std::vector<std::int64_t> coefficients;///< of `loaded`
+  bool exact = false;                    ///< the digits tell all elements apart, and cover them
+  bool independent = false;              ///< no loaded index depends on a free axis
+};
+
+ScatterShape shape_of(const FlatNest& nest, const Store& store) {
+  ScatterShape shape;
+  std::vector<std::pair<std::int64_t, std::int64_t>> digits;  // coefficient, extent
+  bool plain = store.at.constant() == 0;
+  for (const Index::Part& part : store.at.parts()) {
+    plain = plain && part.coefficient > 0 && !part.atom.inner;
+    digits.emplace_back(part.coefficient, part.atom.extent);
+    if (part.atom.kind == IndexAtom::Kind::axis) shape.free.push_back(part.atom.axis);
+    if (part.atom.kind == IndexAtom::Kind::loaded) {
+      shape.loaded.push_back(part.atom);
+      shape.coefficients.push_back(part.coefficient);
+    }
+  }
+  std::sort(digits.begin(), digits.end());
+  std::int64_t reach = 0, count = 1;
+  for (const auto& [coefficient, extent] : digits) {
+    plain = plain && coefficient > reach;
+    reach += coefficient * (extent - 1);
+    count *= extent;
+  }
+  shape.exact = plain && count == nest.result_elements[at(store.result)];
+  std::vector<int> free;
+  for (int a : nest.statements[at(store.statement)].axes) (contains(shape.free, a) ? free : shape.serial).push_back(a);
+  shape.free = std::move(free);
+  shape.independent = true;
+  for (const IndexAtom& atom : shape.loaded)
+    for (int a : shape.free) shape.independent = shape.independent && !uses_axis(atom.value, a);
+  return shape;
+}
+
+std::string add_line(const FlatNest& nest, const Store& store, const std::string& position, const std::string& value) {
+  const std::string place = concat("p", nest.operands.size() + at(store.result), "[", position, "]");
+  if (!store.accumulate) return concat("gc_put(", place, ", ", value, ");");
+  const std::string_view type = compute_type_text(nest.results[at(store.result)]);
+  return concat("gc_put(", place, ", (", type, ")(gc_load(", place, ") + ", value, "));");
+}
+
+class ScatterWriter {
+ public:
+  /// Adds one axis to the nest for each loaded index: the destination.
+  ScatterWriter(FlatNest& nest, ScatterShape shape) : nest_(nest), store_(nest.stores[0]), shape_(std::move(shape)), kernel_(nest_, needs_wide_indices(nest)) {
+    target_ = store_.at;
+    for (std::size_t i = 0; i < shape_.loaded.size(); ++i) {
+      const int axis = static_cast<int>(nest_.extents.size());
+      nest_.extents.push_back(shape_.loaded[i].extent);
+      destination_.push_back(axis);
+      const Index loaded = Index::loaded(shape_.loaded[i].value, shape_.loaded[i].extent);
+      target_ = target_ - loaded * shape_.coefficients[i] + nest_.axis(axis) * shape_.coefficients[i];
+    }
+  }
+
+  EmittedKernel by_destination() {
+    const std::int64_t points = kernel_.points(shape_.free), updates = kernel_.points(shape_.serial);
+    const std::int64_t held = std::clamp<std::int64_t>((points + kThreads - 1) / kThreads, 1, kMostPoints);
+    const std::int64_t chunks = (points + held * kThreads - 1) / (held * kThreads);
+    kernel_.set_launch(kernel_.points(destination_) * chunks, kThreads);
+    KernelWriter& w = kernel_.writer();
+    const std::string type(compute_type_text(nest_.results[at(store_.result)]));
+    w.line(concat("__shared__ int matches[", kThreads, "], counts[", kThreads / 32, "];"));
+    w.line(concat(type, " s[", held, "] = {};"));
+    kernel_.bind_axes(concat("blockIdx.x / ", chunks, "u"), destination_);
+    w.line(concat("const unsigned first = blockIdx.x % ", chunks, "u * ", held * kThreads, "u + threadIdx.x;"));
+    w.open(concat("for (unsigned base = 0; base < ", updates, "u; base += ", kThreads, "u)"));
+    write_search(updates);
+    w.open("for (int m = 0; m < count; ++m)");
+    kernel_.bind_axes("(base + matches[m])", shape_.serial);
+    open_held(held, points);
+    w.line(concat("s[k] += ", w.statement(store_.statement), ";"));
+    for (int i = 0; i < 4; ++i) w.close();
+    open_held(held, points);
+    w.line(concat("gc_put(p", nest_.operands.size() + at(store_.result), "[", w.index(target_), "], s[k]);"));
+    for (int i = 0; i < 2; ++i) w.close();
+    return kernel_.finish();
+  }
+
+  EmittedKernel by_point() {
+    const std::int64_t points = kernel_.points(shape_.free);
+    kernel_.set_launch((points + kThreads - 1) / kThreads, kThreads);
+    KernelWriter& w = kernel_.writer();
+    w.line(concat("const gc_index t = blockIdx.x * (gc_index)", kThreads, " + threadIdx.x;"));
+    if (points % kThreads != 0) w.line(concat("if (t >= ", points, ") return;"));
+    kernel_.bind_axes("t", shape_.free);
+    open_loops(destination_);
+    w.line(concat("gc_put(p", nest_.operands.size() + at(store_.result), "[", w.index(target_), "], (", compute_type_text(nest_.results[at(store_.result)]), ")0);"));
+    close_loops(destination_);
+    open_loops(shape_.serial);
+    const std::string value = w.statement(store_.statement);
+    w.line(add_line(nest_, store_, w.index(store_.at), value));
+    close_loops(shape_.serial);
+    return kernel_.finish();
+  }
+
+ private:
+  /// Lists, in order, the updates of this chunk that go to this block's destination.
+  void write_search(std::int64_t updates) {
+    KernelWriter& w = kernel_.writer();
+    w.line("bool match = false;");
+    w.open(concat("if (base + threadIdx.x < ", updates, "u)"));
+    kernel_.bind_axes("(base + threadIdx.x)", shape_.serial);
+    std::string match;
+    for (std::size_t i = 0; i < shape_.loaded.size(); ++i)
+      match += concat(i == 0 ? "" : " && ", w.index(Index::loaded(shape_.loaded[i].value, shape_.loaded[i].extent)), " == ", w.index(nest_.axis(destination_[i])));
+    w.line(concat("match = ", match.empty() ? "true" : match, ";"));
+    w.close();
+    w.line(concat("const int count = gc_list_matches<", kThreads, ">(match, matches, counts);"));
+  }
+
+  /// Over the points of the free axes that this thread holds; two scopes.
+  void open_held(std::int64_t held, std::int64_t points) {
+    KernelWriter& w = kernel_.writer();
+    w.open(concat("for (int k = 0; k < ", held, "; ++k)"), "#pragma unroll");
+    w.line(concat("const unsigned n = first + k * ", kThreads, "u;"));
+    w.open(concat("if (n < ", points, "u)"));
+    kernel_.bind_axes("n", shape_.free);
+  }
+
+  void open_loops(const std::vector<int>& axes) {
+    for (int axis : axes) {
+      const std::string name = kernel_.writer().fresh("i");
+      kernel_.writer().open(concat("for (gc_index ", name, " = 0; ", name, " < ", kernel_.extent(axis), "; ++", name, ")"));
+      kernel_.writer().bind_axis(axis, name);
+    }
+  }
+  void close_loops(const std::vector<int>& axes) {
+    for (std::size_t i = 0; i < axes.size(); ++i) kernel_.writer().close();
+  }
+
+  FlatNest& nest_;
+  const Store store_;
+  ScatterShape shape_;
+  DeviceKernel kernel_;
+  std::vector<int> destination_;
+  Index target_;  ///< the store's index with destinations in place of loaded indices
+};
+
+EmittedKernel emit_serial(const FlatNest& nest) {
+  DeviceKernel kernel(nest, needs_wide_indices(nest));
+  kernel.set_launch(1, kThreads);
+  KernelWriter& w = kernel.writer();
+  for (std::size_t r = 0; r < nest.results.size(); ++r)
+    w.line(concat("for (gc_index i = threadIdx.x; i < ", nest.result_elements[r], "; i += ", kThreads, ") gc_put(p", nest.operands.size() + r, "[i], (",
+                  compute_type_text(nest.results[r]), ")0);"));
+  w.line("__syncthreads();");
+  w.open("if (threadIdx.x == 0)");
+  for (const Store& store : nest.stores) {
+    const std::vector<int>& axes = nest.statements[at(store.statement)].axes;
+    for (int axis : axes) {
+      const std::string name = w.fresh("i");
+      w.open(concat("for (gc_index ", name, " = 0; ", name, " < ", nest.extents[at(axis)], "; ++", name, ")"));
+      w.bind_axis(axis, name);
+    }
+    const std::string value = w.statement(store.statement);
+    w.line(add_line(nest, store, w.index(store.at), value));
+    for (std::size_t i = 0; i < axes.size(); ++i) w.close();
+  }
+  w.close();
+  return kernel.finish();
+}
+
+}  // namespace
+
+EmittedKernel emit_scatter(FlatNest nest) {
+  for (const Statement& s : nest.statements) check_internal(s.form == Statement::Form::map, "a nest that scatters also reduces or scans");
+  if (nest.stores.size() != 1) return emit_serial(nest);
+  ScatterShape shape = shape_of(nest, nest.stores[0]);
+  if (!shape.exact) return emit_serial(nest);
+  const bool independent = shape.independent && !shape.loaded.empty();
+  ScatterWriter writer(nest, std::move(shape));
+  return independent ? writer.by_destination() : writer.by_point();
+}
+
+}  // namespace gcomp::codegen::cuda

@@ -1,0 +1,92 @@
+// Transposes: reads that are contiguous along another axis than the stores go through a tile of shared memory, so that both sides
+// touch memory in whole lines. A block does one tile of 32 by 32 points; its rows of 33 keep the banks apart.
+#include "codegen/cuda/device_kernel.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace gcomp::codegen::cuda {
+
+using namespace gcomp::ir;
+
+namespace {
+
+constexpr int kTile = 32, kRows = 8;
+
+/// Reads contiguous along `across` and strided along `along`, where a tile can be loaded without evaluating anything else.
+std::vector<TermPtr> tiled_reads(const FlatNest& nest, int along, int across) {
+  std::vector<TermPtr> reads;
+  std::unordered_set<TermPtr, TermHash, TermEqual> seen;
+  for (const Statement& s : nest.statements) {
+    for (const TermPtr& read : unguarded_reads(s.value)) {
+      const Index& index = read->indices[0];
+      const bool strided = index.coefficient_of(along) != 0 && std::abs(index.coefficient_of(along)) != 1;
+      if (index.coefficient_of(across) == 1 && strided && !index.has_loaded() && !index.uses_nonlinearly(across) && seen.insert(read).second) reads.push_back(read);
+    }
+  }
+  return reads;
+}
+
+std::vector<int> axes_of(const FlatNest& nest, const TermPtr& term) {
+  std::vector<int> axes;
+  for (int a = 0; a < static_cast<int>(nest.extents.size()); ++a)
+    if (uses_axis(term, a)) axes.push_back(a);
+  return axes;
+}
+
+std::int64_t tiles(std::int64_t extent) { return (extent + kTile - 1) / kTile; }
+
+}  // namespace
+
+EmittedKernel emit_transpose(FlatNest nest, const Schedule& schedule) {
+  const int along = schedule.vector_axis, across = schedule.transposed_axis;
+  const bool wide = needs_wide_indices(nest);
+  std::vector<int> reads;
+  for (const TermPtr& read : tiled_reads(nest, along, across)) reads.push_back(extract_statement(nest, read, axes_of(nest, read)));
+  if (reads.empty()) return emit_map(std::move(nest), schedule);
+  DeviceKernel kernel(nest, wide);
+  KernelWriter& w = kernel.writer();
+  std::vector<int> outer = schedule.outer;
+  std::erase(outer, across);
+  const std::int64_t tiles_along = tiles(kernel.extent(along)), tiles_across = tiles(kernel.extent(across));
+  kernel.set_launch(tiles_along * tiles_across * kernel.points(outer), kTile * kRows);
+  std::vector<int> loop_axes = schedule.outer;
+  loop_axes.push_back(along);
+
+  std::vector<std::string> names;
+  for (int number : reads) {
+    names.push_back(w.fresh("tile"));
+    w.line(concat("__shared__ ", storage_type_text(nest.statements[static_cast<std::size_t>(number)].dtype), " ", names.back(), "[", kTile, "][", kTile + 1, "];"));
+  }
+  w.line(concat("const gc_index x = threadIdx.x % ", kTile, "u, y = threadIdx.x / ", kTile, "u;"));
+  w.line(concat("const gc_index a0 = blockIdx.x % ", tiles_along, "u * ", kTile, ", b0 = blockIdx.x / ", tiles_along, "u % ", tiles_across, "u * ", kTile, ";"));
+  kernel.bind_axes(concat("blockIdx.x / ", tiles_along * tiles_across, "u"), outer);
+  // First with the lanes along the reads, then with the lanes along the stores.
+  const auto open = [&](const char* a, const char* b) {
+    w.open(concat("for (int k = 0; k < ", kTile, "; k += ", kRows, ")"), "#pragma unroll");
+    w.line(concat("const gc_index a = a0 + ", a, ", b = b0 + ", b, ";"));
+    w.open(concat("if (a < ", kernel.extent(along), " && b < ", kernel.extent(across), ")"));
+    w.bind_axis(along, "a");
+    w.bind_axis(across, "b");
+  };
+  open("y + k", "x");
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    const Term& read = *nest.statements[static_cast<std::size_t>(reads[i])].value;
+    w.line(concat(names[i], "[y + k][x] = p", read.slot, "[", w.index(read.indices[0]), "];"));
+  }
+  w.close();
+  w.close();
+  w.line("__syncthreads();");
+  open("x", "y + k");
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    const DType dtype = nest.statements[static_cast<std::size_t>(reads[i])].dtype;
+    const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
+    w.bind_local(reads[i], concat(narrow ? "gc_load(" : "", names[i], "[x][y + k]", narrow ? ")" : ""));
+  }
+  kernel.write_stores(stores_where(nest, [](const Store&) { return true; }), loop_axes);
+  w.close();
+  w.close();
+  return kernel.finish();
+}
+
+}  // namespace gcomp::codegen::cuda

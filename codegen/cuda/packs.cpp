@@ -1,0 +1,137 @@
+#include "codegen/cuda/packs.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace gcomp::codegen::cuda {
+
+using namespace gcomp::ir;
+
+namespace {
+
+constexpr std::int64_t kWordBytes = 16;
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+/// One stream of elements: what moves at one index.
+struct Stream {
+  Index index;
+  DType dtype = DType::f32;
+  bool guarded = false;
+
+  bool moves_along(int axis) const { return index.uses(axis); }
+  bool fits(int axis, std::int64_t width) const {
+    if (guarded || index.coefficient_of(axis) != 1 || index.uses_nonlinearly(axis) || index.constant() % width != 0) return false;
+    return std::all_of(index.parts().begin(), index.parts().end(), [&](const Index::Part& part) {
+      return (part.atom.kind == IndexAtom::Kind::axis && part.atom.axis == axis) || part.coefficient % width == 0;
+    });
+  }
+};
+
+void add_reads(const TermPtr& term, std::unordered_set<TermPtr, TermHash, TermEqual>& seen, std::vector<TermPtr>& reads) {
+  if (!seen.insert(term).second) return;
+  if (term->kind == Term::Kind::read) reads.push_back(term);
+  if (term->kind == Term::Kind::guard) return;
+  for (const TermPtr& argument : term->arguments) add_reads(argument, seen, reads);
+}
+
+std::vector<Stream> streams_of(const FlatNest& nest) {
+  std::vector<Stream> streams;
+  std::unordered_set<TermPtr, TermHash, TermEqual> unguarded, seen;
+  for (const Statement& s : nest.statements)
+    for (const TermPtr& read : unguarded_reads(s.value)) unguarded.insert(read);
+  for (const Statement& s : nest.statements) {
+    for_each_term(s.value, [&](const TermPtr& t) {
+      if (t->kind == Term::Kind::read && seen.insert(t).second) streams.push_back({t->indices[0], t->dtype, unguarded.count(t) == 0});
+    });
+  }
+  for (const Store& store : nest.stores) streams.push_back({store.at, nest.results[at(store.result)], false});
+  return streams;
+}
+
+/// The widest pack that divides the axis and suits at least half of the bytes that move along it.
+int choose_width(const FlatNest& nest, int axis) {
+  const std::vector<Stream> streams = streams_of(nest);
+  std::size_t widest = 1;
+  for (const Stream& s : streams)
+    if (s.fits(axis, 1)) widest = std::max(widest, size_of(s.dtype));
+  for (std::int64_t width = std::min<std::int64_t>(8, kWordBytes / static_cast<std::int64_t>(widest)); width > 1; width /= 2) {
+    if (nest.extents[at(axis)] % width != 0) continue;
+    std::size_t packed = 0, single = 0;
+    for (const Stream& s : streams)
+      if (s.moves_along(axis)) (s.fits(axis, width) ? packed : single) += size_of(s.dtype);
+    if (packed > 0 && packed >= single) return static_cast<int>(width);
+  }
+  return 1;
+}
+
+/// The axes of the statements in which the read stands: where it is known.
+std::vector<int> axes_of(const FlatNest& nest, const TermPtr& term) {
+  std::vector<int> axes;
+  for (int a = 0; at(a) < nest.extents.size(); ++a)
+    if (uses_axis(term, a)) axes.push_back(a);
+  return axes;
+}
+
+}  // namespace
+
+std::vector<TermPtr> unguarded_reads(const TermPtr& term) {
+  std::vector<TermPtr> reads;
+  std::unordered_set<TermPtr, TermHash, TermEqual> seen;
+  add_reads(term, seen, reads);
+  return reads;
+}
+
+Index at_origin(const Index& index, int axis) {
+  return index.substitute([&](int a, std::int64_t extent) { return a == axis ? Index(0) : Index::axis(a, extent); },
+                          [](const TermPtr& t) { return t; });
+}
+
+int extract_statement(FlatNest& nest, const TermPtr& term, std::vector<int> axes) {
+  const int number = static_cast<int>(nest.statements.size());
+  std::unordered_map<TermPtr, TermPtr, TermHash, TermEqual> memo;
+  // Rebuilds only what holds the term; indices keep theirs.
+  const std::function<TermPtr(const TermPtr&)> replace = [&](const TermPtr& t) -> TermPtr {
+    if (compare(t, term) == 0) return local(term->dtype, number);
+    if (t->arguments.empty()) return t;
+    if (auto it = memo.find(t); it != memo.end()) return it->second;
+    std::vector<TermPtr> arguments;
+    bool same = true;
+    for (const TermPtr& argument : t->arguments) {
+      arguments.push_back(replace(argument));
+      same = same && arguments.back() == argument;
+    }
+    TermPtr made = t;
+    if (!same) made = t->kind == Term::Kind::guard ? guard(t->conditions, arguments[0], arguments[1]) : ir::call(t->dtype, *t->op, std::move(arguments));
+    memo.emplace(t, made);
+    return made;
+  };
+  for (Statement& s : nest.statements) s.value = replace(s.value);
+  Statement made;
+  made.dtype = term->dtype;
+  made.axes = std::move(axes);
+  made.value = term;
+  nest.statements.push_back(std::move(made));
+  return number;
+}
+
+Packs make_packs(FlatNest& nest, int vector_axis) {
+  Packs packs;
+  packs.stores.assign(nest.stores.size(), false);
+  if (vector_axis < 0) return packs;
+  packs.width = choose_width(nest, vector_axis);
+  if (packs.width == 1) return packs;
+  std::vector<Stream> stores;
+  for (const Store& store : nest.stores) stores.push_back({store.at, nest.results[at(store.result)], false});
+  for (std::size_t i = 0; i < stores.size(); ++i) packs.stores[i] = stores[i].fits(vector_axis, packs.width);
+  packs.lane_axis = split_axis(nest, vector_axis, packs.width);
+  std::vector<TermPtr> reads;
+  std::unordered_set<TermPtr, TermHash, TermEqual> seen;
+  for (const Statement& s : nest.statements)
+    for (const TermPtr& read : unguarded_reads(s.value))
+      if (Stream{read->indices[0], read->dtype, false}.fits(packs.lane_axis, packs.width) && seen.insert(read).second) reads.push_back(read);
+  for (const TermPtr& read : reads) packs.reads.push_back(extract_statement(nest, read, axes_of(nest, read)));
+  return packs;
+}
+
+}  // namespace gcomp::codegen::cuda

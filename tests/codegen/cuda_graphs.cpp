@@ -1,0 +1,223 @@
+#include "tests/codegen/cuda_graphs.h"
+
+#include "ir/builder.h"
+#include "ir/expand.h"
+#include "passes/differentiate.h"
+#include "passes/fuse.h"
+#include "passes/simplify.h"
+#include "passes/training.h"
+#include "tests/ops/samples.h"
+
+namespace gcomp::tests {
+
+using namespace gcomp::ir;
+
+namespace {
+
+constexpr DType kVariants[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8};
+
+/// The case in another dtype in place of f64; false where nothing changes.
+bool change_dtype(OpCase& c, DType dtype) {
+  if (dtype == DType::f64) return true;
+  bool changed = false;
+  for (TensorType& type : c.operands) {
+    if (type.dtype != DType::f64) continue;
+    type.dtype = dtype;
+    changed = true;
+  }
+  for (const auto& [name, value] : Attributes(c.attributes))
+    if (const DType* to = std::get_if<DType>(&value); to && *to == DType::f64) { c.attributes.set(name, dtype); changed = true; }
+  if (!is_float(dtype)) {
+    // Whole numbers, and no negative ones where the type has none.
+    c.low = is_unsigned_integer(dtype) ? 0 : std::floor(c.low);
+    c.high = std::max(std::ceil(c.high), c.low + 2);
+  }
+  return changed;
+}
+
+void lower(Graph& graph) {
+  expand(graph);
+  passes::simplify(graph);
+  passes::fuse(graph);
+}
+
+using Build = std::vector<Var> (*)(Builder&);
+
+/// A graph whose outputs are what `build` gives; lowered.
+LabelledGraph pattern(std::string label, Build build, int largest = 2) {
+  LabelledGraph made{label, Graph(label), -1, 1, largest};
+  Builder b(made.graph);
+  for (const Var& output : build(b)) made.graph.outputs().push_back(output.value);
+  lower(made.graph);
+  return made;
+}
+
+/// The output and the gradients of its squared sum with respect to all float inputs; lowered.
+LabelledGraph with_gradients(std::string label, Build build, int largest = 2) {
+  LabelledGraph made{label, Graph(label), -1, 1, largest};
+  Builder b(made.graph);
+  const Var y = build(b)[0];
+  std::vector<std::int64_t> axes;
+  for (std::int64_t a = 0; a < y.rank(); ++a) axes.push_back(a);
+  const Var loss = b.sum(y * y, axes);
+  std::vector<Value*> wanted;
+  for (Value* input : made.graph.inputs())
+    if (is_float(input->type.dtype)) wanted.push_back(input);
+  made.graph.outputs() = {y.value};
+  for (Value* gradient : passes::differentiate(made.graph, loss.value, wanted)) made.graph.outputs().push_back(gradient);
+  lower(made.graph);
+  return made;
+}
+
+Var softmax(Builder& b, DType dtype, Shape shape, std::int64_t axis) { return b.apply("softmax", {b.input({dtype, shape}, "x")}, {{"axis", axis}}); }
+
+Var layer_norm(Builder& b, DType dtype, Shape shape) {
+  const Shape row{shape.back()};
+  const auto axis = static_cast<std::int64_t>(shape.size()) - 1;
+  return b.apply("layer_norm", {b.input({dtype, shape}, "x"), b.input({dtype, row}, "scale"), b.input({dtype, row}, "bias")}, {{"axis", axis}});
+}
+
+void add_rows(std::vector<LabelledGraph>& all) {
+  all.push_back(pattern("softmax_10", [](Builder& b) { return std::vector{softmax(b, DType::f32, {70, 10}, 1)}; }));
+  all.push_back(pattern("softmax_128", [](Builder& b) { return std::vector{softmax(b, DType::f32, {9, 128}, 1)}; }));
+  all.push_back(pattern("softmax_many_rows", [](Builder& b) { return std::vector{softmax(b, DType::f32, {1030, 260}, 1)}; }));
+  all.push_back(pattern("softmax_odd", [](Builder& b) { return std::vector{softmax(b, DType::f32, {3, 1001}, 1)}; }));
+  all.push_back(pattern("softmax_kept_in_block", [](Builder& b) { return std::vector{softmax(b, DType::f32, {2, 6000}, 1)}; }));
+  all.push_back(pattern("softmax_read_again", [](Builder& b) { return std::vector{softmax(b, DType::f32, {2, 20000}, 1)}; }));
+  all.push_back(pattern("softmax_f16", [](Builder& b) { return std::vector{softmax(b, DType::f16, {5, 512}, 1)}; }));
+  all.push_back(pattern("softmax_middle_axis", [](Builder& b) { return std::vector{softmax(b, DType::f32, {2, 20, 33}, 1)}; }));
+  all.push_back(with_gradients("softmax_gradient", [](Builder& b) { return std::vector{softmax(b, DType::f32, {6, 48}, 1)}; }));
+  all.push_back(with_gradients("layer_norm", [](Builder& b) { return std::vector{layer_norm(b, DType::f32, {7, 96})}; }));
+  all.push_back(with_gradients("layer_norm_wide", [](Builder& b) { return std::vector{layer_norm(b, DType::f32, {3, 2048})}; }));
+  all.push_back(with_gradients("layer_norm_bf16", [](Builder& b) { return std::vector{layer_norm(b, DType::bf16, {2, 4, 64})}; }));
+  all.push_back(with_gradients("cross_entropy", [](Builder& b) {
+    return std::vector{b.apply("cross_entropy", {b.input({DType::f32, {11, 33}}, "x"), b.input({DType::i64, {11}}, "label")}, {{"axis", std::int64_t{1}}})};
+  }, 3));
+  all.push_back(pattern("sum_of_all", [](Builder& b) { return std::vector{b.sum(b.input({DType::f32, {40, 1000}}, "x"), {0, 1})}; }));
+  all.push_back(pattern("positions", [](Builder& b) {
+    Var x = b.input({DType::f32, {5, 700}}, "x"), y = b.input({DType::i32, {3, 40, 50}}, "y");
+    return std::vector{b.apply("arg_max", {x}, {{"axes", std::vector<std::int64_t>{1}}}), b.apply("arg_min", {x}, {{"axes", std::vector<std::int64_t>{0, 1}}}),
+                       b.apply("arg_max", {y}, {{"axes", std::vector<std::int64_t>{1}}})};
+  }));
+}
+
+void add_columns(std::vector<LabelledGraph>& all) {
+  all.push_back(pattern("bias_gradient", [](Builder& b) { return std::vector{b.sum(b.input({DType::f32, {300, 70}}, "x"), {0})}; }));
+  all.push_back(pattern("few_columns", [](Builder& b) { return std::vector{b.sum(b.input({DType::f32, {4000, 3}}, "x"), {0})}; }));
+  all.push_back(pattern("columns_f16", [](Builder& b) { return std::vector{b.sum(b.input({DType::f16, {100, 64}}, "x"), {0})}; }));
+  all.push_back(pattern("column_maximum", [](Builder& b) { return std::vector{b.max(b.input({DType::f32, {3, 90, 40}}, "x"), {1})}; }));
+  all.push_back(pattern("many_short_columns", [](Builder& b) { return std::vector{b.sum(b.input({DType::f32, {40, 20, 13200}}, "x"), {1})}; }));
+  all.push_back(with_gradients("batch_norm", [](Builder& b) {
+    return std::vector{b.apply_many(ops::kBatchNorm, {b.input({DType::f32, {4, 3, 5, 6}}, "x"), b.input({DType::f32, {3}}, "scale"), b.input({DType::f32, {3}}, "bias")}, {})[0]};
+  }));
+  all.push_back(with_gradients("batch_norm_flat", [](Builder& b) {
+    return std::vector{b.apply_many(ops::kBatchNorm, {b.input({DType::f32, {60, 40}}, "x"), b.input({DType::f32, {40}}, "scale"), b.input({DType::f32, {40}}, "bias")}, {})[0]};
+  }));
+}
+
+void add_views(std::vector<LabelledGraph>& all) {
+  all.push_back(pattern("transpose", [](Builder& b) { return std::vector{b.transpose_last(b.input({DType::f32, {70, 45}}, "x")) * 2.0}; }));
+  all.push_back(pattern("transpose_f16", [](Builder& b) { return std::vector{b.transpose(b.input({DType::f16, {2, 33, 40}}, "x"), {0, 2, 1}) + 1.0}; }));
+  all.push_back(pattern("transpose_three", [](Builder& b) {
+    Var x = b.input({DType::f32, {33, 10, 35}}, "x");
+    return std::vector{b.transpose(x, {2, 1, 0}) + b.input({DType::f32, {35, 10, 33}}, "y")};
+  }));
+  all.push_back(pattern("heads", [](Builder& b) {
+    return std::vector{b.transpose(b.reshape(b.input({DType::f32, {2, 12, 32}}, "x"), {2, 12, 4, 8}), {0, 2, 1, 3}) * 0.5};
+  }));
+  all.push_back(pattern("pad_and_concat", [](Builder& b) {
+    Var x = b.input({DType::f32, {6, 40}}, "x"), y = b.input({DType::f32, {6, 24}}, "y");
+    return std::vector{b.pad(b.concat({x, y}, 1), {1, 0}, {0, 8}, -1)};
+  }));
+  all.push_back(pattern("slices", [](Builder& b) {
+    Var x = b.input({DType::f32, {8, 64}}, "x");
+    return std::vector{b.slice_axis(x, 1, 32, 32) - b.slice_axis(x, 1, 0, 32), b.slice(x, {7, 63}, {4, 32}, {-2, -2})};
+  }));
+  all.push_back(pattern("gelu_bias", [](Builder& b) {
+    Var x = b.input({DType::f32, {13, 64}}, "x") + b.broadcast(b.input({DType::f32, {64}}, "bias"), {13, 64});
+    return std::vector{x * 0.5 * (b.apply("erf", {x * 0.7071067811865476}) + 1.0)};
+  }));
+  all.push_back(pattern("mixed_widths", [](Builder& b) {
+    Var x = b.input({DType::bf16, {3, 40}}, "x"), y = b.input({DType::f32, {3, 40}}, "y");
+    Var z = b.cast(x, DType::f32) * y;
+    return std::vector{z, b.cast(z, DType::bf16), z < y};
+  }));
+}
+
+void add_positions(std::vector<LabelledGraph>& all) {
+  all.push_back(with_gradients("embedding", [](Builder& b) {
+    return std::vector{b.gather(b.input({DType::f32, {50, 40}}, "table"), b.input({DType::i64, {6, 70}}, "ids"), 0)};
+  }, 49));
+  all.push_back(with_gradients("embedding_wide", [](Builder& b) {
+    return std::vector{b.gather(b.input({DType::f32, {5, 1500}}, "table"), b.input({DType::i32, {9}}, "ids"), 0)};
+  }, 4));
+  all.push_back(with_gradients("gather_columns", [](Builder& b) {
+    return std::vector{b.gather(b.input({DType::f32, {4, 30}}, "table"), b.input({DType::i64, {17}}, "ids"), 1)};
+  }, 29));
+  all.push_back(pattern("scatter_f16", [](Builder& b) {
+    return std::vector{b.apply("scatter_add", {b.input({DType::i64, {40}}, "ids"), b.input({DType::f16, {40, 16}}, "x")}, {{"axis", std::int64_t{0}}, {"size", std::int64_t{7}}})};
+  }, 6));
+  all.push_back(pattern("running_sums", [](Builder& b) {
+    Var x = b.input({DType::f32, {200, 9}}, "x");
+    return std::vector{b.apply("cumulative_sum", {x * 0.5}, {{"axis", std::int64_t{0}}}),
+                       b.apply("cumulative_sum", {x}, {{"axis", std::int64_t{1}}, {"exclusive", true}, {"reverse", true}})};
+  }));
+  all.push_back(with_gradients("max_pool", [](Builder& b) {
+    using Integers = std::vector<std::int64_t>;
+    return std::vector{b.apply("max_pool", {b.input({DType::f32, {2, 3, 12, 10}}, "x")}, {{"kernel", Integers{3, 3}}, {"strides", Integers{2, 2}}, {"low", Integers{1, 1}},
+                                                                                         {"high", Integers{1, 1}}, {"dilations", Integers{1, 1}}})};
+  }));
+  all.push_back(pattern("dropout", [](Builder& b) {
+    Var x = b.input({DType::f32, {6, 50}}, "x"), seed = b.input({DType::i64, {}}, "seed"), step = b.input({DType::i64, {}}, "step");
+    Var u = b.apply("random_uniform", {seed, step}, {{"shape", std::vector<std::int64_t>{6, 50}}, {"op_id", std::int64_t{3}}});
+    return std::vector{b.select(u < b.like(u, 0.25), b.like(x, 0), x * (1 / 0.75))};
+  }, 100));
+}
+
+void add_training_step(std::vector<LabelledGraph>& all) {
+  LabelledGraph made{"mlp_step", Graph("mlp_step"), -1, 1, 4};
+  Builder b(made.graph);
+  Var x = b.input({DType::f32, {16, 20}}, "x");
+  const auto layer = [&](Var in, std::int64_t from, std::int64_t to, const std::string& name) {
+    Var w = b.wrap(made.graph.add_state({DType::f32, {from, to}}, name + ".weight", StateRole::parameter));
+    Var bias = b.wrap(made.graph.add_state({DType::f32, {to}}, name + ".bias", StateRole::parameter));
+    return b.matmul(in, w) + b.broadcast(bias, {in.dim(0), to});
+  };
+  Var logits = layer(b.apply("relu", {layer(x, 20, 37, "a")}), 37, 5, "b");
+  made.graph.outputs() = {logits.value};
+  passes::make_training_step(made.graph, passes::parse_loss("cross_entropy"), {}, {"a.weight", "a.bias", "b.weight", "b.bias"});
+  lower(made.graph);
+  all.push_back(std::move(made));
+}
+
+}  // namespace
+
+std::vector<LabelledGraph> op_graphs() {
+  std::vector<LabelledGraph> all;
+  for (const OpCase& original : op_cases()) {
+    for (DType dtype : kVariants) {
+      OpCase c = original;
+      if (!change_dtype(c, dtype)) continue;
+      c.label += concat(".", name_of(dtype));
+      try {
+        LabelledGraph made{c.label, graph_of(c), c.low, c.high, -1};
+        if (c.op->kind == Kind::composite) lower(made.graph);
+        all.push_back(std::move(made));
+      } catch (const UserError&) {  // the op does not take this dtype
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<LabelledGraph> pattern_graphs() {
+  std::vector<LabelledGraph> all;
+  add_rows(all);
+  add_columns(all);
+  add_views(all);
+  add_positions(all);
+  add_training_step(all);
+  return all;
+}
+
+}  // namespace gcomp::tests

@@ -1,0 +1,97 @@
+// What CUDA gives a kernel by itself, for a host compiler: generated CUDA text compiles behind this header as C++ and runs on
+// emulator.h. One host function is one thread; the emulator switches between threads at barriers and warp exchanges, so
+// __shared__ variables can be static: blocks run one after another.
+#pragma once
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <utility>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+// One section for all of them, so that the emulator can fill it with rubbish before each block.
+#define __shared__ static __attribute__((section("gcomp_shared")))
+
+struct uint2 { unsigned x, y; };
+struct uint3 { unsigned x, y, z; };
+struct uint4 { unsigned x, y, z, w; };
+
+namespace gcomp_shim {
+
+/// The emulator, as a kernel's code sees it. emulator.cpp holds the same layout.
+struct Device {
+  uint3 thread, block, block_size, grid_size;
+  void (*barrier)(int line);
+  /// Waits for all lanes of the mask; gives their values, 16 bytes apart, valid until this lane's next exchange.
+  const char* (*exchange)(unsigned mask, const void* value, size_t bytes);
+};
+inline Device* device = nullptr;
+
+inline unsigned lane() { return device->thread.x % 32; }
+
+template <class T> T from_lane(unsigned mask, T value, unsigned source) {
+  static_assert(sizeof(T) <= 16, "a lane exchanges at most 16 bytes");
+  const char* all = device->exchange(mask, &value, sizeof value);
+  T result;
+  memcpy(&result, all + 16 * (source < 32 ? source : lane()), sizeof result);
+  return result;
+}
+
+template <class To, class From> To bits(From x) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  To to;
+  memcpy(&to, &x, sizeof to);
+  return to;
+}
+
+/// Calls a kernel with arguments as cuLaunchKernel takes them: a pointer to each.
+template <class... A, size_t... I> void call_with(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
+  kernel(*static_cast<A*>(arguments[I])...);
+}
+template <class... A> void call(void (*kernel)(A...), void** arguments) { call_with(kernel, arguments, std::index_sequence_for<A...>()); }
+
+}  // namespace gcomp_shim
+
+#define threadIdx (gcomp_shim::device->thread)
+#define blockIdx (gcomp_shim::device->block)
+#define blockDim (gcomp_shim::device->block_size)
+#define gridDim (gcomp_shim::device->grid_size)
+
+#define __syncthreads() gcomp_shim::device->barrier(__LINE__)
+inline void __syncwarp(unsigned mask = 0xffffffffu) { gcomp_shim::from_lane(mask, 0, 0); }
+template <class T> T __shfl_xor_sync(unsigned mask, T value, int distance) { return gcomp_shim::from_lane(mask, value, gcomp_shim::lane() ^ static_cast<unsigned>(distance)); }
+template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned distance) { return gcomp_shim::from_lane(mask, value, gcomp_shim::lane() + distance); }
+template <class T> T __shfl_sync(unsigned mask, T value, int source) { return gcomp_shim::from_lane(mask, value, static_cast<unsigned>(source) % 32); }
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+  const int vote = predicate != 0;
+  const char* all = gcomp_shim::device->exchange(mask, &vote, sizeof vote);
+  unsigned votes = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    int other;
+    memcpy(&other, all + 16 * lane, sizeof other);
+    if ((mask >> lane & 1) && other) votes |= 1u << lane;
+  }
+  return votes;
+}
+
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline float __int_as_float(int x) { return gcomp_shim::bits<float>(x); }
+inline int __float_as_int(float x) { return gcomp_shim::bits<int>(x); }
+inline double __longlong_as_double(long long x) { return gcomp_shim::bits<double>(x); }
+inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+inline double rsqrt(double x) { return 1 / sqrt(x); }
+
+// What the emulator looks up in the compiled module.
+extern "C" {
+extern char __start_gcomp_shared[] __attribute__((weak, visibility("hidden")));
+extern char __stop_gcomp_shared[] __attribute__((weak, visibility("hidden")));
+}
+#define GCOMP_SHIM_MODULE                                                                                   \
+  extern "C" void gcomp_shim_bind(gcomp_shim::Device* device) { gcomp_shim::device = device; }              \
+  extern "C" void gcomp_shim_shared(char** begin, char** end) { *begin = __start_gcomp_shared; *end = __stop_gcomp_shared; }
+#define GCOMP_SHIM_KERNEL(name) \
+  extern "C" void gcomp_shim_entry_##name(void** arguments) { gcomp_shim::call(name, arguments); }

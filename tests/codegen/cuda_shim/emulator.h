@@ -1,0 +1,59 @@
+// Runs CUDA kernels on the CPU, for tests: the seed of the emulated driver. A kernel is generated CUDA text that the host compiler
+// made a module of (host_module.h). Threads of a block are fibers that run one at a time and change at barriers and warp exchanges,
+// so a run is deterministic. What a device would leave undefined is an error here: a barrier that not all threads of a block
+// reach, different barriers reached at once, an exchange with a lane that has left.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gcomp::cuda_shim {
+
+/// A kernel of a loaded module; see GCOMP_SHIM_KERNEL.
+struct Function {
+  void (*entry)(void** arguments) = nullptr;
+  void (*bind)(void* device) = nullptr;
+  std::span<char> shared;  ///< the module's __shared__ variables
+};
+
+struct LaunchCounts {
+  std::int64_t barriers = 0, exchanges = 0, switches = 0;
+};
+
+class Emulator {
+ public:
+  Emulator();
+  ~Emulator();
+  Emulator(const Emulator&) = delete;
+  Emulator& operator=(const Emulator&) = delete;
+
+  /// Runs all blocks to the end. `arguments` points to each argument, as for cuLaunchKernel. Throws InternalError on undefined
+  /// behaviour; the blocks not yet run are left out.
+  LaunchCounts launch(const Function& function, unsigned blocks, unsigned threads, void** arguments);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Device memory with guard zones on both sides, filled with rubbish.
+class GuardedMemory {
+ public:
+  explicit GuardedMemory(std::size_t bytes);
+  std::byte* data() { return data_; }
+  std::span<std::byte> bytes() { return {data_, bytes_}; }
+  /// Which side was written over, or "".
+  std::string damage() const;
+
+ private:
+  static constexpr std::size_t kGuard = 256;
+  std::vector<std::byte> storage_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace gcomp::cuda_shim

@@ -1,0 +1,163 @@
+#include "tests/codegen/cuda_shim/program_runner.h"
+
+#include <cstring>
+
+#include "ir/base/error.h"
+
+namespace gcomp::cuda_shim {
+
+using namespace gcomp::runtime;
+
+namespace {
+
+std::int64_t bytes_of(const Program& program, Space space) {
+  switch (space) {
+    case Space::arena: return program.arena_bytes;
+    case Space::state: return program.state_bytes;
+    case Space::constant: return program.constant_bytes;
+    case Space::io: return program.io_bytes;
+  }
+  return 0;
+}
+
+std::int64_t dot(const std::vector<std::int64_t>& index, const std::vector<std::int64_t>& strides) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < index.size(); ++i) sum += index[i] * strides[i];
+  return sum;
+}
+
+template <class F>
+void for_each(const Shape& shape, const F& visit) {
+  if (element_count(shape) == 0) return;
+  Shape index(shape.size());
+  do visit(index);
+  while (next_index(index, shape));
+}
+
+/// Positions in the buffers of a convolution call.
+struct ConvolutionLayout {
+  const ConvolutionCall& call;
+
+  std::int64_t image(std::int64_t n, std::int64_t c, std::int64_t channels, const Shape& position, const Shape& sizes) const {
+    std::int64_t at = n;
+    if (!call.channels_last) at = at * channels + c;
+    for (std::size_t d = 0; d < sizes.size(); ++d) at = at * sizes[d] + position[d];
+    return call.channels_last ? at * channels + c : at;
+  }
+  std::int64_t weight(std::int64_t o, std::int64_t c, const Shape& offset) const {
+    std::int64_t at = o * (call.input_channels / call.groups) + c;
+    for (std::size_t d = 0; d < call.kernel.size(); ++d) at = at * call.kernel[d] + offset[d];
+    return at;
+  }
+};
+
+}  // namespace
+
+ProgramRunner::ProgramRunner(const Program& program) : program_(program), modules_(program.prelude, program.kernels), faults_(program.faults.size()) {
+  for (Space space : {Space::arena, Space::state, Space::constant, Space::io}) spaces_.emplace(space, GuardedMemory(static_cast<std::size_t>(bytes_of(program, space))));
+  for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
+    const Buffer& buffer = program_.buffers[b];
+    if (buffer.space == Space::constant) std::memcpy(address(static_cast<int>(b)), buffer.contents.data(), buffer.contents.bytes().size());
+  }
+  for (int input : program_.inputs) inputs_[buffer(input).name] = input;
+  for (const State& state : program_.states) {
+    states_[buffer(state.buffer).name] = state.buffer;
+    if (state.fill)
+      for (std::int64_t i = 0; i < buffer(state.buffer).type.elements(); ++i) store(state.buffer, i, *state.fill);
+  }
+}
+
+std::byte* ProgramRunner::address(int index) const { return spaces_.at(buffer(index).space).data() + buffer(index).offset; }
+
+void ProgramRunner::write(const std::string& name, const Tensor& value) {
+  const auto input = inputs_.find(name);
+  const int index = input != inputs_.end() ? input->second : states_.at(name);
+  check_internal(buffer(index).type == value.type(), name, " is ", to_string(value.type()), ", wanted ", to_string(buffer(index).type));
+  std::memcpy(address(index), value.data(), value.bytes().size());
+}
+
+Tensor ProgramRunner::read(int index) const {
+  Tensor value(buffer(index).type);
+  std::memcpy(value.data(), address(index), value.bytes().size());
+  return value;
+}
+
+std::string ProgramRunner::step() {
+  for (const Step& step : program_.steps) std::visit([&](const auto& call) { run(call); }, step);
+  for (const auto& [space, memory] : spaces_) check_internal(memory.damage().empty(), "space ", static_cast<int>(space), ": ", memory.damage());
+  for (std::size_t f = 0; f < faults_.size(); ++f)
+    if (faults_[f] != 0) return program_.faults[f];
+  return "";
+}
+
+void ProgramRunner::run(const KernelLaunch& launch) {
+  ++launches_;
+  std::vector<void*> pointers, arguments;
+  std::vector<std::int64_t> blocks;
+  std::vector<long long> extents;
+  for (const Segment& segment : launch.segments) {
+    for (int b : segment.buffers) pointers.push_back(address(b));
+    blocks.push_back(segment.tasks);
+    extents.push_back(segment.extent);
+  }
+  int unused = 0;
+  void* fault = launch.fault > 0 ? &faults_[static_cast<std::size_t>(launch.fault) - 1] : &unused;
+  const HostSegmentTable table(blocks, extents, pointers);
+  const void* table_address = table.address();
+  // A segment of a kernel of fixed length has no extent of its own.
+  if (extents[0] > 0) {
+    check_internal(table.total_blocks() == launch.grid.blocks, "a launch over segments has ", launch.grid.blocks, " blocks, wanted ", table.total_blocks());
+    arguments = {&table_address, &fault};
+  } else {
+    for (void*& pointer : pointers) arguments.push_back(&pointer);
+    arguments.push_back(&fault);
+  }
+  try {
+    emulator_.launch(modules_.function(launch.kernel), static_cast<unsigned>(launch.grid.blocks), static_cast<unsigned>(launch.grid.threads), arguments.data());
+  } catch (const Error& error) {
+    throw InternalError(concat("kernel ", program_.kernels[static_cast<std::size_t>(launch.kernel)].name, " of ", launch.origin, ": ", error.what()));
+  }
+}
+
+void ProgramRunner::run(const MatmulCall& call) {
+  for_each(call.batch, [&](const Shape& batch) {
+    const auto at = [&](const MatrixView& view, std::int64_t row, std::int64_t column) {
+      return view.offset + dot(batch, view.batch_strides) + row * view.row_stride + column * view.column_stride;
+    };
+    for (std::int64_t i = 0; i < call.m; ++i)
+      for (std::int64_t j = 0; j < call.n; ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < call.k; ++k) sum += load(call.a.buffer, at(call.a, i, k)) * load(call.b.buffer, at(call.b, k, j));
+        store(call.c.buffer, at(call.c, i, j), sum);
+      }
+  });
+}
+
+void ProgramRunner::run(const ConvolutionCall& call) {
+  const ConvolutionLayout layout{call};
+  const int target = call.kind == ConvolutionKind::forward ? call.output : call.kind == ConvolutionKind::input_gradient ? call.input : call.weight;
+  std::vector<double> sums(static_cast<std::size_t>(buffer(target).type.elements()));
+  const std::int64_t inputs = call.input_channels / call.groups, outputs = call.output_channels / call.groups;
+  for_each({call.batch, call.groups, outputs, inputs}, [&](const Shape& i) {
+    for_each(call.output_spatial, [&](const Shape& position) {
+      for_each(call.kernel, [&](const Shape& offset) {
+        Shape in(position.size());
+        for (std::size_t d = 0; d < in.size(); ++d) {
+          in[d] = position[d] * call.strides[d] + offset[d] * call.dilations[d] - call.pads_begin[d];
+          if (in[d] < 0 || in[d] >= call.input_spatial[d]) return;
+        }
+        const std::int64_t o = i[1] * outputs + i[2], c = i[1] * inputs + i[3];
+        const std::int64_t x = layout.image(i[0], c, call.input_channels, in, call.input_spatial), w = layout.weight(o, i[3], offset);
+        const std::int64_t y = layout.image(i[0], o, call.output_channels, position, call.output_spatial);
+        switch (call.kind) {
+          case ConvolutionKind::forward: sums[static_cast<std::size_t>(y)] += load(call.input, x) * load(call.weight, w); break;
+          case ConvolutionKind::input_gradient: sums[static_cast<std::size_t>(x)] += load(call.output, y) * load(call.weight, w); break;
+          case ConvolutionKind::weight_gradient: sums[static_cast<std::size_t>(w)] += load(call.input, x) * load(call.output, y); break;
+        }
+      });
+    });
+  });
+  for (std::size_t e = 0; e < sums.size(); ++e) store(target, static_cast<std::int64_t>(e), sums[e]);
+}
+
+}  // namespace gcomp::cuda_shim

@@ -1,0 +1,95 @@
+// Every kernel that CUDA code generation emits compiles with NVRTC to a cubin, without registers spilled to memory. Skipped where
+// there is no NVRTC.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <regex>
+
+#include "runtime/cuda/nvrtc.h"
+#include "tests/codegen/cuda_graphs.h"
+#include "tests/codegen/cuda_shim/kernel_runner.h"
+
+namespace gcomp::tests {
+namespace {
+
+using namespace gcomp::runtime;
+
+constexpr std::size_t kTogether = 32;        // small kernels in one source: NVRTC takes 60 ms for a source of any size
+constexpr std::size_t kRepresentative = 12;  // of the patterns, every so many for the architectures in between
+
+struct Sources {
+  std::vector<std::string> texts;
+  int kernels = 0;
+};
+
+/// The kernels of graphs as NVRTC sees them, `together` in one source, every `stride`-th of them.
+Sources sources_of(const std::vector<LabelledGraph>& graphs, std::size_t together = 1, std::size_t stride = 1) {
+  cuda_shim::KernelRunner runner;
+  for (const LabelledGraph& g : graphs) runner.add_graph(g.label, g.graph, g.low, g.high, g.largest);
+  Sources sources;
+  for (std::size_t i = 0; i < runner.kernels().size(); i += stride) {
+    if (static_cast<std::size_t>(sources.kernels) % together == 0) sources.texts.push_back(runner.prelude());
+    sources.texts.back() += "\n" + runner.kernels()[i].text;
+    ++sources.kernels;
+  }
+  return sources;
+}
+
+/// What ptxas says of the kernels in a compiler log.
+struct Report {
+  int kernels = 0, spilled_bytes = 0;
+};
+Report report_of(const std::string& log) {
+  Report report;
+  const std::regex spill("([0-9]+) bytes spill (?:stores|loads)"), entry("Compiling entry function");
+  const std::sregex_iterator end;
+  for (std::sregex_iterator it(log.begin(), log.end(), spill); it != end; ++it) report.spilled_bytes += std::stoi((*it)[1]);
+  for (std::sregex_iterator it(log.begin(), log.end(), entry); it != end; ++it) ++report.kernels;
+  return report;
+}
+
+class CudaCubins : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const cuda::LibrarySearch search = cuda::search_by_variables([](const char* name) { return static_cast<const char*>(std::getenv(name)); });
+    const cuda::LibraryResult found = cuda::find_library(cuda::LibraryKind::nvrtc, search);
+    if (!found.library) GTEST_SKIP() << found.description(cuda::LibraryKind::nvrtc);
+    nvrtc_ = cuda::Nvrtc::find(search);
+  }
+
+  void compile(const Sources& sources, const std::string& architecture) {
+    cuda::CubinOptions options;
+    options.compiler_options = {"--ptxas-options=-v"};
+    const std::vector<cuda::Cubin> cubins = cuda::compile_cubins(*nvrtc_, sources.texts, architecture, options);
+    int kernels = 0;
+    for (std::size_t i = 0; i < cubins.size(); ++i) {
+      const Report report = report_of(cubins[i].log);
+      kernels += report.kernels;
+      const std::string what = architecture + ": " + cubins[i].log + sources.texts[i].substr(sources.texts[i].find("extern \"C\""));
+      EXPECT_GT(cubins[i].image.size(), 100u);
+      EXPECT_EQ(report.spilled_bytes, 0) << what;
+      EXPECT_EQ(cubins[i].log.find("warning"), std::string::npos) << what;
+    }
+    EXPECT_EQ(kernels, sources.kernels);
+    std::printf("%s: %d kernels\n", architecture.c_str(), kernels);
+  }
+
+ private:
+  std::optional<cuda::Nvrtc> nvrtc_;
+};
+
+TEST_F(CudaCubins, EveryOpForTheOldestArchitecture) { compile(sources_of(op_graphs(), kTogether), "sm_75"); }
+
+TEST_F(CudaCubins, PatternsForTheOldestAndHopper) {
+  const Sources sources = sources_of(pattern_graphs(), 4);
+  for (const char* architecture : {"sm_75", "sm_90"}) compile(sources, architecture);
+}
+
+TEST_F(CudaCubins, SomeForEveryArchitecture) {
+  const Sources some = sources_of(pattern_graphs(), 4, kRepresentative);
+  for (const char* architecture : {"sm_80", "sm_86", "sm_100", "sm_120"}) compile(some, architecture);
+}
+
+}  // namespace
+}  // namespace gcomp::tests
