@@ -160,7 +160,7 @@ class Inliner {
     if (narrows_reduction(node)) return;
     const std::int64_t own = std::max<std::int64_t>(value->type.elements(), 1), largest = elements_read_by(value);
     const bool view = node.op->kind == Kind::view;
-    if (!view && largest > own && d.cost > 4 && value->type.rank() > 0) return;
+    if (!view && largest > own && d.cost > 1 && value->type.rank() > 0) return;
     if (!view && largest > own && reads_windows(value) && d.cost > 2) return;
     if (view && node.op == &ops::kConcat && d.leaves.size() > 4) return;
     std::size_t large = 0;
