@@ -16,7 +16,7 @@ GC_INLINE float gc_or_else(bool keep, float x, float other) { return keep ? x : 
 GC_INLINE long gc_least(long a, long b) { return a < b ? a : b; }
 GC_INLINE long gc_most(long a, long b) { return a > b ? a : b; }
 GC_INLINE int gc_outside(long long i, long n) { return (i < 0) | (i >= n); }
-GC_INLINE long gc_clamped(long long i, long n) { return i < 0 || n < 1 ? 0 : i >= n ? n - 1 : (long)i; }
+GC_INLINE long gc_clamped(long long i, long n) { return (i < 0) | (n < 1) ? 0 : i >= n ? n - 1 : (long)i; }
 GC_INLINE long gc_floor_quotient(long a, long b) { return a / b - (a % b < 0); }
 GC_INLINE long gc_floor_remainder(long a, long b) { return a - gc_floor_quotient(a, b) * b; }
 
@@ -58,11 +58,11 @@ GC_SATURATE(gc_to_u32, unsigned, 0, 4294967295u, 0.0, 0x1p32)
 GC_SATURATE(gc_to_u64, unsigned long long, 0, 18446744073709551615ull, 0.0, 0x1p64)
 
 // Comparison. Integers take the first operand's type: literals are wider.
-GC_INLINE float gc_maximum(float x, float y) { return x > y || x != x ? x : y; }
-GC_INLINE double gc_maximum(double x, double y) { return x > y || x != x ? x : y; }
+GC_INLINE float gc_maximum(float x, float y) { return (x > y) | (x != x) ? x : y; }
+GC_INLINE double gc_maximum(double x, double y) { return (x > y) | (x != x) ? x : y; }
 template <class T, class U> GC_INLINE T gc_maximum(T x, U y) { return x > (T)y ? x : (T)y; }
-GC_INLINE float gc_minimum(float x, float y) { return x < y || x != x ? x : y; }
-GC_INLINE double gc_minimum(double x, double y) { return x < y || x != x ? x : y; }
+GC_INLINE float gc_minimum(float x, float y) { return (x < y) | (x != x) ? x : y; }
+GC_INLINE double gc_minimum(double x, double y) { return (x < y) | (x != x) ? x : y; }
 template <class T, class U> GC_INLINE T gc_minimum(T x, U y) { return x < (T)y ? x : (T)y; }
 template <class T, class U> GC_INLINE bool gc_above(T x, U best) { return (x > best) | ((x != x) & (best == best)); }
 template <class T, class U> GC_INLINE bool gc_below(T x, U best) { return (x < best) | ((x != x) & (best == best)); }
@@ -190,7 +190,7 @@ GC_INLINE float gc_sigmoid(float x) {
   const float e = gc_exp(-__builtin_fabsf(x));
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
-GC_INLINE float gc_softplus(float x) { return (x > 0.0f || x != x ? x : 0.0f) + gc_log1p(gc_exp(-__builtin_fabsf(x))); }
+GC_INLINE float gc_softplus(float x) { return ((x > 0.0f) | (x != x) ? x : 0.0f) + gc_log1p(gc_exp(-__builtin_fabsf(x))); }
 GC_INLINE float gc_tanh(float x) {
   const float size = __builtin_fabsf(x), e = gc_expm1(2.0f * (size > 10.0f ? 10.0f : size));
   return __builtin_copysignf(e / (e + 2.0f), x);
