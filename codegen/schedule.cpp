@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "ir/op.h"
 
@@ -17,6 +19,7 @@ constexpr std::size_t kMostStatements = 96;
 constexpr std::size_t kMostPieces = 9;
 constexpr std::int64_t kKeptElements = 16384;
 constexpr int kDearCost = 6;
+constexpr std::int64_t kSmallPlane = 4096;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 bool contains(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
@@ -108,8 +111,28 @@ int interleaved_axis(const FlatNest& nest) {
   return -1;
 }
 
-void unroll_interleaved(FlatNest& nest) {
-  for (int axis = interleaved_axis(nest); axis >= 0; axis = interleaved_axis(nest)) {
+/// A short axis that conditions, quotients or remainders depend on: at each of its positions they become simpler or vanish.
+int deciding_axis(const FlatNest& nest) {
+  int found = -1;
+  const auto consider = [&](const Index& index) {
+    for (int axis : used_axes(nest))
+      if (nest.extents[at(axis)] <= 3 && index.uses(axis)) found = axis;
+  };
+  for (const Statement& s : nest.statements)
+    for_each_term(s.value, [&](const TermPtr& t) { for (const Condition& c : t->conditions) consider(c.index); });
+  for_each_index(nest, [&](const Index& index) {
+    for (const auto& part : index.parts()) if (part.atom.inner) consider(*part.atom.inner);
+  });
+  return found;
+}
+
+int axis_to_unroll(const FlatNest& nest) {
+  const int axis = deciding_axis(nest);
+  return axis >= 0 ? axis : interleaved_axis(nest);
+}
+
+void unroll_short_axes(FlatNest& nest) {
+  for (int axis = axis_to_unroll(nest); axis >= 0; axis = axis_to_unroll(nest)) {
     const auto copies = static_cast<std::size_t>(nest.extents[at(axis)]);
     if (nest.statements.size() * copies > kMostStatements) return;
     const bool everywhere = std::all_of(nest.stores.begin(), nest.stores.end(), [&](const Store& s) {
@@ -117,6 +140,74 @@ void unroll_interleaved(FlatNest& nest) {
     });
     if (!everywhere) return;
     unroll_axis(nest, axis);
+  }
+}
+
+/// Axes that a term varies over, through locals.
+std::uint64_t all_axes(const FlatNest& nest, const TermPtr& term) {
+  std::uint64_t axes = term->axes;
+  for_each_term(term, [&](const TermPtr& t) {
+    if (t->kind == Term::Kind::local) for (int a : nest.statements[at(t->slot)].axes) axes |= std::uint64_t{1} << a;
+  });
+  return axes;
+}
+
+/// Calls `visit` with every subterm that is evaluated wherever the term is: none within a guard.
+void for_each_unconditional(const TermPtr& term, std::unordered_set<const Term*>& seen, const std::function<void(const TermPtr&)>& visit) {
+  if (!seen.insert(term.get()).second) return;
+  if (term->kind != Term::Kind::guard)
+    for (const TermPtr& argument : term->arguments) for_each_unconditional(argument, seen, visit);
+  visit(term);
+}
+
+/// Statements that hold `term` outside guards.
+std::vector<std::size_t> holders_of(const FlatNest& nest, const TermPtr& term) {
+  std::vector<std::size_t> holders;
+  for (std::size_t s = 0; s < nest.statements.size(); ++s) {
+    std::unordered_set<const Term*> seen;
+    bool holds = false;
+    for_each_unconditional(nest.statements[s].value, seen, [&](const TermPtr& t) { holds = holds || compare(t, term) == 0; });
+    if (holds) holders.push_back(s);
+  }
+  return holders;
+}
+
+/// Makes `term` a statement before the first that holds it. Later statements move up by one.
+void insert_statement(FlatNest& nest, const TermPtr& term, int number) {
+  Statement made;
+  made.dtype = term->dtype;
+  made.value = term;
+  const std::uint64_t axes = all_axes(nest, term);
+  for (int a = 0; at(a) < nest.extents.size(); ++a) if (axes >> a & 1) made.axes.push_back(a);
+  for (Statement& s : nest.statements) {
+    s.value = edited(s.value, [&](const TermPtr& t) {
+      if (compare(t, term) == 0) return local(t->dtype, number);
+      return t->kind == Term::Kind::local && t->slot >= number ? local(t->dtype, t->slot + 1) : TermPtr();
+    });
+  }
+  for (Store& store : nest.stores) if (store.statement >= number) ++store.statement;
+  nest.statements.insert(nest.statements.begin() + number, std::move(made));
+}
+
+/// Dear terms that several statements of a nest with reductions hold become statements of their own, which a later phase can
+/// read instead of computing them again. The dearest goes first and takes the terms within it along.
+void share_dear_terms(FlatNest& nest) {
+  const std::uint64_t reduced = reduced_axes(nest);
+  for (std::size_t rounds = 0; rounds < kMostStatements; ++rounds) {
+    TermPtr best;
+    int best_cost = 0;
+    std::unordered_map<TermPtr, int, TermHash, TermEqual> counts;
+    for (const Statement& s : nest.statements) {
+      std::unordered_set<const Term*> seen;
+      for_each_unconditional(s.value, seen, [&](const TermPtr& t) {
+        const bool narrow = t->dtype == DType::f16 || t->dtype == DType::bf16;
+        if (t->kind != Term::Kind::call || narrow || (all_axes(nest, t) & reduced) == 0 || ++counts[t] < 2) return;
+        const int cost = cost_of(t);
+        if (cost >= kDearCost && (cost > best_cost || (cost == best_cost && compare(t, best) < 0))) { best = t; best_cost = cost; }
+      });
+    }
+    if (!best) return;
+    insert_statement(nest, best, static_cast<int>(holders_of(nest, best).front()));
   }
 }
 
@@ -179,7 +270,9 @@ void schedule_map(const FlatNest& nest, Schedule& schedule) {
     const bool transposed = std::any_of(accesses.begin(), accesses.end(), [&](const Access& a) {
       return !a.store && a.index.coefficient_of(axis) == 1 && std::abs(a.index.coefficient_of(schedule.vector_axis)) > 1;
     });
-    if (transposed && nest.extents[at(axis)] >= 8 && nest.extents[at(schedule.vector_axis)] >= 8) schedule.transposed_axis = axis;
+    // Small planes stay in the first-level cache as they are.
+    const std::int64_t rows = nest.extents[at(axis)], columns = nest.extents[at(schedule.vector_axis)];
+    if (transposed && rows * columns > kSmallPlane && std::min(rows, columns) >= 8) schedule.transposed_axis = axis;
   }
 }
 
@@ -270,7 +363,8 @@ Schedule schedule(FlatNest& nest) {
     unroll_reductions(nest, kUnrolledReduction);
     split_axes(nest);
     merge_axes(nest);
-    if (!has_form(nest, Statement::Form::reduce)) unroll_interleaved(nest);
+    if (!has_form(nest, Statement::Form::reduce)) unroll_short_axes(nest);
+    else share_dear_terms(nest);
   }
   for (int axis : used_axes(nest)) schedule.points *= nest.extents[at(axis)];
   find_phases(nest, schedule);

@@ -66,8 +66,37 @@ GC_INLINE double gc_minimum(double x, double y) { return (x < y) | (x != x) ? x 
 template <class T, class U> GC_INLINE T gc_minimum(T x, U y) { return x < (T)y ? x : (T)y; }
 template <class T, class U> GC_INLINE bool gc_above(T x, U best) { return (x > best) | ((x != x) & (best == best)); }
 template <class T, class U> GC_INLINE bool gc_below(T x, U best) { return (x < best) | ((x != x) & (best == best)); }
-#pragma omp declare reduction(gc_largest : float, double, signed char, short, int, long long, unsigned char, unsigned short, unsigned, unsigned long long, bool : omp_out = gc_maximum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
-#pragma omp declare reduction(gc_smallest : float, double, signed char, short, int, long long, unsigned char, unsigned short, unsigned, unsigned long long, bool : omp_out = gc_minimum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
+// The lanes of an accumulator become one value, always in the same tree.
+#define GC_FOLD(name, ...)                                                                 \
+  template <int lanes, class T> GC_INLINE T gc_fold_##name(T* r) {                          \
+    if constexpr (lanes == 1) return r[0];                                                  \
+    else {                                                                                  \
+      _Pragma("omp simd") for (int i = 0; i < lanes / 2; ++i) {                             \
+        const T x = r[i], y = r[i + lanes / 2];                                             \
+        r[i] = __VA_ARGS__;                                                                 \
+      }                                                                                     \
+      return gc_fold_##name<lanes / 2>(r);                                                  \
+    }                                                                                       \
+  }
+GC_FOLD(sum, x + y)
+GC_FOLD(product, x * y)
+GC_FOLD(maximum, gc_maximum(x, y))
+GC_FOLD(minimum, gc_minimum(x, y))
+GC_FOLD(or, x | y)
+GC_FOLD(and, x & y)
+/// The position of the best value, the smallest of equals.
+#define GC_FOLD_FIRST(name, better)                                                         \
+  template <int lanes, class T, class P> GC_INLINE P gc_fold_first_##name(const T* r, const P* p) { \
+    T best = r[0];                                                                          \
+    P position = p[0];                                                                      \
+    for (int i = 1; i < lanes; ++i) {                                                       \
+      const bool equal = (r[i] == best) | ((r[i] != r[i]) & (best != best));                \
+      if (better(r[i], best) | (equal & (p[i] < position))) { best = r[i]; position = p[i]; } \
+    }                                                                                       \
+    return position;                                                                        \
+  }
+GC_FOLD_FIRST(maximum, gc_above)
+GC_FOLD_FIRST(minimum, gc_below)
 template <class T> GC_INLINE bool gc_is_nan(T x) { return x != x; }
 GC_INLINE bool gc_is_inf(float x) { return __builtin_fabsf(x) == gc_infinity32; }
 GC_INLINE bool gc_is_inf(double x) { return __builtin_fabs(x) == gc_infinity64; }
