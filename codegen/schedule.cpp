@@ -17,6 +17,7 @@ namespace {
 constexpr std::int64_t kUnrolledReduction = 16;
 constexpr std::size_t kMostStatements = 96;
 constexpr std::size_t kMostPieces = 9;
+constexpr std::size_t kMostSettled = 3;
 constexpr std::int64_t kKeptElements = 16384;
 constexpr int kDearCost = 6;
 constexpr std::int64_t kSmallPlane = 4096;
@@ -114,9 +115,10 @@ int interleaved_axis(const FlatNest& nest) {
 /// A short axis that conditions, quotients or remainders depend on: at each of its positions they become simpler or vanish.
 int deciding_axis(const FlatNest& nest) {
   int found = -1;
+  const std::uint64_t reduced = reduced_axes(nest);
   const auto consider = [&](const Index& index) {
     for (int axis : used_axes(nest))
-      if (nest.extents[at(axis)] <= 3 && index.uses(axis)) found = axis;
+      if (nest.extents[at(axis)] <= 3 && !(reduced >> axis & 1) && index.uses(axis)) found = axis;
   };
   for (const Statement& s : nest.statements)
     for_each_term(s.value, [&](const TermPtr& t) { for (const Condition& c : t->conditions) consider(c.index); });
@@ -126,13 +128,9 @@ int deciding_axis(const FlatNest& nest) {
   return found;
 }
 
-int axis_to_unroll(const FlatNest& nest) {
-  const int axis = deciding_axis(nest);
-  return axis >= 0 ? axis : interleaved_axis(nest);
-}
-
-void unroll_short_axes(FlatNest& nest) {
-  for (int axis = axis_to_unroll(nest); axis >= 0; axis = axis_to_unroll(nest)) {
+/// Unrolls the axes that `choose` names, as long as few statements come of it. `choose` gives -1 for none.
+void unroll_short_axes(FlatNest& nest, int (*choose)(const FlatNest&)) {
+  for (int axis = choose(nest); axis >= 0; axis = choose(nest)) {
     const auto copies = static_cast<std::size_t>(nest.extents[at(axis)]);
     if (nest.statements.size() * copies > kMostStatements) return;
     const bool everywhere = std::all_of(nest.stores.begin(), nest.stores.end(), [&](const Store& s) {
@@ -141,6 +139,14 @@ void unroll_short_axes(FlatNest& nest) {
     if (!everywhere) return;
     unroll_axis(nest, axis);
   }
+}
+
+/// Whether all reductions of the nest together go over at most `limit` points, as they do where it has none.
+bool reduces_at_most(const FlatNest& nest, std::int64_t limit) {
+  std::int64_t points = 1;
+  const std::uint64_t reduced = reduced_axes(nest);
+  for (std::size_t a = 0; a < nest.extents.size(); ++a) if (reduced >> a & 1) points *= nest.extents[a];
+  return points <= limit;
 }
 
 /// Axes that a term varies over, through locals.
@@ -299,6 +305,37 @@ void schedule_reductions(const FlatNest& nest, Schedule& schedule) {
   std::erase(schedule.reduced, schedule.vector_axis);
 }
 
+bool same(const Condition& a, const Condition& b) { return a.low == b.low && a.high == b.high && a.index == b.index; }
+
+/// A condition on fewer axes that says the same: i * 32 + j < 256 with j in [0, 32) is i < 8.
+Condition coarsened(const Condition& c) {
+  const IndexRange range = c.index.range();
+  const bool tests_low = range.low < c.low, tests_high = range.high >= c.high;
+  Condition best = c;
+  for (const auto& part : c.index.parts()) {
+    const std::int64_t size = std::abs(part.coefficient);
+    if (size < 2 || (tests_low && c.low % size != 0) || (tests_high && c.high % size != 0)) continue;
+    const Index quotient = c.index.quotient(size);
+    const bool plain = std::none_of(quotient.parts().begin(), quotient.parts().end(), [](const Index::Part& p) { return p.atom.inner != nullptr; });
+    if (!plain || quotient.parts().size() >= best.index.parts().size()) continue;
+    const IndexRange coarse = quotient.range();
+    best = {quotient, tests_low ? c.low / size : coarse.low, tests_high ? c.high / size : coarse.high + 1};
+  }
+  return best;
+}
+
+void coarsen_conditions(FlatNest& nest) {
+  for (Statement& s : nest.statements) {
+    std::function<TermPtr(const TermPtr&)> coarsen = [&](const TermPtr& t) -> TermPtr {
+      if (t->kind != Term::Kind::guard) return nullptr;
+      std::vector<Condition> conditions;
+      for (const Condition& c : t->conditions) conditions.push_back(coarsened(c));
+      return guard(std::move(conditions), edited(t->arguments[0], coarsen), edited(t->arguments[1], coarsen));
+    };
+    s.value = edited(s.value, coarsen);
+  }
+}
+
 std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 
 }  // namespace
@@ -319,16 +356,12 @@ int cost_of(const TermPtr& term) {
   return total;
 }
 
-FlatNest restricted(const FlatNest& nest, int axis, std::int64_t low, std::int64_t high, const std::vector<bool>& keep) {
+FlatNest restricted(const FlatNest& nest, int axis, std::int64_t low, std::int64_t high) {
+  if (low == 0 && high == nest.extents[at(axis)]) return nest;
   FlatNest piece = nest;
   piece.extents[at(axis)] = high - low;
   TermRewriter rewriter;
   rewriter.axis = [&](int a, std::int64_t extent) { return a == axis ? Index::axis(a, high - low) + Index(low) : Index::axis(a, extent); };
-  rewriter.leaf = [&](const TermPtr& t) {
-    if (t->kind != Term::Kind::local || keep[at(t->slot)]) return TermPtr();
-    const Statement& s = nest.statements[at(t->slot)];
-    return s.form == Statement::Form::map && contains(s.axes, axis) ? rewriter(value_of(s)) : TermPtr();
-  };
   for (Statement& s : piece.statements) s.value = rewriter(s.value);
   for (Store& s : piece.stores) s.at = s.at.substitute(rewriter.axis, [&](const TermPtr& t) { return rewriter(t); });
   return piece;
@@ -351,8 +384,39 @@ std::vector<std::int64_t> breakpoints(const FlatNest& nest, int axis) {
       }
     });
   }
-  if (found.size() + 1 > kMostPieces) return {};
+  if (found.size() + 1 > kMostPieces) found.clear();
+  found.insert(0);
+  found.insert(extent);
   return {found.begin(), found.end()};
+}
+
+FlatNest assuming(const FlatNest& nest, const Condition& condition, bool holds) {
+  FlatNest result = nest;
+  for (Statement& s : result.statements) {
+    std::function<TermPtr(const TermPtr&)> settle = [&](const TermPtr& t) -> TermPtr {
+      if (t->kind != Term::Kind::guard || std::none_of(t->conditions.begin(), t->conditions.end(), [&](const Condition& c) { return same(c, condition); })) return nullptr;
+      if (!holds) return edited(t->arguments[1], settle);
+      std::vector<Condition> rest;
+      for (const Condition& c : t->conditions) if (!same(c, condition)) rest.push_back(c);
+      return guard(std::move(rest), edited(t->arguments[0], settle), edited(t->arguments[1], settle));
+    };
+    s.value = edited(s.value, settle);
+  }
+  return result;
+}
+
+std::optional<Condition> settled_outside(const FlatNest& nest, const std::vector<int>& inner) {
+  std::vector<Condition> found;
+  for (const Statement& s : nest.statements) {
+    for_each_term(s.value, [&](const TermPtr& t) {
+      for (const Condition& c : t->conditions) {
+        const bool varies = c.index.has_loaded() || std::any_of(inner.begin(), inner.end(), [&](int axis) { return c.index.uses(axis); });
+        if (!varies && std::none_of(found.begin(), found.end(), [&](const Condition& known) { return same(c, known); })) found.push_back(c);
+      }
+    });
+  }
+  if (found.empty() || found.size() > kMostSettled) return std::nullopt;
+  return found.front();
 }
 
 Schedule schedule(FlatNest& nest) {
@@ -360,11 +424,15 @@ Schedule schedule(FlatNest& nest) {
   const bool scatters = std::any_of(nest.stores.begin(), nest.stores.end(), [](const Store& s) { return s.accumulate; });
   const bool scans = has_form(nest, Statement::Form::scan);
   if (!scatters && !scans) {
-    unroll_reductions(nest, kUnrolledReduction);
     split_axes(nest);
+    if (reduces_at_most(nest, kUnrolledReduction)) {
+      unroll_short_axes(nest, deciding_axis);
+      unroll_reductions(nest, kUnrolledReduction);
+    }
     merge_axes(nest);
-    if (!has_form(nest, Statement::Form::reduce)) unroll_short_axes(nest);
+    if (!has_form(nest, Statement::Form::reduce)) unroll_short_axes(nest, interleaved_axis);
     else share_dear_terms(nest);
+    coarsen_conditions(nest);
   }
   for (int axis : used_axes(nest)) schedule.points *= nest.extents[at(axis)];
   find_phases(nest, schedule);

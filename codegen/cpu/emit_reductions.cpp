@@ -13,7 +13,8 @@ using namespace gcomp::ir;
 namespace {
 
 constexpr std::int64_t kColumnBlock = 64;
-constexpr std::int64_t kLongRow = 512;
+constexpr std::int64_t kLongRow = 64;
+constexpr int kMostTests = 3;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -66,13 +67,13 @@ class ReductionEmitter {
     const std::size_t opened = loops_.open_tasks(outer);
     const std::int64_t rest = columns_ ? loops_.extent(vector_) % width_ : 0;
     if (rest == 0) {
-      run_phases(width_);
+      run_variants(nest_, width_, 0);
     } else {
       writer_.open(concat("if (", loops_.block_start(vector_), " + ", width_, " <= ", loops_.extent(vector_), ")"));
-      run_phases(width_);
+      run_variants(nest_, width_, 0);
       writer_.close();
       writer_.open("else");
-      run_phases(rest);
+      run_variants(nest_, rest, 0);
       writer_.close();
     }
     loops_.close(opened);
@@ -93,6 +94,26 @@ class ReductionEmitter {
     if (extent >= kLongRow) lanes *= 2;
     while (lanes / 2 >= extent) lanes /= 2;
     return lanes;
+  }
+
+  /// Conditions that only the outer axes decide are tested once a point.
+  void run_variants(const FlatNest& nest, std::int64_t lanes, int tested) {
+    std::vector<int> inner = row_axes_;
+    if (columns_) inner.push_back(vector_);
+    const auto condition = tested < kMostTests ? settled_outside(nest, inner) : std::nullopt;
+    if (!condition) {
+      current_ = &nest;
+      return run_phases(lanes);
+    }
+    for (bool holds : {true, false}) {
+      const FlatNest variant = assuming(nest, *condition, holds);
+      writer_.open_sealed(holds ? concat("if (", writer_.conditions({*condition}), ")") : "else");
+      writer_.use(variant);
+      run_variants(variant, lanes, tested + 1);
+      writer_.close();
+    }
+    writer_.use(nest_);
+    current_ = &nest_;
   }
 
   /// All passes for one point of the outer axes; of columns, `lanes` of the block exist.
@@ -175,11 +196,10 @@ class ReductionEmitter {
   /// One pass over a row, in pieces within which every condition on the vector axis is settled.
   void pass_row(int phase, const std::vector<Accumulator>& accumulators) {
     for (int axis : schedule_.reduced) loops_.open_serial(loops_.whole(axis));
-    std::vector<std::int64_t> bounds = breakpoints(nest_, vector_);
-    bounds.insert(bounds.begin(), 0);
-    bounds.push_back(loops_.extent(vector_));
+    const std::vector<std::int64_t> bounds = breakpoints(*current_, vector_);
     for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
-      const FlatNest piece = bounds.size() == 2 ? nest_ : restricted(nest_, vector_, bounds[i], bounds[i + 1], schedule_.keep);
+      const FlatNest piece = restricted(*current_, vector_, bounds[i], bounds[i + 1]);
+      if (bounds.size() > 2) writer_.open_sealed();
       writer_.use(piece);
       const std::int64_t length = bounds[i + 1] - bounds[i], whole = accumulators.empty() ? 0 : length / width_ * width_;
       if (whole > 0) {
@@ -194,15 +214,16 @@ class ReductionEmitter {
         write_element(piece, phase, accumulators, bounds[i]);
         loops_.close(1);
       }
+      if (bounds.size() > 2) writer_.close();
     }
-    writer_.use(nest_);
+    writer_.use(*current_);
     loops_.close(schedule_.reduced.size());
   }
 
   void pass_columns(int phase, const std::vector<Accumulator>& accumulators) {
     for (int axis : schedule_.reduced) loops_.open_serial(loops_.whole(axis));
     open_columns();
-    write_element(nest_, phase, accumulators, 0);
+    write_element(*current_, phase, accumulators, 0);
     loops_.close(1 + schedule_.reduced.size());
   }
 
@@ -292,6 +313,7 @@ class ReductionEmitter {
   KernelLoops& loops_;
   KernelWriter& writer_;
   const FlatNest& nest_;
+  const FlatNest* current_ = &nest_;  // the variant under way
   const Schedule& schedule_;
   int vector_;
   bool columns_;

@@ -58,11 +58,24 @@ GC_SATURATE(gc_to_u32, unsigned, 0, 4294967295u, 0.0, 0x1p32)
 GC_SATURATE(gc_to_u64, unsigned long long, 0, 18446744073709551615ull, 0.0, 0x1p64)
 
 // Comparison. Integers take the first operand's type: literals are wider.
-GC_INLINE float gc_maximum(float x, float y) { return (x > y) | (x != x) ? x : y; }
-GC_INLINE double gc_maximum(double x, double y) { return (x > y) | (x != x) ? x : y; }
+// NaN wins: the processor's maximum keeps it in the second operand of `y > x ? y : x`, a select takes it from the other.
+GC_INLINE float gc_maximum(float x, float y) {
+  const float larger = y > x ? y : x;
+  return y != y ? y : larger;
+}
+GC_INLINE double gc_maximum(double x, double y) {
+  const double larger = y > x ? y : x;
+  return y != y ? y : larger;
+}
 template <class T, class U> GC_INLINE T gc_maximum(T x, U y) { return x > (T)y ? x : (T)y; }
-GC_INLINE float gc_minimum(float x, float y) { return (x < y) | (x != x) ? x : y; }
-GC_INLINE double gc_minimum(double x, double y) { return (x < y) | (x != x) ? x : y; }
+GC_INLINE float gc_minimum(float x, float y) {
+  const float smaller = y < x ? y : x;
+  return y != y ? y : smaller;
+}
+GC_INLINE double gc_minimum(double x, double y) {
+  const double smaller = y < x ? y : x;
+  return y != y ? y : smaller;
+}
 template <class T, class U> GC_INLINE T gc_minimum(T x, U y) { return x < (T)y ? x : (T)y; }
 template <class T, class U> GC_INLINE bool gc_above(T x, U best) { return (x > best) | ((x != x) & (best == best)); }
 template <class T, class U> GC_INLINE bool gc_below(T x, U best) { return (x < best) | ((x != x) & (best == best)); }
