@@ -117,7 +117,10 @@ class ProgramBuilder {
       const int buffer = buffer_of(output);
       const bool io = program_.buffers[static_cast<std::size_t>(buffer)].space == runtime::Space::io;
       if (io && taken.insert(buffer).second) {
-        names.insert(program_.buffers[static_cast<std::size_t>(buffer)].name);
+        runtime::Buffer& own = program_.buffers[static_cast<std::size_t>(buffer)];
+        own.type = output->type;  // of the same elements as the owner of the memory, which a reshape may stand before
+        own.name = output->name;
+        names.insert(own.name);
         program_.outputs.push_back(buffer);
         continue;
       }

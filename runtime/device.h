@@ -30,12 +30,21 @@ DeviceChoice choose_device(DeviceRequest request);
 /// Receives one-line notices, such as an unusable cache directory. May be empty.
 using LogSink = std::function<void(std::string_view)>;
 
+/// How the kernels of one program came to be.
+struct KernelReport {
+  std::size_t kernels = 0;
+  bool cached = false;  ///< taken from the cache: nothing was compiled
+  double seconds = 0;
+};
+using KernelSink = std::function<void(const KernelReport&)>;
+
 struct DeviceOptions {
   int threads = 0;                        ///< of the CPU; 0 for one per processor that this process may use
   std::string compiler;                   ///< the C++ compiler for CPU kernels; empty searches c++, g++, clang++ on PATH
   std::filesystem::path cache_directory;  ///< for compiled kernels; empty for default_cache_directory()
   bool use_cache = true;
   LogSink log;
+  KernelSink kernels;                     ///< told of every program's kernels; may be empty
 };
 
 /// $XDG_CACHE_HOME/gcomp, else ~/.cache/gcomp; empty where neither variable is set.

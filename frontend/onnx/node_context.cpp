@@ -166,11 +166,11 @@ double intended_number(float value) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, static_cast<float>(magnitude)).ptr;
   double decimal = magnitude;
-  // Six digits or fewer are a decimal that somebody wrote; more are a computed number, if one is found that rounds to it.
+  // Few digits are a decimal that somebody wrote; more are a computed number, if one is found that rounds to it.
   const auto significant = std::find_if(text, std::find(text, end, 'e'), [](char c) { return c >= '1' && c <= '9'; });
   const auto digits = std::count_if(significant, std::find(significant, end, 'e'), [](char c) { return c >= '0' && c <= '9'; });
   std::from_chars(text, end, decimal);
-  if (digits <= 6) return std::copysign(decimal, value);
+  if (digits <= 4) return std::copysign(decimal, value);
   for (double known : {M_PI, M_E, M_LN2, M_LN10, M_LOG2E, M_2_SQRTPI, std::sqrt(2 / M_PI)})
     if (matches(known)) return std::copysign(known, value);
   // Roots of whole numbers and their reciprocals: attention's scale and its square root.
@@ -179,7 +179,7 @@ double intended_number(float value) {
     if (whole >= 1 && whole <= 4096 && matches(std::pow(whole, 1 / power)))
       return std::copysign(power == 2 ? std::sqrt(whole) : power == -2 ? 1 / std::sqrt(whole) : std::pow(whole, 1 / power), value);
   }
-  return value;
+  return digits <= 6 ? std::copysign(decimal, value) : value;
 }
 
 std::optional<double> uniform_value(Var x) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -19,14 +20,11 @@ namespace gcomp::runtime::cpu {
 namespace {
 
 // -ffp-contract=fast is the one liberty with rounding (fused multiply-add); no -ffast-math: NaN and infinities keep their meaning.
-// Kernel text shares its subexpressions itself; GCC's partial redundancy elimination and jump threading would turn its selects back
-// into branches, which the vectorizer then refuses.
 const std::vector<std::string> kFlags = {"-std=c++17",          "-O3",
                                          "-march=native",       "-fPIC",
                                          "-fno-math-errno",     "-fopenmp-simd",
                                          "-ffp-contract=fast",  "-fno-trapping-math",
-                                         "-fvisibility=hidden", "-fno-tree-pre", "-fno-thread-jumps",
-                                         "-w"};
+                                         "-fvisibility=hidden", "-w"};
 constexpr std::size_t kMaxUnits = 16;
 // Below this much text a further process costs more than it saves.
 constexpr std::size_t kUnitText = 6000;
@@ -198,6 +196,11 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
   const auto say = [&](const std::string& message) {
     if (options.log) options.log(message);
   };
+  const auto start = std::chrono::steady_clock::now();
+  const auto report = [&](bool cached) {
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    if (options.kernels) options.kernels({.kernels = program.kernels.size(), .cached = cached, .seconds = elapsed.count()});
+  };
   TemporaryFolder folder;
   const FoundCompiler compiler = find_compiler(options.compiler, folder.path());
   const std::vector<std::string> units = translation_units(program);
@@ -211,7 +214,10 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
   for (const std::string& unit : units) key += concat("\n", unit.size(), "\n", unit);
 
   std::string damage;
-  if (auto found = cache.find(key, damage)) return *std::move(found);
+  if (auto found = cache.find(key, damage)) {
+    report(true);
+    return *std::move(found);
+  }
   if (!damage.empty()) say(concat("cached kernels ", cache.path_of(key).string(), " are rebuilt: ", damage));
   const std::size_t jobs = static_cast<std::size_t>(options.jobs > 0 ? options.jobs : available_processors());
   std::vector<std::byte> object = compile_units(compiler, units, jobs, folder);
@@ -219,6 +225,7 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
     const std::string failure = cache.store(key, object);
     if (!failure.empty()) say(concat("compiled kernels are not cached: ", failure));
   }
+  report(false);
   return object;
 }
 

@@ -18,6 +18,7 @@ struct KernelCompilerOptions {
   std::filesystem::path cache_directory;  ///< empty for no cache
   int jobs = 0;                           ///< compiler processes at once; 0 for one per processor
   LogSink log;
+  KernelSink kernels;
 };
 
 /// What decides whether a binary compiled on one machine runs on another: processor model and instruction sets.

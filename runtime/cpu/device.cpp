@@ -68,7 +68,8 @@ class CpuDevice final : public Device {
     const KernelCompilerOptions compiler{.compiler = options_.compiler,
                                          .cache_directory = options_.use_cache ? cache : std::filesystem::path(),
                                          .jobs = 0,
-                                         .log = options_.log};
+                                         .log = options_.log,
+                                         .kernels = options_.kernels};
     return std::make_unique<KernelLibrary>(compile_kernels(program, compiler));
   }
 

@@ -1,0 +1,215 @@
+#include "frontend/layers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "ir/base/philox.h"
+#include "ir/ops/table.h"
+
+namespace gcomp::frontend {
+namespace {
+
+using ir::Var;
+
+constexpr double kBatchNormMomentum = 0.1;
+constexpr double kEpsilon = 1e-5;
+
+/// FNV-1a, fixed for ever: initial weights depend on it.
+std::uint64_t hash_of_name(std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return hash;
+}
+
+/// Uniform in [0, 1), 24 bits; the draw of `index` for this name.
+class Draws {
+ public:
+  Draws(std::uint64_t seed, std::string_view name) : key_(philox_key(seed)), name_(hash_of_name(name)) {}
+
+  double operator()(std::int64_t index) const {
+    const auto words = philox4x32_10({static_cast<std::uint32_t>(index / 4), static_cast<std::uint32_t>(index / 4 >> 32),
+                                      static_cast<std::uint32_t>(name_), static_cast<std::uint32_t>(name_ >> 32)},
+                                     key_);
+    return (words[static_cast<std::size_t>(index % 4)] >> 8) * 0x1p-24;
+  }
+
+ private:
+  std::array<std::uint32_t, 2> key_;
+  std::uint64_t name_;
+};
+
+/// Whether `text` matches a pattern of literal characters, `*` and `?`.
+bool matches(std::string_view pattern, std::string_view text) {
+  if (pattern.empty()) return text.empty();
+  if (pattern[0] == '*') {
+    for (std::size_t i = 0; i <= text.size(); ++i)
+      if (matches(pattern.substr(1), text.substr(i))) return true;
+    return false;
+  }
+  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) && matches(pattern.substr(1), text.substr(1));
+}
+
+}  // namespace
+
+Layers::Layers(Model& model, const ImportOptions& options, std::uint64_t seed)
+    : model_(model), options_(options), seed_(seed), builder_(model.graph) {}
+
+Var Layers::input(const std::string& name, DType dtype, Shape shape) {
+  ValueInfo info{.name = name, .dtype = dtype, .has_shape = true, .dimensions = {}};
+  for (std::int64_t& size : shape) {
+    const bool batch = size == kBatch;
+    info.dimensions.push_back({size, batch ? "batch" : ""});
+    if (!batch) continue;
+    const auto bound = options_.dims.find("batch");
+    check_user(bound != options_.dims.end(), "input '", name, "': the batch size is not bound");
+    size = bound->second;
+  }
+  if (const auto whole = options_.shapes.find(name); whole != options_.shapes.end()) shape = whole->second;
+  inputs_.push_back(std::move(info));
+  return builder_.input({is_float(dtype) ? options_.float_type.value_or(dtype) : dtype, std::move(shape)}, name);
+}
+
+void Layers::output(const std::string& name, Var value) {
+  model_.graph.rename(value.value, name);
+  model_.graph.outputs().push_back(value.value);
+  model_.outputs.push_back(name);
+}
+
+ir::Value* Layers::state(const std::string& name, Shape shape, const std::vector<double>& values, ir::StateRole role) {
+  check_user(!model_.weights.contains(name), "the model has two parameters named '", name, "'");
+  const DType dtype = float_type();
+  model_.weights.emplace(name, Tensor::of(dtype, shape, values));
+  ir::Value* value = model_.graph.add_state({dtype, shape}, name, role);
+  Parameter& report = model_.parameters.emplace_back();
+  report.name = report.initializer = name;
+  report.type = {dtype, std::move(shape)};
+  const bool frozen = std::any_of(options_.freeze.begin(), options_.freeze.end(), [&](auto& glob) { return matches(glob, name); });
+  report.trained = role == ir::StateRole::parameter && !frozen;
+  report.reason = role != ir::StateRole::parameter ? "running statistic"
+                  : frozen                         ? "frozen by name"
+                                                   : "parameter of " + builder_.origin();
+  report.nodes = {builder_.origin()};
+  return value;
+}
+
+Var Layers::parameter(const std::string& name, Shape shape, const std::vector<double>& values) {
+  return builder_.wrap(state(name, std::move(shape), values, ir::StateRole::parameter));
+}
+
+std::vector<double> Layers::uniform(const std::string& name, std::int64_t count, double bound) const {
+  const Draws draws(seed_, name);
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = (2 * draws(i) - 1) * bound;
+  return values;
+}
+
+std::vector<double> Layers::normal(const std::string& name, std::int64_t count) const {
+  const Draws draws(seed_, name);
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {  // Box and Muller
+    const double radius = std::sqrt(-2 * std::log(1 - draws(2 * i)));
+    values[static_cast<std::size_t>(i)] = radius * std::cos(2 * std::numbers::pi * draws(2 * i + 1));
+  }
+  return values;
+}
+
+Var Layers::linear(const std::string& name, Var x, std::int64_t features, LinearOptions options) {
+  builder_.set_origin(name);
+  const std::int64_t in = x.dim(-1);
+  const double bound = 1 / std::sqrt(static_cast<double>(in));
+  Var weight = parameter(name + ".weight", {features, in}, uniform(name + ".weight", features * in, bound));
+  Shape shape = x.shape();
+  Var y = builder_.matmul(builder_.reshape(x, {x.type().elements() / in, in}), weight, false, true);
+  if (options.bias)
+    y = y + builder_.broadcast(parameter(name + ".bias", {features}, uniform(name + ".bias", features, bound)), y.shape());
+  shape.back() = features;
+  return builder_.reshape(y, std::move(shape));
+}
+
+Var Layers::conv2d(const std::string& name, Var x, std::int64_t channels, std::int64_t kernel, ConvolutionOptions options) {
+  builder_.set_origin(name);
+  check_user(x.rank() == 4, "layer '", name, "': the input is ", to_string(x.type()), ", wanted [batch, channels, height, width]");
+  const std::int64_t in = x.dim(1) / options.groups, fan_in = in * kernel * kernel;
+  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
+  Var weight = parameter(name + ".weight", {channels, in, kernel, kernel}, uniform(name + ".weight", channels * fan_in, bound));
+  const std::vector<std::int64_t> padding(2, options.padding);
+  Var y = builder_.apply("convolution", {x, weight},
+                         {{"strides", std::vector<std::int64_t>(2, options.stride)},
+                          {"low", padding},
+                          {"high", padding},
+                          {"dilations", std::vector<std::int64_t>(2, options.dilation)},
+                          {"groups", options.groups}});
+  if (!options.bias) return y;
+  return y + builder_.broadcast(parameter(name + ".bias", {channels}, uniform(name + ".bias", channels, bound)), y.shape(), {1});
+}
+
+Var Layers::batch_norm(const std::string& name, Var x) {
+  builder_.set_origin(name);
+  check_user(x.rank() >= 2, "layer '", name, "': the input is ", to_string(x.type()), ", wanted [batch, channels, ...]");
+  const Shape channel{x.dim(1)};
+  Var scale = parameter(name + ".weight", channel, {1}), bias = parameter(name + ".bias", channel, {0});
+  ir::Value* mean = state(name + ".running_mean", channel, {0}, ir::StateRole::running_statistic);
+  ir::Value* variance = state(name + ".running_var", channel, {1}, ir::StateRole::running_statistic);
+  const auto spread = [&](Var v) { return builder_.broadcast(v, x.shape(), {1}); };
+  if (!training()) {
+    Var centered = x - spread(builder_.wrap(mean));
+    return centered * spread(ir::Var(builder_.apply("rsqrt", {builder_.wrap(variance) + kEpsilon})) * scale) + spread(bias);
+  }
+  const std::vector<Var> normed = builder_.apply_many(*ir::find_op("batch_norm"), {x, scale, bias}, {{"epsilon", kEpsilon}});
+  const double count = static_cast<double>(x.type().elements() / x.dim(1));
+  const auto blend = [&](ir::Value* running, Var batch) {
+    builder_.update(running, builder_.wrap(running) * (1 - kBatchNormMomentum) + batch * kBatchNormMomentum);
+  };
+  blend(mean, normed[1]);
+  blend(variance, normed[2] * (count / (count - 1)));  // PyTorch keeps the unbiased variance
+  return normed[0];
+}
+
+Var Layers::layer_norm(const std::string& name, Var x) {
+  builder_.set_origin(name);
+  const Shape row{x.dim(-1)};
+  Var scale = parameter(name + ".weight", row, {1}), bias = parameter(name + ".bias", row, {0});
+  return builder_.apply("layer_norm", {x, scale, bias}, {{"axis", x.rank() - 1}, {"epsilon", kEpsilon}});
+}
+
+Var Layers::embedding(const std::string& name, Var ids, std::int64_t rows, std::int64_t width) {
+  builder_.set_origin(name);
+  return builder_.gather(parameter(name + ".weight", {rows, width}, normal(name + ".weight", rows * width)), ids, 0);
+}
+
+Var Layers::relu(Var x) { return builder_.apply("relu", {x}); }
+Var Layers::sigmoid(Var x) { return builder_.apply("sigmoid", {x}); }
+Var Layers::tanh(Var x) { return builder_.apply("tanh", {x}); }
+Var Layers::gelu(Var x) { return x * (builder_.apply("erf", {x * (1 / std::numbers::sqrt2)}) + 1.0) * 0.5; }
+Var Layers::softmax(Var x, std::int64_t axis) {
+  return builder_.apply("softmax", {x}, {{"axis", axis < 0 ? axis + x.rank() : axis}});
+}
+
+Var Layers::max_pool2d(Var x, std::int64_t size) {
+  const std::vector<std::int64_t> window(2, size), zeros(2, 0), ones(2, 1);
+  return builder_.apply("max_pool", {x},
+                        {{"kernel", window}, {"strides", window}, {"low", zeros}, {"high", zeros}, {"dilations", ones}});
+}
+
+Var Layers::global_average_pool2d(Var x) { return builder_.mean(x, {x.rank() - 2, x.rank() - 1}); }
+Var Layers::flatten(Var x) { return builder_.reshape(x, {x.dim(0), x.type().elements() / x.dim(0)}); }
+
+std::vector<ValueInfo> inputs_of(const Definition& definition) {
+  Model model;
+  ImportOptions options;
+  options.dims["batch"] = 2;
+  Layers layers(model, options, definition.seed);
+  definition.write(layers);
+  return layers.inputs_;
+}
+
+Model instantiate(const Definition& definition, const ImportOptions& options) {
+  Model model;
+  Layers layers(model, options, definition.seed);
+  definition.write(layers);
+  check_user(!model.outputs.empty(), "the model's definition names no output");
+  return model;
+}
+
+}  // namespace gcomp::frontend

@@ -1,0 +1,160 @@
+#include "gcomp/compile.h"
+
+#include <chrono>
+#include <utility>
+
+#include "codegen/generate.h"
+#include "passes/pipeline.h"
+
+namespace gcomp {
+namespace {
+
+/// Runs `work` and reports its seconds as `phase`.
+template <class Work>
+auto timed(const CompileHooks& hooks, std::string_view phase, Work work) {
+  const auto start = std::chrono::steady_clock::now();
+  auto result = work();
+  if (hooks.phase) hooks.phase(phase, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return result;
+}
+
+std::vector<std::string> input_names(const Model& model) {
+  std::vector<std::string> names;
+  for (const frontend::ValueInfo& input : model.inputs()) names.push_back(input.name);
+  return names;
+}
+
+enum class Purpose : std::uint8_t { inference, training };
+
+frontend::Model instantiate(const Model& model, const GraphOptions& options, Purpose purpose, const CompileHooks& hooks) {
+  frontend::ImportOptions import;
+  import.shapes = bind_shapes(model.name(), model.inputs(), options.shapes);
+  import.dims = options.shapes.dims;
+  if (!model.onnx() && options.shapes.batch) import.dims.emplace("batch", *options.shapes.batch);
+  import.training = purpose == Purpose::training;
+  import.as_written = purpose == Purpose::inference && options.as_written;
+  import.float_type = options.precision;
+  import.freeze = options.freeze;
+  import.train = options.train;
+  import.tie = options.tie;
+  import.untie = options.untie;
+  import.batchnorm_variance = options.batchnorm_variance;
+  return timed(hooks, "import", [&] { return model.instantiate(import); });
+}
+
+/// The type of the labels of one batch, where the data has any.
+std::optional<TensorType> found_label(const ShapeRequest& shapes) {
+  const auto found = shapes.data.find("label");
+  if (found == shapes.data.end()) return std::nullopt;
+  TensorType type = found->second;
+  if (shapes.batch && !type.shape.empty()) type.shape[0] = *shapes.batch;
+  return type;
+}
+
+const ir::Value* first_float_output(const ir::Graph& graph) {
+  for (const ir::Value* output : graph.outputs())
+    if (is_float(output->type.dtype)) return output;
+  return nullptr;
+}
+
+/// The forward graph in training form, checked for what `loss` needs of it.
+ModelGraph trainable(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
+  ModelGraph made;
+  made.model = instantiate(model, options, Purpose::training, hooks);
+  made.graph = std::move(made.model.graph);
+  made.model.graph = ir::Graph("forward");
+  check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
+             " floating-point initializers, all frozen (gcomp inspect says why)");
+  if (loss.kind == passes::LossKind::output) return made;
+  for (const std::string& name : input_names(model))
+    check_user(name != "label", "model '", model.name(),
+               "' has an input named 'label', the name of the loss's own input; its loss can only be output:NAME");
+  const ir::Value* output = first_float_output(made.graph);
+  check_user(output, "model '", model.name(), "' has no floating-point output to take a loss of");
+  made.label = passes::label_of(loss, output->type, found_label(options.shapes));
+  if (loss.kind == passes::LossKind::cross_entropy) made.classes = output->type.shape[static_cast<std::size_t>(made.label->axis)];
+  return made;
+}
+
+std::optional<TensorType> label_type(const ModelGraph& made) { return made.label ? std::optional(made.label->type) : std::nullopt; }
+
+/// The class axis is settled here once, so that no later step decides otherwise.
+LossSpec with_axis(LossSpec loss, const ModelGraph& made) {
+  if (made.label && loss.kind == passes::LossKind::cross_entropy) loss.axis = made.label->axis;
+  return loss;
+}
+
+}  // namespace
+
+std::vector<std::string> trained_names(const frontend::Model& model) {
+  std::vector<std::string> names;
+  for (const frontend::Parameter& parameter : model.parameters)
+    if (parameter.trained) names.push_back(parameter.name);
+  return names;
+}
+
+ModelGraph inference_graph(const Model& model, const GraphOptions& options, const CompileHooks& hooks) {
+  ModelGraph made;
+  made.model = instantiate(model, options, Purpose::inference, hooks);
+  made.graph = std::move(made.model.graph);
+  made.model.graph = ir::Graph("forward");
+  made.graph.remove_updates();
+  made.graph.remove_dead();
+  made.graph.set_name("forward");
+  return made;
+}
+
+ModelGraph training_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const Optimizer& optimizer,
+                          const CompileHooks& hooks) {
+  ModelGraph made = trainable(model, options, loss, hooks);
+  return timed(hooks, "differentiate", [&] {
+    passes::make_training_step(made.graph, with_axis(loss, made), optimizer, trained_names(made.model), label_type(made));
+    return std::move(made);
+  });
+}
+
+ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
+  ModelGraph made = trainable(model, options, loss, hooks);
+  return timed(hooks, "differentiate", [&] {
+    passes::make_gradient_graph(made.graph, with_axis(loss, made), trained_names(made.model), label_type(made));
+    return std::move(made);
+  });
+}
+
+LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks) {
+  passes::PipelineOptions options;
+  options.disabled = hooks.disabled;
+  options.alignment = target.kind == runtime::TargetKind::cuda ? 256 : 64;
+  options.observer = [&](std::string_view pass, const ir::Graph& after, bool changed, double seconds) {
+    if (hooks.pass) hooks.pass(pass, after, changed, seconds);
+  };
+  std::optional<ir::Graph> before;
+  if (hooks.internal_error) before = ir::clone(graph);
+  LoweredGraph lowered;
+  try {
+    lowered.plan = timed(hooks, "passes", [&] { return passes::lower(graph, options); });
+  } catch (const InternalError& error) {
+    if (before) hooks.internal_error(*before, error.what());
+    throw;
+  }
+  lowered.graph = std::move(graph);
+  return lowered;
+}
+
+runtime::Program generate_program(const LoweredGraph& lowered, const runtime::Target& target, const CompileHooks& hooks) {
+  return timed(hooks, "generate", [&] { return codegen::generate(lowered.graph, lowered.plan, target); });
+}
+
+runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks) {
+  return generate_program(lower_graph(std::move(graph), target, hooks), target, hooks);
+}
+
+std::size_t loss_output(const LossSpec& loss, const std::vector<std::string>& outputs, const runtime::Program& forward) {
+  for (std::size_t i = 0; i < forward.outputs.size(); ++i) {
+    const TensorType& type = forward.buffers[static_cast<std::size_t>(forward.outputs[i])].type;
+    if (loss.kind == passes::LossKind::output ? outputs[i] == loss.output : is_float(type.dtype)) return i;
+  }
+  throw InternalError("the forward graph lacks the output that the training step's loss uses");
+}
+
+}  // namespace gcomp

@@ -1,0 +1,79 @@
+// From a model to programs: shapes bound, graph made, lowered, code generated. No device is touched here.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gcomp/bind_shapes.h"
+#include "gcomp/model.h"
+#include "ir/memory_plan.h"
+#include "passes/training.h"
+#include "runtime/program.h"
+
+namespace gcomp {
+
+/// What a caller may watch or switch off. All functions may be empty.
+struct CompileHooks {
+  /// A named part of the work and its seconds, in order.
+  std::function<void(std::string_view phase, double seconds)> phase;
+  /// Each pass, after it ran.
+  std::function<void(std::string_view pass, const ir::Graph&, bool changed, double seconds)> pass;
+  /// gcomp failed on this graph, which is as it was before the passes. The error follows.
+  std::function<void(const ir::Graph&, const std::string& error)> internal_error;
+  std::vector<std::string> disabled;  ///< passes to leave out
+};
+
+/// What decides a model's graph.
+struct GraphOptions {
+  ShapeRequest shapes;
+  /// All floats of the model compute as this; without it, as the file says.
+  std::optional<DType> precision;
+  std::vector<std::string> freeze, train;  ///< globs over parameters; freeze wins
+  std::vector<std::string> tie, untie;
+  std::string batchnorm_variance;
+  bool as_written = false;  ///< inference: BatchNormalization and Dropout mean what the file says
+};
+
+using passes::LossSpec;
+using Optimizer = passes::OptimizerSpec;
+using passes::OptimizerKind;
+
+/// A graph before the passes, with the model it came from (whose own graph is empty).
+struct ModelGraph {
+  ir::Graph graph;
+  frontend::Model model;
+  std::optional<passes::LabelSpec> label;  ///< the input `label`, where the loss has one
+  std::int64_t classes = 0;                ///< of cross_entropy
+};
+
+/// Outputs are the model's.
+ModelGraph inference_graph(const Model& model, const GraphOptions& options, const CompileHooks& hooks = {});
+/// Inputs are the model's, `label` where the loss needs one, and last the learning rate (f64[]); the output is the loss. Throws
+/// UserError where nothing is trained, and with exit 4 and every node concerned where the loss cannot be differentiated.
+ModelGraph training_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const Optimizer& optimizer,
+                          const CompileHooks& hooks = {});
+/// Outputs are the loss, then the gradient of every trained parameter in the order of trained_names().
+ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks = {});
+
+/// States of the trained parameters, in the model's order.
+std::vector<std::string> trained_names(const frontend::Model& model);
+
+/// A lowered graph and its place in memory: what --emit ir and plan print.
+struct LoweredGraph {
+  ir::Graph graph;
+  ir::MemoryPlan plan;
+};
+LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks = {});
+
+runtime::Program generate_program(const LoweredGraph& lowered, const runtime::Target& target, const CompileHooks& hooks = {});
+
+/// The position of the output that a loss looks at: the named one, or the first of floats. `outputs` names the program's.
+std::size_t loss_output(const LossSpec& loss, const std::vector<std::string>& outputs, const runtime::Program& forward);
+
+/// Both of the above.
+runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks = {});
+
+}  // namespace gcomp

@@ -1,0 +1,72 @@
+#include "gcomp/compiled_model.h"
+
+#include "gcomp/saved_model.h"
+
+namespace gcomp {
+namespace {
+
+/// Adds the weights of the states that the artifact's programs bind.
+void add_weights(runtime::Artifact& artifact, const frontend::Model& model) {
+  for (const runtime::Program& program : artifact.programs) {
+    for (const runtime::State& state : program.states) {
+      const std::string& name = program.buffers[static_cast<std::size_t>(state.buffer)].name;
+      if (const auto found = model.weights.find(name); found != model.weights.end()) artifact.weights.emplace(name, found->second);
+    }
+  }
+}
+
+void add_binaries(runtime::Artifact& artifact, const runtime::DeviceOptions& options) {
+  const auto device = runtime::open_device(runtime::TargetKind::cpu, options);
+  for (const runtime::Program& program : artifact.programs) {
+    const auto executable = device->load(program, device->allocate_states());
+    const std::span<const std::byte> binary = executable->kernel_binary();
+    artifact.binaries.emplace_back(kernel_binary_name(program.name), std::vector(binary.begin(), binary.end()));
+  }
+}
+
+}  // namespace
+
+CompiledModel compile_model(const Model& model, const ArtifactOptions& options) {
+  CompiledModel compiled;
+  runtime::Artifact& artifact = compiled.artifact;
+  SavedModel saved{.model = model.name(),
+                   .loss = options.loss,
+                   .axis = -1,
+                   .classes = 0,
+                   .learning_rate = options.learning_rate,
+                   .trained = {},
+                   .weights = {},
+                   .outputs = {},
+                   .loss_output = 0,
+                   .has_label = false,
+                   .limits = {}};
+  GraphOptions graph = options.graph;
+  if (!options.loss.empty()) {
+    if (!graph.precision) graph.precision = DType::f32;
+    const LossSpec loss = passes::parse_loss(options.loss);
+    ModelGraph made = training_graph(model, graph, loss, options.optimizer, options.hooks);
+    saved.trained = trained_names(made.model);
+    saved.classes = made.classes;
+    saved.has_label = made.label.has_value();
+    if (made.label) saved.axis = made.label->axis;
+    artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks));
+    artifact.programs.back().name = kTrainingProgram;
+    add_weights(artifact, made.model);
+    compiled.model = std::move(made.model);
+  }
+  ModelGraph made = inference_graph(model, graph, options.hooks);
+  saved.limits = index_limits(made.graph);
+  saved.outputs = made.model.outputs;
+  for (const auto& [name, tensor] : made.model.weights) saved.weights.push_back(name);
+  artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks));
+  artifact.programs.back().name = kForwardProgram;
+  add_weights(artifact, made.model);
+  if (options.loss.empty()) compiled.model = std::move(made.model);
+  else saved.loss_output = loss_output(passes::parse_loss(options.loss), saved.outputs, artifact.programs.back());
+  compiled.model.weights.clear();
+  store(saved, artifact);
+  if (options.target.kind == runtime::TargetKind::cpu) add_binaries(artifact, options.device_options);
+  return compiled;
+}
+
+}  // namespace gcomp

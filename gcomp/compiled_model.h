@@ -1,0 +1,31 @@
+// A whole model compiled ahead of time: what `gcomp compile -o model.gcx` writes.
+#pragma once
+
+#include <string>
+
+#include "gcomp/compile.h"
+#include "runtime/artifact.h"
+#include "runtime/device.h"
+
+namespace gcomp {
+
+struct ArtifactOptions {
+  GraphOptions graph = {};
+  runtime::Target target = {};
+  std::string loss;  ///< "" for inference alone
+  Optimizer optimizer = {};
+  double learning_rate = 1e-3;
+  runtime::DeviceOptions device_options = {};  ///< for the CPU's compiler and cache
+  CompileHooks hooks = {};
+};
+
+struct CompiledModel {
+  runtime::Artifact artifact;
+  frontend::Model model;  ///< what import decided; its graph and weights are empty
+};
+
+/// The forward program, the training step where there is a loss, and the weights. For the CPU the kernels are compiled too, so that
+/// the artifact runs without a compiler on this kind of machine.
+CompiledModel compile_model(const Model& model, const ArtifactOptions& options);
+
+}  // namespace gcomp

@@ -1,0 +1,54 @@
+// A compiled forward pass over arrays of any number of rows.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gcomp/index_limits.h"
+#include "gcomp/tensor_view.h"
+#include "runtime/executable.h"
+#include "runtime/npz.h"
+
+namespace gcomp {
+
+using runtime::NamedTensor;
+
+class Forward {
+ public:
+  /// `outputs` names the program's outputs in their order.
+  Forward(std::unique_ptr<runtime::Executable> executable, std::vector<std::string> outputs, std::vector<IndexLimit> limits);
+
+  /// First dimension of the inputs; 0 where they have none in common.
+  std::int64_t batch() const { return batch_; }
+  const std::vector<std::string>& outputs() const { return outputs_; }
+  runtime::Executable& executable() { return *executable_; }
+
+  /// Runs whole batches; the last one is filled up with copies of its last row, whose results are dropped. Elements are converted
+  /// by the rules of runtime/convert.h; arrays that the model does not have as inputs are not looked at. Throws UserError where an
+  /// array is missing, has another row type, another number of rows than the rest, or an index out of range; and where rows do not
+  /// fill whole batches though some output has no batch dimension.
+  std::vector<NamedTensor> run(const Batch& arrays);
+
+  /// The same for rows [first, first + count) alone, count at most batch(): outputs as the program gives them.
+  std::vector<NamedTensor> run_rows(const Batch& arrays, std::int64_t first, std::int64_t count);
+
+ private:
+  bool has_batched_outputs() const;
+  std::int64_t check_rows(const Batch& arrays) const;
+  void set_rows(const TensorView& array, std::size_t input, std::int64_t first, std::int64_t count);
+
+  std::unique_ptr<runtime::Executable> executable_;
+  std::vector<std::string> outputs_;
+  std::vector<IndexLimit> limits_;
+  std::int64_t batch_ = 0;
+};
+
+/// The array called `name`; throws UserError listing what there is, with the nearest name.
+const TensorView& find_array(const Batch& arrays, std::string_view name);
+
+/// Copies rows of an array into memory of type `to`; converts, checks, and repeats the last row to fill it up.
+void copy_rows(const std::string& name, const TensorView& array, std::int64_t first, std::int64_t count, const TensorType& to,
+               std::span<std::byte> memory);
+
+}  // namespace gcomp

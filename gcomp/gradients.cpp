@@ -1,0 +1,70 @@
+#include "gcomp/gradients.h"
+
+#include <algorithm>
+
+namespace gcomp {
+namespace {
+
+/// Adds `part` to the array of that name, or appends it.
+void accumulate(std::vector<NamedTensor>& sums, const std::string& name, const Tensor& part) {
+  const auto known = std::find_if(sums.begin(), sums.end(), [&](const NamedTensor& sum) { return sum.first == name; });
+  if (known == sums.end()) {
+    sums.emplace_back(name, part);
+    return;
+  }
+  for (std::int64_t i = 0; i < part.elements(); ++i) known->second.set(i, known->second.at(i) + part.at(i));
+}
+
+}  // namespace
+
+void check_labels(const TensorView& labels, std::int64_t classes) {
+  constexpr std::int64_t kIgnored = -100;
+  const TensorType& type = labels.type();
+  if (classes == 0 || !is_integer(type.dtype) || type.shape.empty() || type.elements() == 0) return;
+  const std::int64_t row = type.elements() / type.shape[0];
+  for (std::int64_t i = 0; i < type.elements(); ++i) {
+    const auto value = static_cast<std::int64_t>(load_as_double(type.dtype, labels.bytes().data(), i));
+    check_user((value >= 0 && value < classes) || value == kIgnored, "array 'label', row ", i / row, ": label ", value,
+               ", wanted 0 to ", classes - 1, " (or ", kIgnored, ", which is ignored)");
+  }
+}
+
+Gradients::Gradients(const Model& model, const GradientOptions& options) {
+  const runtime::DeviceChoice choice = runtime::choose_device(options.device);
+  device_reason_ = choice.reason;
+  device_ = runtime::open_device(choice.kind, options.device_options);
+  GraphOptions graph = options.graph;
+  if (!graph.precision) graph.precision = DType::f32;
+  ModelGraph made = gradient_graph(model, graph, options.loss, options.hooks);
+  std::vector<IndexLimit> limits = index_limits(made.graph);
+  std::vector<std::string> names = trained_names(made.model);
+  names.insert(names.begin(), "loss");
+  runtime::Program program = compile_graph(std::move(made.graph), {.kind = choice.kind, .architecture = {}}, options.hooks);
+  const std::shared_ptr<runtime::StateMemory> states = device_->allocate_states();
+  forward_ = std::make_unique<Forward>(device_->load(std::move(program), states), std::move(names), std::move(limits));
+  for (const std::string& name : states->unwritten()) states->write(name, made.model.weights.at(name));
+  model_ = std::move(made.model);
+  model_.weights.clear();
+  classes_ = made.classes;
+}
+
+std::string Gradients::device() const { return concat(device_->description(), " (", device_reason_, ")"); }
+
+std::vector<NamedTensor> Gradients::run(const Batch& batch) {
+  if (classes_ > 0) check_labels(find_array(batch, "label"), classes_);
+  std::vector<NamedTensor> results = forward_->run(batch);
+  std::vector<NamedTensor> sums;
+  std::size_t next = 1;
+  for (const frontend::Parameter& parameter : model_.parameters) {
+    if (!parameter.trained) continue;
+    if (parameter.initializer != parameter.name) accumulate(sums, parameter.initializer, results[next].second);
+    ++next;
+  }
+  for (NamedTensor& sum : sums) {
+    const bool taken = std::any_of(results.begin(), results.end(), [&](const NamedTensor& r) { return r.first == sum.first; });
+    if (!taken) results.push_back(std::move(sum));
+  }
+  return results;
+}
+
+}  // namespace gcomp

@@ -1,0 +1,45 @@
+// The loss and its gradient with respect to every trained parameter, on one batch, without training.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gcomp/compile.h"
+#include "gcomp/forward.h"
+#include "runtime/device.h"
+
+namespace gcomp {
+
+struct GradientOptions {
+  LossSpec loss;
+  GraphOptions graph = {};  ///< floats compute as f32 where no precision is given
+  runtime::DeviceRequest device = runtime::DeviceRequest::automatic;
+  runtime::DeviceOptions device_options = {};
+  CompileHooks hooks = {};
+};
+
+/// Belongs to one thread at a time.
+class Gradients {
+ public:
+  Gradients(const Model& model, const GradientOptions& options);
+
+  /// "loss", then an array for each trained initializer by its ONNX name. Where training splits an initializer into one parameter
+  /// for each use, each part has its own array, and the initializer's is their sum. Throws UserError as Forward::run() does.
+  std::vector<NamedTensor> run(const Batch& batch);
+
+  const frontend::Model& model() const { return model_; }
+  std::string device() const;
+
+ private:
+  frontend::Model model_;
+  std::int64_t classes_ = 0;
+  std::string device_reason_;
+  std::shared_ptr<runtime::Device> device_;
+  std::unique_ptr<Forward> forward_;
+};
+
+/// Throws UserError naming the first element of integer labels that is neither below `classes` nor ignored (-100).
+void check_labels(const TensorView& labels, std::int64_t classes);
+
+}  // namespace gcomp

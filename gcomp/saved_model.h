@@ -1,0 +1,43 @@
+// What a .gcx of gcomp holds beside programs, weights and kernels: names and settings that no program knows. Stored as JSON in
+// the artifact's metadata.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gcomp/index_limits.h"
+#include "runtime/artifact.h"
+
+namespace gcomp {
+
+inline constexpr char kForwardProgram[] = "forward";
+inline constexpr char kTrainingProgram[] = "train_step";
+
+struct SavedModel {
+  std::string model;         ///< what it was compiled from
+  std::string loss;          ///< "" where there is no training step
+  std::int64_t axis = -1;    ///< cross_entropy: the class axis
+  std::int64_t classes = 0;  ///< labels are below this; 0 where they are no class numbers
+  double learning_rate = 0;
+  std::vector<std::string> trained;  ///< states that training changes
+  std::vector<std::string> weights;  ///< parameters and running statistics
+  std::vector<std::string> outputs;  ///< of the forward program, by the model's names
+  std::size_t loss_output = 0;       ///< which of them the loss looks at
+  bool has_label = false;            ///< the step's input after the model's is `label`
+  std::vector<IndexLimit> limits;
+};
+
+void store(const SavedModel& saved, runtime::Artifact& artifact);
+/// Throws UserError where the artifact was not written by gcomp's compile or Trainer::save().
+SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem::path& path);
+
+/// Null where the artifact has no program of this name.
+const runtime::Program* find_program(const runtime::Artifact& artifact, std::string_view name);
+/// The kernels compiled for a CPU program, or nothing.
+std::span<const std::byte> kernel_binary(const runtime::Artifact& artifact, std::string_view program);
+/// Under which name kernel_binary() looks.
+std::string kernel_binary_name(std::string_view program);
+
+}  // namespace gcomp

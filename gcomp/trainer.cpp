@@ -1,0 +1,356 @@
+#include "gcomp/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gcomp/gradients.h"
+#include "gcomp/saved_model.h"
+#include "ir/base/nearest.h"
+#include "runtime/artifact.h"
+#include "runtime/convert.h"
+#include "runtime/sha256.h"
+
+namespace gcomp {
+namespace {
+
+/// In import's terms: training always has a float type, so that half-precision weights get masters.
+GraphOptions with_precision(GraphOptions options) {
+  if (!options.precision) options.precision = DType::f32;
+  return options;
+}
+
+std::vector<std::string> names_of_weights(const frontend::Model& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : model.weights) names.push_back(name);
+  return names;
+}
+
+void write_missing(runtime::StateMemory& states, const frontend::Model& model) {
+  for (const std::string& name : states.unwritten()) {
+    const auto found = model.weights.find(name);
+    check_internal(found != model.weights.end(), "state '", name, "' has no initial value");
+    states.write(name, found->second);
+  }
+}
+
+bool is_onnx(const std::filesystem::path& path) { return path.extension() == ".onnx"; }
+
+}  // namespace
+
+struct Trainer::Impl {
+  std::optional<Model> source;  // none after load()
+  TrainOptions options;
+  LossSpec loss;
+  frontend::Model model;
+  SavedModel saved;
+  std::string device_reason;
+  std::unique_ptr<runtime::Device> device;
+  std::shared_ptr<runtime::StateMemory> memory;
+  std::unique_ptr<runtime::Executable> step;
+  std::unique_ptr<Forward> forward;
+  std::unique_ptr<runtime::Executable> gradient;
+  std::size_t learning_rate_input = 0;
+  std::optional<std::size_t> label_input;
+  std::int64_t steps = 0;
+
+  void open_device(runtime::DeviceRequest request, const runtime::DeviceOptions& device_options);
+  void adopt_step(runtime::Program program, std::span<const std::byte> binary);
+  runtime::Program forward_program(std::int64_t batch);
+  Forward& forward_pass();
+  void fill(runtime::Executable& executable, const Batch& batch, std::size_t inputs);
+  std::optional<IndexFault> find_index_fault(runtime::Executable& executable) const;
+  void run(runtime::Executable& executable) const;
+  runtime::Artifact artifact();
+};
+
+void Trainer::Impl::open_device(runtime::DeviceRequest request, const runtime::DeviceOptions& device_options) {
+  const runtime::DeviceChoice choice = runtime::choose_device(request);
+  device_reason = choice.reason;
+  device = runtime::open_device(choice.kind, device_options);
+  memory = device->allocate_states();
+}
+
+void Trainer::Impl::adopt_step(runtime::Program program, std::span<const std::byte> binary) {
+  step = device->load(std::move(program), memory, binary);
+  const std::size_t inputs = step->program().inputs.size();
+  check_internal(inputs >= 1, "a training step without the learning rate as its last input");
+  learning_rate_input = inputs - 1;
+  if (saved.has_label) label_input = inputs - 2;
+}
+
+Trainer::Trainer(const Model& model, const TrainOptions& options) : impl_(std::make_unique<Impl>()) {
+  Impl& self = *impl_;
+  self.source = model;
+  self.options = options;
+  self.options.graph = with_precision(options.graph);
+  if (options.batch > 0) self.options.graph.shapes.batch = options.batch;
+  self.loss = passes::parse_loss(options.loss);
+  self.open_device(options.device, options.device_options);
+  ModelGraph made = training_graph(model, self.options.graph, self.loss, options.optimizer, options.hooks);
+  self.model = std::move(made.model);
+  if (made.label && self.loss.kind == passes::LossKind::cross_entropy) self.loss.axis = made.label->axis;
+  self.saved = {.model = model.name(),
+                .loss = options.loss,
+                .axis = made.label ? made.label->axis : -1,
+                .classes = made.classes,
+                .learning_rate = options.learning_rate,
+                .trained = trained_names(self.model),
+                .weights = names_of_weights(self.model),
+                .outputs = self.model.outputs,
+                .loss_output = 0,
+                .has_label = made.label.has_value(),
+                .limits = index_limits(made.graph)};
+  runtime::Program program = compile_graph(std::move(made.graph), {.kind = self.device->kind(), .architecture = {}}, options.hooks);
+  program.name = kTrainingProgram;
+  self.adopt_step(std::move(program), {});
+  write_missing(*self.memory, self.model);
+  self.model.weights.clear();
+}
+
+Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Trainer::Trainer(Trainer&&) noexcept = default;
+Trainer& Trainer::operator=(Trainer&&) noexcept = default;
+Trainer::~Trainer() = default;
+
+Trainer Trainer::load(const std::filesystem::path& path, const runtime::DeviceOptions& options) {
+  const runtime::Artifact artifact = runtime::read_artifact(path);
+  auto impl = std::make_unique<Impl>();
+  impl->saved = saved_model(artifact, path);
+  const runtime::Program *step = find_program(artifact, kTrainingProgram), *forward = find_program(artifact, kForwardProgram);
+  check_user(step && forward, "'", path.string(), "' holds no training step; make one with gcomp compile --train");
+  impl->loss = passes::parse_loss(impl->saved.loss);
+  impl->options.loss = impl->saved.loss;
+  impl->options.learning_rate = impl->saved.learning_rate;
+  impl->open_device(step->target.kind == runtime::TargetKind::cpu ? runtime::DeviceRequest::cpu : runtime::DeviceRequest::cuda,
+                    options);
+  impl->adopt_step(*step, kernel_binary(artifact, kTrainingProgram));
+  impl->forward = std::make_unique<Forward>(impl->device->load(*forward, impl->memory, kernel_binary(artifact, kForwardProgram)),
+                                            impl->saved.outputs, impl->saved.limits);
+  for (const auto& [name, tensor] : artifact.weights) impl->memory->write(name, tensor);
+  const std::vector<std::string> missing = impl->memory->unwritten();
+  check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));
+  return Trainer(std::move(impl));
+}
+
+// ---- steps ----
+
+/// Copies the first `inputs` inputs of the executable from the batch.
+void Trainer::Impl::fill(runtime::Executable& executable, const Batch& batch, std::size_t inputs) {
+  for (std::size_t i = 0; i < inputs; ++i) {
+    const runtime::Buffer& input = executable.input_buffer(i);
+    const TensorView& array = find_array(batch, input.name);
+    check_user(array.type().shape == input.type.shape, "array '", input.name, "' is ", to_string(array.type()), ", wanted ",
+               to_string(input.type));
+    if (saved.has_label && i + 1 == inputs) check_labels(array, saved.classes);
+    copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, executable.input(i));
+  }
+}
+
+std::optional<IndexFault> Trainer::Impl::find_index_fault(runtime::Executable& executable) const {
+  for (const IndexLimit& limit : saved.limits) {
+    const std::size_t input = executable.input_index(limit.input);
+    if (auto fault = gcomp::find_index_fault(limit, executable.input_buffer(input).type, executable.input(input))) return fault;
+  }
+  return std::nullopt;
+}
+
+void Trainer::Impl::run(runtime::Executable& executable) const {
+  try {
+    executable.run();
+    executable.synchronize();
+  } catch (const UserError&) {
+    if (const auto fault = find_index_fault(executable)) throw UserError(to_string(*fault));
+    throw;
+  }
+}
+
+double Trainer::train_step(const Batch& batch) {
+  impl_->fill(*impl_->step, batch, impl_->learning_rate_input);
+  return step();
+}
+
+std::span<std::byte> Trainer::input(std::string_view name) { return impl_->step->input(name); }
+const TensorType& Trainer::input_type(std::string_view name) const {
+  return impl_->step->input_buffer(impl_->step->input_index(name)).type;
+}
+
+double Trainer::step() {
+  Impl& self = *impl_;
+  const std::span<std::byte> rate = self.step->input(self.learning_rate_input);
+  store_from_double(DType::f64, rate.data(), 0, self.options.learning_rate);
+  self.run(*self.step);
+  ++self.steps;
+  return load_as_double(self.step->output_buffer(0).type.dtype, self.step->output_bytes(0).data(), 0);
+}
+
+std::vector<std::string> Trainer::input_names() const {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < impl_->learning_rate_input; ++i) names.push_back(impl_->step->input_buffer(i).name);
+  return names;
+}
+
+std::int64_t Trainer::batch() const {
+  for (std::size_t i = 0; i < impl_->learning_rate_input; ++i)
+    if (const Shape& shape = impl_->step->input_buffer(i).type.shape; !shape.empty()) return shape[0];
+  return 0;
+}
+
+std::optional<std::int64_t> Trainer::classes() const {
+  return impl_->saved.classes > 0 ? std::optional(impl_->saved.classes) : std::nullopt;
+}
+std::optional<IndexFault> Trainer::find_index_fault() { return impl_->find_index_fault(*impl_->step); }
+double Trainer::learning_rate() const { return impl_->options.learning_rate; }
+void Trainer::set_learning_rate(double rate) { impl_->options.learning_rate = rate; }
+std::int64_t Trainer::steps() const { return impl_->steps; }
+
+// ---- inference and gradients on the same states ----
+
+runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
+  GraphOptions graph_options = options.graph;
+  if (graph_options.shapes.batch) graph_options.shapes.batch = batch;
+  ModelGraph made = inference_graph(*source, graph_options, options.hooks);
+  runtime::Program program = compile_graph(std::move(made.graph), {.kind = device->kind(), .architecture = {}}, options.hooks);
+  program.name = kForwardProgram;
+  saved.loss_output = loss_output(loss, made.model.outputs, program);
+  memory->bind(program);
+  write_missing(*memory, made.model);
+  return program;
+}
+
+Forward& Trainer::Impl::forward_pass() {
+  if (!forward)
+    forward = std::make_unique<Forward>(device->load(forward_program(options.graph.shapes.batch.value_or(0)), memory),
+                                        saved.outputs, saved.limits);
+  return *forward;
+}
+
+std::vector<NamedTensor> Trainer::predict(const Batch& inputs) { return impl_->forward_pass().run(inputs); }
+
+Evaluation Trainer::evaluate(const Batch& arrays) {
+  Impl& self = *impl_;
+  Forward& forward = self.forward_pass();
+  const std::int64_t batch = std::max<std::int64_t>(1, forward.batch());
+  check_user(!arrays.empty() && !arrays[0].second.type().shape.empty(), "evaluation needs arrays with rows");
+  const std::int64_t rows = arrays[0].second.type().shape[0];
+  const TensorView* label = self.saved.has_label ? &find_array(arrays, "label") : nullptr;
+  if (label) check_labels(*label, self.saved.classes);
+  EvaluationSum sum(self.loss.kind, self.saved.axis);
+  const runtime::Buffer& output = forward.executable().output_buffer(self.saved.loss_output);
+  const TensorType& output_type = output.type;
+  for (std::int64_t first = 0; first < rows; first += batch) {
+    const std::int64_t count = std::min(batch, rows - first);
+    const bool whole = count == batch || (!output_type.shape.empty() && output_type.shape[0] == batch);
+    if (!whole) break;  // the loss of a part of a batch cannot be had from the loss of a filled-up one
+    const std::vector<NamedTensor> outputs = forward.run_rows(arrays, first, count);
+    Tensor part;
+    if (label) {
+      TensorType type = label->type();
+      type.shape[0] = batch;
+      part = Tensor(type);
+      copy_rows("label", *label, first, count, type, part.bytes());
+    }
+    sum.add(outputs[self.saved.loss_output].second, label ? &part : nullptr, count);
+  }
+  return sum.result();
+}
+
+std::vector<NamedTensor> Trainer::gradients(const Batch& batch) {
+  Impl& self = *impl_;
+  if (!self.gradient) {
+    check_user(self.source.has_value(), "gradients need the model itself: a .gcx holds only the compiled training step");
+    ModelGraph made = gradient_graph(*self.source, self.options.graph, self.loss, self.options.hooks);
+    runtime::Program program =
+        compile_graph(std::move(made.graph), {.kind = self.device->kind(), .architecture = {}}, self.options.hooks);
+    self.gradient = self.device->load(std::move(program), self.memory);
+  }
+  self.fill(*self.gradient, batch, self.gradient->program().inputs.size());
+  self.run(*self.gradient);
+  std::vector<NamedTensor> results{{"loss", self.gradient->output(std::size_t{0})}};
+  for (std::size_t i = 0; i < self.saved.trained.size(); ++i)
+    results.emplace_back(self.saved.trained[i], self.gradient->output(i + 1));
+  return results;
+}
+
+// ---- states ----
+
+std::vector<std::string> Trainer::trained() const { return impl_->saved.trained; }
+
+std::vector<std::string> Trainer::states() const {
+  std::vector<std::string> names;
+  for (const runtime::StateEntry& entry : impl_->memory->entries()) names.push_back(entry.name);
+  return names;
+}
+
+Tensor Trainer::read(std::string_view state) const { return impl_->memory->read(state); }
+
+void Trainer::write(std::string_view state, const TensorView& value) {
+  const TensorType& type = impl_->memory->entry(state).type;
+  check_user(value.type().shape == type.shape, "state '", state, "' is ", to_string(type), ", the value written to it is ",
+             to_string(value.type()));
+  Tensor tensor(value.type());
+  std::copy(value.bytes().begin(), value.bytes().end(), tensor.bytes().begin());
+  impl_->memory->write(state,
+                       tensor.dtype() == type.dtype ? tensor : runtime::convert(tensor, type.dtype, concat("state '", state, "'")));
+}
+
+void Trainer::check_finite() const {
+  for (const std::string& name : impl_->saved.weights) {
+    if (!impl_->memory->contains(name) || !is_float(impl_->memory->entry(name).type.dtype)) continue;
+    const Tensor value = impl_->memory->read(name);
+    std::int64_t bad = 0;
+    double first = 0;
+    for (std::int64_t i = 0; i < value.elements(); ++i)
+      if (!std::isfinite(value.at(i)) && bad++ == 0) first = value.at(i);
+    if (bad > 0)
+      throw UserError(concat("parameter '", name, "' is no longer finite: ", bad, " of ", value.elements(),
+                             " elements are NaN or infinite, the first is ", first),
+                      ExitCode::numeric);
+  }
+}
+
+std::string Trainer::weights_digest() const {
+  std::string summary;
+  for (const std::string& name : impl_->saved.weights) {
+    if (!impl_->memory->contains(name)) continue;
+    const Tensor value = impl_->memory->read(name);
+    summary += concat(name.size(), " ", name, " ", to_string(value.type()), " ", runtime::sha256(value.bytes()), "\n");
+  }
+  return runtime::sha256(std::as_bytes(std::span(summary)));
+}
+
+// ---- files ----
+
+runtime::Artifact Trainer::Impl::artifact() {
+  runtime::Artifact artifact;
+  Forward& inference = forward_pass();
+  artifact.programs = {step->program(), inference.executable().program()};
+  const auto add_binary = [&](const runtime::Executable& executable) {
+    const std::span<const std::byte> binary = executable.kernel_binary();
+    artifact.binaries.emplace_back(kernel_binary_name(executable.program().name), std::vector(binary.begin(), binary.end()));
+  };
+  add_binary(*step);
+  add_binary(inference.executable());
+  for (const runtime::StateEntry& entry : memory->entries()) artifact.weights.emplace(entry.name, memory->read(entry.name));
+  saved.learning_rate = options.learning_rate;
+  store(saved, artifact);
+  return artifact;
+}
+
+void Trainer::save(const std::filesystem::path& path) {
+  Impl& self = *impl_;
+  if (!is_onnx(path)) return runtime::write_artifact(path, self.artifact());
+  check_user(self.source && self.source->onnx() != nullptr, "'", path.string(),
+             "': the model did not come from an ONNX file; save it as .gcx");
+  std::map<std::string, Tensor> weights;
+  for (const std::string& name : self.saved.weights)
+    if (self.memory->contains(name)) weights.emplace(name, self.memory->read(name));
+  frontend::export_onnx(self.model, weights, path.string());
+}
+
+const frontend::Model& Trainer::model() const { return impl_->model; }
+std::string Trainer::device() const { return concat(impl_->device->description(), " (", impl_->device_reason, ")"); }
+runtime::Executable& Trainer::executable() { return *impl_->step; }
+
+Trainer compile(const Model& model, const TrainOptions& options) { return Trainer(model, options); }
+
+}  // namespace gcomp

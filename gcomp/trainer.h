@@ -1,0 +1,110 @@
+// Training a model from C++:
+//
+//   gcomp::Trainer trainer = gcomp::compile(gcomp::Model::load("m.onnx"), {.loss = "cross_entropy", .batch = 64});
+//   for (...) loss = trainer.train_step({{"x", {pixels, {64, 784}}}, {"label", {digits, {64}}}});
+//   trainer.save("trained.onnx");
+//
+// Nothing here prints, exits, or keeps state outside its objects. A Trainer belongs to one thread at a time; different Trainers
+// are independent.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gcomp/compile.h"
+#include "gcomp/evaluation.h"
+#include "gcomp/forward.h"
+#include "gcomp/model.h"
+#include "gcomp/tensor_view.h"
+#include "runtime/device.h"
+
+namespace gcomp {
+
+struct TrainOptions {
+  std::string loss = "cross_entropy";  ///< "mse", "l1", "bce", "bce_with_logits", "cross_entropy:axis=1", "output:NAME"
+  Optimizer optimizer;
+  double learning_rate = 1e-3;
+  std::int64_t batch = 0;   ///< rows of one step; 0 where GraphOptions::shapes binds everything
+  GraphOptions graph = {};  ///< floats compute as f32 where no precision is given
+  runtime::DeviceRequest device = runtime::DeviceRequest::automatic;
+  runtime::DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
+  CompileHooks hooks = {};
+};
+
+class Trainer {
+ public:
+  Trainer(const Model& model, const TrainOptions& options);
+  /// From a .gcx file that save() wrote; needs no compiler. Throws UserError where it holds no training step.
+  static Trainer load(const std::filesystem::path& path, const runtime::DeviceOptions& options = {});
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
+  ~Trainer();
+
+  // Steps.
+
+  /// One step on arrays of whole batches; gives the loss before the step. Throws UserError for a missing array, another shape or
+  /// dtype (integers fit any integer type, floats any float), a label or index out of range. The loss may be NaN.
+  double train_step(const Batch& batch);
+  /// The same in two parts, without a copy and without allocation: write every input's memory, then step(). Labels are not checked.
+  std::span<std::byte> input(std::string_view name);
+  const TensorType& input_type(std::string_view name) const;
+  double step();
+  /// Names of the model's inputs, then "label" where the loss has one.
+  std::vector<std::string> input_names() const;
+  std::int64_t batch() const;
+  /// The number of classes where labels are class numbers.
+  std::optional<std::int64_t> classes() const;
+  /// After step() threw: the first index out of range in the inputs it saw.
+  std::optional<IndexFault> find_index_fault();
+
+  double learning_rate() const;
+  void set_learning_rate(double rate);
+  std::int64_t steps() const;  ///< done so far, by this object
+
+  // The rest of the model's life, on the same parameters.
+
+  /// Loss and accuracy of the inference form over arrays of any number of rows, label among them.
+  Evaluation evaluate(const Batch& arrays);
+  /// The model's outputs, by its own names.
+  std::vector<NamedTensor> predict(const Batch& inputs);
+  /// "loss", and the gradient of each trained parameter by its name, on one batch in training form; changes nothing.
+  std::vector<NamedTensor> gradients(const Batch& batch);
+
+  // Parameters and other states by name: parameters and running statistics by ONNX name, moments as "NAME.exp_avg",
+  // "NAME.exp_avg_sq", "NAME.momentum", and the step counter "step".
+
+  std::vector<std::string> trained() const;
+  std::vector<std::string> states() const;
+  Tensor read(std::string_view state) const;
+  /// Floats are converted to the state's dtype. Throws UserError for an unknown name or another shape.
+  void write(std::string_view state, const TensorView& value);
+  /// Throws UserError (exit 8) naming the first parameter or running statistic that holds NaN or infinity.
+  void check_finite() const;
+  /// SHA-256 over names, types and bytes of parameters and running statistics.
+  std::string weights_digest() const;
+
+  /// To a path ending in .onnx: the file that the model came from, with trained weights. Else an artifact (.gcx) that holds
+  /// everything, moments included, and needs no compiler on this kind of machine. The file appears whole or not at all.
+  void save(const std::filesystem::path& path);
+
+  /// What import decided; empty after load(). The graph in it is empty.
+  const frontend::Model& model() const;
+  /// "cpu, 2 threads, ...", and why this device.
+  std::string device() const;
+  runtime::Executable& executable();
+
+ private:
+  struct Impl;
+  explicit Trainer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Trainer(model, options).
+Trainer compile(const Model& model, const TrainOptions& options);
+
+}  // namespace gcomp

@@ -1,0 +1,185 @@
+// gcomp compile: a model to an artifact, or to what is inside: IR, plan, kernels.
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "gcomp/compiled_model.h"
+#include "runtime/atomic_file.h"
+#include "tools/gcomp/command.h"
+#include "tools/gcomp/emit.h"
+#include "tools/gcomp/options.h"
+#include "tools/gcomp/pass_trace.h"
+#include "tools/gcomp/report.h"
+
+namespace gcomp::tools {
+namespace {
+
+struct CompileFlags {
+  std::string model, out, target = "cpu", emit, print_after, loss;
+  std::int64_t batch = 0;
+  bool train = false, time_passes = false;
+  std::vector<std::string> disabled;
+  ModelOptions model_options;
+  OptimizerOptions optimizer;
+  DeviceOptions device;
+};
+
+void check_flags(const CompileFlags& flags) {
+  const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
+  if (flags.train && flags.loss.empty()) usage("--train needs --loss: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
+  if (!flags.train && !flags.loss.empty()) usage("--loss has a meaning only with --train");
+  const bool artifact = is_artifact(flags.out);
+  if (artifact && !flags.emit.empty())
+    usage(concat("--emit ", flags.emit, " writes text into the folder -o DIR; -o ", flags.out, " names an artifact"));
+  if (!artifact && !flags.out.empty() && flags.emit.empty())
+    usage(concat("-o ", flags.out, ": an artifact is called NAME.gcx; a folder goes with --emit"));
+  if (flags.out.empty() && flags.emit.empty() && flags.print_after.empty() && !flags.time_passes)
+    usage("nothing to do: give -o NAME.gcx, --emit ir|plan|cuda|cpp|cubin, --print-after=PASS or --time-passes");
+}
+
+/// The target of --emit: cuda and cubin imply CUDA, cpp the CPU.
+runtime::Target target_of(const CompileFlags& flags) {
+  runtime::Target target = runtime::parse_target(flags.target);
+  if (flags.emit.empty()) return target;
+  const EmitKind kind = parse_emit(flags.emit);
+  const bool wants_cuda = kind == EmitKind::cuda || kind == EmitKind::cubin;
+  if (wants_cuda && target.kind != runtime::TargetKind::cuda) {
+    if (flags.target != "cpu")
+      throw UserError(concat("--emit ", flags.emit, " needs --target cuda:sm_90, found ", flags.target), ExitCode::usage);
+    target = runtime::parse_target("cuda:sm_90");
+  }
+  if (kind == EmitKind::cpp && target.kind != runtime::TargetKind::cpu)
+    throw UserError(concat("--emit cpp needs --target cpu, found ", flags.target), ExitCode::usage);
+  return target;
+}
+
+class Compilation {
+ public:
+  Compilation(const CompileFlags& flags, const Console& console)
+      : flags_(flags), console_(console), trace_(console, flags.print_after), target_(target_of(flags)) {
+    hooks_ = trace_.hooks();
+    hooks_.disabled = flags.disabled;
+    options_ = flags.model_options.parse();
+    if (flags.batch > 0) options_.shapes.batch = flags.batch;
+    if (flags.train && !options_.precision) options_.precision = DType::f32;
+    if (flags.train) loss_ = passes::parse_loss(flags.loss);
+    if (flags.train) optimizer_ = flags.optimizer.parse();
+  }
+
+  void run() {
+    if (is_artifact(flags_.out)) { runtime::AtomicFile probe(flags_.out); }
+    const auto start = std::chrono::steady_clock::now();
+    model_ = Model::load(flags_.model);
+    trace_.add("read", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    if (flags_.emit.empty() && (is_artifact(flags_.out) || target_.kind == runtime::TargetKind::cpu)) {
+      make_artifact();
+    } else {
+      emit();
+    }
+    if (!flags_.time_passes) return;
+    trace_.report();
+    console_.result_json({{"phases", trace_.json()}});
+  }
+
+ private:
+  ModelGraph graph() {
+    ModelGraph made =
+        flags_.train ? training_graph(*model_, options_, loss_, optimizer_, hooks_) : inference_graph(*model_, options_, hooks_);
+    if (flags_.train) report_parameters(console_, made.model);
+    return made;
+  }
+
+  void emit() {
+    LoweredGraph lowered = lower_graph(graph().graph, target_, hooks_);
+    if (flags_.emit.empty()) return;
+    const EmitKind kind = parse_emit(flags_.emit);
+    if (kind == EmitKind::ir) return write_emitted({emit_ir(lowered)}, flags_.out, console_);
+    if (kind == EmitKind::plan) return write_emitted({emit_plan(lowered, target_)}, flags_.out, console_);
+    const runtime::Program program = generate_program(lowered, target_, hooks_);
+    if (kind != EmitKind::cubin) return write_emitted(emit_kernels(program), flags_.out, console_);
+    if (flags_.out.empty()) throw UserError("--emit cubin writes binary files: give a folder with -o DIR", ExitCode::usage);
+    write_emitted(emit_cubins(program, console_), flags_.out, console_);
+  }
+
+  void make_artifact() {
+    runtime::DeviceOptions device = flags_.device.parse(console_);
+    device.kernels = trace_.kernels();
+    ArtifactOptions options{.graph = options_,
+                            .target = target_,
+                            .loss = {},
+                            .optimizer = optimizer_,
+                            .learning_rate = flags_.optimizer.learning_rate,
+                            .device_options = device,
+                            .hooks = hooks_};
+    if (flags_.train) options.loss = flags_.loss;
+    const CompiledModel compiled = compile_model(*model_, options);
+    if (flags_.train) report_parameters(console_, compiled.model);
+    if (flags_.out.empty()) return;
+    runtime::Artifact artifact = compiled.artifact;
+    if (target_.kind == runtime::TargetKind::cuda) add_cubins(artifact);
+    runtime::write_artifact(flags_.out, artifact);
+    const auto size = static_cast<std::int64_t>(std::filesystem::file_size(flags_.out));
+    console_.result(concat("wrote '", flags_.out, "', ", bytes_text(size), ", for ", to_string(target_)));
+    if (!flags_.time_passes) console_.result_json({{"out", flags_.out}, {"bytes", size}, {"target", to_string(target_)}});
+  }
+
+  /// Where NVRTC can be found; without it the artifact carries the kernels' text alone, and that is said.
+  void add_cubins(runtime::Artifact& artifact) {
+    for (const runtime::Program& program : artifact.programs) {
+      try {
+        for (auto& [name, bytes] : emit_cubins(program, console_)) {
+          const auto view = std::as_bytes(std::span(bytes));
+          artifact.binaries.emplace_back(concat("cubins/", target_.architecture, "/", program.name, "/", name),
+                                         std::vector(view.begin(), view.end()));
+        }
+      } catch (const DeviceError& error) {
+        console_.warn(concat("the artifact carries kernels as text only: ", error.what()));
+        return;
+      }
+    }
+  }
+
+  const CompileFlags& flags_;
+  const Console& console_;
+  PassTrace trace_;
+  runtime::Target target_;
+  CompileHooks hooks_;
+  GraphOptions options_;
+  LossSpec loss_;
+  Optimizer optimizer_;
+  std::optional<Model> model_;
+};
+
+}  // namespace
+
+Command add_compile(CLI::App& app, Console& console) {
+  auto flags = std::make_shared<CompileFlags>();
+  CLI::App& sub = *app.add_subcommand("compile", "compile a model to an artifact, or show what is inside");
+  sub.add_option("MODEL", flags->model, "an .onnx file")->required();
+  sub.add_flag("--train", flags->train, "compile the training step, not only inference");
+  add_loss(sub, flags->loss);
+  sub.add_option("--target", flags->target, "cpu (default) or cuda:sm_90 and the like")->type_name("TARGET");
+  sub.add_option("--out,-o", flags->out, "the artifact NAME.gcx, or the folder for --emit")->type_name("PATH");
+  sub.add_option("--emit", flags->emit, "ir, plan, cuda, cpp or cubin: to -o DIR, or to stdout")->type_name("KIND");
+  sub.add_option("--print-after", flags->print_after, "the IR after a pass, or after all of them")->type_name("PASS|all");
+  sub.add_flag("--time-passes", flags->time_passes, "a table of phases and passes with their times");
+  add_repeated(sub, "--disable", flags->disabled, "leave a pass out; repeatable")->type_name("PASS");
+  sub.add_option("--batch", flags->batch, "first dimension of every input")->type_name("N");
+  flags->model_options.add_precision(sub, "what floats compute in (default: f32 with --train, else as the file says)");
+  flags->model_options.add_shapes(sub);
+  flags->model_options.add_selection(sub);
+  flags->optimizer.add(sub);
+  flags->device.add(sub);
+  sub.footer(
+      "Examples:\n"
+      "  gcomp compile m.onnx --train --loss mse --optimizer sgd --dim batch=32 --target cpu -o model.gcx\n"
+      "  gcomp compile m.onnx --train --loss cross_entropy --dim batch=64 --emit cuda -o kernels\n"
+      "  gcomp compile m.onnx --dim batch=1 --emit ir --print-after=all\n"
+      "  gcomp compile m.onnx --train --loss cross_entropy --dim batch=8 --time-passes");
+  return {&sub, [flags, &console] {
+            check_flags(*flags);
+            Compilation(*flags, console).run();
+          }};
+}
+
+}  // namespace gcomp::tools

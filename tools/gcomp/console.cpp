@@ -1,0 +1,73 @@
+#include "tools/gcomp/console.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+namespace gcomp::tools {
+namespace {
+
+constexpr int kJsonSchema = 1;
+
+bool no_colour() {
+  const char* value = std::getenv("NO_COLOR");
+  return value && *value;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string safe;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte >= 32 && byte != 127) || c == '\n' || c == '\t') {
+      safe.push_back(c);
+    } else {
+      safe += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+  }
+  return safe;
+}
+
+Console::Console() : terminal_(isatty(STDERR_FILENO) != 0) {
+  const char* kind = std::getenv("TERM");
+  if (kind && std::string_view(kind) == "dumb") terminal_ = false;
+  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(no_colour() ? spdlog::color_mode::never
+                                                                                : spdlog::color_mode::automatic);
+  sink->set_color(spdlog::level::info, "");
+  sink->set_color(spdlog::level::debug, "");
+  log_ = std::make_shared<spdlog::logger>("gcomp", std::move(sink));
+  log_->set_pattern("%^%v%$");
+}
+
+void Console::set_level(Level level) {
+  log_->set_level(level == Level::quiet     ? spdlog::level::warn
+                  : level == Level::verbose ? spdlog::level::debug
+                                            : spdlog::level::info);
+}
+
+void Console::say(std::string_view text) const { log_->info("{}", printable(text)); }
+void Console::detail(std::string_view text) const { log_->debug("{}", printable(text)); }
+void Console::warn(std::string_view text) const { log_->warn("warning: {}", printable(text)); }
+void Console::error(std::string_view text) const { log_->error("{}", printable(text)); }
+
+void Console::result(std::string_view text) const {
+  if (json_) return;
+  const std::string line = printable(text) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+void Console::result_json(nlohmann::json object) const {
+  if (!json_) return;
+  object["schema"] = kJsonSchema;
+  const std::string line = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace gcomp::tools

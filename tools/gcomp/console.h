@@ -1,0 +1,46 @@
+// What the tool says to people: lines on stderr, coloured only on a terminal. Results go to stdout.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace spdlog {
+class logger;
+}
+
+namespace gcomp::tools {
+
+/// Text from a model or a file name without control characters, so that it cannot steer a terminal.
+std::string printable(std::string_view text);
+
+class Console {
+ public:
+  enum class Level { quiet, normal, verbose };
+
+  Console();
+  void set_level(Level level);
+  /// Machine-readable results were asked for: result() is silent, result_json() speaks.
+  void set_json(bool json) { json_ = json; }
+  bool json() const { return json_; }
+  /// stderr is a terminal that may be redrawn.
+  bool terminal() const { return terminal_; }
+
+  /// A line for people on stderr.
+  void say(std::string_view text) const;
+  void detail(std::string_view text) const;  ///< with --verbose only
+  void warn(std::string_view text) const;
+  void error(std::string_view text) const;
+  /// A line of results on stdout; nothing with --json.
+  void result(std::string_view text) const;
+  /// One JSON object on stdout, with the schema's version; nothing without --json.
+  void result_json(nlohmann::json object) const;
+
+ private:
+  std::shared_ptr<spdlog::logger> log_;
+  bool json_ = false, terminal_ = false;
+};
+
+}  // namespace gcomp::tools

@@ -1,0 +1,84 @@
+#include "tools/gcomp/emit.h"
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "ir/base/nearest.h"
+#include "ir/print.h"
+#include "passes/plan_memory.h"
+#include "runtime/atomic_file.h"
+#include "runtime/cuda/nvrtc.h"
+#include "runtime/device.h"
+
+namespace gcomp::tools {
+namespace {
+
+constexpr std::pair<std::string_view, EmitKind> kKinds[] = {
+    {"ir", EmitKind::ir}, {"plan", EmitKind::plan}, {"cuda", EmitKind::cuda}, {"cpp", EmitKind::cpp}, {"cubin", EmitKind::cubin}};
+
+std::string ended(std::string text) {
+  if (text.empty() || text.back() != '\n') text.push_back('\n');
+  return text;
+}
+
+}  // namespace
+
+EmitKind parse_emit(std::string_view text) {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kKinds) {
+    if (name == text) return kind;
+    names.emplace_back(name);
+  }
+  throw UserError(concat("--emit ", text, ": wanted ", listing(names), did_you_mean(text, names)), ExitCode::usage);
+}
+
+EmittedFile emit_ir(const LoweredGraph& lowered) { return {lowered.graph.name() + ".gir", ended(ir::print(lowered.graph))}; }
+
+EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target) {
+  const std::int64_t alignment = target.kind == runtime::TargetKind::cuda ? 256 : 64;
+  return {lowered.graph.name() + ".plan", ended(passes::describe(lowered.graph, lowered.plan, {.alignment = alignment}))};
+}
+
+std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
+  const char* suffix = program.target.kind == runtime::TargetKind::cuda ? ".cu" : ".cpp";
+  std::vector<EmittedFile> files;
+  for (const runtime::Kernel& kernel : program.kernels)
+    files.emplace_back(kernel.name + suffix, ended(concat(program.prelude, "\n", kernel.text)));
+  return files;
+}
+
+std::vector<EmittedFile> emit_cubins(const runtime::Program& program, const Console& console) {
+  const auto nvrtc =
+      runtime::cuda::Nvrtc::find(runtime::cuda::search_by_variables([](const char* name) { return std::getenv(name); }));
+  runtime::cuda::CubinOptions options;
+  options.cache_directory = runtime::default_cache_directory();
+  options.log = [&](std::string_view line) { console.warn(line); };
+  const std::vector<runtime::cuda::Cubin> cubins = runtime::cuda::compile_program(nvrtc, program, options);
+  console.say(concat("compiled by NVRTC ", nvrtc.version()));
+  std::vector<EmittedFile> files;
+  for (std::size_t i = 0; i < cubins.size(); ++i)
+    files.emplace_back(program.kernels[i].name + ".cubin",
+                       std::string(reinterpret_cast<const char*>(cubins[i].image.data()), cubins[i].image.size()));
+  return files;
+}
+
+void write_emitted(const std::vector<EmittedFile>& files, const std::filesystem::path& folder, const Console& console) {
+  nlohmann::json written = nlohmann::json::array();
+  if (folder.empty()) {
+    const bool several = files.size() > 1;
+    for (const auto& [name, text] : files) console.result(several ? concat("// ---- ", name, "\n", text) : text);
+    for (const auto& [name, text] : files) written.push_back({{"name", name}, {"text", text}});
+    return console.result_json({{"files", written}});
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  check_user(!error, "cannot make the folder '", folder.string(), "': ", error.message());
+  for (const auto& [name, text] : files) {
+    runtime::write_file(folder / name, std::as_bytes(std::span(text)));
+    written.push_back({{"name", (folder / name).string()}, {"bytes", text.size()}});
+  }
+  console.result(concat("wrote ", files.size(), files.size() == 1 ? " file" : " files", " to '", folder.string(), "'"));
+  console.result_json({{"files", written}});
+}
+
+}  // namespace gcomp::tools

@@ -1,0 +1,33 @@
+// What a compilation can show of itself: IR, memory plan, kernel texts, cubins.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gcomp/compile.h"
+#include "runtime/program.h"
+#include "tools/gcomp/console.h"
+
+namespace gcomp::tools {
+
+enum class EmitKind : std::uint8_t { ir, plan, cuda, cpp, cubin };
+/// Throws UserError (exit 2) with the nearest name.
+EmitKind parse_emit(std::string_view text);
+
+/// A file name and its contents.
+using EmittedFile = std::pair<std::string, std::string>;
+
+EmittedFile emit_ir(const LoweredGraph& lowered);
+EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target);
+/// One file a kernel; the prelude that they share stands in each, so that each compiles alone.
+std::vector<EmittedFile> emit_kernels(const runtime::Program& program);
+/// Throws DeviceError (exit 5) where NVRTC is missing or refuses a kernel.
+std::vector<EmittedFile> emit_cubins(const runtime::Program& program, const Console& console);
+
+/// Into the folder (made where it is missing), or to stdout where `folder` is empty; binary files need a folder.
+void write_emitted(const std::vector<EmittedFile>& files, const std::filesystem::path& folder, const Console& console);
+
+}  // namespace gcomp::tools

@@ -1,0 +1,74 @@
+// gcomp grad: the loss and the gradient of every trained parameter on one batch.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "gcomp/gradients.h"
+#include "runtime/atomic_file.h"
+#include "tools/gcomp/command.h"
+#include "tools/gcomp/options.h"
+#include "tools/gcomp/report.h"
+#include "tools/gcomp/training_data.h"
+
+namespace gcomp::tools {
+namespace {
+
+struct GradFlags {
+  std::string model, inputs, outputs, loss;
+  ModelOptions model_options;
+  DeviceOptions device;
+};
+
+void grad(const GradFlags& flags, const Console& console) {
+  if (flags.loss.empty())
+    throw UserError("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME", ExitCode::usage);
+  { runtime::AtomicFile probe(flags.outputs); }
+  GradientOptions options;
+  options.loss = passes::parse_loss(flags.loss);
+  options.graph = flags.model_options.parse();
+  options.device = flags.device.request();
+  options.device_options = flags.device.parse(console);
+  options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
+    report_internal_error(console, graph, error);
+  };
+  const Model model = Model::load(flags.model);
+  const std::vector<std::string> names = array_names(model.inputs(), flags.loss);
+  const runtime::Dataset data = open_data(flags.inputs, names);
+  options.graph.shapes.data = types_of(data, names);
+  options.graph.shapes.data_source = flags.inputs;
+  Gradients gradients(model, options);
+  report_parameters(console, gradients.model());
+  console.say("device: " + gradients.device());
+  std::vector<NamedTensor> results;
+  try {
+    results = gradients.run(whole(data, names));
+  } catch (const UserError& error) { throw UserError(concat("'", flags.inputs, "': ", error.what()), error.code()); }
+  runtime::write_npz(flags.outputs, results);
+  char text[64];
+  std::snprintf(text, sizeof text, "loss %.17g", results[0].second.at(0));
+  console.result(text);
+  console.result(concat("wrote '", flags.outputs, "': loss and ", results.size() - 1, " gradients"));
+  console.result_json({{"loss", results[0].second.at(0)}, {"gradients", results.size() - 1}, {"file", flags.outputs}});
+}
+
+}  // namespace
+
+Command add_grad(CLI::App& app, Console& console) {
+  auto flags = std::make_shared<GradFlags>();
+  CLI::App& sub = *app.add_subcommand("grad", "loss and gradients of a model on one batch, in training form");
+  sub.add_option("MODEL", flags->model, "an .onnx file")->required();
+  sub.add_option("--inputs", flags->inputs, "one batch: arrays named after the model's inputs, and 'label'")
+      ->type_name("NPZ")
+      ->required();
+  sub.add_option("--outputs", flags->outputs, "'loss', and a gradient for each trained initializer, by its name")
+      ->type_name("NPZ")
+      ->required();
+  add_loss(sub, flags->loss);
+  flags->model_options.add_precision(sub, "what floats compute in (default f32)");
+  flags->model_options.add_shapes(sub);
+  flags->model_options.add_selection(sub);
+  flags->device.add(sub);
+  sub.footer("Example:\n  gcomp grad m.onnx --inputs batch.npz --loss cross_entropy --outputs grads.npz --precision f64");
+  return {&sub, [flags, &console] { grad(*flags, console); }};
+}
+
+}  // namespace gcomp::tools

@@ -1,0 +1,156 @@
+// gcomp inspect: what a model file holds, one fact a line.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "gcomp/model.h"
+#include "gcomp/saved_model.h"
+#include "tools/gcomp/command.h"
+#include "tools/gcomp/options.h"
+#include "tools/gcomp/report.h"
+
+namespace gcomp::tools {
+namespace {
+
+using nlohmann::json;
+
+struct InspectFlags {
+  std::string model;
+};
+
+json dimensions_json(const frontend::ValueInfo& value) {
+  json sizes = json::array();
+  for (const frontend::Dimension& d : value.dimensions) {
+    if (d.size >= 0) {
+      sizes.push_back(d.size);
+    } else {
+      sizes.push_back(d.symbol.empty() ? "?" : d.symbol);
+    }
+  }
+  return sizes;
+}
+
+json values_json(const std::vector<frontend::ValueInfo>& values) {
+  json list = json::array();
+  for (const frontend::ValueInfo& v : values) {
+    json entry{{"name", v.name}, {"dtype", name_of(v.dtype)}};
+    if (v.has_shape) entry["shape"] = dimensions_json(v);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+/// Bytes of one element of a type that the file names; 0 where gcomp does not have it.
+std::int64_t element_bytes(const std::string& dtype) {
+  const auto known = parse_dtype(dtype);
+  return known ? static_cast<std::int64_t>(size_of(*known)) : 0;
+}
+
+void inspect_onnx(const InspectFlags& flags, const Console& console) {
+  const Model model = Model::load(flags.model);
+  const frontend::OnnxFile& file = *model.onnx();
+  std::string opsets;
+  for (const auto& [domain, version] : file.opsets)
+    opsets += concat(opsets.empty() ? "" : ", ", domain.empty() ? "ai.onnx" : domain, " ", version);
+  console.result(concat("model: '", flags.model, "', ONNX IR ", file.ir_version, ", opset ", opsets,
+                        file.producer.empty() ? "" : ", from " + file.producer));
+  for (const auto& value : file.inputs) console.result("input: " + to_string(value));
+  for (const auto& value : file.outputs) console.result("output: " + to_string(value));
+  std::int64_t elements = 0, bytes = 0;
+  json initializers = json::array(), operators = json::object();
+  for (const auto& i : file.initializers) {
+    const std::int64_t count = element_count(i.shape);
+    elements += count;
+    bytes += count * element_bytes(i.dtype);
+    initializers.push_back({{"name", i.name}, {"dtype", i.dtype}, {"shape", i.shape}});
+  }
+  console.result(concat("initializers: ", file.initializers.size(), ", ", grouped(elements), " values, ", bytes_text(bytes)));
+  for (const auto& i : file.initializers) console.result(concat("  ", i.name, ": ", i.dtype, "[", to_string(i.shape), "]"));
+  int nodes = 0;
+  for (const auto& [name, count] : file.operators) nodes += count, operators[name] = count;
+  console.result(concat("operators: ", nodes, " of ", file.operators.size(), " kinds"));
+  for (const auto& [name, count] : file.operators) console.result(concat("  ", name, " ", count));
+  console.result_json({{"model", flags.model},
+                       {"format", "onnx"},
+                       {"ir_version", file.ir_version},
+                       {"producer", file.producer},
+                       {"opsets", file.opsets},
+                       {"inputs", values_json(file.inputs)},
+                       {"outputs", values_json(file.outputs)},
+                       {"initializers", initializers},
+                       {"operators", operators},
+                       {"values", elements},
+                       {"bytes", bytes}});
+}
+
+json buffers_json(const runtime::Program& program, const std::vector<int>& buffers) {
+  json list = json::array();
+  for (const int index : buffers) {
+    const runtime::Buffer& buffer = program.buffers[static_cast<std::size_t>(index)];
+    list.push_back({{"name", buffer.name}, {"type", to_string(buffer.type)}});
+  }
+  return list;
+}
+
+void inspect_program(const runtime::Program& program, const Console& console, json& programs) {
+  console.result(concat("program: ", program.name, " for ", to_string(program.target), ", ", program.kernels.size(), " kernels, ",
+                        program.steps.size(), " launches and library calls"));
+  for (const int i : program.inputs)
+    console.result(concat("  input: ", program.buffers[static_cast<std::size_t>(i)].name, ": ",
+                          to_string(program.buffers[static_cast<std::size_t>(i)].type)));
+  for (const int i : program.outputs)
+    console.result(concat("  output: ", program.buffers[static_cast<std::size_t>(i)].name, ": ",
+                          to_string(program.buffers[static_cast<std::size_t>(i)].type)));
+  console.result(concat("  memory: arena ", bytes_text(program.arena_bytes), ", states ", bytes_text(program.state_bytes),
+                        ", constants ", bytes_text(program.constant_bytes), ", inputs and outputs ", bytes_text(program.io_bytes)));
+  programs.push_back({{"name", program.name},
+                      {"target", to_string(program.target)},
+                      {"kernels", program.kernels.size()},
+                      {"steps", program.steps.size()},
+                      {"inputs", buffers_json(program, program.inputs)},
+                      {"outputs", buffers_json(program, program.outputs)},
+                      {"arena_bytes", program.arena_bytes},
+                      {"arena_lower_bound", program.arena_lower_bound},
+                      {"state_bytes", program.state_bytes},
+                      {"constant_bytes", program.constant_bytes},
+                      {"io_bytes", program.io_bytes}});
+}
+
+void inspect_artifact(const InspectFlags& flags, const Console& console) {
+  const runtime::Artifact artifact = runtime::read_artifact(flags.model);
+  const SavedModel saved = saved_model(artifact, flags.model);
+  console.result(concat("artifact: '", flags.model, "', compiled from '", saved.model, "'",
+                        saved.loss.empty() ? "" : concat(", trains ", saved.trained.size(), " parameters with loss ", saved.loss)));
+  json programs = json::array();
+  for (const runtime::Program& program : artifact.programs) inspect_program(program, console, programs);
+  std::int64_t elements = 0, bytes = 0;
+  json weights = json::object();
+  for (const auto& [name, tensor] : artifact.weights) {
+    elements += tensor.elements();
+    bytes += tensor.type().bytes();
+    weights[name] = to_string(tensor.type());
+  }
+  console.result(concat("states: ", artifact.weights.size(), ", ", grouped(elements), " values, ", bytes_text(bytes)));
+  for (const auto& [name, tensor] : artifact.weights) console.result(concat("  ", name, ": ", to_string(tensor.type())));
+  for (const auto& [name, binary] : artifact.binaries)
+    console.result(concat("binary: ", name, ", ", bytes_text(static_cast<std::int64_t>(binary.size()))));
+  console.result_json({{"model", flags.model},
+                       {"format", "gcx"},
+                       {"compiled_from", saved.model},
+                       {"loss", saved.loss},
+                       {"trained", saved.trained},
+                       {"programs", programs},
+                       {"states", weights}});
+}
+
+}  // namespace
+
+Command add_inspect(CLI::App& app, Console& console) {
+  auto flags = std::make_shared<InspectFlags>();
+  CLI::App& sub = *app.add_subcommand("inspect", "inputs, outputs, parameters, ops and sizes of a model");
+  sub.add_option("MODEL", flags->model, "an .onnx file, or a .gcx")->required();
+  sub.footer("Examples:\n  gcomp inspect model.onnx\n  gcomp inspect model.gcx --json");
+  return {&sub,
+          [flags, &console] { is_artifact(flags->model) ? inspect_artifact(*flags, console) : inspect_onnx(*flags, console); }};
+}
+
+}  // namespace gcomp::tools

@@ -1,0 +1,194 @@
+#include "tools/gcomp/options.h"
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+namespace gcomp::tools {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+[[noreturn]] void usage(const std::string& message) { throw UserError(message, ExitCode::usage); }
+
+/// "batch=32" as a symbol and a size.
+std::pair<std::string, std::int64_t> parse_dim(const std::string& text) {
+  const std::size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) usage("--dim " + text + ": wanted SYMBOL=N, such as --dim batch=32");
+  return {text.substr(0, equals), parse_integer(std::string_view(text).substr(equals + 1), "--dim " + text)};
+}
+
+/// "x:32x20" as an input and a shape; "x:" is a scalar.
+std::pair<std::string, Shape> parse_shape(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) usage("--shapes " + text + ": wanted INPUT:NxNxN, such as --shapes x:32x20");
+  Shape shape;
+  std::string_view rest = std::string_view(text).substr(colon + 1);
+  while (!rest.empty()) {
+    const std::size_t end = rest.find('x');
+    shape.push_back(parse_integer(rest.substr(0, end), "--shapes " + text));
+    if (shape.back() < 0) usage("--shapes " + text + ": wanted sizes of 0 or more");
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  }
+  return {text.substr(0, colon), shape};
+}
+
+/// The value, where there is one, must lie in [low, high).
+void require_range(const std::optional<double>& value, double low, double high, const std::string& flag) {
+  if (value && !(*value >= low && *value < high))
+    usage(concat(flag, " ", *value, ": wanted a number from ", low, std::isinf(high) ? " up" : concat(" to below ", high)));
+}
+
+}  // namespace
+
+std::int64_t parse_integer(std::string_view text, const std::string& flag) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty())
+    usage(concat(flag, ": '", text, "' is no whole number"));
+  return value;
+}
+
+std::vector<double> parse_numbers(std::string_view text, const std::string& flag) {
+  std::vector<double> values;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::string_view part = text.substr(0, comma);
+    double value = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc() || end != part.data() + part.size() || part.empty())
+      usage(concat(flag, ": '", part, "' is no number"));
+    values.push_back(value);
+    if (comma == std::string_view::npos) return values;
+    text = text.substr(comma + 1);
+  }
+}
+
+CLI::Option* add_repeated(CLI::App& app, const std::string& flags, std::vector<std::string>& values, const std::string& meaning) {
+  return app.add_option(flags, values, meaning)->allow_extra_args(false);
+}
+
+bool is_artifact(const std::string& path) { return std::filesystem::path(path).extension() == ".gcx"; }
+
+void ModelOptions::add_shapes(CLI::App& app) {
+  const std::string group = "Shapes";
+  add_repeated(app, "--dim", dims, "bind a symbolic dimension, e.g. batch=32; repeatable")->type_name("SYMBOL=N")->group(group);
+  add_repeated(app, "--shapes", shapes, "bind the whole shape of an input, e.g. x:32x20; repeatable")
+      ->type_name("INPUT:NxN")
+      ->group(group);
+}
+
+void ModelOptions::add_precision(CLI::App& app, const std::string& meaning) {
+  app.add_option("--precision", precision, meaning)->type_name("f32|f64");
+}
+
+void ModelOptions::add_selection(CLI::App& app) {
+  const std::string group = "What is trained";
+  const auto globs = [&](const std::string& flag, std::vector<std::string>& values, const std::string& meaning) {
+    add_repeated(app, flag, values, meaning)->type_name("GLOB")->group(group);
+  };
+  globs("--freeze", freeze, "do not train parameters that match; repeatable");
+  globs("--thaw", thaw, "train what would be left frozen; repeatable");
+  globs("--tie", tie, "one shared parameter for initializers that match; repeatable");
+  globs("--untie", untie, "a parameter of its own for each use of initializers that match; repeatable");
+  app.add_option("--batchnorm-variance", batchnorm_variance, "which variance the running statistics keep")
+      ->type_name("unbiased|population")
+      ->group(group);
+}
+
+GraphOptions ModelOptions::parse() const {
+  GraphOptions options;
+  for (const std::string& dim : dims) {
+    const auto [symbol, size] = parse_dim(dim);
+    if (!options.shapes.dims.emplace(symbol, size).second) usage("--dim " + symbol + " is given twice");
+  }
+  for (const std::string& shape : shapes) {
+    auto [input, sizes] = parse_shape(shape);
+    if (!options.shapes.shapes.emplace(input, std::move(sizes)).second) usage("--shapes " + input + " is given twice");
+  }
+  if (precision == "f32") {
+    options.precision = DType::f32;
+  } else if (precision == "f64") {
+    options.precision = DType::f64;
+  } else if (!precision.empty()) {
+    usage("--precision " + precision + ": wanted f32 or f64");
+  }
+  if (!batchnorm_variance.empty() && batchnorm_variance != "unbiased" && batchnorm_variance != "population")
+    usage("--batchnorm-variance " + batchnorm_variance + ": wanted unbiased or population");
+  options.freeze = freeze;
+  options.train = thaw;
+  options.tie = tie;
+  options.untie = untie;
+  options.batchnorm_variance = batchnorm_variance;
+  return options;
+}
+
+void add_loss(CLI::App& app, std::string& loss) {
+  app.add_option("--loss", loss, "cross_entropy[:axis=N], mse, l1, bce, bce_with_logits or output:NAME")->type_name("LOSS");
+}
+
+void OptimizerOptions::add(CLI::App& app) {
+  const std::string group = "Optimizer (PyTorch's names, formulas and defaults)";
+  app.add_option("--optimizer", optimizer, "sgd, adam or adamw (default adamw)")->type_name("NAME")->group(group);
+  app.add_option("--lr", learning_rate, "learning rate (default 0.001)")->type_name("X")->group(group);
+  app.add_option("--momentum", momentum, "sgd (default 0)")->type_name("X")->group(group);
+  app.add_option("--dampening", dampening, "sgd (default 0)")->type_name("X")->group(group);
+  app.add_flag("--nesterov", nesterov, "sgd: Nesterov momentum")->group(group);
+  app.add_option("--weight-decay", weight_decay, "default 0, for adamw 0.01")->type_name("X")->group(group);
+  app.add_option("--betas", betas, "adam, adamw (default 0.9,0.999)")->type_name("X,X")->group(group);
+  app.add_option("--eps", eps, "adam, adamw (default 1e-8)")->type_name("X")->group(group);
+}
+
+Optimizer OptimizerOptions::parse() const {
+  Optimizer spec;
+  spec.kind = passes::parse_optimizer(optimizer);
+  const bool sgd = spec.kind == OptimizerKind::sgd;
+  const auto only = [&](bool given, bool allowed, const std::string& flag) {
+    if (given && !allowed) usage(concat(flag, " is no option of ", optimizer));
+  };
+  only(momentum.has_value(), sgd, "--momentum");
+  only(dampening.has_value(), sgd, "--dampening");
+  only(nesterov, sgd, "--nesterov");
+  only(!betas.empty(), !sgd, "--betas");
+  only(eps.has_value(), !sgd, "--eps");
+  require_range(learning_rate, 0, kInfinity, "--lr");
+  require_range(momentum, 0, kInfinity, "--momentum");
+  require_range(weight_decay, 0, kInfinity, "--weight-decay");
+  require_range(eps, 0, kInfinity, "--eps");
+  spec.momentum = momentum.value_or(0);
+  spec.dampening = dampening.value_or(0);
+  spec.nesterov = nesterov;
+  if (nesterov && (spec.momentum == 0 || spec.dampening != 0)) usage("--nesterov needs --momentum above 0 and no --dampening");
+  spec.weight_decay = weight_decay;
+  spec.eps = eps.value_or(spec.eps);
+  if (betas.empty()) return spec;
+  const std::vector<double> values = parse_numbers(betas, "--betas");
+  if (values.size() != 2) usage(concat("--betas ", betas, ": wanted two numbers, such as --betas 0.9,0.999"));
+  for (const double value : values) require_range(value, 0, 1, "--betas");
+  spec.beta1 = values[0];
+  spec.beta2 = values[1];
+  return spec;
+}
+
+void DeviceOptions::add(CLI::App& app) {
+  const std::string group = "Device";
+  app.add_option("--device", device, "auto, cpu or cuda (default auto)")->type_name("NAME")->group(group);
+  app.add_option("--threads", threads, "CPU threads (default: one for each processor)")->type_name("N")->group(group);
+  app.add_option("--compiler", compiler, "C++ compiler for CPU kernels (default: c++, g++ or clang++)")
+      ->type_name("PATH")
+      ->group(group);
+  app.add_flag("--no-cache", no_cache, "do not keep compiled kernels in the user's cache directory")->group(group);
+}
+
+runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
+  if (threads < 0) usage(concat("--threads ", threads, ": wanted 1 or more"));
+  runtime::DeviceOptions options;
+  options.threads = threads;
+  options.compiler = compiler;
+  options.use_cache = !no_cache;
+  options.log = [&console](std::string_view line) { console.warn(line); };
+  return options;
+}
+
+}  // namespace gcomp::tools

@@ -1,0 +1,60 @@
+// Groups of options that several subcommands share, and what they mean.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gcomp/compile.h"
+#include "runtime/device.h"
+#include "tools/gcomp/console.h"
+
+namespace gcomp::tools {
+
+/// What decides a model's graph: shapes, precision, what is trained.
+struct ModelOptions {
+  std::vector<std::string> dims, shapes, freeze, thaw, tie, untie;
+  std::string precision, batchnorm_variance;
+
+  void add_shapes(CLI::App& app);
+  void add_precision(CLI::App& app, const std::string& meaning);
+  void add_selection(CLI::App& app);
+  /// Throws UserError (exit 2) for what cannot be read.
+  GraphOptions parse() const;
+};
+
+void add_loss(CLI::App& app, std::string& loss);
+
+struct OptimizerOptions {
+  std::string optimizer = "adamw", betas;
+  double learning_rate = 1e-3;
+  std::optional<double> momentum, dampening, weight_decay, eps;
+  bool nesterov = false;
+
+  void add(CLI::App& app);
+  /// Throws UserError (exit 2) for a value out of range or an option that the optimizer does not have.
+  Optimizer parse() const;
+};
+
+struct DeviceOptions {
+  std::string device = "auto", compiler;
+  int threads = 0;
+  bool no_cache = false;
+
+  void add(CLI::App& app);
+  runtime::DeviceRequest request() const { return runtime::parse_device_request(device); }
+  runtime::DeviceOptions parse(const Console& console) const;
+};
+
+/// "0.9,0.999" as numbers, "32" as a whole number; both throw UserError (exit 2) that names `flag`.
+std::vector<double> parse_numbers(std::string_view text, const std::string& flag);
+std::int64_t parse_integer(std::string_view text, const std::string& flag);
+
+/// An option that takes one value each time it is given.
+CLI::Option* add_repeated(CLI::App& app, const std::string& flags, std::vector<std::string>& values, const std::string& meaning);
+
+bool is_artifact(const std::string& path);
+
+}  // namespace gcomp::tools

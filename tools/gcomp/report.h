@@ -1,0 +1,22 @@
+// What the tool tells about a model before it works on it.
+#pragma once
+
+#include <string>
+
+#include "frontend/onnx/import.h"
+#include "tools/gcomp/console.h"
+
+namespace gcomp::tools {
+
+/// Both lists of parameters, trained and frozen, with the reasons, and the repairs that training makes.
+void report_parameters(const Console& console, const frontend::Model& model);
+
+/// "1234567" as "1,234,567".
+std::string grouped(std::int64_t number);
+/// "1.2 MiB".
+std::string bytes_text(std::int64_t bytes);
+
+/// Saves the graph as IR text and says how to replay the failure.
+void report_internal_error(const Console& console, const ir::Graph& graph, const std::string& error);
+
+}  // namespace gcomp::tools

@@ -1,0 +1,82 @@
+// gcomp run: the outputs of a model, .onnx or .gcx, for the arrays of an .npz.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "gcomp/predictor.h"
+#include "runtime/atomic_file.h"
+#include "runtime/dataset.h"
+#include "runtime/npz.h"
+#include "tools/gcomp/command.h"
+#include "tools/gcomp/options.h"
+#include "tools/gcomp/report.h"
+
+namespace gcomp::tools {
+namespace {
+
+struct RunFlags {
+  std::string model, inputs, outputs;
+  std::int64_t batch = 0;
+  bool as_written = false;
+  ModelOptions model_options;
+  DeviceOptions device;
+};
+
+Predictor make_predictor(const RunFlags& flags, const Console& console) {
+  if (is_artifact(flags.model)) return Predictor::load(flags.model, flags.device.parse(console));
+  PredictOptions options;
+  options.batch = flags.batch;
+  options.graph = flags.model_options.parse();
+  options.graph.as_written = flags.as_written;
+  options.graph.shapes.data_source = flags.inputs;
+  options.device = flags.device.request();
+  options.device_options = flags.device.parse(console);
+  options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
+    report_internal_error(console, graph, error);
+  };
+  return Predictor(Model::load(flags.model), std::move(options));
+}
+
+void run(const RunFlags& flags, const Console& console) {
+  { runtime::AtomicFile probe(flags.outputs); }
+  Predictor predictor = make_predictor(flags, console);
+  const runtime::NpzFile file(flags.inputs);
+  std::vector<NamedTensor> arrays;
+  for (const std::string& name : predictor.input_names()) arrays.emplace_back(name, file.load(name));
+  console.say("device: " + predictor.device());
+  Batch batch;
+  for (const auto& [name, tensor] : arrays) batch.emplace_back(name, tensor);
+  std::vector<NamedTensor> outputs;
+  try {
+    outputs = predictor.predict(batch);
+  } catch (const UserError& error) { throw UserError(concat("'", flags.inputs, "': ", error.what()), error.code()); }
+  runtime::write_npz(flags.outputs, outputs);
+  nlohmann::json json{{"outputs", nlohmann::json::object()}, {"file", flags.outputs}};
+  for (const auto& [name, tensor] : outputs) {
+    console.result(concat(name, ": ", to_string(tensor.type())));
+    json["outputs"][name] = to_string(tensor.type());
+  }
+  console.result(concat("wrote '", flags.outputs, "'"));
+  console.result_json(std::move(json));
+}
+
+}  // namespace
+
+Command add_run(CLI::App& app, Console& console) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App& sub = *app.add_subcommand("run", "run a model on the arrays of an .npz, write its outputs");
+  sub.add_option("MODEL", flags->model, "an .onnx file, or a .gcx")->required();
+  sub.add_option("--inputs", flags->inputs, "arrays named after the model's inputs")->type_name("NPZ")->required();
+  sub.add_option("--outputs", flags->outputs, "arrays named after the model's outputs")->type_name("NPZ")->required();
+  sub.add_option("--batch", flags->batch, "rows of one run (default: all at once)")->type_name("N");
+  sub.add_flag("--as-written", flags->as_written, "BatchNormalization and Dropout do what the file says (default: inference form)");
+  flags->model_options.add_precision(sub, "what floats compute in (default: as the file says)");
+  flags->model_options.add_shapes(sub);
+  flags->device.add(sub);
+  sub.footer(
+      "Examples:\n"
+      "  gcomp run trained.onnx --inputs x.npz --outputs y.npz\n"
+      "  gcomp run model.gcx --inputs x.npz --outputs y.npz --threads 2");
+  return {&sub, [flags, &console] { run(*flags, console); }};
+}
+
+}  // namespace gcomp::tools

@@ -1,0 +1,247 @@
+// gcomp train: ONNX (or .gcx) and .npz in, trained model out.
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "ir/base/error.h"
+#include "runtime/atomic_file.h"
+#include "runtime/batch_plan.h"
+#include "runtime/metrics.h"
+#include "tools/gcomp/command.h"
+#include "tools/gcomp/interrupt.h"
+#include "tools/gcomp/options.h"
+#include "tools/gcomp/progress.h"
+#include "tools/gcomp/report.h"
+#include "tools/gcomp/training_data.h"
+
+namespace gcomp::tools {
+namespace {
+
+struct TrainFlags {
+  std::string model, data, eval_data, loss, metrics, out;
+  std::int64_t batch = 0, epochs = 0, steps = 0;
+  std::uint64_t seed = 0;
+  bool no_shuffle = false;
+  ModelOptions model_options;
+  OptimizerOptions optimizer;
+  DeviceOptions device;
+};
+
+/// A run in progress. The members are what the loop needs, in the order in which they are made.
+class TrainingRun {
+ public:
+  TrainingRun(const TrainFlags& flags, const Console& console);
+  void report() const;
+  void train();
+  void finish();
+
+ private:
+  Trainer make_trainer();
+  void check_outputs();
+  void one_step(std::int64_t step);
+  void evaluate(std::int64_t epoch);
+  std::string where_loss_went(std::int64_t step, double loss) const;
+
+  const TrainFlags& flags_;
+  const Console& console_;
+  std::vector<std::string> names_;
+  std::optional<runtime::Dataset> data_, eval_data_;
+  std::optional<Trainer> trainer_;
+  std::optional<runtime::BatchPlan> plan_;
+  std::unique_ptr<runtime::MetricsWriter> metrics_;
+  std::optional<BatchFeeder> feeder_;
+  std::int64_t steps_ = 0;
+  double loss_ = 0;
+  std::optional<Evaluation> evaluation_;
+  double seconds_ = 0;
+};
+
+void check_flags(const TrainFlags& flags) {
+  const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
+  if ((flags.epochs > 0) == (flags.steps > 0)) usage("give either --epochs N or --steps N, at least 1");
+  if (flags.epochs < 0 || flags.steps < 0) usage("--epochs and --steps: wanted 1 or more");
+  if (flags.loss.empty() && !is_artifact(flags.model))
+    usage("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
+  if (flags.batch < 1 && !is_artifact(flags.model)) usage("--batch is missing, or below 1");
+  if (is_artifact(flags.model) && !is_artifact(flags.out)) usage("a .gcx holds no ONNX file, so --out must be a .gcx too");
+}
+
+TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console) : flags_(flags), console_(console) {
+  check_flags(flags);
+  check_outputs();
+  trainer_ = make_trainer();
+  fit(*data_, *trainer_);
+  if (eval_data_) fit(*eval_data_, *trainer_);
+  steps_ = flags.steps > 0 ? flags.steps : flags.epochs * plan_->steps_per_epoch();
+  feeder_.emplace(*data_, *trainer_);
+}
+
+/// A directory that is missing or read-only is found before any work.
+void TrainingRun::check_outputs() {
+  runtime::AtomicFile probe(flags_.out);
+  if (!flags_.metrics.empty()) metrics_ = std::make_unique<runtime::MetricsWriter>(flags_.metrics);
+}
+
+Trainer TrainingRun::make_trainer() {
+  const auto open_all = [&](std::int64_t batch) {
+    data_ = open_data(flags_.data, names_);
+    if (!flags_.eval_data.empty()) eval_data_ = open_data(flags_.eval_data, names_);
+    plan_.emplace(data_->rows(), batch, flags_.seed,
+                  flags_.no_shuffle ? runtime::RowOrder::sequential : runtime::RowOrder::shuffled);
+  };
+  if (is_artifact(flags_.model)) {
+    Trainer trainer = Trainer::load(flags_.model, flags_.device.parse(console_));
+    names_ = trainer.input_names();
+    open_all(trainer.batch());
+    return trainer;
+  }
+  TrainOptions options;
+  options.loss = flags_.loss;
+  options.optimizer = flags_.optimizer.parse();
+  options.learning_rate = flags_.optimizer.learning_rate;
+  options.batch = flags_.batch;
+  options.graph = flags_.model_options.parse();
+  options.device = flags_.device.request();
+  options.device_options = flags_.device.parse(console_);
+  options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
+    report_internal_error(console_, graph, error);
+  };
+  passes::parse_loss(flags_.loss);
+  const Model model = Model::load(flags_.model);
+  names_ = array_names(model.inputs(), flags_.loss);
+  open_all(flags_.batch);
+  options.graph.shapes.data = types_of(*data_, names_);
+  options.graph.shapes.data_source = flags_.data;
+  console_.say(concat("compiling the training step of '", flags_.model, "' for batches of ", flags_.batch));
+  return Trainer(model, options);
+}
+
+void TrainingRun::report() const {
+  report_parameters(console_, trainer_->model());
+  console_.say("device: " + trainer_->device());
+  console_.say(concat("data: '", flags_.data, "', ", grouped(data_->rows()), " rows, ", plan_->steps_per_epoch(),
+                      " steps an epoch, ", flags_.no_shuffle ? "in order" : concat("shuffled with seed ", flags_.seed)));
+  if (plan_->dropped_rows() > 0)
+    console_.say(concat("each epoch drops the last ", plan_->dropped_rows(), plan_->dropped_rows() == 1 ? " row" : " rows",
+                        ", which fill no batch of ", plan_->batch()));
+}
+
+std::string TrainingRun::where_loss_went(std::int64_t step, double loss) const {
+  return concat("step ", step + 1, " (epoch ", plan_->epoch_of(step) + 1, "): the loss is ", loss, "; '", flags_.out,
+                "' is not written. A smaller --lr than ", flags_.optimizer.learning_rate, " often helps");
+}
+
+void TrainingRun::one_step(std::int64_t step) {
+  const std::span<const std::int64_t> rows = plan_->rows_of(step);
+  feeder_->load(rows);
+  loss_ = step_on_rows(*trainer_, *data_, rows);
+  if (metrics_) metrics_->write({{"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}});
+  if (!std::isfinite(loss_)) throw UserError(where_loss_went(step, loss_), ExitCode::numeric);
+}
+
+void TrainingRun::evaluate(std::int64_t epoch) {
+  evaluation_ = trainer_->evaluate(whole(*eval_data_, names_));
+  if (evaluation_->rows < eval_data_->rows())
+    console_.say(concat("evaluation leaves out the last ", eval_data_->rows() - evaluation_->rows, " rows, which fill no batch"));
+  std::vector<runtime::Metric> metric{{"eval", std::string_view(flags_.eval_data)}, {"epoch", epoch}, {"loss", evaluation_->loss}};
+  if (evaluation_->accuracy) metric.emplace_back("accuracy", *evaluation_->accuracy);
+  if (metrics_) metrics_->write(metric);
+}
+
+void TrainingRun::train() {
+  Interrupt interrupt;
+  Progress progress(console_, steps_, flags_.epochs, plan_->batch());
+  for (std::int64_t step = 0; step < steps_; ++step) {
+    one_step(step);
+    progress.update({step + 1, plan_->epoch_of(step) + 1, loss_});
+    if (interrupt.requested()) {
+      progress.clear();
+      throw Interrupted{concat("interrupted after step ", step + 1, " of ", steps_, "; '", flags_.out, "' is not written")};
+    }
+    const bool last = step + 1 == steps_, epoch_ends = (step + 1) % plan_->steps_per_epoch() == 0;
+    if (!eval_data_ || (!last && !epoch_ends)) continue;
+    evaluate(plan_->epoch_of(step) + 1);
+    progress.clear();
+    char text[128];
+    std::snprintf(text, sizeof text, "epoch %lld: test loss %.6g", static_cast<long long>(plan_->epoch_of(step) + 1),
+                  evaluation_->loss);
+    std::string line = text;
+    if (evaluation_->accuracy)
+      std::snprintf(text, sizeof text, ", test accuracy %.1f %%", 100 * *evaluation_->accuracy), line += text;
+    console_.say(line);
+  }
+  progress.clear();
+  seconds_ = progress.seconds();
+}
+
+void TrainingRun::finish() {
+  try {
+    trainer_->check_finite();
+  } catch (const UserError& error) {
+    throw UserError(concat("after step ", steps_, ": ", error.what(), "; '", flags_.out, "' is not written"), error.code());
+  }
+  trainer_->save(flags_.out);
+  const std::string digest = trainer_->weights_digest();
+  char text[160];
+  std::snprintf(text, sizeof text, "trained %lld steps in %.1f s (%.0f rows/s), last loss %.9g", static_cast<long long>(steps_),
+                seconds_, static_cast<double>(steps_ * plan_->batch()) / seconds_, loss_);
+  console_.result(text);
+  console_.result(concat("wrote '", flags_.out, "', seed ", flags_.seed, ", weights ", digest.substr(0, 16)));
+  nlohmann::json json{{"out", flags_.out},
+                      {"steps", steps_},
+                      {"loss", loss_},
+                      {"seconds", seconds_},
+                      {"seed", flags_.seed},
+                      {"weights_sha256", digest},
+                      {"dropped_rows", plan_->dropped_rows()}};
+  if (evaluation_) {
+    json["eval"] = {{"data", flags_.eval_data}, {"loss", evaluation_->loss}, {"rows", evaluation_->rows}};
+    if (evaluation_->accuracy) {
+      json["eval"]["accuracy"] = *evaluation_->accuracy;
+      std::snprintf(text, sizeof text, "test accuracy %.1f %%", 100 * *evaluation_->accuracy);
+      console_.result(text);
+    }
+  }
+  console_.result_json(std::move(json));
+}
+
+}  // namespace
+
+Command add_train(CLI::App& app, Console& console) {
+  auto flags = std::make_shared<TrainFlags>();
+  CLI::App& sub = *app.add_subcommand("train", "train a model on the arrays of an .npz, write the trained model");
+  sub.add_option("MODEL", flags->model, "an .onnx file, or a .gcx with a training step")->required();
+  sub.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'")->type_name("NPZ")->required();
+  sub.add_option("--eval-data", flags->eval_data, "evaluated after every epoch, in inference form")->type_name("NPZ");
+  sub.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)")->type_name("FILE")->required();
+  add_loss(sub, flags->loss);
+  sub.add_option("--batch", flags->batch, "rows of one step")->type_name("N");
+  sub.add_option("--epochs", flags->epochs, "how often to go through the data")->type_name("N");
+  sub.add_option("--steps", flags->steps, "or how many steps to take")->type_name("N");
+  sub.add_option("--seed", flags->seed, "of the order of rows (default 0)")->type_name("N");
+  sub.add_flag("--no-shuffle", flags->no_shuffle, "step i takes rows i * batch onwards");
+  sub.add_option("--metrics", flags->metrics, "one JSON object a line for each step and evaluation")->type_name("JSONL");
+  flags->model_options.add_precision(sub, "what floats compute in (default f32)");
+  flags->model_options.add_shapes(sub);
+  flags->model_options.add_selection(sub);
+  flags->optimizer.add(sub);
+  flags->device.add(sub);
+  sub.footer(
+      "Examples:\n"
+      "  gcomp train m.onnx --data train.npz --eval-data test.npz --loss cross_entropy --optimizer adamw --lr 1e-3 --batch 64 "
+      "--epochs 20 --out trained.onnx\n"
+      "  gcomp train m.onnx --data train.npz --loss mse --optimizer sgd --momentum 0.9 --nesterov --batch 32 --steps 500 --freeze "
+      "'encoder.*' --out t.onnx\n"
+      "  gcomp train m.onnx --data train.npz --loss bce --batch 8 --steps 10 --no-shuffle --precision f64 --metrics m.jsonl --out "
+      "t.onnx");
+  return {&sub, [flags, &console] {
+            TrainingRun run(*flags, console);
+            run.report();
+            run.train();
+            run.finish();
+          }};
+}
+
+}  // namespace gcomp::tools

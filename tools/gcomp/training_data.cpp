@@ -1,0 +1,52 @@
+#include "tools/gcomp/training_data.h"
+
+namespace gcomp::tools {
+
+runtime::Dataset open_data(const std::string& path, const std::vector<std::string>& names) {
+  return runtime::Dataset::open(path, names);
+}
+
+std::vector<std::string> array_names(std::span<const frontend::ValueInfo> inputs, const std::string& loss) {
+  std::vector<std::string> names;
+  for (const frontend::ValueInfo& input : inputs) names.push_back(input.name);
+  if (passes::parse_loss(loss).kind != passes::LossKind::output) names.push_back("label");
+  return names;
+}
+
+std::map<std::string, TensorType> types_of(const runtime::Dataset& data, const std::vector<std::string>& names) {
+  std::map<std::string, TensorType> types;
+  for (const std::string& name : names) types.emplace(name, data.array(name).type());
+  return types;
+}
+
+void fit(runtime::Dataset& data, const Trainer& trainer) {
+  for (const std::string& name : trainer.input_names()) data.require(name, trainer.input_type(name));
+  if (const auto classes = trainer.classes()) data.check_labels("label", *classes);
+}
+
+BatchFeeder::BatchFeeder(const runtime::Dataset& data, Trainer& trainer) : data_(data) {
+  for (const std::string& name : trainer.input_names()) inputs_.push_back({data.find(name), trainer.input(name)});
+}
+
+void BatchFeeder::load(std::span<const std::int64_t> rows) {
+  for (const Input& input : inputs_) data_.gather(input.array, rows, input.memory);
+}
+
+double step_on_rows(Trainer& trainer, const runtime::Dataset& data, std::span<const std::int64_t> rows) {
+  try {
+    return trainer.step();
+  } catch (const UserError&) {
+    const auto fault = trainer.find_index_fault();
+    if (!fault) throw;
+    throw UserError(concat("'", data.source(), "', array '", fault->input, "', row ", rows[static_cast<std::size_t>(fault->row)],
+                           ": index ", fault->value, ", wanted ", -fault->limit, " to ", fault->limit - 1));
+  }
+}
+
+Batch whole(const runtime::Dataset& data, const std::vector<std::string>& names) {
+  Batch batch;
+  for (const std::string& name : names) batch.emplace_back(name, data.array(name));
+  return batch;
+}
+
+}  // namespace gcomp::tools

@@ -1,0 +1,46 @@
+// The .npz files of a training run, joined with what the trainer wants of them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gcomp/trainer.h"
+#include "runtime/dataset.h"
+
+namespace gcomp::tools {
+
+/// Reads the arrays of these names; others of the file are ignored.
+runtime::Dataset open_data(const std::string& path, const std::vector<std::string>& names);
+
+/// Inputs of the model, and "label" where the loss has one.
+std::vector<std::string> array_names(std::span<const frontend::ValueInfo> inputs, const std::string& loss);
+
+/// Types of the arrays, for the binding of shapes.
+std::map<std::string, TensorType> types_of(const runtime::Dataset& data, const std::vector<std::string>& names);
+
+/// Converts every array to what the trainer's inputs want, and checks the labels. Throws UserError with file, array and row.
+void fit(runtime::Dataset& data, const Trainer& trainer);
+
+/// Copies rows of the data into the trainer's inputs. Allocates nothing.
+class BatchFeeder {
+ public:
+  BatchFeeder(const runtime::Dataset& data, Trainer& trainer);
+  void load(std::span<const std::int64_t> rows);
+
+ private:
+  struct Input {
+    std::size_t array = 0;
+    std::span<std::byte> memory;
+  };
+  const runtime::Dataset& data_;
+  std::vector<Input> inputs_;
+};
+
+/// Runs a step; where an index of the data is out of range, the error names file, array, row and limit.
+double step_on_rows(Trainer& trainer, const runtime::Dataset& data, std::span<const std::int64_t> rows);
+
+/// All arrays as one batch, for evaluation.
+Batch whole(const runtime::Dataset& data, const std::vector<std::string>& names);
+
+}  // namespace gcomp::tools
