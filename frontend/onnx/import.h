@@ -53,16 +53,16 @@ struct OnnxFile {
 };
 
 struct ImportOptions {
-  std::map<std::string, std::int64_t> dims;    ///< symbolic dimension -> size
-  std::map<std::string, Shape> shapes;         ///< input -> whole shape; wins over `dims`
-  std::map<std::string, Tensor> constants;     ///< inputs whose value is fixed now; the graph has no such input
+  std::map<std::string, std::int64_t> dims = {};    ///< symbolic dimension -> size
+  std::map<std::string, Shape> shapes = {};         ///< input -> whole shape; wins over `dims`
+  std::map<std::string, Tensor> constants = {};     ///< inputs whose value is fixed now; the graph has no such input
   bool training = false;                       ///< BatchNormalization and Dropout train, whatever form the file has
   bool as_written = false;                     ///< BatchNormalization and Dropout mean what the file says; not with `training`
   std::int64_t seed = 0;                       ///< of Dropout and the random operators: the initial value of state `random_seed`
-  std::optional<DType> float_type;             ///< all floats become this type; else f16 and bf16 compute as the file says
-  std::vector<std::string> freeze, train;      ///< globs over initializers (and over the parts of a split one); freeze wins
-  std::vector<std::string> tie, untie;         ///< globs: share one parameter / one parameter for each use
-  std::string batchnorm_variance;              ///< "", "unbiased" or "population": overrides the rule for running variances
+  std::optional<DType> float_type = {};             ///< all floats become this type; else f16 and bf16 compute as the file says
+  std::vector<std::string> freeze = {}, train = {};      ///< globs over initializers (and over the parts of a split one); freeze wins
+  std::vector<std::string> tie = {}, untie = {};         ///< globs: share one parameter / one parameter for each use
+  std::string batchnorm_variance = {};              ///< "", "unbiased" or "population": overrides the rule for running variances
 };
 
 /// An initializer, or the part of a split one, and whether training changes it.
