@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 #include "ir/ops/table.h"
 
@@ -199,6 +200,36 @@ class Unroller {
 };
 
 }  // namespace
+
+TermPtr edited(const TermPtr& root, const std::function<TermPtr(const TermPtr&)>& edit) {
+  std::unordered_map<const Term*, TermPtr> done;
+  std::function<TermPtr(const TermPtr&)> walk;
+  const auto walk_index = [&](const Index& index) {
+    return index.has_loaded() ? index.substitute([](int a, std::int64_t extent) { return Index::axis(a, extent); }, walk) : index;
+  };
+  walk = [&](const TermPtr& term) -> TermPtr {
+    if (auto it = done.find(term.get()); it != done.end()) return it->second;
+    TermPtr result = edit(term);
+    if (!result) {
+      std::vector<TermPtr> arguments;
+      for (const TermPtr& argument : term->arguments) arguments.push_back(walk(argument));
+      switch (term->kind) {
+        case Term::Kind::literal: case Term::Kind::local: result = term; break;
+        case Term::Kind::index: result = index_value(term->dtype, walk_index(term->indices[0])); break;
+        case Term::Kind::read: result = read(term->dtype, term->slot, {walk_index(term->indices[0])}); break;
+        case Term::Kind::call: result = ir::call(term->dtype, *term->op, std::move(arguments)); break;
+        case Term::Kind::guard: {
+          std::vector<Condition> conditions;
+          for (const Condition& c : term->conditions) conditions.push_back({walk_index(c.index), c.low, c.high});
+          result = guard(std::move(conditions), arguments[0], arguments[1]);
+          break;
+        }
+      }
+    }
+    return done[term.get()] = result;
+  };
+  return walk(root);
+}
 
 void for_each_index(const TermPtr& term, const std::function<void(const Index&)>& visit) {
   for_each_term(term, [&](const TermPtr& t) {

@@ -46,6 +46,10 @@ void unroll_reductions(FlatNest& nest, std::int64_t limit);
 /// Replaces one axis by copies of the statements that vary over it, one for each of its positions.
 void unroll_axis(FlatNest& nest, int axis);
 
+/// Rebuilds a term from the root down: where `edit` gives a term, that stands in its place; where it gives null, its parts are
+/// edited. Shared subterms are visited once.
+ir::TermPtr edited(const ir::TermPtr& term, const std::function<ir::TermPtr(const ir::TermPtr&)>& edit);
+
 /// Calls `visit` with every index of the nest: of reads, conditions, index values and stores, and those nested in them.
 void for_each_index(const FlatNest& nest, const std::function<void(const ir::Index&)>& visit);
 /// The same for one term.

@@ -98,7 +98,7 @@ void KernelWriter::close() {
   std::string& out = scopes_.back().text;
   if (!scope.pragma.empty()) out += scope.pragma + "\n";
   if (scope.simd) out += concat("#pragma omp simd", scope.clauses, scope.faults ? " reduction(| : bad)" : "", "\n");
-  out += scope.header + " {\n" + scope.text + "}\n";
+  out += scope.header + (scope.header.empty() ? "{\n" : " {\n") + scope.text + "}\n";
 }
 
 void KernelWriter::bind_axis(int axis, std::string name) {
@@ -115,10 +115,16 @@ void KernelWriter::bind(int statement, Binding binding) {
   depths_.clear();
 }
 
-int KernelWriter::barrier() const {
-  for (int d = depth(); d > 0; --d)
-    if (scopes_[static_cast<std::size_t>(d)].branch) return d;
-  return 0;
+int KernelWriter::floor() const {
+  int d = depth();
+  while (d > 0 && !scopes_[static_cast<std::size_t>(d)].sealed) --d;
+  return d;
+}
+
+int KernelWriter::read_floor() const {
+  int d = depth();
+  while (d > 0 && !scopes_[static_cast<std::size_t>(d)].sealed && !scopes_[static_cast<std::size_t>(d)].branch) --d;
+  return d;
 }
 
 int KernelWriter::depth_of(const Index& index) {
@@ -165,7 +171,7 @@ KernelWriter::Placed KernelWriter::define(std::string_view type, const std::stri
 
 KernelWriter::Placed KernelWriter::place_loaded(const IndexAtom& atom) {
   const Placed position = place(converted(atom.value, DType::i64));
-  const int at = std::max(position.depth, barrier());
+  const int at = std::max(position.depth, read_floor());
   const std::string clamped = concat("gc_clamped(", position.text, ", ", atom.extent, ")");
   if (!scope_at(at).expressions.count(clamped)) {
     may_fault_ = true;
@@ -233,7 +239,7 @@ std::string KernelWriter::conditions(const std::vector<Condition>& conditions) {
 }
 
 KernelWriter::Placed KernelWriter::place_guard(const TermPtr& term) {
-  const int at = std::max(depth_of(term), barrier());
+  const int at = std::max(depth_of(term), read_floor());
   // Write into the scope where all parts are known, as if the deeper ones were not open yet.
   std::vector<Scope> deeper;
   while (depth() > at) {
@@ -276,7 +282,7 @@ KernelWriter::Placed KernelWriter::place_call(const Term& term) {
     text = term.op->scalar.text(arguments).text;
   }
   if (is_plain(text) && text.find('(') == text.npos) return {text, deepest};
-  return define(compute_type_text(term.dtype), text, deepest);
+  return define(compute_type_text(term.dtype), text, std::max(deepest, floor()));
 }
 
 KernelWriter::Placed KernelWriter::place_local(const TermPtr& term) {
@@ -284,7 +290,7 @@ KernelWriter::Placed KernelWriter::place_local(const TermPtr& term) {
     const Binding& binding = it->second;
     if (!binding.position) return {binding.name, binding.depth};
     const Placed position = place(*binding.position);
-    return define(compute_type_text(term->dtype), concat(binding.name, "[", position.text, "]"), std::max(binding.depth, position.depth));
+    return define(compute_type_text(term->dtype), concat(binding.name, "[", position.text, "]"), std::max({binding.depth, position.depth, floor()}));
   }
   const Statement& s = nest_->statements[static_cast<std::size_t>(term->slot)];
   check_internal(s.form == Statement::Form::map, "statement ", term->slot, " is used before it is reduced");
@@ -300,12 +306,12 @@ KernelWriter::Placed KernelWriter::place(const TermPtr& term) {
     case Term::Kind::literal: break;
     case Term::Kind::index: {
       placed = place(term->indices[0]);
-      placed = define(compute_type_text(term->dtype), concat("(", compute_type_text(term->dtype), ")(", placed.text, ")"), placed.depth);
+      placed = define(compute_type_text(term->dtype), concat("(", compute_type_text(term->dtype), ")(", placed.text, ")"), std::max(placed.depth, floor()));
       break;
     }
     case Term::Kind::read: {
       const Placed position = place(term->indices[0]);
-      const int at = std::max(position.depth, barrier());
+      const int at = std::max(position.depth, read_floor());
       placed = define(compute_type_text(term->dtype), load_text(term->dtype, concat("p", term->slot, "[", position.text, "]")), at);
       break;
     }
@@ -318,7 +324,7 @@ KernelWriter::Placed KernelWriter::place(const TermPtr& term) {
     case Term::Kind::guard: placed = place_guard(term); break;
   }
   // A value may be known further out than here; remembering it where it is known serves every scope below.
-  scope_at(std::min(placed.depth, depth())).terms.emplace(term, placed.text);
+  scope_at(std::max(placed.depth, floor())).terms.emplace(term, placed.text);
   return placed;
 }
 

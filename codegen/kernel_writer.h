@@ -32,6 +32,8 @@ class KernelWriter {
 
   /// "HEADER {" ... "}"; `pragma` lines stand before it.
   void open(std::string header, std::string pragma = {});
+  /// A block in which another nest may be in use: what is written in it is neither found nor placed outside.
+  void open_sealed(std::string header = {}) { open(std::move(header)); scopes_.back().sealed = true; }
   /// A loop whose iterations run as lanes: "#pragma omp simd" with the clauses.
   void open_simd(std::string header, std::string clauses = {});
   void close();
@@ -48,6 +50,8 @@ class KernelWriter {
   /// The value of a statement, in its dtype.
   std::string statement(int number) { return place(ir::local(nest_->statements[static_cast<std::size_t>(number)].dtype, number)).text; }
   std::string index(const ir::Index& index) { return place(index).text; }
+  /// A test whether all conditions hold.
+  std::string conditions(const std::vector<ir::Condition>& conditions);
   /// An assignment of an element of a result.
   std::string store(const Store& store, const std::string& value);
 
@@ -67,7 +71,7 @@ class KernelWriter {
   };
   struct Scope {
     std::string header, pragma, clauses, text;
-    bool simd = false, branch = false, faults = false;
+    bool simd = false, branch = false, sealed = false, faults = false;
     std::unordered_map<ir::TermPtr, std::string, ir::TermHash, ir::TermEqual> terms;
     std::unordered_map<std::string, std::string> expressions;  ///< variables by what defines them: equal text is an equal value
     std::vector<std::pair<int, std::optional<Binding>>> locals_before;
@@ -76,8 +80,10 @@ class KernelWriter {
 
   int depth() const { return static_cast<int>(scopes_.size()) - 1; }
   void bind(int statement, Binding binding);
-  /// The deepest scope that is a branch; reads in it must not leave it.
-  int barrier() const;
+  /// The deepest scope that is sealed: values do not leave it.
+  int floor() const;
+  /// The deepest scope that is sealed or a branch: reads do not leave it.
+  int read_floor() const;
 
   Placed place(const ir::TermPtr& term);
   Placed place(const ir::Index& index);
@@ -86,7 +92,6 @@ class KernelWriter {
   Placed place_guard(const ir::TermPtr& term);
   Placed place_local(const ir::TermPtr& term);
   Placed place_loaded(const ir::IndexAtom& atom);
-  std::string conditions(const std::vector<ir::Condition>& conditions);
   /// A variable for the expression in the scope at `depth`; the one already there, if any.
   Placed define(std::string_view type, const std::string& expression, int depth);
   Scope& scope_at(int depth) { return scopes_[static_cast<std::size_t>(depth)]; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "ir/op.h"
 
@@ -15,8 +17,10 @@ namespace {
 constexpr std::int64_t kUnrolledReduction = 16;
 constexpr std::size_t kMostStatements = 96;
 constexpr std::size_t kMostPieces = 9;
+constexpr std::size_t kMostSettled = 3;
 constexpr std::int64_t kKeptElements = 16384;
 constexpr int kDearCost = 6;
+constexpr std::int64_t kSmallPlane = 4096;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 bool contains(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
@@ -108,8 +112,25 @@ int interleaved_axis(const FlatNest& nest) {
   return -1;
 }
 
-void unroll_interleaved(FlatNest& nest) {
-  for (int axis = interleaved_axis(nest); axis >= 0; axis = interleaved_axis(nest)) {
+/// A short axis that conditions, quotients or remainders depend on: at each of its positions they become simpler or vanish.
+int deciding_axis(const FlatNest& nest) {
+  int found = -1;
+  const std::uint64_t reduced = reduced_axes(nest);
+  const auto consider = [&](const Index& index) {
+    for (int axis : used_axes(nest))
+      if (nest.extents[at(axis)] <= 3 && !(reduced >> axis & 1) && index.uses(axis)) found = axis;
+  };
+  for (const Statement& s : nest.statements)
+    for_each_term(s.value, [&](const TermPtr& t) { for (const Condition& c : t->conditions) consider(c.index); });
+  for_each_index(nest, [&](const Index& index) {
+    for (const auto& part : index.parts()) if (part.atom.inner) consider(*part.atom.inner);
+  });
+  return found;
+}
+
+/// Unrolls the axes that `choose` names, as long as few statements come of it. `choose` gives -1 for none.
+void unroll_short_axes(FlatNest& nest, int (*choose)(const FlatNest&)) {
+  for (int axis = choose(nest); axis >= 0; axis = choose(nest)) {
     const auto copies = static_cast<std::size_t>(nest.extents[at(axis)]);
     if (nest.statements.size() * copies > kMostStatements) return;
     const bool everywhere = std::all_of(nest.stores.begin(), nest.stores.end(), [&](const Store& s) {
@@ -117,6 +138,82 @@ void unroll_interleaved(FlatNest& nest) {
     });
     if (!everywhere) return;
     unroll_axis(nest, axis);
+  }
+}
+
+/// Whether all reductions of the nest together go over at most `limit` points, as they do where it has none.
+bool reduces_at_most(const FlatNest& nest, std::int64_t limit) {
+  std::int64_t points = 1;
+  const std::uint64_t reduced = reduced_axes(nest);
+  for (std::size_t a = 0; a < nest.extents.size(); ++a) if (reduced >> a & 1) points *= nest.extents[a];
+  return points <= limit;
+}
+
+/// Axes that a term varies over, through locals.
+std::uint64_t all_axes(const FlatNest& nest, const TermPtr& term) {
+  std::uint64_t axes = term->axes;
+  for_each_term(term, [&](const TermPtr& t) {
+    if (t->kind == Term::Kind::local) for (int a : nest.statements[at(t->slot)].axes) axes |= std::uint64_t{1} << a;
+  });
+  return axes;
+}
+
+/// Calls `visit` with every subterm that is evaluated wherever the term is: none within a guard.
+void for_each_unconditional(const TermPtr& term, std::unordered_set<const Term*>& seen, const std::function<void(const TermPtr&)>& visit) {
+  if (!seen.insert(term.get()).second) return;
+  if (term->kind != Term::Kind::guard)
+    for (const TermPtr& argument : term->arguments) for_each_unconditional(argument, seen, visit);
+  visit(term);
+}
+
+/// Statements that hold `term` outside guards.
+std::vector<std::size_t> holders_of(const FlatNest& nest, const TermPtr& term) {
+  std::vector<std::size_t> holders;
+  for (std::size_t s = 0; s < nest.statements.size(); ++s) {
+    std::unordered_set<const Term*> seen;
+    bool holds = false;
+    for_each_unconditional(nest.statements[s].value, seen, [&](const TermPtr& t) { holds = holds || compare(t, term) == 0; });
+    if (holds) holders.push_back(s);
+  }
+  return holders;
+}
+
+/// Makes `term` a statement before the first that holds it. Later statements move up by one.
+void insert_statement(FlatNest& nest, const TermPtr& term, int number) {
+  Statement made;
+  made.dtype = term->dtype;
+  made.value = term;
+  const std::uint64_t axes = all_axes(nest, term);
+  for (int a = 0; at(a) < nest.extents.size(); ++a) if (axes >> a & 1) made.axes.push_back(a);
+  for (Statement& s : nest.statements) {
+    s.value = edited(s.value, [&](const TermPtr& t) {
+      if (compare(t, term) == 0) return local(t->dtype, number);
+      return t->kind == Term::Kind::local && t->slot >= number ? local(t->dtype, t->slot + 1) : TermPtr();
+    });
+  }
+  for (Store& store : nest.stores) if (store.statement >= number) ++store.statement;
+  nest.statements.insert(nest.statements.begin() + number, std::move(made));
+}
+
+/// Dear terms that several statements of a nest with reductions hold become statements of their own, which a later phase can
+/// read instead of computing them again. The dearest goes first and takes the terms within it along.
+void share_dear_terms(FlatNest& nest) {
+  const std::uint64_t reduced = reduced_axes(nest);
+  for (std::size_t rounds = 0; rounds < kMostStatements; ++rounds) {
+    TermPtr best;
+    int best_cost = 0;
+    std::unordered_map<TermPtr, int, TermHash, TermEqual> counts;
+    for (const Statement& s : nest.statements) {
+      std::unordered_set<const Term*> seen;
+      for_each_unconditional(s.value, seen, [&](const TermPtr& t) {
+        const bool narrow = t->dtype == DType::f16 || t->dtype == DType::bf16;
+        if (t->kind != Term::Kind::call || narrow || (all_axes(nest, t) & reduced) == 0 || ++counts[t] < 2) return;
+        const int cost = cost_of(t);
+        if (cost >= kDearCost && (cost > best_cost || (cost == best_cost && compare(t, best) < 0))) { best = t; best_cost = cost; }
+      });
+    }
+    if (!best) return;
+    insert_statement(nest, best, static_cast<int>(holders_of(nest, best).front()));
   }
 }
 
@@ -179,7 +276,9 @@ void schedule_map(const FlatNest& nest, Schedule& schedule) {
     const bool transposed = std::any_of(accesses.begin(), accesses.end(), [&](const Access& a) {
       return !a.store && a.index.coefficient_of(axis) == 1 && std::abs(a.index.coefficient_of(schedule.vector_axis)) > 1;
     });
-    if (transposed && nest.extents[at(axis)] >= 8 && nest.extents[at(schedule.vector_axis)] >= 8) schedule.transposed_axis = axis;
+    // Small planes stay in the first-level cache as they are.
+    const std::int64_t rows = nest.extents[at(axis)], columns = nest.extents[at(schedule.vector_axis)];
+    if (transposed && rows * columns > kSmallPlane && std::min(rows, columns) >= 8) schedule.transposed_axis = axis;
   }
 }
 
@@ -206,6 +305,37 @@ void schedule_reductions(const FlatNest& nest, Schedule& schedule) {
   std::erase(schedule.reduced, schedule.vector_axis);
 }
 
+bool same(const Condition& a, const Condition& b) { return a.low == b.low && a.high == b.high && a.index == b.index; }
+
+/// A condition on fewer axes that says the same: i * 32 + j < 256 with j in [0, 32) is i < 8.
+Condition coarsened(const Condition& c) {
+  const IndexRange range = c.index.range();
+  const bool tests_low = range.low < c.low, tests_high = range.high >= c.high;
+  Condition best = c;
+  for (const auto& part : c.index.parts()) {
+    const std::int64_t size = std::abs(part.coefficient);
+    if (size < 2 || (tests_low && c.low % size != 0) || (tests_high && c.high % size != 0)) continue;
+    const Index quotient = c.index.quotient(size);
+    const bool plain = std::none_of(quotient.parts().begin(), quotient.parts().end(), [](const Index::Part& p) { return p.atom.inner != nullptr; });
+    if (!plain || quotient.parts().size() >= best.index.parts().size()) continue;
+    const IndexRange coarse = quotient.range();
+    best = {quotient, tests_low ? c.low / size : coarse.low, tests_high ? c.high / size : coarse.high + 1};
+  }
+  return best;
+}
+
+void coarsen_conditions(FlatNest& nest) {
+  for (Statement& s : nest.statements) {
+    std::function<TermPtr(const TermPtr&)> coarsen = [&](const TermPtr& t) -> TermPtr {
+      if (t->kind != Term::Kind::guard) return nullptr;
+      std::vector<Condition> conditions;
+      for (const Condition& c : t->conditions) conditions.push_back(coarsened(c));
+      return guard(std::move(conditions), edited(t->arguments[0], coarsen), edited(t->arguments[1], coarsen));
+    };
+    s.value = edited(s.value, coarsen);
+  }
+}
+
 std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 
 }  // namespace
@@ -226,16 +356,12 @@ int cost_of(const TermPtr& term) {
   return total;
 }
 
-FlatNest restricted(const FlatNest& nest, int axis, std::int64_t low, std::int64_t high, const std::vector<bool>& keep) {
+FlatNest restricted(const FlatNest& nest, int axis, std::int64_t low, std::int64_t high) {
+  if (low == 0 && high == nest.extents[at(axis)]) return nest;
   FlatNest piece = nest;
   piece.extents[at(axis)] = high - low;
   TermRewriter rewriter;
   rewriter.axis = [&](int a, std::int64_t extent) { return a == axis ? Index::axis(a, high - low) + Index(low) : Index::axis(a, extent); };
-  rewriter.leaf = [&](const TermPtr& t) {
-    if (t->kind != Term::Kind::local || keep[at(t->slot)]) return TermPtr();
-    const Statement& s = nest.statements[at(t->slot)];
-    return s.form == Statement::Form::map && contains(s.axes, axis) ? rewriter(value_of(s)) : TermPtr();
-  };
   for (Statement& s : piece.statements) s.value = rewriter(s.value);
   for (Store& s : piece.stores) s.at = s.at.substitute(rewriter.axis, [&](const TermPtr& t) { return rewriter(t); });
   return piece;
@@ -258,8 +384,39 @@ std::vector<std::int64_t> breakpoints(const FlatNest& nest, int axis) {
       }
     });
   }
-  if (found.size() + 1 > kMostPieces) return {};
+  if (found.size() + 1 > kMostPieces) found.clear();
+  found.insert(0);
+  found.insert(extent);
   return {found.begin(), found.end()};
+}
+
+FlatNest assuming(const FlatNest& nest, const Condition& condition, bool holds) {
+  FlatNest result = nest;
+  for (Statement& s : result.statements) {
+    std::function<TermPtr(const TermPtr&)> settle = [&](const TermPtr& t) -> TermPtr {
+      if (t->kind != Term::Kind::guard || std::none_of(t->conditions.begin(), t->conditions.end(), [&](const Condition& c) { return same(c, condition); })) return nullptr;
+      if (!holds) return edited(t->arguments[1], settle);
+      std::vector<Condition> rest;
+      for (const Condition& c : t->conditions) if (!same(c, condition)) rest.push_back(c);
+      return guard(std::move(rest), edited(t->arguments[0], settle), edited(t->arguments[1], settle));
+    };
+    s.value = edited(s.value, settle);
+  }
+  return result;
+}
+
+std::optional<Condition> settled_outside(const FlatNest& nest, const std::vector<int>& inner) {
+  std::vector<Condition> found;
+  for (const Statement& s : nest.statements) {
+    for_each_term(s.value, [&](const TermPtr& t) {
+      for (const Condition& c : t->conditions) {
+        const bool varies = c.index.has_loaded() || std::any_of(inner.begin(), inner.end(), [&](int axis) { return c.index.uses(axis); });
+        if (!varies && std::none_of(found.begin(), found.end(), [&](const Condition& known) { return same(c, known); })) found.push_back(c);
+      }
+    });
+  }
+  if (found.empty() || found.size() > kMostSettled) return std::nullopt;
+  return found.front();
 }
 
 Schedule schedule(FlatNest& nest) {
@@ -267,10 +424,15 @@ Schedule schedule(FlatNest& nest) {
   const bool scatters = std::any_of(nest.stores.begin(), nest.stores.end(), [](const Store& s) { return s.accumulate; });
   const bool scans = has_form(nest, Statement::Form::scan);
   if (!scatters && !scans) {
-    unroll_reductions(nest, kUnrolledReduction);
     split_axes(nest);
+    if (reduces_at_most(nest, kUnrolledReduction)) {
+      unroll_short_axes(nest, deciding_axis);
+      unroll_reductions(nest, kUnrolledReduction);
+    }
     merge_axes(nest);
-    if (!has_form(nest, Statement::Form::reduce)) unroll_interleaved(nest);
+    if (!has_form(nest, Statement::Form::reduce)) unroll_short_axes(nest, interleaved_axis);
+    else share_dear_terms(nest);
+    coarsen_conditions(nest);
   }
   for (int axis : used_axes(nest)) schedule.points *= nest.extents[at(axis)];
   find_phases(nest, schedule);

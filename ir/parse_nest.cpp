@@ -12,7 +12,7 @@
 namespace gcomp::ir {
 namespace {
 
-constexpr int kDeepest = 1000;         ///< nesting of terms and indices
+constexpr int kDeepest = 300;          ///< nesting of terms and indices; the printer stays far below
 constexpr std::size_t kMostAxes = 64;  ///< a term keeps its axes as bits
 constexpr double kLargestIndex = 0x1p62;
 

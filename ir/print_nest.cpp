@@ -12,6 +12,7 @@ namespace gcomp::ir {
 namespace {
 
 constexpr std::size_t kLetSize = 6;  ///< subterms of fewer nodes are repeated rather than named
+constexpr int kLetDepth = 100;       ///< subterms nested deeper than this are named, so that no reader runs out of stack
 
 std::string axis_name(int axis) {
   return axis < 6 ? std::string(1, "ijklmn"[axis]) : concat("a", axis);
@@ -44,6 +45,7 @@ std::vector<TermPtr> children_of(const Term& term) {
 struct Sharing {
   int uses = 0;
   std::size_t size = 1;  ///< nodes when written out
+  int depth = 1;         ///< of nesting, up to the next subterm that is named for its depth
   std::string name;
 };
 using SharingMap = std::unordered_map<TermPtr, Sharing, TermHash, TermEqual>;
@@ -51,13 +53,13 @@ using SharingMap = std::unordered_map<TermPtr, Sharing, TermHash, TermEqual>;
 std::size_t count_uses(const TermPtr& term, SharingMap& map) {
   Sharing& own = map[term];
   if (++own.uses > 1) return own.size;
-  std::size_t size = 1;
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / 2;
   for (const TermPtr& child : children_of(*term)) {
     const std::size_t more = count_uses(child, map);
-    size = more > std::numeric_limits<std::size_t>::max() / 2 - size ? std::numeric_limits<std::size_t>::max() / 2 : size + more;
+    own.size = more > kMost - own.size ? kMost : own.size + more;
+    own.depth = std::max(own.depth, map[child].depth % kLetDepth + 1);
   }
-  map[term].size = size;
-  return size;
+  return own.size;
 }
 
 class NestPrinter {
@@ -74,21 +76,17 @@ class NestPrinter {
     for (std::size_t o = 0; o < nest.outputs.size(); ++o) {
       const LoopOutput& output = nest.outputs[o];
       const std::string target = o < names_.results.size() ? names_.results[o] : concat("result", o);
-      std::string line = indent_ + target + indices(output.index) + (output.accumulate ? " += " : " = ") + concat("t", output.statement) + "\n";
-      text += take_lets() + line;
+      std::vector<TermPtr> loaded;
+      for (const Index& i : output.index) collect_loaded(i, loaded);
+      for (const TermPtr& root : loaded) text += lets_of(root);
+      text += indent_ + target + indices(output.index) + (output.accumulate ? " += " : " = ") + concat("t", output.statement) + "\n";
     }
     return text;
   }
 
   std::string term(const TermPtr& t) {
     auto found = shared_.find(t);
-    if (found == shared_.end() || found->second.uses < 2 || found->second.size < kLetSize) return written(t);
-    if (found->second.name.empty()) {
-      std::string body = written(t);
-      found->second.name = concat("s", lets_made_++);
-      lets_ += indent_ + "let " + found->second.name + " = " + body + "\n";
-    }
-    return found->second.name;
+    return found == shared_.end() || found->second.name.empty() ? written(t) : found->second.name;
   }
 
   std::string index(const Index& index) {
@@ -117,7 +115,19 @@ class NestPrinter {
     for (const TermPtr& root : roots) count_uses(root, shared_);
   }
 
-  std::string take_lets() { return std::exchange(lets_, {}); }
+  /// Names the subterms of `root` that deserve it, the innermost first; gives their lines.
+  std::string lets_of(const TermPtr& root) {
+    std::string lines;
+    for_each_term(root, [&](const TermPtr& t) {
+      auto found = shared_.find(t);
+      const bool repeated = found->second.uses > 1 && found->second.size >= kLetSize;
+      if (!found->second.name.empty() || (!repeated && found->second.depth < kLetDepth)) return;
+      const std::string body = written(t);
+      found->second.name = concat("s", lets_made_++);
+      lines += indent_ + "let " + found->second.name + " = " + body + "\n";
+    });
+    return lines;
+  }
 
   std::string axis_list(const std::vector<int>& axes) {
     std::string text = "[";
@@ -133,13 +143,14 @@ class NestPrinter {
   }
 
   std::string statement(const Statement& s, std::size_t number) {
+    const std::string lets = lets_of(s.value);
     std::string line = indent_ + concat("t", number) + (s.axes.empty() ? "" : axis_list(s.axes)) + concat(": ", name_of(s.dtype), " = ");
     if (s.form == Statement::Form::scan) line += "scan ";
     if (s.form != Statement::Form::map) line += concat(s.combine->name, axis_list(s.over), " ");
     if (s.exclusive) line += "exclusive ";
     if (s.reverse) line += "reverse ";
     line += s.value->kind == Term::Kind::literal && s.value->dtype != s.dtype ? literal_text(*s.value) : term(s.value);
-    return take_lets() + line + "\n";
+    return lets + line + "\n";
   }
 
   std::string atom(const IndexAtom& a) {
@@ -232,7 +243,6 @@ class NestPrinter {
   std::vector<DType> locals_;
   std::string indent_;
   SharingMap shared_;
-  std::string lets_;
   int lets_made_ = 0;
 };
 

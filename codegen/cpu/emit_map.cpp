@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::int64_t kTransposeBlock = 32;
 constexpr std::int64_t kLeastBlock = 2048;
+constexpr int kMostTests = 3;
 
 std::vector<Loop> outer_loops(const KernelLoops& loops) {
   const Schedule& schedule = loops.schedule();
@@ -34,41 +35,68 @@ std::vector<Loop> outer_loops(const KernelLoops& loops) {
   return outer;
 }
 
+
+class MapEmitter {
+ public:
+  explicit MapEmitter(KernelLoops& loops) : loops_(loops), writer_(loops.writer()), schedule_(loops.schedule()), vector_(schedule_.vector_axis) {}
+
+  void run() {
+    const std::size_t opened = loops_.open_tasks(outer_loops(loops_));
+    run_variants(loops_.nest(), 0);
+    loops_.close(opened);
+  }
+
+ private:
+  std::vector<const Store*> stores_of(const FlatNest& nest, bool in_lanes) const {
+    std::vector<const Store*> stores;
+    for (const Store& s : nest.stores) {
+      const std::vector<int>& axes = nest.statements[static_cast<std::size_t>(s.statement)].axes;
+      if ((std::find(axes.begin(), axes.end(), vector_) != axes.end()) == in_lanes) stores.push_back(&s);
+    }
+    return stores;
+  }
+
+  /// Conditions that the vector axis does not decide are tested before its loop.
+  void run_variants(const FlatNest& nest, int tested) {
+    const auto condition = vector_ >= 0 && tested < kMostTests ? settled_outside(nest, {vector_}) : std::nullopt;
+    if (!condition) return run_pieces(nest);
+    for (bool holds : {true, false}) {
+      const FlatNest variant = assuming(nest, *condition, holds);
+      writer_.open_sealed(holds ? concat("if (", writer_.conditions({*condition}), ")") : "else");
+      writer_.use(variant);
+      run_variants(variant, tested + 1);
+      writer_.close();
+    }
+    writer_.use(loops_.nest());
+  }
+
+  void run_pieces(const FlatNest& nest) {
+    std::vector<int> axes = schedule_.outer;
+    if (vector_ >= 0 && !stores_of(nest, true).empty()) {
+      axes.push_back(vector_);
+      const std::vector<std::int64_t> bounds = breakpoints(nest, vector_);
+      for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
+        const FlatNest piece = restricted(nest, vector_, bounds[i], bounds[i + 1]);
+        if (bounds.size() > 2) writer_.open_sealed();
+        writer_.use(piece);
+        loops_.open_vector(vector_, bounds[i], bounds[i + 1]);
+        loops_.write_stores(stores_of(piece, true), axes);
+        loops_.close(bounds.size() > 2 ? 2 : 1);
+      }
+      writer_.use(nest);
+    }
+    // Results that do not vary along the vector axis are written after its loop.
+    loops_.write_stores(stores_of(nest, false), schedule_.outer);
+  }
+
+  KernelLoops& loops_;
+  KernelWriter& writer_;
+  const Schedule& schedule_;
+  int vector_;
+};
+
 }  // namespace
 
-void emit_map(KernelLoops& loops) {
-  const FlatNest& nest = loops.nest();
-  const Schedule& schedule = loops.schedule();
-  const int vector = schedule.vector_axis;
-  const std::size_t opened = loops.open_tasks(outer_loops(loops));
-
-  std::vector<int> inner_axes = schedule.outer;
-  if (vector >= 0) inner_axes.push_back(vector);
-  // Results that do not vary along the vector axis are written after its loop.
-  const auto in_lanes = [&](const FlatNest& piece, const Store& s) {
-    const std::vector<int>& axes = piece.statements[static_cast<std::size_t>(s.statement)].axes;
-    return std::find(axes.begin(), axes.end(), vector) != axes.end();
-  };
-  const auto stores_of = [&](const FlatNest& piece, bool lanes) {
-    std::vector<const Store*> stores;
-    for (const Store& s : piece.stores) if (in_lanes(piece, s) == lanes) stores.push_back(&s);
-    return stores;
-  };
-  if (vector >= 0 && !stores_of(nest, true).empty()) {
-    std::vector<std::int64_t> bounds = breakpoints(nest, vector);
-    bounds.insert(bounds.begin(), 0);
-    bounds.push_back(loops.extent(vector));
-    for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
-      const FlatNest piece = bounds.size() == 2 ? nest : restricted(nest, vector, bounds[i], bounds[i + 1], schedule.keep);
-      loops.writer().use(piece);
-      loops.open_vector(vector, bounds[i], bounds[i + 1]);
-      loops.write_stores(stores_of(piece, true), inner_axes);
-      loops.close(1);
-    }
-    loops.writer().use(nest);
-  }
-  loops.write_stores(stores_of(nest, false), schedule.outer);
-  loops.close(opened);
-}
+void emit_map(KernelLoops& loops) { MapEmitter(loops).run(); }
 
 }  // namespace gcomp::codegen::cpu

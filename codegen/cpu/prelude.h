@@ -16,7 +16,7 @@ GC_INLINE float gc_or_else(bool keep, float x, float other) { return keep ? x : 
 GC_INLINE long gc_least(long a, long b) { return a < b ? a : b; }
 GC_INLINE long gc_most(long a, long b) { return a > b ? a : b; }
 GC_INLINE int gc_outside(long long i, long n) { return (i < 0) | (i >= n); }
-GC_INLINE long gc_clamped(long long i, long n) { return i < 0 || n < 1 ? 0 : i >= n ? n - 1 : (long)i; }
+GC_INLINE long gc_clamped(long long i, long n) { return (i < 0) | (n < 1) ? 0 : i >= n ? n - 1 : (long)i; }
 GC_INLINE long gc_floor_quotient(long a, long b) { return a / b - (a % b < 0); }
 GC_INLINE long gc_floor_remainder(long a, long b) { return a - gc_floor_quotient(a, b) * b; }
 
@@ -58,16 +58,58 @@ GC_SATURATE(gc_to_u32, unsigned, 0, 4294967295u, 0.0, 0x1p32)
 GC_SATURATE(gc_to_u64, unsigned long long, 0, 18446744073709551615ull, 0.0, 0x1p64)
 
 // Comparison. Integers take the first operand's type: literals are wider.
-GC_INLINE float gc_maximum(float x, float y) { return x > y || x != x ? x : y; }
-GC_INLINE double gc_maximum(double x, double y) { return x > y || x != x ? x : y; }
+// NaN wins: the processor's maximum keeps it in the second operand of `y > x ? y : x`, a select takes it from the other.
+GC_INLINE float gc_maximum(float x, float y) {
+  const float larger = y > x ? y : x;
+  return y != y ? y : larger;
+}
+GC_INLINE double gc_maximum(double x, double y) {
+  const double larger = y > x ? y : x;
+  return y != y ? y : larger;
+}
 template <class T, class U> GC_INLINE T gc_maximum(T x, U y) { return x > (T)y ? x : (T)y; }
-GC_INLINE float gc_minimum(float x, float y) { return x < y || x != x ? x : y; }
-GC_INLINE double gc_minimum(double x, double y) { return x < y || x != x ? x : y; }
+GC_INLINE float gc_minimum(float x, float y) {
+  const float smaller = y < x ? y : x;
+  return y != y ? y : smaller;
+}
+GC_INLINE double gc_minimum(double x, double y) {
+  const double smaller = y < x ? y : x;
+  return y != y ? y : smaller;
+}
 template <class T, class U> GC_INLINE T gc_minimum(T x, U y) { return x < (T)y ? x : (T)y; }
 template <class T, class U> GC_INLINE bool gc_above(T x, U best) { return (x > best) | ((x != x) & (best == best)); }
 template <class T, class U> GC_INLINE bool gc_below(T x, U best) { return (x < best) | ((x != x) & (best == best)); }
-#pragma omp declare reduction(gc_largest : float, double, signed char, short, int, long long, unsigned char, unsigned short, unsigned, unsigned long long, bool : omp_out = gc_maximum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
-#pragma omp declare reduction(gc_smallest : float, double, signed char, short, int, long long, unsigned char, unsigned short, unsigned, unsigned long long, bool : omp_out = gc_minimum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
+// The lanes of an accumulator become one value, always in the same tree.
+#define GC_FOLD(name, ...)                                                                 \
+  template <int lanes, class T> GC_INLINE T gc_fold_##name(T* r) {                          \
+    if constexpr (lanes == 1) return r[0];                                                  \
+    else {                                                                                  \
+      _Pragma("omp simd") for (int i = 0; i < lanes / 2; ++i) {                             \
+        const T x = r[i], y = r[i + lanes / 2];                                             \
+        r[i] = __VA_ARGS__;                                                                 \
+      }                                                                                     \
+      return gc_fold_##name<lanes / 2>(r);                                                  \
+    }                                                                                       \
+  }
+GC_FOLD(sum, x + y)
+GC_FOLD(product, x * y)
+GC_FOLD(maximum, gc_maximum(x, y))
+GC_FOLD(minimum, gc_minimum(x, y))
+GC_FOLD(or, x | y)
+GC_FOLD(and, x & y)
+/// The position of the best value, the smallest of equals.
+#define GC_FOLD_FIRST(name, better)                                                         \
+  template <int lanes, class T, class P> GC_INLINE P gc_fold_first_##name(const T* r, const P* p) { \
+    T best = r[0];                                                                          \
+    P position = p[0];                                                                      \
+    for (int i = 1; i < lanes; ++i) {                                                       \
+      const bool equal = (r[i] == best) | ((r[i] != r[i]) & (best != best));                \
+      if (better(r[i], best) | (equal & (p[i] < position))) { best = r[i]; position = p[i]; } \
+    }                                                                                       \
+    return position;                                                                        \
+  }
+GC_FOLD_FIRST(maximum, gc_above)
+GC_FOLD_FIRST(minimum, gc_below)
 template <class T> GC_INLINE bool gc_is_nan(T x) { return x != x; }
 GC_INLINE bool gc_is_inf(float x) { return __builtin_fabsf(x) == gc_infinity32; }
 GC_INLINE bool gc_is_inf(double x) { return __builtin_fabs(x) == gc_infinity64; }
@@ -190,7 +232,7 @@ GC_INLINE float gc_sigmoid(float x) {
   const float e = gc_exp(-__builtin_fabsf(x));
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
-GC_INLINE float gc_softplus(float x) { return (x > 0.0f || x != x ? x : 0.0f) + gc_log1p(gc_exp(-__builtin_fabsf(x))); }
+GC_INLINE float gc_softplus(float x) { return ((x > 0.0f) | (x != x) ? x : 0.0f) + gc_log1p(gc_exp(-__builtin_fabsf(x))); }
 GC_INLINE float gc_tanh(float x) {
   const float size = __builtin_fabsf(x), e = gc_expm1(2.0f * (size > 10.0f ? 10.0f : size));
   return __builtin_copysignf(e / (e + 2.0f), x);

@@ -14,9 +14,10 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr std::int64_t kKeptRow = 16384;      // elements that a block keeps in registers: 32 of each of 512 threads
-constexpr std::int64_t kManyBlocks = 1024;    // enough to fill the largest devices several times
-constexpr std::int64_t kWarpRow = 512;        // packs that one warp still covers well
+constexpr int kMostThreads = 512;                     // leaves each 128 registers
+constexpr std::int64_t kKeptRow = 32 * kMostThreads;  // elements that a block keeps in registers
+constexpr std::int64_t kManyBlocks = 1024;            // enough to fill the largest devices several times
+constexpr std::int64_t kWarpRow = 512;                // packs that one warp still covers well
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -280,8 +281,8 @@ int power_of_two_above(std::int64_t n, int most) {
 Group choose_row_group(std::int64_t rows, std::int64_t packs_a_row) {
   if (packs_a_row <= 32) return {Group::Kind::lanes, 256, power_of_two_above(packs_a_row, 32), 1};
   if (packs_a_row <= kWarpRow && rows >= kManyBlocks) return {Group::Kind::lanes, 256, 32, 1};
-  // About four packs a thread, more where rows are long, fewer where there are few rows.
-  const int threads = std::max(64, power_of_two_above((packs_a_row + 3) / 4, rows >= kManyBlocks ? 512 : 1024));
+  // About four packs a thread, more where rows are long.
+  const int threads = std::max(64, power_of_two_above((packs_a_row + 3) / 4, kMostThreads));
   return {Group::Kind::block, threads, threads, 1};
 }
 
@@ -289,7 +290,7 @@ Group choose_column_group(std::int64_t columns, std::int64_t others, std::int64_
   const int width = power_of_two_above(columns, 32);
   const std::int64_t blocks = (columns + width - 1) / width * others;
   if (row <= 64 && blocks * width >= 8 * kManyBlocks * 32 && width == 32) return {Group::Kind::column, 128, 1, 128};
-  const int least = std::max(8, 256 / width), most = 1024 / width;
+  const int least = std::max(8, 256 / width), most = kMostThreads / width;
   int rows = least;
   while (rows < most && rows * 8 < row && blocks < kManyBlocks) rows *= 2;
   return {Group::Kind::column, width * rows, rows, width};
@@ -324,7 +325,7 @@ EmittedKernel emit_rows(FlatNest nest, const Schedule& given) {
   schedule.per_element.resize(nest.statements.size(), true);
   Group group = choose_row_group(rows, row / packs.width);
   // Registers bound what a thread can keep: 32 elements of each kept value.
-  while (!cache.statements.empty() && group.kind == Group::Kind::block && group.threads < 1024 && row > 32 * group.threads) group.threads = group.size = group.threads * 2;
+  while (!cache.statements.empty() && group.kind == Group::Kind::block && group.threads < kMostThreads && row > 32 * group.threads) group.threads = group.size = group.threads * 2;
   return PhaseWriter(nest, schedule, group, packs, cache, wide).run();
 }
 

@@ -110,34 +110,43 @@ class Importer {
     if (graph.sparse_initializer_size()) throw UserError(concat(file_.path, ": sparse initializers are not supported"), ExitCode::unsupported);
     for (const auto& proto : graph.initializer()) {
       const bool readable = dtype_of(proto.data_type()).has_value();
-      initializers[proto.name()] = {&proto, readable ? std::make_shared<const Tensor>(import_tensor(options_, read_tensor(proto, source_.directory))) : nullptr};
+      initializers[proto.name()] = {&proto, readable ? std::make_shared<Tensor>(import_tensor(options_, read_tensor(proto, source_.directory))) : nullptr};
     }
     const ParameterPlan plan = plan_parameters(source_, initializers, options_);
     model_.parameters = plan.parameters;
     model_.aliases = plan.aliases;
     model_.repairs.insert(model_.repairs.end(), plan.repairs.begin(), plan.repairs.end());
+    std::map<std::string, int> parts;
+    for (const PlannedState& planned : plan.states) ++parts[planned.initializer];
     for (const auto& [name, initializer] : initializers)
       scope.items[name] = initializer.values ? Item{{}, initializer.values, nullptr} : Item{{}, nullptr, nullptr, /*missing=*/true};
     for (const auto& [place, state] : plan.redirected)
       if (state.empty()) redirected_[place] = scope.items.at(graph.node(place.first).input(place.second));
     std::unordered_map<std::string, Item> states;
     for (const PlannedState& planned : plan.states) {
-      // A state holds the file's own value: only constants are read as the number that their author meant.
       const Initializer& initializer = initializers.at(planned.initializer);
-      states[planned.name] = add_state(planned, std::make_shared<const Tensor>(read_tensor(*initializer.proto, source_.directory).cast(initializer.values->dtype())));
+      std::shared_ptr<Tensor> values = initializer.values;
+      // A state holds the file's own value: only constants are read as the number that their author meant.
+      if (values->elements() == 1) values = std::make_shared<Tensor>(read_tensor(*initializer.proto, source_.directory).cast(values->dtype()));
+      states[planned.name] = add_state(planned, values, parts.at(planned.initializer) == 1);
     }
     for (const auto& [place, state] : plan.redirected)
       if (!state.empty()) redirected_[place] = states.count(state) ? states.at(state) : scope.items.at(graph.node(place.first).input(place.second));
     for (auto& [name, item] : states)
       if (initializers.count(name)) scope.items[name] = item;
+    for (const auto& [name, alias] : plan.tied) {
+      Var var = states.at(alias.state).var;
+      scope.items[name] = {alias.transposed ? builder_.transpose(var, {1, 0}) : var, nullptr, nullptr};
+    }
   }
 
   /// Half-precision parameters and statistics have f32 masters, rounded where they are used.
-  Item add_state(const PlannedState& planned, const std::shared_ptr<const Tensor>& values) {
+  /// `last`: nothing else needs the values, which may be large, so they move.
+  Item add_state(const PlannedState& planned, const std::shared_ptr<Tensor>& values, bool last) {
     const DType dtype = values->dtype();
     const bool constant = !planned.trained && planned.role == ir::StateRole::parameter;
     const bool master = !constant && (dtype == DType::f16 || dtype == DType::bf16);
-    Tensor initial = master ? values->cast(DType::f32) : *values;
+    Tensor initial = master ? values->cast(DType::f32) : last && !constant ? std::move(*values) : *values;
     ir::Value* value = model_.graph.add_state(initial.type(), planned.name, planned.role);
     model_.weights.emplace(value->name, std::move(initial));
     Var var = builder_.wrap(value);
@@ -301,12 +310,16 @@ class Importer {
     std::unordered_set<const ir::Value*> depends;
     for (const ir::State& state : model_.graph.states())
       if (state.role == ir::StateRole::parameter) depends.insert(state.value);
+    std::map<std::string, std::string> operators;
+    for (const auto& node : source_.model.graph().node()) operators.emplace(describe(node), node.op_type());
+    std::set<std::string> named;
     std::vector<std::string> lines;
     for (const auto& node : model_.graph.nodes()) {
       const bool reached = std::any_of(node->operands.begin(), node->operands.end(), [&](const ir::Value* v) { return v && depends.count(v) > 0; });
       if (!reached) continue;
       if (node->op->gradient.rule) depends.insert(node->results.begin(), node->results.end());
-      else if (node->op->kind != ir::Kind::update) lines.push_back(concat(node->op->name, " '", node->origin, "': not differentiable: ", node->op->gradient.none));
+      else if (node->op->kind != ir::Kind::update && named.insert(node->origin).second)
+        lines.push_back(concat(operators.count(node->origin) ? operators.at(node->origin) : std::string(node->op->name), " '", node->origin, "': not differentiable: ", node->op->gradient.none));
     }
     return lines;
   }

@@ -69,6 +69,7 @@ struct ImportOptions {
 struct Parameter {
   std::string name;          ///< the state's name in the graph
   std::string initializer;   ///< the ONNX initializer that it comes from
+  std::string likely_name;   ///< where the exporter lost the name: "fc.weight", after the bias "fc.bias"; else empty
   TensorType type;           ///< as in the file
   bool trained = false;
   bool doubtful = false;     ///< trained, but may be a buffer: nothing in the file tells

@@ -1,8 +1,10 @@
 #include "frontend/onnx/parameters.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include "frontend/onnx/tensor_proto.h"
 #include "frontend/onnx/uses.h"
@@ -103,6 +105,8 @@ class Planner {
       if (uses_[proto.name()].empty()) continue;
       plan(proto.name(), *initializer.values);
     }
+    tie_equals();
+    report_folded_norms();
     check_globs();
     return std::move(plan_);
   }
@@ -154,13 +158,68 @@ class Planner {
     if (const std::string* glob = match(options_.train, state, initializer); glob && verdict.reason != "running statistic") verdict = {true, false, "--train=" + *glob};
     if (const std::string* glob = match(options_.freeze, state, initializer)) verdict = {false, false, "--freeze=" + *glob};
     const auto file_type = dtype_of(initializers_.at(initializer).proto->data_type());
-    plan_.parameters.push_back({state, initializer, {file_type.value_or(values.dtype()), values.shape()}, verdict.trained, verdict.trained && verdict.doubtful, verdict.reason, names_of(uses)});
+    const std::string likely = is_anonymous(initializer) ? uses[0].likely_name : "";
+    plan_.parameters.push_back({state, initializer, likely, {file_type.value_or(values.dtype()), values.shape()}, verdict.trained, verdict.trained && verdict.doubtful, verdict.reason, names_of(uses)});
     const bool statistic = std::any_of(uses.begin(), uses.end(), [](const Use& u) { return u.role == UseRole::running_statistic; });
     // Small constants take part in folding; large ones are kept out of the code as states that nothing updates.
     const bool large = values.bytes().size() >= (std::size_t{1} << 16);
     if (verdict.trained || statistic || large)
       plan_.states.push_back({state, initializer, statistic ? ir::StateRole::running_statistic : ir::StateRole::parameter, verdict.trained});
-    if (verdict.trained && uses.size() > 1) plan_.repairs.push_back(concat("'", state, "' is one parameter shared by ", uses.size(), " nodes: ", listing(names_of(uses))));
+    if (verdict.trained && shared(uses)) plan_.repairs.push_back(concat("'", state, "' is one parameter shared by ", uses.size(), " nodes: ", listing(names_of(uses))));
+  }
+
+  /// Shapes and slices of a parameter are no further uses.
+  static bool shared(const std::vector<Use>& uses) {
+    return std::count_if(uses.begin(), uses.end(), [](const Use& u) { return u.role != UseRole::setting && u.op != "Slice" && u.op != "Split"; }) > 1;
+  }
+
+  /// Exporters write a tied matrix twice, the second time often transposed. Equal values are reported, and shared under --tie.
+  void tie_equals() {
+    std::map<std::tuple<std::int64_t, std::uint64_t, std::uint64_t>, std::vector<std::string>> buckets;
+    for (const Parameter& parameter : plan_.parameters) {
+      const Tensor& values = *initializers_.at(parameter.initializer).values;
+      if (!parameter.trained || parameter.name != parameter.initializer || values.elements() < 2 || is_uniform(values)) continue;
+      buckets[{values.elements(), std::bit_cast<std::uint64_t>(values.at(0)), std::bit_cast<std::uint64_t>(values.at(values.elements() - 1))}].push_back(parameter.name);
+    }
+    for (const auto& [key, names] : buckets)
+      for (std::size_t i = 1; i < names.size(); ++i) tie_if_equal(names[0], names[i]);
+  }
+
+  void tie_if_equal(const std::string& first, const std::string& second) {
+    const Tensor &a = *initializers_.at(first).values, &b = *initializers_.at(second).values;
+    const bool same = a == b, transposed = !same && equal_transposed(a, b);
+    if (!same && !transposed) return;
+    const char* how = transposed ? " transposed" : "";
+    const bool tie = first_match(options_.tie, first) || first_match(options_.tie, second);
+    plan_.repairs.push_back(concat("'", second, "' equals '", first, "'", how, tie ? ": trained as one parameter" : ": they train apart; --tie '", tie ? "" : second, tie ? "" : "' trains them as one"));
+    if (!tie) return;
+    const Alias alias{first, second, -1, -1, transposed};
+    plan_.tied.emplace(second, alias);
+    plan_.aliases.push_back(alias);
+    std::erase_if(plan_.states, [&](const PlannedState& state) { return state.name == second; });
+    for (Parameter& parameter : plan_.parameters)
+      if (parameter.name == second) parameter = {parameter.name, parameter.initializer, parameter.likely_name, parameter.type, false, false, concat("tied to '", first, "'", how), parameter.nodes};
+  }
+
+  static bool equal_transposed(const Tensor& a, const Tensor& b) {
+    if (a.shape().size() != 2 || b.shape() != Shape{a.shape()[1], a.shape()[0]} || a.dtype() != b.dtype()) return false;
+    for (std::int64_t i = 0; i < a.shape()[0]; ++i)
+      for (std::int64_t j = 0; j < a.shape()[1]; ++j)
+        if (a.at(i * a.shape()[1] + j) != b.at(j * a.shape()[0] + i)) return false;
+    return true;
+  }
+
+  /// A convolution whose weight lost its name, beside modules that kept theirs, holds a folded BatchNormalization.
+  void report_folded_norms() {
+    std::vector<std::string> nodes;
+    bool named = false;
+    for (const Parameter& parameter : plan_.parameters) {
+      const bool convolution = parameter.trained && parameter.reason == "weight of Conv";
+      if (convolution && is_anonymous(parameter.initializer)) nodes.push_back(parameter.nodes[0]);
+      named = named || has_module_path(parameter.initializer);
+    }
+    if (nodes.empty() || !named) return;
+    plan_.repairs.push_back(concat("the weights of ", nodes.size(), " convolutions lost their names, as when an exporter folds BatchNormalization into them: they train, but as a network without it: ", listing(nodes)));
   }
 
   static const std::string* match(const std::vector<std::string>& globs, const std::string& state, const std::string& initializer) {

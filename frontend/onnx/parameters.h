@@ -15,7 +15,7 @@ namespace gcomp::frontend {
 /// An initializer with its values in the import's float type.
 struct Initializer {
   const ::onnx::TensorProto* proto = nullptr;
-  std::shared_ptr<const Tensor> values;
+  std::shared_ptr<Tensor> values;
 };
 using Initializers = std::map<std::string, Initializer>;
 
@@ -32,6 +32,8 @@ struct ParameterPlan {
   std::vector<Alias> aliases;
   /// (node, operand) -> state that it reads instead of the initializer; "" for its constant value.
   std::map<std::pair<int, int>, std::string> redirected;
+  /// Initializers that --tie makes views of another's state.
+  std::map<std::string, Alias> tied;
   std::vector<std::string> repairs;
 };
 

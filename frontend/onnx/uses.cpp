@@ -85,10 +85,19 @@ UseRole role_of(const Producers& producers, const NodeProto& node, int operand) 
   return UseRole::other;
 }
 
+/// Exporters name the matrix of a Linear on rank 3 val_14; its bias keeps the module's name.
+std::string name_by_bias(const std::unordered_map<std::string, const NodeProto*>& added_to, const std::unordered_set<std::string>& initializers, const NodeProto& product) {
+  auto it = product.output_size() ? added_to.find(product.output(0)) : added_to.end();
+  if (it == added_to.end()) return "";
+  for (const std::string& input : it->second->input())
+    if (initializers.count(input) && input.ends_with(".bias")) return input.substr(0, input.size() - 4) + "weight";
+  return "";
+}
+
 void collect_from_subgraph(const GraphProto& graph, const std::unordered_set<std::string>& initializers, std::unordered_map<std::string, std::vector<Use>>& uses) {
   for (const NodeProto& node : graph.node()) {
     for (const std::string& input : node.input())
-      if (initializers.count(input)) uses[input].push_back({-1, -1, UseRole::other, describe(node), node.op_type(), true});
+      if (initializers.count(input)) uses[input].push_back({-1, -1, UseRole::other, describe(node), node.op_type(), "", true});
     for (const auto& attribute : node.attribute())
       if (attribute.has_g()) collect_from_subgraph(attribute.g(), initializers, uses);
   }
@@ -114,19 +123,23 @@ std::unordered_map<std::string, std::vector<Use>> uses_of_initializers(const Gra
   std::unordered_set<std::string> initializers;
   for (const auto& tensor : graph.initializer()) initializers.insert(tensor.name());
   const Producers producers(graph);
+  std::unordered_map<std::string, const NodeProto*> added_to;
+  for (const NodeProto& node : graph.node())
+    if (node.op_type() == "Add") for (const std::string& input : node.input()) added_to.emplace(input, &node);
   std::unordered_map<std::string, std::vector<Use>> uses;
   for (int i = 0; i < graph.node_size(); ++i) {
     const NodeProto& node = graph.node(i);
     for (int k = 0; k < node.input_size(); ++k) {
       if (!initializers.count(node.input(k))) continue;
       const bool has_bias = node.op_type() != "LayerNormalization" || (node.input_size() > 2 && !node.input(2).empty());
-      uses[node.input(k)].push_back({i, k, role_of(producers, node, k), describe(node), node.op_type(), has_bias});
+      uses[node.input(k)].push_back({i, k, role_of(producers, node, k), describe(node), node.op_type(),
+                                     node.op_type() == "MatMul" ? name_by_bias(added_to, initializers, node) : "", has_bias});
     }
     for (const auto& attribute : node.attribute())
       if (attribute.has_g()) collect_from_subgraph(attribute.g(), initializers, uses);
   }
   for (const auto& output : graph.output())
-    if (initializers.count(output.name())) uses[output.name()].push_back({-1, -1, UseRole::other, output.name(), "graph output", true});
+    if (initializers.count(output.name())) uses[output.name()].push_back({-1, -1, UseRole::other, output.name(), "graph output", "", true});
   return uses;
 }
 

@@ -25,6 +25,7 @@ struct Use {
   int operand = -1;
   UseRole role = UseRole::other;
   std::string node_name, op;
+  std::string likely_name;    ///< "fc.weight" for the matrix of a product to which "fc.bias" is added; else empty
   bool norm_has_bias = true;  ///< of a norm's scale: whether the norm has a bias operand
 };
 

@@ -213,6 +213,12 @@ TEST(Text, shared_subterms_are_named_once) {
   expect_round_trip(graph);
 }
 
+TEST(Text, deep_terms_are_named_in_pieces) {
+  TermPtr term = read(DType::f64, 0, {Index::axis(0, 4)});
+  for (int i = 0; i < 2000; ++i) term = call(DType::f64, ops::kExp, {term});
+  expect_round_trip(kernel_of(DType::f64, {4}, term, {{DType::f64, {4}}}));
+}
+
 TEST(Text, shared_subterms_inside_lookups_are_named) {
   const Index i = Index::axis(0, 4);
   TermPtr position = read(DType::i64, 1, {i});

@@ -121,15 +121,25 @@ void ProgramRunner::run(const KernelLaunch& launch) {
 
 void ProgramRunner::run(const MatmulCall& call) {
   for_each(call.batch, [&](const Shape& batch) {
-    const auto at = [&](const MatrixView& view, std::int64_t row, std::int64_t column) {
-      return view.offset + dot(batch, view.batch_strides) + row * view.row_stride + column * view.column_stride;
+    const auto dense = [&](const MatrixView& view, std::int64_t rows, std::int64_t columns) {
+      std::vector<double> values;
+      const std::int64_t first = view.offset + dot(batch, view.batch_strides);
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j) values.push_back(load(view.buffer, first + i * view.row_stride + j * view.column_stride));
+      return values;
     };
-    for (std::int64_t i = 0; i < call.m; ++i)
-      for (std::int64_t j = 0; j < call.n; ++j) {
-        double sum = 0;
-        for (std::int64_t k = 0; k < call.k; ++k) sum += load(call.a.buffer, at(call.a, i, k)) * load(call.b.buffer, at(call.b, k, j));
-        store(call.c.buffer, at(call.c, i, j), sum);
+    const std::vector<double> a = dense(call.a, call.m, call.k), b = dense(call.b, call.k, call.n);
+    const std::int64_t first = call.c.offset + dot(batch, call.c.batch_strides);
+    std::vector<double> row(static_cast<std::size_t>(call.n));
+    for (std::int64_t i = 0; i < call.m; ++i) {
+      std::fill(row.begin(), row.end(), 0);
+      for (std::int64_t k = 0; k < call.k; ++k) {
+        const double factor = a[static_cast<std::size_t>(i * call.k + k)];
+        const double* from = b.data() + k * call.n;
+        for (std::int64_t j = 0; j < call.n; ++j) row[static_cast<std::size_t>(j)] += factor * from[j];
       }
+      for (std::int64_t j = 0; j < call.n; ++j) store(call.c.buffer, first + i * call.c.row_stride + j * call.c.column_stride, row[static_cast<std::size_t>(j)]);
+    }
   });
 }
 

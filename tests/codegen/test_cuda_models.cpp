@@ -1,0 +1,142 @@
+// The recorded models compiled for CUDA: their first training steps on the emulator give PyTorch's losses, and every kernel of
+// theirs compiles to a cubin.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "codegen/generate.h"
+#include "frontend/onnx/import.h"
+#include "passes/pipeline.h"
+#include "passes/training.h"
+#include "runtime/cuda/nvrtc.h"
+#include "runtime/npz.h"
+#include "runtime/validate.h"
+#include "tests/codegen/cuda_shim/program_runner.h"
+
+namespace gcomp::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSteps = 2;
+
+std::vector<fs::path> model_folders() {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(fs::path(GCOMP_SOURCE_DIR) / "tests" / "fixtures" / "models"))
+    if (fs::exists(entry.path() / "recipe.json")) found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+struct Recorded {
+  nlohmann::json recipe;
+  std::vector<std::pair<std::string, Tensor>> data;  ///< the first steps' rows, by input
+  Tensor losses;
+};
+
+Recorded read_recorded(const fs::path& folder) {
+  Recorded recorded;
+  std::ifstream(folder / "recipe.json") >> recorded.recipe;
+  const runtime::NpzFile data(folder / "train.npz"), reference(folder / "reference.npz");
+  for (const std::string& name : data.names()) recorded.data.emplace_back(name, data.load(name));
+  recorded.losses = reference.load("loss");
+  return recorded;
+}
+
+/// Rows of one step.
+Tensor rows_of(const Tensor& all, std::int64_t step, std::int64_t batch) {
+  TensorType type = all.type();
+  type.shape[0] = batch;
+  Tensor rows(type);
+  const std::size_t bytes = rows.bytes().size();
+  std::copy_n(all.bytes().begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(step) * bytes), bytes, rows.bytes().begin());
+  return rows;
+}
+
+passes::OptimizerSpec optimizer_of(const nlohmann::json& recipe) {
+  passes::OptimizerSpec spec{.kind = passes::parse_optimizer(recipe["optimizer"].get<std::string>()), .weight_decay = {}};
+  const nlohmann::json& options = recipe["options"];
+  spec.momentum = options.value("momentum", 0.0);
+  spec.nesterov = options.value("nesterov", false);
+  if (options.contains("weight_decay")) spec.weight_decay = options["weight_decay"].get<double>();
+  if (options.contains("betas")) std::tie(spec.beta1, spec.beta2) = std::pair(options["betas"][0].get<double>(), options["betas"][1].get<double>());
+  if (options.contains("eps")) spec.eps = options["eps"].get<double>();
+  return spec;
+}
+
+struct Compiled {
+  runtime::Program program;
+  std::map<std::string, Tensor> states;
+};
+
+Compiled compile(const fs::path& folder, const Recorded& recorded) {
+  const frontend::OnnxFile file = frontend::open_onnx((folder / "model.onnx").string());
+  const auto batch = recorded.recipe["batch"].get<std::int64_t>();
+  frontend::ImportOptions options;
+  options.training = true;
+  std::optional<TensorType> label;
+  for (const auto& [name, tensor] : recorded.data) {
+    const TensorType type = rows_of(tensor, 0, batch).type();
+    if (name == "label") label = type;
+    else options.shapes[name] = type.shape;
+  }
+  frontend::Model model = frontend::import_onnx(file, options);
+  std::vector<std::string> trained;
+  for (const auto& parameter : model.parameters) if (parameter.trained) trained.push_back(parameter.name);
+  passes::make_training_step(model.graph, passes::parse_loss(recorded.recipe["loss"].get<std::string>()), optimizer_of(recorded.recipe), trained, label);
+  passes::PipelineOptions pipeline;
+  pipeline.alignment = 256;
+  const ir::MemoryPlan plan = passes::lower(model.graph, pipeline);
+  Compiled compiled{codegen::generate(model.graph, plan, {runtime::TargetKind::cuda, "sm_90"}), {}};
+  runtime::validate(compiled.program);
+  for (auto& [name, value] : model.weights) compiled.states.emplace(name, value);
+  return compiled;
+}
+
+class CudaModels : public testing::TestWithParam<fs::path> {};
+
+TEST_P(CudaModels, FirstStepsHaveTheRecordedLosses) {
+  const Recorded recorded = read_recorded(GetParam());
+  const Compiled compiled = compile(GetParam(), recorded);
+  const auto batch = recorded.recipe["batch"].get<std::int64_t>();
+  cuda_shim::ProgramRunner runner(compiled.program);
+  for (const runtime::State& state : compiled.program.states) {
+    const std::string& name = compiled.program.buffers[static_cast<std::size_t>(state.buffer)].name;
+    if (const auto found = compiled.states.find(name); found != compiled.states.end()) runner.write(name, found->second.cast(compiled.program.buffers[static_cast<std::size_t>(state.buffer)].type.dtype));
+    else EXPECT_TRUE(state.fill) << name << " has no initial value";
+  }
+  runner.write("learning_rate", Tensor::scalar(DType::f64, recorded.recipe["options"]["lr"].get<double>()));
+  const double tolerance = std::max(1e-4, 4 * recorded.recipe["pytorch_f32"]["loss_relative"].get<double>());
+  for (int step = 0; step < kSteps; ++step) {
+    for (const auto& [name, tensor] : recorded.data) runner.write(name, rows_of(tensor, step, batch));
+    ASSERT_EQ(runner.step(), "");
+    EXPECT_NEAR(runner.read_output(0).at(0), recorded.losses.at(step), tolerance * recorded.losses.at(step)) << "step " << step;
+  }
+  std::printf("%s: %zu kernels, %lld kernel launches a step\n", GetParam().filename().c_str(), compiled.program.kernels.size(), static_cast<long long>(runner.launches() / kSteps));
+}
+
+TEST_P(CudaModels, EveryKernelCompilesToACubin) {
+  using namespace runtime::cuda;
+  const LibrarySearch search = search_by_variables([](const char* name) { return static_cast<const char*>(std::getenv(name)); });
+  const LibraryResult found = find_library(LibraryKind::nvrtc, search);
+  if (!found.library) GTEST_SKIP() << found.description(LibraryKind::nvrtc);
+  const Compiled compiled = compile(GetParam(), read_recorded(GetParam()));
+  const auto start = std::chrono::steady_clock::now();
+  CubinOptions options;
+  options.compiler_options = {"--ptxas-options=-v"};
+  for (const Cubin& cubin : compile_program(Nvrtc::find(search), compiled.program, options)) {
+    EXPECT_GT(cubin.image.size(), 100u);
+    EXPECT_NE(cubin.log.find(" 0 bytes spill stores"), std::string::npos) << cubin.log;
+  }
+  std::printf("%s: %zu cubins in %.1f s\n", GetParam().filename().c_str(), compiled.program.kernels.size(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, CudaModels, testing::ValuesIn(model_folders()), [](const auto& info) { return info.param.filename().string(); });
+
+}  // namespace
+}  // namespace gcomp::tests
