@@ -118,6 +118,7 @@ class Importer {
     model_.repairs.insert(model_.repairs.end(), plan.repairs.begin(), plan.repairs.end());
     std::map<std::string, int> parts;
     for (const PlannedState& planned : plan.states) ++parts[planned.initializer];
+    for (const auto& [place, state] : plan.redirected) ++parts[graph.node(place.first).input(place.second)];
     for (const auto& [name, initializer] : initializers)
       scope.items[name] = initializer.values ? Item{{}, initializer.values, nullptr} : Item{{}, nullptr, nullptr, /*missing=*/true};
     for (const auto& [place, state] : plan.redirected)

@@ -1,0 +1,179 @@
+// What trains: the traps that exporters leave, the recorded models, and the globs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "frontend/onnx/parameters.h"
+#include "tests/onnx/backend_case.h"
+#include "tests/onnx/expect_error.h"
+#include "tests/onnx/model_builder.h"
+
+namespace gcomp::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using frontend::ImportOptions;
+using frontend::Model;
+
+const fs::path kFixtures = fs::path(GCOMP_SOURCE_DIR) / "tests/fixtures/models";
+
+Model import_file(const fs::path& path, ImportOptions options = {}) {
+  const auto file = frontend::open_onnx(path.string());
+  for (const auto& input : file.inputs)
+    for (const auto& dim : input.dimensions) if (!dim.symbol.empty()) options.dims.emplace(dim.symbol, 2);
+  return frontend::import_onnx(file, options);
+}
+
+std::set<std::string> trained(const Model& model) {
+  std::set<std::string> names;
+  for (const auto& parameter : model.parameters) if (parameter.trained) names.insert(parameter.name);
+  return names;
+}
+
+const frontend::Parameter* find(const Model& model, const std::string& name) {
+  auto it = std::find_if(model.parameters.begin(), model.parameters.end(), [&](const auto& p) { return p.name == name; });
+  return it == model.parameters.end() ? nullptr : &*it;
+}
+
+bool mentions(const Model& model, const std::vector<std::string>& words) {
+  return std::any_of(model.repairs.begin(), model.repairs.end(), [&](const std::string& line) {
+    return std::all_of(words.begin(), words.end(), [&](const std::string& word) { return line.find(word) != std::string::npos; });
+  });
+}
+
+TEST(Traps, MergedInitializersTrainApart) {
+  const Model model = import_file(kFixtures / "traps/merged_initializers.onnx");
+  const auto names = trained(model);
+  EXPECT_EQ(names.count("blocks.0.ln1.weight"), 1u);
+  EXPECT_EQ(names.count("blocks.0.ln1.weight@node_layer_norm_1"), 1u);
+  EXPECT_EQ(std::count_if(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("blocks.0.ln1.weight"); }), 5);
+  EXPECT_TRUE(mentions(model, {"'blocks.0.ln1.weight'", "5 nodes", "node_layer_norm_4", "--tie"}));
+  const Model tied = import_file(kFixtures / "traps/merged_initializers.onnx", {.tie = {"blocks.0.ln1.*"}});
+  EXPECT_EQ(trained(tied).size() + 8, names.size());
+  EXPECT_TRUE(mentions(tied, {"'blocks.0.ln1.weight'", "one parameter shared by 5 nodes"}));
+}
+
+TEST(Traps, ATiedHeadIsReportedAndTiedOnDemand) {
+  const fs::path path = kFixtures / "traps/tied_on_purpose.onnx";
+  const Model apart = import_file(path);
+  EXPECT_EQ(trained(apart).size(), 4u);
+  EXPECT_TRUE(mentions(apart, {"'t' equals 'embed.weight' transposed", "--tie 't'"}));
+  const Model tied = import_file(path, {.tie = {"t"}});
+  EXPECT_EQ(trained(tied).size(), 3u);
+  EXPECT_EQ(tied.graph.states().size(), 3u);
+  ASSERT_TRUE(find(tied, "t"));
+  EXPECT_EQ(find(tied, "t")->reason, "tied to 'embed.weight' transposed");
+}
+
+TEST(Traps, HalfPrecisionWeightsHaveMasters) {
+  const auto shared = shared_folder();
+  if (!shared) GTEST_SKIP() << "no shared material";
+  for (const char* name : {"float16_weights", "bfloat16_weights"}) {
+    const Model model = import_file(*shared / "models/traps" / (std::string(name) + ".onnx"), {.training = true});
+    for (const ir::State& state : model.graph.states()) EXPECT_EQ(state.value->type.dtype, DType::f32) << state.value->name;
+    const Model wide = import_file(*shared / "models/traps" / (std::string(name) + ".onnx"), {.float_type = DType::f32});
+    EXPECT_EQ(wide.graph.outputs()[0]->type.dtype, DType::f32);
+  }
+}
+
+TEST(Traps, NotDifferentiableListsEveryNode) {
+  expect_error([] { import_file(kFixtures / "traps/not_differentiable.onnx", {.training = true}); },
+               {"NonZero 'node_NonZero_1'", "Unique 'node__unique2__0'", "Round 'node_round_1'", "Floor 'node_floor'", "ArgMax 'node_argmax'"}, ExitCode::unsupported);
+}
+
+TEST(Traps, AFoldedBatchNormIsReported) {
+  const auto shared = shared_folder();
+  if (!shared) GTEST_SKIP() << "no shared material";
+  EXPECT_TRUE(mentions(import_file(*shared / "models/traps/folded_batchnorm_torchscript.onnx"), {"2 convolutions", "BatchNormalization"}));
+}
+
+TEST(Traps, DropoutTrainsInEitherForm) {
+  const Model training_form = import_file(kFixtures / "traps/dropout_in_training_form.onnx", {.training = true});
+  EXPECT_TRUE(std::any_of(training_form.graph.nodes().begin(), training_form.graph.nodes().end(), [](const auto& node) { return node->op->kind == ir::Kind::random; }));
+  const Model evaluated = import_file(kFixtures / "traps/dropout_in_training_form.onnx");
+  EXPECT_TRUE(std::none_of(evaluated.graph.nodes().begin(), evaluated.graph.nodes().end(), [](const auto& node) { return node->op->kind == ir::Kind::random; }));
+}
+
+/// Number of parameters that the recorded PyTorch models have, by folder.
+TEST(Recorded, EveryModelImportsWithItsParameters) {
+  const auto shared = shared_folder();
+  if (!shared) GTEST_SKIP() << "no shared material";
+  const std::map<std::string, std::size_t> counts{{"bert_tiny", 41}, {"bert_tiny_torchscript", 41}, {"gpt_tiny", 41}, {"gpt_tiny_attention_op", 41}, {"gpt_tiny_torchscript", 41},
+                                                  {"lstm_tiny", 9}, {"mlp", 6}, {"mnist_cnn", 10}, {"mnist_cnn_torchscript", 10}, {"mobilenet_tiny", 31}, {"resnet_tiny", 29},
+                                                  {"unet_tiny", 24}, {"vit_tiny", 32}};
+  for (const auto& [name, count] : counts) {
+    const Model model = import_file(*shared / "models" / name / "model.onnx", {.training = true});
+    EXPECT_EQ(trained(model).size(), count) << name;
+    for (const auto& node : model.graph.nodes())
+      for (const ir::Value* result : node->results) EXPECT_FALSE(is_integer(result->type.dtype) && node->op->kind == ir::Kind::reduce) << name << ": shape arithmetic in the graph: " << result->name;
+  }
+}
+
+ModelBuilder dense() {
+  ModelBuilder m;
+  m.input("x", {"2", "3", "4"}).floats("val_1", {4, 4}, std::vector<float>(16, 0.5f)).floats("fc.bias", {4}, {1, 2, 3, 4}).floats("scale", {}, {0.5f}).floats("head.gain", {}, {2});
+  m.floats("table", {3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}).floats("val_9", {3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12}).floats("val_7", {4}, {0, 0, 0, -1e9f}).floats("ones_1", {4}, {1, 1, 1, 1});
+  m.node("MatMul", {"x", "val_1"}, {"a"}).node("Add", {"a", "fc.bias"}, {"b"}).node("Mul", {"b", "scale"}, {"c"}).node("Mul", {"c", "head.gain"}, {"d"}).node("Add", {"d", "table"}, {"e"});
+  m.node("Add", {"e", "val_9"}, {"f"}).node("Add", {"f", "val_7"}, {"g"}).node("Mul", {"g", "ones_1"}, {"y"}).output("y");
+  return m;
+}
+
+TEST(Parameters, AreToldByUseNameAndValue) {
+  const Model model = dense().import();
+  EXPECT_EQ(trained(model), (std::set<std::string>{"val_1", "fc.bias", "head.gain", "table", "val_9"}));
+  EXPECT_EQ(find(model, "val_1")->likely_name, "fc.weight");
+  EXPECT_FALSE(find(model, "table")->doubtful);
+  EXPECT_TRUE(find(model, "val_9")->doubtful) << "an anonymous table may be a buffer";
+  EXPECT_EQ(find(model, "val_7")->reason, "mask");
+  EXPECT_EQ(find(model, "scale")->reason, "scalar constant");
+  EXPECT_EQ(find(model, "ones_1")->reason, "anonymous tensor of one constant");
+}
+
+TEST(Parameters, AOneUnitHeadTrainsItsBias) {
+  ModelBuilder m;
+  m.input("x", {"2", "4"}).floats("w", {1, 4}, {1, 2, 3, 4}).floats("b", {1}, {0}).node("Gemm", {"x", "w", "b"}, {"y"}, {{"transB", 1}}).output("y");
+  EXPECT_EQ(trained(m.import()), (std::set<std::string>{"w", "b"}));
+}
+
+TEST(Parameters, GlobsDecide) {
+  const Model model = dense().import({.freeze = {"fc.*"}, .train = {"val_7"}});
+  EXPECT_EQ(find(model, "fc.bias")->reason, "--freeze=fc.*");
+  EXPECT_EQ(find(model, "val_7")->reason, "--train=val_7");
+  EXPECT_TRUE(find(model, "val_7")->trained);
+  expect_error([] { dense().import({.freeze = {"fc.bais"}}); }, {"--freeze=fc.bais", "did you mean 'fc.bias'"});
+}
+
+TEST(Parameters, BorrowedOnesAreNoScale) {
+  ModelBuilder m(17);
+  m.input("x", {"2", "4"}).floats("ln.weight", {4}, {1, 1, 1, 1}).floats("ln.bias", {4}, {0, 0, 0, 0});
+  m.node("LayerNormalization", {"x", "ln.weight", "ln.bias"}, {"a"}).node("LayerNormalization", {"a", "ln.weight"}, {"y"}).output("y");
+  const Model model = m.import();
+  EXPECT_EQ(trained(model), (std::set<std::string>{"ln.weight", "ln.bias"}));
+  EXPECT_EQ(find(model, "ln.weight")->nodes, (std::vector<std::string>{"node_a"}));
+  EXPECT_TRUE(mentions(model, {"'ln.weight'", "without bias"}));
+}
+
+TEST(Parameters, ASharedWeightIsOneParameterUnlessUntied) {
+  ModelBuilder m;
+  m.input("x", {"2", "2"}).floats("w", {2, 2}, {1, 2, 3, 4}).node("MatMul", {"x", "w"}, {"a"}).node("MatMul", {"a", "w"}, {"y"}).output("y");
+  EXPECT_EQ(trained(m.import()), (std::set<std::string>{"w"}));
+  EXPECT_TRUE(mentions(m.import(), {"'w'", "shared by 2 nodes", "node_a", "node_y"}));
+  EXPECT_EQ(trained(m.import({.untie = {"w"}})), (std::set<std::string>{"w", "w@node_y"}));
+}
+
+TEST(Globs, MatchWholeNames) {
+  using frontend::matches_glob;
+  EXPECT_TRUE(matches_glob("*", ""));
+  EXPECT_TRUE(matches_glob("a*c", "abbc"));
+  EXPECT_TRUE(matches_glob("*.bias", "fc.1.bias"));
+  EXPECT_TRUE(matches_glob("fc.?", "fc.1"));
+  EXPECT_TRUE(matches_glob("a*b*c", "aXbbYc"));
+  EXPECT_FALSE(matches_glob("a*c", "abcd"));
+  EXPECT_FALSE(matches_glob("fc", "fc.1"));
+  EXPECT_FALSE(matches_glob("", "x"));
+}
+
+}  // namespace
+}  // namespace gcomp::tests
