@@ -391,14 +391,26 @@ std::vector<std::int64_t> breakpoints(const FlatNest& nest, int axis) {
 }
 
 FlatNest assuming(const FlatNest& nest, const Condition& condition, bool holds) {
+  // What the assumption says about another condition: that it holds, that it does not, or nothing.
+  const auto verdict = [&](const Condition& c) -> std::optional<bool> {
+    if (!(c.index == condition.index)) return std::nullopt;
+    if (same(c, condition)) return holds;
+    if (holds && c.low <= condition.low && condition.high <= c.high) return true;
+    if (holds && (c.high <= condition.low || condition.high <= c.low)) return false;
+    if (!holds && condition.low <= c.low && c.high <= condition.high) return false;
+    return std::nullopt;
+  };
   FlatNest result = nest;
   for (Statement& s : result.statements) {
     std::function<TermPtr(const TermPtr&)> settle = [&](const TermPtr& t) -> TermPtr {
-      if (t->kind != Term::Kind::guard || std::none_of(t->conditions.begin(), t->conditions.end(), [&](const Condition& c) { return same(c, condition); })) return nullptr;
-      if (!holds) return edited(t->arguments[1], settle);
-      std::vector<Condition> rest;
-      for (const Condition& c : t->conditions) if (!same(c, condition)) rest.push_back(c);
-      return guard(std::move(rest), edited(t->arguments[0], settle), edited(t->arguments[1], settle));
+      if (t->kind != Term::Kind::guard) return nullptr;
+      std::vector<Condition> open;
+      for (const Condition& c : t->conditions) {
+        const std::optional<bool> known = verdict(c);
+        if (known == false) return edited(t->arguments[1], settle);
+        if (!known) open.push_back(c);
+      }
+      return guard(std::move(open), edited(t->arguments[0], settle), edited(t->arguments[1], settle));
     };
     s.value = edited(s.value, settle);
   }

@@ -63,7 +63,8 @@ class ReductionEmitter {
   void run() {
     std::vector<Loop> outer;
     for (int axis : schedule_.outer) outer.push_back(loops_.whole(axis));
-    if (columns_) outer.push_back({Loop::Kind::blocks, vector_, loops_.extent(vector_), width_});
+    blocked_ = columns_ && width_ < loops_.extent(vector_);
+    if (blocked_) outer.push_back({Loop::Kind::blocks, vector_, loops_.extent(vector_), width_});
     const std::size_t opened = loops_.open_tasks(outer);
     const std::int64_t rest = columns_ ? loops_.extent(vector_) % width_ : 0;
     if (rest == 0) {
@@ -139,7 +140,7 @@ class ReductionEmitter {
     writer_.bind_axis(vector_, position);
     writer_.bind_axis(lane_axis_, lane);
   }
-  void open_columns() { open_lanes(loops_.block_start(vector_), lanes_); }
+  void open_columns() { open_lanes(blocked_ ? loops_.block_start(vector_) : "0", lanes_); }
 
   /// The position of the current element in a kept row.
   Index row_position() const {
@@ -316,7 +317,7 @@ class ReductionEmitter {
   const FlatNest* current_ = &nest_;  // the variant under way
   const Schedule& schedule_;
   int vector_;
-  bool columns_;
+  bool columns_, blocked_ = false;
   int lane_axis_;            // an axis number beyond the nest's, for the lane
   std::int64_t width_ = 1;   // lanes of an array
   std::int64_t lanes_ = 1;   // columns: lanes that exist in this block

@@ -11,7 +11,8 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr std::int64_t kLeastBlock = 16;
+constexpr std::int64_t kLeastRow = 16;
+constexpr std::int64_t kLeastBlock = 64;
 constexpr std::int64_t kMostRanges = 8;  // each goes through all updates
 
 std::string add_text(DType dtype, const std::string& place, const std::string& value) {
@@ -31,7 +32,7 @@ int row_axis(const FlatNest& nest, const Store& store) {
                          std::all_of(store.at.parts().begin(), store.at.parts().end(), [&](const Index::Part& other) {
                            return other.atom.kind == IndexAtom::Kind::axis && other.atom.axis == part.atom.axis ? true : other.coefficient % row == 0;
                          });
-    if (aligned && row >= kLeastBlock) return part.atom.axis;
+    if (aligned && row >= kLeastRow) return part.atom.axis;
   }
   return -1;
 }
@@ -40,8 +41,8 @@ void emit_rows(KernelLoops& loops, const Store& store, const std::string& result
   KernelWriter& writer = loops.writer();
   const DType dtype = loops.nest().results[static_cast<std::size_t>(store.result)];
   const std::int64_t row = loops.extent(axis), rows = loops.nest().result_elements[static_cast<std::size_t>(store.result)] / row;
-  const std::int64_t wanted = std::min(loops.wanted_tasks(), row / kLeastBlock);
-  const std::int64_t block = ((row + wanted - 1) / wanted + kLeastBlock - 1) / kLeastBlock * kLeastBlock;
+  const std::int64_t wanted = std::clamp<std::int64_t>(loops.wanted_tasks(), 1, std::max<std::int64_t>(row / kLeastBlock, 1));
+  const std::int64_t block = ((row + wanted - 1) / wanted + kLeastRow - 1) / kLeastRow * kLeastRow;
   const std::size_t opened = loops.open_tasks({{Loop::Kind::blocks, axis, row, block}});
   const std::string r = writer.fresh("i");
   writer.open(concat("for (long ", r, " = 0; ", r, " < ", rows, "; ++", r, ")"));

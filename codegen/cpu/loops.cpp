@@ -68,10 +68,12 @@ KernelLoops::Range KernelLoops::range(int axis, std::int64_t low, std::int64_t h
   const std::string name = writer_.fresh("i");
   const auto block = blocks_.find(axis);
   if (block == blocks_.end()) return {name, concat("for (long ", name, " = 0; ", name, " < ", high - low, "; ++", name, ")")};
+  const auto& [start, size] = block->second;
+  // Blocks that all have the same length give the compiler a constant number of iterations.
+  if (low == 0 && high == extent(axis) && high % size == 0) return {name, concat("for (long ", name, " = ", start, "; ", name, " < ", start, " + ", size, "; ++", name, ")")};
   const std::string shift = low == 0 ? "" : concat(" - ", low);
-  const std::string begin = low == 0 ? block->second.start : concat("gc_most(", block->second.start, shift, ", 0)");
-  return {name, concat("for (long ", name, " = ", begin, "; ", name, " < gc_least(", block->second.start, " + ", block->second.size, shift, ", ",
-                       high - low, "); ++", name, ")")};
+  const std::string begin = low == 0 ? start : concat("gc_most(", start, shift, ", 0)");
+  return {name, concat("for (long ", name, " = ", begin, "; ", name, " < gc_least(", start, " + ", size, shift, ", ", high - low, "); ++", name, ")")};
 }
 
 void KernelLoops::open_vector(int axis, std::int64_t low, std::int64_t high, const std::string& clauses) {
