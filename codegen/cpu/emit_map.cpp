@@ -60,9 +60,10 @@ class MapEmitter {
   void run_variants(const FlatNest& nest, int tested) {
     const auto condition = vector_ >= 0 && tested < kMostTests ? settled_outside(nest, {vector_}) : std::nullopt;
     if (!condition) return run_pieces(nest);
+    const std::string test = writer_.conditions({*condition});
     for (bool holds : {true, false}) {
       const FlatNest variant = assuming(nest, *condition, holds);
-      writer_.open_sealed(holds ? concat("if (", writer_.conditions({*condition}), ")") : "else");
+      writer_.open_sealed(concat(holds ? "if (" : "if (!(", test, holds ? ")" : "))"));
       writer_.use(variant);
       run_variants(variant, tested + 1);
       writer_.close();

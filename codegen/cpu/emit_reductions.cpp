@@ -70,10 +70,11 @@ class ReductionEmitter {
     if (rest == 0) {
       run_variants(nest_, width_, 0);
     } else {
-      writer_.open(concat("if (", loops_.block_start(vector_), " + ", width_, " <= ", loops_.extent(vector_), ")"));
+      const std::string test = concat(loops_.block_start(vector_), " + ", width_, " <= ", loops_.extent(vector_));
+      writer_.open(concat("if (", test, ")"));
       run_variants(nest_, width_, 0);
       writer_.close();
-      writer_.open("else");
+      writer_.open(concat("if (!(", test, "))"));
       run_variants(nest_, rest, 0);
       writer_.close();
     }
@@ -106,9 +107,10 @@ class ReductionEmitter {
       current_ = &nest;
       return run_phases(lanes);
     }
+    const std::string test = writer_.conditions({*condition});
     for (bool holds : {true, false}) {
       const FlatNest variant = assuming(nest, *condition, holds);
-      writer_.open_sealed(holds ? concat("if (", writer_.conditions({*condition}), ")") : "else");
+      writer_.open_sealed(concat(holds ? "if (" : "if (!(", test, holds ? ")" : "))"));
       writer_.use(variant);
       run_variants(variant, lanes, tested + 1);
       writer_.close();
