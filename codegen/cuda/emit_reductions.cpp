@@ -17,6 +17,7 @@ namespace {
 constexpr int kMostThreads = 512;                     // leaves each 128 registers
 constexpr std::int64_t kKeptRow = 32 * kMostThreads;  // elements that a block keeps in registers
 constexpr std::int64_t kManyBlocks = 1024;            // enough to fill the largest devices several times
+constexpr std::int64_t kManyThreads = 1 << 17;
 constexpr std::int64_t kWarpRow = 512;                // packs that one warp still covers well
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -100,7 +101,7 @@ class PhaseWriter {
     row_ = kernel_.points(row_axes());
     const std::int64_t extent = kernel_.extent(schedule_.vector_axis), blocks = (extent + group_.columns - 1) / group_.columns;
     kernel_.set_launch(blocks * kernel_.points(schedule_.outer), group_.threads);
-    w().line(concat("gc_index x = blockIdx.x % ", blocks, "u * ", group_.columns, "u + threadIdx.x % ", group_.columns, "u;"));
+    w().line(concat("gc_index x = (gc_index)(blockIdx.x % ", blocks, "u) * ", group_.columns, " + threadIdx.x % ", group_.columns, "u;"));
     if (extent % group_.columns != 0) {
       live_ = "live";
       w().line(concat("const bool live = x < ", extent, ";"));
@@ -289,7 +290,8 @@ Group choose_row_group(std::int64_t rows, std::int64_t packs_a_row) {
 Group choose_column_group(std::int64_t columns, std::int64_t others, std::int64_t row) {
   const int width = power_of_two_above(columns, 32);
   const std::int64_t blocks = (columns + width - 1) / width * others;
-  if (row <= 64 && blocks * width >= 8 * kManyBlocks * 32 && width == 32) return {Group::Kind::column, 128, 1, 128};
+  // Short reductions of very many columns need no help: a thread for each column.
+  if (row <= 64 && columns * others >= kManyThreads && width == 32) return {Group::Kind::column, 128, 1, 128};
   const int least = std::max(8, 256 / width), most = kMostThreads / width;
   int rows = least;
   while (rows < most && rows * 8 < row && blocks < kManyBlocks) rows *= 2;

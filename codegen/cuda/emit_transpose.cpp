@@ -59,7 +59,7 @@ EmittedKernel emit_transpose(FlatNest nest, const Schedule& schedule) {
     w.line(concat("__shared__ ", storage_type_text(nest.statements[static_cast<std::size_t>(number)].dtype), " ", names.back(), "[", kTile, "][", kTile + 1, "];"));
   }
   w.line(concat("const gc_index x = threadIdx.x % ", kTile, "u, y = threadIdx.x / ", kTile, "u;"));
-  w.line(concat("const gc_index a0 = blockIdx.x % ", tiles_along, "u * ", kTile, ", b0 = blockIdx.x / ", tiles_along, "u % ", tiles_across, "u * ", kTile, ";"));
+  w.line(concat("const gc_index a0 = (gc_index)(blockIdx.x % ", tiles_along, "u) * ", kTile, ", b0 = (gc_index)(blockIdx.x / ", tiles_along, "u % ", tiles_across, "u) * ", kTile, ";"));
   kernel.bind_axes(concat("blockIdx.x / ", tiles_along * tiles_across, "u"), outer);
   // First with the lanes along the reads, then with the lanes along the stores.
   const auto open = [&](const char* a, const char* b) {

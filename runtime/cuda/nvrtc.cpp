@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "ir/base/error.h"
+#include "ir/base/version.h"
 #include "runtime/atomic_file.h"
 #include "runtime/disk_cache.h"
 
@@ -155,7 +156,7 @@ class CubinMaker {
 
  private:
   std::string key_of(const std::string& source) const {
-    std::string key = concat("cubin\nNVRTC ", nvrtc_.version(), "\n", architecture_, "\n");
+    std::string key = concat("cubin of gcomp ", version(), "\nNVRTC ", nvrtc_.version(), "\n", architecture_, "\n");
     for (const auto* list : {&kOptions, &options_.compiler_options})
       for (const std::string& option : *list) key += option + "\n";
     return key + "\n" + source;

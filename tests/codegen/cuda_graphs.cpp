@@ -106,7 +106,7 @@ void add_columns(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("few_columns", [](Builder& b) { return std::vector{b.sum(b.input({DType::f32, {4000, 3}}, "x"), {0})}; }));
   all.push_back(pattern("columns_f16", [](Builder& b) { return std::vector{b.sum(b.input({DType::f16, {100, 64}}, "x"), {0})}; }));
   all.push_back(pattern("column_maximum", [](Builder& b) { return std::vector{b.max(b.input({DType::f32, {3, 90, 40}}, "x"), {1})}; }));
-  all.push_back(pattern("many_short_columns", [](Builder& b) { return std::vector{b.sum(b.input({DType::f32, {40, 20, 13200}}, "x"), {1})}; }));
+  all.push_back(pattern("many_short_columns", [](Builder& b) { return std::vector{b.sum(b.input({DType::f32, {8, 17, 16400}}, "x"), {1})}; }));
   all.push_back(with_gradients("batch_norm", [](Builder& b) {
     return std::vector{b.apply_many(ops::kBatchNorm, {b.input({DType::f32, {4, 3, 5, 6}}, "x"), b.input({DType::f32, {3}}, "scale"), b.input({DType::f32, {3}}, "bias")}, {})[0]};
   }));
@@ -116,11 +116,11 @@ void add_columns(std::vector<LabelledGraph>& all) {
 }
 
 void add_views(std::vector<LabelledGraph>& all) {
-  all.push_back(pattern("transpose", [](Builder& b) { return std::vector{b.transpose_last(b.input({DType::f32, {70, 45}}, "x")) * 2.0}; }));
-  all.push_back(pattern("transpose_f16", [](Builder& b) { return std::vector{b.transpose(b.input({DType::f16, {2, 33, 40}}, "x"), {0, 2, 1}) + 1.0}; }));
+  all.push_back(pattern("transpose", [](Builder& b) { return std::vector{b.transpose_last(b.input({DType::f32, {70, 65}}, "x")) * 2.0}; }));
+  all.push_back(pattern("transpose_f16", [](Builder& b) { return std::vector{b.transpose(b.input({DType::f16, {2, 65, 72}}, "x"), {0, 2, 1}) + 1.0}; }));
   all.push_back(pattern("transpose_three", [](Builder& b) {
-    Var x = b.input({DType::f32, {33, 10, 35}}, "x");
-    return std::vector{b.transpose(x, {2, 1, 0}) + b.input({DType::f32, {35, 10, 33}}, "y")};
+    Var x = b.input({DType::f32, {65, 3, 70}}, "x");
+    return std::vector{b.transpose(x, {2, 1, 0}) + b.input({DType::f32, {70, 3, 65}}, "y")};
   }));
   all.push_back(pattern("heads", [](Builder& b) {
     return std::vector{b.transpose(b.reshape(b.input({DType::f32, {2, 12, 32}}, "x"), {2, 12, 4, 8}), {0, 2, 1, 3}) * 0.5};
@@ -174,6 +174,35 @@ void add_positions(std::vector<LabelledGraph>& all) {
   }, 100));
 }
 
+/// A kernel node with a nest of its own making.
+LabelledGraph nest_pattern(std::string label, std::vector<TensorType> operands, LoopNest nest, std::vector<TensorType> results, int largest) {
+  LabelledGraph made{label, Graph(label), -1, 1, largest};
+  std::vector<Value*> inputs;
+  for (std::size_t i = 0; i < operands.size(); ++i) inputs.push_back(made.graph.add_input(operands[i], concat("x", i)));
+  made.graph.outputs() = made.graph.append_kernel(ops::kKernel, inputs, std::move(nest), std::move(results), "")->results;
+  return made;
+}
+
+// Scatters that no op of the table makes: the place depends on the column, and several updates share a point of it.
+void add_scatters(std::vector<LabelledGraph>& all) {
+  const Index row = Index::axis(0, 9), column = Index::axis(1, 12);
+  LoopNest nest;
+  nest.extents = {9, 12};
+  Statement update;
+  update.axes = {0, 1};
+  update.value = read(DType::f32, 1, {row, column});
+  nest.statements = {update};
+  nest.outputs = {{0, {Index::loaded(read(DType::i64, 0, {row, column}), 5), column}, true}};
+  const TensorType ids{DType::i64, {9, 12}}, values{DType::f32, {9, 12}};
+  all.push_back(nest_pattern("scatter_elements", {ids, values}, nest, {{DType::f32, {5, 12}}}, 4));
+  // Two results: no free axes that serve both.
+  nest.outputs.push_back({0, {Index::loaded(read(DType::i64, 0, {row, column}), 5)}, true});
+  all.push_back(nest_pattern("scatter_twice", {ids, values}, nest, {{DType::f32, {5, 12}}, {DType::f32, {5}}}, 4));
+  // Overlapping windows: the same element from several axes.
+  nest.outputs = {{0, {row + column}, true}};
+  all.push_back(nest_pattern("scatter_overlapping", {ids, values}, nest, {{DType::f32, {25}}}, 4));
+}
+
 void add_training_step(std::vector<LabelledGraph>& all) {
   LabelledGraph made{"mlp_step", Graph("mlp_step"), -1, 1, 4};
   Builder b(made.graph);
@@ -216,6 +245,7 @@ std::vector<LabelledGraph> pattern_graphs() {
   add_columns(all);
   add_views(all);
   add_positions(all);
+  add_scatters(all);
   add_training_step(all);
   return all;
 }

@@ -26,7 +26,7 @@ struct Sources {
 /// The kernels of graphs as NVRTC sees them, `together` in one source, every `stride`-th of them.
 Sources sources_of(const std::vector<LabelledGraph>& graphs, std::size_t together = 1, std::size_t stride = 1) {
   cuda_shim::KernelRunner runner;
-  for (const LabelledGraph& g : graphs) runner.add_graph(g.label, g.graph, g.low, g.high, g.largest);
+  for (const LabelledGraph& g : graphs) runner.add_kernels(g.graph);
   Sources sources;
   for (std::size_t i = 0; i < runner.kernels().size(); i += stride) {
     if (static_cast<std::size_t>(sources.kernels) % together == 0) sources.texts.push_back(runner.prelude());

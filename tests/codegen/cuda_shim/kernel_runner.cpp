@@ -38,6 +38,20 @@ bool becomes_kernel(const Node& node) {
   return false;
 }
 
+codegen::KernelTable::Entry emit(codegen::KernelTable& table, const Node& node) {
+  std::vector<TensorType> operands = types_of(node.operands), results = types_of(node.results);
+  if (node.op != &ops::kMultiKernel) {
+    const LoopNest nest = node.op->kind == Kind::kernel ? *node.nest : loops_of(*node.op, operands, results, node.attributes);
+    return table.add({nest, operands, results, false});
+  }
+  const auto segments = static_cast<std::size_t>(node.attributes.integer("segments"));
+  operands.resize(operands.size() / segments);
+  results.resize(results.size() / segments);
+  for (TensorType& type : operands) if (!type.shape.empty()) type.shape = node.nest->extents;
+  for (TensorType& type : results) type.shape = node.nest->extents;
+  return table.add({*node.nest, operands, results, true});
+}
+
 }  // namespace
 
 double tolerance_of(DType dtype) {
@@ -59,6 +73,11 @@ std::string difference(const Tensor& result, const Tensor& expected) {
   return "";
 }
 
+void KernelRunner::add_kernels(const Graph& graph) {
+  for (const auto& node : graph.nodes())
+    if (becomes_kernel(*node)) emit(table_, *node);
+}
+
 void KernelRunner::add_graph(const std::string& label, const Graph& graph, double low, double high, int largest) {
   std::mt19937 random(1);
   std::unordered_map<const Value*, Tensor> known;
@@ -70,20 +89,12 @@ void KernelRunner::add_graph(const std::string& label, const Graph& graph, doubl
     for (const Value* operand : node->operands) operands.push_back(&known.at(operand));
     std::vector<Tensor> made = evaluate(*node, operands);
     if (becomes_kernel(*node)) {
-      KernelCase c{.label = concat(label, " %", node->results[0]->name, " (", node->op->name, ")"), .entry = {}, .operands = {}, .expected = made, .blocks = {}};
+      KernelCase c{.label = concat(label, " %", node->results[0]->name, " (", node->op->name, ")"), .entry = emit(table_, *node), .operands = {}, .expected = made, .blocks = {}};
       for (const Tensor* operand : operands) c.operands.push_back(*operand);
-      const std::vector<TensorType> operand_types = types_of(node->operands), result_types = types_of(node->results);
       if (node->op == &ops::kMultiKernel) {
         c.segments = static_cast<int>(node->attributes.integer("segments"));
-        const std::size_t operands_each = operand_types.size() / static_cast<std::size_t>(c.segments), results_each = made.size() / static_cast<std::size_t>(c.segments);
-        std::vector<TensorType> flat_operands, flat_results;
-        for (std::size_t i = 0; i < operands_each; ++i) flat_operands.push_back({operand_types[i].dtype, operand_types[i].shape.empty() ? Shape() : node->nest->extents});
-        for (std::size_t i = 0; i < results_each; ++i) flat_results.push_back({result_types[i].dtype, node->nest->extents});
-        c.entry = table_.add({*node->nest, flat_operands, flat_results, true});
-        for (int s = 0; s < c.segments; ++s)
-          c.blocks.push_back((made[static_cast<std::size_t>(s) * results_each].elements() + c.entry.emitted->task_length - 1) / c.entry.emitted->task_length);
-      } else {
-        c.entry = table_.add({node->op->kind == Kind::kernel ? *node->nest : loops_of(*node->op, operand_types, result_types, node->attributes), operand_types, result_types, false});
+        for (std::size_t s = 0; s < made.size(); s += made.size() / static_cast<std::size_t>(c.segments))
+          c.blocks.push_back((made[s].elements() + c.entry.emitted->task_length - 1) / c.entry.emitted->task_length);
       }
       cases_.push_back(std::move(c));
     }

@@ -32,6 +32,8 @@ class KernelRunner {
   /// Evaluates the graph node by node and adds each that becomes a kernel. Floats are drawn from [low, high], integers too unless
   /// `largest` is not negative: then from [0, largest].
   void add_graph(const std::string& label, const ir::Graph& graph, double low, double high, int largest);
+  /// Adds the kernels of the graph without values: for compiling only.
+  void add_kernels(const ir::Graph& graph);
 
   const std::vector<KernelCase>& cases() const { return cases_; }
   const std::vector<runtime::Kernel>& kernels() const { return table_.kernels(); }
