@@ -50,13 +50,12 @@ std::int64_t kept_parallel(const Node& node, std::int64_t& inner) {
 }  // namespace
 
 bool fuse(Graph& graph, const FuseOptions& options) {
-  const std::size_t before = graph.nodes().size();
+  const std::size_t before = hash_of(graph);
   std::vector<FusionUnit> units = inline_maps(graph, options);
   if (options.merging) merge_nests(units, graph, options);
   if (options.multi_update) merge_updates(units, graph);
-  const bool changed = units.size() != before || std::any_of(units.begin(), units.end(), [](const FusionUnit& u) { return !u.node; });
   rebuild(graph, units);
-  return changed;
+  return hash_of(graph) != before;
 }
 
 bool split_reductions(Graph& graph, const SplitOptions& options) {

@@ -1,5 +1,6 @@
 // gcomp-opt: IR text in, passes, IR text out. The tool behind the tests of passes.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -54,16 +55,24 @@ std::vector<Part> split(std::string_view text) {
   return parts;
 }
 
-/// Runs one pass; whatever it breaks is reported with the pass's name.
-void run(const Step& step, ir::Graph& graph, PassState& state) {
+/// Writes the graph that a pass fails on; gives the command that replays the failure.
+std::string leave_reproducer(const Step& step, const ir::Graph& before) {
+  std::error_code none;
+  const std::filesystem::path file = std::filesystem::temp_directory_path(none) / ("gcomp-opt-" + step.name + ".gir");
+  std::ofstream out(file, std::ios::binary);
+  out << print(before) << std::flush;
+  return out.good() ? concat("\nreproduce with: gcomp-opt ", file.string(), " '--passes=", step.text, "'") : "";
+}
+
+/// Runs one pass on a graph equal to `before`; whatever it breaks is reported with the pass's name.
+void run(const Step& step, const ir::Graph& before, ir::Graph& graph, PassState& state) {
   try {
-    const std::size_t before = ir::hash_of(graph);
     state.plan.reset();
     const bool changed = step.run(graph, state);
-    check_internal(changed || ir::hash_of(graph) == before, "it changed the graph and says that it did not");
+    check_internal(changed || ir::hash_of(graph) == ir::hash_of(before), "it changed the graph and says that it did not");
     ir::verify(graph);
   } catch (const InternalError& error) {
-    throw InternalError(concat("after pass '", step.name, "': ", error.what()));
+    throw InternalError(concat("after pass '", step.name, "': ", error.what(), leave_reproducer(step, before)));
   } catch (const Error& error) {
     throw UserError(concat("in pass '", step.name, "': ", error.what()), error.code());
   }
@@ -86,7 +95,7 @@ void process(const Part& part, const Options& options, const std::vector<Step>& 
   Values values;
   for (const Step& step : steps) {
     const ir::Graph before = clone(graph);
-    run(step, graph, state);
+    run(step, before, graph, state);
     if (options.print_after == "all" || options.print_after == step.name)
       std::cerr << "// after " << step.text << "\n" << print(graph, {.elide_constants = true, .plan = state.plan ? &*state.plan : nullptr});
     if (!options.verify_numerics) continue;
