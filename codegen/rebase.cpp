@@ -11,14 +11,14 @@ using namespace ir;
 constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kUnread = std::numeric_limits<std::int64_t>::max();
 
-/// Elements before the first that each operand's reads can reach, by the constant part of their positions.
+/// Elements before the first that each operand's reads can reach.
 std::vector<std::int64_t> first_elements(const LoopNest& nest, const std::vector<TensorType>& operands) {
   std::vector<std::int64_t> first(operands.size(), kUnread);
   auto visit = [&](const TermPtr& term) {
     if (term->kind != Term::Kind::read) return;
     const auto slot = static_cast<std::size_t>(term->slot);
     const Index position = linear_index(term->indices, operands[slot].shape);
-    first[slot] = std::min(first[slot], position.has_loaded() ? 0 : std::max<std::int64_t>(position.constant(), 0));
+    first[slot] = std::min(first[slot], position.has_loaded() ? 0 : std::max<std::int64_t>(position.range().low, 0));
   };
   for (const Statement& s : nest.statements) for_each_term(s.value, visit);
   for (const LoopOutput& output : nest.outputs)

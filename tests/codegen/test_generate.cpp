@@ -1,63 +1,15 @@
 // Whole graphs, fused and not, through generate() and the CPU runtime against the interpreter.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <random>
-
-#include "codegen/generate.h"
 #include "ir/builder.h"
-#include "ir/expand.h"
-#include "ir/interpret.h"
 #include "passes/differentiate.h"
-#include "passes/fuse.h"
-#include "passes/plan_memory.h"
-#include "passes/simplify.h"
-#include "runtime/device.h"
-#include "runtime/validate.h"
-#include "tests/codegen/compiled_kernels.h"
-#include "tests/ops/samples.h"
+#include "tests/codegen/graph_check.h"
 
 namespace gcomp::tests {
 namespace {
 
 using namespace ir;
 using Integers = std::vector<std::int64_t>;
-
-/// Runs the graph on the CPU, through fusion or op by op, and compares all outputs and states with the interpreter's.
-void check_graph(Graph graph, bool fused, double tolerance, double low = -1, double high = 1) {
-  std::mt19937 random(11);
-  std::map<std::string, Tensor> values;
-  for (const Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, low, high, random));
-  for (const State& state : graph.states())
-    values.emplace(state.value->name, state.fill ? Tensor::of(state.value->type.dtype, state.value->type.shape, {*state.fill}) : random_tensor(state.value->type, low, high, random));
-  const InterpretResult expected = interpret(graph, values);
-
-  expand(graph);
-  passes::simplify(graph);
-  if (fused) passes::fuse(graph);
-  const runtime::Program program = codegen::generate(graph, passes::plan_memory(graph), {});
-  ASSERT_NO_THROW(runtime::validate(program));
-  for (int threads : {1, 2}) {
-    runtime::DeviceOptions options;
-    options.threads = threads;
-    options.use_cache = false;
-    auto device = runtime::open_device(runtime::TargetKind::cpu, options);
-    auto states = device->allocate_states();
-    auto executable = device->load(program, states);
-    for (const Value* input : graph.inputs()) executable->set_input(input->name, values.at(input->name));
-    for (const State& state : graph.states()) states->write(state.value->name, values.at(state.value->name));
-    executable->run();
-    for (std::size_t i = 0; i < expected.outputs.size(); ++i)
-      EXPECT_LE(largest_difference(executable->output(i), expected.outputs[i]), tolerance) << "output " << i << (fused ? ", fused" : ", op by op");
-    for (const auto& [name, value] : expected.states)
-      EXPECT_LE(largest_difference(states->read(name), value), tolerance) << "state " << name << (fused ? ", fused" : ", op by op");
-  }
-}
-
-void check_both(const std::function<Graph()>& make, double tolerance, double low = -1, double high = 1) {
-  check_graph(make(), false, tolerance, low, high);
-  check_graph(make(), true, tolerance, low, high);
-}
 
 TEST(Generate, TrainingStepOfAnMlp) {
   check_both([] {

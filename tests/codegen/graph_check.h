@@ -1,0 +1,58 @@
+// A graph compiled for the CPU, fused and op by op, in planned memory, against the interpreter.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "codegen/generate.h"
+#include "ir/expand.h"
+#include "ir/interpret.h"
+#include "passes/fuse.h"
+#include "passes/plan_memory.h"
+#include "passes/simplify.h"
+#include "runtime/device.h"
+#include "runtime/validate.h"
+#include "tests/codegen/compiled_kernels.h"
+#include "tests/ops/samples.h"
+
+namespace gcomp::tests {
+
+/// Runs the graph on the CPU, through fusion or op by op, and compares all outputs and states with the interpreter's.
+inline void check_graph(ir::Graph graph, bool fused, double tolerance, double low = -1, double high = 1) {
+  std::mt19937 random(11);
+  std::map<std::string, Tensor> values;
+  for (const ir::Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, low, high, random));
+  for (const ir::State& state : graph.states())
+    values.emplace(state.value->name, state.fill ? Tensor::of(state.value->type.dtype, state.value->type.shape, {*state.fill}) : random_tensor(state.value->type, low, high, random));
+  const ir::InterpretResult expected = ir::interpret(graph, values);
+
+  ir::expand(graph);
+  passes::simplify(graph);
+  if (fused) passes::fuse(graph);
+  const runtime::Program program = codegen::generate(graph, passes::plan_memory(graph), {});
+  ASSERT_NO_THROW(runtime::validate(program));
+  for (int threads : {1, 2}) {
+    runtime::DeviceOptions options;
+    options.threads = threads;
+    options.use_cache = false;
+    auto device = runtime::open_device(runtime::TargetKind::cpu, options);
+    auto states = device->allocate_states();
+    auto executable = device->load(program, states);
+    for (const ir::Value* input : graph.inputs()) executable->set_input(input->name, values.at(input->name));
+    for (const ir::State& state : graph.states()) states->write(state.value->name, values.at(state.value->name));
+    executable->run();
+    for (std::size_t i = 0; i < expected.outputs.size(); ++i)
+      EXPECT_LE(largest_difference(executable->output(i), expected.outputs[i]), tolerance) << "output " << i << (fused ? ", fused" : ", op by op");
+    for (const auto& [name, value] : expected.states)
+      EXPECT_LE(largest_difference(states->read(name), value), tolerance) << "state " << name << (fused ? ", fused" : ", op by op");
+  }
+}
+
+inline void check_both(const std::function<ir::Graph()>& make, double tolerance, double low = -1, double high = 1) {
+  check_graph(make(), false, tolerance, low, high);
+  check_graph(make(), true, tolerance, low, high);
+}
+
+}  // namespace gcomp::tests
