@@ -88,7 +88,7 @@ std::string Scanner::quoted_text(std::string_view what) {
   for (;;) {
     const std::size_t at = at_;
     const char c = peek();
-    if (at == text_.size() || c == '\n') fail(start, "the quoted ", what, " does not end on its line");
+    if (at == text_.size() || c == '\n') fail(start, "the quoted name or text does not end on its line, wanted ", what);
     ++at_;
     if (c == '"') return out;
     if (c != '\\') { out += c; continue; }

@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Lines, ParseError, testing::Values(
     Case{"  %y = constant {value=f32[1000000000000] 0x\"00\"}", "3:43: the data does not fill f32[1000000000000]"},
     Case{"  %y = constant {value=u8[2] 0x\"00}", "3:35: hexadecimal data does not end with '\"'"},
     Case{"  %y = constant {value=f32[9] <elided>}", "3:31: the data of this constant was left out when the text was printed"},
-    Case{"  %\"y = relu %x", "3:4: the quoted a result does not end on its line"},
+    Case{"  %\"y = relu %x", "3:4: the quoted name or text does not end on its line, wanted a result"},
     Case{"  %\"\\q\" = relu %x", "3:5: unknown escape, wanted \\\" \\\\ \\n \\t or \\xHH"},
     Case{"  state %s: f32[2] weight", "3:20: unknown role 'weight' of a state, wanted 'parameter', 'running_statistic', 'optimizer' and 'counter'"},
     Case{"  update %x, %w", " update %x, %w: %x is no state"},
