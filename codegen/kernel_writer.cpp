@@ -67,6 +67,20 @@ std::string_view storage_type_text(DType dtype) {
   return compute_type_text(dtype);
 }
 
+std::string indented(const std::string& text) {
+  std::string result;
+  std::size_t level = 0, begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = text.find('\n', begin);
+    const std::string line = text.substr(begin, end - begin);
+    if (line[0] == '}') --level;
+    result += (line[0] == '#' ? "" : std::string(2 * level, ' ')) + line + "\n";
+    if (line.back() == '{') ++level;
+    begin = end + 1;
+  }
+  return result;
+}
+
 KernelWriter::KernelWriter(const FlatNest& nest, std::string_view index_type) : nest_(&nest), index_type_(index_type) { scopes_.emplace_back(); }
 
 void KernelWriter::open(std::string header, std::string pragma) {

@@ -19,6 +19,9 @@ std::string_view compute_type_text(DType dtype);
 /// The type in memory: as above, but "gc_f16" and "gc_bf16".
 std::string_view storage_type_text(DType dtype);
 
+/// Lines set in by two spaces for each brace that is open.
+std::string indented(const std::string& text);
+
 class KernelWriter {
  public:
   /// `index_type` is the type of index variables.

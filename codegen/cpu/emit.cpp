@@ -21,21 +21,6 @@ std::string wrap(const FlatNest& nest, const std::string& body, bool may_fault) 
   return text + "}\n";
 }
 
-/// Two spaces for each open brace.
-std::string indented(const std::string& text) {
-  std::string result;
-  std::size_t level = 0, begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = text.find('\n', begin);
-    const std::string line = text.substr(begin, end - begin);
-    if (line[0] == '}') --level;
-    result += (line[0] == '#' ? "" : std::string(2 * level, ' ')) + line + "\n";
-    if (line.back() == '{') ++level;
-    begin = end + 1;
-  }
-  return result;
-}
-
 EmittedKernel emit_variable_length(const KernelSource& source) {
   FlatNest nest = flatten(source.nest, source.operands, source.results);
   KernelWriter writer(nest);

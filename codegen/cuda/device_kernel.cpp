@@ -62,22 +62,6 @@ std::string without_unused_indices(const std::string& text) {
   return kept;
 }
 
-/// Two spaces for each open brace.
-std::string indented(const std::string& text) {
-  std::string out;
-  int depth = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
-    if (!line.empty() && line[0] == '}') --depth;
-    if (!line.empty() && line[0] != '#') out.append(2 * at(depth), ' ');
-    out += line + "\n";
-    if (!line.empty() && line.back() == '{') ++depth;
-    begin = end + 1;
-  }
-  return out;
-}
-
 }  // namespace
 
 bool needs_wide_indices(const FlatNest& nest) {
