@@ -54,13 +54,13 @@ constexpr OpDef kLogSoftmax{.name = "log_softmax", .summary = "x - max - log(sum
     }}, .samples = kAxisSamples};
 
 /// Mean and 1 / sqrt(variance + epsilon) over axes, the variance in two passes.
-struct Moments { Var mean, variance, rstd, normalized; };
+struct Moments { Var mean, variance, rstd, centered, normalized; };
 inline Moments moments_of(Builder& b, Var x, const Integers& axes, double epsilon) {
   Var mean = b.mean(x, axes);
   Var centered = x - b.unreduce(mean, x.shape(), axes);
   Var variance = b.mean(centered * centered, axes);
   Var rstd = call("rsqrt", variance + epsilon);
-  return {mean, variance, rstd, centered * b.unreduce(rstd, x.shape(), axes)};
+  return {mean, variance, rstd, centered, centered * b.unreduce(rstd, x.shape(), axes)};
 }
 /// dx = rstd * (g - mean(g) - h * mean(g * h)) with h the normalized input and g the gradient before scaling.
 inline Var norm_gradient(Builder& b, const Moments& m, Var scaled_dy, const Integers& axes) {
@@ -89,7 +89,8 @@ constexpr OpDef kBatchNorm{.name = "batch_norm", .summary = "normalizes each cha
       Builder& b = e.builder();
       Var x = e.operand(0);
       const Moments m = moments_of(b, x, all_but_channel(x.rank()), e.attributes().real("epsilon"));
-      Var y = m.normalized * b.broadcast(e.operand(1), x.shape(), {1}) + b.broadcast(e.operand(2), x.shape(), {1});
+      // rstd and scale meet once a channel: an operation and a rounding less for each element.
+      Var y = m.centered * b.broadcast(m.rstd * e.operand(1), x.shape(), {1}) + b.broadcast(e.operand(2), x.shape(), {1});
       return std::vector{y.value, m.mean.value, m.variance.value};
     },
     .gradient = {.rule = [](GradientContext& g) {
