@@ -17,13 +17,16 @@ void check_names(const OnnxFile& file, const ImportOptions& options) {
       if (!dim.symbol.empty()) symbols.push_back(dim.symbol);
   }
   for (const auto& [name, shape] : options.shapes)
-    check_user(std::find(inputs.begin(), inputs.end(), name) != inputs.end(), file.path, " has no input '", name, "'", did_you_mean(name, inputs), "; its inputs are ", listing(inputs));
+    check_user(std::find(inputs.begin(), inputs.end(), name) != inputs.end(), file.path, " has no input '", name, "'",
+               did_you_mean(name, inputs), "; its inputs are ", listing(inputs));
   for (const auto& [name, tensor] : options.constants)
-    check_user(std::find(inputs.begin(), inputs.end(), name) != inputs.end(), file.path, " has no input '", name, "'", did_you_mean(name, inputs), "; its inputs are ", listing(inputs));
+    check_user(std::find(inputs.begin(), inputs.end(), name) != inputs.end(), file.path, " has no input '", name, "'",
+               did_you_mean(name, inputs), "; its inputs are ", listing(inputs));
   std::sort(symbols.begin(), symbols.end());
   symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
   for (const auto& [name, size] : options.dims) {
-    check_user(std::find(symbols.begin(), symbols.end(), name) != symbols.end(), file.path, " has no dimension '", name, "'", did_you_mean(name, symbols), "; its dimensions are ", listing(symbols));
+    check_user(std::find(symbols.begin(), symbols.end(), name) != symbols.end(), file.path, " has no dimension '", name, "'",
+               did_you_mean(name, symbols), "; its dimensions are ", listing(symbols));
     check_user(size >= 0, "--dim ", name, "=", size, ": a dimension cannot be negative");
   }
 }
@@ -47,18 +50,22 @@ class Binder {
 
  private:
   void take_given(const ValueInfo& input, const Shape& shape) {
-    for (std::int64_t size : shape) check_user(size >= 0, "--shapes ", input.name, ":", to_string(shape), ": a dimension cannot be negative");
+    for (std::int64_t size : shape)
+      check_user(size >= 0, "--shapes ", input.name, ":", to_string(shape), ": a dimension cannot be negative");
     binding_.shapes[input.name] = shape;
     if (!input.has_shape) return;
-    check_user(shape.size() == input.dimensions.size(), "input '", input.name, "' is ", to_string(input), ", found the shape [", to_string(shape), "]");
+    check_user(shape.size() == input.dimensions.size(), "input '", input.name, "' is ", to_string(input), ", found the shape [",
+               to_string(shape), "]");
     for (std::size_t i = 0; i < shape.size(); ++i) {
       const Dimension& dim = input.dimensions[i];
       if (!dim.symbol.empty()) {
         const auto [it, fresh] = dims_.emplace(dim.symbol, shape[i]);
-        check_user(it->second == shape[i], "dimension '", dim.symbol, "' is ", it->second, " by ", origin_[dim.symbol], ", but ", shape[i], " by input '", input.name, "'");
+        check_user(it->second == shape[i], "dimension '", dim.symbol, "' is ", it->second, " by ", origin_[dim.symbol], ", but ",
+                   shape[i], " by input '", input.name, "'");
         if (fresh) origin_[dim.symbol] = concat("input '", input.name, "'");
       } else if (dim.size >= 0 && dim.size != shape[i]) {
-        check_user(i == 0, "input '", input.name, "' is ", to_string(input), " in the file, found the shape [", to_string(shape), "]: the file fixes axis ", i);
+        check_user(i == 0, "input '", input.name, "' is ", to_string(input), " in the file, found the shape [", to_string(shape),
+                   "]: the file fixes axis ", i);
         binding_.rebatched = {dim.size, shape[i]};
       }
     }
@@ -82,14 +89,17 @@ class Binder {
     std::string flags;
     for (const std::string& symbol : missing_symbols_) flags += concat(" --dim ", symbol, "=N");
     for (const ValueInfo* input : unbound_) {
-      const bool nameless = !input->has_shape || std::any_of(input->dimensions.begin(), input->dimensions.end(), [](const Dimension& d) { return d.size < 0 && d.symbol.empty(); });
+      const bool nameless = !input->has_shape || std::any_of(input->dimensions.begin(), input->dimensions.end(),
+                                                             [](const Dimension& d) { return d.size < 0 && d.symbol.empty(); });
       if (!nameless) continue;
       flags += concat(" --shapes ", input->name, ":");
-      for (std::size_t i = 0; i < input->dimensions.size(); ++i) flags += concat(i ? "x" : "", input->dimensions[i].size >= 0 ? std::to_string(input->dimensions[i].size) : "N");
+      for (std::size_t i = 0; i < input->dimensions.size(); ++i)
+        flags += concat(i ? "x" : "", input->dimensions[i].size >= 0 ? std::to_string(input->dimensions[i].size) : "N");
     }
     std::string inputs;
     for (const ValueInfo& input : file_.inputs) inputs += concat(inputs.empty() ? "" : ", ", to_string(input));
-    throw UserError(concat(file_.path, ": the shape of ", unbound_.size(), unbound_.size() == 1 ? " input is" : " inputs is", " not bound; the inputs are ", inputs, "; add", flags));
+    throw UserError(concat(file_.path, ": the shape of ", unbound_.size(), unbound_.size() == 1 ? " input is" : " inputs is",
+                           " not bound; the inputs are ", inputs, "; add", flags));
   }
 
   /// A batch that the file fixes can only change for all inputs that have it.
@@ -99,7 +109,8 @@ class Binder {
     for (const ValueInfo& input : file_.inputs) {
       if (!input.has_shape || input.dimensions.empty() || input.dimensions[0].size != from) continue;
       const Shape& shape = binding_.shapes.at(input.name);
-      check_user(shape[0] == to, "the file fixes the batch of ", to_string(input), "; with another input's batch at ", to, " it must be ", to, " too, found ", shape[0]);
+      check_user(shape[0] == to, "the file fixes the batch of ", to_string(input), "; with another input's batch at ", to,
+                 " it must be ", to, " too, found ", shape[0]);
     }
   }
 

@@ -11,7 +11,7 @@
 namespace gcomp::frontend {
 
 struct Binding {
-  std::map<std::string, Shape> shapes;   ///< of every input
+  std::map<std::string, Shape> shapes;  ///< of every input
   /// A batch size that the file fixes and --shapes overrides: (the file's, the bound one).
   std::optional<std::pair<std::int64_t, std::int64_t>> rebatched;
 };

@@ -1,13 +1,13 @@
 // The original file with trained values. Nodes, names and forms stay; only the data of initializers changes, and a split
 // initializer becomes several.
-#include <cerrno>
-#include <cstring>
-#include <cstdlib>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "frontend/onnx/import.h"
@@ -46,7 +46,8 @@ void embed_external_data(ModelProto& model, const Source& source) {
 void add_part(ModelProto& model, const Alias& alias, const Tensor& values) {
   ::onnx::GraphProto& graph = *model.mutable_graph();
   const TensorProto* whole = find_initializer(model, alias.initializer);
-  check_internal(whole && alias.node >= 0 && alias.node < graph.node_size(), "no initializer '", alias.initializer, "' to take '", alias.state, "' from");
+  check_internal(whole && alias.node >= 0 && alias.node < graph.node_size(), "no initializer '", alias.initializer, "' to take '",
+                 alias.state, "' from");
   TensorProto part = *whole;
   part.set_name(alias.state);
   write_tensor(part, values);
@@ -67,7 +68,8 @@ class NewFile {
  public:
   explicit NewFile(const std::string& path) : path_(path), temporary_(path + ".XXXXXX") {
     std::error_code ignored;
-    if (const auto target = std::filesystem::weakly_canonical(path, ignored); !ignored && std::filesystem::is_symlink(path, ignored)) {
+    if (const auto target = std::filesystem::weakly_canonical(path, ignored);
+        !ignored && std::filesystem::is_symlink(path, ignored)) {
       path_ = target.string();
       temporary_ = path_ + ".XXXXXX";
     }
@@ -99,7 +101,9 @@ class NewFile {
   }
 
  private:
-  void fchmod_or_fail(mode_t mode) { if (fchmod(descriptor_, mode) != 0) fail(); }
+  void fchmod_or_fail(mode_t mode) {
+    if (fchmod(descriptor_, mode) != 0) fail();
+  }
   [[noreturn]] void fail() const { throw UserError(concat("cannot write '", path_, "': ", std::strerror(errno))); }
 
   std::string path_, temporary_;

@@ -1,12 +1,12 @@
 // External tensor data. The location comes from an untrusted file: each component is opened on its own, without following
 // links, below the model's directory, and only a regular file with one name is read.
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -20,8 +20,13 @@ class Descriptor {
  public:
   explicit Descriptor(int descriptor = -1) : descriptor_(descriptor) {}
   Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept { std::swap(descriptor_, other.descriptor_); return *this; }
-  ~Descriptor() { if (descriptor_ >= 0) close(descriptor_); }
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
   int get() const { return descriptor_; }
 
  private:
@@ -30,7 +35,8 @@ class Descriptor {
 
 std::vector<std::string> components_of(const std::string& location) {
   check_user(!location.empty(), "external data has no location");
-  check_user(location.find('\0') == std::string::npos && location.find('\\') == std::string::npos && location.find(':') == std::string::npos && location[0] != '/' && location[0] != '*',
+  check_user(location.find('\0') == std::string::npos && location.find('\\') == std::string::npos &&
+                 location.find(':') == std::string::npos && location[0] != '/' && location[0] != '*',
              "external data location '", location, "' is not a plain relative path");
   std::vector<std::string> components;
   std::size_t start = 0;
@@ -64,7 +70,8 @@ std::string read_external(const std::string& directory, const std::string& locat
   if (!S_ISREG(status.st_mode)) fail("it is not a regular file");
   if (status.st_nlink != 1) fail("it has several names (hard links)");
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  check_user(length <= size && offset <= size - length, "external data '", location, "' has ", size, " bytes, wanted ", length, " from ", offset);
+  check_user(length <= size && offset <= size - length, "external data '", location, "' has ", size, " bytes, wanted ", length,
+             " from ", offset);
   std::string bytes(length, '\0');
   for (std::uint64_t done = 0; done < length;) {
     const ssize_t got = pread(current.get(), bytes.data() + done, length - done, static_cast<off_t>(offset + done));

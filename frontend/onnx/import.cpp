@@ -53,17 +53,26 @@ struct Scope {
 class Importer {
  public:
   Importer(const OnnxFile& file, const ImportOptions& options)
-      : file_(file), source_(*file.source), options_(options), builder_(model_.graph), constants_(builder_), state_{options, source_, model_.repairs, {}, {}, {}, {}} {
+      : file_(file), source_(*file.source), options_(options), builder_(model_.graph), constants_(builder_), state_{options,
+                                                                                                                    source_,
+                                                                                                                    model_.repairs,
+                                                                                                                    {},
+                                                                                                                    {},
+                                                                                                                    {},
+                                                                                                                    {}} {
     model_.source = file.source;
     state_.is_symbolic = [this](const std::string& value, std::int64_t axis) { return symbolic_.count({value, axis}) > 0; };
     state_.draw_uniform = [this](const Shape& shape) { return draw_uniform(shape); };
-    state_.lower_graph = [this](const ::onnx::GraphProto& graph, const std::vector<Item>& inputs) { return lower_subgraph(graph, inputs); };
+    state_.lower_graph = [this](const ::onnx::GraphProto& graph, const std::vector<Item>& inputs) {
+      return lower_subgraph(graph, inputs);
+    };
   }
 
   Model run() {
     check_user(!(options_.training && options_.as_written), "training and as_written exclude each other");
     const std::string& variance = options_.batchnorm_variance;
-    check_user(variance.empty() || variance == "unbiased" || variance == "population", "--batchnorm-variance=", variance, " is unknown, wanted unbiased or population");
+    check_user(variance.empty() || variance == "unbiased" || variance == "population", "--batchnorm-variance=", variance,
+               " is unknown, wanted unbiased or population");
     Scope scope;
     scope_ = &scope;
     note_symbolic_dimensions();
@@ -107,10 +116,12 @@ class Importer {
   void add_initializers(Scope& scope) {
     Initializers initializers;
     const ::onnx::GraphProto& graph = source_.model.graph();
-    if (graph.sparse_initializer_size()) throw UserError(concat(file_.path, ": sparse initializers are not supported"), ExitCode::unsupported);
+    if (graph.sparse_initializer_size())
+      throw UserError(concat(file_.path, ": sparse initializers are not supported"), ExitCode::unsupported);
     for (const auto& proto : graph.initializer()) {
       const bool readable = dtype_of(proto.data_type()).has_value();
-      initializers[proto.name()] = {&proto, readable ? std::make_shared<Tensor>(import_tensor(options_, read_tensor(proto, source_.directory))) : nullptr};
+      initializers[proto.name()] = {
+          &proto, readable ? std::make_shared<Tensor>(import_tensor(options_, read_tensor(proto, source_.directory))) : nullptr};
     }
     const ParameterPlan plan = plan_parameters(source_, initializers, options_);
     model_.parameters = plan.parameters;
@@ -128,11 +139,13 @@ class Importer {
       const Initializer& initializer = initializers.at(planned.initializer);
       std::shared_ptr<Tensor> values = initializer.values;
       // A state holds the file's own value: only constants are read as the number that their author meant.
-      if (values->elements() == 1) values = std::make_shared<Tensor>(read_tensor(*initializer.proto, source_.directory).cast(values->dtype()));
+      if (values->elements() == 1)
+        values = std::make_shared<Tensor>(read_tensor(*initializer.proto, source_.directory).cast(values->dtype()));
       states[planned.name] = add_state(planned, values, parts.at(planned.initializer) == 1);
     }
     for (const auto& [place, state] : plan.redirected)
-      if (!state.empty()) redirected_[place] = states.count(state) ? states.at(state) : scope.items.at(graph.node(place.first).input(place.second));
+      if (!state.empty())
+        redirected_[place] = states.count(state) ? states.at(state) : scope.items.at(graph.node(place.first).input(place.second));
     for (auto& [name, item] : states)
       if (initializers.count(name)) scope.items[name] = item;
     for (const auto& [name, alias] : plan.tied) {
@@ -179,8 +192,10 @@ class Importer {
     for (int i = 0; i < node.output_size(); ++i) {
       const std::string& name = node.output(i);
       if (name.empty()) continue;
-      Item item = static_cast<std::size_t>(i) < items.size() ? items[static_cast<std::size_t>(i)] : Item{{}, nullptr, nullptr, true};
-      if (!item.known && item.var && item.var.value->producer && named_.insert(item.var.value).second) model_.graph.rename(item.var.value, name);
+      Item item =
+          static_cast<std::size_t>(i) < items.size() ? items[static_cast<std::size_t>(i)] : Item{{}, nullptr, nullptr, true};
+      if (!item.known && item.var && item.var.value->producer && named_.insert(item.var.value).second)
+        model_.graph.rename(item.var.value, name);
       scope_->items[name] = std::move(item);
     }
   }
@@ -194,7 +209,9 @@ class Importer {
     const auto opset = opsets().find(domain);
     if (opset == opsets().end()) return refuse(node, concat("the file imports no operator set '", domain, "'"), lost);
     const Row* row = find_row(domain, node.op_type(), opset->second);
-    if (!row) return refuse(node, knows_operator(domain, node.op_type()) ? concat("not in opset ", opset->second) : "operator not supported", lost);
+    if (!row)
+      return refuse(
+          node, knows_operator(domain, node.op_type()) ? concat("not in opset ", opset->second) : "operator not supported", lost);
     try {
       if (row->foldable)
         if (auto folded = fold(*row, node, opset->second, inputs)) return std::move(*folded);
@@ -209,12 +226,14 @@ class Importer {
   std::vector<Item> refuse(const ::onnx::NodeProto& node, const std::string& reason, const std::vector<Item>& lost) {
     const std::string domain = domain_of(node);
     const auto opset = opsets().find(domain);
-    unsupported_.push_back(concat(domain.empty() ? "" : domain + "::", node.op_type(), " '", describe(node), "'", opset == opsets().end() ? "" : concat(" (opset ", opset->second, ")"), ": ", reason));
+    unsupported_.push_back(concat(domain.empty() ? "" : domain + "::", node.op_type(), " '", describe(node), "'",
+                                  opset == opsets().end() ? "" : concat(" (opset ", opset->second, ")"), ": ", reason));
     return lost;
   }
 
   /// Evaluates a node whose operands are all known, in a graph of its own; nothing if that takes too much work.
-  std::optional<std::vector<Item>> fold(const Row& row, const ::onnx::NodeProto& node, std::int64_t opset, const std::vector<Item>& inputs) {
+  std::optional<std::vector<Item>> fold(const Row& row, const ::onnx::NodeProto& node, std::int64_t opset,
+                                        const std::vector<Item>& inputs) {
     const bool all = std::all_of(inputs.begin(), inputs.end(), [](const Item& item) { return !item || item.known; });
     if (!all || inputs.empty()) return std::nullopt;
     ir::Graph scratch;
@@ -229,16 +248,19 @@ class Importer {
     scratch.remove_dead();
     if (work_of(scratch) > kFoldLimit) return std::nullopt;
     std::vector<Tensor> results = ir::interpret(scratch, {}).outputs;
-    for (std::size_t i = 0; i < computed.size(); ++i) items[computed[i]] = {{}, std::make_shared<const Tensor>(std::move(results[i])), nullptr};
+    for (std::size_t i = 0; i < computed.size(); ++i)
+      items[computed[i]] = {{}, std::make_shared<const Tensor>(std::move(results[i])), nullptr};
     return items;
   }
 
   std::vector<Item> lower_subgraph(const ::onnx::GraphProto& graph, const std::vector<Item>& inputs) {
     Scope scope{scope_, {}};
-    check_user(static_cast<int>(inputs.size()) == graph.input_size(), file_.path, ": a subgraph has ", graph.input_size(), " inputs, found ", inputs.size());
+    check_user(static_cast<int>(inputs.size()) == graph.input_size(), file_.path, ": a subgraph has ", graph.input_size(),
+               " inputs, found ", inputs.size());
     for (int i = 0; i < graph.input_size(); ++i) scope.items[graph.input(i).name()] = inputs[static_cast<std::size_t>(i)];
     for (const auto& proto : graph.initializer())
-      scope.items[proto.name()] = {{}, std::make_shared<const Tensor>(import_tensor(options_, read_tensor(proto, source_.directory))), nullptr};
+      scope.items[proto.name()] = {
+          {}, std::make_shared<const Tensor>(import_tensor(options_, read_tensor(proto, source_.directory))), nullptr};
     Scope* const outer = std::exchange(scope_, &scope);
     lower_nodes(graph.node(), false);
     std::vector<Item> outputs;
@@ -250,10 +272,12 @@ class Importer {
   /// The seed and the number of the step are states, so that a resumed run draws on; the op's id is given here, once and for all.
   Var draw_uniform(const Shape& shape) {
     if (!random_seed_) {
-      random_seed_ = model_.graph.add_state({DType::i64, {}}, "random_seed", ir::StateRole::counter, static_cast<double>(options_.seed));
+      random_seed_ =
+          model_.graph.add_state({DType::i64, {}}, "random_seed", ir::StateRole::counter, static_cast<double>(options_.seed));
       random_step_ = model_.graph.add_state({DType::i64, {}}, "random_step", ir::StateRole::counter, 0.0);
     }
-    return builder_.apply(ir::ops::kRandomUniform, {builder_.wrap(random_seed_), builder_.wrap(random_step_)}, {{"shape", shape}, {"op_id", next_random_++}});
+    return builder_.apply(ir::ops::kRandomUniform, {builder_.wrap(random_seed_), builder_.wrap(random_step_)},
+                          {{"shape", shape}, {"op_id", next_random_++}});
   }
 
   void count_random_steps() {
@@ -294,7 +318,8 @@ class Importer {
       auto* attribute = node.mutable_attribute(i);
       if (attribute->ref_attr_name().empty()) continue;
       const std::string name = attribute->name(), wanted = attribute->ref_attr_name();
-      auto it = std::find_if(caller.attribute().begin(), caller.attribute().end(), [&](const auto& a) { return a.name() == wanted; });
+      auto it =
+          std::find_if(caller.attribute().begin(), caller.attribute().end(), [&](const auto& a) { return a.name() == wanted; });
       if (it == caller.attribute().end()) {
         node.mutable_attribute()->DeleteSubrange(i, 1);
       } else {
@@ -316,11 +341,13 @@ class Importer {
     std::set<std::string> named;
     std::vector<std::string> lines;
     for (const auto& node : model_.graph.nodes()) {
-      const bool reached = std::any_of(node->operands.begin(), node->operands.end(), [&](const ir::Value* v) { return v && depends.count(v) > 0; });
+      const bool reached =
+          std::any_of(node->operands.begin(), node->operands.end(), [&](const ir::Value* v) { return v && depends.count(v) > 0; });
       if (!reached) continue;
       if (node->op->gradient.rule) depends.insert(node->results.begin(), node->results.end());
       else if (node->op->kind != ir::Kind::update && named.insert(node->origin).second)
-        lines.push_back(concat(operators.count(node->origin) ? operators.at(node->origin) : std::string(node->op->name), " '", node->origin, "': not differentiable: ", node->op->gradient.none));
+        lines.push_back(concat(operators.count(node->origin) ? operators.at(node->origin) : std::string(node->op->name), " '",
+                               node->origin, "': not differentiable: ", node->op->gradient.none));
     }
     return lines;
   }
@@ -329,7 +356,8 @@ class Importer {
     std::vector<std::string> lines = unsupported_;
     if (options_.training)
       for (std::string& line : cut_nodes()) lines.push_back(std::move(line));
-    std::string text = concat(file_.path, ": ", lines.size(), lines.size() == 1 ? " node is" : " nodes are", " not supported", options_.training ? " in training" : "", ":");
+    std::string text = concat(file_.path, ": ", lines.size(), lines.size() == 1 ? " node is" : " nodes are", " not supported",
+                              options_.training ? " in training" : "", ":");
     for (std::size_t i = 0; i < std::min(lines.size(), kListed); ++i) text += "\n  " + lines[i];
     if (lines.size() > kListed) text += concat("\n  and ", lines.size() - kListed, " more");
     throw UserError(text, ExitCode::unsupported);
@@ -341,7 +369,8 @@ class Importer {
     for (const auto& output : source_.model.graph().output()) {
       const Item& item = *scope.find(output.name());
       check_user(!item.sequence, file_.path, ": output '", output.name(), "' is a sequence, wanted a tensor");
-      if (item.missing) throw UserError(concat(file_.path, ": output '", output.name(), "' cannot be computed"), ExitCode::unsupported);
+      if (item.missing)
+        throw UserError(concat(file_.path, ": output '", output.name(), "' cannot be computed"), ExitCode::unsupported);
       Var var = item.var && !item.known ? item.var : constants_.at(item.known);
       // An output is a value of its own: not an input, a state, a constant or another output.
       const bool own = var.value->producer && !item.known && used.insert(var.value).second;

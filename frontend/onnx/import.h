@@ -36,7 +36,7 @@ std::string to_string(const ValueInfo& value);
 
 struct InitializerInfo {
   std::string name;
-  std::string dtype;   ///< "f32", or ONNX's name for a type that gcomp lacks, such as "FLOAT8E4M3FN"
+  std::string dtype;  ///< "f32", or ONNX's name for a type that gcomp lacks, such as "FLOAT8E4M3FN"
   Shape shape;
 };
 
@@ -44,44 +44,44 @@ struct InitializerInfo {
 struct OnnxFile {
   std::string path;
   std::int64_t ir_version = 0;
-  std::string producer;                               ///< "pytorch 2.5.1"
-  std::map<std::string, std::int64_t> opsets;         ///< domain ("" is ai.onnx) -> version
-  std::vector<ValueInfo> inputs, outputs;             ///< inputs without those that are initializers
+  std::string producer;                        ///< "pytorch 2.5.1"
+  std::map<std::string, std::int64_t> opsets;  ///< domain ("" is ai.onnx) -> version
+  std::vector<ValueInfo> inputs, outputs;      ///< inputs without those that are initializers
   std::vector<InitializerInfo> initializers;
-  std::vector<std::pair<std::string, int>> operators; ///< op type (with "domain::" unless ai.onnx) and count, by name
+  std::vector<std::pair<std::string, int>> operators;  ///< op type (with "domain::" unless ai.onnx) and count, by name
   std::shared_ptr<const Source> source;
 };
 
 struct ImportOptions {
-  std::map<std::string, std::int64_t> dims = {};    ///< symbolic dimension -> size
-  std::map<std::string, Shape> shapes = {};         ///< input -> whole shape; wins over `dims`
-  std::map<std::string, Tensor> constants = {};     ///< inputs whose value is fixed now; the graph has no such input
-  bool training = false;                       ///< BatchNormalization and Dropout train, whatever form the file has
-  bool as_written = false;                     ///< BatchNormalization and Dropout mean what the file says; not with `training`
-  std::int64_t seed = 0;                       ///< of Dropout and the random operators: the initial value of state `random_seed`
-  std::optional<DType> float_type = {};             ///< all floats become this type; else f16 and bf16 compute as the file says
-  std::vector<std::string> freeze = {}, train = {};      ///< globs over initializers (and over the parts of a split one); freeze wins
-  std::vector<std::string> tie = {}, untie = {};         ///< globs: share one parameter / one parameter for each use
-  std::string batchnorm_variance = {};              ///< "", "unbiased" or "population": overrides the rule for running variances
+  std::map<std::string, std::int64_t> dims = {};  ///< symbolic dimension -> size
+  std::map<std::string, Shape> shapes = {};       ///< input -> whole shape; wins over `dims`
+  std::map<std::string, Tensor> constants = {};   ///< inputs whose value is fixed now; the graph has no such input
+  bool training = false;                          ///< BatchNormalization and Dropout train, whatever form the file has
+  bool as_written = false;                        ///< BatchNormalization and Dropout mean what the file says; not with `training`
+  std::int64_t seed = 0;                          ///< of Dropout and the random operators: the initial value of state `random_seed`
+  std::optional<DType> float_type = {};           ///< all floats become this type; else f16 and bf16 compute as the file says
+  std::vector<std::string> freeze = {}, train = {};  ///< globs over initializers (and over the parts of a split one); freeze wins
+  std::vector<std::string> tie = {}, untie = {};     ///< globs: share one parameter / one parameter for each use
+  std::string batchnorm_variance = {};               ///< "", "unbiased" or "population": overrides the rule for running variances
 };
 
 /// An initializer, or the part of a split one, and whether training changes it.
 struct Parameter {
-  std::string name;          ///< the state's name in the graph
-  std::string initializer;   ///< the ONNX initializer that it comes from
-  std::string likely_name;   ///< where the exporter lost the name: "fc.weight", after the bias "fc.bias"; else empty
-  TensorType type;           ///< as in the file
+  std::string name;         ///< the state's name in the graph
+  std::string initializer;  ///< the ONNX initializer that it comes from
+  std::string likely_name;  ///< where the exporter lost the name: "fc.weight", after the bias "fc.bias"; else empty
+  TensorType type;          ///< as in the file
   bool trained = false;
-  bool doubtful = false;     ///< trained, but may be a buffer: nothing in the file tells
-  std::string reason;        ///< "weight of Gemm", "running statistic", "--freeze=GLOB", ...
+  bool doubtful = false;           ///< trained, but may be a buffer: nothing in the file tells
+  std::string reason;              ///< "weight of Gemm", "running statistic", "--freeze=GLOB", ...
   std::vector<std::string> nodes;  ///< the nodes that use it
 };
 
 /// A state that is not simply one initializer: part of a split one (at one operand of one node), or a tied one.
 struct Alias {
   std::string state, initializer;
-  int node = -1, operand = -1;   ///< where the file's reference changes on export; -1 for a tied initializer
-  bool transposed = false;       ///< tied: the initializer is the state's transpose
+  int node = -1, operand = -1;  ///< where the file's reference changes on export; -1 for a tied initializer
+  bool transposed = false;      ///< tied: the initializer is the state's transpose
 };
 
 struct Model {
@@ -89,9 +89,9 @@ struct Model {
   /// Initial values of every state of the graph that has no fill, by name, in the state's dtype. A graph that draws random
   /// numbers has two more states, counters with fill: `random_seed`, and `random_step`, which each step increments.
   std::map<std::string, Tensor> weights;
-  std::vector<std::string> outputs;       ///< ONNX names, in the order of graph.outputs()
-  std::vector<Parameter> parameters;      ///< trained and frozen float initializers, in the file's order
-  std::vector<std::string> repairs;       ///< one line each: what training changes in the file's meaning, ties, splits
+  std::vector<std::string> outputs;   ///< ONNX names, in the order of graph.outputs()
+  std::vector<Parameter> parameters;  ///< trained and frozen float initializers, in the file's order
+  std::vector<std::string> repairs;   ///< one line each: what training changes in the file's meaning, ties, splits
   std::vector<Alias> aliases;
   std::shared_ptr<const Source> source;
 };

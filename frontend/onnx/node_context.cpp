@@ -32,7 +32,8 @@ bool is_uniform(const Tensor& tensor) {
 
 Var ConstantPool::at(const std::shared_ptr<const Tensor>& tensor) {
   if (auto it = made_.find(tensor.get()); it != made_.end()) return it->second;
-  Var var = is_uniform(*tensor) ? builder_.full(tensor->type(), tensor->at(0)) : builder_.apply(ir::ops::kConstant, {}, {{"value", tensor}});
+  Var var = is_uniform(*tensor) ? builder_.full(tensor->type(), tensor->at(0))
+                                : builder_.apply(ir::ops::kConstant, {}, {{"value", tensor}});
   kept_.push_back(tensor);
   made_.emplace(tensor.get(), var);
   return var;
@@ -61,7 +62,8 @@ std::vector<Var> NodeContext::vars() {
 Integers NodeContext::integers(std::size_t i, std::string_view what) const {
   const Tensor* tensor = known(i);
   if (!tensor) unsupported(what, " depends on data; it must be known when the model is compiled");
-  require(is_integer(tensor->dtype()) || tensor->dtype() == DType::boolean, what, " is ", to_string(tensor->type()), ", wanted integers");
+  require(is_integer(tensor->dtype()) || tensor->dtype() == DType::boolean, what, " is ", to_string(tensor->type()),
+          ", wanted integers");
   return tensor->to_integers();
 }
 
@@ -108,7 +110,8 @@ Integers NodeContext::integers(std::string_view name, Integers otherwise) const 
 std::vector<double> NodeContext::reals(std::string_view name) const {
   const Type* found = find(name, Type::FLOATS);
   std::vector<double> values;
-  if (found) for (float value : found->floats()) values.push_back(intended_number(value));
+  if (found)
+    for (float value : found->floats()) values.push_back(intended_number(value));
   return values;
 }
 
@@ -149,7 +152,9 @@ Integers NodeContext::axes(Integers axes, std::int64_t rank) const {
   return axes;
 }
 
-DType import_dtype(const ImportOptions& options, DType dtype) { return options.float_type && is_float(dtype) ? *options.float_type : dtype; }
+DType import_dtype(const ImportOptions& options, DType dtype) {
+  return options.float_type && is_float(dtype) ? *options.float_type : dtype;
+}
 
 Tensor import_tensor(const ImportOptions& options, Tensor tensor) {
   const DType to = import_dtype(options, tensor.dtype());
@@ -199,7 +204,8 @@ Shape broadcast_shape(const NodeContext& n, const std::vector<Shape>& shapes) {
     if (shape.size() > result.size()) result.insert(result.begin(), shape.size() - result.size(), 1);
     for (std::size_t i = 0; i < shape.size(); ++i) {
       std::int64_t& dim = result[result.size() - shape.size() + i];
-      n.require(dim == shape[i] || dim == 1 || shape[i] == 1, "shapes [", to_string(shapes.front()), "] and [", to_string(shape), "] do not broadcast");
+      n.require(dim == shape[i] || dim == 1 || shape[i] == 1, "shapes [", to_string(shapes.front()), "] and [", to_string(shape),
+                "] do not broadcast");
       if (dim == 1) dim = shape[i];
     }
   }

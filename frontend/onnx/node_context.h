@@ -25,7 +25,7 @@ struct Item {
   Var var;
   std::shared_ptr<const Tensor> known;
   std::shared_ptr<const std::vector<Item>> sequence;
-  bool missing = false;   ///< made by a node that could not be lowered; whoever reads it is skipped
+  bool missing = false;  ///< made by a node that could not be lowered; whoever reads it is skipped
 
   explicit operator bool() const { return var || known || sequence || missing; }
   const TensorType& type() const { return known ? known->type() : var.type(); }
@@ -34,9 +34,9 @@ struct Item {
 /// What a row returns: one item for each output, in order; outputs that it leaves out count as absent.
 struct Items : std::vector<Item> {
   using std::vector<Item>::vector;
-  Items(Var var) { push_back({var, nullptr, nullptr}); }                              // NOLINT: rows return values
+  Items(Var var) { push_back({var, nullptr, nullptr}); }  // NOLINT: rows return values
   Items(Tensor tensor) { push_back({{}, std::make_shared<const Tensor>(std::move(tensor)), nullptr}); }  // NOLINT
-  Items(Item item) { push_back(std::move(item)); }                                    // NOLINT
+  Items(Item item) { push_back(std::move(item)); }                                                       // NOLINT
   static Items of(const std::vector<Var>& vars) {
     Items items;
     for (Var var : vars) items.push_back({var, nullptr, nullptr});
@@ -73,7 +73,8 @@ struct ImportState {
 
 class NodeContext {
  public:
-  NodeContext(const ::onnx::NodeProto& node, std::int64_t opset, std::vector<Item> inputs, Builder& builder, ConstantPool& constants, ImportState& state)
+  NodeContext(const ::onnx::NodeProto& node, std::int64_t opset, std::vector<Item> inputs, Builder& builder,
+              ConstantPool& constants, ImportState& state)
       : node_(node), opset_(opset), inputs_(std::move(inputs)), builder_(builder), constants_(constants), state_(state) {}
 
   Builder& b() { return builder_; }
@@ -129,12 +130,18 @@ class NodeContext {
   Integers axes(Integers axes, std::int64_t rank) const;
 
   template <class... Args>
-  [[noreturn]] void fail(const Args&... args) const { throw UserError(concat(op(), " '", name(), "': ", args...)); }
+  [[noreturn]] void fail(const Args&... args) const {
+    throw UserError(concat(op(), " '", name(), "': ", args...));
+  }
   template <class... Args>
-  void require(bool condition, const Args&... args) const { if (!condition) fail(args...); }
+  void require(bool condition, const Args&... args) const {
+    if (!condition) fail(args...);
+  }
   /// The node means something that gcomp cannot do: collected with all others of the file.
   template <class... Args>
-  [[noreturn]] void unsupported(const Args&... args) const { throw UserError(concat(args...), ExitCode::unsupported); }
+  [[noreturn]] void unsupported(const Args&... args) const {
+    throw UserError(concat(args...), ExitCode::unsupported);
+  }
   void repair(std::string line) { state_.repairs.push_back(std::move(line)); }
 
  private:

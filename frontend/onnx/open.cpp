@@ -1,13 +1,13 @@
 // Reads a model file. The file is untrusted: its size is checked before it is read, Protobuf's recursion is bounded, and
 // validate() runs before anything else looks at it.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/tensor_proto.h"
@@ -26,7 +26,8 @@ std::string read_whole(const std::string& path) {
   check_user(std::filesystem::is_regular_file(status), "cannot read '", path, "': not a regular file");
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   check_user(!error, "cannot read '", path, "': ", error.message());
-  check_user(size <= kMaxFile, "'", path, "' has ", size, " bytes; an ONNX file is at most 2 GiB, with larger weights in external data");
+  check_user(size <= kMaxFile, "'", path, "' has ", size,
+             " bytes; an ONNX file is at most 2 GiB, with larger weights in external data");
   std::ifstream stream(path, std::ios::binary);
   check_user(stream.good(), "cannot read '", path, "': ", std::strerror(errno));
   std::string bytes(size, '\0');
@@ -56,16 +57,21 @@ ValueInfo value_info(const ::onnx::ValueInfoProto& proto, const std::string& fil
   ValueInfo info;
   info.name = proto.name();
   if (!proto.type().has_tensor_type())
-    throw UserError(concat(file, ": '", proto.name(), "' is not a tensor; sequences, maps and optionals are no inputs or outputs of a trained model"), ExitCode::unsupported);
+    throw UserError(concat(file, ": '", proto.name(),
+                           "' is not a tensor; sequences, maps and optionals are no inputs or outputs of a trained model"),
+                    ExitCode::unsupported);
   const auto& tensor = proto.type().tensor_type();
   const auto dtype = dtype_of(tensor.elem_type());
-  if (!dtype) throw UserError(concat(file, ": '", proto.name(), "' has the unsupported type ", onnx_type_name(tensor.elem_type())), ExitCode::unsupported);
+  if (!dtype)
+    throw UserError(concat(file, ": '", proto.name(), "' has the unsupported type ", onnx_type_name(tensor.elem_type())),
+                    ExitCode::unsupported);
   info.dtype = *dtype;
   info.has_shape = tensor.has_shape();
   for (const auto& dim : tensor.shape().dim()) {
     // Exporters write -1 or 0 for "unknown" now and then; a true 0 would make an empty input, which nobody declares.
     if (dim.has_dim_value() && dim.dim_value() > 0) info.dimensions.push_back({dim.dim_value(), ""});
-    else info.dimensions.push_back({dim.has_dim_value() && dim.dim_value() == 0 ? 0 : -1, dim.has_dim_param() ? dim.dim_param() : ""});
+    else
+      info.dimensions.push_back({dim.has_dim_value() && dim.dim_value() == 0 ? 0 : -1, dim.has_dim_param() ? dim.dim_param() : ""});
   }
   check_user(info.dimensions.size() <= 32, file, ": '", proto.name(), "' has more than 32 dimensions");
   return info;
@@ -90,7 +96,8 @@ OnnxFile describe_file(std::shared_ptr<const Source> source) {
   for (const auto& tensor : model.graph().initializer()) {
     initialized[tensor.name()] = true;
     const auto dtype = dtype_of(tensor.data_type());
-    file.initializers.push_back({tensor.name(), dtype ? std::string(name_of(*dtype)) : onnx_type_name(tensor.data_type()), shape_of(tensor)});
+    file.initializers.push_back(
+        {tensor.name(), dtype ? std::string(name_of(*dtype)) : onnx_type_name(tensor.data_type()), shape_of(tensor)});
   }
   for (const auto& input : model.graph().input())
     if (!initialized.count(input.name())) file.inputs.push_back(value_info(input, file.path));

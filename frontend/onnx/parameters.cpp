@@ -17,9 +17,11 @@ namespace {
 /// Names that exporters make up: val_14, onnx::Conv_28, 123, /blocks.0/Constant_output_0.
 bool is_anonymous(std::string_view name) {
   auto digits = [](std::string_view s) { return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos; };
-  if (digits(name) || name.starts_with("onnx::") || name.starts_with("/") || name.find("onstant") != std::string_view::npos) return true;
+  if (digits(name) || name.starts_with("onnx::") || name.starts_with("/") || name.find("onstant") != std::string_view::npos)
+    return true;
   if (name.find("_output_") != std::string_view::npos) return true;
-  for (std::string_view stem : {"val_", "_to_copy", "scalar_tensor", "full", "fill", "ones", "zeros", "arange", "const_", "clone", "unsqueeze", "view", "expand", "lift_fresh"})
+  for (std::string_view stem : {"val_", "_to_copy", "scalar_tensor", "full", "fill", "ones", "zeros", "arange", "const_", "clone",
+                                "unsqueeze", "view", "expand", "lift_fresh"})
     if (name.starts_with(stem) && name.find('.') == std::string_view::npos) return true;
   return false;
 }
@@ -44,7 +46,11 @@ bool is_mask(const Tensor& tensor) {
   return hidden != 0;
 }
 
-struct Verdict { bool trained = false; bool doubtful = false; std::string reason; };
+struct Verdict {
+  bool trained = false;
+  bool doubtful = false;
+  std::string reason;
+};
 
 const std::string* first_match(const std::vector<std::string>& globs, const std::string& name) {
   auto it = std::find_if(globs.begin(), globs.end(), [&](const std::string& glob) { return matches_glob(glob, name); });
@@ -61,14 +67,19 @@ std::string used_as(const Use& use) {
 Verdict verdict_of(const std::string& name, const Tensor& values, const std::vector<Use>& uses) {
   auto any = [&](auto test) { return std::any_of(uses.begin(), uses.end(), test); };
   auto all = [&](UseRole role) { return std::all_of(uses.begin(), uses.end(), [&](const Use& u) { return u.role == role; }); };
-  auto role_is = [](std::initializer_list<UseRole> roles) { return [roles = std::vector(roles)](const Use& u) { return std::find(roles.begin(), roles.end(), u.role) != roles.end(); }; };
+  auto role_is = [](std::initializer_list<UseRole> roles) {
+    return [roles = std::vector(roles)](const Use& u) { return std::find(roles.begin(), roles.end(), u.role) != roles.end(); };
+  };
   if (any(role_is({UseRole::running_statistic}))) return {false, false, "running statistic"};
   if (all(UseRole::setting)) return {false, false, concat("setting of ", uses[0].op)};
   if (values.elements() == 0) return {false, false, "empty"};
   const bool anonymous = is_anonymous(name);
   if (values.elements() == 1) {
     const bool plain_bias = values.type().rank() > 0 && any(role_is({UseRole::bias}));
-    const bool own_operand = any([](const Use& u) { return (u.role == UseRole::bias && u.op != "Add") || u.role == UseRole::slope || ((u.role == UseRole::norm_scale || u.role == UseRole::norm_bias) && u.op != "Mul" && u.op != "Add"); });
+    const bool own_operand = any([](const Use& u) {
+      return (u.role == UseRole::bias && u.op != "Add") || u.role == UseRole::slope ||
+             ((u.role == UseRole::norm_scale || u.role == UseRole::norm_bias) && u.op != "Mul" && u.op != "Add");
+    });
     if (plain_bias || own_operand) return {true, false, used_as(uses[0])};
     if (has_module_path(name)) return {true, false, "scalar with a module's name"};
     return {false, false, "scalar constant"};
@@ -128,7 +139,8 @@ class Planner {
       }
       add(state, name, values, {uses[i]}, verdict);
     }
-    plan_.repairs.push_back(concat("'", name, "' serves ", uses.size(), " nodes that the exporter merged; each trains its own copy: ", listing(names_of(uses)),
+    plan_.repairs.push_back(concat("'", name, "' serves ", uses.size(),
+                                   " nodes that the exporter merged; each trains its own copy: ", listing(names_of(uses)),
                                    " (--tie '", name, "' keeps it one parameter)"));
   }
 
@@ -142,7 +154,9 @@ class Planner {
       if (bare(use)) plan_.redirected[{use.node, use.operand}] = "";
       else kept.push_back(use);
     }
-    if (kept.size() < uses.size()) plan_.repairs.push_back(concat("'", name, "' also serves ", uses.size() - kept.size(), " LayerNormalization nodes without bias as plain ones: those have no scale to train"));
+    if (kept.size() < uses.size())
+      plan_.repairs.push_back(concat("'", name, "' also serves ", uses.size() - kept.size(),
+                                     " LayerNormalization nodes without bias as plain ones: those have no scale to train"));
     return kept;
   }
 
@@ -154,23 +168,36 @@ class Planner {
     return norms >= 2 && is_uniform(values);
   }
 
-  void add(const std::string& state, const std::string& initializer, const Tensor& values, const std::vector<Use>& uses, Verdict verdict) {
-    if (const std::string* glob = match(options_.train, state, initializer); glob && verdict.reason != "running statistic") verdict = {true, false, "--train=" + *glob};
+  void add(const std::string& state, const std::string& initializer, const Tensor& values, const std::vector<Use>& uses,
+           Verdict verdict) {
+    if (const std::string* glob = match(options_.train, state, initializer); glob && verdict.reason != "running statistic")
+      verdict = {true, false, "--train=" + *glob};
     if (const std::string* glob = match(options_.freeze, state, initializer)) verdict = {false, false, "--freeze=" + *glob};
     const auto file_type = dtype_of(initializers_.at(initializer).proto->data_type());
     const std::string likely = is_anonymous(initializer) ? uses[0].likely_name : "";
-    plan_.parameters.push_back({state, initializer, likely, {file_type.value_or(values.dtype()), values.shape()}, verdict.trained, verdict.trained && verdict.doubtful, verdict.reason, names_of(uses)});
+    plan_.parameters.push_back({state,
+                                initializer,
+                                likely,
+                                {file_type.value_or(values.dtype()), values.shape()},
+                                verdict.trained,
+                                verdict.trained && verdict.doubtful,
+                                verdict.reason,
+                                names_of(uses)});
     const bool statistic = std::any_of(uses.begin(), uses.end(), [](const Use& u) { return u.role == UseRole::running_statistic; });
     // Small constants take part in folding; large ones are kept out of the code as states that nothing updates.
     const bool large = values.bytes().size() >= (std::size_t{1} << 16);
     if (verdict.trained || statistic || large)
-      plan_.states.push_back({state, initializer, statistic ? ir::StateRole::running_statistic : ir::StateRole::parameter, verdict.trained});
-    if (verdict.trained && shared(uses)) plan_.repairs.push_back(concat("'", state, "' is one parameter shared by ", uses.size(), " nodes: ", listing(names_of(uses))));
+      plan_.states.push_back(
+          {state, initializer, statistic ? ir::StateRole::running_statistic : ir::StateRole::parameter, verdict.trained});
+    if (verdict.trained && shared(uses))
+      plan_.repairs.push_back(
+          concat("'", state, "' is one parameter shared by ", uses.size(), " nodes: ", listing(names_of(uses))));
   }
 
   /// Shapes and slices of a parameter are no further uses.
   static bool shared(const std::vector<Use>& uses) {
-    return std::count_if(uses.begin(), uses.end(), [](const Use& u) { return u.role != UseRole::setting && u.op != "Slice" && u.op != "Split"; }) > 1;
+    return std::count_if(uses.begin(), uses.end(),
+                         [](const Use& u) { return u.role != UseRole::setting && u.op != "Slice" && u.op != "Split"; }) > 1;
   }
 
   /// Exporters write a tied matrix twice, the second time often transposed. Equal values are reported, and shared under --tie.
@@ -179,7 +206,9 @@ class Planner {
     for (const Parameter& parameter : plan_.parameters) {
       const Tensor& values = *initializers_.at(parameter.initializer).values;
       if (!parameter.trained || parameter.name != parameter.initializer || values.elements() < 2 || is_uniform(values)) continue;
-      buckets[{values.elements(), std::bit_cast<std::uint64_t>(values.at(0)), std::bit_cast<std::uint64_t>(values.at(values.elements() - 1))}].push_back(parameter.name);
+      buckets[{values.elements(), std::bit_cast<std::uint64_t>(values.at(0)),
+               std::bit_cast<std::uint64_t>(values.at(values.elements() - 1))}]
+          .push_back(parameter.name);
     }
     for (const auto& [key, names] : buckets)
       for (std::size_t i = 1; i < names.size(); ++i) tie_if_equal(names[0], names[i]);
@@ -191,14 +220,24 @@ class Planner {
     if (!same && !transposed) return;
     const char* how = transposed ? " transposed" : "";
     const bool tie = first_match(options_.tie, first) || first_match(options_.tie, second);
-    plan_.repairs.push_back(concat("'", second, "' equals '", first, "'", how, tie ? ": trained as one parameter" : ": they train apart; --tie '", tie ? "" : second, tie ? "" : "' trains them as one"));
+    plan_.repairs.push_back(concat("'", second, "' equals '", first, "'", how,
+                                   tie ? ": trained as one parameter" : ": they train apart; --tie '", tie ? "" : second,
+                                   tie ? "" : "' trains them as one"));
     if (!tie) return;
     const Alias alias{first, second, -1, -1, transposed};
     plan_.tied.emplace(second, alias);
     plan_.aliases.push_back(alias);
     std::erase_if(plan_.states, [&](const PlannedState& state) { return state.name == second; });
     for (Parameter& parameter : plan_.parameters)
-      if (parameter.name == second) parameter = {parameter.name, parameter.initializer, parameter.likely_name, parameter.type, false, false, concat("tied to '", first, "'", how), parameter.nodes};
+      if (parameter.name == second)
+        parameter = {parameter.name,
+                     parameter.initializer,
+                     parameter.likely_name,
+                     parameter.type,
+                     false,
+                     false,
+                     concat("tied to '", first, "'", how),
+                     parameter.nodes};
   }
 
   static bool equal_transposed(const Tensor& a, const Tensor& b) {
@@ -219,7 +258,10 @@ class Planner {
       named = named || has_module_path(parameter.initializer);
     }
     if (nodes.empty() || !named) return;
-    plan_.repairs.push_back(concat("the weights of ", nodes.size(), " convolutions lost their names, as when an exporter folds BatchNormalization into them: they train, but as a network without it: ", listing(nodes)));
+    plan_.repairs.push_back(concat("the weights of ", nodes.size(),
+                                   " convolutions lost their names, as when an exporter folds BatchNormalization into them: they "
+                                   "train, but as a network without it: ",
+                                   listing(nodes)));
   }
 
   static const std::string* match(const std::vector<std::string>& globs, const std::string& state, const std::string& initializer) {
@@ -239,11 +281,15 @@ class Planner {
       names.push_back(parameter.name);
       if (parameter.initializer != parameter.name) names.push_back(parameter.initializer);
     }
-    struct Flag { const char* name; const std::vector<std::string>& globs; };
-    for (const Flag& flag : {Flag{"--freeze", options_.freeze}, Flag{"--train", options_.train}, Flag{"--tie", options_.tie}, Flag{"--untie", options_.untie}})
+    struct Flag {
+      const char* name;
+      const std::vector<std::string>& globs;
+    };
+    for (const Flag& flag : {Flag{"--freeze", options_.freeze}, Flag{"--train", options_.train}, Flag{"--tie", options_.tie},
+                             Flag{"--untie", options_.untie}})
       for (const std::string& glob : flag.globs)
-        check_user(std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches_glob(glob, name); }), flag.name, "=", glob,
-                   " matches no initializer", did_you_mean(glob, names));
+        check_user(std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches_glob(glob, name); }),
+                   flag.name, "=", glob, " matches no initializer", did_you_mean(glob, names));
   }
 
   const Source& source_;
@@ -260,10 +306,16 @@ bool matches_glob(std::string_view pattern, std::string_view text) {
   // On a mismatch after a star, the star takes one character more.
   std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
-    if (p < pattern.size() && (pattern[p] == '?' || (pattern[p] == text[t] && pattern[p] != '*'))) { ++p; ++t; }
-    else if (p < pattern.size() && pattern[p] == '*') { star = p++; resume = t; }
-    else if (star != std::string_view::npos) { p = star + 1; t = ++resume; }
-    else return false;
+    if (p < pattern.size() && (pattern[p] == '?' || (pattern[p] == text[t] && pattern[p] != '*'))) {
+      ++p;
+      ++t;
+    } else if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++resume;
+    } else return false;
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();

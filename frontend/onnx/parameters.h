@@ -27,8 +27,8 @@ struct PlannedState {
 };
 
 struct ParameterPlan {
-  std::vector<PlannedState> states;       ///< parameters and running statistics, in the file's order
-  std::vector<Parameter> parameters;      ///< the report: every float initializer that is used
+  std::vector<PlannedState> states;   ///< parameters and running statistics, in the file's order
+  std::vector<Parameter> parameters;  ///< the report: every float initializer that is used
   std::vector<Alias> aliases;
   /// (node, operand) -> state that it reads instead of the initializer; "" for its constant value.
   std::map<std::pair<int, int>, std::string> redirected;

@@ -11,8 +11,9 @@ using Key = std::pair<std::string_view, std::string_view>;
 const std::multimap<Key, const Row*>& index() {
   static const auto* const kIndex = [] {
     auto* map = new std::multimap<Key, const Row*>();
-    for (auto table : {elementwise_rows(), activation_rows(), shape_rows(), slicing_rows(), constant_rows(), reduce_rows(), contract_rows(), pool_rows(), norm_rows(),
-                       recurrent_rows(), resize_rows(), attention_rows(), random_rows(), index_rows(), loss_rows(), sequence_rows()})
+    for (auto table : {elementwise_rows(), activation_rows(), shape_rows(), slicing_rows(), constant_rows(), reduce_rows(),
+                       contract_rows(), pool_rows(), norm_rows(), recurrent_rows(), resize_rows(), attention_rows(), random_rows(),
+                       index_rows(), loss_rows(), sequence_rows(), einsum_rows()})
       for (const Row& row : table) map->emplace(Key{row.domain, row.op}, &row);
     return map;
   }();

@@ -11,9 +11,9 @@ namespace gcomp::frontend {
 
 struct Row {
   std::string_view op;
-  int since = 1;                           ///< first opset with this meaning
+  int since = 1;  ///< first opset with this meaning
   Items (*lower)(NodeContext&) = nullptr;
-  bool foldable = true;                    ///< evaluated at import where all operands are known
+  bool foldable = true;  ///< evaluated at import where all operands are known
   std::string_view domain = "";
 };
 
@@ -32,6 +32,7 @@ std::span<const Row> attention_rows();
 std::span<const Row> random_rows();
 std::span<const Row> index_rows();
 std::span<const Row> loss_rows();
+std::span<const Row> einsum_rows();
 std::span<const Row> sequence_rows();
 
 /// The row with the newest `since` not above `opset`; null if there is none.

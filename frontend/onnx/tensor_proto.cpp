@@ -11,13 +11,17 @@ namespace {
 
 using ::onnx::TensorProto;
 
-struct TypeRow { int onnx; DType dtype; };
-constexpr TypeRow kTypes[] = {{1, DType::f32},  {2, DType::u8},       {3, DType::i8},   {4, DType::u16},  {5, DType::i16},
-                              {6, DType::i32},  {7, DType::i64},      {9, DType::boolean}, {10, DType::f16}, {11, DType::f64},
-                              {12, DType::u32}, {13, DType::u64},     {16, DType::bf16}};
-constexpr const char* kTypeNames[] = {"UNDEFINED", "FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "STRING", "BOOL",
-                                      "FLOAT16", "DOUBLE", "UINT32", "UINT64", "COMPLEX64", "COMPLEX128", "BFLOAT16", "FLOAT8E4M3FN",
-                                      "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "UINT4", "INT4", "FLOAT4E2M1"};
+struct TypeRow {
+  int onnx;
+  DType dtype;
+};
+constexpr TypeRow kTypes[] = {{1, DType::f32},  {2, DType::u8},   {3, DType::i8},      {4, DType::u16},  {5, DType::i16},
+                              {6, DType::i32},  {7, DType::i64},  {9, DType::boolean}, {10, DType::f16}, {11, DType::f64},
+                              {12, DType::u32}, {13, DType::u64}, {16, DType::bf16}};
+constexpr const char* kTypeNames[] = {"UNDEFINED",      "FLOAT",      "UINT8",          "INT8",       "UINT16",   "INT16",
+                                      "INT32",          "INT64",      "STRING",         "BOOL",       "FLOAT16",  "DOUBLE",
+                                      "UINT32",         "UINT64",     "COMPLEX64",      "COMPLEX128", "BFLOAT16", "FLOAT8E4M3FN",
+                                      "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "UINT4",      "INT4",     "FLOAT4E2M1"};
 constexpr std::int64_t kMaxRank = 32;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 36;
 
@@ -25,8 +29,8 @@ std::string place(const TensorProto& proto) { return proto.name().empty() ? "a t
 
 std::uint64_t parse_unsigned(const std::string& text, const TensorProto& proto, const std::string& key) {
   std::uint64_t value = 0;
-  check_user(!text.empty() && text.size() <= 19 && text.find_first_not_of("0123456789") == std::string::npos, place(proto), ": external data ", key, " is '", text,
-             "', wanted a whole number");
+  check_user(!text.empty() && text.size() <= 19 && text.find_first_not_of("0123456789") == std::string::npos, place(proto),
+             ": external data ", key, " is '", text, "', wanted a whole number");
   for (char c : text) value = value * 10 + static_cast<std::uint64_t>(c - '0');
   return value;
 }
@@ -38,21 +42,22 @@ std::string external_bytes(const TensorProto& proto, const std::string& director
     if (entry.key() == "location") location = entry.value();
     else if (entry.key() == "offset") offset = parse_unsigned(entry.value(), proto, "offset");
     else if (entry.key() == "length") length = parse_unsigned(entry.value(), proto, "length");
-    else check_user(entry.key() == "checksum" || entry.key() == "basepath", place(proto), ": unknown external data key '", entry.key(), "'");
+    else
+      check_user(entry.key() == "checksum" || entry.key() == "basepath", place(proto), ": unknown external data key '", entry.key(),
+                 "'");
   }
   check_user(length == bytes, place(proto), ": external data has ", length, " bytes, its shape wants ", bytes);
   try {
     return read_external(directory, location, offset, length);
-  } catch (const UserError& error) {
-    throw UserError(concat(place(proto), ": ", error.what()));
-  }
+  } catch (const UserError& error) { throw UserError(concat(place(proto), ": ", error.what())); }
 }
 
 /// Copies a typed repeated field; each entry narrows to the element type.
 template <class Element, class Field>
 void copy_typed(const TensorProto& proto, const Field& field, Tensor& tensor) {
   const auto count = static_cast<std::int64_t>(field.size());
-  check_user(count == tensor.elements(), place(proto), ": found ", count, " values, its shape ", to_string(tensor.type()), " wants ", tensor.elements());
+  check_user(count == tensor.elements(), place(proto), ": found ", count, " values, its shape ", to_string(tensor.type()),
+             " wants ", tensor.elements());
   auto out = tensor.as<Element>();
   for (std::int64_t i = 0; i < count; ++i) out[static_cast<std::size_t>(i)] = static_cast<Element>(field.Get(static_cast<int>(i)));
 }
@@ -66,9 +71,12 @@ void read_typed(const TensorProto& proto, Tensor& tensor) {
     case DType::u32: return copy_typed<std::uint32_t>(proto, proto.uint64_data(), tensor);
     case DType::i32: return copy_typed<std::int32_t>(proto, proto.int32_data(), tensor);
     case DType::i16: return copy_typed<std::int16_t>(proto, proto.int32_data(), tensor);
-    case DType::f16: case DType::bf16: case DType::u16: return copy_typed<std::uint16_t>(proto, proto.int32_data(), tensor);
+    case DType::f16:
+    case DType::bf16:
+    case DType::u16: return copy_typed<std::uint16_t>(proto, proto.int32_data(), tensor);
     case DType::i8: return copy_typed<std::int8_t>(proto, proto.int32_data(), tensor);
-    case DType::u8: case DType::boolean: return copy_typed<std::uint8_t>(proto, proto.int32_data(), tensor);
+    case DType::u8:
+    case DType::boolean: return copy_typed<std::uint8_t>(proto, proto.int32_data(), tensor);
   }
 }
 
@@ -79,7 +87,8 @@ Tensor with_clean_bools(Tensor tensor) {
 }
 
 bool has_typed_data(const TensorProto& proto) {
-  return proto.float_data_size() || proto.int32_data_size() || proto.int64_data_size() || proto.double_data_size() || proto.uint64_data_size() || proto.string_data_size();
+  return proto.float_data_size() || proto.int32_data_size() || proto.int64_data_size() || proto.double_data_size() ||
+         proto.uint64_data_size() || proto.string_data_size();
 }
 
 }  // namespace
@@ -102,7 +111,8 @@ std::string onnx_type_name(int onnx_type) {
 }
 
 Shape shape_of(const TensorProto& proto) {
-  check_user(proto.dims_size() <= kMaxRank, place(proto), " has ", proto.dims_size(), " dimensions, at most ", kMaxRank, " are allowed");
+  check_user(proto.dims_size() <= kMaxRank, place(proto), " has ", proto.dims_size(), " dimensions, at most ", kMaxRank,
+             " are allowed");
   Shape shape(proto.dims().begin(), proto.dims().end());
   std::int64_t elements = 1;
   for (std::int64_t dim : shape) {
@@ -115,7 +125,8 @@ Shape shape_of(const TensorProto& proto) {
 
 Tensor read_tensor(const TensorProto& proto, const std::string& directory) {
   const auto dtype = dtype_of(proto.data_type());
-  if (!dtype) throw UserError(concat(place(proto), " has the unsupported type ", onnx_type_name(proto.data_type())), ExitCode::unsupported);
+  if (!dtype)
+    throw UserError(concat(place(proto), " has the unsupported type ", onnx_type_name(proto.data_type())), ExitCode::unsupported);
   check_user(!proto.has_segment(), place(proto), " is stored in segments, which no version of ONNX uses");
   const Shape shape = shape_of(proto);
   const TensorType type{*dtype, shape};
@@ -127,7 +138,8 @@ Tensor read_tensor(const TensorProto& proto, const std::string& directory) {
     const auto held = static_cast<std::uint64_t>(proto.float_data_size()) + static_cast<std::uint64_t>(proto.int32_data_size()) +
                       static_cast<std::uint64_t>(proto.int64_data_size()) + static_cast<std::uint64_t>(proto.double_data_size()) +
                       static_cast<std::uint64_t>(proto.uint64_data_size());
-    check_user(held == static_cast<std::uint64_t>(type.elements()), place(proto), ": found ", held, " values, its shape ", to_string(type), " wants ", type.elements());
+    check_user(held == static_cast<std::uint64_t>(type.elements()), place(proto), ": found ", held, " values, its shape ",
+               to_string(type), " wants ", type.elements());
     Tensor tensor(type);
     if (held) read_typed(proto, tensor);
     return with_clean_bools(std::move(tensor));

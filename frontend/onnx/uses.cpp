@@ -10,24 +10,79 @@ namespace {
 using ::onnx::GraphProto;
 using ::onnx::NodeProto;
 
-struct RoleRow { std::string_view op; int operand; UseRole role; };
+struct RoleRow {
+  std::string_view op;
+  int operand;
+  UseRole role;
+};
 constexpr RoleRow kRoles[] = {
-    {"Conv", 1, UseRole::weight}, {"Conv", 2, UseRole::bias}, {"ConvTranspose", 1, UseRole::weight}, {"ConvTranspose", 2, UseRole::bias},
-    {"Gemm", 0, UseRole::weight}, {"Gemm", 1, UseRole::weight}, {"Gemm", 2, UseRole::bias}, {"MatMul", 0, UseRole::weight}, {"MatMul", 1, UseRole::weight},
-    {"Einsum", 0, UseRole::weight}, {"Einsum", 1, UseRole::weight}, {"Gather", 0, UseRole::weight}, {"PRelu", 1, UseRole::slope},
-    {"LSTM", 1, UseRole::weight}, {"LSTM", 2, UseRole::weight}, {"LSTM", 3, UseRole::bias}, {"LSTM", 7, UseRole::weight},
-    {"GRU", 1, UseRole::weight}, {"GRU", 2, UseRole::weight}, {"GRU", 3, UseRole::bias}, {"RNN", 1, UseRole::weight}, {"RNN", 2, UseRole::weight}, {"RNN", 3, UseRole::bias},
-    {"BatchNormalization", 1, UseRole::norm_scale}, {"BatchNormalization", 2, UseRole::norm_bias}, {"BatchNormalization", 3, UseRole::running_statistic},
-    {"BatchNormalization", 4, UseRole::running_statistic}, {"LayerNormalization", 1, UseRole::norm_scale}, {"LayerNormalization", 2, UseRole::norm_bias},
-    {"GroupNormalization", 1, UseRole::norm_scale}, {"GroupNormalization", 2, UseRole::norm_bias}, {"InstanceNormalization", 1, UseRole::norm_scale},
-    {"InstanceNormalization", 2, UseRole::norm_bias}, {"RMSNormalization", 1, UseRole::norm_scale}, {"Clip", 1, UseRole::setting}, {"Clip", 2, UseRole::setting},
-    {"Pow", 1, UseRole::setting}, {"Pad", 1, UseRole::setting}, {"Pad", 2, UseRole::setting}, {"Resize", 1, UseRole::setting}, {"Resize", 2, UseRole::setting},
-    {"Upsample", 1, UseRole::setting}, {"Dropout", 1, UseRole::setting}, {"Range", 0, UseRole::setting}, {"Range", 1, UseRole::setting}, {"Range", 2, UseRole::setting},
-    {"Equal", 0, UseRole::setting}, {"Equal", 1, UseRole::setting}, {"Less", 0, UseRole::setting}, {"Less", 1, UseRole::setting}, {"Greater", 0, UseRole::setting},
-    {"Greater", 1, UseRole::setting}, {"LessOrEqual", 0, UseRole::setting}, {"LessOrEqual", 1, UseRole::setting}, {"GreaterOrEqual", 0, UseRole::setting},
-    {"GreaterOrEqual", 1, UseRole::setting}, {"Where", 0, UseRole::setting}, {"OneHot", 2, UseRole::setting}, {"Attention", 3, UseRole::setting},
-    {"QuantizeLinear", 1, UseRole::setting}, {"DequantizeLinear", 1, UseRole::setting}, {"CastLike", 1, UseRole::setting}, {"Shape", 0, UseRole::setting},
-    {"SoftmaxCrossEntropyLoss", 2, UseRole::setting}, {"NegativeLogLikelihoodLoss", 2, UseRole::setting}, {"RotaryEmbedding", 1, UseRole::setting}, {"RotaryEmbedding", 2, UseRole::setting},
+    {"Conv", 1, UseRole::weight},
+    {"Conv", 2, UseRole::bias},
+    {"ConvTranspose", 1, UseRole::weight},
+    {"ConvTranspose", 2, UseRole::bias},
+    {"Gemm", 0, UseRole::weight},
+    {"Gemm", 1, UseRole::weight},
+    {"Gemm", 2, UseRole::bias},
+    {"MatMul", 0, UseRole::weight},
+    {"MatMul", 1, UseRole::weight},
+    {"Einsum", 0, UseRole::weight},
+    {"Einsum", 1, UseRole::weight},
+    {"Gather", 0, UseRole::weight},
+    {"PRelu", 1, UseRole::slope},
+    {"LSTM", 1, UseRole::weight},
+    {"LSTM", 2, UseRole::weight},
+    {"LSTM", 3, UseRole::bias},
+    {"LSTM", 7, UseRole::weight},
+    {"GRU", 1, UseRole::weight},
+    {"GRU", 2, UseRole::weight},
+    {"GRU", 3, UseRole::bias},
+    {"RNN", 1, UseRole::weight},
+    {"RNN", 2, UseRole::weight},
+    {"RNN", 3, UseRole::bias},
+    {"BatchNormalization", 1, UseRole::norm_scale},
+    {"BatchNormalization", 2, UseRole::norm_bias},
+    {"BatchNormalization", 3, UseRole::running_statistic},
+    {"BatchNormalization", 4, UseRole::running_statistic},
+    {"LayerNormalization", 1, UseRole::norm_scale},
+    {"LayerNormalization", 2, UseRole::norm_bias},
+    {"GroupNormalization", 1, UseRole::norm_scale},
+    {"GroupNormalization", 2, UseRole::norm_bias},
+    {"InstanceNormalization", 1, UseRole::norm_scale},
+    {"InstanceNormalization", 2, UseRole::norm_bias},
+    {"RMSNormalization", 1, UseRole::norm_scale},
+    {"Clip", 1, UseRole::setting},
+    {"Clip", 2, UseRole::setting},
+    {"Pow", 1, UseRole::setting},
+    {"Pad", 1, UseRole::setting},
+    {"Pad", 2, UseRole::setting},
+    {"Resize", 1, UseRole::setting},
+    {"Resize", 2, UseRole::setting},
+    {"Upsample", 1, UseRole::setting},
+    {"Dropout", 1, UseRole::setting},
+    {"Range", 0, UseRole::setting},
+    {"Range", 1, UseRole::setting},
+    {"Range", 2, UseRole::setting},
+    {"Equal", 0, UseRole::setting},
+    {"Equal", 1, UseRole::setting},
+    {"Less", 0, UseRole::setting},
+    {"Less", 1, UseRole::setting},
+    {"Greater", 0, UseRole::setting},
+    {"Greater", 1, UseRole::setting},
+    {"LessOrEqual", 0, UseRole::setting},
+    {"LessOrEqual", 1, UseRole::setting},
+    {"GreaterOrEqual", 0, UseRole::setting},
+    {"GreaterOrEqual", 1, UseRole::setting},
+    {"Where", 0, UseRole::setting},
+    {"OneHot", 2, UseRole::setting},
+    {"Attention", 3, UseRole::setting},
+    {"QuantizeLinear", 1, UseRole::setting},
+    {"DequantizeLinear", 1, UseRole::setting},
+    {"CastLike", 1, UseRole::setting},
+    {"Shape", 0, UseRole::setting},
+    {"SoftmaxCrossEntropyLoss", 2, UseRole::setting},
+    {"NegativeLogLikelihoodLoss", 2, UseRole::setting},
+    {"RotaryEmbedding", 1, UseRole::setting},
+    {"RotaryEmbedding", 2, UseRole::setting},
 };
 
 /// Follows values back to the nodes that make them, for patterns of a few nodes.
@@ -63,7 +118,8 @@ bool is_normalized(const Producers& producers, const std::string& name) {
   const NodeProto* node = producers.of(name);
   if (!node) return false;
   if (node->op_type() == "Div" && node->input_size() == 2) return producers.is(node->input(1), {"Sqrt"});
-  if (node->op_type() == "Mul" && node->input_size() == 2) return producers.is(node->input(0), {"Reciprocal"}) || producers.is(node->input(1), {"Reciprocal"});
+  if (node->op_type() == "Mul" && node->input_size() == 2)
+    return producers.is(node->input(0), {"Reciprocal"}) || producers.is(node->input(1), {"Reciprocal"});
   return node->op_type() == "InstanceNormalization" || node->op_type() == "LayerNormalization";
 }
 
@@ -86,7 +142,8 @@ UseRole role_of(const Producers& producers, const NodeProto& node, int operand) 
 }
 
 /// Exporters name the matrix of a Linear on rank 3 val_14; its bias keeps the module's name.
-std::string name_by_bias(const std::unordered_map<std::string, const NodeProto*>& added_to, const std::unordered_set<std::string>& initializers, const NodeProto& product) {
+std::string name_by_bias(const std::unordered_map<std::string, const NodeProto*>& added_to,
+                         const std::unordered_set<std::string>& initializers, const NodeProto& product) {
   auto it = product.output_size() ? added_to.find(product.output(0)) : added_to.end();
   if (it == added_to.end()) return "";
   for (const std::string& input : it->second->input())
@@ -94,7 +151,8 @@ std::string name_by_bias(const std::unordered_map<std::string, const NodeProto*>
   return "";
 }
 
-void collect_from_subgraph(const GraphProto& graph, const std::unordered_set<std::string>& initializers, std::unordered_map<std::string, std::vector<Use>>& uses) {
+void collect_from_subgraph(const GraphProto& graph, const std::unordered_set<std::string>& initializers,
+                           std::unordered_map<std::string, std::vector<Use>>& uses) {
   for (const NodeProto& node : graph.node()) {
     for (const std::string& input : node.input())
       if (initializers.count(input)) uses[input].push_back({-1, -1, UseRole::other, describe(node), node.op_type(), "", true});
@@ -125,7 +183,8 @@ std::unordered_map<std::string, std::vector<Use>> uses_of_initializers(const Gra
   const Producers producers(graph);
   std::unordered_map<std::string, const NodeProto*> added_to;
   for (const NodeProto& node : graph.node())
-    if (node.op_type() == "Add") for (const std::string& input : node.input()) added_to.emplace(input, &node);
+    if (node.op_type() == "Add")
+      for (const std::string& input : node.input()) added_to.emplace(input, &node);
   std::unordered_map<std::string, std::vector<Use>> uses;
   for (int i = 0; i < graph.node_size(); ++i) {
     const NodeProto& node = graph.node(i);
@@ -139,7 +198,8 @@ std::unordered_map<std::string, std::vector<Use>> uses_of_initializers(const Gra
       if (attribute.has_g()) collect_from_subgraph(attribute.g(), initializers, uses);
   }
   for (const auto& output : graph.output())
-    if (initializers.count(output.name())) uses[output.name()].push_back({-1, -1, UseRole::other, output.name(), "graph output", "", true});
+    if (initializers.count(output.name()))
+      uses[output.name()].push_back({-1, -1, UseRole::other, output.name(), "graph output", "", true});
   return uses;
 }
 

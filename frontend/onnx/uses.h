@@ -10,18 +10,19 @@
 namespace gcomp::frontend {
 
 enum class UseRole {
-  weight,            ///< multiplied: matrix, filter, recurrent matrix, embedding table
-  bias,              ///< added to a product or a convolution
-  slope,             ///< PRelu
-  norm_scale, norm_bias,
+  weight,  ///< multiplied: matrix, filter, recurrent matrix, embedding table
+  bias,    ///< added to a product or a convolution
+  slope,   ///< PRelu
+  norm_scale,
+  norm_bias,
   running_statistic,
-  setting,           ///< a bound, exponent, mask or the like: never trained
-  other,             ///< arithmetic
+  setting,  ///< a bound, exponent, mask or the like: never trained
+  other,    ///< arithmetic
 };
 std::string_view name_of(UseRole role);
 
 struct Use {
-  int node = -1;      ///< index in the main graph; -1 inside a subgraph
+  int node = -1;  ///< index in the main graph; -1 inside a subgraph
   int operand = -1;
   UseRole role = UseRole::other;
   std::string node_name, op;

@@ -70,10 +70,12 @@ class Validator {
       check_user(++nodes_ <= kMaxNodes, source_.name, ": more than ", kMaxNodes, " nodes");
       check_user(!node.op_type().empty(), source_.name, ": ", describe(node), " has no operator type");
       for (const auto& input : node.input())
-        check_user(input.empty() || scope.has(input), source_.name, ": node '", describe(node), "' reads '", input, "', which nothing before it makes");
+        check_user(input.empty() || scope.has(input), source_.name, ": node '", describe(node), "' reads '", input,
+                   "', which nothing before it makes");
       std::unordered_set<std::string> attributes;
       for (const auto& attribute : node.attribute()) {
-        check_user(attributes.insert(attribute.name()).second, source_.name, ": node '", describe(node), "' has attribute '", attribute.name(), "' twice");
+        check_user(attributes.insert(attribute.name()).second, source_.name, ": node '", describe(node), "' has attribute '",
+                   attribute.name(), "' twice");
         if (attribute.has_g()) check_graph(attribute.g(), &scope, depth + 1);
         for (const auto& graph : attribute.graphs()) check_graph(graph, &scope, depth + 1);
       }
@@ -91,7 +93,8 @@ using FunctionKey = std::pair<std::string, std::string>;
 void check_calls(const Source& source) {
   std::map<FunctionKey, const ::onnx::FunctionProto*> functions;
   for (const auto& function : source.model.functions())
-    check_user(functions.emplace(FunctionKey{function.domain(), function.name()}, &function).second, source.name, ": function '", function.name(), "' is defined twice");
+    check_user(functions.emplace(FunctionKey{function.domain(), function.name()}, &function).second, source.name, ": function '",
+               function.name(), "' is defined twice");
   std::map<FunctionKey, int> state;  // 1: being visited, 2: done
   std::function<void(const FunctionKey&, int)> visit = [&](const FunctionKey& key, int depth) {
     auto found = functions.find(key);
@@ -117,7 +120,8 @@ void validate(const Source& source) {
   check_user(model.has_graph(), source.name, ": not an ONNX model: it holds no graph");
   check_user(!source.opsets.empty(), source.name, ": not an ONNX model: it imports no operator set");
   if (auto it = source.opsets.find(""); it != source.opsets.end() && (it->second < 1 || it->second > kNewestOpset))
-    throw UserError(concat(source.name, ": operator set ", it->second, " is not known, the newest is ", kNewestOpset), ExitCode::unsupported);
+    throw UserError(concat(source.name, ": operator set ", it->second, " is not known, the newest is ", kNewestOpset),
+                    ExitCode::unsupported);
   Validator validator(source);
   validator.check_graph(model.graph(), nullptr, 0);
   for (const auto& function : model.functions()) validator.check_function(function);

@@ -25,7 +25,9 @@ using frontend::OnnxFile;
 /// Terms that the interpreter may evaluate for one case; larger ones are listed, not run.
 constexpr double kBudget = 3e7;
 
-struct Tolerance { double relative = 1e-3, absolute = 1e-7; };
+struct Tolerance {
+  double relative = 1e-3, absolute = 1e-7;
+};
 
 std::string read_bytes(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
@@ -57,7 +59,8 @@ double work_of(const ir::Graph& graph) {
     if (node->op->kind == ir::Kind::reduce) own = static_cast<double>(node->operands[0]->type.elements());
     if (node->op->kind == ir::Kind::contract) {
       const Shape& w = node->operands[1]->type.shape;
-      own *= node->op == &ir::ops::kMatmul ? static_cast<double>(node->operands[0]->type.shape.back()) : static_cast<double>(element_count(w)) / static_cast<double>(w[0]);
+      own *= node->op == &ir::ops::kMatmul ? static_cast<double>(node->operands[0]->type.shape.back())
+                                           : static_cast<double>(element_count(w)) / static_cast<double>(w[0]);
     }
     work += own;
   }
@@ -125,7 +128,8 @@ CaseResult run_data_set(const OnnxFile& file, const fs::path& data, const Tolera
     const fs::path path = data / concat("output_", i, ".pb");
     if (!fs::exists(path)) continue;
     const Tensor wanted = read_pb(path);
-    const std::string text = is_random(data.parent_path()) ? kept_difference(outputs[i], wanted, tolerance) : difference(outputs[i], wanted, tolerance);
+    const std::string text =
+        is_random(data.parent_path()) ? kept_difference(outputs[i], wanted, tolerance) : difference(outputs[i], wanted, tolerance);
     if (!text.empty()) return {CaseStatus::fail, concat("output '", model->outputs[i], "' ", text)};
   }
   return {};
@@ -144,14 +148,13 @@ CaseResult run_case(const fs::path& folder) {
     return {};
   } catch (const UserError& error) {
     return {error.code() == ExitCode::unsupported ? CaseStatus::unsupported : CaseStatus::fail, error.what()};
-  } catch (const std::exception& error) {
-    return {CaseStatus::fail, error.what()};
-  }
+  } catch (const std::exception& error) { return {CaseStatus::fail, error.what()}; }
 }
 
 std::optional<fs::path> shared_folder() {
   const char* variable = std::getenv("GCOMP_SHARED");
-  for (const fs::path& path : {fs::path(variable ? variable : ""), fs::path(GCOMP_SHARED_DIR), fs::path(GCOMP_SOURCE_DIR) / ".." / "shared"})
+  for (const fs::path& path :
+       {fs::path(variable ? variable : ""), fs::path(GCOMP_SHARED_DIR), fs::path(GCOMP_SOURCE_DIR) / ".." / "shared"})
     if (!path.empty() && fs::exists(path / "onnx-backend")) return path;
   return std::nullopt;
 }

@@ -1,5 +1,6 @@
 // The public ONNX backend suite against a manifest of known statuses: any change, for better or worse, fails until the manifest
-// (tests/onnx/backend_status.txt) follows. GCOMP_BLESS=1 rewrites it; GCOMP_CASES=SUBSTRING runs some cases and prints why they fail.
+// (tests/onnx/backend_status.txt) follows. GCOMP_BLESS=1 rewrites it; GCOMP_CASES=SUBSTRING runs some cases and prints why they
+// fail.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -28,7 +29,8 @@ std::map<std::string, std::string> read_manifest(const fs::path& path) {
   std::map<std::string, std::string> statuses;
   std::ifstream stream(path);
   for (std::string line; std::getline(stream, line);)
-    if (const auto space = line.find(' '); !line.empty() && line[0] != '#' && space != std::string::npos) statuses[line.substr(0, space)] = line.substr(space + 1);
+    if (const auto space = line.find(' '); !line.empty() && line[0] != '#' && space != std::string::npos)
+      statuses[line.substr(0, space)] = line.substr(space + 1);
   return statuses;
 }
 
@@ -58,7 +60,8 @@ TEST(BackendSuite, StatusesAreThoseOfTheManifest) {
     }
   }
   if (!filter && !bless) {
-    for (const auto& [name, status] : expected) EXPECT_TRUE(results.count(name)) << name << " is in the manifest, but not in the suite";
+    for (const auto& [name, status] : expected)
+      EXPECT_TRUE(results.count(name)) << name << " is in the manifest, but not in the suite";
   }
   std::cout << "onnx backend suite: " << results.size() << " cases";
   for (const auto& [status, count] : totals) std::cout << ", " << count << ' ' << status;

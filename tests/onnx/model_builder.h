@@ -16,7 +16,9 @@ struct OnnxAttribute {
   OnnxAttribute(const char* name, int value) : OnnxAttribute(name, std::int64_t{value}) {}
   OnnxAttribute(const char* name, float value) { start(name, ::onnx::AttributeProto::FLOAT)->set_f(value); }
   OnnxAttribute(const char* name, const char* value) { start(name, ::onnx::AttributeProto::STRING)->set_s(value); }
-  OnnxAttribute(const char* name, std::vector<std::int64_t> values) { *start(name, ::onnx::AttributeProto::INTS)->mutable_ints() = {values.begin(), values.end()}; }
+  OnnxAttribute(const char* name, std::vector<std::int64_t> values) {
+    *start(name, ::onnx::AttributeProto::INTS)->mutable_ints() = {values.begin(), values.end()};
+  }
 
  private:
   ::onnx::AttributeProto* start(const char* name, ::onnx::AttributeProto::AttributeType type) {
@@ -35,8 +37,14 @@ class ModelBuilder {
   }
 
   /// A dimension is a number, or a symbol.
-  ModelBuilder& input(const std::string& name, const std::vector<std::string>& dims, int type = 1) { fill(*model.mutable_graph()->add_input(), name, dims, type); return *this; }
-  ModelBuilder& output(const std::string& name, int type = 1) { fill(*model.mutable_graph()->add_output(), name, {}, type); return *this; }
+  ModelBuilder& input(const std::string& name, const std::vector<std::string>& dims, int type = 1) {
+    fill(*model.mutable_graph()->add_input(), name, dims, type);
+    return *this;
+  }
+  ModelBuilder& output(const std::string& name, int type = 1) {
+    fill(*model.mutable_graph()->add_output(), name, {}, type);
+    return *this;
+  }
 
   ModelBuilder& floats(const std::string& name, const std::vector<std::int64_t>& dims, const std::vector<float>& values) {
     auto* tensor = initializer(name, dims, 1);
@@ -48,7 +56,8 @@ class ModelBuilder {
     for (std::int64_t value : values) tensor->add_int64_data(value);
     return *this;
   }
-  ModelBuilder& node(const std::string& op, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs, const std::vector<OnnxAttribute>& attributes = {}) {
+  ModelBuilder& node(const std::string& op, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
+                     const std::vector<OnnxAttribute>& attributes = {}) {
     auto* node = model.mutable_graph()->add_node();
     node->set_op_type(op);
     node->set_name("node_" + outputs[0]);

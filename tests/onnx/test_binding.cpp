@@ -11,7 +11,12 @@ using frontend::ImportOptions;
 
 ModelBuilder two_inputs() {
   ModelBuilder m;
-  m.input("x", {"batch", "3"}).input("mask", {"batch", "seq"}).node("Relu", {"x"}, {"y"}).node("Relu", {"mask"}, {"z"}).output("y").output("z");
+  m.input("x", {"batch", "3"})
+      .input("mask", {"batch", "seq"})
+      .node("Relu", {"x"}, {"y"})
+      .node("Relu", {"mask"}, {"z"})
+      .output("y")
+      .output("z");
   return m;
 }
 

@@ -1,6 +1,5 @@
 // Export writes the original file with other numbers: same names, nodes and forms; split initializers become several.
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -20,7 +19,9 @@ namespace fs = std::filesystem;
   return model;
 }
 
-std::vector<double> values_of(const frontend::OnnxFile& file, const std::string& name) { return frontend::import_onnx(file, {.train = {"*"}}).weights.at(name).to_doubles(); }
+std::vector<double> values_of(const frontend::OnnxFile& file, const std::string& name) {
+  return frontend::import_onnx(file, {.train = {"*"}}).weights.at(name).to_doubles();
+}
 
 TEST(Export, WithoutChangesKeepsTheModel) {
   ModelBuilder m;
@@ -47,9 +48,15 @@ TEST(Export, ReplacesValuesInTheFilesType) {
 TEST(Export, PartsOfASplitInitializerAreAdded) {
   ModelBuilder m;
   m.model.set_ir_version(3);
-  m.input("x", {"2", "2"}).input("w", {"2", "2"}).floats("w", {2, 2}, {1, 2, 3, 4}).node("MatMul", {"x", "w"}, {"a"}).node("MatMul", {"a", "w"}, {"y"}).output("y");
+  m.input("x", {"2", "2"})
+      .input("w", {"2", "2"})
+      .floats("w", {2, 2}, {1, 2, 3, 4})
+      .node("MatMul", {"x", "w"}, {"a"})
+      .node("MatMul", {"a", "w"}, {"y"})
+      .output("y");
   const frontend::Model model = m.import({.untie = {"w"}});
-  const auto proto = parse(frontend::export_onnx_bytes(model, {{"w", Tensor::of(DType::f32, {2, 2}, {1, 1, 1, 1})}, {"w@node_y", Tensor::of(DType::f32, {2, 2}, {2, 2, 2, 2})}}));
+  const auto proto = parse(frontend::export_onnx_bytes(
+      model, {{"w", Tensor::of(DType::f32, {2, 2}, {1, 1, 1, 1})}, {"w@node_y", Tensor::of(DType::f32, {2, 2}, {2, 2, 2, 2})}}));
   ASSERT_EQ(proto.graph().initializer_size(), 2);
   EXPECT_EQ(proto.graph().node(0).input(1), "w");
   EXPECT_EQ(proto.graph().node(1).input(1), "w@node_y");
@@ -61,7 +68,12 @@ TEST(Export, PartsOfASplitInitializerAreAdded) {
 
 TEST(Export, ATiedInitializerFollowsItsState) {
   ModelBuilder m;
-  m.input("x", {"2", "2"}).floats("a.weight", {2, 2}, {1, 2, 3, 4}).floats("t", {2, 2}, {1, 3, 2, 4}).node("MatMul", {"x", "a.weight"}, {"h"}).node("MatMul", {"h", "t"}, {"y"}).output("y");
+  m.input("x", {"2", "2"})
+      .floats("a.weight", {2, 2}, {1, 2, 3, 4})
+      .floats("t", {2, 2}, {1, 3, 2, 4})
+      .node("MatMul", {"x", "a.weight"}, {"h"})
+      .node("MatMul", {"h", "t"}, {"y"})
+      .output("y");
   const frontend::Model model = m.import({.tie = {"t"}});
   const std::string bytes = frontend::export_onnx_bytes(model, {{"a.weight", Tensor::of(DType::f32, {2, 2}, {5, 6, 7, 8})}});
   EXPECT_EQ(values_of(frontend::open_onnx_bytes(bytes, "out.onnx"), "t"), (std::vector<double>{5, 7, 6, 8}));

@@ -1,6 +1,5 @@
 // An ONNX file is untrusted: whatever is wrong with it ends in a UserError, before anything is allocated from its numbers.
 #include <gtest/gtest.h>
-
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -17,7 +16,10 @@ namespace fs = std::filesystem;
 
 ModelBuilder small() {
   ModelBuilder m;
-  m.input("x", {"batch", "3"}).floats("fc.weight", {3, 2}, {1, 2, 3, 4, 5, 6}).node("MatMul", {"x", "fc.weight"}, {"y"}).output("y");
+  m.input("x", {"batch", "3"})
+      .floats("fc.weight", {3, 2}, {1, 2, 3, 4, 5, 6})
+      .node("MatMul", {"x", "fc.weight"}, {"y"})
+      .output("y");
   return m;
 }
 
@@ -44,8 +46,7 @@ TEST(Open, EveryTruncationIsAnErrorOrASmallerModel) {
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     try {
       import_onnx(frontend::open_onnx_bytes(bytes.substr(0, size), "cut.onnx"), {.dims = {{"batch", 2}}});
-    } catch (const UserError&) {
-    }
+    } catch (const UserError&) {}
   }
 }
 
@@ -57,8 +58,7 @@ TEST(Open, EveryFlippedByteIsAnErrorOrAModel) {
       flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
       try {
         import_onnx(frontend::open_onnx_bytes(flipped, "flipped.onnx"), {.dims = {{"batch", 2}}});
-      } catch (const UserError&) {
-      }
+      } catch (const UserError&) {}
     }
   }
 }
@@ -129,7 +129,11 @@ TEST(Open, ChecksTensorsBeforeAllocating) {
     return m;
   };
   expect_error([&] { with({-1}).import({.dims = {{"batch", 1}}}); }, {"'big'", "-1"});
-  expect_error([&] { with({std::int64_t{1} << 40, std::int64_t{1} << 40}).import({.dims = {{"batch", 1}}}); }, {"'big'", "too large"});
+  expect_error(
+      [&] {
+        with({std::int64_t{1} << 40, std::int64_t{1} << 40}).import({.dims = {{"batch", 1}}});
+      },
+      {"'big'", "too large"});
   // Claims 4 GiB and holds nothing: refused by its length, not by running out of memory.
   expect_error([&] { with({std::int64_t{1} << 30}).import({.dims = {{"batch", 1}}}); }, {"'big'", "found 0 values"});
   expect_error([&] { with(std::vector<std::int64_t>(40, 1)).import({.dims = {{"batch", 1}}}); }, {"'big'", "40 dimensions"});

@@ -22,13 +22,15 @@ const fs::path kFixtures = fs::path(GCOMP_SOURCE_DIR) / "tests/fixtures/models";
 Model import_file(const fs::path& path, ImportOptions options = {}) {
   const auto file = frontend::open_onnx(path.string());
   for (const auto& input : file.inputs)
-    for (const auto& dim : input.dimensions) if (!dim.symbol.empty()) options.dims.emplace(dim.symbol, 2);
+    for (const auto& dim : input.dimensions)
+      if (!dim.symbol.empty()) options.dims.emplace(dim.symbol, 2);
   return frontend::import_onnx(file, options);
 }
 
 std::set<std::string> trained(const Model& model) {
   std::set<std::string> names;
-  for (const auto& parameter : model.parameters) if (parameter.trained) names.insert(parameter.name);
+  for (const auto& parameter : model.parameters)
+    if (parameter.trained) names.insert(parameter.name);
   return names;
 }
 
@@ -48,7 +50,9 @@ TEST(Traps, MergedInitializersTrainApart) {
   const auto names = trained(model);
   EXPECT_EQ(names.count("blocks.0.ln1.weight"), 1u);
   EXPECT_EQ(names.count("blocks.0.ln1.weight@node_layer_norm_1"), 1u);
-  EXPECT_EQ(std::count_if(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("blocks.0.ln1.weight"); }), 5);
+  EXPECT_EQ(
+      std::count_if(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("blocks.0.ln1.weight"); }),
+      5);
   EXPECT_TRUE(mentions(model, {"'blocks.0.ln1.weight'", "5 nodes", "node_layer_norm_4", "--tie"}));
   const Model tied = import_file(kFixtures / "traps/merged_initializers.onnx", {.tie = {"blocks.0.ln1.*"}});
   EXPECT_EQ(trained(tied).size() + 8, names.size());
@@ -80,42 +84,70 @@ TEST(Traps, HalfPrecisionWeightsHaveMasters) {
 
 TEST(Traps, NotDifferentiableListsEveryNode) {
   expect_error([] { import_file(kFixtures / "traps/not_differentiable.onnx", {.training = true}); },
-               {"NonZero 'node_NonZero_1'", "Unique 'node__unique2__0'", "Round 'node_round_1'", "Floor 'node_floor'", "ArgMax 'node_argmax'"}, ExitCode::unsupported);
+               {"NonZero 'node_NonZero_1'", "Unique 'node__unique2__0'", "Round 'node_round_1'", "Floor 'node_floor'",
+                "ArgMax 'node_argmax'"},
+               ExitCode::unsupported);
 }
 
 TEST(Traps, AFoldedBatchNormIsReported) {
   const auto shared = shared_folder();
   if (!shared) GTEST_SKIP() << "no shared material";
-  EXPECT_TRUE(mentions(import_file(*shared / "models/traps/folded_batchnorm_torchscript.onnx"), {"2 convolutions", "BatchNormalization"}));
+  EXPECT_TRUE(
+      mentions(import_file(*shared / "models/traps/folded_batchnorm_torchscript.onnx"), {"2 convolutions", "BatchNormalization"}));
 }
 
 TEST(Traps, DropoutTrainsInEitherForm) {
   const Model training_form = import_file(kFixtures / "traps/dropout_in_training_form.onnx", {.training = true});
-  EXPECT_TRUE(std::any_of(training_form.graph.nodes().begin(), training_form.graph.nodes().end(), [](const auto& node) { return node->op->kind == ir::Kind::random; }));
+  EXPECT_TRUE(std::any_of(training_form.graph.nodes().begin(), training_form.graph.nodes().end(),
+                          [](const auto& node) { return node->op->kind == ir::Kind::random; }));
   const Model evaluated = import_file(kFixtures / "traps/dropout_in_training_form.onnx");
-  EXPECT_TRUE(std::none_of(evaluated.graph.nodes().begin(), evaluated.graph.nodes().end(), [](const auto& node) { return node->op->kind == ir::Kind::random; }));
+  EXPECT_TRUE(std::none_of(evaluated.graph.nodes().begin(), evaluated.graph.nodes().end(),
+                           [](const auto& node) { return node->op->kind == ir::Kind::random; }));
 }
 
 /// Number of parameters that the recorded PyTorch models have, by folder.
 TEST(Recorded, EveryModelImportsWithItsParameters) {
   const auto shared = shared_folder();
   if (!shared) GTEST_SKIP() << "no shared material";
-  const std::map<std::string, std::size_t> counts{{"bert_tiny", 41}, {"bert_tiny_torchscript", 41}, {"gpt_tiny", 41}, {"gpt_tiny_attention_op", 41}, {"gpt_tiny_torchscript", 41},
-                                                  {"lstm_tiny", 9}, {"mlp", 6}, {"mnist_cnn", 10}, {"mnist_cnn_torchscript", 10}, {"mobilenet_tiny", 31}, {"resnet_tiny", 29},
-                                                  {"unet_tiny", 24}, {"vit_tiny", 32}};
+  const std::map<std::string, std::size_t> counts{{"bert_tiny", 41},
+                                                  {"bert_tiny_torchscript", 41},
+                                                  {"gpt_tiny", 41},
+                                                  {"gpt_tiny_attention_op", 41},
+                                                  {"gpt_tiny_torchscript", 41},
+                                                  {"lstm_tiny", 9},
+                                                  {"mlp", 6},
+                                                  {"mnist_cnn", 10},
+                                                  {"mnist_cnn_torchscript", 10},
+                                                  {"mobilenet_tiny", 31},
+                                                  {"resnet_tiny", 29},
+                                                  {"unet_tiny", 24},
+                                                  {"vit_tiny", 32}};
   for (const auto& [name, count] : counts) {
     const Model model = import_file(*shared / "models" / name / "model.onnx", {.training = true});
     EXPECT_EQ(trained(model).size(), count) << name;
     for (const auto& node : model.graph.nodes())
-      for (const ir::Value* result : node->results) EXPECT_FALSE(is_integer(result->type.dtype) && node->op->kind == ir::Kind::reduce) << name << ": shape arithmetic in the graph: " << result->name;
+      for (const ir::Value* result : node->results)
+        EXPECT_FALSE(is_integer(result->type.dtype) && node->op->kind == ir::Kind::reduce)
+            << name << ": shape arithmetic in the graph: " << result->name;
   }
 }
 
 ModelBuilder dense() {
   ModelBuilder m;
-  m.input("x", {"2", "3", "4"}).floats("val_1", {4, 4}, std::vector<float>(16, 0.5f)).floats("fc.bias", {4}, {1, 2, 3, 4}).floats("scale", {}, {0.5f}).floats("head.gain", {}, {2});
-  m.floats("table", {3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}).floats("val_9", {3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12}).floats("val_7", {4}, {0, 0, 0, -1e9f}).floats("ones_1", {4}, {1, 1, 1, 1});
-  m.node("MatMul", {"x", "val_1"}, {"a"}).node("Add", {"a", "fc.bias"}, {"b"}).node("Mul", {"b", "scale"}, {"c"}).node("Mul", {"c", "head.gain"}, {"d"}).node("Add", {"d", "table"}, {"e"});
+  m.input("x", {"2", "3", "4"})
+      .floats("val_1", {4, 4}, std::vector<float>(16, 0.5f))
+      .floats("fc.bias", {4}, {1, 2, 3, 4})
+      .floats("scale", {}, {0.5f})
+      .floats("head.gain", {}, {2});
+  m.floats("table", {3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
+      .floats("val_9", {3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12})
+      .floats("val_7", {4}, {0, 0, 0, -1e9f})
+      .floats("ones_1", {4}, {1, 1, 1, 1});
+  m.node("MatMul", {"x", "val_1"}, {"a"})
+      .node("Add", {"a", "fc.bias"}, {"b"})
+      .node("Mul", {"b", "scale"}, {"c"})
+      .node("Mul", {"c", "head.gain"}, {"d"})
+      .node("Add", {"d", "table"}, {"e"});
   m.node("Add", {"e", "val_9"}, {"f"}).node("Add", {"f", "val_7"}, {"g"}).node("Mul", {"g", "ones_1"}, {"y"}).output("y");
   return m;
 }
@@ -133,7 +165,11 @@ TEST(Parameters, AreToldByUseNameAndValue) {
 
 TEST(Parameters, AOneUnitHeadTrainsItsBias) {
   ModelBuilder m;
-  m.input("x", {"2", "4"}).floats("w", {1, 4}, {1, 2, 3, 4}).floats("b", {1}, {0}).node("Gemm", {"x", "w", "b"}, {"y"}, {{"transB", 1}}).output("y");
+  m.input("x", {"2", "4"})
+      .floats("w", {1, 4}, {1, 2, 3, 4})
+      .floats("b", {1}, {0})
+      .node("Gemm", {"x", "w", "b"}, {"y"}, {{"transB", 1}})
+      .output("y");
   EXPECT_EQ(trained(m.import()), (std::set<std::string>{"w", "b"}));
 }
 
@@ -148,7 +184,9 @@ TEST(Parameters, GlobsDecide) {
 TEST(Parameters, BorrowedOnesAreNoScale) {
   ModelBuilder m(17);
   m.input("x", {"2", "4"}).floats("ln.weight", {4}, {1, 1, 1, 1}).floats("ln.bias", {4}, {0, 0, 0, 0});
-  m.node("LayerNormalization", {"x", "ln.weight", "ln.bias"}, {"a"}).node("LayerNormalization", {"a", "ln.weight"}, {"y"}).output("y");
+  m.node("LayerNormalization", {"x", "ln.weight", "ln.bias"}, {"a"})
+      .node("LayerNormalization", {"a", "ln.weight"}, {"y"})
+      .output("y");
   const Model model = m.import();
   EXPECT_EQ(trained(model), (std::set<std::string>{"ln.weight", "ln.bias"}));
   EXPECT_EQ(find(model, "ln.weight")->nodes, (std::vector<std::string>{"node_a"}));
@@ -157,7 +195,11 @@ TEST(Parameters, BorrowedOnesAreNoScale) {
 
 TEST(Parameters, ASharedWeightIsOneParameterUnlessUntied) {
   ModelBuilder m;
-  m.input("x", {"2", "2"}).floats("w", {2, 2}, {1, 2, 3, 4}).node("MatMul", {"x", "w"}, {"a"}).node("MatMul", {"a", "w"}, {"y"}).output("y");
+  m.input("x", {"2", "2"})
+      .floats("w", {2, 2}, {1, 2, 3, 4})
+      .node("MatMul", {"x", "w"}, {"a"})
+      .node("MatMul", {"a", "w"}, {"y"})
+      .output("y");
   EXPECT_EQ(trained(m.import()), (std::set<std::string>{"w"}));
   EXPECT_TRUE(mentions(m.import(), {"'w'", "shared by 2 nodes", "node_a", "node_y"}));
   EXPECT_EQ(trained(m.import({.untie = {"w"}})), (std::set<std::string>{"w", "w@node_y"}));

@@ -32,7 +32,8 @@ Values gradient_of(const ModelBuilder& m, bool training = false) {
   frontend::Model model = m.import({.training = training, .float_type = DType::f64});
   ir::Builder b(model.graph);
   ir::Value* x = nullptr;
-  for (const ir::State& state : model.graph.states()) if (state.value->name == "m.x") x = state.value;
+  for (const ir::State& state : model.graph.states())
+    if (state.value->name == "m.x") x = state.value;
   EXPECT_TRUE(x) << "m.x is no parameter";
   ir::Var y = b.wrap(model.graph.outputs()[0]);
   std::vector<std::int64_t> axes;
@@ -42,7 +43,8 @@ Values gradient_of(const ModelBuilder& m, bool training = false) {
 }
 
 /// y = op(m.x, others...) for x a vector.
-ModelBuilder unary(const std::string& op, const std::vector<float>& x, const std::vector<OnnxAttribute>& attributes = {}, const std::vector<std::string>& others = {}, std::int64_t opset = 22) {
+ModelBuilder unary(const std::string& op, const std::vector<float>& x, const std::vector<OnnxAttribute>& attributes = {},
+                   const std::vector<std::string>& others = {}, std::int64_t opset = 22) {
   ModelBuilder m(opset);
   m.floats("m.x", {static_cast<std::int64_t>(x.size())}, x);
   std::vector<std::string> inputs{"m.x"};
@@ -64,7 +66,8 @@ TEST(Gradients, AtKinksOfActivations) {
   expect_near(gradient_of(unary("LeakyRelu", {-1, 0, 1}, {{"alpha", 0.25f}})), {0.25, 0.25, 1});
   expect_near(gradient_of(unary("Elu", {0, 1}, {{"alpha", 0.5f}})), {0.5, 1});
   expect_near(gradient_of(unary("Celu", {0, 1}, {{"alpha", 0.5f}})), {1, 1});
-  expect_near(gradient_of(unary("Selu", {0, 1})), {1.67326319217681884765625 * 1.05070102214813232421875, 1.05070102214813232421875}, 1e-6);
+  expect_near(gradient_of(unary("Selu", {0, 1})),
+              {1.67326319217681884765625 * 1.05070102214813232421875, 1.05070102214813232421875}, 1e-6);
   expect_near(gradient_of(unary("HardSwish", {-3, 0, 3})), {0, 0.5, 1});
   expect_near(gradient_of(unary("HardSigmoid", {-3, 0, 3}, {{"alpha", 0.16666667f}, {"beta", 0.5f}})), {0, 1.0 / 6, 0}, 1e-6);
   expect_near(gradient_of(unary("ThresholdedRelu", {1, 2})), {0, 1});
@@ -86,7 +89,9 @@ TEST(Gradients, OfEqualOperands) {
   ModelBuilder reduce = unary("ReduceMax", {3, 3, 1});
   expect_near(gradient_of(reduce), {0.5, 0.5, 0});
   ModelBuilder pool(20);
-  pool.floats("m.x", {1, 1, 4}, {2, 2, 1, 1}).node("MaxPool", {"m.x"}, {"y"}, {{"kernel_shape", std::vector<std::int64_t>{2}}, {"strides", std::vector<std::int64_t>{2}}}).output("y");
+  pool.floats("m.x", {1, 1, 4}, {2, 2, 1, 1})
+      .node("MaxPool", {"m.x"}, {"y"}, {{"kernel_shape", std::vector<std::int64_t>{2}}, {"strides", std::vector<std::int64_t>{2}}})
+      .output("y");
   expect_near(gradient_of(pool), {1, 0, 1, 0});
 }
 
@@ -112,8 +117,14 @@ TEST(Gradients, OfTheLogOfASigmoidStayFinite) {
 TEST(Rows, IntegersOfShapesStayExact) {
   // A Slice to INT64_MAX through a Cast, an Unsqueeze and a Concat of constants.
   ModelBuilder m(20);
-  m.input("x", {"5"}).integers("one", {}, {1}).integers("max", {}, {std::numeric_limits<std::int64_t>::max()}).integers("zero", {1}, {0});
-  m.node("Unsqueeze", {"one", "zero"}, {"start"}).node("Unsqueeze", {"max", "zero"}, {"end"}).node("Slice", {"x", "start", "end"}, {"y"}).output("y");
+  m.input("x", {"5"})
+      .integers("one", {}, {1})
+      .integers("max", {}, {std::numeric_limits<std::int64_t>::max()})
+      .integers("zero", {1}, {0});
+  m.node("Unsqueeze", {"one", "zero"}, {"start"})
+      .node("Unsqueeze", {"max", "zero"}, {"end"})
+      .node("Slice", {"x", "start", "end"}, {"y"})
+      .output("y");
   const frontend::Model model = m.import();
   EXPECT_EQ(model.graph.outputs()[0]->type.shape, Shape{4});
   EXPECT_EQ(model.graph.nodes().size(), 1u) << "shape arithmetic reached the graph";
@@ -132,8 +143,14 @@ TEST(Rows, SoftmaxBeforeOpset13IsOverAllAxesBehind) {
 TEST(Rows, AveragePoolWithCeilModeCountsNoOverhang) {
   auto pool = [](int include) {
     ModelBuilder m(19);
-    m.input("x", {"1", "1", "6"}).node("AveragePool", {"x"}, {"y"}, {{"kernel_shape", std::vector<std::int64_t>{3}}, {"strides", std::vector<std::int64_t>{2}},
-        {"pads", std::vector<std::int64_t>{1, 1}}, {"ceil_mode", 1}, {"count_include_pad", include}}).output("y");
+    m.input("x", {"1", "1", "6"})
+        .node("AveragePool", {"x"}, {"y"},
+              {{"kernel_shape", std::vector<std::int64_t>{3}},
+               {"strides", std::vector<std::int64_t>{2}},
+               {"pads", std::vector<std::int64_t>{1, 1}},
+               {"ceil_mode", 1},
+               {"count_include_pad", include}})
+        .output("y");
     return run(m.import(), {{"x", Tensor::of(DType::f32, {1, 1, 6}, {1, 2, 3, 4, 5, 6})}})[0];
   };
   expect_near(pool(0), {1.5, 3, 5, 6}, 1e-6);
@@ -142,21 +159,33 @@ TEST(Rows, AveragePoolWithCeilModeCountsNoOverhang) {
 
 ModelBuilder batch_norm(std::int64_t opset, bool training_form) {
   ModelBuilder m(opset);
-  m.input("x", {"4", "1"}).floats("bn.weight", {1}, {2}).floats("bn.bias", {1}, {1}).floats("bn.running_mean", {1}, {0.5}).floats("bn.running_var", {1}, {4});
+  m.input("x", {"4", "1"})
+      .floats("bn.weight", {1}, {2})
+      .floats("bn.bias", {1}, {1})
+      .floats("bn.running_mean", {1}, {0.5})
+      .floats("bn.running_var", {1}, {4});
   std::vector<std::string> outputs{"y"};
   if (training_form && opset < 14) outputs.insert(outputs.end(), {"a", "b", "c", "d"});
   if (training_form && opset >= 14) outputs.insert(outputs.end(), {"a", "b"});
   std::vector<OnnxAttribute> attributes{{"epsilon", 0.0f}, {"momentum", 0.9f}};
   if (training_form && opset >= 14) attributes.emplace_back("training_mode", 1);
-  return m.node("BatchNormalization", {"x", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"}, outputs, attributes).output("y");
+  return m.node("BatchNormalization", {"x", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"}, outputs, attributes)
+      .output("y");
 }
 
 TEST(BatchNormalization, TrainsOnTheBatchAndUpdatesItsStatistics) {
   // Batch 0, 1, 2, 3: mean 1.5, population variance 1.25, unbiased 5/3.
   const Tensor x = Tensor::of(DType::f64, {4, 1}, {0, 1, 2, 3});
-  struct Case { std::int64_t opset; bool form; const char* choice; double variance; };
-  for (const Case& c : {Case{20, false, "", 5.0 / 3}, Case{13, true, "", 5.0 / 3}, Case{15, true, "", 1.25}, Case{20, false, "population", 1.25}, Case{15, true, "unbiased", 5.0 / 3}}) {
-    const frontend::Model model = batch_norm(c.opset, c.form).import({.training = true, .float_type = DType::f64, .batchnorm_variance = c.choice});
+  struct Case {
+    std::int64_t opset;
+    bool form;
+    const char* choice;
+    double variance;
+  };
+  for (const Case& c : {Case{20, false, "", 5.0 / 3}, Case{13, true, "", 5.0 / 3}, Case{15, true, "", 1.25},
+                        Case{20, false, "population", 1.25}, Case{15, true, "unbiased", 5.0 / 3}}) {
+    const frontend::Model model =
+        batch_norm(c.opset, c.form).import({.training = true, .float_type = DType::f64, .batchnorm_variance = c.choice});
     std::map<std::string, Tensor> values = model.weights;
     values["x"] = x;
     const ir::InterpretResult result = ir::interpret(model.graph, values);
@@ -175,7 +204,8 @@ TEST(BatchNormalization, UsesItsStatisticsOtherwise) {
 
 TEST(BatchNormalization, RefusesABatchOfOneValue) {
   ModelBuilder m = batch_norm(20, false);
-  m.model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_value(1);
+  m.model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_value(
+      1);
   expect_error([&] { m.import({.training = true}); }, {"node_y", "one value per channel"});
 }
 
@@ -199,8 +229,16 @@ TEST(Dropout, DropsInTrainingOnly) {
 
 TEST(Report, ListsAllUnsupportedNodes) {
   ModelBuilder m(20);
-  m.input("x", {"4"}).node("NonZero", {"x"}, {"a"}).node("NoSuchOperator", {"x"}, {"b"}).node("Cast", {"a"}, {"c"}, {{"to", 1}}).node("Relu", {"c"}, {"y"}).output("y").output("b");
-  expect_error([&] { m.import(); }, {"2 nodes are not supported", "NonZero 'node_a' (opset 20)", "depends on data", "NoSuchOperator 'node_b'"}, ExitCode::unsupported);
+  m.input("x", {"4"})
+      .node("NonZero", {"x"}, {"a"})
+      .node("NoSuchOperator", {"x"}, {"b"})
+      .node("Cast", {"a"}, {"c"}, {{"to", 1}})
+      .node("Relu", {"c"}, {"y"})
+      .output("y")
+      .output("b");
+  expect_error([&] { m.import(); },
+               {"2 nodes are not supported", "NonZero 'node_a' (opset 20)", "depends on data", "NoSuchOperator 'node_b'"},
+               ExitCode::unsupported);
 }
 
 TEST(Report, NamesNodeAndShapes) {

@@ -11,7 +11,9 @@ namespace ops = ir::ops;
 using ops::call;
 
 template <const ir::OpDef& op>
-Items unary_row(NodeContext& n) { return ir::pointwise(op, n.var(0)); }
+Items unary_row(NodeContext& n) {
+  return ir::pointwise(op, n.var(0));
+}
 
 /// expm1 where x <= 0, else 0: the branch that is not taken must not overflow into a NaN gradient. The slope at 0 is 1.
 Var expm1_below_zero(Var x, double scale = 1) {
@@ -108,11 +110,27 @@ Items hardmax_row(NodeContext& n) {
 }
 
 constexpr Row kRows[] = {
-    {"Relu", 6, unary_row<ops::kRelu>}, {"Sigmoid", 6, unary_row<ops::kSigmoid>}, {"Tanh", 6, unary_row<ops::kTanh>}, {"Softplus", 1, unary_row<ops::kSoftplus>},
-    {"LeakyRelu", 6, leaky_relu_row}, {"PRelu", 7, prelu_row}, {"Elu", 6, elu_row}, {"Celu", 12, celu_row}, {"Selu", 6, selu_row},
-    {"ThresholdedRelu", 10, thresholded_relu_row}, {"HardSigmoid", 6, hard_sigmoid_row}, {"HardSwish", 14, hard_swish_row}, {"Softsign", 1, softsign_row},
-    {"Mish", 18, mish_row}, {"Swish", 24, swish_row}, {"Gelu", 20, gelu_row}, {"Gelu", 1, gelu_row, true, "com.microsoft"}, {"Shrink", 9, shrink_row},
-    {"Softmax", 1, softmax_row<ops::kSoftmax>}, {"LogSoftmax", 1, softmax_row<ops::kLogSoftmax>}, {"Hardmax", 1, hardmax_row},
+    {"Relu", 6, unary_row<ops::kRelu>},
+    {"Sigmoid", 6, unary_row<ops::kSigmoid>},
+    {"Tanh", 6, unary_row<ops::kTanh>},
+    {"Softplus", 1, unary_row<ops::kSoftplus>},
+    {"LeakyRelu", 6, leaky_relu_row},
+    {"PRelu", 7, prelu_row},
+    {"Elu", 6, elu_row},
+    {"Celu", 12, celu_row},
+    {"Selu", 6, selu_row},
+    {"ThresholdedRelu", 10, thresholded_relu_row},
+    {"HardSigmoid", 6, hard_sigmoid_row},
+    {"HardSwish", 14, hard_swish_row},
+    {"Softsign", 1, softsign_row},
+    {"Mish", 18, mish_row},
+    {"Swish", 24, swish_row},
+    {"Gelu", 20, gelu_row},
+    {"Gelu", 1, gelu_row, true, "com.microsoft"},
+    {"Shrink", 9, shrink_row},
+    {"Softmax", 1, softmax_row<ops::kSoftmax>},
+    {"LogSoftmax", 1, softmax_row<ops::kLogSoftmax>},
+    {"Hardmax", 1, hardmax_row},
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ using ops::call;
 /// [batch, seq, heads * size] to [batch, heads, seq, size]; rank 4 stays.
 Var split_heads(NodeContext& n, Var x, std::int64_t heads) {
   if (x.rank() == 4) return x;
-  n.require(x.rank() == 3 && heads > 0 && x.dim(2) % heads == 0, "input is ", to_string(x.type()), ", which does not divide into ", heads, " heads");
+  n.require(x.rank() == 3 && heads > 0 && x.dim(2) % heads == 0, "input is ", to_string(x.type()), ", which does not divide into ",
+            heads, " heads");
   return n.b().transpose(n.b().reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
 }
 
@@ -29,7 +30,9 @@ Var repeat_heads(NodeContext& n, Var x, std::int64_t heads) {
 }
 
 /// Where a query may attend, as bool, and what is added to its scores; either may be null.
-struct Mask { Var allowed, bias; };
+struct Mask {
+  Var allowed, bias;
+};
 
 Var both(Var a, Var b) { return !a ? b : !b ? a : call("and", a, b); }
 
@@ -51,7 +54,8 @@ Mask mask_of(NodeContext& n, const Shape& scores, std::int64_t past, DType dtype
   const bool lengths = n.has(6);
   Var offset = lengths ? b.cast(n.var(6), DType::i64) - static_cast<double>(scores[2]) : Var();
   mask.allowed = seen_by_position(n, scores, offset, static_cast<double>(past));
-  if (lengths) mask.allowed = both(mask.allowed, b.iota({DType::i64, scores}, 3) < b.broadcast(b.cast(n.var(6), DType::i64), scores, {0}));
+  if (lengths)
+    mask.allowed = both(mask.allowed, b.iota({DType::i64, scores}, 3) < b.broadcast(b.cast(n.var(6), DType::i64), scores, {0}));
   if (!n.has(3)) return mask;
   Var given = n.var(3);
   const bool boolean = given.dtype() == DType::boolean;
@@ -60,7 +64,8 @@ Mask mask_of(NodeContext& n, const Shape& scores, std::int64_t past, DType dtype
     high.back() = scores[3] - given.dim(-1);
     given = b.pad(given, low, high, boolean ? 0 : -std::numeric_limits<double>::infinity());
   }
-  n.require(broadcast_shape(n, {scores, given.shape()}) == scores, "the mask is ", to_string(n.type(3)), ", which does not broadcast to scores [", to_string(scores), "]");
+  n.require(broadcast_shape(n, {scores, given.shape()}) == scores, "the mask is ", to_string(n.type(3)),
+            ", which does not broadcast to scores [", to_string(scores), "]");
   if (boolean) mask.allowed = both(mask.allowed, broadcast_to(given, scores));
   else mask.bias = broadcast_to(b.cast(given, dtype), scores);
   return mask;
@@ -86,21 +91,25 @@ Var attend(NodeContext& n, Var scores, const Mask& mask) {
 
 Items attention_row(NodeContext& n) {
   Builder& b = n.b();
-  Var q = split_heads(n, n.var(0), n.integer("q_num_heads", 0)), k = split_heads(n, n.var(1), n.integer("kv_num_heads", 0)), v = split_heads(n, n.var(2), n.integer("kv_num_heads", 0));
-  n.require(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "q, k, v are ", to_string(n.type(0)), ", ", to_string(n.type(1)), ", ", to_string(n.type(2)));
+  Var q = split_heads(n, n.var(0), n.integer("q_num_heads", 0)), k = split_heads(n, n.var(1), n.integer("kv_num_heads", 0)),
+      v = split_heads(n, n.var(2), n.integer("kv_num_heads", 0));
+  n.require(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "q, k, v are ", to_string(n.type(0)), ", ", to_string(n.type(1)), ", ",
+            to_string(n.type(2)));
   const std::int64_t past = n.has(4) ? n.shape(4)[2] : 0;
   if (n.has(4)) k = b.concat({n.var(4), k}, 2);
   if (n.has(5)) v = b.concat({n.var(5), v}, 2);
   Var present_key = k, present_value = v;
   k = repeat_heads(n, k, q.dim(1));
   v = repeat_heads(n, v, q.dim(1));
-  const double scale = n.has_attribute("scale") ? n.real("scale", 1) : 1 / std::sqrt(static_cast<double>(q.dim(3))), softcap = n.real("softcap", 0);
+  const double scale = n.has_attribute("scale") ? n.real("scale", 1) : 1 / std::sqrt(static_cast<double>(q.dim(3))),
+               softcap = n.real("softcap", 0);
   Var scores = b.matmul(q, k, false, true) * scale;
   const std::int64_t mode = n.integer("qk_matmul_output_mode", 0);
   Var shown = scores;
   if (softcap > 0) scores = call("tanh", scores * (1 / softcap)) * softcap;
   if (mode == 1) shown = scores;
-  const DType precise = n.has_attribute("softmax_precision") ? n.dtype_of(n.integer("softmax_precision", 1)) : compute_type(q.dtype());
+  const DType precise =
+      n.has_attribute("softmax_precision") ? n.dtype_of(n.integer("softmax_precision", 1)) : compute_type(q.dtype());
   Mask mask = mask_of(n, scores.shape(), past, q.dtype());
   if (mode == 2) {
     shown = mask.bias ? scores + mask.bias : scores;
@@ -121,7 +130,8 @@ Items rotary_embedding_row(NodeContext& n) {
   const bool flat = x.rank() == 3, interleaved = n.flag("interleaved");
   if (flat) {
     const std::int64_t heads = n.integer("num_heads", 0);
-    n.require(heads > 0 && x.dim(2) % heads == 0, "input is ", to_string(x.type()), ", which does not divide into ", heads, " heads");
+    n.require(heads > 0 && x.dim(2) % heads == 0, "input is ", to_string(x.type()), ", which does not divide into ", heads,
+              " heads");
     x = b.reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads});
   } else {
     x = b.transpose(x, {0, 2, 1, 3});
@@ -131,7 +141,8 @@ Items rotary_embedding_row(NodeContext& n) {
     cosine = b.gather(cosine, n.var(3), 0);
     sine = b.gather(sine, n.var(3), 0);
   }
-  n.require(cosine.rank() == 3 && cosine.dim(2) == half, "cosines are ", to_string(cosine.type()), ", wanted ", half, " for each position");
+  n.require(cosine.rank() == 3 && cosine.dim(2) == half, "cosines are ", to_string(cosine.type()), ", wanted ", half,
+            " for each position");
   const Shape pairs{x.dim(0), x.dim(1), x.dim(2), half};
   cosine = b.broadcast(cosine, pairs, {0, 1, 3});
   sine = b.broadcast(sine, pairs, {0, 1, 3});

@@ -34,7 +34,8 @@ Items constant_of_shape_row(NodeContext& n) {
 Items range_row(NodeContext& n) {
   const DType dtype = n.type(0).dtype;
   const double start = n.number(0, "the start"), limit = n.number(1, "the limit"), delta = n.number(2, "the step");
-  n.require(delta != 0 && std::isfinite(start) && std::isfinite(limit) && std::isfinite(delta), "a range from ", start, " to ", limit, " in steps of ", delta);
+  n.require(delta != 0 && std::isfinite(start) && std::isfinite(limit) && std::isfinite(delta), "a range from ", start, " to ",
+            limit, " in steps of ", delta);
   const double count = std::max(0.0, std::ceil((limit - start) / delta));
   n.require(count < 4294967296.0, "a range of ", count, " elements is too long");
   Var x = n.b().iota({is_float(dtype) ? DType::i64 : dtype, {static_cast<std::int64_t>(count)}}, 0);
@@ -52,7 +53,10 @@ Items eye_like_row(NodeContext& n) {
 }
 
 constexpr Row kRows[] = {
-    {"Constant", 1, constant_row, false}, {"ConstantOfShape", 9, constant_of_shape_row}, {"Range", 11, range_row}, {"EyeLike", 9, eye_like_row},
+    {"Constant", 1, constant_row, false},
+    {"ConstantOfShape", 9, constant_of_shape_row},
+    {"Range", 11, range_row},
+    {"EyeLike", 9, eye_like_row},
 };
 
 }  // namespace

@@ -9,7 +9,9 @@
 namespace gcomp::frontend {
 namespace {
 
-Shape leading(const Shape& shape, std::size_t drop) { return Shape(shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(drop)); }
+Shape leading(const Shape& shape, std::size_t drop) {
+  return Shape(shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(drop));
+}
 
 /// [..., m, k] by [k, n] as one matrix product of all rows.
 Var rows_by_matrix(Builder& b, Var x, Var w) {
@@ -23,7 +25,8 @@ Var rows_by_matrix(Builder& b, Var x, Var w) {
 
 Var matmul(NodeContext& n, Var x, Var w) {
   Builder& b = n.b();
-  n.require(x.rank() > 0 && w.rank() > 0 && x.dtype() == w.dtype(), "operands are ", to_string(x.type()), " and ", to_string(w.type()));
+  n.require(x.rank() > 0 && w.rank() > 0 && x.dtype() == w.dtype(), "operands are ", to_string(x.type()), " and ",
+            to_string(w.type()));
   const bool vector_x = x.rank() == 1, vector_w = w.rank() == 1;
   if (vector_x) x = b.reshape(x, {1, x.dim(0)});
   if (vector_w) w = b.reshape(w, {w.dim(0), 1});
@@ -51,16 +54,19 @@ Items matmul_row(NodeContext& n) { return matmul(n, n.var(0), n.var(1)); }
 
 Items gemm_row(NodeContext& n) {
   Var x = n.var(0), w = n.var(1);
-  n.require(x.rank() == 2 && w.rank() == 2 && x.dtype() == w.dtype(), "operands are ", to_string(x.type()), " and ", to_string(w.type()), ", wanted matrices of one type");
+  n.require(x.rank() == 2 && w.rank() == 2 && x.dtype() == w.dtype(), "operands are ", to_string(x.type()), " and ",
+            to_string(w.type()), ", wanted matrices of one type");
   const bool transpose_x = n.flag("transA"), transpose_w = n.flag("transB");
   const double alpha = n.real("alpha", 1), beta = n.real("beta", 1);
-  n.require(x.dim(transpose_x ? 0 : 1) == w.dim(transpose_w ? 1 : 0), "inner dimensions differ: ", to_string(x.type()), " by ", to_string(w.type()));
+  n.require(x.dim(transpose_x ? 0 : 1) == w.dim(transpose_w ? 1 : 0), "inner dimensions differ: ", to_string(x.type()), " by ",
+            to_string(w.type()));
   Var y = n.b().matmul(x, w, transpose_x, transpose_w);
   if (alpha != 1) y = y * alpha;
   if (!n.has(2) || beta == 0) return y;
   Var c = n.var(2);
   if (beta != 1) c = c * beta;
-  n.require(broadcast_shape(n, {y.shape(), c.shape()}) == y.shape(), "C is ", to_string(c.type()), ", which does not broadcast to ", to_string(y.type()));
+  n.require(broadcast_shape(n, {y.shape(), c.shape()}) == y.shape(), "C is ", to_string(c.type()), ", which does not broadcast to ",
+            to_string(y.type()));
   return y + broadcast_to(c, y.shape());
 }
 
@@ -68,18 +74,27 @@ Var add_channels(Builder& b, Var y, Var bias) { return y + b.broadcast(bias, y.s
 
 Items conv_row(NodeContext& n) {
   Var x = n.var(0), w = n.var(1);
-  n.require(x.rank() >= 3 && w.rank() == x.rank(), "input is ", to_string(x.type()), ", weight is ", to_string(w.type()), ", wanted equal ranks of 3 or more");
+  n.require(x.rank() >= 3 && w.rank() == x.rank(), "input is ", to_string(x.type()), ", weight is ", to_string(w.type()),
+            ", wanted equal ranks of 3 or more");
   const Shape sizes(x.shape().begin() + 2, x.shape().end()), kernel(w.shape().begin() + 2, w.shape().end());
   const Windows windows = windows_of(n, sizes, kernel);
   const std::int64_t groups = n.integer("group", 1);
-  n.require(groups > 0 && x.dim(1) == w.dim(1) * groups && w.dim(0) % groups == 0, "input is ", to_string(x.type()), ", weight is ", to_string(w.type()), ", which do not fit in ", groups,
-            " groups");
-  Var y = n.b().apply(ir::ops::kConvolution, {x, w}, {{"strides", windows.strides}, {"low", windows.low}, {"high", windows.high}, {"dilations", windows.dilations}, {"groups", groups}});
+  n.require(groups > 0 && x.dim(1) == w.dim(1) * groups && w.dim(0) % groups == 0, "input is ", to_string(x.type()), ", weight is ",
+            to_string(w.type()), ", which do not fit in ", groups, " groups");
+  Var y = n.b().apply(ir::ops::kConvolution, {x, w},
+                      {{"strides", windows.strides},
+                       {"low", windows.low},
+                       {"high", windows.high},
+                       {"dilations", windows.dilations},
+                       {"groups", groups}});
   return n.has(2) ? add_channels(n.b(), y, n.var(2)) : y;
 }
 
 /// Padding and output sizes of a transposed convolution.
-struct Transposed { Windows windows; Shape sizes; };
+struct Transposed {
+  Windows windows;
+  Shape sizes;
+};
 Transposed transposed_windows(NodeContext& n, const Shape& in, const Shape& kernel) {
   Transposed t{windows_of(n, in, kernel), {}};
   Windows& w = t.windows;
@@ -87,7 +102,8 @@ Transposed transposed_windows(NodeContext& n, const Shape& in, const Shape& kern
   Integers extra = n.integers("output_padding", Integers(in.size(), 0)), wanted = n.integers("output_shape");
   n.require(extra.size() == in.size(), "output_padding has ", extra.size(), " entries for ", in.size(), " spatial axes");
   if (wanted.size() == in.size() + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
-  n.require(wanted.empty() || wanted.size() == in.size(), "output_shape has ", wanted.size(), " entries for ", in.size(), " spatial axes");
+  n.require(wanted.empty() || wanted.size() == in.size(), "output_shape has ", wanted.size(), " entries for ", in.size(),
+            " spatial axes");
   for (std::size_t i = 0; i < in.size(); ++i) {
     const std::int64_t full = (in[i] - 1) * w.strides[i] + w.extent(i) + extra[i];
     if (!wanted.empty() || mode == "SAME_UPPER" || mode == "SAME_LOWER") {
@@ -109,16 +125,25 @@ Transposed transposed_windows(NodeContext& n, const Shape& in, const Shape& kern
 
 Items conv_transpose_row(NodeContext& n) {
   Var x = n.var(0), w = n.var(1);
-  n.require(x.rank() >= 3 && w.rank() == x.rank() && x.dim(1) == w.dim(0), "input is ", to_string(x.type()), ", weight is ", to_string(w.type()));
+  n.require(x.rank() >= 3 && w.rank() == x.rank() && x.dim(1) == w.dim(0), "input is ", to_string(x.type()), ", weight is ",
+            to_string(w.type()));
   const Shape in(x.shape().begin() + 2, x.shape().end()), kernel(w.shape().begin() + 2, w.shape().end());
   const Transposed t = transposed_windows(n, in, kernel);
   Var y = n.b().apply(ir::ops::kConvolutionInputGradient, {x, w},
-                      {{"strides", t.windows.strides}, {"low", t.windows.low}, {"high", t.windows.high}, {"dilations", t.windows.dilations}, {"groups", n.integer("group", 1)}, {"sizes", t.sizes}});
+                      {{"strides", t.windows.strides},
+                       {"low", t.windows.low},
+                       {"high", t.windows.high},
+                       {"dilations", t.windows.dilations},
+                       {"groups", n.integer("group", 1)},
+                       {"sizes", t.sizes}});
   return n.has(2) ? add_channels(n.b(), y, n.var(2)) : y;
 }
 
 constexpr Row kRows[] = {
-    {"MatMul", 1, matmul_row}, {"Gemm", 7, gemm_row}, {"Conv", 1, conv_row}, {"ConvTranspose", 1, conv_transpose_row},
+    {"MatMul", 1, matmul_row},
+    {"Gemm", 7, gemm_row},
+    {"Conv", 1, conv_row},
+    {"ConvTranspose", 1, conv_transpose_row},
 };
 
 }  // namespace

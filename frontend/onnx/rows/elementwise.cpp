@@ -14,14 +14,19 @@ using ir::OpDef;
 Var unary(NodeContext& n, const OpDef& op) { return ir::pointwise(op, n.var(0)); }
 Var binary(NodeContext& n, const OpDef& op, std::size_t first = 0, std::size_t second = 1) {
   const auto x = broadcast_together(n, {n.var(first), n.var(second)});
-  n.require(x[0].dtype() == x[1].dtype(), "operands are ", to_string(n.type(0)), " and ", to_string(n.type(1)), ", wanted one type");
+  n.require(x[0].dtype() == x[1].dtype(), "operands are ", to_string(n.type(0)), " and ", to_string(n.type(1)),
+            ", wanted one type");
   return ir::pointwise(op, x[0], x[1]);
 }
 
 template <const OpDef& op>
-Items unary_row(NodeContext& n) { return unary(n, op); }
+Items unary_row(NodeContext& n) {
+  return unary(n, op);
+}
 template <const OpDef& op>
-Items binary_row(NodeContext& n) { return binary(n, op); }
+Items binary_row(NodeContext& n) {
+  return binary(n, op);
+}
 
 /// Any number of operands, joined from the left.
 template <const OpDef& op>
@@ -72,9 +77,7 @@ Items pow_row(NodeContext& n) {
   return n.b().cast(ops::call("pow", n.b().cast(x[0], wide), n.b().cast(x[1], wide)), base);
 }
 
-Items mod_row(NodeContext& n) {
-  return binary(n, n.flag("fmod") ? ops::kTruncatedRemainder : ops::kFlooredRemainder);
-}
+Items mod_row(NodeContext& n) { return binary(n, n.flag("fmod") ? ops::kTruncatedRemainder : ops::kFlooredRemainder); }
 
 Items greater_row(NodeContext& n) { return binary(n, ops::kLess, 1, 0); }
 Items greater_or_equal_row(NodeContext& n) { return binary(n, ops::kLessEqual, 1, 0); }
@@ -133,7 +136,8 @@ Items clip_attributes_row(NodeContext& n) {
 Items clip_row(NodeContext& n) {
   Var x = n.var(0);
   if ((!n.has(1) || n.known(1)) && (!n.has(2) || n.known(2)))
-    return clip(n, x, n.has(1) ? std::optional(n.number(1, "min")) : std::nullopt, n.has(2) ? std::optional(n.number(2, "max")) : std::nullopt);
+    return clip(n, x, n.has(1) ? std::optional(n.number(1, "min")) : std::nullopt,
+                n.has(2) ? std::optional(n.number(2, "max")) : std::nullopt);
   const auto bound = [&](std::size_t i) { return broadcast_to(n.b().reshape(n.var(i), {}), x.shape()); };
   if (n.has(1)) x = ops::call("maximum", x, bound(1));
   if (n.has(2)) x = ops::call("minimum", x, bound(2));
@@ -146,21 +150,62 @@ Items identity_row(NodeContext& n) {
 }
 
 constexpr Row kRows[] = {
-    {"Add", 7, binary_row<ops::kAdd>}, {"Sub", 7, binary_row<ops::kSub>}, {"Mul", 7, binary_row<ops::kMul>}, {"Div", 7, binary_row<ops::kDiv>},
-    {"Mod", 10, mod_row}, {"Pow", 7, pow_row}, {"Neg", 6, unary_row<ops::kNeg>}, {"Abs", 6, unary_row<ops::kAbs>},
-    {"Sign", 9, unary_row<ops::kSign>}, {"Max", 8, variadic_row<ops::kMaximum>}, {"Min", 8, variadic_row<ops::kMinimum>},
-    {"Max", 6, variadic_row<ops::kMaximum>}, {"Min", 6, variadic_row<ops::kMinimum>}, {"Sum", 6, variadic_row<ops::kAdd>}, {"Mean", 6, mean_row},
-    {"Exp", 6, unary_row<ops::kExp>}, {"Log", 6, log_row}, {"Sqrt", 6, unary_row<ops::kSqrt>}, {"Reciprocal", 6, reciprocal_row},
-    {"Sin", 7, unary_row<ops::kSin>}, {"Cos", 7, unary_row<ops::kCos>}, {"Tan", 7, unary_row<ops::kTan>}, {"Asin", 7, unary_row<ops::kAsin>},
-    {"Acos", 7, unary_row<ops::kAcos>}, {"Atan", 7, unary_row<ops::kAtan>}, {"Sinh", 9, unary_row<ops::kSinh>}, {"Cosh", 9, unary_row<ops::kCosh>},
-    {"Asinh", 9, unary_row<ops::kAsinh>}, {"Acosh", 9, unary_row<ops::kAcosh>}, {"Atanh", 9, unary_row<ops::kAtanh>}, {"Erf", 9, unary_row<ops::kErf>},
-    {"Floor", 6, unary_row<ops::kFloor>}, {"Ceil", 6, unary_row<ops::kCeil>}, {"Round", 11, unary_row<ops::kRound>}, {"IsNaN", 9, unary_row<ops::kIsNan>},
-    {"IsInf", 10, is_inf_row}, {"Equal", 7, binary_row<ops::kEqual>}, {"Less", 7, binary_row<ops::kLess>}, {"LessOrEqual", 12, binary_row<ops::kLessEqual>},
-    {"Greater", 7, greater_row}, {"GreaterOrEqual", 12, greater_or_equal_row}, {"And", 7, binary_row<ops::kAnd>}, {"Or", 7, binary_row<ops::kOr>},
-    {"Xor", 7, binary_row<ops::kXor>}, {"Not", 1, unary_row<ops::kNot>}, {"BitwiseAnd", 18, binary_row<ops::kBitAnd>},
-    {"BitwiseOr", 18, binary_row<ops::kBitOr>}, {"BitwiseXor", 18, binary_row<ops::kBitXor>}, {"BitwiseNot", 18, unary_row<ops::kBitNot>},
-    {"BitShift", 11, bit_shift_row}, {"Where", 9, where_row}, {"Cast", 6, cast_row}, {"CastLike", 15, cast_like_row},
-    {"Clip", 6, clip_attributes_row}, {"Clip", 11, clip_row}, {"Identity", 1, identity_row, false},
+    {"Add", 7, binary_row<ops::kAdd>},
+    {"Sub", 7, binary_row<ops::kSub>},
+    {"Mul", 7, binary_row<ops::kMul>},
+    {"Div", 7, binary_row<ops::kDiv>},
+    {"Mod", 10, mod_row},
+    {"Pow", 7, pow_row},
+    {"Neg", 6, unary_row<ops::kNeg>},
+    {"Abs", 6, unary_row<ops::kAbs>},
+    {"Sign", 9, unary_row<ops::kSign>},
+    {"Max", 8, variadic_row<ops::kMaximum>},
+    {"Min", 8, variadic_row<ops::kMinimum>},
+    {"Max", 6, variadic_row<ops::kMaximum>},
+    {"Min", 6, variadic_row<ops::kMinimum>},
+    {"Sum", 6, variadic_row<ops::kAdd>},
+    {"Mean", 6, mean_row},
+    {"Exp", 6, unary_row<ops::kExp>},
+    {"Log", 6, log_row},
+    {"Sqrt", 6, unary_row<ops::kSqrt>},
+    {"Reciprocal", 6, reciprocal_row},
+    {"Sin", 7, unary_row<ops::kSin>},
+    {"Cos", 7, unary_row<ops::kCos>},
+    {"Tan", 7, unary_row<ops::kTan>},
+    {"Asin", 7, unary_row<ops::kAsin>},
+    {"Acos", 7, unary_row<ops::kAcos>},
+    {"Atan", 7, unary_row<ops::kAtan>},
+    {"Sinh", 9, unary_row<ops::kSinh>},
+    {"Cosh", 9, unary_row<ops::kCosh>},
+    {"Asinh", 9, unary_row<ops::kAsinh>},
+    {"Acosh", 9, unary_row<ops::kAcosh>},
+    {"Atanh", 9, unary_row<ops::kAtanh>},
+    {"Erf", 9, unary_row<ops::kErf>},
+    {"Floor", 6, unary_row<ops::kFloor>},
+    {"Ceil", 6, unary_row<ops::kCeil>},
+    {"Round", 11, unary_row<ops::kRound>},
+    {"IsNaN", 9, unary_row<ops::kIsNan>},
+    {"IsInf", 10, is_inf_row},
+    {"Equal", 7, binary_row<ops::kEqual>},
+    {"Less", 7, binary_row<ops::kLess>},
+    {"LessOrEqual", 12, binary_row<ops::kLessEqual>},
+    {"Greater", 7, greater_row},
+    {"GreaterOrEqual", 12, greater_or_equal_row},
+    {"And", 7, binary_row<ops::kAnd>},
+    {"Or", 7, binary_row<ops::kOr>},
+    {"Xor", 7, binary_row<ops::kXor>},
+    {"Not", 1, unary_row<ops::kNot>},
+    {"BitwiseAnd", 18, binary_row<ops::kBitAnd>},
+    {"BitwiseOr", 18, binary_row<ops::kBitOr>},
+    {"BitwiseXor", 18, binary_row<ops::kBitXor>},
+    {"BitwiseNot", 18, unary_row<ops::kBitNot>},
+    {"BitShift", 11, bit_shift_row},
+    {"Where", 9, where_row},
+    {"Cast", 6, cast_row},
+    {"CastLike", 15, cast_like_row},
+    {"Clip", 6, clip_attributes_row},
+    {"Clip", 11, clip_row},
+    {"Identity", 1, identity_row, false},
 };
 
 }  // namespace

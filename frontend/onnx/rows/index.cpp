@@ -34,7 +34,8 @@ Var element_positions(NodeContext& n, const Shape& data, Var indices, std::int64
   n.require(indices.shape().size() == data.size(), "indices are ", to_string(indices.type()), ", the data has rank ", data.size());
   // One fault makes the whole sum too large, whatever the other axes add.
   const std::int64_t total = element_count(data), stride = strides[static_cast<std::size_t>(axis)];
-  Var position = wrapped(b, indices, data[static_cast<std::size_t>(axis)], stride ? total / stride + 1 : total) * static_cast<double>(stride);
+  Var position =
+      wrapped(b, indices, data[static_cast<std::size_t>(axis)], stride ? total / stride + 1 : total) * static_cast<double>(stride);
   for (std::size_t d = 0; d < data.size(); ++d) {
     if (static_cast<std::int64_t>(d) == axis) continue;
     n.require(indices.shape()[d] <= data[d], "indices are ", to_string(indices.type()), ", the data [", to_string(data), "]");
@@ -50,10 +51,15 @@ Items gather_elements_row(NodeContext& n) {
 }
 
 /// Start, in the flattened data, of each slice that the last axis of `indices` addresses; `inner` elements long each.
-struct Slices { Var starts; std::int64_t inner = 1; Shape shape; };
+struct Slices {
+  Var starts;
+  std::int64_t inner = 1;
+  Shape shape;
+};
 Slices slices_of(NodeContext& n, const Shape& data, Var indices, std::int64_t batch_dims) {
   Builder& b = n.b();
-  n.require(indices.rank() > 0 && batch_dims >= 0 && batch_dims < indices.rank(), "indices are ", to_string(indices.type()), ", batch_dims is ", batch_dims);
+  n.require(indices.rank() > 0 && batch_dims >= 0 && batch_dims < indices.rank(), "indices are ", to_string(indices.type()),
+            ", batch_dims is ", batch_dims);
   const std::int64_t depth = indices.dim(-1), addressed = batch_dims + depth, total = element_count(data);
   n.require(addressed <= static_cast<std::int64_t>(data.size()), "indices of ", depth, " axes for data [", to_string(data), "]");
   const Shape strides = row_major_strides(data);
@@ -64,7 +70,8 @@ Slices slices_of(NodeContext& n, const Shape& data, Var indices, std::int64_t ba
   for (std::int64_t k = 0; k < depth; ++k) {
     const auto axis = static_cast<std::size_t>(batch_dims + k);
     Var one = b.reshape(b.slice_axis(indices, indices.rank() - 1, k, 1), s.shape);
-    s.starts = s.starts + wrapped(b, one, data[axis], strides[axis] ? total / strides[axis] + 1 : total) * static_cast<double>(strides[axis]);
+    s.starts = s.starts +
+               wrapped(b, one, data[axis], strides[axis] ? total / strides[axis] + 1 : total) * static_cast<double>(strides[axis]);
   }
   for (std::int64_t d = 0; d < batch_dims; ++d)
     s.starts = s.starts + b.iota({DType::i64, s.shape}, d) * static_cast<double>(strides[static_cast<std::size_t>(d)]);
@@ -75,7 +82,14 @@ Slices slices_of(NodeContext& n, const Shape& data, Var indices, std::int64_t ba
 Var slice_positions(Builder& b, const Slices& s) {
   Shape shape = s.shape;
   shape.push_back(s.inner);
-  return b.broadcast(b.reshape(s.starts, [&] { Shape one = s.shape; one.push_back(1); return one; }()), shape) + b.iota({DType::i64, shape}, static_cast<std::int64_t>(shape.size()) - 1);
+  return b.broadcast(b.reshape(s.starts,
+                               [&] {
+                                 Shape one = s.shape;
+                                 one.push_back(1);
+                                 return one;
+                               }()),
+                     shape) +
+         b.iota({DType::i64, shape}, static_cast<std::int64_t>(shape.size()) - 1);
 }
 
 Items gather_nd_row(NodeContext& n) {
@@ -98,18 +112,23 @@ Var scatter(NodeContext& n, Var data, Var positions, Var updates, const std::str
   Var from = flat(b, data), at = flat(b, positions), values = flat(b, updates);
   const std::int64_t size = from.dim(0), count = at.dim(0);
   if (count == 0 || size == 0) return data;
-  if (reduction == "add") return b.reshape(from + b.apply(ops::kScatterAdd, {at, values}, {{"axis", std::int64_t{0}}, {"size", size}}), data.shape());
-  if (static_cast<double>(size) * static_cast<double>(count) > kPairLimit) n.unsupported("a scatter of ", count, " elements into ", size, " with reduction '", reduction, "' is too large");
+  if (reduction == "add")
+    return b.reshape(from + b.apply(ops::kScatterAdd, {at, values}, {{"axis", std::int64_t{0}}, {"size", size}}), data.shape());
+  if (static_cast<double>(size) * static_cast<double>(count) > kPairLimit)
+    n.unsupported("a scatter of ", count, " elements into ", size, " with reduction '", reduction, "' is too large");
   const Shape pairs{size, count};
   Var hit = b.iota({DType::i64, pairs}, 0) == b.broadcast(at, pairs, {1});
   if (reduction == "none") {
     // Which update each element takes: the number of the last, counted behind the data itself.
-    Var number = b.max(b.select(hit, b.iota({DType::i64, pairs}, 1) + static_cast<double>(size), b.full({DType::i64, pairs}, -1)), {1});
+    Var number =
+        b.max(b.select(hit, b.iota({DType::i64, pairs}, 1) + static_cast<double>(size), b.full({DType::i64, pairs}, -1)), {1});
     Var source = b.select(number < b.like(number, 0), b.iota({DType::i64, {size}}, 0), number);
     return b.reshape(b.gather(b.concat({from, values}, 0), source, 0), data.shape());
   }
   Var wide = b.broadcast(values, pairs, {1});
-  auto reduce = [&](const ir::OpDef& op, ir::Reduction::Of of) { return b.reduce(op, b.select(hit, wide, b.like(wide, ir::identity_of(of, wide.dtype()))), {1}); };
+  auto reduce = [&](const ir::OpDef& op, ir::Reduction::Of of) {
+    return b.reduce(op, b.select(hit, wide, b.like(wide, ir::identity_of(of, wide.dtype()))), {1});
+  };
   Var result;
   if (reduction == "mul") result = from * reduce(ops::kReduceProduct, ir::Reduction::Of::product);
   else if (reduction == "max") result = call("maximum", from, reduce(ops::kReduceMax, ir::Reduction::Of::maximum));
@@ -128,7 +147,8 @@ Items scatter_elements_row(NodeContext& n) {
 Items scatter_nd_row(NodeContext& n) {
   Var data = n.var(0);
   const Slices s = slices_of(n, data.shape(), n.var(1), 0);
-  n.require(n.type(2).elements() == element_count(s.shape) * s.inner, "updates are ", to_string(n.type(2)), ", indices ", to_string(n.type(1)), ", data ", to_string(data.type()));
+  n.require(n.type(2).elements() == element_count(s.shape) * s.inner, "updates are ", to_string(n.type(2)), ", indices ",
+            to_string(n.type(1)), ", data ", to_string(data.type()));
   return scatter(n, data, slice_positions(n.b(), s), n.var(2), n.text("reduction", "none"));
 }
 
@@ -161,7 +181,8 @@ Items top_k_row(NodeContext& n) {
   const std::int64_t axis = n.axis(n.integer("axis", -1), x.rank()), size = x.dim(axis), last = x.rank() - 1;
   const std::int64_t k = n.has(1) ? n.integers(1, "k").at(0) : n.integer("k", -1);
   n.require(k >= 0 && k <= size, "k is ", k, " of ", size, " elements");
-  if (static_cast<double>(x.type().elements()) * static_cast<double>(size) > kPairLimit) n.unsupported("the largest of ", size, " elements in ", to_string(x.type()), " is too large");
+  if (static_cast<double>(x.type().elements()) * static_cast<double>(size) > kPairLimit)
+    n.unsupported("the largest of ", size, " elements in ", to_string(x.type()), " is too large");
   Integers order(x.shape().size());
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[static_cast<std::size_t>(axis)], order.back());
@@ -180,7 +201,8 @@ Items top_k_row(NodeContext& n) {
   Var tied = call("and", mine == theirs, j < i);
   if (is_float(x.dtype())) {
     Var mine_nan = call("is_nan", mine), theirs_nan = call("is_nan", theirs);
-    before = call("or", before, largest ? call("and", theirs_nan, call("not", mine_nan)) : call("and", mine_nan, call("not", theirs_nan)));
+    before = call("or", before,
+                  largest ? call("and", theirs_nan, call("not", mine_nan)) : call("and", mine_nan, call("not", theirs_nan)));
     tied = call("or", tied, call("and", call("and", mine_nan, theirs_nan), j < i));
   }
   Var rank = b.sum(b.cast(call("or", before, tied), DType::i64), {last + 1});
@@ -209,12 +231,14 @@ Items non_zero_row(NodeContext& n) {
   const Tensor* x = n.known(0);
   if (!x) size_depends_on_data(n);
   Integers found;
-  for (std::int64_t i = 0; i < x->elements(); ++i) if (x->at(i) != 0) found.push_back(i);
+  for (std::int64_t i = 0; i < x->elements(); ++i)
+    if (x->at(i) != 0) found.push_back(i);
   const Shape strides = row_major_strides(x->shape());
   Integers positions;
   for (std::size_t d = 0; d < strides.size(); ++d)
     for (std::int64_t i : found) positions.push_back(i / strides[d] % x->shape()[d]);
-  return Tensor::of_integers(positions).reshaped({static_cast<std::int64_t>(strides.size()), static_cast<std::int64_t>(found.size())});
+  return Tensor::of_integers(positions).reshaped(
+      {static_cast<std::int64_t>(strides.size()), static_cast<std::int64_t>(found.size())});
 }
 
 Items compress_row(NodeContext& n) {
@@ -224,15 +248,26 @@ Items compress_row(NodeContext& n) {
   const bool flattened = !n.has_attribute("axis");
   if (flattened) x = flat(n.b(), x);
   Integers kept;
-  for (std::int64_t i = 0; i < keep->elements(); ++i) if (keep->at(i) != 0) kept.push_back(i);
+  for (std::int64_t i = 0; i < keep->elements(); ++i)
+    if (keep->at(i) != 0) kept.push_back(i);
   return n.b().gather(x, n.b().constant(Tensor::of_integers(kept)), flattened ? 0 : n.axis(n.integer("axis", 0), x.rank()));
 }
 
 constexpr Row kRows[] = {
-    {"GatherElements", 11, gather_elements_row}, {"GatherND", 11, gather_nd_row}, {"ScatterElements", 11, scatter_elements_row}, {"Scatter", 9, scatter_elements_row},
-    {"ScatterND", 11, scatter_nd_row}, {"OneHot", 9, one_hot_row}, {"CumSum", 11, running_row<ops::kCumulativeSum>}, {"CumProd", 26, running_row<ops::kCumulativeProduct>},
-    {"TopK", 1, top_k_row}, {"ReverseSequence", 10, reverse_sequence_row}, {"NonZero", 9, non_zero_row}, {"Compress", 9, compress_row},
-    {"Unique", 11, size_depends_on_data}, {"NonMaxSuppression", 10, size_depends_on_data},
+    {"GatherElements", 11, gather_elements_row},
+    {"GatherND", 11, gather_nd_row},
+    {"ScatterElements", 11, scatter_elements_row},
+    {"Scatter", 9, scatter_elements_row},
+    {"ScatterND", 11, scatter_nd_row},
+    {"OneHot", 9, one_hot_row},
+    {"CumSum", 11, running_row<ops::kCumulativeSum>},
+    {"CumProd", 26, running_row<ops::kCumulativeProduct>},
+    {"TopK", 1, top_k_row},
+    {"ReverseSequence", 10, reverse_sequence_row},
+    {"NonZero", 9, non_zero_row},
+    {"Compress", 9, compress_row},
+    {"Unique", 11, size_depends_on_data},
+    {"NonMaxSuppression", 10, size_depends_on_data},
 };
 
 }  // namespace

@@ -8,7 +8,9 @@ namespace {
 
 namespace ops = ir::ops;
 
-struct Rows { Var losses, weights; };
+struct Rows {
+  Var losses, weights;
+};
 
 /// -weight[label] * log_probability[label] for each row, and the row's weight; 0 for ignored rows.
 Rows row_losses(NodeContext& n, Var log_probability, Var labels, Var class_weights) {
@@ -31,7 +33,8 @@ Rows row_losses(NodeContext& n, Var log_probability, Var labels, Var class_weigh
 
 Var reduced(NodeContext& n, const Rows& rows) {
   const std::string reduction = n.text("reduction", "mean");
-  n.require(reduction == "none" || reduction == "sum" || reduction == "mean", "reduction is '", reduction, "', wanted none, sum or mean");
+  n.require(reduction == "none" || reduction == "sum" || reduction == "mean", "reduction is '", reduction,
+            "', wanted none, sum or mean");
   if (reduction == "none") return rows.losses;
   Integers axes;
   for (std::int64_t i = 0; i < rows.losses.rank(); ++i) axes.push_back(i);
@@ -39,7 +42,9 @@ Var reduced(NodeContext& n, const Rows& rows) {
   return reduction == "sum" ? sum : sum / n.b().sum(rows.weights, axes);
 }
 
-Items negative_log_likelihood_row(NodeContext& n) { return reduced(n, row_losses(n, n.var(0), n.var(1), n.has(2) ? n.var(2) : Var())); }
+Items negative_log_likelihood_row(NodeContext& n) {
+  return reduced(n, row_losses(n, n.var(0), n.var(1), n.has(2) ? n.var(2) : Var()));
+}
 
 Items softmax_cross_entropy_row(NodeContext& n) {
   Var log_probability = n.b().apply(ops::kLogSoftmax, {n.var(0)}, {{"axis", std::int64_t{1}}});
@@ -47,7 +52,8 @@ Items softmax_cross_entropy_row(NodeContext& n) {
   return Items::of({loss, log_probability});
 }
 
-constexpr Row kRows[] = {{"NegativeLogLikelihoodLoss", 12, negative_log_likelihood_row}, {"SoftmaxCrossEntropyLoss", 12, softmax_cross_entropy_row}};
+constexpr Row kRows[] = {{"NegativeLogLikelihoodLoss", 12, negative_log_likelihood_row},
+                         {"SoftmaxCrossEntropyLoss", 12, softmax_cross_entropy_row}};
 
 }  // namespace
 

@@ -44,7 +44,8 @@ Items batch_statistics(NodeContext& n, bool training_form) {
   // f16 and bf16 compute in f32, so that the statistics are sound.
   const DType wide = compute_type(x.dtype());
   n.require(values > 1, "one value per channel has no variance to train on: the input is ", to_string(x.type()));
-  const auto results = b.apply_many(ops::kBatchNorm, {b.cast(x, wide), b.cast(scale, wide), b.cast(bias, wide)}, {{"epsilon", epsilon}});
+  const auto results =
+      b.apply_many(ops::kBatchNorm, {b.cast(x, wide), b.cast(scale, wide), b.cast(bias, wide)}, {{"epsilon", epsilon}});
   const bool unbiased = unbiased_running_variance(n, training_form);
   Var variance = results[2];
   if (unbiased) variance = variance * (static_cast<double>(values) / static_cast<double>(values - 1));
@@ -52,7 +53,9 @@ Items batch_statistics(NodeContext& n, bool training_form) {
   update_statistic(n, 3, results[1], momentum, running);
   update_statistic(n, 4, variance, momentum, running);
   if (!training_form)
-    n.repair(concat("BatchNormalization '", n.name(), "' is in inference form: it trains on batch statistics, its running variance ", unbiased ? "unbiased" : "of the population"));
+    n.repair(concat("BatchNormalization '", n.name(),
+                    "' is in inference form: it trains on batch statistics, its running variance ",
+                    unbiased ? "unbiased" : "of the population"));
   return Items::of({b.cast(results[0], x.dtype()), running[0], running[1], results[1], results[2]});
 }
 
@@ -90,7 +93,9 @@ Items layer_normalization_row(NodeContext& n) {
   const Shape row(x.shape().begin() + axis, x.shape().end());
   Var wide = b.cast(x, stash), y;
   if (stash == x.dtype()) {
-    y = b.apply(ops::kLayerNorm, {x, broadcast_to(scale, row), n.has(2) ? broadcast_to(n.var(2), row) : b.full({x.dtype(), row}, 0)}, {{"axis", axis}, {"epsilon", epsilon}});
+    y = b.apply(ops::kLayerNorm,
+                {x, broadcast_to(scale, row), n.has(2) ? broadcast_to(n.var(2), row) : b.full({x.dtype(), row}, 0)},
+                {{"axis", axis}, {"epsilon", epsilon}});
   } else {
     // Statistics and normalisation are wide; the result is rounded to X's type before scale and bias.
     y = b.cast(normalized(b, wide, axis, epsilon), x.dtype()) * broadcast_to(scale, x.shape());
@@ -141,9 +146,11 @@ Items group_normalization_row(NodeContext& n) {
   Builder& b = n.b();
   Var x = n.var(0), scale = n.var(1), bias = n.var(2);
   const std::int64_t groups = n.integer("num_groups", 0);
-  n.require(x.rank() >= 2 && groups > 0 && x.dim(1) % groups == 0, "input is ", to_string(x.type()), ", which does not divide into ", groups, " groups");
+  n.require(x.rank() >= 2 && groups > 0 && x.dim(1) % groups == 0, "input is ", to_string(x.type()),
+            ", which does not divide into ", groups, " groups");
   const DType wide = n.opset() >= 21 && n.integer("stash_type", 1) == 1 ? compute_type(x.dtype()) : x.dtype();
-  Var rows = b.reshape(b.cast(x, wide), {x.dim(0), groups, element_count(x.shape()) / std::max<std::int64_t>(1, x.dim(0) * groups)});
+  Var rows =
+      b.reshape(b.cast(x, wide), {x.dim(0), groups, element_count(x.shape()) / std::max<std::int64_t>(1, x.dim(0) * groups)});
   Var y = b.cast(normalized(b, rows, 2, n.real("epsilon", 1e-5)), x.dtype());
   if (scale.dim(0) == groups && n.opset() < 21)
     return b.reshape(y * per_channel(b, scale, y.shape()) + per_channel(b, bias, y.shape()), x.shape());
@@ -181,16 +188,25 @@ Items lrn_row(NodeContext& n) {
   std::int64_t plane = 1;
   for (std::int64_t i = 2; i < x.rank(); ++i) plane *= x.dim(i);
   Var squares = b.transpose(b.reshape(x * x, {x.dim(0), x.dim(1), plane}), {0, 2, 1});
-  const ir::Attributes window{{"kernel", Integers{size}}, {"strides", Integers{1}}, {"dilations", Integers{1}}, {"low", Integers{(size - 1) / 2}}, {"high", Integers{size - 1 - (size - 1) / 2}}};
+  const ir::Attributes window{{"kernel", Integers{size}},
+                              {"strides", Integers{1}},
+                              {"dilations", Integers{1}},
+                              {"low", Integers{(size - 1) / 2}},
+                              {"high", Integers{size - 1 - (size - 1) / 2}}};
   Var sums = b.reshape(b.transpose(b.sum(b.apply(ops::kWindow, {squares}, window), {3}), {0, 2, 1}), x.shape());
   Var base = sums * (n.real("alpha", 1e-4) / static_cast<double>(size)) + n.real("bias", 1);
   return x * call("pow", base, b.like(base, -n.real("beta", 0.75)));
 }
 
 constexpr Row kRows[] = {
-    {"BatchNormalization", 7, batch_normalization_row, false}, {"LayerNormalization", 17, layer_normalization_row}, {"RMSNormalization", 23, rms_normalization_row},
-    {"InstanceNormalization", 6, instance_normalization_row}, {"GroupNormalization", 18, group_normalization_row},
-    {"MeanVarianceNormalization", 9, mean_variance_normalization_row}, {"LpNormalization", 1, lp_normalization_row}, {"LRN", 1, lrn_row},
+    {"BatchNormalization", 7, batch_normalization_row, false},
+    {"LayerNormalization", 17, layer_normalization_row},
+    {"RMSNormalization", 23, rms_normalization_row},
+    {"InstanceNormalization", 6, instance_normalization_row},
+    {"GroupNormalization", 18, group_normalization_row},
+    {"MeanVarianceNormalization", 9, mean_variance_normalization_row},
+    {"LpNormalization", 1, lp_normalization_row},
+    {"LRN", 1, lrn_row},
 };
 
 }  // namespace

@@ -27,7 +27,8 @@ Windows pool_windows(NodeContext& n, const Shape& sizes) {
   Windows windows = windows_of(n, sizes);
   if (n.flag("ceil_mode")) apply_ceil_mode(windows, sizes);
   for (std::size_t i = 0; i < sizes.size(); ++i)
-    n.require(sizes[i] + windows.low[i] + windows.high[i] >= windows.extent(i), "a window of ", windows.extent(i), " does not fit the padded spatial axis ", i, " of ", sizes[i] + windows.low[i] + windows.high[i]);
+    n.require(sizes[i] + windows.low[i] + windows.high[i] >= windows.extent(i), "a window of ", windows.extent(i),
+              " does not fit the padded spatial axis ", i, " of ", sizes[i] + windows.low[i] + windows.high[i]);
   return windows;
 }
 
@@ -38,7 +39,8 @@ Var window_sums(Builder& b, Var x, const Windows& windows) {
 }
 
 /// How many elements in [low_edge, high_edge) each window position along an axis covers.
-std::vector<double> covered(const Windows& w, std::size_t axis, std::int64_t low_edge, std::int64_t high_edge, std::int64_t positions) {
+std::vector<double> covered(const Windows& w, std::size_t axis, std::int64_t low_edge, std::int64_t high_edge,
+                            std::int64_t positions) {
   std::vector<double> counts;
   for (std::int64_t p = 0; p < positions; ++p) {
     int count = 0;
@@ -52,7 +54,8 @@ std::vector<double> covered(const Windows& w, std::size_t axis, std::int64_t low
 }
 
 /// Number of elements that each window averages, [1, 1, positions...]; padding counts as the file says, overhang never.
-Tensor window_counts(NodeContext& n, const Windows& w, const Integers& declared_high, const Shape& sizes, const Shape& positions, DType dtype) {
+Tensor window_counts(NodeContext& n, const Windows& w, const Integers& declared_high, const Shape& sizes, const Shape& positions,
+                     DType dtype) {
   Shape shape{1, 1};
   shape.insert(shape.end(), positions.begin(), positions.end());
   Tensor counts = Tensor::of(dtype, shape, {1});
@@ -102,7 +105,8 @@ Var winner_positions(NodeContext& n, Var x, const Windows& w) {
     inner /= w.kernel[i];
     Var offset = inner == 1 ? winner : winner / static_cast<double>(inner);
     offset = ops::call("truncated_remainder", offset, b.full(type, static_cast<double>(w.kernel[i])));
-    Var at = b.iota(type, static_cast<std::int64_t>(i) + 2) * static_cast<double>(w.strides[i]) + offset * static_cast<double>(w.dilations[i]) - static_cast<double>(w.low[i]);
+    Var at = b.iota(type, static_cast<std::int64_t>(i) + 2) * static_cast<double>(w.strides[i]) +
+             offset * static_cast<double>(w.dilations[i]) - static_cast<double>(w.low[i]);
     position = position + at * static_cast<double>(stride);
     if (column_major) stride *= size;
   }
@@ -147,8 +151,12 @@ Items lp_pool_row(NodeContext& n) {
 Items global_lp_pool_row(NodeContext& n) { return lp_sums(n, n.var(0), static_cast<double>(n.integer("p", 2)), nullptr); }
 
 constexpr Row kRows[] = {
-    {"AveragePool", 1, average_pool_row}, {"MaxPool", 1, max_pool_row}, {"LpPool", 2, lp_pool_row},
-    {"GlobalAveragePool", 1, global_average_pool_row}, {"GlobalMaxPool", 1, global_max_pool_row}, {"GlobalLpPool", 2, global_lp_pool_row},
+    {"AveragePool", 1, average_pool_row},
+    {"MaxPool", 1, max_pool_row},
+    {"LpPool", 2, lp_pool_row},
+    {"GlobalAveragePool", 1, global_average_pool_row},
+    {"GlobalMaxPool", 1, global_max_pool_row},
+    {"GlobalLpPool", 2, global_lp_pool_row},
 };
 
 }  // namespace

@@ -60,8 +60,9 @@ Items normal_row(NodeContext& n) {
 }
 
 constexpr Row kRows[] = {
-    {"Dropout", 1, dropout_row, false}, {"Bernoulli", 15, bernoulli_row, false}, {"RandomUniform", 1, uniform_row, false},
-    {"RandomUniformLike", 1, uniform_row, false}, {"RandomNormal", 1, normal_row, false}, {"RandomNormalLike", 1, normal_row, false},
+    {"Dropout", 1, dropout_row, false},       {"Bernoulli", 15, bernoulli_row, false},
+    {"RandomUniform", 1, uniform_row, false}, {"RandomUniformLike", 1, uniform_row, false},
+    {"RandomNormal", 1, normal_row, false},   {"RandomNormalLike", 1, normal_row, false},
 };
 
 }  // namespace

@@ -13,11 +13,22 @@ namespace {
 namespace ops = ir::ops;
 using ops::call;
 
-struct Activation { std::string name; double alpha = 0, beta = 0; };
+struct Activation {
+  std::string name;
+  double alpha = 0, beta = 0;
+};
 
-struct ActivationDefault { std::string_view name; double alpha, beta; int parameters; };
-constexpr ActivationDefault kActivations[] = {{"sigmoid", 0, 0, 0}, {"tanh", 0, 0, 0}, {"relu", 0, 0, 0}, {"softsign", 0, 0, 0}, {"softplus", 0, 0, 0}, {"affine", 1, 0, 2},
-                                              {"leakyrelu", 0.01, 0, 1}, {"thresholdedrelu", 1, 0, 1}, {"scaledtanh", 1, 1, 2}, {"hardsigmoid", 0.2, 0.5, 2}, {"elu", 1, 0, 1}};
+struct ActivationDefault {
+  std::string_view name;
+  double alpha, beta;
+  int parameters;
+};
+constexpr ActivationDefault kActivations[] = {{"sigmoid", 0, 0, 0},      {"tanh", 0, 0, 0},
+                                              {"relu", 0, 0, 0},         {"softsign", 0, 0, 0},
+                                              {"softplus", 0, 0, 0},     {"affine", 1, 0, 2},
+                                              {"leakyrelu", 0.01, 0, 1}, {"thresholdedrelu", 1, 0, 1},
+                                              {"scaledtanh", 1, 1, 2},   {"hardsigmoid", 0.2, 0.5, 2},
+                                              {"elu", 1, 0, 1}};
 
 Var activate(const Activation& f, Var x) {
   Builder& b = *x.builder;
@@ -38,7 +49,8 @@ std::vector<Activation> activations_of(NodeContext& n, const std::vector<std::st
   std::vector<std::string> names = n.texts("activations");
   if (names.empty())
     for (std::size_t d = 0; d < directions; ++d) names.insert(names.end(), defaults.begin(), defaults.end());
-  n.require(names.size() == defaults.size() * directions, "found ", names.size(), " activations, wanted ", defaults.size() * directions);
+  n.require(names.size() == defaults.size() * directions, "found ", names.size(), " activations, wanted ",
+            defaults.size() * directions);
   const auto alphas = n.reals("activation_alpha"), betas = n.reals("activation_beta");
   std::size_t next_alpha = 0, next_beta = 0;
   std::vector<Activation> result;
@@ -57,17 +69,18 @@ std::vector<Activation> activations_of(NodeContext& n, const std::vector<std::st
 /// Shapes and operands of one recurrent node, in ONNX's own layout (time first).
 struct Recurrent {
   NodeContext& n;
-  Var x;                               ///< [time, batch, input]
+  Var x;  ///< [time, batch, input]
   std::int64_t gates, steps, batch, hidden, directions;
   std::vector<Activation> activations;
   double clip = 0;
-  Var lengths;                         ///< [batch, hidden]: steps of each sequence; null where all are full
+  Var lengths;  ///< [batch, hidden]: steps of each sequence; null where all are full
 
   Builder& b() const { return n.b(); }
   /// Operand `i` of one direction, without its leading axis.
   Var of_direction(std::size_t i, std::int64_t d) const {
     Var all = n.var(i);
-    n.require(all.rank() > 0 && all.dim(0) == directions, "input ", i, " is ", to_string(all.type()), ", wanted ", directions, " directions first");
+    n.require(all.rank() > 0 && all.dim(0) == directions, "input ", i, " is ", to_string(all.type()), ", wanted ", directions,
+              " directions first");
     return b().reshape(b().slice_axis(all, 0, d, 1), Shape(all.shape().begin() + 1, all.shape().end()));
   }
   /// [batch, hidden] of an initial state, zeros if there is none.
@@ -81,7 +94,9 @@ struct Recurrent {
     if (clip <= 0) return v;
     return b().select(v <= b().like(v, -clip), b().like(v, -clip), b().select(b().like(v, clip) <= v, b().like(v, clip), v));
   }
-  const Activation& f(std::int64_t d, std::size_t i) const { return activations[static_cast<std::size_t>(d) * (activations.size() / static_cast<std::size_t>(directions)) + i]; }
+  const Activation& f(std::int64_t d, std::size_t i) const {
+    return activations[static_cast<std::size_t>(d) * (activations.size() / static_cast<std::size_t>(directions)) + i];
+  }
   /// New where the step lies within the sequence, else old.
   Var keep(Var next, Var old, std::int64_t step) const {
     if (!lengths) return next;
@@ -92,18 +107,33 @@ struct Recurrent {
 Recurrent recurrent_of(NodeContext& n, std::int64_t gates, const std::vector<std::string>& activations) {
   const bool batch_first = n.integer("layout", 0) == 1;
   Var x = n.var(0);
-  n.require(x.rank() == 3 && n.rank(1) == 3 && n.rank(2) == 3, "x is ", to_string(x.type()), ", W is ", to_string(n.type(1)), ", R is ", to_string(n.type(2)), ", wanted rank 3");
+  n.require(x.rank() == 3 && n.rank(1) == 3 && n.rank(2) == 3, "x is ", to_string(x.type()), ", W is ", to_string(n.type(1)),
+            ", R is ", to_string(n.type(2)), ", wanted rank 3");
   if (batch_first) x = n.b().transpose(x, {1, 0, 2});
   const std::int64_t hidden = n.integer("hidden_size", n.shape(2)[2]);
   const std::string direction = n.text("direction", "forward");
   n.require(direction == "forward" || direction == "reverse" || direction == "bidirectional", "direction is '", direction, "'");
   const std::int64_t directions = direction == "bidirectional" ? 2 : 1;
-  n.require(n.shape(1) == Shape{directions, gates * hidden, x.dim(2)} && n.shape(2) == Shape{directions, gates * hidden, hidden}, "W is ", to_string(n.type(1)), ", R is ", to_string(n.type(2)),
-            ", which do not fit ", directions, " directions of hidden size ", hidden, " over x ", to_string(x.type()));
-  Recurrent r{n, x, gates, x.dim(0), x.dim(1), hidden, directions, activations_of(n, activations, static_cast<std::size_t>(directions)), n.real("clip", 0), {}};
+  n.require(n.shape(1) == Shape{directions, gates * hidden, x.dim(2)} && n.shape(2) == Shape{directions, gates * hidden, hidden},
+            "W is ", to_string(n.type(1)), ", R is ", to_string(n.type(2)), ", which do not fit ", directions,
+            " directions of hidden size ", hidden, " over x ", to_string(x.type()));
+  Recurrent r{n,
+              x,
+              gates,
+              x.dim(0),
+              x.dim(1),
+              hidden,
+              directions,
+              activations_of(n, activations, static_cast<std::size_t>(directions)),
+              n.real("clip", 0),
+              {}};
   if (n.has(4)) {
     const Tensor* known = n.known(4);
-    const bool full = known && [&] { for (std::int64_t l : known->to_integers()) if (l != r.steps) return false; return true; }();
+    const bool full = known && [&] {
+      for (std::int64_t l : known->to_integers())
+        if (l != r.steps) return false;
+      return true;
+    }();
     if (!full) r.lengths = n.b().broadcast(n.b().cast(n.var(4), DType::i32), {r.batch, hidden}, {0});
   }
   return r;
@@ -114,11 +144,18 @@ Var input_part(const Recurrent& r, Var weight) {
   Var rows = r.b().reshape(r.x, {r.steps * r.batch, r.x.dim(2)});
   return r.b().reshape(r.b().matmul(rows, weight, false, true), {r.steps, r.batch, weight.dim(0)});
 }
-Var step_of(const Recurrent& r, Var all, std::int64_t t) { return r.b().reshape(r.b().slice_axis(all, 0, t, 1), {r.batch, all.dim(2)}); }
+Var step_of(const Recurrent& r, Var all, std::int64_t t) {
+  return r.b().reshape(r.b().slice_axis(all, 0, t, 1), {r.batch, all.dim(2)});
+}
 
-struct State { Var h, c; };
+struct State {
+  Var h, c;
+};
 /// One direction: outputs by time and the last state.
-struct Run { std::vector<Var> outputs; State last; };
+struct Run {
+  std::vector<Var> outputs;
+  State last;
+};
 
 template <class Step>
 Run run_direction(const Recurrent& r, std::int64_t d, State state, const Step& step) {
@@ -155,12 +192,15 @@ Items results_of(const Recurrent& r, const std::vector<Run>& runs) {
 }
 
 /// Both halves of the bias, [gates * hidden] each; null without one.
-struct Bias { Var input, recurrent; };
+struct Bias {
+  Var input, recurrent;
+};
 Bias bias_of(const Recurrent& r, std::int64_t d) {
   if (!r.n.has(3)) return {};
   Var both = r.of_direction(3, d);
   const std::int64_t size = r.gates * r.hidden;
-  r.n.require(both.shape() == Shape{2 * size}, "B is ", to_string(r.n.type(3)), ", wanted ", 2 * size, " entries for each direction");
+  r.n.require(both.shape() == Shape{2 * size}, "B is ", to_string(r.n.type(3)), ", wanted ", 2 * size,
+              " entries for each direction");
   return {r.b().slice_axis(both, 0, 0, size), r.b().slice_axis(both, 0, size, size)};
 }
 Var add_bias(Var x, Var bias) { return bias ? x + broadcast_to(bias, x.shape()) : x; }
@@ -208,7 +248,8 @@ Items gru_row(NodeContext& n) {
       }
       Var z = activate(r.f(d, 0), r.clipped(r.gate(x, 0) + r.gate(all, 0)));
       Var reset = activate(r.f(d, 0), r.clipped(r.gate(x, 1) + r.gate(all, 1)));
-      candidate = linear_before_reset ? reset * r.gate(all, 2) : add_bias(b.matmul(reset * s.h, candidate_weight, false, true), candidate_bias);
+      candidate = linear_before_reset ? reset * r.gate(all, 2)
+                                      : add_bias(b.matmul(reset * s.h, candidate_weight, false, true), candidate_bias);
       Var h = activate(r.f(d, 1), r.clipped(r.gate(x, 2) + candidate));
       return State{(1.0 - z) * h + z * s.h, {}};
     }));

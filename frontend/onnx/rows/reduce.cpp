@@ -74,9 +74,11 @@ Items position_row(NodeContext& n) {
 }
 
 constexpr Row kRows[] = {
-    {"ReduceSum", 1, reduce_row<sum>}, {"ReduceMean", 1, reduce_row<mean>}, {"ReduceMax", 1, reduce_row<maximum>}, {"ReduceMin", 1, reduce_row<minimum>},
-    {"ReduceProd", 1, reduce_row<product>}, {"ReduceL1", 1, reduce_row<absolute_sum>}, {"ReduceL2", 1, reduce_row<norm>},
-    {"ReduceSumSquare", 1, reduce_row<square_sum>}, {"ReduceLogSum", 1, reduce_row<log_sum>}, {"ReduceLogSumExp", 1, reduce_row<log_sum_exp>},
+    {"ReduceSum", 1, reduce_row<sum>},         {"ReduceMean", 1, reduce_row<mean>},
+    {"ReduceMax", 1, reduce_row<maximum>},     {"ReduceMin", 1, reduce_row<minimum>},
+    {"ReduceProd", 1, reduce_row<product>},    {"ReduceL1", 1, reduce_row<absolute_sum>},
+    {"ReduceL2", 1, reduce_row<norm>},         {"ReduceSumSquare", 1, reduce_row<square_sum>},
+    {"ReduceLogSum", 1, reduce_row<log_sum>},  {"ReduceLogSumExp", 1, reduce_row<log_sum_exp>},
     {"ArgMax", 1, position_row<ops::kArgMax>}, {"ArgMin", 1, position_row<ops::kArgMin>},
 };
 

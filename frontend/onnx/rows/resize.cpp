@@ -11,13 +11,16 @@ namespace gcomp::frontend {
 namespace {
 
 /// One input element of one output element; the position may lie outside and then means the edge.
-struct Tap { std::int64_t at = 0; double weight = 0; };
+struct Tap {
+  std::int64_t at = 0;
+  double weight = 0;
+};
 
 struct AxisResize {
   std::int64_t in = 0, out = 0;
-  std::vector<std::vector<Tap>> taps;   ///< for each output element
-  std::vector<bool> outside;            ///< tf_crop_and_resize: takes the extrapolation value
-  bool nearest = false, clamped = true; ///< without exclude_outside the edge repeats
+  std::vector<std::vector<Tap>> taps;    ///< for each output element
+  std::vector<bool> outside;             ///< tf_crop_and_resize: takes the extrapolation value
+  bool nearest = false, clamped = true;  ///< without exclude_outside the edge repeats
 };
 
 struct Settings {
@@ -26,7 +29,8 @@ struct Settings {
   bool exclude_outside = false, antialias = false;
 };
 
-double source_position(const NodeContext& n, const Settings& s, std::int64_t out_index, std::int64_t in, std::int64_t out, double scale, double roi_low, double roi_high) {
+double source_position(const NodeContext& n, const Settings& s, std::int64_t out_index, std::int64_t in, std::int64_t out,
+                       double scale, double roi_low, double roi_high) {
   const auto x = static_cast<double>(out_index), size = static_cast<double>(in), length = scale * size;
   if (s.coordinates == "half_pixel") return (x + 0.5) / scale - 0.5;
   if (s.coordinates == "asymmetric") return x / scale;
@@ -64,11 +68,13 @@ std::vector<Tap> filter_taps(const Settings& s, double x, double scale) {
     taps.push_back({i, weight});
     total += weight;
   }
-  if (s.antialias) for (Tap& tap : taps) tap.weight /= total;
+  if (s.antialias)
+    for (Tap& tap : taps) tap.weight /= total;
   return taps;
 }
 
-AxisResize axis_resize(const NodeContext& n, const Settings& s, std::int64_t in, std::int64_t out, double scale, double roi_low, double roi_high) {
+AxisResize axis_resize(const NodeContext& n, const Settings& s, std::int64_t in, std::int64_t out, double scale, double roi_low,
+                       double roi_high) {
   AxisResize axis{in, out, {}, std::vector<bool>(static_cast<std::size_t>(out)), s.mode == "nearest", !s.exclude_outside};
   n.require(in > 0 || out == 0, "an empty axis cannot grow to ", out);
   for (std::int64_t o = 0; o < out; ++o) {
@@ -98,9 +104,10 @@ std::optional<std::vector<std::vector<Tap>>> phases_of(const AxisResize& axis) {
     for (std::int64_t i = 0; i < axis.in; ++i) {
       std::vector<Tap> taps = axis.taps[static_cast<std::size_t>(i * factor + p)];
       std::erase_if(taps, [](const Tap& tap) { return tap.weight == 0; });
-      const bool same = taps.size() == phase.size() && std::equal(taps.begin(), taps.end(), phase.begin(), [&](const Tap& a, const Tap& b) {
-        return a.at == b.at + i && std::fabs(a.weight - b.weight) < 1e-9;
-      });
+      const bool same =
+          taps.size() == phase.size() && std::equal(taps.begin(), taps.end(), phase.begin(), [&](const Tap& a, const Tap& b) {
+            return a.at == b.at + i && std::fabs(a.weight - b.weight) < 1e-9;
+          });
       if (!same) return std::nullopt;
     }
     phases.push_back(std::move(phase));
@@ -158,7 +165,8 @@ Var by_matrix(Builder& b, Var x, std::int64_t axis, const AxisResize& r) {
     for (const Tap& tap : r.taps[static_cast<std::size_t>(o)])
       weights[static_cast<std::size_t>(std::clamp<std::int64_t>(tap.at, 0, r.in - 1) * r.out + o)] += tap.weight;
   Integers order, back(x.shape().size());
-  for (std::int64_t i = 0; i < x.rank(); ++i) if (i != axis) order.push_back(i);
+  for (std::int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis) order.push_back(i);
   order.push_back(axis);
   for (std::size_t i = 0; i < order.size(); ++i) back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
   Var moved = b.transpose(x, order);
@@ -175,12 +183,16 @@ Var resize_axis(Builder& b, Var x, std::int64_t axis, const AxisResize& r) {
 }
 
 /// The region that a crop reads, by axis: 0 .. 1 unless the node says otherwise.
-struct Plan { std::vector<double> scales, low, high; Shape sizes; };
+struct Plan {
+  std::vector<double> scales, low, high;
+  Shape sizes;
+};
 
 Var resize(NodeContext& n, const Settings& s, const Plan& plan) {
   Builder& b = n.b();
   Var x = n.var(0), y = is_float(x.dtype()) || s.mode == "nearest" ? x : b.cast(x, DType::f32);
-  n.require(s.mode == "nearest" || s.mode == "linear" || s.mode == "cubic", "mode '", s.mode, "' is unknown, wanted nearest, linear or cubic");
+  n.require(s.mode == "nearest" || s.mode == "linear" || s.mode == "cubic", "mode '", s.mode,
+            "' is unknown, wanted nearest, linear or cubic");
   std::vector<std::vector<bool>> outside;
   bool any_outside = false;
   for (std::int64_t i = 0; i < x.rank(); ++i) {
@@ -223,14 +235,19 @@ void apply_sizes(NodeContext& n, Plan& plan, const Integers& sizes, const Intege
   }
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const auto axis = static_cast<std::size_t>(axes[i]);
-    plan.sizes[axis] = policy == "stretch" ? sizes[i] : static_cast<std::int64_t>(std::floor(common * static_cast<double>(from[axis]) + 0.5));
+    plan.sizes[axis] =
+        policy == "stretch" ? sizes[i] : static_cast<std::int64_t>(std::floor(common * static_cast<double>(from[axis]) + 0.5));
     plan.scales[axis] = policy == "stretch" ? static_cast<double>(sizes[i]) / static_cast<double>(from[axis]) : common;
   }
 }
 
 Items resize_row(NodeContext& n) {
-  Settings s{n.text("mode", "nearest"), n.text("coordinate_transformation_mode", "half_pixel"), n.text("nearest_mode", "round_prefer_floor"), n.real("cubic_coeff_a", -0.75),
-             n.flag("exclude_outside"), n.flag("antialias")};
+  Settings s{n.text("mode", "nearest"),
+             n.text("coordinate_transformation_mode", "half_pixel"),
+             n.text("nearest_mode", "round_prefer_floor"),
+             n.real("cubic_coeff_a", -0.75),
+             n.flag("exclude_outside"),
+             n.flag("antialias")};
   Plan plan = whole_plan(n.shape(0));
   Integers axes;
   for (std::int64_t i = 0; i < n.rank(0); ++i) axes.push_back(i);
@@ -243,8 +260,10 @@ Items resize_row(NodeContext& n) {
   if (by_scales) {
     const Tensor* scales = n.known(2);
     if (!scales) n.unsupported("scales depend on data; they must be known when the model is compiled");
-    n.require(scales->elements() == static_cast<std::int64_t>(axes.size()), scales->elements(), " scales for ", axes.size(), " axes");
-    for (std::size_t i = 0; i < axes.size(); ++i) scale_axis(n, plan, static_cast<std::size_t>(axes[i]), scales->at(static_cast<std::int64_t>(i)));
+    n.require(scales->elements() == static_cast<std::int64_t>(axes.size()), scales->elements(), " scales for ", axes.size(),
+              " axes");
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      scale_axis(n, plan, static_cast<std::size_t>(axes[i]), scales->at(static_cast<std::int64_t>(i)));
   } else {
     const Integers sizes = n.integers(3, "sizes");
     n.require(sizes.size() == axes.size(), sizes.size(), " sizes for ", axes.size(), " axes");
@@ -253,7 +272,8 @@ Items resize_row(NodeContext& n) {
   }
   if (s.coordinates == "tf_crop_and_resize") {
     const Tensor* roi = n.known(1);
-    n.require(roi && roi->elements() == static_cast<std::int64_t>(2 * axes.size()), "roi must be known and have two entries for each axis");
+    n.require(roi && roi->elements() == static_cast<std::int64_t>(2 * axes.size()),
+              "roi must be known and have two entries for each axis");
     for (std::size_t i = 0; i < axes.size(); ++i) {
       plan.low[static_cast<std::size_t>(axes[i])] = roi->at(static_cast<std::int64_t>(i));
       plan.high[static_cast<std::size_t>(axes[i])] = roi->at(static_cast<std::int64_t>(axes.size() + i));

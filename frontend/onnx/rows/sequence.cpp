@@ -46,7 +46,8 @@ Items split_to_sequence_row(NodeContext& n) {
   Elements parts;
   std::int64_t start = 0;
   for (std::int64_t size : sizes) {
-    n.require(size >= 0 && start + size <= x.dim(axis), "parts [", to_string(sizes), "] do not fit axis ", axis, " of ", to_string(x.type()));
+    n.require(size >= 0 && start + size <= x.dim(axis), "parts [", to_string(sizes), "] do not fit axis ", axis, " of ",
+              to_string(x.type()));
     Var part = b.slice_axis(x, axis, start, size);
     if (squeeze) {
       Shape shape = part.shape();
@@ -70,7 +71,9 @@ Items sequence_construct_row(NodeContext& n) {
   return sequence_of(elements);
 }
 Items sequence_empty_row(NodeContext&) { return sequence_of({}); }
-Items sequence_length_row(NodeContext& n) { return Tensor::of_integers(std::vector{static_cast<std::int64_t>(elements_of(n, 0).size())}).reshaped({}); }
+Items sequence_length_row(NodeContext& n) {
+  return Tensor::of_integers(std::vector{static_cast<std::int64_t>(elements_of(n, 0).size())}).reshaped({});
+}
 
 Items sequence_insert_row(NodeContext& n) {
   Elements elements = elements_of(n, 0);
@@ -132,14 +135,16 @@ Items loop_row(NodeContext& n) {
   bool go = !n.has(1) || n.number(1, "the condition") != 0;
   Elements carried;
   for (std::size_t i = 2; i < n.inputs(); ++i) carried.push_back(n.any(i));
-  n.require(body.output_size() >= 1 + static_cast<int>(carried.size()), "the body has ", body.output_size(), " outputs for ", carried.size(), " carried values");
+  n.require(body.output_size() >= 1 + static_cast<int>(carried.size()), "the body has ", body.output_size(), " outputs for ",
+            carried.size(), " carried values");
   std::vector<Elements> collected(static_cast<std::size_t>(body.output_size()) - 1 - carried.size());
   for (std::int64_t round = 0; go && round < limit; ++round) {
     if (round == kMaxRounds) n.unsupported("a loop of more than ", kMaxRounds, " rounds is not unrolled");
     Elements inputs{known(Tensor::of_integers(std::vector{round}).reshaped({})), known(Tensor::scalar(DType::boolean, 1))};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     Elements outputs = n.state().lower_graph(body, inputs);
-    if (std::any_of(outputs.begin(), outputs.end(), [](const Item& item) { return item.missing; })) n.unsupported("its body is not supported");
+    if (std::any_of(outputs.begin(), outputs.end(), [](const Item& item) { return item.missing; }))
+      n.unsupported("its body is not supported");
     if (!outputs[0].known) n.unsupported("whether the loop goes on depends on data");
     go = outputs[0].known->at(0) != 0;
     std::copy(outputs.begin() + 1, outputs.begin() + 1 + static_cast<std::ptrdiff_t>(carried.size()), carried.begin());
@@ -156,10 +161,13 @@ Items scan_row(NodeContext& n) {
   const auto scans = static_cast<std::size_t>(n.integer("num_scan_inputs", 0));
   n.require(scans > 0 && scans <= n.inputs(), "num_scan_inputs is ", scans, " of ", n.inputs(), " inputs");
   const std::size_t states = n.inputs() - scans;
-  n.require(static_cast<std::size_t>(body.output_size()) >= states, "the body has ", body.output_size(), " outputs for ", states, " states");
+  n.require(static_cast<std::size_t>(body.output_size()) >= states, "the body has ", body.output_size(), " outputs for ", states,
+            " states");
   const std::size_t outputs = static_cast<std::size_t>(body.output_size()) - states;
-  const Integers input_axes = n.integers("scan_input_axes", Integers(scans)), output_axes = n.integers("scan_output_axes", Integers(outputs));
-  const Integers input_reversed = n.integers("scan_input_directions", Integers(scans)), output_reversed = n.integers("scan_output_directions", Integers(outputs));
+  const Integers input_axes = n.integers("scan_input_axes", Integers(scans)),
+                 output_axes = n.integers("scan_output_axes", Integers(outputs));
+  const Integers input_reversed = n.integers("scan_input_directions", Integers(scans)),
+                 output_reversed = n.integers("scan_output_directions", Integers(outputs));
   Elements carried;
   for (std::size_t i = 0; i < states; ++i) carried.push_back(n.any(i));
   const std::int64_t rounds = n.shape(states)[static_cast<std::size_t>(n.axis(input_axes[0], n.rank(states)))];
@@ -176,7 +184,8 @@ Items scan_row(NodeContext& n) {
       inputs.push_back({n.b().reshape(part, shape), nullptr, nullptr});
     }
     Elements made = n.state().lower_graph(body, inputs);
-    if (std::any_of(made.begin(), made.end(), [](const Item& item) { return item.missing; })) n.unsupported("its body is not supported");
+    if (std::any_of(made.begin(), made.end(), [](const Item& item) { return item.missing; }))
+      n.unsupported("its body is not supported");
     std::copy(made.begin(), made.begin() + static_cast<std::ptrdiff_t>(states), carried.begin());
     for (std::size_t i = 0; i < outputs; ++i) collected[i].push_back(made[states + i]);
   }
@@ -190,10 +199,17 @@ Items scan_row(NodeContext& n) {
 }
 
 constexpr Row kRows[] = {
-    {"SplitToSequence", 11, split_to_sequence_row, false}, {"SequenceAt", 11, sequence_at_row, false}, {"SequenceConstruct", 11, sequence_construct_row, false},
-    {"SequenceEmpty", 11, sequence_empty_row, false}, {"SequenceLength", 11, sequence_length_row, false}, {"SequenceInsert", 11, sequence_insert_row, false},
-    {"SequenceErase", 11, sequence_erase_row, false}, {"ConcatFromSequence", 11, concat_from_sequence_row, false}, {"If", 1, if_row, false},
-    {"Loop", 1, loop_row, false}, {"Scan", 9, scan_row, false},
+    {"SplitToSequence", 11, split_to_sequence_row, false},
+    {"SequenceAt", 11, sequence_at_row, false},
+    {"SequenceConstruct", 11, sequence_construct_row, false},
+    {"SequenceEmpty", 11, sequence_empty_row, false},
+    {"SequenceLength", 11, sequence_length_row, false},
+    {"SequenceInsert", 11, sequence_insert_row, false},
+    {"SequenceErase", 11, sequence_erase_row, false},
+    {"ConcatFromSequence", 11, concat_from_sequence_row, false},
+    {"If", 1, if_row, false},
+    {"Loop", 1, loop_row, false},
+    {"Scan", 9, scan_row, false},
 };
 
 }  // namespace

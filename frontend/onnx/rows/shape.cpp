@@ -29,7 +29,8 @@ void rebatch(NodeContext& n, Shape& to, std::int64_t count) {
   const bool open = std::count(to.begin(), to.end(), -1) > 0;
   if (open || element_count(to) == count) return;
   to[0] = batch->second;
-  n.repair(concat("Reshape '", n.name(), "' has the file's batch of ", batch->first, " in its shape: it follows the bound batch of ", batch->second));
+  n.repair(concat("Reshape '", n.name(), "' has the file's batch of ", batch->first,
+                  " in its shape: it follows the bound batch of ", batch->second));
 }
 
 Items reshape_row(NodeContext& n) {
@@ -53,7 +54,8 @@ Items reshape_row(NodeContext& n) {
   }
   const std::int64_t count = element_count(from);
   if (free >= 0) {
-    n.require(known > 0 && count % known == 0, "[", to_string(from), "] has ", count, " elements, which the shape [", to_string(to), "] does not divide");
+    n.require(known > 0 && count % known == 0, "[", to_string(from), "] has ", count, " elements, which the shape [", to_string(to),
+              "] does not divide");
     to[static_cast<std::size_t>(free)] = count / known;
   } else {
     n.require(known == count, "[", to_string(from), "] has ", count, " elements, the shape [", to_string(to), "] has ", known);
@@ -127,7 +129,8 @@ Items concat_row(NodeContext& n) {
 }
 
 Items split_into(NodeContext& n, Var x, std::int64_t axis, const Integers& sizes) {
-  n.require(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == x.dim(axis), "parts [", to_string(sizes), "] do not add up to axis ", axis, " of ", to_string(x.type()));
+  n.require(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == x.dim(axis), "parts [", to_string(sizes),
+            "] do not add up to axis ", axis, " of ", to_string(x.type()));
   std::vector<Var> parts;
   std::int64_t start = 0;
   for (std::int64_t size : sizes) {
@@ -146,7 +149,8 @@ Items split_row(NodeContext& n) {
   const auto count = n.integer("num_outputs", static_cast<std::int64_t>(n.outputs()));
   n.require(count > 0 && count == static_cast<std::int64_t>(n.outputs()), count, " parts for ", n.outputs(), " outputs");
   const std::int64_t size = (x.dim(axis) + count - 1) / count;
-  n.require(n.has_attribute("num_outputs") || x.dim(axis) % count == 0, "axis ", axis, " of ", to_string(x.type()), " does not split into ", count, " equal parts");
+  n.require(n.has_attribute("num_outputs") || x.dim(axis) % count == 0, "axis ", axis, " of ", to_string(x.type()),
+            " does not split into ", count, " equal parts");
   Integers sizes(static_cast<std::size_t>(count), size);
   sizes.back() = x.dim(axis) - size * (count - 1);
   return split_into(n, x, axis, sizes);
@@ -177,11 +181,13 @@ Items tile_row(NodeContext& n) {
 Items depth_to_space_row(NodeContext& n) {
   Var x = n.var(0);
   const std::int64_t block = n.integer("blocksize", 0);
-  n.require(x.rank() == 4 && block > 0 && x.dim(1) % (block * block) == 0, "blocks of ", block, " do not fit ", to_string(x.type()));
+  n.require(x.rank() == 4 && block > 0 && x.dim(1) % (block * block) == 0, "blocks of ", block, " do not fit ",
+            to_string(x.type()));
   const std::int64_t depth = x.dim(1) / (block * block);
   const std::string mode = n.text("mode", "DCR");
   n.require(mode == "DCR" || mode == "CRD", "mode is '", mode, "', wanted DCR or CRD");
-  const Shape split = mode == "DCR" ? Shape{x.dim(0), block, block, depth, x.dim(2), x.dim(3)} : Shape{x.dim(0), depth, block, block, x.dim(2), x.dim(3)};
+  const Shape split = mode == "DCR" ? Shape{x.dim(0), block, block, depth, x.dim(2), x.dim(3)}
+                                    : Shape{x.dim(0), depth, block, block, x.dim(2), x.dim(3)};
   Var moved = n.b().transpose(n.b().reshape(x, split), mode == "DCR" ? Integers{0, 3, 4, 1, 5, 2} : Integers{0, 1, 4, 2, 5, 3});
   return n.b().reshape(moved, {x.dim(0), depth, x.dim(2) * block, x.dim(3) * block});
 }
@@ -189,16 +195,26 @@ Items depth_to_space_row(NodeContext& n) {
 Items space_to_depth_row(NodeContext& n) {
   Var x = n.var(0);
   const std::int64_t block = n.integer("blocksize", 0);
-  n.require(x.rank() == 4 && block > 0 && x.dim(2) % block == 0 && x.dim(3) % block == 0, "blocks of ", block, " do not fit ", to_string(x.type()));
+  n.require(x.rank() == 4 && block > 0 && x.dim(2) % block == 0 && x.dim(3) % block == 0, "blocks of ", block, " do not fit ",
+            to_string(x.type()));
   const std::int64_t rows = x.dim(2) / block, columns = x.dim(3) / block;
   Var moved = n.b().transpose(n.b().reshape(x, {x.dim(0), x.dim(1), rows, block, columns, block}), {0, 3, 5, 1, 2, 4});
   return n.b().reshape(moved, {x.dim(0), x.dim(1) * block * block, rows, columns});
 }
 
 constexpr Row kRows[] = {
-    {"Shape", 1, shape_row, false}, {"Size", 1, size_row, false}, {"Reshape", 1, reshape_row}, {"Flatten", 1, flatten_row},
-    {"Squeeze", 1, squeeze_row}, {"Unsqueeze", 1, unsqueeze_row}, {"Transpose", 1, transpose_row}, {"Concat", 4, concat_row},
-    {"Split", 2, split_row}, {"Expand", 8, expand_row}, {"Tile", 6, tile_row}, {"DepthToSpace", 1, depth_to_space_row},
+    {"Shape", 1, shape_row, false},
+    {"Size", 1, size_row, false},
+    {"Reshape", 1, reshape_row},
+    {"Flatten", 1, flatten_row},
+    {"Squeeze", 1, squeeze_row},
+    {"Unsqueeze", 1, unsqueeze_row},
+    {"Transpose", 1, transpose_row},
+    {"Concat", 4, concat_row},
+    {"Split", 2, split_row},
+    {"Expand", 8, expand_row},
+    {"Tile", 6, tile_row},
+    {"DepthToSpace", 1, depth_to_space_row},
     {"SpaceToDepth", 1, space_to_depth_row},
 };
 

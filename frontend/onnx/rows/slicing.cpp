@@ -10,7 +10,9 @@ namespace {
 
 /// First position and number of elements of a Slice along an axis of `size`. Bounds are clamped before anything is added to
 /// them: INT64_MIN and INT64_MAX stand for "to the end".
-struct Range { std::int64_t start = 0, count = 0; };
+struct Range {
+  std::int64_t start = 0, count = 0;
+};
 Range slice_range(std::int64_t start, std::int64_t end, std::int64_t step, std::int64_t size) {
   auto clamp = [&](std::int64_t v, std::int64_t low, std::int64_t high) {
     if (v < 0) v = v < -size ? -1 : v + size;
@@ -30,7 +32,8 @@ Range slice_range(std::int64_t start, std::int64_t end, std::int64_t step, std::
 Var slice(NodeContext& n, Var x, const Integers& starts, const Integers& ends, Integers axes, const Integers& steps) {
   Integers first(x.shape().size(), 0), all_steps(x.shape().size(), 1);
   Shape sizes = x.shape();
-  n.require(starts.size() == ends.size() && starts.size() == axes.size() && starts.size() == steps.size(), "starts, ends, axes and steps have different lengths");
+  n.require(starts.size() == ends.size() && starts.size() == axes.size() && starts.size() == steps.size(),
+            "starts, ends, axes and steps have different lengths");
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const auto axis = static_cast<std::size_t>(n.axis(axes[i], x.rank()));
     n.require(steps[i] != 0, "a step is 0");
@@ -55,7 +58,8 @@ Items slice_attributes_row(NodeContext& n) {
 
 Items slice_row(NodeContext& n) {
   const Integers starts = n.integers(1, "starts"), ends = n.integers(2, "ends");
-  return slice(n, n.var(0), starts, ends, n.has(3) ? n.integers(3, "axes") : first_axes(starts.size()), n.has(4) ? n.integers(4, "steps") : Integers(starts.size(), 1));
+  return slice(n, n.var(0), starts, ends, n.has(3) ? n.integers(3, "axes") : first_axes(starts.size()),
+               n.has(4) ? n.integers(4, "steps") : Integers(starts.size(), 1));
 }
 
 /// Positions that mirrored, repeated or wrapped padding reads, along one axis.
@@ -77,7 +81,8 @@ Integers padded_positions(std::int64_t size, std::int64_t low, std::int64_t high
 
 Var pad(NodeContext& n, Var x, const Integers& pads, Integers axes, double value) {
   const std::string mode = n.text("mode", "constant");
-  n.require(mode == "constant" || mode == "reflect" || mode == "edge" || mode == "wrap", "mode is '", mode, "', wanted constant, reflect, edge or wrap");
+  n.require(mode == "constant" || mode == "reflect" || mode == "edge" || mode == "wrap", "mode is '", mode,
+            "', wanted constant, reflect, edge or wrap");
   n.require(pads.size() == 2 * axes.size(), pads.size(), " pads for ", axes.size(), " axes");
   Integers low(x.shape().size()), high(x.shape().size());
   for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -112,7 +117,8 @@ std::optional<Var> gather_by_slice(NodeContext& n, Var data, std::int64_t axis) 
   if (!indices || indices->elements() == 0) return std::nullopt;
   Integers at = indices->to_integers();
   for (auto& i : at) {
-    n.require(i >= -data.dim(axis) && i < data.dim(axis), "index ", i, " is out of range: axis ", axis, " has ", data.dim(axis), " elements");
+    n.require(i >= -data.dim(axis) && i < data.dim(axis), "index ", i, " is out of range: axis ", axis, " has ", data.dim(axis),
+              " elements");
     if (i < 0) i += data.dim(axis);
   }
   for (std::size_t i = 1; i < at.size(); ++i)
@@ -135,7 +141,8 @@ Items gather_row(NodeContext& n) {
 Items trilu_row(NodeContext& n) {
   Var x = n.var(0);
   n.require(x.rank() >= 2, "input is ", to_string(x.type()), ", wanted rank 2 or more");
-  const std::int64_t diagonal = n.has(1) ? std::clamp(n.integers(1, "the diagonal").at(0), std::int64_t{-1} << 40, std::int64_t{1} << 40) : 0;
+  const std::int64_t diagonal =
+      n.has(1) ? std::clamp(n.integers(1, "the diagonal").at(0), std::int64_t{-1} << 40, std::int64_t{1} << 40) : 0;
   const Shape square{x.dim(-2), x.dim(-1)};
   Var row = n.b().iota({DType::i64, square}, 0), column = n.b().iota({DType::i64, square}, 1);
   Var bound = row + static_cast<double>(diagonal);
@@ -145,7 +152,7 @@ Items trilu_row(NodeContext& n) {
 
 constexpr Row kRows[] = {
     {"Slice", 1, slice_attributes_row}, {"Slice", 10, slice_row}, {"Pad", 1, pad_attributes_row}, {"Pad", 11, pad_row},
-    {"Gather", 1, gather_row}, {"Trilu", 14, trilu_row},
+    {"Gather", 1, gather_row},          {"Trilu", 14, trilu_row},
 };
 
 }  // namespace
