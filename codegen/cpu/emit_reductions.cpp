@@ -136,11 +136,13 @@ class ReductionEmitter {
 
   /// A loop over lanes; the vector axis is at `base` plus the lane.
   void open_lanes(const std::string& base, std::int64_t count) {
-    const std::string lane = writer_.fresh("x"), position = writer_.fresh("i");
+    const std::string lane = writer_.fresh("x");
     writer_.open_simd(concat("for (long ", lane, " = 0; ", lane, " < ", count, "; ++", lane, ")"));
+    writer_.bind_axis(lane_axis_, lane);
+    if (base == "0") return writer_.bind_axis(vector_, lane);
+    const std::string position = writer_.fresh("i");
     writer_.line(concat("const long ", position, " = ", base, " + ", lane, ";"));
     writer_.bind_axis(vector_, position);
-    writer_.bind_axis(lane_axis_, lane);
   }
   void open_columns() { open_lanes(blocked_ ? loops_.block_start(vector_) : "0", lanes_); }
 
@@ -280,7 +282,7 @@ class ReductionEmitter {
       }
       const std::string name = writer_.fresh("v");
       const std::string folded = concat(joiner_of(s).fold, "<", width_, ">(", a.values, is_position(s) ? ", " + a.positions : "", ")");
-      writer_.line(concat("const ", compute_type_text(s.dtype), " ", name, " = ", round, "(", folded, ");"));
+      writer_.line(concat("const ", compute_type_text(s.dtype), " ", name, " = ", round.empty() ? folded : concat(round, "(", folded, ")"), ";"));
       writer_.bind_local(a.statement, name);
     }
   }

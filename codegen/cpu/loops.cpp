@@ -32,8 +32,9 @@ std::size_t KernelLoops::open_tasks(const std::vector<Loop>& loops) {
     const std::int64_t chunk = std::max<std::int64_t>((points + wanted - 1) / wanted, 1);
     tasks_ = (points + chunk - 1) / chunk;
     const std::string name = writer_.fresh("t");
-    const std::string end = points % chunk == 0 ? concat("last * ", chunk) : concat("gc_least(last * ", chunk, ", ", points, ")");
-    writer_.open(concat("for (long ", name, " = first * ", chunk, "; ", name, " < ", end, "; ++", name, ")"));
+    const std::string scale = chunk == 1 ? "" : concat(" * ", chunk);
+    const std::string end = points % chunk == 0 ? "last" + scale : concat("gc_least(last", scale, ", ", points, ")");
+    writer_.open(concat("for (long ", name, " = first", scale, "; ", name, " < ", end, "; ++", name, ")"));
     std::int64_t inner = points;
     for (std::size_t i = 0; i < flattened; ++i) {
       const Loop& loop = loops[i];

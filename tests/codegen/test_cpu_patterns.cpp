@@ -53,7 +53,7 @@ TEST(CpuPatterns, RowsTooLongToKeep) {
 }
 
 TEST(CpuPatterns, RowsOfAFewElements) {
-  for (std::int64_t width : {1, 2, 3, 10, 17, 24, 31, 50})
+  for (std::int64_t width : {1, 3, 17, 24, 50})
     check_pattern([&](Builder& b) {
       Var x = b.input({DType::f64, {29, width}}, "x");
       return std::vector{b.apply("softmax", {x}, {{"axis", std::int64_t{1}}}), b.max(x, {1})};
@@ -103,7 +103,7 @@ TEST(CpuPatterns, CrossEntropyOverFewAndManyClasses) {
 }
 
 TEST(CpuPatterns, PoolingOfOddImagesWithPaddingAndOverlap) {
-  for (std::int64_t size : {12, 13, 40})
+  for (std::int64_t size : {13, 40})
     for (std::int64_t kernel : {2, 3})
       check_pattern([&](Builder& b) {
         Var x = b.input({DType::f64, {2, 3, size, size + 1}}, "x");
