@@ -1,7 +1,9 @@
 #include "frontend/onnx/import.h"
 
 #include <algorithm>
+#include <new>
 #include <set>
+#include <stdexcept>
 #include <unordered_set>
 
 #include "frontend/onnx/binding.h"
@@ -21,6 +23,9 @@ namespace {
 constexpr std::int64_t kFoldLimit = std::int64_t{1} << 18;
 /// Problems printed in full; the rest is a count.
 constexpr std::size_t kListed = 20;
+/// Nodes lowered in all, those of unrolled loops and called functions each time they run.
+constexpr std::int64_t kMaxLowered = 1'000'000;
+constexpr std::int64_t kMaxInput = std::int64_t{1} << 40;
 
 std::string domain_of(const ::onnx::NodeProto& node) { return node.domain() == "ai.onnx" ? "" : node.domain(); }
 
@@ -108,7 +113,7 @@ class Importer {
         continue;
       }
       const TensorType type{import_dtype(options_, input.dtype), binding.shapes.at(input.name)};
-      element_count(type.shape);
+      check_user(element_count(type.shape) <= kMaxInput, file_.path, ": input '", input.name, "' is too large: ", to_string(type));
       scope.items[input.name] = {builder_.input(type, input.name), nullptr, nullptr};
     }
   }
@@ -202,6 +207,7 @@ class Importer {
 
   /// Items of all outputs; `missing` ones where the node, or one before it, is not supported.
   std::vector<Item> lower(const ::onnx::NodeProto& node, const std::vector<Item>& inputs) {
+    check_user(++lowered_ <= kMaxLowered, file_.path, ": loops and functions unroll to more than ", kMaxLowered, " nodes");
     const std::vector<Item> lost(static_cast<std::size_t>(node.output_size()), Item{{}, nullptr, nullptr, true});
     if (std::any_of(inputs.begin(), inputs.end(), [](const Item& item) { return item.missing; })) return lost;
     const std::string domain = domain_of(node);
@@ -406,10 +412,19 @@ class Importer {
   ir::Value* random_seed_ = nullptr;
   ir::Value* random_step_ = nullptr;
   std::int64_t next_random_ = 0;
+  std::int64_t lowered_ = 0;
 };
 
 }  // namespace
 
-Model import_onnx(const OnnxFile& file, const ImportOptions& options) { return Importer(file, options).run(); }
+Model import_onnx(const OnnxFile& file, const ImportOptions& options) {
+  try {
+    return Importer(file, options).run();
+  } catch (const std::bad_alloc&) {
+    throw UserError(concat(file.path, ": the model takes more memory than there is"), ExitCode::out_of_memory);
+  } catch (const std::length_error&) {
+    throw UserError(concat(file.path, ": the model takes more memory than there is"), ExitCode::out_of_memory);
+  }
+}
 
 }  // namespace gcomp::frontend

@@ -24,6 +24,30 @@ struct Scope {
   }
 };
 
+/// Well-formed UTF-8: no stray or missing continuation, no overlong form, no surrogate, nothing beyond U+10FFFF.
+bool is_utf8(const std::string& text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto first = static_cast<unsigned char>(text[i]);
+    const std::size_t length = first < 0x80                    ? 1
+                               : first >= 0xC2 && first < 0xE0 ? 2
+                               : (first & 0xF0) == 0xE0        ? 3
+                               : first >= 0xF0 && first < 0xF5 ? 4
+                                                               : 0;
+    if (length == 0 || i + length > text.size()) return false;
+    std::uint32_t point = length == 1 ? first : first & (0xFF >> (length + 1));
+    for (std::size_t k = 1; k < length; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      if ((next & 0xC0) != 0x80) return false;
+      point = point << 6 | (next & 0x3F);
+    }
+    if ((length == 3 && (point < 0x800 || (point >= 0xD800 && point < 0xE000))) ||
+        (length == 4 && (point < 0x10000 || point > 0x10FFFF)))
+      return false;
+    i += length;
+  }
+  return true;
+}
+
 class Validator {
  public:
   explicit Validator(const Source& source) : source_(source) {}
@@ -55,11 +79,12 @@ class Validator {
  private:
   void define(Scope& scope, const std::string& name, const std::string& where) {
     check_user(!name.empty(), source_.name, ": an empty name among ", where);
+    check_user(is_utf8(name), source_.name, ": a name among ", where, " is no UTF-8 text");
     check_user(scope.names.insert(name).second, source_.name, ": the name '", name, "' is made twice, the second time by ", where);
   }
 
   void add_initializer(Scope& scope, std::unordered_set<std::string>& initializers, const std::string& name) {
-    check_user(!name.empty(), source_.name, ": an initializer has no name");
+    check_user(!name.empty() && is_utf8(name), source_.name, ": an initializer has no name, or one that is no UTF-8 text");
     check_user(initializers.insert(name).second, source_.name, ": two initializers are named '", name, "'");
     scope.names.insert(name);
   }
@@ -68,6 +93,8 @@ class Validator {
   void check_nodes(const Nodes& nodes, Scope& scope, int depth) {
     for (const auto& node : nodes) {
       check_user(++nodes_ <= kMaxNodes, source_.name, ": more than ", kMaxNodes, " nodes");
+      check_user(is_utf8(node.name()) && is_utf8(node.op_type()) && is_utf8(node.domain()), source_.name,
+                 ": a node's name, operator or domain is no UTF-8 text");
       check_user(!node.op_type().empty(), source_.name, ": ", describe(node), " has no operator type");
       for (const auto& input : node.input())
         check_user(input.empty() || scope.has(input), source_.name, ": node '", describe(node), "' reads '", input,

@@ -81,6 +81,17 @@ TEST(Open, ChecksNames) {
   expect_error([&] { same.open(); }, {"two initializers", "fc.weight"});
 }
 
+TEST(Open, ChecksUtf8) {
+  for (const char* name : {"\xff", "a\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "cut\xe2\x82"}) {
+    ModelBuilder m = small();
+    m.node("Relu", {"y"}, {name});
+    expect_error([&] { m.open(); }, {"no UTF-8"});
+  }
+  ModelBuilder good = small();
+  good.node("Relu", {"y"}, {"\u00e9\u20ac\U0001F600"});
+  good.open();
+}
+
 TEST(Open, ChecksOpsets) {
   ModelBuilder m = small();
   m.model.mutable_opset_import(0)->set_version(999);

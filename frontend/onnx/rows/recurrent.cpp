@@ -13,6 +13,8 @@ namespace {
 namespace ops = ir::ops;
 using ops::call;
 
+constexpr std::int64_t kMaxSteps = 16384;
+
 struct Activation {
   std::string name;
   double alpha = 0, beta = 0;
@@ -127,6 +129,7 @@ Recurrent recurrent_of(NodeContext& n, std::int64_t gates, const std::vector<std
               activations_of(n, activations, static_cast<std::size_t>(directions)),
               n.real("clip", 0),
               {}};
+  if (r.steps > kMaxSteps) n.unsupported("a sequence of ", r.steps, " steps is not unrolled, at most ", kMaxSteps, " are");
   if (n.has(4)) {
     const Tensor* known = n.known(4);
     const bool full = known && [&] {

@@ -10,6 +10,8 @@ namespace {
 
 /// Rounds that a Loop or Scan may be unrolled to.
 constexpr std::int64_t kMaxRounds = 4096;
+/// Elements of a sequence.
+constexpr std::int64_t kMaxParts = 1 << 20;
 
 using Elements = std::vector<Item>;
 
@@ -33,6 +35,7 @@ Items split_to_sequence_row(NodeContext& n) {
   const std::int64_t axis = n.axis(n.integer("axis", 0), x.rank());
   Integers sizes;
   bool squeeze = false;
+  if (x.dim(axis) > kMaxParts) n.unsupported("a sequence of up to ", x.dim(axis), " parts is too long");
   if (!n.has(1)) {
     sizes.assign(static_cast<std::size_t>(x.dim(axis)), 1);
     squeeze = !n.flag("keepdims", true);

@@ -9,6 +9,9 @@
 namespace gcomp::frontend {
 namespace {
 
+/// Of any one tensor: keeps products of dimensions that a file gives within 64 bits.
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
+
 Items shape_row(NodeContext& n) {
   const Shape& shape = n.shape(0);
   const auto rank = static_cast<std::int64_t>(shape.size());
@@ -49,7 +52,7 @@ Items reshape_row(NodeContext& n) {
       free = static_cast<std::int64_t>(i);
       continue;
     }
-    n.require(to[i] >= 0, "the shape has the dimension ", to[i]);
+    n.require(to[i] >= 0 && (to[i] == 0 || known <= kMaxElements / to[i]), "the shape has the dimension ", to[i]);
     known *= to[i];
   }
   const std::int64_t count = element_count(from);
@@ -129,12 +132,12 @@ Items concat_row(NodeContext& n) {
 }
 
 Items split_into(NodeContext& n, Var x, std::int64_t axis, const Integers& sizes) {
+  for (std::int64_t size : sizes) n.require(size >= 0 && size <= x.dim(axis), "a part has the size ", size, " of ", x.dim(axis));
   n.require(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == x.dim(axis), "parts [", to_string(sizes),
             "] do not add up to axis ", axis, " of ", to_string(x.type()));
   std::vector<Var> parts;
   std::int64_t start = 0;
   for (std::int64_t size : sizes) {
-    n.require(size >= 0, "a part has the size ", size);
     parts.push_back(n.b().slice_axis(x, axis, start, size));
     start += size;
   }
@@ -169,7 +172,7 @@ Items tile_row(NodeContext& n) {
   Integers axes;
   for (std::int64_t i = 0; i < x.rank(); ++i) {
     const std::int64_t count = repeats[static_cast<std::size_t>(i)];
-    n.require(count >= 0, "a repeat is ", count);
+    n.require(count >= 0 && count <= kMaxElements / std::max<std::int64_t>(1, x.dim(i)), "a repeat is ", count);
     spread.push_back(count);
     spread.push_back(x.dim(i));
     axes.push_back(2 * i + 1);
@@ -181,7 +184,7 @@ Items tile_row(NodeContext& n) {
 Items depth_to_space_row(NodeContext& n) {
   Var x = n.var(0);
   const std::int64_t block = n.integer("blocksize", 0);
-  n.require(x.rank() == 4 && block > 0 && x.dim(1) % (block * block) == 0, "blocks of ", block, " do not fit ",
+  n.require(x.rank() == 4 && block > 0 && block < (1 << 15) && x.dim(1) % (block * block) == 0, "blocks of ", block, " do not fit ",
             to_string(x.type()));
   const std::int64_t depth = x.dim(1) / (block * block);
   const std::string mode = n.text("mode", "DCR");
@@ -195,8 +198,8 @@ Items depth_to_space_row(NodeContext& n) {
 Items space_to_depth_row(NodeContext& n) {
   Var x = n.var(0);
   const std::int64_t block = n.integer("blocksize", 0);
-  n.require(x.rank() == 4 && block > 0 && x.dim(2) % block == 0 && x.dim(3) % block == 0, "blocks of ", block, " do not fit ",
-            to_string(x.type()));
+  n.require(x.rank() == 4 && block > 0 && block < (1 << 15) && x.dim(2) % block == 0 && x.dim(3) % block == 0, "blocks of ", block,
+            " do not fit ", to_string(x.type()));
   const std::int64_t rows = x.dim(2) / block, columns = x.dim(3) / block;
   Var moved = n.b().transpose(n.b().reshape(x, {x.dim(0), x.dim(1), rows, block, columns, block}), {0, 3, 5, 1, 2, 4});
   return n.b().reshape(moved, {x.dim(0), x.dim(1) * block * block, rows, columns});

@@ -1,5 +1,6 @@
 // Operators that pick or mask elements by position: slice, pad, gather along an axis, triangles.
 #include <algorithm>
+#include <cstdlib>
 
 #include "frontend/onnx/rows.h"
 #include "ir/base/error.h"
@@ -7,6 +8,9 @@
 
 namespace gcomp::frontend {
 namespace {
+
+/// Positions that are listed at import, for one axis.
+constexpr std::int64_t kMaxPositions = std::int64_t{1} << 24;
 
 /// First position and number of elements of a Slice along an axis of `size`. Bounds are clamped before anything is added to
 /// them: INT64_MIN and INT64_MAX stand for "to the end".
@@ -89,10 +93,15 @@ Var pad(NodeContext& n, Var x, const Integers& pads, Integers axes, double value
     const auto axis = static_cast<std::size_t>(n.axis(axes[i], x.rank()));
     low[axis] = pads[i];
     high[axis] = pads[axes.size() + i];
+    n.require(std::max(std::abs(low[axis]), std::abs(high[axis])) < (std::int64_t{1} << 31), "pads of ", low[axis], " and ",
+              high[axis]);
   }
   if (mode == "constant") return n.b().pad(x, low, high, value);
   for (std::size_t i = 0; i < low.size(); ++i) {
     if (low[i] == 0 && high[i] == 0) continue;
+    n.require(x.shape()[i] + low[i] + high[i] >= 0, "axis ", i, " of ", to_string(x.type()), " is cropped below zero");
+    if (x.shape()[i] + low[i] + high[i] > kMaxPositions)
+      n.unsupported("padding by ", mode, " to ", x.shape()[i] + low[i] + high[i], " elements is too long");
     n.require(x.shape()[i] > 0, "cannot pad the empty axis ", i, " of ", to_string(x.type()), " by ", mode);
     const Integers positions = padded_positions(x.shape()[i], low[i], high[i], mode);
     x = n.b().gather(x, n.b().constant(Tensor::of_integers(positions)), static_cast<std::int64_t>(i));
