@@ -33,6 +33,7 @@ frontend::Model instantiate(const Model& model, const GraphOptions& options, Pur
   if (!model.onnx() && options.shapes.batch) import.dims.emplace("batch", *options.shapes.batch);
   import.training = purpose == Purpose::training;
   import.as_written = purpose == Purpose::inference && options.as_written;
+  import.seed = options.seed;
   import.float_type = options.precision;
   import.freeze = options.freeze;
   import.train = options.train;

@@ -285,11 +285,11 @@ class Planner {
       const char* name;
       const std::vector<std::string>& globs;
     };
-    for (const Flag& flag : {Flag{"--freeze", options_.freeze}, Flag{"--train", options_.train}, Flag{"--tie", options_.tie},
+    for (const Flag& flag : {Flag{"--freeze", options_.freeze}, Flag{"--thaw", options_.train}, Flag{"--tie", options_.tie},
                              Flag{"--untie", options_.untie}})
       for (const std::string& glob : flag.globs)
-        check_user(std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches_glob(glob, name); }),
-                   flag.name, "=", glob, " matches no initializer", did_you_mean(glob, names));
+        if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches_glob(glob, name); }))
+          throw UserError(concat(flag.name, " ", glob, " matches no initializer", did_you_mean(glob, names)), ExitCode::usage);
   }
 
   const Source& source_;

@@ -58,6 +58,7 @@ class Compilation {
   Compilation(const CompileFlags& flags, const Console& console)
       : flags_(flags), console_(console), trace_(console, flags.print_after), target_(target_of(flags)) {
     hooks_ = trace_.hooks();
+    for (const std::string& pass : flags.disabled) require_pass(pass, "--disable");
     hooks_.disabled = flags.disabled;
     options_ = flags.model_options.parse();
     if (flags.batch > 0) options_.shapes.batch = flags.batch;
@@ -71,7 +72,7 @@ class Compilation {
     const auto start = std::chrono::steady_clock::now();
     model_ = Model::load(flags_.model);
     trace_.add("read", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    if (flags_.emit.empty() && (is_artifact(flags_.out) || target_.kind == runtime::TargetKind::cpu)) {
+    if (is_artifact(flags_.out)) {
       make_artifact();
     } else {
       emit();
@@ -91,7 +92,7 @@ class Compilation {
 
   void emit() {
     LoweredGraph lowered = lower_graph(graph().graph, target_, hooks_);
-    if (flags_.emit.empty()) return;
+    if (flags_.emit.empty()) return compile_kernels(lowered);
     const EmitKind kind = parse_emit(flags_.emit);
     if (kind == EmitKind::ir) return write_emitted({emit_ir(lowered)}, flags_.out, console_);
     if (kind == EmitKind::plan) return write_emitted({emit_plan(lowered, target_)}, flags_.out, console_);
@@ -101,20 +102,31 @@ class Compilation {
     write_emitted(emit_cubins(program, console_), flags_.out, console_);
   }
 
+  runtime::DeviceOptions device_options() {
+    runtime::DeviceOptions options = flags_.device.parse(console_);
+    options.kernels = trace_.kernels();
+    return options;
+  }
+
+  /// For the table of times: on the CPU everything up to the point where the first step could run.
+  void compile_kernels(const LoweredGraph& lowered) {
+    runtime::Program program = generate_program(lowered, target_, hooks_);
+    if (!flags_.time_passes || target_.kind != runtime::TargetKind::cpu) return;
+    const auto device = runtime::open_device(runtime::TargetKind::cpu, device_options());
+    device->load(std::move(program), device->allocate_states());
+  }
+
   void make_artifact() {
-    runtime::DeviceOptions device = flags_.device.parse(console_);
-    device.kernels = trace_.kernels();
     ArtifactOptions options{.graph = options_,
                             .target = target_,
                             .loss = {},
                             .optimizer = optimizer_,
                             .learning_rate = flags_.optimizer.learning_rate,
-                            .device_options = device,
+                            .device_options = device_options(),
                             .hooks = hooks_};
     if (flags_.train) options.loss = flags_.loss;
     const CompiledModel compiled = compile_model(*model_, options);
     if (flags_.train) report_parameters(console_, compiled.model);
-    if (flags_.out.empty()) return;
     runtime::Artifact artifact = compiled.artifact;
     if (target_.kind == runtime::TargetKind::cuda) add_cubins(artifact);
     runtime::write_artifact(flags_.out, artifact);

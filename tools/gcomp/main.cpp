@@ -47,6 +47,8 @@ std::vector<std::string> flags_of(const CLI::App& app) {
 
 /// Turns CLI11's complaint into one line with the nearest name.
 std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<Command>& commands) {
+  if (const std::string text = error.what(); error.get_name() == "ArgumentMismatch" && text.find("At Most 1") != std::string::npos)
+    return text.substr(0, text.find(": ")) + " is given more than once";
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.app->get_name());
   for (const Command& command : commands) {

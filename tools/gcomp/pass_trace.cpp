@@ -1,5 +1,6 @@
 #include "tools/gcomp/pass_trace.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -10,14 +11,16 @@
 
 namespace gcomp::tools {
 
-PassTrace::PassTrace(const Console& console, std::string print_after) : console_(console), print_after_(std::move(print_after)) {
-  if (print_after_.empty() || print_after_ == "all" || passes::find_pass(print_after_)) return;
-  std::vector<std::string> names{"all"};
+void require_pass(const std::string& name, const std::string& flag) {
+  if (passes::find_pass(name)) return;
+  std::vector<std::string> names;
   for (const passes::Pass& pass : passes::pipeline())
     if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.emplace_back(pass.name);
-  throw UserError(
-      concat("--print-after ", print_after_, ": no such pass, wanted ", listing(names), did_you_mean(print_after_, names)),
-      ExitCode::usage);
+  throw UserError(concat(flag, " ", name, ": no such pass, there are ", listing(names), did_you_mean(name, names)), ExitCode::usage);
+}
+
+PassTrace::PassTrace(const Console& console, std::string print_after) : console_(console), print_after_(std::move(print_after)) {
+  if (!print_after_.empty() && print_after_ != "all") require_pass(print_after_, "--print-after");
 }
 
 CompileHooks PassTrace::hooks() {

@@ -11,6 +11,7 @@ namespace gcomp::tools {
 namespace {
 
 constexpr std::int64_t kLines = 20;
+constexpr std::chrono::seconds kSilence{10};
 constexpr int kTextWidth = 80;  // of all but the bar
 
 int terminal_columns() {
@@ -42,13 +43,15 @@ double Progress::rate() const {
 
 void Progress::update(const ProgressState& state) {
   done_ = state.step;
+  const auto now = std::chrono::steady_clock::now();
   if (!console_.terminal()) {
-    if (state.step * kLines < (lines_ + 1) * steps_) return;
+    const bool due = state.step * kLines >= (lines_ + 1) * steps_ || now - drawn_ > kSilence;
+    if (state.step != 1 && !due) return;
     lines_ = state.step * kLines / steps_;
+    drawn_ = now;
     draw(state);
     return;
   }
-  const auto now = std::chrono::steady_clock::now();
   if (state.step != steps_ && now - drawn_ < std::chrono::milliseconds(100)) return;
   drawn_ = now;
   draw(state);

@@ -19,7 +19,8 @@ class Progress {
   /// `epochs` is 0 where the run is counted in steps.
   Progress(const Console& console, std::int64_t steps, std::int64_t epochs, std::int64_t batch);
 
-  /// After each step. Draws at most ten times a second on a terminal, and writes at most twenty lines in a pipe.
+  /// After each step. Draws at most ten times a second on a terminal; in a pipe writes the first step, then a line for each
+  /// twentieth of the run and after ten seconds of silence.
   void update(const ProgressState& state);
   /// Takes the bar off the terminal, so that a line may be written; the next update() draws it again.
   void clear();

@@ -103,6 +103,7 @@ Trainer TrainingRun::make_trainer() {
   options.learning_rate = flags_.optimizer.learning_rate;
   options.batch = flags_.batch;
   options.graph = flags_.model_options.parse();
+  options.graph.seed = static_cast<std::int64_t>(flags_.seed);
   options.device = flags_.device.request();
   options.device_options = flags_.device.parse(console_);
   options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
@@ -220,7 +221,7 @@ Command add_train(CLI::App& app, Console& console) {
   sub.add_option("--batch", flags->batch, "rows of one step")->type_name("N");
   sub.add_option("--epochs", flags->epochs, "how often to go through the data")->type_name("N");
   sub.add_option("--steps", flags->steps, "or how many steps to take")->type_name("N");
-  sub.add_option("--seed", flags->seed, "of the order of rows (default 0)")->type_name("N");
+  sub.add_option("--seed", flags->seed, "of the order of rows and of Dropout (default 0)")->type_name("N");
   sub.add_flag("--no-shuffle", flags->no_shuffle, "step i takes rows i * batch onwards");
   sub.add_option("--metrics", flags->metrics, "one JSON object a line for each step and evaluation")->type_name("JSONL");
   flags->model_options.add_precision(sub, "what floats compute in (default f32)");

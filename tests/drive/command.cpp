@@ -1,0 +1,96 @@
+#include "tests/drive/command.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+extern char** environ;
+
+namespace gcomp::test {
+namespace {
+
+/// Both ends of a pipe; what is still open is closed in the end.
+struct Pipe {
+  Pipe() {
+    if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+  }
+  ~Pipe() {
+    for (int& end : ends) close_end(end);
+  }
+  static void close_end(int& end) {
+    if (end >= 0) close(end);
+    end = -1;
+  }
+  int ends[2] = {-1, -1};
+};
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> list;
+  for (std::string& word : words) list.push_back(word.data());
+  list.push_back(nullptr);
+  return list;
+}
+
+/// Appends what can be read now; false at the end of the stream.
+bool drain(int end, std::string& text) {
+  char buffer[4096];
+  const ssize_t got = read(end, buffer, sizeof buffer);
+  if (got > 0) text.append(buffer, static_cast<std::size_t>(got));
+  return got > 0;
+}
+
+CommandResult run(std::vector<std::string> arguments, const CommandOptions& options, const std::string& marker) {
+  arguments.insert(arguments.begin(), GCOMP_BINARY);
+  if (!options.limits.empty()) {
+    const std::vector<std::string> shell{"/bin/sh", "-c", options.limits + "; exec \"$0\" \"$@\""};
+    arguments.insert(arguments.begin(), shell.begin(), shell.end());
+  }
+  std::vector<std::string> variables = options.environment;  // the first of a name counts
+  for (char** variable = environ; *variable; ++variable) variables.emplace_back(*variable);
+  Pipe output, errors;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, output.ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, errors.ends[1], STDERR_FILENO);
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, arguments[0].c_str(), &actions, nullptr, pointers(arguments).data(), pointers(variables).data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) throw std::runtime_error("cannot start " GCOMP_BINARY);
+  Pipe::close_end(output.ends[1]);
+  Pipe::close_end(errors.ends[1]);
+
+  CommandResult result;
+  bool sent = marker.empty();
+  pollfd streams[] = {{output.ends[0], POLLIN, 0}, {errors.ends[0], POLLIN, 0}};
+  std::string* texts[] = {&result.output, &result.errors};
+  while (streams[0].fd >= 0 || streams[1].fd >= 0) {
+    if (poll(streams, 2, -1) < 0) break;
+    for (int i = 0; i < 2; ++i)
+      if (streams[i].fd >= 0 && streams[i].revents != 0 && !drain(streams[i].fd, *texts[i])) streams[i].fd = -1;
+    if (!sent && result.errors.find(marker) != std::string::npos) {
+      kill(child, SIGINT);
+      sent = true;
+    }
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+}  // namespace
+
+CommandResult run_gcomp(std::vector<std::string> arguments, const CommandOptions& options) {
+  return run(std::move(arguments), options, "");
+}
+
+CommandResult interrupt_gcomp(std::vector<std::string> arguments, const std::string& marker) {
+  return run(std::move(arguments), {}, marker);
+}
+
+}  // namespace gcomp::test

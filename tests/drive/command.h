@@ -1,0 +1,27 @@
+// Runs gcomp as its users do: a process with arguments, what it wrote, and how it ended.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace gcomp::test {
+
+struct CommandResult {
+  int exit_code = -1;  ///< 128 + the signal where one ended it
+  std::string output;  ///< stdout
+  std::string errors;  ///< stderr
+};
+
+struct CommandOptions {
+  std::vector<std::string> environment;  ///< more variables, as NAME=VALUE
+  std::string limits;                    ///< shell commands that run before, such as "ulimit -f 1"
+};
+
+/// `arguments` follow the program's name.
+CommandResult run_gcomp(std::vector<std::string> arguments, const CommandOptions& options = {});
+
+/// The same, sent SIGINT once `marker` has appeared on stderr.
+CommandResult interrupt_gcomp(std::vector<std::string> arguments, const std::string& marker);
+
+}  // namespace gcomp::test

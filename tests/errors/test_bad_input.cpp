@@ -1,0 +1,315 @@
+// Whatever is wrong with model, data or options ends in one message that says what and where, the right exit code, and an
+// untouched output file. An internal error fails every test here.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "ir/base/error.h"
+#include "runtime/npz.h"
+#include "tests/drive/command.h"
+#include "tests/drive/recorded_model.h"
+#include "tests/errors/bad_files.h"
+#include "tests/runtime/temporary_directory.h"
+
+namespace gcomp::test {
+namespace {
+
+using runtime::NamedTensor;
+using runtime::test::contents;
+using runtime::test::put;
+using runtime::test::TemporaryDirectory;
+
+/// A small good model and its data, to be spoilt, and a file where the trained model would go.
+class BadInput : public testing::Test {
+ protected:
+  BadInput() {
+    write_linear_model(model_);
+    write_linear_data(data_);
+    put(out_, "old contents");
+  }
+
+  /// gcomp train on model_ and data_ with cross_entropy, unless `more` says otherwise.
+  CommandResult train(const std::vector<std::string>& more = {}, const CommandOptions& options = {}) {
+    std::vector<std::string> arguments{"train", model_, "--data", data_, "--batch", "4", "--steps", "2", "--out", out_};
+    const bool loss = std::find(more.begin(), more.end(), "--loss") != more.end();
+    if (!loss) arguments.insert(arguments.end(), {"--loss", "cross_entropy"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_gcomp(arguments, options);
+  }
+
+  /// Checks exit code and message, and that nothing was written.
+  void expect_refused(const CommandResult& result, ExitCode code, const std::vector<std::string>& parts) {
+    EXPECT_EQ(result.exit_code, static_cast<int>(code)) << result.errors;
+    for (const std::string& part : parts) EXPECT_NE(result.errors.find(part), std::string::npos) << "no '" << part << "' in: " << result.errors;
+    EXPECT_EQ(result.errors.find("internal error"), std::string::npos) << result.errors;
+    EXPECT_EQ(contents(out_), "old contents");
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+      EXPECT_EQ(entry.path().filename().string().find(".tmp"), std::string::npos) << entry.path();
+  }
+
+  void write_data(std::vector<NamedTensor> arrays) { runtime::write_npz(data_, arrays); }
+
+  TemporaryDirectory folder_;
+  const std::string model_ = folder_ / "model.onnx", data_ = folder_ / "data.npz", out_ = folder_ / "trained.onnx";
+};
+
+TEST_F(BadInput, TheUnspoiltModelTrains) {
+  const CommandResult result = train();
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(contents(out_), "old contents");
+}
+
+// ---- the model file ----
+
+TEST_F(BadInput, MissingModel) {
+  std::filesystem::remove(model_);
+  expect_refused(train(), ExitCode::invalid, {"model.onnx", "no such file"});
+}
+
+TEST_F(BadInput, TruncatedModel) {
+  const std::string whole = contents(model_);
+  put(model_, whole.substr(0, whole.size() / 2));
+  expect_refused(train(), ExitCode::invalid, {"model.onnx"});
+}
+
+TEST_F(BadInput, NotOnnx) {
+  put(model_, "this is a text file, no model at all");
+  expect_refused(train(), ExitCode::invalid, {"model.onnx"});
+}
+
+TEST_F(BadInput, EmptyModel) {
+  put(model_, "");
+  expect_refused(train(), ExitCode::invalid, {"model.onnx"});
+}
+
+TEST_F(BadInput, UnknownOperator) {
+  write_linear_model(model_, [](onnx::ModelProto& model) { append_node(model, "Frobnicate"); });
+  expect_refused(train(), ExitCode::unsupported, {"Frobnicate", "'last'"});
+}
+
+TEST_F(BadInput, OperatorOfAnUnknownDomain) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    append_node(model, "FusedThing", "com.example");
+    auto& opset = *model.add_opset_import();
+    opset.set_domain("com.example");
+    opset.set_version(1);
+  });
+  expect_refused(train(), ExitCode::unsupported, {"FusedThing", "com.example"});
+}
+
+TEST_F(BadInput, UnsupportedDtype) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::COMPLEX64);
+  });
+  expect_refused(train(), ExitCode::unsupported, {"'x'", "COMPLEX64"});
+}
+
+TEST_F(BadInput, AllNodesThatCannotBeTrainedThroughStandInOneReport) {
+  const std::string model = trap("not_differentiable.onnx");
+  ASSERT_FALSE(model.empty());
+  const CommandResult result = run_gcomp({"compile", model, "--train", "--loss", "mse", "--optimizer", "sgd", "--dim", "batch=4", "-o", folder_ / "model.gcx"});
+  expect_refused(result, ExitCode::unsupported, {"NonZero", "Unique", "round", "floor", "arg_max"});
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "model.gcx"));
+}
+
+// ---- shapes ----
+
+TEST_F(BadInput, UnboundDimensionNamesTheFlag) {
+  expect_refused(run_gcomp({"compile", model_, "--train", "--loss", "mse", "-o", folder_ / "model.gcx"}), ExitCode::invalid, {"input x", "--dim batch=N", "--shapes x:Nx3"});
+}
+
+TEST_F(BadInput, UnknownDimension) {
+  expect_refused(run_gcomp({"compile", model_, "--dim", "bathc=4", "-o", folder_ / "model.gcx"}), ExitCode::usage, {"bathc", "did you mean 'batch'?"});
+}
+
+TEST_F(BadInput, UnknownInputInShapes) {
+  expect_refused(run_gcomp({"compile", model_, "--shapes", "xx:4x3", "-o", folder_ / "model.gcx"}), ExitCode::usage, {"'x'", "did you mean 'x'?"});
+}
+
+TEST_F(BadInput, ShapeThatTheFileRefuses) {
+  expect_refused(run_gcomp({"compile", model_, "--shapes", "x:4x5", "-o", folder_ / "model.gcx"}), ExitCode::invalid, {"dimension 1 at 3", "--shapes x gives 5"});
+}
+
+TEST_F(BadInput, FixedBatchNamesItself) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    for (auto* value : {model.mutable_graph()->mutable_input(0), model.mutable_graph()->mutable_output(0)})
+      value->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_value(2);
+  });
+  expect_refused(train(), ExitCode::invalid, {"fixes dimension 0 at 2", "give --batch 2"});
+}
+
+// ---- the data ----
+
+TEST_F(BadInput, MissingData) {
+  std::filesystem::remove(data_);
+  expect_refused(train(), ExitCode::invalid, {"data.npz", "No such file"});
+}
+
+TEST_F(BadInput, DataThatIsNoNpz) {
+  put(data_, "x,y\n1,2\n");
+  expect_refused(train(), ExitCode::invalid, {"data.npz"});
+}
+
+TEST_F(BadInput, TruncatedData) {
+  const std::string whole = contents(data_);
+  put(data_, whole.substr(0, whole.size() - 40));
+  expect_refused(train(), ExitCode::invalid, {"data.npz"});
+}
+
+TEST_F(BadInput, MissingArrayNamesTheNearest) {
+  write_data({{"X1", Tensor(DType::f32, {8, 3})}, {"lable", Tensor(DType::i64, {8})}});
+  expect_refused(train(), ExitCode::invalid, {"data.npz", "no array 'x'", "'X1'"});
+  write_data({{"x", Tensor(DType::f32, {8, 3})}, {"lable", Tensor(DType::i64, {8})}});
+  expect_refused(train(), ExitCode::invalid, {"no array 'label'", "did you mean 'lable'?"});
+}
+
+TEST_F(BadInput, WrongShape) {
+  write_data({{"x", Tensor(DType::f32, {8, 4})}, {"label", Tensor(DType::i64, {8})}});
+  expect_refused(train(), ExitCode::invalid, {"input x: f32[batch,3]", "data.npz", "4"});
+  write_data({{"x", Tensor(DType::f32, {8})}, {"label", Tensor(DType::i64, {8})}});
+  expect_refused(train(), ExitCode::invalid, {"input x: f32[batch,3] has 2 dimensions", "data.npz"});
+}
+
+TEST_F(BadInput, WrongDtype) {
+  write_data({{"x", Tensor(DType::i64, {8, 3})}, {"label", Tensor(DType::i64, {8})}});
+  expect_refused(train(), ExitCode::invalid, {"data.npz", "'x'", "i64", "f32"});
+  write_data({{"x", Tensor(DType::f32, {8, 3})}, {"label", Tensor(DType::f32, {8})}});
+  expect_refused(train(), ExitCode::invalid, {"data.npz", "'label'", "f32"});
+}
+
+TEST_F(BadInput, ArraysOfDifferentRows) {
+  write_data({{"x", Tensor(DType::f32, {8, 3})}, {"label", Tensor(DType::i64, {7})}});
+  expect_refused(train(), ExitCode::invalid, {"data.npz", "8 rows", "7"});
+}
+
+TEST_F(BadInput, LabelShapeThatFitsNothing) {
+  write_data({{"x", Tensor(DType::f32, {8, 3})}, {"label", Tensor(DType::i64, {8, 5})}});
+  expect_refused(train(), ExitCode::invalid, {"label", "[4"});
+  expect_refused(train({"--loss", "mse"}), ExitCode::invalid, {"label", "f32[4,2]"});
+}
+
+TEST_F(BadInput, LabelOutOfRangeNamesRowAndLimit) {
+  Tensor label(DType::i64, {8});
+  label.set(6, 2);
+  write_data({{"x", Tensor(DType::f32, {8, 3})}, {"label", label}});
+  expect_refused(train(), ExitCode::invalid, {"data.npz", "'label'", "row 6", "label 2", "0 to 1"});
+}
+
+TEST_F(BadInput, IndexOutOfRangeNamesRowAndLimit) {
+  const RecordedModel gpt = recorded_model("gpt_tiny");
+  std::map<std::string, Tensor> arrays = load_arrays(gpt.data());
+  Tensor& ids = arrays.at("ids");
+  ids.set(11 * ids.shape()[1] + 3, 65);
+  std::vector<NamedTensor> list(arrays.begin(), arrays.end());
+  runtime::write_npz(folder_ / "ids.npz", list);
+  const CommandResult result = run_gcomp({"train", gpt.model(), "--data", folder_ / "ids.npz", "--loss", "cross_entropy", "--batch", "8", "--steps", "3", "--no-shuffle", "--out", out_});
+  expect_refused(result, ExitCode::invalid, {"ids.npz", "'ids'", "row 11", "index 65", "64"});
+}
+
+TEST_F(BadInput, BatchLargerThanTheData) { 
+  expect_refused(run_gcomp({"train", model_, "--data", data_, "--loss", "cross_entropy", "--batch", "9", "--steps", "1", "--out", out_}), ExitCode::invalid,
+                 {"batch of 9", "8"});
+ }
+
+TEST_F(BadInput, EvaluationDataIsReadBeforeTraining) {
+  expect_refused(train({"--eval-data", folder_ / "none.npz"}), ExitCode::invalid, {"none.npz"});
+}
+
+// ---- options ----
+
+TEST_F(BadInput, UnknownLoss) { expect_refused(train({"--loss", "cros_entropy"}), ExitCode::usage, {"unknown loss", "did you mean 'cross_entropy'?"}); }
+
+TEST_F(BadInput, UnknownOutputAsLoss) { expect_refused(train({"--loss", "output:loss"}), ExitCode::usage, {"output:loss"}); }
+
+TEST_F(BadInput, UnknownOptimizer) { expect_refused(train({"--optimizer", "adamq"}), ExitCode::usage, {"unknown optimizer", "did you mean 'adam'?"}); }
+
+TEST_F(BadInput, OptionThatTheOptimizerLacks) { expect_refused(train({"--optimizer", "adam", "--momentum", "0.9"}), ExitCode::usage, {"--momentum", "adam"}); }
+
+TEST_F(BadInput, UnknownFlag) { expect_refused(train({"--leraning-rate", "1"}), ExitCode::usage, {"unknown option --leraning-rate"}); }
+
+TEST_F(BadInput, MisspeltFlagNamesTheNearest) { expect_refused(train({"--momentun", "1"}), ExitCode::usage, {"did you mean '--momentum'?"}); }
+
+TEST_F(BadInput, UnknownCommand) { expect_refused(run_gcomp({"trian"}), ExitCode::usage, {"did you mean 'train'?"}); }
+
+TEST_F(BadInput, UnknownPass) {
+  expect_refused(run_gcomp({"compile", model_, "--dim", "batch=4", "--print-after=fusee"}), ExitCode::usage, {"fusee", "did you mean 'fuse'?"});
+  expect_refused(run_gcomp({"compile", model_, "--dim", "batch=4", "--disable=fusee", "--emit", "ir"}), ExitCode::usage, {"fusee", "did you mean 'fuse'?"});
+}
+
+TEST_F(BadInput, GlobThatMatchesNothing) { expect_refused(train({"--freeze", "encoder.*"}), ExitCode::usage, {"encoder.*"}); }
+
+TEST_F(BadInput, EverythingFrozen) { expect_refused(train({"--freeze", "*"}), ExitCode::invalid, {"nothing to train"}); }
+
+TEST_F(BadInput, OptionGivenTwice) { expect_refused(train({"--batch", "8"}), ExitCode::usage, {"--batch is given more than once"}); }
+
+TEST_F(BadInput, EpochsAndStepsTogether) { expect_refused(train({"--epochs", "2"}), ExitCode::usage, {"--epochs", "--steps"}); }
+
+TEST_F(BadInput, NoDevice) {
+  const CommandResult result = train({"--device", "cuda"});
+  if (result.exit_code == 0) GTEST_SKIP() << "this machine has a usable CUDA device";
+  expect_refused(result, ExitCode::no_device, {"cuda"});
+}
+
+TEST_F(BadInput, MissingCompiler) {
+  expect_refused(train({"--compiler", "/nowhere/c++", "--no-cache"}), ExitCode::kernel_compile, {"/nowhere/c++"});
+}
+
+// ---- numbers ----
+
+TEST_F(BadInput, LossThatBecomesNaN) {
+  Tensor x(DType::f32, {8, 3});
+  for (std::int64_t i = 12; i < 24; ++i) x.set(i, std::numeric_limits<double>::quiet_NaN());
+  write_data({{"x", x}, {"label", Tensor(DType::i64, {8})}});
+  expect_refused(train({"--no-shuffle"}), ExitCode::numeric, {"step 2", "nan", "trained.onnx"});
+}
+
+TEST_F(BadInput, ParameterThatBecomesNaN) {
+  // The loss before the only step is finite; its gradient overflows the update.
+  Tensor x(DType::f32, {8, 3});
+  for (std::int64_t i = 0; i < 24; ++i) x.set(i, 1e30);
+  write_data({{"x", x}, {"label", Tensor(DType::f32, {8, 2})}});
+  expect_refused(run_gcomp({"train", model_, "--data", data_, "--loss", "l1", "--optimizer", "sgd", "--lr", "1e30", "--batch", "4", "--steps", "1", "--out", out_}), ExitCode::numeric, {"parameter 'w'", "step 1", "trained.onnx"});
+}
+
+// ---- places that cannot be written ----
+
+TEST_F(BadInput, MissingOutputDirectory) {
+  expect_refused(run_gcomp({"train", model_, "--data", data_, "--loss", "cross_entropy", "--batch", "4", "--steps", "1", "--out", folder_ / "none/trained.onnx"}),
+                 ExitCode::invalid, {"none", "cannot write"});
+}
+
+TEST_F(BadInput, ReadOnlyDirectory) {
+  // /proc takes no file from anybody, root included.
+  expect_refused(run_gcomp({"train", model_, "--data", data_, "--loss", "cross_entropy", "--batch", "4", "--steps", "1", "--out", "/proc/trained.onnx"}), ExitCode::invalid,
+                 {"cannot write '/proc/trained.onnx'"});
+}
+
+TEST_F(BadInput, FullDisk) {
+  // A limit on the size of files stands for a full disk: the write fails the same way.
+  const RecordedModel cnn = recorded_model("mnist_cnn");
+  const CommandResult result = run_gcomp({"train", cnn.model(), "--data", cnn.data(), "--loss", "cross_entropy", "--batch", "32", "--steps", "1", "--no-cache", "--out", out_},
+                                         {.environment = {}, .limits = "trap '' XFSZ; ulimit -f 100"});
+  if (result.exit_code == static_cast<int>(ExitCode::kernel_compile)) GTEST_SKIP() << "the C++ compiler itself fails under this limit";
+  expect_refused(result, ExitCode::invalid, {"cannot write", "trained.onnx"});
+}
+
+TEST_F(BadInput, UnwritableCacheIsSaidAndDoesNotStop) {
+  const CommandResult result = train({}, {.environment = {"XDG_CACHE_HOME=/proc"}, .limits = {}});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("not cached"), std::string::npos) << result.errors;
+}
+
+TEST_F(BadInput, InterruptLeavesNothing) {
+  const RecordedModel mlp = recorded_model("mlp");
+  const CommandResult result =
+      interrupt_gcomp({"train", mlp.model(), "--data", mlp.data(), "--loss", "bce", "--batch", "64", "--steps", "100000000", "--metrics", folder_ / "m.jsonl", "--out", out_}, "step 1/");
+  EXPECT_EQ(result.exit_code, 130) << result.errors;
+  EXPECT_NE(result.errors.find("interrupted after step"), std::string::npos) << result.errors;
+  EXPECT_EQ(contents(out_), "old contents");
+}
+
+}  // namespace
+}  // namespace gcomp::test
