@@ -34,7 +34,7 @@ struct GraphOptions {
   std::vector<std::string> freeze, train;  ///< globs over parameters; freeze wins
   std::vector<std::string> tie, untie;
   std::string batchnorm_variance;
-  std::int64_t seed = 0;                   ///< of Dropout and other random operators
+  std::int64_t seed = 0;    ///< of Dropout and other random operators
   bool as_written = false;  ///< inference: BatchNormalization and Dropout mean what the file says
 };
 

@@ -28,5 +28,6 @@ int main() try {
   gcomp::Predictor saved = gcomp::Predictor::load("quadrants.gcx");
   const std::vector<float> questions{0.5f, 0.5f, -0.5f, 0.5f, -0.5f, -0.5f, 0.5f, -0.5f};
   const gcomp::Tensor answers = saved.predict({{"point", {questions, {4, 2}}}})[0].second;
-  for (int i = 0; i < 4; ++i) std::printf("(%g, %g) -> %s\n", questions[2 * i], questions[2 * i + 1], answers.at(i) > 0 ? "same sign" : "opposite signs");
+  for (int i = 0; i < 4; ++i)
+    std::printf("(%g, %g) -> %s\n", questions[2 * i], questions[2 * i + 1], answers.at(i) > 0 ? "same sign" : "opposite signs");
 } catch (const gcomp::Error& error) { return std::fprintf(stderr, "%s\n", error.what()), static_cast<int>(error.code()); }

@@ -58,7 +58,8 @@ CommandResult run(std::vector<std::string> arguments, const CommandOptions& opti
   posix_spawn_file_actions_adddup2(&actions, output.ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, errors.ends[1], STDERR_FILENO);
   pid_t child = 0;
-  const int failed = posix_spawn(&child, arguments[0].c_str(), &actions, nullptr, pointers(arguments).data(), pointers(variables).data());
+  const int failed =
+      posix_spawn(&child, arguments[0].c_str(), &actions, nullptr, pointers(arguments).data(), pointers(variables).data());
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) throw std::runtime_error("cannot start " GCOMP_BINARY);
   Pipe::close_end(output.ends[1]);

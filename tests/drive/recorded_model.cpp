@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 std::vector<fs::path> model_roots() {
   const char* variable = std::getenv("GCOMP_SHARED_DIR");
   std::vector<fs::path> roots;
-  for (const fs::path& shared : {fs::path(variable ? variable : ""), fs::path(GCOMP_SHARED_DIR), fs::path(GCOMP_SOURCE_DIR) / ".." / "shared"})
+  for (const fs::path& shared :
+       {fs::path(variable ? variable : ""), fs::path(GCOMP_SHARED_DIR), fs::path(GCOMP_SOURCE_DIR) / ".." / "shared"})
     if (!shared.empty()) roots.push_back(shared / "models");
   roots.push_back(fs::path(GCOMP_SOURCE_DIR) / "tests" / "fixtures" / "models");
   return roots;
@@ -62,7 +63,8 @@ Recipe recipe_of(const RecordedModel& model) {
   recipe.batch = json.at("batch");
   recipe.steps = json.at("steps");
   recipe.pytorch_f32_loss = json.at("pytorch_f32").at("loss_relative");
-  recipe.train_options = {"--loss", recipe.loss, "--optimizer", json.at("optimizer"), "--batch", std::to_string(recipe.batch), "--no-shuffle"};
+  recipe.train_options = {"--loss",      recipe.loss, "--optimizer", json.at("optimizer"), "--batch", std::to_string(recipe.batch),
+                          "--no-shuffle"};
   for (const auto& [name, value] : json.at("options").items()) {
     std::string flag = "--" + name;
     for (char& c : flag)

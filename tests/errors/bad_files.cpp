@@ -7,7 +7,8 @@
 namespace gcomp::test {
 namespace {
 
-void add_initializer(onnx::GraphProto& graph, const std::string& name, const std::vector<std::int64_t>& shape, const std::vector<float>& values) {
+void add_initializer(onnx::GraphProto& graph, const std::string& name, const std::vector<std::int64_t>& shape,
+                     const std::vector<float>& values) {
   onnx::TensorProto& tensor = *graph.add_initializer();
   tensor.set_name(name);
   tensor.set_data_type(onnx::TensorProto::FLOAT);

@@ -46,8 +46,8 @@ class Parity : public testing::TestWithParam<RecordedModel> {
     const Recipe recipe = recipe_of(model);
     std::vector<std::string> arguments{"train", model.model(), "--data", model.data()};
     arguments.insert(arguments.end(), recipe.train_options.begin(), recipe.train_options.end());
-    const std::vector<std::string> more{"--steps", std::to_string(recipe.steps), "--precision", precision.name, "--metrics", folder_ / "m.jsonl",
-                                        "--out", folder_ / "trained.onnx"};
+    const std::vector<std::string> more{"--steps",   std::to_string(recipe.steps), "--precision", precision.name,
+                                        "--metrics", folder_ / "m.jsonl",          "--out",       folder_ / "trained.onnx"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const CommandResult result = run_gcomp(arguments);
     ASSERT_EQ(result.exit_code, 0) << result.errors;
@@ -65,8 +65,8 @@ class Parity : public testing::TestWithParam<RecordedModel> {
     const RecordedModel& model = GetParam();
     const Recipe recipe = recipe_of(model);
     write_batch(model, recipe.batch, folder_ / "batch.npz");
-    const CommandResult result = run_gcomp({"grad", model.model(), "--inputs", folder_ / "batch.npz", "--loss", recipe.loss, "--precision", precision.name,
-                                            "--outputs", folder_ / "grads.npz"});
+    const CommandResult result = run_gcomp({"grad", model.model(), "--inputs", folder_ / "batch.npz", "--loss", recipe.loss,
+                                            "--precision", precision.name, "--outputs", folder_ / "grads.npz"});
     ASSERT_EQ(result.exit_code, 0) << result.errors;
     const std::map<std::string, Tensor> gradients = load_arrays(folder_ / "grads.npz"), wanted = recorded(model, "grad/");
     const double first_loss = load_arrays(model.folder / "reference.npz").at("loss").at(0);

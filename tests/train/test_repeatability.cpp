@@ -17,8 +17,8 @@ class Repeatability : public testing::TestWithParam<RecordedModel> {
   /// The bytes of trained.onnx after three steps in shuffled order.
   std::string trained(const std::string& threads) {
     const RecordedModel& model = GetParam();
-    std::vector<std::string> arguments{"train", model.model(), "--data", model.data(), "--threads", threads, "--steps", "3", "--seed", "7",
-                                       "--out", folder_ / "trained.onnx"};
+    std::vector<std::string> arguments{"train",   model.model(), "--data", model.data(), "--threads", threads,
+                                       "--steps", "3",           "--seed", "7",          "--out",     folder_ / "trained.onnx"};
     for (const std::string& option : recipe_of(model).train_options)
       if (option != "--no-shuffle") arguments.push_back(option);
     const CommandResult result = run_gcomp(arguments);
@@ -37,10 +37,12 @@ TEST_P(Repeatability, SameCommandAndAnyThreadsGiveTheSameBytes) {
   EXPECT_TRUE(once == alone) << "one thread and two differ";
 }
 
-INSTANTIATE_TEST_SUITE_P(Recorded, Repeatability, testing::ValuesIn(recorded_models()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Recorded, Repeatability, testing::ValuesIn(recorded_models()),
+                         [](const auto& info) { return info.param.name; });
 
 /// Trains on rows `first` to `last` of mlp's data by plain SGD and writes `out`.
-void train_rows(const std::string& model, const TemporaryDirectory& folder, std::int64_t first, std::int64_t last, const std::string& out) {
+void train_rows(const std::string& model, const TemporaryDirectory& folder, std::int64_t first, std::int64_t last,
+                const std::string& out) {
   std::vector<runtime::NamedTensor> rows;
   for (const auto& [name, whole] : load_arrays(recorded_model("mlp").data())) {
     TensorType type = whole.type();
@@ -51,8 +53,8 @@ void train_rows(const std::string& model, const TemporaryDirectory& folder, std:
     rows.emplace_back(name, std::move(part));
   }
   runtime::write_npz(folder / "rows.npz", rows);
-  const CommandResult result = run_gcomp({"train", model, "--data", folder / "rows.npz", "--loss", "bce", "--optimizer", "sgd", "--lr", "0.1", "--batch", "64",
-                                          "--epochs", "1", "--no-shuffle", "--out", folder / out});
+  const CommandResult result = run_gcomp({"train", model, "--data", folder / "rows.npz", "--loss", "bce", "--optimizer", "sgd",
+                                          "--lr", "0.1", "--batch", "64", "--epochs", "1", "--no-shuffle", "--out", folder / out});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
 }
 
@@ -63,7 +65,8 @@ TEST(Continuing, TenStepsAndTenMoreAreTwenty) {
   train_rows(model, folder, 0, 640, "first.onnx");
   train_rows(folder / "first.onnx", folder, 640, 1280, "second.onnx");
   EXPECT_NE(contents(folder / "first.onnx"), contents(folder / "second.onnx"));
-  EXPECT_TRUE(contents(folder / "whole.onnx") == contents(folder / "second.onnx")) << "training from an exported file does not continue where it stopped";
+  EXPECT_TRUE(contents(folder / "whole.onnx") == contents(folder / "second.onnx"))
+      << "training from an exported file does not continue where it stopped";
 }
 
 }  // namespace

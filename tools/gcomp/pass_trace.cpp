@@ -16,7 +16,8 @@ void require_pass(const std::string& name, const std::string& flag) {
   std::vector<std::string> names;
   for (const passes::Pass& pass : passes::pipeline())
     if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.emplace_back(pass.name);
-  throw UserError(concat(flag, " ", name, ": no such pass, there are ", listing(names), did_you_mean(name, names)), ExitCode::usage);
+  throw UserError(concat(flag, " ", name, ": no such pass, there are ", listing(names), did_you_mean(name, names)),
+                  ExitCode::usage);
 }
 
 PassTrace::PassTrace(const Console& console, std::string print_after) : console_(console), print_after_(std::move(print_after)) {
