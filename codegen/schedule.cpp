@@ -16,8 +16,10 @@ namespace {
 
 constexpr std::int64_t kUnrolledReduction = 16;
 constexpr std::size_t kMostStatements = 96;
-constexpr std::size_t kMostPieces = 9;
-constexpr std::size_t kMostSettled = 3;
+constexpr std::size_t kMostPieces = 33;
+constexpr std::size_t kMostPieceTerms = 2000;  // pieces times the terms that each repeats
+constexpr std::size_t kMostSettled = 3;        // of conditions on different indices, each doubling the variants
+constexpr std::size_t kMostIntervals = 32;     // of one index: a chain of variants
 constexpr std::int64_t kKeptElements = 16384;
 constexpr int kDearCost = 6;
 constexpr std::int64_t kSmallPlane = 4096;
@@ -305,6 +307,12 @@ void schedule_reductions(const FlatNest& nest, Schedule& schedule) {
   std::erase(schedule.reduced, schedule.vector_axis);
 }
 
+std::size_t count_terms(const FlatNest& nest) {
+  std::size_t count = 0;
+  for (const Statement& s : nest.statements) for_each_term(s.value, [&](const TermPtr&) { ++count; });
+  return count;
+}
+
 bool same(const Condition& a, const Condition& b) { return a.low == b.low && a.high == b.high && a.index == b.index; }
 
 /// A condition on fewer axes that says the same: i * 32 + j < 256 with j in [0, 32) is i < 8.
@@ -384,7 +392,7 @@ std::vector<std::int64_t> breakpoints(const FlatNest& nest, int axis) {
       }
     });
   }
-  if (found.size() + 1 > kMostPieces) found.clear();
+  if (found.size() + 1 > kMostPieces || (found.size() > 8 && found.size() * count_terms(nest) > kMostPieceTerms)) found.clear();
   found.insert(0);
   found.insert(extent);
   return {found.begin(), found.end()};
@@ -427,7 +435,8 @@ std::optional<Condition> settled_outside(const FlatNest& nest, const std::vector
       }
     });
   }
-  if (found.empty() || found.size() > kMostSettled) return std::nullopt;
+  const bool one_index = std::all_of(found.begin(), found.end(), [&](const Condition& c) { return c.index == found.front().index; });
+  if (found.empty() || found.size() > (one_index ? kMostIntervals : kMostSettled)) return std::nullopt;
   return found.front();
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kTransposeBlock = 32;
 constexpr std::int64_t kLeastBlock = 2048;
-constexpr int kMostTests = 3;
+constexpr int kMostTests = 32;
 
 std::vector<Loop> outer_loops(const KernelLoops& loops) {
   const Schedule& schedule = loops.schedule();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kColumnBlock = 64;
 constexpr std::int64_t kLongRow = 64;
-constexpr int kMostTests = 3;
+constexpr int kMostTests = 32;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 

@@ -179,6 +179,7 @@ TEST(CpuOps, ViewsAndWindows) {
     cases.add("unslice", "f64[20,101]", "{starts=[0,0], shape=[20,303], steps=[1,3]}", -1, 1, to);
     cases.add("concat", "f64[20,3] f64[20,50] f64[20,1]", "{axis=1}", -1, 1, to);
     cases.add("concat", "f64[2,30] f64[5,30] f64[1,30]", "{axis=0}", -1, 1, to);
+    cases.add("concat", "f64[3,20] f64[1,20] f64[2,20] f64[3,20] f64[3,20] f64[1,20] f64[3,20]", "{axis=0}", -1, 1, to);
     cases.add("concat", "f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2]", "{axis=1}", -1, 1, to);
     cases.add("window", "f64[2,3,17,18]", "{kernel=[3,3], strides=[2,2], low=[1,1], high=[1,1], dilations=[1,1], value=-1}", -1, 1, to);
     cases.add("window_sum", "f64[2,3,9,9,2,2]", "{kernel=[2,2], strides=[2,2], low=[0,0], high=[0,0], dilations=[1,1], sizes=[18,18]}", -1, 1, to);
