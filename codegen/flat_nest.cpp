@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ir/ops/table.h"
 
@@ -229,6 +230,17 @@ TermPtr edited(const TermPtr& root, const std::function<TermPtr(const TermPtr&)>
     return done[term.get()] = result;
   };
   return walk(root);
+}
+
+void for_each_unconditional(const TermPtr& root, const std::function<void(const TermPtr&)>& visit) {
+  std::unordered_set<const Term*> seen;
+  std::function<void(const TermPtr&)> walk = [&](const TermPtr& term) {
+    if (!seen.insert(term.get()).second) return;
+    if (term->kind != Term::Kind::guard)
+      for (const TermPtr& argument : term->arguments) walk(argument);
+    visit(term);
+  };
+  walk(root);
 }
 
 void for_each_index(const TermPtr& term, const std::function<void(const Index&)>& visit) {

@@ -50,6 +50,9 @@ void unroll_axis(FlatNest& nest, int axis);
 /// edited. Shared subterms are visited once.
 ir::TermPtr edited(const ir::TermPtr& term, const std::function<ir::TermPtr(const ir::TermPtr&)>& edit);
 
+/// Calls `visit` with every distinct subterm that is evaluated wherever the term is: nothing within a guard, no loaded index.
+void for_each_unconditional(const ir::TermPtr& term, const std::function<void(const ir::TermPtr&)>& visit);
+
 /// Calls `visit` with every index of the nest: of reads, conditions, index values and stores, and those nested in them.
 void for_each_index(const FlatNest& nest, const std::function<void(const ir::Index&)>& visit);
 /// The same for one term.

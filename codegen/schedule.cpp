@@ -4,7 +4,6 @@
 #include <set>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "ir/op.h"
 
@@ -160,21 +159,12 @@ std::uint64_t all_axes(const FlatNest& nest, const TermPtr& term) {
   return axes;
 }
 
-/// Calls `visit` with every subterm that is evaluated wherever the term is: none within a guard.
-void for_each_unconditional(const TermPtr& term, std::unordered_set<const Term*>& seen, const std::function<void(const TermPtr&)>& visit) {
-  if (!seen.insert(term.get()).second) return;
-  if (term->kind != Term::Kind::guard)
-    for (const TermPtr& argument : term->arguments) for_each_unconditional(argument, seen, visit);
-  visit(term);
-}
-
 /// Statements that hold `term` outside guards.
 std::vector<std::size_t> holders_of(const FlatNest& nest, const TermPtr& term) {
   std::vector<std::size_t> holders;
   for (std::size_t s = 0; s < nest.statements.size(); ++s) {
-    std::unordered_set<const Term*> seen;
     bool holds = false;
-    for_each_unconditional(nest.statements[s].value, seen, [&](const TermPtr& t) { holds = holds || compare(t, term) == 0; });
+    for_each_unconditional(nest.statements[s].value, [&](const TermPtr& t) { holds = holds || compare(t, term) == 0; });
     if (holds) holders.push_back(s);
   }
   return holders;
@@ -206,8 +196,7 @@ void share_dear_terms(FlatNest& nest) {
     int best_cost = 0;
     std::unordered_map<TermPtr, int, TermHash, TermEqual> counts;
     for (const Statement& s : nest.statements) {
-      std::unordered_set<const Term*> seen;
-      for_each_unconditional(s.value, seen, [&](const TermPtr& t) {
+      for_each_unconditional(s.value, [&](const TermPtr& t) {
         const bool narrow = t->dtype == DType::f16 || t->dtype == DType::bf16;
         if (t->kind != Term::Kind::call || narrow || (all_axes(nest, t) & reduced) == 0 || ++counts[t] < 2) return;
         const int cost = cost_of(t);

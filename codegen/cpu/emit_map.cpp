@@ -1,14 +1,19 @@
-// Maps: loops over all axes, the vector axis innermost and in pieces within which every condition on it is settled.
+// Maps: loops over all axes, the vector axis innermost and in pieces within which every condition on it is settled. What is read
+// across the vector axis comes through tiles: blocks of the operand, transposed into a small array before the block is computed.
 #include <algorithm>
 
 #include "codegen/cpu/loops.h"
 
 namespace gcomp::codegen::cpu {
+
+using namespace gcomp::ir;
+
 namespace {
 
 constexpr std::int64_t kTransposeBlock = 32;
 constexpr std::int64_t kLeastBlock = 2048;
 constexpr int kMostTests = 32;
+constexpr std::size_t kMostTiles = 4;
 
 std::vector<Loop> outer_loops(const KernelLoops& loops) {
   const Schedule& schedule = loops.schedule();
@@ -26,7 +31,6 @@ std::vector<Loop> outer_loops(const KernelLoops& loops) {
     const std::int64_t rows = loops.extent(schedule.transposed_axis);
     outer.push_back({Loop::Kind::blocks, schedule.transposed_axis, rows, kTransposeBlock});
     outer.push_back({Loop::Kind::blocks, vector, extent, kTransposeBlock});
-    outer.push_back({Loop::Kind::in_block, schedule.transposed_axis, rows, kTransposeBlock});
   } else if (points < wanted && extent >= 2 * kLeastBlock) {
     const std::int64_t pieces = (wanted + points - 1) / std::max<std::int64_t>(points, 1);
     const std::int64_t block = std::max(kLeastBlock, ((extent + pieces - 1) / pieces + 63) / 64 * 64);
@@ -35,14 +39,21 @@ std::vector<Loop> outer_loops(const KernelLoops& loops) {
   return outer;
 }
 
-
 class MapEmitter {
  public:
   explicit MapEmitter(KernelLoops& loops) : loops_(loops), writer_(loops.writer()), schedule_(loops.schedule()), vector_(schedule_.vector_axis) {}
 
   void run() {
-    const std::size_t opened = loops_.open_tasks(outer_loops(loops_));
-    run_variants(loops_.nest(), 0);
+    std::size_t opened = loops_.open_tasks(outer_loops(loops_));
+    if (schedule_.transposed_axis < 0) {
+      run_variants(loops_.nest(), 0);
+    } else {
+      const FlatNest nest = through_tiles();
+      writer_.use(nest);
+      loops_.open_serial({Loop::Kind::in_block, schedule_.transposed_axis, loops_.extent(schedule_.transposed_axis), kTransposeBlock});
+      run_variants(nest, 0);
+      ++opened;
+    }
     loops_.close(opened);
   }
 
@@ -54,6 +65,62 @@ class MapEmitter {
       if ((std::find(axes.begin(), axes.end(), vector_) != axes.end()) == in_lanes) stores.push_back(&s);
     }
     return stores;
+  }
+
+  /// Whether a read walks along the transposed axis while the vector axis jumps.
+  bool is_across(const TermPtr& t) const {
+    if (t->kind != Term::Kind::read || t->dtype == DType::f16 || t->dtype == DType::bf16) return false;
+    const Index& at = t->indices[0];
+    return at.coefficient_of(schedule_.transposed_axis) == 1 && at.coefficient_of(vector_) > 1 && !at.uses_nonlinearly(vector_) && !at.uses_nonlinearly(schedule_.transposed_axis);
+  }
+
+  /// Writes the transposition of this block of every operand that is read across, outside conditions; such reads become
+  /// statements at the end of the nest, which stand for elements of the tiles.
+  FlatNest through_tiles() {
+    FlatNest nest = loops_.nest();
+    if (breakpoints(nest, vector_).size() > 2) return nest;
+    std::vector<TermPtr> reads;
+    for (const Statement& s : nest.statements)
+      for_each_unconditional(s.value, [&](const TermPtr& t) {
+        if (is_across(t) && std::none_of(reads.begin(), reads.end(), [&](const TermPtr& r) { return compare(r, t) == 0; })) reads.push_back(t);
+      });
+    if (reads.size() > kMostTiles) return nest;
+    const int first = static_cast<int>(nest.statements.size());
+    for (Statement& s : nest.statements)
+      s.value = edited(s.value, [&](const TermPtr& t) {
+        for (std::size_t i = 0; i < reads.size(); ++i) if (compare(t, reads[i]) == 0) return local(t->dtype, first + static_cast<int>(i));
+        return TermPtr();
+      });
+    for (const TermPtr& read : reads) {
+      Statement made;
+      made.dtype = read->dtype;
+      made.value = read;
+      made.axes = {schedule_.transposed_axis, vector_};
+      nest.statements.push_back(made);
+    }
+    for (std::size_t i = 0; i < reads.size(); ++i) write_tile(reads[i], first + static_cast<int>(i));
+    return nest;
+  }
+
+  void write_tile(const TermPtr& read, int statement) {
+    const int rows = schedule_.transposed_axis, count = static_cast<int>(loops_.nest().extents.size());
+    const std::string tile = writer_.fresh("s");
+    writer_.line(concat("alignas(64) ", storage_type_text(read->dtype), " ", tile, "[", kTransposeBlock * kTransposeBlock, "];"));
+    writer_.open_sealed();
+    writer_.bind_axis(rows, loops_.block_start(rows));
+    writer_.bind_axis(vector_, loops_.block_start(vector_));
+    const auto length = [&](int axis) {
+      const std::int64_t extent = loops_.extent(axis);
+      return extent % kTransposeBlock == 0 ? std::to_string(kTransposeBlock) : concat("gc_least(", kTransposeBlock, ", ", extent, " - ", loops_.block_start(axis), ")");
+    };
+    const std::string from = writer_.index(read->indices[0]);
+    writer_.line(concat("gc_transpose(", tile, ", ", kTransposeBlock, ", p", read->slot, " + ", from, ", ", read->indices[0].coefficient_of(vector_), ", ", length(vector_), ", ", length(rows), ");"));
+    writer_.close();
+    // Axis numbers beyond the nest's stand for the starts of the current blocks.
+    writer_.bind_axis(count, loops_.block_start(rows));
+    writer_.bind_axis(count + 1, loops_.block_start(vector_));
+    const auto within = [&](int axis, int start) { return loops_.nest().axis(axis) - Index::axis(start, loops_.extent(axis) + 1); };
+    writer_.bind_array(statement, tile, within(rows, count) * kTransposeBlock + within(vector_, count + 1));
   }
 
   /// Conditions that the vector axis does not decide are tested before its loop.
@@ -68,7 +135,7 @@ class MapEmitter {
       run_variants(variant, tested + 1);
       writer_.close();
     }
-    writer_.use(loops_.nest());
+    writer_.use(nest);
   }
 
   void run_pieces(const FlatNest& nest) {

@@ -20,6 +20,50 @@ GC_INLINE long gc_clamped(long long i, long n) { return (i < 0) | (n < 1) ? 0 : 
 GC_INLINE long gc_floor_quotient(long a, long b) { return a / b - (a % b < 0); }
 GC_INLINE long gc_floor_remainder(long a, long b) { return a - gc_floor_quotient(a, b) * b; }
 
+/// to[w * pitch + v] = from[v * stride + w] for v < columns, w < rows: one block of a transposition.
+template <class T> static void gc_transpose_block(T* to, long pitch, const T* from, long stride, long columns, long rows) {
+  for (long v = 0; v < columns; ++v)
+    for (long w = 0; w < rows; ++w) to[w * pitch + v] = from[v * stride + w];
+}
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define GC_SHUFFLES 1
+#endif
+#endif
+template <class T> static void gc_transpose(T* to, long pitch, const T* from, long stride, long columns, long rows) {
+#ifdef GC_SHUFFLES
+  if constexpr (sizeof(T) == 4) {
+    // Squares of 8 by 8 in registers: pairs of rows, then pairs of pairs, then halves.
+    typedef T gc_row __attribute__((vector_size(32), aligned(4), may_alias));
+    const long whole_columns = columns / 8 * 8, whole_rows = rows / 8 * 8;
+    for (long v = 0; v < whole_columns; v += 8) {
+      for (long w = 0; w < whole_rows; w += 8) {
+        gc_row a[8], b[8];
+        for (int i = 0; i < 8; ++i) a[i] = *(const gc_row*)(from + (v + i) * stride + w);
+        for (int i = 0; i < 8; i += 2) {
+          b[i] = __builtin_shufflevector(a[i], a[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+          b[i + 1] = __builtin_shufflevector(a[i], a[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+        }
+        for (int i = 0; i < 8; i += 4) {
+          for (int k = 0; k < 2; ++k) {
+            a[i + k] = __builtin_shufflevector(b[i + k], b[i + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            a[i + k + 2] = __builtin_shufflevector(b[i + k], b[i + k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+          }
+        }
+        for (int i = 0; i < 4; ++i) {
+          *(gc_row*)(to + (w + i) * pitch + v) = __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+          *(gc_row*)(to + (w + i + 4) * pitch + v) = __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+        }
+      }
+    }
+    gc_transpose_block(to + whole_rows * pitch, pitch, from + whole_rows, stride, whole_columns, rows - whole_rows);
+    gc_transpose_block(to + whole_columns, pitch, from + whole_columns * stride, stride, columns - whole_columns, rows);
+    return;
+  }
+#endif
+  gc_transpose_block(to, pitch, from, stride, columns, rows);
+}
+
 // Half precision is stored as bits and computed in f32.
 struct gc_f16 { unsigned short bits; };
 struct gc_bf16 { unsigned short bits; };
