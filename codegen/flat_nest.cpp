@@ -46,9 +46,8 @@ void drop_unit_axes(FlatNest& nest) {
 }
 
 bool is_scanned(const FlatNest& nest, int axis) {
-  return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& s) {
-    return s.form == Statement::Form::scan && s.over[0] == axis;
-  });
+  return std::any_of(nest.statements.begin(), nest.statements.end(),
+                     [&](const Statement& s) { return s.form == Statement::Form::scan && s.over[0] == axis; });
 }
 
 /// The size by which splitting `axis` takes it out of some quotient or remainder; 0 for none.
@@ -80,7 +79,8 @@ bool mergeable(const FlatNest& nest, int a, int b) {
     if (s.form == Statement::Form::scan && (s.over[0] == a || s.over[0] == b)) return false;
   }
   bool fits = true;
-  for_each_index(nest, [&](const Index& index) { fits = fits && index.coefficient_of(a) == index.coefficient_of(b) * nest.extents[at(b)]; });
+  for_each_index(
+      nest, [&](const Index& index) { fits = fits && index.coefficient_of(a) == index.coefficient_of(b) * nest.extents[at(b)]; });
   return fits;
 }
 
@@ -93,8 +93,9 @@ TermPtr first_best(bool maximum, DType dtype, const std::vector<TermPtr>& values
     const TermPtr& value = values[i];
     TermPtr better = maximum ? apply(ops::kLess, DType::boolean, {best, value}) : apply(ops::kLess, DType::boolean, {value, best});
     if (is_float(value->dtype)) {
-      TermPtr only_value_is_nan = apply(ops::kAnd, DType::boolean, {apply(ops::kIsNan, DType::boolean, {value}),
-                                        apply(ops::kNot, DType::boolean, {apply(ops::kIsNan, DType::boolean, {best})})});
+      TermPtr only_value_is_nan = apply(ops::kAnd, DType::boolean,
+                                        {apply(ops::kIsNan, DType::boolean, {value}),
+                                         apply(ops::kNot, DType::boolean, {apply(ops::kIsNan, DType::boolean, {best})})});
       better = apply(ops::kOr, DType::boolean, {better, only_value_is_nan});
     }
     best = apply(ops::kSelect, best->dtype, {better, value, best});
@@ -103,7 +104,9 @@ TermPtr first_best(bool maximum, DType dtype, const std::vector<TermPtr>& values
   return position;
 }
 
-bool is_position(const OpDef& op) { return op.reduction.of == Reduction::Of::first_maximum || op.reduction.of == Reduction::Of::first_minimum; }
+bool is_position(const OpDef& op) {
+  return op.reduction.of == Reduction::Of::first_maximum || op.reduction.of == Reduction::Of::first_minimum;
+}
 
 /// Copies of the statements with some axes fixed at each of their points. Statement s at point k becomes number copies[s][k].
 class Unroller {
@@ -215,7 +218,8 @@ TermPtr edited(const TermPtr& root, const std::function<TermPtr(const TermPtr&)>
       std::vector<TermPtr> arguments;
       for (const TermPtr& argument : term->arguments) arguments.push_back(walk(argument));
       switch (term->kind) {
-        case Term::Kind::literal: case Term::Kind::local: result = term; break;
+        case Term::Kind::literal:
+        case Term::Kind::local: result = term; break;
         case Term::Kind::index: result = index_value(term->dtype, walk_index(term->indices[0])); break;
         case Term::Kind::read: result = read(term->dtype, term->slot, {walk_index(term->indices[0])}); break;
         case Term::Kind::call: result = ir::call(term->dtype, *term->op, std::move(arguments)); break;
@@ -273,7 +277,9 @@ TermPtr join(const OpDef& reduction, const TermPtr& a, const TermPtr& b) {
     case Reduction::Of::product: return apply(a->dtype == DType::boolean ? ops::kAnd : ops::kMul, a->dtype, {a, b});
     case Reduction::Of::maximum: return apply(ops::kMaximum, a->dtype, {a, b});
     case Reduction::Of::minimum: return apply(ops::kMinimum, a->dtype, {a, b});
-    case Reduction::Of::none: case Reduction::Of::first_maximum: case Reduction::Of::first_minimum: break;
+    case Reduction::Of::none:
+    case Reduction::Of::first_maximum:
+    case Reduction::Of::first_minimum: break;
   }
   throw InternalError(concat("reduction ", reduction.name, " does not join values"));
 }
@@ -282,13 +288,15 @@ TermPtr converted(const TermPtr& term, DType dtype) { return term->dtype == dtyp
 
 TermPtr value_of(const Statement& s) {
   const bool narrow = s.dtype == DType::f16 || s.dtype == DType::bf16;
-  const bool exact = s.value->kind == Term::Kind::read || s.value->kind == Term::Kind::literal || s.value->kind == Term::Kind::local;
+  const bool exact =
+      s.value->kind == Term::Kind::read || s.value->kind == Term::Kind::literal || s.value->kind == Term::Kind::local;
   if (s.value->dtype == s.dtype && (!narrow || exact)) return s.value;
   return ir::call(s.dtype, ops::kCast, {s.value});
 }
 
 FlatNest flatten(const LoopNest& nest, std::span<const TensorType> operands, std::span<const TensorType> results) {
-  FlatNest flat{.extents = nest.extents, .statements = nest.statements, .stores = {}, .operands = {}, .results = {}, .result_elements = {}};
+  FlatNest flat{
+      .extents = nest.extents, .statements = nest.statements, .stores = {}, .operands = {}, .results = {}, .result_elements = {}};
   for (const TensorType& type : operands) flat.operands.push_back(type.dtype);
   for (const TensorType& type : results) {
     flat.results.push_back(type.dtype);
@@ -309,7 +317,8 @@ FlatNest flatten(const LoopNest& nest, std::span<const TensorType> operands, std
   for (std::size_t o = 0; o < nest.outputs.size(); ++o) {
     const LoopOutput& output = nest.outputs[o];
     Index index = linear(output.index, results[o].shape);
-    index = index.substitute([](int a, std::int64_t extent) { return Index::axis(a, extent); }, [&](const TermPtr& t) { return rewriter(t); });
+    index = index.substitute([](int a, std::int64_t extent) { return Index::axis(a, extent); },
+                             [&](const TermPtr& t) { return rewriter(t); });
     flat.stores.push_back({output.statement, static_cast<int>(o), std::move(index), output.accumulate});
   }
   drop_unit_axes(flat);
@@ -352,7 +361,9 @@ void merge_axes(FlatNest& nest) {
         const std::int64_t merged = nest.extents[at(a)] * nest.extents[at(b)];
         nest.extents[at(a)] = 1;
         nest.extents[at(b)] = merged;
-        substitute(nest, [&](int axis, std::int64_t extent) { return axis == a ? Index(0) : Index::axis(axis, axis == b ? merged : extent); });
+        substitute(nest, [&](int axis, std::int64_t extent) {
+          return axis == a ? Index(0) : Index::axis(axis, axis == b ? merged : extent);
+        });
         drop_unit_axes(nest);
         return true;
       }
@@ -371,7 +382,8 @@ void unroll_reductions(FlatNest& nest, std::int64_t limit) {
   }
   Shape extents;
   for (int a : over) extents.push_back(nest.extents[at(a)]);
-  const bool reduces = std::any_of(nest.statements.begin(), nest.statements.end(), [](const Statement& s) { return s.form == Statement::Form::reduce; });
+  const bool reduces = std::any_of(nest.statements.begin(), nest.statements.end(),
+                                   [](const Statement& s) { return s.form == Statement::Form::reduce; });
   if (!reduces || element_count(extents) > limit) return;
   nest = Unroller(nest, over).run();
 }

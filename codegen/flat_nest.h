@@ -26,7 +26,7 @@ struct FlatNest {
   std::vector<std::int64_t> extents;
   std::vector<ir::Statement> statements;
   std::vector<Store> stores;
-  std::vector<DType> operands, results;       ///< element types
+  std::vector<DType> operands, results;  ///< element types
   std::vector<std::int64_t> result_elements;
 
   ir::Index axis(int number) const { return ir::Index::axis(number, extents[static_cast<std::size_t>(number)]); }

@@ -45,7 +45,8 @@ const Tensor* dense_constant(const Node& node) {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Graph& graph, const MemoryPlan& plan, const runtime::Target& target) : graph_(graph), plan_(plan), kernels_(target.kind) {
+  ProgramBuilder(const Graph& graph, const MemoryPlan& plan, const runtime::Target& target)
+      : graph_(graph), plan_(plan), kernels_(target.kind) {
     program_.name = graph.name();
     program_.target = target;
     program_.arena_bytes = plan.arena_bytes;
@@ -90,8 +91,10 @@ class ProgramBuilder {
     const Value* root = owner(value);
     const Placement& place = placement(root);
     if (root != value && place.space != MemorySpace::arena) return buffers_[value] = buffer_of(root);
-    runtime::Buffer buffer{.name = value->name, .space = space_of(place.space), .type = value->type, .offset = place.offset, .contents = {}};
-    if (const Tensor* contents = root->producer ? dense_constant(*root->producer) : nullptr; contents && place.space == MemorySpace::constant)
+    runtime::Buffer buffer{
+        .name = value->name, .space = space_of(place.space), .type = value->type, .offset = place.offset, .contents = {}};
+    if (const Tensor* contents = root->producer ? dense_constant(*root->producer) : nullptr;
+        contents && place.space == MemorySpace::constant)
       buffer.contents = *contents;
     program_.buffers.push_back(std::move(buffer));
     return buffers_[value] = static_cast<int>(program_.buffers.size()) - 1;
@@ -126,7 +129,8 @@ class ProgramBuilder {
       }
       std::string name = output->name;
       for (int suffix = 1; !names.insert(name).second; ++suffix) name = concat(output->name, ".", suffix);
-      program_.buffers.push_back({.name = name, .space = runtime::Space::io, .type = output->type, .offset = program_.io_bytes, .contents = {}});
+      program_.buffers.push_back(
+          {.name = name, .space = runtime::Space::io, .type = output->type, .offset = program_.io_bytes, .contents = {}});
       program_.io_bytes += (output->type.bytes() + 63) / 64 * 64;
       const int copy = static_cast<int>(program_.buffers.size()) - 1;
       program_.outputs.push_back(copy);
@@ -137,7 +141,9 @@ class ProgramBuilder {
 
   void add_node(const Node& node) {
     if (dense_constant(node)) return void(buffer_of(node.result()));
-    if (std::all_of(node.results.begin(), node.results.end(), [](const Value* v) { return v->type.elements() == 0; }) && !node.results.empty()) return;
+    if (std::all_of(node.results.begin(), node.results.end(), [](const Value* v) { return v->type.elements() == 0; }) &&
+        !node.results.empty())
+      return;
     switch (node.op->kind) {
       case Kind::kernel:
         if (node.op == &ops::kMultiKernel) return add_segments(node);
@@ -148,18 +154,28 @@ class ProgramBuilder {
         return;
       }
       case Kind::contract:
-        if (auto call = library_call(node, program_.target.kind, [this](const Value* v) { return buffer_of(v); })) return program_.steps.push_back(*std::move(call));
+        if (auto call = library_call(node, program_.target.kind, [this](const Value* v) { return buffer_of(v); }))
+          return program_.steps.push_back(*std::move(call));
         return add_loops(node);
       case Kind::view:
         if (node.op == &ops::kReshape && owner(node.result()) == owner(node.operands[0])) return void(buffer_of(node.result()));
         return add_loops(node);
-      case Kind::constant: case Kind::pointwise: case Kind::reduce: case Kind::index: case Kind::scan: case Kind::random: return add_loops(node);
-      case Kind::collective: case Kind::composite: break;
+      case Kind::constant:
+      case Kind::pointwise:
+      case Kind::reduce:
+      case Kind::index:
+      case Kind::scan:
+      case Kind::random: return add_loops(node);
+      case Kind::collective:
+      case Kind::composite: break;
     }
-    throw InternalError(concat("code generation found ", node.op->name, " (", node.origin, "), which an earlier pass should have replaced"));
+    throw InternalError(
+        concat("code generation found ", node.op->name, " (", node.origin, "), which an earlier pass should have replaced"));
   }
 
-  void add_loops(const Node& node) { add_kernel(node, loops_of(*node.op, types_of(node.operands), types_of(node.results), node.attributes)); }
+  void add_loops(const Node& node) {
+    add_kernel(node, loops_of(*node.op, types_of(node.operands), types_of(node.results), node.attributes));
+  }
 
   /// Absent optional operands take no part: loop nests do not read them.
   void add_kernel(const Node& node, const LoopNest& nest) {
@@ -175,7 +191,8 @@ class ProgramBuilder {
     for (const Value* result : node.results) segment.buffers.push_back(buffer_of(result));
     const KernelTable::Entry entry = kernels_.add({rebased.nest, rebased.operands, types_of(node.results), false});
     segment.tasks = entry.emitted->tasks;
-    program_.steps.push_back(runtime::KernelLaunch{entry.kernel, {std::move(segment)}, entry.emitted->grid, fault_of(node, *entry.emitted), origin_of(node)});
+    program_.steps.push_back(runtime::KernelLaunch{
+        entry.kernel, {std::move(segment)}, entry.emitted->grid, fault_of(node, *entry.emitted), origin_of(node)});
   }
 
   void add_segments(const Node& node) {
@@ -207,7 +224,8 @@ class ProgramBuilder {
     const LoopNest nest = map_nest(flat, [&](const std::vector<Index>& at) { return read(flat.dtype, 0, at); });
     const std::vector<TensorType> types{flat};
     const KernelTable::Entry entry = kernels_.add({nest, types, types, false});
-    program_.steps.push_back(runtime::KernelLaunch{entry.kernel, {{{from, to}, 0, entry.emitted->tasks}}, entry.emitted->grid, 0, origin});
+    program_.steps.push_back(
+        runtime::KernelLaunch{entry.kernel, {{{from, to}, 0, entry.emitted->tasks}}, entry.emitted->grid, 0, origin});
   }
 
   int fault_of(const Node& node, const EmittedKernel& emitted) {

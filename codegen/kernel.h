@@ -23,10 +23,10 @@ struct KernelSource {
 
 struct EmittedKernel {
   std::string text;
-  std::int64_t tasks = 1;      ///< fixed length: independent pieces of work
-  std::int64_t task_length = 0;///< variable length: elements of one task
-  runtime::Grid grid;          ///< CUDA
-  bool may_fault = false;      ///< an index that it reads may be out of range
+  std::int64_t tasks = 1;        ///< fixed length: independent pieces of work
+  std::int64_t task_length = 0;  ///< variable length: elements of one task
+  runtime::Grid grid;            ///< CUDA
+  bool may_fault = false;        ///< an index that it reads may be out of range
 };
 
 }  // namespace gcomp::codegen

@@ -38,7 +38,8 @@ KernelTable::Entry KernelTable::add(const KernelSource& source) {
   const auto [begin, end] = known_.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
     const Known& known = it->second;
-    if (known.nest == source.nest && known.types == types && known.variable_length == source.variable_length) return {known.kernel, known.emitted.get()};
+    if (known.nest == source.nest && known.types == types && known.variable_length == source.variable_length)
+      return {known.kernel, known.emitted.get()};
   }
   Known known{source.nest, std::move(types), source.variable_length, 0, std::make_unique<EmittedKernel>(emit(target_, source))};
   auto [text, is_new] = by_text_.try_emplace(known.emitted->text, static_cast<int>(kernels_.size()));

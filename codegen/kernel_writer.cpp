@@ -16,7 +16,9 @@ bool is_narrow_float(DType dtype) { return dtype == DType::f16 || dtype == DType
 
 /// A conversion of a value in `from`'s compute type by the cast rules.
 std::string convert_text(const std::string& text, DType from, DType to) {
-  if (is_narrow_float(to)) return concat(to == DType::f16 ? "gc_round_f16(" : "gc_round_bf16(", from == DType::f32 || is_narrow_float(from) ? "" : "(float)", text, ")");
+  if (is_narrow_float(to))
+    return concat(to == DType::f16 ? "gc_round_f16(" : "gc_round_bf16(",
+                  from == DType::f32 || is_narrow_float(from) ? "" : "(float)", text, ")");
   const DType source = compute_type(from);
   if (source == to) return text;
   if (to == DType::boolean) return concat("(", text, " != 0)");
@@ -24,7 +26,9 @@ std::string convert_text(const std::string& text, DType from, DType to) {
   return concat("(", compute_type_text(to), ")", text);
 }
 
-std::string load_text(DType dtype, const std::string& place) { return is_narrow_float(dtype) ? concat("gc_load(", place, ")") : place; }
+std::string load_text(DType dtype, const std::string& place) {
+  return is_narrow_float(dtype) ? concat("gc_load(", place, ")") : place;
+}
 
 /// "+ 3 * a" or "a": one summand of an index.
 void append_summand(std::string& text, std::int64_t coefficient, const std::string& atom) {
@@ -47,7 +51,9 @@ bool is_plain(const std::string& text) { return text.find(' ') == text.npos; }
 std::string_view compute_type_text(DType dtype) {
   switch (dtype) {
     case DType::f64: return "double";
-    case DType::f32: case DType::f16: case DType::bf16: return "float";
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16: return "float";
     case DType::i8: return "signed char";
     case DType::i16: return "short";
     case DType::i32: return "int";
@@ -81,7 +87,9 @@ std::string indented(const std::string& text) {
   return result;
 }
 
-KernelWriter::KernelWriter(const FlatNest& nest, std::string_view index_type) : nest_(&nest), index_type_(index_type) { scopes_.emplace_back(); }
+KernelWriter::KernelWriter(const FlatNest& nest, std::string_view index_type) : nest_(&nest), index_type_(index_type) {
+  scopes_.emplace_back();
+}
 
 void KernelWriter::open(std::string header, std::string pragma) {
   Scope scope;
@@ -152,7 +160,8 @@ int KernelWriter::depth_of(const Index& index) {
         deepest = std::max(deepest, it->second.depth);
         break;
       }
-      case IndexAtom::Kind::quotient: case IndexAtom::Kind::remainder: deepest = std::max(deepest, depth_of(*atom.inner)); break;
+      case IndexAtom::Kind::quotient:
+      case IndexAtom::Kind::remainder: deepest = std::max(deepest, depth_of(*atom.inner)); break;
       case IndexAtom::Kind::loaded: deepest = std::max(deepest, depth_of(atom.value)); break;
     }
   }
@@ -208,8 +217,10 @@ KernelWriter::Placed KernelWriter::place(const IndexAtom& atom) {
   }
   const Placed inner = place(*atom.inner);
   const bool quotient = atom.kind == IndexAtom::Kind::quotient;
-  if (atom.inner->range().low < 0) return {concat(quotient ? "gc_floor_quotient(" : "gc_floor_remainder(", inner.text, ", ", atom.divisor, ")"), inner.depth};
-  return {concat("(", is_plain(inner.text) ? inner.text : "(" + inner.text + ")", quotient ? " / " : " % ", atom.divisor, ")"), inner.depth};
+  if (atom.inner->range().low < 0)
+    return {concat(quotient ? "gc_floor_quotient(" : "gc_floor_remainder(", inner.text, ", ", atom.divisor, ")"), inner.depth};
+  return {concat("(", is_plain(inner.text) ? inner.text : "(" + inner.text + ")", quotient ? " / " : " % ", atom.divisor, ")"),
+          inner.depth};
 }
 
 KernelWriter::Placed KernelWriter::place(const Index& index) {
@@ -304,7 +315,8 @@ KernelWriter::Placed KernelWriter::place_local(const TermPtr& term) {
     const Binding& binding = it->second;
     if (!binding.position) return {binding.name, binding.depth};
     const Placed position = place(*binding.position);
-    return define(compute_type_text(term->dtype), concat(binding.name, "[", position.text, "]"), std::max({binding.depth, position.depth, floor()}));
+    return define(compute_type_text(term->dtype), concat(binding.name, "[", position.text, "]"),
+                  std::max({binding.depth, position.depth, floor()}));
   }
   const Statement& s = nest_->statements[static_cast<std::size_t>(term->slot)];
   check_internal(s.form == Statement::Form::map, "statement ", term->slot, " is used before it is reduced");
@@ -320,7 +332,8 @@ KernelWriter::Placed KernelWriter::place(const TermPtr& term) {
     case Term::Kind::literal: break;
     case Term::Kind::index: {
       placed = place(term->indices[0]);
-      placed = define(compute_type_text(term->dtype), concat("(", compute_type_text(term->dtype), ")(", placed.text, ")"), std::max(placed.depth, floor()));
+      placed = define(compute_type_text(term->dtype), concat("(", compute_type_text(term->dtype), ")(", placed.text, ")"),
+                      std::max(placed.depth, floor()));
       break;
     }
     case Term::Kind::read: {
@@ -346,7 +359,8 @@ std::string KernelWriter::store(const Store& store, const std::string& value) {
   const DType to = nest_->results[static_cast<std::size_t>(store.result)];
   const std::size_t parameter = nest_->operands.size() + static_cast<std::size_t>(store.result);
   const Placed position = place(store.at);
-  const std::string stored = is_narrow_float(to) ? concat(to == DType::f16 ? "gc_store_f16(" : "gc_store_bf16(", value, ")") : value;
+  const std::string stored =
+      is_narrow_float(to) ? concat(to == DType::f16 ? "gc_store_f16(" : "gc_store_bf16(", value, ")") : value;
   return concat("p", parameter, "[", position.text, store.accumulate ? "] += " : "] = ", stored, ";");
 }
 

@@ -36,7 +36,10 @@ class KernelWriter {
   /// "HEADER {" ... "}"; `pragma` lines stand before it.
   void open(std::string header, std::string pragma = {});
   /// A block in which another nest may be in use: what is written in it is neither found nor placed outside.
-  void open_sealed(std::string header = {}) { open(std::move(header)); scopes_.back().sealed = true; }
+  void open_sealed(std::string header = {}) {
+    open(std::move(header));
+    scopes_.back().sealed = true;
+  }
   /// A loop whose iterations run as lanes: "#pragma omp simd" with the clauses.
   void open_simd(std::string header, std::string clauses = {});
   void close();
@@ -46,12 +49,16 @@ class KernelWriter {
   /// Until the current scope closes, a statement's value is the variable `name`.
   void bind_local(int statement, std::string name) { bind(statement, {std::move(name), {}, depth()}); }
   /// Until the current scope closes, a statement's value stands at `position` of an array.
-  void bind_array(int statement, std::string array, ir::Index position) { bind(statement, {std::move(array), std::move(position), depth()}); }
+  void bind_array(int statement, std::string array, ir::Index position) {
+    bind(statement, {std::move(array), std::move(position), depth()});
+  }
 
   /// A variable name or literal that holds the term, written where its parts are known.
   std::string value(const ir::TermPtr& term) { return place(term).text; }
   /// The value of a statement, in its dtype.
-  std::string statement(int number) { return place(ir::local(nest_->statements[static_cast<std::size_t>(number)].dtype, number)).text; }
+  std::string statement(int number) {
+    return place(ir::local(nest_->statements[static_cast<std::size_t>(number)].dtype, number)).text;
+  }
   std::string index(const ir::Index& index) { return place(index).text; }
   /// A test whether all conditions hold.
   std::string conditions(const std::vector<ir::Condition>& conditions);

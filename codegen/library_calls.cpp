@@ -20,8 +20,11 @@ bool has_library_dtype(DType dtype, runtime::TargetKind target) {
 runtime::MatrixView dense_view(const Value* value, bool transposed, const BufferOf& buffer_of) {
   const Shape strides = row_major_strides(value->type.shape);
   const std::size_t rank = strides.size();
-  runtime::MatrixView view{.buffer = buffer_of(value), .offset = 0, .batch_strides = Shape(strides.begin(), strides.end() - 2),
-                           .row_stride = strides[rank - 2], .column_stride = strides[rank - 1]};
+  runtime::MatrixView view{.buffer = buffer_of(value),
+                           .offset = 0,
+                           .batch_strides = Shape(strides.begin(), strides.end() - 2),
+                           .row_stride = strides[rank - 2],
+                           .column_stride = strides[rank - 1]};
   if (transposed) std::swap(view.row_stride, view.column_stride);
   return view;
 }
@@ -32,10 +35,15 @@ runtime::MatmulCall matmul_call(const Node& node, const BufferOf& buffer_of) {
   const Shape& shape = node.result()->type.shape;
   const Shape& a = node.operands[0]->type.shape;
   const std::size_t rank = shape.size();
-  return {.dtype = node.result()->type.dtype, .batch = Shape(shape.begin(), shape.end() - 2), .m = shape[rank - 2], .n = shape[rank - 1],
+  return {.dtype = node.result()->type.dtype,
+          .batch = Shape(shape.begin(), shape.end() - 2),
+          .m = shape[rank - 2],
+          .n = shape[rank - 1],
           .k = a[transpose_a ? rank - 2 : rank - 1],
-          .a = dense_view(node.operands[0], transpose_a, buffer_of), .b = dense_view(node.operands[1], transpose_b, buffer_of),
-          .c = dense_view(node.result(), false, buffer_of), .origin = node.origin};
+          .a = dense_view(node.operands[0], transpose_a, buffer_of),
+          .b = dense_view(node.operands[1], transpose_b, buffer_of),
+          .c = dense_view(node.result(), false, buffer_of),
+          .origin = node.origin};
 }
 
 std::optional<runtime::ConvolutionKind> convolution_kind(const OpDef* op) {
@@ -60,24 +68,50 @@ runtime::ConvolutionCall convolution_call(const Node& node, runtime::Convolution
   const bool last = attributes.flag("channels_last");
   const Value *input = nullptr, *weight = nullptr, *output = nullptr;
   switch (kind) {
-    case runtime::ConvolutionKind::forward: input = node.operands[0]; weight = node.operands[1]; output = node.result(); break;
-    case runtime::ConvolutionKind::input_gradient: output = node.operands[0]; weight = node.operands[1]; input = node.result(); break;
-    case runtime::ConvolutionKind::weight_gradient: input = node.operands[0]; output = node.operands[1]; weight = node.result(); break;
+    case runtime::ConvolutionKind::forward:
+      input = node.operands[0];
+      weight = node.operands[1];
+      output = node.result();
+      break;
+    case runtime::ConvolutionKind::input_gradient:
+      output = node.operands[0];
+      weight = node.operands[1];
+      input = node.result();
+      break;
+    case runtime::ConvolutionKind::weight_gradient:
+      input = node.operands[0];
+      output = node.operands[1];
+      weight = node.result();
+      break;
   }
   const ImageShape x = image_shape(input->type.shape, last), y = image_shape(output->type.shape, last);
   const Shape& weights = weight->type.shape;
-  return {.kind = kind, .dtype = node.result()->type.dtype, .channels_last = last, .batch = x.batch, .input_channels = x.channels,
-          .output_channels = y.channels, .groups = attributes.integer("groups"), .input_spatial = x.spatial, .output_spatial = y.spatial,
-          .kernel = Shape(weights.begin() + 2, weights.end()), .strides = attributes.integers("strides"), .pads_begin = attributes.integers("low"),
-          .pads_end = attributes.integers("high"), .dilations = attributes.integers("dilations"), .input = buffer_of(input),
-          .weight = buffer_of(weight), .output = buffer_of(output), .origin = node.origin};
+  return {.kind = kind,
+          .dtype = node.result()->type.dtype,
+          .channels_last = last,
+          .batch = x.batch,
+          .input_channels = x.channels,
+          .output_channels = y.channels,
+          .groups = attributes.integer("groups"),
+          .input_spatial = x.spatial,
+          .output_spatial = y.spatial,
+          .kernel = Shape(weights.begin() + 2, weights.end()),
+          .strides = attributes.integers("strides"),
+          .pads_begin = attributes.integers("low"),
+          .pads_end = attributes.integers("high"),
+          .dilations = attributes.integers("dilations"),
+          .input = buffer_of(input),
+          .weight = buffer_of(weight),
+          .output = buffer_of(output),
+          .origin = node.origin};
 }
 
 }  // namespace
 
 std::optional<runtime::Step> library_call(const Node& node, runtime::TargetKind target, const BufferOf& buffer_of) {
   if (!has_library_dtype(node.result()->type.dtype, target)) return std::nullopt;
-  for (const Value* operand : node.operands) if (operand->type.elements() == 0) return std::nullopt;
+  for (const Value* operand : node.operands)
+    if (operand->type.elements() == 0) return std::nullopt;
   if (node.op == &ops::kMatmul) return matmul_call(node, buffer_of);
   const auto kind = convolution_kind(node.op);
   const std::size_t spatial = node.result()->type.shape.size() - 2;

@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/term.h"
 #include "ir/base/tensor.h"
+#include "ir/term.h"
 
 namespace gcomp::codegen {
 
 struct Rebased {
   ir::LoopNest nest;
-  std::vector<TensorType> operands;          ///< a moved operand is read as a flat array
-  std::vector<std::int64_t> byte_offsets;    ///< added to the place of each operand; a multiple of 64
+  std::vector<TensorType> operands;        ///< a moved operand is read as a flat array
+  std::vector<std::int64_t> byte_offsets;  ///< added to the place of each operand; a multiple of 64
 };
 
 /// Moves the start of every operand that `movable` marks and whose reads all begin at least 64 bytes in.

@@ -26,7 +26,8 @@ constexpr std::int64_t kSmallPlane = 4096;
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 bool contains(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 bool is_position(const Statement& s) {
-  return s.combine && (s.combine->reduction.of == Reduction::Of::first_maximum || s.combine->reduction.of == Reduction::Of::first_minimum);
+  return s.combine &&
+         (s.combine->reduction.of == Reduction::Of::first_maximum || s.combine->reduction.of == Reduction::Of::first_minimum);
 }
 
 bool has_form(const FlatNest& nest, Statement::Form form) {
@@ -51,7 +52,9 @@ std::vector<Access> accesses_of(const FlatNest& nest, std::uint64_t reduced) {
   };
   for (const Statement& s : nest.statements) {
     const bool per_element = s.form != Statement::Form::map || varies(s.axes) || reduced == 0;
-    for_each_term(s.value, [&](const TermPtr& t) { if (t->kind == Term::Kind::read) add(t->indices[0], false, per_element); });
+    for_each_term(s.value, [&](const TermPtr& t) {
+      if (t->kind == Term::Kind::read) add(t->indices[0], false, per_element);
+    });
   }
   for (const Store& store : nest.stores) add(store.at, true, varies(nest.statements[at(store.statement)].axes) || reduced == 0);
   return accesses;
@@ -77,7 +80,10 @@ int choose_vector_axis(const FlatNest& nest, const std::vector<Access>& accesses
   double best_score = 0;
   for (int axis : candidates) {
     const double s = score(nest, accesses, axis);
-    if (best < 0 || s >= best_score) { best = axis; best_score = s; }
+    if (best < 0 || s >= best_score) {
+      best = axis;
+      best_score = s;
+    }
   }
   return best;
 }
@@ -122,9 +128,12 @@ int deciding_axis(const FlatNest& nest) {
       if (nest.extents[at(axis)] <= 3 && !(reduced >> axis & 1) && index.uses(axis)) found = axis;
   };
   for (const Statement& s : nest.statements)
-    for_each_term(s.value, [&](const TermPtr& t) { for (const Condition& c : t->conditions) consider(c.index); });
+    for_each_term(s.value, [&](const TermPtr& t) {
+      for (const Condition& c : t->conditions) consider(c.index);
+    });
   for_each_index(nest, [&](const Index& index) {
-    for (const auto& part : index.parts()) if (part.atom.inner) consider(*part.atom.inner);
+    for (const auto& part : index.parts())
+      if (part.atom.inner) consider(*part.atom.inner);
   });
   return found;
 }
@@ -134,9 +143,8 @@ void unroll_short_axes(FlatNest& nest, int (*choose)(const FlatNest&)) {
   for (int axis = choose(nest); axis >= 0; axis = choose(nest)) {
     const auto copies = static_cast<std::size_t>(nest.extents[at(axis)]);
     if (nest.statements.size() * copies > kMostStatements) return;
-    const bool everywhere = std::all_of(nest.stores.begin(), nest.stores.end(), [&](const Store& s) {
-      return contains(nest.statements[at(s.statement)].axes, axis);
-    });
+    const bool everywhere = std::all_of(nest.stores.begin(), nest.stores.end(),
+                                        [&](const Store& s) { return contains(nest.statements[at(s.statement)].axes, axis); });
     if (!everywhere) return;
     unroll_axis(nest, axis);
   }
@@ -146,7 +154,8 @@ void unroll_short_axes(FlatNest& nest, int (*choose)(const FlatNest&)) {
 bool reduces_at_most(const FlatNest& nest, std::int64_t limit) {
   std::int64_t points = 1;
   const std::uint64_t reduced = reduced_axes(nest);
-  for (std::size_t a = 0; a < nest.extents.size(); ++a) if (reduced >> a & 1) points *= nest.extents[a];
+  for (std::size_t a = 0; a < nest.extents.size(); ++a)
+    if (reduced >> a & 1) points *= nest.extents[a];
   return points <= limit;
 }
 
@@ -154,7 +163,8 @@ bool reduces_at_most(const FlatNest& nest, std::int64_t limit) {
 std::uint64_t all_axes(const FlatNest& nest, const TermPtr& term) {
   std::uint64_t axes = term->axes;
   for_each_term(term, [&](const TermPtr& t) {
-    if (t->kind == Term::Kind::local) for (int a : nest.statements[at(t->slot)].axes) axes |= std::uint64_t{1} << a;
+    if (t->kind == Term::Kind::local)
+      for (int a : nest.statements[at(t->slot)].axes) axes |= std::uint64_t{1} << a;
   });
   return axes;
 }
@@ -176,14 +186,16 @@ void insert_statement(FlatNest& nest, const TermPtr& term, int number) {
   made.dtype = term->dtype;
   made.value = term;
   const std::uint64_t axes = all_axes(nest, term);
-  for (int a = 0; at(a) < nest.extents.size(); ++a) if (axes >> a & 1) made.axes.push_back(a);
+  for (int a = 0; at(a) < nest.extents.size(); ++a)
+    if (axes >> a & 1) made.axes.push_back(a);
   for (Statement& s : nest.statements) {
     s.value = edited(s.value, [&](const TermPtr& t) {
       if (compare(t, term) == 0) return local(t->dtype, number);
       return t->kind == Term::Kind::local && t->slot >= number ? local(t->dtype, t->slot + 1) : TermPtr();
     });
   }
-  for (Store& store : nest.stores) if (store.statement >= number) ++store.statement;
+  for (Store& store : nest.stores)
+    if (store.statement >= number) ++store.statement;
   nest.statements.insert(nest.statements.begin() + number, std::move(made));
 }
 
@@ -200,7 +212,10 @@ void share_dear_terms(FlatNest& nest) {
         const bool narrow = t->dtype == DType::f16 || t->dtype == DType::bf16;
         if (t->kind != Term::Kind::call || narrow || (all_axes(nest, t) & reduced) == 0 || ++counts[t] < 2) return;
         const int cost = cost_of(t);
-        if (cost >= kDearCost && (cost > best_cost || (cost == best_cost && compare(t, best) < 0))) { best = t; best_cost = cost; }
+        if (cost >= kDearCost && (cost > best_cost || (cost == best_cost && compare(t, best) < 0))) {
+          best = t;
+          best_cost = cost;
+        }
       });
     }
     if (!best) return;
@@ -248,8 +263,7 @@ void choose_kept(const FlatNest& nest, std::int64_t row, Schedule& schedule) {
       mark_needed(nest, schedule, nest.statements[user].value, needed);
       later = later || (needed[s] && (schedule.per_element[user] || nest.statements[user].form == Statement::Form::reduce));
     }
-    for (const Store& store : nest.stores)
-      later = later || (at(store.statement) == s && schedule.phase[s] + 1 < schedule.phases);
+    for (const Store& store : nest.stores) later = later || (at(store.statement) == s && schedule.phase[s] + 1 < schedule.phases);
     if (!later || cost_of(nest.statements[s].value) < kDearCost) continue;
     schedule.keep[s] = true;
     left -= row;
@@ -280,14 +294,17 @@ void schedule_reductions(const FlatNest& nest, Schedule& schedule) {
   for (const Statement& s : nest.statements) {
     positions = positions || is_position(s);
     if (s.form == Statement::Form::reduce)
-      for (int a : s.over) if (!contains(over, a)) over.push_back(a);
+      for (int a : s.over)
+        if (!contains(over, a)) over.push_back(a);
   }
-  for (int axis : used_axes(nest)) if (!(reduced >> axis & 1)) kept.push_back(axis);
+  for (int axis : used_axes(nest))
+    if (!(reduced >> axis & 1)) kept.push_back(axis);
   sort_by_stride(nest, kept);
   candidates = kept;
   // The first of equals is found only in row-major order.
-  if (positions) { if (!over.empty()) candidates.push_back(over.back()); }
-  else candidates.insert(candidates.end(), over.begin(), over.end());
+  if (positions) {
+    if (!over.empty()) candidates.push_back(over.back());
+  } else candidates.insert(candidates.end(), over.begin(), over.end());
   schedule.vector_axis = choose_vector_axis(nest, accesses_of(nest, reduced), candidates);
   schedule.form = schedule.vector_axis >= 0 && !(reduced >> schedule.vector_axis & 1) ? Form::columns : Form::rows;
   schedule.outer = kept;
@@ -313,7 +330,8 @@ Condition coarsened(const Condition& c) {
     const std::int64_t size = std::abs(part.coefficient);
     if (size < 2 || (tests_low && c.low % size != 0) || (tests_high && c.high % size != 0)) continue;
     const Index quotient = c.index.quotient(size);
-    const bool plain = std::none_of(quotient.parts().begin(), quotient.parts().end(), [](const Index::Part& p) { return p.atom.inner != nullptr; });
+    const bool plain = std::none_of(quotient.parts().begin(), quotient.parts().end(),
+                                    [](const Index::Part& p) { return p.atom.inner != nullptr; });
     if (!plain || quotient.parts().size() >= best.index.parts().size()) continue;
     const IndexRange coarse = quotient.range();
     best = {quotient, tests_low ? c.low / size : coarse.low, tests_high ? c.high / size : coarse.high + 1};
@@ -339,15 +357,17 @@ std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - (a 
 
 int cost_of(const TermPtr& term) {
   // Functions of the prelude that are a few instructions; all others are polynomials or worse.
-  static constexpr std::string_view kCheap[] = {"gc_neg", "gc_abs", "gc_maximum", "gc_minimum", "gc_is_nan", "gc_is_inf", "gc_sign"};
+  static constexpr std::string_view kCheap[] = {"gc_neg",    "gc_abs",    "gc_maximum", "gc_minimum",
+                                                "gc_is_nan", "gc_is_inf", "gc_sign"};
   int total = 0;
   for_each_term(term, [&](const TermPtr& t) {
     if (t->kind != Term::Kind::call || (t->op->typing == PointwiseTyping::cast && t->op->scalar.arity == 1)) return;
     const std::vector<Expression> names(t->arguments.size(), Expression{"x", DType::f32});
     const std::string text = t->op->scalar.text(names).text;
-    const bool cheap = text.compare(0, 3, "gc_") != 0 || std::any_of(std::begin(kCheap), std::end(kCheap), [&](std::string_view name) {
-      return text.compare(0, name.size() + 1, std::string(name) + "(") == 0;
-    });
+    const bool cheap =
+        text.compare(0, 3, "gc_") != 0 || std::any_of(std::begin(kCheap), std::end(kCheap), [&](std::string_view name) {
+          return text.compare(0, name.size() + 1, std::string(name) + "(") == 0;
+        });
     total += cheap ? 1 : 8;
   });
   return total;
@@ -358,7 +378,9 @@ FlatNest restricted(const FlatNest& nest, int axis, std::int64_t low, std::int64
   FlatNest piece = nest;
   piece.extents[at(axis)] = high - low;
   TermRewriter rewriter;
-  rewriter.axis = [&](int a, std::int64_t extent) { return a == axis ? Index::axis(a, high - low) + Index(low) : Index::axis(a, extent); };
+  rewriter.axis = [&](int a, std::int64_t extent) {
+    return a == axis ? Index::axis(a, high - low) + Index(low) : Index::axis(a, extent);
+  };
   for (Statement& s : piece.statements) s.value = rewriter(s.value);
   for (Store& s : piece.stores) s.at = s.at.substitute(rewriter.axis, [&](const TermPtr& t) { return rewriter(t); });
   return piece;
@@ -419,12 +441,15 @@ std::optional<Condition> settled_outside(const FlatNest& nest, const std::vector
   for (const Statement& s : nest.statements) {
     for_each_term(s.value, [&](const TermPtr& t) {
       for (const Condition& c : t->conditions) {
-        const bool varies = c.index.has_loaded() || std::any_of(inner.begin(), inner.end(), [&](int axis) { return c.index.uses(axis); });
-        if (!varies && std::none_of(found.begin(), found.end(), [&](const Condition& known) { return same(c, known); })) found.push_back(c);
+        const bool varies =
+            c.index.has_loaded() || std::any_of(inner.begin(), inner.end(), [&](int axis) { return c.index.uses(axis); });
+        if (!varies && std::none_of(found.begin(), found.end(), [&](const Condition& known) { return same(c, known); }))
+          found.push_back(c);
       }
     });
   }
-  const bool one_index = std::all_of(found.begin(), found.end(), [&](const Condition& c) { return c.index == found.front().index; });
+  const bool one_index =
+      std::all_of(found.begin(), found.end(), [&](const Condition& c) { return c.index == found.front().index; });
   if (found.empty() || found.size() > (one_index ? kMostIntervals : kMostSettled)) return std::nullopt;
   return found.front();
 }
@@ -451,7 +476,8 @@ Schedule schedule(FlatNest& nest) {
     schedule.outer = used_axes(nest);
   } else if (scans) {
     schedule.form = Form::scan;
-    for (const Statement& s : nest.statements) if (s.form == Statement::Form::scan) schedule.reduced = s.over;
+    for (const Statement& s : nest.statements)
+      if (s.form == Statement::Form::scan) schedule.reduced = s.over;
     schedule.outer = used_axes(nest);
     std::erase(schedule.outer, schedule.reduced[0]);
     sort_by_stride(nest, schedule.outer);

@@ -20,16 +20,16 @@ enum class Form : std::uint8_t { map, rows, columns, scan, scatter };
 
 struct Schedule {
   Form form = Form::map;
-  int vector_axis = -1;          ///< -1 where the nest has no axis
-  std::vector<int> outer;        ///< kept axes but the vector axis, outermost first
-  std::vector<int> reduced;      ///< reduced axes but the vector axis, outermost first; of a scan, the scanned axis
-  int transposed_axis = -1;      ///< map: an outer axis along which reads are contiguous that are not along the vector axis
+  int vector_axis = -1;      ///< -1 where the nest has no axis
+  std::vector<int> outer;    ///< kept axes but the vector axis, outermost first
+  std::vector<int> reduced;  ///< reduced axes but the vector axis, outermost first; of a scan, the scanned axis
+  int transposed_axis = -1;  ///< map: an outer axis along which reads are contiguous that are not along the vector axis
   int phases = 1;
-  std::vector<int> phase;        ///< of each statement
-  std::vector<bool> per_element; ///< statements that vary over reduced axes
-  std::vector<bool> keep;        ///< per-element statements whose values later phases read from memory
+  std::vector<int> phase;         ///< of each statement
+  std::vector<bool> per_element;  ///< statements that vary over reduced axes
+  std::vector<bool> keep;         ///< per-element statements whose values later phases read from memory
 
-  std::int64_t points = 1;       ///< of all axes together
+  std::int64_t points = 1;  ///< of all axes together
 };
 
 /// Brings the nest into the form that its schedule speaks of, and schedules it.

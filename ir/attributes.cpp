@@ -14,27 +14,29 @@ bool equal(const Attribute& a, const Attribute& b) {
     const auto& other = std::get<std::shared_ptr<const Tensor>>(b);
     return *tensor == other || **tensor == *other;
   }
-  if (auto* real = std::get_if<double>(&a)) return std::bit_cast<std::uint64_t>(*real) == std::bit_cast<std::uint64_t>(std::get<double>(b));
+  if (auto* real = std::get_if<double>(&a))
+    return std::bit_cast<std::uint64_t>(*real) == std::bit_cast<std::uint64_t>(std::get<double>(b));
   return a == b;
 }
 
 std::size_t hash_of(const Attribute& attribute) {
   return hash_combine(attribute.index(), std::visit(
-      [](const auto& value) -> std::size_t {
-        using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, std::shared_ptr<const Tensor>>) {
-          return hash_bytes(value->bytes());
-        } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>> || std::is_same_v<T, std::vector<double>>) {
-          std::size_t seed = value.size();
-          for (auto x : value) seed = hash_combine(seed, std::bit_cast<std::uint64_t>(x));
-          return seed;
-        } else if constexpr (std::is_same_v<T, double>) {
-          return std::bit_cast<std::uint64_t>(value);
-        } else {
-          return std::hash<T>{}(value);
-        }
-      },
-      attribute));
+                                             [](const auto& value) -> std::size_t {
+                                               using T = std::decay_t<decltype(value)>;
+                                               if constexpr (std::is_same_v<T, std::shared_ptr<const Tensor>>) {
+                                                 return hash_bytes(value->bytes());
+                                               } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>> ||
+                                                                    std::is_same_v<T, std::vector<double>>) {
+                                                 std::size_t seed = value.size();
+                                                 for (auto x : value) seed = hash_combine(seed, std::bit_cast<std::uint64_t>(x));
+                                                 return seed;
+                                               } else if constexpr (std::is_same_v<T, double>) {
+                                                 return std::bit_cast<std::uint64_t>(value);
+                                               } else {
+                                                 return std::hash<T>{}(value);
+                                               }
+                                             },
+                                             attribute));
 }
 
 bool Attributes::operator==(const Attributes& other) const {

@@ -27,7 +27,8 @@ std::vector<Var> Builder::apply_many(const OpDef& op, std::vector<Var> operands,
   std::vector<Value*> values;
   for (const Var& operand : operands) values.push_back(operand.value);
   std::vector<Var> results;
-  for (Value* result : graph_->append(op, std::move(values), std::move(attributes), origin_)->results) results.push_back(wrap(result));
+  for (Value* result : graph_->append(op, std::move(values), std::move(attributes), origin_)->results)
+    results.push_back(wrap(result));
   return results;
 }
 
@@ -57,7 +58,9 @@ Var Builder::broadcast(Var x, Shape shape) {
   return broadcast(x, std::move(shape), iota_axes(x.rank(), rank - x.rank()));
 }
 
-Var Builder::reshape(Var x, Shape shape) { return x.shape() == shape ? x : apply(ops::kReshape, {x}, {{"shape", std::move(shape)}}); }
+Var Builder::reshape(Var x, Shape shape) {
+  return x.shape() == shape ? x : apply(ops::kReshape, {x}, {{"shape", std::move(shape)}});
+}
 
 Var Builder::transpose(Var x, std::vector<std::int64_t> permutation) {
   if (permutation == iota_axes(x.rank())) return x;
@@ -73,7 +76,8 @@ Var Builder::transpose_last(Var x) {
 Var Builder::slice(Var x, std::vector<std::int64_t> starts, std::vector<std::int64_t> sizes, std::vector<std::int64_t> steps) {
   const bool all = sizes == x.shape() && std::all_of(starts.begin(), starts.end(), [](auto s) { return s == 0; }) &&
                    std::all_of(steps.begin(), steps.end(), [](auto s) { return s == 1; });
-  return all ? x : apply(ops::kSlice, {x}, {{"starts", std::move(starts)}, {"sizes", std::move(sizes)}, {"steps", std::move(steps)}});
+  return all ? x
+             : apply(ops::kSlice, {x}, {{"starts", std::move(starts)}, {"sizes", std::move(sizes)}, {"steps", std::move(steps)}});
 }
 
 Var Builder::slice_axis(Var x, std::int64_t axis, std::int64_t start, std::int64_t size) {
@@ -102,8 +106,12 @@ Var Builder::reduce(const OpDef& op, Var x, std::vector<std::int64_t> axes, bool
   return keep_dims ? reshape(result, std::move(kept)) : result;
 }
 
-Var Builder::sum(Var x, std::vector<std::int64_t> axes, bool keep_dims) { return reduce(ops::kReduceSum, x, std::move(axes), keep_dims); }
-Var Builder::max(Var x, std::vector<std::int64_t> axes, bool keep_dims) { return reduce(ops::kReduceMax, x, std::move(axes), keep_dims); }
+Var Builder::sum(Var x, std::vector<std::int64_t> axes, bool keep_dims) {
+  return reduce(ops::kReduceSum, x, std::move(axes), keep_dims);
+}
+Var Builder::max(Var x, std::vector<std::int64_t> axes, bool keep_dims) {
+  return reduce(ops::kReduceMax, x, std::move(axes), keep_dims);
+}
 
 Var Builder::mean(Var x, std::vector<std::int64_t> axes, bool keep_dims) {
   std::int64_t count = 1;
@@ -155,8 +163,8 @@ Var GradientContext::dy(std::size_t i) {
 }
 
 void GradientContext::add(std::size_t i, Var gradient) {
-  check_internal(gradient.type() == node_.operands[i]->type, "gradient of ", node_.op->name, " for operand ", i, " is ", to_string(gradient.type()),
-                 ", the operand ", to_string(node_.operands[i]->type));
+  check_internal(gradient.type() == node_.operands[i]->type, "gradient of ", node_.op->name, " for operand ", i, " is ",
+                 to_string(gradient.type()), ", the operand ", to_string(node_.operands[i]->type));
   gradients_[i] = gradients_[i] ? gradients_[i] + gradient : gradient;
 }
 

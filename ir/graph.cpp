@@ -48,7 +48,8 @@ std::vector<TensorType> types_of(const std::vector<Value*>& values) {
   return types;
 }
 
-Node* Graph::append(const OpDef& op, std::vector<Value*> operands, Attributes attributes, std::string origin, std::vector<std::string> names) {
+Node* Graph::append(const OpDef& op, std::vector<Value*> operands, Attributes attributes, std::string origin,
+                    std::vector<std::string> names) {
   const std::vector<TensorType> operand_types = types_of(operands);
   std::vector<TensorType> types;
   try {
@@ -73,8 +74,8 @@ Node* Graph::append(const OpDef& op, std::vector<Value*> operands, Attributes at
   return nodes_.back().get();
 }
 
-Node* Graph::append_kernel(const OpDef& op, std::vector<Value*> operands, LoopNest nest, std::vector<TensorType> types, std::string origin,
-                           std::vector<std::string> names, Attributes attributes) {
+Node* Graph::append_kernel(const OpDef& op, std::vector<Value*> operands, LoopNest nest, std::vector<TensorType> types,
+                           std::string origin, std::vector<std::string> names, Attributes attributes) {
   auto node = std::make_unique<Node>();
   node->op = &op;
   node->operands = std::move(operands);
@@ -107,9 +108,7 @@ void Graph::rename(Value* value, std::string name) {
   value->name = unique_name(std::move(name));
 }
 
-void Graph::take_name(Value* from, Value* to) {
-  std::swap(from->name, to->name);
-}
+void Graph::take_name(Value* from, Value* to) { std::swap(from->name, to->name); }
 
 void Graph::remove_updates() {
   std::erase_if(nodes_, [](const std::unique_ptr<Node>& node) { return node->op->kind == Kind::update; });
@@ -153,13 +152,15 @@ Graph clone(const Graph& graph, std::unordered_map<const Value*, Value*>* map) {
   auto& to = map ? *map : local;
   Graph copy(graph.name());
   for (const Value* input : graph.inputs()) to[input] = copy.add_input(input->type, input->name);
-  for (const State& state : graph.states()) to[state.value] = copy.add_state(state.value->type, state.value->name, state.role, state.fill);
+  for (const State& state : graph.states())
+    to[state.value] = copy.add_state(state.value->type, state.value->name, state.role, state.fill);
   for (const auto& node : graph.nodes()) {
     std::vector<Value*> operands;
     for (const Value* operand : node->operands) operands.push_back(operand ? to.at(operand) : nullptr);
     std::vector<std::string> names;
     for (const Value* result : node->results) names.push_back(result->name);
-    Node* made = copy.append_kernel(*node->op, std::move(operands), {}, types_of(node->results), node->origin, names, node->attributes);
+    Node* made =
+        copy.append_kernel(*node->op, std::move(operands), {}, types_of(node->results), node->origin, names, node->attributes);
     made->nest = node->nest;
     for (std::size_t i = 0; i < node->results.size(); ++i) to[node->results[i]] = made->results[i];
   }
@@ -172,7 +173,9 @@ bool operator==(const Graph& a, const Graph& b) {
       a.nodes().size() != b.nodes().size() || a.outputs().size() != b.outputs().size())
     return false;
   auto same = [](const Value* x, const Value* y) { return x == y || (x && y && x->name == y->name && x->type == y->type); };
-  auto all = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) { return std::equal(x.begin(), x.end(), y.begin(), y.end(), same); };
+  auto all = [&](const std::vector<Value*>& x, const std::vector<Value*>& y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), same);
+  };
   if (!all(a.inputs(), b.inputs()) || !all(a.outputs(), b.outputs())) return false;
   for (std::size_t i = 0; i < a.states().size(); ++i) {
     const State &s = a.states()[i], &t = b.states()[i];

@@ -37,7 +37,7 @@ struct Node {
   std::vector<Value*> operands;  ///< null where an optional operand is absent
   std::vector<Value*> results;
   Attributes attributes;
-  std::string origin;            ///< where it came from: ONNX node name or builder call site
+  std::string origin;                    ///< where it came from: ONNX node name or builder call site
   std::shared_ptr<const LoopNest> nest;  ///< kind kernel
 
   Value* result() const { return results[0]; }
@@ -65,10 +65,11 @@ class Graph {
   Value* add_input(TensorType type, std::string name);
   Value* add_state(TensorType type, std::string name, StateRole role, std::optional<double> fill = {});
   /// Appends a node whose types are inferred. Throws UserError that names op, operands and `origin` on a mismatch.
-  Node* append(const OpDef& op, std::vector<Value*> operands, Attributes attributes = {}, std::string origin = {}, std::vector<std::string> names = {});
+  Node* append(const OpDef& op, std::vector<Value*> operands, Attributes attributes = {}, std::string origin = {},
+               std::vector<std::string> names = {});
   /// Appends a kernel node with the given result types.
-  Node* append_kernel(const OpDef& op, std::vector<Value*> operands, LoopNest nest, std::vector<TensorType> types, std::string origin,
-                      std::vector<std::string> names = {}, Attributes attributes = {});
+  Node* append_kernel(const OpDef& op, std::vector<Value*> operands, LoopNest nest, std::vector<TensorType> types,
+                      std::string origin, std::vector<std::string> names = {}, Attributes attributes = {});
   /// Appends a node made by this graph and taken out by take_nodes().
   void append(std::unique_ptr<Node> node) { nodes_.push_back(std::move(node)); }
   /// Takes all nodes out, for a pass that appends what replaces them. Values stay valid while the caller keeps the nodes
@@ -92,7 +93,8 @@ class Graph {
   void take_name(Value* from, Value* to);
   /// Drops every update node.
   void remove_updates();
-  /// Drops nodes and values that nothing reaches from outputs and updates, unused states with `drop_states`; returns how many nodes went.
+  /// Drops nodes and values that nothing reaches from outputs and updates, unused states with `drop_states`; returns how many nodes
+  /// went.
   int remove_dead(bool drop_states = false);
 
  private:

@@ -10,7 +10,9 @@ namespace gcomp::ir {
 namespace {
 
 template <class T>
-int order(const T& a, const T& b) { return a < b ? -1 : b < a ? 1 : 0; }
+int order(const T& a, const T& b) {
+  return a < b ? -1 : b < a ? 1 : 0;
+}
 
 std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 std::int64_t floor_remainder(std::int64_t a, std::int64_t b) { return a - floor_quotient(a, b) * b; }
@@ -67,7 +69,8 @@ int compare(const Index& a, const Index& b) {
 
 Index Index::axis(int number, std::int64_t extent) {
   Index index;
-  if (extent != 1) index.parts_.push_back({{.kind = IndexAtom::Kind::axis, .axis = number, .extent = extent, .inner = {}, .value = {}}, 1});
+  if (extent != 1)
+    index.parts_.push_back({{.kind = IndexAtom::Kind::axis, .axis = number, .extent = extent, .inner = {}, .value = {}}, 1});
   return index;
 }
 
@@ -78,7 +81,8 @@ Index Index::loaded(TermPtr term, std::int64_t extent) {
 }
 
 std::optional<int> Index::as_axis() const {
-  if (constant_ == 0 && parts_.size() == 1 && parts_[0].coefficient == 1 && parts_[0].atom.kind == IndexAtom::Kind::axis) return parts_[0].atom.axis;
+  if (constant_ == 0 && parts_.size() == 1 && parts_[0].coefficient == 1 && parts_[0].atom.kind == IndexAtom::Kind::axis)
+    return parts_[0].atom.axis;
   return std::nullopt;
 }
 
@@ -89,7 +93,8 @@ std::int64_t Index::coefficient_of(int axis) const {
 }
 
 bool Index::uses_nonlinearly(int axis) const {
-  return std::any_of(parts_.begin(), parts_.end(), [&](const Part& p) { return p.atom.kind != IndexAtom::Kind::axis && atom_uses(p.atom, axis); });
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [&](const Part& p) { return p.atom.kind != IndexAtom::Kind::axis && atom_uses(p.atom, axis); });
 }
 
 bool Index::uses(int axis) const {
@@ -115,7 +120,8 @@ IndexRange Index::range() const {
 
 void Index::add_part(const IndexAtom& atom, std::int64_t coefficient) {
   if (coefficient == 0) return;
-  auto it = std::lower_bound(parts_.begin(), parts_.end(), atom, [](const Part& p, const IndexAtom& a) { return compare(p.atom, a) < 0; });
+  auto it = std::lower_bound(parts_.begin(), parts_.end(), atom,
+                             [](const Part& p, const IndexAtom& a) { return compare(p.atom, a) < 0; });
   if (it != parts_.end() && compare(it->atom, atom) == 0) {
     it->coefficient += coefficient;
     if (it->coefficient == 0) parts_.erase(it);
@@ -129,8 +135,8 @@ namespace {
 /// Whether a and b differ by a multiple of `divisor` everywhere. A remainder keeps the smaller coefficients, a quotient all.
 bool congruent(const Index& a, const Index& b, std::int64_t divisor) {
   const Index difference = a - b;
-  return difference.constant() % divisor == 0 &&
-         std::all_of(difference.parts().begin(), difference.parts().end(), [&](const Index::Part& p) { return p.coefficient % divisor == 0; });
+  return difference.constant() % divisor == 0 && std::all_of(difference.parts().begin(), difference.parts().end(),
+                                                             [&](const Index::Part& p) { return p.coefficient % divisor == 0; });
 }
 
 }  // namespace
@@ -146,7 +152,8 @@ Index operator+(const Index& a, const Index& b) {
     for (std::size_t j = 0; j < sum.parts_.size(); ++j) {
       const Index::Part remainder = sum.parts_[j];
       if (remainder.atom.kind != IndexAtom::Kind::remainder || remainder.atom.divisor != quotient.atom.divisor ||
-          remainder.coefficient * quotient.atom.divisor != quotient.coefficient || !congruent(*quotient.atom.inner, *remainder.atom.inner, quotient.atom.divisor))
+          remainder.coefficient * quotient.atom.divisor != quotient.coefficient ||
+          !congruent(*quotient.atom.inner, *remainder.atom.inner, quotient.atom.divisor))
         continue;
       Index rest = sum;
       rest.add_part(quotient.atom, -quotient.coefficient);
@@ -174,7 +181,8 @@ Index Index::quotient(std::int64_t divisor) const {
     else rest.add_part(part.atom, part.coefficient);
   }
   const IndexRange range = rest.range();
-  if (floor_quotient(range.low, divisor) == floor_quotient(range.high, divisor)) return whole + Index(floor_quotient(range.low, divisor));
+  if (floor_quotient(range.low, divisor) == floor_quotient(range.high, divisor))
+    return whole + Index(floor_quotient(range.low, divisor));
   std::int64_t common = divisor;
   for (const Part& part : rest.parts_) common = std::gcd(common, part.coefficient);
   if (common > 1) {
@@ -182,11 +190,13 @@ Index Index::quotient(std::int64_t divisor) const {
     rest.constant_ = floor_quotient(rest.constant_, common);
     return whole + rest.quotient(divisor / common);
   }
-  if (rest.constant_ == 0 && rest.parts_.size() == 1 && rest.parts_[0].coefficient == 1 && rest.parts_[0].atom.kind == IndexAtom::Kind::quotient) {
+  if (rest.constant_ == 0 && rest.parts_.size() == 1 && rest.parts_[0].coefficient == 1 &&
+      rest.parts_[0].atom.kind == IndexAtom::Kind::quotient) {
     const IndexAtom& nested = rest.parts_[0].atom;
     return whole + nested.inner->quotient(nested.divisor * divisor);
   }
-  whole.add_part({.kind = IndexAtom::Kind::quotient, .inner = std::make_shared<const Index>(rest), .divisor = divisor, .value = {}}, 1);
+  whole.add_part({.kind = IndexAtom::Kind::quotient, .inner = std::make_shared<const Index>(rest), .divisor = divisor, .value = {}},
+                 1);
   return whole;
 }
 
@@ -198,7 +208,8 @@ Index Index::remainder(std::int64_t divisor) const {
     rest.add_part(part.atom, coefficient);
   }
   const IndexRange range = rest.range();
-  if (const std::int64_t q = floor_quotient(range.low, divisor); q == floor_quotient(range.high, divisor)) return rest + Index(-q * divisor);
+  if (const std::int64_t q = floor_quotient(range.low, divisor); q == floor_quotient(range.high, divisor))
+    return rest + Index(-q * divisor);
   std::int64_t common = divisor;
   for (const Part& part : rest.parts_) common = std::gcd(common, part.coefficient);
   if (common > 1) {
@@ -211,18 +222,24 @@ Index Index::remainder(std::int64_t divisor) const {
       rest.parts_[0].atom.kind == IndexAtom::Kind::remainder && rest.parts_[0].atom.divisor % divisor == 0)
     return rest.parts_[0].atom.inner->remainder(divisor);
   Index result;
-  result.add_part({.kind = IndexAtom::Kind::remainder, .inner = std::make_shared<const Index>(rest), .divisor = divisor, .value = {}}, 1);
+  result.add_part(
+      {.kind = IndexAtom::Kind::remainder, .inner = std::make_shared<const Index>(rest), .divisor = divisor, .value = {}}, 1);
   return result;
 }
 
-Index Index::substitute(const std::function<Index(int, std::int64_t)>& axis_map, const std::function<TermPtr(const TermPtr&)>& term_map) const {
+Index Index::substitute(const std::function<Index(int, std::int64_t)>& axis_map,
+                        const std::function<TermPtr(const TermPtr&)>& term_map) const {
   Index result(constant_);
   for (const Part& part : parts_) {
     const IndexAtom& atom = part.atom;
     switch (atom.kind) {
       case IndexAtom::Kind::axis: result = result + axis_map(atom.axis, atom.extent) * part.coefficient; break;
-      case IndexAtom::Kind::quotient: result = result + atom.inner->substitute(axis_map, term_map).quotient(atom.divisor) * part.coefficient; break;
-      case IndexAtom::Kind::remainder: result = result + atom.inner->substitute(axis_map, term_map).remainder(atom.divisor) * part.coefficient; break;
+      case IndexAtom::Kind::quotient:
+        result = result + atom.inner->substitute(axis_map, term_map).quotient(atom.divisor) * part.coefficient;
+        break;
+      case IndexAtom::Kind::remainder:
+        result = result + atom.inner->substitute(axis_map, term_map).remainder(atom.divisor) * part.coefficient;
+        break;
       case IndexAtom::Kind::loaded: result = result + Index::loaded(term_map(atom.value), atom.extent) * part.coefficient; break;
     }
   }
@@ -239,7 +256,10 @@ std::vector<Index> split_index(const Index& linear, const std::vector<std::int64
   std::vector<Index> indices(shape.size());
   Index rest = linear;
   for (std::size_t i = shape.size(); i-- > 0;) {
-    if (shape[i] <= 1) { indices[i] = Index(0); continue; }
+    if (shape[i] <= 1) {
+      indices[i] = Index(0);
+      continue;
+    }
     indices[i] = rest.remainder(shape[i]);
     rest = rest.quotient(shape[i]);
   }

@@ -26,7 +26,7 @@ struct IndexAtom {
   std::int64_t extent = 0;             ///< axis, loaded: the value lies in [0, extent)
   std::shared_ptr<const Index> inner;  ///< quotient, remainder
   std::int64_t divisor = 1;
-  TermPtr value;                       ///< loaded
+  TermPtr value;  ///< loaded
 };
 
 /// A total order on structure; 0 for equal.
@@ -68,7 +68,8 @@ class Index {
   Index remainder(std::int64_t divisor) const;
 
   /// Replaces every axis by `axis_map(number, extent)` and every loaded term by `term_map(term)`.
-  Index substitute(const std::function<Index(int, std::int64_t)>& axis_map, const std::function<TermPtr(const TermPtr&)>& term_map) const;
+  Index substitute(const std::function<Index(int, std::int64_t)>& axis_map,
+                   const std::function<TermPtr(const TermPtr&)>& term_map) const;
 
   friend Index operator+(const Index& a, const Index& b);
   friend Index operator*(const Index& a, std::int64_t factor);

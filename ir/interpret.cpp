@@ -102,7 +102,8 @@ class NestEvaluator {
   double& at(std::size_t statement) {
     const Statement& s = nest_.statements[statement];
     std::int64_t position = 0;
-    for (std::size_t i = 0; i < s.axes.size(); ++i) position += point_[static_cast<std::size_t>(s.axes[i])] * strides_[statement][i];
+    for (std::size_t i = 0; i < s.axes.size(); ++i)
+      position += point_[static_cast<std::size_t>(s.axes[i])] * strides_[statement][i];
     return values_[statement][static_cast<std::size_t>(position)];
   }
 
@@ -152,7 +153,10 @@ class NestEvaluator {
           const double value = evaluate(*s.value);
           if (position) {
             const bool better = of == Reduction::Of::first_maximum ? value > total : value < total;
-            if (!any || (better && total == total) || (value != value && total == total)) { total = value; first = static_cast<double>(counter); }
+            if (!any || (better && total == total) || (value != value && total == total)) {
+              total = value;
+              first = static_cast<double>(counter);
+            }
             any = true;
           } else {
             total = combine(of, total, value);
@@ -219,7 +223,8 @@ std::vector<Tensor> evaluate_segments(const Node& node, const std::vector<const 
     std::vector<TensorType> types;
     for (std::size_t o = 0; o < outputs; ++o) types.push_back({node.results[s * outputs + o]->type.dtype, {nest.extents[0]}});
     std::vector<Tensor> made = NestEvaluator(nest, pointers).run(types);
-    for (std::size_t o = 0; o < outputs; ++o) results.push_back(std::move(made[o]).reshaped(node.results[s * outputs + o]->type.shape));
+    for (std::size_t o = 0; o < outputs; ++o)
+      results.push_back(std::move(made[o]).reshaped(node.results[s * outputs + o]->type.shape));
   }
   return results;
 }
@@ -247,14 +252,22 @@ std::vector<Tensor> evaluate(const Node& node, const std::vector<const Tensor*>&
       if (node.op == &ops::kMultiKernel) return evaluate_segments(node, operands);
       return NestEvaluator(*node.nest, operands).run(types_of(node.results));
     case Kind::constant:
-      if (const Attribute* value = node.attributes.find("value"); value && std::holds_alternative<std::shared_ptr<const Tensor>>(*value))
+      if (const Attribute* value = node.attributes.find("value");
+          value && std::holds_alternative<std::shared_ptr<const Tensor>>(*value))
         return {*std::get<std::shared_ptr<const Tensor>>(*value)};
       [[fallthrough]];
-    case Kind::pointwise: case Kind::reduce: case Kind::contract: case Kind::view: case Kind::index: case Kind::scan: case Kind::random: {
+    case Kind::pointwise:
+    case Kind::reduce:
+    case Kind::contract:
+    case Kind::view:
+    case Kind::index:
+    case Kind::scan:
+    case Kind::random: {
       const std::vector<TensorType> types = types_of(node.results), operand_types = types_of(node.operands);
       return NestEvaluator(loops_of(*node.op, operand_types, types, node.attributes), operands).run(types);
     }
-    case Kind::update: case Kind::collective: break;
+    case Kind::update:
+    case Kind::collective: break;
   }
   throw InternalError(concat("the interpreter cannot run ", node.op->name));
 }
@@ -264,7 +277,8 @@ InterpretResult interpret(const Graph& graph, const std::map<std::string, Tensor
   auto bind = [&](const Value* value, std::string_view what) {
     auto it = values.find(value->name);
     check_user(it != values.end(), what, " '", value->name, "' has no value, wanted ", to_string(value->type));
-    check_user(it->second.type() == value->type, what, " '", value->name, "' is ", to_string(it->second.type()), ", wanted ", to_string(value->type));
+    check_user(it->second.type() == value->type, what, " '", value->name, "' is ", to_string(it->second.type()), ", wanted ",
+               to_string(value->type));
     known.emplace(value, it->second);
   };
   for (const Value* input : graph.inputs()) bind(input, "input");
@@ -274,7 +288,8 @@ InterpretResult interpret(const Graph& graph, const std::map<std::string, Tensor
   }
   std::unordered_map<const Value*, std::size_t> remaining;
   for (const auto& node : graph.nodes())
-    for (const Value* operand : node->operands) if (operand) ++remaining[operand];
+    for (const Value* operand : node->operands)
+      if (operand) ++remaining[operand];
   for (const Value* output : graph.outputs()) ++remaining[output];
   InterpretResult result;
   for (const auto& node : graph.nodes()) {
@@ -287,7 +302,8 @@ InterpretResult interpret(const Graph& graph, const std::map<std::string, Tensor
       try {
         made = evaluate(*node, operands);
       } catch (const UserError& error) {
-        throw UserError(concat("node %", node->results[0]->name, " (", node->op->name, node->origin.empty() ? "" : ", from '" + node->origin + "'", "): ", error.what()));
+        throw UserError(concat("node %", node->results[0]->name, " (", node->op->name,
+                               node->origin.empty() ? "" : ", from '" + node->origin + "'", "): ", error.what()));
       }
       for (std::size_t i = 0; i < made.size(); ++i) known.insert_or_assign(node->results[i], std::move(made[i]));
     }

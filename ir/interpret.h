@@ -10,7 +10,6 @@
 
 namespace gcomp::ir {
 
-
 /// Values of inputs and states by name in; outputs in order, and the new values of updated states by name, out.
 struct InterpretResult {
   std::vector<Tensor> outputs;

@@ -39,15 +39,21 @@ bool has_type(const Attribute& attribute, AttributeType type) {
 TensorType infer_pointwise(const InferContext& c, const OpDef& op) {
   const std::size_t first = op.typing == PointwiseTyping::select ? 1 : 0;
   for (std::size_t i = 1; i < c.operands.size(); ++i) {
-    c.require(c.operand(i).shape == c.operand(0).shape, "shapes differ: ", to_string(c.operand(0)), " and ", to_string(c.operand(i)));
-    c.require(i <= first || c.operand(i).dtype == c.operand(first).dtype, "dtypes differ: ", to_string(c.operand(first)), " and ", to_string(c.operand(i)));
+    c.require(c.operand(i).shape == c.operand(0).shape, "shapes differ: ", to_string(c.operand(0)), " and ",
+              to_string(c.operand(i)));
+    c.require(i <= first || c.operand(i).dtype == c.operand(first).dtype, "dtypes differ: ", to_string(c.operand(first)), " and ",
+              to_string(c.operand(i)));
   }
   TensorType type = c.operand(first);
   switch (op.typing) {
     case PointwiseTyping::same: break;
-    case PointwiseTyping::floating: c.require(is_float(type.dtype), "operand is ", to_string(type), ", wanted floating point"); break;
+    case PointwiseTyping::floating:
+      c.require(is_float(type.dtype), "operand is ", to_string(type), ", wanted floating point");
+      break;
     case PointwiseTyping::predicate: type.dtype = DType::boolean; break;
-    case PointwiseTyping::select: c.require(c.operand(0).dtype == DType::boolean, "condition is ", to_string(c.operand(0)), ", wanted bool"); break;
+    case PointwiseTyping::select:
+      c.require(c.operand(0).dtype == DType::boolean, "condition is ", to_string(c.operand(0)), ", wanted bool");
+      break;
     case PointwiseTyping::cast: type.dtype = c.attributes.get<DType>("to"); break;
     case PointwiseTyping::logical: c.require(type.dtype == DType::boolean, "operand is ", to_string(type), ", wanted bool"); break;
   }
@@ -141,21 +147,35 @@ std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType>
     case Kind::pointwise: return {infer_pointwise(context, op)};
     case Kind::reduce: return {infer_reduce(context, op)};
     case Kind::kernel: throw InternalError("kernel nodes carry their types");
-    case Kind::constant: case Kind::contract: case Kind::view: case Kind::index: case Kind::scan: case Kind::random: case Kind::update:
-    case Kind::collective: case Kind::composite: return op.infer(context);
+    case Kind::constant:
+    case Kind::contract:
+    case Kind::view:
+    case Kind::index:
+    case Kind::scan:
+    case Kind::random:
+    case Kind::update:
+    case Kind::collective:
+    case Kind::composite: return op.infer(context);
   }
   return {};
 }
 
-LoopNest loops_of(const OpDef& op, std::span<const TensorType> operands, std::span<const TensorType> results, const Attributes& attributes) {
+LoopNest loops_of(const OpDef& op, std::span<const TensorType> operands, std::span<const TensorType> results,
+                  const Attributes& attributes) {
   const Attributes all = with_defaults(op, attributes);
   switch (op.kind) {
     case Kind::pointwise: return pointwise_loops(op, operands, results[0]);
     case Kind::reduce: return reduce_loops(op, operands[0], results[0], all.integers("axes"));
-    case Kind::constant: case Kind::contract: case Kind::view: case Kind::index: case Kind::scan: case Kind::random:
-      check_internal(op.loops, "op ", op.name, " has no loop nest");
-      return op.loops({operands, results, all});
-    case Kind::update: case Kind::collective: case Kind::composite: case Kind::kernel: break;
+    case Kind::constant:
+    case Kind::contract:
+    case Kind::view:
+    case Kind::index:
+    case Kind::scan:
+    case Kind::random: check_internal(op.loops, "op ", op.name, " has no loop nest"); return op.loops({operands, results, all});
+    case Kind::update:
+    case Kind::collective:
+    case Kind::composite:
+    case Kind::kernel: break;
   }
   throw InternalError(concat("op ", op.name, " of kind ", name_of(op.kind), " has no loop nest"));
 }

@@ -37,11 +37,12 @@ struct AttributeSpec {
   std::string_view name;
   AttributeType type = AttributeType::integer;
   bool required = true;
-  double number = 0;            ///< default of flag, integer and real
-  std::string_view text = {};   ///< default of text; `integers` default to the empty list
+  double number = 0;           ///< default of flag, integer and real
+  std::string_view text = {};  ///< default of text; `integers` default to the empty list
 
   static constexpr AttributeSpec of(std::string_view name, AttributeType type) { return {name, type, true, 0, {}}; }
-  static constexpr AttributeSpec optional(std::string_view name, AttributeType type, double number = 0, std::string_view text = {}) {
+  static constexpr AttributeSpec optional(std::string_view name, AttributeType type, double number = 0,
+                                          std::string_view text = {}) {
     return {name, type, false, number, text};
   }
 };
@@ -55,9 +56,13 @@ struct InferContext {
   const TensorType& operand(std::size_t i) const { return operands[i]; }
   /// Throws UserError "OP: message".
   template <class... Args>
-  [[noreturn]] void fail(const Args&... args) const { throw UserError(concat(op, ": ", args...)); }
+  [[noreturn]] void fail(const Args&... args) const {
+    throw UserError(concat(op, ": ", args...));
+  }
   template <class... Args>
-  void require(bool condition, const Args&... args) const { if (!condition) fail(args...); }
+  void require(bool condition, const Args&... args) const {
+    if (!condition) fail(args...);
+  }
 };
 using InferRule = std::vector<TensorType> (*)(const InferContext&);
 
@@ -105,19 +110,19 @@ struct OpDef {
   std::string_view name;
   std::string_view summary;
   Kind kind = Kind::pointwise;
-  int operands = 0;              ///< number of operands; -1 for one or more
-  int optional_operands = 0;     ///< how many of the last may be absent
+  int operands = 0;           ///< number of operands; -1 for one or more
+  int optional_operands = 0;  ///< how many of the last may be absent
   int results = 1;
   std::span<const AttributeSpec> attributes = {};
   PointwiseTyping typing = PointwiseTyping::same;
-  InferRule infer = nullptr;     ///< all kinds but pointwise and reduce
+  InferRule infer = nullptr;  ///< all kinds but pointwise and reduce
   ScalarBody scalar = {};
   Reduction reduction = {};
   LoopRule loops = nullptr;
   std::vector<struct Value*> (*expand)(ExpandContext&) = nullptr;
   Gradient gradient = {};
   std::span<const Sample> samples = {};
-  double low = -2, high = 2;     ///< pointwise: the range of the generic sample
+  double low = -2, high = 2;  ///< pointwise: the range of the generic sample
 };
 
 /// Attributes with the defaults of `op` filled in.
@@ -127,7 +132,8 @@ Attributes normalized(const OpDef& op, const Attributes& attributes);
 /// Result types; throws UserError naming op and operand on a mismatch. `kernel` nodes carry their types and are not inferred.
 std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType> operands, const Attributes& attributes);
 /// The loop nest that defines a node of any kind but constant, update, collective and composite.
-LoopNest loops_of(const OpDef& op, std::span<const TensorType> operands, std::span<const TensorType> results, const Attributes& attributes);
+LoopNest loops_of(const OpDef& op, std::span<const TensorType> operands, std::span<const TensorType> results,
+                  const Attributes& attributes);
 
 /// Identity element of a reduction in `dtype`: 0, 1, lowest (-inf for floats) or highest.
 double identity_of(Reduction::Of of, DType dtype);

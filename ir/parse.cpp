@@ -26,9 +26,11 @@ void fill_from_hex(Scanner& in, Tensor& tensor) {
   const std::size_t at = in.next();
   const std::string_view digits = in.hex_text();
   if (digits.size() != 2 * tensor.bytes().size())
-    in.fail(at, "found ", digits.size(), " hexadecimal digits, wanted ", 2 * tensor.bytes().size(), " for ", to_string(tensor.type()));
+    in.fail(at, "found ", digits.size(), " hexadecimal digits, wanted ", 2 * tensor.bytes().size(), " for ",
+            to_string(tensor.type()));
   auto digit = [](char c) { return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10; };
-  for (std::size_t i = 0; i < tensor.bytes().size(); ++i) tensor.bytes()[i] = static_cast<std::byte>(digit(digits[2 * i]) * 16 + digit(digits[2 * i + 1]));
+  for (std::size_t i = 0; i < tensor.bytes().size(); ++i)
+    tensor.bytes()[i] = static_cast<std::byte>(digit(digits[2 * i]) * 16 + digit(digits[2 * i + 1]));
 }
 
 std::shared_ptr<const Tensor> tensor_value(Scanner& in) {
@@ -39,7 +41,8 @@ std::shared_ptr<const Tensor> tensor_value(Scanner& in) {
   const bool hex = in.looking_at("0x");
   if (hex) {
     const std::size_t data = in.next();
-    if (in.hex_text().size() / 2 != static_cast<std::size_t>(type.bytes())) in.fail(data, "the data does not fill ", to_string(type));
+    if (in.hex_text().size() / 2 != static_cast<std::size_t>(type.bytes()))
+      in.fail(data, "the data does not fill ", to_string(type));
     in.seek(data);
     auto tensor = std::make_shared<Tensor>(type);
     fill_from_hex(in, *tensor);
@@ -53,10 +56,12 @@ std::shared_ptr<const Tensor> tensor_value(Scanner& in) {
     elements.emplace_back(in.accept_number(), element_at);
     if (elements.back().first.empty()) in.fail(element_at, "found ", in.found(), ", wanted a number");
   }
-  if (static_cast<std::int64_t>(elements.size()) != type.elements()) in.fail(at, "found ", elements.size(), " elements, wanted ", type.elements(), " for ", to_string(type));
+  if (static_cast<std::int64_t>(elements.size()) != type.elements())
+    in.fail(at, "found ", elements.size(), " elements, wanted ", type.elements(), " for ", to_string(type));
   auto tensor = std::make_shared<Tensor>(type);
   for (std::size_t i = 0; i < elements.size(); ++i)
-    if (!parse_element(*tensor, static_cast<std::int64_t>(i), elements[i].first)) in.fail(elements[i].second, elements[i].first, " is no ", name_of(type.dtype));
+    if (!parse_element(*tensor, static_cast<std::int64_t>(i), elements[i].first))
+      in.fail(elements[i].second, elements[i].first, " is no ", name_of(type.dtype));
   return tensor;
 }
 
@@ -220,13 +225,15 @@ class GraphParser {
     if (in_.looking_at("%")) {
       do {
         names.push_back(fresh_name("a result"));
-        if (std::count(names.begin(), names.end(), names.back()) > 1) in_.fail(start, spelled('%', names.back()), " is defined twice");
+        if (std::count(names.begin(), names.end(), names.back()) > 1)
+          in_.fail(start, spelled('%', names.back()), " is defined twice");
       } while (in_.accept(","));
       in_.expect("=", "after the results");
     }
     const std::size_t op_at = in_.next();
     const OpDef& op = this->op();
-    if (op.kind != Kind::kernel && static_cast<int>(names.size()) != op.results) in_.fail(start, op.name, " has ", op.results, " results, found ", names.size(), " names");
+    if (op.kind != Kind::kernel && static_cast<int>(names.size()) != op.results)
+      in_.fail(start, op.name, " has ", op.results, " results, found ", names.size(), " names");
     std::vector<Value*> operands = this->operands();
     Attributes attributes;
     if (op.kind != Kind::kernel || !op.attributes.empty())
@@ -253,18 +260,18 @@ class GraphParser {
     Node* made = nullptr;
     try {
       made = graph_.append(op, std::move(operands), std::move(attributes), origin, names);
-    } catch (const UserError& error) {
-      in_.fail_at(at, error.what(), error.code());
-    }
+    } catch (const UserError& error) { in_.fail_at(at, error.what(), error.code()); }
     for (std::size_t i = 0; i < types.size(); ++i)
       if (!(types[i].first == made->results[i]->type))
-        in_.fail(types[i].second, "found type ", to_string(types[i].first), ", but ", op.name, " gives ", to_string(made->results[i]->type));
+        in_.fail(types[i].second, "found type ", to_string(types[i].first), ", but ", op.name, " gives ",
+                 to_string(made->results[i]->type));
     return made;
   }
 
   Node* kernel(const OpDef& op, std::vector<Value*> operands, Attributes attributes, const Types& types, const std::string& origin,
                const std::vector<std::string>& names, std::size_t at) {
-    if (names.empty() || types.empty()) in_.fail(in_.next(), "a kernel needs results and their types, as in %y = ", op.name, " %x : f32[4] {");
+    if (names.empty() || types.empty())
+      in_.fail(in_.next(), "a kernel needs results and their types, as in %y = ", op.name, " %x : f32[4] {");
     NestScope scope;
     for (const Value* operand : operands) {
       if (!operand) in_.fail(at, "the operands of a kernel are never absent");
@@ -322,7 +329,8 @@ Attributes parse_attributes(const OpDef& op, std::string_view text) {
 Graph parse(std::string_view text, const ParseOptions& options) {
   Scanner scanner(text, options.file, options.first_line);
   Graph graph = GraphParser(scanner).run();
-  if (const std::vector<std::string> broken = find_violations(graph); !broken.empty()) throw UserError(concat(options.file, ": ", broken.front()));
+  if (const std::vector<std::string> broken = find_violations(graph); !broken.empty())
+    throw UserError(concat(options.file, ": ", broken.front()));
   return graph;
 }
 

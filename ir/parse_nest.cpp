@@ -117,8 +117,10 @@ class NestParser {
       number = *slot;
     } else {
       const std::string name = in_.name('%', "a result");
-      number = static_cast<std::size_t>(std::find(scope_.result_names.begin(), scope_.result_names.end(), name) - scope_.result_names.begin());
-      if (number == scope_.result_names.size()) in_.fail(at, "%", name, " is no result of this kernel", did_you_mean(name, scope_.result_names));
+      number = static_cast<std::size_t>(std::find(scope_.result_names.begin(), scope_.result_names.end(), name) -
+                                        scope_.result_names.begin());
+      if (number == scope_.result_names.size())
+        in_.fail(at, "%", name, " is no result of this kernel", did_you_mean(name, scope_.result_names));
     }
     if (number >= outputs_.size()) in_.fail(at, "the kernel has ", outputs_.size(), " results");
     if (outputs_[number]) in_.fail(at, result_text(number), " is written twice");
@@ -221,7 +223,10 @@ class NestParser {
       if (!times && !over && !modulo) return left;
       const std::size_t right_at = in_.next();
       const Index right = factor();
-      if (times && left.as_constant() && !right.as_constant()) { left = scaled(right, *left.as_constant(), at); continue; }
+      if (times && left.as_constant() && !right.as_constant()) {
+        left = scaled(right, *left.as_constant(), at);
+        continue;
+      }
       const auto number = right.as_constant();
       if (!number) in_.fail(right_at, "an index is multiplied and divided by integers only");
       if (!times && *number <= 0) in_.fail(right_at, "an index is divided by ", *number, ", wanted a positive integer");
@@ -230,7 +235,8 @@ class NestParser {
   }
 
   Index scaled(const Index& index, std::int64_t by, std::size_t at) {
-    if (!(magnitude(index) * std::fabs(static_cast<double>(by)) < kLargestIndex)) in_.fail(at, "the index leaves the range of 62 bits");
+    if (!(magnitude(index) * std::fabs(static_cast<double>(by)) < kLargestIndex))
+      in_.fail(at, "the index leaves the range of 62 bits");
     return index * by;
   }
 
@@ -278,7 +284,10 @@ class NestParser {
   /// Terms that share one dtype: a bare literal takes it from the first that has one.
   void unify(std::span<Parsed> group, std::optional<DType> otherwise) {
     for (const Parsed& member : group)
-      if (member.term) { otherwise = member.term->dtype; break; }
+      if (member.term) {
+        otherwise = member.term->dtype;
+        break;
+      }
     for (Parsed& member : group) member.term = typed(member, otherwise);
   }
 
@@ -314,7 +323,8 @@ class NestParser {
     Parsed arguments[2] = {term(), {}};
     const std::size_t at = in_.next();
     if (in_.accept(")")) return typed(arguments[0], std::nullopt);
-    static constexpr std::pair<std::string_view, const OpDef*> kInfix[] = {{"+", &ops::kAdd}, {"-", &ops::kSub}, {"*", &ops::kMul}, {"/", &ops::kDiv}};
+    static constexpr std::pair<std::string_view, const OpDef*> kInfix[] = {
+        {"+", &ops::kAdd}, {"-", &ops::kSub}, {"*", &ops::kMul}, {"/", &ops::kDiv}};
     for (const auto& [symbol, op] : kInfix) {
       if (!in_.accept(symbol)) continue;
       arguments[1] = term();
@@ -350,12 +360,15 @@ class NestParser {
       slot = *number;
     } else {
       const std::string name = in_.name('%', "an operand");
-      slot = static_cast<std::size_t>(std::find(scope_.operand_names.begin(), scope_.operand_names.end(), name) - scope_.operand_names.begin());
-      if (slot == scope_.operand_names.size()) in_.fail(at, "%", name, " is no operand of this kernel", did_you_mean(name, scope_.operand_names));
+      slot = static_cast<std::size_t>(std::find(scope_.operand_names.begin(), scope_.operand_names.end(), name) -
+                                      scope_.operand_names.begin());
+      if (slot == scope_.operand_names.size())
+        in_.fail(at, "%", name, " is no operand of this kernel", did_you_mean(name, scope_.operand_names));
     }
     if (slot >= scope_.operands.size()) in_.fail(at, "the kernel has ", scope_.operands.size(), " operands");
     const auto dtype = annotation();
-    return read(dtype.value_or(scope_.operands[slot].dtype), static_cast<int>(slot), indices(rank_of_operand(scope_.operands[slot]), at));
+    return read(dtype.value_or(scope_.operands[slot].dtype), static_cast<int>(slot),
+                indices(rank_of_operand(scope_.operands[slot]), at));
   }
 
   /// After a dtype: "(0.5)" is a literal, "(i + 1)" an index as a value.
@@ -385,14 +398,16 @@ class NestParser {
       in_.fail(at, "'", name, "' is neither a statement above nor a pointwise op", did_you_mean(name, known));
     }
     const auto dtype = annotation();
-    if (op->typing == PointwiseTyping::cast && !dtype) in_.fail(in_.next(), "found ", in_.found(), ", wanted the dtype of the cast, as in cast<f32>(x)");
+    if (op->typing == PointwiseTyping::cast && !dtype)
+      in_.fail(in_.next(), "found ", in_.found(), ", wanted the dtype of the cast, as in cast<f32>(x)");
     in_.expect("(", concat("after ", name));
     std::vector<Parsed> arguments;
     while (!in_.accept(")")) {
       if (!arguments.empty()) in_.expect(",", "between arguments");
       arguments.push_back(term());
     }
-    if (static_cast<int>(arguments.size()) != op->operands) in_.fail(at, name, " takes ", op->operands, " arguments, found ", arguments.size());
+    if (static_cast<int>(arguments.size()) != op->operands)
+      in_.fail(at, name, " takes ", op->operands, " arguments, found ", arguments.size());
     const bool select = op->typing == PointwiseTyping::select;
     if (select) arguments[0].term = typed(arguments[0], DType::boolean);
     unify(std::span(arguments).subspan(select ? 1 : 0), std::nullopt);

@@ -94,14 +94,16 @@ std::string state_text(const State& state, const PrintOptions& options) {
 
 std::string print(const Attributes& attributes, const PrintOptions& options) {
   if (attributes.empty()) return "";
-  return "{" + joined(attributes, [&](const auto& entry) { return entry.first + "=" + attribute_text(entry.second, options); }) + "}";
+  return "{" + joined(attributes, [&](const auto& entry) { return entry.first + "=" + attribute_text(entry.second, options); }) +
+         "}";
 }
 
 std::string print(const Node& node, const PrintOptions& options) { return node_text(node, options, ""); }
 
 std::string print(const Graph& graph, const PrintOptions& options) {
   auto typed = [](const Value* v) { return value_name(v) + ": " + to_string(v->type); };
-  std::string text = "graph " + spelled('@', graph.name()) + "(" + joined(graph.inputs(), typed) + ") -> (" + joined(graph.outputs(), value_name) + ") {\n";
+  std::string text = "graph " + spelled('@', graph.name()) + "(" + joined(graph.inputs(), typed) + ") -> (" +
+                     joined(graph.outputs(), value_name) + ") {\n";
   if (options.plan)
     for (const Value* input : graph.inputs()) text += "  // " + value_name(input) + ": " + place_of(input, *options.plan) + "\n";
   for (const State& state : graph.states()) text += state_text(state, options) + "\n";

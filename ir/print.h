@@ -27,7 +27,7 @@
 namespace gcomp::ir {
 
 struct PrintOptions {
-  bool elide_constants = false;      ///< leaves out the data of constants of more than 16 elements; the text then does not parse
+  bool elide_constants = false;  ///< leaves out the data of constants of more than 16 elements; the text then does not parse
   bool origins = true;
   const MemoryPlan* plan = nullptr;  ///< adds the place of each value as a comment
 };

@@ -14,9 +14,7 @@ namespace {
 constexpr std::size_t kLetSize = 6;  ///< subterms of fewer nodes are repeated rather than named
 constexpr int kLetDepth = 100;       ///< subterms nested deeper than this are named, so that no reader runs out of stack
 
-std::string axis_name(int axis) {
-  return axis < 6 ? std::string(1, "ijklmn"[axis]) : concat("a", axis);
-}
+std::string axis_name(int axis) { return axis < 6 ? std::string(1, "ijklmn"[axis]) : concat("a", axis); }
 
 /// The sign of an infix op; "" for the others.
 std::string_view infix_of(const OpDef& op) {
@@ -64,13 +62,15 @@ std::size_t count_uses(const TermPtr& term, SharingMap& map) {
 
 class NestPrinter {
  public:
-  NestPrinter(const NestNames& names, std::vector<DType> locals, std::string indent) : names_(names), locals_(std::move(locals)), indent_(std::move(indent)) {}
+  NestPrinter(const NestNames& names, std::vector<DType> locals, std::string indent)
+      : names_(names), locals_(std::move(locals)), indent_(std::move(indent)) {}
 
   std::string print(const LoopNest& nest) {
     find_shared(nest);
     std::string text;
     if (!nest.extents.empty()) text += indent_ + "axes ";
-    for (std::size_t a = 0; a < nest.extents.size(); ++a) text += concat(a ? ", " : "", axis_name(static_cast<int>(a)), ":", nest.extents[a]);
+    for (std::size_t a = 0; a < nest.extents.size(); ++a)
+      text += concat(a ? ", " : "", axis_name(static_cast<int>(a)), ":", nest.extents[a]);
     if (!nest.extents.empty()) text += "\n";
     for (std::size_t s = 0; s < nest.statements.size(); ++s) text += statement(nest.statements[s], s);
     for (std::size_t o = 0; o < nest.outputs.size(); ++o) {
@@ -79,7 +79,8 @@ class NestPrinter {
       std::vector<TermPtr> loaded;
       for (const Index& i : output.index) collect_loaded(i, loaded);
       for (const TermPtr& root : loaded) text += lets_of(root);
-      text += indent_ + target + indices(output.index) + (output.accumulate ? " += " : " = ") + concat("t", output.statement) + "\n";
+      text +=
+          indent_ + target + indices(output.index) + (output.accumulate ? " += " : " = ") + concat("t", output.statement) + "\n";
     }
     return text;
   }
@@ -144,7 +145,8 @@ class NestPrinter {
 
   std::string statement(const Statement& s, std::size_t number) {
     const std::string lets = lets_of(s.value);
-    std::string line = indent_ + concat("t", number) + (s.axes.empty() ? "" : axis_list(s.axes)) + concat(": ", name_of(s.dtype), " = ");
+    std::string line =
+        indent_ + concat("t", number) + (s.axes.empty() ? "" : axis_list(s.axes)) + concat(": ", name_of(s.dtype), " = ");
     if (s.form == Statement::Form::scan) line += "scan ";
     if (s.form != Statement::Form::map) line += concat(s.combine->name, axis_list(s.over), " ");
     if (s.exclusive) line += "exclusive ";

@@ -34,9 +34,11 @@ int rewrite(Graph& graph, const RewriteRule& rule) {
     for (std::size_t i = before; i < graph.nodes().size(); ++i) fresh.insert(graph.nodes()[i].get());
     for (std::size_t i = 0; i < values->size(); ++i) {
       Value* to = (*values)[i];
-      check_internal(to->type == node->results[i]->type, "a rewrite of ", node->op->name, " changed ", to_string(node->results[i]->type), " to ", to_string(to->type));
+      check_internal(to->type == node->results[i]->type, "a rewrite of ", node->op->name, " changed ",
+                     to_string(node->results[i]->type), " to ", to_string(to->type));
       replaced[node->results[i]] = to;
-      if (fresh.count(to->producer) && is_automatic(to->name) && !is_automatic(node->results[i]->name)) names.emplace_back(node->results[i], to);
+      if (fresh.count(to->producer) && is_automatic(to->name) && !is_automatic(node->results[i]->name))
+        names.emplace_back(node->results[i], to);
     }
     retired.push_back(std::move(node));
   }

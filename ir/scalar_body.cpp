@@ -44,7 +44,8 @@ Expression apply_operator(const char* symbol, const Expression& a, const Express
 double philox_uniform(double seed, double step, double op, double sample, double element) {
   auto word = [](double x) { return static_cast<std::uint32_t>(static_cast<std::int64_t>(x)); };
   const auto position = static_cast<std::int64_t>(element);
-  const auto words = philox4x32_10({static_cast<std::uint32_t>(position / 4), word(sample), word(step), word(op)}, philox_key(static_cast<std::uint64_t>(static_cast<std::int64_t>(seed))));
+  const auto words = philox4x32_10({static_cast<std::uint32_t>(position / 4), word(sample), word(step), word(op)},
+                                   philox_key(static_cast<std::uint64_t>(static_cast<std::int64_t>(seed))));
   return (words[static_cast<std::size_t>(position % 4)] >> 8) * 0x1p-24;
 }
 

@@ -49,16 +49,17 @@ inline Expression select(const Expression& c, const Expression& a, const Express
 }
 
 // One line a function: its reference in double; the printed form is gc_NAME.
-#define GCOMP_SCALAR_1(name, ...)                                 \
-  inline double name(double x) { return __VA_ARGS__; }            \
+#define GCOMP_SCALAR_1(name, ...)                      \
+  inline double name(double x) { return __VA_ARGS__; } \
   inline Expression name(const Expression& x) { return apply_function("gc_" #name, {&x}); }
-#define GCOMP_SCALAR_2(name, ...)                                 \
-  inline double name(double x, double y) { return __VA_ARGS__; }  \
+#define GCOMP_SCALAR_2(name, ...)                                \
+  inline double name(double x, double y) { return __VA_ARGS__; } \
   inline Expression name(const Expression& x, const Expression& y) { return apply_function("gc_" #name, {&x, &y}); }
 
 double round_half_even(double x);
 double philox_uniform(double seed, double step, double op, double sample, double element);
-inline Expression philox_uniform(const Expression& seed, const Expression& step, const Expression& op, const Expression& sample, const Expression& element) {
+inline Expression philox_uniform(const Expression& seed, const Expression& step, const Expression& op, const Expression& sample,
+                                 const Expression& element) {
   return apply_function("gc_philox_uniform", {&seed, &step, &op, &sample, &element});
 }
 
@@ -130,7 +131,10 @@ auto apply_body(std::span<const T> arguments, std::index_sequence<I...>) {
 /// `F` is a generic lambda without captures; inside it, unqualified names are those of namespace scalar.
 template <int N, class F>
 consteval ScalarBody body(F) {
-  return {N, [](std::span<const double> a) -> double { return static_cast<double>(apply_body<double, F>(a, std::make_index_sequence<N>{})); },
+  return {N,
+          [](std::span<const double> a) -> double {
+            return static_cast<double>(apply_body<double, F>(a, std::make_index_sequence<N>{}));
+          },
           [](std::span<const Expression> a) -> Expression { return apply_body<Expression, F>(a, std::make_index_sequence<N>{}); }};
 }
 

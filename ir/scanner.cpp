@@ -91,7 +91,10 @@ std::string Scanner::quoted_text(std::string_view what) {
     if (at == text_.size() || c == '\n') fail(start, "the quoted name or text does not end on its line, wanted ", what);
     ++at_;
     if (c == '"') return out;
-    if (c != '\\') { out += c; continue; }
+    if (c != '\\') {
+      out += c;
+      continue;
+    }
     const char escape = peek();
     ++at_;
     if (escape == '"' || escape == '\\') out += escape;
@@ -120,11 +123,19 @@ std::string_view Scanner::accept_number() {
   auto at = [&](std::size_t i) { return i < text_.size() ? text_[i] : '\0'; };
   if (at(end) == '-') ++end;
   if (is_digit(at(end))) {
-    auto digits = [&] { while (is_digit(at(end))) ++end; };
+    auto digits = [&] {
+      while (is_digit(at(end))) ++end;
+    };
     digits();
-    if (at(end) == '.' && is_digit(at(end + 1))) { ++end; digits(); }
+    if (at(end) == '.' && is_digit(at(end + 1))) {
+      ++end;
+      digits();
+    }
     const std::size_t sign = at(end + 1) == '-' || at(end + 1) == '+';
-    if ((at(end) == 'e' || at(end) == 'E') && is_digit(at(end + 1 + sign))) { end += 1 + sign; digits(); }
+    if ((at(end) == 'e' || at(end) == 'E') && is_digit(at(end + 1 + sign))) {
+      end += 1 + sign;
+      digits();
+    }
   } else {
     const std::size_t word_start = end;
     while (is_name_character(at(end))) ++end;
@@ -175,9 +186,7 @@ TensorType Scanner::type() {
   }
   try {
     type.bytes();
-  } catch (const UserError& error) {
-    fail(start, error.what());
-  }
+  } catch (const UserError& error) { fail(start, error.what()); }
   return type;
 }
 
@@ -200,8 +209,9 @@ void Scanner::fail_at(std::size_t at, const std::string& message, ExitCode code)
   const std::string_view line = text_.substr(line_start, std::min(text_.find('\n', line_start), text_.size()) - line_start);
   const auto number = first_line_ + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(line_start), '\n');
   const std::size_t column = at - line_start, from = column > kShownColumns ? column - kShownColumns / 2 : 0;
-  throw UserError(concat(file_, ":", number, ":", column + 1, ": ", message, "\n  ", printable(line.substr(from, kShownColumns)), "\n  ",
-                         std::string(column - from, ' '), "^"), code);
+  throw UserError(concat(file_, ":", number, ":", column + 1, ": ", message, "\n  ", printable(line.substr(from, kShownColumns)),
+                         "\n  ", std::string(column - from, ' '), "^"),
+                  code);
 }
 
 }  // namespace gcomp::ir

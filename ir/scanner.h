@@ -41,7 +41,9 @@ class Scanner {
   /// Throws UserError "FILE:LINE:COLUMN: message" with the line and a mark under the column.
   [[noreturn]] void fail_at(std::size_t at, const std::string& message, ExitCode code = ExitCode::invalid) const;
   template <class... Args>
-  [[noreturn]] void fail(std::size_t at, const Args&... args) const { fail_at(at, concat(args...)); }
+  [[noreturn]] void fail(std::size_t at, const Args&... args) const {
+    fail_at(at, concat(args...));
+  }
   /// What stands next, for "found ...".
   std::string found();
 

@@ -35,8 +35,8 @@ CodePoint decode(std::string_view text) {
 
 /// Control characters, and the marks that reverse or hide text.
 bool is_unsafe(char32_t c) {
-  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-         (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || c >= 0xe0000;
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c || (c >= 0x200b && c <= 0x200f) ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || c >= 0xe0000;
 }
 
 void append_hex(std::string& out, unsigned char byte) {
@@ -102,7 +102,8 @@ std::string quoted(std::string_view text) {
     else if (text[0] == '\n') out += "\\n";
     else if (text[0] == '\t') out += "\\t";
     else if (point.bytes && !is_unsafe(point.code)) out += text.substr(0, bytes);
-    else for (char c : text.substr(0, bytes)) append_hex(out += "\\x", static_cast<unsigned char>(c));
+    else
+      for (char c : text.substr(0, bytes)) append_hex(out += "\\x", static_cast<unsigned char>(c));
     text.remove_prefix(bytes);
   }
   return out + "\"";
@@ -127,12 +128,14 @@ std::string number_text(DType dtype, double value) {
     char buffer[32];
     return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, 0).ptr};
   }
-  if (dtype == DType::f32 && same_bits(static_cast<double>(static_cast<float>(value)), value)) return shortest(static_cast<float>(value));
+  if (dtype == DType::f32 && same_bits(static_cast<double>(static_cast<float>(value)), value))
+    return shortest(static_cast<float>(value));
   for (int digits = 1; dtype != DType::f64 && digits < 17; ++digits) {
     char buffer[32];
     const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::general, digits);
     double back = 0;
-    if (parse_whole(std::string_view(buffer, static_cast<std::size_t>(end.ptr - buffer)), back) && same_bits(round_to(dtype, back), value))
+    if (parse_whole(std::string_view(buffer, static_cast<std::size_t>(end.ptr - buffer)), back) &&
+        same_bits(round_to(dtype, back), value))
       return {buffer, end.ptr};
   }
   return number_text(value);
@@ -148,7 +151,8 @@ std::optional<double> parse_number(std::string_view text) {
   if (text.substr(0, 6) == "nan:0x") {
     std::uint64_t bits = 0;
     const auto end = std::from_chars(text.data() + 6, text.data() + text.size(), bits, 16);
-    if (end.ec != std::errc() || end.ptr != text.data() + text.size() || !std::isnan(std::bit_cast<double>(bits))) return std::nullopt;
+    if (end.ec != std::errc() || end.ptr != text.data() + text.size() || !std::isnan(std::bit_cast<double>(bits)))
+      return std::nullopt;
     return std::bit_cast<double>(bits);
   }
   double value = 0;

@@ -11,7 +11,9 @@ namespace gcomp::ir {
 namespace {
 
 template <class T>
-int order(const T& a, const T& b) { return a < b ? -1 : b < a ? 1 : 0; }
+int order(const T& a, const T& b) {
+  return a < b ? -1 : b < a ? 1 : 0;
+}
 
 std::size_t hash_of(const Index& index);
 
@@ -25,7 +27,8 @@ std::size_t hash_of(const IndexAtom& atom) {
 
 std::size_t hash_of(const Index& index) {
   auto seed = static_cast<std::size_t>(index.constant());
-  for (const auto& part : index.parts()) seed = hash_combine(hash_combine(seed, static_cast<std::size_t>(part.coefficient)), hash_of(part.atom));
+  for (const auto& part : index.parts())
+    seed = hash_combine(hash_combine(seed, static_cast<std::size_t>(part.coefficient)), hash_of(part.atom));
   return seed;
 }
 
@@ -47,10 +50,17 @@ TermPtr finish(Term term) {
   seed = hash_combine(seed, std::bit_cast<std::uint64_t>(term.number));
   seed = hash_combine(seed, static_cast<std::size_t>(term.slot));
   if (term.op) seed = hash_combine(seed, std::hash<std::string_view>{}(term.op->name));
-  for (const Index& index : term.indices) { seed = hash_combine(seed, hash_of(index)); term.axes |= axes_of(index); }
-  for (const TermPtr& argument : term.arguments) { seed = hash_combine(seed, argument->hash); term.axes |= argument->axes; }
+  for (const Index& index : term.indices) {
+    seed = hash_combine(seed, hash_of(index));
+    term.axes |= axes_of(index);
+  }
+  for (const TermPtr& argument : term.arguments) {
+    seed = hash_combine(seed, argument->hash);
+    term.axes |= argument->axes;
+  }
   for (const Condition& c : term.conditions) {
-    seed = hash_combine(hash_combine(hash_combine(seed, hash_of(c.index)), static_cast<std::size_t>(c.low)), static_cast<std::size_t>(c.high));
+    seed = hash_combine(hash_combine(hash_combine(seed, hash_of(c.index)), static_cast<std::size_t>(c.low)),
+                        static_cast<std::size_t>(c.high));
     term.axes |= axes_of(c.index);
   }
   term.hash = seed;

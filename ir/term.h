@@ -57,8 +57,12 @@ TermPtr guard(std::vector<Condition> conditions, TermPtr then, TermPtr otherwise
 int compare(const TermPtr& a, const TermPtr& b);
 inline bool uses_axis(const TermPtr& term, int axis) { return term->axes >> axis & 1; }
 
-struct TermHash { std::size_t operator()(const TermPtr& t) const { return t->hash; } };
-struct TermEqual { bool operator()(const TermPtr& a, const TermPtr& b) const { return compare(a, b) == 0; } };
+struct TermHash {
+  std::size_t operator()(const TermPtr& t) const { return t->hash; }
+};
+struct TermEqual {
+  bool operator()(const TermPtr& a, const TermPtr& b) const { return compare(a, b) == 0; }
+};
 
 /// Rebuilds a term bottom-up. Axes are replaced first; then `leaf` may replace reads and locals (null keeps them). Shared
 /// subterms are visited once.
@@ -79,17 +83,17 @@ struct Statement {
   enum class Form : std::uint8_t { map, reduce, scan };
   Form form = Form::map;
   DType dtype = DType::f32;
-  std::vector<int> axes;          ///< the axes the result varies over, ascending
-  const OpDef* combine = nullptr; ///< the reduce op; for scan the op that accumulates
-  std::vector<int> over;          ///< reduced axes, or the one scanned axis (which stays among `axes`)
+  std::vector<int> axes;                    ///< the axes the result varies over, ascending
+  const OpDef* combine = nullptr;           ///< the reduce op; for scan the op that accumulates
+  std::vector<int> over;                    ///< reduced axes, or the one scanned axis (which stays among `axes`)
   bool exclusive = false, reverse = false;  ///< scan only
   TermPtr value;
 };
 
 struct LoopOutput {
   int statement = 0;
-  std::vector<Index> index;   ///< one for each dimension of the result
-  bool accumulate = false;    ///< adds to zero-initialised memory, over the statement's axes in row-major order
+  std::vector<Index> index;  ///< one for each dimension of the result
+  bool accumulate = false;   ///< adds to zero-initialised memory, over the statement's axes in row-major order
 };
 
 struct LoopNest {

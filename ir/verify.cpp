@@ -25,11 +25,14 @@ class GraphVerifier {
 
  private:
   template <class... Args>
-  void report(const Args&... args) { found_.push_back(concat(args...)); }
+  void report(const Args&... args) {
+    found_.push_back(concat(args...));
+  }
 
   void define(const Value* value, const std::string& where) {
     if (!defined_.insert(value).second) report(where, ": ", value_text(value), " is defined twice");
-    if (value->name.empty() || !names_.insert(value->name).second) report(where, ": the name ", value_text(value), " is empty or taken");
+    if (value->name.empty() || !names_.insert(value->name).second)
+      report(where, ": the name ", value_text(value), " is empty or taken");
   }
 
   void define_free(const Value* value, const std::string& what) {
@@ -58,7 +61,8 @@ class GraphVerifier {
         report(label, ": result ", i, " does not know its producer");
     }
     if (node.op->kind == Kind::update && complete) check_update(node, label);
-    if (!node.nest != (node.op->kind != Kind::kernel)) report(label, node.nest ? ": has a loop nest, which only kernels have" : ": has no loop nest");
+    if (!node.nest != (node.op->kind != Kind::kernel))
+      report(label, node.nest ? ": has a loop nest, which only kernels have" : ": has no loop nest");
     else if (node.op->kind == Kind::kernel) check_kernel(node, label);
     else if (complete) check_types(node, label);
   }
@@ -85,20 +89,19 @@ class GraphVerifier {
     try {
       if (!(normalized(*node.op, node.attributes) == node.attributes)) report(label, ": an attribute equals its default");
       const std::vector<TensorType> types = infer_types(*node.op, types_of(node.operands), node.attributes);
-      if (types.size() != node.results.size()) return report(label, ": has ", node.results.size(), " results, wanted ", types.size());
+      if (types.size() != node.results.size())
+        return report(label, ": has ", node.results.size(), " results, wanted ", types.size());
       for (std::size_t i = 0; i < types.size(); ++i)
-        if (!(types[i] == node.results[i]->type)) report(label, ": ", value_text(node.results[i]), " is ", to_string(node.results[i]->type), ", inference gives ", to_string(types[i]));
-    } catch (const Error& error) {
-      report(label, ": ", error.what());
-    }
+        if (!(types[i] == node.results[i]->type))
+          report(label, ": ", value_text(node.results[i]), " is ", to_string(node.results[i]->type), ", inference gives ",
+                 to_string(types[i]));
+    } catch (const Error& error) { report(label, ": ", error.what()); }
   }
 
   void check_kernel(const Node& node, const std::string& label) {
     try {
       if (!(normalized(*node.op, node.attributes) == node.attributes)) report(label, ": an attribute equals its default");
-    } catch (const UserError& error) {
-      return report(label, ": ", error.what());
-    }
+    } catch (const UserError& error) { return report(label, ": ", error.what()); }
     if (std::count(node.operands.begin(), node.operands.end(), nullptr)) return;
     std::vector<TensorType> operands = types_of(node.operands), results = types_of(node.results);
     if (node.op == &ops::kMultiKernel && !check_segments(node, label, operands, results)) return;
@@ -106,12 +109,16 @@ class GraphVerifier {
   }
 
   /// Leaves the flattened types of the first segment.
-  bool check_segments(const Node& node, const std::string& label, std::vector<TensorType>& operands, std::vector<TensorType>& results) {
+  bool check_segments(const Node& node, const std::string& label, std::vector<TensorType>& operands,
+                      std::vector<TensorType>& results) {
     const std::int64_t count = node.attributes.integer("segments");
     const auto segments = static_cast<std::size_t>(count);
     if (count < 1 || operands.size() % segments || results.size() % segments || results.empty())
-      return report(label, ": ", operands.size(), " operands and ", results.size(), " results do not fall into ", count, " segments"), false;
-    if (node.nest->extents.size() != 1) return report(label, ": the nest has ", node.nest->extents.size(), " axes, wanted 1"), false;
+      return report(label, ": ", operands.size(), " operands and ", results.size(), " results do not fall into ", count,
+                    " segments"),
+             false;
+    if (node.nest->extents.size() != 1)
+      return report(label, ": the nest has ", node.nest->extents.size(), " axes, wanted 1"), false;
     const std::size_t inputs = operands.size() / segments, outputs = results.size() / segments;
     for (std::size_t s = 0; s < segments; ++s) {
       const std::int64_t elements = results[s * outputs].elements();
@@ -120,7 +127,9 @@ class GraphVerifier {
         const TensorType& first = i < inputs ? operands[i] : results[i - inputs];
         const bool scalar = i < inputs && type.rank() == 0;
         if (type.dtype != first.dtype || (!scalar && type.elements() != elements) || (i < inputs && scalar != (first.rank() == 0)))
-          return report(label, ": ", to_string(type), " of segment ", s, " does not fit ", to_string(first), " of the first or ", elements, " elements"), false;
+          return report(label, ": ", to_string(type), " of segment ", s, " does not fit ", to_string(first), " of the first or ",
+                        elements, " elements"),
+                 false;
       }
     }
     operands.resize(inputs);

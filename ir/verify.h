@@ -28,7 +28,8 @@ namespace gcomp::ir {
 /// Each broken law in one line that names the node, in node order; empty for a sound graph.
 std::vector<std::string> find_violations(const Graph& graph);
 /// Of one nest, as a kernel from `operands` to `results`.
-std::vector<std::string> find_violations(const LoopNest& nest, const std::vector<TensorType>& operands, const std::vector<TensorType>& results);
+std::vector<std::string> find_violations(const LoopNest& nest, const std::vector<TensorType>& operands,
+                                         const std::vector<TensorType>& results);
 
 /// Throws InternalError that lists the broken laws: whoever changed the graph is wrong.
 void verify(const Graph& graph);

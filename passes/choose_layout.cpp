@@ -40,7 +40,8 @@ Var transposed(Builder& b, Var x, const Permutation& p) {
     for (std::int64_t i : p) joined.push_back(producer->attributes.integers("permutation")[static_cast<std::size_t>(i)]);
     return b.transpose(b.wrap(producer->operands[0]), joined);
   }
-  if (producer && producer->op == &ops::kFull) return b.full({x.dtype(), permuted(x.shape(), p)}, producer->attributes.real("value"));
+  if (producer && producer->op == &ops::kFull)
+    return b.full({x.dtype(), permuted(x.shape(), p)}, producer->attributes.real("value"));
   return b.transpose(x, p);
 }
 
@@ -112,12 +113,14 @@ Replacement through_window(Node& node, Builder& b) {
 /// Whether the value is windows put back channels first, as through_window leaves them.
 bool is_windows_first(const Value* value, std::size_t spatial) {
   return value->producer && value->producer->op == &ops::kTranspose &&
-         value->producer->attributes.integers("permutation") == windows_first(value->type.rank() - static_cast<std::int64_t>(spatial), spatial);
+         value->producer->attributes.integers("permutation") ==
+             windows_first(value->type.rank() - static_cast<std::int64_t>(spatial), spatial);
 }
 
 Replacement reduce_windows(Node& node, Builder& b) {
   const auto& axes = node.attributes.integers("axes");
-  if (!is_windows_first(node.operands[0], axes.size()) || axes != ops::last_axes(node.operands[0]->type.rank(), axes.size())) return std::nullopt;
+  if (!is_windows_first(node.operands[0], axes.size()) || axes != ops::last_axes(node.operands[0]->type.rank(), axes.size()))
+    return std::nullopt;
   Var reduced = b.reduce(*node.op, b.wrap(node.operands[0]->producer->operands[0]), axes);
   return std::vector{b.transpose(reduced, inverse_of(to_channels_last(reduced.rank()))).value};
 }
@@ -126,7 +129,8 @@ Replacement reduce_windows(Node& node, Builder& b) {
 Replacement sum_windows(Node& node, Builder& b) {
   const std::size_t spatial = node.attributes.integers("kernel").size();
   const std::int64_t rank = node.result()->type.rank();
-  if (with_defaults(*node.op, node.attributes).flag("channels_last") || static_cast<std::int64_t>(spatial) != rank - 2) return std::nullopt;
+  if (with_defaults(*node.op, node.attributes).flag("channels_last") || static_cast<std::int64_t>(spatial) != rank - 2)
+    return std::nullopt;
   Attributes attributes = node.attributes;
   attributes.set("channels_last", true);
   Var windows = transposed(b, b.wrap(node.operands[0]), inverse_of(windows_first(rank, spatial)));
@@ -155,7 +159,13 @@ Replacement move(Node& node, Builder& b) {
       if (node.op == &ops::kWindow) return through_window(node, b);
       return node.op == &ops::kConcat ? through_concat(node, b) : std::nullopt;
     case Kind::index: return node.op == &ops::kWindowSum ? sum_windows(node, b) : std::nullopt;
-    case Kind::constant: case Kind::scan: case Kind::random: case Kind::update: case Kind::collective: case Kind::composite: case Kind::kernel: break;
+    case Kind::constant:
+    case Kind::scan:
+    case Kind::random:
+    case Kind::update:
+    case Kind::collective:
+    case Kind::composite:
+    case Kind::kernel: break;
   }
   return std::nullopt;
 }
@@ -165,7 +175,8 @@ bool is_convolution(const Node& node) { return node.op->kind == Kind::contract &
 }  // namespace
 
 bool choose_layout(Graph& graph) {
-  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) { return is_convolution(*node); })) return false;
+  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) { return is_convolution(*node); }))
+    return false;
   const bool moved = rewrite(graph, move) > 0;
   graph.remove_dead();
   return moved;

@@ -15,7 +15,8 @@ using namespace ir;
 std::unordered_set<const Value*> reached_from(const Graph& graph, const std::vector<Value*>& wanted) {
   std::unordered_set<const Value*> reached(wanted.begin(), wanted.end());
   for (const auto& node : graph.nodes()) {
-    const bool any = std::any_of(node->operands.begin(), node->operands.end(), [&](const Value* v) { return v && reached.count(v); });
+    const bool any =
+        std::any_of(node->operands.begin(), node->operands.end(), [&](const Value* v) { return v && reached.count(v); });
     if (any) reached.insert(node->results.begin(), node->results.end());
   }
   return reached;
@@ -36,7 +37,9 @@ std::unordered_set<const Node*> needed_by(const Graph& graph, const Value* loss)
 
 /// Piecewise constant ops cut the gradient without an error, unless they cut all of some parameter's: their derivative is
 /// zero where it exists.
-bool passes_zero(const Node& node) { return node.op->kind == Kind::pointwise && !node.op->gradient.rule && is_float(node.results[0]->type.dtype); }
+bool passes_zero(const Node& node) {
+  return node.op->kind == Kind::pointwise && !node.op->gradient.rule && is_float(node.results[0]->type.dtype);
+}
 
 /// Whether a needed node reads the value.
 bool leads_to(const Graph& graph, const std::unordered_set<const Node*>& needed, const Value* value) {
@@ -63,10 +66,16 @@ std::vector<NotDifferentiable> find_not_differentiable(const Graph& graph, const
   std::vector<const Node*> cuts;
   for (auto it = graph.nodes().rbegin(); it != graph.nodes().rend(); ++it) {
     const Node& node = **it;
-    if (!needed.count(&node) || std::none_of(node.results.begin(), node.results.end(), [&](const Value* v) { return carries.count(v) > 0; })) continue;
-    const bool depends = std::any_of(node.operands.begin(), node.operands.end(), [&](const Value* v) { return v && reached.count(v); });
+    if (!needed.count(&node) ||
+        std::none_of(node.results.begin(), node.results.end(), [&](const Value* v) { return carries.count(v) > 0; }))
+      continue;
+    const bool depends =
+        std::any_of(node.operands.begin(), node.operands.end(), [&](const Value* v) { return v && reached.count(v); });
     if (!depends) continue;
-    if (passes_zero(node)) { cuts.push_back(&node); continue; }
+    if (passes_zero(node)) {
+      cuts.push_back(&node);
+      continue;
+    }
     if (!node.op->gradient.rule && node.op->kind != Kind::composite) found.push_back({&node, std::string(node.op->gradient.none)});
     for (const Value* operand : node.operands)
       if (operand && is_float(operand->type.dtype)) carries.insert(operand);
@@ -74,17 +83,20 @@ std::vector<NotDifferentiable> find_not_differentiable(const Graph& graph, const
   std::reverse(found.begin(), found.end());
   for (const Value* value : wanted) {
     if (carries.count(value) || !leads_to(graph, needed, value)) continue;
-    for (auto it = cuts.rbegin(); it != cuts.rend(); ++it) found.push_back({*it, concat((*it)->op->gradient.none, ", and it cuts the whole gradient of %", value->name)});
+    for (auto it = cuts.rbegin(); it != cuts.rend(); ++it)
+      found.push_back({*it, concat((*it)->op->gradient.none, ", and it cuts the whole gradient of %", value->name)});
     break;
   }
   return found;
 }
 
 std::vector<Value*> differentiate(Graph& graph, Value* loss, const std::vector<Value*>& wanted) {
-  check_user(loss->type.shape.empty() && is_float(loss->type.dtype), "the loss %", loss->name, " is ", to_string(loss->type), ", wanted a floating-point scalar");
+  check_user(loss->type.shape.empty() && is_float(loss->type.dtype), "the loss %", loss->name, " is ", to_string(loss->type),
+             ", wanted a floating-point scalar");
   expand(graph, [](const Node& node) { return !node.op->gradient.rule; });
   if (const auto found = find_not_differentiable(graph, loss, wanted); !found.empty()) {
-    std::string message = concat(found.size(), found.size() == 1 ? " node has" : " nodes have", " no gradient on the way from the parameters to the loss:");
+    std::string message = concat(found.size(), found.size() == 1 ? " node has" : " nodes have",
+                                 " no gradient on the way from the parameters to the loss:");
     for (std::size_t i = 0; i < std::min<std::size_t>(found.size(), 20); ++i) message += "\n" + describe(found[i]);
     if (found.size() > 20) message += concat("\n  and ", found.size() - 20, " more");
     throw UserError(message, ExitCode::unsupported);

@@ -26,6 +26,7 @@ struct NotDifferentiable {
   const ir::Node* node = nullptr;
   std::string reason;
 };
-std::vector<NotDifferentiable> find_not_differentiable(const ir::Graph& graph, const ir::Value* loss, const std::vector<ir::Value*>& with_respect_to);
+std::vector<NotDifferentiable> find_not_differentiable(const ir::Graph& graph, const ir::Value* loss,
+                                                       const std::vector<ir::Value*>& with_respect_to);
 
 }  // namespace gcomp::passes

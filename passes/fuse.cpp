@@ -30,7 +30,8 @@ void rebuild(Graph& graph, std::vector<FusionUnit>& units) {
     for (Value*& operand : unit.operands) operand = current(operand);
     Attributes attributes;
     if (unit.segments > 0) attributes.set("segments", static_cast<std::int64_t>(unit.segments));
-    Node* made = graph.append_kernel(unit.segments > 0 ? ops::kMultiKernel : ops::kKernel, unit.operands, std::move(unit.nest), types_of(unit.results), unit.origin, {}, attributes);
+    Node* made = graph.append_kernel(unit.segments > 0 ? ops::kMultiKernel : ops::kKernel, unit.operands, std::move(unit.nest),
+                                     types_of(unit.results), unit.origin, {}, attributes);
     for (std::size_t i = 0; i < unit.results.size(); ++i) {
       replaced[unit.results[i]] = made->results[i];
       graph.take_name(unit.results[i], made->results[i]);
@@ -60,30 +61,30 @@ bool fuse(Graph& graph, const FuseOptions& options) {
 
 bool split_reductions(Graph& graph, const SplitOptions& options) {
   return rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
-    if (node.op->kind != Kind::reduce || node.op->reduction.of >= Reduction::Of::first_maximum) return std::nullopt;
-    const TensorType& x = node.operands[0]->type;
-    if (x.elements() < options.min_elements) return std::nullopt;
-    std::int64_t inner = 1;
-    if (kept_parallel(node, inner) >= options.enough_parallel) return std::nullopt;
-    std::vector<std::int64_t> axes = node.attributes.integers("axes");
-    // The first reduced axis that divides well carries the parts.
-    for (std::size_t i = 0; i < axes.size(); ++i) {
-      const std::int64_t size = x.shape[static_cast<std::size_t>(axes[i])];
-      std::int64_t parts = std::min(options.parts, size);
-      while (parts > 1 && size % parts != 0) --parts;
-      if (parts < 4) continue;
-      Shape split = x.shape;
-      split[static_cast<std::size_t>(axes[i])] = size / parts;
-      split.insert(split.begin() + axes[i], parts);
-      std::vector<std::int64_t> rest = axes;
-      for (std::int64_t& a : rest) a += a >= axes[i] ? 1 : 0;
-      Var partial = b.reduce(*node.op, b.reshape(b.wrap(node.operands[0]), split), rest);
-      std::int64_t at = axes[i];
-      for (std::int64_t a : axes) at -= a < axes[i] ? 1 : 0;
-      return std::vector{b.reduce(*node.op, partial, {at}).value};
-    }
-    return std::nullopt;
-  }) > 0;
+           if (node.op->kind != Kind::reduce || node.op->reduction.of >= Reduction::Of::first_maximum) return std::nullopt;
+           const TensorType& x = node.operands[0]->type;
+           if (x.elements() < options.min_elements) return std::nullopt;
+           std::int64_t inner = 1;
+           if (kept_parallel(node, inner) >= options.enough_parallel) return std::nullopt;
+           std::vector<std::int64_t> axes = node.attributes.integers("axes");
+           // The first reduced axis that divides well carries the parts.
+           for (std::size_t i = 0; i < axes.size(); ++i) {
+             const std::int64_t size = x.shape[static_cast<std::size_t>(axes[i])];
+             std::int64_t parts = std::min(options.parts, size);
+             while (parts > 1 && size % parts != 0) --parts;
+             if (parts < 4) continue;
+             Shape split = x.shape;
+             split[static_cast<std::size_t>(axes[i])] = size / parts;
+             split.insert(split.begin() + axes[i], parts);
+             std::vector<std::int64_t> rest = axes;
+             for (std::int64_t& a : rest) a += a >= axes[i] ? 1 : 0;
+             Var partial = b.reduce(*node.op, b.reshape(b.wrap(node.operands[0]), split), rest);
+             std::int64_t at = axes[i];
+             for (std::int64_t a : axes) at -= a < axes[i] ? 1 : 0;
+             return std::vector{b.reduce(*node.op, partial, {at}).value};
+           }
+           return std::nullopt;
+         }) > 0;
 }
 
 int count_launches(const Graph& graph) {

@@ -21,10 +21,10 @@ struct FusionUnit {
   std::vector<ir::Value*> operands;  ///< by read slot
   std::vector<ir::Value*> results;   ///< by output
   std::string origin;
-  ir::Node* node = nullptr;          ///< a node that stays as it is; then `nest` is empty
-  int segments = 0;                  ///< a multi_kernel of so many segments, else 0
-  bool fixed = false;                ///< takes no part in merging
-  bool update = false;               ///< part of the optimizer: merges only with its like
+  ir::Node* node = nullptr;  ///< a node that stays as it is; then `nest` is empty
+  int segments = 0;          ///< a multi_kernel of so many segments, else 0
+  bool fixed = false;        ///< takes no part in merging
+  bool update = false;       ///< part of the optimizer: merges only with its like
 
   bool is_nest() const { return node == nullptr; }
 };

@@ -15,18 +15,31 @@ using namespace ir;
 /// Stays a node: libraries, dense constants, updates.
 bool is_opaque(const Node& node) {
   switch (node.op->kind) {
-    case Kind::contract: case Kind::update: case Kind::collective: case Kind::kernel: case Kind::composite: return true;
+    case Kind::contract:
+    case Kind::update:
+    case Kind::collective:
+    case Kind::kernel:
+    case Kind::composite: return true;
     case Kind::constant: return node.op == &ops::kConstant;
-    case Kind::pointwise: case Kind::reduce: case Kind::view: case Kind::index: case Kind::scan: case Kind::random: return false;
+    case Kind::pointwise:
+    case Kind::reduce:
+    case Kind::view:
+    case Kind::index:
+    case Kind::scan:
+    case Kind::random: return false;
   }
   return true;
 }
 
-bool is_map(const LoopNest& nest) { return nest.statements.size() == 1 && nest.statements[0].form == Statement::Form::map && !nest.outputs[0].accumulate; }
+bool is_map(const LoopNest& nest) {
+  return nest.statements.size() == 1 && nest.statements[0].form == Statement::Form::map && !nest.outputs[0].accumulate;
+}
 
 int cost_of(const OpDef& op) {
   if (op.kind != Kind::pointwise) return 0;
-  static constexpr std::string_view kCheap[] = {"add", "sub", "mul", "neg", "abs", "maximum", "minimum", "relu", "less", "less_equal", "equal", "select", "cast", "not", "and", "or", "xor", "sign"};
+  static constexpr std::string_view kCheap[] = {"add",     "sub",  "mul",  "neg",        "abs",   "maximum",
+                                                "minimum", "relu", "less", "less_equal", "equal", "select",
+                                                "cast",    "not",  "and",  "or",         "xor",   "sign"};
   if (std::find(std::begin(kCheap), std::end(kCheap), op.name) != std::end(kCheap)) return 1;
   return op.operands == 2 || op.name == "sqrt" || op.name == "rsqrt" ? 2 : 6;
 }
@@ -103,11 +116,14 @@ class Inliner {
     for (auto it = graph_.nodes().rbegin(); it != graph_.nodes().rend(); ++it) {
       const Node& node = **it;
       const bool broadcast = node.op == &ops::kBroadcast && node.operands[0]->type.rank() == 0;
-      if (node.results.size() != 1 || !(node.op->kind == Kind::pointwise || node.op == &ops::kFull || broadcast) || outputs_.count(node.result())) continue;
+      if (node.results.size() != 1 || !(node.op->kind == Kind::pointwise || node.op == &ops::kFull || broadcast) ||
+          outputs_.count(node.result()))
+        continue;
       if (node.result()->type.shape.empty()) continue;
       const auto& users = uses_[node.result()];
       if (!users.empty() && std::all_of(users.begin(), users.end(), [&](const Node* user) {
-            return user->op->kind == Kind::update || (update_only_.count(user) && user->result()->type.shape == node.result()->type.shape);
+            return user->op->kind == Kind::update ||
+                   (update_only_.count(user) && user->result()->type.shape == node.result()->type.shape);
           }))
         update_only_.insert(&node);
     }
@@ -121,8 +137,8 @@ class Inliner {
     if (auto it = opaque_readers_.find(value); it != opaque_readers_.end()) return it->second;
     const auto& users = uses_[value];
     const bool found = outputs_.count(value) || std::any_of(users.begin(), users.end(), [&](const Node* n) {
-      return is_opaque(*n) || (n->op == &ops::kReshape && read_by_opaque(n->result()));
-    });
+                         return is_opaque(*n) || (n->op == &ops::kReshape && read_by_opaque(n->result()));
+                       });
     return opaque_readers_[value] = found;
   }
 
@@ -144,15 +160,28 @@ class Inliner {
     d.cost = cost_of(*node.op);
     for (const Value* operand : node.operands) {
       auto it = decisions_.find(operand);
-      if (it == decisions_.end() || !it->second.inlined) { d.leaves.insert(operand); continue; }
+      if (it == decisions_.end() || !it->second.inlined) {
+        d.leaves.insert(operand);
+        continue;
+      }
       d.cost += it->second.cost;
       d.leaves.insert(it->second.leaves.begin(), it->second.leaves.end());
     }
-    const bool map = node.op->kind == Kind::pointwise || node.op->kind == Kind::view || node.op == &ops::kFull || node.op == &ops::kIota || node.op == &ops::kGather;
-    if (node.op == &ops::kFull || node.op == &ops::kIota) { d.inlined = !read_by_opaque(value); return; }
-    if (node.op == &ops::kReshape && read_by_opaque(value) && d.leaves.count(node.operands[0])) { aliases_.insert(&node); return; }
+    const bool map = node.op->kind == Kind::pointwise || node.op->kind == Kind::view || node.op == &ops::kFull ||
+                     node.op == &ops::kIota || node.op == &ops::kGather;
+    if (node.op == &ops::kFull || node.op == &ops::kIota) {
+      d.inlined = !read_by_opaque(value);
+      return;
+    }
+    if (node.op == &ops::kReshape && read_by_opaque(value) && d.leaves.count(node.operands[0])) {
+      aliases_.insert(&node);
+      return;
+    }
     if (!map || read_by_opaque(value)) return;
-    if (!options_.inlining) { d.inlined = node.op == &ops::kBroadcast && decisions_.count(node.operands[0]) && decisions_[node.operands[0]].inlined; return; }
+    if (!options_.inlining) {
+      d.inlined = node.op == &ops::kBroadcast && decisions_.count(node.operands[0]) && decisions_[node.operands[0]].inlined;
+      return;
+    }
     const std::size_t readers = distinct_readers(value);
     if (readers == 0) return;
     if (d.leaves.size() > 12 && node.op != &ops::kConcat && node.op->kind != Kind::view) return;
@@ -172,7 +201,8 @@ class Inliner {
   bool crosses_into_update(const Node& node) const {
     if (update_only_.count(&node)) return false;
     auto it = uses_.find(node.result());
-    return it != uses_.end() && std::any_of(it->second.begin(), it->second.end(), [&](const Node* user) { return update_only_.count(user) > 0; });
+    return it != uses_.end() &&
+           std::any_of(it->second.begin(), it->second.end(), [&](const Node* user) { return update_only_.count(user) > 0; });
   }
 
   /// A cast to fewer bytes of a reduced value: what goes to memory is the cast, in the reduction's own kernel.
@@ -183,7 +213,8 @@ class Inliner {
 
   bool reads_windows(const Value* value) {
     const auto& users = uses_[value];
-    return std::any_of(users.begin(), users.end(), [](const Node* n) { return n->op == &ops::kWindow || n->op == &ops::kWindowSum; });
+    return std::any_of(users.begin(), users.end(),
+                       [](const Node* n) { return n->op == &ops::kWindow || n->op == &ops::kWindowSum; });
   }
 
   /// Readers of a value, looking through views.
@@ -220,7 +251,8 @@ class Inliner {
     TermRewriter rewriter;
     if (!axes.empty()) rewriter.axis = [&axes](int a, std::int64_t) { return axes[static_cast<std::size_t>(a)]; };
     rewriter.leaf = [&](const TermPtr& leaf) {
-      return leaf->kind == Term::Kind::read ? value_at(node.operands[static_cast<std::size_t>(leaf->slot)], leaf->indices) : TermPtr();
+      return leaf->kind == Term::Kind::read ? value_at(node.operands[static_cast<std::size_t>(leaf->slot)], leaf->indices)
+                                            : TermPtr();
     };
     return rewriter(term);
   }
@@ -241,7 +273,8 @@ class Inliner {
     for (Statement& s : unit.nest.statements) s.value = substitute(node, s.value, {});
     for (LoopOutput& output : unit.nest.outputs)
       for (Index& index : output.index)
-        index = index.substitute([](int a, std::int64_t extent) { return Index::axis(a, extent); }, [&](const TermPtr& loaded) { return substitute(node, loaded, {}); });
+        index = index.substitute([](int a, std::int64_t extent) { return Index::axis(a, extent); },
+                                 [&](const TermPtr& loaded) { return substitute(node, loaded, {}); });
     drop_unit_axes(unit.nest);
     unit.update = update_only_.count(&node) > 0;
     unit.operands = operands_;

@@ -17,7 +17,9 @@ using namespace ir;
 using AxisMap = std::vector<Index>;  // axis of one nest -> index over the axes of another
 
 std::uint64_t bit(int axis) { return std::uint64_t{1} << axis; }
-std::uint64_t all_axes(const LoopNest& nest) { return nest.extents.empty() ? 0 : (~std::uint64_t{0} >> (64 - nest.extents.size())); }
+std::uint64_t all_axes(const LoopNest& nest) {
+  return nest.extents.empty() ? 0 : (~std::uint64_t{0} >> (64 - nest.extents.size()));
+}
 std::uint64_t bits_of(const std::vector<int>& axes) {
   std::uint64_t bits = 0;
   for (int a : axes) bits |= bit(a);
@@ -65,7 +67,8 @@ std::optional<std::vector<int>> mixed_radix(const Index& index, std::int64_t ext
 }
 
 /// Maps the axes at which the producer stores to the indices at which the consumer reads; nothing unless that is one to one.
-std::optional<AxisMap> connect(const LoopNest& from, const std::vector<Index>& stored, const std::vector<Index>& read, const Shape& shape, std::uint64_t& used) {
+std::optional<AxisMap> connect(const LoopNest& from, const std::vector<Index>& stored, const std::vector<Index>& read,
+                               const Shape& shape, std::uint64_t& used) {
   AxisMap map(from.extents.size(), Index(-1));
   used = 0;
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -91,7 +94,9 @@ std::optional<AxisMap> rename(const LoopNest& from, const std::vector<Index>& a,
       if (part.atom.kind != IndexAtom::Kind::axis) return std::nullopt;
       int match = -1;
       for (const auto& other : b[d].parts())
-        if (other.atom.kind == IndexAtom::Kind::axis && other.coefficient == part.coefficient && other.atom.extent == part.atom.extent && !(used & bit(other.atom.axis))) match = other.atom.axis;
+        if (other.atom.kind == IndexAtom::Kind::axis && other.coefficient == part.coefficient &&
+            other.atom.extent == part.atom.extent && !(used & bit(other.atom.axis)))
+          match = other.atom.axis;
       if (match < 0) return std::nullopt;
       used |= bit(match);
       map[static_cast<std::size_t>(part.atom.axis)] = to.axis(match);
@@ -99,8 +104,12 @@ std::optional<AxisMap> rename(const LoopNest& from, const std::vector<Index>& a,
   }
   for (std::size_t d = 0; d < a.size(); ++d) {
     bool complete = true;
-    const Index renamed = a[d].substitute([&](int x, std::int64_t) { complete = complete && !(map[static_cast<std::size_t>(x)] == Index(-1)); return map[static_cast<std::size_t>(x)]; },
-                                          [](const TermPtr& t) { return t; });
+    const Index renamed = a[d].substitute(
+        [&](int x, std::int64_t) {
+          complete = complete && !(map[static_cast<std::size_t>(x)] == Index(-1));
+          return map[static_cast<std::size_t>(x)];
+        },
+        [](const TermPtr& t) { return t; });
     if (!complete || !(renamed == b[d])) return std::nullopt;
   }
   return map;
@@ -129,11 +138,13 @@ bool has_row_form(const LoopNest& nest, std::uint64_t reduced) {
 /// The units of a graph under merging.
 class Merger {
  public:
-  Merger(std::vector<FusionUnit>& units, const Graph& graph, const FuseOptions& options) : units_(units), options_(options), alive_(units.size(), true) {
+  Merger(std::vector<FusionUnit>& units, const Graph& graph, const FuseOptions& options)
+      : units_(units), options_(options), alive_(units.size(), true) {
     for (const Value* output : graph.outputs()) kept_.insert(output);
     for (std::size_t u = 0; u < units.size(); ++u) {
       for (const Value* result : units[u].results) producer_[result] = static_cast<int>(u);
-      for (const Value* operand : units[u].operands) if (operand) readers_[operand].insert(static_cast<int>(u));
+      for (const Value* operand : units[u].operands)
+        if (operand) readers_[operand].insert(static_cast<int>(u));
     }
     sort();
   }
@@ -165,7 +176,8 @@ class Merger {
     for (const Value* operand : x.operands)
       if (auto it = producer_.find(operand); it != producer_.end() && it->second != u) visit(it->second);
     if (x.node && x.node->op->kind == Kind::update)
-      for (int reader : readers_[x.operands[0]]) if (reader != u) visit(reader);
+      for (int reader : readers_[x.operands[0]])
+        if (reader != u) visit(reader);
   }
 
   /// Topological order, stable in the units' numbers.
@@ -174,9 +186,14 @@ class Merger {
     std::vector<std::vector<int>> after(n);
     std::vector<int> waiting(n);
     for (std::size_t u = 0; u < n; ++u)
-      if (alive_[u]) for_each_before(static_cast<int>(u), [&](int v) { after[static_cast<std::size_t>(v)].push_back(static_cast<int>(u)); ++waiting[u]; });
+      if (alive_[u])
+        for_each_before(static_cast<int>(u), [&](int v) {
+          after[static_cast<std::size_t>(v)].push_back(static_cast<int>(u));
+          ++waiting[u];
+        });
     std::priority_queue<int, std::vector<int>, std::greater<>> ready;
-    for (std::size_t u = 0; u < n; ++u) if (alive_[u] && waiting[u] == 0) ready.push(static_cast<int>(u));
+    for (std::size_t u = 0; u < n; ++u)
+      if (alive_[u] && waiting[u] == 0) ready.push(static_cast<int>(u));
     order_.clear();
     position_.assign(n, 0);
     while (!ready.empty()) {
@@ -184,9 +201,11 @@ class Merger {
       ready.pop();
       position_[static_cast<std::size_t>(u)] = static_cast<int>(order_.size());
       order_.push_back(u);
-      for (int v : after[static_cast<std::size_t>(u)]) if (--waiting[static_cast<std::size_t>(v)] == 0) ready.push(v);
+      for (int v : after[static_cast<std::size_t>(u)])
+        if (--waiting[static_cast<std::size_t>(v)] == 0) ready.push(v);
     }
-    check_internal(order_.size() == static_cast<std::size_t>(std::count(alive_.begin(), alive_.end(), true)), "fusion made a cycle");
+    check_internal(order_.size() == static_cast<std::size_t>(std::count(alive_.begin(), alive_.end(), true)),
+                   "fusion made a cycle");
   }
 
   /// Whether `a` reaches `b` through some other unit.
@@ -194,7 +213,9 @@ class Merger {
     std::vector<int> stack;
     std::unordered_set<int> seen;
     const int floor = position_[static_cast<std::size_t>(a)];
-    for_each_before(b, [&](int v) { if (v != a) stack.push_back(v); });
+    for_each_before(b, [&](int v) {
+      if (v != a) stack.push_back(v);
+    });
     while (!stack.empty()) {
       const int v = stack.back();
       stack.pop_back();
@@ -212,7 +233,8 @@ class Merger {
       auto it = producer_.find(c.operands[slot]);
       if (it == producer_.end() || it->second == consumer) continue;
       const FusionUnit& p = unit(it->second);
-      if (p.is_nest() && !p.fixed && p.update == c.update && try_vertical(it->second, consumer, static_cast<int>(slot))) return true;
+      if (p.is_nest() && !p.fixed && p.update == c.update && try_vertical(it->second, consumer, static_cast<int>(slot)))
+        return true;
     }
     return false;
   }
@@ -256,7 +278,8 @@ class Merger {
     const std::vector<int> targets = axes_in(rest);
     if (targets.size() != unmapped.size()) return std::nullopt;
     for (std::size_t i = 0; i < targets.size(); ++i) {
-      if (c.nest.extents[static_cast<std::size_t>(targets[i])] != p.nest.extents[static_cast<std::size_t>(unmapped[i])]) return std::nullopt;
+      if (c.nest.extents[static_cast<std::size_t>(targets[i])] != p.nest.extents[static_cast<std::size_t>(unmapped[i])])
+        return std::nullopt;
       result.map[static_cast<std::size_t>(unmapped[i])] = c.nest.axis(targets[i]);
     }
     return result;
@@ -264,8 +287,11 @@ class Merger {
 
   bool try_vertical(int producer, int consumer, int slot) {
     const FusionUnit &p = unit(producer), &c = unit(consumer);
-    const auto output = static_cast<std::size_t>(std::find(p.results.begin(), p.results.end(), c.operands[static_cast<std::size_t>(slot)]) - p.results.begin());
-    if (p.operands.size() + c.operands.size() + p.results.size() + c.results.size() > static_cast<std::size_t>(2 * options_.max_operands)) return false;
+    const auto output = static_cast<std::size_t>(
+        std::find(p.results.begin(), p.results.end(), c.operands[static_cast<std::size_t>(slot)]) - p.results.begin());
+    if (p.operands.size() + c.operands.size() + p.results.size() + c.results.size() >
+        static_cast<std::size_t>(2 * options_.max_operands))
+      return false;
     const auto found = fit(p, c, output, slot);
     if (!found) return false;
     auto merged = join(p, c, *found);
@@ -290,7 +316,8 @@ class Merger {
     TermRewriter from_producer;
     from_producer.axis = [&](int a, std::int64_t) { return fit.map[static_cast<std::size_t>(a)]; };
     from_producer.leaf = [&](const TermPtr& t) {
-      return t->kind == Term::Kind::read ? read(t->dtype, slot_of(p.operands[static_cast<std::size_t>(t->slot)]), t->indices) : TermPtr();
+      return t->kind == Term::Kind::read ? read(t->dtype, slot_of(p.operands[static_cast<std::size_t>(t->slot)]), t->indices)
+                                         : TermPtr();
     };
     for (const Statement& s : p.nest.statements) {
       Statement moved = s;
@@ -364,7 +391,10 @@ class Merger {
     std::vector<LoopOutput> outputs;
     for (std::size_t o = 0; o < merged.results.size(); ++o) {
       Value* value = merged.results[o];
-      if (!kept_.count(value) && readers_[value].empty()) { producer_.erase(value); continue; }
+      if (!kept_.count(value) && readers_[value].empty()) {
+        producer_.erase(value);
+        continue;
+      }
       producer_[value] = consumer;
       results.push_back(value);
       outputs.push_back(merged.nest.outputs[o]);
@@ -382,12 +412,15 @@ class Merger {
     std::vector<int> number(nest.statements.size());
     std::vector<Statement> kept;
     TermRewriter renumber;
-    renumber.leaf = [&](const TermPtr& t) { return t->kind == Term::Kind::local ? local(t->dtype, number[static_cast<std::size_t>(t->slot)]) : TermPtr(); };
+    renumber.leaf = [&](const TermPtr& t) {
+      return t->kind == Term::Kind::local ? local(t->dtype, number[static_cast<std::size_t>(t->slot)]) : TermPtr();
+    };
     for (std::size_t i = 0; i < nest.statements.size(); ++i) {
       Statement s = nest.statements[i];
       s.value = renumber(s.value);
       auto same = std::find_if(kept.begin(), kept.end(), [&](const Statement& k) {
-        return k.form == s.form && k.dtype == s.dtype && k.axes == s.axes && k.over == s.over && k.combine == s.combine && compare(k.value, s.value) == 0;
+        return k.form == s.form && k.dtype == s.dtype && k.axes == s.axes && k.over == s.over && k.combine == s.combine &&
+               compare(k.value, s.value) == 0;
       });
       number[i] = static_cast<int>(same - kept.begin());
       if (same == kept.end()) kept.push_back(std::move(s));
@@ -403,7 +436,10 @@ class Merger {
     renumber.leaf = [&](const TermPtr& t) -> TermPtr {
       if (t->kind != Term::Kind::read) return nullptr;
       int& to = slot[static_cast<std::size_t>(t->slot)];
-      if (to < 0) { to = static_cast<int>(kept.size()); kept.push_back(unit.operands[static_cast<std::size_t>(t->slot)]); }
+      if (to < 0) {
+        to = static_cast<int>(kept.size());
+        kept.push_back(unit.operands[static_cast<std::size_t>(t->slot)]);
+      }
       return read(t->dtype, to, t->indices);
     };
     for (Statement& s : unit.nest.statements) s.value = renumber(s.value);
@@ -421,7 +457,10 @@ class Merger {
         for (std::size_t slot = 0; slot < unit(u).operands.size() && !again; ++slot) {
           const std::set<int> candidates = readers_[unit(u).operands[slot]];
           for (int v : candidates)
-            if (v != u && try_siblings(v, u, static_cast<int>(slot))) { again = any = true; break; }
+            if (v != u && try_siblings(v, u, static_cast<int>(slot))) {
+              again = any = true;
+              break;
+            }
         }
       }
     }
@@ -431,7 +470,9 @@ class Merger {
   bool try_siblings(int from, int to, int slot) {
     const FusionUnit &a = unit(from), &b = unit(to);
     if (!a.is_nest() || a.fixed || !reduced_axes(a.nest) || a.nest.extents.size() != b.nest.extents.size()) return false;
-    if (a.operands.size() + b.operands.size() + a.results.size() + b.results.size() > static_cast<std::size_t>(2 * options_.max_operands)) return false;
+    if (a.operands.size() + b.operands.size() + a.results.size() + b.results.size() >
+        static_cast<std::size_t>(2 * options_.max_operands))
+      return false;
     const Value* shared = b.operands[static_cast<std::size_t>(slot)];
     const auto other = static_cast<int>(std::find(a.operands.begin(), a.operands.end(), shared) - a.operands.begin());
     const auto here = only_read(b.nest, slot), there = only_read(a.nest, other);
@@ -460,7 +501,8 @@ class Merger {
     for (int u : order) {
       if (!alive_[static_cast<std::size_t>(u)] || !unit(u).is_nest() || unit(u).fixed || !unit(u).nest.extents.empty()) continue;
       if (last >= 0 && !path_between(last, u) &&
-          unit(last).operands.size() + unit(u).operands.size() + unit(last).results.size() + unit(u).results.size() <= static_cast<std::size_t>(2 * options_.max_operands)) {
+          unit(last).operands.size() + unit(u).operands.size() + unit(last).results.size() + unit(u).results.size() <=
+              static_cast<std::size_t>(2 * options_.max_operands)) {
         if (auto merged = join(unit(last), unit(u), {{}, {}})) replace(last, u, std::move(*merged));
       }
       last = u;
@@ -478,6 +520,8 @@ class Merger {
 
 }  // namespace
 
-void merge_nests(std::vector<FusionUnit>& units, const Graph& graph, const FuseOptions& options) { Merger(units, graph, options).run(); }
+void merge_nests(std::vector<FusionUnit>& units, const Graph& graph, const FuseOptions& options) {
+  Merger(units, graph, options).run();
+}
 
 }  // namespace gcomp::passes

@@ -62,7 +62,10 @@ void canonicalize(LoopNest& nest, std::vector<Value*>& operands) {
   renumber.leaf = [&](const TermPtr& t) -> TermPtr {
     if (t->kind != Term::Kind::read) return nullptr;
     int& to = slot[static_cast<std::size_t>(t->slot)];
-    if (to < 0) { to = static_cast<int>(ordered.size()); ordered.push_back(operands[static_cast<std::size_t>(t->slot)]); }
+    if (to < 0) {
+      to = static_cast<int>(ordered.size());
+      ordered.push_back(operands[static_cast<std::size_t>(t->slot)]);
+    }
     return read(t->dtype, to, t->indices);
   };
   for (Statement& s : nest.statements) s.value = renumber(s.value);
@@ -74,12 +77,15 @@ void canonicalize(LoopNest& nest, std::vector<Value*>& operands) {
 void merge_updates(std::vector<FusionUnit>& units, const Graph& graph) {
   std::unordered_map<const Value*, std::vector<const FusionUnit*>> readers;
   for (const FusionUnit& unit : units)
-    for (const Value* operand : unit.operands) if (operand) readers[operand].push_back(&unit);
+    for (const Value* operand : unit.operands)
+      if (operand) readers[operand].push_back(&unit);
   const std::set<const Value*> outputs(graph.outputs().begin(), graph.outputs().end());
   auto feeds_updates_only = [&](const FusionUnit& unit) {
     return std::all_of(unit.results.begin(), unit.results.end(), [&](const Value* v) {
       const auto& users = readers[v];
-      return !outputs.count(v) && !users.empty() && std::all_of(users.begin(), users.end(), [](const FusionUnit* u) { return u->node && u->node->op->kind == Kind::update; });
+      return !outputs.count(v) && !users.empty() && std::all_of(users.begin(), users.end(), [](const FusionUnit* u) {
+        return u->node && u->node->op->kind == Kind::update;
+      });
     });
   };
   std::vector<FusionUnit> groups;
@@ -87,7 +93,10 @@ void merge_updates(std::vector<FusionUnit>& units, const Graph& graph) {
   for (FusionUnit& unit : units) {
     std::optional<LoopNest> flat;
     if (unit.is_nest() && feeds_updates_only(unit)) flat = flattened(unit);
-    if (!flat) { rest.push_back(std::move(unit)); continue; }
+    if (!flat) {
+      rest.push_back(std::move(unit));
+      continue;
+    }
     std::vector<Value*> operands = unit.operands;
     canonicalize(*flat, operands);
     auto group = std::find_if(groups.begin(), groups.end(), [&](const FusionUnit& g) {
@@ -108,9 +117,11 @@ void merge_updates(std::vector<FusionUnit>& units, const Graph& graph) {
   // Updates come last of all: every reader of a state is before them, and so are all gradients.
   auto is_update = [](const FusionUnit& u) { return u.node && u.node->op->kind == Kind::update; };
   units.clear();
-  for (FusionUnit& unit : rest) if (!is_update(unit)) units.push_back(std::move(unit));
+  for (FusionUnit& unit : rest)
+    if (!is_update(unit)) units.push_back(std::move(unit));
   for (FusionUnit& unit : groups) units.push_back(std::move(unit));
-  for (FusionUnit& unit : rest) if (is_update(unit)) units.push_back(std::move(unit));
+  for (FusionUnit& unit : rest)
+    if (is_update(unit)) units.push_back(std::move(unit));
 }
 
 }  // namespace gcomp::passes

@@ -15,7 +15,8 @@ namespace {
 using namespace ir;
 
 constexpr Pass kPipeline[] = {
-    {"expand", "composites become the ops that define them", Form::composite, Form::primitive, [](Graph& g, const PipelineOptions&) { return expand(g); }},
+    {"expand", "composites become the ops that define them", Form::composite, Form::primitive,
+     [](Graph& g, const PipelineOptions&) { return expand(g); }},
     {"simplify", "folding, algebra, common subexpressions, dead code", Form::composite, Form::composite,
      [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
     {"choose_layout", "convolutions and what lies between them go channels last", Form::primitive, Form::primitive,
@@ -24,8 +25,10 @@ constexpr Pass kPipeline[] = {
      [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
     {"split_reductions", "long reductions to few elements run in two steps", Form::primitive, Form::primitive,
      [](Graph& g, const PipelineOptions& o) { return split_reductions(g, o.split); }},
-    {"fuse", "ops become kernels in index notation", Form::primitive, Form::fused, [](Graph& g, const PipelineOptions& o) { return fuse(g, o.fuse); }},
-    {"order", "the order of nodes that needs least memory", Form::fused, Form::fused, [](Graph& g, const PipelineOptions& o) { return order(g, {.alignment = o.alignment}); }},
+    {"fuse", "ops become kernels in index notation", Form::primitive, Form::fused,
+     [](Graph& g, const PipelineOptions& o) { return fuse(g, o.fuse); }},
+    {"order", "the order of nodes that needs least memory", Form::fused, Form::fused,
+     [](Graph& g, const PipelineOptions& o) { return order(g, {.alignment = o.alignment}); }},
 };
 
 /// Each pass finds the form it needs: the one that the last changing pass before it gave. A pass over any form keeps it.
@@ -47,9 +50,7 @@ void run_pass(const Pass& pass, Graph& graph, const PipelineOptions& options) {
   try {
     pass.run(graph, options);
     if (options.verify) verify(graph);
-  } catch (const Error& error) {
-    throw InternalError(concat("after pass '", pass.name, "': ", error.what()));
-  }
+  } catch (const Error& error) { throw InternalError(concat("after pass '", pass.name, "': ", error.what())); }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (options.observer) options.observer(pass.name, graph, hash_of(graph) != before, seconds);
 }
@@ -64,7 +65,9 @@ const Pass* find_pass(std::string_view name) {
 }
 
 MemoryPlan lower(Graph& graph, const PipelineOptions& options) {
-  auto disabled = [&](std::string_view name) { return std::find(options.disabled.begin(), options.disabled.end(), name) != options.disabled.end(); };
+  auto disabled = [&](std::string_view name) {
+    return std::find(options.disabled.begin(), options.disabled.end(), name) != options.disabled.end();
+  };
   for (const Pass& pass : kPipeline) {
     if (!disabled(pass.name)) {
       run_pass(pass, graph, options);

@@ -25,10 +25,10 @@ struct PipelineOptions {
   SimplifyOptions simplify;
   FuseOptions fuse;
   SplitOptions split;
-  bool channels_last = true;           ///< let choose_layout move convolutions to channels last
-  std::vector<std::string> disabled;   ///< names of passes to leave out, where the order allows it
-  bool verify = true;                  ///< verify the graph after every pass
-  std::int64_t alignment = 64;         ///< of buffers; 256 for CUDA
+  bool channels_last = true;          ///< let choose_layout move convolutions to channels last
+  std::vector<std::string> disabled;  ///< names of passes to leave out, where the order allows it
+  bool verify = true;                 ///< verify the graph after every pass
+  std::int64_t alignment = 64;        ///< of buffers; 256 for CUDA
   /// Called after each pass with its name, whether it changed the graph, and its seconds.
   std::function<void(std::string_view pass, const ir::Graph&, bool changed, double seconds)> observer;
 };

@@ -20,7 +20,9 @@ bool is(const Value* value, const OpDef& op) { return value->producer && value->
 Node& maker(const Node& node, std::size_t operand = 0) { return *node.operands[operand]->producer; }
 bool is_full(const Value* value) { return is(value, ops::kFull); }
 double number_of(const Value* value) { return value->producer->attributes.real("value"); }
-bool is_full(const Value* value, double number) { return is_full(value) && std::bit_cast<std::uint64_t>(number_of(value)) == std::bit_cast<std::uint64_t>(number); }
+bool is_full(const Value* value, double number) {
+  return is_full(value) && std::bit_cast<std::uint64_t>(number_of(value)) == std::bit_cast<std::uint64_t>(number);
+}
 const Integers& list(const Node& node, std::string_view name) { return node.attributes.integers(name); }
 
 Rewritten pointwise_of_numbers(Node& node, Builder& b) {
@@ -35,7 +37,8 @@ Rewritten pointwise_of_numbers(Node& node, Builder& b) {
 }
 
 Rewritten view_of_number(Node& node, Builder& b) {
-  const bool moves = node.op == &ops::kBroadcast || node.op == &ops::kReshape || node.op == &ops::kTranspose || node.op == &ops::kSlice;
+  const bool moves =
+      node.op == &ops::kBroadcast || node.op == &ops::kReshape || node.op == &ops::kTranspose || node.op == &ops::kSlice;
   return moves && is_full(node.operands[0]) ? b.full(node.result()->type, number_of(node.operands[0])).value : nullptr;
 }
 
@@ -49,11 +52,14 @@ Rewritten divide_by_power_of_two(Node& node, Builder& b) {
   if (node.op != &ops::kDiv || !is_full(node.operands[1]) || !is_float(node.result()->type.dtype)) return nullptr;
   const double divisor = number_of(node.operands[1]);
   int exponent = 0;
-  if (!std::isfinite(divisor) || divisor == 0 || std::fabs(std::frexp(divisor, &exponent)) != 0.5 || std::abs(exponent) > 12) return nullptr;
+  if (!std::isfinite(divisor) || divisor == 0 || std::fabs(std::frexp(divisor, &exponent)) != 0.5 || std::abs(exponent) > 12)
+    return nullptr;
   return (b.wrap(node.operands[0]) * (1 / divisor)).value;
 }
 
-Rewritten subtract_nothing(Node& node, Builder&) { return node.op == &ops::kSub && is_full(node.operands[1], 0) ? node.operands[0] : nullptr; }
+Rewritten subtract_nothing(Node& node, Builder&) {
+  return node.op == &ops::kSub && is_full(node.operands[1], 0) ? node.operands[0] : nullptr;
+}
 
 Rewritten double_negation(Node& node, Builder&) {
   const bool twice = (node.op == &ops::kNeg || node.op == &ops::kNot) && is(node.operands[0], *node.op);
@@ -73,7 +79,8 @@ Rewritten cast_to_same(Node& node, Builder&) {
 Rewritten reshape_chain(Node& node, Builder& b) {
   if (node.op != &ops::kReshape) return nullptr;
   if (node.operands[0]->type == node.result()->type) return node.operands[0];
-  return is(node.operands[0], ops::kReshape) ? b.reshape(b.wrap(maker(node).operands[0]), node.result()->type.shape).value : nullptr;
+  return is(node.operands[0], ops::kReshape) ? b.reshape(b.wrap(maker(node).operands[0]), node.result()->type.shape).value
+                                             : nullptr;
 }
 
 Rewritten transpose_chain(Node& node, Builder& b) {
@@ -110,7 +117,9 @@ Rewritten whole_slice(Node& node, Builder&) {
   return std::all_of(steps.begin(), steps.end(), [](std::int64_t s) { return s == 1; }) ? node.operands[0] : nullptr;
 }
 
-Rewritten concat_of_one(Node& node, Builder&) { return node.op == &ops::kConcat && node.operands.size() == 1 ? node.operands[0] : nullptr; }
+Rewritten concat_of_one(Node& node, Builder&) {
+  return node.op == &ops::kConcat && node.operands.size() == 1 ? node.operands[0] : nullptr;
+}
 
 Rewritten reduce_of_ones(Node& node, Builder& b) {
   if (node.op->kind != Kind::reduce || node.op->reduction.of >= Reduction::Of::first_maximum) return nullptr;
@@ -153,7 +162,9 @@ struct Placed {
 /// The parts of a tree of sums of unslices along one axis, or nothing.
 bool collect_placed(Value* value, std::int64_t& axis, std::vector<Placed>& parts, int depth) {
   if (depth > 64) return false;
-  if (is(value, ops::kAdd)) return collect_placed(value->producer->operands[0], axis, parts, depth + 1) && collect_placed(value->producer->operands[1], axis, parts, depth + 1);
+  if (is(value, ops::kAdd))
+    return collect_placed(value->producer->operands[0], axis, parts, depth + 1) &&
+           collect_placed(value->producer->operands[1], axis, parts, depth + 1);
   if (!is(value, ops::kUnslice)) return false;
   const Node& node = *value->producer;
   const Shape &from = node.operands[0]->type.shape, &to = value->type.shape;
@@ -247,25 +258,26 @@ std::span<const SimplifyRule> simplify_rules() {
 bool merge_common(Graph& graph) {
   std::unordered_multimap<std::size_t, const Node*> seen;
   return rewrite(graph, [&](Node& node, Builder&) -> std::optional<std::vector<Value*>> {
-    if (node.op->kind == Kind::update || node.op->kind == Kind::random || node.op->kind == Kind::collective || node.nest) return std::nullopt;
-    std::size_t key = hash_combine(std::hash<const OpDef*>{}(node.op), node.attributes.hash());
-    for (const Value* operand : node.operands) key = hash_combine(key, std::hash<const Value*>{}(operand));
-    for (auto [it, end] = seen.equal_range(key); it != end; ++it)
-      if (equal_nodes(*it->second, node)) return it->second->results;
-    seen.emplace(key, &node);
-    return std::nullopt;
-  }) > 0;
+           if (node.op->kind == Kind::update || node.op->kind == Kind::random || node.op->kind == Kind::collective || node.nest)
+             return std::nullopt;
+           std::size_t key = hash_combine(std::hash<const OpDef*>{}(node.op), node.attributes.hash());
+           for (const Value* operand : node.operands) key = hash_combine(key, std::hash<const Value*>{}(operand));
+           for (auto [it, end] = seen.equal_range(key); it != end; ++it)
+             if (equal_nodes(*it->second, node)) return it->second->results;
+           seen.emplace(key, &node);
+           return std::nullopt;
+         }) > 0;
 }
 
 bool simplify(Graph& graph, const SimplifyOptions& options) {
   bool any = false;
   for (bool changed = true; changed;) {
     changed = rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
-      if (node.results.size() == 1)
-        for (const Rule& rule : kRules)
-          if (Value* made = rule.apply(node, b)) return std::vector{made};
-      return fold(node, b, options);
-    }) > 0;
+                if (node.results.size() == 1)
+                  for (const Rule& rule : kRules)
+                    if (Value* made = rule.apply(node, b)) return std::vector{made};
+                return fold(node, b, options);
+              }) > 0;
     changed = merge_common(graph) || changed;
     changed = graph.remove_dead() > 0 || changed;
     any = any || changed;

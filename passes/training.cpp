@@ -12,9 +12,11 @@ namespace {
 
 using namespace ir;
 
-constexpr std::pair<std::string_view, LossKind> kLosses[] = {{"cross_entropy", LossKind::cross_entropy}, {"mse", LossKind::mse}, {"l1", LossKind::l1},
-    {"bce", LossKind::bce}, {"bce_with_logits", LossKind::bce_with_logits}, {"output", LossKind::output}};
-constexpr std::pair<std::string_view, OptimizerKind> kOptimizers[] = {{"sgd", OptimizerKind::sgd}, {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}};
+constexpr std::pair<std::string_view, LossKind> kLosses[] = {
+    {"cross_entropy", LossKind::cross_entropy},     {"mse", LossKind::mse},      {"l1", LossKind::l1}, {"bce", LossKind::bce},
+    {"bce_with_logits", LossKind::bce_with_logits}, {"output", LossKind::output}};
+constexpr std::pair<std::string_view, OptimizerKind> kOptimizers[] = {
+    {"sgd", OptimizerKind::sgd}, {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}};
 
 /// Looks a name up in a table; an unknown one is a usage error with the nearest name.
 template <class T, std::size_t N>
@@ -51,12 +53,14 @@ std::int64_t class_axis(const LossSpec& loss, const TensorType& output, const st
     return axis;
   }
   if (last < 2 || !found) return last;
-  const bool fits_last = found->shape == without_axis(output.shape, last), fits_first = found->shape == without_axis(output.shape, 1);
+  const bool fits_last = found->shape == without_axis(output.shape, last),
+             fits_first = found->shape == without_axis(output.shape, 1);
   const std::string ask = "; say which axis holds the classes with --loss cross_entropy:axis=N";
   check_user(!(fits_last && fits_first), "cross_entropy: label ", to_string(*found), " fits the output ", to_string(output),
              " with classes in axis 1 and in axis ", last, ask);
-  check_user(fits_last || fits_first, "cross_entropy: label is ", to_string(*found), ", the output ", to_string(output), "; wanted [",
-             to_string(without_axis(output.shape, last)), "] or [", to_string(without_axis(output.shape, 1)), "]", ask);
+  check_user(fits_last || fits_first, "cross_entropy: label is ", to_string(*found), ", the output ", to_string(output),
+             "; wanted [", to_string(without_axis(output.shape, last)), "] or [", to_string(without_axis(output.shape, 1)), "]",
+             ask);
   return fits_last ? last : 1;
 }
 
@@ -145,9 +149,12 @@ LossSpec parse_loss(std::string_view text) {
   } else if (!rest.empty()) {
     std::int64_t axis = 0;
     const std::string_view prefix = "axis=";
-    const bool ok = spec.kind == LossKind::cross_entropy && rest.substr(0, prefix.size()) == prefix &&
-                    std::from_chars(rest.data() + prefix.size(), rest.data() + rest.size(), axis).ptr == rest.data() + rest.size() && rest.size() > prefix.size();
-    if (!ok) throw UserError(concat("loss '", text, "': found option '", rest, "', wanted axis=N (cross_entropy only)"), ExitCode::usage);
+    const bool ok =
+        spec.kind == LossKind::cross_entropy && rest.substr(0, prefix.size()) == prefix &&
+        std::from_chars(rest.data() + prefix.size(), rest.data() + rest.size(), axis).ptr == rest.data() + rest.size() &&
+        rest.size() > prefix.size();
+    if (!ok)
+      throw UserError(concat("loss '", text, "': found option '", rest, "', wanted axis=N (cross_entropy only)"), ExitCode::usage);
     spec.axis = axis;
   }
   return spec;
@@ -161,11 +168,16 @@ std::optional<LabelSpec> label_of(const LossSpec& loss, const TensorType& output
     case LossKind::cross_entropy: {
       const std::int64_t axis = class_axis(loss, output, found);
       const TensorType wanted{DType::i64, without_axis(output.shape, axis)};
-      check_user(!found || found->shape == wanted.shape, "cross_entropy: label is ", found ? to_string(*found) : "", ", the output ", to_string(output), "; wanted ", to_string(wanted));
+      check_user(!found || found->shape == wanted.shape, "cross_entropy: label is ", found ? to_string(*found) : "",
+                 ", the output ", to_string(output), "; wanted ", to_string(wanted));
       return LabelSpec{wanted, axis};
     }
-    case LossKind::mse: case LossKind::l1: case LossKind::bce: case LossKind::bce_with_logits:
-      check_user(!found || found->shape == output.shape, "label is ", found ? to_string(*found) : "", ", wanted the output's shape: ", to_string(output));
+    case LossKind::mse:
+    case LossKind::l1:
+    case LossKind::bce:
+    case LossKind::bce_with_logits:
+      check_user(!found || found->shape == output.shape, "label is ", found ? to_string(*found) : "",
+                 ", wanted the output's shape: ", to_string(output));
       return LabelSpec{output, -1};
   }
   return std::nullopt;
@@ -193,7 +205,8 @@ Value* attach_loss(Graph& graph, const LossSpec& loss, const std::optional<Tenso
 
 std::string optimizer_state_name(std::string_view parameter, std::string_view what) { return concat(parameter, ".", what); }
 
-void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::vector<Value*>& parameters, const std::vector<Value*>& gradients) {
+void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::vector<Value*>& parameters,
+                      const std::vector<Value*>& gradients) {
   Builder b(graph, "optimizer");
   Value* counter = graph.add_state({DType::i64, {}}, "step", StateRole::counter, 0.0);
   Var learning_rate = b.input({DType::f64, {}}, "learning_rate");
@@ -210,7 +223,8 @@ void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::v
   b.update(counter, next);
 }
 
-void make_training_step(Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer, const std::vector<std::string>& trained, const std::optional<TensorType>& label) {
+void make_training_step(Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer, const std::vector<std::string>& trained,
+                        const std::optional<TensorType>& label) {
   Value* value = attach_loss(graph, loss, label);
   const std::vector<Value*> parameters = states_named(graph, trained);
   const std::vector<Value*> gradients = differentiate(graph, value, parameters);
@@ -220,7 +234,8 @@ void make_training_step(Graph& graph, const LossSpec& loss, const OptimizerSpec&
   graph.remove_dead();
 }
 
-void make_gradient_graph(Graph& graph, const LossSpec& loss, const std::vector<std::string>& trained, const std::optional<TensorType>& label) {
+void make_gradient_graph(Graph& graph, const LossSpec& loss, const std::vector<std::string>& trained,
+                         const std::optional<TensorType>& label) {
   Value* value = attach_loss(graph, loss, label);
   std::vector<Value*> outputs = differentiate(graph, value, states_named(graph, trained));
   outputs.insert(outputs.begin(), value);

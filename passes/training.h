@@ -49,15 +49,17 @@ OptimizerKind parse_optimizer(std::string_view name);
 
 /// Adds the input `learning_rate` (f64[]), the state `step` and the optimizer's states, and the updates of every parameter
 /// from its gradient. Scalars that depend on the step are computed in f64.
-void attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const std::vector<ir::Value*>& parameters, const std::vector<ir::Value*>& gradients);
+void attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const std::vector<ir::Value*>& parameters,
+                      const std::vector<ir::Value*>& gradients);
 
 /// Name of an optimizer state that belongs to a parameter: "NAME.momentum", "NAME.exp_avg", "NAME.exp_avg_sq".
 std::string optimizer_state_name(std::string_view parameter, std::string_view what);
 
 /// The whole step: attach_loss, differentiate, attach_optimizer. Outputs become the loss alone.
-void make_training_step(ir::Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer, const std::vector<std::string>& trained,
-                        const std::optional<TensorType>& label = {});
+void make_training_step(ir::Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer,
+                        const std::vector<std::string>& trained, const std::optional<TensorType>& label = {});
 /// Loss and gradients as outputs, in the order of `trained`; no updates of any kind.
-void make_gradient_graph(ir::Graph& graph, const LossSpec& loss, const std::vector<std::string>& trained, const std::optional<TensorType>& label = {});
+void make_gradient_graph(ir::Graph& graph, const LossSpec& loss, const std::vector<std::string>& trained,
+                         const std::optional<TensorType>& label = {});
 
 }  // namespace gcomp::passes

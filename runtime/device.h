@@ -44,7 +44,7 @@ struct DeviceOptions {
   std::filesystem::path cache_directory;  ///< for compiled kernels; empty for default_cache_directory()
   bool use_cache = true;
   LogSink log;
-  KernelSink kernels;                     ///< told of every program's kernels; may be empty
+  KernelSink kernels;  ///< told of every program's kernels; may be empty
 };
 
 /// $XDG_CACHE_HOME/gcomp, else ~/.cache/gcomp; empty where neither variable is set.

@@ -23,7 +23,8 @@ std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret
 std::string why_unusable(const std::filesystem::path& directory) {
   std::error_code error;
   if (directory.has_parent_path()) std::filesystem::create_directories(directory.parent_path(), error);
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return concat("cannot create ", directory.string(), ": ", std::strerror(errno));
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
+    return concat("cannot create ", directory.string(), ": ", std::strerror(errno));
   struct stat status {};
   if (::stat(directory.c_str(), &status) != 0) return concat(directory.string(), ": ", std::strerror(errno));
   if (!S_ISDIR(status.st_mode)) return concat(directory.string(), " is not a directory");
@@ -107,9 +108,7 @@ std::string DiskCache::store(std::string_view key, std::span<const std::byte> ob
     file.write(key);
     file.write(object);
     file.commit();
-  } catch (const UserError& error) {
-    return error.what();
-  }
+  } catch (const UserError& error) { return error.what(); }
   return {};
 }
 

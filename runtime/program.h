@@ -34,7 +34,7 @@ Target parse_target(std::string_view text);
 enum class Space : std::uint8_t { arena, state, constant, io };
 
 struct Buffer {
-  std::string name;         ///< of the value it holds; unique within state and io
+  std::string name;  ///< of the value it holds; unique within state and io
   Space space = Space::arena;
   TensorType type;
   std::int64_t offset = 0;  ///< bytes from the start of its space; a multiple of 64
@@ -73,8 +73,8 @@ struct Grid {
 /// One run of a kernel over one set of buffers. `tasks` independent pieces of work, numbered from 0, may run in any order on
 /// any thread: each writes its own elements, so no split of them changes a bit.
 struct Segment {
-  std::vector<int> buffers;   ///< in the order of the kernel's parameters
-  std::int64_t extent = 0;    ///< elements for kernels of variable length (the optimizer over all parameters), else 0
+  std::vector<int> buffers;  ///< in the order of the kernel's parameters
+  std::int64_t extent = 0;   ///< elements for kernels of variable length (the optimizer over all parameters), else 0
   std::int64_t tasks = 1;
 
   bool operator==(const Segment&) const = default;
@@ -86,9 +86,9 @@ struct Segment {
 struct KernelLaunch {
   int kernel = 0;
   std::vector<Segment> segments;
-  Grid grid;             ///< CUDA only
-  int fault = 0;         ///< index + 1 into Program::faults that the kernel may raise; 0 for none
-  std::string origin;    ///< the IR node, for messages and profiles
+  Grid grid;           ///< CUDA only
+  int fault = 0;       ///< index + 1 into Program::faults that the kernel may raise; 0 for none
+  std::string origin;  ///< the IR node, for messages and profiles
 
   bool operator==(const KernelLaunch&) const = default;
 };
@@ -138,10 +138,10 @@ struct Program {
   std::string name;
   Target target;
   std::vector<Kernel> kernels;
-  std::string prelude;              ///< helper definitions that every kernel's text may use
+  std::string prelude;  ///< helper definitions that every kernel's text may use
   std::vector<Buffer> buffers;
   std::vector<State> states;
-  std::vector<int> inputs, outputs; ///< indices into buffers
+  std::vector<int> inputs, outputs;  ///< indices into buffers
   std::vector<Step> steps;
   std::vector<std::string> faults;  ///< messages of conditions that kernels raise: an index out of range, a division by zero
   std::int64_t arena_bytes = 0, state_bytes = 0, constant_bytes = 0, io_bytes = 0;

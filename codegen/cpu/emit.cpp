@@ -9,11 +9,13 @@ namespace {
 constexpr std::int64_t kVariableTask = 16384;
 
 std::string wrap(const FlatNest& nest, const std::string& body, bool may_fault) {
-  std::string text = concat("extern \"C\" void ", kNamePlaceholder, "(void* const* p, long extent, long first, long last, int* fault) {\n");
+  std::string text =
+      concat("extern \"C\" void ", kNamePlaceholder, "(void* const* p, long extent, long first, long last, int* fault) {\n");
   const std::size_t operands = nest.operands.size();
   for (std::size_t i = 0; i < operands + nest.results.size(); ++i) {
     const std::string type(storage_type_text(i < operands ? nest.operands[i] : nest.results[i - operands]));
-    text += concat(i < operands ? "const " : "", type, "* const p", i, " = (", type, "*)__builtin_assume_aligned(p[", i, "], 64);\n");
+    text +=
+        concat(i < operands ? "const " : "", type, "* const p", i, " = (", type, "*)__builtin_assume_aligned(p[", i, "], 64);\n");
   }
   if (may_fault) text += "int bad = 0;\n";
   text += body;
@@ -46,7 +48,8 @@ EmittedKernel emit(const KernelSource& source) {
   KernelLoops loops(std::move(nest), std::move(plan));
   switch (form) {
     case Form::map: emit_map(loops); break;
-    case Form::rows: case Form::columns: emit_reductions(loops); break;
+    case Form::rows:
+    case Form::columns: emit_reductions(loops); break;
     case Form::scan: emit_scan(loops); break;
     case Form::scatter: emit_scatter(loops); break;
   }

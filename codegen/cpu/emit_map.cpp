@@ -41,7 +41,8 @@ std::vector<Loop> outer_loops(const KernelLoops& loops) {
 
 class MapEmitter {
  public:
-  explicit MapEmitter(KernelLoops& loops) : loops_(loops), writer_(loops.writer()), schedule_(loops.schedule()), vector_(schedule_.vector_axis) {}
+  explicit MapEmitter(KernelLoops& loops)
+      : loops_(loops), writer_(loops.writer()), schedule_(loops.schedule()), vector_(schedule_.vector_axis) {}
 
   void run() {
     std::size_t opened = loops_.open_tasks(outer_loops(loops_));
@@ -50,7 +51,8 @@ class MapEmitter {
     } else {
       const FlatNest nest = through_tiles();
       writer_.use(nest);
-      loops_.open_serial({Loop::Kind::in_block, schedule_.transposed_axis, loops_.extent(schedule_.transposed_axis), kTransposeBlock});
+      loops_.open_serial(
+          {Loop::Kind::in_block, schedule_.transposed_axis, loops_.extent(schedule_.transposed_axis), kTransposeBlock});
       run_variants(nest, 0);
       ++opened;
     }
@@ -71,7 +73,8 @@ class MapEmitter {
   bool is_across(const TermPtr& t) const {
     if (t->kind != Term::Kind::read || t->dtype == DType::f16 || t->dtype == DType::bf16) return false;
     const Index& at = t->indices[0];
-    return at.coefficient_of(schedule_.transposed_axis) == 1 && at.coefficient_of(vector_) > 1 && !at.uses_nonlinearly(vector_) && !at.uses_nonlinearly(schedule_.transposed_axis);
+    return at.coefficient_of(schedule_.transposed_axis) == 1 && at.coefficient_of(vector_) > 1 && !at.uses_nonlinearly(vector_) &&
+           !at.uses_nonlinearly(schedule_.transposed_axis);
   }
 
   /// Writes the transposition of this block of every operand that is read across, outside conditions; such reads become
@@ -82,13 +85,15 @@ class MapEmitter {
     std::vector<TermPtr> reads;
     for (const Statement& s : nest.statements)
       for_each_unconditional(s.value, [&](const TermPtr& t) {
-        if (is_across(t) && std::none_of(reads.begin(), reads.end(), [&](const TermPtr& r) { return compare(r, t) == 0; })) reads.push_back(t);
+        if (is_across(t) && std::none_of(reads.begin(), reads.end(), [&](const TermPtr& r) { return compare(r, t) == 0; }))
+          reads.push_back(t);
       });
     if (reads.size() > kMostTiles) return nest;
     const int first = static_cast<int>(nest.statements.size());
     for (Statement& s : nest.statements)
       s.value = edited(s.value, [&](const TermPtr& t) {
-        for (std::size_t i = 0; i < reads.size(); ++i) if (compare(t, reads[i]) == 0) return local(t->dtype, first + static_cast<int>(i));
+        for (std::size_t i = 0; i < reads.size(); ++i)
+          if (compare(t, reads[i]) == 0) return local(t->dtype, first + static_cast<int>(i));
         return TermPtr();
       });
     for (const TermPtr& read : reads) {
@@ -111,10 +116,13 @@ class MapEmitter {
     writer_.bind_axis(vector_, loops_.block_start(vector_));
     const auto length = [&](int axis) {
       const std::int64_t extent = loops_.extent(axis);
-      return extent % kTransposeBlock == 0 ? std::to_string(kTransposeBlock) : concat("gc_least(", kTransposeBlock, ", ", extent, " - ", loops_.block_start(axis), ")");
+      return extent % kTransposeBlock == 0
+                 ? std::to_string(kTransposeBlock)
+                 : concat("gc_least(", kTransposeBlock, ", ", extent, " - ", loops_.block_start(axis), ")");
     };
     const std::string from = writer_.index(read->indices[0]);
-    writer_.line(concat("gc_transpose(", tile, ", ", kTransposeBlock, ", p", read->slot, " + ", from, ", ", read->indices[0].coefficient_of(vector_), ", ", length(vector_), ", ", length(rows), ");"));
+    writer_.line(concat("gc_transpose(", tile, ", ", kTransposeBlock, ", p", read->slot, " + ", from, ", ",
+                        read->indices[0].coefficient_of(vector_), ", ", length(vector_), ", ", length(rows), ");"));
     writer_.close();
     // Axis numbers beyond the nest's stand for the starts of the current blocks.
     writer_.bind_axis(count, loops_.block_start(rows));

@@ -1,6 +1,6 @@
-// Rows and columns. Partial results stand in small arrays, one element a lane: of the lanes of a row, joined in a fixed tree when the
-// row ends, or of the columns of a block. GCC keeps such an array in vector registers when the lane loop's length is a constant.
-// Results are written in the last pass over the reduced axes and after it, when all is read.
+// Rows and columns. Partial results stand in small arrays, one element a lane: of the lanes of a row, joined in a fixed tree when
+// the row ends, or of the columns of a block. GCC keeps such an array in vector registers when the lane loop's length is a
+// constant. Results are written in the last pass over the reduced axes and after it, when all is read.
 #include <algorithm>
 
 #include "codegen/cpu/loops.h"
@@ -23,7 +23,7 @@ bool is_position(const Statement& s) { return of(s) == Reduction::Of::first_maxi
 
 /// How a reduction joins, in text: two values, and all lanes of an array.
 struct Joiner {
-  std::string symbol;    ///< an operator, or "" where `function` joins
+  std::string symbol;  ///< an operator, or "" where `function` joins
   std::string function;
   std::string fold;
 };
@@ -42,7 +42,9 @@ Joiner joiner_of(const Statement& s) {
   throw InternalError("a reduction that joins nothing");
 }
 
-std::string round_function(DType dtype) { return dtype == DType::f16 ? "gc_round_f16" : dtype == DType::bf16 ? "gc_round_bf16" : ""; }
+std::string round_function(DType dtype) {
+  return dtype == DType::f16 ? "gc_round_f16" : dtype == DType::bf16 ? "gc_round_bf16" : "";
+}
 
 /// Where a reduction under way stands.
 struct Accumulator {
@@ -53,8 +55,13 @@ struct Accumulator {
 class ReductionEmitter {
  public:
   explicit ReductionEmitter(KernelLoops& loops)
-      : loops_(loops), writer_(loops.writer()), nest_(loops.nest()), schedule_(loops.schedule()), vector_(schedule_.vector_axis),
-        columns_(schedule_.form == Form::columns), lane_axis_(static_cast<int>(nest_.extents.size())) {
+      : loops_(loops),
+        writer_(loops.writer()),
+        nest_(loops.nest()),
+        schedule_(loops.schedule()),
+        vector_(schedule_.vector_axis),
+        columns_(schedule_.form == Form::columns),
+        lane_axis_(static_cast<int>(nest_.extents.size())) {
     width_ = columns_ ? std::min(loops.extent(vector_), kColumnBlock) : row_lanes();
     for (int axis : schedule_.reduced) row_axes_.push_back(axis);
     if (!columns_) row_axes_.push_back(vector_);
@@ -167,7 +174,8 @@ class ReductionEmitter {
   /// Kept values of phases before `phase` are read from their rows; the vector axis counts from `low`.
   void bind_kept(int phase, std::int64_t low) {
     for (std::size_t s = 0; s < kept_.size(); ++s)
-      if (schedule_.keep[s] && schedule_.phase[s] < phase) writer_.bind_array(static_cast<int>(s), kept_[s], row_position() + Index(low));
+      if (schedule_.keep[s] && schedule_.phase[s] < phase)
+        writer_.bind_array(static_cast<int>(s), kept_[s], row_position() + Index(low));
   }
 
   std::string lane_array(std::string_view type) {
@@ -243,7 +251,8 @@ class ReductionEmitter {
     for (const Accumulator& a : accumulators) accumulate(a, writer_.value(nest.statements[at(a.statement)].value), low);
     if (!last(phase)) return;
     std::vector<const Store*> stores;
-    for (const Store& s : nest.stores) if (schedule_.per_element[at(s.statement)]) stores.push_back(&s);
+    for (const Store& s : nest.stores)
+      if (schedule_.per_element[at(s.statement)]) stores.push_back(&s);
     std::vector<int> axes = schedule_.outer;
     axes.insert(axes.end(), schedule_.reduced.begin(), schedule_.reduced.end());
     axes.push_back(vector_);
@@ -255,12 +264,14 @@ class ReductionEmitter {
     const Joiner joiner = joiner_of(s);
     const std::string lane_text = writer_.index(lane()), total = concat(a.values, "[", lane_text, "]");
     if (!is_position(s)) {
-      const std::string joined = joiner.symbol.empty() ? concat(joiner.function, "(", total, ", ", value, ")") : concat(total, " ", joiner.symbol, " ", value);
+      const std::string joined = joiner.symbol.empty() ? concat(joiner.function, "(", total, ", ", value, ")")
+                                                       : concat(total, " ", joiner.symbol, " ", value);
       return writer_.line(concat(total, " = ", joined, ";"));
     }
     Index counter;
     for (int axis : s.over) counter = counter * loops_.extent(axis) + nest_.axis(axis) + Index(axis == vector_ ? low : 0);
-    const std::string position = concat(a.positions, "[", lane_text, "]"), better = writer_.fresh("v"), here = writer_.index(counter);
+    const std::string position = concat(a.positions, "[", lane_text, "]"), better = writer_.fresh("v"),
+                      here = writer_.index(counter);
     writer_.line(concat("const bool ", better, " = ", joiner.function, "(", value, ", ", total, ");"));
     writer_.line(concat(total, " = ", better, " ? ", value, " : ", total, ";"));
     writer_.line(concat(position, " = ", better, " ? ", here, " : ", position, ";"));
@@ -275,14 +286,17 @@ class ReductionEmitter {
         const std::string& result = is_position(s) ? a.positions : a.values;
         if (!round.empty()) {
           const std::string x = writer_.fresh("x");
-          writer_.line(concat("for (long ", x, " = 0; ", x, " < ", width_, "; ++", x, ") ", result, "[", x, "] = ", round, "(", result, "[", x, "]);"));
+          writer_.line(concat("for (long ", x, " = 0; ", x, " < ", width_, "; ++", x, ") ", result, "[", x, "] = ", round, "(",
+                              result, "[", x, "]);"));
         }
         writer_.bind_array(a.statement, result, lane());
         continue;
       }
       const std::string name = writer_.fresh("v");
-      const std::string folded = concat(joiner_of(s).fold, "<", width_, ">(", a.values, is_position(s) ? ", " + a.positions : "", ")");
-      writer_.line(concat("const ", compute_type_text(s.dtype), " ", name, " = ", round.empty() ? folded : concat(round, "(", folded, ")"), ";"));
+      const std::string folded =
+          concat(joiner_of(s).fold, "<", width_, ">(", a.values, is_position(s) ? ", " + a.positions : "", ")");
+      writer_.line(concat("const ", compute_type_text(s.dtype), " ", name, " = ",
+                          round.empty() ? folded : concat(round, "(", folded, ")"), ";"));
       writer_.bind_local(a.statement, name);
     }
   }
@@ -291,7 +305,9 @@ class ReductionEmitter {
   void keep_points(int phase) {
     for (std::size_t i = 0; i < nest_.statements.size(); ++i) {
       const Statement& s = nest_.statements[i];
-      if (s.form != Statement::Form::map || schedule_.per_element[i] || schedule_.phase[i] != phase || !varies(s, vector_) || cost_of(s.value) == 0) continue;
+      if (s.form != Statement::Form::map || schedule_.per_element[i] || schedule_.phase[i] != phase || !varies(s, vector_) ||
+          cost_of(s.value) == 0)
+        continue;
       const std::string name = lane_array(compute_type_text(s.dtype));
       open_columns();
       const std::string value = writer_.statement(static_cast<int>(i));
@@ -304,7 +320,8 @@ class ReductionEmitter {
   /// Results that do not vary over the reduced axes.
   void store_points() {
     std::vector<const Store*> stores;
-    for (const Store& s : nest_.stores) if (!schedule_.per_element[at(s.statement)]) stores.push_back(&s);
+    for (const Store& s : nest_.stores)
+      if (!schedule_.per_element[at(s.statement)]) stores.push_back(&s);
     if (stores.empty()) return;
     std::vector<int> axes = schedule_.outer;
     if (columns_) {
@@ -322,9 +339,9 @@ class ReductionEmitter {
   const Schedule& schedule_;
   int vector_;
   bool columns_, blocked_ = false;
-  int lane_axis_;            // an axis number beyond the nest's, for the lane
-  std::int64_t width_ = 1;   // lanes of an array
-  std::int64_t lanes_ = 1;   // columns: lanes that exist in this block
+  int lane_axis_;           // an axis number beyond the nest's, for the lane
+  std::int64_t width_ = 1;  // lanes of an array
+  std::int64_t lanes_ = 1;  // columns: lanes that exist in this block
   std::vector<int> row_axes_;
   std::vector<std::string> kept_;
 };

@@ -24,7 +24,9 @@ std::string step_text(Reduction::Of of, const std::string& total, const std::str
     case Reduction::Of::product: return total + " * " + value;
     case Reduction::Of::maximum: return concat("gc_maximum(", total, ", ", value, ")");
     case Reduction::Of::minimum: return concat("gc_minimum(", total, ", ", value, ")");
-    case Reduction::Of::none: case Reduction::Of::first_maximum: case Reduction::Of::first_minimum: break;
+    case Reduction::Of::none:
+    case Reduction::Of::first_maximum:
+    case Reduction::Of::first_minimum: break;
   }
   throw InternalError("a scan must join values");
 }
@@ -43,7 +45,8 @@ void emit_scan(KernelLoops& loops) {
     const Statement& scan = nest.statements[s];
     if (scan.form != Statement::Form::scan) continue;
     totals[s] = writer.fresh("r");
-    writer.line(concat(compute_type_text(scan.dtype), " ", totals[s], " = ", literal_text(scan.dtype, identity_of(scan.combine->reduction.of, scan.dtype)), ";"));
+    writer.line(concat(compute_type_text(scan.dtype), " ", totals[s], " = ",
+                       literal_text(scan.dtype, identity_of(scan.combine->reduction.of, scan.dtype)), ";"));
   }
   const int axis = loops.schedule().reduced[0];
   const std::string i = writer.fresh("i");

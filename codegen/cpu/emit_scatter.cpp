@@ -28,10 +28,12 @@ int row_axis(const FlatNest& nest, const Store& store) {
   for (const auto& part : store.at.parts()) {
     if (part.atom.kind != IndexAtom::Kind::axis || part.coefficient != 1 || store.at.uses_nonlinearly(part.atom.axis)) continue;
     const std::int64_t row = nest.extents[static_cast<std::size_t>(part.atom.axis)];
-    const bool aligned = store.at.constant() % row == 0 && nest.result_elements[static_cast<std::size_t>(store.result)] % row == 0 &&
-                         std::all_of(store.at.parts().begin(), store.at.parts().end(), [&](const Index::Part& other) {
-                           return other.atom.kind == IndexAtom::Kind::axis && other.atom.axis == part.atom.axis ? true : other.coefficient % row == 0;
-                         });
+    const bool aligned =
+        store.at.constant() % row == 0 && nest.result_elements[static_cast<std::size_t>(store.result)] % row == 0 &&
+        std::all_of(store.at.parts().begin(), store.at.parts().end(), [&](const Index::Part& other) {
+          return other.atom.kind == IndexAtom::Kind::axis && other.atom.axis == part.atom.axis ? true
+                                                                                               : other.coefficient % row == 0;
+        });
     if (aligned && row >= kLeastRow) return part.atom.axis;
   }
   return -1;
@@ -70,7 +72,8 @@ void emit_ranges(KernelLoops& loops, const Store& store, const std::string& resu
   loops.set_tasks(tasks);
   const std::string low = writer.fresh("b"), high = writer.fresh("b"), i = writer.fresh("i"), position = writer.fresh("i");
   writer.line(concat("const long ", low, " = first * ", range, ", ", high, " = gc_least(last * ", range, ", ", elements, ");"));
-  writer.line(concat("for (long ", i, " = ", low, "; ", i, " < ", high, "; ++", i, ") ", zero_text(dtype, concat(result, "[", i, "]"))));
+  writer.line(
+      concat("for (long ", i, " = ", low, "; ", i, " < ", high, "; ++", i, ") ", zero_text(dtype, concat(result, "[", i, "]"))));
   const std::vector<int>& axes = loops.nest().statements[static_cast<std::size_t>(store.statement)].axes;
   for (int axis : axes) loops.open_serial(loops.whole(axis));
   writer.line(concat("const long ", position, " = ", writer.index(store.at), ";"));

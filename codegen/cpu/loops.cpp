@@ -11,7 +11,8 @@ constexpr std::int64_t kMostTasks = 64;
 
 }  // namespace
 
-KernelLoops::KernelLoops(FlatNest nest, Schedule schedule) : nest_(std::move(nest)), schedule_(std::move(schedule)), writer_(nest_) {}
+KernelLoops::KernelLoops(FlatNest nest, Schedule schedule)
+    : nest_(std::move(nest)), schedule_(std::move(schedule)), writer_(nest_) {}
 
 std::int64_t KernelLoops::wanted_tasks() const {
   int cost = 0;
@@ -42,7 +43,8 @@ std::size_t KernelLoops::open_tasks(const std::vector<Loop>& loops) {
       std::string position = name;
       if (flattened > 1) {
         position = writer_.fresh("i");
-        writer_.line(concat("const long ", position, " = ", name, inner > 1 ? concat(" / ", inner) : "", i > 0 ? concat(" % ", loop.count()) : "", ";"));
+        writer_.line(concat("const long ", position, " = ", name, inner > 1 ? concat(" / ", inner) : "",
+                            i > 0 ? concat(" % ", loop.count()) : "", ";"));
       }
       if (loop.kind == Loop::Kind::axis) {
         writer_.bind_axis(loop.axis, position);
@@ -71,10 +73,12 @@ KernelLoops::Range KernelLoops::range(int axis, std::int64_t low, std::int64_t h
   if (block == blocks_.end()) return {name, concat("for (long ", name, " = 0; ", name, " < ", high - low, "; ++", name, ")")};
   const auto& [start, size] = block->second;
   // Blocks that all have the same length give the compiler a constant number of iterations.
-  if (low == 0 && high == extent(axis) && high % size == 0) return {name, concat("for (long ", name, " = ", start, "; ", name, " < ", start, " + ", size, "; ++", name, ")")};
+  if (low == 0 && high == extent(axis) && high % size == 0)
+    return {name, concat("for (long ", name, " = ", start, "; ", name, " < ", start, " + ", size, "; ++", name, ")")};
   const std::string shift = low == 0 ? "" : concat(" - ", low);
   const std::string begin = low == 0 ? start : concat("gc_most(", start, shift, ", 0)");
-  return {name, concat("for (long ", name, " = ", begin, "; ", name, " < gc_least(", start, " + ", size, shift, ", ", high - low, "); ++", name, ")")};
+  return {name, concat("for (long ", name, " = ", begin, "; ", name, " < gc_least(", start, " + ", size, shift, ", ", high - low,
+                       "); ++", name, ")")};
 }
 
 void KernelLoops::open_vector(int axis, std::int64_t low, std::int64_t high, const std::string& clauses) {

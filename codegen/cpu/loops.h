@@ -46,7 +46,9 @@ class KernelLoops {
   void open_vector(int axis, std::int64_t low, std::int64_t high, const std::string& clauses = {});
   /// The same as an ordinary loop.
   void open_range(int axis, std::int64_t low, std::int64_t high);
-  void close(std::size_t count) { for (; count > 0; --count) writer_.close(); }
+  void close(std::size_t count) {
+    for (; count > 0; --count) writer_.close();
+  }
   std::int64_t tasks() const { return tasks_; }
 
   /// The variable that holds the first position of the axis' current block.

@@ -21,7 +21,8 @@ GC_INLINE long gc_floor_quotient(long a, long b) { return a / b - (a % b < 0); }
 GC_INLINE long gc_floor_remainder(long a, long b) { return a - gc_floor_quotient(a, b) * b; }
 
 /// to[w * pitch + v] = from[v * stride + w] for v < columns, w < rows: one block of a transposition.
-template <class T> static void gc_transpose_block(T* to, long pitch, const T* from, long stride, long columns, long rows) {
+template <class T>
+static void gc_transpose_block(T* to, long pitch, const T* from, long stride, long columns, long rows) {
   for (long v = 0; v < columns; ++v)
     for (long w = 0; w < rows; ++w) to[w * pitch + v] = from[v * stride + w];
 }
@@ -30,7 +31,8 @@ template <class T> static void gc_transpose_block(T* to, long pitch, const T* fr
 #define GC_SHUFFLES 1
 #endif
 #endif
-template <class T> static void gc_transpose(T* to, long pitch, const T* from, long stride, long columns, long rows) {
+template <class T>
+static void gc_transpose(T* to, long pitch, const T* from, long stride, long columns, long rows) {
 #ifdef GC_SHUFFLES
   if constexpr (sizeof(T) == 4) {
     // Squares of 8 by 8 in registers: pairs of rows, then pairs of pairs, then halves.
@@ -65,8 +67,12 @@ template <class T> static void gc_transpose(T* to, long pitch, const T* from, lo
 }
 
 // Half precision is stored as bits and computed in f32.
-struct gc_f16 { unsigned short bits; };
-struct gc_bf16 { unsigned short bits; };
+struct gc_f16 {
+  unsigned short bits;
+};
+struct gc_bf16 {
+  unsigned short bits;
+};
 GC_INLINE float gc_load(gc_f16 x) {
   const unsigned sign = (unsigned)(x.bits & 0x8000) << 16, rest = x.bits & 0x7fff;
   const unsigned normal = (rest << 13) + (112u << 23), subnormal = gc_bits((float)(int)rest * 0x1p-24f);
@@ -89,7 +95,7 @@ GC_INLINE float gc_round_f16(float x) { return gc_load(gc_store_f16(x)); }
 GC_INLINE float gc_round_bf16(float x) { return gc_load(gc_store_bf16(x)); }
 
 // Float to integer truncates and saturates; NaN gives 0.
-#define GC_SATURATE(name, type, least, most, low, high)                                                                       \
+#define GC_SATURATE(name, type, least, most, low, high)                                                                           \
   GC_INLINE type name(float x) { return x != x ? (type)0 : x <= low##f ? (type)(least) : x >= high##f ? (type)(most) : (type)x; } \
   GC_INLINE type name(double x) { return x != x ? (type)0 : x <= low ? (type)(least) : x >= high ? (type)(most) : (type)x; }
 GC_SATURATE(gc_to_i8, signed char, -128, 127, -0x1p7, 0x1p7)
@@ -111,7 +117,10 @@ GC_INLINE double gc_maximum(double x, double y) {
   const double larger = y > x ? y : x;
   return y != y ? y : larger;
 }
-template <class T, class U> GC_INLINE T gc_maximum(T x, U y) { return x > (T)y ? x : (T)y; }
+template <class T, class U>
+GC_INLINE T gc_maximum(T x, U y) {
+  return x > (T)y ? x : (T)y;
+}
 GC_INLINE float gc_minimum(float x, float y) {
   const float smaller = y < x ? y : x;
   return y != y ? y : smaller;
@@ -120,96 +129,155 @@ GC_INLINE double gc_minimum(double x, double y) {
   const double smaller = y < x ? y : x;
   return y != y ? y : smaller;
 }
-template <class T, class U> GC_INLINE T gc_minimum(T x, U y) { return x < (T)y ? x : (T)y; }
-template <class T, class U> GC_INLINE bool gc_above(T x, U best) { return (x > best) | ((x != x) & (best == best)); }
-template <class T, class U> GC_INLINE bool gc_below(T x, U best) { return (x < best) | ((x != x) & (best == best)); }
+template <class T, class U>
+GC_INLINE T gc_minimum(T x, U y) {
+  return x < (T)y ? x : (T)y;
+}
+template <class T, class U>
+GC_INLINE bool gc_above(T x, U best) {
+  return (x > best) | ((x != x) & (best == best));
+}
+template <class T, class U>
+GC_INLINE bool gc_below(T x, U best) {
+  return (x < best) | ((x != x) & (best == best));
+}
 // The lanes of an accumulator become one value, always in the same tree.
-#define GC_FOLD(name, ...)                                                                 \
-  template <int lanes, class T> GC_INLINE T gc_fold_##name(T* r) {                          \
-    if constexpr (lanes == 1) return r[0];                                                  \
-    else {                                                                                  \
-      _Pragma("omp simd") for (int i = 0; i < lanes / 2; ++i) {                             \
-        const T x = r[i], y = r[i + lanes / 2];                                             \
-        r[i] = __VA_ARGS__;                                                                 \
-      }                                                                                     \
-      return gc_fold_##name<lanes / 2>(r);                                                  \
-    }                                                                                       \
+#define GC_FOLD(name, ...)                                      \
+  template <int lanes, class T>                                 \
+  GC_INLINE T gc_fold_##name(T* r) {                            \
+    if constexpr (lanes == 1) return r[0];                      \
+    else {                                                      \
+      _Pragma("omp simd") for (int i = 0; i < lanes / 2; ++i) { \
+        const T x = r[i], y = r[i + lanes / 2];                 \
+        r[i] = __VA_ARGS__;                                     \
+      }                                                         \
+      return gc_fold_##name<lanes / 2>(r);                      \
+    }                                                           \
   }
 GC_FOLD(sum, x + y)
-GC_FOLD(product, x * y)
+GC_FOLD(product, x* y)
 GC_FOLD(maximum, gc_maximum(x, y))
 GC_FOLD(minimum, gc_minimum(x, y))
 GC_FOLD(or, x | y)
-GC_FOLD(and, x & y)
+GC_FOLD(and, x& y)
 /// The position of the best value, the smallest of equals.
-#define GC_FOLD_FIRST(name, better)                                                         \
-  template <int lanes, class T, class P> GC_INLINE P gc_fold_first_##name(const T* r, const P* p) { \
-    T best = r[0];                                                                          \
-    P position = p[0];                                                                      \
-    for (int i = 1; i < lanes; ++i) {                                                       \
-      const bool equal = (r[i] == best) | ((r[i] != r[i]) & (best != best));                \
-      if (better(r[i], best) | (equal & (p[i] < position))) { best = r[i]; position = p[i]; } \
-    }                                                                                       \
-    return position;                                                                        \
+#define GC_FOLD_FIRST(name, better)                                          \
+  template <int lanes, class T, class P>                                     \
+  GC_INLINE P gc_fold_first_##name(const T* r, const P* p) {                 \
+    T best = r[0];                                                           \
+    P position = p[0];                                                       \
+    for (int i = 1; i < lanes; ++i) {                                        \
+      const bool equal = (r[i] == best) | ((r[i] != r[i]) & (best != best)); \
+      if (better(r[i], best) | (equal & (p[i] < position))) {                \
+        best = r[i];                                                         \
+        position = p[i];                                                     \
+      }                                                                      \
+    }                                                                        \
+    return position;                                                         \
   }
 GC_FOLD_FIRST(maximum, gc_above)
 GC_FOLD_FIRST(minimum, gc_below)
-template <class T> GC_INLINE bool gc_is_nan(T x) { return x != x; }
+template <class T>
+GC_INLINE bool gc_is_nan(T x) {
+  return x != x;
+}
 GC_INLINE bool gc_is_inf(float x) { return __builtin_fabsf(x) == gc_infinity32; }
 GC_INLINE bool gc_is_inf(double x) { return __builtin_fabs(x) == gc_infinity64; }
-template <class T> GC_INLINE bool gc_is_inf(T) { return false; }
+template <class T>
+GC_INLINE bool gc_is_inf(T) {
+  return false;
+}
 
 // Arithmetic. Integers wrap; division by zero gives 0.
 GC_INLINE float gc_neg(float x) { return -x; }
 GC_INLINE double gc_neg(double x) { return -x; }
-template <class T> GC_INLINE T gc_neg(T x) { return (T)(0ull - (unsigned long long)x); }
+template <class T>
+GC_INLINE T gc_neg(T x) {
+  return (T)(0ull - (unsigned long long)x);
+}
 GC_INLINE float gc_abs(float x) { return __builtin_fabsf(x); }
 GC_INLINE double gc_abs(double x) { return __builtin_fabs(x); }
-template <class T> GC_INLINE T gc_abs(T x) { return x < T(0) ? gc_neg(x) : x; }
+template <class T>
+GC_INLINE T gc_abs(T x) {
+  return x < T(0) ? gc_neg(x) : x;
+}
 GC_INLINE float gc_sign(float x) { return x != x ? x : (float)((x > 0) - (x < 0)); }
 GC_INLINE double gc_sign(double x) { return x != x ? x : (double)((x > 0) - (x < 0)); }
-template <class T> GC_INLINE T gc_sign(T x) { return (T)((x > T(0)) - (x < T(0))); }
+template <class T>
+GC_INLINE T gc_sign(T x) {
+  return (T)((x > T(0)) - (x < T(0)));
+}
 GC_INLINE float gc_divide(float x, float y) { return x / y; }
 GC_INLINE double gc_divide(double x, double y) { return x / y; }
-template <class T, class U> GC_INLINE T gc_divide(T x, U d) {
+template <class T, class U>
+GC_INLINE T gc_divide(T x, U d) {
   const T y = (T)d;
   if (y == T(0)) return T(0);
   return T(-1) < T(0) && y == T(-1) ? gc_neg(x) : (T)(x / y);
 }
 GC_INLINE float gc_truncated_remainder(float x, float y) { return __builtin_fmodf(x, y); }
 GC_INLINE double gc_truncated_remainder(double x, double y) { return __builtin_fmod(x, y); }
-template <class T, class U> GC_INLINE T gc_truncated_remainder(T x, U d) {
+template <class T, class U>
+GC_INLINE T gc_truncated_remainder(T x, U d) {
   const T y = (T)d;
   return y == T(0) || (T(-1) < T(0) && y == T(-1)) ? T(0) : (T)(x % y);
 }
-template <class T, class U> GC_INLINE T gc_floored_remainder(T x, U d) {
+template <class T, class U>
+GC_INLINE T gc_floored_remainder(T x, U d) {
   const T y = (T)d, r = gc_truncated_remainder(x, y);
   return r != T(0) && (r < T(0)) != (y < T(0)) ? (T)(r + y) : r;
 }
-template <class T, class U> GC_INLINE T gc_bit_and(T x, U y) { return (T)(x & (T)y); }
-template <class T, class U> GC_INLINE T gc_bit_or(T x, U y) { return (T)(x | (T)y); }
-template <class T, class U> GC_INLINE T gc_bit_xor(T x, U y) { return (T)(x ^ (T)y); }
-template <class T> GC_INLINE T gc_bit_not(T x) { return (T)~x; }
-template <class T, class U> GC_INLINE T gc_shift_left(T x, U y) {
+template <class T, class U>
+GC_INLINE T gc_bit_and(T x, U y) {
+  return (T)(x & (T)y);
+}
+template <class T, class U>
+GC_INLINE T gc_bit_or(T x, U y) {
+  return (T)(x | (T)y);
+}
+template <class T, class U>
+GC_INLINE T gc_bit_xor(T x, U y) {
+  return (T)(x ^ (T)y);
+}
+template <class T>
+GC_INLINE T gc_bit_not(T x) {
+  return (T)~x;
+}
+template <class T, class U>
+GC_INLINE T gc_shift_left(T x, U y) {
   return (unsigned long long)y >= 8 * sizeof(T) ? T(0) : (T)((unsigned long long)x << (unsigned long long)y);
 }
-template <class T, class U> GC_INLINE T gc_shift_right(T x, U y) { return (unsigned long long)y >= 8 * sizeof(T) ? T(0) : (T)(x >> (unsigned long long)y); }
+template <class T, class U>
+GC_INLINE T gc_shift_right(T x, U y) {
+  return (unsigned long long)y >= 8 * sizeof(T) ? T(0) : (T)(x >> (unsigned long long)y);
+}
 GC_INLINE float gc_floor(float x) { return __builtin_floorf(x); }
 GC_INLINE double gc_floor(double x) { return __builtin_floor(x); }
-template <class T> GC_INLINE T gc_floor(T x) { return x; }
+template <class T>
+GC_INLINE T gc_floor(T x) {
+  return x;
+}
 GC_INLINE float gc_ceil(float x) { return __builtin_ceilf(x); }
 GC_INLINE double gc_ceil(double x) { return __builtin_ceil(x); }
-template <class T> GC_INLINE T gc_ceil(T x) { return x; }
+template <class T>
+GC_INLINE T gc_ceil(T x) {
+  return x;
+}
 GC_INLINE float gc_round(float x) { return __builtin_rintf(x); }
 GC_INLINE double gc_round(double x) { return __builtin_rint(x); }
-template <class T> GC_INLINE T gc_round(T x) { return x; }
+template <class T>
+GC_INLINE T gc_round(T x) {
+  return x;
+}
 GC_INLINE float gc_sqrt(float x) { return __builtin_sqrtf(x); }
 GC_INLINE double gc_sqrt(double x) { return __builtin_sqrt(x); }
 GC_INLINE float gc_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 GC_INLINE double gc_rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 
 // Exponentials: x = n log 2 + r with |r| <= log 2 / 2, and e^r - 1 - r = r^2 P(r).
-struct gc_reduced { float n, r; };
+struct gc_reduced {
+  float n, r;
+};
 GC_INLINE gc_reduced gc_reduce_exp(float x) {
   const float n = (x * 0x1.715476p+0f + 0x1.8p23f) - 0x1.8p23f;
   return {n, (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f};
@@ -303,7 +371,7 @@ GC_INLINE float gc_erf(float x) {
 }
 
 // Functions of f64, and rarer ones of f32, come from the C library.
-#define GC_LIBRARY(name)                                             \
+#define GC_LIBRARY(name)                                                \
   GC_INLINE float gc_##name(float x) { return __builtin_##name##f(x); } \
   GC_INLINE double gc_##name(double x) { return __builtin_##name(x); }
 GC_LIBRARY(sin)
@@ -327,10 +395,13 @@ GC_INLINE double gc_sigmoid(double x) {
   const double e = __builtin_exp(-__builtin_fabs(x));
   return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
-GC_INLINE double gc_softplus(double x) { return (x > 0.0 || x != x ? x : 0.0) + __builtin_log1p(__builtin_exp(-__builtin_fabs(x))); }
+GC_INLINE double gc_softplus(double x) {
+  return (x > 0.0 || x != x ? x : 0.0) + __builtin_log1p(__builtin_exp(-__builtin_fabs(x)));
+}
 GC_INLINE float gc_pow(float x, float y) { return __builtin_powf(x, y); }
 GC_INLINE double gc_pow(double x, double y) { return __builtin_pow(x, y); }
-template <class T, class U> GC_INLINE T gc_pow(T x, U y) {
+template <class T, class U>
+GC_INLINE T gc_pow(T x, U y) {
   if (y < U(0)) return x == T(1) ? T(1) : T(-1) < T(0) && x == T(-1) ? (y % 2 ? x : T(1)) : T(0);
   unsigned long long result = 1, base = (unsigned long long)x;
   for (unsigned long long n = (unsigned long long)y; n != 0; n >>= 1, base *= base) result *= n & 1 ? base : 1;

@@ -55,7 +55,8 @@ std::string without_unused_indices(const std::string& text) {
     const std::size_t end = std::min(view.find('\n', begin), view.size());
     const std::string_view line = view.substr(begin, end - begin);
     const bool declares = line.substr(0, kDeclaration.size()) == kDeclaration && line.find(',') == line.npos;
-    const std::string_view name = declares ? line.substr(kDeclaration.size(), line.find(' ', kDeclaration.size()) - kDeclaration.size()) : "";
+    const std::string_view name =
+        declares ? line.substr(kDeclaration.size(), line.find(' ', kDeclaration.size()) - kDeclaration.size()) : "";
     if (!declares || uses[name] > 1) kept += std::string(line) + "\n";
     begin = end + 1;
   }
@@ -114,11 +115,13 @@ std::string DeviceKernel::once(const Store& store, const std::vector<int>& loop_
   const std::vector<int>& axes = nest_.statements[at(store.statement)].axes;
   std::vector<std::string> conditions;
   for (int a : loop_axes)
-    if (extent(a) > 1 && std::find(axes.begin(), axes.end(), a) == axes.end()) conditions.push_back(writer_.index(nest_.axis(a)) + " == 0");
+    if (extent(a) > 1 && std::find(axes.begin(), axes.end(), a) == axes.end())
+      conditions.push_back(writer_.index(nest_.axis(a)) + " == 0");
   return all_of(conditions);
 }
 
-std::vector<std::string> DeviceKernel::store_lines(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes, const std::string& condition) {
+std::vector<std::string> DeviceKernel::store_lines(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
+                                                   const std::string& condition) {
   std::vector<std::string> lines;
   for (const Store* store : stores) {
     const std::string value = writer_.statement(store->statement), guard = all_of({condition, once(*store, loop_axes)});
@@ -127,7 +130,8 @@ std::vector<std::string> DeviceKernel::store_lines(const std::vector<const Store
   return lines;
 }
 
-void DeviceKernel::write_stores(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes, const std::string& condition) {
+void DeviceKernel::write_stores(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
+                                const std::string& condition) {
   for (const std::string& line : store_lines(stores, loop_axes, condition)) writer_.line(line);
 }
 
@@ -136,7 +140,8 @@ void DeviceKernel::load_packs(const Packs& packs, const std::vector<int>& reads,
     const Term& read = *nest_.statements[at(number)].value;
     const std::string place = writer_.index(at_origin(read.indices[0], packs.lane_axis)), name = writer_.fresh("a");
     writer_.line(concat(compute_type_text(read.dtype), " ", name, "[", packs.width, "];"));
-    writer_.line(concat("gc_load_pack(p", read.slot, " + ", place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name, count.empty() ? "" : ", " + count, ");"));
+    writer_.line(concat("gc_load_pack(p", read.slot, " + ", place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name,
+                        count.empty() ? "" : ", " + count, ");"));
     writer_.bind_array(number, name, nest_.axis(packs.lane_axis));
   }
 }
@@ -153,7 +158,10 @@ void DeviceKernel::write_pack_stores(const Packs& packs, const std::vector<const
   std::vector<std::pair<const Store*, std::string>> packed;
   std::vector<const Store*> single;
   for (const Store* store : stores) {
-    if (!packs.stores[at(store - nest_.stores.data())]) { single.push_back(store); continue; }
+    if (!packs.stores[at(store - nest_.stores.data())]) {
+      single.push_back(store);
+      continue;
+    }
     packed.emplace_back(store, writer_.fresh("r"));
     writer_.line(concat(compute_type_text(nest_.results[at(store->result)]), " ", packed.back().second, "[", packs.width, "];"));
   }
@@ -170,7 +178,8 @@ void DeviceKernel::write_pack_stores(const Packs& packs, const std::vector<const
     const std::string place = writer_.index(at_origin(store->at, packs.lane_axis)), condition = once(*store, loop_axes);
     const std::size_t parameter = nest_.operands.size() + at(store->result);
     writer_.line(concat(condition.empty() ? "" : "if (" + condition + ") ", "gc_store_pack(p", parameter, " + ",
-                        place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name, count.empty() ? "" : ", " + count, ");"));
+                        place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name, count.empty() ? "" : ", " + count,
+                        ");"));
   }
 }
 
@@ -182,7 +191,8 @@ void DeviceKernel::set_launch(std::int64_t blocks, int threads) {
 EmittedKernel DeviceKernel::finish(bool variable_length) {
   const std::size_t operands = nest_.operands.size(), buffers = operands + nest_.results.size();
   const auto type_of = [&](std::size_t i) {
-    return i < operands ? concat("const ", storage_type_text(nest_.operands[i]), "*") : concat(storage_type_text(nest_.results[i - operands]), "*");
+    return i < operands ? concat("const ", storage_type_text(nest_.operands[i]), "*")
+                        : concat(storage_type_text(nest_.results[i - operands]), "*");
   };
   std::string parameters, body = concat("typedef ", wide_ ? "long long" : "int", " gc_index;\n");
   if (variable_length) {
@@ -198,7 +208,8 @@ EmittedKernel DeviceKernel::finish(bool variable_length) {
   if (kernel.may_fault) body += "bool bad = false;\n";
   body += without_unused_indices(writer_.finish());
   if (kernel.may_fault) body += "if (bad) *fault = 1;\n";
-  kernel.text = indented(concat("extern \"C\" __global__ void __launch_bounds__(", grid_.threads, ") ", kNamePlaceholder, "(", parameters, "int* fault) {\n", body, "}\n"));
+  kernel.text = indented(concat("extern \"C\" __global__ void __launch_bounds__(", grid_.threads, ") ", kNamePlaceholder, "(",
+                                parameters, "int* fault) {\n", body, "}\n"));
   kernel.grid = grid_;
   return kernel;
 }

@@ -34,7 +34,8 @@ class DeviceKernel {
   void write_lanes(const Packs& packs, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
                    const std::function<void()>& each_lane = {}, const std::string& count = {});
   /// Evaluates the values of all stores here and gives the lines that write them.
-  std::vector<std::string> store_lines(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes, const std::string& condition = {});
+  std::vector<std::string> store_lines(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
+                                       const std::string& condition = {});
   /// Evaluates all, then writes all: reads of an element come before writes to it.
   void write_stores(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes, const std::string& condition = {});
 

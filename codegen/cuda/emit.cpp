@@ -33,8 +33,8 @@ EmittedKernel emit(const KernelSource& source) {
 }
 
 const char* prelude() {
-  static const std::string text = without_pragma_once(kScalarPrelude) + without_pragma_once(kMemoryPrelude) + without_pragma_once(kGroupPrelude) +
-                                  without_pragma_once(kRandomPrelude);
+  static const std::string text = without_pragma_once(kScalarPrelude) + without_pragma_once(kMemoryPrelude) +
+                                  without_pragma_once(kGroupPrelude) + without_pragma_once(kRandomPrelude);
   return text.c_str();
 }
 

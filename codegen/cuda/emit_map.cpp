@@ -24,7 +24,9 @@ EmittedKernel emit_map(FlatNest nest, const Schedule& schedule) {
   const std::int64_t points = kernel.points(axes);
   kernel.set_launch((points + kThreads - 1) / kThreads, kThreads);
   KernelWriter& w = kernel.writer();
-  if (points > 1) w.line(concat("const ", wide ? "unsigned long long" : "unsigned", " t = ", wide ? "(unsigned long long)" : "", "blockIdx.x * ", kThreads, "u + threadIdx.x;"));
+  if (points > 1)
+    w.line(concat("const ", wide ? "unsigned long long" : "unsigned", " t = ", wide ? "(unsigned long long)" : "", "blockIdx.x * ",
+                  kThreads, "u + threadIdx.x;"));
   if (points % kThreads != 0) w.line(points > 1 ? concat("if (t >= ", points, "u) return;") : "if (threadIdx.x != 0) return;");
   kernel.bind_axes(points > 1 ? "t" : "0", axes);
   kernel.load_packs(packs, packs.reads);

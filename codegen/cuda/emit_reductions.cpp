@@ -18,7 +18,7 @@ constexpr int kMostThreads = 512;                     // leaves each 128 registe
 constexpr std::int64_t kKeptRow = 32 * kMostThreads;  // elements that a block keeps in registers
 constexpr std::int64_t kManyBlocks = 1024;            // enough to fill the largest devices several times
 constexpr std::int64_t kManyThreads = 1 << 17;
-constexpr std::int64_t kWarpRow = 512;                // packs that one warp still covers well
+constexpr std::int64_t kWarpRow = 512;  // packs that one warp still covers well
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -30,7 +30,9 @@ struct Group {
   int columns = 1;    ///< Kind::column: points of the vector axis in a block
 };
 
-bool is_position(const Statement& s) { return s.combine->reduction.of == Reduction::Of::first_maximum || s.combine->reduction.of == Reduction::Of::first_minimum; }
+bool is_position(const Statement& s) {
+  return s.combine->reduction.of == Reduction::Of::first_maximum || s.combine->reduction.of == Reduction::Of::first_minimum;
+}
 
 /// The functor of prelude/group.h that joins two partial results.
 std::string join_text(const Statement& s) {
@@ -50,7 +52,8 @@ std::string join_text(const Statement& s) {
 /// One pass after another, with what rows and columns have in common.
 class PhaseWriter {
  public:
-  PhaseWriter(const FlatNest& nest, const Schedule& schedule, const Group& group, const Packs& packs, const RowCache& cache, bool wide)
+  PhaseWriter(const FlatNest& nest, const Schedule& schedule, const Group& group, const Packs& packs, const RowCache& cache,
+              bool wide)
       : nest_(nest), schedule_(schedule), group_(group), packs_(packs), cache_(cache), wide_(wide), kernel_(nest, wide) {}
 
   EmittedKernel run() {
@@ -84,7 +87,8 @@ class PhaseWriter {
     w().line(concat("const unsigned lane = ", rows_a_block == 1 ? "threadIdx.x" : concat("threadIdx.x % ", group_.size, "u"), ";"));
     if (rows_a_block > 1) {
       row = "row";
-      w().line(concat(count_type(), " row = ", wide_ ? "(unsigned long long)" : "", "blockIdx.x * ", rows_a_block, "u + threadIdx.x / ", group_.size, "u;"));
+      w().line(concat(count_type(), " row = ", wide_ ? "(unsigned long long)" : "", "blockIdx.x * ", rows_a_block,
+                      "u + threadIdx.x / ", group_.size, "u;"));
       if (rows % rows_a_block != 0) {
         live_ = "live";
         w().line(concat("const bool live = row < ", rows, "u;"));
@@ -101,7 +105,8 @@ class PhaseWriter {
     row_ = kernel_.points(row_axes());
     const std::int64_t extent = kernel_.extent(schedule_.vector_axis), blocks = (extent + group_.columns - 1) / group_.columns;
     kernel_.set_launch(blocks * kernel_.points(schedule_.outer), group_.threads);
-    w().line(concat("gc_index x = (gc_index)(blockIdx.x % ", blocks, "u) * ", group_.columns, " + threadIdx.x % ", group_.columns, "u;"));
+    w().line(concat("gc_index x = (gc_index)(blockIdx.x % ", blocks, "u) * ", group_.columns, " + threadIdx.x % ", group_.columns,
+                    "u;"));
     if (extent % group_.columns != 0) {
       live_ = "live";
       w().line(concat("const bool live = x < ", extent, ";"));
@@ -133,7 +138,8 @@ class PhaseWriter {
       }
     } else {
       const std::string end = live_.empty() ? std::to_string(row_) + "u" : concat("(", live_, " ? ", row_, "u : 0u)");
-      w().open(concat("for (", count_type(), " r = ", first_, "; r < ", end, "; r += ", step_, ")"), row_ > 8 * group_.size ? "#pragma unroll 4" : "");
+      w().open(concat("for (", count_type(), " r = ", first_, "; r < ", end, "; r += ", step_, ")"),
+               row_ > 8 * group_.size ? "#pragma unroll 4" : "");
     }
     kernel_.bind_axes("r", row_axes());
     return scopes;
@@ -159,7 +165,8 @@ class PhaseWriter {
     for (int s : reductions) totals.push_back(declare_total(statement(s)));
     declare_arrays(phase);
     const bool last = phase + 1 == schedule_.phases;
-    const std::vector<const Store*> stores = stores_where(nest_, [&](const Store& store) { return last && schedule_.per_element[at(store.statement)]; });
+    const std::vector<const Store*> stores =
+        stores_where(nest_, [&](const Store& store) { return last && schedule_.per_element[at(store.statement)]; });
     std::vector<int> loop_axes = kept_axes();
     for (int a : row_axes()) loop_axes.push_back(a);
     int scopes = open_row_loop();
@@ -174,7 +181,8 @@ class PhaseWriter {
     for (std::size_t c = 0; c < cache_.statements.size(); ++c) {
       if (cache_.phase[c] != phase) continue;
       arrays_[c] = w().fresh("c");
-      w().line(concat(compute_type_text(statement(cache_.statements[c]).dtype), " ", arrays_[c], "[", steps() * packs_.width, "];"));
+      w().line(
+          concat(compute_type_text(statement(cache_.statements[c]).dtype), " ", arrays_[c], "[", steps() * packs_.width, "];"));
     }
   }
 
@@ -193,7 +201,10 @@ class PhaseWriter {
   }
 
   std::string declare_total(const Statement& s) {
-    const std::string name = w().fresh("s"), zero = is_position(s) ? "{0, -1}" : literal_text(compute_type(s.value->dtype), identity_of(s.combine->reduction.of, s.value->dtype));
+    const std::string name = w().fresh("s"),
+                      zero = is_position(s)
+                                 ? "{0, -1}"
+                                 : literal_text(compute_type(s.value->dtype), identity_of(s.combine->reduction.of, s.value->dtype));
     w().line(concat(total_type(s), " ", name, " = ", zero, ";"));
     return name;
   }
@@ -205,7 +216,8 @@ class PhaseWriter {
       for (int a : s.over) position = position * nest_.extents[at(a)] + nest_.axis(a);
       value = concat(total_type(s), "{", value, ", ", w().index(position), "}");
     }
-    if (s.combine->reduction.of == Reduction::Of::sum && s.value->dtype != DType::boolean) w().line(concat(total, " += ", value, ";"));
+    if (s.combine->reduction.of == Reduction::Of::sum && s.value->dtype != DType::boolean)
+      w().line(concat(total, " += ", value, ";"));
     else w().line(concat(total, " = ", join_text(s), "(", total, ", ", value, ");"));
   }
 
@@ -218,15 +230,20 @@ class PhaseWriter {
         if (group_.size > 1) joined = concat("gc_join_lanes<", group_.size, ">(", total, ", ", join_text(s), ")");
         break;
       case Group::Kind::block:
-        joined = concat("gc_join_block<", group_.threads, ">(", total, ", ", join_text(s), ", ", shared(s, group_.threads / 32), ")");
+        joined =
+            concat("gc_join_block<", group_.threads, ">(", total, ", ", join_text(s), ", ", shared(s, group_.threads / 32), ")");
         break;
       case Group::Kind::column:
-        if (group_.size > 1) joined = concat("gc_join_column<", group_.columns, ", ", group_.size, ">(", total, ", ", join_text(s), ", ", shared(s, group_.threads), ")");
+        if (group_.size > 1)
+          joined = concat("gc_join_column<", group_.columns, ", ", group_.size, ">(", total, ", ", join_text(s), ", ",
+                          shared(s, group_.threads), ")");
         break;
     }
     if (!joined.empty()) w().line(concat(total, " = ", joined, ";"));
-    if (is_position(s)) return w().bind_local(number, declare(s.dtype, concat("(", total, ".position < 0 ? 0 : ", total, ".position)")));
-    w().bind_local(number, s.dtype == s.value->dtype && compute_type(s.dtype) == s.dtype ? total : declare(s.dtype, rounded(total, s)));
+    if (is_position(s))
+      return w().bind_local(number, declare(s.dtype, concat("(", total, ".position < 0 ? 0 : ", total, ".position)")));
+    w().bind_local(number,
+                   s.dtype == s.value->dtype && compute_type(s.dtype) == s.dtype ? total : declare(s.dtype, rounded(total, s)));
   }
 
   std::string declare(DType dtype, const std::string& expression) {
@@ -250,7 +267,8 @@ class PhaseWriter {
   }
 
   void write_kept_stores() {
-    const std::vector<const Store*> stores = stores_where(nest_, [&](const Store& store) { return !schedule_.per_element[at(store.statement)]; });
+    const std::vector<const Store*> stores =
+        stores_where(nest_, [&](const Store& store) { return !schedule_.per_element[at(store.statement)]; });
     if (stores.empty()) return;
     const std::vector<std::string> lines = kernel_.store_lines(stores, kept_axes());
     // A result may lie where an operand lay that other threads of the group still read.
@@ -327,7 +345,8 @@ EmittedKernel emit_rows(FlatNest nest, const Schedule& given) {
   schedule.per_element.resize(nest.statements.size(), true);
   Group group = choose_row_group(rows, row / packs.width);
   // Registers bound what a thread can keep: 32 elements of each kept value.
-  while (!cache.statements.empty() && group.kind == Group::Kind::block && group.threads < kMostThreads && row > 32 * group.threads) group.threads = group.size = group.threads * 2;
+  while (!cache.statements.empty() && group.kind == Group::Kind::block && group.threads < kMostThreads && row > 32 * group.threads)
+    group.threads = group.size = group.threads * 2;
   return PhaseWriter(nest, schedule, group, packs, cache, wide).run();
 }
 

@@ -12,20 +12,23 @@ namespace {
 
 constexpr int kThreads = 128;
 
-
 std::string joined(const Statement& s, const std::string& total, const std::string& value) {
   switch (s.combine->reduction.of) {
     case Reduction::Of::sum: return concat(total, " + ", value);
     case Reduction::Of::product: return concat(total, " * ", value);
     case Reduction::Of::maximum: return concat("gc_maximum(", total, ", ", value, ")");
     case Reduction::Of::minimum: return concat("gc_minimum(", total, ", ", value, ")");
-    case Reduction::Of::none: case Reduction::Of::first_maximum: case Reduction::Of::first_minimum: break;
+    case Reduction::Of::none:
+    case Reduction::Of::first_maximum:
+    case Reduction::Of::first_minimum: break;
   }
   throw InternalError(concat("a scan cannot accumulate by ", s.combine->name));
 }
 
 std::string rounded(DType dtype, const std::string& value) {
-  return dtype == DType::f16 ? concat("gc_round_f16(", value, ")") : dtype == DType::bf16 ? concat("gc_round_bf16(", value, ")") : value;
+  return dtype == DType::f16    ? concat("gc_round_f16(", value, ")")
+         : dtype == DType::bf16 ? concat("gc_round_bf16(", value, ")")
+                                : value;
 }
 
 }  // namespace
@@ -37,7 +40,8 @@ EmittedKernel emit_scan(FlatNest nest, const Schedule& schedule) {
     check_internal(s.form != Statement::Form::reduce, "a nest both scans and reduces");
     if (s.form == Statement::Form::scan) scans.push_back(&s);
   }
-  for (const Statement* s : scans) check_internal(s->over[0] == axis && s->reverse == scans[0]->reverse, "a nest scans in two directions");
+  for (const Statement* s : scans)
+    check_internal(s->over[0] == axis && s->reverse == scans[0]->reverse, "a nest scans in two directions");
   DeviceKernel kernel(nest, needs_wide_indices(nest));
   KernelWriter& w = kernel.writer();
   const std::int64_t points = kernel.points(schedule.outer), extent = kernel.extent(axis);
@@ -48,14 +52,17 @@ EmittedKernel emit_scan(FlatNest nest, const Schedule& schedule) {
   std::vector<std::string> totals;
   for (const Statement* s : scans) {
     totals.push_back(w.fresh("s"));
-    w.line(concat(compute_type_text(s->dtype), " ", totals.back(), " = ", literal_text(compute_type(s->dtype), identity_of(s->combine->reduction.of, s->dtype)), ";"));
+    w.line(concat(compute_type_text(s->dtype), " ", totals.back(), " = ",
+                  literal_text(compute_type(s->dtype), identity_of(s->combine->reduction.of, s->dtype)), ";"));
   }
-  w.open(scans[0]->reverse ? concat("for (gc_index i = ", extent - 1, "; i >= 0; --i)") : concat("for (gc_index i = 0; i < ", extent, "; ++i)"));
+  w.open(scans[0]->reverse ? concat("for (gc_index i = ", extent - 1, "; i >= 0; --i)")
+                           : concat("for (gc_index i = 0; i < ", extent, "; ++i)"));
   w.bind_axis(axis, "i");
   for (std::size_t k = 0; k < scans.size(); ++k) {
     const Statement& s = *scans[k];
     const int number = static_cast<int>(&s - nest.statements.data());
-    const std::string value = w.value(s.value), name = w.fresh("v"), update = concat(totals[k], " = ", joined(s, totals[k], value), ";");
+    const std::string value = w.value(s.value), name = w.fresh("v"),
+                      update = concat(totals[k], " = ", joined(s, totals[k], value), ";");
     const std::string result = concat("const ", compute_type_text(s.dtype), " ", name, " = ", rounded(s.dtype, totals[k]), ";");
     w.line(s.exclusive ? result : update);
     w.line(s.exclusive ? update : result);

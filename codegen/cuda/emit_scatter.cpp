@@ -24,12 +24,12 @@ bool contains(const std::vector<int>& axes, int axis) { return std::find(axes.be
 
 /// How a store's index falls into digits.
 struct ScatterShape {
-  std::vector<int> free;                 ///< axes that are digits, in the statement's order
-  std::vector<int> serial;               ///< the statement's other axes, in its order
+  std::vector<int> free;    ///< axes that are digits, in the statement's order
+  std::vector<int> serial;  ///< the statement's other axes, in its order
   std::vector<IndexAtom> loaded;
-  std::vector<std::int64_t> coefficients;///< of `loaded`
-  bool exact = false;                    ///< the digits tell all elements apart, and cover them
-  bool independent = false;              ///< no loaded index depends on a free axis
+  std::vector<std::int64_t> coefficients;  ///< of `loaded`
+  bool exact = false;                      ///< the digits tell all elements apart, and cover them
+  bool independent = false;                ///< no loaded index depends on a free axis
 };
 
 ScatterShape shape_of(const FlatNest& nest, const Store& store) {
@@ -72,7 +72,8 @@ std::string add_line(const FlatNest& nest, const Store& store, const std::string
 class ScatterWriter {
  public:
   /// Adds one axis to the nest for each loaded index: the destination.
-  ScatterWriter(FlatNest& nest, ScatterShape shape) : nest_(nest), store_(nest.stores[0]), shape_(std::move(shape)), kernel_(nest_, needs_wide_indices(nest)) {
+  ScatterWriter(FlatNest& nest, ScatterShape shape)
+      : nest_(nest), store_(nest.stores[0]), shape_(std::move(shape)), kernel_(nest_, needs_wide_indices(nest)) {
     target_ = store_.at;
     for (std::size_t i = 0; i < shape_.loaded.size(); ++i) {
       const int axis = static_cast<int>(nest_.extents.size());
@@ -115,7 +116,8 @@ class ScatterWriter {
     if (points % kThreads != 0) w.line(concat("if (t >= ", points, ") return;"));
     kernel_.bind_axes("t", shape_.free);
     open_loops(destination_);
-    w.line(concat("gc_put(p", nest_.operands.size() + at(store_.result), "[", w.index(target_), "], (", compute_type_text(nest_.results[at(store_.result)]), ")0);"));
+    w.line(concat("gc_put(p", nest_.operands.size() + at(store_.result), "[", w.index(target_), "], (",
+                  compute_type_text(nest_.results[at(store_.result)]), ")0);"));
     close_loops(destination_);
     open_loops(shape_.serial);
     const std::string value = w.statement(store_.statement);
@@ -133,7 +135,8 @@ class ScatterWriter {
     kernel_.bind_axes("(base + threadIdx.x)", shape_.serial);
     std::string match;
     for (std::size_t i = 0; i < shape_.loaded.size(); ++i)
-      match += concat(i == 0 ? "" : " && ", w.index(Index::loaded(shape_.loaded[i].value, shape_.loaded[i].extent)), " == ", w.index(nest_.axis(destination_[i])));
+      match += concat(i == 0 ? "" : " && ", w.index(Index::loaded(shape_.loaded[i].value, shape_.loaded[i].extent)),
+                      " == ", w.index(nest_.axis(destination_[i])));
     w.line(concat("match = ", match.empty() ? "true" : match, ";"));
     w.close();
     w.line(concat("const int count = gc_list_matches<", kThreads, ">(match, matches, counts);"));
@@ -172,8 +175,8 @@ EmittedKernel emit_serial(const FlatNest& nest) {
   kernel.set_launch(1, kThreads);
   KernelWriter& w = kernel.writer();
   for (std::size_t r = 0; r < nest.results.size(); ++r)
-    w.line(concat("for (gc_index i = threadIdx.x; i < ", nest.result_elements[r], "; i += ", kThreads, ") gc_put(p", nest.operands.size() + r, "[i], (",
-                  compute_type_text(nest.results[r]), ")0);"));
+    w.line(concat("for (gc_index i = threadIdx.x; i < ", nest.result_elements[r], "; i += ", kThreads, ") gc_put(p",
+                  nest.operands.size() + r, "[i], (", compute_type_text(nest.results[r]), ")0);"));
   w.line("__syncthreads();");
   w.open("if (threadIdx.x == 0)");
   for (const Store& store : nest.stores) {
@@ -194,7 +197,8 @@ EmittedKernel emit_serial(const FlatNest& nest) {
 }  // namespace
 
 EmittedKernel emit_scatter(FlatNest nest) {
-  for (const Statement& s : nest.statements) check_internal(s.form == Statement::Form::map, "a nest that scatters also reduces or scans");
+  for (const Statement& s : nest.statements)
+    check_internal(s.form == Statement::Form::map, "a nest that scatters also reduces or scans");
   if (nest.stores.size() != 1) return emit_serial(nest);
   ScatterShape shape = shape_of(nest, nest.stores[0]);
   if (!shape.exact) return emit_serial(nest);

@@ -1,9 +1,9 @@
 // Transposes: reads that are contiguous along another axis than the stores go through a tile of shared memory, so that both sides
 // touch memory in whole lines. A block does one tile of 32 by 32 points; its rows of 33 keep the banks apart.
-#include "codegen/cuda/device_kernel.h"
-
 #include <algorithm>
 #include <unordered_set>
+
+#include "codegen/cuda/device_kernel.h"
 
 namespace gcomp::codegen::cuda {
 
@@ -21,7 +21,9 @@ std::vector<TermPtr> tiled_reads(const FlatNest& nest, int along, int across) {
     for (const TermPtr& read : unguarded_reads(s.value)) {
       const Index& index = read->indices[0];
       const bool strided = index.coefficient_of(along) != 0 && std::abs(index.coefficient_of(along)) != 1;
-      if (index.coefficient_of(across) == 1 && strided && !index.has_loaded() && !index.uses_nonlinearly(across) && seen.insert(read).second) reads.push_back(read);
+      if (index.coefficient_of(across) == 1 && strided && !index.has_loaded() && !index.uses_nonlinearly(across) &&
+          seen.insert(read).second)
+        reads.push_back(read);
     }
   }
   return reads;
@@ -56,10 +58,12 @@ EmittedKernel emit_transpose(FlatNest nest, const Schedule& schedule) {
   std::vector<std::string> names;
   for (int number : reads) {
     names.push_back(w.fresh("tile"));
-    w.line(concat("__shared__ ", storage_type_text(nest.statements[static_cast<std::size_t>(number)].dtype), " ", names.back(), "[", kTile, "][", kTile + 1, "];"));
+    w.line(concat("__shared__ ", storage_type_text(nest.statements[static_cast<std::size_t>(number)].dtype), " ", names.back(), "[",
+                  kTile, "][", kTile + 1, "];"));
   }
   w.line(concat("const gc_index x = threadIdx.x % ", kTile, "u, y = threadIdx.x / ", kTile, "u;"));
-  w.line(concat("const gc_index a0 = (gc_index)(blockIdx.x % ", tiles_along, "u) * ", kTile, ", b0 = (gc_index)(blockIdx.x / ", tiles_along, "u % ", tiles_across, "u) * ", kTile, ";"));
+  w.line(concat("const gc_index a0 = (gc_index)(blockIdx.x % ", tiles_along, "u) * ", kTile, ", b0 = (gc_index)(blockIdx.x / ",
+                tiles_along, "u % ", tiles_across, "u) * ", kTile, ";"));
   kernel.bind_axes(concat("blockIdx.x / ", tiles_along * tiles_across, "u"), outer);
   // First with the lanes along the reads, then with the lanes along the stores.
   const auto open = [&](const char* a, const char* b) {

@@ -42,7 +42,8 @@ std::vector<Stream> streams_of(const FlatNest& nest) {
     for (const TermPtr& read : unguarded_reads(s.value)) unguarded.insert(read);
   for (const Statement& s : nest.statements) {
     for_each_term(s.value, [&](const TermPtr& t) {
-      if (t->kind == Term::Kind::read && seen.insert(t).second) streams.push_back({t->indices[0], t->dtype, unguarded.count(t) == 0});
+      if (t->kind == Term::Kind::read && seen.insert(t).second)
+        streams.push_back({t->indices[0], t->dtype, unguarded.count(t) == 0});
     });
   }
   for (const Store& store : nest.stores) streams.push_back({store.at, nest.results[at(store.result)], false});
@@ -102,7 +103,9 @@ int extract_statement(FlatNest& nest, const TermPtr& term, std::vector<int> axes
       same = same && arguments.back() == argument;
     }
     TermPtr made = t;
-    if (!same) made = t->kind == Term::Kind::guard ? guard(t->conditions, arguments[0], arguments[1]) : ir::call(t->dtype, *t->op, std::move(arguments));
+    if (!same)
+      made = t->kind == Term::Kind::guard ? guard(t->conditions, arguments[0], arguments[1])
+                                          : ir::call(t->dtype, *t->op, std::move(arguments));
     memo.emplace(t, made);
     return made;
   };
@@ -129,7 +132,8 @@ Packs make_packs(FlatNest& nest, int vector_axis) {
   std::unordered_set<TermPtr, TermHash, TermEqual> seen;
   for (const Statement& s : nest.statements)
     for (const TermPtr& read : unguarded_reads(s.value))
-      if (Stream{read->indices[0], read->dtype, false}.fits(packs.lane_axis, packs.width) && seen.insert(read).second) reads.push_back(read);
+      if (Stream{read->indices[0], read->dtype, false}.fits(packs.lane_axis, packs.width) && seen.insert(read).second)
+        reads.push_back(read);
   for (const TermPtr& read : reads) packs.reads.push_back(extract_statement(nest, read, axes_of(nest, read)));
   return packs;
 }

@@ -9,10 +9,10 @@
 namespace gcomp::codegen::cuda {
 
 struct Packs {
-  int width = 1;            ///< elements of a pack; 1 for none
-  int lane_axis = -1;       ///< the axis within a pack, split off the vector axis
-  std::vector<int> reads;   ///< statements that are one read each, aligned and contiguous
-  std::vector<bool> stores; ///< by store: aligned and contiguous
+  int width = 1;             ///< elements of a pack; 1 for none
+  int lane_axis = -1;        ///< the axis within a pack, split off the vector axis
+  std::vector<int> reads;    ///< statements that are one read each, aligned and contiguous
+  std::vector<bool> stores;  ///< by store: aligned and contiguous
 };
 
 /// Splits the vector axis into packs where most of what moves along it is contiguous and aligned, and makes each such read a

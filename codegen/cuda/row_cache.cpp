@@ -20,7 +20,8 @@ bool contains(const std::vector<int>& list, int number) { return std::find(list.
 /// Walks what one phase evaluates for each element, each term once, outermost first.
 class PhaseWalk {
  public:
-  PhaseWalk(const FlatNest& nest, const Schedule& schedule, std::uint64_t reduced) : nest_(nest), schedule_(schedule), reduced_(reduced) {}
+  PhaseWalk(const FlatNest& nest, const Schedule& schedule, std::uint64_t reduced)
+      : nest_(nest), schedule_(schedule), reduced_(reduced) {}
 
   /// `visit` returns whether to go on into the term's parts.
   template <class F>
@@ -57,7 +58,8 @@ std::vector<TermPtr> roots_of_phase(const FlatNest& nest, const Schedule& schedu
     if (nest.statements[s].form == Statement::Form::reduce && schedule.phase[s] == phase) roots.push_back(nest.statements[s].value);
   if (phase + 1 == schedule.phases)
     for (const Store& store : nest.stores)
-      if (schedule.per_element[at(store.statement)]) roots.push_back(local(nest.statements[at(store.statement)].dtype, store.statement));
+      if (schedule.per_element[at(store.statement)])
+        roots.push_back(local(nest.statements[at(store.statement)].dtype, store.statement));
   return roots;
 }
 
@@ -86,7 +88,8 @@ RowCache make_row_cache(FlatNest& nest, Schedule& schedule) {
     for_each_term(term, [&](const TermPtr&) { ++count; });
     return count;
   };
-  std::stable_sort(kept.begin(), kept.end(), [&](const auto& a, const auto& b) { return size_of_term(a.first) > size_of_term(b.first); });
+  std::stable_sort(kept.begin(), kept.end(),
+                   [&](const auto& a, const auto& b) { return size_of_term(a.first) > size_of_term(b.first); });
   for (const auto& [term, phase] : kept) {
     std::vector<int> axes;
     for (int a = 0; at(a) < nest.extents.size(); ++a) axes.push_back(a);

@@ -43,7 +43,10 @@ std::uint16_t round_to_half(double value, int mantissa, int min_exponent, int ma
   double scaled = std::nearbyint(std::ldexp(magnitude, mantissa - exponent));  // default mode: nearest even
   auto bits = static_cast<int>(scaled);
   if (bits == 0) return sign;
-  if (bits >= (1 << (mantissa + 1))) { bits >>= 1; ++exponent; }
+  if (bits >= (1 << (mantissa + 1))) {
+    bits >>= 1;
+    ++exponent;
+  }
   if (exponent > max_exponent) return static_cast<std::uint16_t>(sign | infinity);
   if (bits < (1 << mantissa)) return static_cast<std::uint16_t>(sign | bits);  // subnormal
   const int biased = exponent - min_exponent + 1;

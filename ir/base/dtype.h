@@ -16,10 +16,19 @@ inline constexpr DType kAllDTypes[] = {DType::f64, DType::f32, DType::f16, DType
 /// Bytes of one element; bool takes one.
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::f64: case DType::i64: case DType::u64: return 8;
-    case DType::f32: case DType::i32: case DType::u32: return 4;
-    case DType::f16: case DType::bf16: case DType::i16: case DType::u16: return 2;
-    case DType::i8: case DType::u8: case DType::boolean: return 1;
+    case DType::f64:
+    case DType::i64:
+    case DType::u64: return 8;
+    case DType::f32:
+    case DType::i32:
+    case DType::u32: return 4;
+    case DType::f16:
+    case DType::bf16:
+    case DType::i16:
+    case DType::u16: return 2;
+    case DType::i8:
+    case DType::u8:
+    case DType::boolean: return 1;
   }
   return 0;
 }

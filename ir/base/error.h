@@ -14,12 +14,12 @@ enum class ExitCode : int {
   ok = 0,
   internal = 1,
   usage = 2,
-  invalid = 3,        ///< invalid model, IR text or data
-  unsupported = 4,    ///< an operator, dtype or attribute that gcomp does not support or cannot differentiate
+  invalid = 3,      ///< invalid model, IR text or data
+  unsupported = 4,  ///< an operator, dtype or attribute that gcomp does not support or cannot differentiate
   kernel_compile = 5,
   no_device = 6,
   out_of_memory = 7,
-  numeric = 8,        ///< a loss or parameter became NaN or infinite
+  numeric = 8,  ///< a loss or parameter became NaN or infinite
 };
 
 /// The base of all errors; catch this in an application.

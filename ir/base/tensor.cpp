@@ -33,8 +33,8 @@ Tensor::Tensor(TensorType type) : type_(std::move(type)), bytes_(static_cast<std
 Tensor Tensor::of(DType dtype, Shape shape, std::span<const double> values) {
   Tensor tensor(dtype, std::move(shape));
   const std::int64_t count = tensor.elements();
-  check_internal(values.size() == 1 || static_cast<std::int64_t>(values.size()) == count, "tensor of ", count, " elements made from ",
-                 values.size(), " values");
+  check_internal(values.size() == 1 || static_cast<std::int64_t>(values.size()) == count, "tensor of ", count,
+                 " elements made from ", values.size(), " values");
   for (std::int64_t i = 0; i < count; ++i) tensor.set(i, values[values.size() == 1 ? 0 : static_cast<std::size_t>(i)]);
   return tensor;
 }
@@ -66,7 +66,10 @@ Tensor Tensor::cast(DType to) const {
   Tensor result(to, shape());
   const bool integers = !is_float(dtype()) && is_integer(to);
   for (std::int64_t i = 0; i < elements(); ++i) {
-    if (!integers) { result.set(i, at(i)); continue; }
+    if (!integers) {
+      result.set(i, at(i));
+      continue;
+    }
     const std::int64_t value = load_as_integer(dtype(), data(), i);  // integer to integer wraps: the low bytes
     std::memcpy(result.data() + i * static_cast<std::int64_t>(size_of(to)), &value, size_of(to));
   }

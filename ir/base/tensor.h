@@ -48,8 +48,14 @@ class Tensor {
   std::span<const std::byte> bytes() const { return bytes_; }
   std::byte* data() { return bytes_.data(); }
   const std::byte* data() const { return bytes_.data(); }
-  template <class T> std::span<T> as() { return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)}; }
-  template <class T> std::span<const T> as() const { return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)}; }
+  template <class T>
+  std::span<T> as() {
+    return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+  }
+  template <class T>
+  std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+  }
 
   double at(std::int64_t element) const { return load_as_double(type_.dtype, bytes_.data(), element); }
   void set(std::int64_t element, double value) { store_from_double(type_.dtype, bytes_.data(), element, value); }

@@ -1,60 +1,83 @@
 // Composites: defined by expansion into simpler ops, with a gradient of their own where the derived one is poor.
 #pragma once
 
-#include "ir/ops/table.h"
 #include "ir/ops/pointwise.h"
+#include "ir/ops/table.h"
 #include "ir/ops/view.h"
 
 namespace gcomp::ir::ops {
 
 inline constexpr AttributeSpec kAxisAttributes[] = {AttributeSpec::of("axis", AttributeType::integer)};
 inline constexpr AttributeSpec kNormAttributes[] = {AttributeSpec::optional("epsilon", AttributeType::real, 1e-5)};
-inline constexpr AttributeSpec kLayerNormAttributes[] = {AttributeSpec::of("axis", AttributeType::integer), AttributeSpec::optional("epsilon", AttributeType::real, 1e-5)};
-inline constexpr AttributeSpec kCrossEntropyAttributes[] = {AttributeSpec::of("axis", AttributeType::integer), AttributeSpec::optional("ignore_index", AttributeType::integer, -100)};
+inline constexpr AttributeSpec kLayerNormAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
+                                                         AttributeSpec::optional("epsilon", AttributeType::real, 1e-5)};
+inline constexpr AttributeSpec kCrossEntropyAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
+                                                            AttributeSpec::optional("ignore_index", AttributeType::integer, -100)};
 inline constexpr Sample kAxisSamples[] = {{"f64[3,4]", "{axis=1}"}, {"f64[3,4,2]", "{axis=1}"}, {"f64[5]", "{axis=0}"}};
 inline constexpr Sample kBatchNormSamples[] = {{"f64[4,3] f64[3] f64[3]"}, {"f64[2,3,2,2] f64[3] f64[3]", "{epsilon=0.01}"}};
-inline constexpr Sample kLayerNormSamples[] = {{"f64[3,4] f64[4] f64[4]", "{axis=1}"}, {"f64[2,3,4] f64[3,4] f64[3,4]", "{axis=1, epsilon=0.01}"}};
+inline constexpr Sample kLayerNormSamples[] = {{"f64[3,4] f64[4] f64[4]", "{axis=1}"},
+                                               {"f64[2,3,4] f64[3,4] f64[3,4]", "{axis=1, epsilon=0.01}"}};
 inline constexpr Sample kCrossEntropySamples[] = {{"f64[4,3] i64[4]", "{axis=1}", 0, 2}, {"f64[2,3,2] i64[2,2]", "{axis=1}", 0, 2}};
 inline constexpr Sample kBceSamples[] = {{"f64[4,2] f64[4,2]", "", 0.1, 0.9}};
 
 inline std::vector<TensorType> infer_along_axis(const InferContext& c) {
   const std::int64_t axis = c.attributes.integer("axis");
-  c.require(axis >= 0 && axis < c.operand(0).rank() && is_float(c.operand(0).dtype), "axis ", axis, " of ", to_string(c.operand(0)));
+  c.require(axis >= 0 && axis < c.operand(0).rank() && is_float(c.operand(0).dtype), "axis ", axis, " of ",
+            to_string(c.operand(0)));
   return {c.operand(0)};
 }
 /// x less its maximum along the axis; the maximum counts as a constant.
 inline Var shifted(Builder& b, Var x, std::int64_t axis) { return x - b.unreduce(b.max(x, {axis}), x.shape(), {axis}); }
 
-constexpr OpDef kSoftmax{.name = "softmax", .summary = "exp(x - max) / sum of the same, along one axis", .kind = Kind::composite, .operands = 1, .attributes = kAxisAttributes,
+constexpr OpDef kSoftmax{
+    .name = "softmax",
+    .summary = "exp(x - max) / sum of the same, along one axis",
+    .kind = Kind::composite,
+    .operands = 1,
+    .attributes = kAxisAttributes,
     .infer = infer_along_axis,
-    .expand = [](ExpandContext& e) {
-      Builder& b = e.builder();
-      const std::int64_t axis = e.attributes().integer("axis");
-      Var weight = call("exp", shifted(b, e.operand(0), axis));
-      return std::vector{(weight / b.unreduce(b.sum(weight, {axis}), weight.shape(), {axis})).value};
-    },
-    .gradient = {.rule = [](GradientContext& g) {
-      const std::int64_t axis = g.attributes().integer("axis");
-      Var y = g.result(), dy = g.dy();
-      g.add(0, y * (dy - g.builder().unreduce(g.builder().sum(dy * y, {axis}), y.shape(), {axis})));
-    }}, .samples = kAxisSamples};
+    .expand =
+        [](ExpandContext& e) {
+          Builder& b = e.builder();
+          const std::int64_t axis = e.attributes().integer("axis");
+          Var weight = call("exp", shifted(b, e.operand(0), axis));
+          return std::vector{(weight / b.unreduce(b.sum(weight, {axis}), weight.shape(), {axis})).value};
+        },
+    .gradient = {.rule =
+                     [](GradientContext& g) {
+                       const std::int64_t axis = g.attributes().integer("axis");
+                       Var y = g.result(), dy = g.dy();
+                       g.add(0, y * (dy - g.builder().unreduce(g.builder().sum(dy * y, {axis}), y.shape(), {axis})));
+                     }},
+    .samples = kAxisSamples};
 
-constexpr OpDef kLogSoftmax{.name = "log_softmax", .summary = "x - max - log(sum(exp(x - max))), along one axis", .kind = Kind::composite, .operands = 1, .attributes = kAxisAttributes,
+constexpr OpDef kLogSoftmax{
+    .name = "log_softmax",
+    .summary = "x - max - log(sum(exp(x - max))), along one axis",
+    .kind = Kind::composite,
+    .operands = 1,
+    .attributes = kAxisAttributes,
     .infer = infer_along_axis,
-    .expand = [](ExpandContext& e) {
-      Builder& b = e.builder();
-      const std::int64_t axis = e.attributes().integer("axis");
-      Var x = shifted(b, e.operand(0), axis);
-      return std::vector{(x - b.unreduce(call("log", b.sum(call("exp", x), {axis})), x.shape(), {axis})).value};
-    },
-    .gradient = {.rule = [](GradientContext& g) {
-      const std::int64_t axis = g.attributes().integer("axis");
-      Var dy = g.dy();
-      g.add(0, dy - call("exp", g.result()) * g.builder().unreduce(g.builder().sum(dy, {axis}), dy.shape(), {axis}));
-    }}, .samples = kAxisSamples};
+    .expand =
+        [](ExpandContext& e) {
+          Builder& b = e.builder();
+          const std::int64_t axis = e.attributes().integer("axis");
+          Var x = shifted(b, e.operand(0), axis);
+          return std::vector{(x - b.unreduce(call("log", b.sum(call("exp", x), {axis})), x.shape(), {axis})).value};
+        },
+    .gradient = {.rule =
+                     [](GradientContext& g) {
+                       const std::int64_t axis = g.attributes().integer("axis");
+                       Var dy = g.dy();
+                       g.add(0,
+                             dy - call("exp", g.result()) * g.builder().unreduce(g.builder().sum(dy, {axis}), dy.shape(), {axis}));
+                     }},
+    .samples = kAxisSamples};
 
 /// Mean and 1 / sqrt(variance + epsilon) over axes, the variance in two passes.
-struct Moments { Var mean, variance, rstd, centered, normalized; };
+struct Moments {
+  Var mean, variance, rstd, centered, normalized;
+};
 inline Moments moments_of(Builder& b, Var x, const Integers& axes, double epsilon) {
   Var mean = b.mean(x, axes);
   Var centered = x - b.unreduce(mean, x.shape(), axes);
@@ -75,69 +98,96 @@ inline Integers all_but_channel(std::int64_t rank) {
   return axes;
 }
 
-constexpr OpDef kBatchNorm{.name = "batch_norm", .summary = "normalizes each channel (axis 1) by the batch's mean and population variance: y, mean, variance", .kind = Kind::composite,
-    .operands = 3, .results = 3, .attributes = kNormAttributes,
-    .infer = [](const InferContext& c) {
-      const TensorType& x = c.operand(0);
-      c.require(x.rank() >= 2 && is_float(x.dtype), "input is ", to_string(x), ", wanted [n, c, ...]");
-      const TensorType channel{x.dtype, {x.shape[1]}};
-      c.require(c.operand(1) == channel && c.operand(2) == channel, "scale is ", to_string(c.operand(1)), ", bias ", to_string(c.operand(2)), ", wanted ", to_string(channel));
-      c.require(x.elements() == 0 || x.elements() / x.shape[1] > 1, "one value per channel has no variance to train on: input is ", to_string(x));
-      return std::vector{x, channel, channel};
-    },
-    .expand = [](ExpandContext& e) {
-      Builder& b = e.builder();
-      Var x = e.operand(0);
-      const Moments m = moments_of(b, x, all_but_channel(x.rank()), e.attributes().real("epsilon"));
-      // rstd and scale meet once a channel: an operation and a rounding less for each element.
-      Var y = m.centered * b.broadcast(m.rstd * e.operand(1), x.shape(), {1}) + b.broadcast(e.operand(2), x.shape(), {1});
-      return std::vector{y.value, m.mean.value, m.variance.value};
-    },
-    .gradient = {.rule = [](GradientContext& g) {
-      Builder& b = g.builder();
-      Var x = g.operand(0), dy = g.dy();
-      const Integers axes = all_but_channel(x.rank());
-      const Moments m = moments_of(b, x, axes, g.attributes().real("epsilon"));
-      if (g.wants(1)) g.add(1, b.sum(dy * m.normalized, axes));
-      if (g.wants(2)) g.add(2, b.sum(dy, axes));
-      if (!g.wants(0)) return;
-      g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), {1}), axes));
-      const double count = static_cast<double>(element_count(x.shape()) / x.dim(1));
-      if (g.has_dy(1)) g.add(0, b.unreduce(g.dy(1) / count, x.shape(), axes));
-      if (g.has_dy(2)) g.add(0, (x - b.unreduce(m.mean, x.shape(), axes)) * b.unreduce(g.dy(2) * (2 / count), x.shape(), axes));
-    }}, .samples = kBatchNormSamples};
+constexpr OpDef kBatchNorm{
+    .name = "batch_norm",
+    .summary = "normalizes each channel (axis 1) by the batch's mean and population variance: y, mean, variance",
+    .kind = Kind::composite,
+    .operands = 3,
+    .results = 3,
+    .attributes = kNormAttributes,
+    .infer =
+        [](const InferContext& c) {
+          const TensorType& x = c.operand(0);
+          c.require(x.rank() >= 2 && is_float(x.dtype), "input is ", to_string(x), ", wanted [n, c, ...]");
+          const TensorType channel{x.dtype, {x.shape[1]}};
+          c.require(c.operand(1) == channel && c.operand(2) == channel, "scale is ", to_string(c.operand(1)), ", bias ",
+                    to_string(c.operand(2)), ", wanted ", to_string(channel));
+          c.require(x.elements() == 0 || x.elements() / x.shape[1] > 1,
+                    "one value per channel has no variance to train on: input is ", to_string(x));
+          return std::vector{x, channel, channel};
+        },
+    .expand =
+        [](ExpandContext& e) {
+          Builder& b = e.builder();
+          Var x = e.operand(0);
+          const Moments m = moments_of(b, x, all_but_channel(x.rank()), e.attributes().real("epsilon"));
+          // rstd and scale meet once a channel: an operation and a rounding less for each element.
+          Var y = m.centered * b.broadcast(m.rstd * e.operand(1), x.shape(), {1}) + b.broadcast(e.operand(2), x.shape(), {1});
+          return std::vector{y.value, m.mean.value, m.variance.value};
+        },
+    .gradient = {.rule =
+                     [](GradientContext& g) {
+                       Builder& b = g.builder();
+                       Var x = g.operand(0), dy = g.dy();
+                       const Integers axes = all_but_channel(x.rank());
+                       const Moments m = moments_of(b, x, axes, g.attributes().real("epsilon"));
+                       if (g.wants(1)) g.add(1, b.sum(dy * m.normalized, axes));
+                       if (g.wants(2)) g.add(2, b.sum(dy, axes));
+                       if (!g.wants(0)) return;
+                       g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), {1}), axes));
+                       const double count = static_cast<double>(element_count(x.shape()) / x.dim(1));
+                       if (g.has_dy(1)) g.add(0, b.unreduce(g.dy(1) / count, x.shape(), axes));
+                       if (g.has_dy(2))
+                         g.add(0, (x - b.unreduce(m.mean, x.shape(), axes)) * b.unreduce(g.dy(2) * (2 / count), x.shape(), axes));
+                     }},
+    .samples = kBatchNormSamples};
 
-constexpr OpDef kLayerNorm{.name = "layer_norm", .summary = "normalizes over the axes from `axis` on, then scales and shifts", .kind = Kind::composite, .operands = 3,
+constexpr OpDef kLayerNorm{
+    .name = "layer_norm",
+    .summary = "normalizes over the axes from `axis` on, then scales and shifts",
+    .kind = Kind::composite,
+    .operands = 3,
     .attributes = kLayerNormAttributes,
-    .infer = [](const InferContext& c) {
-      const TensorType& x = c.operand(0);
-      const std::int64_t axis = c.attributes.integer("axis");
-      c.require(axis >= 0 && axis <= x.rank() && is_float(x.dtype), "axis ", axis, " of ", to_string(x));
-      const TensorType row{x.dtype, Shape(x.shape.begin() + axis, x.shape.end())};
-      c.require(c.operand(1) == row && c.operand(2) == row, "scale is ", to_string(c.operand(1)), ", bias ", to_string(c.operand(2)), ", wanted ", to_string(row));
-      return std::vector{x};
-    },
-    .expand = [](ExpandContext& e) {
-      Builder& b = e.builder();
-      Var x = e.operand(0);
-      const Integers axes = [&] { Integers a; for (std::int64_t i = e.attributes().integer("axis"); i < x.rank(); ++i) a.push_back(i); return a; }();
-      const Moments m = moments_of(b, x, axes, e.attributes().real("epsilon"));
-      return std::vector{(m.normalized * b.broadcast(e.operand(1), x.shape(), axes) + b.broadcast(e.operand(2), x.shape(), axes)).value};
-    },
-    .gradient = {.rule = [](GradientContext& g) {
-      Builder& b = g.builder();
-      Var x = g.operand(0), dy = g.dy();
-      Integers axes, rows;
-      for (std::int64_t i = 0; i < x.rank(); ++i) (i < g.attributes().integer("axis") ? rows : axes).push_back(i);
-      const Moments m = moments_of(b, x, axes, g.attributes().real("epsilon"));
-      if (g.wants(1)) g.add(1, b.sum(dy * m.normalized, rows));
-      if (g.wants(2)) g.add(2, b.sum(dy, rows));
-      if (g.wants(0)) g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), axes), axes));
-    }}, .samples = kLayerNormSamples};
+    .infer =
+        [](const InferContext& c) {
+          const TensorType& x = c.operand(0);
+          const std::int64_t axis = c.attributes.integer("axis");
+          c.require(axis >= 0 && axis <= x.rank() && is_float(x.dtype), "axis ", axis, " of ", to_string(x));
+          const TensorType row{x.dtype, Shape(x.shape.begin() + axis, x.shape.end())};
+          c.require(c.operand(1) == row && c.operand(2) == row, "scale is ", to_string(c.operand(1)), ", bias ",
+                    to_string(c.operand(2)), ", wanted ", to_string(row));
+          return std::vector{x};
+        },
+    .expand =
+        [](ExpandContext& e) {
+          Builder& b = e.builder();
+          Var x = e.operand(0);
+          const Integers axes = [&] {
+            Integers a;
+            for (std::int64_t i = e.attributes().integer("axis"); i < x.rank(); ++i) a.push_back(i);
+            return a;
+          }();
+          const Moments m = moments_of(b, x, axes, e.attributes().real("epsilon"));
+          return std::vector{
+              (m.normalized * b.broadcast(e.operand(1), x.shape(), axes) + b.broadcast(e.operand(2), x.shape(), axes)).value};
+        },
+    .gradient = {.rule =
+                     [](GradientContext& g) {
+                       Builder& b = g.builder();
+                       Var x = g.operand(0), dy = g.dy();
+                       Integers axes, rows;
+                       for (std::int64_t i = 0; i < x.rank(); ++i) (i < g.attributes().integer("axis") ? rows : axes).push_back(i);
+                       const Moments m = moments_of(b, x, axes, g.attributes().real("epsilon"));
+                       if (g.wants(1)) g.add(1, b.sum(dy * m.normalized, rows));
+                       if (g.wants(2)) g.add(2, b.sum(dy, rows));
+                       if (g.wants(0)) g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), axes), axes));
+                     }},
+    .samples = kLayerNormSamples};
 
 inline Integers all_but(std::int64_t rank, std::int64_t axis) {
   Integers axes;
-  for (std::int64_t i = 0; i < rank; ++i) if (i != axis) axes.push_back(i);
+  for (std::int64_t i = 0; i < rank; ++i)
+    if (i != axis) axes.push_back(i);
   return axes;
 }
 /// 1 at the labelled class, else 0, in the logits' shape; and 1 for each row that is not ignored.
@@ -145,62 +195,81 @@ inline Var labelled(Builder& b, Var logits, Var labels, std::int64_t axis) {
   return b.iota({labels.dtype(), logits.shape()}, axis) == b.broadcast(labels, logits.shape(), all_but(logits.rank(), axis));
 }
 inline Var kept_rows(Builder& b, Var labels, std::int64_t ignored, DType dtype) {
-  return choose(labels == b.like(labels, static_cast<double>(ignored)), b.full({dtype, labels.shape()}, 0), b.full({dtype, labels.shape()}, 1));
+  return choose(labels == b.like(labels, static_cast<double>(ignored)), b.full({dtype, labels.shape()}, 0),
+                b.full({dtype, labels.shape()}, 1));
 }
 
-constexpr OpDef kCrossEntropy{.name = "cross_entropy", .summary = "mean over rows of -log softmax(logits)[label] along `axis`; rows labelled ignore_index are left out",
-    .kind = Kind::composite, .operands = 2, .attributes = kCrossEntropyAttributes,
-    .infer = [](const InferContext& c) {
-      infer_along_axis(c);
-      Shape rows = c.operand(0).shape;
-      rows.erase(rows.begin() + c.attributes.integer("axis"));
-      c.require(is_signed_integer(c.operand(1).dtype) && c.operand(1).shape == rows, "labels are ", to_string(c.operand(1)), ", wanted signed integers of shape [", to_string(rows), "]");
-      return std::vector{TensorType{c.operand(0).dtype, {}}};
-    },
-    .expand = [](ExpandContext& e) {
-      Builder& b = e.builder();
-      const std::int64_t axis = e.attributes().integer("axis");
-      Var x = shifted(b, e.operand(0), axis), labels = e.operand(1);
-      Var kept = kept_rows(b, labels, e.attributes().integer("ignore_index"), x.dtype());
-      Var picked = b.sum(choose(labelled(b, x, labels, axis), x, 0), {axis});
-      Var losses = (call("log", b.sum(call("exp", x), {axis})) - picked) * kept;
-      Integers rows;
-      for (std::int64_t i = 0; i < losses.rank(); ++i) rows.push_back(i);
-      return std::vector{(b.sum(losses, rows) / b.sum(kept, rows)).value};
-    },
-    .gradient = {.rule = [](GradientContext& g) {
-      Builder& b = g.builder();
-      const std::int64_t axis = g.attributes().integer("axis");
-      Var logits = g.operand(0), labels = g.operand(1), weight = call("exp", shifted(b, logits, axis));
-      Var kept = kept_rows(b, labels, g.attributes().integer("ignore_index"), logits.dtype());
-      Integers rows;
-      for (std::int64_t i = 0; i < kept.rank(); ++i) rows.push_back(i);
-      Var scale = kept * b.broadcast(g.dy() / b.sum(kept, rows), kept.shape(), {});
-      Var probability = weight / b.unreduce(b.sum(weight, {axis}), weight.shape(), {axis});
-      Var hot = choose(labelled(b, logits, labels, axis), b.like(logits, 1), 0);
-      g.add(0, (probability - hot) * b.unreduce(scale, logits.shape(), {axis}));
-    }}, .samples = kCrossEntropySamples};
-
-constexpr OpDef kBinaryCrossEntropy{.name = "binary_cross_entropy", .summary = "-(t log p + (1 - t) log(1 - p)) with each logarithm at least -100, elementwise", .kind = Kind::composite,
+constexpr OpDef kCrossEntropy{
+    .name = "cross_entropy",
+    .summary = "mean over rows of -log softmax(logits)[label] along `axis`; rows labelled ignore_index are left out",
+    .kind = Kind::composite,
     .operands = 2,
-    .infer = [](const InferContext& c) {
-      c.require(c.operand(0) == c.operand(1) && is_float(c.operand(0).dtype), "probabilities are ", to_string(c.operand(0)), ", targets ", to_string(c.operand(1)));
-      return std::vector{c.operand(0)};
-    },
-    .expand = [](ExpandContext& e) {
-      Var p = e.operand(0), t = e.operand(1), low = e.builder().like(p, -100);
-      Var yes = call("maximum", call("log", p), low), no = call("maximum", call("log1p", -p), low);
-      return std::vector{((t - 1.0) * no - t * yes).value};
-    },
-    .gradient = {.rule = [](GradientContext& g) {
-      Var p = g.operand(0), t = g.operand(1), floor = g.builder().like(p, 1e-12);
-      if (g.wants(0)) g.add(0, g.dy() * (p - t) / call("maximum", p * (1.0 - p), floor));
-      if (g.wants(1)) {
-        Var low = g.builder().like(p, -100);
-        g.add(1, g.dy() * (call("maximum", call("log1p", -p), low) - call("maximum", call("log", p), low)));
-      }
-    }}, .samples = kBceSamples};
+    .attributes = kCrossEntropyAttributes,
+    .infer =
+        [](const InferContext& c) {
+          infer_along_axis(c);
+          Shape rows = c.operand(0).shape;
+          rows.erase(rows.begin() + c.attributes.integer("axis"));
+          c.require(is_signed_integer(c.operand(1).dtype) && c.operand(1).shape == rows, "labels are ", to_string(c.operand(1)),
+                    ", wanted signed integers of shape [", to_string(rows), "]");
+          return std::vector{TensorType{c.operand(0).dtype, {}}};
+        },
+    .expand =
+        [](ExpandContext& e) {
+          Builder& b = e.builder();
+          const std::int64_t axis = e.attributes().integer("axis");
+          Var x = shifted(b, e.operand(0), axis), labels = e.operand(1);
+          Var kept = kept_rows(b, labels, e.attributes().integer("ignore_index"), x.dtype());
+          Var picked = b.sum(choose(labelled(b, x, labels, axis), x, 0), {axis});
+          Var losses = (call("log", b.sum(call("exp", x), {axis})) - picked) * kept;
+          Integers rows;
+          for (std::int64_t i = 0; i < losses.rank(); ++i) rows.push_back(i);
+          return std::vector{(b.sum(losses, rows) / b.sum(kept, rows)).value};
+        },
+    .gradient = {.rule =
+                     [](GradientContext& g) {
+                       Builder& b = g.builder();
+                       const std::int64_t axis = g.attributes().integer("axis");
+                       Var logits = g.operand(0), labels = g.operand(1), weight = call("exp", shifted(b, logits, axis));
+                       Var kept = kept_rows(b, labels, g.attributes().integer("ignore_index"), logits.dtype());
+                       Integers rows;
+                       for (std::int64_t i = 0; i < kept.rank(); ++i) rows.push_back(i);
+                       Var scale = kept * b.broadcast(g.dy() / b.sum(kept, rows), kept.shape(), {});
+                       Var probability = weight / b.unreduce(b.sum(weight, {axis}), weight.shape(), {axis});
+                       Var hot = choose(labelled(b, logits, labels, axis), b.like(logits, 1), 0);
+                       g.add(0, (probability - hot) * b.unreduce(scale, logits.shape(), {axis}));
+                     }},
+    .samples = kCrossEntropySamples};
 
-inline constexpr const OpDef* kCompositeOps[] = {&kSoftmax, &kLogSoftmax, &kBatchNorm, &kLayerNorm, &kCrossEntropy, &kBinaryCrossEntropy};
+constexpr OpDef kBinaryCrossEntropy{
+    .name = "binary_cross_entropy",
+    .summary = "-(t log p + (1 - t) log(1 - p)) with each logarithm at least -100, elementwise",
+    .kind = Kind::composite,
+    .operands = 2,
+    .infer =
+        [](const InferContext& c) {
+          c.require(c.operand(0) == c.operand(1) && is_float(c.operand(0).dtype), "probabilities are ", to_string(c.operand(0)),
+                    ", targets ", to_string(c.operand(1)));
+          return std::vector{c.operand(0)};
+        },
+    .expand =
+        [](ExpandContext& e) {
+          Var p = e.operand(0), t = e.operand(1), low = e.builder().like(p, -100);
+          Var yes = call("maximum", call("log", p), low), no = call("maximum", call("log1p", -p), low);
+          return std::vector{((t - 1.0) * no - t * yes).value};
+        },
+    .gradient = {.rule =
+                     [](GradientContext& g) {
+                       Var p = g.operand(0), t = g.operand(1), floor = g.builder().like(p, 1e-12);
+                       if (g.wants(0)) g.add(0, g.dy() * (p - t) / call("maximum", p * (1.0 - p), floor));
+                       if (g.wants(1)) {
+                         Var low = g.builder().like(p, -100);
+                         g.add(1, g.dy() * (call("maximum", call("log1p", -p), low) - call("maximum", call("log", p), low)));
+                       }
+                     }},
+    .samples = kBceSamples};
+
+inline constexpr const OpDef* kCompositeOps[] = {&kSoftmax,   &kLogSoftmax,   &kBatchNorm,
+                                                 &kLayerNorm, &kCrossEntropy, &kBinaryCrossEntropy};
 
 }  // namespace gcomp::ir::ops

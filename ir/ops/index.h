@@ -1,97 +1,137 @@
 // Positions computed or looked up, and running combinations along an axis.
 #pragma once
 
-#include "ir/ops/table.h"
 #include "ir/ops/pointwise.h"
 #include "ir/ops/reduce.h"
+#include "ir/ops/table.h"
 #include "ir/ops/view.h"
 
 namespace gcomp::ir::ops {
 
-inline constexpr AttributeSpec kIotaAttributes[] = {AttributeSpec::of("dtype", AttributeType::dtype), AttributeSpec::of("shape", AttributeType::integers), AttributeSpec::of("axis", AttributeType::integer)};
+inline constexpr AttributeSpec kIotaAttributes[] = {AttributeSpec::of("dtype", AttributeType::dtype),
+                                                    AttributeSpec::of("shape", AttributeType::integers),
+                                                    AttributeSpec::of("axis", AttributeType::integer)};
 inline constexpr Sample kIotaSamples[] = {{"", "{dtype=i64, shape=[2,3], axis=1}"}};
-constexpr OpDef kIota{.name = "iota", .summary = "the position along `axis`", .kind = Kind::index, .attributes = kIotaAttributes,
-    .infer = [](const InferContext& c) {
-      const Integers& shape = c.attributes.integers("shape");
-      const std::int64_t axis = c.attributes.integer("axis");
-      c.require(axis >= 0 && axis < static_cast<std::int64_t>(shape.size()), "axis ", axis, " of [", to_string(shape), "]");
-      return std::vector{TensorType{c.attributes.get<DType>("dtype"), shape}};
-    },
-    .loops = [](const LoopContext& c) {
-      return map_nest(c.results[0], [&](const Indices& out) { return index_value(c.results[0].dtype, out[at(c.attributes.integer("axis"))]); });
-    },
-    .gradient = {.none = "it has no operands"}, .samples = kIotaSamples};
+constexpr OpDef kIota{.name = "iota",
+                      .summary = "the position along `axis`",
+                      .kind = Kind::index,
+                      .attributes = kIotaAttributes,
+                      .infer =
+                          [](const InferContext& c) {
+                            const Integers& shape = c.attributes.integers("shape");
+                            const std::int64_t axis = c.attributes.integer("axis");
+                            c.require(axis >= 0 && axis < static_cast<std::int64_t>(shape.size()), "axis ", axis, " of [",
+                                      to_string(shape), "]");
+                            return std::vector{TensorType{c.attributes.get<DType>("dtype"), shape}};
+                          },
+                      .loops =
+                          [](const LoopContext& c) {
+                            return map_nest(c.results[0], [&](const Indices& out) {
+                              return index_value(c.results[0].dtype, out[at(c.attributes.integer("axis"))]);
+                            });
+                          },
+                      .gradient = {.none = "it has no operands"},
+                      .samples = kIotaSamples};
 
 /// An element of `indices` as a position in [0, size): negative ones count from the end.
 inline Index looked_up(TermPtr value, std::int64_t size) {
   const DType dtype = value->dtype;
   if (is_signed_integer(dtype))
-    value = ir::call(dtype, kSelect, {ir::call(DType::boolean, kLess, {value, literal(dtype, 0)}), ir::call(dtype, kAdd, {value, literal(dtype, static_cast<double>(size))}), value});
+    value = ir::call(dtype, kSelect,
+                     {ir::call(DType::boolean, kLess, {value, literal(dtype, 0)}),
+                      ir::call(dtype, kAdd, {value, literal(dtype, static_cast<double>(size))}), value});
   return Index::loaded(std::move(value), size);
 }
 
 inline constexpr AttributeSpec kGatherAttributes[] = {AttributeSpec::of("axis", AttributeType::integer)};
-inline constexpr AttributeSpec kScatterAddAttributes[] = {AttributeSpec::of("axis", AttributeType::integer), AttributeSpec::of("size", AttributeType::integer)};
-inline constexpr Sample kGatherSamples[] = {{"f64[4,3] i64[2,2]", "{axis=0}", 0, 3}, {"f64[2,3] i64[4]", "{axis=1}", 0, 2}, {"f64[5] i64[]", "{axis=0}", 0, 4}};
-inline constexpr Sample kScatterAddSamples[] = {{"i64[2,2] f64[2,2,3]", "{axis=0, size=4}", 0, 3}, {"i64[4] f64[2,4]", "{axis=1, size=3}", 0, 2}};
+inline constexpr AttributeSpec kScatterAddAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
+                                                          AttributeSpec::of("size", AttributeType::integer)};
+inline constexpr Sample kGatherSamples[] = {
+    {"f64[4,3] i64[2,2]", "{axis=0}", 0, 3}, {"f64[2,3] i64[4]", "{axis=1}", 0, 2}, {"f64[5] i64[]", "{axis=0}", 0, 4}};
+inline constexpr Sample kScatterAddSamples[] = {{"i64[2,2] f64[2,2,3]", "{axis=0, size=4}", 0, 3},
+                                                {"i64[4] f64[2,4]", "{axis=1, size=3}", 0, 2}};
 
-constexpr OpDef kGather{.name = "gather", .summary = "slices of `data` along `axis` at integer `indices`; negative ones count from the end; out of range is a fault", .kind = Kind::index,
-    .operands = 2, .attributes = kGatherAttributes,
-    .infer = [](const InferContext& c) {
-      const TensorType &data = c.operand(0), &indices = c.operand(1);
-      const std::int64_t axis = c.attributes.integer("axis");
-      c.require(axis >= 0 && axis < data.rank(), "axis ", axis, " of ", to_string(data));
-      c.require(is_integer(indices.dtype), "indices are ", to_string(indices), ", wanted integers");
-      Shape shape(data.shape.begin(), data.shape.begin() + axis);
-      shape.insert(shape.end(), indices.shape.begin(), indices.shape.end());
-      shape.insert(shape.end(), data.shape.begin() + axis + 1, data.shape.end());
-      return std::vector{TensorType{data.dtype, shape}};
-    },
-    .loops = [](const LoopContext& c) {
-      return map_nest(c.results[0], [&](const Indices& out) {
-        const auto axis = c.attributes.integer("axis"), rank = c.operands[1].rank();
-        Indices in(out.begin(), out.begin() + axis);
-        in.push_back(looked_up(read(c.operands[1].dtype, 1, Indices(out.begin() + axis, out.begin() + axis + rank)), c.operands[0].shape[at(axis)]));
-        in.insert(in.end(), out.begin() + axis + rank, out.end());
-        return read(c.operands[0].dtype, 0, in);
-      });
-    },
-    .gradient = {.rule = [](GradientContext& g) {
-      const std::int64_t axis = g.attributes().integer("axis");
-      if (g.wants(0)) g.add(0, g.builder().apply("scatter_add", {g.operand(1), g.dy()}, {{"axis", axis}, {"size", g.operand(0).dim(axis)}}));
-    }}, .samples = kGatherSamples};
+constexpr OpDef kGather{
+    .name = "gather",
+    .summary = "slices of `data` along `axis` at integer `indices`; negative ones count from the end; out of range is a fault",
+    .kind = Kind::index,
+    .operands = 2,
+    .attributes = kGatherAttributes,
+    .infer =
+        [](const InferContext& c) {
+          const TensorType &data = c.operand(0), &indices = c.operand(1);
+          const std::int64_t axis = c.attributes.integer("axis");
+          c.require(axis >= 0 && axis < data.rank(), "axis ", axis, " of ", to_string(data));
+          c.require(is_integer(indices.dtype), "indices are ", to_string(indices), ", wanted integers");
+          Shape shape(data.shape.begin(), data.shape.begin() + axis);
+          shape.insert(shape.end(), indices.shape.begin(), indices.shape.end());
+          shape.insert(shape.end(), data.shape.begin() + axis + 1, data.shape.end());
+          return std::vector{TensorType{data.dtype, shape}};
+        },
+    .loops =
+        [](const LoopContext& c) {
+          return map_nest(c.results[0], [&](const Indices& out) {
+            const auto axis = c.attributes.integer("axis"), rank = c.operands[1].rank();
+            Indices in(out.begin(), out.begin() + axis);
+            in.push_back(looked_up(read(c.operands[1].dtype, 1, Indices(out.begin() + axis, out.begin() + axis + rank)),
+                                   c.operands[0].shape[at(axis)]));
+            in.insert(in.end(), out.begin() + axis + rank, out.end());
+            return read(c.operands[0].dtype, 0, in);
+          });
+        },
+    .gradient = {.rule =
+                     [](GradientContext& g) {
+                       const std::int64_t axis = g.attributes().integer("axis");
+                       if (g.wants(0))
+                         g.add(0, g.builder().apply("scatter_add", {g.operand(1), g.dy()},
+                                                    {{"axis", axis}, {"size", g.operand(0).dim(axis)}}));
+                     }},
+    .samples = kGatherSamples};
 
-constexpr OpDef kScatterAdd{.name = "scatter_add", .summary = "adds slices of `updates` into zeros of `size` along `axis` at `indices`, in row-major order: the transpose of gather",
-    .kind = Kind::index, .operands = 2, .attributes = kScatterAddAttributes,
-    .infer = [](const InferContext& c) {
-      const TensorType &indices = c.operand(0), &updates = c.operand(1);
-      const std::int64_t axis = c.attributes.integer("axis");
-      c.require(is_integer(indices.dtype), "indices are ", to_string(indices), ", wanted integers");
-      c.require(axis >= 0 && axis + indices.rank() <= updates.rank() && std::equal(indices.shape.begin(), indices.shape.end(), updates.shape.begin() + axis),
-                "updates are ", to_string(updates), ", indices ", to_string(indices), " at axis ", axis);
-      Shape shape(updates.shape.begin(), updates.shape.begin() + axis);
-      shape.push_back(c.attributes.integer("size"));
-      shape.insert(shape.end(), updates.shape.begin() + axis + indices.rank(), updates.shape.end());
-      return std::vector{TensorType{updates.dtype, shape}};
-    },
-    .loops = [](const LoopContext& c) {
-      const TensorType &indices = c.operands[0], &updates = c.operands[1];
-      const auto axis = c.attributes.integer("axis");
-      LoopNest nest = map_nest(updates, [&](const Indices& in) { return read(updates.dtype, 1, in); });
-      const Indices in = axes_of_shape(updates.shape);
-      Indices out(in.begin(), in.begin() + axis);
-      out.push_back(looked_up(read(indices.dtype, 0, Indices(in.begin() + axis, in.begin() + axis + indices.rank())), c.attributes.integer("size")));
-      out.insert(out.end(), in.begin() + axis + indices.rank(), in.end());
-      nest.outputs[0] = {0, out, true};
-      return nest;
-    },
-    .gradient = {.rule = [](GradientContext& g) {
-      if (g.wants(1)) g.add(1, g.builder().gather(g.dy(), g.operand(0), g.attributes().integer("axis")));
-    }}, .samples = kScatterAddSamples};
+constexpr OpDef kScatterAdd{
+    .name = "scatter_add",
+    .summary =
+        "adds slices of `updates` into zeros of `size` along `axis` at `indices`, in row-major order: the transpose of gather",
+    .kind = Kind::index,
+    .operands = 2,
+    .attributes = kScatterAddAttributes,
+    .infer =
+        [](const InferContext& c) {
+          const TensorType &indices = c.operand(0), &updates = c.operand(1);
+          const std::int64_t axis = c.attributes.integer("axis");
+          c.require(is_integer(indices.dtype), "indices are ", to_string(indices), ", wanted integers");
+          c.require(axis >= 0 && axis + indices.rank() <= updates.rank() &&
+                        std::equal(indices.shape.begin(), indices.shape.end(), updates.shape.begin() + axis),
+                    "updates are ", to_string(updates), ", indices ", to_string(indices), " at axis ", axis);
+          Shape shape(updates.shape.begin(), updates.shape.begin() + axis);
+          shape.push_back(c.attributes.integer("size"));
+          shape.insert(shape.end(), updates.shape.begin() + axis + indices.rank(), updates.shape.end());
+          return std::vector{TensorType{updates.dtype, shape}};
+        },
+    .loops =
+        [](const LoopContext& c) {
+          const TensorType &indices = c.operands[0], &updates = c.operands[1];
+          const auto axis = c.attributes.integer("axis");
+          LoopNest nest = map_nest(updates, [&](const Indices& in) { return read(updates.dtype, 1, in); });
+          const Indices in = axes_of_shape(updates.shape);
+          Indices out(in.begin(), in.begin() + axis);
+          out.push_back(looked_up(read(indices.dtype, 0, Indices(in.begin() + axis, in.begin() + axis + indices.rank())),
+                                  c.attributes.integer("size")));
+          out.insert(out.end(), in.begin() + axis + indices.rank(), in.end());
+          nest.outputs[0] = {0, out, true};
+          return nest;
+        },
+    .gradient = {.rule =
+                     [](GradientContext& g) {
+                       if (g.wants(1)) g.add(1, g.builder().gather(g.dy(), g.operand(0), g.attributes().integer("axis")));
+                     }},
+    .samples = kScatterAddSamples};
 
-inline constexpr AttributeSpec kScanAttributes[] = {AttributeSpec::of("axis", AttributeType::integer), AttributeSpec::optional("exclusive", AttributeType::flag),
+inline constexpr AttributeSpec kScanAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
+                                                    AttributeSpec::optional("exclusive", AttributeType::flag),
                                                     AttributeSpec::optional("reverse", AttributeType::flag)};
-inline constexpr Sample kScanSamples[] = {{"f64[2,4]", "{axis=1}"}, {"f64[3,2]", "{axis=0, exclusive=true}"}, {"f64[5]", "{axis=0, reverse=true}"}};
+inline constexpr Sample kScanSamples[] = {
+    {"f64[2,4]", "{axis=1}"}, {"f64[3,2]", "{axis=0, exclusive=true}"}, {"f64[5]", "{axis=0, reverse=true}"}};
 
 inline std::vector<TensorType> infer_scan(const InferContext& c) {
   const std::int64_t axis = c.attributes.integer("axis");
@@ -108,14 +148,30 @@ inline LoopNest scan_loops(const LoopContext& c, const OpDef& combine) {
   s.reverse = c.attributes.flag("reverse");
   return nest;
 }
-constexpr OpDef kCumulativeSum{.name = "cumulative_sum", .summary = "running sum along an axis", .kind = Kind::scan, .operands = 1, .attributes = kScanAttributes,
-    .infer = infer_scan, .loops = [](const LoopContext& c) { return scan_loops(c, kReduceSum); },
-    .gradient = {.rule = [](GradientContext& g) {
-      g.add(0, g.builder().apply("cumulative_sum", {g.dy()}, {{"axis", g.attributes().integer("axis")}, {"exclusive", g.attributes().flag("exclusive")},
-                                                            {"reverse", !g.attributes().flag("reverse")}}));
-    }}, .samples = kScanSamples};
-constexpr OpDef kCumulativeProduct{.name = "cumulative_product", .summary = "running product along an axis", .kind = Kind::scan, .operands = 1, .attributes = kScanAttributes,
-    .infer = infer_scan, .loops = [](const LoopContext& c) { return scan_loops(c, kReduceProduct); }, .gradient = {.none = "no rule yet for running products"}, .samples = kScanSamples};
+constexpr OpDef kCumulativeSum{.name = "cumulative_sum",
+                               .summary = "running sum along an axis",
+                               .kind = Kind::scan,
+                               .operands = 1,
+                               .attributes = kScanAttributes,
+                               .infer = infer_scan,
+                               .loops = [](const LoopContext& c) { return scan_loops(c, kReduceSum); },
+                               .gradient = {.rule =
+                                                [](GradientContext& g) {
+                                                  g.add(0, g.builder().apply("cumulative_sum", {g.dy()},
+                                                                             {{"axis", g.attributes().integer("axis")},
+                                                                              {"exclusive", g.attributes().flag("exclusive")},
+                                                                              {"reverse", !g.attributes().flag("reverse")}}));
+                                                }},
+                               .samples = kScanSamples};
+constexpr OpDef kCumulativeProduct{.name = "cumulative_product",
+                                   .summary = "running product along an axis",
+                                   .kind = Kind::scan,
+                                   .operands = 1,
+                                   .attributes = kScanAttributes,
+                                   .infer = infer_scan,
+                                   .loops = [](const LoopContext& c) { return scan_loops(c, kReduceProduct); },
+                                   .gradient = {.none = "no rule yet for running products"},
+                                   .samples = kScanSamples};
 
 inline constexpr const OpDef* kIndexOps[] = {&kIota, &kGather, &kScatterAdd, &kCumulativeSum, &kCumulativeProduct};
 

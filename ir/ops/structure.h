@@ -1,41 +1,68 @@
 // Constants, state updates and fused kernels: the ops that give a graph its structure.
 #pragma once
 
-#include "ir/ops/table.h"
 #include "ir/builder.h"
 #include "ir/loops.h"
 #include "ir/op.h"
+#include "ir/ops/table.h"
 
 namespace gcomp::ir::ops {
 
 inline constexpr AttributeSpec kConstantAttributes[] = {AttributeSpec::of("value", AttributeType::tensor)};
-inline constexpr AttributeSpec kFullAttributes[] = {AttributeSpec::of("dtype", AttributeType::dtype), AttributeSpec::of("shape", AttributeType::integers),
+inline constexpr AttributeSpec kFullAttributes[] = {AttributeSpec::of("dtype", AttributeType::dtype),
+                                                    AttributeSpec::of("shape", AttributeType::integers),
                                                     AttributeSpec::of("value", AttributeType::real)};
 inline constexpr AttributeSpec kSegmentAttributes[] = {AttributeSpec::of("segments", AttributeType::integer)};
 inline constexpr Sample kFullSamples[] = {{"", "{dtype=f64, shape=[2,3], value=0.5}"}};
 
-constexpr OpDef kConstant{.name = "constant", .summary = "a tensor given in the graph", .kind = Kind::constant, .attributes = kConstantAttributes,
+constexpr OpDef kConstant{
+    .name = "constant",
+    .summary = "a tensor given in the graph",
+    .kind = Kind::constant,
+    .attributes = kConstantAttributes,
     .infer = [](const InferContext& c) { return std::vector{c.attributes.get<std::shared_ptr<const Tensor>>("value")->type()}; },
     .gradient = {.none = "it has no operands"}};
-constexpr OpDef kFull{.name = "full", .summary = "every element is one number", .kind = Kind::constant, .attributes = kFullAttributes,
-    .infer = [](const InferContext& c) { return std::vector{TensorType{c.attributes.get<DType>("dtype"), c.attributes.integers("shape")}}; },
-    .loops = [](const LoopContext& c) {
-      return map_nest(c.results[0], [&](const std::vector<Index>&) { return literal(c.results[0].dtype, c.attributes.real("value")); });
-    },
-    .gradient = {.none = "it has no operands"}, .samples = kFullSamples};
-constexpr OpDef kUpdate{.name = "update", .summary = "writes its second operand to the state that is its first", .kind = Kind::update, .operands = 2,
-    .results = 0,
-    .infer = [](const InferContext& c) {
-      c.require(c.operand(0) == c.operand(1), "the state is ", to_string(c.operand(0)), ", the value ", to_string(c.operand(1)));
-      return std::vector<TensorType>();
-    },
-    .gradient = {.none = "it writes a state"}};
-constexpr OpDef kKernel{.name = "kernel", .summary = "a fused region in index notation", .kind = Kind::kernel, .operands = -1,
-    .gradient = {.none = "fusion comes after differentiation"}};
+constexpr OpDef kFull{.name = "full",
+                      .summary = "every element is one number",
+                      .kind = Kind::constant,
+                      .attributes = kFullAttributes,
+                      .infer =
+                          [](const InferContext& c) {
+                            return std::vector{TensorType{c.attributes.get<DType>("dtype"), c.attributes.integers("shape")}};
+                          },
+                      .loops =
+                          [](const LoopContext& c) {
+                            return map_nest(c.results[0], [&](const std::vector<Index>&) {
+                              return literal(c.results[0].dtype, c.attributes.real("value"));
+                            });
+                          },
+                      .gradient = {.none = "it has no operands"},
+                      .samples = kFullSamples};
+constexpr OpDef kUpdate{.name = "update",
+                        .summary = "writes its second operand to the state that is its first",
+                        .kind = Kind::update,
+                        .operands = 2,
+                        .results = 0,
+                        .infer =
+                            [](const InferContext& c) {
+                              c.require(c.operand(0) == c.operand(1), "the state is ", to_string(c.operand(0)), ", the value ",
+                                        to_string(c.operand(1)));
+                              return std::vector<TensorType>();
+                            },
+                        .gradient = {.none = "it writes a state"}};
+constexpr OpDef kKernel{.name = "kernel",
+                        .summary = "a fused region in index notation",
+                        .kind = Kind::kernel,
+                        .operands = -1,
+                        .gradient = {.none = "fusion comes after differentiation"}};
 /// Operands and results come segment by segment. The nest has one axis; in each segment its extent is the element count of
 /// that segment's first result, and operands of that many elements are read as flat arrays.
-constexpr OpDef kMultiKernel{.name = "multi_kernel", .summary = "one pointwise kernel over many groups of tensors, each read as a flat array",
-    .kind = Kind::kernel, .operands = -1, .attributes = kSegmentAttributes, .gradient = {.none = "fusion comes after differentiation"}};
+constexpr OpDef kMultiKernel{.name = "multi_kernel",
+                             .summary = "one pointwise kernel over many groups of tensors, each read as a flat array",
+                             .kind = Kind::kernel,
+                             .operands = -1,
+                             .attributes = kSegmentAttributes,
+                             .gradient = {.none = "fusion comes after differentiation"}};
 
 inline constexpr const OpDef* kStructureOps[] = {&kConstant, &kFull, &kUpdate, &kKernel, &kMultiKernel};
 

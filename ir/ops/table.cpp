@@ -22,24 +22,31 @@ template <std::size_t... N>
 constexpr auto join_tables(const OpDef* const (&... tables)[N]) {
   std::array<const OpDef*, (N + ...)> all{};
   std::size_t next = 0;
-  ([&] { for (const OpDef* op : tables) all[next++] = op; }(), ...);
+  (
+      [&] {
+        for (const OpDef* op : tables) all[next++] = op;
+      }(),
+      ...);
   return all;
 }
-constexpr auto kAll = join_tables(kStructureOps, kPointwiseOps, kReduceOps, kContractOps, kViewOps, kWindowOps, kIndexOps, kRandomOps, kCompositeOps);
+constexpr auto kAll =
+    join_tables(kStructureOps, kPointwiseOps, kReduceOps, kContractOps, kViewOps, kWindowOps, kIndexOps, kRandomOps, kCompositeOps);
 
 consteval bool every_op_is_complete() {
   for (const OpDef* op : kAll) {
     const bool structural = op->kind == Kind::constant || op->kind == Kind::update || op->kind == Kind::kernel;
-    const bool defined = structural || (op->kind == Kind::pointwise ? op->scalar.reference != nullptr
-                                        : op->kind == Kind::reduce ? op->reduction.of != Reduction::Of::none
-                                        : op->kind == Kind::composite ? op->expand != nullptr : op->loops != nullptr);
+    const bool defined = structural || (op->kind == Kind::pointwise   ? op->scalar.reference != nullptr
+                                        : op->kind == Kind::reduce    ? op->reduction.of != Reduction::Of::none
+                                        : op->kind == Kind::composite ? op->expand != nullptr
+                                                                      : op->loops != nullptr);
     const bool sampled = structural || op->kind == Kind::pointwise || !op->samples.empty();
     const bool gradient = (op->gradient.rule != nullptr) != !op->gradient.none.empty();
     if (op->name.empty() || op->summary.empty() || !defined || !sampled || !gradient) return false;
   }
   return true;
 }
-static_assert(every_op_is_complete(), "an op lacks a summary, a body, loops or expansion, a gradient or the reason for none, or samples");
+static_assert(every_op_is_complete(),
+              "an op lacks a summary, a body, loops or expansion, a gradient or the reason for none, or samples");
 
 }  // namespace
 

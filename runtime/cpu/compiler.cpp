@@ -22,12 +22,9 @@ namespace {
 // -ffp-contract=fast is the one liberty with rounding (fused multiply-add); no -ffast-math: NaN and infinities keep their meaning.
 // Kernel text shares its subexpressions itself; GCC's partial redundancy elimination and jump threading would turn its selects back
 // into branches, which the vectorizer then refuses.
-const std::vector<std::string> kFlags = {"-std=c++17",          "-O3",
-                                         "-march=native",       "-fPIC",
-                                         "-fno-math-errno",     "-fopenmp-simd",
-                                         "-ffp-contract=fast",  "-fno-trapping-math",
-                                         "-fvisibility=hidden", "-fno-tree-pre", "-fno-thread-jumps",
-                                         "-w"};
+const std::vector<std::string> kFlags = {"-std=c++17",          "-O3",           "-march=native",      "-fPIC",
+                                         "-fno-math-errno",     "-fopenmp-simd", "-ffp-contract=fast", "-fno-trapping-math",
+                                         "-fvisibility=hidden", "-fno-tree-pre", "-fno-thread-jumps",  "-w"};
 constexpr std::size_t kMaxUnits = 16;
 // Below this much text a further process costs more than it saves.
 constexpr std::size_t kUnitText = 6000;

@@ -16,15 +16,18 @@ namespace fs = std::filesystem;
 struct LibrarySpec {
   LibraryKind kind;
   std::string_view name;
-  std::array<std::string_view, 3> files;  ///< newest first; the last, without a version, is what development packages install
-  std::array<std::string_view, 3> wheels; ///< folders below site-packages/nvidia
+  std::array<std::string_view, 3> files;   ///< newest first; the last, without a version, is what development packages install
+  std::array<std::string_view, 3> wheels;  ///< folders below site-packages/nvidia
 };
 
 // CUDA 12 has one wheel for each library, CUDA 13 one folder for all. The driver comes with neither.
 constexpr LibrarySpec kSpecs[] = {
     {LibraryKind::driver, "the CUDA driver", {"libcuda.so.1", "libcuda.so", ""}, {}},
     {LibraryKind::nvrtc, "NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, {"cu13/lib", "cuda_nvrtc/lib", ""}},
-    {LibraryKind::cublaslt, "cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}, {"cu13/lib", "cublas/lib", ""}},
+    {LibraryKind::cublaslt,
+     "cuBLASLt",
+     {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+     {"cu13/lib", "cublas/lib", ""}},
     {LibraryKind::cudnn, "cuDNN", {"libcudnn.so.9", "libcudnn.so", ""}, {"cudnn/lib", "", ""}},
     {LibraryKind::nccl, "NCCL", {"libnccl.so.2", "libnccl.so", ""}, {"nccl/lib", "", ""}},
 };
@@ -41,7 +44,8 @@ void add_folder(std::vector<LibraryCandidate>& all, const LibrarySpec& spec, con
 
 void add_toolkit(std::vector<LibraryCandidate>& all, const LibrarySpec& spec, const fs::path& home, std::string_view origin) {
   if (home.empty()) return;
-  for (const char* folder : {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"}) add_folder(all, spec, home / folder, origin);
+  for (const char* folder : {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"})
+    add_folder(all, spec, home / folder, origin);
 }
 
 /// PREFIX/lib/python3.N/site-packages, and Debian's dist-packages, in the order of their names.
@@ -97,7 +101,8 @@ Library Library::open(const std::string& path) {
   Library library;
   library.handle_ = std::shared_ptr<void>(handle, [](void* opened) { dlclose(opened); });
   library.path_ = path;
-  if (link_map* map = nullptr; dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && *map->l_name) library.path_ = map->l_name;
+  if (link_map* map = nullptr; dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && *map->l_name)
+    library.path_ = map->l_name;
   return library;
 }
 
@@ -122,7 +127,8 @@ std::vector<LibraryCandidate> library_candidates(LibraryKind kind, const Library
   return all;
 }
 
-LibraryResult find_library(LibraryKind kind, const LibrarySearch& search, const std::function<std::string(const Library&)>& why_unfit) {
+LibraryResult find_library(LibraryKind kind, const LibrarySearch& search,
+                           const std::function<std::string(const Library&)>& why_unfit) {
   LibraryResult result;
   for (LibraryCandidate& candidate : library_candidates(kind, search)) {
     try {
@@ -133,9 +139,7 @@ LibraryResult find_library(LibraryKind kind, const LibrarySearch& search, const 
         result.origin = candidate.origin;
         return result;
       }
-    } catch (const DeviceError& error) {
-      candidate.reason = error.what();
-    }
+    } catch (const DeviceError& error) { candidate.reason = error.what(); }
     result.rejected.push_back(std::move(candidate));
   }
   return result;
@@ -148,7 +152,8 @@ std::string LibraryResult::description(LibraryKind kind) const {
     // The loader opens its reasons with the path.
     std::string reason = rejected[i].reason;
     if (reason.rfind(rejected[i].path + ": ", 0) == 0) reason.erase(0, rejected[i].path.size() + 2);
-    text += concat(i == 0 ? (library ? "; before it: " : "; tried ") : "; ", rejected[i].path, " (", rejected[i].origin, ": ", reason, ")");
+    text += concat(i == 0 ? (library ? "; before it: " : "; tried ") : "; ", rejected[i].path, " (", rejected[i].origin, ": ",
+                   reason, ")");
   }
   return text;
 }

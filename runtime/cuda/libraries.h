@@ -18,7 +18,8 @@
 namespace gcomp::runtime::cuda {
 
 enum class LibraryKind : std::uint8_t { driver, nvrtc, cublaslt, cudnn, nccl };
-inline constexpr LibraryKind kAllLibraries[] = {LibraryKind::driver, LibraryKind::nvrtc, LibraryKind::cublaslt, LibraryKind::cudnn, LibraryKind::nccl};
+inline constexpr LibraryKind kAllLibraries[] = {LibraryKind::driver, LibraryKind::nvrtc, LibraryKind::cublaslt, LibraryKind::cudnn,
+                                                LibraryKind::nccl};
 
 /// "NVRTC", for messages.
 std::string_view name_of(LibraryKind kind);
@@ -35,7 +36,8 @@ struct LibrarySearch {
   const std::filesystem::path& explicit_of(LibraryKind kind) const { return explicit_path[static_cast<std::size_t>(kind)]; }
 };
 
-/// A search from CUDA_HOME or CUDA_PATH, CONDA_PREFIX, VIRTUAL_ENV and HOME, each asked of `variable` (such as getenv; null where unset).
+/// A search from CUDA_HOME or CUDA_PATH, CONDA_PREFIX, VIRTUAL_ENV and HOME, each asked of `variable` (such as getenv; null where
+/// unset).
 LibrarySearch search_by_variables(const std::function<const char*(const char*)>& variable);
 
 struct LibraryCandidate {
@@ -70,7 +72,8 @@ struct LibraryResult {
 };
 
 /// Loads the first candidate that `why_unfit` accepts with "". It sees a loaded library and can call its version function.
-LibraryResult find_library(LibraryKind kind, const LibrarySearch& search, const std::function<std::string(const Library&)>& why_unfit = {});
+LibraryResult find_library(LibraryKind kind, const LibrarySearch& search,
+                           const std::function<std::string(const Library&)>& why_unfit = {});
 
 /// The files and names that find_library tries, in order, each with its origin.
 std::vector<LibraryCandidate> library_candidates(LibraryKind kind, const LibrarySearch& search);

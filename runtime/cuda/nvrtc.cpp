@@ -73,7 +73,8 @@ class NvrtcProgram {
  private:
   void check(nvrtcResult result, const char* call, const std::string& log = {}) const {
     if (result != NVRTC_SUCCESS)
-      throw DeviceError(concat(call, ": ", f_.GetErrorString(result), log.empty() ? "" : "; its log:\n", log), ExitCode::kernel_compile);
+      throw DeviceError(concat(call, ": ", f_.GetErrorString(result), log.empty() ? "" : "; its log:\n", log),
+                        ExitCode::kernel_compile);
   }
   std::string log() const {
     std::size_t bytes = 0;
@@ -104,14 +105,13 @@ std::string numbered(const std::string& source) {
 
 std::string save_failed(const std::string& source, const CubinOptions& options) {
   try {
-    const std::filesystem::path folder = options.failure_directory.empty() ? std::filesystem::temp_directory_path() : options.failure_directory;
+    const std::filesystem::path folder =
+        options.failure_directory.empty() ? std::filesystem::temp_directory_path() : options.failure_directory;
     const std::filesystem::path path = folder / concat("gcomp-", sha256(source).substr(0, 16), ".cu");
     const std::string text = numbered(source);
     write_file(path, std::as_bytes(std::span(text)));
     return concat("the source is kept as ", path.string());
-  } catch (const std::exception& error) {
-    return concat("the source could not be kept: ", error.what());
-  }
+  } catch (const std::exception& error) { return concat("the source could not be kept: ", error.what()); }
 }
 
 /// Runs `work(i)` for i in [0, count) on `jobs` threads; rethrows the exception of the lowest i.
@@ -122,9 +122,7 @@ void run_parallel(std::size_t count, std::size_t jobs, const std::function<void(
     for (std::size_t i; (i = next.fetch_add(1)) < count;) {
       try {
         work(i);
-      } catch (...) {
-        failures[i] = std::current_exception();
-      }
+      } catch (...) { failures[i] = std::current_exception(); }
     }
   };
   std::vector<std::thread> threads;
@@ -150,7 +148,8 @@ class CubinMaker {
     if (!damage.empty()) say(concat("cached cubin ", cache_.path_of(key).string(), " is rebuilt: ", damage));
     Cubin cubin = compile(source);
     if (cache_.unusable().empty())
-      if (const std::string failure = cache_.store(key, cubin.image); !failure.empty()) say(concat("a cubin is not cached: ", failure));
+      if (const std::string failure = cache_.store(key, cubin.image); !failure.empty())
+        say(concat("a cubin is not cached: ", failure));
     return cubin;
   }
 
@@ -166,8 +165,9 @@ class CubinMaker {
     try {
       return nvrtc_.compile(source, architecture_, "kernel.cu", options_.compiler_options);
     } catch (const CompileFailure& failure) {
-      throw DeviceError(concat("NVRTC ", nvrtc_.version(), " refused a generated kernel for ", architecture_, "; ", save_failed(source, options_),
-                               "; its log:\n", failure.what()), ExitCode::kernel_compile);
+      throw DeviceError(concat("NVRTC ", nvrtc_.version(), " refused a generated kernel for ", architecture_, "; ",
+                               save_failed(source, options_), "; its log:\n", failure.what()),
+                        ExitCode::kernel_compile);
     }
   }
 
@@ -190,8 +190,10 @@ Nvrtc Nvrtc::find(const LibrarySearch& search) {
   Nvrtc nvrtc;
   nvrtc.found_ = find_library(LibraryKind::nvrtc, search, why_unfit);
   if (!nvrtc.found_.library)
-    throw DeviceError(concat(nvrtc.found_.description(LibraryKind::nvrtc), "; install it (pip: nvidia-cuda-nvrtc; Debian, Ubuntu: "
-                             "libnvrtc12 or NVIDIA's cuda-nvrtc package), or name it with --nvrtc"), ExitCode::kernel_compile);
+    throw DeviceError(concat(nvrtc.found_.description(LibraryKind::nvrtc),
+                             "; install it (pip: nvidia-cuda-nvrtc; Debian, Ubuntu: "
+                             "libnvrtc12 or NVIDIA's cuda-nvrtc package), or name it with --nvrtc"),
+                      ExitCode::kernel_compile);
   nvrtc.library_ = *nvrtc.found_.library;
   std::string missing;
   nvrtc.functions_ = load_functions(nvrtc.library_, missing);
@@ -220,7 +222,8 @@ void Nvrtc::require(std::string_view architecture) const {
   if (all.empty() || std::find(all.begin(), all.end(), number) != all.end()) return;
   std::string known;
   for (int a : all) known += concat(known.empty() ? "" : ", ", "sm_", a);
-  throw DeviceError(concat("NVRTC ", version(), " (", library_.path(), ") cannot compile for ", architecture, "; it knows ", known), ExitCode::kernel_compile);
+  throw DeviceError(concat("NVRTC ", version(), " (", library_.path(), ") cannot compile for ", architecture, "; it knows ", known),
+                    ExitCode::kernel_compile);
 }
 
 Cubin Nvrtc::compile(const std::string& source, std::string_view architecture, const std::string& name,
@@ -240,7 +243,8 @@ std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::strin
     if (first.emplace(sources[i], i).second) distinct.push_back(i);
   CubinMaker maker(nvrtc, architecture, options);
   std::vector<Cubin> cubins(sources.size());
-  const std::size_t jobs = options.jobs > 0 ? static_cast<std::size_t>(options.jobs) : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t jobs =
+      options.jobs > 0 ? static_cast<std::size_t>(options.jobs) : std::max(1u, std::thread::hardware_concurrency());
   run_parallel(distinct.size(), jobs, [&](std::size_t i) { cubins[distinct[i]] = maker.make(sources[distinct[i]]); });
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (const std::size_t made = first.at(sources[i]); made != i) cubins[i] = cubins[made];
@@ -250,7 +254,8 @@ std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::strin
 std::string kernel_source(const Program& program, const Kernel& kernel) { return program.prelude + "\n" + kernel.text; }
 
 std::vector<Cubin> compile_program(const Nvrtc& nvrtc, const Program& program, const CubinOptions& options) {
-  check_internal(program.target.kind == TargetKind::cuda, "program '", program.name, "' is for ", to_string(program.target), ", not for CUDA");
+  check_internal(program.target.kind == TargetKind::cuda, "program '", program.name, "' is for ", to_string(program.target),
+                 ", not for CUDA");
   std::vector<std::string> sources;
   for (const Kernel& kernel : program.kernels) sources.push_back(kernel_source(program, kernel));
   return compile_cubins(nvrtc, sources, program.target.architecture, options);

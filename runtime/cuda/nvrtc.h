@@ -18,7 +18,7 @@ namespace gcomp::runtime::cuda {
 /// Machine code for one architecture.
 struct Cubin {
   std::vector<std::byte> image;
-  std::string log;      ///< of the compiler; empty where it said nothing or the cubin came from the cache
+  std::string log;  ///< of the compiler; empty where it said nothing or the cubin came from the cache
   bool cached = false;
 };
 

@@ -45,11 +45,14 @@ class CompiledKernels {
     library_ = std::make_unique<runtime::cpu::KernelLibrary>(runtime::cpu::compile_kernels(program, {}));
   }
 
-  const std::string& text(std::size_t kernel) const { return table_.kernels()[static_cast<std::size_t>(entries_[kernel].kernel)].text; }
+  const std::string& text(std::size_t kernel) const {
+    return table_.kernels()[static_cast<std::size_t>(entries_[kernel].kernel)].text;
+  }
   std::int64_t tasks(std::size_t kernel) const { return entries_[kernel].emitted->tasks; }
 
   /// Results start as garbage. `fault` receives what the kernel raised.
-  std::vector<Tensor> run(std::size_t kernel, const std::vector<Tensor>& operands, TaskOrder order, int* fault = nullptr, long extent = 0) {
+  std::vector<Tensor> run(std::size_t kernel, const std::vector<Tensor>& operands, TaskOrder order, int* fault = nullptr,
+                          long extent = 0) {
     std::vector<AlignedCopy> buffers;
     for (const Tensor& operand : operands) buffers.emplace_back(operand.bytes());
     std::vector<Tensor> results;
@@ -63,12 +66,15 @@ class CompiledKernels {
     const auto function = library_->function(table_.kernels()[static_cast<std::size_t>(entries_[kernel].kernel)].name);
     int raised = 0;
     const codegen::EmittedKernel& emitted = *entries_[kernel].emitted;
-    const long tasks = emitted.task_length > 0 ? static_cast<long>((extent + emitted.task_length - 1) / emitted.task_length) : static_cast<long>(emitted.tasks);
+    const long tasks = emitted.task_length > 0 ? static_cast<long>((extent + emitted.task_length - 1) / emitted.task_length)
+                                               : static_cast<long>(emitted.tasks);
     if (order == TaskOrder::together) function(pointers.data(), extent, 0, tasks, &raised);
-    else for (long task = tasks; task-- > 0;) function(pointers.data(), extent, task, task + 1, &raised);
+    else
+      for (long task = tasks; task-- > 0;) function(pointers.data(), extent, task, task + 1, &raised);
     if (fault) *fault = raised;
     for (std::size_t i = 0; i < results.size(); ++i)
-      if (!results[i].bytes().empty()) std::memcpy(results[i].data(), buffers[operands.size() + i].data(), results[i].bytes().size());
+      if (!results[i].bytes().empty())
+        std::memcpy(results[i].data(), buffers[operands.size() + i].data(), results[i].bytes().size());
     return results;
   }
 

@@ -26,7 +26,10 @@ bool change_dtype(OpCase& c, DType dtype) {
     changed = true;
   }
   for (const auto& [name, value] : Attributes(c.attributes))
-    if (const DType* to = std::get_if<DType>(&value); to && *to == DType::f64) { c.attributes.set(name, dtype); changed = true; }
+    if (const DType* to = std::get_if<DType>(&value); to && *to == DType::f64) {
+      c.attributes.set(name, dtype);
+      changed = true;
+    }
   if (!is_float(dtype)) {
     // Whole numbers, and no negative ones where the type has none.
     c.low = is_unsigned_integer(dtype) ? 0 : std::floor(c.low);
@@ -69,12 +72,15 @@ LabelledGraph with_gradients(std::string label, Build build, int largest = 2) {
   return made;
 }
 
-Var softmax(Builder& b, DType dtype, Shape shape, std::int64_t axis) { return b.apply("softmax", {b.input({dtype, shape}, "x")}, {{"axis", axis}}); }
+Var softmax(Builder& b, DType dtype, Shape shape, std::int64_t axis) {
+  return b.apply("softmax", {b.input({dtype, shape}, "x")}, {{"axis", axis}});
+}
 
 Var layer_norm(Builder& b, DType dtype, Shape shape) {
   const Shape row{shape.back()};
   const auto axis = static_cast<std::int64_t>(shape.size()) - 1;
-  return b.apply("layer_norm", {b.input({dtype, shape}, "x"), b.input({dtype, row}, "scale"), b.input({dtype, row}, "bias")}, {{"axis", axis}});
+  return b.apply("layer_norm", {b.input({dtype, shape}, "x"), b.input({dtype, row}, "scale"), b.input({dtype, row}, "bias")},
+                 {{"axis", axis}});
 }
 
 void add_rows(std::vector<LabelledGraph>& all) {
@@ -90,34 +96,56 @@ void add_rows(std::vector<LabelledGraph>& all) {
   all.push_back(with_gradients("layer_norm", [](Builder& b) { return std::vector{layer_norm(b, DType::f32, {7, 96})}; }));
   all.push_back(with_gradients("layer_norm_wide", [](Builder& b) { return std::vector{layer_norm(b, DType::f32, {3, 2048})}; }));
   all.push_back(with_gradients("layer_norm_bf16", [](Builder& b) { return std::vector{layer_norm(b, DType::bf16, {2, 4, 64})}; }));
-  all.push_back(with_gradients("cross_entropy", [](Builder& b) {
-    return std::vector{b.apply("cross_entropy", {b.input({DType::f32, {11, 33}}, "x"), b.input({DType::i64, {11}}, "label")}, {{"axis", std::int64_t{1}}})};
-  }, 3));
-  all.push_back(pattern("sum_of_all", [](Builder& b) { return std::vector{b.sum(b.input({DType::f32, {40, 1000}}, "x"), {0, 1})}; }));
+  all.push_back(with_gradients(
+      "cross_entropy",
+      [](Builder& b) {
+        return std::vector{b.apply("cross_entropy", {b.input({DType::f32, {11, 33}}, "x"), b.input({DType::i64, {11}}, "label")},
+                                   {{"axis", std::int64_t{1}}})};
+      },
+      3));
+  all.push_back(pattern("sum_of_all", [](Builder& b) {
+    return std::vector{b.sum(b.input({DType::f32, {40, 1000}}, "x"), {0, 1})};
+  }));
   all.push_back(pattern("positions", [](Builder& b) {
     Var x = b.input({DType::f32, {5, 700}}, "x"), y = b.input({DType::i32, {3, 40, 50}}, "y");
-    return std::vector{b.apply("arg_max", {x}, {{"axes", std::vector<std::int64_t>{1}}}), b.apply("arg_min", {x}, {{"axes", std::vector<std::int64_t>{0, 1}}}),
+    return std::vector{b.apply("arg_max", {x}, {{"axes", std::vector<std::int64_t>{1}}}),
+                       b.apply("arg_min", {x}, {{"axes", std::vector<std::int64_t>{0, 1}}}),
                        b.apply("arg_max", {y}, {{"axes", std::vector<std::int64_t>{1}}})};
   }));
 }
 
 void add_columns(std::vector<LabelledGraph>& all) {
-  all.push_back(pattern("bias_gradient", [](Builder& b) { return std::vector{b.sum(b.input({DType::f32, {300, 70}}, "x"), {0})}; }));
+  all.push_back(pattern("bias_gradient", [](Builder& b) {
+    return std::vector{b.sum(b.input({DType::f32, {300, 70}}, "x"), {0})};
+  }));
   all.push_back(pattern("few_columns", [](Builder& b) { return std::vector{b.sum(b.input({DType::f32, {4000, 3}}, "x"), {0})}; }));
   all.push_back(pattern("columns_f16", [](Builder& b) { return std::vector{b.sum(b.input({DType::f16, {100, 64}}, "x"), {0})}; }));
-  all.push_back(pattern("column_maximum", [](Builder& b) { return std::vector{b.max(b.input({DType::f32, {3, 90, 40}}, "x"), {1})}; }));
-  all.push_back(pattern("many_short_columns", [](Builder& b) { return std::vector{b.sum(b.input({DType::f32, {8, 17, 16400}}, "x"), {1})}; }));
+  all.push_back(pattern("column_maximum", [](Builder& b) {
+    return std::vector{b.max(b.input({DType::f32, {3, 90, 40}}, "x"), {1})};
+  }));
+  all.push_back(pattern("many_short_columns", [](Builder& b) {
+    return std::vector{b.sum(b.input({DType::f32, {8, 17, 16400}}, "x"), {1})};
+  }));
   all.push_back(with_gradients("batch_norm", [](Builder& b) {
-    return std::vector{b.apply_many(ops::kBatchNorm, {b.input({DType::f32, {4, 3, 5, 6}}, "x"), b.input({DType::f32, {3}}, "scale"), b.input({DType::f32, {3}}, "bias")}, {})[0]};
+    return std::vector{b.apply_many(
+        ops::kBatchNorm,
+        {b.input({DType::f32, {4, 3, 5, 6}}, "x"), b.input({DType::f32, {3}}, "scale"), b.input({DType::f32, {3}}, "bias")},
+        {})[0]};
   }));
   all.push_back(with_gradients("batch_norm_flat", [](Builder& b) {
-    return std::vector{b.apply_many(ops::kBatchNorm, {b.input({DType::f32, {60, 40}}, "x"), b.input({DType::f32, {40}}, "scale"), b.input({DType::f32, {40}}, "bias")}, {})[0]};
+    return std::vector{b.apply_many(
+        ops::kBatchNorm,
+        {b.input({DType::f32, {60, 40}}, "x"), b.input({DType::f32, {40}}, "scale"), b.input({DType::f32, {40}}, "bias")}, {})[0]};
   }));
 }
 
 void add_views(std::vector<LabelledGraph>& all) {
-  all.push_back(pattern("transpose", [](Builder& b) { return std::vector{b.transpose_last(b.input({DType::f32, {70, 65}}, "x")) * 2.0}; }));
-  all.push_back(pattern("transpose_f16", [](Builder& b) { return std::vector{b.transpose(b.input({DType::f16, {2, 65, 72}}, "x"), {0, 2, 1}) + 1.0}; }));
+  all.push_back(pattern("transpose", [](Builder& b) {
+    return std::vector{b.transpose_last(b.input({DType::f32, {70, 65}}, "x")) * 2.0};
+  }));
+  all.push_back(pattern("transpose_f16", [](Builder& b) {
+    return std::vector{b.transpose(b.input({DType::f16, {2, 65, 72}}, "x"), {0, 2, 1}) + 1.0};
+  }));
   all.push_back(pattern("transpose_three", [](Builder& b) {
     Var x = b.input({DType::f32, {65, 3, 70}}, "x");
     return std::vector{b.transpose(x, {2, 1, 0}) + b.input({DType::f32, {70, 3, 65}}, "y")};
@@ -145,18 +173,31 @@ void add_views(std::vector<LabelledGraph>& all) {
 }
 
 void add_positions(std::vector<LabelledGraph>& all) {
-  all.push_back(with_gradients("embedding", [](Builder& b) {
-    return std::vector{b.gather(b.input({DType::f32, {50, 40}}, "table"), b.input({DType::i64, {6, 70}}, "ids"), 0)};
-  }, 49));
-  all.push_back(with_gradients("embedding_wide", [](Builder& b) {
-    return std::vector{b.gather(b.input({DType::f32, {5, 1500}}, "table"), b.input({DType::i32, {9}}, "ids"), 0)};
-  }, 4));
-  all.push_back(with_gradients("gather_columns", [](Builder& b) {
-    return std::vector{b.gather(b.input({DType::f32, {4, 30}}, "table"), b.input({DType::i64, {17}}, "ids"), 1)};
-  }, 29));
-  all.push_back(pattern("scatter_f16", [](Builder& b) {
-    return std::vector{b.apply("scatter_add", {b.input({DType::i64, {40}}, "ids"), b.input({DType::f16, {40, 16}}, "x")}, {{"axis", std::int64_t{0}}, {"size", std::int64_t{7}}})};
-  }, 6));
+  all.push_back(with_gradients(
+      "embedding",
+      [](Builder& b) {
+        return std::vector{b.gather(b.input({DType::f32, {50, 40}}, "table"), b.input({DType::i64, {6, 70}}, "ids"), 0)};
+      },
+      49));
+  all.push_back(with_gradients(
+      "embedding_wide",
+      [](Builder& b) {
+        return std::vector{b.gather(b.input({DType::f32, {5, 1500}}, "table"), b.input({DType::i32, {9}}, "ids"), 0)};
+      },
+      4));
+  all.push_back(with_gradients(
+      "gather_columns",
+      [](Builder& b) {
+        return std::vector{b.gather(b.input({DType::f32, {4, 30}}, "table"), b.input({DType::i64, {17}}, "ids"), 1)};
+      },
+      29));
+  all.push_back(pattern(
+      "scatter_f16",
+      [](Builder& b) {
+        return std::vector{b.apply("scatter_add", {b.input({DType::i64, {40}}, "ids"), b.input({DType::f16, {40, 16}}, "x")},
+                                   {{"axis", std::int64_t{0}}, {"size", std::int64_t{7}}})};
+      },
+      6));
   all.push_back(pattern("running_sums", [](Builder& b) {
     Var x = b.input({DType::f32, {200, 9}}, "x");
     return std::vector{b.apply("cumulative_sum", {x * 0.5}, {{"axis", std::int64_t{0}}}),
@@ -164,18 +205,27 @@ void add_positions(std::vector<LabelledGraph>& all) {
   }));
   all.push_back(with_gradients("max_pool", [](Builder& b) {
     using Integers = std::vector<std::int64_t>;
-    return std::vector{b.apply("max_pool", {b.input({DType::f32, {2, 3, 12, 10}}, "x")}, {{"kernel", Integers{3, 3}}, {"strides", Integers{2, 2}}, {"low", Integers{1, 1}},
-                                                                                         {"high", Integers{1, 1}}, {"dilations", Integers{1, 1}}})};
+    return std::vector{b.apply("max_pool", {b.input({DType::f32, {2, 3, 12, 10}}, "x")},
+                               {{"kernel", Integers{3, 3}},
+                                {"strides", Integers{2, 2}},
+                                {"low", Integers{1, 1}},
+                                {"high", Integers{1, 1}},
+                                {"dilations", Integers{1, 1}}})};
   }));
-  all.push_back(pattern("dropout", [](Builder& b) {
-    Var x = b.input({DType::f32, {6, 50}}, "x"), seed = b.input({DType::i64, {}}, "seed"), step = b.input({DType::i64, {}}, "step");
-    Var u = b.apply("random_uniform", {seed, step}, {{"shape", std::vector<std::int64_t>{6, 50}}, {"op_id", std::int64_t{3}}});
-    return std::vector{b.select(u < b.like(u, 0.25), b.like(x, 0), x * (1 / 0.75))};
-  }, 100));
+  all.push_back(pattern(
+      "dropout",
+      [](Builder& b) {
+        Var x = b.input({DType::f32, {6, 50}}, "x"), seed = b.input({DType::i64, {}}, "seed"),
+            step = b.input({DType::i64, {}}, "step");
+        Var u = b.apply("random_uniform", {seed, step}, {{"shape", std::vector<std::int64_t>{6, 50}}, {"op_id", std::int64_t{3}}});
+        return std::vector{b.select(u < b.like(u, 0.25), b.like(x, 0), x * (1 / 0.75))};
+      },
+      100));
 }
 
 /// A kernel node with a nest of its own making.
-LabelledGraph nest_pattern(std::string label, std::vector<TensorType> operands, LoopNest nest, std::vector<TensorType> results, int largest) {
+LabelledGraph nest_pattern(std::string label, std::vector<TensorType> operands, LoopNest nest, std::vector<TensorType> results,
+                           int largest) {
   LabelledGraph made{label, Graph(label), -1, 1, largest};
   std::vector<Value*> inputs;
   for (std::size_t i = 0; i < operands.size(); ++i) inputs.push_back(made.graph.add_input(operands[i], concat("x", i)));

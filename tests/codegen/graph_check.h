@@ -25,7 +25,8 @@ inline void check_graph(ir::Graph graph, bool fused, double tolerance, double lo
   std::map<std::string, Tensor> values;
   for (const ir::Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, low, high, random));
   for (const ir::State& state : graph.states())
-    values.emplace(state.value->name, state.fill ? Tensor::of(state.value->type.dtype, state.value->type.shape, {*state.fill}) : random_tensor(state.value->type, low, high, random));
+    values.emplace(state.value->name, state.fill ? Tensor::of(state.value->type.dtype, state.value->type.shape, {*state.fill})
+                                                 : random_tensor(state.value->type, low, high, random));
   const ir::InterpretResult expected = ir::interpret(graph, values);
 
   ir::expand(graph);

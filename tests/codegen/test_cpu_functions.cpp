@@ -20,9 +20,25 @@ const float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// About a million floats: every exponent with both signs, and a dense grid near 0, with corners in front.
 std::vector<float> samples(float low, float high) {
-  std::vector<float> values = {0.0f, -0.0f, kInfinity, -kInfinity, kNan, 1.0f, -1.0f, std::numeric_limits<float>::denorm_min(), -std::numeric_limits<float>::denorm_min(),
-                               std::numeric_limits<float>::min(), std::numeric_limits<float>::max(), std::numeric_limits<float>::lowest(), 88.72283f, 88.72284f, -87.33654f,
-                               -103.27893f, -103.97209f, 0x1.fffffep-1f, 0x1.000002p+0f};
+  std::vector<float> values = {0.0f,
+                               -0.0f,
+                               kInfinity,
+                               -kInfinity,
+                               kNan,
+                               1.0f,
+                               -1.0f,
+                               std::numeric_limits<float>::denorm_min(),
+                               -std::numeric_limits<float>::denorm_min(),
+                               std::numeric_limits<float>::min(),
+                               std::numeric_limits<float>::max(),
+                               std::numeric_limits<float>::lowest(),
+                               88.72283f,
+                               88.72284f,
+                               -87.33654f,
+                               -103.27893f,
+                               -103.97209f,
+                               0x1.fffffep-1f,
+                               0x1.000002p+0f};
   for (std::uint32_t bits = 0; bits < 0x7f800000u; bits += 8191) {
     float value;
     std::memcpy(&value, &bits, 4);
@@ -82,14 +98,18 @@ TEST(CpuFunctions, AreAccurateToAFewUnits) {
     float where = 0;
     for (std::size_t k = 0; k < inputs[i].size(); ++k) {
       const double distance = ulps(result.as<float>()[k], cases[i].exact(inputs[i][k]));
-      if (distance > worst) { worst = distance; where = inputs[i][k]; }
+      if (distance > worst) {
+        worst = distance;
+        where = inputs[i][k];
+      }
     }
     EXPECT_LE(worst, cases[i].limit) << cases[i].op->name << " at " << where;
   }
 }
 
 /// Binary operations over all pairs of a list, exactly.
-void check_pairs(const OpDef& op, DType dtype, const std::vector<double>& values, const std::function<double(double, double)>& exact) {
+void check_pairs(const OpDef& op, DType dtype, const std::vector<double>& values,
+                 const std::function<double(double, double)>& exact) {
   const std::int64_t count = static_cast<std::int64_t>(values.size() * values.size());
   Tensor x(dtype, {count}), y(dtype, {count});
   for (std::int64_t i = 0; i < count; ++i) {
@@ -103,7 +123,8 @@ void check_pairs(const OpDef& op, DType dtype, const std::vector<double>& values
   const Tensor result = kernels.run(kernel, {x, y}, TaskOrder::together)[0];
   for (std::int64_t i = 0; i < count; ++i) {
     const double wanted = exact(x.at(i), y.at(i)), found = result.at(i);
-    EXPECT_TRUE(found == wanted || (found != found && wanted != wanted)) << op.name << "(" << x.at(i) << ", " << y.at(i) << ") is " << found << ", wanted " << wanted;
+    EXPECT_TRUE(found == wanted || (found != found && wanted != wanted))
+        << op.name << "(" << x.at(i) << ", " << y.at(i) << ") is " << found << ", wanted " << wanted;
   }
 }
 
@@ -112,13 +133,17 @@ TEST(CpuFunctions, IntegersDivideByZeroAndWrap) {
   const auto wrap = [](double x) { return static_cast<double>(static_cast<std::int32_t>(static_cast<std::int64_t>(x))); };
   check_pairs(ops::kDiv, DType::i32, values, [&](double x, double y) { return y == 0 ? 0 : wrap(std::trunc(x / y)); });
   check_pairs(ops::kTruncatedRemainder, DType::i32, values, [](double x, double y) { return y == 0 ? 0 : std::fmod(x, y) + 0.0; });
-  check_pairs(ops::kFlooredRemainder, DType::i32, values, [](double x, double y) { return y == 0 ? 0 : x - y * std::floor(x / y); });
+  check_pairs(ops::kFlooredRemainder, DType::i32, values,
+              [](double x, double y) { return y == 0 ? 0 : x - y * std::floor(x / y); });
 }
 
 TEST(CpuFunctions, ShiftsOfTheWidthAndMoreGiveZero) {
   const std::vector<double> values = {0, 1, 3, 7, 8, 9, 200, 255};
-  check_pairs(ops::kShiftLeft, DType::u8, values, [](double x, double y) { return y >= 8 ? 0 : static_cast<std::uint8_t>(static_cast<unsigned>(x) << static_cast<unsigned>(y)); });
-  check_pairs(ops::kShiftRight, DType::u8, values, [](double x, double y) { return y >= 8 ? 0 : static_cast<unsigned>(x) >> static_cast<unsigned>(y); });
+  check_pairs(ops::kShiftLeft, DType::u8, values, [](double x, double y) {
+    return y >= 8 ? 0 : static_cast<std::uint8_t>(static_cast<unsigned>(x) << static_cast<unsigned>(y));
+  });
+  check_pairs(ops::kShiftRight, DType::u8, values,
+              [](double x, double y) { return y >= 8 ? 0 : static_cast<unsigned>(x) >> static_cast<unsigned>(y); });
 }
 
 TEST(CpuFunctions, NanWinsInMaximumAndMinimum) {
@@ -132,10 +157,12 @@ TEST(CpuFunctions, NanWinsInMaximumAndMinimum) {
 
 TEST(CpuFunctions, PowersAreTheLibrarys) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
-  const std::vector<double> values = {nan, infinity, -infinity, 0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 1e30, -1e30, 1e-30, 2.5, 17};
+  const std::vector<double> values = {nan, infinity, -infinity, 0,  -0.0, 1,     -1,    0.5, -0.5,
+                                      2,   -2,       3,         -3, 1e30, -1e30, 1e-30, 2.5, 17};
   check_pairs(ops::kPow, DType::f64, values, [](double x, double y) { return std::pow(x, y); });
   std::vector<double> few = {nan, infinity, -infinity, 0, -0.0, 1, -1, 0.5, 2, -2, 4, 1e30, -1e30};
-  check_pairs(ops::kPow, DType::f32, few, [](double x, double y) { return static_cast<float>(std::pow(static_cast<float>(x), static_cast<float>(y))); });
+  check_pairs(ops::kPow, DType::f32, few,
+              [](double x, double y) { return static_cast<float>(std::pow(static_cast<float>(x), static_cast<float>(y))); });
 }
 
 /// Every half precision number through the kernel's conversions, and doubles around every rounding boundary.
@@ -160,10 +187,12 @@ TEST(CpuFunctions, HalfPrecisionConvertsAsTheRuntimeDoes) {
         std::memcpy(operand.data() + i * 2, &bits, 2);
       }
     }
-    const Tensor result = kernels.run(numbers[c], {operand}, TaskOrder::together)[0], expected = operand.cast(conversions[c].second.dtype);
+    const Tensor result = kernels.run(numbers[c], {operand}, TaskOrder::together)[0],
+                 expected = operand.cast(conversions[c].second.dtype);
     for (std::int64_t i = 0; i < 65536; ++i) {
       const double wanted = expected.at(i), found = result.at(i);
-      ASSERT_TRUE(found == wanted || (found != found && wanted != wanted)) << "element " << i << " of " << to_string(conversions[c].first) << ": " << found << ", wanted " << wanted;
+      ASSERT_TRUE(found == wanted || (found != found && wanted != wanted))
+          << "element " << i << " of " << to_string(conversions[c].first) << ": " << found << ", wanted " << wanted;
     }
   }
 }

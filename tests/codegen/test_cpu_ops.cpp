@@ -28,9 +28,18 @@ struct KernelCase {
 
 bool has_loops(const OpDef& op) {
   switch (op.kind) {
-    case Kind::pointwise: case Kind::reduce: case Kind::contract: case Kind::view: case Kind::index: case Kind::scan: case Kind::random: return true;
+    case Kind::pointwise:
+    case Kind::reduce:
+    case Kind::contract:
+    case Kind::view:
+    case Kind::index:
+    case Kind::scan:
+    case Kind::random: return true;
     case Kind::constant: return op.loops != nullptr;
-    case Kind::update: case Kind::collective: case Kind::composite: case Kind::kernel: return false;
+    case Kind::update:
+    case Kind::collective:
+    case Kind::composite:
+    case Kind::kernel: return false;
   }
   return false;
 }
@@ -50,7 +59,9 @@ class Cases {
  public:
   void add(const OpCase& c, DType to) {
     KernelCase made{c.label + "_" + std::string(gcomp::name_of(to)), c.op, c.operands, {}, c.attributes, {}, 0, 0};
-    const auto convert = [&](DType& dtype) { if (is_float(dtype)) dtype = to; };
+    const auto convert = [&](DType& dtype) {
+      if (is_float(dtype)) dtype = to;
+    };
     for (TensorType& type : made.operand_types) convert(type.dtype);
     Attributes attributes;
     for (auto [name, value] : made.attributes) {
@@ -73,7 +84,9 @@ class Cases {
   void add(const std::string& op, const std::string& operands, const std::string& attributes, double low, double high, DType to) {
     const OpDef* found = find_op(op);
     ASSERT_NE(found, nullptr) << op;
-    add(OpCase{found, types_from(operands), parse_attributes(*found, attributes), low, high, concat(op, "(", operands, ")", attributes)}, to);
+    add(OpCase{found, types_from(operands), parse_attributes(*found, attributes), low, high,
+               concat(op, "(", operands, ")", attributes)},
+        to);
   }
 
   void check() {
@@ -180,10 +193,14 @@ TEST(CpuOps, ViewsAndWindows) {
     cases.add("concat", "f64[20,3] f64[20,50] f64[20,1]", "{axis=1}", -1, 1, to);
     cases.add("concat", "f64[2,30] f64[5,30] f64[1,30]", "{axis=0}", -1, 1, to);
     cases.add("concat", "f64[3,20] f64[1,20] f64[2,20] f64[3,20] f64[3,20] f64[1,20] f64[3,20]", "{axis=0}", -1, 1, to);
-    cases.add("concat", "f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2]", "{axis=1}", -1, 1, to);
-    cases.add("window", "f64[2,3,17,18]", "{kernel=[3,3], strides=[2,2], low=[1,1], high=[1,1], dilations=[1,1], value=-1}", -1, 1, to);
-    cases.add("window_sum", "f64[2,3,9,9,2,2]", "{kernel=[2,2], strides=[2,2], low=[0,0], high=[0,0], dilations=[1,1], sizes=[18,18]}", -1, 1, to);
-    cases.add("window_sum", "f64[2,3,9,9,3,3]", "{kernel=[3,3], strides=[2,2], low=[1,1], high=[1,1], dilations=[1,1], sizes=[17,18]}", -1, 1, to);
+    cases.add("concat", "f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2] f64[3,2]",
+              "{axis=1}", -1, 1, to);
+    cases.add("window", "f64[2,3,17,18]", "{kernel=[3,3], strides=[2,2], low=[1,1], high=[1,1], dilations=[1,1], value=-1}", -1, 1,
+              to);
+    cases.add("window_sum", "f64[2,3,9,9,2,2]",
+              "{kernel=[2,2], strides=[2,2], low=[0,0], high=[0,0], dilations=[1,1], sizes=[18,18]}", -1, 1, to);
+    cases.add("window_sum", "f64[2,3,9,9,3,3]",
+              "{kernel=[3,3], strides=[2,2], low=[1,1], high=[1,1], dilations=[1,1], sizes=[17,18]}", -1, 1, to);
     cases.add("window_sum", "f64[2,15,2]", "{kernel=[2], strides=[3], low=[0], high=[0], dilations=[2], sizes=[45]}", -1, 1, to);
     cases.add("iota", "", "{dtype=i64, shape=[30,40], axis=0}", 0, 1, to);
     cases.add("full", "", "{dtype=f64, shape=[30,40], value=0.1}", 0, 1, to);
@@ -216,10 +233,14 @@ TEST(CpuOps, Contractions) {
     cases.add("matmul", "f64[3,30,20] f64[3,40,30]", "{transpose_a=true, transpose_b=true}", -1, 1, to);
     cases.add("matmul", "i32[20,30] i32[30,40]", "", -9, 9, to);
     cases.add("matmul", "f64[20,0] f64[0,40]", "", -1, 1, to);
-    cases.add("convolution", "f64[2,6,15,16] f64[8,3,3,3]", "{strides=[2,1], low=[1,1], high=[1,1], dilations=[1,2], groups=2}", -1, 1, to);
-    cases.add("convolution", "f64[2,15,16,6] f64[8,3,3,3]", "{strides=[1,1], low=[1,1], high=[1,1], dilations=[1,1], groups=2, channels_last=true}", -1, 1, to);
-    cases.add("convolution_input_gradient", "f64[2,8,8,8] f64[8,3,3,3]", "{strides=[2,2], low=[1,1], high=[1,1], dilations=[1,1], groups=2, sizes=[15,16]}", -1, 1, to);
-    cases.add("convolution_weight_gradient", "f64[2,6,15,16] f64[2,8,8,8]", "{strides=[2,2], low=[1,1], high=[1,1], dilations=[1,1], groups=2, sizes=[3,3]}", -1, 1, to);
+    cases.add("convolution", "f64[2,6,15,16] f64[8,3,3,3]", "{strides=[2,1], low=[1,1], high=[1,1], dilations=[1,2], groups=2}", -1,
+              1, to);
+    cases.add("convolution", "f64[2,15,16,6] f64[8,3,3,3]",
+              "{strides=[1,1], low=[1,1], high=[1,1], dilations=[1,1], groups=2, channels_last=true}", -1, 1, to);
+    cases.add("convolution_input_gradient", "f64[2,8,8,8] f64[8,3,3,3]",
+              "{strides=[2,2], low=[1,1], high=[1,1], dilations=[1,1], groups=2, sizes=[15,16]}", -1, 1, to);
+    cases.add("convolution_weight_gradient", "f64[2,6,15,16] f64[2,8,8,8]",
+              "{strides=[2,2], low=[1,1], high=[1,1], dilations=[1,1], groups=2, sizes=[3,3]}", -1, 1, to);
   }
   cases.check();
 }

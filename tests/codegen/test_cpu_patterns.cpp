@@ -27,13 +27,15 @@ Graph with_gradients(const std::function<std::vector<Var>(Builder&)>& build) {
     Var square = b.sum(y * y, all);
     loss = loss ? loss + square : square;
   }
-  for (Value* input : graph.inputs()) if (is_float(input->type.dtype)) wanted.push_back(input);
+  for (Value* input : graph.inputs())
+    if (is_float(input->type.dtype)) wanted.push_back(input);
   for (Value* gradient : passes::differentiate(graph, loss.value, wanted)) outputs.push_back(gradient);
   graph.outputs() = outputs;
   return graph;
 }
 
-void check_pattern(const std::function<std::vector<Var>(Builder&)>& build, double tolerance = 1e-9, double low = -1, double high = 1) {
+void check_pattern(const std::function<std::vector<Var>(Builder&)>& build, double tolerance = 1e-9, double low = -1,
+                   double high = 1) {
   check_both([&] { return with_gradients(build); }, tolerance, low, high);
 }
 
@@ -46,10 +48,14 @@ TEST(CpuPatterns, SoftmaxAlongAnyAxis) {
 }
 
 TEST(CpuPatterns, RowsTooLongToKeep) {
-  check_pattern([](Builder& b) {
-    Var x = b.input({DType::f64, {3, 20000}}, "x"), scale = b.input({DType::f64, {20000}}, "scale"), bias = b.input({DType::f64, {20000}}, "bias");
-    return std::vector{b.apply("layer_norm", {b.apply("exp", {x}), scale, bias}, {{"axis", std::int64_t{1}}}), b.apply("softmax", {x}, {{"axis", std::int64_t{1}}})};
-  }, 1e-8);
+  check_pattern(
+      [](Builder& b) {
+        Var x = b.input({DType::f64, {3, 20000}}, "x"), scale = b.input({DType::f64, {20000}}, "scale"),
+            bias = b.input({DType::f64, {20000}}, "bias");
+        return std::vector{b.apply("layer_norm", {b.apply("exp", {x}), scale, bias}, {{"axis", std::int64_t{1}}}),
+                           b.apply("softmax", {x}, {{"axis", std::int64_t{1}}})};
+      },
+      1e-8);
 }
 
 TEST(CpuPatterns, RowsOfAFewElements) {
@@ -61,10 +67,13 @@ TEST(CpuPatterns, RowsOfAFewElements) {
 }
 
 TEST(CpuPatterns, BatchNormAndItsGradient) {
-  check_pattern([](Builder& b) {
-    Var x = b.input({DType::f64, {4, 3, 17, 19}}, "x"), scale = b.input({DType::f64, {3}}, "scale"), bias = b.input({DType::f64, {3}}, "bias");
-    return std::vector{b.apply("relu", {b.apply_many(*find_op("batch_norm"), {x, scale, bias})[0]})};
-  }, 1e-8);
+  check_pattern(
+      [](Builder& b) {
+        Var x = b.input({DType::f64, {4, 3, 17, 19}}, "x"), scale = b.input({DType::f64, {3}}, "scale"),
+            bias = b.input({DType::f64, {3}}, "bias");
+        return std::vector{b.apply("relu", {b.apply_many(*find_op("batch_norm"), {x, scale, bias})[0]})};
+      },
+      1e-8);
 }
 
 TEST(CpuPatterns, BiasAndActivationWithColumnsThatFillNoBlock) {
@@ -77,29 +86,36 @@ TEST(CpuPatterns, BiasAndActivationWithColumnsThatFillNoBlock) {
 }
 
 TEST(CpuPatterns, AttentionWithHeadsSplitAndMerged) {
-  check_pattern([](Builder& b) {
-    const std::int64_t batch = 2, length = 20, heads = 3, width = 8;
-    Var x = b.input({DType::f64, {batch, length, 3 * heads * width}}, "x"), bias = b.input({DType::f64, {3 * heads * width}}, "bias");
-    Var qkv = x + b.broadcast(bias, x.shape());
-    const auto head = [&](std::int64_t part) {
-      Var slice = b.slice_axis(qkv, 2, part * heads * width, heads * width);
-      return b.transpose(b.reshape(slice, {batch, length, heads, width}), {0, 2, 1, 3});
-    };
-    Var scores = b.matmul(head(0), head(1), false, true) * 0.35;
-    const Shape square{batch, heads, length, length};
-    Var row = b.iota({DType::i64, square}, 2), column = b.iota({DType::i64, square}, 3);
-    Var masked = b.select(column <= row, scores, b.full({DType::f64, square}, -1e30));
-    Var mixed = b.matmul(b.apply("softmax", {masked}, {{"axis", std::int64_t{3}}}), head(2));
-    return std::vector{b.reshape(b.transpose(mixed, {0, 2, 1, 3}), {batch, length, heads * width})};
-  }, 1e-8);
+  check_pattern(
+      [](Builder& b) {
+        const std::int64_t batch = 2, length = 20, heads = 3, width = 8;
+        Var x = b.input({DType::f64, {batch, length, 3 * heads * width}}, "x"),
+            bias = b.input({DType::f64, {3 * heads * width}}, "bias");
+        Var qkv = x + b.broadcast(bias, x.shape());
+        const auto head = [&](std::int64_t part) {
+          Var slice = b.slice_axis(qkv, 2, part * heads * width, heads * width);
+          return b.transpose(b.reshape(slice, {batch, length, heads, width}), {0, 2, 1, 3});
+        };
+        Var scores = b.matmul(head(0), head(1), false, true) * 0.35;
+        const Shape square{batch, heads, length, length};
+        Var row = b.iota({DType::i64, square}, 2), column = b.iota({DType::i64, square}, 3);
+        Var masked = b.select(column <= row, scores, b.full({DType::f64, square}, -1e30));
+        Var mixed = b.matmul(b.apply("softmax", {masked}, {{"axis", std::int64_t{3}}}), head(2));
+        return std::vector{b.reshape(b.transpose(mixed, {0, 2, 1, 3}), {batch, length, heads * width})};
+      },
+      1e-8);
 }
 
 TEST(CpuPatterns, CrossEntropyOverFewAndManyClasses) {
   for (std::int64_t classes : {3, 10, 1000})
-    check_pattern([&](Builder& b) {
-      Var logits = b.input({DType::f64, {7, classes}}, "logits"), bias = b.input({DType::f64, {classes}}, "bias"), labels = b.input({DType::i64, {7}}, "labels");
-      return std::vector{b.apply("cross_entropy", {logits + b.broadcast(bias, {7, classes}), labels}, {{"axis", std::int64_t{1}}})};
-    }, 1e-9, 0, 2);
+    check_pattern(
+        [&](Builder& b) {
+          Var logits = b.input({DType::f64, {7, classes}}, "logits"), bias = b.input({DType::f64, {classes}}, "bias"),
+              labels = b.input({DType::i64, {7}}, "labels");
+          return std::vector{
+              b.apply("cross_entropy", {logits + b.broadcast(bias, {7, classes}), labels}, {{"axis", std::int64_t{1}}})};
+        },
+        1e-9, 0, 2);
 }
 
 TEST(CpuPatterns, PoolingOfOddImagesWithPaddingAndOverlap) {
@@ -107,7 +123,11 @@ TEST(CpuPatterns, PoolingOfOddImagesWithPaddingAndOverlap) {
     for (std::int64_t kernel : {2, 3})
       check_pattern([&](Builder& b) {
         Var x = b.input({DType::f64, {2, 3, size, size + 1}}, "x");
-        const Attributes window{{"kernel", Integers{kernel, kernel}}, {"strides", Integers{2, 2}}, {"low", Integers{kernel - 2, kernel - 2}}, {"high", Integers{1, 0}}, {"dilations", Integers{1, 1}}};
+        const Attributes window{{"kernel", Integers{kernel, kernel}},
+                                {"strides", Integers{2, 2}},
+                                {"low", Integers{kernel - 2, kernel - 2}},
+                                {"high", Integers{1, 0}},
+                                {"dilations", Integers{1, 1}}};
         Var windows = b.apply("window", {x}, window);
         return std::vector{b.apply("max_pool", {b.apply("relu", {x})}, window), b.mean(windows, {4, 5})};
       });
@@ -117,17 +137,24 @@ TEST(CpuPatterns, PoolingChannelsLast) {
   check_pattern([](Builder& b) {
     Var x = b.input({DType::f64, {2, 12, 12, 20}}, "x");
     Var first = b.transpose(x, {0, 3, 1, 2});
-    return std::vector{b.apply("max_pool", {first}, {{"kernel", Integers{2, 2}}, {"strides", Integers{2, 2}}, {"low", Integers{0, 0}}, {"high", Integers{0, 0}}, {"dilations", Integers{1, 1}}})};
+    return std::vector{b.apply("max_pool", {first},
+                               {{"kernel", Integers{2, 2}},
+                                {"strides", Integers{2, 2}},
+                                {"low", Integers{0, 0}},
+                                {"high", Integers{0, 0}},
+                                {"dilations", Integers{1, 1}}})};
   });
 }
 
 TEST(CpuPatterns, EmbeddingAndItsGradient) {
   for (std::int64_t width : {3, 16, 200})
-    check_pattern([&](Builder& b) {
-      Var table = b.input({DType::f64, {11, width}}, "table"), ids = b.input({DType::i64, {6, 15}}, "ids");
-      Var rows = b.gather(table, ids, 0);
-      return std::vector{rows * rows};
-    }, 1e-9, 0, 9);
+    check_pattern(
+        [&](Builder& b) {
+          Var table = b.input({DType::f64, {11, width}}, "table"), ids = b.input({DType::i64, {6, 15}}, "ids");
+          Var rows = b.gather(table, ids, 0);
+          return std::vector{rows * rows};
+        },
+        1e-9, 0, 9);
 }
 
 TEST(CpuPatterns, SlicesPadsAndJoinsOfOddSizes) {
@@ -148,75 +175,87 @@ TEST(CpuPatterns, RunningSumsBetweenMaps) {
 }
 
 TEST(CpuPatterns, EmptyArrays) {
-  check_both([] {
-    Graph graph("empty");
-    Builder b(graph);
-    Var x = b.input({DType::f32, {0, 5}}, "x"), y = b.input({DType::f32, {3, 0}}, "y");
-    graph.outputs() = {b.apply("softmax", {x}, {{"axis", std::int64_t{1}}}).value, b.sum(y, {1}).value, b.sum(x, {0, 1}).value, (x * 2.0).value, b.matmul(y, x).value};
-    return graph;
-  }, 0);
+  check_both(
+      [] {
+        Graph graph("empty");
+        Builder b(graph);
+        Var x = b.input({DType::f32, {0, 5}}, "x"), y = b.input({DType::f32, {3, 0}}, "y");
+        graph.outputs() = {b.apply("softmax", {x}, {{"axis", std::int64_t{1}}}).value, b.sum(y, {1}).value, b.sum(x, {0, 1}).value,
+                           (x * 2.0).value, b.matmul(y, x).value};
+        return graph;
+      },
+      0);
 }
 
 TEST(CpuPatterns, PositionsOfEqualsAndOfNan) {
-  check_both([] {
-    Graph graph("positions");
-    Builder b(graph);
-    Var x = b.input({DType::i32, {40, 100}}, "x");
-    Var f = b.apply("cast", {x}, {{"to", DType::f32}}), nan = b.select(x == b.like(x, 2), f / b.like(f, 0) * 0.0, f);
-    for (Integers axes : {Integers{0}, Integers{1}, Integers{0, 1}})
-      for (const char* op : {"arg_max", "arg_min"}) {
-        graph.outputs().push_back(b.reduce(*find_op(op), x, axes).value);
-        graph.outputs().push_back(b.reduce(*find_op(op), nan, axes).value);
-      }
-    return graph;
-  }, 0, -2, 2);
+  check_both(
+      [] {
+        Graph graph("positions");
+        Builder b(graph);
+        Var x = b.input({DType::i32, {40, 100}}, "x");
+        Var f = b.apply("cast", {x}, {{"to", DType::f32}}), nan = b.select(x == b.like(x, 2), f / b.like(f, 0) * 0.0, f);
+        for (Integers axes : {Integers{0}, Integers{1}, Integers{0, 1}})
+          for (const char* op : {"arg_max", "arg_min"}) {
+            graph.outputs().push_back(b.reduce(*find_op(op), x, axes).value);
+            graph.outputs().push_back(b.reduce(*find_op(op), nan, axes).value);
+          }
+        return graph;
+      },
+      0, -2, 2);
 }
 
 TEST(CpuPatterns, OneReductionOverAMillion) {
-  check_both([] {
-    Graph graph("large");
-    Builder b(graph);
-    Var x = b.input({DType::f32, {1000, 1000}}, "x");
-    graph.outputs() = {b.sum(x * x, {0, 1}).value, b.max(x, {0, 1}).value};
-    passes::split_reductions(graph);
-    return graph;
-  }, 1e-5);
+  check_both(
+      [] {
+        Graph graph("large");
+        Builder b(graph);
+        Var x = b.input({DType::f32, {1000, 1000}}, "x");
+        graph.outputs() = {b.sum(x * x, {0, 1}).value, b.max(x, {0, 1}).value};
+        passes::split_reductions(graph);
+        return graph;
+      },
+      1e-5);
 }
 
 TEST(CpuPatterns, AnOptimizerOverParametersOfManySizes) {
   for (passes::OptimizerKind kind : {passes::OptimizerKind::sgd, passes::OptimizerKind::adam, passes::OptimizerKind::adamw})
-    check_both([&] {
-      Graph graph("optimizer");
-      Builder b(graph);
-      std::vector<Value*> parameters;
-      Var loss;
-      for (Shape shape : {Shape{1}, Shape{3}, Shape{17, 5}, Shape{1000}, Shape{200, 200}, Shape{}}) {
-        Var p = b.wrap(graph.add_state({DType::f32, shape}, concat("p", parameters.size()), StateRole::parameter));
-        parameters.push_back(p.value);
-        Integers all;
-        for (std::int64_t i = 0; i < p.rank(); ++i) all.push_back(i);
-        Var term = b.sum(p * p, all);
-        loss = loss ? loss + term : term;
-      }
-      const std::vector<Value*> gradients = passes::differentiate(graph, loss.value, parameters);
-      passes::OptimizerSpec optimizer;
-      optimizer.kind = kind;
-      optimizer.momentum = 0.9;
-      passes::attach_optimizer(graph, optimizer, parameters, gradients);
-      graph.outputs() = {loss.value};
-      return graph;
-    }, 1e-5);
+    check_both(
+        [&] {
+          Graph graph("optimizer");
+          Builder b(graph);
+          std::vector<Value*> parameters;
+          Var loss;
+          for (Shape shape : {Shape{1}, Shape{3}, Shape{17, 5}, Shape{1000}, Shape{200, 200}, Shape{}}) {
+            Var p = b.wrap(graph.add_state({DType::f32, shape}, concat("p", parameters.size()), StateRole::parameter));
+            parameters.push_back(p.value);
+            Integers all;
+            for (std::int64_t i = 0; i < p.rank(); ++i) all.push_back(i);
+            Var term = b.sum(p * p, all);
+            loss = loss ? loss + term : term;
+          }
+          const std::vector<Value*> gradients = passes::differentiate(graph, loss.value, parameters);
+          passes::OptimizerSpec optimizer;
+          optimizer.kind = kind;
+          optimizer.momentum = 0.9;
+          passes::attach_optimizer(graph, optimizer, parameters, gradients);
+          graph.outputs() = {loss.value};
+          return graph;
+        },
+        1e-5);
 }
 
 TEST(CpuPatterns, DropoutIsDrawnAgainFromItsCounters) {
-  check_both([] {
-    Graph graph("dropout");
-    Builder b(graph);
-    Var x = b.input({DType::f32, {17, 101}}, "x"), seed = b.input({DType::i64, {}}, "seed"), step = b.input({DType::i64, {}}, "step");
-    Var uniform = b.apply("random_uniform", {seed, step}, {{"shape", Integers{17, 101}}, {"op_id", std::int64_t{5}}});
-    graph.outputs() = {b.select(b.like(uniform, 0.3) <= uniform, x * (1 / 0.7), b.like(x, 0)).value};
-    return graph;
-  }, 1e-6, 0, 100);
+  check_both(
+      [] {
+        Graph graph("dropout");
+        Builder b(graph);
+        Var x = b.input({DType::f32, {17, 101}}, "x"), seed = b.input({DType::i64, {}}, "seed"),
+            step = b.input({DType::i64, {}}, "step");
+        Var uniform = b.apply("random_uniform", {seed, step}, {{"shape", Integers{17, 101}}, {"op_id", std::int64_t{5}}});
+        graph.outputs() = {b.select(b.like(uniform, 0.3) <= uniform, x * (1 / 0.7), b.like(x, 0)).value};
+        return graph;
+      },
+      1e-6, 0, 100);
 }
 
 }  // namespace

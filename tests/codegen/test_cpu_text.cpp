@@ -33,7 +33,8 @@ TEST(CpuText, AChainOfMapsIsOneLoop) {
               Var x = b.input({DType::f32, {50, 20}}, "x"), bias = b.input({DType::f32, {20}}, "bias");
               Var z = x + b.broadcast(bias, {50, 20});
               return b.apply("tanh", {z}) * 0.5;
-            }), R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
+            }),
+            R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
   const float* const p0 = (float*)__builtin_assume_aligned(p[0], 64);
   const float* const p1 = (float*)__builtin_assume_aligned(p[1], 64);
   float* const p2 = (float*)__builtin_assume_aligned(p[2], 64);
@@ -54,7 +55,10 @@ TEST(CpuText, AChainOfMapsIsOneLoop) {
 }
 
 TEST(CpuText, SoftmaxKeepsItsExponentialsInARow) {
-  EXPECT_EQ(text_of([](Builder& b) { return b.apply("softmax", {b.input({DType::f32, {4096, 128}}, "x")}, {{"axis", std::int64_t{1}}}); }), R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
+  EXPECT_EQ(text_of([](Builder& b) {
+              return b.apply("softmax", {b.input({DType::f32, {4096, 128}}, "x")}, {{"axis", std::int64_t{1}}});
+            }),
+            R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
   const float* const p0 = (float*)__builtin_assume_aligned(p[0], 64);
   float* const p1 = (float*)__builtin_assume_aligned(p[1], 64);
   for (long t0 = first * 64; t0 < last * 64; ++t0) {
@@ -97,7 +101,10 @@ TEST(CpuText, SoftmaxKeepsItsExponentialsInARow) {
 }
 
 TEST(CpuText, AColumnSumGoesDownBlocksOfColumns) {
-  EXPECT_EQ(text_of([](Builder& b) { return b.sum(b.input({DType::f32, {1000, 100}}, "x"), {0}); }), R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
+  EXPECT_EQ(text_of([](Builder& b) {
+              return b.sum(b.input({DType::f32, {1000, 100}}, "x"), {0});
+            }),
+            R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
   const float* const p0 = (float*)__builtin_assume_aligned(p[0], 64);
   float* const p1 = (float*)__builtin_assume_aligned(p[1], 64);
   for (long t0 = first; t0 < last; ++t0) {
@@ -146,7 +153,10 @@ TEST(CpuText, AColumnSumGoesDownBlocksOfColumns) {
 }
 
 TEST(CpuText, APaddedRowIsThreeLoopsWithoutConditions) {
-  EXPECT_EQ(text_of([](Builder& b) { return b.pad(b.input({DType::f32, {30}}, "x"), {2}, {3}, 1) * 2.0; }), R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
+  EXPECT_EQ(text_of([](Builder& b) {
+              return b.pad(b.input({DType::f32, {30}}, "x"), {2}, {3}, 1) * 2.0;
+            }),
+            R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
   const float* const p0 = (float*)__builtin_assume_aligned(p[0], 64);
   float* const p1 = (float*)__builtin_assume_aligned(p[1], 64);
   if (first < last) {
@@ -176,7 +186,10 @@ TEST(CpuText, APaddedRowIsThreeLoopsWithoutConditions) {
 }
 
 TEST(CpuText, AnIndexOutOfRangeIsClampedAndRaisesTheFault) {
-  EXPECT_EQ(text_of([](Builder& b) { return b.gather(b.input({DType::f32, {10, 64}}, "x"), b.input({DType::u8, {3}}, "i"), 0); }), R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
+  EXPECT_EQ(text_of([](Builder& b) {
+              return b.gather(b.input({DType::f32, {10, 64}}, "x"), b.input({DType::u8, {3}}, "i"), 0);
+            }),
+            R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
   const unsigned char* const p0 = (unsigned char*)__builtin_assume_aligned(p[0], 64);
   const float* const p1 = (float*)__builtin_assume_aligned(p[1], 64);
   float* const p2 = (float*)__builtin_assume_aligned(p[2], 64);

@@ -52,7 +52,8 @@ Report report_of(const std::string& log) {
 class CudaCubins : public ::testing::Test {
  protected:
   void SetUp() override {
-    const cuda::LibrarySearch search = cuda::search_by_variables([](const char* name) { return static_cast<const char*>(std::getenv(name)); });
+    const cuda::LibrarySearch search =
+        cuda::search_by_variables([](const char* name) { return static_cast<const char*>(std::getenv(name)); });
     const cuda::LibraryResult found = cuda::find_library(cuda::LibraryKind::nvrtc, search);
     if (!found.library) GTEST_SKIP() << found.description(cuda::LibraryKind::nvrtc);
     nvrtc_ = cuda::Nvrtc::find(search);

@@ -24,8 +24,9 @@ void run_all(std::vector<LabelledGraph> graphs) {
 TEST(CudaEmulated, PatternsReachEveryPathOfTheEmitter) {
   cuda_shim::KernelRunner runner;
   for (const LabelledGraph& g : pattern_graphs()) runner.add_kernels(g.graph);
-  for (const char* mark : {"gc_join_lanes<16>", "gc_join_lanes<32>", "gc_join_block<", "gc_join_column<", "gc_best<", "gc_load_pack(", "gc_store_pack(", "gc_list_matches<",
-                           "__shared__ float tile", "__shared__ gc_f16 tile", "gc_segment(", "if (threadIdx.x == 0)", "gc_clamped(", "gc_philox_uniform(", "#pragma unroll 4"}) {
+  for (const char* mark : {"gc_join_lanes<16>", "gc_join_lanes<32>", "gc_join_block<", "gc_join_column<", "gc_best<",
+                           "gc_load_pack(", "gc_store_pack(", "gc_list_matches<", "__shared__ float tile", "__shared__ gc_f16 tile",
+                           "gc_segment(", "if (threadIdx.x == 0)", "gc_clamped(", "gc_philox_uniform(", "#pragma unroll 4"}) {
     const auto has = [&](const runtime::Kernel& kernel) { return kernel.text.find(mark) != std::string::npos; };
     EXPECT_TRUE(std::any_of(runner.kernels().begin(), runner.kernels().end(), has)) << mark;
   }
@@ -33,7 +34,8 @@ TEST(CudaEmulated, PatternsReachEveryPathOfTheEmitter) {
 
 // 32-bit indices where everything fits, 64-bit ones where not; buffers of that size are not made here.
 TEST(CudaEmulated, LargeArraysHaveWideIndices) {
-  for (const auto& [rows, type] : {std::pair<std::int64_t, const char*>{1 << 20, "typedef int gc_index;"}, {1 << 23, "typedef long long gc_index;"}}) {
+  for (const auto& [rows, type] :
+       {std::pair<std::int64_t, const char*>{1 << 20, "typedef int gc_index;"}, {1 << 23, "typedef long long gc_index;"}}) {
     const TensorType x{DType::f32, {rows, 300}};
     const std::vector<TensorType> types{x};
     const ir::LoopNest nest = ir::loops_of(ir::ops::kNeg, types, types, {});

@@ -54,7 +54,8 @@ Tensor rows_of(const Tensor& all, std::int64_t step, std::int64_t batch) {
   type.shape[0] = batch;
   Tensor rows(type);
   const std::size_t bytes = rows.bytes().size();
-  std::copy_n(all.bytes().begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(step) * bytes), bytes, rows.bytes().begin());
+  std::copy_n(all.bytes().begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(step) * bytes), bytes,
+              rows.bytes().begin());
   return rows;
 }
 
@@ -64,7 +65,8 @@ passes::OptimizerSpec optimizer_of(const nlohmann::json& recipe) {
   spec.momentum = options.value("momentum", 0.0);
   spec.nesterov = options.value("nesterov", false);
   if (options.contains("weight_decay")) spec.weight_decay = options["weight_decay"].get<double>();
-  if (options.contains("betas")) std::tie(spec.beta1, spec.beta2) = std::pair(options["betas"][0].get<double>(), options["betas"][1].get<double>());
+  if (options.contains("betas"))
+    std::tie(spec.beta1, spec.beta2) = std::pair(options["betas"][0].get<double>(), options["betas"][1].get<double>());
   if (options.contains("eps")) spec.eps = options["eps"].get<double>();
   return spec;
 }
@@ -87,8 +89,10 @@ Compiled compile(const fs::path& folder, const Recorded& recorded) {
   }
   frontend::Model model = frontend::import_onnx(file, options);
   std::vector<std::string> trained;
-  for (const auto& parameter : model.parameters) if (parameter.trained) trained.push_back(parameter.name);
-  passes::make_training_step(model.graph, passes::parse_loss(recorded.recipe["loss"].get<std::string>()), optimizer_of(recorded.recipe), trained, label);
+  for (const auto& parameter : model.parameters)
+    if (parameter.trained) trained.push_back(parameter.name);
+  passes::make_training_step(model.graph, passes::parse_loss(recorded.recipe["loss"].get<std::string>()),
+                             optimizer_of(recorded.recipe), trained, label);
   passes::PipelineOptions pipeline;
   pipeline.alignment = 256;
   const ir::MemoryPlan plan = passes::lower(model.graph, pipeline);
@@ -107,7 +111,8 @@ TEST_P(CudaModels, FirstStepsHaveTheRecordedLosses) {
   cuda_shim::ProgramRunner runner(compiled.program);
   for (const runtime::State& state : compiled.program.states) {
     const std::string& name = compiled.program.buffers[static_cast<std::size_t>(state.buffer)].name;
-    if (const auto found = compiled.states.find(name); found != compiled.states.end()) runner.write(name, found->second.cast(compiled.program.buffers[static_cast<std::size_t>(state.buffer)].type.dtype));
+    if (const auto found = compiled.states.find(name); found != compiled.states.end())
+      runner.write(name, found->second.cast(compiled.program.buffers[static_cast<std::size_t>(state.buffer)].type.dtype));
     else EXPECT_TRUE(state.fill) << name << " has no initial value";
   }
   runner.write("learning_rate", Tensor::scalar(DType::f64, recorded.recipe["options"]["lr"].get<double>()));
@@ -117,7 +122,8 @@ TEST_P(CudaModels, FirstStepsHaveTheRecordedLosses) {
     ASSERT_EQ(runner.step(), "");
     EXPECT_NEAR(runner.read_output(0).at(0), recorded.losses.at(step), tolerance * recorded.losses.at(step)) << "step " << step;
   }
-  std::printf("%s: %zu kernels, %lld kernel launches a step\n", GetParam().filename().c_str(), compiled.program.kernels.size(), static_cast<long long>(runner.launches() / kSteps));
+  std::printf("%s: %zu kernels, %lld kernel launches a step\n", GetParam().filename().c_str(), compiled.program.kernels.size(),
+              static_cast<long long>(runner.launches() / kSteps));
 }
 
 TEST_P(CudaModels, EveryKernelCompilesToACubin) {
@@ -133,10 +139,12 @@ TEST_P(CudaModels, EveryKernelCompilesToACubin) {
     EXPECT_GT(cubin.image.size(), 100u);
     EXPECT_NE(cubin.log.find(" 0 bytes spill stores"), std::string::npos) << cubin.log;
   }
-  std::printf("%s: %zu cubins in %.1f s\n", GetParam().filename().c_str(), compiled.program.kernels.size(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  std::printf("%s: %zu cubins in %.1f s\n", GetParam().filename().c_str(), compiled.program.kernels.size(),
+              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
-INSTANTIATE_TEST_SUITE_P(Recorded, CudaModels, testing::ValuesIn(model_folders()), [](const auto& info) { return info.param.filename().string(); });
+INSTANTIATE_TEST_SUITE_P(Recorded, CudaModels, testing::ValuesIn(model_folders()),
+                         [](const auto& info) { return info.param.filename().string(); });
 
 }  // namespace
 }  // namespace gcomp::tests

@@ -26,7 +26,9 @@ class ModelBuilder {
   explicit ModelBuilder(std::string name) : model_{Graph(std::move(name)), {}}, builder_(model_.graph) {}
 
   Builder& b() { return builder_; }
-  Var input(DType dtype, Shape shape, const std::string& name, double low, double high) { return remember(b().input({dtype, shape}, name), low, high); }
+  Var input(DType dtype, Shape shape, const std::string& name, double low, double high) {
+    return remember(b().input({dtype, shape}, name), low, high);
+  }
   Var parameter(Shape shape, const std::string& name, double low, double high) {
     trained_.push_back(name);
     return remember(b().wrap(model_.graph.add_state({DType::f32, std::move(shape)}, name, StateRole::parameter)), low, high);
@@ -36,11 +38,14 @@ class ModelBuilder {
     Shape shape = x.shape();
     shape.back() = to;
     Var rows = b().reshape(x, {x.type().elements() / from, from});
-    Var y = b().matmul(rows, parameter({from, to}, name + ".weight", -0.4, 0.4)) + b().broadcast(parameter({to}, name + ".bias", -0.1, 0.1), {rows.dim(0), to});
+    Var y = b().matmul(rows, parameter({from, to}, name + ".weight", -0.4, 0.4)) +
+            b().broadcast(parameter({to}, name + ".bias", -0.1, 0.1), {rows.dim(0), to});
     return b().reshape(y, shape);
   }
   Var layer_norm(Var x, const std::string& name) {
-    return b().apply("layer_norm", {x, parameter({x.dim(-1)}, name + ".scale", 0.8, 1.2), parameter({x.dim(-1)}, name + ".bias", -0.1, 0.1)}, {{"axis", x.rank() - 1}});
+    return b().apply("layer_norm",
+                     {x, parameter({x.dim(-1)}, name + ".scale", 0.8, 1.2), parameter({x.dim(-1)}, name + ".bias", -0.1, 0.1)},
+                     {{"axis", x.rank() - 1}});
   }
 
   Model finish(Var logits, int classes, const Shape& label_shape) {
@@ -95,7 +100,12 @@ Model convolutional() {
   Var y = b.apply("convolution", {x, m.parameter({4, 2, 3, 3}, "conv.weight", -0.4, 0.4)},
                   {{"strides", Integers{1, 1}}, {"low", Integers{1, 1}}, {"high", Integers{1, 1}}, {"dilations", Integers{1, 1}}});
   y = b.apply_many(ops::kBatchNorm, {y, m.parameter({4}, "norm.scale", 0.8, 1.2), m.parameter({4}, "norm.bias", -0.1, 0.1)}, {})[0];
-  y = b.apply("max_pool", {b.apply("relu", {y})}, {{"kernel", Integers{2, 2}}, {"strides", Integers{2, 2}}, {"low", Integers{0, 0}}, {"high", Integers{0, 0}}, {"dilations", Integers{1, 1}}});
+  y = b.apply("max_pool", {b.apply("relu", {y})},
+              {{"kernel", Integers{2, 2}},
+               {"strides", Integers{2, 2}},
+               {"low", Integers{0, 0}},
+               {"high", Integers{0, 0}},
+               {"dilations", Integers{1, 1}}});
   return m.finish(m.linear(b.reshape(y, {3, 64}), 5, "head"), 5, {3});
 }
 
@@ -114,7 +124,8 @@ void write_values(cuda_shim::ProgramRunner& runner, const Model& model) {
 }
 
 void expect_close(const Tensor& found, const Tensor& wanted, const std::string& what) {
-  for (std::int64_t i = 0; i < wanted.elements(); ++i) ASSERT_NEAR(found.at(i), wanted.at(i), 1e-4 * (1 + std::fabs(wanted.at(i)))) << what << " element " << i;
+  for (std::int64_t i = 0; i < wanted.elements(); ++i)
+    ASSERT_NEAR(found.at(i), wanted.at(i), 1e-4 * (1 + std::fabs(wanted.at(i)))) << what << " element " << i;
 }
 
 void train(const Model& model) {
@@ -127,17 +138,20 @@ void train(const Model& model) {
     const InterpretResult expected = interpret(model.graph, values);
     ASSERT_EQ(runner.step(), "");
     ASSERT_EQ(again.step(), "");
-    for (std::size_t i = 0; i < expected.outputs.size(); ++i) expect_close(runner.read_output(i), expected.outputs[i], concat("step ", step, " output ", i));
+    for (std::size_t i = 0; i < expected.outputs.size(); ++i)
+      expect_close(runner.read_output(i), expected.outputs[i], concat("step ", step, " output ", i));
     for (const auto& [name, value] : expected.states) {
       // Adam turns a gradient of rounding noise into a step of the whole learning rate; moments do not.
-      if (value.dtype() == DType::i64 || name.find("exp_avg") != name.npos) expect_close(runner.read_state(name), value, concat("step ", step, " ", name));
+      if (value.dtype() == DType::i64 || name.find("exp_avg") != name.npos)
+        expect_close(runner.read_state(name), value, concat("step ", step, " ", name));
       EXPECT_EQ(runner.read_state(name), again.read_state(name)) << name << " differs between two runs";
       values.insert_or_assign(name, value);
       runner.write(name, value);
       again.write(name, value);
     }
   }
-  std::printf("%s: %zu kernels, %lld launches a step\n", model.graph.name().c_str(), program.kernels.size(), static_cast<long long>(runner.launches() / 3));
+  std::printf("%s: %zu kernels, %lld launches a step\n", model.graph.name().c_str(), program.kernels.size(),
+              static_cast<long long>(runner.launches() / 3));
 }
 
 TEST(CudaProgram, TrainsAPerceptron) { train(mlp()); }

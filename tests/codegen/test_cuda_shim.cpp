@@ -79,9 +79,10 @@ extern "C" __global__ void matches(const int* p0, int* p1) {
 class CudaShim : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    module_ = std::make_unique<HostModule>(std::string(codegen::cuda::prelude()) + kKernels,
-                                           std::vector<std::string>{"block_sums", "shuffles", "early_exit", "split_barrier", "lost_lane", "overrun", "shared_rubbish", "widen",
-                                                                    "narrow", "saturate", "philox", "matches"});
+    module_ = std::make_unique<HostModule>(
+        std::string(codegen::cuda::prelude()) + kKernels,
+        std::vector<std::string>{"block_sums", "shuffles", "early_exit", "split_barrier", "lost_lane", "overrun", "shared_rubbish",
+                                 "widen", "narrow", "saturate", "philox", "matches"});
   }
   static void TearDownTestSuite() { module_.reset(); }
 
@@ -93,9 +94,7 @@ class CudaShim : public testing::Test {
   std::string failure(const std::string& kernel, unsigned threads, float* memory = nullptr) {
     try {
       launch(kernel, 1, threads, memory);
-    } catch (const InternalError& error) {
-      return error.what();
-    }
+    } catch (const InternalError& error) { return error.what(); }
     return "";
   }
 
@@ -163,7 +162,8 @@ TEST_F(CudaShim, FloatsNarrowAsTheInterpreterHasIt) {
   // Every f16 value, the midpoint to the next, and both neighbours of the midpoint; the same for bf16 by its bits.
   std::vector<float> x;
   for (std::uint32_t i = 0; i < 0x7c00; ++i) {
-    const float low = f16_to_float(static_cast<std::uint16_t>(i)), high = i == 0x7bff ? 65536.0f : f16_to_float(static_cast<std::uint16_t>(i + 1)), middle = (low + high) / 2;
+    const float low = f16_to_float(static_cast<std::uint16_t>(i)),
+                high = i == 0x7bff ? 65536.0f : f16_to_float(static_cast<std::uint16_t>(i + 1)), middle = (low + high) / 2;
     for (float v : {low, middle, std::nextafter(middle, 0.0f), std::nextafter(middle, 1e9f)}) x.push_back(v);
   }
   for (std::uint32_t i = 0; i < 0x8000; i += 7)
@@ -178,7 +178,10 @@ TEST_F(CudaShim, FloatsNarrowAsTheInterpreterHasIt) {
   std::vector<std::uint16_t> f16(x.size()), bf16(x.size());
   launch("narrow", static_cast<unsigned>(x.size() / 256), 256, x.data(), f16.data(), bf16.data());
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (x[i] != x[i]) { EXPECT_TRUE(f16_to_float(f16[i]) != f16_to_float(f16[i])); continue; }
+    if (x[i] != x[i]) {
+      EXPECT_TRUE(f16_to_float(f16[i]) != f16_to_float(f16[i]));
+      continue;
+    }
     ASSERT_EQ(f16[i], float_to_f16(x[i])) << x[i];
     ASSERT_EQ(bf16[i], float_to_bf16(x[i])) << x[i];
   }
@@ -186,7 +189,8 @@ TEST_F(CudaShim, FloatsNarrowAsTheInterpreterHasIt) {
 
 TEST_F(CudaShim, CastsToIntegersSaturate) {
   const double infinity = std::numeric_limits<double>::infinity();
-  std::vector<double> x = {0, 1.9, -1.9, 127.9, 128, -129, 255.9, 256, 2147483648.0, -2147483904.0, 9.3e18, -9.3e18, 1.9e19, infinity, -infinity, std::nan("")};
+  std::vector<double> x = {0,      1.9,     -1.9,   127.9,    128,       -129,        255.9, 256, 2147483648.0, -2147483904.0,
+                           9.3e18, -9.3e18, 1.9e19, infinity, -infinity, std::nan("")};
   std::vector<signed char> i8(x.size());
   std::vector<unsigned char> u8(x.size());
   std::vector<int> i32(x.size());
@@ -205,7 +209,8 @@ TEST_F(CudaShim, CastsToIntegersSaturate) {
 TEST_F(CudaShim, PhiloxGivesItsPublishedWords) {
   std::uint32_t found[8] = {};
   launch("philox", 1, 1, found);
-  EXPECT_EQ((std::vector<std::uint32_t>(found, found + 4)), (std::vector<std::uint32_t>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ((std::vector<std::uint32_t>(found, found + 4)),
+            (std::vector<std::uint32_t>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const auto expected = philox4x32_10({1, 2, 3, 4}, philox_key(0x0123456789abcdefull));
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(found[4 + i], expected[i]);
 }

@@ -37,7 +37,8 @@ std::int64_t value_at(const Index& index, const Shape& point) {
 template <class F>
 void at_every_point(const F& check) {
   Shape point(kExtents.size());
-  do check(point); while (next_index(point, kExtents));
+  do check(point);
+  while (next_index(point, kExtents));
 }
 
 /// A random index beside the function that it stands for.
@@ -48,7 +49,10 @@ struct Random {
   Index index(int depth) {
     switch (depth == 0 ? between(0, 1) : between(0, 6)) {
       case 0: return Index(between(-6, 6));
-      case 1: { const int a = static_cast<int>(between(0, 3)); return Index::axis(a, kExtents[static_cast<std::size_t>(a)]); }
+      case 1: {
+        const int a = static_cast<int>(between(0, 3));
+        return Index::axis(a, kExtents[static_cast<std::size_t>(a)]);
+      }
       case 2: return index(depth - 1) + index(depth - 1);
       case 3: return index(depth - 1) - index(depth - 1);
       case 4: return index(depth - 1) * between(-5, 5);

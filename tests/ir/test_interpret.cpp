@@ -26,8 +26,11 @@ Doubles apply(const std::string& node, const std::string& x, const std::string& 
 TEST(Interpret, contractions) {
   EXPECT_EQ(apply("matmul %x, %w", "f64[2,3] [1, 2, 3, 4, 5, 6]", "f64[3,2] [1, 0, 0, 1, 1, 1]"), (Doubles{4, 5, 10, 11}));
   EXPECT_EQ(apply("matmul %x, %w {transpose_b=true}", "f64[1,2] [1, 2]", "f64[2,2] [3, 4, 5, 6]"), (Doubles{11, 17}));
-  EXPECT_EQ(apply("convolution %x, %w {strides=[1], low=[1], high=[0], dilations=[1]}", "f64[1,1,4] [1, 2, 3, 4]", "f64[1,1,2] [10, 1]"), (Doubles{1, 12, 23, 34}));
-  EXPECT_EQ(apply("convolution %x, %w {strides=[2], low=[0], high=[0], dilations=[2], groups=2}", "f64[1,2,5] [1, 2, 3, 4, 5, 1, 1, 1, 1, 1]", "f64[2,1,2] [1, 1, 2, 3]"),
+  EXPECT_EQ(
+      apply("convolution %x, %w {strides=[1], low=[1], high=[0], dilations=[1]}", "f64[1,1,4] [1, 2, 3, 4]", "f64[1,1,2] [10, 1]"),
+      (Doubles{1, 12, 23, 34}));
+  EXPECT_EQ(apply("convolution %x, %w {strides=[2], low=[0], high=[0], dilations=[2], groups=2}",
+                  "f64[1,2,5] [1, 2, 3, 4, 5, 1, 1, 1, 1, 1]", "f64[2,1,2] [1, 1, 2, 3]"),
             (Doubles{4, 8, 5, 5}));
 }
 
@@ -41,8 +44,10 @@ TEST(Interpret, views) {
 }
 
 TEST(Interpret, windows_and_scans) {
-  EXPECT_EQ(apply("max_pool %x {kernel=[2], strides=[2], low=[1], high=[0], dilations=[1]}", "f64[1,5] [-1, -2, -3, -4, -5]"), (Doubles{-1, -2, -4}));
-  EXPECT_EQ(apply("window_sum %x {kernel=[2], strides=[1], low=[0], high=[0], dilations=[1], sizes=[3]}", "f64[2,2] [1, 2, 3, 4]"), (Doubles{1, 5, 4}));
+  EXPECT_EQ(apply("max_pool %x {kernel=[2], strides=[2], low=[1], high=[0], dilations=[1]}", "f64[1,5] [-1, -2, -3, -4, -5]"),
+            (Doubles{-1, -2, -4}));
+  EXPECT_EQ(apply("window_sum %x {kernel=[2], strides=[1], low=[0], high=[0], dilations=[1], sizes=[3]}", "f64[2,2] [1, 2, 3, 4]"),
+            (Doubles{1, 5, 4}));
   EXPECT_EQ(apply("cumulative_sum %x {axis=0}", "f64[4] [1, 2, 3, 4]"), (Doubles{1, 3, 6, 10}));
   EXPECT_EQ(apply("cumulative_sum %x {axis=0, exclusive=true, reverse=true}", "f64[4] [1, 2, 3, 4]"), (Doubles{9, 7, 4, 0}));
   EXPECT_EQ(apply("reduce_max %x {axes=[0]}", "f64[2,3] [1, 5, 3, 4, 2, 6]"), (Doubles{4, 5, 6}));
@@ -65,7 +70,8 @@ TEST(Interpret, kernels_with_several_statements) {
     %p[i,j] = p
     %m[i] = m
   }
-})", {{"x", "f64[2,2] [5, 5, 1, -inf]"}});
+})",
+                          {{"x", "f64[2,2] [5, 5, 1, -inf]"}});
   EXPECT_EQ(result.outputs[0].to_doubles(), (Doubles{0.5, 0.5, 1, 0}));
   EXPECT_EQ(result.outputs[1].to_doubles(), (Doubles{5, 1}));
 }
@@ -77,7 +83,11 @@ TEST(Interpret, guards_do_not_evaluate_the_branch_not_taken) {
     t[i]: f64 = (0 <= i - 1 < 3 ? %x[i - 1] : 7)
     %y[i] = t
   }
-})", {{"x", "f64[3] [1, 2, 3]"}}).outputs[0].to_doubles(), (Doubles{7, 1, 2}));
+})",
+                {{"x", "f64[3] [1, 2, 3]"}})
+                .outputs[0]
+                .to_doubles(),
+            (Doubles{7, 1, 2}));
 }
 
 TEST(Interpret, scatter_adds_in_order) {
@@ -87,11 +97,16 @@ TEST(Interpret, scatter_adds_in_order) {
     t[i]: f64 = %u[i]
     %g[<%i[i] : 3>] += t
   }
-})", {{"i", "i64[4] [2, 0, 2, 2]"}, {"u", "f64[4] [1, 2, 4, 8]"}}).outputs[0].to_doubles(), (Doubles{2, 0, 13}));
+})",
+                {{"i", "i64[4] [2, 0, 2, 2]"}, {"u", "f64[4] [1, 2, 4, 8]"}})
+                .outputs[0]
+                .to_doubles(),
+            (Doubles{2, 0, 13}));
 }
 
 TEST(Interpret, segments_of_a_multi_kernel_run_one_by_one) {
-  const auto result = run(R"(graph @sgd(%lr: f64[], %g1: f64[2], %g2: f64[1,3]) -> () {
+  const auto result =
+      run(R"(graph @sgd(%lr: f64[], %g1: f64[2], %g2: f64[1,3]) -> () {
   state %p1: f64[2] parameter
   state %p2: f64[1,3] parameter = 1
   %n1, %n2 = multi_kernel %p1, %g1, %lr, %p2, %g2, %lr {segments=2} : f64[2], f64[1,3] {
@@ -101,7 +116,8 @@ TEST(Interpret, segments_of_a_multi_kernel_run_one_by_one) {
   }
   update %p1, %n1
   update %p2, %n2
-})", {{"lr", "f64[] [0.5]"}, {"g1", "f64[2] [2, 4]"}, {"g2", "f64[1,3] [1, 2, 3]"}, {"p1", "f64[2] [10, 20]"}});
+})",
+          {{"lr", "f64[] [0.5]"}, {"g1", "f64[2] [2, 4]"}, {"g2", "f64[1,3] [1, 2, 3]"}, {"p1", "f64[2] [10, 20]"}});
   EXPECT_EQ(result.states.at("p1").to_doubles(), (Doubles{9, 18}));
   EXPECT_EQ(result.states.at("p2").to_doubles(), (Doubles{0.5, 0, -0.5}));
 }
@@ -112,7 +128,8 @@ TEST(Interpret, states_are_read_as_they_were_at_the_start) {
   %next = add %t, %x
   %y = mul %t, %t
   update %t, %next
-})", {{"x", "f64[] [1]"}});
+})",
+                          {{"x", "f64[] [1]"}});
   EXPECT_EQ(result.outputs[0].to_doubles(), Doubles{9});
   EXPECT_EQ(result.states.at("t").to_doubles(), Doubles{4});
 }
@@ -123,9 +140,7 @@ TEST(Interpret, missing_and_wrong_values_are_named) {
     try {
       run(text, given);
       return "";
-    } catch (const UserError& error) {
-      return error.what();
-    }
+    } catch (const UserError& error) { return error.what(); }
   };
   EXPECT_EQ(message({}), "input 'x' has no value, wanted f64[2]");
   EXPECT_EQ(message({{"x", "f32[2] [1, 2]"}}), "input 'x' is f32[2], wanted f64[2]");

@@ -37,38 +37,40 @@ TEST_P(ParseError, names_line_column_and_reason) {
   EXPECT_EQ(found.substr(0, found.find('\n')), std::string("f.gir:") + GetParam().error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Lines, ParseError, testing::Values(
-    Case{"  %y = rleu %x", "3:8: unknown op 'rleu'; did you mean 'relu'?"},
-    Case{"  %y = relu %xx", "3:13: no value %xx is defined above; did you mean 'x'?"},
-    Case{"  %y = relu", "3:8: relu: found 0 operands, wanted 1"},
-    Case{"  %y = add %x", "3:8: add: found 1 operands, wanted 2 (operands %x: f32[4])"},
-    Case{"  %y = relu %x : f32[5]", "3:18: found type f32[5], but relu gives f32[4]"},
-    Case{"  %y = relu %x : f23[4]", "3:18: found 'f23', wanted a type such as f32[64,784]; did you mean 'f32'?"},
-    Case{"  %y = relu %x : f32[4,-1]", "3:24: dimension -1 is negative"},
-    Case{"  %y = relu %x : f32[4611686018427387904,4]", "3:18: shape [4611686018427387904x4] has more than 2^62 elements"},
-    Case{"  %y = relu %x : f32[4], f32[4]", "3:16: found 2 types, wanted 1"},
-    Case{"  %x = relu %x", "3:3: %x is defined twice"},
-    Case{"  %y, %y = relu %x", "3:3: %y is defined twice"},
-    Case{"  %y, %z = relu %x", "3:3: relu has 1 results, found 2 names"},
-    Case{"  relu %x", "3:3: relu has 1 results, found 0 names"},
-    Case{"  %y = reduce_sum %x", "3:8: reduce_sum: attribute 'axes' is missing (operands %x: f32[4])"},
-    Case{"  %y = reduce_sum %x {axis=[0]}", "3:23: reduce_sum has no attribute 'axis', it has 'axes'; did you mean 'axes'?"},
-    Case{"  %y = reduce_sum %x {axes=0}", "3:28: found '0', wanted '[' before a list"},
-    Case{"  %y = reduce_sum %x {axes=[0], axes=[0]}", "3:33: attribute 'axes' is given twice"},
-    Case{"  %y = reduce_sum %x {axes=[9223372036854775808]}", "3:29: an integer of more than 64 bits, wanted an integer"},
-    Case{"  %y = cast %x {to=f99}", "3:20: found 'f99', wanted a dtype"},
-    Case{"  %y = full {dtype=f32, shape=[2], value=1e999}", "3:42: the number 1e999 does not fit a double"},
-    Case{"  %y = matmul %x, %w {transpose_a=1}", "3:35: found '1', wanted true or false"},
-    Case{"  %y = constant {value=i64[2] [1, 2, 3]}", "3:24: found 3 elements, wanted 2 for i64[2]"},
-    Case{"  %y = constant {value=u8[2] [1, 256]}", "3:34: 256 is no u8"},
-    Case{"  %y = constant {value=f32[1000000000000] 0x\"00\"}", "3:43: the data does not fill f32[1000000000000]"},
-    Case{"  %y = constant {value=u8[2] 0x\"00}", "3:35: hexadecimal data does not end with '\"'"},
-    Case{"  %y = constant {value=f32[9] <elided>}", "3:31: the data of this constant was left out when the text was printed"},
-    Case{"  %\"y = relu %x", "3:4: the quoted name or text does not end on its line, wanted a result"},
-    Case{"  %\"\\q\" = relu %x", "3:5: unknown escape, wanted \\\" \\\\ \\n \\t or \\xHH"},
-    Case{"  state %s: f32[2] weight", "3:20: unknown role 'weight' of a state, wanted 'parameter', 'running_statistic', 'optimizer' and 'counter'"},
-    Case{"  update %x, %w", " update %x, %w: %x is no state"},
-    Case{"  %y = kernel %x", "4:1: a kernel needs results and their types, as in %y = kernel %x : f32[4] {"}));
+INSTANTIATE_TEST_SUITE_P(
+    Lines, ParseError,
+    testing::Values(
+        Case{"  %y = rleu %x", "3:8: unknown op 'rleu'; did you mean 'relu'?"},
+        Case{"  %y = relu %xx", "3:13: no value %xx is defined above; did you mean 'x'?"},
+        Case{"  %y = relu", "3:8: relu: found 0 operands, wanted 1"},
+        Case{"  %y = add %x", "3:8: add: found 1 operands, wanted 2 (operands %x: f32[4])"},
+        Case{"  %y = relu %x : f32[5]", "3:18: found type f32[5], but relu gives f32[4]"},
+        Case{"  %y = relu %x : f23[4]", "3:18: found 'f23', wanted a type such as f32[64,784]; did you mean 'f32'?"},
+        Case{"  %y = relu %x : f32[4,-1]", "3:24: dimension -1 is negative"},
+        Case{"  %y = relu %x : f32[4611686018427387904,4]", "3:18: shape [4611686018427387904x4] has more than 2^62 elements"},
+        Case{"  %y = relu %x : f32[4], f32[4]", "3:16: found 2 types, wanted 1"},
+        Case{"  %x = relu %x", "3:3: %x is defined twice"}, Case{"  %y, %y = relu %x", "3:3: %y is defined twice"},
+        Case{"  %y, %z = relu %x", "3:3: relu has 1 results, found 2 names"},
+        Case{"  relu %x", "3:3: relu has 1 results, found 0 names"},
+        Case{"  %y = reduce_sum %x", "3:8: reduce_sum: attribute 'axes' is missing (operands %x: f32[4])"},
+        Case{"  %y = reduce_sum %x {axis=[0]}", "3:23: reduce_sum has no attribute 'axis', it has 'axes'; did you mean 'axes'?"},
+        Case{"  %y = reduce_sum %x {axes=0}", "3:28: found '0', wanted '[' before a list"},
+        Case{"  %y = reduce_sum %x {axes=[0], axes=[0]}", "3:33: attribute 'axes' is given twice"},
+        Case{"  %y = reduce_sum %x {axes=[9223372036854775808]}", "3:29: an integer of more than 64 bits, wanted an integer"},
+        Case{"  %y = cast %x {to=f99}", "3:20: found 'f99', wanted a dtype"},
+        Case{"  %y = full {dtype=f32, shape=[2], value=1e999}", "3:42: the number 1e999 does not fit a double"},
+        Case{"  %y = matmul %x, %w {transpose_a=1}", "3:35: found '1', wanted true or false"},
+        Case{"  %y = constant {value=i64[2] [1, 2, 3]}", "3:24: found 3 elements, wanted 2 for i64[2]"},
+        Case{"  %y = constant {value=u8[2] [1, 256]}", "3:34: 256 is no u8"},
+        Case{"  %y = constant {value=f32[1000000000000] 0x\"00\"}", "3:43: the data does not fill f32[1000000000000]"},
+        Case{"  %y = constant {value=u8[2] 0x\"00}", "3:35: hexadecimal data does not end with '\"'"},
+        Case{"  %y = constant {value=f32[9] <elided>}", "3:31: the data of this constant was left out when the text was printed"},
+        Case{"  %\"y = relu %x", "3:4: the quoted name or text does not end on its line, wanted a result"},
+        Case{"  %\"\\q\" = relu %x", "3:5: unknown escape, wanted \\\" \\\\ \\n \\t or \\xHH"},
+        Case{"  state %s: f32[2] weight",
+             "3:20: unknown role 'weight' of a state, wanted 'parameter', 'running_statistic', 'optimizer' and 'counter'"},
+        Case{"  update %x, %w", " update %x, %w: %x is no state"},
+        Case{"  %y = kernel %x", "4:1: a kernel needs results and their types, as in %y = kernel %x : f32[4] {"}));
 
 struct KernelCase {
   const char* body;
@@ -79,38 +81,42 @@ class KernelError : public testing::TestWithParam<KernelCase> {};
 
 /// The body stands on line 4, at column 1, in a kernel over i:4, j:2 that must write %y: f32[4].
 TEST_P(KernelError, names_line_column_and_reason) {
-  const std::string found = error_of(with_line(std::string("  %y = kernel %x : f32[4] {  axes i:4, j:2\n") + GetParam().body + "\n  }"));
+  const std::string found =
+      error_of(with_line(std::string("  %y = kernel %x : f32[4] {  axes i:4, j:2\n") + GetParam().body + "\n  }"));
   EXPECT_EQ(found.substr(0, found.find('\n')), std::string("f.gir:") + GetParam().error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Bodies, KernelError, testing::Values(
-    KernelCase{"t[i]: f32 = %x[i]", "6:1: the kernel writes no %y"},
-    KernelCase{"t[k]: f32 = %x[i]", "4:3: unknown axis 'k'"},
-    KernelCase{"t[j,i]: f32 = %x[i]", "4:1: the axes of 't' are not in their declared order"},
-    KernelCase{"t[i]: f32 = %z[i]", "4:13: %z is no operand of this kernel"},
-    KernelCase{"t[i]: f32 = %x[i,i]", "4:13: found 2 indices, wanted 1"},
-    KernelCase{"t[i]: f32 = operand3[i]", "4:13: the kernel has 1 operands"},
-    KernelCase{"t[i]: f32 = epx(%x[i])", "4:13: 'epx' is neither a statement above nor a pointwise op; did you mean 'exp'?"},
-    KernelCase{"t[i]: f32 = reduce_sum(%x[i])", "4:23: found '(', wanted '[' with the axes of reduce_sum"},
-    KernelCase{"t[i]: f32 = exp(%x[i], %x[i])", "4:13: exp takes 1 arguments, found 2"},
-    KernelCase{"t[i]: f32 = cast(%x[i])", "4:17: found '(', wanted the dtype of the cast, as in cast<f32>(x)"},
-    KernelCase{"t[i]: f32 = (1 + 2)", "4:14: nothing here tells the dtype of this literal; write it as in f32(1)"},
-    KernelCase{"t[i]: f32 = (%x[i] ^ %x[i])", "4:20: found '^', wanted '+', '-', '*', '/' or ')'"},
-    KernelCase{"t[i]: f32 = %x[i*j]", "4:18: an index is multiplied and divided by integers only"},
-    KernelCase{"t[i]: f32 = %x[i / 0]", "4:20: an index is divided by 0, wanted a positive integer"},
-    KernelCase{"t[i]: f32 = %x[i*4611686018427387903*4]", "4:18: the index leaves the range of 62 bits"},
-    KernelCase{"t[i]: f32 = (0 <= i < 3 ? %x[i])", "4:32: found ')', wanted ':' between the branches"},
-    KernelCase{"t[i]: f32 = scan exp(%x[i])", "4:18: found 'exp', wanted a reduction after 'scan'"},
-    KernelCase{"t[i]: f32 = %x[i]\nt[i]: f32 = t", "5:1: 't' is defined twice"},
-    KernelCase{"t[i]: f32 = %x[i]\n%y[i] = t\n%y[i] = t", "6:1: %y is written twice"},
-    KernelCase{"t[i]: f32 = %x[i]\n%y[i] = u", "5:9: an output stores a statement; 'u' is none"},
-    KernelCase{"t[i]: f32 = %x[i]\n%z[i] = t", "5:1: %z is no result of this kernel"},
-    KernelCase{"t[i]: f32 = %x[i]\nresult1[i] = t", "5:1: the kernel has 1 results"},
-    // What the verifier finds.
-    KernelCase{"t[i]: f32 = %x[j]\n%y[i] = t", " %y = kernel %x: t0: 'operand0[j]' uses an axis that the statement does not loop over"},
-    KernelCase{"t[i]: f64 = %x[i]\n%y[i] = t", " %y = kernel %x: output 0: stores f64 in f32[4]"},
-    KernelCase{"t[i]: f32 = %x[<%x[i] : 4>]\n%y[i] = t", " %y = kernel %x: t0: an index is looked up as f32, wanted an integer"},
-    KernelCase{"t[i]: f32 = %x[i]\n%y[i + 1] = t", " %y = kernel %x: output 0: index 'i + 1' leaves dimension 0 of f32[4]"}));
+INSTANTIATE_TEST_SUITE_P(
+    Bodies, KernelError,
+    testing::Values(
+        KernelCase{"t[i]: f32 = %x[i]", "6:1: the kernel writes no %y"}, KernelCase{"t[k]: f32 = %x[i]", "4:3: unknown axis 'k'"},
+        KernelCase{"t[j,i]: f32 = %x[i]", "4:1: the axes of 't' are not in their declared order"},
+        KernelCase{"t[i]: f32 = %z[i]", "4:13: %z is no operand of this kernel"},
+        KernelCase{"t[i]: f32 = %x[i,i]", "4:13: found 2 indices, wanted 1"},
+        KernelCase{"t[i]: f32 = operand3[i]", "4:13: the kernel has 1 operands"},
+        KernelCase{"t[i]: f32 = epx(%x[i])", "4:13: 'epx' is neither a statement above nor a pointwise op; did you mean 'exp'?"},
+        KernelCase{"t[i]: f32 = reduce_sum(%x[i])", "4:23: found '(', wanted '[' with the axes of reduce_sum"},
+        KernelCase{"t[i]: f32 = exp(%x[i], %x[i])", "4:13: exp takes 1 arguments, found 2"},
+        KernelCase{"t[i]: f32 = cast(%x[i])", "4:17: found '(', wanted the dtype of the cast, as in cast<f32>(x)"},
+        KernelCase{"t[i]: f32 = (1 + 2)", "4:14: nothing here tells the dtype of this literal; write it as in f32(1)"},
+        KernelCase{"t[i]: f32 = (%x[i] ^ %x[i])", "4:20: found '^', wanted '+', '-', '*', '/' or ')'"},
+        KernelCase{"t[i]: f32 = %x[i*j]", "4:18: an index is multiplied and divided by integers only"},
+        KernelCase{"t[i]: f32 = %x[i / 0]", "4:20: an index is divided by 0, wanted a positive integer"},
+        KernelCase{"t[i]: f32 = %x[i*4611686018427387903*4]", "4:18: the index leaves the range of 62 bits"},
+        KernelCase{"t[i]: f32 = (0 <= i < 3 ? %x[i])", "4:32: found ')', wanted ':' between the branches"},
+        KernelCase{"t[i]: f32 = scan exp(%x[i])", "4:18: found 'exp', wanted a reduction after 'scan'"},
+        KernelCase{"t[i]: f32 = %x[i]\nt[i]: f32 = t", "5:1: 't' is defined twice"},
+        KernelCase{"t[i]: f32 = %x[i]\n%y[i] = t\n%y[i] = t", "6:1: %y is written twice"},
+        KernelCase{"t[i]: f32 = %x[i]\n%y[i] = u", "5:9: an output stores a statement; 'u' is none"},
+        KernelCase{"t[i]: f32 = %x[i]\n%z[i] = t", "5:1: %z is no result of this kernel"},
+        KernelCase{"t[i]: f32 = %x[i]\nresult1[i] = t", "5:1: the kernel has 1 results"},
+        // What the verifier finds.
+        KernelCase{"t[i]: f32 = %x[j]\n%y[i] = t",
+                   " %y = kernel %x: t0: 'operand0[j]' uses an axis that the statement does not loop over"},
+        KernelCase{"t[i]: f64 = %x[i]\n%y[i] = t", " %y = kernel %x: output 0: stores f64 in f32[4]"},
+        KernelCase{"t[i]: f32 = %x[<%x[i] : 4>]\n%y[i] = t",
+                   " %y = kernel %x: t0: an index is looked up as f32, wanted an integer"},
+        KernelCase{"t[i]: f32 = %x[i]\n%y[i + 1] = t", " %y = kernel %x: output 0: index 'i + 1' leaves dimension 0 of f32[4]"}));
 
 TEST(ParseErrors, show_the_line_with_a_mark_under_the_column) {
   EXPECT_EQ(error_of(with_line("  %y = rleu %x  // a comment")),
@@ -118,11 +124,14 @@ TEST(ParseErrors, show_the_line_with_a_mark_under_the_column) {
 }
 
 TEST(ParseErrors, show_control_characters_as_question_marks) {
-  EXPECT_EQ(error_of("graph @g() \x1b[31m"), "f.gir:1:12: found '?', wanted '->' and the outputs after the inputs\n  graph @g() ?[31m\n             ^");
+  EXPECT_EQ(error_of("graph @g() \x1b[31m"),
+            "f.gir:1:12: found '?', wanted '->' and the outputs after the inputs\n  graph @g() ?[31m\n             ^");
 }
 
 TEST(ParseErrors, of_whole_files) {
-  auto expect = [](const std::string& text, const std::string& error) { EXPECT_EQ(error_of(text).substr(0, error.size() + 1), error + "\n"); };
+  auto expect = [](const std::string& text, const std::string& error) {
+    EXPECT_EQ(error_of(text).substr(0, error.size() + 1), error + "\n");
+  };
   expect("", "f.gir:1:1: found the end of the text, wanted 'graph @name(...) -> (...) {'");
   expect("graph @g() -> () {\n", "f.gir:1:19: found the end of the text, wanted an op");
   expect("graph @g() -> (%y) {\n}\n", "f.gir:1:16: no value %y is defined above");
@@ -133,9 +142,7 @@ TEST(ParseErrors, lines_count_from_where_the_text_stands_in_its_file) {
   try {
     parse("graph @g() -> () {\n  %y = relu\n}", {.file = "f.gir", .first_line = 11});
     FAIL();
-  } catch (const UserError& error) {
-    EXPECT_EQ(std::string(error.what()).substr(0, 12), "f.gir:12:8: ");
-  }
+  } catch (const UserError& error) { EXPECT_EQ(std::string(error.what()).substr(0, 12), "f.gir:12:8: "); }
 }
 
 TEST(ParseErrors, deep_nesting_is_refused) {
@@ -177,9 +184,7 @@ TEST(ParseErrors, no_mutation_of_a_sound_text_ends_in_anything_but_a_user_error)
     }
     try {
       parse(text);
-    } catch (const UserError&) {
-      ++broken;
-    } catch (const std::exception& error) {
+    } catch (const UserError&) { ++broken; } catch (const std::exception& error) {
       FAIL() << error.what() << "\nin\n" << text;
     }
   }

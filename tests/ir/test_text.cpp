@@ -24,9 +24,7 @@ void expect_round_trip(const Graph& graph) {
     const Graph back = parse(text);
     EXPECT_TRUE(back == graph) << "printed:\n" << text << "and again:\n" << print(back);
     EXPECT_EQ(print(back), text);
-  } catch (const Error& error) {
-    FAIL() << error.what() << "\nin\n" << text;
-  }
+  } catch (const Error& error) { FAIL() << error.what() << "\nin\n" << text; }
 }
 
 /// A kernel that stores one map statement over `extents`.
@@ -82,8 +80,8 @@ TEST(Text, reads_as_its_documentation_shows) {
 }
 
 TEST(Text, names_of_any_bytes_survive) {
-  for (const std::string name : {"x", "0", "onnx::Conv_28", "/fc1/MatMul_output_0", "a b", "quote\"back\\slash", "line\nbreak\ttab", "\x1b[31mred",
-                                 "\xc3\xa9t\xc3\xa9", "\xff\xfe", "%x", "a.b_c", "-", "\xe2\x80\xaereversed"}) {
+  for (const std::string name : {"x", "0", "onnx::Conv_28", "/fc1/MatMul_output_0", "a b", "quote\"back\\slash", "line\nbreak\ttab",
+                                 "\x1b[31mred", "\xc3\xa9t\xc3\xa9", "\xff\xfe", "%x", "a.b_c", "-", "\xe2\x80\xaereversed"}) {
     Graph graph(name);
     Value* x = graph.add_input({DType::f32, {2}}, name);
     graph.add_state({DType::f32, {2}}, name + "'s state", StateRole::optimizer, 0.1);
@@ -122,13 +120,15 @@ TEST(Text, constants_print_as_the_shortest_decimals) {
   largest.as<std::uint64_t>()[0] = 18446744073709551615u;
   b.constant(largest);
   const std::string text = print(graph);
-  for (const char* part : {"f32[6] [0.1, -0, 16777216, 1e-45, inf, nan]", "f16[3] [0.1, 6.55e+04, 6e-08]", "bf16[2] [3.14, 1e+38]", "u64[1] [18446744073709551615]"})
+  for (const char* part : {"f32[6] [0.1, -0, 16777216, 1e-45, inf, nan]", "f16[3] [0.1, 6.55e+04, 6e-08]", "bf16[2] [3.14, 1e+38]",
+                           "u64[1] [18446744073709551615]"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   expect_round_trip(graph);
 }
 
 TEST(Text, attributes_keep_every_bit_of_reals) {
-  for (double value : {0.0, -0.0, 0.1, 1e-300, 5e-324, 1.7976931348623157e308, kInfinity, -kInfinity, kNan, -kNan, std::bit_cast<double>(0x7ff0000000000001ull), 1e22}) {
+  for (double value : {0.0, -0.0, 0.1, 1e-300, 5e-324, 1.7976931348623157e308, kInfinity, -kInfinity, kNan, -kNan,
+                       std::bit_cast<double>(0x7ff0000000000001ull), 1e22}) {
     Graph graph;
     Builder(graph).full({DType::f64, {2}}, value);
     expect_round_trip(graph);
@@ -137,18 +137,22 @@ TEST(Text, attributes_keep_every_bit_of_reals) {
 
 TEST(Text, literals_of_every_dtype_keep_their_bits) {
   for (DType dtype : kAllDTypes)
-    for (double value : {0.0, -0.0, 1.0, -1.0, 0.1, 1.0 / 3, 1e-8, 65520.0, 3.4e38, 1e300, -9.3e18, 1.9e19, kInfinity, -kInfinity, kNan, -kNan}) {
+    for (double value :
+         {0.0, -0.0, 1.0, -1.0, 0.1, 1.0 / 3, 1e-8, 65520.0, 3.4e38, 1e300, -9.3e18, 1.9e19, kInfinity, -kInfinity, kNan, -kNan}) {
       const TermPtr x = read(dtype, 0, {Index::axis(0, 4)});
       expect_round_trip(kernel_of(dtype, {4}, literal(dtype, value)));
       expect_round_trip(kernel_of(dtype, {4}, call(dtype, ops::kMaximum, {x, literal(dtype, value)}), {{dtype, {4}}}));
-      expect_round_trip(kernel_of(dtype, {4}, guard({{Index::axis(0, 4), 1, 3}}, literal(dtype, value), literal(dtype, 7)), {{dtype, {4}}}));
+      expect_round_trip(
+          kernel_of(dtype, {4}, guard({{Index::axis(0, 4), 1, 3}}, literal(dtype, value), literal(dtype, 7)), {{dtype, {4}}}));
     }
 }
 
 TEST(Text, dtypes_that_do_not_follow_from_the_op_are_printed) {
   const TermPtr x = read(DType::f16, 0, {Index::axis(0, 4)});
   const TermPtr wide = call(DType::f32, ops::kMul, {x, x});
-  const Graph graph = kernel_of(DType::f16, {4}, call(DType::f16, ops::kCast, {call(DType::f32, ops::kAdd, {wide, literal(DType::f32, 0.1)})}), {{DType::f16, {4}}});
+  const Graph graph =
+      kernel_of(DType::f16, {4}, call(DType::f16, ops::kCast, {call(DType::f32, ops::kAdd, {wide, literal(DType::f32, 0.1)})}),
+                {{DType::f16, {4}}});
   expect_round_trip(graph);
   EXPECT_NE(print(graph).find("cast<f16>((mul<f32>(%x0[i], %x0[i]) + 0.1))"), std::string::npos) << print(graph);
 }
@@ -224,7 +228,8 @@ TEST(Text, shared_subterms_inside_lookups_are_named) {
   TermPtr position = read(DType::i64, 1, {i});
   for (int k = 1; k < 6; ++k) position = call(DType::i64, ops::kAdd, {position, literal(DType::i64, k)});
   const TermPtr at = read(DType::f64, 0, {Index::loaded(position, 4)});
-  const Graph graph = kernel_of(DType::f64, {4}, call(DType::f64, ops::kAdd, {at, call(DType::f64, ops::kExp, {at})}), {{DType::f64, {4}}, {DType::i64, {4}}});
+  const Graph graph = kernel_of(DType::f64, {4}, call(DType::f64, ops::kAdd, {at, call(DType::f64, ops::kExp, {at})}),
+                                {{DType::f64, {4}}, {DType::i64, {4}}});
   EXPECT_NE(print(graph).find("let s0 = "), std::string::npos) << print(graph);
   expect_round_trip(graph);
 }
@@ -249,9 +254,12 @@ TEST(Text, a_memory_plan_shows_as_comments) {
   Value* z = graph.append(ops::kExp, {y}, {}, "", {"z"})->result();
   graph.outputs() = {z};
   MemoryPlan plan;
-  plan.placements = {{x, {MemorySpace::io, 0, nullptr}}, {y, {MemorySpace::arena, 1024, nullptr}}, {z, {MemorySpace::arena, 1024, y}}};
+  plan.placements = {
+      {x, {MemorySpace::io, 0, nullptr}}, {y, {MemorySpace::arena, 1024, nullptr}}, {z, {MemorySpace::arena, 1024, y}}};
   const std::string text = print(graph, {.plan = &plan});
-  EXPECT_EQ(text, "graph @g(%x: f32[2]) -> (%z) {\n  // %x: io+0\n  %y = exp %x : f32[2]  // arena+1024\n  %z = exp %y : f32[2]  // arena+1024 in %y\n}\n");
+  EXPECT_EQ(text,
+            "graph @g(%x: f32[2]) -> (%z) {\n  // %x: io+0\n  %y = exp %x : f32[2]  // arena+1024\n  %z = exp %y : f32[2]  // "
+            "arena+1024 in %y\n}\n");
   EXPECT_TRUE(parse(text) == graph);
 }
 

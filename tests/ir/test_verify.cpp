@@ -33,7 +33,8 @@ TEST(Verify, names_are_unique) {
 }
 
 TEST(Verify, operands_are_defined_before) {
-  EXPECT_EQ(found_after([](Graph& g) { g.nodes()[0]->operands[0] = g.nodes()[1]->result(); }), "%y = mul %z, %w: operand %z is not defined above");
+  EXPECT_EQ(found_after([](Graph& g) { g.nodes()[0]->operands[0] = g.nodes()[1]->result(); }),
+            "%y = mul %z, %w: operand %z is not defined above");
 }
 
 TEST(Verify, outputs_are_defined) {
@@ -41,20 +42,26 @@ TEST(Verify, outputs_are_defined) {
 }
 
 TEST(Verify, values_know_their_producers) {
-  EXPECT_EQ(found_after([](Graph& g) { g.nodes()[1]->result()->producer = g.nodes()[0].get(); }), "%z = exp %y @layer: result 0 does not know its producer");
+  EXPECT_EQ(found_after([](Graph& g) { g.nodes()[1]->result()->producer = g.nodes()[0].get(); }),
+            "%z = exp %y @layer: result 0 does not know its producer");
 }
 
 TEST(Verify, states_are_updated_once_and_read_before) {
-  EXPECT_EQ(found_after([](Graph& g) { g.append(ops::kUpdate, {g.states()[0].value, g.outputs()[0]}); }),
+  EXPECT_EQ(found_after([](Graph& g) {
+              g.append(ops::kUpdate, {g.states()[0].value, g.outputs()[0]});
+            }),
             "update %w, %z: state %w is used after its update\nupdate %w, %z: state %w is updated twice");
-  EXPECT_EQ(found_after([](Graph& g) { g.append(ops::kExp, {g.states()[0].value}, {}, "", {"late"}); }), "%late = exp %w: state %w is used after its update");
+  EXPECT_EQ(found_after([](Graph& g) { g.append(ops::kExp, {g.states()[0].value}, {}, "", {"late"}); }),
+            "%late = exp %w: state %w is used after its update");
   EXPECT_EQ(found_after([](Graph& g) { g.nodes()[2]->operands[0] = g.inputs()[0]; }), "update %x, %z: %x is no state");
 }
 
 TEST(Verify, types_are_those_of_inference) {
-  EXPECT_EQ(found_after([](Graph& g) { g.nodes()[1]->result()->type.dtype = DType::f64; }),
-            "%z = exp %y @layer: %z is f64[4], inference gives f32[4]\nupdate %w, %z: update: the state is f32[4], the value f64[4]");
-  EXPECT_EQ(found_after([](Graph& g) { g.inputs()[0]->type.shape = {5}; }), "%y = mul %x, %w: mul: shapes differ: f32[5] and f32[4]");
+  EXPECT_EQ(
+      found_after([](Graph& g) { g.nodes()[1]->result()->type.dtype = DType::f64; }),
+      "%z = exp %y @layer: %z is f64[4], inference gives f32[4]\nupdate %w, %z: update: the state is f32[4], the value f64[4]");
+  EXPECT_EQ(found_after([](Graph& g) { g.inputs()[0]->type.shape = {5}; }),
+            "%y = mul %x, %w: mul: shapes differ: f32[5] and f32[4]");
 }
 
 TEST(Verify, operands_are_not_absent) {
@@ -70,8 +77,10 @@ TEST(Verify, attributes_are_known_and_no_defaults) {
 }
 
 TEST(Verify, kernels_alone_have_nests) {
-  EXPECT_EQ(found_after([](Graph& g) { g.nodes()[1]->nest = std::make_shared<const LoopNest>(); }), "%z = exp %y @layer: has a loop nest, which only kernels have");
-  Graph graph = parse("graph @g(%x: f32[4]) -> (%y) {\n  %y = kernel %x : f32[4] {\n axes i:4\n t[i]: f32 = %x[i]\n %y[i] = t\n }\n}");
+  EXPECT_EQ(found_after([](Graph& g) { g.nodes()[1]->nest = std::make_shared<const LoopNest>(); }),
+            "%z = exp %y @layer: has a loop nest, which only kernels have");
+  Graph graph =
+      parse("graph @g(%x: f32[4]) -> (%y) {\n  %y = kernel %x : f32[4] {\n axes i:4\n t[i]: f32 = %x[i]\n %y[i] = t\n }\n}");
   graph.nodes()[0]->nest.reset();
   EXPECT_EQ(find_violations(graph), std::vector<std::string>{"%y = kernel %x: has no loop nest"});
 }
@@ -90,8 +99,10 @@ TEST(Verify, throws_an_internal_error_that_lists_everything) {
 
 /// What is found in the nest of a sum over rows of f32[4,3] after `damage`.
 std::string nest_after(const std::function<void(LoopNest&)>& damage, std::vector<TensorType> results = {{DType::f32, {4}}}) {
-  LoopNest nest = reduce_nest({DType::f32, {4}}, {3}, ops::kReduceSum,
-                              [](const std::vector<Index>& kept, const std::vector<Index>& over) { return read(DType::f32, 0, {kept[0], over[0]}); });
+  LoopNest nest =
+      reduce_nest({DType::f32, {4}}, {3}, ops::kReduceSum, [](const std::vector<Index>& kept, const std::vector<Index>& over) {
+        return read(DType::f32, 0, {kept[0], over[0]});
+      });
   const std::vector<TensorType> operands{{DType::f32, {4, 3}}};
   EXPECT_EQ(find_violations(nest, operands, {{DType::f32, {4}}}), std::vector<std::string>());
   damage(nest);
@@ -106,43 +117,61 @@ TEST(VerifyNest, axes) {
   EXPECT_EQ(nest_after([](LoopNest& n) { n.extents[1] = -1; }), "extent -1 is negative");
   EXPECT_EQ(nest_after([](LoopNest& n) { n.extents.resize(65, 1); }), "has 65 axes, at most 64 are possible");
   EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].axes = {2}; }), "t0: uses an axis that the nest lacks");
-  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].over = {0}; }), "t0: reduces over an axis twice, or over one that it keeps\nt0: 'operand0[i,j]' uses an axis that the statement does not loop over");
+  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].over = {0}; }),
+            "t0: reduces over an axis twice, or over one that it keeps\nt0: 'operand0[i,j]' uses an axis that the statement does "
+            "not loop over");
 }
 
 TEST(VerifyNest, forms) {
   EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].form = Statement::Form::map; }), "t0: a map combines nothing");
-  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].form = Statement::Form::scan; }), "t0: a scan runs along one of its own axes");
+  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].form = Statement::Form::scan; }),
+            "t0: a scan runs along one of its own axes");
   EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].combine = &ops::kAdd; }), "t0: combines by no reduction");
   EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].reverse = true; }), "t0: only a scan is exclusive or reversed");
 }
 
 TEST(VerifyNest, reads_and_locals) {
   EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].value = read(DType::f32, 1, {kI}); }), "t0: reads operand 1 of 1");
-  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].value = read(DType::f32, 0, {kI}); }), "t0: reads 'operand0[i]' as f32 from an operand of type f32[4,3]");
-  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].value = read(DType::f64, 0, {kI, kJ}); }), "t0: reads 'operand0[i,j]' as f64 from an operand of type f32[4,3]");
-  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].value = local(DType::f32, 0); }), "t0: refers to statement t0, which is not above");
+  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].value = read(DType::f32, 0, {kI}); }),
+            "t0: reads 'operand0[i]' as f32 from an operand of type f32[4,3]");
   EXPECT_EQ(nest_after([](LoopNest& n) {
-              n.statements.emplace_back();
-              n.statements[1].dtype = DType::f64;
-              n.statements[1].value = local(DType::f64, 0);
+              n.statements[0].value = read(DType::f64, 0, {kI, kJ});
             }),
-            "t1: refers to t0, which varies over an axis that this statement does not loop over\nt1: refers to t0 as f64, it is f32");
+            "t0: reads 'operand0[i,j]' as f64 from an operand of type f32[4,3]");
+  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].value = local(DType::f32, 0); }),
+            "t0: refers to statement t0, which is not above");
+  EXPECT_EQ(
+      nest_after([](LoopNest& n) {
+        n.statements.emplace_back();
+        n.statements[1].dtype = DType::f64;
+        n.statements[1].value = local(DType::f64, 0);
+      }),
+      "t1: refers to t0, which varies over an axis that this statement does not loop over\nt1: refers to t0 as f64, it is f32");
 }
 
 TEST(VerifyNest, calls_and_guards) {
   const TermPtr x = read(DType::f32, 0, {kI, kJ});
-  EXPECT_EQ(nest_after([&](LoopNest& n) { n.statements[0].value = call(DType::f32, ops::kReduceSum, {x}); }), "t0: calls reduce_sum, which is no pointwise op");
-  EXPECT_EQ(nest_after([&](LoopNest& n) { n.statements[0].value = call(DType::f32, ops::kAdd, {x}); }), "t0: add takes 2 arguments, found 1");
-  EXPECT_EQ(nest_after([&](LoopNest& n) { n.statements[0].value = call(DType::f64, ops::kExp, {x}); }), "t0: the dtypes of 'exp<f64>(operand0[i,j])' do not fit exp");
-  EXPECT_EQ(nest_after([&](LoopNest& n) { n.statements[0].value = call(DType::f32, ops::kLess, {x, x}); }), "t0: the dtypes of 'less<f32>(operand0[i,j], operand0[i,j])' do not fit less");
-  EXPECT_EQ(nest_after([&](LoopNest& n) { n.statements[0].value = guard({{kI, 0, 2}}, x, literal(DType::f64, 0)); }),
+  EXPECT_EQ(nest_after([&](LoopNest& n) { n.statements[0].value = call(DType::f32, ops::kReduceSum, {x}); }),
+            "t0: calls reduce_sum, which is no pointwise op");
+  EXPECT_EQ(nest_after([&](LoopNest& n) { n.statements[0].value = call(DType::f32, ops::kAdd, {x}); }),
+            "t0: add takes 2 arguments, found 1");
+  EXPECT_EQ(nest_after([&](LoopNest& n) { n.statements[0].value = call(DType::f64, ops::kExp, {x}); }),
+            "t0: the dtypes of 'exp<f64>(operand0[i,j])' do not fit exp");
+  EXPECT_EQ(nest_after([&](LoopNest& n) {
+              n.statements[0].value = call(DType::f32, ops::kLess, {x, x});
+            }),
+            "t0: the dtypes of 'less<f32>(operand0[i,j], operand0[i,j])' do not fit less");
+  EXPECT_EQ(nest_after([&](LoopNest& n) {
+              n.statements[0].value = guard({{kI, 0, 2}}, x, literal(DType::f64, 0));
+            }),
             "t0: the branches of '(0 <= i < 2 ? operand0[i,j] : f64(0))' have different dtypes");
 }
 
 TEST(VerifyNest, outputs) {
   EXPECT_EQ(nest_after([](LoopNest& n) { n.outputs.clear(); }), "t0: the nest has 0 outputs, the node 1 results");
   EXPECT_EQ(nest_after([](LoopNest& n) { n.outputs[0].statement = 1; }), "output 0: stores statement t1, which does not exist");
-  EXPECT_EQ(nest_after([](LoopNest& n) { n.outputs[0].index = {kJ}; }), "output 0: index 'j' uses an axis that t0 does not loop over");
+  EXPECT_EQ(nest_after([](LoopNest& n) { n.outputs[0].index = {kJ}; }),
+            "output 0: index 'j' uses an axis that t0 does not loop over");
   EXPECT_EQ(nest_after([](LoopNest& n) { n.outputs[0].index = {kI, kI}; }), "output 0: has 2 indices for f32[4]");
   EXPECT_EQ(nest_after([](LoopNest& n) { n.outputs[0].index = {kI * 2}; }), "output 0: index 'i*2' leaves dimension 0 of f32[4]");
   EXPECT_EQ(nest_after([](LoopNest&) {}, {{DType::f64, {4}}}), "output 0: stores f32 in f64[4]");
@@ -158,9 +187,12 @@ TEST(VerifyNest, segments_of_a_multi_kernel_fit) {
 })";
   Graph graph = parse(sound);
   graph.nodes()[0]->results[1]->type.shape = {5};
-  EXPECT_EQ(find_violations(graph), std::vector<std::string>{"%c = multi_kernel %a, %b: f32[2,3] of segment 1 does not fit f32[4] of the first or 5 elements"});
+  EXPECT_EQ(
+      find_violations(graph),
+      std::vector<std::string>{"%c = multi_kernel %a, %b: f32[2,3] of segment 1 does not fit f32[4] of the first or 5 elements"});
   graph.nodes()[0]->attributes.set("segments", std::int64_t{3});
-  EXPECT_EQ(find_violations(graph), std::vector<std::string>{"%c = multi_kernel %a, %b: 2 operands and 2 results do not fall into 3 segments"});
+  EXPECT_EQ(find_violations(graph),
+            std::vector<std::string>{"%c = multi_kernel %a, %b: 2 operands and 2 results do not fall into 3 segments"});
 }
 
 }  // namespace

@@ -36,8 +36,13 @@ inline std::vector<TensorType> types_from(std::string_view text) {
 inline OpCase pointwise_case(const ir::OpDef& op) {
   const bool bits = op.name.substr(0, 4) == "bit_" || op.name.substr(0, 6) == "shift_";
   const bool counters = op.typing == ir::PointwiseTyping::cast && !op.gradient.rule;  // random numbers are drawn from i64
-  const DType dtype = bits ? DType::i32 : counters ? DType::i64 : op.typing == ir::PointwiseTyping::logical ? DType::boolean : DType::f64;
-  OpCase c{&op, std::vector(static_cast<std::size_t>(op.operands), TensorType{dtype, {2, 3}}), {}, op.low, op.high, std::string(op.name)};
+  const DType dtype = bits                                        ? DType::i32
+                      : counters                                  ? DType::i64
+                      : op.typing == ir::PointwiseTyping::logical ? DType::boolean
+                                                                  : DType::f64;
+  OpCase c{&op,     std::vector(static_cast<std::size_t>(op.operands), TensorType{dtype, {2, 3}}),
+           {},      op.low,
+           op.high, std::string(op.name)};
   if (op.typing == ir::PointwiseTyping::select) c.operands[0].dtype = DType::boolean;
   if (op.typing == ir::PointwiseTyping::cast) c.attributes.set("to", DType::f64);
   return c;
@@ -71,7 +76,9 @@ inline Tensor random_tensor(const TensorType& type, double low, double high, std
   std::uniform_real_distribution<double> real(low, high);
   std::uniform_int_distribution<int> whole(static_cast<int>(std::ceil(low)), static_cast<int>(std::floor(high)));
   for (std::int64_t i = 0; i < tensor.elements(); ++i)
-    tensor.set(i, is_float(type.dtype) ? real(random) : type.dtype == DType::boolean ? static_cast<double>(random() & 1) : whole(random));
+    tensor.set(i, is_float(type.dtype)           ? real(random)
+                  : type.dtype == DType::boolean ? static_cast<double>(random() & 1)
+                                                 : whole(random));
   return tensor;
 }
 

@@ -17,7 +17,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 using Doubles = std::vector<double>;
 
-Tensor vector_of(DType dtype, const Doubles& values) { return Tensor::of(dtype, {static_cast<std::int64_t>(values.size())}, values); }
+Tensor vector_of(DType dtype, const Doubles& values) {
+  return Tensor::of(dtype, {static_cast<std::int64_t>(values.size())}, values);
+}
 
 struct OneNode {
   Graph graph;
@@ -62,16 +64,20 @@ Tensor f64(const Doubles& values) { return vector_of(DType::f64, values); }
 Tensor i32(const Doubles& values) { return vector_of(DType::i32, values); }
 
 TEST(Nan, goes_through_maxima_and_minima) {
-  EXPECT_VALUES(apply(ops::kMaximum, {f64({kNan, 1, kNan, -kInfinity}), f64({1, kNan, kNan, kInfinity})}), kNan, kNan, kNan, kInfinity);
-  EXPECT_VALUES(apply(ops::kMinimum, {f64({kNan, 1, kNan, -kInfinity}), f64({1, kNan, kNan, kInfinity})}), kNan, kNan, kNan, -kInfinity);
+  EXPECT_VALUES(apply(ops::kMaximum, {f64({kNan, 1, kNan, -kInfinity}), f64({1, kNan, kNan, kInfinity})}), kNan, kNan, kNan,
+                kInfinity);
+  EXPECT_VALUES(apply(ops::kMinimum, {f64({kNan, 1, kNan, -kInfinity}), f64({1, kNan, kNan, kInfinity})}), kNan, kNan, kNan,
+                -kInfinity);
   EXPECT_VALUES(apply(ops::kRelu, {f64({kNan, -kInfinity, kInfinity, -1})}), kNan, 0, kInfinity, 0);
   for (const OpDef* op : {&ops::kReduceMax, &ops::kReduceMin})
-    for (const Doubles& row : {Doubles{kNan, 1, 2}, Doubles{1, kNan, 2}, Doubles{1, 2, kNan}}) EXPECT_VALUES(apply(*op, {f64(row)}, {{"axes", Shape{0}}}), kNan);
+    for (const Doubles& row : {Doubles{kNan, 1, 2}, Doubles{1, kNan, 2}, Doubles{1, 2, kNan}})
+      EXPECT_VALUES(apply(*op, {f64(row)}, {{"axes", Shape{0}}}), kNan);
   EXPECT_VALUES(apply(ops::kSign, {f64({kNan, -3, 0, 2})}), kNan, -1, 0, 1);
 }
 
 TEST(Nan, wins_in_pooling_and_positions) {
-  const Attributes pool{{"kernel", Shape{2}}, {"strides", Shape{2}}, {"low", Shape{0}}, {"high", Shape{0}}, {"dilations", Shape{1}}};
+  const Attributes pool{
+      {"kernel", Shape{2}}, {"strides", Shape{2}}, {"low", Shape{0}}, {"high", Shape{0}}, {"dilations", Shape{1}}};
   EXPECT_VALUES(apply(ops::kMaxPool, {Tensor::of(DType::f64, {1, 6}, {1, kNan, kNan, 5, 2, 3})}, pool), kNan, kNan, 3);
   EXPECT_VALUES(apply(ops::kArgMax, {f64({1, kNan, 7, kNan})}, {{"axes", Shape{0}}}), 1);
   EXPECT_VALUES(apply(ops::kArgMin, {f64({1, kNan, -7, kNan})}, {{"axes", Shape{0}}}), 1);
@@ -94,7 +100,12 @@ TEST(EmptyReductions, give_the_identity) {
   for (DType dtype : {DType::f64, DType::f32, DType::i32, DType::u8}) {
     const Tensor empty(dtype, {2, 0});
     const Attributes last{{"axes", Shape{1}}};
-    const double low = is_float(dtype) ? -kInfinity : dtype == DType::i32 ? -2147483648.0 : 0, high = is_float(dtype) ? kInfinity : dtype == DType::i32 ? 2147483647.0 : 255;
+    const double low = is_float(dtype)       ? -kInfinity
+                       : dtype == DType::i32 ? -2147483648.0
+                                             : 0,
+                 high = is_float(dtype)       ? kInfinity
+                        : dtype == DType::i32 ? 2147483647.0
+                                              : 255;
     EXPECT_VALUES(apply(ops::kReduceSum, {empty}, last), 0, 0);
     EXPECT_VALUES(apply(ops::kReduceProduct, {empty}, last), 1, 1);
     EXPECT_VALUES(apply(ops::kReduceMax, {empty}, last), low, low);
@@ -117,7 +128,8 @@ TEST(EmptyReductions, a_matrix_product_over_nothing_is_zero) {
 }
 
 TEST(Integers, division_truncates_and_wraps_and_by_zero_gives_zero) {
-  EXPECT_VALUES(apply(ops::kDiv, {i32({7, -7, 7, -7, 5, -2147483648.0}), i32({2, 2, -2, -2, 0, -1})}), 3, -3, -3, 3, 0, -2147483648.0);
+  EXPECT_VALUES(apply(ops::kDiv, {i32({7, -7, 7, -7, 5, -2147483648.0}), i32({2, 2, -2, -2, 0, -1})}), 3, -3, -3, 3, 0,
+                -2147483648.0);
   EXPECT_VALUES(apply(ops::kTruncatedRemainder, {i32({7, -7, 7, -7, 5}), i32({3, 3, -3, -3, 0})}), 1, -1, 1, -1, 0);
   EXPECT_VALUES(apply(ops::kFlooredRemainder, {i32({7, -7, 7, -7, 6, 5}), i32({3, 3, -3, -3, 3, 0})}), 1, 2, -2, -1, 0, 0);
   EXPECT_VALUES(apply(ops::kFlooredRemainder, {f64({5.5, -5.5, 5.5}), f64({2, 2, -2})}), 1.5, 0.5, -0.5);
@@ -138,32 +150,39 @@ TEST(Integers, bits_and_shifts) {
   EXPECT_VALUES(apply(ops::kBitAnd, {i32({12, -1}), i32({10, 7})}), 8, 7);
   EXPECT_VALUES(apply(ops::kBitOr, {i32({12}), i32({10})}), 14);
   EXPECT_VALUES(apply(ops::kBitXor, {i32({12}), i32({10})}), 6);
-  EXPECT_VALUES(apply(ops::kBitNot, {vector_of(DType::u8, {1}), }), 254);
+  EXPECT_VALUES(apply(ops::kBitNot,
+                      {
+                          vector_of(DType::u8, {1}),
+                      }),
+                254);
   EXPECT_VALUES(apply(ops::kBitNot, {i32({1})}), -2);
   EXPECT_VALUES(apply(ops::kShiftLeft, {vector_of(DType::u8, {1, 255, 1, 1}), vector_of(DType::u8, {3, 1, 8, 200})}), 8, 254, 0, 0);
-  EXPECT_VALUES(apply(ops::kShiftRight, {vector_of(DType::u32, {16, 4294967295.0, 1, 1}), vector_of(DType::u32, {3, 1, 32, 70})}), 2, 2147483647, 0, 0);
+  EXPECT_VALUES(apply(ops::kShiftRight, {vector_of(DType::u32, {16, 4294967295.0, 1, 1}), vector_of(DType::u32, {3, 1, 32, 70})}),
+                2, 2147483647, 0, 0);
   EXPECT_VALUES(apply(ops::kShiftLeft, {i32({-3}), i32({2})}), -12);
   EXPECT_VALUES(apply(ops::kShiftRight, {i32({-8}), i32({2})}), -2);
 }
 
 TEST(Casts, follow_the_rules) {
-  auto cast = [](DType from, DType to, const Doubles& values) { return apply(ops::kCast, {vector_of(from, values)}, {{"to", to}}); };
-  EXPECT_VALUES(cast(DType::f64, DType::i32, {3e9, -3e9, kNan, kInfinity, 2.9, -2.9}), 2147483647, -2147483648.0, 0, 2147483647, 2, -2);
+  auto cast = [](DType from, DType to, const Doubles& values) {
+    return apply(ops::kCast, {vector_of(from, values)}, {{"to", to}});
+  };
+  EXPECT_VALUES(cast(DType::f64, DType::i32, {3e9, -3e9, kNan, kInfinity, 2.9, -2.9}), 2147483647, -2147483648.0, 0, 2147483647, 2,
+                -2);
   EXPECT_VALUES(cast(DType::f64, DType::u8, {-1, 300.7, 254.9}), 0, 255, 254);
   EXPECT_VALUES(cast(DType::i32, DType::u8, {300, -1, 256}), 44, 255, 0);
   EXPECT_VALUES(cast(DType::i32, DType::i8, {200, -129}), -56, 127);
   EXPECT_VALUES(cast(DType::f64, DType::boolean, {0, -0.0, 0.5, kNan, -3}), 0, 0, 1, 1, 1);
   EXPECT_VALUES(cast(DType::i32, DType::boolean, {0, 256, -1}), 0, 1, 1);
   EXPECT_VALUES(cast(DType::boolean, DType::f32, {0, 1}), 0, 1);
-  EXPECT_VALUES(cast(DType::f32, DType::f16, {65519, 65520, 2049, 2051, 5.9604645e-8, 2e-8}), 65504, kInfinity, 2048, 2052, 5.960464477539063e-8, 0);
+  EXPECT_VALUES(cast(DType::f32, DType::f16, {65519, 65520, 2049, 2051, 5.9604645e-8, 2e-8}), 65504, kInfinity, 2048, 2052,
+                5.960464477539063e-8, 0);
   EXPECT_VALUES(cast(DType::f32, DType::bf16, {-3.4028234e38, 257, 259}), -kInfinity, 256, 260);
   // Not through f32, which would round twice: 1 + 2^-11 + 2^-40 lies above the middle between two f16.
   EXPECT_VALUES(cast(DType::f64, DType::f16, {1 + 0x1p-11 + 0x1p-40}), 1 + 0x1p-10);
 }
 
-TEST(Rounding, is_half_to_even) {
-  EXPECT_VALUES(apply(ops::kRound, {f64({0.5, 1.5, 2.5, -0.5, -1.5, 2.4})}), 0, 2, 2, 0, -2, 2);
-}
+TEST(Rounding, is_half_to_even) { EXPECT_VALUES(apply(ops::kRound, {f64({0.5, 1.5, 2.5, -0.5, -1.5, 2.4})}), 0, 2, 2, 0, -2, 2); }
 
 TEST(Sums, of_small_floats_accumulate_in_f32) {
   EXPECT_VALUES(apply(ops::kReduceSum, {Tensor::of(DType::f16, {4096}, {1.0})}, {{"axes", Shape{0}}}), 4096);
@@ -174,8 +193,7 @@ TEST(Gather, counts_negative_indices_from_the_end_and_refuses_others) {
   const Attributes first{{"axis", std::int64_t{0}}};
   const Tensor data = f64({10, 20, 30});
   EXPECT_VALUES(apply(ops::kGather, {data, vector_of(DType::i64, {-1, 0, -3})}, first), 30, 10, 10);
-  for (double index : {3.0, -4.0})
-    try {
+  for (double index : {3.0, -4.0}) try {
       apply(ops::kGather, {data, vector_of(DType::i32, {index})}, first);
       FAIL() << index;
     } catch (const UserError& error) {
@@ -184,11 +202,14 @@ TEST(Gather, counts_negative_indices_from_the_end_and_refuses_others) {
 }
 
 TEST(ScatterAdd, adds_up_repeated_indices) {
-  EXPECT_VALUES(apply(ops::kScatterAdd, {vector_of(DType::i64, {2, 0, 2, -1}), f64({1, 2, 4, 8})}, {{"axis", std::int64_t{0}}, {"size", std::int64_t{4}}}), 2, 0, 5, 8);
+  EXPECT_VALUES(apply(ops::kScatterAdd, {vector_of(DType::i64, {2, 0, 2, -1}), f64({1, 2, 4, 8})},
+                      {{"axis", std::int64_t{0}}, {"size", std::int64_t{4}}}),
+                2, 0, 5, 8);
 }
 
 TEST(RandomUniform, is_philox) {
-  const OneNode run(ops::kRandomUniform, {Tensor::scalar(DType::i64, 0), Tensor::scalar(DType::i64, 0)}, {{"shape", Shape{1, 4}}, {"op_id", std::int64_t{0}}});
+  const OneNode run(ops::kRandomUniform, {Tensor::scalar(DType::i64, 0), Tensor::scalar(DType::i64, 0)},
+                    {{"shape", Shape{1, 4}}, {"op_id", std::int64_t{0}}});
   const Tensor drawn = interpret(run.graph, run.values).outputs[0];
   const std::uint32_t words[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
   for (int i = 0; i < 4; ++i) EXPECT_EQ(drawn.at(i), (words[i] >> 8) * 0x1p-24);
@@ -213,9 +234,11 @@ TEST(TieGradients, of_reductions_are_shared_evenly) {
 }
 
 TEST(TieGradients, of_max_pooling_go_to_the_first) {
-  const Attributes pool{{"kernel", Shape{2}}, {"strides", Shape{1}}, {"low", Shape{0}}, {"high", Shape{0}}, {"dilations", Shape{1}}};
+  const Attributes pool{
+      {"kernel", Shape{2}}, {"strides", Shape{1}}, {"low", Shape{0}}, {"high", Shape{0}}, {"dilations", Shape{1}}};
   EXPECT_VALUES(gradient(ops::kMaxPool, {Tensor::of(DType::f64, {1, 4}, {2, 2, 2, 1})}, pool), 1, 1, 1, 0);
-  const Attributes square{{"kernel", Shape{2, 2}}, {"strides", Shape{2, 2}}, {"low", Shape{0, 0}}, {"high", Shape{0, 0}}, {"dilations", Shape{1, 1}}};
+  const Attributes square{
+      {"kernel", Shape{2, 2}}, {"strides", Shape{2, 2}}, {"low", Shape{0, 0}}, {"high", Shape{0, 0}}, {"dilations", Shape{1, 1}}};
   EXPECT_VALUES(gradient(ops::kMaxPool, {Tensor::of(DType::f64, {1, 2, 2}, {0, 7, 7, 7})}, square), 0, 1, 0, 0);
 }
 
@@ -245,7 +268,8 @@ TEST(TieGradients, of_binary_cross_entropy_stay_finite_at_the_ends) {
 
 TEST(Gradients, cross_entropy_leaves_ignored_rows_out) {
   const Tensor logits = Tensor::of(DType::f64, {2, 2}, {0, 0, 3, 1});
-  EXPECT_VALUES(gradient(ops::kCrossEntropy, {logits, vector_of(DType::i64, {1, -100})}, {{"axis", std::int64_t{1}}}), 0.5, -0.5, 0, 0);
+  EXPECT_VALUES(gradient(ops::kCrossEntropy, {logits, vector_of(DType::i64, {1, -100})}, {{"axis", std::int64_t{1}}}), 0.5, -0.5, 0,
+                0);
   EXPECT_VALUES(apply(ops::kCrossEntropy, {logits, vector_of(DType::i64, {1, -100})}, {{"axis", std::int64_t{1}}}), std::log(2.0));
   EXPECT_VALUES(apply(ops::kCrossEntropy, {logits, vector_of(DType::i64, {-100, -100})}, {{"axis", std::int64_t{1}}}), kNan);
 }

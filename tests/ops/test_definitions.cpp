@@ -38,7 +38,8 @@ TEST_P(Definition, gives_sound_graphs_and_loop_nests_in_every_float_dtype) {
       continue;
     }
     const auto operands = types_of(node.operands), results = types_of(node.results);
-    EXPECT_EQ(find_violations(loops_of(*node.op, operands, results, node.attributes), operands, results), std::vector<std::string>());
+    EXPECT_EQ(find_violations(loops_of(*node.op, operands, results, node.attributes), operands, results),
+              std::vector<std::string>());
   }
 }
 
@@ -64,9 +65,7 @@ TEST_P(Definition, refuses_a_wrong_number_of_operands) {
   try {
     graph_of(c);
     FAIL() << "accepted " << c.operands.size() << " operands";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find(c.op->name), std::string::npos) << error.what();
-  }
+  } catch (const UserError& error) { EXPECT_NE(std::string(error.what()).find(c.op->name), std::string::npos) << error.what(); }
 }
 
 TEST_P(Definition, refuses_unknown_attributes) {
@@ -103,7 +102,9 @@ TEST(Table, mismatched_operands_are_named_with_their_types) {
     graph.append(ops::kMatmul, {x, w}, {}, "fc1");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "node 'fc1': matmul: inner dimensions differ: lhs is f32[64,784], rhs is f32[128,784] (operands %x: f32[64,784], %w: f32[128,784])");
+    EXPECT_STREQ(error.what(),
+                 "node 'fc1': matmul: inner dimensions differ: lhs is f32[64,784], rhs is f32[128,784] (operands %x: f32[64,784], "
+                 "%w: f32[128,784])");
   }
 }
 

@@ -111,7 +111,8 @@ TEST(Gradients, every_rule_of_the_table_is_checked) {
   const std::vector<OpCase> cases = differentiable();
   for (const OpDef* op : ops::kTable)
     if (op->gradient.rule) {
-      EXPECT_TRUE(std::any_of(cases.begin(), cases.end(), [&](const OpCase& c) { return c.op == op; })) << op->name << " has a rule and no differentiable sample";
+      EXPECT_TRUE(std::any_of(cases.begin(), cases.end(), [&](const OpCase& c) { return c.op == op; }))
+          << op->name << " has a rule and no differentiable sample";
     }
 }
 

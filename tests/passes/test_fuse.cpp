@@ -31,13 +31,15 @@ std::map<std::string, Tensor> random_values(const Graph& graph, int classes) {
     values.emplace(v->name, std::move(tensor));
   };
   for (const Value* v : graph.inputs()) fill(v);
-  for (const State& s : graph.states()) if (!s.fill) fill(s.value);
+  for (const State& s : graph.states())
+    if (!s.fill) fill(s.value);
   return values;
 }
 
 void expect_close(const Tensor& a, const Tensor& b, const std::string& what) {
   ASSERT_EQ(a.type(), b.type()) << what;
-  for (std::int64_t i = 0; i < a.elements(); ++i) ASSERT_NEAR(a.at(i), b.at(i), 1e-9 * (1 + std::fabs(a.at(i)))) << what << " element " << i;
+  for (std::int64_t i = 0; i < a.elements(); ++i)
+    ASSERT_NEAR(a.at(i), b.at(i), 1e-9 * (1 + std::fabs(a.at(i)))) << what << " element " << i;
 }
 
 /// Launches after lowering; fails the test where results differ from those of the graph as given.
@@ -58,7 +60,8 @@ int lower_and_compare(Graph graph, const FuseOptions& options, int classes = 3, 
   for (const auto& [name, value] : before.states) expect_close(value, after.states.at(name), name);
   for (const auto& node : graph.nodes()) {
     const Kind kind = node->op->kind;
-    const bool lowered = kind == Kind::kernel || kind == Kind::contract || kind == Kind::update || node->op == &ops::kConstant || node->op == &ops::kReshape;
+    const bool lowered = kind == Kind::kernel || kind == Kind::contract || kind == Kind::update || node->op == &ops::kConstant ||
+                         node->op == &ops::kReshape;
     EXPECT_TRUE(lowered) << node->op->name;
   }
   return count_launches(graph);
@@ -75,7 +78,8 @@ Var dense(Builder& b, Var x, std::int64_t out, const std::string& name) {
 
 std::vector<std::string> parameters_of(const Graph& graph) {
   std::vector<std::string> names;
-  for (const State& s : graph.states()) if (s.role == StateRole::parameter) names.push_back(s.value->name);
+  for (const State& s : graph.states())
+    if (s.role == StateRole::parameter) names.push_back(s.value->name);
   return names;
 }
 
@@ -103,7 +107,9 @@ Graph attention_step() {
     return b.apply("layer_norm", {v, scale, bias}, {{"axis", v.rank() - 1}});
   };
   Var qkv = dense(b, norm(x, "ln1"), 3 * d, "qkv");
-  auto head = [&](std::int64_t i) { return b.transpose(b.reshape(b.slice_axis(qkv, 2, i * d, d), {batch, length, heads, d / heads}), {0, 2, 1, 3}); };
+  auto head = [&](std::int64_t i) {
+    return b.transpose(b.reshape(b.slice_axis(qkv, 2, i * d, d), {batch, length, heads, d / heads}), {0, 2, 1, 3});
+  };
   Var scores = b.matmul(head(0), head(1), false, true) * 0.5;
   Var mask = b.iota({DType::i64, {length, length}}, 1) <= b.iota({DType::i64, {length, length}}, 0);
   scores = b.select(b.broadcast(mask, scores.shape()), scores, b.like(scores, -1e9));
@@ -121,14 +127,19 @@ Graph convolution_step() {
   Graph graph("cnn");
   Builder b(graph);
   Var x = b.input({DType::f64, {2, 2, 6, 6}}, "image");
-  auto state = [&](Shape shape, const std::string& name) { return b.wrap(graph.add_state({DType::f64, std::move(shape)}, name, StateRole::parameter)); };
+  auto state = [&](Shape shape, const std::string& name) {
+    return b.wrap(graph.add_state({DType::f64, std::move(shape)}, name, StateRole::parameter));
+  };
   const std::vector<std::int64_t> one{1, 1}, two{2, 2}, zero{0, 0};
-  Var y = b.apply("convolution", {x, state({3, 2, 3, 3}, "conv.weight")}, {{"strides", one}, {"low", one}, {"high", one}, {"dilations", one}});
+  Var y = b.apply("convolution", {x, state({3, 2, 3, 3}, "conv.weight")},
+                  {{"strides", one}, {"low", one}, {"high", one}, {"dilations", one}});
   y = b.apply_many(ops::kBatchNorm, {y, state({3}, "bn.weight"), state({3}, "bn.bias")})[0];
-  y = b.apply("max_pool", {b.apply("relu", {y})}, {{"kernel", two}, {"strides", two}, {"low", zero}, {"high", zero}, {"dilations", one}});
+  y = b.apply("max_pool", {b.apply("relu", {y})},
+              {{"kernel", two}, {"strides", two}, {"low", zero}, {"high", zero}, {"dilations", one}});
   y = dense(b, b.reshape(y, {2, 27}), 3, "fc");
   graph.outputs() = {y.value};
-  make_training_step(graph, parse_loss("cross_entropy"), {.kind = OptimizerKind::sgd, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01}, parameters_of(graph));
+  make_training_step(graph, parse_loss("cross_entropy"),
+                     {.kind = OptimizerKind::sgd, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01}, parameters_of(graph));
   return graph;
 }
 
@@ -141,13 +152,15 @@ TEST(Fuse, MlpStepIsAtMostSixteenLaunches) {
 }
 
 TEST(Fuse, AttentionStepHalvesItsLaunches) {
-  const int without = lower_and_compare(attention_step(), kUnfused), with = lower_and_compare(attention_step(), {}, 3, {}, std::getenv("SHOW"));
+  const int without = lower_and_compare(attention_step(), kUnfused),
+            with = lower_and_compare(attention_step(), {}, 3, {}, std::getenv("SHOW"));
   std::printf("attention: %d launches unfused, %d fused\n", without, with);
   EXPECT_LE(2 * with, without);
 }
 
 TEST(Fuse, ConvolutionStepKeepsItsResults) {
-  const int without = lower_and_compare(convolution_step(), kUnfused), with = lower_and_compare(convolution_step(), {}, 3, {}, std::getenv("SHOW"));
+  const int without = lower_and_compare(convolution_step(), kUnfused),
+            with = lower_and_compare(convolution_step(), {}, 3, {}, std::getenv("SHOW"));
   std::printf("cnn: %d launches unfused, %d fused\n", without, with);
   EXPECT_LE(2 * with, without);
 }

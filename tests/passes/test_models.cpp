@@ -24,11 +24,13 @@ std::vector<fs::path> model_folders() {
   std::vector<fs::path> found;
   std::set<std::string> names;
   const char* variable = std::getenv("GCOMP_SHARED");
-  for (const fs::path& root : {fs::path(variable ? variable : "") / "models", fs::path(GCOMP_SHARED_DIR) / "models", fs::path(GCOMP_SOURCE_DIR) / ".." / "shared" / "models",
-                               fs::path(GCOMP_SOURCE_DIR) / "tests" / "fixtures" / "models"}) {
+  for (const fs::path& root :
+       {fs::path(variable ? variable : "") / "models", fs::path(GCOMP_SHARED_DIR) / "models",
+        fs::path(GCOMP_SOURCE_DIR) / ".." / "shared" / "models", fs::path(GCOMP_SOURCE_DIR) / "tests" / "fixtures" / "models"}) {
     if (!fs::is_directory(root)) continue;
     for (const auto& entry : fs::directory_iterator(root))
-      if (fs::exists(entry.path() / "recipe.json") && names.insert(entry.path().filename().string()).second) found.push_back(entry.path());
+      if (fs::exists(entry.path() / "recipe.json") && names.insert(entry.path().filename().string()).second)
+        found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -45,10 +47,12 @@ Lowered lower_training_step(const fs::path& folder, bool fused) {
   frontend::ImportOptions options;
   options.training = true;
   for (const auto& input : file.inputs)
-    for (const auto& dimension : input.dimensions) if (!dimension.symbol.empty()) options.dims[dimension.symbol] = 8;
+    for (const auto& dimension : input.dimensions)
+      if (!dimension.symbol.empty()) options.dims[dimension.symbol] = 8;
   frontend::Model model = frontend::import_onnx(file, options);
   std::vector<std::string> trained;
-  for (const auto& parameter : model.parameters) if (parameter.trained) trained.push_back(parameter.name);
+  for (const auto& parameter : model.parameters)
+    if (parameter.trained) trained.push_back(parameter.name);
   const std::string loss = name == "mlp" ? "bce" : name == "unet_tiny" ? "bce_with_logits" : "cross_entropy";
   const auto start = std::chrono::steady_clock::now();
   make_training_step(model.graph, parse_loss(loss), {.weight_decay = {}}, trained);
@@ -69,14 +73,16 @@ class Models : public testing::TestWithParam<fs::path> {};
 TEST_P(Models, FuseAndFitTheArena) {
   const std::string name = GetParam().filename().string();
   const Lowered fused = lower_training_step(GetParam(), true), unfused = lower_training_step(GetParam(), false);
-  std::printf("%s: %d launches, %d without fusion; arena %.3f of its lower bound; passes %.2f s\n", name.c_str(), fused.launches, unfused.launches, fused.arena_ratio, fused.seconds);
+  std::printf("%s: %d launches, %d without fusion; arena %.3f of its lower bound; passes %.2f s\n", name.c_str(), fused.launches,
+              unfused.launches, fused.arena_ratio, fused.seconds);
   EXPECT_LE(2 * fused.launches, unfused.launches);
   EXPECT_LE(fused.arena_ratio, 1.05);
   EXPECT_LE(unfused.arena_ratio, 1.05);
   if (name == "mlp") EXPECT_LE(fused.launches, 16);
 }
 
-INSTANTIATE_TEST_SUITE_P(Recorded, Models, testing::ValuesIn(model_folders()), [](const auto& info) { return info.param.filename().string(); });
+INSTANTIATE_TEST_SUITE_P(Recorded, Models, testing::ValuesIn(model_folders()),
+                         [](const auto& info) { return info.param.filename().string(); });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Models);
 
 }  // namespace

@@ -27,7 +27,8 @@ std::vector<std::string> model_names() {
 
 /// Forward, loss, gradients and AdamW of a recorded model, in f64, with a batch of two.
 frontend::Model training_step(const std::string& name) {
-  const frontend::OnnxFile file = frontend::open_onnx((fs::path(GCOMP_SOURCE_DIR) / "tests/fixtures/models" / name / "model.onnx").string());
+  const frontend::OnnxFile file =
+      frontend::open_onnx((fs::path(GCOMP_SOURCE_DIR) / "tests/fixtures/models" / name / "model.onnx").string());
   frontend::ImportOptions options;
   options.training = true;
   options.float_type = DType::f64;
@@ -83,7 +84,8 @@ TEST(LoweredModel, computes_what_it_computed_before) {
   EXPECT_GT(before.states.size(), 10u);
   for (const auto& [name, tensor] : before.states)
     for (std::int64_t i = 0; i < tensor.elements(); ++i)
-      ASSERT_NEAR(after.states.at(name).at(i), tensor.at(i), 1e-12 * std::max(1.0, std::abs(tensor.at(i)))) << name << ", element " << i;
+      ASSERT_NEAR(after.states.at(name).at(i), tensor.at(i), 1e-12 * std::max(1.0, std::abs(tensor.at(i))))
+          << name << ", element " << i;
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ inline Program sample_program() {
   p.inputs = {3};
   p.outputs = {4};
   p.steps = {
-      KernelLaunch{.kernel = 1, .segments = {{{0, 1}, 7, 3}, {{3, 4}, 9, 2}}, .grid = {12, 256, 1024}, .fault = 2, .origin = "/fc/Relu"},
+      KernelLaunch{
+          .kernel = 1, .segments = {{{0, 1}, 7, 3}, {{3, 4}, 9, 2}}, .grid = {12, 256, 1024}, .fault = 2, .origin = "/fc/Relu"},
       MatmulCall{.dtype = DType::f32,
                  .batch = {2},
                  .m = 3,

@@ -31,10 +31,11 @@ TEST(CudaLibraries, TriesPlacesInTheirOrder) {
   std::vector<std::string> tried;
   for (const LibraryCandidate& c : library_candidates(LibraryKind::nvrtc, search)) tried.push_back(c.origin + " " + c.path);
   const std::string root = folder.path().string();
-  EXPECT_EQ(tried, (std::vector<std::string>{"loader libnvrtc.so.13", "loader libnvrtc.so.12", "loader libnvrtc.so",
-                                             "CUDA_HOME " + root + "/cuda/lib64/libnvrtc.so.12", "conda " + root + "/conda/lib/libnvrtc.so.13",
-                                             "pip " + root + "/venv/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
-                                             "pip " + root + "/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13"}));
+  EXPECT_EQ(tried, (std::vector<std::string>{
+                       "loader libnvrtc.so.13", "loader libnvrtc.so.12", "loader libnvrtc.so",
+                       "CUDA_HOME " + root + "/cuda/lib64/libnvrtc.so.12", "conda " + root + "/conda/lib/libnvrtc.so.13",
+                       "pip " + root + "/venv/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+                       "pip " + root + "/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13"}));
 }
 
 TEST(CudaLibraries, AnExplicitPathIsTheOnlyCandidate) {
@@ -72,14 +73,16 @@ TEST(CudaLibraries, KeepsTheReasonOfEachRejection) {
 TEST(CudaLibraries, TakesTheFirstThatFits) {
   LibrarySearch search;
   search.explicit_of(LibraryKind::nccl) = "libm.so.6";
-  const LibraryResult result = find_library(LibraryKind::nccl, search, [](const Library& library) { return library.symbol("cos") ? "" : "no cos"; });
+  const LibraryResult result =
+      find_library(LibraryKind::nccl, search, [](const Library& library) { return library.symbol("cos") ? "" : "no cos"; });
   ASSERT_TRUE(result.library);
   EXPECT_NE(result.library->path().find("/libm.so.6"), std::string::npos) << result.library->path();
   EXPECT_TRUE(result.rejected.empty());
 }
 
 TEST(CudaLibraries, TheEnvironmentIsPassedIn) {
-  const std::map<std::string, std::string> variables = {{"CUDA_PATH", "/c"}, {"CONDA_PREFIX", "/d"}, {"VIRTUAL_ENV", "/v"}, {"HOME", "/h"}};
+  const std::map<std::string, std::string> variables = {
+      {"CUDA_PATH", "/c"}, {"CONDA_PREFIX", "/d"}, {"VIRTUAL_ENV", "/v"}, {"HOME", "/h"}};
   const LibrarySearch search = search_by_variables([&](const char* name) {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();

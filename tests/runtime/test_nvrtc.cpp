@@ -34,7 +34,8 @@ class NvrtcTest : public ::testing::Test {
 };
 
 bool is_elf(const Cubin& cubin) {
-  return cubin.image.size() > 4 && cubin.image[0] == std::byte{0x7f} && cubin.image[1] == std::byte{'E'} && cubin.image[2] == std::byte{'L'};
+  return cubin.image.size() > 4 && cubin.image[0] == std::byte{0x7f} && cubin.image[1] == std::byte{'E'} &&
+         cubin.image[2] == std::byte{'L'};
 }
 
 TEST_F(NvrtcTest, CompilesForEachArchitecture) {

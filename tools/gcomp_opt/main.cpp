@@ -26,7 +26,8 @@ Several graphs may stand in one file, separated by lines "// -----", with --spli
 
 struct Options {
   std::string file, passes, print_after, output, same_as;
-  bool verify_numerics = false, list_passes = false, interpret = false, print_plan = false, split_input = false, elide_constants = false;
+  bool verify_numerics = false, list_passes = false, interpret = false, print_plan = false, split_input = false,
+       elide_constants = false;
   std::uint64_t seed = 1;
 };
 
@@ -73,9 +74,7 @@ void run(const Step& step, const ir::Graph& before, ir::Graph& graph, PassState&
     ir::verify(graph);
   } catch (const InternalError& error) {
     throw InternalError(concat("after pass '", step.name, "': ", error.what(), leave_reproducer(step, before)));
-  } catch (const Error& error) {
-    throw UserError(concat("in pass '", step.name, "': ", error.what()), error.code());
-  }
+  } catch (const Error& error) { throw UserError(concat("in pass '", step.name, "': ", error.what()), error.code()); }
 }
 
 /// Throws InternalError with both graphs where `after` computes something else than `before`.
@@ -83,7 +82,8 @@ std::string compare_or_show(const std::string& what, const ir::Graph& before, co
   try {
     return compare(before, after, values);
   } catch (const InternalError& error) {
-    throw InternalError(concat(what, " changes what @", before.name(), " computes: ", error.what(), "\nbefore:\n", print(before), "after:\n", print(after)));
+    throw InternalError(concat(what, " changes what @", before.name(), " computes: ", error.what(), "\nbefore:\n", print(before),
+                               "after:\n", print(after)));
   }
 }
 
@@ -97,7 +97,8 @@ void process(const Part& part, const Options& options, const std::vector<Step>& 
     const ir::Graph before = clone(graph);
     run(step, before, graph, state);
     if (options.print_after == "all" || options.print_after == step.name)
-      std::cerr << "// after " << step.text << "\n" << print(graph, {.elide_constants = true, .plan = state.plan ? &*state.plan : nullptr});
+      std::cerr << "// after " << step.text << "\n"
+                << print(graph, {.elide_constants = true, .plan = state.plan ? &*state.plan : nullptr});
     if (!options.verify_numerics) continue;
     if (step.changes_meaning) {
       std::cerr << "gcomp-opt: " << step.name << ": gives the graph another meaning, nothing to compare\n";
@@ -139,7 +140,9 @@ int run(const Options& options) {
       std::none_of(steps.begin(), steps.end(), [&](const Step& step) { return step.name == options.print_after; })) {
     std::vector<std::string> names;
     for (const Step& step : steps) names.push_back(step.name);
-    throw UserError(concat("--print-after: pass '", options.print_after, "' is not among --passes", did_you_mean(options.print_after, names)), ExitCode::usage);
+    throw UserError(
+        concat("--print-after: pass '", options.print_after, "' is not among --passes", did_you_mean(options.print_after, names)),
+        ExitCode::usage);
   }
   const std::string text = read_text(options.file);
   std::ostringstream out;
@@ -178,9 +181,11 @@ int main(int argc, char** argv) {
   app.footer(kExamples);
   app.add_option("file", options.file, "IR text (.gir); - is standard input");
   app.add_option("--passes", options.passes, "passes to run, in order: a,b{option=value},c");
-  app.add_flag("--verify-numerics", options.verify_numerics, "run the graph on the interpreter before and after each pass and compare");
+  app.add_flag("--verify-numerics", options.verify_numerics,
+               "run the graph on the interpreter before and after each pass and compare");
   app.add_option("--same-as", options.same_as, "run the graph of FILE too and compare")->type_name("FILE");
-  app.add_option("--print-after", options.print_after, "print the graph to standard error after PASS, or after all")->type_name("PASS|all");
+  app.add_option("--print-after", options.print_after, "print the graph to standard error after PASS, or after all")
+      ->type_name("PASS|all");
   app.add_flag("--list-passes", options.list_passes, "print the passes and their options");
   app.add_flag("--interpret", options.interpret, "print the values of outputs and updated states instead of the graph");
   app.add_flag("--print-plan", options.print_plan, "print what lies where in memory instead of the graph");

@@ -22,7 +22,9 @@ double real(Scanner& in) {
   return *value;
 }
 
-struct Range { double low, high; };
+struct Range {
+  double low, high;
+};
 
 Range default_range(const Value* value, const State* state) {
   if (!is_float(value->type.dtype)) return {0, 1};
@@ -42,7 +44,8 @@ Tensor random_tensor(const TensorType& type, Range range, std::uint64_t seed) {
   const double count = std::floor(range.high) - std::ceil(range.low) + 1;
   for (std::int64_t i = 0; i < tensor.elements(); ++i) {
     const double unit = static_cast<double>(bits() >> 11) * 0x1p-53;
-    tensor.set(i, is_float(type.dtype) ? range.low + unit * (range.high - range.low) : std::ceil(range.low) + std::floor(unit * count));
+    tensor.set(
+        i, is_float(type.dtype) ? range.low + unit * (range.high - range.low) : std::ceil(range.low) + std::floor(unit * count));
   }
   return tensor;
 }
@@ -74,7 +77,8 @@ double tolerance(const Graph& a, const Graph& b) {
 }
 
 void compare_tensors(const std::string& what, const Tensor& before, const Tensor& after, double tolerated) {
-  if (!(before.type() == after.type())) throw InternalError(concat(what, " was ", to_string(before.type()), " and is now ", to_string(after.type())));
+  if (!(before.type() == after.type()))
+    throw InternalError(concat(what, " was ", to_string(before.type()), " and is now ", to_string(after.type())));
   double scale = 0;
   for (double x : before.to_doubles())
     if (std::isfinite(x)) scale = std::max(scale, std::fabs(x));
@@ -82,13 +86,16 @@ void compare_tensors(const std::string& what, const Tensor& before, const Tensor
   for (std::int64_t i = 0; i < before.elements(); ++i) {
     const double a = before.at(i), b = after.at(i);
     const bool same = a == b || (std::isnan(a) && std::isnan(b)) || std::fabs(a - b) <= allowed;
-    if (!same) throw InternalError(concat(what, " differs: element ", i, " was ", number_text(a), " and is now ", number_text(b), ", tolerated ", number_text(allowed)));
+    if (!same)
+      throw InternalError(concat(what, " differs: element ", i, " was ", number_text(a), " and is now ", number_text(b),
+                                 ", tolerated ", number_text(allowed)));
   }
 }
 
 std::string tensor_line(const std::string& name, const Tensor& tensor) {
   std::string text = spelled('%', name) + " = " + to_string(tensor.type()) + " [";
-  for (std::int64_t i = 0; i < std::min(tensor.elements(), kPrinted); ++i) text += (i ? ", " : "") + number_text(tensor.dtype(), tensor.at(i));
+  for (std::int64_t i = 0; i < std::min(tensor.elements(), kPrinted); ++i)
+    text += (i ? ", " : "") + number_text(tensor.dtype(), tensor.at(i));
   return text + (tensor.elements() > kPrinted ? ", ...]\n" : "]\n");
 }
 
@@ -124,7 +131,8 @@ void add_values(const Graph& graph, const Directives& directives, std::uint64_t 
     }
     auto range = directives.ranges.find(value->name);
     if (state && state->fill && range == directives.ranges.end()) return;
-    const Range limits = range == directives.ranges.end() ? default_range(value, state) : Range{range->second.first, range->second.second};
+    const Range limits =
+        range == directives.ranges.end() ? default_range(value, state) : Range{range->second.first, range->second.second};
     values.emplace(value->name, random_tensor(value->type, limits, seed_of(seed, value->name)));
   };
   for (const Value* input : graph.inputs()) add(input, nullptr);
@@ -134,13 +142,15 @@ void add_values(const Graph& graph, const Directives& directives, std::uint64_t 
 std::string compare(const Graph& before, const Graph& after, const Values& values) {
   const InterpretResult old = interpret(before, values), now = interpret(after, values);
   const double tolerated = tolerance(before, after);
-  if (now.outputs.size() < old.outputs.size()) throw InternalError(concat("there were ", old.outputs.size(), " outputs and are now ", now.outputs.size()));
+  if (now.outputs.size() < old.outputs.size())
+    throw InternalError(concat("there were ", old.outputs.size(), " outputs and are now ", now.outputs.size()));
   std::string note;
   for (std::size_t i = 0; i < old.outputs.size(); ++i) {
     const std::string name = spelled('%', before.outputs()[i]->name);
     compare_tensors("output " + name, old.outputs[i], now.outputs[i], tolerated);
     const std::vector<double> elements = old.outputs[i].to_doubles();
-    if (!elements.empty() && std::all_of(elements.begin(), elements.end(), [](double x) { return std::isnan(x); })) note += "; " + name + " is NaN everywhere";
+    if (!elements.empty() && std::all_of(elements.begin(), elements.end(), [](double x) { return std::isnan(x); }))
+      note += "; " + name + " is NaN everywhere";
   }
   for (const auto& [name, tensor] : old.states) {
     auto found = now.states.find(name);

@@ -40,7 +40,10 @@ struct Option {
   std::string_view pass, name;
   void (*set)(Settings&, std::string_view);
 };
-#define GCOMP_OPTION(pass, member) {#pass, #member, [](Settings& s, std::string_view text) { read(text, s.pipeline.pass.member); }}
+#define GCOMP_OPTION(pass, member)                                                                  \
+  {                                                                                                 \
+#pass, #member, [](Settings & s, std::string_view text) { read(text, s.pipeline.pass.member); } \
+  }
 constexpr Option kOptions[] = {
     GCOMP_OPTION(simplify, fold_bytes),
     GCOMP_OPTION(fuse, inlining),
@@ -51,7 +54,8 @@ constexpr Option kOptions[] = {
     GCOMP_OPTION(fuse, serial_elements),
     GCOMP_OPTION(fuse, min_parallel),
     {"split_reductions", "min_elements", [](Settings& s, std::string_view text) { read(text, s.pipeline.split.min_elements); }},
-    {"split_reductions", "enough_parallel", [](Settings& s, std::string_view text) { read(text, s.pipeline.split.enough_parallel); }},
+    {"split_reductions", "enough_parallel",
+     [](Settings& s, std::string_view text) { read(text, s.pipeline.split.enough_parallel); }},
     {"split_reductions", "parts", [](Settings& s, std::string_view text) { read(text, s.pipeline.split.parts); }},
     {"plan_memory", "alignment", [](Settings& s, std::string_view text) { read(text, s.plan.alignment); }},
     {"attach_loss", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
@@ -74,7 +78,8 @@ struct Extra {
   bool (*run)(Graph&, PassState&, const Settings&);
 };
 constexpr Extra kExtras[] = {
-    {"differentiate", "gradients of the first output by every parameter, or by every float input where there is none, become outputs", false,
+    {"differentiate",
+     "gradients of the first output by every parameter, or by every float input where there is none, become outputs", false,
      [](Graph& graph, PassState&, const Settings&) {
        check_user(!graph.outputs().empty(), "differentiate: the graph has no output to differentiate");
        std::vector<Value*> wanted;
@@ -120,14 +125,14 @@ Settings settings_of(std::string_view pass, std::string_view text) {
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos) misuse(concat("pass '", pass, "': found option '", item, "', wanted NAME=VALUE"));
     const std::string_view name = item.substr(0, equals);
-    const auto option = std::find_if(std::begin(kOptions), std::end(kOptions), [&](const Option& o) { return o.pass == pass && o.name == name; });
+    const auto option =
+        std::find_if(std::begin(kOptions), std::end(kOptions), [&](const Option& o) { return o.pass == pass && o.name == name; });
     const std::vector<std::string> known = options_of(pass);
-    if (option == std::end(kOptions)) misuse(concat("pass '", pass, "' has no option '", name, "', it has ", listing(known), did_you_mean(name, known)));
+    if (option == std::end(kOptions))
+      misuse(concat("pass '", pass, "' has no option '", name, "', it has ", listing(known), did_you_mean(name, known)));
     try {
       option->set(settings, item.substr(equals + 1));
-    } catch (const UserError& error) {
-      misuse(concat("pass '", pass, "', option '", name, "': ", error.what()));
-    }
+    } catch (const UserError& error) { misuse(concat("pass '", pass, "', option '", name, "': ", error.what())); }
   }
   return settings;
 }
@@ -160,8 +165,11 @@ Step step_of(std::string_view text) {
     misuse(concat("unknown pass '", name, "' (--list-passes shows all)", did_you_mean(name, known)));
   }
   const Settings settings = settings_of(name, options);
-  if (pass) return {name, std::string(text), false, [pass, settings](Graph& graph, PassState&) { return pass->run(graph, settings.pipeline); }};
-  return {name, std::string(text), extra->changes_meaning, [extra, settings](Graph& graph, PassState& state) { return extra->run(graph, state, settings); }};
+  if (pass)
+    return {name, std::string(text), false,
+            [pass, settings](Graph& graph, PassState&) { return pass->run(graph, settings.pipeline); }};
+  return {name, std::string(text), extra->changes_meaning,
+          [extra, settings](Graph& graph, PassState& state) { return extra->run(graph, state, settings); }};
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct PassState {
 /// One step of --passes, bound to its options.
 struct Step {
   std::string name;
-  std::string text;  ///< as given, with options
+  std::string text;              ///< as given, with options
   bool changes_meaning = false;  ///< outputs or states are not those of before; --verify-numerics compares nothing
   std::function<bool(ir::Graph&, PassState&)> run;
 };

@@ -1,19 +1,45 @@
 // Values joined across the threads of a group, always in the same fixed tree, so that a launch gives the same bits each time.
 #pragma once
 
-struct gc_join_sum { template <class T> GC_DEVICE T operator()(T a, T b) const { return (T)(a + b); } };
-struct gc_join_product { template <class T> GC_DEVICE T operator()(T a, T b) const { return (T)(a * b); } };
-struct gc_join_maximum { template <class T> GC_DEVICE T operator()(T a, T b) const { return (T)gc_maximum(a, b); } };
-struct gc_join_minimum { template <class T> GC_DEVICE T operator()(T a, T b) const { return (T)gc_minimum(a, b); } };
-struct gc_join_or { GC_DEVICE bool operator()(bool a, bool b) const { return a || b; } };
-struct gc_join_and { GC_DEVICE bool operator()(bool a, bool b) const { return a && b; } };
+struct gc_join_sum {
+  template <class T>
+  GC_DEVICE T operator()(T a, T b) const {
+    return (T)(a + b);
+  }
+};
+struct gc_join_product {
+  template <class T>
+  GC_DEVICE T operator()(T a, T b) const {
+    return (T)(a * b);
+  }
+};
+struct gc_join_maximum {
+  template <class T>
+  GC_DEVICE T operator()(T a, T b) const {
+    return (T)gc_maximum(a, b);
+  }
+};
+struct gc_join_minimum {
+  template <class T>
+  GC_DEVICE T operator()(T a, T b) const {
+    return (T)gc_minimum(a, b);
+  }
+};
+struct gc_join_or {
+  GC_DEVICE bool operator()(bool a, bool b) const { return a || b; }
+};
+struct gc_join_and {
+  GC_DEVICE bool operator()(bool a, bool b) const { return a && b; }
+};
 
 // The first best value: NaN is best of all, and of equals the one at the lower position wins. An empty one has position -1.
-template <class T> struct gc_best {
+template <class T>
+struct gc_best {
   T value;
   long long position;
 };
-template <bool kMaximum, class T> GC_DEVICE bool gc_beats(const gc_best<T>& b, const gc_best<T>& a) {
+template <bool kMaximum, class T>
+GC_DEVICE bool gc_beats(const gc_best<T>& b, const gc_best<T>& a) {
   if (b.position < 0 || a.position < 0) return b.position >= 0;
   const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
   if (nan_a || nan_b) return nan_b && (!nan_a || b.position < a.position);
@@ -21,23 +47,42 @@ template <bool kMaximum, class T> GC_DEVICE bool gc_beats(const gc_best<T>& b, c
   return kMaximum ? b.value > a.value : b.value < a.value;
 }
 struct gc_join_first_maximum {
-  template <class T> GC_DEVICE gc_best<T> operator()(const gc_best<T>& a, const gc_best<T>& b) const { return gc_beats<true>(b, a) ? b : a; }
+  template <class T>
+  GC_DEVICE gc_best<T> operator()(const gc_best<T>& a, const gc_best<T>& b) const {
+    return gc_beats<true>(b, a) ? b : a;
+  }
 };
 struct gc_join_first_minimum {
-  template <class T> GC_DEVICE gc_best<T> operator()(const gc_best<T>& a, const gc_best<T>& b) const { return gc_beats<false>(b, a) ? b : a; }
+  template <class T>
+  GC_DEVICE gc_best<T> operator()(const gc_best<T>& a, const gc_best<T>& b) const {
+    return gc_beats<false>(b, a) ? b : a;
+  }
 };
 
-template <class T> GC_DEVICE T gc_shuffle(T x, int distance) { return __shfl_xor_sync(0xffffffffu, x, distance); }
+template <class T>
+GC_DEVICE T gc_shuffle(T x, int distance) {
+  return __shfl_xor_sync(0xffffffffu, x, distance);
+}
 GC_DEVICE bool gc_shuffle(bool x, int distance) { return __shfl_xor_sync(0xffffffffu, (int)x, distance) != 0; }
-GC_DEVICE signed char gc_shuffle(signed char x, int distance) { return (signed char)__shfl_xor_sync(0xffffffffu, (int)x, distance); }
-GC_DEVICE unsigned char gc_shuffle(unsigned char x, int distance) { return (unsigned char)__shfl_xor_sync(0xffffffffu, (int)x, distance); }
+GC_DEVICE signed char gc_shuffle(signed char x, int distance) {
+  return (signed char)__shfl_xor_sync(0xffffffffu, (int)x, distance);
+}
+GC_DEVICE unsigned char gc_shuffle(unsigned char x, int distance) {
+  return (unsigned char)__shfl_xor_sync(0xffffffffu, (int)x, distance);
+}
 GC_DEVICE short gc_shuffle(short x, int distance) { return (short)__shfl_xor_sync(0xffffffffu, (int)x, distance); }
-GC_DEVICE unsigned short gc_shuffle(unsigned short x, int distance) { return (unsigned short)__shfl_xor_sync(0xffffffffu, (int)x, distance); }
-template <class T> GC_DEVICE gc_best<T> gc_shuffle(const gc_best<T>& x, int distance) { return {gc_shuffle(x.value, distance), gc_shuffle(x.position, distance)}; }
+GC_DEVICE unsigned short gc_shuffle(unsigned short x, int distance) {
+  return (unsigned short)__shfl_xor_sync(0xffffffffu, (int)x, distance);
+}
+template <class T>
+GC_DEVICE gc_best<T> gc_shuffle(const gc_best<T>& x, int distance) {
+  return {gc_shuffle(x.value, distance), gc_shuffle(x.position, distance)};
+}
 
 // Joins over groups of kLanes neighbouring lanes, a power of two up to 32. All threads of the warp take part; each lane of a group
 // gets the same result, since both sides of each exchange join the same two values.
-template <int kLanes, class Join, class T> GC_DEVICE T gc_join_lanes(T x, Join join) {
+template <int kLanes, class Join, class T>
+GC_DEVICE T gc_join_lanes(T x, Join join) {
 #pragma unroll
   for (int distance = 1; distance < kLanes; distance *= 2) {
     const T other = gc_shuffle(x, distance);
@@ -47,7 +92,8 @@ template <int kLanes, class Join, class T> GC_DEVICE T gc_join_lanes(T x, Join j
 }
 
 // Joins over a block of kThreads, a multiple of 32. `shared` holds kThreads / 32 values and is free again on return.
-template <int kThreads, class Join, class T> GC_DEVICE T gc_join_block(T x, Join join, T* shared) {
+template <int kThreads, class Join, class T>
+GC_DEVICE T gc_join_block(T x, Join join, T* shared) {
   x = gc_join_lanes<32>(x, join);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
   __syncthreads();
@@ -60,7 +106,8 @@ template <int kThreads, class Join, class T> GC_DEVICE T gc_join_block(T x, Join
 
 // Joins the kRows values of each of kColumns columns, thread y * kColumns + x holding the value of row y. `shared` holds one value
 // for each thread and is free again on return. Every thread of a column gets the result.
-template <int kColumns, int kRows, class Join, class T> GC_DEVICE T gc_join_column(T x, Join join, T* shared) {
+template <int kColumns, int kRows, class Join, class T>
+GC_DEVICE T gc_join_column(T x, Join join, T* shared) {
   shared[threadIdx.x] = x;
   __syncthreads();
   x = shared[threadIdx.x % kColumns];
@@ -71,7 +118,8 @@ template <int kColumns, int kRows, class Join, class T> GC_DEVICE T gc_join_colu
 }
 
 // Lists the threads of a block that chose something, in order, and returns how many they are. `counts` holds kThreads / 32 values.
-template <int kThreads> GC_DEVICE int gc_list_matches(bool chosen, int* list, int* counts) {
+template <int kThreads>
+GC_DEVICE int gc_list_matches(bool chosen, int* list, int* counts) {
   const unsigned votes = __ballot_sync(0xffffffffu, chosen);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   if (lane == 0) counts[warp] = __popc(votes);

@@ -1,38 +1,64 @@
 // Neighbouring elements moved as one: up to 16 bytes an access, the width that memory likes best.
 #pragma once
 
-template <int kBytes> struct gc_word;
-template <> struct gc_word<1> { typedef unsigned char type; };
-template <> struct gc_word<2> { typedef unsigned short type; };
-template <> struct gc_word<4> { typedef unsigned int type; };
-template <> struct gc_word<8> { typedef uint2 type; };
-template <> struct gc_word<16> { typedef uint4 type; };
+template <int kBytes>
+struct gc_word;
+template <>
+struct gc_word<1> {
+  typedef unsigned char type;
+};
+template <>
+struct gc_word<2> {
+  typedef unsigned short type;
+};
+template <>
+struct gc_word<4> {
+  typedef unsigned int type;
+};
+template <>
+struct gc_word<8> {
+  typedef uint2 type;
+};
+template <>
+struct gc_word<16> {
+  typedef uint4 type;
+};
 
 // kCount elements as they lie in memory, aligned so that they move in words.
-template <class T, int kCount> struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) gc_pack {
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) gc_pack {
   static constexpr int kWord = sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16;
   typedef typename gc_word<kWord>::type Word;
   T at[kCount];
 };
-template <class T, int kCount> GC_DEVICE void gc_move_pack(gc_pack<T, kCount>* to, const gc_pack<T, kCount>* from) {
+template <class T, int kCount>
+GC_DEVICE void gc_move_pack(gc_pack<T, kCount>* to, const gc_pack<T, kCount>* from) {
   typedef gc_pack<T, kCount> Pack;
 #pragma unroll
   for (int i = 0; i < (int)sizeof(Pack) / Pack::kWord; ++i) ((typename Pack::Word*)to)[i] = ((const typename Pack::Word*)from)[i];
 }
 
-template <class T> GC_DEVICE T gc_load(T x) { return x; }
-template <class T> GC_DEVICE void gc_put(T& to, T x) { to = x; }
+template <class T>
+GC_DEVICE T gc_load(T x) {
+  return x;
+}
+template <class T>
+GC_DEVICE void gc_put(T& to, T x) {
+  to = x;
+}
 GC_DEVICE void gc_put(gc_f16& to, float x) { to = gc_store_f16(x); }
 GC_DEVICE void gc_put(gc_bf16& to, float x) { to = gc_store_bf16(x); }
 
 // A pack to and from values of the type it is computed in. `from` and `to` are aligned to the pack.
-template <class T, class V, int kCount> GC_DEVICE void gc_load_pack(const T* from, V (&to)[kCount]) {
+template <class T, class V, int kCount>
+GC_DEVICE void gc_load_pack(const T* from, V (&to)[kCount]) {
   gc_pack<T, kCount> pack;
   gc_move_pack(&pack, (const gc_pack<T, kCount>*)from);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) to[i] = gc_load(pack.at[i]);
 }
-template <class T, class V, int kCount> GC_DEVICE void gc_store_pack(T* to, const V (&from)[kCount]) {
+template <class T, class V, int kCount>
+GC_DEVICE void gc_store_pack(T* to, const V (&from)[kCount]) {
   gc_pack<T, kCount> pack;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) gc_put(pack.at[i], from[i]);
@@ -40,12 +66,14 @@ template <class T, class V, int kCount> GC_DEVICE void gc_store_pack(T* to, cons
 }
 
 // The same where only `count` elements are left: the others are 0, and not written.
-template <class T, class V, int kCount> GC_DEVICE void gc_load_pack(const T* from, V (&to)[kCount], long long count) {
+template <class T, class V, int kCount>
+GC_DEVICE void gc_load_pack(const T* from, V (&to)[kCount], long long count) {
   if (count >= kCount) return gc_load_pack(from, to);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) to[i] = i < count ? (V)gc_load(from[i]) : (V)0;
 }
-template <class T, class V, int kCount> GC_DEVICE void gc_store_pack(T* to, const V (&from)[kCount], long long count) {
+template <class T, class V, int kCount>
+GC_DEVICE void gc_store_pack(T* to, const V (&from)[kCount], long long count) {
   if (count >= kCount) return gc_store_pack(to, from);
 #pragma unroll
   for (int i = 0; i < kCount; ++i)

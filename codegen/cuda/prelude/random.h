@@ -19,7 +19,8 @@ GC_DEVICE float gc_uniform(unsigned word) { return (float)(word >> 8) * 0x1p-24f
 
 // The number of random_uniform: words of the key and counter are the low halves of 64-bit operands.
 GC_DEVICE float gc_philox_uniform(long long seed, long long step, long long op, long long sample, long long element) {
-  const uint4 words = gc_philox((unsigned long long)seed, uint4{(unsigned)(element / 4), (unsigned)sample, (unsigned)step, (unsigned)op});
+  const uint4 words =
+      gc_philox((unsigned long long)seed, uint4{(unsigned)(element / 4), (unsigned)sample, (unsigned)step, (unsigned)op});
   const int word = (int)(element % 4);
   return gc_uniform(word == 0 ? words.x : word == 1 ? words.y : word == 2 ? words.z : words.w);
 }

@@ -17,8 +17,12 @@
 #define gc_nan64 __longlong_as_double(0x7ff8000000000000ll)
 
 // Elements in memory that are no C++ type.
-struct gc_f16 { unsigned short bits; };
-struct gc_bf16 { unsigned short bits; };
+struct gc_f16 {
+  unsigned short bits;
+};
+struct gc_bf16 {
+  unsigned short bits;
+};
 
 GC_DEVICE float gc_load(gc_bf16 x) { return __int_as_float((int)((unsigned)x.bits << 16)); }
 
@@ -43,7 +47,8 @@ GC_DEVICE gc_f16 gc_store_f16(float x) {
 // The same without PTX. An f16's exponent is moved up by a multiplication, which also normalizes subnormals.
 GC_DEVICE float gc_load(gc_f16 x) {
   const unsigned magnitude = x.bits & 0x7fffu, sign = (x.bits & 0x8000u) << 16;
-  const unsigned bits = magnitude >= 0x7c00u ? (magnitude << 13) | 0x7f800000u : (unsigned)__float_as_int(__int_as_float((int)(magnitude << 13)) * 0x1p112f);
+  const unsigned bits = magnitude >= 0x7c00u ? (magnitude << 13) | 0x7f800000u
+                                             : (unsigned)__float_as_int(__int_as_float((int)(magnitude << 13)) * 0x1p112f);
   return __int_as_float((int)(bits | sign));
 }
 GC_DEVICE gc_f16 gc_store_f16(float x) {
@@ -62,11 +67,12 @@ GC_DEVICE float gc_round_f16(float x) { return gc_load(gc_store_f16(x)); }
 GC_DEVICE float gc_round_bf16(float x) { return gc_load(gc_store_bf16(x)); }
 
 // Float to integer truncates and saturates; NaN gives 0.
-template <class To, class X> GC_DEVICE To gc_saturated(X x, To low, To high) {
+template <class To, class X>
+GC_DEVICE To gc_saturated(X x, To low, To high) {
   return x != x ? (To)0 : x <= (X)low ? low : x >= (X)high ? high : (To)x;
 }
-#define GC_FROM_FLOAT(name, T, low, high)                                                          \
-  GC_DEVICE T gc_to_##name(float x) { return gc_saturated<T, float>(x, (T)(low), (T)(high)); }     \
+#define GC_FROM_FLOAT(name, T, low, high)                                                      \
+  GC_DEVICE T gc_to_##name(float x) { return gc_saturated<T, float>(x, (T)(low), (T)(high)); } \
   GC_DEVICE T gc_to_##name(double x) { return gc_saturated<T, double>(x, (T)(low), (T)(high)); }
 GC_FROM_FLOAT(i8, signed char, -128, 127)
 GC_FROM_FLOAT(i16, short, -32768, 32767)
@@ -78,8 +84,8 @@ GC_FROM_FLOAT(u32, unsigned int, 0, 4294967295u)
 GC_FROM_FLOAT(u64, unsigned long long, 0, 18446744073709551615ull)
 
 // Functions of floats, by CUDA's own.
-#define GC_FLOAT_1(name, f32, f64)                    \
-  GC_DEVICE float gc_##name(float x) { return f32; }  \
+#define GC_FLOAT_1(name, f32, f64)                   \
+  GC_DEVICE float gc_##name(float x) { return f32; } \
   GC_DEVICE double gc_##name(double x) { return f64; }
 GC_FLOAT_1(exp, expf(x), exp(x))
 GC_FLOAT_1(expm1, expm1f(x), expm1(x))
@@ -104,14 +110,38 @@ GC_FLOAT_1(sigmoid, 1 / (1 + expf(-x)), 1 / (1 + exp(-x)))
 GC_FLOAT_1(softplus, (x > 0 ? x : 0) + log1pf(expf(-fabsf(x))), (x > 0 ? x : 0) + log1p(exp(-fabs(x))))
 
 // For every number: integers overload what differs. A literal in an i8 or u16 body is an int, hence two types of operand.
-template <class T> GC_DEVICE T gc_neg(T x) { return (T)-x; }
-template <class T> GC_DEVICE T gc_abs(T x) { return x < 0 ? (T)-x : x; }
-template <class T> GC_DEVICE T gc_sign(T x) { return x != x ? x : (T)((x > 0) - (x < 0)); }
-template <class T> GC_DEVICE bool gc_is_nan(T x) { return x != x; }
-template <class T> GC_DEVICE bool gc_is_inf(T) { return false; }
-template <class T> GC_DEVICE T gc_floor(T x) { return x; }
-template <class T> GC_DEVICE T gc_ceil(T x) { return x; }
-template <class T> GC_DEVICE T gc_round(T x) { return x; }
+template <class T>
+GC_DEVICE T gc_neg(T x) {
+  return (T)-x;
+}
+template <class T>
+GC_DEVICE T gc_abs(T x) {
+  return x < 0 ? (T)-x : x;
+}
+template <class T>
+GC_DEVICE T gc_sign(T x) {
+  return x != x ? x : (T)((x > 0) - (x < 0));
+}
+template <class T>
+GC_DEVICE bool gc_is_nan(T x) {
+  return x != x;
+}
+template <class T>
+GC_DEVICE bool gc_is_inf(T) {
+  return false;
+}
+template <class T>
+GC_DEVICE T gc_floor(T x) {
+  return x;
+}
+template <class T>
+GC_DEVICE T gc_ceil(T x) {
+  return x;
+}
+template <class T>
+GC_DEVICE T gc_round(T x) {
+  return x;
+}
 GC_FLOAT_1(abs, fabsf(x), fabs(x))
 GC_FLOAT_1(floor, floorf(x), floor(x))
 GC_FLOAT_1(ceil, ceilf(x), ceil(x))
@@ -119,20 +149,32 @@ GC_FLOAT_1(round, rintf(x), rint(x))
 GC_DEVICE bool gc_is_inf(float x) { return fabsf(x) == gc_infinity32; }
 GC_DEVICE bool gc_is_inf(double x) { return fabs(x) == gc_infinity64; }
 
-template <class A, class B> GC_DEVICE auto gc_maximum(A x, B y) -> decltype(x + y) { return x > y || x != x ? x : y; }
-template <class A, class B> GC_DEVICE auto gc_minimum(A x, B y) -> decltype(x + y) { return x < y || x != x ? x : y; }
+template <class A, class B>
+GC_DEVICE auto gc_maximum(A x, B y) -> decltype(x + y) {
+  return x > y || x != x ? x : y;
+}
+template <class A, class B>
+GC_DEVICE auto gc_minimum(A x, B y) -> decltype(x + y) {
+  return x < y || x != x ? x : y;
+}
 
 // Integer division truncates, a zero divisor gives 0, and the one quotient that overflows wraps; none of it traps.
-template <class T> GC_DEVICE bool gc_is_minus_one(T x) { return (T)-1 < (T)0 && x == (T)-1; }
-template <class A, class B> GC_DEVICE auto gc_divide(A x, B y) -> decltype(x / y) {
+template <class T>
+GC_DEVICE bool gc_is_minus_one(T x) {
+  return (T)-1 < (T)0 && x == (T)-1;
+}
+template <class A, class B>
+GC_DEVICE auto gc_divide(A x, B y) -> decltype(x / y) {
   typedef decltype(x / y) T;
   return y == 0 ? (T)0 : gc_is_minus_one((T)y) ? (T)(0 - (unsigned long long)x) : (T)(x / y);
 }
-template <class A, class B> GC_DEVICE auto gc_truncated_remainder(A x, B y) -> decltype(x % y) {
+template <class A, class B>
+GC_DEVICE auto gc_truncated_remainder(A x, B y) -> decltype(x % y) {
   typedef decltype(x % y) T;
   return y == 0 || gc_is_minus_one((T)y) ? (T)0 : (T)(x % y);
 }
-template <class A, class B> GC_DEVICE auto gc_floored_remainder(A x, B y) -> decltype(x % y) {
+template <class A, class B>
+GC_DEVICE auto gc_floored_remainder(A x, B y) -> decltype(x % y) {
   const auto r = gc_truncated_remainder(x, y);
   return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
@@ -150,7 +192,8 @@ GC_DEVICE double gc_floored_remainder(double x, double y) {
 }
 
 // An integer power wraps; a negative exponent truncates to 0 unless the base is 1 or -1.
-template <class A, class B> GC_DEVICE A gc_pow(A x, B y) {
+template <class A, class B>
+GC_DEVICE A gc_pow(A x, B y) {
   if (y < 0) return x == 1 ? (A)1 : !gc_is_minus_one(x) ? (A)0 : y % 2 == 0 ? (A)1 : (A)-1;
   unsigned long long result = 1, base = (unsigned long long)x;
   for (unsigned long long n = (unsigned long long)y; n != 0; n >>= 1) {
@@ -162,20 +205,42 @@ template <class A, class B> GC_DEVICE A gc_pow(A x, B y) {
 GC_DEVICE float gc_pow(float x, float y) { return powf(x, y); }
 GC_DEVICE double gc_pow(double x, double y) { return pow(x, y); }
 
-template <class A, class B> GC_DEVICE auto gc_bit_and(A x, B y) { return x & y; }
-template <class A, class B> GC_DEVICE auto gc_bit_or(A x, B y) { return x | y; }
-template <class A, class B> GC_DEVICE auto gc_bit_xor(A x, B y) { return x ^ y; }
-template <class T> GC_DEVICE T gc_bit_not(T x) { return (T)~x; }
-template <class A, class B> GC_DEVICE A gc_shift_left(A x, B y) {
+template <class A, class B>
+GC_DEVICE auto gc_bit_and(A x, B y) {
+  return x & y;
+}
+template <class A, class B>
+GC_DEVICE auto gc_bit_or(A x, B y) {
+  return x | y;
+}
+template <class A, class B>
+GC_DEVICE auto gc_bit_xor(A x, B y) {
+  return x ^ y;
+}
+template <class T>
+GC_DEVICE T gc_bit_not(T x) {
+  return (T)~x;
+}
+template <class A, class B>
+GC_DEVICE A gc_shift_left(A x, B y) {
   return (unsigned long long)y >= 8 * sizeof(A) ? (A)0 : (A)((unsigned long long)x << y);
 }
-template <class A, class B> GC_DEVICE A gc_shift_right(A x, B y) { return (unsigned long long)y >= 8 * sizeof(A) ? (A)0 : (A)(x >> y); }
+template <class A, class B>
+GC_DEVICE A gc_shift_right(A x, B y) {
+  return (unsigned long long)y >= 8 * sizeof(A) ? (A)0 : (A)(x >> y);
+}
 
 // Indices: quotients towards minus infinity by a positive constant, and indices read from memory.
-template <class T, class D> GC_DEVICE T gc_floor_quotient(T x, D divisor) { return x / divisor - (x % divisor < 0); }
-template <class T, class D> GC_DEVICE T gc_floor_remainder(T x, D divisor) {
+template <class T, class D>
+GC_DEVICE T gc_floor_quotient(T x, D divisor) {
+  return x / divisor - (x % divisor < 0);
+}
+template <class T, class D>
+GC_DEVICE T gc_floor_remainder(T x, D divisor) {
   const T r = x % divisor;
   return r < 0 ? r + divisor : r;
 }
 GC_DEVICE bool gc_outside(long long x, long long extent) { return x < 0 || x >= extent; }
-GC_DEVICE long long gc_clamped(long long x, long long extent) { return x < 0 ? 0 : x >= extent ? (extent > 0 ? extent - 1 : 0) : x; }
+GC_DEVICE long long gc_clamped(long long x, long long extent) {
+  return x < 0 ? 0 : x >= extent ? (extent > 0 ? extent - 1 : 0) : x;
+}

@@ -16,9 +16,15 @@
 // One section for all of them, so that the emulator can fill it with rubbish before each block.
 #define __shared__ static __attribute__((section("gcomp_shared")))
 
-struct uint2 { unsigned x, y; };
-struct uint3 { unsigned x, y, z; };
-struct uint4 { unsigned x, y, z, w; };
+struct uint2 {
+  unsigned x, y;
+};
+struct uint3 {
+  unsigned x, y, z;
+};
+struct uint4 {
+  unsigned x, y, z, w;
+};
 
 namespace gcomp_shim {
 
@@ -33,7 +39,8 @@ inline Device* device = nullptr;
 
 inline unsigned lane() { return device->thread.x % 32; }
 
-template <class T> T from_lane(unsigned mask, T value, unsigned source) {
+template <class T>
+T from_lane(unsigned mask, T value, unsigned source) {
   static_assert(sizeof(T) <= 16, "a lane exchanges at most 16 bytes");
   const char* all = device->exchange(mask, &value, sizeof value);
   T result;
@@ -41,7 +48,8 @@ template <class T> T from_lane(unsigned mask, T value, unsigned source) {
   return result;
 }
 
-template <class To, class From> To bits(From x) {
+template <class To, class From>
+To bits(From x) {
   static_assert(sizeof(To) == sizeof(From), "");
   To to;
   memcpy(&to, &x, sizeof to);
@@ -49,10 +57,14 @@ template <class To, class From> To bits(From x) {
 }
 
 /// Calls a kernel with arguments as cuLaunchKernel takes them: a pointer to each.
-template <class... A, size_t... I> void call_with(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
+template <class... A, size_t... I>
+void call_with(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
   kernel(*static_cast<A*>(arguments[I])...);
 }
-template <class... A> void call(void (*kernel)(A...), void** arguments) { call_with(kernel, arguments, std::index_sequence_for<A...>()); }
+template <class... A>
+void call(void (*kernel)(A...), void** arguments) {
+  call_with(kernel, arguments, std::index_sequence_for<A...>());
+}
 
 }  // namespace gcomp_shim
 
@@ -63,9 +75,18 @@ template <class... A> void call(void (*kernel)(A...), void** arguments) { call_w
 
 #define __syncthreads() gcomp_shim::device->barrier(__LINE__)
 inline void __syncwarp(unsigned mask = 0xffffffffu) { gcomp_shim::from_lane(mask, 0, 0); }
-template <class T> T __shfl_xor_sync(unsigned mask, T value, int distance) { return gcomp_shim::from_lane(mask, value, gcomp_shim::lane() ^ static_cast<unsigned>(distance)); }
-template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned distance) { return gcomp_shim::from_lane(mask, value, gcomp_shim::lane() + distance); }
-template <class T> T __shfl_sync(unsigned mask, T value, int source) { return gcomp_shim::from_lane(mask, value, static_cast<unsigned>(source) % 32); }
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int distance) {
+  return gcomp_shim::from_lane(mask, value, gcomp_shim::lane() ^ static_cast<unsigned>(distance));
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned distance) {
+  return gcomp_shim::from_lane(mask, value, gcomp_shim::lane() + distance);
+}
+template <class T>
+T __shfl_sync(unsigned mask, T value, int source) {
+  return gcomp_shim::from_lane(mask, value, static_cast<unsigned>(source) % 32);
+}
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
   const int vote = predicate != 0;
   const char* all = gcomp_shim::device->exchange(mask, &vote, sizeof vote);
@@ -90,8 +111,11 @@ extern "C" {
 extern char __start_gcomp_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_gcomp_shared[] __attribute__((weak, visibility("hidden")));
 }
-#define GCOMP_SHIM_MODULE                                                                                   \
-  extern "C" void gcomp_shim_bind(gcomp_shim::Device* device) { gcomp_shim::device = device; }              \
-  extern "C" void gcomp_shim_shared(char** begin, char** end) { *begin = __start_gcomp_shared; *end = __stop_gcomp_shared; }
+#define GCOMP_SHIM_MODULE                                                                      \
+  extern "C" void gcomp_shim_bind(gcomp_shim::Device* device) { gcomp_shim::device = device; } \
+  extern "C" void gcomp_shim_shared(char** begin, char** end) {                                \
+    *begin = __start_gcomp_shared;                                                             \
+    *end = __stop_gcomp_shared;                                                                \
+  }
 #define GCOMP_SHIM_KERNEL(name) \
   extern "C" void gcomp_shim_entry_##name(void** arguments) { gcomp_shim::call(name, arguments); }

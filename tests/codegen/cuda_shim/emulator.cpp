@@ -24,7 +24,9 @@ constexpr int kRubbish = 0xa5;
 
 /// The layout of gcomp_shim::Device in device.h.
 struct Device {
-  struct Uint3 { unsigned x = 0, y = 0, z = 0; };
+  struct Uint3 {
+    unsigned x = 0, y = 0, z = 0;
+  };
   Uint3 thread, block, block_size, grid_size;
   void (*barrier)(int line) = nullptr;
   const char* (*exchange)(unsigned mask, const void* value, std::size_t bytes) = nullptr;
@@ -105,7 +107,9 @@ class Emulator::Impl {
 
   void release_barrier() {
     if (waiting_.size() + finished_ < threads_) fail("a warp exchange waits for lanes that are elsewhere");
-    if (finished_ > 0) fail(concat(waiting_.size(), " threads wait at the barrier in line ", barrier_line_, " that ", finished_, " threads have passed by"));
+    if (finished_ > 0)
+      fail(concat(waiting_.size(), " threads wait at the barrier in line ", barrier_line_, " that ", finished_,
+                  " threads have passed by"));
     ++counts_.barriers;
     ready_.assign(waiting_.begin(), waiting_.end());
     waiting_.clear();
@@ -125,7 +129,8 @@ class Emulator::Impl {
     fiber->context.uc_stack.ss_sp = fiber->stack;
     fiber->context.uc_stack.ss_size = kStackBytes;
     fiber->context.uc_link = nullptr;
-    makecontext(&fiber->context, [] { current_->run_threads(); }, 0);
+    makecontext(
+        &fiber->context, [] { current_->run_threads(); }, 0);
     resume(fiber);
   }
 
@@ -177,7 +182,8 @@ class Emulator::Impl {
 
   void barrier(int line) {
     if (waiting_.empty()) barrier_line_ = line;
-    else if (line != barrier_line_) failure_ = concat("threads wait at the barriers in lines ", barrier_line_, " and ", line, " at once");
+    else if (line != barrier_line_)
+      failure_ = concat("threads wait at the barriers in lines ", barrier_line_, " and ", line, " at once");
     waiting_.push_back(running_);
     yield(running_);
   }
@@ -188,9 +194,11 @@ class Emulator::Impl {
     Warp& warp = warps_[fiber->thread / kWarp];
     mask &= lanes == kWarp ? ~0u : (1u << lanes) - 1;
     for (unsigned l = 0; l < lanes; ++l)
-      if ((mask >> l & 1) && done_[first + l]) failure_ = concat("thread ", fiber->thread, " exchanges with thread ", first + l, ", which has left");
+      if ((mask >> l & 1) && done_[first + l])
+        failure_ = concat("thread ", fiber->thread, " exchanges with thread ", first + l, ", which has left");
     if (!(mask >> lane & 1)) failure_ = concat("thread ", fiber->thread, " is not in the mask of its own exchange");
-    if (warp.arrived != 0 && warp.mask != mask) failure_ = concat("lanes of the warp of thread ", fiber->thread, " exchange with different masks");
+    if (warp.arrived != 0 && warp.mask != mask)
+      failure_ = concat("lanes of the warp of thread ", fiber->thread, " exchange with different masks");
     char(*const slots)[16] = warp.slots[warp.generation & 1];
     std::memcpy(slots[lane], value, bytes);
     warp.mask = mask;
@@ -242,7 +250,9 @@ GuardedMemory::GuardedMemory(std::size_t bytes) : storage_(bytes + 3 * kGuard, s
 }
 
 std::string GuardedMemory::damage() const {
-  const auto intact = [](const std::byte* from, const std::byte* to) { return std::all_of(from, to, [](std::byte b) { return b == static_cast<std::byte>(kRubbish); }); };
+  const auto intact = [](const std::byte* from, const std::byte* to) {
+    return std::all_of(from, to, [](std::byte b) { return b == static_cast<std::byte>(kRubbish); });
+  };
   if (!intact(storage_.data(), data_)) return "memory before the buffer was written";
   if (!intact(data_ + bytes_, storage_.data() + storage_.size())) return "memory behind the buffer was written";
   return "";

@@ -30,8 +30,10 @@ HostModule::HostModule(const std::string& text, const std::vector<std::string>& 
   for (const std::string& kernel : kernels) source << "GCOMP_SHIM_KERNEL(" << kernel << ")\n";
   source.close();
   const std::string library = (folder_ / "kernels.so").string();
-  const std::string command = concat("'", GCOMP_HOST_COMPILER, "' ", kFlags, " '", (folder_ / "kernels.cpp").string(), "' -o '", library, "' 2> '", (folder_ / "log").string(), "'");
-  if (std::system(command.c_str()) != 0) throw InternalError(concat("the host compiler refused CUDA text:\n", read_text(folder_ / "log").substr(0, 4000)));
+  const std::string command = concat("'", GCOMP_HOST_COMPILER, "' ", kFlags, " '", (folder_ / "kernels.cpp").string(), "' -o '",
+                                     library, "' 2> '", (folder_ / "log").string(), "'");
+  if (std::system(command.c_str()) != 0)
+    throw InternalError(concat("the host compiler refused CUDA text:\n", read_text(folder_ / "log").substr(0, 4000)));
   handle_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle_) throw InternalError(concat("a module of CUDA text does not load: ", dlerror()));
 }

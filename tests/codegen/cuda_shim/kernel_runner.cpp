@@ -24,16 +24,26 @@ Tensor random_values(const TensorType& type, double low, double high, int larges
   std::uniform_real_distribution<double> real(low, high);
   std::uniform_int_distribution<int> whole(static_cast<int>(std::ceil(low)), static_cast<int>(std::floor(high)));
   for (std::int64_t i = 0; i < tensor.elements(); ++i)
-    tensor.set(i, is_float(type.dtype) ? real(random) : type.dtype == DType::boolean ? static_cast<double>(random() & 1) : whole(random));
+    tensor.set(i, is_float(type.dtype)           ? real(random)
+                  : type.dtype == DType::boolean ? static_cast<double>(random() & 1)
+                                                 : whole(random));
   return tensor;
 }
 
 bool becomes_kernel(const Node& node) {
   switch (node.op->kind) {
-    case Kind::kernel: case Kind::pointwise: case Kind::reduce: case Kind::contract: case Kind::view: case Kind::index: case Kind::scan:
+    case Kind::kernel:
+    case Kind::pointwise:
+    case Kind::reduce:
+    case Kind::contract:
+    case Kind::view:
+    case Kind::index:
+    case Kind::scan:
     case Kind::random: return true;
     case Kind::constant: return node.op != &ops::kConstant;
-    case Kind::update: case Kind::collective: case Kind::composite: return false;
+    case Kind::update:
+    case Kind::collective:
+    case Kind::composite: return false;
   }
   return false;
 }
@@ -47,7 +57,8 @@ codegen::KernelTable::Entry emit(codegen::KernelTable& table, const Node& node) 
   const auto segments = static_cast<std::size_t>(node.attributes.integer("segments"));
   operands.resize(operands.size() / segments);
   results.resize(results.size() / segments);
-  for (TensorType& type : operands) if (!type.shape.empty()) type.shape = node.nest->extents;
+  for (TensorType& type : operands)
+    if (!type.shape.empty()) type.shape = node.nest->extents;
   for (TensorType& type : results) type.shape = node.nest->extents;
   return table.add({*node.nest, operands, results, true});
 }
@@ -82,14 +93,19 @@ void KernelRunner::add_graph(const std::string& label, const Graph& graph, doubl
   std::mt19937 random(1);
   std::unordered_map<const Value*, Tensor> known;
   for (const Value* input : graph.inputs()) known.emplace(input, random_values(input->type, low, high, largest, random));
-  for (const State& state : graph.states()) known.emplace(state.value, random_values(state.value->type, low, high, largest, random));
+  for (const State& state : graph.states())
+    known.emplace(state.value, random_values(state.value->type, low, high, largest, random));
   for (const auto& node : graph.nodes()) {
     if (node->op->kind == Kind::update) continue;
     std::vector<const Tensor*> operands;
     for (const Value* operand : node->operands) operands.push_back(&known.at(operand));
     std::vector<Tensor> made = evaluate(*node, operands);
     if (becomes_kernel(*node)) {
-      KernelCase c{.label = concat(label, " %", node->results[0]->name, " (", node->op->name, ")"), .entry = emit(table_, *node), .operands = {}, .expected = made, .blocks = {}};
+      KernelCase c{.label = concat(label, " %", node->results[0]->name, " (", node->op->name, ")"),
+                   .entry = emit(table_, *node),
+                   .operands = {},
+                   .expected = made,
+                   .blocks = {}};
       for (const Tensor* operand : operands) c.operands.push_back(*operand);
       if (node->op == &ops::kMultiKernel) {
         c.segments = static_cast<int>(node->attributes.integer("segments"));
@@ -163,10 +179,10 @@ std::vector<std::string> KernelRunner::run() {
     std::string problem;
     try {
       problem = run_case(emulator, c, modules.function(c.entry.kernel));
-    } catch (const Error& error) {
-      problem = error.what();
-    }
-    if (!problem.empty()) problems.push_back(concat(c.label, ", grid ", c.entry.emitted->grid.blocks, " x ", c.entry.emitted->grid.threads, ": ", problem, "\n", c.entry.emitted->text));
+    } catch (const Error& error) { problem = error.what(); }
+    if (!problem.empty())
+      problems.push_back(concat(c.label, ", grid ", c.entry.emitted->grid.blocks, " x ", c.entry.emitted->grid.threads, ": ",
+                                problem, "\n", c.entry.emitted->text));
   }
   return problems;
 }
@@ -185,25 +201,26 @@ KernelModules::KernelModules(const std::string& prelude, const std::vector<runti
       }
       try {
         modules_[m] = std::make_unique<HostModule>(text, names);
-      } catch (...) {
-        failures[m] = std::current_exception();
-      }
+      } catch (...) { failures[m] = std::current_exception(); }
     }
   };
   std::thread other(compile);
   compile();
   other.join();
-  for (const std::exception_ptr& failure : failures) if (failure) std::rethrow_exception(failure);
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
   for (std::size_t k = 0; k < kernels.size(); ++k) functions_.push_back(modules_[k / kKernelsAModule]->function(kernels[k].name));
 }
 
 KernelModules::~KernelModules() = default;
 
-HostSegmentTable::HostSegmentTable(const std::vector<std::int64_t>& blocks, std::vector<long long> extents, std::vector<void*> pointers)
+HostSegmentTable::HostSegmentTable(const std::vector<std::int64_t>& blocks, std::vector<long long> extents,
+                                   std::vector<void*> pointers)
     : extents_(std::move(extents)), pointers_(std::move(pointers)) {
   first_block_.push_back(0);
   for (std::int64_t count : blocks) first_block_.push_back(first_block_.back() + static_cast<int>(count));
-  table_ = {static_cast<int>(blocks.size()), static_cast<int>(pointers_.size() / blocks.size()), first_block_.data(), extents_.data(), pointers_.data()};
+  table_ = {static_cast<int>(blocks.size()), static_cast<int>(pointers_.size() / blocks.size()), first_block_.data(),
+            extents_.data(), pointers_.data()};
 }
 
 }  // namespace gcomp::cuda_shim

@@ -53,11 +53,14 @@ struct ConvolutionLayout {
 
 }  // namespace
 
-ProgramRunner::ProgramRunner(const Program& program) : program_(program), modules_(program.prelude, program.kernels), faults_(program.faults.size()) {
-  for (Space space : {Space::arena, Space::state, Space::constant, Space::io}) spaces_.emplace(space, GuardedMemory(static_cast<std::size_t>(bytes_of(program, space))));
+ProgramRunner::ProgramRunner(const Program& program)
+    : program_(program), modules_(program.prelude, program.kernels), faults_(program.faults.size()) {
+  for (Space space : {Space::arena, Space::state, Space::constant, Space::io})
+    spaces_.emplace(space, GuardedMemory(static_cast<std::size_t>(bytes_of(program, space))));
   for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
     const Buffer& buffer = program_.buffers[b];
-    if (buffer.space == Space::constant) std::memcpy(address(static_cast<int>(b)), buffer.contents.data(), buffer.contents.bytes().size());
+    if (buffer.space == Space::constant)
+      std::memcpy(address(static_cast<int>(b)), buffer.contents.data(), buffer.contents.bytes().size());
   }
   for (int input : program_.inputs) inputs_[buffer(input).name] = input;
   for (const State& state : program_.states) {
@@ -72,7 +75,8 @@ std::byte* ProgramRunner::address(int index) const { return spaces_.at(buffer(in
 void ProgramRunner::write(const std::string& name, const Tensor& value) {
   const auto input = inputs_.find(name);
   const int index = input != inputs_.end() ? input->second : states_.at(name);
-  check_internal(buffer(index).type == value.type(), name, " is ", to_string(value.type()), ", wanted ", to_string(buffer(index).type));
+  check_internal(buffer(index).type == value.type(), name, " is ", to_string(value.type()), ", wanted ",
+                 to_string(buffer(index).type));
   std::memcpy(address(index), value.data(), value.bytes().size());
 }
 
@@ -84,7 +88,8 @@ Tensor ProgramRunner::read(int index) const {
 
 std::string ProgramRunner::step() {
   for (const Step& step : program_.steps) std::visit([&](const auto& call) { run(call); }, step);
-  for (const auto& [space, memory] : spaces_) check_internal(memory.damage().empty(), "space ", static_cast<int>(space), ": ", memory.damage());
+  for (const auto& [space, memory] : spaces_)
+    check_internal(memory.damage().empty(), "space ", static_cast<int>(space), ": ", memory.damage());
   for (std::size_t f = 0; f < faults_.size(); ++f)
     if (faults_[f] != 0) return program_.faults[f];
   return "";
@@ -106,16 +111,19 @@ void ProgramRunner::run(const KernelLaunch& launch) {
   const void* table_address = table.address();
   // A segment of a kernel of fixed length has no extent of its own.
   if (extents[0] > 0) {
-    check_internal(table.total_blocks() == launch.grid.blocks, "a launch over segments has ", launch.grid.blocks, " blocks, wanted ", table.total_blocks());
+    check_internal(table.total_blocks() == launch.grid.blocks, "a launch over segments has ", launch.grid.blocks,
+                   " blocks, wanted ", table.total_blocks());
     arguments = {&table_address, &fault};
   } else {
     for (void*& pointer : pointers) arguments.push_back(&pointer);
     arguments.push_back(&fault);
   }
   try {
-    emulator_.launch(modules_.function(launch.kernel), static_cast<unsigned>(launch.grid.blocks), static_cast<unsigned>(launch.grid.threads), arguments.data());
+    emulator_.launch(modules_.function(launch.kernel), static_cast<unsigned>(launch.grid.blocks),
+                     static_cast<unsigned>(launch.grid.threads), arguments.data());
   } catch (const Error& error) {
-    throw InternalError(concat("kernel ", program_.kernels[static_cast<std::size_t>(launch.kernel)].name, " of ", launch.origin, ": ", error.what()));
+    throw InternalError(concat("kernel ", program_.kernels[static_cast<std::size_t>(launch.kernel)].name, " of ", launch.origin,
+                               ": ", error.what()));
   }
 }
 
@@ -125,7 +133,8 @@ void ProgramRunner::run(const MatmulCall& call) {
       std::vector<double> values;
       const std::int64_t first = view.offset + dot(batch, view.batch_strides);
       for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t j = 0; j < columns; ++j) values.push_back(load(view.buffer, first + i * view.row_stride + j * view.column_stride));
+        for (std::int64_t j = 0; j < columns; ++j)
+          values.push_back(load(view.buffer, first + i * view.row_stride + j * view.column_stride));
       return values;
     };
     const std::vector<double> a = dense(call.a, call.m, call.k), b = dense(call.b, call.k, call.n);
@@ -138,14 +147,17 @@ void ProgramRunner::run(const MatmulCall& call) {
         const double* from = b.data() + k * call.n;
         for (std::int64_t j = 0; j < call.n; ++j) row[static_cast<std::size_t>(j)] += factor * from[j];
       }
-      for (std::int64_t j = 0; j < call.n; ++j) store(call.c.buffer, first + i * call.c.row_stride + j * call.c.column_stride, row[static_cast<std::size_t>(j)]);
+      for (std::int64_t j = 0; j < call.n; ++j)
+        store(call.c.buffer, first + i * call.c.row_stride + j * call.c.column_stride, row[static_cast<std::size_t>(j)]);
     }
   });
 }
 
 void ProgramRunner::run(const ConvolutionCall& call) {
   const ConvolutionLayout layout{call};
-  const int target = call.kind == ConvolutionKind::forward ? call.output : call.kind == ConvolutionKind::input_gradient ? call.input : call.weight;
+  const int target = call.kind == ConvolutionKind::forward          ? call.output
+                     : call.kind == ConvolutionKind::input_gradient ? call.input
+                                                                    : call.weight;
   std::vector<double> sums(static_cast<std::size_t>(buffer(target).type.elements()));
   const std::int64_t inputs = call.input_channels / call.groups, outputs = call.output_channels / call.groups;
   for_each({call.batch, call.groups, outputs, inputs}, [&](const Shape& i) {
@@ -157,12 +169,17 @@ void ProgramRunner::run(const ConvolutionCall& call) {
           if (in[d] < 0 || in[d] >= call.input_spatial[d]) return;
         }
         const std::int64_t o = i[1] * outputs + i[2], c = i[1] * inputs + i[3];
-        const std::int64_t x = layout.image(i[0], c, call.input_channels, in, call.input_spatial), w = layout.weight(o, i[3], offset);
+        const std::int64_t x = layout.image(i[0], c, call.input_channels, in, call.input_spatial),
+                           w = layout.weight(o, i[3], offset);
         const std::int64_t y = layout.image(i[0], o, call.output_channels, position, call.output_spatial);
         switch (call.kind) {
           case ConvolutionKind::forward: sums[static_cast<std::size_t>(y)] += load(call.input, x) * load(call.weight, w); break;
-          case ConvolutionKind::input_gradient: sums[static_cast<std::size_t>(x)] += load(call.output, y) * load(call.weight, w); break;
-          case ConvolutionKind::weight_gradient: sums[static_cast<std::size_t>(w)] += load(call.input, x) * load(call.output, y); break;
+          case ConvolutionKind::input_gradient:
+            sums[static_cast<std::size_t>(x)] += load(call.output, y) * load(call.weight, w);
+            break;
+          case ConvolutionKind::weight_gradient:
+            sums[static_cast<std::size_t>(w)] += load(call.input, x) * load(call.output, y);
+            break;
         }
       });
     });

@@ -1,4 +1,5 @@
-// A whole CUDA Program on the CPU: its memory spaces as guarded blocks, its kernels on the emulator, its library calls as plain loops.
+// A whole CUDA Program on the CPU: its memory spaces as guarded blocks, its kernels on the emulator, its library calls as plain
+// loops.
 #pragma once
 
 #include <map>
@@ -30,8 +31,12 @@ class ProgramRunner {
  private:
   std::byte* address(int buffer) const;
   const runtime::Buffer& buffer(int index) const { return program_.buffers[static_cast<std::size_t>(index)]; }
-  double load(int buffer_index, std::int64_t element) const { return load_as_double(buffer(buffer_index).type.dtype, address(buffer_index), element); }
-  void store(int buffer_index, std::int64_t element, double value) { store_from_double(buffer(buffer_index).type.dtype, address(buffer_index), element, value); }
+  double load(int buffer_index, std::int64_t element) const {
+    return load_as_double(buffer(buffer_index).type.dtype, address(buffer_index), element);
+  }
+  void store(int buffer_index, std::int64_t element, double value) {
+    store_from_double(buffer(buffer_index).type.dtype, address(buffer_index), element, value);
+  }
   Tensor read(int buffer) const;
   void run(const runtime::KernelLaunch& launch);
   void run(const runtime::MatmulCall& call);
