@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "codegen/flat_nest.h"
@@ -37,18 +36,5 @@ Schedule schedule(FlatNest& nest);
 
 /// A measure of the time one value of the statement takes: 1 for arithmetic, more for division and functions. Locals not counted.
 int cost_of(const ir::TermPtr& term);
-
-// A loop can run faster in variants in which conditions are settled. Text of a variant stands in a sealed scope of the writer.
-
-/// The same nest with `axis` restricted to [low, high) and renumbered from 0.
-FlatNest restricted(const FlatNest& nest, int axis, std::int64_t low, std::int64_t high);
-/// Positions at which some condition on `axis` alone changes, in ascending order, with 0 and the extent around them. Only those
-/// two where there are more than a few: conditions are then tested for each element.
-std::vector<std::int64_t> breakpoints(const FlatNest& nest, int axis);
-
-/// The same nest where `condition` is known to hold, or not to.
-FlatNest assuming(const FlatNest& nest, const ir::Condition& condition, bool holds);
-/// A condition that does not vary over `inner` axes; none where there is none, or more than a few.
-std::optional<ir::Condition> settled_outside(const FlatNest& nest, const std::vector<int>& inner);
 
 }  // namespace gcomp::codegen

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/cpu/loops.h"
+#include "codegen/variants.h"
 
 namespace gcomp::codegen::cpu {
 

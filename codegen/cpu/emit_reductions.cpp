@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/cpu/loops.h"
+#include "codegen/variants.h"
 #include "ir/op.h"
 
 namespace gcomp::codegen::cpu {

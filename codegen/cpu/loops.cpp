@@ -6,7 +6,7 @@ namespace gcomp::codegen::cpu {
 
 namespace {
 
-constexpr std::int64_t kTaskWork = 16384;
+constexpr std::int64_t kTaskWork = 32768;
 constexpr std::int64_t kMostTasks = 64;
 
 }  // namespace

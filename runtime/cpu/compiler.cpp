@@ -20,11 +20,14 @@ namespace gcomp::runtime::cpu {
 namespace {
 
 // -ffp-contract=fast is the one liberty with rounding (fused multiply-add); no -ffast-math: NaN and infinities keep their meaning.
+const std::vector<std::string> kFlags = {"-std=c++17",          "-O3",
+                                         "-march=native",       "-fPIC",
+                                         "-fno-math-errno",     "-fopenmp-simd",
+                                         "-ffp-contract=fast",  "-fno-trapping-math",
+                                         "-fvisibility=hidden", "-w"};
 // Kernel text shares its subexpressions itself; GCC's partial redundancy elimination and jump threading would turn its selects back
-// into branches, which the vectorizer then refuses.
-const std::vector<std::string> kFlags = {"-std=c++17",          "-O3",           "-march=native",      "-fPIC",
-                                         "-fno-math-errno",     "-fopenmp-simd", "-ffp-contract=fast", "-fno-trapping-math",
-                                         "-fvisibility=hidden", "-fno-tree-pre", "-fno-thread-jumps",  "-w"};
+// into branches, which the vectorizer then refuses. Clang knows no such options.
+const std::vector<std::string> kGccFlags = {"-fno-tree-pre", "-fno-thread-jumps"};
 constexpr std::size_t kMaxUnits = 16;
 // Below this much text a further process costs more than it saves.
 constexpr std::size_t kUnitText = 6000;
@@ -59,6 +62,7 @@ class TemporaryFolder {
 struct FoundCompiler {
   std::string path;
   std::string version;
+  std::vector<std::string> flags;
 };
 
 FoundCompiler find_compiler(const std::string& asked, const std::filesystem::path& folder) {
@@ -79,7 +83,9 @@ FoundCompiler find_compiler(const std::string& asked, const std::filesystem::pat
   ProcessResult version = Process({path, "--version"}, folder / "version.log").wait();
   if (!version.succeeded)
     throw DeviceError(concat("C++ compiler ", path, " does not run: ", version.log), ExitCode::kernel_compile);
-  return {path, std::move(version.log)};
+  std::vector<std::string> flags = kFlags;
+  if (version.log.find("clang") == version.log.npos) flags.insert(flags.end(), kGccFlags.begin(), kGccFlags.end());
+  return {path, std::move(version.log), std::move(flags)};
 }
 
 void check_kernel_name(const std::string& name) {
@@ -161,7 +167,7 @@ std::vector<std::byte> compile_units(const FoundCompiler& compiler, const std::v
     objects.push_back((folder.path() / concat("unit", i, ".o")).string());
     write_source(sources[i], units[i]);
     std::vector<std::string> command = {compiler.path};
-    command.insert(command.end(), kFlags.begin(), kFlags.end());
+    command.insert(command.end(), compiler.flags.begin(), compiler.flags.end());
     command.insert(command.end(), {"-c", sources[i], "-o", objects[i]});
     if (i >= jobs) finish(processes[i - jobs], sources[i - jobs], compiler, folder);
     processes.emplace_back(std::move(command), folder.path() / concat("unit", i, ".log"));
@@ -209,7 +215,7 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
     say(concat("compiled kernels are not cached: ", cache.unusable()));
 
   std::string key = concat(compiler.path, "\n", compiler.version, "\n");
-  for (const std::string& flag : kFlags) key += flag + " ";
+  for (const std::string& flag : compiler.flags) key += flag + " ";
   key += concat("\n", machine_description());
   for (const std::string& unit : units) key += concat("\n", unit.size(), "\n", unit);
 
