@@ -274,16 +274,18 @@ GC_INLINE double gc_sqrt(double x) { return __builtin_sqrt(x); }
 GC_INLINE float gc_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 GC_INLINE double gc_rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 
-// Exponentials: x = n log 2 + r with |r| <= log 2 / 2, and e^r - 1 - r = r^2 P(r).
+// Exponentials: x = n log 2 + r with |r| <= log 2 / 2, and e^r - 1 - r = r^2 P(r). Adding 1.5 * 2^23 rounds to an integer, which
+// then stands in the lowest bits.
 struct gc_reduced {
-  float n, r;
+  int n;
+  float r;
 };
 GC_INLINE gc_reduced gc_reduce_exp(float x) {
-  const float n = (x * 0x1.715476p+0f + 0x1.8p23f) - 0x1.8p23f;
-  return {n, (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f};
+  const float shifted = x * 0x1.715476p+0f + 0x1.8p23f, n = shifted - 0x1.8p23f;
+  return {(int)(gc_bits(shifted) - 0x4b400000u), (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f};
 }
-/// 2^n for integral n in [-126, 127].
-GC_INLINE float gc_power_of_two(float n) { return gc_from_bits((unsigned)((int)n + 127) << 23); }
+/// 2^n for n in [-126, 127].
+GC_INLINE float gc_power_of_two(int n) { return gc_from_bits(((unsigned)n << 23) + 0x3f800000u); }
 GC_INLINE float gc_expm1_reduced(float r) {
   float p = 0x1.a1a038p-13f;
   p = p * r + 0x1.6d766cp-10f;
@@ -293,19 +295,28 @@ GC_INLINE float gc_expm1_reduced(float r) {
   p = p * r + 0.5f;
   return p * (r * r) + r;
 }
-GC_INLINE float gc_exp(float x) {
-  x = x > 89.0f ? 89.0f : x;
-  x = x < -104.0f ? -104.0f : x;
+/// For x in [-87, 88].
+GC_INLINE float gc_exp_within(float x) {
   const gc_reduced d = gc_reduce_exp(x);
+  return (gc_expm1_reduced(d.r) + 1.0f) * gc_power_of_two(d.n);
+}
+/// For x up to 88.7.
+GC_INLINE float gc_exp_below(float x) {
+  const gc_reduced d = gc_reduce_exp(x < -104.0f ? -104.0f : x);
   // Two factors: 2^n alone leaves the normal range at both ends.
-  const float half = (d.n * 0.5f + 0x1.8p23f) - 0x1.8p23f;
+  const int half = d.n >> 1;
   return ((gc_expm1_reduced(d.r) + 1.0f) * gc_power_of_two(half)) * gc_power_of_two(d.n - half);
 }
+GC_INLINE float gc_exp(float x) { return gc_exp_below(x > 89.0f ? 89.0f : x); }
+/// For x in [-18, 88].
+GC_INLINE float gc_expm1_within(float x) {
+  const gc_reduced d = gc_reduce_exp(x);
+  const float half = gc_power_of_two(d.n - 1);
+  return 2.0f * (half * gc_expm1_reduced(d.r) + (half - 0.5f));
+}
 GC_INLINE float gc_expm1(float x) {
-  const float clamped = x > 89.0f ? 89.0f : x < -18.0f ? -18.0f : x;
-  const gc_reduced d = gc_reduce_exp(clamped);
-  const float half = gc_power_of_two(d.n - 1.0f), result = 2.0f * (half * gc_expm1_reduced(d.r) + (half - 0.5f));
-  return x == 0.0f ? x : result;
+  const float least = x < -18.0f ? -18.0f : x, clamped = least > 89.0f ? 89.0f : least;
+  return x == 0.0f ? x : gc_expm1_within(clamped);
 }
 
 // Logarithms: x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and log(1 + f) = f - f^2 / 2 + f^3 P(f).
@@ -341,12 +352,12 @@ GC_INLINE float gc_log1p(float x) {
 }
 
 GC_INLINE float gc_sigmoid(float x) {
-  const float e = gc_exp(-__builtin_fabsf(x));
+  const float e = gc_exp_below(-__builtin_fabsf(x));
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
-GC_INLINE float gc_softplus(float x) { return ((x > 0.0f) | (x != x) ? x : 0.0f) + gc_log1p(gc_exp(-__builtin_fabsf(x))); }
+GC_INLINE float gc_softplus(float x) { return ((x > 0.0f) | (x != x) ? x : 0.0f) + gc_log1p(gc_exp_below(-__builtin_fabsf(x))); }
 GC_INLINE float gc_tanh(float x) {
-  const float size = __builtin_fabsf(x), e = gc_expm1(2.0f * (size > 10.0f ? 10.0f : size));
+  const float size = __builtin_fabsf(x), e = gc_expm1_within(2.0f * (size > 10.0f ? 10.0f : size));
   return __builtin_copysignf(e / (e + 2.0f), x);
 }
 /// Near 0 x + x P(x^2); from 0.92 on 1 - e^-Q(|x|).
@@ -366,7 +377,7 @@ GC_INLINE float gc_erf(float x) {
   q = q * a + 0x1.4647b2p-1f;
   q = q * a + 0x1.20ac3p+0f;
   q = q * a + 0x1.b220d8p-13f;
-  const float far = __builtin_copysignf(1.0f - gc_exp(-q), x);
+  const float far = __builtin_copysignf(1.0f - gc_exp_within(-q), x);
   return size < 0.92f ? x + x * p : far;
 }
 
