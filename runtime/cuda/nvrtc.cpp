@@ -191,8 +191,8 @@ Nvrtc Nvrtc::find(const LibrarySearch& search) {
   nvrtc.found_ = find_library(LibraryKind::nvrtc, search, why_unfit);
   if (!nvrtc.found_.library)
     throw DeviceError(concat(nvrtc.found_.description(LibraryKind::nvrtc),
-                             "; install it (pip: nvidia-cuda-nvrtc; Debian, Ubuntu: "
-                             "libnvrtc12 or NVIDIA's cuda-nvrtc package), or name it with --nvrtc"),
+                             "; install it (pip: nvidia-cuda-nvrtc, or NVIDIA's package "
+                             "cuda-nvrtc), or set CUDA_HOME or LD_LIBRARY_PATH to where it is"),
                       ExitCode::kernel_compile);
   nvrtc.library_ = *nvrtc.found_.library;
   std::string missing;

@@ -89,7 +89,7 @@ class Emulator::Impl {
     waiting_.clear();
     idle_.clear();
     for (auto& fiber : fibers_) idle_.push_back(fiber.get());
-    std::memset(function_->shared.data(), kRubbish, function_->shared.size());
+    std::fill(function_->shared.begin(), function_->shared.end(), static_cast<char>(kRubbish));
     while (finished_ < threads_) {
       if (!ready_.empty()) {
         Fiber* fiber = ready_.front();

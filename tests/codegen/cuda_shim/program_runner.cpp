@@ -1,6 +1,6 @@
 #include "tests/codegen/cuda_shim/program_runner.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "ir/base/error.h"
 
@@ -60,7 +60,7 @@ ProgramRunner::ProgramRunner(const Program& program)
   for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
     const Buffer& buffer = program_.buffers[b];
     if (buffer.space == Space::constant)
-      std::memcpy(address(static_cast<int>(b)), buffer.contents.data(), buffer.contents.bytes().size());
+      std::copy(buffer.contents.bytes().begin(), buffer.contents.bytes().end(), address(static_cast<int>(b)));
   }
   for (int input : program_.inputs) inputs_[buffer(input).name] = input;
   for (const State& state : program_.states) {
@@ -77,12 +77,12 @@ void ProgramRunner::write(const std::string& name, const Tensor& value) {
   const int index = input != inputs_.end() ? input->second : states_.at(name);
   check_internal(buffer(index).type == value.type(), name, " is ", to_string(value.type()), ", wanted ",
                  to_string(buffer(index).type));
-  std::memcpy(address(index), value.data(), value.bytes().size());
+  std::copy(value.bytes().begin(), value.bytes().end(), address(index));
 }
 
 Tensor ProgramRunner::read(int index) const {
   Tensor value(buffer(index).type);
-  std::memcpy(value.data(), address(index), value.bytes().size());
+  std::copy_n(address(index), value.bytes().size(), value.data());
   return value;
 }
 
