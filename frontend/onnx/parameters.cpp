@@ -171,7 +171,7 @@ class Planner {
   void add(const std::string& state, const std::string& initializer, const Tensor& values, const std::vector<Use>& uses,
            Verdict verdict) {
     if (const std::string* glob = match(options_.train, state, initializer); glob && verdict.reason != "running statistic")
-      verdict = {true, false, "--train=" + *glob};
+      verdict = {true, false, "--thaw=" + *glob};
     if (const std::string* glob = match(options_.freeze, state, initializer)) verdict = {false, false, "--freeze=" + *glob};
     const auto file_type = dtype_of(initializers_.at(initializer).proto->data_type());
     const std::string likely = is_anonymous(initializer) ? uses[0].likely_name : "";

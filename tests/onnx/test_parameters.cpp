@@ -176,7 +176,7 @@ TEST(Parameters, AOneUnitHeadTrainsItsBias) {
 TEST(Parameters, GlobsDecide) {
   const Model model = dense().import({.freeze = {"fc.*"}, .train = {"val_7"}});
   EXPECT_EQ(find(model, "fc.bias")->reason, "--freeze=fc.*");
-  EXPECT_EQ(find(model, "val_7")->reason, "--train=val_7");
+  EXPECT_EQ(find(model, "val_7")->reason, "--thaw=val_7");
   EXPECT_TRUE(find(model, "val_7")->trained);
   expect_error([] { dense().import({.freeze = {"fc.bais"}}); }, {"--freeze=fc.bais", "did you mean 'fc.bias'"});
 }

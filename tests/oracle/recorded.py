@@ -9,10 +9,14 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+def shared_models():
+    return pathlib.Path(os.environ.get("GCOMP_SHARED_DIR") or ROOT.parent / "shared") / "models"
+
+
 def model_folders():
     """{name: folder}; the full recordings win over the ones cut to fit the project."""
     found = {}
-    for models in (ROOT / "tests/fixtures/models", pathlib.Path(os.environ.get("GCOMP_SHARED_DIR") or ROOT.parent / "shared") / "models"):
+    for models in (ROOT / "tests/fixtures/models", shared_models()):
         for recipe in sorted(models.glob("*/recipe.json")):
             found[recipe.parent.name] = recipe.parent
     return found

@@ -19,8 +19,8 @@ void report_list(const Console& console, const frontend::Model& model, bool trai
     elements += p.type.elements();
     width = std::max(width, std::min<std::size_t>(p.name.size(), 48));
   }
-  console.say(concat(trained ? "trained: " : "frozen: ", count, count == 1 ? " parameter, " : " parameters, ", grouped(elements),
-                     " values"));
+  console.say(concat(trained ? "trained: " : "frozen: ", count, trained ? " parameter" : " initializer", count == 1 ? ", " : "s, ",
+                     grouped(elements), " values"));
   for (const frontend::Parameter& p : model.parameters) {
     if (p.trained != trained) continue;
     const std::string pad(width > p.name.size() ? width - p.name.size() : 0, ' ');

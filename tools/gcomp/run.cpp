@@ -16,7 +16,7 @@ namespace {
 struct RunFlags {
   std::string model, inputs, outputs;
   std::int64_t batch = 0;
-  bool as_written = false;
+  bool inference = false;
   ModelOptions model_options;
   DeviceOptions device;
 };
@@ -26,7 +26,7 @@ Predictor make_predictor(const RunFlags& flags, const Console& console) {
   PredictOptions options;
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();
-  options.graph.as_written = flags.as_written;
+  options.graph.as_written = !flags.inference;
   options.graph.shapes.data_source = flags.inputs;
   options.device = flags.device.request();
   options.device_options = flags.device.parse(console);
@@ -68,7 +68,8 @@ Command add_run(CLI::App& app, Console& console) {
   sub.add_option("--inputs", flags->inputs, "arrays named after the model's inputs")->type_name("NPZ")->required();
   sub.add_option("--outputs", flags->outputs, "arrays named after the model's outputs")->type_name("NPZ")->required();
   sub.add_option("--batch", flags->batch, "rows of one run (default: all at once)")->type_name("N");
-  sub.add_flag("--as-written", flags->as_written, "BatchNormalization and Dropout do what the file says (default: inference form)");
+  sub.add_flag("--inference", flags->inference,
+               "BatchNormalization and Dropout in inference form (default: what the file says, as other runtimes do)");
   flags->model_options.add_precision(sub, "what floats compute in (default: as the file says)");
   flags->model_options.add_shapes(sub);
   flags->device.add(sub);
