@@ -55,8 +55,9 @@ class Parity : public testing::TestWithParam<RecordedModel> {
     const Tensor wanted = load_arrays(model.folder / "reference.npz").at("loss");
     ASSERT_EQ(static_cast<std::int64_t>(losses.size()), wanted.elements());
     const double tolerance = precision.name == "f32" ? std::max(precision.loss, 4 * recipe.pytorch_f32_loss) : precision.loss;
-    // In float32 a near tie of two candidates of a pooling window resolves otherwise from step 7 on, and the runs part: known, not
-    // understood well enough (PyTorch's own float32 runs stay together). In f64 all steps agree, and so do float32 gradients.
+    // One pooling window of mnist_cnn nearly ties: float32 runs resolve it either way, and then stay within 7e-6 of the record or
+    // part from it by 8e-4. PyTorch's own do the same: its default run stays, its channels_last run parts, and so do half of its
+    // runs from weights changed by 6e-8. With convolutions and norms accumulated in f64 none of 16 parted.
     const bool parts = precision.name == "f32" && model.name.starts_with("mnist_cnn");
     for (std::size_t i = 0; i < (parts ? 6 : losses.size()); ++i) {
       const double reference = wanted.at(static_cast<std::int64_t>(i));
