@@ -88,6 +88,7 @@ std::unique_ptr<LibraryCall> CpuExecutable::prepare(const ConvolutionCall& call)
 }
 
 void CpuExecutable::prepare_steps() {
+  const SingleThreadedOpenMp single_threaded;  // what oneDNN makes here takes the count of threads from here
   WorkspaceSize size;
   for (const Step& step : program().steps) {
     steps_.push_back(std::visit([this](const auto& one) -> PreparedStep { return prepare(one); }, step));

@@ -40,7 +40,9 @@ int available_processors() {
 // Where there are more threads than processors, a spinning one may keep the processor from the one it waits for.
 ThreadPool::ThreadPool(int threads) : spins_(threads <= available_processors() ? kSpins : 0) {
   workers_.reserve(static_cast<std::size_t>(std::max(0, threads - 1)));
+  pending_.store(static_cast<std::uint32_t>(std::max(0, threads - 1)), std::memory_order_relaxed);
   for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+  await_workers();  // what a thread allocates as it starts, it has allocated now
 }
 
 ThreadPool::~ThreadPool() {
@@ -65,18 +67,27 @@ void ThreadPool::dispatch(std::int64_t tasks, Function function, void* context) 
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
   run_share(0);
+  await_workers();
+}
+
+void ThreadPool::await_workers() const {
   for (std::uint32_t left; (left = pending_.load(std::memory_order_acquire)) != 0;) await_change(pending_, left, spins_);
+}
+
+void ThreadPool::report_done() {
+  if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
 }
 
 void ThreadPool::work(int thread) {
   const SingleThreadedOpenMp single_threaded;
+  report_done();
   std::uint32_t seen = 0;
   while (true) {
     await_change(round_, seen, spins_);
     ++seen;
     if (stopping_) return;
     run_share(thread);
-    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+    report_done();
   }
 }
 

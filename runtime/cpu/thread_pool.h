@@ -47,6 +47,8 @@ class ThreadPool {
   void dispatch(std::int64_t tasks, Function function, void* context);
   void run_share(int thread) const;
   void work(int thread);
+  void await_workers() const;
+  void report_done();
 
   // Written by the caller before it advances round_, read by workers after they see that.
   std::int64_t tasks_ = 0;

@@ -1,6 +1,8 @@
 // A hand-written program on the CPU device: h = x * w; y = max(h + b, 0) by a kernel; w -= 0.5 * sum of y by another.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "ir/base/error.h"
 #include "runtime/device.h"
 #include "runtime/executable.h"
@@ -152,31 +154,54 @@ TEST_F(CpuExecutableTest, AllocatesNothingAfterTheFirstRun) {
   EXPECT_GE(control.so_far(), 1) << "the counter itself does not count";
 }
 
+/// One convolution; which buffer it writes follows from its kind.
+Program convolution_program(ConvolutionKind kind) {
+  Program program;
+  program.name = "convolution";
+  program.buffers = {{"x", Space::io, f32({8, 16, 10, 10}), 0, {}},
+                     {"w", Space::arena, f32({32, 16, 3, 3}), 0, {}},
+                     {"y", Space::io, f32({8, 32, 10, 10}), 51200, {}}};
+  program.inputs = {0}, program.outputs = {2};
+  program.io_bytes = 51200 + 102400, program.arena_bytes = 18432;
+  ConvolutionCall call;
+  call.kind = kind;
+  call.batch = 8, call.input_channels = 16, call.output_channels = 32;
+  call.input_spatial = call.output_spatial = {10, 10};
+  call.kernel = {3, 3};
+  call.strides = call.pads_begin = call.pads_end = call.dilations = {1, 1};
+  call.input = 0, call.weight = 1, call.output = 2;
+  program.steps = {call};
+  return program;
+}
+
+constexpr ConvolutionKind kConvolutionKinds[] = {ConvolutionKind::forward, ConvolutionKind::input_gradient,
+                                                 ConvolutionKind::weight_gradient};
+
 // oneDNN builds a table of arguments for each call, on the heap; nothing else may allocate.
 TEST_F(CpuExecutableTest, ConvolutionsAllocateOnlyWithinOneDnn) {
   if (!AllocationCount::works()) GTEST_SKIP() << "a sanitizer owns the allocation functions";
-  for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient}) {
-    Program program;
-    program.name = "convolution";
-    program.buffers = {{"x", Space::io, f32({8, 16, 10, 10}), 0, {}},
-                       {"w", Space::arena, f32({32, 16, 3, 3}), 0, {}},
-                       {"y", Space::io, f32({8, 32, 10, 10}), 51200, {}}};
-    program.inputs = {0}, program.outputs = {2};
-    program.io_bytes = 51200 + 102400, program.arena_bytes = 18432;
-    ConvolutionCall call;
-    call.kind = kind;
-    call.batch = 8, call.input_channels = 16, call.output_channels = 32;
-    call.input_spatial = call.output_spatial = {10, 10};
-    call.kernel = {3, 3};
-    call.strides = call.pads_begin = call.pads_end = call.dilations = {1, 1};
-    call.input = 0, call.weight = 1, call.output = 2;
-    program.steps = {call};
+  for (const auto kind : kConvolutionKinds) {
     const auto device = open(2);
-    const auto executable = device->load(program, device->allocate_states());
+    const auto executable = device->load(convolution_program(kind), device->allocate_states());
     executable->run();
     const AllocationCount count;
     for (int i = 0; i < 50; ++i) executable->run();
     EXPECT_EQ(count.so_far(), count.of_onednn());
+  }
+}
+
+std::ptrdiff_t threads_of_this_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+}
+
+// A primitive made outside SingleThreadedOpenMp wakes OpenMP's threads in every step; they spin and halve the pool's speed.
+TEST_F(CpuExecutableTest, OnlyThePoolHasThreads) {
+  const auto before = threads_of_this_process();
+  for (const auto kind : kConvolutionKinds) {
+    const auto device = open(2);
+    const auto executable = device->load(convolution_program(kind), device->allocate_states());
+    for (int i = 0; i < 3; ++i) executable->run();
+    EXPECT_EQ(threads_of_this_process(), before + 1);
   }
 }
 
