@@ -1,6 +1,7 @@
 // f32 convolutions through oneDNN. The batch is cut into chunks, each one single-threaded primitive with its activations brought
 // into oneDNN's layout just before, in the thread's own scratch. Chunks come from the shape alone. A weight gradient has one
 // partial sum for each chunk, added in order.
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <optional>
@@ -282,21 +283,22 @@ class OneDnnConvolution final : public LibraryCall {
     return done;
   }
 
-  /// Into the first partial sum, or straight into the result where its layout is the same.
+  /// Into the first partial sum, or straight into the result where its layout is the same. Sums are rounded once, at the end.
   void add_partials(ThreadPool& pool) const {
     const auto count = static_cast<std::int64_t>(internal_weight_.get_size() / sizeof(float));
     const std::int64_t stride = onednn_size(internal_weight_) / static_cast<std::int64_t>(sizeof(float));
     const auto* partials = reinterpret_cast<const float*>(partials_);
     auto* sum = reinterpret_cast<float*>(reorders_weight_ ? partials_ : weight_);
-    constexpr std::int64_t kTask = 4096;
+    constexpr std::int64_t kTask = 4096, kBlock = 64;
     pool.run((count + kTask - 1) / kTask, [&](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t begin = first * kTask; begin < std::min(last * kTask, count); begin += kTask) {
-        const std::int64_t size = std::min(kTask, count - begin);
-        if (sum != partials) std::copy_n(partials + begin, size, sum + begin);
-        for (std::size_t chunk = 1; chunk < chunks_.size(); ++chunk) {
+      for (std::int64_t begin = first * kTask; begin < std::min(last * kTask, count); begin += kBlock) {
+        const std::int64_t size = std::min(kBlock, count - begin);
+        std::array<double, kBlock> total{};
+        for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
           const float* partial = partials + static_cast<std::int64_t>(chunk) * stride + begin;
-          for (std::int64_t i = 0; i < size; ++i) sum[begin + i] += partial[i];
+          for (std::int64_t i = 0; i < size; ++i) total[static_cast<std::size_t>(i)] += static_cast<double>(partial[i]);
         }
+        for (std::int64_t i = 0; i < size; ++i) sum[begin + i] = static_cast<float>(total[static_cast<std::size_t>(i)]);
       }
     });
   }

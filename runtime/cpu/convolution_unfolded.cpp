@@ -191,9 +191,10 @@ class UnfoldedConvolution final : public LibraryCall {
     constexpr std::int64_t kTask = 4096;
     pool.run((s_.weights() + kTask - 1) / kTask, [&](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t i = first * kTask; i < std::min(last * kTask, s_.weights()); ++i) {
-        T sum = partials[i];
-        for (std::int64_t partial = 1; partial < partials_; ++partial) sum += partials[partial * s_.weights() + i];
-        weight_[i] = sum;
+        double sum = 0;  // rounded once, at the end
+        for (std::int64_t partial = 0; partial < partials_; ++partial)
+          sum += static_cast<double>(partials[partial * s_.weights() + i]);
+        weight_[i] = static_cast<T>(sum);
       }
     });
   }
