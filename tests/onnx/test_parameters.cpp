@@ -178,7 +178,7 @@ TEST(Parameters, GlobsDecide) {
   EXPECT_EQ(find(model, "fc.bias")->reason, "--freeze=fc.*");
   EXPECT_EQ(find(model, "val_7")->reason, "--thaw=val_7");
   EXPECT_TRUE(find(model, "val_7")->trained);
-  expect_error([] { dense().import({.freeze = {"fc.bais"}}); }, {"--freeze=fc.bais", "did you mean 'fc.bias'"});
+  expect_error([] { dense().import({.freeze = {"fc.bais"}}); }, {"--freeze fc.bais", "did you mean 'fc.bias'"}, ExitCode::usage);
 }
 
 TEST(Parameters, BorrowedOnesAreNoScale) {
