@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/cuda/api.h"
+#include "runtime/cuda/nvrtc_api.h"
 #include "runtime/cuda/libraries.h"
 #include "runtime/program.h"
 
