@@ -93,6 +93,28 @@ struct KernelLaunch {
   bool operator==(const KernelLaunch&) const = default;
 };
 
+/// One launch of a generated product kernel. Such a kernel serves every shape: what it needs to know of one stands in `words`.
+/// CUDA entry point: NAME(const void* first, const void* second, void* result, void* workspace, ProductWords words), where
+/// ProductWords is a struct of kProductWords signed 64-bit integers, passed by value, zero behind the last of `words`.
+struct ProductLaunch {
+  int kernel = 0;
+  Grid grid;
+  std::vector<std::int64_t> words;
+
+  bool operator==(const ProductLaunch&) const = default;
+};
+inline constexpr std::size_t kProductWords = 64;
+
+/// The product as generated kernels, for where no library computes it: launches in order, and the bytes of workspace that they
+/// share, with any contents. first, second and result are the addresses of the buffers: a, b and c of a matmul; of a convolution
+/// those of input, weight and output that are read, in this order, then the one that is written. Empty for the CPU.
+struct GeneratedProduct {
+  std::vector<ProductLaunch> launches;
+  std::int64_t workspace_bytes = 0;
+
+  bool operator==(const GeneratedProduct&) const = default;
+};
+
 /// A strided view of a buffer as a stack of matrices; strides and offset in elements.
 struct MatrixView {
   int buffer = 0;
@@ -111,6 +133,7 @@ struct MatmulCall {
   std::int64_t m = 0, n = 0, k = 0;
   MatrixView a, b, c;
   std::string origin;
+  GeneratedProduct generated = {};
 
   bool operator==(const MatmulCall&) const = default;
 };
@@ -128,6 +151,7 @@ struct ConvolutionCall {
   std::vector<std::int64_t> input_spatial, output_spatial, kernel, strides, pads_begin, pads_end, dilations;
   int input = 0, weight = 0, output = 0;
   std::string origin;
+  GeneratedProduct generated = {};
 
   bool operator==(const ConvolutionCall&) const = default;
 };

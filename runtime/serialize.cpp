@@ -114,6 +114,28 @@ KernelLaunch decode(const proto::KernelLaunch& in) {
   return launch;
 }
 
+void encode(const GeneratedProduct& product, proto::GeneratedProduct* out) {
+  for (const ProductLaunch& launch : product.launches) {
+    proto::ProductLaunch* stored = out->add_launches();
+    stored->set_kernel(launch.kernel);
+    stored->set_grid_blocks(launch.grid.blocks);
+    stored->set_grid_threads(launch.grid.threads);
+    stored->set_grid_shared_bytes(launch.grid.shared_bytes);
+    assign(stored->mutable_words(), launch.words);
+  }
+  out->set_workspace_bytes(product.workspace_bytes);
+}
+
+GeneratedProduct decode(const proto::GeneratedProduct& in) {
+  GeneratedProduct product;
+  for (const proto::ProductLaunch& launch : in.launches())
+    product.launches.push_back({launch.kernel(),
+                                {launch.grid_blocks(), launch.grid_threads(), launch.grid_shared_bytes()},
+                                to_vector(launch.words())});
+  product.workspace_bytes = in.workspace_bytes();
+  return product;
+}
+
 void encode(const MatrixView& view, proto::MatrixView* out) {
   out->set_buffer(view.buffer);
   out->set_offset(view.offset);
@@ -137,6 +159,7 @@ void encode(const MatmulCall& call, proto::Step* step) {
   encode(call.b, out->mutable_b());
   encode(call.c, out->mutable_c());
   out->set_origin(call.origin);
+  encode(call.generated, out->mutable_generated());
 }
 
 MatmulCall decode(const proto::MatmulCall& in) {
@@ -148,7 +171,8 @@ MatmulCall decode(const proto::MatmulCall& in) {
           .a = decode(in.a()),
           .b = decode(in.b()),
           .c = decode(in.c()),
-          .origin = in.origin()};
+          .origin = in.origin(),
+          .generated = decode(in.generated())};
 }
 
 void encode(const ConvolutionCall& call, proto::Step* step) {
@@ -171,6 +195,7 @@ void encode(const ConvolutionCall& call, proto::Step* step) {
   out->set_weight(call.weight);
   out->set_output(call.output);
   out->set_origin(call.origin);
+  encode(call.generated, out->mutable_generated());
 }
 
 ConvolutionCall decode(const proto::ConvolutionCall& in) {
@@ -191,7 +216,8 @@ ConvolutionCall decode(const proto::ConvolutionCall& in) {
           .input = in.input(),
           .weight = in.weight(),
           .output = in.output(),
-          .origin = in.origin()};
+          .origin = in.origin(),
+          .generated = decode(in.generated())};
 }
 
 Step decode(const proto::Step& in) {

@@ -104,9 +104,19 @@ void validate_kernels(const Program& program) {
   }
 }
 
+void validate_kernel_index(const Program& program, int kernel, std::string_view where) {
+  check_user(kernel >= 0 && static_cast<std::size_t>(kernel) < program.kernels.size(), where, ": kernel index ", kernel,
+             ", but there are ", program.kernels.size(), " kernels");
+}
+
+void validate_grid(const Grid& grid, std::string_view where) {
+  check_user(grid.blocks >= 0 && grid.blocks <= 0x7fffffff, where, ": ", grid.blocks, " blocks, the limit is 2^31 - 1");
+  check_user(grid.threads >= 1 && grid.threads <= 1024, where, ": ", grid.threads, " threads a block, the limit is 1024");
+  check_user(grid.shared_bytes >= 0 && grid.shared_bytes <= 1 << 20, where, ": ", grid.shared_bytes, " bytes of shared memory");
+}
+
 void validate_step(const Program& program, const KernelLaunch& launch, std::string_view where) {
-  check_user(launch.kernel >= 0 && static_cast<std::size_t>(launch.kernel) < program.kernels.size(), where, ": kernel index ",
-             launch.kernel, ", but there are ", program.kernels.size(), " kernels");
+  validate_kernel_index(program, launch.kernel, where);
   check_user(launch.fault >= 0 && static_cast<std::size_t>(launch.fault) <= program.faults.size(), where, ": fault ", launch.fault,
              ", but there are ", program.faults.size(), " faults");
   check_user(!launch.segments.empty(), where, ": a launch without segments");
@@ -117,10 +127,20 @@ void validate_step(const Program& program, const KernelLaunch& launch, std::stri
     check_user(segment.extent >= 0 && segment.extent <= kLargestSpace, where, ": extent ", segment.extent);
     check_user(segment.tasks >= 0 && segment.tasks <= kLargestSpace, where, ": ", segment.tasks, " tasks");
   }
-  const Grid& grid = launch.grid;
-  check_user(grid.blocks >= 0 && grid.blocks <= 0x7fffffff, where, ": ", grid.blocks, " blocks, the limit is 2^31 - 1");
-  check_user(grid.threads >= 1 && grid.threads <= 1024, where, ": ", grid.threads, " threads a block, the limit is 1024");
-  check_user(grid.shared_bytes >= 0 && grid.shared_bytes <= 1 << 20, where, ": ", grid.shared_bytes, " bytes of shared memory");
+  validate_grid(launch.grid, where);
+}
+
+void validate_generated(const Program& program, const GeneratedProduct& product, std::string_view where) {
+  if (program.target.kind == TargetKind::cpu)
+    check_user(product == GeneratedProduct(), where, ": generated kernels of a product have a meaning only for CUDA");
+  check_user(product.workspace_bytes >= 0 && product.workspace_bytes <= kLargestSpace, where, ": a workspace of ",
+             product.workspace_bytes, " bytes");
+  for (const ProductLaunch& launch : product.launches) {
+    validate_kernel_index(program, launch.kernel, where);
+    validate_grid(launch.grid, where);
+    check_user(launch.words.size() <= kProductWords, where, ": ", launch.words.size(), " words of a product, the limit is ",
+               kProductWords);
+  }
 }
 
 /// Adds the lowest and highest offset that `dim` steps of `stride` reach to [low, high].
@@ -157,6 +177,7 @@ void validate_step(const Program& program, const MatmulCall& call, std::string_v
   validate_view(program, call.a, call, call.m, call.k, concat(where, ", a"));
   validate_view(program, call.b, call, call.k, call.n, concat(where, ", b"));
   validate_view(program, call.c, call, call.m, call.n, concat(where, ", c"));
+  validate_generated(program, call.generated, where);
 }
 
 void validate_operand(const Program& program, const ConvolutionCall& call, int index, std::int64_t outer, std::int64_t channels,
@@ -198,6 +219,7 @@ void validate_step(const Program& program, const ConvolutionCall& call, std::str
   validate_operand(program, call, call.weight, call.output_channels, call.input_channels / call.groups, call.kernel,
                    concat(where, ", weight"));
   validate_operand(program, call, call.output, call.batch, call.output_channels, call.output_spatial, concat(where, ", output"));
+  validate_generated(program, call.generated, where);
 }
 
 }  // namespace

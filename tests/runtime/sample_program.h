@@ -46,7 +46,8 @@ inline Program sample_program() {
                  .a = {3, 0, {24}, 8, 1},
                  .b = {1, 0, {0}, 4, 1},
                  .c = {4, 3, {12}, 4, -1},
-                 .origin = "/fc/MatMul"},
+                 .origin = "/fc/MatMul",
+                 .generated = {{{0, {5, 128, 64}, {3, -4, INT64_MAX}}, {1, {1, 32, 0}, {}}}, 4096}},
       ConvolutionCall{.kind = ConvolutionKind::weight_gradient,
                       .dtype = DType::f32,
                       .channels_last = true,
@@ -64,7 +65,8 @@ inline Program sample_program() {
                       .input = 6,
                       .weight = 7,
                       .output = 8,
-                      .origin = "/conv/Conv"},
+                      .origin = "/conv/Conv",
+                      .generated = {{{1, {7, 256, 0}, {INT64_MIN}}}, 12}},
   };
   p.faults = {"index out of range", "division by zero"};
   p.arena_bytes = 1856;

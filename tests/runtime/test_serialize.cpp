@@ -40,7 +40,7 @@ TEST(Serialize, AnotherVersionIsRefusedWithBoth) {
   std::vector<std::byte> bytes = serialize(sample_program());
   ASSERT_EQ(bytes[0], std::byte{8});  // field 1, varint
   bytes[1] = std::byte{9};
-  EXPECT_EQ(user_error([&] { parse_program(bytes, "p.pb"); }), "p.pb: a program of version 9, this gcomp reads version 1");
+  EXPECT_EQ(user_error([&] { parse_program(bytes, "p.pb"); }), "p.pb: a program of version 9, this gcomp reads version 2");
 }
 
 TEST(Serialize, DamagedBytesNeverCrash) {
@@ -112,6 +112,11 @@ TEST(Validate, EachRuleRefuses) {
       {"integer matmul", [](Program& p) { matmul(p).dtype = DType::i32; }, "wanted a float type"},
       {"batch strides", [](Program& p) { matmul(p).b.batch_strides.clear(); }, "0 batch strides for 1 batch dimensions"},
       {"negative m", [](Program& p) { matmul(p).m = -3; }, "dimension -3"},
+      {"product kernel", [](Program& p) { matmul(p).generated.launches[1].kernel = 2; }, "step 1: kernel index 2"},
+      {"product words", [](Program& p) { convolution(p).generated.launches[0].words.assign(65, 0); }, "65 words of a product"},
+      {"product threads", [](Program& p) { matmul(p).generated.launches[0].grid.threads = 0; }, "0 threads a block"},
+      {"workspace", [](Program& p) { convolution(p).generated.workspace_bytes = -1; }, "a workspace of -1 bytes"},
+      {"product on the CPU", [](Program& p) { p.target = {}; }, "step 1: generated kernels of a product have a meaning only for CUDA"},
       {"window", [](Program& p) { convolution(p).pads_end[0] = 0; }, "reach to 7 of 6 padded elements"},
       {"groups", [](Program& p) { convolution(p).groups = 3; }, "3 groups of 4 input and 6 output channels"},
       {"no groups", [](Program& p) { convolution(p).groups = 0; }, "0 groups"},
