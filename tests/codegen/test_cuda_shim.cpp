@@ -9,8 +9,8 @@
 #include "ir/base/dtype.h"
 #include "ir/base/error.h"
 #include "ir/base/philox.h"
-#include "tests/codegen/cuda_shim/emulator.h"
-#include "tests/codegen/cuda_shim/host_module.h"
+#include "tests/cuda/shim/emulator.h"
+#include "tests/cuda/shim/host_module.h"
 
 namespace gcomp::cuda_shim {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
-#include "tests/codegen/cuda_shim/host_module.h"
+#include "tests/cuda/shim/host_module.h"
 
 namespace gcomp::cuda_shim {
 

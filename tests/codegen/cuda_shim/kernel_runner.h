@@ -7,7 +7,7 @@
 
 #include "codegen/kernel_table.h"
 #include "ir/graph.h"
-#include "tests/codegen/cuda_shim/emulator.h"
+#include "tests/cuda/shim/emulator.h"
 
 namespace gcomp::cuda_shim {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/program.h"
-#include "tests/codegen/cuda_shim/emulator.h"
+#include "tests/cuda/shim/emulator.h"
 #include "tests/codegen/cuda_shim/kernel_runner.h"
 
 namespace gcomp::cuda_shim {

@@ -1,4 +1,4 @@
-#include "tests/codegen/cuda_shim/emulator.h"
+#include "tests/cuda/shim/emulator.h"
 
 #include <sys/mman.h>
 #include <ucontext.h>

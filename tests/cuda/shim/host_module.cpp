@@ -1,4 +1,4 @@
-#include "tests/codegen/cuda_shim/host_module.h"
+#include "tests/cuda/shim/host_module.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ HostModule::HostModule(const std::string& text, const std::vector<std::string>& 
   check_internal(::mkdtemp(name.data()) != nullptr, "no temporary directory");
   folder_ = name;
   std::ofstream source(folder_ / "kernels.cpp", std::ios::binary);
-  source << "#include \"" << GCOMP_SOURCE_DIR << "/tests/codegen/cuda_shim/device.h\"\n" << text << "\nGCOMP_SHIM_MODULE\n";
+  source << "#include \"" << GCOMP_SOURCE_DIR << "/tests/cuda/shim/device.h\"\n" << text << "\nGCOMP_SHIM_MODULE\n";
   for (const std::string& kernel : kernels) source << "GCOMP_SHIM_KERNEL(" << kernel << ")\n";
   source.close();
   const std::string library = (folder_ / "kernels.so").string();

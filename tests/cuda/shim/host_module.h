@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/codegen/cuda_shim/emulator.h"
+#include "tests/cuda/shim/emulator.h"
 
 namespace gcomp::cuda_shim {
 
