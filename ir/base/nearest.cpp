@@ -10,6 +10,13 @@ constexpr std::size_t kLongestWord = 256;  // the table is quadratic, and names 
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
+constexpr std::size_t kShortestPrefix = 3;
+
+bool begins_with(std::string_view text, std::string_view prefix) {
+  return text.size() >= prefix.size() &&
+         std::equal(prefix.begin(), prefix.end(), text.begin(), [](char a, char b) { return lower(a) == lower(b); });
+}
+
 }  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
@@ -43,6 +50,9 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
     best = &candidate;
     best_distance = distance;
   }
+  if (!best && word.size() >= kShortestPrefix)
+    for (const std::string& candidate : candidates)
+      if (begins_with(candidate, word)) return candidate;
   return best ? std::optional(*best) : std::nullopt;
 }
 

@@ -12,7 +12,8 @@ namespace gcomp {
 /// (Damerau-Levenshtein in its restricted form: no part is edited twice).
 int edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate nearest to `word`, the first of equals; none where all differ in more than a third of their letters.
+/// The candidate nearest to `word`, the first of equals. Where all differ in more than a third of their letters, the first that
+/// begins with `word`, if that has three letters or more; else none.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
 
 /// "; did you mean 'x'?" for the end of a message, or "".

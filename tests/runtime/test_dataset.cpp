@@ -31,6 +31,8 @@ TEST(Nearest, DistancesAndChoices) {
   const std::vector<std::string> losses = {"cross_entropy", "mse", "bce", "bce_with_logits", "l1"};
   EXPECT_EQ(nearest("cross_entrpoy", losses), "cross_entropy");
   EXPECT_EQ(nearest("msee", losses), "mse");
+  EXPECT_EQ(nearest("cros", losses), "cross_entropy");
+  EXPECT_EQ(nearest("cr", losses), std::nullopt);
   EXPECT_EQ(nearest("huber", losses), std::nullopt);
   EXPECT_EQ(nearest("x", std::vector<std::string>{"y"}), std::nullopt);
   EXPECT_EQ(did_you_mean("MSE", losses), "; did you mean 'mse'?");

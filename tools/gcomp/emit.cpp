@@ -21,6 +21,17 @@ std::string ended(std::string text) {
   return text;
 }
 
+/// A line for the head of a kernel's file: which IR node it runs for, and how often.
+std::string describe_use(const runtime::KernelLaunch& launch, bool cuda) {
+  if (!cuda) {
+    std::int64_t tasks = 0;
+    for (const runtime::Segment& segment : launch.segments) tasks += segment.tasks;
+    return concat("// ", launch.origin, ": ", tasks, tasks == 1 ? " task\n" : " tasks\n");
+  }
+  return concat("// ", launch.origin, ": ", launch.grid.blocks, launch.grid.blocks == 1 ? " block of " : " blocks of ",
+                launch.grid.threads, " threads\n");
+}
+
 }  // namespace
 
 EmitKind parse_emit(std::string_view text) {
@@ -40,10 +51,16 @@ EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target
 }
 
 std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
-  const char* suffix = program.target.kind == runtime::TargetKind::cuda ? ".cu" : ".cpp";
-  std::vector<EmittedFile> files;
-  for (const runtime::Kernel& kernel : program.kernels)
-    files.emplace_back(kernel.name + suffix, ended(concat(program.prelude, "\n", kernel.text)));
+  const bool cuda = program.target.kind == runtime::TargetKind::cuda;
+  const std::string prelude = cuda ? "prelude.cuh" : "prelude.h";
+  std::vector<std::string> uses(program.kernels.size());
+  for (const runtime::Step& step : program.steps)
+    if (const auto* launch = std::get_if<runtime::KernelLaunch>(&step))
+      uses[static_cast<std::size_t>(launch->kernel)].append(describe_use(*launch, cuda));
+  std::vector<EmittedFile> files = {{prelude, ended(program.prelude)}};
+  for (std::size_t i = 0; i < program.kernels.size(); ++i)
+    files.emplace_back(program.kernels[i].name + (cuda ? ".cu" : ".cpp"),
+                       ended(concat(uses[i], "#include \"", prelude, "\"\n\n", program.kernels[i].text)));
   return files;
 }
 
