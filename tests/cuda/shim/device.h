@@ -12,9 +12,14 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline
+#define __host__
+#define __grid_constant__
 #define __launch_bounds__(...)
-// One section for all of them, so that the emulator can fill it with rubbish before each block.
+#define __align__(bytes) __attribute__((aligned(bytes)))
+// One section for all of them, so that the emulator can fill it with rubbish before each block. `extern __shared__` arrays are
+// defined behind the text (host_module.cpp), in a section of their own.
 #define __shared__ static __attribute__((section("gcomp_shared")))
+#define GCOMP_SHIM_DYNAMIC __attribute__((section("gcomp_dynamic,\"aw\",@nobits#")))
 
 struct uint2 {
   unsigned x, y;
@@ -54,6 +59,24 @@ To bits(From x) {
   To to;
   memcpy(&to, &x, sizeof to);
   return to;
+}
+
+template <class T>
+struct is_pointer {
+  static constexpr bool value = false;
+};
+template <class T>
+struct is_pointer<T*> {
+  static constexpr bool value = true;
+};
+/// Bytes of the kernel's parameter at `index`, 0 behind the last, and whether it is a pointer.
+template <class... A>
+size_t parameter(void (*)(A...), size_t index, int* pointer) {
+  const size_t bytes[] = {sizeof(A)..., 0};
+  const bool pointers[] = {is_pointer<A>::value..., false};
+  if (index >= sizeof...(A)) return 0;
+  *pointer = pointers[index];
+  return bytes[index];
 }
 
 /// Calls a kernel with arguments as cuLaunchKernel takes them: a pointer to each.
@@ -110,12 +133,19 @@ inline double rsqrt(double x) { return 1 / sqrt(x); }
 extern "C" {
 extern char __start_gcomp_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_gcomp_shared[] __attribute__((weak, visibility("hidden")));
+extern char __start_gcomp_dynamic[] __attribute__((weak, visibility("hidden")));
+extern char __stop_gcomp_dynamic[] __attribute__((weak, visibility("hidden")));
 }
 #define GCOMP_SHIM_MODULE                                                                      \
   extern "C" void gcomp_shim_bind(gcomp_shim::Device* device) { gcomp_shim::device = device; } \
-  extern "C" void gcomp_shim_shared(char** begin, char** end) {                                \
-    *begin = __start_gcomp_shared;                                                             \
-    *end = __stop_gcomp_shared;                                                                \
+  extern "C" void gcomp_shim_shared(char** ends) {                                             \
+    ends[0] = __start_gcomp_shared;                                                            \
+    ends[1] = __stop_gcomp_shared;                                                             \
+    ends[2] = __start_gcomp_dynamic;                                                           \
+    ends[3] = __stop_gcomp_dynamic;                                                            \
   }
-#define GCOMP_SHIM_KERNEL(name) \
-  extern "C" void gcomp_shim_entry_##name(void** arguments) { gcomp_shim::call(name, arguments); }
+#define GCOMP_SHIM_KERNEL(name)                                                                      \
+  extern "C" void gcomp_shim_entry_##name(void** arguments) { gcomp_shim::call(name, arguments); }   \
+  extern "C" size_t gcomp_shim_parameter_##name(size_t index, int* pointer) {                        \
+    return gcomp_shim::parameter(name, index, pointer);                                              \
+  }

@@ -3,56 +3,143 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 
 #include "ir/base/error.h"
 
 namespace gcomp::cuda_shim {
 namespace {
 
-std::string read_text(const std::filesystem::path& path) {
+namespace fs = std::filesystem;
+
+constexpr char kDeviceHeader[] = GCOMP_SOURCE_DIR "/tests/cuda/shim/device.h";
+/// Strict about rounding, as a GPU is about what it contracts: results differ from a device's in the last digits only. Variables
+/// are the module's own, so that it can be unloaded.
+constexpr char kFlags[] =
+    "-std=c++17 -O1 -fPIC -shared -w -fwrapv -fno-strict-aliasing -ffp-contract=off"
+#if defined(__GNUC__) && !defined(__clang__)
+    " -fno-gnu-unique"
+#endif
+    ;
+/// The most dynamic shared memory that a block has on any GPU.
+constexpr int kDynamicShared = 227 * 1024;
+
+std::string read_text(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Strict about rounding, as a GPU is about what it contracts: results differ from a device's in the last digits only.
-constexpr char kFlags[] = "-std=c++17 -O1 -fPIC -shared -w -fwrapv -fno-strict-aliasing -ffp-contract=off";
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "gcomp-shim-XXXXXX").string();
+    check_internal(::mkdtemp(name.data()) != nullptr, "no temporary directory");
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  fs::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+/// `extern __shared__ T name[];` stays a declaration; its definition goes behind the text.
+std::string with_dynamic_shared(const std::string& text) {
+  if (text.find("extern __shared__") == std::string::npos) return text;
+  static const std::regex declaration(R"(extern\s+__shared__\s+((?:__align__\([^)]*\)|alignas\([^)]*\))?\s*)([\w:<>, ]+?)\s+(\w+)\[\]\s*;)");
+  std::string definitions, seen;
+  for (std::sregex_iterator it(text.begin(), text.end(), declaration), end; it != end; ++it) {
+    const std::string type = (*it)[2], name = (*it)[3];
+    if (seen.find(" " + name + " ") != std::string::npos) continue;
+    seen += " " + name + " ";
+    definitions += concat("GCOMP_SHIM_DYNAMIC alignas(1024) ", type, " ", name, "[", kDynamicShared, " / sizeof(", type, ")];\n");
+  }
+  return std::regex_replace(text, declaration, "extern $2 $3[];") + "\n" + definitions;
+}
+
+std::string host_source(const std::string& text, const std::vector<std::string>& kernels) {
+  std::string source = concat("#include \"", kDeviceHeader, "\"\n#line 1 \"kernel.cu\"\n", with_dynamic_shared(text),
+                              "\nGCOMP_SHIM_MODULE\n");
+  for (const std::string& kernel : kernels) source += concat("GCOMP_SHIM_KERNEL(", kernel, ")\n");
+  return source;
+}
 
 }  // namespace
 
-HostModule::HostModule(const std::string& text, const std::vector<std::string>& kernels) {
-  std::string name = (std::filesystem::temp_directory_path() / "gcomp-shim-XXXXXX").string();
-  check_internal(::mkdtemp(name.data()) != nullptr, "no temporary directory");
-  folder_ = name;
-  std::ofstream source(folder_ / "kernels.cpp", std::ios::binary);
-  source << "#include \"" << GCOMP_SOURCE_DIR << "/tests/cuda/shim/device.h\"\n" << text << "\nGCOMP_SHIM_MODULE\n";
-  for (const std::string& kernel : kernels) source << "GCOMP_SHIM_KERNEL(" << kernel << ")\n";
-  source.close();
-  const std::string library = (folder_ / "kernels.so").string();
-  const std::string command = concat("'", GCOMP_HOST_COMPILER, "' ", kFlags, " '", (folder_ / "kernels.cpp").string(), "' -o '",
-                                     library, "' 2> '", (folder_ / "log").string(), "'");
-  if (std::system(command.c_str()) != 0)
-    throw InternalError(concat("the host compiler refused CUDA text:\n", read_text(folder_ / "log").substr(0, 4000)));
-  handle_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+std::vector<std::string> kernels_of(std::string_view text) {
+  static const std::regex definition(R"(extern\s+"C"\s+__global__\s+(?:__launch_bounds__\([^)]*\)\s*)?void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\()");
+  std::vector<std::string> names;
+  for (std::cregex_iterator it(text.data(), text.data() + text.size(), definition), end; it != end; ++it) names.push_back((*it)[1]);
+  return names;
+}
+
+std::string host_compiler_identity() {
+  static const std::string identity = concat(GCOMP_HOST_COMPILER, " ", kFlags, "\n", kDynamicShared, "\n", read_text(kDeviceHeader));
+  return identity;
+}
+
+HostCompilation compile_for_host(const std::string& text, const std::vector<std::string>& kernels) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "kernels.cpp", std::ios::binary) << host_source(text, kernels);
+  const fs::path library = folder / "kernels.so", log = folder / "log";
+  const std::string command = concat("'", GCOMP_HOST_COMPILER, "' ", kFlags, " '", (folder / "kernels.cpp").string(), "' -o '",
+                                     library.string(), "' 2> '", log.string(), "'");
+  HostCompilation result;
+  const bool accepted = std::system(command.c_str()) == 0;
+  result.log = read_text(log);
+  if (!accepted) return result;
+  const std::string bytes = read_text(library);
+  const std::byte* data = reinterpret_cast<const std::byte*>(bytes.data());
+  result.library.assign(data, data + bytes.size());
+  return result;
+}
+
+HostModule::HostModule(const std::string& text, const std::vector<std::string>& kernels)
+    : HostModule([&] {
+        HostCompilation made = compile_for_host(text, kernels);
+        if (made.library.empty())
+          throw InternalError(concat("the host compiler refused CUDA text:\n", made.log.substr(0, 4000)));
+        return made.library;
+      }()) {}
+
+HostModule::HostModule(std::span<const std::byte> library) {
+  // A path of its own each time: the loader takes a path that it knows for what it loaded from there.
+  const TemporaryFolder folder;
+  const fs::path path = folder / "kernels.so";
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(library.data()), static_cast<std::streamsize>(library.size()));
+  handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle_) throw InternalError(concat("a module of CUDA text does not load: ", dlerror()));
 }
 
 HostModule::~HostModule() {
   if (handle_) dlclose(handle_);
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
+
+bool HostModule::has(const std::string& name) const { return dlsym(handle_, ("gcomp_shim_entry_" + name).c_str()) != nullptr; }
 
 Function HostModule::function(const std::string& name) const {
   Function function;
   function.entry = reinterpret_cast<void (*)(void**)>(dlsym(handle_, ("gcomp_shim_entry_" + name).c_str()));
   function.bind = reinterpret_cast<void (*)(void*)>(dlsym(handle_, "gcomp_shim_bind"));
-  const auto shared = reinterpret_cast<void (*)(char**, char**)>(dlsym(handle_, "gcomp_shim_shared"));
-  check_internal(function.entry && function.bind && shared, "kernel ", name, " is not in the module");
-  char *begin = nullptr, *end = nullptr;
-  shared(&begin, &end);
-  if (begin) function.shared = {begin, static_cast<std::size_t>(end - begin)};
+  const auto shared = reinterpret_cast<void (*)(char**)>(dlsym(handle_, "gcomp_shim_shared"));
+  const auto parameter =
+      reinterpret_cast<std::size_t (*)(std::size_t, int*)>(dlsym(handle_, ("gcomp_shim_parameter_" + name).c_str()));
+  check_internal(function.entry && function.bind && shared && parameter, "kernel ", name, " is not in the module");
+  int pointer = 0;
+  for (std::size_t i = 0, bytes; (bytes = parameter(i, &pointer)) != 0; ++i) function.parameters.push_back({bytes, pointer != 0});
+  char* ends[4] = {};
+  shared(ends);
+  if (ends[0]) function.shared = {ends[0], static_cast<std::size_t>(ends[1] - ends[0])};
+  if (ends[2]) function.dynamic_shared = {ends[2], static_cast<std::size_t>(ends[3] - ends[2])};
   return function;
 }
 

@@ -1,8 +1,8 @@
 // Generated CUDA text as a host library: compiled behind device.h by the host's C++ compiler, and loaded.
 #pragma once
 
-#include <filesystem>
-#include <memory>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,18 +11,35 @@
 
 namespace gcomp::cuda_shim {
 
+struct HostCompilation {
+  std::vector<std::byte> library;  ///< empty where the compiler refused
+  std::string log;
+};
+
+/// Names of the `extern "C"` kernels that the text defines.
+std::vector<std::string> kernels_of(std::string_view text);
+
+/// Compiles text that defines kernels of the given names. Safe from several threads.
+HostCompilation compile_for_host(const std::string& text, const std::vector<std::string>& kernels);
+
+/// What, beside the text, decides what compile_for_host gives: the compiler, its flags, device.h.
+std::string host_compiler_identity();
+
 class HostModule {
  public:
-  /// Compiles definitions of kernels of the given names. Throws InternalError with the compiler's log where it refuses.
+  /// Throws InternalError with the compiler's log where it refuses.
   HostModule(const std::string& text, const std::vector<std::string>& kernels);
+  /// Of a library that compile_for_host made. Throws InternalError where it does not load.
+  explicit HostModule(std::span<const std::byte> library);
   ~HostModule();
   HostModule(const HostModule&) = delete;
   HostModule& operator=(const HostModule&) = delete;
 
+  bool has(const std::string& name) const;
+  /// Throws InternalError for a name that the module lacks.
   Function function(const std::string& name) const;
 
  private:
-  std::filesystem::path folder_;
   void* handle_ = nullptr;
 };
 

@@ -1,0 +1,104 @@
+#include "tests/cuda/shim/fiber.h"
+
+#include <sys/mman.h>
+
+#include "ir/base/error.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#define GCOMP_SHIM_ASAN 1
+#endif
+
+#if defined(__x86_64__)
+extern "C" void gcomp_shim_switch(void** save, void* load);
+// Keeps what a called function must keep, on the old stack, and takes the same from the new one.
+asm(R"(
+.text
+.type gcomp_shim_switch, @function
+gcomp_shim_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size gcomp_shim_switch, .-gcomp_shim_switch
+)");
+#endif
+
+namespace gcomp::cuda_shim {
+namespace {
+
+constexpr std::size_t kStackBytes = 128 * 1024;
+
+void switch_stacks(FiberContext& from, FiberContext& to) {
+#if defined(__x86_64__)
+  gcomp_shim_switch(&from.top, to.top);
+#else
+  swapcontext(&from.saved, &to.saved);
+#endif
+}
+
+}  // namespace
+
+Fiber::Fiber() {
+  void* memory = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  check_internal(memory != MAP_FAILED, "no memory for a fiber");
+  stack_ = static_cast<char*>(memory);
+}
+
+Fiber::~Fiber() { munmap(stack_, kStackBytes); }
+
+void Fiber::restart(void (*body)()) {
+#if defined(__x86_64__)
+  // Six saved registers, then where `ret` goes, then where `body` would return to; aligned as after a call.
+  void** const top = reinterpret_cast<void**>(stack_ + kStackBytes);
+  for (int i = 1; i <= 8; ++i) top[-i] = nullptr;
+  top[-2] = reinterpret_cast<void*>(body);
+  context_.top = top - 8;
+#else
+  getcontext(&context_.saved);
+  context_.saved.uc_stack.ss_sp = stack_;
+  context_.saved.uc_stack.ss_size = kStackBytes;
+  context_.saved.uc_link = nullptr;
+  makecontext(&context_.saved, body, 0);
+#endif
+  fake_stack_ = nullptr;
+}
+
+void Fiber::resume(FiberContext& scheduler) {
+#ifdef GCOMP_SHIM_ASAN
+  void* fake = nullptr;
+  __sanitizer_start_switch_fiber(&fake, stack_, kStackBytes);
+#endif
+  switch_stacks(scheduler, context_);
+#ifdef GCOMP_SHIM_ASAN
+  __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+}
+
+void Fiber::yield(FiberContext& scheduler) {
+#ifdef GCOMP_SHIM_ASAN
+  __sanitizer_start_switch_fiber(&fake_stack_, scheduler_stack_, scheduler_bytes_);
+#endif
+  switch_stacks(context_, scheduler);
+  entered();
+}
+
+void Fiber::entered() {
+#ifdef GCOMP_SHIM_ASAN
+  __sanitizer_finish_switch_fiber(fake_stack_, &scheduler_stack_, &scheduler_bytes_);
+  fake_stack_ = nullptr;
+#endif
+}
+
+}  // namespace gcomp::cuda_shim
