@@ -285,7 +285,7 @@ TEST_F(BadInput, LossThatBecomesNaN) {
   Tensor x(DType::f32, {8, 3});
   for (std::int64_t i = 12; i < 24; ++i) x.set(i, std::numeric_limits<double>::quiet_NaN());
   write_data({{"x", x}, {"label", Tensor(DType::i64, {8})}});
-  expect_refused(train({"--no-shuffle"}), ExitCode::numeric, {"step 2", "nan", "trained.onnx"});
+  expect_refused(train({"--no-shuffle"}), ExitCode::numeric, {"step 2", "nan", "trained.onnx", "array 'x', row 4 holds nan"});
 }
 
 TEST_F(BadInput, ParameterThatBecomesNaN) {

@@ -130,8 +130,10 @@ void TrainingRun::report() const {
 }
 
 std::string TrainingRun::where_loss_went(std::int64_t step, double loss) const {
+  const std::string culprit = find_non_finite(*data_, names_, plan_->rows_of(step));
   return concat("step ", step + 1, " (epoch ", plan_->epoch_of(step) + 1, "): the loss is ", loss, "; '", flags_.out,
-                "' is not written. A smaller --lr than ", flags_.optimizer.learning_rate, " often helps");
+                "' is not written. ",
+                culprit.empty() ? concat("A smaller --lr than ", flags_.optimizer.learning_rate, " often helps") : culprit);
 }
 
 void TrainingRun::one_step(std::int64_t step) {

@@ -1,5 +1,8 @@
 #include "tools/gcomp/training_data.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace gcomp::tools {
 
 runtime::Dataset open_data(const std::string& path, const std::vector<std::string>& names) {
@@ -41,6 +44,20 @@ double step_on_rows(Trainer& trainer, const runtime::Dataset& data, std::span<co
     throw UserError(concat("'", data.source(), "', array '", fault->input, "', row ", rows[static_cast<std::size_t>(fault->row)],
                            ": index ", fault->value, ", wanted ", -fault->limit, " to ", fault->limit - 1));
   }
+}
+
+std::string find_non_finite(const runtime::Dataset& data, const std::vector<std::string>& names,
+                            std::span<const std::int64_t> rows) {
+  for (const std::string& name : names) {
+    const Tensor& array = data.array(name);
+    if (!is_float(array.dtype())) continue;
+    const std::int64_t width = array.elements() / std::max<std::int64_t>(array.shape()[0], 1);
+    for (const std::int64_t row : rows)
+      for (std::int64_t i = row * width; i < (row + 1) * width; ++i)
+        if (!std::isfinite(array.at(i)))
+          return concat("'", data.source(), "', array '", name, "', row ", row, " holds ", array.at(i));
+  }
+  return "";
 }
 
 Batch whole(const runtime::Dataset& data, const std::vector<std::string>& names) {

@@ -40,6 +40,9 @@ class BatchFeeder {
 /// Runs a step; where an index of the data is out of range, the error names file, array, row and limit.
 double step_on_rows(Trainer& trainer, const runtime::Dataset& data, std::span<const std::int64_t> rows);
 
+/// "'x.npz', array 'x', row 17 holds nan" for the first NaN or infinity among these rows of float arrays, or "".
+std::string find_non_finite(const runtime::Dataset& data, const std::vector<std::string>& names, std::span<const std::int64_t> rows);
+
 /// All arrays as one batch, for evaluation.
 Batch whole(const runtime::Dataset& data, const std::vector<std::string>& names);
 
