@@ -131,7 +131,7 @@ inline constexpr AttributeSpec kScanAttributes[] = {AttributeSpec::of("axis", At
                                                     AttributeSpec::optional("exclusive", AttributeType::flag),
                                                     AttributeSpec::optional("reverse", AttributeType::flag)};
 inline constexpr Sample kScanSamples[] = {
-    {"f64[2,4]", "{axis=1}"}, {"f64[3,2]", "{axis=0, exclusive=true}"}, {"f64[5]", "{axis=0, reverse=true}"}};
+    {"f64[2,4]", "{axis=1}"}, {"f64[2,1]", "{axis=1}"}, {"f64[1,3]", "{axis=0, exclusive=true}"}, {"f64[3,2]", "{axis=0, exclusive=true}"}, {"f64[5]", "{axis=0, reverse=true}"}};
 
 inline std::vector<TensorType> infer_scan(const InferContext& c) {
   const std::int64_t axis = c.attributes.integer("axis");
@@ -139,11 +139,17 @@ inline std::vector<TensorType> infer_scan(const InferContext& c) {
   return {c.operand(0)};
 }
 inline LoopNest scan_loops(const LoopContext& c, const OpDef& combine) {
-  LoopNest nest = map_nest(c.results[0], [&](const Indices& in) { return read(c.operands[0].dtype, 0, in); });
+  const std::int64_t axis = c.attributes.integer("axis");
+  const DType dtype = c.operands[0].dtype;
+  // Over one element nothing runs: a map, which stays sound when fusion drops axes of size 1.
+  if (c.results[0].shape[static_cast<std::size_t>(axis)] == 1 && c.attributes.flag("exclusive"))
+    return map_nest(c.results[0], [&](const Indices&) { return literal(dtype, identity_of(combine.reduction.of, dtype)); });
+  LoopNest nest = map_nest(c.results[0], [&](const Indices& in) { return read(dtype, 0, in); });
+  if (c.results[0].shape[static_cast<std::size_t>(axis)] == 1) return nest;
   Statement& s = nest.statements[0];
   s.form = Statement::Form::scan;
   s.combine = &combine;
-  s.over = {static_cast<int>(c.attributes.integer("axis"))};
+  s.over = {static_cast<int>(axis)};
   s.exclusive = c.attributes.flag("exclusive");
   s.reverse = c.attributes.flag("reverse");
   return nest;

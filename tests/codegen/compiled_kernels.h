@@ -58,7 +58,7 @@ class CompiledKernels {
     std::vector<Tensor> results;
     for (const TensorType& type : result_types_[kernel]) {
       results.emplace_back(type);
-      std::memset(results.back().data(), 0x5a, results.back().bytes().size());
+      std::fill(results.back().bytes().begin(), results.back().bytes().end(), std::byte{0x5a});
       buffers.emplace_back(results.back().bytes());
     }
     std::vector<void*> pointers;

@@ -42,7 +42,7 @@ class TrainingRun {
   void check_outputs();
   void one_step(std::int64_t step);
   void evaluate(std::int64_t epoch);
-  std::string where_loss_went(std::int64_t step, double loss) const;
+  std::string where_loss_went(std::int64_t step, double loss, std::span<const std::int64_t> rows) const;
 
   const TrainFlags& flags_;
   const Console& console_;
@@ -129,8 +129,8 @@ void TrainingRun::report() const {
                         ", which fill no batch of ", plan_->batch()));
 }
 
-std::string TrainingRun::where_loss_went(std::int64_t step, double loss) const {
-  const std::string culprit = find_non_finite(*data_, names_, plan_->rows_of(step));
+std::string TrainingRun::where_loss_went(std::int64_t step, double loss, std::span<const std::int64_t> rows) const {
+  const std::string culprit = find_non_finite(*data_, names_, rows);
   return concat("step ", step + 1, " (epoch ", plan_->epoch_of(step) + 1, "): the loss is ", loss, "; '", flags_.out,
                 "' is not written. ",
                 culprit.empty() ? concat("A smaller --lr than ", flags_.optimizer.learning_rate, " often helps") : culprit);
@@ -141,7 +141,7 @@ void TrainingRun::one_step(std::int64_t step) {
   feeder_->load(rows);
   loss_ = step_on_rows(*trainer_, *data_, rows);
   if (metrics_) metrics_->write({{"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}});
-  if (!std::isfinite(loss_)) throw UserError(where_loss_went(step, loss_), ExitCode::numeric);
+  if (!std::isfinite(loss_)) throw UserError(where_loss_went(step, loss_, rows), ExitCode::numeric);
 }
 
 void TrainingRun::evaluate(std::int64_t epoch) {
