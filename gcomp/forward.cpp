@@ -105,7 +105,7 @@ std::vector<NamedTensor> Forward::run_rows(const Batch& arrays, std::int64_t fir
   } catch (const UserError&) {
     for (const IndexLimit& limit : limits_) {
       const std::size_t input = executable_->input_index(limit.input);
-      auto fault = find_index_fault(limit, executable_->input_buffer(input).type, executable_->input(input));
+      auto fault = find_index_fault(limit, executable_->input_buffer(input).type, executable_->input_of_run(input, 0));
       if (!fault) continue;
       fault->row += first;
       throw UserError(to_string(*fault));

@@ -30,7 +30,7 @@ void check_labels(const TensorView& labels, std::int64_t classes) {
 }
 
 Gradients::Gradients(const Model& model, const GradientOptions& options) {
-  const runtime::DeviceChoice choice = runtime::choose_device(options.device);
+  const runtime::DeviceChoice choice = runtime::choose_device(options.device, options.device_options);
   device_reason_ = choice.reason;
   device_ = runtime::open_device(choice.kind, options.device_options);
   GraphOptions graph = options.graph;
@@ -39,7 +39,7 @@ Gradients::Gradients(const Model& model, const GradientOptions& options) {
   std::vector<IndexLimit> limits = index_limits(made.graph);
   std::vector<std::string> names = trained_names(made.model);
   names.insert(names.begin(), "loss");
-  runtime::Program program = compile_graph(std::move(made.graph), {.kind = choice.kind, .architecture = {}}, options.hooks);
+  runtime::Program program = compile_graph(std::move(made.graph), device_->target(), options.hooks);
   const std::shared_ptr<runtime::StateMemory> states = device_->allocate_states();
   forward_ = std::make_unique<Forward>(device_->load(std::move(program), states), std::move(names), std::move(limits));
   for (const std::string& name : states->unwritten()) states->write(name, made.model.weights.at(name));

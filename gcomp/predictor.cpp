@@ -7,7 +7,7 @@
 namespace gcomp {
 
 Predictor::Predictor(Model model, PredictOptions options) : model_(std::move(model)), options_(std::move(options)) {
-  const runtime::DeviceChoice choice = runtime::choose_device(options_.device);
+  const runtime::DeviceChoice choice = runtime::choose_device(options_.device, options_.device_options);
   device_reason_ = choice.reason;
   device_ = runtime::open_device(choice.kind, options_.device_options);
 }
@@ -57,7 +57,7 @@ void Predictor::compile_for(const Batch& inputs) {
   ModelGraph made = inference_graph(*model_, options, options_.hooks);
   std::vector<IndexLimit> limits = index_limits(made.graph);
   const std::shared_ptr<runtime::StateMemory> states = device_->allocate_states();
-  runtime::Program program = compile_graph(std::move(made.graph), {.kind = device_->kind(), .architecture = {}}, options_.hooks);
+  runtime::Program program = compile_graph(std::move(made.graph), device_->target(), options_.hooks);
   program.name = kForwardProgram;
   forward_ = std::make_shared<Forward>(device_->load(std::move(program), states), made.model.outputs, std::move(limits));
   for (const std::string& name : states->unwritten()) {

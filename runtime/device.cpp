@@ -1,38 +1,47 @@
 #include "runtime/device.h"
 
-#include <dlfcn.h>
-
+#include <charconv>
 #include <cstdlib>
 
 #include "ir/base/error.h"
 #include "runtime/cpu/device.h"
+#include "runtime/cuda/device.h"
 
 namespace gcomp::runtime {
-namespace {
 
-/// Why no CUDA device can be used, as the end of a sentence.
-std::string why_no_cuda() {
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (!driver) return "no CUDA driver (libcuda.so.1) was found";
-  dlclose(driver);
-  return "a CUDA driver is installed, but this version of gcomp runs programs on the CPU only (it can compile for CUDA)";
+DeviceName parse_device(std::string_view text) {
+  if (text == "auto") return {DeviceRequest::automatic, 0};
+  if (text == "cpu") return {DeviceRequest::cpu, 0};
+  if (text == "cuda") return {DeviceRequest::cuda, 0};
+  constexpr std::string_view kGpu = "cuda:";
+  if (text.substr(0, kGpu.size()) == kGpu) {
+    const std::string_view digits = text.substr(kGpu.size());
+    int gpu = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), gpu);
+    if (error == std::errc() && end == digits.data() + digits.size() && gpu >= 0) return {DeviceRequest::cuda, gpu};
+  }
+  throw UserError(concat("unknown device '", text, "': expected auto, cpu, cuda or cuda:N"), ExitCode::usage);
 }
 
-}  // namespace
-
-DeviceRequest parse_device_request(std::string_view text) {
-  if (text == "auto") return DeviceRequest::automatic;
-  if (text == "cpu") return DeviceRequest::cpu;
-  if (text == "cuda") return DeviceRequest::cuda;
-  throw UserError(concat("unknown device '", text, "': expected auto, cpu or cuda"), ExitCode::usage);
-}
-
-DeviceChoice choose_device(DeviceRequest request) {
+DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options) {
   switch (request) {
     case DeviceRequest::cpu: return {TargetKind::cpu, "cpu: as asked"};
-    case DeviceRequest::automatic: return {TargetKind::cpu, concat("cpu: ", why_no_cuda())};
+    case DeviceRequest::automatic:
+      try {
+        cuda::require_cuda(options);
+        return {TargetKind::cuda, "cuda: a GPU, its driver and NVRTC are there"};
+      } catch (const DeviceError& error) {
+        // The cause alone: who wants the cure asks for cuda, or runs gcomp doctor.
+        const std::string text = error.what();
+        return {TargetKind::cpu, concat("cpu: ", text.substr(0, text.find(';')))};
+      }
     case DeviceRequest::cuda:
-      throw DeviceError(concat("device cuda cannot be used: ", why_no_cuda(), "; use --device cpu or auto"));
+      try {
+        cuda::find_gpu(options);
+        return {TargetKind::cuda, "cuda: as asked"};
+      } catch (const DeviceError& error) {
+        throw DeviceError(concat("device cuda cannot be used: ", error.what(), "; or use --device cpu"), error.code());
+      }
   }
   throw InternalError("choose_device: a request outside its enumeration");
 }
@@ -48,13 +57,13 @@ std::filesystem::path default_cache_directory() {
 std::unique_ptr<Device> open_device(TargetKind kind, const DeviceOptions& options) {
   switch (kind) {
     case TargetKind::cpu: return cpu::open_cpu_device(options);
-    case TargetKind::cuda: return open_device(DeviceRequest::cuda, options);
+    case TargetKind::cuda: return cuda::open_cuda_device(options);
   }
   throw InternalError("open_device: a kind outside its enumeration");
 }
 
 std::unique_ptr<Device> open_device(DeviceRequest request, const DeviceOptions& options) {
-  return open_device(choose_device(request).kind, options);
+  return open_device(choose_device(request, options).kind, options);
 }
 
 }  // namespace gcomp::runtime

@@ -4,11 +4,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "runtime/executable.h"
+#include "runtime/library_search.h"
 #include "runtime/program.h"
 #include "runtime/state_memory.h"
 
@@ -16,16 +18,16 @@ namespace gcomp::runtime {
 
 enum class DeviceRequest : std::uint8_t { automatic, cpu, cuda };
 
-/// "auto", "cpu" or "cuda"; throws UserError (exit 2) naming them otherwise.
-DeviceRequest parse_device_request(std::string_view text);
+/// A device by its name on the command line.
+struct DeviceName {
+  DeviceRequest request = DeviceRequest::automatic;
+  int gpu = 0;  ///< of cuda:1
 
-struct DeviceChoice {
-  TargetKind kind = TargetKind::cpu;
-  std::string reason;  ///< one line, such as "cpu: no CUDA driver (libcuda.so.1) was found"
+  bool operator==(const DeviceName&) const = default;
 };
 
-/// Throws DeviceError (exit 6) saying what is missing where CUDA is asked for and cannot be had; never falls back from it.
-DeviceChoice choose_device(DeviceRequest request);
+/// "auto", "cpu", "cuda" or "cuda:1"; throws UserError (exit 2) naming them otherwise.
+DeviceName parse_device(std::string_view text);
 
 /// Receives one-line notices, such as an unusable cache directory. May be empty.
 using LogSink = std::function<void(std::string_view)>;
@@ -38,6 +40,9 @@ struct KernelReport {
 };
 using KernelSink = std::function<void(const KernelReport&)>;
 
+/// Which products of f32 matrices a GPU may round to TF32 (10 bits) before it multiplies.
+enum class MatmulPrecision : std::uint8_t { strict, tf32 };
+
 struct DeviceOptions {
   int threads = 0;                        ///< of the CPU; 0 for one per processor that this process may use
   std::string compiler;                   ///< the C++ compiler for CPU kernels; empty searches c++, g++, clang++ on PATH
@@ -45,7 +50,24 @@ struct DeviceOptions {
   bool use_cache = true;
   LogSink log;
   KernelSink kernels;  ///< told of every program's kernels; may be empty
+
+  // CUDA.
+  int gpu = 0;                                 ///< among those that the driver shows
+  LibrarySearch libraries;                     ///< where NVIDIA's libraries may be, beside the loader's own places
+  std::optional<std::string> visible_devices;  ///< the value of CUDA_VISIBLE_DEVICES, for messages
+  MatmulPrecision precision = MatmulPrecision::strict;
+  bool use_cublaslt = true;  ///< else the generated products
+  bool check_steps = false;  ///< wait after each step of a program, so that an error names the step; slow
 };
+
+struct DeviceChoice {
+  TargetKind kind = TargetKind::cpu;
+  std::string reason;  ///< one line, such as "cpu: no CUDA driver (libcuda.so.1) was found"
+};
+
+/// Automatic takes CUDA where a driver, a GPU that gcomp serves and an NVRTC for both are there. Throws DeviceError (exit 6) saying
+/// what is missing where CUDA is asked for and cannot be had; never falls back from it.
+DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options = {});
 
 /// $XDG_CACHE_HOME/gcomp, else ~/.cache/gcomp; empty where neither variable is set.
 std::filesystem::path default_cache_directory();
@@ -57,6 +79,8 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   virtual TargetKind kind() const = 0;
+  /// What programs for this device are compiled for.
+  virtual Target target() const = 0;
   /// For the user: "cpu, 2 threads, AVX-512, AMD EPYC".
   virtual std::string description() const = 0;
 

@@ -36,7 +36,8 @@ class Executable {
   const Buffer& input_buffer(std::size_t index) const;
   const Buffer& output_buffer(std::size_t index) const;
 
-  /// Host memory that the next run() reads, dense row-major. Keeps its contents from run to run.
+  /// Host memory that the next run() reads, dense row-major; all of it must be written. Ask anew for each run: an asynchronous
+  /// device still reads the memory of the last one. An input that is not asked for keeps its contents from run to run.
   virtual std::span<std::byte> input(std::size_t index) = 0;
   std::span<std::byte> input(std::string_view name) { return input(input_index(name)); }
   /// Throws UserError where dtype or shape differ from the program's.
@@ -49,8 +50,14 @@ class Executable {
   /// Waits for all runs.
   virtual void synchronize() = 0;
 
-  /// What the last run wrote; waits for it. Valid until the next run().
-  virtual std::span<const std::byte> output_bytes(std::size_t index) = 0;
+  /// How many runs may be queued before the results of the first are taken: 1 where run() computes at once.
+  virtual int runs_in_flight() const { return 1; }
+  /// What the last run wrote (`age` 0), or the one before it (`age` 1, where two runs may be in flight); waits for that run alone.
+  /// Valid until it is no longer among the last runs_in_flight().
+  virtual std::span<const std::byte> output_bytes(std::size_t index, int age) = 0;
+  std::span<const std::byte> output_bytes(std::size_t index) { return output_bytes(index, 0); }
+  /// What that run read, for as long as no input is written for the run after the last.
+  virtual std::span<const std::byte> input_of_run(std::size_t index, int age) = 0;
   Tensor output(std::size_t index);
   Tensor output(std::string_view name) { return output(output_index(name)); }
 

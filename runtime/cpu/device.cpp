@@ -37,6 +37,7 @@ class CpuDevice final : public Device {
       : options_(options), pool_(std::make_shared<ThreadPool>(thread_count(options.threads))) {}
 
   TargetKind kind() const override { return TargetKind::cpu; }
+  Target target() const override { return {}; }
 
   std::string description() const override {
     return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ", gemm_functions().instruction_set, ", ",

@@ -151,7 +151,13 @@ std::span<std::byte> CpuExecutable::input(std::size_t index) {
   return {address(program().inputs[index]), static_cast<std::size_t>(buffer.type.bytes())};
 }
 
-std::span<const std::byte> CpuExecutable::output_bytes(std::size_t index) {
+std::span<const std::byte> CpuExecutable::input_of_run(std::size_t index, int age) {
+  check_internal(age == 0, "input_of_run: the CPU keeps no run before the last");
+  return input(index);
+}
+
+std::span<const std::byte> CpuExecutable::output_bytes(std::size_t index, int age) {
+  check_internal(age == 0, "output_bytes: the CPU keeps no run before the last");
   const Buffer& buffer = output_buffer(index);
   return {address(program().outputs[index]), static_cast<std::size_t>(buffer.type.bytes())};
 }

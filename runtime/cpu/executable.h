@@ -23,7 +23,9 @@ class CpuExecutable final : public Executable {
   std::span<std::byte> input(std::size_t index) override;
   void run() override;
   void synchronize() override {}
-  std::span<const std::byte> output_bytes(std::size_t index) override;
+  using Executable::output_bytes;
+  std::span<const std::byte> output_bytes(std::size_t index, int age) override;
+  std::span<const std::byte> input_of_run(std::size_t index, int age) override;
   void time_steps(std::span<std::int64_t> nanoseconds) override;
   std::span<const std::byte> kernel_binary() const override;
 

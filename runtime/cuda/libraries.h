@@ -2,7 +2,7 @@
 //
 // A search tries candidates in order and keeps the reason for each rejection, so that a message, and `gcomp doctor`, can say what
 // was looked at. Order: an explicit path (then nothing else), the loader's own search, CUDA_HOME, conda, pip's wheels, the usual
-// places. Nothing here reads the environment: the tools pass it in.
+// places.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,17 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/library_search.h"
+
 namespace gcomp::runtime::cuda {
 
-enum class LibraryKind : std::uint8_t { driver, nvrtc, cublaslt, cudnn, nccl };
-inline constexpr LibraryKind kAllLibraries[] = {LibraryKind::driver, LibraryKind::nvrtc, LibraryKind::cublaslt, LibraryKind::cudnn,
-                                                LibraryKind::nccl};
+using runtime::kAllLibraries;
+using runtime::LibraryKind;
+using runtime::LibrarySearch;
+using runtime::search_by_variables;
 
 /// "NVRTC", for messages.
 std::string_view name_of(LibraryKind kind);
-
-/// Where to look beside the loader's own places.
-struct LibrarySearch {
-  std::filesystem::path explicit_path[std::size(kAllLibraries)];  ///< by kind; a file, or a folder that holds one
-  std::filesystem::path cuda_home;                                ///< of a toolkit
-  std::filesystem::path conda_prefix;
-  std::vector<std::filesystem::path> python_prefixes;  ///< of environments; their site-packages may hold NVIDIA's wheels
-  bool usual_places = true;                            ///< /usr/local/cuda
-
-  std::filesystem::path& explicit_of(LibraryKind kind) { return explicit_path[static_cast<std::size_t>(kind)]; }
-  const std::filesystem::path& explicit_of(LibraryKind kind) const { return explicit_path[static_cast<std::size_t>(kind)]; }
-};
-
-/// A search from CUDA_HOME or CUDA_PATH, CONDA_PREFIX, VIRTUAL_ENV and HOME, each asked of `variable` (such as getenv; null where
-/// unset).
-LibrarySearch search_by_variables(const std::function<const char*(const char*)>& variable);
 
 struct LibraryCandidate {
   std::string path;    ///< as given to the loader: a file, or a name that the loader looks up

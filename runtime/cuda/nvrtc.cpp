@@ -35,7 +35,10 @@ NvrtcFunctions load_functions(const Library& library, std::string& missing) {
   return functions;
 }
 
-std::string why_unfit(const Library& library) {
+/// How a rejection for the driver's sake begins.
+constexpr std::string_view kTooNew = "it is newer than the driver";
+
+std::string why_unfit(const Library& library, int newest_major) {
   std::string missing;
   const NvrtcFunctions functions = load_functions(library, missing);
   if (!missing.empty()) return missing;
@@ -43,7 +46,24 @@ std::string why_unfit(const Library& library) {
   if (functions.Version(&major, &minor) != NVRTC_SUCCESS) return "it does not tell its version";
   if (major < kOldestMajor || (major == kOldestMajor && minor < kOldestMinor))
     return concat("it is version ", major, ".", minor, ", wanted ", kOldestMajor, ".", kOldestMinor, " or newer");
+  if (newest_major > 0 && major > newest_major)
+    return concat(kTooNew, ": it is version ", major, ".", minor, ", the driver knows CUDA up to ", newest_major);
   return {};
+}
+
+/// Throws what find() throws where nothing was found.
+[[noreturn]] void fail_not_found(const LibraryResult& found) {
+  const bool driver_too_old = std::any_of(found.rejected.begin(), found.rejected.end(), [](const LibraryCandidate& candidate) {
+    return candidate.reason.substr(0, kTooNew.size()) == kTooNew;
+  });
+  const std::string text = found.description(LibraryKind::nvrtc);
+  if (driver_too_old)
+    throw DeviceError(concat("the NVIDIA driver is too old for the NVRTC that is there: ", text,
+                             "; update the driver, or install an NVRTC of its major version (pip: nvidia-cuda-nvrtc-cu12)"));
+  throw DeviceError(concat(text,
+                           "; install it (pip: nvidia-cuda-nvrtc, or NVIDIA's package "
+                           "cuda-nvrtc), or set CUDA_HOME or LD_LIBRARY_PATH to where it is"),
+                    ExitCode::kernel_compile);
 }
 
 class NvrtcProgram {
@@ -186,14 +206,11 @@ class CubinMaker {
 
 }  // namespace
 
-Nvrtc Nvrtc::find(const LibrarySearch& search) {
+Nvrtc Nvrtc::find(const LibrarySearch& search, int newest_major) {
   Nvrtc nvrtc;
-  nvrtc.found_ = find_library(LibraryKind::nvrtc, search, why_unfit);
-  if (!nvrtc.found_.library)
-    throw DeviceError(concat(nvrtc.found_.description(LibraryKind::nvrtc),
-                             "; install it (pip: nvidia-cuda-nvrtc, or NVIDIA's package "
-                             "cuda-nvrtc), or set CUDA_HOME or LD_LIBRARY_PATH to where it is"),
-                      ExitCode::kernel_compile);
+  nvrtc.found_ =
+      find_library(LibraryKind::nvrtc, search, [newest_major](const Library& library) { return why_unfit(library, newest_major); });
+  if (!nvrtc.found_.library) fail_not_found(nvrtc.found_);
   nvrtc.library_ = *nvrtc.found_.library;
   std::string missing;
   nvrtc.functions_ = load_functions(nvrtc.library_, missing);
@@ -214,6 +231,17 @@ std::vector<int> Nvrtc::architectures() const {
   if (functions_.GetSupportedArchs(all.data()) != NVRTC_SUCCESS) return {};
   std::sort(all.begin(), all.end());
   return all;
+}
+
+int Nvrtc::architecture_for(int gpu_architecture) const {
+  const std::vector<int> all = architectures();
+  if (all.empty()) return gpu_architecture;
+  const auto best = std::find_if(all.rbegin(), all.rend(), [&](int a) { return runs_on(a, gpu_architecture); });
+  if (best == all.rend())
+    throw DeviceError(concat("NVRTC ", version(), " (", library_.path(), ") knows no architecture that a GPU of sm_",
+                             gpu_architecture, " runs, its newest is sm_", all.back(), "; install a newer NVRTC"),
+                      ExitCode::kernel_compile);
+  return *best;
 }
 
 void Nvrtc::require(std::string_view architecture) const {
@@ -249,6 +277,10 @@ std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::strin
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (const std::size_t made = first.at(sources[i]); made != i) cubins[i] = cubins[made];
   return cubins;
+}
+
+bool runs_on(int cubin_architecture, int gpu_architecture) {
+  return cubin_architecture / 10 == gpu_architecture / 10 && cubin_architecture <= gpu_architecture;
 }
 
 std::string kernel_source(const Program& program, const Kernel& kernel) { return program.prelude + "\n" + kernel.text; }

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/cuda/nvrtc_api.h"
 #include "runtime/cuda/libraries.h"
+#include "runtime/cuda/nvrtc_api.h"
 #include "runtime/program.h"
 
 namespace gcomp::runtime::cuda {
@@ -25,8 +25,9 @@ struct Cubin {
 /// The library, 12.4 or newer. Compiling is safe from several threads.
 class Nvrtc {
  public:
-  /// Throws DeviceError (exit 5) that lists what was tried where none is found.
-  static Nvrtc find(const LibrarySearch& search);
+  /// The first that is not newer than CUDA `newest_major`, the driver's (0 for no limit): an older driver does not load its cubins.
+  /// Throws DeviceError that lists what was tried where none is found: exit 5, or 6 where only the driver is too old.
+  static Nvrtc find(const LibrarySearch& search, int newest_major = 0);
 
   /// "13.0".
   std::string version() const { return std::to_string(major_) + "." + std::to_string(minor_); }
@@ -34,6 +35,9 @@ class Nvrtc {
   const LibraryResult& found() const { return found_; }
   /// Architectures it can compile for, ascending: 75, 80, ...
   std::vector<int> architectures() const;
+  /// The architecture whose cubins run on this GPU: its own, else the newest older one of the same major. Throws DeviceError (exit
+  /// 5) where this NVRTC knows none.
+  int architecture_for(int gpu_architecture) const;
   /// Throws DeviceError (exit 5) naming those it can compile for where "sm_90" is not among them.
   void require(std::string_view architecture) const;
 
@@ -60,6 +64,9 @@ struct CubinOptions {
 /// failure, in that order, is thrown as a DeviceError (exit 5) with log and the path of the saved source, its lines numbered.
 std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::string> sources, std::string_view architecture,
                                   const CubinOptions& options = {});
+
+/// A cubin runs on GPUs of its own major architecture and of no smaller minor one: 80 on 86, not on 90.
+bool runs_on(int cubin_architecture, int gpu_architecture);
 
 /// What the compiler sees of a kernel: the program's prelude and the kernel's text.
 std::string kernel_source(const Program& program, const Kernel& kernel);

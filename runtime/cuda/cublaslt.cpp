@@ -1,0 +1,251 @@
+#include "runtime/cuda/cublaslt.h"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace gcomp::runtime::cuda {
+namespace {
+
+constexpr int kOldestMajor = 12;
+constexpr std::uint64_t kMostWorkspace = 32 << 20;
+constexpr int kAsked = 8;  // algorithms
+
+int major_of(std::size_t version) { return static_cast<int>(version / 10000); }
+
+std::string load_functions(const Library& library, CublasLtFunctions& functions) {
+  std::string missing;
+  for_each_function(functions, [&](const char* name, auto& function) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library.symbol(name));
+    if (!function && missing.empty()) missing = name;
+  });
+  return missing;
+}
+
+std::optional<cudaDataType> type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return CUDA_R_32F;
+    case DType::f64: return CUDA_R_64F;
+    case DType::f16: return CUDA_R_16F;
+    case DType::bf16: return CUDA_R_16BF;
+    default: return std::nullopt;
+  }
+}
+
+std::uint32_t alignment_of(CUdeviceptr address) {
+  return static_cast<std::uint32_t>(std::min<CUdeviceptr>(256, address == 0 ? 256 : address & (~address + 1)));
+}
+
+CUdeviceptr address_of(const MatrixView& view, CUdeviceptr buffer, DType dtype) {
+  return buffer + static_cast<CUdeviceptr>(view.offset) * size_of(dtype);
+}
+
+}  // namespace
+
+LibraryResult find_cublaslt(const LibrarySearch& search, int newest_major) {
+  return find_library(LibraryKind::cublaslt, search, [newest_major](const Library& library) -> std::string {
+    CublasLtFunctions functions;
+    if (const std::string missing = load_functions(library, functions); !missing.empty()) return concat("it lacks ", missing);
+    const int major = major_of(functions.cublasLtGetVersion());
+    if (major < kOldestMajor) return concat("it is version ", major, ", wanted ", kOldestMajor, " or newer");
+    if (newest_major > 0 && major > newest_major)
+      return concat("it is version ", major, ", and the driver knows CUDA up to ", newest_major, ": update the driver");
+    return {};
+  });
+}
+
+std::shared_ptr<const CublasLt> CublasLt::open(const SharedContext& context, const LibrarySearch& search, std::string& reason) {
+  const LibraryResult found = find_cublaslt(search, context->driver().major());
+  if (!found.library) {
+    reason = found.description(LibraryKind::cublaslt);
+    return nullptr;
+  }
+  std::shared_ptr<CublasLt> library(new CublasLt);
+  library->library_ = *found.library;
+  load_functions(library->library_, library->functions_);
+  context->make_current();
+  cublasLtHandle_t handle = nullptr;
+  if (const cublasStatus_t status = library->functions_.cublasLtCreate(&handle); status != CUBLAS_STATUS_SUCCESS) {
+    reason =
+        concat("cuBLASLt (", library->library_.path(), ") does not start: cublasLtCreate gave status ", static_cast<int>(status));
+    return nullptr;
+  }
+  library->context_ = context;
+  library->handle_ = handle;
+  return library;
+}
+
+CublasLt::~CublasLt() {
+  if (!handle_) return;
+  try {
+    context_->make_current();
+  } catch (const DeviceError&) { return; }
+  functions_.cublasLtDestroy(handle_);
+}
+
+std::string CublasLt::version() const {
+  const std::size_t version = functions_.cublasLtGetVersion();
+  return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+/// A matrix as column-major memory, perhaps of its transpose.
+struct CublasLtMatmul::Matrix {
+  std::int64_t rows = 0, columns = 0, leading = 0, batch_stride = 0;
+  bool transposed = false;
+};
+
+/// result = first * second, all column-major. A row-major result is the transpose of a column-major one: swap the operands.
+struct CublasLtMatmul::Shape {
+  Matrix first, second, result;
+  std::int64_t batches = 1;
+  bool swapped = false;
+};
+
+namespace {
+
+struct Strides {
+  std::int64_t row = 0, column = 0, batch = 0;
+};
+
+/// The batch dimensions as one with one stride for each of a, b and c, where they are evenly spaced.
+bool join_batch(const MatmulCall& call, std::int64_t& batches, std::int64_t (&strides)[3]) {
+  const MatrixView* views[] = {&call.a, &call.b, &call.c};
+  batches = 1;
+  for (std::size_t d = call.batch.size(); d-- > 0;) {
+    if (call.batch[d] == 1) continue;
+    for (int i = 0; i < 3; ++i) {
+      const std::int64_t stride = views[i]->batch_strides[d];
+      if (batches == 1) strides[i] = stride;
+      else if (stride != strides[i] * batches) return false;
+    }
+    batches *= call.batch[d];
+  }
+  return batches <= INT32_MAX;
+}
+
+/// rows x columns as column-major memory: as it is, or transposed.
+template <class Matrix>
+bool place(std::int64_t rows, std::int64_t columns, const Strides& strides, Matrix& matrix) {
+  const bool as_it_is = (strides.row == 1 || rows == 1) && (strides.column >= rows || columns == 1);
+  const bool transposed = (strides.column == 1 || columns == 1) && (strides.row >= columns || rows == 1);
+  // A single row is better seen as a column, whose elements are neighbours.
+  if (as_it_is && !(transposed && rows == 1)) matrix = {rows, columns, columns == 1 ? rows : strides.column, strides.batch, false};
+  else if (transposed) matrix = {columns, rows, rows == 1 ? columns : strides.row, strides.batch, true};
+  return as_it_is || transposed;
+}
+
+}  // namespace
+
+std::optional<CublasLtMatmul::Shape> CublasLtMatmul::shape_of(const MatmulCall& call) {
+  Shape shape;
+  std::int64_t batch[3] = {};
+  if (!join_batch(call, shape.batches, batch)) return std::nullopt;
+  const Strides a{call.a.row_stride, call.a.column_stride, batch[0]}, b{call.b.row_stride, call.b.column_stride, batch[1]},
+      c{call.c.row_stride, call.c.column_stride, batch[2]};
+  if (!place(call.m, call.n, c, shape.result)) return std::nullopt;
+  shape.swapped = shape.result.transposed;
+  shape.result.transposed = false;
+  const auto flipped = [](const Strides& s) { return Strides{s.column, s.row, s.batch}; };
+  const bool fits = shape.swapped
+                        ? place(call.n, call.k, flipped(b), shape.first) && place(call.k, call.m, flipped(a), shape.second)
+                        : place(call.m, call.k, a, shape.first) && place(call.k, call.n, b, shape.second);
+  return fits ? std::optional(shape) : std::nullopt;
+}
+
+CublasLtMatmul::Layout CublasLtMatmul::make_layout(DType dtype, const Matrix& matrix, std::int64_t batches) const {
+  const CublasLtFunctions& f = library_->functions();
+  cublasLtMatrixLayout_t layout = nullptr;
+  if (f.cublasLtMatrixLayoutCreate(&layout, *type_of(dtype), static_cast<std::uint64_t>(matrix.rows),
+                                   static_cast<std::uint64_t>(matrix.columns), matrix.leading) != CUBLAS_STATUS_SUCCESS)
+    return {};
+  Layout owned(layout, {library_});
+  const auto count = static_cast<std::int32_t>(batches);
+  if (batches > 1 && (f.cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count) !=
+                          CUBLAS_STATUS_SUCCESS ||
+                      f.cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &matrix.batch_stride,
+                                                         sizeof matrix.batch_stride) != CUBLAS_STATUS_SUCCESS))
+    return {};
+  return owned;
+}
+
+bool CublasLtMatmul::describe(const Shape& shape, DType dtype, MatmulPrecision precision) {
+  const CublasLtFunctions& f = library_->functions();
+  swapped_ = shape.swapped;
+  const bool wide = dtype == DType::f64, fast = dtype == DType::f32 && precision == MatmulPrecision::tf32;
+  const cublasComputeType_t compute = wide ? CUBLAS_COMPUTE_64F : fast ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  cublasLtMatmulDesc_t product = nullptr;
+  if (f.cublasLtMatmulDescCreate(&product, compute, wide ? CUDA_R_64F : CUDA_R_32F) != CUBLAS_STATUS_SUCCESS) return false;
+  product_ = Product(product, {library_});
+  const auto transpose = [&](cublasLtMatmulDescAttributes_t which, bool transposed) {
+    const std::int32_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    return f.cublasLtMatmulDescSetAttribute(product, which, &operation, sizeof operation) == CUBLAS_STATUS_SUCCESS;
+  };
+  if (!transpose(CUBLASLT_MATMUL_DESC_TRANSA, shape.first.transposed) ||
+      !transpose(CUBLASLT_MATMUL_DESC_TRANSB, shape.second.transposed))
+    return false;
+  first_ = make_layout(dtype, shape.first, shape.batches);
+  second_ = make_layout(dtype, shape.second, shape.batches);
+  result_ = make_layout(dtype, shape.result, shape.batches);
+  return first_ && second_ && result_;
+}
+
+bool CublasLtMatmul::choose_algorithm(const MatmulCall& call, const CUdeviceptr (&buffers)[3]) {
+  const CublasLtFunctions& f = library_->functions();
+  cublasLtMatmulPreference_t handle = nullptr;
+  if (f.cublasLtMatmulPreferenceCreate(&handle) != CUBLAS_STATUS_SUCCESS) return false;
+  const Preference preference(handle, {library_});
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
+    return f.cublasLtMatmulPreferenceSetAttribute(handle, which, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
+  };
+  const std::uint32_t a = alignment_of(address_of(call.a, buffers[0], call.dtype)),
+                      b = alignment_of(address_of(call.b, buffers[1], call.dtype)),
+                      c = alignment_of(address_of(call.c, buffers[2], call.dtype));
+  // Parts of a split sum meet in a step of their own; the scheme that adds them in place does so in the order in which they end.
+  const std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  if (!set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace) || !set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes) ||
+      !set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, swapped_ ? b : a) ||
+      !set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, swapped_ ? a : b) || !set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c) ||
+      !set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c))
+    return false;
+  cublasLtMatmulHeuristicResult_t results[kAsked] = {};
+  int count = 0;
+  if (f.cublasLtMatmulAlgoGetHeuristic(library_->handle(), product_.get(), first_.get(), second_.get(), result_.get(),
+                                       result_.get(), handle, kAsked, results, &count) != CUBLAS_STATUS_SUCCESS)
+    return false;
+  for (int i = 0; i < count; ++i) {
+    if (results[i].state != CUBLAS_STATUS_SUCCESS || results[i].workspaceSize > kMostWorkspace) continue;
+    algorithm_ = results[i].algo;
+    workspace_bytes_ = results[i].workspaceSize;
+    return true;
+  }
+  return false;
+}
+
+std::unique_ptr<CublasLtMatmul> CublasLtMatmul::plan(std::shared_ptr<const CublasLt> library, const MatmulCall& call,
+                                                     const CUdeviceptr (&buffers)[3], MatmulPrecision precision) {
+  const std::optional<Shape> shape = shape_of(call);
+  if (!shape || !type_of(call.dtype)) return nullptr;
+  std::unique_ptr<CublasLtMatmul> matmul(new CublasLtMatmul(std::move(library)));
+  if (!matmul->describe(*shape, call.dtype, precision) || !matmul->choose_algorithm(call, buffers)) return nullptr;
+  return matmul;
+}
+
+void CublasLtMatmul::queue(const MatmulCall& call, const CUdeviceptr (&buffers)[3], CUdeviceptr workspace, CUstream stream) const {
+  const auto pointer = [&](const MatrixView& view, CUdeviceptr buffer) {
+    return reinterpret_cast<void*>(address_of(view, buffer, call.dtype));
+  };
+  const void *a = pointer(call.a, buffers[0]), *b = pointer(call.b, buffers[1]);
+  void* c = pointer(call.c, buffers[2]);
+  const float one = 1, zero = 0;
+  const double wide_one = 1, wide_zero = 0;
+  const bool wide = call.dtype == DType::f64;
+  const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
+  const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
+  const cublasStatus_t status = library_->functions().cublasLtMatmul(
+      library_->handle(), product_.get(), alpha, swapped_ ? b : a, first_.get(), swapped_ ? a : b, second_.get(), beta, c,
+      result_.get(), c, result_.get(), &algorithm_, reinterpret_cast<void*>(workspace), workspace_bytes_, stream);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw DeviceError(concat(call.origin, ": cublasLtMatmul of ", call.m, " x ", call.n, " x ", call.k, " gave status ",
+                             static_cast<int>(status)));
+}
+
+}  // namespace gcomp::runtime::cuda

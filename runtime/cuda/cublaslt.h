@@ -1,0 +1,81 @@
+// Matrix products by cuBLASLt, found at run time. An algorithm is chosen once, when a program is loaded; no chosen algorithm adds
+// in an order that varies, so that equal inputs give equal bits.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/cublaslt_api.h"
+#include "runtime/device.h"
+#include "runtime/program.h"
+
+namespace gcomp::runtime::cuda {
+
+/// The first cuBLASLt from 12 to `newest_major` (0 for no limit).
+LibraryResult find_cublaslt(const LibrarySearch& search, int newest_major);
+
+class CublasLt {
+ public:
+  /// Null, with the reason in `reason`, where none is found or it does not start on this GPU.
+  static std::shared_ptr<const CublasLt> open(const SharedContext& context, const LibrarySearch& search, std::string& reason);
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  const CublasLtFunctions& functions() const { return functions_; }
+  cublasLtHandle_t handle() const { return handle_; }
+  std::string version() const;
+
+ private:
+  CublasLt() = default;
+
+  SharedContext context_;
+  Library library_;
+  CublasLtFunctions functions_;
+  cublasLtHandle_t handle_ = nullptr;
+};
+
+/// One matrix product with its layouts and algorithm.
+class CublasLtMatmul {
+ public:
+  /// Null where the library has no deterministic algorithm for these types, layouts and alignments. The addresses are those of
+  /// the buffers of a, b and c.
+  static std::unique_ptr<CublasLtMatmul> plan(std::shared_ptr<const CublasLt> library, const MatmulCall& call,
+                                              const CUdeviceptr (&buffers)[3], MatmulPrecision precision);
+
+  std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(workspace_bytes_); }
+  /// Throws DeviceError naming the call's origin where the library refuses.
+  void queue(const MatmulCall& call, const CUdeviceptr (&buffers)[3], CUdeviceptr workspace, CUstream stream) const;
+
+ private:
+  template <class Handle, auto kDestroy>
+  struct Destroy {
+    std::shared_ptr<const CublasLt> library;
+    using pointer = Handle;
+    void operator()(Handle handle) const { (library->functions().*kDestroy)(handle); }
+  };
+  template <class Handle, auto kDestroy>
+  using Description = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle, kDestroy>>;
+  using Product = Description<cublasLtMatmulDesc_t, &CublasLtFunctions::cublasLtMatmulDescDestroy>;
+  using Layout = Description<cublasLtMatrixLayout_t, &CublasLtFunctions::cublasLtMatrixLayoutDestroy>;
+  using Preference = Description<cublasLtMatmulPreference_t, &CublasLtFunctions::cublasLtMatmulPreferenceDestroy>;
+  struct Shape;
+  struct Matrix;
+
+  explicit CublasLtMatmul(std::shared_ptr<const CublasLt> library) : library_(std::move(library)) {}
+  static std::optional<Shape> shape_of(const MatmulCall& call);
+  Layout make_layout(DType dtype, const Matrix& matrix, std::int64_t batches) const;
+  bool describe(const Shape& shape, DType dtype, MatmulPrecision precision);
+  bool choose_algorithm(const MatmulCall& call, const CUdeviceptr (&buffers)[3]);
+
+  std::shared_ptr<const CublasLt> library_;
+  Product product_;
+  Layout first_, second_, result_;
+  bool swapped_ = false;  // the library's first operand is b
+  cublasLtMatmulAlgo_t algorithm_{};
+  std::size_t workspace_bytes_ = 0;
+};
+
+}  // namespace gcomp::runtime::cuda

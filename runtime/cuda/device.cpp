@@ -1,0 +1,76 @@
+#include "runtime/cuda/device.h"
+
+#include <utility>
+
+#include "runtime/cuda/executable.h"
+#include "runtime/cuda/nvrtc.h"
+
+namespace gcomp::runtime::cuda {
+namespace {
+
+const char* visible_devices(const DeviceOptions& options) {
+  return options.visible_devices ? options.visible_devices->c_str() : nullptr;
+}
+
+SharedSession open_session(const DeviceOptions& options) {
+  FoundGpu found = find_gpu(options);
+  auto session = std::make_shared<Session>();
+  session->context = std::make_shared<Context>(std::move(found.driver), std::move(found.gpu));
+  session->compute = make_stream(session->context);
+  session->copy = make_stream(session->context);
+  if (!options.use_cublaslt) return session;
+  std::string reason;
+  session->cublaslt = CublasLt::open(session->context, options.libraries, reason);
+  if (!session->cublaslt && options.log)
+    options.log(concat("matrix products are computed by generated kernels, which are slower: ", reason));
+  return session;
+}
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(const DeviceOptions& options) : options_(options), session_(open_session(options)) {}
+
+  TargetKind kind() const override { return TargetKind::cuda; }
+
+  Target target() const override {
+    return {.kind = TargetKind::cuda, .architecture = architecture_name(session_->context->gpu().architecture)};
+  }
+
+  std::string description() const override {
+    const Gpu& gpu = session_->context->gpu();
+    return concat("cuda:", gpu.ordinal, ", ", describe(gpu), ", driver of CUDA ", session_->driver().version(), ", ",
+                  session_->cublaslt ? concat("cuBLASLt ", session_->cublaslt->version()) : std::string("no cuBLASLt"));
+  }
+
+  std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CudaStateMemory>(session_); }
+
+  std::unique_ptr<Executable> load(Program program, std::shared_ptr<StateMemory> states,
+                                   std::span<const std::byte> kernel_binary) override {
+    check_user(program.target.kind == TargetKind::cuda, "program '", program.name, "' is compiled for ", to_string(program.target),
+               ", the device is a GPU");
+    auto cuda_states = std::dynamic_pointer_cast<CudaStateMemory>(std::move(states));
+    check_internal(cuda_states && cuda_states->session() == session_, "load: the states were not allocated by this device");
+    return std::make_unique<CudaExecutable>(std::move(program), std::move(cuda_states), kernel_binary, options_);
+  }
+
+ private:
+  DeviceOptions options_;
+  SharedSession session_;
+};
+
+}  // namespace
+
+FoundGpu find_gpu(const DeviceOptions& options) {
+  FoundGpu found{.driver = Driver::open(options.libraries, visible_devices(options)), .gpu = {}};
+  found.gpu = choose_gpu(*found.driver, options.gpu, visible_devices(options));
+  return found;
+}
+
+void require_cuda(const DeviceOptions& options) {
+  const FoundGpu found = find_gpu(options);
+  Nvrtc::find(options.libraries, found.driver->major()).architecture_for(found.gpu.architecture);
+}
+
+std::unique_ptr<Device> open_cuda_device(const DeviceOptions& options) { return std::make_unique<CudaDevice>(options); }
+
+}  // namespace gcomp::runtime::cuda

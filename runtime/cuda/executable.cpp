@@ -1,0 +1,312 @@
+#include "runtime/cuda/executable.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace gcomp::runtime::cuda {
+namespace {
+
+/// Without asking for it, a block gets this much dynamic shared memory at most.
+constexpr int kPlainSharedBytes = 48 << 10;
+constexpr std::int64_t kMostBlocks = INT32_MAX;
+
+struct ProductWords {
+  std::int64_t words[kProductWords];
+};
+
+unsigned blocks_of(const Grid& grid, std::string_view origin) {
+  check_internal(grid.blocks >= 1 && grid.blocks <= kMostBlocks && grid.threads >= 1 && grid.threads <= 1024, origin,
+                 ": a grid of ", grid.blocks, " blocks of ", grid.threads, " threads");
+  return static_cast<unsigned>(grid.blocks);
+}
+
+/// Lets a kernel use the shared memory that its launch asks for.
+void allow_shared_memory(const Session& session, CUfunction function, const Grid& grid, const std::string& origin) {
+  if (grid.shared_bytes <= kPlainSharedBytes) return;
+  const int most = session.context->gpu().shared_bytes;
+  check_internal(grid.shared_bytes <= most, origin, ": ", grid.shared_bytes, " bytes of shared memory a block, this GPU has ",
+                 most);
+  GCOMP_CUDA(session.driver(), origin, cuFuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+             grid.shared_bytes);
+}
+
+bool overlaps_gap(const Buffer& buffer, std::int64_t begin, std::int64_t end) {
+  return buffer.space == Space::io && buffer.type.bytes() > 0 && buffer.offset < end && buffer.offset + buffer.type.bytes() > begin;
+}
+
+}  // namespace
+
+CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory> states, std::span<const std::byte> kernel_binary,
+                               const DeviceOptions& options)
+    : Executable(std::move(program), states),
+      session_(states->session()),
+      products_(*session_, this->program(), options),
+      kernels_(session_->context, this->program(), used_kernels(this->program(), products_), kernel_binary, options),
+      check_steps_(options.check_steps),
+      where_(concat("a run of program '", this->program().name, "'",
+                    options.check_steps ? "" : " (its graph does not tell the step; --check-steps does)")) {
+  const Program& p = this->program();
+  session_->context->make_current();
+  require_memory(*session_->context, p, memory_needs(p, *states, products_.workspace_bytes(), table_bytes(p)));
+  states->bind(p);
+  memory_ = std::make_unique<ProgramMemory>(*session_, p, *states, products_.workspace_bytes());
+  input_ranges_ = ranges_of(p.inputs);
+  output_ranges_ = ranges_of(p.outputs);
+  for (const Step& step : p.steps) {
+    const auto* launch = std::get_if<KernelLaunch>(&step);
+    may_fault_ |= launch && launch->fault != 0;
+    if (launch) allow_shared_memory(*session_, kernels_.function(launch->kernel), launch->grid, launch->origin);
+  }
+  for (std::size_t i = 0; i < p.steps.size(); ++i) {
+    const GeneratedProduct* product = generated_product(p.steps[i]);
+    if (!product || products_.library(i)) continue;
+    for (const ProductLaunch& launch : product->launches)
+      allow_shared_memory(*session_, kernels_.function(launch.kernel), launch.grid, std::string(origin(i)));
+  }
+  for (int slot = 0; slot < kSlots; ++slot) make_slot(slot);
+}
+
+// Memory must not go while the GPU may still use it.
+CudaExecutable::~CudaExecutable() {
+  try {
+    session_->context->make_current();
+  } catch (const DeviceError&) { return; }
+  driver().functions().cuStreamSynchronize(session_->copy.get());
+  driver().functions().cuStreamSynchronize(compute());
+}
+
+std::string_view CudaExecutable::origin(std::size_t step) const {
+  return std::visit([](const auto& call) -> std::string_view { return call.origin; }, program().steps[step]);
+}
+
+/// Neighbours are copied together, gaps of alignment included.
+std::vector<CudaExecutable::Range> CudaExecutable::ranges_of(const std::vector<int>& buffers) const {
+  std::vector<Range> all, joined;
+  for (const int index : buffers) {
+    const Buffer& buffer = program().buffers[static_cast<std::size_t>(index)];
+    if (buffer.type.bytes() > 0) all.push_back({buffer.offset, buffer.offset + buffer.type.bytes()});
+  }
+  std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  for (const Range& range : all) {
+    const auto foreign = [&](const Buffer& buffer) { return overlaps_gap(buffer, joined.back().end, range.begin); };
+    const bool near = !joined.empty() && range.begin - joined.back().end < 256;
+    if (near && std::none_of(program().buffers.begin(), program().buffers.end(), foreign)) joined.back().end = range.end;
+    else joined.push_back(range);
+  }
+  return joined;
+}
+
+// ---- one slot's graph ----
+
+void CudaExecutable::make_slot(int index) {
+  Slot& slot = slots_[index];
+  const SharedContext& context = session_->context;
+  slot.io = PinnedMemory(context, program().io_bytes, concat("inputs and outputs of program '", program().name, "'"));
+  slot.faults = PinnedMemory(context, memory_->fault_bytes(), "fault flags");
+  slot.inputs_there = make_event(context, CU_EVENT_DISABLE_TIMING);
+  slot.done = make_event(context, CU_EVENT_DISABLE_TIMING);
+  slot.holds_input.assign(program().inputs.size(), 1);
+  slot.graph = capture(index);
+}
+
+GraphExecutable CudaExecutable::capture(int slot) {
+  // Relaxed: a library may load its kernels on their first use.
+  GCOMP_CUDA(driver(), program().name, cuStreamBeginCapture_v2, compute(), CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUgraph graph = nullptr;
+  try {
+    queue_begin();
+    queue_steps(slot);
+    queue_end(slot);
+  } catch (...) {
+    driver().functions().cuStreamEndCapture(compute(), &graph);
+    const Graph dropped(session_->context, graph);
+    throw;
+  }
+  const CUresult result = driver().functions().cuStreamEndCapture(compute(), &graph);
+  const Graph owned(session_->context, graph);
+  driver().check(result, "cuStreamEndCapture", program().name);
+  return instantiate(session_->context, owned, program().name);
+}
+
+void CudaExecutable::queue_begin() {
+  if (!may_fault_) return;
+  GCOMP_CUDA(driver(), "fault flags", cuMemsetD8Async, memory_->fault_flag(0), 0, static_cast<std::size_t>(memory_->fault_bytes()),
+             compute());
+}
+
+void CudaExecutable::queue_end(int slot) {
+  for (const Range& range : output_ranges_)
+    GCOMP_CUDA(driver(), "outputs", cuMemcpyDtoHAsync_v2, slots_[slot].io.data() + range.begin,
+               memory_->io(slot) + static_cast<CUdeviceptr>(range.begin), static_cast<std::size_t>(range.end - range.begin),
+               compute());
+  if (!may_fault_) return;
+  GCOMP_CUDA(driver(), "fault flags", cuMemcpyDtoHAsync_v2, slots_[slot].faults.data(), memory_->fault_flag(0),
+             static_cast<std::size_t>(memory_->fault_bytes()), compute());
+}
+
+void CudaExecutable::queue_steps(int slot) {
+  for (std::size_t i = 0; i < program().steps.size(); ++i) queue_step(i, slot);
+}
+
+void CudaExecutable::queue_step(std::size_t step, int slot) {
+  const Step& what = program().steps[step];
+  if (const auto* launch = std::get_if<KernelLaunch>(&what)) return queue_launch(step, *launch, slot);
+  const auto* matmul = std::get_if<MatmulCall>(&what);
+  const ProductBuffers buffers = matmul ? product_buffers(*matmul) : product_buffers(std::get<ConvolutionCall>(what));
+  if (const CublasLtMatmul* library = products_.library(step)) {
+    const CUdeviceptr addresses[] = {memory_->address(buffers.first, slot), memory_->address(buffers.second, slot),
+                                     memory_->address(buffers.result, slot)};
+    return library->queue(*matmul, addresses, memory_->workspace(), compute());
+  }
+  queue_product(buffers, *generated_product(what), std::string(origin(step)), slot);
+}
+
+void CudaExecutable::queue_launch(std::size_t step, const KernelLaunch& launch, int slot) {
+  CUdeviceptr fault = memory_->fault_flag(launch.fault != 0 ? step : program().steps.size());
+  std::vector<CUdeviceptr> addresses;
+  if (uses_segment_table(launch)) {
+    addresses.push_back(memory_->segment_table(step, slot));
+  } else {
+    check_internal(launch.segments.size() == 1, launch.origin, ": ", launch.segments.size(), " segments without extents");
+    for (const int buffer : launch.segments[0].buffers) addresses.push_back(memory_->address(buffer, slot));
+  }
+  std::vector<void*> parameters;
+  for (CUdeviceptr& address : addresses) parameters.push_back(&address);
+  parameters.push_back(&fault);
+  GCOMP_CUDA(driver(), launch.origin, cuLaunchKernel, kernels_.function(launch.kernel), blocks_of(launch.grid, launch.origin), 1, 1,
+             static_cast<unsigned>(launch.grid.threads), 1, 1, static_cast<unsigned>(launch.grid.shared_bytes), compute(),
+             parameters.data(), nullptr);
+}
+
+void CudaExecutable::queue_product(const ProductBuffers& buffers, const GeneratedProduct& product, const std::string& origin,
+                                   int slot) {
+  CUdeviceptr addresses[] = {memory_->address(buffers.first, slot), memory_->address(buffers.second, slot),
+                             memory_->address(buffers.result, slot), memory_->workspace()};
+  for (const ProductLaunch& launch : product.launches) {
+    ProductWords words{};
+    check_internal(launch.words.size() <= kProductWords, origin, ": a product of ", launch.words.size(), " words");
+    std::copy(launch.words.begin(), launch.words.end(), words.words);
+    void* parameters[] = {&addresses[0], &addresses[1], &addresses[2], &addresses[3], &words};
+    GCOMP_CUDA(driver(), origin, cuLaunchKernel, kernels_.function(launch.kernel), blocks_of(launch.grid, origin), 1, 1,
+               static_cast<unsigned>(launch.grid.threads), 1, 1, static_cast<unsigned>(launch.grid.shared_bytes), compute(),
+               parameters, nullptr);
+  }
+}
+
+// ---- runs ----
+
+std::span<std::byte> CudaExecutable::input(std::size_t index) {
+  const Buffer& buffer = input_buffer(index);
+  finish(next_);
+  slots_[next_].holds_input[index] = 1;
+  slots_[1 - next_].holds_input[index] = 0;
+  return {slots_[next_].io.data() + buffer.offset, static_cast<std::size_t>(buffer.type.bytes())};
+}
+
+void CudaExecutable::carry_inputs(int slot) {
+  for (std::size_t i = 0; i < program().inputs.size(); ++i) {
+    if (std::exchange(slots_[slot].holds_input[i], 1)) continue;
+    const Buffer& buffer = input_buffer(i);
+    std::memcpy(slots_[slot].io.data() + buffer.offset, slots_[1 - slot].io.data() + buffer.offset,
+                static_cast<std::size_t>(buffer.type.bytes()));
+  }
+}
+
+void CudaExecutable::queue_inputs(int slot) {
+  if (input_ranges_.empty()) return;
+  const CUstream copy = session_->copy.get();
+  for (const Range& range : input_ranges_)
+    GCOMP_CUDA(driver(), where_, cuMemcpyHtoDAsync_v2, memory_->io(slot) + static_cast<CUdeviceptr>(range.begin),
+               slots_[slot].io.data() + range.begin, static_cast<std::size_t>(range.end - range.begin), copy);
+  GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[slot].inputs_there.get(), copy);
+  GCOMP_CUDA(driver(), where_, cuStreamWaitEvent, compute(), slots_[slot].inputs_there.get(), 0);
+}
+
+void CudaExecutable::run() {
+  session_->context->make_current();
+  const int slot = next_;
+  finish(slot);
+  carry_inputs(slot);
+  queue_inputs(slot);
+  if (times_.empty() && !check_steps_) {
+    GCOMP_CUDA(driver(), where_, cuGraphLaunch, slots_[slot].graph.get(), compute());
+  } else {
+    queue_begin();
+    queue_timed_steps(slot);
+    queue_end(slot);
+  }
+  GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[slot].done.get(), compute());
+  slots_[slot].under_way = true;
+  next_ = 1 - slot;
+  if (times_.empty()) return;
+  finish(slot);
+  for (std::size_t i = 0; i < times_.size(); ++i) {
+    float milliseconds = 0;
+    GCOMP_CUDA(driver(), where_, cuEventElapsedTime, &milliseconds, clock_[i].get(), clock_[i + 1].get());
+    times_[i] += static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6);
+  }
+}
+
+/// Without a graph: events between the steps, or a wait after each.
+void CudaExecutable::queue_timed_steps(int slot) {
+  if (!times_.empty()) GCOMP_CUDA(driver(), where_, cuEventRecord, clock_[0].get(), compute());
+  for (std::size_t i = 0; i < program().steps.size(); ++i) {
+    queue_step(i, slot);
+    if (check_steps_) GCOMP_CUDA(driver(), origin(i), cuStreamSynchronize, compute());
+    if (!times_.empty()) GCOMP_CUDA(driver(), where_, cuEventRecord, clock_[i + 1].get(), compute());
+  }
+}
+
+/// Waits for the slot's run, so that its memory may be read and written.
+void CudaExecutable::finish(int index) {
+  Slot& slot = slots_[index];
+  if (!slot.under_way) return;
+  session_->context->make_current();
+  const CUresult result = driver().functions().cuEventQuery(slot.done.get());
+  if (result == CUDA_ERROR_NOT_READY) GCOMP_CUDA(driver(), where_, cuEventSynchronize, slot.done.get());
+  else driver().check(result, "cuEventQuery", where_);
+  slot.under_way = false;
+  if (may_fault_) check_faults(index);
+}
+
+void CudaExecutable::check_faults(int slot) {
+  const auto* flags = reinterpret_cast<const int*>(slots_[slot].faults.data());
+  for (std::size_t i = 0; i < program().steps.size(); ++i) {
+    if (flags[i] == 0) continue;
+    const auto& launch = std::get<KernelLaunch>(program().steps[i]);
+    throw UserError(concat(launch.origin, ": ", program().faults[static_cast<std::size_t>(launch.fault - 1)]));
+  }
+}
+
+void CudaExecutable::synchronize() {
+  finish(next_);  // the older run
+  finish(1 - next_);
+}
+
+int CudaExecutable::slot_of(int age) const {
+  check_internal(age >= 0 && age < kSlots, "a run ", age, " before the last: ", kSlots, " are kept");
+  return age == 0 ? 1 - next_ : next_;
+}
+
+std::span<const std::byte> CudaExecutable::output_bytes(std::size_t index, int age) {
+  const Buffer& buffer = output_buffer(index);
+  finish(slot_of(age));
+  return {slots_[slot_of(age)].io.data() + buffer.offset, static_cast<std::size_t>(buffer.type.bytes())};
+}
+
+std::span<const std::byte> CudaExecutable::input_of_run(std::size_t index, int age) {
+  const Buffer& buffer = input_buffer(index);
+  return {slots_[slot_of(age)].io.data() + buffer.offset, static_cast<std::size_t>(buffer.type.bytes())};
+}
+
+void CudaExecutable::time_steps(std::span<std::int64_t> nanoseconds) {
+  check_internal(nanoseconds.empty() || nanoseconds.size() == program().steps.size(), "time_steps: ", nanoseconds.size(),
+                 " entries for ", program().steps.size(), " steps");
+  synchronize();
+  times_ = nanoseconds;
+  while (!nanoseconds.empty() && clock_.size() <= nanoseconds.size())
+    clock_.push_back(make_event(session_->context, CU_EVENT_DEFAULT));
+}
+
+}  // namespace gcomp::runtime::cuda

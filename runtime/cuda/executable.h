@@ -1,0 +1,82 @@
+// A Program on a GPU. The whole step is captured once for each of two slots as a CUDA graph: fault flags cleared, kernels and
+// library calls in order, outputs and flags copied back. A run copies its inputs on the copy stream, while the run before still
+// computes, and launches the slot's graph behind that copy. Inputs and outputs live in pinned memory of the slot.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/cuda/kernel_set.h"
+#include "runtime/cuda/products.h"
+#include "runtime/cuda/program_memory.h"
+#include "runtime/cuda/session.h"
+#include "runtime/cuda/state_memory.h"
+#include "runtime/device.h"
+#include "runtime/executable.h"
+
+namespace gcomp::runtime::cuda {
+
+class CudaExecutable final : public Executable {
+ public:
+  /// Throws as Device::load does.
+  CudaExecutable(Program program, std::shared_ptr<CudaStateMemory> states, std::span<const std::byte> kernel_binary,
+                 const DeviceOptions& options);
+  ~CudaExecutable() override;
+
+  using Executable::input;
+  using Executable::output_bytes;
+  std::span<std::byte> input(std::size_t index) override;
+  void run() override;
+  void synchronize() override;
+  int runs_in_flight() const override { return kSlots; }
+  std::span<const std::byte> output_bytes(std::size_t index, int age) override;
+  std::span<const std::byte> input_of_run(std::size_t index, int age) override;
+  void time_steps(std::span<std::int64_t> nanoseconds) override;
+  std::span<const std::byte> kernel_binary() const override { return kernels_.binary(); }
+
+ private:
+  /// Bytes of the io space that are copied at once.
+  struct Range {
+    std::int64_t begin = 0, end = 0;
+  };
+  struct Slot {
+    PinnedMemory io, faults;
+    GraphExecutable graph;
+    Event inputs_there, done;
+    std::vector<char> holds_input;  // of each input: whether this slot's memory has its newest contents
+    bool under_way = false;         // a run was queued and nobody has waited for it
+  };
+
+  std::vector<Range> ranges_of(const std::vector<int>& buffers) const;
+  void make_slot(int index);
+  GraphExecutable capture(int slot);
+  void queue_launch(std::size_t step, const KernelLaunch& launch, int slot);
+  void queue_product(const ProductBuffers& buffers, const GeneratedProduct& product, const std::string& origin, int slot);
+  void queue_step(std::size_t step, int slot);
+  void queue_begin();
+  void queue_end(int slot);
+  void queue_steps(int slot);
+  void queue_timed_steps(int slot);
+  void carry_inputs(int slot);
+  void queue_inputs(int slot);
+  void finish(int slot);
+  void check_faults(int slot);
+  int slot_of(int age) const;
+  std::string_view origin(std::size_t step) const;
+  const Driver& driver() const { return session_->driver(); }
+  CUstream compute() const { return session_->compute.get(); }
+
+  SharedSession session_;
+  ProductPlan products_;
+  KernelSet kernels_;
+  std::unique_ptr<ProgramMemory> memory_;
+  std::vector<Range> input_ranges_, output_ranges_;
+  bool may_fault_ = false, check_steps_ = false;
+  std::string where_;  // of failures that no step can be named for
+  Slot slots_[kSlots];
+  int next_ = 0;
+  std::span<std::int64_t> times_;
+  std::vector<Event> clock_;  // around each step, where steps are timed
+};
+
+}  // namespace gcomp::runtime::cuda

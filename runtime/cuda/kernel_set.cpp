@@ -1,0 +1,88 @@
+#include "runtime/cuda/kernel_set.h"
+
+#include <chrono>
+
+#include "runtime/cuda/nvrtc.h"
+
+namespace gcomp::runtime::cuda {
+namespace {
+
+CubinOptions cubin_options(const DeviceOptions& options) {
+  CubinOptions cubins;
+  if (options.use_cache)
+    cubins.cache_directory = options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
+  cubins.log = options.log;
+  return cubins;
+}
+
+const Kernel& kernel_of(const Program& program, int index) {
+  check_internal(index >= 0 && static_cast<std::size_t>(index) < program.kernels.size(), "program '", program.name, "': kernel ",
+                 index, " of ", program.kernels.size());
+  return program.kernels[static_cast<std::size_t>(index)];
+}
+
+/// The images of an earlier binary where they fit this GPU.
+KernelImages usable_images(const Program& program, std::span<const std::byte> binary, const Gpu& gpu,
+                           const DeviceOptions& options) {
+  if (binary.empty()) return {};
+  std::string reason;
+  try {
+    KernelImages images = unpack(binary);
+    if (runs_on(images.architecture, gpu.architecture)) return images;
+    reason = concat("they are for ", architecture_name(images.architecture), ", the GPU is ", architecture_name(gpu.architecture));
+  } catch (const UserError& error) { reason = error.what(); }
+  if (options.log) options.log(concat("the cubins that came with '", program.name, "' are not used: ", reason));
+  return {};
+}
+
+/// Compiles the kernels of these indices and appends them.
+void compile_missing(const Program& program, const std::vector<int>& missing, const Nvrtc& nvrtc, const DeviceOptions& options,
+                     KernelImages& images) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::string> sources;
+  for (const int index : missing) sources.push_back(kernel_source(program, kernel_of(program, index)));
+  std::vector<Cubin> cubins = compile_cubins(nvrtc, sources, architecture_name(images.architecture), cubin_options(options));
+  bool cached = true;
+  for (std::size_t i = 0; i < missing.size(); ++i) {
+    cached &= cubins[i].cached;
+    images.images.push_back({kernel_digest(program, kernel_of(program, missing[i])), std::move(cubins[i].image)});
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (options.kernels) options.kernels({.kernels = missing.size(), .cached = cached, .seconds = seconds});
+}
+
+}  // namespace
+
+KernelSet::KernelSet(const SharedContext& context, const Program& program, const std::set<int>& used,
+                     std::span<const std::byte> binary, const DeviceOptions& options) {
+  KernelImages images = usable_images(program, binary, context->gpu(), options);
+  std::vector<int> missing;
+  for (const int index : used)
+    if (!images.find(kernel_digest(program, kernel_of(program, index)))) missing.push_back(index);
+  if (!missing.empty()) {
+    const Nvrtc nvrtc = Nvrtc::find(options.libraries, context->driver().major());
+    if (images.images.empty()) images.architecture = nvrtc.architecture_for(context->gpu().architecture);
+    compile_missing(program, missing, nvrtc, options, images);
+  }
+  KernelImages kept{.architecture = images.architecture, .images = {}};
+  for (const int index : used) {
+    const Kernel& kernel = kernel_of(program, index);
+    const KernelImage& image = *images.find(kernel_digest(program, kernel));
+    modules_.push_back(load_module(context, image.image, kernel.name));
+    GCOMP_CUDA(context->driver(), kernel.name, cuModuleGetFunction, &functions_[index], modules_.back().get(), kernel.name.c_str());
+    kept.images.push_back(image);
+  }
+  binary_ = pack(kept);
+}
+
+std::vector<std::byte> compile_images(const Program& program, int architecture, const DeviceOptions& options) {
+  const Nvrtc nvrtc = Nvrtc::find(options.libraries);
+  nvrtc.require(architecture_name(architecture));
+  std::vector<int> all;
+  for (std::size_t i = 0; i < program.kernels.size(); ++i) all.push_back(static_cast<int>(i));
+  KernelImages images{.architecture = architecture, .images = {}};
+  compile_missing(program, all, nvrtc, options, images);
+  return pack(images);
+}
+
+}  // namespace gcomp::runtime::cuda

@@ -1,0 +1,43 @@
+// Which way each matrix product and convolution of a program is computed, decided once at load: by cuBLASLt where it is there and
+// takes the layout, else by the kernels that codegen made for it.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/session.h"
+#include "runtime/device.h"
+#include "runtime/program.h"
+
+namespace gcomp::runtime::cuda {
+
+class ProductPlan {
+ public:
+  /// Throws DeviceError (exit 6) where a step has neither way.
+  ProductPlan(const Session& session, const Program& program, const DeviceOptions& options);
+
+  /// Null where the step is no product, or one that generated kernels compute.
+  const CublasLtMatmul* library(std::size_t step) const { return library_[step].get(); }
+  /// Bytes that the steps share, one after the other.
+  std::int64_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  std::vector<std::unique_ptr<CublasLtMatmul>> library_;  // of each step
+  std::int64_t workspace_bytes_ = 0;
+};
+
+/// The generated kernels of a step that is a product, or null.
+const GeneratedProduct* generated_product(const Step& step);
+/// The buffers of a product: two that are read, then the one that is written.
+struct ProductBuffers {
+  int first = 0, second = 0, result = 0;
+};
+ProductBuffers product_buffers(const MatmulCall& call);
+ProductBuffers product_buffers(const ConvolutionCall& call);
+
+/// Kernels that some step launches when its products are computed as planned.
+std::set<int> used_kernels(const Program& program, const ProductPlan& products);
+
+}  // namespace gcomp::runtime::cuda

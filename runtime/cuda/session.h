@@ -1,0 +1,21 @@
+// What all programs on one opened GPU share: its context, its streams and the matrix library. All compute goes to one stream, so
+// that programs of one model see each other's states in the order in which they were run.
+#pragma once
+
+#include <memory>
+
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/cublaslt.h"
+
+namespace gcomp::runtime::cuda {
+
+struct Session {
+  SharedContext context;
+  Stream compute, copy;                      ///< `copy` brings inputs while the run before computes
+  std::shared_ptr<const CublasLt> cublaslt;  ///< null where it was not found
+
+  const Driver& driver() const { return context->driver(); }
+};
+using SharedSession = std::shared_ptr<const Session>;
+
+}  // namespace gcomp::runtime::cuda
