@@ -15,12 +15,24 @@ void add_weights(runtime::Artifact& artifact, const frontend::Model& model) {
   }
 }
 
-void add_binaries(runtime::Artifact& artifact, const runtime::DeviceOptions& options) {
+/// Machine code for this kind of processor.
+void add_cpu_binaries(runtime::Artifact& artifact, const runtime::DeviceOptions& options) {
   const auto device = runtime::open_device(runtime::TargetKind::cpu, options);
   for (const runtime::Program& program : artifact.programs) {
     const auto executable = device->load(program, device->allocate_states());
     const std::span<const std::byte> binary = executable->kernel_binary();
-    artifact.binaries.emplace_back(kernel_binary_name(program.name), std::vector(binary.begin(), binary.end()));
+    artifact.binaries.emplace_back(kernel_binary_name(program), std::vector(binary.begin(), binary.end()));
+  }
+}
+
+/// Cubins, where NVRTC is found; without it the artifact carries the kernels' text alone, and that is said.
+void add_cubins(runtime::Artifact& artifact, const runtime::DeviceOptions& options) {
+  try {
+    for (const runtime::Program& program : artifact.programs)
+      artifact.binaries.emplace_back(kernel_binary_name(program), runtime::compile_cubins(program, options));
+  } catch (const DeviceError& error) {
+    artifact.binaries.clear();
+    if (options.log) options.log(concat("the artifact carries kernels as text only: ", error.what()));
   }
 }
 
@@ -65,7 +77,8 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
   else saved.loss_output = loss_output(passes::parse_loss(options.loss), saved.outputs, artifact.programs.back());
   compiled.model.weights.clear();
   store(saved, artifact);
-  if (options.target.kind == runtime::TargetKind::cpu) add_binaries(artifact, options.device_options);
+  if (options.target.kind == runtime::TargetKind::cpu) add_cpu_binaries(artifact, options.device_options);
+  else add_cubins(artifact, options.device_options);
   return compiled;
 }
 

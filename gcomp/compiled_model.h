@@ -24,8 +24,8 @@ struct CompiledModel {
   frontend::Model model;  ///< what import decided; its graph and weights are empty
 };
 
-/// The forward program, the training step where there is a loss, and the weights. For the CPU the kernels are compiled too, so that
-/// the artifact runs without a compiler on this kind of machine.
+/// The forward program, the training step where there is a loss, and the weights. The kernels are compiled too, so that
+/// the artifact runs without a compiler on this kind of processor, or on GPUs of the target's architecture.
 CompiledModel compile_model(const Model& model, const ArtifactOptions& options);
 
 }  // namespace gcomp

@@ -21,8 +21,8 @@ Predictor Predictor::load(const std::filesystem::path& path, const runtime::Devi
   predictor.device_reason_ = concat("compiled for ", runtime::to_string(forward->target));
   predictor.device_ = runtime::open_device(forward->target.kind, options);
   const std::shared_ptr<runtime::StateMemory> states = predictor.device_->allocate_states();
-  predictor.forward_ = std::make_shared<Forward>(
-      predictor.device_->load(*forward, states, kernel_binary(artifact, kForwardProgram)), saved.outputs, saved.limits);
+  predictor.forward_ = std::make_shared<Forward>(predictor.device_->load(*forward, states, kernel_binary(artifact, *forward)),
+                                                 saved.outputs, saved.limits);
   for (const auto& [name, tensor] : artifact.weights)
     if (states->contains(name)) states->write(name, tensor);
   const std::vector<std::string> missing = states->unwritten();

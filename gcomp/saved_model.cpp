@@ -58,9 +58,12 @@ const runtime::Program* find_program(const runtime::Artifact& artifact, std::str
   return nullptr;
 }
 
-std::string kernel_binary_name(std::string_view program) { return concat("cpu/", program, ".so"); }
+std::string kernel_binary_name(const runtime::Program& program) {
+  if (program.target.kind == runtime::TargetKind::cpu) return concat("cpu/", program.name, ".so");
+  return concat("cubins/", program.target.architecture, "/", program.name, ".cubins");
+}
 
-std::span<const std::byte> kernel_binary(const runtime::Artifact& artifact, std::string_view program) {
+std::span<const std::byte> kernel_binary(const runtime::Artifact& artifact, const runtime::Program& program) {
   for (const auto& [name, bytes] : artifact.binaries)
     if (name == kernel_binary_name(program)) return bytes;
   return {};

@@ -35,9 +35,9 @@ SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem:
 
 /// Null where the artifact has no program of this name.
 const runtime::Program* find_program(const runtime::Artifact& artifact, std::string_view name);
-/// The kernels compiled for a CPU program, or nothing.
-std::span<const std::byte> kernel_binary(const runtime::Artifact& artifact, std::string_view program);
-/// Under which name kernel_binary() looks.
-std::string kernel_binary_name(std::string_view program);
+/// The machine code that came with a program, or nothing.
+std::span<const std::byte> kernel_binary(const runtime::Artifact& artifact, const runtime::Program& program);
+/// Under which name kernel_binary() looks: "cpu/train_step.so", "cubins/sm_90/train_step.cubins".
+std::string kernel_binary_name(const runtime::Program& program);
 
 }  // namespace gcomp

@@ -52,19 +52,22 @@ struct Trainer::Impl {
   std::size_t learning_rate_input = 0;
   std::optional<std::size_t> label_input;
   std::int64_t steps = 0;
+  int pending = 0;    // steps queued, their losses not taken
+  int fault_age = 0;  // runs between the one that threw and the last
 
   void open_device(runtime::DeviceRequest request, const runtime::DeviceOptions& device_options);
   void adopt_step(runtime::Program program, std::span<const std::byte> binary);
   runtime::Program forward_program(std::int64_t batch);
   Forward& forward_pass();
   void fill(runtime::Executable& executable, const Batch& batch, std::size_t inputs);
-  std::optional<IndexFault> find_index_fault(runtime::Executable& executable) const;
-  void run(runtime::Executable& executable) const;
+  std::optional<IndexFault> find_index_fault(runtime::Executable& executable, int age) const;
+  template <class Work>
+  void naming_index_faults(runtime::Executable& executable, int age, const Work& work) const;
   runtime::Artifact artifact();
 };
 
 void Trainer::Impl::open_device(runtime::DeviceRequest request, const runtime::DeviceOptions& device_options) {
-  const runtime::DeviceChoice choice = runtime::choose_device(request);
+  const runtime::DeviceChoice choice = runtime::choose_device(request, device_options);
   device_reason = choice.reason;
   device = runtime::open_device(choice.kind, device_options);
   memory = device->allocate_states();
@@ -100,7 +103,7 @@ Trainer::Trainer(const Model& model, const TrainOptions& options) : impl_(std::m
                 .loss_output = 0,
                 .has_label = made.label.has_value(),
                 .limits = index_limits(made.graph)};
-  runtime::Program program = compile_graph(std::move(made.graph), {.kind = self.device->kind(), .architecture = {}}, options.hooks);
+  runtime::Program program = compile_graph(std::move(made.graph), self.device->target(), options.hooks);
   program.name = kTrainingProgram;
   self.adopt_step(std::move(program), {});
   write_missing(*self.memory, self.model);
@@ -123,8 +126,8 @@ Trainer Trainer::load(const std::filesystem::path& path, const runtime::DeviceOp
   impl->options.learning_rate = impl->saved.learning_rate;
   impl->open_device(step->target.kind == runtime::TargetKind::cpu ? runtime::DeviceRequest::cpu : runtime::DeviceRequest::cuda,
                     options);
-  impl->adopt_step(*step, kernel_binary(artifact, kTrainingProgram));
-  impl->forward = std::make_unique<Forward>(impl->device->load(*forward, impl->memory, kernel_binary(artifact, kForwardProgram)),
+  impl->adopt_step(*step, kernel_binary(artifact, *step));
+  impl->forward = std::make_unique<Forward>(impl->device->load(*forward, impl->memory, kernel_binary(artifact, *forward)),
                                             impl->saved.outputs, impl->saved.limits);
   for (const auto& [name, tensor] : artifact.weights) impl->memory->write(name, tensor);
   const std::vector<std::string> missing = impl->memory->unwritten();
@@ -146,20 +149,22 @@ void Trainer::Impl::fill(runtime::Executable& executable, const Batch& batch, st
   }
 }
 
-std::optional<IndexFault> Trainer::Impl::find_index_fault(runtime::Executable& executable) const {
+std::optional<IndexFault> Trainer::Impl::find_index_fault(runtime::Executable& executable, int age) const {
   for (const IndexLimit& limit : saved.limits) {
     const std::size_t input = executable.input_index(limit.input);
-    if (auto fault = gcomp::find_index_fault(limit, executable.input_buffer(input).type, executable.input(input))) return fault;
+    if (auto fault = gcomp::find_index_fault(limit, executable.input_buffer(input).type, executable.input_of_run(input, age)))
+      return fault;
   }
   return std::nullopt;
 }
 
-void Trainer::Impl::run(runtime::Executable& executable) const {
+/// Does `work`; where an index of the run `age` runs before the last was out of range, the error names input, row and value.
+template <class Work>
+void Trainer::Impl::naming_index_faults(runtime::Executable& executable, int age, const Work& work) const {
   try {
-    executable.run();
-    executable.synchronize();
+    work();
   } catch (const UserError&) {
-    if (const auto fault = find_index_fault(executable)) throw UserError(to_string(*fault));
+    if (const auto fault = find_index_fault(executable, age)) throw UserError(to_string(*fault));
     throw;
   }
 }
@@ -174,13 +179,41 @@ const TensorType& Trainer::input_type(std::string_view name) const {
   return impl_->step->input_buffer(impl_->step->input_index(name)).type;
 }
 
-double Trainer::step() {
+std::span<std::byte> Trainer::input(std::size_t index) {
+  check_internal(index < impl_->learning_rate_input, "input ", index, " of ", impl_->learning_rate_input);
+  return impl_->step->input(index);
+}
+
+int Trainer::pending() const { return impl_->pending; }
+int Trainer::most_pending() const { return impl_->step->runs_in_flight(); }
+
+void Trainer::start() {
   Impl& self = *impl_;
+  check_user(self.pending < most_pending(), "start: the losses of ", self.pending, " steps are to be taken first");
   const std::span<std::byte> rate = self.step->input(self.learning_rate_input);
   store_from_double(DType::f64, rate.data(), 0, self.options.learning_rate);
-  self.run(*self.step);
+  self.fault_age = 0;
+  self.naming_index_faults(*self.step, 0, [&] { self.step->run(); });
+  ++self.pending;
+}
+
+double Trainer::take_loss() {
+  Impl& self = *impl_;
+  check_user(self.pending > 0, "take_loss: no step was started");
+  self.fault_age = --self.pending;
+  double loss = 0;
+  self.naming_index_faults(*self.step, self.fault_age, [&] {
+    const std::span<const std::byte> bytes = self.step->output_bytes(0, self.fault_age);
+    loss = load_as_double(self.step->output_buffer(0).type.dtype, bytes.data(), 0);
+  });
   ++self.steps;
-  return load_as_double(self.step->output_buffer(0).type.dtype, self.step->output_bytes(0).data(), 0);
+  return loss;
+}
+
+double Trainer::step() {
+  start();
+  while (impl_->pending > 1) take_loss();
+  return take_loss();
 }
 
 std::vector<std::string> Trainer::input_names() const {
@@ -198,7 +231,7 @@ std::int64_t Trainer::batch() const {
 std::optional<std::int64_t> Trainer::classes() const {
   return impl_->saved.classes > 0 ? std::optional(impl_->saved.classes) : std::nullopt;
 }
-std::optional<IndexFault> Trainer::find_index_fault() { return impl_->find_index_fault(*impl_->step); }
+std::optional<IndexFault> Trainer::find_index_fault() { return impl_->find_index_fault(*impl_->step, impl_->fault_age); }
 double Trainer::learning_rate() const { return impl_->options.learning_rate; }
 void Trainer::set_learning_rate(double rate) { impl_->options.learning_rate = rate; }
 std::int64_t Trainer::steps() const { return impl_->steps; }
@@ -209,7 +242,7 @@ runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
   GraphOptions graph_options = options.graph;
   if (graph_options.shapes.batch) graph_options.shapes.batch = batch;
   ModelGraph made = inference_graph(*source, graph_options, options.hooks);
-  runtime::Program program = compile_graph(std::move(made.graph), {.kind = device->kind(), .architecture = {}}, options.hooks);
+  runtime::Program program = compile_graph(std::move(made.graph), device->target(), options.hooks);
   program.name = kForwardProgram;
   saved.loss_output = loss_output(loss, made.model.outputs, program);
   memory->bind(program);
@@ -259,12 +292,14 @@ std::vector<NamedTensor> Trainer::gradients(const Batch& batch) {
   if (!self.gradient) {
     check_user(self.source.has_value(), "gradients need the model itself: a .gcx holds only the compiled training step");
     ModelGraph made = gradient_graph(*self.source, self.options.graph, self.loss, self.options.hooks);
-    runtime::Program program =
-        compile_graph(std::move(made.graph), {.kind = self.device->kind(), .architecture = {}}, self.options.hooks);
+    runtime::Program program = compile_graph(std::move(made.graph), self.device->target(), self.options.hooks);
     self.gradient = self.device->load(std::move(program), self.memory);
   }
   self.fill(*self.gradient, batch, self.gradient->program().inputs.size());
-  self.run(*self.gradient);
+  self.naming_index_faults(*self.gradient, 0, [&] {
+    self.gradient->run();
+    self.gradient->synchronize();
+  });
   std::vector<NamedTensor> results{{"loss", self.gradient->output(std::size_t{0})}};
   for (std::size_t i = 0; i < self.saved.trained.size(); ++i)
     results.emplace_back(self.saved.trained[i], self.gradient->output(i + 1));
@@ -326,7 +361,7 @@ runtime::Artifact Trainer::Impl::artifact() {
   artifact.programs = {step->program(), inference.executable().program()};
   const auto add_binary = [&](const runtime::Executable& executable) {
     const std::span<const std::byte> binary = executable.kernel_binary();
-    artifact.binaries.emplace_back(kernel_binary_name(executable.program().name), std::vector(binary.begin(), binary.end()));
+    artifact.binaries.emplace_back(kernel_binary_name(executable.program()), std::vector(binary.begin(), binary.end()));
   };
   add_binary(*step);
   add_binary(inference.executable());

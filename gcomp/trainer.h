@@ -51,15 +51,24 @@ class Trainer {
   /// dtype (integers fit any integer type, floats any float), a label or index out of range. The loss may be NaN.
   double train_step(const Batch& batch);
   /// The same in two parts, without a copy and without allocation: write every input's memory, then step(). Labels are not checked.
+  /// Ask for the memory anew before each step; the index is that of input_names().
   std::span<std::byte> input(std::string_view name);
+  std::span<std::byte> input(std::size_t index);
   const TensorType& input_type(std::string_view name) const;
   double step();
+  /// step() in two halves, so that a GPU never waits for the host: start() queues a step on what the inputs hold and returns,
+  /// take_loss() waits for the oldest step whose loss was not taken. On the CPU start() computes the step.
+  void start();
+  double take_loss();
+  /// Steps whose loss was not taken, and how many there may be: 1 on the CPU, 2 on a GPU.
+  int pending() const;
+  int most_pending() const;
   /// Names of the model's inputs, then "label" where the loss has one.
   std::vector<std::string> input_names() const;
   std::int64_t batch() const;
   /// The number of classes where labels are class numbers.
   std::optional<std::int64_t> classes() const;
-  /// After step() threw: the first index out of range in the inputs it saw.
+  /// After step(), start() or take_loss() threw: the first index out of range in the inputs that the step saw.
   std::optional<IndexFault> find_index_fault();
 
   double learning_rate() const;

@@ -6,6 +6,7 @@
 #include "ir/base/error.h"
 #include "runtime/cpu/device.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/kernel_set.h"
 
 namespace gcomp::runtime {
 
@@ -52,6 +53,10 @@ std::filesystem::path default_cache_directory() {
   const char* home = std::getenv("HOME");
   if (home && *home == '/') return std::filesystem::path(home) / ".cache" / "gcomp";
   return {};
+}
+
+std::vector<std::byte> compile_cubins(const Program& program, const DeviceOptions& options) {
+  return cuda::compile_images(program, options);
 }
 
 std::unique_ptr<Device> open_device(TargetKind kind, const DeviceOptions& options) {

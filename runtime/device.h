@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/executable.h"
 #include "runtime/library_search.h"
@@ -95,6 +96,10 @@ class Device {
  protected:
   Device() = default;
 };
+
+/// Executable::kernel_binary of a CUDA program for its target's architecture, made without a GPU. Throws DeviceError (exit 5) where
+/// NVRTC is missing, does not know the architecture, or refuses a kernel.
+std::vector<std::byte> compile_cubins(const Program& program, const DeviceOptions& options);
 
 std::unique_ptr<Device> open_device(TargetKind kind, const DeviceOptions& options);
 std::unique_ptr<Device> open_device(DeviceRequest request, const DeviceOptions& options);

@@ -129,9 +129,8 @@ void encode(const GeneratedProduct& product, proto::GeneratedProduct* out) {
 GeneratedProduct decode(const proto::GeneratedProduct& in) {
   GeneratedProduct product;
   for (const proto::ProductLaunch& launch : in.launches())
-    product.launches.push_back({launch.kernel(),
-                                {launch.grid_blocks(), launch.grid_threads(), launch.grid_shared_bytes()},
-                                to_vector(launch.words())});
+    product.launches.push_back(
+        {launch.kernel(), {launch.grid_blocks(), launch.grid_threads(), launch.grid_shared_bytes()}, to_vector(launch.words())});
   product.workspace_bytes = in.workspace_bytes();
   return product;
 }

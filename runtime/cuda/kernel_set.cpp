@@ -1,6 +1,7 @@
 #include "runtime/cuda/kernel_set.h"
 
 #include <chrono>
+#include <cstdlib>
 
 #include "runtime/cuda/nvrtc.h"
 
@@ -75,12 +76,12 @@ KernelSet::KernelSet(const SharedContext& context, const Program& program, const
   binary_ = pack(kept);
 }
 
-std::vector<std::byte> compile_images(const Program& program, int architecture, const DeviceOptions& options) {
+std::vector<std::byte> compile_images(const Program& program, const DeviceOptions& options) {
   const Nvrtc nvrtc = Nvrtc::find(options.libraries);
-  nvrtc.require(architecture_name(architecture));
+  nvrtc.require(program.target.architecture);
   std::vector<int> all;
   for (std::size_t i = 0; i < program.kernels.size(); ++i) all.push_back(static_cast<int>(i));
-  KernelImages images{.architecture = architecture, .images = {}};
+  KernelImages images{.architecture = std::atoi(program.target.architecture.substr(3).c_str()), .images = {}};
   compile_missing(program, all, nvrtc, options, images);
   return pack(images);
 }

@@ -31,7 +31,7 @@ class KernelSet {
   std::vector<std::byte> binary_;
 };
 
-/// All kernels of a program as a binary() for GPUs of `architecture`, made without a GPU.
-std::vector<std::byte> compile_images(const Program& program, int architecture, const DeviceOptions& options);
+/// All kernels of a program as a binary() for GPUs of the architecture that the program is for.
+std::vector<std::byte> compile_images(const Program& program, const DeviceOptions& options);
 
 }  // namespace gcomp::runtime::cuda

@@ -288,16 +288,16 @@ TEST_F(CpuExecutableTest, TooLittleMemoryIsSaid) {
 }
 
 TEST(Device, IsChosenWithAReason) {
-  EXPECT_EQ(choose_device(parse_device_request("cpu")).kind, TargetKind::cpu);
-  const DeviceChoice choice = choose_device(parse_device_request("auto"));
+  EXPECT_EQ(choose_device(parse_device("cpu").request).kind, TargetKind::cpu);
+  const DeviceChoice choice = choose_device(parse_device("auto").request);
   EXPECT_EQ(choice.kind, TargetKind::cpu);
   EXPECT_NE(choice.reason.find("CUDA"), std::string::npos) << choice.reason;
   try {
-    open_device(parse_device_request("cuda"), {});
+    open_device(parse_device("cuda").request, {});
     FAIL() << "no error";
   } catch (const DeviceError& error) { EXPECT_EQ(error.code(), ExitCode::no_device); }
   try {
-    parse_device_request("gpu");
+    parse_device("gpu").request;
     FAIL() << "no error";
   } catch (const UserError& error) { EXPECT_EQ(error.code(), ExitCode::usage); }
   DeviceOptions options;

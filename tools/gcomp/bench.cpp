@@ -81,7 +81,8 @@ void bench(const BenchFlags& flags, const Console& console) {
     feeder.load(rows);
     if (step == flags.warmup && flags.profile) trainer.executable().time_steps(profile);
     const auto start = std::chrono::steady_clock::now();
-    losses.push_back(step_on_rows(trainer, data, rows));
+    losses.push_back(on_rows(
+        trainer, data, [&] { return trainer.step(); }, [&] { return rows; }));
     if (step >= flags.warmup)
       milliseconds.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
   }

@@ -127,28 +127,10 @@ class Compilation {
     if (flags_.train) options.loss = flags_.loss;
     const CompiledModel compiled = compile_model(*model_, options);
     if (flags_.train) report_parameters(console_, compiled.model);
-    runtime::Artifact artifact = compiled.artifact;
-    if (target_.kind == runtime::TargetKind::cuda) add_cubins(artifact);
-    runtime::write_artifact(flags_.out, artifact);
+    runtime::write_artifact(flags_.out, compiled.artifact);
     const auto size = static_cast<std::int64_t>(std::filesystem::file_size(flags_.out));
     console_.result(concat("wrote '", flags_.out, "', ", bytes_text(size), ", for ", to_string(target_)));
     if (!flags_.time_passes) console_.result_json({{"out", flags_.out}, {"bytes", size}, {"target", to_string(target_)}});
-  }
-
-  /// Where NVRTC can be found; without it the artifact carries the kernels' text alone, and that is said.
-  void add_cubins(runtime::Artifact& artifact) {
-    for (const runtime::Program& program : artifact.programs) {
-      try {
-        for (auto& [name, bytes] : emit_cubins(program, console_)) {
-          const auto view = std::as_bytes(std::span(bytes));
-          artifact.binaries.emplace_back(concat("cubins/", target_.architecture, "/", program.name, "/", name),
-                                         std::vector(view.begin(), view.end()));
-        }
-      } catch (const DeviceError& error) {
-        console_.warn(concat("the artifact carries kernels as text only: ", error.what()));
-        return;
-      }
-    }
   }
 
   const CompileFlags& flags_;

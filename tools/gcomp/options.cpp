@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
@@ -173,12 +174,15 @@ Optimizer OptimizerOptions::parse() const {
 
 void DeviceOptions::add(CLI::App& app) {
   const std::string group = "Device";
-  app.add_option("--device", device, "auto, cpu or cuda (default auto)")->type_name("NAME")->group(group);
+  app.add_option("--device", device, "auto, cpu, cuda or cuda:N (default auto)")->type_name("NAME")->group(group);
   app.add_option("--threads", threads, "CPU threads (default: one for each processor)")->type_name("N")->group(group);
   app.add_option("--compiler", compiler, "C++ compiler for CPU kernels (default: c++, g++ or clang++)")
       ->type_name("PATH")
       ->group(group);
   app.add_flag("--no-cache", no_cache, "do not keep compiled kernels in the user's cache directory")->group(group);
+  app.add_flag("--tf32", tf32, "CUDA: round f32 matrices to TF32 before they are multiplied")->group(group);
+  app.add_flag("--no-cublaslt", no_cublaslt, "CUDA: generated kernels for all matrix products")->group(group);
+  app.add_flag("--check-steps", check_steps, "CUDA: wait after each kernel, so that an error names it; slow")->group(group);
 }
 
 runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
@@ -187,6 +191,12 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   options.threads = threads;
   options.compiler = compiler;
   options.use_cache = !no_cache;
+  options.gpu = runtime::parse_device(device).gpu;
+  options.precision = tf32 ? runtime::MatmulPrecision::tf32 : runtime::MatmulPrecision::strict;
+  options.use_cublaslt = !no_cublaslt;
+  options.check_steps = check_steps;
+  options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) options.visible_devices = visible;
   options.log = [&console](std::string_view line) { console.warn(line); };
   return options;
 }

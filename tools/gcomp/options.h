@@ -41,10 +41,10 @@ struct OptimizerOptions {
 struct DeviceOptions {
   std::string device = "auto", compiler;
   int threads = 0;
-  bool no_cache = false;
+  bool no_cache = false, tf32 = false, no_cublaslt = false, check_steps = false;
 
   void add(CLI::App& app);
-  runtime::DeviceRequest request() const { return runtime::parse_device_request(device); }
+  runtime::DeviceRequest request() const { return runtime::parse_device(device).request; }
   runtime::DeviceOptions parse(const Console& console) const;
 };
 

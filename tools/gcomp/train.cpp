@@ -40,7 +40,8 @@ class TrainingRun {
  private:
   Trainer make_trainer();
   void check_outputs();
-  void one_step(std::int64_t step);
+  void start(std::int64_t step);
+  void take_loss(std::int64_t step);
   void evaluate(std::int64_t epoch);
   std::string where_loss_went(std::int64_t step, double loss, std::span<const std::int64_t> rows) const;
 
@@ -136,12 +137,18 @@ std::string TrainingRun::where_loss_went(std::int64_t step, double loss, std::sp
                 culprit.empty() ? concat("A smaller --lr than ", flags_.optimizer.learning_rate, " often helps") : culprit);
 }
 
-void TrainingRun::one_step(std::int64_t step) {
+void TrainingRun::start(std::int64_t step) {
   const std::span<const std::int64_t> rows = plan_->rows_of(step);
   feeder_->load(rows);
-  loss_ = step_on_rows(*trainer_, *data_, rows);
+  on_rows(
+      *trainer_, *data_, [&] { trainer_->start(); }, [&] { return rows; });
+}
+
+void TrainingRun::take_loss(std::int64_t step) {
+  loss_ = on_rows(
+      *trainer_, *data_, [&] { return trainer_->take_loss(); }, [&] { return plan_->rows_of(step); });
   if (metrics_) metrics_->write({{"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}});
-  if (!std::isfinite(loss_)) throw UserError(where_loss_went(step, loss_, rows), ExitCode::numeric);
+  if (!std::isfinite(loss_)) throw UserError(where_loss_went(step, loss_, plan_->rows_of(step)), ExitCode::numeric);
 }
 
 void TrainingRun::evaluate(std::int64_t epoch) {
@@ -157,13 +164,19 @@ void TrainingRun::train() {
   Interrupt interrupt;
   Progress progress(console_, steps_, flags_.epochs, plan_->batch());
   for (std::int64_t step = 0; step < steps_; ++step) {
-    one_step(step);
-    progress.update({step + 1, plan_->epoch_of(step) + 1, loss_});
-    if (interrupt.requested()) {
+    start(step);
+    const bool last = step + 1 == steps_, epoch_ends = (step + 1) % plan_->steps_per_epoch() == 0;
+    const bool interrupted = interrupt.requested(), pause = interrupted || last || (eval_data_ && epoch_ends);
+    // A GPU computes this step while the loss of the one before is read.
+    while (trainer_->pending() > (pause ? 0 : trainer_->most_pending() - 1)) {
+      const std::int64_t done = step + 1 - trainer_->pending();
+      take_loss(done);
+      progress.update({done + 1, plan_->epoch_of(done) + 1, loss_});
+    }
+    if (interrupted) {
       progress.clear();
       throw Interrupted{concat("interrupted after step ", step + 1, " of ", steps_, "; '", flags_.out, "' is not written")};
     }
-    const bool last = step + 1 == steps_, epoch_ends = (step + 1) % plan_->steps_per_epoch() == 0;
     if (!eval_data_ || (!last && !epoch_ends)) continue;
     evaluate(plan_->epoch_of(step) + 1);
     progress.clear();

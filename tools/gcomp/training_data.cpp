@@ -27,23 +27,17 @@ void fit(runtime::Dataset& data, const Trainer& trainer) {
   if (const auto classes = trainer.classes()) data.check_labels("label", *classes);
 }
 
-BatchFeeder::BatchFeeder(const runtime::Dataset& data, Trainer& trainer) : data_(data) {
-  for (const std::string& name : trainer.input_names()) inputs_.push_back({data.find(name), trainer.input(name)});
+BatchFeeder::BatchFeeder(const runtime::Dataset& data, Trainer& trainer) : data_(data), trainer_(trainer) {
+  for (const std::string& name : trainer.input_names()) arrays_.push_back(data.find(name));
 }
 
 void BatchFeeder::load(std::span<const std::int64_t> rows) {
-  for (const Input& input : inputs_) data_.gather(input.array, rows, input.memory);
+  for (std::size_t i = 0; i < arrays_.size(); ++i) data_.gather(arrays_[i], rows, trainer_.input(i));
 }
 
-double step_on_rows(Trainer& trainer, const runtime::Dataset& data, std::span<const std::int64_t> rows) {
-  try {
-    return trainer.step();
-  } catch (const UserError&) {
-    const auto fault = trainer.find_index_fault();
-    if (!fault) throw;
-    throw UserError(concat("'", data.source(), "', array '", fault->input, "', row ", rows[static_cast<std::size_t>(fault->row)],
-                           ": index ", fault->value, ", wanted ", -fault->limit, " to ", fault->limit - 1));
-  }
+void throw_index_fault(const IndexFault& fault, const runtime::Dataset& data, std::span<const std::int64_t> rows) {
+  throw UserError(concat("'", data.source(), "', array '", fault.input, "', row ", rows[static_cast<std::size_t>(fault.row)],
+                         ": index ", fault.value, ", wanted ", -fault.limit, " to ", fault.limit - 1));
 }
 
 std::string find_non_finite(const runtime::Dataset& data, const std::vector<std::string>& names,

@@ -29,19 +29,29 @@ class BatchFeeder {
   void load(std::span<const std::int64_t> rows);
 
  private:
-  struct Input {
-    std::size_t array = 0;
-    std::span<std::byte> memory;
-  };
   const runtime::Dataset& data_;
-  std::vector<Input> inputs_;
+  Trainer& trainer_;
+  std::vector<std::size_t> arrays_;  // of each input
 };
 
-/// Runs a step; where an index of the data is out of range, the error names file, array, row and limit.
-double step_on_rows(Trainer& trainer, const runtime::Dataset& data, std::span<const std::int64_t> rows);
+/// Throws UserError naming file, array, row and limit.
+[[noreturn]] void throw_index_fault(const IndexFault& fault, const runtime::Dataset& data, std::span<const std::int64_t> rows);
+
+/// Does `work`, which starts a step or takes its loss; where an index of the data is out of range, the error names file, array, row
+/// and limit. `rows` gives the rows of that step.
+template <class Work, class Rows>
+auto on_rows(Trainer& trainer, const runtime::Dataset& data, const Work& work, const Rows& rows) {
+  try {
+    return work();
+  } catch (const UserError&) {
+    if (const auto fault = trainer.find_index_fault()) throw_index_fault(*fault, data, rows());
+    throw;
+  }
+}
 
 /// "'x.npz', array 'x', row 17 holds nan" for the first NaN or infinity among these rows of float arrays, or "".
-std::string find_non_finite(const runtime::Dataset& data, const std::vector<std::string>& names, std::span<const std::int64_t> rows);
+std::string find_non_finite(const runtime::Dataset& data, const std::vector<std::string>& names,
+                            std::span<const std::int64_t> rows);
 
 /// All arrays as one batch, for evaluation.
 Batch whole(const runtime::Dataset& data, const std::vector<std::string>& names);
