@@ -1,8 +1,10 @@
 #include "codegen/generate.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <unordered_set>
 
+#include "codegen/cuda/products/products.h"
 #include "codegen/kernel_table.h"
 #include "codegen/library_calls.h"
 #include "codegen/rebase.h"
@@ -155,7 +157,7 @@ class ProgramBuilder {
       }
       case Kind::contract:
         if (auto call = library_call(node, program_.target.kind, [this](const Value* v) { return buffer_of(v); }))
-          return program_.steps.push_back(*std::move(call));
+          if (add_generated(*call)) return program_.steps.push_back(*std::move(call));
         return add_loops(node);
       case Kind::view:
         if (node.op == &ops::kReshape && owner(node.result()) == owner(node.operands[0])) return void(buffer_of(node.result()));
@@ -171,6 +173,17 @@ class ProgramBuilder {
     }
     throw InternalError(
         concat("code generation found ", node.op->name, " (", node.origin, "), which an earlier pass should have replaced"));
+  }
+
+  /// Kernels for a product, beside the library's call; false where there are none.
+  bool add_generated(runtime::Step& step) {
+    if (program_.target.kind == runtime::TargetKind::cpu) return true;
+    const int architecture = std::atoi(program_.target.architecture.c_str() + std::string_view("sm_").size());
+    if (auto* matmul = std::get_if<runtime::MatmulCall>(&step)) {
+      matmul->generated = cuda::generate_product(*matmul, architecture, kernels_);
+      return !matmul->generated.launches.empty();
+    }
+    return true;
   }
 
   void add_loops(const Node& node) {

@@ -42,15 +42,19 @@ KernelTable::Entry KernelTable::add(const KernelSource& source) {
       return {known.kernel, known.emitted.get()};
   }
   Known known{source.nest, std::move(types), source.variable_length, 0, std::make_unique<EmittedKernel>(emit(target_, source))};
-  auto [text, is_new] = by_text_.try_emplace(known.emitted->text, static_cast<int>(kernels_.size()));
-  if (is_new) {
-    const std::string name = "k" + std::to_string(kernels_.size());
-    kernels_.push_back({name, named(known.emitted->text, name)});
-  }
-  known.kernel = text->second;
+  known.kernel = add_text(known.emitted->text);
   const Entry entry{known.kernel, known.emitted.get()};
   known_.emplace(hash, std::move(known));
   return entry;
+}
+
+int KernelTable::add_text(const std::string& text) {
+  const auto [found, is_new] = by_text_.try_emplace(text, static_cast<int>(kernels_.size()));
+  if (is_new) {
+    const std::string name = "k" + std::to_string(kernels_.size());
+    kernels_.push_back({name, named(text, name)});
+  }
+  return found->second;
 }
 
 }  // namespace gcomp::codegen

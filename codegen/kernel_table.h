@@ -19,6 +19,9 @@ class KernelTable {
   /// Emits the kernel, or finds the one that was emitted for an equal nest over equal types.
   Entry add(const KernelSource& source);
 
+  /// The kernel of this text, which holds kNamePlaceholder for its name.
+  int add_text(const std::string& text);
+
   /// Named k0, k1, ... in the order of first use.
   const std::vector<runtime::Kernel>& kernels() const { return kernels_; }
   std::string prelude() const;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <regex>
 
+#include "codegen/cuda/products/products.h"
 #include "runtime/cuda/nvrtc.h"
 #include "tests/codegen/cuda_graphs.h"
 #include "tests/codegen/cuda_shim/kernel_runner.h"
@@ -49,6 +50,32 @@ Report report_of(const std::string& log) {
   return report;
 }
 
+/// Matrix products of every dtype, in each order of their operands' memory, in large and small tiles.
+Sources product_sources(int architecture, std::initializer_list<DType> dtypes) {
+  codegen::KernelTable table(TargetKind::cuda);
+  for (DType dtype : dtypes)
+    for (int order = 0; order < 4; ++order)
+      for (std::int64_t size : {64, 4096}) {
+        const auto view = [&](bool transposed) { return MatrixView{0, 0, {}, transposed ? 1 : size, transposed ? size : 1}; };
+        MatmulCall call{.dtype = dtype,
+                        .batch = {},
+                        .m = size,
+                        .n = size,
+                        .k = size == 64 ? 8192 : size,
+                        .a = view(order % 2),
+                        .b = view(order / 2),
+                        .c = view(false),
+                        .origin = ""};
+        call.a.row_stride = order % 2 ? 1 : call.k;
+        call.b.column_stride = order / 2 ? call.k : 1;
+        codegen::cuda::generate_product(call, architecture, table);
+      }
+  Sources sources;
+  for (const Kernel& kernel : table.kernels()) sources.texts.push_back(table.prelude() + "\n" + kernel.text);
+  sources.kernels = static_cast<int>(table.kernels().size());
+  return sources;
+}
+
 class CudaCubins : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -90,6 +117,15 @@ TEST_F(CudaCubins, PatternsForTheOldestAndHopper) {
 TEST_F(CudaCubins, SomeForEveryArchitecture) {
   const Sources some = sources_of(pattern_graphs(), 4, kRepresentative);
   for (const char* architecture : {"sm_80", "sm_86", "sm_100", "sm_120"}) compile(some, architecture);
+}
+
+TEST_F(CudaCubins, ProductsForTheOldestAndHopper) {
+  for (int architecture : {75, 90})
+    compile(product_sources(architecture, {DType::f32, DType::f64, DType::f16, DType::bf16}), concat("sm_", architecture));
+}
+
+TEST_F(CudaCubins, ProductsOnTensorCoresForEveryArchitecture) {
+  for (int architecture : {80, 86, 100, 120}) compile(product_sources(architecture, {DType::bf16}), concat("sm_", architecture));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tests/codegen/cuda_shim/program_runner.h"
 
 #include <algorithm>
+#include <array>
 
 #include "ir/base/error.h"
 
@@ -53,8 +54,8 @@ struct ConvolutionLayout {
 
 }  // namespace
 
-ProgramRunner::ProgramRunner(const Program& program)
-    : program_(program), modules_(program.prelude, program.kernels), faults_(program.faults.size()) {
+ProgramRunner::ProgramRunner(const Program& program, Products products)
+    : program_(program), products_(products), modules_(program.prelude, program.kernels), faults_(program.faults.size()) {
   for (Space space : {Space::arena, Space::state, Space::constant, Space::io})
     spaces_.emplace(space, GuardedMemory(static_cast<std::size_t>(bytes_of(program, space))));
   for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
@@ -118,16 +119,35 @@ void ProgramRunner::run(const KernelLaunch& launch) {
     for (void*& pointer : pointers) arguments.push_back(&pointer);
     arguments.push_back(&fault);
   }
+  this->launch(launch.kernel, launch.grid, arguments.data(), launch.origin);
+}
+
+void ProgramRunner::launch(int kernel, const Grid& grid, void** arguments, const std::string& origin) {
   try {
-    emulator_.launch(modules_.function(launch.kernel), static_cast<unsigned>(launch.grid.blocks),
-                     static_cast<unsigned>(launch.grid.threads), arguments.data());
+    emulator_.launch(modules_.function(kernel), static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.threads), arguments);
   } catch (const Error& error) {
-    throw InternalError(concat("kernel ", program_.kernels[static_cast<std::size_t>(launch.kernel)].name, " of ", launch.origin,
-                               ": ", error.what()));
+    throw InternalError(
+        concat("kernel ", program_.kernels[static_cast<std::size_t>(kernel)].name, " of ", origin, ": ", error.what()));
   }
 }
 
+void ProgramRunner::run(const GeneratedProduct& product, int first, int second, int result, const std::string& origin) {
+  GuardedMemory workspace(static_cast<std::size_t>(product.workspace_bytes));
+  const void *one = address(first), *other = address(second);
+  void *to = address(result), *sums = workspace.data();
+  for (const ProductLaunch& part : product.launches) {
+    std::array<std::int64_t, kProductWords> words{};
+    std::copy(part.words.begin(), part.words.end(), words.begin());
+    void* arguments[] = {&one, &other, &to, &sums, words.data()};
+    launch(part.kernel, part.grid, arguments, origin);
+    ++launches_;
+  }
+  check_internal(workspace.damage().empty(), "the workspace of ", origin, ": ", workspace.damage());
+}
+
 void ProgramRunner::run(const MatmulCall& call) {
+  if (products_ == Products::generated && !call.generated.launches.empty())
+    return run(call.generated, call.a.buffer, call.b.buffer, call.c.buffer, call.origin);
   for_each(call.batch, [&](const Shape& batch) {
     const auto dense = [&](const MatrixView& view, std::int64_t rows, std::int64_t columns) {
       std::vector<double> values;
@@ -154,6 +174,12 @@ void ProgramRunner::run(const MatmulCall& call) {
 }
 
 void ProgramRunner::run(const ConvolutionCall& call) {
+  if (products_ == Products::generated && !call.generated.launches.empty()) {
+    std::vector<int> buffers = {call.input, call.weight, call.output};
+    const int written = call.kind == ConvolutionKind::forward ? 2 : call.kind == ConvolutionKind::input_gradient ? 0 : 1;
+    std::rotate(buffers.begin() + written, buffers.begin() + written + 1, buffers.end());
+    return run(call.generated, buffers[0], buffers[1], buffers[2], call.origin);
+  }
   const ConvolutionLayout layout{call};
   const int target = call.kind == ConvolutionKind::forward          ? call.output
                      : call.kind == ConvolutionKind::input_gradient ? call.input

@@ -1,5 +1,5 @@
-// A whole CUDA Program on the CPU: its memory spaces as guarded blocks, its kernels on the emulator, its library calls as plain
-// loops.
+// A whole CUDA Program on the CPU: its memory spaces as guarded blocks, its kernels on the emulator, its products as the program's
+// generated kernels or, what a library would compute, as plain loops.
 #pragma once
 
 #include <map>
@@ -12,19 +12,24 @@
 
 namespace gcomp::cuda_shim {
 
+enum class Products : std::uint8_t { generated, plain_loops };
+
 class ProgramRunner {
  public:
-  /// Compiles the kernels; fills states that have an initial value.
-  explicit ProgramRunner(const runtime::Program& program);
+  /// Compiles the kernels; fills states that have an initial value. A product without generated kernels runs as plain loops.
+  explicit ProgramRunner(const runtime::Program& program, Products products = Products::generated);
 
   /// An input or a state, by name.
   void write(const std::string& name, const Tensor& value);
   Tensor read_state(const std::string& name) const { return read(states_.at(name)); }
+  Tensor read_input(const std::string& name) const { return read(inputs_.at(name)); }
   Tensor read_output(std::size_t index) const { return read(program_.outputs.at(index)); }
 
   /// Runs all steps. Returns the message of the first fault that a kernel raised, or "". Throws InternalError where memory outside
   /// the spaces was written.
   std::string step();
+  /// How the products of further steps are computed.
+  void set_products(Products products) { products_ = products; }
 
   std::int64_t launches() const { return launches_; }
 
@@ -41,8 +46,11 @@ class ProgramRunner {
   void run(const runtime::KernelLaunch& launch);
   void run(const runtime::MatmulCall& call);
   void run(const runtime::ConvolutionCall& call);
+  void run(const runtime::GeneratedProduct& product, int first, int second, int result, const std::string& origin);
+  void launch(int kernel, const runtime::Grid& grid, void** arguments, const std::string& origin);
 
   const runtime::Program program_;
+  Products products_;
   KernelModules modules_;
   Emulator emulator_;
   mutable std::map<runtime::Space, GuardedMemory> spaces_;

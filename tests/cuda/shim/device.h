@@ -89,6 +89,37 @@ void call(void (*kernel)(A...), void** arguments) {
   call_with(kernel, arguments, std::index_sequence_for<A...>());
 }
 
+/// ldmatrix.x4: lane l points to row l % 8 of matrix l / 8 and gets of each the pair that the PTX manual gives it.
+inline void load_matrices(unsigned (&to)[4], const void* row, bool transposed) {
+  const char* all = device->exchange(0xffffffffu, &row, sizeof row);
+  for (unsigned matrix = 0; matrix < 4; ++matrix) {
+    unsigned short pair[2];
+    for (unsigned i = 0; i < 2; ++i) {
+      const unsigned line = transposed ? lane() % 4 * 2 + i : lane() / 4, at = transposed ? lane() / 4 : lane() % 4 * 2 + i;
+      const unsigned short* from;
+      memcpy(&from, all + 16 * (8 * matrix + line), sizeof from);
+      pair[i] = from[at];
+    }
+    memcpy(&to[matrix], pair, sizeof pair);
+  }
+}
+
+/// mma.m16n8k16: lane 4 * r + c holds of `a` the pairs [r][2c], [r + 8][2c], [r][2c + 8], [r + 8][2c + 8], of `b` the pairs
+/// [2c][r] and [2c + 8][r] down a column, and of `sums` the elements [r][2c], [r][2c + 1], [r + 8][2c], [r + 8][2c + 1].
+template <class Value>
+void mma(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2], Value value_of) {
+  unsigned short rows[4][8], columns[8][4];  // of the lanes that share this lane's rows, and of those with its two columns
+  const char* all = device->exchange(0xffffffffu, a, sizeof a);
+  for (unsigned i = 0; i < 4; ++i) memcpy(rows[i], all + 16 * (lane() / 4 * 4 + i), sizeof rows[i]);
+  all = device->exchange(0xffffffffu, b, sizeof b);
+  for (unsigned i = 0; i < 8; ++i) memcpy(columns[i], all + 16 * (lane() % 4 * 8 + i), sizeof columns[i]);
+  for (unsigned k = 0; k < 16; ++k) {
+    const unsigned holder = k % 8 / 2, high = k / 8;
+    for (unsigned s = 0; s < 4; ++s)
+      sums[s] += value_of(rows[holder][4 * high + 2 * (s / 2) + k % 2]) * value_of(columns[4 * (s % 2) + holder][2 * high + k % 2]);
+  }
+}
+
 }  // namespace gcomp_shim
 
 #define threadIdx (gcomp_shim::device->thread)

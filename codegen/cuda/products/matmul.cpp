@@ -1,0 +1,132 @@
+#include "codegen/cuda/products/products.h"
+#include "codegen/cuda/products/tiling.h"
+#include "ir/base/error.h"
+
+namespace gcomp::codegen::cuda {
+
+using runtime::MatmulCall;
+using runtime::MatrixView;
+
+namespace {
+
+constexpr std::size_t kBatchDimensions = 4;
+
+bool follows(const MatrixView& view, std::size_t outer, std::int64_t inner_extent, std::int64_t inner_stride) {
+  return view.batch_strides[outer] == inner_extent * inner_stride;
+}
+
+void erase_batch(MatmulCall& call, std::size_t i) {
+  call.batch.erase(call.batch.begin() + static_cast<std::ptrdiff_t>(i));
+  for (MatrixView* view : {&call.a, &call.b, &call.c})
+    view->batch_strides.erase(view->batch_strides.begin() + static_cast<std::ptrdiff_t>(i));
+}
+
+/// The same product with as few batch dimensions as its strides allow: neighbours merge, and rows of `a` under one `b` are rows.
+MatmulCall with_merged_batch(MatmulCall call) {
+  for (std::size_t i = call.batch.size(); i-- > 0;)
+    if (call.batch[i] == 1) erase_batch(call, i);
+  for (std::size_t i = call.batch.size(); i-- > 1;) {
+    bool merges = true;
+    for (const MatrixView* view : {&call.a, &call.b, &call.c})
+      merges = merges && follows(*view, i - 1, call.batch[i], view->batch_strides[i]);
+    if (!merges) continue;
+    call.batch[i] *= call.batch[i - 1];
+    erase_batch(call, i - 1);
+  }
+  while (!call.batch.empty()) {
+    const std::size_t last = call.batch.size() - 1;
+    if (call.b.batch_strides[last] != 0 || !follows(call.a, last, call.m, call.a.row_stride) ||
+        !follows(call.c, last, call.m, call.c.row_stride))
+      break;
+    call.m *= call.batch[last];
+    erase_batch(call, last);
+  }
+  return call;
+}
+
+gc_matrix_words words_of(const MatrixView& view) {
+  gc_matrix_words words{};
+  words.offset = view.offset;
+  words.row = view.row_stride;
+  words.column = view.column_stride;
+  const std::size_t first = kBatchDimensions - view.batch_strides.size();
+  for (std::size_t d = 0; d < view.batch_strides.size(); ++d) words.batch_strides[first + d] = view.batch_strides[d];
+  return words;
+}
+
+/// Packs of `pack` elements along the axis of stride `along`, whose extent is given, start at multiples of a pack and end inside.
+bool is_packed(const MatrixView& view, std::int64_t along, std::int64_t extent, std::int64_t across, std::int64_t pack) {
+  if (along != 1 || extent % pack != 0 || across % pack != 0 || view.offset % pack != 0) return false;
+  return std::all_of(view.batch_strides.begin(), view.batch_strides.end(), [&](std::int64_t s) { return s % pack == 0; });
+}
+
+/// How an operand is read: k_stride and the other stride with their extents.
+struct Reading {
+  bool along_k = true, packed = false;
+};
+Reading reading_of(const MatrixView& view, std::int64_t k_stride, std::int64_t k, std::int64_t stride, std::int64_t extent,
+                   std::int64_t pack) {
+  if (is_packed(view, k_stride, k, stride, pack)) return {true, true};
+  if (is_packed(view, stride, extent, k_stride, pack)) return {false, true};
+  const auto distance = [](std::int64_t s, std::int64_t e) { return e == 1 ? INT64_MAX : s < 0 ? -s : s; };
+  return {distance(k_stride, k) <= distance(stride, extent), false};
+}
+
+int result_packs(const MatmulCall& call, int pack) {
+  if (is_packed(call.c, call.c.column_stride, call.n, call.c.row_stride, pack)) return gc_packs_rows;
+  if (is_packed(call.c, call.c.row_stride, call.m, call.c.column_stride, pack)) return gc_packs_columns;
+  return gc_packs_none;
+}
+
+std::string with_directions(std::string type, const std::string& directions) {
+  const std::string_view mark = "DIRECTIONS";
+  if (const std::size_t at = type.find(mark); at != type.npos) type.replace(at, mark.size(), directions);
+  return type;
+}
+
+std::string matmul_text(const TileKind& tile, const Reading& a, const Reading& b) {
+  const auto direction = [](const Reading& r) { return r.along_k ? "gc_along_k" : "gc_across"; };
+  const std::string directions = concat(direction(a), ", ", direction(b));
+  return product_text(tile.threads, "gc_matmul_words",
+                      concat("  typedef ", with_directions(tile.type, directions), " Tile;\n  __shared__ Tile::Shared shared;\n",
+                             "  gc_matmul<Tile, ", directions, ">(shared, first, second, result, workspace, words);\n"));
+}
+
+/// Adds the splits into c.
+runtime::ProductLaunch matmul_sum(const MatmulCall& call, const Tiling& tiling, KernelTable& kernels) {
+  std::vector<std::int64_t> extents = call.batch, strides = call.c.batch_strides;
+  extents.insert(extents.end(), {call.m, call.n});
+  strides.insert(strides.end(), {call.c.row_stride, call.c.column_stride});
+  return sum_launch(kernels.add_text(sum_text(call.dtype)), tiling, extents, strides, call.c.offset);
+}
+
+}  // namespace
+
+runtime::GeneratedProduct generate_product(const MatmulCall& original, int architecture, KernelTable& kernels) {
+  const MatmulCall call = with_merged_batch(original);
+  const ProductExtents extents{call.m, call.n, call.k, element_count(call.batch)};
+  if (call.batch.size() > kBatchDimensions || !is_countable(extents)) return {};
+  const Tiling tiling = choose_tiling(extents, call.dtype, architecture);
+  const std::int64_t pack = pack_of(call.dtype);
+  const Reading a = reading_of(call.a, call.a.column_stride, call.k, call.a.row_stride, call.m, pack);
+  const Reading b = reading_of(call.b, call.b.row_stride, call.k, call.b.column_stride, call.n, pack);
+  gc_matmul_words words{};
+  words.tiling = tiling.words;
+  std::fill(std::begin(words.batch), std::end(words.batch), 1);
+  for (std::size_t d = 0; d < call.batch.size(); ++d)
+    words.batch[kBatchDimensions - call.batch.size() + d] = static_cast<int>(call.batch[d]);
+  words.a = words_of(call.a);
+  words.b = words_of(call.b);
+  words.c = words_of(call.c);
+  words.a.packed = a.packed;
+  words.b.packed = b.packed;
+  words.c.packed = result_packs(call, tiling.tile.store_pack);
+  runtime::GeneratedProduct product;
+  product.workspace_bytes = tiling.workspace_bytes(call.dtype);
+  product.launches.push_back(
+      {kernels.add_text(matmul_text(tiling.tile, a, b)), {tiling.blocks(), tiling.tile.threads, 0}, to_words(words)});
+  if (tiling.words.partial) product.launches.push_back(matmul_sum(call, tiling, kernels));
+  return product;
+}
+
+}  // namespace gcomp::codegen::cuda

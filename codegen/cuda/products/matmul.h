@@ -1,0 +1,52 @@
+// Matrix products over strided operands, and the sum of their splits.
+#pragma once
+
+GC_DEVICE long long gc_batch_offset(const gc_matrix_words& view, const int (&batch)[4], int index) {
+  long long offset = view.offset;
+#pragma unroll
+  for (int d = 3; d >= 0; --d) {
+    offset += index % batch[d] * view.batch_strides[d];
+    index /= batch[d];
+  }
+  return offset;
+}
+
+template <class Tile, int kDirectionA, int kDirectionB>
+GC_DEVICE void gc_matmul(typename Tile::Shared& shared, const void* a, const void* b, void* c, void* workspace,
+                         const gc_matmul_words& w) {
+  typedef typename Tile::T T;
+  const gc_place p = gc_place_of<Tile>(w.tiling);
+  const gc_matrix_source<T, kDirectionA> source_a = {(const T*)a + gc_batch_offset(w.a, w.batch, p.batch), w.a.row, w.a.column,
+                                                     w.tiling.m, w.a.packed != 0};
+  const gc_matrix_source<T, kDirectionB> source_b = {(const T*)b + gc_batch_offset(w.b, w.batch, p.batch), w.b.column, w.b.row,
+                                                     w.tiling.n, w.b.packed != 0};
+  Tile tile;
+  gc_accumulate(tile, shared, source_a, source_b, p.m0, p.n0, p.k_begin, p.k_end);
+  gc_strided_columns<T> columns = {(T*)c + gc_batch_offset(w.c, w.batch, p.batch), w.c.column, w.tiling.n};
+  long long row_stride = w.c.row;
+  int packs = w.c.packed;
+  if (w.tiling.partial) {
+    // Where a sum has the result's type, it only goes elsewhere: one piece of code stores both.
+    if constexpr (!gc_same<T, typename Tile::V>) return gc_store_partial(tile, p, w.tiling, workspace);
+    else columns = gc_partial_sums<Tile>(p, w.tiling, workspace);
+    row_stride = w.tiling.n;
+    packs = gc_partial_packs(w.tiling);
+  }
+  gc_store_tile<T>(tile, p, columns, row_stride, w.tiling.m, packs);
+}
+
+template <class T, class V>
+GC_DEVICE void gc_sum_splits(void* result, const void* workspace, const gc_sum_words& w) {
+  const long long element = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (element >= w.elements) return;
+  const V* from = (const V*)workspace + element;
+  double sum = 0;
+  for (int s = 0; s < w.splits; ++s) sum += from[s * w.elements];
+  long long offset = w.offset, rest = element;
+#pragma unroll
+  for (int d = 5; d >= 0; --d) {
+    offset += rest % w.extents[d] * w.strides[d];
+    rest /= w.extents[d];
+  }
+  gc_put(((T*)result)[offset], (V)sum);
+}

@@ -1,0 +1,392 @@
+// One tile of a matrix product by a block of threads, whatever its operands come from. A source gives packs of elements; they wait in
+// registers while the tile before them is multiplied, then go to the other half of shared memory.
+#pragma once
+
+GC_DEVICE int gc_quotient(int x, const gc_divisor& d) {
+  return (int)((unsigned long long)(unsigned)x * d.multiplier >> d.shift);
+}
+
+// In which direction the packs of a source run: along k, or along m or n.
+enum gc_direction { gc_along_k, gc_across };
+
+// Results of type T leave in packs of kCount.
+template <int kCount, class T, class V>
+GC_DEVICE void gc_put_pack(T* to, const V (&values)[kCount]) {
+  gc_pack<T, kCount> pack;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) gc_put(pack.at[i], values[i]);
+  gc_move_pack((gc_pack<T, kCount>*)to, &pack);
+}
+
+// Multiplies by FMA in V, each thread kRows x kColumns sums in chunks of 16 bytes. Shared memory holds both operands with k slowest.
+template <class Element, class Value, int kTileM, int kTileN, int kTileK, int kRows, int kColumns>
+struct gc_fma_tile {
+  typedef Element T;
+  typedef Value V;
+  static constexpr int kM = kTileM, kN = kTileN, kK = kTileK;
+  static constexpr int kAcross = kN / kColumns, kThreads = kM / kRows * kAcross;
+  static constexpr int kChunk = 16 / (int)sizeof(V);
+  struct alignas(16) Shared {
+    V a[2][kK * (kM + kChunk)], b[2][kK * (kN + kChunk)];
+  };
+  V sums[kRows][kColumns];
+
+  // Chunks are spread over the tile, so that neighbouring threads read neighbouring 16 bytes.
+  static GC_DEVICE int row(int i) { return i / kChunk * (kM * kChunk / kRows) + (int)threadIdx.x / kAcross * kChunk + i % kChunk; }
+  static GC_DEVICE int column(int j) {
+    return j / kChunk * (kN * kChunk / kColumns) + (int)threadIdx.x % kAcross * kChunk + j % kChunk;
+  }
+
+  GC_DEVICE void clear() {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) sums[i][j] = 0;
+  }
+
+  template <int kDirection, int kExtent, int kVector>
+  static GC_DEVICE void put(V* shared, int across, int k, const gc_pack<T, kVector>& pack) {
+    V* to = shared + k * (kExtent + kChunk) + across;
+    V values[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) values[i] = (V)gc_load(pack.at[i]);
+    if (kDirection == gc_across) {
+      gc_put_pack<kVector>(to, values);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) to[i * (kExtent + kChunk)] = values[i];
+    }
+  }
+  template <int kDirection, int kVector>
+  static GC_DEVICE void put_a(Shared& shared, int half, int m, int k, const gc_pack<T, kVector>& pack) {
+    put<kDirection, kM>(shared.a[half], m, k, pack);
+  }
+  template <int kDirection, int kVector>
+  static GC_DEVICE void put_b(Shared& shared, int half, int n, int k, const gc_pack<T, kVector>& pack) {
+    put<kDirection, kN>(shared.b[half], n, k, pack);
+  }
+
+  GC_DEVICE void multiply(const Shared& shared, int half) {
+#pragma unroll 4
+    for (int k = 0; k < kK; ++k) {
+      V a[kRows], b[kColumns];
+#pragma unroll
+      for (int i = 0; i < kRows; i += kChunk)
+        gc_move_pack((gc_pack<V, kChunk>*)&a[i], (const gc_pack<V, kChunk>*)&shared.a[half][k * (kM + kChunk) + row(i)]);
+#pragma unroll
+      for (int j = 0; j < kColumns; j += kChunk)
+        gc_move_pack((gc_pack<V, kChunk>*)&b[j], (const gc_pack<V, kChunk>*)&shared.b[half][k * (kN + kChunk) + column(j)]);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i)
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j) sums[i][j] += a[i] * b[j];
+    }
+  }
+
+  // Calls store.pack<count>(m, n, values) for each chunk of a row, or of a column.
+  template <class Store>
+  GC_DEVICE void each_in_rows(int m0, int n0, const Store& store) const {
+#pragma unroll
+    for (int j = 0; j < kColumns; j += kChunk)
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        V values[kChunk];
+#pragma unroll
+        for (int c = 0; c < kChunk; ++c) values[c] = sums[i][j + c];
+        store.template pack<kChunk>(m0 + row(i), n0 + column(j), values);
+      }
+  }
+  template <class Store>
+  GC_DEVICE void each_in_columns(int m0, int n0, const Store& store) const {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+      for (int i = 0; i < kRows; i += kChunk) {
+        V values[kChunk];
+#pragma unroll
+        for (int c = 0; c < kChunk; ++c) values[c] = sums[i + c][j];
+        store.template pack<kChunk>(m0 + row(i), n0 + column(j), values);
+      }
+  }
+};
+
+// Multiplies 16-bit elements on tensor cores, each warp kWarpM x kWarpN sums. Shared memory keeps the direction of each source, its
+// lines 16 bytes longer than needed: the 8 rows of a matrix then lie in different banks.
+template <class Element, int kDirectionA, int kDirectionB, int kTileM, int kTileN, int kTileK, int kWarpM, int kWarpN>
+struct gc_mma_tile {
+  typedef Element T;
+  typedef float V;
+  static constexpr int kM = kTileM, kN = kTileN, kK = kTileK;
+  static constexpr int kAcross = kN / kWarpN, kThreads = 32 * (kM / kWarpM) * kAcross;
+  static constexpr int kPitchA = (kDirectionA == gc_along_k ? kK : kM) + 8, kLinesA = kDirectionA == gc_along_k ? kM : kK;
+  static constexpr int kPitchB = (kDirectionB == gc_along_k ? kK : kN) + 8, kLinesB = kDirectionB == gc_along_k ? kN : kK;
+  struct alignas(16) Shared {
+    T a[2][kLinesA * kPitchA], b[2][kLinesB * kPitchB];
+  };
+  V sums[kWarpM / 16][kWarpN / 8][4];
+
+  static GC_DEVICE int warp_row() { return (int)threadIdx.x / 32 / kAcross * kWarpM; }
+  static GC_DEVICE int warp_column() { return (int)threadIdx.x / 32 % kAcross * kWarpN; }
+
+  GC_DEVICE void clear() {
+#pragma unroll
+    for (int i = 0; i < kWarpM / 16; ++i)
+#pragma unroll
+      for (int j = 0; j < kWarpN / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[i][j][e] = 0;
+  }
+
+  template <int kDirection, int kPitch, int kVector>
+  static GC_DEVICE void put(T* shared, int across, int k, const gc_pack<T, kVector>& pack) {
+    T* to = shared + (kDirection == gc_along_k ? across * kPitch + k : k * kPitch + across);
+    gc_move_pack((gc_pack<T, kVector>*)to, &pack);
+  }
+  template <int kDirection, int kVector>
+  static GC_DEVICE void put_a(Shared& shared, int half, int m, int k, const gc_pack<T, kVector>& pack) {
+    put<kDirection, kPitchA>(shared.a[half], m, k, pack);
+  }
+  template <int kDirection, int kVector>
+  static GC_DEVICE void put_b(Shared& shared, int half, int n, int k, const gc_pack<T, kVector>& pack) {
+    put<kDirection, kPitchB>(shared.b[half], n, k, pack);
+  }
+
+  // The line of the 8 x 8 matrix that this lane points to; `across` is m or n.
+  template <int kDirection, int kPitch>
+  static GC_DEVICE const T* line(const T* shared, int across, int k) {
+    return shared + (kDirection == gc_along_k ? across * kPitch + k : k * kPitch + across);
+  }
+
+  GC_DEVICE void multiply(const Shared& shared, int half) {
+    const int lane = (int)threadIdx.x % 32, matrix = lane / 8, in_matrix = lane % 8;
+#pragma unroll
+    for (int k = 0; k < kK; k += 16) {
+      unsigned a[kWarpM / 16][4], b[kWarpN / 8][2];
+#pragma unroll
+      for (int i = 0; i < kWarpM / 16; ++i) {
+        const int m = warp_row() + i * 16 + matrix % 2 * 8, from = k + matrix / 2 * 8;
+        gc_load_matrices<kDirectionA == gc_across>(
+            a[i], line<kDirectionA, kPitchA>(shared.a[half], m + (kDirectionA == gc_along_k ? in_matrix : 0),
+                                             from + (kDirectionA == gc_along_k ? 0 : in_matrix)));
+      }
+#pragma unroll
+      for (int j = 0; j < kWarpN / 8; j += 2) {
+        const int n = warp_column() + j * 8 + matrix / 2 * 8, from = k + matrix % 2 * 8;
+        unsigned both[4];
+        gc_load_matrices<kDirectionB == gc_across>(
+            both, line<kDirectionB, kPitchB>(shared.b[half], n + (kDirectionB == gc_along_k ? in_matrix : 0),
+                                             from + (kDirectionB == gc_along_k ? 0 : in_matrix)));
+        b[j][0] = both[0], b[j][1] = both[1], b[j + 1][0] = both[2], b[j + 1][1] = both[3];
+      }
+#pragma unroll
+      for (int i = 0; i < kWarpM / 16; ++i)
+#pragma unroll
+        for (int j = 0; j < kWarpN / 8; ++j) gc_mma(T(), sums[i][j], a[i], b[j]);
+    }
+  }
+
+  template <class Store>
+  GC_DEVICE void each_in_rows(int m0, int n0, const Store& store) const {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < kWarpN / 8; ++j)
+#pragma unroll
+      for (int i = 0; i < kWarpM / 16; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; e += 2) {
+          const V values[2] = {sums[i][j][e], sums[i][j][e + 1]};
+          store.template pack<2>(m0 + warp_row() + i * 16 + lane / 4 + e * 4, n0 + warp_column() + j * 8 + lane % 4 * 2, values);
+        }
+  }
+  // A column's neighbours lie in other lanes: no packs.
+  template <class Store>
+  GC_DEVICE void each_in_columns(int m0, int n0, const Store& store) const {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < kWarpN / 8; ++j)
+#pragma unroll
+      for (int i = 0; i < kWarpM / 16; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const V value[1] = {sums[i][j][e]};
+          store.template pack<1>(m0 + warp_row() + i * 16 + lane / 4 + e / 2 * 8, n0 + warp_column() + j * 8 + lane % 4 * 2 + e % 2,
+                                 value);
+        }
+  }
+};
+
+// The packs of one operand's tile that a thread moves. kExtent is the tile's extent in m or n.
+template <class Source, class T, int kExtent, int kK, int kThreads>
+struct gc_stage {
+  static constexpr int kVector = Source::kVector, kDirection = Source::kDirection;
+  static constexpr int kLine = (kDirection == gc_along_k ? kK : kExtent) / kVector;  // packs of a line
+  static constexpr int kCount = kExtent * kK / kVector / kThreads;
+  static_assert(kCount * kThreads * kVector == kExtent * kK, "each thread moves equally many packs");
+  gc_pack<T, kVector> packs[kCount];
+  typename Source::Fixed fixed[kCount];
+
+  static GC_DEVICE int across(int i) {
+    const int pack = (int)threadIdx.x + i * kThreads;
+    return kDirection == gc_along_k ? pack / kLine : pack % kLine * kVector;
+  }
+  static GC_DEVICE int along(int i) {
+    const int pack = (int)threadIdx.x + i * kThreads;
+    return kDirection == gc_along_k ? pack % kLine * kVector : pack / kLine;
+  }
+  GC_DEVICE void fix(const Source& source, int first) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) fixed[i] = source.fix(first + across(i));
+  }
+  GC_DEVICE void load(const Source& source, int k, int k_end) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) source.load(fixed[i], k + along(i), k_end, packs[i]);
+  }
+};
+
+template <class Tile, class A, class B>
+GC_DEVICE void gc_accumulate(Tile& tile, typename Tile::Shared& shared, const A& a, const B& b, int m0, int n0, int k_begin, int k_end) {
+  typedef typename Tile::T T;
+  gc_stage<A, T, Tile::kM, Tile::kK, Tile::kThreads> stage_a;
+  gc_stage<B, T, Tile::kN, Tile::kK, Tile::kThreads> stage_b;
+  tile.clear();
+  if (k_begin >= k_end) return;
+  const auto put = [&](int half) {
+#pragma unroll
+    for (int i = 0; i < stage_a.kCount; ++i)
+      Tile::template put_a<A::kDirection>(shared, half, stage_a.across(i), stage_a.along(i), stage_a.packs[i]);
+#pragma unroll
+    for (int i = 0; i < stage_b.kCount; ++i)
+      Tile::template put_b<B::kDirection>(shared, half, stage_b.across(i), stage_b.along(i), stage_b.packs[i]);
+  };
+  stage_a.fix(a, m0);
+  stage_b.fix(b, n0);
+  stage_a.load(a, k_begin, k_end);
+  stage_b.load(b, k_begin, k_end);
+  put(0);
+  __syncthreads();
+  int half = 0;
+  for (int k = k_begin; k < k_end; k += Tile::kK) {
+    const bool more = k + Tile::kK < k_end;
+    if (more) {
+      stage_a.load(a, k + Tile::kK, k_end);
+      stage_b.load(b, k + Tile::kK, k_end);
+    }
+    tile.multiply(shared, half);
+    half ^= 1;
+    if (more) put(half);
+    __syncthreads();
+  }
+}
+
+// Which tile a block computes. Tiles of 8 rows of tiles follow each other, so that operands are still in the cache.
+struct gc_place {
+  int m0, n0, k_begin, k_end, split, batch;
+};
+template <class Tile>
+GC_DEVICE gc_place gc_place_of(const gc_tiling& t) {
+  const int tiles = t.tiles_m * t.tiles_n, block = (int)blockIdx.x, rest = block / tiles;
+  const int group = 8 * t.tiles_n, tile = block % tiles, first = tile / group * 8;
+  const int rows = t.tiles_m - first < 8 ? t.tiles_m - first : 8;
+  gc_place p;
+  p.m0 = (first + tile % group % rows) * Tile::kM;
+  p.n0 = tile % group / rows * Tile::kN;
+  p.split = rest % t.splits;
+  p.batch = rest / t.splits;
+  p.k_begin = p.split * t.split_k;
+  p.k_end = t.k - p.k_begin < t.split_k ? t.k : p.k_begin + t.split_k;
+  return p;
+}
+
+// Stores into a matrix whose columns start where `Columns` says (null for one outside); rows are row_stride apart.
+template <class T, class Columns>
+struct gc_matrix_store {
+  const Columns& columns;
+  long long row_stride;
+  int rows;
+  bool packed;
+
+  template <int kCount, class V>
+  GC_DEVICE void pack(int m, int n, const V (&values)[kCount]) const {
+    if (m >= rows) return;
+    if (packed) {
+      T* to = columns.at(n);
+      if (to) gc_put_pack<kCount>(to + m * row_stride, values);
+      return;
+    }
+#pragma unroll
+    for (int c = 0; c < kCount; ++c) {
+      T* to = columns.at(n + c);
+      if (to) gc_put(to[m * row_stride], values[c]);
+    }
+  }
+};
+
+template <class T>
+struct gc_strided_columns {
+  T* data;
+  long long stride;
+  int count;
+  GC_DEVICE T* at(int n) const { return n < count ? data + n * stride : nullptr; }
+};
+
+// The tile's sums to a matrix, in packs where the words allow it.
+template <class T, class Tile, class Columns>
+GC_DEVICE void gc_store_tile(const Tile& tile, const gc_place& p, const Columns& columns, long long row_stride, int rows, int packs) {
+  const gc_matrix_store<T, Columns> store = {columns, row_stride, rows, packs != gc_packs_none};
+  if (packs == gc_packs_columns) tile.each_in_columns(p.m0, p.n0, store);
+  else tile.each_in_rows(p.m0, p.n0, store);
+}
+
+template <class A, class B>
+constexpr bool gc_same = false;
+template <class A>
+constexpr bool gc_same<A, A> = true;
+
+// Partial sums go to the workspace, [split, batch, m, n].
+GC_DEVICE int gc_partial_packs(const gc_tiling& t) { return t.n % 4 == 0 ? gc_packs_rows : gc_packs_none; }
+template <class Tile>
+GC_DEVICE gc_strided_columns<typename Tile::V> gc_partial_sums(const gc_place& p, const gc_tiling& t, void* workspace) {
+  typedef typename Tile::V V;
+  return {(V*)workspace + ((long long)p.split * t.batches + p.batch) * t.m * t.n, 1, t.n};
+}
+template <class Tile>
+GC_DEVICE void gc_store_partial(const Tile& tile, const gc_place& p, const gc_tiling& t, void* workspace) {
+  gc_store_tile<typename Tile::V>(tile, p, gc_partial_sums<Tile>(p, t, workspace), t.n, t.m, gc_partial_packs(t));
+}
+
+// A pack of which `count` elements are inside, the others 0. Where packs may be read whole, one is inside or not.
+template <class T, int kVector>
+GC_DEVICE void gc_load_some(const T* from, long long step, int count, bool packed, gc_pack<T, kVector>& to) {
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) to.at[i] = T();
+  if (packed) {
+    if (count > 0) gc_move_pack(&to, (const gc_pack<T, kVector>*)from);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kVector; ++i)
+    if (i < count) to.at[i] = from[i * step];
+}
+
+// An operand that lies in memory as a matrix with any strides.
+template <class T, int kDirectionOf>
+struct gc_matrix_source {
+  static constexpr int kDirection = kDirectionOf, kVector = 16 / (int)sizeof(T);
+  typedef gc_pack<T, kVector> Pack;
+  const T* data;
+  long long across, along;  // strides of m or n, and of k
+  int extent;               // of m or n
+  bool packed;
+
+  struct Fixed {
+    const T* at;
+    int left;
+  };
+  GC_DEVICE Fixed fix(int u) const { return {data + u * across, extent - u}; }
+  GC_DEVICE void load(const Fixed& fixed, int k, int k_end, Pack& to) const {
+    const int count = kDirection == gc_along_k ? (fixed.left > 0 ? k_end - k : 0) : (k < k_end ? fixed.left : 0);
+    const T* from = fixed.at + k * along;
+    const long long step = kDirection == gc_along_k ? along : across;
+    gc_load_some(from, step, count, packed, to);
+  }
+};

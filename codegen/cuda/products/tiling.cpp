@@ -1,0 +1,148 @@
+#include "codegen/cuda/products/tiling.h"
+
+#include <bit>
+
+#include "codegen/cuda/product_matmul.h"
+#include "codegen/cuda/product_mma.h"
+#include "codegen/cuda/product_tile.h"
+#include "codegen/cuda/product_words.h"
+#include "codegen/kernel.h"
+#include "ir/base/error.h"
+
+namespace gcomp::codegen::cuda {
+namespace {
+
+constexpr std::int64_t kWantedBlocks = 264;           // two for each processor of a large device
+constexpr std::int64_t kLeastSplit = 256;             // of k: shorter splits cost more in partial sums than they gain
+constexpr std::int64_t kLongestSum = 16384;           // of k in one f32 accumulator
+constexpr std::int64_t kLargestWorkspace = 64 << 20;  // bytes
+constexpr std::int64_t kCountable = std::int64_t{1} << 31;
+
+std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+bool uses_tensor_cores(DType dtype, int architecture) {
+  return dtype == DType::f16 || (dtype == DType::bf16 && architecture >= 80);
+}
+
+struct TilePair {
+  TileKind large, small;
+};
+TilePair tiles_for(DType dtype, int architecture) {
+  const std::string types = element_type(dtype) + ", " + sum_type(dtype);
+  if (uses_tensor_cores(dtype, architecture)) {
+    const std::string of = concat("gc_mma_tile<", element_type(dtype), ", DIRECTIONS, ");
+    return {{128, 128, 32, 256, 2, of + "128, 128, 32, 64, 32>"}, {64, 64, 32, 128, 2, of + "64, 64, 32, 32, 32>"}};
+  }
+  if (dtype == DType::f64) {
+    const TileKind only{64, 64, 16, 256, 2, concat("gc_fma_tile<", types, ", 64, 64, 16, 4, 4>")};
+    return {only, only};
+  }
+  const std::int64_t k = 4 * pack_of(dtype);  // so that each thread loads a whole pack
+  const TileKind small{64, 64, k, 256, 4, concat("gc_fma_tile<", types, ", 64, 64, ", k, ", 4, 4>")};
+  return {{128, 128, 16, 256, 4, concat("gc_fma_tile<", types, ", 128, 128, 16, 8, 8>")}, small};
+}
+
+std::int64_t tiles_of(const ProductExtents& e, const TileKind& tile) {
+  return quotient_up(e.m, tile.m) * quotient_up(e.n, tile.n) * e.batches;
+}
+
+/// How often k is split: until the device is full, and for the sake of exactness.
+std::int64_t splits_of(const ProductExtents& e, const TileKind& tile, std::int64_t sum_bytes) {
+  const std::int64_t blocks = tiles_of(e, tile);
+  std::int64_t splits = blocks * 2 > kWantedBlocks ? 1 : std::min(kWantedBlocks / blocks, e.k / kLeastSplit);
+  splits = std::max(splits, quotient_up(e.k, kLongestSum));
+  const std::int64_t bytes = std::max<std::int64_t>(e.m * e.n * e.batches * sum_bytes, 1);
+  return std::clamp<std::int64_t>(splits, 1, std::max<std::int64_t>(kLargestWorkspace / bytes, 1));
+}
+
+std::string without_pragma_once(std::string text) {
+  const std::string line = "#pragma once\n";
+  if (const std::size_t found = text.find(line); found != text.npos) text.erase(found, line.size());
+  return text;
+}
+
+const std::string& shared_text() {
+  static const std::string text =
+      concat("#ifndef GC_PRODUCTS\n#define GC_PRODUCTS\n", without_pragma_once(kProductWordsText), without_pragma_once(kProductMma),
+             without_pragma_once(kProductTile), without_pragma_once(kProductMatmul), "#endif\n");
+  return text;
+}
+
+}  // namespace
+
+std::int64_t Tiling::workspace_bytes(DType dtype) const {
+  if (!words.partial) return 0;
+  return std::int64_t{words.splits} * words.batches * words.m * words.n * (dtype == DType::f64 ? 8 : 4);
+}
+
+bool is_countable(const ProductExtents& e) {
+  for (std::int64_t extent : {e.m, e.n, e.k, e.batches})
+    if (extent < 1 || extent >= kCountable) return false;
+  const std::int64_t tiles = quotient_up(e.m, 64) * quotient_up(e.n, 64);
+  return tiles < kCountable && tiles * e.batches < kCountable / 512;
+}
+
+Tiling choose_tiling(const ProductExtents& e, DType dtype, int architecture) {
+  const TilePair tiles = tiles_for(dtype, architecture);
+  const std::int64_t sum_bytes = dtype == DType::f64 ? 8 : 4, large = tiles_of(e, tiles.large);
+  const bool is_large = e.m > tiles.small.m && e.n > tiles.small.n &&
+                        large * std::max<std::int64_t>(e.k / 1024, 1) * 2 >= kWantedBlocks;
+  const TileKind& tile = is_large ? tiles.large : tiles.small;
+  const std::int64_t wanted = splits_of(e, tile, sum_bytes);
+  const std::int64_t split_k = quotient_up(quotient_up(e.k, wanted), tile.k) * tile.k, splits = quotient_up(e.k, split_k);
+  const auto count = [](std::int64_t x) { return static_cast<int>(x); };
+  return {tile,
+          {.m = count(e.m),
+           .n = count(e.n),
+           .k = count(e.k),
+           .tiles_m = count(quotient_up(e.m, tile.m)),
+           .tiles_n = count(quotient_up(e.n, tile.n)),
+           .batches = count(e.batches),
+           .splits = count(splits),
+           .split_k = count(split_k),
+           .partial = splits > 1}};
+}
+
+gc_divisor divisor_of(std::int64_t divisor) {
+  check_internal(divisor >= 1 && divisor < kCountable, "a divisor of ", divisor);
+  const int bits = divisor == 1 ? 0 : std::bit_width(static_cast<std::uint64_t>(divisor - 1));
+  const std::uint64_t multiplier = (std::uint64_t{1} << (31 + bits)) / static_cast<std::uint64_t>(divisor) + 1;
+  return {static_cast<unsigned>(divisor), static_cast<unsigned>(multiplier), static_cast<unsigned>(31 + bits)};
+}
+
+std::string element_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return "double";
+    case DType::f16: return "gc_f16";
+    case DType::bf16: return "gc_bf16";
+    default: return "float";
+  }
+}
+std::string sum_type(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
+
+std::string product_text(int threads, std::string_view words, std::string_view body) {
+  return concat(shared_text(), "extern \"C\" __global__ void __launch_bounds__(", threads, ", 1) ", kNamePlaceholder,
+                "(const void* first, const void* second, void* result, void* workspace, const ", words, " words) {\n", body, "}\n");
+}
+
+std::string sum_text(DType dtype) {
+  return product_text(256, "gc_sum_words",
+                      concat("  gc_sum_splits<", element_type(dtype), ", ", sum_type(dtype), ">(result, workspace, words);\n"));
+}
+
+runtime::ProductLaunch sum_launch(int kernel, const Tiling& tiling, std::span<const std::int64_t> extents,
+                                  std::span<const std::int64_t> strides, std::int64_t offset) {
+  const gc_tiling& t = tiling.words;
+  gc_sum_words words{};
+  words.elements = std::int64_t{t.batches} * t.m * t.n;
+  words.offset = offset;
+  words.splits = t.splits;
+  std::fill(std::begin(words.extents), std::end(words.extents), 1);
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    words.extents[6 - extents.size() + d] = static_cast<int>(extents[d]);
+    words.strides[6 - extents.size() + d] = strides[d];
+  }
+  return {kernel, {quotient_up(words.elements, 256), 256, 0}, to_words(words)};
+}
+
+}  // namespace gcomp::codegen::cuda

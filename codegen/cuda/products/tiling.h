@@ -1,0 +1,70 @@
+// Which tile a product is computed in, and in how many splits along k.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "codegen/cuda/products/words.h"
+#include "ir/base/dtype.h"
+#include "runtime/program.h"
+
+namespace gcomp::codegen::cuda {
+
+/// One of the tiles that kernels are emitted for.
+struct TileKind {
+  std::int64_t m = 0, n = 0, k = 0;
+  int threads = 0;
+  int store_pack = 1;  ///< elements of a result that are stored as one
+  std::string type;    ///< the C++ type, with DIRECTIONS where those of the operands go
+};
+
+/// The larger tile needs fewer reads, the smaller one gives more blocks. `blocks` is how many tiles there are in all.
+struct Tiling {
+  TileKind tile;
+  gc_tiling words{};
+
+  std::int64_t blocks() const {
+    return std::int64_t{words.tiles_m} * words.tiles_n * words.batches * words.splits;
+  }
+  /// Bytes of the partial sums; 0 without.
+  std::int64_t workspace_bytes(DType dtype) const;
+};
+
+struct ProductExtents {
+  std::int64_t m = 0, n = 0, k = 0, batches = 1;
+};
+
+/// True where all extents and the number of blocks can be counted in 31 bits.
+bool is_countable(const ProductExtents& extents);
+
+/// Pure function of its arguments: the number of a device's processors is not asked for, so that the same sums come from all.
+Tiling choose_tiling(const ProductExtents& extents, DType dtype, int architecture);
+
+/// x / divisor for 0 <= x < 2^31.
+gc_divisor divisor_of(std::int64_t divisor);
+
+/// Elements of 16 bytes.
+inline std::int64_t pack_of(DType dtype) { return 16 / size_of(dtype); }
+
+/// The C++ types of elements and of their sums.
+std::string element_type(DType dtype);
+std::string sum_type(DType dtype);
+
+template <class Words>
+std::vector<std::int64_t> to_words(const Words& words) {
+  static_assert(sizeof(Words) <= runtime::kProductWords * sizeof(std::int64_t) && std::is_trivially_copyable_v<Words>);
+  std::vector<std::int64_t> bytes((sizeof(Words) + sizeof(std::int64_t) - 1) / sizeof(std::int64_t));
+  std::memcpy(bytes.data(), &words, sizeof(Words));
+  return bytes;
+}
+
+/// A product kernel's text: the definitions that they share, then an entry point of `threads` that takes `words` and runs `body`.
+std::string product_text(int threads, std::string_view words, std::string_view body);
+
+/// The launch that adds the splits of a result whose index has the given extents and strides, up to six.
+runtime::ProductLaunch sum_launch(int kernel, const Tiling& tiling, std::span<const std::int64_t> extents,
+                                  std::span<const std::int64_t> strides, std::int64_t offset);
+std::string sum_text(DType dtype);
+
+}  // namespace gcomp::codegen::cuda
