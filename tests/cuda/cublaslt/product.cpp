@@ -1,0 +1,125 @@
+#include "tests/cuda/cublaslt/product.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ir/base/dtype.h"
+
+namespace gcomp::emulated {
+namespace {
+
+/// Sums of this many products are added up among themselves first, as every fast library does in one form or another.
+constexpr std::int64_t kPartialSum = 128;
+
+DType dtype_of(cudaDataType type) {
+  switch (type) {
+    case CUDA_R_64F: return DType::f64;
+    case CUDA_R_16F: return DType::f16;
+    case CUDA_R_16BF: return DType::bf16;
+    case CUDA_R_32F: break;
+  }
+  return DType::f32;
+}
+
+const std::byte* batch_of(const void* matrix, const Layout& layout, std::int64_t batch) {
+  return static_cast<const std::byte*>(matrix) + batch * layout.batch_stride * static_cast<std::int64_t>(bytes_of(layout.type));
+}
+
+/// op(matrix) row by row. TF32 keeps ten bits of the mantissa, rounded to nearest.
+template <class T>
+std::vector<T> dense(const std::byte* matrix, const Layout& layout, bool transposed, bool tf32) {
+  const std::int64_t rows = transposed ? layout.columns : layout.rows, columns = transposed ? layout.rows : layout.columns;
+  std::vector<T> values(static_cast<std::size_t>(rows * columns));
+  const DType dtype = dtype_of(layout.type);
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) {
+      T value = static_cast<T>(load_as_double(dtype, matrix, transposed ? layout.position(j, i) : layout.position(i, j)));
+      if (tf32 && std::isfinite(value)) {
+        int exponent = 0;
+        const double fraction = std::frexp(static_cast<double>(value), &exponent);
+        value = static_cast<T>(std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11));
+      }
+      values[static_cast<std::size_t>(i * columns + j)] = value;
+    }
+  return values;
+}
+
+template <class T>
+void add_products(const T* __restrict a, const T* __restrict b, T* __restrict row, T* __restrict part, std::int64_t n,
+                  std::int64_t k) {
+  for (std::int64_t first = 0; first < k; first += kPartialSum) {
+    std::fill(part, part + n, T(0));
+    for (std::int64_t at = first; at < std::min(k, first + kPartialSum); ++at)
+      for (std::int64_t j = 0; j < n; ++j) part[j] += a[at] * b[at * n + j];
+    for (std::int64_t j = 0; j < n; ++j) row[j] += part[j];
+  }
+}
+
+double activated(double x, std::uint32_t epilogue) {
+  if (epilogue & kEpilogueRelu) return std::max(x, 0.0);
+  // cuBLASLt's GELU is the tanh form.
+  if (epilogue & kEpilogueGelu) return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+  return x;
+}
+
+template <class T>
+void run_as(const Product& p, const Operands& operands) {
+  const std::int64_t m = p.d.rows, n = p.d.columns, k = p.transpose_a == CUBLAS_OP_T ? p.a.rows : p.a.columns;
+  const bool tf32 = p.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  std::vector<T> row(static_cast<std::size_t>(n)), part(row);
+  for (std::int64_t batch = 0; batch < p.d.batches; ++batch) {
+    const std::vector<T> a = dense<T>(batch_of(operands.a, p.a, batch), p.a, p.transpose_a == CUBLAS_OP_T, tf32);
+    const std::vector<T> b = dense<T>(batch_of(operands.b, p.b, batch), p.b, p.transpose_b == CUBLAS_OP_T, tf32);
+    const std::byte* c = batch_of(operands.c, p.c, batch);
+    std::byte* d = const_cast<std::byte*>(batch_of(operands.d, p.d, batch));
+    for (std::int64_t i = 0; i < m; ++i) {
+      std::fill(row.begin(), row.end(), T(0));
+      add_products(a.data() + i * k, b.data(), row.data(), part.data(), n, k);
+      for (std::int64_t j = 0; j < n; ++j) {
+        double value = p.alpha * static_cast<double>(row[static_cast<std::size_t>(j)]);
+        if (p.beta != 0) value += p.beta * load_as_double(dtype_of(p.c.type), c, p.c.position(i, j));
+        if (p.epilogue & kEpilogueBias)
+          value += load_as_double(dtype_of(p.d.type), static_cast<const std::byte*>(operands.bias), i);
+        store_from_double(dtype_of(p.d.type), d, p.d.position(i, j), activated(value, p.epilogue));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::size_t bytes_of(cudaDataType type) { return size_of(dtype_of(type)); }
+
+std::int64_t Layout::extent() const { return (batches - 1) * batch_stride + position(rows - 1, columns - 1) + 1; }
+
+bool Layout::valid() const {
+  if (order != CUBLASLT_ORDER_COL && order != CUBLASLT_ORDER_ROW) return false;
+  return rows > 0 && columns > 0 && batches > 0 && leading >= (order == CUBLASLT_ORDER_COL ? rows : columns);
+}
+
+cublasStatus_t Product::check() const {
+  for (const Layout* layout : {&a, &b, &c, &d})
+    if (!layout->valid() || layout->batches != d.batches) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool flip_a = transpose_a == CUBLAS_OP_T, flip_b = transpose_b == CUBLAS_OP_T;
+  const std::int64_t k = flip_a ? a.rows : a.columns;
+  if ((flip_a ? a.columns : a.rows) != d.rows || (flip_b ? b.rows : b.columns) != d.columns || (flip_b ? b.columns : b.rows) != k ||
+      c.rows != d.rows || c.columns != d.columns || c.type != d.type)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const bool wide = compute == CUBLAS_COMPUTE_64F;
+  if (wide != (scale == CUDA_R_64F) || wide != (a.type == CUDA_R_64F) || a.type != b.type) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (d.type != a.type && d.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // Overlapping results: the batches of D must be apart.
+  if (d.batches > 1 && d.batch_stride == 0) return CUBLAS_STATUS_INVALID_VALUE;
+  constexpr std::uint32_t kKnown = kEpilogueDefault | kEpilogueRelu | kEpilogueBias | kEpilogueGelu;
+  if (epilogue == 0 || (epilogue & ~kKnown)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+void Product::run(const Operands& operands) const {
+  if (compute == CUBLAS_COMPUTE_64F) run_as<double>(*this, operands);
+  else run_as<float>(*this, operands);
+}
+
+}  // namespace gcomp::emulated
