@@ -3,13 +3,12 @@
 The convolutional ones run in float64, as the record did: in float32 PyTorch's own gradients stray from it by 1.9e-2 on resnet50 and
 4.7e-3 on unet, since pooling and ReLU decide otherwise where values nearly tie. Their float32 loss is compared too.
 
-They lie in ../shared/models only. The three big transformers take minutes and several GB, so they run when asked for:
-    GCOMP_BIG_ARCHITECTURES=1 python tests/oracle/run.py --gcomp build/bin/gcomp --results /dev/stdout --filter architectures
+They lie in ../shared/models only. By themselves:
+    build/venv/bin/python tests/oracle/run.py --gcomp build/bin/gcomp --results /dev/stdout --filter architectures
 """
 import importlib.util
 import json
 import math
-import os
 import pathlib
 import tempfile
 import unittest
@@ -20,8 +19,7 @@ import onnx
 from recorded import gcomp, shared_models
 
 CONVOLUTIONAL = ["resnet50", "mobilenet_v3_large", "efficientnet_b0", "unet"]
-SMALL = CONVOLUTIONAL + ["lstm_ptb"]
-BIG = ["vit_b_16", "bert_base", "gpt2_124m"]
+OTHERS = ["lstm_ptb", "vit_b_16", "bert_base", "gpt2_124m"]
 
 
 def fill_script(models):
@@ -76,10 +74,8 @@ class Architectures(unittest.TestCase):
 
 
 def add_tests():
-    for name in SMALL + BIG:
+    for name in CONVOLUTIONAL + OTHERS:
         def test(self, name=name):
-            if name in BIG and not os.environ.get("GCOMP_BIG_ARCHITECTURES"):
-                self.skipTest("takes minutes and several GB; GCOMP_BIG_ARCHITECTURES=1 runs it")
             self.check(name)
         setattr(Architectures, f"test_{name}", test)
 
