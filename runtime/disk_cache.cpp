@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <fstream>
 #include <limits>
 
 #include "ir/base/error.h"
@@ -62,6 +64,24 @@ std::optional<Entry> parse_entry(std::string_view text) {
   return entry;
 }
 
+constexpr std::string_view kSuffix = ".entry";
+constexpr std::size_t kKeyStart = 160;
+
+/// Whole lines from the start of the entry's key, or nothing where it cannot be read.
+std::string key_start(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string line, start;
+  for (int i = 0; i < 2 && std::getline(in, line); ++i) {}
+  while (start.size() < kKeyStart && std::getline(in, line) && line.size() < kKeyStart) start += line + "\n";
+  return start;
+}
+
+/// An entry, or what a killed writer left of one.
+bool is_entry(const std::filesystem::directory_entry& file) {
+  std::error_code error;
+  return file.is_regular_file(error) && file.path().filename().string().find(kSuffix) != std::string::npos;
+}
+
 }  // namespace
 
 std::string sha256(std::string_view text) {
@@ -77,7 +97,7 @@ DiskCache::DiskCache(std::filesystem::path directory) : directory_(std::move(dir
   unusable_ = directory_.empty() ? "no cache directory is set" : why_unusable(directory_);
 }
 
-std::filesystem::path DiskCache::path_of(std::string_view key) const { return directory_ / (sha256(key) + ".entry"); }
+std::filesystem::path DiskCache::path_of(std::string_view key) const { return directory_ / (sha256(key) + std::string(kSuffix)); }
 
 std::optional<std::vector<std::byte>> DiskCache::find(std::string_view key, std::string& damage) const {
   if (!unusable_.empty()) return std::nullopt;
@@ -96,6 +116,7 @@ std::optional<std::vector<std::byte>> DiskCache::find(std::string_view key, std:
   else if (entry->key != key) damage = "it was made for another key";
   else if (sha256(entry->object) != entry->digest) damage = "its contents do not match their hash";
   if (!damage.empty()) return std::nullopt;
+  std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), error);
   const auto* begin = reinterpret_cast<const std::byte*>(entry->object.data());
   return std::vector<std::byte>(begin, begin + entry->object.size());
 }
@@ -110,6 +131,32 @@ std::string DiskCache::store(std::string_view key, std::span<const std::byte> ob
     file.commit();
   } catch (const UserError& error) { return error.what(); }
   return {};
+}
+
+std::vector<CacheEntry> DiskCache::entries() const {
+  std::vector<CacheEntry> all;
+  if (!unusable_.empty()) return all;
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(directory_, error)) {
+    if (!is_entry(file)) continue;
+    CacheEntry entry{.path = file.path(), .bytes = 0, .used = file.last_write_time(error), .key_start = key_start(file.path())};
+    entry.bytes = static_cast<std::int64_t>(file.file_size(error));
+    if (!error) all.push_back(std::move(entry));
+  }
+  std::sort(all.begin(), all.end(),
+            [](const CacheEntry& a, const CacheEntry& b) { return a.used != b.used ? a.used > b.used : a.path < b.path; });
+  return all;
+}
+
+std::vector<CacheEntry> DiskCache::trim(std::int64_t most_bytes) const {
+  std::vector<CacheEntry> removed;
+  std::int64_t total = 0;
+  for (CacheEntry& entry : entries()) {
+    total += entry.bytes;
+    std::error_code error;
+    if (total > most_bytes && std::filesystem::remove(entry.path, error)) removed.push_back(std::move(entry));
+  }
+  return removed;
 }
 
 }  // namespace gcomp::runtime

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -14,6 +15,16 @@ namespace gcomp::runtime {
 
 /// SHA-256 of any text, in hexadecimal.
 std::string sha256(std::string_view text);
+
+/// What a cache may hold before the entries that were used longest ago go.
+inline constexpr std::int64_t kMostCacheBytes = std::int64_t{2} << 30;
+
+struct CacheEntry {
+  std::filesystem::path path;
+  std::int64_t bytes = 0;
+  std::filesystem::file_time_type used;  ///< made or found
+  std::string key_start;                 ///< the first bytes of its key, whole lines
+};
 
 class DiskCache {
  public:
@@ -31,6 +42,11 @@ class DiskCache {
   std::optional<std::vector<std::byte>> find(std::string_view key, std::string& damage) const;
   /// Writes beside and renames, so that no reader sees a part. Returns why it failed, or "".
   std::string store(std::string_view key, std::span<const std::byte> object) const;
+
+  /// Used last first.
+  std::vector<CacheEntry> entries() const;
+  /// Removes entries, those used longest ago first, until no more than `most_bytes` are left; gives those that it removed.
+  std::vector<CacheEntry> trim(std::int64_t most_bytes = kMostCacheBytes) const;
 
  private:
   std::filesystem::path directory_;

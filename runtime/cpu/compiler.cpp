@@ -198,6 +198,12 @@ std::string kernel_text_digest(const Program& program) {
   return sha256(text);
 }
 
+std::string describe_compiler(const std::string& compiler) {
+  TemporaryFolder folder;
+  const FoundCompiler found = find_compiler(compiler, folder.path());
+  return concat(found.path, ": ", found.version.substr(0, found.version.find('\n')));
+}
+
 std::vector<std::byte> compile_kernels(const Program& program, const KernelCompilerOptions& options) {
   const auto say = [&](const std::string& message) {
     if (options.log) options.log(message);
@@ -229,6 +235,7 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
   std::vector<std::byte> object = compile_units(compiler, units, jobs, folder);
   if (cache.unusable().empty()) {
     const std::string failure = cache.store(key, object);
+    cache.trim();
     if (!failure.empty()) say(concat("compiled kernels are not cached: ", failure));
   }
   report(false);

@@ -27,6 +27,10 @@ std::string machine_description();
 /// SHA-256 of the program's prelude and kernels, in hexadecimal: what a kernel binary was made from.
 std::string kernel_text_digest(const Program& program);
 
+/// "/usr/bin/c++: c++ (Debian 12.2.0-14) 12.2.0". Throws DeviceError (exit 5) where there is none, or it does not run. An empty
+/// name searches as KernelCompilerOptions::compiler does.
+std::string describe_compiler(const std::string& compiler);
+
 /// Compiles all kernels of the program into one shared object, or takes it from the cache. Throws DeviceError (exit 5) where no
 /// compiler is found, or where it fails, with its log and the path of the saved source.
 std::vector<std::byte> compile_kernels(const Program& program, const KernelCompilerOptions& options);

@@ -167,10 +167,17 @@ class CubinMaker {
     if (auto image = cache_.find(key, damage)) return {std::move(*image), "", true};
     if (!damage.empty()) say(concat("cached cubin ", cache_.path_of(key).string(), " is rebuilt: ", damage));
     Cubin cubin = compile(source);
-    if (cache_.unusable().empty())
+    if (cache_.unusable().empty()) {
+      stored_ = true;
       if (const std::string failure = cache_.store(key, cubin.image); !failure.empty())
         say(concat("a cubin is not cached: ", failure));
+    }
     return cubin;
+  }
+
+  /// Keeps the cache within its size, where it grew.
+  void finish() const {
+    if (stored_) cache_.trim();
   }
 
  private:
@@ -201,6 +208,7 @@ class CubinMaker {
   std::string architecture_;
   const CubinOptions& options_;
   DiskCache cache_;
+  std::atomic<bool> stored_{false};
   std::mutex mutex_;
 };
 
@@ -274,6 +282,7 @@ std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::strin
   const std::size_t jobs =
       options.jobs > 0 ? static_cast<std::size_t>(options.jobs) : std::max(1u, std::thread::hardware_concurrency());
   run_parallel(distinct.size(), jobs, [&](std::size_t i) { cubins[distinct[i]] = maker.make(sources[distinct[i]]); });
+  maker.finish();
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (const std::size_t made = first.at(sources[i]); made != i) cubins[i] = cubins[made];
   return cubins;

@@ -19,5 +19,7 @@ Command add_grad(CLI::App& app, Console& console);
 Command add_compile(CLI::App& app, Console& console);
 Command add_inspect(CLI::App& app, Console& console);
 Command add_bench(CLI::App& app, Console& console);
+Command add_doctor(CLI::App& app, Console& console);
+Command add_cache(CLI::App& app, Console& console);
 
 }  // namespace gcomp::tools

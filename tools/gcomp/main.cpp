@@ -98,7 +98,8 @@ int main_of(int argc, char** argv) {
   app.set_version_flag("--version", concat("gcomp ", version()));
   app.require_subcommand(1);
   const std::vector<Command> commands{add_train(app, console),   add_run(app, console),     add_grad(app, console),
-                                      add_compile(app, console), add_inspect(app, console), add_bench(app, console)};
+                                      add_compile(app, console), add_inspect(app, console), add_bench(app, console),
+                                      add_doctor(app, console),  add_cache(app, console)};
   for (const Command& command : commands) add_global(*command.app, global);
   try {
     app.parse(argc, argv);

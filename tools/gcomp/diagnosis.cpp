@@ -1,0 +1,202 @@
+#include "tools/gcomp/diagnosis.h"
+
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include "gcomp/trainer.h"
+#include "ir/base/version.h"
+#include "runtime/cpu/compiler.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/driver.h"
+#include "runtime/cuda/gpu.h"
+#include "runtime/cuda/nvrtc.h"
+#include "runtime/disk_cache.h"
+#include "tools/gcomp/report.h"
+
+namespace gcomp::tools {
+namespace {
+
+using namespace gcomp::runtime::cuda;
+using SharedDriver = std::shared_ptr<const Driver>;
+
+/// A message "what; cure" in its two parts.
+Finding failure(std::string name, Health health, const std::string& message) {
+  const std::size_t at = message.rfind("; ");
+  if (at == message.npos) return {std::move(name), health, message, ""};
+  return {std::move(name), health, message.substr(0, at), message.substr(at + 2)};
+}
+
+std::string place(const LibraryResult& found) { return concat(found.library->path(), " (", found.origin, ")"); }
+
+SharedDriver check_driver(const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
+  try {
+    const SharedDriver driver =
+        Driver::open(options.libraries, options.visible_devices ? options.visible_devices->c_str() : nullptr);
+    findings.push_back({"CUDA driver", Health::good, concat("of CUDA ", driver->version(), ", ", place(driver->found())), "",
+                        driver->found().rejected});
+    return driver;
+  } catch (const DeviceError& error) {
+    findings.push_back(failure("CUDA driver", Health::absent, error.what()));
+    findings.back().cure += findings.back().cure.empty() ? "--device cpu works without it" : "; --device cpu works without it";
+    return nullptr;
+  }
+}
+
+/// Gives the architecture of the GPU that would be taken, or 0.
+int check_gpus(const SharedDriver& driver, const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
+  int architecture = 0;
+  try {
+    for (const Gpu& gpu : list_gpus(*driver)) {
+      const std::string reason = why_unfit(gpu), name = concat("GPU cuda:", gpu.ordinal);
+      if (!reason.empty()) {
+        findings.push_back({name, Health::bad, concat(describe(gpu), ": ", reason), "take another GPU, or --device cpu"});
+        continue;
+      }
+      const Context context(driver, gpu);
+      findings.push_back({name, Health::good,
+                          concat(describe(gpu), ", ", runtime::cuda::bytes_text(context.memory().free), " free, ",
+                                 gpu.multiprocessors, " multiprocessors, ", gpu.uuid),
+                          ""});
+      if (gpu.ordinal == options.gpu) architecture = gpu.architecture;
+    }
+  } catch (const DeviceError& error) { findings.push_back(failure("GPU", Health::bad, error.what())); }
+  return architecture;
+}
+
+void check_nvrtc(const SharedDriver& driver, int architecture, const runtime::DeviceOptions& options,
+                 std::vector<Finding>& findings) {
+  const Health without = driver ? Health::bad : Health::absent;
+  try {
+    const Nvrtc nvrtc = Nvrtc::find(options.libraries);
+    const std::vector<int> all = nvrtc.architectures();
+    findings.push_back({"NVRTC", Health::good,
+                        concat(nvrtc.version(), ", ", place(nvrtc.found()),
+                               all.empty() ? "" : concat(", for sm_", all.front(), " to sm_", all.back())),
+                        "", nvrtc.found().rejected});
+    if (!driver) return;
+    const Nvrtc fit = Nvrtc::find(options.libraries, driver->major());
+    if (architecture != 0) fit.architecture_for(architecture);
+    findings.push_back({"driver and NVRTC", Health::good,
+                        concat("fit each other: CUDA ", driver->version(), " and NVRTC ", fit.version(),
+                               fit.library().path() == nvrtc.library().path() ? "" : concat(" (", fit.library().path(), ")")),
+                        ""});
+  } catch (const DeviceError& error) {
+    const bool found = !findings.empty() && findings.back().name == "NVRTC";
+    findings.push_back(failure(found ? "driver and NVRTC" : "NVRTC", without, error.what()));
+  }
+}
+
+/// A library that gcomp can do without.
+void check_library(LibraryKind kind, const LibraryResult& found, const std::string& version, const std::string& without,
+                   std::vector<Finding>& findings) {
+  const std::string name(name_of(kind));
+  if (found.library) findings.push_back({name, Health::good, concat(version, ", ", place(found)), "", found.rejected});
+  else findings.push_back({name, Health::absent, "not found", without, found.rejected});
+}
+
+std::string cublaslt_version(const LibraryResult& found) {
+  const auto version = found.library ? reinterpret_cast<std::size_t (*)()>(found.library->symbol("cublasLtGetVersion")) : nullptr;
+  return version ? concat(version() / 10000, ".", version() / 100 % 100, ".", version() % 100) : std::string();
+}
+
+std::string cudnn_version(const LibraryResult& found) {
+  const auto version = found.library ? reinterpret_cast<std::size_t (*)()>(found.library->symbol("cudnnGetVersion")) : nullptr;
+  return version ? concat(version() / 10000, ".", version() / 100 % 100, ".", version() % 100) : std::string("no version");
+}
+
+std::string nccl_version(const LibraryResult& found) {
+  const auto get = found.library ? reinterpret_cast<int (*)(int*)>(found.library->symbol("ncclGetVersion")) : nullptr;
+  int version = 0;
+  if (!get || get(&version) != 0) return "no version";
+  return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+void check_libraries(const SharedDriver& driver, const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
+  const LibraryResult cublaslt = find_cublaslt(options.libraries, driver ? driver->major() : 0);
+  check_library(LibraryKind::cublaslt, cublaslt, cublaslt_version(cublaslt),
+                "matrix products on a GPU are generated kernels without it, which are slower (pip: nvidia-cublas)", findings);
+  const LibraryResult cudnn = find_library(LibraryKind::cudnn, options.libraries);
+  check_library(LibraryKind::cudnn, cudnn, cudnn_version(cudnn), "this version of gcomp does not use it", findings);
+  const LibraryResult nccl = find_library(LibraryKind::nccl, options.libraries);
+  check_library(LibraryKind::nccl, nccl, nccl_version(nccl), "this version of gcomp does not use it", findings);
+}
+
+void check_compiler(const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
+  try {
+    findings.push_back({"C++ compiler", Health::good, runtime::cpu::describe_compiler(options.compiler), ""});
+  } catch (const DeviceError& error) {
+    findings.push_back(
+        {"C++ compiler", Health::bad, error.what(), "install one (Debian, Ubuntu: apt install g++) for training on the CPU"});
+  }
+}
+
+void check_cache(const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
+  const runtime::DiskCache cache(options.cache_directory.empty() ? runtime::default_cache_directory() : options.cache_directory);
+  if (!cache.unusable().empty()) {
+    findings.push_back({"kernel cache", Health::bad, concat(cache.unusable(), ", so kernels are compiled in every run"),
+                        "make it a directory of your own, closed to others (chmod 700), or set XDG_CACHE_HOME"});
+    return;
+  }
+  std::int64_t bytes = 0;
+  const std::vector<runtime::CacheEntry> entries = cache.entries();
+  for (const runtime::CacheEntry& entry : entries) bytes += entry.bytes;
+  findings.push_back({"kernel cache", Health::good,
+                      concat(cache.directory().string(), ", ", entries.size(), " entries, ", tools::bytes_text(bytes), " of ",
+                             tools::bytes_text(runtime::kMostCacheBytes)),
+                      ""});
+}
+
+/// Two layers, two steps: the second one is timed.
+bool try_step(runtime::DeviceRequest request, const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
+  const std::string name = request == runtime::DeviceRequest::cpu ? "training on the CPU" : "training on the GPU";
+  try {
+    const Model model = Model::define([](Layers& nn) {
+      Var x = nn.input("x", DType::f32, {kBatch, 4});
+      x = nn.relu(nn.linear("first", x, 8));
+      nn.output("y", nn.linear("second", x, 2));
+    });
+    TrainOptions training;
+    training.loss = "mse";
+    training.batch = 4;
+    training.device = request;
+    training.device_options = options;
+    Trainer trainer(model, training);
+    const std::vector<float> x(16, 0.5f), y(8, 1.0f);
+    const Batch batch{{"x", {x, {4, 4}}}, {"label", {y, {4, 2}}}};
+    const double before = trainer.train_step(batch);
+    const auto start = std::chrono::steady_clock::now();
+    const double after = trainer.train_step(batch);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    char text[96];
+    std::snprintf(text, sizeof text, "a step of a tiny network took %.3f ms, its loss went from %.4f to %.4f", 1e3 * seconds,
+                  before, after);
+    findings.push_back(
+        {name, after < before ? Health::good : Health::bad, text,
+         after < before ? "" : "a loss that does not fall here is a fault of gcomp or of the machine; please report it"});
+    return after < before;
+  } catch (const Error& error) {
+    findings.push_back(failure(name, Health::bad, error.what()));
+    return false;
+  }
+}
+
+}  // namespace
+
+Diagnosis diagnose(const runtime::DeviceOptions& options) {
+  Diagnosis diagnosis;
+  std::vector<Finding>& findings = diagnosis.findings;
+  findings.push_back({"gcomp", Health::good, std::string(gcomp::version()), ""});
+  const SharedDriver driver = check_driver(options, findings);
+  const int architecture = driver ? check_gpus(driver, options, findings) : 0;
+  check_nvrtc(driver, architecture, options, findings);
+  check_libraries(driver, options, findings);
+  check_compiler(options, findings);
+  check_cache(options, findings);
+  diagnosis.cpu_trains = try_step(runtime::DeviceRequest::cpu, options, findings);
+  if (architecture != 0) diagnosis.cuda_trains = try_step(runtime::DeviceRequest::cuda, options, findings);
+  return diagnosis;
+}
+
+}  // namespace gcomp::tools
