@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include "runtime/disk_cache.h"
 #include "tests/runtime/temporary_directory.h"
 
@@ -94,6 +96,45 @@ TEST(DiskCache, AnEntryOfAnotherKeyIsRefused) {
   std::string damage;
   EXPECT_FALSE(cache.find("b", damage));
   EXPECT_EQ(damage, "it was made for another key");
+}
+
+TEST(DiskCache, ListsItsEntriesUsedLastFirst) {
+  TemporaryDirectory folder;
+  DiskCache cache(folder / "cache");
+  for (const char* key : {"first\nkey", "second\nkey", "third\nkey"}) ASSERT_EQ(cache.store(key, bytes_of("object")), "");
+  put(folder / "cache/notes", "not an entry");
+  const auto now = std::filesystem::file_time_type::clock::now();
+  std::filesystem::last_write_time(cache.path_of("first\nkey"), now - std::chrono::hours(3));
+  std::filesystem::last_write_time(cache.path_of("second\nkey"), now - std::chrono::hours(2));
+  std::filesystem::last_write_time(cache.path_of("third\nkey"), now - std::chrono::hours(1));
+  std::string damage;
+  ASSERT_TRUE(cache.find("first\nkey", damage));  // now it is the one used last
+  std::vector<std::string> starts;
+  for (const CacheEntry& entry : cache.entries()) starts.push_back(entry.key_start.substr(0, entry.key_start.find('\n')));
+  EXPECT_EQ(starts, (std::vector<std::string>{"first", "third", "second"}));
+  EXPECT_EQ(cache.entries()[0].bytes, static_cast<std::int64_t>(std::filesystem::file_size(cache.path_of("first\nkey"))));
+}
+
+TEST(DiskCache, TrimsWhatWasUsedLongestAgo) {
+  TemporaryDirectory folder;
+  DiskCache cache(folder / "cache");
+  const auto now = std::filesystem::file_time_type::clock::now();
+  for (int i = 0; i < 4; ++i) {
+    const std::string key = "key " + std::to_string(i);
+    ASSERT_EQ(cache.store(key, bytes_of("object")), "");
+    std::filesystem::last_write_time(cache.path_of(key), now - std::chrono::hours(i));
+  }
+  put(folder / "cache/notes", "not an entry");
+  const std::int64_t one = cache.entries()[0].bytes;
+  EXPECT_TRUE(cache.trim(4 * one).empty());
+  EXPECT_EQ(cache.trim(2 * one + 1).size(), 2u);
+  std::string damage;
+  EXPECT_TRUE(cache.find("key 0", damage));
+  EXPECT_TRUE(cache.find("key 1", damage));
+  EXPECT_FALSE(cache.find("key 2", damage));
+  EXPECT_EQ(cache.trim(-1).size(), 2u);
+  EXPECT_TRUE(cache.entries().empty());
+  EXPECT_TRUE(std::filesystem::exists(folder / "cache/notes"));
 }
 
 }  // namespace
