@@ -8,6 +8,7 @@
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"
+#include "tools/gcomp/step_profile.h"
 #include "tools/gcomp/training_data.h"
 
 namespace gcomp::tools {
@@ -26,33 +27,61 @@ double percentile(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
 }
 
-/// The dearest steps of the program, by time.
-void report_profile(const Console& console, const runtime::Program& program, const std::vector<std::int64_t>& nanoseconds,
-                    std::int64_t runs) {
-  std::vector<std::size_t> order(nanoseconds.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return nanoseconds[a] > nanoseconds[b]; });
-  std::int64_t total = 0;
-  for (const std::int64_t time : nanoseconds) total += time;
-  for (const std::size_t i : order) {
-    const auto [what, origin] = std::visit(
-        [&](const auto& step) -> std::pair<std::string, std::string> {
-          using T = std::decay_t<decltype(step)>;
-          if constexpr (std::is_same_v<T, runtime::KernelLaunch>)
-            return {program.kernels[static_cast<std::size_t>(step.kernel)].name, step.origin};
-          else if constexpr (std::is_same_v<T, runtime::MatmulCall>)
-            return {concat("matmul ", step.m, "x", step.n, "x", step.k), step.origin};
-          else return {"convolution", step.origin};
-        },
-        program.steps[i]);
-    char text[64];
-    std::snprintf(text, sizeof text, "%9.1f us %5.1f %%  ", static_cast<double>(nanoseconds[i]) / 1e3 / static_cast<double>(runs),
-                  100.0 * static_cast<double>(nanoseconds[i]) / static_cast<double>(std::max<std::int64_t>(1, total)));
-    console.say(concat(text, what, "  ", origin));
+struct Timing {
+  std::vector<double> milliseconds;  ///< of the timed steps
+  std::vector<double> losses;        ///< of all
+  double mean = 0;                   ///< the time of all timed steps over their number; what a late look at a loss cannot distort
+};
+
+/// Runs warm-up and timed steps as a training loop does: a GPU computes a step while the loss of the one before is read. A step
+/// lasts from its start, or the end of the one before it if that came later, until its loss is here. Rows are loaded only where
+/// they differ from those of the last step: a file of one batch stays resident.
+Timing time_steps(const BenchFlags& flags, Trainer& trainer, const runtime::Dataset& data, std::vector<std::int64_t>& profile) {
+  using Clock = std::chrono::steady_clock;
+  BatchFeeder feeder(data, trainer);
+  runtime::BatchPlan plan(data.rows(), flags.batch, 0, runtime::RowOrder::sequential);
+  const std::int64_t total = flags.warmup + flags.steps;
+  const bool one_batch = data.rows() == flags.batch;
+  Timing timing;
+  std::vector<Clock::time_point> starts;
+  Clock::time_point last_end = Clock::now(), timed_begin = last_end;
+  for (std::int64_t started = 0, taken = 0; taken < total;) {
+    const bool profile_begins = flags.profile && started == flags.warmup;
+    const int room = profile_begins ? 1 : trainer.most_pending();
+    if (started < total && trainer.pending() < room) {
+      if (started == 0 || !one_batch) feeder.load(plan.rows_of(started));
+      if (profile_begins) trainer.executable().time_steps(profile);
+      starts.push_back(Clock::now());
+      on_rows(
+          trainer, data, [&] { trainer.start(); }, [&] { return plan.rows_of(started); });
+      ++started;
+      continue;
+    }
+    timing.losses.push_back(on_rows(
+        trainer, data, [&] { return trainer.take_loss(); }, [&] { return plan.rows_of(taken); }));
+    const Clock::time_point end = Clock::now(), begin = std::max(last_end, starts[static_cast<std::size_t>(taken)]);
+    if (taken >= flags.warmup) timing.milliseconds.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
+    if (taken + 1 == flags.warmup) timed_begin = end;
+    last_end = end;
+    ++taken;
   }
+  timing.mean = std::chrono::duration<double, std::milli>(last_end - timed_begin).count() / static_cast<double>(flags.steps);
+  return timing;
+}
+
+/// Bytes that a step needs, without the library's workspace and the context.
+nlohmann::json memory_of(const runtime::Executable& executable) {
+  const runtime::Program& program = executable.program();
+  const std::int64_t io = program.io_bytes * executable.runs_in_flight();
+  return {{"states", program.state_bytes},
+          {"arena", program.arena_bytes},
+          {"constants", program.constant_bytes},
+          {"inputs_and_outputs", io},
+          {"total", program.state_bytes + program.arena_bytes + program.constant_bytes + io}};
 }
 
 void bench(const BenchFlags& flags, const Console& console) {
+  const auto begin = std::chrono::steady_clock::now();
   const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
   if (flags.loss.empty()) usage("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
   if (flags.batch < 1 || flags.steps < 1 || flags.warmup < 0) usage("--batch and --steps: wanted 1 or more; --warmup: 0 or more");
@@ -72,21 +101,13 @@ void bench(const BenchFlags& flags, const Console& console) {
   Trainer trainer(model, options);
   fit(data, trainer);
   console.say("device: " + trainer.device());
-  BatchFeeder feeder(data, trainer);
-  runtime::BatchPlan plan(data.rows(), flags.batch, 0, runtime::RowOrder::sequential);
-  std::vector<double> milliseconds, losses;
+  const double setup = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::vector<std::int64_t> profile(flags.profile ? trainer.executable().program().steps.size() : 0);
-  for (std::int64_t step = 0; step < flags.warmup + flags.steps; ++step) {
-    const auto rows = plan.rows_of(step);
-    feeder.load(rows);
-    if (step == flags.warmup && flags.profile) trainer.executable().time_steps(profile);
-    const auto start = std::chrono::steady_clock::now();
-    losses.push_back(on_rows(
-        trainer, data, [&] { return trainer.step(); }, [&] { return rows; }));
-    if (step >= flags.warmup)
-      milliseconds.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-  }
-  if (flags.profile) report_profile(console, trainer.executable().program(), profile, flags.steps);
+  auto [milliseconds, losses, mean] = time_steps(flags, trainer, data, profile);
+  const runtime::Program& program = trainer.executable().program();
+  std::vector<StepCost> costs;
+  if (flags.profile) costs = step_costs(program, profile, flags.steps);
+  report_step_costs(console, costs);
   std::sort(milliseconds.begin(), milliseconds.end());
   const double median = percentile(milliseconds, 0.5), p90 = percentile(milliseconds, 0.9), least = milliseconds.front();
   char text[160];
@@ -95,15 +116,21 @@ void bench(const BenchFlags& flags, const Console& console) {
                 p90, 1e3 * static_cast<double>(flags.batch) / median, static_cast<long long>(flags.steps),
                 static_cast<long long>(flags.warmup));
   console.result(text);
-  console.result_json({{"median_ms", median},
-                       {"min_ms", least},
-                       {"p90_ms", p90},
-                       {"steps", flags.steps},
-                       {"warmup", flags.warmup},
-                       {"batch", flags.batch},
-                       {"launches", trainer.executable().program().steps.size()},
-                       {"arena_bytes", trainer.executable().program().arena_bytes},
-                       {"losses", losses}});
+  nlohmann::json report = {{"median_ms", median},
+                           {"min_ms", least},
+                           {"p90_ms", p90},
+                           {"mean_ms", mean},
+                           {"steps", flags.steps},
+                           {"warmup", flags.warmup},
+                           {"batch", flags.batch},
+                           {"setup_seconds", setup},
+                           {"device", trainer.device()},
+                           {"launches", program.steps.size()},
+                           {"arena_bytes", program.arena_bytes},
+                           {"memory", memory_of(trainer.executable())},
+                           {"losses", losses}};
+  if (flags.profile) report["profile"] = to_json(costs);
+  console.result_json(std::move(report));
 }
 
 }  // namespace
@@ -117,7 +144,9 @@ Command add_bench(CLI::App& app, Console& console) {
   sub.add_option("--batch", flags->batch, "rows of one step")->type_name("N")->required();
   sub.add_option("--steps", flags->steps, "timed steps (default 50)")->type_name("N");
   sub.add_option("--warmup", flags->warmup, "steps before them (default 10)")->type_name("N");
-  sub.add_flag("--profile", flags->profile, "also list the time of each kernel and library call");
+  sub.add_flag(
+      "--profile", flags->profile,
+      "also list the time and memory rate of each kernel and library call; on a GPU the timed steps are then launched one by one");
   flags->model_options.add_precision(sub, "what floats compute in (default f32)");
   flags->model_options.add_shapes(sub);
   flags->optimizer.add(sub);
