@@ -26,6 +26,7 @@ class Context {
   const Gpu& gpu() const { return gpu_; }
   /// For the calling thread. All other uses of the GPU need it.
   void make_current() const { GCOMP_CUDA(*driver_, "", cuCtxSetCurrent, context_); }
+  void try_make_current() const noexcept { driver_->functions().cuCtxSetCurrent(context_); }
   struct Memory {
     std::int64_t free = 0, total = 0;
   };
@@ -53,9 +54,7 @@ class Owned {
   ~Owned() {
     if (!context_ || !handle_) return;
     // After a sticky error every call fails, and nothing is left to be done about it.
-    try {
-      context_->make_current();
-    } catch (const DeviceError&) { return; }
+    context_->try_make_current();
     (context_->driver().functions().*kDestroy)(handle_);
   }
 

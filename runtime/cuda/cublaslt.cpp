@@ -76,9 +76,7 @@ std::shared_ptr<const CublasLt> CublasLt::open(const SharedContext& context, con
 
 CublasLt::~CublasLt() {
   if (!handle_) return;
-  try {
-    context_->make_current();
-  } catch (const DeviceError&) { return; }
+  context_->try_make_current();
   functions_.cublasLtDestroy(handle_);
 }
 

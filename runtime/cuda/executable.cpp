@@ -69,9 +69,7 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
 
 // Memory must not go while the GPU may still use it.
 CudaExecutable::~CudaExecutable() {
-  try {
-    session_->context->make_current();
-  } catch (const DeviceError&) { return; }
+  session_->context->try_make_current();
   driver().functions().cuStreamSynchronize(session_->copy.get());
   driver().functions().cuStreamSynchronize(compute());
 }

@@ -53,17 +53,22 @@ std::string why_unfit(const Library& library, int newest_major) {
 
 /// Throws what find() throws where nothing was found.
 [[noreturn]] void fail_not_found(const LibraryResult& found) {
-  const bool driver_too_old = std::any_of(found.rejected.begin(), found.rejected.end(), [](const LibraryCandidate& candidate) {
-    return candidate.reason.substr(0, kTooNew.size()) == kTooNew;
-  });
-  const std::string text = found.description(LibraryKind::nvrtc);
-  if (driver_too_old)
-    throw DeviceError(concat("the NVIDIA driver is too old for the NVRTC that is there: ", text,
-                             "; update the driver, or install an NVRTC of its major version (pip: nvidia-cuda-nvrtc-cu12)"));
-  throw DeviceError(concat(text,
+  for (const LibraryCandidate& candidate : found.rejected)
+    if (candidate.reason.substr(0, kTooNew.size()) == kTooNew)
+      throw DeviceError(concat("the NVIDIA driver is too old for the NVRTC that is there: ", candidate.path, " (", candidate.origin,
+                               candidate.reason.substr(kTooNew.size()),
+                               "); update the driver, or install an NVRTC of its major version (pip: nvidia-cuda-nvrtc-cu12)"));
+  throw DeviceError(concat(found.description(LibraryKind::nvrtc),
                            "; install it (pip: nvidia-cuda-nvrtc, or NVIDIA's package "
                            "cuda-nvrtc), or set CUDA_HOME or LD_LIBRARY_PATH to where it is"),
                     ExitCode::kernel_compile);
+}
+
+/// Tells two builds of one version apart.
+std::uintmax_t size_of_file(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  return error ? 0 : bytes;
 }
 
 class NvrtcProgram {
@@ -182,7 +187,8 @@ class CubinMaker {
 
  private:
   std::string key_of(const std::string& source) const {
-    std::string key = concat("cubin of gcomp ", version(), "\nNVRTC ", nvrtc_.version(), "\n", architecture_, "\n");
+    std::string key = concat("cubin of gcomp ", version(), "\nNVRTC ", nvrtc_.version(), " of ",
+                             size_of_file(nvrtc_.library().path()), " bytes\n", architecture_, "\n");
     for (const auto* list : {&kOptions, &options_.compiler_options})
       for (const std::string& option : *list) key += option + "\n";
     return key + "\n" + source;

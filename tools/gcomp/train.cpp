@@ -198,8 +198,8 @@ void TrainingRun::finish() {
   } catch (const UserError& error) {
     throw UserError(concat("after step ", steps_, ": ", error.what(), "; '", flags_.out, "' is not written"), error.code());
   }
-  trainer_->save(flags_.out);
   const std::string digest = trainer_->weights_digest();
+  trainer_->save(flags_.out);
   char text[160];
   std::snprintf(text, sizeof text, "trained %lld steps in %.1f s (%.0f rows/s), last loss %.9g", static_cast<long long>(steps_),
                 seconds_, static_cast<double>(steps_ * plan_->batch()) / seconds_, loss_);
