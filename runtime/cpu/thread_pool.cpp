@@ -20,14 +20,23 @@ void pause_briefly() {
 #endif
 }
 
-/// Returns when `value` no longer holds `old`.
-void await_change(const std::atomic<std::uint32_t>& value, std::uint32_t old, int spins) {
+/// Returns when `done` holds of the value.
+template <class T, class Done>
+void await(const std::atomic<T>& value, int spins, Done done) {
   for (int i = 0; i < spins; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
+    if (done(value.load(std::memory_order_acquire))) return;
     pause_briefly();
   }
-  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+  for (T seen = value.load(std::memory_order_acquire); !done(seen); seen = value.load(std::memory_order_acquire))
+    value.wait(seen, std::memory_order_acquire);
 }
+
+/// Counts down, and wakes who waits for zero.
+void count_down(std::atomic<std::int64_t>& value, std::int64_t by) {
+  if (value.fetch_sub(by, std::memory_order_acq_rel) == by) value.notify_one();
+}
+
+bool is_zero(std::int64_t value) { return value == 0; }
 
 }  // namespace
 
@@ -38,11 +47,13 @@ int available_processors() {
 }
 
 // Where there are more threads than processors, a spinning one may keep the processor from the one it waits for.
-ThreadPool::ThreadPool(int threads) : spins_(threads <= available_processors() ? kSpins : 0) {
+ThreadPool::ThreadPool(int threads)
+    : spins_(threads <= available_processors() ? kSpins : 0),
+      shares_(std::make_unique<Share[]>(static_cast<std::size_t>(threads))) {
   workers_.reserve(static_cast<std::size_t>(std::max(0, threads - 1)));
-  pending_.store(static_cast<std::uint32_t>(std::max(0, threads - 1)), std::memory_order_relaxed);
+  unfinished_.store(std::max(0, threads - 1), std::memory_order_relaxed);
   for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
-  await_workers();  // what a thread allocates as it starts, it has allocated now
+  await(unfinished_, spins_, is_zero);  // what a thread allocates as it starts, it has allocated now
 }
 
 ThreadPool::~ThreadPool() {
@@ -52,42 +63,54 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::run_share(int thread) const {
-  const std::int64_t threads = size();
-  const std::int64_t first = tasks_ * thread / threads;
-  const std::int64_t last = tasks_ * (thread + 1) / threads;
-  if (first < last) function_(context_, first, last, thread);
+template <class Most>
+bool ThreadPool::run_some(Share& share, int thread, Most most) {
+  std::int64_t left = share.left.load(std::memory_order_acquire), count = 0;
+  do {
+    if (left == 0) return false;
+    count = most(left);
+  } while (!share.left.compare_exchange_weak(left, left - count, std::memory_order_acq_rel, std::memory_order_acquire));
+  const std::int64_t first = share.end - left;
+  function_(context_, first, first + count, thread);
+  count_down(unfinished_, count);
+  return true;
+}
+
+void ThreadPool::take_part(int thread) {
+  const int threads = size();
+  run_some(shares_[static_cast<std::size_t>(thread)], thread, [](std::int64_t left) { return left; });
+  for (int other = 1; other < threads; ++other) {
+    Share& share = shares_[static_cast<std::size_t>((thread + other) % threads)];
+    while (run_some(share, thread, [](std::int64_t left) { return (left + 1) / 2; })) {}
+  }
 }
 
 void ThreadPool::dispatch(std::int64_t tasks, Function function, void* context) {
-  tasks_ = tasks;
   function_ = function;
   context_ = context;
-  pending_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
+  unfinished_.store(tasks, std::memory_order_relaxed);
+  const std::int64_t threads = size();
+  for (std::int64_t thread = 0; thread < threads; ++thread) {
+    Share& share = shares_[static_cast<std::size_t>(thread)];
+    const std::int64_t first = tasks * thread / threads;
+    share.end = tasks * (thread + 1) / threads;
+    share.left.store(share.end - first, std::memory_order_release);
+  }
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
-  run_share(0);
-  await_workers();
-}
-
-void ThreadPool::await_workers() const {
-  for (std::uint32_t left; (left = pending_.load(std::memory_order_acquire)) != 0;) await_change(pending_, left, spins_);
-}
-
-void ThreadPool::report_done() {
-  if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+  take_part(0);
+  await(unfinished_, spins_, is_zero);
 }
 
 void ThreadPool::work(int thread) {
   const SingleThreadedOpenMp single_threaded;
-  report_done();
-  std::uint32_t seen = 0;
+  std::uint32_t seen = round_.load(std::memory_order_acquire);
+  count_down(unfinished_, 1);
   while (true) {
-    await_change(round_, seen, spins_);
-    ++seen;
+    await(round_, spins_, [seen](std::uint32_t round) { return round != seen; });
+    seen = round_.load(std::memory_order_acquire);
     if (stopping_) return;
-    run_share(thread);
-    report_done();
+    take_part(thread);
   }
 }
 

@@ -1,9 +1,11 @@
 // The one pool of threads on which everything on the CPU runs: generated kernels, and library calls made single-threaded.
-// Work is split statically and evenly; a split never decides a result.
+// Each thread has an even share of the work; shares that a thread has not begun, because other programs keep its processor busy,
+// are done by the others. A split never decides a result.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -23,8 +25,9 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  /// Calls body(first, last, thread) on each thread with its share of [0, tasks), and returns when all are done. `thread` is in
-  /// [0, size()). The body must not throw, and must not call run() of the same pool. No allocation.
+  /// Calls body(first, last, thread) for ranges that make up [0, tasks), and returns when all are done. `thread` is in [0, size());
+  /// calls with the same thread follow each other. The body must not throw, and must not call run() of the same pool. No
+  /// allocation.
   template <class Body>
   void run(std::int64_t tasks, Body&& body) {
     if (tasks <= 0) return;
@@ -44,21 +47,29 @@ class ThreadPool {
  private:
   using Function = void (*)(void* context, std::int64_t first, std::int64_t last, int thread);
 
-  void dispatch(std::int64_t tasks, Function function, void* context);
-  void run_share(int thread) const;
-  void work(int thread);
-  void await_workers() const;
-  void report_done();
+  /// Tasks of one thread that nobody has begun: [end - left, end). Taking some gives a right to read function_ and context_, which
+  /// stay until all tasks are done.
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> left{0};
+    std::int64_t end = 0;
+  };
 
-  // Written by the caller before it advances round_, read by workers after they see that.
-  std::int64_t tasks_ = 0;
+  void dispatch(std::int64_t tasks, Function function, void* context);
+  void work(int thread);
+  /// All that is left of the thread's own share, then what the others have not begun.
+  void take_part(int thread);
+  /// Runs at most `most(left)` tasks of a share; false where none is left.
+  template <class Most>
+  bool run_some(Share& share, int thread, Most most);
+
   Function function_ = nullptr;
   void* context_ = nullptr;
   bool stopping_ = false;
   int spins_ = 0;
+  std::unique_ptr<Share[]> shares_;
 
   alignas(64) std::atomic<std::uint32_t> round_{0};
-  alignas(64) std::atomic<std::uint32_t> pending_{0};
+  alignas(64) std::atomic<std::int64_t> unfinished_{0};  ///< tasks of this round; at the start, threads that are not ready
   std::vector<std::thread> workers_;
 };
 
