@@ -45,25 +45,6 @@ const ErrorText* text_of(CUresult error) {
 
 bool exists(const Driver& d, CUdevice device) { return device >= 0 && device < static_cast<int>(d.gpus.size()); }
 
-/// The most shared memory that a block can ask for, by compute capability (CUDA C++ Programming Guide, table of capabilities).
-int most_shared_memory(const Version& compute) {
-  switch (10 * compute.major + compute.minor) {
-    case 70: return 96 * 1024;
-    case 75: return 64 * 1024;
-    case 80:
-    case 87: return 163 * 1024;
-    case 86:
-    case 89:
-    case 120:
-    case 121: return 99 * 1024;
-    case 90:
-    case 100:
-    case 103:
-    case 110: return 227 * 1024;
-    default: return 48 * 1024;
-  }
-}
-
 CUresult attribute(const Driver& d, CUdevice_attribute which, int& value) {
   switch (which) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return value = 1024, CUDA_SUCCESS;

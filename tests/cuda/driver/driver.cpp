@@ -49,6 +49,24 @@ Driver::Driver()
       visible(visible_gpus(static_cast<int>(integer_setting("GPUS", 1)))), gpus(visible.size()),
       host(std::uint64_t{1} << 40, options.poison) {}
 
+int most_shared_memory(const Version& compute) {
+  switch (10 * compute.major + compute.minor) {
+    case 70: return 96 * 1024;
+    case 75: return 64 * 1024;
+    case 80:
+    case 87: return 163 * 1024;
+    case 86:
+    case 89:
+    case 120:
+    case 121: return 99 * 1024;
+    case 90:
+    case 100:
+    case 103:
+    case 110: return 227 * 1024;
+    default: return 48 * 1024;
+  }
+}
+
 Driver& driver() {
   static std::once_flag once;
   std::call_once(once, [] { instance() = new Driver(); });

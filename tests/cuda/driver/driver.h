@@ -63,11 +63,14 @@ struct Driver {
 
   /// Stream 0 or a live one; null for any other.
   std::shared_ptr<Stream> stream(CUstream handle) const;
-  /// Bytes of a call's category.
+  /// Counts a call for which the host waits, or may.
   void synchronising() { calls.add("synchronising"); }
   /// What is alive, by kind.
   std::map<std::string, std::int64_t> figures() const;
 };
+
+/// The most shared memory that a block can ask for, by compute capability (CUDA C++ Programming Guide, table of capabilities).
+int most_shared_memory(const Version& compute);
 
 /// Made at the first call; never destroyed. reset_driver() is for tests that change the settings within a process.
 Driver& driver();

@@ -15,12 +15,6 @@ bool runs_on(std::uint32_t architecture, const Version& compute) {
   return major == compute.major && minor <= compute.minor;
 }
 
-int most_shared() {
-  int bytes = 0;
-  cuDeviceGetAttribute(&bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, current_context()->device);
-  return bytes;
-}
-
 int static_shared(const Kernel& kernel) { return static_cast<int>(kernel.function.shared.size()); }
 
 CUresult check_shape(const cuda_shim::Dimensions& blocks, const cuda_shim::Dimensions& threads) {
@@ -82,7 +76,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
   return call("cuFuncSetAttribute", Needs::context, [&](Driver& d) {
     const auto kernel = d.kernels.find(function);
     if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
-    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value + static_shared(*kernel) > most_shared())
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value + static_shared(*kernel) > most_shared_memory(d.compute))
       return CUDA_ERROR_INVALID_VALUE;
     kernel->most_dynamic_shared = value;
     return CUDA_SUCCESS;
@@ -115,7 +109,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks_x, unsigned blocks_
     const cuda_shim::Dimensions blocks{blocks_x, blocks_y, blocks_z}, threads{threads_x, threads_y, threads_z};
     if (const CUresult error = check_shape(blocks, threads); error != CUDA_SUCCESS) return error;
     if (static_cast<int>(shared_bytes) > kernel->most_dynamic_shared ||
-        static_cast<int>(shared_bytes) + static_shared(*kernel) > most_shared())
+        static_cast<int>(shared_bytes) + static_shared(*kernel) > most_shared_memory(d.compute))
       return CUDA_ERROR_INVALID_VALUE;
     KernelLaunch launch = copy_arguments(kernel, parameters);
     launch.blocks = blocks;

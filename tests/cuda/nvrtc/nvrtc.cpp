@@ -39,7 +39,7 @@ Calls& calls() {
 }
 
 __attribute__((destructor)) void report_at_exit() {
-  if (instance()) instance()->report("libnvrtc", {});
+  if (instance()) instance()->report("libnvrtc", {{"programs", instance()->count("live programs")}});
 }
 
 Version version() { return version_setting("NVRTC", "13.0"); }
@@ -119,7 +119,7 @@ GCOMP_EXPORT nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* s
   if (const nvrtcResult error = entered("nvrtcCreateProgram")) return error;
   if (!source || headers != 0) return kInvalidInput;
   *program = reinterpret_cast<nvrtcProgram>(new Program{source, "", {}});
-  calls().add("programs", 1);
+  calls().add("live programs", 1);
   return NVRTC_SUCCESS;
 }
 
@@ -128,7 +128,7 @@ GCOMP_EXPORT nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
   if (!program || !*program) return kInvalidProgram;
   delete program_of(*program);
   *program = nullptr;
-  calls().add("programs", -1);
+  calls().add("live programs", -1);
   return NVRTC_SUCCESS;
 }
 

@@ -30,7 +30,7 @@ struct Worker {
 
 struct Warp {
   alignas(16) char slots[2][kWarp][16];
-  unsigned mask = 0, arrived = 0;
+  unsigned mask = 0, arrived = 0, left = 0;  // lanes
   int generation = 0;
   std::vector<Worker*> waiting;
 };
@@ -74,8 +74,11 @@ class Emulator::Impl {
     next_ = finished_ = 0;
     block_ = block;
     device_.block = position(block, launch_->blocks);
-    done_.assign(threads_, false);
-    warps_.assign((threads_ + kWarp - 1) / kWarp, Warp());
+    warps_.resize((threads_ + kWarp - 1) / kWarp);
+    for (Warp& warp : warps_) {
+      warp.mask = warp.arrived = warp.left = 0;
+      warp.waiting.clear();
+    }
     ready_.clear();
     waiting_.clear();
     idle_.clear();
@@ -142,7 +145,7 @@ class Emulator::Impl {
       ++next_;
       device_.thread = position(worker->thread, launch_->threads);
       function_->entry(launch_->arguments);
-      done_[worker->thread] = true;
+      warps_[worker->thread / kWarp].left |= 1u << worker->thread % kWarp;
       ++finished_;
     }
     idle_.push_back(worker);
@@ -170,9 +173,9 @@ class Emulator::Impl {
     const unsigned lane = worker->thread % kWarp, first = worker->thread - lane, lanes = std::min(kWarp, threads_ - first);
     Warp& warp = warps_[worker->thread / kWarp];
     mask &= lanes == kWarp ? ~0u : (1u << lanes) - 1;
-    for (unsigned l = 0; l < lanes; ++l)
-      if ((mask >> l & 1) && done_[first + l])
-        failure_ = concat("thread ", worker->thread, " exchanges with thread ", first + l, ", which has left");
+    if (const unsigned lost = mask & warp.left; lost != 0)
+      failure_ = concat("thread ", worker->thread, " exchanges with thread ", first + static_cast<unsigned>(std::countr_zero(lost)),
+                        ", which has left");
     if (!(mask >> lane & 1)) failure_ = concat("thread ", worker->thread, " is not in the mask of its own exchange");
     if (warp.arrived != 0 && warp.mask != mask)
       failure_ = concat("lanes of the warp of thread ", worker->thread, " exchange with different masks");
@@ -203,7 +206,6 @@ class Emulator::Impl {
   std::uint64_t block_ = 0;
   int barrier_line_ = 0;
   std::string failure_;
-  std::vector<bool> done_;
   std::vector<Warp> warps_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Worker*> idle_, waiting_;

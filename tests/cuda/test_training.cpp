@@ -1,0 +1,127 @@
+// Recorded trainings on CUDA: the losses and gradients of PyTorch, the same bits however a device may order the work, and what a
+// step costs in calls of the driver.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/cuda/cuda_run.h"
+
+namespace gcomp::test {
+namespace {
+
+using runtime::test::contents;
+
+constexpr double kLoss = 1e-4, kGradient = 1e-3;  // the models' README
+/// Steps of the runs that compare bits; the losses are compared over the whole record.
+constexpr std::int64_t kSomeSteps = 3;
+
+double largest(const Tensor& tensor) {
+  double most = 0;
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) most = std::max(most, std::abs(tensor.at(i)));
+  return most;
+}
+
+/// PyTorch gives the padding row of BERT's word embedding no gradient (padding_idx=0).
+std::int64_t first_compared(const RecordedModel& model, const std::string& name, const Tensor& tensor) {
+  const bool padded = model.name.starts_with("bert") && name == "words.weight";
+  return padded ? tensor.elements() / tensor.shape()[0] : 0;
+}
+
+class CudaTraining : public testing::TestWithParam<RecordedModel> {
+ protected:
+  void SetUp() override {
+    const CudaRun run = folder_.train(GetParam(), 1);
+    if (run.result.errors.find("carries no kernels for this product") != std::string::npos)
+      GTEST_SKIP() << "convolutions have no CUDA kernels yet: " << run.result.errors;
+  }
+
+  /// The losses as written and the trained model, bit for bit.
+  std::string bits(const CudaSettings& settings, std::int64_t steps = kSomeSteps) {
+    const CudaRun run = folder_.train(GetParam(), steps, settings);
+    EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+    return contents(folder_ / "m.jsonl") + contents(folder_ / "trained.onnx");
+  }
+
+  CudaFolder folder_;
+};
+
+TEST_P(CudaTraining, LossesFollowTheRecord) {
+  const RecordedModel& model = GetParam();
+  const Recipe recipe = recipe_of(model);
+  const CudaRun run = folder_.train(model, recipe.steps);
+  ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
+  const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
+  const Tensor wanted = load_arrays(model.folder / "reference.npz").at("loss");
+  ASSERT_EQ(static_cast<std::int64_t>(losses.size()), wanted.elements());
+  const double tolerance = std::max(kLoss, 4 * recipe.pytorch_f32_loss);
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const double reference = wanted.at(static_cast<std::int64_t>(i));
+    ASSERT_LE(std::abs(losses[i] - reference), tolerance * std::abs(reference)) << "step " << i + 1;
+  }
+  if (!on_real_device()) {
+    EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>()));
+  }
+}
+
+TEST_P(CudaTraining, GradientsFollowTheRecord) {
+  const RecordedModel& model = GetParam();
+  const Recipe recipe = recipe_of(model);
+  write_batch(model, recipe.batch, folder_ / "batch.npz");
+  const CudaRun run = folder_.run({"grad", model.model(), "--inputs", folder_ / "batch.npz", "--loss", recipe.loss, "--device", "cuda",
+                                   "--outputs", folder_ / "grads.npz"});
+  ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
+  const std::map<std::string, Tensor> gradients = load_arrays(folder_ / "grads.npz"),
+                                      reference = load_arrays(model.folder / "reference.npz");
+  EXPECT_NEAR(gradients.at("loss").at(0), reference.at("loss").at(0), kLoss * std::abs(reference.at("loss").at(0)));
+  constexpr std::string_view kPrefix = "grad/";
+  double most = 0;
+  for (const auto& [name, tensor] : reference)
+    if (name.starts_with(kPrefix)) most = std::max(most, largest(tensor));
+  for (const auto& [full_name, tensor] : reference) {
+    if (!full_name.starts_with(kPrefix)) continue;
+    const std::string name = full_name.substr(kPrefix.size());
+    ASSERT_TRUE(gradients.contains(name)) << name;
+    const Tensor& gradient = gradients.at(name);
+    ASSERT_EQ(gradient.shape(), tensor.shape()) << name;
+    const double scale = std::max(largest(tensor), 0.1 * most);
+    for (std::int64_t i = first_compared(model, name, tensor); i < tensor.elements(); ++i)
+      ASSERT_NEAR(gradient.at(i), tensor.at(i), kGradient * scale) << name << ", element " << i;
+  }
+}
+
+// Runs but for the first two do what another device may do: streams are delayed as far as their events allow, fresh memory holds
+// other rubbish, and the threads of each kernel run the other way round, on other content of shared memory, and are compared.
+TEST_P(CudaTraining, GivesTheSameBitsTwiceAndInWhateverOrderTheDeviceWorks) {
+  const std::string usual = bits({});
+  EXPECT_TRUE(bits({}) == usual) << "a second run";
+  if (on_real_device()) return;  // only the emulated driver can be told in which order to work
+  EXPECT_TRUE(bits({.emulated = {{"ORDER", "delayed"}}, .environment = {}}) == usual) << "delayed streams";
+  EXPECT_TRUE(bits({.emulated = {{"POISON", "165"}}, .environment = {}}) == usual) << "other content of fresh memory";
+  const CudaRun race = folder_.train(GetParam(), 1, {.emulated = {{"RACES", "1"}}, .environment = {}});
+  EXPECT_EQ(race.result.exit_code, 0) << race.result.errors;
+}
+
+TEST_P(CudaTraining, AStepIsOneGraphLaunchWithoutAllocationOrWaiting) {
+  if (on_real_device()) GTEST_SKIP() << "only the emulated driver counts";
+  constexpr std::int64_t kSteps = 8, kFirst = 3;  // both slots' graphs are there after two steps
+  const CudaRun run = folder_.train(GetParam(), kSteps);
+  ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
+  EXPECT_EQ(run.count("cuGraphLaunch"), kSteps);
+  EXPECT_EQ(run.count("cuGraphInstantiateWithFlags"), 2) << "one for each slot";
+  const nlohmann::json& intervals = run.driver.at("intervals");
+  ASSERT_EQ(static_cast<std::int64_t>(intervals.size()), kSteps);
+  for (std::size_t i = kFirst; i < intervals.size(); ++i) {
+    const nlohmann::json& counts = intervals[i].at("counts");
+    EXPECT_EQ(counts.value("cuGraphLaunch", 0), 1) << counts;
+    for (const char* none : {"synchronising", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuModuleLoadDataEx",
+                             "cuLaunchKernel", "cuEventCreate", "cuStreamCreate", "cuGraphInstantiateWithFlags"})
+      EXPECT_EQ(counts.value(none, 0), 0) << "step " << i << ": " << none;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, CudaTraining, testing::ValuesIn(recorded_models()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace gcomp::test
