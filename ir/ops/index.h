@@ -130,8 +130,11 @@ constexpr OpDef kScatterAdd{
 inline constexpr AttributeSpec kScanAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
                                                     AttributeSpec::optional("exclusive", AttributeType::flag),
                                                     AttributeSpec::optional("reverse", AttributeType::flag)};
-inline constexpr Sample kScanSamples[] = {
-    {"f64[2,4]", "{axis=1}"}, {"f64[2,1]", "{axis=1}"}, {"f64[1,3]", "{axis=0, exclusive=true}"}, {"f64[3,2]", "{axis=0, exclusive=true}"}, {"f64[5]", "{axis=0, reverse=true}"}};
+inline constexpr Sample kScanSamples[] = {{"f64[2,4]", "{axis=1}"},
+                                          {"f64[2,1]", "{axis=1}"},
+                                          {"f64[1,3]", "{axis=0, exclusive=true}"},
+                                          {"f64[3,2]", "{axis=0, exclusive=true}"},
+                                          {"f64[5]", "{axis=0, reverse=true}"}};
 
 inline std::vector<TensorType> infer_scan(const InferContext& c) {
   const std::int64_t axis = c.attributes.integer("axis");

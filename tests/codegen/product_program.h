@@ -52,9 +52,7 @@ class ProductProgram {
   }
 
  private:
-  std::string name(std::size_t output) const {
-    return program_.buffers[static_cast<std::size_t>(program_.outputs[output])].name;
-  }
+  std::string name(std::size_t output) const { return program_.buffers[static_cast<std::size_t>(program_.outputs[output])].name; }
 
   std::vector<Tensor> run(cuda_shim::ProgramRunner& runner) const {
     std::mt19937 random(1);

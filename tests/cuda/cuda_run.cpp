@@ -48,9 +48,9 @@ CudaRun CudaFolder::run(std::vector<std::string> arguments, const CudaSettings& 
 
 CudaRun CudaFolder::train(const RecordedModel& model, std::int64_t steps, const CudaSettings& settings,
                           const std::vector<std::string>& more) const {
-  std::vector<std::string> arguments{"train",     model.model(),          "--data",    model.data(),
-                                     "--device",  "cuda",                 "--steps",   std::to_string(steps),
-                                     "--metrics", folder_ / "m.jsonl",    "--out",     folder_ / "trained.onnx"};
+  std::vector<std::string> arguments{
+      "train",   model.model(),         "--data",    model.data(),        "--device", "cuda",
+      "--steps", std::to_string(steps), "--metrics", folder_ / "m.jsonl", "--out",    folder_ / "trained.onnx"};
   const Recipe recipe = recipe_of(model);
   arguments.insert(arguments.end(), recipe.train_options.begin(), recipe.train_options.end());
   arguments.insert(arguments.end(), more.begin(), more.end());

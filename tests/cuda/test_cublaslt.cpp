@@ -59,8 +59,8 @@ class CudaBlas : public EmulatedDriver {
     const std::int64_t leading = leading_of(c, matrix), stride = stride_of(c, matrix);
     const std::int32_t order = c.orders[matrix], batches = c.batches;
     cublasLtMatrixLayout_t made = nullptr;
-    EXPECT_EQ(blas.cublasLtMatrixLayoutCreate(&made, c.type, static_cast<std::uint64_t>(e.rows), static_cast<std::uint64_t>(e.columns),
-                                              leading),
+    EXPECT_EQ(blas.cublasLtMatrixLayoutCreate(&made, c.type, static_cast<std::uint64_t>(e.rows),
+                                              static_cast<std::uint64_t>(e.columns), leading),
               CUBLAS_STATUS_SUCCESS);
     blas.cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_ORDER, &order, sizeof order);
     blas.cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches, sizeof batches);
@@ -101,8 +101,9 @@ class CudaBlas : public EmulatedDriver {
   cublasStatus_t multiply(const Case& c, const CUdeviceptr (&memory)[3], CUdeviceptr bias, CUstream on) {
     const bool wide = c.type == CUDA_R_64F;
     cublasLtMatmulDesc_t product = nullptr;
-    EXPECT_EQ(blas.cublasLtMatmulDescCreate(&product, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide ? CUDA_R_64F : CUDA_R_32F),
-              CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(
+        blas.cublasLtMatmulDescCreate(&product, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide ? CUDA_R_64F : CUDA_R_32F),
+        CUBLAS_STATUS_SUCCESS);
     const std::int32_t ta = c.transpose[0], tb = c.transpose[1];
     blas.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
     blas.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);

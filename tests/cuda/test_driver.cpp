@@ -209,9 +209,7 @@ TEST_F(CudaDriver, DelayedStreamsShowAMissingWait) {
     ASSERT_EQ(f.cuEventSynchronize(cleared), CUDA_SUCCESS);
     ASSERT_EQ(f.cuMemcpyHtoDAsync_v2(from, value, 4, copies), CUDA_SUCCESS);
     ASSERT_EQ(f.cuEventRecord(copied, copies), CUDA_SUCCESS);
-    if (waits) {
-      ASSERT_EQ(f.cuStreamWaitEvent(computes, copied, 0), CUDA_SUCCESS);
-    }
+    if (waits) { ASSERT_EQ(f.cuStreamWaitEvent(computes, copied, 0), CUDA_SUCCESS); }
     ASSERT_EQ(launch(add, 1, 1, computes, from, to), CUDA_SUCCESS);
     EXPECT_EQ(read(to, 1, computes)[0], waits ? 3.0f : 0.0f);
   }

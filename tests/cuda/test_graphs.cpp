@@ -33,21 +33,18 @@ class CudaGraphs : public EmulatedDriver {
     ASSERT_EQ(f.cuStreamSynchronize(compute_), CUDA_SUCCESS);
   }
 
-  /// x from pinned memory on the side stream, then y += x, then y to pinned memory; `ordered` is whether the sum waits for the copy.
+  /// x from pinned memory on the side stream, then y += x, then y to pinned memory; `ordered` is whether the sum waits for the
+  /// copy.
   CUresult capture(bool ordered, CUgraph* graph) {
     EXPECT_EQ(f.cuStreamBeginCapture_v2(compute_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
     EXPECT_EQ(f.cuEventRecord(fork_, compute_), CUDA_SUCCESS);
     EXPECT_EQ(f.cuStreamWaitEvent(side_, fork_, 0), CUDA_SUCCESS);
     EXPECT_EQ(f.cuMemcpyHtoDAsync_v2(x_, host_, 4, side_), CUDA_SUCCESS);
     EXPECT_EQ(f.cuEventRecord(join_, side_), CUDA_SUCCESS);
-    if (ordered) {
-      EXPECT_EQ(f.cuStreamWaitEvent(compute_, join_, 0), CUDA_SUCCESS);
-    }
+    if (ordered) { EXPECT_EQ(f.cuStreamWaitEvent(compute_, join_, 0), CUDA_SUCCESS); }
     EXPECT_EQ(launch(add_, 1, 1, compute_, x_, y_), CUDA_SUCCESS);
     EXPECT_EQ(f.cuMemcpyDtoHAsync_v2(host_ + 1, y_, 4, compute_), CUDA_SUCCESS);
-    if (!ordered) {
-      EXPECT_EQ(f.cuStreamWaitEvent(compute_, join_, 0), CUDA_SUCCESS);
-    }
+    if (!ordered) { EXPECT_EQ(f.cuStreamWaitEvent(compute_, join_, 0), CUDA_SUCCESS); }
     return f.cuStreamEndCapture(compute_, graph);
   }
   CUgraphExec instantiate(CUgraph graph) {
@@ -117,12 +114,20 @@ TEST_F(CudaGraphs, ACaptureMustBeJoined) {
 
 TEST_F(CudaGraphs, CallsThatACaptureForbidsMakeItInvalid) {
   const auto forbidden = std::vector<std::pair<const char*, std::function<CUresult()>>>{
-      {"allocate", [&] { CUdeviceptr made; return f.cuMemAlloc_v2(&made, 4); }},
+      {"allocate",
+       [&] {
+         CUdeviceptr made;
+         return f.cuMemAlloc_v2(&made, 4);
+       }},
       {"free", [&] { return f.cuMemFree_v2(x_); }},
       {"synchronize", [&] { return f.cuStreamSynchronize(compute_); }},
       {"another stream", [&] { return f.cuStreamSynchronize(side_); }},
       {"query", [&] { return f.cuEventQuery(fork_); }},
-      {"pageable copy", [&] { float ordinary = 0; return f.cuMemcpyHtoDAsync_v2(x_, &ordinary, 4, compute_); }},
+      {"pageable copy",
+       [&] {
+         float ordinary = 0;
+         return f.cuMemcpyHtoDAsync_v2(x_, &ordinary, 4, compute_);
+       }},
   };
   for (const auto& [name, call] : forbidden) {
     prepare({});

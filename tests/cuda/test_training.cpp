@@ -59,17 +59,15 @@ TEST_P(CudaTraining, LossesFollowTheRecord) {
     const double reference = wanted.at(static_cast<std::int64_t>(i));
     ASSERT_LE(std::abs(losses[i] - reference), tolerance * std::abs(reference)) << "step " << i + 1;
   }
-  if (!on_real_device()) {
-    EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>()));
-  }
+  if (!on_real_device()) { EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>())); }
 }
 
 TEST_P(CudaTraining, GradientsFollowTheRecord) {
   const RecordedModel& model = GetParam();
   const Recipe recipe = recipe_of(model);
   write_batch(model, recipe.batch, folder_ / "batch.npz");
-  const CudaRun run = folder_.run({"grad", model.model(), "--inputs", folder_ / "batch.npz", "--loss", recipe.loss, "--device", "cuda",
-                                   "--outputs", folder_ / "grads.npz"});
+  const CudaRun run = folder_.run({"grad", model.model(), "--inputs", folder_ / "batch.npz", "--loss", recipe.loss, "--device",
+                                   "cuda", "--outputs", folder_ / "grads.npz"});
   ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
   const std::map<std::string, Tensor> gradients = load_arrays(folder_ / "grads.npz"),
                                       reference = load_arrays(model.folder / "reference.npz");
@@ -114,8 +112,9 @@ TEST_P(CudaTraining, AStepIsOneGraphLaunchWithoutAllocationOrWaiting) {
   for (std::size_t i = kFirst; i < intervals.size(); ++i) {
     const nlohmann::json& counts = intervals[i].at("counts");
     EXPECT_EQ(counts.value("cuGraphLaunch", 0), 1) << counts;
-    for (const char* none : {"synchronising", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuModuleLoadDataEx",
-                             "cuLaunchKernel", "cuEventCreate", "cuStreamCreate", "cuGraphInstantiateWithFlags"})
+    for (const char* none :
+         {"synchronising", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuModuleLoadDataEx",
+          "cuLaunchKernel", "cuEventCreate", "cuStreamCreate", "cuGraphInstantiateWithFlags"})
       EXPECT_EQ(counts.value(none, 0), 0) << "step " << i << ": " << none;
   }
 }

@@ -234,8 +234,7 @@ class Generator {
       return builder_.apply("layer_norm", {x, new_input(row), new_input(row)}, {{"axis", x.rank() - 1}, {"epsilon", 0.1}});
     }
     const Shape channels{x.dim(1)};
-    return builder_.apply_many(*ir::find_op("batch_norm"), {x, new_input(channels), new_input(channels)},
-                               {{"epsilon", 0.1}})[0];
+    return builder_.apply_many(*ir::find_op("batch_norm"), {x, new_input(channels), new_input(channels)}, {{"epsilon", 0.1}})[0];
   }
 
   Var lookup() {

@@ -2,8 +2,8 @@
 // gcomp_shim::mma with the layout of registers that the PTX manual documents.
 #pragma once
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8, and gets of each
-// matrix the two neighbours [l / 4][2 * (l % 4)], or with kTransposed the pair [2 * (l % 4)][l / 4] and the row below.
+// Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8, and gets of
+// each matrix the two neighbours [l / 4][2 * (l % 4)], or with kTransposed the pair [2 * (l % 4)][l / 4] and the row below.
 template <bool kTransposed>
 GC_DEVICE void gc_load_matrices(unsigned (&to)[4], const void* row) {
 #ifdef __CUDA_ARCH__

@@ -1,10 +1,8 @@
-// One tile of a matrix product by a block of threads, whatever its operands come from. A source gives packs of elements; they wait in
-// registers while the tile before them is multiplied, then go to the other half of shared memory.
+// One tile of a matrix product by a block of threads, whatever its operands come from. A source gives packs of elements; they wait
+// in registers while the tile before them is multiplied, then go to the other half of shared memory.
 #pragma once
 
-GC_DEVICE int gc_quotient(int x, const gc_divisor& d) {
-  return (int)((unsigned long long)(unsigned)x * d.multiplier >> d.shift);
-}
+GC_DEVICE int gc_quotient(int x, const gc_divisor& d) { return (int)((unsigned long long)(unsigned)x * d.multiplier >> d.shift); }
 
 // In which direction the packs of a source run: along k, or along m or n.
 enum gc_direction { gc_along_k, gc_across };
@@ -18,7 +16,8 @@ GC_DEVICE void gc_put_pack(T* to, const V (&values)[kCount]) {
   gc_move_pack((gc_pack<T, kCount>*)to, &pack);
 }
 
-// Multiplies by FMA in V, each thread kRows x kColumns sums in chunks of 16 bytes. Shared memory holds both operands with k slowest.
+// Multiplies by FMA in V, each thread kRows x kColumns sums in chunks of 16 bytes. Shared memory holds both operands with k
+// slowest.
 template <class Element, class Value, int kTileM, int kTileN, int kTileK, int kRows, int kColumns>
 struct gc_fma_tile {
   typedef Element T;
@@ -244,7 +243,8 @@ struct gc_stage {
 };
 
 template <class Tile, class A, class B>
-GC_DEVICE void gc_accumulate(Tile& tile, typename Tile::Shared& shared, const A& a, const B& b, int m0, int n0, int k_begin, int k_end) {
+GC_DEVICE void gc_accumulate(Tile& tile, typename Tile::Shared& shared, const A& a, const B& b, int m0, int n0, int k_begin,
+                             int k_end) {
   typedef typename Tile::T T;
   gc_stage<A, T, Tile::kM, Tile::kK, Tile::kThreads> stage_a;
   gc_stage<B, T, Tile::kN, Tile::kK, Tile::kThreads> stage_b;
@@ -331,7 +331,8 @@ struct gc_strided_columns {
 
 // The tile's sums to a matrix, in packs where the words allow it.
 template <class T, class Tile, class Columns>
-GC_DEVICE void gc_store_tile(const Tile& tile, const gc_place& p, const Columns& columns, long long row_stride, int rows, int packs) {
+GC_DEVICE void gc_store_tile(const Tile& tile, const gc_place& p, const Columns& columns, long long row_stride, int rows,
+                             int packs) {
   const gc_matrix_store<T, Columns> store = {columns, row_stride, rows, packs != gc_packs_none};
   if (packs == gc_packs_columns) tile.each_in_columns(p.m0, p.n0, store);
   else tile.each_in_rows(p.m0, p.n0, store);

@@ -85,8 +85,8 @@ bool is_countable(const ProductExtents& e) {
 Tiling choose_tiling(const ProductExtents& e, DType dtype, int architecture) {
   const TilePair tiles = tiles_for(dtype, architecture);
   const std::int64_t sum_bytes = dtype == DType::f64 ? 8 : 4, large = tiles_of(e, tiles.large);
-  const bool is_large = e.m > tiles.small.m && e.n > tiles.small.n &&
-                        large * std::max<std::int64_t>(e.k / 1024, 1) * 2 >= kWantedBlocks;
+  const bool is_large =
+      e.m > tiles.small.m && e.n > tiles.small.n && large * std::max<std::int64_t>(e.k / 1024, 1) * 2 >= kWantedBlocks;
   const TileKind& tile = is_large ? tiles.large : tiles.small;
   const std::int64_t wanted = splits_of(e, tile, sum_bytes);
   const std::int64_t split_k = quotient_up(quotient_up(e.k, wanted), tile.k) * tile.k, splits = quotient_up(e.k, split_k);

@@ -24,9 +24,7 @@ struct Tiling {
   TileKind tile;
   gc_tiling words{};
 
-  std::int64_t blocks() const {
-    return std::int64_t{words.tiles_m} * words.tiles_n * words.batches * words.splits;
-  }
+  std::int64_t blocks() const { return std::int64_t{words.tiles_m} * words.tiles_n * words.batches * words.splits; }
   /// Bytes of the partial sums; 0 without.
   std::int64_t workspace_bytes(DType dtype) const;
 };

@@ -47,10 +47,10 @@ struct gc_convolution_words {
   gc_tiling tiling;
   gc_axis_words axis[3];
   gc_divisor by_channels;
-  int channels;              // of the source, in a group
-  int rows_total;            // of the weight matrix, over all groups and classes
+  int channels;    // of the source, in a group
+  int rows_total;  // of the weight matrix, over all groups and classes
   int packed_source, packed_matrix, packs;
-  long long source_image, source_channel, source_group;      // strides
+  long long source_image, source_channel, source_group;            // strides
   long long matrix_row, matrix_image, matrix_along, matrix_group;  // of the other operand
   long long result_image, result_channel, result_group;
 };

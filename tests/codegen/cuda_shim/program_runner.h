@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/program.h"
-#include "tests/cuda/shim/emulator.h"
 #include "tests/codegen/cuda_shim/kernel_runner.h"
+#include "tests/cuda/shim/emulator.h"
 
 namespace gcomp::cuda_shim {
 

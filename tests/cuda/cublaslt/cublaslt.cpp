@@ -84,9 +84,10 @@ cublasStatus_t set(T& to, const void* value, std::size_t bytes) {
 
 /// Tells products apart, without the scalars.
 std::uint64_t identity_of(const Product& p) {
-  const std::int64_t facts[] = {p.a.rows,    p.a.columns,   p.a.leading, p.a.batch_stride, p.a.order,     p.a.type,        p.b.rows,
-                                p.b.columns, p.b.leading,   p.b.batch_stride, p.b.order, p.d.rows,      p.d.columns,     p.d.leading,
-                                p.d.order,   p.d.batches,   p.d.type,    p.compute,        p.transpose_a, p.transpose_b, p.epilogue};
+  const std::int64_t facts[] = {p.a.rows,      p.a.columns,   p.a.leading, p.a.batch_stride, p.a.order, p.a.type,
+                                p.b.rows,      p.b.columns,   p.b.leading, p.b.batch_stride, p.b.order, p.d.rows,
+                                p.d.columns,   p.d.leading,   p.d.order,   p.d.batches,      p.d.type,  p.compute,
+                                p.transpose_a, p.transpose_b, p.epilogue};
   return checksum_of(facts, sizeof facts);
 }
 
@@ -187,8 +188,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, cubl
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows, std::uint64_t columns,
-                                          std::int64_t leading) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
+                                          std::uint64_t columns, std::int64_t leading) {
   if (const auto error = entered("cublasLtMatrixLayoutCreate")) return error;
   calls().add("live layouts", 1);
   auto* made = new Layout();
@@ -233,8 +234,9 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle, cublasLtMatmulPreferenceAttributes_t attribute,
-                                                    const void* value, std::size_t bytes) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    std::size_t bytes) {
   if (const auto error = entered("cublasLtMatmulPreferenceSetAttribute")) return error;
   Preference& preference = *object<Preference>(handle);
   switch (attribute) {

@@ -196,8 +196,7 @@ CUresult Context::run_nodes(const std::vector<Node>& nodes) {
 CUresult Context::launch(Executable& executable, const std::shared_ptr<Stream>& stream) {
   if (stream->capture) return CUDA_ERROR_NOT_SUPPORTED;
   if (executable.last) push(stream, {.operation = {}, .wait = executable.last, .reached = nullptr});
-  const CUresult result =
-      queue(stream, {"a graph", [this, nodes = executable.nodes] { return run_nodes(*nodes); }});
+  const CUresult result = queue(stream, {"a graph", [this, nodes = executable.nodes] { return run_nodes(*nodes); }});
   executable.last = std::make_shared<Record>();
   executable.last->stream = stream;
   executable.last->position = stream->queued;

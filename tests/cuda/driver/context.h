@@ -1,8 +1,8 @@
 // One emulated GPU with its primary context: memory, and when the work of its streams runs.
 //
-// Order "eager": work runs as it is queued, which is one of the orders that a device may choose. Order "delayed": nothing runs until
-// the host waits for it, and then only what that wait, through the events, depends on: what was not said to come before has not
-// happened. In a graph, nodes that nothing orders run in the reverse of the order in which they were captured.
+// Order "eager": work runs as it is queued, which is one of the orders that a device may choose. Order "delayed": nothing runs
+// until the host waits for it, and then only what that wait, through the events, depends on: what was not said to come before has
+// not happened. In a graph, nodes that nothing orders run in the reverse of the order in which they were captured.
 #pragma once
 
 #include <list>

@@ -11,7 +11,8 @@ struct ErrorText {
   CUresult error;
   const char *name, *text;
 };
-#define GCOMP_ERROR(NAME, TEXT) {NAME, #NAME, TEXT}
+#define GCOMP_ERROR(NAME, TEXT) \
+  { NAME, #NAME, TEXT }
 constexpr ErrorText kErrors[] = {
     GCOMP_ERROR(CUDA_SUCCESS, "no error"),
     GCOMP_ERROR(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
@@ -127,9 +128,8 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice device) {
-  return call("cuDeviceGetAttribute", Needs::init, [&](Driver& d) {
-    return exists(d, device) ? attribute(d, which, *value) : CUDA_ERROR_INVALID_DEVICE;
-  });
+  return call("cuDeviceGetAttribute", Needs::init,
+              [&](Driver& d) { return exists(d, device) ? attribute(d, which, *value) : CUDA_ERROR_INVALID_DEVICE; });
 }
 
 CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device) {
@@ -192,8 +192,7 @@ int gcompEmulatedQueue(CUstream stream, const char* label, int (*work)(void*), v
     Context& context = *target->context;
     return context.queue(target, {label, [&context, kept, work, name = std::string(label)] {
                                     const int error = work(kept.get());
-                                    return error == 0 ? CUDA_SUCCESS
-                                                      : context.fail(static_cast<CUresult>(error), name + " failed");
+                                    return error == 0 ? CUDA_SUCCESS : context.fail(static_cast<CUresult>(error), name + " failed");
                                   }});
   });
 }

@@ -45,8 +45,11 @@ __attribute__((destructor)) void report_at_exit() {
 }  // namespace
 
 Driver::Driver()
-    : options(options_by_environment()), version(version_setting("DRIVER", "13.0")), compute(version_setting("COMPUTE", "9.0")),
-      visible(visible_gpus(static_cast<int>(integer_setting("GPUS", 1)))), gpus(visible.size()),
+    : options(options_by_environment()),
+      version(version_setting("DRIVER", "13.0")),
+      compute(version_setting("COMPUTE", "9.0")),
+      visible(visible_gpus(static_cast<int>(integer_setting("GPUS", 1)))),
+      gpus(visible.size()),
       host(std::uint64_t{1} << 40, options.poison) {}
 
 int most_shared_memory(const Version& compute) {

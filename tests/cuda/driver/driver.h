@@ -102,9 +102,7 @@ CUresult call(const char* name, Needs needs, const F& work) {
   try {
     const CUresult result = work(d);
     return needs == Needs::release && result == CUDA_SUCCESS ? context->sticky : result;
-  } catch (const std::bad_alloc&) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  } catch (const std::exception& error) {
+  } catch (const std::bad_alloc&) { return CUDA_ERROR_OUT_OF_MEMORY; } catch (const std::exception& error) {
     std::fprintf(stderr, "emulated driver: %s: %s\n", name, error.what());
     return CUDA_ERROR_UNKNOWN;
   }

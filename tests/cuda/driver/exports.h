@@ -15,7 +15,8 @@ GCOMP_CUDA_DRIVER_FUNCTIONS(GCOMP_DECLARE)
 
 /// Queues work of a library in a stream. `work` gives 0 or a CUresult, and is called once, or, in a captured graph, at each launch;
 /// `release` frees `data` when neither can happen again.
-GCOMP_EXPORT int gcompEmulatedQueue(CUstream stream, const char* label, int (*work)(void* data), void (*release)(void* data), void* data);
+GCOMP_EXPORT int gcompEmulatedQueue(CUstream stream, const char* label, int (*work)(void* data), void (*release)(void* data),
+                                    void* data);
 /// Whether live device or pinned memory holds all these bytes.
 GCOMP_EXPORT int gcompEmulatedHolds(const void* address, std::size_t bytes);
 /// How often an event was counted: a function's name, or "kernel", "copy", "synchronising".

@@ -74,17 +74,15 @@ void run_twice(Context& context, const cuda_shim::Function& function, Launch lau
 }
 
 CUresult run(Context& context, const Memory& host, Calls& calls, KernelLaunch& launch) {
-  const std::string where = concat("kernel ", launch.kernel->name, ", grid ", launch.blocks.x, " x ", launch.blocks.y, " x ",
-                                   launch.blocks.z, ", block ", launch.threads.x, " x ", launch.threads.y, " x ", launch.threads.z,
-                                   ": ");
+  const std::string where =
+      concat("kernel ", launch.kernel->name, ", grid ", launch.blocks.x, " x ", launch.blocks.y, " x ", launch.blocks.z, ", block ",
+             launch.threads.x, " x ", launch.threads.y, " x ", launch.threads.z, ": ");
   if (const int error = calls.enter("kernel")) return context.fail(static_cast<CUresult>(error), where + "an injected failure");
   std::vector<void*> addresses = argument_addresses(launch);
   if (const std::string stray = stray_pointer(context, host, launch, addresses); !stray.empty())
     return context.fail(CUDA_ERROR_ILLEGAL_ADDRESS, where + stray);
-  const Launch call{.blocks = launch.blocks,
-                    .threads = launch.threads,
-                    .dynamic_shared = launch.dynamic_shared,
-                    .arguments = addresses.data()};
+  const Launch call{
+      .blocks = launch.blocks, .threads = launch.threads, .dynamic_shared = launch.dynamic_shared, .arguments = addresses.data()};
   try {
     if (context.options.races) run_twice(context, launch.kernel->function, call);
     else context.emulator.launch(launch.kernel->function, call);

@@ -24,13 +24,14 @@ struct Range {
   bool alive() const { return pageable || gcompEmulatedHolds(address, bytes); }
 };
 
-Operation copy_operation(Context& context, Driver& d, std::byte* to, const std::byte* from, const Range& target, const Range& source,
-                         std::shared_ptr<std::vector<std::byte>> kept) {
+Operation copy_operation(Context& context, Driver& d, std::byte* to, const std::byte* from, const Range& target,
+                         const Range& source, std::shared_ptr<std::vector<std::byte>> kept) {
   return {"a copy", [&context, &d, to, from, target, source, kept] {
             if (const int error = d.calls.enter("copy")) return context.fail(static_cast<CUresult>(error), "an injected failure");
             d.calls.add("copied_bytes", static_cast<std::int64_t>(source.bytes));
             if (!target.alive() || !source.alive())
-              return context.fail(CUDA_ERROR_ILLEGAL_ADDRESS, concat("a copy of ", source.bytes, " bytes uses memory that was freed"));
+              return context.fail(CUDA_ERROR_ILLEGAL_ADDRESS,
+                                  concat("a copy of ", source.bytes, " bytes uses memory that was freed"));
             std::memmove(to, from, source.bytes);
             return CUDA_SUCCESS;
           }};
@@ -138,9 +139,9 @@ CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUs
     if (side == HostSide::invalid || !device_holds(d, pointer(from), bytes)) return CUDA_ERROR_INVALID_VALUE;
     if (refuses(*source, side)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     Context& context = *source->context;
-    const CUresult result = context.queue(
-        source, copy_operation(context, d, static_cast<std::byte*>(to), pointer(from), {to, bytes, side == HostSide::pageable},
-                               {pointer(from), bytes}, nullptr));
+    const CUresult result =
+        context.queue(source, copy_operation(context, d, static_cast<std::byte*>(to), pointer(from),
+                                             {to, bytes, side == HostSide::pageable}, {pointer(from), bytes}, nullptr));
     if (side == HostSide::pageable) {
       d.synchronising();
       context.finish(*source);

@@ -76,7 +76,8 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
   return call("cuFuncSetAttribute", Needs::context, [&](Driver& d) {
     const auto kernel = d.kernels.find(function);
     if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
-    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value + static_shared(*kernel) > most_shared_memory(d.compute))
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+        value + static_shared(*kernel) > most_shared_memory(d.compute))
       return CUDA_ERROR_INVALID_VALUE;
     kernel->most_dynamic_shared = value;
     return CUDA_SUCCESS;

@@ -21,16 +21,16 @@ struct Capture;
 
 /// Work of a stream: a kernel, a copy, a library's product, a graph.
 struct Operation {
-  std::string label;               ///< for messages
-  std::function<CUresult()> run;   ///< an error is sticky
+  std::string label;              ///< for messages
+  std::function<CUresult()> run;  ///< an error is sticky
 };
 
 /// A point in a stream, as an event holds it: what was queued before it is what it stands for.
 struct Record {
   std::shared_ptr<Stream> stream;
-  std::uint64_t position = 0;            ///< items of the stream that must be done
-  std::shared_ptr<Capture> capture;      ///< set where the event was recorded in a capture
-  std::vector<int> nodes;                ///< then: the nodes that it stands for
+  std::uint64_t position = 0;        ///< items of the stream that must be done
+  std::shared_ptr<Capture> capture;  ///< set where the event was recorded in a capture
+  std::vector<int> nodes;            ///< then: the nodes that it stands for
   std::chrono::steady_clock::time_point reached{};
 };
 

@@ -56,7 +56,8 @@ void Calls::report(const std::string& library, const std::map<std::string, std::
   if (folder.empty()) return;
   const std::lock_guard lock(mutex_);
   nlohmann::json report = {{"counts", counts_}, {"figures", more}, {"intervals", nlohmann::json::array()}, {"after", since_mark_}};
-  for (const Interval& interval : intervals_) report["intervals"].push_back({{"until", interval.name}, {"counts", interval.counts}});
+  for (const Interval& interval : intervals_)
+    report["intervals"].push_back({{"until", interval.name}, {"counts", interval.counts}});
   std::ofstream(folder + "/" + library + ".json") << report.dump(1) << "\n";
 }
 

@@ -15,11 +15,13 @@ struct ImageHeader {
   char magic[16];  ///< opens as an ELF file does, which a cubin is
   std::uint32_t architecture = 0;
   std::uint32_t reserved = 0;
-  std::uint64_t bytes = 0;     ///< of the library
-  std::uint64_t checksum = 0;  ///< over the library
+  std::uint64_t bytes = 0;            ///< of the library
+  std::uint64_t checksum = 0;         ///< over the library
   std::uint64_t header_checksum = 0;  ///< over what precedes it
 };
-inline constexpr char kImageMagic[17] = "\x7f" "ELF-emulated-01";
+inline constexpr char kImageMagic[17] =
+    "\x7f"
+    "ELF-emulated-01";
 
 /// FNV-1a with 64 bits.
 inline std::uint64_t checksum_of(const void* data, std::size_t bytes, std::uint64_t seed = 0xcbf29ce484222325ull) {

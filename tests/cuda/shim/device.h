@@ -175,8 +175,6 @@ extern char __stop_gcomp_dynamic[] __attribute__((weak, visibility("hidden")));
     ends[2] = __start_gcomp_dynamic;                                                           \
     ends[3] = __stop_gcomp_dynamic;                                                            \
   }
-#define GCOMP_SHIM_KERNEL(name)                                                                      \
-  extern "C" void gcomp_shim_entry_##name(void** arguments) { gcomp_shim::call(name, arguments); }   \
-  extern "C" size_t gcomp_shim_parameter_##name(size_t index, int* pointer) {                        \
-    return gcomp_shim::parameter(name, index, pointer);                                              \
-  }
+#define GCOMP_SHIM_KERNEL(name)                                                                    \
+  extern "C" void gcomp_shim_entry_##name(void** arguments) { gcomp_shim::call(name, arguments); } \
+  extern "C" size_t gcomp_shim_parameter_##name(size_t index, int* pointer) { return gcomp_shim::parameter(name, index, pointer); }

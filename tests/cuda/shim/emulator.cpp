@@ -52,8 +52,8 @@ class Emulator::Impl {
     device_.grid_size = launch.blocks;
     device_.barrier = [](int line) { current_->barrier(line); };
     device_.exchange = [](unsigned mask, const void* value, std::size_t bytes) { return current_->exchange(mask, value, bytes); };
-    check_internal(launch.dynamic_shared == 0 || launch.dynamic_shared <= function.dynamic_shared.size(),
-                   "the launch gives ", launch.dynamic_shared, " bytes of dynamic shared memory, the kernel takes ",
+    check_internal(launch.dynamic_shared == 0 || launch.dynamic_shared <= function.dynamic_shared.size(), "the launch gives ",
+                   launch.dynamic_shared, " bytes of dynamic shared memory, the kernel takes ",
                    function.dynamic_shared.empty() ? "none" : "less");
     function.bind(&device_);
     Impl* const outer = std::exchange(current_, this);

@@ -37,7 +37,7 @@ struct Launch {
   Dimensions blocks, threads;
   std::size_t dynamic_shared = 0;  ///< bytes
   void** arguments = nullptr;      ///< points to each argument, as for cuLaunchKernel
-  bool backwards = false;          ///< last block and last thread first, other rubbish in shared memory: correct kernels do not care
+  bool backwards = false;  ///< last block and last thread first, other rubbish in shared memory: correct kernels do not care
 };
 
 struct LaunchCounts {

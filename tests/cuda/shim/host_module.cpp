@@ -54,7 +54,8 @@ class TemporaryFolder {
 /// `extern __shared__ T name[];` stays a declaration; its definition goes behind the text.
 std::string with_dynamic_shared(const std::string& text) {
   if (text.find("extern __shared__") == std::string::npos) return text;
-  static const std::regex declaration(R"(extern\s+__shared__\s+((?:__align__\([^)]*\)|alignas\([^)]*\))?\s*)([\w:<>, ]+?)\s+(\w+)\[\]\s*;)");
+  static const std::regex declaration(
+      R"(extern\s+__shared__\s+((?:__align__\([^)]*\)|alignas\([^)]*\))?\s*)([\w:<>, ]+?)\s+(\w+)\[\]\s*;)");
   std::string definitions, seen;
   for (std::sregex_iterator it(text.begin(), text.end(), declaration), end; it != end; ++it) {
     const std::string type = (*it)[2], name = (*it)[3];
@@ -66,8 +67,8 @@ std::string with_dynamic_shared(const std::string& text) {
 }
 
 std::string host_source(const std::string& text, const std::vector<std::string>& kernels) {
-  std::string source = concat("#include \"", kDeviceHeader, "\"\n#line 1 \"kernel.cu\"\n", with_dynamic_shared(text),
-                              "\nGCOMP_SHIM_MODULE\n");
+  std::string source =
+      concat("#include \"", kDeviceHeader, "\"\n#line 1 \"kernel.cu\"\n", with_dynamic_shared(text), "\nGCOMP_SHIM_MODULE\n");
   for (const std::string& kernel : kernels) source += concat("GCOMP_SHIM_KERNEL(", kernel, ")\n");
   return source;
 }
@@ -75,14 +76,16 @@ std::string host_source(const std::string& text, const std::vector<std::string>&
 }  // namespace
 
 std::vector<std::string> kernels_of(std::string_view text) {
-  static const std::regex definition(R"(extern\s+"C"\s+__global__\s+(?:__launch_bounds__\([^)]*\)\s*)?void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\()");
+  static const std::regex definition(
+      R"(extern\s+"C"\s+__global__\s+(?:__launch_bounds__\([^)]*\)\s*)?void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\()");
   std::vector<std::string> names;
   for (std::cregex_iterator it(text.data(), text.data() + text.size(), definition), end; it != end; ++it) names.push_back((*it)[1]);
   return names;
 }
 
 std::string host_compiler_identity() {
-  static const std::string identity = concat(GCOMP_HOST_COMPILER, " ", kFlags, "\n", kDynamicShared, "\n", read_text(kDeviceHeader));
+  static const std::string identity =
+      concat(GCOMP_HOST_COMPILER, " ", kFlags, "\n", kDynamicShared, "\n", read_text(kDeviceHeader));
   return identity;
 }
 
@@ -105,8 +108,7 @@ HostCompilation compile_for_host(const std::string& text, const std::vector<std:
 HostModule::HostModule(const std::string& text, const std::vector<std::string>& kernels)
     : HostModule([&] {
         HostCompilation made = compile_for_host(text, kernels);
-        if (made.library.empty())
-          throw InternalError(concat("the host compiler refused CUDA text:\n", made.log.substr(0, 4000)));
+        if (made.library.empty()) throw InternalError(concat("the host compiler refused CUDA text:\n", made.log.substr(0, 4000)));
         return made.library;
       }()) {}
 
