@@ -20,7 +20,9 @@ struct CudaRun {
   nlohmann::json driver, nvrtc, cublaslt;  ///< what each emulated library reports at its end; null where it was not loaded
 
   /// How often a function of the driver was called, or another event counted.
-  std::int64_t count(const std::string& name) const { return driver.at("counts").value(name, std::int64_t{0}); }
+  std::int64_t count(const std::string& name) const {
+    return driver.is_null() ? 0 : driver.at("counts").value(name, std::int64_t{0});
+  }
 };
 
 /// What a run is set up with: GCOMP_EMULATED_<name> for each, and other variables as NAME=VALUE.

@@ -44,14 +44,28 @@ bool drain(int end, std::string& text) {
   return got > 0;
 }
 
+/// The variables and those of this process that are not among them; of a name given twice the first counts. No name comes twice:
+/// the loader would take the last.
+std::vector<std::string> with_environment(const std::vector<std::string>& more) {
+  std::vector<std::string> variables;
+  const auto add = [&](const std::string& variable) {
+    const std::string name = variable.substr(0, variable.find('=') + 1);
+    for (const std::string& known : variables)
+      if (known.rfind(name, 0) == 0) return;
+    variables.push_back(variable);
+  };
+  for (const std::string& variable : more) add(variable);
+  for (char** variable = environ; *variable; ++variable) add(*variable);
+  return variables;
+}
+
 CommandResult run(std::vector<std::string> arguments, const CommandOptions& options, const std::string& marker) {
   arguments.insert(arguments.begin(), GCOMP_BINARY);
   if (!options.limits.empty()) {
     const std::vector<std::string> shell{"/bin/sh", "-c", options.limits + "; exec \"$0\" \"$@\""};
     arguments.insert(arguments.begin(), shell.begin(), shell.end());
   }
-  std::vector<std::string> variables = options.environment;  // the first of a name counts
-  for (char** variable = environ; *variable; ++variable) variables.emplace_back(*variable);
+  std::vector<std::string> variables = with_environment(options.environment);
   Pipe output, errors;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
