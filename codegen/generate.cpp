@@ -179,11 +179,14 @@ class ProgramBuilder {
   bool add_generated(runtime::Step& step) {
     if (program_.target.kind == runtime::TargetKind::cpu) return true;
     const int architecture = std::atoi(program_.target.architecture.c_str() + std::string_view("sm_").size());
-    if (auto* matmul = std::get_if<runtime::MatmulCall>(&step)) {
-      matmul->generated = cuda::generate_product(*matmul, architecture, kernels_);
-      return !matmul->generated.launches.empty();
-    }
-    return true;
+    const auto generate = [&](auto& call) {
+      if constexpr (!std::is_same_v<std::decay_t<decltype(call)>, runtime::KernelLaunch>) {
+        call.generated = cuda::generate_product(call, architecture, kernels_);
+        return !call.generated.launches.empty();
+      }
+      return true;
+    };
+    return std::visit(generate, step);
   }
 
   void add_loops(const Node& node) {

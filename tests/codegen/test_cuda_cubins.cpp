@@ -50,6 +50,13 @@ Report report_of(const std::string& log) {
   return report;
 }
 
+Sources sources_of(const codegen::KernelTable& table) {
+  Sources sources;
+  for (const Kernel& kernel : table.kernels()) sources.texts.push_back(table.prelude() + "\n" + kernel.text);
+  sources.kernels = static_cast<int>(table.kernels().size());
+  return sources;
+}
+
 /// Matrix products of every dtype, in each order of their operands' memory, in large and small tiles.
 Sources product_sources(int architecture, std::initializer_list<DType> dtypes) {
   codegen::KernelTable table(TargetKind::cuda);
@@ -70,10 +77,33 @@ Sources product_sources(int architecture, std::initializer_list<DType> dtypes) {
         call.b.column_stride = order / 2 ? call.k : 1;
         codegen::cuda::generate_product(call, architecture, table);
       }
-  Sources sources;
-  for (const Kernel& kernel : table.kernels()) sources.texts.push_back(table.prelude() + "\n" + kernel.text);
-  sources.kernels = static_cast<int>(table.kernels().size());
-  return sources;
+  return sources_of(table);
+}
+
+/// Convolutions and their gradients in large and small tiles, and the direct ones.
+Sources convolution_sources(int architecture, std::initializer_list<DType> dtypes, std::initializer_list<bool> layouts) {
+  codegen::KernelTable table(TargetKind::cuda);
+  for (DType dtype : dtypes)
+    for (bool channels_last : layouts)
+      for (auto [batch, channels, groups] : {std::array<std::int64_t, 3>{1, 16, 1}, {64, 256, 1}, {1, 32, 32}})
+        for (auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient})
+          codegen::cuda::generate_product(ConvolutionCall{.kind = kind,
+                                                          .dtype = dtype,
+                                                          .channels_last = channels_last,
+                                                          .batch = batch,
+                                                          .input_channels = channels,
+                                                          .output_channels = channels,
+                                                          .groups = groups,
+                                                          .input_spatial = {28, 28},
+                                                          .output_spatial = {28, 28},
+                                                          .kernel = {3, 3},
+                                                          .strides = {1, 1},
+                                                          .pads_begin = {1, 1},
+                                                          .pads_end = {1, 1},
+                                                          .dilations = {1, 1},
+                                                          .origin = ""},
+                                          architecture, table);
+  return sources_of(table);
 }
 
 class CudaCubins : public ::testing::Test {
@@ -120,8 +150,18 @@ TEST_F(CudaCubins, SomeForEveryArchitecture) {
 }
 
 TEST_F(CudaCubins, ProductsForTheOldestAndHopper) {
-  for (int architecture : {75, 90})
-    compile(product_sources(architecture, {DType::f32, DType::f64, DType::f16, DType::bf16}), concat("sm_", architecture));
+  compile(product_sources(75, {DType::f32, DType::f16, DType::bf16}), "sm_75");
+  compile(product_sources(90, {DType::f32, DType::f64, DType::bf16}), "sm_90");
+}
+
+TEST_F(CudaCubins, ConvolutionsForTheOldestAndHopper) {
+  compile(convolution_sources(75, {DType::f32, DType::f16}, {false, true}), "sm_75");
+  compile(convolution_sources(90, {DType::f32, DType::f64, DType::bf16}, {false, true}), "sm_90");
+}
+
+TEST_F(CudaCubins, SomeConvolutionsForEveryArchitecture) {
+  for (int architecture : {80, 86, 100, 120})
+    compile(convolution_sources(architecture, {DType::f32, DType::bf16}, {true}), concat("sm_", architecture));
 }
 
 TEST_F(CudaCubins, ProductsOnTensorCoresForEveryArchitecture) {

@@ -93,5 +93,90 @@ TEST(CudaProducts, MatmulF16) { check(DType::f16, 90); }
 TEST(CudaProducts, MatmulBf16) { check(DType::bf16, 90); }
 TEST(CudaProducts, MatmulBf16WithoutTensorCores) { check(DType::bf16, 75); }
 
+struct ConvolutionCase {
+  std::int64_t batch, inputs, outputs, groups;
+  std::vector<std::int64_t> input, kernel, strides, begin, end, dilations;
+};
+
+const std::vector<ConvolutionCase>& convolutions() {
+  static const std::vector<ConvolutionCase> all = {
+      {2, 3, 5, 1, {7, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {1, 16, 24, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {2, 8, 16, 1, {9, 8}, {3, 2}, {2, 2}, {1, 0}, {1, 1}, {1, 1}},
+      {2, 8, 8, 1, {6, 6}, {1, 1}, {2, 2}, {0, 0}, {0, 0}, {1, 1}},
+      {1, 4, 6, 2, {11, 10}, {3, 3}, {2, 3}, {2, 1}, {0, 2}, {2, 1}},
+      {1, 6, 4, 1, {12, 9}, {2, 3}, {2, 3}, {1, 2}, {1, 2}, {2, 3}},  // stride and dilation have a divisor in common
+      {1, 5, 4, 1, {13, 9}, {3, 2}, {4, 3}, {0, 0}, {0, 0}, {2, 2}},
+      {2, 3, 4, 1, {9, 9}, {3, 3}, {1, 1}, {-1, 2}, {1, -2}, {1, 1}},  // negative pads
+      {2, 6, 6, 6, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},    // depthwise
+      {2, 40, 80, 40, {6, 7}, {3, 3}, {2, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {1, 4, 8, 4, {9, 9}, {2, 2}, {3, 2}, {0, 1}, {0, 0}, {2, 1}},
+      {1, 48, 32, 2, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {3, 4, 5, 1, {17}, {5}, {2}, {2}, {1}, {1}},
+      {1, 32, 72, 1, {600}, {3}, {1}, {1}, {1}, {1}},
+      {1, 3, 4, 1, {5, 6, 4}, {3, 2, 2}, {1, 2, 1}, {1, 0, 1}, {1, 0, 0}, {1, 1, 2}},
+      {1, 8, 8, 1, {4, 6, 8}, {2, 3, 3}, {2, 1, 2}, {0, 1, 1}, {0, 1, 1}, {1, 1, 1}},
+      {1, 3, 8, 1, {16, 16}, {8, 8}, {8, 8}, {0, 0}, {0, 0}, {1, 1}},  // patches
+      {1, 136, 8, 1, {3, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {1, 4, 136, 1, {92, 92}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+      {1, 136, 3, 1, {92, 92}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+  };
+  return all;
+}
+
+void check_convolutions(DType dtype, int architecture) {
+  for (bool channels_last : {false, true}) {
+    ProductProgram p(dtype, architecture);
+    for (std::size_t i = 0; i < convolutions().size(); ++i)
+      for (auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient}) {
+        const ConvolutionCase& c = convolutions()[i];
+        // The large tile, once with FMA and once with tensor cores, for the kind that takes it.
+        const bool takes_large = kind == (c.inputs < c.outputs ? ConvolutionKind::forward : ConvolutionKind::input_gradient);
+        const bool shows_large = channels_last ? dtype == DType::bf16 && architecture >= 80 : dtype == DType::f32;
+        if (c.input[0] == 92 && !(takes_large && shows_large)) continue;
+        std::vector<std::int64_t> output;
+        for (std::size_t d = 0; d < c.input.size(); ++d)
+          output.push_back((c.input[d] + c.begin[d] + c.end[d] - (c.kernel[d] - 1) * c.dilations[d] - 1) / c.strides[d] + 1);
+        const auto image = [&](std::int64_t channels, const std::vector<std::int64_t>& spatial) {
+          Shape shape = {c.batch, channels};
+          shape.insert(shape.end(), spatial.begin(), spatial.end());
+          return shape;
+        };
+        const std::string name = concat(i, channels_last ? ", channels last, " : ", channels first, ", static_cast<int>(kind));
+        Shape weight = {c.outputs, c.inputs / c.groups};
+        weight.insert(weight.end(), c.kernel.begin(), c.kernel.end());
+        ConvolutionCall call{
+            .kind = kind,
+            .dtype = dtype,
+            .channels_last = channels_last,
+            .batch = c.batch,
+            .input_channels = c.inputs,
+            .output_channels = c.outputs,
+            .groups = c.groups,
+            .input_spatial = c.input,
+            .output_spatial = output,
+            .kernel = c.kernel,
+            .strides = c.strides,
+            .pads_begin = c.begin,
+            .pads_end = c.end,
+            .dilations = c.dilations,
+            .input = p.add_buffer(image(c.inputs, c.input), "input " + name, kind == ConvolutionKind::input_gradient),
+            .weight = p.add_buffer(weight, "weight " + name, kind == ConvolutionKind::weight_gradient),
+            .output = p.add_buffer(image(c.outputs, output), "output " + name, kind == ConvolutionKind::forward),
+            .origin = "convolution " + name};
+        call.generated = codegen::cuda::generate_product(call, architecture, p.kernels());
+        ASSERT_FALSE(call.generated.launches.empty()) << call.origin;
+        p.add_step(call);
+      }
+    p.expect_equal_to_loops();
+  }
+}
+
+TEST(CudaProducts, ConvolutionsF32) { check_convolutions(DType::f32, 90); }
+TEST(CudaProducts, ConvolutionsF64) { check_convolutions(DType::f64, 90); }
+TEST(CudaProducts, ConvolutionsF16) { check_convolutions(DType::f16, 90); }
+TEST(CudaProducts, ConvolutionsBf16) { check_convolutions(DType::bf16, 90); }
+TEST(CudaProducts, ConvolutionsBf16WithoutTensorCores) { check_convolutions(DType::bf16, 75); }
+
 }  // namespace
 }  // namespace gcomp::tests

@@ -97,7 +97,7 @@ runtime::ProductLaunch matmul_sum(const MatmulCall& call, const Tiling& tiling, 
   std::vector<std::int64_t> extents = call.batch, strides = call.c.batch_strides;
   extents.insert(extents.end(), {call.m, call.n});
   strides.insert(strides.end(), {call.c.row_stride, call.c.column_stride});
-  return sum_launch(kernels.add_text(sum_text(call.dtype)), tiling, extents, strides, call.c.offset);
+  return sum_launch(kernels.add_text(sum_text(call.dtype)), tiling.words.splits, extents, strides, call.c.offset, 0);
 }
 
 }  // namespace

@@ -32,14 +32,14 @@ GC_DEVICE void gc_matmul(typename Tile::Shared& shared, const void* a, const voi
     row_stride = w.tiling.n;
     packs = gc_partial_packs(w.tiling);
   }
-  gc_store_tile<T>(tile, p, columns, row_stride, w.tiling.m, packs);
+  gc_store_tile<T, true, true>(tile, p, columns, row_stride, w.tiling.m, packs);
 }
 
 template <class T, class V>
 GC_DEVICE void gc_sum_splits(void* result, const void* workspace, const gc_sum_words& w) {
   const long long element = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (element >= w.elements) return;
-  const V* from = (const V*)workspace + element;
+  const V* from = (const V*)((const char*)workspace + w.workspace_offset) + element;
   double sum = 0;
   for (int s = 0; s < w.splits; ++s) sum += from[s * w.elements];
   long long offset = w.offset, rest = element;

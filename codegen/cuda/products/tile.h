@@ -82,30 +82,36 @@ struct gc_fma_tile {
     }
   }
 
-  // Calls store.pack<count>(m, n, values) for each chunk of a row, or of a column.
+  // Gives the sums to a store, in chunks of neighbours in a row or in a column.
   template <class Store>
   GC_DEVICE void each_in_rows(int m0, int n0, const Store& store) const {
 #pragma unroll
-    for (int j = 0; j < kColumns; j += kChunk)
+    for (int j = 0; j < kColumns; j += kChunk) {
+      typename Store::template Place<kChunk> place;
+      store.find(n0 + column(j), place);
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         V values[kChunk];
 #pragma unroll
         for (int c = 0; c < kChunk; ++c) values[c] = sums[i][j + c];
-        store.template pack<kChunk>(m0 + row(i), n0 + column(j), values);
+        store.put(place, m0 + row(i), values);
       }
+    }
   }
   template <class Store>
   GC_DEVICE void each_in_columns(int m0, int n0, const Store& store) const {
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j)
+    for (int j = 0; j < kColumns; ++j) {
+      typename Store::template Place<kChunk> place;
+      store.find(n0 + column(j), place);
 #pragma unroll
       for (int i = 0; i < kRows; i += kChunk) {
         V values[kChunk];
 #pragma unroll
         for (int c = 0; c < kChunk; ++c) values[c] = sums[i + c][j];
-        store.template pack<kChunk>(m0 + row(i), n0 + column(j), values);
+        store.put(place, m0 + row(i), values);
       }
+    }
   }
 };
 
@@ -188,14 +194,17 @@ struct gc_mma_tile {
   GC_DEVICE void each_in_rows(int m0, int n0, const Store& store) const {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
-    for (int j = 0; j < kWarpN / 8; ++j)
+    for (int j = 0; j < kWarpN / 8; ++j) {
+      typename Store::template Place<2> place;
+      store.find(n0 + warp_column() + j * 8 + lane % 4 * 2, place);
 #pragma unroll
       for (int i = 0; i < kWarpM / 16; ++i)
 #pragma unroll
         for (int e = 0; e < 4; e += 2) {
           const V values[2] = {sums[i][j][e], sums[i][j][e + 1]};
-          store.template pack<2>(m0 + warp_row() + i * 16 + lane / 4 + e * 4, n0 + warp_column() + j * 8 + lane % 4 * 2, values);
+          store.put(place, m0 + warp_row() + i * 16 + lane / 4 + e * 4, values);
         }
+    }
   }
   // A column's neighbours lie in other lanes: no packs.
   template <class Store>
@@ -204,13 +213,17 @@ struct gc_mma_tile {
 #pragma unroll
     for (int j = 0; j < kWarpN / 8; ++j)
 #pragma unroll
-      for (int i = 0; i < kWarpM / 16; ++i)
+      for (int c = 0; c < 2; ++c) {
+        typename Store::template Place<1> place;
+        store.find(n0 + warp_column() + j * 8 + lane % 4 * 2 + c, place);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const V value[1] = {sums[i][j][e]};
-          store.template pack<1>(m0 + warp_row() + i * 16 + lane / 4 + e / 2 * 8, n0 + warp_column() + j * 8 + lane % 4 * 2 + e % 2,
-                                 value);
-        }
+        for (int i = 0; i < kWarpM / 16; ++i)
+#pragma unroll
+          for (int e = c; e < 4; e += 2) {
+            const V value[1] = {sums[i][j][e]};
+            store.put(place, m0 + warp_row() + i * 16 + lane / 4 + e / 2 * 8, value);
+          }
+      }
   }
 };
 
@@ -249,31 +262,24 @@ GC_DEVICE void gc_accumulate(Tile& tile, typename Tile::Shared& shared, const A&
   gc_stage<A, T, Tile::kM, Tile::kK, Tile::kThreads> stage_a;
   gc_stage<B, T, Tile::kN, Tile::kK, Tile::kThreads> stage_b;
   tile.clear();
-  if (k_begin >= k_end) return;
-  const auto put = [&](int half) {
+  stage_a.fix(a, m0);
+  stage_b.fix(b, n0);
+  // A tile is read while the one before it is multiplied. One barrier a tile: what it frees was multiplied before the last barrier.
+#pragma unroll 1
+  for (int k = k_begin, half = 0;; k += Tile::kK, half ^= 1) {
+    const bool more = k < k_end;
+    if (more) {
+      stage_a.load(a, k, k_end);
+      stage_b.load(b, k, k_end);
+    }
+    if (k > k_begin) tile.multiply(shared, half ^ 1);
+    if (!more) break;
 #pragma unroll
     for (int i = 0; i < stage_a.kCount; ++i)
       Tile::template put_a<A::kDirection>(shared, half, stage_a.across(i), stage_a.along(i), stage_a.packs[i]);
 #pragma unroll
     for (int i = 0; i < stage_b.kCount; ++i)
       Tile::template put_b<B::kDirection>(shared, half, stage_b.across(i), stage_b.along(i), stage_b.packs[i]);
-  };
-  stage_a.fix(a, m0);
-  stage_b.fix(b, n0);
-  stage_a.load(a, k_begin, k_end);
-  stage_b.load(b, k_begin, k_end);
-  put(0);
-  __syncthreads();
-  int half = 0;
-  for (int k = k_begin; k < k_end; k += Tile::kK) {
-    const bool more = k + Tile::kK < k_end;
-    if (more) {
-      stage_a.load(a, k + Tile::kK, k_end);
-      stage_b.load(b, k + Tile::kK, k_end);
-    }
-    tile.multiply(shared, half);
-    half ^= 1;
-    if (more) put(half);
     __syncthreads();
   }
 }
@@ -297,26 +303,32 @@ GC_DEVICE gc_place gc_place_of(const gc_tiling& t) {
   return p;
 }
 
-// Stores into a matrix whose columns start where `Columns` says (null for one outside); rows are row_stride apart.
-template <class T, class Columns>
+// Stores into a matrix whose columns start where `Columns` says (null for one outside); rows are row_stride apart. In packs only
+// where each is inside or outside as a whole.
+template <class T, class Columns, bool kPacked>
 struct gc_matrix_store {
   const Columns& columns;
   long long row_stride;
   int rows;
-  bool packed;
 
-  template <int kCount, class V>
-  GC_DEVICE void pack(int m, int n, const V (&values)[kCount]) const {
-    if (m >= rows) return;
-    if (packed) {
-      T* to = columns.at(n);
-      if (to) gc_put_pack<kCount>(to + m * row_stride, values);
-      return;
-    }
+  template <int kCount>
+  struct Place {
+    T* at[kPacked ? 1 : kCount];
+  };
+  template <int kCount>
+  GC_DEVICE void find(int n, Place<kCount>& place) const {
 #pragma unroll
-    for (int c = 0; c < kCount; ++c) {
-      T* to = columns.at(n + c);
-      if (to) gc_put(to[m * row_stride], values[c]);
+    for (int c = 0; c < (kPacked ? 1 : kCount); ++c) place.at[c] = columns.at(n + c);
+  }
+  template <int kCount, class V>
+  GC_DEVICE void put(const Place<kCount>& place, int m, const V (&values)[kCount]) const {
+    if (m >= rows) return;
+    if constexpr (kPacked) {
+      if (place.at[0]) gc_put_pack<kCount>(place.at[0] + m * row_stride, values);
+    } else {
+#pragma unroll
+      for (int c = 0; c < kCount; ++c)
+        if (place.at[c]) gc_put(place.at[c][m * row_stride], values[c]);
     }
   }
 };
@@ -329,13 +341,15 @@ struct gc_strided_columns {
   GC_DEVICE T* at(int n) const { return n < count ? data + n * stride : nullptr; }
 };
 
-// The tile's sums to a matrix, in packs where the words allow it.
-template <class T, class Tile, class Columns>
+// The tile's sums to a matrix, in packs where the words allow it and the kernel is made for such.
+template <class T, bool kInRows, bool kInColumns, class Tile, class Columns>
 GC_DEVICE void gc_store_tile(const Tile& tile, const gc_place& p, const Columns& columns, long long row_stride, int rows,
                              int packs) {
-  const gc_matrix_store<T, Columns> store = {columns, row_stride, rows, packs != gc_packs_none};
-  if (packs == gc_packs_columns) tile.each_in_columns(p.m0, p.n0, store);
-  else tile.each_in_rows(p.m0, p.n0, store);
+  if (kInRows && packs == gc_packs_rows)
+    tile.each_in_rows(p.m0, p.n0, gc_matrix_store<T, Columns, true>{columns, row_stride, rows});
+  else if (kInColumns && packs == gc_packs_columns)
+    tile.each_in_columns(p.m0, p.n0, gc_matrix_store<T, Columns, true>{columns, row_stride, rows});
+  else tile.each_in_rows(p.m0, p.n0, gc_matrix_store<T, Columns, false>{columns, row_stride, rows});
 }
 
 template <class A, class B>
@@ -352,7 +366,7 @@ GC_DEVICE gc_strided_columns<typename Tile::V> gc_partial_sums(const gc_place& p
 }
 template <class Tile>
 GC_DEVICE void gc_store_partial(const Tile& tile, const gc_place& p, const gc_tiling& t, void* workspace) {
-  gc_store_tile<typename Tile::V>(tile, p, gc_partial_sums<Tile>(p, t, workspace), t.n, t.m, gc_partial_packs(t));
+  gc_store_tile<typename Tile::V, true, false>(tile, p, gc_partial_sums<Tile>(p, t, workspace), t.n, t.m, gc_partial_packs(t));
 }
 
 // A pack of which `count` elements are inside, the others 0. Where packs may be read whole, one is inside or not.

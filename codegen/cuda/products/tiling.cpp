@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "codegen/cuda/product_convolution.h"
 #include "codegen/cuda/product_matmul.h"
 #include "codegen/cuda/product_mma.h"
 #include "codegen/cuda/product_tile.h"
@@ -27,11 +28,13 @@ bool uses_tensor_cores(DType dtype, int architecture) {
 struct TilePair {
   TileKind large, small;
 };
-TilePair tiles_for(DType dtype, int architecture) {
+TilePair tiles_for(DType dtype, int architecture, const TilingOptions& options) {
   const std::string types = element_type(dtype) + ", " + sum_type(dtype);
   if (uses_tensor_cores(dtype, architecture)) {
     const std::string of = concat("gc_mma_tile<", element_type(dtype), ", DIRECTIONS, ");
-    return {{128, 128, 32, 256, 2, of + "128, 128, 32, 64, 32>"}, {64, 64, 32, 128, 2, of + "64, 64, 32, 32, 32>"}};
+    const std::int64_t k = options.element_by_element ? 16 : 32;
+    return {{128, 128, k, 256, 2, concat(of, "128, 128, ", k, ", 64, 32>")},
+            {64, 64, k, 128, 2, concat(of, "64, 64, ", k, ", 32, 32>")}};
   }
   if (dtype == DType::f64) {
     const TileKind only{64, 64, 16, 256, 2, concat("gc_fma_tile<", types, ", 64, 64, 16, 4, 4>")};
@@ -62,9 +65,9 @@ std::string without_pragma_once(std::string text) {
 }
 
 const std::string& shared_text() {
-  static const std::string text =
-      concat("#ifndef GC_PRODUCTS\n#define GC_PRODUCTS\n", without_pragma_once(kProductWordsText), without_pragma_once(kProductMma),
-             without_pragma_once(kProductTile), without_pragma_once(kProductMatmul), "#endif\n");
+  static const std::string text = concat("#ifndef GC_PRODUCTS\n#define GC_PRODUCTS\n", without_pragma_once(kProductWordsText),
+                                         without_pragma_once(kProductMma), without_pragma_once(kProductTile),
+                                         without_pragma_once(kProductMatmul), without_pragma_once(kProductConvolution), "#endif\n");
   return text;
 }
 
@@ -82,13 +85,13 @@ bool is_countable(const ProductExtents& e) {
   return tiles < kCountable && tiles * e.batches < kCountable / 512;
 }
 
-Tiling choose_tiling(const ProductExtents& e, DType dtype, int architecture) {
-  const TilePair tiles = tiles_for(dtype, architecture);
+Tiling choose_tiling(const ProductExtents& e, DType dtype, int architecture, const TilingOptions& options) {
+  const TilePair tiles = tiles_for(dtype, architecture, options);
   const std::int64_t sum_bytes = dtype == DType::f64 ? 8 : 4, large = tiles_of(e, tiles.large);
-  const bool is_large =
-      e.m > tiles.small.m && e.n > tiles.small.n && large * std::max<std::int64_t>(e.k / 1024, 1) * 2 >= kWantedBlocks;
+  const std::int64_t splittable = options.may_split ? std::max<std::int64_t>(e.k / 1024, 1) : 1;
+  const bool is_large = e.m > tiles.small.m && e.n > tiles.small.n && large * splittable * 2 >= kWantedBlocks;
   const TileKind& tile = is_large ? tiles.large : tiles.small;
-  const std::int64_t wanted = splits_of(e, tile, sum_bytes);
+  const std::int64_t wanted = options.may_split ? splits_of(e, tile, sum_bytes) : 1;
   const std::int64_t split_k = quotient_up(quotient_up(e.k, wanted), tile.k) * tile.k, splits = quotient_up(e.k, split_k);
   const auto count = [](std::int64_t x) { return static_cast<int>(x); };
   return {tile,
@@ -130,17 +133,18 @@ std::string sum_text(DType dtype) {
                       concat("  gc_sum_splits<", element_type(dtype), ", ", sum_type(dtype), ">(result, workspace, words);\n"));
 }
 
-runtime::ProductLaunch sum_launch(int kernel, const Tiling& tiling, std::span<const std::int64_t> extents,
-                                  std::span<const std::int64_t> strides, std::int64_t offset) {
-  const gc_tiling& t = tiling.words;
+runtime::ProductLaunch sum_launch(int kernel, int splits, std::span<const std::int64_t> extents,
+                                  std::span<const std::int64_t> strides, std::int64_t offset, std::int64_t workspace_offset) {
   gc_sum_words words{};
-  words.elements = std::int64_t{t.batches} * t.m * t.n;
+  words.elements = 1;
   words.offset = offset;
-  words.splits = t.splits;
+  words.workspace_offset = workspace_offset;
+  words.splits = splits;
   std::fill(std::begin(words.extents), std::end(words.extents), 1);
   for (std::size_t d = 0; d < extents.size(); ++d) {
     words.extents[6 - extents.size() + d] = static_cast<int>(extents[d]);
     words.strides[6 - extents.size() + d] = strides[d];
+    words.elements *= extents[d];
   }
   return {kernel, {quotient_up(words.elements, 256), 256, 0}, to_words(words)};
 }

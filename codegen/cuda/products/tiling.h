@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 
@@ -36,8 +37,13 @@ struct ProductExtents {
 /// True where all extents and the number of blocks can be counted in 31 bits.
 bool is_countable(const ProductExtents& extents);
 
+struct TilingOptions {
+  bool may_split = true;
+  bool element_by_element = false;  ///< an operand is gathered: on tensor cores in half as long steps, which need fewer registers
+};
+
 /// Pure function of its arguments: the number of a device's processors is not asked for, so that the same sums come from all.
-Tiling choose_tiling(const ProductExtents& extents, DType dtype, int architecture);
+Tiling choose_tiling(const ProductExtents& extents, DType dtype, int architecture, const TilingOptions& options = {});
 
 /// x / divisor for 0 <= x < 2^31.
 gc_divisor divisor_of(std::int64_t divisor);
@@ -60,9 +66,10 @@ std::vector<std::int64_t> to_words(const Words& words) {
 /// A product kernel's text: the definitions that they share, then an entry point of `threads` that takes `words` and runs `body`.
 std::string product_text(int threads, std::string_view words, std::string_view body);
 
-/// The launch that adds the splits of a result whose index has the given extents and strides, up to six.
-runtime::ProductLaunch sum_launch(int kernel, const Tiling& tiling, std::span<const std::int64_t> extents,
-                                  std::span<const std::int64_t> strides, std::int64_t offset);
+/// The launch that adds the splits of a result whose index has the given extents and strides, up to six. `workspace_offset` is in
+/// bytes, `offset` in elements of the result.
+runtime::ProductLaunch sum_launch(int kernel, int splits, std::span<const std::int64_t> extents,
+                                  std::span<const std::int64_t> strides, std::int64_t offset, std::int64_t workspace_offset);
 std::string sum_text(DType dtype);
 
 }  // namespace gcomp::codegen::cuda

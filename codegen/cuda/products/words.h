@@ -28,29 +28,34 @@ struct gc_matmul_words {
 
 // Adds the splits of each result in order. The index of a result, of the given extents, has the partial sums' order.
 struct gc_sum_words {
-  long long elements, offset, strides[6];
+  long long elements, offset, strides[6], workspace_offset;  // the last in bytes
   int extents[6], splits;
 };
 
 // A convolution along one axis as products of taps with a source image: the source's coordinate is
-// position * position_step + tap * tap_step + start. For an input gradient of stride s the positions i fall into s classes,
-// i = s * position + class, and each class sees every tap_stride-th weight only; `start` then depends on the class.
+// position * position_step + tap * tap_step + start, outside of the source a 0. Forward and for the weights, start is -pad. For an
+// input gradient of stride s the positions i fall into s classes, i = s * position + class; each class sees every tap_stride-th
+// weight only, and its start depends on it. No coordinate is then divided.
 struct gc_axis_words {
-  int source, positions, taps;  // extents; of positions and taps those of the largest class
-  int weights;                  // the kernel's extent
-  int classes, stride, dilation, pad, tap_stride, gradient;
+  int source, positions, taps, weights, result;  // extents; of positions and taps those of the largest class
+  int gradient, classes, stride, dilation, pad, tap_stride;
+  int position_step, tap_step;
   gc_divisor by_positions, by_taps;
   long long source_stride, result_stride;
-  int result;  // extent of the result's axis
 };
+
+// A convolution as a matrix product. Positions count as [image, position 0, 1, 2], taps as [channel, tap 0, 1, 2] or, channels
+// last, [tap 0, 1, 2, channel]; `channels` are the source's in one group. Forward and input gradient have m = channels of the
+// result, n = positions, k = taps; batches = classes * groups. The weight gradient has m = channels of the output, n = taps,
+// k = positions. The other operand is a matrix: weights [class, group, m, k], from the workspace where they are repacked, or the
+// output's gradient.
 struct gc_convolution_words {
   gc_tiling tiling;
   gc_axis_words axis[3];
-  gc_divisor by_channels;
-  int channels;    // of the source, in a group
-  int rows_total;  // of the weight matrix, over all groups and classes
-  int packed_source, packed_matrix, packs;
-  long long source_image, source_channel, source_group;            // strides
-  long long matrix_row, matrix_image, matrix_along, matrix_group;  // of the other operand
+  gc_divisor by_channels, by_image, by_rows, by_result_channels;  // by_image: positions of an image; by_rows: m
+  int channels, groups, channels_last, repacked, packed_source, packed_matrix, packs;
+  long long source_image, source_channel, source_group;
+  long long matrix_row, matrix_along, matrix_image, matrix_group;
   long long result_image, result_channel, result_group;
+  long long sums_offset;  // bytes before the partial sums in the workspace
 };

@@ -1,0 +1,283 @@
+#include <numeric>
+
+#include "codegen/cuda/products/products.h"
+#include "codegen/cuda/products/tiling.h"
+#include "ir/base/error.h"
+
+namespace gcomp::codegen::cuda {
+
+using runtime::ConvolutionCall;
+using runtime::ConvolutionKind;
+
+namespace {
+
+constexpr std::int64_t kFewChannels = 16;         // in a group: below, a tile would be mostly empty
+constexpr std::int64_t kLargestExtent = 1 << 28;  // coordinates add up in 31 bits
+constexpr std::int64_t kCountable = std::int64_t{1} << 31;
+constexpr std::int64_t kDirectThreads = 256;
+
+std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+int narrow(std::int64_t x) { return static_cast<int>(x); }
+
+std::int64_t product_of(const std::vector<std::int64_t>& extents) {
+  return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+/// Strides of an image buffer, [n, c, spatial...] or [n, spatial..., c].
+struct ImageStrides {
+  std::int64_t image = 0, channel = 0;
+  std::array<std::int64_t, 3> spatial{};  ///< of the last axes, as in gc_convolution_words
+};
+ImageStrides strides_of(std::int64_t channels, const std::vector<std::int64_t>& spatial, bool channels_last) {
+  ImageStrides strides;
+  std::int64_t next = channels_last ? channels : 1;
+  for (std::size_t d = spatial.size(); d-- > 0;) {
+    strides.spatial[3 - spatial.size() + d] = next;
+    next *= spatial[d];
+  }
+  strides.channel = channels_last ? 1 : next;
+  strides.image = channels_last ? next : next * channels;
+  return strides;
+}
+
+/// The call as a matrix product: the image that is gathered, the one that goes with positions, and its words.
+class ConvolutionProduct {
+ public:
+  ConvolutionProduct(const ConvolutionCall& call, int architecture, KernelTable& kernels)
+      : call_(call), architecture_(architecture), kernels_(kernels), gradient_(call.kind == ConvolutionKind::input_gradient) {
+    inputs_ = call.input_channels / call.groups;
+    outputs_ = call.output_channels / call.groups;
+    const ImageStrides input = strides_of(call.input_channels, call.input_spatial, call.channels_last);
+    const ImageStrides output = strides_of(call.output_channels, call.output_spatial, call.channels_last);
+    source_ = gradient_ ? output : input;
+    result_ = gradient_ ? input : output;
+  }
+
+  runtime::GeneratedProduct run() {
+    if (!is_in_range()) return {};
+    describe();
+    const bool few = call_.groups > 1 && std::max(inputs_, outputs_) < kFewChannels;
+    if (call_.kind == ConvolutionKind::weight_gradient) few ? add_direct_weight_gradient() : add_weight_gradient();
+    else if (few) add_direct();
+    else add_product();
+    return std::move(product_);
+  }
+
+ private:
+  bool is_in_range() const {
+    for (const auto* list : {&call_.input_spatial, &call_.output_spatial, &call_.kernel, &call_.pads_begin})
+      for (std::int64_t extent : *list)
+        if (extent >= kLargestExtent || extent <= -kLargestExtent) return false;
+    for (std::size_t d = 0; d < call_.kernel.size(); ++d)
+      if (call_.kernel[d] * call_.dilations[d] >= kLargestExtent || call_.strides[d] >= kLargestExtent) return false;
+    const std::int64_t area = product_of(call_.kernel);
+    const std::int64_t elements = call_.batch * std::max(call_.input_channels * product_of(call_.input_spatial),
+                                                         call_.output_channels * product_of(call_.output_spatial));
+    return area < kCountable && elements < kCountable / 2 &&
+           area * std::max(call_.input_channels, call_.output_channels) < kCountable;
+  }
+
+  void describe() {
+    const std::size_t missing = 3 - call_.kernel.size();
+    for (std::size_t d = 0; d < 3; ++d) describe_axis(words_.axis[d], d, d < missing ? -1 : static_cast<int>(d - missing));
+    channels_ = gradient_ ? outputs_ : inputs_;
+    words_.channels = narrow(channels_);
+    words_.groups = narrow(call_.groups);
+    words_.channels_last = call_.channels_last;
+    words_.by_channels = divisor_of(channels_);
+    words_.source_image = source_.image;
+    words_.source_channel = source_.channel;
+    words_.source_group = source_.channel * channels_;
+    rows_ = gradient_ ? inputs_ : outputs_;
+    words_.by_rows = divisor_of(rows_);
+    words_.result_image = result_.image;
+    words_.result_channel = result_.channel;
+    words_.result_group = result_.channel * rows_;
+    words_.by_result_channels = divisor_of(rows_ * call_.groups);
+    const std::int64_t pack = pack_of(call_.dtype);
+    words_.packed_source = call_.channels_last && channels_ % pack == 0;
+    words_.by_image = divisor_of(image_positions_);
+  }
+
+  /// `from` is the call's axis, -1 for one that it lacks.
+  void describe_axis(gc_axis_words& axis, std::size_t at, int from) {
+    const auto d = static_cast<std::size_t>(from);
+    const bool is_absent = from < 0;
+    const std::int64_t input = is_absent ? 1 : call_.input_spatial[d], output = is_absent ? 1 : call_.output_spatial[d];
+    const std::int64_t weights = is_absent ? 1 : call_.kernel[d], stride = is_absent ? 1 : call_.strides[d];
+    const std::int64_t dilation = is_absent ? 1 : call_.dilations[d];
+    const std::int64_t tap_stride = gradient_ ? stride / std::gcd(stride, dilation) : 1;
+    axis.source = narrow(gradient_ ? output : input);
+    axis.result = narrow(gradient_ ? input : output);
+    axis.positions = narrow(gradient_ ? quotient_up(input, stride) : output);
+    axis.taps = narrow(quotient_up(weights, tap_stride));
+    axis.weights = narrow(weights);
+    axis.gradient = gradient_;
+    axis.classes = gradient_ ? narrow(stride) : 1;
+    axis.stride = narrow(stride);
+    axis.dilation = narrow(dilation);
+    axis.pad = narrow(is_absent ? 0 : call_.pads_begin[d]);
+    axis.tap_stride = narrow(tap_stride);
+    axis.position_step = narrow(gradient_ ? 1 : stride);
+    axis.tap_step = narrow(gradient_ ? -dilation / std::gcd(stride, dilation) : dilation);
+    axis.by_positions = divisor_of(axis.positions);
+    axis.by_taps = divisor_of(axis.taps);
+    axis.source_stride = source_.spatial[at];
+    axis.result_stride = result_.spatial[at];
+    classes_ *= axis.classes;
+    image_positions_ *= axis.positions;
+    taps_ *= axis.taps;
+    area_ *= weights;
+  }
+
+  std::string text(std::string_view body) const { return product_text(kDirectThreads, "gc_convolution_words", body); }
+  std::string types() const { return concat("<", element_type(call_.dtype), ", ", sum_type(call_.dtype)); }
+
+  int add_tile_kernel(const TileKind& tile, std::string_view function, bool first_along_k, bool second_along_k,
+                      std::string_view arguments) {
+    const auto direction = [](bool along_k) { return along_k ? "gc_along_k" : "gc_across"; };
+    std::string type = tile.type;
+    const std::string_view mark = "DIRECTIONS";
+    if (const std::size_t at = type.find(mark); at != type.npos)
+      type.replace(at, mark.size(), concat(direction(first_along_k), ", ", direction(second_along_k)));
+    return kernels_.add_text(
+        product_text(tile.threads, "gc_convolution_words",
+                     concat("  typedef ", type, " Tile;\n  __shared__ Tile::Shared shared;\n  ", function, "<Tile, ",
+                            call_.channels_last ? "true" : "false", ">(shared, ", arguments, ");\n")));
+  }
+
+  void launch(int kernel, std::int64_t blocks, std::int64_t threads) {
+    product_.launches.push_back({kernel, {blocks, narrow(threads), 0}, to_words(words_)});
+  }
+
+  /// Space in the workspace, its start a multiple of 256 bytes.
+  std::int64_t reserve(std::int64_t bytes) {
+    const std::int64_t at = quotient_up(product_.workspace_bytes, 256) * 256;
+    product_.workspace_bytes = at + bytes;
+    return at;
+  }
+
+  void add_sum(const Tiling& tiling, std::span<const std::int64_t> extents, std::span<const std::int64_t> strides) {
+    product_.launches.push_back(
+        sum_launch(kernels_.add_text(sum_text(call_.dtype)), tiling.words.splits, extents, strides, 0, words_.sums_offset));
+  }
+
+  /// Forward and input gradient, on tiles.
+  void add_product() {
+    const std::int64_t k = channels_ * taps_, pack = pack_of(call_.dtype);
+    const ProductExtents extents{rows_, call_.batch * image_positions_, k, classes_ * call_.groups};
+    if (!is_countable(extents)) return;
+    const Tiling tiling = choose_tiling(extents, call_.dtype, architecture_,
+                                        {.may_split = classes_ == 1, .element_by_element = !call_.channels_last});
+    words_.tiling = tiling.words;
+    words_.matrix_row = k;
+    words_.matrix_along = 1;
+    words_.matrix_group = rows_ * k;
+    words_.packed_matrix = k % pack == 0;
+    // Forward weights are in order where taps come last, or where there is only one.
+    words_.repacked = gradient_ || (call_.channels_last && area_ > 1);
+    words_.packs = result_packs(tiling.tile.store_pack);
+    if (words_.repacked) {
+      const std::int64_t weights = extents.batches * rows_ * k;
+      reserve(weights * static_cast<std::int64_t>(size_of(call_.dtype)));
+      launch(kernels_.add_text(
+                 text(concat("  gc_repack_weights<", element_type(call_.dtype), ">(first, second, workspace, words);\n"))),
+             quotient_up(weights, kDirectThreads), kDirectThreads);
+    }
+    if (tiling.words.partial) words_.sums_offset = reserve(tiling.workspace_bytes(call_.dtype));
+    // The words are complete only now; the launch that repacks looks at none of what has changed since.
+    launch(add_tile_kernel(tiling.tile, "gc_convolution", true, call_.channels_last, "first, second, result, workspace, words"),
+           tiling.blocks(), tiling.tile.threads);
+    if (!tiling.words.partial) return;
+    const std::int64_t sizes[] = {call_.groups,         rows_, call_.batch, words_.axis[0].result, words_.axis[1].result,
+                                  words_.axis[2].result};
+    const std::int64_t strides[] = {words_.result_group, words_.result_channel, words_.result_image,
+                                    result_.spatial[0],  result_.spatial[1],    result_.spatial[2]};
+    add_sum(tiling, sizes, strides);
+  }
+
+  int result_packs(std::int64_t pack) const {
+    if (call_.channels_last) return rows_ % pack == 0 ? gc_packs_columns : gc_packs_none;
+    return classes_ == 1 && image_positions_ % pack == 0 ? gc_packs_rows : gc_packs_none;
+  }
+
+  void add_direct() {
+    for (gc_axis_words& axis : words_.axis) axis.by_positions = divisor_of(axis.result);
+    const std::int64_t elements =
+        call_.batch * rows_ * call_.groups * words_.axis[0].result * words_.axis[1].result * words_.axis[2].result;
+    words_.tiling.m = narrow(rows_);
+    words_.tiling.n = narrow(elements);
+    launch(kernels_.add_text(text(concat("  gc_direct_convolution", types(), ">(first, second, result, words);\n"))),
+           quotient_up(elements, kDirectThreads), kDirectThreads);
+  }
+
+  /// The output's gradient, [position, m] or [m, position] image by image.
+  void describe_output_gradient() {
+    words_.matrix_row = result_.channel;
+    words_.matrix_along = call_.channels_last ? call_.output_channels : 1;
+    words_.matrix_image = result_.image;
+    words_.matrix_group = result_.channel * outputs_;
+    const std::int64_t pack = pack_of(call_.dtype);
+    words_.packed_matrix = call_.channels_last ? outputs_ % pack == 0 : image_positions_ % pack == 0;
+  }
+
+  void add_weight_gradient() {
+    const ProductExtents extents{outputs_, channels_ * taps_, call_.batch * image_positions_, call_.groups};
+    if (!is_countable(extents)) return;
+    Tiling tiling =
+        choose_tiling(extents, call_.dtype, architecture_, {.may_split = true, .element_by_element = !call_.channels_last});
+    tiling.words.partial = 1;
+    words_.tiling = tiling.words;
+    describe_output_gradient();
+    reserve(tiling.workspace_bytes(call_.dtype));
+    launch(add_tile_kernel(tiling.tile, "gc_weight_gradient", !call_.channels_last, !call_.channels_last,
+                           "first, second, workspace, words"),
+           tiling.blocks(), tiling.tile.threads);
+    const std::int64_t rows = call_.groups * outputs_, row = channels_ * area_;
+    if (call_.channels_last) add_sum(tiling, std::array{rows, area_, channels_}, std::array{row, std::int64_t{1}, area_});
+    else add_sum(tiling, std::array{rows, row}, std::array{row, std::int64_t{1}});
+  }
+
+  void add_direct_weight_gradient() {
+    const ProductExtents extents{outputs_, channels_ * area_, call_.batch * image_positions_, 1};
+    const std::int64_t lanes = call_.channels_last ? 32 : 1, outputs = call_.output_channels;
+    const std::int64_t blocks = quotient_up(outputs, lanes) * extents.n;
+    const std::int64_t splits = std::clamp<std::int64_t>(2048 / blocks, 1, quotient_up(extents.k, 1024));
+    Tiling tiling;
+    tiling.words = {.m = narrow(outputs_),
+                    .n = narrow(extents.n),
+                    .k = narrow(extents.k),
+                    .tiles_m = 1,
+                    .tiles_n = 1,
+                    .batches = narrow(call_.groups),
+                    .splits = narrow(splits),
+                    .split_k = narrow(quotient_up(extents.k, splits)),
+                    .partial = 1};
+    words_.tiling = tiling.words;
+    describe_output_gradient();
+    reserve(tiling.workspace_bytes(call_.dtype));
+    launch(kernels_.add_text(text(concat("  __shared__ ", sum_type(call_.dtype), " shared[256];\n  gc_direct_weight_gradient",
+                                         types(), ", ", lanes, ">(shared, first, second, workspace, words);\n"))),
+           blocks * splits, kDirectThreads);
+    add_sum(tiling, std::array{extents.n, outputs}, std::array{std::int64_t{1}, extents.n});
+  }
+
+  const ConvolutionCall& call_;
+  int architecture_;
+  KernelTable& kernels_;
+  bool gradient_;
+  ImageStrides source_, result_;
+  std::int64_t inputs_ = 0, outputs_ = 0;                                 ///< channels in a group
+  std::int64_t channels_ = 0, rows_ = 0;                                  ///< of the source and of the result in a group
+  std::int64_t classes_ = 1, image_positions_ = 1, taps_ = 1, area_ = 1;  ///< over all axes
+  gc_convolution_words words_{};
+  runtime::GeneratedProduct product_;
+};
+
+}  // namespace
+
+runtime::GeneratedProduct generate_product(const ConvolutionCall& call, int architecture, KernelTable& kernels) {
+  return ConvolutionProduct(call, architecture, kernels).run();
+}
+
+}  // namespace gcomp::codegen::cuda
