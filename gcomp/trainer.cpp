@@ -257,6 +257,8 @@ Forward& Trainer::Impl::forward_pass() {
   return *forward;
 }
 
+void Trainer::prepare_evaluation() { impl_->forward_pass(); }
+
 std::vector<NamedTensor> Trainer::predict(const Batch& inputs) { return impl_->forward_pass().run(inputs); }
 
 Evaluation Trainer::evaluate(const Batch& arrays) {

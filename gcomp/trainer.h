@@ -77,6 +77,8 @@ class Trainer {
 
   // The rest of the model's life, on the same parameters.
 
+  /// Compiles and loads the inference form now rather than at the first use, so that what it lacks is known before the first step.
+  void prepare_evaluation();
   /// Loss and accuracy of the inference form over arrays of any number of rows, label among them.
   Evaluation evaluate(const Batch& arrays);
   /// The model's outputs, by its own names.

@@ -48,7 +48,9 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
                     options.check_steps ? "" : " (its graph does not tell the step; --check-steps does)")) {
   const Program& p = this->program();
   session_->context->make_current();
-  require_memory(*session_->context, p, memory_needs(p, *states, products_.workspace_bytes(), table_bytes(p)));
+  MemoryNeeds needs = memory_needs(p, *states, products_.workspace_bytes(), table_bytes(p));
+  if (shared_arena(*session_, p.arena_bytes)) needs.arena = 0;
+  require_memory(*session_->context, p, needs);
   states->bind(p);
   memory_ = std::make_unique<ProgramMemory>(*session_, p, *states, products_.workspace_bytes());
   input_ranges_ = ranges_of(p.inputs);

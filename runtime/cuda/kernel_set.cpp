@@ -77,11 +77,13 @@ KernelSet::KernelSet(const SharedContext& context, const Program& program, const
 }
 
 std::vector<std::byte> compile_images(const Program& program, const DeviceOptions& options) {
+  const std::string& architecture = program.target.architecture;
+  check_internal(architecture.size() > 3, "compile_images: program '", program.name, "' is for ", to_string(program.target));
   const Nvrtc nvrtc = Nvrtc::find(options.libraries);
-  nvrtc.require(program.target.architecture);
+  nvrtc.require(architecture);
   std::vector<int> all;
   for (std::size_t i = 0; i < program.kernels.size(); ++i) all.push_back(static_cast<int>(i));
-  KernelImages images{.architecture = std::atoi(program.target.architecture.substr(3).c_str()), .images = {}};
+  KernelImages images{.architecture = std::atoi(architecture.substr(3).c_str()), .images = {}};
   compile_missing(program, all, nvrtc, options, images);
   return pack(images);
 }

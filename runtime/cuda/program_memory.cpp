@@ -57,6 +57,11 @@ void write_table(const KernelLaunch& launch, const ProgramMemory& memory, int sl
 
 bool uses_segment_table(const KernelLaunch& launch) { return !launch.segments.empty() && launch.segments[0].extent > 0; }
 
+std::shared_ptr<const DeviceMemory> shared_arena(const Session& session, std::int64_t bytes) {
+  std::shared_ptr<const DeviceMemory> arena = session.arena.lock();
+  return arena && arena->bytes() >= bytes ? arena : nullptr;
+}
+
 std::int64_t table_bytes(const Program& program) {
   std::int64_t bytes = flags_of(program);
   for (const Step& step : program.steps)
@@ -69,7 +74,8 @@ ProgramMemory::ProgramMemory(const Session& session, const Program& program, con
                              std::int64_t workspace_bytes) {
   const SharedContext& context = session.context;
   const auto of = [&](const char* what) { return concat(what, " of program '", program.name, "'"); };
-  arena_ = DeviceMemory(context, program.arena_bytes, of("the arena"));
+  arena_ = shared_arena(session, program.arena_bytes);
+  if (!arena_) session.arena = arena_ = std::make_shared<DeviceMemory>(context, program.arena_bytes, of("the arena"));
   constants_ = DeviceMemory(context, program.constant_bytes, of("the constants"));
   for (DeviceMemory& io : io_) io = DeviceMemory(context, program.io_bytes, of("inputs and outputs"));
   workspace_ = DeviceMemory(context, workspace_bytes, of("the workspace"));
@@ -89,7 +95,7 @@ void ProgramMemory::place_buffers(const Program& program, const CudaStateMemory&
   for (int slot = 0; slot < kSlots; ++slot) {
     for (const Buffer& buffer : program.buffers) {
       switch (buffer.space) {
-        case Space::arena: addresses_[slot].push_back(place(arena_, buffer)); break;
+        case Space::arena: addresses_[slot].push_back(place(*arena_, buffer)); break;
         case Space::state: addresses_[slot].push_back(states.address(buffer.name)); break;
         case Space::constant: addresses_[slot].push_back(place(constants_, buffer)); break;
         case Space::io: addresses_[slot].push_back(place(io_[slot], buffer)); break;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "runtime/cuda/memory_needs.h"
@@ -14,6 +15,9 @@ namespace gcomp::runtime::cuda {
 
 /// A launch whose kernel takes a SegmentTable (codegen/cuda/prelude/memory.h) in place of its buffers.
 bool uses_segment_table(const KernelLaunch& launch);
+
+/// An arena of at least `bytes` that another loaded program has, or null.
+std::shared_ptr<const DeviceMemory> shared_arena(const Session& session, std::int64_t bytes);
 
 /// Bytes of flags and tables together.
 std::int64_t table_bytes(const Program& program);
@@ -37,7 +41,8 @@ class ProgramMemory {
   void upload_constants(const Session& session, const Program& program);
   void upload_tables(const Session& session, const Program& program);
 
-  DeviceMemory arena_, constants_, io_[kSlots], workspace_, tables_;
+  std::shared_ptr<const DeviceMemory> arena_;
+  DeviceMemory constants_, io_[kSlots], workspace_, tables_;
   std::int64_t fault_bytes_ = 0;
   std::vector<CUdeviceptr> addresses_[kSlots];  // of each buffer
   std::map<std::size_t, CUdeviceptr> segment_tables_[kSlots];

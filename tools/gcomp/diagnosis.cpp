@@ -75,6 +75,9 @@ void check_nvrtc(const SharedDriver& driver, int architecture, const runtime::De
                         concat(nvrtc.version(), ", ", place(nvrtc.found()),
                                all.empty() ? "" : concat(", for sm_", all.front(), " to sm_", all.back())),
                         "", nvrtc.found().rejected});
+    // Its builtins are a library of their own, which may be missing.
+    nvrtc.compile("extern \"C\" __global__ void k0(float* p) { p[threadIdx.x] = 1; }\n",
+                  architecture_name(all.empty() ? kOldestArchitecture : all.front()));
     if (!driver) return;
     const Nvrtc fit = Nvrtc::find(options.libraries, driver->major());
     if (architecture != 0) fit.architecture_for(architecture);
@@ -83,8 +86,8 @@ void check_nvrtc(const SharedDriver& driver, int architecture, const runtime::De
                                fit.library().path() == nvrtc.library().path() ? "" : concat(" (", fit.library().path(), ")")),
                         ""});
   } catch (const DeviceError& error) {
-    const bool found = !findings.empty() && findings.back().name == "NVRTC";
-    findings.push_back(failure(found ? "driver and NVRTC" : "NVRTC", without, error.what()));
+    const bool found = findings.back().name == "NVRTC";
+    findings.push_back(failure(found ? driver ? "driver and NVRTC" : "NVRTC's compilation" : "NVRTC", without, error.what()));
   }
 }
 

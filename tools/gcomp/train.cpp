@@ -74,7 +74,10 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console) : flag
   check_outputs();
   trainer_ = make_trainer();
   fit(*data_, *trainer_);
-  if (eval_data_) fit(*eval_data_, *trainer_);
+  if (eval_data_) {
+    fit(*eval_data_, *trainer_);
+    trainer_->prepare_evaluation();
+  }
   steps_ = flags.steps > 0 ? flags.steps : flags.epochs * plan_->steps_per_epoch();
   feeder_.emplace(*data_, *trainer_);
 }
