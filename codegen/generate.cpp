@@ -58,15 +58,21 @@ class ProgramBuilder {
     program_.arena_lower_bound = plan.lower_bound;
   }
 
-  runtime::Program run() {
+  CountedProgram run() {
     for (const Value* input : graph_.inputs()) program_.inputs.push_back(buffer_of(input));
     for (const State& state : graph_.states()) program_.states.push_back({buffer_of(state.value), role_of(state.role), state.fill});
     add_outputs();
-    for (const auto& node : graph_.nodes()) add_node(*node);
-    for (auto& [from, to, type] : late_copies_) add_copy(from, to, type, "output");
+    for (const auto& node : graph_.nodes()) {
+      add_node(*node);
+      while (costs_.size() < program_.steps.size()) costs_.push_back(cost_of(program_.steps[costs_.size()], *node));
+    }
+    for (auto& [from, to, type] : late_copies_) {
+      add_copy(from, to, type, "output");
+      if (costs_.size() < program_.steps.size()) costs_.push_back(cost_of_copy(type));
+    }
     program_.kernels = kernels_.kernels();
     program_.prelude = kernels_.prelude();
-    return std::move(program_);
+    return {std::move(program_), std::move(costs_)};
   }
 
  private:
@@ -138,6 +144,7 @@ class ProgramBuilder {
       program_.outputs.push_back(copy);
       if (output->producer) late_copies_.push_back({buffer, copy, output->type});
       else add_copy(buffer, copy, output->type, "output");
+      while (costs_.size() < program_.steps.size()) costs_.push_back(cost_of_copy(output->type));
     }
   }
 
@@ -255,6 +262,7 @@ class ProgramBuilder {
   const Graph& graph_;
   const MemoryPlan& plan_;
   runtime::Program program_;
+  std::vector<StepCost> costs_;
   KernelTable kernels_;
   std::unordered_map<const Value*, int> buffers_;
   std::vector<Copy> late_copies_;
@@ -263,6 +271,10 @@ class ProgramBuilder {
 }  // namespace
 
 runtime::Program generate(const Graph& planned, const MemoryPlan& plan, const runtime::Target& target) {
+  return generate_counted(planned, plan, target).program;
+}
+
+CountedProgram generate_counted(const Graph& planned, const MemoryPlan& plan, const runtime::Target& target) {
   return ProgramBuilder(planned, plan, target).run();
 }
 

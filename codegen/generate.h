@@ -9,6 +9,7 @@
 // contraction that the libraries have no call for.
 #pragma once
 
+#include "codegen/step_cost.h"
 #include "ir/graph.h"
 #include "ir/memory_plan.h"
 #include "runtime/program.h"
@@ -19,5 +20,12 @@ namespace gcomp::codegen {
 /// output that is also an input, a state or a constant is copied to a buffer of its own. Throws InternalError where the plan
 /// lacks a value.
 runtime::Program generate(const ir::Graph& planned, const ir::MemoryPlan& plan, const runtime::Target& target);
+
+/// The same with what each of its steps costs.
+struct CountedProgram {
+  runtime::Program program;
+  std::vector<StepCost> costs;
+};
+CountedProgram generate_counted(const ir::Graph& planned, const ir::MemoryPlan& plan, const runtime::Target& target);
 
 }  // namespace gcomp::codegen

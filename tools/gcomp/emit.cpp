@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "codegen/generate.h"
 #include "ir/base/nearest.h"
 #include "ir/print.h"
 #include "passes/plan_memory.h"
@@ -47,7 +48,12 @@ EmittedFile emit_ir(const LoweredGraph& lowered) { return {lowered.graph.name() 
 
 EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target) {
   const std::int64_t alignment = target.kind == runtime::TargetKind::cuda ? 256 : 64;
-  return {lowered.graph.name() + ".plan", ended(passes::describe(lowered.graph, lowered.plan, {.alignment = alignment}))};
+  std::string text = passes::describe(lowered.graph, lowered.plan, {.alignment = alignment});
+  if (target.kind == runtime::TargetKind::cuda) {
+    const codegen::CountedProgram counted = codegen::generate_counted(lowered.graph, lowered.plan, target);
+    text += codegen::describe_steps(counted.program, counted.costs, codegen::kH200);
+  }
+  return {lowered.graph.name() + ".plan", ended(std::move(text))};
 }
 
 std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {

@@ -1,0 +1,133 @@
+#include <array>
+#include <iomanip>
+#include <sstream>
+
+#include "codegen/step_cost.h"
+#include "ir/base/error.h"
+
+namespace gcomp::codegen {
+namespace {
+
+using namespace gcomp::runtime;
+
+/// "1.50 GFLOP", "640 B": three digits, `step` apart.
+std::string scaled(double x, double step, std::span<const std::string_view> units) {
+  std::size_t unit = 0;
+  for (; x >= step && unit + 1 < units.size(); ++unit) x /= step;
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(unit == 0 ? 0 : 2) << x << ' ' << units[unit];
+  return out.str();
+}
+std::string bytes_text(double bytes) {
+  static constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  return scaled(bytes, 1024, kUnits);
+}
+std::string flops_text(double flops) {
+  static constexpr std::array<std::string_view, 5> kUnits = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"};
+  return scaled(flops, 1000, kUnits);
+}
+std::string time_text(double seconds) {
+  static constexpr std::array<std::string_view, 3> kUnits = {"ns", "us", "ms"};
+  return scaled(seconds * 1e9, 1000, kUnits);
+}
+
+std::string extents_text(const std::vector<std::int64_t>& extents) {
+  std::string text;
+  for (std::int64_t extent : extents) text += concat(text.empty() ? "" : "x", extent);
+  return text;
+}
+
+std::string what(const Program& program, const KernelLaunch& launch) {
+  return concat(program.kernels[static_cast<std::size_t>(launch.kernel)].name, ", ", launch.grid.blocks, " x ",
+                launch.grid.threads);
+}
+std::string what(const Program&, const MatmulCall& call) {
+  return concat("matmul ", call.batch.empty() ? "" : concat("[", extents_text(call.batch), "] "), call.m, "x", call.n, "x", call.k,
+                " ", name_of(call.dtype));
+}
+std::string what(const Program&, const ConvolutionCall& call) {
+  static constexpr std::array<std::string_view, 3> kKinds = {"convolution", "convolution to input", "convolution to weight"};
+  return concat(kKinds[static_cast<std::size_t>(call.kind)], " ", call.batch, "x", call.input_channels, "x",
+                extents_text(call.input_spatial), " to ", call.output_channels, "x", extents_text(call.output_spatial), ", ",
+                extents_text(call.kernel), call.groups > 1 ? concat(" in ", call.groups, " groups") : "", " ", name_of(call.dtype));
+}
+
+std::size_t generated_launches(const Step& step) {
+  if (const auto* matmul = std::get_if<MatmulCall>(&step)) return matmul->generated.launches.size();
+  if (const auto* convolution = std::get_if<ConvolutionCall>(&step)) return convolution->generated.launches.size();
+  return 1;
+}
+
+std::int64_t workspace_of(const Step& step) {
+  if (const auto* matmul = std::get_if<MatmulCall>(&step)) return matmul->generated.workspace_bytes;
+  if (const auto* convolution = std::get_if<ConvolutionCall>(&step)) return convolution->generated.workspace_bytes;
+  return 0;
+}
+
+struct Sums {
+  std::size_t products = 0, launches = 0;
+  std::int64_t workspace = 0;
+  double flops = 0, product_flops = 0, bytes = 0, seconds = 0, product_seconds = 0;
+};
+
+Sums sums_of(const Program& program, std::span<const StepCost> costs, const DeviceRates& rates) {
+  Sums sums;
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const Step& step = program.steps[i];
+    const double seconds = costs[i].seconds(rates);
+    const bool product = !std::holds_alternative<KernelLaunch>(step);
+    sums.products += product;
+    sums.launches += generated_launches(step);
+    sums.workspace = std::max(sums.workspace, workspace_of(step));
+    sums.flops += costs[i].flops;
+    sums.bytes += costs[i].bytes;
+    sums.seconds += seconds;
+    if (!product) continue;
+    sums.product_flops += costs[i].flops;
+    sums.product_seconds += seconds;
+  }
+  return sums;
+}
+
+void add_line(std::string& text, std::string_view name, const std::string& fact) {
+  text += concat("  ", name, std::string(name.size() < 22 ? 22 - name.size() : 1, ' '), fact, "\n");
+}
+
+void add_totals(std::string& text, const Program& program, const Sums& sums, const DeviceRates& rates) {
+  const std::size_t steps = program.steps.size();
+  add_line(text, "launches",
+           concat(steps, ": kernels ", steps - sums.products, ", products ", sums.products, " (", sums.launches,
+                  " in all where products are generated)"));
+  add_line(text, "kernels", concat(program.kernels.size(), " distinct"));
+  add_line(text, "flops", concat(flops_text(sums.flops), ", ", flops_text(sums.product_flops), " in products"));
+  add_line(text, "bytes moved", bytes_text(sums.bytes));
+  add_line(text, "product workspace", bytes_text(static_cast<double>(sums.workspace)));
+  add_line(text, concat("time on ", rates.name),
+           concat(time_text(sums.seconds), " at the least: products ", time_text(sums.product_seconds), ", kernels ",
+                  time_text(sums.seconds - sums.product_seconds), "; launches add ",
+                  time_text(static_cast<double>(steps) * rates.launch_seconds)));
+}
+
+}  // namespace
+
+std::string describe_steps(const Program& program, std::span<const StepCost> costs, const DeviceRates& rates) {
+  check_internal(costs.size() == program.steps.size(), "costs of ", costs.size(), " steps for ", program.steps.size());
+  std::string text = concat("steps of @", program.name, " for ", to_string(program.target), "\n");
+  add_totals(text, program, sums_of(program, costs, rates), rates);
+  text += concat("    step        flops        bytes         time  bound by  what\n");
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const StepCost& cost = costs[i];
+    const bool computes = cost.flops / rates.flops(cost.dtype) > cost.bytes / rates.copy_bytes;
+    const std::string origin = std::visit([](const auto& step) { return step.origin; }, program.steps[i]);
+    std::ostringstream line;
+    line << "    " << std::setw(4) << i << ' ' << std::setw(12) << flops_text(cost.flops) << ' ' << std::setw(12)
+         << bytes_text(cost.bytes) << ' ' << std::setw(12) << time_text(cost.seconds(rates)) << "  "
+         << (computes ? "flops     " : "bytes     ")
+         << std::visit([&](const auto& step) { return what(program, step); }, program.steps[i]);
+    if (!origin.empty()) line << "  (" << origin << ")";
+    text += line.str() + "\n";
+  }
+  return text;
+}
+
+}  // namespace gcomp::codegen

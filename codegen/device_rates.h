@@ -1,0 +1,32 @@
+// How fast a GPU can go at most, to judge a plan without one. The only place where such figures stand.
+#pragma once
+
+#include <string_view>
+
+#include "ir/base/dtype.h"
+
+namespace gcomp::codegen {
+
+struct DeviceRates {
+  std::string_view name;
+  double copy_bytes;           ///< a second, read and written together
+  double f64, f32, f16, bf16;  ///< flops a second of products of this dtype; f32 without TF32
+  double launch_seconds;       ///< that one node of a CUDA graph takes by itself
+
+  double flops(DType dtype) const {
+    switch (dtype) {
+      case DType::f64: return f64;
+      case DType::f16: return f16;
+      case DType::bf16: return bf16;
+      default: return f32;
+    }
+  }
+};
+
+/// Copy rate and bf16 as measured on one (large copy; 8192^3 product of random numbers, 769 to 798 TFLOP/s), f16 taken as bf16; f64
+/// and f32 from NVIDIA's data sheet of the H200 SXM (34 and 67 TFLOP/s without tensor cores); a graph node as NVIDIA published
+/// for the H100.
+inline constexpr DeviceRates kH200{
+    .name = "H200", .copy_bytes = 4.3e12, .f64 = 34e12, .f32 = 67e12, .f16 = 790e12, .bf16 = 790e12, .launch_seconds = 1.3e-6};
+
+}  // namespace gcomp::codegen

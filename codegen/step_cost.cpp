@@ -1,0 +1,117 @@
+#include "codegen/step_cost.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "ir/loops.h"
+#include "ir/ops/table.h"
+
+namespace gcomp::codegen {
+
+using namespace gcomp::ir;
+
+namespace {
+
+double count_of(const std::vector<std::int64_t>& extents) {
+  return std::accumulate(extents.begin(), extents.end(), 1.0, [](double a, std::int64_t b) { return a * static_cast<double>(b); });
+}
+
+double bytes_of(const Value* value) { return static_cast<double>(value->type.bytes()); }
+
+double points_of(const LoopNest& nest, std::uint64_t axes) {
+  double points = 1;
+  for (std::size_t a = 0; a < nest.extents.size(); ++a)
+    if (axes >> a & 1) points *= static_cast<double>(nest.extents[a]);
+  return points;
+}
+
+std::uint64_t axes_of(const Statement& statement) {
+  std::uint64_t axes = 0;
+  for (const auto* list : {&statement.axes, &statement.over})
+    for (int a : *list) axes |= std::uint64_t{1} << a;
+  return axes;
+}
+
+/// Calls of scalar ops and steps of reductions at one point of a statement.
+double calls_of(const Statement& statement) {
+  double calls = statement.form == Statement::Form::map ? 0 : 1;
+  for_each_term(statement.value, [&](const TermPtr& term) { calls += term->kind == Term::Kind::call; });
+  return calls;
+}
+
+/// Elements of each operand that a nest reads, one read counted for each point that its index depends on.
+std::vector<double> reads_of(const LoopNest& nest, std::size_t operands) {
+  std::vector<double> reads(operands);
+  for (const Statement& statement : nest.statements)
+    for_each_term(statement.value, [&](const TermPtr& term) {
+      if (term->kind == Term::Kind::read && static_cast<std::size_t>(term->slot) < operands)
+        reads[static_cast<std::size_t>(term->slot)] += points_of(nest, term->axes);
+    });
+  for (const LoopOutput& output : nest.outputs)
+    if (output.accumulate) return std::vector<double>(operands, 1e300);  // whatever it reads besides: everything at most
+  return reads;
+}
+
+StepCost nest_cost(const LoopNest& nest, const Node& node) {
+  StepCost cost;
+  for (const Statement& statement : nest.statements) cost.flops += calls_of(statement) * points_of(nest, axes_of(statement));
+  const std::vector<double> reads = reads_of(nest, node.operands.size());
+  for (std::size_t i = 0; i < node.operands.size(); ++i)
+    cost.bytes += std::min(bytes_of(node.operands[i]), reads[i] * static_cast<double>(size_of(node.operands[i]->type.dtype)));
+  for (const Value* result : node.results) cost.bytes += bytes_of(result);
+  return cost;
+}
+
+/// Many runs of one nest of variable length: every operand and result is gone through once.
+StepCost segments_cost(const Node& node) {
+  StepCost cost;
+  double calls = 0, elements = 0;
+  for (const Statement& statement : node.nest->statements) calls += calls_of(statement);
+  const auto segments = static_cast<std::size_t>(node.attributes.integer("segments"));
+  for (std::size_t s = 0; s < segments; ++s)
+    elements += static_cast<double>(node.results[s * (node.results.size() / segments)]->type.elements());
+  cost.flops = calls * elements;
+  for (const Value* operand : node.operands) cost.bytes += bytes_of(operand);
+  for (const Value* result : node.results) cost.bytes += bytes_of(result);
+  return cost;
+}
+
+StepCost call_cost(const runtime::MatmulCall& call) {
+  StepCost cost{.dtype = call.dtype};
+  const auto [m, n, k] = std::tuple{static_cast<double>(call.m), static_cast<double>(call.n), static_cast<double>(call.k)};
+  cost.flops = 2 * m * n * k * count_of(call.batch);
+  const auto view = [&](const runtime::MatrixView& v, double elements) {
+    for (std::size_t d = 0; d < call.batch.size(); ++d)
+      if (v.batch_strides[d] != 0) elements *= static_cast<double>(call.batch[d]);
+    return elements * static_cast<double>(size_of(call.dtype));
+  };
+  cost.bytes = view(call.a, m * k) + view(call.b, k * n) + view(call.c, m * n);
+  return cost;
+}
+
+StepCost call_cost(const runtime::ConvolutionCall& call) {
+  StepCost cost{.dtype = call.dtype};
+  const double batch = static_cast<double>(call.batch), inputs = static_cast<double>(call.input_channels),
+               outputs = static_cast<double>(call.output_channels), taps = count_of(call.kernel);
+  const double pairs = inputs / static_cast<double>(call.groups) * outputs * taps;
+  cost.flops = 2 * batch * count_of(call.output_spatial) * pairs;
+  cost.bytes = (batch * (inputs * count_of(call.input_spatial) + outputs * count_of(call.output_spatial)) + pairs) *
+               static_cast<double>(size_of(call.dtype));
+  return cost;
+}
+
+}  // namespace
+
+StepCost cost_of_copy(const TensorType& type) { return {.bytes = 2 * static_cast<double>(type.bytes()), .dtype = DType::f32}; }
+
+StepCost cost_of(const runtime::Step& step, const Node& node) {
+  if (const auto* matmul = std::get_if<runtime::MatmulCall>(&step)) return call_cost(*matmul);
+  if (const auto* convolution = std::get_if<runtime::ConvolutionCall>(&step)) return call_cost(*convolution);
+  if (node.op->kind == Kind::update) return cost_of_copy(node.operands[0]->type);
+  if (node.op == &ops::kMultiKernel) return segments_cost(node);
+  if (node.op->kind == Kind::kernel) return nest_cost(*node.nest, node);
+  return nest_cost(loops_of(*node.op, types_of(node.operands), types_of(node.results), node.attributes), node);
+}
+
+}  // namespace gcomp::codegen

@@ -1,0 +1,29 @@
+// What a step of a Program does, counted from the graph: arithmetic and bytes that must move.
+#pragma once
+
+#include <span>
+
+#include "codegen/device_rates.h"
+#include "ir/graph.h"
+#include "runtime/program.h"
+
+namespace gcomp::codegen {
+
+struct StepCost {
+  double flops = 0;  ///< one for each call of a scalar op and each step of a reduction, two for each product in a contraction
+  double bytes = 0;  ///< of operands as far as they are read, each once, and of results
+  DType dtype = DType::f32;
+
+  /// At the better of what its arithmetic and its bytes allow.
+  double seconds(const DeviceRates& rates) const { return std::max(flops / rates.flops(dtype), bytes / rates.copy_bytes); }
+};
+
+/// The cost of a step that was made of `node`.
+StepCost cost_of(const runtime::Step& step, const ir::Node& node);
+/// A kernel that copies `type`.
+StepCost cost_of_copy(const TensorType& type);
+
+/// One line for each step and the sums: launches, flops, bytes, and the time that `rates` allow. `costs` has one for each step.
+std::string describe_steps(const runtime::Program& program, std::span<const StepCost> costs, const DeviceRates& rates);
+
+}  // namespace gcomp::codegen

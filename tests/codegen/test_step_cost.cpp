@@ -1,0 +1,91 @@
+// What steps cost, counted by hand: products by their extents, kernels by the elements that they read and write.
+#include <gtest/gtest.h>
+
+#include "codegen/generate.h"
+#include "ir/builder.h"
+#include "passes/pipeline.h"
+
+namespace gcomp::tests {
+namespace {
+
+using namespace gcomp::ir;
+
+codegen::CountedProgram counted(Graph& graph) {
+  passes::PipelineOptions options;
+  options.alignment = 256;
+  const MemoryPlan plan = passes::lower(graph, options);
+  codegen::CountedProgram made = codegen::generate_counted(graph, plan, {runtime::TargetKind::cuda, "sm_90"});
+  EXPECT_EQ(made.costs.size(), made.program.steps.size());
+  return made;
+}
+
+TEST(StepCost, AMatmulAndWhatFollowsIt) {
+  Graph graph("g");
+  Builder b(graph);
+  Var x = b.input({DType::f32, {40, 30}}, "x"), w = b.input({DType::f32, {30, 20}}, "w");
+  graph.outputs() = {b.apply("relu", {b.matmul(x, w) * 2.0}).value};
+  const codegen::CountedProgram made = counted(graph);
+  ASSERT_EQ(made.costs.size(), 2u);
+  EXPECT_EQ(made.costs[0].flops, 2 * 40 * 30 * 20);
+  EXPECT_EQ(made.costs[0].bytes, 4 * (40 * 30 + 30 * 20 + 40 * 20));
+  EXPECT_EQ(made.costs[1].flops, 2 * 40 * 20);  // a product and a maximum for each element
+  EXPECT_EQ(made.costs[1].bytes, 4 * 2 * 40 * 20);
+  EXPECT_EQ(made.costs[0].seconds(codegen::kH200), made.costs[0].bytes / codegen::kH200.copy_bytes);
+}
+
+TEST(StepCost, AGatherReadsOnlyItsRows) {
+  Graph graph("g");
+  Builder b(graph);
+  graph.outputs() = {b.gather(b.input({DType::f32, {1000, 8}}, "table"), b.input({DType::i64, {4}}, "ids"), 0).value};
+  const codegen::CountedProgram made = counted(graph);
+  ASSERT_EQ(made.costs.size(), 1u);
+  EXPECT_EQ(made.costs[0].bytes, 4 * 8 * 4 + 8 * 4 + 4 * 8 * 4);  // rows, indices, result
+}
+
+TEST(StepCost, ABatchWithOneMatrixReadsItOnce) {
+  runtime::MatmulCall call{.dtype = DType::bf16, .batch = {8}, .m = 16, .n = 32, .k = 64, .a = {}, .b = {}, .c = {}, .origin = ""};
+  call.a.batch_strides = {1024};
+  call.b.batch_strides = {0};
+  call.c.batch_strides = {512};
+  Graph unused("g");
+  Builder b(unused);
+  Var x = b.apply("relu", {b.input({DType::f32, {1}}, "x")});
+  const codegen::StepCost cost = codegen::cost_of(call, *x.value->producer);
+  EXPECT_EQ(cost.flops, 2.0 * 8 * 16 * 32 * 64);
+  EXPECT_EQ(cost.bytes, 2.0 * (8 * 16 * 64 + 64 * 32 + 8 * 16 * 32));
+}
+
+TEST(StepCost, AGroupedConvolution) {
+  using Integers = std::vector<std::int64_t>;
+  Graph graph("g");
+  Builder b(graph);
+  Var x = b.input({DType::f32, {2, 6, 8, 8}}, "x"), w = b.input({DType::f32, {4, 3, 3, 3}}, "w");
+  graph.outputs() = {b.apply("convolution", {x, w},
+                             {{"strides", Integers{1, 1}},
+                              {"low", Integers{0, 0}},
+                              {"high", Integers{0, 0}},
+                              {"dilations", Integers{1, 1}},
+                              {"groups", std::int64_t{2}}})
+                         .value};
+  const codegen::CountedProgram made = counted(graph);
+  double products = 0;
+  for (std::size_t i = 0; i < made.costs.size(); ++i)
+    if (std::holds_alternative<runtime::ConvolutionCall>(made.program.steps[i])) products += made.costs[i].flops;
+  EXPECT_EQ(products, 2.0 * 2 * 6 * 6 * 4 * 3 * 9);
+}
+
+TEST(StepCost, ThePlanNamesEveryStepAndTheSums) {
+  Graph graph("step");
+  Builder b(graph);
+  Var x = b.input({DType::f16, {4096, 4096}}, "x"), w = b.input({DType::f16, {4096, 4096}}, "w");
+  graph.outputs() = {b.apply("relu", {b.matmul(x, w)}).value};
+  const codegen::CountedProgram made = counted(graph);
+  const std::string text = codegen::describe_steps(made.program, made.costs, codegen::kH200);
+  for (const char* part : {"steps of @step for cuda:sm_90", "launches              2: kernels 1, products 1 (2 in all",
+                           "matmul 4096x4096x4096 f16", "flops                 137.46 GFLOP", "bytes moved           160.00 MiB",
+                           "time on H200          189.58 us at the least: products 173.97 us, kernels 15.61 us"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+}  // namespace
+}  // namespace gcomp::tests
