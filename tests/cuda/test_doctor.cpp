@@ -1,0 +1,103 @@
+// What gcomp doctor finds on good and bad machines, each bad line with its cure, and gcomp cache.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "tests/cuda/cuda_run.h"
+
+namespace gcomp::test {
+namespace {
+
+class CudaDoctor : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (on_real_device()) GTEST_SKIP() << "the machine is what it is";
+  }
+
+  /// The report; every line that is not in order must say what to do.
+  nlohmann::json examine(std::map<std::string, std::string> emulated, std::vector<std::string> environment = {}) {
+    const CudaRun run = folder_.run({"doctor", "--json"}, {.emulated = std::move(emulated), .environment = std::move(environment)});
+    EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+    EXPECT_TRUE(leaks(run).empty());
+    nlohmann::json report = nlohmann::json::parse(run.result.output);
+    EXPECT_EQ(report.at("cpu_training"), true);
+    for (const nlohmann::json& finding : report.at("findings"))
+      EXPECT_TRUE(finding.at("health") == "ok" || finding.at("cure") != "") << finding;
+    return report;
+  }
+  static nlohmann::json finding(const nlohmann::json& report, const std::string& name) {
+    for (const nlohmann::json& one : report.at("findings"))
+      if (one.at("name") == name) return one;
+    ADD_FAILURE() << "no '" << name << "' in " << report;
+    return {{"health", ""}, {"detail", ""}, {"cure", ""}};
+  }
+  static void expect(const nlohmann::json& report, const std::string& name, const std::string& health, const std::string& detail) {
+    const nlohmann::json found = finding(report, name);
+    EXPECT_EQ(found.at("health"), health) << found;
+    EXPECT_NE(found.at("detail").get<std::string>().find(detail), std::string::npos) << found;
+  }
+
+  CudaFolder folder_;
+};
+
+TEST_F(CudaDoctor, AGoodMachine) {
+  const nlohmann::json report = examine({{"MEMORY", "3GiB"}});
+  expect(report, "CUDA driver", "ok", "of CUDA 13.0, ");
+  expect(report, "GPU cuda:0", "ok", "sm_90, 3.0 GiB, 3.0 GiB free");
+  expect(report, "NVRTC", "ok", "13.0, ");
+  expect(report, "driver and NVRTC", "ok", "fit each other");
+  expect(report, "C++ compiler", "ok", "/");
+  expect(report, "kernel cache", "ok", (folder_ / "cache").string());
+  expect(report, "training on the CPU", "ok", "a step of a tiny network took");
+  expect(report, "training on the GPU", "ok", "a step of a tiny network took");
+  EXPECT_EQ(report.at("cuda_training"), true);
+}
+
+TEST_F(CudaDoctor, ADriverOlderThanNvrtc) {
+  const nlohmann::json report = examine({{"DRIVER", "12.4"}});
+  expect(report, "driver and NVRTC", "bad", "too old for the NVRTC that is there");
+  expect(report, "training on the GPU", "bad", "too old");
+  EXPECT_EQ(report.at("cuda_training"), false);
+}
+
+TEST_F(CudaDoctor, GpusThatCannotBeUsed) {
+  expect(examine({{"COMPUTE", "7.0"}}), "GPU cuda:0", "bad", "it is sm_70, and gcomp needs sm_75");
+  expect(examine({{"COMPUTE_MODE", "2"}}), "GPU cuda:0", "bad", "its compute mode is prohibited");
+  const nlohmann::json hidden = examine({}, {"CUDA_VISIBLE_DEVICES="});
+  expect(hidden, "CUDA driver", "absent", "CUDA_ERROR_NO_DEVICE");
+  EXPECT_NE(finding(hidden, "CUDA driver").at("cure").get<std::string>().find("unset it"), std::string::npos) << hidden;
+}
+
+TEST_F(CudaDoctor, AFailureOfTheDriverIsAFinding) {
+  expect(examine({{"FAIL", "cuInit:2:802"}}), "CUDA driver", "absent", "(802)");
+  expect(examine({{"FAIL", "cuMemAlloc_v2:1:2"}}), "training on the GPU", "bad", "out of memory");
+}
+
+TEST_F(CudaDoctor, ACacheThatOthersOwnIsSaid) {
+  const std::filesystem::path file = folder_ / "nothing";
+  runtime::test::put(file, "");
+  expect(examine({}, {"XDG_CACHE_HOME=" + file.string()}), "kernel cache", "bad", "nothing");
+}
+
+TEST_F(CudaDoctor, TheCacheIsListedAndCleared) {
+  examine({});  // its steps leave kernels behind
+  nlohmann::json list = nlohmann::json::parse(folder_.run({"cache", "list", "--json"}).result.output);
+  EXPECT_GE(list.at("entries").size(), 2u);
+  std::int64_t cubins = 0, bytes = 0;
+  for (const nlohmann::json& entry : list.at("entries")) {
+    cubins += entry.at("key").get<std::string>().find("cubin of gcomp") == 0;
+    bytes += entry.at("bytes").get<std::int64_t>();
+  }
+  EXPECT_GE(cubins, 1);
+  EXPECT_EQ(list.at("bytes"), bytes);
+  EXPECT_LE(list.at("bytes"), list.at("most_bytes"));
+  const nlohmann::json cleared = nlohmann::json::parse(folder_.run({"cache", "clear", "--json"}).result.output);
+  EXPECT_EQ(cleared.at("removed"), list.at("entries").size());
+  list = nlohmann::json::parse(folder_.run({"cache", "list", "--json"}).result.output);
+  EXPECT_TRUE(list.at("entries").empty());
+  EXPECT_EQ(folder_.run({"cache", "clean"}).result.exit_code, 2);
+}
+
+}  // namespace
+}  // namespace gcomp::test
