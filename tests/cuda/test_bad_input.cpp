@@ -33,7 +33,8 @@ class CudaBadInput : public testing::Test {
   void expect_refused(const CudaRun& run, ExitCode code, const std::vector<std::string>& parts) {
     const CommandResult& result = run.result;
     EXPECT_EQ(result.exit_code, static_cast<int>(code)) << result.errors;
-    for (const std::string& part : parts) EXPECT_NE(result.errors.find(part), std::string::npos) << part << " in: " << result.errors;
+    for (const std::string& part : parts)
+      EXPECT_NE(result.errors.find(part), std::string::npos) << part << " in: " << result.errors;
     EXPECT_EQ(result.errors.find("internal error"), std::string::npos) << result.errors;
     EXPECT_EQ(result.errors.find("step 1/"), std::string::npos) << "it trained, on something: " << result.errors;
     EXPECT_TRUE(contents(folder_ / "trained.onnx") == "old contents");
@@ -129,8 +130,8 @@ TEST_F(CudaBadInput, ABatchAsTheMessageProposesItFits) {
     const std::size_t at = run.result.errors.find(kAbout);
     ASSERT_NE(at, std::string::npos) << run.result.errors;
     const std::string batch = std::to_string(std::stoi(run.result.errors.substr(at + kAbout.size())));
-    run = folder_.run({"train", model_.model(), "--data", model_.data(), "--loss", "bce", "--batch", batch, "--steps", "2", "--device",
-                       "cuda", "--out", folder_ / "trained.onnx"},
+    run = folder_.run({"train", model_.model(), "--data", model_.data(), "--loss", "bce", "--batch", batch, "--steps", "2",
+                       "--device", "cuda", "--out", folder_ / "trained.onnx"},
                       little);
   }
   expect_trained(run);
@@ -192,8 +193,8 @@ class CudaArtifact : public CudaBadInput {
   void SetUp() override {
     CudaBadInput::SetUp();
     if (IsSkipped()) return;
-    const CudaRun run = folder_.run({"compile", model_.model(), "--train", "--loss", "bce", "--dim", "batch=64", "--target", "cuda:sm_90",
-                                     "-o", artifact_.string()});
+    const CudaRun run = folder_.run({"compile", model_.model(), "--train", "--loss", "bce", "--dim", "batch=64", "--target",
+                                     "cuda:sm_90", "-o", artifact_.string()});
     ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
   }
   CudaRun train_artifact(const fs::path& artifact, const CudaSettings& settings = {}) {

@@ -53,6 +53,10 @@ class CudaBlas : public EmulatedDriver {
     ASSERT_EQ(blas.cublasLtCreate(&handle_), CUBLAS_STATUS_SUCCESS);
     workspace_ = allocate(1 << 16);
   }
+  void TearDown() override {
+    EXPECT_EQ(blas.cublasLtDestroy(handle_), CUBLAS_STATUS_SUCCESS);
+    EmulatedDriver::TearDown();
+  }
 
   cublasLtMatrixLayout_t layout(const Case& c, int matrix) {
     const Extents e = extents_of(c, matrix);

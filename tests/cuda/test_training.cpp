@@ -30,12 +30,6 @@ std::int64_t first_compared(const RecordedModel& model, const std::string& name,
 
 class CudaTraining : public testing::TestWithParam<RecordedModel> {
  protected:
-  void SetUp() override {
-    const CudaRun run = folder_.train(GetParam(), 1);
-    if (run.result.errors.find("carries no kernels for this product") != std::string::npos)
-      GTEST_SKIP() << "convolutions have no CUDA kernels yet: " << run.result.errors;
-  }
-
   /// The losses as written and the trained model, bit for bit.
   std::string bits(const CudaSettings& settings, std::int64_t steps = kSomeSteps) {
     const CudaRun run = folder_.train(GetParam(), steps, settings);

@@ -77,8 +77,9 @@ Driver& driver() {
 }
 
 void reset_driver() {
-  driver();
-  instance() = new Driver();  // the old one stays: other threads may hold its lock
+  static auto* const old = new std::vector<Driver*>();  // they stay: other threads may hold their locks
+  old->push_back(&driver());
+  instance() = new Driver();
   current_context() = nullptr;
 }
 

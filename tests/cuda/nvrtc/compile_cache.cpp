@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -39,9 +38,8 @@ std::string name_of(const std::string& text) {
 std::vector<std::byte> read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  std::vector<std::byte> all(bytes.size());
-  std::memcpy(all.data(), bytes.data(), bytes.size());
-  return all;
+  const std::byte* data = reinterpret_cast<const std::byte*>(bytes.data());
+  return {data, data + bytes.size()};
 }
 
 /// Whole or not at all: other processes read it at the same time.

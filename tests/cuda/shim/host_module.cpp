@@ -3,10 +3,10 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <regex>
 
 #include "ir/base/error.h"
 
@@ -51,19 +51,41 @@ class TemporaryFolder {
   fs::path path_;
 };
 
+bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+/// The position behind blanks, and behind `word(...)` where that stands there.
+std::size_t skip(std::string_view text, std::size_t at, std::string_view word = "") {
+  const auto blanks = [&] {
+    while (at < text.size() && std::isspace(static_cast<unsigned char>(text[at]))) ++at;
+  };
+  blanks();
+  if (word.empty() || text.substr(at, word.size()) != word) return at;
+  at = text.find(')', at);
+  if (at == std::string_view::npos) return text.size();
+  ++at;
+  blanks();
+  return at;
+}
+
 /// `extern __shared__ T name[];` stays a declaration; its definition goes behind the text.
-std::string with_dynamic_shared(const std::string& text) {
-  if (text.find("extern __shared__") == std::string::npos) return text;
-  static const std::regex declaration(
-      R"(extern\s+__shared__\s+((?:__align__\([^)]*\)|alignas\([^)]*\))?\s*)([\w:<>, ]+?)\s+(\w+)\[\]\s*;)");
-  std::string definitions, seen;
-  for (std::sregex_iterator it(text.begin(), text.end(), declaration), end; it != end; ++it) {
-    const std::string type = (*it)[2], name = (*it)[3];
-    if (seen.find(" " + name + " ") != std::string::npos) continue;
-    seen += " " + name + " ";
-    definitions += concat("GCOMP_SHIM_DYNAMIC alignas(1024) ", type, " ", name, "[", kDynamicShared, " / sizeof(", type, ")];\n");
+std::string with_dynamic_shared(std::string_view text) {
+  constexpr std::string_view kDeclaration = "extern __shared__ ";
+  std::string source, definitions, seen = " ";
+  std::size_t done = 0;
+  for (std::size_t at; (at = text.find(kDeclaration, done)) != std::string_view::npos;) {
+    const std::size_t type = skip(text, skip(text, at + kDeclaration.size(), "__align__"), "alignas");
+    const std::size_t end = text.find("[]", type);
+    check_internal(end != std::string_view::npos, "an extern __shared__ declaration without []");
+    std::size_t name = end;
+    while (is_name(text[name - 1])) --name;
+    source += concat(text.substr(done, at - done), "extern ", text.substr(type, end - type));
+    done = end;
+    const std::string what(text.substr(type, name - type)), called(text.substr(name, end - name));
+    if (seen.find(" " + called + " ") != std::string::npos) continue;
+    seen += called + " ";
+    definitions += concat("GCOMP_SHIM_DYNAMIC alignas(1024) ", what, called, "[", kDynamicShared, " / sizeof(", what, ")];\n");
   }
-  return std::regex_replace(text, declaration, "extern $2 $3[];") + "\n" + definitions;
+  return source + std::string(text.substr(done)) + "\n" + definitions;
 }
 
 std::string host_source(const std::string& text, const std::vector<std::string>& kernels) {
@@ -76,10 +98,16 @@ std::string host_source(const std::string& text, const std::vector<std::string>&
 }  // namespace
 
 std::vector<std::string> kernels_of(std::string_view text) {
-  static const std::regex definition(
-      R"(extern\s+"C"\s+__global__\s+(?:__launch_bounds__\([^)]*\)\s*)?void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\()");
+  constexpr std::string_view kStart = "extern \"C\" __global__", kBounds = "__launch_bounds__";
   std::vector<std::string> names;
-  for (std::cregex_iterator it(text.data(), text.data() + text.size(), definition), end; it != end; ++it) names.push_back((*it)[1]);
+  for (std::size_t at = 0; (at = text.find(kStart, at)) != std::string_view::npos;) {
+    at = skip(text, at + kStart.size(), kBounds);
+    if (text.substr(at, 4) != "void") continue;
+    at = skip(text, at + 4, kBounds);
+    const std::size_t name = at;
+    while (at < text.size() && is_name(text[at])) ++at;
+    names.emplace_back(text.substr(name, at - name));
+  }
   return names;
 }
 
