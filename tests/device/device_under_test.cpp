@@ -1,0 +1,28 @@
+#include "tests/device/device_under_test.h"
+
+#include <cstdlib>
+
+namespace gcomp::tests {
+
+bool on_real_gpu() {
+  const char* value = std::getenv("GCOMP_REAL_GPU");
+  return value && std::string_view(value) == "1";
+}
+
+runtime::Device& device_under_test() {
+  static const std::unique_ptr<runtime::Device> device = [] {
+    runtime::DeviceOptions options;
+    if (on_real_gpu()) {
+      options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
+    } else {
+      options.libraries.usual_places = false;
+      for (const runtime::LibraryKind kind : {runtime::LibraryKind::driver, runtime::LibraryKind::nvrtc})
+        options.libraries.explicit_of(kind) = GCOMP_EMULATED_LIBRARIES;
+    }
+    options.use_cublaslt = false;
+    return runtime::open_device(runtime::TargetKind::cuda, options);
+  }();
+  return *device;
+}
+
+}  // namespace gcomp::tests

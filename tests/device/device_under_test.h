@@ -1,0 +1,15 @@
+// The CUDA device that the tests of this folder run on: the emulated driver, or with GCOMP_REAL_GPU=1 the machine's GPU.
+#pragma once
+
+#include <memory>
+
+#include "runtime/device.h"
+
+namespace gcomp::tests {
+
+bool on_real_gpu();
+
+/// One for the whole process. Kernels are cached where `GCOMP_REAL_GPU` is not set.
+runtime::Device& device_under_test();
+
+}  // namespace gcomp::tests
