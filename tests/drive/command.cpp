@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 extern char** environ;
@@ -59,8 +61,22 @@ std::vector<std::string> with_environment(const std::vector<std::string>& more) 
   return variables;
 }
 
+std::string binary() {
+  const char* elsewhere = std::getenv("GCOMP_TEST_BINARY");
+  return elsewhere ? elsewhere : GCOMP_BINARY;
+}
+
+/// GCOMP_TEST_DEVICE=cuda runs what trains or predicts there, where the test does not say.
+void add_device(std::vector<std::string>& arguments) {
+  const char* device = std::getenv("GCOMP_TEST_DEVICE");
+  if (!device || arguments.empty() || std::find(arguments.begin(), arguments.end(), "--device") != arguments.end()) return;
+  for (const char* command : {"train", "grad", "run", "bench"})
+    if (arguments[0] == command) arguments.insert(arguments.begin() + 1, {"--device", device});
+}
+
 CommandResult run(std::vector<std::string> arguments, const CommandOptions& options, const std::string& marker) {
-  arguments.insert(arguments.begin(), GCOMP_BINARY);
+  add_device(arguments);
+  arguments.insert(arguments.begin(), binary());
   if (!options.limits.empty()) {
     const std::vector<std::string> shell{"/bin/sh", "-c", options.limits + "; exec \"$0\" \"$@\""};
     arguments.insert(arguments.begin(), shell.begin(), shell.end());
@@ -75,7 +91,7 @@ CommandResult run(std::vector<std::string> arguments, const CommandOptions& opti
   const int failed =
       posix_spawn(&child, arguments[0].c_str(), &actions, nullptr, pointers(arguments).data(), pointers(variables).data());
   posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) throw std::runtime_error("cannot start " GCOMP_BINARY);
+  if (failed != 0) throw std::runtime_error("cannot start " + binary());
   Pipe::close_end(output.ends[1]);
   Pipe::close_end(errors.ends[1]);
 
