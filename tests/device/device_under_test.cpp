@@ -5,8 +5,8 @@
 namespace gcomp::tests {
 
 bool on_real_gpu() {
-  const char* value = std::getenv("GCOMP_REAL_GPU");
-  return value && std::string_view(value) == "1";
+  const char* value = std::getenv("GCOMP_CUDA_TESTS");
+  return value && std::string_view(value) == "device";
 }
 
 runtime::Device& device_under_test() {

@@ -1,4 +1,4 @@
-// The CUDA device that the tests of this folder run on: the emulated driver, or with GCOMP_REAL_GPU=1 the machine's GPU.
+// The CUDA device that the tests of this folder run on: the emulated driver, or with GCOMP_CUDA_TESTS=device the machine's GPU.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@ namespace gcomp::tests {
 
 bool on_real_gpu();
 
-/// One for the whole process. Kernels are cached where `GCOMP_REAL_GPU` is not set.
+/// One for the whole process. Kernels are cached.
 runtime::Device& device_under_test();
 
 }  // namespace gcomp::tests
