@@ -1,0 +1,56 @@
+"""Writes what make_models.py left out: NAME.weights and the batch NAME.npz of every model in FOLDER. Needs numpy alone.
+
+    python fill_weights.py FOLDER [WORKLOAD...]
+"""
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+from workloads import WORKLOADS, draw_batch, draw_weight
+
+
+def read_record(folder, name):
+    path = pathlib.Path(folder) / f"{name}.json"
+    if not path.exists():
+        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: no {path}; make_models.py writes it, on a machine with PyTorch and onnx")
+    return json.loads(path.read_text())
+
+
+def replace(path, write):
+    """The file appears whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        write(file)
+    part.rename(path)
+
+
+def write_weights(file, weights):
+    for weight in weights:
+        file.seek(weight["offset"])
+        file.write(draw_weight(weight["name"], weight["shape"], weight["role"]).tobytes())
+
+
+def fill(folder, name):
+    """Leaves alone what is there already."""
+    folder = pathlib.Path(folder)
+    record = read_record(folder, name)
+    weights, batch = folder / f"{name}.weights", folder / f"{name}.npz"
+    if not weights.exists():
+        replace(weights, lambda file: write_weights(file, record["weights"]))
+    if not batch.exists():
+        inputs, label = draw_batch(WORKLOADS[name], record["size"])
+        replace(batch, lambda file: np.savez(file, **inputs, label=label))
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    for name in sys.argv[2:] or sorted(path.stem for path in folder.glob("*.onnx")):
+        fill(folder, name)
+        print(f"{name}: {(folder / f'{name}.weights').stat().st_size / 2**20:.1f} MiB of weights, "
+              f"{(folder / f'{name}.npz').stat().st_size / 2**20:.1f} MiB of batch", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The tables of bench/gpu, out of the raw figures of compare.py:   python report.py raw.json"""
+import json
+import pathlib
+import statistics
+import sys
+
+from workloads import WORKLOADS
+
+SMALL = 32 << 20  # bytes below which a kernel may live in the L2 cache; no share of the copy rate is told
+KERNELS_SHOWN = 8  # of one training step
+
+
+def table(head, rows):
+    return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def number(value, digits=3):
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def gib(bytes_):
+    return "" if bytes_ is None else f"{bytes_ / 2**30:.2f}"
+
+
+class Figures:
+    """Of one contender. A kernel workload of gcomp counts its kernels' time: copies of the batch are not what it is made to show."""
+
+    def __init__(self, name, entry):
+        self.name, self.error, self.turns = name, entry.get("error"), entry["turns"]
+        if self.turns:
+            medians = [turn.get("kernels_ms", turn["median_ms"]) for turn in self.turns]
+            self.median, self.least = statistics.median(medians), min(medians)
+            last = self.turns[-1]
+            self.allocated, self.reserved = last.get("allocated_bytes"), last.get("reserved_bytes")
+            self.first = [turn["first_steps_seconds"] for turn in self.turns]
+
+    def memory(self):
+        return gib(self.allocated) + (f" / {gib(self.reserved)}" if self.reserved is not None else "")
+
+
+def figures_of(raw):
+    """(workload, precision, gcomp's Figures or None, the peers'), for all that was measured."""
+    for name, precisions in raw["workloads"].items():
+        for precision, entries in precisions.items():
+            if precision == "reference":
+                continue
+            found = [Figures(contender, entry) for contender, entry in entries.items()]
+            ours = next((f for f in found if f.name == "gcomp"), None)
+            yield WORKLOADS[name], precision, ours, [f for f in found if f is not ours]
+
+
+def best_of(peers):
+    return min((peer for peer in peers if peer.turns), key=lambda peer: peer.median, default=None)
+
+
+def summary(raw):
+    rows = []
+    for workload, precision, ours, peers in figures_of(raw):
+        best, measured = best_of(peers), bool(ours and ours.turns)
+        rows.append([workload.title, precision,
+                     f"{ours.median:.3f} ({ours.least:.3f})" if measured else "not supported" if not ours else "failed" if ours.error else "",
+                     best.name if best else "", f"{best.median:.3f} ({best.least:.3f})" if best else "",
+                     f"{ours.median / best.median:.2f}" if measured and best else "",
+                     gib(ours.allocated) if measured else "", best.memory() if best else ""])
+    return ["## gcomp beside the best peer", ""] + table(
+        ["workload", "precision", "gcomp ms (best turn)", "best peer", "its ms (best turn)", "gcomp / peer", "gcomp GiB", "peer GiB, allocated / reserved"], rows)
+
+
+def everyone(raw):
+    rows = []
+    for workload, precision, ours, peers in figures_of(raw):
+        for f in ([ours] if ours else []) + peers:
+            seconds = " / ".join(f"{s:.1f}" for s in f.first) if f.turns else ""
+            rows.append([workload.name, precision, f.name, number(f.median) if f.turns else "", number(f.least) if f.turns else "",
+                         f.memory() if f.turns else "", seconds, (f.error or "").replace("|", "/")])
+    return ["## Everyone", "", "Seconds to the first steps, turn by turn: the first turn compiles, later ones find caches.", ""] + table(
+        ["workload", "precision", "who", "median ms", "best turn ms", "GiB", "seconds to first steps", "why not"], rows)
+
+
+def kernels(raw):
+    copy = raw.get("rates", {}).get("copy", {}).get("per_second")
+    rows, products = [], []
+    for name, precisions in raw.get("profiles", {}).items():
+        for precision, steps in precisions.items():
+            total = sum(step["us"] for step in steps) or 1
+            shown = len(steps) if WORKLOADS[name].kernel else KERNELS_SHOWN
+            for step in steps[:shown]:
+                share, microseconds = f"{100 * step['us'] / total:.1f} %", f"{step['us']:.1f}"
+                if step["us"] <= 0:
+                    continue
+                if step["flops"]:
+                    products.append([name, precision, step["what"], step["origin"], microseconds, share,
+                                     f"{step['flops'] / step['us'] / 1e6:.2f}"])
+                else:
+                    rate = step["bytes"] / step["us"] * 1e6
+                    of_copy = f"{100 * rate / copy:.0f} %" if copy and step["bytes"] > SMALL else ""
+                    rows.append([name, precision, step["what"], step["origin"], microseconds, share, f"{step['bytes'] / 2**20:.1f}",
+                                 f"{rate / 1e9:.0f}", of_copy])
+    lines = ["## gcomp's kernels", "", "Every buffer of a kernel counts once: too much where it reads a few rows of a table.", ""]
+    lines += table(["workload", "precision", "kernel", "node", "us", "of the step", "MiB", "GB/s", "of the copy rate"], rows)
+    return lines + ["## gcomp's products", ""] + table(["workload", "precision", "product", "node", "us", "of the step", "TFLOP/s"], products)
+
+
+def rates(raw):
+    if "rates" not in raw:
+        return []
+    copy = raw["rates"]["copy"]["per_second"]
+    lines = ["## The machine, by PyTorch", "", f"Copy: {copy / 1e9:.0f} GB/s, bytes read and bytes written both counted.", ""]
+    lines += table(["product", "us", "TFLOP/s"],
+                   [[name, f"{r['us']:.1f}", f"{r['per_second'] / 1e12:.2f}"] for name, r in raw["rates"]["products"].items()])
+    rows = [[name, mode, f"{r['us']:.1f}", f"{r['per_second'] / 1e9:.0f}", f"{100 * r['per_second'] / copy:.0f} %"]
+            for name, modes in raw["rates"]["operations"].items() for mode, r in modes.items()]
+    return lines + table(["operation, f32", "PyTorch", "us", "GB/s", "of the copy rate"], rows)
+
+
+def heading(raw):
+    """Who was measured on what."""
+    seen = {}
+    for precisions in raw["workloads"].values():
+        for entries in (entries for precision, entries in precisions.items() if precision != "reference"):
+            for name, entry in entries.items():
+                for turn in entry["turns"]:
+                    who = turn.get("version", name)
+                    seen[who] = turn.get("device", "cpu")
+    lines = ["# gcomp beside PyTorch and JAX", "", *(f"* {who}: {device}" for who, device in seen.items())]
+    lines += [f"* {key}: {value}" for key, value in raw["machine"].items()]
+    if raw["size"] != "full":
+        lines.append(f"* size: {raw['size']}, not the sizes in the titles: this run shows that everything works, and no speed")
+    lines += [f"* command: `{command}`" for command in raw["commands"]]
+    if raw.get("unfinished"):
+        lines.append("* unfinished: the time given was used up; the same command goes on from here")
+    return lines + ["", "Milliseconds of a step: the median of the turns' medians, and the least of these. A ratio below 1: gcomp is faster.", ""]
+
+
+def markdown(raw):
+    return "\n".join(heading(raw) + summary(raw) + everyone(raw) + kernels(raw) + rates(raw))
+
+
+if __name__ == "__main__":
+    print(markdown(json.loads(pathlib.Path(sys.argv[1]).read_text())))
