@@ -22,6 +22,10 @@ std::string ended(std::string text) {
   return text;
 }
 
+std::string grid_line(const std::string& origin, const runtime::Grid& grid) {
+  return concat("// ", origin, ": ", grid.blocks, grid.blocks == 1 ? " block of " : " blocks of ", grid.threads, " threads\n");
+}
+
 /// A line for the head of a kernel's file: which IR node it runs for, and how often.
 std::string describe_use(const runtime::KernelLaunch& launch, bool cuda) {
   if (!cuda) {
@@ -29,8 +33,7 @@ std::string describe_use(const runtime::KernelLaunch& launch, bool cuda) {
     for (const runtime::Segment& segment : launch.segments) tasks += segment.tasks;
     return concat("// ", launch.origin, ": ", tasks, tasks == 1 ? " task\n" : " tasks\n");
   }
-  return concat("// ", launch.origin, ": ", launch.grid.blocks, launch.grid.blocks == 1 ? " block of " : " blocks of ",
-                launch.grid.threads, " threads\n");
+  return grid_line(launch.origin, launch.grid);
 }
 
 }  // namespace
@@ -60,9 +63,14 @@ std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
   const bool cuda = program.target.kind == runtime::TargetKind::cuda;
   const std::string prelude = cuda ? "prelude.cuh" : "prelude.h";
   std::vector<std::string> uses(program.kernels.size());
-  for (const runtime::Step& step : program.steps)
-    if (const auto* launch = std::get_if<runtime::KernelLaunch>(&step))
-      uses[static_cast<std::size_t>(launch->kernel)].append(describe_use(*launch, cuda));
+  const auto add_use = [&](const auto& step) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(step)>, runtime::KernelLaunch>)
+      uses[static_cast<std::size_t>(step.kernel)].append(describe_use(step, cuda));
+    else
+      for (const runtime::ProductLaunch& launch : step.generated.launches)
+        uses[static_cast<std::size_t>(launch.kernel)].append(grid_line(step.origin, launch.grid));
+  };
+  for (const runtime::Step& step : program.steps) std::visit(add_use, step);
   std::vector<EmittedFile> files = {{prelude, ended(program.prelude)}};
   for (std::size_t i = 0; i < program.kernels.size(); ++i)
     files.emplace_back(program.kernels[i].name + (cuda ? ".cu" : ".cpp"),

@@ -136,10 +136,7 @@ class ConvolutionProduct {
   int add_tile_kernel(const TileKind& tile, std::string_view function, bool first_along_k, bool second_along_k,
                       std::string_view arguments) {
     const auto direction = [](bool along_k) { return along_k ? "gc_along_k" : "gc_across"; };
-    std::string type = tile.type;
-    const std::string_view mark = "DIRECTIONS";
-    if (const std::size_t at = type.find(mark); at != type.npos)
-      type.replace(at, mark.size(), concat(direction(first_along_k), ", ", direction(second_along_k)));
+    const std::string type = with_directions(tile.type, concat(direction(first_along_k), ", ", direction(second_along_k)));
     return kernels_.add_text(
         product_text(tile.threads, "gc_convolution_words",
                      concat("  typedef ", type, " Tile;\n  __shared__ Tile::Shared shared;\n  ", function, "<Tile, ",

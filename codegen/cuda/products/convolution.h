@@ -87,12 +87,12 @@ struct gc_window {
 template <class T, bool kChannelsLast, bool kTapsAlongK>
 struct gc_gather_source {
   static constexpr int kVector = kChannelsLast ? 16 / (int)sizeof(T) : 1;
-  static constexpr int kDirection = kChannelsLast == kTapsAlongK ? gc_along_k : gc_across;
   const gc_window& window;
   const T* data;
   int extent;  // of n
   bool packed;
 
+  static GC_DEVICE bool runs_along_k() { return kChannelsLast == kTapsAlongK; }
   struct Fixed {
     gc_point point;
     int index;
@@ -124,11 +124,12 @@ struct gc_gather_source {
 // Rows that continue from image to image: the gradient of an output with channels first.
 template <class T>
 struct gc_image_source {
-  static constexpr int kDirection = gc_along_k, kVector = 16 / (int)sizeof(T);
+  static constexpr int kVector = 16 / (int)sizeof(T);
   const T* data;
   const gc_convolution_words& w;
   bool packed;
 
+  static GC_DEVICE bool runs_along_k() { return true; }
   struct Fixed {
     const T* at;
     bool inside;
@@ -181,8 +182,8 @@ GC_DEVICE void gc_convolution(typename Tile::Shared& shared, const void* first, 
   const gc_window window(w, p.batch / w.groups);
   const bool gradient = w.axis[0].gradient != 0;
   const T* weights = (const T*)(w.repacked ? workspace : gradient ? first : second);
-  const gc_matrix_source<T, gc_along_k> matrix = {weights + p.batch * w.matrix_group, w.matrix_row, 1, w.tiling.m,
-                                                  w.packed_matrix != 0};
+  const gc_matrix_source<T, gc_along_k> matrix = {
+      weights + p.batch * w.matrix_group, w.matrix_row, 1, w.tiling.m, w.packed_matrix != 0, true};
   const gc_gather_source<T, kChannelsLast, true> image = {window, (const T*)(gradient ? second : first) + group * w.source_group,
                                                           w.tiling.n, w.packed_source != 0};
   if (!window.has_taps()) p.k_end = p.k_begin;
@@ -205,7 +206,7 @@ GC_DEVICE void gc_weight_gradient(typename Tile::Shared& shared, const void* inp
   const T* gradient = (const T*)output + p.batch * w.matrix_group;
   Tile tile;
   if constexpr (kChannelsLast) {
-    const gc_matrix_source<T, gc_across> matrix = {gradient, 1, w.matrix_along, w.tiling.m, w.packed_matrix != 0};
+    const gc_matrix_source<T, gc_across> matrix = {gradient, 1, w.matrix_along, w.tiling.m, w.packed_matrix != 0, false};
     gc_accumulate(tile, shared, matrix, image, p.m0, p.n0, p.k_begin, p.k_end);
   } else {
     const gc_image_source<T> matrix = {gradient, w, w.packed_matrix != 0};

@@ -78,14 +78,10 @@ int result_packs(const MatmulCall& call, int pack) {
   return gc_packs_none;
 }
 
-std::string with_directions(std::string type, const std::string& directions) {
-  const std::string_view mark = "DIRECTIONS";
-  if (const std::size_t at = type.find(mark); at != type.npos) type.replace(at, mark.size(), directions);
-  return type;
-}
-
+/// Tensor cores need a text for each order of the operands, FMA tiles look it up.
 std::string matmul_text(const TileKind& tile, const Reading& a, const Reading& b) {
-  const auto direction = [](const Reading& r) { return r.along_k ? "gc_along_k" : "gc_across"; };
+  const bool fixed = tile.type.find(kDirections) != std::string::npos;
+  const auto direction = [&](const Reading& r) { return !fixed ? "gc_either" : r.along_k ? "gc_along_k" : "gc_across"; };
   const std::string directions = concat(direction(a), ", ", direction(b));
   return product_text(tile.threads, "gc_matmul_words",
                       concat("  typedef ", with_directions(tile.type, directions), " Tile;\n  __shared__ Tile::Shared shared;\n",
@@ -120,6 +116,8 @@ runtime::GeneratedProduct generate_product(const MatmulCall& original, int archi
   words.c = words_of(call.c);
   words.a.packed = a.packed;
   words.b.packed = b.packed;
+  words.a.along_k = a.along_k;
+  words.b.along_k = b.along_k;
   words.c.packed = result_packs(call, tiling.tile.store_pack);
   runtime::GeneratedProduct product;
   product.workspace_bytes = tiling.workspace_bytes(call.dtype);

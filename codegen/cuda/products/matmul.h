@@ -16,10 +16,10 @@ GC_DEVICE void gc_matmul(typename Tile::Shared& shared, const void* a, const voi
                          const gc_matmul_words& w) {
   typedef typename Tile::T T;
   const gc_place p = gc_place_of<Tile>(w.tiling);
-  const gc_matrix_source<T, kDirectionA> source_a = {(const T*)a + gc_batch_offset(w.a, w.batch, p.batch), w.a.row, w.a.column,
-                                                     w.tiling.m, w.a.packed != 0};
-  const gc_matrix_source<T, kDirectionB> source_b = {(const T*)b + gc_batch_offset(w.b, w.batch, p.batch), w.b.column, w.b.row,
-                                                     w.tiling.n, w.b.packed != 0};
+  const gc_matrix_source<T, kDirectionA> source_a = {
+      (const T*)a + gc_batch_offset(w.a, w.batch, p.batch), w.a.row, w.a.column, w.tiling.m, w.a.packed != 0, w.a.along_k != 0};
+  const gc_matrix_source<T, kDirectionB> source_b = {
+      (const T*)b + gc_batch_offset(w.b, w.batch, p.batch), w.b.column, w.b.row, w.tiling.n, w.b.packed != 0, w.b.along_k != 0};
   Tile tile;
   gc_accumulate(tile, shared, source_a, source_b, p.m0, p.n0, p.k_begin, p.k_end);
   gc_strided_columns<T> columns = {(T*)c + gc_batch_offset(w.c, w.batch, p.batch), w.c.column, w.tiling.n};

@@ -4,8 +4,9 @@
 
 GC_DEVICE int gc_quotient(int x, const gc_divisor& d) { return (int)((unsigned long long)(unsigned)x * d.multiplier >> d.shift); }
 
-// In which direction the packs of a source run: along k, or along m or n.
-enum gc_direction { gc_along_k, gc_across };
+// In which direction the packs of a source run: along k, or along m or n. FMA tiles take either at run time, since shared memory
+// looks the same after both.
+enum gc_direction { gc_along_k, gc_across, gc_either };
 
 // Results of type T leave in packs of kCount.
 template <int kCount, class T, class V>
@@ -43,26 +44,26 @@ struct gc_fma_tile {
       for (int j = 0; j < kColumns; ++j) sums[i][j] = 0;
   }
 
-  template <int kDirection, int kExtent, int kVector>
-  static GC_DEVICE void put(V* shared, int across, int k, const gc_pack<T, kVector>& pack) {
+  template <int kExtent, int kVector>
+  static GC_DEVICE void put(V* shared, int across, int k, bool along_k, const gc_pack<T, kVector>& pack) {
     V* to = shared + k * (kExtent + kChunk) + across;
     V values[kVector];
 #pragma unroll
     for (int i = 0; i < kVector; ++i) values[i] = (V)gc_load(pack.at[i]);
-    if (kDirection == gc_across) {
+    if (!along_k) {
       gc_put_pack<kVector>(to, values);
     } else {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) to[i * (kExtent + kChunk)] = values[i];
     }
   }
-  template <int kDirection, int kVector>
-  static GC_DEVICE void put_a(Shared& shared, int half, int m, int k, const gc_pack<T, kVector>& pack) {
-    put<kDirection, kM>(shared.a[half], m, k, pack);
+  template <int kVector>
+  static GC_DEVICE void put_a(Shared& shared, int half, int m, int k, bool along_k, const gc_pack<T, kVector>& pack) {
+    put<kM>(shared.a[half], m, k, along_k, pack);
   }
-  template <int kDirection, int kVector>
-  static GC_DEVICE void put_b(Shared& shared, int half, int n, int k, const gc_pack<T, kVector>& pack) {
-    put<kDirection, kN>(shared.b[half], n, k, pack);
+  template <int kVector>
+  static GC_DEVICE void put_b(Shared& shared, int half, int n, int k, bool along_k, const gc_pack<T, kVector>& pack) {
+    put<kN>(shared.b[half], n, k, along_k, pack);
   }
 
   GC_DEVICE void multiply(const Shared& shared, int half) {
@@ -147,13 +148,13 @@ struct gc_mma_tile {
     T* to = shared + (kDirection == gc_along_k ? across * kPitch + k : k * kPitch + across);
     gc_move_pack((gc_pack<T, kVector>*)to, &pack);
   }
-  template <int kDirection, int kVector>
-  static GC_DEVICE void put_a(Shared& shared, int half, int m, int k, const gc_pack<T, kVector>& pack) {
-    put<kDirection, kPitchA>(shared.a[half], m, k, pack);
+  template <int kVector>
+  static GC_DEVICE void put_a(Shared& shared, int half, int m, int k, bool, const gc_pack<T, kVector>& pack) {
+    put<kDirectionA, kPitchA>(shared.a[half], m, k, pack);
   }
-  template <int kDirection, int kVector>
-  static GC_DEVICE void put_b(Shared& shared, int half, int n, int k, const gc_pack<T, kVector>& pack) {
-    put<kDirection, kPitchB>(shared.b[half], n, k, pack);
+  template <int kVector>
+  static GC_DEVICE void put_b(Shared& shared, int half, int n, int k, bool, const gc_pack<T, kVector>& pack) {
+    put<kDirectionB, kPitchB>(shared.b[half], n, k, pack);
   }
 
   // The line of the 8 x 8 matrix that this lane points to; `across` is m or n.
@@ -230,28 +231,26 @@ struct gc_mma_tile {
 // The packs of one operand's tile that a thread moves. kExtent is the tile's extent in m or n.
 template <class Source, class T, int kExtent, int kK, int kThreads>
 struct gc_stage {
-  static constexpr int kVector = Source::kVector, kDirection = Source::kDirection;
-  static constexpr int kLine = (kDirection == gc_along_k ? kK : kExtent) / kVector;  // packs of a line
-  static constexpr int kCount = kExtent * kK / kVector / kThreads;
+  static constexpr int kVector = Source::kVector, kCount = kExtent * kK / kVector / kThreads;
   static_assert(kCount * kThreads * kVector == kExtent * kK, "each thread moves equally many packs");
   gc_pack<T, kVector> packs[kCount];
   typename Source::Fixed fixed[kCount];
 
-  static GC_DEVICE int across(int i) {
+  static GC_DEVICE int across(const Source& source, int i) {
     const int pack = (int)threadIdx.x + i * kThreads;
-    return kDirection == gc_along_k ? pack / kLine : pack % kLine * kVector;
+    return source.runs_along_k() ? pack / (kK / kVector) : pack % (kExtent / kVector) * kVector;
   }
-  static GC_DEVICE int along(int i) {
+  static GC_DEVICE int along(const Source& source, int i) {
     const int pack = (int)threadIdx.x + i * kThreads;
-    return kDirection == gc_along_k ? pack % kLine * kVector : pack / kLine;
+    return source.runs_along_k() ? pack % (kK / kVector) * kVector : pack / (kExtent / kVector);
   }
   GC_DEVICE void fix(const Source& source, int first) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) fixed[i] = source.fix(first + across(i));
+    for (int i = 0; i < kCount; ++i) fixed[i] = source.fix(first + across(source, i));
   }
   GC_DEVICE void load(const Source& source, int k, int k_end) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) source.load(fixed[i], k + along(i), k_end, packs[i]);
+    for (int i = 0; i < kCount; ++i) source.load(fixed[i], k + along(source, i), k_end, packs[i]);
   }
 };
 
@@ -276,10 +275,10 @@ GC_DEVICE void gc_accumulate(Tile& tile, typename Tile::Shared& shared, const A&
     if (!more) break;
 #pragma unroll
     for (int i = 0; i < stage_a.kCount; ++i)
-      Tile::template put_a<A::kDirection>(shared, half, stage_a.across(i), stage_a.along(i), stage_a.packs[i]);
+      Tile::put_a(shared, half, stage_a.across(a, i), stage_a.along(a, i), a.runs_along_k(), stage_a.packs[i]);
 #pragma unroll
     for (int i = 0; i < stage_b.kCount; ++i)
-      Tile::template put_b<B::kDirection>(shared, half, stage_b.across(i), stage_b.along(i), stage_b.packs[i]);
+      Tile::put_b(shared, half, stage_b.across(b, i), stage_b.along(b, i), b.runs_along_k(), stage_b.packs[i]);
     __syncthreads();
   }
 }
@@ -384,24 +383,23 @@ GC_DEVICE void gc_load_some(const T* from, long long step, int count, bool packe
 }
 
 // An operand that lies in memory as a matrix with any strides.
-template <class T, int kDirectionOf>
+template <class T, int kDirection>
 struct gc_matrix_source {
-  static constexpr int kDirection = kDirectionOf, kVector = 16 / (int)sizeof(T);
+  static constexpr int kVector = 16 / (int)sizeof(T);
   typedef gc_pack<T, kVector> Pack;
   const T* data;
   long long across, along;  // strides of m or n, and of k
   int extent;               // of m or n
-  bool packed;
+  bool packed, along_k;     // the latter where kDirection leaves it open
 
+  GC_DEVICE bool runs_along_k() const { return kDirection == gc_either ? along_k : kDirection == gc_along_k; }
   struct Fixed {
     const T* at;
     int left;
   };
   GC_DEVICE Fixed fix(int u) const { return {data + u * across, extent - u}; }
   GC_DEVICE void load(const Fixed& fixed, int k, int k_end, Pack& to) const {
-    const int count = kDirection == gc_along_k ? (fixed.left > 0 ? k_end - k : 0) : (k < k_end ? fixed.left : 0);
-    const T* from = fixed.at + k * along;
-    const long long step = kDirection == gc_along_k ? along : across;
-    gc_load_some(from, step, count, packed, to);
+    const int count = runs_along_k() ? (fixed.left > 0 ? k_end - k : 0) : (k < k_end ? fixed.left : 0);
+    gc_load_some(fixed.at + k * along, runs_along_k() ? along : across, count, packed, to);
   }
 };

@@ -31,7 +31,7 @@ struct TilePair {
 TilePair tiles_for(DType dtype, int architecture, const TilingOptions& options) {
   const std::string types = element_type(dtype) + ", " + sum_type(dtype);
   if (uses_tensor_cores(dtype, architecture)) {
-    const std::string of = concat("gc_mma_tile<", element_type(dtype), ", DIRECTIONS, ");
+    const std::string of = concat("gc_mma_tile<", element_type(dtype), ", ", kDirections, ", ");
     const std::int64_t k = options.element_by_element ? 16 : 32;
     return {{128, 128, k, 256, 2, concat(of, "128, 128, ", k, ", 64, 32>")},
             {64, 64, k, 128, 2, concat(of, "64, 64, ", k, ", 32, 32>")}};
@@ -111,6 +111,11 @@ gc_divisor divisor_of(std::int64_t divisor) {
   const int bits = divisor == 1 ? 0 : std::bit_width(static_cast<std::uint64_t>(divisor - 1));
   const std::uint64_t multiplier = (std::uint64_t{1} << (31 + bits)) / static_cast<std::uint64_t>(divisor) + 1;
   return {static_cast<unsigned>(divisor), static_cast<unsigned>(multiplier), static_cast<unsigned>(31 + bits)};
+}
+
+std::string with_directions(std::string type, std::string_view directions) {
+  if (const std::size_t at = type.find(kDirections); at != type.npos) type.replace(at, kDirections.size(), directions);
+  return type;
 }
 
 std::string element_type(DType dtype) {

@@ -17,8 +17,12 @@ struct TileKind {
   std::int64_t m = 0, n = 0, k = 0;
   int threads = 0;
   int store_pack = 1;  ///< elements of a result that are stored as one
-  std::string type;    ///< the C++ type, with DIRECTIONS where those of the operands go
+  std::string type;    ///< the C++ type, with kDirections where those of the operands go
 };
+inline constexpr std::string_view kDirections = "DIRECTIONS";
+
+/// The type for operands read in these directions.
+std::string with_directions(std::string type, std::string_view directions);
 
 /// The larger tile needs fewer reads, the smaller one gives more blocks. `blocks` is how many tiles there are in all.
 struct Tiling {

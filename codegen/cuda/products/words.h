@@ -18,7 +18,7 @@ enum gc_packs { gc_packs_none, gc_packs_rows, gc_packs_columns };
 
 struct gc_matrix_words {
   long long offset, batch_strides[4], row, column;
-  int packed;  // operands: packs of 16 bytes may be read; result: gc_packs
+  int packed, along_k;  // operands: whether packs of 16 bytes may be read, and their direction; result: gc_packs
 };
 struct gc_matmul_words {
   gc_tiling tiling;
