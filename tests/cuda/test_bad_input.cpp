@@ -103,6 +103,18 @@ TEST_F(CudaBadInput, NoVisibleGpu) {
                    ExitCode::no_device, {"CUDA_VISIBLE_DEVICES", "--device cpu"});
 }
 
+TEST_F(CudaBadInput, AGpuThatIsNotThere) {
+  const auto train_on = [&](const std::string& device) {
+    return folder_.run({"train", model_.model(), "--data", model_.data(), "--loss", "bce", "--batch", "64", "--steps", "2",
+                        "--device", device, "--out", folder_ / "trained.onnx"},
+                       {.emulated = {{"GPUS", "2"}}, .environment = {}});
+  };
+  expect_refused(train_on("cuda:3"), ExitCode::no_device, {"cuda:3"});
+  const CudaRun run = train_on("cuda:1");
+  EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+  EXPECT_NE(run.result.errors.find("device: cuda:1"), std::string::npos) << run.result.errors;
+}
+
 // Whatever the size of the memory, a run either ends before the first step and says what would fit, or trains.
 TEST_F(CudaBadInput, TooLittleMemory) {
   int refused = 0, trained = 0;

@@ -18,6 +18,9 @@ extern "C" __global__ void fill(float* p0, float value, int count) {
 constexpr char kAdd[] = R"(
 extern "C" __global__ void add(const float* p0, float* p1) { p1[threadIdx.x] += p0[threadIdx.x]; }
 )";
+constexpr char kFar[] = R"(
+extern "C" __global__ void far_away(float* p0) { p0[1 << 28] = 1; }
+)";
 constexpr char kRace[] = R"(
 extern "C" __global__ void shift(float* p0) {
   __shared__ float shared[64];
@@ -179,6 +182,12 @@ TEST_F(CudaDriver, AKernelMayNotUseMemoryThatIsGone) {
   ASSERT_EQ(f.cuMemFree_v2(memory), CUDA_SUCCESS);
   EXPECT_EQ(launch(fill, 1, 1, nullptr, memory, 1.0f, 1), CUDA_SUCCESS);
   EXPECT_EQ(f.cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST_F(CudaDriver, AKernelFarOutsideIsNamedBeforeTheProcessEnds) {
+  const CUfunction fill = kernel(kFar, "far_away");
+  const CUdeviceptr memory = allocate(64);
+  EXPECT_DEATH(launch(fill, 1, 1, nullptr, memory), "kernel far_away, .* far outside");
 }
 
 TEST_F(CudaDriver, RacesShowWhereTheyAreLookedFor) {

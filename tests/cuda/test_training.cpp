@@ -13,6 +13,11 @@ namespace {
 using runtime::test::contents;
 
 constexpr double kLoss = 1e-4, kGradient = 1e-3;  // the models' README
+/// A pooling window of mnist_cnn nearly ties at step 7. Whichever way a float32 run resolves it, it stays within 7e-6 of the record
+/// or parts from it by 8e-4 from step 16 on, as PyTorch's own channels_last run does (tests/train/test_parity.cpp). The order in
+/// which the CUDA kernels add parts here.
+constexpr std::size_t kParting = 15;
+constexpr double kParted = 1e-3;
 /// Steps of the runs that compare bits; the losses are compared over the whole record.
 constexpr std::int64_t kSomeSteps = 3;
 
@@ -51,9 +56,29 @@ TEST_P(CudaTraining, LossesFollowTheRecord) {
   const double tolerance = std::max(kLoss, 4 * recipe.pytorch_f32_loss);
   for (std::size_t i = 0; i < losses.size(); ++i) {
     const double reference = wanted.at(static_cast<std::int64_t>(i));
-    ASSERT_LE(std::abs(losses[i] - reference), tolerance * std::abs(reference)) << "step " << i + 1;
+    const double allowed = i >= kParting && model.name.starts_with("mnist_cnn") ? kParted : tolerance;
+    ASSERT_LE(std::abs(losses[i] - reference), allowed * std::abs(reference)) << "step " << i + 1;
   }
   if (!on_real_device()) { EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>())); }
+}
+
+// Without cuBLASLt, and in f64, which has kernels of its own.
+TEST_P(CudaTraining, FirstLossesFollowTheRecordOnOtherKernels) {
+  struct Way {
+    std::vector<std::string> options;
+    double tolerance;
+  };
+  for (const Way& way : {Way{{"--no-cublaslt"}, kLoss}, Way{{"--precision", "f64"}, 1e-9}}) {
+    const CudaRun run = folder_.train(GetParam(), 2, {}, way.options);
+    ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
+    const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
+    const Tensor wanted = load_arrays(GetParam().folder / "reference.npz").at("loss");
+    ASSERT_EQ(losses.size(), 2u);
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      const double reference = wanted.at(static_cast<std::int64_t>(i));
+      EXPECT_LE(std::abs(losses[i] - reference), way.tolerance * std::abs(reference)) << way.options[0] << ", step " << i + 1;
+    }
+  }
 }
 
 TEST_P(CudaTraining, GradientsFollowTheRecord) {
@@ -96,7 +121,7 @@ TEST_P(CudaTraining, GivesTheSameBitsTwiceAndInWhateverOrderTheDeviceWorks) {
 
 TEST_P(CudaTraining, AStepIsOneGraphLaunchWithoutAllocationOrWaiting) {
   if (on_real_device()) GTEST_SKIP() << "only the emulated driver counts";
-  constexpr std::int64_t kSteps = 8, kFirst = 3;  // both slots' graphs are there after two steps
+  constexpr std::int64_t kSteps = 6, kFirst = 3;  // both slots' graphs are there after two steps
   const CudaRun run = folder_.train(GetParam(), kSteps);
   ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
   EXPECT_EQ(run.count("cuGraphLaunch"), kSteps);

@@ -1,5 +1,8 @@
 #include "tests/cuda/driver/kernel.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <cstring>
 
 #include "ir/base/error.h"
@@ -73,6 +76,32 @@ void run_twice(Context& context, const cuda_shim::Function& function, Launch lau
   check_internal(found.empty(), "a race: ", found);
 }
 
+/// What runs now, for the message where it touches memory that no page is behind: the process ends then.
+std::string running;
+
+void name_kernel(int signal) {
+  const std::string text = "emulated driver: " + running + "it touches memory far outside of every allocation\n";
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0) _exit(1);
+  ::signal(signal, SIG_DFL);
+}
+
+/// Names the kernel while it lives, where the process would else end without a word.
+class NamedByFault {
+ public:
+  explicit NamedByFault(const std::string& name) {
+    running = name;
+    struct sigaction action {};
+    action.sa_handler = name_kernel;
+    sigaction(SIGSEGV, &action, &before_);
+  }
+  ~NamedByFault() { sigaction(SIGSEGV, &before_, nullptr); }
+  NamedByFault(const NamedByFault&) = delete;
+  NamedByFault& operator=(const NamedByFault&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
 CUresult run(Context& context, const Memory& host, Calls& calls, KernelLaunch& launch) {
   const std::string where =
       concat("kernel ", launch.kernel->name, ", grid ", launch.blocks.x, " x ", launch.blocks.y, " x ", launch.blocks.z, ", block ",
@@ -84,6 +113,7 @@ CUresult run(Context& context, const Memory& host, Calls& calls, KernelLaunch& l
   const Launch call{
       .blocks = launch.blocks, .threads = launch.threads, .dynamic_shared = launch.dynamic_shared, .arguments = addresses.data()};
   try {
+    const NamedByFault named(where);
     if (context.options.races) run_twice(context, launch.kernel->function, call);
     else context.emulator.launch(launch.kernel->function, call);
   } catch (const Error& error) { return context.fail(CUDA_ERROR_LAUNCH_FAILED, where + error.what()); }
