@@ -57,6 +57,9 @@ struct DeviceOptions {
   LibrarySearch libraries;                     ///< where NVIDIA's libraries may be, beside the loader's own places
   std::optional<std::string> visible_devices;  ///< the value of CUDA_VISIBLE_DEVICES, for messages
   MatmulPrecision precision = MatmulPrecision::strict;
+  /// Time cuBLASLt's algorithms for each product once and remember the fastest in the cache directory. Another algorithm may give
+  /// other last digits; what is remembered gives the same ones again.
+  bool tune = false;
   bool use_cublaslt = true;  ///< else the generated products
   bool check_steps = false;  ///< wait after each step of a program, so that an error names the step; slow
 };

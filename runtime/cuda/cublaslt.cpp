@@ -186,7 +186,7 @@ bool CublasLtMatmul::describe(const Shape& shape, DType dtype, MatmulPrecision p
   return first_ && second_ && result_;
 }
 
-bool CublasLtMatmul::choose_algorithm(const MatmulCall& call, const CUdeviceptr (&buffers)[3]) {
+bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const CUdeviceptr (&buffers)[3]) {
   const CublasLtFunctions& f = library_->functions();
   cublasLtMatmulPreference_t handle = nullptr;
   if (f.cublasLtMatmulPreferenceCreate(&handle) != CUBLAS_STATUS_SUCCESS) return false;
@@ -209,13 +209,12 @@ bool CublasLtMatmul::choose_algorithm(const MatmulCall& call, const CUdeviceptr 
   if (f.cublasLtMatmulAlgoGetHeuristic(library_->handle(), product_.get(), first_.get(), second_.get(), result_.get(),
                                        result_.get(), handle, kAsked, results, &count) != CUBLAS_STATUS_SUCCESS)
     return false;
-  for (int i = 0; i < count; ++i) {
-    if (results[i].state != CUBLAS_STATUS_SUCCESS || results[i].workspaceSize > kMostWorkspace) continue;
-    algorithm_ = results[i].algo;
-    workspace_bytes_ = results[i].workspaceSize;
-    return true;
-  }
-  return false;
+  for (int i = 0; i < count; ++i)
+    if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= kMostWorkspace)
+      candidates_.push_back({results[i].algo, results[i].workspaceSize});
+  if (candidates_.empty()) return false;
+  chosen_ = candidates_.front();
+  return true;
 }
 
 std::unique_ptr<CublasLtMatmul> CublasLtMatmul::plan(std::shared_ptr<const CublasLt> library, const MatmulCall& call,
@@ -223,7 +222,7 @@ std::unique_ptr<CublasLtMatmul> CublasLtMatmul::plan(std::shared_ptr<const Cubla
   const std::optional<Shape> shape = shape_of(call);
   if (!shape || !type_of(call.dtype)) return nullptr;
   std::unique_ptr<CublasLtMatmul> matmul(new CublasLtMatmul(std::move(library)));
-  if (!matmul->describe(*shape, call.dtype, precision) || !matmul->choose_algorithm(call, buffers)) return nullptr;
+  if (!matmul->describe(*shape, call.dtype, precision) || !matmul->find_algorithms(call, buffers)) return nullptr;
   return matmul;
 }
 
@@ -240,7 +239,7 @@ void CublasLtMatmul::queue(const MatmulCall& call, const CUdeviceptr (&buffers)[
   const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
   const cublasStatus_t status = library_->functions().cublasLtMatmul(
       library_->handle(), product_.get(), alpha, swapped_ ? b : a, first_.get(), swapped_ ? a : b, second_.get(), beta, c,
-      result_.get(), c, result_.get(), &algorithm_, reinterpret_cast<void*>(workspace), workspace_bytes_, stream);
+      result_.get(), c, result_.get(), &chosen_.algorithm, reinterpret_cast<void*>(workspace), chosen_.workspace_bytes, stream);
   if (status != CUBLAS_STATUS_SUCCESS)
     throw DeviceError(concat(call.origin, ": cublasLtMatmul of ", call.m, " x ", call.n, " x ", call.k, " gave status ",
                              static_cast<int>(status)));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cublaslt_api.h"
@@ -37,6 +38,12 @@ class CublasLt {
   cublasLtHandle_t handle_ = nullptr;
 };
 
+/// A way of the library to compute one product.
+struct MatmulAlgorithm {
+  cublasLtMatmulAlgo_t algorithm{};
+  std::size_t workspace_bytes = 0;
+};
+
 /// One matrix product with its layouts and algorithm.
 class CublasLtMatmul {
  public:
@@ -45,7 +52,10 @@ class CublasLtMatmul {
   static std::unique_ptr<CublasLtMatmul> plan(std::shared_ptr<const CublasLt> library, const MatmulCall& call,
                                               const CUdeviceptr (&buffers)[3], MatmulPrecision precision);
 
-  std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(workspace_bytes_); }
+  std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(chosen_.workspace_bytes); }
+  /// All that may be chosen, the library's favourite first, which is the one in use until choose() says otherwise.
+  const std::vector<MatmulAlgorithm>& candidates() const { return candidates_; }
+  void choose(const MatmulAlgorithm& algorithm) { chosen_ = algorithm; }
   /// Throws DeviceError naming the call's origin where the library refuses.
   void queue(const MatmulCall& call, const CUdeviceptr (&buffers)[3], CUdeviceptr workspace, CUstream stream) const;
 
@@ -68,14 +78,14 @@ class CublasLtMatmul {
   static std::optional<Shape> shape_of(const MatmulCall& call);
   Layout make_layout(DType dtype, const Matrix& matrix, std::int64_t batches) const;
   bool describe(const Shape& shape, DType dtype, MatmulPrecision precision);
-  bool choose_algorithm(const MatmulCall& call, const CUdeviceptr (&buffers)[3]);
+  bool find_algorithms(const MatmulCall& call, const CUdeviceptr (&buffers)[3]);
 
   std::shared_ptr<const CublasLt> library_;
   Product product_;
   Layout first_, second_, result_;
   bool swapped_ = false;  // the library's first operand is b
-  cublasLtMatmulAlgo_t algorithm_{};
-  std::size_t workspace_bytes_ = 0;
+  std::vector<MatmulAlgorithm> candidates_;
+  MatmulAlgorithm chosen_;
 };
 
 }  // namespace gcomp::runtime::cuda

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/cuda/matmul_tuning.h"
+
 namespace gcomp::runtime::cuda {
 namespace {
 
@@ -44,16 +46,21 @@ ProductBuffers product_buffers(const ConvolutionCall& call) {
 
 ProductPlan::ProductPlan(const Session& session, const Program& program, const DeviceOptions& options)
     : library_(program.steps.size()) {
+  MatmulTuning tuning(session, options);
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     const Step& step = program.steps[i];
     const GeneratedProduct* generated = generated_product(step);
     if (!generated) continue;
-    if (const auto* matmul = std::get_if<MatmulCall>(&step)) library_[i] = plan_library(session, program, *matmul, options);
+    if (const auto* matmul = std::get_if<MatmulCall>(&step)) {
+      library_[i] = plan_library(session, program, *matmul, options);
+      if (library_[i]) tuning.tune(*library_[i], *matmul);
+    }
     if (!library_[i] && generated->launches.empty())
       throw DeviceError(concat(origin_of(step), ": the program carries no kernels for this product, and cuBLASLt ",
                                session.cublaslt ? "does not compute it" : "is not used"));
     workspace_bytes_ = std::max(workspace_bytes_, library_[i] ? library_[i]->workspace_bytes() : generated->workspace_bytes);
   }
+  tuning.save();
 }
 
 std::set<int> used_kernels(const Program& program, const ProductPlan& products) {

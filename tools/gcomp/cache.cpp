@@ -24,13 +24,13 @@ std::int64_t bytes_of(const std::vector<runtime::CacheEntry>& entries) {
   return bytes;
 }
 
-/// "cubin of gcomp 0.1.0, NVRTC 13.0, sm_90", or the compiler of CPU kernels.
+/// "cubin of gcomp 0.1.0, NVRTC 13.0, sm_90", the timings of products in the same form, or the compiler of CPU kernels.
 std::string what(const runtime::CacheEntry& entry) {
   std::vector<std::string> lines;
   std::string rest = entry.key_start;
   for (std::size_t end; (end = rest.find('\n')) != rest.npos; rest.erase(0, end + 1)) lines.push_back(rest.substr(0, end));
   if (lines.size() < 3) return "unreadable";
-  if (lines[0].rfind("cubin", 0) == 0) return concat(lines[0], ", ", lines[1], ", ", lines[2]);
+  if (lines[0].rfind("cubin", 0) == 0 || lines[0].rfind("matmul", 0) == 0) return concat(lines[0], ", ", lines[1], ", ", lines[2]);
   return concat("CPU kernels by ", lines[1]);
 }
 

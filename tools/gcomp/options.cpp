@@ -182,6 +182,8 @@ void DeviceOptions::add(CLI::App& app) {
   app.add_flag("--no-cache", no_cache, "do not keep compiled kernels in the user's cache directory")->group(group);
   app.add_flag("--tf32", tf32, "CUDA: round f32 matrices to TF32 before they are multiplied")->group(group);
   app.add_flag("--no-cublaslt", no_cublaslt, "CUDA: generated kernels for all matrix products")->group(group);
+  app.add_flag("--tune", tune, "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest")
+      ->group(group);
   app.add_flag("--check-steps", check_steps, "CUDA: wait after each kernel, so that an error names it; slow")->group(group);
 }
 
@@ -194,6 +196,7 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   options.gpu = runtime::parse_device(device).gpu;
   options.precision = tf32 ? runtime::MatmulPrecision::tf32 : runtime::MatmulPrecision::strict;
   options.use_cublaslt = !no_cublaslt;
+  options.tune = tune;
   options.check_steps = check_steps;
   options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) options.visible_devices = visible;

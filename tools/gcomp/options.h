@@ -41,7 +41,7 @@ struct OptimizerOptions {
 struct DeviceOptions {
   std::string device = "auto", compiler;
   int threads = 0;
-  bool no_cache = false, tf32 = false, no_cublaslt = false, check_steps = false;
+  bool no_cache = false, tf32 = false, no_cublaslt = false, tune = false, check_steps = false;
 
   void add(CLI::App& app);
   runtime::DeviceRequest request() const { return runtime::parse_device(device).request; }

@@ -1,4 +1,4 @@
-// The emulated cuBLASLt: descriptors, one algorithm for each product, and the product as work of a stream of the emulated driver.
+// The emulated cuBLASLt: descriptors, two algorithms for each product, and the product as work of a stream of the emulated driver.
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -129,8 +129,10 @@ int run_work(void* data) {
   if ((p.epilogue & kEpilogueBias) &&
       !gcompEmulatedHolds(work.operands.bias, static_cast<std::size_t>(p.d.rows) * bytes_of(p.d.type)))
     return kIllegalAddress;
-  if (!gcompEmulatedHolds(work.workspace, work.workspace_bytes)) return kIllegalAddress;
-  std::memset(work.workspace, 0xff, work.workspace_bytes);
+  if (work.workspace_bytes > 0) {
+    if (!gcompEmulatedHolds(work.workspace, work.workspace_bytes)) return kIllegalAddress;
+    std::memset(work.workspace, 0xff, work.workspace_bytes);
+  }
   calls().add("products");
   p.run(work.operands);
   return 0;
@@ -270,6 +272,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   results[0].state = CUBLAS_STATUS_SUCCESS;
   results[0].wavesCount = 1;
   *count = 1;
+  if (wanted < 2) return CUBLAS_STATUS_SUCCESS;
+  // Another one, of the same numbers, without workspace.
+  results[1] = results[0];
+  algorithm.workspace = results[1].workspaceSize = 0;
+  std::memcpy(&results[1].algo, &algorithm, sizeof algorithm);
+  *count = 2;
   return CUBLAS_STATUS_SUCCESS;
 }
 
