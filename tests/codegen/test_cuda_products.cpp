@@ -63,11 +63,11 @@ MatrixView add_view(ProductProgram& p, const Case& c, Order order, std::int64_t 
   return view;
 }
 
-void check(DType dtype, int architecture) {
+void check(DType dtype, int architecture, const std::vector<Case>& list, int least_splits) {
   ProductProgram p(dtype, architecture);
   int splits = 0;
-  for (std::size_t i = 0; i < cases().size(); ++i) {
-    const Case& c = cases()[i];
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Case& c = list[i];
     const std::string name = std::to_string(i);
     MatmulCall call{.dtype = dtype,
                     .batch = c.batch,
@@ -83,8 +83,22 @@ void check(DType dtype, int architecture) {
     splits += call.generated.launches.size() > 1;
     p.add_step(call);
   }
-  EXPECT_GT(splits, 2);
+  EXPECT_GE(splits, least_splits);
   p.expect_equal_to_loops();
+}
+void check(DType dtype, int architecture) { check(dtype, architecture, cases(), 3); }
+
+/// As many tiles of 128 x 128 as fill a device.
+Case large(Order a, Order b) { return {{}, 1500, 1505, 19, a, b}; }
+
+TEST(CudaProducts, LargeTilesF32) {
+  check(DType::f32, 90, {large(Order::rows, Order::columns), large(Order::columns, Order::rows)}, 0);
+}
+TEST(CudaProducts, LargeTilesF16) {
+  check(DType::f16, 90, {large(Order::rows, Order::rows), large(Order::columns, Order::columns)}, 0);
+}
+TEST(CudaProducts, LargeTilesBf16) {
+  check(DType::bf16, 90, {large(Order::rows, Order::columns), large(Order::columns, Order::rows)}, 0);
 }
 
 TEST(CudaProducts, MatmulF32) { check(DType::f32, 90); }
@@ -120,6 +134,7 @@ const std::vector<ConvolutionCase>& convolutions() {
       {1, 136, 8, 1, {3, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
       {1, 4, 136, 1, {92, 92}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
       {1, 136, 3, 1, {92, 92}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+      {1, 68 * 132, 68 * 132, 132, {4, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
   };
   return all;
 }
@@ -131,9 +146,12 @@ void check_convolutions(DType dtype, int architecture) {
       for (auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient}) {
         const ConvolutionCase& c = convolutions()[i];
         // The large tile, once with FMA and once with tensor cores, for the kind that takes it.
-        const bool takes_large = kind == (c.inputs < c.outputs ? ConvolutionKind::forward : ConvolutionKind::input_gradient);
+        const bool is_large = c.input[0] == 92 || c.groups == 132;
+        const auto large_kind = c.groups == 132        ? ConvolutionKind::weight_gradient
+                                : c.inputs < c.outputs ? ConvolutionKind::forward
+                                                       : ConvolutionKind::input_gradient;
         const bool shows_large = channels_last ? dtype == DType::bf16 && architecture >= 80 : dtype == DType::f32;
-        if (c.input[0] == 92 && !(takes_large && shows_large)) continue;
+        if (is_large && !(kind == large_kind && shows_large)) continue;
         std::vector<std::int64_t> output;
         for (std::size_t d = 0; d < c.input.size(); ++d)
           output.push_back((c.input[d] + c.begin[d] + c.end[d] - (c.kernel[d] - 1) * c.dilations[d] - 1) / c.strides[d] + 1);
