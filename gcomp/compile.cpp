@@ -143,7 +143,11 @@ LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const C
 }
 
 runtime::Program generate_program(const LoweredGraph& lowered, const runtime::Target& target, const CompileHooks& hooks) {
-  return timed(hooks, "generate", [&] { return codegen::generate(lowered.graph, lowered.plan, target); });
+  if (!hooks.costs) return timed(hooks, "generate", [&] { return codegen::generate(lowered.graph, lowered.plan, target); });
+  codegen::CountedProgram counted =
+      timed(hooks, "generate", [&] { return codegen::generate_counted(lowered.graph, lowered.plan, target); });
+  hooks.costs(counted.costs);
+  return std::move(counted.program);
 }
 
 runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks) {

@@ -13,6 +13,10 @@
 #include "passes/training.h"
 #include "runtime/program.h"
 
+namespace gcomp::codegen {
+struct StepCost;
+}
+
 namespace gcomp {
 
 /// What a caller may watch or switch off. All functions may be empty.
@@ -21,6 +25,8 @@ struct CompileHooks {
   std::function<void(std::string_view phase, double seconds)> phase;
   /// Each pass, after it ran.
   std::function<void(std::string_view pass, const ir::Graph&, bool changed, double seconds)> pass;
+  /// What each step of a program does (codegen/step_cost.h), for each program in the order of their generation.
+  std::function<void(const std::vector<codegen::StepCost>&)> costs;
   /// gcomp failed on this graph, which is as it was before the passes. The error follows.
   std::function<void(const ir::Graph&, const std::string& error)> internal_error;
   std::vector<std::string> disabled;  ///< passes to leave out

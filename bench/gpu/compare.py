@@ -13,9 +13,11 @@ import math
 import os
 import pathlib
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 import report
@@ -37,8 +39,8 @@ def parse_options():
     options.add_argument("--gcomp", default="gcomp", help="the binary")
     options.add_argument("--models", type=pathlib.Path, required=True, help="what make_models.py wrote")
     options.add_argument("--out", type=pathlib.Path, required=True, help="gets raw.json, table.md and log.txt")
-    options.add_argument("--device", default="cuda", help="cuda, or cpu to try everything out")
-    options.add_argument("--gcomp-device", help="another device for gcomp alone")
+    options.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu is for trying everything out")
+    options.add_argument("--gcomp-device", choices=("cuda", "cpu"), help="another device for gcomp alone")
     options.add_argument("--gcomp-libraries", help="a folder where gcomp alone looks for NVIDIA's libraries first")
     options.add_argument("--jax-python", default=sys.executable, help="an interpreter that has JAX")
     options.add_argument("--precisions", default=",".join(PRECISIONS), help="which of f32, tf32, bf16")
@@ -46,6 +48,7 @@ def parse_options():
     options.add_argument("--steps", type=int, default=50, help="timed steps of a turn")
     options.add_argument("--rounds", type=int, default=2, help="turns of each contender")
     options.add_argument("--limit", type=float, default=300, help="seconds for one turn")
+    options.add_argument("--retry", action="store_true", help="try again what failed in earlier runs with the same --out")
     options.add_argument("--minutes", type=float, default=0, help="start no turn later than this; 0 for no end")
     options = options.parse_args()
     unknown = sorted(set(options.workloads) - set(WORKLOADS))
@@ -71,17 +74,22 @@ class Turn:
         """The JSON, or {"error": why}."""
         command = [str(part) for part in command]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=self.limit, env=environment)
-        except subprocess.TimeoutExpired:
-            return {"error": f"not done after {self.limit:.0f} s"}
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+                                     start_new_session=True)
         except OSError as error:
             return {"error": f"{command[0]}: {error.strerror}"}
+        late = threading.Timer(self.limit, os.killpg, (child.pid, signal.SIGKILL))  # compilers that it started go too
+        late.start()
+        output, errors = child.communicate()
+        late.cancel()
         with self.log.open("a") as log:
-            log.write(f"$ {' '.join(command)}\n{done.stderr}ended with {done.returncode}\n\n")
-        if done.returncode == 0:
-            return json.loads(done.stdout.strip().splitlines()[-1])
-        lines = [line for line in done.stderr.strip().splitlines() if line.strip()] or ["no message"]
-        return {"error": f"ended with {done.returncode}: {lines[-1][:300]}"}
+            log.write(f"$ {' '.join(command)}\n{errors}ended with {child.returncode}\n\n")
+        if child.returncode == 0:
+            return json.loads(output.strip().splitlines()[-1])
+        if child.returncode == -signal.SIGKILL:
+            return {"error": f"killed: not done after {self.limit:.0f} s, or out of the machine's memory"}
+        lines = [line for line in errors.strip().splitlines() if line.strip()] or ["no message"]
+        return {"error": f"ended with {child.returncode}: {lines[-1][:300]}"}
 
 
 class Contender:
@@ -194,18 +202,19 @@ class Comparison:
 
     def take_turn(self, workload, precision, contender, number):
         entry = self.raw["workloads"].setdefault(workload.name, {}).setdefault(precision, {}).setdefault(contender.name, {"turns": []})
-        if "error" in entry or len(entry["turns"]) > number:
+        if len(entry["turns"]) > number or ("error" in entry and not (self.options.retry and number == 0)):
             return
         if self.out_of_time():
             self.raw["unfinished"] = True
             return
+        entry.pop("error", None)
         figures = contender.turn(self.run)
         if "error" not in figures:
             reference = self.raw["workloads"][workload.name].get("reference")
             if reference is None and contender.name == REFERENCE and precision == "f32":
                 reference = self.raw["workloads"][workload.name]["reference"] = figures["losses"]
             why = disagreement(figures["losses"], reference, precision)
-            figures = {"error": why} if why else figures
+            figures = {"error": why} if why else figures | {"compared": reference is not None}
         entry.update(figures) if "error" in figures else entry["turns"].append(figures)
         took = figures.get("error") or f"median {figures.get('kernels_ms', figures['median_ms']):.3f} ms"
         self.say(f"{workload.name} {precision} {contender.name}: {took}")

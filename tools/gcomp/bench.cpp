@@ -36,7 +36,7 @@ struct Timing {
 /// Runs warm-up and timed steps as a training loop does: a GPU computes a step while the loss of the one before is read. A step
 /// lasts from its start, or the end of the one before it if that came later, until its loss is here. Rows are loaded only where
 /// they differ from those of the last step: a file of one batch stays resident.
-Timing time_steps(const BenchFlags& flags, Trainer& trainer, const runtime::Dataset& data, std::vector<std::int64_t>& profile) {
+Timing time_steps(const BenchFlags& flags, Trainer& trainer, const runtime::Dataset& data, std::span<std::int64_t> nanoseconds) {
   using Clock = std::chrono::steady_clock;
   BatchFeeder feeder(data, trainer);
   runtime::BatchPlan plan(data.rows(), flags.batch, 0, runtime::RowOrder::sequential);
@@ -50,7 +50,7 @@ Timing time_steps(const BenchFlags& flags, Trainer& trainer, const runtime::Data
     const int room = profile_begins ? 1 : trainer.most_pending();
     if (started < total && trainer.pending() < room) {
       if (started == 0 || !one_batch) feeder.load(plan.rows_of(started));
-      if (profile_begins) trainer.executable().time_steps(profile);
+      if (profile_begins) trainer.executable().time_steps(nanoseconds);
       starts.push_back(Clock::now());
       on_rows(
           trainer, data, [&] { trainer.start(); }, [&] { return plan.rows_of(started); });
@@ -93,6 +93,10 @@ void bench(const BenchFlags& flags, const Console& console) {
   options.graph = flags.model_options.parse();
   options.device = flags.device.request();
   options.device_options = flags.device.parse(console);
+  std::vector<codegen::StepCost> costs;  // of the training step, the first program that is generated
+  options.hooks.costs = [&](const std::vector<codegen::StepCost>& counted) {
+    if (costs.empty()) costs = counted;
+  };
   const Model model = Model::load(flags.model);
   const std::vector<std::string> names = array_names(model.inputs(), flags.loss);
   runtime::Dataset data = open_data(flags.data, names);
@@ -102,12 +106,12 @@ void bench(const BenchFlags& flags, const Console& console) {
   fit(data, trainer);
   console.say("device: " + trainer.device());
   const double setup = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::vector<std::int64_t> profile(flags.profile ? trainer.executable().program().steps.size() : 0);
-  auto [milliseconds, losses, mean] = time_steps(flags, trainer, data, profile);
+  std::vector<std::int64_t> nanoseconds(flags.profile ? trainer.executable().program().steps.size() : 0);
+  auto [milliseconds, losses, mean] = time_steps(flags, trainer, data, nanoseconds);
   const runtime::Program& program = trainer.executable().program();
-  std::vector<StepCost> costs;
-  if (flags.profile) costs = step_costs(program, profile, flags.steps);
-  report_step_costs(console, costs);
+  std::vector<ProfiledStep> profile;
+  if (flags.profile) profile = profile_of(program, costs, nanoseconds, flags.steps);
+  report_profile(console, profile);
   std::sort(milliseconds.begin(), milliseconds.end());
   const double median = percentile(milliseconds, 0.5), p90 = percentile(milliseconds, 0.9), least = milliseconds.front();
   char text[160];
@@ -129,7 +133,7 @@ void bench(const BenchFlags& flags, const Console& console) {
                            {"arena_bytes", program.arena_bytes},
                            {"memory", memory_of(trainer.executable())},
                            {"losses", losses}};
-  if (flags.profile) report["profile"] = to_json(costs);
+  if (flags.profile) report["profile"] = to_json(profile);
   console.result_json(std::move(report));
 }
 
