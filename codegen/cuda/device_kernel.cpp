@@ -208,7 +208,7 @@ EmittedKernel DeviceKernel::finish(bool variable_length) {
   if (kernel.may_fault) body += "bool bad = false;\n";
   body += without_unused_indices(writer_.finish());
   if (kernel.may_fault) body += "if (bad) *fault = 1;\n";
-  kernel.text = indented(concat("extern \"C\" __global__ void __launch_bounds__(", grid_.threads, ") ", kNamePlaceholder, "(",
+  kernel.text = indented(concat("extern \"C\" __global__ void __launch_bounds__(", grid_.threads, ", 1) ", kNamePlaceholder, "(",
                                 parameters, "int* fault) {\n", body, "}\n"));
   kernel.grid = grid_;
   return kernel;
