@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "passes/nest_domains.h"
+
 namespace gcomp::passes {
 namespace {
 
@@ -39,12 +41,6 @@ StatementFacts facts_of(const Statement& statement, const NestShapes& shapes, co
     }
   });
   return facts;
-}
-
-std::uint64_t bits_of(const std::vector<int>& axes) {
-  std::uint64_t bits = 0;
-  for (int a : axes) bits |= std::uint64_t{1} << a;
-  return bits;
 }
 
 /// What in-place pairs are asked of: all statements of one nest.

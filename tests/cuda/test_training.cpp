@@ -13,11 +13,11 @@ namespace {
 using runtime::test::contents;
 
 constexpr double kLoss = 1e-4, kGradient = 1e-3;  // the models' README
-/// A pooling window of mnist_cnn nearly ties at step 7. Whichever way a float32 run resolves it, it stays within 7e-6 of the record
-/// or parts from it by 8e-4 from step 16 on, as PyTorch's own channels_last run does (tests/train/test_parity.cpp). The order in
-/// which the CUDA kernels add parts here.
+/// A pooling window of mnist_cnn nearly ties at step 7, and the last bit of a float32 sum decides it: a run stays within 7e-6 of
+/// the record or parts from it after this many steps, as PyTorch's own channels_last run does (tests/train/test_parity.cpp). In
+/// float64 nothing ties, so there the whole record counts.
 constexpr std::size_t kParting = 15;
-constexpr double kParted = 1e-3;
+bool ties(const RecordedModel& model) { return model.name.starts_with("mnist_cnn"); }
 /// Steps of the runs that compare bits; the losses are compared over the whole record.
 constexpr std::int64_t kSomeSteps = 3;
 
@@ -53,27 +53,33 @@ TEST_P(CudaTraining, LossesFollowTheRecord) {
   const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
   const Tensor wanted = load_arrays(model.folder / "reference.npz").at("loss");
   ASSERT_EQ(static_cast<std::int64_t>(losses.size()), wanted.elements());
+  if (!on_real_device()) { EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>())); }
   const double tolerance = std::max(kLoss, 4 * recipe.pytorch_f32_loss);
   for (std::size_t i = 0; i < losses.size(); ++i) {
-    const double reference = wanted.at(static_cast<std::int64_t>(i));
-    const double allowed = i >= kParting && model.name.starts_with("mnist_cnn") ? kParted : tolerance;
-    ASSERT_LE(std::abs(losses[i] - reference), allowed * std::abs(reference)) << "step " << i + 1;
+    const double reference = wanted.at(static_cast<std::int64_t>(i)), strayed = std::abs(losses[i] / reference - 1);
+    if (i >= kParting && ties(model) && strayed > tolerance)
+      GTEST_SKIP() << "steps " << i + 1 << " to " << losses.size() << ": a near-tie at step 7 was resolved the other way, and step "
+                   << i + 1 << " strays by " << strayed << "; LossesFollowTheRecordOnOtherKernels compares them in float64";
+    ASSERT_LE(strayed, tolerance) << "step " << i + 1;
   }
-  if (!on_real_device()) { EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>())); }
 }
 
-// Without cuBLASLt, and in f64, which has kernels of its own.
-TEST_P(CudaTraining, FirstLossesFollowTheRecordOnOtherKernels) {
+// The first steps without cuBLASLt, and in f64, which has kernels of its own: there the whole record of what ties in f32.
+TEST_P(CudaTraining, LossesFollowTheRecordOnOtherKernels) {
+  constexpr std::int64_t kFirst = 2;
   struct Way {
     std::vector<std::string> options;
     double tolerance;
+    std::int64_t steps;
   };
-  for (const Way& way : {Way{{"--no-cublaslt"}, kLoss}, Way{{"--precision", "f64"}, 1e-9}}) {
-    const CudaRun run = folder_.train(GetParam(), 2, {}, way.options);
+  const std::int64_t all = recipe_of(GetParam()).steps;
+  for (const Way& way :
+       {Way{{"--no-cublaslt"}, kLoss, kFirst}, Way{{"--precision", "f64"}, 1e-9, ties(GetParam()) ? all : kFirst}}) {
+    const CudaRun run = folder_.train(GetParam(), way.steps, {}, way.options);
     ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
     const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
     const Tensor wanted = load_arrays(GetParam().folder / "reference.npz").at("loss");
-    ASSERT_EQ(losses.size(), 2u);
+    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), way.steps);
     for (std::size_t i = 0; i < losses.size(); ++i) {
       const double reference = wanted.at(static_cast<std::int64_t>(i));
       EXPECT_LE(std::abs(losses[i] - reference), way.tolerance * std::abs(reference)) << way.options[0] << ", step " << i + 1;

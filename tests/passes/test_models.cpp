@@ -78,7 +78,7 @@ TEST_P(Models, FuseAndFitTheArena) {
   EXPECT_LE(2 * fused.launches, unfused.launches);
   EXPECT_LE(fused.arena_ratio, 1.05);
   EXPECT_LE(unfused.arena_ratio, 1.05);
-  if (name == "mlp") EXPECT_LE(fused.launches, 16);
+  if (name == "mlp") { EXPECT_LE(fused.launches, 16); }
 }
 
 INSTANTIATE_TEST_SUITE_P(Recorded, Models, testing::ValuesIn(model_folders()),

@@ -1,46 +1,19 @@
-// A directory for one test, removed with it; and file contents as bytes.
+// What tests of files need: a directory of their own, and the errors that damaged files must give.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 
 #include "ir/base/error.h"
+#include "tests/temporary_directory.h"
 
 namespace gcomp::runtime::test {
 
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "gcomp-test-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw InternalError("no temporary directory");
-    path_ = name;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-  std::ptrdiff_t files() const {
-    return std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator());
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string contents(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-inline void put(const std::filesystem::path& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
+using gcomp::test::contents;
+using gcomp::test::put;
+using gcomp::test::TemporaryDirectory;
 
 /// The message of the UserError that `action` must throw.
 inline std::string user_error(const std::function<void()>& action) {

@@ -36,9 +36,11 @@ Kernel doubling(const std::string& name, int factor) {
 class KernelCompiler : public testing::Test {
  protected:
   KernelCompilerOptions options() {
-    return {.compiler = "", .cache_directory = cache_, .jobs = 2, .log = [this](std::string_view line) {
-              log_ += std::string(line) + "\n";
-            }};
+    KernelCompilerOptions options;
+    options.cache_directory = cache_;
+    options.jobs = 2;
+    options.log = [this](std::string_view line) { log_ += std::string(line) + "\n"; };
+    return options;
   }
 
   std::vector<fs::path> cached_files() const {

@@ -5,9 +5,9 @@
 
 #include "runtime/cuda/cublaslt_api.h"
 #include "tests/cuda/cublaslt/product.h"
-#include "tests/cuda/record/calls.h"
 #include "tests/cuda/record/environment.h"
 #include "tests/cuda/record/image.h"
+#include "tests/cuda/record/library_calls.h"
 
 #define GCOMP_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -47,25 +47,6 @@ struct Algorithm {
   std::uint64_t unused[4] = {};
 };
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
-
-Calls*& instance() {
-  static Calls* made = nullptr;
-  return made;
-}
-
-Calls& calls() {
-  static std::once_flag once;
-  std::call_once(once, [] { instance() = new Calls(); });
-  return *instance();
-}
-
-__attribute__((destructor)) void report_at_exit() {
-  if (const Calls* c = instance())
-    c->report("libcublasLt", {{"handles", c->count("cublasLtCreate") - c->count("cublasLtDestroy")},
-                              {"products", c->count("live products")},
-                              {"layouts", c->count("live layouts")},
-                              {"preferences", c->count("live preferences")}});
-}
 
 cublasStatus_t entered(const char* name) { return static_cast<cublasStatus_t>(calls().enter(name)); }
 
@@ -145,6 +126,14 @@ double scalar(const void* value, cudaDataType type) {
 bool aligned(const void* address, std::uint32_t bytes) { return reinterpret_cast<std::uintptr_t>(address) % bytes == 0; }
 
 }  // namespace
+
+std::string reported_name() { return "libcublasLt"; }
+std::map<std::string, std::int64_t> reported_figures(const Calls& calls) {
+  return {{"handles", calls.count("cublasLtCreate") - calls.count("cublasLtDestroy")},
+          {"products", calls.count("live products")},
+          {"layouts", calls.count("live layouts")},
+          {"preferences", calls.count("live preferences")}};
+}
 
 std::size_t cublasLtGetVersion() {
   const Version v = version_setting("CUBLASLT", "13.0");

@@ -7,9 +7,9 @@
 
 #include "runtime/cuda/nvrtc_api.h"
 #include "tests/cuda/nvrtc/compile_cache.h"
-#include "tests/cuda/record/calls.h"
 #include "tests/cuda/record/environment.h"
 #include "tests/cuda/record/image.h"
+#include "tests/cuda/record/library_calls.h"
 
 #define GCOMP_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -26,21 +26,6 @@ struct Program {
   std::string source, log;
   std::vector<std::byte> image;
 };
-
-Calls*& instance() {
-  static Calls* made = nullptr;
-  return made;
-}
-
-Calls& calls() {
-  static std::once_flag once;
-  std::call_once(once, [] { instance() = new Calls(); });
-  return *instance();
-}
-
-__attribute__((destructor)) void report_at_exit() {
-  if (instance()) instance()->report("libnvrtc", {{"programs", instance()->count("live programs")}});
-}
 
 Version version() { return version_setting("NVRTC", "13.0"); }
 
@@ -79,6 +64,9 @@ Program* program_of(nvrtcProgram handle) { return reinterpret_cast<Program*>(han
 nvrtcResult entered(const char* name) { return static_cast<nvrtcResult>(calls().enter(name)); }
 
 }  // namespace
+
+std::string reported_name() { return "libnvrtc"; }
+std::map<std::string, std::int64_t> reported_figures(const Calls& calls) { return {{"programs", calls.count("live programs")}}; }
 
 GCOMP_EXPORT nvrtcResult nvrtcVersion(int* major, int* minor) {
   if (const nvrtcResult error = entered("nvrtcVersion")) return error;

@@ -1,14 +1,13 @@
 #include "tests/cuda/shim/host_module.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 
 #include <cctype>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "ir/base/error.h"
+#include "tests/temporary_directory.h"
 
 namespace gcomp::cuda_shim {
 namespace {
@@ -26,30 +25,6 @@ constexpr char kFlags[] =
     ;
 /// The most dynamic shared memory that a block has on any GPU.
 constexpr int kDynamicShared = 227 * 1024;
-
-std::string read_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "gcomp-shim-XXXXXX").string();
-    check_internal(::mkdtemp(name.data()) != nullptr, "no temporary directory");
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  fs::path operator/(const char* name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
@@ -113,21 +88,21 @@ std::vector<std::string> kernels_of(std::string_view text) {
 
 std::string host_compiler_identity() {
   static const std::string identity =
-      concat(GCOMP_HOST_COMPILER, " ", kFlags, "\n", kDynamicShared, "\n", read_text(kDeviceHeader));
+      concat(GCOMP_HOST_COMPILER, " ", kFlags, "\n", kDynamicShared, "\n", test::contents(kDeviceHeader));
   return identity;
 }
 
 HostCompilation compile_for_host(const std::string& text, const std::vector<std::string>& kernels) {
-  const TemporaryFolder folder;
+  const test::TemporaryDirectory folder;
   std::ofstream(folder / "kernels.cpp", std::ios::binary) << host_source(text, kernels);
   const fs::path library = folder / "kernels.so", log = folder / "log";
   const std::string command = concat("'", GCOMP_HOST_COMPILER, "' ", kFlags, " '", (folder / "kernels.cpp").string(), "' -o '",
                                      library.string(), "' 2> '", log.string(), "'");
   HostCompilation result;
   const bool accepted = std::system(command.c_str()) == 0;
-  result.log = read_text(log);
+  result.log = test::contents(log);
   if (!accepted) return result;
-  const std::string bytes = read_text(library);
+  const std::string bytes = test::contents(library);
   const std::byte* data = reinterpret_cast<const std::byte*>(bytes.data());
   result.library.assign(data, data + bytes.size());
   return result;
@@ -142,7 +117,7 @@ HostModule::HostModule(const std::string& text, const std::vector<std::string>& 
 
 HostModule::HostModule(std::span<const std::byte> library) {
   // A path of its own each time: the loader takes a path that it knows for what it loaded from there.
-  const TemporaryFolder folder;
+  const test::TemporaryDirectory folder;
   const fs::path path = folder / "kernels.so";
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(library.data()), static_cast<std::streamsize>(library.size()));
