@@ -67,7 +67,8 @@ class NestEvaluator {
         std::int64_t position = 0;
         for (std::size_t d = 0; d < term.indices.size(); ++d) {
           const std::int64_t i = evaluate(term.indices[d]), size = tensor.shape()[d];
-          check_internal(i >= 0 && i < size, "loop nest reads index ", i, " of dimension ", d, " of ", to_string(tensor.type()));
+          if (i < 0 || i >= size)
+            throw InternalError(concat("loop nest reads index ", i, " of dimension ", d, " of ", to_string(tensor.type())));
           position = position * size + i;
         }
         return tensor.at(position);

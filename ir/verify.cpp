@@ -1,6 +1,7 @@
 #include "ir/verify.h"
 
 #include <algorithm>
+#include <ostream>
 
 #include "ir/ops/table.h"
 #include "ir/spelling.h"
@@ -9,6 +10,20 @@ namespace gcomp::ir {
 namespace {
 
 std::string value_text(const Value* value) { return value ? spelled('%', value->name) : "_"; }
+
+/// How messages name a node; written only where there is something to say.
+struct Label {
+  const Node& node;
+
+  friend std::ostream& operator<<(std::ostream& out, const Label& label) {
+    const Node& node = label.node;
+    if (!node.results.empty()) out << value_text(node.results[0]) << " = ";
+    out << node.op->name;
+    for (std::size_t i = 0; i < node.operands.size(); ++i) out << (i ? ", " : " ") << value_text(node.operands[i]);
+    if (!node.origin.empty()) out << " " << spelled('@', node.origin);
+    return out;
+  }
+};
 
 class GraphVerifier {
  public:
@@ -29,7 +44,8 @@ class GraphVerifier {
     found_.push_back(concat(args...));
   }
 
-  void define(const Value* value, const std::string& where) {
+  template <class Where>
+  void define(const Value* value, const Where& where) {
     if (!defined_.insert(value).second) report(where, ": ", value_text(value), " is defined twice");
     if (value->name.empty() || !names_.insert(value->name).second)
       report(where, ": the name ", value_text(value), " is empty or taken");
@@ -40,15 +56,8 @@ class GraphVerifier {
     if (value->producer) report(what, " ", value_text(value), " has a producer");
   }
 
-  static std::string label_of(const Node& node) {
-    std::string text = node.results.empty() ? "" : value_text(node.results[0]) + " = ";
-    text += node.op->name;
-    for (std::size_t i = 0; i < node.operands.size(); ++i) text += (i ? ", " : " ") + value_text(node.operands[i]);
-    return text + (node.origin.empty() ? "" : " " + spelled('@', node.origin));
-  }
-
   void check_node(const Node& node) {
-    const std::string label = label_of(node);
+    const Label label{node};
     for (const Value* operand : node.operands) {
       if (!operand) continue;
       if (!defined_.count(operand)) report(label, ": operand ", value_text(operand), " is not defined above");
@@ -68,7 +77,7 @@ class GraphVerifier {
   }
 
   /// Absent operands only where the op allows them.
-  bool check_operands(const Node& node, const std::string& label) {
+  bool check_operands(const Node& node, const Label& label) {
     bool complete = true;
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       const bool optional = node.op->operands >= 0 && static_cast<int>(i) >= node.op->operands - node.op->optional_operands;
@@ -79,13 +88,13 @@ class GraphVerifier {
     return complete;
   }
 
-  void check_update(const Node& node, const std::string& label) {
+  void check_update(const Node& node, const Label& label) {
     const Value* state = node.operands.empty() ? nullptr : node.operands[0];
     if (!graph_.find_state(state)) report(label, ": ", value_text(state), " is no state");
     else if (!updated_.insert(state).second) report(label, ": state ", value_text(state), " is updated twice");
   }
 
-  void check_types(const Node& node, const std::string& label) {
+  void check_types(const Node& node, const Label& label) {
     try {
       if (!(normalized(*node.op, node.attributes) == node.attributes)) report(label, ": an attribute equals its default");
       const std::vector<TensorType> types = infer_types(*node.op, types_of(node.operands), node.attributes);
@@ -98,7 +107,7 @@ class GraphVerifier {
     } catch (const Error& error) { report(label, ": ", error.what()); }
   }
 
-  void check_kernel(const Node& node, const std::string& label) {
+  void check_kernel(const Node& node, const Label& label) {
     try {
       if (!(normalized(*node.op, node.attributes) == node.attributes)) report(label, ": an attribute equals its default");
     } catch (const UserError& error) { return report(label, ": ", error.what()); }
@@ -109,8 +118,7 @@ class GraphVerifier {
   }
 
   /// Leaves the flattened types of the first segment.
-  bool check_segments(const Node& node, const std::string& label, std::vector<TensorType>& operands,
-                      std::vector<TensorType>& results) {
+  bool check_segments(const Node& node, const Label& label, std::vector<TensorType>& operands, std::vector<TensorType>& results) {
     const std::int64_t count = node.attributes.integer("segments");
     const auto segments = static_cast<std::size_t>(count);
     if (count < 1 || operands.size() % segments || results.size() % segments || results.empty())

@@ -96,7 +96,7 @@ std::optional<FusionUnit> join_units(const FusionUnit& p, const FusionUnit& c, c
     merged.nest.statements.push_back(std::move(moved));
   }
   const std::uint64_t reduced = reduced_axes(merged.nest);
-  if (!matched || !has_row_form(merged.nest, reduced) ) return std::nullopt;
+  if (!matched || !has_row_form(merged.nest, reduced)) return std::nullopt;
   for (std::size_t o = 0; o < p.results.size(); ++o) {
     LoopOutput moved = p.nest.outputs[o];
     for (Index& index : moved.index) index = index.substitute(from_producer.axis, [](const TermPtr& x) { return x; });

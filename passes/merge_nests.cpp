@@ -156,8 +156,30 @@ class Merger {
     return parallel >= options_.min_parallel;
   }
 
+  /// Keeps the order topological when `gone` is merged into `kept`, between which there is no path: `kept` stands where the later
+  /// of the two stood, and what needs the earlier one moves behind it. Only that part of the order is touched.
+  void move_together(int gone, int kept) {
+    const auto [first, last] = std::minmax(position_[static_cast<std::size_t>(gone)], position_[static_cast<std::size_t>(kept)]);
+    std::vector<int> before{gone}, behind;
+    std::unordered_set<int> moved{order_[static_cast<std::size_t>(first)]};
+    for (int i = first + 1; i < last; ++i) {
+      const int u = order_[static_cast<std::size_t>(i)];
+      bool needs = false;
+      if (alive_[static_cast<std::size_t>(u)]) for_each_before(u, [&](int v) { needs = needs || moved.contains(v); });
+      if (needs) moved.insert(u);
+      (needs ? behind : before).push_back(u);
+    }
+    before.push_back(kept);
+    before.insert(before.end(), behind.begin(), behind.end());
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      order_[static_cast<std::size_t>(first) + i] = before[i];
+      position_[static_cast<std::size_t>(before[i])] = first + static_cast<int>(i);
+    }
+  }
+
   /// Puts the merged unit in the consumer's place; results that nobody else reads stay inside.
   void replace(int producer, int consumer, FusionUnit merged) {
+    move_together(producer, consumer);
     for (Value* operand : unit(producer).operands) readers_[operand].erase(producer);
     for (Value* operand : unit(consumer).operands) readers_[operand].erase(consumer);
     alive_[static_cast<std::size_t>(producer)] = false;
@@ -179,7 +201,6 @@ class Merger {
     unit(consumer) = std::move(merged);
     drop_unread_operands(unit(consumer));
     for (Value* operand : unit(consumer).operands) readers_[operand].insert(consumer);
-    sort();
   }
 
   /// Reductions over the same axes that read the same value at the same indices.

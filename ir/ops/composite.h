@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/ops/pointwise.h"
+#include "ir/ops/shown.h"
 #include "ir/ops/table.h"
 #include "ir/ops/view.h"
 
@@ -22,8 +23,7 @@ inline constexpr Sample kBceSamples[] = {{"f64[4,2] f64[4,2]", "", 0.1, 0.9}};
 
 inline std::vector<TensorType> infer_along_axis(const InferContext& c) {
   const std::int64_t axis = c.attributes.integer("axis");
-  c.require(axis >= 0 && axis < c.operand(0).rank() && is_float(c.operand(0).dtype), "axis ", axis, " of ",
-            to_string(c.operand(0)));
+  c.require(axis >= 0 && axis < c.operand(0).rank() && is_float(c.operand(0).dtype), "axis ", axis, " of ", shown(c.operand(0)));
   return {c.operand(0)};
 }
 /// x less its maximum along the axis; the maximum counts as a constant.
@@ -108,12 +108,12 @@ constexpr OpDef kBatchNorm{
     .infer =
         [](const InferContext& c) {
           const TensorType& x = c.operand(0);
-          c.require(x.rank() >= 2 && is_float(x.dtype), "input is ", to_string(x), ", wanted [n, c, ...]");
+          c.require(x.rank() >= 2 && is_float(x.dtype), "input is ", shown(x), ", wanted [n, c, ...]");
           const TensorType channel{x.dtype, {x.shape[1]}};
-          c.require(c.operand(1) == channel && c.operand(2) == channel, "scale is ", to_string(c.operand(1)), ", bias ",
-                    to_string(c.operand(2)), ", wanted ", to_string(channel));
+          c.require(c.operand(1) == channel && c.operand(2) == channel, "scale is ", shown(c.operand(1)), ", bias ",
+                    shown(c.operand(2)), ", wanted ", shown(channel));
           c.require(x.elements() == 0 || x.elements() / x.shape[1] > 1,
-                    "one value per channel has no variance to train on: input is ", to_string(x));
+                    "one value per channel has no variance to train on: input is ", shown(x));
           return std::vector{x, channel, channel};
         },
     .expand =
@@ -152,10 +152,10 @@ constexpr OpDef kLayerNorm{
         [](const InferContext& c) {
           const TensorType& x = c.operand(0);
           const std::int64_t axis = c.attributes.integer("axis");
-          c.require(axis >= 0 && axis <= x.rank() && is_float(x.dtype), "axis ", axis, " of ", to_string(x));
+          c.require(axis >= 0 && axis <= x.rank() && is_float(x.dtype), "axis ", axis, " of ", shown(x));
           const TensorType row{x.dtype, Shape(x.shape.begin() + axis, x.shape.end())};
-          c.require(c.operand(1) == row && c.operand(2) == row, "scale is ", to_string(c.operand(1)), ", bias ",
-                    to_string(c.operand(2)), ", wanted ", to_string(row));
+          c.require(c.operand(1) == row && c.operand(2) == row, "scale is ", shown(c.operand(1)), ", bias ", shown(c.operand(2)),
+                    ", wanted ", shown(row));
           return std::vector{x};
         },
     .expand =
@@ -210,8 +210,8 @@ constexpr OpDef kCrossEntropy{
           infer_along_axis(c);
           Shape rows = c.operand(0).shape;
           rows.erase(rows.begin() + c.attributes.integer("axis"));
-          c.require(is_signed_integer(c.operand(1).dtype) && c.operand(1).shape == rows, "labels are ", to_string(c.operand(1)),
-                    ", wanted signed integers of shape [", to_string(rows), "]");
+          c.require(is_signed_integer(c.operand(1).dtype) && c.operand(1).shape == rows, "labels are ", shown(c.operand(1)),
+                    ", wanted signed integers of shape [", shown(rows), "]");
           return std::vector{TensorType{c.operand(0).dtype, {}}};
         },
     .expand =
@@ -248,8 +248,8 @@ constexpr OpDef kBinaryCrossEntropy{
     .operands = 2,
     .infer =
         [](const InferContext& c) {
-          c.require(c.operand(0) == c.operand(1) && is_float(c.operand(0).dtype), "probabilities are ", to_string(c.operand(0)),
-                    ", targets ", to_string(c.operand(1)));
+          c.require(c.operand(0) == c.operand(1) && is_float(c.operand(0).dtype), "probabilities are ", shown(c.operand(0)),
+                    ", targets ", shown(c.operand(1)));
           return std::vector{c.operand(0)};
         },
     .expand =

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/ops/pointwise.h"
+#include "ir/ops/shown.h"
 #include "ir/ops/table.h"
 #include "ir/ops/window.h"
 
@@ -23,14 +24,13 @@ constexpr OpDef kMatmul{
     .infer =
         [](const InferContext& c) {
           const TensorType &a = c.operand(0), &b = c.operand(1);
-          c.require(a.rank() >= 2 && a.rank() == b.rank() && a.dtype == b.dtype, "lhs is ", to_string(a), ", rhs is ",
-                    to_string(b));
+          c.require(a.rank() >= 2 && a.rank() == b.rank() && a.dtype == b.dtype, "lhs is ", shown(a), ", rhs is ", shown(b));
           const std::size_t r = a.shape.size();
           const bool ta = c.attributes.flag("transpose_a"), tb = c.attributes.flag("transpose_b");
-          c.require(std::equal(a.shape.begin(), a.shape.end() - 2, b.shape.begin()), "batch dimensions differ: lhs is ",
-                    to_string(a), ", rhs is ", to_string(b));
-          c.require(a.shape[ta ? r - 2 : r - 1] == b.shape[tb ? r - 1 : r - 2], "inner dimensions differ: lhs is ", to_string(a),
-                    ", rhs is ", to_string(b));
+          c.require(std::equal(a.shape.begin(), a.shape.end() - 2, b.shape.begin()), "batch dimensions differ: lhs is ", shown(a),
+                    ", rhs is ", shown(b));
+          c.require(a.shape[ta ? r - 2 : r - 1] == b.shape[tb ? r - 1 : r - 2], "inner dimensions differ: lhs is ", shown(a),
+                    ", rhs is ", shown(b));
           TensorType type = a;
           type.shape[r - 2] = a.shape[ta ? r - 1 : r - 2];
           type.shape[r - 1] = b.shape[tb ? r - 2 : r - 1];
@@ -101,7 +101,7 @@ inline ImageShape convolution_output(const InferContext& c, const ImageShape& x,
   const std::int64_t groups = c.attributes.integer("groups");
   c.require(w.size() == x.spatial.size() + 2, "weight of rank ", w.size(), " for ", x.spatial.size(), " spatial axes");
   c.require(groups > 0 && x.channels == w[1] * groups && w[0] % groups == 0, x.channels, " input channels in ", groups,
-            " groups do not fit weight [", to_string(w), "]");
+            " groups do not fit weight [", shown(w), "]");
   Attributes a = c.attributes;
   a.set("kernel", Integers(w.begin() + 2, w.end()));
   return {x.batch, w[0], window_positions(InferContext{c.op, c.operands, a}, x.spatial)};
@@ -134,8 +134,8 @@ constexpr OpDef kConvolution{
     .attributes = kConvolutionAttributes,
     .infer =
         [](const InferContext& c) {
-          c.require(c.operand(0).rank() >= 3 && c.operand(0).dtype == c.operand(1).dtype, "input is ", to_string(c.operand(0)),
-                    ", weight is ", to_string(c.operand(1)));
+          c.require(c.operand(0).rank() >= 3 && c.operand(0).dtype == c.operand(1).dtype, "input is ", shown(c.operand(0)),
+                    ", weight is ", shown(c.operand(1)));
           const bool last = c.attributes.flag("channels_last");
           return std::vector{TensorType{
               c.operand(0).dtype, convolution_output(c, ImageShape::of(c.operand(0).shape, last), c.operand(1).shape).join(last)}};
@@ -186,13 +186,13 @@ constexpr OpDef kConvolutionInputGradient{
         [](const InferContext& c) {
           c.require(
               c.operand(0).rank() >= 3 && c.operand(1).rank() == c.operand(0).rank() && c.operand(0).dtype == c.operand(1).dtype,
-              "gradient is ", to_string(c.operand(0)), ", weight is ", to_string(c.operand(1)));
+              "gradient is ", shown(c.operand(0)), ", weight is ", shown(c.operand(1)));
           const bool last = c.attributes.flag("channels_last");
           const ImageShape dy = ImageShape::of(c.operand(0).shape, last),
                            x{dy.batch, c.operand(1).shape[1] * c.attributes.integer("groups"), c.attributes.integers("sizes")};
           const ImageShape expected = convolution_output(c, x, c.operand(1).shape);
-          c.require(expected.join(last) == c.operand(0).shape, "gradient is ", to_string(c.operand(0)), ", expected [",
-                    to_string(expected.join(last)), "]");
+          c.require(expected.join(last) == c.operand(0).shape, "gradient is ", shown(c.operand(0)), ", expected [",
+                    shown(expected.join(last)), "]");
           return std::vector{TensorType{c.operand(0).dtype, x.join(last)}};
         },
     .loops =
@@ -237,14 +237,14 @@ constexpr OpDef kConvolutionWeightGradient{
         [](const InferContext& c) {
           c.require(
               c.operand(0).rank() >= 3 && c.operand(1).rank() == c.operand(0).rank() && c.operand(0).dtype == c.operand(1).dtype,
-              "input is ", to_string(c.operand(0)), ", gradient is ", to_string(c.operand(1)));
+              "input is ", shown(c.operand(0)), ", gradient is ", shown(c.operand(1)));
           const bool last = c.attributes.flag("channels_last");
           const ImageShape x = ImageShape::of(c.operand(0).shape, last), dy = ImageShape::of(c.operand(1).shape, last);
           Shape w{dy.channels, x.channels / c.attributes.integer("groups")};
           w.insert(w.end(), c.attributes.integers("sizes").begin(), c.attributes.integers("sizes").end());
           const ImageShape expected = convolution_output(c, x, w);
-          c.require(expected.join(last) == c.operand(1).shape, "gradient is ", to_string(c.operand(1)), ", expected [",
-                    to_string(expected.join(last)), "]");
+          c.require(expected.join(last) == c.operand(1).shape, "gradient is ", shown(c.operand(1)), ", expected [",
+                    shown(expected.join(last)), "]");
           return std::vector{TensorType{c.operand(0).dtype, w}};
         },
     .loops =

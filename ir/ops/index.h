@@ -3,6 +3,7 @@
 
 #include "ir/ops/pointwise.h"
 #include "ir/ops/reduce.h"
+#include "ir/ops/shown.h"
 #include "ir/ops/table.h"
 #include "ir/ops/view.h"
 
@@ -21,7 +22,7 @@ constexpr OpDef kIota{.name = "iota",
                             const Integers& shape = c.attributes.integers("shape");
                             const std::int64_t axis = c.attributes.integer("axis");
                             c.require(axis >= 0 && axis < static_cast<std::int64_t>(shape.size()), "axis ", axis, " of [",
-                                      to_string(shape), "]");
+                                      shown(shape), "]");
                             return std::vector{TensorType{c.attributes.get<DType>("dtype"), shape}};
                           },
                       .loops =
@@ -61,8 +62,8 @@ constexpr OpDef kGather{
         [](const InferContext& c) {
           const TensorType &data = c.operand(0), &indices = c.operand(1);
           const std::int64_t axis = c.attributes.integer("axis");
-          c.require(axis >= 0 && axis < data.rank(), "axis ", axis, " of ", to_string(data));
-          c.require(is_integer(indices.dtype), "indices are ", to_string(indices), ", wanted integers");
+          c.require(axis >= 0 && axis < data.rank(), "axis ", axis, " of ", shown(data));
+          c.require(is_integer(indices.dtype), "indices are ", shown(indices), ", wanted integers");
           Shape shape(data.shape.begin(), data.shape.begin() + axis);
           shape.insert(shape.end(), indices.shape.begin(), indices.shape.end());
           shape.insert(shape.end(), data.shape.begin() + axis + 1, data.shape.end());
@@ -99,10 +100,10 @@ constexpr OpDef kScatterAdd{
         [](const InferContext& c) {
           const TensorType &indices = c.operand(0), &updates = c.operand(1);
           const std::int64_t axis = c.attributes.integer("axis");
-          c.require(is_integer(indices.dtype), "indices are ", to_string(indices), ", wanted integers");
+          c.require(is_integer(indices.dtype), "indices are ", shown(indices), ", wanted integers");
           c.require(axis >= 0 && axis + indices.rank() <= updates.rank() &&
                         std::equal(indices.shape.begin(), indices.shape.end(), updates.shape.begin() + axis),
-                    "updates are ", to_string(updates), ", indices ", to_string(indices), " at axis ", axis);
+                    "updates are ", shown(updates), ", indices ", shown(indices), " at axis ", axis);
           Shape shape(updates.shape.begin(), updates.shape.begin() + axis);
           shape.push_back(c.attributes.integer("size"));
           shape.insert(shape.end(), updates.shape.begin() + axis + indices.rank(), updates.shape.end());
@@ -138,7 +139,7 @@ inline constexpr Sample kScanSamples[] = {{"f64[2,4]", "{axis=1}"},
 
 inline std::vector<TensorType> infer_scan(const InferContext& c) {
   const std::int64_t axis = c.attributes.integer("axis");
-  c.require(axis >= 0 && axis < c.operand(0).rank(), "axis ", axis, " of ", to_string(c.operand(0)));
+  c.require(axis >= 0 && axis < c.operand(0).rank(), "axis ", axis, " of ", shown(c.operand(0)));
   return {c.operand(0)};
 }
 inline LoopNest scan_loops(const LoopContext& c, const OpDef& combine) {

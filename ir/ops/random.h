@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/ops/pointwise.h"
+#include "ir/ops/shown.h"
 #include "ir/ops/table.h"
 #include "ir/ops/view.h"
 
@@ -35,8 +36,8 @@ constexpr OpDef kRandomUniform{
     .infer =
         [](const InferContext& c) {
           const TensorType scalar{DType::i64, {}};
-          c.require(c.operand(0) == scalar && c.operand(1) == scalar, "seed is ", to_string(c.operand(0)), ", step ",
-                    to_string(c.operand(1)), ", wanted i64[]");
+          c.require(c.operand(0) == scalar && c.operand(1) == scalar, "seed is ", shown(c.operand(0)), ", step ",
+                    shown(c.operand(1)), ", wanted i64[]");
           return std::vector{TensorType{DType::f32, c.attributes.integers("shape")}};
         },
     .loops =

@@ -4,6 +4,7 @@
 #include "ir/builder.h"
 #include "ir/loops.h"
 #include "ir/op.h"
+#include "ir/ops/shown.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::ir::ops {
@@ -45,8 +46,8 @@ constexpr OpDef kUpdate{.name = "update",
                         .results = 0,
                         .infer =
                             [](const InferContext& c) {
-                              c.require(c.operand(0) == c.operand(1), "the state is ", to_string(c.operand(0)), ", the value ",
-                                        to_string(c.operand(1)));
+                              c.require(c.operand(0) == c.operand(1), "the state is ", shown(c.operand(0)), ", the value ",
+                                        shown(c.operand(1)));
                               return std::vector<TensorType>();
                             },
                         .gradient = {.none = "it writes a state"}};

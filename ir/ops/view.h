@@ -4,6 +4,7 @@
 #include "ir/builder.h"
 #include "ir/loops.h"
 #include "ir/op.h"
+#include "ir/ops/shown.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::ir::ops {
@@ -30,8 +31,8 @@ constexpr OpDef kBroadcast{
           for (std::size_t d = 0; d < axes.size(); ++d) {
             c.require(axes[d] >= 0 && axes[d] < static_cast<std::int64_t>(shape.size()) && (d == 0 || axes[d] > axes[d - 1]),
                       "axes must ascend within the result's rank");
-            c.require(x.shape[d] == 1 || x.shape[d] == shape[at(axes[d])], "dimension ", d, " of ", to_string(x),
-                      " does not repeat to [", to_string(shape), "]");
+            c.require(x.shape[d] == 1 || x.shape[d] == shape[at(axes[d])], "dimension ", d, " of ", shown(x),
+                      " does not repeat to [", shown(shape), "]");
           }
           return std::vector{TensorType{x.dtype, shape}};
         },
@@ -70,8 +71,8 @@ constexpr OpDef kReshape{
     .infer =
         [](const InferContext& c) {
           const Integers& shape = c.attributes.integers("shape");
-          c.require(element_count(shape) == c.operand(0).elements(), to_string(c.operand(0)), " has ", c.operand(0).elements(),
-                    " elements, [", to_string(shape), "] has ", element_count(shape));
+          c.require(element_count(shape) == c.operand(0).elements(), shown(c.operand(0)), " has ", c.operand(0).elements(),
+                    " elements, [", shown(shape), "] has ", element_count(shape));
           return std::vector{TensorType{c.operand(0).dtype, shape}};
         },
     .loops =
@@ -97,9 +98,9 @@ constexpr OpDef kTranspose{.name = "transpose",
                                  std::sort(sorted.begin(), sorted.end());
                                  Shape shape;
                                  c.require(static_cast<std::int64_t>(permutation.size()) == c.operand(0).rank(), "permutation of ",
-                                           permutation.size(), " axes for ", to_string(c.operand(0)));
+                                           permutation.size(), " axes for ", shown(c.operand(0)));
                                  for (std::size_t i = 0; i < permutation.size(); ++i) {
-                                   c.require(sorted[i] == static_cast<std::int64_t>(i), "[", to_string(permutation),
+                                   c.require(sorted[i] == static_cast<std::int64_t>(i), "[", shown(permutation),
                                              "] is no permutation");
                                    shape.push_back(c.operand(0).shape[at(permutation[i])]);
                                  }
@@ -147,12 +148,12 @@ constexpr OpDef kSlice{
                          &steps = c.attributes.integers("steps");
           const TensorType& x = c.operand(0);
           c.require(starts.size() == x.shape.size() && sizes.size() == x.shape.size() && steps.size() == x.shape.size(),
-                    "starts, sizes and steps need one entry for each axis of ", to_string(x));
+                    "starts, sizes and steps need one entry for each axis of ", shown(x));
           for (std::size_t i = 0; i < sizes.size(); ++i) {
             const std::int64_t last = starts[i] + (sizes[i] - 1) * steps[i];
             c.require(
                 sizes[i] >= 0 && (sizes[i] == 0 || (starts[i] >= 0 && starts[i] < x.shape[i] && last >= 0 && last < x.shape[i])),
-                "axis ", i, ": ", sizes[i], " elements from ", starts[i], " by ", steps[i], " leave ", to_string(x));
+                "axis ", i, ": ", sizes[i], " elements from ", starts[i], " by ", steps[i], " leave ", shown(x));
           }
           return std::vector{TensorType{x.dtype, sizes}};
         },
@@ -185,12 +186,12 @@ constexpr OpDef kUnslice{
                          &steps = c.attributes.integers("steps");
           const TensorType& x = c.operand(0);
           c.require(starts.size() == x.shape.size() && shape.size() == x.shape.size() && steps.size() == x.shape.size(),
-                    "starts, shape and steps need one entry for each axis of ", to_string(x));
+                    "starts, shape and steps need one entry for each axis of ", shown(x));
           for (std::size_t i = 0; i < shape.size(); ++i) {
             const std::int64_t last = starts[i] + (x.shape[i] - 1) * steps[i];
             c.require(
                 steps[i] != 0 && (x.shape[i] == 0 || (starts[i] >= 0 && starts[i] < shape[i] && last >= 0 && last < shape[i])),
-                "axis ", i, " of ", to_string(x), " leaves [", to_string(shape), "]");
+                "axis ", i, " of ", shown(x), " leaves [", shown(shape), "]");
           }
           return std::vector{TensorType{x.dtype, shape}};
         },
@@ -232,10 +233,10 @@ constexpr OpDef kPad{.name = "pad",
                            const Integers &low = c.attributes.integers("low"), &high = c.attributes.integers("high");
                            TensorType type = c.operand(0);
                            c.require(low.size() == type.shape.size() && high.size() == type.shape.size(),
-                                     "low and high need one entry for each axis of ", to_string(type));
+                                     "low and high need one entry for each axis of ", shown(type));
                            for (std::size_t i = 0; i < low.size(); ++i) {
                              type.shape[i] += low[i] + high[i];
-                             c.require(type.shape[i] >= 0, "axis ", i, " of ", to_string(c.operand(0)), " is cropped below zero");
+                             c.require(type.shape[i] >= 0, "axis ", i, " of ", shown(c.operand(0)), " is cropped below zero");
                            }
                            return std::vector{type};
                          },
@@ -272,15 +273,15 @@ constexpr OpDef kConcat{.name = "concat",
                             [](const InferContext& c) {
                               const std::int64_t axis = c.attributes.integer("axis");
                               TensorType type = c.operand(0);
-                              c.require(axis >= 0 && axis < type.rank(), "axis ", axis, " of ", to_string(type));
+                              c.require(axis >= 0 && axis < type.rank(), "axis ", axis, " of ", shown(type));
                               for (std::size_t i = 1; i < c.operands.size(); ++i) {
                                 TensorType part = c.operand(i);
                                 c.require(part.rank() == type.rank() && part.dtype == type.dtype, "operand ", i, " is ",
-                                          to_string(part), ", the first ", to_string(c.operand(0)));
+                                          shown(part), ", the first ", shown(c.operand(0)));
                                 type.shape[at(axis)] += part.shape[at(axis)];
                                 part.shape[at(axis)] = type.shape[at(axis)];
-                                c.require(part == type, "operand ", i, " is ", to_string(c.operand(i)), ", the first ",
-                                          to_string(c.operand(0)), "; only axis ", axis, " may differ");
+                                c.require(part == type, "operand ", i, " is ", shown(c.operand(i)), ", the first ",
+                                          shown(c.operand(0)), "; only axis ", axis, " may differ");
                               }
                               return std::vector{type};
                             },

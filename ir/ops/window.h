@@ -7,6 +7,7 @@
 
 #include "ir/ops/pointwise.h"
 #include "ir/ops/reduce.h"
+#include "ir/ops/shown.h"
 #include "ir/ops/table.h"
 #include "ir/ops/view.h"
 
@@ -104,7 +105,7 @@ constexpr OpDef kWindow{
           TensorType type = c.operand(0);
           const Integers& kernel = c.attributes.integers("kernel");
           c.require(kernel.size() + (c.attributes.flag("channels_last") ? 1 : 0) <= type.shape.size(), "windows over ",
-                    kernel.size(), " axes of ", to_string(type));
+                    kernel.size(), " axes of ", shown(type));
           const std::size_t first = first_spatial(c.attributes, type.shape.size());
           const Shape positions = window_positions(c, std::span(type.shape).subspan(first, kernel.size()));
           std::copy(positions.begin(), positions.end(), type.shape.begin() + static_cast<std::ptrdiff_t>(first));
@@ -146,13 +147,12 @@ constexpr OpDef kWindowSum{
           const Integers &kernel = c.attributes.integers("kernel"), &sizes = c.attributes.integers("sizes");
           const Shape positions = window_positions(c, sizes);
           c.require(2 * kernel.size() + (c.attributes.flag("channels_last") ? 1 : 0) <= type.shape.size(), "windows over ",
-                    kernel.size(), " axes in ", to_string(type));
+                    kernel.size(), " axes in ", shown(type));
           const std::size_t rank = type.shape.size() - kernel.size(), first = first_spatial(c.attributes, rank);
           Shape expected = type.shape;
           std::copy(positions.begin(), positions.end(), expected.begin() + static_cast<std::ptrdiff_t>(first));
           std::copy(kernel.begin(), kernel.end(), expected.begin() + static_cast<std::ptrdiff_t>(rank));
-          c.require(expected == type.shape, "windows of [", to_string(sizes), "] are [", to_string(expected), "], found ",
-                    to_string(type));
+          c.require(expected == type.shape, "windows of [", shown(sizes), "] are [", shown(expected), "], found ", shown(type));
           type.shape.resize(rank);
           std::copy(sizes.begin(), sizes.end(), type.shape.begin() + static_cast<std::ptrdiff_t>(first));
           return std::vector{type};
@@ -197,7 +197,7 @@ constexpr OpDef kMaxPool{
         [](const InferContext& c) {
           TensorType type = c.operand(0);
           const std::size_t spatial = c.attributes.integers("kernel").size();
-          c.require(spatial <= type.shape.size(), "windows over ", spatial, " axes of ", to_string(type));
+          c.require(spatial <= type.shape.size(), "windows over ", spatial, " axes of ", shown(type));
           const std::size_t first = type.shape.size() - spatial;
           const Shape positions = window_positions(c, std::span(type.shape).subspan(first));
           std::copy(positions.begin(), positions.end(), type.shape.begin() + static_cast<std::ptrdiff_t>(first));
