@@ -30,7 +30,7 @@ DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options) 
     case DeviceRequest::automatic:
       try {
         cuda::require_cuda(options);
-        return {TargetKind::cuda, "cuda: a GPU, its driver and NVRTC are there"};
+        return {TargetKind::cuda, "cuda: a GPU, its driver, NVRTC and cuBLASLt are there"};
       } catch (const DeviceError& error) {
         // The cause alone: who wants the cure asks for cuda, or runs gcomp doctor.
         const std::string text = error.what();

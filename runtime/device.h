@@ -69,8 +69,8 @@ struct DeviceChoice {
   std::string reason;  ///< one line, such as "cpu: no CUDA driver (libcuda.so.1) was found"
 };
 
-/// Automatic takes CUDA where a driver, a GPU that gcomp serves and an NVRTC for both are there. Throws DeviceError (exit 6) saying
-/// what is missing where CUDA is asked for and cannot be had; never falls back from it.
+/// Automatic takes CUDA where a driver, a GPU that gcomp serves, and NVRTC and cuBLASLt for both are there. Throws DeviceError
+/// (exit 6) saying what is missing where CUDA is asked for and cannot be had; never falls back from it.
 DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options = {});
 
 /// $XDG_CACHE_HOME/gcomp, else ~/.cache/gcomp; empty where neither variable is set.

@@ -10,7 +10,7 @@ constexpr int kOldestMajor = 12;
 constexpr std::uint64_t kMostWorkspace = 32 << 20;
 constexpr int kAsked = 8;  // algorithms
 
-int major_of(std::size_t version) { return static_cast<int>(version / 10000); }
+std::string version_text(std::size_t version) { return concat(version / 10000, ".", version / 100 % 100, ".", version % 100); }
 
 std::string load_functions(const Library& library, CublasLtFunctions& functions) {
   std::string missing;
@@ -45,10 +45,10 @@ LibraryResult find_cublaslt(const LibrarySearch& search, int newest_major) {
   return find_library(LibraryKind::cublaslt, search, [newest_major](const Library& library) -> std::string {
     CublasLtFunctions functions;
     if (const std::string missing = load_functions(library, functions); !missing.empty()) return concat("it lacks ", missing);
-    const int major = major_of(functions.cublasLtGetVersion());
-    if (major < kOldestMajor) return concat("it is version ", major, ", wanted ", kOldestMajor, " or newer");
-    if (newest_major > 0 && major > newest_major)
-      return concat("it is version ", major, ", and the driver knows CUDA up to ", newest_major, ": update the driver");
+    const std::size_t version = functions.cublasLtGetVersion();
+    const int major = static_cast<int>(version / 10000);
+    if (major < kOldestMajor) return concat("it is version ", version_text(version), ", wanted ", kOldestMajor, " or newer");
+    if (newest_major > 0 && major > newest_major) return newer_than_driver(version_text(version), newest_major);
     return {};
   });
 }
@@ -56,7 +56,7 @@ LibraryResult find_cublaslt(const LibrarySearch& search, int newest_major) {
 std::shared_ptr<const CublasLt> CublasLt::open(const SharedContext& context, const LibrarySearch& search, std::string& reason) {
   const LibraryResult found = find_cublaslt(search, context->driver().major());
   if (!found.library) {
-    reason = found.description(LibraryKind::cublaslt);
+    reason = found.absence(LibraryKind::cublaslt, "nvidia-cublas");
     return nullptr;
   }
   std::shared_ptr<CublasLt> library(new CublasLt);
@@ -80,10 +80,7 @@ CublasLt::~CublasLt() {
   functions_.cublasLtDestroy(handle_);
 }
 
-std::string CublasLt::version() const {
-  const std::size_t version = functions_.cublasLtGetVersion();
-  return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
-}
+std::string CublasLt::version() const { return version_text(functions_.cublasLtGetVersion()); }
 
 /// A matrix as column-major memory, perhaps of its transpose.
 struct CublasLtMatmul::Matrix {

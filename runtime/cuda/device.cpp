@@ -12,6 +12,10 @@ const char* visible_devices(const DeviceOptions& options) {
   return options.visible_devices ? options.visible_devices->c_str() : nullptr;
 }
 
+DeviceError no_cublaslt(const std::string& reason) {
+  return DeviceError(concat(reason, "; or use --no-cublaslt: generated kernels compute matrix products then, which is slower"));
+}
+
 SharedSession open_session(const DeviceOptions& options) {
   FoundGpu found = find_gpu(options);
   auto session = std::make_shared<Session>();
@@ -21,8 +25,7 @@ SharedSession open_session(const DeviceOptions& options) {
   if (!options.use_cublaslt) return session;
   std::string reason;
   session->cublaslt = CublasLt::open(session->context, options.libraries, reason);
-  if (!session->cublaslt && options.log)
-    options.log(concat("matrix products are computed by generated kernels, which are slower: ", reason));
+  if (!session->cublaslt) throw no_cublaslt(reason);
   return session;
 }
 
@@ -69,6 +72,9 @@ FoundGpu find_gpu(const DeviceOptions& options) {
 void require_cuda(const DeviceOptions& options) {
   const FoundGpu found = find_gpu(options);
   Nvrtc::find(options.libraries, found.driver->major()).architecture_for(found.gpu.architecture);
+  if (!options.use_cublaslt) return;
+  const LibraryResult cublaslt = find_cublaslt(options.libraries, found.driver->major());
+  if (!cublaslt.library) throw no_cublaslt(cublaslt.absence(LibraryKind::cublaslt, "nvidia-cublas"));
 }
 
 std::unique_ptr<Device> open_cuda_device(const DeviceOptions& options) { return std::make_unique<CudaDevice>(options); }

@@ -32,6 +32,11 @@ constexpr LibrarySpec kSpecs[] = {
     {LibraryKind::nccl, "NCCL", {"libnccl.so.2", "libnccl.so", ""}, {"nccl/lib", "", ""}},
 };
 
+/// How a rejection for the driver's sake begins.
+constexpr std::string_view kTooNew = "it is newer than the driver";
+
+bool is_too_new(const LibraryCandidate& candidate) { return candidate.reason.rfind(kTooNew, 0) == 0; }
+
 const LibrarySpec& spec_of(LibraryKind kind) { return kSpecs[static_cast<std::size_t>(kind)]; }
 
 /// Adds the library's files that exist in `folder`.
@@ -142,6 +147,22 @@ std::string LibraryResult::description(LibraryKind kind) const {
                    reason, ")");
   }
   return text;
+}
+
+std::string newer_than_driver(std::string_view version, int driver_major) {
+  return concat(kTooNew, ": it is version ", version, ", the driver knows CUDA up to ", driver_major);
+}
+
+bool LibraryResult::driver_is_too_old() const { return std::any_of(rejected.begin(), rejected.end(), is_too_new); }
+
+std::string LibraryResult::absence(LibraryKind kind, std::string_view package) const {
+  const std::string_view name = name_of(kind);
+  const auto newer = std::find_if(rejected.begin(), rejected.end(), is_too_new);
+  if (newer != rejected.end())
+    return concat("the NVIDIA driver is too old for the ", name, " that is there: ", newer->path, " (", newer->origin,
+                  newer->reason.substr(kTooNew.size()), "); update the driver, or install a ", name,
+                  " of its major version (pip: ", package, "-cu12)");
+  return concat(description(kind), "; install it (pip: ", package, "), or set CUDA_HOME or LD_LIBRARY_PATH to where it is");
 }
 
 }  // namespace gcomp::runtime::cuda

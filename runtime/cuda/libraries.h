@@ -56,7 +56,13 @@ struct LibraryResult {
 
   /// "NVRTC was not found: tried libnvrtc.so.13 (loader): ...; ...", for an error.
   std::string description(LibraryKind kind) const;
+  bool driver_is_too_old() const;  ///< for one that is there
+  /// Why there is none, with the cure: the driver is too old for the one that is there, or there is none. `package` is pip's.
+  std::string absence(LibraryKind kind, std::string_view package) const;
 };
+
+/// The reason to reject a library that is newer than the driver; LibraryResult::absence knows it.
+std::string newer_than_driver(std::string_view version, int driver_major);
 
 /// Loads the first candidate that `why_unfit` accepts with "". It sees a loaded library and can call its version function.
 LibraryResult find_library(LibraryKind kind, const LibrarySearch& search,

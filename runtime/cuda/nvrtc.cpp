@@ -35,9 +35,6 @@ NvrtcFunctions load_functions(const Library& library, std::string& missing) {
   return functions;
 }
 
-/// How a rejection for the driver's sake begins.
-constexpr std::string_view kTooNew = "it is newer than the driver";
-
 std::string why_unfit(const Library& library, int newest_major) {
   std::string missing;
   const NvrtcFunctions functions = load_functions(library, missing);
@@ -46,22 +43,8 @@ std::string why_unfit(const Library& library, int newest_major) {
   if (functions.Version(&major, &minor) != NVRTC_SUCCESS) return "it does not tell its version";
   if (major < kOldestMajor || (major == kOldestMajor && minor < kOldestMinor))
     return concat("it is version ", major, ".", minor, ", wanted ", kOldestMajor, ".", kOldestMinor, " or newer");
-  if (newest_major > 0 && major > newest_major)
-    return concat(kTooNew, ": it is version ", major, ".", minor, ", the driver knows CUDA up to ", newest_major);
+  if (newest_major > 0 && major > newest_major) return newer_than_driver(concat(major, ".", minor), newest_major);
   return {};
-}
-
-/// Throws what find() throws where nothing was found.
-[[noreturn]] void fail_not_found(const LibraryResult& found) {
-  for (const LibraryCandidate& candidate : found.rejected)
-    if (candidate.reason.substr(0, kTooNew.size()) == kTooNew)
-      throw DeviceError(concat("the NVIDIA driver is too old for the NVRTC that is there: ", candidate.path, " (", candidate.origin,
-                               candidate.reason.substr(kTooNew.size()),
-                               "); update the driver, or install an NVRTC of its major version (pip: nvidia-cuda-nvrtc-cu12)"));
-  throw DeviceError(concat(found.description(LibraryKind::nvrtc),
-                           "; install it (pip: nvidia-cuda-nvrtc, or NVIDIA's package "
-                           "cuda-nvrtc), or set CUDA_HOME or LD_LIBRARY_PATH to where it is"),
-                    ExitCode::kernel_compile);
 }
 
 /// Tells two builds of one version apart.
@@ -224,7 +207,11 @@ Nvrtc Nvrtc::find(const LibrarySearch& search, int newest_major) {
   Nvrtc nvrtc;
   nvrtc.found_ =
       find_library(LibraryKind::nvrtc, search, [newest_major](const Library& library) { return why_unfit(library, newest_major); });
-  if (!nvrtc.found_.library) fail_not_found(nvrtc.found_);
+  if (!nvrtc.found_.library) {
+    const bool old = nvrtc.found_.driver_is_too_old();
+    throw DeviceError(nvrtc.found_.absence(LibraryKind::nvrtc, "nvidia-cuda-nvrtc"),
+                      old ? ExitCode::no_device : ExitCode::kernel_compile);
+  }
   nvrtc.library_ = *nvrtc.found_.library;
   std::string missing;
   nvrtc.functions_ = load_functions(nvrtc.library_, missing);

@@ -12,7 +12,7 @@ namespace gcomp::runtime::cuda {
 struct Session {
   SharedContext context;
   Stream compute, copy;                      ///< `copy` brings inputs while the run before computes
-  std::shared_ptr<const CublasLt> cublaslt;  ///< null where it was not found
+  std::shared_ptr<const CublasLt> cublaslt;  ///< null where the generated products are used
   /// The largest arena that a loaded program has. Programs never run at the same time, so one that needs no more lies in it too.
   mutable std::weak_ptr<const DeviceMemory> arena;
 

@@ -85,7 +85,9 @@ TEST_F(CudaBadInput, TheToolkitsStubInPlaceOfADriver) {
 }
 
 TEST_F(CudaBadInput, NoCublas) {
-  expect_trained(train_with(with_libraries({"libcuda.so.1", "libnvrtc.so.13"})), {"generated kernels", "cuBLASLt"});
+  const CudaSettings without = with_libraries({"libcuda.so.1", "libnvrtc.so.13"});
+  expect_refused(train_with(without), ExitCode::no_device, {"cuBLASLt", "--no-cublaslt"});
+  expect_trained(folder_.train(model_, kSteps, without, {"--no-cublaslt"}));
 }
 
 TEST_F(CudaBadInput, AGpuThatIsTooOld) {
@@ -151,15 +153,16 @@ TEST_F(CudaBadInput, ABatchAsTheMessageProposesItFits) {
 
 TEST_F(CudaBadInput, ACacheThatCannotBeWritten) {
   put(folder_ / "file", "");
-  expect_trained(train_with(CudaSettings{.emulated = {}, .environment = {"XDG_CACHE_HOME=" + (folder_ / "file").string()}}),
-                 {"cubins are not cached: cannot create "});
+  const CudaSettings settings{.emulated = {}, .environment = {"XDG_CACHE_HOME=" + (folder_ / "file").string()}};
+  expect_refused(train_with(settings), ExitCode::no_device, {"cannot create ", "XDG_CACHE_HOME", "--no-cache"});
+  expect_trained(folder_.train(model_, kSteps, settings, {"--no-cache"}));
 }
 
 TEST_F(CudaBadInput, ACacheOfSomebodyElse) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
   fs::create_directories(folder_ / "cache" / "gcomp");
   ASSERT_EQ(chown((folder_ / "cache" / "gcomp").c_str(), 12345, 12345), 0);
-  expect_trained(train({}), {"cubins are not cached: ", "belongs to user 12345"});
+  expect_refused(train({}), ExitCode::no_device, {"belongs to user 12345", "--no-cache"});
 }
 
 TEST_F(CudaBadInput, DamagedCubinsAreRebuilt) {

@@ -91,12 +91,12 @@ void check_nvrtc(const SharedDriver& driver, int architecture, const runtime::De
   }
 }
 
-/// A library that gcomp can do without.
-void check_library(LibraryKind kind, const LibraryResult& found, const std::string& version, const std::string& without,
-                   std::vector<Finding>& findings) {
+/// `missing` is what the library's absence means.
+void check_library(LibraryKind kind, const LibraryResult& found, const std::string& version, Health missing,
+                   const std::string& without, std::vector<Finding>& findings) {
   const std::string name(name_of(kind));
   if (found.library) findings.push_back({name, Health::good, concat(version, ", ", place(found)), "", found.rejected});
-  else findings.push_back({name, Health::absent, "not found", without, found.rejected});
+  else findings.push_back({name, missing, "not found", without, found.rejected});
 }
 
 std::string cublaslt_version(const LibraryResult& found) {
@@ -118,12 +118,14 @@ std::string nccl_version(const LibraryResult& found) {
 
 void check_libraries(const SharedDriver& driver, const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
   const LibraryResult cublaslt = find_cublaslt(options.libraries, driver ? driver->major() : 0);
-  check_library(LibraryKind::cublaslt, cublaslt, cublaslt_version(cublaslt),
-                "matrix products on a GPU are generated kernels without it, which are slower (pip: nvidia-cublas)", findings);
+  check_library(LibraryKind::cublaslt, cublaslt, cublaslt_version(cublaslt), driver ? Health::bad : Health::absent,
+                "install it (pip: nvidia-cublas), or train with --no-cublaslt: generated kernels compute matrix products then, "
+                "which is slower",
+                findings);
   const LibraryResult cudnn = find_library(LibraryKind::cudnn, options.libraries);
-  check_library(LibraryKind::cudnn, cudnn, cudnn_version(cudnn), "this version of gcomp does not use it", findings);
+  check_library(LibraryKind::cudnn, cudnn, cudnn_version(cudnn), Health::absent, "this version of gcomp does not use it", findings);
   const LibraryResult nccl = find_library(LibraryKind::nccl, options.libraries);
-  check_library(LibraryKind::nccl, nccl, nccl_version(nccl), "this version of gcomp does not use it", findings);
+  check_library(LibraryKind::nccl, nccl, nccl_version(nccl), Health::absent, "this version of gcomp does not use it", findings);
 }
 
 void check_compiler(const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
@@ -138,8 +140,8 @@ void check_compiler(const runtime::DeviceOptions& options, std::vector<Finding>&
 void check_cache(const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
   const runtime::DiskCache cache(options.cache_directory.empty() ? runtime::default_cache_directory() : options.cache_directory);
   if (!cache.unusable().empty()) {
-    findings.push_back({"kernel cache", Health::bad, concat(cache.unusable(), ", so kernels are compiled in every run"),
-                        "make it a directory of your own, closed to others (chmod 700), or set XDG_CACHE_HOME"});
+    findings.push_back({"kernel cache", Health::bad, cache.unusable(),
+                        "make it a directory of your own, closed to others (chmod 700), set XDG_CACHE_HOME, or use --no-cache"});
     return;
   }
   std::int64_t bytes = 0;
