@@ -149,7 +149,7 @@ class Emulator::Impl {
       ++finished_;
     }
     idle_.push_back(worker);
-    worker->fiber.yield(scheduler_);
+    worker->fiber.leave(scheduler_);
   }
 
   void resume(Worker* worker) {

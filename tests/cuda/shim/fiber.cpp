@@ -94,6 +94,13 @@ void Fiber::yield(FiberContext& scheduler) {
   entered();
 }
 
+void Fiber::leave(FiberContext& scheduler) {
+#ifdef GCOMP_SHIM_ASAN
+  __sanitizer_start_switch_fiber(nullptr, scheduler_stack_, scheduler_bytes_);  // frees the fake stack
+#endif
+  switch_stacks(context_, scheduler);
+}
+
 void Fiber::entered() {
 #ifdef GCOMP_SHIM_ASAN
   __sanitizer_finish_switch_fiber(fake_stack_, &scheduler_stack_, &scheduler_bytes_);

@@ -33,6 +33,8 @@ class Fiber {
   void resume(FiberContext& scheduler);
   /// Back to the scheduler; returns at the next resume().
   void yield(FiberContext& scheduler);
+  /// The last thing that a body does: back to the scheduler for good.
+  void leave(FiberContext& scheduler);
   /// The first thing that a body calls.
   void entered();
 
