@@ -159,7 +159,8 @@ class Merger {
   /// Keeps the order topological when `gone` is merged into `kept`, between which there is no path: `kept` stands where the later
   /// of the two stood, and what needs the earlier one moves behind it. Only that part of the order is touched.
   void move_together(int gone, int kept) {
-    const auto [first, last] = std::minmax(position_[static_cast<std::size_t>(gone)], position_[static_cast<std::size_t>(kept)]);
+    const int gone_at = position_[static_cast<std::size_t>(gone)], kept_at = position_[static_cast<std::size_t>(kept)];
+    const int first = std::min(gone_at, kept_at), last = std::max(gone_at, kept_at);
     std::vector<int> before{gone}, behind;
     std::unordered_set<int> moved{order_[static_cast<std::size_t>(first)]};
     for (int i = first + 1; i < last; ++i) {
