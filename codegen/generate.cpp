@@ -4,10 +4,12 @@
 #include <cstdlib>
 #include <unordered_set>
 
+#include "codegen/cuda/attention/attention.h"
 #include "codegen/cuda/products/products.h"
 #include "codegen/kernel_table.h"
 #include "codegen/library_calls.h"
 #include "codegen/rebase.h"
+#include "codegen/whole.h"
 #include "ir/loops.h"
 #include "ir/ops/table.h"
 
@@ -175,8 +177,10 @@ class ProgramBuilder {
       case Kind::index:
       case Kind::scan:
       case Kind::random: return add_loops(node);
-      case Kind::collective:
-      case Kind::composite: break;
+      case Kind::composite:
+        if (takes_whole(node, program_.target)) return add_attention(node);
+        break;
+      case Kind::collective: break;
     }
     throw InternalError(
         concat("code generation found ", node.op->name, " (", node.origin, "), which an earlier pass should have replaced"));
@@ -185,15 +189,27 @@ class ProgramBuilder {
   /// Kernels for a product, beside the library's call; false where there are none.
   bool add_generated(runtime::Step& step) {
     if (program_.target.kind == runtime::TargetKind::cpu) return true;
-    const int architecture = std::atoi(program_.target.architecture.c_str() + std::string_view("sm_").size());
     const auto generate = [&](auto& call) {
       if constexpr (!std::is_same_v<std::decay_t<decltype(call)>, runtime::KernelLaunch>) {
-        call.generated = cuda::generate_product(call, architecture, kernels_);
+        call.generated = cuda::generate_product(call, architecture(), kernels_);
         return !call.generated.launches.empty();
       }
       return true;
     };
     return std::visit(generate, step);
+  }
+
+  /// 90 for sm_90.
+  int architecture() const { return std::atoi(program_.target.architecture.c_str() + std::string_view("sm_").size()); }
+
+  void add_attention(const Node& node) {
+    for (const cuda::AttentionLaunch& launch : cuda::attention_launches(node, architecture())) {
+      runtime::Segment segment;
+      for (const Value* value : launch.values) segment.buffers.push_back(buffer_of(value));
+      program_.steps.push_back(
+          runtime::KernelLaunch{kernels_.add_text(launch.text), {std::move(segment)}, launch.grid, 0, origin_of(node)});
+      costs_.push_back(launch.cost);
+    }
   }
 
   void add_loops(const Node& node) {

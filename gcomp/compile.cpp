@@ -1,9 +1,12 @@
 #include "gcomp/compile.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "codegen/generate.h"
+#include "codegen/whole.h"
+#include "passes/match_attention.h"
 #include "passes/pipeline.h"
 
 namespace gcomp {
@@ -58,6 +61,26 @@ const ir::Value* first_float_output(const ir::Graph& graph) {
   return nullptr;
 }
 
+bool is_disabled(const CompileHooks& hooks, std::string_view pass) {
+  return std::find(hooks.disabled.begin(), hooks.disabled.end(), pass) != hooks.disabled.end();
+}
+
+/// Composites that code generation for `target` takes whole; empty where it takes none.
+std::function<bool(const ir::Node&)> whole_on(const runtime::Target& target) {
+  if (target.kind == runtime::TargetKind::cpu) return {};
+  return [target](const ir::Node& node) { return codegen::takes_whole(node, target); };
+}
+
+/// Before differentiation: afterwards the probabilities are read by the gradient.
+void match_attention(ir::Graph& graph, const runtime::Target& target, const CompileHooks& hooks) {
+  const auto whole = whole_on(target);
+  if (!whole || is_disabled(hooks, "match_attention")) return;
+  const auto start = std::chrono::steady_clock::now();
+  const bool changed = passes::match_attention(graph, whole) > 0;
+  if (hooks.pass)
+    hooks.pass("match_attention", graph, changed, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
 /// The forward graph in training form, checked for what `loss` needs of it.
 ModelGraph trainable(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
   ModelGraph made;
@@ -66,6 +89,7 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   made.model.graph = ir::Graph("forward");
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
              " floating-point initializers, all frozen (gcomp inspect says why)");
+  match_attention(made.graph, options.target, hooks);
   if (loss.kind == passes::LossKind::output) return made;
   for (const std::string& name : input_names(model))
     check_user(name != "label", "model '", model.name(),
@@ -126,6 +150,7 @@ LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const C
   passes::PipelineOptions options;
   options.disabled = hooks.disabled;
   options.alignment = target.kind == runtime::TargetKind::cuda ? 256 : 64;
+  options.whole = whole_on(target);
   options.observer = [&](std::string_view pass, const ir::Graph& after, bool changed, double seconds) {
     if (hooks.pass) hooks.pass(pass, after, changed, seconds);
   };

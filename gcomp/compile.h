@@ -42,6 +42,8 @@ struct GraphOptions {
   std::string batchnorm_variance;
   std::int64_t seed = 0;    ///< of Dropout and other random operators
   bool as_written = false;  ///< inference: BatchNormalization and Dropout mean what the file says
+  /// Whose code generation the graph is for: where it has kernels for attention, that is differentiated as one op.
+  runtime::Target target;
 };
 
 using passes::LossSpec;

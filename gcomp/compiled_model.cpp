@@ -53,6 +53,7 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
                    .has_label = false,
                    .limits = {}};
   GraphOptions graph = options.graph;
+  graph.target = options.target;
   if (!options.loss.empty()) {
     if (!graph.precision) graph.precision = DType::f32;
     const LossSpec loss = passes::parse_loss(options.loss);

@@ -35,6 +35,7 @@ Gradients::Gradients(const Model& model, const GradientOptions& options) {
   device_ = runtime::open_device(choice.kind, options.device_options);
   GraphOptions graph = options.graph;
   if (!graph.precision) graph.precision = DType::f32;
+  graph.target = device_->target();
   ModelGraph made = gradient_graph(model, graph, options.loss, options.hooks);
   std::vector<IndexLimit> limits = index_limits(made.graph);
   std::vector<std::string> names = trained_names(made.model);

@@ -89,6 +89,7 @@ Trainer::Trainer(const Model& model, const TrainOptions& options) : impl_(std::m
   if (options.batch > 0) self.options.graph.shapes.batch = options.batch;
   self.loss = passes::parse_loss(options.loss);
   self.open_device(options.device, options.device_options);
+  self.options.graph.target = self.device->target();
   ModelGraph made = training_graph(model, self.options.graph, self.loss, options.optimizer, options.hooks);
   self.model = std::move(made.model);
   if (made.label && self.loss.kind == passes::LossKind::cross_entropy) self.loss.axis = made.label->axis;

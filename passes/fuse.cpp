@@ -89,7 +89,7 @@ bool split_reductions(Graph& graph, const SplitOptions& options) {
 
 int count_launches(const Graph& graph) {
   return static_cast<int>(std::count_if(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
-    return node->op->kind == Kind::kernel || node->op->kind == Kind::contract;
+    return node->op->kind == Kind::kernel || node->op->kind == Kind::contract || node->op->kind == Kind::composite;
   }));
 }
 

@@ -6,6 +6,7 @@
 #include "ir/expand.h"
 #include "ir/verify.h"
 #include "passes/choose_layout.h"
+#include "passes/match_attention.h"
 #include "passes/order.h"
 #include "passes/plan_memory.h"
 
@@ -15,8 +16,10 @@ namespace {
 using namespace ir;
 
 constexpr Pass kPipeline[] = {
+    {"match_attention", "softmax(q k^T) v becomes one op, where the target takes it whole", Form::composite, Form::composite,
+     [](Graph& g, const PipelineOptions& o) { return o.whole && match_attention(g, o.whole) > 0; }},
     {"expand", "composites become the ops that define them", Form::composite, Form::primitive,
-     [](Graph& g, const PipelineOptions&) { return expand(g); }},
+     [](Graph& g, const PipelineOptions& o) { return expand(g, [&](const Node& node) { return !o.whole || !o.whole(node); }); }},
     {"simplify", "folding, algebra, common subexpressions, dead code", Form::composite, Form::composite,
      [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
     {"choose_layout", "convolutions and what lies between them go channels last", Form::primitive, Form::primitive,

@@ -17,8 +17,8 @@ namespace gcomp::passes {
 /// What a graph holds between passes; each pass needs one form and gives one.
 enum class Form : std::uint8_t {
   composite,  ///< any op
-  primitive,  ///< no composites
-  fused,      ///< kernels, contractions, constants, reshapes of values in memory, updates
+  primitive,  ///< no composites but those that the target takes whole
+  fused,      ///< kernels, contractions, composites taken whole, constants, reshapes of values in memory, updates
 };
 
 struct PipelineOptions {
@@ -29,6 +29,8 @@ struct PipelineOptions {
   std::vector<std::string> disabled;  ///< names of passes to leave out, where the order allows it
   bool verify = true;                 ///< verify the graph after every pass
   std::int64_t alignment = 64;        ///< of buffers; 256 for CUDA
+  /// Composites that code generation takes as they are (codegen/whole.h); without it all are expanded.
+  std::function<bool(const ir::Node&)> whole;
   /// Called after each pass with its name, whether it changed the graph, and its seconds.
   std::function<void(std::string_view pass, const ir::Graph&, bool changed, double seconds)> observer;
 };

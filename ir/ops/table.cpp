@@ -4,6 +4,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "ir/ops/attention.h"
 #include "ir/ops/composite.h"
 #include "ir/ops/contract.h"
 #include "ir/ops/index.h"
@@ -29,8 +30,8 @@ constexpr auto join_tables(const OpDef* const (&... tables)[N]) {
       ...);
   return all;
 }
-constexpr auto kAll =
-    join_tables(kStructureOps, kPointwiseOps, kReduceOps, kContractOps, kViewOps, kWindowOps, kIndexOps, kRandomOps, kCompositeOps);
+constexpr auto kAll = join_tables(kStructureOps, kPointwiseOps, kReduceOps, kContractOps, kViewOps, kWindowOps, kIndexOps,
+                                  kRandomOps, kCompositeOps, kAttentionOps);
 
 consteval bool every_op_is_complete() {
   for (const OpDef* op : kAll) {

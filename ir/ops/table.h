@@ -31,6 +31,8 @@ extern const OpDef kIota, kGather, kScatterAdd, kCumulativeSum, kCumulativeProdu
 extern const OpDef kPhiloxUniform, kRandomUniform;
 // composite.h
 extern const OpDef kSoftmax, kLogSoftmax, kBatchNorm, kLayerNorm, kCrossEntropy, kBinaryCrossEntropy;
+// attention.h
+extern const OpDef kAttention, kAttentionGradient;
 
 extern const std::span<const OpDef* const> kTable;
 

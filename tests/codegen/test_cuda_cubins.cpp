@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <regex>
 
+#include "codegen/cuda/attention/attention.h"
 #include "codegen/cuda/products/products.h"
 #include "runtime/cuda/nvrtc.h"
+#include "tests/codegen/attention_graphs.h"
 #include "tests/codegen/cuda_graphs.h"
 #include "tests/codegen/cuda_shim/kernel_runner.h"
 
@@ -106,6 +108,28 @@ Sources convolution_sources(int architecture, std::initializer_list<DType> dtype
   return sources_of(table);
 }
 
+/// Attention and its gradients with heads of each width that has tiles of its own, causal or under a mask.
+Sources attention_sources(int architecture, std::initializer_list<DType> dtypes) {
+  codegen::KernelTable table(TargetKind::cuda);
+  for (DType dtype : dtypes)
+    for (std::int64_t width : {16, 32, 64, 80, 128}) {
+      const bool masked = width % 32 != 0 || width == 128;
+      const ir::Graph graph = attention_graph(dtype, {{.label = "a",
+                                                       .batch = {2, 12},
+                                                       .queries = 1000,
+                                                       .keys = 1000,
+                                                       .width = width,
+                                                       .value_width = width,
+                                                       .mask = masked ? Shape{2, 1, 1, 1000} : Shape(),
+                                                       .boolean = width == 80,
+                                                       .attributes = {{"causal", !masked}}}});
+      for (const auto& node : graph.nodes())
+        if (node->op->kind == ir::Kind::composite)
+          for (const auto& launch : codegen::cuda::attention_launches(*node, architecture)) table.add_text(launch.text);
+    }
+  return sources_of(table);
+}
+
 class CudaCubins : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -166,6 +190,16 @@ TEST_F(CudaCubins, SomeConvolutionsForEveryArchitecture) {
 
 TEST_F(CudaCubins, ProductsOnTensorCoresForEveryArchitecture) {
   for (int architecture : {80, 86, 100, 120}) compile(product_sources(architecture, {DType::bf16}), concat("sm_", architecture));
+}
+
+TEST_F(CudaCubins, AttentionForTheOldestAndHopper) {
+  compile(attention_sources(75, {DType::f32, DType::f16, DType::bf16}), "sm_75");
+  compile(attention_sources(90, {DType::f32, DType::f64, DType::bf16}), "sm_90");
+}
+
+TEST_F(CudaCubins, AttentionForEveryArchitecture) {
+  for (int architecture : {80, 86, 100, 120})
+    compile(attention_sources(architecture, {DType::f32, DType::bf16}), concat("sm_", architecture));
 }
 
 }  // namespace

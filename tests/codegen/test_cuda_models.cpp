@@ -10,7 +10,9 @@
 #include <set>
 
 #include "codegen/generate.h"
+#include "codegen/whole.h"
 #include "frontend/onnx/import.h"
+#include "passes/match_attention.h"
 #include "passes/pipeline.h"
 #include "passes/training.h"
 #include "runtime/cuda/nvrtc.h"
@@ -103,12 +105,15 @@ Compiled compile(const fs::path& folder, const Recorded& recorded, const std::st
   std::vector<std::string> trained;
   for (const auto& parameter : model.parameters)
     if (parameter.trained) trained.push_back(parameter.name);
-  passes::make_training_step(model.graph, passes::parse_loss(recorded.recipe["loss"].get<std::string>()),
-                             optimizer_of(recorded.recipe), trained, label);
+  const runtime::Target target{runtime::TargetKind::cuda, architecture};
   passes::PipelineOptions pipeline;
   pipeline.alignment = 256;
+  pipeline.whole = [&](const ir::Node& node) { return codegen::takes_whole(node, target); };
+  passes::match_attention(model.graph, pipeline.whole);
+  passes::make_training_step(model.graph, passes::parse_loss(recorded.recipe["loss"].get<std::string>()),
+                             optimizer_of(recorded.recipe), trained, label);
   const ir::MemoryPlan plan = passes::lower(model.graph, pipeline);
-  Compiled compiled{codegen::generate(model.graph, plan, {runtime::TargetKind::cuda, architecture}), {}};
+  Compiled compiled{codegen::generate(model.graph, plan, target), {}};
   runtime::validate(compiled.program);
   for (auto& [name, value] : model.weights) compiled.states.emplace(name, value);
   return compiled;

@@ -1,5 +1,5 @@
 // Graphs on a CUDA device, through the runtime as users have it, against the interpreter: every op of the table in every dtype,
-// the patterns that reach each path of the emitter, and random graphs with their gradients.
+// the patterns that reach each path of the emitter, attention, and random graphs with their gradients.
 //
 // The emulated driver compiles each kernel with the host's compiler, so there only every n-th graph runs (tests/codegen runs all
 // kernels without the driver); on a GPU all of them do.
@@ -13,6 +13,7 @@
 #include "passes/pipeline.h"
 #include "passes/plan_memory.h"
 #include "runtime/validate.h"
+#include "tests/codegen/attention_graphs.h"
 #include "tests/codegen/cuda_graphs.h"
 #include "tests/device/device_under_test.h"
 #include "tests/fuzz/random_graph.h"
@@ -110,6 +111,7 @@ void run_all(const std::vector<LabelledGraph>& graphs, std::size_t every) {
 
 TEST(DeviceGraphs, EveryOp) { run_all(op_graphs(), 40); }
 TEST(DeviceGraphs, Patterns) { run_all(pattern_graphs(), 6); }
+TEST(DeviceGraphs, Attention) { run_all(attention_graphs(), 4); }
 
 TEST(DeviceGraphs, Random) {
   const int count = on_real_gpu() ? 100 : 4;

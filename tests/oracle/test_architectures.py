@@ -3,6 +3,8 @@
 The convolutional ones run in float64, as the record did: in float32 PyTorch's own gradients stray from it by 1.9e-2 on resnet50 and
 4.7e-3 on unet, since pooling and ReLU decide otherwise where values nearly tie. Their float32 loss is compared too.
 
+Each of the transformers' attentions is one op where the target is CUDA.
+
 They lie in ../shared/models only. By themselves:
     build/venv/bin/python tests/oracle/run.py --gcomp build/bin/gcomp --results /dev/stdout --filter architectures
 """
@@ -20,6 +22,7 @@ from recorded import gcomp, shared_models
 
 CONVOLUTIONAL = ["resnet50", "mobilenet_v3_large", "efficientnet_b0", "unet"]
 OTHERS = ["lstm_ptb", "vit_b_16", "bert_base", "gpt2_124m"]
+ATTENTIONS = {"vit_b_16": 12, "bert_base": 12, "gpt2_124m": 12}
 
 
 def fill_script(models):
@@ -41,6 +44,7 @@ class Architectures(unittest.TestCase):
             onnx.save(fill.load(name), scratch / "model.onnx")
             inputs, label = fill.batch(name, record["inputs"], record["draw"], record["label"])
             np.savez(scratch / "batch.npz", **inputs, label=label.astype(np.float32) if record["loss"] == "bce_with_logits" else label)
+            self.count_attentions(scratch, record, ATTENTIONS.get(name, 0))
             self.grad(scratch, record, "f32")
             with np.load(scratch / "grads.npz") as found:
                 self.compare_loss(record, found)
@@ -54,6 +58,12 @@ class Architectures(unittest.TestCase):
     def grad(self, scratch, record, precision):
         gcomp("grad", scratch / "model.onnx", "--inputs", scratch / "batch.npz", "--loss", record["loss"], "--precision", precision,
               "--outputs", scratch / "grads.npz")
+
+    def count_attentions(self, scratch, record, wanted):
+        shapes = [option for n, shape in record["inputs"].items() for option in ("--shapes", f"{n}:{'x'.join(map(str, shape))}")]
+        graph = gcomp("compile", scratch / "model.onnx", "--train", "--loss", record["loss"], *shapes, "--target", "cuda:sm_90", "--emit", "ir").stdout
+        self.assertEqual(graph.count(" = attention "), wanted)
+        self.assertEqual(graph.count(" = attention_gradient "), wanted)
 
     def compare_loss(self, record, found):
         loss = float(found["loss"])

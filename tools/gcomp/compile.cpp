@@ -61,6 +61,7 @@ class Compilation {
     for (const std::string& pass : flags.disabled) require_pass(pass, "--disable");
     hooks_.disabled = flags.disabled;
     options_ = flags.model_options.parse();
+    options_.target = target_;
     if (flags.batch > 0) options_.shapes.batch = flags.batch;
     if (flags.train && !options_.precision) options_.precision = DType::f32;
     if (flags.train) loss_ = passes::parse_loss(flags.loss);

@@ -164,7 +164,8 @@ Step step_of(std::string_view text) {
     for (const auto& [candidate, summary] : named_passes()) known.push_back(candidate);
     misuse(concat("unknown pass '", name, "' (--list-passes shows all)", did_you_mean(name, known)));
   }
-  const Settings settings = settings_of(name, options);
+  Settings settings = settings_of(name, options);
+  if (name == "match_attention") settings.pipeline.whole = [](const Node&) { return true; };
   if (pass)
     return {name, std::string(text), false,
             [pass, settings](Graph& graph, PassState&) { return pass->run(graph, settings.pipeline); }};

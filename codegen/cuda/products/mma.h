@@ -2,6 +2,10 @@
 // gcomp_shim::mma with the layout of registers that the PTX manual documents.
 #pragma once
 
+// Texts of products and of attention may stand in one source.
+#ifndef GC_MMA
+#define GC_MMA
+
 // Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8, and gets of
 // each matrix the two neighbours [l / 4][2 * (l % 4)], or with kTransposed the pair [2 * (l % 4)][l / 4] and the row below.
 template <bool kTransposed>
@@ -49,3 +53,5 @@ GC_DEVICE void gc_mma(gc_bf16, float (&sums)[4], const unsigned (&a)[4], const u
   gcomp_shim::mma(sums, a, b, [](unsigned short bits) { return gc_load(gc_bf16{bits}); });
 #endif
 }
+
+#endif

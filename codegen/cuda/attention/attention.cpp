@@ -1,0 +1,210 @@
+#include "codegen/cuda/attention/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "codegen/cuda/attention_fma_kit.h"
+#include "codegen/cuda/attention_mma_kit.h"
+#include "codegen/cuda/attention_stream.h"
+#include "codegen/cuda/product_mma.h"
+#include "codegen/kernel.h"
+#include "codegen/kernel_writer.h"
+#include "ir/ops/table.h"
+
+namespace gcomp::codegen::cuda {
+
+using namespace gcomp::ir;
+
+namespace {
+
+constexpr std::int64_t kWidest = 128;           // of a head: what its tiles leave of 48 KiB of shared memory
+constexpr std::int64_t kCountable = 1ll << 30;  // positions and tiles: their sums fit 31 bits
+constexpr std::size_t kBatchDimensions = 4;
+
+/// Where the operands lie in the two nodes (ir/ops/attention.h).
+struct Operands {
+  const Value *q, *k, *v, *mask = nullptr, *dy = nullptr, *top = nullptr, *sum = nullptr, *delta = nullptr;
+};
+Operands operands_of(const Node& node) {
+  const auto at = [&](std::size_t i) { return i < node.operands.size() ? node.operands[i] : nullptr; };
+  if (node.op == &ops::kAttention) return {at(0), at(1), at(2), at(3)};
+  return {at(0), at(1), at(2), at(7), at(3), at(4), at(5), at(6)};
+}
+
+/// One dimension of the batch with the stride that the mask has along it.
+struct BatchDimension {
+  std::int64_t extent = 1, mask_stride = 0;
+};
+
+struct Sizes {
+  std::int64_t batches = 1, queries = 0, keys = 0, width = 0, value_width = 0;
+  std::vector<BatchDimension> batch;  ///< neighbours merged where the mask allows it
+  std::int64_t mask_query = 0, mask_key = 0;
+};
+
+Sizes sizes_of(const Operands& o) {
+  const Shape &q = o.q->type.shape, &v = o.v->type.shape;
+  const std::size_t rank = q.size();
+  Sizes s{.queries = q[rank - 2], .keys = v[rank - 2], .width = q[rank - 1], .value_width = v[rank - 1], .batch = {}};
+  const Shape strides = o.mask ? row_major_strides(o.mask->type.shape) : Shape(rank);
+  const auto stride = [&](std::size_t d) { return o.mask && o.mask->type.shape[d] > 1 ? strides[d] : 0; };
+  for (std::size_t d = 0; d + 2 < rank; ++d) {
+    s.batches *= q[d];
+    if (q[d] == 1) continue;
+    if (!s.batch.empty() && s.batch.back().mask_stride == q[d] * stride(d))
+      s.batch.back() = {s.batch.back().extent * q[d], stride(d)};
+    else s.batch.push_back({q[d], stride(d)});
+  }
+  s.mask_query = stride(rank - 2);
+  s.mask_key = stride(rank - 1);
+  return s;
+}
+
+/// Tiles of the FMA kit for heads of up to `width`: what fits 48 KiB with rows padded by a pack of 16 bytes.
+struct FmaTile {
+  std::int64_t width, own, stream, rows;
+};
+constexpr int kFmaLanes = 8;
+constexpr FmaTile kForward32[] = {{16, 64, 32, 4}, {32, 64, 64, 4}, {64, 64, 32, 4}, {128, 32, 16, 2}};
+constexpr FmaTile kBackward32[] = {{16, 32, 32, 2}, {32, 64, 32, 4}, {64, 32, 32, 2}, {128, 16, 16, 1}};
+constexpr FmaTile kForward64[] = {{16, 32, 32, 2}, {32, 32, 32, 2}, {64, 32, 16, 2}, {128, 16, 8, 1}};
+constexpr FmaTile kBackward64[] = {{16, 32, 32, 2}, {32, 32, 32, 2}, {64, 16, 16, 1}, {128, 8, 8, 1}};
+
+/// How a kernel's blocks work: the C++ type of their kit, and what the grid needs of it.
+struct Kit {
+  std::string type;
+  std::int64_t own = 0;
+  int threads = 0;
+};
+
+std::string value_type(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
+
+Kit kit_for(DType dtype, std::int64_t width, bool backward, int architecture) {
+  const std::string element(storage_type_text(dtype));
+  if (dtype == DType::f16 || (dtype == DType::bf16 && architecture >= 80)) {
+    const std::int64_t padded = (width + 15) / 16 * 16, own = 64, stream = padded > 64 ? (backward ? 16 : 32) : backward ? 32 : 64;
+    return {concat("gc_mma_kit<", element, ", ", padded, ", ", own, ", ", stream, ">"), own, static_cast<int>(2 * own)};
+  }
+  const auto& tiles = dtype == DType::f64 ? (backward ? kBackward64 : kForward64) : backward ? kBackward32 : kForward32;
+  const FmaTile& tile = *std::find_if(std::begin(tiles), std::end(tiles), [&](const FmaTile& t) { return t.width >= width; });
+  return {concat("gc_fma_kit<", element, ", ", value_type(dtype), ", ", tile.width, ", ", tile.own, ", ", tile.stream, ", ",
+                 kFmaLanes, ", ", tile.rows, ">"),
+          tile.own, static_cast<int>(tile.own / tile.rows) * kFmaLanes};
+}
+
+std::string without_pragma_once(std::string text) {
+  const std::string line = "#pragma once\n";
+  if (const std::size_t found = text.find(line); found != text.npos) text.erase(found, line.size());
+  return text;
+}
+
+const std::string& shared_text() {
+  static const std::string text = concat(without_pragma_once(kProductMma), "#ifndef GC_ATTENTION\n#define GC_ATTENTION\n",
+                                         without_pragma_once(kAttentionStream), without_pragma_once(kAttentionFmaKit),
+                                         without_pragma_once(kAttentionMmaKit), "#endif\n");
+  return text;
+}
+
+/// Exact, as a C++ expression.
+std::string number(double x) {
+  if (std::isnan(x)) return "gc_nan64";
+  if (std::isinf(x)) return x > 0 ? "gc_infinity64" : "-gc_infinity64";
+  char text[40];
+  std::snprintf(text, sizeof text, "%a", x);
+  return text;
+}
+
+std::string sizes_text(const Sizes& s, const Attributes& a) {
+  std::string extents, strides;
+  for (std::size_t i = 0; i < kBatchDimensions; ++i) {
+    const std::size_t absent = kBatchDimensions - s.batch.size();
+    const BatchDimension d = i < absent ? BatchDimension() : s.batch[i - absent];
+    extents += concat(i ? ", " : "", d.extent);
+    strides += concat(i ? ", " : "", d.mask_stride);
+  }
+  const auto flag = [&](std::string_view name) { return a.flag(name) ? "true" : "false"; };
+  return concat("  const gc_attention_sizes sizes = {", s.queries, ", ", s.keys, ", ", s.width, ", ", s.value_width, ", ",
+                flag("causal"), ", ", flag("closed_rows_are_zero"), ", ", number(a.real("scale")), ", ", number(a.real("hidden")),
+                ", {", extents, "}, {", strides, "}, ", s.mask_query, ", ", s.mask_key, "};\n");
+}
+
+double count_of(std::int64_t n) { return static_cast<double>(n); }
+
+/// Pairs of query and key that are computed.
+double pairs_of(const Sizes& s, bool causal) {
+  const double all = count_of(s.queries) * count_of(s.keys), seen = std::min(count_of(s.queries), count_of(s.keys));
+  return count_of(s.batches) *
+         (causal ? std::min(all, seen * (seen + 1) / 2 + (count_of(s.queries) - seen) * count_of(s.keys)) : all);
+}
+
+/// A launch of `function` whose blocks own tiles of `rows`. `values` are operands, then results; a null mask is left out.
+struct Launching {
+  const Node& node;
+  Sizes sizes;
+  Attributes attributes;
+  Operands operands;
+  int architecture;
+
+  AttentionLaunch launch(std::string_view function, std::string_view shared, const Kit& kit, std::int64_t rows,
+                         std::vector<const Value*> inputs, std::vector<const Value*> results, double flops_a_pair) const {
+    AttentionLaunch made;
+    std::string parameters, arguments;
+    int next = 0;
+    const auto add = [&](const Value* value, std::string_view qualifier) {
+      const std::string name = concat("p", next++);
+      parameters += concat(qualifier, storage_type_text(value->type.dtype), "* ", name, ", ");
+      arguments += ", " + name;
+      made.values.push_back(value);
+      made.cost.bytes += static_cast<double>(value->type.bytes());
+    };
+    for (const Value* input : inputs) add(input, "const ");
+    if (operands.mask) add(operands.mask, "const ");
+    else arguments += ", (const gc_no_mask*)0";
+    for (const Value* result : results) add(result, "");
+    made.text = concat(shared_text(), "extern \"C\" __global__ void __launch_bounds__(", kit.threads, ", 1) ", kNamePlaceholder,
+                       "(", parameters, "int*) {\n  typedef ", kit.type, " Kit;\n  __shared__ Kit::", shared, " shared;\n",
+                       sizes_text(sizes, attributes), "  ", function, "<Kit>(shared, sizes", arguments, ");\n}\n");
+    made.grid = {.blocks = sizes.batches * ((rows + kit.own - 1) / kit.own), .threads = kit.threads};
+    made.cost.flops = flops_a_pair * pairs_of(sizes, attributes.flag("causal"));
+    made.cost.dtype = operands.q->type.dtype;
+    return made;
+  }
+};
+
+}  // namespace
+
+bool takes_attention(const Node& node) {
+  if (node.op != &ops::kAttention && node.op != &ops::kAttentionGradient) return false;
+  const Operands o = operands_of(node);
+  const DType dtype = o.q->type.dtype;
+  for (const Value* operand : node.operands)
+    if (operand && operand->type.elements() == 0) return false;
+  for (const Value* rows : {o.top, o.sum, o.delta})
+    if (rows && rows->type.dtype != compute_type(dtype)) return false;
+  if (o.mask && o.mask->type.dtype != DType::boolean && o.mask->type.dtype != dtype && o.mask->type.dtype != compute_type(dtype))
+    return false;
+  const Sizes s = sizes_of(o);
+  return is_float(dtype) && std::max(s.width, s.value_width) <= kWidest && s.batch.size() <= kBatchDimensions &&
+         s.queries < kCountable && s.keys < kCountable && s.batches < kCountable &&
+         s.batches * ((std::max(s.queries, s.keys) + 7) / 8) < kCountable;
+}
+
+std::vector<AttentionLaunch> attention_launches(const Node& node, int architecture) {
+  const Operands o = operands_of(node);
+  const Launching l{node, sizes_of(o), with_defaults(*node.op, node.attributes), o, architecture};
+  const Sizes& s = l.sizes;
+  const double width = count_of(s.width), value_width = count_of(s.value_width);
+  constexpr double kRowOps = 4;  // scale, exp, sum and what moves with them
+  const Kit kit = kit_for(o.q->type.dtype, std::max(s.width, s.value_width), node.op == &ops::kAttentionGradient, architecture);
+  const std::vector<Value*>& r = node.results;
+  if (node.op == &ops::kAttention)
+    return {l.launch("gc_attention", "Forward", kit, s.queries, {o.q, o.k, o.v}, {r[0], r[1], r[2]},
+                     2 * (width + value_width) + kRowOps)};
+  const std::vector<const Value*> inputs{o.q, o.k, o.v, o.dy, o.top, o.sum, o.delta};
+  return {
+      l.launch("gc_attention_query_gradient", "Backward", kit, s.queries, inputs, {r[0]}, 2 * (2 * width + value_width) + kRowOps),
+      l.launch("gc_attention_key_gradient", "Backward", kit, s.keys, inputs, {r[1], r[2]}, 4 * (width + value_width) + kRowOps)};
+}
+
+}  // namespace gcomp::codegen::cuda

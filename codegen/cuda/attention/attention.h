@@ -1,0 +1,32 @@
+// Attention as CUDA kernels that stream keys past queries, or queries past keys, so that no score is ever in memory.
+//
+//   %y, %top, %sum = attention %q, %k, %v        ->  one launch
+//   %dq, %dk, %dv = attention_gradient ...       ->  two launches: one owns queries, one owns keys; no atomics
+//
+// Texts are shared by all layers of one shape. f32 and f64 (and bf16 below sm_80) multiply by FMA, f16 and bf16 on tensor cores.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/step_cost.h"
+#include "ir/graph.h"
+#include "runtime/program.h"
+
+namespace gcomp::codegen::cuda {
+
+/// True for nodes `attention` and `attention_gradient` that the kernels take: heads of up to 128 elements, a mask of bool, of the
+/// operands' dtype or of the type they are computed in, nothing empty, positions that can be counted in 31 bits.
+bool takes_attention(const ir::Node& node);
+
+/// One launch: its kernel's text, the node's values in the order of the kernel's parameters, and what it does.
+struct AttentionLaunch {
+  std::string text;
+  runtime::Grid grid;
+  std::vector<const ir::Value*> values;
+  StepCost cost;
+};
+/// The launches of a node that takes_attention() accepts. `architecture` is that of the target: 90 for sm_90.
+std::vector<AttentionLaunch> attention_launches(const ir::Node& node, int architecture);
+
+}  // namespace gcomp::codegen::cuda

@@ -1,0 +1,294 @@
+// Attention by blocks that own a tile of rows and stream the others past it (Dao, "FlashAttention-2", 2023): no score is ever in
+// memory. A kit (fma_kit.h, mma_kit.h) knows how a block of threads multiplies tiles and which thread has which element; what is
+// computed with the elements stands here once. Sums run in the order of the stream, so a launch gives the same bits each time.
+#pragma once
+
+template <class A, class B>
+constexpr bool gc_is_same = false;
+template <class A>
+constexpr bool gc_is_same<A, A> = true;
+
+struct gc_no_mask {};
+
+// One shape; the launch has it as constants. Strides of the mask are 0 where it repeats.
+struct gc_attention_sizes {
+  int queries, keys, width, value_width;  // of q and k [queries or keys, width], of v and y [..., value_width]
+  bool causal, closed_rows_are_zero;
+  double scale, hidden;  // hidden: the score where a bool mask is false
+  int batch[4];
+  long long mask_batch[4], mask_query, mask_key;
+};
+
+GC_DEVICE float gc_infinity(float) { return gc_infinity32; }
+GC_DEVICE double gc_infinity(double) { return gc_infinity64; }
+
+// The tile of `tiles` that this block owns and its batch. Under the diagonal the longest streams come first.
+struct gc_attention_place {
+  int first, batch;
+  GC_DEVICE gc_attention_place(int rows, int tile_rows, bool backwards) {
+    const int tiles = (rows + tile_rows - 1) / tile_rows, tile = (int)blockIdx.x % tiles;
+    first = (backwards ? tiles - 1 - tile : tile) * tile_rows;
+    batch = (int)blockIdx.x / tiles;
+  }
+  template <class T>
+  GC_DEVICE T* at(T* matrices, int rows, int columns) const {
+    return matrices + (long long)batch * rows * columns;
+  }
+};
+
+template <class Mask>
+GC_DEVICE const Mask* gc_mask_of(const Mask* mask, const gc_attention_sizes& s, int batch) {
+#pragma unroll
+  for (int d = 3; d >= 0; --d) {
+    mask += batch % s.batch[d] * s.mask_batch[d];
+    batch /= s.batch[d];
+  }
+  return mask;
+}
+
+// The score after scale and mask; `open` where it is the product's own. Both positions are inside.
+template <class V, class Mask>
+GC_DEVICE V gc_masked(const gc_attention_sizes& s, const Mask* mask, int query, int key, V product, bool& open) {
+  V score = product * (V)s.scale;
+  open = true;
+  if constexpr (gc_is_same<Mask, bool>) {
+    open = mask[query * s.mask_query + key * s.mask_key];
+    if (!open) score = (V)s.hidden;
+  } else if constexpr (!gc_is_same<Mask, gc_no_mask>) {
+    score += (V)gc_load(mask[query * s.mask_query + key * s.mask_key]);
+  }
+  if (s.causal && key > query) {
+    open = false;
+    score = -gc_infinity(V());
+  }
+  return score;
+}
+
+// Rows [first, first + kRows) of a matrix [rows, width] to shared memory, in lines of kPitch; zeros outside.
+template <class Kit, int kRows>
+GC_DEVICE void gc_fill(typename Kit::Element* to, const typename Kit::T* from, int first, int rows, int width) {
+  typedef typename Kit::T T;
+  constexpr int kVector = 16 / (int)sizeof(T), kPacks = Kit::kWidth / kVector;
+#pragma unroll
+  for (int i = 0; i < (kRows * kPacks + Kit::kThreads - 1) / Kit::kThreads; ++i) {
+    const int pack = (int)threadIdx.x + i * Kit::kThreads, row = pack / kPacks, column = pack % kPacks * kVector;
+    if (kRows * kPacks % Kit::kThreads != 0 && row >= kRows) break;
+    gc_pack<T, kVector> values;
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) values.at[e] = T();
+    if (first + row < rows) {
+      const T* line = from + (long long)(first + row) * width + column;
+      if (width % kVector == 0) {
+        if (column < width) gc_move_pack(&values, (const gc_pack<T, kVector>*)line);
+      } else {
+#pragma unroll
+        for (int e = 0; e < kVector; ++e)
+          if (column + e < width) values.at[e] = line[e];
+      }
+    }
+    Kit::put(to + row * Kit::kPitch + column, values);
+  }
+}
+
+// The kit's sums, each row times `factors`, to rows from `first` on of a matrix [rows, width].
+template <class Kit>
+GC_DEVICE void gc_store_rows(typename Kit::T* to, const typename Kit::Output& sums, const typename Kit::V (&factors)[Kit::kRows],
+                             int first, int rows, int width) {
+#pragma unroll
+  for (int i = 0; i < Kit::kRows; ++i) {
+    const int row = first + Kit::row(i);
+    if (row >= rows) continue;
+#pragma unroll
+    for (int j = 0; j < Kit::kOutColumns; j += Kit::kOutPack) {
+      const int column = Kit::out_column(j);
+      typename Kit::V values[Kit::kOutPack];
+#pragma unroll
+      for (int e = 0; e < Kit::kOutPack; ++e) values[e] = sums.at(i, j + e) * factors[i];
+      typename Kit::T* line = to + (long long)row * width + column;
+      if (width % Kit::kOutPack == 0) {
+        if (column < width) gc_store_pack(line, values);
+      } else {
+#pragma unroll
+        for (int e = 0; e < Kit::kOutPack; ++e)
+          if (column + e < width) gc_put(line[e], values[e]);
+      }
+    }
+  }
+}
+
+// y, and of each row the largest score and the sum of exp(score - largest). A block owns queries.
+template <class Kit, class Mask>
+GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_sizes& s, const typename Kit::T* q,
+                            const typename Kit::T* k, const typename Kit::T* v, const Mask* mask, typename Kit::T* y,
+                            typename Kit::V* top_of_row, typename Kit::V* sum_of_row) {
+  typedef typename Kit::V V;
+  const gc_attention_place p(s.queries, Kit::kOwn, s.causal);
+  mask = gc_mask_of(mask, s, p.batch);
+  k = p.at(k, s.keys, s.width);
+  v = p.at(v, s.keys, s.value_width);
+  gc_fill<Kit, Kit::kOwn>(shared.own, p.at(q, s.queries, s.width), p.first, s.queries, s.width);
+  V top[Kit::kRows], sum[Kit::kRows];
+#pragma unroll
+  for (int i = 0; i < Kit::kRows; ++i) top[i] = -gc_infinity(V()), sum[i] = 0;
+  typename Kit::Output out;
+  out.clear();
+  const int end = s.causal && p.first + Kit::kOwn < s.keys ? p.first + Kit::kOwn : s.keys;
+#pragma unroll 1
+  for (int n = 0; n < end; n += Kit::kStream) {
+    __syncthreads();
+    gc_fill<Kit, Kit::kStream>(shared.stream[0], k, n, s.keys, s.width);
+    gc_fill<Kit, Kit::kStream>(shared.stream[1], v, n, s.keys, s.value_width);
+    __syncthreads();
+    typename Kit::Scores scores;
+    Kit::dot(scores, shared.own, shared.stream[0], s.width);
+#pragma unroll
+    for (int i = 0; i < Kit::kRows; ++i) {
+      const int query = p.first + Kit::row(i);
+      V best = top[i];
+#pragma unroll
+      for (int j = 0; j < Kit::kColumns; ++j) {
+        const int key = n + Kit::column(j);
+        V& score = scores.at(i, j);
+        bool open;
+        score = query < s.queries && key < s.keys ? gc_masked(s, mask, query, key, score, open) : -gc_infinity(V());
+        best = gc_maximum(best, score);
+      }
+      best = gc_join_lanes<Kit::kRowLanes>(best, gc_join_maximum());
+      const V finite = best == -gc_infinity(V()) ? (V)0 : best, factor = Kit::exp(top[i] - finite);
+      top[i] = best;
+      sum[i] *= factor;
+#pragma unroll
+      for (int j = 0; j < Kit::kOutColumns; ++j) out.at(i, j) *= factor;
+#pragma unroll
+      for (int j = 0; j < Kit::kColumns; ++j) {
+        V& score = scores.at(i, j);
+        score = Kit::exp(score - finite);
+        sum[i] += score;
+      }
+    }
+    Kit::mix(out, scores, shared.stream[1], shared.weights, s.value_width);
+  }
+  V factors[Kit::kRows];
+#pragma unroll
+  for (int i = 0; i < Kit::kRows; ++i) {
+    const V total = gc_join_lanes<Kit::kRowLanes>(sum[i], gc_join_sum());
+    factors[i] = s.closed_rows_are_zero && total == 0 ? (V)0 : 1 / total;
+    const int query = p.first + Kit::row(i);
+    if (query < s.queries && Kit::column(0) == 0) {
+      top_of_row[(long long)p.batch * s.queries + query] = top[i];
+      sum_of_row[(long long)p.batch * s.queries + query] = total;
+    }
+  }
+  gc_store_rows<Kit>(p.at(y, s.queries, s.value_width), out, factors, p.first, s.queries, s.value_width);
+}
+
+// What the forward pass and delta = sum(dy * y) say of one query: its probabilities are exp(score - finite) * inverse.
+template <class V>
+struct gc_attention_row {
+  V finite = 0, inverse = 0, delta = 0;
+  GC_DEVICE void load(const gc_attention_sizes& s, const V* top, const V* sum, const V* deltas, int batch, int query) {
+    if (query >= s.queries) return;
+    const long long at = (long long)batch * s.queries + query;
+    finite = top[at] == -gc_infinity(V()) ? (V)0 : top[at];
+    inverse = s.closed_rows_are_zero && sum[at] == 0 ? (V)0 : 1 / sum[at];
+    delta = deltas[at];
+  }
+};
+
+// A product q k becomes its probability, and dp = dy v the gradient of the score before scale.
+template <class Kit, class Mask, class V>
+GC_DEVICE void gc_attention_pair(const gc_attention_sizes& s, const Mask* mask, const gc_attention_row<V>& row, int query, int key,
+                                 V& product, V& dp) {
+  bool open = false;
+  V p = 0;
+  if (query < s.queries && key < s.keys) p = Kit::exp(gc_masked(s, mask, query, key, product, open) - row.finite) * row.inverse;
+  product = p;
+  dp = open ? p * (dp - row.delta) : (V)0;
+}
+
+// dq. A block owns queries.
+template <class Kit, class Mask>
+GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const gc_attention_sizes& s, const typename Kit::T* q,
+                                           const typename Kit::T* k, const typename Kit::T* v, const typename Kit::T* dy,
+                                           const typename Kit::V* top, const typename Kit::V* sum, const typename Kit::V* delta,
+                                           const Mask* mask, typename Kit::T* dq) {
+  typedef typename Kit::V V;
+  const gc_attention_place p(s.queries, Kit::kOwn, s.causal);
+  mask = gc_mask_of(mask, s, p.batch);
+  k = p.at(k, s.keys, s.width);
+  v = p.at(v, s.keys, s.value_width);
+  gc_fill<Kit, Kit::kOwn>(shared.own[0], p.at(q, s.queries, s.width), p.first, s.queries, s.width);
+  gc_fill<Kit, Kit::kOwn>(shared.own[1], p.at(dy, s.queries, s.value_width), p.first, s.queries, s.value_width);
+  gc_attention_row<V> rows[Kit::kRows];
+#pragma unroll
+  for (int i = 0; i < Kit::kRows; ++i) rows[i].load(s, top, sum, delta, p.batch, p.first + Kit::row(i));
+  typename Kit::Output out;
+  out.clear();
+  const int end = s.causal && p.first + Kit::kOwn < s.keys ? p.first + Kit::kOwn : s.keys;
+#pragma unroll 1
+  for (int n = 0; n < end; n += Kit::kStream) {
+    __syncthreads();
+    gc_fill<Kit, Kit::kStream>(shared.stream[0], k, n, s.keys, s.width);
+    gc_fill<Kit, Kit::kStream>(shared.stream[1], v, n, s.keys, s.value_width);
+    __syncthreads();
+    typename Kit::Scores scores, gradients;
+    Kit::dot(scores, shared.own[0], shared.stream[0], s.width);
+    Kit::dot(gradients, shared.own[1], shared.stream[1], s.value_width);
+#pragma unroll
+    for (int i = 0; i < Kit::kRows; ++i)
+#pragma unroll
+      for (int j = 0; j < Kit::kColumns; ++j)
+        gc_attention_pair<Kit>(s, mask, rows[i], p.first + Kit::row(i), n + Kit::column(j), scores.at(i, j), gradients.at(i, j));
+    Kit::mix(out, gradients, shared.stream[0], shared.weights, s.width);
+  }
+  V factors[Kit::kRows];
+#pragma unroll
+  for (int i = 0; i < Kit::kRows; ++i) factors[i] = (V)s.scale;
+  gc_store_rows<Kit>(p.at(dq, s.queries, s.width), out, factors, p.first, s.queries, s.width);
+}
+
+// dk and dv. A block owns keys; the scores stand transposed, a row for each key.
+template <class Kit, class Mask>
+GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const gc_attention_sizes& s, const typename Kit::T* q,
+                                         const typename Kit::T* k, const typename Kit::T* v, const typename Kit::T* dy,
+                                         const typename Kit::V* top, const typename Kit::V* sum, const typename Kit::V* delta,
+                                         const Mask* mask, typename Kit::T* dk, typename Kit::T* dv) {
+  typedef typename Kit::V V;
+  const gc_attention_place p(s.keys, Kit::kOwn, false);
+  mask = gc_mask_of(mask, s, p.batch);
+  q = p.at(q, s.queries, s.width);
+  dy = p.at(dy, s.queries, s.value_width);
+  gc_fill<Kit, Kit::kOwn>(shared.own[0], p.at(k, s.keys, s.width), p.first, s.keys, s.width);
+  gc_fill<Kit, Kit::kOwn>(shared.own[1], p.at(v, s.keys, s.value_width), p.first, s.keys, s.value_width);
+  typename Kit::Output key_sums, value_sums;
+  key_sums.clear();
+  value_sums.clear();
+#pragma unroll 1
+  for (int m = s.causal ? p.first / Kit::kStream * Kit::kStream : 0; m < s.queries; m += Kit::kStream) {
+    __syncthreads();
+    gc_fill<Kit, Kit::kStream>(shared.stream[0], q, m, s.queries, s.width);
+    gc_fill<Kit, Kit::kStream>(shared.stream[1], dy, m, s.queries, s.value_width);
+    __syncthreads();
+    typename Kit::Scores scores, gradients;
+    Kit::dot(scores, shared.own[0], shared.stream[0], s.width);
+    Kit::dot(gradients, shared.own[1], shared.stream[1], s.value_width);
+#pragma unroll
+    for (int j = 0; j < Kit::kColumns; ++j) {
+      const int query = m + Kit::column(j);
+      gc_attention_row<V> row;
+      row.load(s, top, sum, delta, p.batch, query);
+#pragma unroll
+      for (int i = 0; i < Kit::kRows; ++i)
+        gc_attention_pair<Kit>(s, mask, row, query, p.first + Kit::row(i), scores.at(i, j), gradients.at(i, j));
+    }
+    Kit::mix(value_sums, scores, shared.stream[1], shared.weights, s.value_width);
+    Kit::mix(key_sums, gradients, shared.stream[0], shared.weights, s.width);
+  }
+  V factors[Kit::kRows];
+#pragma unroll
+  for (int i = 0; i < Kit::kRows; ++i) factors[i] = (V)s.scale;
+  gc_store_rows<Kit>(p.at(dk, s.keys, s.width), key_sums, factors, p.first, s.keys, s.width);
+#pragma unroll
+  for (int i = 0; i < Kit::kRows; ++i) factors[i] = 1;
+  gc_store_rows<Kit>(p.at(dv, s.keys, s.value_width), value_sums, factors, p.first, s.keys, s.value_width);
+}

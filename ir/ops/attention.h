@@ -1,0 +1,234 @@
+// Attention as one op: softmax(q k^T) v without the scores ever being a value. Targets with a kernel for it take the node as it is
+// (PipelineOptions::whole); everywhere else it is its expansion.
+#pragma once
+
+#include <limits>
+
+#include "ir/ops/pointwise.h"
+#include "ir/ops/table.h"
+#include "ir/ops/view.h"
+
+namespace gcomp::ir::ops {
+
+inline constexpr AttributeSpec kAttentionAttributes[] = {
+    AttributeSpec::optional("scale", AttributeType::real, 1), AttributeSpec::optional("causal", AttributeType::flag),
+    AttributeSpec::optional("hidden", AttributeType::real, -std::numeric_limits<double>::infinity()),
+    AttributeSpec::optional("closed_rows_are_zero", AttributeType::flag)};
+
+/// Positions of the operands of `attention` and of its gradient; the mask may be absent.
+enum AttentionOperand : std::size_t { kQuery, kKey, kValue, kAttentionMask };
+enum AttentionGradientOperand : std::size_t { kResultGradient = 3, kRowTop, kRowSum, kRowDelta, kGradientMask };
+
+inline Integers all_axes(std::int64_t rank) {
+  Integers axes;
+  for (std::int64_t i = 0; i < rank; ++i) axes.push_back(i);
+  return axes;
+}
+
+/// [batch..., S, T] of q [batch..., S, D] and k [batch..., T, D].
+inline Shape scores_shape(const TensorType& q, const TensorType& k) {
+  Shape shape = q.shape;
+  shape.back() = k.shape[k.shape.size() - 2];
+  return shape;
+}
+/// [batch..., S] in the type that rows are computed in.
+inline TensorType attention_rows(const TensorType& q) { return {compute_type(q.dtype), Shape(q.shape.begin(), q.shape.end() - 1)}; }
+
+/// Checks q, k, v and, where it is there, the mask; gives the type of y.
+inline TensorType attention_result(const InferContext& c, std::size_t mask) {
+  const TensorType &q = c.operand(kQuery), &k = c.operand(kKey), &v = c.operand(kValue);
+  const auto batch = [](const TensorType& x) { return Shape(x.shape.begin(), x.shape.end() - 2); };
+  c.require(q.rank() >= 2 && is_float(q.dtype) && k.rank() == q.rank() && v.rank() == q.rank() && k.dtype == q.dtype &&
+                v.dtype == q.dtype && batch(k) == batch(q) && batch(v) == batch(q) && k.shape.back() == q.shape.back() &&
+                k.shape[k.shape.size() - 2] == v.shape[v.shape.size() - 2],
+            "query is ", to_string(q), ", key ", to_string(k), ", value ", to_string(v),
+            "; wanted [batch..., s, d], [batch..., t, d] and [batch..., t, e]");
+  if (mask < c.operands.size()) {
+    const TensorType& m = c.operand(mask);
+    const Shape scores = scores_shape(q, k);
+    bool fits = m.rank() == q.rank() && (m.dtype == DType::boolean || is_float(m.dtype));
+    for (std::size_t d = 0; fits && d < scores.size(); ++d) fits = m.shape[d] == 1 || m.shape[d] == scores[d];
+    c.require(fits, "mask is ", to_string(m), ", wanted bool or floating point, each dimension 1 or that of the scores [",
+              to_string(scores), "]");
+  }
+  TensorType y = q;
+  y.shape.back() = v.shape.back();
+  return y;
+}
+
+/// Scores after scale and mask, in the compute type, and where they are the product's own: null for everywhere.
+struct AttentionScores {
+  Var masked, open;
+};
+inline AttentionScores attention_scores(Builder& b, Var q, Var k, Var mask, const Attributes& a) {
+  const DType compute = compute_type(q.dtype());
+  AttentionScores s{b.matmul(b.cast(q, compute), b.cast(k, compute), false, true) * a.real("scale"), {}};
+  const Shape& shape = s.masked.shape();
+  if (mask && is_float(mask.dtype())) s.masked = s.masked + b.broadcast(b.cast(mask, compute), shape, all_axes(mask.rank()));
+  if (mask && mask.dtype() == DType::boolean) {
+    s.open = b.broadcast(mask, shape, all_axes(mask.rank()));
+    s.masked = choose(s.open, s.masked, a.real("hidden"));
+  }
+  if (a.flag("causal")) {
+    const auto rank = static_cast<std::int64_t>(shape.size());
+    Var seen = b.iota({DType::i64, shape}, rank - 1) <= b.iota({DType::i64, shape}, rank - 2);
+    s.masked = choose(seen, s.masked, -std::numeric_limits<double>::infinity());
+    s.open = s.open ? call("and", s.open, seen) : seen;
+  }
+  return s;
+}
+
+/// exp(score - top) of each row and what divides it. Where no key is open, top is -inf and all weights are 0.
+struct AttentionWeights {
+  Var weights, divisor;  ///< [batch..., S, T] and [batch..., S]
+  Var probabilities(Builder& b) const { return weights / b.unreduce(divisor, weights.shape(), {weights.rank() - 1}); }
+};
+inline Var attention_weights(Builder& b, Var masked, Var top) {
+  Var finite = choose(top == b.like(top, -std::numeric_limits<double>::infinity()), b.like(top, 0), top);
+  return call("exp", masked - b.unreduce(finite, masked.shape(), {masked.rank() - 1}));
+}
+inline Var attention_divisor(Builder& b, Var sum, const Attributes& a) {
+  return a.flag("closed_rows_are_zero") ? choose(sum == b.like(sum, 0), b.like(sum, 1), sum) : sum;
+}
+
+/// What a gradient's rule and its expansion share. `more` is added to the gradient of the masked scores, or null.
+struct AttentionGradients {
+  Var q, k, v, masked;
+};
+struct AttentionGradientOperands {
+  Var q, k, v, dy, top, sum, delta, mask;
+};
+inline AttentionGradients attention_gradients(Builder& b, const AttentionGradientOperands& o, const Attributes& a, Var more = {}) {
+  const DType compute = compute_type(o.q.dtype());
+  const AttentionScores s = attention_scores(b, o.q, o.k, o.mask, a);
+  const Integers last{s.masked.rank() - 1};
+  const AttentionWeights w{attention_weights(b, s.masked, o.top), attention_divisor(b, o.sum, a)};
+  Var p = w.probabilities(b), dy = b.cast(o.dy, compute), dp = b.matmul(dy, b.cast(o.v, compute), false, true);
+  Var masked = p * (dp - b.unreduce(o.delta, dp.shape(), last));
+  if (more) masked = masked + more;
+  Var scaled = (s.open ? choose(s.open, masked, 0) : masked) * a.real("scale");
+  return {b.cast(b.matmul(scaled, b.cast(o.k, compute)), o.q.dtype()),
+          b.cast(b.matmul(scaled, b.cast(o.q, compute), true), o.k.dtype()), b.cast(b.matmul(p, dy, true), o.v.dtype()), masked};
+}
+
+/// What the row statistics themselves pass on to the scores, where somebody asks for their gradient.
+inline Var statistics_gradient(Builder& b, Var q, Var k, Var mask, Var sum, Var top, Var dtop, Var dsum, const Attributes& a) {
+  const AttentionScores s = attention_scores(b, q, k, mask, a);
+  const std::int64_t last = s.masked.rank() - 1;
+  const Shape& shape = s.masked.shape();
+  Var first = b.unreduce(b.reduce(kArgMax, s.masked, {last}), shape, {last}) == b.iota({DType::i64, shape}, last);
+  Var at_top = b.unreduce(dtop - dsum * sum, shape, {last});
+  return attention_weights(b, s.masked, top) * b.unreduce(dsum, shape, {last}) + choose(first, at_top, 0);
+}
+
+inline void attention_gradient_rule(GradientContext& g) {
+  Builder& b = g.builder();
+  const DType compute = compute_type(g.operand(kQuery).dtype());
+  const bool masked = g.node().operands.size() > kAttentionMask;
+  Var mask = masked ? g.operand(kAttentionMask) : Var();
+  Var product = b.cast(g.dy(), compute) * b.cast(g.result(), compute);
+  const AttentionGradientOperands o{g.operand(kQuery),
+                                    g.operand(kKey),
+                                    g.operand(kValue),
+                                    g.dy(),
+                                    g.result(1),
+                                    g.result(2),
+                                    b.sum(product, {product.rank() - 1}),
+                                    mask};
+  if (g.has_dy(1) || g.has_dy(2) || (masked && g.wants(kAttentionMask))) {
+    Var more =
+        g.has_dy(1) || g.has_dy(2) ? statistics_gradient(b, o.q, o.k, mask, o.sum, o.top, g.dy(1), g.dy(2), g.attributes()) : Var();
+    const AttentionGradients d = attention_gradients(b, o, g.attributes(), more);
+    g.add(kQuery, d.q);
+    g.add(kKey, d.k);
+    g.add(kValue, d.v);
+    if (!masked || !g.wants(kAttentionMask)) return;
+    Integers repeated;
+    Var dmask = g.attributes().flag("causal") ? attention_scores(b, o.q, o.k, mask, g.attributes()).open : Var();
+    dmask = dmask ? choose(dmask, d.masked, 0) : d.masked;
+    for (std::int64_t i = 0; i < mask.rank(); ++i)
+      if (mask.dim(i) != dmask.dim(i)) repeated.push_back(i);
+    g.add(kAttentionMask, b.cast(b.sum(dmask, repeated, true), mask.dtype()));
+    return;
+  }
+  std::vector<Var> operands{o.q, o.k, o.v, o.dy, o.top, o.sum, o.delta};
+  if (masked) operands.push_back(mask);
+  const std::vector<Var> d = b.apply_many(kAttentionGradient, operands, g.attributes());
+  for (std::size_t i = 0; i < d.size(); ++i) g.add(i, d[i]);
+}
+
+inline constexpr Sample kAttentionSamples[] = {
+    {"f64[2,3,4] f64[2,5,4] f64[2,5,2]", "{scale=0.5}"},
+    {"f64[2,4,2] f64[2,4,2] f64[2,4,3]", "{scale=0.7, causal=true}"},
+    {"f64[2,2,3,2] f64[2,2,4,2] f64[2,2,4,3] f64[2,1,1,4]", "{scale=0.5}"},
+    {"f64[1,3,2] f64[1,5,2] f64[1,5,2] f64[1,3,5]", "{causal=true}"},
+    {"f64[2,3,2] f64[2,4,2] f64[2,4,2] bool[1,3,4]", "{hidden=-3.0}"},
+    {"f64[2,5,2] f64[2,5,2] f64[2,5,2] bool[2,5,5]", "{closed_rows_are_zero=true, causal=true}"}};
+inline constexpr Sample kAttentionGradientSamples[] = {
+    {"f64[2,3,4] f64[2,5,4] f64[2,5,2] f64[2,3,2] f64[2,3] f64[2,3] f64[2,3]", "{scale=0.5}", 0.5, 2},
+    {"f64[2,4,2] f64[2,4,2] f64[2,4,3] f64[2,4,3] f64[2,4] f64[2,4] f64[2,4]", "{causal=true}", 0.5, 2},
+    {"f64[2,3,2] f64[2,4,2] f64[2,4,2] f64[2,3,2] f64[2,3] f64[2,3] f64[2,3] f64[1,3,1]", "{scale=0.7}", 0.5, 2},
+    {"f64[1,3,2] f64[1,4,2] f64[1,4,2] f64[1,3,2] f64[1,3] f64[1,3] f64[1,3] bool[1,1,4]",
+     "{causal=true, closed_rows_are_zero=true}", 0.5, 2}};
+
+constexpr OpDef kAttention{
+    .name = "attention",
+    .summary = "softmax(scale * q k^T + mask) v; and of each row of scores the maximum and the sum of exp(score - maximum)",
+    .kind = Kind::composite,
+    .operands = 4,
+    .optional_operands = 1,
+    .results = 3,
+    .attributes = kAttentionAttributes,
+    .infer =
+        [](const InferContext& c) {
+          const TensorType y = attention_result(c, kAttentionMask), rows = attention_rows(c.operand(kQuery));
+          return std::vector{y, rows, rows};
+        },
+    .expand =
+        [](ExpandContext& e) {
+          Builder& b = e.builder();
+          Var q = e.operand(kQuery), mask = e.has(kAttentionMask) ? e.operand(kAttentionMask) : Var();
+          Var masked = attention_scores(b, q, e.operand(kKey), mask, e.attributes()).masked;
+          const Integers last{masked.rank() - 1};
+          Var top = b.max(masked, last), weights = attention_weights(b, masked, top), sum = b.sum(weights, last);
+          Var p = AttentionWeights{weights, attention_divisor(b, sum, e.attributes())}.probabilities(b);
+          Var y = b.cast(b.matmul(p, b.cast(e.operand(kValue), p.dtype())), q.dtype());
+          return std::vector{y.value, top.value, sum.value};
+        },
+    .gradient = {.rule = attention_gradient_rule},
+    .samples = kAttentionSamples};
+
+constexpr OpDef kAttentionGradient{
+    .name = "attention_gradient",
+    .summary = "gradients of attention's q, k and v from dy, the rows' maxima and sums, and delta = sum(dy * y) of each row",
+    .kind = Kind::composite,
+    .operands = 8,
+    .optional_operands = 1,
+    .results = 3,
+    .attributes = kAttentionAttributes,
+    .infer =
+        [](const InferContext& c) {
+          const TensorType y = attention_result(c, kGradientMask), rows = attention_rows(c.operand(kQuery));
+          c.require(c.operand(kResultGradient) == y, "the result's gradient is ", to_string(c.operand(kResultGradient)),
+                    ", wanted ", to_string(y));
+          for (std::size_t i : {kRowTop, kRowSum, kRowDelta})
+            c.require(c.operand(i).shape == rows.shape && is_float(c.operand(i).dtype), "a statistic of rows is ",
+                      to_string(c.operand(i)), ", wanted ", to_string(rows));
+          return std::vector{c.operand(kQuery), c.operand(kKey), c.operand(kValue)};
+        },
+    .expand =
+        [](ExpandContext& e) {
+          const auto at = [&](std::size_t i) { return e.operand(i); };
+          const auto row = [&](std::size_t i) { return e.builder().cast(e.operand(i), compute_type(e.operand(kQuery).dtype())); };
+          const AttentionGradientOperands o{
+              at(kQuery),   at(kKey),     at(kValue),     at(kResultGradient),
+              row(kRowTop), row(kRowSum), row(kRowDelta), e.has(kGradientMask) ? at(kGradientMask) : Var()};
+          const AttentionGradients d = attention_gradients(e.builder(), o, e.attributes());
+          return std::vector{d.q.value, d.k.value, d.v.value};
+        },
+    .gradient = {.none = "it is a gradient itself: what it expands to is differentiated"},
+    .samples = kAttentionGradientSamples};
+
+inline constexpr const OpDef* kAttentionOps[] = {&kAttention, &kAttentionGradient};
+
+}  // namespace gcomp::ir::ops

@@ -1,0 +1,43 @@
+// Masks of attention: what they depend on, the smallest value that says the same, and whether they are the causal one.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace gcomp::passes {
+
+class MaskAnalysis {
+ public:
+  explicit MaskAnalysis(const ir::Graph& graph) : graph_(&graph) {}
+
+  /// Whether a parameter's value reaches the mask.
+  bool is_trained(const ir::Value* mask);
+
+  /// The same mask with size 1 along each axis along which it only repeats.
+  ir::Var narrowed(ir::Builder& b, ir::Value* mask);
+
+  enum class Content : std::uint8_t {
+    unknown,  ///< computed from inputs, or constant and none of the following
+    open,     ///< hides nothing
+    causal,   ///< query i sees keys 0 to i
+  };
+  /// Of a narrowed mask whose last two axes are queries and keys. A bool mask is true where a key is seen; a float mask is added:
+  /// 0, or so negative that nothing is left of the weight.
+  Content content_of(const ir::Value* mask, std::int64_t queries, std::int64_t keys);
+
+ private:
+  std::vector<bool> varying_axes(const ir::Value* value);
+  bool is_constant(const ir::Value* value);
+
+  const ir::Graph* graph_;
+  std::unordered_map<const ir::Value*, std::vector<bool>> varying_;
+  struct Known {
+    const ir::Value* mask;
+    Content content;
+  };
+  std::vector<Known> known_;  ///< layers have equal masks
+};
+
+}  // namespace gcomp::passes
