@@ -46,22 +46,28 @@ GC_DEVICE const Mask* gc_mask_of(const Mask* mask, const gc_attention_sizes& s, 
   return mask;
 }
 
-// The score after scale and mask; `open` where it is the product's own. Both positions are inside.
-template <class V, class Mask>
-GC_DEVICE V gc_masked(const gc_attention_sizes& s, const Mask* mask, int query, int key, V product, bool& open) {
-  V score = product * (V)s.scale;
-  open = true;
+// Whether each query of a tile and each key of another are inside and, under the causal mask, see each other: then nothing of the
+// kind is asked of an element.
+GC_DEVICE bool gc_is_plain(const gc_attention_sizes& s, int query, int queries, int key, int keys) {
+  return query + queries <= s.queries && key + keys <= s.keys && !(s.causal && key + keys - 1 > query);
+}
+
+// A product q k becomes the score after scale and mask; false where that is not the product's own. Outside, it is -inf.
+template <bool kPlain, class V, class Mask>
+GC_DEVICE bool gc_mask(const gc_attention_sizes& s, const Mask* mask, int query, int key, V& score) {
+  score *= (V)s.scale;
+  bool open = true;
+  if (!kPlain && (query >= s.queries || key >= s.keys || (s.causal && key > query))) {
+    score = -gc_infinity(V());
+    return false;
+  }
   if constexpr (gc_is_same<Mask, bool>) {
     open = mask[query * s.mask_query + key * s.mask_key];
     if (!open) score = (V)s.hidden;
   } else if constexpr (!gc_is_same<Mask, gc_no_mask>) {
     score += (V)gc_load(mask[query * s.mask_query + key * s.mask_key]);
   }
-  if (s.causal && key > query) {
-    open = false;
-    score = -gc_infinity(V());
-  }
-  return score;
+  return open;
 }
 
 // Rows [first, first + kRows) of a matrix [rows, width] to shared memory, in lines of kPitch; zeros outside.
@@ -116,6 +122,14 @@ GC_DEVICE void gc_store_rows(typename Kit::T* to, const typename Kit::Output& su
   }
 }
 
+template <bool kPlain, class Kit, class Mask>
+GC_DEVICE void gc_mask_scores(const gc_attention_sizes& s, const Mask* mask, int query, int key, typename Kit::Scores& scores) {
+#pragma unroll
+  for (int i = 0; i < Kit::kRows; ++i)
+#pragma unroll
+    for (int j = 0; j < Kit::kColumns; ++j) gc_mask<kPlain>(s, mask, query + Kit::row(i), key + Kit::column(j), scores.at(i, j));
+}
+
 // y, and of each row the largest score and the sum of exp(score - largest). A block owns queries.
 template <class Kit, class Mask>
 GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_sizes& s, const typename Kit::T* q,
@@ -141,18 +155,13 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
     __syncthreads();
     typename Kit::Scores scores;
     Kit::dot(scores, shared.own, shared.stream[0], s.width);
+    if (gc_is_plain(s, p.first, Kit::kOwn, n, Kit::kStream)) gc_mask_scores<true, Kit>(s, mask, p.first, n, scores);
+    else gc_mask_scores<false, Kit>(s, mask, p.first, n, scores);
 #pragma unroll
     for (int i = 0; i < Kit::kRows; ++i) {
-      const int query = p.first + Kit::row(i);
       V best = top[i];
 #pragma unroll
-      for (int j = 0; j < Kit::kColumns; ++j) {
-        const int key = n + Kit::column(j);
-        V& score = scores.at(i, j);
-        bool open;
-        score = query < s.queries && key < s.keys ? gc_masked(s, mask, query, key, score, open) : -gc_infinity(V());
-        best = gc_maximum(best, score);
-      }
+      for (int j = 0; j < Kit::kColumns; ++j) best = gc_maximum(best, scores.at(i, j));
       best = gc_join_lanes<Kit::kRowLanes>(best, gc_join_maximum());
       const V finite = best == -gc_infinity(V()) ? (V)0 : best, factor = Kit::exp(top[i] - finite);
       top[i] = best;
@@ -196,14 +205,32 @@ struct gc_attention_row {
 };
 
 // A product q k becomes its probability, and dp = dy v the gradient of the score before scale.
-template <class Kit, class Mask, class V>
+template <bool kPlain, class Kit, class Mask, class V>
 GC_DEVICE void gc_attention_pair(const gc_attention_sizes& s, const Mask* mask, const gc_attention_row<V>& row, int query, int key,
                                  V& product, V& dp) {
-  bool open = false;
-  V p = 0;
-  if (query < s.queries && key < s.keys) p = Kit::exp(gc_masked(s, mask, query, key, product, open) - row.finite) * row.inverse;
-  product = p;
-  dp = open ? p * (dp - row.delta) : (V)0;
+  const bool open = gc_mask<kPlain>(s, mask, query, key, product);
+  product = !kPlain && query >= s.queries ? (V)0 : Kit::exp(product - row.finite) * row.inverse;
+  dp = open ? product * (dp - row.delta) : (V)0;
+}
+template <bool kPlain, class Kit, class Mask, class V>
+GC_DEVICE void gc_query_pairs(const gc_attention_sizes& s, const Mask* mask, const gc_attention_row<V> (&rows)[Kit::kRows],
+                              int query, int key, typename Kit::Scores& scores, typename Kit::Scores& gradients) {
+#pragma unroll
+  for (int i = 0; i < Kit::kRows; ++i)
+#pragma unroll
+    for (int j = 0; j < Kit::kColumns; ++j)
+      gc_attention_pair<kPlain, Kit>(s, mask, rows[i], query + Kit::row(i), key + Kit::column(j), scores.at(i, j),
+                                     gradients.at(i, j));
+}
+template <bool kPlain, class Kit, class Mask, class V>
+GC_DEVICE void gc_key_pairs(const gc_attention_sizes& s, const Mask* mask, const gc_attention_row<V> (&rows)[Kit::kColumns],
+                            int query, int key, typename Kit::Scores& scores, typename Kit::Scores& gradients) {
+#pragma unroll
+  for (int i = 0; i < Kit::kRows; ++i)
+#pragma unroll
+    for (int j = 0; j < Kit::kColumns; ++j)
+      gc_attention_pair<kPlain, Kit>(s, mask, rows[j], query + Kit::column(j), key + Kit::row(i), scores.at(i, j),
+                                     gradients.at(i, j));
 }
 
 // dq. A block owns queries.
@@ -234,11 +261,9 @@ GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const
     typename Kit::Scores scores, gradients;
     Kit::dot(scores, shared.own[0], shared.stream[0], s.width);
     Kit::dot(gradients, shared.own[1], shared.stream[1], s.value_width);
-#pragma unroll
-    for (int i = 0; i < Kit::kRows; ++i)
-#pragma unroll
-      for (int j = 0; j < Kit::kColumns; ++j)
-        gc_attention_pair<Kit>(s, mask, rows[i], p.first + Kit::row(i), n + Kit::column(j), scores.at(i, j), gradients.at(i, j));
+    if (gc_is_plain(s, p.first, Kit::kOwn, n, Kit::kStream))
+      gc_query_pairs<true, Kit>(s, mask, rows, p.first, n, scores, gradients);
+    else gc_query_pairs<false, Kit>(s, mask, rows, p.first, n, scores, gradients);
     Kit::mix(out, gradients, shared.stream[0], shared.weights, s.width);
   }
   V factors[Kit::kRows];
@@ -272,15 +297,11 @@ GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const g
     typename Kit::Scores scores, gradients;
     Kit::dot(scores, shared.own[0], shared.stream[0], s.width);
     Kit::dot(gradients, shared.own[1], shared.stream[1], s.value_width);
+    gc_attention_row<V> rows[Kit::kColumns];
 #pragma unroll
-    for (int j = 0; j < Kit::kColumns; ++j) {
-      const int query = m + Kit::column(j);
-      gc_attention_row<V> row;
-      row.load(s, top, sum, delta, p.batch, query);
-#pragma unroll
-      for (int i = 0; i < Kit::kRows; ++i)
-        gc_attention_pair<Kit>(s, mask, row, query, p.first + Kit::row(i), scores.at(i, j), gradients.at(i, j));
-    }
+    for (int j = 0; j < Kit::kColumns; ++j) rows[j].load(s, top, sum, delta, p.batch, m + Kit::column(j));
+    if (gc_is_plain(s, m, Kit::kStream, p.first, Kit::kOwn)) gc_key_pairs<true, Kit>(s, mask, rows, m, p.first, scores, gradients);
+    else gc_key_pairs<false, Kit>(s, mask, rows, m, p.first, scores, gradients);
     Kit::mix(value_sums, scores, shared.stream[1], shared.weights, s.value_width);
     Kit::mix(key_sums, gradients, shared.stream[0], shared.weights, s.width);
   }
