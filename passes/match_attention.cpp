@@ -34,6 +34,8 @@ struct Scores {
   double scale = 1, hidden = -kInfinity;
   Value* mask = nullptr;  ///< narrowed, bool or added
   bool causal = false;
+  const Value *condition = nullptr, *bias = nullptr;  ///< as they stand in the graph: what selects scores, and what is added
+  bool selects_open = true;                           ///< the condition holds where a score is seen, and -inf stands elsewhere
 };
 
 /// What the softmax's probabilities pass through on their way to v.
@@ -114,7 +116,8 @@ class Matcher {
         is(value, ops::kSelect) && operand(value, 0) == closed && number_of(operand(value, 1)) == 0.0 && is_inner(value);
     return guards ? operand(value, 2) : nullptr;
   }
-  /// Whether `closed` is what the ONNX operator's lowering makes: rows in which select(mask, 1, 0) has no 1.
+  /// Whether `closed` is what the ONNX operator's lowering makes: rows in which select(open, 1, 0) has no 1, where `open` is what
+  /// the masks found leave open.
   bool closes_by(const Value* closed, const Scores& s) const {
     if (!is(closed, ops::kBroadcast) || !is(operand(closed, 0), ops::kEqual)) return false;
     const Value* equal = operand(closed, 0);
@@ -123,9 +126,20 @@ class Matcher {
     const std::int64_t last = counted->type.rank() - 1;
     const std::vector<std::int64_t>&axes = best->producer->attributes.integers("axes"),
           &kept = closed->producer->attributes.integers("axes");
-    return axes == std::vector<std::int64_t>{last} && static_cast<std::int64_t>(kept.size()) == last && kept.back() == last - 1 &&
-           is(counted, ops::kSelect) && number_of(operand(counted, 1)) == 1.0 && number_of(operand(counted, 2)) == 0.0 &&
-           operand(counted, 0) == condition_ && s.hidden == -kInfinity;
+    if (axes != std::vector<std::int64_t>{last} || static_cast<std::int64_t>(kept.size()) != last || kept.back() != last - 1 ||
+        !is(counted, ops::kSelect) || number_of(operand(counted, 1)) != 1.0 || number_of(operand(counted, 2)) != 0.0)
+      return false;
+    return s.selects_open && opens_by(operand(counted, 0), s);
+  }
+  /// The condition of the select, not(bias == -inf) of what is added, or both.
+  static bool opens_by(const Value* open, const Scores& s) {
+    const auto by_bias = [&](const Value* value) {
+      return s.bias && is(value, ops::kNot) && is(operand(value, 0), ops::kEqual) && operand(operand(value, 0), 0) == s.bias &&
+             number_of(operand(operand(value, 0), 1)) == -kInfinity;
+    };
+    if (!s.bias) return open == s.condition;
+    if (!s.condition) return by_bias(open);
+    return is(open, ops::kAnd) && operand(open, 0) == s.condition && by_bias(operand(open, 1));
   }
 
   /// From `value` down to the product of q and k, along values that nothing else reads. Of a sum, either side may be the mask.
@@ -187,7 +201,8 @@ class Matcher {
   }
 
   bool add_mask(Value* mask, Scores& s) {
-    if (!is_float(mask->type.dtype) || masks_.is_trained(mask)) return false;
+    if (!is_float(mask->type.dtype) || s.bias || masks_.is_trained(mask)) return false;
+    s.bias = mask;
     Value* narrow = masks_.narrowed(*builder_, mask).value;
     const bool second = s.mask || s.causal;
     switch (content_of(narrow, mask)) {
@@ -201,8 +216,9 @@ class Matcher {
   }
 
   bool select_mask(Value* condition, bool inverted, double hidden, Scores& s) {
-    if (masks_.is_trained(condition)) return false;
-    condition_ = inverted ? nullptr : condition;
+    if (s.condition || masks_.is_trained(condition)) return false;
+    s.condition = condition;
+    s.selects_open = !inverted && hidden == -kInfinity;
     Var narrow = masks_.narrowed(*builder_, condition);
     if (inverted) narrow = builder_->apply(ops::kNot, {narrow});
     const MaskAnalysis::Content content = content_of(narrow.value, condition);
@@ -244,12 +260,12 @@ class Matcher {
   std::unordered_set<const Value*> outputs_;
   MaskAnalysis masks_;
   Builder* builder_ = nullptr;
-  const Value* condition_ = nullptr;  ///< of the select that hides scores
 };
 
 }  // namespace
 
 int match_attention(Graph& graph, const std::function<bool(const Node&)>& whole) {
+  graph.remove_dead();  // nodes that nothing needs read nothing
   Matcher matcher(graph, whole);
   const int matched = rewrite(graph, [&](Node& node, Builder& b) { return matcher.match(node, b); });
   graph.remove_dead();

@@ -77,35 +77,52 @@ TEST(MatchAttentionOn, OnlyWhatTheTargetTakes) {
   EXPECT_EQ(match_attention(graph), 1);
 }
 
-/// softmax(select(mask, q k^T, hidden)) v, guarded as the ONNX operator is where `guarded` says so.
-Graph masked_graph(double hidden, bool guarded) {
+enum class Masked : std::uint8_t { selected, added, causal_and_added };
+/// softmax of masked scores times v, guarded as the ONNX operator is where `guarded` says so.
+struct Way {
+  double hidden = -INFINITY;
+  bool guarded = false;
+  Masked masked = Masked::selected;
+};
+
+Graph masked_graph(const Way& way) {
   Graph graph;
   Builder b(graph);
   const TensorType type{DType::f64, {2, 3, 4}};
-  Var q = b.input(type, "q"), k = b.input(type, "k"), v = b.input(type, "v"), mask = b.input({DType::boolean, {2, 3, 3}}, "mask");
-  Var scores = b.matmul(q, k, false, true), masked = b.select(mask, scores, b.like(scores, hidden));
-  Var ones = b.full({DType::i32, {2, 3, 3}}, 1), zeros = b.full({DType::i32, {2, 3, 3}}, 0);
-  Var any = b.max(b.select(mask, ones, zeros), {2});
-  Var closed = b.unreduce(any == b.like(any, 0), scores.shape(), {2});
-  if (guarded) masked = b.select(closed, b.like(masked, 0), masked);
+  const Shape shape{2, 3, 3};
+  Var q = b.input(type, "q"), k = b.input(type, "k"), v = b.input(type, "v"), mask = b.input({DType::boolean, shape}, "mask");
+  Var scores = b.matmul(q, k, false, true), low = b.like(scores, way.hidden), open = mask, masked;
+  if (way.masked == Masked::selected) {
+    masked = b.select(mask, scores, low);
+  } else {
+    Var bias = b.select(mask, b.like(scores, 0), low);
+    masked = scores + bias;
+    open = b.apply("not", {bias == b.like(bias, -INFINITY)});
+    if (way.masked == Masked::causal_and_added) {
+      Var seen = b.iota({DType::i64, shape}, 2) <= b.iota({DType::i64, shape}, 1);
+      masked = b.select(seen, masked, b.like(scores, -INFINITY));
+      open = b.apply("and", {seen, open});
+    }
+  }
+  Var any = b.max(b.select(open, b.full({DType::i32, shape}, 1), b.full({DType::i32, shape}, 0)), {2});
+  Var closed = b.unreduce(any == b.like(any, 0), shape, {2});
+  if (way.guarded) masked = b.select(closed, b.like(masked, 0), masked);
   Var p = b.apply("softmax", {masked}, {{"axis", std::int64_t{2}}});
-  if (guarded) p = b.select(closed, b.like(p, 0), p);
+  if (way.guarded) p = b.select(closed, b.like(p, 0), p);
   graph.outputs() = {b.matmul(p, v).value};
   return graph;
 }
 
 // A row that sees no key gives what it gave before: NaN, zeros, or the mean of all values.
 TEST(MatchAttentionOn, RowsWithoutAKeyStayWhatTheyWere) {
-  struct Way {
-    double hidden;
-    bool guarded;
-  };
   std::mt19937 random(2);
-  for (const Way& way : {Way{-INFINITY, false}, Way{-INFINITY, true}, Way{-1e30, false}}) {
-    Graph graph = masked_graph(way.hidden, way.guarded);
+  for (const Way& way : {Way{}, Way{.guarded = true}, Way{.hidden = -1e30}, Way{.masked = Masked::added},
+                         Way{.guarded = true, .masked = Masked::added}, Way{.hidden = -1e30, .masked = Masked::added},
+                         Way{.guarded = true, .masked = Masked::causal_and_added}}) {
+    Graph graph = masked_graph(way);
     std::map<std::string, Tensor> values;
     for (const Value* input : graph.inputs()) values.emplace(input->name, tests::random_tensor(input->type, -1, 1, random));
-    for (std::int64_t i = 0; i < 18; ++i) values.at("mask").set(i, i / 3 == 4 ? 0 : i % 2);
+    for (std::int64_t i = 0; i < 18; ++i) values.at("mask").set(i, i / 3 == 4 ? 0 : i % 3 == 0 || i % 2);
     const Tensor before = interpret(graph, values).outputs[0];
     ASSERT_EQ(match_attention(graph), 1);
     const Tensor after = interpret(graph, values).outputs[0];
@@ -113,6 +130,19 @@ TEST(MatchAttentionOn, RowsWithoutAKeyStayWhatTheyWere) {
     for (std::int64_t i = 0; i < before.elements(); ++i)
       EXPECT_TRUE(std::fabs(before.at(i) - after.at(i)) < 1e-12 || (std::isnan(before.at(i)) && std::isnan(after.at(i)))) << i;
   }
+}
+
+// A guard that closes other rows than the mask does is no guard.
+TEST(MatchAttentionOn, AGuardOfOtherRowsIsNone) {
+  Graph graph;
+  Builder b(graph);
+  const TensorType type{DType::f64, {1, 2, 2}};
+  Var q = b.input(type, "q"), k = b.input(type, "k"), v = b.input(type, "v"),
+      closed = b.input({DType::boolean, {1, 2, 2}}, "closed");
+  Var scores = b.matmul(q, k, false, true);
+  Var p = b.apply("softmax", {b.select(closed, b.like(scores, 0), scores)}, {{"axis", std::int64_t{2}}});
+  graph.outputs() = {b.matmul(b.select(closed, b.like(p, 0), p), v).value};
+  EXPECT_EQ(match_attention(graph), 0);
 }
 
 }  // namespace
