@@ -41,7 +41,7 @@ struct SplitOptions {
 };
 bool split_reductions(ir::Graph& graph, const SplitOptions& options = {});
 
-/// Launches of a lowered graph: kernels and library calls.
+/// Nodes of a lowered graph that launch something: kernels, library calls, composites taken whole.
 int count_launches(const ir::Graph& graph);
 
 }  // namespace gcomp::passes
