@@ -41,9 +41,23 @@ std::string what(const Program& program, const KernelLaunch& launch) {
   return concat(program.kernels[static_cast<std::size_t>(launch.kernel)].name, ", ", launch.grid.blocks, " x ",
                 launch.grid.threads);
 }
-std::string what(const Program&, const MatmulCall& call) {
-  return concat("matmul ", call.batch.empty() ? "" : concat("[", extents_text(call.batch), "] "), call.m, "x", call.n, "x", call.k,
-                " ", name_of(call.dtype));
+/// "gelu, bias, aux"; "" where the library has no such epilogue.
+std::string library_text(const ProductEpilogue& epilogue) {
+  static constexpr std::array<std::string_view, 3> kKinds = {"", "gelu", "gelu gradient"};
+  if (!epilogue.library) return "";
+  std::string text(kKinds[static_cast<std::size_t>(epilogue.library->kind)]);
+  if (epilogue.library->bias) text += text.empty() ? "bias" : ", bias";
+  if (epilogue.library->aux) text += ", aux";
+  return text;
+}
+
+std::string what(const Program& program, const MatmulCall& call) {
+  std::string text = concat("matmul ", call.batch.empty() ? "" : concat("[", extents_text(call.batch), "] "), call.m, "x", call.n, "x",
+                            call.k, " ", name_of(call.dtype));
+  if (!call.epilogue) return text;
+  const std::string library = library_text(*call.epilogue);
+  return text + concat(" with ", library, library.empty() ? "" : ", else ",
+                       program.kernels[static_cast<std::size_t>(call.epilogue->after.kernel)].name);
 }
 std::string what(const Program&, const ConvolutionCall& call) {
   static constexpr std::array<std::string_view, 3> kKinds = {"convolution", "convolution to input", "convolution to weight"};
@@ -53,9 +67,16 @@ std::string what(const Program&, const ConvolutionCall& call) {
 }
 
 std::size_t generated_launches(const Step& step) {
-  if (const auto* matmul = std::get_if<MatmulCall>(&step)) return matmul->generated.launches.size();
+  if (const auto* matmul = std::get_if<MatmulCall>(&step))
+    return matmul->generated.launches.size() + (matmul->epilogue && !matmul->epilogue->generated);
   if (const auto* convolution = std::get_if<ConvolutionCall>(&step)) return convolution->generated.launches.size();
   return 1;
+}
+
+/// Where the library computes the products: an epilogue that it does not know is a launch of its own.
+std::size_t library_launches(const Step& step) {
+  const auto* matmul = std::get_if<MatmulCall>(&step);
+  return matmul && matmul->epilogue && !matmul->epilogue->library ? 2 : 1;
 }
 
 std::int64_t workspace_of(const Step& step) {
@@ -65,7 +86,7 @@ std::int64_t workspace_of(const Step& step) {
 }
 
 struct Sums {
-  std::size_t products = 0, launches = 0;
+  std::size_t products = 0, launches = 0, generated_launches = 0;
   std::int64_t workspace = 0;
   double flops = 0, product_flops = 0, bytes = 0, seconds = 0, product_seconds = 0;
 };
@@ -77,7 +98,8 @@ Sums sums_of(const Program& program, std::span<const StepCost> costs, const Devi
     const double seconds = costs[i].seconds(rates);
     const bool product = !std::holds_alternative<KernelLaunch>(step);
     sums.products += product;
-    sums.launches += generated_launches(step);
+    sums.launches += library_launches(step);
+    sums.generated_launches += generated_launches(step);
     sums.workspace = std::max(sums.workspace, workspace_of(step));
     sums.flops += costs[i].flops;
     sums.bytes += costs[i].bytes;
@@ -94,10 +116,9 @@ void add_line(std::string& text, std::string_view name, const std::string& fact)
 }
 
 void add_totals(std::string& text, const Program& program, const Sums& sums, const DeviceRates& rates) {
-  const std::size_t steps = program.steps.size();
   add_line(text, "launches",
-           concat(steps, ": kernels ", steps - sums.products, ", products ", sums.products, " (", sums.launches,
-                  " in all where products are generated)"));
+           concat(sums.launches, ": kernels ", sums.launches - sums.products, ", products ", sums.products, " (",
+                  sums.generated_launches, " in all where products are generated)"));
   add_line(text, "kernels", concat(program.kernels.size(), " distinct"));
   add_line(text, "flops", concat(flops_text(sums.flops), ", ", flops_text(sums.product_flops), " in products"));
   add_line(text, "bytes moved", bytes_text(sums.bytes));
@@ -105,7 +126,7 @@ void add_totals(std::string& text, const Program& program, const Sums& sums, con
   add_line(text, concat("time on ", rates.name),
            concat(time_text(sums.seconds), " at the least: products ", time_text(sums.product_seconds), ", kernels ",
                   time_text(sums.seconds - sums.product_seconds), "; launches add ",
-                  time_text(static_cast<double>(steps) * rates.launch_seconds)));
+                  time_text(static_cast<double>(sums.launches) * rates.launch_seconds)));
 }
 
 }  // namespace

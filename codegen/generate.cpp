@@ -1,13 +1,13 @@
 #include "codegen/generate.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <unordered_set>
 
 #include "codegen/cuda/attention/attention.h"
 #include "codegen/cuda/products/products.h"
 #include "codegen/kernel_table.h"
 #include "codegen/library_calls.h"
+#include "codegen/product.h"
 #include "codegen/rebase.h"
 #include "codegen/whole.h"
 #include "ir/loops.h"
@@ -158,6 +158,7 @@ class ProgramBuilder {
     switch (node.op->kind) {
       case Kind::kernel:
         if (node.op == &ops::kMultiKernel) return add_segments(node);
+        if (node.op == &ops::kProduct && add_product(node)) return;
         return add_kernel(node, *node.nest);
       case Kind::update: {
         const int from = buffer_of(node.operands[1]), to = buffer_of(node.operands[0]);
@@ -199,8 +200,7 @@ class ProgramBuilder {
     return std::visit(generate, step);
   }
 
-  /// 90 for sm_90.
-  int architecture() const { return std::atoi(program_.target.architecture.c_str() + std::string_view("sm_").size()); }
+  int architecture() const { return architecture_of(program_.target); }
 
   void add_attention(const Node& node) {
     for (const cuda::AttentionLaunch& launch : cuda::attention_launches(node, architecture())) {
@@ -212,26 +212,52 @@ class ProgramBuilder {
     }
   }
 
+  /// False where the target computes the product by loops.
+  bool add_product(const Node& node) {
+    if (program_.target.kind != runtime::TargetKind::cuda) return false;
+    const BufferOf buffers = [this](const Value* v) { return buffer_of(v); };
+    const ProductParts parts = take_apart(node, program_.target);
+    runtime::MatmulCall call = matmul_call(node, parts.sums, buffers);
+    call.generated = cuda::generate_product(call, architecture(), kernels_);
+    if (call.generated.launches.empty()) return false;
+    std::vector<const Value*> operands = {parts.sums};
+    operands.insert(operands.end(), parts.operands.begin(), parts.operands.end());
+    call.epilogue = {.library = {}, .after = launch_of(node, parts.after, operands, parts.results)};
+    if (parts.library) call.epilogue->library = over_buffers(*parts.library, node, buffers);
+    program_.steps.push_back(std::move(call));
+    return true;
+  }
+
   void add_loops(const Node& node) {
     add_kernel(node, loops_of(*node.op, types_of(node.operands), types_of(node.results), node.attributes));
   }
 
   /// Absent optional operands take no part: loop nests do not read them.
   void add_kernel(const Node& node, const LoopNest& nest) {
+    program_.steps.push_back(launch_of(node, nest, {node.operands.begin(), node.operands.end()}, {node.results.begin(), node.results.end()}));
+  }
+
+  /// A nest over other values than the node's.
+  runtime::KernelLaunch launch_of(const Node& node, const LoopNest& nest, const std::vector<const Value*>& operands,
+                                  const std::vector<const Value*>& results) {
     std::vector<bool> movable;
-    for (const Value* operand : node.operands) {
+    std::vector<TensorType> operand_types, result_types;
+    for (const Value* operand : operands) {
       check_internal(operand, "a kernel of ", node.op->name, " lacks an operand");
       movable.push_back(placement(owner(operand)).space == MemorySpace::arena);
+      operand_types.push_back(operand->type);
     }
-    const Rebased rebased = rebase(nest, types_of(node.operands), movable);
+    const Rebased rebased = rebase(nest, operand_types, movable);
     runtime::Segment segment;
-    for (std::size_t i = 0; i < node.operands.size(); ++i)
-      segment.buffers.push_back(buffer_at(buffer_of(node.operands[i]), rebased.byte_offsets[i], rebased.operands[i]));
-    for (const Value* result : node.results) segment.buffers.push_back(buffer_of(result));
-    const KernelTable::Entry entry = kernels_.add({rebased.nest, rebased.operands, types_of(node.results), false});
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      segment.buffers.push_back(buffer_at(buffer_of(operands[i]), rebased.byte_offsets[i], rebased.operands[i]));
+    for (const Value* result : results) {
+      segment.buffers.push_back(buffer_of(result));
+      result_types.push_back(result->type);
+    }
+    const KernelTable::Entry entry = kernels_.add({rebased.nest, rebased.operands, result_types, false});
     segment.tasks = entry.emitted->tasks;
-    program_.steps.push_back(runtime::KernelLaunch{
-        entry.kernel, {std::move(segment)}, entry.emitted->grid, fault_of(node, *entry.emitted), origin_of(node)});
+    return {entry.kernel, {std::move(segment)}, entry.emitted->grid, fault_of(node, *entry.emitted), origin_of(node)};
   }
 
   void add_segments(const Node& node) {

@@ -2,6 +2,7 @@
 //
 //   %h = kernel %x, %b {...}    ->  KernelLaunch {kernel k0, buffers of %x, %b, %h}
 //   %y = matmul %h, %w          ->  MatmulCall, transposes as strides
+//   %y = product %h, %w, %b     ->  the same with an epilogue (codegen/product.h)
 //   %f = reshape %y             ->  nothing: the same memory
 //   update %w, %w2              ->  nothing where %w2 has the place of %w, else a copy
 //

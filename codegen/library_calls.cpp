@@ -29,23 +29,6 @@ runtime::MatrixView dense_view(const Value* value, bool transposed, const Buffer
   return view;
 }
 
-runtime::MatmulCall matmul_call(const Node& node, const BufferOf& buffer_of) {
-  const Attributes attributes = with_defaults(*node.op, node.attributes);
-  const bool transpose_a = attributes.flag("transpose_a"), transpose_b = attributes.flag("transpose_b");
-  const Shape& shape = node.result()->type.shape;
-  const Shape& a = node.operands[0]->type.shape;
-  const std::size_t rank = shape.size();
-  return {.dtype = node.result()->type.dtype,
-          .batch = Shape(shape.begin(), shape.end() - 2),
-          .m = shape[rank - 2],
-          .n = shape[rank - 1],
-          .k = a[transpose_a ? rank - 2 : rank - 1],
-          .a = dense_view(node.operands[0], transpose_a, buffer_of),
-          .b = dense_view(node.operands[1], transpose_b, buffer_of),
-          .c = dense_view(node.result(), false, buffer_of),
-          .origin = node.origin};
-}
-
 std::optional<runtime::ConvolutionKind> convolution_kind(const OpDef* op) {
   if (op == &ops::kConvolution) return runtime::ConvolutionKind::forward;
   if (op == &ops::kConvolutionInputGradient) return runtime::ConvolutionKind::input_gradient;
@@ -108,11 +91,28 @@ runtime::ConvolutionCall convolution_call(const Node& node, runtime::Convolution
 
 }  // namespace
 
+runtime::MatmulCall matmul_call(const Node& node, const Value* result, const BufferOf& buffer_of) {
+  const Attributes attributes = with_defaults(*node.op, node.attributes);
+  const bool transpose_a = attributes.flag("transpose_a"), transpose_b = attributes.flag("transpose_b");
+  const Shape& shape = result->type.shape;
+  const Shape& a = node.operands[0]->type.shape;
+  const std::size_t rank = shape.size();
+  return {.dtype = result->type.dtype,
+          .batch = Shape(shape.begin(), shape.end() - 2),
+          .m = shape[rank - 2],
+          .n = shape[rank - 1],
+          .k = a[transpose_a ? rank - 2 : rank - 1],
+          .a = dense_view(node.operands[0], transpose_a, buffer_of),
+          .b = dense_view(node.operands[1], transpose_b, buffer_of),
+          .c = dense_view(result, false, buffer_of),
+          .origin = node.origin};
+}
+
 std::optional<runtime::Step> library_call(const Node& node, runtime::TargetKind target, const BufferOf& buffer_of) {
   if (!has_library_dtype(node.result()->type.dtype, target)) return std::nullopt;
   for (const Value* operand : node.operands)
     if (operand->type.elements() == 0) return std::nullopt;
-  if (node.op == &ops::kMatmul) return matmul_call(node, buffer_of);
+  if (node.op == &ops::kMatmul) return matmul_call(node, node.result(), buffer_of);
   const auto kind = convolution_kind(node.op);
   const std::size_t spatial = node.result()->type.shape.size() - 2;
   if (!kind || spatial < 1 || spatial > 3) return std::nullopt;

@@ -106,6 +106,15 @@ StepCost call_cost(const runtime::ConvolutionCall& call) {
 StepCost cost_of_copy(const TensorType& type) { return {.bytes = 2 * static_cast<double>(type.bytes()), .dtype = DType::f32}; }
 
 StepCost cost_of(const runtime::Step& step, const Node& node) {
+  if (node.op == &ops::kProduct) {
+    StepCost cost = nest_cost(*node.nest, node);
+    const auto* matmul = std::get_if<runtime::MatmulCall>(&step);
+    if (!matmul) return cost;
+    cost.dtype = matmul->dtype;
+    if (!matmul->epilogue->library)  // the sums are written and read again
+      cost.bytes += 2 * static_cast<double>(node.result()->type.elements()) * static_cast<double>(size_of(matmul->dtype));
+    return cost;
+  }
   if (const auto* matmul = std::get_if<runtime::MatmulCall>(&step)) return call_cost(*matmul);
   if (const auto* convolution = std::get_if<runtime::ConvolutionCall>(&step)) return call_cost(*convolution);
   if (node.op->kind == Kind::update) return cost_of_copy(node.operands[0]->type);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codegen/generate.h"
+#include "codegen/product.h"
 #include "codegen/whole.h"
 #include "passes/match_attention.h"
 #include "passes/pipeline.h"
@@ -151,6 +152,7 @@ LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const C
   options.disabled = hooks.disabled;
   options.alignment = target.kind == runtime::TargetKind::cuda ? 256 : 64;
   options.whole = whole_on(target);
+  options.epilogues = {.enabled = target.kind == runtime::TargetKind::cuda, .gelu = codegen::library_has_gelu(target)};
   options.observer = [&](std::string_view pass, const ir::Graph& after, bool changed, double seconds) {
     if (hooks.pass) hooks.pass(pass, after, changed, seconds);
   };

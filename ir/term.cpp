@@ -209,6 +209,8 @@ TermPtr TermRewriter::operator()(const TermPtr& term) {
       std::vector<TermPtr> arguments;
       for (const TermPtr& argument : term->arguments) arguments.push_back((*this)(argument));
       result = call(term->dtype, *term->op, std::move(arguments));
+      if (result->kind == Term::Kind::call)
+        if (TermPtr replaced = rebuilt(result)) result = replaced;
       break;
     }
     case Term::Kind::guard: {

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "ir/ops/table.h"
+#include "ir/product.h"
 #include "ir/spelling.h"
 
 namespace gcomp::ir {
@@ -114,7 +115,10 @@ class GraphVerifier {
     if (std::count(node.operands.begin(), node.operands.end(), nullptr)) return;
     std::vector<TensorType> operands = types_of(node.operands), results = types_of(node.results);
     if (node.op == &ops::kMultiKernel && !check_segments(node, label, operands, results)) return;
-    for (const std::string& line : find_violations(*node.nest, operands, results)) report(label, ": ", line);
+    const std::vector<std::string> unsound = find_violations(*node.nest, operands, results);
+    for (const std::string& line : unsound) report(label, ": ", line);
+    if (node.op != &ops::kProduct || !unsound.empty()) return;
+    for (const std::string& line : product_violations(node)) report(label, ": ", line);
   }
 
   /// Leaves the flattened types of the first segment.

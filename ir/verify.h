@@ -15,7 +15,8 @@
 //   * each output stores a statement of its dtype at one index for each dimension, over that statement's axes, inside the
 //     result where the index is affine;
 //   * a multi_kernel has one axis; its operands and results fall into equal segments of equal dtypes, each operand being a
-//     scalar or as large as the segment's first result.
+//     scalar or as large as the segment's first result;
+//   * a product has the form of ir/product.h.
 #pragma once
 
 #include <string>

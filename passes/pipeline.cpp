@@ -30,6 +30,8 @@ constexpr Pass kPipeline[] = {
      [](Graph& g, const PipelineOptions& o) { return split_reductions(g, o.split); }},
     {"fuse", "ops become kernels in index notation", Form::primitive, Form::fused,
      [](Graph& g, const PipelineOptions& o) { return fuse(g, o.fuse); }},
+    {"fuse_epilogues", "what is done to each element of a matrix product becomes part of it", Form::fused, Form::fused,
+     [](Graph& g, const PipelineOptions& o) { return fuse_epilogues(g, o.epilogues); }},
     {"order", "the order of nodes that needs least memory", Form::fused, Form::fused,
      [](Graph& g, const PipelineOptions& o) { return order(g, {.alignment = o.alignment}); }},
 };

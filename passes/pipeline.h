@@ -10,6 +10,7 @@
 #include "ir/graph.h"
 #include "ir/memory_plan.h"
 #include "passes/fuse.h"
+#include "passes/fuse_epilogues.h"
 #include "passes/simplify.h"
 
 namespace gcomp::passes {
@@ -25,6 +26,7 @@ struct PipelineOptions {
   SimplifyOptions simplify;
   FuseOptions fuse;
   SplitOptions split;
+  EpilogueOptions epilogues;
   bool channels_last = true;          ///< let choose_layout move convolutions to channels last
   std::vector<std::string> disabled;  ///< names of passes to leave out, where the order allows it
   bool verify = true;                 ///< verify the graph after every pass

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ir/ops/table.h"
 #include "passes/nest_domains.h"
 
 namespace gcomp::passes {
@@ -179,7 +180,9 @@ bool keeps_every_element(const Node& node) {
 Reuse reuse_of(const Node& node) {
   Reuse reuse;
   switch (node.op->kind) {
-    case Kind::kernel: reuse.in_place = pairs_of_kernel(node); break;
+    case Kind::kernel:
+      if (node.op != &ops::kProduct) reuse.in_place = pairs_of_kernel(node);
+      break;
     case Kind::pointwise: reuse.in_place = pairs_of_pointwise(node); break;
     case Kind::view: reuse.alias = keeps_every_element(node); break;
     case Kind::constant:

@@ -32,7 +32,8 @@ struct Reuse {
 ///   * every read of the operand is at exactly L, so that no point reads what another one wrote;
 ///   * no statement that needs the operand, itself or through the maps it uses, runs after the store: it belongs to an
 ///     earlier phase, or to the same one over the same points, where one pass reads before it stores (ir/memory_plan.h).
-/// Contractions, reductions and all other nodes never work in place.
+/// Contractions, products with an epilogue, reductions and all other nodes never work in place: where the sums of a product are
+/// stored before its epilogue reads its operands, they stand in a result's memory.
 Reuse reuse_of(const ir::Node& node);
 
 using ReuseTable = std::unordered_map<const ir::Node*, Reuse>;

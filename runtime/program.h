@@ -94,12 +94,13 @@ struct KernelLaunch {
 };
 
 /// One launch of a generated product kernel. Such a kernel serves every shape: what it needs to know of one stands in `words`.
-/// CUDA entry point: NAME(const void* first, const void* second, void* result, void* workspace, ProductWords words), where
-/// ProductWords is a struct of kProductWords signed 64-bit integers, passed by value, zero behind the last of `words`.
+/// CUDA entry point: NAME(const void* first, const void* second, void* result, void* workspace, ProductWords words, buffers...),
+/// where ProductWords is a struct of kProductWords signed 64-bit integers, passed by value, zero behind the last of `words`.
 struct ProductLaunch {
   int kernel = 0;
   Grid grid;
   std::vector<std::int64_t> words;
+  std::vector<int> buffers = {};  ///< those of an epilogue
 
   bool operator==(const ProductLaunch&) const = default;
 };
@@ -126,6 +127,30 @@ struct MatrixView {
   bool operator==(const MatrixView&) const = default;
 };
 
+/// What cuBLASLt may do to the elements of c by itself. Its GELU is the tanh form.
+enum class EpilogueKind : std::uint8_t {
+  bias,           ///< c = sum + bias
+  gelu,           ///< c = gelu(sum + bias)
+  gelu_gradient,  ///< c = sum * gelu'(aux)
+};
+struct LibraryEpilogue {
+  EpilogueKind kind = EpilogueKind::bias;
+  std::optional<int> bias;  ///< buffer [n]
+  std::optional<int> aux;   ///< dense buffer [batch..., m, n]: gelu writes sum + bias there, gelu_gradient reads it
+
+  bool operator==(const LibraryEpilogue&) const = default;
+};
+
+/// What follows a product at each of its elements. `after` makes all results from the plain product in c, over which some lie; it is
+/// launched unless the library or the generated kernels do the same on their way.
+struct ProductEpilogue {
+  std::optional<LibraryEpilogue> library;
+  KernelLaunch after;
+  bool generated = false;  ///< the call's generated kernels compute it
+
+  bool operator==(const ProductEpilogue&) const = default;
+};
+
 /// c[batch..., m, n] = sum over k of a[batch..., m, k] * b[batch..., k, n], accumulated in f32 for f16 and bf16.
 struct MatmulCall {
   DType dtype = DType::f32;
@@ -134,6 +159,7 @@ struct MatmulCall {
   MatrixView a, b, c;
   std::string origin;
   GeneratedProduct generated = {};
+  std::optional<ProductEpilogue> epilogue = {};  ///< CUDA only
 
   bool operator==(const MatmulCall&) const = default;
 };

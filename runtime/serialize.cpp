@@ -19,6 +19,8 @@ static_assert(same(Space::arena, proto::ARENA) && same(Space::state, proto::STAT
               same(Space::io, proto::IO));
 static_assert(same(StateRole::parameter, proto::PARAMETER) && same(StateRole::running_statistic, proto::RUNNING_STATISTIC) &&
               same(StateRole::optimizer, proto::OPTIMIZER) && same(StateRole::counter, proto::COUNTER));
+static_assert(same(EpilogueKind::bias, proto::BIAS) && same(EpilogueKind::gelu, proto::GELU) &&
+              same(EpilogueKind::gelu_gradient, proto::GELU_GRADIENT));
 static_assert(same(ConvolutionKind::forward, proto::FORWARD) && same(ConvolutionKind::input_gradient, proto::INPUT_GRADIENT) &&
               same(ConvolutionKind::weight_gradient, proto::WEIGHT_GRADIENT));
 
@@ -87,8 +89,7 @@ State decode(const proto::State& in) {
           .fill = in.has_fill() ? std::optional(in.fill()) : std::nullopt};
 }
 
-void encode(const KernelLaunch& launch, proto::Step* step) {
-  proto::KernelLaunch* out = step->mutable_launch();
+void encode(const KernelLaunch& launch, proto::KernelLaunch* out) {
   out->set_kernel(launch.kernel);
   for (const Segment& segment : launch.segments) {
     proto::Segment* stored = out->add_segments();
@@ -102,6 +103,7 @@ void encode(const KernelLaunch& launch, proto::Step* step) {
   out->set_fault(launch.fault);
   out->set_origin(launch.origin);
 }
+void encode(const KernelLaunch& launch, proto::Step* step) { encode(launch, step->mutable_launch()); }
 
 KernelLaunch decode(const proto::KernelLaunch& in) {
   KernelLaunch launch{.kernel = in.kernel(),
@@ -122,6 +124,7 @@ void encode(const GeneratedProduct& product, proto::GeneratedProduct* out) {
     stored->set_grid_threads(launch.grid.threads);
     stored->set_grid_shared_bytes(launch.grid.shared_bytes);
     assign(stored->mutable_words(), launch.words);
+    assign(stored->mutable_buffers(), launch.buffers);
   }
   out->set_workspace_bytes(product.workspace_bytes);
 }
@@ -129,8 +132,10 @@ void encode(const GeneratedProduct& product, proto::GeneratedProduct* out) {
 GeneratedProduct decode(const proto::GeneratedProduct& in) {
   GeneratedProduct product;
   for (const proto::ProductLaunch& launch : in.launches())
-    product.launches.push_back(
-        {launch.kernel(), {launch.grid_blocks(), launch.grid_threads(), launch.grid_shared_bytes()}, to_vector(launch.words())});
+    product.launches.push_back({launch.kernel(),
+                                {launch.grid_blocks(), launch.grid_threads(), launch.grid_shared_bytes()},
+                                to_vector(launch.words()),
+                                to_vector(launch.buffers())});
   product.workspace_bytes = in.workspace_bytes();
   return product;
 }
@@ -147,6 +152,27 @@ MatrixView decode(const proto::MatrixView& in) {
   return {in.buffer(), in.offset(), to_vector(in.batch_strides()), in.row_stride(), in.column_stride()};
 }
 
+void encode(const ProductEpilogue& epilogue, proto::ProductEpilogue* out) {
+  if (const auto& library = epilogue.library) {
+    proto::LibraryEpilogue* stored = out->mutable_library();
+    stored->set_kind(static_cast<proto::EpilogueKind>(library->kind));
+    if (library->bias) stored->set_bias(*library->bias);
+    if (library->aux) stored->set_aux(*library->aux);
+  }
+  encode(epilogue.after, out->mutable_after());
+  out->set_generated(epilogue.generated);
+}
+
+ProductEpilogue decode(const proto::ProductEpilogue& in) {
+  ProductEpilogue epilogue{.library = {}, .after = decode(in.after()), .generated = in.generated()};
+  if (!in.has_library()) return epilogue;
+  const proto::LibraryEpilogue& library = in.library();
+  epilogue.library = {.kind = decode_enum<EpilogueKind>(library.kind(), proto::EpilogueKind_ARRAYSIZE, "epilogue"),
+                      .bias = library.has_bias() ? std::optional(library.bias()) : std::nullopt,
+                      .aux = library.has_aux() ? std::optional(library.aux()) : std::nullopt};
+  return epilogue;
+}
+
 void encode(const MatmulCall& call, proto::Step* step) {
   proto::MatmulCall* out = step->mutable_matmul();
   out->set_dtype(encode(call.dtype));
@@ -159,6 +185,7 @@ void encode(const MatmulCall& call, proto::Step* step) {
   encode(call.c, out->mutable_c());
   out->set_origin(call.origin);
   encode(call.generated, out->mutable_generated());
+  if (call.epilogue) encode(*call.epilogue, out->mutable_epilogue());
 }
 
 MatmulCall decode(const proto::MatmulCall& in) {
@@ -171,7 +198,8 @@ MatmulCall decode(const proto::MatmulCall& in) {
           .b = decode(in.b()),
           .c = decode(in.c()),
           .origin = in.origin(),
-          .generated = decode(in.generated())};
+          .generated = decode(in.generated()),
+          .epilogue = in.has_epilogue() ? std::optional(decode(in.epilogue())) : std::nullopt};
 }
 
 void encode(const ConvolutionCall& call, proto::Step* step) {

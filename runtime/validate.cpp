@@ -140,6 +140,7 @@ void validate_generated(const Program& program, const GeneratedProduct& product,
     validate_grid(launch.grid, where);
     check_user(launch.words.size() <= kProductWords, where, ": ", launch.words.size(), " words of a product, the limit is ",
                kProductWords);
+    for (int buffer : launch.buffers) buffer_at(program, buffer, where);
   }
 }
 
@@ -169,6 +170,32 @@ void validate_view(const Program& program, const MatrixView& view, const MatmulC
              buffer.name, "', which is ", to_string(buffer.type));
 }
 
+/// A buffer of an epilogue, dense, of the call's dtype.
+void validate_epilogue_buffer(const Program& program, const MatmulCall& call, int index, const Shape& shape, std::string_view where) {
+  const Buffer& buffer = buffer_at(program, index, where);
+  check_user(buffer.type.dtype == call.dtype && buffer.type.elements() == element_count(shape), where, ": buffer '", buffer.name,
+             "' is ", to_string(buffer.type), ", wanted the elements of ", to_string(TensorType{call.dtype, shape}));
+}
+
+void validate_epilogue(const Program& program, const MatmulCall& call, std::string_view where) {
+  check_user(program.target.kind == TargetKind::cuda, where, ": an epilogue of a product has a meaning only for CUDA");
+  const ProductEpilogue& epilogue = *call.epilogue;
+  validate_step(program, epilogue.after, concat(where, ", after it"));
+  check_user(epilogue.after.fault == 0, where, ": an epilogue that raises a fault");
+  check_user(epilogue.after.segments.size() == 1 && epilogue.after.segments[0].extent == 0, where,
+             ": an epilogue of ", epilogue.after.segments.size(), " segments, wanted one without an extent");
+  if (!epilogue.library) return;
+  const LibraryEpilogue& library = *epilogue.library;
+  const bool gradient = library.kind == EpilogueKind::gelu_gradient;
+  check_user(library.kind != EpilogueKind::bias || (library.bias && !library.aux), where, ": a bias epilogue with ",
+             library.bias ? "an auxiliary buffer" : "no bias");
+  check_user(!gradient || (library.aux && !library.bias), where, ": a gradient epilogue takes an auxiliary buffer and no bias");
+  Shape shape = call.batch;
+  shape.insert(shape.end(), {call.m, call.n});
+  if (library.bias) validate_epilogue_buffer(program, call, *library.bias, {call.n}, concat(where, ", bias"));
+  if (library.aux) validate_epilogue_buffer(program, call, *library.aux, shape, concat(where, ", auxiliary buffer"));
+}
+
 void validate_step(const Program& program, const MatmulCall& call, std::string_view where) {
   check_user(is_float(call.dtype), where, ": matmul of ", gcomp::name_of(call.dtype), ", wanted a float type");
   check_user(call.batch.size() <= kLargestRank, where, ": ", call.batch.size(), " batch dimensions, the limit is ", kLargestRank);
@@ -178,6 +205,7 @@ void validate_step(const Program& program, const MatmulCall& call, std::string_v
   validate_view(program, call.b, call, call.k, call.n, concat(where, ", b"));
   validate_view(program, call.c, call, call.m, call.n, concat(where, ", c"));
   validate_generated(program, call.generated, where);
+  if (call.epilogue) validate_epilogue(program, call, where);
 }
 
 void validate_operand(const Program& program, const ConvolutionCall& call, int index, std::int64_t outer, std::int64_t channels,

@@ -3,13 +3,12 @@
 
 #include "ir/ops/pointwise.h"
 #include "ir/ops/shown.h"
+#include "ir/ops/structure.h"
 #include "ir/ops/table.h"
 #include "ir/ops/window.h"
 
 namespace gcomp::ir::ops {
 
-inline constexpr AttributeSpec kMatmulAttributes[] = {AttributeSpec::optional("transpose_a", AttributeType::flag),
-                                                      AttributeSpec::optional("transpose_b", AttributeType::flag)};
 inline constexpr Sample kMatmulSamples[] = {{"f64[2,3] f64[3,4]"},
                                             {"f64[2,3,2] f64[2,3,4]", "{transpose_a=true}"},
                                             {"f64[2,3] f64[4,3]", "{transpose_b=true}"},

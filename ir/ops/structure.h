@@ -14,6 +14,8 @@ inline constexpr AttributeSpec kFullAttributes[] = {AttributeSpec::of("dtype", A
                                                     AttributeSpec::of("shape", AttributeType::integers),
                                                     AttributeSpec::of("value", AttributeType::real)};
 inline constexpr AttributeSpec kSegmentAttributes[] = {AttributeSpec::of("segments", AttributeType::integer)};
+inline constexpr AttributeSpec kMatmulAttributes[] = {AttributeSpec::optional("transpose_a", AttributeType::flag),
+                                                      AttributeSpec::optional("transpose_b", AttributeType::flag)};
 inline constexpr Sample kFullSamples[] = {{"", "{dtype=f64, shape=[2,3], value=0.5}"}};
 
 constexpr OpDef kConstant{
@@ -65,6 +67,14 @@ constexpr OpDef kMultiKernel{.name = "multi_kernel",
                              .attributes = kSegmentAttributes,
                              .gradient = {.none = "fusion comes after differentiation"}};
 
-inline constexpr const OpDef* kStructureOps[] = {&kConstant, &kFull, &kUpdate, &kKernel, &kMultiKernel};
+/// The law of its nest stands in ir/product.h.
+constexpr OpDef kProduct{.name = "product",
+                         .summary = "a matrix product with what is done to each of its elements",
+                         .kind = Kind::kernel,
+                         .operands = -1,
+                         .attributes = kMatmulAttributes,
+                         .gradient = {.none = "fusion comes after differentiation"}};
+
+inline constexpr const OpDef* kStructureOps[] = {&kConstant, &kFull, &kUpdate, &kKernel, &kMultiKernel, &kProduct};
 
 }  // namespace gcomp::ir::ops

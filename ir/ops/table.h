@@ -11,7 +11,7 @@ namespace gcomp::ir {
 namespace ops {
 
 // structure.h
-extern const OpDef kConstant, kFull, kUpdate, kKernel, kMultiKernel;
+extern const OpDef kConstant, kFull, kUpdate, kKernel, kMultiKernel, kProduct;
 // pointwise.h
 extern const OpDef kAdd, kSub, kMul, kDiv, kNeg, kAbs, kSign, kPow, kMaximum, kMinimum, kTruncatedRemainder, kFlooredRemainder,
     kExp, kExpm1, kLog, kLog1p, kSqrt, kRsqrt, kTanh, kSigmoid, kSoftplus, kErf, kRelu, kSin, kCos, kTan, kAsin, kAcos, kAtan,

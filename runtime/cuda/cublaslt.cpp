@@ -35,6 +35,17 @@ std::uint32_t alignment_of(CUdeviceptr address) {
   return static_cast<std::uint32_t>(std::min<CUdeviceptr>(256, address == 0 ? 256 : address & (~address + 1)));
 }
 
+std::uint32_t epilogue_code(const LibraryEpilogue& epilogue) {
+  switch (epilogue.kind) {
+    case EpilogueKind::bias: return CUBLASLT_EPILOGUE_BIAS;
+    case EpilogueKind::gelu:
+      if (epilogue.aux) return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+      return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case EpilogueKind::gelu_gradient: return CUBLASLT_EPILOGUE_DGELU;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 CUdeviceptr address_of(const MatrixView& view, CUdeviceptr buffer, DType dtype) {
   return buffer + static_cast<CUdeviceptr>(view.offset) * size_of(dtype);
 }
@@ -171,8 +182,7 @@ bool CublasLtMatmul::describe(const Shape& shape, DType dtype, MatmulPrecision p
   if (f.cublasLtMatmulDescCreate(&product, compute, wide ? CUDA_R_64F : CUDA_R_32F) != CUBLAS_STATUS_SUCCESS) return false;
   product_ = Product(product, {library_});
   const auto transpose = [&](cublasLtMatmulDescAttributes_t which, bool transposed) {
-    const std::int32_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    return f.cublasLtMatmulDescSetAttribute(product, which, &operation, sizeof operation) == CUBLAS_STATUS_SUCCESS;
+    return set(which, static_cast<std::int32_t>(transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
   };
   if (!transpose(CUBLASLT_MATMUL_DESC_TRANSA, shape.first.transposed) ||
       !transpose(CUBLASLT_MATMUL_DESC_TRANSB, shape.second.transposed))
@@ -183,7 +193,33 @@ bool CublasLtMatmul::describe(const Shape& shape, DType dtype, MatmulPrecision p
   return first_ && second_ && result_;
 }
 
-bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const CUdeviceptr (&buffers)[3]) {
+template <class T>
+bool CublasLtMatmul::set(cublasLtMatmulDescAttributes_t attribute, const T& value) const {
+  return library_->functions().cublasLtMatmulDescSetAttribute(product_.get(), attribute, &value, sizeof value) ==
+         CUBLAS_STATUS_SUCCESS;
+}
+
+/// The library adds a bias along the rows of its column-major result and keeps an auxiliary matrix in that order: n of a row-major c.
+bool CublasLtMatmul::describe_epilogue(const Shape& shape, const MatmulCall& call, const LibraryEpilogue& epilogue) {
+  if (!shape.swapped) return false;
+  if (epilogue.aux) {
+    const bool dense = shape.result.leading == call.n && (shape.batches == 1 || shape.result.batch_stride == call.m * call.n);
+    if (!dense || call.n % 8 != 0) return false;
+    if (!set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{call.n})) return false;
+    if (shape.batches > 1 && !set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, std::int64_t{call.m * call.n})) return false;
+  }
+  epilogue_ = epilogue;
+  return set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_code(epilogue));
+}
+
+bool CublasLtMatmul::set_addresses(const MatmulBuffers& buffers) const {
+  if (!epilogue_) return true;
+  const auto pointer = [](CUdeviceptr address) { return reinterpret_cast<const void*>(address); };
+  return (!epilogue_->bias || set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointer(buffers.bias))) &&
+         (!epilogue_->aux || set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointer(buffers.aux)));
+}
+
+bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const MatmulBuffers& buffers) {
   const CublasLtFunctions& f = library_->functions();
   cublasLtMatmulPreference_t handle = nullptr;
   if (f.cublasLtMatmulPreferenceCreate(&handle) != CUBLAS_STATUS_SUCCESS) return false;
@@ -191,9 +227,9 @@ bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const CUdeviceptr (
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
     return f.cublasLtMatmulPreferenceSetAttribute(handle, which, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
   };
-  const std::uint32_t a = alignment_of(address_of(call.a, buffers[0], call.dtype)),
-                      b = alignment_of(address_of(call.b, buffers[1], call.dtype)),
-                      c = alignment_of(address_of(call.c, buffers[2], call.dtype));
+  const std::uint32_t a = alignment_of(address_of(call.a, buffers.a, call.dtype)),
+                      b = alignment_of(address_of(call.b, buffers.b, call.dtype)),
+                      c = alignment_of(address_of(call.c, buffers.c, call.dtype));
   // Parts of a split sum meet in a step of their own; the scheme that adds them in place does so in the order in which they end.
   const std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   if (!set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace) || !set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes) ||
@@ -215,25 +251,29 @@ bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const CUdeviceptr (
 }
 
 std::unique_ptr<CublasLtMatmul> CublasLtMatmul::plan(std::shared_ptr<const CublasLt> library, const MatmulCall& call,
-                                                     const CUdeviceptr (&buffers)[3], MatmulPrecision precision) {
+                                                     const MatmulBuffers& buffers, MatmulPrecision precision,
+                                                     const LibraryEpilogue* epilogue) {
   const std::optional<Shape> shape = shape_of(call);
   if (!shape || !type_of(call.dtype)) return nullptr;
   std::unique_ptr<CublasLtMatmul> matmul(new CublasLtMatmul(std::move(library)));
-  if (!matmul->describe(*shape, call.dtype, precision) || !matmul->find_algorithms(call, buffers)) return nullptr;
-  return matmul;
+  if (!matmul->describe(*shape, call.dtype, precision)) return nullptr;
+  if (epilogue && !(matmul->describe_epilogue(*shape, call, *epilogue) && matmul->set_addresses(buffers))) return nullptr;
+  return matmul->find_algorithms(call, buffers) ? std::move(matmul) : nullptr;
 }
 
-void CublasLtMatmul::queue(const MatmulCall& call, const CUdeviceptr (&buffers)[3], CUdeviceptr workspace, CUstream stream) const {
+// A description keeps its pointers only until the next call: the slots of a program have addresses of their own.
+void CublasLtMatmul::queue(const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace, CUstream stream) const {
   const auto pointer = [&](const MatrixView& view, CUdeviceptr buffer) {
     return reinterpret_cast<void*>(address_of(view, buffer, call.dtype));
   };
-  const void *a = pointer(call.a, buffers[0]), *b = pointer(call.b, buffers[1]);
-  void* c = pointer(call.c, buffers[2]);
+  const void *a = pointer(call.a, buffers.a), *b = pointer(call.b, buffers.b);
+  void* c = pointer(call.c, buffers.c);
   const float one = 1, zero = 0;
   const double wide_one = 1, wide_zero = 0;
   const bool wide = call.dtype == DType::f64;
   const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
   const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
+  check_internal(set_addresses(buffers), call.origin, ": cuBLASLt does not take the buffers of an epilogue");
   const cublasStatus_t status = library_->functions().cublasLtMatmul(
       library_->handle(), product_.get(), alpha, swapped_ ? b : a, first_.get(), swapped_ ? a : b, second_.get(), beta, c,
       result_.get(), c, result_.get(), &chosen_.algorithm, reinterpret_cast<void*>(workspace), chosen_.workspace_bytes, stream);

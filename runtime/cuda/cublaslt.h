@@ -44,20 +44,29 @@ struct MatmulAlgorithm {
   std::size_t workspace_bytes = 0;
 };
 
-/// One matrix product with its layouts and algorithm.
+/// The buffers of a product; bias and aux where its epilogue has such.
+struct MatmulBuffers {
+  CUdeviceptr a = 0, b = 0, c = 0, bias = 0, aux = 0;
+};
+
+/// One matrix product with its layouts and algorithm, and perhaps an epilogue.
 class CublasLtMatmul {
  public:
-  /// Null where the library has no deterministic algorithm for these types, layouts and alignments. The addresses are those of
-  /// the buffers of a, b and c.
+  /// Null where the library has no deterministic algorithm for these types, layouts and alignments, or not with this epilogue
+  /// (null for none). Of the addresses only the alignment counts.
   static std::unique_ptr<CublasLtMatmul> plan(std::shared_ptr<const CublasLt> library, const MatmulCall& call,
-                                              const CUdeviceptr (&buffers)[3], MatmulPrecision precision);
+                                              const MatmulBuffers& buffers, MatmulPrecision precision,
+                                              const LibraryEpilogue* epilogue = nullptr);
+
+  /// Whether it computes more than the product.
+  bool has_epilogue() const { return epilogue_.has_value(); }
 
   std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(chosen_.workspace_bytes); }
   /// All that may be chosen, the library's favourite first, which is the one in use until choose() says otherwise.
   const std::vector<MatmulAlgorithm>& candidates() const { return candidates_; }
   void choose(const MatmulAlgorithm& algorithm) { chosen_ = algorithm; }
   /// Throws DeviceError naming the call's origin where the library refuses.
-  void queue(const MatmulCall& call, const CUdeviceptr (&buffers)[3], CUdeviceptr workspace, CUstream stream) const;
+  void queue(const MatmulCall& call, const MatmulBuffers& buffers, CUdeviceptr workspace, CUstream stream) const;
 
  private:
   template <class Handle, auto kDestroy>
@@ -78,12 +87,17 @@ class CublasLtMatmul {
   static std::optional<Shape> shape_of(const MatmulCall& call);
   Layout make_layout(DType dtype, const Matrix& matrix, std::int64_t batches) const;
   bool describe(const Shape& shape, DType dtype, MatmulPrecision precision);
-  bool find_algorithms(const MatmulCall& call, const CUdeviceptr (&buffers)[3]);
+  bool describe_epilogue(const Shape& shape, const MatmulCall& call, const LibraryEpilogue& epilogue);
+  bool set_addresses(const MatmulBuffers& buffers) const;
+  template <class T>
+  bool set(cublasLtMatmulDescAttributes_t attribute, const T& value) const;
+  bool find_algorithms(const MatmulCall& call, const MatmulBuffers& buffers);
 
   std::shared_ptr<const CublasLt> library_;
   Product product_;
   Layout first_, second_, result_;
   bool swapped_ = false;  // the library's first operand is b
+  std::optional<LibraryEpilogue> epilogue_;
   std::vector<MatmulAlgorithm> candidates_;
   MatmulAlgorithm chosen_;
 };

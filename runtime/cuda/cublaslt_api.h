@@ -50,8 +50,20 @@ enum cublasLtMatrixLayoutAttribute_t : int {
 enum cublasLtMatmulDescAttributes_t : int {
   CUBLASLT_MATMUL_DESC_TRANSA = 3,  // std::int32_t
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
-  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
-  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8
+  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,      // std::uint32_t
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,  // one element of D's type for each row of D; the same ones for each batch
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,           // std::int64_t, elements; for GELU a multiple of 8, at least D's rows
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE = 13  // std::int64_t, elements; for GELU a multiple of 8
+};
+enum cublasLtEpilogue_t : std::uint32_t {
+  CUBLASLT_EPILOGUE_DEFAULT = 1,
+  CUBLASLT_EPILOGUE_BIAS = 4,
+  CUBLASLT_EPILOGUE_GELU = 32,
+  CUBLASLT_EPILOGUE_GELU_BIAS = 36,
+  CUBLASLT_EPILOGUE_GELU_AUX = 160,
+  CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
+  CUBLASLT_EPILOGUE_DGELU = 192
 };
 enum cublasLtMatmulPreferenceAttributes_t : int {
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,    // std::uint64_t

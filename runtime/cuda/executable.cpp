@@ -61,6 +61,8 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
     if (launch) allow_shared_memory(*session_, kernels_.function(launch->kernel), launch->grid, launch->origin);
   }
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
+    if (const KernelLaunch* after = products_.after(i))
+      allow_shared_memory(*session_, kernels_.function(after->kernel), after->grid, after->origin);
     const GeneratedProduct* product = generated_product(p.steps[i]);
     if (!product || products_.library(i)) continue;
     for (const ProductLaunch& launch : product->launches)
@@ -153,13 +155,23 @@ void CudaExecutable::queue_step(std::size_t step, int slot) {
   const Step& what = program().steps[step];
   if (const auto* launch = std::get_if<KernelLaunch>(&what)) return queue_launch(step, *launch, slot);
   const auto* matmul = std::get_if<MatmulCall>(&what);
-  const ProductBuffers buffers = matmul ? product_buffers(*matmul) : product_buffers(std::get<ConvolutionCall>(what));
   if (const CublasLtMatmul* library = products_.library(step)) {
-    const CUdeviceptr addresses[] = {memory_->address(buffers.first, slot), memory_->address(buffers.second, slot),
-                                     memory_->address(buffers.result, slot)};
-    return library->queue(*matmul, addresses, memory_->workspace(), compute());
+    library->queue(*matmul, library_buffers(*matmul, *library, slot), memory_->workspace(), compute());
+  } else {
+    const ProductBuffers buffers = matmul ? product_buffers(*matmul) : product_buffers(std::get<ConvolutionCall>(what));
+    queue_product(buffers, *generated_product(what), std::string(origin(step)), slot);
   }
-  queue_product(buffers, *generated_product(what), std::string(origin(step)), slot);
+  if (const KernelLaunch* after = products_.after(step)) queue_launch(step, *after, slot);
+}
+
+MatmulBuffers CudaExecutable::library_buffers(const MatmulCall& call, const CublasLtMatmul& library, int slot) const {
+  MatmulBuffers buffers{memory_->address(call.a.buffer, slot), memory_->address(call.b.buffer, slot),
+                        memory_->address(call.c.buffer, slot)};
+  if (!library.has_epilogue()) return buffers;
+  const LibraryEpilogue& epilogue = *call.epilogue->library;
+  if (epilogue.bias) buffers.bias = memory_->address(*epilogue.bias, slot);
+  if (epilogue.aux) buffers.aux = memory_->address(*epilogue.aux, slot);
+  return buffers;
 }
 
 void CudaExecutable::queue_launch(std::size_t step, const KernelLaunch& launch, int slot) {
@@ -187,10 +199,13 @@ void CudaExecutable::queue_product(const ProductBuffers& buffers, const Generate
     ProductWords words{};
     check_internal(launch.words.size() <= kProductWords, origin, ": a product of ", launch.words.size(), " words");
     std::copy(launch.words.begin(), launch.words.end(), words.words);
-    void* parameters[] = {&addresses[0], &addresses[1], &addresses[2], &addresses[3], &words};
+    std::vector<CUdeviceptr> epilogue;
+    for (const int buffer : launch.buffers) epilogue.push_back(memory_->address(buffer, slot));
+    std::vector<void*> parameters = {&addresses[0], &addresses[1], &addresses[2], &addresses[3], &words};
+    for (CUdeviceptr& address : epilogue) parameters.push_back(&address);
     GCOMP_CUDA(driver(), origin, cuLaunchKernel, kernels_.function(launch.kernel), blocks_of(launch.grid, origin), 1, 1,
                static_cast<unsigned>(launch.grid.threads), 1, 1, static_cast<unsigned>(launch.grid.shared_bytes), compute(),
-               parameters, nullptr);
+               parameters.data(), nullptr);
   }
 }
 

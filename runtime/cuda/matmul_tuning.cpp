@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "ir/base/version.h"
 
@@ -31,7 +32,7 @@ std::int64_t bytes_of(const MatmulCall& call, const MatrixView& view, std::int64
 }
 
 /// Milliseconds of the shortest of some runs.
-float time_of(const Session& session, const CublasLtMatmul& matmul, const MatmulCall& call, const CUdeviceptr (&buffers)[3],
+float time_of(const Session& session, const CublasLtMatmul& matmul, const MatmulCall& call, const MatmulBuffers& buffers,
               CUdeviceptr workspace) {
   const Driver& driver = session.driver();
   const CUstream stream = session.compute.get();
@@ -51,7 +52,7 @@ float time_of(const Session& session, const CublasLtMatmul& matmul, const Matmul
 
 }  // namespace
 
-std::string shape_key(const MatmulCall& call) {
+std::string shape_key(const MatmulCall& call, const LibraryEpilogue* epilogue) {
   std::string text = concat(name_of(call.dtype), " ", call.m, "x", call.n, "x", call.k);
   for (const std::int64_t extent : call.batch) text += concat(" of ", extent);
   for (const MatrixView* view : {&call.a, &call.b, &call.c}) {
@@ -59,6 +60,8 @@ std::string shape_key(const MatmulCall& call) {
     for (const std::int64_t stride : view->batch_strides) text += concat(":", stride);
     text += concat("+", view->offset % 256);
   }
+  if (epilogue)
+    text += concat(" epilogue ", static_cast<int>(epilogue->kind), epilogue->bias ? " bias" : "", epilogue->aux ? " aux" : "");
   return text;
 }
 
@@ -85,7 +88,7 @@ void MatmulTuning::read(const DeviceOptions& options) {
 
 void MatmulTuning::tune(CublasLtMatmul& matmul, const MatmulCall& call) {
   if (!wanted_ || matmul.candidates().size() < 2) return;
-  const std::string shape = shape_key(call);
+  const std::string shape = shape_key(call, matmul.has_epilogue() ? &*call.epilogue->library : nullptr);
   if (const auto known = chosen_.find(shape); known != chosen_.end())
     for (const MatmulAlgorithm& candidate : matmul.candidates())
       if (hexadecimal(candidate.algorithm) == known->second) return matmul.choose(candidate);
@@ -97,19 +100,24 @@ void MatmulTuning::tune(CublasLtMatmul& matmul, const MatmulCall& call) {
 }
 
 const MatmulAlgorithm* MatmulTuning::fastest(CublasLtMatmul& matmul, const MatmulCall& call) const {
-  const std::int64_t bytes[] = {bytes_of(call, call.a, call.m, call.k), bytes_of(call, call.b, call.k, call.n),
-                                bytes_of(call, call.c, call.m, call.n)};
+  const LibraryEpilogue* epilogue = matmul.has_epilogue() ? &*call.epilogue->library : nullptr;
+  const std::int64_t results = bytes_of(call, call.c, call.m, call.n);
+  const std::int64_t bytes[] = {bytes_of(call, call.a, call.m, call.k), bytes_of(call, call.b, call.k, call.n), results,
+                                epilogue && epilogue->bias ? call.n * static_cast<std::int64_t>(size_of(call.dtype)) : 0,
+                                epilogue && epilogue->aux ? results : 0};
   std::int64_t workspace_bytes = 0;
   for (const MatmulAlgorithm& candidate : matmul.candidates())
     workspace_bytes = std::max(workspace_bytes, static_cast<std::int64_t>(candidate.workspace_bytes));
-  if (bytes[0] + bytes[1] + bytes[2] + workspace_bytes > session_.context->memory().free / 2) return nullptr;
-  DeviceMemory memory[3];
-  CUdeviceptr buffers[3];
-  for (int i = 0; i < 3; ++i) {
+  if (std::accumulate(std::begin(bytes), std::end(bytes), workspace_bytes) > session_.context->memory().free / 2) return nullptr;
+  DeviceMemory memory[5];
+  MatmulBuffers buffers;
+  CUdeviceptr* const addresses[] = {&buffers.a, &buffers.b, &buffers.c, &buffers.bias, &buffers.aux};
+  for (int i = 0; i < 5; ++i) {
+    if (bytes[i] == 0) continue;
     memory[i] = DeviceMemory(session_.context, bytes[i], "timing of a matrix product");
-    buffers[i] = memory[i].address();
+    *addresses[i] = memory[i].address();
     // Small positive numbers in every float type.
-    GCOMP_CUDA(session_.driver(), call.origin, cuMemsetD8Async, buffers[i], 0x3c, static_cast<std::size_t>(bytes[i]),
+    GCOMP_CUDA(session_.driver(), call.origin, cuMemsetD8Async, *addresses[i], 0x3c, static_cast<std::size_t>(bytes[i]),
                session_.compute.get());
   }
   const DeviceMemory workspace(session_.context, workspace_bytes, "timing of a matrix product");

@@ -35,7 +35,7 @@ class MatmulTuning {
   std::map<std::string, std::string> chosen_;  // a shape's algorithm, in hexadecimal
 };
 
-/// What the choice depends on: types, sizes, strides, alignments.
-std::string shape_key(const MatmulCall& call);
+/// What the choice depends on: types, sizes, strides, alignments, the epilogue that the library computes (null for none).
+std::string shape_key(const MatmulCall& call, const LibraryEpilogue* epilogue = nullptr);
 
 }  // namespace gcomp::runtime::cuda

@@ -16,8 +16,16 @@ CUdeviceptr position_of(const Program& program, int buffer) {
 std::unique_ptr<CublasLtMatmul> plan_library(const Session& session, const Program& program, const MatmulCall& call,
                                              const DeviceOptions& options) {
   if (!session.cublaslt) return nullptr;
-  const CUdeviceptr buffers[] = {position_of(program, call.a.buffer), position_of(program, call.b.buffer),
-                                 position_of(program, call.c.buffer)};
+  constexpr CUdeviceptr kSomewhere = CUdeviceptr{1} << 40;  // pointers of an epilogue are not null
+  const LibraryEpilogue* epilogue = call.epilogue && call.epilogue->library ? &*call.epilogue->library : nullptr;
+  const auto somewhere = [&](const std::optional<int>& buffer) { return buffer ? kSomewhere + position_of(program, *buffer) : 0; };
+  MatmulBuffers buffers = {position_of(program, call.a.buffer), position_of(program, call.b.buffer),
+                           position_of(program, call.c.buffer)};
+  if (epilogue) {
+    buffers.bias = somewhere(epilogue->bias);
+    buffers.aux = somewhere(epilogue->aux);
+    if (auto joined = CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision, epilogue)) return joined;
+  }
   return CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision);
 }
 
@@ -45,7 +53,7 @@ ProductBuffers product_buffers(const ConvolutionCall& call) {
 }
 
 ProductPlan::ProductPlan(const Session& session, const Program& program, const DeviceOptions& options)
-    : library_(program.steps.size()) {
+    : library_(program.steps.size()), after_(program.steps.size()) {
   MatmulTuning tuning(session, options);
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     const Step& step = program.steps[i];
@@ -54,6 +62,8 @@ ProductPlan::ProductPlan(const Session& session, const Program& program, const D
     if (const auto* matmul = std::get_if<MatmulCall>(&step)) {
       library_[i] = plan_library(session, program, *matmul, options);
       if (library_[i]) tuning.tune(*library_[i], *matmul);
+      if (const auto& epilogue = matmul->epilogue; epilogue && !(library_[i] ? library_[i]->has_epilogue() : epilogue->generated))
+        after_[i] = &epilogue->after;
     }
     if (!library_[i] && generated->launches.empty())
       throw DeviceError(concat(origin_of(step), ": the program carries no kernels for this product, and cuBLASLt ",
@@ -68,6 +78,7 @@ std::set<int> used_kernels(const Program& program, const ProductPlan& products) 
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     if (const auto* launch = std::get_if<KernelLaunch>(&program.steps[i])) used.insert(launch->kernel);
     const GeneratedProduct* generated = generated_product(program.steps[i]);
+    if (products.after(i)) used.insert(products.after(i)->kernel);
     if (!generated || products.library(i)) continue;
     for (const ProductLaunch& launch : generated->launches) used.insert(launch.kernel);
   }

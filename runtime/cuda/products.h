@@ -1,5 +1,6 @@
 // Which way each matrix product and convolution of a program is computed, decided once at load: by cuBLASLt where it is there and
-// takes the layout, else by the kernels that codegen made for it.
+// takes the layout, else by the kernels that codegen made for it. An epilogue never decides that: where the library does not take it,
+// the library's plain product is followed by a kernel.
 #pragma once
 
 #include <memory>
@@ -15,16 +16,19 @@ namespace gcomp::runtime::cuda {
 
 class ProductPlan {
  public:
-  /// Throws DeviceError (exit 6) where a step has neither way.
+  /// Keeps pointers into the program. Throws DeviceError (exit 6) where a step has neither way.
   ProductPlan(const Session& session, const Program& program, const DeviceOptions& options);
 
   /// Null where the step is no product, or one that generated kernels compute.
   const CublasLtMatmul* library(std::size_t step) const { return library_[step].get(); }
+  /// The kernel that follows a product whose epilogue nobody computes on the way, or null.
+  const KernelLaunch* after(std::size_t step) const { return after_[step]; }
   /// Bytes that the steps share, one after the other.
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
   std::vector<std::unique_ptr<CublasLtMatmul>> library_;  // of each step
+  std::vector<const KernelLaunch*> after_;                // within the program
   std::int64_t workspace_bytes_ = 0;
 };
 

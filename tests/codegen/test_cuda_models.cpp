@@ -112,6 +112,7 @@ Compiled compile(const fs::path& folder, const Recorded& recorded, const std::st
   passes::match_attention(model.graph, pipeline.whole);
   passes::make_training_step(model.graph, passes::parse_loss(recorded.recipe["loss"].get<std::string>()),
                              optimizer_of(recorded.recipe), trained, label);
+  pipeline.epilogues.enabled = true;
   const ir::MemoryPlan plan = passes::lower(model.graph, pipeline);
   Compiled compiled{codegen::generate(model.graph, plan, target), {}};
   runtime::validate(compiled.program);

@@ -99,7 +99,7 @@ class MatmulPlan : public testing::Test {
                                   elements_of(call, call.c, call.m, call.n)};
     Tensor host[3];
     DeviceMemory memory[3];
-    CUdeviceptr addresses[3];
+    CUdeviceptr addresses[3] = {};
     for (int i = 0; i < 3; ++i) {
       host[i] = Tensor(call.dtype, {sizes[i]});
       for (std::int64_t e = 0; e < sizes[i]; ++e) host[i].set(e, i == 2 ? -99 : static_cast<double>((e * (7 + i) + 3) % 11 - 5));
@@ -107,10 +107,10 @@ class MatmulPlan : public testing::Test {
       copy_in(memory[i], host[i]);
       addresses[i] = memory[i].address();
     }
-    const auto plan = CublasLtMatmul::plan(library_, call, addresses, MatmulPrecision::strict);
+    const auto plan = CublasLtMatmul::plan(library_, call, {addresses[0], addresses[1], addresses[2]}, MatmulPrecision::strict);
     if (!plan) return false;
     const DeviceMemory workspace(context_, std::max<std::int64_t>(256, plan->workspace_bytes()), "workspace");
-    plan->queue(call, addresses, workspace.address(), stream_.get());
+    plan->queue(call, {addresses[0], addresses[1], addresses[2]}, workspace.address(), stream_.get());
     Tensor result = host[2];
     GCOMP_CUDA(driver(), "test", cuMemcpyDtoHAsync_v2, result.data(), addresses[2], result.bytes().size(), stream_.get());
     GCOMP_CUDA(driver(), "test", cuStreamSynchronize, stream_.get());

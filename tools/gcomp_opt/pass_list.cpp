@@ -57,6 +57,9 @@ constexpr Option kOptions[] = {
     {"split_reductions", "enough_parallel",
      [](Settings& s, std::string_view text) { read(text, s.pipeline.split.enough_parallel); }},
     {"split_reductions", "parts", [](Settings& s, std::string_view text) { read(text, s.pipeline.split.parts); }},
+    {"fuse_epilogues", "gelu", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.gelu); }},
+    {"fuse_epilogues", "max_operands", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_operands); }},
+    {"fuse_epilogues", "max_calls", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_calls); }},
     {"plan_memory", "alignment", [](Settings& s, std::string_view text) { read(text, s.plan.alignment); }},
     {"attach_loss", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
     {"training_step", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
@@ -166,6 +169,7 @@ Step step_of(std::string_view text) {
   }
   Settings settings = settings_of(name, options);
   if (name == "match_attention") settings.pipeline.whole = [](const Node&) { return true; };
+  settings.pipeline.epilogues.enabled = true;  // it was named
   if (pass)
     return {name, std::string(text), false,
             [pass, settings](Graph& graph, PassState&) { return pass->run(graph, settings.pipeline); }};

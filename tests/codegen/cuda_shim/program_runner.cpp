@@ -138,16 +138,23 @@ void ProgramRunner::run(const GeneratedProduct& product, int first, int second, 
   for (const ProductLaunch& part : product.launches) {
     std::array<std::int64_t, kProductWords> words{};
     std::copy(part.words.begin(), part.words.end(), words.begin());
-    void* arguments[] = {&one, &other, &to, &sums, words.data()};
-    launch(part.kernel, part.grid, arguments, origin);
+    std::vector<void*> further, arguments = {&one, &other, &to, &sums, words.data()};
+    for (int b : part.buffers) further.push_back(address(b));
+    for (void*& pointer : further) arguments.push_back(&pointer);
+    launch(part.kernel, part.grid, arguments.data(), origin);
     ++launches_;
   }
   check_internal(workspace.damage().empty(), "the workspace of ", origin, ": ", workspace.damage());
 }
 
 void ProgramRunner::run(const MatmulCall& call) {
-  if (products_ == Products::generated && !call.generated.launches.empty())
-    return run(call.generated, call.a.buffer, call.b.buffer, call.c.buffer, call.origin);
+  const bool generated = products_ == Products::generated && !call.generated.launches.empty();
+  if (generated) run(call.generated, call.a.buffer, call.b.buffer, call.c.buffer, call.origin);
+  else run_loops(call);
+  if (call.epilogue && !(generated && call.epilogue->generated)) run(call.epilogue->after);
+}
+
+void ProgramRunner::run_loops(const MatmulCall& call) {
   for_each(call.batch, [&](const Shape& batch) {
     const auto dense = [&](const MatrixView& view, std::int64_t rows, std::int64_t columns) {
       std::vector<double> values;

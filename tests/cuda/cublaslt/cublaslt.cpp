@@ -32,6 +32,11 @@ struct Description {
   std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   std::uint32_t epilogue = kEpilogueDefault;
   const void* bias = nullptr;
+  void* aux = nullptr;
+  std::int64_t aux_leading = 0, aux_batch_stride = 0;
+
+  /// Whether what the epilogue needs was given.
+  bool complete() const { return (bias || !(epilogue & kEpilogueBias)) && (aux || !(epilogue & kEpilogueAux)); }
 };
 
 struct Preference {
@@ -44,7 +49,8 @@ struct Preference {
 struct Algorithm {
   std::uint64_t product = 0, workspace = 0;
   std::uint32_t alignment[4] = {};
-  std::uint64_t unused[4] = {};
+  std::uint32_t epilogue_alignment[2] = {};  // of bias and aux: as those pointers were when it was asked for
+  std::uint64_t unused[3] = {};
 };
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 
@@ -68,7 +74,7 @@ std::uint64_t identity_of(const Product& p) {
   const std::int64_t facts[] = {p.a.rows,      p.a.columns,   p.a.leading, p.a.batch_stride, p.a.order, p.a.type,
                                 p.b.rows,      p.b.columns,   p.b.leading, p.b.batch_stride, p.b.order, p.d.rows,
                                 p.d.columns,   p.d.leading,   p.d.order,   p.d.batches,      p.d.type,  p.compute,
-                                p.transpose_a, p.transpose_b, p.epilogue};
+                                p.transpose_a, p.transpose_b, p.epilogue,    p.aux_leading, p.aux_batch_stride};
   return checksum_of(facts, sizeof facts);
 }
 
@@ -85,6 +91,8 @@ Product product_of(cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a, c
   product.transpose_a = what.transpose_a;
   product.transpose_b = what.transpose_b;
   product.epilogue = what.epilogue;
+  product.aux_leading = what.aux_leading;
+  product.aux_batch_stride = what.aux_batch_stride;
   return product;
 }
 
@@ -110,17 +118,28 @@ int run_work(void* data) {
   if ((p.epilogue & kEpilogueBias) &&
       !gcompEmulatedHolds(work.operands.bias, static_cast<std::size_t>(p.d.rows) * bytes_of(p.d.type)))
     return kIllegalAddress;
+  if ((p.epilogue & kEpilogueAux) &&
+      !gcompEmulatedHolds(work.operands.aux, static_cast<std::size_t>(p.aux_extent()) * bytes_of(p.d.type)))
+    return kIllegalAddress;
   if (work.workspace_bytes > 0) {
     if (!gcompEmulatedHolds(work.workspace, work.workspace_bytes)) return kIllegalAddress;
     std::memset(work.workspace, 0xff, work.workspace_bytes);
   }
   calls().add("products");
+  if (p.epilogue != kEpilogueDefault) calls().add("products with an epilogue");
   p.run(work.operands);
   return 0;
 }
 
 double scalar(const void* value, cudaDataType type) {
   return type == CUDA_R_64F ? *static_cast<const double*>(value) : static_cast<double>(*static_cast<const float*>(value));
+}
+
+/// The largest power of two up to 16 that an address is a multiple of.
+std::uint32_t alignment_of(const void* address) {
+  std::uint32_t bytes = 16;
+  while (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) bytes /= 2;
+  return bytes;
 }
 
 bool aligned(const void* address, std::uint32_t bytes) { return reinterpret_cast<std::uintptr_t>(address) % bytes == 0; }
@@ -175,6 +194,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, cubl
     case CUBLASLT_MATMUL_DESC_TRANSB: return set(description.transpose_b, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(description.epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return set(description.bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return set(description.aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return set(description.aux_leading, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE: return set(description.aux_batch_stride, value, bytes);
   }
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -250,11 +272,16 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (!handle || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   const Product product = product_of(description, a, b, c, d);
   if (const cublasStatus_t status = product.check(); status != CUBLAS_STATUS_SUCCESS) return status;
+  const Description& what = *object<Description>(description);
+  if (!what.complete()) return CUBLAS_STATUS_INVALID_VALUE;
+  if (product.epilogue != kEpilogueDefault && integer_setting("CUBLASLT_EPILOGUES", 1) == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Preference& allowed = *object<Preference>(preference);
   Algorithm algorithm;
   algorithm.product = identity_of(product);
   algorithm.workspace = std::min<std::uint64_t>(kWorkspace, allowed.workspace);
   std::memcpy(algorithm.alignment, allowed.alignment, sizeof algorithm.alignment);
+  if (product.epilogue & kEpilogueBias) algorithm.epilogue_alignment[0] = alignment_of(what.bias);
+  if (product.epilogue & kEpilogueAux) algorithm.epilogue_alignment[1] = alignment_of(what.aux);
   results[0] = {};
   std::memcpy(&results[0].algo, &algorithm, sizeof algorithm);
   results[0].workspaceSize = algorithm.workspace;
@@ -285,9 +312,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const void* addresses[] = {a, b, c, d};
   for (int i = 0; i < 4; ++i)
     if (!aligned(addresses[i], algorithm.alignment[i])) return CUBLAS_STATUS_INVALID_VALUE;
+  const Description& what = *object<Description>(description);
+  if (!what.complete()) return CUBLAS_STATUS_INVALID_VALUE;
+  const void* further[] = {what.bias, what.aux};
+  for (int i = 0; i < 2; ++i)
+    if (algorithm.epilogue_alignment[i] && !aligned(further[i], algorithm.epilogue_alignment[i])) return CUBLAS_STATUS_INVALID_VALUE;
   work->product.alpha = scalar(alpha, work->product.scale);
   work->product.beta = scalar(beta, work->product.scale);
-  work->operands = {a, b, c, object<Description>(description)->bias, d};
+  work->operands = {a, b, c, what.bias, d, what.aux};
   work->workspace = workspace;
   work->workspace_bytes = algorithm.workspace;
   const int error = gcompEmulatedQueue(

@@ -56,10 +56,16 @@ void add_products(const T* __restrict a, const T* __restrict b, T* __restrict ro
   }
 }
 
+// cuBLASLt's GELU is the tanh form.
+double inner_tanh(double x) { return std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)); }
+double gelu_derivative(double x) {
+  const double t = inner_tanh(x);
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+}
+
 double activated(double x, std::uint32_t epilogue) {
-  if (epilogue & kEpilogueRelu) return std::max(x, 0.0);
-  // cuBLASLt's GELU is the tanh form.
-  if (epilogue & kEpilogueGelu) return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+  if (epilogue & kEpilogueRelu) return x > 0 ? x : 0;  // 0 for NaN, as the real one
+  if (epilogue & kEpilogueGelu) return 0.5 * x * (1 + inner_tanh(x));
   return x;
 }
 
@@ -81,6 +87,12 @@ void run_as(const Product& p, const Operands& operands) {
         if (p.beta != 0) value += p.beta * load_as_double(dtype_of(p.c.type), c, p.c.position(i, j));
         if (p.epilogue & kEpilogueBias)
           value += load_as_double(dtype_of(p.d.type), static_cast<const std::byte*>(operands.bias), i);
+        if (p.epilogue & kEpilogueAux) {
+          const std::int64_t at = batch * p.aux_batch_stride + j * p.aux_leading + i;
+          std::byte* aux = static_cast<std::byte*>(operands.aux);
+          if (p.epilogue & kEpilogueGeluGradient) value *= gelu_derivative(load_as_double(dtype_of(p.d.type), aux, at));
+          else store_from_double(dtype_of(p.d.type), aux, at, value);
+        }
         store_from_double(dtype_of(p.d.type), d, p.d.position(i, j), activated(value, p.epilogue));
       }
     }
@@ -112,10 +124,15 @@ cublasStatus_t Product::check() const {
   if (d.type != a.type && d.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   // Overlapping results: the batches of D must be apart.
   if (d.batches > 1 && d.batch_stride == 0) return CUBLAS_STATUS_INVALID_VALUE;
-  constexpr std::uint32_t kKnown = kEpilogueDefault | kEpilogueRelu | kEpilogueBias | kEpilogueGelu;
-  if (epilogue == 0 || (epilogue & ~kKnown)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (std::find(std::begin(kEpilogues), std::end(kEpilogues), epilogue) == std::end(kEpilogues)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (wide && epilogue != kEpilogueDefault) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!(epilogue & kEpilogueAux)) return CUBLAS_STATUS_SUCCESS;
+  if (aux_leading < d.rows || aux_leading % 8 != 0 || aux_batch_stride % 8 != 0) return CUBLAS_STATUS_INVALID_VALUE;
+  if (d.order != CUBLASLT_ORDER_COL || (d.batches > 1 && aux_batch_stride == 0)) return CUBLAS_STATUS_INVALID_VALUE;
   return CUBLAS_STATUS_SUCCESS;
 }
+
+std::int64_t Product::aux_extent() const { return (d.batches - 1) * aux_batch_stride + (d.columns - 1) * aux_leading + d.rows; }
 
 void Product::run(const Operands& operands) const {
   if (compute == CUBLAS_COMPUTE_64F) run_as<double>(*this, operands);

@@ -24,12 +24,28 @@ struct Layout {
   bool valid() const;
 };
 
-/// Values of CUBLASLT_MATMUL_DESC_EPILOGUE that are emulated; bits of NVIDIA's enumeration.
-enum Epilogue : std::uint32_t { kEpilogueDefault = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32 };
+/// Bits of CUBLASLT_MATMUL_DESC_EPILOGUE, of which kEpilogues lists the emulated combinations.
+enum Epilogue : std::uint32_t {
+  kEpilogueDefault = 1,
+  kEpilogueRelu = 2,
+  kEpilogueBias = 4,
+  kEpilogueGelu = 32,
+  kEpilogueGeluGradient = 64,
+  kEpilogueAux = 128
+};
+inline constexpr std::uint32_t kEpilogues[] = {kEpilogueDefault,
+                                               kEpilogueRelu,
+                                               kEpilogueBias,
+                                               kEpilogueRelu | kEpilogueBias,
+                                               kEpilogueGelu,
+                                               kEpilogueGelu | kEpilogueBias,
+                                               kEpilogueGelu | kEpilogueAux,
+                                               kEpilogueGelu | kEpilogueAux | kEpilogueBias,
+                                               kEpilogueGeluGradient | kEpilogueAux};
 
 struct Operands {
   const void *a = nullptr, *b = nullptr, *c = nullptr, *bias = nullptr;
-  void* d = nullptr;
+  void *d = nullptr, *aux = nullptr;
 };
 
 struct Product {
@@ -38,10 +54,13 @@ struct Product {
   cudaDataType scale = CUDA_R_32F;
   std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   std::uint32_t epilogue = kEpilogueDefault;
+  std::int64_t aux_leading = 0, aux_batch_stride = 0;
   double alpha = 1, beta = 0;
 
   /// CUBLAS_STATUS_SUCCESS, or why the real library would refuse, as far as it is emulated.
   cublasStatus_t check() const;
+  /// Elements of the auxiliary matrix from the first to behind the last.
+  std::int64_t aux_extent() const;
   void run(const Operands& operands) const;
 };
 

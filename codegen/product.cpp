@@ -1,0 +1,94 @@
+#include "codegen/product.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "ir/loops.h"
+
+namespace gcomp::codegen {
+
+using namespace gcomp::ir;
+
+namespace {
+
+/// The statement whose value an output repeats; 0 where it stores the sum itself.
+int stored_statement(const LoopNest& nest, std::size_t output) {
+  int number = nest.outputs[output].statement;
+  while (number > 0 && nest.statements[static_cast<std::size_t>(number)].value->kind == Term::Kind::local)
+    number = nest.statements[static_cast<std::size_t>(number)].value->slot;
+  return number;
+}
+
+std::size_t result_for_sums(const Node& product, const std::optional<LibraryEpilogue>& library) {
+  if (library) return static_cast<std::size_t>(library->result);
+  const DType dtype = product.operands[0]->type.dtype;
+  std::optional<std::size_t> found;
+  for (std::size_t o = 0; o < product.results.size(); ++o) {
+    if (product.results[o]->type.dtype != dtype) continue;
+    if (stored_statement(*product.nest, o) == 0) return o;
+    if (!found) found = o;
+  }
+  check_internal(found.has_value(), "no result of a product has its dtype");
+  return *found;
+}
+
+}  // namespace
+
+int architecture_of(const runtime::Target& target) {
+  return std::atoi(target.architecture.c_str() + std::string_view("sm_").size());
+}
+
+bool library_has_gelu(const runtime::Target& target) {
+  return target.kind == runtime::TargetKind::cuda && architecture_of(target) >= 90;
+}
+
+ProductParts take_apart(const Node& product, const runtime::Target& target) {
+  const LoopNest& nest = *product.nest;
+  ProductParts parts;
+  parts.library = library_epilogue(nest, types_of(product.operands), types_of(product.results));
+  if (parts.library && parts.library->kind != LibraryEpilogue::Kind::bias && !library_has_gelu(target)) parts.library.reset();
+  const std::size_t sums = result_for_sums(product, parts.library);
+  parts.sums = product.results[sums];
+  parts.operands.assign(product.operands.begin() + 2, product.operands.end());
+  const TensorType& type = parts.sums->type;
+  parts.after.extents = type.shape;
+  TermRewriter renumber;
+  renumber.leaf = [](const TermPtr& t) { return t->kind == Term::Kind::read ? read(t->dtype, t->slot - 1, t->indices) : TermPtr(); };
+  for (const Statement& statement : nest.statements) {
+    Statement moved = statement;
+    if (parts.after.statements.empty()) {
+      moved = Statement();
+      moved.dtype = statement.dtype;
+      moved.axes = statement.axes;
+      moved.value = read(type.dtype, 0, axes_of_shape(type.shape));
+    } else {
+      moved.value = renumber(statement.value);
+    }
+    parts.after.statements.push_back(std::move(moved));
+  }
+  for (std::size_t o = 0; o < nest.outputs.size(); ++o) {
+    if (o == sums && stored_statement(nest, o) == 0) continue;
+    parts.after.outputs.push_back(nest.outputs[o]);
+    parts.results.push_back(product.results[o]);
+  }
+  return parts;
+}
+
+runtime::LibraryEpilogue over_buffers(const LibraryEpilogue& epilogue, const Node& product, const BufferOf& buffer_of) {
+  runtime::LibraryEpilogue made;
+  if (epilogue.bias) made.bias = buffer_of(product.operands[static_cast<std::size_t>(*epilogue.bias)]);
+  switch (epilogue.kind) {
+    case LibraryEpilogue::Kind::bias: made.kind = runtime::EpilogueKind::bias; break;
+    case LibraryEpilogue::Kind::gelu:
+      made.kind = runtime::EpilogueKind::gelu;
+      if (epilogue.aux) made.aux = buffer_of(product.results[static_cast<std::size_t>(*epilogue.aux)]);
+      break;
+    case LibraryEpilogue::Kind::gelu_gradient:
+      made.kind = runtime::EpilogueKind::gelu_gradient;
+      made.aux = buffer_of(product.operands[static_cast<std::size_t>(*epilogue.aux)]);
+      break;
+  }
+  return made;
+}
+
+}  // namespace gcomp::codegen

@@ -1,0 +1,31 @@
+// A node of ops::kProduct (ir/product.h) as a library call with an epilogue, and what is left of it where the library's product stays
+// plain.
+//
+//   %y, %z = product %a, %b, %bias {...}   ->   MatmulCall into %y, its library epilogue where there is one, and
+//                                               after: kernel %y, %bias { %y[i,j] = gelu(%y[i,j] + %bias[j])  %z[i,j] = ... }
+#pragma once
+
+#include "codegen/library_calls.h"
+#include "ir/product.h"
+
+namespace gcomp::codegen {
+
+/// A product taken apart.
+struct ProductParts {
+  const ir::Value* sums = nullptr;  ///< the result in whose memory the plain product is put
+  std::optional<ir::LibraryEpilogue> library;
+  ir::LoopNest after;                      ///< reads the sums, then the operands below, and stores the results below
+  std::vector<const ir::Value*> operands;  ///< of the epilogue, without the product's own
+  std::vector<const ir::Value*> results;   ///< all but sums that stay as they are
+};
+ProductParts take_apart(const ir::Node& product, const runtime::Target& target);
+
+/// 90 for cuda:sm_90.
+int architecture_of(const runtime::Target& target);
+/// Whether cuBLASLt computes GELU in the product's own kernel: from sm_90 on. On the consumer GPUs before, it was measured (llm.c, pull
+/// requests 338 and 653) to take longer than a product and a kernel after it.
+bool library_has_gelu(const runtime::Target& target);
+/// The library's epilogue over buffers.
+runtime::LibraryEpilogue over_buffers(const ir::LibraryEpilogue& epilogue, const ir::Node& product, const BufferOf& buffer_of);
+
+}  // namespace gcomp::codegen

@@ -1,0 +1,48 @@
+// Matrix products with an epilogue: what a node of ops::kProduct means, and which epilogues cuBLASLt computes.
+//
+// The nest of a product over a result of shape [batch..., m, n] has an axis for each dimension of the shape and a last one for k.
+// Statement 0 is the sum of products that matmul of operands 0 and 1 is, kept in the compute type; every other statement is a map
+// over [batch..., m, n] that reads it, and each result is stored at its own point:
+//
+//   %y = product %a, %b, %bias : f32[8,4] {
+//     axes i:8, j:4, k:16
+//     t0[i,j]: f32 = reduce_sum[k] (%a[i,k] * %b[k,j])
+//     t1[i,j]: f32 = relu((t0 + %bias[j]))
+//     %y[i,j] = t1
+//   }
+//
+// A way of computing it may round the sum to the result's dtype before the maps read it.
+#pragma once
+
+#include <optional>
+
+#include "ir/graph.h"
+
+namespace gcomp::ir {
+
+/// A nest of statement 0 alone, without outputs. `attributes` are matmul's. Throws UserError where the operands do not fit.
+LoopNest product_nest(const TensorType& a, const TensorType& b, const Attributes& attributes);
+
+/// The violations of the form above by a node of ops::kProduct whose nest is otherwise sound, as sentences.
+std::vector<std::string> product_violations(const Node& product);
+
+/// An epilogue in the library's terms.
+struct LibraryEpilogue {
+  enum class Kind : std::uint8_t {
+    bias,           ///< sum + bias[n]
+    gelu,           ///< GELU in its tanh form of sum + bias[n]
+    gelu_gradient,  ///< sum times the derivative of that GELU at `aux`
+  };
+  Kind kind = Kind::bias;
+  int result = 0;           ///< the node's result that the library stores as its own
+  std::optional<int> bias;  ///< the operand that is added along n; none for gelu_gradient
+  std::optional<int> aux;   ///< gelu: the result that keeps what GELU was applied to; gelu_gradient: the operand that holds it
+};
+
+/// The library's epilogue that computes all results of a nest of the form above; none where there is no such: other functions, f64,
+/// several dtypes. A function of one or two variables is recognised by its values: it is made of operations that are smooth
+/// everywhere, and agrees at many points within what its dtype resolves. RELU is none of them: the library's gives 0 for NaN.
+std::optional<LibraryEpilogue> library_epilogue(const LoopNest& nest, const std::vector<TensorType>& operands,
+                                                const std::vector<TensorType>& results);
+
+}  // namespace gcomp::ir

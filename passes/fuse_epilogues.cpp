@@ -1,0 +1,473 @@
+#include "passes/fuse_epilogues.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "ir/loops.h"
+#include "ir/ops/table.h"
+#include "ir/product.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+int last_axis(const Shape& shape) { return static_cast<int>(shape.size()) - 1; }
+
+Statement map_over(const std::vector<int>& axes, DType dtype, TermPtr value) {
+  Statement statement;
+  statement.dtype = dtype;
+  statement.axes = axes;
+  statement.value = std::move(value);
+  return statement;
+}
+
+bool reads_slot(const LoopNest& nest, int slot) {
+  bool found = false;
+  for (const Statement& s : nest.statements)
+    for_each_term(s.value, [&](const TermPtr& t) { found = found || (t->kind == Term::Kind::read && t->slot == slot); });
+  return found;
+}
+
+bool looks_up(const LoopNest& nest) {
+  bool found = false;
+  for (const Statement& s : nest.statements)
+    for_each_term(s.value, [&](const TermPtr& term) {
+      for (const Index& index : term->indices) found = found || index.has_loaded();
+      for (const Condition& c : term->conditions) found = found || c.index.has_loaded();
+    });
+  for (const LoopOutput& output : nest.outputs) {
+    found = found || output.accumulate;
+    for (const Index& index : output.index) found = found || index.has_loaded();
+  }
+  return found;
+}
+
+/// A kernel being rewritten: its nest and the operand behind each slot.
+struct Body {
+  LoopNest nest;
+  std::vector<Value*> operands;
+
+  /// Drops statements that no output needs, then operands that no statement reads.
+  void prune() {
+    std::vector<bool> needed(nest.statements.size());
+    for (const LoopOutput& output : nest.outputs) needed[static_cast<std::size_t>(output.statement)] = true;
+    for (std::size_t s = nest.statements.size(); s-- > 0;)
+      if (needed[s])
+        for_each_term(nest.statements[s].value, [&](const TermPtr& t) {
+          if (t->kind == Term::Kind::local) needed[static_cast<std::size_t>(t->slot)] = true;
+        });
+    std::vector<int> statement(nest.statements.size(), -1), slot(operands.size(), -1);
+    std::vector<Statement> kept;
+    std::vector<Value*> read_operands;
+    TermRewriter renumber;
+    renumber.leaf = [&](const TermPtr& t) {
+      const auto at = static_cast<std::size_t>(t->slot);
+      if (t->kind == Term::Kind::local) return local(t->dtype, statement[at]);
+      if (slot[at] < 0) {
+        slot[at] = static_cast<int>(read_operands.size());
+        read_operands.push_back(operands[at]);
+      }
+      return read(t->dtype, slot[at], t->indices);
+    };
+    for (std::size_t s = 0; s < nest.statements.size(); ++s) {
+      if (!needed[s]) continue;
+      statement[s] = static_cast<int>(kept.size());
+      kept.push_back(nest.statements[s]);
+      kept.back().value = renumber(kept.back().value);
+    }
+    for (LoopOutput& output : nest.outputs) output.statement = statement[static_cast<std::size_t>(output.statement)];
+    nest.statements = std::move(kept);
+    operands = std::move(read_operands);
+  }
+};
+
+/// Where a matmul's result is read with a vector added along n, the sum with that vector.
+class Preactivation {
+ public:
+  Preactivation(const Value* sum, const Value* bias) : sum_(sum), bias_(bias) {}
+
+  /// The body with each `sum + bias` as a read of a new last operand; nothing where the sum is read otherwise.
+  std::optional<Body> applied(const Node& node) const {
+    Body body{*node.nest, node.operands};
+    const auto sum = slot_of(node, sum_), bias = slot_of(node, bias_);
+    if (!sum || !bias) return std::nullopt;
+    const int made = static_cast<int>(body.operands.size());
+    body.operands.push_back(nullptr);
+    TermRewriter rewriter;
+    rewriter.rebuilt = [&](const TermPtr& t) {
+      if (t->op != &ops::kAdd) return TermPtr();
+      for (int i : {0, 1}) {
+        const Term &a = *t->arguments[static_cast<std::size_t>(i)], &b = *t->arguments[static_cast<std::size_t>(1 - i)];
+        if (a.kind == Term::Kind::read && b.kind == Term::Kind::read && a.slot == *sum && b.slot == *bias &&
+            linear_index(b.indices, bias_->type.shape) == a.indices.back())
+          return read(a.dtype, made, a.indices);
+      }
+      return TermPtr();
+    };
+    for (Statement& s : body.nest.statements) s.value = rewriter(s.value);
+    if (looks_up(body.nest) || reads_slot(body.nest, *sum)) return std::nullopt;
+    return body;
+  }
+
+ private:
+  static std::optional<int> slot_of(const Node& node, const Value* value) {
+    const auto found = std::find(node.operands.begin(), node.operands.end(), value);
+    if (found == node.operands.end()) return std::nullopt;
+    return static_cast<int>(found - node.operands.begin());
+  }
+
+  const Value *sum_, *bias_;
+};
+
+/// The position at which an output is stored, and its axes as digits of that position; nothing unless each axis is one.
+struct Digits {
+  Index position;
+  std::vector<std::int64_t> weights;  ///< 0 for axes of one step
+
+  static std::optional<Digits> of(const LoopNest& nest, const LoopOutput& output, const Shape& shape) {
+    Digits digits{linear_index(output.index, shape), std::vector<std::int64_t>(nest.extents.size())};
+    if (digits.position.constant() != 0) return std::nullopt;
+    std::vector<std::pair<std::int64_t, std::int64_t>> parts;  // weight, extent
+    for (const Index::Part& part : digits.position.parts()) {
+      if (part.atom.kind != IndexAtom::Kind::axis) return std::nullopt;
+      digits.weights[static_cast<std::size_t>(part.atom.axis)] = part.coefficient;
+      parts.emplace_back(part.coefficient, part.atom.extent);
+    }
+    std::sort(parts.begin(), parts.end());
+    std::int64_t weight = 1;
+    for (const auto& [coefficient, extent] : parts) {
+      if (coefficient != weight) return std::nullopt;
+      weight *= extent;
+    }
+    for (std::size_t a = 0; a < nest.extents.size(); ++a)
+      if (nest.extents[a] > 1 && digits.weights[a] == 0) return std::nullopt;
+    return digits;
+  }
+};
+
+/// What becomes of a matmul and a kernel.
+struct Joined {
+  Body product;                     ///< operands a and b first
+  std::vector<TensorType> results;  ///< of the kernel's joined results, then what other readers keep
+  std::vector<std::size_t> joined;  ///< results of the kernel
+  bool keeps_sum = false;           ///< other readers read the last result as the matmul's
+  std::vector<std::pair<Node*, Body>> readers;  ///< other readers that now read the last result, as their last operand's null
+  std::optional<Body> rest;                     ///< what is left of the kernel; null stands for the one joined result
+};
+
+/// Of a row-major position in `shape` the digit of the given weight, from the one axis that it is part of where there is one.
+Index digit_of(const Shape& shape, std::int64_t weight, std::int64_t extent) {
+  const std::vector<Index> axes = axes_of_shape(shape);
+  const Shape strides = row_major_strides(shape);
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (weight % strides[d] == 0 && weight / strides[d] * extent <= shape[d])
+      return axes[d].quotient(weight / strides[d]).remainder(extent);
+  return linear_index(axes, shape).quotient(weight).remainder(extent);
+}
+
+class EpilogueFuser {
+ public:
+  EpilogueFuser(Graph& graph, const EpilogueOptions& options) : graph_(graph), options_(options) { look(); }
+
+  bool run() {
+    std::vector<Node*> products;
+    for (const auto& node : graph_.nodes())
+      if (node->op == &ops::kMatmul) products.push_back(node.get());
+    bool changed = false;
+    for (Node* product : products) changed = join_one(*product) || changed;
+    if (changed) graph_.remove_dead();
+    return changed;
+  }
+
+ private:
+  void look() {
+    uses_ = uses_of(graph_);
+    outputs_ = {graph_.outputs().begin(), graph_.outputs().end()};
+    position_.clear();
+    for (const auto& node : graph_.nodes()) position_.emplace(node.get(), position_.size());
+  }
+
+  bool join_one(Node& product) {
+    const Value* sum = product.result();
+    if (!is_float(sum->type.dtype) || sum->type.elements() == 0 || product.operands[0]->type.elements() == 0) return false;
+    const std::vector<Node*> readers = readers_of(sum);
+    for (Node* kernel : readers) {
+      if (kernel->op != &ops::kKernel || kernel->operands.size() > 64) continue;
+      const std::optional<std::size_t> place = place_of(product, *kernel, readers);
+      if (!place) continue;
+      if (std::optional<Joined> joined = join(product, *kernel, readers)) {
+        apply(product, *kernel, *std::move(joined), *place);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  std::vector<Node*> readers_of(const Value* value) {
+    std::vector<Node*> readers = uses_[value];
+    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+    return readers;
+  }
+
+  /// Where the product can stand: in the matmul's place if all that the kernel reads is there, else in the kernel's if nobody
+  /// reads the matmul before and no state that it reads changes in between.
+  std::optional<std::size_t> place_of(const Node& product, const Node& kernel, const std::vector<Node*>& readers) const {
+    const std::size_t first = position_.at(&product), last = position_.at(&kernel);
+    const bool ready = std::all_of(kernel.operands.begin(), kernel.operands.end(), [&](const Value* v) {
+      return v == product.result() || !v->producer || position_.at(v->producer) < first;
+    });
+    if (ready) return first;
+    for (const Node* reader : readers)
+      if (reader != &kernel && position_.at(reader) < last) return std::nullopt;
+    for (std::size_t i = first; i < last; ++i)
+      if (graph_.nodes()[i]->op->kind == Kind::update) return std::nullopt;
+    return last;
+  }
+
+  std::optional<Joined> join(const Node& product, const Node& kernel, const std::vector<Node*>& readers) const {
+    if (looks_up(*kernel.nest)) return std::nullopt;
+    const bool kept = readers.size() > 1 || outputs_.count(product.result());
+    if (kept && options_.gelu)
+      for (const Value* bias : kernel.operands) {
+        if (bias == product.result() || bias->type.elements() != product.result()->type.shape.back()) continue;
+        const Preactivation preactivation(product.result(), bias);
+        const std::optional<Body> body = preactivation.applied(kernel);
+        std::optional<Joined> joined = body ? joined_with(product, kernel, *body, bias, kept) : std::nullopt;
+        if (joined && is_known(*joined) && rewrite_readers(preactivation, kernel, readers, *joined)) return joined;
+      }
+    std::optional<Joined> joined = joined_with(product, kernel, {*kernel.nest, kernel.operands}, nullptr, kept);
+    return joined && joined->rest && !is_known(*joined) ? std::nullopt : joined;
+  }
+
+  bool is_known(const Joined& joined) const {
+    const auto found = library_epilogue(joined.product.nest, types_of(joined.product.operands), joined.results);
+    return found && (options_.gelu || found->kind == LibraryEpilogue::Kind::bias);
+  }
+
+  bool rewrite_readers(const Preactivation& preactivation, const Node& kernel, const std::vector<Node*>& readers,
+                       Joined& joined) const {
+    for (Node* reader : readers) {
+      if (reader == &kernel) continue;
+      std::optional<Body> body = reader->op == &ops::kKernel ? preactivation.applied(*reader) : std::nullopt;
+      if (!body) return false;
+      joined.readers.emplace_back(reader, *std::move(body));
+    }
+    joined.keeps_sum = false;
+    return true;
+  }
+
+  /// The product with all element-wise results of `body`, which reads the matmul, or, where `bias` is given, in its last operand the
+  /// matmul with the bias added. `kept`: what it reads becomes a result too.
+  std::optional<Joined> joined_with(const Node& product, const Node& kernel, const Body& body, const Value* bias, bool kept) const {
+    const TensorType& type = product.result()->type;
+    const Index own = linear_index(axes_of_shape(type.shape), type.shape);
+    Joined joined;
+    std::vector<std::size_t> left;
+    std::optional<Digits> digits;
+    for (std::size_t o = 0; o < body.nest.outputs.size(); ++o) {
+      const auto found = kernel.results[o]->type.elements() == type.elements() && depends_on_maps(body.nest, body.nest.outputs[o].statement)
+                             ? Digits::of(body.nest, body.nest.outputs[o], kernel.results[o]->type.shape)
+                             : std::nullopt;
+      if (!found || (digits && !(digits->position == found->position))) {
+        left.push_back(o);
+        continue;
+      }
+      digits = found;
+      joined.joined.push_back(o);
+    }
+    if (!digits || (!left.empty() && joined.joined.size() > 1)) return std::nullopt;
+
+    // The body over the product's axes.
+    const DType sum_type = compute_type(type.dtype);
+    joined.product.nest = product_nest(product.operands[0]->type, product.operands[1]->type, product.attributes);
+    const std::vector<int> axes = joined.product.nest.statements[0].axes;
+    const int offset = bias ? 2 : 1;
+    joined.product.operands = {product.operands[0], product.operands[1]};
+    if (bias) {
+      joined.product.operands.push_back(const_cast<Value*>(bias));
+      const Index n = Index::axis(last_axis(type.shape), type.shape.back());
+      const TermPtr added = read(bias->type.dtype, 2, split_index(n, bias->type.shape));
+      joined.product.nest.statements.push_back(map_over(axes, type.dtype, call(sum_type, ops::kAdd, {local(sum_type, 0), added})));
+    }
+    bool aligned = true;
+    std::vector<int> slots(body.operands.size(), -1);
+    TermRewriter rewriter;
+    rewriter.axis = [&](int a, std::int64_t extent) {
+      const std::int64_t weight = digits->weights[static_cast<std::size_t>(a)];
+      return weight == 0 ? Index(0) : digit_of(type.shape, weight, extent);
+    };
+    rewriter.leaf = [&](const TermPtr& t) -> TermPtr {
+      if (t->kind == Term::Kind::local) return local(t->dtype, t->slot + offset);
+      const auto at = static_cast<std::size_t>(t->slot);
+      const Value* operand = body.operands[at];
+      if (!operand || operand == product.result()) {
+        aligned = aligned && linear_index(t->indices, type.shape) == own;
+        return operand ? local(sum_type, 0) : local(type.dtype, 1);
+      }
+      if (slots[at] < 0) {
+        const auto known = std::find(joined.product.operands.begin() + 2, joined.product.operands.end(), operand);
+        slots[at] = static_cast<int>(known - joined.product.operands.begin());
+        if (known == joined.product.operands.end()) joined.product.operands.push_back(const_cast<Value*>(operand));
+      }
+      return read(t->dtype, slots[at], t->indices);
+    };
+    for (const Statement& s : body.nest.statements) {
+      const bool map = s.form == Statement::Form::map;  // what reduces is left
+      joined.product.nest.statements.push_back(map_over(axes, s.dtype, map ? rewriter(s.value) : literal(s.dtype, 0)));
+    }
+    for (std::size_t o : joined.joined) {
+      joined.product.nest.outputs.push_back({body.nest.outputs[o].statement + offset, axes_of_shape(type.shape)});
+      joined.results.push_back({kernel.results[o]->type.dtype, type.shape});
+    }
+    if (kept) keep_sum(joined, type, bias != nullptr);
+    prune(joined.product);
+    if (!aligned || !is_affordable(joined, type.dtype)) return std::nullopt;
+    if (!left.empty() && !part(product, kernel, body, left, joined)) return std::nullopt;
+    return joined;
+  }
+
+  /// Whether a statement is a map and stands on maps alone.
+  static bool depends_on_maps(const LoopNest& nest, int number) {
+    const Statement& s = nest.statements[static_cast<std::size_t>(number)];
+    bool maps = s.form == Statement::Form::map;
+    for_each_term(s.value, [&](const TermPtr& t) {
+      if (maps && t->kind == Term::Kind::local) maps = depends_on_maps(nest, t->slot);
+    });
+    return maps;
+  }
+
+  static void keep_sum(Joined& joined, const TensorType& type, bool with_bias) {
+    LoopNest& nest = joined.product.nest;
+    int statement = with_bias ? 1 : 0;
+    if (nest.statements[static_cast<std::size_t>(statement)].dtype != type.dtype) {
+      const Statement& sum = nest.statements[0];
+      nest.statements.push_back(map_over(std::vector<int>(sum.axes), type.dtype, local(sum.dtype, 0)));
+      statement = static_cast<int>(nest.statements.size()) - 1;
+    }
+    nest.outputs.push_back({statement, axes_of_shape(type.shape)});
+    joined.results.push_back(type);
+    joined.keeps_sum = true;
+  }
+
+  /// Statement 0 and the first two operands stay, whether anything reads them or not.
+  static void prune(Body& product) {
+    const Statement sum = product.nest.statements[0];
+    const std::vector<Value*> operands(product.operands.begin(), product.operands.begin() + 2);
+    product.nest.outputs.insert(product.nest.outputs.begin(), {0, {}});
+    product.prune();
+    product.nest.outputs.erase(product.nest.outputs.begin());
+    // One value may be both operands of a product.
+    if (product.operands.size() < 2 || product.operands[0] != operands[0] || product.operands[1] != operands[1])
+      throw InternalError("a product lost its operands");
+  }
+
+  bool is_affordable(const Joined& joined, DType dtype) const {
+    int calls = 0;
+    const LoopNest& nest = joined.product.nest;
+    for (std::size_t s = 1; s < nest.statements.size(); ++s)
+      for_each_term(nest.statements[s].value, [&](const TermPtr& t) { calls += t->kind == Term::Kind::call; });
+    return calls <= options_.max_calls && joined.product.operands.size() <= static_cast<std::size_t>(options_.max_operands) + 2 &&
+           std::any_of(joined.results.begin(), joined.results.end(), [&](const TensorType& t) { return t.dtype == dtype; });
+  }
+
+  /// Leaves the other outputs to a kernel that reads the joined one.
+  static bool part(const Node& product, const Node& kernel, const Body& body, const std::vector<std::size_t>& left, Joined& joined) {
+    const std::size_t taken = joined.joined[0];
+    Body rest = body;
+    const LoopOutput& output = body.nest.outputs[taken];
+    const int slot = static_cast<int>(rest.operands.size());
+    rest.operands.push_back(kernel.results[taken]);
+    Statement& statement = rest.nest.statements[static_cast<std::size_t>(output.statement)];
+    statement.value = read(statement.dtype, slot, output.index);
+    rest.nest.outputs.clear();
+    for (std::size_t o : left) rest.nest.outputs.push_back(body.nest.outputs[o]);
+    rest.prune();
+    for (const Value* operand : rest.operands)
+      if (!operand || operand == product.result()) return false;
+    joined.rest = std::move(rest);
+    return true;
+  }
+
+  void apply(Node& product, Node& kernel, Joined joined, std::size_t place) {
+    const Shape& shape = product.result()->type.shape;
+    std::vector<Node*> made;
+    made.push_back(graph_.append_kernel(ops::kProduct, joined.product.operands, std::move(joined.product.nest), joined.results,
+                                        kernel.origin.empty() ? product.origin : kernel.origin, {}, product.attributes));
+    const std::vector<Value*> results = made[0]->results;
+    std::unordered_map<Value*, Value*> replaced;
+    for (std::size_t i = 0; i < joined.joined.size(); ++i) {
+      Value *old = kernel.results[joined.joined[i]], *now = results[i];
+      if (old->type.shape != shape) {
+        made.push_back(graph_.append(ops::kReshape, {now}, {{"shape", old->type.shape}}, kernel.origin));
+        now = made.back()->result();
+        pass_reshapes(old, results[i], replaced);
+      }
+      graph_.take_name(old, now);
+      replaced[old] = now;
+    }
+    if (joined.keeps_sum) {
+      graph_.take_name(product.result(), results.back());
+      replaced[product.result()] = results.back();
+    }
+    for (auto& [reader, body] : joined.readers) {
+      std::replace(body.operands.begin(), body.operands.end(), static_cast<Value*>(nullptr), results.back());
+      body.prune();
+      reader->operands = std::move(body.operands);
+      reader->nest = std::make_shared<const LoopNest>(std::move(body.nest));
+    }
+    std::vector<Node*> rest;
+    if (joined.rest) {
+      std::vector<TensorType> types;
+      std::vector<std::size_t> left;
+      for (std::size_t o = 0; o < kernel.results.size(); ++o)
+        if (o != joined.joined[0]) left.push_back(o), types.push_back(kernel.results[o]->type);
+      rest.push_back(graph_.append_kernel(ops::kKernel, joined.rest->operands, std::move(joined.rest->nest), types, kernel.origin));
+      for (std::size_t i = 0; i < left.size(); ++i) {
+        graph_.take_name(kernel.results[left[i]], rest[0]->results[i]);
+        replaced[kernel.results[left[i]]] = rest[0]->results[i];
+      }
+    }
+    rebuild(product, kernel, made, rest, place);
+    graph_.replace_uses(replaced);
+    look();
+  }
+
+  /// Reshapes of a joined result to the product's own shape are the product's result.
+  void pass_reshapes(const Value* result, Value* product, std::unordered_map<Value*, Value*>& replaced) {
+    for (const Node* reader : uses_[result])
+      if (reader->op == &ops::kReshape && reader->result()->type == product->type && !outputs_.count(reader->result()))
+        replaced[reader->result()] = product;
+  }
+
+  /// `made` goes where the matmul or the kernel stood, `rest` where the kernel stood; those two go.
+  void rebuild(const Node& product, const Node& kernel, const std::vector<Node*>& made, const std::vector<Node*>& rest,
+               std::size_t place) {
+    const std::size_t at_kernel = position_.at(&kernel);
+    std::vector<std::unique_ptr<Node>> nodes = graph_.take_nodes();
+    std::unordered_map<const Node*, std::unique_ptr<Node>> added;
+    for (std::size_t i = position_.size(); i < nodes.size(); ++i) added.emplace(nodes[i].get(), nullptr).first->second = std::move(nodes[i]);
+    for (std::size_t i = 0; i < position_.size(); ++i) {
+      if (i == place)
+        for (Node* node : made) graph_.append(std::move(added.at(node)));
+      if (i == at_kernel)
+        for (Node* node : rest) graph_.append(std::move(added.at(node)));
+      if (nodes[i].get() != &product && nodes[i].get() != &kernel) graph_.append(std::move(nodes[i]));
+      else retired_.push_back(std::move(nodes[i]));
+    }
+  }
+
+  Graph& graph_;
+  const EpilogueOptions& options_;
+  Uses uses_;
+  std::unordered_set<const Value*> outputs_;
+  std::unordered_map<const Node*, std::size_t> position_;
+  std::vector<std::unique_ptr<Node>> retired_;
+};
+
+}  // namespace
+
+bool fuse_epilogues(Graph& graph, const EpilogueOptions& options) { return options.enabled && EpilogueFuser(graph, options).run(); }
+
+}  // namespace gcomp::passes
