@@ -7,6 +7,7 @@
 #include "ir/loops.h"
 #include "ir/ops/table.h"
 #include "ir/product.h"
+#include "passes/nest_domains.h"
 
 namespace gcomp::passes {
 namespace {
@@ -121,26 +122,15 @@ class Preactivation {
   const Value *sum_, *bias_;
 };
 
-/// The position at which an output is stored, and its axes as digits of that position; nothing unless each axis is one.
+/// The position at which an output is stored, where each axis of the nest is a digit of it.
 struct Digits {
   Index position;
-  std::vector<std::int64_t> weights;  ///< 0 for axes of one step
+  std::vector<std::int64_t> weights;  ///< of the axes; 0 for axes of one step
 
   static std::optional<Digits> of(const LoopNest& nest, const LoopOutput& output, const Shape& shape) {
     Digits digits{linear_index(output.index, shape), std::vector<std::int64_t>(nest.extents.size())};
-    if (digits.position.constant() != 0) return std::nullopt;
-    std::vector<std::pair<std::int64_t, std::int64_t>> parts;  // weight, extent
-    for (const Index::Part& part : digits.position.parts()) {
-      if (part.atom.kind != IndexAtom::Kind::axis) return std::nullopt;
-      digits.weights[static_cast<std::size_t>(part.atom.axis)] = part.coefficient;
-      parts.emplace_back(part.coefficient, part.atom.extent);
-    }
-    std::sort(parts.begin(), parts.end());
-    std::int64_t weight = 1;
-    for (const auto& [coefficient, extent] : parts) {
-      if (coefficient != weight) return std::nullopt;
-      weight *= extent;
-    }
+    if (!mixed_radix(digits.position, element_count(shape))) return std::nullopt;
+    for (const Index::Part& part : digits.position.parts()) digits.weights[static_cast<std::size_t>(part.atom.axis)] = part.coefficient;
     for (std::size_t a = 0; a < nest.extents.size(); ++a)
       if (nest.extents[a] > 1 && digits.weights[a] == 0) return std::nullopt;
     return digits;
@@ -379,8 +369,12 @@ class EpilogueFuser {
     const LoopOutput& output = body.nest.outputs[taken];
     const int slot = static_cast<int>(rest.operands.size());
     rest.operands.push_back(kernel.results[taken]);
-    Statement& statement = rest.nest.statements[static_cast<std::size_t>(output.statement)];
-    statement.value = read(statement.dtype, slot, output.index);
+    TermRewriter stored;
+    stored.leaf = [&](const TermPtr& t) {
+      const bool is_it = t->kind == Term::Kind::local && t->slot == output.statement;
+      return is_it ? read(t->dtype, slot, output.index) : TermPtr();
+    };
+    for (Statement& statement : rest.nest.statements) statement.value = stored(statement.value);
     rest.nest.outputs.clear();
     for (std::size_t o : left) rest.nest.outputs.push_back(body.nest.outputs[o]);
     rest.prune();
@@ -399,10 +393,9 @@ class EpilogueFuser {
     std::unordered_map<Value*, Value*> replaced;
     for (std::size_t i = 0; i < joined.joined.size(); ++i) {
       Value *old = kernel.results[joined.joined[i]], *now = results[i];
-      if (old->type.shape != shape) {
+      if (old->type.shape != shape && (!pass_reshapes(old, now, replaced) || joined.rest)) {
         made.push_back(graph_.append(ops::kReshape, {now}, {{"shape", old->type.shape}}, kernel.origin));
         now = made.back()->result();
-        pass_reshapes(old, results[i], replaced);
       }
       graph_.take_name(old, now);
       replaced[old] = now;
@@ -434,11 +427,15 @@ class EpilogueFuser {
     look();
   }
 
-  /// Reshapes of a joined result to the product's own shape are the product's result.
-  void pass_reshapes(const Value* result, Value* product, std::unordered_map<Value*, Value*>& replaced) {
-    for (const Node* reader : uses_[result])
-      if (reader->op == &ops::kReshape && reader->result()->type == product->type && !outputs_.count(reader->result()))
-        replaced[reader->result()] = product;
+  /// Reshapes of a joined result to the product's own shape are the product's result. Whether nothing else reads it.
+  bool pass_reshapes(const Value* result, Value* product, std::unordered_map<Value*, Value*>& replaced) {
+    bool all = !outputs_.count(result);
+    for (const Node* reader : uses_[result]) {
+      const bool passed = reader->op == &ops::kReshape && reader->result()->type == product->type && !outputs_.count(reader->result());
+      if (passed) replaced[reader->result()] = product;
+      all = all && passed;
+    }
+    return all;
   }
 
   /// `made` goes where the matmul or the kernel stood, `rest` where the kernel stood; those two go.

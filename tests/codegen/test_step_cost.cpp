@@ -10,9 +10,10 @@ namespace {
 
 using namespace gcomp::ir;
 
-codegen::CountedProgram counted(Graph& graph) {
+codegen::CountedProgram counted(Graph& graph, bool epilogues = false) {
   passes::PipelineOptions options;
   options.alignment = 256;
+  options.epilogues.enabled = epilogues;
   const MemoryPlan plan = passes::lower(graph, options);
   codegen::CountedProgram made = codegen::generate_counted(graph, plan, {runtime::TargetKind::cuda, "sm_90"});
   EXPECT_EQ(made.costs.size(), made.program.steps.size());
@@ -31,6 +32,28 @@ TEST(StepCost, AMatmulAndWhatFollowsIt) {
   EXPECT_EQ(made.costs[1].flops, 2 * 40 * 20);  // a product and a maximum for each element
   EXPECT_EQ(made.costs[1].bytes, 4 * 2 * 40 * 20);
   EXPECT_EQ(made.costs[0].seconds(codegen::kH200), made.costs[0].bytes / codegen::kH200.copy_bytes);
+}
+
+// What the library knows goes through memory once; else the sums are written and read again.
+TEST(StepCost, AnEpilogue) {
+  constexpr double kSums = 4 * 40 * 20, kOperands = 4 * (40 * 30 + 30 * 20);
+  for (const bool known : {true, false}) {
+    Graph graph("g");
+    Builder b(graph);
+    Var x = b.input({DType::f32, {40, 30}}, "x"), w = b.input({DType::f32, {30, 20}}, "w"), v = b.input({DType::f32, {20}}, "v");
+    const Var sum = b.matmul(x, w);
+    const Var z = sum + b.broadcast(v, sum.shape());
+    graph.outputs() = {known ? z.value : b.apply("relu", {z}).value};
+    const codegen::CountedProgram made = counted(graph, true);
+    ASSERT_EQ(made.costs.size(), 1u);
+    EXPECT_EQ(made.costs[0].flops, 2 * 40 * 30 * 20 + (known ? 1 : 2) * 40 * 20);
+    EXPECT_EQ(made.costs[0].bytes, kOperands + 4 * 20 + (known ? 1 : 3) * kSums);
+    const std::string text = codegen::describe_steps(made.program, made.costs, codegen::kH200);
+    EXPECT_NE(text.find(known ? "matmul 40x20x30 f32 with bias, else k" : "matmul 40x20x30 f32 with k"), std::string::npos) << text;
+    EXPECT_NE(text.find(known ? "launches              1: kernels 0, products 1" : "launches              2: kernels 1, products 1"),
+              std::string::npos)
+        << text;
+  }
 }
 
 TEST(StepCost, AGatherReadsOnlyItsRows) {

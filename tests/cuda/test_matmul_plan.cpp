@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "ir/base/dtype.h"
 #include "ir/base/tensor.h"
 #include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/matmul_tuning.h"
 #include "runtime/cuda/session.h"
 
 namespace gcomp::tests {
@@ -183,6 +185,44 @@ TEST_F(MatmulPlan, BatchDimensionsThatAreEvenlySpacedAreJoined) {
   heads.a = {.buffer = 0, .offset = 0, .batch_strides = {3}, .row_stride = 6, .column_stride = 1};
   heads.b = {.buffer = 1, .offset = 0, .batch_strides = {3}, .row_stride = 1, .column_stride = 6};
   EXPECT_TRUE(check(heads));
+}
+
+// The numbers are compared in tests/device; here it is what the library may be asked for.
+TEST_F(MatmulPlan, AnEpilogueNeedsTheLayoutsThatTheLibraryKnowsItFor) {
+  const auto planned = [&](const Case& c, const LibraryEpilogue& epilogue, CUdeviceptr bias = 1 << 20, CUdeviceptr aux = 1 << 20) {
+    const MatmulBuffers buffers{1 << 20, 1 << 20, 1 << 20, bias, aux};
+    const auto plan = CublasLtMatmul::plan(library_, call_of(c), buffers, MatmulPrecision::strict, &epilogue);
+    EXPECT_TRUE(!plan || plan->has_epilogue());
+    return plan != nullptr;
+  };
+  const LibraryEpilogue bias{EpilogueKind::bias, 3, {}}, gelu{EpilogueKind::gelu, 3, 4}, plain_gelu{EpilogueKind::gelu, {}, {}},
+      gradient{EpilogueKind::gelu_gradient, {}, 4};
+  const Case eights{.n = 8, .batch = {}}, sevens{.n = 7, .batch = {}};
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    Case typed = eights;
+    typed.dtype = dtype;
+    for (const LibraryEpilogue& epilogue : {bias, gelu, plain_gelu, gradient}) EXPECT_TRUE(planned(typed, epilogue));
+  }
+  EXPECT_TRUE(planned(sevens, bias));
+  EXPECT_TRUE(planned(sevens, plain_gelu));
+  EXPECT_FALSE(planned(sevens, gelu)) << "lines of an auxiliary matrix are multiples of 8";
+  EXPECT_FALSE(planned(sevens, gradient));
+  EXPECT_TRUE(planned({.n = 8, .batch = {3, 2}}, gelu));
+  EXPECT_FALSE(planned({.c = Order::column_major, .m = 8, .n = 8, .batch = {}}, bias)) << "the library adds a bias along its rows";
+  EXPECT_TRUE(planned({.n = 8, .padding = 8, .batch = {}}, bias));
+  EXPECT_FALSE(planned({.n = 8, .padding = 8, .batch = {}}, gelu)) << "the auxiliary matrix is dense";
+  EXPECT_FALSE(planned({.n = 8, .batch = {}, .dtype = DType::f64}, bias)) << "none in f64";
+  EXPECT_FALSE(planned(eights, bias, 0)) << "no bias";
+  EXPECT_FALSE(planned(eights, gelu, 1 << 20, 0)) << "no auxiliary matrix";
+}
+
+TEST_F(MatmulPlan, TuningTellsEpiloguesApart) {
+  const MatmulCall call = call_of({});
+  std::set<std::string> keys = {shape_key(call)};
+  for (const LibraryEpilogue& epilogue : {LibraryEpilogue{EpilogueKind::bias, 3, {}}, LibraryEpilogue{EpilogueKind::gelu, 3, 4},
+                                          LibraryEpilogue{EpilogueKind::gelu, 3, {}}, LibraryEpilogue{EpilogueKind::gelu, {}, {}},
+                                          LibraryEpilogue{EpilogueKind::gelu_gradient, {}, 4}})
+    EXPECT_TRUE(keys.insert(shape_key(call, &epilogue)).second);
 }
 
 TEST_F(MatmulPlan, LayoutsThatTheLibraryDoesNotHaveAreRefused) {

@@ -9,19 +9,20 @@ bool on_real_gpu() {
   return value && std::string_view(value) == "device";
 }
 
+std::unique_ptr<runtime::Device> open_device_under_test(bool use_cublaslt) {
+  runtime::DeviceOptions options;
+  if (on_real_gpu()) {
+    options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
+  } else {
+    options.libraries.usual_places = false;
+    for (const runtime::LibraryKind kind : runtime::kAllLibraries) options.libraries.explicit_of(kind) = GCOMP_EMULATED_LIBRARIES;
+  }
+  options.use_cublaslt = use_cublaslt;
+  return runtime::open_device(runtime::TargetKind::cuda, options);
+}
+
 runtime::Device& device_under_test() {
-  static const std::unique_ptr<runtime::Device> device = [] {
-    runtime::DeviceOptions options;
-    if (on_real_gpu()) {
-      options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
-    } else {
-      options.libraries.usual_places = false;
-      for (const runtime::LibraryKind kind : {runtime::LibraryKind::driver, runtime::LibraryKind::nvrtc})
-        options.libraries.explicit_of(kind) = GCOMP_EMULATED_LIBRARIES;
-    }
-    options.use_cublaslt = false;
-    return runtime::open_device(runtime::TargetKind::cuda, options);
-  }();
+  static const std::unique_ptr<runtime::Device> device = open_device_under_test(false);
   return *device;
 }
 

@@ -9,7 +9,9 @@ namespace gcomp::tests {
 
 bool on_real_gpu();
 
-/// One for the whole process. Kernels are cached.
+/// One for the whole process, without cuBLASLt. Kernels are cached.
 runtime::Device& device_under_test();
+/// Another one.
+std::unique_ptr<runtime::Device> open_device_under_test(bool use_cublaslt);
 
 }  // namespace gcomp::tests

@@ -121,6 +121,7 @@ TEST(DeviceGraphs, Random) {
     const ir::InterpretResult expected = ir::interpret(drawn.graph, drawn.values);
     passes::PipelineOptions options;
     options.alignment = kAlignment;
+    options.epilogues.enabled = true;
     const ir::MemoryPlan plan = passes::lower(drawn.graph, options);
     try {
       EXPECT_EQ(run(drawn.graph, plan, drawn.values, expected), "") << "seed " << seed;

@@ -31,6 +31,7 @@ inline Program sample_program() {
   add("image", Space::arena, DType::f32, {2, 4, 5, 5}, 256);
   add("filter", Space::arena, DType::f32, {6, 2, 3, 3}, 1088);
   add("map", Space::arena, DType::f32, {2, 6, 3, 2}, 1536);
+  add("bias", Space::state, DType::f32, {4}, 0);
   for (int i = 0; i < 3; ++i) p.buffers[2].contents.set(i, 1 - 3 * i);
   p.states = {{.buffer = 1, .role = StateRole::optimizer, .fill = -0.0}};
   p.inputs = {3};
@@ -47,7 +48,14 @@ inline Program sample_program() {
                  .b = {1, 0, {0}, 4, 1},
                  .c = {4, 3, {12}, 4, -1},
                  .origin = "/fc/MatMul",
-                 .generated = {{{0, {5, 128, 64}, {3, -4, INT64_MAX}}, {1, {1, 32, 0}, {}}}, 4096}},
+                 .generated = {{{0, {5, 128, 64}, {3, -4, INT64_MAX}}, {1, {1, 32, 0}, {}, {4, 1}}}, 4096},
+                 .epilogue = ProductEpilogue{.library = LibraryEpilogue{EpilogueKind::gelu, 9, 4},
+                                             .after = {.kernel = 1,
+                                                       .segments = {{{4, 9, 4}, 0, 1}},
+                                                       .grid = {1, 64, 0},
+                                                       .fault = 0,
+                                                       .origin = "/fc/Gelu"},
+                                             .generated = true}},
       ConvolutionCall{.kind = ConvolutionKind::weight_gradient,
                       .dtype = DType::f32,
                       .channels_last = true,

@@ -40,7 +40,7 @@ TEST(Serialize, AnotherVersionIsRefusedWithBoth) {
   std::vector<std::byte> bytes = serialize(sample_program());
   ASSERT_EQ(bytes[0], std::byte{8});  // field 1, varint
   bytes[1] = std::byte{9};
-  EXPECT_EQ(user_error([&] { parse_program(bytes, "p.pb"); }), "p.pb: a program of version 9, this gcomp reads version 2");
+  EXPECT_EQ(user_error([&] { parse_program(bytes, "p.pb"); }), "p.pb: a program of version 9, this gcomp reads version 3");
 }
 
 TEST(Serialize, DamagedBytesNeverCrash) {
@@ -85,7 +85,7 @@ TEST(Validate, EachRuleRefuses) {
       {"contents in arena", [](Program& p) { p.buffers[0].contents = Tensor(DType::f32, {1}); }, "only constants have contents"},
       {"io names", [](Program& p) { p.buffers[4].name = "x"; }, "a second io buffer of this name"},
       {"state space", [](Program& p) { p.states[0].buffer = 0; }, "lies in space arena"},
-      {"state index", [](Program& p) { p.states[0].buffer = 99; }, "buffer index 99, but there are 9 buffers"},
+      {"state index", [](Program& p) { p.states[0].buffer = 99; }, "buffer index 99, but there are 10 buffers"},
       {"state twice", [](Program& p) { p.states.push_back(p.states[0]); }, "belongs to two states"},
       {"input", [](Program& p) { p.inputs = {1}; }, "input 'w' lies in space state, wanted io"},
       {"input twice",
@@ -100,7 +100,7 @@ TEST(Validate, EachRuleRefuses) {
       {"fault", [](Program& p) { launch(p).fault = 3; }, "fault 3, but there are 2 faults"},
       {"segments", [](Program& p) { launch(p).segments.clear(); }, "a launch without segments"},
       {"segment sizes", [](Program& p) { launch(p).segments[1].buffers = {0}; }, "segments of 2 and of 1 buffers"},
-      {"segment buffer", [](Program& p) { launch(p).segments[1].buffers[0] = 9; }, "buffer index 9"},
+      {"segment buffer", [](Program& p) { launch(p).segments[1].buffers[0] = 10; }, "buffer index 10"},
       {"extent", [](Program& p) { launch(p).segments[0].extent = -1; }, "extent -1"},
       {"tasks", [](Program& p) { launch(p).segments[0].tasks = -1; }, "-1 tasks"},
       {"threads", [](Program& p) { launch(p).grid.threads = 1025; }, "1025 threads a block"},
@@ -115,6 +115,24 @@ TEST(Validate, EachRuleRefuses) {
       {"product kernel", [](Program& p) { matmul(p).generated.launches[1].kernel = 2; }, "step 1: kernel index 2"},
       {"product words", [](Program& p) { convolution(p).generated.launches[0].words.assign(65, 0); }, "65 words of a product"},
       {"product threads", [](Program& p) { matmul(p).generated.launches[0].grid.threads = 0; }, "0 threads a block"},
+      {"product buffer", [](Program& p) { matmul(p).generated.launches[1].buffers[0] = 10; }, "step 1: buffer index 10"},
+      {"epilogue kernel", [](Program& p) { matmul(p).epilogue->after.kernel = 2; }, "step 1, after it: kernel index 2"},
+      {"epilogue fault", [](Program& p) { matmul(p).epilogue->after.fault = 1; }, "step 1: an epilogue that raises a fault"},
+      {"epilogue segments",
+       [](Program& p) {
+         matmul(p).epilogue->after.segments.push_back({{4, 9, 4}, 0, 1});
+       },
+       "step 1: an epilogue of 2 segments"},
+      {"epilogue bias", [](Program& p) { matmul(p).epilogue->library->bias = 0; }, "step 1, bias: buffer 'h\xff' is f32[2,3,8], wanted"},
+      {"epilogue aux", [](Program& p) { matmul(p).epilogue->library->aux = 9; },
+       "step 1, auxiliary buffer: buffer 'bias' is f32[4], wanted the elements of f32[2,3,4]"},
+      {"epilogue without its bias",
+       [](Program& p) {
+         matmul(p).epilogue->library = {EpilogueKind::bias, {}, {}};
+       },
+       "step 1: a bias epilogue with no bias"},
+      {"gradient epilogue", [](Program& p) { matmul(p).epilogue->library->kind = EpilogueKind::gelu_gradient; },
+       "takes an auxiliary buffer and no bias"},
       {"workspace", [](Program& p) { convolution(p).generated.workspace_bytes = -1; }, "a workspace of -1 bytes"},
       {"product on the CPU", [](Program& p) { p.target = {}; },
        "step 1: generated kernels of a product have a meaning only for CUDA"},
