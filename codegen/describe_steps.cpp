@@ -52,8 +52,8 @@ std::string library_text(const ProductEpilogue& epilogue) {
 }
 
 std::string what(const Program& program, const MatmulCall& call) {
-  std::string text = concat("matmul ", call.batch.empty() ? "" : concat("[", extents_text(call.batch), "] "), call.m, "x", call.n, "x",
-                            call.k, " ", name_of(call.dtype));
+  std::string text = concat("matmul ", call.batch.empty() ? "" : concat("[", extents_text(call.batch), "] "), call.m, "x", call.n,
+                            "x", call.k, " ", name_of(call.dtype));
   if (!call.epilogue) return text;
   const std::string library = library_text(*call.epilogue);
   return text + concat(" with ", library, library.empty() ? "" : ", else ",

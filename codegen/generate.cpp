@@ -234,7 +234,8 @@ class ProgramBuilder {
 
   /// Absent optional operands take no part: loop nests do not read them.
   void add_kernel(const Node& node, const LoopNest& nest) {
-    program_.steps.push_back(launch_of(node, nest, {node.operands.begin(), node.operands.end()}, {node.results.begin(), node.results.end()}));
+    program_.steps.push_back(
+        launch_of(node, nest, {node.operands.begin(), node.operands.end()}, {node.results.begin(), node.results.end()}));
   }
 
   /// A nest over other values than the node's.

@@ -53,7 +53,9 @@ ProductParts take_apart(const Node& product, const runtime::Target& target) {
   const TensorType& type = parts.sums->type;
   parts.after.extents = type.shape;
   TermRewriter renumber;
-  renumber.leaf = [](const TermPtr& t) { return t->kind == Term::Kind::read ? read(t->dtype, t->slot - 1, t->indices) : TermPtr(); };
+  renumber.leaf = [](const TermPtr& t) {
+    return t->kind == Term::Kind::read ? read(t->dtype, t->slot - 1, t->indices) : TermPtr();
+  };
   for (const Statement& statement : nest.statements) {
     Statement moved = statement;
     if (parts.after.statements.empty()) {

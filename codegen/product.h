@@ -1,5 +1,5 @@
-// A node of ops::kProduct (ir/product.h) as a library call with an epilogue, and what is left of it where the library's product stays
-// plain.
+// A node of ops::kProduct (ir/product.h) as a library call with an epilogue, and what is left of it where the library's product
+// stays plain.
 //
 //   %y, %z = product %a, %b, %bias {...}   ->   MatmulCall into %y, its library epilogue where there is one, and
 //                                               after: kernel %y, %bias { %y[i,j] = gelu(%y[i,j] + %bias[j])  %z[i,j] = ... }
@@ -22,8 +22,8 @@ ProductParts take_apart(const ir::Node& product, const runtime::Target& target);
 
 /// 90 for cuda:sm_90.
 int architecture_of(const runtime::Target& target);
-/// Whether cuBLASLt computes GELU in the product's own kernel: from sm_90 on. On the consumer GPUs before, it was measured (llm.c, pull
-/// requests 338 and 653) to take longer than a product and a kernel after it.
+/// Whether cuBLASLt computes GELU in the product's own kernel: from sm_90 on. On the consumer GPUs before, it was measured (llm.c,
+/// pull requests 338 and 653) to take longer than a product and a kernel after it.
 bool library_has_gelu(const runtime::Target& target);
 /// The library's epilogue over buffers.
 runtime::LibraryEpilogue over_buffers(const ir::LibraryEpilogue& epilogue, const ir::Node& product, const BufferOf& buffer_of);

@@ -23,7 +23,8 @@ class PointEvaluator {
 
  private:
   static bool is_smooth(const OpDef* op) {
-    const OpDef* const smooth[] = {&ops::kAdd, &ops::kSub, &ops::kMul, &ops::kDiv, &ops::kNeg, &ops::kTanh, &ops::kExp, &ops::kSigmoid};
+    const OpDef* const smooth[] = {&ops::kAdd, &ops::kSub,  &ops::kMul, &ops::kDiv,
+                                   &ops::kNeg, &ops::kTanh, &ops::kExp, &ops::kSigmoid};
     return std::find(std::begin(smooth), std::end(smooth), op) != std::end(smooth);
   }
 
@@ -139,8 +140,8 @@ class Recognition {
     return (is_sum(first) && is_bias(second)) || (is_bias(first) && is_sum(second));
   }
 
-  static constexpr double kPoints[] = {0,    0.001, -0.001, 0.1,  -0.1, 0.37, -0.37, 0.5, -0.5, 0.83, -0.83, 1,   -1,  1.4, -1.4,
-                                       1.75, -1.75, 2.1,    -2.1, 2.6,  -2.6, 3.3,   -3.3, 4.2,  -4.2, 5,     -5,  6.5, -6.5};
+  static constexpr double kPoints[] = {0,    0.001, -0.001, 0.1,  -0.1, 0.37, -0.37, 0.5,  -0.5, 0.83, -0.83, 1,  -1,  1.4, -1.4,
+                                       1.75, -1.75, 2.1,    -2.1, 2.6,  -2.6, 3.3,   -3.3, 4.2,  -4.2, 5,     -5, 6.5, -6.5};
 
   bool close(std::optional<double> found, double wanted, double scale) const {
     return found && std::fabs(*found - wanted) <= resolution(operands_[0].dtype) * (1 + std::fabs(scale));

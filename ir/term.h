@@ -64,8 +64,8 @@ struct TermEqual {
   bool operator()(const TermPtr& a, const TermPtr& b) const { return compare(a, b) == 0; }
 };
 
-/// Rebuilds a term bottom-up. Axes are replaced first; then `leaf` may replace reads and locals, and `rebuilt` calls whose arguments
-/// are done (null keeps them). Shared subterms are visited once.
+/// Rebuilds a term bottom-up. Axes are replaced first; then `leaf` may replace reads and locals, and `rebuilt` calls whose
+/// arguments are done (null keeps them). Shared subterms are visited once.
 struct TermRewriter {
   std::function<Index(int, std::int64_t)> axis = [](int a, std::int64_t extent) { return Index::axis(a, extent); };
   std::function<TermPtr(const TermPtr&)> leaf = [](const TermPtr&) { return TermPtr(); };

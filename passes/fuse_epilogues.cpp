@@ -130,7 +130,8 @@ struct Digits {
   static std::optional<Digits> of(const LoopNest& nest, const LoopOutput& output, const Shape& shape) {
     Digits digits{linear_index(output.index, shape), std::vector<std::int64_t>(nest.extents.size())};
     if (!mixed_radix(digits.position, element_count(shape))) return std::nullopt;
-    for (const Index::Part& part : digits.position.parts()) digits.weights[static_cast<std::size_t>(part.atom.axis)] = part.coefficient;
+    for (const Index::Part& part : digits.position.parts())
+      digits.weights[static_cast<std::size_t>(part.atom.axis)] = part.coefficient;
     for (std::size_t a = 0; a < nest.extents.size(); ++a)
       if (nest.extents[a] > 1 && digits.weights[a] == 0) return std::nullopt;
     return digits;
@@ -139,10 +140,10 @@ struct Digits {
 
 /// What becomes of a matmul and a kernel.
 struct Joined {
-  Body product;                     ///< operands a and b first
-  std::vector<TensorType> results;  ///< of the kernel's joined results, then what other readers keep
-  std::vector<std::size_t> joined;  ///< results of the kernel
-  bool keeps_sum = false;           ///< other readers read the last result as the matmul's
+  Body product;                                 ///< operands a and b first
+  std::vector<TensorType> results;              ///< of the kernel's joined results, then what other readers keep
+  std::vector<std::size_t> joined;              ///< results of the kernel
+  bool keeps_sum = false;                       ///< other readers read the last result as the matmul's
   std::vector<std::pair<Node*, Body>> readers;  ///< other readers that now read the last result, as their last operand's null
   std::optional<Body> rest;                     ///< what is left of the kernel; null stands for the one joined result
 };
@@ -248,8 +249,8 @@ class EpilogueFuser {
     return true;
   }
 
-  /// The product with all element-wise results of `body`, which reads the matmul, or, where `bias` is given, in its last operand the
-  /// matmul with the bias added. `kept`: what it reads becomes a result too.
+  /// The product with all element-wise results of `body`, which reads the matmul, or, where `bias` is given, in its last operand
+  /// the matmul with the bias added. `kept`: what it reads becomes a result too.
   std::optional<Joined> joined_with(const Node& product, const Node& kernel, const Body& body, const Value* bias, bool kept) const {
     const TensorType& type = product.result()->type;
     const Index own = linear_index(axes_of_shape(type.shape), type.shape);
@@ -257,9 +258,10 @@ class EpilogueFuser {
     std::vector<std::size_t> left;
     std::optional<Digits> digits;
     for (std::size_t o = 0; o < body.nest.outputs.size(); ++o) {
-      const auto found = kernel.results[o]->type.elements() == type.elements() && depends_on_maps(body.nest, body.nest.outputs[o].statement)
-                             ? Digits::of(body.nest, body.nest.outputs[o], kernel.results[o]->type.shape)
-                             : std::nullopt;
+      const auto found =
+          kernel.results[o]->type.elements() == type.elements() && depends_on_maps(body.nest, body.nest.outputs[o].statement)
+              ? Digits::of(body.nest, body.nest.outputs[o], kernel.results[o]->type.shape)
+              : std::nullopt;
       if (!found || (digits && !(digits->position == found->position))) {
         left.push_back(o);
         continue;
@@ -363,7 +365,8 @@ class EpilogueFuser {
   }
 
   /// Leaves the other outputs to a kernel that reads the joined one.
-  static bool part(const Node& product, const Node& kernel, const Body& body, const std::vector<std::size_t>& left, Joined& joined) {
+  static bool part(const Node& product, const Node& kernel, const Body& body, const std::vector<std::size_t>& left,
+                   Joined& joined) {
     const std::size_t taken = joined.joined[0];
     Body rest = body;
     const LoopOutput& output = body.nest.outputs[taken];
@@ -431,7 +434,8 @@ class EpilogueFuser {
   bool pass_reshapes(const Value* result, Value* product, std::unordered_map<Value*, Value*>& replaced) {
     bool all = !outputs_.count(result);
     for (const Node* reader : uses_[result]) {
-      const bool passed = reader->op == &ops::kReshape && reader->result()->type == product->type && !outputs_.count(reader->result());
+      const bool passed =
+          reader->op == &ops::kReshape && reader->result()->type == product->type && !outputs_.count(reader->result());
       if (passed) replaced[reader->result()] = product;
       all = all && passed;
     }
@@ -444,7 +448,8 @@ class EpilogueFuser {
     const std::size_t at_kernel = position_.at(&kernel);
     std::vector<std::unique_ptr<Node>> nodes = graph_.take_nodes();
     std::unordered_map<const Node*, std::unique_ptr<Node>> added;
-    for (std::size_t i = position_.size(); i < nodes.size(); ++i) added.emplace(nodes[i].get(), nullptr).first->second = std::move(nodes[i]);
+    for (std::size_t i = position_.size(); i < nodes.size(); ++i)
+      added.emplace(nodes[i].get(), nullptr).first->second = std::move(nodes[i]);
     for (std::size_t i = 0; i < position_.size(); ++i) {
       if (i == place)
         for (Node* node : made) graph_.append(std::move(added.at(node)));

@@ -141,8 +141,8 @@ struct LibraryEpilogue {
   bool operator==(const LibraryEpilogue&) const = default;
 };
 
-/// What follows a product at each of its elements. `after` makes all results from the plain product in c, over which some lie; it is
-/// launched unless the library or the generated kernels do the same on their way.
+/// What follows a product at each of its elements. `after` makes all results from the plain product in c, over which some lie; it
+/// is launched unless the library or the generated kernels do the same on their way.
 struct ProductEpilogue {
   std::optional<LibraryEpilogue> library;
   KernelLaunch after;

@@ -171,7 +171,8 @@ void validate_view(const Program& program, const MatrixView& view, const MatmulC
 }
 
 /// A buffer of an epilogue, dense, of the call's dtype.
-void validate_epilogue_buffer(const Program& program, const MatmulCall& call, int index, const Shape& shape, std::string_view where) {
+void validate_epilogue_buffer(const Program& program, const MatmulCall& call, int index, const Shape& shape,
+                              std::string_view where) {
   const Buffer& buffer = buffer_at(program, index, where);
   check_user(buffer.type.dtype == call.dtype && buffer.type.elements() == element_count(shape), where, ": buffer '", buffer.name,
              "' is ", to_string(buffer.type), ", wanted the elements of ", to_string(TensorType{call.dtype, shape}));
@@ -182,8 +183,8 @@ void validate_epilogue(const Program& program, const MatmulCall& call, std::stri
   const ProductEpilogue& epilogue = *call.epilogue;
   validate_step(program, epilogue.after, concat(where, ", after it"));
   check_user(epilogue.after.fault == 0, where, ": an epilogue that raises a fault");
-  check_user(epilogue.after.segments.size() == 1 && epilogue.after.segments[0].extent == 0, where,
-             ": an epilogue of ", epilogue.after.segments.size(), " segments, wanted one without an extent");
+  check_user(epilogue.after.segments.size() == 1 && epilogue.after.segments[0].extent == 0, where, ": an epilogue of ",
+             epilogue.after.segments.size(), " segments, wanted one without an extent");
   if (!epilogue.library) return;
   const LibraryEpilogue& library = *epilogue.library;
   const bool gradient = library.kind == EpilogueKind::gelu_gradient;

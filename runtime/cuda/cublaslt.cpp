@@ -199,7 +199,8 @@ bool CublasLtMatmul::set(cublasLtMatmulDescAttributes_t attribute, const T& valu
          CUBLAS_STATUS_SUCCESS;
 }
 
-/// The library adds a bias along the rows of its column-major result and keeps an auxiliary matrix in that order: n of a row-major c.
+/// The library adds a bias along the rows of its column-major result and keeps an auxiliary matrix in that order: n of a row-major
+/// c.
 bool CublasLtMatmul::describe_epilogue(const Shape& shape, const MatmulCall& call, const LibraryEpilogue& epilogue) {
   if (!shape.swapped) return false;
   if (epilogue.aux) {

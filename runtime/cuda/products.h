@@ -1,6 +1,6 @@
 // Which way each matrix product and convolution of a program is computed, decided once at load: by cuBLASLt where it is there and
-// takes the layout, else by the kernels that codegen made for it. An epilogue never decides that: where the library does not take it,
-// the library's plain product is followed by a kernel.
+// takes the layout, else by the kernels that codegen made for it. An epilogue never decides that: where the library does not take
+// it, the library's plain product is followed by a kernel.
 #pragma once
 
 #include <memory>

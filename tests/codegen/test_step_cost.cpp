@@ -50,8 +50,9 @@ TEST(StepCost, AnEpilogue) {
     EXPECT_EQ(made.costs[0].bytes, kOperands + 4 * 20 + (known ? 1 : 3) * kSums);
     const std::string text = codegen::describe_steps(made.program, made.costs, codegen::kH200);
     EXPECT_NE(text.find(known ? "matmul 40x20x30 f32 with bias, else k" : "matmul 40x20x30 f32 with k"), std::string::npos) << text;
-    EXPECT_NE(text.find(known ? "launches              1: kernels 0, products 1" : "launches              2: kernels 1, products 1"),
-              std::string::npos)
+    EXPECT_NE(
+        text.find(known ? "launches              1: kernels 0, products 1" : "launches              2: kernels 1, products 1"),
+        std::string::npos)
         << text;
   }
 }

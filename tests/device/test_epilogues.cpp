@@ -63,7 +63,11 @@ Var sum_of_rows(Builder& b, Var x) {
 std::vector<Pattern> patterns() {
   return {{"bias", [](Terms t) { return std::vector{t.z}; }, EpilogueKind::bias},
           {"relu of the sum and a bias", [](Terms t) { return std::vector{relu(t.z)}; }, {}},
-          {"relu, and the sum for others", [](Terms t) { return std::vector{relu(t.s), t.s}; }, {}},
+          {"relu, and the sum for others",
+           [](Terms t) {
+             return std::vector{relu(t.s), t.s};
+           },
+           {}},
           {"gelu", [](Terms t) { return std::vector{gelu(t.s)}; }, EpilogueKind::gelu},
           {"gelu of the sum and a bias", [](Terms t) { return std::vector{gelu(t.z)}; }, EpilogueKind::gelu},
           {"gelu, and its operand for others",
@@ -78,10 +82,12 @@ std::vector<Pattern> patterns() {
            },
            EpilogueKind::gelu_gradient},
           {"residual", [](Terms t) { return std::vector{t.z + t.r}; }, {}},
-          {"several results", [](Terms t) {
+          {"several results",
+           [](Terms t) {
              const Var p = relu(t.z * pointwise(ir::ops::kExp, t.r));
              return std::vector{p, p - t.z, t.s};
-           }, {}}};
+           },
+           {}}};
 }
 
 ir::Graph graph_of(const Pattern& pattern, const Sizes& s, DType dtype) {
@@ -220,7 +226,8 @@ TEST_P(Epilogues, AMlpAndItsGradients) {
   const Var h = gelu(z + b.broadcast(b1, z.shape()));
   const Var y = b.matmul(b.reshape(h, {24, 16}), w2);
   graph.outputs() = {b.sum(y * y, {0, 1}).value};
-  const std::vector<ir::Value*> gradients = passes::differentiate(graph, graph.outputs()[0], {w1.value, b1.value, w2.value, x.value});
+  const std::vector<ir::Value*> gradients =
+      passes::differentiate(graph, graph.outputs()[0], {w1.value, b1.value, w2.value, x.value});
   graph.outputs().insert(graph.outputs().end(), gradients.begin(), gradients.end());
   const Lowered made = lowered(graph, target(), "mlp");
   int forward = 0, backward = 0;

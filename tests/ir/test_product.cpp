@@ -9,11 +9,12 @@ namespace gcomp::ir {
 namespace {
 
 std::string product(const std::string& maps, const std::string& type = "f32", const std::string& results = "%y : f32[8,6]") {
-  std::string text = "graph @g(%x: T[8,4], %w: T[4,6], %b: T[6], %z: T[8,6]) -> (%y) {\n  RESULTS = product %x, %w, %b, %z : TYPES {\n" +
-                     ("    axes i:8, j:6, k:4\n    t0[i,j]: T = reduce_sum[k] (%x[i,k] * %w[k,j])\n" + maps) + "  }\n}\n";
+  std::string text =
+      "graph @g(%x: T[8,4], %w: T[4,6], %b: T[6], %z: T[8,6]) -> (%y) {\n  RESULTS = product %x, %w, %b, %z : TYPES {\n" +
+      ("    axes i:8, j:6, k:4\n    t0[i,j]: T = reduce_sum[k] (%x[i,k] * %w[k,j])\n" + maps) + "  }\n}\n";
   const std::size_t colon = results.find(" : ");
-  for (const auto& [from, to] : {std::pair<std::string, std::string>{"RESULTS", results.substr(0, colon)},
-                                 {"TYPES", results.substr(colon + 3)}})
+  for (const auto& [from, to] :
+       {std::pair<std::string, std::string>{"RESULTS", results.substr(0, colon)}, {"TYPES", results.substr(colon + 3)}})
     text.replace(text.find(from), from.size(), to);
   for (std::size_t at; (at = text.find("T[")) != text.npos;) text.replace(at, 1, type);
   for (std::size_t at; (at = text.find(": T ")) != text.npos;) text.replace(at + 2, 1, type);
@@ -56,7 +57,8 @@ constexpr const char* kOthers[] = {
 
 std::string over(std::string term, const std::string& operand) {
   for (std::size_t at = 0; (at = term.find('a', at)) != term.npos; ++at) {
-    const bool word = (at > 0 && isalpha(static_cast<unsigned char>(term[at - 1]))) || isalpha(static_cast<unsigned char>(term[at + 1]));
+    const bool word =
+        (at > 0 && isalpha(static_cast<unsigned char>(term[at - 1]))) || isalpha(static_cast<unsigned char>(term[at + 1]));
     if (!word) term.replace(at, 1, operand), at += operand.size();
   }
   return term;
@@ -73,8 +75,9 @@ TEST(LibraryEpilogue, GeluInEachSpelling) {
     EXPECT_EQ(biased->bias, 2);
     const std::string both = "    t1[i,j]: T = (t0 + %b[j])\n    t2[i,j]: T = " + over(spelling, "t1") + "\n";
     for (const bool first : {true, false}) {
-      const auto kept = known(product(both + (first ? "    %y[i,j] = t2\n    %p[i,j] = t1\n" : "    %p[i,j] = t1\n    %y[i,j] = t2\n"),
-                                      "f32", first ? "%y, %p : f32[8,6], f32[8,6]" : "%p, %y : f32[8,6], f32[8,6]"));
+      const auto kept =
+          known(product(both + (first ? "    %y[i,j] = t2\n    %p[i,j] = t1\n" : "    %p[i,j] = t1\n    %y[i,j] = t2\n"), "f32",
+                        first ? "%y, %p : f32[8,6], f32[8,6]" : "%p, %y : f32[8,6], f32[8,6]"));
       ASSERT_TRUE(kept) << spelling;
       EXPECT_EQ(kept->result, first ? 0 : 1);
       EXPECT_EQ(kept->aux, first ? 1 : 0);
@@ -85,9 +88,9 @@ TEST(LibraryEpilogue, GeluInEachSpelling) {
 TEST(LibraryEpilogue, NothingElseIsGelu) {
   for (const char* other : kOthers)
     EXPECT_FALSE(known(product("    t1[i,j]: T = " + over(other, "t0") + "\n    %y[i,j] = t1\n"))) << other;
-  EXPECT_FALSE(known(product("    t1[i,j]: T = (t0 + %b[j])\n    t2[i,j]: T = " + over(kSpellings[0], "t1") +
-                                 "\n    %y[i,j] = t2\n    %p[i,j] = t0\n",
-                             "f32", "%y, %p : f32[8,6], f32[8,6]")))
+  EXPECT_FALSE(known(product(
+      "    t1[i,j]: T = (t0 + %b[j])\n    t2[i,j]: T = " + over(kSpellings[0], "t1") + "\n    %y[i,j] = t2\n    %p[i,j] = t0\n",
+      "f32", "%y, %p : f32[8,6], f32[8,6]")))
       << "what is kept lacks the bias";
 }
 
@@ -118,8 +121,10 @@ TEST(Product, ItsLawIsChecked) {
       return what.substr(what.rfind(": ") + 2);
     }
   };
-  EXPECT_EQ(broken("(%x[i,k] * %w[k,j])", "(%w[k,j] * %x[i,k])"), "statement 0 is not the sum of products of the first two operands");
-  EXPECT_EQ(broken("t1[i,j]: f32 = relu(t0)", "t1[i,j]: f32 = reduce_max[k] (t0 * %x[i,k])"), "t1 is no map over the product's elements");
+  EXPECT_EQ(broken("(%x[i,k] * %w[k,j])", "(%w[k,j] * %x[i,k])"),
+            "statement 0 is not the sum of products of the first two operands");
+  EXPECT_EQ(broken("t1[i,j]: f32 = relu(t0)", "t1[i,j]: f32 = reduce_max[k] (t0 * %x[i,k])"),
+            "t1 is no map over the product's elements");
   EXPECT_EQ(broken("%y[i,j] = t1", "%y[i,5 - j] = t1"), "result 0 is not stored element by element");
 }
 

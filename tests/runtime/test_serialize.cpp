@@ -123,7 +123,8 @@ TEST(Validate, EachRuleRefuses) {
          matmul(p).epilogue->after.segments.push_back({{4, 9, 4}, 0, 1});
        },
        "step 1: an epilogue of 2 segments"},
-      {"epilogue bias", [](Program& p) { matmul(p).epilogue->library->bias = 0; }, "step 1, bias: buffer 'h\xff' is f32[2,3,8], wanted"},
+      {"epilogue bias", [](Program& p) { matmul(p).epilogue->library->bias = 0; },
+       "step 1, bias: buffer 'h\xff' is f32[2,3,8], wanted"},
       {"epilogue aux", [](Program& p) { matmul(p).epilogue->library->aux = 9; },
        "step 1, auxiliary buffer: buffer 'bias' is f32[4], wanted the elements of f32[2,3,4]"},
       {"epilogue without its bias",

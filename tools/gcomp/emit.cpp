@@ -70,7 +70,8 @@ std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
       for (const runtime::ProductLaunch& launch : step.generated.launches)
         uses[static_cast<std::size_t>(launch.kernel)].append(grid_line(step.origin, launch.grid));
     if constexpr (std::is_same_v<std::decay_t<decltype(step)>, runtime::MatmulCall>)
-      if (step.epilogue) uses[static_cast<std::size_t>(step.epilogue->after.kernel)].append(describe_use(step.epilogue->after, cuda));
+      if (step.epilogue)
+        uses[static_cast<std::size_t>(step.epilogue->after.kernel)].append(describe_use(step.epilogue->after, cuda));
   };
   for (const runtime::Step& step : program.steps) std::visit(add_use, step);
   std::vector<EmittedFile> files = {{prelude, ended(program.prelude)}};

@@ -71,10 +71,10 @@ cublasStatus_t set(T& to, const void* value, std::size_t bytes) {
 
 /// Tells products apart, without the scalars.
 std::uint64_t identity_of(const Product& p) {
-  const std::int64_t facts[] = {p.a.rows,      p.a.columns,   p.a.leading, p.a.batch_stride, p.a.order, p.a.type,
-                                p.b.rows,      p.b.columns,   p.b.leading, p.b.batch_stride, p.b.order, p.d.rows,
-                                p.d.columns,   p.d.leading,   p.d.order,   p.d.batches,      p.d.type,  p.compute,
-                                p.transpose_a, p.transpose_b, p.epilogue,    p.aux_leading, p.aux_batch_stride};
+  const std::int64_t facts[] = {p.a.rows,      p.a.columns,   p.a.leading, p.a.batch_stride, p.a.order,         p.a.type,
+                                p.b.rows,      p.b.columns,   p.b.leading, p.b.batch_stride, p.b.order,         p.d.rows,
+                                p.d.columns,   p.d.leading,   p.d.order,   p.d.batches,      p.d.type,          p.compute,
+                                p.transpose_a, p.transpose_b, p.epilogue,  p.aux_leading,    p.aux_batch_stride};
   return checksum_of(facts, sizeof facts);
 }
 
@@ -316,7 +316,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (!what.complete()) return CUBLAS_STATUS_INVALID_VALUE;
   const void* further[] = {what.bias, what.aux};
   for (int i = 0; i < 2; ++i)
-    if (algorithm.epilogue_alignment[i] && !aligned(further[i], algorithm.epilogue_alignment[i])) return CUBLAS_STATUS_INVALID_VALUE;
+    if (algorithm.epilogue_alignment[i] && !aligned(further[i], algorithm.epilogue_alignment[i]))
+      return CUBLAS_STATUS_INVALID_VALUE;
   work->product.alpha = scalar(alpha, work->product.scale);
   work->product.beta = scalar(beta, work->product.scale);
   work->operands = {a, b, c, what.bias, d, what.aux};
