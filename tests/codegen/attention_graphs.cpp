@@ -55,7 +55,8 @@ std::vector<AttentionCase> attention_cases() {
        .keys = 10,
        .width = 8,
        .value_width = 8,
-       .mask = {1, 3, 1, 9, 10}},
+       .mask = {1, 3, 1, 9, 10},
+       .wide = true},
       {.label = "bool_mask",
        .batch = {2, 2},
        .queries = 18,
@@ -115,7 +116,8 @@ Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases) {
     };
     std::vector<Var> operands{input(c.queries, c.width, "q"), input(c.keys, c.width, "k"), input(c.keys, c.value_width, "v")};
     for (const Var& operand : operands) wanted.push_back(operand.value);
-    if (!c.mask.empty()) operands.push_back(b.input({c.boolean ? DType::boolean : dtype, c.mask}, c.label + ".mask"));
+    if (!c.mask.empty())
+      operands.push_back(b.input({c.boolean ? DType::boolean : c.wide ? compute_type(dtype) : dtype, c.mask}, c.label + ".mask"));
     const std::vector<Var> results = b.apply_many(ops::kAttention, operands, c.attributes);
     for (const Var& result : results) outputs.push_back(result.value);
     for (const char* name : {".y", ".top", ".sum"}) names.push_back(c.label + name);

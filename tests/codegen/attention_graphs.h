@@ -13,8 +13,8 @@ struct AttentionCase {
   std::string label;
   Shape batch;
   std::int64_t queries = 1, keys = 1, width = 1, value_width = 1;
-  Shape mask = {};  ///< empty for none; dimensions as `attention` wants them
-  bool boolean = false;
+  Shape mask = {};                     ///< empty for none; dimensions as `attention` wants them
+  bool boolean = false, wide = false;  ///< the mask's dtype: bool, or that of the rows instead of that of the operands
   ir::Attributes attributes = {};
 };
 std::vector<AttentionCase> attention_cases();

@@ -1,8 +1,8 @@
 #include "codegen/cuda/attention/attention.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "codegen/cuda/attention_fma_kit.h"
 #include "codegen/cuda/attention_mma_kit.h"
@@ -111,8 +111,7 @@ std::string number(double x) {
   if (std::isnan(x)) return "gc_nan64";
   if (std::isinf(x)) return x > 0 ? "gc_infinity64" : "-gc_infinity64";
   char text[40];
-  std::snprintf(text, sizeof text, "%a", x);
-  return text;
+  return std::string(text, std::to_chars(text, text + sizeof text, x).ptr);
 }
 
 std::string sizes_text(const Sizes& s, const Attributes& a) {
@@ -140,11 +139,9 @@ double pairs_of(const Sizes& s, bool causal) {
 
 /// A launch of `function` whose blocks own tiles of `rows`. `values` are operands, then results; a null mask is left out.
 struct Launching {
-  const Node& node;
   Sizes sizes;
   Attributes attributes;
   Operands operands;
-  int architecture;
 
   AttentionLaunch launch(std::string_view function, std::string_view shared, const Kit& kit, std::int64_t rows,
                          std::vector<const Value*> inputs, std::vector<const Value*> results, double flops_a_pair) const {
@@ -192,7 +189,7 @@ bool takes_attention(const Node& node) {
 
 std::vector<AttentionLaunch> attention_launches(const Node& node, int architecture) {
   const Operands o = operands_of(node);
-  const Launching l{node, sizes_of(o), with_defaults(*node.op, node.attributes), o, architecture};
+  const Launching l{sizes_of(o), with_defaults(*node.op, node.attributes), o};
   const Sizes& s = l.sizes;
   const double width = count_of(s.width), value_width = count_of(s.value_width);
   constexpr double kRowOps = 4;  // scale, exp, sum and what moves with them
