@@ -24,6 +24,8 @@ struct Variant {
   const char* architecture;
 };
 
+void PrintTo(const Variant& variant, std::ostream* out) { *out << name_of(variant.dtype) << " on " << variant.architecture; }
+
 class CudaAttention : public testing::TestWithParam<Variant> {};
 
 /// Relative to the largest element: a gradient's elements are sums that may cancel.

@@ -34,6 +34,8 @@ struct Wanted {
   bool causal, masked;
 };
 
+void PrintTo(const Wanted& wanted, std::ostream* out) { *out << wanted.model; }
+
 class MatchAttention : public testing::TestWithParam<Wanted> {};
 
 TEST_P(MatchAttention, FindsEachOfARecordedModel) {
