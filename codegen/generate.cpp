@@ -200,6 +200,22 @@ class ProgramBuilder {
     return std::visit(generate, step);
   }
 
+  /// All results of a product as the end of its own kernel; `operands` are the sums, then those of the epilogue.
+  cuda::ProductEpilogue product_epilogue(const Node& node, const ProductParts& parts, const std::vector<const Value*>& operands) {
+    std::vector<TensorType> types;
+    std::vector<bool> movable;
+    for (const Value* operand : operands) {
+      types.push_back(operand->type);
+      movable.push_back(operand != parts.sums && placement(owner(operand)).space == MemorySpace::arena);
+    }
+    const Rebased rebased = rebase(parts.whole, types, movable);
+    cuda::ProductEpilogue epilogue{cuda::epilogue_text(rebased.nest, rebased.operands, types_of(node.results)), {}};
+    for (std::size_t i = 1; i < operands.size(); ++i)
+      epilogue.buffers.push_back(buffer_at(buffer_of(operands[i]), rebased.byte_offsets[i], rebased.operands[i]));
+    for (const Value* result : node.results) epilogue.buffers.push_back(buffer_of(result));
+    return epilogue;
+  }
+
   int architecture() const { return architecture_of(program_.target); }
 
   void add_attention(const Node& node) {
@@ -218,11 +234,14 @@ class ProgramBuilder {
     const BufferOf buffers = [this](const Value* v) { return buffer_of(v); };
     const ProductParts parts = take_apart(node, program_.target);
     runtime::MatmulCall call = matmul_call(node, parts.sums, buffers);
-    call.generated = cuda::generate_product(call, architecture(), kernels_);
-    if (call.generated.launches.empty()) return false;
     std::vector<const Value*> operands = {parts.sums};
     operands.insert(operands.end(), parts.operands.begin(), parts.operands.end());
-    call.epilogue = {.library = {}, .after = launch_of(node, parts.after, operands, parts.results)};
+    const std::optional<cuda::ProductEpilogue> epilogue =
+        fits_product_kernel(parts) ? std::optional(product_epilogue(node, parts, operands)) : std::nullopt;
+    call.generated = cuda::generate_product(call, architecture(), kernels_, epilogue ? &*epilogue : nullptr);
+    if (call.generated.launches.empty()) return false;
+    call.epilogue = {
+        .library = {}, .after = launch_of(node, parts.after, operands, parts.results), .generated = epilogue.has_value()};
     if (parts.library) call.epilogue->library = over_buffers(*parts.library, node, buffers);
     program_.steps.push_back(std::move(call));
     return true;

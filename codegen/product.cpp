@@ -38,6 +38,14 @@ int architecture_of(const runtime::Target& target) {
   return std::atoi(target.architecture.c_str() + std::string_view("sm_").size());
 }
 
+bool fits_product_kernel(const ProductParts& parts) {
+  constexpr int kMostCalls = 16;  // GELU with a bias has 11, its gradient twice as many
+  int calls = 0;
+  for (const Statement& statement : parts.whole.statements)
+    for_each_term(statement.value, [&](const TermPtr& term) { calls += term->kind == Term::Kind::call; });
+  return calls <= kMostCalls;
+}
+
 bool library_has_gelu(const runtime::Target& target) {
   return target.kind == runtime::TargetKind::cuda && architecture_of(target) >= 90;
 }
@@ -68,6 +76,8 @@ ProductParts take_apart(const Node& product, const runtime::Target& target) {
     }
     parts.after.statements.push_back(std::move(moved));
   }
+  parts.whole = parts.after;
+  parts.whole.outputs = nest.outputs;
   for (std::size_t o = 0; o < nest.outputs.size(); ++o) {
     if (o == sums && stored_statement(nest, o) == 0) continue;
     parts.after.outputs.push_back(nest.outputs[o]);

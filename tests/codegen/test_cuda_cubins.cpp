@@ -8,6 +8,8 @@
 
 #include "codegen/cuda/attention/attention.h"
 #include "codegen/cuda/products/products.h"
+#include "codegen/product.h"
+#include "ir/parse.h"
 #include "runtime/cuda/nvrtc.h"
 #include "tests/codegen/attention_graphs.h"
 #include "tests/codegen/cuda_graphs.h"
@@ -79,6 +81,42 @@ Sources product_sources(int architecture, std::initializer_list<DType> dtypes) {
         call.b.column_stride = order / 2 ? call.k : 1;
         codegen::cuda::generate_product(call, architecture, table);
       }
+  return sources_of(table);
+}
+
+/// GELU with a bias, its operand kept: where tiles are stored, large and small, and after the sum of splits.
+Sources epilogue_sources(int architecture, std::initializer_list<DType> dtypes) {
+  codegen::KernelTable table(TargetKind::cuda);
+  const Target target{TargetKind::cuda, concat("sm_", architecture)};
+  for (DType dtype : dtypes)
+    for (auto [m, n, k] : {std::array<std::int64_t, 3>{4096, 4096, 4096}, {8192, 8, 64}, {64, 64, 8192}}) {
+      std::string text = R"(graph @g(%a: T[M,K], %b: T[K,N], %v: T[N]) -> (%y, %z) {
+        %y, %z = product %a, %b, %v : T[M,N], T[M,N] {
+          axes i:M, j:N, k:K
+          t0[i,j]: C = reduce_sum[k] mul<C>(%a[i,k], %b[k,j])
+          t1[i,j]: T = add<C>(t0, %v[j])
+          t2[i,j]: T = (t1 * (0.5 * (tanh((0.7978846 * (t1 + (0.044715 * (t1 * (t1 * t1)))))) + 1)))
+          %y[i,j] = t2
+          %z[i,j] = t1
+        } })";
+      const std::pair<char, std::string> words[] = {{'T', std::string(name_of(dtype))},
+                                                    {'C', dtype == DType::f64 ? "f64" : "f32"},
+                                                    {'M', std::to_string(m)},
+                                                    {'N', std::to_string(n)},
+                                                    {'K', std::to_string(k)}};
+      for (const auto& [letter, word] : words)
+        for (std::size_t at; (at = text.find(letter)) != text.npos;) text.replace(at, 1, word);
+      const ir::Graph graph = ir::parse(text);
+      const ir::Node& node = *graph.nodes()[0];
+      const codegen::ProductParts parts = codegen::take_apart(node, target);
+      EXPECT_TRUE(codegen::fits_product_kernel(parts));
+      std::vector<TensorType> operands = {parts.sums->type};
+      for (const ir::Value* operand : parts.operands) operands.push_back(operand->type);
+      const codegen::cuda::ProductEpilogue epilogue{codegen::cuda::epilogue_text(parts.whole, operands, ir::types_of(node.results)),
+                                                    {}};
+      codegen::cuda::generate_product(codegen::matmul_call(node, parts.sums, [](const ir::Value*) { return 0; }), architecture,
+                                      table, &epilogue);
+    }
   return sources_of(table);
 }
 
@@ -190,6 +228,12 @@ TEST_F(CudaCubins, SomeConvolutionsForEveryArchitecture) {
 
 TEST_F(CudaCubins, ProductsOnTensorCoresForEveryArchitecture) {
   for (int architecture : {80, 86, 100, 120}) compile(product_sources(architecture, {DType::bf16}), concat("sm_", architecture));
+}
+
+TEST_F(CudaCubins, ProductsWithEpiloguesForEveryArchitecture) {
+  compile(epilogue_sources(75, {DType::f32, DType::f16}), "sm_75");
+  compile(epilogue_sources(90, {DType::f32, DType::f64, DType::bf16}), "sm_90");
+  for (int architecture : {80, 86, 100, 120}) compile(epilogue_sources(architecture, {DType::bf16}), concat("sm_", architecture));
 }
 
 TEST_F(CudaCubins, AttentionForTheOldestAndHopper) {

@@ -210,6 +210,10 @@ TEST_P(Epilogues, EachPatternIsWhatTheInterpreterSays) {
       ASSERT_EQ(products[0]->epilogue.has_value(), known || pattern.known != EpilogueKind::gelu_gradient) << made.label;
       const auto library = products[0]->epilogue ? products[0]->epilogue->library : std::nullopt;
       EXPECT_EQ(library ? std::optional(library->kind) : std::nullopt, known) << made.label;
+      // The gradient of GELU is too long for the end of a product's kernel.
+      if (products[0]->epilogue) {
+        EXPECT_EQ(products[0]->epilogue->generated, known != EpilogueKind::gelu_gradient) << made.label;
+      }
       cases.push_back(std::move(made));
     }
   expect_each_way(cases);

@@ -95,6 +95,7 @@ TEST_P(RandomGraphs, NoPassChangesAValue) {
     ir::Graph graph = copy();
     passes::PipelineOptions options;
     options.disabled = without;
+    options.epilogues.enabled = true;
     passes::lower(graph, options);
     expect_equal(ir::interpret(graph, drawn_.values).outputs, 1e-9, without.empty() ? "all passes" : "without " + without[0]);
   }

@@ -79,26 +79,35 @@ int result_packs(const MatmulCall& call, int pack) {
 }
 
 /// Tensor cores need a text for each order of the operands, FMA tiles look it up.
-std::string matmul_text(const TileKind& tile, const Reading& a, const Reading& b) {
+std::string matmul_text(const TileKind& tile, const Reading& a, const Reading& b, const EpilogueText* epilogue) {
   const bool fixed = tile.type.find(kDirections) != std::string::npos;
   const auto direction = [&](const Reading& r) { return !fixed ? "gc_either" : r.along_k ? "gc_along_k" : "gc_across"; };
   const std::string directions = concat(direction(a), ", ", direction(b));
+  const std::string frame =
+      concat("  typedef ", with_directions(tile.type, directions), " Tile;\n  __shared__ Tile::Shared shared;\n");
+  if (epilogue)
+    return product_text(
+        tile.threads, "gc_matmul_words",
+        concat(frame, epilogue->lambda, "  gc_matmul_epilogue<Tile, ", directions, ">(shared, first, second, words, epilogue);\n"),
+        epilogue->parameters);
   return product_text(tile.threads, "gc_matmul_words",
-                      concat("  typedef ", with_directions(tile.type, directions), " Tile;\n  __shared__ Tile::Shared shared;\n",
-                             "  gc_matmul<Tile, ", directions, ">(shared, first, second, result, workspace, words);\n"));
+                      concat(frame, "  gc_matmul<Tile, ", directions, ">(shared, first, second, result, workspace, words);\n"));
 }
 
 /// Adds the splits into c.
-runtime::ProductLaunch matmul_sum(const MatmulCall& call, const Tiling& tiling, KernelTable& kernels) {
+runtime::ProductLaunch matmul_sum(const MatmulCall& call, const Tiling& tiling, KernelTable& kernels,
+                                  const EpilogueText* epilogue) {
   std::vector<std::int64_t> extents = call.batch, strides = call.c.batch_strides;
   extents.insert(extents.end(), {call.m, call.n});
   strides.insert(strides.end(), {call.c.row_stride, call.c.column_stride});
-  return sum_launch(kernels.add_text(sum_text(call.dtype)), tiling.words.splits, extents, strides, call.c.offset, 0);
+  return sum_launch(kernels.add_text(sum_text(call.dtype, epilogue)), tiling.words.splits, extents, strides, call.c.offset, 0);
 }
 
 }  // namespace
 
-runtime::GeneratedProduct generate_product(const MatmulCall& original, int architecture, KernelTable& kernels) {
+// Where k is split, the epilogue follows the sum of the splits.
+runtime::GeneratedProduct generate_product(const MatmulCall& original, int architecture, KernelTable& kernels,
+                                           const ProductEpilogue* epilogue) {
   const MatmulCall call = with_merged_batch(original);
   const ProductExtents extents{call.m, call.n, call.k, element_count(call.batch)};
   if (call.batch.size() > kBatchDimensions || !is_countable(extents)) return {};
@@ -121,9 +130,11 @@ runtime::GeneratedProduct generate_product(const MatmulCall& original, int archi
   words.c.packed = result_packs(call, tiling.tile.store_pack);
   runtime::GeneratedProduct product;
   product.workspace_bytes = tiling.workspace_bytes(call.dtype);
-  product.launches.push_back(
-      {kernels.add_text(matmul_text(tiling.tile, a, b)), {tiling.blocks(), tiling.tile.threads, 0}, to_words(words)});
-  if (tiling.words.partial) product.launches.push_back(matmul_sum(call, tiling, kernels));
+  const EpilogueText* text = epilogue ? &epilogue->text : nullptr;
+  const int kernel = kernels.add_text(matmul_text(tiling.tile, a, b, tiling.words.partial ? nullptr : text));
+  product.launches.push_back({kernel, {tiling.blocks(), tiling.tile.threads, 0}, to_words(words)});
+  if (tiling.words.partial) product.launches.push_back(matmul_sum(call, tiling, kernels, text));
+  if (epilogue) product.launches.back().buffers = epilogue->buffers;
   return product;
 }
 

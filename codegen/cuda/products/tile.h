@@ -351,6 +351,30 @@ GC_DEVICE void gc_store_tile(const Tile& tile, const gc_place& p, const Columns&
   else tile.each_in_rows(p.m0, p.n0, gc_matrix_store<T, Columns, false>{columns, row_stride, rows});
 }
 
+// Hands each sum inside of the matrix to an epilogue, with its row among those of all of the batch.
+template <class Epilogue>
+struct gc_epilogue_store {
+  const Epilogue& epilogue;
+  long long first_row;
+  int rows, columns;
+
+  template <int kCount>
+  struct Place {
+    int n;
+  };
+  template <int kCount>
+  GC_DEVICE void find(int n, Place<kCount>& place) const {
+    place.n = n;
+  }
+  template <int kCount, class V>
+  GC_DEVICE void put(const Place<kCount>& place, int m, const V (&values)[kCount]) const {
+    if (m >= rows) return;
+#pragma unroll
+    for (int c = 0; c < kCount; ++c)
+      if (place.n + c < columns) epilogue(first_row + m, place.n + c, values[c]);
+  }
+};
+
 template <class A, class B>
 constexpr bool gc_same = false;
 template <class A>

@@ -128,12 +128,18 @@ std::string element_type(DType dtype) {
 }
 std::string sum_type(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
 
-std::string product_text(int threads, std::string_view words, std::string_view body) {
+std::string product_text(int threads, std::string_view words, std::string_view body, std::string_view parameters) {
   return concat(shared_text(), "extern \"C\" __global__ void __launch_bounds__(", threads, ", 1) ", kNamePlaceholder,
-                "(const void* first, const void* second, void* result, void* workspace, const ", words, " words) {\n", body, "}\n");
+                "(const void* first, const void* second, void* result, void* workspace, const ", words, " words", parameters,
+                ") {\n", body, "}\n");
 }
 
-std::string sum_text(DType dtype) {
+std::string sum_text(DType dtype, const EpilogueText* epilogue) {
+  if (epilogue)
+    return product_text(256, "gc_sum_words",
+                        concat(epilogue->lambda, "  gc_sum_splits_epilogue<", sum_type(dtype), ">(workspace, words, ",
+                               epilogue->columns, ", epilogue);\n"),
+                        epilogue->parameters);
   return product_text(256, "gc_sum_words",
                       concat("  gc_sum_splits<", element_type(dtype), ", ", sum_type(dtype), ">(result, workspace, words);\n"));
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "codegen/cuda/products/epilogue.h"
 #include "codegen/cuda/products/words.h"
 #include "ir/base/dtype.h"
 #include "runtime/program.h"
@@ -67,13 +68,14 @@ std::vector<std::int64_t> to_words(const Words& words) {
   return bytes;
 }
 
-/// A product kernel's text: the definitions that they share, then an entry point of `threads` that takes `words` and runs `body`.
-std::string product_text(int threads, std::string_view words, std::string_view body);
+/// A product kernel's text: the definitions that they share, then an entry point of `threads` that takes `words` and further
+/// `parameters` (each after a comma) and runs `body`.
+std::string product_text(int threads, std::string_view words, std::string_view body, std::string_view parameters = "");
 
 /// The launch that adds the splits of a result whose index has the given extents and strides, up to six. `workspace_offset` is in
 /// bytes, `offset` in elements of the result.
 runtime::ProductLaunch sum_launch(int kernel, int splits, std::span<const std::int64_t> extents,
                                   std::span<const std::int64_t> strides, std::int64_t offset, std::int64_t workspace_offset);
-std::string sum_text(DType dtype);
+std::string sum_text(DType dtype, const EpilogueText* epilogue = nullptr);
 
 }  // namespace gcomp::codegen::cuda
