@@ -7,6 +7,7 @@
 #include "ir/loops.h"
 #include "ir/ops/table.h"
 #include "ir/product.h"
+#include "passes/kernel_body.h"
 #include "passes/nest_domains.h"
 
 namespace gcomp::passes {
@@ -23,104 +24,6 @@ Statement map_over(const std::vector<int>& axes, DType dtype, TermPtr value) {
   statement.value = std::move(value);
   return statement;
 }
-
-bool reads_slot(const LoopNest& nest, int slot) {
-  bool found = false;
-  for (const Statement& s : nest.statements)
-    for_each_term(s.value, [&](const TermPtr& t) { found = found || (t->kind == Term::Kind::read && t->slot == slot); });
-  return found;
-}
-
-bool looks_up(const LoopNest& nest) {
-  bool found = false;
-  for (const Statement& s : nest.statements)
-    for_each_term(s.value, [&](const TermPtr& term) {
-      for (const Index& index : term->indices) found = found || index.has_loaded();
-      for (const Condition& c : term->conditions) found = found || c.index.has_loaded();
-    });
-  for (const LoopOutput& output : nest.outputs) {
-    found = found || output.accumulate;
-    for (const Index& index : output.index) found = found || index.has_loaded();
-  }
-  return found;
-}
-
-/// A kernel being rewritten: its nest and the operand behind each slot.
-struct Body {
-  LoopNest nest;
-  std::vector<Value*> operands;
-
-  /// Drops statements that no output needs, then operands that no statement reads.
-  void prune() {
-    std::vector<bool> needed(nest.statements.size());
-    for (const LoopOutput& output : nest.outputs) needed[static_cast<std::size_t>(output.statement)] = true;
-    for (std::size_t s = nest.statements.size(); s-- > 0;)
-      if (needed[s])
-        for_each_term(nest.statements[s].value, [&](const TermPtr& t) {
-          if (t->kind == Term::Kind::local) needed[static_cast<std::size_t>(t->slot)] = true;
-        });
-    std::vector<int> statement(nest.statements.size(), -1), slot(operands.size(), -1);
-    std::vector<Statement> kept;
-    std::vector<Value*> read_operands;
-    TermRewriter renumber;
-    renumber.leaf = [&](const TermPtr& t) {
-      const auto at = static_cast<std::size_t>(t->slot);
-      if (t->kind == Term::Kind::local) return local(t->dtype, statement[at]);
-      if (slot[at] < 0) {
-        slot[at] = static_cast<int>(read_operands.size());
-        read_operands.push_back(operands[at]);
-      }
-      return read(t->dtype, slot[at], t->indices);
-    };
-    for (std::size_t s = 0; s < nest.statements.size(); ++s) {
-      if (!needed[s]) continue;
-      statement[s] = static_cast<int>(kept.size());
-      kept.push_back(nest.statements[s]);
-      kept.back().value = renumber(kept.back().value);
-    }
-    for (LoopOutput& output : nest.outputs) output.statement = statement[static_cast<std::size_t>(output.statement)];
-    nest.statements = std::move(kept);
-    operands = std::move(read_operands);
-  }
-};
-
-/// Where a matmul's result is read with a vector added along n, the sum with that vector.
-class Preactivation {
- public:
-  Preactivation(const Value* sum, const Value* bias) : sum_(sum), bias_(bias) {}
-
-  /// The body with each `sum + bias` as a read of a new last operand; nothing where the sum is read otherwise.
-  std::optional<Body> applied(const Node& node) const {
-    Body body{*node.nest, node.operands};
-    const auto sum = slot_of(node, sum_), bias = slot_of(node, bias_);
-    if (!sum || !bias) return std::nullopt;
-    const int made = static_cast<int>(body.operands.size());
-    body.operands.push_back(nullptr);
-    TermRewriter rewriter;
-    rewriter.rebuilt = [&](const TermPtr& t) {
-      if (t->op != &ops::kAdd) return TermPtr();
-      for (int i : {0, 1}) {
-        const Term &a = *t->arguments[static_cast<std::size_t>(i)], &b = *t->arguments[static_cast<std::size_t>(1 - i)];
-        if (a.kind == Term::Kind::read && b.kind == Term::Kind::read && a.slot == *sum && b.slot == *bias &&
-            linear_index(b.indices, bias_->type.shape) == a.indices.back())
-          return read(a.dtype, made, a.indices);
-      }
-      return TermPtr();
-    };
-    for (Statement& s : body.nest.statements) s.value = rewriter(s.value);
-    if (looks_up(body.nest) || reads_slot(body.nest, *sum)) return std::nullopt;
-    return body;
-  }
-
- private:
-  static std::optional<int> slot_of(const Node& node, const Value* value) {
-    const auto found = std::find(node.operands.begin(), node.operands.end(), value);
-    if (found == node.operands.end()) return std::nullopt;
-    return static_cast<int>(found - node.operands.begin());
-  }
-
-  const Value *sum_, *bias_;
-};
 
 /// The position at which an output is stored, where each axis of the nest is a digit of it.
 struct Digits {
@@ -223,10 +126,9 @@ class EpilogueFuser {
     if (kept && options_.gelu)
       for (const Value* bias : kernel.operands) {
         if (bias == product.result() || bias->type.elements() != product.result()->type.shape.back()) continue;
-        const Preactivation preactivation(product.result(), bias);
-        const std::optional<Body> body = preactivation.applied(kernel);
+        const std::optional<Body> body = with_preactivation(kernel, product.result(), bias);
         std::optional<Joined> joined = body ? joined_with(product, kernel, *body, bias, kept) : std::nullopt;
-        if (joined && is_known(*joined) && rewrite_readers(preactivation, kernel, readers, *joined)) return joined;
+        if (joined && is_known(*joined) && rewrite_readers(product.result(), bias, kernel, readers, *joined)) return joined;
       }
     std::optional<Joined> joined = joined_with(product, kernel, {*kernel.nest, kernel.operands}, nullptr, kept);
     return joined && joined->rest && !is_known(*joined) ? std::nullopt : joined;
@@ -237,11 +139,11 @@ class EpilogueFuser {
     return found && (options_.gelu || found->kind == LibraryEpilogue::Kind::bias);
   }
 
-  bool rewrite_readers(const Preactivation& preactivation, const Node& kernel, const std::vector<Node*>& readers,
+  bool rewrite_readers(const Value* sum, const Value* bias, const Node& kernel, const std::vector<Node*>& readers,
                        Joined& joined) const {
     for (Node* reader : readers) {
       if (reader == &kernel) continue;
-      std::optional<Body> body = reader->op == &ops::kKernel ? preactivation.applied(*reader) : std::nullopt;
+      std::optional<Body> body = reader->op == &ops::kKernel ? with_preactivation(*reader, sum, bias) : std::nullopt;
       if (!body) return false;
       joined.readers.emplace_back(reader, *std::move(body));
     }
