@@ -7,6 +7,7 @@
 #include "codegen/generate.h"
 #include "codegen/product.h"
 #include "codegen/whole.h"
+#include "passes/autocast.h"
 #include "passes/match_attention.h"
 #include "passes/pipeline.h"
 
@@ -28,6 +29,8 @@ std::vector<std::string> input_names(const Model& model) {
   return names;
 }
 
+bool mixes(const GraphOptions& options) { return options.precision == DType::f16 || options.precision == DType::bf16; }
+
 enum class Purpose : std::uint8_t { inference, training };
 
 frontend::Model instantiate(const Model& model, const GraphOptions& options, Purpose purpose, const CompileHooks& hooks) {
@@ -38,7 +41,7 @@ frontend::Model instantiate(const Model& model, const GraphOptions& options, Pur
   import.training = purpose == Purpose::training;
   import.as_written = purpose == Purpose::inference && options.as_written;
   import.seed = options.seed;
-  import.float_type = options.precision;
+  import.float_type = mixes(options) ? DType::f32 : options.precision;
   import.freeze = options.freeze;
   import.train = options.train;
   import.tie = options.tie;
@@ -82,6 +85,15 @@ void match_attention(ir::Graph& graph, const runtime::Target& target, const Comp
     hooks.pass("match_attention", graph, changed, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
+/// 16 bits are for the ops that bear them, in graphs of f32.
+void mix_precision(ir::Graph& graph, const GraphOptions& options, const CompileHooks& hooks) {
+  if (!mixes(options)) return;
+  const auto start = std::chrono::steady_clock::now();
+  const bool changed = passes::autocast(graph, {.low = *options.precision});
+  if (hooks.pass)
+    hooks.pass("autocast", graph, changed, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
 /// The forward graph in training form, checked for what `loss` needs of it.
 ModelGraph trainable(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
   ModelGraph made;
@@ -91,6 +103,7 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
              " floating-point initializers, all frozen (gcomp inspect says why)");
   match_attention(made.graph, options.target, hooks);
+  mix_precision(made.graph, options, hooks);
   if (loss.kind == passes::LossKind::output) return made;
   for (const std::string& name : input_names(model))
     check_user(name != "label", "model '", model.name(),
@@ -103,6 +116,12 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
 }
 
 std::optional<TensorType> label_type(const ModelGraph& made) { return made.label ? std::optional(made.label->type) : std::nullopt; }
+
+/// Only f16 lacks the range of gradients.
+std::optional<passes::LossScaling> scaling_of(const GraphOptions& options) {
+  if (options.precision != DType::f16) return std::nullopt;
+  return passes::LossScaling{options.loss_scale};
+}
 
 /// The class axis is settled here once, so that no later step decides otherwise.
 LossSpec with_axis(LossSpec loss, const ModelGraph& made) {
@@ -126,6 +145,8 @@ ModelGraph inference_graph(const Model& model, const GraphOptions& options, cons
   made.model.graph = ir::Graph("forward");
   made.graph.remove_updates();
   made.graph.remove_dead();
+  if (mixes(options)) match_attention(made.graph, options.target, hooks);  // as an op it is cast as one
+  mix_precision(made.graph, options, hooks);
   made.graph.set_name("forward");
   return made;
 }
@@ -134,7 +155,8 @@ ModelGraph training_graph(const Model& model, const GraphOptions& options, const
                           const CompileHooks& hooks) {
   ModelGraph made = trainable(model, options, loss, hooks);
   return timed(hooks, "differentiate", [&] {
-    passes::make_training_step(made.graph, with_axis(loss, made), optimizer, trained_names(made.model), label_type(made));
+    passes::make_training_step(made.graph, with_axis(loss, made), optimizer, trained_names(made.model), label_type(made),
+                               scaling_of(options));
     return std::move(made);
   });
 }
@@ -142,7 +164,8 @@ ModelGraph training_graph(const Model& model, const GraphOptions& options, const
 ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
   ModelGraph made = trainable(model, options, loss, hooks);
   return timed(hooks, "differentiate", [&] {
-    passes::make_gradient_graph(made.graph, with_axis(loss, made), trained_names(made.model), label_type(made));
+    passes::make_gradient_graph(made.graph, with_axis(loss, made), trained_names(made.model), label_type(made),
+                                scaling_of(options));
     return std::move(made);
   });
 }
@@ -150,6 +173,7 @@ ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const
 LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks) {
   passes::PipelineOptions options;
   options.disabled = hooks.disabled;
+  options.widen_contractions = target.kind == runtime::TargetKind::cpu;
   options.alignment = target.kind == runtime::TargetKind::cuda ? 256 : 64;
   options.whole = whole_on(target);
   options.epilogues = {.enabled = target.kind == runtime::TargetKind::cuda, .gelu = codegen::library_has_gelu(target)};

@@ -35,8 +35,11 @@ struct CompileHooks {
 /// What decides a model's graph.
 struct GraphOptions {
   ShapeRequest shapes;
-  /// All floats of the model compute as this; without it, as the file says.
+  /// All floats of the model compute as this; without it, as the file says. bf16 and f16 mean mixed precision: everything is kept
+  /// in f32, and what bears it computes in 16 bits (passes/autocast.h).
   std::optional<DType> precision;
+  /// f16: what the loss is multiplied by before it is differentiated; without it, what PyTorch's GradScaler arrives at.
+  std::optional<double> loss_scale;
   std::vector<std::string> freeze, train;  ///< globs over parameters; freeze wins
   std::vector<std::string> tie, untie;
   std::string batchnorm_variance;
@@ -60,8 +63,9 @@ struct ModelGraph {
 
 /// Outputs are the model's.
 ModelGraph inference_graph(const Model& model, const GraphOptions& options, const CompileHooks& hooks = {});
-/// Inputs are the model's, `label` where the loss needs one, and last the learning rate (f64[]); the output is the loss. Throws
-/// UserError where nothing is trained, and with exit 4 and every node concerned where the loss cannot be differentiated.
+/// Inputs are the model's, `label` where the loss needs one, and last the learning rate (f64[]); outputs are those of
+/// passes::make_training_step(). Throws UserError where nothing is trained, and with exit 4 and every node concerned where the loss
+/// cannot be differentiated.
 ModelGraph training_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const Optimizer& optimizer,
                           const CompileHooks& hooks = {});
 /// Outputs are the loss, then the gradient of every trained parameter in the order of trained_names().

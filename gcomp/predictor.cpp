@@ -46,6 +46,7 @@ std::string Predictor::device() const { return concat(device_->description(), " 
 void Predictor::compile_for(const Batch& inputs) {
   std::vector<std::pair<std::string, Shape>> shapes;
   GraphOptions options = options_.graph;
+  options.target = device_->target();
   if (options_.batch > 0) options.shapes.batch = options_.batch;
   for (const std::string& name : input_names()) {
     TensorType type = find_array(inputs, name).type();

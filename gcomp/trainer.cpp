@@ -51,6 +51,7 @@ struct Trainer::Impl {
   std::unique_ptr<runtime::Executable> gradient;
   std::size_t learning_rate_input = 0;
   std::optional<std::size_t> label_input;
+  std::optional<LossScaleStatus> loss_scale;
   std::int64_t steps = 0;
   int pending = 0;    // steps queued, their losses not taken
   int fault_age = 0;  // runs between the one that threw and the last
@@ -207,9 +208,17 @@ double Trainer::take_loss() {
     const std::span<const std::byte> bytes = self.step->output_bytes(0, self.fault_age);
     loss = load_as_double(self.step->output_buffer(0).type.dtype, bytes.data(), 0);
   });
+  if (self.step->program().outputs.size() == 3) {
+    const auto scalar = [&](std::size_t output) {
+      return load_as_double(self.step->output_buffer(output).type.dtype, self.step->output_bytes(output, self.fault_age).data(), 0);
+    };
+    self.loss_scale = {.scale = scalar(1), .skipped = scalar(2) != 0, .dynamic = self.memory->contains("loss_scale")};
+  }
   ++self.steps;
   return loss;
 }
+
+std::optional<LossScaleStatus> Trainer::loss_scale() const { return impl_->loss_scale; }
 
 double Trainer::step() {
   start();

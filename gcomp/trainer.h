@@ -36,6 +36,13 @@ struct TrainOptions {
   CompileHooks hooks = {};
 };
 
+/// Loss scaling in f16 after one step.
+struct LossScaleStatus {
+  double scale = 0;      ///< of the next step
+  bool skipped = false;  ///< a gradient was not finite: the step changed nothing but the scale
+  bool dynamic = false;
+};
+
 class Trainer {
  public:
   Trainer(const Model& model, const TrainOptions& options);
@@ -60,6 +67,8 @@ class Trainer {
   /// take_loss() waits for the oldest step whose loss was not taken. On the CPU start() computes the step.
   void start();
   double take_loss();
+  /// Of the step whose loss was taken last; none but in f16.
+  std::optional<LossScaleStatus> loss_scale() const;
   /// Steps whose loss was not taken, and how many there may be: 1 on the CPU, 2 on a GPU.
   int pending() const;
   int most_pending() const;
@@ -87,7 +96,7 @@ class Trainer {
   std::vector<NamedTensor> gradients(const Batch& batch);
 
   // Parameters and other states by name: parameters and running statistics by ONNX name, moments as "NAME.exp_avg",
-  // "NAME.exp_avg_sq", "NAME.momentum", and the step counter "step".
+  // "NAME.exp_avg_sq", "NAME.momentum", and the step counter "step"; in f16 "loss_scale" and "good_steps".
 
   std::vector<std::string> trained() const;
   std::vector<std::string> states() const;

@@ -9,6 +9,7 @@
 #include "passes/match_attention.h"
 #include "passes/order.h"
 #include "passes/plan_memory.h"
+#include "passes/widen_contractions.h"
 
 namespace gcomp::passes {
 namespace {
@@ -24,6 +25,8 @@ constexpr Pass kPipeline[] = {
      [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
     {"choose_layout", "convolutions and what lies between them go channels last", Form::primitive, Form::primitive,
      [](Graph& g, const PipelineOptions& o) { return o.channels_last && choose_layout(g); }},
+    {"widen_contractions", "products in f16 and bf16 run in f32, where the target has no others", Form::composite, Form::composite,
+     [](Graph& g, const PipelineOptions& o) { return o.widen_contractions && widen_contractions(g); }},
     {"simplify", "folding, algebra, common subexpressions, dead code", Form::composite, Form::composite,
      [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
     {"split_reductions", "long reductions to few elements run in two steps", Form::primitive, Form::primitive,

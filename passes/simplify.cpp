@@ -76,6 +76,20 @@ Rewritten cast_to_same(Node& node, Builder&) {
   return node.op == &ops::kCast && node.operands[0]->type == node.result()->type ? node.operands[0] : nullptr;
 }
 
+/// Whether every value of `from` is one of `to`.
+bool holds(DType to, DType from) {
+  if (from == to || from == DType::boolean) return true;
+  if (!is_float(from) || !is_float(to)) return false;
+  return to == DType::f64 || (to == DType::f32 && from != DType::f64);
+}
+
+Rewritten cast_of_widening(Node& node, Builder& b) {
+  if (node.op != &ops::kCast || !is(node.operands[0], ops::kCast)) return nullptr;
+  Value* source = maker(node).operands[0];
+  if (!holds(node.operands[0]->type.dtype, source->type.dtype)) return nullptr;
+  return b.cast(b.wrap(source), node.result()->type.dtype).value;
+}
+
 Rewritten reshape_chain(Node& node, Builder& b) {
   if (node.op != &ops::kReshape) return nullptr;
   if (node.operands[0]->type == node.result()->type) return node.operands[0];
@@ -210,6 +224,7 @@ constexpr Rule kRules[] = {
     {{"double_negation", "neg(neg x), not(not x) -> x"}, double_negation},
     {{"select_known", "select(true, x, y) -> x; select(c, x, x) -> x"}, select_known},
     {{"cast_to_same", "cast x to its own dtype -> x"}, cast_to_same},
+    {{"cast_of_widening", "cast(cast x), where the inner one loses nothing -> cast x"}, cast_of_widening},
     {{"reshape_chain", "reshape(reshape x) -> reshape x; reshape to the same shape -> x"}, reshape_chain},
     {{"transpose_chain", "transpose(transpose x) -> transpose x"}, transpose_chain},
     {{"transpose_of_ones", "a transpose that moves only axes of size 1 -> reshape"}, transpose_of_ones},

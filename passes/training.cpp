@@ -136,6 +136,13 @@ std::vector<Value*> states_named(const Graph& graph, const std::vector<std::stri
   return values;
 }
 
+std::vector<Value*> counters_of(const Graph& graph) {
+  std::vector<Value*> values;
+  for (const State& state : graph.states())
+    if (state.role == StateRole::counter) values.push_back(state.value);
+  return values;
+}
+
 }  // namespace
 
 LossSpec parse_loss(std::string_view text) {
@@ -224,20 +231,35 @@ void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::v
 }
 
 void make_training_step(Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer, const std::vector<std::string>& trained,
-                        const std::optional<TensorType>& label) {
+                        const std::optional<TensorType>& label, const std::optional<LossScaling>& scaling) {
   Value* value = attach_loss(graph, loss, label);
   const std::vector<Value*> parameters = states_named(graph, trained);
-  const std::vector<Value*> gradients = differentiate(graph, value, parameters);
-  attach_optimizer(graph, optimizer, parameters, gradients);
-  graph.outputs() = {value};
+  if (scaling) {
+    const std::vector<Value*> attempts = counters_of(graph);
+    const ScaledLoss scaled = scale_loss(graph, value, *scaling);
+    const std::vector<Value*> gradients = unscale(graph, differentiate(graph, scaled.scaled, parameters), scaled.scale);
+    attach_optimizer(graph, optimizer, parameters, gradients);
+    const ScalingReport report = skip_overflow(graph, scaled, value, gradients, attempts);
+    graph.outputs() = {value, report.scale, report.skipped};
+  } else {
+    attach_optimizer(graph, optimizer, parameters, differentiate(graph, value, parameters));
+    graph.outputs() = {value};
+  }
   graph.set_name("train_step");
   graph.remove_dead();
 }
 
 void make_gradient_graph(Graph& graph, const LossSpec& loss, const std::vector<std::string>& trained,
-                         const std::optional<TensorType>& label) {
+                         const std::optional<TensorType>& label, const std::optional<LossScaling>& scaling) {
   Value* value = attach_loss(graph, loss, label);
-  std::vector<Value*> outputs = differentiate(graph, value, states_named(graph, trained));
+  const std::vector<Value*> parameters = states_named(graph, trained);
+  std::vector<Value*> outputs;
+  if (scaling) {
+    const ScaledLoss scaled = scale_loss(graph, value, *scaling);
+    outputs = unscale(graph, differentiate(graph, scaled.scaled, parameters), scaled.scale);
+  } else {
+    outputs = differentiate(graph, value, parameters);
+  }
   outputs.insert(outputs.begin(), value);
   graph.outputs() = outputs;
   graph.set_name("gradients");

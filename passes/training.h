@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "passes/loss_scaling.h"
 
 namespace gcomp::passes {
 
@@ -55,11 +56,13 @@ void attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const st
 /// Name of an optimizer state that belongs to a parameter: "NAME.momentum", "NAME.exp_avg", "NAME.exp_avg_sq".
 std::string optimizer_state_name(std::string_view parameter, std::string_view what);
 
-/// The whole step: attach_loss, differentiate, attach_optimizer. Outputs become the loss alone.
+/// The whole step: attach_loss, differentiate, attach_optimizer. Outputs become the loss alone; with `scaling` the scale of the
+/// next step (f32[]) and whether this one was skipped (i64[]) follow.
 void make_training_step(ir::Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer,
-                        const std::vector<std::string>& trained, const std::optional<TensorType>& label = {});
+                        const std::vector<std::string>& trained, const std::optional<TensorType>& label = {},
+                        const std::optional<LossScaling>& scaling = {});
 /// Loss and gradients as outputs, in the order of `trained`; no updates of any kind.
 void make_gradient_graph(ir::Graph& graph, const LossSpec& loss, const std::vector<std::string>& trained,
-                         const std::optional<TensorType>& label = {});
+                         const std::optional<TensorType>& label = {}, const std::optional<LossScaling>& scaling = {});
 
 }  // namespace gcomp::passes

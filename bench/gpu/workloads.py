@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 
 PRECISIONS = ("f32", "tf32", "bf16")
-GCOMP_PRECISIONS = {"f32": [], "tf32": ["--tf32"]}  # options of gcomp; a precision that is not here has peers only
+GCOMP_PRECISIONS = {"f32": [], "tf32": ["--tf32"], "bf16": ["--precision", "bf16"]}  # options of gcomp
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gcomp/gcomp.h"
 #include "tests/cuda/cuda_run.h"
 
 namespace gcomp::test {
@@ -42,6 +43,11 @@ class CudaTraining : public testing::TestWithParam<RecordedModel> {
     return contents(folder_ / "m.jsonl") + contents(folder_ / "trained.onnx");
   }
 
+  CudaFolder folder_;
+};
+
+class CudaTrainingInFloat16 : public testing::Test {
+ protected:
   CudaFolder folder_;
 };
 
@@ -89,6 +95,47 @@ TEST_P(CudaTraining, LossesFollowTheRecordOnOtherKernels) {
       EXPECT_LE(std::abs(losses[i] - reference), way.tolerance * std::abs(reference)) << way.options[0] << ", step " << i + 1;
     }
   }
+}
+
+// Mixed precision. A loss lies within the roundoff of the low type (tests/train/test_mixed_precision.cpp), and no step overflows.
+TEST_P(CudaTraining, LossesFollowTheRecordInMixedPrecision) {
+  constexpr std::int64_t kFirst = 2;
+  struct Way {
+    std::vector<std::string> options;
+    double roundoff;
+  };
+  const Tensor wanted = load_arrays(GetParam().folder / "reference.npz").at("loss");
+  for (const Way& way :
+       {Way{{"--precision", "bf16"}, 0x1p-8}, Way{{"--precision", "f16", "--no-cublaslt", "--loss-scale", "64"}, 0x1p-11}}) {
+    const CudaRun run = folder_.train(GetParam(), kFirst, {}, way.options);
+    ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
+    EXPECT_EQ(contents(folder_ / "m.jsonl").find("\"skipped\":1"), std::string::npos) << contents(folder_ / "m.jsonl");
+    const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
+    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), kFirst);
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      EXPECT_LE(std::abs(losses[i] / wanted.at(static_cast<std::int64_t>(i)) - 1), way.roundoff)
+          << way.options[1] << ", step " << i + 1;
+  }
+}
+
+// A step that overflows is decided on the device: the same losses and scales as on the CPU, and still one graph launch a step.
+TEST_F(CudaTrainingInFloat16, SkipsWhatOverflows) {
+  const RecordedModel mlp = recorded_model("mlp");
+  constexpr std::int64_t kSteps = 6;
+  const std::vector<std::string> options{"--precision", "f16", "--loss-scale", "1e8"};
+  const CudaRun run = folder_.train(mlp, kSteps, {}, options);
+  ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
+  const std::string metrics = contents(folder_ / "m.jsonl");
+  for (std::size_t at = 0, steps = 0; steps < kSteps; ++steps, ++at) {
+    at = metrics.find("\"loss_scale\":1e+08,\"skipped\":1", at);
+    ASSERT_NE(at, std::string::npos) << "step " << steps + 1 << ": " << metrics;
+  }
+  if (!on_real_device()) { EXPECT_EQ(run.count("cuGraphLaunch"), kSteps); }
+  Trainer trainer = Trainer(Model::load(folder_ / "trained.onnx"),
+                            {.loss = "bce", .optimizer = {}, .batch = 64, .device = runtime::DeviceRequest::cpu});
+  Trainer before =
+      Trainer(Model::load(mlp.model()), {.loss = "bce", .optimizer = {}, .batch = 64, .device = runtime::DeviceRequest::cpu});
+  EXPECT_EQ(trainer.weights_digest(), before.weights_digest());
 }
 
 TEST_P(CudaTraining, GradientsFollowTheRecord) {

@@ -152,6 +152,7 @@ Command add_bench(CLI::App& app, Console& console) {
       "--profile", flags->profile,
       "also list the time and memory rate of each kernel and library call; on a GPU the timed steps are then launched one by one");
   flags->model_options.add_precision(sub, "what floats compute in (default f32)");
+  flags->model_options.add_loss_scale(sub);
   flags->model_options.add_shapes(sub);
   flags->optimizer.add(sub);
   flags->device.add(sub);

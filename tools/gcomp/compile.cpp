@@ -161,6 +161,7 @@ Command add_compile(CLI::App& app, Console& console) {
   add_repeated(sub, "--disable", flags->disabled, "leave a pass out; repeatable")->type_name("PASS");
   sub.add_option("--batch", flags->batch, "first dimension of every input")->type_name("N");
   flags->model_options.add_precision(sub, "what floats compute in (default: f32 with --train, else as the file says)");
+  flags->model_options.add_loss_scale(sub);
   flags->model_options.add_shapes(sub);
   flags->model_options.add_selection(sub);
   flags->optimizer.add(sub);

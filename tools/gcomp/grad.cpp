@@ -64,6 +64,7 @@ Command add_grad(CLI::App& app, Console& console) {
       ->required();
   add_loss(sub, flags->loss);
   flags->model_options.add_precision(sub, "what floats compute in (default f32)");
+  flags->model_options.add_loss_scale(sub);
   flags->model_options.add_shapes(sub);
   flags->model_options.add_selection(sub);
   flags->device.add(sub);

@@ -1,10 +1,13 @@
 #include "tools/gcomp/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+
+#include "ir/base/nearest.h"
 
 namespace gcomp::tools {
 namespace {
@@ -33,6 +36,21 @@ std::pair<std::string, Shape> parse_shape(const std::string& text) {
     rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
   }
   return {text.substr(0, colon), shape};
+}
+
+DType parse_precision(const std::string& text) {
+  const std::vector<std::string> known{"f32", "f64", "bf16", "f16"};
+  if (std::find(known.begin(), known.end(), text) != known.end()) return *parse_dtype(text);
+  usage(concat("--precision ", text, ": wanted f32, f64, bf16 or f16", did_you_mean(text, known)));
+}
+
+double parse_loss_scale(const std::string& text) {
+  const std::vector<std::string> known{"dynamic"};
+  double scale = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
+  if (error != std::errc() || end != text.data() + text.size() || !(scale > 0 && scale <= std::numeric_limits<float>::max()))
+    usage(concat("--loss-scale ", text, ": wanted dynamic, or a number above 0 that float32 holds", did_you_mean(text, known)));
+  return scale;
 }
 
 /// The value, where there is one, must lie in [low, high).
@@ -81,7 +99,13 @@ void ModelOptions::add_shapes(CLI::App& app) {
 }
 
 void ModelOptions::add_precision(CLI::App& app, const std::string& meaning) {
-  app.add_option("--precision", precision, meaning)->type_name("f32|f64");
+  app.add_option("--precision", precision, meaning)->type_name("f32|f64|bf16|f16");
+}
+
+void ModelOptions::add_loss_scale(CLI::App& app) {
+  app.add_option("--loss-scale", loss_scale,
+                 "f16: what the loss is multiplied by in the backward pass (default dynamic, from 65536)")
+      ->type_name("dynamic|N");
 }
 
 void ModelOptions::add_selection(CLI::App& app) {
@@ -108,13 +132,9 @@ GraphOptions ModelOptions::parse() const {
     auto [input, sizes] = parse_shape(shape);
     if (!options.shapes.shapes.emplace(input, std::move(sizes)).second) usage("--shapes " + input + " is given twice");
   }
-  if (precision == "f32") {
-    options.precision = DType::f32;
-  } else if (precision == "f64") {
-    options.precision = DType::f64;
-  } else if (!precision.empty()) {
-    usage("--precision " + precision + ": wanted f32 or f64");
-  }
+  if (!precision.empty()) options.precision = parse_precision(precision);
+  if (!loss_scale.empty() && options.precision != DType::f16) usage("--loss-scale has a meaning only with --precision f16");
+  if (!loss_scale.empty() && loss_scale != "dynamic") options.loss_scale = parse_loss_scale(loss_scale);
   if (!batchnorm_variance.empty() && batchnorm_variance != "unbiased" && batchnorm_variance != "population")
     usage("--batchnorm-variance " + batchnorm_variance + ": wanted unbiased or population");
   options.freeze = freeze;

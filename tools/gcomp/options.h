@@ -16,10 +16,11 @@ namespace gcomp::tools {
 /// What decides a model's graph: shapes, precision, what is trained.
 struct ModelOptions {
   std::vector<std::string> dims, shapes, freeze, thaw, tie, untie;
-  std::string precision, batchnorm_variance;
+  std::string precision, loss_scale, batchnorm_variance;
 
   void add_shapes(CLI::App& app);
   void add_precision(CLI::App& app, const std::string& meaning);
+  void add_loss_scale(CLI::App& app);
   void add_selection(CLI::App& app);
   /// Throws UserError (exit 2) for what cannot be read.
   GraphOptions parse() const;

@@ -43,6 +43,7 @@ class TrainingRun {
   void start(std::int64_t step);
   void take_loss(std::int64_t step);
   void evaluate(std::int64_t epoch);
+  void check_scale(std::int64_t step, const LossScaleStatus& scale);
   std::string where_loss_went(std::int64_t step, double loss, std::span<const std::int64_t> rows) const;
 
   const TrainFlags& flags_;
@@ -55,6 +56,7 @@ class TrainingRun {
   std::optional<BatchFeeder> feeder_;
   std::int64_t steps_ = 0;
   double loss_ = 0;
+  std::int64_t skipped_ = 0, skipped_in_a_row_ = 0;
   std::optional<Evaluation> evaluation_;
   double seconds_ = 0;
 };
@@ -150,8 +152,28 @@ void TrainingRun::start(std::int64_t step) {
 void TrainingRun::take_loss(std::int64_t step) {
   loss_ = on_rows(
       *trainer_, *data_, [&] { return trainer_->take_loss(); }, [&] { return plan_->rows_of(step); });
-  if (metrics_) metrics_->write({{"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}});
-  if (!std::isfinite(loss_)) throw UserError(where_loss_went(step, loss_, plan_->rows_of(step)), ExitCode::numeric);
+  const std::optional<LossScaleStatus> scale = trainer_->loss_scale();
+  std::vector<runtime::Metric> metric{{"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}};
+  if (scale) metric.insert(metric.end(), {{"loss_scale", scale->scale}, {"skipped", std::int64_t{scale->skipped}}});
+  if (metrics_) metrics_->write(metric);
+  if (scale) check_scale(step, *scale);
+  if (!scale && !std::isfinite(loss_)) throw UserError(where_loss_went(step, loss_, plan_->rows_of(step)), ExitCode::numeric);
+}
+
+/// A step that overflows is skipped; steps that all do end the run, where the scale says so: below 1 it no longer scales up. A
+/// constant one gets the patience that a dynamic one has from its first value on.
+void TrainingRun::check_scale(std::int64_t step, const LossScaleStatus& scale) {
+  constexpr std::int64_t kPatience = 17;
+  skipped_ += scale.skipped;
+  skipped_in_a_row_ = scale.skipped ? skipped_in_a_row_ + 1 : 0;
+  if (!scale.skipped || (scale.dynamic ? scale.scale >= 1 : skipped_in_a_row_ < kPatience)) return;
+  const std::string culprit = find_non_finite(*data_, names_, plan_->rows_of(step));
+  const std::string what =
+      scale.dynamic ? concat("the loss scale has fallen to ", scale.scale) : concat("the loss scale is constant, ", scale.scale);
+  throw UserError(concat("step ", step + 1, " (epoch ", plan_->epoch_of(step) + 1, "): gradients were not finite in the last ",
+                         skipped_in_a_row_, " steps, and ", what, "; '", flags_.out, "' is not written. ",
+                         culprit.empty() ? "--precision bf16 has the range of float32" : culprit),
+                  ExitCode::numeric);
 }
 
 void TrainingRun::evaluate(std::int64_t epoch) {
@@ -208,6 +230,9 @@ void TrainingRun::finish() {
                 seconds_, static_cast<double>(steps_ * plan_->batch()) / seconds_, loss_);
   console_.result(text);
   console_.result(concat("wrote '", flags_.out, "', seed ", flags_.seed, ", weights ", digest.substr(0, 16)));
+  if (skipped_ > 0)
+    console_.result(concat(skipped_, skipped_ == 1 ? " step was" : " steps were", " skipped: gradients overflowed f16, loss scale ",
+                           trainer_->loss_scale()->scale));
   nlohmann::json json{{"out", flags_.out},
                       {"steps", steps_},
                       {"loss", loss_},
@@ -215,6 +240,7 @@ void TrainingRun::finish() {
                       {"seed", flags_.seed},
                       {"weights_sha256", digest},
                       {"dropped_rows", plan_->dropped_rows()}};
+  if (trainer_->loss_scale()) json["skipped_steps"] = skipped_;
   if (evaluation_) {
     json["eval"] = {{"data", flags_.eval_data}, {"loss", evaluation_->loss}, {"rows", evaluation_->rows}};
     if (evaluation_->accuracy) {
@@ -243,6 +269,7 @@ Command add_train(CLI::App& app, Console& console) {
   sub.add_flag("--no-shuffle", flags->no_shuffle, "step i takes rows i * batch onwards");
   sub.add_option("--metrics", flags->metrics, "one JSON object a line for each step and evaluation")->type_name("JSONL");
   flags->model_options.add_precision(sub, "what floats compute in (default f32)");
+  flags->model_options.add_loss_scale(sub);
   flags->model_options.add_shapes(sub);
   flags->model_options.add_selection(sub);
   flags->optimizer.add(sub);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "ir/base/nearest.h"
+#include "passes/autocast.h"
 #include "passes/differentiate.h"
 #include "passes/pipeline.h"
 #include "passes/plan_memory.h"
@@ -19,7 +20,9 @@ using passes::PipelineOptions;
 struct Settings {
   PipelineOptions pipeline;
   passes::PlanOptions plan;
+  passes::AutocastOptions autocast;
   std::string loss = "mse", optimizer = "sgd";
+  std::optional<passes::LossScaling> scaling;
 };
 
 [[noreturn]] void misuse(const std::string& message) { throw UserError(message, ExitCode::usage); }
@@ -34,6 +37,18 @@ void read(std::string_view text, T& value) {
   if (end.ec != std::errc() || end.ptr != text.data() + text.size()) misuse(concat("found '", text, "', wanted an integer"));
 }
 void read(std::string_view text, std::string& value) { value = text; }
+/// "none", "dynamic" or a number.
+void read_scaling(std::string_view text, std::optional<passes::LossScaling>& value) {
+  std::int64_t number = 0;
+  if (text == "none") return value.reset();
+  if (text == "dynamic") return void(value.emplace());
+  read(text, number);
+  value = passes::LossScaling{static_cast<double>(number)};
+}
+void read_half(std::string_view text, DType& value) {
+  if (text != "bf16" && text != "f16") misuse(concat("found '", text, "', wanted bf16 or f16"));
+  value = *parse_dtype(text);
+}
 
 /// One option of one pass.
 struct Option {
@@ -60,9 +75,11 @@ constexpr Option kOptions[] = {
     {"fuse_epilogues", "gelu", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.gelu); }},
     {"fuse_epilogues", "max_operands", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_operands); }},
     {"fuse_epilogues", "max_calls", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_calls); }},
+    {"autocast", "low", [](Settings& s, std::string_view text) { read_half(text, s.autocast.low); }},
     {"plan_memory", "alignment", [](Settings& s, std::string_view text) { read(text, s.plan.alignment); }},
     {"attach_loss", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
     {"training_step", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
+    {"training_step", "loss_scale", [](Settings& s, std::string_view text) { read_scaling(text, s.scaling); }},
     {"training_step", "optimizer", [](Settings& s, std::string_view text) { read(text, s.optimizer); }},
 };
 #undef GCOMP_OPTION
@@ -81,6 +98,8 @@ struct Extra {
   bool (*run)(Graph&, PassState&, const Settings&);
 };
 constexpr Extra kExtras[] = {
+    {"autocast", "mixed precision: each op computes in bf16 (or f16) or in f32, as PyTorch's autocast has it", false,
+     [](Graph& graph, PassState&, const Settings& s) { return passes::autocast(graph, s.autocast); }},
     {"differentiate",
      "gradients of the first output by every parameter, or by every float input where there is none, become outputs", false,
      [](Graph& graph, PassState&, const Settings&) {
@@ -101,7 +120,7 @@ constexpr Extra kExtras[] = {
      [](Graph& graph, PassState&, const Settings& s) {
        passes::OptimizerSpec optimizer;
        optimizer.kind = passes::parse_optimizer(s.optimizer);
-       passes::make_training_step(graph, passes::parse_loss(s.loss), optimizer, parameters_of(graph));
+       passes::make_training_step(graph, passes::parse_loss(s.loss), optimizer, parameters_of(graph), {}, s.scaling);
        return true;
      }},
     {"plan_memory", "gives every value its place, which the printed graph then shows", false,
@@ -170,6 +189,7 @@ Step step_of(std::string_view text) {
   Settings settings = settings_of(name, options);
   if (name == "match_attention") settings.pipeline.whole = [](const Node&) { return true; };
   settings.pipeline.epilogues.enabled = true;  // it was named
+  if (name == "widen_contractions") settings.pipeline.widen_contractions = true;
   if (pass)
     return {name, std::string(text), false,
             [pass, settings](Graph& graph, PassState&) { return pass->run(graph, settings.pipeline); }};
