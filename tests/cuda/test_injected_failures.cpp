@@ -87,8 +87,7 @@ class CudaFailures : public testing::Test {
   }
 
   /// What a release gives is not looked at, and the host waits and makes a context current for releases too; a driver is asked
-  /// before it is taken; an NVRTC that does not list its architectures is tried; without cuBLASLt the generated kernels compute
-  /// the products.
+  /// before it is taken; an NVRTC that does not list its architectures is tried; what cuBLASLt refuses, generated kernels compute.
   static bool may_succeed(const std::string& name) {
     constexpr std::string_view kMay[] = {"cuCtxSetCurrent", "cuStreamSynchronize", "cuInit", "nvrtcGetNumSupportedArchs",
                                          "nvrtcGetSupportedArchs"};

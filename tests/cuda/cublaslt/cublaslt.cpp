@@ -148,7 +148,7 @@ bool aligned(const void* address, std::uint32_t bytes) { return reinterpret_cast
 
 std::string reported_name() { return "libcublasLt"; }
 std::map<std::string, std::int64_t> reported_figures(const Calls& calls) {
-  return {{"handles", calls.count("cublasLtCreate") - calls.count("cublasLtDestroy")},
+  return {{"handles", calls.count("live handles")},
           {"products", calls.count("live products")},
           {"layouts", calls.count("live layouts")},
           {"preferences", calls.count("live preferences")}};
@@ -161,12 +161,14 @@ std::size_t cublasLtGetVersion() {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   if (const auto error = entered("cublasLtCreate")) return error;
+  calls().add("live handles", 1);
   *handle = reinterpret_cast<cublasLtHandle_t>(new int(0));
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   if (const auto error = entered("cublasLtDestroy")) return error;
+  calls().add("live handles", -1);
   delete object<int>(handle);
   return CUBLAS_STATUS_SUCCESS;
 }
