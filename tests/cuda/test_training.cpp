@@ -98,6 +98,7 @@ TEST_P(CudaTraining, LossesFollowTheRecordOnOtherKernels) {
 }
 
 // Mixed precision. A loss lies within the roundoff of the low type (tests/train/test_mixed_precision.cpp), and no step overflows.
+// Three models have every kind of generated 16-bit product; the host compiler takes long over each.
 TEST_P(CudaTraining, LossesFollowTheRecordInMixedPrecision) {
   constexpr std::int64_t kFirst = 2;
   struct Way {
@@ -107,6 +108,8 @@ TEST_P(CudaTraining, LossesFollowTheRecordInMixedPrecision) {
   const Tensor wanted = load_arrays(GetParam().folder / "reference.npz").at("loss");
   for (const Way& way :
        {Way{{"--precision", "bf16"}, 0x1p-8}, Way{{"--precision", "f16", "--no-cublaslt", "--loss-scale", "64"}, 0x1p-11}}) {
+    constexpr std::string_view kGenerated[] = {"mlp", "gpt_tiny", "resnet_tiny"};
+    if (way.options.size() > 2 && std::count(std::begin(kGenerated), std::end(kGenerated), GetParam().name) == 0) continue;
     const CudaRun run = folder_.train(GetParam(), kFirst, {}, way.options);
     ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
     EXPECT_EQ(contents(folder_ / "m.jsonl").find("\"skipped\":1"), std::string::npos) << contents(folder_ / "m.jsonl");
