@@ -27,6 +27,7 @@ struct Half {
   std::string name;
   double roundoff;
 };
+void PrintTo(const Half& half, std::ostream* out) { *out << half.name; }
 const Half kHalves[] = {{"bf16", 0x1p-8}, {"f16", 0x1p-11}};
 
 /// A pooling window of mnist_cnn nearly ties at step 7 (test_parity.cpp): whichever way it falls moves later losses by 8e-4 at
