@@ -120,7 +120,8 @@ TEST_P(CudaMixedPrecision, LossesFollowTheRecord) {
   }
 }
 
-// A step that overflows is decided on the device: the same losses and scales as on the CPU, and still one graph launch a step.
+// A step that overflows is decided on the device: nothing is updated, the scale is reported, and it is still one graph launch a
+// step.
 TEST_F(CudaTrainingInFloat16, SkipsWhatOverflows) {
   const RecordedModel mlp = recorded_model("mlp");
   constexpr std::int64_t kSteps = 6;
