@@ -57,7 +57,7 @@ struct InferContext {
   /// Throws UserError "OP: message".
   template <class... Args>
   [[noreturn]] void fail(const Args&... args) const {
-    throw UserError(concat(op, ": ", args...));
+    throw_user({op, ": ", MessagePart(args)...});
   }
   template <class... Args>
   void require(bool condition, const Args&... args) const {

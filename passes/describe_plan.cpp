@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <iomanip>
+#include <sstream>
 
 #include "passes/plan_memory.h"
 #include "passes/storage.h"
@@ -104,14 +105,13 @@ void describe_peak(std::string& text, const Graph& graph, const MemoryPlan& plan
              " in ", count_text(holders.size(), "piece")));
   for (std::size_t i = 0; i < std::min(holders.size(), kNamed); ++i) {
     const auto& [value, storage] = holders[i];
-    text += concat("    ", std::setw(12), std::right, size_text(storage->bytes), "  %", value->name, " ", to_string(value->type),
-                   " at ", plan.placements.at(value).offset, ", nodes ", storage->first + 1, " to ", storage->last + 1, "\n");
+    text += concat("    ", std::setw(12), size_text(storage->bytes), "  %", value->name, " ", to_string(value->type), " at ",
+                   plan.placements.at(value).offset, ", nodes ", storage->first + 1, " to ", storage->last + 1, "\n");
   }
   if (holders.size() > kNamed) {
     std::int64_t rest = 0;
     for (std::size_t i = kNamed; i < holders.size(); ++i) rest += holders[i].storage->bytes;
-    text += concat("    ", std::setw(12), std::right, size_text(rest), "  in ",
-                   count_text(holders.size() - kNamed, "smaller piece"), "\n");
+    text += concat("    ", std::setw(12), size_text(rest), "  in ", count_text(holders.size() - kNamed, "smaller piece"), "\n");
   }
 }
 

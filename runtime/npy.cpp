@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "ir/base/error.h"
 #include "runtime/atomic_file.h"

@@ -5,6 +5,7 @@
 #include <set>
 #include <stdexcept>
 #include <unordered_set>
+#include <utility>
 
 #include "frontend/onnx/binding.h"
 #include "frontend/onnx/node_context.h"

@@ -131,7 +131,7 @@ class NodeContext {
 
   template <class... Args>
   [[noreturn]] void fail(const Args&... args) const {
-    throw UserError(concat(op(), " '", name(), "': ", args...));
+    throw_user({op(), " '", name(), "': ", MessagePart(args)...});
   }
   template <class... Args>
   void require(bool condition, const Args&... args) const {
@@ -140,7 +140,7 @@ class NodeContext {
   /// The node means something that gcomp cannot do: collected with all others of the file.
   template <class... Args>
   [[noreturn]] void unsupported(const Args&... args) const {
-    throw UserError(concat(args...), ExitCode::unsupported);
+    throw_user({MessagePart(args)...}, ExitCode::unsupported);
   }
   void repair(std::string line) { state_.repairs.push_back(std::move(line)); }
 
