@@ -139,27 +139,27 @@ void bench(const BenchFlags& flags, const Console& console) {
 
 }  // namespace
 
-Command add_bench(CLI::App& app, Console& console) {
+Command add_bench(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App& sub = *app.add_subcommand("bench", "time a training step");
-  sub.add_option("MODEL", flags->model, "an .onnx file")->required();
-  sub.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'")->type_name("NPZ")->required();
-  add_loss(sub, flags->loss);
-  sub.add_option("--batch", flags->batch, "rows of one step")->type_name("N")->required();
-  sub.add_option("--steps", flags->steps, "timed steps (default 50)")->type_name("N");
-  sub.add_option("--warmup", flags->warmup, "steps before them (default 10)")->type_name("N");
-  sub.add_flag(
+  ArgumentParser parser = root.add_subcommand("bench", "time a training step");
+  parser.add_option("MODEL", flags->model, "an .onnx file").required();
+  parser.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'").type_name("NPZ").required();
+  add_loss(parser, flags->loss);
+  parser.add_option("--batch", flags->batch, "rows of one step").type_name("N").required();
+  parser.add_option("--steps", flags->steps, "timed steps (default 50)").type_name("N");
+  parser.add_option("--warmup", flags->warmup, "steps before them (default 10)").type_name("N");
+  parser.add_flag(
       "--profile", flags->profile,
       "also list the time and memory rate of each kernel and library call; on a GPU the timed steps are then launched one by one");
-  flags->model_options.add_precision(sub, "what floats compute in (default f32)");
-  flags->model_options.add_loss_scale(sub);
-  flags->model_options.add_shapes(sub);
-  flags->optimizer.add(sub);
-  flags->device.add(sub);
-  sub.footer(
+  flags->model_options.add_precision(parser, "what floats compute in (default f32)");
+  flags->model_options.add_loss_scale(parser);
+  flags->model_options.add_shapes(parser);
+  flags->optimizer.add(parser);
+  flags->device.add(parser);
+  parser.set_footer(
       "Example:\n  gcomp bench m.onnx --data x.npz --loss cross_entropy --optimizer adam --batch 128 --threads 2 --steps 50 "
       "--json");
-  return {&sub, [flags, &console] { bench(*flags, console); }};
+  return {parser, [flags, &console] { bench(*flags, console); }};
 }
 
 }  // namespace gcomp::tools

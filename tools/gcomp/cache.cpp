@@ -60,12 +60,12 @@ void clear(const Console& console) {
 
 }  // namespace
 
-Command add_cache(CLI::App& app, Console& console) {
+Command add_cache(ArgumentParser& root, Console& console) {
   auto action = std::make_shared<std::string>();
-  CLI::App& sub = *app.add_subcommand("cache", "the compiled kernels that are kept between runs");
-  sub.add_option("ACTION", *action, "list or clear")->required()->check(CLI::IsMember({"list", "clear"}));
-  sub.footer("Examples:\n  gcomp cache list\n  gcomp cache clear");
-  return {&sub, [action, &console] { *action == "list" ? list(console) : clear(console); }};
+  ArgumentParser parser = root.add_subcommand("cache", "the compiled kernels that are kept between runs");
+  parser.add_option("ACTION", *action, "list or clear").required().one_of({"list", "clear"});
+  parser.set_footer("Examples:\n  gcomp cache list\n  gcomp cache clear");
+  return {parser, [action, &console] { *action == "list" ? list(console) : clear(console); }};
 }
 
 }  // namespace gcomp::tools

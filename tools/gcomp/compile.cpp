@@ -147,32 +147,32 @@ class Compilation {
 
 }  // namespace
 
-Command add_compile(CLI::App& app, Console& console) {
+Command add_compile(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<CompileFlags>();
-  CLI::App& sub = *app.add_subcommand("compile", "compile a model to an artifact, or show what is inside");
-  sub.add_option("MODEL", flags->model, "an .onnx file")->required();
-  sub.add_flag("--train", flags->train, "compile the training step, not only inference");
-  add_loss(sub, flags->loss);
-  sub.add_option("--target", flags->target, "cpu (default) or cuda:sm_90 and the like")->type_name("TARGET");
-  sub.add_option("--out,-o", flags->out, "the artifact NAME.gcx, or the folder for --emit")->type_name("PATH");
-  sub.add_option("--emit", flags->emit, "ir, plan, cuda, cpp or cubin: to -o DIR, or to stdout")->type_name("KIND");
-  sub.add_option("--print-after", flags->print_after, "the IR after a pass, or after all of them")->type_name("PASS|all");
-  sub.add_flag("--time-passes", flags->time_passes, "a table of phases and passes with their times");
-  add_repeated(sub, "--disable", flags->disabled, "leave a pass out; repeatable")->type_name("PASS");
-  sub.add_option("--batch", flags->batch, "first dimension of every input")->type_name("N");
-  flags->model_options.add_precision(sub, "what floats compute in (default: f32 with --train, else as the file says)");
-  flags->model_options.add_loss_scale(sub);
-  flags->model_options.add_shapes(sub);
-  flags->model_options.add_selection(sub);
-  flags->optimizer.add(sub);
-  flags->device.add(sub);
-  sub.footer(
+  ArgumentParser parser = root.add_subcommand("compile", "compile a model to an artifact, or show what is inside");
+  parser.add_option("MODEL", flags->model, "an .onnx file").required();
+  parser.add_flag("--train", flags->train, "compile the training step, not only inference");
+  add_loss(parser, flags->loss);
+  parser.add_option("--target", flags->target, "cpu (default) or cuda:sm_90 and the like").type_name("TARGET");
+  parser.add_option("--out,-o", flags->out, "the artifact NAME.gcx, or the folder for --emit").type_name("PATH");
+  parser.add_option("--emit", flags->emit, "ir, plan, cuda, cpp or cubin: to -o DIR, or to stdout").type_name("KIND");
+  parser.add_option("--print-after", flags->print_after, "the IR after a pass, or after all of them").type_name("PASS|all");
+  parser.add_flag("--time-passes", flags->time_passes, "a table of phases and passes with their times");
+  parser.add_repeated("--disable", flags->disabled, "leave a pass out; repeatable").type_name("PASS");
+  parser.add_option("--batch", flags->batch, "first dimension of every input").type_name("N");
+  flags->model_options.add_precision(parser, "what floats compute in (default: f32 with --train, else as the file says)");
+  flags->model_options.add_loss_scale(parser);
+  flags->model_options.add_shapes(parser);
+  flags->model_options.add_selection(parser);
+  flags->optimizer.add(parser);
+  flags->device.add(parser);
+  parser.set_footer(
       "Examples:\n"
       "  gcomp compile m.onnx --train --loss mse --optimizer sgd --dim batch=32 --target cpu -o model.gcx\n"
       "  gcomp compile m.onnx --train --loss cross_entropy --dim batch=64 --emit cuda -o kernels\n"
       "  gcomp compile m.onnx --dim batch=1 --emit ir --print-after=all\n"
       "  gcomp compile m.onnx --train --loss cross_entropy --dim batch=8 --time-passes");
-  return {&sub, [flags, &console] {
+  return {parser, [flags, &console] {
             check_flags(*flags);
             Compilation(*flags, console).run();
           }};

@@ -55,16 +55,16 @@ void doctor(const DeviceOptions& flags, const Console& console) {
 
 }  // namespace
 
-Command add_doctor(CLI::App& app, Console& console) {
+Command add_doctor(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<DeviceOptions>();
-  CLI::App& sub = *app.add_subcommand("doctor", "what this machine has for training, and the cure for what it lacks");
-  flags->add(sub);
-  sub.footer(
+  ArgumentParser parser = root.add_subcommand("doctor", "what this machine has for training, and the cure for what it lacks");
+  flags->add(parser);
+  parser.set_footer(
       "Examples:\n"
       "  gcomp doctor\n"
       "  gcomp doctor --device cuda:1 --json\n\n"
       "Exit code 0 where training on the CPU works, with or without a GPU");
-  return {&sub, [flags, &console] { doctor(*flags, console); }};
+  return {parser, [flags, &console] { doctor(*flags, console); }};
 }
 
 }  // namespace gcomp::tools

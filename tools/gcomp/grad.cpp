@@ -52,24 +52,24 @@ void grad(const GradFlags& flags, const Console& console) {
 
 }  // namespace
 
-Command add_grad(CLI::App& app, Console& console) {
+Command add_grad(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<GradFlags>();
-  CLI::App& sub = *app.add_subcommand("grad", "loss and gradients of a model on one batch, in training form");
-  sub.add_option("MODEL", flags->model, "an .onnx file")->required();
-  sub.add_option("--inputs", flags->inputs, "one batch: arrays named after the model's inputs, and 'label'")
-      ->type_name("NPZ")
-      ->required();
-  sub.add_option("--outputs", flags->outputs, "'loss', and a gradient for each trained initializer, by its name")
-      ->type_name("NPZ")
-      ->required();
-  add_loss(sub, flags->loss);
-  flags->model_options.add_precision(sub, "what floats compute in (default f32)");
-  flags->model_options.add_loss_scale(sub);
-  flags->model_options.add_shapes(sub);
-  flags->model_options.add_selection(sub);
-  flags->device.add(sub);
-  sub.footer("Example:\n  gcomp grad m.onnx --inputs batch.npz --loss cross_entropy --outputs grads.npz --precision f64");
-  return {&sub, [flags, &console] { grad(*flags, console); }};
+  ArgumentParser parser = root.add_subcommand("grad", "loss and gradients of a model on one batch, in training form");
+  parser.add_option("MODEL", flags->model, "an .onnx file").required();
+  parser.add_option("--inputs", flags->inputs, "one batch: arrays named after the model's inputs, and 'label'")
+      .type_name("NPZ")
+      .required();
+  parser.add_option("--outputs", flags->outputs, "'loss', and a gradient for each trained initializer, by its name")
+      .type_name("NPZ")
+      .required();
+  add_loss(parser, flags->loss);
+  flags->model_options.add_precision(parser, "what floats compute in (default f32)");
+  flags->model_options.add_loss_scale(parser);
+  flags->model_options.add_shapes(parser);
+  flags->model_options.add_selection(parser);
+  flags->device.add(parser);
+  parser.set_footer("Example:\n  gcomp grad m.onnx --inputs batch.npz --loss cross_entropy --outputs grads.npz --precision f64");
+  return {parser, [flags, &console] { grad(*flags, console); }};
 }
 
 }  // namespace gcomp::tools

@@ -144,12 +144,12 @@ void inspect_artifact(const InspectFlags& flags, const Console& console) {
 
 }  // namespace
 
-Command add_inspect(CLI::App& app, Console& console) {
+Command add_inspect(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<InspectFlags>();
-  CLI::App& sub = *app.add_subcommand("inspect", "inputs, outputs, parameters, ops and sizes of a model");
-  sub.add_option("MODEL", flags->model, "an .onnx file, or a .gcx")->required();
-  sub.footer("Examples:\n  gcomp inspect model.onnx\n  gcomp inspect model.gcx --json");
-  return {&sub,
+  ArgumentParser parser = root.add_subcommand("inspect", "inputs, outputs, parameters, ops and sizes of a model");
+  parser.add_option("MODEL", flags->model, "an .onnx file, or a .gcx").required();
+  parser.set_footer("Examples:\n  gcomp inspect model.onnx\n  gcomp inspect model.gcx --json");
+  return {parser,
           [flags, &console] { is_artifact(flags->model) ? inspect_artifact(*flags, console) : inspect_onnx(*flags, console); }};
 }
 

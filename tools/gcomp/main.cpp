@@ -1,5 +1,4 @@
 // gcomp: the command line. Exit codes are ExitCode's, and 130 after Ctrl-C.
-#include <CLI/CLI.hpp>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -29,41 +28,30 @@ struct GlobalFlags {
   bool json = false, quiet = false, verbose = false;
 };
 
-void add_global(CLI::App& app, GlobalFlags& flags) {
-  app.add_flag("--json", flags.json, "results as JSON on stdout")->group("Output");
-  app.add_flag("--quiet,-q", flags.quiet, "warnings and errors only")->group("Output");
-  app.add_flag("--verbose,-v", flags.verbose, "more detail")->group("Output");
+void add_global(ArgumentParser parser, GlobalFlags& flags) {
+  parser.add_flag("--json", flags.json, "results as JSON on stdout").group("Output");
+  parser.add_flag("--quiet,-q", flags.quiet, "warnings and errors only").group("Output");
+  parser.add_flag("--verbose,-v", flags.verbose, "more detail").group("Output");
 }
 
-/// Every long and short flag of a command, with its dashes.
-std::vector<std::string> flags_of(const CLI::App& app) {
+/// What was refused, in one line with the nearest name.
+std::string explain(const ArgumentParser& root, const Parsed& parsed, const std::vector<Command>& commands) {
+  if (parsed.given_twice) return parsed.message.substr(0, parsed.message.find(": ")) + " is given more than once";
   std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
-  }
-  return names;
-}
-
-/// Turns CLI11's complaint into one line with the nearest name.
-std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::vector<Command>& commands) {
-  if (const std::string text = error.what(); error.get_name() == "ArgumentMismatch" && text.find("At Most 1") != std::string::npos)
-    return text.substr(0, text.find(": ")) + " is given more than once";
-  std::vector<std::string> names;
-  for (const Command& command : commands) names.push_back(command.app->get_name());
+  for (const Command& command : commands) names.push_back(command.parser.name());
   for (const Command& command : commands) {
-    if (!command.app->parsed()) continue;
-    for (const std::string& word : command.app->remaining()) {
+    if (!command.parser.chosen()) continue;
+    for (const std::string& word : command.parser.unknown()) {
       if (word.size() < 2 || word[0] != '-') return concat("unexpected argument '", word, "'");
-      const std::vector<std::string> known = flags_of(*command.app);
       const std::string flag = word.substr(0, word.find('='));
-      return concat("unknown option ", flag, did_you_mean(flag, known), " (gcomp ", command.app->get_name(), " --help lists them)");
+      return concat("unknown option ", flag, did_you_mean(flag, command.parser.option_names()), " (gcomp ", command.parser.name(),
+                    " --help lists them)");
     }
-    return error.what();
+    return parsed.message;
   }
-  for (const std::string& word : app.remaining())
+  for (const std::string& word : root.unknown())
     return concat("unknown command '", word, "'", did_you_mean(word, names), "; there are ", listing(names));
-  return error.what();
+  return parsed.message;
 }
 
 int fail(const Console& console, const std::string& command, const std::string& message, int code) {
@@ -73,7 +61,7 @@ int fail(const Console& console, const std::string& command, const std::string& 
 }
 
 int run(const Command& command, const Console& console) {
-  const std::string name = command.app->get_name();
+  const std::string name = command.parser.name();
   try {
     command.run();
     return static_cast<int>(ExitCode::ok);
@@ -93,25 +81,22 @@ int run(const Command& command, const Console& console) {
 int main_of(int argc, char** argv) {
   Console console;
   GlobalFlags global;
-  CLI::App app{"gcomp compiles and trains neural networks from ONNX files", "gcomp"};
-  app.footer(kFooter);
-  app.set_version_flag("--version", concat("gcomp ", version()));
-  app.require_subcommand(1);
-  const std::vector<Command> commands{add_train(app, console),   add_run(app, console),     add_grad(app, console),
-                                      add_compile(app, console), add_inspect(app, console), add_bench(app, console),
-                                      add_doctor(app, console),  add_cache(app, console)};
-  for (const Command& command : commands) add_global(*command.app, global);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& wanted) {  // --help, --version
-    return app.exit(wanted);
-  } catch (const CLI::ParseError& error) {
-    return fail(console, "", explain(app, error, commands), static_cast<int>(ExitCode::usage));
-  }
+  ArgumentParser root("gcomp compiles and trains neural networks from ONNX files", "gcomp");
+  root.set_footer(kFooter);
+  root.set_version(concat("gcomp ", version()));
+  root.require_subcommand();
+  const std::vector<Command> commands{add_train(root, console),   add_run(root, console),     add_grad(root, console),
+                                      add_compile(root, console), add_inspect(root, console), add_bench(root, console),
+                                      add_doctor(root, console),  add_cache(root, console)};
+  for (const Command& command : commands) add_global(command.parser, global);
+  const Parsed parsed = root.parse(argc, argv);
+  if (parsed.outcome == Parsed::Outcome::answered) return static_cast<int>(ExitCode::ok);
+  if (parsed.outcome == Parsed::Outcome::refused)
+    return fail(console, "", explain(root, parsed, commands), static_cast<int>(ExitCode::usage));
   console.set_json(global.json);
   console.set_level(global.quiet ? Console::Level::quiet : global.verbose ? Console::Level::verbose : Console::Level::normal);
   for (const Command& command : commands)
-    if (command.app->parsed()) return run(command, console);
+    if (command.parser.chosen()) return run(command, console);
   return static_cast<int>(ExitCode::usage);
 }
 

@@ -84,42 +84,39 @@ std::vector<double> parse_numbers(std::string_view text, const std::string& flag
   }
 }
 
-CLI::Option* add_repeated(CLI::App& app, const std::string& flags, std::vector<std::string>& values, const std::string& meaning) {
-  return app.add_option(flags, values, meaning)->allow_extra_args(false);
-}
-
 bool is_artifact(const std::string& path) { return std::filesystem::path(path).extension() == ".gcx"; }
 
-void ModelOptions::add_shapes(CLI::App& app) {
+void ModelOptions::add_shapes(ArgumentParser& parser) {
   const std::string group = "Shapes";
-  add_repeated(app, "--dim", dims, "bind a symbolic dimension, e.g. batch=32; repeatable")->type_name("SYMBOL=N")->group(group);
-  add_repeated(app, "--shapes", shapes, "bind the whole shape of an input, e.g. x:32x20; repeatable")
-      ->type_name("INPUT:NxN")
-      ->group(group);
+  parser.add_repeated("--dim", dims, "bind a symbolic dimension, e.g. batch=32; repeatable").type_name("SYMBOL=N").group(group);
+  parser.add_repeated("--shapes", shapes, "bind the whole shape of an input, e.g. x:32x20; repeatable")
+      .type_name("INPUT:NxN")
+      .group(group);
 }
 
-void ModelOptions::add_precision(CLI::App& app, const std::string& meaning) {
-  app.add_option("--precision", precision, meaning)->type_name("f32|f64|bf16|f16");
+void ModelOptions::add_precision(ArgumentParser& parser, const std::string& meaning) {
+  parser.add_option("--precision", precision, meaning).type_name("f32|f64|bf16|f16");
 }
 
-void ModelOptions::add_loss_scale(CLI::App& app) {
-  app.add_option("--loss-scale", loss_scale,
-                 "f16: what the loss is multiplied by in the backward pass (default dynamic, from 65536)")
-      ->type_name("dynamic|N");
+void ModelOptions::add_loss_scale(ArgumentParser& parser) {
+  parser
+      .add_option("--loss-scale", loss_scale,
+                  "f16: what the loss is multiplied by in the backward pass (default dynamic, from 65536)")
+      .type_name("dynamic|N");
 }
 
-void ModelOptions::add_selection(CLI::App& app) {
+void ModelOptions::add_selection(ArgumentParser& parser) {
   const std::string group = "What is trained";
   const auto globs = [&](const std::string& flag, std::vector<std::string>& values, const std::string& meaning) {
-    add_repeated(app, flag, values, meaning)->type_name("GLOB")->group(group);
+    parser.add_repeated(flag, values, meaning).type_name("GLOB").group(group);
   };
   globs("--freeze", freeze, "do not train parameters that match; repeatable");
   globs("--thaw", thaw, "train what would be left frozen; repeatable");
   globs("--tie", tie, "one shared parameter for initializers that match; repeatable");
   globs("--untie", untie, "a parameter of its own for each use of initializers that match; repeatable");
-  app.add_option("--batchnorm-variance", batchnorm_variance, "which variance the running statistics keep")
-      ->type_name("unbiased|population")
-      ->group(group);
+  parser.add_option("--batchnorm-variance", batchnorm_variance, "which variance the running statistics keep")
+      .type_name("unbiased|population")
+      .group(group);
 }
 
 GraphOptions ModelOptions::parse() const {
@@ -145,20 +142,20 @@ GraphOptions ModelOptions::parse() const {
   return options;
 }
 
-void add_loss(CLI::App& app, std::string& loss) {
-  app.add_option("--loss", loss, "cross_entropy[:axis=N], mse, l1, bce, bce_with_logits or output:NAME")->type_name("LOSS");
+void add_loss(ArgumentParser& parser, std::string& loss) {
+  parser.add_option("--loss", loss, "cross_entropy[:axis=N], mse, l1, bce, bce_with_logits or output:NAME").type_name("LOSS");
 }
 
-void OptimizerOptions::add(CLI::App& app) {
+void OptimizerOptions::add(ArgumentParser& parser) {
   const std::string group = "Optimizer (PyTorch's names, formulas and defaults)";
-  app.add_option("--optimizer", optimizer, "sgd, adam or adamw (default adamw)")->type_name("NAME")->group(group);
-  app.add_option("--lr", learning_rate, "learning rate (default 0.001)")->type_name("X")->group(group);
-  app.add_option("--momentum", momentum, "sgd (default 0)")->type_name("X")->group(group);
-  app.add_option("--dampening", dampening, "sgd (default 0)")->type_name("X")->group(group);
-  app.add_flag("--nesterov", nesterov, "sgd: Nesterov momentum")->group(group);
-  app.add_option("--weight-decay", weight_decay, "default 0, for adamw 0.01")->type_name("X")->group(group);
-  app.add_option("--betas", betas, "adam, adamw (default 0.9,0.999)")->type_name("X,X")->group(group);
-  app.add_option("--eps", eps, "adam, adamw (default 1e-8)")->type_name("X")->group(group);
+  parser.add_option("--optimizer", optimizer, "sgd, adam or adamw (default adamw)").type_name("NAME").group(group);
+  parser.add_option("--lr", learning_rate, "learning rate (default 0.001)").type_name("X").group(group);
+  parser.add_option("--momentum", momentum, "sgd (default 0)").type_name("X").group(group);
+  parser.add_option("--dampening", dampening, "sgd (default 0)").type_name("X").group(group);
+  parser.add_flag("--nesterov", nesterov, "sgd: Nesterov momentum").group(group);
+  parser.add_option("--weight-decay", weight_decay, "default 0, for adamw 0.01").type_name("X").group(group);
+  parser.add_option("--betas", betas, "adam, adamw (default 0.9,0.999)").type_name("X,X").group(group);
+  parser.add_option("--eps", eps, "adam, adamw (default 1e-8)").type_name("X").group(group);
 }
 
 Optimizer OptimizerOptions::parse() const {
@@ -192,19 +189,19 @@ Optimizer OptimizerOptions::parse() const {
   return spec;
 }
 
-void DeviceOptions::add(CLI::App& app) {
+void DeviceOptions::add(ArgumentParser& parser) {
   const std::string group = "Device";
-  app.add_option("--device", device, "auto, cpu, cuda or cuda:N (default auto)")->type_name("NAME")->group(group);
-  app.add_option("--threads", threads, "CPU threads (default: one for each processor)")->type_name("N")->group(group);
-  app.add_option("--compiler", compiler, "C++ compiler for CPU kernels (default: c++, g++ or clang++)")
-      ->type_name("PATH")
-      ->group(group);
-  app.add_flag("--no-cache", no_cache, "do not keep compiled kernels in the user's cache directory")->group(group);
-  app.add_flag("--tf32", tf32, "CUDA: round f32 matrices to TF32 before they are multiplied")->group(group);
-  app.add_flag("--no-cublaslt", no_cublaslt, "CUDA: generated kernels for all matrix products")->group(group);
-  app.add_flag("--tune", tune, "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest")
-      ->group(group);
-  app.add_flag("--check-steps", check_steps, "CUDA: wait after each kernel, so that an error names it; slow")->group(group);
+  parser.add_option("--device", device, "auto, cpu, cuda or cuda:N (default auto)").type_name("NAME").group(group);
+  parser.add_option("--threads", threads, "CPU threads (default: one for each processor)").type_name("N").group(group);
+  parser.add_option("--compiler", compiler, "C++ compiler for CPU kernels (default: c++, g++ or clang++)")
+      .type_name("PATH")
+      .group(group);
+  parser.add_flag("--no-cache", no_cache, "do not keep compiled kernels in the user's cache directory").group(group);
+  parser.add_flag("--tf32", tf32, "CUDA: round f32 matrices to TF32 before they are multiplied").group(group);
+  parser.add_flag("--no-cublaslt", no_cublaslt, "CUDA: generated kernels for all matrix products").group(group);
+  parser.add_flag("--tune", tune, "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest")
+      .group(group);
+  parser.add_flag("--check-steps", check_steps, "CUDA: wait after each kernel, so that an error names it; slow").group(group);
 }
 
 runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {

@@ -1,7 +1,6 @@
 // Groups of options that several subcommands share, and what they mean.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "gcomp/compile.h"
 #include "runtime/device.h"
+#include "tools/command_line/arguments.h"
 #include "tools/gcomp/console.h"
 
 namespace gcomp::tools {
@@ -18,15 +18,15 @@ struct ModelOptions {
   std::vector<std::string> dims, shapes, freeze, thaw, tie, untie;
   std::string precision, loss_scale, batchnorm_variance;
 
-  void add_shapes(CLI::App& app);
-  void add_precision(CLI::App& app, const std::string& meaning);
-  void add_loss_scale(CLI::App& app);
-  void add_selection(CLI::App& app);
+  void add_shapes(ArgumentParser& parser);
+  void add_precision(ArgumentParser& parser, const std::string& meaning);
+  void add_loss_scale(ArgumentParser& parser);
+  void add_selection(ArgumentParser& parser);
   /// Throws UserError (exit 2) for what cannot be read.
   GraphOptions parse() const;
 };
 
-void add_loss(CLI::App& app, std::string& loss);
+void add_loss(ArgumentParser& parser, std::string& loss);
 
 struct OptimizerOptions {
   std::string optimizer = "adamw", betas;
@@ -34,7 +34,7 @@ struct OptimizerOptions {
   std::optional<double> momentum, dampening, weight_decay, eps;
   bool nesterov = false;
 
-  void add(CLI::App& app);
+  void add(ArgumentParser& parser);
   /// Throws UserError (exit 2) for a value out of range or an option that the optimizer does not have.
   Optimizer parse() const;
 };
@@ -44,7 +44,7 @@ struct DeviceOptions {
   int threads = 0;
   bool no_cache = false, tf32 = false, no_cublaslt = false, tune = false, check_steps = false;
 
-  void add(CLI::App& app);
+  void add(ArgumentParser& parser);
   runtime::DeviceRequest request() const { return runtime::parse_device(device).request; }
   runtime::DeviceOptions parse(const Console& console) const;
 };
@@ -52,9 +52,6 @@ struct DeviceOptions {
 /// "0.9,0.999" as numbers, "32" as a whole number; both throw UserError (exit 2) that names `flag`.
 std::vector<double> parse_numbers(std::string_view text, const std::string& flag);
 std::int64_t parse_integer(std::string_view text, const std::string& flag);
-
-/// An option that takes one value each time it is given.
-CLI::Option* add_repeated(CLI::App& app, const std::string& flags, std::vector<std::string>& values, const std::string& meaning);
 
 bool is_artifact(const std::string& path);
 

@@ -61,23 +61,23 @@ void run(const RunFlags& flags, const Console& console) {
 
 }  // namespace
 
-Command add_run(CLI::App& app, Console& console) {
+Command add_run(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<RunFlags>();
-  CLI::App& sub = *app.add_subcommand("run", "run a model on the arrays of an .npz, write its outputs");
-  sub.add_option("MODEL", flags->model, "an .onnx file, or a .gcx")->required();
-  sub.add_option("--inputs", flags->inputs, "arrays named after the model's inputs")->type_name("NPZ")->required();
-  sub.add_option("--outputs", flags->outputs, "arrays named after the model's outputs")->type_name("NPZ")->required();
-  sub.add_option("--batch", flags->batch, "rows of one run (default: all at once)")->type_name("N");
-  sub.add_flag("--inference", flags->inference,
-               "BatchNormalization and Dropout in inference form (default: what the file says, as other runtimes do)");
-  flags->model_options.add_precision(sub, "what floats compute in (default: as the file says)");
-  flags->model_options.add_shapes(sub);
-  flags->device.add(sub);
-  sub.footer(
+  ArgumentParser parser = root.add_subcommand("run", "run a model on the arrays of an .npz, write its outputs");
+  parser.add_option("MODEL", flags->model, "an .onnx file, or a .gcx").required();
+  parser.add_option("--inputs", flags->inputs, "arrays named after the model's inputs").type_name("NPZ").required();
+  parser.add_option("--outputs", flags->outputs, "arrays named after the model's outputs").type_name("NPZ").required();
+  parser.add_option("--batch", flags->batch, "rows of one run (default: all at once)").type_name("N");
+  parser.add_flag("--inference", flags->inference,
+                  "BatchNormalization and Dropout in inference form (default: what the file says, as other runtimes do)");
+  flags->model_options.add_precision(parser, "what floats compute in (default: as the file says)");
+  flags->model_options.add_shapes(parser);
+  flags->device.add(parser);
+  parser.set_footer(
       "Examples:\n"
       "  gcomp run trained.onnx --inputs x.npz --outputs y.npz\n"
       "  gcomp run model.gcx --inputs x.npz --outputs y.npz --threads 2");
-  return {&sub, [flags, &console] { run(*flags, console); }};
+  return {parser, [flags, &console] { run(*flags, console); }};
 }
 
 }  // namespace gcomp::tools

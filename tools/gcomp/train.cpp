@@ -254,27 +254,27 @@ void TrainingRun::finish() {
 
 }  // namespace
 
-Command add_train(CLI::App& app, Console& console) {
+Command add_train(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<TrainFlags>();
-  CLI::App& sub = *app.add_subcommand("train", "train a model on the arrays of an .npz, write the trained model");
-  sub.add_option("MODEL", flags->model, "an .onnx file, or a .gcx with a training step")->required();
-  sub.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'")->type_name("NPZ")->required();
-  sub.add_option("--eval-data", flags->eval_data, "evaluated after every epoch, in inference form")->type_name("NPZ");
-  sub.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)")->type_name("FILE")->required();
-  add_loss(sub, flags->loss);
-  sub.add_option("--batch", flags->batch, "rows of one step")->type_name("N");
-  sub.add_option("--epochs", flags->epochs, "how often to go through the data")->type_name("N");
-  sub.add_option("--steps", flags->steps, "or how many steps to take")->type_name("N");
-  sub.add_option("--seed", flags->seed, "of the order of rows and of Dropout (default 0)")->type_name("N");
-  sub.add_flag("--no-shuffle", flags->no_shuffle, "step i takes rows i * batch onwards");
-  sub.add_option("--metrics", flags->metrics, "one JSON object a line for each step and evaluation")->type_name("JSONL");
-  flags->model_options.add_precision(sub, "what floats compute in (default f32)");
-  flags->model_options.add_loss_scale(sub);
-  flags->model_options.add_shapes(sub);
-  flags->model_options.add_selection(sub);
-  flags->optimizer.add(sub);
-  flags->device.add(sub);
-  sub.footer(
+  ArgumentParser parser = root.add_subcommand("train", "train a model on the arrays of an .npz, write the trained model");
+  parser.add_option("MODEL", flags->model, "an .onnx file, or a .gcx with a training step").required();
+  parser.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'").type_name("NPZ").required();
+  parser.add_option("--eval-data", flags->eval_data, "evaluated after every epoch, in inference form").type_name("NPZ");
+  parser.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)").type_name("FILE").required();
+  add_loss(parser, flags->loss);
+  parser.add_option("--batch", flags->batch, "rows of one step").type_name("N");
+  parser.add_option("--epochs", flags->epochs, "how often to go through the data").type_name("N");
+  parser.add_option("--steps", flags->steps, "or how many steps to take").type_name("N");
+  parser.add_option("--seed", flags->seed, "of the order of rows and of Dropout (default 0)").type_name("N");
+  parser.add_flag("--no-shuffle", flags->no_shuffle, "step i takes rows i * batch onwards");
+  parser.add_option("--metrics", flags->metrics, "one JSON object a line for each step and evaluation").type_name("JSONL");
+  flags->model_options.add_precision(parser, "what floats compute in (default f32)");
+  flags->model_options.add_loss_scale(parser);
+  flags->model_options.add_shapes(parser);
+  flags->model_options.add_selection(parser);
+  flags->optimizer.add(parser);
+  flags->device.add(parser);
+  parser.set_footer(
       "Examples:\n"
       "  gcomp train m.onnx --data train.npz --eval-data test.npz --loss cross_entropy --optimizer adamw --lr 1e-3 --batch 64 "
       "--epochs 20 --out trained.onnx\n"
@@ -282,7 +282,7 @@ Command add_train(CLI::App& app, Console& console) {
       "'encoder.*' --out t.onnx\n"
       "  gcomp train m.onnx --data train.npz --loss bce --batch 8 --steps 10 --no-shuffle --precision f64 --metrics m.jsonl --out "
       "t.onnx");
-  return {&sub, [flags, &console] {
+  return {parser, [flags, &console] {
             TrainingRun run(*flags, console);
             run.report();
             run.train();

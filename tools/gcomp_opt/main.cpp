@@ -1,15 +1,17 @@
 // gcomp-opt: IR text in, passes, IR text out. The tool behind the tests of passes.
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <new>
+#include <sstream>
 
 #include "ir/base/nearest.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "passes/plan_memory.h"
+#include "tools/command_line/arguments.h"
 #include "tools/gcomp_opt/numerics.h"
 #include "tools/gcomp_opt/pass_list.h"
 
@@ -163,45 +165,42 @@ int run(const Options& options) {
   return 0;
 }
 
-/// The first word that CLI11 did not understand, with the nearest option.
-std::string unknown_option(const CLI::App& app, const CLI::ExtrasError& error) {
-  std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-  for (const std::string& extra : app.remaining()) {
-    const std::string name = extra.substr(0, extra.find('='));
-    if (!name.empty() && name[0] == '-') return concat("unknown option '", name, "'", did_you_mean(name, known));
+/// What was refused; for an unknown option, with the nearest one.
+std::string explain(const tools::ArgumentParser& parser, const tools::Parsed& parsed) {
+  if (!parsed.unknown) return parsed.message + "\nRun with --help for more information.";
+  std::vector<std::string> known = parser.option_names();
+  std::erase_if(known, [](const std::string& name) { return !name.starts_with("--"); });
+  for (const std::string& word : parser.unknown()) {
+    const std::string name = word.substr(0, word.find('='));
+    if (!name.empty() && name[0] == '-') return concat("gcomp-opt: error: unknown option '", name, "'", did_you_mean(name, known));
   }
-  return error.what();
+  return "gcomp-opt: error: " + parsed.message;
 }
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Reads graphs as IR text, runs passes over them and prints them.", "gcomp-opt");
-  app.footer(kExamples);
-  app.add_option("file", options.file, "IR text (.gir); - is standard input");
-  app.add_option("--passes", options.passes, "passes to run, in order: a,b{option=value},c");
-  app.add_flag("--verify-numerics", options.verify_numerics,
-               "run the graph on the interpreter before and after each pass and compare");
-  app.add_option("--same-as", options.same_as, "run the graph of FILE too and compare")->type_name("FILE");
-  app.add_option("--print-after", options.print_after, "print the graph to standard error after PASS, or after all")
-      ->type_name("PASS|all");
-  app.add_flag("--list-passes", options.list_passes, "print the passes and their options");
-  app.add_flag("--interpret", options.interpret, "print the values of outputs and updated states instead of the graph");
-  app.add_flag("--print-plan", options.print_plan, "print what lies where in memory instead of the graph");
-  app.add_option("--seed", options.seed, "of random values");
-  app.add_flag("--split-input", options.split_input, "the file holds several graphs, separated by lines \"// -----\"");
-  app.add_flag("--elide-constants", options.elide_constants, "leave out the data of large constants");
-  app.add_option("-o,--output", options.output, "file to write; standard output by default");
+  tools::ArgumentParser parser("Reads graphs as IR text, runs passes over them and prints them.", "gcomp-opt");
+  parser.set_footer(kExamples);
+  parser.add_option("file", options.file, "IR text (.gir); - is standard input");
+  parser.add_option("--passes", options.passes, "passes to run, in order: a,b{option=value},c");
+  parser.add_flag("--verify-numerics", options.verify_numerics,
+                  "run the graph on the interpreter before and after each pass and compare");
+  parser.add_option("--same-as", options.same_as, "run the graph of FILE too and compare").type_name("FILE");
+  parser.add_option("--print-after", options.print_after, "print the graph to standard error after PASS, or after all")
+      .type_name("PASS|all");
+  parser.add_flag("--list-passes", options.list_passes, "print the passes and their options");
+  parser.add_flag("--interpret", options.interpret, "print the values of outputs and updated states instead of the graph");
+  parser.add_flag("--print-plan", options.print_plan, "print what lies where in memory instead of the graph");
+  parser.add_option("--seed", options.seed, "of random values");
+  parser.add_flag("--split-input", options.split_input, "the file holds several graphs, separated by lines \"// -----\"");
+  parser.add_flag("--elide-constants", options.elide_constants, "leave out the data of large constants");
+  parser.add_option("-o,--output", options.output, "file to write; standard output by default");
   try {
-    app.parse(argc, argv);
-    return run(options);
-  } catch (const CLI::ExtrasError& error) {
-    std::cerr << "gcomp-opt: error: " << unknown_option(app, error) << "\n";
+    const tools::Parsed parsed = parser.parse(argc, argv);
+    if (parsed.outcome == tools::Parsed::Outcome::answered) return static_cast<int>(ExitCode::ok);
+    if (parsed.outcome == tools::Parsed::Outcome::run) return run(options);
+    std::cerr << explain(parser, parsed) << "\n";
     return static_cast<int>(ExitCode::usage);
-  } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error, std::cout, std::cerr);
-    return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
   } catch (const Error& error) {
     std::cerr << "gcomp-opt: error: " << error.what() << "\n";
     return static_cast<int>(error.code());

@@ -1,0 +1,86 @@
+// What both commands declare and parse: options, positional arguments, subcommands, help. CLI11 stays behind this header, for
+// each file that includes it takes ten seconds longer to compile.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace gcomp::tools {
+
+/// A declared option or positional argument. A handle: its calls change what was declared, and chain.
+class Argument {
+ public:
+  explicit Argument(CLI::Option& option) : option_(&option) {}
+  Argument required();
+  /// The heading in --help under which it stands.
+  Argument group(const std::string& heading);
+  /// What --help shows for the value.
+  Argument type_name(const std::string& shown);
+  /// The values that are accepted.
+  Argument one_of(const std::vector<std::string>& values);
+
+ private:
+  CLI::Option* option_;
+};
+
+/// The outcome of parsing a command line.
+struct Parsed {
+  enum class Outcome {
+    run,       ///< the variables hold what was given
+    answered,  ///< --help or --version: the answer stands on stdout
+    refused,
+  };
+  Outcome outcome = Outcome::run;
+  std::string message = {};  ///< of what was refused
+  bool unknown = false;      ///< refused for arguments that nothing declares: ArgumentParser::unknown()
+  bool given_twice = false;  ///< refused for an option that takes one value and was given several
+};
+
+/// A command or a subcommand: what it accepts, and the variables that receive it. A handle; copies are the same parser, and the
+/// variables must outlive parse(). `names` is "--long,-s", or for a positional argument its name alone.
+class ArgumentParser {
+ public:
+  ArgumentParser(const std::string& description, const std::string& name);
+
+  ArgumentParser add_subcommand(const std::string& name, const std::string& description);
+  void require_subcommand();
+  void set_footer(const std::string& text);
+  void set_version(const std::string& text);
+
+  Argument add_flag(const std::string& names, bool& given, const std::string& meaning);
+  /// An option with one value. A value of another type is refused.
+  Argument add_option(const std::string& names, std::string& value, const std::string& meaning);
+  Argument add_option(const std::string& names, int& value, const std::string& meaning);
+  Argument add_option(const std::string& names, std::int64_t& value, const std::string& meaning);
+  Argument add_option(const std::string& names, std::uint64_t& value, const std::string& meaning);
+  Argument add_option(const std::string& names, double& value, const std::string& meaning);
+  Argument add_option(const std::string& names, std::optional<double>& value, const std::string& meaning);
+  /// An option that takes one value each time it is given.
+  Argument add_repeated(const std::string& names, std::vector<std::string>& values, const std::string& meaning);
+
+  /// For the parser of the whole command.
+  Parsed parse(int argc, const char* const* argv);
+
+  std::string name() const;
+  /// Whether the subcommand was given.
+  bool chosen() const;
+  /// Arguments that nothing declares.
+  std::vector<std::string> unknown() const;
+  /// Every long and short option, with its dashes.
+  std::vector<std::string> option_names() const;
+
+ private:
+  explicit ArgumentParser(std::shared_ptr<CLI::App> app) : app_(std::move(app)) {}
+  std::shared_ptr<CLI::App> app_;
+};
+
+}  // namespace gcomp::tools
