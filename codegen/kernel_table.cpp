@@ -1,8 +1,11 @@
 #include "codegen/kernel_table.h"
 
+#include <cstdio>
+
 #include "codegen/cpu/emit.h"
 #include "codegen/cuda/emit.h"
 #include "ir/base/error.h"
+#include "ir/base/hash.h"
 
 namespace gcomp::codegen {
 namespace {
@@ -51,10 +54,21 @@ KernelTable::Entry KernelTable::add(const KernelSource& source) {
 int KernelTable::add_text(const std::string& text) {
   const auto [found, is_new] = by_text_.try_emplace(text, static_cast<int>(kernels_.size()));
   if (is_new) {
-    const std::string name = "k" + std::to_string(kernels_.size());
+    const std::string name = name_for(text);
     kernels_.push_back({name, named(text, name)});
   }
   return found->second;
+}
+
+/// "k" and 40 bits of a hash; of more hashes where two texts of a program share one.
+std::string KernelTable::name_for(const std::string& text) {
+  char name[12];
+  std::uint64_t hash = 0;
+  do {
+    hash = fnv1a(text, ~hash);
+    std::snprintf(name, sizeof name, "k%010llx", static_cast<unsigned long long>(hash >> 24));
+  } while (!names_.insert(name).second);
+  return name;
 }
 
 }  // namespace gcomp::codegen

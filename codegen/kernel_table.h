@@ -1,7 +1,9 @@
 // The kernels of a program, each text once.
 #pragma once
 
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "codegen/kernel.h"
@@ -22,7 +24,7 @@ class KernelTable {
   /// The kernel of this text, which holds kNamePlaceholder for its name.
   int add_text(const std::string& text);
 
-  /// Named k0, k1, ... in the order of first use.
+  /// In the order of first use, named after their text, so that programs which share kernels find them in one cache.
   const std::vector<runtime::Kernel>& kernels() const { return kernels_; }
   std::string prelude() const;
 
@@ -35,9 +37,12 @@ class KernelTable {
     std::unique_ptr<EmittedKernel> emitted;
   };
 
+  std::string name_for(const std::string& text);
+
   runtime::TargetKind target_;
   std::unordered_multimap<std::size_t, Known> known_;
   std::unordered_map<std::string, int> by_text_;
+  std::unordered_set<std::string> names_;
   std::vector<runtime::Kernel> kernels_;
 };
 

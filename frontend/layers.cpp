@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "ir/base/hash.h"
 #include "ir/base/philox.h"
 #include "ir/ops/table.h"
 
@@ -15,17 +16,10 @@ using ir::Var;
 constexpr double kBatchNormMomentum = 0.1;
 constexpr double kEpsilon = 1e-5;
 
-/// FNV-1a, fixed for ever: initial weights depend on it.
-std::uint64_t hash_of_name(std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  return hash;
-}
-
 /// Uniform in [0, 1), 24 bits; the draw of `index` for this name.
 class Draws {
  public:
-  Draws(std::uint64_t seed, std::string_view name) : key_(philox_key(seed)), name_(hash_of_name(name)) {}
+  Draws(std::uint64_t seed, std::string_view name) : key_(philox_key(seed)), name_(fnv1a(name)) {}
 
   double operator()(std::int64_t index) const {
     const auto words = philox4x32_10({static_cast<std::uint32_t>(index / 4), static_cast<std::uint32_t>(index / 4 >> 32),

@@ -53,7 +53,7 @@ struct State {
   bool operator==(const State&) const = default;
 };
 
-/// One generated function. Its name is opaque (k0, k1, ...), its text is a pure function of the fused node.
+/// One generated function. Its text is a pure function of the fused node, and its name ("k" and a hash) one of its text.
 struct Kernel {
   std::string name;
   std::string text;

@@ -2,6 +2,8 @@
 // same bits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "codegen/generate.h"
 #include "ir/builder.h"
 #include "ir/interpret.h"
@@ -178,6 +180,22 @@ TEST(CudaProgram, ItsTextIsAPureFunctionOfTheModel) {
     EXPECT_EQ(kernel.text.find("embedding"), std::string::npos);
     EXPECT_EQ(kernel.text.find("atomic"), std::string::npos);
   }
+}
+
+// So that a cache serves it to all of them.
+TEST(CudaProgram, AKernelHasOneNameInWhateverProgramItStands) {
+  const auto kernels = [](bool more) {
+    Graph graph("g");
+    Builder b(graph);
+    Var x = b.input({DType::f32, {64, 100}}, "x"), y = b.input({DType::f32, {100, 8}}, "y");
+    Var product = b.matmul(x, y);
+    if (more) graph.outputs() = {b.sum(x, {1}).value, b.apply("tanh", {product}).value};
+    graph.outputs().push_back(b.sum(product, {0}).value);
+    return compile({std::move(graph), {}}).kernels;
+  };
+  const std::vector<runtime::Kernel> few = kernels(false), many = kernels(true);
+  ASSERT_LT(few.size(), many.size());
+  for (const runtime::Kernel& kernel : few) EXPECT_EQ(std::ranges::count(many, kernel), 1) << kernel.name;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "ir/base/hash.h"
 #include "ir/parse.h"
 #include "ir/scanner.h"
 #include "ir/spelling.h"
@@ -50,11 +51,7 @@ Tensor random_tensor(const TensorType& type, Range range, std::uint64_t seed) {
   return tensor;
 }
 
-std::uint64_t seed_of(std::uint64_t seed, std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325u ^ seed;
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
+std::uint64_t seed_of(std::uint64_t seed, std::string_view name) { return fnv1a(name, 0xcbf29ce484222325u ^ seed); }
 
 /// How far floats may differ: the coarsest dtype that either graph computes in decides.
 double tolerance(const Graph& a, const Graph& b) {

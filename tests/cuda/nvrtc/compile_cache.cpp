@@ -9,8 +9,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "ir/base/hash.h"
 #include "tests/cuda/record/environment.h"
-#include "tests/cuda/record/image.h"
 
 namespace gcomp::emulated {
 namespace {
@@ -27,8 +27,7 @@ fs::path cache_folder() {
 /// 128 bits of the text and of what compiles it.
 std::string name_of(const std::string& text) {
   const std::string& identity = cuda_shim::host_compiler_identity();
-  const std::uint64_t first = checksum_of(text.data(), text.size(), checksum_of(identity.data(), identity.size()));
-  const std::uint64_t second = checksum_of(text.data(), text.size(), ~first);
+  const std::uint64_t first = fnv1a(text, fnv1a(identity)), second = fnv1a(text, ~first);
   char name[48];
   std::snprintf(name, sizeof name, "%016llx%016llx.so", static_cast<unsigned long long>(first),
                 static_cast<unsigned long long>(second));

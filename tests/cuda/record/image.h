@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "ir/base/hash.h"
+
 namespace gcomp::emulated {
 
 struct ImageHeader {
@@ -23,12 +25,7 @@ inline constexpr char kImageMagic[17] =
     "\x7f"
     "ELF-emulated-01";
 
-/// FNV-1a with 64 bits.
-inline std::uint64_t checksum_of(const void* data, std::size_t bytes, std::uint64_t seed = 0xcbf29ce484222325ull) {
-  const unsigned char* at = static_cast<const unsigned char*>(data);
-  for (std::size_t i = 0; i < bytes; ++i) seed = (seed ^ at[i]) * 0x100000001b3ull;
-  return seed;
-}
+inline std::uint64_t checksum_of(const void* data, std::size_t bytes) { return fnv1a({static_cast<const char*>(data), bytes}); }
 
 inline std::vector<std::byte> make_image(std::uint32_t architecture, std::span<const std::byte> library) {
   ImageHeader header;
