@@ -1,13 +1,12 @@
 // What CUDA gives a kernel by itself, for a host compiler: generated CUDA text compiles behind this header as C++ and runs on
 // emulator.h. One host function is one thread; the emulator switches between threads at barriers and warp exchanges, so
-// __shared__ variables can be static: blocks run one after another.
+// __shared__ variables can be static: blocks run one after another. Only headers of C: those of C++ take longer to read than most
+// kernels take to compile, and the text says which type's function it wants (expf, exp).
 #pragma once
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
-
-#include <utility>
 
 #define __global__
 #define __device__
@@ -79,14 +78,23 @@ size_t parameter(void (*)(A...), size_t index, int* pointer) {
   return bytes[index];
 }
 
+template <size_t... I>
+struct Indices {};
+template <size_t N, size_t... I>
+struct CountTo : CountTo<N - 1, N - 1, I...> {};
+template <size_t... I>
+struct CountTo<0, I...> {
+  using Type = Indices<I...>;
+};
+
 /// Calls a kernel with arguments as cuLaunchKernel takes them: a pointer to each.
 template <class... A, size_t... I>
-void call_with(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
+void call_with(void (*kernel)(A...), void** arguments, Indices<I...>) {
   kernel(*static_cast<A*>(arguments[I])...);
 }
 template <class... A>
 void call(void (*kernel)(A...), void** arguments) {
-  call_with(kernel, arguments, std::index_sequence_for<A...>());
+  call_with(kernel, arguments, typename CountTo<sizeof...(A)>::Type());
 }
 
 /// ldmatrix.x4: lane l points to row l % 8 of matrix l / 8 and gets of each the pair that the PTX manual gives it.

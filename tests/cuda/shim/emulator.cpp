@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <deque>
 
 #include "ir/base/error.h"
 #include "tests/cuda/shim/fiber.h"
@@ -26,6 +25,27 @@ struct Device {
 struct Worker {
   Fiber fiber;
   unsigned thread = 0;
+  Dimensions position;
+};
+
+/// First come, first served.
+class Queue {
+ public:
+  bool empty() const { return first_ == workers_.size(); }
+  void push(std::vector<Worker*>& workers) {
+    if (empty()) clear();
+    workers_.insert(workers_.end(), workers.begin(), workers.end());
+    workers.clear();
+  }
+  Worker* pop() { return workers_[first_++]; }
+  void clear() {
+    workers_.clear();
+    first_ = 0;
+  }
+
+ private:
+  std::vector<Worker*> workers_;
+  std::size_t first_ = 0;
 };
 
 struct Warp {
@@ -34,6 +54,13 @@ struct Warp {
   int generation = 0;
   std::vector<Worker*> waiting;
 };
+
+/// A value of an exchange; the usual sizes without a call.
+void copy(char* to, const void* from, std::size_t bytes) {
+  if (bytes == 4) std::memcpy(to, from, 4);
+  else if (bytes == 8) std::memcpy(to, from, 8);
+  else std::memcpy(to, from, bytes);
+}
 
 Dimensions position(std::uint64_t index, const Dimensions& size) {
   return {static_cast<unsigned>(index % size.x), static_cast<unsigned>(index / size.x % size.y),
@@ -85,15 +112,11 @@ class Emulator::Impl {
     for (auto& worker : workers_) idle_.push_back(worker.get());
     fill_shared();
     while (finished_ < threads_) {
-      if (!ready_.empty()) {
-        Worker* worker = ready_.front();
-        ready_.pop_front();
-        resume(worker);
-      } else if (next_ < threads_) {
-        start();
-      } else {
-        release_barrier();
-      }
+      Worker* const worker = next_worker();
+      if (!worker) fail_stuck();
+      run(worker);
+      worker->fiber.resume(scheduler_);
+      if (!failure_.empty()) fail(std::exchange(failure_, {}));
     }
     for (char c : dynamic_guard())
       if (c != rubbish()) fail(concat("dynamic shared memory was written behind its ", launch_->dynamic_shared, " bytes"));
@@ -115,17 +138,21 @@ class Emulator::Impl {
     return behind.first(std::min(behind.size(), kDynamicGuard));
   }
 
-  void release_barrier() {
+  /// Why threads are left and none can run.
+  void fail_stuck() {
     if (waiting_.size() + finished_ < threads_) fail("a warp exchange waits for lanes that are elsewhere");
-    if (finished_ > 0)
-      fail(concat(waiting_.size(), " threads wait at the barrier in line ", barrier_line_, " that ", finished_,
-                  " threads have passed by"));
-    ++counts_.barriers;
-    ready_.assign(waiting_.begin(), waiting_.end());
-    waiting_.clear();
+    fail(concat(waiting_.size(), " threads wait at the barrier in line ", barrier_line_, " that ", finished_,
+                " threads have passed by"));
   }
 
-  void start() {
+  /// Who goes on: a thread that waits no longer, else a new one, on a stack of its own. Null where all wait in vain.
+  Worker* next_worker() {
+    if (ready_.empty() && waiting_.size() == threads_) {
+      ++counts_.barriers;
+      ready_.push(waiting_);
+    }
+    if (!ready_.empty()) return ready_.pop();
+    if (next_ == threads_) return nullptr;
     if (idle_.empty()) {
       workers_.push_back(std::make_unique<Worker>());
       idle_.push_back(workers_.back().get());
@@ -133,31 +160,43 @@ class Emulator::Impl {
     Worker* worker = idle_.back();
     idle_.pop_back();
     worker->fiber.restart([] { current_->run_threads(); });
-    resume(worker);
+    return worker;
+  }
+
+  void run(Worker* worker) {
+    ++counts_.switches;
+    running_ = worker;
+    device_.thread = worker->position;
   }
 
   /// The body of a fiber: threads that never wait follow each other without a switch.
   void run_threads() {
     Worker* worker = running_;
-    worker->fiber.entered();
+    worker->fiber.entered(scheduler_);
     while (next_ < threads_) {
       worker->thread = launch_->backwards ? threads_ - 1 - next_ : next_;
       ++next_;
-      device_.thread = position(worker->thread, launch_->threads);
+      device_.thread = worker->position = position(worker->thread, launch_->threads);
       function_->entry(launch_->arguments);
       warps_[worker->thread / kWarp].left |= 1u << worker->thread % kWarp;
       ++finished_;
     }
     idle_.push_back(worker);
-    worker->fiber.leave(scheduler_);
+    worker->fiber.leave(scheduler_, successor());
   }
 
-  void resume(Worker* worker) {
-    ++counts_.switches;
-    running_ = worker;
-    device_.thread = position(worker->thread, launch_->threads);
-    worker->fiber.resume(scheduler_);
-    if (!failure_.empty()) fail(std::exchange(failure_, {}));
+  /// Straight to the next thread; the scheduler only sees what none can go on from.
+  Fiber* successor() {
+    Worker* const next = failure_.empty() && finished_ < threads_ ? next_worker() : nullptr;
+    if (!next) return nullptr;
+    run(next);
+    return &next->fiber;
+  }
+
+  void wait() {
+    Worker* const worker = running_;
+    Fiber* const next = successor();
+    if (next != &worker->fiber) worker->fiber.yield(scheduler_, next);
   }
 
   void barrier(int line) {
@@ -165,7 +204,7 @@ class Emulator::Impl {
     else if (line != barrier_line_)
       failure_ = concat("threads wait at the barriers in lines ", barrier_line_, " and ", line, " at once");
     waiting_.push_back(running_);
-    running_->fiber.yield(scheduler_);
+    wait();
   }
 
   const char* exchange(unsigned mask, const void* value, std::size_t bytes) {
@@ -180,18 +219,17 @@ class Emulator::Impl {
     if (warp.arrived != 0 && warp.mask != mask)
       failure_ = concat("lanes of the warp of thread ", worker->thread, " exchange with different masks");
     char(*const slots)[16] = warp.slots[warp.generation & 1];
-    std::memcpy(slots[lane], value, bytes);
+    copy(slots[lane], value, bytes);
     warp.mask = mask;
     warp.arrived |= 1u << lane;
     if (warp.arrived != mask || !failure_.empty()) {
       warp.waiting.push_back(worker);
-      worker->fiber.yield(scheduler_);
+      wait();
     } else {
       ++counts_.exchanges;
       ++warp.generation;
       warp.arrived = 0;
-      ready_.insert(ready_.end(), warp.waiting.begin(), warp.waiting.end());
-      warp.waiting.clear();
+      ready_.push(warp.waiting);
     }
     return slots[0];
   }
@@ -209,7 +247,7 @@ class Emulator::Impl {
   std::vector<Warp> warps_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Worker*> idle_, waiting_;
-  std::deque<Worker*> ready_;
+  Queue ready_;
   Worker* running_ = nullptr;
   FiberContext scheduler_;
 };

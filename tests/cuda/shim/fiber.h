@@ -17,6 +17,8 @@ struct FiberContext {
 #else
   ucontext_t saved{};
 #endif
+  const void* stack = nullptr;  ///< the scheduler's, for AddressSanitizer
+  std::size_t bytes = 0;
 };
 
 /// A stack. It must not be destroyed while it runs.
@@ -27,23 +29,25 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Lets `body` run from its beginning at the next resume(). It must not return.
+  /// Lets `body` run from its beginning when the fiber is next switched to. It must not return.
   void restart(void (*body)());
-  /// Runs the fiber until it yields; called on the scheduler's stack.
-  void resume(FiberContext& scheduler);
-  /// Back to the scheduler; returns at the next resume().
-  void yield(FiberContext& scheduler);
-  /// The last thing that a body does: back to the scheduler for good.
-  void leave(FiberContext& scheduler);
   /// The first thing that a body calls.
-  void entered();
+  void entered(FiberContext& scheduler);
+  /// Runs the fiber until one yields or leaves; called on the scheduler's stack.
+  void resume(FiberContext& scheduler);
+  /// From this fiber to `next`, to the scheduler where that is null; returns when this one is switched to again.
+  void yield(FiberContext& scheduler, Fiber* next);
+  /// The last thing that a body does: the same, for good.
+  void leave(FiberContext& scheduler, Fiber* next);
 
  private:
+  FiberContext& prepare(FiberContext& scheduler, Fiber* next, void** fake_stack);
+
   char* stack_ = nullptr;
+  char* top_ = nullptr;  // where it begins to grow down
   FiberContext context_;
-  void* fake_stack_ = nullptr;  // AddressSanitizer's
-  const void* scheduler_stack_ = nullptr;
-  std::size_t scheduler_bytes_ = 0;
+  void* fake_stack_ = nullptr;   // AddressSanitizer's
+  bool from_scheduler_ = false;  // who switched to it last
 };
 
 }  // namespace gcomp::cuda_shim

@@ -18,7 +18,7 @@ constexpr char kDeviceHeader[] = GCOMP_SOURCE_DIR "/tests/cuda/shim/device.h";
 /// Strict about rounding, as a GPU is about what it contracts: results differ from a device's in the last digits only. Variables
 /// are the module's own, so that it can be unloaded.
 constexpr char kFlags[] =
-    "-std=c++17 -O2 -fPIC -shared -w -fwrapv -fno-strict-aliasing -ffp-contract=off"
+    "-std=c++17 -nostdinc++ -O2 -fPIC -shared -w -fwrapv -fno-strict-aliasing -ffp-contract=off"
 #if defined(__GNUC__) && !defined(__clang__)
     " -fno-gnu-unique"
 #endif
