@@ -1,10 +1,12 @@
 #include "tests/drive/recorded_model.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "ir/base/error.h"
 #include "runtime/npz.h"
 
 namespace gcomp::test {
@@ -36,6 +38,12 @@ std::string option_value(const nlohmann::json& value) {
   return text;
 }
 
+double largest(const Tensor& tensor) {
+  double most = 0;
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) most = std::max(most, std::abs(tensor.at(i)));
+  return most;
+}
+
 }  // namespace
 
 std::vector<RecordedModel> recorded_models() {
@@ -48,6 +56,15 @@ std::vector<RecordedModel> recorded_models() {
   std::vector<RecordedModel> models;
   for (const auto& [name, folder] : found) models.push_back({name, folder});
   return models;
+}
+
+std::vector<RecordedModel> distinct_models() {
+  const std::vector<RecordedModel> all = recorded_models();
+  std::vector<RecordedModel> distinct;
+  for (const RecordedModel& model : all)
+    if (std::none_of(all.begin(), all.end(), [&](const RecordedModel& other) { return model.name.starts_with(other.name + "_"); }))
+      distinct.push_back(model);
+  return distinct;
 }
 
 RecordedModel recorded_model(const std::string& name) {
@@ -92,6 +109,39 @@ void write_batch(const RecordedModel& model, std::int64_t rows, const fs::path& 
     parts.emplace_back(name, std::move(part));
   }
   runtime::write_npz(path, parts);
+}
+
+bool has_near_tie(const RecordedModel& model) { return model.name.starts_with("mnist_cnn"); }
+
+std::map<std::string, Tensor> recorded_gradients(const RecordedModel& model) {
+  constexpr std::string_view kPrefix = "grad/";
+  std::map<std::string, Tensor> found;
+  for (auto& [name, tensor] : load_arrays(model.folder / "reference.npz"))
+    if (name.starts_with(kPrefix)) found.emplace(name.substr(kPrefix.size()), std::move(tensor));
+  return found;
+}
+
+std::int64_t first_compared(const RecordedModel& model, const std::string& parameter, const Tensor& gradient) {
+  const bool padded = model.name.starts_with("bert") && parameter == "words.weight";
+  return padded ? gradient.elements() / gradient.shape()[0] : 0;
+}
+
+std::string difference_from_recorded_gradients(const RecordedModel& model, const std::map<std::string, Tensor>& gradients,
+                                               double tolerance) {
+  const std::map<std::string, Tensor> recorded = recorded_gradients(model);
+  double most = 0;
+  for (const auto& [name, wanted] : recorded) most = std::max(most, largest(wanted));
+  for (const auto& [name, wanted] : recorded) {
+    const auto found = gradients.find(name);
+    if (found == gradients.end()) return name + " is missing";
+    const Tensor& gradient = found->second;
+    if (gradient.shape() != wanted.shape()) return name + " has another shape";
+    const double allowed = tolerance * std::max(largest(wanted), 0.1 * most);
+    for (std::int64_t i = first_compared(model, name, wanted); i < wanted.elements(); ++i)
+      if (!(std::abs(gradient.at(i) - wanted.at(i)) <= allowed))
+        return concat(name, ", element ", i, ": ", gradient.at(i), " instead of ", wanted.at(i), ", allowed are ", allowed);
+  }
+  return "";
 }
 
 std::vector<double> step_losses(const fs::path& metrics) {

@@ -22,6 +22,8 @@ inline void PrintTo(const RecordedModel& model, std::ostream* out) { *out << mod
 
 /// Every folder with a recipe; the full recordings win over those cut to fit the project.
 std::vector<RecordedModel> recorded_models();
+/// Without those that another exporter wrote again (gpt_tiny_torchscript beside gpt_tiny): once imported, they are the same ops.
+std::vector<RecordedModel> distinct_models();
 RecordedModel recorded_model(const std::string& name);
 
 struct Recipe {
@@ -32,10 +34,23 @@ struct Recipe {
 };
 Recipe recipe_of(const RecordedModel& model);
 
+/// Whether a pooling window nearly ties, as one of mnist_cnn does at step 7: the last bit of a float32 sum decides it, and
+/// whichever way it falls, a run stays within 7e-6 of the record or parts from it by 8e-4 some steps later (PyTorch's own
+/// channels_last run does, and so do half of its and our runs from weights changed by 6e-8). In float64 nothing ties.
+bool has_near_tie(const RecordedModel& model);
+
 /// All arrays of an .npz.
 std::map<std::string, Tensor> load_arrays(const std::filesystem::path& path);
 /// The first `rows` rows of every array of the model's data, as another .npz.
 void write_batch(const RecordedModel& model, std::int64_t rows, const std::filesystem::path& path);
+/// The recorded gradients of the first step by their parameters' names; none where none were recorded.
+std::map<std::string, Tensor> recorded_gradients(const RecordedModel& model);
+/// The first element that counts: PyTorch gives the padding row of BERT's word embedding no gradient (padding_idx=0).
+std::int64_t first_compared(const RecordedModel& model, const std::string& parameter, const Tensor& gradient);
+/// Where gradients and the record differ, "" where nowhere: by more than `tolerance` of the largest magnitude in the recorded array
+/// or, if that is more, of a tenth of the largest of all.
+std::string difference_from_recorded_gradients(const RecordedModel& model, const std::map<std::string, Tensor>& gradients,
+                                               double tolerance);
 /// The losses of the steps in a --metrics file.
 std::vector<double> step_losses(const std::filesystem::path& metrics);
 

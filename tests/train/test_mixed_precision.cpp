@@ -30,10 +30,8 @@ struct Half {
 void PrintTo(const Half& half, std::ostream* out) { *out << half.name; }
 const Half kHalves[] = {{"bf16", 0x1p-8}, {"f16", 0x1p-11}};
 
-/// A pooling window of mnist_cnn nearly ties at step 7 (test_parity.cpp): whichever way it falls moves later losses by 8e-4 at
-/// once, more than f16's rounding, and by more as steps go on.
+/// Steps before a model that has_near_tie() may part from the record, by 8e-4 at once: more than f16's rounding.
 constexpr std::size_t kTie = 6;
-bool ties(const RecordedModel& model) { return model.name.starts_with("mnist_cnn"); }
 
 /// What PyTorch's autocast gives for the model (tests/fixtures/models/autocast.py): "loss" of every step, and "gradients_stray",
 /// how far the first gradients stray from float64, relative, in the norm over all parameters. Empty where it was not recorded.
@@ -43,12 +41,6 @@ nlohmann::json pytorch(const RecordedModel& model, const Half& half) {
   for (const auto& [name, entry] : recorded.items())
     if (model.name.starts_with(name)) return entry.at(half.name);
   return {};
-}
-
-/// PyTorch gives the padding row of BERT's word embedding no gradient (padding_idx=0).
-std::int64_t first_compared(const RecordedModel& model, const std::string& name, const Tensor& tensor) {
-  const bool padded = model.name.starts_with("bert") && name == "words.weight";
-  return padded ? tensor.elements() / tensor.shape()[0] : 0;
 }
 
 class MixedPrecision : public testing::TestWithParam<std::tuple<RecordedModel, Half>> {
@@ -80,7 +72,7 @@ TEST_P(MixedPrecision, LossesFollowTheRecord) {
     const double reference = wanted.at(static_cast<std::int64_t>(i)), strayed = std::abs(losses[i] / reference - 1);
     rounded =
         rounded || strayed > 1e-6;  // float32 stays below for every model on its first step, and so would an autocast of nothing
-    if (i >= kTie && ties(model())) break;
+    if (i >= kTie && has_near_tie(model())) break;
     ASSERT_LE(strayed, (i == 0 ? 1 : 2) * half().roundoff) << "step " << i + 1;
     if (!peer.empty()) {
       ASSERT_LE(std::abs(losses[i] / peer.at("loss").at(i).get<double>() - 1), 4 * half().roundoff) << "step " << i + 1;
@@ -95,11 +87,8 @@ TEST_P(MixedPrecision, GradientsFollowTheRecord) {
                                           recipe_of(model()).loss, "--precision", half().name, "--outputs", folder_ / "g.npz"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   const std::map<std::string, Tensor> gradients = load_arrays(folder_ / "g.npz");
-  constexpr std::string_view kPrefix = "grad/";
   double off = 0, all = 0;
-  for (const auto& [full_name, tensor] : load_arrays(model().folder / "reference.npz")) {
-    if (!full_name.starts_with(kPrefix)) continue;
-    const std::string name = full_name.substr(kPrefix.size());
+  for (const auto& [name, tensor] : recorded_gradients(model())) {
     ASSERT_TRUE(gradients.contains(name)) << name;
     const Tensor& gradient = gradients.at(name);
     ASSERT_EQ(gradient.type(), (TensorType{DType::f32, tensor.shape()})) << name;
@@ -123,7 +112,7 @@ TEST_P(MixedPrecision, SameCommandAndAnyThreadsGiveTheSameBytes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recorded, MixedPrecision,
-                         testing::Combine(testing::ValuesIn(recorded_models()), testing::ValuesIn(kHalves)),
+                         testing::Combine(testing::ValuesIn(distinct_models()), testing::ValuesIn(kHalves)),
                          [](const auto& info) { return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name; });
 
 // Bits of a training in two parts, through an artifact: loss scale and counters are states like any other.
