@@ -1,6 +1,6 @@
 """Runs the tests of this folder and writes one line a test: "PASS name", "FAIL name" or "SKIP name: reason".
 
-    python run.py --gcomp build/bin/gcomp --results FILE [--filter TEXT]
+    python run.py --gcomp build/bin/gcomp --results FILE [--filter TEXT] [--shard I/N]
 
 The tests are unittest cases in test_*.py. They ask another implementation (onnx.checker, onnxruntime, NumPy) whether gcomp is right.
 """
@@ -60,10 +60,12 @@ def main():
     options.add_argument("--gcomp", required=True, help="the tool under test")
     options.add_argument("--results", required=True, help="file to write")
     options.add_argument("--filter", default="", help="only tests whose name contains this")
+    options.add_argument("--shard", default="0/1", metavar="I/N", help="only every N-th test from the I-th on")
     options = options.parse_args()
     os.environ["GCOMP"] = str(pathlib.Path(options.gcomp).resolve())
     found = unittest.defaultTestLoader.discover(str(HERE), pattern="test_*.py")
-    suite = unittest.TestSuite(test for test in flatten(found) if options.filter in test.id())
+    shard, shards = map(int, options.shard.split("/"))
+    suite = unittest.TestSuite([test for test in flatten(found) if options.filter in test.id()][shard::shards])
     result = unittest.TextTestRunner(resultclass=LineResult, verbosity=2, stream=sys.stdout).run(suite)
     pathlib.Path(options.results).write_text("".join(line + "\n" for line in result.lines.values()))
     return 0 if result.wasSuccessful() else 1
