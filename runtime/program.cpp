@@ -29,4 +29,8 @@ Target parse_target(std::string_view text) {
   throw UserError(concat("target '", text, "' is unknown; wanted cpu, or cuda:ARCHITECTURE such as cuda:sm_90"), ExitCode::usage);
 }
 
+std::int64_t bias_elements(const MatmulCall& call, EpilogueKind kind) {
+  return kind == EpilogueKind::bias_gradient_a ? call.m : call.n;
+}
+
 }  // namespace gcomp::runtime

@@ -127,22 +127,28 @@ struct MatrixView {
   bool operator==(const MatrixView&) const = default;
 };
 
-/// What cuBLASLt may do to the elements of c by itself. Its GELU is the tanh form.
+/// What cuBLASLt may do on its way to c. Its GELU is the tanh form.
 enum class EpilogueKind : std::uint8_t {
-  bias,           ///< c = sum + bias
-  gelu,           ///< c = gelu(sum + bias)
-  gelu_gradient,  ///< c = sum * gelu'(aux)
+  bias,             ///< c = sum + bias
+  gelu,             ///< c = gelu(sum + bias)
+  gelu_gradient,    ///< c = sum * gelu'(aux)
+  bias_gradient_a,  ///< c = sum, bias[m] = sum over k of a[m, k]
+  bias_gradient_b,  ///< c = sum, bias[n] = sum over k of b[k, n]
 };
+inline bool is_bias_gradient(EpilogueKind kind) {
+  return kind == EpilogueKind::bias_gradient_a || kind == EpilogueKind::bias_gradient_b;
+}
+
 struct LibraryEpilogue {
   EpilogueKind kind = EpilogueKind::bias;
-  std::optional<int> bias;  ///< buffer [n]
+  std::optional<int> bias;  ///< dense buffer of bias_elements(), which bias gradients write
   std::optional<int> aux;   ///< dense buffer [batch..., m, n]: gelu writes sum + bias there, gelu_gradient reads it
 
   bool operator==(const LibraryEpilogue&) const = default;
 };
 
-/// What follows a product at each of its elements. `after` makes all results from the plain product in c, over which some lie; it
-/// is launched unless the library or the generated kernels do the same on their way.
+/// What follows a product at each of its elements, or the sum of an operand. `after` makes all further results, the former from the
+/// plain product in c, over which some lie; it is launched unless the library or the generated kernels do the same on their way.
 struct ProductEpilogue {
   std::optional<LibraryEpilogue> library;
   KernelLaunch after;
@@ -163,6 +169,9 @@ struct MatmulCall {
 
   bool operator==(const MatmulCall&) const = default;
 };
+
+/// m for bias_gradient_a, n for all others.
+std::int64_t bias_elements(const MatmulCall& call, EpilogueKind kind);
 
 enum class ConvolutionKind : std::uint8_t { forward, input_gradient, weight_gradient };
 

@@ -20,7 +20,9 @@ static_assert(same(Space::arena, proto::ARENA) && same(Space::state, proto::STAT
 static_assert(same(StateRole::parameter, proto::PARAMETER) && same(StateRole::running_statistic, proto::RUNNING_STATISTIC) &&
               same(StateRole::optimizer, proto::OPTIMIZER) && same(StateRole::counter, proto::COUNTER));
 static_assert(same(EpilogueKind::bias, proto::BIAS) && same(EpilogueKind::gelu, proto::GELU) &&
-              same(EpilogueKind::gelu_gradient, proto::GELU_GRADIENT));
+              same(EpilogueKind::gelu_gradient, proto::GELU_GRADIENT) &&
+              same(EpilogueKind::bias_gradient_a, proto::BIAS_GRADIENT_A) &&
+              same(EpilogueKind::bias_gradient_b, proto::BIAS_GRADIENT_B));
 static_assert(same(ConvolutionKind::forward, proto::FORWARD) && same(ConvolutionKind::input_gradient, proto::INPUT_GRADIENT) &&
               same(ConvolutionKind::weight_gradient, proto::WEIGHT_GRADIENT));
 

@@ -11,7 +11,7 @@
 namespace gcomp::runtime {
 
 /// What this gcomp writes, and the only version that it reads.
-inline constexpr std::uint32_t kProgramVersion = 3;
+inline constexpr std::uint32_t kProgramVersion = 4;
 
 /// Throws InternalError where `program` breaks a rule of validate(), since it could not be read again.
 std::vector<std::byte> serialize(const Program& program);

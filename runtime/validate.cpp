@@ -191,9 +191,14 @@ void validate_epilogue(const Program& program, const MatmulCall& call, std::stri
   check_user(library.kind != EpilogueKind::bias || (library.bias && !library.aux), where, ": a bias epilogue with ",
              library.bias ? "an auxiliary buffer" : "no bias");
   check_user(!gradient || (library.aux && !library.bias), where, ": a gradient epilogue takes an auxiliary buffer and no bias");
+  if (is_bias_gradient(library.kind)) {
+    check_user(library.bias && !library.aux, where, ": a bias gradient takes a bias and no auxiliary buffer");
+    check_user(element_count(call.batch) == 1, where, ": a bias gradient of ", element_count(call.batch), " products, wanted one");
+  }
   Shape shape = call.batch;
   shape.insert(shape.end(), {call.m, call.n});
-  if (library.bias) validate_epilogue_buffer(program, call, *library.bias, {call.n}, concat(where, ", bias"));
+  if (library.bias)
+    validate_epilogue_buffer(program, call, *library.bias, {bias_elements(call, library.kind)}, concat(where, ", bias"));
   if (library.aux) validate_epilogue_buffer(program, call, *library.aux, shape, concat(where, ", auxiliary buffer"));
 }
 

@@ -42,6 +42,8 @@ std::uint32_t epilogue_code(const LibraryEpilogue& epilogue) {
       if (epilogue.aux) return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
       return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     case EpilogueKind::gelu_gradient: return CUBLASLT_EPILOGUE_DGELU;
+    case EpilogueKind::bias_gradient_a: return CUBLASLT_EPILOGUE_BGRADB;  // the operands are swapped
+    case EpilogueKind::bias_gradient_b: return CUBLASLT_EPILOGUE_BGRADA;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -200,7 +202,7 @@ bool CublasLtMatmul::set(cublasLtMatmulDescAttributes_t attribute, const T& valu
 }
 
 /// The library adds a bias along the rows of its column-major result and keeps an auxiliary matrix in that order: n of a row-major
-/// c.
+/// c. It sums its first operand over k as it lies, its second where it is transposed: each k has its elements side by side.
 bool CublasLtMatmul::describe_epilogue(const Shape& shape, const MatmulCall& call, const LibraryEpilogue& epilogue) {
   if (!shape.swapped) return false;
   if (epilogue.aux) {
@@ -208,6 +210,10 @@ bool CublasLtMatmul::describe_epilogue(const Shape& shape, const MatmulCall& cal
     if (!dense || call.n % 8 != 0) return false;
     if (!set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{call.n})) return false;
     if (shape.batches > 1 && !set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, std::int64_t{call.m * call.n})) return false;
+  }
+  if (is_bias_gradient(epilogue.kind)) {
+    const bool side_by_side = epilogue.kind == EpilogueKind::bias_gradient_a ? shape.second.transposed : !shape.first.transposed;
+    if (!side_by_side || shape.batches > 1) return false;
   }
   epilogue_ = epilogue;
   return set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_code(epilogue));

@@ -63,7 +63,9 @@ enum cublasLtEpilogue_t : std::uint32_t {
   CUBLASLT_EPILOGUE_GELU_BIAS = 36,
   CUBLASLT_EPILOGUE_GELU_AUX = 160,
   CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
-  CUBLASLT_EPILOGUE_DGELU = 192
+  CUBLASLT_EPILOGUE_DGELU = 192,
+  CUBLASLT_EPILOGUE_BGRADA = 256,  // A, not transposed, summed over k into the bias: an element for each row of D
+  CUBLASLT_EPILOGUE_BGRADB = 512   // B, transposed, summed over k into the bias: an element for each column of D
 };
 enum cublasLtMatmulPreferenceAttributes_t : int {
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,    // std::uint64_t

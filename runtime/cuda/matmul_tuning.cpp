@@ -102,9 +102,10 @@ void MatmulTuning::tune(CublasLtMatmul& matmul, const MatmulCall& call) {
 const MatmulAlgorithm* MatmulTuning::fastest(CublasLtMatmul& matmul, const MatmulCall& call) const {
   const LibraryEpilogue* epilogue = matmul.has_epilogue() ? &*call.epilogue->library : nullptr;
   const std::int64_t results = bytes_of(call, call.c, call.m, call.n);
-  const std::int64_t bytes[] = {bytes_of(call, call.a, call.m, call.k), bytes_of(call, call.b, call.k, call.n), results,
-                                epilogue && epilogue->bias ? call.n * static_cast<std::int64_t>(size_of(call.dtype)) : 0,
-                                epilogue && epilogue->aux ? results : 0};
+  const std::int64_t bytes[] = {
+      bytes_of(call, call.a, call.m, call.k), bytes_of(call, call.b, call.k, call.n), results,
+      epilogue && epilogue->bias ? bias_elements(call, epilogue->kind) * static_cast<std::int64_t>(size_of(call.dtype)) : 0,
+      epilogue && epilogue->aux ? results : 0};
   std::int64_t workspace_bytes = 0;
   for (const MatmulAlgorithm& candidate : matmul.candidates())
     workspace_bytes = std::max(workspace_bytes, static_cast<std::int64_t>(candidate.workspace_bytes));

@@ -13,7 +13,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr std::uint32_t kBias = 4, kRelu = 2;
+constexpr std::uint32_t kBias = 4, kRelu = 2, kSumOfA = 256, kSumOfB = 512;
 
 struct Case {
   cudaDataType type = CUDA_R_32F;
@@ -145,7 +145,7 @@ class CudaBlas : public EmulatedDriver {
       ASSERT_EQ(f.cuMemcpyHtoDAsync_v2(memory[i], host[i].data(), host[i].size(), on), CUDA_SUCCESS);
     }
     const DType dtype = dtype_of(c.type);
-    std::vector<std::byte> bias(kM * size_of(dtype));
+    std::vector<std::byte> bias(kN * size_of(dtype));
     for (int i = 0; i < kM; ++i) store_from_double(dtype, bias.data(), i, i / 2.0 - 1);
     const CUdeviceptr bias_memory = allocate(bias.size());
     ASSERT_EQ(f.cuMemcpyHtoDAsync_v2(bias_memory, bias.data(), bias.size(), on), CUDA_SUCCESS);
@@ -162,6 +162,14 @@ class CudaBlas : public EmulatedDriver {
           if (c.epilogue & kRelu) sum = std::max(sum, 0.0);
           ASSERT_NEAR(at(c, found, 2, b, i, j), sum, tolerance * (1 + std::fabs(sum))) << b << ", " << i << ", " << j;
         }
+    if (!(c.epilogue & (kSumOfA | kSumOfB))) return;
+    ASSERT_EQ(f.cuMemcpyDtoHAsync_v2(bias.data(), bias_memory, bias.size(), on), CUDA_SUCCESS);
+    const bool of_a = c.epilogue & kSumOfA;
+    for (int line = 0; line < (of_a ? kM : kN); ++line) {
+      double sum = 0;
+      for (int k = 0; k < kK; ++k) sum += of_a ? at(c, host[0], 0, 0, line, k) : at(c, host[1], 1, 0, k, line);
+      ASSERT_NEAR(load_as_double(dtype, bias.data(), line), sum, tolerance * (1 + std::fabs(sum))) << line;
+    }
   }
 
   CublasLtFunctions blas;
@@ -193,11 +201,25 @@ TEST_F(CudaBlas, MultipliesBatchesAddsCAndFinishesWithAnEpilogue) {
   expect_product({.epilogue = kBias | kRelu}, 1e-6);
 }
 
+TEST_F(CudaBlas, SumsAnOperandOverKWhateverAlphaIs) {
+  for (const cublasOperation_t other : {CUBLAS_OP_N, CUBLAS_OP_T}) {
+    expect_product({.transpose = {CUBLAS_OP_N, other}, .alpha = 2, .epilogue = kSumOfA}, 1e-6);
+    expect_product({.transpose = {other, CUBLAS_OP_T}, .alpha = 2, .epilogue = kSumOfB}, 1e-6);
+  }
+  expect_product({.type = CUDA_R_16F, .epilogue = kSumOfA}, 1e-3);
+}
+
 TEST_F(CudaBlas, RefusesWhatTheRealOneRefuses) {
   const CUdeviceptr memory[3] = {allocate(1 << 16), allocate(1 << 16), allocate(1 << 16)};
   const CUdeviceptr odd[3] = {memory[0] + 4, memory[1], memory[2]};
   EXPECT_EQ(multiply({}, odd, 0, nullptr), CUBLAS_STATUS_INVALID_VALUE) << "less aligned than the algorithm was asked for";
   EXPECT_EQ(multiply({.epilogue = 1 << 20}, memory, 0, nullptr), CUBLAS_STATUS_NOT_SUPPORTED);
+  const CUdeviceptr sums = allocate(1 << 10);
+  EXPECT_EQ(multiply({.transpose = {CUBLAS_OP_T, CUBLAS_OP_N}, .epilogue = kSumOfA}, memory, sums, nullptr),
+            CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(multiply({.epilogue = kSumOfB}, memory, sums, nullptr), CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(multiply({.batches = 2, .epilogue = kSumOfA}, memory, sums, nullptr), CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(multiply({.epilogue = kSumOfA}, memory, 0, nullptr), CUBLAS_STATUS_INVALID_VALUE) << "nowhere to put the sums";
 }
 
 TEST_F(CudaBlas, AProductOverMemoryThatIsTooSmallIsAnErrorOfTheStream) {

@@ -216,12 +216,34 @@ TEST_F(MatmulPlan, AnEpilogueNeedsTheLayoutsThatTheLibraryKnowsItFor) {
   EXPECT_FALSE(planned(eights, gelu, 1 << 20, 0)) << "no auxiliary matrix";
 }
 
+// BGRADA of what is not transposed, BGRADB of what is: the elements for one k lie side by side.
+TEST_F(MatmulPlan, ABiasGradientNeedsTheRowsOfAnOperand) {
+  const auto planned = [&](const Case& c, EpilogueKind kind, CUdeviceptr bias = 1 << 20) {
+    const LibraryEpilogue epilogue{kind, 3, {}};
+    return CublasLtMatmul::plan(library_, call_of(c), {1 << 20, 1 << 20, 1 << 20, bias, 0}, MatmulPrecision::strict, &epilogue) !=
+           nullptr;
+  };
+  const EpilogueKind of_a = EpilogueKind::bias_gradient_a, of_b = EpilogueKind::bias_gradient_b;
+  const Case rows{.batch = {}}, columns{.a = Order::column_major, .b = Order::column_major, .batch = {}};
+  EXPECT_TRUE(planned(rows, of_b));
+  EXPECT_FALSE(planned(rows, of_a));
+  EXPECT_TRUE(planned(columns, of_a));
+  EXPECT_FALSE(planned(columns, of_b));
+  for (const DType dtype : {DType::f16, DType::bf16}) EXPECT_TRUE(planned({.batch = {}, .dtype = dtype}, of_b));
+  EXPECT_FALSE(planned({.batch = {}, .dtype = DType::f64}, of_b)) << "none in f64";
+  EXPECT_FALSE(planned({.batch = {2}}, of_b)) << "of one product only";
+  EXPECT_FALSE(planned({.c = Order::column_major, .batch = {}}, of_b));
+  EXPECT_FALSE(planned(rows, of_b, 0)) << "no bias";
+}
+
 TEST_F(MatmulPlan, TuningTellsEpiloguesApart) {
   const MatmulCall call = call_of({});
   std::set<std::string> keys = {shape_key(call)};
-  for (const LibraryEpilogue& epilogue : {LibraryEpilogue{EpilogueKind::bias, 3, {}}, LibraryEpilogue{EpilogueKind::gelu, 3, 4},
-                                          LibraryEpilogue{EpilogueKind::gelu, 3, {}}, LibraryEpilogue{EpilogueKind::gelu, {}, {}},
-                                          LibraryEpilogue{EpilogueKind::gelu_gradient, {}, 4}})
+  for (const LibraryEpilogue& epilogue :
+       {LibraryEpilogue{EpilogueKind::bias, 3, {}}, LibraryEpilogue{EpilogueKind::gelu, 3, 4},
+        LibraryEpilogue{EpilogueKind::gelu, 3, {}}, LibraryEpilogue{EpilogueKind::gelu, {}, {}},
+        LibraryEpilogue{EpilogueKind::gelu_gradient, {}, 4}, LibraryEpilogue{EpilogueKind::bias_gradient_a, 3, {}},
+        LibraryEpilogue{EpilogueKind::bias_gradient_b, 3, {}}})
     EXPECT_TRUE(keys.insert(shape_key(call, &epilogue)).second);
 }
 

@@ -40,7 +40,7 @@ TEST(Serialize, AnotherVersionIsRefusedWithBoth) {
   std::vector<std::byte> bytes = serialize(sample_program());
   ASSERT_EQ(bytes[0], std::byte{8});  // field 1, varint
   bytes[1] = std::byte{9};
-  EXPECT_EQ(user_error([&] { parse_program(bytes, "p.pb"); }), "p.pb: a program of version 9, this gcomp reads version 3");
+  EXPECT_EQ(user_error([&] { parse_program(bytes, "p.pb"); }), "p.pb: a program of version 9, this gcomp reads version 4");
 }
 
 TEST(Serialize, DamagedBytesNeverCrash) {
@@ -59,6 +59,12 @@ struct Case {
 
 KernelLaunch& launch(Program& p) { return std::get<KernelLaunch>(p.steps[0]); }
 MatmulCall& matmul(Program& p) { return std::get<MatmulCall>(p.steps[1]); }
+/// The first of a batch.
+MatmulCall single_product(MatmulCall call) {
+  call.batch.clear();
+  for (MatrixView* view : {&call.a, &call.b, &call.c}) view->batch_strides.clear();
+  return call;
+}
 ConvolutionCall& convolution(Program& p) { return std::get<ConvolutionCall>(p.steps[2]); }
 
 TEST(Validate, EachRuleRefuses) {
@@ -134,6 +140,20 @@ TEST(Validate, EachRuleRefuses) {
        "step 1: a bias epilogue with no bias"},
       {"gradient epilogue", [](Program& p) { matmul(p).epilogue->library->kind = EpilogueKind::gelu_gradient; },
        "takes an auxiliary buffer and no bias"},
+      {"bias gradient with an auxiliary buffer",
+       [](Program& p) { matmul(p).epilogue->library->kind = EpilogueKind::bias_gradient_b; },
+       "step 1: a bias gradient takes a bias and no auxiliary buffer"},
+      {"bias gradient of a batch",
+       [](Program& p) {
+         matmul(p).epilogue->library = {EpilogueKind::bias_gradient_b, 9, {}};
+       },
+       "step 1: a bias gradient of 2 products, wanted one"},
+      {"bias gradient of the other operand",
+       [](Program& p) {
+         matmul(p) = single_product(matmul(p));
+         matmul(p).epilogue->library = {EpilogueKind::bias_gradient_a, 9, {}};
+       },
+       "step 1, bias: buffer 'bias' is f32[4], wanted the elements of f32[3]"},
       {"workspace", [](Program& p) { convolution(p).generated.workspace_bytes = -1; }, "a workspace of -1 bytes"},
       {"product on the CPU", [](Program& p) { p.target = {}; },
        "step 1: generated kernels of a product have a meaning only for CUDA"},

@@ -31,12 +31,13 @@ struct Description {
   cudaDataType scale;
   std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   std::uint32_t epilogue = kEpilogueDefault;
-  const void* bias = nullptr;
-  void* aux = nullptr;
+  void *bias = nullptr, *aux = nullptr;
   std::int64_t aux_leading = 0, aux_batch_stride = 0;
 
   /// Whether what the epilogue needs was given.
-  bool complete() const { return (bias || !(epilogue & kEpilogueBias)) && (aux || !(epilogue & kEpilogueAux)); }
+  bool complete() const {
+    return (bias || !(epilogue & (kEpilogueBias | kEpilogueSumOfA | kEpilogueSumOfB))) && (aux || !(epilogue & kEpilogueAux));
+  }
 };
 
 struct Preference {
@@ -115,8 +116,8 @@ int run_work(void* data) {
   const Product& p = work.product;
   if (!holds(work.operands.a, p.a) || !holds(work.operands.b, p.b) || !holds(work.operands.d, p.d)) return kIllegalAddress;
   if (p.beta != 0 && !holds(work.operands.c, p.c)) return kIllegalAddress;
-  if ((p.epilogue & kEpilogueBias) &&
-      !gcompEmulatedHolds(work.operands.bias, static_cast<std::size_t>(p.d.rows) * bytes_of(p.d.type)))
+  if (p.bias_extent() > 0 &&
+      !gcompEmulatedHolds(work.operands.bias, static_cast<std::size_t>(p.bias_extent()) * bytes_of(p.d.type)))
     return kIllegalAddress;
   if ((p.epilogue & kEpilogueAux) &&
       !gcompEmulatedHolds(work.operands.aux, static_cast<std::size_t>(p.aux_extent()) * bytes_of(p.d.type)))
@@ -126,7 +127,8 @@ int run_work(void* data) {
     std::memset(work.workspace, 0xff, work.workspace_bytes);
   }
   calls().add("products");
-  if (p.epilogue != kEpilogueDefault) calls().add("products with an epilogue");
+  if (p.epilogue & (kEpilogueSumOfA | kEpilogueSumOfB)) calls().add("products with a bias gradient");
+  else if (p.epilogue != kEpilogueDefault) calls().add("products with an epilogue");
   p.run(work.operands);
   return 0;
 }
@@ -282,7 +284,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   algorithm.product = identity_of(product);
   algorithm.workspace = std::min<std::uint64_t>(kWorkspace, allowed.workspace);
   std::memcpy(algorithm.alignment, allowed.alignment, sizeof algorithm.alignment);
-  if (product.epilogue & kEpilogueBias) algorithm.epilogue_alignment[0] = alignment_of(what.bias);
+  if (product.bias_extent() > 0) algorithm.epilogue_alignment[0] = alignment_of(what.bias);
   if (product.epilogue & kEpilogueAux) algorithm.epilogue_alignment[1] = alignment_of(what.aux);
   results[0] = {};
   std::memcpy(&results[0].algo, &algorithm, sizeof algorithm);

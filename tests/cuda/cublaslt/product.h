@@ -31,7 +31,9 @@ enum Epilogue : std::uint32_t {
   kEpilogueBias = 4,
   kEpilogueGelu = 32,
   kEpilogueGeluGradient = 64,
-  kEpilogueAux = 128
+  kEpilogueAux = 128,
+  kEpilogueSumOfA = 256,
+  kEpilogueSumOfB = 512
 };
 inline constexpr std::uint32_t kEpilogues[] = {kEpilogueDefault,
                                                kEpilogueRelu,
@@ -41,11 +43,14 @@ inline constexpr std::uint32_t kEpilogues[] = {kEpilogueDefault,
                                                kEpilogueGelu | kEpilogueBias,
                                                kEpilogueGelu | kEpilogueAux,
                                                kEpilogueGelu | kEpilogueAux | kEpilogueBias,
-                                               kEpilogueGeluGradient | kEpilogueAux};
+                                               kEpilogueGeluGradient | kEpilogueAux,
+                                               kEpilogueSumOfA,
+                                               kEpilogueSumOfB};
 
+/// Sums go to the bias.
 struct Operands {
-  const void *a = nullptr, *b = nullptr, *c = nullptr, *bias = nullptr;
-  void *d = nullptr, *aux = nullptr;
+  const void *a = nullptr, *b = nullptr, *c = nullptr;
+  void *bias = nullptr, *d = nullptr, *aux = nullptr;
 };
 
 struct Product {
@@ -59,6 +64,8 @@ struct Product {
 
   /// CUBLAS_STATUS_SUCCESS, or why the real library would refuse, as far as it is emulated.
   cublasStatus_t check() const;
+  /// Elements of the bias, 0 where the epilogue has none.
+  std::int64_t bias_extent() const;
   /// Elements of the auxiliary matrix from the first to behind the last.
   std::int64_t aux_extent() const;
   void run(const Operands& operands) const;
