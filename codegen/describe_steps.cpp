@@ -41,10 +41,11 @@ std::string what(const Program& program, const KernelLaunch& launch) {
   return concat(program.kernels[static_cast<std::size_t>(launch.kernel)].name, ", ", launch.grid.blocks, " x ",
                 launch.grid.threads);
 }
-/// "gelu, bias, aux"; "" where the library has no such epilogue.
+/// "gelu, bias, aux" or "bias gradient"; "" where the library has no such epilogue.
 std::string library_text(const ProductEpilogue& epilogue) {
   static constexpr std::array<std::string_view, 3> kKinds = {"", "gelu", "gelu gradient"};
   if (!epilogue.library) return "";
+  if (is_bias_gradient(epilogue.library->kind)) return "bias gradient";
   std::string text(kKinds[static_cast<std::size_t>(epilogue.library->kind)]);
   if (epilogue.library->bias) text += text.empty() ? "bias" : ", bias";
   if (epilogue.library->aux) text += ", aux";

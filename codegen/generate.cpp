@@ -200,8 +200,9 @@ class ProgramBuilder {
     return std::visit(generate, step);
   }
 
-  /// All results of a product as the end of its own kernel; `operands` are the sums, then those of the epilogue.
-  cuda::ProductEpilogue product_epilogue(const Node& node, const ProductParts& parts, const std::vector<const Value*>& operands) {
+  /// All results of a product as the end of its own kernel.
+  cuda::ProductEpilogue product_epilogue(const Node& node, const ProductParts& parts) {
+    const std::vector<const Value*>& operands = parts.operands;
     std::vector<TensorType> types;
     std::vector<bool> movable;
     for (const Value* operand : operands) {
@@ -234,14 +235,12 @@ class ProgramBuilder {
     const BufferOf buffers = [this](const Value* v) { return buffer_of(v); };
     const ProductParts parts = take_apart(node, program_.target);
     runtime::MatmulCall call = matmul_call(node, parts.sums, buffers);
-    std::vector<const Value*> operands = {parts.sums};
-    operands.insert(operands.end(), parts.operands.begin(), parts.operands.end());
     const std::optional<cuda::ProductEpilogue> epilogue =
-        fits_product_kernel(parts) ? std::optional(product_epilogue(node, parts, operands)) : std::nullopt;
+        fits_product_kernel(parts) ? std::optional(product_epilogue(node, parts)) : std::nullopt;
     call.generated = cuda::generate_product(call, architecture(), kernels_, epilogue ? &*epilogue : nullptr);
     if (call.generated.launches.empty()) return false;
     call.epilogue = {
-        .library = {}, .after = launch_of(node, parts.after, operands, parts.results), .generated = epilogue.has_value()};
+        .library = {}, .after = launch_of(node, parts.after, parts.operands, parts.results), .generated = epilogue.has_value()};
     if (parts.library) call.epilogue->library = over_buffers(*parts.library, node, buffers);
     program_.steps.push_back(std::move(call));
     return true;

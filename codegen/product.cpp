@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "ir/loops.h"
+#include "ir/ops/table.h"
 
 namespace gcomp::codegen {
 
@@ -32,6 +33,18 @@ std::size_t result_for_sums(const Node& product, const std::optional<LibraryEpil
   return *found;
 }
 
+/// The product is its first result; `after` sums the operand.
+void take_sum(const Node& product, int summed, ProductParts& parts) {
+  const Value* operand = product.operands[static_cast<std::size_t>(summed)];
+  const TensorType types[] = {operand->type, product.results[1]->type};
+  const Index& first = product.nest->statements[1].value->indices[0];
+  const std::int64_t along_k = first == product.nest->axis(2) ? 0 : 1;
+  parts.sums = product.results[0];
+  parts.after = loops_of(ops::kReduceSum, {&types[0], 1}, {&types[1], 1}, {{"axes", std::vector{along_k}}});
+  parts.operands = {operand};
+  parts.results = {product.results[1]};
+}
+
 }  // namespace
 
 int architecture_of(const runtime::Target& target) {
@@ -39,6 +52,7 @@ int architecture_of(const runtime::Target& target) {
 }
 
 bool fits_product_kernel(const ProductParts& parts) {
+  if (parts.whole.statements.empty()) return false;
   constexpr int kMostCalls = 16;  // GELU with a bias has 11, its gradient twice as many
   int calls = 0;
   for (const Statement& statement : parts.whole.statements)
@@ -54,10 +68,15 @@ ProductParts take_apart(const Node& product, const runtime::Target& target) {
   const LoopNest& nest = *product.nest;
   ProductParts parts;
   parts.library = library_epilogue(nest, types_of(product.operands), types_of(product.results));
-  if (parts.library && parts.library->kind != LibraryEpilogue::Kind::bias && !library_has_gelu(target)) parts.library.reset();
+  if (parts.library && is_gelu(parts.library->kind) && !library_has_gelu(target)) parts.library.reset();
+  if (const auto summed = summed_operand(nest)) {
+    take_sum(product, *summed, parts);
+    return parts;
+  }
   const std::size_t sums = result_for_sums(product, parts.library);
   parts.sums = product.results[sums];
-  parts.operands.assign(product.operands.begin() + 2, product.operands.end());
+  parts.operands.assign(product.operands.begin() + 1, product.operands.end());
+  parts.operands[0] = parts.sums;
   const TensorType& type = parts.sums->type;
   parts.after.extents = type.shape;
   TermRewriter renumber;
@@ -87,20 +106,19 @@ ProductParts take_apart(const Node& product, const runtime::Target& target) {
 }
 
 runtime::LibraryEpilogue over_buffers(const LibraryEpilogue& epilogue, const Node& product, const BufferOf& buffer_of) {
-  runtime::LibraryEpilogue made;
-  if (epilogue.bias) made.bias = buffer_of(product.operands[static_cast<std::size_t>(*epilogue.bias)]);
+  using runtime::EpilogueKind;
+  const auto buffer = [&](const std::vector<Value*>& values, const std::optional<int>& at) {
+    return at ? std::optional(buffer_of(values[static_cast<std::size_t>(*at)])) : std::nullopt;
+  };
   switch (epilogue.kind) {
-    case LibraryEpilogue::Kind::bias: made.kind = runtime::EpilogueKind::bias; break;
+    case LibraryEpilogue::Kind::bias: return {EpilogueKind::bias, buffer(product.operands, epilogue.bias), {}};
     case LibraryEpilogue::Kind::gelu:
-      made.kind = runtime::EpilogueKind::gelu;
-      if (epilogue.aux) made.aux = buffer_of(product.results[static_cast<std::size_t>(*epilogue.aux)]);
-      break;
-    case LibraryEpilogue::Kind::gelu_gradient:
-      made.kind = runtime::EpilogueKind::gelu_gradient;
-      made.aux = buffer_of(product.operands[static_cast<std::size_t>(*epilogue.aux)]);
-      break;
+      return {EpilogueKind::gelu, buffer(product.operands, epilogue.bias), buffer(product.results, epilogue.aux)};
+    case LibraryEpilogue::Kind::gelu_gradient: return {EpilogueKind::gelu_gradient, {}, buffer(product.operands, epilogue.aux)};
+    case LibraryEpilogue::Kind::bias_gradient_a: return {EpilogueKind::bias_gradient_a, buffer(product.results, epilogue.bias), {}};
+    case LibraryEpilogue::Kind::bias_gradient_b: return {EpilogueKind::bias_gradient_b, buffer(product.results, epilogue.bias), {}};
   }
-  return made;
+  throw InternalError("over_buffers: a kind outside its enumeration");
 }
 
 }  // namespace gcomp::codegen

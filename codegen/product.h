@@ -14,15 +14,15 @@ namespace gcomp::codegen {
 struct ProductParts {
   const ir::Value* sums = nullptr;  ///< the result in whose memory the plain product is put
   std::optional<ir::LibraryEpilogue> library;
-  ir::LoopNest after;                      ///< reads the sums, then the operands below, and stores the results below
-  ir::LoopNest whole;                      ///< the same, and stores every result of the node
-  std::vector<const ir::Value*> operands;  ///< of the epilogue, without the product's own
+  ir::LoopNest after;                      ///< reads the operands below and stores the results below
+  ir::LoopNest whole;                      ///< the same, and stores every result of the node; empty where `after` sums an operand
+  std::vector<const ir::Value*> operands;  ///< the sums and what the epilogue reads besides, or the operand that is summed
   std::vector<const ir::Value*> results;   ///< all but sums that stay as they are
 };
 ProductParts take_apart(const ir::Node& product, const runtime::Target& target);
 
 /// Whether generated kernels compute the epilogue where they store: not if it is so long that its values crowd the sums out of the
-/// registers.
+/// registers, nor if it sums an operand, of which no tile sees all.
 bool fits_product_kernel(const ProductParts& parts);
 
 /// 90 for cuda:sm_90.

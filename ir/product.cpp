@@ -84,6 +84,7 @@ class Recognition {
     for (const auto* list : {&operands_, &results_})
       for (const TensorType& type : *list)
         if (type.dtype != dtype) return std::nullopt;
+    if (const auto summed = summed_operand(nest_)) return bias_gradient(*summed);
     if (!find_operands()) return std::nullopt;
     if (results_.size() == 1 && !matrix_) {
       if (bias_ && is_preactivation(statement_of(0))) return LibraryEpilogue{LibraryEpilogue::Kind::bias, 0, bias_, {}};
@@ -99,6 +100,13 @@ class Recognition {
   }
 
  private:
+  /// cuBLASLt adds up what lies side by side for each k. CUDA 11.6 was seen to write beside a sum of one element (apex issue 1392).
+  std::optional<LibraryEpilogue> bias_gradient(int summed) const {
+    const std::vector<Index>& at = nest_.statements[1].value->indices;
+    if (!(at[0] == nest_.axis(2)) || results_[1].elements() < 2) return std::nullopt;
+    return LibraryEpilogue{summed == 0 ? LibraryEpilogue::Kind::bias_gradient_a : LibraryEpilogue::Kind::bias_gradient_b, 0, 1, {}};
+  }
+
   /// The statement of a result, or the one whose value it only repeats.
   int statement_of(int result) const {
     int number = nest_.outputs[static_cast<std::size_t>(result)].statement;
@@ -174,6 +182,18 @@ class Recognition {
   std::optional<int> bias_, matrix_;  // operands
 };
 
+std::vector<std::string> bias_gradient_violations(const Node& product, int summed) {
+  if (product.operands.size() != 2) return {"a product that sums an operand has no others"};
+  try {
+    const LoopNest wanted = bias_gradient_nest(product.operands[0]->type, product.operands[1]->type, product.attributes, summed);
+    const std::vector<std::int64_t>& extents = wanted.extents;
+    if (*product.nest == wanted && product.results[0]->type.shape == Shape{extents[0], extents[1]} &&
+        product.results[1]->type.shape == Shape{extents[static_cast<std::size_t>(summed)]})
+      return {};
+  } catch (const UserError& error) { return {error.what()}; }
+  return {concat("it is not the product that sums operand ", summed, " over k")};
+}
+
 }  // namespace
 
 LoopNest product_nest(const TensorType& a, const TensorType& b, const Attributes& attributes) {
@@ -183,6 +203,33 @@ LoopNest product_nest(const TensorType& a, const TensorType& b, const Attributes
   nest.statements[0].dtype = compute_type(results[0].dtype);
   nest.outputs.clear();
   return nest;
+}
+
+LoopNest bias_gradient_nest(const TensorType& a, const TensorType& b, const Attributes& attributes, int summed) {
+  LoopNest nest = product_nest(a, b, attributes);
+  if (nest.extents.size() != 3) throw UserError("a bias gradient is taken of matrices, not of a batch of them");
+  const Statement product = nest.statements[0];
+  Statement sum = product;
+  sum.dtype = a.dtype;
+  sum.axes = {summed};
+  sum.value = product.value->arguments[static_cast<std::size_t>(summed)];
+  nest.statements.push_back(std::move(sum));
+  if (product.dtype != a.dtype) {
+    Statement rounded;
+    rounded.dtype = a.dtype;
+    rounded.axes = product.axes;
+    rounded.value = local(product.dtype, 0);
+    nest.statements.push_back(std::move(rounded));
+  }
+  nest.outputs = {{product.dtype != a.dtype ? 2 : 0, {nest.axis(0), nest.axis(1)}}, {1, {nest.axis(summed)}}};
+  return nest;
+}
+
+std::optional<int> summed_operand(const LoopNest& nest) {
+  if (nest.statements.size() < 2) return std::nullopt;
+  const Statement& sum = nest.statements[1];
+  const bool found = sum.form == Statement::Form::reduce && sum.value->kind == Term::Kind::read && sum.value->slot < 2;
+  return found ? std::optional(sum.value->slot) : std::nullopt;
 }
 
 std::vector<std::string> product_violations(const Node& product) {
@@ -196,6 +243,7 @@ std::vector<std::string> product_violations(const Node& product) {
   sum.statements.resize(std::min<std::size_t>(1, sum.statements.size()));
   sum.outputs.clear();
   if (!(sum == wanted)) return {"statement 0 is not the sum of products of the first two operands"};
+  if (const auto summed = summed_operand(nest)) return bias_gradient_violations(product, *summed);
   const Shape shape(wanted.extents.begin(), wanted.extents.end() - 1);
   for (std::size_t s = 1; s < nest.statements.size(); ++s)
     if (nest.statements[s].form != Statement::Form::map || nest.statements[s].axes != wanted.statements[0].axes)

@@ -12,6 +12,17 @@
 //   }
 //
 // A way of computing it may round the sum to the result's dtype before the maps read it.
+//
+// In place of maps, a product of two matrices may sum one of its operands over k: a weight gradient does, and the sum is the bias
+// gradient. bias_gradient_nest gives its nest, and there is no other with such a sum:
+//
+//   %dw, %db = product %x, %dy {transpose_a=true} : f32[4,6], f32[6] {
+//     axes i:4, j:6, k:8
+//     t0[i,j]: f32 = reduce_sum[k] (%x[k,i] * %dy[k,j])
+//     t1[j]: f32 = reduce_sum[k] %dy[k,j]
+//     %dw[i,j] = t0
+//     %db[j] = t1
+//   }
 #pragma once
 
 #include <optional>
@@ -23,25 +34,38 @@ namespace gcomp::ir {
 /// A nest of statement 0 alone, without outputs. `attributes` are matmul's. Throws UserError where the operands do not fit.
 LoopNest product_nest(const TensorType& a, const TensorType& b, const Attributes& attributes);
 
-/// The violations of the form above by a node of ops::kProduct whose nest is otherwise sound, as sentences.
+/// The nest of a product of two matrices that sums operand `summed`, 0 (a, kept along m) or 1 (b, kept along n), besides. Its
+/// results are of the operands' dtype.
+LoopNest bias_gradient_nest(const TensorType& a, const TensorType& b, const Attributes& attributes, int summed);
+/// The operand that a product's nest sums; none where it has maps.
+std::optional<int> summed_operand(const LoopNest& nest);
+
+/// The violations of the forms above by a node of ops::kProduct whose nest is otherwise sound, as sentences.
 std::vector<std::string> product_violations(const Node& product);
 
 /// An epilogue in the library's terms.
 struct LibraryEpilogue {
   enum class Kind : std::uint8_t {
-    bias,           ///< sum + bias[n]
-    gelu,           ///< GELU in its tanh form of sum + bias[n]
-    gelu_gradient,  ///< sum times the derivative of that GELU at `aux`
+    bias,             ///< sum + bias[n]
+    gelu,             ///< GELU in its tanh form of sum + bias[n]
+    gelu_gradient,    ///< sum times the derivative of that GELU at `aux`
+    bias_gradient_a,  ///< the sum itself, and operand a summed over k
+    bias_gradient_b,  ///< the same with operand b
   };
   Kind kind = Kind::bias;
   int result = 0;           ///< the node's result that the library stores as its own
-  std::optional<int> bias;  ///< the operand that is added along n; none for gelu_gradient
+  std::optional<int> bias;  ///< the operand that is added along n; none for gelu_gradient; of bias gradients the result that is one
   std::optional<int> aux;   ///< gelu: the result that keeps what GELU was applied to; gelu_gradient: the operand that holds it
 };
 
+inline bool is_gelu(LibraryEpilogue::Kind kind) {
+  return kind == LibraryEpilogue::Kind::gelu || kind == LibraryEpilogue::Kind::gelu_gradient;
+}
+
 /// The library's epilogue that computes all results of a nest of the form above; none where there is no such: other functions, f64,
-/// several dtypes. A function of one or two variables is recognised by its values: it is made of operations that are smooth
-/// everywhere, and agrees at many points within what its dtype resolves. RELU is none of them: the library's gives 0 for NaN.
+/// several dtypes, a bias gradient of one element or of an operand whose rows lie across k. A function of one or two variables is
+/// recognised by its values: it is made of operations that are smooth everywhere, and agrees at many points within what its dtype
+/// resolves. RELU is none of them: the library's gives 0 for NaN.
 std::optional<LibraryEpilogue> library_epilogue(const LoopNest& nest, const std::vector<TensorType>& operands,
                                                 const std::vector<TensorType>& results);
 

@@ -136,7 +136,7 @@ class EpilogueFuser {
 
   bool is_known(const Joined& joined) const {
     const auto found = library_epilogue(joined.product.nest, types_of(joined.product.operands), joined.results);
-    return found && (options_.gelu || found->kind == LibraryEpilogue::Kind::bias);
+    return found && (options_.gelu || !is_gelu(found->kind));
   }
 
   bool rewrite_readers(const Value* sum, const Value* bias, const Node& kernel, const std::vector<Node*>& readers,

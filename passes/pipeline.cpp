@@ -6,6 +6,7 @@
 #include "ir/expand.h"
 #include "ir/verify.h"
 #include "passes/choose_layout.h"
+#include "passes/join_bias_gradients.h"
 #include "passes/match_attention.h"
 #include "passes/order.h"
 #include "passes/plan_memory.h"
@@ -29,6 +30,8 @@ constexpr Pass kPipeline[] = {
      [](Graph& g, const PipelineOptions& o) { return o.widen_contractions && widen_contractions(g); }},
     {"simplify", "folding, algebra, common subexpressions, dead code", Form::composite, Form::composite,
      [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
+    {"join_bias_gradients", "the bias gradient becomes part of the weight gradient, as one product", Form::primitive,
+     Form::primitive, [](Graph& g, const PipelineOptions& o) { return o.epilogues.enabled && join_bias_gradients(g); }},
     {"split_reductions", "long reductions to few elements run in two steps", Form::primitive, Form::primitive,
      [](Graph& g, const PipelineOptions& o) { return split_reductions(g, o.split); }},
     {"fuse", "ops become kernels in index notation", Form::primitive, Form::fused,

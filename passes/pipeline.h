@@ -18,7 +18,7 @@ namespace gcomp::passes {
 /// What a graph holds between passes; each pass needs one form and gives one.
 enum class Form : std::uint8_t {
   composite,  ///< any op
-  primitive,  ///< no composites but those that the target takes whole
+  primitive,  ///< no composites but those that the target takes whole, no kernels but products that sum an operand
   fused,      ///< kernels, contractions, composites taken whole, constants, reshapes of values in memory, updates
 };
 

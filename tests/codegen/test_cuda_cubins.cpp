@@ -97,7 +97,7 @@ Sources epilogue_sources(int architecture, std::initializer_list<DType> dtypes) 
       const ir::Node& node = *graph.nodes()[0];
       const codegen::ProductParts parts = codegen::take_apart(node, target);
       EXPECT_TRUE(codegen::fits_product_kernel(parts));
-      std::vector<TensorType> operands = {parts.sums->type};
+      std::vector<TensorType> operands;
       for (const ir::Value* operand : parts.operands) operands.push_back(operand->type);
       const codegen::cuda::ProductEpilogue epilogue{codegen::cuda::epilogue_text(parts.whole, operands, ir::types_of(node.results)),
                                                     {}};

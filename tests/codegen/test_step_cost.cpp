@@ -57,6 +57,21 @@ TEST(StepCost, AnEpilogue) {
   }
 }
 
+// The rows are read once for both gradients.
+TEST(StepCost, ABiasGradient) {
+  Graph graph("g");
+  Builder b(graph);
+  Var x = b.input({DType::f32, {40, 30}}, "x"), dy = b.input({DType::f32, {40, 20}}, "dy");
+  graph.outputs() = {b.matmul(x, dy, true).value, b.sum(dy, {0}).value};
+  const codegen::CountedProgram made = counted(graph, true);
+  ASSERT_EQ(made.costs.size(), 1u);
+  EXPECT_EQ(made.costs[0].flops, 2 * 40 * 30 * 20 + 40 * 20);
+  EXPECT_EQ(made.costs[0].bytes, 4 * (40 * 30 + 40 * 20 + 30 * 20 + 20));
+  const std::string text = codegen::describe_steps(made.program, made.costs, codegen::kH200);
+  for (const char* part : {"matmul 30x20x40 f32 with bias gradient, else k", "launches              1: kernels 0, products 1"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
 TEST(StepCost, AGatherReadsOnlyItsRows) {
   Graph graph("g");
   Builder b(graph);

@@ -2,6 +2,7 @@
 // by cuBLASLt with its epilogue, by cuBLASLt's plain product with a kernel after it, and by generated kernels.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -219,7 +220,40 @@ TEST_P(Epilogues, EachPatternIsWhatTheInterpreterSays) {
   expect_each_way(cases);
 }
 
-// Two layers and their gradients by autodiff: GELU keeps its operand, which its gradient reads.
+/// The gradients of a layer by its weight and bias, x being [k, m] and dy [k, n]; the weight is stored [m, n], or [n, m].
+ir::Graph weight_and_bias_gradients(std::int64_t m, std::int64_t n, std::int64_t k, bool transposed, DType dtype) {
+  ir::Graph graph("g");
+  Builder b(graph);
+  const Var x = b.input({dtype, {k, m}}, "x"), dy = b.input({dtype, {2, k / 2, n}}, "dy");
+  const Var rows = b.reshape(dy, {k, n});
+  graph.outputs() = {(transposed ? b.matmul(rows, x, true) : b.matmul(x, rows, true)).value, sum_of_rows(b, dy).value};
+  return graph;
+}
+
+// Whole tiles, ragged ones, a vector, a long sum; of either operand.
+TEST_P(Epilogues, AWeightGradientGivesTheBiasGradient) {
+  const bool known = GetParam() != DType::f64;
+  std::vector<Lowered> cases;
+  for (const auto [m, n, k] : {std::array<std::int64_t, 3>{16, 32, 24}, {19, 37, 22}, {1, 2, 6}, {8, 40, 1030}})
+    for (const bool transposed : {false, true}) {
+      const ir::Graph graph = weight_and_bias_gradients(m, n, k, transposed, GetParam());
+      Lowered made = lowered(graph, target(), concat(m, "x", n, "x", k, transposed ? " transposed" : ""));
+      const std::vector<const runtime::MatmulCall*> products = products_of(made.program);
+      ASSERT_EQ(products.size(), 1u) << made.label;
+      EXPECT_EQ(made.program.steps.size(), known ? 1u : 2u) << made.label;
+      ASSERT_EQ(products[0]->epilogue.has_value(), known) << made.label;
+      if (known) {
+        ASSERT_TRUE(products[0]->epilogue->library) << made.label;
+        EXPECT_EQ(products[0]->epilogue->library->kind, transposed ? EpilogueKind::bias_gradient_a : EpilogueKind::bias_gradient_b);
+        EXPECT_FALSE(products[0]->epilogue->generated) << "no tile sees all of an operand";
+      }
+      cases.push_back(std::move(made));
+    }
+  expect_each_way(cases);
+}
+
+// Two layers and their gradients by autodiff: GELU keeps its operand, which its gradient reads, and the sum of that over the rows
+// is made with the weight gradient.
 TEST_P(Epilogues, AMlpAndItsGradients) {
   ir::Graph graph("mlp");
   Builder b(graph);
@@ -234,14 +268,16 @@ TEST_P(Epilogues, AMlpAndItsGradients) {
       passes::differentiate(graph, graph.outputs()[0], {w1.value, b1.value, w2.value, x.value});
   graph.outputs().insert(graph.outputs().end(), gradients.begin(), gradients.end());
   const Lowered made = lowered(graph, target(), "mlp");
-  int forward = 0, backward = 0;
+  int forward = 0, backward = 0, sums = 0;
   for (const runtime::MatmulCall* call : products_of(made.program)) {
     if (!call->epilogue || !call->epilogue->library) continue;
     forward += call->epilogue->library->kind == EpilogueKind::gelu && call->epilogue->library->aux;
     backward += call->epilogue->library->kind == EpilogueKind::gelu_gradient;
+    sums += is_bias_gradient(call->epilogue->library->kind);
   }
   EXPECT_EQ(forward, dtype == DType::f64 ? 0 : 1);
   EXPECT_EQ(backward, dtype == DType::f64 ? 0 : 1);
+  EXPECT_EQ(sums, dtype == DType::f64 ? 0 : 1);
   expect_each_way({made});
 }
 

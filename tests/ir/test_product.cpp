@@ -128,5 +128,55 @@ TEST(Product, ItsLawIsChecked) {
   EXPECT_EQ(broken("%y[i,j] = t1", "%y[i,5 - j] = t1"), "result 0 is not stored element by element");
 }
 
+/// The product of x, stored [k, m], and w, and the sum of one of them.
+std::string bias_gradient(const std::string& sum, const std::string& result, std::int64_t n = 6, const std::string& type = "f32") {
+  const std::string text =
+      concat("graph @g(%x: ", type, "[4,8], %w: ", type, "[4,", n, "]) -> (%y, %s) {\n  %y, %s = product %x, %w ",
+             "{transpose_a=true} : ", type, "[8,", n, "], ", type, result, " {\n    axes i:8, j:", n, ", k:4\n",
+             "    t0[i,j]: ", type, " = reduce_sum[k] (%x[k,i] * %w[k,j])\n    ", sum, "    %y[i,j] = t0\n");
+  return text + (result == "[8]" ? "    %s[i] = t1\n  }\n}\n" : "    %s[j] = t1\n  }\n}\n");
+}
+
+TEST(LibraryEpilogue, ABiasGradient) {
+  const auto of_a = known(bias_gradient("t1[i]: f32 = reduce_sum[k] %x[k,i]\n", "[8]"));
+  ASSERT_TRUE(of_a);
+  EXPECT_EQ(of_a->kind, Kind::bias_gradient_a);
+  EXPECT_EQ(of_a->result, 0);
+  EXPECT_EQ(of_a->bias, 1);
+  const auto of_b = known(bias_gradient("t1[j]: f32 = reduce_sum[k] %w[k,j]\n", "[6]"));
+  ASSERT_TRUE(of_b);
+  EXPECT_EQ(of_b->kind, Kind::bias_gradient_b);
+  EXPECT_FALSE(known(bias_gradient("t1[j]: f32 = reduce_sum[k] %w[k,j]\n", "[1]", 1))) << "a single element";
+  EXPECT_FALSE(known(bias_gradient("t1[j]: f64 = reduce_sum[k] %w[k,j]\n", "[6]", 6, "f64"))) << "none in f64";
+  const Graph across = parse(R"(graph @g(%x: f32[8,4], %w: f32[4,6]) -> (%y, %s) {
+    %y, %s = product %x, %w : f32[8,6], f32[8] {
+      axes i:8, j:6, k:4
+      t0[i,j]: f32 = reduce_sum[k] (%x[i,k] * %w[k,j])
+      t1[i]: f32 = reduce_sum[k] %x[i,k]
+      %y[i,j] = t0
+      %s[i] = t1
+    } })");
+  const Node& node = *across.nodes()[0];
+  EXPECT_FALSE(library_epilogue(*node.nest, types_of(node.operands), types_of(node.results))) << "k lies side by side";
+}
+
+TEST(Product, TheLawOfABiasGradientIsChecked) {
+  const auto violation = [](const std::string& sum, const std::string& result) {
+    try {
+      parse(bias_gradient(sum, result));
+      return std::string();
+    } catch (const UserError& error) {
+      const std::string what = error.what();
+      return what.substr(what.rfind(": ") + 2);
+    }
+  };
+  EXPECT_EQ(violation("t1[i]: f32 = reduce_sum[k] %x[k,i]\n", "[8]"), "");
+  EXPECT_EQ(violation("t1[i]: f32 = reduce_max[k] %x[k,i]\n", "[8]"), "it is not the product that sums operand 0 over k");
+  EXPECT_EQ(violation("t1[j]: f32 = reduce_sum[k] %w[3 - k,j]\n", "[6]"), "it is not the product that sums operand 1 over k");
+  EXPECT_EQ(violation("t1[i]: f32 = reduce_sum[k] %x[k,i]\n    t2[i,j]: f32 = relu(t0)\n", "[8]"),
+            "it is not the product that sums operand 0 over k");
+  EXPECT_EQ(violation("t1[i]: f32 = reduce_sum[k] (%x[k,i] * 2)\n", "[8]"), "t1 is no map over the product's elements");
+}
+
 }  // namespace
 }  // namespace gcomp::ir
