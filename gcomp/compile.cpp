@@ -23,6 +23,15 @@ auto timed(const CompileHooks& hooks, std::string_view phase, Work work) {
   return result;
 }
 
+/// Runs `pass`, which says whether it changed the graph, and reports it.
+template <class Pass>
+void run_pass(const CompileHooks& hooks, std::string_view name, const ir::Graph& graph, Pass pass) {
+  const auto start = std::chrono::steady_clock::now();
+  const bool changed = pass();
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  if (hooks.pass) hooks.pass(name, graph, changed, passed.count());
+}
+
 std::vector<std::string> input_names(const Model& model) {
   std::vector<std::string> names;
   for (const frontend::ValueInfo& input : model.inputs()) names.push_back(input.name);
@@ -79,19 +88,13 @@ std::function<bool(const ir::Node&)> whole_on(const runtime::Target& target) {
 void match_attention(ir::Graph& graph, const runtime::Target& target, const CompileHooks& hooks) {
   const auto whole = whole_on(target);
   if (!whole || is_disabled(hooks, "match_attention")) return;
-  const auto start = std::chrono::steady_clock::now();
-  const bool changed = passes::match_attention(graph, whole) > 0;
-  if (hooks.pass)
-    hooks.pass("match_attention", graph, changed, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  run_pass(hooks, "match_attention", graph, [&] { return passes::match_attention(graph, whole) > 0; });
 }
 
 /// 16 bits are for the ops that bear them, in graphs of f32.
 void mix_precision(ir::Graph& graph, const GraphOptions& options, const CompileHooks& hooks) {
   if (!mixes(options)) return;
-  const auto start = std::chrono::steady_clock::now();
-  const bool changed = passes::autocast(graph, {.low = *options.precision});
-  if (hooks.pass)
-    hooks.pass("autocast", graph, changed, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  run_pass(hooks, "autocast", graph, [&] { return passes::autocast(graph, {.low = *options.precision}); });
 }
 
 /// The forward graph in training form, checked for what `loss` needs of it.

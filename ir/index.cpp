@@ -17,6 +17,18 @@ int order(const T& a, const T& b) {
 std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 std::int64_t floor_remainder(std::int64_t a, std::int64_t b) { return a - floor_quotient(a, b) * b; }
 
+bool atom_uses(const IndexAtom& atom, int axis) {
+  switch (atom.kind) {
+    case IndexAtom::Kind::axis: return atom.axis == axis;
+    case IndexAtom::Kind::quotient:
+    case IndexAtom::Kind::remainder: return atom.inner->uses(axis);
+    case IndexAtom::Kind::loaded: return uses_axis(atom.value, axis);
+  }
+  return false;
+}
+
+}  // namespace
+
 IndexRange range_of(const IndexAtom& atom) {
   switch (atom.kind) {
     case IndexAtom::Kind::axis:
@@ -29,18 +41,6 @@ IndexRange range_of(const IndexAtom& atom) {
   }
   return {};
 }
-
-bool atom_uses(const IndexAtom& atom, int axis) {
-  switch (atom.kind) {
-    case IndexAtom::Kind::axis: return atom.axis == axis;
-    case IndexAtom::Kind::quotient:
-    case IndexAtom::Kind::remainder: return atom.inner->uses(axis);
-    case IndexAtom::Kind::loaded: return uses_axis(atom.value, axis);
-  }
-  return false;
-}
-
-}  // namespace
 
 int compare(const IndexAtom& a, const IndexAtom& b) {
   if (int c = order(a.kind, b.kind)) return c;

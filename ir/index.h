@@ -37,6 +37,7 @@ int compare(const Index& a, const Index& b);
 struct IndexRange {
   std::int64_t low = 0, high = 0;
 };
+IndexRange range_of(const IndexAtom& atom);
 
 class Index {
  public:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -10,6 +11,7 @@
 namespace gcomp::ir {
 
 enum class MemorySpace : std::uint8_t { arena, state, constant, io };
+std::string_view name_of(MemorySpace space);
 
 // What plan_memory relies on, so every code generator keeps it where results lie over operands (alias_of):
 //   * a statement of a nest that needs a reduction belongs to a later phase than it; phases come one after another for equal

@@ -40,16 +40,6 @@ std::string attribute_text(const Attribute& attribute, const PrintOptions& optio
   return std::visit(spell, attribute);
 }
 
-std::string_view name_of(MemorySpace space) {
-  switch (space) {
-    case MemorySpace::arena: return "arena";
-    case MemorySpace::state: return "state";
-    case MemorySpace::constant: return "constant";
-    case MemorySpace::io: return "io";
-  }
-  return "?";
-}
-
 std::string place_of(const Value* value, const MemoryPlan& plan) {
   auto found = plan.placements.find(value);
   if (found == plan.placements.end()) return "nowhere";
@@ -91,6 +81,16 @@ std::string state_text(const State& state, const PrintOptions& options) {
 }
 
 }  // namespace
+
+std::string_view name_of(MemorySpace space) {
+  switch (space) {
+    case MemorySpace::arena: return "arena";
+    case MemorySpace::state: return "state";
+    case MemorySpace::constant: return "constant";
+    case MemorySpace::io: return "io";
+  }
+  return "?";
+}
 
 std::string print(const Attributes& attributes, const PrintOptions& options) {
   if (attributes.empty()) return "";

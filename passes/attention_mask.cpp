@@ -1,7 +1,9 @@
 #include "passes/attention_mask.h"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
+#include <utility>
 
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
@@ -11,9 +13,6 @@ namespace gcomp::passes {
 using namespace ir;
 
 namespace {
-
-/// Added to a score it leaves a weight of exactly 0: exp of it is 0 in every dtype, whatever scores of usual size stand beside.
-constexpr double kVeryNegative = -6e4;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -36,6 +35,21 @@ Tensor evaluate_constant(const Value* value, std::unordered_map<const Value*, Te
   Tensor made = evaluate(node, pointers)[at(value->index)];
   known.emplace(value, made);
   return made;
+}
+
+/// Along which axes the elements differ.
+std::vector<bool> varying_axes_of(const Tensor& tensor) {
+  std::vector<bool> axes;
+  std::size_t block = tensor.bytes().size();
+  for (const std::int64_t size : tensor.shape()) {
+    // A block lies within a block of the axis before, and repeats if all of that but its end is all of it but its beginning.
+    const std::size_t whole = std::exchange(block, block / static_cast<std::size_t>(std::max<std::int64_t>(size, 1)));
+    bool varies = false;
+    for (std::size_t first = 0; first < tensor.bytes().size() && !varies; first += whole)
+      varies = std::memcmp(tensor.bytes().data() + first, tensor.bytes().data() + first + block, whole - block) != 0;
+    axes.push_back(varies);
+  }
+  return axes;
 }
 
 }  // namespace
@@ -69,6 +83,8 @@ std::vector<bool> MaskAnalysis::varying_axes(const Value* value) {
       const std::vector<bool> inner = varying_axes(operand);
       for (std::size_t d = 0; d < axes.size(); ++d) axes[d] = axes[d] || inner[d];
     }
+  } else if (node && node->op == &ops::kConstant) {
+    axes = varying_axes_of(*node->attributes.get<std::shared_ptr<const Tensor>>("value"));
   } else if (!node || node->op != &ops::kFull) {
     axes.assign(shape.size(), true);
   }
@@ -86,6 +102,8 @@ Var MaskAnalysis::narrowed(Builder& b, Value* mask) {
   const TensorType type{mask->type.dtype, shape};
   if (node.op == &ops::kFull) return b.full(type, node.attributes.real("value"));
   if (node.op == &ops::kIota) return b.iota(type, node.attributes.integer("axis"));
+  if (node.op == &ops::kConstant)
+    return b.slice(b.wrap(mask), std::vector<std::int64_t>(shape.size(), 0), shape, std::vector<std::int64_t>(shape.size(), 1));
   if (node.op == &ops::kBroadcast) return b.broadcast(narrowed(b, node.operands[0]), shape, node.attributes.integers("axes"));
   std::vector<Var> operands;
   for (Value* operand : node.operands) {
@@ -114,7 +132,7 @@ MaskAnalysis::Content MaskAnalysis::content_of(const Value* mask, std::int64_t q
   bool open = true, causal = rows == queries && columns == keys;
   for (std::int64_t i = 0; i < tensor.elements(); ++i) {
     const double x = tensor.at(i);
-    const bool seen = boolean ? x != 0 : x == 0, hidden = boolean ? x == 0 : x <= kVeryNegative;
+    const bool seen = boolean ? x != 0 : x == 0, hidden = boolean ? x == 0 : x <= kHidden;
     open = open && seen;
     causal = causal && (i % columns <= i / columns % rows ? seen : hidden);
   }

@@ -8,6 +8,10 @@
 
 namespace gcomp::passes {
 
+/// A score of at most this is hidden: exp of it is 0 in every dtype, whatever scores of usual size stand beside. The lowest of f16
+/// is among them.
+inline constexpr double kHidden = -6e4;
+
 class MaskAnalysis {
  public:
   explicit MaskAnalysis(const ir::Graph& graph) : graph_(&graph) {}

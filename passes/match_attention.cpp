@@ -13,7 +13,6 @@ namespace {
 using namespace ir;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kVeryNegative = -6e4;  // a hidden score: at most this, the lowest of f16 among them
 
 bool is(const Value* value, const OpDef& op) { return value->producer && value->producer->op == &op; }
 Value* operand(const Value* value, std::size_t i) { return value->producer->operands[i]; }
@@ -176,7 +175,7 @@ class Matcher {
     if (is(value, ops::kSelect)) {
       for (std::size_t side : {std::size_t{2}, std::size_t{1}}) {
         const std::optional<double> number = number_of(operand(value, side));
-        if (!number || *number > kVeryNegative) continue;
+        if (!number || *number > kHidden) continue;
         Scores with = s;
         if (value->type.shape != shape || !select_mask(operand(value, 0), side == 1, *number, with) ||
             !find_product(operand(value, 3 - side), shape, with))
@@ -208,7 +207,7 @@ class Matcher {
     switch (content_of(narrow, mask)) {
       case MaskAnalysis::Content::open: return true;
       case MaskAnalysis::Content::causal:
-        s.hidden = kVeryNegative;  // it may hide with less than -inf: alone then
+        s.hidden = kHidden;  // it may hide with less than -inf: alone then
         return !second && (s.causal = true);
       case MaskAnalysis::Content::unknown: return join(narrow, false, s);
     }

@@ -10,16 +10,6 @@ namespace {
 
 using namespace ir;
 
-std::string_view name_of(MemorySpace space) {
-  switch (space) {
-    case MemorySpace::arena: return "arena";
-    case MemorySpace::state: return "state";
-    case MemorySpace::constant: return "constant";
-    case MemorySpace::io: return "io";
-  }
-  return "?";
-}
-
 /// Whose contents each byte of one space holds: [key, end) belongs to `owner`.
 class ByteOwners {
  public:

@@ -14,19 +14,6 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-IndexRange range_of(const IndexAtom& atom) {
-  switch (atom.kind) {
-    case IndexAtom::Kind::axis:
-    case IndexAtom::Kind::loaded: return {0, std::max<std::int64_t>(atom.extent - 1, 0)};
-    case IndexAtom::Kind::quotient: {
-      const IndexRange inner = atom.inner->range();
-      return {inner.low / atom.divisor - 1, inner.high / atom.divisor};
-    }
-    case IndexAtom::Kind::remainder: return {0, atom.divisor - 1};
-  }
-  return {};
-}
-
 /// Largest magnitude that any partial sum of the index reaches.
 double reach(const Index& index) {
   double total = std::abs(static_cast<double>(index.constant()));

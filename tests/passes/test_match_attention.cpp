@@ -147,5 +147,29 @@ TEST(MatchAttentionOn, AGuardOfOtherRowsIsNone) {
   EXPECT_EQ(match_attention(graph), 0);
 }
 
+// A mask that a folded Expand repeated over the batch is kept once.
+TEST(MatchAttentionOn, AConstantMaskIsKeptWithoutItsRepetitions) {
+  std::mt19937 random(3);
+  constexpr bool kSeen[2][3] = {{true, false, true}, {true, true, false}};
+  for (const bool by_head : {false, true}) {
+    Graph graph;
+    Builder b(graph);
+    Tensor mask(DType::f64, {4, 2, 3, 3});
+    for (std::int64_t i = 0; i < mask.elements(); ++i) mask.set(i, kSeen[by_head ? i / 9 % 2 : 0][i % 3] ? 0 : -INFINITY);
+    const TensorType type{DType::f64, {4, 2, 3, 5}};
+    Var q = b.input(type, "q"), k = b.input(type, "k"), v = b.input(type, "v");
+    Var scores = b.matmul(q, k, false, true) + b.constant(mask);
+    graph.outputs() = {b.matmul(b.apply("softmax", {scores}, {{"axis", std::int64_t{3}}}), v).value};
+    std::map<std::string, Tensor> values;
+    for (const Value* input : graph.inputs()) values.emplace(input->name, tests::random_tensor(input->type, -1, 1, random));
+    const Tensor before = interpret(graph, values).outputs[0];
+    ASSERT_EQ(match_attention(graph), 1);
+    const Tensor after = interpret(graph, values).outputs[0];
+    for (std::int64_t i = 0; i < before.elements(); ++i) ASSERT_NEAR(before.at(i), after.at(i), 1e-12) << i;
+    for (const auto& node : graph.nodes())
+      if (node->op == &ops::kAttention) { EXPECT_EQ(node->operands[3]->type.shape, (Shape{1, by_head ? 2 : 1, 1, 3})); }
+  }
+}
+
 }  // namespace
 }  // namespace gcomp::passes

@@ -3,11 +3,6 @@
 // computed with the elements stands here once. Sums run in the order of the stream, so a launch gives the same bits each time.
 #pragma once
 
-template <class A, class B>
-constexpr bool gc_is_same = false;
-template <class A>
-constexpr bool gc_is_same<A, A> = true;
-
 struct gc_no_mask {};
 
 // One shape; the launch has it as constants. Strides of the mask are 0 where it repeats.
@@ -61,10 +56,10 @@ GC_DEVICE bool gc_mask(const gc_attention_sizes& s, const Mask* mask, int query,
     score = -gc_infinity(V());
     return false;
   }
-  if constexpr (gc_is_same<Mask, bool>) {
+  if constexpr (gc_same<Mask, bool>) {
     open = mask[query * s.mask_query + key * s.mask_key];
     if (!open) score = (V)s.hidden;
-  } else if constexpr (!gc_is_same<Mask, gc_no_mask>) {
+  } else if constexpr (!gc_same<Mask, gc_no_mask>) {
     score += (V)gc_load(mask[query * s.mask_query + key * s.mask_key]);
   }
   return open;

@@ -11,6 +11,11 @@
 #pragma nv_diag_suppress 177
 #endif
 
+template <class A, class B>
+constexpr bool gc_same = false;
+template <class A>
+constexpr bool gc_same<A, A> = true;
+
 #define gc_infinity32 __int_as_float(0x7f800000)
 #define gc_nan32 __int_as_float(0x7fc00000)
 #define gc_infinity64 __longlong_as_double(0x7ff0000000000000ll)

@@ -375,11 +375,6 @@ struct gc_epilogue_store {
   }
 };
 
-template <class A, class B>
-constexpr bool gc_same = false;
-template <class A>
-constexpr bool gc_same<A, A> = true;
-
 // Partial sums go to the workspace, [split, batch, m, n].
 GC_DEVICE int gc_partial_packs(const gc_tiling& t) { return t.n % 4 == 0 ? gc_packs_rows : gc_packs_none; }
 template <class Tile>
