@@ -48,6 +48,19 @@ std::uint32_t epilogue_code(const LibraryEpilogue& epilogue) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+/// False where the library refuses what it is asked for: then generated kernels compute it. A failure of the library's own is an
+/// error, or a run could have other bits than the same run before.
+bool accepts(cublasStatus_t status, const char* function) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return true;
+    case CUBLAS_STATUS_INVALID_VALUE:
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+    case CUBLAS_STATUS_NOT_SUPPORTED: return false;
+    default: break;
+  }
+  throw DeviceError(concat(function, " gave status ", static_cast<int>(status), "; --no-cublaslt computes without this library"));
+}
+
 CUdeviceptr address_of(const MatrixView& view, CUdeviceptr buffer, DType dtype) {
   return buffer + static_cast<CUdeviceptr>(view.offset) * size_of(dtype);
 }
@@ -162,15 +175,16 @@ std::optional<CublasLtMatmul::Shape> CublasLtMatmul::shape_of(const MatmulCall& 
 CublasLtMatmul::Layout CublasLtMatmul::make_layout(DType dtype, const Matrix& matrix, std::int64_t batches) const {
   const CublasLtFunctions& f = library_->functions();
   cublasLtMatrixLayout_t layout = nullptr;
-  if (f.cublasLtMatrixLayoutCreate(&layout, *type_of(dtype), static_cast<std::uint64_t>(matrix.rows),
-                                   static_cast<std::uint64_t>(matrix.columns), matrix.leading) != CUBLAS_STATUS_SUCCESS)
+  if (!accepts(f.cublasLtMatrixLayoutCreate(&layout, *type_of(dtype), static_cast<std::uint64_t>(matrix.rows),
+                                            static_cast<std::uint64_t>(matrix.columns), matrix.leading),
+               "cublasLtMatrixLayoutCreate"))
     return {};
   Layout owned(layout, {library_});
-  const auto count = static_cast<std::int32_t>(batches);
-  if (batches > 1 && (f.cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count) !=
-                          CUBLAS_STATUS_SUCCESS ||
-                      f.cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &matrix.batch_stride,
-                                                         sizeof matrix.batch_stride) != CUBLAS_STATUS_SUCCESS))
+  const auto set = [&](cublasLtMatrixLayoutAttribute_t which, auto value) {
+    return accepts(f.cublasLtMatrixLayoutSetAttribute(layout, which, &value, sizeof value), "cublasLtMatrixLayoutSetAttribute");
+  };
+  if (batches > 1 && !(set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batches)) &&
+                       set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, matrix.batch_stride)))
     return {};
   return owned;
 }
@@ -181,7 +195,8 @@ bool CublasLtMatmul::describe(const Shape& shape, DType dtype, MatmulPrecision p
   const bool wide = dtype == DType::f64, fast = dtype == DType::f32 && precision == MatmulPrecision::tf32;
   const cublasComputeType_t compute = wide ? CUBLAS_COMPUTE_64F : fast ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDesc_t product = nullptr;
-  if (f.cublasLtMatmulDescCreate(&product, compute, wide ? CUDA_R_64F : CUDA_R_32F) != CUBLAS_STATUS_SUCCESS) return false;
+  if (!accepts(f.cublasLtMatmulDescCreate(&product, compute, wide ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescCreate"))
+    return false;
   product_ = Product(product, {library_});
   const auto transpose = [&](cublasLtMatmulDescAttributes_t which, bool transposed) {
     return set(which, static_cast<std::int32_t>(transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
@@ -197,8 +212,8 @@ bool CublasLtMatmul::describe(const Shape& shape, DType dtype, MatmulPrecision p
 
 template <class T>
 bool CublasLtMatmul::set(cublasLtMatmulDescAttributes_t attribute, const T& value) const {
-  return library_->functions().cublasLtMatmulDescSetAttribute(product_.get(), attribute, &value, sizeof value) ==
-         CUBLAS_STATUS_SUCCESS;
+  return accepts(library_->functions().cublasLtMatmulDescSetAttribute(product_.get(), attribute, &value, sizeof value),
+                 "cublasLtMatmulDescSetAttribute");
 }
 
 /// The library adds a bias along the rows of its column-major result and keeps an auxiliary matrix in that order: n of a row-major
@@ -229,10 +244,11 @@ bool CublasLtMatmul::set_addresses(const MatmulBuffers& buffers) const {
 bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const MatmulBuffers& buffers) {
   const CublasLtFunctions& f = library_->functions();
   cublasLtMatmulPreference_t handle = nullptr;
-  if (f.cublasLtMatmulPreferenceCreate(&handle) != CUBLAS_STATUS_SUCCESS) return false;
+  if (!accepts(f.cublasLtMatmulPreferenceCreate(&handle), "cublasLtMatmulPreferenceCreate")) return false;
   const Preference preference(handle, {library_});
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
-    return f.cublasLtMatmulPreferenceSetAttribute(handle, which, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
+    return accepts(f.cublasLtMatmulPreferenceSetAttribute(handle, which, &value, sizeof value),
+                   "cublasLtMatmulPreferenceSetAttribute");
   };
   const std::uint32_t a = alignment_of(address_of(call.a, buffers.a, call.dtype)),
                       b = alignment_of(address_of(call.b, buffers.b, call.dtype)),
@@ -246,8 +262,9 @@ bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const MatmulBuffers
     return false;
   cublasLtMatmulHeuristicResult_t results[kAsked] = {};
   int count = 0;
-  if (f.cublasLtMatmulAlgoGetHeuristic(library_->handle(), product_.get(), first_.get(), second_.get(), result_.get(),
-                                       result_.get(), handle, kAsked, results, &count) != CUBLAS_STATUS_SUCCESS)
+  if (!accepts(f.cublasLtMatmulAlgoGetHeuristic(library_->handle(), product_.get(), first_.get(), second_.get(), result_.get(),
+                                                result_.get(), handle, kAsked, results, &count),
+               "cublasLtMatmulAlgoGetHeuristic"))
     return false;
   for (int i = 0; i < count; ++i)
     if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= kMostWorkspace)
