@@ -6,8 +6,10 @@
 #include <functional>
 #include <limits>
 
+#include "ir/builder.h"
 #include "ir/loops.h"
 #include "ir/ops/table.h"
+#include "passes/fuse.h"
 #include "tests/codegen/compiled_kernels.h"
 
 namespace gcomp::tests {
@@ -193,6 +195,48 @@ TEST(CpuFunctions, HalfPrecisionConvertsAsTheRuntimeDoes) {
       const double wanted = expected.at(i), found = result.at(i);
       ASSERT_TRUE(found == wanted || (found != found && wanted != wanted))
           << "element " << i << " of " << to_string(conversions[c].first) << ": " << found << ", wanted " << wanted;
+    }
+  }
+}
+
+/// The one kernel that casts f32 to `half` and back without a trip through memory.
+std::size_t add_rounding(CompiledKernels& kernels, DType half, std::int64_t elements) {
+  Graph graph;
+  Builder b(graph);
+  graph.outputs() = {b.cast(b.cast(b.input({DType::f32, {elements}}, "x"), half), DType::f32).value};
+  passes::fuse(graph);
+  check_internal(graph.nodes().size() == 1, "two casts are not one kernel");
+  const Node& node = *graph.nodes()[0];
+  const std::vector<TensorType> operands = types_of(node.operands), results = types_of(node.results);
+  return kernels.add({*node.nest, operands, results, false});
+}
+
+/// Every half precision number, and the floats at, below and above the middle between it and the next.
+TEST(CpuFunctions, RoundingToHalfPrecisionIsThereAndBack) {
+  for (const DType half : {DType::f16, DType::bf16}) {
+    Tensor numbers(half, {65536});
+    for (std::int64_t i = 0; i < 65536; ++i) {
+      const auto bits = static_cast<std::uint16_t>(i);
+      std::memcpy(numbers.data() + i * 2, &bits, 2);
+    }
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < 65536; ++i) {
+      const auto value = static_cast<float>(numbers.at(i)), next = static_cast<float>(numbers.at(i == 65535 ? 0 : i + 1));
+      const float middle = value / 2 + next / 2;
+      values.insert(values.end(), {value, middle, std::nextafter(middle, -kInfinity), std::nextafter(middle, kInfinity)});
+    }
+    for (const float value : {65519.9f, 65520.0f, 65535.9f, 65536.0f, std::numeric_limits<float>::max()})
+      values.insert(values.end(), {value, -value});
+    Tensor operand(DType::f32, {static_cast<std::int64_t>(values.size())});
+    std::memcpy(operand.data(), values.data(), values.size() * sizeof(float));
+    CompiledKernels kernels;
+    const std::size_t rounding = add_rounding(kernels, half, operand.elements());
+    kernels.compile();
+    const Tensor result = kernels.run(rounding, {operand}, TaskOrder::together)[0], expected = operand.cast(half).cast(DType::f32);
+    for (std::int64_t i = 0; i < operand.elements(); ++i) {
+      const double wanted = expected.at(i), found = result.at(i);
+      ASSERT_TRUE((found == wanted && std::signbit(found) == std::signbit(wanted)) || (found != found && wanted != wanted))
+          << name_of(half) << " of " << values[static_cast<std::size_t>(i)] << ": " << found << ", wanted " << wanted;
     }
   }
 }
