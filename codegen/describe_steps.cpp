@@ -8,7 +8,12 @@
 namespace gcomp::codegen {
 namespace {
 
-using namespace gcomp::runtime;
+using runtime::ConvolutionCall;
+using runtime::KernelLaunch;
+using runtime::MatmulCall;
+using runtime::ProductEpilogue;
+using runtime::Program;
+using runtime::Step;
 
 /// "1.50 GFLOP", "640 B": three digits, `step` apart.
 std::string scaled(double x, double step, std::span<const std::string_view> units) {
@@ -45,7 +50,7 @@ std::string what(const Program& program, const KernelLaunch& launch) {
 std::string library_text(const ProductEpilogue& epilogue) {
   static constexpr std::array<std::string_view, 3> kKinds = {"", "gelu", "gelu gradient"};
   if (!epilogue.library) return "";
-  if (is_bias_gradient(epilogue.library->kind)) return "bias gradient";
+  if (runtime::is_bias_gradient(epilogue.library->kind)) return "bias gradient";
   std::string text(kKinds[static_cast<std::size_t>(epilogue.library->kind)]);
   if (epilogue.library->bias) text += text.empty() ? "bias" : ", bias";
   if (epilogue.library->aux) text += ", aux";

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/base/integers.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::codegen {
@@ -12,8 +13,6 @@ namespace gcomp::codegen {
 using namespace gcomp::ir;
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// Rewrites every term and store by one axis map.
 void substitute(FlatNest& nest, const std::function<Index(int, std::int64_t)>& axis_map) {
@@ -261,6 +260,13 @@ void for_each_index(const FlatNest& nest, const std::function<void(const Index&)
     for (const auto& part : store.at.parts())
       if (part.atom.value) for_each_index(part.atom.value, visit);
   }
+}
+
+std::vector<int> axes_of(const FlatNest& nest, const TermPtr& term) {
+  std::vector<int> axes;
+  for (int a = 0; at(a) < nest.extents.size(); ++a)
+    if (uses_axis(term, a)) axes.push_back(a);
+  return axes;
 }
 
 std::uint64_t reduced_axes(const FlatNest& nest) {

@@ -3,7 +3,9 @@
 // quotient or remainder are split so that the quotient vanishes where the sizes allow it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -32,6 +34,9 @@ struct FlatNest {
   ir::Index axis(int number) const { return ir::Index::axis(number, extents[static_cast<std::size_t>(number)]); }
 };
 
+/// Whether a list of axes or of statements has this number.
+inline bool contains(const std::vector<int>& list, int number) { return std::find(list.begin(), list.end(), number) != list.end(); }
+
 /// Operand shapes are needed to make reads linear; reads with one index of an operand of another rank are taken as flat already.
 FlatNest flatten(const ir::LoopNest& nest, std::span<const TensorType> operands, std::span<const TensorType> results);
 
@@ -57,6 +62,9 @@ void for_each_unconditional(const ir::TermPtr& term, const std::function<void(co
 void for_each_index(const FlatNest& nest, const std::function<void(const ir::Index&)>& visit);
 /// The same for one term.
 void for_each_index(const ir::TermPtr& term, const std::function<void(const ir::Index&)>& visit);
+
+/// The axes over which a term varies, in order.
+std::vector<int> axes_of(const FlatNest& nest, const ir::TermPtr& term);
 
 /// All axes some reduction combines over, as bits.
 std::uint64_t reduced_axes(const FlatNest& nest);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "codegen/variants.h"
+#include "ir/base/integers.h"
 #include "ir/op.h"
 
 namespace gcomp::codegen {
@@ -20,8 +21,6 @@ constexpr std::int64_t kKeptElements = 16384;
 constexpr int kDearCost = 6;
 constexpr std::int64_t kSmallPlane = 4096;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-bool contains(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 bool is_position(const Statement& s) {
   return s.combine &&
          (s.combine->reduction.of == Reduction::Of::first_maximum || s.combine->reduction.of == Reduction::Of::first_minimum);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/base/integers.h"
+
 namespace gcomp::codegen {
 
 using namespace gcomp::ir;
@@ -13,8 +15,6 @@ constexpr std::size_t kMostPieces = 33;
 constexpr std::size_t kMostPieceTerms = 2000;  // pieces times the terms that each repeats
 constexpr std::size_t kMostSettled = 3;        // of conditions on different indices, each doubling the variants
 constexpr std::size_t kMostIntervals = 32;     // of one index: a chain of variants
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 

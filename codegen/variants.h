@@ -18,6 +18,8 @@ std::vector<std::int64_t> breakpoints(const FlatNest& nest, int axis);
 
 /// The same nest where `condition` is known to hold, or not to.
 FlatNest assuming(const FlatNest& nest, const ir::Condition& condition, bool holds);
+/// Conditions that one kernel tests outside its loops, at most: each writes the loops twice.
+inline constexpr int kMostHoisted = 32;
 /// A condition that does not vary over `inner` axes; none where there is none, or more than a few.
 std::optional<ir::Condition> settled_outside(const FlatNest& nest, const std::vector<int>& inner);
 

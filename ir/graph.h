@@ -43,6 +43,9 @@ struct Node {
   Value* result() const { return results[0]; }
 };
 
+/// Whether a node of this op made the value.
+inline bool is_made_by(const Value* value, const OpDef& op) { return value->producer && value->producer->op == &op; }
+
 enum class StateRole : std::uint8_t { parameter, running_statistic, optimizer, counter };
 std::string_view name_of(StateRole role);
 

@@ -9,11 +9,6 @@
 namespace gcomp::ir {
 namespace {
 
-template <class T>
-int order(const T& a, const T& b) {
-  return a < b ? -1 : b < a ? 1 : 0;
-}
-
 std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 std::int64_t floor_remainder(std::int64_t a, std::int64_t b) { return a - floor_quotient(a, b) * b; }
 

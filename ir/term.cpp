@@ -10,11 +10,6 @@
 namespace gcomp::ir {
 namespace {
 
-template <class T>
-int order(const T& a, const T& b) {
-  return a < b ? -1 : b < a ? 1 : 0;
-}
-
 std::size_t hash_of(const Index& index);
 
 std::size_t hash_of(const IndexAtom& atom) {

@@ -20,14 +20,11 @@ enum class Precision : std::uint8_t {
   rounded,   ///< as wide, and the first result is cast back where the first operand was low
 };
 
-bool is(const Value* value, const OpDef& op) { return value->producer && value->producer->op == &op; }
-bool is_full(const Value* value) { return is(value, ops::kFull); }
-
 Precision pointwise_precision(const Node& node) {
   const OpDef* op = node.op;
   if (op == &ops::kTanh || op == &ops::kSigmoid) return Precision::promoted;  // activations: bounded, with bounded slopes
   const bool square = op == &ops::kMul && node.operands[0] == node.operands[1];
-  const bool reciprocal = op == &ops::kDiv && is_full(node.operands[0]);
+  const bool reciprocal = op == &ops::kDiv && is_made_by(node.operands[0], ops::kFull);
   if (op->typing == PointwiseTyping::floating || op == &ops::kPow || square || reciprocal) return Precision::wide;
   return Precision::promoted;
 }
@@ -56,7 +53,8 @@ Precision precision_of(const Node& node) {
 
 /// Views of one operand: what they show can be cast before as well as after.
 bool is_plain_view(const Value* value) {
-  return is(value, ops::kBroadcast) || is(value, ops::kReshape) || is(value, ops::kTranspose) || is(value, ops::kSlice);
+  return is_made_by(value, ops::kBroadcast) || is_made_by(value, ops::kReshape) || is_made_by(value, ops::kTranspose) ||
+         is_made_by(value, ops::kSlice);
 }
 const Value* source_of(const Value* value) {
   while (is_plain_view(value)) value = value->producer->operands[0];
@@ -138,8 +136,8 @@ class Autocast {
   /// A number, or a truth value as one, has no precision of its own.
   bool is_typeless(const Value* value, bool rounded) const {
     const Value* source = source_of(value);
-    if (is(source, ops::kCast)) return source->producer->operands[0]->type.dtype == DType::boolean;
-    if (!is_full(source)) return false;
+    if (is_made_by(source, ops::kCast)) return source->producer->operands[0]->type.dtype == DType::boolean;
+    if (!is_made_by(source, ops::kFull)) return false;
     const double number = source->producer->attributes.real("value"), near = round_to(low_type_, number);
     return near == number || std::isnan(number) || (rounded && std::isfinite(near));
   }
@@ -204,11 +202,11 @@ class Autocast {
       const Node& view = *value->producer;
       Value* operand = low(view.operands[0]);
       made = graph_.append(*view.op, {operand}, view.attributes, view.origin)->result();
-    } else if (is_full(value)) {
+    } else if (is_made_by(value, ops::kFull)) {
       Attributes attributes = value->producer->attributes;
       attributes.set("dtype", low_type_);
       made = graph_.append(ops::kFull, {}, attributes, origin_)->result();
-    } else if (is(value, ops::kCast) && is_typeless(value, false)) {
+    } else if (is_made_by(value, ops::kCast) && is_typeless(value, false)) {
       made = cast(value->producer->operands[0], low_type_);
     } else {
       made = cast(value, low_type_);

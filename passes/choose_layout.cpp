@@ -34,14 +34,13 @@ Shape permuted(const Shape& shape, const Permutation& p) {
 }
 
 Var transposed(Builder& b, Var x, const Permutation& p) {
-  Node* producer = x.value->producer;
-  if (producer && producer->op == &ops::kTranspose) {  // so that a pair of inverses vanishes at once
+  const Node* producer = x.value->producer;
+  if (is_made_by(x.value, ops::kTranspose)) {  // so that a pair of inverses vanishes at once
     Permutation joined;
     for (std::int64_t i : p) joined.push_back(producer->attributes.integers("permutation")[static_cast<std::size_t>(i)]);
     return b.transpose(b.wrap(producer->operands[0]), joined);
   }
-  if (producer && producer->op == &ops::kFull)
-    return b.full({x.dtype(), permuted(x.shape(), p)}, producer->attributes.real("value"));
+  if (is_made_by(x.value, ops::kFull)) return b.full({x.dtype(), permuted(x.shape(), p)}, producer->attributes.real("value"));
   return b.transpose(x, p);
 }
 
@@ -112,9 +111,8 @@ Replacement through_window(Node& node, Builder& b) {
 
 /// Whether the value is windows put back channels first, as through_window leaves them.
 bool is_windows_first(const Value* value, std::size_t spatial) {
-  return value->producer && value->producer->op == &ops::kTranspose &&
-         value->producer->attributes.integers("permutation") ==
-             windows_first(value->type.rank() - static_cast<std::int64_t>(spatial), spatial);
+  return is_made_by(value, ops::kTranspose) && value->producer->attributes.integers("permutation") ==
+                                                   windows_first(value->type.rank() - static_cast<std::int64_t>(spatial), spatial);
 }
 
 Replacement reduce_windows(Node& node, Builder& b) {

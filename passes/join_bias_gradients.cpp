@@ -20,8 +20,8 @@ struct Pair {
 };
 
 /// The value whose elements a chain of reshapes passes on.
-const Value* source_of(const Value* value) {
-  while (value->producer && value->producer->op == &ops::kReshape) value = value->producer->operands[0];
+const Value* reshaped_from(const Value* value) {
+  while (is_made_by(value, ops::kReshape)) value = value->producer->operands[0];
   return value;
 }
 
@@ -43,7 +43,7 @@ class PairFinder {
   explicit PairFinder(const Graph& graph) : graph_(graph) {
     for (const auto& node : graph.nodes()) {
       position_.emplace(node.get(), position_.size());
-      if (node->op == &ops::kReduceSum) sums_[source_of(node->operands[0])].push_back(node.get());
+      if (node->op == &ops::kReduceSum) sums_[reshaped_from(node->operands[0])].push_back(node.get());
     }
   }
 
@@ -64,7 +64,7 @@ class PairFinder {
     if (operands[0].rank() != 2 || product.result()->type.elements() == 0) return std::nullopt;
     for (const int summed : {1, 0}) {
       const Value* rows = product.operands[static_cast<std::size_t>(summed)];
-      const auto sums = sums_.find(source_of(rows));
+      const auto sums = sums_.find(reshaped_from(rows));
       if (sums == sums_.end()) continue;
       LoopNest nest = bias_gradient_nest(operands[0], operands[1], product.attributes, summed);
       const TensorType gradient{rows->type.dtype, {nest.extents[static_cast<std::size_t>(summed)]}};

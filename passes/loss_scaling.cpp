@@ -11,7 +11,6 @@ namespace {
 
 using namespace ir;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kLargestLossScale = 0x1p127;  // of f32
 
 /// max |x| as f32[]; NaN goes through.
@@ -25,7 +24,7 @@ Var all_finite(Builder& b, Value* loss, const std::vector<Value*>& gradients) {
   Var worst = magnitude(b, b.wrap(loss));
   for (Value* gradient : gradients)
     if (gradient->type.elements() > 0) worst = b.apply("maximum", {worst, magnitude(b, b.wrap(gradient))});
-  return worst < b.like(worst, kInfinity);
+  return worst < b.like(worst, std::numeric_limits<double>::infinity());
 }
 
 void guard_updates(Builder& b, Var finite, const std::vector<Value*>& attempts) {

@@ -12,25 +12,23 @@ namespace {
 
 using namespace ir;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-bool is(const Value* value, const OpDef& op) { return value->producer && value->producer->op == &op; }
 Value* operand(const Value* value, std::size_t i) { return value->producer->operands[i]; }
 
 /// The number that every element is; none where they differ or are not known.
 std::optional<double> number_of(const Value* value) {
-  while (is(value, ops::kBroadcast) || is(value, ops::kReshape) || is(value, ops::kCast)) value = operand(value, 0);
-  if (is(value, ops::kFull)) return value->producer->attributes.real("value");
-  if (!is(value, ops::kConstant) || value->type.elements() != 1) return std::nullopt;
+  while (is_made_by(value, ops::kBroadcast) || is_made_by(value, ops::kReshape) || is_made_by(value, ops::kCast))
+    value = operand(value, 0);
+  if (is_made_by(value, ops::kFull)) return value->producer->attributes.real("value");
+  if (!is_made_by(value, ops::kConstant) || value->type.elements() != 1) return std::nullopt;
   return value->producer->attributes.get<std::shared_ptr<const Tensor>>("value")->at(0);
 }
 
-bool is_scale(const Value* value) { return is(value, ops::kMul) || is(value, ops::kDiv); }
+bool is_scale(const Value* value) { return is_made_by(value, ops::kMul) || is_made_by(value, ops::kDiv); }
 
 /// What stands between the product of q and k and the softmax, found from the softmax downwards.
 struct Scores {
   Node* product = nullptr;
-  double scale = 1, hidden = -kInfinity;
+  double scale = 1, hidden = -std::numeric_limits<double>::infinity();
   Value* mask = nullptr;  ///< narrowed, bool or added
   bool causal = false;
   const Value *condition = nullptr, *bias = nullptr;  ///< as they stand in the graph: what selects scores, and what is added
@@ -73,8 +71,8 @@ class Matcher {
 
   /// Whether a value is another one with the batch in other dimensions, or in a float dtype that attention computes in.
   static bool is_passage(const Value* value) {
-    if (is(value, ops::kCast)) return is_float(value->type.dtype) && is_float(operand(value, 0)->type.dtype);
-    if (!is(value, ops::kReshape)) return false;
+    if (is_made_by(value, ops::kCast)) return is_float(value->type.dtype) && is_float(operand(value, 0)->type.dtype);
+    if (!is_made_by(value, ops::kReshape)) return false;
     const Shape &to = value->type.shape, &from = operand(value, 0)->type.shape;
     return to.size() >= 2 && from.size() >= 2 && std::equal(to.end() - 2, to.end(), from.end() - 2);
   }
@@ -92,11 +90,11 @@ class Matcher {
     Probabilities p;
     if (!(value = passed(value))) return p;
     std::size_t readers = 1;
-    if (is(value, ops::kSelect) && number_of(operand(value, 1)) == 0.0) {
+    if (is_made_by(value, ops::kSelect) && number_of(operand(value, 1)) == 0.0) {
       const Value* condition = operand(value, 0);
       if (!is_inner(value)) return p;
       p.closed_rows_are_zero = true;
-      if (is(condition, ops::kIsNan)) {
+      if (is_made_by(condition, ops::kIsNan)) {
         if (operand(condition, 0) != operand(value, 2) || !is_inner(condition)) return p;
         readers = 2;
       } else {
@@ -105,63 +103,64 @@ class Matcher {
       value = operand(value, 2);
       if (readers == 1 && !(value = passed(value))) return p;
     }
-    if (is(value, ops::kSoftmax) && is_inner(value, readers)) p.softmax = value->producer;
+    if (is_made_by(value, ops::kSoftmax) && is_inner(value, readers)) p.softmax = value->producer;
     return p;
   }
 
   /// select(closed, 0, scores) -> scores.
   Value* unguarded(Value* value, const Value* closed) const {
     const bool guards =
-        is(value, ops::kSelect) && operand(value, 0) == closed && number_of(operand(value, 1)) == 0.0 && is_inner(value);
+        is_made_by(value, ops::kSelect) && operand(value, 0) == closed && number_of(operand(value, 1)) == 0.0 && is_inner(value);
     return guards ? operand(value, 2) : nullptr;
   }
   /// Whether `closed` is what the ONNX operator's lowering makes: rows in which select(open, 1, 0) has no 1, where `open` is what
   /// the masks found leave open.
   bool closes_by(const Value* closed, const Scores& s) const {
-    if (!is(closed, ops::kBroadcast) || !is(operand(closed, 0), ops::kEqual)) return false;
+    if (!is_made_by(closed, ops::kBroadcast) || !is_made_by(operand(closed, 0), ops::kEqual)) return false;
     const Value* equal = operand(closed, 0);
-    if (number_of(operand(equal, 1)) != 0.0 || !is(operand(equal, 0), ops::kReduceMax)) return false;
+    if (number_of(operand(equal, 1)) != 0.0 || !is_made_by(operand(equal, 0), ops::kReduceMax)) return false;
     const Value *best = operand(equal, 0), *counted = operand(best, 0);
     const std::int64_t last = counted->type.rank() - 1;
     const std::vector<std::int64_t>&axes = best->producer->attributes.integers("axes"),
           &kept = closed->producer->attributes.integers("axes");
     if (axes != std::vector<std::int64_t>{last} || static_cast<std::int64_t>(kept.size()) != last || kept.back() != last - 1 ||
-        !is(counted, ops::kSelect) || number_of(operand(counted, 1)) != 1.0 || number_of(operand(counted, 2)) != 0.0)
+        !is_made_by(counted, ops::kSelect) || number_of(operand(counted, 1)) != 1.0 || number_of(operand(counted, 2)) != 0.0)
       return false;
     return s.selects_open && opens_by(operand(counted, 0), s);
   }
   /// The condition of the select, not(bias == -inf) of what is added, or both.
   static bool opens_by(const Value* open, const Scores& s) {
     const auto by_bias = [&](const Value* value) {
-      return s.bias && is(value, ops::kNot) && is(operand(value, 0), ops::kEqual) && operand(operand(value, 0), 0) == s.bias &&
-             number_of(operand(operand(value, 0), 1)) == -kInfinity;
+      return s.bias && is_made_by(value, ops::kNot) && is_made_by(operand(value, 0), ops::kEqual) &&
+             operand(operand(value, 0), 0) == s.bias &&
+             number_of(operand(operand(value, 0), 1)) == -std::numeric_limits<double>::infinity();
     };
     if (!s.bias) return open == s.condition;
     if (!s.condition) return by_bias(open);
-    return is(open, ops::kAnd) && operand(open, 0) == s.condition && by_bias(operand(open, 1));
+    return is_made_by(open, ops::kAnd) && operand(open, 0) == s.condition && by_bias(operand(open, 1));
   }
 
   /// From `value` down to the product of q and k, along values that nothing else reads. Of a sum, either side may be the mask.
   bool find_product(Value* value, const Shape& shape, Scores& s) {
     value = passed(value);
     if (!value || !is_inner(value)) return false;
-    if (is(value, ops::kMatmul)) {
+    if (is_made_by(value, ops::kMatmul)) {
       s.product = value->producer;
       return true;
     }
     if (is_scale(value)) {
       for (std::size_t side : {std::size_t{1}, std::size_t{0}}) {
         const std::optional<double> number = number_of(operand(value, side));
-        if (!number || (is(value, ops::kDiv) && (side == 0 || *number == 0))) continue;
+        if (!number || (is_made_by(value, ops::kDiv) && (side == 0 || *number == 0))) continue;
         // What is masked below would be scaled after: there may only be more scales.
         Value* below = passed(operand(value, 1 - side));
-        if (!below || !(is_scale(below) || is(below, ops::kMatmul)) || !find_product(below, shape, s)) return false;
-        s.scale *= is(value, ops::kDiv) ? 1 / *number : *number;
+        if (!below || !(is_scale(below) || is_made_by(below, ops::kMatmul)) || !find_product(below, shape, s)) return false;
+        s.scale *= is_made_by(value, ops::kDiv) ? 1 / *number : *number;
         return true;
       }
       return false;
     }
-    if (is(value, ops::kAdd)) {
+    if (is_made_by(value, ops::kAdd)) {
       for (std::size_t side : {std::size_t{1}, std::size_t{0}}) {
         Scores with = s;
         if (value->type.shape != shape || !add_mask(operand(value, side), with) ||
@@ -172,7 +171,7 @@ class Matcher {
       }
       return false;
     }
-    if (is(value, ops::kSelect)) {
+    if (is_made_by(value, ops::kSelect)) {
       for (std::size_t side : {std::size_t{2}, std::size_t{1}}) {
         const std::optional<double> number = number_of(operand(value, side));
         if (!number || *number > kHidden) continue;
@@ -188,7 +187,8 @@ class Matcher {
   }
   /// Takes one more mask, narrowed; false where the two together cannot be said: hidden by both must be hidden by either.
   static bool join(Value* mask, bool causal, Scores& s) {
-    if ((s.mask || s.causal) && (s.hidden != -kInfinity || (mask && s.mask) || (causal && s.causal))) return false;
+    if ((s.mask || s.causal) && (s.hidden != -std::numeric_limits<double>::infinity() || (mask && s.mask) || (causal && s.causal)))
+      return false;
     s.causal = s.causal || causal;
     if (mask) s.mask = mask;
     return true;
@@ -217,12 +217,12 @@ class Matcher {
   bool select_mask(Value* condition, bool inverted, double hidden, Scores& s) {
     if (s.condition || masks_.is_trained(condition)) return false;
     s.condition = condition;
-    s.selects_open = !inverted && hidden == -kInfinity;
+    s.selects_open = !inverted && hidden == -std::numeric_limits<double>::infinity();
     Var narrow = masks_.narrowed(*builder_, condition);
     if (inverted) narrow = builder_->apply(ops::kNot, {narrow});
     const MaskAnalysis::Content content = content_of(narrow.value, condition);
     if (content == MaskAnalysis::Content::open) return true;
-    if ((s.mask || s.causal) && hidden != -kInfinity) return false;
+    if ((s.mask || s.causal) && hidden != -std::numeric_limits<double>::infinity()) return false;
     if (!s.mask && !s.causal) s.hidden = hidden;
     return content == MaskAnalysis::Content::causal ? join(nullptr, true, s) : join(narrow.value, false, s);
   }

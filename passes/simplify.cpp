@@ -16,12 +16,11 @@ using namespace ir;
 using Integers = std::vector<std::int64_t>;
 using Rewritten = Value*;  // null: the rule does not apply
 
-bool is(const Value* value, const OpDef& op) { return value->producer && value->producer->op == &op; }
 Node& maker(const Node& node, std::size_t operand = 0) { return *node.operands[operand]->producer; }
-bool is_full(const Value* value) { return is(value, ops::kFull); }
-double number_of(const Value* value) { return value->producer->attributes.real("value"); }
+bool is_full(const Value* value) { return is_made_by(value, ops::kFull); }
+double value_of_full(const Value* value) { return value->producer->attributes.real("value"); }
 bool is_full(const Value* value, double number) {
-  return is_full(value) && std::bit_cast<std::uint64_t>(number_of(value)) == std::bit_cast<std::uint64_t>(number);
+  return is_full(value) && std::bit_cast<std::uint64_t>(value_of_full(value)) == std::bit_cast<std::uint64_t>(number);
 }
 const Integers& list(const Node& node, std::string_view name) { return node.attributes.integers(name); }
 
@@ -31,7 +30,7 @@ Rewritten pointwise_of_numbers(Node& node, Builder& b) {
   std::vector<double> arguments;
   for (const Value* operand : node.operands) {
     if (!is_full(operand)) return nullptr;
-    arguments.push_back(number_of(operand));
+    arguments.push_back(value_of_full(operand));
   }
   return b.full(type, node.op->scalar.reference(arguments)).value;
 }
@@ -39,7 +38,7 @@ Rewritten pointwise_of_numbers(Node& node, Builder& b) {
 Rewritten view_of_number(Node& node, Builder& b) {
   const bool moves =
       node.op == &ops::kBroadcast || node.op == &ops::kReshape || node.op == &ops::kTranspose || node.op == &ops::kSlice;
-  return moves && is_full(node.operands[0]) ? b.full(node.result()->type, number_of(node.operands[0])).value : nullptr;
+  return moves && is_full(node.operands[0]) ? b.full(node.result()->type, value_of_full(node.operands[0])).value : nullptr;
 }
 
 Rewritten multiply_by_one(Node& node, Builder&) {
@@ -50,7 +49,7 @@ Rewritten multiply_by_one(Node& node, Builder&) {
 
 Rewritten divide_by_power_of_two(Node& node, Builder& b) {
   if (node.op != &ops::kDiv || !is_full(node.operands[1]) || !is_float(node.result()->type.dtype)) return nullptr;
-  const double divisor = number_of(node.operands[1]);
+  const double divisor = value_of_full(node.operands[1]);
   int exponent = 0;
   if (!std::isfinite(divisor) || divisor == 0 || std::fabs(std::frexp(divisor, &exponent)) != 0.5 || std::abs(exponent) > 12)
     return nullptr;
@@ -62,14 +61,14 @@ Rewritten subtract_nothing(Node& node, Builder&) {
 }
 
 Rewritten double_negation(Node& node, Builder&) {
-  const bool twice = (node.op == &ops::kNeg || node.op == &ops::kNot) && is(node.operands[0], *node.op);
+  const bool twice = (node.op == &ops::kNeg || node.op == &ops::kNot) && is_made_by(node.operands[0], *node.op);
   return twice ? maker(node).operands[0] : nullptr;
 }
 
 Rewritten select_known(Node& node, Builder&) {
   if (node.op != &ops::kSelect) return nullptr;
   if (node.operands[1] == node.operands[2]) return node.operands[1];
-  return is_full(node.operands[0]) ? node.operands[number_of(node.operands[0]) != 0 ? 1 : 2] : nullptr;
+  return is_full(node.operands[0]) ? node.operands[value_of_full(node.operands[0]) != 0 ? 1 : 2] : nullptr;
 }
 
 Rewritten cast_to_same(Node& node, Builder&) {
@@ -84,7 +83,7 @@ bool holds(DType to, DType from) {
 }
 
 Rewritten cast_of_widening(Node& node, Builder& b) {
-  if (node.op != &ops::kCast || !is(node.operands[0], ops::kCast)) return nullptr;
+  if (node.op != &ops::kCast || !is_made_by(node.operands[0], ops::kCast)) return nullptr;
   Value* source = maker(node).operands[0];
   if (!holds(node.operands[0]->type.dtype, source->type.dtype)) return nullptr;
   return b.cast(b.wrap(source), node.result()->type.dtype).value;
@@ -93,12 +92,12 @@ Rewritten cast_of_widening(Node& node, Builder& b) {
 Rewritten reshape_chain(Node& node, Builder& b) {
   if (node.op != &ops::kReshape) return nullptr;
   if (node.operands[0]->type == node.result()->type) return node.operands[0];
-  return is(node.operands[0], ops::kReshape) ? b.reshape(b.wrap(maker(node).operands[0]), node.result()->type.shape).value
-                                             : nullptr;
+  return is_made_by(node.operands[0], ops::kReshape) ? b.reshape(b.wrap(maker(node).operands[0]), node.result()->type.shape).value
+                                                     : nullptr;
 }
 
 Rewritten transpose_chain(Node& node, Builder& b) {
-  if (node.op != &ops::kTranspose || !is(node.operands[0], ops::kTranspose)) return nullptr;
+  if (node.op != &ops::kTranspose || !is_made_by(node.operands[0], ops::kTranspose)) return nullptr;
   const Integers &outer = list(node, "permutation"), &inner = list(maker(node), "permutation");
   Integers joined;
   for (std::int64_t i : outer) joined.push_back(inner[static_cast<std::size_t>(i)]);
@@ -119,7 +118,7 @@ Rewritten transpose_of_ones(Node& node, Builder& b) {
 Rewritten broadcast_chain(Node& node, Builder& b) {
   if (node.op != &ops::kBroadcast) return nullptr;
   if (node.operands[0]->type == node.result()->type) return node.operands[0];
-  if (!is(node.operands[0], ops::kBroadcast)) return nullptr;
+  if (!is_made_by(node.operands[0], ops::kBroadcast)) return nullptr;
   Integers axes;
   for (std::int64_t i : list(maker(node), "axes")) axes.push_back(list(node, "axes")[static_cast<std::size_t>(i)]);
   return b.broadcast(b.wrap(maker(node).operands[0]), node.result()->type.shape, axes).value;
@@ -144,7 +143,7 @@ Rewritten reduce_of_ones(Node& node, Builder& b) {
 
 /// Whether the node is a transpose that swaps the last two axes and nothing else.
 bool swaps_last(const Value* value) {
-  if (!is(value, ops::kTranspose)) return false;
+  if (!is_made_by(value, ops::kTranspose)) return false;
   Integers wanted = list(*value->producer, "permutation");
   const std::size_t r = wanted.size();
   if (r < 2) return false;
@@ -168,18 +167,18 @@ Rewritten matmul_of_transpose(Node& node, Builder& b) {
 }
 
 /// One part of a sum that is zero outside a range of one axis.
-struct Placed {
+struct PlacedSlice {
   Value* part;
   std::int64_t start, size;
 };
 
 /// The parts of a tree of sums of unslices along one axis, or nothing.
-bool collect_placed(Value* value, std::int64_t& axis, std::vector<Placed>& parts, int depth) {
+bool collect_placed(Value* value, std::int64_t& axis, std::vector<PlacedSlice>& parts, int depth) {
   if (depth > 64) return false;
-  if (is(value, ops::kAdd))
+  if (is_made_by(value, ops::kAdd))
     return collect_placed(value->producer->operands[0], axis, parts, depth + 1) &&
            collect_placed(value->producer->operands[1], axis, parts, depth + 1);
-  if (!is(value, ops::kUnslice)) return false;
+  if (!is_made_by(value, ops::kUnslice)) return false;
   const Node& node = *value->producer;
   const Shape &from = node.operands[0]->type.shape, &to = value->type.shape;
   for (std::size_t d = 0; d < to.size(); ++d) {
@@ -196,12 +195,12 @@ bool collect_placed(Value* value, std::int64_t& axis, std::vector<Placed>& parts
 Rewritten sum_of_placed(Node& node, Builder& b) {
   if (node.op != &ops::kAdd) return nullptr;
   std::int64_t axis = -1;
-  std::vector<Placed> parts;
+  std::vector<PlacedSlice> parts;
   if (!collect_placed(node.operands[0], axis, parts, 0) || !collect_placed(node.operands[1], axis, parts, 0)) return nullptr;
-  std::sort(parts.begin(), parts.end(), [](const Placed& x, const Placed& y) { return x.start < y.start; });
+  std::sort(parts.begin(), parts.end(), [](const PlacedSlice& x, const PlacedSlice& y) { return x.start < y.start; });
   std::int64_t end = 0;
   std::vector<Var> pieces;
-  for (const Placed& p : parts) {
+  for (const PlacedSlice& p : parts) {
     if (p.start != end) return nullptr;  // a gap or an overlap
     end += p.size;
     pieces.push_back(b.wrap(p.part));
@@ -241,7 +240,7 @@ std::optional<std::vector<Value*>> fold(Node& node, Builder& b, const SimplifyOp
   bool dense = false;
   for (const Value* operand : node.operands) {
     if (!operand || !operand->producer || operand->producer->op->kind != Kind::constant) return std::nullopt;
-    dense = dense || is(operand, ops::kConstant);
+    dense = dense || is_made_by(operand, ops::kConstant);
   }
   if (!dense || node.op->kind == Kind::update || node.results.empty()) return std::nullopt;
   for (const Value* result : node.results)

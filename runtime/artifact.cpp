@@ -19,7 +19,7 @@ constexpr const char* kManifest = "manifest.json";
 constexpr const char* kWeights = "weights.safetensors";
 constexpr std::uint64_t kLargestManifest = 64 << 20;
 
-struct Entry {
+struct ArtifactEntry {
   std::string name;
   std::vector<std::byte> bytes;
   Compression compression = Compression::deflated;
@@ -63,8 +63,8 @@ void check(const Artifact& artifact) {
   }
 }
 
-std::vector<Entry> entries_of(const Artifact& artifact) {
-  std::vector<Entry> entries;
+std::vector<ArtifactEntry> entries_of(const Artifact& artifact) {
+  std::vector<ArtifactEntry> entries;
   for (const Program& program : artifact.programs) {
     entries.push_back({concat("programs/", program.name, ".pb"), serialize(program)});
     const char* suffix = program.target.kind == TargetKind::cpu ? ".cpp" : ".cu";
@@ -78,7 +78,7 @@ std::vector<Entry> entries_of(const Artifact& artifact) {
   return entries;
 }
 
-std::vector<std::byte> manifest_of(const Artifact& artifact, const std::vector<Entry>& entries) {
+std::vector<std::byte> manifest_of(const Artifact& artifact, const std::vector<ArtifactEntry>& entries) {
   nlohmann::ordered_json manifest;
   manifest["format"] = "gcx";
   manifest["schema"] = kArtifactSchema;
@@ -88,20 +88,20 @@ std::vector<std::byte> manifest_of(const Artifact& artifact, const std::vector<E
   for (const Program& program : artifact.programs) manifest["programs"].push_back(program.name);
   manifest["metadata"] = artifact.metadata;
   manifest["entries"] = nlohmann::ordered_json::object();
-  for (const Entry& entry : entries)
+  for (const ArtifactEntry& entry : entries)
     manifest["entries"][entry.name] = {{"bytes", entry.bytes.size()}, {"sha256", sha256(entry.bytes)}};
   try {
     return to_bytes(manifest.dump(2) + "\n");
   } catch (const nlohmann::json::exception&) { throw InternalError("artifact: its metadata is not UTF-8"); }
 }
 
-const nlohmann::json& member(const nlohmann::json& object, const char* key) {
+const nlohmann::json& manifest_member(const nlohmann::json& object, const char* key) {
   check_user(object.is_object() && object.contains(key), "lacks '", key, "'");
   return object.at(key);
 }
 
 std::string text_member(const nlohmann::json& object, const char* key) {
-  const nlohmann::json& value = member(object, key);
+  const nlohmann::json& value = manifest_member(object, key);
   check_user(value.is_string(), "has a '", key, "' that is no text");
   return value.get<std::string>();
 }
@@ -116,12 +116,12 @@ nlohmann::json read_manifest(const ZipReader& archive) {
   try {
     nlohmann::json manifest = parse_strict_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 4);
     check_user(text_member(manifest, "format") == "gcx", "is of another format");
-    const nlohmann::json& schema = member(manifest, "schema");
+    const nlohmann::json& schema = manifest_member(manifest, "schema");
     check_user(schema.is_number_integer() && schema.get<std::int64_t>() == kArtifactSchema, "is of schema ", schema.dump(),
                ", written by gcomp ", text_member(manifest, "gcomp"), "; this is gcomp ", version(), ", which reads schema ",
                kArtifactSchema);
-    check_user(member(manifest, "programs").is_array() && member(manifest, "metadata").is_object() &&
-                   member(manifest, "entries").is_object(),
+    check_user(manifest_member(manifest, "programs").is_array() && manifest_member(manifest, "metadata").is_object() &&
+                   manifest_member(manifest, "entries").is_object(),
                "has no lists of programs, metadata and entries");
     return manifest;
   } catch (const UserError& error) { throw UserError(concat("entry '", kManifest, "' ", error.what())); }
@@ -171,11 +171,11 @@ Artifact read(const ZipReader& archive, const std::string& path) {
 
 void write_artifact(const std::filesystem::path& path, const Artifact& artifact) {
   check(artifact);
-  const std::vector<Entry> entries = entries_of(artifact);
+  const std::vector<ArtifactEntry> entries = entries_of(artifact);
   const std::vector<std::byte> manifest = manifest_of(artifact, entries);
   ZipWriter archive(path);
   archive.add(kManifest, manifest, Compression::deflated);
-  for (const Entry& entry : entries) archive.add(entry.name, entry.bytes, entry.compression);
+  for (const ArtifactEntry& entry : entries) archive.add(entry.name, entry.bytes, entry.compression);
   archive.commit();
 }
 

@@ -18,7 +18,7 @@ namespace gcomp::runtime {
 namespace {
 
 // An entry is: this line, then "KEY_BYTES OBJECT_BYTES OBJECT_SHA256\n", the key, the object.
-constexpr std::string_view kMagic = "gcomp cache 1\n";
+constexpr std::string_view kEntryMagic = "gcomp cache 1\n";
 
 std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
@@ -45,17 +45,17 @@ bool take_number(std::string_view& text, std::size_t& number) {
   return true;
 }
 
-struct Entry {
+struct ParsedEntry {
   std::string_view key, object, digest;
 };
 
-std::optional<Entry> parse_entry(std::string_view text) {
+std::optional<ParsedEntry> parse_entry(std::string_view text) {
   constexpr std::size_t kDigest = 2 * SHA256_DIGEST_LENGTH;
   std::size_t key = 0, object = 0;
-  if (text.substr(0, kMagic.size()) != kMagic) return std::nullopt;
-  text.remove_prefix(kMagic.size());
+  if (text.substr(0, kEntryMagic.size()) != kEntryMagic) return std::nullopt;
+  text.remove_prefix(kEntryMagic.size());
   if (!take_number(text, key) || !take_number(text, object) || text.size() < kDigest + 1) return std::nullopt;
-  Entry entry;
+  ParsedEntry entry;
   entry.digest = text.substr(0, kDigest);
   text.remove_prefix(kDigest + 1);
   if (key > text.size() || text.size() - key != object) return std::nullopt;
@@ -64,7 +64,7 @@ std::optional<Entry> parse_entry(std::string_view text) {
   return entry;
 }
 
-constexpr std::string_view kSuffix = ".entry";
+constexpr std::string_view kEntrySuffix = ".entry";
 constexpr std::size_t kKeyStart = 160;
 
 /// Whole lines from the start of the entry's key, or nothing where it cannot be read.
@@ -79,7 +79,7 @@ std::string key_start(const std::filesystem::path& path) {
 /// An entry, or what a killed writer left of one.
 bool is_entry(const std::filesystem::directory_entry& file) {
   std::error_code error;
-  return file.is_regular_file(error) && file.path().filename().string().find(kSuffix) != std::string::npos;
+  return file.is_regular_file(error) && file.path().filename().string().find(kEntrySuffix) != std::string::npos;
 }
 
 }  // namespace
@@ -97,7 +97,9 @@ DiskCache::DiskCache(std::filesystem::path directory) : directory_(std::move(dir
   unusable_ = directory_.empty() ? "no cache directory is set" : why_unusable(directory_);
 }
 
-std::filesystem::path DiskCache::path_of(std::string_view key) const { return directory_ / (sha256(key) + std::string(kSuffix)); }
+std::filesystem::path DiskCache::path_of(std::string_view key) const {
+  return directory_ / (sha256(key) + std::string(kEntrySuffix));
+}
 
 std::optional<std::vector<std::byte>> DiskCache::find(std::string_view key, std::string& damage) const {
   if (!unusable_.empty()) return std::nullopt;
@@ -111,7 +113,7 @@ std::optional<std::vector<std::byte>> DiskCache::find(std::string_view key, std:
     damage = unreadable.what();
     return std::nullopt;
   }
-  const std::optional<Entry> entry = parse_entry(as_text(bytes));
+  const std::optional<ParsedEntry> entry = parse_entry(as_text(bytes));
   if (!entry) damage = "its header or size is wrong";
   else if (entry->key != key) damage = "it was made for another key";
   else if (sha256(entry->object) != entry->digest) damage = "its contents do not match their hash";
@@ -125,7 +127,7 @@ std::string DiskCache::store(std::string_view key, std::span<const std::byte> ob
   if (!unusable_.empty()) return unusable_;
   try {
     AtomicFile file(path_of(key));
-    file.write(concat(kMagic, key.size(), " ", object.size(), " ", sha256(as_text(object)), "\n"));
+    file.write(concat(kEntryMagic, key.size(), " ", object.size(), " ", sha256(as_text(object)), "\n"));
     file.write(key);
     file.write(object);
     file.commit();

@@ -14,10 +14,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are copied as they lie in memory");
 
-constexpr std::string_view kMagic("\x93NUMPY", 6);
-constexpr std::size_t kLargestHeader = 1 << 16;
-constexpr std::size_t kLargestRank = 32;
-constexpr std::uintmax_t kLargestFile = std::uintmax_t{1} << 40;
+constexpr std::string_view kNpyMagic("\x93NUMPY", 6);
+constexpr std::size_t kLargestNpyHeader = 1 << 16;
+constexpr std::uintmax_t kLargestNpyFile = std::uintmax_t{1} << 40;
 
 struct Code {
   std::string_view letters;  // NumPy's kind and size
@@ -156,7 +155,8 @@ Tensor from_fortran_order(const Tensor& stored) {
 NpyHeader read_npy_header(const ReadBytes& read) {
   std::byte start[8];
   read(start);
-  check_user(std::memcmp(start, kMagic.data(), kMagic.size()) == 0, "no .npy array: it does not start with NumPy's magic bytes");
+  check_user(std::memcmp(start, kNpyMagic.data(), kNpyMagic.size()) == 0,
+             "no .npy array: it does not start with NumPy's magic bytes");
   const int version = std::to_integer<int>(start[6]);
   check_user(version >= 1 && version <= 3 && start[7] == std::byte{0}, "a .npy of version ", version, ".",
              std::to_integer<int>(start[7]), ", wanted 1.0, 2.0 or 3.0");
@@ -164,7 +164,7 @@ NpyHeader read_npy_header(const ReadBytes& read) {
   std::byte stored_length[4] = {};
   read(std::span(stored_length).first(width));
   const auto length = std::bit_cast<std::uint32_t>(stored_length);
-  check_user(length <= kLargestHeader, "a header of ", length, " bytes, the limit is ", kLargestHeader);
+  check_user(length <= kLargestNpyHeader, "a header of ", length, " bytes, the limit is ", kLargestNpyHeader);
   std::string literal(length, '\0');
   read(std::as_writable_bytes(std::span(literal)));
   NpyHeader header;
@@ -192,14 +192,14 @@ std::string npy_header(const TensorType& type) {
   text.append(63 - (kPrefix + text.size()) % 64, ' ');
   text += '\n';
   check_internal(text.size() <= 0xffff, "npy header of ", text.size(), " bytes");
-  std::string header = concat(kMagic, '\1', '\0');
+  std::string header = concat(kNpyMagic, '\1', '\0');
   header += static_cast<char>(text.size() & 0xff);
   header += static_cast<char>(text.size() >> 8);
   return header + text;
 }
 
 Tensor read_npy(const std::filesystem::path& path) {
-  const std::vector<std::byte> bytes = read_file(path, kLargestFile);
+  const std::vector<std::byte> bytes = read_file(path, kLargestNpyFile);
   std::span<const std::byte> rest = bytes;
   const ReadBytes read = [&](std::span<std::byte> destination) {
     check_user(destination.size() <= rest.size(), "truncated: ", destination.size() - rest.size(), " bytes are missing");

@@ -8,10 +8,10 @@
 namespace gcomp::runtime {
 namespace {
 
-constexpr std::string_view kSuffix = ".npy";
+constexpr std::string_view kNpySuffix = ".npy";
 
 bool is_array(std::string_view entry) {
-  return entry.size() > kSuffix.size() && entry.substr(entry.size() - kSuffix.size()) == kSuffix;
+  return entry.size() > kNpySuffix.size() && entry.substr(entry.size() - kNpySuffix.size()) == kNpySuffix;
 }
 
 NpyHeader read_header(const ZipReader& archive, std::size_t index) {
@@ -30,7 +30,7 @@ NpyHeader read_header(const ZipReader& archive, std::size_t index) {
 NpzFile::NpzFile(const std::filesystem::path& path, const ZipLimits& limits) : path_(path.string()), archive_(path, limits) {
   for (std::size_t i = 0; i < archive_.entries().size(); ++i) {
     const std::string& entry = archive_.entries()[i].name;
-    names_.push_back(is_array(entry) ? entry.substr(0, entry.size() - kSuffix.size()) : entry);
+    names_.push_back(is_array(entry) ? entry.substr(0, entry.size() - kNpySuffix.size()) : entry);
     Array& array = arrays_.emplace_back();
     try {
       array.header = read_header(archive_, i);
@@ -71,7 +71,7 @@ void write_npz(const std::filesystem::path& path, std::span<const NamedTensor> a
   for (const auto& [name, tensor] : arrays) {
     headers.push_back(npy_header(tensor.type()));
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(headers.back())), tensor.bytes()};
-    archive.add(name + std::string(kSuffix), parts, compression);
+    archive.add(name + std::string(kNpySuffix), parts, compression);
   }
   archive.commit();
 }

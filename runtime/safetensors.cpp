@@ -12,9 +12,8 @@
 namespace gcomp::runtime {
 namespace {
 
-constexpr std::uint64_t kLargestHeader = 100'000'000;
-constexpr std::uintmax_t kLargestFile = std::uintmax_t{1} << 40;
-constexpr std::size_t kLargestRank = 32;
+constexpr std::uint64_t kLargestSafetensorsHeader = 100'000'000;
+constexpr std::uintmax_t kLargestSafetensorsFile = std::uintmax_t{1} << 40;
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct Spelling {
@@ -44,7 +43,7 @@ std::vector<NamedPointer> in_file_order(const std::map<std::string, Tensor>& ten
 }
 
 /// One entry of the header, not yet compared with its neighbours.
-struct Entry {
+struct TensorEntry {
   std::string name;
   TensorType type;
   std::uint64_t begin = 0, end = 0;
@@ -56,16 +55,16 @@ std::uint64_t read_size(const nlohmann::json& value, std::string_view what) {
   return value.get<std::uint64_t>();
 }
 
-const nlohmann::json& member(const nlohmann::json& object, const char* key) {
+const nlohmann::json& entry_member(const nlohmann::json& object, const char* key) {
   check_user(object.is_object() && object.contains(key), "its entry lacks '", key, "'");
   return object.at(key);
 }
 
-Entry read_entry(const std::string& name, const nlohmann::json& object) {
-  Entry entry{.name = name, .type = {}, .begin = 0, .end = 0};
-  const nlohmann::json& dtype = member(object, "dtype");
-  const nlohmann::json& shape = member(object, "shape");
-  const nlohmann::json& offsets = member(object, "data_offsets");
+TensorEntry read_entry(const std::string& name, const nlohmann::json& object) {
+  TensorEntry entry{.name = name, .type = {}, .begin = 0, .end = 0};
+  const nlohmann::json& dtype = entry_member(object, "dtype");
+  const nlohmann::json& shape = entry_member(object, "shape");
+  const nlohmann::json& offsets = entry_member(object, "data_offsets");
   check_user(object.size() == 3, "its entry has keys besides dtype, shape and data_offsets");
   const std::string text = dtype.is_string() ? dtype.get<std::string>() : "";
   const auto* spelling =
@@ -95,18 +94,19 @@ std::map<std::string, std::string> read_metadata(const nlohmann::json& object) {
 }
 
 /// The entries in the order of their bytes, which must fill `size` exactly.
-std::vector<Entry> read_entries(const nlohmann::json& header, std::uint64_t size) {
-  std::vector<Entry> entries;
+std::vector<TensorEntry> read_entries(const nlohmann::json& header, std::uint64_t size) {
+  std::vector<TensorEntry> entries;
   for (const auto& [name, object] : header.items()) {
     if (name == kMetadata) continue;
     try {
       entries.push_back(read_entry(name, object));
     } catch (const UserError& error) { throw UserError(concat("tensor '", name, "': ", error.what())); }
   }
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name); });
+  std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
   std::uint64_t end = 0;
-  for (const Entry& entry : entries) {
+  for (const TensorEntry& entry : entries) {
     check_user(entry.begin == end, "tensor '", entry.name, "' begins at byte ", entry.begin, ", but the one before ends at ", end);
     end = entry.end;
   }
@@ -119,15 +119,15 @@ Safetensors parse(std::span<const std::byte> bytes) {
   check_user(bytes.size() >= sizeof(length), "it has ", bytes.size(), " bytes, too few for a header");
   std::memcpy(&length, bytes.data(), sizeof(length));
   bytes = bytes.subspan(sizeof(length));
-  check_user(length <= kLargestHeader && length <= bytes.size(), "a header of ", length, " bytes in ", bytes.size(),
-             " bytes, the limit is ", kLargestHeader);
+  check_user(length <= kLargestSafetensorsHeader && length <= bytes.size(), "a header of ", length, " bytes in ", bytes.size(),
+             " bytes, the limit is ", kLargestSafetensorsHeader);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), length);
   check_user(!text.empty() && text.front() == '{', "its header does not start with '{'");
   const nlohmann::json header = parse_strict_json(text, 3);
   bytes = bytes.subspan(length);
   Safetensors contents;
   if (header.contains(kMetadata)) contents.metadata = read_metadata(header.at(std::string(kMetadata)));
-  for (const Entry& entry : read_entries(header, bytes.size())) {
+  for (const TensorEntry& entry : read_entries(header, bytes.size())) {
     Tensor tensor(entry.type);
     if (entry.end > entry.begin) std::memcpy(tensor.data(), bytes.data() + entry.begin, entry.end - entry.begin);
     if (entry.type.dtype == DType::boolean)
@@ -177,7 +177,7 @@ void write_safetensors(const std::filesystem::path& path, const Safetensors& con
 }
 
 Safetensors read_safetensors(const std::filesystem::path& path) {
-  return parse_safetensors(read_file(path, kLargestFile), path.string());
+  return parse_safetensors(read_file(path, kLargestSafetensorsFile), path.string());
 }
 
 }  // namespace gcomp::runtime

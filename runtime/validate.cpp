@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::int64_t kLargestSpace = std::int64_t{1} << 50;  // far above any memory, far below overflow in sums
 constexpr std::int64_t kLargestExtent = std::int64_t{1} << 40;
-constexpr std::size_t kLargestRank = 32;
 
 std::string_view name_of(Space space) {
   switch (space) {

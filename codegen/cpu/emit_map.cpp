@@ -12,8 +12,7 @@ using namespace gcomp::ir;
 namespace {
 
 constexpr std::int64_t kTransposeBlock = 32;
-constexpr std::int64_t kLeastBlock = 2048;
-constexpr int kMostTests = 32;
+constexpr std::int64_t kLeastMapBlock = 2048;
 constexpr std::size_t kMostTiles = 4;
 
 std::vector<Loop> outer_loops(const KernelLoops& loops) {
@@ -32,9 +31,9 @@ std::vector<Loop> outer_loops(const KernelLoops& loops) {
     const std::int64_t rows = loops.extent(schedule.transposed_axis);
     outer.push_back({Loop::Kind::blocks, schedule.transposed_axis, rows, kTransposeBlock});
     outer.push_back({Loop::Kind::blocks, vector, extent, kTransposeBlock});
-  } else if (points < wanted && extent >= 2 * kLeastBlock) {
+  } else if (points < wanted && extent >= 2 * kLeastMapBlock) {
     const std::int64_t pieces = (wanted + points - 1) / std::max<std::int64_t>(points, 1);
-    const std::int64_t block = std::max(kLeastBlock, ((extent + pieces - 1) / pieces + 63) / 64 * 64);
+    const std::int64_t block = std::max(kLeastMapBlock, ((extent + pieces - 1) / pieces + 63) / 64 * 64);
     outer.push_back({Loop::Kind::blocks, vector, extent, block});
   }
   return outer;
@@ -134,7 +133,7 @@ class MapEmitter {
 
   /// Conditions that the vector axis does not decide are tested before its loop.
   void run_variants(const FlatNest& nest, int tested) {
-    const auto condition = vector_ >= 0 && tested < kMostTests ? settled_outside(nest, {vector_}) : std::nullopt;
+    const auto condition = vector_ >= 0 && tested < kMostHoisted ? settled_outside(nest, {vector_}) : std::nullopt;
     if (!condition) return run_pieces(nest);
     const std::string test = writer_.conditions({*condition});
     for (bool holds : {true, false}) {

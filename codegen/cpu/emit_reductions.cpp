@@ -5,6 +5,7 @@
 
 #include "codegen/cpu/loops.h"
 #include "codegen/variants.h"
+#include "ir/base/integers.h"
 #include "ir/op.h"
 
 namespace gcomp::codegen::cpu {
@@ -15,9 +16,6 @@ namespace {
 
 constexpr std::int64_t kColumnBlock = 64;
 constexpr std::int64_t kLongRow = 64;
-constexpr int kMostTests = 32;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Reduction::Of of(const Statement& s) { return s.combine->reduction.of; }
 bool is_position(const Statement& s) { return of(s) == Reduction::Of::first_maximum || of(s) == Reduction::Of::first_minimum; }
@@ -110,7 +108,7 @@ class ReductionEmitter {
   void run_variants(const FlatNest& nest, std::int64_t lanes, int tested) {
     std::vector<int> inner = row_axes_;
     if (columns_) inner.push_back(vector_);
-    const auto condition = tested < kMostTests ? settled_outside(nest, inner) : std::nullopt;
+    const auto condition = tested < kMostHoisted ? settled_outside(nest, inner) : std::nullopt;
     if (!condition) {
       current_ = &nest;
       return run_phases(lanes);

@@ -12,7 +12,7 @@ using namespace gcomp::ir;
 namespace {
 
 constexpr std::int64_t kLeastRow = 16;
-constexpr std::int64_t kLeastBlock = 64;
+constexpr std::int64_t kLeastScatterBlock = 64;
 constexpr std::int64_t kMostRanges = 8;  // each goes through all updates
 
 std::string add_text(DType dtype, const std::string& place, const std::string& value) {
@@ -43,7 +43,8 @@ void emit_rows(KernelLoops& loops, const Store& store, const std::string& result
   KernelWriter& writer = loops.writer();
   const DType dtype = loops.nest().results[static_cast<std::size_t>(store.result)];
   const std::int64_t row = loops.extent(axis), rows = loops.nest().result_elements[static_cast<std::size_t>(store.result)] / row;
-  const std::int64_t wanted = std::clamp<std::int64_t>(loops.wanted_tasks(), 1, std::max<std::int64_t>(row / kLeastBlock, 1));
+  const std::int64_t wanted =
+      std::clamp<std::int64_t>(loops.wanted_tasks(), 1, std::max<std::int64_t>(row / kLeastScatterBlock, 1));
   const std::int64_t block = ((row + wanted - 1) / wanted + kLeastRow - 1) / kLeastRow * kLeastRow;
   const std::size_t opened = loops.open_tasks({{Loop::Kind::blocks, axis, row, block}});
   const std::string r = writer.fresh("i");

@@ -6,13 +6,13 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "ir/base/integers.h"
+
 namespace gcomp::codegen::cuda {
 
 using namespace gcomp::ir;
 
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// Largest magnitude that any partial sum of the index reaches.
 double reach(const Index& index) {

@@ -7,17 +7,6 @@
 #include "codegen/cuda/prelude_scalar.h"
 
 namespace gcomp::codegen::cuda {
-namespace {
-
-/// A header's text without the line that only a file needs.
-std::string without_pragma_once(std::string text) {
-  const std::string line = "#pragma once\n";
-  if (const std::size_t found = text.find(line); found != text.npos) text.erase(found, line.size());
-  return text;
-}
-
-}  // namespace
-
 EmittedKernel emit(const KernelSource& source) {
   FlatNest nest = flatten(source.nest, source.operands, source.results);
   if (source.variable_length) return emit_segments(std::move(nest));
@@ -33,8 +22,7 @@ EmittedKernel emit(const KernelSource& source) {
 }
 
 const char* prelude() {
-  static const std::string text = without_pragma_once(kScalarPrelude) + without_pragma_once(kMemoryPrelude) +
-                                  without_pragma_once(kGroupPrelude) + without_pragma_once(kRandomPrelude);
+  static const std::string text = concat(kScalarPrelude, kMemoryPrelude, kGroupPrelude, kRandomPrelude);
   return text.c_str();
 }
 

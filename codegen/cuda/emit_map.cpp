@@ -1,5 +1,6 @@
 // Maps: one thread for each pack of elements along the vector axis, 256 threads a block.
 #include "codegen/cuda/device_kernel.h"
+#include "ir/base/integers.h"
 
 namespace gcomp::codegen::cuda {
 
@@ -7,7 +8,7 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kMapThreads = 256;
 
 std::vector<const Store*> all_stores(const FlatNest& nest) {
   return stores_where(nest, [](const Store&) { return true; });
@@ -22,12 +23,12 @@ EmittedKernel emit_map(FlatNest nest, const Schedule& schedule) {
   std::vector<int> axes = schedule.outer;
   if (schedule.vector_axis >= 0) axes.push_back(schedule.vector_axis);
   const std::int64_t points = kernel.points(axes);
-  kernel.set_launch((points + kThreads - 1) / kThreads, kThreads);
+  kernel.set_launch(quotient_up(points, kMapThreads), kMapThreads);
   KernelWriter& w = kernel.writer();
   if (points > 1)
     w.line(concat("const ", wide ? "unsigned long long" : "unsigned", " t = ", wide ? "(unsigned long long)" : "", "blockIdx.x * ",
-                  kThreads, "u + threadIdx.x;"));
-  if (points % kThreads != 0) w.line(points > 1 ? concat("if (t >= ", points, "u) return;") : "if (threadIdx.x != 0) return;");
+                  kMapThreads, "u + threadIdx.x;"));
+  if (points % kMapThreads != 0) w.line(points > 1 ? concat("if (t >= ", points, "u) return;") : "if (threadIdx.x != 0) return;");
   kernel.bind_axes(points > 1 ? "t" : "0", axes);
   kernel.load_packs(packs, packs.reads);
   kernel.write_lanes(packs, all_stores(nest), axes);
@@ -39,9 +40,9 @@ EmittedKernel emit_segments(FlatNest nest) {
   check_internal(nest.extents.size() == 1, "a kernel of variable length has ", nest.extents.size(), " axes");
   const Packs packs = make_packs(nest, kAxis);
   DeviceKernel kernel(nest, true);
-  kernel.set_launch(0, kThreads);
+  kernel.set_launch(0, kMapThreads);
   KernelWriter& w = kernel.writer();
-  w.line(concat("const gc_index i = (blockIdx.x - table->first_block[segment]) * ", kThreads, "ll + threadIdx.x;"));
+  w.line(concat("const gc_index i = (blockIdx.x - table->first_block[segment]) * ", kMapThreads, "ll + threadIdx.x;"));
   const std::string left = packs.width == 1 ? "extent - i" : concat("extent - i * ", packs.width);
   w.line(concat("const gc_index left = ", left, ";"));
   w.line("if (left <= 0) return;");
@@ -49,7 +50,7 @@ EmittedKernel emit_segments(FlatNest nest) {
   kernel.load_packs(packs, packs.reads, "left");
   kernel.write_lanes(packs, all_stores(nest), {kAxis}, {}, "left");
   EmittedKernel emitted = kernel.finish(true);
-  emitted.task_length = kThreads * packs.width;
+  emitted.task_length = kMapThreads * packs.width;
   return emitted;
 }
 

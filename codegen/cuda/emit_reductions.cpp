@@ -6,6 +6,7 @@
 
 #include "codegen/cuda/device_kernel.h"
 #include "codegen/cuda/row_cache.h"
+#include "ir/base/integers.h"
 #include "ir/op.h"
 
 namespace gcomp::codegen::cuda {
@@ -19,8 +20,6 @@ constexpr std::int64_t kKeptRow = 32 * kMostThreads;  // elements that a block k
 constexpr std::int64_t kManyBlocks = 1024;            // enough to fill the largest devices several times
 constexpr std::int64_t kManyThreads = 1 << 17;
 constexpr std::int64_t kWarpRow = 512;  // packs that one warp still covers well
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// The threads that share a point of the kept axes.
 struct Group {
@@ -82,7 +81,7 @@ class PhaseWriter {
   void open_rows() {
     row_ = kernel_.points(row_axes());
     const std::int64_t rows = kernel_.points(schedule_.outer), rows_a_block = group_.threads / group_.size;
-    kernel_.set_launch((rows + rows_a_block - 1) / rows_a_block, group_.threads);
+    kernel_.set_launch(quotient_up(rows, rows_a_block), group_.threads);
     std::string row = "blockIdx.x";
     w().line(concat("const unsigned lane = ", rows_a_block == 1 ? "threadIdx.x" : concat("threadIdx.x % ", group_.size, "u"), ";"));
     if (rows_a_block > 1) {
@@ -103,7 +102,7 @@ class PhaseWriter {
 
   void open_columns() {
     row_ = kernel_.points(row_axes());
-    const std::int64_t extent = kernel_.extent(schedule_.vector_axis), blocks = (extent + group_.columns - 1) / group_.columns;
+    const std::int64_t extent = kernel_.extent(schedule_.vector_axis), blocks = quotient_up(extent, group_.columns);
     kernel_.set_launch(blocks * kernel_.points(schedule_.outer), group_.threads);
     w().line(concat("gc_index x = (gc_index)(blockIdx.x % ", blocks, "u) * ", group_.columns, " + threadIdx.x % ", group_.columns,
                     "u;"));
@@ -123,7 +122,7 @@ class PhaseWriter {
   }
 
   bool keeps_row() const { return !cache_.statements.empty(); }
-  std::int64_t steps() const { return (row_ + group_.size - 1) / group_.size; }
+  std::int64_t steps() const { return quotient_up(row_, group_.size); }
 
   /// Opens the loop over the row; returns how many scopes it opened.
   int open_row_loop() {
@@ -307,7 +306,7 @@ Group choose_row_group(std::int64_t rows, std::int64_t packs_a_row) {
 
 Group choose_column_group(std::int64_t columns, std::int64_t others, std::int64_t row) {
   const int width = power_of_two_above(columns, 32);
-  const std::int64_t blocks = (columns + width - 1) / width * others;
+  const std::int64_t blocks = quotient_up(columns, width) * others;
   // Short reductions of very many columns need no help: a thread for each column.
   if (row <= 64 && columns * others >= kManyThreads && width == 32) return {Group::Kind::column, 128, 1, 128};
   const int least = std::max(8, 256 / width), most = kMostThreads / width;

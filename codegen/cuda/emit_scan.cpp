@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/device_kernel.h"
+#include "ir/base/integers.h"
 #include "ir/op.h"
 
 namespace gcomp::codegen::cuda {
@@ -10,7 +11,7 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kScanThreads = 128;
 
 std::string joined(const Statement& s, const std::string& total, const std::string& value) {
   switch (s.combine->reduction.of) {
@@ -45,9 +46,9 @@ EmittedKernel emit_scan(FlatNest nest, const Schedule& schedule) {
   DeviceKernel kernel(nest, needs_wide_indices(nest));
   KernelWriter& w = kernel.writer();
   const std::int64_t points = kernel.points(schedule.outer), extent = kernel.extent(axis);
-  kernel.set_launch((points + kThreads - 1) / kThreads, kThreads);
-  w.line(concat("const gc_index t = blockIdx.x * (gc_index)", kThreads, " + threadIdx.x;"));
-  if (points % kThreads != 0) w.line(concat("if (t >= ", points, ") return;"));
+  kernel.set_launch(quotient_up(points, kScanThreads), kScanThreads);
+  w.line(concat("const gc_index t = blockIdx.x * (gc_index)", kScanThreads, " + threadIdx.x;"));
+  if (points % kScanThreads != 0) w.line(concat("if (t >= ", points, ") return;"));
   kernel.bind_axes("t", schedule.outer);
   std::vector<std::string> totals;
   for (const Statement* s : scans) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/device_kernel.h"
+#include "ir/base/integers.h"
 
 namespace gcomp::codegen::cuda {
 
@@ -16,11 +17,8 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kScatterThreads = 128;
 constexpr std::int64_t kMostPoints = 8;  // of the free axes, held by one thread
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-bool contains(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
 /// How a store's index falls into digits.
 struct ScatterShape {
@@ -86,16 +84,16 @@ class ScatterWriter {
 
   EmittedKernel by_destination() {
     const std::int64_t points = kernel_.points(shape_.free), updates = kernel_.points(shape_.serial);
-    const std::int64_t held = std::clamp<std::int64_t>((points + kThreads - 1) / kThreads, 1, kMostPoints);
-    const std::int64_t chunks = (points + held * kThreads - 1) / (held * kThreads);
-    kernel_.set_launch(kernel_.points(destination_) * chunks, kThreads);
+    const std::int64_t held = std::clamp<std::int64_t>(quotient_up(points, kScatterThreads), 1, kMostPoints);
+    const std::int64_t chunks = quotient_up(points, held * kScatterThreads);
+    kernel_.set_launch(kernel_.points(destination_) * chunks, kScatterThreads);
     KernelWriter& w = kernel_.writer();
     const std::string type(compute_type_text(nest_.results[at(store_.result)]));
-    w.line(concat("__shared__ int matches[", kThreads, "], counts[", kThreads / 32, "];"));
+    w.line(concat("__shared__ int matches[", kScatterThreads, "], counts[", kScatterThreads / 32, "];"));
     w.line(concat(type, " s[", held, "] = {};"));
     kernel_.bind_axes(concat("blockIdx.x / ", chunks, "u"), destination_);
-    w.line(concat("const unsigned first = blockIdx.x % ", chunks, "u * ", held * kThreads, "u + threadIdx.x;"));
-    w.open(concat("for (unsigned base = 0; base < ", updates, "u; base += ", kThreads, "u)"));
+    w.line(concat("const unsigned first = blockIdx.x % ", chunks, "u * ", held * kScatterThreads, "u + threadIdx.x;"));
+    w.open(concat("for (unsigned base = 0; base < ", updates, "u; base += ", kScatterThreads, "u)"));
     write_search(updates);
     w.open("for (int m = 0; m < count; ++m)");
     kernel_.bind_axes("(base + matches[m])", shape_.serial);
@@ -110,10 +108,10 @@ class ScatterWriter {
 
   EmittedKernel by_point() {
     const std::int64_t points = kernel_.points(shape_.free);
-    kernel_.set_launch((points + kThreads - 1) / kThreads, kThreads);
+    kernel_.set_launch(quotient_up(points, kScatterThreads), kScatterThreads);
     KernelWriter& w = kernel_.writer();
-    w.line(concat("const gc_index t = blockIdx.x * (gc_index)", kThreads, " + threadIdx.x;"));
-    if (points % kThreads != 0) w.line(concat("if (t >= ", points, ") return;"));
+    w.line(concat("const gc_index t = blockIdx.x * (gc_index)", kScatterThreads, " + threadIdx.x;"));
+    if (points % kScatterThreads != 0) w.line(concat("if (t >= ", points, ") return;"));
     kernel_.bind_axes("t", shape_.free);
     open_loops(destination_);
     w.line(concat("gc_put(p", nest_.operands.size() + at(store_.result), "[", w.index(target_), "], (",
@@ -139,14 +137,14 @@ class ScatterWriter {
                       " == ", w.index(nest_.axis(destination_[i])));
     w.line(concat("match = ", match.empty() ? "true" : match, ";"));
     w.close();
-    w.line(concat("const int count = gc_list_matches<", kThreads, ">(match, matches, counts);"));
+    w.line(concat("const int count = gc_list_matches<", kScatterThreads, ">(match, matches, counts);"));
   }
 
   /// Over the points of the free axes that this thread holds; two scopes.
   void open_held(std::int64_t held, std::int64_t points) {
     KernelWriter& w = kernel_.writer();
     w.open(concat("for (int k = 0; k < ", held, "; ++k)"), "#pragma unroll");
-    w.line(concat("const unsigned n = first + k * ", kThreads, "u;"));
+    w.line(concat("const unsigned n = first + k * ", kScatterThreads, "u;"));
     w.open(concat("if (n < ", points, "u)"));
     kernel_.bind_axes("n", shape_.free);
   }
@@ -172,10 +170,10 @@ class ScatterWriter {
 
 EmittedKernel emit_serial(const FlatNest& nest) {
   DeviceKernel kernel(nest, needs_wide_indices(nest));
-  kernel.set_launch(1, kThreads);
+  kernel.set_launch(1, kScatterThreads);
   KernelWriter& w = kernel.writer();
   for (std::size_t r = 0; r < nest.results.size(); ++r)
-    w.line(concat("for (gc_index i = threadIdx.x; i < ", nest.result_elements[r], "; i += ", kThreads, ") gc_put(p",
+    w.line(concat("for (gc_index i = threadIdx.x; i < ", nest.result_elements[r], "; i += ", kScatterThreads, ") gc_put(p",
                   nest.operands.size() + r, "[i], (", compute_type_text(nest.results[r]), ")0);"));
   w.line("__syncthreads();");
   w.open("if (threadIdx.x == 0)");

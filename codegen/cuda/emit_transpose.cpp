@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "codegen/cuda/device_kernel.h"
+#include "ir/base/integers.h"
 
 namespace gcomp::codegen::cuda {
 
@@ -29,14 +30,7 @@ std::vector<TermPtr> tiled_reads(const FlatNest& nest, int along, int across) {
   return reads;
 }
 
-std::vector<int> axes_of(const FlatNest& nest, const TermPtr& term) {
-  std::vector<int> axes;
-  for (int a = 0; a < static_cast<int>(nest.extents.size()); ++a)
-    if (uses_axis(term, a)) axes.push_back(a);
-  return axes;
-}
-
-std::int64_t tiles(std::int64_t extent) { return (extent + kTile - 1) / kTile; }
+std::int64_t tiles(std::int64_t extent) { return quotient_up(extent, kTile); }
 
 }  // namespace
 

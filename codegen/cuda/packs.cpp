@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "ir/base/integers.h"
+
 namespace gcomp::codegen::cuda {
 
 using namespace gcomp::ir;
@@ -10,8 +12,6 @@ using namespace gcomp::ir;
 namespace {
 
 constexpr std::int64_t kWordBytes = 16;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// One stream of elements: what moves at one index.
 struct Stream {
@@ -64,14 +64,6 @@ int choose_width(const FlatNest& nest, int axis) {
     if (packed > 0 && packed >= single) return static_cast<int>(width);
   }
   return 1;
-}
-
-/// The axes of the statements in which the read stands: where it is known.
-std::vector<int> axes_of(const FlatNest& nest, const TermPtr& term) {
-  std::vector<int> axes;
-  for (int a = 0; at(a) < nest.extents.size(); ++a)
-    if (uses_axis(term, a)) axes.push_back(a);
-  return axes;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "codegen/cuda/packs.h"
+#include "ir/base/integers.h"
 
 namespace gcomp::codegen::cuda {
 
@@ -12,10 +13,6 @@ using namespace gcomp::ir;
 namespace {
 
 using TermSet = std::unordered_set<TermPtr, TermHash, TermEqual>;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-bool contains(const std::vector<int>& list, int number) { return std::find(list.begin(), list.end(), number) != list.end(); }
 
 /// Walks what one phase evaluates for each element, each term once, outermost first.
 class PhaseWalk {

@@ -20,7 +20,7 @@ namespace {
 using ::onnx::ModelProto;
 using ::onnx::TensorProto;
 
-constexpr std::size_t kMaxBytes = (std::size_t{1} << 31) - 1;
+constexpr std::size_t kLargestOnnxFile = (std::size_t{1} << 31) - 1;
 
 TensorProto* find_initializer(ModelProto& model, const std::string& name) {
   for (TensorProto& proto : *model.mutable_graph()->mutable_initializer())
@@ -128,7 +128,8 @@ std::string export_onnx_bytes(const Model& model, const std::map<std::string, Te
   }
   for (TensorProto& initializer : *proto.mutable_graph()->mutable_initializer())
     if (auto it = states.find(initializer.name()); it != states.end()) write_tensor(initializer, it->second);
-  check_user(proto.ByteSizeLong() <= kMaxBytes, "the model has ", proto.ByteSizeLong(), " bytes; an ONNX file holds at most 2 GiB");
+  check_user(proto.ByteSizeLong() <= kLargestOnnxFile, "the model has ", proto.ByteSizeLong(),
+             " bytes; an ONNX file holds at most 2 GiB");
   return proto.SerializeAsString();
 }
 

@@ -28,7 +28,7 @@ bool is_anonymous(std::string_view name) {
 
 bool has_module_path(std::string_view name) { return name.find('.') != std::string_view::npos && !is_anonymous(name); }
 
-bool is_uniform(const Tensor& tensor) {
+bool has_one_value(const Tensor& tensor) {
   for (std::int64_t i = 1; i < tensor.elements(); ++i)
     if (tensor.at(i) != tensor.at(0)) return false;
   return tensor.elements() > 0;
@@ -87,7 +87,7 @@ Verdict verdict_of(const std::string& name, const Tensor& values, const std::vec
   if (is_mask(values)) return {false, false, "mask"};
   const bool weight = any(role_is({UseRole::weight}));
   const bool bias = any(role_is({UseRole::bias}));
-  if (anonymous && is_uniform(values) && !weight && !bias) return {false, false, "anonymous tensor of one constant"};
+  if (anonymous && has_one_value(values) && !weight && !bias) return {false, false, "anonymous tensor of one constant"};
   for (const Use& use : uses)
     if (use.role != UseRole::other && use.role != UseRole::setting) return {true, false, used_as(use)};
   // A sinusoid table or rotary frequencies look like a parameter that is added or multiplied.
@@ -148,7 +148,7 @@ class Planner {
   std::vector<Use> without_borrowed_ones(const std::string& name, const Tensor& values, std::vector<Use> uses) {
     auto bare = [](const Use& u) { return u.role == UseRole::norm_scale && !u.norm_has_bias && u.node >= 0; };
     const bool all_bare = std::all_of(uses.begin(), uses.end(), bare);
-    if (all_bare || !is_uniform(values) || values.at(0) != 1) return uses;
+    if (all_bare || !has_one_value(values) || values.at(0) != 1) return uses;
     std::vector<Use> kept;
     for (const Use& use : uses) {
       if (bare(use)) plan_.redirected[{use.node, use.operand}] = "";
@@ -165,7 +165,7 @@ class Planner {
     if (first_match(options_.tie, name)) return false;
     if (first_match(options_.untie, name)) return true;
     const auto norms = std::count_if(uses.begin(), uses.end(), is_norm);
-    return norms >= 2 && is_uniform(values);
+    return norms >= 2 && has_one_value(values);
   }
 
   void add(const std::string& state, const std::string& initializer, const Tensor& values, const std::vector<Use>& uses,
@@ -205,7 +205,7 @@ class Planner {
     std::map<std::tuple<std::int64_t, std::uint64_t, std::uint64_t>, std::vector<std::string>> buckets;
     for (const Parameter& parameter : plan_.parameters) {
       const Tensor& values = *initializers_.at(parameter.initializer).values;
-      if (!parameter.trained || parameter.name != parameter.initializer || values.elements() < 2 || is_uniform(values)) continue;
+      if (!parameter.trained || parameter.name != parameter.initializer || values.elements() < 2 || has_one_value(values)) continue;
       buckets[{values.elements(), std::bit_cast<std::uint64_t>(values.at(0)),
                std::bit_cast<std::uint64_t>(values.at(values.elements() - 1))}]
           .push_back(parameter.name);

@@ -13,12 +13,12 @@ constexpr int kMaxDepth = 16;
 constexpr std::int64_t kMaxNodes = 1'000'000;
 
 /// Names visible in a graph: its own and those of the graphs around it.
-struct Scope {
-  const Scope* outer = nullptr;
+struct VisibleNames {
+  const VisibleNames* outer = nullptr;
   std::unordered_set<std::string> names;
 
   bool has(const std::string& name) const {
-    for (const Scope* scope = this; scope; scope = scope->outer)
+    for (const VisibleNames* scope = this; scope; scope = scope->outer)
       if (scope->names.count(name)) return true;
     return false;
   }
@@ -52,9 +52,9 @@ class Validator {
  public:
   explicit Validator(const Source& source) : source_(source) {}
 
-  void check_graph(const ::onnx::GraphProto& graph, const Scope* outer, int depth) {
+  void check_graph(const ::onnx::GraphProto& graph, const VisibleNames* outer, int depth) {
     check_user(depth <= kMaxDepth, source_.name, ": subgraphs nest more than ", kMaxDepth, " deep");
-    Scope scope{outer, {}};
+    VisibleNames scope{outer, {}};
     for (const auto& input : graph.input()) define(scope, input.name(), "the graph's inputs");
     // Before IR version 4 initializers were also listed as inputs.
     std::unordered_set<std::string> initializers;
@@ -69,7 +69,7 @@ class Validator {
   }
 
   void check_function(const ::onnx::FunctionProto& function) {
-    Scope scope;
+    VisibleNames scope;
     for (const auto& input : function.input()) define(scope, input, concat("the inputs of function '", function.name(), "'"));
     check_nodes(function.node(), scope, 0);
     for (const auto& output : function.output())
@@ -77,20 +77,20 @@ class Validator {
   }
 
  private:
-  void define(Scope& scope, const std::string& name, const std::string& where) {
+  void define(VisibleNames& scope, const std::string& name, const std::string& where) {
     check_user(!name.empty(), source_.name, ": an empty name among ", where);
     check_user(is_utf8(name), source_.name, ": a name among ", where, " is no UTF-8 text");
     check_user(scope.names.insert(name).second, source_.name, ": the name '", name, "' is made twice, the second time by ", where);
   }
 
-  void add_initializer(Scope& scope, std::unordered_set<std::string>& initializers, const std::string& name) {
+  void add_initializer(VisibleNames& scope, std::unordered_set<std::string>& initializers, const std::string& name) {
     check_user(!name.empty() && is_utf8(name), source_.name, ": an initializer has no name, or one that is no UTF-8 text");
     check_user(initializers.insert(name).second, source_.name, ": two initializers are named '", name, "'");
     scope.names.insert(name);
   }
 
   template <class Nodes>
-  void check_nodes(const Nodes& nodes, Scope& scope, int depth) {
+  void check_nodes(const Nodes& nodes, VisibleNames& scope, int depth) {
     for (const auto& node : nodes) {
       check_user(++nodes_ <= kMaxNodes, source_.name, ": more than ", kMaxNodes, " nodes");
       check_user(is_utf8(node.name()) && is_utf8(node.op_type()) && is_utf8(node.domain()), source_.name,

@@ -11,6 +11,9 @@ namespace gcomp {
 
 using Shape = std::vector<std::int64_t>;
 
+/// Dimensions that an array in a file may have.
+inline constexpr std::size_t kLargestRank = 32;
+
 /// Product of the dimensions; throws UserError where it exceeds 2^62 or a dimension is negative.
 std::int64_t element_count(std::span<const std::int64_t> shape);
 /// Row-major strides in elements.

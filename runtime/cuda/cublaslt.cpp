@@ -6,7 +6,7 @@
 namespace gcomp::runtime::cuda {
 namespace {
 
-constexpr int kOldestMajor = 12;
+constexpr int kOldestCublas = 12;
 constexpr std::uint64_t kMostWorkspace = 32 << 20;
 constexpr int kAsked = 8;  // algorithms
 
@@ -73,7 +73,7 @@ LibraryResult find_cublaslt(const LibrarySearch& search, int newest_major) {
     if (const std::string missing = load_functions(library, functions); !missing.empty()) return concat("it lacks ", missing);
     const std::size_t version = functions.cublasLtGetVersion();
     const int major = static_cast<int>(version / 10000);
-    if (major < kOldestMajor) return concat("it is version ", version_text(version), ", wanted ", kOldestMajor, " or newer");
+    if (major < kOldestCublas) return concat("it is version ", version_text(version), ", wanted ", kOldestCublas, " or newer");
     if (newest_major > 0 && major > newest_major) return newer_than_driver(version_text(version), newest_major);
     return {};
   });

@@ -18,7 +18,7 @@ std::string load_functions(const Library& library, DriverFunctions& functions) {
 }
 
 /// A toolkit's stub answers every call with an error; it only serves linkers.
-std::string why_unfit(const Library& library) {
+std::string why_driver_unfit(const Library& library) {
   DriverFunctions functions;
   functions.cuDriverGetVersion = reinterpret_cast<CUresult (*)(int*)>(library.symbol("cuDriverGetVersion"));
   functions.cuInit = reinterpret_cast<CUresult (*)(unsigned)>(library.symbol("cuInit"));
@@ -116,7 +116,7 @@ void Driver::fail(CUresult error, const char* call, std::string_view where) cons
 
 std::shared_ptr<const Driver> Driver::open(const LibrarySearch& search, const char* visible_devices) {
   std::shared_ptr<Driver> driver(new Driver);
-  driver->found_ = find_library(LibraryKind::driver, search, why_unfit);
+  driver->found_ = find_library(LibraryKind::driver, search, why_driver_unfit);
   if (!driver->found_.library) {
     const bool explicit_path = !search.explicit_of(LibraryKind::driver).empty();
     throw DeviceError(concat(!explicit_path && is_absent(driver->found_) ? "no CUDA driver (libcuda.so.1) was found"

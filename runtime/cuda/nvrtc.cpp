@@ -16,7 +16,7 @@
 namespace gcomp::runtime::cuda {
 namespace {
 
-constexpr int kOldestMajor = 12, kOldestMinor = 4;
+constexpr int kOldestNvrtcMajor = 12, kOldestNvrtcMinor = 4;
 // Whole IEEE arithmetic: --use_fast_math would change NaN, infinities and the last digits of every function.
 const std::vector<std::string> kOptions = {"--std=c++17", "--fmad=true"};
 
@@ -35,14 +35,14 @@ NvrtcFunctions load_functions(const Library& library, std::string& missing) {
   return functions;
 }
 
-std::string why_unfit(const Library& library, int newest_major) {
+std::string why_nvrtc_unfit(const Library& library, int newest_major) {
   std::string missing;
   const NvrtcFunctions functions = load_functions(library, missing);
   if (!missing.empty()) return missing;
   int major = 0, minor = 0;
   if (functions.Version(&major, &minor) != NVRTC_SUCCESS) return "it does not tell its version";
-  if (major < kOldestMajor || (major == kOldestMajor && minor < kOldestMinor))
-    return concat("it is version ", major, ".", minor, ", wanted ", kOldestMajor, ".", kOldestMinor, " or newer");
+  if (major < kOldestNvrtcMajor || (major == kOldestNvrtcMajor && minor < kOldestNvrtcMinor))
+    return concat("it is version ", major, ".", minor, ", wanted ", kOldestNvrtcMajor, ".", kOldestNvrtcMinor, " or newer");
   if (newest_major > 0 && major > newest_major) return newer_than_driver(concat(major, ".", minor), newest_major);
   return {};
 }
@@ -205,8 +205,8 @@ class CubinMaker {
 
 Nvrtc Nvrtc::find(const LibrarySearch& search, int newest_major) {
   Nvrtc nvrtc;
-  nvrtc.found_ =
-      find_library(LibraryKind::nvrtc, search, [newest_major](const Library& library) { return why_unfit(library, newest_major); });
+  nvrtc.found_ = find_library(LibraryKind::nvrtc, search,
+                              [newest_major](const Library& library) { return why_nvrtc_unfit(library, newest_major); });
   if (!nvrtc.found_.library) {
     const bool old = nvrtc.found_.driver_is_too_old();
     throw DeviceError(nvrtc.found_.absence(LibraryKind::nvrtc, "nvidia-cuda-nvrtc"),

@@ -29,7 +29,7 @@ void PrintTo(const Variant& variant, std::ostream* out) { *out << name_of(varian
 class CudaAttention : public testing::TestWithParam<Variant> {};
 
 /// Relative to the largest element: a gradient's elements are sums that may cancel.
-std::string difference(const Tensor& found, const Tensor& expected) {
+std::string attention_difference(const Tensor& found, const Tensor& expected) {
   double scale = 1;
   for (double x : expected.to_doubles())
     if (std::isfinite(x)) scale = std::max(scale, std::fabs(x) < 1e30 ? std::fabs(x) : 1);
@@ -63,7 +63,7 @@ TEST_P(CudaAttention, KernelsComputeWhatTheExpansionDoes) {
   for (const auto& [name, value] : values) runner.write(name, value);
   ASSERT_EQ(runner.step(), "");
   for (std::size_t i = 0; i < expected.outputs.size(); ++i)
-    EXPECT_EQ(difference(runner.read_output(i), expected.outputs[i]), "") << graph.outputs()[i]->name;
+    EXPECT_EQ(attention_difference(runner.read_output(i), expected.outputs[i]), "") << graph.outputs()[i]->name;
   for (const auto& [name, value] : values) EXPECT_EQ(runner.read_input(name), value) << name << " was written";
 }
 

@@ -18,9 +18,16 @@
 namespace gcomp::tests {
 namespace {
 
-using namespace gcomp::runtime;
+using runtime::ConvolutionCall;
+using runtime::ConvolutionKind;
+using runtime::Kernel;
+using runtime::MatmulCall;
+using runtime::MatrixView;
+using runtime::Target;
+using runtime::TargetKind;
+namespace cuda = runtime::cuda;
 
-constexpr std::size_t kTogether = 32;        // small kernels in one source: NVRTC takes 60 ms for a source of any size
+constexpr std::size_t kSmallTogether = 32;   // small kernels in one source: NVRTC takes 60 ms for a source of any size
 constexpr std::size_t kRepresentative = 12;  // of the patterns, every so many for the architectures in between
 
 struct Sources {
@@ -187,7 +194,7 @@ class CudaCubins : public ::testing::Test {
   std::optional<cuda::Nvrtc> nvrtc_;
 };
 
-TEST_F(CudaCubins, EveryOpForTheOldestArchitecture) { compile(sources_of(op_graphs(), kTogether), "sm_75"); }
+TEST_F(CudaCubins, EveryOpForTheOldestArchitecture) { compile(sources_of(op_graphs(), kSmallTogether), "sm_75"); }
 
 TEST_F(CudaCubins, PatternsForTheOldestAndHopper) {
   const Sources sources = sources_of(pattern_graphs(), 4);

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kSteps = 2;
-constexpr std::size_t kTogether = 8;  // kernels in one source: NVRTC takes a while for a source of any size
+constexpr std::size_t kKernelsTogether = 8;  // kernels in one source: NVRTC takes a while for a source of any size
 
 std::vector<fs::path> folders_in(const fs::path& models) {
   std::vector<fs::path> found;
@@ -165,7 +165,7 @@ TEST_P(CudaModelCubins, EveryKernelCompilesWithoutSpills) {
   std::vector<std::string> sources;
   std::size_t kernels = 0;
   for (const std::string& text : texts) {
-    if (kernels++ % kTogether == 0) sources.push_back(prelude);
+    if (kernels++ % kKernelsTogether == 0) sources.push_back(prelude);
     sources.back() += "\n" + text;
   }
   CubinOptions options;

@@ -7,11 +7,14 @@
 namespace gcomp::tests {
 namespace {
 
-using namespace gcomp::runtime;
+using runtime::ConvolutionCall;
+using runtime::ConvolutionKind;
+using runtime::MatmulCall;
+using runtime::MatrixView;
 
 enum class Order { rows, columns, strided };
 
-struct Case {
+struct GeneratedCase {
   Shape batch;
   std::int64_t m, n, k;
   Order a = Order::rows, b = Order::rows, c = Order::rows;
@@ -19,9 +22,9 @@ struct Case {
   std::int64_t offset = 0;
 };
 
-const std::vector<Case>& cases() {
+const std::vector<GeneratedCase>& cases() {
   using enum Order;
-  static const std::vector<Case> all = {
+  static const std::vector<GeneratedCase> all = {
       {{}, 1, 1, 1},
       {{}, 64, 64, 32},
       {{}, 65, 63, 33},
@@ -46,7 +49,7 @@ const std::vector<Case>& cases() {
 }
 
 /// A view of a fresh buffer in the given order of memory; a strided one has gaps everywhere.
-MatrixView add_view(ProductProgram& p, const Case& c, Order order, std::int64_t rows, std::int64_t columns, bool one,
+MatrixView add_view(ProductProgram& p, const GeneratedCase& c, Order order, std::int64_t rows, std::int64_t columns, bool one,
                     const std::string& name, bool result) {
   MatrixView view;
   view.offset = c.offset;
@@ -63,11 +66,11 @@ MatrixView add_view(ProductProgram& p, const Case& c, Order order, std::int64_t 
   return view;
 }
 
-void check(DType dtype, int architecture, const std::vector<Case>& list, int least_splits) {
+void check(DType dtype, int architecture, const std::vector<GeneratedCase>& list, int least_splits) {
   ProductProgram p(dtype, architecture);
   int splits = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const Case& c = list[i];
+    const GeneratedCase& c = list[i];
     const std::string name = std::to_string(i);
     MatmulCall call{.dtype = dtype,
                     .batch = c.batch,
@@ -89,7 +92,7 @@ void check(DType dtype, int architecture, const std::vector<Case>& list, int lea
 void check(DType dtype, int architecture) { check(dtype, architecture, cases(), 3); }
 
 /// As many tiles of 128 x 128 as fill a device.
-Case large(Order a, Order b) { return {{}, 1500, 1505, 19, a, b}; }
+GeneratedCase large(Order a, Order b) { return {{}, 1500, 1505, 19, a, b}; }
 
 TEST(CudaProducts, LargeTilesF32) {
   check(DType::f32, 90, {large(Order::rows, Order::columns), large(Order::columns, Order::rows)}, 0);

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using runtime::test::contents;
 using runtime::test::put;
 
-constexpr std::int64_t kSteps = 2;
+constexpr std::int64_t kRefusedSteps = 2;
 
 class CudaBadInput : public testing::Test {
  protected:
@@ -25,9 +25,9 @@ class CudaBadInput : public testing::Test {
     put(folder_ / "trained.onnx", "old contents");
   }
 
-  CudaRun train_with(const CudaSettings& settings) { return folder_.train(model_, kSteps, settings); }
+  CudaRun train_with(const CudaSettings& settings) { return folder_.train(model_, kRefusedSteps, settings); }
   CudaRun train(std::map<std::string, std::string> emulated, const std::vector<std::string>& more = {}) {
-    return folder_.train(model_, kSteps, {.emulated = std::move(emulated), .environment = {}}, more);
+    return folder_.train(model_, kRefusedSteps, {.emulated = std::move(emulated), .environment = {}}, more);
   }
 
   void expect_refused(const CudaRun& run, ExitCode code, const std::vector<std::string>& parts) {
@@ -87,7 +87,7 @@ TEST_F(CudaBadInput, TheToolkitsStubInPlaceOfADriver) {
 TEST_F(CudaBadInput, NoCublas) {
   const CudaSettings without = with_libraries({"libcuda.so.1", "libnvrtc.so.13"});
   expect_refused(train_with(without), ExitCode::no_device, {"cuBLASLt", "--no-cublaslt"});
-  expect_trained(folder_.train(model_, kSteps, without, {"--no-cublaslt"}));
+  expect_trained(folder_.train(model_, kRefusedSteps, without, {"--no-cublaslt"}));
 }
 
 TEST_F(CudaBadInput, AGpuThatIsTooOld) {
@@ -155,7 +155,7 @@ TEST_F(CudaBadInput, ACacheThatCannotBeWritten) {
   put(folder_ / "file", "");
   const CudaSettings settings{.emulated = {}, .environment = {"XDG_CACHE_HOME=" + (folder_ / "file").string()}};
   expect_refused(train_with(settings), ExitCode::no_device, {"cannot create ", "XDG_CACHE_HOME", "--no-cache"});
-  expect_trained(folder_.train(model_, kSteps, settings, {"--no-cache"}));
+  expect_trained(folder_.train(model_, kRefusedSteps, settings, {"--no-cache"}));
 }
 
 TEST_F(CudaBadInput, ACacheOfSomebodyElse) {
@@ -214,8 +214,8 @@ class CudaArtifact : public CudaBadInput {
   }
   CudaRun train_artifact(const fs::path& artifact, const CudaSettings& settings = {}) {
     fs::remove_all(folder_ / "cache");
-    return folder_.run({"train", artifact.string(), "--data", model_.data(), "--steps", std::to_string(kSteps), "--device", "cuda",
-                        "--out", folder_ / "trained.gcx"},
+    return folder_.run({"train", artifact.string(), "--data", model_.data(), "--steps", std::to_string(kRefusedSteps), "--device",
+                        "cuda", "--out", folder_ / "trained.gcx"},
                        settings);
   }
 

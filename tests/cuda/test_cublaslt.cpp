@@ -15,7 +15,7 @@ using namespace cuda;
 
 constexpr std::uint32_t kBias = 4, kRelu = 2, kSumOfA = 256, kSumOfB = 512;
 
-struct Case {
+struct ProductCase {
   cudaDataType type = CUDA_R_32F;
   cublasLtOrder_t orders[3] = {CUBLASLT_ORDER_COL, CUBLASLT_ORDER_COL, CUBLASLT_ORDER_COL};
   cublasOperation_t transpose[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
@@ -30,7 +30,7 @@ constexpr int kM = 5, kN = 7, kK = 150;
 struct Extents {
   int rows, columns;
 };
-Extents extents_of(const Case& c, int matrix) {
+Extents extents_of(const ProductCase& c, int matrix) {
   const Extents plain[] = {{kM, kK}, {kK, kN}, {kM, kN}};
   const Extents e = plain[matrix];
   return matrix < 2 && c.transpose[matrix] == CUBLAS_OP_T ? Extents{e.columns, e.rows} : e;
@@ -58,7 +58,7 @@ class CudaBlas : public EmulatedDriver {
     EmulatedDriver::TearDown();
   }
 
-  cublasLtMatrixLayout_t layout(const Case& c, int matrix) {
+  cublasLtMatrixLayout_t layout(const ProductCase& c, int matrix) {
     const Extents e = extents_of(c, matrix);
     const std::int64_t leading = leading_of(c, matrix), stride = stride_of(c, matrix);
     const std::int32_t order = c.orders[matrix], batches = c.batches;
@@ -72,21 +72,21 @@ class CudaBlas : public EmulatedDriver {
     return made;
   }
   /// Two elements of padding behind each row or column.
-  std::int64_t leading_of(const Case& c, int matrix) const {
+  std::int64_t leading_of(const ProductCase& c, int matrix) const {
     const Extents e = extents_of(c, matrix);
     return (c.orders[matrix] == CUBLASLT_ORDER_COL ? e.rows : e.columns) + 2;
   }
-  std::int64_t stride_of(const Case& c, int matrix) const {
+  std::int64_t stride_of(const ProductCase& c, int matrix) const {
     const Extents e = extents_of(c, matrix);
     return leading_of(c, matrix) * (c.orders[matrix] == CUBLASLT_ORDER_COL ? e.columns : e.rows);
   }
-  std::int64_t position(const Case& c, int matrix, int batch, int row, int column) const {
+  std::int64_t position(const ProductCase& c, int matrix, int batch, int row, int column) const {
     const std::int64_t leading = leading_of(c, matrix), first = batch * stride_of(c, matrix);
     return first + (c.orders[matrix] == CUBLASLT_ORDER_COL ? row + column * leading : row * leading + column);
   }
 
   /// A, B and D (which C shares), of values that every type holds exactly; padding is not a number.
-  std::vector<std::byte> values(const Case& c, int matrix) {
+  std::vector<std::byte> values(const ProductCase& c, int matrix) {
     const DType dtype = dtype_of(c.type);
     std::vector<std::byte> bytes(static_cast<std::size_t>(stride_of(c, matrix) * c.batches) * size_of(dtype), std::byte{0xff});
     const Extents e = extents_of(c, matrix);
@@ -97,12 +97,12 @@ class CudaBlas : public EmulatedDriver {
     return bytes;
   }
 
-  double at(const Case& c, const std::vector<std::byte>& bytes, int matrix, int batch, int row, int column) {
+  double at(const ProductCase& c, const std::vector<std::byte>& bytes, int matrix, int batch, int row, int column) {
     if (matrix < 2 && c.transpose[matrix] == CUBLAS_OP_T) std::swap(row, column);
     return load_as_double(dtype_of(c.type), bytes.data(), position(c, matrix, batch, row, column));
   }
 
-  cublasStatus_t multiply(const Case& c, const CUdeviceptr (&memory)[3], CUdeviceptr bias, CUstream on) {
+  cublasStatus_t multiply(const ProductCase& c, const CUdeviceptr (&memory)[3], CUdeviceptr bias, CUstream on) {
     const bool wide = c.type == CUDA_R_64F;
     cublasLtMatmulDesc_t product = nullptr;
     EXPECT_EQ(
@@ -135,7 +135,7 @@ class CudaBlas : public EmulatedDriver {
     return status;
   }
 
-  void expect_product(const Case& c, double tolerance) {
+  void expect_product(const ProductCase& c, double tolerance) {
     const CUstream on = stream();
     std::vector<std::byte> host[3];
     CUdeviceptr memory[3];
@@ -187,7 +187,7 @@ TEST_F(CudaBlas, MultipliesEveryType) {
 TEST_F(CudaBlas, MultipliesInEveryOrderAndTransposition) {
   for (int orders = 0; orders < 8; ++orders)
     for (int transposed = 0; transposed < 4; ++transposed) {
-      Case c;
+      ProductCase c;
       for (int i = 0; i < 3; ++i) c.orders[i] = orders >> i & 1 ? CUBLASLT_ORDER_ROW : CUBLASLT_ORDER_COL;
       for (int i = 0; i < 2; ++i) c.transpose[i] = transposed >> i & 1 ? CUBLAS_OP_T : CUBLAS_OP_N;
       expect_product(c, 1e-6);
@@ -230,7 +230,7 @@ TEST_F(CudaBlas, AProductOverMemoryThatIsTooSmallIsAnErrorOfTheStream) {
 
 TEST_F(CudaBlas, AProductCanBeCaptured) {
   const CUstream on = stream();
-  const Case c;
+  const ProductCase c;
   CUdeviceptr memory[3];
   for (int i = 0; i < 3; ++i) {
     const std::vector<std::byte> host = values(c, i);

@@ -13,7 +13,7 @@ namespace {
 using runtime::test::contents;
 using runtime::test::put;
 
-constexpr std::int64_t kSteps = 3;
+constexpr std::int64_t kShortRun = 3;
 
 /// What gives something back: its failure is no reason to fail what was computed, and what it did not give back stays.
 bool releases(const std::string& name) {
@@ -47,7 +47,7 @@ class CudaFailures : public testing::Test {
 
   CudaRun train(const std::string& failure, const std::vector<std::string>& more) {
     std::filesystem::remove(folder_ / "m.jsonl");
-    return folder_.train(model_, kSteps, {.emulated = {{"FAIL", failure}}, .environment = {}}, more);
+    return folder_.train(model_, kShortRun, {.emulated = {{"FAIL", failure}}, .environment = {}}, more);
   }
 
   /// "" for one clear error with the right exit code, nothing held and nothing written; else what is wrong.

@@ -20,7 +20,7 @@ using namespace gcomp::runtime::cuda;
 
 enum class Order : std::uint8_t { row_major, column_major };
 
-struct Case {
+struct PlanCase {
   Order a = Order::row_major, b = Order::row_major, c = Order::row_major;
   std::int64_t m = 5, n = 7, k = 6, padding = 0;
   std::vector<std::int64_t> batch;
@@ -30,7 +30,7 @@ struct Case {
 };
 
 /// A view of a buffer of its own, its matrices one behind the other.
-MatrixView view_of(int buffer, std::int64_t rows, std::int64_t columns, Order order, const Case& c) {
+MatrixView view_of(int buffer, std::int64_t rows, std::int64_t columns, Order order, const PlanCase& c) {
   MatrixView view{.buffer = buffer, .offset = c.offset, .batch_strides = {}, .row_stride = 1, .column_stride = 1};
   const bool by_rows = order == Order::row_major;
   (by_rows ? view.row_stride : view.column_stride) = (by_rows ? columns : rows) + c.padding;
@@ -40,7 +40,7 @@ MatrixView view_of(int buffer, std::int64_t rows, std::int64_t columns, Order or
   return view;
 }
 
-MatmulCall call_of(const Case& c) {
+MatmulCall call_of(const PlanCase& c) {
   MatmulCall call{.dtype = c.dtype,
                   .batch = c.batch,
                   .m = c.m,
@@ -189,7 +189,8 @@ TEST_F(MatmulPlan, BatchDimensionsThatAreEvenlySpacedAreJoined) {
 
 // The numbers are compared in tests/device; here it is what the library may be asked for.
 TEST_F(MatmulPlan, AnEpilogueNeedsTheLayoutsThatTheLibraryKnowsItFor) {
-  const auto planned = [&](const Case& c, const LibraryEpilogue& epilogue, CUdeviceptr bias = 1 << 20, CUdeviceptr aux = 1 << 20) {
+  const auto planned = [&](const PlanCase& c, const LibraryEpilogue& epilogue, CUdeviceptr bias = 1 << 20,
+                           CUdeviceptr aux = 1 << 20) {
     const MatmulBuffers buffers{1 << 20, 1 << 20, 1 << 20, bias, aux};
     const auto plan = CublasLtMatmul::plan(library_, call_of(c), buffers, MatmulPrecision::strict, &epilogue);
     EXPECT_TRUE(!plan || plan->has_epilogue());
@@ -197,9 +198,9 @@ TEST_F(MatmulPlan, AnEpilogueNeedsTheLayoutsThatTheLibraryKnowsItFor) {
   };
   const LibraryEpilogue bias{EpilogueKind::bias, 3, {}}, gelu{EpilogueKind::gelu, 3, 4}, plain_gelu{EpilogueKind::gelu, {}, {}},
       gradient{EpilogueKind::gelu_gradient, {}, 4};
-  const Case eights{.n = 8, .batch = {}}, sevens{.n = 7, .batch = {}};
+  const PlanCase eights{.n = 8, .batch = {}}, sevens{.n = 7, .batch = {}};
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    Case typed = eights;
+    PlanCase typed = eights;
     typed.dtype = dtype;
     for (const LibraryEpilogue& epilogue : {bias, gelu, plain_gelu, gradient}) EXPECT_TRUE(planned(typed, epilogue));
   }
@@ -218,13 +219,13 @@ TEST_F(MatmulPlan, AnEpilogueNeedsTheLayoutsThatTheLibraryKnowsItFor) {
 
 // BGRADA of what is not transposed, BGRADB of what is: the elements for one k lie side by side.
 TEST_F(MatmulPlan, ABiasGradientNeedsTheRowsOfAnOperand) {
-  const auto planned = [&](const Case& c, EpilogueKind kind, CUdeviceptr bias = 1 << 20) {
+  const auto planned = [&](const PlanCase& c, EpilogueKind kind, CUdeviceptr bias = 1 << 20) {
     const LibraryEpilogue epilogue{kind, 3, {}};
     return CublasLtMatmul::plan(library_, call_of(c), {1 << 20, 1 << 20, 1 << 20, bias, 0}, MatmulPrecision::strict, &epilogue) !=
            nullptr;
   };
   const EpilogueKind of_a = EpilogueKind::bias_gradient_a, of_b = EpilogueKind::bias_gradient_b;
-  const Case rows{.batch = {}}, columns{.a = Order::column_major, .b = Order::column_major, .batch = {}};
+  const PlanCase rows{.batch = {}}, columns{.a = Order::column_major, .b = Order::column_major, .batch = {}};
   EXPECT_TRUE(planned(rows, of_b));
   EXPECT_FALSE(planned(rows, of_a));
   EXPECT_TRUE(planned(columns, of_a));

@@ -101,7 +101,7 @@ ir::Graph graph_of(const Pattern& pattern, const Sizes& s, DType dtype) {
   return graph;
 }
 
-double tolerance_of(DType dtype) {
+double epilogue_tolerance(DType dtype) {
   switch (dtype) {
     case DType::f64: return 1e-12;
     case DType::f32: return 2e-6;
@@ -110,12 +110,12 @@ double tolerance_of(DType dtype) {
   }
 }
 
-std::string difference(const Tensor& found, const Tensor& expected) {
+std::string epilogue_difference(const Tensor& found, const Tensor& expected) {
   if (!(found.type() == expected.type())) return concat("is ", to_string(found.type()), ", wanted ", to_string(expected.type()));
   double scale = 1;
   for (std::int64_t i = 0; i < expected.elements(); ++i) scale = std::max(scale, std::abs(expected.at(i)));
   for (std::int64_t i = 0; i < expected.elements(); ++i)
-    if (!(std::abs(found.at(i) - expected.at(i)) <= tolerance_of(expected.dtype()) * scale))
+    if (!(std::abs(found.at(i) - expected.at(i)) <= epilogue_tolerance(expected.dtype()) * scale))
       return concat("element ", i, " is ", found.at(i), ", wanted ", expected.at(i));
   return "";
 }
@@ -169,7 +169,7 @@ void expect_results(const Way& way, const Lowered& made) {
     executable->run();
     for (std::size_t i = 0; i < made.expected.size(); ++i) {
       const Tensor found = executable->output(i);
-      EXPECT_EQ(difference(found, made.expected[i]), "") << made.label << ", " << way.name() << ", output " << i;
+      EXPECT_EQ(epilogue_difference(found, made.expected[i]), "") << made.label << ", " << way.name() << ", output " << i;
       if (round == 0) first.push_back(found);
       else EXPECT_TRUE(found == first[i]) << made.label << ", " << way.name() << ": run " << round + 1 << " gives other bits";
     }

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t kAlignment = 256;
 
-double tolerance_of(DType dtype) {
+double graph_tolerance(DType dtype) {
   switch (dtype) {
     case DType::f64: return 1e-9;
     case DType::f32: return 3e-5;
@@ -55,11 +55,11 @@ std::map<std::string, Tensor> draw_values(const LabelledGraph& g) {
 }
 
 /// "", or where the two differ by more than dtype and size allow.
-std::string difference(const Tensor& found, const Tensor& expected) {
+std::string graph_difference(const Tensor& found, const Tensor& expected) {
   double scale = 1;
   for (std::int64_t i = 0; i < expected.elements(); ++i)
     if (std::isfinite(expected.at(i))) scale = std::max(scale, std::abs(expected.at(i)));
-  const double allowed = tolerance_of(expected.dtype()) * scale;
+  const double allowed = graph_tolerance(expected.dtype()) * scale;
   for (std::int64_t i = 0; i < expected.elements(); ++i) {
     const double a = found.at(i), b = expected.at(i);
     if (a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= allowed) continue;
@@ -81,10 +81,10 @@ std::string run(const ir::Graph& graph, const ir::MemoryPlan& plan, const std::m
     for (const ir::State& state : graph.states()) states->write(state.value->name, values.at(state.value->name));
     executable->run();
     for (std::size_t i = 0; i < expected.outputs.size(); ++i)
-      if (const std::string d = difference(executable->output(i), expected.outputs[i]); !d.empty())
+      if (const std::string d = graph_difference(executable->output(i), expected.outputs[i]); !d.empty())
         return concat("run ", round + 1, ", output ", i, ": ", d);
     for (const auto& [name, value] : expected.states)
-      if (const std::string d = difference(states->read(name), value); !d.empty())
+      if (const std::string d = graph_difference(states->read(name), value); !d.empty())
         return concat("run ", round + 1, ", state ", name, ": ", d);
   }
   return "";

@@ -23,14 +23,14 @@ std::string with_line(const std::string& line) {
   return "graph @g(%x: f32[4]) -> () {\n  state %w: f32[4] parameter\n" + line + "\n}\n";
 }
 
-struct Case {
+struct TextCase {
   const char* line;
   const char* error;  ///< from the line number on, without the excerpt
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.line; }
+void PrintTo(const TextCase& c, std::ostream* out) { *out << c.line; }
 
-class ParseError : public testing::TestWithParam<Case> {};
+class ParseError : public testing::TestWithParam<TextCase> {};
 
 TEST_P(ParseError, names_line_column_and_reason) {
   const std::string found = error_of(with_line(GetParam().line));
@@ -40,37 +40,39 @@ TEST_P(ParseError, names_line_column_and_reason) {
 INSTANTIATE_TEST_SUITE_P(
     Lines, ParseError,
     testing::Values(
-        Case{"  %y = rleu %x", "3:8: unknown op 'rleu'; did you mean 'relu'?"},
-        Case{"  %y = relu %xx", "3:13: no value %xx is defined above; did you mean 'x'?"},
-        Case{"  %y = relu", "3:8: relu: found 0 operands, wanted 1"},
-        Case{"  %y = add %x", "3:8: add: found 1 operands, wanted 2 (operands %x: f32[4])"},
-        Case{"  %y = relu %x : f32[5]", "3:18: found type f32[5], but relu gives f32[4]"},
-        Case{"  %y = relu %x : f23[4]", "3:18: found 'f23', wanted a type such as f32[64,784]; did you mean 'f32'?"},
-        Case{"  %y = relu %x : f32[4,-1]", "3:24: dimension -1 is negative"},
-        Case{"  %y = relu %x : f32[4611686018427387904,4]", "3:18: shape [4611686018427387904x4] has more than 2^62 elements"},
-        Case{"  %y = relu %x : f32[4], f32[4]", "3:16: found 2 types, wanted 1"},
-        Case{"  %x = relu %x", "3:3: %x is defined twice"}, Case{"  %y, %y = relu %x", "3:3: %y is defined twice"},
-        Case{"  %y, %z = relu %x", "3:3: relu has 1 results, found 2 names"},
-        Case{"  relu %x", "3:3: relu has 1 results, found 0 names"},
-        Case{"  %y = reduce_sum %x", "3:8: reduce_sum: attribute 'axes' is missing (operands %x: f32[4])"},
-        Case{"  %y = reduce_sum %x {axis=[0]}", "3:23: reduce_sum has no attribute 'axis', it has 'axes'; did you mean 'axes'?"},
-        Case{"  %y = reduce_sum %x {axes=0}", "3:28: found '0', wanted '[' before a list"},
-        Case{"  %y = reduce_sum %x {axes=[0], axes=[0]}", "3:33: attribute 'axes' is given twice"},
-        Case{"  %y = reduce_sum %x {axes=[9223372036854775808]}", "3:29: an integer of more than 64 bits, wanted an integer"},
-        Case{"  %y = cast %x {to=f99}", "3:20: found 'f99', wanted a dtype"},
-        Case{"  %y = full {dtype=f32, shape=[2], value=1e999}", "3:42: the number 1e999 does not fit a double"},
-        Case{"  %y = matmul %x, %w {transpose_a=1}", "3:35: found '1', wanted true or false"},
-        Case{"  %y = constant {value=i64[2] [1, 2, 3]}", "3:24: found 3 elements, wanted 2 for i64[2]"},
-        Case{"  %y = constant {value=u8[2] [1, 256]}", "3:34: 256 is no u8"},
-        Case{"  %y = constant {value=f32[1000000000000] 0x\"00\"}", "3:43: the data does not fill f32[1000000000000]"},
-        Case{"  %y = constant {value=u8[2] 0x\"00}", "3:35: hexadecimal data does not end with '\"'"},
-        Case{"  %y = constant {value=f32[9] <elided>}", "3:31: the data of this constant was left out when the text was printed"},
-        Case{"  %\"y = relu %x", "3:4: the quoted name or text does not end on its line, wanted a result"},
-        Case{"  %\"\\q\" = relu %x", "3:5: unknown escape, wanted \\\" \\\\ \\n \\t or \\xHH"},
-        Case{"  state %s: f32[2] weight",
-             "3:20: unknown role 'weight' of a state, wanted 'parameter', 'running_statistic', 'optimizer' and 'counter'"},
-        Case{"  update %x, %w", " update %x, %w: %x is no state"},
-        Case{"  %y = kernel %x", "4:1: a kernel needs results and their types, as in %y = kernel %x : f32[4] {"}));
+        TextCase{"  %y = rleu %x", "3:8: unknown op 'rleu'; did you mean 'relu'?"},
+        TextCase{"  %y = relu %xx", "3:13: no value %xx is defined above; did you mean 'x'?"},
+        TextCase{"  %y = relu", "3:8: relu: found 0 operands, wanted 1"},
+        TextCase{"  %y = add %x", "3:8: add: found 1 operands, wanted 2 (operands %x: f32[4])"},
+        TextCase{"  %y = relu %x : f32[5]", "3:18: found type f32[5], but relu gives f32[4]"},
+        TextCase{"  %y = relu %x : f23[4]", "3:18: found 'f23', wanted a type such as f32[64,784]; did you mean 'f32'?"},
+        TextCase{"  %y = relu %x : f32[4,-1]", "3:24: dimension -1 is negative"},
+        TextCase{"  %y = relu %x : f32[4611686018427387904,4]", "3:18: shape [4611686018427387904x4] has more than 2^62 elements"},
+        TextCase{"  %y = relu %x : f32[4], f32[4]", "3:16: found 2 types, wanted 1"},
+        TextCase{"  %x = relu %x", "3:3: %x is defined twice"}, TextCase{"  %y, %y = relu %x", "3:3: %y is defined twice"},
+        TextCase{"  %y, %z = relu %x", "3:3: relu has 1 results, found 2 names"},
+        TextCase{"  relu %x", "3:3: relu has 1 results, found 0 names"},
+        TextCase{"  %y = reduce_sum %x", "3:8: reduce_sum: attribute 'axes' is missing (operands %x: f32[4])"},
+        TextCase{"  %y = reduce_sum %x {axis=[0]}",
+                 "3:23: reduce_sum has no attribute 'axis', it has 'axes'; did you mean 'axes'?"},
+        TextCase{"  %y = reduce_sum %x {axes=0}", "3:28: found '0', wanted '[' before a list"},
+        TextCase{"  %y = reduce_sum %x {axes=[0], axes=[0]}", "3:33: attribute 'axes' is given twice"},
+        TextCase{"  %y = reduce_sum %x {axes=[9223372036854775808]}", "3:29: an integer of more than 64 bits, wanted an integer"},
+        TextCase{"  %y = cast %x {to=f99}", "3:20: found 'f99', wanted a dtype"},
+        TextCase{"  %y = full {dtype=f32, shape=[2], value=1e999}", "3:42: the number 1e999 does not fit a double"},
+        TextCase{"  %y = matmul %x, %w {transpose_a=1}", "3:35: found '1', wanted true or false"},
+        TextCase{"  %y = constant {value=i64[2] [1, 2, 3]}", "3:24: found 3 elements, wanted 2 for i64[2]"},
+        TextCase{"  %y = constant {value=u8[2] [1, 256]}", "3:34: 256 is no u8"},
+        TextCase{"  %y = constant {value=f32[1000000000000] 0x\"00\"}", "3:43: the data does not fill f32[1000000000000]"},
+        TextCase{"  %y = constant {value=u8[2] 0x\"00}", "3:35: hexadecimal data does not end with '\"'"},
+        TextCase{"  %y = constant {value=f32[9] <elided>}",
+                 "3:31: the data of this constant was left out when the text was printed"},
+        TextCase{"  %\"y = relu %x", "3:4: the quoted name or text does not end on its line, wanted a result"},
+        TextCase{"  %\"\\q\" = relu %x", "3:5: unknown escape, wanted \\\" \\\\ \\n \\t or \\xHH"},
+        TextCase{"  state %s: f32[2] weight",
+                 "3:20: unknown role 'weight' of a state, wanted 'parameter', 'running_statistic', 'optimizer' and 'counter'"},
+        TextCase{"  update %x, %w", " update %x, %w: %x is no state"},
+        TextCase{"  %y = kernel %x", "4:1: a kernel needs results and their types, as in %y = kernel %x : f32[4] {"}));
 
 struct KernelCase {
   const char* body;

@@ -28,12 +28,12 @@ std::optional<LibraryEpilogue> known(const std::string& text) {
   return library_epilogue(*node.nest, types_of(node.operands), types_of(node.results));
 }
 
-using Kind = LibraryEpilogue::Kind;
+using Epilogue = LibraryEpilogue::Kind;
 
 TEST(LibraryEpilogue, ABias) {
   const auto found = known(product("    t1[i,j]: T = (t0 + %b[j])\n    %y[i,j] = t1\n"));
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->kind, Kind::bias);
+  EXPECT_EQ(found->kind, Epilogue::bias);
   EXPECT_EQ(found->bias, 2);
   EXPECT_FALSE(found->aux);
   EXPECT_FALSE(known(product("    t1[i,j]: T = (t0 - %b[j])\n    %y[i,j] = t1\n")));
@@ -68,7 +68,7 @@ TEST(LibraryEpilogue, GeluInEachSpelling) {
   for (const char* spelling : kSpellings) {
     const auto plain = known(product("    t1[i,j]: T = " + over(spelling, "t0") + "\n    %y[i,j] = t1\n"));
     ASSERT_TRUE(plain) << spelling;
-    EXPECT_EQ(plain->kind, Kind::gelu);
+    EXPECT_EQ(plain->kind, Epilogue::gelu);
     EXPECT_FALSE(plain->bias || plain->aux);
     const auto biased = known(product("    t1[i,j]: T = " + over(spelling, "(t0 + %b[j])") + "\n    %y[i,j] = t1\n"));
     ASSERT_TRUE(biased) << spelling;
@@ -101,7 +101,7 @@ TEST(LibraryEpilogue, TheGradientOfGelu) {
                            "(%z[i,j] * %z[i,j]))))))))\n    t3[i,j]: T = ";
   const auto found = known(product(maps + "(t0 * t2)\n    %y[i,j] = t3\n"));
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->kind, Kind::gelu_gradient);
+  EXPECT_EQ(found->kind, Epilogue::gelu_gradient);
   EXPECT_EQ(found->aux, 3);
   EXPECT_FALSE(known(product(maps + "((t0 * t2) + t2)\n    %y[i,j] = t3\n")));
   EXPECT_FALSE(known(product(maps + "(t0 + t2)\n    %y[i,j] = t3\n")));
@@ -140,12 +140,12 @@ std::string bias_gradient(const std::string& sum, const std::string& result, std
 TEST(LibraryEpilogue, ABiasGradient) {
   const auto of_a = known(bias_gradient("t1[i]: f32 = reduce_sum[k] %x[k,i]\n", "[8]"));
   ASSERT_TRUE(of_a);
-  EXPECT_EQ(of_a->kind, Kind::bias_gradient_a);
+  EXPECT_EQ(of_a->kind, Epilogue::bias_gradient_a);
   EXPECT_EQ(of_a->result, 0);
   EXPECT_EQ(of_a->bias, 1);
   const auto of_b = known(bias_gradient("t1[j]: f32 = reduce_sum[k] %w[k,j]\n", "[6]"));
   ASSERT_TRUE(of_b);
-  EXPECT_EQ(of_b->kind, Kind::bias_gradient_b);
+  EXPECT_EQ(of_b->kind, Epilogue::bias_gradient_b);
   EXPECT_FALSE(known(bias_gradient("t1[j]: f32 = reduce_sum[k] %w[k,j]\n", "[1]", 1))) << "a single element";
   EXPECT_FALSE(known(bias_gradient("t1[j]: f64 = reduce_sum[k] %w[k,j]\n", "[6]", 6, "f64"))) << "none in f64";
   const Graph across = parse(R"(graph @g(%x: f32[8,4], %w: f32[4,6]) -> (%y, %s) {

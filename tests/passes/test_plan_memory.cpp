@@ -229,16 +229,16 @@ double ratio_of(const MemoryPlan& plan) {
   return plan.lower_bound ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1;
 }
 
-struct Case {
+struct PlannedModel {
   const char* name;
   Graph (*make)(const ModelSize&, OptimizerKind);
   OptimizerKind optimizer;
 };
-constexpr Case kCases[] = {{"mlp", mlp_training, OptimizerKind::adamw},
-                           {"mlp", mlp_training, OptimizerKind::sgd},
-                           {"convolution", convolution_training, OptimizerKind::sgd},
-                           {"convolution", convolution_training, OptimizerKind::adam},
-                           {"transformer", transformer_training, OptimizerKind::adamw}};
+constexpr PlannedModel kCases[] = {{"mlp", mlp_training, OptimizerKind::adamw},
+                                   {"mlp", mlp_training, OptimizerKind::sgd},
+                                   {"convolution", convolution_training, OptimizerKind::sgd},
+                                   {"convolution", convolution_training, OptimizerKind::adam},
+                                   {"transformer", transformer_training, OptimizerKind::adamw}};
 
 /// Runs `graph` in its planned memory and on the interpreter; both must agree to the bit.
 void expect_same_in_planned_memory(const Graph& graph, std::int64_t classes) {
@@ -252,7 +252,7 @@ void expect_same_in_planned_memory(const Graph& graph, std::int64_t classes) {
 }
 
 TEST(PlanMemory, TrainingStepsRunInTheirPlannedMemory) {
-  for (const Case& c : kCases) {
+  for (const PlannedModel& c : kCases) {
     SCOPED_TRACE(c.name);
     const ModelSize size;
     for (bool kernels : {false, true}) {
@@ -278,7 +278,7 @@ std::int64_t copied_updates(const Graph& graph, const MemoryPlan& plan) {
 TEST(PlanMemory, ArenasOfRealSizesAreCloseToTheLowerBound) {
   const ModelSize sizes[] = {
       {DType::f32, 128, 32, 256, 8, 3, 10}, {DType::f32, 16, 64, 384, 6, 6, 1000}, {DType::f32, 4, 128, 768, 12, 12, 50257}};
-  for (const Case& c : kCases)
+  for (const PlannedModel& c : kCases)
     for (const ModelSize& size : sizes)
       for (bool kernels : {false, true}) {
         if (c.make == convolution_training && size.blocks == 12) continue;

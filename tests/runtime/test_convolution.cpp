@@ -11,15 +11,15 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-using Factory = std::unique_ptr<LibraryCall> (*)(const ConvolutionCall&, const ConvolutionOperands&);
+using ConvolutionFactory = std::unique_ptr<LibraryCall> (*)(const ConvolutionCall&, const ConvolutionOperands&);
 
-struct Case {
+struct ConvolutionCase {
   const char* name;
   std::int64_t batch, inputs, outputs, groups;
   std::vector<std::int64_t> input, kernel, strides, begin, end, dilations;
 };
 
-ConvolutionCall make_call(const Case& c, ConvolutionKind kind, DType dtype, bool channels_last) {
+ConvolutionCall make_call(const ConvolutionCase& c, ConvolutionKind kind, DType dtype, bool channels_last) {
   ConvolutionCall call;
   call.kind = kind;
   call.dtype = dtype;
@@ -85,7 +85,7 @@ std::vector<double> reference(const ConvolutionCall& call, const Tensors& t) {
   return result;
 }
 
-Tensor run(const ConvolutionCall& call, const Tensors& given, int threads, Factory make) {
+Tensor run(const ConvolutionCall& call, const Tensors& given, int threads, ConvolutionFactory make) {
   Tensors t = given;
   Tensor& result = t.result(call.kind);
   for (std::int64_t i = 0; i < result.elements(); ++i) result.set(i, 77);
@@ -103,7 +103,7 @@ double tolerance(const ConvolutionCall& call) {
   return unit * (2 + std::sqrt(terms));
 }
 
-void check(const ConvolutionCall& call, Factory make = make_convolution) {
+void check(const ConvolutionCall& call, ConvolutionFactory make = make_convolution) {
   SCOPED_TRACE(concat(call.origin, call.channels_last ? " channels last" : "", ", kind ", static_cast<int>(call.kind), ", ",
                       name_of(call.dtype)));
   const Tensors tensors = make_tensors(call);
@@ -115,13 +115,13 @@ void check(const ConvolutionCall& call, Factory make = make_convolution) {
   for (const int threads : {2, 3}) EXPECT_TRUE(run(call, tensors, threads, make) == result) << threads << " threads";
 }
 
-void check_all(const Case& c, DType dtype, Factory make = make_convolution) {
+void check_all(const ConvolutionCase& c, DType dtype, ConvolutionFactory make = make_convolution) {
   for (const bool channels_last : {false, true})
     for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient})
       check(make_call(c, kind, dtype, channels_last), make);
 }
 
-const Case kCases[] = {
+const ConvolutionCase kCases[] = {
     {"3x3", 5, 4, 6, 1, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"one channel", 9, 1, 8, 1, {12, 12}, {3, 3}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
     {"3 to 16", 4, 3, 16, 1, {10, 10}, {5, 5}, {1, 1}, {2, 2}, {2, 2}, {1, 1}},
@@ -147,15 +147,15 @@ const Case kCases[] = {
 };
 
 TEST(Convolution, F32) {
-  for (const Case& c : kCases) check_all(c, DType::f32);
+  for (const ConvolutionCase& c : kCases) check_all(c, DType::f32);
 }
 
 TEST(Convolution, F64) {
-  for (const Case& c : kCases) check_all(c, DType::f64);
+  for (const ConvolutionCase& c : kCases) check_all(c, DType::f64);
 }
 
 TEST(Convolution, UnfoldedF32) {
-  for (const Case& c : kCases) check_all(c, DType::f32, make_unfolded_convolution);
+  for (const ConvolutionCase& c : kCases) check_all(c, DType::f32, make_unfolded_convolution);
 }
 
 TEST(Convolution, HalfPrecision) {
@@ -174,14 +174,14 @@ TEST(Convolution, InputBeyondTheLastWindow) {
 }
 
 TEST(Convolution, NegativePadsCrop) {
-  const Case c{"cropped", 2, 4, 4, 1, {9, 9}, {3, 3}, {1, 1}, {-1, 0}, {0, -2}, {1, 1}};
+  const ConvolutionCase c{"cropped", 2, 4, 4, 1, {9, 9}, {3, 3}, {1, 1}, {-1, 0}, {0, -2}, {1, 1}};
   check_all(c, DType::f32);
   check_all(c, DType::f64);
 }
 
 TEST(Convolution, NothingToSumGivesZeros) {
-  const Case empty_batch{"empty batch", 0, 4, 4, 1, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
-  const Case no_channels{"no channels", 2, 0, 4, 1, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  const ConvolutionCase empty_batch{"empty batch", 0, 4, 4, 1, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  const ConvolutionCase no_channels{"no channels", 2, 0, 4, 1, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
   for (const DType dtype : {DType::f32, DType::f64, DType::f16}) {
     check_all(empty_batch, dtype);
     check_all(no_channels, dtype);

@@ -11,7 +11,7 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-using Factory = std::unique_ptr<LibraryCall> (*)(const MatmulCall&, const MatmulOperands&);
+using MatmulFactory = std::unique_ptr<LibraryCall> (*)(const MatmulCall&, const MatmulOperands&);
 
 struct Layout {
   bool transposed = false;
@@ -55,7 +55,7 @@ Problem make_problem(DType dtype, Shape batch, std::int64_t m, std::int64_t n, s
 
 constexpr double kUntouched = 77;
 
-Tensor run(const Problem& problem, const Tensor& a, const Tensor& b, int threads, Factory make) {
+Tensor run(const Problem& problem, const Tensor& a, const Tensor& b, int threads, MatmulFactory make) {
   Tensor c = Tensor::of(problem.call.dtype, {problem.c_elements}, {kUntouched});
   const auto call = make(problem.call, {a.data(), b.data(), c.data()});
   if (!call) return {};
@@ -99,7 +99,7 @@ double tolerance(DType dtype, std::int64_t k) {
   }
 }
 
-void check(const Problem& problem, Factory make = make_matmul) {
+void check(const Problem& problem, MatmulFactory make = make_matmul) {
   const MatmulCall& call = problem.call;
   std::vector<double> va = random_values(static_cast<std::size_t>(problem.a_elements), 1);
   std::vector<double> vb = random_values(static_cast<std::size_t>(problem.b_elements), 2);

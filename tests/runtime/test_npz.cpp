@@ -20,7 +20,7 @@ std::filesystem::path fixture(const std::string& name) {
   return std::filesystem::path(GCOMP_SOURCE_DIR) / "tests/fixtures/npz" / name;
 }
 
-std::vector<NamedTensor> one_of_each_dtype() {
+std::vector<NamedTensor> arrays_of_each_dtype() {
   std::vector<NamedTensor> arrays;
   for (DType dtype : kAllDTypes) arrays.emplace_back(name_of(dtype), Tensor::of(dtype, {3, 2}, {0, 1, 1, 0, 1, 0}));
   arrays.emplace_back("a scalar/\xc3\xa4", Tensor::scalar(DType::f64, std::nan("")));
@@ -42,7 +42,7 @@ void write_with_header(const std::filesystem::path& path, const std::string& lit
 
 TEST(Npz, EveryDtypeComesBackStoredAndDeflated) {
   const TemporaryDirectory directory;
-  const std::vector<NamedTensor> arrays = one_of_each_dtype();
+  const std::vector<NamedTensor> arrays = arrays_of_each_dtype();
   for (Compression compression : {Compression::stored, Compression::deflated}) {
     write_npz(directory / "a.npz", arrays, compression);
     const NpzFile file(directory / "a.npz");
@@ -57,9 +57,9 @@ TEST(Npz, EveryDtypeComesBackStoredAndDeflated) {
 
 TEST(Npz, EqualArraysGiveEqualBytesAndNothingElseIsLeft) {
   const TemporaryDirectory directory;
-  write_npz(directory / "a.npz", one_of_each_dtype());
-  write_npz(directory / "b.npz", one_of_each_dtype());
-  write_npz(directory / "b.npz", one_of_each_dtype());
+  write_npz(directory / "a.npz", arrays_of_each_dtype());
+  write_npz(directory / "b.npz", arrays_of_each_dtype());
+  write_npz(directory / "b.npz", arrays_of_each_dtype());
   EXPECT_EQ(contents(directory / "a.npz"), contents(directory / "b.npz"));
   EXPECT_EQ(directory.files(), 2);
 }
@@ -172,7 +172,7 @@ TEST(Npz, AChangedElementIsNoticed) {
 
 TEST(Npz, LimitsHold) {
   const TemporaryDirectory directory;
-  write_npz(directory / "a.npz", one_of_each_dtype());
+  write_npz(directory / "a.npz", arrays_of_each_dtype());
   EXPECT_NE(user_error([&] { NpzFile(directory / "a.npz", {.entries = 3}); }).find("has 16 entries, the limit is 3"),
             std::string::npos);
   EXPECT_NE(user_error([&] { NpzFile(directory / "a.npz", {.expanded_bytes = 1000}); }).find("limit of 1000 bytes"),

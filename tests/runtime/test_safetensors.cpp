@@ -12,7 +12,7 @@ namespace {
 using test::TemporaryDirectory;
 using test::user_error;
 
-Safetensors one_of_each_dtype() {
+Safetensors tensors_of_each_dtype() {
   Safetensors contents;
   for (DType dtype : kAllDTypes) contents.tensors[concat("t.", name_of(dtype))] = Tensor::of(dtype, {3}, {1, 0, 1});
   contents.tensors["scalar \xc3\xa4"] = Tensor::scalar(DType::f32, std::nan(""));
@@ -36,8 +36,8 @@ std::string refusal(const std::string& header, std::size_t data) {
 
 TEST(Safetensors, EveryDtypeComesBack) {
   const TemporaryDirectory directory;
-  write_safetensors(directory / "w.safetensors", one_of_each_dtype());
-  EXPECT_EQ(read_safetensors(directory / "w.safetensors"), one_of_each_dtype());
+  write_safetensors(directory / "w.safetensors", tensors_of_each_dtype());
+  EXPECT_EQ(read_safetensors(directory / "w.safetensors"), tensors_of_each_dtype());
   EXPECT_EQ(directory.files(), 1);
   const Safetensors empty;
   EXPECT_EQ(parse_safetensors(serialize_safetensors(empty), "e"), empty);
@@ -116,7 +116,7 @@ TEST(Safetensors, NamesThatJsonCannotHoldAreRefused) {
 }
 
 TEST(Safetensors, DamagedBytesNeverCrash) {
-  const std::vector<std::byte> bytes = serialize_safetensors(one_of_each_dtype());
+  const std::vector<std::byte> bytes = serialize_safetensors(tensors_of_each_dtype());
   const std::string good(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const int refused =
       test::survive_damage(good, [](const std::string& bad) { parse_safetensors(std::as_bytes(std::span(bad)), "w"); });

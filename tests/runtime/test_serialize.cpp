@@ -51,7 +51,7 @@ TEST(Serialize, DamagedBytesNeverCrash) {
   EXPECT_GT(refused, static_cast<int>(good.size()));
 }
 
-struct Case {
+struct ProgramCase {
   const char* name;
   std::function<void(Program&)> damage;
   const char* message;
@@ -69,7 +69,7 @@ ConvolutionCall& convolution(Program& p) { return std::get<ConvolutionCall>(p.st
 
 TEST(Validate, EachRuleRefuses) {
   constexpr std::int64_t kHuge = INT64_MAX;
-  const Case cases[] = {
+  const ProgramCase cases[] = {
       {"space", [](Program& p) { p.arena_bytes = -1; }, "space arena has a size of -1 bytes"},
       {"alignment", [](Program& p) { p.buffers[0].offset = 8; }, "offset 8 is no multiple of 64"},
       {"negative offset", [](Program& p) { p.buffers[0].offset = -64; }, "offset -64 is no multiple of 64"},
@@ -164,7 +164,7 @@ TEST(Validate, EachRuleRefuses) {
       {"convolution rank", [](Program& p) { convolution(p).strides.pop_back(); }, "a list of 1 values for 2 spatial dimensions"},
   };
   EXPECT_NO_THROW(validate(sample_program()));
-  for (const Case& c : cases) {
+  for (const ProgramCase& c : cases) {
     Program program = sample_program();
     c.damage(program);
     const std::string message = user_error([&] { validate(program); });

@@ -6,7 +6,7 @@
 namespace gcomp {
 namespace {
 
-Trainer small_trainer() {
+Trainer trainer_of_halves() {
   const Model model = Model::define([](Layers& nn) {
     Var x = nn.input("x", DType::f32, {kBatch, 4});
     nn.output("y", nn.linear("fc", nn.relu(nn.linear("first", x, 8)), 2));
@@ -26,7 +26,7 @@ void write_inputs(Trainer& trainer, float value) {
 }
 
 TEST(PendingSteps, HalvesGiveTheLossesOfWholeSteps) {
-  Trainer whole = small_trainer(), halves = small_trainer();
+  Trainer whole = trainer_of_halves(), halves = trainer_of_halves();
   ASSERT_EQ(whole.weights_digest(), halves.weights_digest());
   EXPECT_EQ(halves.most_pending(), 1);
   for (const float value : {0.5f, 1.0f, -2.0f}) {
@@ -43,7 +43,7 @@ TEST(PendingSteps, HalvesGiveTheLossesOfWholeSteps) {
 }
 
 TEST(PendingSteps, OnesTooManyAreRefused) {
-  Trainer trainer = small_trainer();
+  Trainer trainer = trainer_of_halves();
   EXPECT_THROW(trainer.take_loss(), UserError);
   write_inputs(trainer, 1);
   trainer.start();

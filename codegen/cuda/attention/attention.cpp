@@ -18,9 +18,9 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr std::int64_t kWidest = 128;           // of a head: what its tiles leave of 48 KiB of shared memory
-constexpr std::int64_t kCountable = 1ll << 30;  // positions and tiles: their sums fit 31 bits
-constexpr std::size_t kBatchDimensions = 4;
+constexpr std::int64_t kWidest = 128;                    // of a head: what its tiles leave of 48 KiB of shared memory
+constexpr std::int64_t kCountablePositions = 1ll << 30;  // positions and tiles: their sums fit 31 bits
+constexpr std::size_t kAttentionBatches = 4;
 
 /// Where the operands lie in the two nodes (ir/ops/attention.h).
 struct Operands {
@@ -93,16 +93,9 @@ Kit kit_for(DType dtype, std::int64_t width, bool backward, int architecture) {
           tile.own, static_cast<int>(tile.own / tile.rows) * kFmaLanes};
 }
 
-std::string without_pragma_once(std::string text) {
-  const std::string line = "#pragma once\n";
-  if (const std::size_t found = text.find(line); found != text.npos) text.erase(found, line.size());
-  return text;
-}
-
-const std::string& shared_text() {
-  static const std::string text = concat(without_pragma_once(kProductMma), "#ifndef GC_ATTENTION\n#define GC_ATTENTION\n",
-                                         without_pragma_once(kAttentionStream), without_pragma_once(kAttentionFmaKit),
-                                         without_pragma_once(kAttentionMmaKit), "#endif\n");
+const std::string& attention_text() {
+  static const std::string text = concat(kProductMma, "#ifndef GC_ATTENTION\n#define GC_ATTENTION\n", kAttentionStream,
+                                         kAttentionFmaKit, kAttentionMmaKit, "#endif\n");
   return text;
 }
 
@@ -116,8 +109,8 @@ std::string number(double x) {
 
 std::string sizes_text(const Sizes& s, const Attributes& a) {
   std::string extents, strides;
-  for (std::size_t i = 0; i < kBatchDimensions; ++i) {
-    const std::size_t absent = kBatchDimensions - s.batch.size();
+  for (std::size_t i = 0; i < kAttentionBatches; ++i) {
+    const std::size_t absent = kAttentionBatches - s.batch.size();
     const BatchDimension d = i < absent ? BatchDimension() : s.batch[i - absent];
     extents += concat(i ? ", " : "", d.extent);
     strides += concat(i ? ", " : "", d.mask_stride);
@@ -159,10 +152,10 @@ struct Launching {
     if (operands.mask) add(operands.mask, "const ");
     else arguments += ", (const gc_no_mask*)0";
     for (const Value* result : results) add(result, "");
-    made.text = concat(shared_text(), "extern \"C\" __global__ void __launch_bounds__(", kit.threads, ", 1) ", kNamePlaceholder,
+    made.text = concat(attention_text(), "extern \"C\" __global__ void __launch_bounds__(", kit.threads, ", 1) ", kNamePlaceholder,
                        "(", parameters, "int*) {\n  typedef ", kit.type, " Kit;\n  __shared__ Kit::", shared, " shared;\n",
                        sizes_text(sizes, attributes), "  ", function, "<Kit>(shared, sizes", arguments, ");\n}\n");
-    made.grid = {.blocks = sizes.batches * ((rows + kit.own - 1) / kit.own), .threads = kit.threads};
+    made.grid = {.blocks = sizes.batches * quotient_up(rows, kit.own), .threads = kit.threads};
     made.cost.flops = flops_a_pair * pairs_of(sizes, attributes.flag("causal"));
     made.cost.dtype = operands.q->type.dtype;
     return made;
@@ -182,9 +175,9 @@ bool takes_attention(const Node& node) {
   if (o.mask && o.mask->type.dtype != DType::boolean && o.mask->type.dtype != dtype && o.mask->type.dtype != compute_type(dtype))
     return false;
   const Sizes s = sizes_of(o);
-  return is_float(dtype) && std::max(s.width, s.value_width) <= kWidest && s.batch.size() <= kBatchDimensions &&
-         s.queries < kCountable && s.keys < kCountable && s.batches < kCountable &&
-         s.batches * ((std::max(s.queries, s.keys) + 7) / 8) < kCountable;
+  return is_float(dtype) && std::max(s.width, s.value_width) <= kWidest && s.batch.size() <= kAttentionBatches &&
+         s.queries < kCountablePositions && s.keys < kCountablePositions && s.batches < kCountablePositions &&
+         s.batches * quotient_up(std::max(s.queries, s.keys), 8) < kCountablePositions;
 }
 
 std::vector<AttentionLaunch> attention_launches(const Node& node, int architecture) {

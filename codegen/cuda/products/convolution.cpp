@@ -13,10 +13,8 @@ namespace {
 
 constexpr std::int64_t kFewChannels = 16;         // in a group: below, a tile would be mostly empty
 constexpr std::int64_t kLargestExtent = 1 << 28;  // coordinates add up in 31 bits
-constexpr std::int64_t kCountable = std::int64_t{1} << 31;
 constexpr std::int64_t kDirectThreads = 256;
 
-std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 int narrow(std::int64_t x) { return static_cast<int>(x); }
 
 std::int64_t product_of(const std::vector<std::int64_t>& extents) {

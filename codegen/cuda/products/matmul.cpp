@@ -9,7 +9,7 @@ using runtime::MatrixView;
 
 namespace {
 
-constexpr std::size_t kBatchDimensions = 4;
+constexpr std::size_t kProductBatches = 4;
 
 bool follows(const MatrixView& view, std::size_t outer, std::int64_t inner_extent, std::int64_t inner_stride) {
   return view.batch_strides[outer] == inner_extent * inner_stride;
@@ -49,7 +49,7 @@ gc_matrix_words words_of(const MatrixView& view) {
   words.offset = view.offset;
   words.row = view.row_stride;
   words.column = view.column_stride;
-  const std::size_t first = kBatchDimensions - view.batch_strides.size();
+  const std::size_t first = kProductBatches - view.batch_strides.size();
   for (std::size_t d = 0; d < view.batch_strides.size(); ++d) words.batch_strides[first + d] = view.batch_strides[d];
   return words;
 }
@@ -110,7 +110,7 @@ runtime::GeneratedProduct generate_product(const MatmulCall& original, int archi
                                            const ProductEpilogue* epilogue) {
   const MatmulCall call = with_merged_batch(original);
   const ProductExtents extents{call.m, call.n, call.k, element_count(call.batch)};
-  if (call.batch.size() > kBatchDimensions || !is_countable(extents)) return {};
+  if (call.batch.size() > kProductBatches || !is_countable(extents)) return {};
   const Tiling tiling = choose_tiling(extents, call.dtype, architecture);
   const std::int64_t pack = pack_of(call.dtype);
   const Reading a = reading_of(call.a, call.a.column_stride, call.k, call.a.row_stride, call.m, pack);
@@ -119,7 +119,7 @@ runtime::GeneratedProduct generate_product(const MatmulCall& original, int archi
   words.tiling = tiling.words;
   std::fill(std::begin(words.batch), std::end(words.batch), 1);
   for (std::size_t d = 0; d < call.batch.size(); ++d)
-    words.batch[kBatchDimensions - call.batch.size() + d] = static_cast<int>(call.batch[d]);
+    words.batch[kProductBatches - call.batch.size() + d] = static_cast<int>(call.batch[d]);
   words.a = words_of(call.a);
   words.b = words_of(call.b);
   words.c = words_of(call.c);

@@ -17,9 +17,6 @@ constexpr std::int64_t kWantedBlocks = 264;           // two for each processor 
 constexpr std::int64_t kLeastSplit = 256;             // of k: shorter splits cost more in partial sums than they gain
 constexpr std::int64_t kLongestSum = 16384;           // of k in one f32 accumulator
 constexpr std::int64_t kLargestWorkspace = 64 << 20;  // bytes
-constexpr std::int64_t kCountable = std::int64_t{1} << 31;
-
-std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 bool uses_tensor_cores(DType dtype, int architecture) {
   return dtype == DType::f16 || (dtype == DType::bf16 && architecture >= 80);
@@ -58,16 +55,9 @@ std::int64_t splits_of(const ProductExtents& e, const TileKind& tile, std::int64
   return std::clamp<std::int64_t>(splits, 1, std::max<std::int64_t>(kLargestWorkspace / bytes, 1));
 }
 
-std::string without_pragma_once(std::string text) {
-  const std::string line = "#pragma once\n";
-  if (const std::size_t found = text.find(line); found != text.npos) text.erase(found, line.size());
-  return text;
-}
-
-const std::string& shared_text() {
-  static const std::string text = concat("#ifndef GC_PRODUCTS\n#define GC_PRODUCTS\n", without_pragma_once(kProductWordsText),
-                                         without_pragma_once(kProductMma), without_pragma_once(kProductTile),
-                                         without_pragma_once(kProductMatmul), without_pragma_once(kProductConvolution), "#endif\n");
+const std::string& product_text() {
+  static const std::string text = concat("#ifndef GC_PRODUCTS\n#define GC_PRODUCTS\n", kProductWordsText, kProductMma, kProductTile,
+                                         kProductMatmul, kProductConvolution, "#endif\n");
   return text;
 }
 
@@ -129,7 +119,7 @@ std::string element_type(DType dtype) {
 std::string sum_type(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
 
 std::string product_text(int threads, std::string_view words, std::string_view body, std::string_view parameters) {
-  return concat(shared_text(), "extern \"C\" __global__ void __launch_bounds__(", threads, ", 1) ", kNamePlaceholder,
+  return concat(product_text(), "extern \"C\" __global__ void __launch_bounds__(", threads, ", 1) ", kNamePlaceholder,
                 "(const void* first, const void* second, void* result, void* workspace, const ", words, " words", parameters,
                 ") {\n", body, "}\n");
 }

@@ -9,6 +9,7 @@
 #include "codegen/cuda/products/epilogue.h"
 #include "codegen/cuda/products/words.h"
 #include "ir/base/dtype.h"
+#include "ir/base/integers.h"
 #include "runtime/program.h"
 
 namespace gcomp::codegen::cuda {
@@ -20,6 +21,8 @@ struct TileKind {
   int store_pack = 1;  ///< elements of a result that are stored as one
   std::string type;    ///< the C++ type, with kDirections where those of the operands go
 };
+/// Elements and tiles are counted in 31 bits.
+inline constexpr std::int64_t kCountable = std::int64_t{1} << 31;
 inline constexpr std::string_view kDirections = "DIRECTIONS";
 
 /// The type for operands read in these directions.

@@ -11,7 +11,7 @@ namespace ops = ir::ops;
 using ops::call;
 
 template <const ir::OpDef& op>
-Items unary_row(NodeContext& n) {
+Items activation_row(NodeContext& n) {
   return ir::pointwise(op, n.var(0));
 }
 
@@ -109,11 +109,11 @@ Items hardmax_row(NodeContext& n) {
   });
 }
 
-constexpr Row kRows[] = {
-    {"Relu", 6, unary_row<ops::kRelu>},
-    {"Sigmoid", 6, unary_row<ops::kSigmoid>},
-    {"Tanh", 6, unary_row<ops::kTanh>},
-    {"Softplus", 1, unary_row<ops::kSoftplus>},
+constexpr Row kActivationRows[] = {
+    {"Relu", 6, activation_row<ops::kRelu>},
+    {"Sigmoid", 6, activation_row<ops::kSigmoid>},
+    {"Tanh", 6, activation_row<ops::kTanh>},
+    {"Softplus", 1, activation_row<ops::kSoftplus>},
     {"LeakyRelu", 6, leaky_relu_row},
     {"PRelu", 7, prelu_row},
     {"Elu", 6, elu_row},
@@ -135,6 +135,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> activation_rows() { return kRows; }
+std::span<const Row> activation_rows() { return kActivationRows; }
 
 }  // namespace gcomp::frontend

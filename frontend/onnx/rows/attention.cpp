@@ -163,10 +163,10 @@ Items rotary_embedding_row(NodeContext& n) {
   return flat ? b.reshape(rotated, n.shape(0)) : b.transpose(rotated, {0, 2, 1, 3});
 }
 
-constexpr Row kRows[] = {{"Attention", 23, attention_row}, {"RotaryEmbedding", 23, rotary_embedding_row}};
+constexpr Row kAttentionRows[] = {{"Attention", 23, attention_row}, {"RotaryEmbedding", 23, rotary_embedding_row}};
 
 }  // namespace
 
-std::span<const Row> attention_rows() { return kRows; }
+std::span<const Row> attention_rows() { return kAttentionRows; }
 
 }  // namespace gcomp::frontend

@@ -52,7 +52,7 @@ Items eye_like_row(NodeContext& n) {
   return n.b().cast(row + static_cast<double>(n.integer("k", 0)) == column, dtype);
 }
 
-constexpr Row kRows[] = {
+constexpr Row kConstantRows[] = {
     {"Constant", 1, constant_row, false},
     {"ConstantOfShape", 9, constant_of_shape_row},
     {"Range", 11, range_row},
@@ -61,6 +61,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> constant_rows() { return kRows; }
+std::span<const Row> constant_rows() { return kConstantRows; }
 
 }  // namespace gcomp::frontend

@@ -139,7 +139,7 @@ Items conv_transpose_row(NodeContext& n) {
   return n.has(2) ? add_channels(n.b(), y, n.var(2)) : y;
 }
 
-constexpr Row kRows[] = {
+constexpr Row kContractRows[] = {
     {"MatMul", 1, matmul_row},
     {"Gemm", 7, gemm_row},
     {"Conv", 1, conv_row},
@@ -148,6 +148,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> contract_rows() { return kRows; }
+std::span<const Row> contract_rows() { return kContractRows; }
 
 }  // namespace gcomp::frontend

@@ -156,10 +156,10 @@ Items einsum_row(NodeContext& n) {
   return ordered(b, total, e.result);
 }
 
-constexpr Row kRows[] = {{"Einsum", 12, einsum_row}};
+constexpr Row kEinsumRows[] = {{"Einsum", 12, einsum_row}};
 
 }  // namespace
 
-std::span<const Row> einsum_rows() { return kRows; }
+std::span<const Row> einsum_rows() { return kEinsumRows; }
 
 }  // namespace gcomp::frontend

@@ -149,7 +149,7 @@ Items identity_row(NodeContext& n) {
   return n.any(0);
 }
 
-constexpr Row kRows[] = {
+constexpr Row kElementwiseRows[] = {
     {"Add", 7, binary_row<ops::kAdd>},
     {"Sub", 7, binary_row<ops::kSub>},
     {"Mul", 7, binary_row<ops::kMul>},
@@ -210,6 +210,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> elementwise_rows() { return kRows; }
+std::span<const Row> elementwise_rows() { return kElementwiseRows; }
 
 }  // namespace gcomp::frontend

@@ -253,7 +253,7 @@ Items compress_row(NodeContext& n) {
   return n.b().gather(x, n.b().constant(Tensor::of_integers(kept)), flattened ? 0 : n.axis(n.integer("axis", 0), x.rank()));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kIndexRows[] = {
     {"GatherElements", 11, gather_elements_row},
     {"GatherND", 11, gather_nd_row},
     {"ScatterElements", 11, scatter_elements_row},
@@ -272,6 +272,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> index_rows() { return kRows; }
+std::span<const Row> index_rows() { return kIndexRows; }
 
 }  // namespace gcomp::frontend

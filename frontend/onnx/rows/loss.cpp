@@ -52,11 +52,11 @@ Items softmax_cross_entropy_row(NodeContext& n) {
   return Items::of({loss, log_probability});
 }
 
-constexpr Row kRows[] = {{"NegativeLogLikelihoodLoss", 12, negative_log_likelihood_row},
-                         {"SoftmaxCrossEntropyLoss", 12, softmax_cross_entropy_row}};
+constexpr Row kLossRows[] = {{"NegativeLogLikelihoodLoss", 12, negative_log_likelihood_row},
+                             {"SoftmaxCrossEntropyLoss", 12, softmax_cross_entropy_row}};
 
 }  // namespace
 
-std::span<const Row> loss_rows() { return kRows; }
+std::span<const Row> loss_rows() { return kLossRows; }
 
 }  // namespace gcomp::frontend

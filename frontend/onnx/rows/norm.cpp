@@ -14,7 +14,7 @@ using ops::call;
 Var per_channel(Builder& b, Var v, const Shape& shape) { return b.broadcast(v, shape, {1}); }
 
 /// Whether the file has this node in its training form.
-bool written_for_training(NodeContext& n) {
+bool batch_norm_trains(NodeContext& n) {
   if (n.opset() >= 14) return n.flag("training_mode");
   if (n.opset() < 7) return !n.flag("is_test");
   return n.wants(1) || n.wants(2);
@@ -73,7 +73,7 @@ Items running_statistics(NodeContext& n) {
 Items batch_normalization_row(NodeContext& n) {
   n.require(n.inputs() == 5 && n.rank(0) >= 1, "found ", n.inputs(), " operands, wanted x, scale, bias, mean and variance");
   if (n.opset() < 9 && !n.flag("spatial", true)) n.unsupported("statistics per activation (spatial = 0) are not supported");
-  const bool form = written_for_training(n);
+  const bool form = batch_norm_trains(n);
   const bool trains = n.options().training || (n.options().as_written && form);
   return trains ? batch_statistics(n, form) : running_statistics(n);
 }
@@ -198,7 +198,7 @@ Items lrn_row(NodeContext& n) {
   return x * call("pow", base, b.like(base, -n.real("beta", 0.75)));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kNormRows[] = {
     {"BatchNormalization", 7, batch_normalization_row, false},
     {"LayerNormalization", 17, layer_normalization_row},
     {"RMSNormalization", 23, rms_normalization_row},
@@ -211,6 +211,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> norm_rows() { return kRows; }
+std::span<const Row> norm_rows() { return kNormRows; }
 
 }  // namespace gcomp::frontend

@@ -150,7 +150,7 @@ Items lp_pool_row(NodeContext& n) {
 }
 Items global_lp_pool_row(NodeContext& n) { return lp_sums(n, n.var(0), static_cast<double>(n.integer("p", 2)), nullptr); }
 
-constexpr Row kRows[] = {
+constexpr Row kPoolRows[] = {
     {"AveragePool", 1, average_pool_row},
     {"MaxPool", 1, max_pool_row},
     {"LpPool", 2, lp_pool_row},
@@ -161,6 +161,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> pool_rows() { return kRows; }
+std::span<const Row> pool_rows() { return kPoolRows; }
 
 }  // namespace gcomp::frontend

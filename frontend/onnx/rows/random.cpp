@@ -13,7 +13,7 @@ using ir::ops::call;
 Var draw(NodeContext& n, const Shape& shape, DType dtype) { return n.b().cast(n.state().draw_uniform(shape), dtype); }
 
 /// Whether the file has this node in its training form.
-bool written_for_training(NodeContext& n) {
+bool dropout_trains(NodeContext& n) {
   if (n.opset() < 7) return !n.flag("is_test");
   return n.opset() >= 12 && n.has(2) && n.number(2, "training_mode") != 0;
 }
@@ -22,7 +22,7 @@ Items dropout_row(NodeContext& n) {
   Builder& b = n.b();
   const double ratio = n.opset() >= 12 ? (n.has(1) ? n.number(1, "the ratio") : 0.5) : n.real("ratio", 0.5);
   n.require(ratio >= 0 && ratio <= 1, "the ratio is ", ratio, ", wanted 0 to 1");
-  const bool form = written_for_training(n), trains = n.options().training || (n.options().as_written && form);
+  const bool form = dropout_trains(n), trains = n.options().training || (n.options().as_written && form);
   const TensorType mask{DType::boolean, n.shape(0)};
   if (!trains || ratio == 0) {
     Items items(n.any(0));
@@ -59,7 +59,7 @@ Items normal_row(NodeContext& n) {
   return n.b().cast(normal, random_dtype(n)) * n.real("scale", 1) + n.real("mean", 0);
 }
 
-constexpr Row kRows[] = {
+constexpr Row kRandomRows[] = {
     {"Dropout", 1, dropout_row, false},       {"Bernoulli", 15, bernoulli_row, false},
     {"RandomUniform", 1, uniform_row, false}, {"RandomUniformLike", 1, uniform_row, false},
     {"RandomNormal", 1, normal_row, false},   {"RandomNormalLike", 1, normal_row, false},
@@ -67,6 +67,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> random_rows() { return kRows; }
+std::span<const Row> random_rows() { return kRandomRows; }
 
 }  // namespace gcomp::frontend

@@ -275,10 +275,10 @@ Items rnn_row(NodeContext& n) {
   return results_of(r, runs);
 }
 
-constexpr Row kRows[] = {{"LSTM", 7, lstm_row}, {"GRU", 7, gru_row}, {"RNN", 7, rnn_row}};
+constexpr Row kRecurrentRows[] = {{"LSTM", 7, lstm_row}, {"GRU", 7, gru_row}, {"RNN", 7, rnn_row}};
 
 }  // namespace
 
-std::span<const Row> recurrent_rows() { return kRows; }
+std::span<const Row> recurrent_rows() { return kRecurrentRows; }
 
 }  // namespace gcomp::frontend

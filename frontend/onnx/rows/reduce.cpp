@@ -73,7 +73,7 @@ Items position_row(NodeContext& n) {
   return last ? static_cast<double>(x.dim(axis) - 1) - position : position;
 }
 
-constexpr Row kRows[] = {
+constexpr Row kReduceRows[] = {
     {"ReduceSum", 1, reduce_row<sum>},         {"ReduceMean", 1, reduce_row<mean>},
     {"ReduceMax", 1, reduce_row<maximum>},     {"ReduceMin", 1, reduce_row<minimum>},
     {"ReduceProd", 1, reduce_row<product>},    {"ReduceL1", 1, reduce_row<absolute_sum>},
@@ -84,6 +84,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> reduce_rows() { return kRows; }
+std::span<const Row> reduce_rows() { return kReduceRows; }
 
 }  // namespace gcomp::frontend

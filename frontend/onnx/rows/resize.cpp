@@ -11,7 +11,7 @@ namespace gcomp::frontend {
 namespace {
 
 /// Output elements whose sources are listed at import, for one axis.
-constexpr std::int64_t kMaxPositions = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxResized = std::int64_t{1} << 20;
 
 /// One input element of one output element; the position may lie outside and then means the edge.
 struct Tap {
@@ -79,7 +79,7 @@ std::vector<Tap> filter_taps(const Settings& s, double x, double scale) {
 AxisResize axis_resize(const NodeContext& n, const Settings& s, std::int64_t in, std::int64_t out, double scale, double roi_low,
                        double roi_high) {
   AxisResize axis{in, out, {}, std::vector<bool>(static_cast<std::size_t>(out)), s.mode == "nearest", !s.exclude_outside};
-  if (out > kMaxPositions) n.unsupported("an axis of ", out, " elements is too long");
+  if (out > kMaxResized) n.unsupported("an axis of ", out, " elements is too long");
   n.require(in > 0 || out == 0, "an empty axis cannot grow to ", out);
   for (std::int64_t o = 0; o < out; ++o) {
     const double x = source_position(n, s, o, in, out, scale, roi_low, roi_high);
@@ -299,10 +299,10 @@ Items upsample_row(NodeContext& n) {
   return resize(n, {n.text("mode", "nearest"), "asymmetric", "simple", -0.75, false, false}, plan);
 }
 
-constexpr Row kRows[] = {{"Upsample", 7, upsample_row}, {"Resize", 10, upsample_row}, {"Resize", 11, resize_row}};
+constexpr Row kResizeRows[] = {{"Upsample", 7, upsample_row}, {"Resize", 10, upsample_row}, {"Resize", 11, resize_row}};
 
 }  // namespace
 
-std::span<const Row> resize_rows() { return kRows; }
+std::span<const Row> resize_rows() { return kResizeRows; }
 
 }  // namespace gcomp::frontend

@@ -201,7 +201,7 @@ Items scan_row(NodeContext& n) {
   return items;
 }
 
-constexpr Row kRows[] = {
+constexpr Row kSequenceRows[] = {
     {"SplitToSequence", 11, split_to_sequence_row, false},
     {"SequenceAt", 11, sequence_at_row, false},
     {"SequenceConstruct", 11, sequence_construct_row, false},
@@ -217,6 +217,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> sequence_rows() { return kRows; }
+std::span<const Row> sequence_rows() { return kSequenceRows; }
 
 }  // namespace gcomp::frontend

@@ -205,7 +205,7 @@ Items space_to_depth_row(NodeContext& n) {
   return n.b().reshape(moved, {x.dim(0), x.dim(1) * block * block, rows, columns});
 }
 
-constexpr Row kRows[] = {
+constexpr Row kShapeRows[] = {
     {"Shape", 1, shape_row, false},
     {"Size", 1, size_row, false},
     {"Reshape", 1, reshape_row},
@@ -223,6 +223,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-std::span<const Row> shape_rows() { return kRows; }
+std::span<const Row> shape_rows() { return kShapeRows; }
 
 }  // namespace gcomp::frontend

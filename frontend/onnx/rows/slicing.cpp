@@ -10,7 +10,7 @@ namespace gcomp::frontend {
 namespace {
 
 /// Positions that are listed at import, for one axis.
-constexpr std::int64_t kMaxPositions = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxPadded = std::int64_t{1} << 24;
 
 /// First position and number of elements of a Slice along an axis of `size`. Bounds are clamped before anything is added to
 /// them: INT64_MIN and INT64_MAX stand for "to the end".
@@ -100,7 +100,7 @@ Var pad(NodeContext& n, Var x, const Integers& pads, Integers axes, double value
   for (std::size_t i = 0; i < low.size(); ++i) {
     if (low[i] == 0 && high[i] == 0) continue;
     n.require(x.shape()[i] + low[i] + high[i] >= 0, "axis ", i, " of ", to_string(x.type()), " is cropped below zero");
-    if (x.shape()[i] + low[i] + high[i] > kMaxPositions)
+    if (x.shape()[i] + low[i] + high[i] > kMaxPadded)
       n.unsupported("padding by ", mode, " to ", x.shape()[i] + low[i] + high[i], " elements is too long");
     n.require(x.shape()[i] > 0, "cannot pad the empty axis ", i, " of ", to_string(x.type()), " by ", mode);
     const Integers positions = padded_positions(x.shape()[i], low[i], high[i], mode);
@@ -159,13 +159,13 @@ Items trilu_row(NodeContext& n) {
   return n.b().select(keep, x, n.b().like(x, 0));
 }
 
-constexpr Row kRows[] = {
+constexpr Row kSlicingRows[] = {
     {"Slice", 1, slice_attributes_row}, {"Slice", 10, slice_row}, {"Pad", 1, pad_attributes_row}, {"Pad", 11, pad_row},
     {"Gather", 1, gather_row},          {"Trilu", 14, trilu_row},
 };
 
 }  // namespace
 
-std::span<const Row> slicing_rows() { return kRows; }
+std::span<const Row> slicing_rows() { return kSlicingRows; }
 
 }  // namespace gcomp::frontend

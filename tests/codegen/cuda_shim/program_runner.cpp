@@ -7,7 +7,19 @@
 
 namespace gcomp::cuda_shim {
 
-using namespace gcomp::runtime;
+using runtime::Buffer;
+using runtime::ConvolutionCall;
+using runtime::ConvolutionKind;
+using runtime::GeneratedProduct;
+using runtime::Grid;
+using runtime::KernelLaunch;
+using runtime::MatmulCall;
+using runtime::MatrixView;
+using runtime::ProductLaunch;
+using runtime::Program;
+using runtime::Segment;
+using runtime::Space;
+using runtime::Step;
 
 namespace {
 
@@ -64,7 +76,7 @@ ProgramRunner::ProgramRunner(const Program& program, Products products)
       std::copy(buffer.contents.bytes().begin(), buffer.contents.bytes().end(), address(static_cast<int>(b)));
   }
   for (int input : program_.inputs) inputs_[buffer(input).name] = input;
-  for (const State& state : program_.states) {
+  for (const runtime::State& state : program_.states) {
     states_[buffer(state.buffer).name] = state.buffer;
     if (state.fill)
       for (std::int64_t i = 0; i < buffer(state.buffer).type.elements(); ++i) store(state.buffer, i, *state.fill);
@@ -136,7 +148,7 @@ void ProgramRunner::run(const GeneratedProduct& product, int first, int second, 
   const void *one = address(first), *other = address(second);
   void *to = address(result), *sums = workspace.data();
   for (const ProductLaunch& part : product.launches) {
-    std::array<std::int64_t, kProductWords> words{};
+    std::array<std::int64_t, runtime::kProductWords> words{};
     std::copy(part.words.begin(), part.words.end(), words.begin());
     std::vector<void*> further, arguments = {&one, &other, &to, &sums, words.data()};
     for (int b : part.buffers) further.push_back(address(b));

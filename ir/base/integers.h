@@ -1,0 +1,15 @@
+// Whole numbers of indices and extents.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gcomp {
+
+/// An index that is not negative, for a subscript.
+inline std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+/// How many parts of `part` cover `whole`; neither is negative, `part` is not 0.
+inline std::int64_t quotient_up(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
+
+}  // namespace gcomp
