@@ -157,6 +157,26 @@ TEST(Rows, AveragePoolWithCeilModeCountsNoOverhang) {
   expect_near(pool(1), {1, 3, 5, 3}, 1e-6);
 }
 
+/// y = Resize(x) by a scale, nearest, asymmetric, floor, for x = 0, 1, 2, ..., as PyTorch exports interpolate(scale_factor=...).
+Values enlarged(std::int64_t size, float scale) {
+  ModelBuilder m(18);
+  m.input("x", {"1", "1", std::to_string(size)})
+      .floats("scales", {3}, {1, 1, scale})
+      .node("Resize", {"x", "", "scales"}, {"y"},
+            {{"mode", "nearest"}, {"coordinate_transformation_mode", "asymmetric"}, {"nearest_mode", "floor"}})
+      .output("y");
+  Tensor x(DType::f32, {1, 1, size});
+  for (std::int64_t i = 0; i < size; ++i) x.set(i, static_cast<double>(i));
+  return run(m.import(), {{"x", x}})[0];
+}
+
+TEST(Rows, ResizeTakesScalesAsTheSinglePrecisionNumbersThatTheyAre) {
+  // 10 * 0.7f, 30 * 1.3f and 8 / 1.6f are whole numbers in f32, and below them in f64.
+  expect_near(enlarged(10, 0.7f), {0, 1, 2, 4, 5, 7, 8});
+  EXPECT_EQ(enlarged(30, 1.3f).size(), 39u);
+  expect_near(enlarged(6, 1.6f), {0, 0, 1, 1, 2, 3, 3, 4, 5});
+}
+
 ModelBuilder batch_norm(std::int64_t opset, bool training_form) {
   ModelBuilder m(opset);
   m.input("x", {"4", "1"})

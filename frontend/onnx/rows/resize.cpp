@@ -32,15 +32,17 @@ struct Settings {
   bool exclude_outside = false, antialias = false;
 };
 
-double source_position(const NodeContext& n, const Settings& s, std::int64_t out_index, std::int64_t in, std::int64_t out,
-                       double scale, double roi_low, double roi_high) {
-  const auto x = static_cast<double>(out_index), size = static_cast<double>(in), length = scale * size;
-  if (s.coordinates == "half_pixel") return (x + 0.5) / scale - 0.5;
+/// Where output element `out_index` reads, computed in `Real`.
+template <class Real>
+Real source_position(const NodeContext& n, const Settings& s, std::int64_t out_index, std::int64_t in, std::int64_t out, Real scale,
+                     Real roi_low, Real roi_high) {
+  const auto x = static_cast<Real>(out_index), size = static_cast<Real>(in), length = scale * size, half = static_cast<Real>(0.5);
+  if (s.coordinates == "half_pixel") return (x + half) / scale - half;
   if (s.coordinates == "asymmetric") return x / scale;
   if (s.coordinates == "align_corners") return length == 1 || out == 1 ? 0 : x * (size - 1) / (length - 1);
-  if (s.coordinates == "pytorch_half_pixel") return out == 1 ? -0.5 : (x + 0.5) / scale - 0.5;
-  if (s.coordinates == "half_pixel_symmetric") return size / 2 * (1 - static_cast<double>(out) / length) + (x + 0.5) / scale - 0.5;
-  if (s.coordinates == "tf_half_pixel_for_nn") return (x + 0.5) / scale;
+  if (s.coordinates == "pytorch_half_pixel") return out == 1 ? -half : (x + half) / scale - half;
+  if (s.coordinates == "half_pixel_symmetric") return size / 2 * (1 - static_cast<Real>(out) / length) + (x + half) / scale - half;
+  if (s.coordinates == "tf_half_pixel_for_nn") return (x + half) / scale;
   n.require(s.coordinates == "tf_crop_and_resize", "coordinate_transformation_mode '", s.coordinates, "' is unknown");
   if (out == 1) return (roi_low + roi_high) * (size - 1) / 2;
   return roi_low * (size - 1) + x * (roi_high - roi_low) * (size - 1) / (length - 1);
@@ -82,7 +84,10 @@ AxisResize axis_resize(const NodeContext& n, const Settings& s, std::int64_t in,
   if (out > kMaxResized) n.unsupported("an axis of ", out, " elements is too long");
   n.require(in > 0 || out == 0, "an empty axis cannot grow to ", out);
   for (std::int64_t o = 0; o < out; ++o) {
-    const double x = source_position(n, s, o, in, out, scale, roi_low, roi_high);
+    // A scale such as 1.6f is no 1.6: 8 / 1.6 is 5 only in f32, in which runtimes compute, and `nearest` jumps there.
+    const double x = axis.nearest ? source_position(n, s, o, in, out, static_cast<float>(scale), static_cast<float>(roi_low),
+                                                    static_cast<float>(roi_high))
+                                  : source_position(n, s, o, in, out, scale, roi_low, roi_high);
     axis.outside[static_cast<std::size_t>(o)] = s.coordinates == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(in - 1));
     std::vector<Tap> taps = axis.nearest ? std::vector<Tap>{{nearest_position(n, s, x, scale), 1}} : filter_taps(s, x, scale);
     if (s.exclude_outside && !axis.nearest) {
@@ -225,7 +230,8 @@ Plan whole_plan(const Shape& shape) {
 void scale_axis(NodeContext& n, Plan& plan, std::size_t axis, double scale) {
   n.require(scale > 0 && scale < 1e6, "a scale is ", scale);
   plan.scales[axis] = scale;
-  plan.sizes[axis] = static_cast<std::int64_t>(std::floor(static_cast<double>(plan.sizes[axis]) * scale + 1e-9));
+  // In f32, where 10 * 0.7f is 7, as in other runtimes.
+  plan.sizes[axis] = static_cast<std::int64_t>(std::floor(static_cast<float>(plan.sizes[axis]) * static_cast<float>(scale)));
 }
 
 /// Sizes to scales: each axis for itself, or one scale for all under an aspect ratio policy.
