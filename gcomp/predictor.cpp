@@ -43,7 +43,8 @@ std::vector<std::string> Predictor::input_names() const {
 
 std::string Predictor::device() const { return concat(device_->description(), " (", device_reason_, ")"); }
 
-void Predictor::compile_for(const Batch& inputs) {
+void Predictor::prepare(const Batch& inputs) {
+  if (!model_) return;
   std::vector<std::pair<std::string, Shape>> shapes;
   GraphOptions options = options_.graph;
   options.target = device_->target();
@@ -70,7 +71,7 @@ void Predictor::compile_for(const Batch& inputs) {
 }
 
 std::vector<NamedTensor> Predictor::predict(const Batch& inputs) {
-  if (model_) compile_for(inputs);
+  prepare(inputs);
   return forward_->run(inputs);
 }
 

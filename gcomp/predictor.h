@@ -27,15 +27,18 @@ class Predictor {
   /// From a .gcx file; needs no compiler.
   static Predictor load(const std::filesystem::path& path, const runtime::DeviceOptions& options = {});
 
+  /// Compiles for the shapes of these arrays, as predict() would.
+  void prepare(const Batch& inputs);
   /// The model's outputs, by its own names. Throws UserError as Forward::run() does.
   std::vector<NamedTensor> predict(const Batch& inputs);
   /// Names of the inputs.
   std::vector<std::string> input_names() const;
   std::string device() const;
+  /// What the artifact is compiled for, or the device of a model.
+  runtime::Target target() const { return device_->target(); }
 
  private:
   Predictor() = default;
-  void compile_for(const Batch& inputs);
 
   std::optional<Model> model_;
   PredictOptions options_;

@@ -125,9 +125,13 @@ class Importer {
     if (graph.sparse_initializer_size())
       throw UserError(concat(file_.path, ": sparse initializers are not supported"), ExitCode::unsupported);
     for (const auto& proto : graph.initializer()) {
-      const bool readable = dtype_of(proto.data_type()).has_value();
-      initializers[proto.name()] = {
-          &proto, readable ? std::make_shared<Tensor>(import_tensor(options_, read_tensor(proto, source_.directory))) : nullptr};
+      Initializer& initializer = initializers[proto.name()] = {&proto, nullptr};
+      if (!dtype_of(proto.data_type())) {
+        unreadable_[proto.name()] = onnx_type_name(proto.data_type());
+        continue;
+      }
+      Tensor values = naming_file(file_.path, [&] { return read_tensor(proto, source_.directory); });
+      initializer.values = std::make_shared<Tensor>(import_tensor(options_, std::move(values)));
     }
     const ParameterPlan plan = plan_parameters(source_, initializers, options_);
     model_.parameters = plan.parameters;
@@ -210,6 +214,9 @@ class Importer {
   std::vector<Item> lower(const ::onnx::NodeProto& node, const std::vector<Item>& inputs) {
     check_user(++lowered_ <= kMaxLowered, file_.path, ": loops and functions unroll to more than ", kMaxLowered, " nodes");
     const std::vector<Item> lost(static_cast<std::size_t>(node.output_size()), Item{{}, nullptr, nullptr, true});
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (const std::string& name = node.input(static_cast<int>(i)); inputs[i].missing && unreadable_.count(name))
+        return refuse(node, concat("'", name, "' has the unsupported type ", unreadable_.at(name)), lost);
     if (std::any_of(inputs.begin(), inputs.end(), [](const Item& item) { return item.missing; })) return lost;
     const std::string domain = domain_of(node);
     if (const auto* function = find_function(domain, node.op_type())) return call(*function, node, inputs);
@@ -409,6 +416,7 @@ class Importer {
   std::map<std::pair<int, int>, Item> redirected_;
   std::set<std::pair<std::string, std::int64_t>> symbolic_;
   std::unordered_set<const ir::Value*> named_;
+  std::map<std::string, std::string> unreadable_;  // initializers to the types that gcomp lacks
   std::vector<std::string> unsupported_;
   ir::Value* random_seed_ = nullptr;
   ir::Value* random_step_ = nullptr;

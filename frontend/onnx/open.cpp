@@ -44,6 +44,7 @@ std::shared_ptr<Source> parse(const std::string& bytes, const std::string& name,
   google::protobuf::io::CodedInputStream stream(&array);
   stream.SetRecursionLimit(100);
   const bool parsed = source->model.ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+  check_user(!bytes.starts_with("PK\3\4"), "'", name, "' is a zip archive, such as .npz and .gcx are; wanted an ONNX model");
   check_user(parsed && !bytes.empty(), "'", name, "' is not an ONNX model, or is cut short: it does not parse");
   for (const auto& opset : source->model.opset_import()) {
     const std::string domain = opset.domain() == "ai.onnx" ? "" : opset.domain();
@@ -56,6 +57,8 @@ std::shared_ptr<Source> parse(const std::string& bytes, const std::string& name,
 ValueInfo value_info(const ::onnx::ValueInfoProto& proto, const std::string& file) {
   ValueInfo info;
   info.name = proto.name();
+  check_user(proto.type().value_case() != ::onnx::TypeProto::VALUE_NOT_SET, file, ": '", proto.name(),
+             "' is declared without a type");
   if (!proto.type().has_tensor_type())
     throw UserError(concat(file, ": '", proto.name(),
                            "' is not a tensor; sequences, maps and optionals are no inputs or outputs of a trained model"),
@@ -96,8 +99,8 @@ OnnxFile describe_file(std::shared_ptr<const Source> source) {
   for (const auto& tensor : model.graph().initializer()) {
     initialized[tensor.name()] = true;
     const auto dtype = dtype_of(tensor.data_type());
-    file.initializers.push_back(
-        {tensor.name(), dtype ? std::string(name_of(*dtype)) : onnx_type_name(tensor.data_type()), shape_of(tensor)});
+    file.initializers.push_back({tensor.name(), dtype ? std::string(name_of(*dtype)) : onnx_type_name(tensor.data_type()),
+                                 naming_file(file.path, [&] { return shape_of(tensor); })});
   }
   for (const auto& input : model.graph().input())
     if (!initialized.count(input.name())) file.inputs.push_back(value_info(input, file.path));

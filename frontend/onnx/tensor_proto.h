@@ -5,6 +5,7 @@
 #include <string>
 
 #include "frontend/onnx/source.h"
+#include "ir/base/error.h"
 #include "ir/base/tensor.h"
 
 namespace gcomp::frontend {
@@ -21,6 +22,14 @@ Shape shape_of(const ::onnx::TensorProto& proto);
 Tensor read_tensor(const ::onnx::TensorProto& proto, const std::string& directory);
 /// Replaces the data by `values`, converted to the proto's type, and drops every other place where data may lie.
 void write_tensor(::onnx::TensorProto& proto, const Tensor& values);
+
+/// What `read` gives; a UserError of it names the file too.
+template <class Read>
+auto naming_file(const std::string& file, const Read& read) {
+  try {
+    return read();
+  } catch (const UserError& error) { throw UserError(concat(file, ": ", error.what()), error.code()); }
+}
 
 /// Bytes of an external file; throws UserError unless `location` is a plain relative path to a regular file without links.
 std::string read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length);

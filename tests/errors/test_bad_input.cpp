@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -75,6 +76,25 @@ TEST_F(BadInput, Precision) {
 TEST_F(BadInput, MissingModel) {
   std::filesystem::remove(model_);
   expect_refused(train(), ExitCode::invalid, {"model.onnx", "no such file"});
+}
+
+TEST_F(BadInput, ArchiveWhereAnOnnxFileBelongs) {
+  expect_refused(run_gcomp({"train", data_, "--data", data_, "--loss", "mse", "--batch", "4", "--steps", "1", "--out", out_}),
+                 ExitCode::invalid, {"data.npz", "zip archive", "ONNX"});
+}
+
+TEST_F(BadInput, AModelAtFaultIsNamedAndNotItsData) {
+  write_linear_model(model_, [](onnx::ModelProto& model) { model.mutable_graph()->mutable_initializer(1)->set_raw_data("abc"); });
+  const CommandResult result = run_gcomp({"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz"});
+  expect_refused(result, ExitCode::invalid, {"model.onnx: tensor 'b': found 3 bytes", "wants 8"});
+  EXPECT_EQ(result.errors.find("data.npz"), std::string::npos) << result.errors;
+}
+
+TEST_F(BadInput, InitializerOfAnUnsupportedDtype) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    model.mutable_graph()->mutable_initializer(1)->set_data_type(onnx::TensorProto::COMPLEX128);
+  });
+  expect_refused(train(), ExitCode::unsupported, {"model.onnx", "Gemm 'fc'", "'b'", "COMPLEX128"});
 }
 
 TEST_F(BadInput, TruncatedModel) {

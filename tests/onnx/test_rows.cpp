@@ -261,6 +261,23 @@ TEST(Report, ListsAllUnsupportedNodes) {
                ExitCode::unsupported);
 }
 
+TEST(Report, NamesInitializersOfUnsupportedTypes) {
+  ModelBuilder m(20);
+  m.input("x", {"4"}).node("Add", {"x", "w"}, {"y"}).output("y");
+  m.initializer("w", {4}, ::onnx::TensorProto::COMPLEX64);
+  expect_error([&] { m.import(); },
+               {"test.onnx", "1 node is not supported", "Add 'node_y'", "'w' has the unsupported type COMPLEX64"},
+               ExitCode::unsupported);
+}
+
+TEST(Report, NamesTheFileOfADamagedInitializer) {
+  ModelBuilder m(20);
+  m.input("x", {"4"}).floats("w", {4}, {1, 2, 3}).node("Add", {"x", "w"}, {"y"}).output("y");
+  expect_error([&] { m.import(); }, {"test.onnx: tensor 'w': found 3 values", "wants 4"});
+  m.model.mutable_graph()->mutable_initializer(0)->set_dims(0, -4);
+  expect_error([&] { m.open(); }, {"test.onnx: tensor 'w' has the negative dimension -4"});
+}
+
 TEST(Report, NamesNodeAndShapes) {
   ModelBuilder m(20);
   m.input("x", {"4", "3"}).floats("w.w", {4, 2}, std::vector<float>(8)).node("MatMul", {"x", "w.w"}, {"y"}).output("y");

@@ -1,8 +1,20 @@
 #include "tools/command_line/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 
 namespace gcomp::tools {
+namespace {
+
+/// CLI11 alone takes -1 and all that is too large for 2^64 - 1.
+std::string refuse_wrapped(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? "" : text + ": wanted a whole number from 0 to 2^64 - 1";
+}
+
+}  // namespace
 
 Argument Argument::required() {
   option_->required();
@@ -52,7 +64,7 @@ Argument ArgumentParser::add_option(const std::string& names, std::int64_t& valu
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::uint64_t& value, const std::string& meaning) {
-  return Argument(*app_->add_option(names, value, meaning));
+  return Argument(*app_->add_option(names, value, meaning)->check(refuse_wrapped));
 }
 
 Argument ArgumentParser::add_option(const std::string& names, double& value, const std::string& meaning) {
@@ -87,6 +99,14 @@ Parsed ArgumentParser::parse(int argc, const char* const* argv) {
 std::string ArgumentParser::name() const { return app_->get_name(); }
 bool ArgumentParser::chosen() const { return app_->parsed(); }
 std::vector<std::string> ArgumentParser::unknown() const { return app_->remaining(); }
+
+std::vector<std::string> ArgumentParser::given() const {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app_->get_options())
+    if (option->count() > 0)
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
 
 std::vector<std::string> ArgumentParser::option_names() const {
   std::vector<std::string> names;

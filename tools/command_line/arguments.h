@@ -75,6 +75,8 @@ class ArgumentParser {
   bool chosen() const;
   /// Arguments that nothing declares.
   std::vector<std::string> unknown() const;
+  /// The long options that the command line gave, with their dashes.
+  std::vector<std::string> given() const;
   /// Every long and short option, with its dashes.
   std::vector<std::string> option_names() const;
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <span>
 
 #include "ir/base/nearest.h"
 
@@ -53,6 +54,16 @@ double parse_loss_scale(const std::string& text) {
   return scale;
 }
 
+constexpr std::string_view kOptimizerFlags[] = {"--optimizer", "--lr",           "--momentum", "--dampening",
+                                                "--nesterov",  "--weight-decay", "--betas",    "--eps"};
+constexpr std::string_view kGraphFlags[] = {"--loss", "--batch",  "--precision", "--loss-scale",
+                                            "--dim",  "--shapes", "--freeze",    "--thaw",
+                                            "--tie",  "--untie",  "--inference", "--batchnorm-variance"};
+
+bool holds(std::span<const std::string_view> flags, const std::string& flag) {
+  return std::ranges::find(flags, flag) != flags.end();
+}
+
 /// The value, where there is one, must lie in [low, high).
 void require_range(const std::optional<double>& value, double low, double high, const std::string& flag) {
   if (value && !(*value >= low && *value < high))
@@ -85,6 +96,17 @@ std::vector<double> parse_numbers(std::string_view text, const std::string& flag
 }
 
 bool is_artifact(const std::string& path) { return std::filesystem::path(path).extension() == ".gcx"; }
+
+void refuse_decided(const ArgumentParser& parser, const std::string& artifact) {
+  for (const std::string& flag : parser.given())
+    if (holds(kGraphFlags, flag) || holds(kOptimizerFlags, flag))
+      usage(concat(flag, ": '", artifact, "' is compiled, which has decided that; give it to gcomp compile"));
+}
+
+void refuse_untrained(const ArgumentParser& parser) {
+  for (const std::string& flag : parser.given())
+    if (flag == "--loss" || holds(kOptimizerFlags, flag)) usage(flag + " has a meaning only with --train");
+}
 
 void ModelOptions::add_shapes(ArgumentParser& parser) {
   const std::string group = "Shapes";
@@ -202,6 +224,12 @@ void DeviceOptions::add(ArgumentParser& parser) {
   parser.add_flag("--tune", tune, "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest")
       .group(group);
   parser.add_flag("--check-steps", check_steps, "CUDA: wait after each kernel, so that an error names it; slow").group(group);
+}
+
+void DeviceOptions::require_target(const std::string& artifact, const runtime::Target& target) const {
+  if (request() == runtime::DeviceRequest::automatic) return;
+  if ((request() == runtime::DeviceRequest::cpu) != (target.kind == runtime::TargetKind::cpu))
+    usage(concat("--device ", device, ": '", artifact, "' is compiled for ", runtime::to_string(target)));
 }
 
 runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {

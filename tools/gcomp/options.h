@@ -47,6 +47,8 @@ struct DeviceOptions {
   void add(ArgumentParser& parser);
   runtime::DeviceRequest request() const { return runtime::parse_device(device).request; }
   runtime::DeviceOptions parse(const Console& console) const;
+  /// Throws UserError (exit 2) where the artifact is compiled for another device than the one asked for.
+  void require_target(const std::string& artifact, const runtime::Target& target) const;
 };
 
 /// "0.9,0.999" as numbers, "32" as a whole number; both throw UserError (exit 2) that names `flag`.
@@ -54,5 +56,10 @@ std::vector<double> parse_numbers(std::string_view text, const std::string& flag
 std::int64_t parse_integer(std::string_view text, const std::string& flag);
 
 bool is_artifact(const std::string& path);
+
+/// Throws UserError (exit 2) where an option was given that an artifact has decided: it would do nothing.
+void refuse_decided(const ArgumentParser& parser, const std::string& artifact);
+/// The same for options that mean nothing without --train.
+void refuse_untrained(const ArgumentParser& parser);
 
 }  // namespace gcomp::tools

@@ -4,11 +4,11 @@
 
 #include "gcomp/predictor.h"
 #include "runtime/atomic_file.h"
-#include "runtime/dataset.h"
 #include "runtime/npz.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"
+#include "tools/gcomp/training_data.h"
 
 namespace gcomp::tools {
 namespace {
@@ -22,7 +22,11 @@ struct RunFlags {
 };
 
 Predictor make_predictor(const RunFlags& flags, const Console& console) {
-  if (is_artifact(flags.model)) return Predictor::load(flags.model, flags.device.parse(console));
+  if (is_artifact(flags.model)) {
+    Predictor predictor = Predictor::load(flags.model, flags.device.parse(console));
+    flags.device.require_target(flags.model, predictor.target());
+    return predictor;
+  }
   PredictOptions options;
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();
@@ -39,12 +43,10 @@ Predictor make_predictor(const RunFlags& flags, const Console& console) {
 void run(const RunFlags& flags, const Console& console) {
   { runtime::AtomicFile probe(flags.outputs); }
   Predictor predictor = make_predictor(flags, console);
-  const runtime::NpzFile file(flags.inputs);
-  std::vector<NamedTensor> arrays;
-  for (const std::string& name : predictor.input_names()) arrays.emplace_back(name, file.load(name));
+  const std::vector<NamedTensor> arrays = load_arrays(flags.inputs, predictor.input_names());
+  const Batch batch = views_of(arrays);
   console.say("device: " + predictor.device());
-  Batch batch;
-  for (const auto& [name, tensor] : arrays) batch.emplace_back(name, tensor);
+  predictor.prepare(batch);
   std::vector<NamedTensor> outputs;
   try {
     outputs = predictor.predict(batch);
@@ -77,7 +79,10 @@ Command add_run(ArgumentParser& root, Console& console) {
       "Examples:\n"
       "  gcomp run trained.onnx --inputs x.npz --outputs y.npz\n"
       "  gcomp run model.gcx --inputs x.npz --outputs y.npz --threads 2");
-  return {parser, [flags, &console] { run(*flags, console); }};
+  return {parser, [parser, flags, &console] {
+            if (is_artifact(flags->model)) refuse_decided(parser, flags->model);
+            run(*flags, console);
+          }};
 }
 
 }  // namespace gcomp::tools

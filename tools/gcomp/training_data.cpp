@@ -3,7 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/npz.h"
+
 namespace gcomp::tools {
+
+std::vector<NamedTensor> load_arrays(const std::string& path, const std::vector<std::string>& names) {
+  const runtime::NpzFile file(path);
+  std::vector<NamedTensor> arrays;
+  for (const std::string& name : names) arrays.emplace_back(name, file.load(name));
+  return arrays;
+}
+
+Batch views_of(const std::vector<NamedTensor>& arrays) { return Batch(arrays.begin(), arrays.end()); }
 
 runtime::Dataset open_data(const std::string& path, const std::vector<std::string>& names) {
   return runtime::Dataset::open(path, names);
@@ -14,6 +25,12 @@ std::vector<std::string> array_names(std::span<const frontend::ValueInfo> inputs
   for (const frontend::ValueInfo& input : inputs) names.push_back(input.name);
   if (passes::parse_loss(loss).kind != passes::LossKind::output) names.push_back("label");
   return names;
+}
+
+std::map<std::string, TensorType> types_of(const std::vector<NamedTensor>& arrays) {
+  std::map<std::string, TensorType> types;
+  for (const auto& [name, tensor] : arrays) types.emplace(name, tensor.type());
+  return types;
 }
 
 std::map<std::string, TensorType> types_of(const runtime::Dataset& data, const std::vector<std::string>& names) {

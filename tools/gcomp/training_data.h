@@ -1,4 +1,4 @@
-// The .npz files of a training run, joined with what the trainer wants of them.
+// The .npz files of a run, joined with what the model wants of them.
 #pragma once
 
 #include <span>
@@ -10,13 +10,18 @@
 
 namespace gcomp::tools {
 
-/// Reads the arrays of these names; others of the file are ignored.
+/// The arrays of these names, of any shapes.
+std::vector<NamedTensor> load_arrays(const std::string& path, const std::vector<std::string>& names);
+Batch views_of(const std::vector<NamedTensor>& arrays);
+
+/// Reads the arrays of these names, which have rows; others of the file are ignored.
 runtime::Dataset open_data(const std::string& path, const std::vector<std::string>& names);
 
 /// Inputs of the model, and "label" where the loss has one.
 std::vector<std::string> array_names(std::span<const frontend::ValueInfo> inputs, const std::string& loss);
 
 /// Types of the arrays, for the binding of shapes.
+std::map<std::string, TensorType> types_of(const std::vector<NamedTensor>& arrays);
 std::map<std::string, TensorType> types_of(const runtime::Dataset& data, const std::vector<std::string>& names);
 
 /// Converts every array to what the trainer's inputs want, and checks the labels. Throws UserError with file, array and row.
