@@ -294,6 +294,32 @@ TEST_F(BadInput, OptionGivenTwice) {
   expect_refused(train({"--batch", "8"}), ExitCode::usage, {"--batch is given more than once"});
 }
 
+TEST_F(BadInput, OptionsOfTrainingWithoutTraining) {
+  for (const char* flag : {"--loss", "--optimizer", "--momentum"})
+    expect_refused(run_gcomp({"compile", model_, "--dim", "batch=4", flag, "0.5", "-o", folder_ / "model.gcx"}), ExitCode::usage,
+                   {flag, "--train"});
+}
+
+TEST_F(BadInput, OptionsThatAnArtifactHasDecided) {
+  const std::string artifact = folder_ / "step.gcx", trained = folder_ / "trained.gcx";
+  ASSERT_EQ(run_gcomp({"compile", model_, "--train", "--loss", "cross_entropy", "--dim", "batch=4", "-o", artifact}).exit_code, 0);
+  const auto train_further = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"train", artifact, "--data", data_, "--steps", "2", "--out", trained};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_gcomp(arguments);
+  };
+  const std::pair<const char*, const char*> decided[] = {{"--loss", "mse"}, {"--batch", "8"},     {"--lr", "1"},
+                                                         {"--freeze", "b"}, {"--dim", "batch=8"}, {"--precision", "f64"}};
+  for (const auto& [flag, value] : decided)
+    expect_refused(train_further({flag, value}), ExitCode::usage, {flag, "step.gcx", "gcomp compile"});
+  expect_refused(train_further({"--device", "cuda"}), ExitCode::usage, {"--device cuda", "step.gcx", "compiled for cpu"});
+  const CommandResult predicted =
+      run_gcomp({"run", artifact, "--inputs", data_, "--outputs", folder_ / "y.npz", "--precision", "f64"});
+  expect_refused(predicted, ExitCode::usage, {"--precision", "step.gcx"});
+  EXPECT_FALSE(std::filesystem::exists(trained));
+  EXPECT_EQ(train_further({"--seed", "3", "--no-shuffle"}).exit_code, 0);
+}
+
 TEST_F(BadInput, EpochsAndStepsTogether) { expect_refused(train({"--epochs", "2"}), ExitCode::usage, {"--epochs", "--steps"}); }
 
 TEST_F(BadInput, NoDevice) {
@@ -365,6 +391,22 @@ TEST_F(BadInput, InterruptLeavesNothing) {
   EXPECT_EQ(result.exit_code, 130) << result.errors;
   EXPECT_NE(result.errors.find("interrupted after step"), std::string::npos) << result.errors;
   EXPECT_EQ(contents(out_), "old contents");
+}
+
+/// Compilation, the first step and the writing of the model are interrupted too, whatever the moment.
+TEST_F(BadInput, InterruptAtAnyTimeLeavesNoFileBeside) {
+  const RecordedModel cnn = recorded_model("mnist_cnn");
+  for (const char* marker : {"compiling", "device:", "step 1/1"}) {
+    const CommandResult result = interrupt_gcomp({"train", cnn.model(), "--data", cnn.data(), "--loss", "cross_entropy", "--batch",
+                                                  "32", "--steps", "1", "--no-cache", "--out", out_},
+                                                 marker);
+    if (result.exit_code == 0) put(out_, "old contents");  // the interrupt came when all was done
+    else expect_refused(result, static_cast<ExitCode>(130), {"interrupted", "trained.onnx"});
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) files.push_back(entry.path().filename());
+    std::ranges::sort(files);
+    EXPECT_EQ(files, (std::vector<std::string>{"data.npz", "model.onnx", "trained.onnx"})) << marker;
+  }
 }
 
 }  // namespace

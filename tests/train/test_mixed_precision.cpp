@@ -132,16 +132,18 @@ TEST(MixedPrecisionResumed, TenStepsAndTenMoreAreTwenty) {
     runtime::write_npz(folder / "rows.npz", part);
   };
   for (const Half& half : kHalves) {
-    const auto train = [&](const std::string& model, const std::string& out) {
-      const CommandResult result =
-          run_gcomp({"train", model, "--data", folder / "rows.npz", "--loss", "bce", "--optimizer", "adam", "--batch", "64",
-                     "--epochs", "1", "--no-shuffle", "--precision", half.name, "--out", folder / out});
+    const std::vector<std::string> options{"--loss", "bce", "--optimizer", "adam", "--batch", "64", "--precision", half.name};
+    const auto train = [&](const std::string& model, const std::string& out, const std::vector<std::string>& more = {}) {
+      std::vector<std::string> arguments{"train", model,          "--data", folder / "rows.npz", "--epochs",
+                                         "1",     "--no-shuffle", "--out",  folder / out};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const CommandResult result = run_gcomp(arguments);
       ASSERT_EQ(result.exit_code, 0) << result.errors;
     };
     rows(0, 1280);
-    train(mlp.model(), "whole.gcx");
+    train(mlp.model(), "whole.gcx", options);
     rows(0, 640);
-    train(mlp.model(), "first.gcx");
+    train(mlp.model(), "first.gcx", options);
     rows(640, 640);
     train(folder / "first.gcx", "second.gcx");
     Trainer whole = Trainer::load(folder / "whole.gcx"), second = Trainer::load(folder / "second.gcx");

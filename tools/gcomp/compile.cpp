@@ -27,7 +27,6 @@ struct CompileFlags {
 void check_flags(const CompileFlags& flags) {
   const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
   if (flags.train && flags.loss.empty()) usage("--train needs --loss: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
-  if (!flags.train && !flags.loss.empty()) usage("--loss has a meaning only with --train");
   const bool artifact = is_artifact(flags.out);
   if (artifact && !flags.emit.empty())
     usage(concat("--emit ", flags.emit, " writes text into the folder -o DIR; -o ", flags.out, " names an artifact"));
@@ -172,7 +171,8 @@ Command add_compile(ArgumentParser& root, Console& console) {
       "  gcomp compile m.onnx --train --loss cross_entropy --dim batch=64 --emit cuda -o kernels\n"
       "  gcomp compile m.onnx --dim batch=1 --emit ir --print-after=all\n"
       "  gcomp compile m.onnx --train --loss cross_entropy --dim batch=8 --time-passes");
-  return {parser, [flags, &console] {
+  return {parser, [parser, flags, &console] {
+            if (!flags->train) refuse_untrained(parser);
             check_flags(*flags);
             Compilation(*flags, console).run();
           }};

@@ -1,7 +1,9 @@
-// Ctrl-C during training: the first one ends the run after the step, the second one ends the process.
+// Ctrl-C during a training run: the first one ends the run after the step, the second one ends the process.
 #pragma once
 
+#include <array>
 #include <csignal>
+#include <iterator>
 #include <string>
 
 namespace gcomp::tools {
@@ -14,7 +16,8 @@ struct Interrupted {
   std::string message;
 };
 
-/// While alive, SIGINT and SIGTERM are noted; a second one has its usual effect. One at a time.
+/// While alive, SIGINT, SIGTERM and SIGHUP are noted, unless the process came with them ignored; a second one has its usual effect.
+/// One at a time.
 class Interrupt {
  public:
   Interrupt();
@@ -25,8 +28,8 @@ class Interrupt {
   bool requested() const;
 
  private:
-  struct sigaction old_interrupt_ {
-  }, old_terminate_{};
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, std::size(kSignals)> old_ = {};
 };
 
 }  // namespace gcomp::tools

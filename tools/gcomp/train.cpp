@@ -34,7 +34,7 @@ class TrainingRun {
  public:
   TrainingRun(const TrainFlags& flags, const Console& console);
   void report() const;
-  void train();
+  void train(const Interrupt& interrupt);
   void finish();
 
  private:
@@ -99,6 +99,7 @@ Trainer TrainingRun::make_trainer() {
   };
   if (is_artifact(flags_.model)) {
     Trainer trainer = Trainer::load(flags_.model, flags_.device.parse(console_));
+    flags_.device.require_target(flags_.model, trainer.executable().program().target);
     names_ = trainer.input_names();
     open_all(trainer.batch());
     return trainer;
@@ -126,7 +127,8 @@ Trainer TrainingRun::make_trainer() {
 }
 
 void TrainingRun::report() const {
-  report_parameters(console_, trainer_->model());
+  if (is_artifact(flags_.model)) console_.say(concat("training step of '", flags_.model, "', batches of ", plan_->batch()));
+  else report_parameters(console_, trainer_->model());
   console_.say("device: " + trainer_->device());
   console_.say(concat("data: '", flags_.data, "', ", grouped(data_->rows()), " rows, ", plan_->steps_per_epoch(),
                       " steps an epoch, ", flags_.no_shuffle ? "in order" : concat("shuffled with seed ", flags_.seed)));
@@ -185,8 +187,7 @@ void TrainingRun::evaluate(std::int64_t epoch) {
   if (metrics_) metrics_->write(metric);
 }
 
-void TrainingRun::train() {
-  Interrupt interrupt;
+void TrainingRun::train(const Interrupt& interrupt) {
   Progress progress(console_, steps_, flags_.epochs, plan_->batch());
   for (std::int64_t step = 0; step < steps_; ++step) {
     start(step);
@@ -252,6 +253,20 @@ void TrainingRun::finish() {
   console_.result_json(std::move(json));
 }
 
+/// From reading to writing, Ctrl-C is noted: the step ends, and what is being written becomes whole or goes.
+void train(const TrainFlags& flags, const Console& console) {
+  const Interrupt interrupt;
+  try {
+    TrainingRun run(flags, console);
+    run.report();
+    run.train(interrupt);
+    run.finish();
+  } catch (const Error&) {
+    if (!interrupt.requested()) throw;
+    throw Interrupted{concat("interrupted; '", flags.out, "' is not written")};  // the C++ compiler, say, ends from the same Ctrl-C
+  }
+}
+
 }  // namespace
 
 Command add_train(ArgumentParser& root, Console& console) {
@@ -282,11 +297,9 @@ Command add_train(ArgumentParser& root, Console& console) {
       "'encoder.*' --out t.onnx\n"
       "  gcomp train m.onnx --data train.npz --loss bce --batch 8 --steps 10 --no-shuffle --precision f64 --metrics m.jsonl --out "
       "t.onnx");
-  return {parser, [flags, &console] {
-            TrainingRun run(*flags, console);
-            run.report();
-            run.train();
-            run.finish();
+  return {parser, [parser, flags, &console] {
+            if (is_artifact(flags->model)) refuse_decided(parser, flags->model);
+            train(*flags, console);
           }};
 }
 
