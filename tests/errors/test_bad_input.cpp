@@ -218,6 +218,30 @@ TEST_F(BadInput, ArraysOfDifferentRows) {
   expect_refused(train(), ExitCode::invalid, {"data.npz", "8 rows", "7"});
 }
 
+/// A training step takes rows; gcomp grad takes one batch as it is, a scalar among its arrays.
+TEST_F(BadInput, GradTakesArraysWithoutRowsInCommon) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    onnx::GraphProto& graph = *model.mutable_graph();
+    onnx::ValueInfoProto& factor = *graph.add_input();
+    factor.set_name("factor");
+    factor.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
+    factor.mutable_type()->mutable_tensor_type()->mutable_shape();
+    append_node(model, "Mul");
+    graph.mutable_node(1)->add_input("factor");
+  });
+  write_data({{"x", Tensor::of(DType::f32, {1, 3}, {1, 2, 3})},
+              {"factor", Tensor::of(DType::f32, {}, {0.5})},
+              {"label", Tensor::of(DType::f32, {1, 2}, {0, 1})}});
+  const CommandResult result =
+      run_gcomp({"grad", model_, "--inputs", data_, "--loss", "mse", "--precision", "f64", "--outputs", folder_ / "g.npz"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const std::map<std::string, Tensor> arrays = load_arrays(folder_ / "g.npz");
+  // y = x w + b = [-0.8, 2.5], z = y / 2, loss = (0.4^2 + 0.25^2) / 2
+  EXPECT_NEAR(arrays.at("loss").at(0), 0.11125, 1e-7);
+  EXPECT_NEAR(arrays.at("b").at(0), -0.2, 1e-7);
+  EXPECT_NEAR(arrays.at("b").at(1), 0.125, 1e-7);
+}
+
 TEST_F(BadInput, LabelShapeThatFitsNothing) {
   write_data({{"x", Tensor(DType::f32, {8, 3})}, {"label", Tensor(DType::i64, {8, 5})}});
   expect_refused(train(), ExitCode::invalid, {"label", "[4"});

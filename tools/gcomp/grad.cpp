@@ -32,15 +32,15 @@ void grad(const GradFlags& flags, const Console& console) {
   };
   const Model model = Model::load(flags.model);
   const std::vector<std::string> names = array_names(model.inputs(), flags.loss);
-  const runtime::Dataset data = open_data(flags.inputs, names);
-  options.graph.shapes.data = types_of(data, names);
+  const std::vector<NamedTensor> arrays = load_arrays(flags.inputs, names);
+  options.graph.shapes.data = types_of(arrays);
   options.graph.shapes.data_source = flags.inputs;
   Gradients gradients(model, options);
   report_parameters(console, gradients.model());
   console.say("device: " + gradients.device());
   std::vector<NamedTensor> results;
   try {
-    results = gradients.run(whole(data, names));
+    results = gradients.run(views_of(arrays));
   } catch (const UserError& error) { throw UserError(concat("'", flags.inputs, "': ", error.what()), error.code()); }
   runtime::write_npz(flags.outputs, results);
   char text[64];
