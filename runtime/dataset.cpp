@@ -37,6 +37,7 @@ Dataset::Dataset(std::string source, std::vector<NamedTensor> arrays) : source_(
   for (const auto& [name, tensor] : arrays_)
     check_user(tensor.shape()[0] == rows_, "'", source_, "': array '", first, "' has ", rows_, " rows, but array '", name, "' has ",
                tensor.shape()[0]);
+  check_user(rows_ > 0, "'", source_, "' has no rows");
 }
 
 std::string Dataset::where(std::string_view name) const { return concat("'", source_, "', array '", name, "'"); }

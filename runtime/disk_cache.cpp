@@ -25,6 +25,7 @@ std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret
 std::string why_unusable(const std::filesystem::path& directory) {
   std::error_code error;
   if (directory.has_parent_path()) std::filesystem::create_directories(directory.parent_path(), error);
+  if (error) return concat("cannot create ", directory.parent_path().string(), ": ", error.message());
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return concat("cannot create ", directory.string(), ": ", std::strerror(errno));
   struct stat status {};

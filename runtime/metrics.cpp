@@ -1,9 +1,12 @@
 #include "runtime/metrics.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <system_error>
+#include <utility>
 
 #include "ir/base/error.h"
 
@@ -88,11 +91,13 @@ void append_json(std::string& text, std::span<const Metric> metrics) {
   text += '}';
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& path) : path_(path.string()), file_(std::fopen(path.c_str(), "w")) {
+MetricsWriter::MetricsWriter(const std::filesystem::path& path) : path_(path.string()), file_(std::fopen(path.c_str(), "a")) {
   check_user(file_ != nullptr, "cannot write '", path_, "': ", std::generic_category().message(errno));
 }
 
 void MetricsWriter::write(std::span<const Metric> metrics) {
+  if (!std::exchange(started_, true) && ::ftruncate(::fileno(file_.get()), 0) != 0 && errno != EINVAL)  // pipes have no length
+    throw UserError(concat("cannot write '", path_, "': ", std::generic_category().message(errno)));
   line_.clear();
   append_json(line_, metrics);
   line_ += '\n';

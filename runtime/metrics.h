@@ -26,7 +26,7 @@ void append_json(std::string& text, std::span<const Metric> metrics);
 
 class MetricsWriter {
  public:
-  /// Starts an empty file. Throws UserError with the system's reason; so does write().
+  /// What the file held stays until the first write(). Throws UserError with the system's reason; so does write().
   explicit MetricsWriter(const std::filesystem::path& path);
 
   /// One line, handed to the system before this returns. Allocates nothing once lines have reached their longest.
@@ -40,6 +40,7 @@ class MetricsWriter {
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   std::string line_;
+  bool started_ = false;
 };
 
 }  // namespace gcomp::runtime

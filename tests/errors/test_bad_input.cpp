@@ -267,6 +267,15 @@ TEST_F(BadInput, IndexOutOfRangeNamesRowAndLimit) {
   expect_refused(result, ExitCode::invalid, {"ids.npz", "'ids'", "row 11", "index 65", "64"});
 }
 
+TEST_F(BadInput, DataWithoutRows) {
+  const std::string good = contents(data_);
+  write_data({{"x", Tensor(DType::f32, {0, 3})}, {"label", Tensor(DType::i64, {0})}});
+  expect_refused(train(), ExitCode::invalid, {"data.npz", "no rows"});
+  std::filesystem::rename(data_, folder_ / "empty.npz");
+  put(data_, good);
+  expect_refused(train({"--eval-data", folder_ / "empty.npz"}), ExitCode::invalid, {"empty.npz", "no rows"});
+}
+
 TEST_F(BadInput, BatchLargerThanTheData) {
   expect_refused(
       run_gcomp({"train", model_, "--data", data_, "--loss", "cross_entropy", "--batch", "9", "--steps", "1", "--out", out_}),
@@ -316,6 +325,11 @@ TEST_F(BadInput, EverythingFrozen) { expect_refused(train({"--freeze", "*"}), Ex
 
 TEST_F(BadInput, OptionGivenTwice) {
   expect_refused(train({"--batch", "8"}), ExitCode::usage, {"--batch is given more than once"});
+}
+
+TEST_F(BadInput, SeedThatIsNoSeed) {
+  for (const char* seed : {"-1", "99999999999999999999", "1.5"})
+    expect_refused(train({"--seed", seed}), ExitCode::usage, {"--seed", seed});
 }
 
 TEST_F(BadInput, OptionsOfTrainingWithoutTraining) {
@@ -399,6 +413,18 @@ TEST_F(BadInput, FullDisk) {
   if (result.exit_code == static_cast<int>(ExitCode::kernel_compile))
     GTEST_SKIP() << "the C++ compiler itself fails under this limit";
   expect_refused(result, ExitCode::invalid, {"cannot write", "trained.onnx"});
+}
+
+TEST_F(BadInput, FullStandardOutput) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const CommandResult result = run_gcomp({"inspect", model_}, {.environment = {}, .limits = "exec >/dev/full"});
+  expect_refused(result, ExitCode::invalid, {"cannot write to standard output"});
+}
+
+TEST_F(BadInput, MetricsOfARefusedRunStay) {
+  put(folder_ / "m.jsonl", "older");
+  expect_refused(train({"--metrics", folder_ / "m.jsonl", "--loss", "cros_entropy"}), ExitCode::usage, {"unknown loss"});
+  EXPECT_EQ(contents(folder_ / "m.jsonl"), "older");
 }
 
 TEST_F(BadInput, UnwritableCacheIsSaidAndDoesNotStop) {

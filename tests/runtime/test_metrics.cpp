@@ -11,6 +11,7 @@ namespace gcomp::runtime {
 namespace {
 
 using test::contents;
+using test::put;
 using test::TemporaryDirectory;
 using test::user_error;
 
@@ -56,6 +57,18 @@ TEST(Metrics, AnyTextIsValidJson) {
                                   std::string("\xe2\x82"), std::string("\xf0\x9f\x98\x80")})
     EXPECT_TRUE(nlohmann::json::accept(json({{text, text}})));
   EXPECT_EQ(json({{"v", "\xf0\x9f\x98\x80\xff"}}), "{\"v\":\"\xf0\x9f\x98\x80\xef\xbf\xbd\"}");
+}
+
+TEST(Metrics, AnOlderFileStaysUntilTheFirstLine) {
+  const TemporaryDirectory directory;
+  const auto path = directory / "m.jsonl";
+  put(path, "older\n");
+  { MetricsWriter refused(path); }
+  EXPECT_EQ(contents(path), "older\n");
+  MetricsWriter writer(path);
+  writer.write({{"step", 1}});
+  writer.write({{"step", 2}});
+  EXPECT_EQ(contents(path), "{\"step\":1}\n{\"step\":2}\n");
 }
 
 TEST(Metrics, WhatCannotBeWrittenIsSaid) {

@@ -62,6 +62,8 @@ void Console::result(std::string_view text) const {
   std::fflush(stdout);
 }
 
+void Console::check_results() const { check_user(std::ferror(stdout) == 0, "cannot write to standard output"); }
+
 void Console::result_json(nlohmann::json object) const {
   if (!json_) return;
   object["schema"] = kJsonSchema;

@@ -64,6 +64,7 @@ int run(const Command& command, const Console& console) {
   const std::string name = command.parser.name();
   try {
     command.run();
+    console.check_results();
     return static_cast<int>(ExitCode::ok);
   } catch (const Interrupted& interrupted) {
     return fail(console, name, interrupted.message, kInterruptedExit);
