@@ -42,6 +42,7 @@ extern "C" __global__ void lost_lane(float* p0) {
   if (threadIdx.x == 3) return;
   p0[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1.0f, 1);
 }
+extern "C" __global__ void misaligned(float* p0) { gc_store_pack(p0 + 4 * threadIdx.x, {1.0f, 2.0f, 3.0f, 4.0f}); }
 extern "C" __global__ void overrun(float* p0) { p0[threadIdx.x] = 1; }
 extern "C" __global__ void shared_rubbish(unsigned* p0) {
   __shared__ unsigned shared[32];
@@ -81,8 +82,8 @@ class CudaShim : public testing::Test {
   static void SetUpTestSuite() {
     module_ = std::make_unique<HostModule>(
         std::string(codegen::cuda::prelude()) + kKernels,
-        std::vector<std::string>{"block_sums", "shuffles", "early_exit", "split_barrier", "lost_lane", "overrun", "shared_rubbish",
-                                 "widen", "narrow", "saturate", "philox", "matches"});
+        std::vector<std::string>{"block_sums", "shuffles", "early_exit", "split_barrier", "lost_lane", "misaligned", "overrun",
+                                 "shared_rubbish", "widen", "narrow", "saturate", "philox", "matches"});
   }
   static void TearDownTestSuite() { module_.reset(); }
 
@@ -125,10 +126,13 @@ TEST_F(CudaShim, ExchangesWithinAWarp) {
 }
 
 TEST_F(CudaShim, ReportsWhatADeviceLeavesUndefined) {
-  float memory[64] = {};
+  alignas(16) float memory[64] = {};
   EXPECT_NE(failure("early_exit", 64).find("63 threads wait at the barrier"), std::string::npos) << failure("early_exit", 64);
   EXPECT_NE(failure("split_barrier", 64).find("at once"), std::string::npos) << failure("split_barrier", 64);
   EXPECT_NE(failure("lost_lane", 32, memory).find("which has left"), std::string::npos) << failure("lost_lane", 32, memory);
+  EXPECT_EQ(failure("misaligned", 2, memory), "");
+  const std::string misaligned = failure("misaligned", 2, memory + 1);
+  EXPECT_NE(misaligned.find("thread 0 moves 16 bytes at 4 beyond a multiple of as many"), std::string::npos) << misaligned;
   EXPECT_EQ(failure("overrun", 64, memory), "") << "the emulator works on after a failure";
 }
 

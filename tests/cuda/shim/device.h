@@ -20,14 +20,8 @@
 #define __shared__ static __attribute__((section("gcomp_shared")))
 #define GCOMP_SHIM_DYNAMIC __attribute__((section("gcomp_dynamic,\"aw\",@nobits#")))
 
-struct uint2 {
-  unsigned x, y;
-};
 struct uint3 {
   unsigned x, y, z;
-};
-struct uint4 {
-  unsigned x, y, z, w;
 };
 
 namespace gcomp_shim {
@@ -38,8 +32,14 @@ struct Device {
   void (*barrier)(int line);
   /// Waits for all lanes of the mask; gives their values, 16 bytes apart, valid until this lane's next exchange.
   const char* (*exchange)(unsigned mask, const void* value, size_t bytes);
+  void (*misaligned)(const void* address, size_t bytes);
 };
 inline Device* device = nullptr;
+
+/// A GPU moves a word to and from multiples of its size only.
+inline void require_aligned(const void* address, size_t bytes) {
+  if (reinterpret_cast<size_t>(address) % bytes != 0) device->misaligned(address, bytes);
+}
 
 inline unsigned lane() { return device->thread.x % 32; }
 
@@ -106,6 +106,7 @@ inline void load_matrices(unsigned (&to)[4], const void* row, bool transposed) {
       const unsigned line = transposed ? lane() % 4 * 2 + i : lane() / 4, at = transposed ? lane() / 4 : lane() % 4 * 2 + i;
       const unsigned short* from;
       memcpy(&from, all + 16 * (8 * matrix + line), sizeof from);
+      require_aligned(from, 16);
       pair[i] = from[at];
     }
     memcpy(&to[matrix], pair, sizeof pair);
@@ -129,6 +130,26 @@ void mma(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2], Value
 }
 
 }  // namespace gcomp_shim
+
+// Aggregates, as CUDA's, whose copies from and to memory are the wide accesses of a kernel.
+struct uint2 {
+  unsigned x, y;
+  uint2& operator=(const uint2& from) {
+    gcomp_shim::require_aligned(this, sizeof from);
+    gcomp_shim::require_aligned(&from, sizeof from);
+    x = from.x, y = from.y;
+    return *this;
+  }
+};
+struct uint4 {
+  unsigned x, y, z, w;
+  uint4& operator=(const uint4& from) {
+    gcomp_shim::require_aligned(this, sizeof from);
+    gcomp_shim::require_aligned(&from, sizeof from);
+    x = from.x, y = from.y, z = from.z, w = from.w;
+    return *this;
+  }
+};
 
 #define threadIdx (gcomp_shim::device->thread)
 #define blockIdx (gcomp_shim::device->block)

@@ -19,6 +19,7 @@ struct Device {
   Dimensions thread, block, block_size, grid_size;
   void (*barrier)(int line) = nullptr;
   const char* (*exchange)(unsigned mask, const void* value, std::size_t bytes) = nullptr;
+  void (*misaligned)(const void* address, std::size_t bytes) = nullptr;
 };
 
 /// A fiber on which one thread after another runs, or one waits.
@@ -79,6 +80,7 @@ class Emulator::Impl {
     device_.grid_size = launch.blocks;
     device_.barrier = [](int line) { current_->barrier(line); };
     device_.exchange = [](unsigned mask, const void* value, std::size_t bytes) { return current_->exchange(mask, value, bytes); };
+    device_.misaligned = [](const void* address, std::size_t bytes) { current_->misaligned(address, bytes); };
     check_internal(launch.dynamic_shared == 0 || launch.dynamic_shared <= function.dynamic_shared.size(), "the launch gives ",
                    launch.dynamic_shared, " bytes of dynamic shared memory, the kernel takes ",
                    function.dynamic_shared.empty() ? "none" : "less");
@@ -232,6 +234,13 @@ class Emulator::Impl {
       ready_.push(warp.waiting);
     }
     return slots[0];
+  }
+
+  /// Does not return: the thread stays where it is.
+  void misaligned(const void* address, std::size_t bytes) {
+    failure_ = concat("thread ", running_->thread, " moves ", bytes, " bytes at ", reinterpret_cast<std::uintptr_t>(address) % bytes,
+                      " beyond a multiple of as many");
+    wait();
   }
 
   static inline thread_local Impl* current_ = nullptr;
