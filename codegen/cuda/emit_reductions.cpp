@@ -3,6 +3,7 @@
 //   rows     the group's threads lie along the contiguous reduced axis: a few lanes, a warp or a block for each row
 //   columns  a block holds 32 neighbouring points of the kept vector axis, one a lane; its rows of threads share the reduction
 #include <algorithm>
+#include <map>
 
 #include "codegen/cuda/device_kernel.h"
 #include "codegen/cuda/row_cache.h"
@@ -259,10 +260,14 @@ class PhaseWriter {
     return concat("(", compute_type_text(s.dtype), ")", total);
   }
 
+  /// One array for each type: a join leaves it free for the next, and a block has 48 KiB.
   std::string shared(const Statement& s, int values) {
-    const std::string name = w().fresh("m");
-    w().line(concat("__shared__ ", total_type(s), " ", name, "[", values, "];"));
-    return name;
+    const auto [found, is_new] = shared_.try_emplace(total_type(s));
+    if (is_new) {
+      found->second = w().fresh("m");
+      w().line(concat("__shared__ ", found->first, " ", found->second, "[", values, "];"));
+    }
+    return found->second;
   }
 
   void write_kept_stores() {
@@ -287,7 +292,8 @@ class PhaseWriter {
   DeviceKernel kernel_;
   std::int64_t row_ = 1;
   std::string live_, leader_, first_, step_;
-  std::vector<std::string> arrays_;  // by kept statement
+  std::vector<std::string> arrays_;            // by kept statement
+  std::map<std::string, std::string> shared_;  // by type
 };
 
 int power_of_two_above(std::int64_t n, int most) {

@@ -1,5 +1,6 @@
 // Transposes: reads that are contiguous along another axis than the stores go through a tile of shared memory, so that both sides
-// touch memory in whole lines. A block does one tile of 32 by 32 points; its rows of 33 keep the banks apart.
+// touch memory in whole lines. A block does one tile of 32 by 32 points; its rows of 33 keep the banks apart. Reads whose tiles do
+// not fit beside the others stay strided.
 #include <algorithm>
 #include <unordered_set>
 
@@ -13,18 +14,23 @@ using namespace gcomp::ir;
 namespace {
 
 constexpr int kTile = 32, kRows = 8;
+constexpr std::size_t kMostShared = 48 << 10;  // of a block on every GPU
 
 /// Reads contiguous along `across` and strided along `along`, where a tile can be loaded without evaluating anything else.
 std::vector<TermPtr> tiled_reads(const FlatNest& nest, int along, int across) {
   std::vector<TermPtr> reads;
   std::unordered_set<TermPtr, TermHash, TermEqual> seen;
+  std::size_t shared = 0;
   for (const Statement& s : nest.statements) {
     for (const TermPtr& read : unguarded_reads(s.value)) {
       const Index& index = read->indices[0];
       const bool strided = index.coefficient_of(along) != 0 && std::abs(index.coefficient_of(along)) != 1;
+      const std::size_t tile = kTile * (kTile + 1) * size_of(read->dtype);
       if (index.coefficient_of(across) == 1 && strided && !index.has_loaded() && !index.uses_nonlinearly(across) &&
-          seen.insert(read).second)
+          shared + tile <= kMostShared && seen.insert(read).second) {
         reads.push_back(read);
+        shared += tile;
+      }
     }
   }
   return reads;

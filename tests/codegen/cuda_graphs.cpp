@@ -123,6 +123,13 @@ void add_columns(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("column_maximum", [](Builder& b) {
     return std::vector{b.max(b.input({DType::f32, {3, 90, 40}}, "x"), {1})};
   }));
+  // Joins of different sums share their shared memory, of which 13 columns of sums would need more than a block has.
+  all.push_back(pattern("many_column_sums", [](Builder& b) {
+    Var x = b.input({DType::f64, {100, 40}}, "x");
+    std::vector<Var> sums;
+    for (int i = 1; i <= 13; ++i) sums.push_back(b.sum(x * x * static_cast<double>(i), {0}));
+    return sums;
+  }));
   all.push_back(pattern("many_short_columns", [](Builder& b) {
     return std::vector{b.sum(b.input({DType::f32, {8, 17, 16400}}, "x"), {1})};
   }));
@@ -149,6 +156,16 @@ void add_views(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("transpose_three", [](Builder& b) {
     Var x = b.input({DType::f32, {65, 3, 70}}, "x");
     return std::vector{b.transpose(x, {2, 1, 0}) + b.input({DType::f32, {70, 3, 65}}, "y")};
+  }));
+  // Six tiles of f64 do not fit into the shared memory of a block.
+  all.push_back(pattern("many_transposes", [](Builder& b) {
+    Var y = b.input({DType::f64, {72, 65}}, "x");
+    for (int i = 0; i < 6; ++i) {
+      const std::string name = std::to_string(i);
+      y = b.apply("maximum", {y, b.transpose_last(b.input({DType::f64, {65, 72}}, "t" + name))}) +
+          b.input({DType::f64, {72, 65}}, "s" + name);
+    }
+    return std::vector{y};
   }));
   all.push_back(pattern("heads", [](Builder& b) {
     return std::vector{b.transpose(b.reshape(b.input({DType::f32, {2, 12, 32}}, "x"), {2, 12, 4, 8}), {0, 2, 1, 3}) * 0.5};

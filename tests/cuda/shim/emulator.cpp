@@ -238,8 +238,8 @@ class Emulator::Impl {
 
   /// Does not return: the thread stays where it is.
   void misaligned(const void* address, std::size_t bytes) {
-    failure_ = concat("thread ", running_->thread, " moves ", bytes, " bytes at ", reinterpret_cast<std::uintptr_t>(address) % bytes,
-                      " beyond a multiple of as many");
+    failure_ = concat("thread ", running_->thread, " moves ", bytes, " bytes at ",
+                      reinterpret_cast<std::uintptr_t>(address) % bytes, " beyond a multiple of as many");
     wait();
   }
 
