@@ -22,6 +22,16 @@ constexpr std::string_view kEntryMagic = "gcomp cache 1\n";
 
 std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
+/// " belongs to user N, not to this one" where somebody else made the file, or the link to it; else "".
+std::string foreign_owner(const std::filesystem::path& path) {
+  struct stat link {
+  }, target{};
+  if (::lstat(path.c_str(), &link) != 0 || ::stat(path.c_str(), &target) != 0) return concat(": ", std::strerror(errno));
+  for (const uid_t owner : {link.st_uid, target.st_uid})
+    if (owner != ::geteuid()) return concat(" belongs to user ", owner, ", not to this one");
+  return {};
+}
+
 std::string why_unusable(const std::filesystem::path& directory) {
   std::error_code error;
   if (directory.has_parent_path()) std::filesystem::create_directories(directory.parent_path(), error);
@@ -31,7 +41,9 @@ std::string why_unusable(const std::filesystem::path& directory) {
   struct stat status {};
   if (::stat(directory.c_str(), &status) != 0) return concat(directory.string(), ": ", std::strerror(errno));
   if (!S_ISDIR(status.st_mode)) return concat(directory.string(), " is not a directory");
-  if (status.st_uid != ::geteuid()) return concat(directory.string(), " belongs to user ", status.st_uid, ", not to this one");
+  if (const std::string foreign = foreign_owner(directory); !foreign.empty()) return concat(directory.string(), foreign);
+  // As /tmp, perhaps by way of a link: closing it would shut the others out.
+  if ((status.st_mode & S_ISVTX) != 0) return concat(directory.string(), " is a directory that users share");
   if ((status.st_mode & 077) != 0 && ::chmod(directory.c_str(), 0700) != 0)
     return concat(directory.string(), " is open to other users and cannot be closed: ", std::strerror(errno));
   if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) return concat("cannot write to ", directory.string());
@@ -107,6 +119,11 @@ std::optional<std::vector<std::byte>> DiskCache::find(std::string_view key, std:
   const std::filesystem::path path = path_of(key);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
+  // The directory may have been open to others when this was put there.
+  if (const std::string foreign = foreign_owner(path); !foreign.empty()) {
+    damage = concat("it", foreign);
+    return std::nullopt;
+  }
   std::vector<std::byte> bytes;
   try {
     bytes = read_file(path, std::numeric_limits<std::int32_t>::max());

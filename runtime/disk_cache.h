@@ -28,8 +28,8 @@ struct CacheEntry {
 
 class DiskCache {
  public:
-  /// Creates the directory with mode 0700 where it is missing. A directory that belongs to somebody else, or that cannot be closed
-  /// to others, is not used. An empty path makes a cache that stores nothing.
+  /// Creates the directory with mode 0700 where it is missing. A directory that belongs to somebody else, that users share (as
+  /// /tmp), or that cannot be closed to others, is not used. An empty path makes a cache that stores nothing.
   explicit DiskCache(std::filesystem::path directory);
 
   /// Why nothing is read or stored; "" where the cache works.
@@ -38,7 +38,8 @@ class DiskCache {
 
   /// Where the entry of this key lies.
   std::filesystem::path path_of(std::string_view key) const;
-  /// The object stored under exactly this key. `damage` says why an entry that exists cannot be trusted.
+  /// The object stored under exactly this key. `damage` says why an entry that exists cannot be trusted, such as one of another
+  /// user.
   std::optional<std::vector<std::byte>> find(std::string_view key, std::string& damage) const;
   /// Writes beside and renames, so that no reader sees a part. Returns why it failed, or "".
   std::string store(std::string_view key, std::span<const std::byte> object) const;

@@ -62,6 +62,35 @@ TEST(DiskCache, SaysWhyItIsUnusable) {
   }
 }
 
+TEST(DiskCache, LeavesADirectoryThatUsersShareAsItIs) {
+  TemporaryDirectory folder;
+  std::filesystem::create_directory(folder / "shared");
+  ASSERT_EQ(chmod((folder / "shared").c_str(), 01777), 0);
+  std::filesystem::create_symlink(folder / "shared", folder / "link");
+  for (const char* name : {"shared", "link"})
+    EXPECT_EQ(DiskCache(folder / name).unusable(), concat((folder / name).string(), " is a directory that users share"));
+  struct stat status {};
+  ASSERT_EQ(stat((folder / "shared").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 01777, 01777u);
+}
+
+TEST(DiskCache, TrustsNoEntryAndNoLinkOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  TemporaryDirectory folder;
+  DiskCache cache(folder / "cache");
+  ASSERT_EQ(cache.store("key", bytes_of("object")), "");
+  ASSERT_EQ(chown(cache.path_of("key").c_str(), 65534, 65534), 0);
+  std::string damage;
+  EXPECT_FALSE(cache.find("key", damage));
+  EXPECT_EQ(damage, "it belongs to user 65534, not to this one");
+  ASSERT_EQ(cache.store("key", bytes_of("object")), "") << "it is replaced";
+  EXPECT_TRUE(cache.find("key", damage = ""));
+  std::filesystem::create_symlink(folder / "cache", folder / "link");
+  EXPECT_EQ(DiskCache(folder / "link").unusable(), "");
+  ASSERT_EQ(lchown((folder / "link").c_str(), 65534, 65534), 0);
+  EXPECT_EQ(DiskCache(folder / "link").unusable(), concat((folder / "link").string(), " belongs to user 65534, not to this one"));
+}
+
 TEST(DiskCache, NoticesEveryDamage) {
   TemporaryDirectory folder;
   DiskCache cache(folder.path());
