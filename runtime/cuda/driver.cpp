@@ -22,16 +22,18 @@ std::string why_driver_unfit(const Library& library) {
   DriverFunctions functions;
   functions.cuDriverGetVersion = reinterpret_cast<CUresult (*)(int*)>(library.symbol("cuDriverGetVersion"));
   functions.cuInit = reinterpret_cast<CUresult (*)(unsigned)>(library.symbol("cuInit"));
-  if (!functions.cuDriverGetVersion || !functions.cuInit) return "it is no CUDA driver";
+  if (!functions.cuDriverGetVersion || !functions.cuInit) return "it is no CUDA driver; install the NVIDIA driver";
   int version = 0;
   const CUresult result = functions.cuDriverGetVersion(&version);
   if (result == CUDA_ERROR_STUB_LIBRARY || functions.cuInit(0) == CUDA_ERROR_STUB_LIBRARY)
     return "it is the toolkit's stub, not a driver; take its folder off the library path";
-  if (result != CUDA_SUCCESS) return concat("it does not tell its version (error ", static_cast<int>(result), ")");
+  if (result != CUDA_SUCCESS)
+    return concat("it does not tell its version (error ", static_cast<int>(result), "); install the NVIDIA driver anew");
   if (version < kOldestDriver)
     return concat("it is the driver of CUDA ", version / 1000, ".", version % 1000 / 10, ", wanted ", kOldestDriver / 1000,
                   ".0 or newer; update the NVIDIA driver");
-  if (const std::string missing = load_functions(library, functions); !missing.empty()) return concat("it lacks ", missing);
+  if (const std::string missing = load_functions(library, functions); !missing.empty())
+    return concat("it lacks ", missing, "; update the NVIDIA driver");
   return {};
 }
 
@@ -76,6 +78,17 @@ bool is_absent(const LibraryResult& found) {
   });
 }
 
+/// A driver that is there but does not fit brings its own cure.
+DeviceError no_driver(const LibraryResult& found, bool explicit_path) {
+  const auto unfit =
+      std::find_if(found.rejected.begin(), found.rejected.end(), [](const auto& candidate) { return candidate.loaded; });
+  if (unfit != found.rejected.end())
+    return DeviceError(concat("the CUDA driver ", unfit->path, " (", unfit->origin, ") cannot be used: ", unfit->reason));
+  return DeviceError(concat(
+      !explicit_path && is_absent(found) ? "no CUDA driver (libcuda.so.1) was found" : found.description(LibraryKind::driver),
+      "; install the NVIDIA driver, or give the container the GPU"));
+}
+
 }  // namespace
 
 bool is_sticky(CUresult error) {
@@ -117,12 +130,7 @@ void Driver::fail(CUresult error, const char* call, std::string_view where) cons
 std::shared_ptr<const Driver> Driver::open(const LibrarySearch& search, const char* visible_devices) {
   std::shared_ptr<Driver> driver(new Driver);
   driver->found_ = find_library(LibraryKind::driver, search, why_driver_unfit);
-  if (!driver->found_.library) {
-    const bool explicit_path = !search.explicit_of(LibraryKind::driver).empty();
-    throw DeviceError(concat(!explicit_path && is_absent(driver->found_) ? "no CUDA driver (libcuda.so.1) was found"
-                                                                         : driver->found_.description(LibraryKind::driver),
-                             "; install the NVIDIA driver, or give the container the GPU"));
-  }
+  if (!driver->found_.library) throw no_driver(driver->found_, !search.explicit_of(LibraryKind::driver).empty());
   load_functions(*driver->found_.library, driver->functions_);
   const DriverFunctions& functions = driver->functions_;
   if (const CUresult result = functions.cuInit(0); result != CUDA_SUCCESS) {

@@ -124,6 +124,7 @@ LibraryResult find_library(LibraryKind kind, const LibrarySearch& search,
   for (LibraryCandidate& candidate : library_candidates(kind, search)) {
     try {
       Library library = Library::open(candidate.path);
+      candidate.loaded = true;
       candidate.reason = why_unfit ? why_unfit(library) : "";
       if (candidate.reason.empty()) {
         result.library = std::move(library);

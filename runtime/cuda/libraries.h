@@ -28,9 +28,10 @@ using runtime::search_by_variables;
 std::string_view name_of(LibraryKind kind);
 
 struct LibraryCandidate {
-  std::string path;    ///< as given to the loader: a file, or a name that the loader looks up
-  std::string origin;  ///< "CUDA_HOME", "loader", ...
-  std::string reason;  ///< why it was rejected
+  std::string path;     ///< as given to the loader: a file, or a name that the loader looks up
+  std::string origin;   ///< "CUDA_HOME", "loader", ...
+  std::string reason;   ///< why it was rejected
+  bool loaded = false;  ///< it is there and loads, but does not fit
 };
 
 /// A loaded library. It stays in memory to the end of the process.

@@ -59,6 +59,17 @@ TEST_F(CudaDoctor, ADriverOlderThanNvrtc) {
   expect(report, "driver and NVRTC", "bad", "too old for the NVRTC that is there");
   expect(report, "training on the GPU", "bad", "too old");
   EXPECT_EQ(report.at("cuda_training"), false);
+  const std::string cure = finding(report, "cuBLASLt").at("cure");
+  EXPECT_NE(cure.find("update the driver, or install a cuBLASLt of its major version (pip: nvidia-cublas-cu12)"), std::string::npos)
+      << cure;
+}
+
+TEST_F(CudaDoctor, ADriverThatIsTooOld) {
+  const nlohmann::json report = examine({{"DRIVER", "11.8"}});
+  expect(report, "CUDA driver", "absent", "it is the driver of CUDA 11.8, wanted 12.0 or newer");
+  const std::string cure = finding(report, "CUDA driver").at("cure");
+  EXPECT_EQ(cure.find("update the NVIDIA driver"), 0u) << cure;
+  EXPECT_EQ(cure.find("install the NVIDIA driver"), std::string::npos) << cure;
 }
 
 TEST_F(CudaDoctor, GpusThatCannotBeUsed) {
