@@ -14,6 +14,9 @@
 namespace gcomp {
 namespace {
 
+/// Groups of 64 neighbouring sums that a large GPU works on at once: two blocks each, four for every processor.
+constexpr std::int64_t kParallelOnGpu = 256;
+
 /// Runs `work` and reports its seconds as `phase`.
 template <class Work>
 auto timed(const CompileHooks& hooks, std::string_view phase, Work work) {
@@ -178,6 +181,7 @@ LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const C
   options.disabled = hooks.disabled;
   options.widen_contractions = target.kind == runtime::TargetKind::cpu;
   options.alignment = target.kind == runtime::TargetKind::cuda ? 256 : 64;
+  if (target.kind == runtime::TargetKind::cuda) options.split.wanted_parallel = kParallelOnGpu;
   options.whole = whole_on(target);
   options.epilogues = {.enabled = target.kind == runtime::TargetKind::cuda, .gelu = codegen::library_has_gelu(target)};
   options.observer = [&](std::string_view pass, const ir::Graph& after, bool changed, double seconds) {

@@ -65,12 +65,14 @@ bool split_reductions(Graph& graph, const SplitOptions& options) {
            const TensorType& x = node.operands[0]->type;
            if (x.elements() < options.min_elements) return std::nullopt;
            std::int64_t inner = 1;
-           if (kept_parallel(node, inner) >= options.enough_parallel) return std::nullopt;
+           const std::int64_t kept = std::max<std::int64_t>(kept_parallel(node, inner), 1);
+           if (kept >= options.enough_parallel) return std::nullopt;
+           const std::int64_t wanted = std::max(options.parts, options.wanted_parallel / kept);
            std::vector<std::int64_t> axes = node.attributes.integers("axes");
            // The first reduced axis that divides well carries the parts.
            for (std::size_t i = 0; i < axes.size(); ++i) {
              const std::int64_t size = x.shape[static_cast<std::size_t>(axes[i])];
-             std::int64_t parts = std::min(options.parts, size);
+             std::int64_t parts = std::min(wanted, size);
              while (parts > 1 && size % parts != 0) --parts;
              if (parts < 4) continue;
              Shape split = x.shape;

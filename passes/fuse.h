@@ -38,6 +38,8 @@ struct SplitOptions {
   std::int64_t min_elements = 1 << 17;  ///< of the operand
   std::int64_t enough_parallel = 64;    ///< kept elements (for a kept last axis: blocks of 64 elements) that need no split
   std::int64_t parts = 16;
+  /// More parts until kept elements times parts, counted as above, are as many: what the target runs at once.
+  std::int64_t wanted_parallel = 0;
 };
 bool split_reductions(ir::Graph& graph, const SplitOptions& options = {});
 

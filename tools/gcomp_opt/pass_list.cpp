@@ -72,6 +72,8 @@ constexpr Option kOptions[] = {
     {"split_reductions", "enough_parallel",
      [](Settings& s, std::string_view text) { read(text, s.pipeline.split.enough_parallel); }},
     {"split_reductions", "parts", [](Settings& s, std::string_view text) { read(text, s.pipeline.split.parts); }},
+    {"split_reductions", "wanted_parallel",
+     [](Settings& s, std::string_view text) { read(text, s.pipeline.split.wanted_parallel); }},
     {"fuse_epilogues", "gelu", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.gelu); }},
     {"fuse_epilogues", "max_operands", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_operands); }},
     {"fuse_epilogues", "max_calls", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_calls); }},
