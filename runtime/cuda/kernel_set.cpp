@@ -3,19 +3,10 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "runtime/cuda/nvrtc.h"
 #include "runtime/disk_cache.h"
 
 namespace gcomp::runtime::cuda {
 namespace {
-
-CubinOptions cubin_options(const DeviceOptions& options) {
-  CubinOptions cubins;
-  if (options.use_cache)
-    cubins.cache_directory = options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
-  cubins.log = options.log;
-  return cubins;
-}
 
 /// Kernels that are compiled anew in each run would cost more than the run: who wants that says so.
 void require_usable_cache(const DeviceOptions& options) {
@@ -64,6 +55,14 @@ void compile_missing(const Program& program, const std::vector<int>& missing, co
 }
 
 }  // namespace
+
+CubinOptions cubin_options(const DeviceOptions& options) {
+  CubinOptions cubins;
+  if (options.use_cache)
+    cubins.cache_directory = options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
+  cubins.log = options.log;
+  return cubins;
+}
 
 KernelSet::KernelSet(const SharedContext& context, const Program& program, const std::set<int>& used,
                      std::span<const std::byte> binary, const DeviceOptions& options) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/cuda/kernel_images.h"
+#include "runtime/cuda/nvrtc.h"
 #include "runtime/cuda/session.h"
 #include "runtime/device.h"
 
@@ -30,6 +31,9 @@ class KernelSet {
   std::map<int, CUfunction> functions_;
   std::vector<std::byte> binary_;
 };
+
+/// With the options' cache, or none.
+CubinOptions cubin_options(const DeviceOptions& options);
 
 /// All kernels of a program as a binary() for GPUs of the architecture that the program is for.
 std::vector<std::byte> compile_images(const Program& program, const DeviceOptions& options);

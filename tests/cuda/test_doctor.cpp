@@ -72,6 +72,24 @@ TEST_F(CudaDoctor, ADriverThatIsTooOld) {
   EXPECT_EQ(cure.find("install the NVIDIA driver"), std::string::npos) << cure;
 }
 
+TEST_F(CudaDoctor, ALibraryThatIsGivenIsTheOnlyOneTried) {
+  const std::string folder = GCOMP_EMULATED_LIBRARIES, missing = folder_ / "libnvrtc.so.13";
+  const auto given = [&](const std::string& nvrtc) {
+    return nlohmann::json::parse(
+        folder_.run({"doctor", "--json", "--library", "nvrtc=" + nvrtc, "--library", "cublaslt=" + folder}).result.output);
+  };
+  const nlohmann::json report = given(folder + "/libnvrtc.so.13");
+  expect(report, "NVRTC", "ok", "libnvrtc.so.13 (given path)");
+  expect(report, "cuBLASLt", "ok", "libcublasLt.so.13 (given path)");
+  expect(report, "training on the GPU", "ok", "a step of a tiny network took");
+  expect(given(missing), "NVRTC", "bad", missing + " (given path");
+  for (const std::string wrong : {"nvrtc", "nvrtc=", "nvrtx=/tmp"}) {
+    const CommandResult result = folder_.run({"doctor", "--library", wrong}).result;
+    EXPECT_EQ(result.exit_code, 2) << wrong;
+    EXPECT_NE(result.errors.find("NAME one of driver, nvrtc, cublaslt, cudnn and nccl"), std::string::npos) << result.errors;
+  }
+}
+
 TEST_F(CudaDoctor, GpusThatCannotBeUsed) {
   expect(examine({{"COMPUTE", "7.0"}}), "GPU cuda:0", "bad", "it is sm_70, and gcomp needs sm_75");
   expect(examine({{"COMPUTE_MODE", "2"}}), "GPU cuda:0", "bad", "its compute mode is prohibited");

@@ -99,7 +99,7 @@ class Compilation {
     const runtime::Program program = generate_program(lowered, target_, hooks_);
     if (kind != EmitKind::cubin) return write_emitted(emit_kernels(program), flags_.out, console_);
     if (flags_.out.empty()) throw UserError("--emit cubin writes binary files: give a folder with -o DIR", ExitCode::usage);
-    write_emitted(emit_cubins(program, console_), flags_.out, console_);
+    write_emitted(emit_cubins(program, device_options(), console_), flags_.out, console_);
   }
 
   runtime::DeviceOptions device_options() {

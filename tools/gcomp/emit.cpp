@@ -1,6 +1,5 @@
 #include "tools/gcomp/emit.h"
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "codegen/generate.h"
@@ -8,7 +7,7 @@
 #include "ir/print.h"
 #include "passes/plan_memory.h"
 #include "runtime/atomic_file.h"
-#include "runtime/cuda/nvrtc.h"
+#include "runtime/cuda/kernel_set.h"
 #include "runtime/device.h"
 
 namespace gcomp::tools {
@@ -81,13 +80,11 @@ std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
   return files;
 }
 
-std::vector<EmittedFile> emit_cubins(const runtime::Program& program, const Console& console) {
-  const auto nvrtc =
-      runtime::cuda::Nvrtc::find(runtime::cuda::search_by_variables([](const char* name) { return std::getenv(name); }));
-  runtime::cuda::CubinOptions options;
-  options.cache_directory = runtime::default_cache_directory();
-  options.log = [&](std::string_view line) { console.warn(line); };
-  const std::vector<runtime::cuda::Cubin> cubins = runtime::cuda::compile_program(nvrtc, program, options);
+std::vector<EmittedFile> emit_cubins(const runtime::Program& program, const runtime::DeviceOptions& options,
+                                     const Console& console) {
+  const auto nvrtc = runtime::cuda::Nvrtc::find(options.libraries);
+  const std::vector<runtime::cuda::Cubin> cubins =
+      runtime::cuda::compile_program(nvrtc, program, runtime::cuda::cubin_options(options));
   console.say(concat("compiled by NVRTC ", nvrtc.version()));
   std::vector<EmittedFile> files;
   for (std::size_t i = 0; i < cubins.size(); ++i)

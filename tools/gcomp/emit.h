@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gcomp/compile.h"
+#include "runtime/device.h"
 #include "runtime/program.h"
 #include "tools/gcomp/console.h"
 
@@ -26,7 +27,8 @@ EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target
 /// One file a kernel; the prelude that they share stands in each, so that each compiles alone.
 std::vector<EmittedFile> emit_kernels(const runtime::Program& program);
 /// Throws DeviceError (exit 5) where NVRTC is missing or refuses a kernel.
-std::vector<EmittedFile> emit_cubins(const runtime::Program& program, const Console& console);
+std::vector<EmittedFile> emit_cubins(const runtime::Program& program, const runtime::DeviceOptions& options,
+                                     const Console& console);
 
 /// Into the folder (made where it is missing), or to stdout where `folder` is empty; binary files need a folder.
 void write_emitted(const std::vector<EmittedFile>& files, const std::filesystem::path& folder, const Console& console);

@@ -70,6 +70,23 @@ void require_range(const std::optional<double>& value, double low, double high, 
     usage(concat(flag, " ", *value, ": wanted a number from ", low, std::isinf(high) ? " up" : concat(" to below ", high)));
 }
 
+/// "nvrtc=/opt/cuda/lib64" as where to look for NVRTC.
+void set_library(runtime::LibrarySearch& search, const std::string& text) {
+  constexpr std::pair<std::string_view, runtime::LibraryKind> kNames[] = {{"driver", runtime::LibraryKind::driver},
+                                                                          {"nvrtc", runtime::LibraryKind::nvrtc},
+                                                                          {"cublaslt", runtime::LibraryKind::cublaslt},
+                                                                          {"cudnn", runtime::LibraryKind::cudnn},
+                                                                          {"nccl", runtime::LibraryKind::nccl}};
+  const std::size_t equals = text.find('=');
+  const auto named =
+      std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& known) { return known.first == text.substr(0, equals); });
+  if (named == std::end(kNames) || equals == std::string::npos || equals + 1 == text.size())
+    usage(concat("--library ", text, ": wanted NAME=PATH, NAME one of driver, nvrtc, cublaslt, cudnn and nccl"));
+  std::filesystem::path& path = search.explicit_of(named->second);
+  if (!path.empty()) usage(concat("--library ", named->first, " is given twice"));
+  path = text.substr(equals + 1);
+}
+
 }  // namespace
 
 std::int64_t parse_integer(std::string_view text, const std::string& flag) {
@@ -224,6 +241,13 @@ void DeviceOptions::add(ArgumentParser& parser) {
   parser.add_flag("--tune", tune, "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest")
       .group(group);
   parser.add_flag("--check-steps", check_steps, "CUDA: wait after each kernel, so that an error names it; slow").group(group);
+  parser
+      .add_repeated(
+          "--library", libraries,
+          "CUDA: the file of a library, or its folder, and nothing else is tried; NAME is driver, nvrtc, cublaslt, cudnn or "
+          "nccl; repeatable")
+      .type_name("NAME=PATH")
+      .group(group);
 }
 
 void DeviceOptions::require_target(const std::string& artifact, const runtime::Target& target) const {
@@ -244,6 +268,7 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   options.tune = tune;
   options.check_steps = check_steps;
   options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
+  for (const std::string& library : libraries) set_library(options.libraries, library);
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) options.visible_devices = visible;
   options.log = [&console](std::string_view line) { console.warn(line); };
   return options;

@@ -41,11 +41,13 @@ struct OptimizerOptions {
 
 struct DeviceOptions {
   std::string device = "auto", compiler;
+  std::vector<std::string> libraries;
   int threads = 0;
   bool no_cache = false, tf32 = false, no_cublaslt = false, tune = false, check_steps = false;
 
   void add(ArgumentParser& parser);
   runtime::DeviceRequest request() const { return runtime::parse_device(device).request; }
+  /// Throws UserError (exit 2) for what cannot be read.
   runtime::DeviceOptions parse(const Console& console) const;
   /// Throws UserError (exit 2) where the artifact is compiled for another device than the one asked for.
   void require_target(const std::string& artifact, const runtime::Target& target) const;
