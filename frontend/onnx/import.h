@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -99,7 +100,7 @@ struct Model {
 /// Reads and checks a file; lowers nothing. Throws UserError (exit 3) for anything that is not a sound ONNX model.
 OnnxFile open_onnx(const std::string& path);
 /// The same from bytes in memory; external data is looked for in `directory` ("" refuses it).
-OnnxFile open_onnx_bytes(std::string bytes, const std::string& name, const std::string& directory = {});
+OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const std::string& directory = {});
 
 /// Lowers a file. Throws UserError: exit 3 for an unbound dimension, a shape that does not fit and the like; exit 4 with all
 /// operators that are not supported in one message.

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <string_view>
 
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/tensor_proto.h"
@@ -19,7 +21,13 @@ namespace {
 
 constexpr std::uintmax_t kMaxFile = (std::uintmax_t{1} << 31) - 1;
 
-std::string read_whole(const std::string& path) {
+/// A file's bytes, in memory that nothing cleared first: weights are most of a file.
+struct FileBytes {
+  std::unique_ptr<char[]> memory;
+  std::size_t size = 0;
+};
+
+FileBytes read_whole(const std::string& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   check_user(std::filesystem::exists(status), "cannot read '", path, "': no such file");
@@ -30,13 +38,13 @@ std::string read_whole(const std::string& path) {
              " bytes; an ONNX file is at most 2 GiB, with larger weights in external data");
   std::ifstream stream(path, std::ios::binary);
   check_user(stream.good(), "cannot read '", path, "': ", std::strerror(errno));
-  std::string bytes(size, '\0');
-  stream.read(bytes.data(), static_cast<std::streamsize>(size));
+  FileBytes bytes{std::make_unique_for_overwrite<char[]>(size), size};
+  stream.read(bytes.memory.get(), static_cast<std::streamsize>(size));
   check_user(static_cast<std::uintmax_t>(stream.gcount()) == size, "cannot read '", path, "': it became shorter while it was read");
   return bytes;
 }
 
-std::shared_ptr<Source> parse(const std::string& bytes, const std::string& name, const std::string& directory) {
+std::shared_ptr<Source> parse(std::string_view bytes, const std::string& name, const std::string& directory) {
   auto source = std::make_shared<Source>();
   source->name = name;
   source->directory = directory;
@@ -125,14 +133,15 @@ std::string to_string(const ValueInfo& value) {
   return text + "]";
 }
 
-OnnxFile open_onnx_bytes(std::string bytes, const std::string& name, const std::string& directory) {
+OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const std::string& directory) {
   check_user(bytes.size() <= kMaxFile, "'", name, "' is larger than 2 GiB");
   return describe_file(parse(bytes, name, directory));
 }
 
 OnnxFile open_onnx(const std::string& path) {
   std::string directory = std::filesystem::path(path).parent_path().string();
-  return open_onnx_bytes(read_whole(path), path, directory.empty() ? "." : directory);
+  const FileBytes bytes = read_whole(path);
+  return open_onnx_bytes({bytes.memory.get(), bytes.size}, path, directory.empty() ? "." : directory);
 }
 
 }  // namespace gcomp::frontend

@@ -1,8 +1,8 @@
 #include "frontend/onnx/tensor_proto.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
+#include <span>
 
 #include "ir/base/error.h"
 
@@ -147,9 +147,7 @@ Tensor read_tensor(const TensorProto& proto, const std::string& directory) {
   const std::string loaded = external ? external_bytes(proto, directory, bytes) : std::string();
   const std::string& raw = external ? loaded : proto.raw_data();
   check_user(raw.size() == bytes, place(proto), ": found ", raw.size(), " bytes, its shape ", to_string(type), " wants ", bytes);
-  Tensor tensor(type);
-  if (bytes) std::memcpy(tensor.data(), raw.data(), raw.size());
-  return with_clean_bools(std::move(tensor));
+  return with_clean_bools(Tensor::of_bytes(type, std::as_bytes(std::span(raw))));
 }
 
 void write_tensor(TensorProto& proto, const Tensor& values) {

@@ -43,6 +43,14 @@ Tensor Tensor::of(DType dtype, Shape shape, std::initializer_list<double> values
   return of(dtype, std::move(shape), std::span<const double>(values.begin(), values.size()));
 }
 
+Tensor Tensor::of_bytes(TensorType type, std::span<const std::byte> bytes) {
+  check_internal(static_cast<std::int64_t>(bytes.size()) == type.bytes(), to_string(type), " made from ", bytes.size(), " bytes");
+  Tensor tensor;
+  tensor.type_ = std::move(type);
+  tensor.bytes_.assign(bytes.begin(), bytes.end());
+  return tensor;
+}
+
 Tensor Tensor::of_integers(std::span<const std::int64_t> values) {
   Tensor tensor(DType::i64, {static_cast<std::int64_t>(values.size())});
   if (!values.empty()) std::memcpy(tensor.data(), values.data(), values.size_bytes());

@@ -36,6 +36,8 @@ class Tensor {
   static Tensor of(DType dtype, Shape shape, std::span<const double> values);
   static Tensor of(DType dtype, Shape shape, std::initializer_list<double> values);
   static Tensor scalar(DType dtype, double value) { return of(dtype, {}, {value}); }
+  /// Copies dense row-major bytes, as many as the type has.
+  static Tensor of_bytes(TensorType type, std::span<const std::byte> bytes);
   /// An i64 vector, exact.
   static Tensor of_integers(std::span<const std::int64_t> values);
 
