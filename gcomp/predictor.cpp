@@ -12,11 +12,12 @@ Predictor::Predictor(Model model, PredictOptions options) : model_(std::move(mod
   device_ = runtime::open_device(choice.kind, options_.device_options);
 }
 
-Predictor Predictor::load(const std::filesystem::path& path, const runtime::DeviceOptions& options) {
+Predictor Predictor::load(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device) {
   const runtime::Artifact artifact = runtime::read_artifact(path);
   const SavedModel saved = saved_model(artifact, path);
   const runtime::Program* forward = find_program(artifact, kForwardProgram);
   check_user(forward, "'", path.string(), "' holds no forward pass");
+  require_device(device, forward->target, path);
   Predictor predictor;
   predictor.device_reason_ = concat("compiled for ", runtime::to_string(forward->target));
   predictor.device_ = runtime::open_device(forward->target.kind, options);

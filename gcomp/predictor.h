@@ -24,8 +24,9 @@ class Predictor {
  public:
   /// Compiles on the first predict(), and again when the shapes of the arrays change.
   Predictor(Model model, PredictOptions options);
-  /// From a .gcx file; needs no compiler.
-  static Predictor load(const std::filesystem::path& path, const runtime::DeviceOptions& options = {});
+  /// From a .gcx file; needs no compiler. Throws UserError (exit 2) where it is compiled for another device than `device`.
+  static Predictor load(const std::filesystem::path& path, const runtime::DeviceOptions& options = {},
+                        runtime::DeviceRequest device = runtime::DeviceRequest::automatic);
 
   /// Compiles for the shapes of these arrays, as predict() would.
   void prepare(const Batch& inputs);
@@ -34,8 +35,6 @@ class Predictor {
   /// Names of the inputs.
   std::vector<std::string> input_names() const;
   std::string device() const;
-  /// What the artifact is compiled for, or the device of a model.
-  runtime::Target target() const { return device_->target(); }
 
  private:
   Predictor() = default;

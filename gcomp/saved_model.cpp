@@ -52,6 +52,15 @@ SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem:
   }
 }
 
+void require_device(runtime::DeviceRequest request, const runtime::Target& target, const std::filesystem::path& path) {
+  if (request == runtime::DeviceRequest::automatic) return;
+  const bool cpu = request == runtime::DeviceRequest::cpu;
+  if (cpu != (target.kind == runtime::TargetKind::cpu))
+    throw UserError(
+        concat("--device ", cpu ? "cpu" : "cuda", ": '", path.string(), "' is compiled for ", runtime::to_string(target)),
+        ExitCode::usage);
+}
+
 const runtime::Program* find_program(const runtime::Artifact& artifact, std::string_view name) {
   for (const runtime::Program& program : artifact.programs)
     if (program.name == name) return &program;

@@ -9,6 +9,7 @@
 
 #include "gcomp/index_limits.h"
 #include "runtime/artifact.h"
+#include "runtime/device.h"
 
 namespace gcomp {
 
@@ -32,6 +33,9 @@ struct SavedModel {
 void store(const SavedModel& saved, runtime::Artifact& artifact);
 /// Throws UserError where the artifact was not written by gcomp's compile or Trainer::save().
 SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem::path& path);
+
+/// Throws UserError (exit 2) where the artifact is compiled for another kind of device than the one that is asked for.
+void require_device(runtime::DeviceRequest request, const runtime::Target& target, const std::filesystem::path& path);
 
 /// Null where the artifact has no program of this name.
 const runtime::Program* find_program(const runtime::Artifact& artifact, std::string_view name);

@@ -56,7 +56,7 @@ struct Trainer::Impl {
   int pending = 0;    // steps queued, their losses not taken
   int fault_age = 0;  // runs between the one that threw and the last
 
-  void open_device(runtime::DeviceRequest request, const runtime::DeviceOptions& device_options);
+  void open_device(const runtime::DeviceChoice& choice, const runtime::DeviceOptions& device_options);
   void adopt_step(runtime::Program program, std::span<const std::byte> binary);
   runtime::Program forward_program(std::int64_t batch);
   Forward& forward_pass();
@@ -67,8 +67,7 @@ struct Trainer::Impl {
   runtime::Artifact artifact();
 };
 
-void Trainer::Impl::open_device(runtime::DeviceRequest request, const runtime::DeviceOptions& device_options) {
-  const runtime::DeviceChoice choice = runtime::choose_device(request, device_options);
+void Trainer::Impl::open_device(const runtime::DeviceChoice& choice, const runtime::DeviceOptions& device_options) {
   device_reason = choice.reason;
   device = runtime::open_device(choice.kind, device_options);
   memory = device->allocate_states();
@@ -89,7 +88,7 @@ Trainer::Trainer(const Model& model, const TrainOptions& options) : impl_(std::m
   self.options.graph = with_precision(options.graph);
   if (options.batch > 0) self.options.graph.shapes.batch = options.batch;
   self.loss = passes::parse_loss(options.loss);
-  self.open_device(options.device, options.device_options);
+  self.open_device(runtime::choose_device(options.device, options.device_options), options.device_options);
   self.options.graph.target = self.device->target();
   ModelGraph made = training_graph(model, self.options.graph, self.loss, options.optimizer, options.hooks);
   self.model = std::move(made.model);
@@ -117,7 +116,7 @@ Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 Trainer::~Trainer() = default;
 
-Trainer Trainer::load(const std::filesystem::path& path, const runtime::DeviceOptions& options) {
+Trainer Trainer::load(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device) {
   const runtime::Artifact artifact = runtime::read_artifact(path);
   auto impl = std::make_unique<Impl>();
   impl->saved = saved_model(artifact, path);
@@ -126,8 +125,8 @@ Trainer Trainer::load(const std::filesystem::path& path, const runtime::DeviceOp
   impl->loss = passes::parse_loss(impl->saved.loss);
   impl->options.loss = impl->saved.loss;
   impl->options.learning_rate = impl->saved.learning_rate;
-  impl->open_device(step->target.kind == runtime::TargetKind::cpu ? runtime::DeviceRequest::cpu : runtime::DeviceRequest::cuda,
-                    options);
+  require_device(device, step->target, path);
+  impl->open_device({step->target.kind, concat("compiled for ", runtime::to_string(step->target))}, options);
   impl->adopt_step(*step, kernel_binary(artifact, *step));
   impl->forward = std::make_unique<Forward>(impl->device->load(*forward, impl->memory, kernel_binary(artifact, *forward)),
                                             impl->saved.outputs, impl->saved.limits);

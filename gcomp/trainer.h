@@ -46,8 +46,10 @@ struct LossScaleStatus {
 class Trainer {
  public:
   Trainer(const Model& model, const TrainOptions& options);
-  /// From a .gcx file that save() wrote; needs no compiler. Throws UserError where it holds no training step.
-  static Trainer load(const std::filesystem::path& path, const runtime::DeviceOptions& options = {});
+  /// From a .gcx file that save() wrote; needs no compiler. Throws UserError where it holds no training step, or (exit 2)
+  /// is compiled for another device than `device`.
+  static Trainer load(const std::filesystem::path& path, const runtime::DeviceOptions& options = {},
+                      runtime::DeviceRequest device = runtime::DeviceRequest::automatic);
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
   ~Trainer();

@@ -82,7 +82,7 @@ LibraryResult find_cublaslt(const LibrarySearch& search, int newest_major) {
 std::shared_ptr<const CublasLt> CublasLt::open(const SharedContext& context, const LibrarySearch& search, std::string& reason) {
   const LibraryResult found = find_cublaslt(search, context->driver().major());
   if (!found.library) {
-    reason = found.absence(LibraryKind::cublaslt, "nvidia-cublas");
+    reason = found.absence(LibraryKind::cublaslt, "nvidia-cublas", context->driver().major());
     return nullptr;
   }
   std::shared_ptr<CublasLt> library(new CublasLt);

@@ -74,7 +74,7 @@ void require_cuda(const DeviceOptions& options) {
   Nvrtc::find(options.libraries, found.driver->major()).architecture_for(found.gpu.architecture);
   if (!options.use_cublaslt) return;
   const LibraryResult cublaslt = find_cublaslt(options.libraries, found.driver->major());
-  if (!cublaslt.library) throw no_cublaslt(cublaslt.absence(LibraryKind::cublaslt, "nvidia-cublas"));
+  if (!cublaslt.library) throw no_cublaslt(cublaslt.absence(LibraryKind::cublaslt, "nvidia-cublas", found.driver->major()));
 }
 
 std::unique_ptr<Device> open_cuda_device(const DeviceOptions& options) { return std::make_unique<CudaDevice>(options); }

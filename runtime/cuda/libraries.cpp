@@ -156,14 +156,15 @@ std::string newer_than_driver(std::string_view version, int driver_major) {
 
 bool LibraryResult::driver_is_too_old() const { return std::any_of(rejected.begin(), rejected.end(), is_too_new); }
 
-std::string LibraryResult::absence(LibraryKind kind, std::string_view package) const {
+std::string LibraryResult::absence(LibraryKind kind, std::string_view package, int newest_major) const {
   const std::string_view name = name_of(kind);
   const auto newer = std::find_if(rejected.begin(), rejected.end(), is_too_new);
   if (newer != rejected.end())
     return concat("the NVIDIA driver is too old for the ", name, " that is there: ", newer->path, " (", newer->origin,
                   newer->reason.substr(kTooNew.size()), "); update the driver, or install a ", name,
                   " of its major version (pip: ", package, "-cu12)");
-  return concat(description(kind), "; install it (pip: ", package, "), or set CUDA_HOME or LD_LIBRARY_PATH to where it is");
+  return concat(description(kind), "; install it (pip: ", package, newest_major == 12 ? "-cu12" : "",
+                "), or set CUDA_HOME or LD_LIBRARY_PATH to where it is");
 }
 
 }  // namespace gcomp::runtime::cuda

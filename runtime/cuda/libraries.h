@@ -58,8 +58,9 @@ struct LibraryResult {
   /// "NVRTC was not found: tried libnvrtc.so.13 (loader): ...; ...", for an error.
   std::string description(LibraryKind kind) const;
   bool driver_is_too_old() const;  ///< for one that is there
-  /// Why there is none, with the cure: the driver is too old for the one that is there, or there is none. `package` is pip's.
-  std::string absence(LibraryKind kind, std::string_view package) const;
+  /// Why there is none, with the cure: the driver is too old for the one that is there, or there is none. `package` is pip's, of
+  /// the newest version; `newest_major` the driver's, 0 where it is not known.
+  std::string absence(LibraryKind kind, std::string_view package, int newest_major) const;
 };
 
 /// The reason to reject a library that is newer than the driver; LibraryResult::absence knows it.

@@ -209,7 +209,7 @@ Nvrtc Nvrtc::find(const LibrarySearch& search, int newest_major) {
                               [newest_major](const Library& library) { return why_nvrtc_unfit(library, newest_major); });
   if (!nvrtc.found_.library) {
     const bool old = nvrtc.found_.driver_is_too_old();
-    throw DeviceError(nvrtc.found_.absence(LibraryKind::nvrtc, "nvidia-cuda-nvrtc"),
+    throw DeviceError(nvrtc.found_.absence(LibraryKind::nvrtc, "nvidia-cuda-nvrtc", newest_major),
                       old ? ExitCode::no_device : ExitCode::kernel_compile);
   }
   nvrtc.library_ = *nvrtc.found_.library;

@@ -65,11 +65,14 @@ class CudaBadInput : public testing::Test {
   CudaFolder folder_;
 };
 
+bool machine_has_driver() {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY);
+  if (driver) dlclose(driver);
+  return driver != nullptr;
+}
+
 TEST_F(CudaBadInput, NoDriver) {
-  if (void* driver = dlopen("libcuda.so.1", RTLD_LAZY)) {
-    dlclose(driver);
-    GTEST_SKIP() << "this machine has a CUDA driver";
-  }
+  if (machine_has_driver()) GTEST_SKIP() << "this machine has a CUDA driver";
   expect_refused(train_with(with_libraries({"libnvrtc.so.13", "libcublasLt.so.13"})), ExitCode::no_device,
                  {"libcuda.so.1", "install the NVIDIA driver", "--device cpu"});
 }
@@ -226,6 +229,21 @@ TEST_F(CudaArtifact, NeedsNoCompiler) {
   const CudaRun run = train_artifact(artifact_);
   expect_trained(run);
   EXPECT_TRUE(run.nvrtc.is_null() || run.nvrtc.at("counts").value("nvrtcCompileProgram", 0) == 0) << run.nvrtc;
+}
+
+TEST_F(CudaArtifact, IsForItsDeviceOnly) {
+  const auto train_on = [&](const char* device, const CudaSettings& settings) {
+    return folder_.run({"train", artifact_.string(), "--data", model_.data(), "--steps", "2", "--device", device, "--out",
+                        folder_ / "trained.gcx"},
+                       settings);
+  };
+  expect_refused(train_on("cpu", {}), ExitCode::usage, {"--device cpu: ", "compiled for cuda:sm_90"});
+  const CudaSettings none = with_libraries({});
+  expect_refused(train_on("cpu", none), ExitCode::usage, {"--device cpu: ", "compiled for cuda:sm_90"});
+  if (machine_has_driver()) GTEST_SKIP() << "this machine has a CUDA driver";
+  const CudaRun run = train_on("auto", none);
+  expect_refused(run, ExitCode::no_device, {"libcuda.so.1", "install the NVIDIA driver"});
+  EXPECT_EQ(run.result.errors.find("--device cpu"), std::string::npos) << "it would not help: " << run.result.errors;
 }
 
 TEST_F(CudaArtifact, DamageIsRefused) {

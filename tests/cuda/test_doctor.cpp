@@ -83,6 +83,10 @@ TEST_F(CudaDoctor, ALibraryThatIsGivenIsTheOnlyOneTried) {
   expect(report, "cuBLASLt", "ok", "libcublasLt.so.13 (given path)");
   expect(report, "training on the GPU", "ok", "a step of a tiny network took");
   expect(given(missing), "NVRTC", "bad", missing + " (given path");
+  const nlohmann::json older = nlohmann::json::parse(
+      folder_.run({"doctor", "--json", "--library", "cublaslt=" + missing}, {.emulated = {{"DRIVER", "12.4"}}, .environment = {}})
+          .result.output);
+  EXPECT_EQ(finding(older, "cuBLASLt").at("cure").get<std::string>().find("install it (pip: nvidia-cublas-cu12)"), 0u) << older;
   for (const std::string wrong : {"nvrtc", "nvrtc=", "nvrtx=/tmp"}) {
     const CommandResult result = folder_.run({"doctor", "--library", wrong}).result;
     EXPECT_EQ(result.exit_code, 2) << wrong;

@@ -118,10 +118,12 @@ std::string nccl_version(const LibraryResult& found) {
 
 void check_libraries(const SharedDriver& driver, const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
   const LibraryResult cublaslt = find_cublaslt(options.libraries, driver ? driver->major() : 0);
-  check_library(LibraryKind::cublaslt, cublaslt, cublaslt_version(cublaslt), driver ? Health::bad : Health::absent,
-                concat(failure("", Health::absent, cublaslt.absence(LibraryKind::cublaslt, "nvidia-cublas")).cure,
-                       ", or train with --no-cublaslt: generated kernels compute matrix products then, which is slower"),
-                findings);
+  check_library(
+      LibraryKind::cublaslt, cublaslt, cublaslt_version(cublaslt), driver ? Health::bad : Health::absent,
+      concat(
+          failure("", Health::absent, cublaslt.absence(LibraryKind::cublaslt, "nvidia-cublas", driver ? driver->major() : 0)).cure,
+          ", or train with --no-cublaslt: generated kernels compute matrix products then, which is slower"),
+      findings);
   const LibraryResult cudnn = find_library(LibraryKind::cudnn, options.libraries);
   check_library(LibraryKind::cudnn, cudnn, cudnn_version(cudnn), Health::absent, "this version of gcomp does not use it", findings);
   const LibraryResult nccl = find_library(LibraryKind::nccl, options.libraries);

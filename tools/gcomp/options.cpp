@@ -250,12 +250,6 @@ void DeviceOptions::add(ArgumentParser& parser) {
       .group(group);
 }
 
-void DeviceOptions::require_target(const std::string& artifact, const runtime::Target& target) const {
-  if (request() == runtime::DeviceRequest::automatic) return;
-  if ((request() == runtime::DeviceRequest::cpu) != (target.kind == runtime::TargetKind::cpu))
-    usage(concat("--device ", device, ": '", artifact, "' is compiled for ", runtime::to_string(target)));
-}
-
 runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   if (threads < 0) usage(concat("--threads ", threads, ": wanted 1 or more"));
   runtime::DeviceOptions options;

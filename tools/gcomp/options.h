@@ -49,8 +49,6 @@ struct DeviceOptions {
   runtime::DeviceRequest request() const { return runtime::parse_device(device).request; }
   /// Throws UserError (exit 2) for what cannot be read.
   runtime::DeviceOptions parse(const Console& console) const;
-  /// Throws UserError (exit 2) where the artifact is compiled for another device than the one asked for.
-  void require_target(const std::string& artifact, const runtime::Target& target) const;
 };
 
 /// "0.9,0.999" as numbers, "32" as a whole number; both throw UserError (exit 2) that names `flag`.

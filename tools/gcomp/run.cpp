@@ -22,11 +22,7 @@ struct RunFlags {
 };
 
 Predictor make_predictor(const RunFlags& flags, const Console& console) {
-  if (is_artifact(flags.model)) {
-    Predictor predictor = Predictor::load(flags.model, flags.device.parse(console));
-    flags.device.require_target(flags.model, predictor.target());
-    return predictor;
-  }
+  if (is_artifact(flags.model)) return Predictor::load(flags.model, flags.device.parse(console), flags.device.request());
   PredictOptions options;
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();

@@ -98,8 +98,7 @@ Trainer TrainingRun::make_trainer() {
                   flags_.no_shuffle ? runtime::RowOrder::sequential : runtime::RowOrder::shuffled);
   };
   if (is_artifact(flags_.model)) {
-    Trainer trainer = Trainer::load(flags_.model, flags_.device.parse(console_));
-    flags_.device.require_target(flags_.model, trainer.executable().program().target);
+    Trainer trainer = Trainer::load(flags_.model, flags_.device.parse(console_), flags_.device.request());
     names_ = trainer.input_names();
     open_all(trainer.batch());
     return trainer;
