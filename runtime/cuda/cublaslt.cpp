@@ -9,6 +9,8 @@ namespace {
 constexpr int kOldestCublas = 12;
 constexpr std::uint64_t kMostWorkspace = 32 << 20;
 constexpr int kAsked = 8;  // algorithms
+/// Some larger batches the library refuses only when they are to run (TensorFlow, pull request 44175).
+constexpr std::int64_t kMostBatches = 65535;
 
 std::string version_text(std::size_t version) { return concat(version / 10000, ".", version / 100 % 100, ".", version % 100); }
 
@@ -140,7 +142,7 @@ bool join_batch(const MatmulCall& call, std::int64_t& batches, std::int64_t (&st
     }
     batches *= call.batch[d];
   }
-  return batches <= INT32_MAX;
+  return batches <= kMostBatches;
 }
 
 /// rows x columns as column-major memory: as it is, or transposed.

@@ -92,11 +92,17 @@ DeviceError no_driver(const LibraryResult& found, bool explicit_path) {
 }  // namespace
 
 bool is_sticky(CUresult error) {
-  constexpr CUresult kSticky[] = {CUDA_ERROR_ECC_UNCORRECTABLE,    CUDA_ERROR_ILLEGAL_ADDRESS,
-                                  CUDA_ERROR_LAUNCH_TIMEOUT,       CUDA_ERROR_ASSERT,
-                                  CUDA_ERROR_HARDWARE_STACK_ERROR, CUDA_ERROR_ILLEGAL_INSTRUCTION,
-                                  CUDA_ERROR_MISALIGNED_ADDRESS,   CUDA_ERROR_INVALID_ADDRESS_SPACE,
-                                  CUDA_ERROR_INVALID_PC,           CUDA_ERROR_LAUNCH_FAILED};
+  constexpr CUresult kSticky[] = {CUDA_ERROR_CONTAINED,
+                                  CUDA_ERROR_ECC_UNCORRECTABLE,
+                                  CUDA_ERROR_ILLEGAL_ADDRESS,
+                                  CUDA_ERROR_LAUNCH_TIMEOUT,
+                                  CUDA_ERROR_ASSERT,
+                                  CUDA_ERROR_HARDWARE_STACK_ERROR,
+                                  CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                                  CUDA_ERROR_MISALIGNED_ADDRESS,
+                                  CUDA_ERROR_INVALID_ADDRESS_SPACE,
+                                  CUDA_ERROR_INVALID_PC,
+                                  CUDA_ERROR_LAUNCH_FAILED};
   return std::find(std::begin(kSticky), std::end(kSticky), error) != std::end(kSticky);
 }
 

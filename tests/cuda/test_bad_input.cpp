@@ -205,6 +205,15 @@ TEST_F(CudaBadInput, AFailingKernelIsNamedByItsNodeWhereStepsAreChecked) {
     EXPECT_NE(run.result.errors.find(part), std::string::npos) << part << " in: " << run.result.errors;
 }
 
+TEST_F(CudaBadInput, ErrorsThatEndTheProcessAreSaidToBeSo) {
+  for (const std::string error : {"214", "226", "700", "710", "716", "719"}) {
+    const CudaRun run = train({{"FAIL", "kernel:1:" + error}});
+    EXPECT_EQ(run.result.exit_code, static_cast<int>(ExitCode::no_device)) << run.result.errors;
+    for (const std::string& part : {"(" + error + ")", std::string("takes no more work")})
+      EXPECT_NE(run.result.errors.find(part), std::string::npos) << part << " in: " << run.result.errors;
+  }
+}
+
 /// An artifact for sm_90 with its training step, and runs of it.
 class CudaArtifact : public CudaBadInput {
  protected:

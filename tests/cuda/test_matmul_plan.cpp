@@ -259,6 +259,8 @@ TEST_F(MatmulPlan, LayoutsThatTheLibraryDoesNotHaveAreRefused) {
   MatmulCall repeated = call_of({.batch = {}});
   repeated.b.row_stride = 0;
   EXPECT_FALSE(check(repeated));
+  EXPECT_TRUE(check(call_of({.m = 1, .n = 2, .k = 1, .batch = {65535}})));
+  EXPECT_FALSE(check(call_of({.m = 1, .n = 2, .k = 1, .batch = {256, 256}})));
 }
 
 }  // namespace
