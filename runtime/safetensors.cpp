@@ -76,8 +76,6 @@ TensorEntry read_entry(const std::string& name, const nlohmann::json& object) {
   check_user(offsets.is_array() && offsets.size() == 2, "its data_offsets are no two numbers");
   entry.begin = read_size(offsets[0], "an offset");
   entry.end = read_size(offsets[1], "an offset");
-  const std::int64_t elements = entry.type.elements();
-  check_user(elements <= std::int64_t{1} << 50, elements, " elements are too many");
   check_user(entry.begin <= entry.end && entry.end - entry.begin == static_cast<std::uint64_t>(entry.type.bytes()), "offsets ",
              entry.begin, " to ", entry.end, " for ", to_string(entry.type));
   return entry;

@@ -47,8 +47,7 @@ void validate_spaces(const Program& program) {
 
 void validate_buffer(const Program& program, const Buffer& buffer, std::string_view where) {
   check_user(buffer.type.shape.size() <= kLargestRank, where, ": rank ", buffer.type.shape.size(), ", the limit is ", kLargestRank);
-  const std::int64_t elements = buffer.type.elements(), space = bytes_of(program, buffer.space);
-  check_user(elements <= kLargestSpace, where, ": ", elements, " elements are too many");
+  const std::int64_t space = bytes_of(program, buffer.space);
   const std::int64_t bytes = buffer.type.bytes();
   check_user(buffer.offset >= 0 && buffer.offset % 64 == 0, where, ": offset ", buffer.offset, " is no multiple of 64");
   check_user(buffer.offset <= space && bytes <= space - buffer.offset, where, ": ", bytes, " bytes at offset ", buffer.offset,

@@ -4,14 +4,20 @@
 
 namespace gcomp {
 
+namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
+
+}  // namespace
+
 std::int64_t element_count(std::span<const std::int64_t> shape) {
   std::int64_t count = 1;
   bool empty = false;
   for (std::int64_t dim : shape) {
     if (dim < 0) throw UserError(concat("shape [", to_string(shape), "] has a negative dimension"));
     if (dim == 0) empty = true;
-    else if (__builtin_mul_overflow(count, dim, &count) || count > (std::int64_t{1} << 62))
-      throw UserError(concat("shape [", to_string(shape), "] has more than 2^62 elements"));
+    else if (__builtin_mul_overflow(count, dim, &count) || count > kMostElements)
+      throw UserError(concat("shape [", to_string(shape), "] has more than 2^48 elements"));
   }
   return empty ? 0 : count;
 }

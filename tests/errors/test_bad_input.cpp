@@ -166,6 +166,11 @@ TEST_F(BadInput, ShapeThatTheFileRefuses) {
                  {"dimension 1 at 3", "--shapes x gives 5"});
 }
 
+TEST_F(BadInput, SizesBeyondSixtyFourBits) {
+  expect_refused(run_gcomp({"compile", model_, "--dim", "batch=1152921504606846976", "-o", folder_ / "model.gcx"}),
+                 ExitCode::invalid, {"1152921504606846976", "more than 2^48 elements"});
+}
+
 TEST_F(BadInput, FixedBatchNamesItself) {
   write_linear_model(model_, [](onnx::ModelProto& model) {
     for (auto* value : {model.mutable_graph()->mutable_input(0), model.mutable_graph()->mutable_output(0)})

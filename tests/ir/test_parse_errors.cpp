@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
         TextCase{"  %y = relu %x : f32[5]", "3:18: found type f32[5], but relu gives f32[4]"},
         TextCase{"  %y = relu %x : f23[4]", "3:18: found 'f23', wanted a type such as f32[64,784]; did you mean 'f32'?"},
         TextCase{"  %y = relu %x : f32[4,-1]", "3:24: dimension -1 is negative"},
-        TextCase{"  %y = relu %x : f32[4611686018427387904,4]", "3:18: shape [4611686018427387904x4] has more than 2^62 elements"},
+        TextCase{"  %y = relu %x : f32[4611686018427387904,4]", "3:18: shape [4611686018427387904x4] has more than 2^48 elements"},
         TextCase{"  %y = relu %x : f32[4], f32[4]", "3:16: found 2 types, wanted 1"},
         TextCase{"  %x = relu %x", "3:3: %x is defined twice"}, TextCase{"  %y, %y = relu %x", "3:3: %y is defined twice"},
         TextCase{"  %y, %z = relu %x", "3:3: relu has 1 results, found 2 names"},

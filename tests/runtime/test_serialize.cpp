@@ -75,12 +75,12 @@ TEST(Validate, EachRuleRefuses) {
       {"negative offset", [](Program& p) { p.buffers[0].offset = -64; }, "offset -64 is no multiple of 64"},
       {"end", [](Program& p) { p.arena_bytes = 1728; }, "exceed the 1728 bytes of space arena"},
       {"huge offset", [](Program& p) { p.buffers[0].offset = kHuge - 63; }, "exceed the 1856 bytes"},
-      {"huge shape", [](Program& p) { p.buffers[0].type.shape = {std::int64_t{1} << 61}; }, "too many"},
+      {"huge shape", [](Program& p) { p.buffers[0].type.shape = {std::int64_t{1} << 61}; }, "more than 2^48 elements"},
       {"overflowing shape",
        [](Program& p) {
          p.buffers[0].type.shape = {kHuge, kHuge};
        },
-       "more than 2^62 elements"},
+       "more than 2^48 elements"},
       {"negative shape",
        [](Program& p) {
          p.buffers[0].type.shape = {-2, -3};
