@@ -30,6 +30,8 @@ class Predictor {
 
   /// Compiles for the shapes of these arrays, as predict() would.
   void prepare(const Batch& inputs);
+  /// Rows of one run, once compiled; 0 where the inputs have no number of rows in common.
+  std::int64_t batch() const { return forward_->batch(); }
   /// The model's outputs, by its own names. Throws UserError as Forward::run() does.
   std::vector<NamedTensor> predict(const Batch& inputs);
   /// Names of the inputs.

@@ -171,6 +171,21 @@ TEST_F(BadInput, SizesBeyondSixtyFourBits) {
                  ExitCode::invalid, {"1152921504606846976", "more than 2^48 elements"});
 }
 
+/// Neither is an error, but both would be silent guesses.
+TEST_F(BadInput, WhatTheLossTakesAndHowRowsAreSplitIsSaid) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    append_node(model, "Relu");
+    *model.mutable_graph()->add_output() = model.graph().output(0);
+    model.mutable_graph()->mutable_output(1)->set_name("y");
+  });
+  const CommandResult trained = train();
+  EXPECT_EQ(trained.exit_code, 0) << trained.errors;
+  EXPECT_NE(trained.errors.find("cross_entropy of 'z', the first of 2 outputs"), std::string::npos) << trained.errors;
+  const CommandResult predicted = run_gcomp({"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz", "--batch", "3"});
+  EXPECT_EQ(predicted.exit_code, 0) << predicted.errors;
+  EXPECT_NE(predicted.errors.find("8 rows, which run in batches of 3"), std::string::npos) << predicted.errors;
+}
+
 TEST_F(BadInput, FixedBatchNamesItself) {
   write_linear_model(model_, [](onnx::ModelProto& model) {
     for (auto* value : {model.mutable_graph()->mutable_input(0), model.mutable_graph()->mutable_output(0)})

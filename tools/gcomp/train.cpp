@@ -128,6 +128,9 @@ Trainer TrainingRun::make_trainer() {
 void TrainingRun::report() const {
   if (is_artifact(flags_.model)) console_.say(concat("training step of '", flags_.model, "', batches of ", plan_->batch()));
   else report_parameters(console_, trainer_->model());
+  const std::vector<std::string>& outputs = trainer_->model().outputs;
+  if (outputs.size() > 1 && passes::parse_loss(flags_.loss).kind != passes::LossKind::output)
+    console_.say(concat("loss: ", flags_.loss, " of '", outputs[0], "', the first of ", outputs.size(), " outputs"));
   console_.say("device: " + trainer_->device());
   console_.say(concat("data: '", flags_.data, "', ", grouped(data_->rows()), " rows, ", plan_->steps_per_epoch(),
                       " steps an epoch, ", flags_.no_shuffle ? "in order" : concat("shuffled with seed ", flags_.seed)));
