@@ -332,6 +332,14 @@ TEST_F(BadInput, MisspeltFlagNamesTheNearest) {
 
 TEST_F(BadInput, UnknownCommand) { expect_refused(run_gcomp({"trian"}), ExitCode::usage, {"did you mean 'train'?"}); }
 
+TEST_F(BadInput, NoCommand) { expect_refused(run_gcomp({}), ExitCode::usage, {"no command", "'train', 'run', 'grad'"}); }
+
+TEST_F(BadInput, BatchBelowZero) {
+  expect_refused(run_gcomp({"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz", "--batch", "-3"}), ExitCode::usage,
+                 {"--batch -3"});
+  expect_refused(run_gcomp({"compile", model_, "--batch", "-3", "-o", folder_ / "model.gcx"}), ExitCode::usage, {"--batch -3"});
+}
+
 TEST_F(BadInput, UnknownPass) {
   expect_refused(run_gcomp({"compile", model_, "--dim", "batch=4", "--print-after=fusee"}), ExitCode::usage,
                  {"fusee", "did you mean 'fuse'?"});

@@ -27,6 +27,7 @@ struct CompileFlags {
 void check_flags(const CompileFlags& flags) {
   const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
   if (flags.train && flags.loss.empty()) usage("--train needs --loss: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
+  require_batch(flags.batch);
   const bool artifact = is_artifact(flags.out);
   if (artifact && !flags.emit.empty())
     usage(concat("--emit ", flags.emit, " writes text into the folder -o DIR; -o ", flags.out, " names an artifact"));

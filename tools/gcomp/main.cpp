@@ -51,7 +51,7 @@ std::string explain(const ArgumentParser& root, const Parsed& parsed, const std:
   }
   for (const std::string& word : root.unknown())
     return concat("unknown command '", word, "'", did_you_mean(word, names), "; there are ", listing(names));
-  return parsed.message;
+  return concat("no command is given; there are ", listing(names), " (gcomp --help says what they do)");
 }
 
 int fail(const Console& console, const std::string& command, const std::string& message, int code) {

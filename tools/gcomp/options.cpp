@@ -114,6 +114,10 @@ std::vector<double> parse_numbers(std::string_view text, const std::string& flag
 
 bool is_artifact(const std::string& path) { return std::filesystem::path(path).extension() == ".gcx"; }
 
+void require_batch(std::int64_t batch) {
+  if (batch < 0) usage(concat("--batch ", batch, ": wanted 1 or more"));
+}
+
 void refuse_decided(const ArgumentParser& parser, const std::string& artifact) {
   for (const std::string& flag : parser.given())
     if (holds(kGraphFlags, flag) || holds(kOptimizerFlags, flag))

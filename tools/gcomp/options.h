@@ -57,6 +57,9 @@ std::int64_t parse_integer(std::string_view text, const std::string& flag);
 
 bool is_artifact(const std::string& path);
 
+/// Throws UserError (exit 2) for a number of rows below 0; 0 is none given.
+void require_batch(std::int64_t batch);
+
 /// Throws UserError (exit 2) where an option was given that an artifact has decided: it would do nothing.
 void refuse_decided(const ArgumentParser& parser, const std::string& artifact);
 /// The same for options that mean nothing without --train.

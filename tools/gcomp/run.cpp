@@ -47,6 +47,7 @@ void report_split(const RunFlags& flags, const Predictor& predictor, const Batch
 }
 
 void run(const RunFlags& flags, const Console& console) {
+  require_batch(flags.batch);
   { runtime::AtomicFile probe(flags.outputs); }
   Predictor predictor = make_predictor(flags, console);
   const std::vector<NamedTensor> arrays = load_arrays(flags.inputs, predictor.input_names());
