@@ -2,8 +2,8 @@
 //
 // The element written is a sum of digits: axes of the statement (say, the columns of an embedding) and loaded indices (its rows).
 // Where the digits tell every element apart, the axes among them are free: their points never meet. What is left runs in order.
-//   by destination  the loaded indices do not depend on the free axes: a block for each destination looks through all updates,
-//                   a chunk at a time, and adds those that are its own
+//   by destination  the loaded indices do not depend on the free axes: a block for each destination looks through all updates and
+//                   adds those that are its own, a chunk at a time; most stretches of chunks have none and cost one barrier
 //   by point        a thread for each point of the free axes goes through the updates in order
 //   serial          one block, for whatever has no such structure
 #include <algorithm>
@@ -19,6 +19,8 @@ namespace {
 
 constexpr int kScatterThreads = 128;
 constexpr std::int64_t kMostPoints = 8;  // of the free axes, held by one thread
+constexpr std::int64_t kStretch = 8;     // chunks that are looked through at once
+constexpr std::int64_t kCountableUpdates = std::int64_t{1} << 31;
 
 /// How a store's index falls into digits.
 struct ScatterShape {
@@ -93,13 +95,17 @@ class ScatterWriter {
     w.line(concat(type, " s[", held, "] = {};"));
     kernel_.bind_axes(concat("blockIdx.x / ", chunks, "u"), destination_);
     w.line(concat("const unsigned first = blockIdx.x % ", chunks, "u * ", held * kScatterThreads, "u + threadIdx.x;"));
-    w.open(concat("for (unsigned base = 0; base < ", updates, "u; base += ", kScatterThreads, "u)"));
+    const bool stretches = updates > kStretch * kScatterThreads;
+    if (stretches) open_stretch(updates);
+    w.open(concat("for (unsigned base = ", stretches ? "stretch" : "0", "; base < ", updates, "u",
+                  stretches ? concat(" && base < stretch + ", kStretch * kScatterThreads, "u") : std::string(),
+                  "; base += ", kScatterThreads, "u)"));
     write_search(updates);
     w.open("for (int m = 0; m < count; ++m)");
     kernel_.bind_axes("(base + matches[m])", shape_.serial);
     open_held(held, points);
     w.line(concat("s[k] += ", w.statement(store_.statement), ";"));
-    for (int i = 0; i < 4; ++i) w.close();
+    for (int i = 0; i < (stretches ? 5 : 4); ++i) w.close();
     open_held(held, points);
     w.line(concat("gc_put(p", nest_.operands.size() + at(store_.result), "[", w.index(target_), "], s[k]);"));
     for (int i = 0; i < 2; ++i) w.close();
@@ -125,17 +131,36 @@ class ScatterWriter {
   }
 
  private:
+  /// Over stretches of chunks, without those in which no update goes to this block's destination.
+  void open_stretch(std::int64_t updates) {
+    KernelWriter& w = kernel_.writer();
+    w.open(concat("for (unsigned stretch = 0; stretch < ", updates, "u; stretch += ", kStretch * kScatterThreads, "u)"));
+    w.line("bool any = false;");
+    w.open(concat("for (unsigned k = 0; k < ", kStretch, "u; ++k)"), "#pragma unroll");
+    w.line(concat("const unsigned update = stretch + k * ", kScatterThreads, "u + threadIdx.x;"));
+    w.open(concat("if (update < ", updates, "u)"));
+    w.line(concat("any = any || ", match_text("update"), ";"));
+    for (int i = 0; i < 2; ++i) w.close();
+    w.line("if (!__syncthreads_or(any)) continue;");
+  }
+
+  /// Whether an update goes to this block's destination; binds the serial axes.
+  std::string match_text(const char* update) {
+    KernelWriter& w = kernel_.writer();
+    kernel_.bind_axes(update, shape_.serial);
+    std::string match;
+    for (std::size_t i = 0; i < shape_.loaded.size(); ++i)
+      match += concat(i == 0 ? "" : " && ", w.index(Index::loaded(shape_.loaded[i].value, shape_.loaded[i].extent)),
+                      " == ", w.index(nest_.axis(destination_[i])));
+    return match;
+  }
+
   /// Lists, in order, the updates of this chunk that go to this block's destination.
   void write_search(std::int64_t updates) {
     KernelWriter& w = kernel_.writer();
     w.line("bool match = false;");
     w.open(concat("if (base + threadIdx.x < ", updates, "u)"));
-    kernel_.bind_axes("(base + threadIdx.x)", shape_.serial);
-    std::string match;
-    for (std::size_t i = 0; i < shape_.loaded.size(); ++i)
-      match += concat(i == 0 ? "" : " && ", w.index(Index::loaded(shape_.loaded[i].value, shape_.loaded[i].extent)),
-                      " == ", w.index(nest_.axis(destination_[i])));
-    w.line(concat("match = ", match.empty() ? "true" : match, ";"));
+    w.line(concat("match = ", match_text("(base + threadIdx.x)"), ";"));
     w.close();
     w.line(concat("const int count = gc_list_matches<", kScatterThreads, ">(match, matches, counts);"));
   }
@@ -200,9 +225,11 @@ EmittedKernel emit_scatter(FlatNest nest) {
   if (nest.stores.size() != 1) return emit_serial(nest);
   ScatterShape shape = shape_of(nest, nest.stores[0]);
   if (!shape.exact) return emit_serial(nest);
-  const bool independent = shape.independent && !shape.loaded.empty();
+  std::int64_t updates = 1;
+  for (int axis : shape.serial) updates *= nest.extents[at(axis)];
+  const bool by_destination = shape.independent && !shape.loaded.empty() && updates < kCountableUpdates;
   ScatterWriter writer(nest, std::move(shape));
-  return independent ? writer.by_destination() : writer.by_point();
+  return by_destination ? writer.by_destination() : writer.by_point();
 }
 
 }  // namespace gcomp::codegen::cuda

@@ -215,6 +215,14 @@ void add_positions(std::vector<LabelledGraph>& all) {
                                    {{"axis", std::int64_t{0}}, {"size", std::int64_t{7}}})};
       },
       6));
+  // More updates than are looked through at once, and stretches of them without any for most rows.
+  all.push_back(pattern(
+      "scatter_many",
+      [](Builder& b) {
+        return std::vector{b.apply("scatter_add", {b.input({DType::i64, {2500}}, "ids"), b.input({DType::f32, {2500, 3}}, "x")},
+                                   {{"axis", std::int64_t{0}}, {"size", std::int64_t{900}}})};
+      },
+      899));
   all.push_back(pattern("running_sums", [](Builder& b) {
     Var x = b.input({DType::f32, {200, 9}}, "x");
     return std::vector{b.apply("cumulative_sum", {x * 0.5}, {{"axis", std::int64_t{0}}}),

@@ -30,6 +30,8 @@ namespace gcomp_shim {
 struct Device {
   uint3 thread, block, block_size, grid_size;
   void (*barrier)(int line);
+  /// A barrier that tells every thread whether some thread voted for it.
+  bool (*barrier_or)(int line, bool vote);
   /// Waits for all lanes of the mask; gives their values, 16 bytes apart, valid until this lane's next exchange.
   const char* (*exchange)(unsigned mask, const void* value, size_t bytes);
   void (*misaligned)(const void* address, size_t bytes);
@@ -157,6 +159,7 @@ struct uint4 {
 #define gridDim (gcomp_shim::device->grid_size)
 
 #define __syncthreads() gcomp_shim::device->barrier(__LINE__)
+#define __syncthreads_or(vote) static_cast<int>(gcomp_shim::device->barrier_or(__LINE__, (vote) != 0))
 inline void __syncwarp(unsigned mask = 0xffffffffu) { gcomp_shim::from_lane(mask, 0, 0); }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int distance) {

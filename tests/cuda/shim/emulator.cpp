@@ -18,6 +18,7 @@ constexpr std::size_t kDynamicGuard = 256;
 struct Device {
   Dimensions thread, block, block_size, grid_size;
   void (*barrier)(int line) = nullptr;
+  bool (*barrier_or)(int line, bool vote) = nullptr;
   const char* (*exchange)(unsigned mask, const void* value, std::size_t bytes) = nullptr;
   void (*misaligned)(const void* address, std::size_t bytes) = nullptr;
 };
@@ -78,7 +79,8 @@ class Emulator::Impl {
     launch_ = &launch;
     device_.block_size = launch.threads;
     device_.grid_size = launch.blocks;
-    device_.barrier = [](int line) { current_->barrier(line); };
+    device_.barrier = [](int line) { current_->barrier(line, false); };
+    device_.barrier_or = [](int line, bool vote) { return current_->barrier(line, vote); };
     device_.exchange = [](unsigned mask, const void* value, std::size_t bytes) { return current_->exchange(mask, value, bytes); };
     device_.misaligned = [](const void* address, std::size_t bytes) { current_->misaligned(address, bytes); };
     check_internal(launch.dynamic_shared == 0 || launch.dynamic_shared <= function.dynamic_shared.size(), "the launch gives ",
@@ -151,6 +153,7 @@ class Emulator::Impl {
   Worker* next_worker() {
     if (ready_.empty() && waiting_.size() == threads_) {
       ++counts_.barriers;
+      voted_ = std::exchange(votes_, false);
       ready_.push(waiting_);
     }
     if (!ready_.empty()) return ready_.pop();
@@ -201,12 +204,15 @@ class Emulator::Impl {
     if (next != &worker->fiber) worker->fiber.yield(scheduler_, next);
   }
 
-  void barrier(int line) {
+  /// Whether some thread voted for it.
+  bool barrier(int line, bool vote) {
     if (waiting_.empty()) barrier_line_ = line;
     else if (line != barrier_line_)
       failure_ = concat("threads wait at the barriers in lines ", barrier_line_, " and ", line, " at once");
+    votes_ = votes_ || vote;
     waiting_.push_back(running_);
     wait();
+    return voted_;
   }
 
   const char* exchange(unsigned mask, const void* value, std::size_t bytes) {
@@ -252,6 +258,7 @@ class Emulator::Impl {
   unsigned threads_ = 0, next_ = 0, finished_ = 0;
   std::uint64_t block_ = 0;
   int barrier_line_ = 0;
+  bool votes_ = false, voted_ = false;  // of the threads at the barrier, and of those that it let go
   std::string failure_;
   std::vector<Warp> warps_;
   std::vector<std::unique_ptr<Worker>> workers_;
