@@ -3,13 +3,13 @@
 // quotient or remainder are split so that the quotient vanishes where the sizes allow it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
 #include "ir/base/error.h"
+#include "ir/base/integers.h"
 #include "ir/base/tensor.h"
 #include "ir/term.h"
 
@@ -33,9 +33,6 @@ struct FlatNest {
 
   ir::Index axis(int number) const { return ir::Index::axis(number, extents[static_cast<std::size_t>(number)]); }
 };
-
-/// Whether a list of axes or of statements has this number.
-inline bool contains(const std::vector<int>& list, int number) { return std::find(list.begin(), list.end(), number) != list.end(); }
 
 /// Operand shapes are needed to make reads linear; reads with one index of an operand of another rank are taken as flat already.
 FlatNest flatten(const ir::LoopNest& nest, std::span<const TensorType> operands, std::span<const TensorType> results);

@@ -10,6 +10,7 @@
 #include "passes/autocast.h"
 #include "passes/match_attention.h"
 #include "passes/pipeline.h"
+#include "passes/row_dependence.h"
 
 namespace gcomp {
 namespace {
@@ -155,6 +156,16 @@ ModelGraph inference_graph(const Model& model, const GraphOptions& options, cons
   mix_precision(made.graph, options, hooks);
   made.graph.set_name("forward");
   return made;
+}
+
+std::string row_dependence(const ir::Graph& forward) {
+  std::int64_t rows = 0;
+  for (const ir::Value* input : forward.inputs()) {
+    if (input->type.shape.empty()) continue;
+    if (rows != 0 && rows != input->type.shape[0]) return "";
+    rows = input->type.shape[0];
+  }
+  return rows > 1 ? passes::row_dependence(forward, rows).value_or("") : "";
 }
 
 ModelGraph training_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const Optimizer& optimizer,

@@ -63,6 +63,9 @@ struct ModelGraph {
 
 /// Outputs are the model's.
 ModelGraph inference_graph(const Model& model, const GraphOptions& options, const CompileHooks& hooks = {});
+/// What makes rows of a forward pass depend on each other; "" where nothing does, and where that cannot be told: inputs have no
+/// number of rows in common, or one.
+std::string row_dependence(const ir::Graph& forward);
 /// Inputs are the model's, `label` where the loss needs one, and last the learning rate (f64[]); outputs are those of
 /// passes::make_training_step(). Throws UserError where nothing is trained, and with exit 4 and every node concerned where the loss
 /// cannot be differentiated.

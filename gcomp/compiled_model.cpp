@@ -51,7 +51,8 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
                    .outputs = {},
                    .loss_output = 0,
                    .has_label = false,
-                   .limits = {}};
+                   .limits = {},
+                   .row_dependence = {}};
   GraphOptions graph = options.graph;
   graph.target = options.target;
   if (!options.loss.empty()) {
@@ -69,6 +70,7 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
   }
   ModelGraph made = inference_graph(model, graph, options.hooks);
   saved.limits = index_limits(made.graph);
+  saved.row_dependence = row_dependence(made.graph);
   saved.outputs = made.model.outputs;
   for (const auto& [name, tensor] : made.model.weights) saved.weights.push_back(name);
   artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks));

@@ -54,8 +54,12 @@ void copy_rows(const std::string& name, const TensorView& array, std::int64_t fi
     std::memcpy(memory.data() + at, memory.data() + rows.size() - wide, wide);
 }
 
-Forward::Forward(std::unique_ptr<runtime::Executable> executable, std::vector<std::string> outputs, std::vector<IndexLimit> limits)
-    : executable_(std::move(executable)), outputs_(std::move(outputs)), limits_(std::move(limits)) {
+Forward::Forward(std::unique_ptr<runtime::Executable> executable, std::vector<std::string> outputs, std::vector<IndexLimit> limits,
+                 std::string row_dependence)
+    : executable_(std::move(executable)),
+      outputs_(std::move(outputs)),
+      limits_(std::move(limits)),
+      row_dependence_(std::move(row_dependence)) {
   const std::size_t inputs = executable_->program().inputs.size();
   for (std::size_t i = 0; i < inputs; ++i) {
     const Shape& shape = executable_->input_buffer(i).type.shape;
@@ -122,6 +126,8 @@ std::vector<NamedTensor> Forward::run(const Batch& arrays) {
   if (batch_ == 0 || rows == batch_) return run_rows(arrays, 0, rows);
   check_user(has_batched_outputs(), "the model is compiled for batches of ", batch_, " rows, the arrays have ", rows,
              ", and not all outputs have a batch dimension; give ", batch_, " rows");
+  check_user(row_dependence_.empty(), "the model is compiled for batches of ", batch_, " rows, the arrays have ", rows,
+             ", and node '", row_dependence_, "' makes a row depend on others or on its number; compile for ", rows, " rows");
   std::vector<NamedTensor> whole;
   for (std::size_t i = 0; i < outputs_.size(); ++i)
     whole.emplace_back(outputs_[i], Tensor(with_rows(executable_->output_buffer(i).type, rows)));

@@ -16,8 +16,9 @@ using runtime::NamedTensor;
 
 class Forward {
  public:
-  /// `outputs` names the program's outputs in their order.
-  Forward(std::unique_ptr<runtime::Executable> executable, std::vector<std::string> outputs, std::vector<IndexLimit> limits);
+  /// `outputs` names the program's outputs in their order; `row_dependence` what makes rows depend on each other, if anything does.
+  Forward(std::unique_ptr<runtime::Executable> executable, std::vector<std::string> outputs, std::vector<IndexLimit> limits,
+          std::string row_dependence = {});
 
   /// First dimension of the inputs; 0 where they have none in common.
   std::int64_t batch() const { return batch_; }
@@ -26,8 +27,8 @@ class Forward {
 
   /// Runs whole batches; the last one is filled up with copies of its last row, whose results are dropped. Elements are converted
   /// by the rules of runtime/convert.h; arrays that the model does not have as inputs are not looked at. Throws UserError where an
-  /// array is missing, has another row type, another number of rows than the rest, or an index out of range; and where rows do not
-  /// fill whole batches though some output has no batch dimension.
+  /// array is missing, has another row type, another number of rows than the rest, or an index out of range; and where there are
+  /// more or fewer rows than a batch though some output has no batch dimension, or rows depend on each other.
   std::vector<NamedTensor> run(const Batch& arrays);
 
   /// The same for rows [first, first + count) alone, count at most batch(): outputs as the program gives them.
@@ -41,6 +42,7 @@ class Forward {
   std::unique_ptr<runtime::Executable> executable_;
   std::vector<std::string> outputs_;
   std::vector<IndexLimit> limits_;
+  std::string row_dependence_;
   std::int64_t batch_ = 0;
 };
 

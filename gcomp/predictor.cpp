@@ -23,7 +23,7 @@ Predictor Predictor::load(const std::filesystem::path& path, const runtime::Devi
   predictor.device_ = runtime::open_device(forward->target.kind, options);
   const std::shared_ptr<runtime::StateMemory> states = predictor.device_->allocate_states();
   predictor.forward_ = std::make_shared<Forward>(predictor.device_->load(*forward, states, kernel_binary(artifact, *forward)),
-                                                 saved.outputs, saved.limits);
+                                                 saved.outputs, saved.limits, saved.row_dependence);
   for (const auto& [name, tensor] : artifact.weights)
     if (states->contains(name)) states->write(name, tensor);
   const std::vector<std::string> missing = states->unwritten();
@@ -59,10 +59,12 @@ void Predictor::prepare(const Batch& inputs) {
   if (forward_ && shapes == compiled_for_) return;
   ModelGraph made = inference_graph(*model_, options, options_.hooks);
   std::vector<IndexLimit> limits = index_limits(made.graph);
+  std::string dependence = options_.batch > 0 ? row_dependence(made.graph) : std::string();
   const std::shared_ptr<runtime::StateMemory> states = device_->allocate_states();
   runtime::Program program = compile_graph(std::move(made.graph), device_->target(), options_.hooks);
   program.name = kForwardProgram;
-  forward_ = std::make_shared<Forward>(device_->load(std::move(program), states), made.model.outputs, std::move(limits));
+  forward_ = std::make_shared<Forward>(device_->load(std::move(program), states), made.model.outputs, std::move(limits),
+                                       std::move(dependence));
   for (const std::string& name : states->unwritten()) {
     const auto found = made.model.weights.find(name);
     check_internal(found != made.model.weights.end(), "state '", name, "' has no initial value");

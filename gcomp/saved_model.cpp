@@ -25,6 +25,7 @@ void store(const SavedModel& saved, runtime::Artifact& artifact) {
                                {"loss_output", saved.loss_output},
                                {"label", saved.has_label},
                                {"limits", limits},
+                               {"row_dependence", saved.row_dependence},
                                {"learning_rate", saved.learning_rate}};
   artifact.metadata[kKey] = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -45,6 +46,7 @@ SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem:
     json.at("outputs").get_to(saved.outputs);
     json.at("loss_output").get_to(saved.loss_output);
     json.at("label").get_to(saved.has_label);
+    json.at("row_dependence").get_to(saved.row_dependence);
     for (const auto& limit : json.at("limits")) saved.limits.push_back({limit.at(0), limit.at(1)});
     return saved;
   } catch (const nlohmann::json::exception& error) {

@@ -28,6 +28,7 @@ struct SavedModel {
   std::size_t loss_output = 0;       ///< which of them the loss looks at
   bool has_label = false;            ///< the step's input after the model's is `label`
   std::vector<IndexLimit> limits;
+  std::string row_dependence;  ///< what keeps the forward program from working on parts of a batch; "" where nothing does
 };
 
 void store(const SavedModel& saved, runtime::Artifact& artifact);

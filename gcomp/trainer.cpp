@@ -103,7 +103,8 @@ Trainer::Trainer(const Model& model, const TrainOptions& options) : impl_(std::m
                 .outputs = self.model.outputs,
                 .loss_output = 0,
                 .has_label = made.label.has_value(),
-                .limits = index_limits(made.graph)};
+                .limits = index_limits(made.graph),
+                .row_dependence = {}};
   runtime::Program program = compile_graph(std::move(made.graph), self.device->target(), options.hooks);
   program.name = kTrainingProgram;
   self.adopt_step(std::move(program), {});
@@ -251,6 +252,7 @@ runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
   GraphOptions graph_options = options.graph;
   if (graph_options.shapes.batch) graph_options.shapes.batch = batch;
   ModelGraph made = inference_graph(*source, graph_options, options.hooks);
+  saved.row_dependence = row_dependence(made.graph);
   runtime::Program program = compile_graph(std::move(made.graph), device->target(), options.hooks);
   program.name = kForwardProgram;
   saved.loss_output = loss_output(loss, made.model.outputs, program);

@@ -1,8 +1,10 @@
-// Whole numbers of indices and extents.
+// Whole numbers: indices, extents, lists of axes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace gcomp {
 
@@ -11,5 +13,8 @@ inline std::size_t at(std::int64_t index) { return static_cast<std::size_t>(inde
 
 /// How many parts of `part` cover `whole`; neither is negative, `part` is not 0.
 inline std::int64_t quotient_up(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
+
+/// Whether a list, of axes or the like, has this number.
+inline bool contains(const std::vector<int>& list, int number) { return std::find(list.begin(), list.end(), number) != list.end(); }
 
 }  // namespace gcomp

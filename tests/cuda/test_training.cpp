@@ -40,6 +40,25 @@ class CudaMixedPrecision : public CudaTraining {};
 class CudaTrainingOfDistinctModels : public CudaTraining {};
 class CudaTrainingOnOtherKernels : public CudaTraining {};
 
+/// Each step is one graph launch, and from the third on, when the graphs of both slots are there, nothing allocates or waits.
+void expect_one_launch_a_step(const CudaRun& run, std::int64_t steps) {
+  constexpr std::size_t kFirst = 3;
+  EXPECT_EQ(run.count("cuGraphLaunch"), steps);
+  EXPECT_EQ(run.count("cuGraphInstantiateWithFlags"), 2) << "one for each slot";
+  const nlohmann::json& intervals = run.driver.at("intervals");
+  ASSERT_EQ(static_cast<std::int64_t>(intervals.size()), steps);
+  ASSERT_GT(intervals.size(), kFirst);
+  for (std::size_t i = kFirst; i < intervals.size(); ++i) {
+    const nlohmann::json& counts = intervals[i].at("counts");
+    EXPECT_EQ(counts.value("cuGraphLaunch", 0), 1) << counts;
+    for (const char* none :
+         {"synchronising", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuModuleLoadDataEx",
+          "cuLaunchKernel", "cuEventCreate", "cuStreamCreate", "cuGraphInstantiateWithFlags"})
+      EXPECT_EQ(counts.value(none, 0), 0) << "step " << i << ": " << none;
+  }
+}
+
+// The losses of the record, in steps of one graph launch each.
 TEST_P(CudaTraining, LossesFollowTheRecord) {
   const RecordedModel& model = GetParam();
   const Recipe recipe = recipe_of(model);
@@ -50,6 +69,7 @@ TEST_P(CudaTraining, LossesFollowTheRecord) {
   ASSERT_EQ(static_cast<std::int64_t>(losses.size()), wanted.elements());
   if (!on_real_device()) {
     EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>()));
+    expect_one_launch_a_step(run, recipe.steps);
     const auto did = [&](const char* what) { return run.cublaslt.at("counts").value(what, 0) > 0; };
     EXPECT_EQ(did("products with an epilogue"), model.name.starts_with("gpt")) << "GELU in the tanh form is GPT's";
     EXPECT_EQ(did("products with a bias gradient"), !model.name.starts_with("unet")) << "U-Net has no linear layer";
@@ -152,25 +172,6 @@ TEST_P(CudaTrainingOfDistinctModels, GivesTheSameBitsTwiceAndInWhateverOrderTheD
   EXPECT_TRUE(bits({.emulated = {{"POISON", "165"}}, .environment = {}}) == usual) << "other content of fresh memory";
   const CudaRun race = folder_.train(GetParam(), 1, {.emulated = {{"RACES", "1"}}, .environment = {}});
   EXPECT_EQ(race.result.exit_code, 0) << race.result.errors;
-}
-
-TEST_P(CudaTraining, AStepIsOneGraphLaunchWithoutAllocationOrWaiting) {
-  if (on_real_device()) GTEST_SKIP() << "only the emulated driver counts";
-  constexpr std::int64_t kSteps = 6, kFirst = 3;  // both slots' graphs are there after two steps
-  const CudaRun run = folder_.train(GetParam(), kSteps);
-  ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
-  EXPECT_EQ(run.count("cuGraphLaunch"), kSteps);
-  EXPECT_EQ(run.count("cuGraphInstantiateWithFlags"), 2) << "one for each slot";
-  const nlohmann::json& intervals = run.driver.at("intervals");
-  ASSERT_EQ(static_cast<std::int64_t>(intervals.size()), kSteps);
-  for (std::size_t i = kFirst; i < intervals.size(); ++i) {
-    const nlohmann::json& counts = intervals[i].at("counts");
-    EXPECT_EQ(counts.value("cuGraphLaunch", 0), 1) << counts;
-    for (const char* none :
-         {"synchronising", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuModuleLoadDataEx",
-          "cuLaunchKernel", "cuEventCreate", "cuStreamCreate", "cuGraphInstantiateWithFlags"})
-      EXPECT_EQ(counts.value(none, 0), 0) << "step " << i << ": " << none;
-  }
 }
 
 /// Distinct models, and all whose record is compared in f64 only.

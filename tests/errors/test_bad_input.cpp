@@ -386,6 +386,26 @@ TEST_F(BadInput, OptionsThatAnArtifactHasDecided) {
   EXPECT_EQ(train_further({"--seed", "3", "--no-shuffle"}).exit_code, 0);
 }
 
+TEST_F(BadInput, RowsThatDependOnEachOtherInParts) {
+  const std::string artifact = folder_ / "model.gcx", outputs = folder_ / "y.npz";
+  const auto run_artifact = [&] {
+    EXPECT_EQ(run_gcomp({"compile", model_, "--dim", "batch=4", "-o", artifact}).exit_code, 0);
+    return run_gcomp({"run", artifact, "--inputs", data_, "--outputs", outputs});
+  };
+  EXPECT_EQ(run_artifact().exit_code, 0);
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    append_node(model, "Softmax");
+    onnx::AttributeProto& axis = *model.mutable_graph()->mutable_node(1)->add_attribute();
+    axis.set_name("axis");
+    axis.set_type(onnx::AttributeProto::INT);
+    axis.set_i(0);
+  });
+  expect_refused(run_artifact(), ExitCode::invalid, {"batches of 4 rows", "8", "'last'", "compile for 8 rows"});
+  expect_refused(run_gcomp({"run", model_, "--inputs", data_, "--outputs", outputs, "--batch", "4"}), ExitCode::invalid,
+                 {"'last'"});
+  EXPECT_EQ(run_gcomp({"run", model_, "--inputs", data_, "--outputs", outputs}).exit_code, 0);
+}
+
 TEST_F(BadInput, EpochsAndStepsTogether) { expect_refused(train({"--epochs", "2"}), ExitCode::usage, {"--epochs", "--steps"}); }
 
 TEST_F(BadInput, NoDevice) {

@@ -36,14 +36,14 @@ Predictor make_predictor(const RunFlags& flags, const Console& console) {
   return Predictor(Model::load(flags.model), std::move(options));
 }
 
-/// Rows that are computed apart can only be right where none depends on another, which is the user's to know.
+/// Where a program for one row computes rows apart, only the user knows whether they depend on each other.
 void report_split(const RunFlags& flags, const Predictor& predictor, const Batch& batch, const Console& console) {
   const std::int64_t most = predictor.batch();
   if (batch.empty() || most == 0 || batch[0].second.type().shape.empty()) return;
   const std::int64_t rows = batch[0].second.type().shape[0];
   if (rows != most)
     console.say(concat("'", flags.inputs, "' has ", rows, rows == 1 ? " row" : " rows", ", which run in batches of ", most,
-                       ": no row may depend on others"));
+                       most == 1 ? ": no row may depend on others" : ""));
 }
 
 void run(const RunFlags& flags, const Console& console) {
