@@ -39,6 +39,8 @@ Gradients::Gradients(const Model& model, const GradientOptions& options) {
   ModelGraph made = gradient_graph(model, graph, options.loss, options.hooks);
   std::vector<IndexLimit> limits = index_limits(made.graph);
   std::vector<std::string> names = trained_names(made.model);
+  check_user(std::find(names.begin(), names.end(), "loss") == names.end(),
+             "a trained parameter is called 'loss', as the loss is among the results; freeze it or give it another name");
   names.insert(names.begin(), "loss");
   runtime::Program program = compile_graph(std::move(made.graph), device_->target(), options.hooks);
   const std::shared_ptr<runtime::StateMemory> states = device_->allocate_states();

@@ -1,6 +1,7 @@
 #include "runtime/program.h"
 
 #include <algorithm>
+#include <string>
 
 #include "ir/base/error.h"
 
@@ -24,8 +25,14 @@ std::string to_string(const Target& target) {
 Target parse_target(std::string_view text) {
   if (text == "cpu") return {};
   constexpr std::string_view kCuda = "cuda:";
-  if (text.substr(0, kCuda.size()) == kCuda && is_architecture(text.substr(kCuda.size())))
-    return {TargetKind::cuda, std::string(text.substr(kCuda.size()))};
+  if (text.substr(0, kCuda.size()) == kCuda && is_architecture(text.substr(kCuda.size()))) {
+    std::string architecture(text.substr(kCuda.size()));
+    if (std::stoi(architecture.substr(3)) < kOldestArchitecture)
+      throw UserError(
+          concat("target '", text, "': gcomp needs sm_", kOldestArchitecture, " (Turing, 2018) or newer, such as cuda:sm_90"),
+          ExitCode::usage);
+    return {TargetKind::cuda, std::move(architecture)};
+  }
   throw UserError(concat("target '", text, "' is unknown; wanted cpu, or cuda:ARCHITECTURE such as cuda:sm_90"), ExitCode::usage);
 }
 

@@ -17,6 +17,9 @@
 
 namespace gcomp::runtime {
 
+/// The oldest architecture that gcomp's CUDA kernels and libraries serve: Turing, 2018.
+inline constexpr int kOldestArchitecture = 75;
+
 enum class TargetKind : std::uint8_t { cpu, cuda };
 
 struct Target {
@@ -28,7 +31,7 @@ struct Target {
 
 /// "cpu" or "cuda:sm_90".
 std::string to_string(const Target& target);
-/// Throws UserError (exit 2) naming the accepted forms.
+/// Throws UserError (exit 2) naming the accepted forms, or the oldest architecture.
 Target parse_target(std::string_view text);
 
 enum class Space : std::uint8_t { arena, state, constant, io };

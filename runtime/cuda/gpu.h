@@ -7,11 +7,9 @@
 #include <vector>
 
 #include "runtime/cuda/driver.h"
+#include "runtime/program.h"
 
 namespace gcomp::runtime::cuda {
-
-/// The oldest architecture that gcomp's kernels and libraries serve.
-inline constexpr int kOldestArchitecture = 75;
 
 struct Gpu {
   int ordinal = 0;  ///< among those that CUDA_VISIBLE_DEVICES leaves visible

@@ -386,6 +386,16 @@ TEST_F(BadInput, OptionsThatAnArtifactHasDecided) {
   EXPECT_EQ(train_further({"--seed", "3", "--no-shuffle"}).exit_code, 0);
 }
 
+TEST_F(BadInput, AParameterNamedAsTheLossOfItsGradients) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    model.mutable_graph()->mutable_initializer(0)->set_name("loss");
+    model.mutable_graph()->mutable_node(0)->set_input(1, "loss");
+  });
+  const CommandResult result =
+      run_gcomp({"grad", model_, "--inputs", data_, "--loss", "cross_entropy", "--outputs", folder_ / "g.npz"});
+  expect_refused(result, ExitCode::invalid, {"'loss'", "freeze it"});
+}
+
 TEST_F(BadInput, RowsThatDependOnEachOtherInParts) {
   const std::string artifact = folder_ / "model.gcx", outputs = folder_ / "y.npz";
   const auto run_artifact = [&] {

@@ -1,8 +1,8 @@
 """Runs the tests of this folder and writes one line a test: "PASS name", "FAIL name" or "SKIP name: reason".
 
-    python run.py --gcomp build/bin/gcomp --results FILE [--filter TEXT] [--shard I/N]
+    python run.py --gcomp build/bin/gcomp --results FILE [--big] [--filter TEXT] [--shard I/N]
 
-The tests are unittest cases in test_*.py. They ask another implementation (onnx.checker, onnxruntime, NumPy) whether gcomp is right.
+The tests are unittest cases in test_*.py, with --big in big_*.py: what takes too long for every run of the suite. They ask another implementation (onnx.checker, onnxruntime, NumPy) whether gcomp is right.
 """
 import argparse
 import os
@@ -59,11 +59,12 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--gcomp", required=True, help="the tool under test")
     options.add_argument("--results", required=True, help="file to write")
+    options.add_argument("--big", action="store_true", help="what ./dev test leaves out, and no more")
     options.add_argument("--filter", default="", help="only tests whose name contains this")
     options.add_argument("--shard", default="0/1", metavar="I/N", help="only every N-th test from the I-th on")
     options = options.parse_args()
     os.environ["GCOMP"] = str(pathlib.Path(options.gcomp).resolve())
-    found = unittest.defaultTestLoader.discover(str(HERE), pattern="test_*.py")
+    found = unittest.defaultTestLoader.discover(str(HERE), pattern="big_*.py" if options.big else "test_*.py")
     shard, shards = map(int, options.shard.split("/"))
     suite = unittest.TestSuite([test for test in flatten(found) if options.filter in test.id()][shard::shards])
     result = unittest.TextTestRunner(resultclass=LineResult, verbosity=2, stream=sys.stdout).run(suite)

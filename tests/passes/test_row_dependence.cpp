@@ -1,7 +1,5 @@
 // Which graphs compute each row apart. The oracle is the interpreter: each row in another place, among copies of itself, gives what
 // it gave in the batch, or for some row it does not.
-#include "passes/row_dependence.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,6 +9,7 @@
 #include "ir/builder.h"
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
+#include "passes/row_dependence.h"
 #include "tests/ops/samples.h"
 
 namespace gcomp::passes {
@@ -44,7 +43,8 @@ bool rows_are_apart(const Graph& graph) {
   std::mt19937 random(3);
   std::map<std::string, Tensor> values;
   for (const Value* input : graph.inputs()) values.emplace(input->name, tests::random_tensor(input->type, 0, 2, random));
-  for (const State& state : graph.states()) values.emplace(state.value->name, tests::random_tensor(state.value->type, -1, 1, random));
+  for (const State& state : graph.states())
+    values.emplace(state.value->name, tests::random_tensor(state.value->type, -1, 1, random));
   Tensor whole = output_of(graph, values);
   for (std::int64_t row = 0; row < kRows; ++row) {
     std::map<std::string, Tensor> copies = values;
@@ -77,9 +77,7 @@ Var ids(Builder& b) { return b.input({DType::i64, {kRows, 4}}, "ids"); }
 
 TEST(RowDependence, LayersKeepRowsApart) {
   expect_apart([](Builder& b, Var x) { return b.matmul(x, b.broadcast(weights(b), {kRows, 3, 3})); });
-  expect_apart([](Builder& b, Var x) {
-    return b.reshape(b.matmul(b.reshape(x, {kRows * 4, 3}), weights(b)), {kRows, 12}) + 1.0;
-  });
+  expect_apart([](Builder& b, Var x) { return b.reshape(b.matmul(b.reshape(x, {kRows * 4, 3}), weights(b)), {kRows, 12}) + 1.0; });
   expect_apart([](Builder& b, Var x) { return b.matmul(x, x, false, true); });
   expect_apart([](Builder& b, Var x) { return b.apply("softmax", {x}, {{"axis", std::int64_t{2}}}); });
   expect_apart([](Builder& b, Var x) { return x - b.broadcast(b.mean(x, {1, 2}, true), x.shape()); });
@@ -120,9 +118,7 @@ TEST(RowDependence, WhatWalksAlongRowsJoinsThem) {
     for (std::int64_t t = 1; t < kRows; ++t) steps.push_back(state = state * 0.5 + b.slice_axis(x, 0, t, 1));
     return b.concat(steps, 0);
   });
-  expect_dependent([](Builder& b, Var x) {
-    return b.slice(x, {kRows - 1, 0, 0}, {kRows, 4, 3}, {-1, 1, 1});
-  });
+  expect_dependent([](Builder& b, Var x) { return b.slice(x, {kRows - 1, 0, 0}, {kRows, 4, 3}, {-1, 1, 1}); });
 }
 
 }  // namespace

@@ -177,7 +177,7 @@ TEST(Target, TextAndBack) {
   EXPECT_EQ(to_string(parse_target("cpu")), "cpu");
   EXPECT_EQ(parse_target("cuda:sm_90"), (Target{TargetKind::cuda, "sm_90"}));
   EXPECT_EQ(to_string(parse_target("cuda:sm_120")), "cuda:sm_120");
-  for (const char* bad : {"", "cuda", "cuda:", "cuda:90", "cuda:sm_", "cuda:sm_9x", "CPU", "cpu "}) {
+  for (const char* bad : {"", "cuda", "cuda:", "cuda:90", "cuda:sm_", "cuda:sm_9x", "CPU", "cpu ", "cuda:sm_30", "cuda:sm_70"}) {
     try {
       parse_target(bad);
       ADD_FAILURE() << bad;

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "ir/base/error.h"
+
 namespace gcomp::tools {
 namespace {
 

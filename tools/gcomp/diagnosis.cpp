@@ -77,7 +77,7 @@ void check_nvrtc(const SharedDriver& driver, int architecture, const runtime::De
                         "", nvrtc.found().rejected});
     // Its builtins are a library of their own, which may be missing.
     nvrtc.compile("extern \"C\" __global__ void k0(float* p) { p[threadIdx.x] = 1; }\n",
-                  architecture_name(all.empty() ? kOldestArchitecture : all.front()));
+                  architecture_name(all.empty() ? runtime::kOldestArchitecture : all.front()));
     if (!driver) return;
     const Nvrtc fit = Nvrtc::find(options.libraries, driver->major());
     if (architecture != 0) fit.architecture_for(architecture);
