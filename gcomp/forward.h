@@ -23,6 +23,8 @@ class Forward {
   /// First dimension of the inputs; 0 where they have none in common.
   std::int64_t batch() const { return batch_; }
   const std::vector<std::string>& outputs() const { return outputs_; }
+  /// Whether a batch may be filled up with other rows.
+  bool rows_are_apart() const { return row_dependence_.empty(); }
   runtime::Executable& executable() { return *executable_; }
 
   /// Runs whole batches; the last one is filled up with copies of its last row, whose results are dropped. Elements are converted

@@ -130,7 +130,7 @@ Trainer Trainer::load(const std::filesystem::path& path, const runtime::DeviceOp
   impl->open_device({step->target.kind, concat("compiled for ", runtime::to_string(step->target))}, options);
   impl->adopt_step(*step, kernel_binary(artifact, *step));
   impl->forward = std::make_unique<Forward>(impl->device->load(*forward, impl->memory, kernel_binary(artifact, *forward)),
-                                            impl->saved.outputs, impl->saved.limits);
+                                            impl->saved.outputs, impl->saved.limits, impl->saved.row_dependence);
   for (const auto& [name, tensor] : artifact.weights) impl->memory->write(name, tensor);
   const std::vector<std::string> missing = impl->memory->unwritten();
   check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));
@@ -264,7 +264,7 @@ runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
 Forward& Trainer::Impl::forward_pass() {
   if (!forward)
     forward = std::make_unique<Forward>(device->load(forward_program(options.graph.shapes.batch.value_or(0)), memory),
-                                        saved.outputs, saved.limits);
+                                        saved.outputs, saved.limits, saved.row_dependence);
   return *forward;
 }
 
@@ -285,8 +285,9 @@ Evaluation Trainer::evaluate(const Batch& arrays) {
   const TensorType& output_type = output.type;
   for (std::int64_t first = 0; first < rows; first += batch) {
     const std::int64_t count = std::min(batch, rows - first);
-    const bool whole = count == batch || (!output_type.shape.empty() && output_type.shape[0] == batch);
-    if (!whole) break;  // the loss of a part of a batch cannot be had from the loss of a filled-up one
+    const bool batched = !output_type.shape.empty() && output_type.shape[0] == batch;
+    // The loss of a part of a batch cannot be had from a filled-up one where that is one number, or rows depend on each other.
+    if (count != batch && !(batched && forward.rows_are_apart())) break;
     const std::vector<NamedTensor> outputs = forward.run_rows(arrays, first, count);
     Tensor part;
     if (label) {

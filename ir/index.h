@@ -29,12 +29,13 @@ struct IndexAtom {
   TermPtr value;  ///< loaded
 };
 
-/// A total order on structure; 0 for equal.
 /// -1, 0 or 1: where a comes before b, is equal or comes after it.
 template <class T>
 int order(const T& a, const T& b) {
   return a < b ? -1 : b < a ? 1 : 0;
 }
+
+/// A total order on structure; 0 for equal.
 int compare(const IndexAtom& a, const IndexAtom& b);
 int compare(const Index& a, const Index& b);
 

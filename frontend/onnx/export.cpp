@@ -20,8 +20,6 @@ namespace {
 using ::onnx::ModelProto;
 using ::onnx::TensorProto;
 
-constexpr std::size_t kLargestOnnxFile = (std::size_t{1} << 31) - 1;
-
 TensorProto* find_initializer(ModelProto& model, const std::string& name) {
   for (TensorProto& proto : *model.mutable_graph()->mutable_initializer())
     if (proto.name() == name) return &proto;

@@ -19,8 +19,6 @@
 namespace gcomp::frontend {
 namespace {
 
-constexpr std::uintmax_t kMaxFile = (std::uintmax_t{1} << 31) - 1;
-
 /// A file's bytes, in memory that nothing cleared first: weights are most of a file.
 struct FileBytes {
   std::unique_ptr<char[]> memory;
@@ -34,7 +32,7 @@ FileBytes read_whole(const std::string& path) {
   check_user(std::filesystem::is_regular_file(status), "cannot read '", path, "': not a regular file");
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   check_user(!error, "cannot read '", path, "': ", error.message());
-  check_user(size <= kMaxFile, "'", path, "' has ", size,
+  check_user(size <= kLargestOnnxFile, "'", path, "' has ", size,
              " bytes; an ONNX file is at most 2 GiB, with larger weights in external data");
   std::ifstream stream(path, std::ios::binary);
   check_user(stream.good(), "cannot read '", path, "': ", std::strerror(errno));
@@ -134,7 +132,7 @@ std::string to_string(const ValueInfo& value) {
 }
 
 OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const std::string& directory) {
-  check_user(bytes.size() <= kMaxFile, "'", name, "' is larger than 2 GiB");
+  check_user(bytes.size() <= kLargestOnnxFile, "'", name, "' is larger than 2 GiB");
   return describe_file(parse(bytes, name, directory));
 }
 

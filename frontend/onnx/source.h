@@ -9,6 +9,9 @@
 
 namespace gcomp::frontend {
 
+/// Bytes that one file may have: Protobuf's limit.
+inline constexpr std::uintmax_t kLargestOnnxFile = (std::uintmax_t{1} << 31) - 1;
+
 struct Source {
   ::onnx::ModelProto model;
   std::string name;       ///< the file's path, for messages

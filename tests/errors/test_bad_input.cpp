@@ -13,6 +13,7 @@
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/errors/bad_files.h"
+#include "tests/errors/bad_input.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace gcomp::test {
@@ -22,41 +23,6 @@ using runtime::NamedTensor;
 using runtime::test::contents;
 using runtime::test::put;
 using runtime::test::TemporaryDirectory;
-
-/// A small good model and its data, to be spoilt, and a file where the trained model would go.
-class BadInput : public testing::Test {
- protected:
-  BadInput() {
-    write_linear_model(model_);
-    write_linear_data(data_);
-    put(out_, "old contents");
-  }
-
-  /// gcomp train on model_ and data_ with cross_entropy, unless `more` says otherwise.
-  CommandResult train(const std::vector<std::string>& more = {}, const CommandOptions& options = {}) {
-    std::vector<std::string> arguments{"train", model_, "--data", data_, "--batch", "4", "--steps", "2", "--out", out_};
-    const bool loss = std::find(more.begin(), more.end(), "--loss") != more.end();
-    if (!loss) arguments.insert(arguments.end(), {"--loss", "cross_entropy"});
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_gcomp(arguments, options);
-  }
-
-  /// Checks exit code and message, and that nothing was written.
-  void expect_refused(const CommandResult& result, ExitCode code, const std::vector<std::string>& parts) {
-    EXPECT_EQ(result.exit_code, static_cast<int>(code)) << result.errors;
-    for (const std::string& part : parts)
-      EXPECT_NE(result.errors.find(part), std::string::npos) << "no '" << part << "' in: " << result.errors;
-    EXPECT_EQ(result.errors.find("internal error"), std::string::npos) << result.errors;
-    EXPECT_EQ(contents(out_), "old contents");
-    for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
-      EXPECT_EQ(entry.path().filename().string().find(".tmp"), std::string::npos) << entry.path();
-  }
-
-  void write_data(std::vector<NamedTensor> arrays) { runtime::write_npz(data_, arrays); }
-
-  TemporaryDirectory folder_;
-  const std::string model_ = folder_ / "model.onnx", data_ = folder_ / "data.npz", out_ = folder_ / "trained.onnx";
-};
 
 TEST_F(BadInput, TheUnspoiltModelTrains) {
   const CommandResult result = train();
@@ -308,84 +274,6 @@ TEST_F(BadInput, EvaluationDataIsReadBeforeTraining) {
 
 // ---- options ----
 
-TEST_F(BadInput, UnknownLoss) {
-  expect_refused(train({"--loss", "cros_entropy"}), ExitCode::usage, {"unknown loss", "did you mean 'cross_entropy'?"});
-}
-
-TEST_F(BadInput, UnknownOutputAsLoss) { expect_refused(train({"--loss", "output:loss"}), ExitCode::usage, {"output:loss"}); }
-
-TEST_F(BadInput, UnknownOptimizer) {
-  expect_refused(train({"--optimizer", "adamq"}), ExitCode::usage, {"unknown optimizer", "did you mean 'adam'?"});
-}
-
-TEST_F(BadInput, OptionThatTheOptimizerLacks) {
-  expect_refused(train({"--optimizer", "adam", "--momentum", "0.9"}), ExitCode::usage, {"--momentum", "adam"});
-}
-
-TEST_F(BadInput, UnknownFlag) {
-  expect_refused(train({"--leraning-rate", "1"}), ExitCode::usage, {"unknown option --leraning-rate"});
-}
-
-TEST_F(BadInput, MisspeltFlagNamesTheNearest) {
-  expect_refused(train({"--momentun", "1"}), ExitCode::usage, {"did you mean '--momentum'?"});
-}
-
-TEST_F(BadInput, UnknownCommand) { expect_refused(run_gcomp({"trian"}), ExitCode::usage, {"did you mean 'train'?"}); }
-
-TEST_F(BadInput, NoCommand) { expect_refused(run_gcomp({}), ExitCode::usage, {"no command", "'train', 'run', 'grad'"}); }
-
-TEST_F(BadInput, BatchBelowZero) {
-  expect_refused(run_gcomp({"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz", "--batch", "-3"}), ExitCode::usage,
-                 {"--batch -3"});
-  expect_refused(run_gcomp({"compile", model_, "--batch", "-3", "-o", folder_ / "model.gcx"}), ExitCode::usage, {"--batch -3"});
-}
-
-TEST_F(BadInput, UnknownPass) {
-  expect_refused(run_gcomp({"compile", model_, "--dim", "batch=4", "--print-after=fusee"}), ExitCode::usage,
-                 {"fusee", "did you mean 'fuse'?"});
-  expect_refused(run_gcomp({"compile", model_, "--dim", "batch=4", "--disable=fusee", "--emit", "ir"}), ExitCode::usage,
-                 {"fusee", "did you mean 'fuse'?"});
-}
-
-TEST_F(BadInput, GlobThatMatchesNothing) { expect_refused(train({"--freeze", "encoder.*"}), ExitCode::usage, {"encoder.*"}); }
-
-TEST_F(BadInput, EverythingFrozen) { expect_refused(train({"--freeze", "*"}), ExitCode::invalid, {"nothing to train"}); }
-
-TEST_F(BadInput, OptionGivenTwice) {
-  expect_refused(train({"--batch", "8"}), ExitCode::usage, {"--batch is given more than once"});
-}
-
-TEST_F(BadInput, SeedThatIsNoSeed) {
-  for (const char* seed : {"-1", "99999999999999999999", "1.5"})
-    expect_refused(train({"--seed", seed}), ExitCode::usage, {"--seed", seed});
-}
-
-TEST_F(BadInput, OptionsOfTrainingWithoutTraining) {
-  for (const char* flag : {"--loss", "--optimizer", "--momentum"})
-    expect_refused(run_gcomp({"compile", model_, "--dim", "batch=4", flag, "0.5", "-o", folder_ / "model.gcx"}), ExitCode::usage,
-                   {flag, "--train"});
-}
-
-TEST_F(BadInput, OptionsThatAnArtifactHasDecided) {
-  const std::string artifact = folder_ / "step.gcx", trained = folder_ / "trained.gcx";
-  ASSERT_EQ(run_gcomp({"compile", model_, "--train", "--loss", "cross_entropy", "--dim", "batch=4", "-o", artifact}).exit_code, 0);
-  const auto train_further = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> arguments{"train", artifact, "--data", data_, "--steps", "2", "--out", trained};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_gcomp(arguments);
-  };
-  const std::pair<const char*, const char*> decided[] = {{"--loss", "mse"}, {"--batch", "8"},     {"--lr", "1"},
-                                                         {"--freeze", "b"}, {"--dim", "batch=8"}, {"--precision", "f64"}};
-  for (const auto& [flag, value] : decided)
-    expect_refused(train_further({flag, value}), ExitCode::usage, {flag, "step.gcx", "gcomp compile"});
-  expect_refused(train_further({"--device", "cuda"}), ExitCode::usage, {"--device cuda", "step.gcx", "compiled for cpu"});
-  const CommandResult predicted =
-      run_gcomp({"run", artifact, "--inputs", data_, "--outputs", folder_ / "y.npz", "--precision", "f64"});
-  expect_refused(predicted, ExitCode::usage, {"--precision", "step.gcx"});
-  EXPECT_FALSE(std::filesystem::exists(trained));
-  EXPECT_EQ(train_further({"--seed", "3", "--no-shuffle"}).exit_code, 0);
-}
-
 TEST_F(BadInput, AParameterNamedAsTheLossOfItsGradients) {
   write_linear_model(model_, [](onnx::ModelProto& model) {
     model.mutable_graph()->mutable_initializer(0)->set_name("loss");
@@ -415,8 +303,6 @@ TEST_F(BadInput, RowsThatDependOnEachOtherInParts) {
                  {"'last'"});
   EXPECT_EQ(run_gcomp({"run", model_, "--inputs", data_, "--outputs", outputs}).exit_code, 0);
 }
-
-TEST_F(BadInput, EpochsAndStepsTogether) { expect_refused(train({"--epochs", "2"}), ExitCode::usage, {"--epochs", "--steps"}); }
 
 TEST_F(BadInput, NoDevice) {
   const CommandResult result = train({"--device", "cuda"});
