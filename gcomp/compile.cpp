@@ -192,6 +192,7 @@ LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const C
   options.disabled = hooks.disabled;
   options.widen_contractions = target.kind == runtime::TargetKind::cpu;
   options.alignment = target.kind == runtime::TargetKind::cuda ? 256 : 64;
+  options.align.enabled = target.kind == runtime::TargetKind::cuda;
   if (target.kind == runtime::TargetKind::cuda) options.split.wanted_parallel = kParallelOnGpu;
   options.whole = whole_on(target);
   options.epilogues = {.enabled = target.kind == runtime::TargetKind::cuda, .gelu = codegen::library_has_gelu(target)};

@@ -10,7 +10,8 @@
 namespace gcomp::ir {
 namespace {
 
-/// What a term gives for given values of the operands at one point; nothing where it is made of other than smooth operations.
+/// What a term gives for given values of the operands at one point; nothing where it is made of other than smooth operations. Casts
+/// to the product's dtype and wider ones lose no more than storing the result does, and count as exact.
 class PointEvaluator {
  public:
   PointEvaluator(const LoopNest& nest, double sum) : nest_(nest), sum_(sum) {}
@@ -28,6 +29,11 @@ class PointEvaluator {
     return std::find(std::begin(smooth), std::end(smooth), op) != std::end(smooth);
   }
 
+  bool keeps_precision(const Term& cast) const {
+    const DType product = nest_.statements[0].value->arguments[0]->dtype, from = cast.arguments[0]->dtype;
+    return is_float(from) && (cast.dtype == product || (is_float(cast.dtype) && size_of(cast.dtype) > size_of(product)));
+  }
+
   std::optional<double> value(const TermPtr& term) {
     if (const auto known = known_.find(term.get()); known != known_.end()) return known->second;
     return known_[term.get()] = compute(*term);
@@ -40,7 +46,9 @@ class PointEvaluator {
       const auto found = operands_.find(term.slot);
       return found == operands_.end() ? std::nullopt : std::optional(found->second);
     }
-    if (term.kind != Term::Kind::call || !is_smooth(term.op)) return std::nullopt;
+    if (term.kind != Term::Kind::call) return std::nullopt;
+    if (term.op == &ops::kCast) return keeps_precision(term) ? value(term.arguments[0]) : std::nullopt;
+    if (!is_smooth(term.op)) return std::nullopt;
     std::vector<double> arguments;
     for (const TermPtr& argument : term.arguments) {
       const auto found = value(argument);

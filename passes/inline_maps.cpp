@@ -47,8 +47,9 @@ int cost_of(const OpDef& op) {
 /// What is known of a value while deciding.
 struct Decision {
   bool inlined = false;
-  int cost = 0;
-  std::unordered_set<const Value*> leaves;  ///< values in memory that computing it reads
+  int cost = 0;                                 ///< of itself and of what is computed on the way, each value once
+  std::unordered_set<const Value*> on_the_way;  ///< inlined values that computing it computes
+  std::unordered_set<const Value*> leaves;      ///< values in memory that computing it reads
 };
 
 /// Removes axes of extent 1, which no index mentions. A reduction over nothing else becomes a map.
@@ -89,6 +90,7 @@ class Inliner {
  public:
   Inliner(Graph& graph, const FuseOptions& options) : graph_(graph), options_(options), uses_(uses_of(graph)) {
     for (const Value* output : graph.outputs()) outputs_.insert(output);
+    trains_ = std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& n) { return n->op->kind == Kind::update; });
     find_update_only();
   }
 
@@ -148,6 +150,8 @@ class Inliner {
       std::int64_t elements = user->results.empty() ? 0 : user->results[0]->type.elements();
       if (user->op->kind == Kind::reduce || user->op->kind == Kind::index) elements = std::max(elements, value->type.elements());
       if (user->op == &ops::kWindowSum) elements = value->type.elements();
+      // A margin is not computed from the value.
+      if (user->op == &ops::kPad && elements <= 2 * value->type.elements()) elements = value->type.elements();
       most = std::max(most, elements);
     }
     return most;
@@ -164,9 +168,11 @@ class Inliner {
         d.leaves.insert(operand);
         continue;
       }
-      d.cost += it->second.cost;
+      d.on_the_way.insert(operand);
+      d.on_the_way.insert(it->second.on_the_way.begin(), it->second.on_the_way.end());
       d.leaves.insert(it->second.leaves.begin(), it->second.leaves.end());
     }
+    for (const Value* inlined : d.on_the_way) d.cost += cost_of(*inlined->producer->op);
     const bool map = node.op->kind == Kind::pointwise || node.op->kind == Kind::view || node.op == &ops::kFull ||
                      node.op == &ops::kIota || node.op == &ops::kGather;
     if (node.op == &ops::kFull || node.op == &ops::kIota) {
@@ -187,6 +193,8 @@ class Inliner {
     if (d.leaves.size() > 12 && node.op != &ops::kConcat && node.op->kind != Kind::view) return;
     if (crosses_into_update(node)) return;
     if (narrows_reduction(node)) return;
+    if (value->type.rank() == 1 && casts_parameter(node)) return;
+    if (is_compared_with_its_extreme(value)) return;
     const std::int64_t own = std::max<std::int64_t>(value->type.elements(), 1), largest = elements_read_by(value);
     const bool view = node.op->kind == Kind::view;
     if (!view && largest > own && d.cost > 1 && value->type.rank() > 0) return;
@@ -209,6 +217,28 @@ class Inliner {
   static bool narrows_reduction(const Node& node) {
     return node.op == &ops::kCast && node.operands[0]->producer && node.operands[0]->producer->op->kind == Kind::reduce &&
            size_of(node.result()->type.dtype) < size_of(node.operands[0]->type.dtype);
+  }
+
+  /// All of them are one launch (merge_parameter_casts), and libraries take a product's bias in the product's own dtype only.
+  bool casts_parameter(const Node& node) const {
+    if (!trains_ || node.op != &ops::kCast || !graph_.find_state(node.operands[0])) return false;
+    const TensorType &from = node.operands[0]->type, &to = node.result()->type;
+    return is_float(from.dtype) && is_float(to.dtype) && size_of(to.dtype) < size_of(from.dtype);
+  }
+
+  /// Which elements are the largest of a row is asked by comparing them with it, as the gradient of a maximum does. Computed a
+  /// second time, in a kernel that contracts other products and sums, they would differ from it in the last bit and none would be
+  /// found.
+  bool is_compared_with_its_extreme(const Value* value) {
+    if (!is_float(value->type.dtype)) return false;
+    bool reduced = false, compared = false;
+    std::unordered_set<const Node*> readers;
+    count_readers(value, readers);
+    for (const Node* reader : readers) {
+      reduced = reduced || reader->op == &ops::kReduceMax || reader->op == &ops::kReduceMin;
+      compared = compared || reader->op == &ops::kEqual;
+    }
+    return reduced && compared;
   }
 
   bool reads_windows(const Value* value) {
@@ -277,6 +307,7 @@ class Inliner {
                                  [&](const TermPtr& loaded) { return substitute(node, loaded, {}); });
     drop_unit_axes(unit.nest);
     unit.update = update_only_.count(&node) > 0;
+    unit.parameter_cast = casts_parameter(node);
     unit.operands = operands_;
     unit.results = node.results;
     unit.origin = node.origin;
@@ -292,6 +323,7 @@ class Inliner {
   Graph& graph_;
   const FuseOptions& options_;
   Uses uses_;
+  bool trains_ = false;
   std::unordered_set<const Value*> outputs_;
   std::unordered_set<const Node*> update_only_, aliases_;
   std::unordered_map<const Value*, bool> opaque_readers_;

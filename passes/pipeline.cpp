@@ -30,6 +30,8 @@ constexpr Pass kPipeline[] = {
      [](Graph& g, const PipelineOptions& o) { return o.widen_contractions && widen_contractions(g); }},
     {"simplify", "folding, algebra, common subexpressions, dead code", Form::composite, Form::composite,
      [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
+    {"align_products", "products in 16 bits get rows of whole packs of 16 bytes", Form::primitive, Form::primitive,
+     [](Graph& g, const PipelineOptions& o) { return align_products(g, o.align); }},
     {"join_bias_gradients", "the bias gradient becomes part of the weight gradient, as one product", Form::primitive,
      Form::primitive, [](Graph& g, const PipelineOptions& o) { return o.epilogues.enabled && join_bias_gradients(g); }},
     {"split_reductions", "long reductions to few elements run in two steps", Form::primitive, Form::primitive,

@@ -9,6 +9,7 @@
 
 #include "ir/graph.h"
 #include "ir/memory_plan.h"
+#include "passes/align_products.h"
 #include "passes/fuse.h"
 #include "passes/fuse_epilogues.h"
 #include "passes/simplify.h"
@@ -25,6 +26,7 @@ enum class Form : std::uint8_t {
 struct PipelineOptions {
   SimplifyOptions simplify;
   FuseOptions fuse;
+  AlignOptions align;
   SplitOptions split;
   EpilogueOptions epilogues;
   bool channels_last = true;          ///< let choose_layout move convolutions to channels last

@@ -68,6 +68,8 @@ constexpr Option kOptions[] = {
     GCOMP_OPTION(fuse, recompute_cost),
     GCOMP_OPTION(fuse, serial_elements),
     GCOMP_OPTION(fuse, min_parallel),
+    {"align_products", "min_work", [](Settings& s, std::string_view text) { read(text, s.pipeline.align.min_work); }},
+    {"align_products", "elements", [](Settings& s, std::string_view text) { read(text, s.pipeline.align.elements); }},
     {"split_reductions", "min_elements", [](Settings& s, std::string_view text) { read(text, s.pipeline.split.min_elements); }},
     {"split_reductions", "enough_parallel",
      [](Settings& s, std::string_view text) { read(text, s.pipeline.split.enough_parallel); }},
@@ -190,7 +192,7 @@ Step step_of(std::string_view text) {
   }
   Settings settings = settings_of(name, options);
   if (name == "match_attention") settings.pipeline.whole = [](const Node&) { return true; };
-  settings.pipeline.epilogues.enabled = true;  // it was named
+  settings.pipeline.epilogues.enabled = settings.pipeline.align.enabled = true;  // it was named
   if (name == "widen_contractions") settings.pipeline.widen_contractions = true;
   if (pass)
     return {name, std::string(text), false,

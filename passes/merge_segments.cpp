@@ -1,4 +1,5 @@
-// Step 3 of fusion: the optimizer formulas of all parameters become one kernel over many segments.
+// What is done alike to many parameters becomes one kernel over many segments: their casts to 16 bits before step 2 of fusion,
+// the optimizer's formulas after it.
 
 #include <algorithm>
 #include <set>
@@ -72,7 +73,53 @@ void canonicalize(LoopNest& nest, std::vector<Value*>& operands) {
   operands = std::move(ordered);
 }
 
+/// Units of one formula, joined as they come.
+class Groups {
+ public:
+  /// False if the unit is no flat map; then it stays where it is.
+  bool take(FusionUnit& unit, std::string_view what) {
+    std::optional<LoopNest> flat = flattened(unit);
+    if (!flat) return false;
+    std::vector<Value*> operands = unit.operands;
+    canonicalize(*flat, operands);
+    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const FusionUnit& g) {
+      return g.nest == *flat && g.results.size() == static_cast<std::size_t>(g.segments) * unit.results.size();
+    });
+    if (group == groups_.end()) {
+      FusionUnit made;
+      made.nest = std::move(*flat);
+      made.origin = concat(what, " of ", (unit.results[0]->name.empty() ? operands : unit.results)[0]->name);
+      made.fixed = true;
+      groups_.push_back(std::move(made));
+      group = groups_.end() - 1;
+    }
+    group->operands.insert(group->operands.end(), operands.begin(), operands.end());
+    group->results.insert(group->results.end(), unit.results.begin(), unit.results.end());
+    ++group->segments;
+    return true;
+  }
+  void move_to(std::vector<FusionUnit>& units) {
+    for (FusionUnit& unit : groups_) units.push_back(std::move(unit));
+  }
+
+ private:
+  std::vector<FusionUnit> groups_;
+};
+
+bool is_update(const FusionUnit& unit) { return unit.node && unit.node->op->kind == Kind::update; }
+
 }  // namespace
+
+void merge_parameter_casts(std::vector<FusionUnit>& units) {
+  if (std::none_of(units.begin(), units.end(), is_update)) return;
+  Groups casts;
+  std::vector<FusionUnit> rest;
+  for (FusionUnit& unit : units)
+    if (!unit.parameter_cast || !casts.take(unit, "cast")) rest.push_back(std::move(unit));
+  units.clear();
+  casts.move_to(units);
+  for (FusionUnit& unit : rest) units.push_back(std::move(unit));
+}
 
 void merge_updates(std::vector<FusionUnit>& units, const Graph& graph) {
   std::unordered_map<const Value*, std::vector<const FusionUnit*>> readers;
@@ -83,43 +130,19 @@ void merge_updates(std::vector<FusionUnit>& units, const Graph& graph) {
   auto feeds_updates_only = [&](const FusionUnit& unit) {
     return std::all_of(unit.results.begin(), unit.results.end(), [&](const Value* v) {
       const auto& users = readers[v];
-      return !outputs.count(v) && !users.empty() && std::all_of(users.begin(), users.end(), [](const FusionUnit* u) {
-        return u->node && u->node->op->kind == Kind::update;
-      });
+      return !outputs.count(v) && !users.empty() &&
+             std::all_of(users.begin(), users.end(), [](const FusionUnit* u) { return is_update(*u); });
     });
   };
-  std::vector<FusionUnit> groups;
+  Groups groups;
   std::vector<FusionUnit> rest;
-  for (FusionUnit& unit : units) {
-    std::optional<LoopNest> flat;
-    if (unit.is_nest() && feeds_updates_only(unit)) flat = flattened(unit);
-    if (!flat) {
-      rest.push_back(std::move(unit));
-      continue;
-    }
-    std::vector<Value*> operands = unit.operands;
-    canonicalize(*flat, operands);
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const FusionUnit& g) {
-      return g.nest == *flat && g.results.size() == static_cast<std::size_t>(g.segments) * unit.results.size();
-    });
-    if (group == groups.end()) {
-      FusionUnit made;
-      made.nest = std::move(*flat);
-      made.origin = "update of " + unit.results[0]->name;
-      made.fixed = true;
-      groups.push_back(std::move(made));
-      group = groups.end() - 1;
-    }
-    group->operands.insert(group->operands.end(), operands.begin(), operands.end());
-    group->results.insert(group->results.end(), unit.results.begin(), unit.results.end());
-    ++group->segments;
-  }
+  for (FusionUnit& unit : units)
+    if (!unit.is_nest() || !feeds_updates_only(unit) || !groups.take(unit, "update")) rest.push_back(std::move(unit));
   // Updates come last of all: every reader of a state is before them, and so are all gradients.
-  auto is_update = [](const FusionUnit& u) { return u.node && u.node->op->kind == Kind::update; };
   units.clear();
   for (FusionUnit& unit : rest)
     if (!is_update(unit)) units.push_back(std::move(unit));
-  for (FusionUnit& unit : groups) units.push_back(std::move(unit));
+  groups.move_to(units);
   for (FusionUnit& unit : rest)
     if (is_update(unit)) units.push_back(std::move(unit));
 }
