@@ -51,6 +51,12 @@ int architecture_of(const runtime::Target& target) {
   return std::atoi(target.architecture.c_str() + std::string_view("sm_").size());
 }
 
+bool keeps_sums(const Node& product) {
+  for (std::size_t o = 0; o < product.results.size(); ++o)
+    if (product.results[o]->type.dtype == product.operands[0]->type.dtype && stored_statement(*product.nest, o) == 0) return true;
+  return false;
+}
+
 bool fits_product_kernel(const ProductParts& parts) {
   if (parts.whole.statements.empty()) return false;
   constexpr int kMostCalls = 16;  // GELU with a bias has 11, its gradient twice as many

@@ -21,6 +21,9 @@ struct ProductParts {
 };
 ProductParts take_apart(const ir::Node& product, const runtime::Target& target);
 
+/// Whether one of its results is the sums themselves, so that the plain product is stored there in any case.
+bool keeps_sums(const ir::Node& product);
+
 /// Whether generated kernels compute the epilogue where they store: not if it is so long that its values crowd the sums out of the
 /// registers, nor if it sums an operand, of which no tile sees all.
 bool fits_product_kernel(const ProductParts& parts);

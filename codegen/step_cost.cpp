@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 
+#include "codegen/product.h"
 #include "ir/loops.h"
 #include "ir/ops/table.h"
 
@@ -111,8 +112,9 @@ StepCost cost_of(const runtime::Step& step, const Node& node) {
     const auto* matmul = std::get_if<runtime::MatmulCall>(&step);
     if (!matmul) return cost;
     cost.dtype = matmul->dtype;
-    if (!matmul->epilogue->library)  // the sums are written and read again
-      cost.bytes += 2 * static_cast<double>(node.result()->type.elements()) * static_cast<double>(size_of(matmul->dtype));
+    if (!matmul->epilogue->library)  // the sums are written, unless that is counted as a result, and read again
+      cost.bytes += (keeps_sums(node) ? 1 : 2) * static_cast<double>(node.result()->type.elements()) *
+                    static_cast<double>(size_of(matmul->dtype));
     return cost;
   }
   if (const auto* matmul = std::get_if<runtime::MatmulCall>(&step)) return call_cost(*matmul);

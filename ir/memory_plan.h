@@ -17,7 +17,8 @@ std::string_view name_of(MemorySpace space);
 //   * a statement of a nest that needs a reduction belongs to a later phase than it; phases come one after another for equal
 //     values of the axes that no statement reduces, and those are the only axes over which work is divided;
 //   * statements of one phase over the same points are computed in one pass, which at each point reads all that they need
-//     before it stores; the compiler is not told that a result and an operand are disjoint (no restrict);
+//     before it stores; the compiler is not told that a result and an operand are disjoint (no restrict), unless their elements
+//     differ in size, since results lie over operands of the same layout only;
 //   * results are stored in the phase of their statement or a later one;
 //   * a view whose alias_of is its operand is nothing; any other (a reshape of a state that changes too early) is a copy;
 //   * an update whose value has the place of its state is nothing, any other is a copy.

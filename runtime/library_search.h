@@ -19,7 +19,7 @@ struct LibrarySearch {
   std::filesystem::path cuda_home;                                ///< of a toolkit
   std::filesystem::path conda_prefix;
   std::vector<std::filesystem::path> python_prefixes;  ///< of environments; their site-packages may hold NVIDIA's wheels
-  bool usual_places = true;                            ///< /usr/local/cuda
+  bool usual_places = true;                            ///< /usr/local/cuda, and what pip installs as root
 
   std::filesystem::path& explicit_of(LibraryKind kind) { return explicit_path[static_cast<std::size_t>(kind)]; }
   const std::filesystem::path& explicit_of(LibraryKind kind) const { return explicit_path[static_cast<std::size_t>(kind)]; }

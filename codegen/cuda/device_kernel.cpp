@@ -178,8 +178,11 @@ void DeviceKernel::set_launch(std::int64_t blocks, int threads) {
 EmittedKernel DeviceKernel::finish(bool variable_length) {
   const std::size_t operands = nest_.operands.size(), buffers = operands + nest_.results.size();
   const auto type_of = [&](std::size_t i) {
-    return i < operands ? concat("const ", storage_type_text(nest_.operands[i]), "*")
-                        : concat(storage_type_text(nest_.results[i - operands]), "*");
+    if (i >= operands) return concat(storage_type_text(nest_.results[i - operands]), "*");
+    // No result lies over an operand of another size (ir/memory_plan.h). Said so, its reads need not wait for earlier stores.
+    const bool apart = std::none_of(nest_.results.begin(), nest_.results.end(),
+                                    [&](DType result) { return size_of(result) == size_of(nest_.operands[i]); });
+    return concat("const ", storage_type_text(nest_.operands[i]), apart ? "* __restrict__" : "*");
   };
   std::string parameters, body = concat("typedef ", wide_ ? "long long" : "int", " gc_index;\n");
   if (variable_length) {

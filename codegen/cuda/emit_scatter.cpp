@@ -101,7 +101,8 @@ class ScatterWriter {
                   stretches ? concat(" && base < stretch + ", kStretch * kScatterThreads, "u") : std::string(),
                   "; base += ", kScatterThreads, "u)"));
     write_search(updates);
-    w.open("for (int m = 0; m < count; ++m)");
+    // Reads of several updates are in flight at once; they are added in their order all the same.
+    w.open("for (int m = 0; m < count; ++m)", "#pragma unroll 8");
     kernel_.bind_axes("(base + matches[m])", shape_.serial);
     open_held(held, points);
     w.line(concat("s[k] += ", w.statement(store_.statement), ";"));

@@ -255,7 +255,8 @@ bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const MatmulBuffers
   const std::uint32_t a = alignment_of(address_of(call.a, buffers.a, call.dtype)),
                       b = alignment_of(address_of(call.b, buffers.b, call.dtype)),
                       c = alignment_of(address_of(call.c, buffers.c, call.dtype));
-  // Parts of a split sum meet in a step of their own; the scheme that adds them in place does so in the order in which they end.
+  // Parts of a split sum meet in a step of their own, in the compute type; the scheme that adds them in place rounds each to D's
+  // type.
   const std::uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   if (!set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace) || !set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes) ||
       !set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, swapped_ ? b : a) ||

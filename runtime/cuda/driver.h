@@ -23,6 +23,9 @@ class Driver {
   /// The newest CUDA that the driver knows: 13, 0.
   int major() const { return version_ / 1000; }
   int minor() const { return version_ % 1000 / 10; }
+  /// Whether modules may be loaded while a stream is captured, as a library does that loads kernels at their first use: from 12.3
+  /// on.
+  bool loads_in_capture() const { return version_ >= 12030; }
   std::string version() const { return std::to_string(major()) + "." + std::to_string(minor()); }
 
   /// Throws DeviceError where `result` is an error: `call`, the error's name, number and text, and `where`, the part of the program

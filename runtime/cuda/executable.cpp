@@ -68,6 +68,7 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
     for (const ProductLaunch& launch : product->launches)
       allow_shared_memory(*session_, kernels_.function(launch.kernel), launch.grid, std::string(origin(i)));
   }
+  if (!driver().loads_in_capture()) run_products_once();
   for (int slot = 0; slot < kSlots; ++slot) make_slot(slot);
 }
 
@@ -97,6 +98,23 @@ std::vector<CudaExecutable::Range> CudaExecutable::ranges_of(const std::vector<i
     else joined.push_back(range);
   }
   return joined;
+}
+
+/// The library loads their kernels then, and not within the capture. What they compute of whatever lies in the arena is lost; a
+/// product that stores into a state is left out.
+void CudaExecutable::run_products_once() {
+  const auto is_state = [&](int buffer) { return program().buffers[static_cast<std::size_t>(buffer)].space == Space::state; };
+  for (std::size_t i = 0; i < program().steps.size(); ++i) {
+    const CublasLtMatmul* library = products_.library(i);
+    if (!library) continue;
+    const auto& call = std::get<MatmulCall>(program().steps[i]);
+    const LibraryEpilogue* epilogue = library->has_epilogue() ? &*call.epilogue->library : nullptr;
+    if (is_state(call.c.buffer) || (epilogue && epilogue->bias && is_state(*epilogue->bias) && is_bias_gradient(epilogue->kind)) ||
+        (epilogue && epilogue->aux && is_state(*epilogue->aux)))
+      continue;
+    library->queue(call, library_buffers(call, *library, 0), memory_->workspace(), compute());
+  }
+  GCOMP_CUDA(driver(), program().name, cuStreamSynchronize, compute());
 }
 
 // ---- one slot's graph ----

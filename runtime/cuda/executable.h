@@ -48,6 +48,7 @@ class CudaExecutable final : public Executable {
   };
 
   std::vector<Range> ranges_of(const std::vector<int>& buffers) const;
+  void run_products_once();
   void make_slot(int index);
   GraphExecutable capture(int slot);
   void queue_launch(std::size_t step, const KernelLaunch& launch, int slot);

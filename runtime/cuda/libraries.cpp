@@ -114,7 +114,10 @@ std::vector<LibraryCandidate> library_candidates(LibraryKind kind, const Library
   add_toolkit(all, spec, search.conda_prefix, "conda");
   add_wheels(all, spec, search.conda_prefix, "conda");
   for (const fs::path& prefix : search.python_prefixes) add_wheels(all, spec, prefix, "pip");
-  if (search.usual_places) add_toolkit(all, spec, "/usr/local/cuda", "usual place");
+  if (search.usual_places) {
+    add_toolkit(all, spec, "/usr/local/cuda", "usual place");
+    add_wheels(all, spec, "/usr/local", "usual place");  // pip as root, as in containers
+  }
   return all;
 }
 

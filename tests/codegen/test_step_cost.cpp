@@ -57,6 +57,18 @@ TEST(StepCost, AnEpilogue) {
   }
 }
 
+// Where the sums are a result themselves, they are written as that, and read again.
+TEST(StepCost, AnEpilogueOfSumsThatAreKept) {
+  constexpr double kSums = 4 * 40 * 20, kOperands = 4 * (40 * 30 + 30 * 20);
+  Graph graph("g");
+  Builder b(graph);
+  const Var sum = b.matmul(b.input({DType::f32, {40, 30}}, "x"), b.input({DType::f32, {30, 20}}, "w"));
+  graph.outputs() = {b.apply("relu", {sum}).value, sum.value};
+  const codegen::CountedProgram made = counted(graph, true);
+  ASSERT_EQ(made.costs.size(), 1u);
+  EXPECT_EQ(made.costs[0].bytes, kOperands + 3 * kSums);
+}
+
 // The rows are read once for both gradients.
 TEST(StepCost, ABiasGradient) {
   Graph graph("g");

@@ -81,6 +81,7 @@ TEST_F(CudaBadInput, AnOldDriver) {
   expect_refused(train({{"DRIVER", "11.4"}}), ExitCode::no_device, {"11.4", "12.0", "update the NVIDIA driver"});
   expect_refused(train({{"DRIVER", "12.4"}}), ExitCode::no_device, {"too old", "13.0", "update the driver"});
   expect_trained(train({{"DRIVER", "12.4"}, {"NVRTC", "12.4"}, {"CUBLASLT", "12.4"}}));
+  expect_trained(train({{"DRIVER", "12.2"}, {"NVRTC", "12.4"}, {"CUBLASLT", "12.4"}}));  // loads no module within a capture
 }
 
 TEST_F(CudaBadInput, TheToolkitsStubInPlaceOfADriver) {

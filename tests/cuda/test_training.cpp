@@ -14,8 +14,6 @@ namespace {
 using runtime::test::contents;
 
 constexpr double kLoss = 1e-4, kGradient = 1e-3;  // the models' README
-/// After this many steps a float32 run of a model that has_near_tie() may part from the record. In float64 the whole record counts.
-constexpr std::size_t kParting = 15;
 /// Steps of the runs that compare bits; the losses are compared over the whole record.
 constexpr std::int64_t kSomeSteps = 3;
 

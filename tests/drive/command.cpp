@@ -116,6 +116,11 @@ CommandResult run(std::vector<std::string> arguments, const CommandOptions& opti
 
 }  // namespace
 
+bool on_another_device() {
+  const char* device = std::getenv("GCOMP_TEST_DEVICE");
+  return device && std::string_view(device) != "cpu";
+}
+
 CommandResult run_gcomp(std::vector<std::string> arguments, const CommandOptions& options) {
   return run(std::move(arguments), options, "");
 }

@@ -26,4 +26,7 @@ CommandResult run_gcomp(std::vector<std::string> arguments, const CommandOptions
 /// The same, sent SIGINT once `marker` has appeared on stderr.
 CommandResult interrupt_gcomp(std::vector<std::string> arguments, const std::string& marker);
 
+/// Whether GCOMP_TEST_DEVICE sends what trains elsewhere than to the CPU.
+bool on_another_device();
+
 }  // namespace gcomp::test

@@ -38,6 +38,8 @@ Recipe recipe_of(const RecordedModel& model);
 /// whichever way it falls, a run stays within 7e-6 of the record or parts from it by 8e-4 some steps later (PyTorch's own
 /// channels_last run does, and so do half of its and our runs from weights changed by 6e-8). In float64 nothing ties.
 bool has_near_tie(const RecordedModel& model);
+/// After this many steps a float32 run of such a model may part from the record.
+inline constexpr std::size_t kParting = 15;
 
 /// All arrays of an .npz.
 std::map<std::string, Tensor> load_arrays(const std::filesystem::path& path);

@@ -30,13 +30,17 @@ struct Half {
 void PrintTo(const Half& half, std::ostream* out) { *out << half.name; }
 const Half kHalves[] = {{"bf16", 0x1p-8}, {"f16", 0x1p-11}};
 
+/// Steps after which the weights have taken walks of their own: mlp, the one record this long, strays by 0.5 to 1.9 u at the end in
+/// 24 runs from weights changed by 1e-4, on either device, and by at most 0.31 u until here.
+constexpr std::size_t kWalk = 50;
 /// Steps before a model that has_near_tie() may part from the record, by 8e-4 at once: more than f16's rounding.
 constexpr std::size_t kTie = 6;
 
 /// What PyTorch's autocast gives for the model (tests/fixtures/models/autocast.py): "loss" of every step, and "gradients_stray",
 /// how far the first gradients stray from float64, relative, in the norm over all parameters. Empty where it was not recorded.
 nlohmann::json pytorch(const RecordedModel& model, const Half& half) {
-  std::ifstream in(std::string(GCOMP_SOURCE_DIR) + "/tests/fixtures/models/autocast.json");
+  std::ifstream in(model.folder.parent_path() / "autocast.json");  // where tools/gpu-suite puts it
+  if (!in) in.open(std::string(GCOMP_SOURCE_DIR) + "/tests/fixtures/models/autocast.json");
   const nlohmann::json recorded = nlohmann::json::parse(in);
   for (const auto& [name, entry] : recorded.items())
     if (model.name.starts_with(name)) return entry.at(half.name);
@@ -73,7 +77,7 @@ TEST_P(MixedPrecision, LossesFollowTheRecord) {
     rounded =
         rounded || strayed > 1e-6;  // float32 stays below for every model on its first step, and so would an autocast of nothing
     if (i >= kTie && has_near_tie(model())) break;
-    ASSERT_LE(strayed, (i == 0 ? 1 : 2) * half().roundoff) << "step " << i + 1;
+    ASSERT_LE(strayed, (i == 0 ? 1 : i < kWalk ? 2 : 4) * half().roundoff) << "step " << i + 1;
     if (!peer.empty()) {
       ASSERT_LE(std::abs(losses[i] / peer.at("loss").at(i).get<double>() - 1), 4 * half().roundoff) << "step " << i + 1;
     }

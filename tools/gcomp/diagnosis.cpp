@@ -47,20 +47,26 @@ SharedDriver check_driver(const runtime::DeviceOptions& options, std::vector<Fin
 /// Gives the architecture of the GPU that would be taken, or 0.
 int check_gpus(const SharedDriver& driver, const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
   int architecture = 0;
-  try {
-    for (const Gpu& gpu : list_gpus(*driver)) {
-      const std::string reason = why_unfit(gpu), name = concat("GPU cuda:", gpu.ordinal);
-      if (!reason.empty()) {
-        findings.push_back({name, Health::bad, concat(describe(gpu), ": ", reason), "take another GPU, or --device cpu"});
-        continue;
-      }
+  const auto check = [&](const Gpu& gpu) {
+    const std::string reason = why_unfit(gpu), name = concat("GPU cuda:", gpu.ordinal);
+    if (!reason.empty()) {
+      findings.push_back({name, Health::bad, concat(describe(gpu), ": ", reason), "take another GPU, or --device cpu"});
+      return;
+    }
+    try {
       const Context context(driver, gpu);
       findings.push_back({name, Health::good,
                           concat(describe(gpu), ", ", runtime::cuda::bytes_text(context.memory().free), " free, ",
                                  gpu.multiprocessors, " multiprocessors, ", gpu.uuid),
                           ""});
-      if (gpu.ordinal == options.gpu) architecture = gpu.architecture;
+    } catch (const DeviceError& error) {  // one that others use alone says nothing of the next
+      findings.push_back(failure(name, Health::bad, error.what()));
+      return;
     }
+    if (gpu.ordinal == options.gpu) architecture = gpu.architecture;
+  };
+  try {
+    for (const Gpu& gpu : list_gpus(*driver)) check(gpu);
   } catch (const DeviceError& error) { findings.push_back(failure("GPU", Health::bad, error.what())); }
   return architecture;
 }

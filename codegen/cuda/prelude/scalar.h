@@ -31,11 +31,19 @@ struct gc_bf16 {
 
 GC_DEVICE float gc_load(gc_bf16 x) { return __int_as_float((int)((unsigned)x.bits << 16)); }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+GC_DEVICE gc_bf16 gc_store_bf16(float x) {
+  gc_bf16 value;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(value.bits) : "f"(x));
+  return value;
+}
+#else
 GC_DEVICE gc_bf16 gc_store_bf16(float x) {
   const unsigned bits = (unsigned)__float_as_int(x);
   if (x != x) return {(unsigned short)((bits >> 16) | 0x40)};
   return {(unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
+#endif
 
 #ifdef __CUDA_ARCH__
 GC_DEVICE float gc_load(gc_f16 x) {

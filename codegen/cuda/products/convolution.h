@@ -220,25 +220,26 @@ template <class T>
 GC_DEVICE void gc_repack_weights(const void* first, const void* second, void* workspace, const gc_convolution_words& w) {
   const bool gradient = w.axis[0].gradient != 0;
   const T* weights = (const T*)(gradient ? first : second);
-  const long long element = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-  const long long rows = (long long)w.tiling.batches * w.tiling.m, row = element / w.tiling.k;
-  if (row >= rows) return;
-  const int m = (int)(row % w.tiling.m), batch = (int)(row / w.tiling.m), group = batch % w.groups;
-  const gc_window window(w, batch / w.groups);
-  int k = (int)(element % w.tiling.k), channel = 0;
+  const unsigned element = blockIdx.x * blockDim.x + threadIdx.x, row = element / (unsigned)w.tiling.k;
+  if (row >= (unsigned)(w.tiling.batches * w.tiling.m)) return;
+  const int batch = gc_quotient((int)row, w.by_rows), m = (int)row - batch * w.tiling.m;
+  const int position_class = w.groups == 1 ? batch : batch / w.groups, group = batch - position_class * w.groups;
+  const gc_window window(w, position_class);
+  int k = (int)(element - row * (unsigned)w.tiling.k), channel = 0;
   if (w.channels_last) {
-    channel = k % w.channels;
-    k /= w.channels;
+    const int outer = gc_quotient(k, w.by_channels);
+    channel = k - outer * w.channels;
+    k = outer;
   }
   bool inside = true;
   long long weight = 0, stride = 1;
 #pragma unroll
   for (int d = 2; d >= 0; --d) {
-    const int t = k % w.axis[d].taps;
+    const int outer = gc_quotient(k, w.axis[d].by_taps), t = k - outer * w.axis[d].taps;
     inside = inside && t < window.axis[d].taps;
     weight += (window.axis[d].first + t * w.axis[d].tap_stride) * stride;
     stride *= w.axis[d].weights;
-    k /= w.axis[d].taps;
+    k = outer;
   }
   if (!w.channels_last) channel = k;
   const long long o = group * (gradient ? w.channels : w.tiling.m) + (gradient ? channel : m);

@@ -68,15 +68,24 @@ GC_DEVICE void gc_sum_splits_epilogue(const void* workspace, const gc_sum_words&
   if (element < w.elements) epilogue(element / columns, (int)(element % columns), gc_sum_of_splits<V>(workspace, element, w));
 }
 
+// Where the result of a partial sum lies. Most results can be counted in 32 bits, in which a division takes a fifth of the time.
+template <class Count>
+GC_DEVICE long long gc_offset_of(Count element, const gc_sum_words& w) {
+  long long offset = w.offset;
+#pragma unroll
+  for (int d = 5; d >= 0; --d) {
+    if (w.extents[d] == 1) continue;
+    const Count outer = element / (Count)w.extents[d];
+    offset += (long long)(element - outer * (Count)w.extents[d]) * w.strides[d];
+    element = outer;
+  }
+  return offset;
+}
+
 template <class T, class V>
 GC_DEVICE void gc_sum_splits(void* result, const void* workspace, const gc_sum_words& w) {
   const long long element = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (element >= w.elements) return;
-  long long offset = w.offset, rest = element;
-#pragma unroll
-  for (int d = 5; d >= 0; --d) {
-    offset += rest % w.extents[d] * w.strides[d];
-    rest /= w.extents[d];
-  }
+  const long long offset = w.elements <= 0x7fffffff ? gc_offset_of((unsigned)element, w) : gc_offset_of(element, w);
   gc_put(((T*)result)[offset], gc_sum_of_splits<V>(workspace, element, w));
 }

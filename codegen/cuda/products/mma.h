@@ -16,11 +16,13 @@ GC_DEVICE void gc_load_matrices(unsigned (&to)[4], const void* row) {
   if (kTransposed)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address));
+                 : "r"(address)
+                 : "memory");
   else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address));
+                 : "r"(address)
+                 : "memory");
 #else
   gcomp_shim::load_matrices(to, row, kTransposed);
 #endif

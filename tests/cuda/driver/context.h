@@ -56,6 +56,7 @@ struct Context {
   std::list<std::shared_ptr<Stream>> streams;    ///< all others
   std::vector<std::weak_ptr<Capture>> captures;  ///< those not ended
   CUresult sticky = CUDA_SUCCESS;
+  bool library_loaded = false;  ///< whether a library has queued work, and so has loaded its kernels
   cuda_shim::Emulator emulator;
 
  private:

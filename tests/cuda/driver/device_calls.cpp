@@ -190,6 +190,10 @@ int gcompEmulatedQueue(CUstream stream, const char* label, int (*work)(void*), v
     const auto target = d.stream(stream);
     if (!target) return CUDA_ERROR_INVALID_HANDLE;
     Context& context = *target->context;
+    // Before CUDA 12.3 no module is loaded within a capture; a library loads its own at their first use.
+    const bool before_12_3 = d.version.major < 12 || (d.version.major == 12 && d.version.minor < 3);
+    if (!context.library_loaded && target->capture && before_12_3) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    context.library_loaded = true;
     return context.queue(target, {label, [&context, kept, work, name = std::string(label)] {
                                     const int error = work(kept.get());
                                     return error == 0 ? CUDA_SUCCESS : context.fail(static_cast<CUresult>(error), name + " failed");
