@@ -21,7 +21,8 @@ class Model {
  public:
   /// Reads and checks an ONNX file. Throws UserError (exit 3) where it is not a sound model.
   static Model load(const std::filesystem::path& path);
-  /// See frontend/layers.h. `name` stands for the file's name in messages.
+  /// See frontend/layers.h. `name` stands for the file's name in messages. `write` is kept and called for each graph that is made
+  /// of the model, so what it captures must live as long.
   static Model define(std::function<void(Layers&)> write, std::uint64_t seed = 0, std::string name = "model");
 
   /// The file's path, or the name given.

@@ -262,9 +262,11 @@ runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
 }
 
 Forward& Trainer::Impl::forward_pass() {
-  if (!forward)
-    forward = std::make_unique<Forward>(device->load(forward_program(options.graph.shapes.batch.value_or(0)), memory),
-                                        saved.outputs, saved.limits, saved.row_dependence);
+  if (!forward) {
+    runtime::Program program = forward_program(options.graph.shapes.batch.value_or(0));  // says what `saved` then holds
+    forward =
+        std::make_unique<Forward>(device->load(std::move(program), memory), saved.outputs, saved.limits, saved.row_dependence);
+  }
   return *forward;
 }
 
@@ -287,7 +289,11 @@ Evaluation Trainer::evaluate(const Batch& arrays) {
     const std::int64_t count = std::min(batch, rows - first);
     const bool batched = !output_type.shape.empty() && output_type.shape[0] == batch;
     // The loss of a part of a batch cannot be had from a filled-up one where that is one number, or rows depend on each other.
-    if (count != batch && !(batched && forward.rows_are_apart())) break;
+    if (count != batch && !(batched && forward.rows_are_apart())) {
+      check_user(first > 0, rows, " rows to evaluate are less than a batch of ", batch,
+                 ", and what this model gives for a row depends on the others of its batch");
+      break;
+    }
     const std::vector<NamedTensor> outputs = forward.run_rows(arrays, first, count);
     Tensor part;
     if (label) {

@@ -90,7 +90,8 @@ class Trainer {
 
   /// Compiles and loads the inference form now rather than at the first use, so that what it lacks is known before the first step.
   void prepare_evaluation();
-  /// Loss and accuracy of the inference form over arrays of any number of rows, label among them.
+  /// Loss and accuracy of the inference form over arrays of any number of rows, label among them. Where a row's output depends on
+  /// the other rows of its batch, a last part that fills no batch is left out; UserError if that is all there is.
   Evaluation evaluate(const Batch& arrays);
   /// The model's outputs, by its own names.
   std::vector<NamedTensor> predict(const Batch& inputs);
