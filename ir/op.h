@@ -112,7 +112,7 @@ struct OpDef {
   Kind kind = Kind::pointwise;
   int operands = 0;           ///< number of operands; -1 for one or more
   int optional_operands = 0;  ///< how many of the last may be absent
-  int results = 1;
+  int results = 1;            ///< -1 for as many as inference gives
   std::span<const AttributeSpec> attributes = {};
   PointwiseTyping typing = PointwiseTyping::same;
   InferRule infer = nullptr;  ///< all kinds but pointwise and reduce

@@ -232,8 +232,7 @@ class GraphParser {
     }
     const std::size_t op_at = in_.next();
     const OpDef& op = this->op();
-    if (op.kind != Kind::kernel && static_cast<int>(names.size()) != op.results)
-      in_.fail(start, op.name, " has ", op.results, " results, found ", names.size(), " names");
+    if (op.kind != Kind::kernel && op.results >= 0) check_names(op, op.results, names.size(), start);
     std::vector<Value*> operands = this->operands();
     Attributes attributes;
     if (op.kind != Kind::kernel || !op.attributes.empty())
@@ -253,6 +252,10 @@ class GraphParser {
     for (Value* result : made->results) values_.emplace(result->name, result);
   }
 
+  void check_names(const OpDef& op, int results, std::size_t names, std::size_t at) {
+    if (static_cast<int>(names) != results) in_.fail(at, op.name, " has ", results, " results, found ", names, " names");
+  }
+
   using Types = std::vector<std::pair<TensorType, std::size_t>>;
 
   Node* plain(const OpDef& op, std::vector<Value*> operands, Attributes attributes, const Types& types, const std::string& origin,
@@ -261,6 +264,7 @@ class GraphParser {
     try {
       made = graph_.append(op, std::move(operands), std::move(attributes), origin, names);
     } catch (const UserError& error) { in_.fail_at(at, error.what(), error.code()); }
+    check_names(op, static_cast<int>(made->results.size()), names.size(), at);
     for (std::size_t i = 0; i < types.size(); ++i)
       if (!(types[i].first == made->results[i]->type))
         in_.fail(types[i].second, "found type ", to_string(types[i].first), ", but ", op.name, " gives ",

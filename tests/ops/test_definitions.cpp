@@ -31,7 +31,7 @@ TEST_P(Definition, gives_sound_graphs_and_loop_nests_in_every_float_dtype) {
     Graph graph = graph_of(in_dtype(GetParam(), dtype));
     EXPECT_EQ(find_violations(graph), std::vector<std::string>());
     const Node& node = *graph.nodes()[0];
-    EXPECT_EQ(static_cast<int>(node.results.size()), node.op->results);
+    if (node.op->results >= 0) { EXPECT_EQ(static_cast<int>(node.results.size()), node.op->results); }
     if (node.op->kind == Kind::composite) {
       ASSERT_TRUE(expand(graph));
       EXPECT_EQ(find_violations(graph), std::vector<std::string>());

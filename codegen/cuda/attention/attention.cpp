@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 #include "codegen/cuda/attention_fma_kit.h"
 #include "codegen/cuda/attention_mma_kit.h"
@@ -10,6 +11,7 @@
 #include "codegen/cuda/product_mma.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_writer.h"
+#include "ir/attention_views.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::codegen::cuda {
@@ -32,32 +34,50 @@ Operands operands_of(const Node& node) {
   return {at(0), at(1), at(2), at(7), at(3), at(4), at(5), at(6)};
 }
 
-/// One dimension of the batch with the stride that the mask has along it.
+/// One dimension of the batch with the strides along it: of the mask, then of each matrix, operands first.
 struct BatchDimension {
-  std::int64_t extent = 1, mask_stride = 0;
+  std::int64_t extent = 1;
+  std::vector<std::int64_t> strides;
 };
 
 struct Sizes {
+  AttentionMatrices matrices;
   std::int64_t batches = 1, queries = 0, keys = 0, width = 0, value_width = 0;
-  std::vector<BatchDimension> batch;  ///< neighbours merged where the mask allows it
+  std::vector<BatchDimension> batch;  ///< neighbours merged where the strides allow it
   std::int64_t mask_query = 0, mask_key = 0;
 };
 
-Sizes sizes_of(const Operands& o) {
-  const Shape &q = o.q->type.shape, &v = o.v->type.shape;
-  const std::size_t rank = q.size();
-  Sizes s{.queries = q[rank - 2], .keys = v[rank - 2], .width = q[rank - 1], .value_width = v[rank - 1], .batch = {}};
-  const Shape strides = o.mask ? row_major_strides(o.mask->type.shape) : Shape(rank);
-  const auto stride = [&](std::size_t d) { return o.mask && o.mask->type.shape[d] > 1 ? strides[d] : 0; };
-  for (std::size_t d = 0; d + 2 < rank; ++d) {
-    s.batches *= q[d];
-    if (q[d] == 1) continue;
-    if (!s.batch.empty() && s.batch.back().mask_stride == q[d] * stride(d))
-      s.batch.back() = {s.batch.back().extent * q[d], stride(d)};
-    else s.batch.push_back({q[d], stride(d)});
+Sizes sizes_of(const Node& node, const Value* mask) {
+  Sizes s{.matrices = attention_matrices_of(node), .batch = {}};
+  const Shape& scores = s.matrices.scores;
+  const std::size_t rank = scores.size();
+  s.queries = scores[rank - 2];
+  s.keys = scores[rank - 1];
+  s.width = s.matrices.operands[0].shape.back();
+  s.value_width = s.matrices.operands[2].shape.back();
+  std::vector<std::vector<std::int64_t>> all(1, std::vector<std::int64_t>(rank));
+  if (mask) {
+    all[0] = row_major_strides(mask->type.shape);
+    for (std::size_t d = 0; d < rank; ++d) all[0][d] *= mask->type.shape[d] > 1;
   }
-  s.mask_query = stride(rank - 2);
-  s.mask_key = stride(rank - 1);
+  for (const auto* list : {&s.matrices.operands, &s.matrices.results})
+    for (const AttentionMatrix& m : *list) all.push_back(m.view_or_dense().strides);
+  for (std::size_t d = 0; d + 2 < rank; ++d) {
+    if (scores[d] == 1) continue;
+    s.batches *= scores[d];
+    BatchDimension next{scores[d], {}};
+    for (const auto& strides : all) next.strides.push_back(strides[d]);
+    const bool merges =
+        !s.batch.empty() && std::equal(next.strides.begin(), next.strides.end(), s.batch.back().strides.begin(),
+                                       [&](std::int64_t inner, std::int64_t outer) { return outer == inner * scores[d]; });
+    if (merges) {
+      next.extent *= s.batch.back().extent;
+      s.batch.pop_back();
+    }
+    s.batch.push_back(std::move(next));
+  }
+  s.mask_query = all[0][rank - 2];
+  s.mask_key = all[0][rank - 1];
   return s;
 }
 
@@ -100,25 +120,53 @@ const std::string& attention_text() {
 }
 
 /// Exact, as a C++ expression.
-std::string number(double x) {
+std::string number_text(double x) {
   if (std::isnan(x)) return "gc_nan64";
   if (std::isinf(x)) return x > 0 ? "gc_infinity64" : "-gc_infinity64";
   char text[40];
   return std::string(text, std::to_chars(text, text + sizeof text, x).ptr);
 }
 
-std::string sizes_text(const Sizes& s, const Attributes& a) {
-  std::string extents, strides;
+/// Of each batch dimension that the kernels know, one number of those that are there; `absent` for the others.
+template <class Number>
+std::string batch_text(const Sizes& s, std::int64_t absent, Number number) {
+  std::string text;
   for (std::size_t i = 0; i < kAttentionBatches; ++i) {
-    const std::size_t absent = kAttentionBatches - s.batch.size();
-    const BatchDimension d = i < absent ? BatchDimension() : s.batch[i - absent];
-    extents += concat(i ? ", " : "", d.extent);
-    strides += concat(i ? ", " : "", d.mask_stride);
+    const std::size_t missing = kAttentionBatches - s.batch.size();
+    text += concat(i ? ", " : "{", i < missing ? absent : number(s.batch[i - missing]));
   }
+  return text + "}";
+}
+std::string strides_text(const Sizes& s, std::size_t of) {
+  return batch_text(s, 0, [&](const BatchDimension& d) { return d.strides[of]; });
+}
+
+/// How many elements of a matrix can be moved at once: buffers start at a multiple of what the widest move needs.
+std::int64_t pack_of(const AttentionMatrix& m, DType dtype) {
+  const StridedView view = m.view_or_dense();
+  std::int64_t pack = std::gcd(16 / static_cast<std::int64_t>(size_of(dtype)), std::gcd(m.shape.back(), view.offset));
+  for (std::size_t d = 0; d + 1 < m.shape.size(); ++d)
+    if (m.shape[d] > 1) pack = std::gcd(pack, view.strides[d]);
+  return pack;
+}
+
+/// A gc_attention_view; `number` counts the matrices, operands first.
+std::string view_text(const Sizes& s, const AttentionMatrix& m, std::size_t number, DType dtype) {
+  const StridedView view = m.view_or_dense();
+  return concat("{", view.offset, ", ", strides_text(s, number + 1), ", ", view.strides[view.strides.size() - 2], ", ",
+                pack_of(m, dtype), "}");
+}
+
+std::string sizes_text(const Sizes& s, const Attributes& a, DType dtype) {
   const auto flag = [&](std::string_view name) { return a.flag(name) ? "true" : "false"; };
+  std::string views;
+  std::size_t number = 0;
+  for (const auto* list : {&s.matrices.operands, &s.matrices.results})
+    for (const AttentionMatrix& m : *list) views += concat(",\n      ", view_text(s, m, number++, dtype));
   return concat("  const gc_attention_sizes sizes = {", s.queries, ", ", s.keys, ", ", s.width, ", ", s.value_width, ", ",
-                flag("causal"), ", ", flag("closed_rows_are_zero"), ", ", number(a.real("scale")), ", ", number(a.real("hidden")),
-                ", {", extents, "}, {", strides, "}, ", s.mask_query, ", ", s.mask_key, "};\n");
+                flag("causal"), ", ", flag("closed_rows_are_zero"), ", ", number_text(a.real("scale")), ", ",
+                number_text(a.real("hidden")), ", ", batch_text(s, 1, [](const BatchDimension& d) { return d.extent; }), ", ",
+                strides_text(s, 0), ", ", s.mask_query, ", ", s.mask_key, views, "};\n");
 }
 
 double count_of(std::int64_t n) { return static_cast<double>(n); }
@@ -130,34 +178,48 @@ double pairs_of(const Sizes& s, bool causal) {
          (causal ? std::min(all, seen * (seen + 1) / 2 + (count_of(s.queries) - seen) * count_of(s.keys)) : all);
 }
 
-/// A launch of `function` whose blocks own tiles of `rows`. `values` are operands, then results; a null mask is left out.
+/// A value that a kernel reads or writes, and how much of it.
+struct Touched {
+  const Value* value;
+  double bytes;
+};
+Touched all_of(const Value* value) { return {value, static_cast<double>(value->type.bytes())}; }
+Touched part_of(const Value* value, const AttentionMatrix& m) {
+  double bytes = static_cast<double>(size_of(value->type.dtype));
+  const StridedView view = m.view_or_dense();
+  for (std::size_t d = 0; d < m.shape.size(); ++d) bytes *= view.strides[d] == 0 ? 1 : count_of(m.shape[d]);
+  return {value, bytes};
+}
+
+/// A launch of `function` whose blocks own tiles of `rows`. Its parameters are inputs, mask and results; a null mask is left out.
 struct Launching {
   Sizes sizes;
   Attributes attributes;
   Operands operands;
 
   AttentionLaunch launch(std::string_view function, std::string_view shared, const Kit& kit, std::int64_t rows,
-                         std::vector<const Value*> inputs, std::vector<const Value*> results, double flops_a_pair) const {
+                         const std::vector<Touched>& inputs, const std::vector<Touched>& results, double flops_a_pair) const {
     AttentionLaunch made;
     std::string parameters, arguments;
     int next = 0;
-    const auto add = [&](const Value* value, std::string_view qualifier) {
+    const auto add = [&](const Touched& touched, std::string_view qualifier) {
       const std::string name = concat("p", next++);
-      parameters += concat(qualifier, storage_type_text(value->type.dtype), "* ", name, ", ");
+      parameters += concat(qualifier, storage_type_text(touched.value->type.dtype), "* ", name, ", ");
       arguments += ", " + name;
-      made.values.push_back(value);
-      made.cost.bytes += static_cast<double>(value->type.bytes());
+      made.values.push_back(touched.value);
+      made.cost.bytes += touched.bytes;
     };
-    for (const Value* input : inputs) add(input, "const ");
-    if (operands.mask) add(operands.mask, "const ");
+    for (const Touched& input : inputs) add(input, "const ");
+    if (operands.mask) add(all_of(operands.mask), "const ");
     else arguments += ", (const gc_no_mask*)0";
-    for (const Value* result : results) add(result, "");
+    for (const Touched& result : results) add(result, "");
+    const DType dtype = operands.q->type.dtype;
     made.text = concat(attention_text(), "extern \"C\" __global__ void __launch_bounds__(", kit.threads, ", 1) ", kNamePlaceholder,
                        "(", parameters, "int*) {\n  typedef ", kit.type, " Kit;\n  __shared__ Kit::", shared, " shared;\n",
-                       sizes_text(sizes, attributes), "  ", function, "<Kit>(shared, sizes", arguments, ");\n}\n");
+                       sizes_text(sizes, attributes, dtype), "  ", function, "<Kit>(shared, sizes", arguments, ");\n}\n");
     made.grid = {.blocks = sizes.batches * quotient_up(rows, kit.own), .threads = kit.threads};
     made.cost.flops = flops_a_pair * pairs_of(sizes, attributes.flag("causal"));
-    made.cost.dtype = operands.q->type.dtype;
+    made.cost.dtype = dtype;
     return made;
   }
 };
@@ -174,7 +236,7 @@ bool takes_attention(const Node& node) {
     if (rows && rows->type.dtype != compute_type(dtype)) return false;
   if (o.mask && o.mask->type.dtype != DType::boolean && o.mask->type.dtype != dtype && o.mask->type.dtype != compute_type(dtype))
     return false;
-  const Sizes s = sizes_of(o);
+  const Sizes s = sizes_of(node, o.mask);
   return is_float(dtype) && std::max(s.width, s.value_width) <= kWidest && s.batch.size() <= kAttentionBatches &&
          s.queries < kCountablePositions && s.keys < kCountablePositions && s.batches < kCountablePositions &&
          s.batches * quotient_up(std::max(s.queries, s.keys), 8) < kCountablePositions;
@@ -182,19 +244,23 @@ bool takes_attention(const Node& node) {
 
 std::vector<AttentionLaunch> attention_launches(const Node& node, int architecture) {
   const Operands o = operands_of(node);
-  const Launching l{sizes_of(o), with_defaults(*node.op, node.attributes), o};
+  const Launching l{sizes_of(node, o.mask), with_defaults(*node.op, node.attributes), o};
   const Sizes& s = l.sizes;
   const double width = count_of(s.width), value_width = count_of(s.value_width);
   constexpr double kRowOps = 4;  // scale, exp, sum and what moves with them
   const Kit kit = kit_for(o.q->type.dtype, std::max(s.width, s.value_width), node.op == &ops::kAttentionGradient, architecture);
   const std::vector<Value*>& r = node.results;
+  std::vector<Touched> inputs, results;
+  for (const AttentionMatrix& m : s.matrices.operands) inputs.push_back(part_of(node.operands[m.value], m));
+  for (const AttentionMatrix& m : s.matrices.results) results.push_back(part_of(r[m.value], m));
   if (node.op == &ops::kAttention)
-    return {l.launch("gc_attention", "Forward", kit, s.queries, {o.q, o.k, o.v}, {r[0], r[1], r[2]},
+    return {l.launch("gc_attention", "Forward", kit, s.queries, inputs, {results[0], all_of(r[1]), all_of(r[2])},
                      2 * (width + value_width) + kRowOps)};
-  const std::vector<const Value*> inputs{o.q, o.k, o.v, o.dy, o.top, o.sum, o.delta};
-  return {
-      l.launch("gc_attention_query_gradient", "Backward", kit, s.queries, inputs, {r[0]}, 2 * (2 * width + value_width) + kRowOps),
-      l.launch("gc_attention_key_gradient", "Backward", kit, s.keys, inputs, {r[1], r[2]}, 4 * (width + value_width) + kRowOps)};
+  for (const Value* rows : {o.top, o.sum, o.delta}) inputs.push_back(all_of(rows));
+  return {l.launch("gc_attention_query_gradient", "Backward", kit, s.queries, inputs, {results[0]},
+                   2 * (2 * width + value_width) + kRowOps),
+          l.launch("gc_attention_key_gradient", "Backward", kit, s.keys, inputs, {results[1], results[2]},
+                   4 * (width + value_width) + kRowOps)};
 }
 
 }  // namespace gcomp::codegen::cuda

@@ -5,6 +5,12 @@
 
 struct gc_no_mask {};
 
+// Where a matrix lies in a buffer: rows are contiguous, `row` elements apart. Packs of `pack` elements can be moved at once.
+struct gc_attention_view {
+  long long offset, batch[4], row;
+  int pack;
+};
+
 // One shape; the launch has it as constants. Strides of the mask are 0 where it repeats.
 struct gc_attention_sizes {
   int queries, keys, width, value_width;  // of q and k [queries or keys, width], of v and y [..., value_width]
@@ -12,6 +18,8 @@ struct gc_attention_sizes {
   double scale, hidden;  // hidden: the score where a bool mask is false
   int batch[4];
   long long mask_batch[4], mask_query, mask_key;
+  gc_attention_view q, k, v, y;  // y: of gradients dy
+  gc_attention_view dq, dk, dv;
 };
 
 GC_DEVICE float gc_infinity(float) { return gc_infinity32; }
@@ -25,20 +33,22 @@ struct gc_attention_place {
     first = (backwards ? tiles - 1 - tile : tile) * tile_rows;
     batch = (int)blockIdx.x / tiles;
   }
-  template <class T>
-  GC_DEVICE T* at(T* matrices, int rows, int columns) const {
-    return matrices + (long long)batch * rows * columns;
-  }
 };
 
-template <class Mask>
-GC_DEVICE const Mask* gc_mask_of(const Mask* mask, const gc_attention_sizes& s, int batch) {
+GC_DEVICE long long gc_batch_offset(const gc_attention_sizes& s, const long long (&strides)[4], int batch) {
+  long long offset = 0;
 #pragma unroll
   for (int d = 3; d >= 0; --d) {
-    mask += batch % s.batch[d] * s.mask_batch[d];
+    offset += batch % s.batch[d] * strides[d];
     batch /= s.batch[d];
   }
-  return mask;
+  return offset;
+}
+
+// The first row of the batch's matrix.
+template <class T>
+GC_DEVICE T* gc_matrix_of(T* buffer, const gc_attention_view& view, const gc_attention_sizes& s, int batch) {
+  return buffer + view.offset + gc_batch_offset(s, view.batch, batch);
 }
 
 // Whether each query of a tile and each key of another are inside and, under the causal mask, see each other: then nothing of the
@@ -67,7 +77,8 @@ GC_DEVICE bool gc_mask(const gc_attention_sizes& s, const Mask* mask, int query,
 
 // Rows [first, first + kRows) of a matrix [rows, width] to shared memory, in lines of kPitch; zeros outside.
 template <class Kit, int kRows>
-GC_DEVICE void gc_fill(typename Kit::Element* to, const typename Kit::T* from, int first, int rows, int width) {
+GC_DEVICE void gc_fill(typename Kit::Element* to, const typename Kit::T* from, const gc_attention_view& view, int first, int rows,
+                       int width) {
   typedef typename Kit::T T;
   constexpr int kVector = 16 / (int)sizeof(T), kPacks = Kit::kWidth / kVector;
 #pragma unroll
@@ -78,8 +89,8 @@ GC_DEVICE void gc_fill(typename Kit::Element* to, const typename Kit::T* from, i
 #pragma unroll
     for (int e = 0; e < kVector; ++e) values.at[e] = T();
     if (first + row < rows) {
-      const T* line = from + (long long)(first + row) * width + column;
-      if (width % kVector == 0) {
+      const T* line = from + (first + row) * view.row + column;
+      if (view.pack % kVector == 0) {
         if (column < width) gc_move_pack(&values, (const gc_pack<T, kVector>*)line);
       } else {
 #pragma unroll
@@ -93,8 +104,8 @@ GC_DEVICE void gc_fill(typename Kit::Element* to, const typename Kit::T* from, i
 
 // The kit's sums, each row times `factors`, to rows from `first` on of a matrix [rows, width].
 template <class Kit>
-GC_DEVICE void gc_store_rows(typename Kit::T* to, const typename Kit::Output& sums, const typename Kit::V (&factors)[Kit::kRows],
-                             int first, int rows, int width) {
+GC_DEVICE void gc_store_rows(typename Kit::T* to, const gc_attention_view& view, const typename Kit::Output& sums,
+                             const typename Kit::V (&factors)[Kit::kRows], int first, int rows, int width) {
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i) {
     const int row = first + Kit::row(i);
@@ -105,8 +116,8 @@ GC_DEVICE void gc_store_rows(typename Kit::T* to, const typename Kit::Output& su
       typename Kit::V values[Kit::kOutPack];
 #pragma unroll
       for (int e = 0; e < Kit::kOutPack; ++e) values[e] = sums.at(i, j + e) * factors[i];
-      typename Kit::T* line = to + (long long)row * width + column;
-      if (width % Kit::kOutPack == 0) {
+      typename Kit::T* line = to + row * view.row + column;
+      if (view.pack % Kit::kOutPack == 0) {
         if (column < width) gc_store_pack(line, values);
       } else {
 #pragma unroll
@@ -132,10 +143,10 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
                             typename Kit::V* top_of_row, typename Kit::V* sum_of_row) {
   typedef typename Kit::V V;
   const gc_attention_place p(s.queries, Kit::kOwn, s.causal);
-  mask = gc_mask_of(mask, s, p.batch);
-  k = p.at(k, s.keys, s.width);
-  v = p.at(v, s.keys, s.value_width);
-  gc_fill<Kit, Kit::kOwn>(shared.own, p.at(q, s.queries, s.width), p.first, s.queries, s.width);
+  mask += gc_batch_offset(s, s.mask_batch, p.batch);
+  k = gc_matrix_of(k, s.k, s, p.batch);
+  v = gc_matrix_of(v, s.v, s, p.batch);
+  gc_fill<Kit, Kit::kOwn>(shared.own, gc_matrix_of(q, s.q, s, p.batch), s.q, p.first, s.queries, s.width);
   V top[Kit::kRows], sum[Kit::kRows];
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i) top[i] = -gc_infinity(V()), sum[i] = 0;
@@ -145,8 +156,8 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
 #pragma unroll 1
   for (int n = 0; n < end; n += Kit::kStream) {
     __syncthreads();
-    gc_fill<Kit, Kit::kStream>(shared.stream[0], k, n, s.keys, s.width);
-    gc_fill<Kit, Kit::kStream>(shared.stream[1], v, n, s.keys, s.value_width);
+    gc_fill<Kit, Kit::kStream>(shared.stream[0], k, s.k, n, s.keys, s.width);
+    gc_fill<Kit, Kit::kStream>(shared.stream[1], v, s.v, n, s.keys, s.value_width);
     __syncthreads();
     typename Kit::Scores scores;
     Kit::dot(scores, shared.own, shared.stream[0], s.width);
@@ -183,7 +194,7 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
       sum_of_row[(long long)p.batch * s.queries + query] = total;
     }
   }
-  gc_store_rows<Kit>(p.at(y, s.queries, s.value_width), out, factors, p.first, s.queries, s.value_width);
+  gc_store_rows<Kit>(gc_matrix_of(y, s.y, s, p.batch), s.y, out, factors, p.first, s.queries, s.value_width);
 }
 
 // What the forward pass and delta = sum(dy * y) say of one query: its probabilities are exp(score - finite) * inverse.
@@ -236,11 +247,11 @@ GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const
                                            const Mask* mask, typename Kit::T* dq) {
   typedef typename Kit::V V;
   const gc_attention_place p(s.queries, Kit::kOwn, s.causal);
-  mask = gc_mask_of(mask, s, p.batch);
-  k = p.at(k, s.keys, s.width);
-  v = p.at(v, s.keys, s.value_width);
-  gc_fill<Kit, Kit::kOwn>(shared.own[0], p.at(q, s.queries, s.width), p.first, s.queries, s.width);
-  gc_fill<Kit, Kit::kOwn>(shared.own[1], p.at(dy, s.queries, s.value_width), p.first, s.queries, s.value_width);
+  mask += gc_batch_offset(s, s.mask_batch, p.batch);
+  k = gc_matrix_of(k, s.k, s, p.batch);
+  v = gc_matrix_of(v, s.v, s, p.batch);
+  gc_fill<Kit, Kit::kOwn>(shared.own[0], gc_matrix_of(q, s.q, s, p.batch), s.q, p.first, s.queries, s.width);
+  gc_fill<Kit, Kit::kOwn>(shared.own[1], gc_matrix_of(dy, s.y, s, p.batch), s.y, p.first, s.queries, s.value_width);
   gc_attention_row<V> rows[Kit::kRows];
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i) rows[i].load(s, top, sum, delta, p.batch, p.first + Kit::row(i));
@@ -250,8 +261,8 @@ GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const
 #pragma unroll 1
   for (int n = 0; n < end; n += Kit::kStream) {
     __syncthreads();
-    gc_fill<Kit, Kit::kStream>(shared.stream[0], k, n, s.keys, s.width);
-    gc_fill<Kit, Kit::kStream>(shared.stream[1], v, n, s.keys, s.value_width);
+    gc_fill<Kit, Kit::kStream>(shared.stream[0], k, s.k, n, s.keys, s.width);
+    gc_fill<Kit, Kit::kStream>(shared.stream[1], v, s.v, n, s.keys, s.value_width);
     __syncthreads();
     typename Kit::Scores scores, gradients;
     Kit::dot(scores, shared.own[0], shared.stream[0], s.width);
@@ -264,7 +275,7 @@ GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const
   V factors[Kit::kRows];
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i) factors[i] = (V)s.scale;
-  gc_store_rows<Kit>(p.at(dq, s.queries, s.width), out, factors, p.first, s.queries, s.width);
+  gc_store_rows<Kit>(gc_matrix_of(dq, s.dq, s, p.batch), s.dq, out, factors, p.first, s.queries, s.width);
 }
 
 // dk and dv. A block owns keys; the scores stand transposed, a row for each key.
@@ -275,19 +286,19 @@ GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const g
                                          const Mask* mask, typename Kit::T* dk, typename Kit::T* dv) {
   typedef typename Kit::V V;
   const gc_attention_place p(s.keys, Kit::kOwn, false);
-  mask = gc_mask_of(mask, s, p.batch);
-  q = p.at(q, s.queries, s.width);
-  dy = p.at(dy, s.queries, s.value_width);
-  gc_fill<Kit, Kit::kOwn>(shared.own[0], p.at(k, s.keys, s.width), p.first, s.keys, s.width);
-  gc_fill<Kit, Kit::kOwn>(shared.own[1], p.at(v, s.keys, s.value_width), p.first, s.keys, s.value_width);
+  mask += gc_batch_offset(s, s.mask_batch, p.batch);
+  q = gc_matrix_of(q, s.q, s, p.batch);
+  dy = gc_matrix_of(dy, s.y, s, p.batch);
+  gc_fill<Kit, Kit::kOwn>(shared.own[0], gc_matrix_of(k, s.k, s, p.batch), s.k, p.first, s.keys, s.width);
+  gc_fill<Kit, Kit::kOwn>(shared.own[1], gc_matrix_of(v, s.v, s, p.batch), s.v, p.first, s.keys, s.value_width);
   typename Kit::Output key_sums, value_sums;
   key_sums.clear();
   value_sums.clear();
 #pragma unroll 1
   for (int m = s.causal ? p.first / Kit::kStream * Kit::kStream : 0; m < s.queries; m += Kit::kStream) {
     __syncthreads();
-    gc_fill<Kit, Kit::kStream>(shared.stream[0], q, m, s.queries, s.width);
-    gc_fill<Kit, Kit::kStream>(shared.stream[1], dy, m, s.queries, s.value_width);
+    gc_fill<Kit, Kit::kStream>(shared.stream[0], q, s.q, m, s.queries, s.width);
+    gc_fill<Kit, Kit::kStream>(shared.stream[1], dy, s.y, m, s.queries, s.value_width);
     __syncthreads();
     typename Kit::Scores scores, gradients;
     Kit::dot(scores, shared.own[0], shared.stream[0], s.width);
@@ -303,8 +314,8 @@ GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const g
   V factors[Kit::kRows];
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i) factors[i] = (V)s.scale;
-  gc_store_rows<Kit>(p.at(dk, s.keys, s.width), key_sums, factors, p.first, s.keys, s.width);
+  gc_store_rows<Kit>(gc_matrix_of(dk, s.dk, s, p.batch), s.dk, key_sums, factors, p.first, s.keys, s.width);
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i) factors[i] = 1;
-  gc_store_rows<Kit>(p.at(dv, s.keys, s.value_width), value_sums, factors, p.first, s.keys, s.value_width);
+  gc_store_rows<Kit>(gc_matrix_of(dv, s.dv, s, p.batch), s.dv, value_sums, factors, p.first, s.keys, s.value_width);
 }
