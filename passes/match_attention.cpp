@@ -25,6 +25,23 @@ std::optional<double> number_of(const Value* value) {
 
 bool is_scale(const Value* value) { return is_made_by(value, ops::kMul) || is_made_by(value, ops::kDiv); }
 
+/// A value times a number.
+struct Scaled {
+  Value* value = nullptr;
+  double factor = 1;
+};
+/// What a product with one number, or a quotient by one, scales; nothing for any other value.
+std::optional<Scaled> scaled(const Value* value) {
+  if (!is_scale(value)) return std::nullopt;
+  const bool divides = is_made_by(value, ops::kDiv);
+  for (std::size_t side : {std::size_t{1}, std::size_t{0}}) {
+    const std::optional<double> number = number_of(operand(value, side));
+    if (!number || (divides && (side == 0 || *number == 0))) continue;
+    return Scaled{operand(value, 1 - side), divides ? 1 / *number : *number};
+  }
+  return std::nullopt;
+}
+
 /// What stands between the product of q and k and the softmax, found from the softmax downwards.
 struct Scores {
   Node* product = nullptr;
@@ -149,16 +166,12 @@ class Matcher {
       return true;
     }
     if (is_scale(value)) {
-      for (std::size_t side : {std::size_t{1}, std::size_t{0}}) {
-        const std::optional<double> number = number_of(operand(value, side));
-        if (!number || (is_made_by(value, ops::kDiv) && (side == 0 || *number == 0))) continue;
-        // What is masked below would be scaled after: there may only be more scales.
-        Value* below = passed(operand(value, 1 - side));
-        if (!below || !(is_scale(below) || is_made_by(below, ops::kMatmul)) || !find_product(below, shape, s)) return false;
-        s.scale *= is_made_by(value, ops::kDiv) ? 1 / *number : *number;
-        return true;
-      }
-      return false;
+      const std::optional<Scaled> found = scaled(value);
+      // What is masked below would be scaled after: there may only be more scales.
+      Value* below = found ? passed(found->value) : nullptr;
+      if (!below || !(is_scale(below) || is_made_by(below, ops::kMatmul)) || !find_product(below, shape, s)) return false;
+      s.scale *= found->factor;
+      return true;
     }
     if (is_made_by(value, ops::kAdd)) {
       for (std::size_t side : {std::size_t{1}, std::size_t{0}}) {
@@ -227,6 +240,15 @@ class Matcher {
     return content == MaskAnalysis::Content::causal ? join(nullptr, true, s) : join(narrow.value, false, s);
   }
 
+  /// q or k below the scales that it was given before the product.
+  static Value* unscaled(Value* value, double& scale) {
+    while (const std::optional<Scaled> found = scaled(value)) {
+      scale *= found->factor;
+      value = found->value;
+    }
+    return value;
+  }
+
   Var with_batch(Var x, const Shape& shape) {
     Shape wanted(shape.begin(), shape.end() - 2);
     wanted.insert(wanted.end(), x.shape().end() - 2, x.shape().end());
@@ -238,7 +260,9 @@ class Matcher {
     const Shape& shape = p.softmax->result()->type.shape;
     const Attributes product = with_defaults(ops::kMatmul, s.product->attributes),
                      last = with_defaults(ops::kMatmul, node.attributes);
-    Var q = b.wrap(s.product->operands[0]), k = b.wrap(s.product->operands[1]), v = b.wrap(node.operands[1]);
+    double scale = s.scale;
+    Var q = b.wrap(unscaled(s.product->operands[0], scale)), k = b.wrap(unscaled(s.product->operands[1], scale)),
+        v = b.wrap(node.operands[1]);
     const DType dtype = node.result()->type.dtype;
     if (q.dtype() != dtype) return std::nullopt;
     if (product.flag("transpose_a")) q = b.transpose_last(q);
@@ -246,7 +270,7 @@ class Matcher {
     if (last.flag("transpose_b")) v = b.transpose_last(v);
     std::vector<Var> operands{with_batch(q, shape), with_batch(k, shape), with_batch(v, shape)};
     if (s.mask) operands.push_back(b.wrap(s.mask));
-    Attributes attributes{{"scale", s.scale}, {"causal", s.causal}, {"closed_rows_are_zero", p.closed_rows_are_zero}};
+    Attributes attributes{{"scale", scale}, {"causal", s.causal}, {"closed_rows_are_zero", p.closed_rows_are_zero}};
     if (s.mask && s.mask->type.dtype == DType::boolean) attributes.set("hidden", s.hidden);
     Var y = b.apply_many(ops::kAttention, operands, attributes)[0];
     if (whole_ && !whole_(*y.value->producer)) return std::nullopt;

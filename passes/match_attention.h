@@ -7,8 +7,9 @@
 //   %y = matmul %p, %v
 //
 // Between the ops may stand casts between the operands' dtype and the one it is computed in, and reshapes of the batch. Scales by
-// one number are taken along, also as a division. A mask is added, or selects scores against one very negative number; one that is
-// constant and lower triangular becomes `causal`, any other keeps its dimensions of 1 where it only repeats.
+// one number are taken along, also as a division, and those of q and k before their product. A mask is added, or selects scores
+// against one very negative number; one that is constant and lower triangular becomes `causal`, any other keeps its dimensions of 1
+// where it only repeats.
 //
 // Not matched: scores or probabilities that something else reads, dropout between softmax and product, a mask that depends on a
 // parameter, two masks unless both hide with -inf and one is causal, and what the target does not take. A row whose keys are all
