@@ -10,6 +10,7 @@
 #include "passes/match_attention.h"
 #include "passes/order.h"
 #include "passes/plan_memory.h"
+#include "passes/view_attention.h"
 #include "passes/widen_contractions.h"
 
 namespace gcomp::passes {
@@ -28,6 +29,8 @@ constexpr Pass kPipeline[] = {
      [](Graph& g, const PipelineOptions& o) { return o.channels_last && choose_layout(g); }},
     {"widen_contractions", "products in f16 and bf16 run in f32, where the target has no others", Form::composite, Form::composite,
      [](Graph& g, const PipelineOptions& o) { return o.widen_contractions && widen_contractions(g); }},
+    {"view_attention", "attention reads its matrices where they lie and writes them where they are wanted", Form::primitive,
+     Form::primitive, [](Graph& g, const PipelineOptions& o) { return o.whole && view_attention(g, o.whole); }},
     {"simplify", "folding, algebra, common subexpressions, dead code", Form::composite, Form::composite,
      [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
     {"align_products", "products in 16 bits get rows of whole packs of 16 bytes", Form::primitive, Form::primitive,

@@ -9,6 +9,7 @@
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/simplify.h"
+#include "passes/view_attention.h"
 
 namespace gcomp::tests {
 
@@ -99,8 +100,130 @@ std::vector<AttentionCase> attention_cases() {
        .width = 128,
        .value_width = 80,
        .attributes = {{"scale", 0.09}, {"causal", true}}},
+      {.label = "packed",
+       .batch = {2, 3},
+       .queries = 37,
+       .keys = 37,
+       .width = 16,
+       .value_width = 16,
+       .attributes = {{"scale", 0.25}, {"causal", true}},
+       .layout = AttentionLayout::packed},
+      {.label = "packed_odd",
+       .batch = {2, 2},
+       .queries = 21,
+       .keys = 21,
+       .width = 7,
+       .value_width = 10,
+       .attributes = {{"scale", 0.4}},
+       .layout = AttentionLayout::packed},
+      {.label = "separate",
+       .batch = {2, 3},
+       .queries = 70,
+       .keys = 35,
+       .width = 8,
+       .value_width = 12,
+       .mask = {2, 1, 1, 35},
+       .layout = AttentionLayout::separate},
+      {.label = "sequence_first",
+       .batch = {3, 2},
+       .queries = 19,
+       .keys = 19,
+       .width = 24,
+       .value_width = 24,
+       .attributes = {{"scale", 0.2}},
+       .layout = AttentionLayout::sequence_first},
+      {.label = "cross",
+       .batch = {2, 2},
+       .queries = 9,
+       .keys = 66,
+       .width = 32,
+       .value_width = 5,
+       .mask = {1, 2, 9, 66},
+       .boolean = true,
+       .layout = AttentionLayout::cross},
+      {.label = "shared",
+       .batch = {2, 4},
+       .queries = 33,
+       .keys = 40,
+       .width = 12,
+       .value_width = 12,
+       .attributes = {{"causal", true}},
+       .layout = AttentionLayout::shared},
   };
 }
+
+namespace {
+
+/// q, k and v of a case, made of inputs that are added to `inputs`.
+class AttentionInputs {
+ public:
+  AttentionInputs(Builder& b, const AttentionCase& c, DType dtype, std::vector<Var>& inputs)
+      : b_(b), c_(c), dtype_(dtype), inputs_(inputs) {}
+
+  std::vector<Var> operands() {
+    const std::int64_t heads = c_.batch.back(), d = c_.width, e = c_.value_width;
+    switch (c_.layout) {
+      case AttentionLayout::matrices: return {matrix("q", c_.queries, d), matrix("k", c_.keys, d), matrix("v", c_.keys, e)};
+      case AttentionLayout::packed: {
+        Var x = rows("x", c_.queries, heads * (2 * d + e));
+        return {part(x, 0, d), part(x, heads * d, d), part(x, 2 * heads * d, e)};
+      }
+      case AttentionLayout::separate:
+        return {part(rows("q", c_.queries, heads * d), 0, d), part(rows("k", c_.keys, heads * d), 0, d),
+                part(rows("v", c_.keys, heads * e), 0, e)};
+      case AttentionLayout::cross: {
+        Var x = rows("kv", c_.keys, heads * (d + e));
+        return {part(rows("q", c_.queries, heads * d), 0, d), part(x, 0, d), part(x, heads * d, e)};
+      }
+      case AttentionLayout::shared:
+        return {part(rows("q", c_.queries, heads * d), 0, d), for_all_heads(rows("k", c_.keys, d)),
+                for_all_heads(rows("v", c_.keys, e))};
+      case AttentionLayout::sequence_first: break;
+    }
+    Var x = input("x", {c_.queries, c_.batch[0], 3 * heads * d});
+    x = b_.reshape(b_.transpose(b_.reshape(x, {1, c_.queries, c_.batch[0], 3, heads * d}), {3, 1, 2, 0, 4}),
+                   {3, c_.queries, c_.batch[0], heads * d});
+    std::vector<Var> parts;
+    for (std::int64_t i = 0; i < 3; ++i) {
+      Var flat = b_.reshape(b_.slice_axis(x, 0, i, 1), {c_.queries, c_.batch[0] * heads, d});
+      parts.push_back(b_.reshape(b_.transpose(flat, {1, 0, 2}), {c_.batch[0], heads, c_.queries, d}));
+    }
+    return parts;
+  }
+
+  /// y as the next layer reads it.
+  Var result(Var y) const {
+    if (c_.layout == AttentionLayout::matrices) return y;
+    const bool first = c_.layout == AttentionLayout::sequence_first;
+    Var moved = b_.transpose(y, first ? std::vector<std::int64_t>{2, 0, 1, 3} : std::vector<std::int64_t>{0, 2, 1, 3});
+    return b_.reshape(moved, {moved.dim(0), moved.dim(1), moved.dim(2) * moved.dim(3)});
+  }
+
+ private:
+  Var input(std::string_view name, Shape shape) {
+    inputs_.push_back(b_.input({dtype_, std::move(shape)}, concat(c_.label, ".", name)));
+    return inputs_.back();
+  }
+  Var matrix(std::string_view name, std::int64_t rows, std::int64_t columns) {
+    Shape shape = c_.batch;
+    shape.insert(shape.end(), {rows, columns});
+    return input(name, shape);
+  }
+  Var rows(std::string_view name, std::int64_t rows, std::int64_t columns) { return input(name, {c_.batch[0], rows, columns}); }
+  Var part(Var x, std::int64_t start, std::int64_t columns) {
+    const std::int64_t heads = c_.batch.back();
+    Var y = b_.slice_axis(x, 2, start, heads * columns);
+    return b_.transpose(b_.reshape(y, {x.dim(0), x.dim(1), heads, columns}), {0, 2, 1, 3});
+  }
+  Var for_all_heads(Var x) { return b_.broadcast(x, {x.dim(0), c_.batch.back(), x.dim(1), x.dim(2)}, {0, 2, 3}); }
+
+  Builder& b_;
+  const AttentionCase& c_;
+  DType dtype_;
+  std::vector<Var>& inputs_;
+};
+
+}  // namespace
 
 Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases) {
   Graph graph("attention");
@@ -109,25 +232,22 @@ Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases) {
   std::vector<std::string> names;
   Var loss = b.full({compute_type(dtype), {}}, 0);
   for (const AttentionCase& c : cases) {
-    const auto input = [&](std::int64_t rows, std::int64_t columns, std::string_view name) {
-      Shape shape = c.batch;
-      shape.insert(shape.end(), {rows, columns});
-      return b.input({dtype, shape}, concat(c.label, ".", name));
-    };
-    std::vector<Var> operands{input(c.queries, c.width, "q"), input(c.keys, c.width, "k"), input(c.keys, c.value_width, "v")};
-    for (const Var& operand : operands) wanted.push_back(operand.value);
+    std::vector<Var> inputs;
+    AttentionInputs made(b, c, dtype, inputs);
+    std::vector<Var> operands = made.operands();
+    for (const Var& input : inputs) wanted.push_back(input.value);
     if (!c.mask.empty())
       operands.push_back(b.input({c.boolean ? DType::boolean : c.wide ? compute_type(dtype) : dtype, c.mask}, c.label + ".mask"));
     const std::vector<Var> results = b.apply_many(ops::kAttention, operands, c.attributes);
-    for (const Var& result : results) outputs.push_back(result.value);
+    Var y = made.result(results[0]);
+    for (const Var& result : {y, results[1], results[2]}) outputs.push_back(result.value);
     for (const char* name : {".y", ".top", ".sum"}) names.push_back(c.label + name);
-    Var weighted = b.cast(results[0] * input(c.queries, c.value_width, "dy"), compute_type(dtype));
+    Var weighted = b.cast(y * b.input(y.type(), c.label + ".dy"), compute_type(dtype));
     std::vector<std::int64_t> axes;
     for (std::int64_t a = 0; a < weighted.rank(); ++a) axes.push_back(a);
     loss = loss + b.sum(weighted, axes);
   }
-  for (const AttentionCase& c : cases)
-    for (const char* name : {".dq", ".dk", ".dv"}) names.push_back(c.label + name);
+  for (const Value* input : wanted) names.push_back(input->name + ".gradient");
   const std::vector<Value*> gradients = passes::differentiate(graph, loss.value, wanted);
   outputs.insert(outputs.end(), gradients.begin(), gradients.end());
   for (std::size_t i = 0; i < outputs.size(); ++i) graph.rename(outputs[i], names[i]);
@@ -138,7 +258,10 @@ Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases) {
 
 void lower_whole(Graph& graph) {
   const runtime::Target target{runtime::TargetKind::cuda, "sm_90"};
-  expand(graph, [&](const Node& node) { return !codegen::takes_whole(node, target); });
+  const auto whole = [&](const Node& node) { return codegen::takes_whole(node, target); };
+  expand(graph, [&](const Node& node) { return !whole(node); });
+  passes::simplify(graph);
+  passes::view_attention(graph, whole);
   passes::simplify(graph);
   passes::fuse(graph);
 }

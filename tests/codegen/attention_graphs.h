@@ -8,6 +8,16 @@
 
 namespace gcomp::tests {
 
+/// How the matrices of a case lie in the graph's inputs, with batch [b, h] and s queries.
+enum class AttentionLayout : std::uint8_t {
+  matrices,        ///< each in an input of its own, as attention wants it
+  packed,          ///< [b, s, q of all heads, k of all heads, v of all heads] in one input, as GPT-2 has it
+  separate,        ///< [b, s, h * d] in an input each, as BERT has it
+  sequence_first,  ///< [s, b, 3 * h * d] in one input, as torchvision's ViT has it
+  cross,           ///< q apart, [b, t, h * d + h * e] for k and v
+  shared,          ///< k and v of one head for all
+};
+
 /// One attention and its gradients.
 struct AttentionCase {
   std::string label;
@@ -16,10 +26,12 @@ struct AttentionCase {
   Shape mask = {};                     ///< empty for none; dimensions as `attention` wants them
   bool boolean = false, wide = false;  ///< the mask's dtype: bool, or that of the rows instead of that of the operands
   ir::Attributes attributes = {};
+  AttentionLayout layout = AttentionLayout::matrices;
 };
 std::vector<AttentionCase> attention_cases();
 
-/// Results y, top, sum, dq, dk, dv of each case are outputs, their names beginning with its label.
+/// Results y (in the order of its layout), top, sum of each case and the gradients of its inputs are outputs, their names beginning
+/// with its label.
 ir::Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases);
 
 /// All cases in each float dtype, lowered, with attention and its gradient whole.

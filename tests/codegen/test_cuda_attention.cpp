@@ -6,8 +6,11 @@
 #include "codegen/cuda/attention/attention.h"
 #include "codegen/generate.h"
 #include "codegen/whole.h"
+#include "ir/builder.h"
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
+#include "ir/print.h"
+#include "passes/fuse.h"
 #include "passes/plan_memory.h"
 #include "runtime/validate.h"
 #include "tests/codegen/attention_graphs.h"
@@ -118,6 +121,82 @@ TEST(CudaAttentionTexts, CostsCountPairsOnceAndNoScores) {
   const double pairs = 24 * 512.0 * 513 / 2, rows = 24 * 512.0;
   EXPECT_DOUBLE_EQ(launch.cost.flops, pairs * (4 * 64 + 4));
   EXPECT_DOUBLE_EQ(launch.cost.bytes, 4 * rows * (4 * 64 + 2));
+}
+
+AttentionCase packed_case(std::int64_t width) {
+  return {.label = "a",
+          .batch = {2, 12},
+          .queries = 64,
+          .keys = 64,
+          .width = width,
+          .value_width = width,
+          .attributes = {{"causal", true}},
+          .layout = AttentionLayout::packed};
+}
+
+/// Launches of the attention nodes of a lowered graph.
+std::vector<codegen::cuda::AttentionLaunch> launches_of(const Graph& graph) {
+  std::vector<codegen::cuda::AttentionLaunch> all;
+  for (const auto& node : graph.nodes())
+    if (node->op->kind == Kind::composite)
+      for (auto& launch : codegen::cuda::attention_launches(*node, 90)) all.push_back(std::move(launch));
+  return all;
+}
+
+// Nothing but attention and the sums of dy * y runs: no matrix is moved to where a kernel wants it.
+TEST(CudaAttentionViews, NoKernelOnlyMovesAMatrix) {
+  for (AttentionCase c : attention_cases()) {
+    if (c.layout == AttentionLayout::matrices) continue;
+    Graph graph = attention_graph(DType::f32, {c});
+    lower_whole(graph);
+    const bool summed = c.layout == AttentionLayout::shared;  // gradients of keys and values, over the heads
+    EXPECT_EQ(passes::count_launches(graph), 2 + 1 + (summed ? 2 : 0)) << c.label << '\n' << print(graph);
+  }
+}
+
+// A part of a packed buffer costs what a matrix of its own would.
+TEST(CudaAttentionViews, CostWhatTheyTouch) {
+  AttentionCase apart = packed_case(64);
+  apart.layout = AttentionLayout::matrices;
+  Graph packed = attention_graph(DType::f32, {packed_case(64)}), matrices = attention_graph(DType::f32, {apart});
+  lower_whole(packed);
+  lower_whole(matrices);
+  const auto found = launches_of(packed), wanted = launches_of(matrices);
+  ASSERT_EQ(found.size(), 3u);
+  ASSERT_EQ(wanted.size(), 3u);
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].cost.bytes, wanted[i].cost.bytes);
+  EXPECT_EQ(found[0].values[0], found[0].values[2]);
+  EXPECT_EQ(found[2].values[7], found[2].values[8]) << "dk and dv lie in one buffer";
+}
+
+// Kernels know four strides of the batch. What needs more is read dense.
+TEST(CudaAttentionViews, AreNotTakenWhereTheBatchHasTooManyStrides) {
+  for (const bool many : {false, true}) {
+    Graph graph;
+    Builder b(graph);
+    const Shape shape{2, 2, 2, 2, 2, 3, 4};
+    Var x = b.input({DType::f32, shape}, "x");
+    Var q = b.transpose(x, many ? Shape{4, 3, 2, 1, 0, 5, 6} : Shape{1, 0, 2, 3, 4, 5, 6});
+    graph.outputs() = {b.apply_many(ops::kAttention, {q, x, x})[0].value};
+    lower_whole(graph);
+    EXPECT_TRUE(all_whole(graph));
+    EXPECT_EQ(graph.nodes().back()->attributes.find("q_view") == nullptr, many) << print(graph);
+  }
+}
+
+// Elements move in packs where offset, strides and width allow it.
+TEST(CudaAttentionViews, MoveAsManyElementsAsTheStridesAllow) {
+  const auto pack_of_values = [](std::int64_t width) {
+    Graph graph = attention_graph(DType::bf16, {packed_case(width)});
+    lower_whole(graph);
+    const std::string text = launches_of(graph)[0].text,
+                      wanted = concat("{", 24 * width, ", {0, 0, ", 64 * 36 * width, ", ", width, "}, ", 36 * width, ", ");
+    const std::size_t at = text.find(wanted);
+    return at == std::string::npos ? -1 : std::stoi(text.substr(at + wanted.size()));
+  };
+  EXPECT_EQ(pack_of_values(64), 8);
+  EXPECT_EQ(pack_of_values(12), 4);
+  EXPECT_EQ(pack_of_values(5), 1);
 }
 
 }  // namespace

@@ -147,22 +147,27 @@ Sources convolution_sources(int architecture, std::initializer_list<DType> dtype
   return sources_of(table);
 }
 
-/// Attention and its gradients with heads of each width that has tiles of its own, causal or under a mask.
+/// Attention and its gradients with heads of each width that has tiles of its own, causal or under a mask, and through views.
 Sources attention_sources(int architecture, std::initializer_list<DType> dtypes,
                           std::initializer_list<std::int64_t> widths = {16, 32, 64, 80, 128}) {
   codegen::KernelTable table(TargetKind::cuda);
   for (DType dtype : dtypes)
     for (std::int64_t width : widths) {
       const bool masked = width % 32 != 0 || width == 128;
-      const ir::Graph graph = attention_graph(dtype, {{.label = "a",
-                                                       .batch = {2, 12},
-                                                       .queries = 1000,
-                                                       .keys = 1000,
-                                                       .width = width,
-                                                       .value_width = width,
-                                                       .mask = masked ? Shape{2, 1, 1, 1000} : Shape(),
-                                                       .boolean = width == 80,
-                                                       .attributes = {{"causal", !masked}}}});
+      const AttentionCase dense{.label = "a",
+                                .batch = {2, 12},
+                                .queries = 1000,
+                                .keys = 1000,
+                                .width = width,
+                                .value_width = width,
+                                .mask = masked ? Shape{2, 1, 1, 1000} : Shape(),
+                                .boolean = width == 80,
+                                .attributes = {{"causal", !masked}}};
+      AttentionCase packed = dense;
+      packed.label = "b";
+      packed.layout = AttentionLayout::packed;
+      ir::Graph graph = attention_graph(dtype, {dense, packed});
+      lower_whole(graph);
       for (const auto& node : graph.nodes())
         if (node->op->kind == ir::Kind::composite)
           for (const auto& launch : codegen::cuda::attention_launches(*node, architecture)) table.add_text(launch.text);

@@ -8,8 +8,11 @@
 #include "ir/builder.h"
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
+#include "ir/print.h"
 #include "ir/verify.h"
 #include "passes/match_attention.h"
+#include "passes/pipeline.h"
+#include "passes/training.h"
 #include "tests/ops/samples.h"
 
 namespace gcomp::passes {
@@ -38,16 +41,21 @@ void PrintTo(const Wanted& wanted, std::ostream* out) { *out << wanted.model; }
 
 class MatchAttention : public testing::TestWithParam<Wanted> {};
 
-TEST_P(MatchAttention, FindsEachOfARecordedModel) {
-  const fs::path path = model_file(GetParam().model);
-  if (path.empty()) GTEST_SKIP() << GetParam().model << " is not here";
+/// In batches of 2.
+frontend::Model training_model(const fs::path& path) {
   const frontend::OnnxFile file = frontend::open_onnx(path.string());
   frontend::ImportOptions options;
   options.training = true;
   for (const auto& input : file.inputs)
     for (const auto& dimension : input.dimensions)
       if (!dimension.symbol.empty()) options.dims[dimension.symbol] = 2;
-  frontend::Model model = frontend::import_onnx(file, options);
+  return frontend::import_onnx(file, options);
+}
+
+TEST_P(MatchAttention, FindsEachOfARecordedModel) {
+  const fs::path path = model_file(GetParam().model);
+  if (path.empty()) GTEST_SKIP() << GetParam().model << " is not here";
+  frontend::Model model = training_model(path);
   EXPECT_EQ(match_attention(model.graph), GetParam().matches);
   verify(model.graph);
   for (const auto& node : model.graph.nodes()) {
@@ -58,6 +66,46 @@ TEST_P(MatchAttention, FindsEachOfARecordedModel) {
     // A mask of keys is not repeated over heads and queries.
     if (node->operands.size() > 3) { EXPECT_LE(node->operands[3]->type.elements(), node->operands[1]->type.elements()); }
   }
+}
+
+/// The value whose bytes a chain of reshapes gives another shape.
+const Value* base_of(const Value* value) {
+  while (is_made_by(value, ops::kReshape)) value = value->producer->operands[0];
+  return value;
+}
+
+/// A kernel that computes nothing: each element of its one result is an element of something.
+bool only_moves(const Node& node) {
+  return node.op == &ops::kKernel && node.nest->statements.size() == 1 && node.nest->statements[0].form == Statement::Form::map &&
+         node.nest->statements[0].value->kind == Term::Kind::read;
+}
+
+// In a training step q, k, v and dy are read where they lie, and y, dq, dk and dv written where they are wanted.
+TEST_P(MatchAttention, NoKernelOnlyMovesWhatAttentionReadsOrWrites) {
+  const fs::path path = model_file(GetParam().model);
+  if (path.empty()) GTEST_SKIP() << GetParam().model << " is not here";
+  frontend::Model model = training_model(path);
+  match_attention(model.graph);
+  std::vector<std::string> trained;
+  for (const auto& parameter : model.parameters)
+    if (parameter.trained) trained.push_back(parameter.name);
+  make_training_step(model.graph, parse_loss("cross_entropy"), {.weight_decay = {}}, trained);
+  PipelineOptions options;
+  options.whole = [](const Node& node) { return node.op == &ops::kAttention || node.op == &ops::kAttentionGradient; };
+  options.epilogues.enabled = true;
+  lower(model.graph, options);
+  int found = 0;
+  for (const auto& node : model.graph.nodes()) {
+    const bool attends = node->op->kind == Kind::composite;
+    found += attends;
+    for (const Value* operand : node->operands) {
+      const Node* producer = base_of(operand)->producer;
+      if (!producer) continue;
+      if (attends) { EXPECT_FALSE(only_moves(*producer)) << print(*producer); }
+      if (producer->op->kind == Kind::composite) { EXPECT_FALSE(only_moves(*node)) << print(*node); }
+    }
+  }
+  EXPECT_EQ(found, 2 * GetParam().matches);
 }
 
 INSTANTIATE_TEST_SUITE_P(Recorded, MatchAttention,

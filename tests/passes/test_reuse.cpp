@@ -126,6 +126,15 @@ TEST(Reuse, PointwiseNodesGoByElementSizeAndContractionsNever) {
   EXPECT_EQ(pairs_of("graph @g(%a: f32[4,4], %b: f32[4,4]) -> () { %y = matmul %a, %b : f32[4,4] }"), "");
 }
 
+// Its blocks read keys that other blocks have read before they store.
+TEST(Reuse, AttentionNeverWritesOverWhatItReads) {
+  EXPECT_EQ(pairs_of("graph @g(%q: f32[2,5,3]) -> () {\n  %y, %top, %sum = attention %q, %q, %q\n}"), "");
+  EXPECT_EQ(pairs_of("graph @g(%x: f32[30], %t: f32[2,5]) -> () {\n  %d, %e, %f = attention_gradient %x, %x, %x, %x, %t, %t, %t "
+                     "{sizes=[2,5,5,3,3], q_view=[0,15,3,1], k_view=[0,15,3,1], v_view=[0,15,3,1], dy_view=[0,15,3,1], "
+                     "dq_view=[0,15,3,1]}\n}"),
+            "");
+}
+
 TEST(Reuse, ViewsThatMoveNothingAreAliases) {
   auto alias = [](const std::string& text) { return reuse_of(*parse(text).nodes().back()).alias; };
   EXPECT_TRUE(alias("graph @g(%x: f32[4,8]) -> () { %y = reshape %x {shape=[2,16]} : f32[2,16] }"));

@@ -191,7 +191,7 @@ Step step_of(std::string_view text) {
     misuse(concat("unknown pass '", name, "' (--list-passes shows all)", did_you_mean(name, known)));
   }
   Settings settings = settings_of(name, options);
-  if (name == "match_attention") settings.pipeline.whole = [](const Node&) { return true; };
+  if (name == "match_attention" || name == "view_attention") settings.pipeline.whole = [](const Node&) { return true; };
   settings.pipeline.epilogues.enabled = settings.pipeline.align.enabled = true;  // it was named
   if (name == "widen_contractions") settings.pipeline.widen_contractions = true;
   if (pass)
