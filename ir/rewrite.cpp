@@ -17,6 +17,7 @@ int rewrite(Graph& graph, const RewriteRule& rule) {
   std::unordered_map<Value*, Value*> replaced;
   std::vector<std::unique_ptr<Node>> old = graph.take_nodes(), retired;
   std::vector<std::pair<Value*, Value*>> names;
+  const std::unordered_set<const Value*> outputs(graph.outputs().begin(), graph.outputs().end());
   int count = 0;
   for (auto& node : old) {
     for (Value*& operand : node->operands)
@@ -37,8 +38,8 @@ int rewrite(Graph& graph, const RewriteRule& rule) {
       check_internal(to->type == node->results[i]->type, "a rewrite of ", node->op->name, " changed ",
                      to_string(node->results[i]->type), " to ", to_string(to->type));
       replaced[node->results[i]] = to;
-      if (fresh.count(to->producer) && is_automatic(to->name) && !is_automatic(node->results[i]->name))
-        names.emplace_back(node->results[i], to);
+      const bool named = fresh.count(to->producer) || (to->producer && outputs.count(node->results[i]));
+      if (named && is_automatic(to->name) && !is_automatic(node->results[i]->name)) names.emplace_back(node->results[i], to);
     }
     retired.push_back(std::move(node));
   }

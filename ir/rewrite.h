@@ -13,7 +13,8 @@ namespace gcomp::ir {
 using RewriteRule = std::function<std::optional<std::vector<Value*>>(Node&, Builder&)>;
 
 /// Applies the rule to every node once, in order; nodes that the rule builds are not visited. A replacement that was built
-/// without a name takes the name of the value it replaces. Returns how many nodes were replaced.
+/// without a name takes the name of the value it replaces; so does, of an output, an older one without a name. Returns how many
+/// nodes were replaced.
 int rewrite(Graph& graph, const RewriteRule& rule);
 
 }  // namespace gcomp::ir
