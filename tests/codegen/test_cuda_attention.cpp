@@ -9,6 +9,7 @@
 #include "ir/builder.h"
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
+#include "ir/parse.h"
 #include "ir/print.h"
 #include "passes/fuse.h"
 #include "passes/plan_memory.h"
@@ -167,6 +168,17 @@ TEST(CudaAttentionViews, CostWhatTheyTouch) {
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].cost.bytes, wanted[i].cost.bytes);
   EXPECT_EQ(found[0].values[0], found[0].values[2]);
   EXPECT_EQ(found[2].values[7], found[2].values[8]) << "dk and dv lie in one buffer";
+}
+
+// Elements are counted in 32 bits where that is enough for the whole matrix.
+TEST(CudaAttentionViews, CountElementsInAsManyBitsAsTheyNeed) {
+  for (const std::int64_t rows : {16384, 32768}) {
+    const Graph graph =
+        parse(concat("graph @g(%x: f32[32768,65536]) -> () {\n  %y, %top, %sum = attention %x, %x, %x {sizes=[1,", rows, ",", rows,
+                     ",8,8], q_view=[0,0,65536,1], k_view=[0,0,65536,1], v_view=[0,0,65536,1]}\n}"));
+    const std::string text = launches_of(graph)[0].text;
+    EXPECT_NE(text.find(concat("65536, 4, ", rows == 16384 ? "true" : "false", "}")), std::string::npos) << rows;
+  }
 }
 
 // Kernels know four strides of the batch. What needs more is read dense.

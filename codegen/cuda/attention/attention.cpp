@@ -96,6 +96,7 @@ struct Kit {
   std::string type;
   std::int64_t own = 0;
   int threads = 0;
+  int blocks = 1;  ///< that shall find registers on one multiprocessor
 };
 
 std::string value_type(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
@@ -104,7 +105,8 @@ Kit kit_for(DType dtype, std::int64_t width, bool backward, int architecture) {
   const std::string element(storage_type_text(dtype));
   if (dtype == DType::f16 || (dtype == DType::bf16 && architecture >= 80)) {
     const std::int64_t padded = (width + 15) / 16 * 16, own = 64, stream = padded > 64 ? (backward ? 16 : 32) : backward ? 32 : 64;
-    return {concat("gc_mma_kit<", element, ", ", padded, ", ", own, ", ", stream, ">"), own, static_cast<int>(2 * own)};
+    return {concat("gc_mma_kit<", element, ", ", padded, ", ", own, ", ", stream, ">"), own, static_cast<int>(2 * own),
+            backward && padded <= 64 ? 4 : 1};
   }
   const auto& tiles = dtype == DType::f64 ? (backward ? kBackward64 : kForward64) : backward ? kBackward32 : kForward32;
   const FmaTile& tile = *std::find_if(std::begin(tiles), std::end(tiles), [&](const FmaTile& t) { return t.width >= width; });
@@ -153,8 +155,10 @@ std::int64_t pack_of(const AttentionMatrix& m, DType dtype) {
 /// A gc_attention_view; `number` counts the matrices, operands first.
 std::string view_text(const Sizes& s, const AttentionMatrix& m, std::size_t number, DType dtype) {
   const StridedView view = m.view_or_dense();
-  return concat("{", view.offset, ", ", strides_text(s, number + 1), ", ", view.strides[view.strides.size() - 2], ", ",
-                pack_of(m, dtype), "}");
+  const std::size_t rank = m.shape.size();
+  const std::int64_t row = view.strides[rank - 2], end = (m.shape[rank - 2] - 1) * row + m.shape[rank - 1];
+  return concat("{", view.offset, ", ", strides_text(s, number + 1), ", ", row, ", ", pack_of(m, dtype), ", ",
+                end < kCountablePositions ? "true" : "false", "}");
 }
 
 std::string sizes_text(const Sizes& s, const Attributes& a, DType dtype) {
@@ -214,9 +218,10 @@ struct Launching {
     else arguments += ", (const gc_no_mask*)0";
     for (const Touched& result : results) add(result, "");
     const DType dtype = operands.q->type.dtype;
-    made.text = concat(attention_text(), "extern \"C\" __global__ void __launch_bounds__(", kit.threads, ", 1) ", kNamePlaceholder,
-                       "(", parameters, "int*) {\n  typedef ", kit.type, " Kit;\n  __shared__ Kit::", shared, " shared;\n",
-                       sizes_text(sizes, attributes, dtype), "  ", function, "<Kit>(shared, sizes", arguments, ");\n}\n");
+    made.text =
+        concat(attention_text(), "extern \"C\" __global__ void __launch_bounds__(", kit.threads, ", ", kit.blocks, ") ",
+               kNamePlaceholder, "(", parameters, "int*) {\n  typedef ", kit.type, " Kit;\n  __shared__ Kit::", shared,
+               " shared;\n", sizes_text(sizes, attributes, dtype), "  ", function, "<Kit>(shared, sizes", arguments, ");\n}\n");
     made.grid = {.blocks = sizes.batches * quotient_up(rows, kit.own), .threads = kit.threads};
     made.cost.flops = flops_a_pair * pairs_of(sizes, attributes.flag("causal"));
     made.cost.dtype = dtype;
@@ -257,9 +262,11 @@ std::vector<AttentionLaunch> attention_launches(const Node& node, int architectu
     return {l.launch("gc_attention", "Forward", kit, s.queries, inputs, {results[0], all_of(r[1]), all_of(r[2])},
                      2 * (width + value_width) + kRowOps)};
   for (const Value* rows : {o.top, o.sum, o.delta}) inputs.push_back(all_of(rows));
+  Kit keys = kit;
+  keys.blocks = 1;  // the sums of two matrices take all registers
   return {l.launch("gc_attention_query_gradient", "Backward", kit, s.queries, inputs, {results[0]},
                    2 * (2 * width + value_width) + kRowOps),
-          l.launch("gc_attention_key_gradient", "Backward", kit, s.keys, inputs, {results[1], results[2]},
+          l.launch("gc_attention_key_gradient", "Backward", keys, s.keys, inputs, {results[1], results[2]},
                    4 * (width + value_width) + kRowOps)};
 }
 

@@ -5,10 +5,15 @@
 
 struct gc_no_mask {};
 
-// Where a matrix lies in a buffer: rows are contiguous, `row` elements apart. Packs of `pack` elements can be moved at once.
+// Where a matrix lies in a buffer: rows are contiguous, `row` elements apart. Packs of `pack` elements can be moved at once. Where
+// it is narrow, its elements are counted in 31 bits.
 struct gc_attention_view {
   long long offset, batch[4], row;
   int pack;
+  bool narrow;
+  GC_DEVICE long long at(int row_number, int column) const {
+    return narrow ? row_number * (int)row + column : row_number * row + column;
+  }
 };
 
 // One shape; the launch has it as constants. Strides of the mask are 0 where it repeats.
@@ -89,7 +94,7 @@ GC_DEVICE void gc_fill(typename Kit::Element* to, const typename Kit::T* from, c
 #pragma unroll
     for (int e = 0; e < kVector; ++e) values.at[e] = T();
     if (first + row < rows) {
-      const T* line = from + (first + row) * view.row + column;
+      const T* line = from + view.at(first + row, column);
       if (view.pack % kVector == 0) {
         if (column < width) gc_move_pack(&values, (const gc_pack<T, kVector>*)line);
       } else {
@@ -116,7 +121,7 @@ GC_DEVICE void gc_store_rows(typename Kit::T* to, const gc_attention_view& view,
       typename Kit::V values[Kit::kOutPack];
 #pragma unroll
       for (int e = 0; e < Kit::kOutPack; ++e) values[e] = sums.at(i, j + e) * factors[i];
-      typename Kit::T* line = to + row * view.row + column;
+      typename Kit::T* line = to + view.at(row, column);
       if (view.pack % Kit::kOutPack == 0) {
         if (column < width) gc_store_pack(line, values);
       } else {
