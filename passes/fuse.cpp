@@ -67,7 +67,8 @@ std::int64_t parts_of(std::int64_t size, std::int64_t wanted, bool rows) {
   return packed * 2 >= any ? packed : any;
 }
 
-/// The first axis that has as many parts as wanted, else the run of neighbouring axes with the most.
+/// The axis with the most parts, or a run of neighbouring axes where that is far from enough: cut within the images that a kernel
+/// makes one after another, the reduction would not join that kernel.
 Cut best_cut(const Shape& shape, const std::vector<std::int64_t>& axes, std::int64_t wanted) {
   Cut best;
   const auto rank = static_cast<std::int64_t>(shape.size());
@@ -78,6 +79,7 @@ Cut best_cut(const Shape& shape, const std::vector<std::int64_t>& axes, std::int
     if (cut.parts > best.parts) best = cut;
   };
   for (std::int64_t axis : axes) consider(axis, 1);
+  if (best.parts * 8 >= wanted) return best;
   for (std::size_t i = 0; i < axes.size();) {
     std::size_t end = i + 1;
     while (end < axes.size() && axes[end] == axes[end - 1] + 1) ++end;

@@ -204,7 +204,7 @@ class Merger {
     for (Value* operand : unit(consumer).operands) readers_[operand].insert(consumer);
   }
 
-  /// Reductions over the same axes that read the same value at the same indices.
+  /// Reductions over the same axes that read the same value, or two results of one unit, at the same indices.
   bool merge_siblings() {
     bool any = false;
     const std::vector<int> order = order_;
@@ -213,26 +213,36 @@ class Merger {
       for (bool again = true; again;) {
         again = false;
         for (std::size_t slot = 0; slot < unit(u).operands.size() && !again; ++slot) {
-          const std::set<int> candidates = readers_[unit(u).operands[slot]];
-          for (int v : candidates)
-            if (v != u && try_siblings(v, u, static_cast<int>(slot))) {
-              again = any = true;
-              break;
-            }
+          for (const Value* made : made_with(unit(u).operands[slot])) {
+            const std::set<int> candidates = readers_[made];
+            again = std::any_of(candidates.begin(), candidates.end(),
+                                [&](int v) { return v != u && try_siblings(v, made, u, static_cast<int>(slot)); });
+            if (again) break;
+          }
+          any = any || again;
         }
       }
     }
     return any;
   }
 
-  bool try_siblings(int from, int to, int slot) {
+  /// The value and what its unit gives beside it in the same shape.
+  std::vector<const Value*> made_with(const Value* value) {
+    std::vector<const Value*> made{value};
+    if (const auto producer = producer_.find(value); producer != producer_.end())
+      for (const Value* other : unit(producer->second).results)
+        if (other != value && other->type.shape == value->type.shape) made.push_back(other);
+    return made;
+  }
+
+  /// `from` reads `made` as `to` reads its operand `slot`.
+  bool try_siblings(int from, const Value* made, int to, int slot) {
     const FusionUnit &a = unit(from), &b = unit(to);
     if (!a.is_nest() || a.fixed || !reduced_axes(a.nest) || a.nest.extents.size() != b.nest.extents.size()) return false;
     if (a.operands.size() + b.operands.size() + a.results.size() + b.results.size() >
         static_cast<std::size_t>(2 * options_.max_operands))
       return false;
-    const Value* shared = b.operands[static_cast<std::size_t>(slot)];
-    const auto other = static_cast<int>(std::find(a.operands.begin(), a.operands.end(), shared) - a.operands.begin());
+    const auto other = static_cast<int>(std::find(a.operands.begin(), a.operands.end(), made) - a.operands.begin());
     const auto here = only_read(b.nest, slot), there = only_read(a.nest, other);
     if (!here || !there) return false;
     const auto map = rename(a.nest, *there, b.nest, *here);
