@@ -1,6 +1,7 @@
 // Every attention of the recorded transformers is found, whatever exporter wrote it, and what is found computes the same.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -8,6 +9,7 @@
 #include "ir/builder.h"
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
+#include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "passes/match_attention.h"
@@ -106,6 +108,32 @@ TEST_P(MatchAttention, NoKernelOnlyMovesWhatAttentionReadsOrWrites) {
     }
   }
   EXPECT_EQ(found, 2 * GetParam().matches);
+}
+
+// A packed projection whose rows are filled up to whole packs is read with them, not cut off before.
+TEST(MatchAttentionOn, ReadsAProductThatWasPadded) {
+  Graph graph = parse(R"(graph @g(%x: bf16[10,4], %w: bf16[4,18]) -> (%z) {
+  %p = matmul %x, %w
+  %t = reshape %p {shape=[2,5,3,2,3]}
+  %m = transpose %t {permutation=[2,0,3,1,4]}
+  %q0 = slice %m {sizes=[1,2,2,5,3], starts=[0,0,0,0,0], steps=[1,1,1,1,1]}
+  %k0 = slice %m {sizes=[1,2,2,5,3], starts=[1,0,0,0,0], steps=[1,1,1,1,1]}
+  %v0 = slice %m {sizes=[1,2,2,5,3], starts=[2,0,0,0,0], steps=[1,1,1,1,1]}
+  %q = reshape %q0 {shape=[2,2,5,3]}
+  %k = reshape %k0 {shape=[2,2,5,3]}
+  %v = reshape %v0 {shape=[2,2,5,3]}
+  %y, %top, %sum = attention %q, %k, %v
+  %z = transpose %y {permutation=[0,2,1,3]}
+})");
+  PipelineOptions options;
+  options.whole = [](const Node&) { return true; };
+  options.align = {.enabled = true, .min_work = 1};
+  lower(graph, options);
+  const auto& nodes = graph.nodes();
+  EXPECT_TRUE(std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
+    return node->op == &ops::kMatmul && node->result()->type.shape == Shape{10, 24};
+  })) << print(graph);
+  EXPECT_TRUE(std::none_of(nodes.begin(), nodes.end(), [](const auto& node) { return only_moves(*node); })) << print(graph);
 }
 
 INSTANTIATE_TEST_SUITE_P(Recorded, MatchAttention,
