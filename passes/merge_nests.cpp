@@ -242,6 +242,8 @@ class Merger {
     if (a.operands.size() + b.operands.size() + a.results.size() + b.results.size() >
         static_cast<std::size_t>(2 * options_.max_operands))
       return false;
+    // Short sums are unrolled: those of more than two values at once would not fit the registers.
+    if (made != b.operands[static_cast<std::size_t>(slot)] && a.results.size() + b.results.size() > 2) return false;
     const auto other = static_cast<int>(std::find(a.operands.begin(), a.operands.end(), made) - a.operands.begin());
     const auto here = only_read(b.nest, slot), there = only_read(a.nest, other);
     if (!here || !there) return false;

@@ -206,12 +206,15 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
 template <class V>
 struct gc_attention_row {
   V finite = 0, inverse = 0, delta = 0;
-  GC_DEVICE void load(const gc_attention_sizes& s, const V* top, const V* sum, const V* deltas, int batch, int query) {
-    if (query >= s.queries) return;
-    const long long at = (long long)batch * s.queries + query;
-    finite = top[at] == -gc_infinity(V()) ? (V)0 : top[at];
-    inverse = s.closed_rows_are_zero && sum[at] == 0 ? (V)0 : 1 / sum[at];
-    delta = deltas[at];
+  // Reads, to be finished once they are there: many rows are on their way at once. Beyond the last query it is the last one again,
+  // which gc_attention_pair does not use.
+  GC_DEVICE void fetch(const gc_attention_sizes& s, const V* top, const V* sum, const V* deltas, int batch, int query) {
+    const long long at = (long long)batch * s.queries + (query < s.queries ? query : s.queries - 1);
+    finite = top[at], inverse = sum[at], delta = deltas[at];
+  }
+  GC_DEVICE void finish(const gc_attention_sizes& s) {
+    if (finite == -gc_infinity(V())) finite = 0;
+    inverse = s.closed_rows_are_zero && inverse == 0 ? (V)0 : 1 / inverse;
   }
 };
 
@@ -219,9 +222,9 @@ struct gc_attention_row {
 template <bool kPlain, class Kit, class Mask, class V>
 GC_DEVICE void gc_attention_pair(const gc_attention_sizes& s, const Mask* mask, const gc_attention_row<V>& row, int query, int key,
                                  V& product, V& dp) {
-  const bool open = gc_mask<kPlain>(s, mask, query, key, product);
-  product = !kPlain && query >= s.queries ? (V)0 : Kit::exp(product - row.finite) * row.inverse;
-  dp = open ? product * (dp - row.delta) : (V)0;
+  const bool open = gc_mask<kPlain>(s, mask, query, key, product), within = kPlain || query < s.queries;
+  product = within ? Kit::exp(product - row.finite) * row.inverse : (V)0;
+  dp = open && within ? product * (dp - row.delta) : (V)0;
 }
 template <bool kPlain, class Kit, class Mask, class V>
 GC_DEVICE void gc_query_pairs(const gc_attention_sizes& s, const Mask* mask, const gc_attention_row<V> (&rows)[Kit::kRows],
@@ -259,7 +262,9 @@ GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const
   gc_fill<Kit, Kit::kOwn>(shared.own[1], gc_matrix_of(dy, s.y, s, p.batch), s.y, p.first, s.queries, s.value_width);
   gc_attention_row<V> rows[Kit::kRows];
 #pragma unroll
-  for (int i = 0; i < Kit::kRows; ++i) rows[i].load(s, top, sum, delta, p.batch, p.first + Kit::row(i));
+  for (int i = 0; i < Kit::kRows; ++i) rows[i].fetch(s, top, sum, delta, p.batch, p.first + Kit::row(i));
+#pragma unroll
+  for (int i = 0; i < Kit::kRows; ++i) rows[i].finish(s);
   typename Kit::Output out;
   out.clear();
   const int end = s.causal && p.first + Kit::kOwn < s.keys ? p.first + Kit::kOwn : s.keys;
@@ -305,12 +310,14 @@ GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const g
     gc_fill<Kit, Kit::kStream>(shared.stream[0], q, s.q, m, s.queries, s.width);
     gc_fill<Kit, Kit::kStream>(shared.stream[1], dy, s.y, m, s.queries, s.value_width);
     __syncthreads();
+    gc_attention_row<V> rows[Kit::kColumns];
+#pragma unroll
+    for (int j = 0; j < Kit::kColumns; ++j) rows[j].fetch(s, top, sum, delta, p.batch, m + Kit::column(j));
     typename Kit::Scores scores, gradients;
     Kit::dot(scores, shared.own[0], shared.stream[0], s.width);
     Kit::dot(gradients, shared.own[1], shared.stream[1], s.value_width);
-    gc_attention_row<V> rows[Kit::kColumns];
 #pragma unroll
-    for (int j = 0; j < Kit::kColumns; ++j) rows[j].load(s, top, sum, delta, p.batch, m + Kit::column(j));
+    for (int j = 0; j < Kit::kColumns; ++j) rows[j].finish(s);
     if (gc_is_plain(s, m, Kit::kStream, p.first, Kit::kOwn)) gc_key_pairs<true, Kit>(s, mask, rows, m, p.first, scores, gradients);
     else gc_key_pairs<false, Kit>(s, mask, rows, m, p.first, scores, gradients);
     Kit::mix(value_sums, scores, shared.stream[1], shared.weights, s.value_width);
