@@ -42,6 +42,7 @@ class ProductAligner {
       if (node->op != &ops::kMatmul || outputs.count(node->result())) continue;
       if (const std::optional<Padded> padded = padded_shapes(*node)) products_.emplace(node.get(), *padded);
     }
+    if (products_.empty()) return;
     const Uses uses = uses_of(graph_);
     for (const auto& [product, shapes] : products_)
       for (const auto& [operand, shape] : {std::pair{product->operands[0], &shapes.a}, {product->operands[1], &shapes.b}})

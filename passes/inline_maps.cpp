@@ -47,9 +47,12 @@ int cost_of(const OpDef& op) {
 /// What is known of a value while deciding.
 struct Decision {
   bool inlined = false;
-  int cost = 0;                                 ///< of itself and of what is computed on the way, each value once
-  std::unordered_set<const Value*> on_the_way;  ///< inlined values that computing it computes
-  std::unordered_set<const Value*> leaves;      ///< values in memory that computing it reads
+  std::vector<const Value*> leaves;  ///< values in memory that computing it reads, each once; few
+
+  void add_leaf(const Value* leaf) {
+    if (!reads(leaf)) leaves.push_back(leaf);
+  }
+  bool reads(const Value* leaf) const { return std::find(leaves.begin(), leaves.end(), leaf) != leaves.end(); }
 };
 
 /// Removes axes of extent 1, which no index mentions. A reduction over nothing else becomes a map.
@@ -161,25 +164,21 @@ class Inliner {
     if (is_opaque(node)) return;
     Value* value = node.result();
     Decision& d = decisions_[value];
-    d.cost = cost_of(*node.op);
     for (const Value* operand : node.operands) {
       auto it = decisions_.find(operand);
       if (it == decisions_.end() || !it->second.inlined) {
-        d.leaves.insert(operand);
+        d.add_leaf(operand);
         continue;
       }
-      d.on_the_way.insert(operand);
-      d.on_the_way.insert(it->second.on_the_way.begin(), it->second.on_the_way.end());
-      d.leaves.insert(it->second.leaves.begin(), it->second.leaves.end());
+      for (const Value* leaf : it->second.leaves) d.add_leaf(leaf);
     }
-    for (const Value* inlined : d.on_the_way) d.cost += cost_of(*inlined->producer->op);
     const bool map = node.op->kind == Kind::pointwise || node.op->kind == Kind::view || node.op == &ops::kFull ||
                      node.op == &ops::kIota || node.op == &ops::kGather;
     if (node.op == &ops::kFull || node.op == &ops::kIota) {
       d.inlined = !read_by_opaque(value);
       return;
     }
-    if (node.op == &ops::kReshape && read_by_opaque(value) && d.leaves.count(node.operands[0])) {
+    if (node.op == &ops::kReshape && read_by_opaque(value) && d.reads(node.operands[0])) {
       aliases_.insert(&node);
       return;
     }
@@ -197,12 +196,30 @@ class Inliner {
     if (is_compared_with_its_extreme(value)) return;
     const std::int64_t own = std::max<std::int64_t>(value->type.elements(), 1), largest = elements_read_by(value);
     const bool view = node.op->kind == Kind::view;
-    if (!view && largest > own && d.cost > 1 && value->type.rank() > 0) return;
-    if (!view && largest > own && reads_windows(value) && d.cost > 2) return;
+    if (!view && largest > own && (value->type.rank() > 0 || reads_windows(value)) &&
+        costs_more_than(value->type.rank() > 0 ? 1 : 2, node))
+      return;
     if (view && node.op == &ops::kConcat && d.leaves.size() > 4) return;
     std::size_t large = 0;
     for (const Value* leaf : d.leaves) large += leaf->type.elements() * 2 > own ? 1 : 0;
-    d.inlined = readers == 1 || view || (d.cost <= options_.recompute_cost && large <= 1);
+    d.inlined = readers == 1 || view || (large <= 1 && !costs_more_than(options_.recompute_cost, node));
+  }
+
+  /// Whether computing a value, with all that is inlined on the way, each once, costs more.
+  bool costs_more_than(int limit, const Node& node) const {
+    std::vector<const Node*> open{&node};
+    std::unordered_set<const Node*> seen{&node};
+    while (!open.empty() && limit >= 0) {
+      const Node& next = *open.back();
+      open.pop_back();
+      limit -= cost_of(*next.op);
+      for (const Value* operand : next.operands) {
+        const auto decision = decisions_.find(operand);
+        if (decision != decisions_.end() && decision->second.inlined && seen.insert(operand->producer).second)
+          open.push_back(operand->producer);
+      }
+    }
+    return limit < 0;
   }
 
   /// The gradient and other operands of the optimizer stay in memory, so that all parameters share one kernel.

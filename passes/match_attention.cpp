@@ -288,6 +288,8 @@ class Matcher {
 }  // namespace
 
 int match_attention(Graph& graph, const std::function<bool(const Node&)>& whole) {
+  const auto is_softmax = [](const auto& node) { return node->op == &ops::kSoftmax; };
+  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), is_softmax)) return 0;
   graph.remove_dead();  // nodes that nothing needs read nothing
   Matcher matcher(graph, whole);
   const int matched = rewrite(graph, [&](Node& node, Builder& b) { return matcher.match(node, b); });

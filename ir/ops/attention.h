@@ -83,7 +83,7 @@ inline void check_view(const InferContext& c, const AttentionMatrix& m, std::int
   for (std::size_t d = 0; inside && d < m.shape.size(); ++d) {
     const std::int64_t steps = m.shape[d] - 1;
     inside = view.strides[d] >= 0 && (steps == 0 || view.strides[d] <= (elements - 1 - last) / steps);
-    last += steps * view.strides[d];
+    if (inside) last += steps * view.strides[d];
   }
   c.require(inside, m.view_name, " [", shown(view.as_attribute()), "] of [", shown(m.shape), "] leaves ", elements, " elements");
   c.require(m.shape.back() == 1 || view.strides.back() == 1, m.view_name, " has stride ", view.strides.back(),
