@@ -47,7 +47,7 @@ def parse_options():
     options.add_argument("--modes", default=",".join(STEP_MODES), help="which of PyTorch's modes")
     options.add_argument("--steps", type=int, default=50, help="timed steps of a turn")
     options.add_argument("--rounds", type=int, default=2, help="turns of each contender")
-    options.add_argument("--limit", type=float, default=300, help="seconds for one turn")
+    options.add_argument("--limit", type=float, default=900, help="seconds for one turn; a cold max-autotune of a large network takes several minutes")
     options.add_argument("--retry", action="store_true", help="try again what failed in earlier runs with the same --out")
     options.add_argument("--minutes", type=float, default=0, help="start no turn later than this; 0 for no end")
     options = options.parse_args()
