@@ -190,12 +190,13 @@ ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const
 LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks) {
   passes::PipelineOptions options;
   options.disabled = hooks.disabled;
-  options.widen_contractions = target.kind == runtime::TargetKind::cpu;
-  options.alignment = target.kind == runtime::TargetKind::cuda ? 256 : 64;
-  options.align.enabled = target.kind == runtime::TargetKind::cuda;
-  if (target.kind == runtime::TargetKind::cuda) options.split.wanted_parallel = kParallelOnGpu;
+  const bool on_gpu = target.kind == runtime::TargetKind::cuda;
+  options.widen_contractions = !on_gpu;
+  options.alignment = on_gpu ? 256 : 64;
+  options.align.enabled = on_gpu;
+  if (on_gpu) options.split.wanted_parallel = kParallelOnGpu;
   options.whole = whole_on(target);
-  options.epilogues = {.enabled = target.kind == runtime::TargetKind::cuda, .gelu = codegen::library_has_gelu(target)};
+  options.epilogues = {.enabled = on_gpu, .gelu = codegen::library_has_gelu(target)};
   options.observer = [&](std::string_view pass, const ir::Graph& after, bool changed, double seconds) {
     if (hooks.pass) hooks.pass(pass, after, changed, seconds);
   };

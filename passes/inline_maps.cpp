@@ -252,7 +252,8 @@ class Inliner {
     std::unordered_set<const Node*> readers;
     count_readers(value, readers);
     for (const Node* reader : readers) {
-      reduced = reduced || reader->op == &ops::kReduceMax || reader->op == &ops::kReduceMin;
+      const Reduction::Of of = reader->op->reduction.of;
+      reduced = reduced || (reader->op->kind == Kind::reduce && (of == Reduction::Of::maximum || of == Reduction::Of::minimum));
       compared = compared || reader->op == &ops::kEqual;
     }
     return reduced && compared;

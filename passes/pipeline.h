@@ -13,6 +13,7 @@
 #include "passes/fuse.h"
 #include "passes/fuse_epilogues.h"
 #include "passes/simplify.h"
+#include "passes/split_reductions.h"
 
 namespace gcomp::passes {
 

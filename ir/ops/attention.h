@@ -3,6 +3,7 @@
 // (ir/attention_views.h); what is computed knows nothing of it.
 #pragma once
 
+#include <array>
 #include <limits>
 
 #include "ir/attention_views.h"
@@ -12,30 +13,24 @@
 
 namespace gcomp::ir::ops {
 
-inline constexpr AttributeSpec kAttentionAttributes[] = {
-    AttributeSpec::optional("scale", AttributeType::real, 1),
-    AttributeSpec::optional("causal", AttributeType::flag),
-    AttributeSpec::optional("hidden", AttributeType::real, -std::numeric_limits<double>::infinity()),
-    AttributeSpec::optional("closed_rows_are_zero", AttributeType::flag),
-    AttributeSpec::optional("sizes", AttributeType::integers),
-    AttributeSpec::optional("q_view", AttributeType::integers),
-    AttributeSpec::optional("k_view", AttributeType::integers),
-    AttributeSpec::optional("v_view", AttributeType::integers),
-    AttributeSpec::optional("y_view", AttributeType::integers)};
-inline constexpr AttributeSpec kAttentionGradientAttributes[] = {
-    AttributeSpec::optional("scale", AttributeType::real, 1),
-    AttributeSpec::optional("causal", AttributeType::flag),
-    AttributeSpec::optional("hidden", AttributeType::real, -std::numeric_limits<double>::infinity()),
-    AttributeSpec::optional("closed_rows_are_zero", AttributeType::flag),
-    AttributeSpec::optional("sizes", AttributeType::integers),
-    AttributeSpec::optional("q_view", AttributeType::integers),
-    AttributeSpec::optional("k_view", AttributeType::integers),
-    AttributeSpec::optional("v_view", AttributeType::integers),
-    AttributeSpec::optional("dy_view", AttributeType::integers),
-    AttributeSpec::optional("dq_view", AttributeType::integers),
-    AttributeSpec::optional("dk_view", AttributeType::integers),
-    AttributeSpec::optional("dv_view", AttributeType::integers),
-    AttributeSpec::optional("results", AttributeType::integers)};
+/// Of both ops, then those of one.
+template <std::size_t kMore>
+consteval std::array<AttributeSpec, 8 + kMore> attention_attributes(const std::array<std::string_view, kMore>& more) {
+  std::array<AttributeSpec, 8 + kMore> all = {
+      AttributeSpec::optional("scale", AttributeType::real, 1),
+      AttributeSpec::optional("causal", AttributeType::flag),
+      AttributeSpec::optional("hidden", AttributeType::real, -std::numeric_limits<double>::infinity()),
+      AttributeSpec::optional("closed_rows_are_zero", AttributeType::flag),
+      AttributeSpec::optional("sizes", AttributeType::integers),
+      AttributeSpec::optional("q_view", AttributeType::integers),
+      AttributeSpec::optional("k_view", AttributeType::integers),
+      AttributeSpec::optional("v_view", AttributeType::integers)};
+  for (std::size_t i = 0; i < kMore; ++i) all[8 + i] = AttributeSpec::optional(more[i], AttributeType::integers);
+  return all;
+}
+inline constexpr auto kAttentionAttributes = attention_attributes(std::array<std::string_view, 1>{"y_view"});
+inline constexpr auto kAttentionGradientAttributes =
+    attention_attributes(std::array<std::string_view, 5>{"dy_view", "dq_view", "dk_view", "dv_view", "results"});
 
 /// Positions of the operands of `attention` and of its gradient; the mask may be absent.
 enum AttentionOperand : std::size_t { kQuery, kKey, kValue, kAttentionMask };

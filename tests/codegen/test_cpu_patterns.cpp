@@ -4,6 +4,7 @@
 
 #include "ir/builder.h"
 #include "passes/differentiate.h"
+#include "passes/split_reductions.h"
 #include "passes/training.h"
 #include "tests/codegen/graph_check.h"
 

@@ -13,6 +13,7 @@
 #include "passes/choose_layout.h"
 #include "passes/fuse.h"
 #include "passes/simplify.h"
+#include "passes/split_reductions.h"
 #include "passes/training.h"
 
 namespace gcomp::passes {

@@ -9,6 +9,7 @@
 #include "ir/ops/table.h"
 #include "passes/fuse.h"
 #include "passes/simplify.h"
+#include "passes/split_reductions.h"
 #include "passes/training.h"
 
 namespace gcomp::passes {

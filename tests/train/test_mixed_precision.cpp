@@ -30,8 +30,8 @@ struct Half {
 void PrintTo(const Half& half, std::ostream* out) { *out << half.name; }
 const Half kHalves[] = {{"bf16", 0x1p-8}, {"f16", 0x1p-11}};
 
-/// Steps after which the weights have taken walks of their own: mlp, the one record this long, strays by 0.5 to 1.9 u at the end in
-/// 24 runs from weights changed by 1e-4, on either device, and by at most 0.31 u until here.
+/// Steps after which the weights have taken walks of their own: mlp, the one record this long, strays by up to 1.4 u on the CPU and
+/// 2.1 u on emulated CUDA, in 24 runs on each from weights changed by 1e-4 and the record's own, and by at most 0.31 u until here.
 constexpr std::size_t kWalk = 50;
 /// Steps before a model that has_near_tie() may part from the record, by 8e-4 at once: more than f16's rounding.
 constexpr std::size_t kTie = 6;
@@ -77,7 +77,7 @@ TEST_P(MixedPrecision, LossesFollowTheRecord) {
     rounded =
         rounded || strayed > 1e-6;  // float32 stays below for every model on its first step, and so would an autocast of nothing
     if (i >= kTie && has_near_tie(model())) break;
-    ASSERT_LE(strayed, (i == 0 ? 1 : i < kWalk ? 2 : 4) * half().roundoff) << "step " << i + 1;
+    ASSERT_LE(strayed, (i == 0 ? 1 : i >= kWalk && on_another_device() ? 3 : 2) * half().roundoff) << "step " << i + 1;
     if (!peer.empty()) {
       ASSERT_LE(std::abs(losses[i] / peer.at("loss").at(i).get<double>() - 1), 4 * half().roundoff) << "step " << i + 1;
     }

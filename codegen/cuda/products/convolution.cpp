@@ -174,6 +174,10 @@ class ConvolutionProduct {
     words_.packs = result_packs(tiling.tile.store_pack);
     if (words_.repacked) {
       const std::int64_t weights = extents.batches * rows_ * k;
+      if (weights >= kCountable) {  // which the kernel that repacks counts in 31 bits
+        product_ = {};
+        return;
+      }
       reserve(weights * static_cast<std::int64_t>(size_of(call_.dtype)));
       launch(kernels_.add_text(
                  text(concat("  gc_repack_weights<", element_type(call_.dtype), ">(first, second, workspace, words);\n"))),

@@ -1,0 +1,27 @@
+// Long reductions to few elements run in two steps, in parallel and in a fixed order.
+//
+//   %s = reduce_sum %x {axes=[0]} : f32[10]   with %x f32[65536,10]
+//   %p = reduce_sum (reshape %x: f32[16,4096,10]) {axes=[1]}   %s = reduce_sum %p {axes=[0]}
+//
+// Cut is the axis with the most parts; where every axis has far too few, a run of neighbouring ones.
+#pragma once
+
+#include <cstdint>
+
+#include "ir/graph.h"
+
+namespace gcomp::passes {
+
+struct SplitOptions {
+  std::int64_t min_elements = 1 << 17;  ///< of the operand
+  std::int64_t enough_parallel = 64;    ///< kept elements (for a kept last axis: blocks of 64 elements) that need no split
+  std::int64_t parts = 16;
+  /// From this many elements to one on, `wanted_parallel` is what is enough: no row kernel would keep so many.
+  std::int64_t long_reduction = 1 << 15;
+  /// More parts until kept elements times parts, counted as above, are as many: what the target runs at once.
+  std::int64_t wanted_parallel = 0;
+};
+/// Needs a graph of primitive ops. True if anything was cut.
+bool split_reductions(ir::Graph& graph, const SplitOptions& options = {});
+
+}  // namespace gcomp::passes
