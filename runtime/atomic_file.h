@@ -1,12 +1,16 @@
 // Files that appear whole under their name or not at all: written beside their place, synced, then renamed.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "runtime/descriptor.h"
 
 namespace gcomp::runtime {
 
@@ -17,6 +21,9 @@ class AtomicFile {
  public:
   /// Creates the temporary file, so that a missing or read-only directory is found before any work is done.
   explicit AtomicFile(const std::filesystem::path& path);
+  /// The file `shown.filename()` in an open directory, with mode 0600; no link is followed, one of that name is replaced. `shown`
+  /// names it in errors.
+  AtomicFile(int directory, const std::filesystem::path& shown);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
@@ -29,18 +36,25 @@ class AtomicFile {
   void commit();
 
  private:
+  void create_temporary(const std::filesystem::path& folder, mode_t mode);
   [[noreturn]] void fail(int error_number) const;
 
   std::string shown_;  // the path as the caller gave it
+  int directory_;      // that relative paths count from
   std::filesystem::path path_, temporary_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   bool committed_ = false;
 };
+
+/// Whether a file of this name is what a killed writer left of an AtomicFile.
+bool is_temporary_name(std::string_view name);
 
 /// Writes a whole file atomically.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 
 /// Reads a whole regular file of at most `limit` bytes; throws UserError otherwise.
 std::vector<std::byte> read_file(const std::filesystem::path& path, std::uintmax_t limit);
+/// The same of an open file, which `path` names in errors.
+std::vector<std::byte> read_open_file(int descriptor, const std::filesystem::path& path, std::uintmax_t limit);
 
 }  // namespace gcomp::runtime

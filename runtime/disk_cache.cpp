@@ -1,15 +1,10 @@
 #include "runtime/disk_cache.h"
 
 #include <openssl/sha.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <charconv>
-#include <cstring>
-#include <fstream>
-#include <limits>
 
 #include "ir/base/error.h"
 #include "runtime/atomic_file.h"
@@ -21,34 +16,6 @@ namespace {
 constexpr std::string_view kEntryMagic = "gcomp cache 1\n";
 
 std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-
-/// " belongs to user N, not to this one" where somebody else made the file, or the link to it; else "".
-std::string foreign_owner(const std::filesystem::path& path) {
-  struct stat link {
-  }, target{};
-  if (::lstat(path.c_str(), &link) != 0 || ::stat(path.c_str(), &target) != 0) return concat(": ", std::strerror(errno));
-  for (const uid_t owner : {link.st_uid, target.st_uid})
-    if (owner != ::geteuid()) return concat(" belongs to user ", owner, ", not to this one");
-  return {};
-}
-
-std::string why_unusable(const std::filesystem::path& directory) {
-  std::error_code error;
-  if (directory.has_parent_path()) std::filesystem::create_directories(directory.parent_path(), error);
-  if (error) return concat("cannot create ", directory.parent_path().string(), ": ", error.message());
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
-    return concat("cannot create ", directory.string(), ": ", std::strerror(errno));
-  struct stat status {};
-  if (::stat(directory.c_str(), &status) != 0) return concat(directory.string(), ": ", std::strerror(errno));
-  if (!S_ISDIR(status.st_mode)) return concat(directory.string(), " is not a directory");
-  if (const std::string foreign = foreign_owner(directory); !foreign.empty()) return concat(directory.string(), foreign);
-  // As /tmp, perhaps by way of a link: closing it would shut the others out.
-  if ((status.st_mode & S_ISVTX) != 0) return concat(directory.string(), " is a directory that users share");
-  if ((status.st_mode & 077) != 0 && ::chmod(directory.c_str(), 0700) != 0)
-    return concat(directory.string(), " is open to other users and cannot be closed: ", std::strerror(errno));
-  if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) return concat("cannot write to ", directory.string());
-  return {};
-}
 
 /// Takes a decimal number and the character after it off the front of `text`.
 bool take_number(std::string_view& text, std::size_t& number) {
@@ -80,20 +47,19 @@ std::optional<ParsedEntry> parse_entry(std::string_view text) {
 constexpr std::string_view kEntrySuffix = ".entry";
 constexpr std::size_t kKeyStart = 160;
 
-/// Whole lines from the start of the entry's key, or nothing where it cannot be read.
-std::string key_start(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string line, start;
-  for (int i = 0; i < 2 && std::getline(in, line); ++i) {}
-  while (start.size() < kKeyStart && std::getline(in, line) && line.size() < kKeyStart) start += line + "\n";
+/// Whole lines from the start of an entry's key, or nothing where `text` begins no entry.
+std::string key_start(std::string_view text) {
+  std::string start;
+  for (int line = 0; start.size() < kKeyStart; ++line) {
+    const std::size_t end = text.find('\n');
+    if (end == text.npos || end >= kKeyStart) break;
+    if (line >= 2) start += text.substr(0, end + 1);  // behind the magic and the sizes
+    text.remove_prefix(end + 1);
+  }
   return start;
 }
 
-/// An entry, or what a killed writer left of one.
-bool is_entry(const std::filesystem::directory_entry& file) {
-  std::error_code error;
-  return file.is_regular_file(error) && file.path().filename().string().find(kEntrySuffix) != std::string::npos;
-}
+std::string entry_name(std::string_view key) { return sha256(key) + std::string(kEntrySuffix); }
 
 }  // namespace
 
@@ -106,62 +72,44 @@ std::string sha256(std::string_view text) {
   return hex;
 }
 
-DiskCache::DiskCache(std::filesystem::path directory) : directory_(std::move(directory)) {
-  unusable_ = directory_.empty() ? "no cache directory is set" : why_unusable(directory_);
-}
-
-std::filesystem::path DiskCache::path_of(std::string_view key) const {
-  return directory_ / (sha256(key) + std::string(kEntrySuffix));
-}
+std::filesystem::path DiskCache::path_of(std::string_view key) const { return directory_.path() / entry_name(key); }
 
 std::optional<std::vector<std::byte>> DiskCache::find(std::string_view key, std::string& damage) const {
-  if (!unusable_.empty()) return std::nullopt;
-  const std::filesystem::path path = path_of(key);
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return std::nullopt;
-  // The directory may have been open to others when this was put there.
-  if (const std::string foreign = foreign_owner(path); !foreign.empty()) {
-    damage = concat("it", foreign);
-    return std::nullopt;
-  }
-  std::vector<std::byte> bytes;
+  if (!unusable().empty()) return std::nullopt;
+  std::optional<std::vector<std::byte>> bytes;
   try {
-    bytes = read_file(path, std::numeric_limits<std::int32_t>::max());
-  } catch (const UserError& unreadable) {
-    damage = unreadable.what();
-    return std::nullopt;
-  }
-  const std::optional<ParsedEntry> entry = parse_entry(as_text(bytes));
+    bytes = directory_.read(entry_name(key), damage);
+  } catch (const UserError& unreadable) { damage = unreadable.what(); }
+  if (!bytes) return std::nullopt;
+  const std::optional<ParsedEntry> entry = parse_entry(as_text(*bytes));
   if (!entry) damage = "its header or size is wrong";
   else if (entry->key != key) damage = "it was made for another key";
   else if (sha256(entry->object) != entry->digest) damage = "its contents do not match their hash";
   if (!damage.empty()) return std::nullopt;
-  std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), error);
+  directory_.touch(entry_name(key));
   const auto* begin = reinterpret_cast<const std::byte*>(entry->object.data());
   return std::vector<std::byte>(begin, begin + entry->object.size());
 }
 
 std::string DiskCache::store(std::string_view key, std::span<const std::byte> object) const {
-  if (!unusable_.empty()) return unusable_;
+  if (!unusable().empty()) return unusable();
+  const std::string header = concat(kEntryMagic, key.size(), " ", object.size(), " ", sha256(as_text(object)), "\n");
   try {
-    AtomicFile file(path_of(key));
-    file.write(concat(kEntryMagic, key.size(), " ", object.size(), " ", sha256(as_text(object)), "\n"));
-    file.write(key);
-    file.write(object);
-    file.commit();
+    directory_.write(entry_name(key), std::array{std::string_view(header), key, as_text(object)});
   } catch (const UserError& error) { return error.what(); }
   return {};
 }
 
 std::vector<CacheEntry> DiskCache::entries() const {
   std::vector<CacheEntry> all;
-  if (!unusable_.empty()) return all;
-  std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(directory_, error)) {
-    if (!is_entry(file)) continue;
-    CacheEntry entry{.path = file.path(), .bytes = 0, .used = file.last_write_time(error), .key_start = key_start(file.path())};
-    entry.bytes = static_cast<std::int64_t>(file.file_size(error));
-    if (!error) all.push_back(std::move(entry));
+  if (!unusable().empty()) return all;
+  for (const PrivateDirectory::Entry& file : directory_.files()) {
+    // What a killed writer left of an entry counts too.
+    if (!file.name.ends_with(kEntrySuffix) && !is_temporary_name(file.name)) continue;
+    all.push_back({.path = directory_.path() / file.name,
+                   .bytes = file.bytes,
+                   .used = file.modified,
+                   .key_start = key_start(directory_.start_of(file.name, 4 * kKeyStart))});
   }
   std::sort(all.begin(), all.end(),
             [](const CacheEntry& a, const CacheEntry& b) { return a.used != b.used ? a.used > b.used : a.path < b.path; });
@@ -173,8 +121,7 @@ std::vector<CacheEntry> DiskCache::trim(std::int64_t most_bytes) const {
   std::int64_t total = 0;
   for (CacheEntry& entry : entries()) {
     total += entry.bytes;
-    std::error_code error;
-    if (total > most_bytes && std::filesystem::remove(entry.path, error)) removed.push_back(std::move(entry));
+    if (total > most_bytes && directory_.remove(entry.path.filename().string())) removed.push_back(std::move(entry));
   }
   return removed;
 }

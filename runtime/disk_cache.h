@@ -9,7 +9,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "runtime/private_directory.h"
 
 namespace gcomp::runtime {
 
@@ -28,20 +31,20 @@ struct CacheEntry {
 
 class DiskCache {
  public:
-  /// Creates the directory with mode 0700 where it is missing. A directory that belongs to somebody else, that users share (as
-  /// /tmp), or that cannot be closed to others, is not used. An empty path makes a cache that stores nothing.
-  explicit DiskCache(std::filesystem::path directory);
+  /// A directory that cannot be trusted (runtime/private_directory.h) is not used. An empty path makes a cache that stores nothing.
+  explicit DiskCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
-  /// Why nothing is read or stored; "" where the cache works.
-  const std::string& unusable() const { return unusable_; }
-  const std::filesystem::path& directory() const { return directory_; }
+  /// Why nothing is read or stored, and the cure; "" where the cache works.
+  const std::string& unusable() const { return directory_.unusable(); }
+  const std::filesystem::path& directory() const { return directory_.path(); }
 
   /// Where the entry of this key lies.
   std::filesystem::path path_of(std::string_view key) const;
-  /// The object stored under exactly this key. `damage` says why an entry that exists cannot be trusted, such as one of another
-  /// user.
+  /// The object stored under exactly this key. `damage` says why an entry that exists cannot be trusted, and where it is more than
+  /// a file to be replaced, the command that removes it.
   std::optional<std::vector<std::byte>> find(std::string_view key, std::string& damage) const;
-  /// Writes beside and renames, so that no reader sees a part. Returns why it failed, or "".
+  /// Writes beside and renames, so that no reader sees a part. Returns why it failed, or "". A link, FIFO or the like in the
+  /// entry's place is left alone, which find() has said.
   std::string store(std::string_view key, std::span<const std::byte> object) const;
 
   /// Used last first.
@@ -50,8 +53,7 @@ class DiskCache {
   std::vector<CacheEntry> trim(std::int64_t most_bytes = kMostCacheBytes) const;
 
  private:
-  std::filesystem::path directory_;
-  std::string unusable_;
+  PrivateDirectory directory_;
 };
 
 }  // namespace gcomp::runtime

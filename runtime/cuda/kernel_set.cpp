@@ -3,20 +3,8 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "runtime/disk_cache.h"
-
 namespace gcomp::runtime::cuda {
 namespace {
-
-/// Kernels that are compiled anew in each run would cost more than the run: who wants that says so.
-void require_usable_cache(const DeviceOptions& options) {
-  const DiskCache cache(cubin_options(options).cache_directory);
-  if (options.use_cache && !cache.unusable().empty())
-    throw DeviceError(
-        concat("compiled kernels cannot be kept: ", cache.unusable(),
-               "; make it a directory of your own, closed to others (chmod 700), set XDG_CACHE_HOME to another place, or ",
-               "use --no-cache"));
-}
 
 const Kernel& kernel_of(const Program& program, int index) {
   check_internal(index >= 0 && static_cast<std::size_t>(index) < program.kernels.size(), "program '", program.name, "': kernel ",
@@ -71,7 +59,6 @@ KernelSet::KernelSet(const SharedContext& context, const Program& program, const
   for (const int index : used)
     if (!images.find(kernel_digest(program, kernel_of(program, index)))) missing.push_back(index);
   if (!missing.empty()) {
-    require_usable_cache(options);
     const Nvrtc nvrtc = Nvrtc::find(options.libraries, context->driver().major());
     if (images.images.empty()) images.architecture = nvrtc.architecture_for(context->gpu().architecture);
     compile_missing(program, missing, nvrtc, options, images);

@@ -149,7 +149,7 @@ void check_cache(const runtime::DeviceOptions& options, std::vector<Finding>& fi
   const runtime::DiskCache cache(options.cache_directory.empty() ? runtime::default_cache_directory() : options.cache_directory);
   if (!cache.unusable().empty()) {
     findings.push_back({"kernel cache", Health::bad, cache.unusable(),
-                        "make it a directory of your own, closed to others (chmod 700), set XDG_CACHE_HOME, or use --no-cache"});
+                        "kernels are compiled in every run until then; --no-cache says no more of it"});
     return;
   }
   std::int64_t bytes = 0;
