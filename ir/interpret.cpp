@@ -1,5 +1,6 @@
 #include "ir/interpret.h"
 
+#include <array>
 #include <cmath>
 
 #include "ir/builder.h"
@@ -8,6 +9,8 @@
 
 namespace gcomp::ir {
 namespace {
+
+constexpr std::size_t kMostArguments = 8;  // of a pointwise op
 
 /// Evaluates one loop nest. Statement results are kept whole, in double, over the statement's own axes.
 class NestEvaluator {
@@ -75,9 +78,10 @@ class NestEvaluator {
       }
       case Term::Kind::local: return at(static_cast<std::size_t>(term.slot));
       case Term::Kind::call: {
-        std::vector<double> arguments;
-        for (const TermPtr& argument : term.arguments) arguments.push_back(evaluate(*argument));
-        const double value = term.op->scalar.reference(arguments);
+        std::array<double, kMostArguments> arguments;
+        check_internal(term.arguments.size() <= kMostArguments, term.op->name, " has ", term.arguments.size(), " arguments");
+        for (std::size_t i = 0; i < term.arguments.size(); ++i) arguments[i] = evaluate(*term.arguments[i]);
+        const double value = term.op->scalar.reference({arguments.data(), term.arguments.size()});
         if (is_float(term.dtype)) return value;
         return term.dtype == DType::boolean ? value != 0 : round_integer(term, value);
       }
@@ -256,7 +260,7 @@ std::vector<Tensor> evaluate(const Node& node, const std::vector<const Tensor*>&
       if (const Attribute* value = node.attributes.find("value");
           value && std::holds_alternative<std::shared_ptr<const Tensor>>(*value))
         return {*std::get<std::shared_ptr<const Tensor>>(*value)};
-      [[fallthrough]];
+      return {Tensor::of(node.result()->type.dtype, node.result()->type.shape, {node.attributes.real("value")})};
     case Kind::pointwise:
     case Kind::reduce:
     case Kind::contract:
@@ -264,6 +268,7 @@ std::vector<Tensor> evaluate(const Node& node, const std::vector<const Tensor*>&
     case Kind::index:
     case Kind::scan:
     case Kind::random: {
+      if (node.op == &ops::kReshape) return {Tensor(*operands[0]).reshaped(node.result()->type.shape)};
       const std::vector<TensorType> types = types_of(node.results), operand_types = types_of(node.operands);
       return NestEvaluator(loops_of(*node.op, operand_types, types, node.attributes), operands).run(types);
     }

@@ -14,14 +14,13 @@
 #include "frontend/onnx/tensor_proto.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
-#include "ir/interpret.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::frontend {
 namespace {
 
-/// Elements that folding may compute for one node. Larger constants stay in the graph as the ops that make them.
-constexpr std::int64_t kFoldLimit = std::int64_t{1} << 18;
+/// Bytes of one tensor folded from frozen parameters: larger ones stay states, which memory holds once.
+constexpr std::int64_t kMostFoldedState = std::int64_t{1} << 20;
 /// Problems printed in full; the rest is a count.
 constexpr std::size_t kListed = 20;
 /// Nodes lowered in all, those of unrolled loops and called functions each time they run.
@@ -29,20 +28,6 @@ constexpr std::int64_t kMaxLowered = 1'000'000;
 constexpr std::int64_t kMaxInput = std::int64_t{1} << 40;
 
 std::string domain_of(const ::onnx::NodeProto& node) { return node.domain() == "ai.onnx" ? "" : node.domain(); }
-
-/// Multiplications and additions that evaluating the graph takes, roughly.
-std::int64_t work_of(const ir::Graph& graph) {
-  std::int64_t work = 0;
-  for (const auto& node : graph.nodes()) {
-    std::int64_t own = 0;
-    for (const ir::Value* result : node->results) own += result->type.elements();
-    if (node->op->kind == ir::Kind::reduce) own = node->operands[0]->type.elements();
-    if (node->op->kind == ir::Kind::contract) own *= std::max<std::int64_t>(1, node->operands[1]->type.elements());
-    work += own;
-    if (work > kFoldLimit) break;
-  }
-  return work;
-}
 
 /// Names of one graph, in front of those of the graphs around it.
 struct Scope {
@@ -59,13 +44,13 @@ struct Scope {
 class Importer {
  public:
   Importer(const OnnxFile& file, const ImportOptions& options)
-      : file_(file), source_(*file.source), options_(options), builder_(model_.graph), constants_(builder_), state_{options,
-                                                                                                                    source_,
-                                                                                                                    model_.repairs,
-                                                                                                                    {},
-                                                                                                                    {},
-                                                                                                                    {},
-                                                                                                                    {}} {
+      : file_(file),
+        source_(*file.source),
+        options_(options),
+        builder_(model_.graph),
+        constants_(builder_),
+        folder_(model_.graph, state_.fold_budget),
+        state_{options, source_, model_.repairs, {}, {}, {}, {}} {
     model_.source = file.source;
     state_.is_symbolic = [this](const std::string& value, std::int64_t axis) { return symbolic_.count({value, axis}) > 0; };
     state_.draw_uniform = [this](const Shape& shape) { return draw_uniform(shape); };
@@ -229,8 +214,10 @@ class Importer {
     try {
       if (row->foldable)
         if (auto folded = fold(*row, node, opset->second, inputs)) return std::move(*folded);
-      NodeContext context(node, opset->second, inputs, builder_, constants_, state_);
-      return row->lower(context);
+      NodeContext context(node, opset->second, inputs, builder_, constants_, folder_, state_);
+      std::vector<Item> items = row->lower(context);
+      fold_results(items);
+      return items;
     } catch (const UserError& error) {
       if (error.code() == ExitCode::unsupported) return refuse(node, error.what(), lost);
       throw UserError(concat(file_.path, ": ", error.what()), error.code());
@@ -245,7 +232,8 @@ class Importer {
     return lost;
   }
 
-  /// Evaluates a node whose operands are all known, in a graph of its own; nothing if that takes too much work.
+  /// Evaluates a node whose operands are all known, frozen parameters among them, in a graph of its own; nothing if that is above a
+  /// limit.
   std::optional<std::vector<Item>> fold(const Row& row, const ::onnx::NodeProto& node, std::int64_t opset,
                                         const std::vector<Item>& inputs) {
     const bool all = std::all_of(inputs.begin(), inputs.end(), [](const Item& item) { return !item || item.known; });
@@ -253,18 +241,24 @@ class Importer {
     ir::Graph scratch;
     Builder builder(scratch, describe(node));
     ConstantPool constants(builder);
-    NodeContext context(node, opset, inputs, builder, constants, state_);
+    ConstantFolder folder(scratch, state_.fold_budget);
+    NodeContext context(node, opset, inputs, builder, constants, folder, state_);
     std::vector<Item> items = row.lower(context);
-    std::vector<std::size_t> computed;
-    for (std::size_t i = 0; i < items.size(); ++i)
-      if (items[i].var && !items[i].known) computed.push_back(i);
-    for (std::size_t i : computed) scratch.outputs().push_back(items[i].var.value);
-    scratch.remove_dead();
-    if (work_of(scratch) > kFoldLimit) return std::nullopt;
-    std::vector<Tensor> results = ir::interpret(scratch, {}).outputs;
-    for (std::size_t i = 0; i < computed.size(); ++i)
-      items[computed[i]] = {{}, std::make_shared<const Tensor>(std::move(results[i])), nullptr};
+    const bool frozen = std::any_of(inputs.begin(), inputs.end(), [](const Item& item) { return item.var && item.known; });
+    for (Item& item : items) {
+      if (!item.var || item.known) continue;
+      if (frozen && item.var.type().bytes() > kMostFoldedState) return std::nullopt;
+      item = {{}, folder.value_of(item.var.value), nullptr};
+      if (!item.known) return std::nullopt;
+    }
     return items;
+  }
+
+  /// Results that turn out to depend on no input: a cast to the type of one, say, or the outputs of a subgraph.
+  void fold_results(std::vector<Item>& items) {
+    for (Item& item : items)
+      if (item.var && !item.known && !item.sequence)
+        if (auto tensor = folder_.value_of(item.var.value)) item = {{}, std::move(tensor), nullptr};
   }
 
   std::vector<Item> lower_subgraph(const ::onnx::GraphProto& graph, const std::vector<Item>& inputs) {
@@ -410,6 +404,7 @@ class Importer {
   Model model_;
   Builder builder_;
   ConstantPool constants_;
+  ConstantFolder folder_;
   ImportState state_;
   Scope* scope_ = nullptr;
   std::vector<std::map<std::string, std::int64_t>> opsets_;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "frontend/onnx/constant_folding.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/source.h"
 #include "ir/builder.h"
@@ -69,13 +70,20 @@ struct ImportState {
   std::function<Var(const Shape&)> draw_uniform;
   /// A batch that the file fixes, and the one that it is bound to instead.
   std::optional<std::pair<std::int64_t, std::int64_t>> rebatched;
+  FoldBudget fold_budget = {};
 };
 
 class NodeContext {
  public:
   NodeContext(const ::onnx::NodeProto& node, std::int64_t opset, std::vector<Item> inputs, Builder& builder,
-              ConstantPool& constants, ImportState& state)
-      : node_(node), opset_(opset), inputs_(std::move(inputs)), builder_(builder), constants_(constants), state_(state) {}
+              ConstantPool& constants, ConstantFolder& folder, ImportState& state)
+      : node_(node),
+        opset_(opset),
+        inputs_(std::move(inputs)),
+        builder_(builder),
+        constants_(constants),
+        folder_(folder),
+        state_(state) {}
 
   Builder& b() { return builder_; }
   ImportState& state() { return state_; }
@@ -100,6 +108,8 @@ class NodeContext {
   std::int64_t rank(std::size_t i) const { return type(i).rank(); }
   /// The tensor where it is known at import, else null.
   const Tensor* known(std::size_t i) const { return has(i) ? inputs_[i].known.get() : nullptr; }
+  /// The tensor where the value depends on no input and is small enough to fold, else null.
+  std::shared_ptr<const Tensor> folded(Var var) { return folder_.value_of(var.value); }
   /// Elements of an operand that must be known at import; `what` names it in the error.
   Integers integers(std::size_t i, std::string_view what) const;
   double number(std::size_t i, std::string_view what) const;
@@ -153,6 +163,7 @@ class NodeContext {
   std::vector<Item> inputs_;
   Builder& builder_;
   ConstantPool& constants_;
+  ConstantFolder& folder_;
   ImportState& state_;
 };
 

@@ -105,6 +105,19 @@ Items gather_nd_row(NodeContext& n) {
   return b.reshape(b.gather(b.reshape(data, {rows, s.inner}), s.starts / static_cast<double>(s.inner), 0), shape);
 }
 
+/// For each element of the data, where its value comes from: its own place, or that of the last update of it, counted behind the
+/// data.
+Tensor scatter_sources(const NodeContext& n, const Tensor& positions, std::int64_t size) {
+  std::vector<std::int64_t> sources(static_cast<std::size_t>(size));
+  std::iota(sources.begin(), sources.end(), std::int64_t{0});
+  const std::vector<std::int64_t> targets = positions.to_integers();
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    n.require(targets[i] >= 0 && targets[i] < size, "an index is out of range");
+    sources[static_cast<std::size_t>(targets[i])] = size + static_cast<std::int64_t>(i);
+  }
+  return Tensor::of_integers(sources);
+}
+
 /// Data with `updates` at `positions` of the flattened data, combined as `reduction` says; of equal positions under `none`
 /// the last wins.
 Var scatter(NodeContext& n, Var data, Var positions, Var updates, const std::string& reduction) {
@@ -114,6 +127,8 @@ Var scatter(NodeContext& n, Var data, Var positions, Var updates, const std::str
   if (count == 0 || size == 0) return data;
   if (reduction == "add")
     return b.reshape(from + b.apply(ops::kScatterAdd, {at, values}, {{"axis", std::int64_t{0}}, {"size", size}}), data.shape());
+  if (const auto known = reduction == "none" ? n.folded(at) : nullptr)
+    return b.reshape(b.gather(b.concat({from, values}, 0), b.constant(scatter_sources(n, *known, size)), 0), data.shape());
   if (static_cast<double>(size) * static_cast<double>(count) > kPairLimit)
     n.unsupported("a scatter of ", count, " elements into ", size, " with reduction '", reduction, "' is too large");
   const Shape pairs{size, count};
