@@ -262,6 +262,12 @@ void for_each_index(const FlatNest& nest, const std::function<void(const Index&)
   }
 }
 
+std::size_t count_terms(const FlatNest& nest) {
+  std::size_t count = 0;
+  for (const Statement& s : nest.statements) for_each_term(s.value, [&](const TermPtr&) { ++count; });
+  return count;
+}
+
 std::vector<int> axes_of(const FlatNest& nest, const TermPtr& term) {
   std::vector<int> axes;
   for (int a = 0; at(a) < nest.extents.size(); ++a)

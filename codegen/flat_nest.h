@@ -60,6 +60,9 @@ void for_each_index(const FlatNest& nest, const std::function<void(const ir::Ind
 /// The same for one term.
 void for_each_index(const ir::TermPtr& term, const std::function<void(const ir::Index&)>& visit);
 
+/// Distinct terms of each statement, summed: about the lines that one copy of the body takes.
+std::size_t count_terms(const FlatNest& nest);
+
 /// The axes over which a term varies, in order.
 std::vector<int> axes_of(const FlatNest& nest, const ir::TermPtr& term);
 

@@ -16,6 +16,7 @@ using namespace gcomp::ir;
 namespace {
 
 constexpr std::int64_t kUnrolledReduction = 16;
+constexpr std::size_t kUnrolledTerms = 192;  // above them, what is unrolled has to leave lanes of neighbours
 constexpr std::size_t kMostStatements = 96;
 constexpr std::int64_t kKeptElements = 16384;
 constexpr int kDearCost = 6;
@@ -266,6 +267,22 @@ void choose_kept(const FlatNest& nest, std::int64_t row, Schedule& schedule) {
   }
 }
 
+/// Whether some axis puts most accesses of neighbouring lanes side by side.
+bool has_lanes(const FlatNest& nest) {
+  const std::vector<Access> accesses = accesses_of(nest, reduced_axes(nest));
+  const std::vector<int> axes = used_axes(nest);
+  return std::any_of(axes.begin(), axes.end(), [&](int axis) { return score(nest, accesses, axis) > 0; });
+}
+
+/// Unrolls all reductions where they are short. Many terms over lanes that lie far apart would be loads of single elements, which
+/// compilers take minutes over; the reduced axis has better lanes then.
+void unroll_short_reductions(FlatNest& nest) {
+  FlatNest unrolled = nest;
+  unroll_short_axes(unrolled, deciding_axis);
+  unroll_reductions(unrolled, kUnrolledReduction);
+  if (count_terms(unrolled) <= kUnrolledTerms || has_lanes(unrolled) || !has_lanes(nest)) nest = std::move(unrolled);
+}
+
 void schedule_map(const FlatNest& nest, Schedule& schedule) {
   const std::vector<Access> accesses = accesses_of(nest, 0);
   schedule.outer = used_axes(nest);
@@ -329,19 +346,17 @@ int cost_of(const TermPtr& term) {
   return total;
 }
 
-Schedule schedule(FlatNest& nest) {
+Schedule schedule(FlatNest& nest, Expansion expansion) {
+  const bool full = expansion == Expansion::full;
   Schedule schedule;
   const bool scatters = std::any_of(nest.stores.begin(), nest.stores.end(), [](const Store& s) { return s.accumulate; });
   const bool scans = has_form(nest, Statement::Form::scan);
   if (!scatters && !scans) {
     split_axes(nest);
-    if (reduces_at_most(nest, kUnrolledReduction)) {
-      unroll_short_axes(nest, deciding_axis);
-      unroll_reductions(nest, kUnrolledReduction);
-    }
+    if (full && reduces_at_most(nest, kUnrolledReduction)) unroll_short_reductions(nest);
     merge_axes(nest);
-    if (!has_form(nest, Statement::Form::reduce)) unroll_short_axes(nest, interleaved_axis);
-    else share_dear_terms(nest);
+    if (has_form(nest, Statement::Form::reduce)) share_dear_terms(nest);
+    else if (full) unroll_short_axes(nest, interleaved_axis);
     coarsen_conditions(nest);
   }
   for (int axis : used_axes(nest)) schedule.points *= nest.extents[at(axis)];

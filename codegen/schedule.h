@@ -8,6 +8,7 @@
 // phase is one pass over the reduced axes. What an earlier pass computed is computed again, or kept where that is dear.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -31,8 +32,14 @@ struct Schedule {
   std::int64_t points = 1;  ///< of all axes together
 };
 
+/// Whether a text may say parts of its nest several times, so that each copy runs faster: short reductions unrolled, loops once for
+/// each outcome of a condition.
+enum class Expansion : std::uint8_t { full, none };
+/// A text longer than this, in bytes, is emitted without expansion: compilers take more than linear time.
+inline constexpr std::size_t kMostExpandedText = 24 << 10;
+
 /// Brings the nest into the form that its schedule speaks of, and schedules it.
-Schedule schedule(FlatNest& nest);
+Schedule schedule(FlatNest& nest, Expansion expansion = Expansion::full);
 
 /// A measure of the time one value of the statement takes: 1 for arithmetic, more for division and functions. Locals not counted.
 int cost_of(const ir::TermPtr& term);

@@ -18,12 +18,6 @@ constexpr std::size_t kMostIntervals = 32;     // of one index: a chain of varia
 
 std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 
-std::size_t count_terms(const FlatNest& nest) {
-  std::size_t count = 0;
-  for (const Statement& s : nest.statements) for_each_term(s.value, [&](const TermPtr&) { ++count; });
-  return count;
-}
-
 bool same(const Condition& a, const Condition& b) { return a.low == b.low && a.high == b.high && a.index == b.index; }
 
 /// A condition on fewer axes that says the same: i * 32 + j < 256 with j in [0, 32) is i < 8.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/ops/table.h"
+#include "ir/rewrite.h"
 #include "passes/fusion_units.h"
 
 namespace gcomp::passes {
@@ -40,10 +41,31 @@ void rebuild(Graph& graph, std::vector<FusionUnit>& units) {
   graph.remove_dead();
 }
 
+/// Concatenations of more operands than a kernel takes become concatenations of concatenations.
+void split_wide_concatenations(Graph& graph, const FuseOptions& options) {
+  const auto most = static_cast<std::size_t>(options.max_operands - 4);
+  rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
+    if (node.op != &ops::kConcat || node.operands.size() <= most) return std::nullopt;
+    std::vector<Var> parts;
+    for (Value* operand : node.operands) parts.push_back(b.wrap(operand));
+    while (parts.size() > most) {
+      std::vector<Var> joined;
+      for (std::size_t i = 0; i < parts.size(); i += most) {
+        const std::vector<Var> group(parts.begin() + static_cast<std::ptrdiff_t>(i),
+                                     parts.begin() + static_cast<std::ptrdiff_t>(std::min(parts.size(), i + most)));
+        joined.push_back(group.size() == 1 ? group[0] : b.concat(group, node.attributes.integer("axis")));
+      }
+      parts = std::move(joined);
+    }
+    return std::vector{b.concat(parts, node.attributes.integer("axis")).value};
+  });
+}
+
 }  // namespace
 
 bool fuse(Graph& graph, const FuseOptions& options) {
   const std::size_t before = hash_of(graph);
+  split_wide_concatenations(graph, options);
   std::vector<FusionUnit> units = inline_maps(graph, options);
   if (options.multi_update) merge_parameter_casts(units);
   if (options.merging) merge_nests(units, graph, options);

@@ -20,6 +20,7 @@ struct FuseOptions {
   bool merging = true;       ///< step 2
   bool multi_update = true;  ///< step 3
   int max_operands = 24;     ///< buffers of one kernel
+  int max_terms = 400;       ///< of one kernel's formulas: its text, and with it the time that it compiles
   /// Recomputing a value in each of its readers costs less than a trip through memory up to this many units, where an
   /// addition is one, a division two and a transcendental function about six.
   int recompute_cost = 20;

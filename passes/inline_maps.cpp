@@ -162,6 +162,7 @@ class Inliner {
 
   void decide(const Node& node) {
     if (is_opaque(node)) return;
+    bound_terms(node);
     Value* value = node.result();
     Decision& d = decisions_[value];
     for (const Value* operand : node.operands) {
@@ -203,6 +204,45 @@ class Inliner {
     std::size_t large = 0;
     for (const Value* leaf : d.leaves) large += leaf->type.elements() * 2 > own ? 1 : 0;
     d.inlined = readers == 1 || view || (large <= 1 && !costs_more_than(options_.recompute_cost, node));
+  }
+
+  /// Where one element would take too many terms, operands stay in memory after all, the longest first.
+  void bound_terms(const Node& node) {
+    while (terms_of(node) > options_.max_terms) {
+      const Value* longest = nullptr;
+      int most = 1;
+      for (const Value* operand : node.operands) {
+        const auto decision = decisions_.find(operand);
+        if (decision == decisions_.end() || !decision->second.inlined || terms_of(*operand->producer) <= most) continue;
+        longest = operand;
+        most = terms_of(*operand->producer);
+      }
+      if (!longest) return;
+      decisions_[longest].inlined = false;
+      terms_.erase(&node);
+    }
+  }
+
+  /// Terms that one element of the node's result takes with all that is inlined, about: what is read at one point counts once, what
+  /// a view reads at another counts again. Saturates just above the limit.
+  int terms_of(const Node& node) {
+    if (const auto known = terms_.find(&node); known != terms_.end()) return known->second;
+    int terms = 0;
+    std::vector<const Node*> open{&node};
+    std::unordered_set<const Node*> seen{&node};
+    while (!open.empty() && terms <= options_.max_terms) {
+      const Node& next = *open.back();
+      open.pop_back();
+      ++terms;
+      const bool here = next.op->kind == Kind::pointwise;
+      for (const Value* operand : next.operands) {
+        const auto decision = decisions_.find(operand);
+        if (decision == decisions_.end() || !decision->second.inlined) ++terms;
+        else if (!here) terms += terms_of(*operand->producer);
+        else if (seen.insert(operand->producer).second) open.push_back(operand->producer);
+      }
+    }
+    return terms_[&node] = std::min(terms, options_.max_terms + 1);
   }
 
   /// Whether computing a value, with all that is inlined on the way, each once, costs more.
@@ -346,6 +386,7 @@ class Inliner {
   std::unordered_set<const Node*> update_only_, aliases_;
   std::unordered_map<const Value*, bool> opaque_readers_;
   std::unordered_map<const Value*, Decision> decisions_;
+  std::unordered_map<const Node*, int> terms_;
   std::unordered_map<const Value*, int> slots_;
   std::vector<Value*> operands_;
   std::unordered_multimap<std::size_t, Memo> memo_;

@@ -136,9 +136,16 @@ class Merger {
 
   /// Nothing where one unit would run on too little of the machine.
   std::optional<FusionUnit> join(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit) {
+    if (terms(p) + terms(c) > options_.max_terms) return std::nullopt;
     auto merged = join_units(p, c, fit);
     if (merged && !parallel_enough(p, c, merged->nest, reduced_axes(merged->nest))) return std::nullopt;
     return merged;
+  }
+
+  int terms(const FusionUnit& unit) {
+    int count = 0;
+    for (const Statement& s : unit.nest.statements) for_each_term(s.value, [&](const TermPtr&) { ++count; });
+    return count;
   }
 
   bool parallel_enough(const FusionUnit& p, const FusionUnit& c, const LoopNest& merged, std::uint64_t reduced) {

@@ -38,14 +38,11 @@ EmittedKernel emit_variable_length(const KernelSource& source) {
   return {indented(wrap(nest, writer.finish(), writer.may_fault())), 0, kVariableTask, {}, writer.may_fault()};
 }
 
-}  // namespace
-
-EmittedKernel emit(const KernelSource& source) {
-  if (source.variable_length) return emit_variable_length(source);
+EmittedKernel emit_fixed(const KernelSource& source, Expansion expansion) {
   FlatNest nest = flatten(source.nest, source.operands, source.results);
-  Schedule plan = schedule(nest);
+  Schedule plan = schedule(nest, expansion);
   const Form form = plan.form;
-  KernelLoops loops(std::move(nest), std::move(plan));
+  KernelLoops loops(std::move(nest), std::move(plan), expansion);
   switch (form) {
     case Form::map: emit_map(loops); break;
     case Form::rows:
@@ -55,6 +52,16 @@ EmittedKernel emit(const KernelSource& source) {
   }
   const std::string body = loops.writer().finish();
   return {indented(wrap(loops.nest(), body, loops.writer().may_fault())), loops.tasks(), 0, {}, loops.writer().may_fault()};
+}
+
+}  // namespace
+
+EmittedKernel emit(const KernelSource& source) {
+  if (source.variable_length) return emit_variable_length(source);
+  EmittedKernel expanded = emit_fixed(source, Expansion::full);
+  if (expanded.text.size() <= kMostExpandedText) return expanded;
+  EmittedKernel plain = emit_fixed(source, Expansion::none);
+  return plain.text.size() < expanded.text.size() ? std::move(plain) : std::move(expanded);
 }
 
 const char* prelude() { return kCpuPrelude; }

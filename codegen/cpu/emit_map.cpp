@@ -81,7 +81,7 @@ class MapEmitter {
   /// statements at the end of the nest, which stand for elements of the tiles.
   FlatNest through_tiles() {
     FlatNest nest = loops_.nest();
-    if (breakpoints(nest, vector_).size() > 2) return nest;
+    if (loops_.piece_bounds(nest, vector_).size() > 2) return nest;
     std::vector<TermPtr> reads;
     for (const Statement& s : nest.statements)
       for_each_unconditional(s.value, [&](const TermPtr& t) {
@@ -133,7 +133,7 @@ class MapEmitter {
 
   /// Conditions that the vector axis does not decide are tested before its loop.
   void run_variants(const FlatNest& nest, int tested) {
-    const auto condition = vector_ >= 0 && tested < kMostHoisted ? settled_outside(nest, {vector_}) : std::nullopt;
+    const auto condition = vector_ >= 0 ? loops_.hoisted(nest, {vector_}, tested) : std::nullopt;
     if (!condition) return run_pieces(nest);
     const std::string test = writer_.conditions({*condition});
     for (bool holds : {true, false}) {
@@ -150,7 +150,7 @@ class MapEmitter {
     std::vector<int> axes = schedule_.outer;
     if (vector_ >= 0 && !stores_of(nest, true).empty()) {
       axes.push_back(vector_);
-      const std::vector<std::int64_t> bounds = breakpoints(nest, vector_);
+      const std::vector<std::int64_t> bounds = loops_.piece_bounds(nest, vector_);
       for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
         const FlatNest piece = restricted(nest, vector_, bounds[i], bounds[i + 1]);
         if (bounds.size() > 2) writer_.open_sealed();

@@ -108,7 +108,7 @@ class ReductionEmitter {
   void run_variants(const FlatNest& nest, std::int64_t lanes, int tested) {
     std::vector<int> inner = row_axes_;
     if (columns_) inner.push_back(vector_);
-    const auto condition = tested < kMostHoisted ? settled_outside(nest, inner) : std::nullopt;
+    const auto condition = loops_.hoisted(nest, inner, tested);
     if (!condition) {
       current_ = &nest;
       return run_phases(lanes);
@@ -208,7 +208,7 @@ class ReductionEmitter {
   /// One pass over a row, in pieces within which every condition on the vector axis is settled.
   void pass_row(int phase, const std::vector<Accumulator>& accumulators) {
     for (int axis : schedule_.reduced) loops_.open_serial(loops_.whole(axis));
-    const std::vector<std::int64_t> bounds = breakpoints(*current_, vector_);
+    const std::vector<std::int64_t> bounds = loops_.piece_bounds(*current_, vector_);
     for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
       const FlatNest piece = restricted(*current_, vector_, bounds[i], bounds[i + 1]);
       if (bounds.size() > 2) writer_.open_sealed();

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "codegen/variants.h"
+#include "ir/base/integers.h"
+
 namespace gcomp::codegen::cpu {
 
 namespace {
@@ -11,8 +14,18 @@ constexpr std::int64_t kMostTasks = 64;
 
 }  // namespace
 
-KernelLoops::KernelLoops(FlatNest nest, Schedule schedule)
-    : nest_(std::move(nest)), schedule_(std::move(schedule)), writer_(nest_) {}
+KernelLoops::KernelLoops(FlatNest nest, Schedule schedule, Expansion expansion)
+    : nest_(std::move(nest)), schedule_(std::move(schedule)), expansion_(expansion), writer_(nest_) {}
+
+std::optional<ir::Condition> KernelLoops::hoisted(const FlatNest& nest, const std::vector<int>& inner, int tested) const {
+  if (expansion_ == Expansion::none || tested >= kMostHoisted) return std::nullopt;
+  return settled_outside(nest, inner);
+}
+
+std::vector<std::int64_t> KernelLoops::piece_bounds(const FlatNest& nest, int axis) const {
+  if (expansion_ == Expansion::none) return {0, nest.extents[at(axis)]};
+  return breakpoints(nest, axis);
+}
 
 std::int64_t KernelLoops::wanted_tasks() const {
   int cost = 0;

@@ -1,6 +1,7 @@
 // Loops of a CPU kernel: opening and closing them, splitting the outer ones into tasks.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ struct Loop {
 /// A nest being written, with what all forms share.
 class KernelLoops {
  public:
-  KernelLoops(FlatNest nest, Schedule schedule);
+  KernelLoops(FlatNest nest, Schedule schedule, Expansion expansion = Expansion::full);
   KernelLoops(const KernelLoops&) = delete;
   KernelLoops& operator=(const KernelLoops&) = delete;
 
@@ -32,6 +33,11 @@ class KernelLoops {
   KernelWriter& writer() { return writer_; }
   std::int64_t extent(int axis) const { return nest_.extents[static_cast<std::size_t>(axis)]; }
   Loop whole(int axis) const { return {Loop::Kind::axis, axis, extent(axis), 0}; }
+
+  /// A condition to test outside loops over `inner` axes, where `tested` already are; none without expansion.
+  std::optional<ir::Condition> hoisted(const FlatNest& nest, const std::vector<int>& inner, int tested) const;
+  /// Bounds of the pieces of an axis that get loops of their own; only its ends without expansion.
+  std::vector<std::int64_t> piece_bounds(const FlatNest& nest, int axis) const;
 
   /// Number of tasks that the kernel's work is worth.
   std::int64_t wanted_tasks() const;
@@ -70,6 +76,7 @@ class KernelLoops {
 
   FlatNest nest_;
   Schedule schedule_;
+  Expansion expansion_;
   KernelWriter writer_;
   std::int64_t tasks_ = 1;
   std::unordered_map<int, Block> blocks_;

@@ -7,10 +7,10 @@
 #include "codegen/cuda/prelude_scalar.h"
 
 namespace gcomp::codegen::cuda {
-EmittedKernel emit(const KernelSource& source) {
-  FlatNest nest = flatten(source.nest, source.operands, source.results);
-  if (source.variable_length) return emit_segments(std::move(nest));
-  const Schedule plan = schedule(nest);
+namespace {
+
+EmittedKernel emit_fixed(FlatNest nest, Expansion expansion) {
+  const Schedule plan = schedule(nest, expansion);
   switch (plan.form) {
     case Form::map: return plan.transposed_axis >= 0 ? emit_transpose(std::move(nest), plan) : emit_map(std::move(nest), plan);
     case Form::rows: return emit_rows(std::move(nest), plan);
@@ -19,6 +19,17 @@ EmittedKernel emit(const KernelSource& source) {
     case Form::scatter: return emit_scatter(std::move(nest));
   }
   return {};
+}
+
+}  // namespace
+
+EmittedKernel emit(const KernelSource& source) {
+  FlatNest nest = flatten(source.nest, source.operands, source.results);
+  if (source.variable_length) return emit_segments(std::move(nest));
+  EmittedKernel expanded = emit_fixed(nest, Expansion::full);
+  if (expanded.text.size() <= kMostExpandedText) return expanded;
+  EmittedKernel plain = emit_fixed(std::move(nest), Expansion::none);
+  return plain.text.size() < expanded.text.size() ? std::move(plain) : std::move(expanded);
 }
 
 const char* prelude() {
