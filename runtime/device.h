@@ -41,6 +41,12 @@ struct KernelReport {
 };
 using KernelSink = std::function<void(const KernelReport&)>;
 
+/// How far the compilation of one program's kernels is. None is told where all come from the CPU's cache.
+struct KernelProgress {
+  std::size_t done = 0, kernels = 0;
+};
+using KernelProgressSink = std::function<void(const KernelProgress&)>;
+
 /// Which products of f32 matrices a GPU may round to TF32 (10 bits) before it multiplies.
 enum class MatmulPrecision : std::uint8_t { strict, tf32 };
 
@@ -50,7 +56,8 @@ struct DeviceOptions {
   std::filesystem::path cache_directory;  ///< for compiled kernels; empty for default_cache_directory()
   bool use_cache = true;
   LogSink log;
-  KernelSink kernels;  ///< told of every program's kernels; may be empty
+  KernelSink kernels;                  ///< told of every program's kernels; may be empty
+  KernelProgressSink kernel_progress;  ///< told when compiling begins, and after each part of it; may be empty
 
   // CUDA.
   int gpu = 0;                                 ///< among those that the driver shows

@@ -1,7 +1,5 @@
 #include "runtime/cpu/compiler.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -11,6 +9,7 @@
 #include <numeric>
 
 #include "ir/base/error.h"
+#include "runtime/cpu/compile_folder.h"
 #include "runtime/cpu/kernel_library.h"
 #include "runtime/cpu/process.h"
 #include "runtime/cpu/thread_pool.h"
@@ -31,33 +30,6 @@ const std::vector<std::string> kGccFlags = {"-fno-tree-pre", "-fno-thread-jumps"
 constexpr std::size_t kMaxUnits = 16;
 // Below this much text a further process costs more than it saves.
 constexpr std::size_t kUnitText = 6000;
-
-/// A folder for one compilation, removed with all it holds.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::error_code error;
-    const std::filesystem::path base = std::filesystem::temp_directory_path(error);
-    std::string name = ((error ? std::filesystem::path("/tmp") : base) / "gcomp-XXXXXX").string();
-    if (!mkdtemp(name.data()))
-      throw DeviceError(concat("cannot create a folder for compilation (", name, "): ", std::strerror(errno)),
-                        ExitCode::kernel_compile);
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!kept_) std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  void keep() { kept_ = true; }
-
- private:
-  std::filesystem::path path_;
-  bool kept_ = false;
-};
 
 struct FoundCompiler {
   std::string path;
@@ -95,17 +67,23 @@ void check_kernel_name(const std::string& name) {
   check_internal(good, "kernel name '", name, "' is not an identifier");
 }
 
+/// A source file and how many kernels it holds.
+struct TranslationUnit {
+  std::string text;
+  std::size_t kernels = 0;
+};
+
 /// The kernels as source files of about equal length. The first also holds what kernel_library.h checks.
-std::vector<std::string> translation_units(const Program& program) {
+std::vector<TranslationUnit> translation_units(const Program& program) {
   std::size_t text = 0;
   for (const Kernel& kernel : program.kernels) text += kernel.text.size();
   const std::size_t count = std::clamp<std::size_t>(std::max<std::size_t>(text / kUnitText, 2), 1,
                                                     std::clamp<std::size_t>(program.kernels.size(), 1, kMaxUnits));
-  std::vector<std::string> units(count, program.prelude + "\n");
-  units[0] += concat("extern \"C\" __attribute__((visibility(\"default\"))) const char ", kMachineSymbol, "[];\n", "const char ",
-                     kMachineSymbol, "[] = \"", sha256(machine_description()), "\";\n",
-                     "extern \"C\" __attribute__((visibility(\"default\"))) const char ", kTextSymbol, "[];\n", "const char ",
-                     kTextSymbol, "[] = \"", kernel_text_digest(program), "\";\n");
+  std::vector<TranslationUnit> units(count, {program.prelude + "\n"});
+  units[0].text += concat("extern \"C\" __attribute__((visibility(\"default\"))) const char ", kMachineSymbol, "[];\n",
+                          "const char ", kMachineSymbol, "[] = \"", sha256(machine_description()), "\";\n",
+                          "extern \"C\" __attribute__((visibility(\"default\"))) const char ", kTextSymbol, "[];\n", "const char ",
+                          kTextSymbol, "[] = \"", kernel_text_digest(program), "\";\n");
   std::vector<std::size_t> order(program.kernels.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -113,9 +91,10 @@ std::vector<std::string> translation_units(const Program& program) {
   for (const std::size_t index : order) {
     const Kernel& kernel = program.kernels[index];
     check_kernel_name(kernel.name);
-    auto shortest = std::min_element(units.begin(), units.end(), [](auto& a, auto& b) { return a.size() < b.size(); });
-    *shortest += concat("extern \"C\" __attribute__((visibility(\"default\"))) void ", kernel.name,
-                        "(void* const*, long, long, long, int*);\n", kernel.text, "\n");
+    auto shortest = std::min_element(units.begin(), units.end(), [](auto& a, auto& b) { return a.text.size() < b.text.size(); });
+    ++shortest->kernels;
+    shortest->text += concat("extern \"C\" __attribute__((visibility(\"default\"))) void ", kernel.name,
+                             "(void* const*, long, long, long, int*);\n", kernel.text, "\n");
   }
   return units;
 }
@@ -136,7 +115,7 @@ std::vector<std::byte> read_object(const std::filesystem::path& path) {
 }
 
 /// Waits for one compilation; where it failed, throws with its log and keeps the folder.
-void finish(Process& process, const std::string& source, const FoundCompiler& compiler, TemporaryFolder& folder) {
+void finish(Process& process, const std::string& source, const FoundCompiler& compiler, CompileFolder& folder) {
   const ProcessResult result = process.wait();
   if (result.succeeded) return;
   folder.keep();
@@ -145,35 +124,52 @@ void finish(Process& process, const std::string& source, const FoundCompiler& co
                     ExitCode::kernel_compile);
 }
 
-std::vector<std::byte> link_units(const FoundCompiler& compiler, const std::vector<std::string>& objects, TemporaryFolder& folder) {
+std::vector<std::byte> link_units(const FoundCompiler& compiler, const std::vector<std::string>& objects, CompileFolder& folder) {
   const std::filesystem::path library = folder.path() / "kernels.so";
   std::vector<std::string> command = {compiler.path, "-shared", "-o", library.string()};
   command.insert(command.end(), objects.begin(), objects.end());
   command.push_back("-lm");
   const ProcessResult result = Process(command, folder.path() / "link.log").wait();
   if (result.succeeded) return read_object(library);
+  const std::string kept = folder.path().string();
   folder.keep();
-  throw DeviceError(concat("linking the kernels with ", compiler.path, " failed; the objects are kept in ", folder.path().string(),
-                           "; its log:\n", result.log),
-                    ExitCode::kernel_compile);
+  throw DeviceError(
+      concat("linking the kernels with ", compiler.path, " failed; the objects are kept in ", kept, "; its log:\n", result.log),
+      ExitCode::kernel_compile);
 }
 
-std::vector<std::byte> compile_units(const FoundCompiler& compiler, const std::vector<std::string>& units, std::size_t jobs,
-                                     TemporaryFolder& folder) {
-  std::vector<Process> processes;
+/// Compiles as many units at once as there are `jobs`; whenever one ends, whichever it is, the next begins.
+std::vector<std::byte> compile_units(const FoundCompiler& compiler, const std::vector<TranslationUnit>& units, std::size_t jobs,
+                                     CompileFolder& folder, const KernelProgressSink& progress) {
   std::vector<std::string> sources, objects;
   for (std::size_t i = 0; i < units.size(); ++i) {
     sources.push_back((folder.path() / concat("unit", i, ".cpp")).string());
     objects.push_back((folder.path() / concat("unit", i, ".o")).string());
-    write_source(sources[i], units[i]);
+  }
+  const auto start = [&](std::size_t i) {
+    write_source(sources[i], units[i].text);
     std::vector<std::string> command = {compiler.path};
     command.insert(command.end(), compiler.flags.begin(), compiler.flags.end());
     command.insert(command.end(), {"-c", sources[i], "-o", objects[i]});
-    if (i >= jobs) finish(processes[i - jobs], sources[i - jobs], compiler, folder);
-    processes.emplace_back(std::move(command), folder.path() / concat("unit", i, ".log"));
+    return Process(std::move(command), folder.path() / concat("unit", i, ".log"));
+  };
+  KernelProgress state;
+  for (const TranslationUnit& unit : units) state.kernels += unit.kernels;
+  if (progress) progress(state);
+  std::vector<Process> running;
+  std::vector<std::size_t> numbers;  // of the running units
+  for (std::size_t next = 0; next < units.size() || !running.empty();) {
+    for (; next < units.size() && running.size() < jobs; ++next) {
+      running.push_back(start(next));
+      numbers.push_back(next);
+    }
+    const std::size_t ended = wait_any(running);
+    finish(running[ended], sources[numbers[ended]], compiler, folder);
+    state.done += units[numbers[ended]].kernels;
+    if (progress) progress(state);
+    running.erase(running.begin() + static_cast<std::ptrdiff_t>(ended));
+    numbers.erase(numbers.begin() + static_cast<std::ptrdiff_t>(ended));
   }
-  for (std::size_t i = units.size() > jobs ? units.size() - jobs : 0; i < units.size(); ++i)
-    finish(processes[i], sources[i], compiler, folder);
   return link_units(compiler, objects, folder);
 }
 
@@ -199,7 +195,7 @@ std::string kernel_text_digest(const Program& program) {
 }
 
 std::string describe_compiler(const std::string& compiler) {
-  TemporaryFolder folder;
+  CompileFolder folder;
   const FoundCompiler found = find_compiler(compiler, folder.path());
   return concat(found.path, ": ", found.version.substr(0, found.version.find('\n')));
 }
@@ -213,9 +209,10 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (options.kernels) options.kernels({.kernels = program.kernels.size(), .cached = cached, .seconds = elapsed.count()});
   };
-  TemporaryFolder folder;
+  remove_abandoned_folders();
+  CompileFolder folder;
   const FoundCompiler compiler = find_compiler(options.compiler, folder.path());
-  const std::vector<std::string> units = translation_units(program);
+  const std::vector<TranslationUnit> units = translation_units(program);
   const DiskCache cache(options.cache_directory);
   if (!options.cache_directory.empty() && !cache.unusable().empty())
     say(concat("compiled kernels are not cached: ", cache.unusable()));
@@ -223,7 +220,7 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
   std::string key = concat(compiler.path, "\n", compiler.version, "\n");
   for (const std::string& flag : compiler.flags) key += flag + " ";
   key += concat("\n", machine_description());
-  for (const std::string& unit : units) key += concat("\n", unit.size(), "\n", unit);
+  for (const TranslationUnit& unit : units) key += concat("\n", unit.text.size(), "\n", unit.text);
 
   std::string damage;
   if (auto found = cache.find(key, damage)) {
@@ -232,7 +229,7 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
   }
   if (!damage.empty()) say(concat("cached kernels ", cache.path_of(key).string(), " are rebuilt: ", damage));
   const std::size_t jobs = static_cast<std::size_t>(options.jobs > 0 ? options.jobs : available_processors());
-  std::vector<std::byte> object = compile_units(compiler, units, jobs, folder);
+  std::vector<std::byte> object = compile_units(compiler, units, jobs, folder, options.progress);
   if (cache.unusable().empty()) {
     const std::string failure = cache.store(key, object);
     cache.trim();

@@ -19,6 +19,7 @@ struct KernelCompilerOptions {
   int jobs = 0;                           ///< compiler processes at once; 0 for one per processor
   LogSink log;
   KernelSink kernels;
+  KernelProgressSink progress;
 };
 
 /// What decides whether a binary compiled on one machine runs on another: processor model and instruction sets.

@@ -70,7 +70,8 @@ class CpuDevice final : public Device {
                                          .cache_directory = options_.use_cache ? cache : std::filesystem::path(),
                                          .jobs = 0,
                                          .log = options_.log,
-                                         .kernels = options_.kernels};
+                                         .kernels = options_.kernels,
+                                         .progress = options_.kernel_progress};
     return std::make_unique<KernelLibrary>(compile_kernels(program, compiler));
   }
 

@@ -1,10 +1,13 @@
 #include "runtime/cpu/process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -34,6 +37,31 @@ std::vector<char*> english_environment() {
   variables.push_back(nullptr);
   return variables;
 }
+
+/// Running processes as file descriptors that poll() waits for.
+class PolledProcesses {
+ public:
+  explicit PolledProcesses(const std::vector<pid_t>& ids) {
+    for (const pid_t id : ids) entries_.push_back({static_cast<int>(syscall(SYS_pidfd_open, id, 0)), POLLIN, 0});
+  }
+  ~PolledProcesses() {
+    for (const pollfd& entry : entries_)
+      if (entry.fd >= 0) close(entry.fd);
+  }
+  PolledProcesses(const PolledProcesses&) = delete;
+  PolledProcesses& operator=(const PolledProcesses&) = delete;
+
+  /// Returns when one has ended, or earlier. Kernels before 5.3 have no such descriptors: there a short while has to do.
+  void wait() const {
+    constexpr int kShortWhile = 5;  // milliseconds
+    std::vector<pollfd> entries = entries_;
+    const bool all = std::all_of(entries.begin(), entries.end(), [](const pollfd& entry) { return entry.fd >= 0; });
+    poll(entries.data(), entries.size(), all ? -1 : kShortWhile);
+  }
+
+ private:
+  std::vector<pollfd> entries_;
+};
 
 }  // namespace
 
@@ -73,6 +101,13 @@ Process::Process(std::vector<std::string> arguments, std::filesystem::path log) 
 Process::Process(Process&& other) noexcept
     : id_(std::exchange(other.id_, -1)), failure_(std::move(other.failure_)), log_(std::move(other.log_)) {}
 
+Process& Process::operator=(Process&& other) noexcept {
+  std::swap(id_, other.id_);
+  std::swap(failure_, other.failure_);
+  std::swap(log_, other.log_);
+  return *this;
+}
+
 Process::~Process() {
   if (id_ > 0) wait();
 }
@@ -88,6 +123,25 @@ ProcessResult Process::wait() {
   if (ended < 0) return {false, concat("waitpid: ", std::strerror(errno))};
   if (WIFSIGNALED(status)) text += concat("ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")\n");
   return {WIFEXITED(status) && WEXITSTATUS(status) == 0, std::move(text)};
+}
+
+bool Process::has_ended() const {
+  if (id_ <= 0) return true;
+  siginfo_t ended{};
+  // The process stays for wait() to reap. What is no child any more has ended too.
+  return waitid(P_PID, static_cast<id_t>(id_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ? errno != EINTR : ended.si_pid != 0;
+}
+
+std::size_t wait_any(std::span<const Process> processes) {
+  check_internal(!processes.empty(), "a wait for no process");
+  std::vector<pid_t> ids;
+  for (const Process& process : processes) ids.push_back(process.id_);
+  const PolledProcesses polled(ids);
+  for (;;) {
+    for (std::size_t i = 0; i < processes.size(); ++i)
+      if (processes[i].has_ended()) return i;
+    polled.wait();
+  }
 }
 
 }  // namespace gcomp::runtime::cpu

@@ -3,7 +3,9 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,15 +27,22 @@ class Process {
   Process(std::vector<std::string> arguments, std::filesystem::path log);
   ~Process();
   Process(Process&& other) noexcept;
+  Process& operator=(Process&& other) noexcept;
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
   ProcessResult wait();
 
  private:
+  friend std::size_t wait_any(std::span<const Process> processes);
+  bool has_ended() const;
+
   pid_t id_ = -1;
   std::string failure_;
   std::filesystem::path log_;
 };
+
+/// Waits until one of them has ended, or could not start, and gives its place; its wait() returns at once.
+std::size_t wait_any(std::span<const Process> processes);
 
 }  // namespace gcomp::runtime::cpu

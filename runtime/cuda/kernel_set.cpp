@@ -49,6 +49,8 @@ CubinOptions cubin_options(const DeviceOptions& options) {
   if (options.use_cache)
     cubins.cache_directory = options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
   cubins.log = options.log;
+  if (options.kernel_progress)
+    cubins.progress = [report = options.kernel_progress](std::size_t done, std::size_t kernels) { report({done, kernels}); };
   return cubins;
 }
 

@@ -274,7 +274,14 @@ std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::strin
   std::vector<Cubin> cubins(sources.size());
   const std::size_t jobs =
       options.jobs > 0 ? static_cast<std::size_t>(options.jobs) : std::max(1u, std::thread::hardware_concurrency());
-  run_parallel(distinct.size(), jobs, [&](std::size_t i) { cubins[distinct[i]] = maker.make(sources[distinct[i]]); });
+  std::mutex reporting;
+  std::size_t done = 0;
+  run_parallel(distinct.size(), jobs, [&](std::size_t i) {
+    cubins[distinct[i]] = maker.make(sources[distinct[i]]);
+    const std::lock_guard lock(reporting);
+    ++done;
+    if (options.progress) options.progress(done, distinct.size());
+  });
   maker.finish();
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (const std::size_t made = first.at(sources[i]); made != i) cubins[i] = cubins[made];

@@ -58,6 +58,8 @@ struct CubinOptions {
   int jobs = 0;                             ///< threads; 0 for one for each processor
   std::vector<std::string> compiler_options;
   std::function<void(std::string_view)> log;  ///< one-line notices; may be empty
+  /// How many of the distinct sources are done, one call at a time; may be empty.
+  std::function<void(std::size_t done, std::size_t sources)> progress;
 };
 
 /// Compiles each source once, on several threads, or takes it from the cache; results in the order of `sources`. The first
