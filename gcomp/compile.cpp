@@ -18,9 +18,10 @@ namespace {
 /// Groups of 64 neighbouring sums that a large GPU works on at once: two blocks each, four for every processor.
 constexpr std::int64_t kParallelOnGpu = 256;
 
-/// Runs `work` and reports its seconds as `phase`.
+/// Runs `work` and reports its begin and its seconds as `phase`.
 template <class Work>
 auto timed(const CompileHooks& hooks, std::string_view phase, Work work) {
+  if (hooks.begin) hooks.begin(phase);
   const auto start = std::chrono::steady_clock::now();
   auto result = work();
   if (hooks.phase) hooks.phase(phase, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

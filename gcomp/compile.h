@@ -21,6 +21,8 @@ namespace gcomp {
 
 /// What a caller may watch or switch off. All functions may be empty.
 struct CompileHooks {
+  /// A named part of the work begins.
+  std::function<void(std::string_view phase)> begin;
   /// A named part of the work and its seconds, in order.
   std::function<void(std::string_view phase, double seconds)> phase;
   /// Each pass, after it ran.

@@ -6,6 +6,7 @@
 
 #include "runtime/batch_plan.h"
 #include "tools/gcomp/command.h"
+#include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/step_profile.h"
@@ -93,6 +94,8 @@ void bench(const BenchFlags& flags, const Console& console) {
   options.graph = flags.model_options.parse();
   options.device = flags.device.request();
   options.device_options = flags.device.parse(console);
+  CompileProgress compiling(console);
+  compiling.watch(options.hooks, options.device_options);
   std::vector<codegen::StepCost> costs;  // of the training step, the first program that is generated
   options.hooks.costs = [&](const std::vector<codegen::StepCost>& counted) {
     if (costs.empty()) costs = counted;

@@ -6,6 +6,7 @@
 #include "gcomp/compiled_model.h"
 #include "runtime/atomic_file.h"
 #include "tools/gcomp/command.h"
+#include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/emit.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/pass_trace.h"
@@ -56,8 +57,9 @@ runtime::Target target_of(const CompileFlags& flags) {
 class Compilation {
  public:
   Compilation(const CompileFlags& flags, const Console& console)
-      : flags_(flags), console_(console), trace_(console, flags.print_after), target_(target_of(flags)) {
+      : flags_(flags), console_(console), trace_(console, flags.print_after), progress_(console), target_(target_of(flags)) {
     hooks_ = trace_.hooks();
+    hooks_.begin = [this](std::string_view phase) { progress_.begin(phase); };
     for (const std::string& pass : flags.disabled) require_pass(pass, "--disable");
     hooks_.disabled = flags.disabled;
     options_ = flags.model_options.parse();
@@ -71,6 +73,7 @@ class Compilation {
   void run() {
     if (is_artifact(flags_.out)) { runtime::AtomicFile probe(flags_.out); }
     const auto start = std::chrono::steady_clock::now();
+    progress_.begin(concat("reading '", flags_.model, "'"));
     model_ = Model::load(flags_.model);
     trace_.add("read", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     if (is_artifact(flags_.out)) {
@@ -106,6 +109,7 @@ class Compilation {
   runtime::DeviceOptions device_options() {
     runtime::DeviceOptions options = flags_.device.parse(console_);
     options.kernels = trace_.kernels();
+    progress_.watch(options);
     return options;
   }
 
@@ -137,6 +141,7 @@ class Compilation {
   const CompileFlags& flags_;
   const Console& console_;
   PassTrace trace_;
+  CompileProgress progress_;
   runtime::Target target_;
   CompileHooks hooks_;
   GraphOptions options_;

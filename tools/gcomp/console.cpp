@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "ir/base/error.h"
 
@@ -52,12 +53,39 @@ void Console::set_level(Level level) {
                                             : spdlog::level::info);
 }
 
-void Console::say(std::string_view text) const { log_->info("{}", printable(text)); }
-void Console::detail(std::string_view text) const { log_->debug("{}", printable(text)); }
-void Console::warn(std::string_view text) const { log_->warn("warning: {}", printable(text)); }
-void Console::error(std::string_view text) const { log_->error("{}", printable(text)); }
+void Console::status(std::string_view text) const {
+  if (!terminal_ || !log_->should_log(spdlog::level::info)) return;
+  const std::string line = "\r\x1b[K" + printable(text);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fflush(stderr);
+  status_shown_ = true;
+}
+
+void Console::clear_status() const {
+  if (!std::exchange(status_shown_, false)) return;
+  std::fputs("\r\x1b[K", stderr);
+  std::fflush(stderr);
+}
+
+void Console::say(std::string_view text) const {
+  clear_status();
+  log_->info("{}", printable(text));
+}
+void Console::detail(std::string_view text) const {
+  clear_status();
+  log_->debug("{}", printable(text));
+}
+void Console::warn(std::string_view text) const {
+  clear_status();
+  log_->warn("warning: {}", printable(text));
+}
+void Console::error(std::string_view text) const {
+  clear_status();
+  log_->error("{}", printable(text));
+}
 
 void Console::result(std::string_view text) const {
+  clear_status();
   if (json_) return;
   const std::string line = printable(text) + "\n";
   std::fwrite(line.data(), 1, line.size(), stdout);

@@ -28,6 +28,10 @@ class Console {
   /// stderr is a terminal that may be redrawn.
   bool terminal() const { return terminal_; }
 
+  /// What goes on now: a line that the next one of any kind replaces. Nothing where stderr is no terminal, or with --quiet.
+  void status(std::string_view text) const;
+  void clear_status() const;
+
   /// A line for people on stderr.
   void say(std::string_view text) const;
   void detail(std::string_view text) const;  ///< with --verbose only
@@ -43,6 +47,7 @@ class Console {
  private:
   std::shared_ptr<spdlog::logger> log_;
   bool json_ = false, terminal_ = false;
+  mutable bool status_shown_ = false;
 };
 
 }  // namespace gcomp::tools

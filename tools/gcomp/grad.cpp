@@ -5,6 +5,7 @@
 #include "gcomp/gradients.h"
 #include "runtime/atomic_file.h"
 #include "tools/gcomp/command.h"
+#include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/training_data.h"
@@ -27,6 +28,8 @@ void grad(const GradFlags& flags, const Console& console) {
   options.graph = flags.model_options.parse();
   options.device = flags.device.request();
   options.device_options = flags.device.parse(console);
+  CompileProgress compiling(console);
+  compiling.watch(options.hooks, options.device_options);
   options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
     report_internal_error(console, graph, error);
   };

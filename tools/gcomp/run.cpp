@@ -6,6 +6,7 @@
 #include "runtime/atomic_file.h"
 #include "runtime/npz.h"
 #include "tools/gcomp/command.h"
+#include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/training_data.h"
@@ -21,15 +22,18 @@ struct RunFlags {
   DeviceOptions device;
 };
 
-Predictor make_predictor(const RunFlags& flags, const Console& console) {
-  if (is_artifact(flags.model)) return Predictor::load(flags.model, flags.device.parse(console), flags.device.request());
+Predictor make_predictor(const RunFlags& flags, const Console& console, CompileProgress& compiling) {
+  runtime::DeviceOptions device = flags.device.parse(console);
+  compiling.watch(device);
+  if (is_artifact(flags.model)) return Predictor::load(flags.model, device, flags.device.request());
   PredictOptions options;
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();
   options.graph.as_written = !flags.inference;
   options.graph.shapes.data_source = flags.inputs;
   options.device = flags.device.request();
-  options.device_options = flags.device.parse(console);
+  options.device_options = device;
+  compiling.watch(options.hooks, options.device_options);
   options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
     report_internal_error(console, graph, error);
   };
@@ -49,7 +53,8 @@ void report_split(const RunFlags& flags, const Predictor& predictor, const Batch
 void run(const RunFlags& flags, const Console& console) {
   require_batch(flags.batch);
   { runtime::AtomicFile probe(flags.outputs); }
-  Predictor predictor = make_predictor(flags, console);
+  CompileProgress compiling(console);
+  Predictor predictor = make_predictor(flags, console, compiling);
   const std::vector<NamedTensor> arrays = load_arrays(flags.inputs, predictor.input_names());
   const Batch batch = views_of(arrays);
   console.say("device: " + predictor.device());

@@ -10,6 +10,7 @@
 #include "runtime/batch_plan.h"
 #include "runtime/metrics.h"
 #include "tools/gcomp/command.h"
+#include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/interrupt.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/progress.h"
@@ -50,6 +51,7 @@ class TrainingRun {
   const Console& console_;
   std::vector<std::string> names_;
   std::optional<runtime::Dataset> data_, eval_data_;
+  CompileProgress compiling_{console_};  // outlives the trainer, which compiles for evaluation too
   std::optional<Trainer> trainer_;
   std::optional<runtime::BatchPlan> plan_;
   std::unique_ptr<runtime::MetricsWriter> metrics_;
@@ -80,6 +82,7 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console) : flag
     fit(*eval_data_, *trainer_);
     trainer_->prepare_evaluation();
   }
+  console_.clear_status();
   steps_ = flags.steps > 0 ? flags.steps : flags.epochs * plan_->steps_per_epoch();
   feeder_.emplace(*data_, *trainer_);
 }
@@ -98,7 +101,9 @@ Trainer TrainingRun::make_trainer() {
                   flags_.no_shuffle ? runtime::RowOrder::sequential : runtime::RowOrder::shuffled);
   };
   if (is_artifact(flags_.model)) {
-    Trainer trainer = Trainer::load(flags_.model, flags_.device.parse(console_), flags_.device.request());
+    runtime::DeviceOptions device = flags_.device.parse(console_);
+    compiling_.watch(device);
+    Trainer trainer = Trainer::load(flags_.model, device, flags_.device.request());
     names_ = trainer.input_names();
     open_all(trainer.batch());
     return trainer;
@@ -112,6 +117,7 @@ Trainer TrainingRun::make_trainer() {
   options.graph.seed = static_cast<std::int64_t>(flags_.seed);
   options.device = flags_.device.request();
   options.device_options = flags_.device.parse(console_);
+  compiling_.watch(options.hooks, options.device_options);
   options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
     report_internal_error(console_, graph, error);
   };

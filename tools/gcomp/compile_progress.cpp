@@ -1,0 +1,34 @@
+#include "tools/gcomp/compile_progress.h"
+
+#include "ir/base/error.h"
+
+namespace gcomp::tools {
+
+CompileProgress::CompileProgress(const Console& console) : console_(console), said_(std::chrono::steady_clock::now()) {}
+
+CompileProgress::~CompileProgress() { console_.clear_status(); }
+
+void CompileProgress::say(std::string_view text, bool due) {
+  if (console_.terminal()) return console_.status(text);
+  const auto now = std::chrono::steady_clock::now();
+  if (!due && now - said_ < std::chrono::seconds(1)) return;
+  said_ = now;
+  console_.say(text);
+}
+
+void CompileProgress::begin(std::string_view phase) { say(concat("compiling: ", phase), false); }
+
+void CompileProgress::kernels(const runtime::KernelProgress& progress) {
+  say(concat("compiling: kernels, ", progress.done, " of ", progress.kernels), progress.done == 0);
+}
+
+void CompileProgress::watch(runtime::DeviceOptions& device) {
+  device.kernel_progress = [this](const runtime::KernelProgress& progress) { kernels(progress); };
+}
+
+void CompileProgress::watch(CompileHooks& hooks, runtime::DeviceOptions& device) {
+  hooks.begin = [this](std::string_view phase) { begin(phase); };
+  watch(device);
+}
+
+}  // namespace gcomp::tools
