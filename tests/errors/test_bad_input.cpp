@@ -365,6 +365,22 @@ TEST_F(BadInput, FullStandardOutput) {
   expect_refused(result, ExitCode::invalid, {"cannot write to standard output"});
 }
 
+TEST_F(BadInput, ClosedStandardOutput) {
+  // Whatever is opened next would get its number.
+  for (const char* json : {"--json", "--quiet"}) {
+    const CommandResult result = run_gcomp({"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz", json},
+                                           {.environment = {}, .limits = "exec >&-"});
+    expect_refused(result, ExitCode::invalid, {"cannot write to standard output"});
+  }
+}
+
+TEST_F(BadInput, AnEndlessNameIsCut) {
+  write_data({{std::string(60000, 'n'), Tensor(DType::f32, {8, 3})}});
+  const CommandResult result = train();
+  expect_refused(result, ExitCode::invalid, {"nnn...' (60000 characters)"});
+  EXPECT_LT(result.errors.size(), 2000u);
+}
+
 TEST_F(BadInput, MetricsOfARefusedRunStay) {
   put(folder_ / "m.jsonl", "older");
   expect_refused(train({"--metrics", folder_ / "m.jsonl", "--loss", "cros_entropy"}), ExitCode::usage, {"unknown loss"});

@@ -75,6 +75,26 @@ TEST(Gradients, AtKinksOfActivations) {
   expect_near(gradient_of(unary("Elu", {800})), {1});
 }
 
+TEST(Rows, HardSwishOfMinusInfinityIsNaNAsInPyTorch) {
+  const Values y = run(unary("HardSwish", {static_cast<float>(-kInfinity), -4, static_cast<float>(kInfinity)}).import())[0];
+  EXPECT_TRUE(std::isnan(y[0])) << y[0];
+  EXPECT_EQ(y[1], 0);
+  EXPECT_EQ(y[2], kInfinity);
+}
+
+TEST(Rows, AResizeThatWouldTakeGigabytesIsRefused) {
+  const auto shrink = [](std::int64_t in, std::int64_t out, std::int64_t antialias) {
+    ModelBuilder m(19);
+    m.input("x", {"1", "1", std::to_string(in)}).integers("sizes", {3}, {1, 1, out});
+    m.node("Resize", {"x", "", "", "sizes"}, {"y"}, {{"mode", "linear"}, {"antialias", antialias}}).output("y");
+    return m;
+  };
+  expect_error([&] { shrink(std::int64_t{1} << 30, 3, 1).import(); }, {"node_y", "1073741824 to 3"}, ExitCode::unsupported);
+  expect_error([&] { shrink(1 << 20, 1000, 0).import(); }, {"node_y", "1048576 to 1000", "weights"}, ExitCode::unsupported);
+  // An axis that keeps its size costs nothing, whatever its size is.
+  EXPECT_EQ(shrink(1 << 24, 1 << 24, 1).import().graph.outputs()[0]->type.shape, (Shape{1, 1, 1 << 24}));
+}
+
 TEST(Gradients, OfClipAreZeroAtConstantBounds) {
   ModelBuilder m = unary("Clip", {-1, 0, 1, 6, 7}, {}, {"low", "high"});
   m.floats("low", {}, {0}).floats("high", {}, {6});

@@ -1,10 +1,14 @@
 #include "tools/gcomp/console.h"
 
+#include <fcntl.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <cctype>
+#include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -34,6 +38,28 @@ std::string printable(std::string_view text) {
     }
   }
   return safe;
+}
+
+std::string printable_message(std::string_view text) {
+  constexpr std::size_t kLongestName = 200;
+  std::string message;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    message.push_back(text[at]);
+    const bool opens = text[at] == '\'' && (at == 0 || !std::isalnum(static_cast<unsigned char>(text[at - 1])));  // no apostrophe
+    const std::size_t end = opens ? text.find('\'', at + 1) : text.npos;
+    if (end == text.npos) continue;
+    const std::string_view name = text.substr(at + 1, end - at - 1);
+    std::error_code error;
+    if (name.size() <= kLongestName || std::filesystem::exists(name, error)) message += concat(name, "'");
+    else message += concat(name.substr(0, kLongestName), "...' (", name.size(), " characters)");
+    at = end;
+  }
+  return printable(message);
+}
+
+void occupy_standard_streams() {
+  for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(number, F_GETFD) < 0 && errno == EBADF) open("/dev/null", O_RDONLY);  // the lowest free number is this one
 }
 
 Console::Console() : terminal_(isatty(STDERR_FILENO) != 0) {
@@ -69,19 +95,19 @@ void Console::clear_status() const {
 
 void Console::say(std::string_view text) const {
   clear_status();
-  log_->info("{}", printable(text));
+  log_->info("{}", printable_message(text));
 }
 void Console::detail(std::string_view text) const {
   clear_status();
-  log_->debug("{}", printable(text));
+  log_->debug("{}", printable_message(text));
 }
 void Console::warn(std::string_view text) const {
   clear_status();
-  log_->warn("warning: {}", printable(text));
+  log_->warn("warning: {}", printable_message(text));
 }
 void Console::error(std::string_view text) const {
   clear_status();
-  log_->error("{}", printable(text));
+  log_->error("{}", printable_message(text));
 }
 
 void Console::result(std::string_view text) const {

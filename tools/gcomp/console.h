@@ -16,6 +16,14 @@ namespace gcomp::tools {
 /// Text from a model or a file name without control characters, so that it cannot steer a terminal.
 std::string printable(std::string_view text);
 
+/// The same for a message: what stands in single quotes is a name, and one of more than 200 characters that is no existing path is
+/// cut there, with its length.
+std::string printable_message(std::string_view text);
+
+/// Standard input, output and error are open from here on. What was closed reads as empty and cannot be written: without this the
+/// next file that the process opens would take its number, and results would be written into that file.
+void occupy_standard_streams();
+
 class Console {
  public:
   enum class Level { quiet, normal, verbose };

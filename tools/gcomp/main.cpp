@@ -80,6 +80,7 @@ int run(const Command& command, const Console& console) {
 }
 
 int main_of(int argc, char** argv) {
+  occupy_standard_streams();
   Console console;
   GlobalFlags global;
   ArgumentParser root("gcomp compiles and trains neural networks from ONNX files", "gcomp");

@@ -59,7 +59,8 @@ Items hard_swish_row(NodeContext& n) {
   Builder& b = n.b();
   // Selected on x itself, so that the slope is exactly 0 at -3 and 1 at 3.
   Var middle = x * (x * (1.0 / 6) + 0.5);
-  return b.select(x <= b.like(x, -3), b.like(x, 0), b.select(b.like(x, 3) <= x, x, middle));
+  // x * 0 is NaN at -inf, as x * relu6(x + 3) / 6 is.
+  return b.select(x <= b.like(x, -3), x * 0.0, b.select(b.like(x, 3) <= x, x, middle));
 }
 Items softsign_row(NodeContext& n) {
   Var x = n.var(0);

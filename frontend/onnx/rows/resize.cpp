@@ -12,6 +12,8 @@ namespace {
 
 /// Output elements whose sources are listed at import, for one axis.
 constexpr std::int64_t kMaxResized = std::int64_t{1} << 20;
+/// Sources of all of them, and weights of the matrix by which an axis is resized.
+constexpr double kMaxTaps = 1 << 24, kMaxWeights = 1 << 25;
 
 /// One input element of one output element; the position may lie outside and then means the edge.
 struct Tap {
@@ -62,9 +64,15 @@ double cubic_weight(double distance, double a) {
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
-/// Weights around x: a tent or a cubic, wider by 1 / scale when an antialiased filter shrinks.
+/// By what a filter is wider than its plain form: an antialiased one that shrinks, by 1 / scale.
+double widening(const Settings& s, double scale) { return s.antialias && scale < 1 ? 1 / scale : 1; }
+
+/// Input elements on each side of a position that a filter weighs.
+double reach_of(const Settings& s, double scale) { return (s.mode == "linear" ? 1.0 : 2.0) * widening(s, scale); }
+
+/// Weights around x: a tent or a cubic.
 std::vector<Tap> filter_taps(const Settings& s, double x, double scale) {
-  const double stretch = s.antialias ? std::min(scale, 1.0) : 1.0, reach = (s.mode == "linear" ? 1.0 : 2.0) / stretch;
+  const double stretch = 1 / widening(s, scale), reach = reach_of(s, scale);
   std::vector<Tap> taps;
   double total = 0;
   for (auto i = static_cast<std::int64_t>(std::floor(x - reach)) + 1; static_cast<double>(i) < x + reach; ++i) {
@@ -80,8 +88,10 @@ std::vector<Tap> filter_taps(const Settings& s, double x, double scale) {
 
 AxisResize axis_resize(const NodeContext& n, const Settings& s, std::int64_t in, std::int64_t out, double scale, double roi_low,
                        double roi_high) {
-  AxisResize axis{in, out, {}, std::vector<bool>(static_cast<std::size_t>(out)), s.mode == "nearest", !s.exclude_outside};
   if (out > kMaxResized) n.unsupported("an axis of ", out, " elements is too long");
+  const double taps = s.mode == "nearest" ? 1 : 2 * reach_of(s, scale) * static_cast<double>(out);
+  if (taps > kMaxTaps) n.unsupported("resizing an axis from ", in, " to ", out, " elements reads ", taps, ", more than ", kMaxTaps);
+  AxisResize axis{in, out, {}, std::vector<bool>(static_cast<std::size_t>(out)), s.mode == "nearest", !s.exclude_outside};
   n.require(in > 0 || out == 0, "an empty axis cannot grow to ", out);
   for (std::int64_t o = 0; o < out; ++o) {
     // A scale such as 1.6f is no 1.6: 8 / 1.6 is 5 only in f32, in which runtimes compute, and `nearest` jumps there.
@@ -168,7 +178,11 @@ Var by_gather(Builder& b, Var x, std::int64_t axis, const AxisResize& r) {
 }
 
 /// Moves the axis last, multiplies by the [in, out] matrix of weights, moves it back.
-Var by_matrix(Builder& b, Var x, std::int64_t axis, const AxisResize& r) {
+Var by_matrix(NodeContext& n, Var x, std::int64_t axis, const AxisResize& r) {
+  if (const double weights = static_cast<double>(r.in) * static_cast<double>(r.out); weights > kMaxWeights)
+    n.unsupported("resizing an axis from ", r.in, " to ", r.out, " elements takes a matrix of ", weights, " weights, more than ",
+                  kMaxWeights);
+  Builder& b = n.b();
   std::vector<double> weights(static_cast<std::size_t>(r.in * r.out));
   for (std::int64_t o = 0; o < r.out; ++o)
     for (const Tap& tap : r.taps[static_cast<std::size_t>(o)])
@@ -186,9 +200,9 @@ Var by_matrix(Builder& b, Var x, std::int64_t axis, const AxisResize& r) {
   return b.transpose(b.reshape(product, shape), back);
 }
 
-Var resize_axis(Builder& b, Var x, std::int64_t axis, const AxisResize& r) {
-  if (const auto phases = phases_of(r)) return interleave(b, x, axis, *phases);
-  return r.nearest ? by_gather(b, x, axis, r) : by_matrix(b, x, axis, r);
+Var resize_axis(NodeContext& n, Var x, std::int64_t axis, const AxisResize& r) {
+  if (const auto phases = phases_of(r)) return interleave(n.b(), x, axis, *phases);
+  return r.nearest ? by_gather(n.b(), x, axis, r) : by_matrix(n, x, axis, r);
 }
 
 /// The region that a crop reads, by axis: 0 .. 1 unless the node says otherwise.
@@ -206,10 +220,14 @@ Var resize(NodeContext& n, const Settings& s, const Plan& plan) {
   bool any_outside = false;
   for (std::int64_t i = 0; i < x.rank(); ++i) {
     const auto at = static_cast<std::size_t>(i);
-    const AxisResize axis = axis_resize(n, s, x.dim(i), plan.sizes[at], plan.scales[at], plan.low[at], plan.high[at]);
-    const bool same = axis.in == axis.out && plan.scales[at] == 1 && plan.low[at] == 0 && plan.high[at] == 1;
-    if (!same) y = resize_axis(b, y, i, axis);
-    outside.push_back(same ? std::vector<bool>(static_cast<std::size_t>(axis.out)) : axis.outside);
+    const std::int64_t in = x.dim(i), out = plan.sizes[at];
+    if (in == out && plan.scales[at] == 1 && plan.low[at] == 0 && plan.high[at] == 1) {
+      outside.emplace_back(static_cast<std::size_t>(out));
+      continue;
+    }
+    AxisResize axis = axis_resize(n, s, in, out, plan.scales[at], plan.low[at], plan.high[at]);
+    y = resize_axis(n, y, i, axis);
+    outside.push_back(std::move(axis.outside));
     any_outside = any_outside || std::count(outside.back().begin(), outside.back().end(), true) > 0;
   }
   if (any_outside) {
