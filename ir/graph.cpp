@@ -55,10 +55,13 @@ Node* Graph::append(const OpDef& op, std::vector<Value*> operands, Attributes at
   try {
     attributes = normalized(op, attributes);
     types = infer_types(op, operand_types, attributes);
+    for (const TensorType& type : types) element_count(type.shape);  // which throws where there are too many
   } catch (const UserError& error) {
     std::string message = error.what();
-    for (std::size_t i = 0; i < operands.size(); ++i)
+    constexpr std::size_t kListed = 8;
+    for (std::size_t i = 0; i < std::min(operands.size(), kListed); ++i)
       if (operands[i]) message += concat(i ? ", " : " (operands ", "%", operands[i]->name, ": ", to_string(operands[i]->type));
+    if (operands.size() > kListed) message += concat(" and ", operands.size() - kListed, " more");
     if (!operands.empty()) message += ")";
     if (!origin.empty()) message = concat("node '", origin, "': ", message);
     throw UserError(message, error.code());

@@ -99,9 +99,17 @@ class Importer {
         continue;
       }
       const TensorType type{import_dtype(options_, input.dtype), binding.shapes.at(input.name)};
-      check_user(element_count(type.shape) <= kMaxInput, file_.path, ": input '", input.name, "' is too large: ", to_string(type));
+      require_possible(input.name, type);
       scope.items[input.name] = {builder_.input(type, input.name), nullptr, nullptr};
     }
+  }
+
+  void require_possible(const std::string& name, const TensorType& type) const {
+    try {
+      if (element_count(type.shape) <= kMaxInput) return;
+    } catch (const UserError&) {}  // more than can be counted
+    throw UserError(
+        concat(file_.path, ": input '", name, "' is too large: ", to_string(type), ", wanted at most ", kMaxInput, " elements"));
   }
 
   void add_initializers(Scope& scope) {

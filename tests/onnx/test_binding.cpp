@@ -40,6 +40,25 @@ TEST(Binding, AWholeShapeBindsItsDimensionsElsewhere) {
   EXPECT_EQ(shape_of_input(model, "x"), (Shape{4, 3}));
 }
 
+TEST(Binding, ShapesThatNothingCouldHoldNameTheirInputOrNode) {
+  const auto relu = [](const std::vector<std::string>& dims) {
+    ModelBuilder m;
+    return m.input("huge", dims).node("Relu", {"huge"}, {"y"}).output("y");
+  };
+  for (const char* dim : {"1099511627776", "9223372036854775807"})
+    expect_error([&] { relu({dim, dim}).import(); }, {"test.onnx: input 'huge' is too large", dim});
+  ModelBuilder expand;
+  expand.input("x", {"1"}).integers("shape", {3}, {1LL << 40, 1LL << 40, 1LL << 40});
+  expand.node("Expand", {"x", "shape"}, {"y"}).output("y");
+  expect_error([&] { expand.import(); }, {"test.onnx: node 'node_y'", "1099511627776x1099511627776"});
+  ModelBuilder product;
+  product.input("a", {"549755813888", "1"}).input("b", {"1", "549755813888"}).node("MatMul", {"a", "b"}, {"y"}).output("y");
+  expect_error([&] { product.import(); }, {"test.onnx: node 'node_y'", "549755813888x549755813888"});
+  ModelBuilder concat;
+  concat.input("x", {"1099511627776"}).node("Concat", std::vector<std::string>(1000, "x"), {"y"}, {{"axis", 0}}).output("y");
+  expect_error([&] { concat.import(); }, {"test.onnx: node 'node_y'", "2^48"});
+}
+
 TEST(Binding, NamesEveryUnboundInputAndTheFlags) {
   expect_error([] { two_inputs().import(); }, {"x: f32[batch,3]", "mask: f32[batch,seq]", "--dim batch=N", "--dim seq=N"});
   ModelBuilder m;
