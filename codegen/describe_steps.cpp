@@ -4,6 +4,7 @@
 
 #include "codegen/step_cost.h"
 #include "ir/base/error.h"
+#include "ir/base/units.h"
 
 namespace gcomp::codegen {
 namespace {
@@ -14,27 +15,6 @@ using runtime::MatmulCall;
 using runtime::ProductEpilogue;
 using runtime::Program;
 using runtime::Step;
-
-/// "1.50 GFLOP", "640 B": three digits, `step` apart.
-std::string scaled(double x, double step, std::span<const std::string_view> units) {
-  std::size_t unit = 0;
-  for (; x >= step && unit + 1 < units.size(); ++unit) x /= step;
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(unit == 0 ? 0 : 2) << x << ' ' << units[unit];
-  return out.str();
-}
-std::string bytes_text(double bytes) {
-  static constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  return scaled(bytes, 1024, kUnits);
-}
-std::string flops_text(double flops) {
-  static constexpr std::array<std::string_view, 5> kUnits = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"};
-  return scaled(flops, 1000, kUnits);
-}
-std::string time_text(double seconds) {
-  static constexpr std::array<std::string_view, 3> kUnits = {"ns", "us", "ms"};
-  return scaled(seconds * 1e9, 1000, kUnits);
-}
 
 std::string extents_text(const std::vector<std::int64_t>& extents) {
   std::string text;
@@ -127,8 +107,8 @@ void add_totals(std::string& text, const Program& program, const Sums& sums, con
                   sums.generated_launches, " in all where products are generated)"));
   add_line(text, "kernels", concat(program.kernels.size(), " distinct"));
   add_line(text, "flops", concat(flops_text(sums.flops), ", ", flops_text(sums.product_flops), " in products"));
-  add_line(text, "bytes moved", bytes_text(sums.bytes));
-  add_line(text, "product workspace", bytes_text(static_cast<double>(sums.workspace)));
+  add_line(text, "bytes moved", size_text(sums.bytes));
+  add_line(text, "product workspace", size_text(static_cast<double>(sums.workspace)));
   add_line(text, concat("time on ", rates.name),
            concat(time_text(sums.seconds), " at the least: products ", time_text(sums.product_seconds), ", kernels ",
                   time_text(sums.seconds - sums.product_seconds), "; launches add ",
@@ -148,7 +128,7 @@ std::string describe_steps(const Program& program, std::span<const StepCost> cos
     const std::string origin = std::visit([](const auto& step) { return step.origin; }, program.steps[i]);
     std::ostringstream line;
     line << "    " << std::setw(4) << i << ' ' << std::setw(12) << flops_text(cost.flops) << ' ' << std::setw(12)
-         << bytes_text(cost.bytes) << ' ' << std::setw(12) << time_text(cost.seconds(rates)) << "  "
+         << size_text(cost.bytes) << ' ' << std::setw(12) << time_text(cost.seconds(rates)) << "  "
          << (computes ? "flops     " : "bytes     ")
          << std::visit([&](const auto& step) { return what(program, step); }, program.steps[i]);
     if (!origin.empty()) line << "  (" << origin << ")";

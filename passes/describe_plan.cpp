@@ -3,6 +3,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "ir/base/units.h"
 #include "passes/plan_memory.h"
 #include "passes/storage.h"
 
@@ -12,17 +13,6 @@ namespace {
 using namespace ir;
 
 constexpr std::size_t kNamed = 10;
-
-/// "1.50 MiB", "512 B".
-std::string size_text(std::int64_t bytes) {
-  static constexpr std::array<std::string_view, 4> kUnits = {"B", "KiB", "MiB", "GiB"};
-  auto size = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; size >= 1024 && unit + 1 < kUnits.size(); ++unit) size /= 1024;
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(unit == 0 ? 0 : 2) << size << ' ' << kUnits[unit];
-  return out.str();
-}
 
 std::string count_text(std::size_t count, std::string_view noun) { return concat(count, " ", noun, count == 1 ? "" : "s"); }
 

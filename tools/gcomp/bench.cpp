@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "ir/base/units.h"
 #include "runtime/batch_plan.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
@@ -81,6 +82,17 @@ nlohmann::json memory_of(const runtime::Executable& executable) {
           {"total", program.state_bytes + program.arena_bytes + program.constant_bytes + io}};
 }
 
+/// The three times, in seconds, have the median's unit.
+std::string step_line(const BenchFlags& flags, double median, double least, double p90) {
+  const auto [one, unit] = time_unit(median);
+  const int decimals = median < 10 * one ? 3 : median < 100 * one ? 2 : 1;
+  char text[160];
+  std::snprintf(text, sizeof text, "step: median %.*f %s, least %.*f %s, P90 %.*f %s, ", decimals, median / one, unit.data(),
+                decimals, least / one, unit.data(), decimals, p90 / one, unit.data());
+  return concat(text, rows_rate_text(static_cast<double>(flags.batch) / median), " (", flags.steps, " steps after ", flags.warmup,
+                " of warm-up)");
+}
+
 void bench(const BenchFlags& flags, const Console& console) {
   const auto begin = std::chrono::steady_clock::now();
   const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
@@ -117,12 +129,7 @@ void bench(const BenchFlags& flags, const Console& console) {
   report_profile(console, profile);
   std::sort(milliseconds.begin(), milliseconds.end());
   const double median = percentile(milliseconds, 0.5), p90 = percentile(milliseconds, 0.9), least = milliseconds.front();
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "step: median %.3f ms, least %.3f ms, P90 %.3f ms, %.0f rows/s (%lld steps after %lld of warm-up)", median, least,
-                p90, 1e3 * static_cast<double>(flags.batch) / median, static_cast<long long>(flags.steps),
-                static_cast<long long>(flags.warmup));
-  console.result(text);
+  console.result(step_line(flags, median / 1e3, least / 1e3, p90 / 1e3));
   nlohmann::json report = {{"median_ms", median},
                            {"min_ms", least},
                            {"p90_ms", p90},
@@ -153,7 +160,8 @@ Command add_bench(ArgumentParser& root, Console& console) {
   parser.add_option("--warmup", flags->warmup, "steps before them (default 10)").type_name("N");
   parser.add_flag(
       "--profile", flags->profile,
-      "also list the time and memory rate of each kernel and library call; on a GPU the timed steps are then launched one by one");
+      "also list each kernel and library call with its time, its share, and the FLOP/s or bytes a second it came to; on a GPU the "
+      "timed steps are then launched one by one");
   flags->model_options.add_precision(parser, "what floats compute in (default f32)");
   flags->model_options.add_loss_scale(parser);
   flags->model_options.add_shapes(parser);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "gcomp/trainer.h"
+#include "ir/base/units.h"
 #include "ir/base/version.h"
 #include "runtime/cpu/compiler.h"
 #include "runtime/cuda/context.h"
@@ -156,8 +157,8 @@ void check_cache(const runtime::DeviceOptions& options, std::vector<Finding>& fi
   const std::vector<runtime::CacheEntry> entries = cache.entries();
   for (const runtime::CacheEntry& entry : entries) bytes += entry.bytes;
   findings.push_back({"kernel cache", Health::good,
-                      concat(cache.directory().string(), ", ", entries.size(), " entries, ", tools::bytes_text(bytes), " of ",
-                             tools::bytes_text(runtime::kMostCacheBytes)),
+                      concat(cache.directory().string(), ", ", entries.size(), entries.size() == 1 ? " entry, " : " entries, ",
+                             tools::bytes_text(bytes), " of ", tools::bytes_text(runtime::kMostCacheBytes)),
                       ""});
 }
 
@@ -182,9 +183,9 @@ bool try_step(runtime::DeviceRequest request, const runtime::DeviceOptions& opti
     const auto start = std::chrono::steady_clock::now();
     const double after = trainer.train_step(batch);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    char text[96];
-    std::snprintf(text, sizeof text, "a step of a tiny network took %.3f ms, its loss went from %.4f to %.4f", 1e3 * seconds,
-                  before, after);
+    char losses[64];
+    std::snprintf(losses, sizeof losses, ", its loss went from %.4f to %.4f", before, after);
+    const std::string text = concat("a step of a tiny network took ", time_text(seconds), losses);
     findings.push_back(
         {name, after < before ? Health::good : Health::bad, text,
          after < before ? "" : "a loss that does not fall here is a fault of gcomp or of the machine; please report it"});

@@ -54,12 +54,12 @@ void PassTrace::report() const {
   double total = 0;
   for (const Row& row : rows_) {
     char text[64];
-    std::snprintf(text, sizeof text, "%10.1f ms  ", 1e3 * row.seconds);
+    std::snprintf(text, sizeof text, "%12.3f ms  ", 1e3 * row.seconds);
     console_.result(concat(text, row.pass ? "    " : "", row.name, row.note.empty() ? "" : "  (" + row.note + ")"));
     if (!row.pass) total += row.seconds;
   }
   char text[64];
-  std::snprintf(text, sizeof text, "%10.1f ms  total", 1e3 * total);
+  std::snprintf(text, sizeof text, "%12.3f ms  total", 1e3 * total);
   console_.result(text);
 }
 

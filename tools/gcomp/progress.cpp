@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "ir/base/units.h"
+
 namespace gcomp::tools {
 namespace {
 
@@ -62,8 +64,8 @@ void Progress::draw(const ProgressState& state) {
   format_time(left, sizeof left, seconds() / static_cast<double>(state.step) * static_cast<double>(steps_ - state.step));
   if (epochs_ > 0)
     std::snprintf(epoch, sizeof epoch, "epoch %lld/%lld  ", static_cast<long long>(state.epoch), static_cast<long long>(epochs_));
-  std::snprintf(text, sizeof text, "step %lld/%lld  %sloss %.6g  %.0f rows/s  %s left", static_cast<long long>(state.step),
-                static_cast<long long>(steps_), epoch, state.loss, rate(), left);
+  std::snprintf(text, sizeof text, "step %lld/%lld  %sloss %.6g  %s  %s left", static_cast<long long>(state.step),
+                static_cast<long long>(steps_), epoch, state.loss, rows_rate_text(rate()).c_str(), left);
   if (!console_.terminal()) return console_.say(text);
   const int room = std::clamp(terminal_columns() - kTextWidth, 8, 40);
   const int filled = static_cast<int>(state.step * room / steps_);

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "ir/base/error.h"
+#include "ir/base/units.h"
 
 namespace gcomp::tools {
 namespace {
@@ -24,7 +25,7 @@ std::string name_of(const runtime::Program&, const runtime::ConvolutionCall& cal
 }
 
 /// 0 where nothing was measured.
-double rate(double work, double microseconds) { return microseconds > 0 ? work / microseconds : 0; }
+double rate(double work, double time) { return time > 0 ? work / time : 0; }
 
 }  // namespace
 
@@ -51,11 +52,13 @@ void report_profile(const Console& console, const std::vector<ProfiledStep>& pro
   double total = 0;
   for (const ProfiledStep& step : profile) total += step.microseconds;
   for (const ProfiledStep& step : profile) {
+    const double seconds = step.microseconds * 1e-6;
+    const std::string speed =
+        step.product ? rate_text(rate(step.cost.flops, seconds), "FLOP/s") : rate_text(rate(step.cost.bytes, seconds), "B/s");
     char text[96];
-    std::snprintf(text, sizeof text, "%9.1f us %5.1f %% %8.1f %s  ", step.microseconds, 100 * rate(step.microseconds, total),
-                  step.product ? rate(step.cost.flops, step.microseconds) / 1e6 : rate(step.cost.bytes, step.microseconds) / 1e3,
-                  step.product ? "TFLOP/s" : "GB/s   ");
-    console.say(concat(text, step.what, "  ", step.origin));
+    std::snprintf(text, sizeof text, "%11s %7s  %-14s  ", time_text(seconds).c_str(),
+                  percent_text(rate(step.microseconds, total)).c_str(), speed.c_str());
+    console.result(concat(text, step.what, "  ", step.origin));
   }
 }
 

@@ -25,7 +25,7 @@ struct ProfiledStep {
 std::vector<ProfiledStep> profile_of(const runtime::Program& program, std::span<const codegen::StepCost> costs,
                                      std::span<const std::int64_t> nanoseconds, std::int64_t runs);
 
-/// A line for each step on the console.
+/// A line of results for each step: its time, its share, and FLOP/s of products or bytes a second of kernels.
 void report_profile(const Console& console, const std::vector<ProfiledStep>& profile);
 nlohmann::json to_json(const std::vector<ProfiledStep>& profile);
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/base/error.h"
+#include "ir/base/units.h"
 #include "runtime/atomic_file.h"
 #include "runtime/batch_plan.h"
 #include "runtime/metrics.h"
@@ -235,9 +236,9 @@ void TrainingRun::finish() {
   const std::string digest = trainer_->weights_digest();
   trainer_->save(flags_.out);
   char text[160];
-  std::snprintf(text, sizeof text, "trained %lld steps in %.1f s (%.0f rows/s), last loss %.9g", static_cast<long long>(steps_),
-                seconds_, static_cast<double>(steps_ * plan_->batch()) / seconds_, loss_);
-  console_.result(text);
+  std::snprintf(text, sizeof text, ", last loss %.9g", loss_);
+  console_.result(concat("trained ", steps_, steps_ == 1 ? " step in " : " steps in ", time_text(seconds_), " (",
+                         rows_rate_text(static_cast<double>(steps_ * plan_->batch()) / seconds_), ")", text));
   console_.result(concat("wrote '", flags_.out, "', seed ", flags_.seed, ", weights ", digest.substr(0, 16)));
   if (skipped_ > 0)
     console_.result(concat(skipped_, skipped_ == 1 ? " step was" : " steps were", " skipped: gradients overflowed f16, loss scale ",

@@ -1,0 +1,69 @@
+#include "ir/base/units.h"
+
+#include <cmath>
+#include <cstdio>
+#include <span>
+
+namespace gcomp {
+namespace {
+
+/// What numbers from `from` up are shown in.
+struct Unit {
+  double from;
+  double one;
+  std::string_view name;
+  int decimals;
+};
+
+constexpr Unit kTimes[] = {{1, 1, "s", 1}, {1e-3, 1e-3, "ms", 2}, {1e-6, 1e-6, "us", 2}, {0, 1e-9, "ns", 0}};
+constexpr double kKi = 1024;
+constexpr Unit kSizes[] = {{kKi * kKi * kKi * kKi, kKi* kKi* kKi* kKi, "TiB", 2},
+                           {kKi * kKi * kKi, kKi* kKi* kKi, "GiB", 2},
+                           {kKi * kKi, kKi* kKi, "MiB", 2},
+                           {kKi, kKi, "KiB", 2},
+                           {0, 1, "B", 0}};
+constexpr Unit kFlops[] = {
+    {1e12, 1e12, "TFLOP", 2}, {1e9, 1e9, "GFLOP", 2}, {1e6, 1e6, "MFLOP", 2}, {1e3, 1e3, "kFLOP", 2}, {0, 1, "FLOP", 0}};
+constexpr Unit kRates[] = {{1e12, 1e12, "T", 1}, {1e8, 1e9, "G", 1}, {1e5, 1e6, "M", 1}, {1e2, 1e3, "k", 1}, {0, 1, "", 1}};
+constexpr Unit kShares[] = {{0, 1e-2, "%", 1}};
+
+const Unit& unit_of(double x, std::span<const Unit> units) {
+  for (const Unit& unit : units)
+    if (x >= unit.from) return unit;
+  return units.back();
+}
+
+std::string fixed(double x, int decimals) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", decimals, x);
+  return text;
+}
+
+/// The number in its unit; what rounds to nothing is below the least that the unit shows.
+std::string scaled(double x, std::span<const Unit> units, std::string_view suffix = "") {
+  const Unit& unit = unit_of(x, units);
+  const double least = std::pow(10.0, -unit.decimals), shown = x / unit.one;
+  const bool vanishes = shown > 0 && shown < least / 2;
+  return (vanishes ? "<" + fixed(least, unit.decimals) : fixed(shown, unit.decimals)).append(" ").append(unit.name).append(suffix);
+}
+
+}  // namespace
+
+TimeUnit time_unit(double seconds) {
+  const Unit& unit = unit_of(seconds, kTimes);
+  return {unit.one, unit.name};
+}
+
+std::string time_text(double seconds) { return scaled(seconds, kTimes); }
+std::string size_text(double bytes) { return scaled(bytes, kSizes); }
+std::string flops_text(double flops) { return scaled(flops, kFlops); }
+std::string rate_text(double per_second, std::string_view unit) { return scaled(per_second, kRates, unit); }
+std::string percent_text(double share) { return scaled(share, kShares); }
+
+std::string rows_rate_text(double rows_per_second) {
+  char text[64];
+  std::snprintf(text, sizeof text, rows_per_second >= 100 ? "%.0f rows/s" : "%.3g rows/s", rows_per_second);
+  return text;
+}
+
+}  // namespace gcomp

@@ -1,0 +1,32 @@
+// Measured numbers with the unit in which they do not round to nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace gcomp {
+
+struct TimeUnit {
+  double seconds;  ///< of one
+  std::string_view name;
+};
+/// s, ms, us or ns: the largest of which the time is one or more.
+TimeUnit time_unit(double seconds);
+
+/// "189.58 us", "640 ns", "2.5 s"; "<1 ns" for what is shorter, "0 ns" for none.
+std::string time_text(double seconds);
+/// "1.50 MiB", "640 B".
+std::string size_text(double bytes);
+inline std::string size_text(std::int64_t bytes) { return size_text(static_cast<double>(bytes)); }
+/// "1.50 GFLOP", "640 FLOP".
+std::string flops_text(double flops);
+/// "1.2 TFLOP/s", "143.0 GFLOP/s", "0.3 GFLOP/s", "20.0 MFLOP/s": giga down to a tenth, so that a column compares by eye.
+/// `unit` is FLOP/s or B/s.
+std::string rate_text(double per_second, std::string_view unit);
+/// "6538 rows/s", "0.412 rows/s": three digits at least.
+std::string rows_rate_text(double rows_per_second);
+/// "56.3 %", "<0.1 %" for less than is shown. `share` is of 1.
+std::string percent_text(double share);
+
+}  // namespace gcomp

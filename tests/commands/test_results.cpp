@@ -1,0 +1,72 @@
+// What the commands print as their result: on stdout, whatever the verbosity, in units that do not round to nothing.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "tests/drive/command.h"
+#include "tests/temporary_directory.h"
+
+namespace gcomp::test {
+namespace {
+
+class Results : public testing::Test {
+ protected:
+  /// gcomp COMMAND on the digits of examples/, which are two convolutions and one product.
+  CommandResult on_digits(const std::string& command, const std::vector<std::string>& more) {
+    const std::filesystem::path digits = std::filesystem::path(GCOMP_SOURCE_DIR) / "examples" / "digits";
+    std::vector<std::string> arguments{command,  digits / "digits.onnx", "--data",  digits / "train.npz",
+                                       "--loss", "cross_entropy",        "--batch", "64"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_gcomp(arguments);
+  }
+
+  TemporaryDirectory folder_;
+};
+
+/// A figure with a unit that shows none of its digits, such as "0.0 TFLOP/s".
+const std::regex kNothing("(^|[^0-9.])0(\\.0+)? ([TGMk]?FLOP/s|[TGMk]?B/s|s|ms|us|rows/s)\\b");
+
+TEST_F(Results, TheProfileIsAResult) {
+  const CommandResult result = on_digits("bench", {"--steps", "3", "--warmup", "1", "--profile", "-q"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("[1-9][0-9.]* [TGM]FLOP/s +convolution, weight gradient")))
+      << result.output;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("[1-9][0-9.]* [TGM]FLOP/s +matmul 64x10x128"))) << result.output;
+  EXPECT_FALSE(std::regex_search(result.output, kNothing)) << result.output;
+  EXPECT_NE(result.output.find("step: median "), std::string::npos) << result.output;
+}
+
+TEST_F(Results, TheProfileIsInJson) {
+  const CommandResult result = on_digits("bench", {"--steps", "3", "--warmup", "1", "--profile", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const nlohmann::json report = nlohmann::json::parse(result.output);
+  EXPECT_EQ(report.at("profile").size(), report.at("launches"));
+  for (const nlohmann::json& step : report.at("profile")) EXPECT_GT(step.at("us"), 0) << step;
+}
+
+TEST_F(Results, AShortTrainingTakesTime) {
+  const CommandResult result = on_digits("train", {"--steps", "1", "--out", folder_ / "trained.onnx"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("trained 1 step in [1-9][0-9.]* [mu]?s \\("))) << result.output;
+  EXPECT_FALSE(std::regex_search(result.output + result.errors, kNothing)) << result.output << result.errors;
+}
+
+TEST_F(Results, TheDoctorsStepTakesTime) {
+  const CommandResult result = run_gcomp({"doctor"});
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("tiny network took [1-9][0-9.]* [mu]?s,"))) << result.output;
+  EXPECT_FALSE(std::regex_search(result.output, kNothing)) << result.output;
+}
+
+TEST_F(Results, ThePlanOfASmallStepHasTimes) {
+  const CommandResult result =
+      run_gcomp({"compile", std::string(GCOMP_SOURCE_DIR) + "/examples/digits/digits.onnx", "--train", "--loss", "cross_entropy",
+                 "--dim", "batch=2", "--target", "cuda:sm_90", "--emit", "plan"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.output.find("<1 ns"), std::string::npos) << result.output;
+  EXPECT_FALSE(std::regex_search(result.output, std::regex(" 0 ns"))) << result.output;
+}
+
+}  // namespace
+}  // namespace gcomp::test
