@@ -289,7 +289,7 @@ class Planner {
                              Flag{"--untie", options_.untie}})
       for (const std::string& glob : flag.globs)
         if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches_glob(glob, name); }))
-          throw UserError(concat(flag.name, " ", glob, " matches no initializer", did_you_mean(glob, names)), ExitCode::usage);
+          throw UserError(concat(flag.name, " ", glob, " matches no initializer", nearest_to_glob(glob, names)), ExitCode::usage);
   }
 
   const Source& source_;

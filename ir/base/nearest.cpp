@@ -1,7 +1,10 @@
 #include "ir/base/nearest.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
+
+#include "ir/base/error.h"
 
 namespace gcomp {
 namespace {
@@ -9,6 +12,23 @@ namespace {
 constexpr std::size_t kLongestWord = 256;  // the table is quadratic, and names may come from a hostile file
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+/// The fewest insertions, deletions and substitutions in `glob` after which it matches: a star stands for anything, a question mark
+/// for one character. Case is ignored.
+int glob_distance(std::string_view glob, std::string_view name) {
+  std::vector<int> row(name.size() + 1), above(name.size() + 1);
+  for (std::size_t j = 0; j <= name.size(); ++j) row[j] = static_cast<int>(j);
+  for (const char wanted : glob) {
+    std::swap(above, row);
+    row[0] = above[0] + (wanted == '*' ? 0 : 1);
+    for (std::size_t j = 1; j <= name.size(); ++j) {
+      const bool equal = wanted == '?' || lower(wanted) == lower(name[j - 1]);
+      row[j] =
+          wanted == '*' ? std::min(above[j], row[j - 1]) : std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (equal ? 0 : 1)});
+    }
+  }
+  return row[name.size()];
+}
 
 constexpr std::size_t kShortestPrefix = 3;
 
@@ -59,6 +79,23 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
   const auto found = nearest(word, candidates);
   return found ? "; did you mean '" + *found + "'?" : "";
+}
+
+std::string nearest_to_glob(std::string_view glob, std::span<const std::string> names) {
+  constexpr std::size_t kMost = 5;
+  const auto fixed = static_cast<int>(glob.size()) - static_cast<int>(std::count(glob.begin(), glob.end(), '*'));
+  const int allowed = std::max(1, fixed / 3);
+  std::vector<std::pair<int, std::string>> near;
+  if (glob.size() <= kLongestWord)
+    for (const std::string& name : names)
+      if (name.size() <= kLongestWord)
+        if (const int distance = glob_distance(glob, name); distance <= allowed) near.emplace_back(distance, name);
+  if (near.empty()) return "; there are " + listing(names);
+  std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> shown;
+  for (const auto& [distance, name] : near)
+    if (shown.size() < kMost && std::find(shown.begin(), shown.end(), name) == shown.end()) shown.push_back(name);
+  return concat("; the nearest ", shown.size() == 1 ? "is " : "are ", listing(shown));
 }
 
 std::string listing(std::span<const std::string> names) {

@@ -49,7 +49,70 @@ TEST_F(BadOptions, UnknownPass) {
                  {"fusee", "did you mean 'fuse'?"});
 }
 
-TEST_F(BadOptions, GlobThatMatchesNothing) { expect_refused(train({"--freeze", "encoder.*"}), ExitCode::usage, {"encoder.*"}); }
+TEST_F(BadOptions, GlobThatMatchesNothing) {
+  for (const char* flag : {"--freeze", "--thaw", "--tie", "--untie"})
+    expect_refused(train({flag, "encoder.*"}), ExitCode::usage,
+                   {std::string(flag) + " encoder.* matches no initializer; there are 'w' and 'b'"});
+  const auto rename = [](onnx::ModelProto& model) {
+    onnx::GraphProto& graph = *model.mutable_graph();
+    for (const auto& [i, name] : {std::pair(0, "encoder.layer.weight"), std::pair(1, "encoder.layer.bias")}) {
+      graph.mutable_initializer(i)->set_name(name);
+      graph.mutable_node(0)->set_input(i + 1, name);
+    }
+  };
+  write_linear_model(model_, rename);
+  expect_refused(train({"--freeze", "encoder.layers.w*"}), ExitCode::usage,
+                 {"matches no initializer; the nearest are 'encoder.layer.weight' and 'encoder.layer.bias'"});
+}
+
+TEST_F(BadOptions, NumbersWithASuffix) {
+  struct Case {
+    std::vector<std::string> options;
+    const char* message;
+  };
+  const Case cases[] = {
+      {{"--seed", "3k"}, "--seed 3k: wanted a whole number from 0 to 2^64 - 1, found 'k' after 3"},
+      {{"--threads", "2t"}, "--threads 2t: wanted a whole number, found 't' after 2"},
+      {{"--threads", "99999999999"}, "--threads 99999999999: wanted a whole number from -2147483648 to 2147483647"},
+      {{"--epochs", "1e3"}, "--epochs 1e3: wanted a whole number, found 'e3' after 1"},
+      {{"--epochs", "many"}, "--epochs many: wanted a whole number"},
+      {{"--lr", "1e-3x"}, "--lr 1e-3x: wanted a number, found 'x' after 1e-3"},
+      {{"--lr", "1e999"}, "--lr 1e999: wanted a number of at most"},
+      {{"--eps", "1u"}, "--eps 1u: wanted a number, found 'u' after 1"},
+      {{"--weight-decay", "0,1"}, "--weight-decay 0,1: wanted a number, found ',1' after 0"},
+      {{"--betas", "0.9,0.99k"}, "--betas 0.9,0.99k: wanted a number, found 'k' after 0.99"},
+      {{"--betas", "0.9,"}, "--betas 0.9,: wanted a number, found nothing"},
+      {{"--dim", "batch=64k"}, "--dim batch=64k: wanted a whole number, found 'k' after 64"},
+      {{"--shapes", "x:3kx1"}, "--shapes x:3kx1: wanted a whole number, found 'k' after 3"},
+  };
+  for (const Case& test : cases) expect_refused(train(test.options), ExitCode::usage, {test.message});
+  expect_refused(run_gcomp({"train", model_, "--data", data_, "--batch", "64k", "--out", out_}), ExitCode::usage,
+                 {"gcomp train: --batch 64k: wanted a whole number, found 'k' after 64"});
+  expect_refused(run_gcomp({"bench", model_, "--data", data_, "--batch", "4", "--warmup", "1s"}), ExitCode::usage,
+                 {"gcomp bench: --warmup 1s: wanted a whole number, found 's' after 1"});
+}
+
+TEST_F(BadOptions, NumbersAreDecimal) {
+  for (const char* seed : {"010", "+10"}) {
+    const CommandResult made = train({"--seed", seed});
+    EXPECT_EQ(made.exit_code, 0) << made.errors;
+    EXPECT_NE(made.output.find("seed 10,"), std::string::npos) << made.output;
+    runtime::test::put(out_, "old contents");
+  }
+  expect_refused(train({"--seed", "0x10"}), ExitCode::usage, {"--seed 0x10", "found 'x10' after 0"});
+}
+
+TEST_F(BadOptions, WhatIsMissingIsNamedAtOnce) {
+  expect_refused(run_gcomp({"train"}), ExitCode::usage, {"gcomp train: MODEL, --data and --out are missing"});
+  expect_refused(run_gcomp({"train", model_, "--out", out_}), ExitCode::usage, {"gcomp train: --data is missing"});
+}
+
+TEST_F(BadOptions, ValuesWhereNoneIsTakenAndNoneWhereOneIs) {
+  expect_refused(train({"--threads"}), ExitCode::usage, {"gcomp train: --threads needs a value: --threads N"});
+  expect_refused(train({"--json=5"}), ExitCode::usage, {"gcomp train: --json takes no value"});
+  expect_refused(run_gcomp({"cache", "lst"}), ExitCode::usage,
+                 {"ACTION lst: wanted one of 'list' and 'clear'; did you mean 'list'?"});
+}
 
 TEST_F(BadOptions, EverythingFrozen) { expect_refused(train({"--freeze", "*"}), ExitCode::invalid, {"nothing to train"}); }
 

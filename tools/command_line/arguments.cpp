@@ -1,17 +1,71 @@
 #include "tools/command_line/arguments.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
+
+#include "ir/base/error.h"
+#include "ir/base/nearest.h"
+#include "tools/command_line/numbers.h"
 
 namespace gcomp::tools {
 namespace {
 
-/// CLI11 alone takes -1 and all that is too large for 2^64 - 1.
-std::string refuse_wrapped(const std::string& text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole ? "" : text + ": wanted a whole number from 0 to 2^64 - 1";
+/// The name that messages call an option by: its first one.
+std::string shown_name(const std::string& names) { return names.substr(0, names.find(',')); }
+
+/// The number that receives the value.
+template <class Number>
+Number& number_of(Number& value) {
+  return value;
+}
+double& number_of(std::optional<double>& value) { return value.emplace(); }
+
+/// An option whose one value is read as a number.
+template <class Number>
+Argument add_number(CLI::App& app, const std::string& names, Number& value, const std::string& meaning) {
+  const auto read = [name = shown_name(names), &value](const CLI::results_t& given) {
+    const std::string& text = given.at(0);
+    if (const std::string complaint = read_number(text, number_of(value)); !complaint.empty())
+      throw CLI::ValidationError(concat(name, " ", text.empty() ? "''" : text, ": ", complaint));
+    return true;
+  };
+  return Argument(*app.add_option(names, read, meaning)).type_name("N");
+}
+
+/// The subcommand that was given, or the command itself.
+const CLI::App& chosen_app(const CLI::App& root) {
+  const std::vector<CLI::App*> chosen = root.get_subcommands();
+  return chosen.empty() ? root : *chosen.front();
+}
+
+std::string what_is_missing(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_required() && option->count() == 0) names.push_back(option->get_name());
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) text += concat(i == 0 ? "" : i + 1 == names.size() ? " and " : ", ", names[i]);
+  return concat(text, names.size() == 1 ? " is missing" : " are missing");
+}
+
+/// A value where none is taken, none where one is, or too many.
+std::string mismatch(const CLI::App& app, const std::string& message) {
+  const std::string name = message.substr(0, message.find_first_of(": "));
+  const CLI::Option* option = app.get_option_no_throw(name);
+  if (!option) option = app.get_option_no_throw("--" + name);
+  if (option && option->get_expected_max() == 0) return option->get_name() + " takes no value";
+  if (option && option->count() > 1) return name + " is given more than once";
+  return concat(name, " needs a value", option ? concat(": ", name, " ", option->get_type_name()) : "");
+}
+
+/// What was refused, in gcomp's words.
+std::string explain(const CLI::App& root, const CLI::ParseError& error) {
+  const CLI::App& app = chosen_app(root);
+  if (dynamic_cast<const CLI::RequiredError*>(&error)) return what_is_missing(app);
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return mismatch(app, error.what());
+  std::string message = error.what();
+  const std::size_t colon = message.find(": ");
+  if (colon != message.npos && app.get_option_no_throw(message.substr(0, colon)))
+    message.erase(colon, 1);  // "ACTION foo: wanted ..."
+  return message;
 }
 
 }  // namespace
@@ -32,7 +86,10 @@ Argument Argument::type_name(const std::string& shown) {
 }
 
 Argument Argument::one_of(const std::vector<std::string>& values) {
-  option_->check(CLI::IsMember(values));
+  option_->check([values](const std::string& text) -> std::string {
+    if (std::find(values.begin(), values.end(), text) != values.end()) return "";
+    return concat(text, ": wanted one of ", listing(values), did_you_mean(text, values));
+  });
   return *this;
 }
 
@@ -48,7 +105,7 @@ void ArgumentParser::set_footer(const std::string& text) { app_->footer(text); }
 void ArgumentParser::set_version(const std::string& text) { app_->set_version_flag("--version", text); }
 
 Argument ArgumentParser::add_flag(const std::string& names, bool& given, const std::string& meaning) {
-  return Argument(*app_->add_flag(names, given, meaning));
+  return Argument(*app_->add_flag(names, given, meaning)->disable_flag_override());
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::string& value, const std::string& meaning) {
@@ -56,23 +113,23 @@ Argument ArgumentParser::add_option(const std::string& names, std::string& value
 }
 
 Argument ArgumentParser::add_option(const std::string& names, int& value, const std::string& meaning) {
-  return Argument(*app_->add_option(names, value, meaning));
+  return add_number(*app_, names, value, meaning);
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::int64_t& value, const std::string& meaning) {
-  return Argument(*app_->add_option(names, value, meaning));
+  return add_number(*app_, names, value, meaning);
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::uint64_t& value, const std::string& meaning) {
-  return Argument(*app_->add_option(names, value, meaning)->check(refuse_wrapped));
+  return add_number(*app_, names, value, meaning);
 }
 
 Argument ArgumentParser::add_option(const std::string& names, double& value, const std::string& meaning) {
-  return Argument(*app_->add_option(names, value, meaning));
+  return add_number(*app_, names, value, meaning);
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::optional<double>& value, const std::string& meaning) {
-  return Argument(*app_->add_option(names, value, meaning));
+  return add_number(*app_, names, value, meaning);
 }
 
 Argument ArgumentParser::add_repeated(const std::string& names, std::vector<std::string>& values, const std::string& meaning) {
@@ -87,12 +144,9 @@ Parsed ArgumentParser::parse(int argc, const char* const* argv) {
     app_->exit(wanted);
     return {.outcome = Parsed::Outcome::answered};
   } catch (const CLI::ParseError& error) {
-    const std::string message = error.what();
-    const bool one_wanted = message.find("At Most 1") != std::string::npos;
     return {.outcome = Parsed::Outcome::refused,
-            .message = message,
-            .unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr,
-            .given_twice = one_wanted && dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr};
+            .message = explain(*app_, error),
+            .unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr};
   }
 }
 

@@ -42,7 +42,6 @@ struct Parsed {
   Outcome outcome = Outcome::run;
   std::string message = {};  ///< of what was refused
   bool unknown = false;      ///< refused for arguments that nothing declares: ArgumentParser::unknown()
-  bool given_twice = false;  ///< refused for an option that takes one value and was given several
 };
 
 /// A command or a subcommand: what it accepts, and the variables that receive it. A handle; copies are the same parser, and the
@@ -57,7 +56,7 @@ class ArgumentParser {
   void set_version(const std::string& text);
 
   Argument add_flag(const std::string& names, bool& given, const std::string& meaning);
-  /// An option with one value. A value of another type is refused.
+  /// An option with one value. A number is decimal, with nothing after it; anything else is refused.
   Argument add_option(const std::string& names, std::string& value, const std::string& meaning);
   Argument add_option(const std::string& names, int& value, const std::string& meaning);
   Argument add_option(const std::string& names, std::int64_t& value, const std::string& meaning);

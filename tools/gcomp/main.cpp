@@ -36,7 +36,6 @@ void add_global(ArgumentParser parser, GlobalFlags& flags) {
 
 /// What was refused, in one line with the nearest name.
 std::string explain(const ArgumentParser& root, const Parsed& parsed, const std::vector<Command>& commands) {
-  if (parsed.given_twice) return parsed.message.substr(0, parsed.message.find(": ")) + " is given more than once";
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.parser.name());
   for (const Command& command : commands) {
@@ -44,14 +43,21 @@ std::string explain(const ArgumentParser& root, const Parsed& parsed, const std:
     for (const std::string& word : command.parser.unknown()) {
       if (word.size() < 2 || word[0] != '-') return concat("unexpected argument '", word, "'");
       const std::string flag = word.substr(0, word.find('='));
-      return concat("unknown option ", flag, did_you_mean(flag, command.parser.option_names()), " (gcomp ", command.parser.name(),
-                    " --help lists them)");
+      return concat("unknown option ", flag, flag.size() > 2 ? did_you_mean(flag, command.parser.option_names()) : "", " (gcomp ",
+                    command.parser.name(), " --help lists them)");
     }
     return parsed.message;
   }
   for (const std::string& word : root.unknown())
     return concat("unknown command '", word, "'", did_you_mean(word, names), "; there are ", listing(names));
   return concat("no command is given; there are ", listing(names), " (gcomp --help says what they do)");
+}
+
+/// The subcommand that the command line gives, or "".
+std::string chosen_name(const std::vector<Command>& commands) {
+  for (const Command& command : commands)
+    if (command.parser.chosen()) return command.parser.name();
+  return "";
 }
 
 int fail(const Console& console, const std::string& command, const std::string& message, int code) {
@@ -94,7 +100,7 @@ int main_of(int argc, char** argv) {
   const Parsed parsed = root.parse(argc, argv);
   if (parsed.outcome == Parsed::Outcome::answered) return static_cast<int>(ExitCode::ok);
   if (parsed.outcome == Parsed::Outcome::refused)
-    return fail(console, "", explain(root, parsed, commands), static_cast<int>(ExitCode::usage));
+    return fail(console, chosen_name(commands), explain(root, parsed, commands), static_cast<int>(ExitCode::usage));
   console.set_json(global.json);
   console.set_level(global.quiet ? Console::Level::quiet : global.verbose ? Console::Level::verbose : Console::Level::normal);
   for (const Command& command : commands)

@@ -1,7 +1,6 @@
 #include "tools/gcomp/options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -9,6 +8,7 @@
 #include <span>
 
 #include "ir/base/nearest.h"
+#include "tools/command_line/numbers.h"
 
 namespace gcomp::tools {
 namespace {
@@ -48,8 +48,7 @@ DType parse_precision(const std::string& text) {
 double parse_loss_scale(const std::string& text) {
   const std::vector<std::string> known{"dynamic"};
   double scale = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
-  if (error != std::errc() || end != text.data() + text.size() || !(scale > 0 && scale <= std::numeric_limits<float>::max()))
+  if (!read_number(text, scale).empty() || !(scale > 0 && scale <= std::numeric_limits<float>::max()))
     usage(concat("--loss-scale ", text, ": wanted dynamic, or a number above 0 that float32 holds", did_you_mean(text, known)));
   return scale;
 }
@@ -91,9 +90,7 @@ void set_library(runtime::LibrarySearch& search, const std::string& text) {
 
 std::int64_t parse_integer(std::string_view text, const std::string& flag) {
   std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty())
-    usage(concat(flag, ": '", text, "' is no whole number"));
+  if (const std::string complaint = read_number(text, value); !complaint.empty()) usage(concat(flag, ": ", complaint));
   return value;
 }
 
@@ -103,9 +100,7 @@ std::vector<double> parse_numbers(std::string_view text, const std::string& flag
     const std::size_t comma = text.find(',');
     const std::string_view part = text.substr(0, comma);
     double value = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (error != std::errc() || end != part.data() + part.size() || part.empty())
-      usage(concat(flag, ": '", part, "' is no number"));
+    if (const std::string complaint = read_number(part, value); !complaint.empty()) usage(concat(flag, ": ", complaint));
     values.push_back(value);
     if (comma == std::string_view::npos) return values;
     text = text.substr(comma + 1);
@@ -224,7 +219,7 @@ Optimizer OptimizerOptions::parse() const {
   spec.weight_decay = weight_decay;
   spec.eps = eps.value_or(spec.eps);
   if (betas.empty()) return spec;
-  const std::vector<double> values = parse_numbers(betas, "--betas");
+  const std::vector<double> values = parse_numbers(betas, "--betas " + betas);
   if (values.size() != 2) usage(concat("--betas ", betas, ": wanted two numbers, such as --betas 0.9,0.999"));
   for (const double value : values) require_range(value, 0, 1, "--betas");
   spec.beta1 = values[0];
