@@ -12,6 +12,7 @@
 #include "frontend/onnx/parameters.h"
 #include "frontend/onnx/rows.h"
 #include "frontend/onnx/tensor_proto.h"
+#include "frontend/onnx/unsupported.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "ir/ops/table.h"
@@ -21,8 +22,6 @@ namespace {
 
 /// Bytes of one tensor folded from frozen parameters: larger ones stay states, which memory holds once.
 constexpr std::int64_t kMostFoldedState = std::int64_t{1} << 20;
-/// Problems printed in full; the rest is a count.
-constexpr std::size_t kListed = 20;
 /// Nodes lowered in all, those of unrolled loops and called functions each time they run.
 constexpr std::int64_t kMaxLowered = 1'000'000;
 constexpr std::int64_t kMaxInput = std::int64_t{1} << 40;
@@ -206,38 +205,68 @@ class Importer {
   /// Items of all outputs; `missing` ones where the node, or one before it, is not supported.
   std::vector<Item> lower(const ::onnx::NodeProto& node, const std::vector<Item>& inputs) {
     check_user(++lowered_ <= kMaxLowered, file_.path, ": loops and functions unroll to more than ", kMaxLowered, " nodes");
-    const std::vector<Item> lost(static_cast<std::size_t>(node.output_size()), Item{{}, nullptr, nullptr, true});
+    if (auto items = lower_supported(node, inputs)) return std::move(*items);
+    look_into_subgraphs(node);
+    return missing_items(node.output_size());
+  }
+
+  static std::vector<Item> missing_items(int count) {
+    return std::vector<Item>(static_cast<std::size_t>(count), Item{{}, nullptr, nullptr, /*missing=*/true});
+  }
+
+  /// Nothing where the node cannot be lowered: it is refused, or some operand is missing. The latter is looked up all the same, so
+  /// that one import names every node that is not supported by itself.
+  std::optional<std::vector<Item>> lower_supported(const ::onnx::NodeProto& node, const std::vector<Item>& inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (const std::string& name = node.input(static_cast<int>(i)); inputs[i].missing && unreadable_.count(name))
-        return refuse(node, concat("'", name, "' has the unsupported type ", unreadable_.at(name)), lost);
-    if (std::any_of(inputs.begin(), inputs.end(), [](const Item& item) { return item.missing; })) return lost;
+        return refuse(node, concat("'", name, "' has the unsupported type ", unreadable_.at(name)));
     const std::string domain = domain_of(node);
     if (const auto* function = find_function(domain, node.op_type())) return call(*function, node, inputs);
     const auto opset = opsets().find(domain);
-    if (opset == opsets().end()) return refuse(node, concat("the file imports no operator set '", domain, "'"), lost);
+    if (opset == opsets().end()) return refuse(node, concat("the file imports no operator set '", domain, "'"));
     const Row* row = find_row(domain, node.op_type(), opset->second);
     if (!row)
-      return refuse(
-          node, knows_operator(domain, node.op_type()) ? concat("not in opset ", opset->second) : "operator not supported", lost);
+      return refuse(node,
+                    knows_operator(domain, node.op_type()) ? concat("not in opset ", opset->second) : "operator not supported");
+    const bool starved = std::any_of(inputs.begin(), inputs.end(), [](const Item& item) { return item.missing; });
+    Scope* const scope = scope_;
+    const std::size_t depth = opsets_.size();
     try {
       if (row->foldable)
         if (auto folded = fold(*row, node, opset->second, inputs)) return std::move(*folded);
+      // Without all operands a row runs as far as its first look at one: what it refuses until then, it refuses by itself.
       NodeContext context(node, opset->second, inputs, builder_, constants_, folder_, state_);
       std::vector<Item> items = row->lower(context);
       fold_results(items);
       return items;
     } catch (const UserError& error) {
-      if (error.code() == ExitCode::unsupported) return refuse(node, error.what(), lost);
+      scope_ = scope;
+      opsets_.resize(depth);
+      if (error.code() == ExitCode::unsupported) return refuse(node, error.what());
+      if (starved) return std::nullopt;
       throw UserError(concat(file_.path, ": ", error.what()), error.code());
     }
   }
 
-  std::vector<Item> refuse(const ::onnx::NodeProto& node, const std::string& reason, const std::vector<Item>& lost) {
-    const std::string domain = domain_of(node);
-    const auto opset = opsets().find(domain);
-    unsupported_.push_back(concat(domain.empty() ? "" : domain + "::", node.op_type(), " '", describe(node), "'",
-                                  opset == opsets().end() ? "" : concat(" (opset ", opset->second, ")"), ": ", reason));
-    return lost;
+  /// Names what is not supported in the subgraphs of a node that cannot be lowered.
+  void look_into_subgraphs(const ::onnx::NodeProto& node) {
+    Scope* const scope = scope_;
+    const std::size_t depth = opsets_.size();
+    for (const auto& attribute : node.attribute()) {
+      if (!attribute.has_g()) continue;
+      try {
+        lower_subgraph(attribute.g(), missing_items(attribute.g().input_size()));
+      } catch (const UserError&) {  // it may follow from what is missing
+        scope_ = scope;
+        opsets_.resize(depth);
+      }
+    }
+  }
+
+  std::nullopt_t refuse(const ::onnx::NodeProto& node, const std::string& reason) {
+    const auto opset = opsets().find(domain_of(node));
+    unsupported_.add(node, opset == opsets().end() ? std::nullopt : std::optional(opset->second), reason);
+    return std::nullopt;
   }
 
   /// Evaluates a node whose operands are all known, frozen parameters among them, in a graph of its own; nothing if that is above a
@@ -347,36 +376,9 @@ class Importer {
 
   const std::map<std::string, std::int64_t>& opsets() const { return opsets_.empty() ? source_.opsets : opsets_.back(); }
 
-  /// Nodes on a way from a parameter whose derivative does not exist, for the report of a model that trains.
-  std::vector<std::string> cut_nodes() const {
-    std::unordered_set<const ir::Value*> depends;
-    for (const ir::State& state : model_.graph.states())
-      if (state.role == ir::StateRole::parameter) depends.insert(state.value);
-    std::map<std::string, std::string> operators;
-    for (const auto& node : source_.model.graph().node()) operators.emplace(describe(node), node.op_type());
-    std::set<std::string> named;
-    std::vector<std::string> lines;
-    for (const auto& node : model_.graph.nodes()) {
-      const bool reached =
-          std::any_of(node->operands.begin(), node->operands.end(), [&](const ir::Value* v) { return v && depends.count(v) > 0; });
-      if (!reached) continue;
-      if (node->op->gradient.rule) depends.insert(node->results.begin(), node->results.end());
-      else if (node->op->kind != ir::Kind::update && named.insert(node->origin).second)
-        lines.push_back(concat(operators.count(node->origin) ? operators.at(node->origin) : std::string(node->op->name), " '",
-                               node->origin, "': not differentiable: ", node->op->gradient.none));
-    }
-    return lines;
-  }
-
-  [[noreturn]] void report_unsupported() const {
-    std::vector<std::string> lines = unsupported_;
-    if (options_.training)
-      for (std::string& line : cut_nodes()) lines.push_back(std::move(line));
-    std::string text = concat(file_.path, ": ", lines.size(), lines.size() == 1 ? " node is" : " nodes are", " not supported",
-                              options_.training ? " in training" : "", ":");
-    for (std::size_t i = 0; i < std::min(lines.size(), kListed); ++i) text += "\n  " + lines[i];
-    if (lines.size() > kListed) text += concat("\n  and ", lines.size() - kListed, " more");
-    throw UserError(text, ExitCode::unsupported);
+  [[noreturn]] void report_unsupported() {
+    if (options_.training) unsupported_.add_cuts(model_.graph, source_.model.graph());
+    unsupported_.report(file_.path, options_.training ? " in training" : "");
   }
 
   void add_outputs(const Scope& scope) {
@@ -420,7 +422,7 @@ class Importer {
   std::set<std::pair<std::string, std::int64_t>> symbolic_;
   std::unordered_set<const ir::Value*> named_;
   std::map<std::string, std::string> unreadable_;  // initializers to the types that gcomp lacks
-  std::vector<std::string> unsupported_;
+  UnsupportedNodes unsupported_;
   ir::Value* random_seed_ = nullptr;
   ir::Value* random_step_ = nullptr;
   std::int64_t next_random_ = 0;

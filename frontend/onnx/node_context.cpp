@@ -42,10 +42,11 @@ Var ConstantPool::at(const std::shared_ptr<const Tensor>& tensor) {
 const Item& NodeContext::item(std::size_t i) const {
   require(has(i), "input ", i, " is missing");
   require(!inputs_[i].sequence, "input ", i, " is a sequence, wanted a tensor");
-  return inputs_[i];
+  return present(i);
 }
 
 Var NodeContext::var(const Item& item) {
+  require(!item.missing, "an operand cannot be computed");
   // A known tensor may also be a state of the main graph; a scratch graph needs a constant of its own.
   if (item.var && (item.var.builder == &builder_ || !item.known)) return item.var;
   return constants_.at(item.known);

@@ -26,7 +26,7 @@ struct Item {
   Var var;
   std::shared_ptr<const Tensor> known;
   std::shared_ptr<const std::vector<Item>> sequence;
-  bool missing = false;  ///< made by a node that could not be lowered; whoever reads it is skipped
+  bool missing = false;  ///< made by a node that could not be lowered; whoever reads it is only looked up
 
   explicit operator bool() const { return var || known || sequence || missing; }
   const TensorType& type() const { return known ? known->type() : var.type(); }
@@ -93,12 +93,13 @@ class NodeContext {
   std::string name() const { return describe(node_); }
   const std::string& input_name(std::size_t i) const { return node_.input(static_cast<int>(i)); }
 
-  // Operands.
+  // Operands. One that could not be computed is an error as soon as a row looks at it, which the importer expects: whatever the row
+  // refuses before that is wrong with the node itself.
   std::size_t inputs() const { return inputs_.size(); }
   bool has(std::size_t i) const { return i < inputs_.size() && static_cast<bool>(inputs_[i]); }
   const Item& item(std::size_t i) const;
   /// The same without the check that it is a tensor; an absent operand gives an empty item.
-  Item any(std::size_t i) const { return has(i) ? inputs_[i] : Item(); }
+  Item any(std::size_t i) const { return has(i) ? present(i) : Item(); }
   Var var(std::size_t i);
   Var var(const Item& item);
   /// All operands in order.
@@ -107,7 +108,7 @@ class NodeContext {
   const Shape& shape(std::size_t i) const { return type(i).shape; }
   std::int64_t rank(std::size_t i) const { return type(i).rank(); }
   /// The tensor where it is known at import, else null.
-  const Tensor* known(std::size_t i) const { return has(i) ? inputs_[i].known.get() : nullptr; }
+  const Tensor* known(std::size_t i) const { return has(i) ? present(i).known.get() : nullptr; }
   /// The tensor where the value depends on no input and is small enough to fold, else null.
   std::shared_ptr<const Tensor> folded(Var var) { return folder_.value_of(var.value); }
   /// Elements of an operand that must be known at import; `what` names it in the error.
@@ -155,6 +156,10 @@ class NodeContext {
   void repair(std::string line) { state_.repairs.push_back(std::move(line)); }
 
  private:
+  const Item& present(std::size_t i) const {
+    require(!inputs_[i].missing, "input ", i, " cannot be computed");
+    return inputs_[i];
+  }
   const ::onnx::AttributeProto* find(std::string_view name) const;
   const ::onnx::AttributeProto* find(std::string_view name, ::onnx::AttributeProto::AttributeType type) const;
 

@@ -281,6 +281,66 @@ TEST(Report, ListsAllUnsupportedNodes) {
                ExitCode::unsupported);
 }
 
+TEST(Report, ListsUnsupportedNodesThatStandBehindEachOther) {
+  ModelBuilder m(20);
+  m.input("x", {"4"})
+      .node("NoSuchOperator", {"x"}, {"a"})
+      .node("Relu", {"a"}, {"b"})
+      .node("NoOtherOperator", {"b", "x"}, {"c"})
+      .node("GroupNormalization", {"c", "x", "x"}, {"d"})
+      .node("DepthToSpace", {"d"}, {"e"}, {{"blocksize", 2}})
+      .node("Swish", {"e"}, {"y"})
+      .output("y");
+  expect_error([&] { m.import(); },
+               {"3 nodes are not supported", "NoSuchOperator 'node_a' (opset 20): operator not supported",
+                "NoOtherOperator 'node_c' (opset 20): operator not supported", "Swish 'node_y' (opset 20): not in opset 20"},
+               ExitCode::unsupported);
+}
+
+TEST(Report, ListsUnsupportedAttributesBehindUnsupportedNodes) {
+  ModelBuilder m(20);
+  m.input("x", {"4", "4"})
+      .node("NoSuchOperator", {"x"}, {"a"})
+      .node("Cast", {"a"}, {"y"}, {{"to", static_cast<std::int64_t>(::onnx::TensorProto::COMPLEX64)}})
+      .output("y");
+  expect_error([&] { m.import(); },
+               {"2 nodes are not supported", "NoSuchOperator", "Cast 'node_y'", "type COMPLEX64 is not supported"},
+               ExitCode::unsupported);
+}
+
+TEST(Report, ListsUnsupportedNodesInBodiesThatAreNotLowered) {
+  ModelBuilder m(20);
+  m.input("x", {"4"}).node("NoSuchOperator", {"x"}, {"a"}).node("Loop", {"", "a", "x"}, {"y"}).output("y");
+  ::onnx::AttributeProto& attribute = *m.model.mutable_graph()->mutable_node(1)->add_attribute();
+  attribute.set_name("body");
+  attribute.set_type(::onnx::AttributeProto::GRAPH);
+  ::onnx::GraphProto& body = *attribute.mutable_g();
+  for (const char* name : {"round", "go", "carried"}) body.add_input()->set_name(name);
+  ::onnx::NodeProto& node = *body.add_node();
+  node.set_op_type("InTheBody");
+  node.set_name("within");
+  node.add_input("carried");
+  node.add_output("next");
+  for (const char* name : {"go", "next"}) body.add_output()->set_name(name);
+  expect_error([&] { m.import(); }, {"2 nodes are not supported", "NoSuchOperator 'node_a'", "InTheBody 'within'"},
+               ExitCode::unsupported);
+}
+
+TEST(Report, ListsNodesWithoutDerivativeThatStandBehindEachOther) {
+  ModelBuilder m(20);
+  m.input("x", {"4"})
+      .floats("w", {4}, {1, 2, 3, 4})
+      .node("Mul", {"x", "w"}, {"a"})
+      .node("Round", {"a"}, {"b"})
+      .node("Floor", {"b"}, {"c"})
+      .node("NoSuchOperator", {"c"}, {"y"})
+      .output("y");
+  expect_error([&] { m.import({.training = true}); },
+               {"3 nodes are not supported in training", "NoSuchOperator 'node_y'", "Round 'node_b': not differentiable",
+                "Floor 'node_c': not differentiable"},
+               ExitCode::unsupported);
+}
+
 TEST(Report, NamesInitializersOfUnsupportedTypes) {
   ModelBuilder m(20);
   m.input("x", {"4"}).node("Add", {"x", "w"}, {"y"}).output("y");
