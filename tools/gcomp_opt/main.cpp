@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   gcomp-opt model.gir --passes=simplify,expand,fuse
   gcomp-opt model.gir --passes=expand,fuse{merging=false} --verify-numerics --print-after=all
-  gcomp compile model.onnx --emit ir | gcomp-opt - --passes=simplify
+  gcomp compile model.onnx --dim batch=8 --emit ir | gcomp-opt - --passes=simplify
 
 Several graphs may stand in one file, separated by lines "// -----", with --split-input. For --verify-numerics and
 --interpret, a comment "// range %x 0 9" gives the range of an input or a state, "// value %x f32[2] [1, 2]" its value.)";
@@ -167,7 +167,7 @@ int run(const Options& options) {
 
 /// What was refused; for an unknown option, with the nearest one.
 std::string explain(const tools::ArgumentParser& parser, const tools::Parsed& parsed) {
-  if (!parsed.unknown) return parsed.message + "\nRun with --help for more information.";
+  if (!parsed.unknown) return "gcomp-opt: error: " + parsed.message;
   std::vector<std::string> known = parser.option_names();
   std::erase_if(known, [](const std::string& name) { return !name.starts_with("--"); });
   for (const std::string& word : parser.unknown()) {
