@@ -95,7 +95,7 @@ std::string nearest_to_glob(std::string_view glob, std::span<const std::string> 
   std::vector<std::string> shown;
   for (const auto& [distance, name] : near)
     if (shown.size() < kMost && std::find(shown.begin(), shown.end(), name) == shown.end()) shown.push_back(name);
-  return concat("; the nearest ", shown.size() == 1 ? "is " : "are ", listing(shown));
+  return shown.size() == 1 ? concat("; did you mean '", shown[0], "'?") : concat("; the nearest are ", listing(shown));
 }
 
 std::string listing(std::span<const std::string> names) {

@@ -19,8 +19,8 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 /// "; did you mean 'x'?" for the end of a message, or "".
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
-/// For the end of a message about a glob (* and ?) that matches none of the names: "; the nearest are 'a' and 'b'", at most five,
-/// nearest first, or where none is near, "; there are" and all of them as listing() has it.
+/// For the end of a message about a glob (* and ?) that matches none of the names: "; did you mean 'a'?" or "; the nearest are 'a'
+/// and 'b'", at most five, nearest first; where none is near, "; there are" and all of them as listing() has it.
 std::string nearest_to_glob(std::string_view glob, std::span<const std::string> names);
 
 /// "'a', 'b' and 'c'" for messages; beyond ten names a count, "nothing" for none.
