@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "frontend/onnx/import.h"
+#include "frontend/onnx/signature.h"
 #include "frontend/onnx/tensor_proto.h"
 #include "ir/base/error.h"
 
@@ -40,25 +41,41 @@ void embed_external_data(ModelProto& model, const Source& source) {
     if (proto.data_location() == TensorProto::EXTERNAL) write_tensor(proto, read_tensor(proto, source.directory));
 }
 
-/// A part of a split initializer becomes an initializer of its own, which its node then reads.
-void add_part(ModelProto& model, const Alias& alias, const Tensor& values) {
+/// Writes an initializer of its own for one operand of one node, which then reads it. `told`: the file says what each one is.
+void add_initializer(ModelProto& model, const Alias& alias, const Tensor& values, bool told) {
   ::onnx::GraphProto& graph = *model.mutable_graph();
-  const TensorProto* whole = find_initializer(model, alias.initializer);
-  check_internal(whole && alias.node >= 0 && alias.node < graph.node_size(), "no initializer '", alias.initializer, "' to take '",
+  const TensorProto* like = find_initializer(model, alias.initializer);
+  check_internal(like && alias.node >= 0 && alias.node < graph.node_size(), "no initializer '", alias.initializer, "' to take '",
                  alias.state, "' from");
-  TensorProto part = *whole;
+  ::onnx::NodeProto& node = *graph.mutable_node(alias.node);
+  while (node.input_size() <= alias.operand) node.add_input();
+  node.set_input(alias.operand, alias.state);
+  if (find_initializer(model, alias.state)) return;
+  TensorProto part;
   part.set_name(alias.state);
+  part.set_data_type(like->data_type());
+  part.mutable_dims()->Add(values.shape().begin(), values.shape().end());
   write_tensor(part, values);
   *graph.add_initializer() = part;
-  graph.mutable_node(alias.node)->set_input(alias.operand, alias.state);
+  const bool constant = alias.kind == Alias::Kind::constant;
+  if (constant || told) write_kind(graph, part, constant ? InputKind::constant : InputKind::parameter);
   // Before IR version 4 an initializer is also an input.
-  for (int i = 0; model.ir_version() < 4 && i < graph.input_size(); ++i) {
-    if (graph.input(i).name() != alias.initializer) continue;
-    ::onnx::ValueInfoProto info = graph.input(i);
-    info.set_name(alias.state);
-    *graph.add_input() = info;
-    break;
-  }
+  if (model.ir_version() >= 4) return;
+  ::onnx::ValueInfoProto& input = *graph.add_input();
+  input.set_name(alias.state);
+  auto* type = input.mutable_type()->mutable_tensor_type();
+  type->set_elem_type(part.data_type());
+  for (const std::int64_t dim : part.dims()) type->mutable_shape()->add_dim()->set_dim_value(dim);
+}
+
+/// The values that an alias has after training, or null where it did not train: an operand that shared its initializer with
+/// something that did keeps the file's.
+std::optional<Tensor> values_of(const Alias& alias, const Source& source, const std::map<std::string, Tensor>& states) {
+  if (auto state = states.find(alias.state); state != states.end()) return state->second;
+  if (alias.kind != Alias::Kind::constant || !states.contains(alias.initializer)) return std::nullopt;
+  for (const TensorProto& proto : source.model.graph().initializer())
+    if (proto.name() == alias.initializer) return read_tensor(proto, source.directory);
+  return std::nullopt;
 }
 
 /// Writes beside the final name and renames, so that a file is there whole or not at all.
@@ -115,14 +132,13 @@ std::string export_onnx_bytes(const Model& model, const std::map<std::string, Te
   check_user(model.source != nullptr, "this model did not come from an ONNX file");
   ModelProto proto = model.source->model;
   embed_external_data(proto, *model.source);
+  const bool told = read_signature(proto.graph()).present();
   for (const Alias& alias : model.aliases) {
-    auto it = states.find(alias.state);
-    if (it == states.end()) continue;
-    if (alias.node >= 0) {
-      add_part(proto, alias, it->second);
-    } else if (TensorProto* tied = find_initializer(proto, alias.initializer)) {
-      write_tensor(*tied, alias.transposed ? transposed(it->second) : it->second);
-    }
+    const std::optional<Tensor> values = values_of(alias, *model.source, states);
+    if (!values) continue;
+    if (alias.kind != Alias::Kind::tied) add_initializer(proto, alias, *values, told);
+    else if (TensorProto* tied = find_initializer(proto, alias.initializer))
+      write_tensor(*tied, alias.transposed ? transposed(*values) : Tensor(*values).reshaped(shape_of(*tied)));
   }
   for (TensorProto& initializer : *proto.mutable_graph()->mutable_initializer())
     if (auto it = states.find(initializer.name()); it != states.end()) write_tensor(initializer, it->second);

@@ -129,6 +129,7 @@ class Importer {
     model_.parameters = plan.parameters;
     model_.aliases = plan.aliases;
     model_.repairs.insert(model_.repairs.end(), plan.repairs.begin(), plan.repairs.end());
+    for (const int node : plan.frozen_norms) state_.frozen_norms.insert(&graph.node(node));
     std::map<std::string, int> parts;
     for (const PlannedState& planned : plan.states) ++parts[planned.initializer];
     for (const auto& [place, state] : plan.redirected) ++parts[graph.node(place.first).input(place.second)];
@@ -152,7 +153,14 @@ class Importer {
       if (initializers.count(name)) scope.items[name] = item;
     for (const auto& [name, alias] : plan.tied) {
       Var var = states.at(alias.state).var;
-      scope.items[name] = {alias.transposed ? builder_.transpose(var, {1, 0}) : var, nullptr, nullptr};
+      const Shape& shape = initializers.at(name).values->shape();
+      scope.items[name] = {alias.transposed ? builder_.transpose(var, {1, 0}) : builder_.reshape(var, shape), nullptr, nullptr};
+    }
+    for (const DroppedBias& bias : plan.dropped) {
+      const auto zeros = std::make_shared<Tensor>(initializers.at(bias.like).values->dtype(), bias.shape);
+      if (!states.contains(bias.state))
+        states[bias.state] = add_state({bias.state, bias.state, ir::StateRole::parameter, true}, zeros, true);
+      redirected_[{bias.node, bias.operand}] = states.at(bias.state);
     }
   }
 
@@ -175,16 +183,17 @@ class Importer {
     for (int i = 0; i < nodes.size(); ++i) {
       const ::onnx::NodeProto& node = nodes.Get(i);
       std::vector<Item> inputs;
-      for (int k = 0; k < node.input_size(); ++k) inputs.push_back(input_of(node, main ? i : -1, k));
+      for (int k = 0; k < node.input_size() || (main && redirected_.contains({i, k})); ++k)
+        inputs.push_back(input_of(node, main ? i : -1, k));
       builder_.set_origin(describe(node));
       bind_outputs(node, lower(node, inputs));
     }
   }
 
   Item input_of(const ::onnx::NodeProto& node, int number, int operand) const {
+    if (auto it = redirected_.find({number, operand}); number >= 0 && it != redirected_.end()) return it->second;
     const std::string& name = node.input(operand);
     if (name.empty()) return {};
-    if (auto it = redirected_.find({number, operand}); number >= 0 && it != redirected_.end()) return it->second;
     const Item* item = scope_->find(name);
     check_user(item, file_.path, ": node '", describe(node), "' reads '", name, "', which nothing before it makes");
     return *item;
@@ -217,8 +226,8 @@ class Importer {
   /// Nothing where the node cannot be lowered: it is refused, or some operand is missing. The latter is looked up all the same, so
   /// that one import names every node that is not supported by itself.
   std::optional<std::vector<Item>> lower_supported(const ::onnx::NodeProto& node, const std::vector<Item>& inputs) {
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (const std::string& name = node.input(static_cast<int>(i)); inputs[i].missing && unreadable_.count(name))
+    for (int i = 0; i < node.input_size(); ++i)
+      if (const std::string& name = node.input(i); inputs[static_cast<std::size_t>(i)].missing && unreadable_.count(name))
         return refuse(node, concat("'", name, "' has the unsupported type ", unreadable_.at(name)));
     const std::string domain = domain_of(node);
     if (const auto* function = find_function(domain, node.op_type())) return call(*function, node, inputs);

@@ -70,19 +70,27 @@ struct ImportOptions {
 struct Parameter {
   std::string name;         ///< the state's name in the graph
   std::string initializer;  ///< the ONNX initializer that it comes from
-  std::string likely_name;  ///< where the exporter lost the name: "fc.weight", after the bias "fc.bias"; else empty
+  std::string likely_name;  ///< where the exporter lost the name: "fc.weight", as the file or its bias "fc.bias" tells; else empty
   TensorType type;          ///< as in the file
   bool trained = false;
-  bool doubtful = false;           ///< trained, but may be a buffer: nothing in the file tells
+  bool doubtful = false;           ///< nothing in the file tells: trained, it may be a buffer, and frozen, a parameter
   std::string reason;              ///< "weight of Gemm", "running statistic", "--freeze=GLOB", ...
   std::vector<std::string> nodes;  ///< the nodes that use it
+  bool updated = false;            ///< a running statistic that each training step moves; not `trained`
 };
 
-/// A state that is not simply one initializer: part of a split one (at one operand of one node), or a tied one.
+/// A state that is not simply one initializer of the file.
 struct Alias {
-  std::string state, initializer;
-  int node = -1, operand = -1;  ///< where the file's reference changes on export; -1 for a tied initializer
-  bool transposed = false;      ///< tied: the initializer is the state's transpose
+  enum class Kind {
+    part,      ///< of an initializer that the exporter merged: its own for one operand of one node
+    constant,  ///< likewise, but not trained: the operand keeps the file's value
+    added,     ///< a bias of zeros that the exporter dropped: a new operand of one node
+    tied,      ///< the initializer is the state, reshaped or transposed
+  };
+  std::string state, initializer;  ///< `added`: the initializer whose type it has
+  int node = -1, operand = -1;     ///< where the file's reference changes on export; -1 for a tied initializer
+  bool transposed = false;         ///< tied: the initializer is the state's transpose
+  Kind kind = Kind::part;
 };
 
 struct Model {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "frontend/onnx/constant_folding.h"
@@ -71,6 +72,8 @@ struct ImportState {
   /// A batch that the file fixes, and the one that it is bound to instead.
   std::optional<std::pair<std::int64_t, std::int64_t>> rebatched;
   FoldBudget fold_budget = {};
+  /// Batch norms that normalise by their running statistics even where the others train.
+  std::unordered_set<const ::onnx::NodeProto*> frozen_norms = {};
 };
 
 class NodeContext {
@@ -129,6 +132,7 @@ class NodeContext {
 
   // Outputs.
   std::size_t outputs() const { return static_cast<std::size_t>(node_.output_size()); }
+  bool has_frozen_statistics() const { return state_.frozen_norms.contains(&node_); }
   bool wants(std::size_t i) const { return i < outputs() && !node_.output(static_cast<int>(i)).empty(); }
 
   /// gcomp's type for an ONNX type number, after the options' float type.

@@ -1,98 +1,25 @@
 #include "frontend/onnx/parameters.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <set>
-#include <tuple>
+#include <utility>
 
+#include "frontend/onnx/left_out.h"
+#include "frontend/onnx/origins.h"
+#include "frontend/onnx/signature.h"
 #include "frontend/onnx/tensor_proto.h"
+#include "frontend/onnx/ties.h"
 #include "frontend/onnx/uses.h"
+#include "frontend/onnx/verdict.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
 namespace gcomp::frontend {
 namespace {
 
-/// Names that exporters make up: val_14, onnx::Conv_28, 123, /blocks.0/Constant_output_0.
-bool is_anonymous(std::string_view name) {
-  auto digits = [](std::string_view s) { return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos; };
-  if (digits(name) || name.starts_with("onnx::") || name.starts_with("/") || name.find("onstant") != std::string_view::npos)
-    return true;
-  if (name.find("_output_") != std::string_view::npos) return true;
-  for (std::string_view stem : {"val_", "_to_copy", "scalar_tensor", "full", "fill", "ones", "zeros", "arange", "const_", "clone",
-                                "unsqueeze", "view", "expand", "lift_fresh"})
-    if (name.starts_with(stem) && name.find('.') == std::string_view::npos) return true;
-  return false;
-}
-
-bool has_module_path(std::string_view name) { return name.find('.') != std::string_view::npos && !is_anonymous(name); }
-
-bool has_one_value(const Tensor& tensor) {
-  for (std::int64_t i = 1; i < tensor.elements(); ++i)
-    if (tensor.at(i) != tensor.at(0)) return false;
-  return tensor.elements() > 0;
-}
-
-/// Zeros and one value that hides: -inf, -10000, the lowest float.
-bool is_mask(const Tensor& tensor) {
-  double hidden = 0;
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-    const double value = tensor.at(i);
-    if (value == 0) continue;
-    if (value > -1000 || (hidden != 0 && value != hidden)) return false;
-    hidden = value;
-  }
-  return hidden != 0;
-}
-
-struct Verdict {
-  bool trained = false;
-  bool doubtful = false;
-  std::string reason;
-};
-
-const std::string* first_match(const std::vector<std::string>& globs, const std::string& name) {
-  auto it = std::find_if(globs.begin(), globs.end(), [&](const std::string& glob) { return matches_glob(glob, name); });
-  return it == globs.end() ? nullptr : &*it;
-}
-
-std::string used_as(const Use& use) {
-  if (use.role == UseRole::norm_scale) return "scale of " + use.op;
-  if (use.role == UseRole::norm_bias) return "bias of " + use.op;
-  return concat(name_of(use.role), " of ", use.op);
-}
-
-/// By uses, name and values alone, as docs/semantics of exporters has it.
-Verdict verdict_of(const std::string& name, const Tensor& values, const std::vector<Use>& uses) {
-  auto any = [&](auto test) { return std::any_of(uses.begin(), uses.end(), test); };
-  auto all = [&](UseRole role) { return std::all_of(uses.begin(), uses.end(), [&](const Use& u) { return u.role == role; }); };
-  auto role_is = [](std::initializer_list<UseRole> roles) {
-    return [roles = std::vector(roles)](const Use& u) { return std::find(roles.begin(), roles.end(), u.role) != roles.end(); };
-  };
-  if (any(role_is({UseRole::running_statistic}))) return {false, false, "running statistic"};
-  if (all(UseRole::setting)) return {false, false, concat("setting of ", uses[0].op)};
-  if (values.elements() == 0) return {false, false, "empty"};
-  const bool anonymous = is_anonymous(name);
-  if (values.elements() == 1) {
-    const bool plain_bias = values.type().rank() > 0 && any(role_is({UseRole::bias}));
-    const bool own_operand = any([](const Use& u) {
-      return (u.role == UseRole::bias && u.op != "Add") || u.role == UseRole::slope ||
-             ((u.role == UseRole::norm_scale || u.role == UseRole::norm_bias) && u.op != "Mul" && u.op != "Add");
-    });
-    if (plain_bias || own_operand) return {true, false, used_as(uses[0])};
-    if (has_module_path(name)) return {true, false, "scalar with a module's name"};
-    return {false, false, "scalar constant"};
-  }
-  if (is_mask(values)) return {false, false, "mask"};
-  const bool weight = any(role_is({UseRole::weight}));
-  const bool bias = any(role_is({UseRole::bias}));
-  if (anonymous && has_one_value(values) && !weight && !bias) return {false, false, "anonymous tensor of one constant"};
-  for (const Use& use : uses)
-    if (use.role != UseRole::other && use.role != UseRole::setting) return {true, false, used_as(use)};
-  // A sinusoid table or rotary frequencies look like a parameter that is added or multiplied.
-  return {true, anonymous, anonymous ? "anonymous " + used_as(uses[0]) : used_as(uses[0])};
-}
+/// States with values of this size or more are kept out of the code, even where nothing updates them.
+constexpr std::size_t kLargeConstant = std::size_t{1} << 16;
+constexpr std::string_view kStatistic = "running statistic";
 
 std::vector<std::string> names_of(const std::vector<Use>& uses) {
   std::vector<std::string> names;
@@ -101,97 +28,238 @@ std::vector<std::string> names_of(const std::vector<Use>& uses) {
 }
 
 bool is_norm(const Use& use) { return use.role == UseRole::norm_scale || use.role == UseRole::norm_bias; }
+bool is_statistic(const Use& use) { return use.role == UseRole::running_statistic; }
+/// A LayerNorm without affine parameters borrows any vector of ones as its scale.
+bool is_bare_norm(const Use& use) { return use.role == UseRole::norm_scale && !use.norm_has_bias && use.node >= 0; }
 
-/// Builds the plan initializer by initializer.
+/// Operands that are read as numbers when the model is compiled, so that nothing could train them.
+bool is_fixed_setting(const Use& use) {
+  constexpr std::string_view kOperators[] = {"Range", "OneHot", "Dropout", "Resize", "Upsample", "Pad", "Shape", "CastLike"};
+  return use.role == UseRole::setting && std::find(std::begin(kOperators), std::end(kOperators), use.op) != std::end(kOperators);
+}
+
+/// The uses of one initializer that read the same tensor of the module.
+struct Group {
+  Origin origin;
+  std::vector<Use> uses;
+  Verdict verdict = {};
+};
+
+/// What the file says of a group, or what its uses say where it is silent.
+Verdict verdict_of(const std::string& name, const Tensor& values, const Group& group) {
+  const Origin& origin = group.origin;
+  if (origin.kind == OriginKind::untold || std::any_of(group.uses.begin(), group.uses.end(), is_statistic))
+    return verdict_of(name, values, group.uses);
+  const std::string from = origin.folded && !origin.sources.empty() ? concat("folded from ", listing(origin.sources)) : "";
+  switch (origin.kind) {
+    case OriginKind::buffer: return {false, false, "buffer"};
+    case OriginKind::literal: return {false, false, "number in the model's code"};
+    case OriginKind::constant:
+      return {false, false, !from.empty() ? from : origin.folded ? "folded from constants" : "constant"};
+    default: break;
+  }
+  if (values.elements() == 0) return {false, false, "empty"};
+  if (std::all_of(group.uses.begin(), group.uses.end(), is_fixed_setting))
+    return {false, false, concat("setting of ", group.uses[0].op, ", though the file calls it a parameter")};
+  const bool plain = origin.target.empty() || from.empty();
+  return {true, false, from.empty() ? used_as(group.uses[0]) : plain ? from : concat(used_as(group.uses[0]), ", ", from)};
+}
+
 class Planner {
  public:
   Planner(const Source& source, const Initializers& initializers, const ImportOptions& options)
-      : source_(source), initializers_(initializers), options_(options), uses_(uses_of_initializers(source.model.graph())) {}
+      : graph_(source.model.graph()),
+        initializers_(initializers),
+        options_(options),
+        uses_(uses_of_initializers(graph_)),
+        signature_(read_signature(graph_)),
+        origins_(graph_, signature_, uses_) {}
 
   ParameterPlan run() {
-    for (const auto& proto : source_.model.graph().initializer()) taken_.insert(proto.name());
-    for (const auto& proto : source_.model.graph().initializer()) {
+    for (const auto& input : graph_.input()) taken_.insert(input.name());
+    for (const auto& proto : graph_.initializer()) taken_.insert(proto.name());
+    for (const auto& node : graph_.node()) taken_.insert(node.output().begin(), node.output().end());
+    for (const auto& proto : graph_.initializer()) {
       const auto& initializer = initializers_.at(proto.name());
-      if (!initializer.values || !is_float(initializer.values->dtype())) continue;
       if (uses_[proto.name()].empty()) continue;
-      plan(proto.name(), *initializer.values);
+      if (initializer.values && is_float(initializer.values->dtype())) plan(proto.name(), *initializer.values);
+      else note_unbelievable(proto.name());
     }
-    tie_equals();
-    report_folded_norms();
+    restore_biases();
+    freeze_norms();
+    tie_equals(plan_, initializers_, origins_, options_);
+    note_left_out(graph_, signature_, origins_, read_, plan_);
     check_globs();
     return std::move(plan_);
   }
 
  private:
+  struct Entry {
+    std::string state, initializer, target;  ///< `target`: its name in the module
+    TensorType type;
+    std::vector<Use> uses;
+    Verdict verdict;
+  };
+
   void plan(const std::string& name, const Tensor& values) {
-    std::vector<Use> uses = uses_[name];
-    uses = without_borrowed_ones(name, values, std::move(uses));
-    if (uses.empty()) return;
-    Verdict verdict = verdict_of(name, values, uses);
-    const bool split = verdict.trained && splits(name, values, uses);
-    if (!split) return add(name, name, values, uses, verdict);
-    // The first use keeps the name; the others get states of their own, which export adds as initializers.
-    for (std::size_t i = 0; i < uses.size(); ++i) {
-      const std::string state = i == 0 ? name : unique(concat(name, "@", uses[i].node_name));
-      if (i > 0) {
-        plan_.redirected[{uses[i].node, uses[i].operand}] = state;
-        plan_.aliases.push_back({state, name, uses[i].node, uses[i].operand, false});
-      }
-      add(state, name, values, {uses[i]}, verdict);
+    std::vector<Group> groups = groups_of(name, values);
+    for (Group& group : groups) {
+      group.verdict = verdict_of(name, values, group);
+      read_.insert(group.origin.sources.begin(), group.origin.sources.end());
+      note_computed(name, group);
     }
-    plan_.repairs.push_back(concat("'", name, "' serves ", uses.size(),
-                                   " nodes that the exporter merged; each trains its own copy: ", listing(names_of(uses)),
-                                   " (--tie '", name, "' keeps it one parameter)"));
+    const auto keeper = keeper_of(name, groups);
+    if (keeper == groups.end()) return add_constant(name, values, groups);
+    add({name, name, keeper->origin.target, file_type(name, values), keeper->uses, keeper->verdict});
+    std::vector<std::string> parts{name};
+    for (auto group = groups.begin(); group != groups.end(); ++group)
+      if (group != keeper) add_part(name, values, *group, parts);
+    if (parts.size() > 1 && keeper->verdict.trained) note_parts(name, *keeper, parts);
   }
 
-  /// A LayerNorm without affine parameters borrows any vector of ones as its scale: such a use reads the constant.
-  std::vector<Use> without_borrowed_ones(const std::string& name, const Tensor& values, std::vector<Use> uses) {
-    auto bare = [](const Use& u) { return u.role == UseRole::norm_scale && !u.norm_has_bias && u.node >= 0; };
-    const bool all_bare = std::all_of(uses.begin(), uses.end(), bare);
-    if (all_bare || !has_one_value(values) || values.at(0) != 1) return uses;
-    std::vector<Use> kept;
-    for (const Use& use : uses) {
-      if (bare(use)) plan_.redirected[{use.node, use.operand}] = "";
-      else kept.push_back(use);
+  /// The group whose state has the initializer's name: that of the tensor which it was, if that has a state, else the first that has.
+  std::vector<Group>::iterator keeper_of(const std::string& name, std::vector<Group>& groups) const {
+    const auto has_state = [](const Group& group) {
+      return group.verdict.trained || std::any_of(group.uses.begin(), group.uses.end(), is_statistic);
+    };
+    const std::string own = origins_.of(name).target;
+    const auto found =
+        std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return has_state(g) && g.origin.target == own; });
+    return found != groups.end() ? found : std::find_if(groups.begin(), groups.end(), has_state);
+  }
+
+  /// No use trains: one constant, whatever the exporter merged into it.
+  void add_constant(const std::string& name, const Tensor& values, const std::vector<Group>& groups) {
+    Entry entry{name, name, groups[0].origin.target, file_type(name, values), {}, groups[0].verdict};
+    for (const Group& group : groups) {
+      entry.uses.insert(entry.uses.end(), group.uses.begin(), group.uses.end());
+      read_.insert(group.origin.target);
     }
-    if (kept.size() < uses.size())
-      plan_.repairs.push_back(concat("'", name, "' also serves ", uses.size() - kept.size(),
+    add(std::move(entry));
+  }
+
+  /// A state of its own, which export adds as an initializer, or the file's value for uses that do not train.
+  void add_part(const std::string& name, const Tensor& values, const Group& group, std::vector<std::string>& parts) {
+    const bool literal = group.origin.kind == OriginKind::literal;
+    const std::string& target = group.origin.target;
+    // A folded matrix is transposed, so it does not go by the name of what it was folded from.
+    const bool named = !target.empty() && !origins_.of(name).folded && !taken_.contains(target);
+    const std::string state = literal ? unique(name + "@constant")
+                              : named ? unique(target)
+                                      : unique(concat(name, "@", group.uses[0].node_name));
+    const bool own = !literal && add({state, name, target, file_type(name, values), group.uses, group.verdict});
+    if (group.verdict.trained) parts.push_back(state);
+    for (const Use& use : group.uses) {
+      plan_.redirected[{use.node, use.operand}] = own ? state : "";
+      plan_.aliases.push_back({state, name, use.node, use.operand, false, own ? Alias::Kind::part : Alias::Kind::constant});
+    }
+    if (literal && group.uses[0].role == UseRole::norm_scale)
+      plan_.repairs.push_back(concat("'", name, "' also serves ", group.uses.size(),
                                      " LayerNormalization nodes without bias as plain ones: those have no scale to train"));
-    return kept;
   }
 
-  bool splits(const std::string& name, const Tensor& values, const std::vector<Use>& uses) const {
-    if (uses.size() < 2 || std::any_of(uses.begin(), uses.end(), [](const Use& u) { return u.node < 0; })) return false;
-    if (first_match(options_.tie, name)) return false;
-    if (first_match(options_.untie, name)) return true;
-    const auto norms = std::count_if(uses.begin(), uses.end(), is_norm);
-    return norms >= 2 && has_one_value(values);
+  void note_parts(const std::string& name, const Group& keeper, const std::vector<std::string>& parts) {
+    const bool told = keeper.origin.kind != OriginKind::untold;
+    const std::string what = told ? concat("' is ", parts.size(), " parameters of equal value that the exporter merged; each trains apart: ",
+                                           listing(parts))
+                                  : concat("' serves ", uses_[name].size(),
+                                           " nodes that the exporter merged; each trains its own copy: ", listing(names_of(uses_[name])));
+    plan_.repairs.push_back(concat("'", name, what, " (--tie '", name, "' keeps it one parameter)"));
   }
 
-  void add(const std::string& state, const std::string& initializer, const Tensor& values, const std::vector<Use>& uses,
-           Verdict verdict) {
-    if (const std::string* glob = match(options_.train, state, initializer); glob && verdict.reason != "running statistic")
+  /// A value that the module computes from its parameters trains in their place, which is not the same.
+  void note_computed(const std::string& name, const Group& group) {
+    const Origin& origin = group.origin;
+    if (!group.verdict.trained || !origin.folded) return;
+    const auto takes = [&](const Use& use) { return origins_.call_takes(use, origin.target); };
+    const bool view = !origin.target.empty() && std::any_of(group.uses.begin(), group.uses.end(), takes);
+    if (!view)
+      plan_.repairs.push_back(concat("'", name, "' was folded from ", listing(origin.sources),
+                                     " by the exporter: it trains as a parameter of its own, which differs unless it is a mere view "
+                                     "(torch.onnx.export(..., optimize=False) keeps the parameters)"));
+  }
+
+  std::vector<Group> groups_of(const std::string& name, const Tensor& values) {
+    const std::vector<Use>& uses = uses_[name];
+    const bool inside = std::any_of(uses.begin(), uses.end(), [](const Use& u) { return u.node < 0; });
+    if (uses.size() == 1 || inside) return {{origins_.of(name), uses}};
+    const bool ones = has_one_value(values) && values.at(0) == 1 && !std::all_of(uses.begin(), uses.end(), is_bare_norm);
+    std::vector<Group> groups;
+    std::vector<std::string> names{name};
+    for (const Use& use : uses) {
+      Origin origin = origins_.of(name, values, use);
+      if (origin.kind == OriginKind::untold && ones && is_bare_norm(use)) origin.kind = OriginKind::literal;
+      names.push_back(origin.target);
+      const auto known = std::find_if(groups.begin(), groups.end(), [&](const Group& group) { return group.origin == origin; });
+      if (known == groups.end()) groups.push_back({origin, {use}});
+      else known->uses.push_back(use);
+    }
+    return first_match(options_.tie, names) ? joined(std::move(groups)) : split(name, values, std::move(groups));
+  }
+
+  /// One group of all that may train.
+  static std::vector<Group> joined(std::vector<Group> groups) {
+    std::vector<Group> parts;
+    const auto is_fixed = [](const Group& group) { return group.origin.kind == OriginKind::literal; };
+    for (Group& group : groups) {
+      const auto first = std::find_if_not(parts.begin(), parts.end(), is_fixed);
+      if (is_fixed(group) || first == parts.end()) parts.push_back(std::move(group));
+      else first->uses.insert(first->uses.end(), group.uses.begin(), group.uses.end());
+    }
+    return parts;
+  }
+
+  /// One group for each use where --untie asks for it, and where the file is silent of norms that share freshly made values.
+  std::vector<Group> split(const std::string& name, const Tensor& values, std::vector<Group> groups) const {
+    std::vector<Group> parts;
+    for (Group& group : groups) {
+      const Origin& origin = group.origin;
+      const bool trains = origin.kind == OriginKind::untold || origin.kind == OriginKind::parameter;
+      const auto norms = std::count_if(group.uses.begin(), group.uses.end(), is_norm);
+      const bool statistics = std::any_of(group.uses.begin(), group.uses.end(), is_statistic);
+      const bool merged = origin.kind == OriginKind::untold && has_one_value(values) && (norms >= 2 || statistics);
+      if (trains && (merged || first_match(options_.untie, {name, origin.target})))
+        for (const Use& use : group.uses) parts.push_back({origin, {use}});
+      else
+        parts.push_back(std::move(group));
+    }
+    return parts;
+  }
+
+  TensorType file_type(const std::string& name, const Tensor& values) const {
+    return {dtype_of(initializers_.at(name).proto->data_type()).value_or(values.dtype()), values.shape()};
+  }
+
+  /// Reports it, and plans a state where it has one; whether it has.
+  bool add(Entry entry) {
+    // A part that has a name of its own does not go by that of the initializer which it shares.
+    const bool own = entry.state != entry.initializer && entry.state == entry.target;
+    const std::vector<std::string> names{entry.state, own ? "" : entry.initializer, entry.target};
+    Verdict& verdict = entry.verdict;
+    if (const std::string* glob = first_match(options_.train, names); glob && verdict.reason != kStatistic)
       verdict = {true, false, "--thaw=" + *glob};
-    if (const std::string* glob = match(options_.freeze, state, initializer)) verdict = {false, false, "--freeze=" + *glob};
-    const auto file_type = dtype_of(initializers_.at(initializer).proto->data_type());
-    const std::string likely = is_anonymous(initializer) ? uses[0].likely_name : "";
-    plan_.parameters.push_back({state,
-                                initializer,
-                                likely,
-                                {file_type.value_or(values.dtype()), values.shape()},
-                                verdict.trained,
-                                verdict.trained && verdict.doubtful,
-                                verdict.reason,
-                                names_of(uses)});
-    const bool statistic = std::any_of(uses.begin(), uses.end(), [](const Use& u) { return u.role == UseRole::running_statistic; });
-    // Small constants take part in folding; large ones are kept out of the code as states that nothing updates.
-    const bool large = values.bytes().size() >= (std::size_t{1} << 16);
-    if (verdict.trained || statistic || large)
-      plan_.states.push_back(
-          {state, initializer, statistic ? ir::StateRole::running_statistic : ir::StateRole::parameter, verdict.trained});
-    if (verdict.trained && shared(uses))
-      plan_.repairs.push_back(
-          concat("'", state, "' is one parameter shared by ", uses.size(), " nodes: ", listing(names_of(uses))));
+    if (const std::string* glob = first_match(options_.freeze, names)) verdict = {false, false, "--freeze=" + *glob};
+    const bool statistic = std::any_of(entry.uses.begin(), entry.uses.end(), is_statistic);
+    const bool moves = statistic && verdict.reason == kStatistic;
+    const std::string likely = !entry.target.empty() && entry.target != entry.state ? entry.target
+                               : is_anonymous(entry.state)                          ? entry.uses[0].likely_name
+                                                                                    : "";
+    if (verdict.trained && shared(entry.uses))
+      plan_.repairs.push_back(concat("'", entry.state, "' is one parameter shared by ", entry.uses.size(),
+                                     " nodes: ", listing(names_of(entry.uses)), " (--untie '", entry.state,
+                                     "' gives each node its own)"));
+    const bool large = initializers_.contains(entry.initializer) &&
+                       initializers_.at(entry.initializer).values->bytes().size() >= kLargeConstant;
+    read_.insert(entry.target);
+    if (entry.target.empty()) read_.insert(entry.initializer);
+    plan_.parameters.push_back({entry.state, entry.initializer, likely, entry.type, verdict.trained, verdict.doubtful, verdict.reason,
+                                names_of(entry.uses), moves});
+    for (const Use& use : entry.uses)
+      if (is_statistic(use) && use.node >= 0) norm_statistics_[use.node].push_back(plan_.parameters.size() - 1);
+    if (!verdict.trained && !statistic && !large) return false;
+    plan_.states.push_back({entry.state, entry.initializer,
+                            moves ? ir::StateRole::running_statistic : ir::StateRole::parameter, verdict.trained});
+    return true;
   }
 
   /// Shapes and slices of a parameter are no further uses.
@@ -200,73 +268,60 @@ class Planner {
                          [](const Use& u) { return u.role != UseRole::setting && u.op != "Slice" && u.op != "Split"; }) > 1;
   }
 
-  /// Exporters write a tied matrix twice, the second time often transposed. Equal values are reported, and shared under --tie.
-  void tie_equals() {
-    std::map<std::tuple<std::int64_t, std::uint64_t, std::uint64_t>, std::vector<std::string>> buckets;
-    for (const Parameter& parameter : plan_.parameters) {
-      const Tensor& values = *initializers_.at(parameter.initializer).values;
-      if (!parameter.trained || parameter.name != parameter.initializer || values.elements() < 2 || has_one_value(values)) continue;
-      buckets[{values.elements(), std::bit_cast<std::uint64_t>(values.at(0)),
-               std::bit_cast<std::uint64_t>(values.at(values.elements() - 1))}]
-          .push_back(parameter.name);
+  /// What the file calls a parameter and no optimizer could move.
+  void note_unbelievable(const std::string& name) {
+    if (origins_.of(name).kind == OriginKind::parameter && !origins_.of(name).folded)
+      plan_.repairs.push_back(concat("the file calls '", name, "' a parameter, but it is ",
+                                     onnx_type_name(initializers_.at(name).proto->data_type()), ": it stays as it is"));
+  }
+
+  void restore_biases() {
+    std::map<std::string, std::vector<MissingBias>> by_target;
+    for (MissingBias& bias : missing_biases(graph_, signature_, origins_, initializers_))
+      if (!taken_.contains(bias.target)) by_target[bias.target].push_back(std::move(bias));
+    std::vector<std::string> restored;
+    for (const auto& [target, places] : by_target) {
+      Entry entry{target, target, target, {}, {}, {true, false, ""}};
+      for (const MissingBias& place : places) {
+        const ::onnx::NodeProto& node = graph_.node(place.node);
+        entry.uses.push_back({place.node, place.operand, UseRole::bias, describe(node), node.op_type(), "", true});
+      }
+      entry.verdict.reason = used_as(entry.uses[0]) + ", zeros that the exporter left out";
+      entry.type = file_type(places[0].like, *initializers_.at(places[0].like).values);
+      entry.type.shape = places[0].shape;
+      if (!add(std::move(entry))) continue;
+      plan_.states.pop_back();
+      restored.push_back(target);
+      for (const MissingBias& place : places) {
+        plan_.dropped.push_back({target, place.like, place.node, place.operand, place.shape});
+        plan_.aliases.push_back({target, place.like, place.node, place.operand, false, Alias::Kind::added});
+      }
     }
-    for (const auto& [key, names] : buckets)
-      for (std::size_t i = 1; i < names.size(); ++i) tie_if_equal(names[0], names[i]);
+    if (!restored.empty())
+      plan_.repairs.push_back(concat("the exporter left out ", restored.size(), restored.size() == 1 ? " bias" : " biases",
+                                     " of zeros, which the model has and which train: ", listing(restored)));
   }
 
-  void tie_if_equal(const std::string& first, const std::string& second) {
-    const Tensor &a = *initializers_.at(first).values, &b = *initializers_.at(second).values;
-    const bool same = a == b, transposed = !same && equal_transposed(a, b);
-    if (!same && !transposed) return;
-    const char* how = transposed ? " transposed" : "";
-    const bool tie = first_match(options_.tie, first) || first_match(options_.tie, second);
-    plan_.repairs.push_back(concat("'", second, "' equals '", first, "'", how,
-                                   tie ? ": trained as one parameter" : ": they train apart; --tie '", tie ? "" : second,
-                                   tie ? "" : "' trains them as one"));
-    if (!tie) return;
-    const Alias alias{first, second, -1, -1, transposed};
-    plan_.tied.emplace(second, alias);
-    plan_.aliases.push_back(alias);
-    std::erase_if(plan_.states, [&](const PlannedState& state) { return state.name == second; });
-    for (Parameter& parameter : plan_.parameters)
-      if (parameter.name == second)
-        parameter = {parameter.name,
-                     parameter.initializer,
-                     parameter.likely_name,
-                     parameter.type,
-                     false,
-                     false,
-                     concat("tied to '", first, "'", how),
-                     parameter.nodes};
-  }
-
-  static bool equal_transposed(const Tensor& a, const Tensor& b) {
-    if (a.shape().size() != 2 || b.shape() != Shape{a.shape()[1], a.shape()[0]} || a.dtype() != b.dtype()) return false;
-    for (std::int64_t i = 0; i < a.shape()[0]; ++i)
-      for (std::int64_t j = 0; j < a.shape()[1]; ++j)
-        if (a.at(i * a.shape()[1] + j) != b.at(j * a.shape()[0] + i)) return false;
-    return true;
-  }
-
-  /// A convolution whose weight lost its name, beside modules that kept theirs, holds a folded BatchNormalization.
-  void report_folded_norms() {
-    std::vector<std::string> nodes;
-    bool named = false;
-    for (const Parameter& parameter : plan_.parameters) {
-      const bool convolution = parameter.trained && parameter.reason == "weight of Conv";
-      if (convolution && is_anonymous(parameter.initializer)) nodes.push_back(parameter.nodes[0]);
-      named = named || has_module_path(parameter.initializer);
-    }
-    if (nodes.empty() || !named) return;
-    plan_.repairs.push_back(concat("the weights of ", nodes.size(),
-                                   " convolutions lost their names, as when an exporter folds BatchNormalization into them: they "
-                                   "train, but as a network without it: ",
-                                   listing(nodes)));
-  }
-
-  static const std::string* match(const std::vector<std::string>& globs, const std::string& state, const std::string& initializer) {
-    const std::string* found = first_match(globs, state);
-    return found ? found : first_match(globs, initializer);
+  /// A batch norm of which one statistic is frozen normalises by them all, as in inference, so none of them moves.
+  void freeze_norms() {
+    for (bool changed = true; std::exchange(changed, false);)
+      for (const auto& [node, statistics] : norm_statistics_) {
+        const auto frozen = std::find_if(statistics.begin(), statistics.end(), [&](auto i) { return !plan_.parameters[i].updated; });
+        if (frozen == statistics.end()) continue;
+        plan_.frozen_norms.insert(node);
+        for (const std::size_t i : statistics) {
+          Parameter& parameter = plan_.parameters[i];
+          if (!std::exchange(parameter.updated, false)) continue;
+          changed = true;
+          parameter.reason = concat("frozen with '", plan_.parameters[*frozen].name, "'");
+        }
+      }
+    for (PlannedState& state : plan_.states)
+      for (const Parameter& parameter : plan_.parameters)
+        if (parameter.name == state.name && !parameter.updated) state.role = ir::StateRole::parameter;
+    for (const int node : plan_.frozen_norms)
+      plan_.repairs.push_back(concat("BatchNormalization '", describe(graph_.node(node)),
+                                     "' normalises by its running statistics, as in inference, since they are frozen"));
   }
 
   std::string unique(std::string name) {
@@ -277,10 +332,10 @@ class Planner {
   /// A glob that matches nothing is a mistake of its author's.
   void check_globs() const {
     std::vector<std::string> names;
-    for (const Parameter& parameter : plan_.parameters) {
-      names.push_back(parameter.name);
-      if (parameter.initializer != parameter.name) names.push_back(parameter.initializer);
-    }
+    for (const Parameter& parameter : plan_.parameters)
+      for (const std::string& name : {parameter.name, parameter.initializer, parameter.likely_name})
+        if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    for (const auto& [name, target] : origins_.tied_names()) names.push_back(name);
     struct Flag {
       const char* name;
       const std::vector<std::string>& globs;
@@ -292,11 +347,15 @@ class Planner {
           throw UserError(concat(flag.name, " ", glob, " matches no initializer", nearest_to_glob(glob, names)), ExitCode::usage);
   }
 
-  const Source& source_;
+  const ::onnx::GraphProto& graph_;
   const Initializers& initializers_;
   const ImportOptions& options_;
   std::unordered_map<std::string, std::vector<Use>> uses_;
-  std::set<std::string> taken_;
+  const Signature signature_;
+  const Origins origins_;
+  std::set<std::string> taken_;  ///< names that no new state may have
+  std::set<std::string> read_;   ///< the module's parameters and buffers that some use reads
+  std::map<int, std::vector<std::size_t>> norm_statistics_;  ///< batch norm's node -> its statistics in plan_.parameters
   ParameterPlan plan_;
 };
 
@@ -319,6 +378,13 @@ bool matches_glob(std::string_view pattern, std::string_view text) {
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
+}
+
+const std::string* first_match(const std::vector<std::string>& globs, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    for (const std::string& glob : globs)
+      if (!name.empty() && matches_glob(glob, name)) return &glob;
+  return nullptr;
 }
 
 ParameterPlan plan_parameters(const Source& source, const Initializers& initializers, const ImportOptions& options) {

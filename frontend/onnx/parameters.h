@@ -1,8 +1,10 @@
-// Which initializers train. An ONNX file does not say; exporters leave names and uses from which it can be told.
+// Which initializers train. PyTorch's default exporter says it (signature.h); other files leave names and uses from which it can
+// be told.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,20 +28,32 @@ struct PlannedState {
   bool trained = false;
 };
 
+/// A bias of zeros that the exporter dropped: a state of `shape` that the node reads at `operand`.
+struct DroppedBias {
+  std::string state, like;  ///< `like`: the initializer whose type it has
+  int node = -1, operand = -1;
+  Shape shape;
+};
+
 struct ParameterPlan {
   std::vector<PlannedState> states;   ///< parameters and running statistics, in the file's order
   std::vector<Parameter> parameters;  ///< the report: every float initializer that is used
   std::vector<Alias> aliases;
   /// (node, operand) -> state that it reads instead of the initializer; "" for its constant value.
   std::map<std::pair<int, int>, std::string> redirected;
-  /// Initializers that --tie makes views of another's state.
+  std::vector<DroppedBias> dropped;
+  /// Initializers that are views of another's state.
   std::map<std::string, Alias> tied;
+  std::set<int> frozen_norms;  ///< nodes: batch norms that normalise by their running statistics, as in inference
   std::vector<std::string> repairs;
 };
 
-/// Decides by the rules of docs: uses, names and values of each initializer, then the globs of `options`.
+/// Decides by what the file says of each initializer; where it says nothing, by uses, names and values; then by the globs of
+/// `options`.
 ParameterPlan plan_parameters(const Source& source, const Initializers& initializers, const ImportOptions& options);
 
+/// The first of `globs` that matches one of `names`, or null.
+const std::string* first_match(const std::vector<std::string>& globs, const std::vector<std::string>& names);
 /// Whether `pattern` ('*' any run, '?' any one character) matches all of `text`.
 bool matches_glob(std::string_view pattern, std::string_view text);
 

@@ -75,7 +75,7 @@ Items batch_normalization_row(NodeContext& n) {
   if (n.opset() < 9 && !n.flag("spatial", true)) n.unsupported("statistics per activation (spatial = 0) are not supported");
   const bool form = batch_norm_trains(n);
   const bool trains = n.options().training || (n.options().as_written && form);
-  return trains ? batch_statistics(n, form) : running_statistics(n);
+  return trains && !n.has_frozen_statistics() ? batch_statistics(n, form) : running_statistics(n);
 }
 
 /// (x - mean) / sqrt(variance + epsilon) over the last axes from `axis` on, without scale and bias.

@@ -1,0 +1,63 @@
+// Which tensor of the module each use of an initializer reads, as far as the file tells. Exporters merge initializers of equal
+// value, so the uses of one may read several parameters, or a parameter here and a constant there.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "frontend/onnx/signature.h"
+#include "frontend/onnx/uses.h"
+#include "ir/base/tensor.h"
+
+namespace gcomp::frontend {
+
+enum class OriginKind {
+  untold,     ///< the file does not say
+  parameter,  ///< a parameter of the module, or a value folded from parameters
+  buffer,
+  constant,  ///< a tensor made in the module's code, or a value folded from such and from buffers
+  literal,   ///< a number in the module's code
+};
+
+struct Origin {
+  OriginKind kind = OriginKind::untold;
+  std::string target;                ///< its name in the module; "" where it is none, or several, or unknown
+  std::vector<std::string> sources;  ///< folded: the parameters, or else the buffers and constants, that it was computed from
+  bool folded = false;
+
+  bool operator==(const Origin&) const = default;
+};
+
+class Origins {
+ public:
+  using Uses = std::unordered_map<std::string, std::vector<Use>>;
+  Origins(const ::onnx::GraphProto& graph, const Signature& signature, const Uses& uses);
+
+  /// What the initializer was when the module was traced.
+  Origin of(const std::string& initializer) const;
+  /// What this use reads: that, or another of equal value that the exporter merged with it.
+  Origin of(const std::string& initializer, const Tensor& values, const Use& use) const;
+  /// Whether the traced call behind a use takes this parameter of the module.
+  bool call_takes(const Use& use, const std::string& target) const;
+  /// Other names of a tied parameter: name -> the name that the file goes by.
+  const std::map<std::string, std::string>& tied_names() const { return tied_; }
+  /// Whether some initializer goes by the name of `target`, or was folded from it alone.
+  bool is_carried(const std::string& target) const { return carried_.contains(target); }
+
+ private:
+  std::vector<std::string> targets_of_call(const Use& use) const;
+  bool reads_literal(const Use& use) const;
+  void find_tied_names(const Uses& uses);
+
+  const ::onnx::GraphProto& graph_;
+  const Signature& signature_;
+  std::set<std::string> carried_;
+  std::unordered_set<std::string> computed_;  ///< inputs of the graph and results of its nodes
+  std::map<std::string, std::string> tied_;
+};
+
+}  // namespace gcomp::frontend
