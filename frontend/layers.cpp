@@ -80,11 +80,16 @@ ir::Value* Layers::state(const std::string& name, Shape shape, const std::vector
   report.type = {dtype, std::move(shape)};
   const bool frozen = std::any_of(options_.freeze.begin(), options_.freeze.end(), [&](auto& glob) { return matches(glob, name); });
   report.trained = role == ir::StateRole::parameter && !frozen;
-  report.reason = role != ir::StateRole::parameter ? "running statistic"
-                  : frozen                         ? "frozen by name"
-                                                   : "parameter of " + builder_.origin();
+  report.reason = frozen                             ? "frozen by name"
+                  : role != ir::StateRole::parameter ? "running statistic"
+                                                     : "parameter of " + builder_.origin();
   report.nodes = {builder_.origin()};
+  report.updated = role == ir::StateRole::running_statistic && !frozen;
   return value;
+}
+
+Parameter& Layers::report_of(const std::string& name) {
+  return *std::find_if(model_.parameters.begin(), model_.parameters.end(), [&](const Parameter& p) { return p.name == name; });
 }
 
 Var Layers::parameter(const std::string& name, Shape shape, const std::vector<double>& values) {
@@ -146,7 +151,11 @@ Var Layers::batch_norm(const std::string& name, Var x) {
   ir::Value* mean = state(name + ".running_mean", channel, {0}, ir::StateRole::running_statistic);
   ir::Value* variance = state(name + ".running_var", channel, {1}, ir::StateRole::running_statistic);
   const auto spread = [&](Var v) { return builder_.broadcast(v, x.shape(), {1}); };
-  if (!training()) {
+  // What is frozen does not change, and neither is it mixed with what does.
+  const auto is_fixed = [&](ir::Value* s) { return !report_of(s->name).updated; };
+  const bool fixed = is_fixed(mean) || is_fixed(variance);
+  if (fixed) report_of(mean->name).updated = report_of(variance->name).updated = false;
+  if (!training() || fixed) {
     Var centered = x - spread(builder_.wrap(mean));
     return centered * spread(ir::Var(builder_.apply("rsqrt", {builder_.wrap(variance) + kEpsilon})) * scale) + spread(bias);
   }

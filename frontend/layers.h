@@ -59,7 +59,8 @@ class Layers {
   ir::Var linear(const std::string& name, ir::Var x, std::int64_t features, LinearOptions options = {});
   /// weight [channels, in / groups, kernel, kernel], bias: uniform within 1 / sqrt(in / groups * kernel * kernel) of 0.
   ir::Var conv2d(const std::string& name, ir::Var x, std::int64_t channels, std::int64_t kernel, ConvolutionOptions options = {});
-  /// Over all but axis 1, by the batch's statistics in training (running ones move by 0.1), by the running ones else.
+  /// Over all but axis 1, by the batch's statistics in training (running ones move by 0.1), by the running ones else,
+  /// and in training too where the options freeze one of them.
   ir::Var batch_norm(const std::string& name, ir::Var x);
   /// Over the last axis.
   ir::Var layer_norm(const std::string& name, ir::Var x);
@@ -89,6 +90,7 @@ class Layers {
   friend std::vector<ValueInfo> inputs_of(const Definition& definition);
 
   ir::Value* state(const std::string& name, Shape shape, const std::vector<double>& values, ir::StateRole role);
+  Parameter& report_of(const std::string& name);
   DType float_type() const { return options_.float_type.value_or(DType::f32); }
 
   Model& model_;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "frontend/onnx/folded_views.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/signature.h"
 #include "frontend/onnx/tensor_proto.h"
@@ -78,6 +79,12 @@ std::optional<Tensor> values_of(const Alias& alias, const Source& source, const 
   return std::nullopt;
 }
 
+/// A tied or repeated state as its initializer holds it.
+Tensor as_in_file(const Alias& alias, const Tensor& state, const Shape& shape) {
+  if (alias.kind == Alias::Kind::repeated) return table_of(alias.rows, state, shape);
+  return alias.transposed ? transposed(state) : Tensor(state).reshaped(shape);
+}
+
 /// Writes beside the final name and renames, so that a file is there whole or not at all.
 class NewFile {
  public:
@@ -136,12 +143,17 @@ std::string export_onnx_bytes(const Model& model, const std::map<std::string, Te
   for (const Alias& alias : model.aliases) {
     const std::optional<Tensor> values = values_of(alias, *model.source, states);
     if (!values) continue;
-    if (alias.kind != Alias::Kind::tied) add_initializer(proto, alias, *values, told);
-    else if (TensorProto* tied = find_initializer(proto, alias.initializer))
-      write_tensor(*tied, alias.transposed ? transposed(*values) : Tensor(*values).reshaped(shape_of(*tied)));
+    TensorProto* whole = find_initializer(proto, alias.initializer);
+    if (alias.node >= 0) add_initializer(proto, alias, *values, told);
+    else if (whole) write_tensor(*whole, as_in_file(alias, *values, shape_of(*whole)));
   }
+  const auto is_repeated = [&](const std::string& name) {
+    return std::any_of(model.aliases.begin(), model.aliases.end(),
+                       [&](const Alias& alias) { return alias.kind == Alias::Kind::repeated && alias.state == name; });
+  };
   for (TensorProto& initializer : *proto.mutable_graph()->mutable_initializer())
-    if (auto it = states.find(initializer.name()); it != states.end()) write_tensor(initializer, it->second);
+    if (auto it = states.find(initializer.name()); it != states.end() && !is_repeated(it->first))
+      write_tensor(initializer, it->second);
   check_user(proto.ByteSizeLong() <= kLargestOnnxFile, "the model has ", proto.ByteSizeLong(),
              " bytes; an ONNX file holds at most 2 GiB");
   return proto.SerializeAsString();

@@ -51,9 +51,8 @@ std::vector<std::string> components_of(const std::string& location) {
   return components;
 }
 
-}  // namespace
-
-std::string read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length) {
+/// Opened for reading, and `length` bytes from `offset` are there.
+Descriptor open_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length) {
   check_user(!directory.empty(), "external data is not allowed for a model in memory");
   const std::vector<std::string> components = components_of(location);
   auto fail = [&](const char* why) { throw UserError(concat("cannot read external data '", location, "': ", why)); };
@@ -72,9 +71,21 @@ std::string read_external(const std::string& directory, const std::string& locat
   const auto size = static_cast<std::uint64_t>(status.st_size);
   check_user(length <= size && offset <= size - length, "external data '", location, "' has ", size, " bytes, wanted ", length,
              " from ", offset);
+  return current;
+}
+
+}  // namespace
+
+void check_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length) {
+  open_external(directory, location, offset, length);
+}
+
+std::string read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length) {
+  const Descriptor file = open_external(directory, location, offset, length);
+  auto fail = [&](const char* why) { throw UserError(concat("cannot read external data '", location, "': ", why)); };
   std::string bytes(length, '\0');
   for (std::uint64_t done = 0; done < length;) {
-    const ssize_t got = pread(current.get(), bytes.data() + done, length - done, static_cast<off_t>(offset + done));
+    const ssize_t got = pread(file.get(), bytes.data() + done, length - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(std::strerror(errno));
     if (got == 0) fail("it became shorter while it was read");

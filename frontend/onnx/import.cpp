@@ -144,7 +144,9 @@ class Importer {
       // A state holds the file's own value: only constants are read as the number that their author meant.
       if (values->elements() == 1)
         values = std::make_shared<Tensor>(read_tensor(*initializer.proto, source_.directory).cast(values->dtype()));
-      states[planned.name] = add_state(planned, values, parts.at(planned.initializer) == 1);
+      if (auto rows = plan.repeated.find(planned.name); rows != plan.repeated.end())
+        states[planned.name] = add_table(planned, rows->second, *values);
+      else states[planned.name] = add_state(planned, values, parts.at(planned.initializer) == 1);
     }
     for (const auto& [place, state] : plan.redirected)
       if (!state.empty())
@@ -176,6 +178,14 @@ class Importer {
     Var var = builder_.wrap(value);
     if (master && planned.role == ir::StateRole::parameter) var = builder_.cast(var, dtype);
     return {var, constant ? values : nullptr, nullptr};
+  }
+
+  /// A state of the rows that differ, and the file's table of them.
+  Item add_table(const PlannedState& planned, const RepeatedRows& rows, const Tensor& table) {
+    const auto distinct = std::make_shared<Tensor>(distinct_rows(rows, table));
+    const Var state = add_state(planned, distinct, true).var;
+    return {builder_.reshape(builder_.gather(state, builder_.constant(Tensor::of_integers(rows.index)), 0), table.shape()), nullptr,
+            nullptr};
   }
 
   template <class Nodes>

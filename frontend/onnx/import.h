@@ -39,6 +39,8 @@ struct InitializerInfo {
   std::string name;
   std::string dtype;  ///< "f32", or ONNX's name for a type that gcomp lacks, such as "FLOAT8E4M3FN"
   Shape shape;
+  std::string location = {};  ///< of external data, as the file says it; "" where the data lies in the file
+  std::string problem = {};   ///< why importing would refuse that external data, or ""
 };
 
 /// What a file says, without lowering it: for `inspect`, and to bind shapes.
@@ -86,11 +88,13 @@ struct Alias {
     constant,  ///< likewise, but not trained: the operand keeps the file's value
     added,     ///< a bias of zeros that the exporter dropped: a new operand of one node
     tied,      ///< the initializer is the state, reshaped or transposed
+    repeated,  ///< the initializer is the state's rows, some of them several times
   };
   std::string state, initializer;  ///< `added`: the initializer whose type it has
-  int node = -1, operand = -1;     ///< where the file's reference changes on export; -1 for a tied initializer
+  int node = -1, operand = -1;     ///< where the file's reference changes on export; -1 for a whole initializer
   bool transposed = false;         ///< tied: the initializer is the state's transpose
   Kind kind = Kind::part;
+  std::vector<std::int64_t> rows = {};  ///< repeated: for each row of the initializer, that of the state
 };
 
 struct Model {

@@ -88,9 +88,10 @@ int convolutions_without_norm(const GraphProto& graph) {
 void note_folded_norms(const GraphProto& graph, const Signature& signature, const std::set<std::string>& read,
                        ParameterPlan& plan) {
   if (const auto modules = folded_norms(signature, read); !modules.empty()) {
-    plan.repairs.push_back(concat("the exporter folded ", modules.size(), modules.size() == 1 ? " BatchNormalization" : " BatchNormalizations",
-                                  " into the layers before (", listing(modules),
-                                  ") and removed Dropout, if there was any: this trains a network without them; ", kKeepNorms));
+    plan.repairs.push_back(concat("the exporter folded ", modules.size(),
+                                  modules.size() == 1 ? " BatchNormalization" : " BatchNormalizations", " into the layers before (",
+                                  listing(modules), ") and removed Dropout, if there was any: this trains a network without them; ",
+                                  kKeepNorms));
     return;
   }
   if (signature.present()) return;
@@ -100,10 +101,11 @@ void note_folded_norms(const GraphProto& graph, const Signature& signature, cons
                                   "removes Dropout): this trains a network without it: ",
                                   listing(nodes), "; ", kKeepNorms));
   } else if (const int count = convolutions_without_norm(graph); count >= kDeep) {
-    plan.repairs.push_back(concat("all ", count,
-                                  " convolutions have biases and nothing normalises between them: if the model has "
-                                  "BatchNormalization (or Dropout), its exporter folded it away, and this trains a network without it; ",
-                                  kKeepNorms));
+    plan.repairs.push_back(
+        concat("all ", count,
+               " convolutions have biases and nothing normalises between them: if the model has "
+               "BatchNormalization (or Dropout), its exporter folded it away, and this trains a network without it; ",
+               kKeepNorms));
   }
 }
 

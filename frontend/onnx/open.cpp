@@ -106,7 +106,8 @@ OnnxFile describe_file(std::shared_ptr<const Source> source) {
     initialized[tensor.name()] = true;
     const auto dtype = dtype_of(tensor.data_type());
     file.initializers.push_back({tensor.name(), dtype ? std::string(name_of(*dtype)) : onnx_type_name(tensor.data_type()),
-                                 naming_file(file.path, [&] { return shape_of(tensor); })});
+                                 naming_file(file.path, [&] { return shape_of(tensor); }), external_location(tensor),
+                                 external_problem(tensor, source->directory)});
   }
   for (const auto& input : model.graph().input())
     if (!initialized.count(input.name())) file.inputs.push_back(value_info(input, file.path));

@@ -61,7 +61,7 @@ Origin Origins::of(const std::string& initializer) const {
     if (auto source = signature_.targets.find(name); source != signature_.targets.end())
       (source->second == InputKind::parameter ? parameters : others).push_back(name);
   if (parameters.empty()) return {OriginKind::constant, "", std::move(others), true};
-  std::string only = parameters.size() == 1 && others.empty() ? parameters[0] : "";
+  std::string only = parameters.size() == 1 ? parameters[0] : "";
   return {OriginKind::parameter, std::move(only), std::move(parameters), true};
 }
 
@@ -100,7 +100,8 @@ bool Origins::reads_literal(const Use& use) const {
 
 Origin Origins::of(const std::string& initializer, const Tensor& values, const Use& use) const {
   const Origin own = of(initializer);
-  if (use.node < 0 || !signature_.present() || is_folded_norm(signature_.calls[static_cast<std::size_t>(use.node)], use)) return own;
+  if (use.node < 0 || !signature_.present() || is_folded_norm(signature_.calls[static_cast<std::size_t>(use.node)], use))
+    return own;
   const std::vector<std::string> targets = targets_of_call(use);
   // Scale, bias, mean and variance are the call's own, in this order.
   if (use.op == "BatchNormalization" && use.operand >= 1 && targets.size() == 4) {
@@ -133,7 +134,8 @@ void Origins::find_tied_names(const Uses& uses) {
       const Origin own = of(initializer);
       if (own.target.empty() || module.empty() || module == owner_of(own.target)) continue;
       std::string other = concat(module, ".", last_component(own.target));
-      if (call_takes(use, own.target) && signature_.targets.contains(other) && !is_carried(other)) tied_.emplace(std::move(other), own.target);
+      if (call_takes(use, own.target) && signature_.targets.contains(other) && !is_carried(other))
+        tied_.emplace(std::move(other), own.target);
     }
 }
 

@@ -54,8 +54,7 @@ Verdict verdict_of(const std::string& name, const Tensor& values, const Group& g
   switch (origin.kind) {
     case OriginKind::buffer: return {false, false, "buffer"};
     case OriginKind::literal: return {false, false, "number in the model's code"};
-    case OriginKind::constant:
-      return {false, false, !from.empty() ? from : origin.folded ? "folded from constants" : "constant"};
+    case OriginKind::constant: return {false, false, !from.empty() ? from : origin.folded ? "folded from constants" : "constant"};
     default: break;
   }
   if (values.elements() == 0) return {false, false, "empty"};
@@ -111,13 +110,15 @@ class Planner {
     const auto keeper = keeper_of(name, groups);
     if (keeper == groups.end()) return add_constant(name, values, groups);
     add({name, name, keeper->origin.target, file_type(name, values), keeper->uses, keeper->verdict});
+    if (groups.size() == 1) repeat_rows(name, values, keeper->origin);
     std::vector<std::string> parts{name};
     for (auto group = groups.begin(); group != groups.end(); ++group)
       if (group != keeper) add_part(name, values, *group, parts);
     if (parts.size() > 1 && keeper->verdict.trained) note_parts(name, *keeper, parts);
   }
 
-  /// The group whose state has the initializer's name: that of the tensor which it was, if that has a state, else the first that has.
+  /// The group whose state has the initializer's name: that of the tensor which it was, if that has a state, else the first that
+  /// has.
   std::vector<Group>::iterator keeper_of(const std::string& name, std::vector<Group>& groups) const {
     const auto has_state = [](const Group& group) {
       return group.verdict.trained || std::any_of(group.uses.begin(), group.uses.end(), is_statistic);
@@ -160,23 +161,36 @@ class Planner {
 
   void note_parts(const std::string& name, const Group& keeper, const std::vector<std::string>& parts) {
     const bool told = keeper.origin.kind != OriginKind::untold;
-    const std::string what = told ? concat("' is ", parts.size(), " parameters of equal value that the exporter merged; each trains apart: ",
-                                           listing(parts))
-                                  : concat("' serves ", uses_[name].size(),
-                                           " nodes that the exporter merged; each trains its own copy: ", listing(names_of(uses_[name])));
+    const std::string what =
+        told ? concat("' is ", parts.size(),
+                      " parameters of equal value that the exporter merged; each trains apart: ", listing(parts))
+             : concat("' serves ", uses_[name].size(),
+                      " nodes that the exporter merged; each trains its own copy: ", listing(names_of(uses_[name])));
     plan_.repairs.push_back(concat("'", name, what, " (--tie '", name, "' keeps it one parameter)"));
   }
 
   /// A value that the module computes from its parameters trains in their place, which is not the same.
   void note_computed(const std::string& name, const Group& group) {
     const Origin& origin = group.origin;
-    if (!group.verdict.trained || !origin.folded) return;
-    const auto takes = [&](const Use& use) { return origins_.call_takes(use, origin.target); };
-    const bool view = !origin.target.empty() && std::any_of(group.uses.begin(), group.uses.end(), takes);
-    if (!view)
-      plan_.repairs.push_back(concat("'", name, "' was folded from ", listing(origin.sources),
-                                     " by the exporter: it trains as a parameter of its own, which differs unless it is a mere view "
-                                     "(torch.onnx.export(..., optimize=False) keeps the parameters)"));
+    if (!group.verdict.trained || !origin.folded || is_folded_view(signature_, name, origin.target)) return;
+    if (std::any_of(group.uses.begin(), group.uses.end(), [&](const Use& u) { return origins_.call_takes(u, origin.target); }))
+      return;
+    plan_.repairs.push_back(
+        concat("'", name, "' was folded from ", listing(origin.sources),
+               " by the exporter: it trains as a parameter of its own, which is not the same where more than its "
+               "shape changed; torch.onnx.export(..., optimize=False) keeps what it came from"));
+  }
+
+  /// Equal rows that were one row of the parameter train as one.
+  void repeat_rows(const std::string& name, const Tensor& values, const Origin& origin) {
+    if (!origin.folded || origin.target.empty() || plan_.states.empty() || plan_.states.back().name != name ||
+        !plan_.states.back().trained)
+      return;
+    auto rows = repeated_rows(name, values);
+    if (!rows) return;
+    plan_.aliases.push_back({name, name, -1, -1, false, Alias::Kind::repeated, rows->index});
+    plan_.parameters.back().reason += ", equal rows as one";
+    plan_.repeated.emplace(name, std::move(*rows));
   }
 
   std::vector<Group> groups_of(const std::string& name, const Tensor& values) {
@@ -220,8 +234,7 @@ class Planner {
       const bool merged = origin.kind == OriginKind::untold && has_one_value(values) && (norms >= 2 || statistics);
       if (trains && (merged || first_match(options_.untie, {name, origin.target})))
         for (const Use& use : group.uses) parts.push_back({origin, {use}});
-      else
-        parts.push_back(std::move(group));
+      else parts.push_back(std::move(group));
     }
     return parts;
   }
@@ -245,20 +258,19 @@ class Planner {
                                : is_anonymous(entry.state)                          ? entry.uses[0].likely_name
                                                                                     : "";
     if (verdict.trained && shared(entry.uses))
-      plan_.repairs.push_back(concat("'", entry.state, "' is one parameter shared by ", entry.uses.size(),
-                                     " nodes: ", listing(names_of(entry.uses)), " (--untie '", entry.state,
-                                     "' gives each node its own)"));
-    const bool large = initializers_.contains(entry.initializer) &&
-                       initializers_.at(entry.initializer).values->bytes().size() >= kLargeConstant;
+      plan_.repairs.push_back(concat("'", entry.state, "' is one parameter shared by ", entry.uses.size(), " nodes: ",
+                                     listing(names_of(entry.uses)), " (--untie '", entry.state, "' gives each node its own)"));
+    const bool large =
+        initializers_.contains(entry.initializer) && initializers_.at(entry.initializer).values->bytes().size() >= kLargeConstant;
     read_.insert(entry.target);
     if (entry.target.empty()) read_.insert(entry.initializer);
-    plan_.parameters.push_back({entry.state, entry.initializer, likely, entry.type, verdict.trained, verdict.doubtful, verdict.reason,
-                                names_of(entry.uses), moves});
+    plan_.parameters.push_back({entry.state, entry.initializer, likely, entry.type, verdict.trained, verdict.doubtful,
+                                verdict.reason, names_of(entry.uses), moves});
     for (const Use& use : entry.uses)
       if (is_statistic(use) && use.node >= 0) norm_statistics_[use.node].push_back(plan_.parameters.size() - 1);
     if (!verdict.trained && !statistic && !large) return false;
-    plan_.states.push_back({entry.state, entry.initializer,
-                            moves ? ir::StateRole::running_statistic : ir::StateRole::parameter, verdict.trained});
+    plan_.states.push_back(
+        {entry.state, entry.initializer, moves ? ir::StateRole::running_statistic : ir::StateRole::parameter, verdict.trained});
     return true;
   }
 
@@ -306,7 +318,8 @@ class Planner {
   void freeze_norms() {
     for (bool changed = true; std::exchange(changed, false);)
       for (const auto& [node, statistics] : norm_statistics_) {
-        const auto frozen = std::find_if(statistics.begin(), statistics.end(), [&](auto i) { return !plan_.parameters[i].updated; });
+        const auto frozen =
+            std::find_if(statistics.begin(), statistics.end(), [&](auto i) { return !plan_.parameters[i].updated; });
         if (frozen == statistics.end()) continue;
         plan_.frozen_norms.insert(node);
         for (const std::size_t i : statistics) {
@@ -353,8 +366,8 @@ class Planner {
   std::unordered_map<std::string, std::vector<Use>> uses_;
   const Signature signature_;
   const Origins origins_;
-  std::set<std::string> taken_;  ///< names that no new state may have
-  std::set<std::string> read_;   ///< the module's parameters and buffers that some use reads
+  std::set<std::string> taken_;                              ///< names that no new state may have
+  std::set<std::string> read_;                               ///< the module's parameters and buffers that some use reads
   std::map<int, std::vector<std::size_t>> norm_statistics_;  ///< batch norm's node -> its statistics in plan_.parameters
   ParameterPlan plan_;
 };

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/onnx/folded_views.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/source.h"
 
@@ -42,6 +43,7 @@ struct ParameterPlan {
   /// (node, operand) -> state that it reads instead of the initializer; "" for its constant value.
   std::map<std::pair<int, int>, std::string> redirected;
   std::vector<DroppedBias> dropped;
+  std::map<std::string, RepeatedRows> repeated;  ///< by state, which has the initializer's name
   /// Initializers that are views of another's state.
   std::map<std::string, Alias> tied;
   std::set<int> frozen_norms;  ///< nodes: batch norms that normalise by their running statistics, as in inference

@@ -21,12 +21,12 @@ struct TracedCall {
 };
 
 struct Signature {
-  std::map<std::string, InputKind> targets;           ///< by the name in the module: all that the module had
-  std::map<std::string, std::string> placeholders;    ///< as traced calls name it ("p_fc_weight") -> "fc.weight"
-  std::map<std::string, InputKind> kinds;             ///< by initializer, where the file says it of the initializer itself
-  std::map<std::string, std::string> input_names;     ///< as traced calls name it -> input of the graph
+  std::map<std::string, InputKind> targets;         ///< by the name in the module: all that the module had
+  std::map<std::string, std::string> placeholders;  ///< as traced calls name it ("p_fc_weight") -> "fc.weight"
+  std::map<std::string, InputKind> kinds;           ///< by initializer, where the file says it of the initializer itself
+  std::map<std::string, std::string> input_names;   ///< as traced calls name it -> input of the graph
   std::map<std::string, std::vector<std::string>> folded_from;  ///< initializer -> all values that it was computed from
-  std::vector<TracedCall> calls;                      ///< by node of the main graph
+  std::vector<TracedCall> calls;                                ///< by node of the main graph
 
   bool present() const { return !targets.empty() || !kinds.empty(); }
 };

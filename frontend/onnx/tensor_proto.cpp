@@ -35,20 +35,29 @@ std::uint64_t parse_unsigned(const std::string& text, const TensorProto& proto, 
   return value;
 }
 
-std::string external_bytes(const TensorProto& proto, const std::string& directory, std::uint64_t bytes) {
+struct ExternalPlace {
   std::string location;
-  std::uint64_t offset = 0, length = bytes;
+  std::uint64_t offset = 0, length = 0;
+};
+
+ExternalPlace external_place(const TensorProto& proto, std::uint64_t bytes) {
+  ExternalPlace found{"", 0, bytes};
   for (const auto& entry : proto.external_data()) {
-    if (entry.key() == "location") location = entry.value();
-    else if (entry.key() == "offset") offset = parse_unsigned(entry.value(), proto, "offset");
-    else if (entry.key() == "length") length = parse_unsigned(entry.value(), proto, "length");
+    if (entry.key() == "location") found.location = entry.value();
+    else if (entry.key() == "offset") found.offset = parse_unsigned(entry.value(), proto, "offset");
+    else if (entry.key() == "length") found.length = parse_unsigned(entry.value(), proto, "length");
     else
       check_user(entry.key() == "checksum" || entry.key() == "basepath", place(proto), ": unknown external data key '", entry.key(),
                  "'");
   }
-  check_user(length == bytes, place(proto), ": external data has ", length, " bytes, its shape wants ", bytes);
+  check_user(found.length == bytes, place(proto), ": external data has ", found.length, " bytes, its shape wants ", bytes);
+  return found;
+}
+
+std::string external_bytes(const TensorProto& proto, const std::string& directory, std::uint64_t bytes) {
+  const ExternalPlace found = external_place(proto, bytes);
   try {
-    return read_external(directory, location, offset, length);
+    return read_external(directory, found.location, found.offset, found.length);
   } catch (const UserError& error) { throw UserError(concat(place(proto), ": ", error.what())); }
 }
 
@@ -148,6 +157,23 @@ Tensor read_tensor(const TensorProto& proto, const std::string& directory) {
   const std::string& raw = external ? loaded : proto.raw_data();
   check_user(raw.size() == bytes, place(proto), ": found ", raw.size(), " bytes, its shape ", to_string(type), " wants ", bytes);
   return with_clean_bools(Tensor::of_bytes(type, std::as_bytes(std::span(raw))));
+}
+
+std::string external_location(const TensorProto& proto) {
+  if (proto.data_location() != TensorProto::EXTERNAL) return "";
+  for (const auto& entry : proto.external_data())
+    if (entry.key() == "location") return entry.value();
+  return "?";
+}
+
+std::string external_problem(const TensorProto& proto, const std::string& directory) {
+  const auto dtype = dtype_of(proto.data_type());
+  if (proto.data_location() != TensorProto::EXTERNAL || !dtype) return "";
+  try {
+    const ExternalPlace found = external_place(proto, static_cast<std::uint64_t>(TensorType{*dtype, shape_of(proto)}.bytes()));
+    check_external(directory, found.location, found.offset, found.length);
+  } catch (const UserError& error) { return error.what(); }
+  return "";
 }
 
 void write_tensor(TensorProto& proto, const Tensor& values) {

@@ -31,7 +31,14 @@ auto naming_file(const std::string& file, const Read& read) {
   } catch (const UserError& error) { throw UserError(concat(file, ": ", error.what()), error.code()); }
 }
 
+/// Where the data lies outside the file, as the file says it; "" where it lies inside.
+std::string external_location(const ::onnx::TensorProto& proto);
+/// Why reading that would be refused, or "".
+std::string external_problem(const ::onnx::TensorProto& proto, const std::string& directory);
+
 /// Bytes of an external file; throws UserError unless `location` is a plain relative path to a regular file without links.
 std::string read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length);
+/// Throws as that does, and reads nothing.
+void check_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length);
 
 }  // namespace gcomp::frontend

@@ -88,8 +88,8 @@ class Tying {
     const auto view = view_of(values(first), values(second));
     if (view && !asked(options_.untie, first, second)) tie(first, second, *view, " (--untie '" + second + "' trains them apart)");
     if (!view)
-      plan_.repairs.push_back(concat("'", second, "' was folded from '", origins_.of(second).target,
-                                     "', which the file has as '", first, "' too: they train apart"));
+      plan_.repairs.push_back(concat("'", second, "' was folded from '", origins_.of(second).target, "', which the file has as '",
+                                     first, "' too: they train apart"));
   }
 
   void tie_if_equal(const std::vector<std::string>& names, std::size_t index) {

@@ -12,10 +12,10 @@ bool is_digits(std::string_view text) { return !text.empty() && text.find_first_
 
 /// "slice_3", "sub_1", "tmp": named after the operation that made it, as folded values are.
 bool looks_computed(std::string_view name) {
-  constexpr std::string_view kOperations[] = {"add",  "cat",   "cos",     "div",   "embedding", "exp",        "index", "log",
-                                              "mul",  "neg",   "permute", "pow",   "rearrange", "reciprocal", "repeat", "rsqrt",
-                                              "sin",  "slice", "select",  "split", "sigmoid",   "softplus",   "sqrt",  "stack",
-                                              "sub",  "sum",   "tanh",    "tmp",   "transpose", "tril",       "triu",  "where"};
+  constexpr std::string_view kOperations[] = {"add", "cat",   "cos",     "div",   "embedding", "exp",        "index",  "log",
+                                              "mul", "neg",   "permute", "pow",   "rearrange", "reciprocal", "repeat", "rsqrt",
+                                              "sin", "slice", "select",  "split", "sigmoid",   "softplus",   "sqrt",   "stack",
+                                              "sub", "sum",   "tanh",    "tmp",   "transpose", "tril",       "triu",   "where"};
   const std::size_t last = name.rfind('_');
   if (last != std::string_view::npos && is_digits(name.substr(last + 1))) name = name.substr(0, last);
   return std::find(std::begin(kOperations), std::end(kOperations), name) != std::end(kOperations);

@@ -62,9 +62,14 @@ void inspect_onnx(const InspectFlags& flags, const Console& console) {
     elements += count;
     bytes += count * element_bytes(i.dtype);
     initializers.push_back({{"name", i.name}, {"dtype", i.dtype}, {"shape", i.shape}});
+    if (!i.location.empty()) initializers.back()["external"] = i.location;
+    if (!i.problem.empty()) initializers.back()["refused"] = i.problem;
   }
   console.result(concat("initializers: ", file.initializers.size(), ", ", grouped(elements), " values, ", bytes_text(bytes)));
-  for (const auto& i : file.initializers) console.result(concat("  ", i.name, ": ", i.dtype, "[", to_string(i.shape), "]"));
+  for (const auto& i : file.initializers)
+    console.result(concat("  ", i.name, ": ", i.dtype, "[", to_string(i.shape), "]",
+                          i.location.empty() ? "" : concat(", in '", i.location, "'"),
+                          i.problem.empty() ? "" : concat("; loading refuses it: ", i.problem)));
   int nodes = 0;
   for (const auto& [name, count] : file.operators) nodes += count, operators[name] = count;
   console.result(concat("operators: ", nodes, " of ", file.operators.size(), " kinds"));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
+#include <utility>
 
 #include "ir/print.h"
 #include "runtime/atomic_file.h"
@@ -10,23 +12,68 @@
 namespace gcomp::tools {
 namespace {
 
-void report_list(const Console& console, const frontend::Model& model, bool trained) {
+/// A parameter's place in the report.
+enum class Part { trained, statistic, frozen };
+
+struct PartRow {
+  Part part;
+  const char *title, *noun;
+};
+constexpr PartRow kParts[] = {{Part::trained, "trained: ", " parameter"},
+                              {Part::statistic, "updated by each step: ", " running statistic"},
+                              {Part::frozen, "frozen: ", " initializer"}};
+
+Part part_of(const frontend::Parameter& p) { return p.trained ? Part::trained : p.updated ? Part::statistic : Part::frozen; }
+
+const char* doubt(const frontend::Parameter& p) {
+  if (!p.doubtful) return "";
+  return p.trained ? "; doubtful: it may be a buffer, nothing in the file tells (--freeze it then)"
+                   : "; doubtful: it may be a parameter, nothing in the file tells (--thaw it then)";
+}
+
+/// "val_14 (fc.weight)" where the file's name is not the model's.
+std::string shown_name(const frontend::Parameter& p) {
+  return p.likely_name.empty() ? p.name : concat(p.name, " (", p.likely_name, ")");
+}
+
+void report_part(const Console& console, const frontend::Model& model, const PartRow& row) {
   std::size_t count = 0, width = 0;
   std::int64_t elements = 0;
   for (const frontend::Parameter& p : model.parameters) {
-    if (p.trained != trained) continue;
+    if (part_of(p) != row.part) continue;
     ++count;
     elements += p.type.elements();
-    width = std::max(width, std::min<std::size_t>(p.name.size(), 48));
+    width = std::max(width, std::min<std::size_t>(shown_name(p).size(), 48));
   }
-  console.say(concat(trained ? "trained: " : "frozen: ", count, trained ? " parameter" : " initializer", count == 1 ? ", " : "s, ",
-                     grouped(elements), " values"));
+  if (count == 0 && row.part == Part::statistic) return;
+  console.say(concat(row.title, count, row.noun, count == 1 ? ", " : "s, ", grouped(elements), " values"));
   for (const frontend::Parameter& p : model.parameters) {
-    if (p.trained != trained) continue;
-    const std::string pad(width > p.name.size() ? width - p.name.size() : 0, ' ');
-    console.say(concat("  ", p.name, pad, "  ", to_string(p.type), "  ", p.reason,
-                       p.doubtful ? "; doubtful: it may be a buffer, nothing in the file tells (--freeze it then)" : ""));
+    if (part_of(p) != row.part) continue;
+    const std::string name = shown_name(p), pad(width > name.size() ? width - name.size() : 0, ' ');
+    console.say(concat("  ", name, pad, "  ", to_string(p.type), "  ", p.reason, doubt(p)));
   }
+}
+
+/// A note with its names and numbers taken out: equal for notes that say the same of different things.
+std::string skeleton(const std::string& note) {
+  std::string text;
+  for (std::size_t i = 0; i < note.size(); ++i) {
+    const std::size_t end = note[i] == '\'' ? note.find('\'', i + 1) : std::string::npos;
+    if (end != std::string::npos) {
+      for (const char* joint : {"?, ", "? and "})  // a list of names counts as one name
+        if (text.ends_with(joint)) text.resize(text.size() - std::string_view(joint).size());
+      text += '?';
+      i = end;
+    } else if (note[i] < '0' || note[i] > '9') text += note[i];
+    else if (!text.ends_with('#')) text += '#';
+  }
+  return text;
+}
+
+/// The first name in quotes, with its quotes.
+std::string first_name(const std::string& note) {
+  const std::size_t begin = note.find('\''), end = note.find('\'', begin + 1);
+  return end == std::string::npos ? note : note.substr(begin, end + 1 - begin);
 }
 
 }  // namespace
@@ -48,10 +95,30 @@ std::string bytes_text(std::int64_t bytes) {
   return text;
 }
 
+std::vector<std::string> merge_notes(const std::vector<std::string>& notes) {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::pair<std::string, std::vector<const std::string*>>> groups;
+  for (const std::string& note : notes) {
+    const std::string key = skeleton(note);
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == key; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {key, {}});
+    group->second.push_back(&note);
+  }
+  std::vector<std::string> merged;
+  for (const auto& [key, members] : groups) {
+    std::string& line = merged.emplace_back(*members[0]);
+    if (members.size() == 1) continue;
+    const std::size_t others = members.size() - 1, named = std::min(others, kNamed);
+    line += concat("; and ", others, others == 1 ? " more note like this, of " : " more notes like this, of ");
+    for (std::size_t i = 1; i <= named; ++i) line += concat(i > 1 ? ", " : "", first_name(*members[i]));
+    if (others > named) line += " ...";
+  }
+  return merged;
+}
+
 void report_parameters(const Console& console, const frontend::Model& model) {
-  report_list(console, model, true);
-  report_list(console, model, false);
-  for (const std::string& repair : model.repairs) console.say("note: " + repair);
+  for (const PartRow& row : kParts) report_part(console, model, row);
+  for (const std::string& note : merge_notes(model.repairs)) console.say("note: " + note);
 }
 
 void report_internal_error(const Console& console, const ir::Graph& graph, const std::string& error) {

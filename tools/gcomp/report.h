@@ -2,14 +2,18 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "frontend/onnx/import.h"
 #include "tools/gcomp/console.h"
 
 namespace gcomp::tools {
 
-/// Both lists of parameters, trained and frozen, with the reasons, and the repairs that training makes.
+/// What trains, what each step updates and what is frozen, with the reasons, and the repairs that training makes.
 void report_parameters(const Console& console, const frontend::Model& model);
+
+/// Notes that differ in names and numbers only become one, with their count and the first names.
+std::vector<std::string> merge_notes(const std::vector<std::string>& notes);
 
 /// "1234567" as "1,234,567".
 std::string grouped(std::int64_t number);

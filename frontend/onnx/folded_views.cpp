@@ -1,0 +1,96 @@
+#include "frontend/onnx/folded_views.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "frontend/onnx/verdict.h"
+
+namespace gcomp::frontend {
+namespace {
+
+/// "slice_3" -> "slice".
+std::string_view operation_of(std::string_view name) {
+  const std::size_t last = name.rfind('_');
+  const bool numbered = last != std::string_view::npos && last > 0 && last + 1 < name.size() &&
+                        name.find_first_not_of("0123456789", last + 1) == std::string_view::npos;
+  return numbered ? name.substr(0, last) : name;
+}
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// Names that the tracer gives to results of operations that only move elements, and to constants of theirs.
+bool moves_elements(std::string_view name) {
+  return is_one_of(
+      operation_of(name),
+      {"slice",     "select", "narrow",  "embedding", "index",   "index_select", "expand",       "view",       "reshape", "permute",
+       "transpose", "t",      "numpy_T", "unsqueeze", "squeeze", "flatten",      "unflatten",    "split",      "chunk",   "getitem",
+       "unbind",    "clone",  "alias",   "detach",    "val",     "_to_copy",     "_unsafe_view", "contiguous", "arange"});
+}
+
+/// Operations that take rows of a table at indices, which may be computed in any way.
+bool takes_rows(std::string_view name) { return is_one_of(operation_of(name), {"embedding", "index", "index_select"}); }
+
+/// Elements of one row along the axes in front, and how many rows there are.
+struct Rows {
+  std::int64_t count = 0, bytes = 0;
+};
+
+Rows rows_of(const Tensor& table, std::size_t axes) {
+  std::int64_t count = 1;
+  for (std::size_t i = 0; i < axes; ++i) count *= table.shape()[i];
+  return {count, count ? static_cast<std::int64_t>(table.bytes().size()) / count : 0};
+}
+
+}  // namespace
+
+bool is_folded_view(const Signature& signature, const std::string& initializer, const std::string& target) {
+  const auto folded = signature.folded_from.find(initializer);
+  if (folded == signature.folded_from.end() || target.empty()) return false;
+  if (takes_rows(initializer)) return true;
+  return moves_elements(initializer) && std::all_of(folded->second.begin(), folded->second.end(), [&](const std::string& name) {
+           return name == target || moves_elements(name);
+         });
+}
+
+std::optional<RepeatedRows> repeated_rows(const std::string& initializer, const Tensor& values) {
+  const bool expands = operation_of(initializer) == "expand";
+  const std::size_t rank = values.shape().size();
+  if (rank < 2 || !(expands || takes_rows(initializer))) return std::nullopt;
+  // Freshly made zeros do not tell which of them were one; an expansion repeats along its first axis.
+  if (!expands && has_one_value(values)) return std::nullopt;
+  const Rows rows = rows_of(values, expands ? 1 : rank - 1);
+  RepeatedRows repeated;
+  std::map<std::string_view, std::int64_t> known;
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    const std::string_view row(reinterpret_cast<const char*>(values.data()) + i * rows.bytes, static_cast<std::size_t>(rows.bytes));
+    repeated.index.push_back(known.emplace(row, static_cast<std::int64_t>(known.size())).first->second);
+  }
+  const auto distinct = static_cast<std::int64_t>(known.size());
+  if (distinct == rows.count || (expands && distinct > 1)) return std::nullopt;
+  repeated.shape = {distinct};
+  repeated.shape.insert(repeated.shape.end(), values.shape().end() - static_cast<std::ptrdiff_t>(expands ? rank - 1 : 1),
+                        values.shape().end());
+  return repeated;
+}
+
+Tensor distinct_rows(const RepeatedRows& rows, const Tensor& table) {
+  Tensor distinct(table.dtype(), rows.shape);
+  const std::size_t bytes = distinct.bytes().size() / static_cast<std::size_t>(rows.shape[0]);
+  for (std::size_t i = 0; i < rows.index.size(); ++i)
+    std::memcpy(distinct.data() + static_cast<std::size_t>(rows.index[i]) * bytes, table.data() + i * bytes, bytes);
+  return distinct;
+}
+
+Tensor table_of(const std::vector<std::int64_t>& index, const Tensor& distinct, const Shape& shape) {
+  Tensor table(distinct.dtype(), shape);
+  const std::size_t bytes = index.empty() ? 0 : table.bytes().size() / index.size();
+  for (std::size_t i = 0; i < index.size(); ++i)
+    std::memcpy(table.data() + i * bytes, distinct.data() + static_cast<std::size_t>(index[i]) * bytes, bytes);
+  return table;
+}
+
+}  // namespace gcomp::frontend
