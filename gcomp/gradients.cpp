@@ -15,6 +15,15 @@ void accumulate(std::vector<NamedTensor>& sums, const std::string& name, const T
   for (std::int64_t i = 0; i < part.elements(); ++i) known->second.set(i, known->second.at(i) + part.at(i));
 }
 
+/// The gradient of a tied initializer: the shared parameter's, as the file holds it.
+Tensor as_tied(const frontend::Alias& alias, const Tensor& gradient, const Shape& shape) {
+  if (!alias.transposed) return Tensor(gradient).reshaped(shape);
+  Tensor result(gradient.dtype(), shape);
+  for (std::int64_t i = 0; i < shape[0]; ++i)
+    for (std::int64_t j = 0; j < shape[1]; ++j) result.set(i * shape[1] + j, gradient.at(j * shape[0] + i));
+  return result;
+}
+
 }  // namespace
 
 void check_labels(const TensorView& labels, std::int64_t classes) {
@@ -66,6 +75,15 @@ std::vector<NamedTensor> Gradients::run(const Batch& batch) {
   for (NamedTensor& sum : sums) {
     const bool taken = std::any_of(results.begin(), results.end(), [&](const NamedTensor& r) { return r.first == sum.first; });
     if (!taken) results.push_back(std::move(sum));
+  }
+  for (const frontend::Alias& alias : model_.aliases) {
+    if (alias.kind != frontend::Alias::Kind::tied) continue;
+    const auto shared = std::find_if(results.begin(), results.end(), [&](const NamedTensor& r) { return r.first == alias.state; });
+    const auto tied = std::find_if(model_.parameters.begin(), model_.parameters.end(),
+                                   [&](const frontend::Parameter& p) { return p.name == alias.initializer; });
+    if (shared == results.end() || tied == model_.parameters.end()) continue;
+    Tensor gradient = as_tied(alias, shared->second, tied->type.shape);
+    results.emplace_back(alias.initializer, std::move(gradient));
   }
   return results;
 }

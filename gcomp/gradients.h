@@ -25,7 +25,8 @@ class Gradients {
   Gradients(const Model& model, const GradientOptions& options);
 
   /// "loss", then an array for each trained initializer by its ONNX name. Where training splits an initializer into one parameter
-  /// for each use, each part has its own array, and the initializer's is their sum. Throws UserError as Forward::run() does.
+  /// for each use, each part has its own array, and the initializer's is their sum; a tied one has its shared parameter's. Throws
+  /// UserError as Forward::run() does.
   std::vector<NamedTensor> run(const Batch& batch);
 
   const frontend::Model& model() const { return model_; }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <string_view>
+#include <unordered_map>
 
 #include "frontend/onnx/verdict.h"
 
@@ -24,11 +24,11 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 
 /// Names that the tracer gives to results of operations that only move elements, and to constants of theirs.
 bool moves_elements(std::string_view name) {
-  return is_one_of(
-      operation_of(name),
-      {"slice",     "select", "narrow",  "embedding", "index",   "index_select", "expand",       "view",       "reshape", "permute",
-       "transpose", "t",      "numpy_T", "unsqueeze", "squeeze", "flatten",      "unflatten",    "split",      "chunk",   "getitem",
-       "unbind",    "clone",  "alias",   "detach",    "val",     "_to_copy",     "_unsafe_view", "contiguous", "arange"});
+  return is_one_of(operation_of(name),
+                   {"slice",     "select",   "narrow",       "embedding",  "index",   "index_select", "expand",  "view",
+                    "reshape",   "permute",  "transpose",    "t",          "numpy_T", "unsqueeze",    "squeeze", "flatten",
+                    "unflatten", "split",    "chunk",        "getitem",    "unbind",  "clone",        "alias",   "detach",
+                    "val",       "_to_copy", "_unsafe_view", "contiguous", "arange",  "repeat",       "tile"});
 }
 
 /// Operations that take rows of a table at indices, which may be computed in any way.
@@ -51,30 +51,49 @@ bool is_folded_view(const Signature& signature, const std::string& initializer, 
   const auto folded = signature.folded_from.find(initializer);
   if (folded == signature.folded_from.end() || target.empty()) return false;
   if (takes_rows(initializer)) return true;
+  const bool takes = std::any_of(folded->second.begin(), folded->second.end(), takes_rows);
   return moves_elements(initializer) && std::all_of(folded->second.begin(), folded->second.end(), [&](const std::string& name) {
-           return name == target || moves_elements(name);
+           return name == target || moves_elements(name) || (takes && signature.targets.contains(name));
          });
 }
 
-std::optional<RepeatedRows> repeated_rows(const std::string& initializer, const Tensor& values) {
-  const bool expands = operation_of(initializer) == "expand";
-  const std::size_t rank = values.shape().size();
-  if (rank < 2 || !(expands || takes_rows(initializer))) return std::nullopt;
-  // Freshly made zeros do not tell which of them were one; an expansion repeats along its first axis.
-  if (!expands && has_one_value(values)) return std::nullopt;
-  const Rows rows = rows_of(values, expands ? 1 : rank - 1);
+namespace {
+
+/// Rows along the first `axes`, equal ones counted once.
+RepeatedRows equal_rows(const Tensor& values, std::size_t axes) {
+  const Rows rows = rows_of(values, axes);
   RepeatedRows repeated;
-  std::map<std::string_view, std::int64_t> known;
+  std::unordered_map<std::string_view, std::int64_t> known;
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const std::string_view row(reinterpret_cast<const char*>(values.data()) + i * rows.bytes, static_cast<std::size_t>(rows.bytes));
     repeated.index.push_back(known.emplace(row, static_cast<std::int64_t>(known.size())).first->second);
   }
-  const auto distinct = static_cast<std::int64_t>(known.size());
-  if (distinct == rows.count || (expands && distinct > 1)) return std::nullopt;
-  repeated.shape = {distinct};
-  repeated.shape.insert(repeated.shape.end(), values.shape().end() - static_cast<std::ptrdiff_t>(expands ? rank - 1 : 1),
-                        values.shape().end());
+  repeated.shape = {static_cast<std::int64_t>(known.size())};
+  repeated.shape.insert(repeated.shape.end(), values.shape().begin() + static_cast<std::ptrdiff_t>(axes), values.shape().end());
   return repeated;
+}
+
+bool repeats(const RepeatedRows& rows) { return rows.shape[0] < static_cast<std::int64_t>(rows.index.size()); }
+
+}  // namespace
+
+std::optional<RepeatedRows> repeated_rows(const Signature& signature, const std::string& initializer, const Tensor& values) {
+  const auto folded = signature.folded_from.find(initializer);
+  if (folded == signature.folded_from.end() || values.shape().size() < 2 || values.elements() == 0) return std::nullopt;
+  const auto within = [&](auto test) {
+    return test(initializer) || std::any_of(folded->second.begin(), folded->second.end(), test);
+  };
+  const auto expands = [](std::string_view name) { return is_one_of(operation_of(name), {"expand", "repeat", "tile"}); };
+  if (!within(expands) && !within(takes_rows)) return std::nullopt;
+  if (expands(initializer))
+    if (RepeatedRows rows = equal_rows(values, 1); repeats(rows) && rows.shape[0] == 1) return rows;
+  // Freshly made zeros do not tell which of them were one.
+  if (has_one_value(values)) return std::nullopt;
+  if (RepeatedRows rows = equal_rows(values, values.shape().size() - 1); repeats(rows)) return rows;
+  // A table of positions may be permuted after its rows were taken: then elements repeat, many of them, where rows do not.
+  RepeatedRows elements = equal_rows(values, values.shape().size());
+  if (!within(takes_rows) || elements.shape[0] * 4 > values.elements() * 3) return std::nullopt;
+  return elements;
 }
 
 Tensor distinct_rows(const RepeatedRows& rows, const Tensor& table) {

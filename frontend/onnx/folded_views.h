@@ -13,15 +13,15 @@ namespace gcomp::frontend {
 /// Whether all that lies between `target` and the initializer only moves elements: it trains as the parameter does.
 bool is_folded_view(const Signature& signature, const std::string& initializer, const std::string& target);
 
-/// A table some rows of which are the same row of a parameter, as in a class token for each image of a batch or the token type of
-/// each position.
+/// A table some rows of which are the same row of a parameter, as in a class token for each image of a batch, the token type of
+/// each position, or a bias for each distance of two positions (whose rows are single elements).
 struct RepeatedRows {
   std::vector<std::int64_t> index;  ///< for each row of the table, its row in the parameter's part that is left
   Shape shape;                      ///< of that part: [rows, ...]
 };
 /// By the names of operations that repeat rows, "expand", "embedding" and the like, and by equal values; nothing where no row
 /// repeats.
-std::optional<RepeatedRows> repeated_rows(const std::string& initializer, const Tensor& values);
+std::optional<RepeatedRows> repeated_rows(const Signature& signature, const std::string& initializer, const Tensor& values);
 
 /// The part that is left, [rows, ...], and the table of `shape` again.
 Tensor distinct_rows(const RepeatedRows& rows, const Tensor& table);

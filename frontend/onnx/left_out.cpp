@@ -38,15 +38,13 @@ bool has_optional_bias(const NodeProto& node) {
 
 bool is_norm(const NodeProto& node) { return node.op_type().ends_with("Normalization"); }
 
-/// The parameter that the traced call takes as its bias: behind the weight, or before it in addmm.
+/// The parameter that the traced call takes as its bias: linear(x, w, b), conv2d(x, w, b), addmm(b, x, w).
 std::string bias_of(const TracedCall& call, const Signature& signature) {
-  std::vector<std::string> targets;
-  for (const std::string& argument : call.arguments)
-    if (auto target = signature.placeholders.find(argument); target != signature.placeholders.end())
-      targets.push_back(target->second);
-  if (targets.size() != 2) return "";
   const auto calls = [&](std::string_view name) { return call.function.find(name) != std::string::npos; };
-  return calls("addmm") ? targets[0] : calls("linear") || calls("conv") ? targets[1] : "";
+  const bool first = calls("addmm");
+  if (call.arguments.size() < 3 || calls("batch_norm") || !(first || calls("linear") || calls("conv"))) return "";
+  const auto target = signature.placeholders.find(call.arguments[first ? 0 : 2]);
+  return target == signature.placeholders.end() ? "" : target->second;
 }
 
 std::string module_of(std::string_view target) { return std::string(target.substr(0, target.rfind('.') + 1)); }

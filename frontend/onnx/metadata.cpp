@@ -44,7 +44,10 @@ Metadata read(const Proto& proto, int number) {
 }
 
 template <class Proto>
-void write(Proto& proto, int number, const ::onnx::StringStringEntryProto& entry) {
+void write(Proto& proto, int number, const std::string& key, const std::string& value) {
+  ::onnx::StringStringEntryProto entry;
+  entry.set_key(key);
+  entry.set_value(value);
   if constexpr (requires { proto.add_metadata_props(); }) {
     *proto.add_metadata_props() = entry;
   } else {
@@ -65,11 +68,14 @@ std::string_view find(const Metadata& metadata, std::string_view key) {
   return entry == metadata.end() ? std::string_view() : std::string_view(entry->second);
 }
 
+void add_metadata(::onnx::GraphProto& proto, const std::string& key, const std::string& value) {
+  write(proto, kGraphField, key, value);
+}
+void add_metadata(::onnx::NodeProto& proto, const std::string& key, const std::string& value) {
+  write(proto, kNodeField, key, value);
+}
 void add_metadata(::onnx::ValueInfoProto& proto, const std::string& key, const std::string& value) {
-  ::onnx::StringStringEntryProto entry;
-  entry.set_key(key);
-  entry.set_value(value);
-  write(proto, kValueInfoField, entry);
+  write(proto, kValueInfoField, key, value);
 }
 
 }  // namespace gcomp::frontend

@@ -20,6 +20,8 @@ Metadata metadata_of(const ::onnx::ValueInfoProto& proto);
 /// The value of `key`, or "".
 std::string_view find(const Metadata& metadata, std::string_view key);
 
+void add_metadata(::onnx::GraphProto& proto, const std::string& key, const std::string& value);
+void add_metadata(::onnx::NodeProto& proto, const std::string& key, const std::string& value);
 void add_metadata(::onnx::ValueInfoProto& proto, const std::string& key, const std::string& value);
 
 }  // namespace gcomp::frontend

@@ -186,7 +186,7 @@ class Planner {
     if (!origin.folded || origin.target.empty() || plan_.states.empty() || plan_.states.back().name != name ||
         !plan_.states.back().trained)
       return;
-    auto rows = repeated_rows(name, values);
+    auto rows = repeated_rows(signature_, name, values);
     if (!rows) return;
     plan_.aliases.push_back({name, name, -1, -1, false, Alias::Kind::repeated, rows->index});
     plan_.parameters.back().reason += ", equal rows as one";

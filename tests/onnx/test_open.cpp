@@ -168,6 +168,9 @@ class ExternalData : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder); }
 
   void read(const std::string& location, const std::string& offset = "0", const std::string& length = "24") const {
+    import_onnx(open(location, offset, length));
+  }
+  frontend::OnnxFile open(const std::string& location, const std::string& offset = "0", const std::string& length = "24") const {
     ModelBuilder m;
     m.input("x", {"2", "3"});
     auto* tensor = m.initializer("w", {3, 2}, 1);
@@ -178,7 +181,7 @@ class ExternalData : public ::testing::Test {
       entry->set_value(value);
     }
     m.node("MatMul", {"x", "w"}, {"y"}).output("y");
-    import_onnx(frontend::open_onnx_bytes(m.bytes(), "m.onnx", (folder / "model").string()));
+    return frontend::open_onnx_bytes(m.bytes(), "m.onnx", (folder / "model").string());
   }
 
   fs::path folder;
@@ -202,6 +205,15 @@ TEST_F(ExternalData, StaysInTheModelsFolder) {
   fs::create_directory(folder / "model" / "folder");
   expect_error([&] { read("folder"); }, {"not a regular file"});
   expect_error([&] { read("missing.bin"); }, {"missing.bin"});
+}
+
+TEST_F(ExternalData, IsDescribedWithWhatLoadingWillSay) {
+  const auto inside = open("w.bin").initializers.at(0), outside = open("../secret.bin").initializers.at(0);
+  EXPECT_EQ(inside.location, "w.bin");
+  EXPECT_EQ(inside.problem, "");
+  EXPECT_EQ(outside.location, "../secret.bin");
+  EXPECT_NE(outside.problem.find("leaves the model's directory"), std::string::npos) << outside.problem;
+  EXPECT_NE(open("w.bin", "-1").initializers.at(0).problem.find("offset"), std::string::npos);
 }
 
 TEST_F(ExternalData, ChecksOffsetAndLength) {

@@ -9,6 +9,7 @@
 #include "tests/onnx/backend_case.h"
 #include "tests/onnx/expect_error.h"
 #include "tests/onnx/model_builder.h"
+#include "tests/onnx/plan_queries.h"
 
 namespace gcomp::tests {
 namespace {
@@ -25,24 +26,6 @@ Model import_file(const fs::path& path, ImportOptions options = {}) {
     for (const auto& dim : input.dimensions)
       if (!dim.symbol.empty()) options.dims.emplace(dim.symbol, 2);
   return frontend::import_onnx(file, options);
-}
-
-std::set<std::string> trained(const Model& model) {
-  std::set<std::string> names;
-  for (const auto& parameter : model.parameters)
-    if (parameter.trained) names.insert(parameter.name);
-  return names;
-}
-
-const frontend::Parameter* find(const Model& model, const std::string& name) {
-  auto it = std::find_if(model.parameters.begin(), model.parameters.end(), [&](const auto& p) { return p.name == name; });
-  return it == model.parameters.end() ? nullptr : &*it;
-}
-
-bool mentions(const Model& model, const std::vector<std::string>& words) {
-  return std::any_of(model.repairs.begin(), model.repairs.end(), [&](const std::string& line) {
-    return std::all_of(words.begin(), words.end(), [&](const std::string& word) { return line.find(word) != std::string::npos; });
-  });
 }
 
 TEST(Traps, MergedInitializersTrainApart) {

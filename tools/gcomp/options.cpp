@@ -148,7 +148,7 @@ void ModelOptions::add_selection(ArgumentParser& parser) {
   const auto globs = [&](const std::string& flag, std::vector<std::string>& values, const std::string& meaning) {
     parser.add_repeated(flag, values, meaning).type_name("GLOB").group(group);
   };
-  globs("--freeze", freeze, "do not train parameters that match; repeatable");
+  globs("--freeze", freeze, "do not train parameters that match, nor move running statistics that do; repeatable");
   globs("--thaw", thaw, "train what would be left frozen; repeatable");
   globs("--tie", tie, "one shared parameter for initializers that match; repeatable");
   globs("--untie", untie, "a parameter of its own for each use of initializers that match; repeatable");
