@@ -1,5 +1,6 @@
 #include "runtime/convert.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -45,45 +46,82 @@ std::string row_of(const Tensor& tensor, std::size_t element) {
   return concat(", row ", static_cast<std::int64_t>(element) / (tensor.elements() / tensor.shape()[0]));
 }
 
-Tensor convert_integers(const Tensor& tensor, DType wanted, std::string_view where) {
-  Tensor result(wanted, tensor.shape());
+void check_integers(const Tensor& tensor, DType wanted, std::string_view where) {
   with_integer_type(tensor.dtype(), [&](auto from) {
     with_integer_type(wanted, [&](auto to) {
       using From = decltype(from);
       using To = decltype(to);
       const std::span<const From> source = tensor.as<From>();
-      const std::span<To> destination = result.as<To>();
-      for (std::size_t i = 0; i < source.size(); ++i) {
+      for (std::size_t i = 0; i < source.size(); ++i)
         if (!fits<From, To>(source[i], wanted))
           throw UserError(concat(where, row_of(tensor, i), ": the value ", +source[i], " does not fit ", name_of(wanted)));
-        destination[i] = static_cast<To>(source[i]);
-      }
     });
   });
-  return result;
 }
 
-Tensor convert_floats(const Tensor& tensor, DType wanted, std::string_view where) {
-  Tensor result(wanted, tensor.shape());
+/// The value that a float becomes as `wanted`.
+double rounded(double value, DType wanted) {
+  std::byte stored[sizeof(double)];
+  store_from_double(wanted, stored, 0, value);
+  return load_as_double(wanted, stored, 0);
+}
+
+void check_floats(const Tensor& tensor, DType wanted, std::string_view where) {
+  if (wanted == DType::f64 || (wanted == DType::f32 && tensor.dtype() != DType::f64)) return;  // wider holds everything
   for (std::int64_t i = 0; i < tensor.elements(); ++i) {
     const double value = tensor.at(i);
-    result.set(i, value);
-    if (std::isfinite(value) && !std::isfinite(result.at(i)))
+    if (std::isfinite(value) && !std::isfinite(rounded(value, wanted)))
       throw UserError(
           concat(where, row_of(tensor, static_cast<std::size_t>(i)), ": the value ", value, " does not fit ", name_of(wanted)));
   }
-  return result;
+}
+
+template <class From, class To>
+void convert_numbers(std::span<const std::byte> source, std::span<std::byte> destination) {
+  for (std::size_t i = 0; i < source.size() / sizeof(From); ++i) {
+    From value;
+    std::memcpy(&value, source.data() + i * sizeof(From), sizeof(From));
+    const To converted = static_cast<To>(value);
+    std::memcpy(destination.data() + i * sizeof(To), &converted, sizeof(To));
+  }
 }
 
 }  // namespace
 
-Tensor convert(const Tensor& tensor, DType wanted, std::string_view where) {
+void check_convertible(const Tensor& tensor, DType wanted, std::string_view where) {
   const DType found = tensor.dtype();
-  if (found == wanted) return tensor;
-  if (is_float(found) && is_float(wanted)) return convert_floats(tensor, wanted, where);
-  if (!is_float(found) && !is_float(wanted)) return convert_integers(tensor, wanted, where);
-  throw UserError(concat(where, ": dtype ", name_of(found), ", wanted ", name_of(wanted), "; gcomp does not turn ",
-                         is_float(found) ? "floats into integers" : "integers into floats", " unasked: convert the array first"));
+  if (found == wanted) return;
+  if (is_float(found) != is_float(wanted))
+    throw UserError(concat(where, ": dtype ", name_of(found), ", wanted ", name_of(wanted), "; gcomp does not turn ",
+                           is_float(found) ? "floats into integers" : "integers into floats", " unasked: convert the array first"));
+  if (is_float(found)) check_floats(tensor, wanted, where);
+  else check_integers(tensor, wanted, where);
+}
+
+void convert_elements(DType from, std::span<const std::byte> source, DType to, std::span<std::byte> destination) {
+  if (from == to) {
+    std::copy(source.begin(), source.end(), destination.begin());
+  } else if (!is_float(from)) {
+    with_integer_type(from, [&](auto stored) {
+      with_integer_type(to, [&](auto wanted) { convert_numbers<decltype(stored), decltype(wanted)>(source, destination); });
+    });
+  } else if (from == DType::f64 && to == DType::f32) {
+    convert_numbers<double, float>(source, destination);
+  } else if (from == DType::f32 && to == DType::f64) {
+    convert_numbers<float, double>(source, destination);
+  } else {
+    const auto elements = static_cast<std::int64_t>(source.size() / size_of(from));
+    for (std::int64_t i = 0; i < elements; ++i)
+      store_from_double(to, destination.data(), i, load_as_double(from, source.data(), i));
+  }
+}
+
+Tensor convert(const Tensor& tensor, DType wanted, std::string_view where) {
+  if (tensor.dtype() == wanted) return tensor;
+  check_convertible(tensor, wanted, where);
+  Tensor result(wanted, tensor.shape());
+  convert_elements(tensor.dtype(), tensor.bytes(), wanted, result.bytes());
+  return result;
 }
 
 }  // namespace gcomp::runtime

@@ -1,7 +1,7 @@
 #include "runtime/dataset.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
@@ -14,6 +14,14 @@ std::vector<std::string> names_of(const std::vector<NamedTensor>& arrays) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : arrays) names.push_back(name);
   return names;
+}
+
+/// An element of an integer array; what is beyond i64 becomes its largest value.
+std::int64_t integer_at(const Tensor& tensor, std::int64_t element) {
+  const auto at = static_cast<std::size_t>(element);
+  if (tensor.dtype() == DType::i64) return tensor.as<std::int64_t>()[at];
+  if (tensor.dtype() != DType::u64) return static_cast<std::int64_t>(tensor.at(element));
+  return static_cast<std::int64_t>(std::min<std::uint64_t>(tensor.as<std::uint64_t>()[at], INT64_MAX));
 }
 
 }  // namespace
@@ -38,6 +46,7 @@ Dataset::Dataset(std::string source, std::vector<NamedTensor> arrays) : source_(
     check_user(tensor.shape()[0] == rows_, "'", source_, "': array '", first, "' has ", rows_, " rows, but array '", name, "' has ",
                tensor.shape()[0]);
   check_user(rows_ > 0, "'", source_, "' has no rows");
+  for (const auto& [name, tensor] : arrays_) gathered_.push_back(tensor.dtype());
 }
 
 std::string Dataset::where(std::string_view name) const { return concat("'", source_, "', array '", name, "'"); }
@@ -50,37 +59,38 @@ std::size_t Dataset::find(std::string_view name) const {
 }
 
 void Dataset::require(std::string_view name, const TensorType& batch) {
-  Tensor& tensor = arrays_[find(name)].second;
+  const std::size_t index = find(name);
+  const Tensor& tensor = arrays_[index].second;
   check_internal(batch.rank() >= 1, "dataset: input '", name, "' is ", to_string(batch), ", which has no batch dimension");
   const Shape row(tensor.shape().begin() + 1, tensor.shape().end()), wanted(batch.shape.begin() + 1, batch.shape.end());
   check_user(row == wanted, where(name), ": each row is ", to_string(TensorType{tensor.dtype(), row}), ", wanted ",
              to_string(TensorType{batch.dtype, wanted}));
-  if (tensor.dtype() != batch.dtype) tensor = convert(tensor, batch.dtype, where(name));
+  check_convertible(tensor, batch.dtype, where(name));
+  gathered_[index] = batch.dtype;
 }
 
 void Dataset::check_labels(std::string_view name, std::int64_t classes, std::int64_t ignore_index) const {
   const Tensor& labels = array(name);
   check_user(is_integer(labels.dtype()), where(name), ": labels are ", name_of(labels.dtype()), ", wanted integers");
-  const Tensor wide = convert(labels, DType::i64, where(name));
-  const std::span<const std::int64_t> values = wide.as<std::int64_t>();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if ((values[i] >= 0 && values[i] < classes) || values[i] == ignore_index) continue;
-    const std::int64_t row = static_cast<std::int64_t>(i) / (labels.elements() / rows_);
-    throw UserError(concat(where(name), ", row ", row, ": label ", values[i], ", wanted 0 to ", classes - 1, " (or ", ignore_index,
-                           ", which is ignored)"));
+  for (std::int64_t i = 0; i < labels.elements(); ++i) {
+    const std::int64_t value = integer_at(labels, i);
+    if ((value >= 0 && value < classes) || value == ignore_index) continue;
+    throw UserError(concat(where(name), ", row ", i / (labels.elements() / rows_), ": label ", value, ", wanted 0 to ", classes - 1,
+                           " (or ", ignore_index, ", which is ignored)"));
   }
 }
 
 void Dataset::gather(std::size_t array, std::span<const std::int64_t> rows, std::span<std::byte> destination) const {
-  const std::span<const std::byte> source = arrays_[array].second.bytes();
-  const std::size_t row_bytes = rows_ == 0 ? 0 : source.size() / static_cast<std::size_t>(rows_);
-  check_internal(destination.size() == row_bytes * rows.size(), "dataset: array '", arrays_[array].first, "': ", rows.size(),
-                 " rows of ", row_bytes, " bytes into ", destination.size());
-  std::byte* to = destination.data();
-  for (std::int64_t row : rows) {
+  const Tensor& tensor = arrays_[array].second;
+  const auto elements = static_cast<std::size_t>(tensor.elements() / rows_);
+  const std::size_t from = elements * size_of(tensor.dtype()), to = elements * size_of(gathered_[array]);
+  check_internal(destination.size() == to * rows.size(), "dataset: array '", arrays_[array].first, "': ", rows.size(), " rows of ",
+                 to, " bytes into ", destination.size());
+  for (const std::int64_t row : rows) {
     check_internal(row >= 0 && row < rows_, "dataset: row ", row, " of ", rows_);
-    if (row_bytes > 0) std::memcpy(to, source.data() + static_cast<std::size_t>(row) * row_bytes, row_bytes);
-    to += row_bytes;
+    convert_elements(tensor.dtype(), tensor.bytes().subspan(static_cast<std::size_t>(row) * from, from), gathered_[array],
+                     destination.first(to));
+    destination = destination.subspan(to);
   }
 }
 

@@ -1,4 +1,5 @@
-// Training data in memory: named arrays whose first dimension counts the same rows.
+// Training data in memory: named arrays whose first dimension counts the same rows. Each lies there once, as it was stored; what
+// a program wants in another dtype is converted row by row while it is gathered.
 #pragma once
 
 #include <filesystem>
@@ -27,10 +28,12 @@ class Dataset {
   const std::vector<std::string>& unused() const { return unused_; }
   /// The index of an array, for gather(). Throws UserError for an unknown name.
   std::size_t find(std::string_view name) const;
+  /// As it was stored, whatever require() asked for.
   const Tensor& array(std::string_view name) const { return arrays_[find(name)].second; }
 
   /// Makes an array fit a program's input of type `batch`, [batch, row...]: its rows must have the shape [row...], and its elements
-  /// are converted once, by the rules of runtime/convert.h. Throws UserError with what was found and what was wanted.
+  /// fit `batch` by the rules of runtime/convert.h: gather() gives them so. Throws UserError with what was found and what was
+  /// wanted.
   void require(std::string_view name, const TensorType& batch);
 
   /// Every element of an integer array must be within 0 to `classes` - 1 or be `ignore_index`. Throws UserError with the first that
@@ -45,6 +48,7 @@ class Dataset {
 
   std::string source_;
   std::vector<NamedTensor> arrays_;
+  std::vector<DType> gathered_;  // what gather() makes of each
   std::vector<std::string> unused_;
   std::int64_t rows_ = 0;
 };

@@ -126,26 +126,37 @@ void reverse_elements(std::span<std::byte> bytes, std::size_t size) {
     std::reverse(element, element + static_cast<std::ptrdiff_t>(size));
 }
 
-/// From first index fastest to last index fastest.
-Tensor from_fortran_order(const Tensor& stored) {
-  const std::size_t size = size_of(stored.dtype());
-  Shape strides(stored.shape().size());  // in elements of the stored order
-  std::int64_t stride = 1;
-  for (std::size_t i = 0; i < strides.size(); ++i) {
-    strides[i] = stride;
-    stride *= stored.shape()[i];
+/// Stored elements in the machine's byte order; bools become 0 or 1.
+void make_native(const NpyHeader& header, std::span<std::byte> elements) {
+  if (header.big_endian) reverse_elements(elements, size_of(header.type.dtype));
+  if (header.type.dtype == DType::boolean)
+    for (std::byte& value : elements) value = std::byte{value != std::byte{0}};
+}
+
+/// Reads elements stored first index fastest to where they belong with the last index fastest, a block at a time.
+void read_fortran_order(Tensor& tensor, const ReadBytes& read) {
+  constexpr std::size_t kBlockBytes = 1 << 16;
+  const std::size_t size = size_of(tensor.dtype());
+  const Shape& shape = tensor.shape();
+  Shape strides(shape.size()), index(shape.size(), 0);
+  std::int64_t stride = 1, at = 0;
+  for (std::size_t i = shape.size(); i-- > 0; stride *= shape[i]) strides[i] = stride;
+  const auto advance = [&] {
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      at += strides[i];
+      if (++index[i] < shape[i]) return;
+      at -= shape[i] * strides[i];
+      index[i] = 0;
+    }
+  };
+  std::vector<std::byte> block(kBlockBytes);
+  for (std::size_t left = tensor.bytes().size(); left > 0;) {
+    const std::span<std::byte> part = std::span(block).first(std::min(left, kBlockBytes));
+    read(part);
+    for (std::size_t taken = 0; taken < part.size(); taken += size, advance())
+      std::memcpy(tensor.data() + static_cast<std::size_t>(at) * size, part.data() + taken, size);
+    left -= part.size();
   }
-  Tensor result(stored.type());
-  if (result.bytes().empty()) return result;
-  Shape index(strides.size(), 0);
-  std::byte* destination = result.data();
-  do {
-    std::int64_t offset = 0;
-    for (std::size_t i = 0; i < index.size(); ++i) offset += index[i] * strides[i];
-    std::memcpy(destination, stored.data() + static_cast<std::size_t>(offset) * size, size);
-    destination += size;
-  } while (next_index(index, stored.shape()));
-  return result;
 }
 
 }  // namespace
@@ -171,13 +182,19 @@ NpyHeader read_npy_header(const ReadBytes& read) {
   return header;
 }
 
+bool is_row_major(const NpyHeader& header) { return !header.fortran_order || header.type.shape.size() <= 1; }
+
+void read_npy_rows(const NpyHeader& header, const ReadBytes& read, std::span<std::byte> elements) {
+  read(elements);
+  make_native(header, elements);
+}
+
 Tensor read_npy_elements(const NpyHeader& header, const ReadBytes& read) {
   Tensor tensor(header.type);
-  read(tensor.bytes());
-  if (header.big_endian) reverse_elements(tensor.bytes(), size_of(tensor.dtype()));
-  if (header.type.dtype == DType::boolean)
-    for (std::byte& value : tensor.bytes()) value = std::byte{value != std::byte{0}};
-  return header.fortran_order && tensor.shape().size() > 1 ? from_fortran_order(tensor) : tensor;
+  if (is_row_major(header)) read(tensor.bytes());
+  else read_fortran_order(tensor, read);
+  make_native(header, tensor.bytes());
+  return tensor;
 }
 
 std::string npy_header(const TensorType& type) {

@@ -27,6 +27,10 @@ NpyHeader read_npy_header(const ReadBytes& read);
 /// The elements after a header, in C order and native byte order; bools become 0 or 1. The caller has made sure that the file
 /// holds as many bytes as the header says.
 Tensor read_npy_elements(const NpyHeader& header, const ReadBytes& read);
+/// Whether whole rows lie one after another, so that read_npy_rows() can take some of them.
+bool is_row_major(const NpyHeader& header);
+/// The next rows of a row-major array, as many as fill `elements`.
+void read_npy_rows(const NpyHeader& header, const ReadBytes& read, std::span<std::byte> elements);
 /// The header of a C-order array; its length is a multiple of 64.
 std::string npy_header(const TensorType& type);
 

@@ -3,6 +3,7 @@
 // GCOMP_TEST_BINARY names another gcomp than the one built here, GCOMP_TEST_DEVICE the device that it shall use (tools/gpu-suite).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,9 +11,10 @@
 namespace gcomp::test {
 
 struct CommandResult {
-  int exit_code = -1;  ///< 128 + the signal where one ended it
-  std::string output;  ///< stdout
-  std::string errors;  ///< stderr
+  int exit_code = -1;           ///< 128 + the signal where one ended it
+  std::string output;           ///< stdout
+  std::string errors;           ///< stderr
+  std::int64_t peak_bytes = 0;  ///< the most memory that was resident at once
 };
 
 struct CommandOptions {

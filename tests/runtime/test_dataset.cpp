@@ -132,6 +132,14 @@ TEST(Dataset, GathersRowsConvertedToTheInputsType) {
   EXPECT_THROW(data.gather(0, rows, label.bytes()), InternalError);
 }
 
+TEST(Dataset, WhatIsConvertedLiesThereOnceAsItWasStored) {
+  Dataset data = small_dataset();
+  const std::byte* const stored = data.array("x").data();
+  data.require("x", {DType::f32, {64, 2}});
+  EXPECT_EQ(data.array("x").dtype(), DType::f64);
+  EXPECT_EQ(data.array("x").data(), stored);
+}
+
 TEST(Dataset, MismatchesAreNamed) {
   Dataset data = small_dataset();
   EXPECT_EQ(user_error([&] {
@@ -213,6 +221,8 @@ TEST(Convert, KeepsValuesOrRefuses) {
   EXPECT_EQ(user_error([&] { convert(Tensor::of(DType::f64, {1}, {1e300}), DType::f32, "x"); }),
             "x, row 0: the value 1e+300 does not fit f32");
   EXPECT_EQ(convert(Tensor::of(DType::f64, {2}, {INFINITY, NAN}), DType::f32, "x"), Tensor::of(DType::f32, {2}, {INFINITY, NAN}));
+  EXPECT_EQ(user_error([&] { convert(Tensor::of(DType::f32, {1}, {3.4e38}), DType::bf16, "x"); }),
+            "x, row 0: the value 3.4e+38 does not fit bf16");
   Tensor exact(DType::i64, {1});
   exact.as<std::int64_t>()[0] = INT64_MAX;
   EXPECT_EQ(convert(convert(exact, DType::u64, "x"), DType::i64, "x"), exact);

@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 
@@ -85,6 +86,60 @@ TEST(Npz, ReadsNumpysOtherLayouts) {
   EXPECT_EQ(file.load("fortran"), counting);
   EXPECT_EQ(file.load("big_endian"), Tensor::of(DType::i32, {2, 3}, {0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(file.load("bfloat16"), Tensor::of(DType::bf16, {2}, {1, -2}));
+}
+
+/// In parts of `count` rows, joined.
+Tensor in_parts(const NpzFile& file, const std::string& name, std::int64_t count) {
+  NpzRows rows = file.open_rows(name);
+  Tensor whole(rows.type());
+  std::byte* to = whole.data();
+  while (rows.position() < rows.rows()) {
+    const Tensor& part = rows.next(count);
+    to = std::ranges::copy(part.bytes(), to).out;
+  }
+  EXPECT_EQ(rows.next(count).shape()[0], 0);
+  return whole;
+}
+
+TEST(Npz, RowsReadInPartsAreTheArray) {
+  const TemporaryDirectory directory;
+  const std::vector<NamedTensor> arrays = arrays_of_each_dtype();
+  for (Compression compression : {Compression::stored, Compression::deflated}) {
+    write_npz(directory / "a.npz", arrays, compression);
+    const NpzFile file(directory / "a.npz");
+    for (const auto& [name, tensor] : arrays) {
+      if (tensor.shape().empty()) continue;
+      EXPECT_EQ(in_parts(file, name, 2), tensor) << name;
+    }
+    EXPECT_NE(user_error([&] { file.open_rows(arrays[std::size(kAllDTypes)].first); }).find("it is a scalar"), std::string::npos);
+  }
+  const NpzFile layouts(fixture("numpy_layouts.npz"));
+  for (const char* name : {"fortran", "big_endian"}) EXPECT_EQ(in_parts(layouts, name, 1), layouts.load(name)) << name;
+}
+
+TEST(Npz, RowsOfSeveralArraysAreReadSideBySide) {
+  const TemporaryDirectory directory;
+  const std::vector<NamedTensor> arrays = {{"x", Tensor::of(DType::f32, {4, 1}, {1, 2, 3, 4})},
+                                           {"y", Tensor::of(DType::i64, {4}, {5, 6, 7, 8})}};
+  write_npz(directory / "a.npz", arrays);
+  const NpzFile file(directory / "a.npz");
+  NpzRows x = file.open_rows("x"), y = file.open_rows("y");
+  EXPECT_EQ(x.next(3), Tensor::of(DType::f32, {3, 1}, {1, 2, 3}));
+  EXPECT_EQ(y.next(3), Tensor::of(DType::i64, {3}, {5, 6, 7}));
+  EXPECT_EQ(x.next(3), Tensor::of(DType::f32, {1, 1}, {4}));
+  EXPECT_EQ(y.next(3), Tensor::of(DType::i64, {1}, {8}));
+}
+
+TEST(Npz, AChangedElementIsNoticedWithTheLastRow) {
+  const TemporaryDirectory directory;
+  write_npz(directory / "a.npz", std::vector<NamedTensor>{{"x", Tensor::of(DType::f32, {3}, {1, 2, 3})}});
+  std::string bytes = contents(directory / "a.npz");
+  bytes[bytes.find(std::string("\0\0\x40\x40", 4))] = 1;
+  put(directory / "a.npz", bytes);
+  const NpzFile file(directory / "a.npz");
+  NpzRows rows = file.open_rows("x");
+  rows.next(2);
+  EXPECT_NE(user_error([&] { rows.next(2); }).find("a.npz', array 'x': damaged: CRC error"), std::string::npos);
 }
 
 TEST(Npz, RefusesOtherDtypesOnlyWhenAskedForThem) {
