@@ -1,5 +1,6 @@
 #include "runtime/metrics.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -91,18 +92,34 @@ void append_json(std::string& text, std::span<const Metric> metrics) {
   text += '}';
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& path) : path_(path.string()), file_(std::fopen(path.c_str(), "a")) {
-  check_user(file_ != nullptr, "cannot write '", path_, "': ", std::generic_category().message(errno));
+MetricsWriter::MetricsWriter(const std::filesystem::path& path)
+    : path_(path.string()), descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+  if (descriptor_ < 0) fail();
+}
+
+MetricsWriter::~MetricsWriter() { ::close(descriptor_); }
+
+void MetricsWriter::fail() const {
+  throw UserError(concat("cannot write '", path_, "': ", std::generic_category().message(errno)));
 }
 
 void MetricsWriter::write(std::span<const Metric> metrics) {
-  if (!std::exchange(started_, true) && ::ftruncate(::fileno(file_.get()), 0) != 0 && errno != EINVAL)  // pipes have no length
-    throw UserError(concat("cannot write '", path_, "': ", std::generic_category().message(errno)));
+  if (!std::exchange(started_, true) && ::ftruncate(descriptor_, 0) != 0 && errno != EINVAL) fail();  // pipes have no length
   line_.clear();
   append_json(line_, metrics);
   line_ += '\n';
-  const bool written = std::fwrite(line_.data(), 1, line_.size(), file_.get()) == line_.size() && std::fflush(file_.get()) == 0;
-  check_user(written, "cannot write '", path_, "': ", std::generic_category().message(errno));
+  for (std::string_view rest = line_; !rest.empty();) {
+    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int why = errno;
+      [[maybe_unused]] const int cut = ::ftruncate(descriptor_, whole_);  // in vain for a pipe
+      errno = why;
+      fail();
+    }
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  whole_ += static_cast<std::int64_t>(line_.size());
 }
 
 }  // namespace gcomp::runtime

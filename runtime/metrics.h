@@ -4,10 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <initializer_list>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,18 +26,22 @@ class MetricsWriter {
  public:
   /// What the file held stays until the first write(). Throws UserError with the system's reason; so does write().
   explicit MetricsWriter(const std::filesystem::path& path);
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+  ~MetricsWriter();
 
-  /// One line, handed to the system before this returns. Allocates nothing once lines have reached their longest.
+  /// One line, handed to the system before this returns, whole or not at all: what of it was written before the disk was full is
+  /// taken back where the file has a length. Allocates nothing once lines have reached their longest.
   void write(std::span<const Metric> metrics);
   void write(std::initializer_list<Metric> metrics) { write(std::span<const Metric>(metrics.begin(), metrics.size())); }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
+  [[noreturn]] void fail() const;
+
   std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  int descriptor_;
   std::string line_;
+  std::int64_t whole_ = 0;  // bytes of the lines before
   bool started_ = false;
 };
 

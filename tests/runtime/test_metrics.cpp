@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cfloat>
 #include <cmath>
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "runtime/metrics.h"
@@ -78,6 +80,24 @@ TEST(Metrics, WhatCannotBeWrittenIsSaid) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   MetricsWriter full("/dev/full");
   EXPECT_EQ(user_error([&] { full.write({{"step", 1}}); }), "cannot write '/dev/full': No space left on device");
+}
+
+TEST(Metrics, AFullDiskLeavesWholeLines) {
+  const TemporaryDirectory directory;
+  const auto path = directory / "m.jsonl";
+  MetricsWriter writer(path);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{25, before.rlim_max};  // two lines of eleven bytes and a bit
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  writer.write({{"step", 1}});
+  writer.write({{"step", 2}});
+  const std::string message = user_error([&] { writer.write({{"step", 3}}); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(message, "cannot write '" + path.string() + "': File too large");
+  EXPECT_EQ(contents(path), "{\"step\":1}\n{\"step\":2}\n");
 }
 
 }  // namespace
