@@ -47,6 +47,9 @@ struct KernelProgress {
 };
 using KernelProgressSink = std::function<void(const KernelProgress&)>;
 
+/// Whether to give up: what waits then ends its child processes and throws DeviceError. Must not throw.
+using CancelQuery = std::function<bool()>;
+
 /// Which products of f32 matrices a GPU may round to TF32 (10 bits) before it multiplies.
 enum class MatmulPrecision : std::uint8_t { strict, tf32 };
 
@@ -58,6 +61,7 @@ struct DeviceOptions {
   LogSink log;
   KernelSink kernels;                  ///< told of every program's kernels; may be empty
   KernelProgressSink kernel_progress;  ///< told when compiling begins, and after each part of it; may be empty
+  CancelQuery cancelled;               ///< asked while a compiler runs; may be empty
 
   // CUDA.
   int gpu = 0;                                 ///< among those that the driver shows

@@ -140,7 +140,7 @@ std::vector<std::byte> link_units(const FoundCompiler& compiler, const std::vect
 
 /// Compiles as many units at once as there are `jobs`; whenever one ends, whichever it is, the next begins.
 std::vector<std::byte> compile_units(const FoundCompiler& compiler, const std::vector<TranslationUnit>& units, std::size_t jobs,
-                                     CompileFolder& folder, const KernelProgressSink& progress) {
+                                     CompileFolder& folder, const KernelCompilerOptions& options) {
   std::vector<std::string> sources, objects;
   for (std::size_t i = 0; i < units.size(); ++i) {
     sources.push_back((folder.path() / concat("unit", i, ".cpp")).string());
@@ -151,11 +151,11 @@ std::vector<std::byte> compile_units(const FoundCompiler& compiler, const std::v
     std::vector<std::string> command = {compiler.path};
     command.insert(command.end(), compiler.flags.begin(), compiler.flags.end());
     command.insert(command.end(), {"-c", sources[i], "-o", objects[i]});
-    return Process(std::move(command), folder.path() / concat("unit", i, ".log"));
+    return Process(std::move(command), folder.path() / concat("unit", i, ".log"), options.cancelled);
   };
   KernelProgress state;
   for (const TranslationUnit& unit : units) state.kernels += unit.kernels;
-  if (progress) progress(state);
+  if (options.progress) options.progress(state);
   std::vector<Process> running;
   std::vector<std::size_t> numbers;  // of the running units
   for (std::size_t next = 0; next < units.size() || !running.empty();) {
@@ -166,7 +166,7 @@ std::vector<std::byte> compile_units(const FoundCompiler& compiler, const std::v
     const std::size_t ended = wait_any(running);
     finish(running[ended], sources[numbers[ended]], compiler, folder);
     state.done += units[numbers[ended]].kernels;
-    if (progress) progress(state);
+    if (options.progress) options.progress(state);
     running.erase(running.begin() + static_cast<std::ptrdiff_t>(ended));
     numbers.erase(numbers.begin() + static_cast<std::ptrdiff_t>(ended));
   }
@@ -229,7 +229,7 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
   }
   if (!damage.empty()) say(concat("cached kernels ", cache.path_of(key).string(), " are rebuilt: ", damage));
   const std::size_t jobs = static_cast<std::size_t>(options.jobs > 0 ? options.jobs : available_processors());
-  std::vector<std::byte> object = compile_units(compiler, units, jobs, folder, options.progress);
+  std::vector<std::byte> object = compile_units(compiler, units, jobs, folder, options);
   if (cache.unusable().empty()) {
     const std::string failure = cache.store(key, object);
     cache.trim();

@@ -20,6 +20,7 @@ struct KernelCompilerOptions {
   LogSink log;
   KernelSink kernels;
   KernelProgressSink progress;
+  CancelQuery cancelled;
 };
 
 /// What decides whether a binary compiled on one machine runs on another: processor model and instruction sets.

@@ -71,7 +71,8 @@ class CpuDevice final : public Device {
                                          .jobs = 0,
                                          .log = options_.log,
                                          .kernels = options_.kernels,
-                                         .progress = options_.kernel_progress};
+                                         .progress = options_.kernel_progress,
+                                         .cancelled = options_.cancelled};
     return std::make_unique<KernelLibrary>(compile_kernels(program, compiler));
   }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -51,12 +52,13 @@ class PolledProcesses {
   PolledProcesses(const PolledProcesses&) = delete;
   PolledProcesses& operator=(const PolledProcesses&) = delete;
 
-  /// Returns when one has ended, or earlier. Kernels before 5.3 have no such descriptors: there a short while has to do.
-  void wait() const {
-    constexpr int kShortWhile = 5;  // milliseconds
+  /// Returns when one has ended, or earlier: at the latest after `most` milliseconds, -1 for any number. Kernels before 5.3 have no
+  /// such descriptors: there a short while has to do.
+  void wait(int most) const {
+    constexpr int kShortWhile = 5;
     std::vector<pollfd> entries = entries_;
     const bool all = std::all_of(entries.begin(), entries.end(), [](const pollfd& entry) { return entry.fd >= 0; });
-    poll(entries.data(), entries.size(), all ? -1 : kShortWhile);
+    poll(entries.data(), entries.size(), all ? most : kShortWhile);
   }
 
  private:
@@ -81,7 +83,8 @@ std::string find_program(std::string_view name) {
   return {};
 }
 
-Process::Process(std::vector<std::string> arguments, std::filesystem::path log) : log_(std::move(log)) {
+Process::Process(std::vector<std::string> arguments, std::filesystem::path log, std::function<bool()> cancelled)
+    : cancelled_(std::move(cancelled)), log_(std::move(log)) {
   std::vector<char*> raw;
   for (std::string& argument : arguments) raw.push_back(argument.data());
   raw.push_back(nullptr);
@@ -91,7 +94,11 @@ Process::Process(std::vector<std::string> arguments, std::filesystem::path log) 
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  const int error = posix_spawn(&id_, raw[0], &actions, nullptr, raw.data(), environment.data());
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  if (cancelled_) posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  const int error = posix_spawn(&id_, raw[0], &actions, &attributes, raw.data(), environment.data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error == 0) return;
   id_ = -1;
@@ -99,21 +106,32 @@ Process::Process(std::vector<std::string> arguments, std::filesystem::path log) 
 }
 
 Process::Process(Process&& other) noexcept
-    : id_(std::exchange(other.id_, -1)), failure_(std::move(other.failure_)), log_(std::move(other.log_)) {}
+    : id_(std::exchange(other.id_, -1)),
+      cancelled_(std::move(other.cancelled_)),
+      failure_(std::move(other.failure_)),
+      log_(std::move(other.log_)) {}
 
 Process& Process::operator=(Process&& other) noexcept {
   std::swap(id_, other.id_);
+  std::swap(cancelled_, other.cancelled_);
   std::swap(failure_, other.failure_);
   std::swap(log_, other.log_);
   return *this;
 }
 
 Process::~Process() {
-  if (id_ > 0) wait();
+  if (id_ <= 0) return;
+  if (cancelled_) kill(-id_, SIGTERM);  // a compiler removes its temporary files
+  wait_for_end();
 }
 
 ProcessResult Process::wait() {
   if (id_ <= 0) return {false, failure_};
+  if (cancelled_) wait_any({this, 1});
+  return wait_for_end();
+}
+
+ProcessResult Process::wait_for_end() {
   int status = 0;
   pid_t ended;
   do ended = waitpid(id_, &status, 0);
@@ -137,10 +155,15 @@ std::size_t wait_any(std::span<const Process> processes) {
   std::vector<pid_t> ids;
   for (const Process& process : processes) ids.push_back(process.id_);
   const PolledProcesses polled(ids);
+  const bool cancellable = std::any_of(processes.begin(), processes.end(), [](const Process& p) { return bool(p.cancelled_); });
+  constexpr int kBetweenQueries = 100;  // milliseconds
   for (;;) {
     for (std::size_t i = 0; i < processes.size(); ++i)
       if (processes[i].has_ended()) return i;
-    polled.wait();
+    for (const Process& process : processes)
+      if (process.cancelled_ && process.cancelled_())
+        throw DeviceError("compiling the kernels was cancelled", ExitCode::kernel_compile);
+    polled.wait(cancellable ? kBetweenQueries : -1);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,26 +24,32 @@ struct ProcessResult {
 /// A started process; its output goes to a file, so several can run at once.
 class Process {
  public:
-  /// `arguments` begins with the program's path. `log` is created or overwritten.
-  Process(std::vector<std::string> arguments, std::filesystem::path log);
+  /// `arguments` begins with the program's path. `log` is created or overwritten. Where there is a `cancelled`, wait() and
+  /// wait_any() ask it ten times a second, and the process leads a group of its own, which is ended with all its children where
+  /// that says yes, and by the destructor.
+  Process(std::vector<std::string> arguments, std::filesystem::path log, std::function<bool()> cancelled = {});
   ~Process();
   Process(Process&& other) noexcept;
   Process& operator=(Process&& other) noexcept;
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  /// Throws DeviceError where it was cancelled.
   ProcessResult wait();
 
  private:
   friend std::size_t wait_any(std::span<const Process> processes);
   bool has_ended() const;
+  ProcessResult wait_for_end();
 
   pid_t id_ = -1;
+  std::function<bool()> cancelled_;
   std::string failure_;
   std::filesystem::path log_;
 };
 
-/// Waits until one of them has ended, or could not start, and gives its place; its wait() returns at once.
+/// Waits until one of them has ended, or could not start, and gives its place; its wait() returns at once. Throws DeviceError
+/// where one was cancelled.
 std::size_t wait_any(std::span<const Process> processes);
 
 }  // namespace gcomp::runtime::cpu

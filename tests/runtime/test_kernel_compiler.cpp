@@ -194,5 +194,20 @@ TEST(Process, ReportsOutputAndFailure) {
   EXPECT_EQ(find_program("no-such-program-anywhere"), "");
 }
 
+TEST(Process, WhatIsCancelledEndsWithItsChildren) {
+  const test::TemporaryDirectory folder;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);  // the children inherit it, so it ends when all of them have
+  {
+    Process process({find_program("sh"), "-c", "sleep 1000 & sleep 1000; true"}, folder.path() / "log",
+                    [asked = 0]() mutable { return ++asked > 2; });
+    close(ends[1]);
+    EXPECT_THROW(process.wait(), DeviceError);
+  }
+  char byte;
+  EXPECT_EQ(read(ends[0], &byte, 1), 0);
+  close(ends[0]);
+}
+
 }  // namespace
 }  // namespace gcomp::runtime::cpu
