@@ -43,6 +43,17 @@ struct InitializerInfo {
   std::string problem = {};   ///< why importing would refuse that external data, or ""
 };
 
+/// A file as it was when a model was read from it.
+struct FileStamp {
+  std::string path;
+  std::uint64_t device = 0, inode = 0, bytes = 0;
+  std::int64_t modified = 0;  ///< nanoseconds
+
+  bool operator==(const FileStamp&) const = default;
+};
+/// The file at `path` as it is now; without device and inode where there is none.
+FileStamp stamp_of(const std::string& path);
+
 /// What a file says, without lowering it: for `inspect`, and to bind shapes.
 struct OnnxFile {
   std::string path;
@@ -52,6 +63,8 @@ struct OnnxFile {
   std::vector<ValueInfo> inputs, outputs;      ///< inputs without those that are initializers
   std::vector<InitializerInfo> initializers;
   std::vector<std::pair<std::string, int>> operators;  ///< op type (with "domain::" unless ai.onnx) and count, by name
+  /// The file itself, then those with its external data; none where it came from bytes in memory.
+  std::vector<FileStamp> files;
   std::shared_ptr<const Source> source;
 };
 

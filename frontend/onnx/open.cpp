@@ -2,6 +2,7 @@
 // validate() runs before anything else looks at it.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -119,7 +120,38 @@ OnnxFile describe_file(std::shared_ptr<const Source> source) {
   return file;
 }
 
+using Locations = std::vector<std::string>;
+
+void add_location(const ::onnx::TensorProto& tensor, Locations& locations) {
+  if (tensor.data_location() != ::onnx::TensorProto::EXTERNAL) return;
+  for (const auto& entry : tensor.external_data())
+    if (entry.key() == "location" && std::find(locations.begin(), locations.end(), entry.value()) == locations.end())
+      locations.push_back(entry.value());
+}
+
+/// Where initializers and constants of a graph lie outside its file. Bodies of If and Loop are graphs too, as deep as validate()
+/// lets them be.
+void add_locations(const ::onnx::GraphProto& graph, Locations& locations) {
+  for (const auto& tensor : graph.initializer()) add_location(tensor, locations);
+  for (const auto& node : graph.node())
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_t()) add_location(attribute.t(), locations);
+      if (attribute.has_g()) add_locations(attribute.g(), locations);
+    }
+}
+
 }  // namespace
+
+FileStamp stamp_of(const std::string& path) {
+  FileStamp stamp{.path = path};
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return stamp;
+  stamp.device = status.st_dev;
+  stamp.inode = status.st_ino;
+  stamp.bytes = static_cast<std::uint64_t>(status.st_size);
+  stamp.modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+  return stamp;
+}
 
 std::string to_string(const ValueInfo& value) {
   std::string text = concat(value.name, ": ", name_of(value.dtype), "[");
@@ -139,8 +171,15 @@ OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const 
 
 OnnxFile open_onnx(const std::string& path) {
   std::string directory = std::filesystem::path(path).parent_path().string();
+  if (directory.empty()) directory = ".";
+  const FileStamp stamp = stamp_of(path);  // before it is read: a later change then shows
   const FileBytes bytes = read_whole(path);
-  return open_onnx_bytes({bytes.memory.get(), bytes.size}, path, directory.empty() ? "." : directory);
+  OnnxFile file = open_onnx_bytes({bytes.memory.get(), bytes.size}, path, directory);
+  file.files.push_back(stamp);
+  Locations locations;
+  add_locations(file.source->model.graph(), locations);
+  for (const std::string& location : locations) file.files.push_back(stamp_of(concat(directory, "/", location)));
+  return file;
 }
 
 }  // namespace gcomp::frontend

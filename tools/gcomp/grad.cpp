@@ -7,6 +7,7 @@
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/options.h"
+#include "tools/gcomp/outputs.h"
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/training_data.h"
 
@@ -22,6 +23,9 @@ struct GradFlags {
 void grad(const GradFlags& flags, const Console& console) {
   if (flags.loss.empty())
     throw UserError("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME", ExitCode::usage);
+  const Outputs outputs({{"--outputs", flags.outputs, kArrayEndings}});
+  outputs.protect("model", flags.model);
+  outputs.protect("data", flags.inputs);
   { runtime::AtomicFile probe(flags.outputs); }
   GradientOptions options;
   options.loss = passes::parse_loss(flags.loss);
@@ -34,6 +38,7 @@ void grad(const GradFlags& flags, const Console& console) {
     report_internal_error(console, graph, error);
   };
   const Model model = Model::load(flags.model);
+  outputs.protect_model(model.onnx()->files);
   const std::vector<std::string> names = array_names(model.inputs(), flags.loss);
   const std::vector<NamedTensor> arrays = load_arrays(flags.inputs, names);
   options.graph.shapes.data = types_of(arrays);

@@ -8,6 +8,7 @@
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/options.h"
+#include "tools/gcomp/outputs.h"
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/training_data.h"
 
@@ -22,7 +23,7 @@ struct RunFlags {
   DeviceOptions device;
 };
 
-Predictor make_predictor(const RunFlags& flags, const Console& console, CompileProgress& compiling) {
+Predictor make_predictor(const RunFlags& flags, const Outputs& outputs, const Console& console, CompileProgress& compiling) {
   runtime::DeviceOptions device = flags.device.parse(console);
   compiling.watch(device);
   if (is_artifact(flags.model)) return Predictor::load(flags.model, device, flags.device.request());
@@ -37,7 +38,9 @@ Predictor make_predictor(const RunFlags& flags, const Console& console, CompileP
   options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
     report_internal_error(console, graph, error);
   };
-  return Predictor(Model::load(flags.model), std::move(options));
+  Model model = Model::load(flags.model);
+  outputs.protect_model(model.onnx()->files);
+  return Predictor(std::move(model), std::move(options));
 }
 
 /// Where a program for one row computes rows apart, only the user knows whether they depend on each other.
@@ -52,9 +55,12 @@ void report_split(const RunFlags& flags, const Predictor& predictor, const Batch
 
 void run(const RunFlags& flags, const Console& console) {
   require_batch(flags.batch);
+  const Outputs files({{"--outputs", flags.outputs, kArrayEndings}});
+  files.protect("model", flags.model);
+  files.protect("data", flags.inputs);
   { runtime::AtomicFile probe(flags.outputs); }
   CompileProgress compiling(console);
-  Predictor predictor = make_predictor(flags, console, compiling);
+  Predictor predictor = make_predictor(flags, files, console, compiling);
   const std::vector<NamedTensor> arrays = load_arrays(flags.inputs, predictor.input_names());
   const Batch batch = views_of(arrays);
   console.say("device: " + predictor.device());
