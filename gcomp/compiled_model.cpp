@@ -52,7 +52,9 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
                    .loss_output = 0,
                    .has_label = false,
                    .limits = {},
-                   .row_dependence = {}};
+                   .row_dependence = {},
+                   .position = {},
+                   .original = {}};
   GraphOptions graph = options.graph;
   graph.target = options.target;
   if (!options.loss.empty()) {
@@ -66,13 +68,16 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
     artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks));
     artifact.programs.back().name = kTrainingProgram;
     add_weights(artifact, made.model);
+    for (const auto& [name, tensor] : made.model.weights) saved.weights.push_back(name);
+    if (model.onnx()) saved.original = keep_original(*model.onnx(), made.model, options.keep_model, artifact);
     compiled.model = std::move(made.model);
   }
   ModelGraph made = inference_graph(model, graph, options.hooks);
   saved.limits = index_limits(made.graph);
   saved.row_dependence = row_dependence(made.graph);
   saved.outputs = made.model.outputs;
-  for (const auto& [name, tensor] : made.model.weights) saved.weights.push_back(name);
+  if (options.loss.empty())
+    for (const auto& [name, tensor] : made.model.weights) saved.weights.push_back(name);
   artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks));
   artifact.programs.back().name = kForwardProgram;
   add_weights(artifact, made.model);

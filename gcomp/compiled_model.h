@@ -4,6 +4,7 @@
 #include <string>
 
 #include "gcomp/compile.h"
+#include "gcomp/original_model.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
 
@@ -14,8 +15,9 @@ struct ArtifactOptions {
   runtime::Target target = {};
   std::string loss;  ///< "" for inference alone
   Optimizer optimizer = {};
-  double learning_rate = 1e-3;
-  runtime::DeviceOptions device_options = {};  ///< for the CPU's compiler and cache
+  double learning_rate = 1e-3;                     ///< where a run gives none
+  KeepModel keep_model = KeepModel::by_reference;  ///< with a training step: for its export as .onnx
+  runtime::DeviceOptions device_options = {};      ///< for the CPU's compiler and cache
   CompileHooks hooks = {};
 };
 

@@ -1,55 +1,229 @@
 #include "gcomp/saved_model.h"
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "runtime/strict_json.h"
 
 namespace gcomp {
 namespace {
 
+using nlohmann::json;
+
 constexpr char kKey[] = "gcomp.model";
-constexpr int kMostNesting = 4;
+constexpr int kMostNesting = 5;
+
+json to_json(const DataPosition& position) {
+  return {{"seed", position.seed}, {"shuffled", position.shuffled}, {"rows", position.rows}, {"steps", position.steps}};
+}
+
+json to_json(const OriginalModel& original) {
+  json external = json::array(), aliases = json::array();
+  for (const OriginalFile& file : original.external) external.push_back({{"location", file.location}, {"sha256", file.sha256}});
+  for (const auto& [state, initializer, node, operand, transposed] : original.aliases)
+    aliases.push_back(
+        {{"state", state}, {"initializer", initializer}, {"node", node}, {"operand", operand}, {"transposed", transposed}});
+  return {{"path", original.path}, {"sha256", original.sha256}, {"external", external}, {"aliases", aliases}};
+}
+
+/// Reads the members of one object, and in the end refuses those that nobody asked for.
+class Members {
+ public:
+  explicit Members(const json& object) : object_(object) { check_user(object.is_object(), "an object is missing"); }
+
+  const json& at(const char* name) {
+    known_.insert(name);
+    check_user(object_.contains(name), "'", name, "' is missing");
+    return object_.at(name);
+  }
+  std::string text(const char* name) { return read<std::string>(name, &json::is_string, "text"); }
+  bool boolean(const char* name) { return read<bool>(name, &json::is_boolean, "true or false"); }
+  std::uint64_t natural(const char* name) { return read<std::uint64_t>(name, &json::is_number_unsigned, "a number from 0 on"); }
+  /// From `least` on, and within an int64.
+  std::int64_t integer(const char* name, std::int64_t least) {
+    const auto value = read<std::int64_t>(name, &json::is_number_integer, "a whole number");
+    check_user(value >= least && (!at(name).is_number_unsigned() || at(name).get<std::uint64_t>() <= INT64_MAX), "'", name, "' is ",
+               at(name).dump(), ", wanted ", least, " or more");
+    return value;
+  }
+  std::vector<std::string> names(const char* name) {
+    std::vector<std::string> values;
+    std::set<std::string> seen;
+    for (const json& value : list(name)) {
+      check_user(value.is_string() && seen.insert(value.get<std::string>()).second, "'", name, "' lists ", value.dump(),
+                 " twice, or it is no name");
+      values.push_back(value.get<std::string>());
+    }
+    return values;
+  }
+  const json& list(const char* name) {
+    check_user(at(name).is_array(), "'", name, "' is no list");
+    return at(name);
+  }
+  void end() const {
+    for (const auto& [name, value] : object_.items()) check_user(known_.count(name) > 0, "it has an unknown member '", name, "'");
+  }
+
+ private:
+  template <class T>
+  T read(const char* name, bool (json::*is)() const noexcept, const char* wanted) {
+    check_user((at(name).*is)(), "'", name, "' is ", at(name).dump(), ", wanted ", wanted);
+    return at(name).get<T>();
+  }
+
+  const json& object_;
+  std::set<std::string> known_;
+};
+
+std::string digest(Members& members) {
+  std::string text = members.text("sha256");
+  check_user(text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos, "'sha256' is ", text);
+  return text;
+}
+
+DataPosition position_of(const json& object) {
+  Members members(object);
+  DataPosition position{.seed = members.natural("seed"),
+                        .shuffled = members.boolean("shuffled"),
+                        .rows = members.integer("rows", 0),
+                        .steps = members.integer("steps", 0)};
+  members.end();
+  return position;
+}
+
+OriginalModel original_of(const json& object) {
+  Members members(object);
+  OriginalModel original;
+  original.path = members.text("path");
+  original.sha256 = original.path.empty() ? members.text("sha256") : digest(members);
+  for (const json& external : members.list("external")) {
+    Members file(external);
+    original.external.push_back({file.text("location"), digest(file)});
+    file.end();
+  }
+  for (const json& listed : members.list("aliases")) {
+    Members alias(listed);
+    original.aliases.push_back({.state = alias.text("state"),
+                                .initializer = alias.text("initializer"),
+                                .node = static_cast<int>(alias.integer("node", -1)),
+                                .operand = static_cast<int>(alias.integer("operand", -1)),
+                                .transposed = alias.boolean("transposed")});
+    alias.end();
+  }
+  members.end();
+  return original;
+}
+
+SavedModel parse(const json& object) {
+  Members members(object);
+  SavedModel saved{.model = members.text("model"),
+                   .loss = members.text("loss"),
+                   .axis = members.integer("axis", -1),
+                   .classes = members.integer("classes", 0),
+                   .learning_rate = 0,
+                   .trained = members.names("trained"),
+                   .weights = members.names("weights"),
+                   .outputs = members.names("outputs"),
+                   .loss_output = static_cast<std::size_t>(members.natural("loss_output")),
+                   .has_label = members.boolean("label"),
+                   .limits = {},
+                   .row_dependence = members.text("row_dependence"),
+                   .position = position_of(members.at("position")),
+                   .original = {}};
+  const json& rate = members.at("learning_rate");
+  check_user(rate.is_number() && std::isfinite(rate.get<double>()) && rate.get<double>() >= 0, "'learning_rate' is ", rate.dump());
+  saved.learning_rate = rate.get<double>();
+  for (const json& limit : members.list("limits")) {
+    check_user(limit.is_array() && limit.size() == 2 && limit[0].is_string() && limit[1].is_number_unsigned(), "a limit is ",
+               limit.dump());
+    saved.limits.push_back({limit[0].get<std::string>(), limit[1].get<std::int64_t>()});
+  }
+  if (!members.at("original").is_null()) saved.original = original_of(members.at("original"));
+  members.end();
+  return saved;
+}
+
+const std::string& buffer_name(const runtime::Program& program, int buffer) {
+  return program.buffers[static_cast<std::size_t>(buffer)].name;
+}
+
+bool has_input(const runtime::Program& program, std::string_view name) {
+  return std::any_of(program.inputs.begin(), program.inputs.end(), [&](int input) { return buffer_name(program, input) == name; });
+}
+
+void check_forward(const SavedModel& saved, const runtime::Program& forward) {
+  check_user(saved.outputs.size() == forward.outputs.size(), "it names ", saved.outputs.size(), " outputs, the forward pass has ",
+             forward.outputs.size());
+  check_user(saved.loss.empty() || saved.loss_output < saved.outputs.size(), "the loss looks at output ", saved.loss_output, " of ",
+             saved.outputs.size());
+  for (const IndexLimit& limit : saved.limits)
+    check_user(has_input(forward, limit.input), "'", limit.input, "', which it limits, is no input");
+}
+
+void check_step(const SavedModel& saved, const runtime::Program& step) {
+  const std::size_t own = saved.has_label ? 2 : 1;
+  check_user(!saved.loss.empty() && step.inputs.size() >= own && !step.outputs.empty(), "it does not fit its training step");
+  const auto input = [&](std::size_t from_end) -> const runtime::Buffer& {
+    return step.buffers[static_cast<std::size_t>(step.inputs[step.inputs.size() - from_end])];
+  };
+  check_user(input(1).type == TensorType{DType::f64, {}}, "the training step's last input is ", to_string(input(1).type),
+             ", wanted the learning rate");
+  check_user(!saved.has_label || input(2).name == "label", "the training step has no label");
+}
+
+/// Every array is a state of some program, and of its type.
+void check_weights(const SavedModel& saved, const runtime::Artifact& artifact) {
+  std::map<std::string, const TensorType*> states;
+  for (const runtime::Program& program : artifact.programs)
+    for (const runtime::State& state : program.states) {
+      const runtime::Buffer& buffer = program.buffers[static_cast<std::size_t>(state.buffer)];
+      states.emplace(buffer.name, &buffer.type);
+    }
+  for (const auto& [name, tensor] : artifact.weights) {
+    const auto state = states.find(name);
+    check_user(state != states.end(), "'", name, "' among its weights is no state");
+    check_user(tensor.type() == *state->second, "its weight '", name, "' is ", to_string(tensor.type()), ", wanted ",
+               to_string(*state->second));
+  }
+  for (const std::string& name : saved.trained) check_user(states.count(name) > 0, "'", name, "', which is trained, is no state");
+}
 
 }  // namespace
 
 void store(const SavedModel& saved, runtime::Artifact& artifact) {
-  nlohmann::json limits = nlohmann::json::array();
+  json limits = json::array();
   for (const IndexLimit& limit : saved.limits) limits.push_back({limit.input, limit.limit});
-  const nlohmann::json json = {{"model", saved.model},
-                               {"loss", saved.loss},
-                               {"axis", saved.axis},
-                               {"classes", saved.classes},
-                               {"trained", saved.trained},
-                               {"weights", saved.weights},
-                               {"outputs", saved.outputs},
-                               {"loss_output", saved.loss_output},
-                               {"label", saved.has_label},
-                               {"limits", limits},
-                               {"row_dependence", saved.row_dependence},
-                               {"learning_rate", saved.learning_rate}};
-  artifact.metadata[kKey] = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const json object = {{"model", saved.model},
+                       {"loss", saved.loss},
+                       {"axis", saved.axis},
+                       {"classes", saved.classes},
+                       {"trained", saved.trained},
+                       {"weights", saved.weights},
+                       {"outputs", saved.outputs},
+                       {"loss_output", saved.loss_output},
+                       {"label", saved.has_label},
+                       {"limits", limits},
+                       {"row_dependence", saved.row_dependence},
+                       {"learning_rate", saved.learning_rate},
+                       {"position", to_json(saved.position)},
+                       {"original", saved.original ? to_json(*saved.original) : json()}};
+  artifact.metadata[kKey] = object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem::path& path) {
   const auto found = artifact.metadata.find(kKey);
   check_user(found != artifact.metadata.end(), "'", path.string(), "' was not written by gcomp compile or train");
   try {
-    const nlohmann::json json = runtime::parse_strict_json(found->second, kMostNesting);
-    SavedModel saved;
-    json.at("model").get_to(saved.model);
-    json.at("loss").get_to(saved.loss);
-    json.at("axis").get_to(saved.axis);
-    json.at("classes").get_to(saved.classes);
-    json.at("learning_rate").get_to(saved.learning_rate);
-    json.at("trained").get_to(saved.trained);
-    json.at("weights").get_to(saved.weights);
-    json.at("outputs").get_to(saved.outputs);
-    json.at("loss_output").get_to(saved.loss_output);
-    json.at("label").get_to(saved.has_label);
-    json.at("row_dependence").get_to(saved.row_dependence);
-    for (const auto& limit : json.at("limits")) saved.limits.push_back({limit.at(0), limit.at(1)});
+    SavedModel saved = parse(runtime::parse_strict_json(found->second, kMostNesting));
+    if (const runtime::Program* forward = find_program(artifact, kForwardProgram)) check_forward(saved, *forward);
+    if (const runtime::Program* step = find_program(artifact, kTrainingProgram)) check_step(saved, *step);
+    check_weights(saved, artifact);
     return saved;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const UserError& error) {
+    throw UserError(concat("'", path.string(), "': its description of the model is damaged: ", error.what()));
+  } catch (const json::exception& error) {
     throw UserError(concat("'", path.string(), "': its description of the model is damaged: ", error.what()));
   }
 }

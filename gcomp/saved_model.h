@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/data_position.h"
 #include "gcomp/index_limits.h"
+#include "gcomp/original_model.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
 
@@ -17,11 +19,11 @@ inline constexpr char kForwardProgram[] = "forward";
 inline constexpr char kTrainingProgram[] = "train_step";
 
 struct SavedModel {
-  std::string model;         ///< what it was compiled from
-  std::string loss;          ///< "" where there is no training step
-  std::int64_t axis = -1;    ///< cross_entropy: the class axis
-  std::int64_t classes = 0;  ///< labels are below this; 0 where they are no class numbers
-  double learning_rate = 0;
+  std::string model;                 ///< what it was compiled from
+  std::string loss;                  ///< "" where there is no training step
+  std::int64_t axis = -1;            ///< cross_entropy: the class axis
+  std::int64_t classes = 0;          ///< labels are below this; 0 where they are no class numbers
+  double learning_rate = 0;          ///< of the last run, or as it was compiled: a run may have another
   std::vector<std::string> trained;  ///< states that training changes
   std::vector<std::string> weights;  ///< parameters and running statistics
   std::vector<std::string> outputs;  ///< of the forward program, by the model's names
@@ -29,10 +31,13 @@ struct SavedModel {
   bool has_label = false;            ///< the step's input after the model's is `label`
   std::vector<IndexLimit> limits;
   std::string row_dependence;  ///< what keeps the forward program from working on parts of a batch; "" where nothing does
+  DataPosition position;
+  std::optional<OriginalModel> original;  ///< none where it was no ONNX file, and without a training step
 };
 
 void store(const SavedModel& saved, runtime::Artifact& artifact);
-/// Throws UserError where the artifact was not written by gcomp's compile or Trainer::save().
+/// Throws UserError where the artifact was not written by gcomp's compile or Trainer::save(), or says what does not fit its
+/// programs and weights.
 SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem::path& path);
 
 /// Throws UserError (exit 2) where the artifact is compiled for another kind of device than the one that is asked for.

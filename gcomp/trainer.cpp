@@ -33,7 +33,11 @@ void write_missing(runtime::StateMemory& states, const frontend::Model& model) {
   }
 }
 
-bool is_onnx(const std::filesystem::path& path) { return path.extension() == ".onnx"; }
+bool is_onnx(const std::filesystem::path& path) {
+  const std::filesystem::path ending = path.extension();
+  check_user(ending == ".onnx" || ending == ".gcx", "cannot write '", path.string(), "': wanted a name that ends in .onnx or .gcx");
+  return ending == ".onnx";
+}
 
 }  // namespace
 
@@ -43,6 +47,9 @@ struct Trainer::Impl {
   LossSpec loss;
   frontend::Model model;
   SavedModel saved;
+  std::vector<std::byte> whole_model;          // what an artifact brought and its successor takes
+  std::filesystem::path artifact_path;         // after load()
+  std::optional<frontend::OnnxFile> original;  // after prepare_export()
   std::string device_reason;
   std::unique_ptr<runtime::Device> device;
   std::shared_ptr<runtime::StateMemory> memory;
@@ -104,7 +111,9 @@ Trainer::Trainer(const Model& model, const TrainOptions& options) : impl_(std::m
                 .loss_output = 0,
                 .has_label = made.label.has_value(),
                 .limits = index_limits(made.graph),
-                .row_dependence = {}};
+                .row_dependence = {},
+                .position = {.seed = static_cast<std::uint64_t>(options.graph.seed)},
+                .original = {}};
   runtime::Program program = compile_graph(std::move(made.graph), self.device->target(), options.hooks);
   program.name = kTrainingProgram;
   self.adopt_step(std::move(program), {});
@@ -124,6 +133,8 @@ Trainer Trainer::load(const std::filesystem::path& path, const runtime::DeviceOp
   const runtime::Program *step = find_program(artifact, kTrainingProgram), *forward = find_program(artifact, kForwardProgram);
   check_user(step && forward, "'", path.string(), "' holds no training step; make one with gcomp compile --train");
   impl->loss = passes::parse_loss(impl->saved.loss);
+  impl->artifact_path = path;
+  impl->whole_model = artifact.model;
   impl->options.loss = impl->saved.loss;
   impl->options.learning_rate = impl->saved.learning_rate;
   require_device(device, step->target, path);
@@ -245,6 +256,17 @@ std::optional<IndexFault> Trainer::find_index_fault() { return impl_->find_index
 double Trainer::learning_rate() const { return impl_->options.learning_rate; }
 void Trainer::set_learning_rate(double rate) { impl_->options.learning_rate = rate; }
 std::int64_t Trainer::steps() const { return impl_->steps; }
+
+const DataPosition& Trainer::data_position() const { return impl_->saved.position; }
+void Trainer::set_data_position(const DataPosition& position) { impl_->saved.position = position; }
+
+void Trainer::set_seed(std::uint64_t seed) {
+  constexpr std::string_view kState = "random_seed";
+  if (!impl_->memory->contains(kState)) return;
+  Tensor value(DType::i64, {});
+  value.as<std::int64_t>()[0] = static_cast<std::int64_t>(seed);
+  impl_->memory->write(kState, value);
+}
 
 // ---- inference and gradients on the same states ----
 
@@ -387,15 +409,34 @@ runtime::Artifact Trainer::Impl::artifact() {
   add_binary(inference.executable());
   for (const runtime::StateEntry& entry : memory->entries()) artifact.weights.emplace(entry.name, memory->read(entry.name));
   saved.learning_rate = options.learning_rate;
+  if (source && source->onnx() && !saved.original)
+    saved.original = keep_original(*source->onnx(), model, options.keep_model, artifact);
+  if (artifact.model.empty()) artifact.model = whole_model;
+  whole_model = artifact.model;
   store(saved, artifact);
   return artifact;
+}
+
+void Trainer::prepare_export() {
+  Impl& self = *impl_;
+  if (self.source || self.model.source) return;
+  check_user(self.saved.original.has_value(), "'", self.artifact_path.string(),
+             "' did not come from an ONNX file; write --out as .gcx");
+  self.original = open_original(*self.saved.original, self.whole_model, self.artifact_path);
+  self.model.source = self.original->source;
+  self.model.aliases = self.saved.original->aliases;
+}
+
+std::vector<frontend::FileStamp> Trainer::model_files() const {
+  if (impl_->original) return impl_->original->files;
+  return impl_->source && impl_->source->onnx() ? impl_->source->onnx()->files : std::vector<frontend::FileStamp>();
 }
 
 void Trainer::save(const std::filesystem::path& path) {
   Impl& self = *impl_;
   if (!is_onnx(path)) return runtime::write_artifact(path, self.artifact());
-  check_user(self.source && self.source->onnx() != nullptr, "'", path.string(),
-             "': the model did not come from an ONNX file; save it as .gcx");
+  prepare_export();
+  check_user(self.model.source != nullptr, "'", path.string(), "': the model did not come from an ONNX file; save it as .gcx");
   std::map<std::string, Tensor> weights;
   for (const std::string& name : self.saved.weights)
     if (self.memory->contains(name)) weights.emplace(name, self.memory->read(name));

@@ -17,9 +17,11 @@
 #include <vector>
 
 #include "gcomp/compile.h"
+#include "gcomp/data_position.h"
 #include "gcomp/evaluation.h"
 #include "gcomp/forward.h"
 #include "gcomp/model.h"
+#include "gcomp/original_model.h"
 #include "gcomp/tensor_view.h"
 #include "runtime/device.h"
 
@@ -34,6 +36,7 @@ struct TrainOptions {
   runtime::DeviceRequest device = runtime::DeviceRequest::automatic;
   runtime::DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};
+  KeepModel keep_model = KeepModel::by_reference;  ///< in a .gcx, for the export of what is trained from it
 };
 
 /// Loss scaling in f16 after one step.
@@ -85,6 +88,12 @@ class Trainer {
   double learning_rate() const;
   void set_learning_rate(double rate);
   std::int64_t steps() const;  ///< done so far, by this object
+  /// Where in its data the training stands, as the artifact said or the caller last. Nothing here moves it: only the caller knows
+  /// which rows he takes. An artifact keeps it.
+  const DataPosition& data_position() const;
+  void set_data_position(const DataPosition& position);
+  /// Of Dropout and other random operators; does nothing where there are none.
+  void set_seed(std::uint64_t seed);
 
   // The rest of the model's life, on the same parameters.
 
@@ -111,9 +120,15 @@ class Trainer {
   /// SHA-256 over names, types and bytes of parameters and running statistics.
   std::string weights_digest() const;
 
-  /// To a path ending in .onnx: the file that the model came from, with trained weights. Else an artifact (.gcx) that holds
-  /// everything, moments included, and needs no compiler on this kind of machine. The file appears whole or not at all.
+  /// To a path ending in .onnx: the file that the model came from, with trained weights. To one ending in .gcx: an artifact that
+  /// holds everything, moments included, and needs no compiler on this kind of machine. The file appears whole or not at all.
   void save(const std::filesystem::path& path);
+
+  /// After load(): finds the ONNX file that the artifact came from now, rather than in save(), so that what is missing is known
+  /// before the first step. Throws UserError with path, SHA-256 and cure.
+  void prepare_export();
+  /// The files that export reads: the model's and those of its external data; after load() and without prepare_export() none.
+  std::vector<frontend::FileStamp> model_files() const;
 
   /// What import decided; empty after load(). The graph in it is empty.
   const frontend::Model& model() const;

@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kWeights = "weights.safetensors";
+constexpr const char* kModel = "model.onnx";
 constexpr std::uint64_t kLargestManifest = 64 << 20;
 
 struct ArtifactEntry {
@@ -75,6 +76,7 @@ std::vector<ArtifactEntry> entries_of(const Artifact& artifact) {
   for (const auto& [path, bytes] : artifact.binaries) entries.push_back({path, bytes});
   if (!artifact.weights.empty())
     entries.push_back({kWeights, serialize_safetensors({.tensors = artifact.weights, .metadata = {}}), Compression::stored});
+  if (!artifact.model.empty()) entries.push_back({kModel, artifact.model, Compression::stored});
   return entries;
 }
 
@@ -106,6 +108,26 @@ std::string text_member(const nlohmann::json& object, const char* key) {
   return value.get<std::string>();
 }
 
+/// Nothing but these members, each once: what is misspelt or made up is not passed over.
+void check_members(const nlohmann::json& object, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : object.items())
+    check_user(std::find(known.begin(), known.end(), key) != known.end(), "has an unknown member '", key, "'");
+}
+
+void check_manifest(const nlohmann::json& manifest) {
+  check_members(manifest, {"format", "schema", "gcomp", "target", "programs", "metadata", "entries"});
+  check_user(manifest_member(manifest, "programs").is_array() && manifest_member(manifest, "metadata").is_object() &&
+                 manifest_member(manifest, "entries").is_object(),
+             "has no lists of programs, metadata and entries");
+  text_member(manifest, "gcomp");
+  text_member(manifest, "target");
+  for (const auto& [name, entry] : manifest.at("entries").items()) {
+    text_member(entry, "sha256");
+    check_user(manifest_member(entry, "bytes").is_number_unsigned(), "gives entry '", name, "' no size");
+    check_members(entry, {"bytes", "sha256"});
+  }
+}
+
 nlohmann::json read_manifest(const ZipReader& archive) {
   const int index = archive.find(kManifest);
   check_user(index >= 0, "it is no gcomp artifact: entry '", kManifest, "' is missing");
@@ -120,9 +142,7 @@ nlohmann::json read_manifest(const ZipReader& archive) {
     check_user(schema.is_number_integer() && schema.get<std::int64_t>() == kArtifactSchema, "is of schema ", schema.dump(),
                ", written by gcomp ", text_member(manifest, "gcomp"), "; this is gcomp ", version(), ", which reads schema ",
                kArtifactSchema);
-    check_user(manifest_member(manifest, "programs").is_array() && manifest_member(manifest, "metadata").is_object() &&
-                   manifest_member(manifest, "entries").is_object(),
-               "has no lists of programs, metadata and entries");
+    check_manifest(manifest);
     return manifest;
   } catch (const UserError& error) { throw UserError(concat("entry '", kManifest, "' ", error.what())); }
 }
@@ -134,6 +154,8 @@ std::vector<std::byte> read_entry(const ZipReader& archive, const nlohmann::json
   std::vector<std::byte> bytes = archive.read(static_cast<std::size_t>(index));
   check_user(text_member(entries.at(name), "sha256") == sha256(bytes), "entry '", name,
              "' is damaged: its SHA-256 differs from the manifest's");
+  check_user(entries.at(name).at("bytes") == bytes.size(), "entry '", name, "' has ", bytes.size(), " bytes, the manifest says ",
+             entries.at(name).at("bytes").dump());
   return bytes;
 }
 
@@ -160,6 +182,7 @@ Artifact read(const ZipReader& archive, const std::string& path) {
     check_user(entries.contains(entry.name), "entry '", entry.name, "' is not in the manifest");
     std::vector<std::byte> bytes = read_entry(archive, entries, entry.name);
     if (entry.name == kWeights) artifact.weights = parse_safetensors(bytes, concat(path, "', entry '", kWeights)).tensors;
+    else if (entry.name == kModel) artifact.model = std::move(bytes);
     else if (is_binary_path(entry.name)) artifact.binaries.emplace_back(entry.name, std::move(bytes));
     else check_user(starts_with(entry.name, "kernels/"), "entry '", entry.name, "' has no place in an artifact");
   }

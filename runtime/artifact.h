@@ -4,6 +4,7 @@
 //   kernels/NAME/K.cpp|cu  their kernels' text, for people; the prelude they share beside them
 //   cpu/..., cubins/...    binaries made from that text
 //   weights.safetensors    the model's state, where it is kept
+//   model.onnx             the file that it was compiled from, where that is kept whole
 // An artifact holds code: read only those whose origin you trust. Damage is found all the same.
 #pragma once
 
@@ -23,13 +24,14 @@ struct Artifact {
   std::vector<Program> programs;                                         ///< of distinct names and one target
   std::vector<std::pair<std::string, std::vector<std::byte>>> binaries;  ///< "cpu/step.so", "cubins/sm_90/k0.cubin" to bytes
   std::map<std::string, Tensor> weights;                                 ///< by the state's name
+  std::vector<std::byte> model;                                          ///< the ONNX file; empty where it is not kept
   std::map<std::string, std::string> metadata;
 
   bool operator==(const Artifact&) const = default;
 };
 
 /// What this gcomp writes, and the only schema that it reads.
-inline constexpr int kArtifactSchema = 1;
+inline constexpr int kArtifactSchema = 2;
 
 /// Writes atomically; equal artifacts give equal bytes. Throws UserError where the file cannot be written.
 void write_artifact(const std::filesystem::path& path, const Artifact& artifact);

@@ -75,7 +75,8 @@ void add_device(std::vector<std::string>& arguments) {
     if (arguments[0] == command) arguments.insert(arguments.begin() + 1, {"--device", device});
 }
 
-CommandResult run(std::vector<std::string> arguments, const CommandOptions& options, const std::string& marker) {
+CommandResult run(std::vector<std::string> arguments, const CommandOptions& options, const std::string& marker,
+                  const std::function<void(pid_t)>& action) {
   add_device(arguments);
   arguments.insert(arguments.begin(), binary());
   if (!options.limits.empty()) {
@@ -105,7 +106,7 @@ CommandResult run(std::vector<std::string> arguments, const CommandOptions& opti
     for (int i = 0; i < 2; ++i)
       if (streams[i].fd >= 0 && streams[i].revents != 0 && !drain(streams[i].fd, *texts[i])) streams[i].fd = -1;
     if (!sent && result.errors.find(marker) != std::string::npos) {
-      kill(child, SIGINT);
+      action(child);
       sent = true;
     }
   }
@@ -125,11 +126,16 @@ bool on_another_device() {
 }
 
 CommandResult run_gcomp(std::vector<std::string> arguments, const CommandOptions& options) {
-  return run(std::move(arguments), options, "");
+  return run(std::move(arguments), options, "", {});
 }
 
-CommandResult interrupt_gcomp(std::vector<std::string> arguments, const std::string& marker) {
-  return run(std::move(arguments), {}, marker);
+CommandResult run_gcomp_until(std::vector<std::string> arguments, const std::string& marker,
+                              const std::function<void(pid_t)>& action, const CommandOptions& options) {
+  return run(std::move(arguments), options, marker, action);
+}
+
+CommandResult interrupt_gcomp(std::vector<std::string> arguments, const std::string& marker, int signal) {
+  return run(std::move(arguments), {}, marker, [signal](pid_t child) { kill(child, signal); });
 }
 
 }  // namespace gcomp::test

@@ -3,8 +3,12 @@
 // GCOMP_TEST_BINARY names another gcomp than the one built here, GCOMP_TEST_DEVICE the device that it shall use (tools/gpu-suite).
 #pragma once
 
+#include <sys/types.h>
+
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,8 +29,12 @@ struct CommandOptions {
 /// `arguments` follow the program's name.
 CommandResult run_gcomp(std::vector<std::string> arguments, const CommandOptions& options = {});
 
-/// The same, sent SIGINT once `marker` has appeared on stderr.
-CommandResult interrupt_gcomp(std::vector<std::string> arguments, const std::string& marker);
+/// The same; once `marker` has appeared on stderr, `action` is done with the process's id.
+CommandResult run_gcomp_until(std::vector<std::string> arguments, const std::string& marker,
+                              const std::function<void(pid_t)>& action, const CommandOptions& options = {});
+
+/// The same, sent `signal` then.
+CommandResult interrupt_gcomp(std::vector<std::string> arguments, const std::string& marker, int signal = SIGINT);
 
 /// Whether GCOMP_TEST_DEVICE sends what trains elsewhere than to the CPU.
 bool on_another_device();

@@ -393,16 +393,6 @@ TEST_F(BadInput, UnwritableCacheIsSaidAndDoesNotStop) {
   EXPECT_NE(result.errors.find("not cached"), std::string::npos) << result.errors;
 }
 
-TEST_F(BadInput, InterruptLeavesNothing) {
-  const RecordedModel mlp = recorded_model("mlp");
-  const CommandResult result = interrupt_gcomp({"train", mlp.model(), "--data", mlp.data(), "--loss", "bce", "--batch", "64",
-                                                "--steps", "100000000", "--metrics", folder_ / "m.jsonl", "--out", out_},
-                                               "step 1/");
-  EXPECT_EQ(result.exit_code, 130) << result.errors;
-  EXPECT_NE(result.errors.find("interrupted after step"), std::string::npos) << result.errors;
-  EXPECT_EQ(contents(out_), "old contents");
-}
-
 /// Compilation, the first step and the writing of the model are interrupted too, whatever the moment.
 TEST_F(BadInput, InterruptAtAnyTimeLeavesNoFileBeside) {
   const RecordedModel cnn = recorded_model("mnist_cnn");

@@ -139,7 +139,7 @@ TEST_F(BadOptions, OptionsThatAnArtifactHasDecided) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_gcomp(arguments);
   };
-  const std::pair<const char*, const char*> decided[] = {{"--loss", "mse"}, {"--batch", "8"},     {"--lr", "1"},
+  const std::pair<const char*, const char*> decided[] = {{"--loss", "mse"}, {"--batch", "8"},     {"--momentum", "1"},
                                                          {"--freeze", "b"}, {"--dim", "batch=8"}, {"--precision", "f64"}};
   for (const auto& [flag, value] : decided)
     expect_refused(train_further({flag, value}), ExitCode::usage, {flag, "step.gcx", "gcomp compile"});

@@ -87,11 +87,18 @@ TEST(Artifact, DamageNamesTheEntry) {
       {"cubins/sm_90/k0.cubin", "cubins/sm_90/k9.cubin", "one", "entry 'cubins/sm_90/k9.cubin' is not in the manifest"},
       {"manifest.json", "", "", "it is no gcomp artifact: entry 'manifest.json' is missing"},
       {"manifest.json", "manifest.json", "{", "entry 'manifest.json' it is no valid JSON"},
-      {"manifest.json", "manifest.json", R"({"format":"gcx","schema":2,"gcomp":"9.1"})",
-       "entry 'manifest.json' is of schema 2, written by gcomp 9.1; this is gcomp 0.1.0, which reads schema 1"},
+      {"manifest.json", "manifest.json", R"({"format":"gcx","schema":3,"gcomp":"9.1"})",
+       "entry 'manifest.json' is of schema 3, written by gcomp 9.1; this is gcomp 0.1.0, which reads schema 2"},
       {"manifest.json", "manifest.json", R"({"format":"other"})", "is of another format"},
-      {"manifest.json", "manifest.json", R"({"format":"gcx","schema":1,"gcomp":"0.1.0","programs":[3],"metadata":{},"entries":{}})",
+      {"manifest.json", "manifest.json",
+       R"({"format":"gcx","schema":2,"gcomp":"0.1.0","target":"","programs":[3],"metadata":{},"entries":{}})",
        "entry 'programs/.pb' is missing"},
+      {"manifest.json", "manifest.json",
+       R"({"format":"gcx","schema":2,"gcomp":"0.1.0","target":"","programs":[],"metadata":{},"entries":{},"sing":1})",
+       "entry 'manifest.json' has an unknown member 'sing'"},
+      {"manifest.json", "manifest.json",
+       R"({"format":"gcx","schema":2,"gcomp":"0.1.0","target":"","programs":[],"metadata":{},"entries":{"x":{"sha256":"0"}}})",
+       "entry 'manifest.json' lacks 'bytes'"},
   };
   for (const auto& c : cases) {
     tamper(good, bad, c.entry, c.name, c.text);

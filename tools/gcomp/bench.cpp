@@ -101,7 +101,7 @@ void bench(const BenchFlags& flags, const Console& console) {
   TrainOptions options;
   options.loss = flags.loss;
   options.optimizer = flags.optimizer.parse();
-  options.learning_rate = flags.optimizer.learning_rate;
+  options.learning_rate = flags.optimizer.rate();
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();
   options.device = flags.device.request();

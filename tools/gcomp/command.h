@@ -2,15 +2,25 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 
 #include "tools/command_line/arguments.h"
 #include "tools/gcomp/console.h"
 
 namespace gcomp::tools {
 
+/// Thrown where a command left results and did not end as it was meant to: a signal came, or they could not go where they were
+/// wanted.
+struct Unfinished {
+  std::string message;
+  int exit_code;
+  std::shared_ptr<const nlohmann::json> results;  ///< what --json says beside the error; may be null
+};
+
 struct Command {
   ArgumentParser parser;
-  std::function<void()> run;  ///< throws gcomp::Error
+  std::function<void()> run;  ///< throws gcomp::Error or Unfinished
 };
 
 Command add_train(ArgumentParser& root, Console& console);

@@ -9,6 +9,7 @@
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/emit.h"
 #include "tools/gcomp/options.h"
+#include "tools/gcomp/outputs.h"
 #include "tools/gcomp/pass_trace.h"
 #include "tools/gcomp/report.h"
 
@@ -18,7 +19,7 @@ namespace {
 struct CompileFlags {
   std::string model, out, target = "cpu", emit, print_after, loss;
   std::int64_t batch = 0;
-  bool train = false, time_passes = false;
+  bool train = false, time_passes = false, embed_model = false;
   std::vector<std::string> disabled;
   ModelOptions model_options;
   OptimizerOptions optimizer;
@@ -29,11 +30,13 @@ void check_flags(const CompileFlags& flags) {
   const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
   if (flags.train && flags.loss.empty()) usage("--train needs --loss: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
   require_batch(flags.batch);
+  if (flags.embed_model && (!flags.train || !is_artifact(flags.out)))
+    usage("--embed-model has a meaning only with --train and -o NAME.gcx");
   const bool artifact = is_artifact(flags.out);
   if (artifact && !flags.emit.empty())
     usage(concat("--emit ", flags.emit, " writes text into the folder -o DIR; -o ", flags.out, " names an artifact"));
   if (!artifact && !flags.out.empty() && flags.emit.empty())
-    usage(concat("-o ", flags.out, ": an artifact is called NAME.gcx; a folder goes with --emit"));
+    usage(concat("-o ", flags.out, ": unknown ending, wanted NAME.gcx for an artifact; a folder goes with --emit"));
   if (flags.out.empty() && flags.emit.empty() && flags.print_after.empty() && !flags.time_passes)
     usage("nothing to do: give -o NAME.gcx, --emit ir|plan|cuda|cpp|cubin, --print-after=PASS or --time-passes");
 }
@@ -71,10 +74,13 @@ class Compilation {
   }
 
   void run() {
+    const Outputs outputs({{"-o", is_artifact(flags_.out) ? flags_.out : "", {".gcx"}}});
+    outputs.protect("model", flags_.model);
     if (is_artifact(flags_.out)) { runtime::AtomicFile probe(flags_.out); }
     const auto start = std::chrono::steady_clock::now();
     progress_.begin(concat("reading '", flags_.model, "'"));
     model_ = Model::load(flags_.model);
+    outputs.protect_model(model_->onnx()->files);
     trace_.add("read", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     if (is_artifact(flags_.out)) {
       make_artifact();
@@ -98,12 +104,20 @@ class Compilation {
     LoweredGraph lowered = lower_graph(graph().graph, target_, hooks_);
     if (flags_.emit.empty()) return compile_kernels(lowered);
     const EmitKind kind = parse_emit(flags_.emit);
-    if (kind == EmitKind::ir) return write_emitted({emit_ir(lowered)}, flags_.out, console_);
-    if (kind == EmitKind::plan) return write_emitted({emit_plan(lowered, target_)}, flags_.out, console_);
+    if (kind == EmitKind::ir) return write({emit_ir(lowered)});
+    if (kind == EmitKind::plan) return write({emit_plan(lowered, target_)});
     const runtime::Program program = generate_program(lowered, target_, hooks_);
-    if (kind != EmitKind::cubin) return write_emitted(emit_kernels(program), flags_.out, console_);
+    if (kind != EmitKind::cubin) return write(emit_kernels(program));
     if (flags_.out.empty()) throw UserError("--emit cubin writes binary files: give a folder with -o DIR", ExitCode::usage);
-    write_emitted(emit_cubins(program, device_options(), console_), flags_.out, console_);
+    write(emit_cubins(program, device_options(), console_));
+  }
+
+  void write(const std::vector<EmittedFile>& files) {
+    std::vector<Output> written;
+    for (const auto& [name, text] : files)
+      if (!flags_.out.empty()) written.push_back({"-o", (std::filesystem::path(flags_.out) / name).string()});
+    Outputs(std::move(written)).protect_model(model_->onnx()->files);
+    write_emitted(files, flags_.out, console_);
   }
 
   runtime::DeviceOptions device_options() {
@@ -126,7 +140,8 @@ class Compilation {
                             .target = target_,
                             .loss = {},
                             .optimizer = optimizer_,
-                            .learning_rate = flags_.optimizer.learning_rate,
+                            .learning_rate = flags_.optimizer.rate(),
+                            .keep_model = flags_.embed_model ? KeepModel::whole : KeepModel::by_reference,
                             .device_options = device_options(),
                             .hooks = hooks_};
     if (flags_.train) options.loss = flags_.loss;
@@ -160,6 +175,8 @@ Command add_compile(ArgumentParser& root, Console& console) {
   add_loss(parser, flags->loss);
   parser.add_option("--target", flags->target, "cpu (default) or cuda:sm_90 and the like").type_name("TARGET");
   parser.add_option("--out,-o", flags->out, "the artifact NAME.gcx, or the folder for --emit").type_name("PATH");
+  parser.add_flag("--embed-model", flags->embed_model,
+                  "with --train: the .gcx keeps the .onnx file itself, not its path and SHA-256");
   parser.add_option("--emit", flags->emit, "ir, plan, cuda, cpp or cubin: to -o DIR, or to stdout").type_name("KIND");
   parser.add_option("--print-after", flags->print_after, "the IR after a pass, or after all of them").type_name("PASS|all");
   parser.add_flag("--time-passes", flags->time_passes, "a table of phases and passes with their times");

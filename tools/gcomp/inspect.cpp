@@ -125,6 +125,14 @@ void inspect_artifact(const InspectFlags& flags, const Console& console) {
   const SavedModel saved = saved_model(artifact, flags.model);
   console.result(concat("artifact: '", flags.model, "', compiled from '", saved.model, "'",
                         saved.loss.empty() ? "" : concat(", trains ", saved.trained.size(), " parameters with loss ", saved.loss)));
+  if (saved.position.steps > 0)
+    console.result(concat("trained: ", grouped(saved.position.steps), " steps on ", grouped(saved.position.rows), " rows, ",
+                          saved.position.shuffled ? concat("shuffled with seed ", saved.position.seed) : "in order",
+                          ", learning rate ", saved.learning_rate));
+  if (saved.original && !saved.original->path.empty())
+    console.result(concat("exports by: '", saved.original->path, "', SHA-256 ", saved.original->sha256));
+  else if (!artifact.model.empty())
+    console.result(concat("exports by: the ONNX file inside, ", bytes_text(static_cast<std::int64_t>(artifact.model.size()))));
   json programs = json::array();
   for (const runtime::Program& program : artifact.programs) inspect_program(program, console, programs);
   std::int64_t elements = 0, bytes = 0;

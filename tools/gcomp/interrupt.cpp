@@ -1,20 +1,40 @@
 #include "tools/gcomp/interrupt.h"
 
+#include "ir/base/error.h"
+
 namespace gcomp::tools {
 namespace {
 
-volatile std::sig_atomic_t g_requested = 0;  // a signal handler can reach nothing else
+constexpr std::pair<int, const char*> kNames[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}};
 
-void note(int) { g_requested = 1; }
+volatile std::sig_atomic_t g_signal = 0;  // a signal handler can reach nothing else
+
+/// Notes the first signal and lets the second one end the process, whichever of them it is.
+void note(int signal) {
+  if (g_signal == 0) g_signal = signal;
+  for (const auto& [number, name] : kNames) {
+    struct sigaction current {};
+    if (sigaction(number, nullptr, &current) != 0 || current.sa_handler != note) continue;
+    current.sa_handler = SIG_DFL;
+    sigaction(number, &current, nullptr);
+  }
+}
 
 }  // namespace
 
+std::string name_of_signal(int signal) {
+  for (const auto& [number, name] : kNames)
+    if (number == signal) return name;
+  return concat("signal ", signal);
+}
+
 Interrupt::Interrupt() {
-  g_requested = 0;
+  g_signal = 0;
   struct sigaction action {};
   action.sa_handler = note;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  for (const int signal : kSignals) sigaddset(&action.sa_mask, signal);
+  action.sa_flags = SA_RESTART;
   for (std::size_t i = 0; i < old_.size(); ++i) {
     sigaction(kSignals[i], nullptr, &old_[i]);
     if (old_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
@@ -25,6 +45,6 @@ Interrupt::~Interrupt() {
   for (std::size_t i = 0; i < old_.size(); ++i) sigaction(kSignals[i], &old_[i], nullptr);
 }
 
-bool Interrupt::requested() const { return g_requested != 0; }
+int Interrupt::signal() const { return g_signal; }
 
 }  // namespace gcomp::tools

@@ -1,4 +1,4 @@
-// Ctrl-C during a training run: the first one ends the run after the step, the second one ends the process.
+// Ctrl-C and its kin during a training run: the first one ends the run after the step, the second one ends the process.
 #pragma once
 
 #include <array>
@@ -8,16 +8,13 @@
 
 namespace gcomp::tools {
 
-/// Exit code of an interrupted run, as shells count: 128 + SIGINT.
-inline constexpr int kInterruptedExit = 130;
+/// Exit code of a run that a signal ended, as shells count.
+constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
+/// "SIGTERM".
+std::string name_of_signal(int signal);
 
-/// Thrown once the step has ended.
-struct Interrupted {
-  std::string message;
-};
-
-/// While alive, SIGINT, SIGTERM and SIGHUP are noted, unless the process came with them ignored; a second one has its usual effect.
-/// One at a time.
+/// While alive, the first of SIGINT, SIGTERM and SIGHUP is noted, unless the process came with it ignored; after it each has its
+/// usual effect. One at a time.
 class Interrupt {
  public:
   Interrupt();
@@ -25,7 +22,8 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  bool requested() const;
+  /// Which one came, 0 while none did.
+  int signal() const;
 
  private:
   static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};

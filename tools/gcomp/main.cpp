@@ -1,4 +1,5 @@
-// gcomp: the command line. Exit codes are ExitCode's, and 130 after Ctrl-C.
+// gcomp: the command line. Exit codes are ExitCode's, and 128 plus the signal's number after a signal.
+#include <csignal>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -8,7 +9,6 @@
 #include "ir/base/version.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/console.h"
-#include "tools/gcomp/interrupt.h"
 
 namespace gcomp::tools {
 namespace {
@@ -22,7 +22,7 @@ constexpr const char* kFooter =
     "  gcomp COMMAND --help\n\n"
     "Exit codes: 0 ok, 1 internal error, 2 usage, 3 invalid model or data, 4 unsupported, 5 kernel compilation, 6 no usable "
     "device,\n"
-    "7 out of memory, 8 numeric failure, 130 interrupted";
+    "7 out of memory, 8 numeric failure, 129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM (train writes the model as it is then)";
 
 struct GlobalFlags {
   bool json = false, quiet = false, verbose = false;
@@ -60,9 +60,11 @@ std::string chosen_name(const std::vector<Command>& commands) {
   return "";
 }
 
-int fail(const Console& console, const std::string& command, const std::string& message, int code) {
+int fail(const Console& console, const std::string& command, const std::string& message, int code, nlohmann::json results = {}) {
   console.error(concat("gcomp", command.empty() ? "" : " " + command, ": ", message));
-  console.result_json({{"error", message}, {"exit_code", code}});
+  results["error"] = message;
+  results["exit_code"] = code;
+  console.result_json(std::move(results));
   return code;
 }
 
@@ -72,8 +74,8 @@ int run(const Command& command, const Console& console) {
     command.run();
     console.check_results();
     return static_cast<int>(ExitCode::ok);
-  } catch (const Interrupted& interrupted) {
-    return fail(console, name, interrupted.message, kInterruptedExit);
+  } catch (const Unfinished& run) {
+    return fail(console, name, run.message, run.exit_code, run.results ? *run.results : nlohmann::json());
   } catch (const InternalError& error) {
     return fail(console, name, concat("internal error, a fault of gcomp: ", error.what()), static_cast<int>(error.code()));
   } catch (const Error& error) {
@@ -87,6 +89,7 @@ int run(const Command& command, const Console& console) {
 
 int main_of(int argc, char** argv) {
   occupy_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at the limit of its size is an error of that write, not the end of the process
   Console console;
   GlobalFlags global;
   ArgumentParser root("gcomp compiles and trains neural networks from ONNX files", "gcomp");

@@ -115,7 +115,7 @@ void require_batch(std::int64_t batch) {
 
 void refuse_decided(const ArgumentParser& parser, const std::string& artifact) {
   for (const std::string& flag : parser.given())
-    if (holds(kGraphFlags, flag) || holds(kOptimizerFlags, flag))
+    if (flag != "--lr" && (holds(kGraphFlags, flag) || holds(kOptimizerFlags, flag)))
       usage(concat(flag, ": '", artifact, "' is compiled, which has decided that; give it to gcomp compile"));
 }
 
@@ -187,7 +187,9 @@ void add_loss(ArgumentParser& parser, std::string& loss) {
 void OptimizerOptions::add(ArgumentParser& parser) {
   const std::string group = "Optimizer (PyTorch's names, formulas and defaults)";
   parser.add_option("--optimizer", optimizer, "sgd, adam or adamw (default adamw)").type_name("NAME").group(group);
-  parser.add_option("--lr", learning_rate, "learning rate (default 0.001)").type_name("X").group(group);
+  parser.add_option("--lr", learning_rate, "learning rate (default 0.001; for a .gcx that of its last run)")
+      .type_name("X")
+      .group(group);
   parser.add_option("--momentum", momentum, "sgd (default 0)").type_name("X").group(group);
   parser.add_option("--dampening", dampening, "sgd (default 0)").type_name("X").group(group);
   parser.add_flag("--nesterov", nesterov, "sgd: Nesterov momentum").group(group);

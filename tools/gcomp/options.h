@@ -30,11 +30,12 @@ void add_loss(ArgumentParser& parser, std::string& loss);
 
 struct OptimizerOptions {
   std::string optimizer = "adamw", betas;
-  double learning_rate = 1e-3;
-  std::optional<double> momentum, dampening, weight_decay, eps;
+  std::optional<double> learning_rate, momentum, dampening, weight_decay, eps;
   bool nesterov = false;
 
   void add(ArgumentParser& parser);
+  /// The learning rate that was given, or the default.
+  double rate() const { return learning_rate.value_or(1e-3); }
   /// Throws UserError (exit 2) for a value out of range or an option that the optimizer does not have.
   Optimizer parse() const;
 };

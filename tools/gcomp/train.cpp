@@ -1,26 +1,22 @@
 // gcomp train: ONNX (or .gcx) and .npz in, trained model out.
-#include <cmath>
-#include <csignal>
-#include <filesystem>
+#include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "ir/base/error.h"
+<<<<<<< HEAD
 #include "ir/base/units.h"
 #include "runtime/atomic_file.h"
 #include "runtime/batch_plan.h"
 #include "runtime/metrics.h"
+=======
+>>>>>>> 6596608 (A training goes on from its .gcx to the bit and comes out as .onnx; signals and full disks leave the model that was trained)
 #include "tools/gcomp/command.h"
-#include "tools/gcomp/compile_progress.h"
-#include "tools/gcomp/interrupt.h"
-#include "tools/gcomp/options.h"
-#include "tools/gcomp/progress.h"
-#include "tools/gcomp/report.h"
-#include "tools/gcomp/training_data.h"
+#include "tools/gcomp/training_run.h"
 
 namespace gcomp::tools {
 namespace {
 
+<<<<<<< HEAD
 struct TrainFlags {
   std::string model, data, eval_data, loss, metrics, out;
   std::int64_t batch = 0, epochs = 0, steps = 0;
@@ -263,17 +259,23 @@ void TrainingRun::finish() {
 }
 
 /// From reading to writing, Ctrl-C is noted: the step ends, and what is being written becomes whole or goes.
+=======
+/// From reading to writing a signal is noted: what compiles stops, a step ends, and what is being written becomes whole.
+>>>>>>> 6596608 (A training goes on from its .gcx to the bit and comes out as .onnx; signals and full disks leave the model that was trained)
 void train(const TrainFlags& flags, const Console& console) {
   const Interrupt interrupt;
+  std::optional<TrainingRun> run;
   try {
-    TrainingRun run(flags, console);
-    run.report();
-    run.train(interrupt);
-    run.finish();
+    run.emplace(flags, console, interrupt);
   } catch (const Error&) {
-    if (!interrupt.requested()) throw;
-    throw Interrupted{concat("interrupted; '", flags.out, "' is not written")};  // the C++ compiler, say, ends from the same Ctrl-C
+    if (interrupt.signal() == 0) throw;
+    throw Unfinished{
+        concat("interrupted by ", name_of_signal(interrupt.signal()), " before the first step; '", flags.out, "' is not written"),
+        exit_code_of_signal(interrupt.signal()), nullptr};
   }
+  run->report();
+  run->train();
+  run->finish();
 }
 
 }  // namespace
@@ -289,8 +291,10 @@ Command add_train(ArgumentParser& root, Console& console) {
   parser.add_option("--batch", flags->batch, "rows of one step").type_name("N");
   parser.add_option("--epochs", flags->epochs, "how often to go through the data").type_name("N");
   parser.add_option("--steps", flags->steps, "or how many steps to take").type_name("N");
-  parser.add_option("--seed", flags->seed, "of the order of rows and of Dropout (default 0)").type_name("N");
+  parser.add_option("--seed", flags->seed, "of the order of rows and of Dropout (default 0; a .gcx goes on with its own)")
+      .type_name("N");
   parser.add_flag("--no-shuffle", flags->no_shuffle, "step i takes rows i * batch onwards");
+  parser.add_flag("--embed-model", flags->embed_model, "a .gcx keeps the .onnx file itself, not its path and SHA-256");
   parser.add_option("--metrics", flags->metrics, "one JSON object a line for each step and evaluation").type_name("JSONL");
   flags->model_options.add_precision(parser, "what floats compute in (default f32)");
   flags->model_options.add_loss_scale(parser);
@@ -305,8 +309,14 @@ Command add_train(ArgumentParser& root, Console& console) {
       "  gcomp train m.onnx --data train.npz --loss mse --optimizer sgd --momentum 0.9 --nesterov --batch 32 --steps 500 --freeze "
       "'encoder.*' --out t.onnx\n"
       "  gcomp train m.onnx --data train.npz --loss bce --batch 8 --steps 10 --no-shuffle --precision f64 --metrics m.jsonl --out "
-      "t.onnx");
+      "t.onnx\n"
+      "  gcomp train t.gcx --data train.npz --lr 1e-4 --epochs 5 --out further.onnx\n\n"
+      "A .gcx goes on where its training stopped: same order of rows, seed, optimizer state. SIGINT, SIGTERM and SIGHUP end the "
+      "run\n"
+      "after the step and write the model as it is then (exit code 130, 143, 129); a second one ends it at once.");
   return {parser, [parser, flags, &console] {
+            const std::vector<std::string> given = parser.given();
+            flags->seed_given = std::find(given.begin(), given.end(), "--seed") != given.end();
             if (is_artifact(flags->model)) refuse_decided(parser, flags->model);
             train(*flags, console);
           }};

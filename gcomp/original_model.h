@@ -1,0 +1,38 @@
+// The ONNX file that an artifact came from, which export needs beside the trained values: a reference to it, or the file itself.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "frontend/onnx/import.h"
+#include "runtime/artifact.h"
+
+namespace gcomp {
+
+struct OriginalFile {
+  std::string location;  ///< relative to the model's directory
+  std::string sha256;
+};
+
+struct OriginalModel {
+  std::string path;                      ///< absolute; "" where the artifact holds the file itself
+  std::string sha256;                    ///< of the file at `path`
+  std::vector<OriginalFile> external;    ///< its external data
+  std::vector<frontend::Alias> aliases;  ///< how states and initializers differ
+};
+
+enum class KeepModel : std::uint8_t { by_reference, whole };
+
+/// What an artifact keeps of `file`; `model` is what import made of it for training. A file that is no longer as it was read, or
+/// that never was one, cannot be referred to and is kept whole. Whole means as artifact.model, with external data inside. Where
+/// that cannot be read either, nothing is kept.
+OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::Model& model, KeepModel keep,
+                            runtime::Artifact& artifact);
+
+/// The file again, at its path or beside the artifact, with `files` and `source`. Throws UserError that names the path, the SHA-256
+/// that is wanted and the cure where the file is missing or another.
+frontend::OnnxFile open_original(const OriginalModel& original, const std::vector<std::byte>& whole,
+                                 const std::filesystem::path& artifact);
+
+}  // namespace gcomp

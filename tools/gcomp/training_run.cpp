@@ -1,0 +1,163 @@
+#include "tools/gcomp/training_run.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "ir/base/error.h"
+#include "ir/base/units.h"
+#include "tools/gcomp/command.h"
+#include "tools/gcomp/progress.h"
+#include "tools/gcomp/report.h"
+#include "tools/gcomp/rescue.h"
+
+namespace gcomp::tools {
+
+std::string TrainingRun::where_loss_went(std::int64_t step, double loss, std::span<const std::int64_t> rows) const {
+  std::string cause = find_non_finite(*data_, names_, rows);
+  if (cause.empty() && flags_.optimizer.eps == 0)
+    cause = "With --eps 0 a parameter whose gradients were all zero is divided by zero";
+  if (cause.empty()) cause = concat("A smaller --lr than ", trainer_->learning_rate(), " often helps");
+  return concat("step ", step + 1, " (epoch ", plan_->epoch_of(step) + 1, "): the loss is ", loss, "; '", flags_.out,
+                "' is not written. ", cause);
+}
+
+void TrainingRun::start(std::int64_t step) {
+  const std::span<const std::int64_t> rows = plan_->rows_of(step);
+  feeder_->load(rows);
+  on_rows(
+      *trainer_, *data_, [&] { trainer_->start(); }, [&] { return rows; });
+}
+
+void TrainingRun::take_loss(std::int64_t step) {
+  loss_ = on_rows(
+      *trainer_, *data_, [&] { return trainer_->take_loss(); }, [&] { return plan_->rows_of(step); });
+  const std::optional<LossScaleStatus> scale = trainer_->loss_scale();
+  std::vector<runtime::Metric> metric{{"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}};
+  if (scale) metric.insert(metric.end(), {{"loss_scale", scale->scale}, {"skipped", std::int64_t{scale->skipped}}});
+  metrics_->write(metric);
+  if (scale) check_scale(step, *scale);
+  if (!scale && !std::isfinite(loss_)) throw UserError(where_loss_went(step, loss_, plan_->rows_of(step)), ExitCode::numeric);
+}
+
+/// A step that overflows is skipped; steps that all do end the run, where the scale says so: below 1 it no longer scales up. A
+/// constant one gets the patience that a dynamic one has from its first value on.
+void TrainingRun::check_scale(std::int64_t step, const LossScaleStatus& scale) {
+  constexpr std::int64_t kPatience = 17;
+  skipped_ += scale.skipped;
+  skipped_in_a_row_ = scale.skipped ? skipped_in_a_row_ + 1 : 0;
+  if (!scale.skipped || (scale.dynamic ? scale.scale >= 1 : skipped_in_a_row_ < kPatience)) return;
+  const std::string culprit = find_non_finite(*data_, names_, plan_->rows_of(step));
+  const std::string what =
+      scale.dynamic ? concat("the loss scale has fallen to ", scale.scale) : concat("the loss scale is constant, ", scale.scale);
+  throw UserError(concat("step ", step + 1, " (epoch ", plan_->epoch_of(step) + 1, "): gradients were not finite in the last ",
+                         skipped_in_a_row_, " steps, and ", what, "; '", flags_.out, "' is not written. ",
+                         culprit.empty() ? "--precision bf16 has the range of float32" : culprit),
+                  ExitCode::numeric);
+}
+
+void TrainingRun::evaluate(std::int64_t epoch) {
+  evaluation_ = trainer_->evaluate(whole(*eval_data_, names_));
+  if (evaluation_->rows < eval_data_->rows())
+    console_.say(concat("evaluation leaves out the last ", eval_data_->rows() - evaluation_->rows, " rows, which fill no batch"));
+  std::vector<runtime::Metric> metric{{"eval", std::string_view(flags_.eval_data)}, {"epoch", epoch}, {"loss", evaluation_->loss}};
+  if (evaluation_->accuracy) metric.emplace_back("accuracy", *evaluation_->accuracy);
+  metrics_->write(metric);
+}
+
+/// Steps are numbered from the start of the data, which may lie in an earlier run.
+void TrainingRun::train() {
+  const std::int64_t first = position_.steps, end = first + steps_;
+  Progress progress(console_, steps_, flags_.epochs > 0 ? plan_->epoch_of(end - 1) + 1 : 0, plan_->batch());
+  bool interrupted = false;
+  for (std::int64_t step = first; step < end && !interrupted; ++step) {
+    start(step);
+    const bool last = step + 1 == end, epoch_ends = (step + 1) % plan_->steps_per_epoch() == 0;
+    interrupted = interrupt_.signal() != 0 && !last;
+    const bool pause = interrupted || last || (eval_data_ && epoch_ends);
+    // A GPU computes this step while the loss of the one before is read.
+    while (trainer_->pending() > (pause ? 0 : trainer_->most_pending() - 1)) {
+      const std::int64_t done = step + 1 - trainer_->pending();
+      take_loss(done);
+      taken_ = done + 1 - first;
+      progress.update({taken_, plan_->epoch_of(done) + 1, loss_});
+    }
+    if (interrupted || !eval_data_ || (!last && !epoch_ends)) continue;
+    evaluate(plan_->epoch_of(step) + 1);
+    progress.clear();
+    char text[128];
+    std::snprintf(text, sizeof text, "epoch %lld: test loss %.6g", static_cast<long long>(plan_->epoch_of(step) + 1),
+                  evaluation_->loss);
+    std::string line = text;
+    if (evaluation_->accuracy)
+      std::snprintf(text, sizeof text, ", test accuracy %.1f %%", 100 * *evaluation_->accuracy), line += text;
+    console_.say(line);
+  }
+  progress.clear();
+  seconds_ = progress.seconds();
+}
+
+void TrainingRun::print_results(const std::string& out, const std::string& digest) const {
+  char text[160];
+  std::snprintf(text, sizeof text, ", last loss %.9g", loss_);
+  console_.result(concat("trained ", taken_, taken_ == 1 ? " step in " : " steps in ", time_text(seconds_), " (",
+                         rows_rate_text(static_cast<double>(taken_ * plan_->batch()) / seconds_), ")", text));
+  console_.result(concat("wrote '", out, "', seed ", position_.seed, ", weights ", digest.substr(0, 16)));
+  if (skipped_ > 0)
+    console_.result(concat(skipped_, skipped_ == 1 ? " step was" : " steps were", " skipped: gradients overflowed f16, loss scale ",
+                           trainer_->loss_scale()->scale));
+  if (!evaluation_ || !evaluation_->accuracy) return;
+  std::snprintf(text, sizeof text, "test accuracy %.1f %%", 100 * *evaluation_->accuracy);
+  console_.result(text);
+}
+
+nlohmann::json TrainingRun::results(const std::string& out, const std::string& digest) const {
+  nlohmann::json json{{"out", out},
+                      {"steps", taken_},
+                      {"loss", loss_},
+                      {"seconds", seconds_},
+                      {"seed", position_.seed},
+                      {"weights_sha256", digest},
+                      {"dropped_rows", plan_->dropped_rows()}};
+  if (trainer_->loss_scale()) json["skipped_steps"] = skipped_;
+  if (!evaluation_) return json;
+  json["eval"] = {{"data", flags_.eval_data}, {"loss", evaluation_->loss}, {"rows", evaluation_->rows}};
+  if (evaluation_->accuracy) json["eval"]["accuracy"] = *evaluation_->accuracy;
+  return json;
+}
+
+void TrainingRun::finish() {
+  const bool interrupted = taken_ < steps_;
+  try {
+    trainer_->check_finite();
+  } catch (const UserError& error) {
+    throw UserError(concat("after step ", position_.steps + taken_, ": ", error.what(), "; '", flags_.out, "' is not written"),
+                    error.code());
+  }
+  position_.steps += taken_;
+  trainer_->set_data_position(position_);
+  const std::string digest = trainer_->weights_digest();
+  const SavedModelFile saved = save_somewhere(*trainer_, flags_.out);
+  print_results(saved.path, digest);
+
+  std::string problem;
+  int code = static_cast<int>(saved.code);
+  const auto add = [&](const std::string& text, int exit_code) {
+    problem += (problem.empty() ? "" : "; ") + text;
+    if (code == 0) code = exit_code;
+  };
+  if (interrupted)
+    problem = concat("interrupted by ", name_of_signal(interrupt_.signal()), " after step ", taken_, " of ", steps_,
+                     saved.failure.empty() ? concat("; '", saved.path, "' is the model as trained so far") : "");
+  if (!saved.failure.empty()) add(concat(saved.failure, "; what was trained is in '", saved.path, "'"), code);
+  if (interrupted && code == 0) code = exit_code_of_signal(interrupt_.signal());
+  if (!metrics_->failure().empty())
+    add(concat(metrics_->failure(), ": --metrics ends before the run",
+               saved.failure.empty() ? concat("; '", saved.path, "' is whole") : ""),
+        static_cast<int>(ExitCode::invalid));
+  nlohmann::json json = results(saved.path, digest);
+  if (interrupted) json["interrupted"] = name_of_signal(interrupt_.signal());
+  if (code == 0) return console_.result_json(std::move(json));
+  throw Unfinished{problem, code, std::make_shared<const nlohmann::json>(std::move(json))};
+}
+
+}  // namespace gcomp::tools

@@ -1,0 +1,143 @@
+#include <algorithm>
+
+#include "ir/base/error.h"
+#include "runtime/atomic_file.h"
+#include "tools/gcomp/report.h"
+#include "tools/gcomp/training_run.h"
+
+namespace gcomp::tools {
+namespace {
+
+[[noreturn]] void refuse_flags(const std::string& message) { throw UserError(message, ExitCode::usage); }
+
+void check_train_flags(const TrainFlags& flags) {
+  if ((flags.epochs > 0) == (flags.steps > 0)) refuse_flags("give either --epochs N or --steps N, at least 1");
+  if (flags.epochs < 0 || flags.steps < 0) refuse_flags("--epochs and --steps: wanted 1 or more");
+  if (flags.loss.empty() && !is_artifact(flags.model))
+    refuse_flags("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
+  if (flags.batch < 1 && !is_artifact(flags.model)) refuse_flags("--batch is missing, or below 1");
+  if (flags.embed_model && !is_artifact(flags.out)) refuse_flags("--embed-model has a meaning only with --out NAME.gcx");
+}
+
+Outputs outputs_of(const TrainFlags& flags) {
+  check_train_flags(flags);
+  Outputs outputs({{"--out", flags.out, kTrainedEndings}, {"--metrics", flags.metrics}});
+  outputs.protect("model", flags.model);
+  outputs.protect("data", flags.data);
+  if (!flags.eval_data.empty()) outputs.protect("evaluation data", flags.eval_data);
+  return outputs;
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const Interrupt& interrupt)
+    : flags_(flags), console_(console), interrupt_(interrupt), outputs_(outputs_of(flags)) {
+  { runtime::AtomicFile probe(flags_.out); }  // a directory that is missing or read-only is found before any work
+  metrics_ = std::make_unique<MetricsLog>(flags_.metrics, console_);
+  trainer_ = make_trainer();
+  if (flags_.optimizer.learning_rate) trainer_->set_learning_rate(*flags_.optimizer.learning_rate);
+  fit(*data_, *trainer_);
+  if (eval_data_) fit(*eval_data_, *trainer_);
+  if (eval_data_ || is_artifact(flags_.out)) trainer_->prepare_evaluation();
+  if (!is_artifact(flags_.out)) trainer_->prepare_export();
+  outputs_.protect_model(trainer_->model_files());
+  steps_ = flags.steps > 0 ? flags.steps : flags.epochs * plan_->steps_per_epoch();
+  feeder_.emplace(*data_, *trainer_);
+  throw_if_interrupted();
+  setting_up_ = false;
+  console_.clear_status();
+}
+
+void TrainingRun::throw_if_interrupted() const {
+  if (interrupt_.signal() != 0) throw UserError("interrupted");
+}
+
+runtime::DeviceOptions TrainingRun::device_options() {
+  runtime::DeviceOptions options = flags_.device.parse(console_);
+  options.cancelled = [this] { return setting_up_ && interrupt_.signal() != 0; };
+  return options;
+}
+
+void TrainingRun::open_all(std::int64_t batch) {
+  data_ = open_data(flags_.data, names_);
+  if (!flags_.eval_data.empty()) eval_data_ = open_data(flags_.eval_data, names_);
+  position_.rows = data_->rows();
+  plan_.emplace(data_->rows(), batch, position_.seed,
+                position_.shuffled ? runtime::RowOrder::shuffled : runtime::RowOrder::sequential);
+}
+
+Trainer TrainingRun::make_trainer() { return is_artifact(flags_.model) ? load_trainer() : compile_trainer(); }
+
+Trainer TrainingRun::load_trainer() {
+  runtime::DeviceOptions device = device_options();
+  compiling_.watch(device);
+  Trainer trainer = Trainer::load(flags_.model, device, flags_.device.request());
+  names_ = trainer.input_names();
+  const DataPosition before = trainer.data_position();
+  if (before.steps == 0) {
+    position_ = {.seed = flags_.seed_given ? flags_.seed : before.seed, .shuffled = !flags_.no_shuffle};
+    if (flags_.seed_given) trainer.set_seed(flags_.seed);
+  } else {
+    position_ = before;
+    if (flags_.seed_given && flags_.seed != before.seed)
+      refuse_flags(concat("--seed ", flags_.seed, ": '", flags_.model, "' was trained ", before.steps, " steps with seed ",
+                          before.seed, " and goes on with it; leave --seed out"));
+    if (flags_.no_shuffle && before.shuffled)
+      refuse_flags(concat("--no-shuffle: '", flags_.model, "' was trained ", before.steps,
+                          " steps on shuffled rows and goes on so; leave it out"));
+  }
+  open_all(trainer.batch());
+  if (before.steps > 0 && before.rows != data_->rows()) {
+    position_.steps = 0;
+    console_.say(concat("'", flags_.model, "' was trained on ", before.rows, " rows, '", flags_.data, "' has ", data_->rows(),
+                        ": its rows are gone through from the start"));
+  }
+  return trainer;
+}
+
+Trainer TrainingRun::compile_trainer() {
+  TrainOptions options;
+  options.loss = flags_.loss;
+  options.optimizer = flags_.optimizer.parse();
+  options.learning_rate = flags_.optimizer.rate();
+  options.batch = flags_.batch;
+  options.graph = flags_.model_options.parse();
+  options.graph.seed = static_cast<std::int64_t>(flags_.seed);
+  options.device = flags_.device.request();
+  options.device_options = device_options();
+  compiling_.watch(options.hooks, options.device_options);
+  options.keep_model = flags_.embed_model ? KeepModel::whole : KeepModel::by_reference;
+  options.hooks.pass = [this](std::string_view, const ir::Graph&, bool, double) { throw_if_interrupted(); };
+  options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
+    report_internal_error(console_, graph, error);
+  };
+  passes::parse_loss(flags_.loss);
+  const Model model = Model::load(flags_.model);
+  outputs_.protect_model(model.onnx()->files);
+  names_ = array_names(model.inputs(), flags_.loss);
+  position_ = {.seed = flags_.seed, .shuffled = !flags_.no_shuffle};
+  open_all(flags_.batch);
+  options.graph.shapes.data = types_of(*data_, names_);
+  options.graph.shapes.data_source = flags_.data;
+  console_.say(concat("compiling the training step of '", flags_.model, "' for batches of ", flags_.batch));
+  return Trainer(model, options);
+}
+
+void TrainingRun::report() const {
+  if (is_artifact(flags_.model)) console_.say(concat("training step of '", flags_.model, "', batches of ", plan_->batch()));
+  else report_parameters(console_, trainer_->model());
+  const std::vector<std::string>& outputs = trainer_->model().outputs;
+  if (outputs.size() > 1 && passes::parse_loss(flags_.loss).kind != passes::LossKind::output)
+    console_.say(concat("loss: ", flags_.loss, " of '", outputs[0], "', the first of ", outputs.size(), " outputs"));
+  console_.say("device: " + trainer_->device());
+  console_.say(concat("data: '", flags_.data, "', ", grouped(data_->rows()), " rows, ", plan_->steps_per_epoch(),
+                      " steps an epoch, ", position_.shuffled ? concat("shuffled with seed ", position_.seed) : "in order"));
+  if (position_.steps > 0)
+    console_.say(concat("goes on after ", grouped(position_.steps), " steps: epoch ", plan_->epoch_of(position_.steps) + 1,
+                        ", step ", position_.steps % plan_->steps_per_epoch() + 1, " of ", plan_->steps_per_epoch()));
+  if (plan_->dropped_rows() > 0)
+    console_.say(concat("each epoch drops the last ", plan_->dropped_rows(), plan_->dropped_rows() == 1 ? " row" : " rows",
+                        ", which fill no batch of ", plan_->batch()));
+}
+
+}  // namespace gcomp::tools
