@@ -53,7 +53,7 @@ frontend::Model instantiate(const Model& model, const GraphOptions& options, Pur
   import.dims = options.shapes.dims;
   if (!model.onnx() && options.shapes.batch) import.dims.emplace("batch", *options.shapes.batch);
   import.training = purpose == Purpose::training;
-  import.as_written = purpose == Purpose::inference && options.as_written;
+  import.training_form = purpose == Purpose::inference && options.training_form;
   import.seed = options.seed;
   import.float_type = mixes(options) ? DType::f32 : options.precision;
   import.freeze = options.freeze;
@@ -151,7 +151,7 @@ ModelGraph inference_graph(const Model& model, const GraphOptions& options, cons
   made.model = instantiate(model, options, Purpose::inference, hooks);
   made.graph = std::move(made.model.graph);
   made.model.graph = ir::Graph("forward");
-  made.graph.remove_updates();
+  made.graph.remove_updates(options.training_form ? std::optional(ir::StateRole::counter) : std::nullopt);
   made.graph.remove_dead();
   if (mixes(options)) match_attention(made.graph, options.target, hooks);  // as an op it is cast as one
   mix_precision(made.graph, options, hooks);

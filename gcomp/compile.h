@@ -45,8 +45,8 @@ struct GraphOptions {
   std::vector<std::string> freeze, train;  ///< globs over parameters; freeze wins
   std::vector<std::string> tie, untie;
   std::string batchnorm_variance;
-  std::int64_t seed = 0;    ///< of Dropout and other random operators
-  bool as_written = false;  ///< inference: BatchNormalization and Dropout mean what the file says
+  std::int64_t seed = 0;       ///< of Dropout and other random operators
+  bool training_form = false;  ///< inference_graph: BatchNormalization by the batch, Dropout live, whatever form the file has
   /// Whose code generation the graph is for: where it has kernels for attention, that is differentiated as one op.
   runtime::Target target;
 };
@@ -63,7 +63,8 @@ struct ModelGraph {
   std::int64_t classes = 0;                ///< of cross_entropy
 };
 
-/// Outputs are the model's.
+/// Outputs are the model's. In inference form unless the options ask for training form; the graph then updates its counters alone,
+/// so that each run draws anew.
 ModelGraph inference_graph(const Model& model, const GraphOptions& options, const CompileHooks& hooks = {});
 /// What makes rows of a forward pass depend on each other; "" where nothing does, and where that cannot be told: inputs have no
 /// number of rows in common, or one.

@@ -42,6 +42,10 @@ std::vector<std::string> Predictor::input_names() const {
   return names;
 }
 
+frontend::FormCounts::Nodes Predictor::switched_forms() const {
+  return options_.graph.training_form ? forms_.inference : forms_.training;
+}
+
 std::string Predictor::device() const { return concat(device_->description(), " (", device_reason_, ")"); }
 
 void Predictor::prepare(const Batch& inputs) {
@@ -71,6 +75,7 @@ void Predictor::prepare(const Batch& inputs) {
     states->write(name, found->second);
   }
   compiled_for_ = std::move(shapes);
+  forms_ = made.model.forms;
 }
 
 std::vector<NamedTensor> Predictor::predict(const Batch& inputs) {

@@ -37,6 +37,8 @@ class Predictor {
   /// Names of the inputs.
   std::vector<std::string> input_names() const;
   std::string device() const;
+  /// Nodes that run in another form than the file has them in, once prepared; none for a .gcx, which does not tell.
+  frontend::FormCounts::Nodes switched_forms() const;
 
  private:
   Predictor() = default;
@@ -47,6 +49,7 @@ class Predictor {
   std::shared_ptr<runtime::Device> device_;
   std::shared_ptr<Forward> forward_;
   std::vector<std::pair<std::string, Shape>> compiled_for_;
+  frontend::FormCounts forms_;
 };
 
 }  // namespace gcomp

@@ -440,7 +440,7 @@ void Trainer::save(const std::filesystem::path& path) {
   std::map<std::string, Tensor> weights;
   for (const std::string& name : self.saved.weights)
     if (self.memory->contains(name)) weights.emplace(name, self.memory->read(name));
-  frontend::export_onnx(self.model, weights, path.string());
+  frontend::export_onnx(self.model, weights, path.string(), self.options.export_form);
 }
 
 const frontend::Model& Trainer::model() const { return impl_->model; }

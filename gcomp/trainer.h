@@ -37,6 +37,7 @@ struct TrainOptions {
   runtime::DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};
   KeepModel keep_model = KeepModel::by_reference;  ///< in a .gcx, for the export of what is trained from it
+  frontend::ExportForm export_form = frontend::ExportForm::inference;  ///< of what save() writes as .onnx
 };
 
 /// Loss scaling in f16 after one step.
@@ -120,8 +121,9 @@ class Trainer {
   /// SHA-256 over names, types and bytes of parameters and running statistics.
   std::string weights_digest() const;
 
-  /// To a path ending in .onnx: the file that the model came from, with trained weights. To one ending in .gcx: an artifact that
-  /// holds everything, moments included, and needs no compiler on this kind of machine. The file appears whole or not at all.
+  /// To a path ending in .onnx: the file that the model came from, with trained weights, BatchNormalization and Dropout in
+  /// inference form unless TrainOptions says otherwise. To one ending in .gcx: an artifact that holds everything, moments included,
+  /// and needs no compiler on this kind of machine. The file appears whole or not at all.
   void save(const std::filesystem::path& path);
 
   /// After load(): finds the ONNX file that the artifact came from now, rather than in save(), so that what is missing is known

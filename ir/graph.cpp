@@ -113,8 +113,10 @@ void Graph::rename(Value* value, std::string name) {
 
 void Graph::take_name(Value* from, Value* to) { std::swap(from->name, to->name); }
 
-void Graph::remove_updates() {
-  std::erase_if(nodes_, [](const std::unique_ptr<Node>& node) { return node->op->kind == Kind::update; });
+void Graph::remove_updates(std::optional<StateRole> kept) {
+  std::erase_if(nodes_, [&](const std::unique_ptr<Node>& node) {
+    return node->op->kind == Kind::update && !(kept && find_state(node->operands[0])->role == *kept);
+  });
 }
 
 int Graph::remove_dead(bool drop_states) {

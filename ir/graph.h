@@ -94,8 +94,8 @@ class Graph {
   void rename(Value* value, std::string name);
   /// Gives `to` the name of `from`, which gets another.
   void take_name(Value* from, Value* to);
-  /// Drops every update node.
-  void remove_updates();
+  /// Drops every update node, but those of states of the role `kept`.
+  void remove_updates(std::optional<StateRole> kept = std::nullopt);
   /// Drops nodes and values that nothing reaches from outputs and updates, unused states with `drop_states`; returns how many nodes
   /// went.
   int remove_dead(bool drop_states = false);

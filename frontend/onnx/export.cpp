@@ -1,5 +1,5 @@
-// The original file with trained values. Nodes, names and forms stay; only the data of initializers changes, and a split
-// initializer becomes several.
+// The original file with trained values. Nodes and names stay; only the data of initializers changes, a split initializer becomes
+// several, and what was in training form is written in inference form.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "frontend/onnx/folded_views.h"
+#include "frontend/onnx/forms.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/signature.h"
 #include "frontend/onnx/tensor_proto.h"
@@ -135,7 +136,7 @@ class NewFile {
 
 }  // namespace
 
-std::string export_onnx_bytes(const Model& model, const std::map<std::string, Tensor>& states) {
+std::string export_onnx_bytes(const Model& model, const std::map<std::string, Tensor>& states, ExportForm form) {
   check_user(model.source != nullptr, "this model did not come from an ONNX file");
   ModelProto proto = model.source->model;
   embed_external_data(proto, *model.source);
@@ -154,13 +155,14 @@ std::string export_onnx_bytes(const Model& model, const std::map<std::string, Te
   for (TensorProto& initializer : *proto.mutable_graph()->mutable_initializer())
     if (auto it = states.find(initializer.name()); it != states.end() && !is_repeated(it->first))
       write_tensor(initializer, it->second);
+  if (form == ExportForm::inference) write_inference_form(proto);
   check_user(proto.ByteSizeLong() <= kLargestOnnxFile, "the model has ", proto.ByteSizeLong(),
              " bytes; an ONNX file holds at most 2 GiB");
   return proto.SerializeAsString();
 }
 
-void export_onnx(const Model& model, const std::map<std::string, Tensor>& states, const std::string& path) {
-  const std::string bytes = export_onnx_bytes(model, states);
+void export_onnx(const Model& model, const std::map<std::string, Tensor>& states, const std::string& path, ExportForm form) {
+  const std::string bytes = export_onnx_bytes(model, states, form);
   NewFile file(path);
   file.write(bytes);
   file.commit();

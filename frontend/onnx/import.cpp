@@ -49,7 +49,7 @@ class Importer {
         builder_(model_.graph),
         constants_(builder_),
         folder_(model_.graph, state_.fold_budget),
-        state_{options, source_, model_.repairs, {}, {}, {}, {}} {
+        state_{options, source_, model_.repairs, model_.forms, {}, {}, {}, {}} {
     model_.source = file.source;
     state_.is_symbolic = [this](const std::string& value, std::int64_t axis) { return symbolic_.count({value, axis}) > 0; };
     state_.draw_uniform = [this](const Shape& shape) { return draw_uniform(shape); };
@@ -59,7 +59,8 @@ class Importer {
   }
 
   Model run() {
-    check_user(!(options_.training && options_.as_written), "training and as_written exclude each other");
+    check_user(!((options_.training || options_.training_form) && options_.as_written),
+               "training and as_written exclude each other");
     const std::string& variance = options_.batchnorm_variance;
     check_user(variance.empty() || variance == "unbiased" || variance == "population", "--batchnorm-variance=", variance,
                " is unknown, wanted unbiased or population");

@@ -73,7 +73,8 @@ struct ImportOptions {
   std::map<std::string, Shape> shapes = {};       ///< input -> whole shape; wins over `dims`
   std::map<std::string, Tensor> constants = {};   ///< inputs whose value is fixed now; the graph has no such input
   bool training = false;                          ///< BatchNormalization and Dropout train, whatever form the file has
-  bool as_written = false;                        ///< BatchNormalization and Dropout mean what the file says; not with `training`
+  bool training_form = false;                     ///< BatchNormalization and Dropout as in training, though nothing trains
+  bool as_written = false;                        ///< BatchNormalization and Dropout mean what the file says; not with the former
   std::int64_t seed = 0;                          ///< of Dropout and the random operators: the initial value of state `random_seed`
   std::optional<DType> float_type = {};           ///< all floats become this type; else f16 and bf16 compute as the file says
   std::vector<std::string> freeze = {}, train = {};  ///< globs over initializers (and over the parts of a split one); freeze wins
@@ -92,6 +93,16 @@ struct Parameter {
   std::string reason;              ///< "weight of Gemm", "running statistic", "--freeze=GLOB", ...
   std::vector<std::string> nodes;  ///< the nodes that use it
   bool updated = false;            ///< a running statistic that each training step moves; not `trained`
+};
+
+/// How many BatchNormalization and Dropout nodes a file has in training form, and in inference form. A Dropout that drops nothing
+/// does not count.
+struct FormCounts {
+  struct Nodes {
+    std::int64_t batch_norms = 0, dropouts = 0;
+  };
+  Nodes training, inference;
+  Nodes& of(bool training_form) { return training_form ? training : inference; }
 };
 
 /// A state that is not simply one initializer of the file.
@@ -119,6 +130,7 @@ struct Model {
   std::vector<Parameter> parameters;  ///< trained and frozen float initializers, in the file's order
   std::vector<std::string> repairs;   ///< one line each: what training changes in the file's meaning, ties, splits
   std::vector<Alias> aliases;
+  FormCounts forms;
   std::shared_ptr<const Source> source;
 };
 
@@ -131,10 +143,16 @@ OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const 
 /// operators that are not supported in one message.
 Model import_onnx(const OnnxFile& file, const ImportOptions& options = {});
 
+/// In which form BatchNormalization and Dropout are written.
+enum class ExportForm : std::uint8_t { inference, as_written };
+
 /// The original file as bytes with the data of initializers replaced by `states` (by state name, in any float dtype); states
-/// that are missing keep the file's values. Names, nodes and forms stay as they came.
-std::string export_onnx_bytes(const Model& model, const std::map<std::string, Tensor>& states);
+/// that are missing keep the file's values. Names and nodes stay as they came, but for nodes in training form
+/// (frontend/onnx/forms.h).
+std::string export_onnx_bytes(const Model& model, const std::map<std::string, Tensor>& states,
+                              ExportForm form = ExportForm::inference);
 /// The same to a file, which appears whole or not at all.
-void export_onnx(const Model& model, const std::map<std::string, Tensor>& states, const std::string& path);
+void export_onnx(const Model& model, const std::map<std::string, Tensor>& states, const std::string& path,
+                 ExportForm form = ExportForm::inference);
 
 }  // namespace gcomp::frontend

@@ -63,6 +63,7 @@ struct ImportState {
   const ImportOptions& options;
   const Source& source;
   std::vector<std::string>& repairs;
+  FormCounts& forms;
   /// Initializers and symbolic shapes that rows ask about.
   std::function<bool(const std::string& value, std::int64_t axis)> is_symbolic;
   /// Lowers a subgraph in place, its inputs bound to `inputs`.
@@ -94,6 +95,7 @@ class NodeContext {
   std::int64_t opset() const { return opset_; }
   const std::string& op() const { return node_.op_type(); }
   std::string name() const { return describe(node_); }
+  const ::onnx::NodeProto& node() const { return node_; }
   const std::string& input_name(std::size_t i) const { return node_.input(static_cast<int>(i)); }
 
   // Operands. One that could not be computed is an error as soon as a row looks at it, which the importer expects: whatever the row
@@ -157,6 +159,8 @@ class NodeContext {
   [[noreturn]] void unsupported(const Args&... args) const {
     throw_user({MessagePart(args)...}, ExitCode::unsupported);
   }
+  /// Whether BatchNormalization or Dropout shall be in training form here; `form`: whether the file has it so.
+  bool trains(bool form) const { return options().training || options().training_form || (options().as_written && form); }
   void repair(std::string line) { state_.repairs.push_back(std::move(line)); }
 
  private:

@@ -12,6 +12,11 @@ from recorded import batch_of, gcomp, model_folders, recipe_of, step_losses, tra
 STEPS = 3
 
 
+def nodes_of(model):
+    """In inference form a BatchNormalization has its first output alone."""
+    return [(n.op_type, list(n.input), list(n.output)[:1 if n.op_type == "BatchNormalization" else None]) for n in model.graph.node]
+
+
 class Export(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -40,8 +45,7 @@ class Export(unittest.TestCase):
 
         self.assertEqual(names(before.graph.input), names(after.graph.input))
         self.assertEqual(names(before.graph.output), names(after.graph.output))
-        self.assertEqual([(n.op_type, list(n.input), list(n.output)) for n in before.graph.node],
-                         [(n.op_type, list(n.input), list(n.output)) for n in after.graph.node])
+        self.assertEqual(nodes_of(before), nodes_of(after))
         old = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in before.graph.initializer}
         new = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in after.graph.initializer}
         self.assertEqual({n: (a.dtype, a.shape) for n, a in old.items()}, {n: (a.dtype, a.shape) for n, a in new.items()})

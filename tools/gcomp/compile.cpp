@@ -18,8 +18,8 @@ namespace {
 
 struct CompileFlags {
   std::string model, out, target = "cpu", emit, print_after, loss;
-  std::int64_t batch = 0;
-  bool train = false, time_passes = false, embed_model = false;
+  std::int64_t batch = 0, seed = 0;
+  bool train = false, training = false, time_passes = false, embed_model = false;
   std::vector<std::string> disabled;
   ModelOptions model_options;
   OptimizerOptions optimizer;
@@ -29,6 +29,8 @@ struct CompileFlags {
 void check_flags(const CompileFlags& flags) {
   const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
   if (flags.train && flags.loss.empty()) usage("--train needs --loss: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
+  if (flags.train && flags.training)
+    usage("--training is for a forward pass in training form; --train compiles the training step, which has it anyway");
   require_batch(flags.batch);
   if (flags.embed_model && (!flags.train || !is_artifact(flags.out)))
     usage("--embed-model has a meaning only with --train and -o NAME.gcx");
@@ -67,6 +69,8 @@ class Compilation {
     hooks_.disabled = flags.disabled;
     options_ = flags.model_options.parse();
     options_.target = target_;
+    options_.training_form = flags.training;
+    options_.seed = flags.seed;
     if (flags.batch > 0) options_.shapes.batch = flags.batch;
     if (flags.train && !options_.precision) options_.precision = DType::f32;
     if (flags.train) loss_ = passes::parse_loss(flags.loss);
@@ -96,8 +100,18 @@ class Compilation {
   ModelGraph graph() {
     ModelGraph made =
         flags_.train ? training_graph(*model_, options_, loss_, optimizer_, hooks_) : inference_graph(*model_, options_, hooks_);
-    if (flags_.train) report_parameters(console_, made.model);
+    report(made.model);
     return made;
+  }
+
+  void report(const frontend::Model& model) const {
+    if (flags_.train) return report_parameters(console_, model);
+    if (flags_.training)
+      report_forms(console_, flags_.model, model.forms.inference,
+                   "compiled in training form (the file has them in inference form)");
+    else
+      report_forms(console_, flags_.model, model.forms.training,
+                   "compiled in inference form (--training keeps them as in training)");
   }
 
   void emit() {
@@ -146,7 +160,7 @@ class Compilation {
                             .hooks = hooks_};
     if (flags_.train) options.loss = flags_.loss;
     const CompiledModel compiled = compile_model(*model_, options);
-    if (flags_.train) report_parameters(console_, compiled.model);
+    report(compiled.model);
     runtime::write_artifact(flags_.out, compiled.artifact);
     const auto size = static_cast<std::int64_t>(std::filesystem::file_size(flags_.out));
     console_.result(concat("wrote '", flags_.out, "', ", bytes_text(size), ", for ", to_string(target_)));
@@ -172,6 +186,9 @@ Command add_compile(ArgumentParser& root, Console& console) {
   ArgumentParser parser = root.add_subcommand("compile", "compile a model to an artifact, or show what is inside");
   parser.add_option("MODEL", flags->model, "an .onnx file").required();
   parser.add_flag("--train", flags->train, "compile the training step, not only inference");
+  parser.add_flag("--training", flags->training,
+                  "the forward pass in training form: BatchNormalization by the statistics of the batch, Dropout live");
+  parser.add_option("--seed", flags->seed, "of Dropout and other random operators (default 0)").type_name("N");
   add_loss(parser, flags->loss);
   parser.add_option("--target", flags->target, "cpu (default) or cuda:sm_90 and the like").type_name("TARGET");
   parser.add_option("--out,-o", flags->out, "the artifact NAME.gcx, or the folder for --emit").type_name("PATH");

@@ -55,9 +55,9 @@ double parse_loss_scale(const std::string& text) {
 
 constexpr std::string_view kOptimizerFlags[] = {"--optimizer", "--lr",           "--momentum", "--dampening",
                                                 "--nesterov",  "--weight-decay", "--betas",    "--eps"};
-constexpr std::string_view kGraphFlags[] = {"--loss", "--batch",  "--precision", "--loss-scale",
-                                            "--dim",  "--shapes", "--freeze",    "--thaw",
-                                            "--tie",  "--untie",  "--inference", "--batchnorm-variance"};
+constexpr std::string_view kGraphFlags[] = {
+    "--loss", "--batch", "--precision", "--loss-scale",         "--dim",     "--shapes", "--freeze", "--thaw",
+    "--tie",  "--untie", "--inference", "--batchnorm-variance", "--training"};
 
 bool holds(std::span<const std::string_view> flags, const std::string& flag) {
   return std::ranges::find(flags, flag) != flags.end();
@@ -113,9 +113,9 @@ void require_batch(std::int64_t batch) {
   if (batch < 0) usage(concat("--batch ", batch, ": wanted 1 or more"));
 }
 
-void refuse_decided(const ArgumentParser& parser, const std::string& artifact) {
+void refuse_decided(const ArgumentParser& parser, const std::string& artifact, std::span<const std::string_view> others) {
   for (const std::string& flag : parser.given())
-    if (flag != "--lr" && (holds(kGraphFlags, flag) || holds(kOptimizerFlags, flag)))
+    if (flag != "--lr" && (holds(kGraphFlags, flag) || holds(kOptimizerFlags, flag) || holds(others, flag)))
       usage(concat(flag, ": '", artifact, "' is compiled, which has decided that; give it to gcomp compile"));
 }
 

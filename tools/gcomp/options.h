@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gcomp/compile.h"
@@ -62,7 +64,8 @@ bool is_artifact(const std::string& path);
 void require_batch(std::int64_t batch);
 
 /// Throws UserError (exit 2) where an option was given that an artifact has decided: it would do nothing.
-void refuse_decided(const ArgumentParser& parser, const std::string& artifact);
+/// `others` are further options of the command that are decided.
+void refuse_decided(const ArgumentParser& parser, const std::string& artifact, std::span<const std::string_view> others = {});
 /// The same for options that mean nothing without --train.
 void refuse_untrained(const ArgumentParser& parser);
 

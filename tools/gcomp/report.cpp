@@ -121,6 +121,14 @@ void report_parameters(const Console& console, const frontend::Model& model) {
   for (const std::string& note : merge_notes(model.repairs)) console.say("note: " + note);
 }
 
+void report_forms(const Console& console, const std::string& file, const frontend::FormCounts::Nodes& nodes,
+                  std::string_view what) {
+  std::string counts;
+  for (const auto& [count, op] : {std::pair(nodes.batch_norms, "BatchNormalization"), std::pair(nodes.dropouts, "Dropout")})
+    if (count > 0) counts += concat(counts.empty() ? "" : " and ", grouped(count), " ", op);
+  if (!counts.empty()) console.say(concat("'", file, "': ", counts, " ", what));
+}
+
 void report_internal_error(const Console& console, const ir::Graph& graph, const std::string& error) {
   std::error_code failed;
   std::filesystem::path folder = std::filesystem::temp_directory_path(failed);

@@ -14,6 +14,9 @@ void report_parameters(const Console& console, const frontend::Model& model);
 
 /// Notes that differ in names and numbers only become one, with their count and the first names.
 std::vector<std::string> merge_notes(const std::vector<std::string>& notes);
+/// "'m.onnx': 3 BatchNormalization and 2 Dropout run in inference form (--training keeps them as in training)", where there are
+/// any. `what` says what happens to them: "run in inference form (...)".
+void report_forms(const Console& console, const std::string& file, const frontend::FormCounts::Nodes& nodes, std::string_view what);
 
 /// "1234567" as "1,234,567".
 std::string grouped(std::int64_t number);

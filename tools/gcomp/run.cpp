@@ -17,8 +17,8 @@ namespace {
 
 struct RunFlags {
   std::string model, inputs, outputs;
-  std::int64_t batch = 0;
-  bool inference = false;
+  std::int64_t batch = 0, seed = 0;
+  bool training = false, inference = false;
   ModelOptions model_options;
   DeviceOptions device;
 };
@@ -30,7 +30,8 @@ Predictor make_predictor(const RunFlags& flags, const Outputs& outputs, const Co
   PredictOptions options;
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();
-  options.graph.as_written = !flags.inference;
+  options.graph.training_form = flags.training;
+  options.graph.seed = flags.seed;
   options.graph.shapes.data_source = flags.inputs;
   options.device = flags.device.request();
   options.device_options = device;
@@ -65,6 +66,9 @@ void run(const RunFlags& flags, const Console& console) {
   const Batch batch = views_of(arrays);
   console.say("device: " + predictor.device());
   predictor.prepare(batch);
+  report_forms(console, flags.model, predictor.switched_forms(),
+               flags.training ? "run in training form (the file has them in inference form)"
+                              : "run in inference form (--training keeps them as in training)");
   report_split(flags, predictor, batch, console);
   std::vector<NamedTensor> outputs;
   try {
@@ -89,8 +93,11 @@ Command add_run(ArgumentParser& root, Console& console) {
   parser.add_option("--inputs", flags->inputs, "arrays named after the model's inputs").type_name("NPZ").required();
   parser.add_option("--outputs", flags->outputs, "arrays named after the model's outputs").type_name("NPZ").required();
   parser.add_option("--batch", flags->batch, "rows of one run (default: all at once)").type_name("N");
-  parser.add_flag("--inference", flags->inference,
-                  "BatchNormalization and Dropout in inference form (default: what the file says, as other runtimes do)");
+  parser.add_flag("--training", flags->training,
+                  "BatchNormalization by the statistics of the batch and Dropout live (default: inference form, whatever the file "
+                  "says)");
+  parser.add_flag("--inference", flags->inference, "the default; kept for older scripts");
+  parser.add_option("--seed", flags->seed, "of Dropout and other random operators (default 0)").type_name("N");
   flags->model_options.add_precision(parser, "what floats compute in (default: as the file says)");
   flags->model_options.add_shapes(parser);
   flags->device.add(parser);
@@ -99,7 +106,10 @@ Command add_run(ArgumentParser& root, Console& console) {
       "  gcomp run trained.onnx --inputs x.npz --outputs y.npz\n"
       "  gcomp run model.gcx --inputs x.npz --outputs y.npz --threads 2");
   return {parser, [parser, flags, &console] {
-            if (is_artifact(flags->model)) refuse_decided(parser, flags->model);
+            constexpr std::string_view kSeed[] = {"--seed"};
+            if (is_artifact(flags->model)) refuse_decided(parser, flags->model, kSeed);
+            if (flags->training && flags->inference)
+              throw UserError("--training and --inference exclude each other", ExitCode::usage);
             run(*flags, console);
           }};
 }

@@ -21,7 +21,7 @@ struct TrainFlags {
   std::string model, data, eval_data, loss, metrics, out;
   std::int64_t batch = 0, epochs = 0, steps = 0;
   std::uint64_t seed = 0;
-  bool no_shuffle = false;
+  bool no_shuffle = false, training = false;
   ModelOptions model_options;
   OptimizerOptions optimizer;
   DeviceOptions device;
@@ -67,6 +67,8 @@ void check_flags(const TrainFlags& flags) {
   if (flags.loss.empty() && !is_artifact(flags.model))
     usage("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
   if (flags.batch < 1 && !is_artifact(flags.model)) usage("--batch is missing, or below 1");
+  if (flags.training && is_artifact(flags.out))
+    usage(concat("--training: '", flags.out, "' is a .gcx, which holds both forms; it decides what is written as .onnx"));
   if (is_artifact(flags.model) && !is_artifact(flags.out)) usage("a .gcx holds no ONNX file, so --out must be a .gcx too");
 }
 
@@ -118,6 +120,7 @@ Trainer TrainingRun::make_trainer() {
   options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
     report_internal_error(console_, graph, error);
   };
+  options.export_form = flags_.training ? frontend::ExportForm::as_written : frontend::ExportForm::inference;
   passes::parse_loss(flags_.loss);
   const Model model = Model::load(flags_.model);
   names_ = array_names(model.inputs(), flags_.loss);
@@ -231,6 +234,9 @@ void TrainingRun::finish() {
   }
   const std::string digest = trainer_->weights_digest();
   trainer_->save(flags_.out);
+  if (!flags_.training && !is_artifact(flags_.out))
+    report_forms(console_, flags_.out, trainer_->model().forms.training,
+                 "written in inference form (--training keeps them as in training)");
   char text[160];
   std::snprintf(text, sizeof text, ", last loss %.9g", loss_);
   console_.result(concat("trained ", steps_, steps_ == 1 ? " step in " : " steps in ", time_text(seconds_), " (",
@@ -287,6 +293,8 @@ Command add_train(ArgumentParser& root, Console& console) {
   parser.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'").type_name("NPZ").required();
   parser.add_option("--eval-data", flags->eval_data, "evaluated after every epoch, in inference form").type_name("NPZ");
   parser.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)").type_name("FILE").required();
+  parser.add_flag("--training", flags->training,
+                  "BatchNormalization and Dropout that the file has in training form are written so (default: in inference form)");
   add_loss(parser, flags->loss);
   parser.add_option("--batch", flags->batch, "rows of one step").type_name("N");
   parser.add_option("--epochs", flags->epochs, "how often to go through the data").type_name("N");

@@ -1,6 +1,7 @@
 // Normalizations.
 #include <algorithm>
 
+#include "frontend/onnx/forms.h"
 #include "frontend/onnx/rows.h"
 #include "ir/base/error.h"
 #include "ir/ops/table.h"
@@ -13,19 +14,13 @@ using ops::call;
 
 Var per_channel(Builder& b, Var v, const Shape& shape) { return b.broadcast(v, shape, {1}); }
 
-/// Whether the file has this node in its training form.
-bool batch_norm_trains(NodeContext& n) {
-  if (n.opset() >= 14) return n.flag("training_mode");
-  if (n.opset() < 7) return !n.flag("is_test");
-  return n.wants(1) || n.wants(2);
-}
-
-/// Population variance for ONNX's training form from opset 14, PyTorch's unbiased one for all that PyTorch trained.
+/// Population variance for ONNX's training form from opset 14, also where gcomp wrote it in inference form since; PyTorch's
+/// unbiased one for all that PyTorch trained.
 bool unbiased_running_variance(NodeContext& n, bool training_form) {
   const std::string& choice = n.options().batchnorm_variance;
   if (choice == "unbiased") return true;
   if (choice == "population") return false;
-  return !(training_form && n.opset() >= 14);
+  return !(training_form && n.opset() >= 14) && !keeps_population_variance(n.state().source.model, n.node());
 }
 
 void update_statistic(NodeContext& n, std::size_t input, Var batch, double momentum, std::vector<Var>& running) {
@@ -67,15 +62,16 @@ Items running_statistics(NodeContext& n) {
   Var factor = channel(1) * call("rsqrt", channel(4) + n.real("epsilon", 1e-5));
   Var shift = channel(2) - channel(3) * factor;
   Var y = b.cast(x, wide) * per_channel(b, factor, x.shape()) + per_channel(b, shift, x.shape());
-  return b.cast(y, x.dtype());
+  // What the training form updates stays as it is.
+  return {Item{b.cast(y, x.dtype()), nullptr, nullptr}, n.item(3), n.item(4), n.item(3), n.item(4)};
 }
 
 Items batch_normalization_row(NodeContext& n) {
   n.require(n.inputs() == 5 && n.rank(0) >= 1, "found ", n.inputs(), " operands, wanted x, scale, bias, mean and variance");
   if (n.opset() < 9 && !n.flag("spatial", true)) n.unsupported("statistics per activation (spatial = 0) are not supported");
-  const bool form = batch_norm_trains(n);
-  const bool trains = n.options().training || (n.options().as_written && form);
-  return trains && !n.has_frozen_statistics() ? batch_statistics(n, form) : running_statistics(n);
+  const bool form = batch_norm_trains(n.node(), n.opset());
+  ++n.state().forms.of(form).batch_norms;
+  return n.trains(form) && !n.has_frozen_statistics() ? batch_statistics(n, form) : running_statistics(n);
 }
 
 /// (x - mean) / sqrt(variance + epsilon) over the last axes from `axis` on, without scale and bias.

@@ -22,9 +22,10 @@ Items dropout_row(NodeContext& n) {
   Builder& b = n.b();
   const double ratio = n.opset() >= 12 ? (n.has(1) ? n.number(1, "the ratio") : 0.5) : n.real("ratio", 0.5);
   n.require(ratio >= 0 && ratio <= 1, "the ratio is ", ratio, ", wanted 0 to 1");
-  const bool form = dropout_trains(n), trains = n.options().training || (n.options().as_written && form);
+  const bool form = dropout_trains(n);
+  if (ratio > 0) ++n.state().forms.of(form).dropouts;
   const TensorType mask{DType::boolean, n.shape(0)};
-  if (!trains || ratio == 0) {
+  if (!n.trains(form) || ratio == 0) {
     Items items(n.any(0));
     if (n.wants(1)) items.push_back({b.full(mask, 1), nullptr, nullptr});
     return items;
