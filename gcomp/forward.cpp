@@ -97,7 +97,7 @@ std::int64_t Forward::check_rows(const Batch& arrays) const {
   return batch_ == 0 ? 0 : rows;
 }
 
-std::vector<NamedTensor> Forward::run_rows(const Batch& arrays, std::int64_t first, std::int64_t count) {
+std::vector<NamedTensor> Forward::run_rows(const Batch& arrays, std::int64_t first, std::int64_t count, std::int64_t first_row) {
   for (std::size_t i = 0; i < executable_->program().inputs.size(); ++i) {
     const runtime::Buffer& input = executable_->input_buffer(i);
     const std::int64_t rows = batch_ == 0 && !input.type.shape.empty() ? input.type.shape[0] : count;
@@ -111,7 +111,7 @@ std::vector<NamedTensor> Forward::run_rows(const Batch& arrays, std::int64_t fir
       const std::size_t input = executable_->input_index(limit.input);
       auto fault = find_index_fault(limit, executable_->input_buffer(input).type, executable_->input_of_run(input, 0));
       if (!fault) continue;
-      fault->row += first;
+      fault->row += first_row + first;
       throw UserError(to_string(*fault));
     }
     throw;
@@ -121,9 +121,9 @@ std::vector<NamedTensor> Forward::run_rows(const Batch& arrays, std::int64_t fir
   return results;
 }
 
-std::vector<NamedTensor> Forward::run(const Batch& arrays) {
+std::vector<NamedTensor> Forward::run(const Batch& arrays, std::int64_t first_row) {
   const std::int64_t rows = check_rows(arrays);
-  if (batch_ == 0 || rows == batch_) return run_rows(arrays, 0, rows);
+  if (batch_ == 0 || rows == batch_) return run_rows(arrays, 0, rows, first_row);
   check_user(has_batched_outputs(), "the model is compiled for batches of ", batch_, " rows, the arrays have ", rows,
              ", and not all outputs have a batch dimension; give ", batch_, " rows");
   check_user(row_dependence_.empty(), "the model is compiled for batches of ", batch_, " rows, the arrays have ", rows,
@@ -133,7 +133,7 @@ std::vector<NamedTensor> Forward::run(const Batch& arrays) {
     whole.emplace_back(outputs_[i], Tensor(with_rows(executable_->output_buffer(i).type, rows)));
   for (std::int64_t first = 0; first < rows; first += batch_) {
     const std::int64_t count = std::min(batch_, rows - first);
-    const std::vector<NamedTensor> part = run_rows(arrays, first, count);
+    const std::vector<NamedTensor> part = run_rows(arrays, first, count, first_row);
     for (std::size_t i = 0; i < part.size(); ++i) {
       const std::span<const std::byte> bytes = part[i].second.bytes();
       const std::size_t row = bytes.size() / static_cast<std::size_t>(batch_);

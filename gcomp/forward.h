@@ -31,13 +31,16 @@ class Forward {
   /// by the rules of runtime/convert.h; arrays that the model does not have as inputs are not looked at. Throws UserError where an
   /// array is missing, has another row type, another number of rows than the rest, or an index out of range; and where there are
   /// more or fewer rows than a batch though some output has no batch dimension, or rows depend on each other.
-  std::vector<NamedTensor> run(const Batch& arrays);
+  /// `first_row` is what messages call the first row, where the arrays are a part of longer ones.
+  std::vector<NamedTensor> run(const Batch& arrays, std::int64_t first_row = 0);
 
   /// The same for rows [first, first + count) alone, count at most batch(): outputs as the program gives them.
-  std::vector<NamedTensor> run_rows(const Batch& arrays, std::int64_t first, std::int64_t count);
+  std::vector<NamedTensor> run_rows(const Batch& arrays, std::int64_t first, std::int64_t count, std::int64_t first_row = 0);
+
+  /// Whether every output has a row for each row of a batch.
+  bool has_batched_outputs() const;
 
  private:
-  bool has_batched_outputs() const;
   std::int64_t check_rows(const Batch& arrays) const;
   void set_rows(const TensorView& array, std::size_t input, std::int64_t first, std::int64_t count);
 

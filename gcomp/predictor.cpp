@@ -1,5 +1,8 @@
 #include "gcomp/predictor.h"
 
+#include <algorithm>
+#include <span>
+
 #include "gcomp/saved_model.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
@@ -48,22 +51,27 @@ frontend::FormCounts::Nodes Predictor::switched_forms() const {
 
 std::string Predictor::device() const { return concat(device_->description(), " (", device_reason_, ")"); }
 
-void Predictor::prepare(const Batch& inputs) {
-  if (!model_) return;
-  std::vector<std::pair<std::string, Shape>> shapes;
+/// Whether the compiled program takes arrays of these types: element types are converted, and batches hold any number of rows.
+bool Predictor::serves(const std::map<std::string, TensorType>& types) const {
+  if (!forward_) return false;
+  const std::size_t fixed_from = rows_.batch > 0 ? 1 : 0;
+  const auto tail = [&](const Shape& shape) { return std::span(shape).subspan(std::min(shape.size(), fixed_from)); };
+  return std::ranges::equal(types, compiled_for_, [&](const auto& a, const auto& b) {
+    return a.first == b.first && a.second.shape.size() == b.second.shape.size() &&
+           std::ranges::equal(tail(a.second.shape), tail(b.second.shape));
+  });
+}
+
+void Predictor::prepare(const std::map<std::string, TensorType>& types) {
+  if (!model_ || serves(types)) return;
   GraphOptions options = options_.graph;
   options.target = device_->target();
-  if (options_.batch > 0) options.shapes.batch = options_.batch;
-  for (const std::string& name : input_names()) {
-    TensorType type = find_array(inputs, name).type();
-    options.shapes.data[name] = type;
-    if (options_.batch > 0 && !type.shape.empty()) type.shape[0] = options_.batch;
-    shapes.emplace_back(name, type.shape);
-  }
-  if (forward_ && shapes == compiled_for_) return;
+  options.shapes.data = types;
+  RowBatches rows = options_.batch > 0 ? RowBatches{options_.batch, ""} : row_batches(*model_, options);
+  if (rows.batch > 0) options.shapes.batch = rows.batch;
   ModelGraph made = inference_graph(*model_, options, options_.hooks);
   std::vector<IndexLimit> limits = index_limits(made.graph);
-  std::string dependence = options_.batch > 0 ? row_dependence(made.graph) : std::string();
+  std::string dependence = rows.batch > 0 ? row_dependence(made.graph) : std::string();
   const std::shared_ptr<runtime::StateMemory> states = device_->allocate_states();
   runtime::Program program = compile_graph(std::move(made.graph), device_->target(), options_.hooks);
   program.name = kForwardProgram;
@@ -74,13 +82,30 @@ void Predictor::prepare(const Batch& inputs) {
     check_internal(found != made.model.weights.end(), "state '", name, "' has no initial value");
     states->write(name, found->second);
   }
-  compiled_for_ = std::move(shapes);
+  compiled_for_ = types;
+  rows_ = std::move(rows);
   forms_ = made.model.forms;
 }
 
-std::vector<NamedTensor> Predictor::predict(const Batch& inputs) {
-  prepare(inputs);
-  return forward_->run(inputs);
+bool Predictor::runs_in_batches() const {
+  return (rows_.batch > 0 || !model_) && forward_->batch() > 0 && forward_->rows_are_apart() && forward_->has_batched_outputs();
+}
+
+std::vector<std::pair<std::string, TensorType>> Predictor::output_types(std::int64_t rows) const {
+  std::vector<std::pair<std::string, TensorType>> types;
+  for (std::size_t i = 0; i < forward_->outputs().size(); ++i) {
+    TensorType type = forward_->executable().output_buffer(i).type;
+    type.shape[0] = rows;
+    types.emplace_back(forward_->outputs()[i], std::move(type));
+  }
+  return types;
+}
+
+std::vector<NamedTensor> Predictor::predict(const Batch& inputs, std::int64_t first_row) {
+  std::map<std::string, TensorType> types;
+  for (const std::string& name : input_names()) types.emplace(name, find_array(inputs, name).type());
+  prepare(types);
+  return forward_->run(inputs, first_row);
 }
 
 }  // namespace gcomp

@@ -133,6 +133,17 @@ void ZipWriter::add(const std::string& name, std::span<const std::span<const std
     if (!part.empty()) fragments.push_back({reinterpret_cast<zip_uint8_t*>(const_cast<std::byte*>(part.data())), part.size()});
   zip_source_t* source =
       zip_source_buffer_fragment(archive_.get(), fragments.empty() ? nullptr : fragments.data(), fragments.size(), 0);
+  add_source(name, source, compression);
+}
+
+void ZipWriter::add_file(const std::string& name, std::FILE* file, std::int64_t bytes) {
+  std::rewind(file);  // libzip reads from where the file stands
+  zip_source_t* source = zip_source_filep(archive_.get(), file, 0, bytes);
+  if (!source) std::fclose(file);
+  add_source(name, source, Compression::stored);
+}
+
+void ZipWriter::add_source(const std::string& name, zip_source* source, Compression compression) {
   const zip_int64_t index = source ? zip_file_add(archive_.get(), name.c_str(), source, ZIP_FL_ENC_UTF_8) : -1;
   if (index < 0) {
     const std::string why = reason(zip_get_error(archive_.get()));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -13,6 +14,7 @@
 
 struct zip;
 struct zip_file;
+struct zip_source;
 
 namespace gcomp::runtime {
 
@@ -74,6 +76,8 @@ class ZipWriter {
   /// The entry holds the `parts` one after another. They must stay alive until commit().
   void add(const std::string& name, std::span<const std::span<const std::byte>> parts, Compression compression);
   void add(const std::string& name, std::span<const std::byte> bytes, Compression compression);
+  /// The entry, stored, holds the first `bytes` bytes of an open file, which is closed in any case.
+  void add_file(const std::string& name, std::FILE* file, std::int64_t bytes);
   /// Writes the archive; without it nothing appears.
   void commit();
 
@@ -81,6 +85,8 @@ class ZipWriter {
   struct Discard {
     void operator()(zip* archive) const;
   };
+  void add_source(const std::string& name, zip_source* source, Compression compression);
+
   std::string path_;
   AtomicFile file_;
   std::unique_ptr<zip, Discard> archive_;

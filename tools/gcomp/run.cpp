@@ -1,10 +1,13 @@
 // gcomp run: the outputs of a model, .onnx or .gcx, for the arrays of an .npz.
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "gcomp/predictor.h"
 #include "runtime/atomic_file.h"
 #include "runtime/npz.h"
+#include "runtime/npz_stream.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/options.h"
@@ -22,6 +25,15 @@ struct RunFlags {
   ModelOptions model_options;
   DeviceOptions device;
 };
+
+/// What the run writes, none of it a file that it reads, in a folder that can be written to.
+Outputs protected_outputs(const RunFlags& flags) {
+  Outputs files({{"--outputs", flags.outputs, kArrayEndings}});
+  files.protect("model", flags.model);
+  files.protect("data", flags.inputs);
+  { runtime::AtomicFile probe(flags.outputs); }
+  return files;
+}
 
 Predictor make_predictor(const RunFlags& flags, const Outputs& outputs, const Console& console, CompileProgress& compiling) {
   runtime::DeviceOptions device = flags.device.parse(console);
@@ -44,45 +56,116 @@ Predictor make_predictor(const RunFlags& flags, const Outputs& outputs, const Co
   return Predictor(std::move(model), std::move(options));
 }
 
-/// Where a program for one row computes rows apart, only the user knows whether they depend on each other.
-void report_split(const RunFlags& flags, const Predictor& predictor, const Batch& batch, const Console& console) {
-  const std::int64_t most = predictor.batch();
-  if (batch.empty() || most == 0 || batch[0].second.type().shape.empty()) return;
-  const std::int64_t rows = batch[0].second.type().shape[0];
-  if (rows != most)
-    console.say(concat("'", flags.inputs, "' has ", rows, rows == 1 ? " row" : " rows", ", which run in batches of ", most,
-                       most == 1 ? ": no row may depend on others" : ""));
-}
-
-void run(const RunFlags& flags, const Console& console) {
-  require_batch(flags.batch);
-  const Outputs files({{"--outputs", flags.outputs, kArrayEndings}});
-  files.protect("model", flags.model);
-  files.protect("data", flags.inputs);
-  { runtime::AtomicFile probe(flags.outputs); }
-  CompileProgress compiling(console);
-  Predictor predictor = make_predictor(flags, files, console, compiling);
-  const std::vector<NamedTensor> arrays = load_arrays(flags.inputs, predictor.input_names());
-  const Batch batch = views_of(arrays);
-  console.say("device: " + predictor.device());
-  predictor.prepare(batch);
-  report_forms(console, flags.model, predictor.switched_forms(),
-               flags.training ? "run in training form (the file has them in inference form)"
-                              : "run in inference form (--training keeps them as in training)");
-  report_split(flags, predictor, batch, console);
-  std::vector<NamedTensor> outputs;
-  try {
-    outputs = predictor.predict(batch);
-  } catch (const UserError& error) { throw UserError(concat("'", flags.inputs, "': ", error.what()), error.code()); }
-  runtime::write_npz(flags.outputs, outputs);
-  nlohmann::json json{{"outputs", nlohmann::json::object()}, {"file", flags.outputs}};
-  for (const auto& [name, tensor] : outputs) {
-    console.result(concat(name, ": ", to_string(tensor.type())));
-    json["outputs"][name] = to_string(tensor.type());
+/// The rows of one input, front to back; a scalar is the same for all of them.
+class InputRows {
+ public:
+  InputRows(const runtime::NpzFile& file, const std::string& name) {
+    if (file.type(name).shape.empty()) scalar_ = file.load(name);
+    else rows_ = file.open_rows(name);
   }
-  console.result(concat("wrote '", flags.outputs, "'"));
-  console.result_json(std::move(json));
-}
+  const Tensor& next(std::int64_t count) { return rows_ ? rows_->next(count) : scalar_; }
+
+ private:
+  std::optional<runtime::NpzRows> rows_;
+  Tensor scalar_;
+};
+
+class Run {
+ public:
+  Run(const RunFlags& flags, const Console& console)
+      : flags_(flags),
+        console_(console),
+        files_(protected_outputs(flags)),
+        compiling_(console),
+        predictor_(make_predictor(flags, files_, console, compiling_)),
+        file_(flags.inputs) {
+    for (const std::string& name : predictor_.input_names()) types_.emplace(name, file_.type(name));
+  }
+
+  void run() {
+    console_.say("device: " + predictor_.device());
+    predictor_.prepare(types_);
+    report_forms(console_, flags_.model, predictor_.switched_forms(),
+                 flags_.training ? "run in training form (the file has them in inference form)"
+                                 : "run in inference form (--training keeps them as in training)");
+    const std::int64_t rows = common_rows();
+    report_rows(rows);
+    if (rows > 0 && predictor_.runs_in_batches()) run_batches(rows);
+    else run_whole();
+    report_outputs();
+  }
+
+ private:
+  /// Rows of all arrays but scalars; 0 where they differ.
+  std::int64_t common_rows() const {
+    std::int64_t rows = -1;
+    for (const auto& [name, type] : types_) {
+      if (type.shape.empty()) continue;
+      if (rows >= 0 && rows != type.shape[0]) return 0;
+      rows = type.shape[0];
+    }
+    return std::max<std::int64_t>(rows, 0);
+  }
+
+  /// Where a program for one row computes rows apart, only the user knows whether they depend on each other.
+  void report_rows(std::int64_t rows) const {
+    const std::int64_t most = predictor_.batch();
+    const bool told = is_artifact(flags_.model) || flags_.batch > 0;
+    if (!predictor_.undivided().empty()) {
+      if (rows != 1) console_.say(concat("'", flags_.inputs, "': all rows run at once: ", predictor_.undivided()));
+    } else if (most > 0 && rows > 0 && (rows > most || (told && rows != most))) {
+      console_.say(concat("'", flags_.inputs, "' has ", grouped(rows), rows == 1 ? " row" : " rows", ", which run in batches of ",
+                          most, told && most == 1 ? ": no row may depend on others" : ""));
+    }
+  }
+
+  std::vector<NamedTensor> predict(const Batch& batch, std::int64_t first_row = 0) {
+    try {
+      return predictor_.predict(batch, first_row);
+    } catch (const UserError& error) { throw UserError(concat("'", flags_.inputs, "': ", error.what()), error.code()); }
+  }
+
+  /// Inputs and outputs pass through memory a batch at a time.
+  void run_batches(std::int64_t rows) {
+    std::vector<std::pair<std::string, InputRows>> inputs;
+    for (const auto& [name, type] : types_) inputs.emplace_back(name, InputRows(file_, name));
+    outputs_ = predictor_.output_types(rows);
+    runtime::NpzStream out(flags_.outputs, outputs_);
+    for (std::int64_t first = 0; first < rows; first += predictor_.batch()) {
+      Batch part;
+      for (auto& [name, source] : inputs) part.emplace_back(name, source.next(predictor_.batch()));
+      const std::vector<NamedTensor> results = predict(part, first);
+      for (std::size_t i = 0; i < results.size(); ++i) out.append(i, results[i].second.bytes());
+    }
+    out.commit();
+  }
+
+  void run_whole() {
+    const std::vector<NamedTensor> arrays = load_arrays(flags_.inputs, predictor_.input_names());
+    const std::vector<NamedTensor> results = predict(views_of(arrays));
+    for (const auto& [name, tensor] : results) outputs_.emplace_back(name, tensor.type());
+    runtime::write_npz(flags_.outputs, results);
+  }
+
+  void report_outputs() const {
+    nlohmann::json json{{"outputs", nlohmann::json::object()}, {"file", flags_.outputs}};
+    for (const auto& [name, type] : outputs_) {
+      console_.result(concat(name, ": ", to_string(type)));
+      json["outputs"][name] = to_string(type);
+    }
+    console_.result(concat("wrote '", flags_.outputs, "'"));
+    console_.result_json(std::move(json));
+  }
+
+  const RunFlags& flags_;
+  const Console& console_;
+  Outputs files_;
+  CompileProgress compiling_;
+  Predictor predictor_;
+  runtime::NpzFile file_;
+  std::map<std::string, TensorType> types_;
+  std::vector<std::pair<std::string, TensorType>> outputs_;
+};
 
 }  // namespace
 
@@ -92,7 +175,11 @@ Command add_run(ArgumentParser& root, Console& console) {
   parser.add_option("MODEL", flags->model, "an .onnx file, or a .gcx").required();
   parser.add_option("--inputs", flags->inputs, "arrays named after the model's inputs").type_name("NPZ").required();
   parser.add_option("--outputs", flags->outputs, "arrays named after the model's outputs").type_name("NPZ").required();
-  parser.add_option("--batch", flags->batch, "rows of one run (default: all at once)").type_name("N");
+  parser
+      .add_option("--batch", flags->batch,
+                  "rows of one run (default: a power of two that follows from the model's shapes; all at once where rows depend on "
+                  "each other)")
+      .type_name("N");
   parser.add_flag("--training", flags->training,
                   "BatchNormalization by the statistics of the batch and Dropout live (default: inference form, whatever the file "
                   "says)");
@@ -110,7 +197,8 @@ Command add_run(ArgumentParser& root, Console& console) {
             if (is_artifact(flags->model)) refuse_decided(parser, flags->model, kSeed);
             if (flags->training && flags->inference)
               throw UserError("--training and --inference exclude each other", ExitCode::usage);
-            run(*flags, console);
+            require_batch(flags->batch);
+            Run(*flags, console).run();
           }};
 }
 
