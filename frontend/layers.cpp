@@ -68,6 +68,7 @@ void Layers::output(const std::string& name, Var value) {
   model_.graph.rename(value.value, name);
   model_.graph.outputs().push_back(value.value);
   model_.outputs.push_back(name);
+  model_.output_types.push_back(value.value->type);
 }
 
 ir::Value* Layers::state(const std::string& name, Shape shape, const std::vector<double>& values, ir::StateRole role) {

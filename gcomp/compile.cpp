@@ -73,12 +73,6 @@ std::optional<TensorType> found_label(const ShapeRequest& shapes) {
   return type;
 }
 
-const ir::Value* first_float_output(const ir::Graph& graph) {
-  for (const ir::Value* output : graph.outputs())
-    if (is_float(output->type.dtype)) return output;
-  return nullptr;
-}
-
 bool is_disabled(const CompileHooks& hooks, std::string_view pass) {
   return std::find(hooks.disabled.begin(), hooks.disabled.end(), pass) != hooks.disabled.end();
 }
@@ -116,25 +110,20 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   for (const std::string& name : input_names(model))
     check_user(name != "label", "model '", model.name(),
                "' has an input named 'label', the name of the loss's own input; its loss can only be output:NAME");
-  const ir::Value* output = first_float_output(made.graph);
-  check_user(output, "model '", model.name(), "' has no floating-point output to take a loss of");
-  made.label = passes::label_of(loss, output->type, found_label(options.shapes));
-  if (loss.kind == passes::LossKind::cross_entropy) made.classes = output->type.shape[static_cast<std::size_t>(made.label->axis)];
+  try {
+    made.target = loss_target(made.model, loss, found_label(options.shapes));
+  } catch (const UserError& error) { throw UserError(concat("model '", model.name(), "': ", error.what()), error.code()); }
   return made;
 }
 
-std::optional<TensorType> label_type(const ModelGraph& made) { return made.label ? std::optional(made.label->type) : std::nullopt; }
+std::optional<TensorType> label_type(const ModelGraph& made) {
+  return made.target ? std::optional(made.target->label.type) : std::nullopt;
+}
 
 /// Only f16 lacks the range of gradients.
 std::optional<passes::LossScaling> scaling_of(const GraphOptions& options) {
   if (options.precision != DType::f16) return std::nullopt;
   return passes::LossScaling{options.loss_scale};
-}
-
-/// The class axis is settled here once, so that no later step decides otherwise.
-LossSpec with_axis(LossSpec loss, const ModelGraph& made) {
-  if (made.label && loss.kind == passes::LossKind::cross_entropy) loss.axis = made.label->axis;
-  return loss;
 }
 
 }  // namespace
@@ -173,7 +162,7 @@ ModelGraph training_graph(const Model& model, const GraphOptions& options, const
                           const CompileHooks& hooks) {
   ModelGraph made = trainable(model, options, loss, hooks);
   return timed(hooks, "differentiate", [&] {
-    passes::make_training_step(made.graph, with_axis(loss, made), optimizer, trained_names(made.model), label_type(made),
+    passes::make_training_step(made.graph, settled(loss, made), optimizer, trained_names(made.model), label_type(made),
                                scaling_of(options));
     return std::move(made);
   });
@@ -182,8 +171,7 @@ ModelGraph training_graph(const Model& model, const GraphOptions& options, const
 ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
   ModelGraph made = trainable(model, options, loss, hooks);
   return timed(hooks, "differentiate", [&] {
-    passes::make_gradient_graph(made.graph, with_axis(loss, made), trained_names(made.model), label_type(made),
-                                scaling_of(options));
+    passes::make_gradient_graph(made.graph, settled(loss, made), trained_names(made.model), label_type(made), scaling_of(options));
     return std::move(made);
   });
 }
@@ -226,12 +214,17 @@ runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, c
   return generate_program(lower_graph(std::move(graph), target, hooks), target, hooks);
 }
 
-std::size_t loss_output(const LossSpec& loss, const std::vector<std::string>& outputs, const runtime::Program& forward) {
-  for (std::size_t i = 0; i < forward.outputs.size(); ++i) {
-    const TensorType& type = forward.buffers[static_cast<std::size_t>(forward.outputs[i])].type;
-    if (loss.kind == passes::LossKind::output ? outputs[i] == loss.output : is_float(type.dtype)) return i;
-  }
-  throw InternalError("the forward graph lacks the output that the training step's loss uses");
+LossSpec settled(LossSpec loss, const ModelGraph& made) {
+  if (!made.target) return loss;
+  loss.output = made.target->output.name;
+  if (loss.kind == passes::LossKind::cross_entropy) loss.axis = made.target->label.axis;
+  return loss;
+}
+
+std::size_t loss_output(const LossSpec& loss, const std::vector<std::string>& outputs) {
+  const auto found = std::find(outputs.begin(), outputs.end(), loss.output);
+  check_internal(found != outputs.end(), "the forward graph lacks the output '", loss.output, "' of the training step's loss");
+  return static_cast<std::size_t>(found - outputs.begin());
 }
 
 }  // namespace gcomp

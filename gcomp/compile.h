@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gcomp/bind_shapes.h"
+#include "gcomp/loss_output.h"
 #include "gcomp/model.h"
 #include "ir/memory_plan.h"
 #include "passes/training.h"
@@ -59,8 +60,7 @@ using passes::OptimizerKind;
 struct ModelGraph {
   ir::Graph graph;
   frontend::Model model;
-  std::optional<passes::LabelSpec> label;  ///< the input `label`, where the loss has one
-  std::int64_t classes = 0;                ///< of cross_entropy
+  std::optional<LossTarget> target;  ///< what the loss looks at and the input `label`; none for LossKind::output
 };
 
 /// Outputs are the model's. In inference form unless the options ask for training form; the graph then updates its counters alone,
@@ -89,8 +89,10 @@ LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const C
 
 runtime::Program generate_program(const LoweredGraph& lowered, const runtime::Target& target, const CompileHooks& hooks = {});
 
-/// The position of the output that a loss looks at: the named one, or the first of floats. `outputs` names the program's.
-std::size_t loss_output(const LossSpec& loss, const std::vector<std::string>& outputs, const runtime::Program& forward);
+/// The loss with what the training graph has settled, so that no later step decides otherwise: its output, and the class axis.
+LossSpec settled(LossSpec loss, const ModelGraph& made);
+/// The position of the output that a settled loss looks at. `outputs` names those of a forward pass.
+std::size_t loss_output(const LossSpec& loss, const std::vector<std::string>& outputs);
 
 /// Both of the above.
 runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks = {});

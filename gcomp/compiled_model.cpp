@@ -57,14 +57,19 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
                    .original = {}};
   GraphOptions graph = options.graph;
   graph.target = options.target;
+  LossSpec loss;
   if (!options.loss.empty()) {
     if (!graph.precision) graph.precision = DType::f32;
-    const LossSpec loss = passes::parse_loss(options.loss);
+    loss = passes::parse_loss(options.loss, options.output);
     ModelGraph made = training_graph(model, graph, loss, options.optimizer, options.hooks);
     saved.trained = trained_names(made.model);
-    saved.classes = made.classes;
-    saved.has_label = made.label.has_value();
-    if (made.label) saved.axis = made.label->axis;
+    saved.has_label = made.target.has_value();
+    if (made.target) {
+      saved.classes = made.target->output.classes;
+      saved.axis = made.target->label.axis;
+    }
+    loss = settled(loss, made);
+    compiled.output = loss.output;
     artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks));
     artifact.programs.back().name = kTrainingProgram;
     add_weights(artifact, made.model);
@@ -82,7 +87,7 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
   artifact.programs.back().name = kForwardProgram;
   add_weights(artifact, made.model);
   if (options.loss.empty()) compiled.model = std::move(made.model);
-  else saved.loss_output = loss_output(passes::parse_loss(options.loss), saved.outputs, artifact.programs.back());
+  else saved.loss_output = loss_output(loss, saved.outputs);
   compiled.model.weights.clear();
   store(saved, artifact);
   if (options.target.kind == runtime::TargetKind::cpu) add_cpu_binaries(artifact, options.device_options);

@@ -13,7 +13,8 @@ namespace gcomp {
 struct ArtifactOptions {
   GraphOptions graph = {};
   runtime::Target target = {};
-  std::string loss;  ///< "" for inference alone
+  std::string loss;    ///< "" for inference alone
+  std::string output;  ///< what the loss looks at; "" for the first output of floats
   Optimizer optimizer = {};
   double learning_rate = 1e-3;                     ///< where a run gives none
   KeepModel keep_model = KeepModel::by_reference;  ///< with a training step: for its export as .onnx
@@ -24,6 +25,7 @@ struct ArtifactOptions {
 struct CompiledModel {
   runtime::Artifact artifact;
   frontend::Model model;  ///< what import decided; its graph and weights are empty
+  std::string output;     ///< what the loss looks at
 };
 
 /// The forward program, the training step where there is a loss, and the weights. The kernels are compiled too, so that

@@ -26,15 +26,20 @@ Tensor as_tied(const frontend::Alias& alias, const Tensor& gradient, const Shape
 
 }  // namespace
 
-void check_labels(const TensorView& labels, std::int64_t classes) {
+void check_labels(const TensorView& labels, std::int64_t classes, std::span<const LossOutput> others) {
   constexpr std::int64_t kIgnored = -100;
   const TensorType& type = labels.type();
   if (classes == 0 || !is_integer(type.dtype) || type.shape.empty() || type.elements() == 0) return;
   const std::int64_t row = type.elements() / type.shape[0];
+  const auto label = [&](std::int64_t i) {
+    return static_cast<std::int64_t>(load_as_double(type.dtype, labels.bytes().data(), i));
+  };
   for (std::int64_t i = 0; i < type.elements(); ++i) {
-    const auto value = static_cast<std::int64_t>(load_as_double(type.dtype, labels.bytes().data(), i));
-    check_user((value >= 0 && value < classes) || value == kIgnored, "array 'label', row ", i / row, ": label ", value,
-               ", wanted 0 to ", classes - 1, " (or ", kIgnored, ", which is ignored)");
+    if ((label(i) >= 0 && label(i) < classes) || label(i) == kIgnored) continue;
+    std::int64_t largest = label(i);
+    for (std::int64_t k = i; k < type.elements(); ++k) largest = std::max(largest, label(k));
+    throw UserError(concat("array 'label', row ", i / row, ": label ", label(i), ", wanted 0 to ", classes - 1, " (or ", kIgnored,
+                           ", which is ignored)", suggest_outputs(outputs_with_class(others, largest))));
   }
 }
 
@@ -57,13 +62,13 @@ Gradients::Gradients(const Model& model, const GradientOptions& options) {
   for (const std::string& name : states->unwritten()) states->write(name, made.model.weights.at(name));
   model_ = std::move(made.model);
   model_.weights.clear();
-  classes_ = made.classes;
+  target_ = std::move(made.target);
 }
 
 std::string Gradients::device() const { return concat(device_->description(), " (", device_reason_, ")"); }
 
 std::vector<NamedTensor> Gradients::run(const Batch& batch) {
-  if (classes_ > 0) check_labels(find_array(batch, "label"), classes_);
+  if (target_) check_labels(find_array(batch, "label"), target_->output.classes, target_->others);
   std::vector<NamedTensor> results = forward_->run(batch);
   std::vector<NamedTensor> sums;
   std::size_t next = 1;

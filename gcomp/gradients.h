@@ -30,17 +30,20 @@ class Gradients {
   std::vector<NamedTensor> run(const Batch& batch);
 
   const frontend::Model& model() const { return model_; }
+  /// The output that the loss looks at; "" where an output is the loss.
+  std::string loss_output() const { return target_ ? target_->output.name : ""; }
   std::string device() const;
 
  private:
   frontend::Model model_;
-  std::int64_t classes_ = 0;
+  std::optional<LossTarget> target_;
   std::string device_reason_;
   std::shared_ptr<runtime::Device> device_;
   std::unique_ptr<Forward> forward_;
 };
 
-/// Throws UserError naming the first element of integer labels that is neither below `classes` nor ignored (-100).
-void check_labels(const TensorView& labels, std::int64_t classes);
+/// Throws UserError naming the first element of integer labels that is neither below `classes` nor ignored (-100), and those of the
+/// model's other outputs that all labels fit.
+void check_labels(const TensorView& labels, std::int64_t classes, std::span<const LossOutput> others = {});
 
 }  // namespace gcomp

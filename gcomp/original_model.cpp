@@ -19,7 +19,7 @@ bool unchanged(const std::vector<frontend::FileStamp>& files) {
 void keep_whole(const frontend::Model& model, runtime::Artifact& artifact) {
   frontend::Model plain;
   plain.source = model.source;
-  const std::string bytes = frontend::export_onnx_bytes(plain, {});
+  const std::string bytes = frontend::export_onnx_bytes(plain, {}, frontend::ExportForm::as_written);
   const auto view = std::as_bytes(std::span(bytes));
   artifact.model.assign(view.begin(), view.end());
 }
@@ -54,7 +54,7 @@ fs::path find_original(const OriginalModel& original, const fs::path& artifact) 
 
 OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::Model& model, KeepModel keep,
                             runtime::Artifact& artifact) {
-  OriginalModel original{.path = {}, .sha256 = {}, .external = {}, .aliases = model.aliases};
+  OriginalModel original{.path = {}, .sha256 = {}, .external = {}, .aliases = model.aliases, .training_form = model.forms.training};
   try {
     if (keep == KeepModel::by_reference && !file.files.empty() && unchanged(file.files)) refer(original, file.files);
     else keep_whole(model, artifact);

@@ -20,6 +20,7 @@ struct OriginalModel {
   std::string sha256;                    ///< of the file at `path`
   std::vector<OriginalFile> external;    ///< its external data
   std::vector<frontend::Alias> aliases;  ///< how states and initializers differ
+  frontend::FormCounts::Nodes training_form;  ///< its nodes that export writes in inference form
 };
 
 enum class KeepModel : std::uint8_t { by_reference, whole };

@@ -1,6 +1,7 @@
 #include "gcomp/saved_model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -19,13 +20,26 @@ json to_json(const DataPosition& position) {
   return {{"seed", position.seed}, {"shuffled", position.shuffled}, {"rows", position.rows}, {"steps", position.steps}};
 }
 
+/// By the number of frontend::Alias::Kind.
+constexpr std::array<std::string_view, 5> kAliasKinds{"part", "constant", "added", "tied", "repeated"};
+
 json to_json(const OriginalModel& original) {
   json external = json::array(), aliases = json::array();
   for (const OriginalFile& file : original.external) external.push_back({{"location", file.location}, {"sha256", file.sha256}});
-  for (const auto& [state, initializer, node, operand, transposed] : original.aliases)
-    aliases.push_back(
-        {{"state", state}, {"initializer", initializer}, {"node", node}, {"operand", operand}, {"transposed", transposed}});
-  return {{"path", original.path}, {"sha256", original.sha256}, {"external", external}, {"aliases", aliases}};
+  for (const frontend::Alias& alias : original.aliases)
+    aliases.push_back({{"state", alias.state},
+                       {"initializer", alias.initializer},
+                       {"node", alias.node},
+                       {"operand", alias.operand},
+                       {"transposed", alias.transposed},
+                       {"kind", kAliasKinds[static_cast<std::size_t>(alias.kind)]},
+                       {"rows", alias.rows}});
+  return {{"path", original.path},
+          {"sha256", original.sha256},
+          {"external", external},
+          {"aliases", aliases},
+          {"training_batch_norms", original.training_form.batch_norms},
+          {"training_dropouts", original.training_form.dropouts}};
 }
 
 /// Reads the members of one object, and in the end refuses those that nobody asked for.
@@ -55,6 +69,14 @@ class Members {
       check_user(value.is_string() && seen.insert(value.get<std::string>()).second, "'", name, "' lists ", value.dump(),
                  " twice, or it is no name");
       values.push_back(value.get<std::string>());
+    }
+    return values;
+  }
+  std::vector<std::int64_t> integers(const char* name) {
+    std::vector<std::int64_t> values;
+    for (const json& value : list(name)) {
+      check_user(value.is_number_integer(), "'", name, "' lists ", value.dump(), ", wanted whole numbers");
+      values.push_back(value.get<std::int64_t>());
     }
     return values;
   }
@@ -93,6 +115,12 @@ DataPosition position_of(const json& object) {
   return position;
 }
 
+frontend::Alias::Kind alias_kind(const std::string& name) {
+  const auto found = std::find(kAliasKinds.begin(), kAliasKinds.end(), name);
+  check_user(found != kAliasKinds.end(), "'kind' of an alias is '", name, "'");
+  return static_cast<frontend::Alias::Kind>(found - kAliasKinds.begin());
+}
+
 OriginalModel original_of(const json& object) {
   Members members(object);
   OriginalModel original;
@@ -109,9 +137,13 @@ OriginalModel original_of(const json& object) {
                                 .initializer = alias.text("initializer"),
                                 .node = static_cast<int>(alias.integer("node", -1)),
                                 .operand = static_cast<int>(alias.integer("operand", -1)),
-                                .transposed = alias.boolean("transposed")});
+                                .transposed = alias.boolean("transposed"),
+                                .kind = alias_kind(alias.text("kind")),
+                                .rows = alias.integers("rows")});
     alias.end();
   }
+  original.training_form = {.batch_norms = members.integer("training_batch_norms", 0),
+                            .dropouts = members.integer("training_dropouts", 0)};
   members.end();
   return original;
 }

@@ -43,6 +43,7 @@ bool is_onnx(const std::filesystem::path& path) {
 
 struct Trainer::Impl {
   std::optional<Model> source;  // none after load()
+  std::vector<LossOutput> other_outputs;
   TrainOptions options;
   LossSpec loss;
   frontend::Model model;
@@ -94,22 +95,23 @@ Trainer::Trainer(const Model& model, const TrainOptions& options) : impl_(std::m
   self.options = options;
   self.options.graph = with_precision(options.graph);
   if (options.batch > 0) self.options.graph.shapes.batch = options.batch;
-  self.loss = passes::parse_loss(options.loss);
+  self.loss = passes::parse_loss(options.loss, options.output);
   self.open_device(runtime::choose_device(options.device, options.device_options), options.device_options);
   self.options.graph.target = self.device->target();
   ModelGraph made = training_graph(model, self.options.graph, self.loss, options.optimizer, options.hooks);
   self.model = std::move(made.model);
-  if (made.label && self.loss.kind == passes::LossKind::cross_entropy) self.loss.axis = made.label->axis;
+  self.loss = settled(self.loss, made);
+  if (made.target) self.other_outputs = made.target->others;
   self.saved = {.model = model.name(),
                 .loss = options.loss,
-                .axis = made.label ? made.label->axis : -1,
-                .classes = made.classes,
+                .axis = made.target ? made.target->label.axis : -1,
+                .classes = made.target ? made.target->output.classes : 0,
                 .learning_rate = options.learning_rate,
                 .trained = trained_names(self.model),
                 .weights = names_of_weights(self.model),
                 .outputs = self.model.outputs,
                 .loss_output = 0,
-                .has_label = made.label.has_value(),
+                .has_label = made.target.has_value(),
                 .limits = index_limits(made.graph),
                 .row_dependence = {},
                 .position = {.seed = static_cast<std::uint64_t>(options.graph.seed)},
@@ -157,7 +159,7 @@ void Trainer::Impl::fill(runtime::Executable& executable, const Batch& batch, st
     const TensorView& array = find_array(batch, input.name);
     check_user(array.type().shape == input.type.shape, "array '", input.name, "' is ", to_string(array.type()), ", wanted ",
                to_string(input.type));
-    if (saved.has_label && i + 1 == inputs) check_labels(array, saved.classes);
+    if (saved.has_label && i + 1 == inputs) check_labels(array, saved.classes, other_outputs);
     copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, executable.input(i));
   }
 }
@@ -277,7 +279,7 @@ runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
   saved.row_dependence = row_dependence(made.graph);
   runtime::Program program = compile_graph(std::move(made.graph), device->target(), options.hooks);
   program.name = kForwardProgram;
-  saved.loss_output = loss_output(loss, made.model.outputs, program);
+  saved.loss_output = gcomp::loss_output(loss, made.model.outputs);
   memory->bind(program);
   write_missing(*memory, made.model);
   return program;
@@ -303,7 +305,7 @@ Evaluation Trainer::evaluate(const Batch& arrays) {
   check_user(!arrays.empty() && !arrays[0].second.type().shape.empty(), "evaluation needs arrays with rows");
   const std::int64_t rows = arrays[0].second.type().shape[0];
   const TensorView* label = self.saved.has_label ? &find_array(arrays, "label") : nullptr;
-  if (label) check_labels(*label, self.saved.classes);
+  if (label) check_labels(*label, self.saved.classes, self.other_outputs);
   EvaluationSum sum(self.loss.kind, self.saved.axis);
   const runtime::Buffer& output = forward.executable().output_buffer(self.saved.loss_output);
   const TensorType& output_type = output.type;
@@ -425,12 +427,15 @@ void Trainer::prepare_export() {
   self.original = open_original(*self.saved.original, self.whole_model, self.artifact_path);
   self.model.source = self.original->source;
   self.model.aliases = self.saved.original->aliases;
+  self.model.forms.training = self.saved.original->training_form;
 }
 
 std::vector<frontend::FileStamp> Trainer::model_files() const {
   if (impl_->original) return impl_->original->files;
   return impl_->source && impl_->source->onnx() ? impl_->source->onnx()->files : std::vector<frontend::FileStamp>();
 }
+
+void Trainer::set_export_form(frontend::ExportForm form) { impl_->options.export_form = form; }
 
 void Trainer::save(const std::filesystem::path& path) {
   Impl& self = *impl_;
@@ -443,6 +448,8 @@ void Trainer::save(const std::filesystem::path& path) {
   frontend::export_onnx(self.model, weights, path.string(), self.options.export_form);
 }
 
+const std::string& Trainer::loss_output() const { return impl_->loss.output; }
+const std::vector<LossOutput>& Trainer::other_outputs() const { return impl_->other_outputs; }
 const frontend::Model& Trainer::model() const { return impl_->model; }
 std::string Trainer::device() const { return concat(impl_->device->description(), " (", impl_->device_reason, ")"); }
 runtime::Executable& Trainer::executable() { return *impl_->step; }

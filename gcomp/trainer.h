@@ -29,6 +29,7 @@ namespace gcomp {
 
 struct TrainOptions {
   std::string loss = "cross_entropy";  ///< "mse", "l1", "bce", "bce_with_logits", "cross_entropy:axis=1", "output:NAME"
+  std::string output;                  ///< what loss and accuracy look at; "" for the first output of floats
   Optimizer optimizer;
   double learning_rate = 1e-3;
   std::int64_t batch = 0;   ///< rows of one step; 0 where GraphOptions::shapes binds everything
@@ -126,13 +127,20 @@ class Trainer {
   /// and needs no compiler on this kind of machine. The file appears whole or not at all.
   void save(const std::filesystem::path& path);
 
+  /// Replaces TrainOptions::export_form, which a loaded trainer was not given.
+  void set_export_form(frontend::ExportForm form);
+
   /// After load(): finds the ONNX file that the artifact came from now, rather than in save(), so that what is missing is known
   /// before the first step. Throws UserError with path, SHA-256 and cure.
   void prepare_export();
   /// The files that export reads: the model's and those of its external data; after load() and without prepare_export() none.
   std::vector<frontend::FileStamp> model_files() const;
 
-  /// What import decided; empty after load(). The graph in it is empty.
+  /// The output that loss and accuracy look at, and others whose labels would have the same type; both empty after load().
+  const std::string& loss_output() const;
+  const std::vector<LossOutput>& other_outputs() const;
+
+  /// What import decided; after load() empty, but for what prepare_export() finds. The graph in it is empty.
   const frontend::Model& model() const;
   /// "cpu, 2 threads, ...", and why this device.
   std::string device() const;

@@ -33,10 +33,12 @@ T lookup(const std::pair<std::string_view, T> (&table)[N], std::string_view what
   throw UserError(message, ExitCode::usage);
 }
 
-Value* first_float_output(const Graph& graph) {
+/// The named one, or the first of floats.
+Value* observed_output(const Graph& graph, const std::string& name) {
   for (Value* output : graph.outputs())
-    if (is_float(output->type.dtype)) return output;
-  throw UserError(concat("graph @", graph.name(), " has no floating-point output to take a loss of"));
+    if (name.empty() ? is_float(output->type.dtype) : output->name == name) return output;
+  if (name.empty()) throw UserError(concat("graph @", graph.name(), " has no floating-point output to take a loss of"));
+  throw UserError(concat("graph @", graph.name(), " has no output '", name, "'"), ExitCode::usage);
 }
 
 Shape without_axis(Shape shape, std::int64_t axis) {
@@ -145,15 +147,20 @@ std::vector<Value*> counters_of(const Graph& graph) {
 
 }  // namespace
 
-LossSpec parse_loss(std::string_view text) {
+LossSpec parse_loss(std::string_view text, std::string_view output) {
   const std::size_t colon = text.find(':');
   LossSpec spec;
   spec.kind = lookup(kLosses, "loss", text.substr(0, colon));
   const std::string_view rest = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
   if (spec.kind == LossKind::output) {
     if (rest.empty()) throw UserError("loss 'output' needs the name of a graph output: output:NAME", ExitCode::usage);
+    if (!output.empty())
+      throw UserError(concat("--output ", output, ": the loss '", text, "' names its output itself"), ExitCode::usage);
     spec.output = rest;
-  } else if (!rest.empty()) {
+    return spec;
+  }
+  spec.output = output;
+  if (!rest.empty()) {
     std::int64_t axis = 0;
     const std::string_view prefix = "axis=";
     const bool ok =
@@ -202,7 +209,7 @@ Value* attach_loss(Graph& graph, const LossSpec& loss, const std::optional<Tenso
     if (auto near = nearest(loss.output, names)) message += concat("; did you mean '", *near, "'?");
     throw UserError(message, ExitCode::usage);
   }
-  Value* output = first_float_output(graph);
+  Value* output = observed_output(graph, loss.output);
   const LabelSpec spec = *label_of(loss, output->type, label);
   Var value = loss_of(b, loss, b.wrap(output), b.input(spec.type, "label"), spec.axis);
   graph.rename(value.value, "loss");

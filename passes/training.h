@@ -16,11 +16,12 @@ enum class LossKind : std::uint8_t { cross_entropy, mse, l1, bce, bce_with_logit
 struct LossSpec {
   LossKind kind = LossKind::cross_entropy;
   std::optional<std::int64_t> axis;  ///< cross_entropy: the class axis
-  std::string output;                ///< the graph output that is the loss (LossKind::output)
+  /// The graph output that the loss looks at, "" for the first of floats; the one that is the loss for LossKind::output.
+  std::string output;
 };
 /// "cross_entropy", "cross_entropy:axis=1", "mse", "l1", "bce", "bce_with_logits", "output:NAME". Throws UserError (exit 2)
-/// with the nearest name.
-LossSpec parse_loss(std::string_view text);
+/// with the nearest name. `output` is the output that the loss looks at, "" for the first of floats; not for "output:NAME".
+LossSpec parse_loss(std::string_view text, std::string_view output = {});
 
 /// Type of the array that the loss compares with, named `label`; `found` is what the data has, which decides the class axis
 /// of cross_entropy: the last where the labels' shape is the output's without it, else axis 1. Null for LossKind::output.
@@ -31,7 +32,7 @@ struct LabelSpec {
 };
 std::optional<LabelSpec> label_of(const LossSpec& loss, const TensorType& output, const std::optional<TensorType>& found);
 
-/// Adds the input `label` and the mean loss over all elements of the first floating-point output; gives the loss.
+/// Adds the input `label` and the mean loss over all elements of the output that it looks at; gives the loss.
 ///   graph(%x) -> (%logits)    becomes    graph(%x, %label: i64[64]) -> (%logits, %loss)
 ir::Value* attach_loss(ir::Graph& graph, const LossSpec& loss, const std::optional<TensorType>& label = {});
 

@@ -43,12 +43,15 @@ void embed_external_data(ModelProto& model, const Source& source) {
     if (proto.data_location() == TensorProto::EXTERNAL) write_tensor(proto, read_tensor(proto, source.directory));
 }
 
+/// Of an operand that an initializer is written for: an artifact may say any number.
+constexpr int kLargestOperand = 1 << 12;
+
 /// Writes an initializer of its own for one operand of one node, which then reads it. `told`: the file says what each one is.
 void add_initializer(ModelProto& model, const Alias& alias, const Tensor& values, bool told) {
   ::onnx::GraphProto& graph = *model.mutable_graph();
   const TensorProto* like = find_initializer(model, alias.initializer);
-  check_internal(like && alias.node >= 0 && alias.node < graph.node_size(), "no initializer '", alias.initializer, "' to take '",
-                 alias.state, "' from");
+  check_user(like && alias.node < graph.node_size() && alias.operand >= 0 && alias.operand <= kLargestOperand, "no node ", alias.node,
+             " or initializer '", alias.initializer, "' to take '", alias.state, "' from");
   ::onnx::NodeProto& node = *graph.mutable_node(alias.node);
   while (node.input_size() <= alias.operand) node.add_input();
   node.set_input(alias.operand, alias.state);

@@ -107,6 +107,9 @@ Tensor distinct_rows(const RepeatedRows& rows, const Tensor& table) {
 Tensor table_of(const std::vector<std::int64_t>& index, const Tensor& distinct, const Shape& shape) {
   Tensor table(distinct.dtype(), shape);
   const std::size_t bytes = index.empty() ? 0 : table.bytes().size() / index.size();
+  const std::size_t rows = bytes == 0 ? 0 : distinct.bytes().size() / bytes;
+  for (const std::int64_t row : index)
+    check_user(row >= 0 && static_cast<std::size_t>(row) < rows, "row ", row, " of ", rows, " is repeated");
   for (std::size_t i = 0; i < index.size(); ++i)
     std::memcpy(table.data() + i * bytes, distinct.data() + static_cast<std::size_t>(index[i]) * bytes, bytes);
   return table;

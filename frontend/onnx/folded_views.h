@@ -25,6 +25,7 @@ std::optional<RepeatedRows> repeated_rows(const Signature& signature, const std:
 
 /// The part that is left, [rows, ...], and the table of `shape` again.
 Tensor distinct_rows(const RepeatedRows& rows, const Tensor& table);
+/// Throws UserError where `index`, which an artifact may bring, is of other rows.
 Tensor table_of(const std::vector<std::int64_t>& index, const Tensor& distinct, const Shape& shape);
 
 }  // namespace gcomp::frontend

@@ -416,6 +416,7 @@ class Importer {
       name_output(var.value, output.name());
       model_.graph.outputs().push_back(var.value);
       model_.outputs.push_back(output.name());
+      model_.output_types.push_back(var.type());
     }
   }
 

@@ -126,7 +126,8 @@ struct Model {
   /// Initial values of every state of the graph that has no fill, by name, in the state's dtype. A graph that draws random
   /// numbers has two more states, counters with fill: `random_seed`, and `random_step`, which each step increments.
   std::map<std::string, Tensor> weights;
-  std::vector<std::string> outputs;   ///< ONNX names, in the order of graph.outputs()
+  std::vector<std::string> outputs;  ///< ONNX names, in the order of graph.outputs()
+  std::vector<TensorType> output_types;
   std::vector<Parameter> parameters;  ///< trained and frozen float initializers, in the file's order
   std::vector<std::string> repairs;   ///< one line each: what training changes in the file's meaning, ties, splits
   std::vector<Alias> aliases;

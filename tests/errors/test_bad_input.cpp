@@ -146,10 +146,60 @@ TEST_F(BadInput, WhatTheLossTakesAndHowRowsAreSplitIsSaid) {
   });
   const CommandResult trained = train();
   EXPECT_EQ(trained.exit_code, 0) << trained.errors;
-  EXPECT_NE(trained.errors.find("cross_entropy of 'z', the first of 2 outputs"), std::string::npos) << trained.errors;
+  EXPECT_NE(trained.errors.find("cross_entropy of 'z', the first of 2 outputs: 'z' f32[4,2], 'y' f32[4,2] (--output NAME"),
+            std::string::npos)
+      << trained.errors;
   const CommandResult predicted = run_gcomp({"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz", "--batch", "3"});
   EXPECT_EQ(predicted.exit_code, 0) << predicted.errors;
   EXPECT_NE(predicted.errors.find("8 rows, which run in batches of 3"), std::string::npos) << predicted.errors;
+}
+
+/// A scalar per row first, then what the labels are of.
+void add_narrow_output(onnx::ModelProto& model) {
+  onnx::GraphProto& graph = *model.mutable_graph();
+  onnx::NodeProto& mean = *graph.add_node();
+  mean.set_op_type("ReduceMean");
+  mean.add_input(graph.output(0).name());
+  mean.add_output("mean");
+  onnx::AttributeProto& axes = *mean.add_attribute();
+  axes.set_name("axes");
+  axes.set_type(onnx::AttributeProto::INTS);
+  axes.add_ints(1);
+  *graph.add_output() = graph.output(0);
+  graph.mutable_output(0)->set_name("mean");
+  graph.mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+}
+
+TEST_F(BadInput, LabelsThatFitAnotherOutputNameIt) {
+  write_linear_model(model_, add_narrow_output);
+  expect_refused(train(), ExitCode::invalid, {"label 1, wanted 0 to 0", "the labels fit output 'y', f32[4,2]: --output y"});
+  expect_refused(run_gcomp({"grad", model_, "--inputs", data_, "--loss", "cross_entropy", "--outputs", folder_ / "g.npz"}),
+                 ExitCode::invalid, {"label 1, wanted 0 to 0", "the labels fit output 'y', f32[8,2]: --output y"});
+  write_data({{"x", Tensor(DType::f32, {8, 3})}, {"label", Tensor(DType::f32, {8, 2})}});
+  expect_refused(train({"--loss", "mse"}), ExitCode::invalid,
+                 {"output 'mean': label is f32[4,2]", "the labels fit output 'y', f32[4,2]: --output y"});
+}
+
+TEST_F(BadInput, OutputPicksWhatLossAndAccuracyLookAt) {
+  const std::vector<std::string> evaluated{"--eval-data", data_, "--loss", "cross_entropy"};
+  const CommandResult plain = train(evaluated);
+  write_linear_model(model_, add_narrow_output);
+  std::vector<std::string> picked = evaluated;
+  picked.insert(picked.end(), {"--output", "y"});
+  const CommandResult trained = train(picked);
+  ASSERT_EQ(trained.exit_code, 0) << trained.errors;
+  EXPECT_NE(trained.errors.find("cross_entropy of 'y' of 2 outputs: 'mean' f32[4,1], 'y' f32[4,2]"), std::string::npos)
+      << trained.errors;
+  const auto measured = [](const CommandResult& result) { return result.output.substr(result.output.find("last loss")); };
+  EXPECT_EQ(measured(trained), measured(plain)) << "the same loss, weights and accuracy as with that output alone";
+  const CommandResult compiled = run_gcomp(
+      {"compile", model_, "--train", "--loss", "cross_entropy", "--output", "y", "--batch", "4", "-o", folder_ / "m.gcx"});
+  ASSERT_EQ(compiled.exit_code, 0) << compiled.errors;
+  const CommandResult resumed =
+      run_gcomp({"train", folder_ / "m.gcx", "--data", data_, "--eval-data", data_, "--steps", "2", "--out", folder_ / "t.gcx"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  const auto accuracy = [](const CommandResult& result) { return result.output.substr(result.output.find("test accuracy")); };
+  EXPECT_EQ(accuracy(resumed), accuracy(plain)) << "a .gcx remembers the output";
 }
 
 TEST_F(BadInput, FixedBatchNamesItself) {

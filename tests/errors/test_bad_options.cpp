@@ -16,6 +16,28 @@ TEST_F(BadOptions, UnknownLoss) {
 
 TEST_F(BadOptions, UnknownOutputAsLoss) { expect_refused(train({"--loss", "output:loss"}), ExitCode::usage, {"output:loss"}); }
 
+TEST_F(BadOptions, UnknownOutput) {
+  expect_refused(train({"--output", "yy"}), ExitCode::usage, {"--output yy", "it has 'y'", "did you mean 'y'?"});
+  expect_refused(train({"--loss", "output:y", "--output", "y"}), ExitCode::usage,
+                 {"--output y", "'output:y' names its output itself"});
+}
+
+TEST_F(BadOptions, AFileAsOutput) {
+  expect_refused(train({"--output", "t.onnx"}), ExitCode::usage, {"no output of that name", "a file is named by --out"});
+  expect_refused(
+      run_gcomp({"train", model_, "--data", data_, "--batch", "4", "--steps", "2", "--loss", "mse", "--output", "t.onnx"}),
+      ExitCode::usage, {"--output t.onnx", "a file is named by --out"});
+  expect_refused(run_gcomp({"grad", model_, "--inputs", data_, "--loss", "mse", "--output", "g.npz"}), ExitCode::usage,
+                 {"--output g.npz", "a file is named by --outputs"});
+}
+
+TEST_F(BadOptions, BothForms) {
+  expect_refused(run_gcomp({"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz", "--training", "--inference"}),
+                 ExitCode::usage, {"--training and --inference"});
+  expect_refused(run_gcomp({"compile", model_, "--train", "--loss", "mse", "--training", "-o", folder_ / "m.gcx"}), ExitCode::usage,
+                 {"--training", "--train"});
+}
+
 TEST_F(BadOptions, UnknownOptimizer) {
   expect_refused(train({"--optimizer", "adamq"}), ExitCode::usage, {"unknown optimizer", "did you mean 'adam'?"});
 }

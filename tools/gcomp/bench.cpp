@@ -17,7 +17,7 @@ namespace gcomp::tools {
 namespace {
 
 struct BenchFlags {
-  std::string model, data, loss;
+  std::string model, data, loss, output;
   std::int64_t batch = 0, steps = 50, warmup = 10;
   bool profile = false;
   ModelOptions model_options;
@@ -100,6 +100,7 @@ void bench(const BenchFlags& flags, const Console& console) {
   if (flags.batch < 1 || flags.steps < 1 || flags.warmup < 0) usage("--batch and --steps: wanted 1 or more; --warmup: 0 or more");
   TrainOptions options;
   options.loss = flags.loss;
+  options.output = flags.output;
   options.optimizer = flags.optimizer.parse();
   options.learning_rate = flags.optimizer.rate();
   options.batch = flags.batch;
@@ -113,6 +114,7 @@ void bench(const BenchFlags& flags, const Console& console) {
     if (costs.empty()) costs = counted;
   };
   const Model model = Model::load(flags.model);
+  require_output(flags.output, model, "");
   const std::vector<std::string> names = array_names(model.inputs(), flags.loss);
   runtime::Dataset data = open_data(flags.data, names);
   options.graph.shapes.data = types_of(data, names);
@@ -155,6 +157,7 @@ Command add_bench(ArgumentParser& root, Console& console) {
   parser.add_option("MODEL", flags->model, "an .onnx file").required();
   parser.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'").type_name("NPZ").required();
   add_loss(parser, flags->loss);
+  add_output(parser, flags->output);
   parser.add_option("--batch", flags->batch, "rows of one step").type_name("N").required();
   parser.add_option("--steps", flags->steps, "timed steps (default 50)").type_name("N");
   parser.add_option("--warmup", flags->warmup, "steps before them (default 10)").type_name("N");

@@ -17,7 +17,7 @@ namespace gcomp::tools {
 namespace {
 
 struct CompileFlags {
-  std::string model, out, target = "cpu", emit, print_after, loss;
+  std::string model, out, target = "cpu", emit, print_after, loss, output;
   std::int64_t batch = 0, seed = 0;
   bool train = false, training = false, time_passes = false, embed_model = false;
   std::vector<std::string> disabled;
@@ -39,8 +39,10 @@ void check_flags(const CompileFlags& flags) {
     usage(concat("--emit ", flags.emit, " writes text into the folder -o DIR; -o ", flags.out, " names an artifact"));
   if (!artifact && !flags.out.empty() && flags.emit.empty())
     usage(concat("-o ", flags.out, ": unknown ending, wanted NAME.gcx for an artifact; a folder goes with --emit"));
-  if (flags.out.empty() && flags.emit.empty() && flags.print_after.empty() && !flags.time_passes)
+  if (flags.out.empty() && flags.emit.empty() && flags.print_after.empty() && !flags.time_passes) {
+    if (!flags.output.empty()) require_path(flags.out, "--out", flags.output);
     usage("nothing to do: give -o NAME.gcx, --emit ir|plan|cuda|cpp|cubin, --print-after=PASS or --time-passes");
+  }
 }
 
 /// The target of --emit: cuda and cubin imply CUDA, cpp the CPU.
@@ -73,7 +75,7 @@ class Compilation {
     options_.seed = flags.seed;
     if (flags.batch > 0) options_.shapes.batch = flags.batch;
     if (flags.train && !options_.precision) options_.precision = DType::f32;
-    if (flags.train) loss_ = passes::parse_loss(flags.loss);
+    if (flags.train) loss_ = passes::parse_loss(flags.loss, flags.output);
     if (flags.train) optimizer_ = flags.optimizer.parse();
   }
 
@@ -85,6 +87,7 @@ class Compilation {
     progress_.begin(concat("reading '", flags_.model, "'"));
     model_ = Model::load(flags_.model);
     outputs.protect_model(model_->onnx()->files);
+    require_output(flags_.output, *model_, "--out");
     trace_.add("read", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     if (is_artifact(flags_.out)) {
       make_artifact();
@@ -100,12 +103,15 @@ class Compilation {
   ModelGraph graph() {
     ModelGraph made =
         flags_.train ? training_graph(*model_, options_, loss_, optimizer_, hooks_) : inference_graph(*model_, options_, hooks_);
-    report(made.model);
+    report(made.model, settled(loss_, made).output);
     return made;
   }
 
-  void report(const frontend::Model& model) const {
-    if (flags_.train) return report_parameters(console_, model);
+  void report(const frontend::Model& model, const std::string& output) const {
+    if (flags_.train) {
+      report_parameters(console_, model);
+      return report_outputs(console_, model, flags_.loss, output);
+    }
     if (flags_.training)
       report_forms(console_, flags_.model, model.forms.inference,
                    "compiled in training form (the file has them in inference form)");
@@ -153,6 +159,7 @@ class Compilation {
     ArtifactOptions options{.graph = options_,
                             .target = target_,
                             .loss = {},
+                            .output = flags_.output,
                             .optimizer = optimizer_,
                             .learning_rate = flags_.optimizer.rate(),
                             .keep_model = flags_.embed_model ? KeepModel::whole : KeepModel::by_reference,
@@ -160,7 +167,7 @@ class Compilation {
                             .hooks = hooks_};
     if (flags_.train) options.loss = flags_.loss;
     const CompiledModel compiled = compile_model(*model_, options);
-    report(compiled.model);
+    report(compiled.model, compiled.output);
     runtime::write_artifact(flags_.out, compiled.artifact);
     const auto size = static_cast<std::int64_t>(std::filesystem::file_size(flags_.out));
     console_.result(concat("wrote '", flags_.out, "', ", bytes_text(size), ", for ", to_string(target_)));
@@ -190,6 +197,7 @@ Command add_compile(ArgumentParser& root, Console& console) {
                   "the forward pass in training form: BatchNormalization by the statistics of the batch, Dropout live");
   parser.add_option("--seed", flags->seed, "of Dropout and other random operators (default 0)").type_name("N");
   add_loss(parser, flags->loss);
+  add_output(parser, flags->output);
   parser.add_option("--target", flags->target, "cpu (default) or cuda:sm_90 and the like").type_name("TARGET");
   parser.add_option("--out,-o", flags->out, "the artifact NAME.gcx, or the folder for --emit").type_name("PATH");
   parser.add_flag("--embed-model", flags->embed_model,

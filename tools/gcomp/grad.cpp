@@ -15,12 +15,13 @@ namespace gcomp::tools {
 namespace {
 
 struct GradFlags {
-  std::string model, inputs, outputs, loss;
+  std::string model, inputs, outputs, loss, output;
   ModelOptions model_options;
   DeviceOptions device;
 };
 
 void grad(const GradFlags& flags, const Console& console) {
+  require_path(flags.outputs, "--outputs", flags.output);
   if (flags.loss.empty())
     throw UserError("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME", ExitCode::usage);
   const Outputs outputs({{"--outputs", flags.outputs, kArrayEndings}});
@@ -28,7 +29,7 @@ void grad(const GradFlags& flags, const Console& console) {
   outputs.protect("data", flags.inputs);
   { runtime::AtomicFile probe(flags.outputs); }
   GradientOptions options;
-  options.loss = passes::parse_loss(flags.loss);
+  options.loss = passes::parse_loss(flags.loss, flags.output);
   options.graph = flags.model_options.parse();
   options.device = flags.device.request();
   options.device_options = flags.device.parse(console);
@@ -39,12 +40,14 @@ void grad(const GradFlags& flags, const Console& console) {
   };
   const Model model = Model::load(flags.model);
   outputs.protect_model(model.onnx()->files);
+  require_output(flags.output, model, "--outputs");
   const std::vector<std::string> names = array_names(model.inputs(), flags.loss);
   const std::vector<NamedTensor> arrays = load_arrays(flags.inputs, names);
   options.graph.shapes.data = types_of(arrays);
   options.graph.shapes.data_source = flags.inputs;
   Gradients gradients(model, options);
   report_parameters(console, gradients.model());
+  report_outputs(console, gradients.model(), flags.loss, gradients.loss_output());
   console.say("device: " + gradients.device());
   std::vector<NamedTensor> results;
   try {
@@ -67,10 +70,10 @@ Command add_grad(ArgumentParser& root, Console& console) {
   parser.add_option("--inputs", flags->inputs, "one batch: arrays named after the model's inputs, and 'label'")
       .type_name("NPZ")
       .required();
-  parser.add_option("--outputs", flags->outputs, "'loss', and a gradient for each trained initializer, by its name")
-      .type_name("NPZ")
-      .required();
+  parser.add_option("--outputs", flags->outputs, "'loss', and a gradient for each trained initializer, by its name; required")
+      .type_name("NPZ");
   add_loss(parser, flags->loss);
+  add_output(parser, flags->output);
   flags->model_options.add_precision(parser, "what floats compute in (default f32)");
   flags->model_options.add_loss_scale(parser);
   flags->model_options.add_shapes(parser);

@@ -53,11 +53,18 @@ double parse_loss_scale(const std::string& text) {
   return scale;
 }
 
+bool names_file(const std::string& text) {
+  constexpr std::string_view kEndings[] = {".onnx", ".npz", ".gcx"};
+  return std::ranges::any_of(kEndings, [&](std::string_view ending) { return text.ends_with(ending); });
+}
+
+std::string file_hint(std::string_view flag) { return concat("; a file is named by ", flag); }
+
 constexpr std::string_view kOptimizerFlags[] = {"--optimizer", "--lr",           "--momentum", "--dampening",
                                                 "--nesterov",  "--weight-decay", "--betas",    "--eps"};
 constexpr std::string_view kGraphFlags[] = {
-    "--loss", "--batch", "--precision", "--loss-scale",         "--dim",     "--shapes", "--freeze", "--thaw",
-    "--tie",  "--untie", "--inference", "--batchnorm-variance", "--training"};
+    "--loss", "--batch", "--precision", "--loss-scale",         "--dim",      "--shapes", "--freeze", "--thaw",
+    "--tie",  "--untie", "--inference", "--batchnorm-variance", "--output"};
 
 bool holds(std::span<const std::string_view> flags, const std::string& flag) {
   return std::ranges::find(flags, flag) != flags.end();
@@ -121,7 +128,7 @@ void refuse_decided(const ArgumentParser& parser, const std::string& artifact, s
 
 void refuse_untrained(const ArgumentParser& parser) {
   for (const std::string& flag : parser.given())
-    if (flag == "--loss" || holds(kOptimizerFlags, flag)) usage(flag + " has a meaning only with --train");
+    if (flag == "--loss" || flag == "--output" || holds(kOptimizerFlags, flag)) usage(flag + " has a meaning only with --train");
 }
 
 void ModelOptions::add_shapes(ArgumentParser& parser) {
@@ -182,6 +189,26 @@ GraphOptions ModelOptions::parse() const {
 
 void add_loss(ArgumentParser& parser, std::string& loss) {
   parser.add_option("--loss", loss, "cross_entropy[:axis=N], mse, l1, bce, bce_with_logits or output:NAME").type_name("LOSS");
+}
+
+void add_output(ArgumentParser& parser, std::string& output) {
+  parser.add_option("--output", output, "the model's output that loss and accuracy look at (default: the first of floats)")
+      .type_name("NAME");
+}
+
+void require_output(const std::string& output, const Model& model, std::string_view file_flag) {
+  if (output.empty() || !model.onnx()) return;
+  std::vector<std::string> names;
+  for (const frontend::ValueInfo& known : model.onnx()->outputs) names.push_back(known.name);
+  if (std::find(names.begin(), names.end(), output) != names.end()) return;
+  usage(concat("--output ", output, ": the model '", model.name(), "' has no output of that name, it has ", listing(names),
+               names_file(output) && !file_flag.empty() ? file_hint(file_flag) : did_you_mean(output, names)));
+}
+
+void require_path(const std::string& path, std::string_view flag, const std::string& output) {
+  if (!path.empty()) return;
+  usage(names_file(output) ? concat("--output ", output, ": it names an output of the model", file_hint(flag))
+                           : concat(flag, " is missing"));
 }
 
 void OptimizerOptions::add(ArgumentParser& parser) {

@@ -29,6 +29,12 @@ struct ModelOptions {
 };
 
 void add_loss(ArgumentParser& parser, std::string& loss);
+/// --output: what the loss looks at.
+void add_output(ArgumentParser& parser, std::string& output);
+/// Throws UserError (exit 2) where the model has no output of this name; a file's name gets the flag that takes one.
+void require_output(const std::string& output, const Model& model, std::string_view file_flag);
+/// Throws UserError (exit 2) where the path is missing; where `output` looks like one, that says so.
+void require_path(const std::string& path, std::string_view flag, const std::string& output);
 
 struct OptimizerOptions {
   std::string optimizer = "adamw", betas;

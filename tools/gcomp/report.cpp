@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/print.h"
+#include "passes/training.h"
 #include "runtime/atomic_file.h"
 
 namespace gcomp::tools {
@@ -119,6 +120,15 @@ std::vector<std::string> merge_notes(const std::vector<std::string>& notes) {
 void report_parameters(const Console& console, const frontend::Model& model) {
   for (const PartRow& row : kParts) report_part(console, model, row);
   for (const std::string& note : merge_notes(model.repairs)) console.say("note: " + note);
+}
+
+void report_outputs(const Console& console, const frontend::Model& model, const std::string& loss, const std::string& output) {
+  if (model.outputs.size() < 2 || passes::parse_loss(loss).kind == passes::LossKind::output) return;
+  std::string all;
+  for (std::size_t i = 0; i < model.outputs.size(); ++i)
+    all += concat(i > 0 ? ", " : "", "'", model.outputs[i], "' ", to_string(model.output_types[i]));
+  console.say(concat("loss: ", loss, " of '", output, "'", model.outputs[0] == output ? ", the first" : "", " of ",
+                     model.outputs.size(), " outputs: ", all, " (--output NAME takes another)"));
 }
 
 void report_forms(const Console& console, const std::string& file, const frontend::FormCounts::Nodes& nodes,

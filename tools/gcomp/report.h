@@ -14,6 +14,10 @@ void report_parameters(const Console& console, const frontend::Model& model);
 
 /// Notes that differ in names and numbers only become one, with their count and the first names.
 std::vector<std::string> merge_notes(const std::vector<std::string>& notes);
+
+/// Where there are several outputs: all of them, and which one the loss looks at.
+void report_outputs(const Console& console, const frontend::Model& model, const std::string& loss, const std::string& output);
+
 /// "'m.onnx': 3 BatchNormalization and 2 Dropout run in inference form (--training keeps them as in training)", where there are
 /// any. `what` says what happens to them: "run in inference form (...)".
 void report_forms(const Console& console, const std::string& file, const frontend::FormCounts::Nodes& nodes, std::string_view what);

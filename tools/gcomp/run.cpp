@@ -193,8 +193,8 @@ Command add_run(ArgumentParser& root, Console& console) {
       "  gcomp run trained.onnx --inputs x.npz --outputs y.npz\n"
       "  gcomp run model.gcx --inputs x.npz --outputs y.npz --threads 2");
   return {parser, [parser, flags, &console] {
-            constexpr std::string_view kSeed[] = {"--seed"};
-            if (is_artifact(flags->model)) refuse_decided(parser, flags->model, kSeed);
+            constexpr std::string_view kDecided[] = {"--seed", "--training"};
+            if (is_artifact(flags->model)) refuse_decided(parser, flags->model, kDecided);
             if (flags->training && flags->inference)
               throw UserError("--training and --inference exclude each other", ExitCode::usage);
             require_batch(flags->batch);

@@ -41,7 +41,17 @@ std::map<std::string, TensorType> types_of(const runtime::Dataset& data, const s
 
 void fit(runtime::Dataset& data, const Trainer& trainer) {
   for (const std::string& name : trainer.input_names()) data.require(name, trainer.input_type(name));
-  if (const auto classes = trainer.classes()) data.check_labels("label", *classes);
+  const auto classes = trainer.classes();
+  if (!classes) return;
+  try {
+    data.check_labels("label", *classes);
+  } catch (const UserError& error) {
+    const Tensor& labels = data.array("label");
+    double largest = 0;
+    for (std::int64_t i = 0; is_integer(labels.dtype()) && i < labels.elements(); ++i) largest = std::max(largest, labels.at(i));
+    const auto fitting = outputs_with_class(trainer.other_outputs(), static_cast<std::int64_t>(largest));
+    throw UserError(concat(error.what(), suggest_outputs(fitting)), error.code());
+  }
 }
 
 BatchFeeder::BatchFeeder(const runtime::Dataset& data, Trainer& trainer) : data_(data), trainer_(trainer) {

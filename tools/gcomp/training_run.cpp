@@ -137,6 +137,9 @@ void TrainingRun::finish() {
   trainer_->set_data_position(position_);
   const std::string digest = trainer_->weights_digest();
   const SavedModelFile saved = save_somewhere(*trainer_, flags_.out);
+  if (!flags_.training && !is_artifact(saved.path))
+    report_forms(console_, saved.path, trainer_->model().forms.training,
+                 "written in inference form (--training keeps them as in training)");
   print_results(saved.path, digest);
 
   std::string problem;

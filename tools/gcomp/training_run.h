@@ -21,10 +21,10 @@
 namespace gcomp::tools {
 
 struct TrainFlags {
-  std::string model, data, eval_data, loss, metrics, out;
+  std::string model, data, eval_data, loss, output, metrics, out;
   std::int64_t batch = 0, epochs = 0, steps = 0;
   std::uint64_t seed = 0;
-  bool seed_given = false, no_shuffle = false, embed_model = false;
+  bool seed_given = false, no_shuffle = false, embed_model = false, training = false;
   ModelOptions model_options;
   OptimizerOptions optimizer;
   DeviceOptions device;

@@ -11,11 +11,14 @@ namespace {
 [[noreturn]] void refuse_flags(const std::string& message) { throw UserError(message, ExitCode::usage); }
 
 void check_train_flags(const TrainFlags& flags) {
+  require_path(flags.out, "--out", flags.output);
   if ((flags.epochs > 0) == (flags.steps > 0)) refuse_flags("give either --epochs N or --steps N, at least 1");
   if (flags.epochs < 0 || flags.steps < 0) refuse_flags("--epochs and --steps: wanted 1 or more");
   if (flags.loss.empty() && !is_artifact(flags.model))
     refuse_flags("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
   if (flags.batch < 1 && !is_artifact(flags.model)) refuse_flags("--batch is missing, or below 1");
+  if (flags.training && is_artifact(flags.out))
+    refuse_flags(concat("--training: '", flags.out, "' is a .gcx, which holds both forms; it decides what is written as .onnx"));
   if (flags.embed_model && !is_artifact(flags.out)) refuse_flags("--embed-model has a meaning only with --out NAME.gcx");
 }
 
@@ -40,6 +43,7 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
   if (eval_data_) fit(*eval_data_, *trainer_);
   if (eval_data_ || is_artifact(flags_.out)) trainer_->prepare_evaluation();
   if (!is_artifact(flags_.out)) trainer_->prepare_export();
+  if (flags_.training) trainer_->set_export_form(frontend::ExportForm::as_written);
   outputs_.protect_model(trainer_->model_files());
   steps_ = flags.steps > 0 ? flags.steps : flags.epochs * plan_->steps_per_epoch();
   feeder_.emplace(*data_, *trainer_);
@@ -98,6 +102,7 @@ Trainer TrainingRun::load_trainer() {
 Trainer TrainingRun::compile_trainer() {
   TrainOptions options;
   options.loss = flags_.loss;
+  options.output = flags_.output;
   options.optimizer = flags_.optimizer.parse();
   options.learning_rate = flags_.optimizer.rate();
   options.batch = flags_.batch;
@@ -111,8 +116,9 @@ Trainer TrainingRun::compile_trainer() {
   options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
     report_internal_error(console_, graph, error);
   };
-  passes::parse_loss(flags_.loss);
+  passes::parse_loss(flags_.loss, flags_.output);
   const Model model = Model::load(flags_.model);
+  require_output(flags_.output, model, "--out");
   outputs_.protect_model(model.onnx()->files);
   names_ = array_names(model.inputs(), flags_.loss);
   position_ = {.seed = flags_.seed, .shuffled = !flags_.no_shuffle};
@@ -126,9 +132,7 @@ Trainer TrainingRun::compile_trainer() {
 void TrainingRun::report() const {
   if (is_artifact(flags_.model)) console_.say(concat("training step of '", flags_.model, "', batches of ", plan_->batch()));
   else report_parameters(console_, trainer_->model());
-  const std::vector<std::string>& outputs = trainer_->model().outputs;
-  if (outputs.size() > 1 && passes::parse_loss(flags_.loss).kind != passes::LossKind::output)
-    console_.say(concat("loss: ", flags_.loss, " of '", outputs[0], "', the first of ", outputs.size(), " outputs"));
+  if (!is_artifact(flags_.model)) report_outputs(console_, trainer_->model(), flags_.loss, trainer_->loss_output());
   console_.say("device: " + trainer_->device());
   console_.say(concat("data: '", flags_.data, "', ", grouped(data_->rows()), " rows, ", plan_->steps_per_epoch(),
                       " steps an epoch, ", position_.shuffled ? concat("shuffled with seed ", position_.seed) : "in order"));
