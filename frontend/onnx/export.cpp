@@ -85,6 +85,9 @@ std::optional<Tensor> values_of(const Alias& alias, const Source& source, const 
 
 /// A tied or repeated state as its initializer holds it.
 Tensor as_in_file(const Alias& alias, const Tensor& state, const Shape& shape) {
+  const bool repeated = alias.kind == Alias::Kind::repeated;  // table_of() looks at that
+  check_user(repeated || (state.elements() == element_count(shape) && (!alias.transposed || shape.size() == 2)), "'",
+             alias.initializer, "' of shape [", to_string(shape), "] cannot be '", alias.state, "', ", to_string(state.type()));
   if (alias.kind == Alias::Kind::repeated) return table_of(alias.rows, state, shape);
   return alias.transposed ? transposed(state) : Tensor(state).reshaped(shape);
 }
