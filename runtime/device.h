@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/executable.h"
+#include "runtime/instruction_set.h"
 #include "runtime/library_search.h"
 #include "runtime/program.h"
 #include "runtime/state_memory.h"
@@ -58,6 +59,9 @@ struct DeviceOptions {
   std::string compiler;                   ///< the C++ compiler for CPU kernels; empty searches c++, g++, clang++ on PATH
   std::filesystem::path cache_directory;  ///< for compiled kernels; empty for default_cache_directory()
   bool use_cache = true;
+  /// The widest vector instructions that the CPU's kernels may use; the processor's own where there is none. oneDNN chooses its
+  /// once in a process, so all devices of a process are opened with the same.
+  std::optional<InstructionSet> instruction_set;
   LogSink log;
   KernelSink kernels;                  ///< told of every program's kernels; may be empty
   KernelProgressSink kernel_progress;  ///< told when compiling begins, and after each part of it; may be empty
@@ -96,7 +100,7 @@ class Device {
   virtual TargetKind kind() const = 0;
   /// What programs for this device are compiled for.
   virtual Target target() const = 0;
-  /// For the user: "cpu, 2 threads, AVX-512, AMD EPYC".
+  /// For the user: "cpu, 2 threads, AVX-512, AMD EPYC", or "cpu, 2 threads, AVX2 (as asked; the processor has AVX-512), AMD EPYC".
   virtual std::string description() const = 0;
 
   /// For all programs of one model.
@@ -115,6 +119,7 @@ class Device {
 /// NVRTC is missing, does not know the architecture, or refuses a kernel.
 std::vector<std::byte> compile_cubins(const Program& program, const DeviceOptions& options);
 
+/// Throws DeviceError (exit 6) where the device is missing, or a CPU lacks the instruction set that is asked for.
 std::unique_ptr<Device> open_device(TargetKind kind, const DeviceOptions& options);
 std::unique_ptr<Device> open_device(DeviceRequest request, const DeviceOptions& options);
 

@@ -19,11 +19,9 @@ namespace gcomp::runtime::cpu {
 namespace {
 
 // -ffp-contract=fast is the one liberty with rounding (fused multiply-add); no -ffast-math: NaN and infinities keep their meaning.
-const std::vector<std::string> kFlags = {"-std=c++17",          "-O3",
-                                         "-march=native",       "-fPIC",
-                                         "-fno-math-errno",     "-fopenmp-simd",
-                                         "-ffp-contract=fast",  "-fno-trapping-math",
-                                         "-fvisibility=hidden", "-w"};
+const std::vector<std::string> kFlags = {
+    "-std=c++17",          "-O3", "-fPIC", "-fno-math-errno", "-fopenmp-simd", "-ffp-contract=fast", "-fno-trapping-math",
+    "-fvisibility=hidden", "-w"};
 // Kernel text shares its subexpressions itself; GCC's partial redundancy elimination and jump threading would turn its selects back
 // into branches, which the vectorizer then refuses. Clang knows no such options.
 const std::vector<std::string> kGccFlags = {"-fno-tree-pre", "-fno-thread-jumps"};
@@ -36,6 +34,12 @@ struct FoundCompiler {
   std::string version;
   std::vector<std::string> flags;
 };
+
+/// The processor as it is, or a generic one that has the instruction set.
+std::string architecture_flag(InstructionSet set) {
+  if (set == widest_instruction_set()) return "-march=native";
+  return set == InstructionSet::baseline ? "-march=x86-64" : "-march=x86-64-v3";
+}
 
 FoundCompiler find_compiler(const std::string& asked, const std::filesystem::path& folder) {
   std::string path;
@@ -74,14 +78,14 @@ struct TranslationUnit {
 };
 
 /// The kernels as source files of about equal length. The first also holds what kernel_library.h checks.
-std::vector<TranslationUnit> translation_units(const Program& program) {
+std::vector<TranslationUnit> translation_units(const Program& program, InstructionSet set) {
   std::size_t text = 0;
   for (const Kernel& kernel : program.kernels) text += kernel.text.size();
   const std::size_t count = std::clamp<std::size_t>(std::max<std::size_t>(text / kUnitText, 2), 1,
                                                     std::clamp<std::size_t>(program.kernels.size(), 1, kMaxUnits));
   std::vector<TranslationUnit> units(count, {program.prelude + "\n"});
   units[0].text += concat("extern \"C\" __attribute__((visibility(\"default\"))) const char ", kMachineSymbol, "[];\n",
-                          "const char ", kMachineSymbol, "[] = \"", sha256(machine_description()), "\";\n",
+                          "const char ", kMachineSymbol, "[] = \"", sha256(machine_description(set)), "\";\n",
                           "extern \"C\" __attribute__((visibility(\"default\"))) const char ", kTextSymbol, "[];\n", "const char ",
                           kTextSymbol, "[] = \"", kernel_text_digest(program), "\";\n");
   std::vector<std::size_t> order(program.kernels.size());
@@ -175,7 +179,7 @@ std::vector<std::byte> compile_units(const FoundCompiler& compiler, const std::v
 
 }  // namespace
 
-std::string machine_description() {
+std::string machine_description(InstructionSet set) {
   static constexpr std::string_view kFields[] = {"vendor_id",   "cpu family", "model",           "model name",
                                                  "stepping",    "flags",      "CPU implementer", "CPU architecture",
                                                  "CPU variant", "CPU part",   "Features"};
@@ -185,7 +189,7 @@ std::string machine_description() {
     const std::string_view field = std::string_view(line).substr(0, line.find_first_of("\t:"));
     if (std::find(std::begin(kFields), std::end(kFields), field) != std::end(kFields)) description += line + "\n";
   }
-  return description;
+  return set == widest_instruction_set() ? description : concat(description, "used: ", shown_name(set), "\n");
 }
 
 std::string kernel_text_digest(const Program& program) {
@@ -211,15 +215,16 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
   };
   remove_abandoned_folders();
   CompileFolder folder;
-  const FoundCompiler compiler = find_compiler(options.compiler, folder.path());
-  const std::vector<TranslationUnit> units = translation_units(program);
+  FoundCompiler compiler = find_compiler(options.compiler, folder.path());
+  compiler.flags.push_back(architecture_flag(options.instruction_set));
+  const std::vector<TranslationUnit> units = translation_units(program, options.instruction_set);
   const DiskCache cache(options.cache_directory);
   if (!options.cache_directory.empty() && !cache.unusable().empty())
     say(concat("compiled kernels are not cached: ", cache.unusable()));
 
   std::string key = concat(compiler.path, "\n", compiler.version, "\n");
   for (const std::string& flag : compiler.flags) key += flag + " ";
-  key += concat("\n", machine_description());
+  key += concat("\n", machine_description(options.instruction_set));
   for (const TranslationUnit& unit : units) key += concat("\n", unit.text.size(), "\n", unit.text);
 
   std::string damage;

@@ -17,14 +17,16 @@ struct KernelCompilerOptions {
   std::string compiler;                   ///< path or name; empty searches c++, g++, clang++ on PATH
   std::filesystem::path cache_directory;  ///< empty for no cache
   int jobs = 0;                           ///< compiler processes at once; 0 for one per processor
+  InstructionSet instruction_set = widest_instruction_set();
   LogSink log;
   KernelSink kernels;
   KernelProgressSink progress;
   CancelQuery cancelled;
 };
 
-/// What decides whether a binary compiled on one machine runs on another: processor model and instruction sets.
-std::string machine_description();
+/// What decides whether a binary compiled on one machine runs on another, and as it would there: processor model and instruction
+/// sets, and `set` where kernels for it are not those for the widest.
+std::string machine_description(InstructionSet set = widest_instruction_set());
 
 /// SHA-256 of the program's prelude and kernels, in hexadecimal: what a kernel binary was made from.
 std::string kernel_text_digest(const Program& program);

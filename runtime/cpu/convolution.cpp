@@ -40,7 +40,8 @@ class ZeroFill final : public LibraryCall {
 /// f16 and bf16: both operands widened to f32 in scratch, convolved there, the result rounded once.
 class ConvertedConvolution final : public LibraryCall {
  public:
-  ConvertedConvolution(const ConvolutionCall& call, const ConvolutionOperands& operands) : dtype_(call.dtype), wide_call_(call) {
+  ConvertedConvolution(const ConvolutionCall& call, const ConvolutionOperands& operands)
+      : dtype_(call.dtype), wide_call_(call), gemm_(operands.gemm) {
     wide_call_.dtype = DType::f32;
     const ElementCounts counts = element_counts(call);
     std::int64_t offset = 0;
@@ -64,7 +65,8 @@ class ConvertedConvolution final : public LibraryCall {
 
   void bind(const Workspace& workspace, int threads) override {
     wide_ = workspace.shared;
-    inner_ = make_convolution(wide_call_, {wide_ + tensors_[0].offset, wide_ + tensors_[1].offset, wide_ + tensors_[2].offset});
+    inner_ =
+        make_convolution(wide_call_, {wide_ + tensors_[0].offset, wide_ + tensors_[1].offset, wide_ + tensors_[2].offset, gemm_});
     Workspace rest = workspace;
     rest.shared += wide_bytes_;
     inner_->bind(rest, threads);
@@ -108,6 +110,7 @@ class ConvertedConvolution final : public LibraryCall {
 
   DType dtype_;
   ConvolutionCall wide_call_;
+  const GemmFunctions* gemm_;
   std::vector<Narrow> tensors_;
   std::int64_t wide_bytes_ = 0;
   std::byte* wide_ = nullptr;

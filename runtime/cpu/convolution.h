@@ -5,15 +5,18 @@
 
 #include <memory>
 
+#include "runtime/cpu/gemm.h"
 #include "runtime/cpu/library_call.h"
 #include "runtime/program.h"
 
 namespace gcomp::runtime::cpu {
 
+/// Start of each buffer; `gemm` multiplies what is unfolded.
 struct ConvolutionOperands {
   std::byte* input = nullptr;
   std::byte* weight = nullptr;
   std::byte* output = nullptr;
+  const GemmFunctions* gemm = &gemm_functions();
 };
 
 /// Throws InternalError where the call's extents do not fit together.

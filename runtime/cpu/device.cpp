@@ -8,6 +8,7 @@
 #include "runtime/cpu/executable.h"
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/kernel_library.h"
+#include "runtime/cpu/onednn.h"
 #include "runtime/cpu/state_memory.h"
 #include "runtime/cpu/thread_pool.h"
 
@@ -31,16 +32,27 @@ int thread_count(int asked) {
   return asked == 0 ? available_processors() : asked;
 }
 
+/// What kernels use; oneDNN is told.
+InstructionSet choose_instruction_set(std::optional<InstructionSet> asked) {
+  const InstructionSet widest = widest_instruction_set(), chosen = usable_instruction_set(asked, widest);
+  if (chosen != widest) limit_onednn(chosen);
+  return chosen;
+}
+
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const DeviceOptions& options)
-      : options_(options), pool_(std::make_shared<ThreadPool>(thread_count(options.threads))) {}
+      : options_(options),
+        instructions_(choose_instruction_set(options.instruction_set)),
+        pool_(std::make_shared<ThreadPool>(thread_count(options.threads))) {}
 
   TargetKind kind() const override { return TargetKind::cpu; }
   Target target() const override { return {}; }
 
   std::string description() const override {
-    return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ", gemm_functions().instruction_set, ", ",
+    const InstructionSet widest = widest_instruction_set();
+    return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ", shown_name(instructions_),
+                  instructions_ == widest ? "" : concat(" (as asked; the processor has ", shown_name(widest), ")"), ", ",
                   processor_name());
   }
 
@@ -53,7 +65,8 @@ class CpuDevice final : public Device {
     auto cpu_states = std::dynamic_pointer_cast<CpuStateMemory>(std::move(states));
     check_internal(cpu_states != nullptr, "load: the states were not allocated by a CPU device");
     auto kernels = load_kernels(program, kernel_binary);
-    return std::make_unique<CpuExecutable>(std::move(program), std::move(cpu_states), std::move(kernels), pool_);
+    return std::make_unique<CpuExecutable>(std::move(program), std::move(cpu_states), std::move(kernels), pool_,
+                                           gemm_functions(instructions_));
   }
 
  private:
@@ -61,7 +74,7 @@ class CpuDevice final : public Device {
     if (program.kernels.empty()) return nullptr;
     if (!binary.empty()) {
       auto library = std::make_unique<KernelLibrary>(std::vector<std::byte>(binary.begin(), binary.end()));
-      const std::string reason = library->why_unfit(program);
+      const std::string reason = library->why_unfit(program, instructions_);
       if (reason.empty()) return library;
       if (options_.log) options_.log(concat("compiling the kernels of '", program.name, "' anew: ", reason));
     }
@@ -69,6 +82,7 @@ class CpuDevice final : public Device {
     const KernelCompilerOptions compiler{.compiler = options_.compiler,
                                          .cache_directory = options_.use_cache ? cache : std::filesystem::path(),
                                          .jobs = 0,
+                                         .instruction_set = instructions_,
                                          .log = options_.log,
                                          .kernels = options_.kernels,
                                          .progress = options_.kernel_progress,
@@ -77,6 +91,7 @@ class CpuDevice final : public Device {
   }
 
   DeviceOptions options_;
+  InstructionSet instructions_;
   std::shared_ptr<ThreadPool> pool_;
 };
 

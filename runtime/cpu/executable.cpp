@@ -26,8 +26,8 @@ std::byte* place(const MemoryBlock& block, const Buffer& buffer) {
 }  // namespace
 
 CpuExecutable::CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels,
-                             std::shared_ptr<ThreadPool> pool)
-    : Executable(std::move(program), states), kernels_(std::move(kernels)), pool_(std::move(pool)) {
+                             std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm)
+    : Executable(std::move(program), states), kernels_(std::move(kernels)), pool_(std::move(pool)), gemm_(&gemm) {
   states->bind(this->program());
   arena_ = MemoryBlock(this->program().arena_bytes, "the arena of program '" + this->program().name + "'");
   constants_ = MemoryBlock(this->program().constant_bytes, "the constants of program '" + this->program().name + "'");
@@ -80,11 +80,11 @@ CpuExecutable::PreparedLaunch CpuExecutable::prepare(const KernelLaunch& launch)
 }
 
 std::unique_ptr<LibraryCall> CpuExecutable::prepare(const MatmulCall& call) {
-  return make_matmul(call, {address(call.a.buffer), address(call.b.buffer), address(call.c.buffer)});
+  return make_matmul(call, {address(call.a.buffer), address(call.b.buffer), address(call.c.buffer), gemm_});
 }
 
 std::unique_ptr<LibraryCall> CpuExecutable::prepare(const ConvolutionCall& call) {
-  return make_convolution(call, {address(call.input), address(call.weight), address(call.output)});
+  return make_convolution(call, {address(call.input), address(call.weight), address(call.output), gemm_});
 }
 
 void CpuExecutable::prepare_steps() {

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/cpu/gemm.h"
 #include "runtime/cpu/kernel_library.h"
 #include "runtime/cpu/library_call.h"
 #include "runtime/cpu/memory_block.h"
@@ -17,7 +18,7 @@ class CpuExecutable final : public Executable {
  public:
   /// `kernels` may be null for a program without kernels.
   CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels,
-                std::shared_ptr<ThreadPool> pool);
+                std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm);
 
   using Executable::input;
   std::span<std::byte> input(std::size_t index) override;
@@ -56,6 +57,7 @@ class CpuExecutable final : public Executable {
 
   std::unique_ptr<KernelLibrary> kernels_;
   std::shared_ptr<ThreadPool> pool_;
+  const GemmFunctions* gemm_;
   MemoryBlock arena_, constants_, io_, scratch_;
   std::vector<std::byte*> addresses_;  // of each buffer
   std::vector<void*> pointers_;

@@ -1,5 +1,7 @@
 #include "runtime/cpu/gemm.h"
 
+#include "runtime/instruction_set.h"
+
 namespace gcomp::runtime::cpu {
 
 #if defined(__x86_64__)
@@ -8,23 +10,18 @@ extern const GemmFunctions kGemmAvx2;
 #endif
 extern const GemmFunctions kGemmBaseline;
 
-const GemmFunctions* supported_gemm_functions(int index) {
-  const GemmFunctions* supported[3];
-  int count = 0;
+const GemmFunctions& gemm_functions(InstructionSet set) {
 #if defined(__x86_64__)
-  const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-                    __builtin_cpu_supports("avx512vl");
-  if (fma && wide) supported[count++] = &kGemmAvx512;
-  if (fma) supported[count++] = &kGemmAvx2;
+  if (set == InstructionSet::avx512) return kGemmAvx512;
+  if (set == InstructionSet::avx2) return kGemmAvx2;
 #endif
-  supported[count++] = &kGemmBaseline;
-  return index < count ? supported[index] : nullptr;
+  static_cast<void>(set);
+  return kGemmBaseline;
 }
 
 const GemmFunctions& gemm_functions() {
-  static const GemmFunctions& best = *supported_gemm_functions(0);
-  return best;
+  static const GemmFunctions& widest = gemm_functions(widest_instruction_set());
+  return widest;
 }
 
 int64_t gemm_scratch_bytes() {

@@ -4,6 +4,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Declared here, not included: no inline function may come into the files that are compiled for newer processors (gemm_kernel.h).
+namespace gcomp::runtime {
+enum class InstructionSet : uint8_t;
+}
+
 namespace gcomp::runtime::cpu {
 
 /// Rows of A that one pass packs at most.
@@ -24,17 +29,15 @@ struct GemmBlock {
 
 using GemmFunction = void (*)(const GemmBlock&);
 
-/// The two functions for this processor.
 struct GemmFunctions {
   GemmFunction f32 = nullptr;
   GemmFunction f64 = nullptr;
-  const char* instruction_set = "";
 };
 
-/// The best ones that the processor supports.
+/// The two for an instruction set, which the processor must have.
+const GemmFunctions& gemm_functions(InstructionSet set);
+/// The two for the widest that it has.
 const GemmFunctions& gemm_functions();
-/// The index-th best, or nullptr behind the last; for tests.
-const GemmFunctions* supported_gemm_functions(int index);
 int64_t gemm_scratch_bytes();
 
 }  // namespace gcomp::runtime::cpu

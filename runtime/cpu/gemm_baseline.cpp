@@ -3,6 +3,6 @@
 namespace gcomp::runtime::cpu {
 
 extern const GemmFunctions kGemmBaseline;
-const GemmFunctions kGemmBaseline{Gemm<float, 16, 4, 2>::run, Gemm<double, 16, 4, 2>::run, "128-bit vectors"};
+const GemmFunctions kGemmBaseline{Gemm<float, 16, 4, 2>::run, Gemm<double, 16, 4, 2>::run};
 
 }  // namespace gcomp::runtime::cpu

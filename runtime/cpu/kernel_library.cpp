@@ -53,12 +53,13 @@ KernelLibrary::~KernelLibrary() {
   close(file_);
 }
 
-std::string KernelLibrary::why_unfit(const Program& program) const {
+std::string KernelLibrary::why_unfit(const Program& program, InstructionSet set) const {
   const auto* machine = static_cast<const char*>(dlsym(handle_, kMachineSymbol));
   const auto* text = static_cast<const char*>(dlsym(handle_, kTextSymbol));
   if (!machine || !text) return "they do not say what they were compiled for";
   if (std::string_view(text) != kernel_text_digest(program)) return "they were compiled from other kernel texts";
-  if (std::string_view(machine) != sha256(machine_description())) return "they were compiled for another processor";
+  if (std::string_view(machine) != sha256(machine_description(set)))
+    return "they were compiled for another processor or instruction set";
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/instruction_set.h"
 #include "runtime/program.h"
 
 namespace gcomp::runtime::cpu {
@@ -25,8 +26,8 @@ class KernelLibrary {
   KernelLibrary(const KernelLibrary&) = delete;
   KernelLibrary& operator=(const KernelLibrary&) = delete;
 
-  /// Why these kernels are not the program's, or not for this machine; "" where they fit.
-  std::string why_unfit(const Program& program) const;
+  /// Why these kernels are not the program's, or not for this machine and its instruction set `set`; "" where they fit.
+  std::string why_unfit(const Program& program, InstructionSet set) const;
   /// Throws InternalError where the kernel is missing.
   KernelFunction function(const std::string& name) const;
   std::span<const std::byte> object() const { return object_; }

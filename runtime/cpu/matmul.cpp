@@ -48,8 +48,8 @@ Stack make_stack(const MatmulCall& call, const MatrixView& view, const std::byte
 /// The stack of products as equal pieces of work: each matrix in `parts` bands of its columns or rows.
 class BuiltinMatmul final : public LibraryCall {
  public:
-  BuiltinMatmul(const MatmulCall& call, Stack a, Stack b, Stack c)
-      : gemm_(call.dtype == DType::f64 ? gemm_functions().f64 : gemm_functions().f32),
+  BuiltinMatmul(const MatmulCall& call, const GemmFunctions& gemm, Stack a, Stack b, Stack c)
+      : gemm_(call.dtype == DType::f64 ? gemm.f64 : gemm.f32),
         matrices_(element_count(call.batch)),
         m_(call.m),
         n_(call.n),
@@ -135,7 +135,8 @@ class ConvertedMatmul final : public LibraryCall {
         k_(call.k),
         a_(make_stack(call, call.a, operands.a)),
         b_(make_stack(call, call.b, operands.b)),
-        c_(make_stack(call, call.c, operands.c)) {
+        c_(make_stack(call, call.c, operands.c)),
+        gemm_(operands.gemm) {
     product_.dtype = DType::f32;
     product_.batch = {matrices_};
     product_.m = m_, product_.n = n_, product_.k = k_;
@@ -156,7 +157,7 @@ class ConvertedMatmul final : public LibraryCall {
     wide_b_ = reinterpret_cast<float*>(workspace.shared + wide_a_bytes_);
     wide_c_ = reinterpret_cast<float*>(workspace.shared + wide_a_bytes_ + wide_b_bytes_);
     call_ = make_builtin_matmul(
-        product_, {workspace.shared, workspace.shared + wide_a_bytes_, workspace.shared + wide_a_bytes_ + wide_b_bytes_});
+        product_, {workspace.shared, workspace.shared + wide_a_bytes_, workspace.shared + wide_a_bytes_ + wide_b_bytes_, gemm_});
     call_->bind(workspace, threads);
   }
 
@@ -191,6 +192,7 @@ class ConvertedMatmul final : public LibraryCall {
   DType dtype_;
   std::int64_t matrices_, m_, n_, k_;
   Stack a_, b_, c_;
+  const GemmFunctions* gemm_;
   MatmulCall product_;
   std::int64_t wide_a_bytes_ = 0, wide_b_bytes_ = 0;
   float *wide_a_ = nullptr, *wide_b_ = nullptr, *wide_c_ = nullptr;
@@ -242,8 +244,8 @@ class IntegerMatmul final : public LibraryCall {
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_builtin_matmul(const MatmulCall& call, const MatmulOperands& operands) {
-  return std::make_unique<BuiltinMatmul>(call, make_stack(call, call.a, operands.a), make_stack(call, call.b, operands.b),
-                                         make_stack(call, call.c, operands.c));
+  return std::make_unique<BuiltinMatmul>(call, *operands.gemm, make_stack(call, call.a, operands.a),
+                                         make_stack(call, call.b, operands.b), make_stack(call, call.c, operands.c));
 }
 
 std::unique_ptr<LibraryCall> make_converted_matmul(const MatmulCall& call, const MatmulOperands& operands) {

@@ -4,16 +4,18 @@
 
 #include <memory>
 
+#include "runtime/cpu/gemm.h"
 #include "runtime/cpu/library_call.h"
 #include "runtime/program.h"
 
 namespace gcomp::runtime::cpu {
 
-/// Start of the buffers of a call's three views; the views' offsets come on top.
+/// Start of the buffers of a call's three views; the views' offsets come on top. `gemm` multiplies what the built-in kernel takes.
 struct MatmulOperands {
   const std::byte* a = nullptr;
   const std::byte* b = nullptr;
   std::byte* c = nullptr;
+  const GemmFunctions* gemm = &gemm_functions();
 };
 
 /// Throws InternalError where the call is malformed.

@@ -9,6 +9,15 @@ const dnnl::engine& onednn_engine() {
   return engine;
 }
 
+void limit_onednn(InstructionSet set) {
+  if (set == InstructionSet::avx512) return;
+  const dnnl::cpu_isa limit = set == InstructionSet::avx2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41;
+  if (dnnl::set_max_cpu_isa(limit) == dnnl::status::success || dnnl::get_effective_cpu_isa() == limit) return;
+  throw DeviceError(concat("the CPU cannot be opened with ", shown_name(set),
+                           ": oneDNN has chosen its instructions in this process already; open every device with the same ones"),
+                    ExitCode::no_device);
+}
+
 dnnl::primitive_attr onednn_attributes() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

@@ -8,10 +8,14 @@
 #include <vector>
 
 #include "runtime/cpu/library_call.h"
+#include "runtime/instruction_set.h"
 
 namespace gcomp::runtime::cpu {
 
 const dnnl::engine& onednn_engine();
+/// Keeps oneDNN from instructions wider than `set`. It chooses once in a process: throws DeviceError (exit 6) where it has chosen
+/// others already.
+void limit_onednn(InstructionSet set);
 /// With the scratchpad given by the caller.
 dnnl::primitive_attr onednn_attributes();
 

@@ -9,6 +9,7 @@
 #include "ir/base/tensor.h"
 #include "runtime/cpu/compiler.h"
 #include "runtime/cpu/kernel_library.h"
+#include "tests/device_options.h"
 
 namespace gcomp::tests {
 
@@ -42,7 +43,9 @@ class CompiledKernels {
     runtime::Program program;
     program.kernels = table_.kernels();
     program.prelude = table_.prelude();
-    library_ = std::make_unique<runtime::cpu::KernelLibrary>(runtime::cpu::compile_kernels(program, {}));
+    runtime::cpu::KernelCompilerOptions options;
+    if (const auto set = test::asked_instruction_set()) options.instruction_set = *set;
+    library_ = std::make_unique<runtime::cpu::KernelLibrary>(runtime::cpu::compile_kernels(program, options));
   }
 
   const std::string& text(std::size_t kernel) const {

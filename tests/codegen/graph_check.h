@@ -15,6 +15,7 @@
 #include "runtime/device.h"
 #include "runtime/validate.h"
 #include "tests/codegen/compiled_kernels.h"
+#include "tests/device_options.h"
 #include "tests/ops/samples.h"
 
 namespace gcomp::tests {
@@ -37,10 +38,7 @@ inline void check_graph(ir::Graph graph, bool fused, double tolerance, double lo
   std::vector<std::byte> binary;
   std::vector<Tensor> of_one_thread;
   for (int threads : {1, 2}) {
-    runtime::DeviceOptions options;
-    options.threads = threads;
-    options.use_cache = false;
-    auto device = runtime::open_device(runtime::TargetKind::cpu, options);
+    auto device = runtime::open_device(runtime::TargetKind::cpu, test::device_options(threads));
     auto states = device->allocate_states();
     auto executable = device->load(program, states, binary);
     binary.assign(executable->kernel_binary().begin(), executable->kernel_binary().end());

@@ -104,9 +104,7 @@ TEST(Generate, AnIndexOutOfRangeIsAnErrorThatNamesTheNode) {
   b.set_origin("embedding");
   graph.outputs() = {b.gather(table, indices, 0).value};
   const runtime::Program program = codegen::generate(graph, passes::plan_memory(graph), {});
-  runtime::DeviceOptions options;
-  options.use_cache = false;
-  auto device = runtime::open_device(runtime::TargetKind::cpu, options);
+  auto device = runtime::open_device(runtime::TargetKind::cpu, test::device_options());
   auto executable = device->load(program, device->allocate_states());
   executable->set_input("indices", Tensor::of(DType::i64, {3}, {0, -10, 9}));
   executable->run();

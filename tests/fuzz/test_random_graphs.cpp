@@ -14,6 +14,7 @@
 #include "passes/pipeline.h"
 #include "runtime/device.h"
 #include "runtime/validate.h"
+#include "tests/device_options.h"
 #include "tests/fuzz/random_graph.h"
 
 namespace gcomp::tests {
@@ -112,10 +113,7 @@ TEST_P(RandomGraphs, CpuProgramComputesTheSame) {
     std::vector<std::byte> binary;
     std::vector<Tensor> of_one_thread;
     for (const int threads : {1, 2}) {
-      runtime::DeviceOptions device_options;
-      device_options.threads = threads;
-      device_options.use_cache = false;
-      const auto device = runtime::open_device(runtime::TargetKind::cpu, device_options);
+      const auto device = runtime::open_device(runtime::TargetKind::cpu, test::device_options(threads));
       const auto executable = device->load(program, device->allocate_states(), binary);
       binary.assign(executable->kernel_binary().begin(), executable->kernel_binary().end());
       for (const ir::Value* input : graph.inputs()) executable->set_input(input->name, drawn_.values.at(input->name));

@@ -6,6 +6,7 @@
 #include "ir/base/error.h"
 #include "runtime/device.h"
 #include "runtime/executable.h"
+#include "tests/device_options.h"
 #include "tests/runtime/allocation_count.h"
 #include "tests/runtime/temporary_directory.h"
 
@@ -72,8 +73,8 @@ Program make_program() {
 class CpuExecutableTest : public testing::Test {
  protected:
   std::unique_ptr<Device> open(int threads) {
-    DeviceOptions options;
-    options.threads = threads;
+    DeviceOptions options = gcomp::test::device_options(threads);
+    options.use_cache = true;
     options.cache_directory = folder_.path() / "cache";
     options.log = [this](std::string_view line) { log_ += line; };
     return open_device(DeviceRequest::cpu, options);
@@ -243,9 +244,8 @@ TEST_F(CpuExecutableTest, LoadsACarriedBinaryWithoutACompiler) {
     const auto executable = device->load(make_program(), device->allocate_states());
     binary.assign(executable->kernel_binary().begin(), executable->kernel_binary().end());
   }
-  DeviceOptions options;
+  DeviceOptions options = gcomp::test::device_options();
   options.compiler = "no-such-compiler";
-  options.use_cache = false;
   options.log = [this](std::string_view line) { log_ += line; };
   const auto device = open_device(DeviceRequest::cpu, options);
   device->load(make_program(), device->allocate_states(), binary)->run();

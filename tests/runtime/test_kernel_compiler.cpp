@@ -68,7 +68,7 @@ TEST_F(KernelCompiler, CompilesAndLoads) {
   EXPECT_EQ(run_one(object, "k1", 3), 60);
   EXPECT_EQ(run_one(object, "k2", 3), 600);
   EXPECT_EQ(log_, "");
-  EXPECT_EQ(KernelLibrary(object).why_unfit(program), "");
+  EXPECT_EQ(KernelLibrary(object).why_unfit(program, widest_instruction_set()), "");
 }
 
 TEST_F(KernelCompiler, SeveralLibrariesLiveSideBySide) {
@@ -79,11 +79,23 @@ TEST_F(KernelCompiler, SeveralLibrariesLiveSideBySide) {
 
 TEST_F(KernelCompiler, KnowsItsProgram) {
   const KernelLibrary library(compile_kernels(program_of({doubling("k0", 1)}), options()));
-  EXPECT_NE(library.why_unfit(program_of({doubling("k0", 2)})), "");
+  EXPECT_NE(library.why_unfit(program_of({doubling("k0", 2)}), widest_instruction_set()), "");
   EXPECT_THROW(library.function("k9"), InternalError);
 }
 
 // A hit is shown by a planted object: the same file name and key, other contents.
+TEST_F(KernelCompiler, KernelsForOtherInstructionsAreOthers) {
+  if (widest_instruction_set() == InstructionSet::baseline) GTEST_SKIP() << "this processor has the baseline alone";
+  const Program program = program_of({doubling("k0", 1)});
+  KernelCompilerOptions narrow = options();
+  narrow.instruction_set = InstructionSet::baseline;
+  const KernelLibrary wide_library(compile_kernels(program, options())), narrow_library(compile_kernels(program, narrow));
+  EXPECT_EQ(cached_files().size(), 2u);
+  EXPECT_EQ(narrow_library.why_unfit(program, InstructionSet::baseline), "");
+  EXPECT_NE(narrow_library.why_unfit(program, widest_instruction_set()), "");
+  EXPECT_NE(wide_library.why_unfit(program, InstructionSet::baseline), "");
+}
+
 TEST_F(KernelCompiler, TakesTheCachedObject) {
   const Program program = program_of({doubling("k0", 1)});
   const auto first = compile_kernels(program, options());

@@ -76,6 +76,17 @@ void require_range(const std::optional<double>& value, double low, double high, 
     usage(concat(flag, " ", *value, ": wanted a number from ", low, std::isinf(high) ? " up" : concat(" to below ", high)));
 }
 
+/// By the flag, else by the variable; none where neither is given.
+std::optional<runtime::InstructionSet> asked_instruction_set(const std::string& flag) {
+  const char* variable = std::getenv("GCOMP_ISA");
+  const std::string text = !flag.empty() ? flag : variable ? variable : "";
+  if (text.empty()) return std::nullopt;
+  const std::vector<std::string> known{"baseline", "avx2", "avx512"};
+  if (std::find(known.begin(), known.end(), text) == known.end())
+    usage(concat(flag.empty() ? "GCOMP_ISA=" : "--isa ", text, ": wanted baseline, avx2 or avx512", did_you_mean(text, known)));
+  return runtime::parse_instruction_set(text);
+}
+
 /// "nvrtc=/opt/cuda/lib64" as where to look for NVRTC.
 void set_library(runtime::LibrarySearch& search, const std::string& text) {
   constexpr std::pair<std::string_view, runtime::LibraryKind> kNames[] = {{"driver", runtime::LibraryKind::driver},
@@ -263,6 +274,13 @@ void DeviceOptions::add(ArgumentParser& parser) {
   parser.add_option("--compiler", compiler, "C++ compiler for CPU kernels (default: c++, g++ or clang++)")
       .type_name("PATH")
       .group(group);
+  parser
+      .add_option(
+          "--isa", instruction_set,
+          "CPU: the widest vector instructions to use: baseline, avx2 or avx512 (default: the variable GCOMP_ISA, else what "
+          "the processor has)")
+      .type_name("NAME")
+      .group(group);
   parser.add_flag("--no-cache", no_cache, "do not keep compiled kernels in the user's cache directory").group(group);
   parser.add_flag("--tf32", tf32, "CUDA: round f32 matrices to TF32 before they are multiplied").group(group);
   parser.add_flag("--no-cublaslt", no_cublaslt, "CUDA: generated kernels for all matrix products").group(group);
@@ -284,6 +302,7 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   options.threads = threads;
   options.compiler = compiler;
   options.use_cache = !no_cache;
+  options.instruction_set = asked_instruction_set(instruction_set);
   options.gpu = runtime::parse_device(device).gpu;
   options.precision = tf32 ? runtime::MatmulPrecision::tf32 : runtime::MatmulPrecision::strict;
   options.use_cublaslt = !no_cublaslt;

@@ -49,7 +49,7 @@ struct OptimizerOptions {
 };
 
 struct DeviceOptions {
-  std::string device = "auto", compiler;
+  std::string device = "auto", compiler, instruction_set;
   std::vector<std::string> libraries;
   int threads = 0;
   bool no_cache = false, tf32 = false, no_cublaslt = false, tune = false, check_steps = false;

@@ -1,0 +1,24 @@
+// Options for a CPU device that a test opens itself: GCOMP_ISA names the instruction set, as it does for the command.
+#pragma once
+
+#include <cstdlib>
+
+#include "runtime/device.h"
+
+namespace gcomp::test {
+
+inline std::optional<runtime::InstructionSet> asked_instruction_set() {
+  const char* name = std::getenv("GCOMP_ISA");
+  return name && *name ? std::optional(runtime::parse_instruction_set(name)) : std::nullopt;
+}
+
+/// No cache; the instruction set is the one asked for.
+inline runtime::DeviceOptions device_options(int threads = 0) {
+  runtime::DeviceOptions options;
+  options.threads = threads;
+  options.use_cache = false;
+  options.instruction_set = asked_instruction_set();
+  return options;
+}
+
+}  // namespace gcomp::test
