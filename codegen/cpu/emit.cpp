@@ -2,6 +2,7 @@
 
 #include "codegen/cpu/loops.h"
 #include "codegen/cpu/prelude_text.h"
+#include "codegen/cpu/random_prelude_text.h"
 
 namespace gcomp::codegen::cpu {
 namespace {
@@ -64,6 +65,6 @@ EmittedKernel emit(const KernelSource& source) {
   return plain.text.size() < expanded.text.size() ? std::move(plain) : std::move(expanded);
 }
 
-const char* prelude() { return kCpuPrelude; }
+std::string prelude() { return concat(kCpuPrelude, kCpuRandomPrelude); }
 
 }  // namespace gcomp::codegen::cpu

@@ -12,6 +12,6 @@ namespace gcomp::codegen::cpu {
 EmittedKernel emit(const KernelSource& source);
 
 /// Definitions that every emitted text uses.
-const char* prelude();
+std::string prelude();
 
 }  // namespace gcomp::codegen::cpu

@@ -2,6 +2,7 @@
 // across the vector axis comes through tiles: blocks of the operand, transposed into a small array before the block is computed.
 #include <algorithm>
 
+#include "codegen/cpu/draws.h"
 #include "codegen/cpu/loops.h"
 #include "codegen/variants.h"
 
@@ -31,6 +32,8 @@ std::vector<Loop> outer_loops(const KernelLoops& loops) {
     const std::int64_t rows = loops.extent(schedule.transposed_axis);
     outer.push_back({Loop::Kind::blocks, schedule.transposed_axis, rows, kTransposeBlock});
     outer.push_back({Loop::Kind::blocks, vector, extent, kTransposeBlock});
+  } else if (extent > kMostDrawn && has_draws(loops.nest(), vector)) {
+    outer.push_back({Loop::Kind::blocks, vector, extent, kMostDrawn});
   } else if (points < wanted && extent >= 2 * kLeastMapBlock) {
     const std::int64_t pieces = (wanted + points - 1) / std::max<std::int64_t>(points, 1);
     const std::int64_t block = std::max(kLeastMapBlock, ((extent + pieces - 1) / pieces + 63) / 64 * 64);
@@ -146,18 +149,34 @@ class MapEmitter {
     writer_.use(nest);
   }
 
+  /// Draws the random numbers of the vector loop over [low, high).
+  void draw(const std::vector<Draw>& draws, std::int64_t low, std::int64_t high) {
+    if (draws.empty()) return;
+    // An axis number beyond the nest's, and those of tiles, stands for the loop's first position.
+    const int start = static_cast<int>(loops_.nest().extents.size()) + 2;
+    const KernelLoops::Range range = loops_.range(vector_, low, high);
+    const std::string begin = writer_.fresh("b");
+    writer_.line(concat("const long ", begin, " = ", range.begin, ";"));
+    writer_.bind_axis(start, begin);
+    const Index position = Index::axis(vector_, high - low) - Index::axis(start, loops_.extent(vector_) + 1);
+    write_draws(writer_, draws, {vector_, begin, concat(range.end, " - ", begin), range.most}, position);
+  }
+
   void run_pieces(const FlatNest& nest) {
     std::vector<int> axes = schedule_.outer;
     if (vector_ >= 0 && !stores_of(nest, true).empty()) {
       axes.push_back(vector_);
       const std::vector<std::int64_t> bounds = loops_.piece_bounds(nest, vector_);
       for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
-        const FlatNest piece = restricted(nest, vector_, bounds[i], bounds[i + 1]);
-        if (bounds.size() > 2) writer_.open_sealed();
+        FlatNest piece = restricted(nest, vector_, bounds[i], bounds[i + 1]);
+        const std::vector<Draw> draws = extract_draws(piece, vector_, std::vector<bool>(piece.statements.size(), true));
+        const bool sealed = bounds.size() > 2 || !draws.empty();
+        if (sealed) writer_.open_sealed();
         writer_.use(piece);
+        draw(draws, bounds[i], bounds[i + 1]);
         loops_.open_vector(vector_, bounds[i], bounds[i + 1]);
         loops_.write_stores(stores_of(piece, true), axes);
-        loops_.close(bounds.size() > 2 ? 2 : 1);
+        loops_.close(sealed ? 2 : 1);
       }
       writer_.use(nest);
     }

@@ -2,7 +2,9 @@
 // the row ends, or of the columns of a block. GCC keeps such an array in vector registers when the lane loop's length is a
 // constant. Results are written in the last pass over the reduced axes and after it, when all is read.
 #include <algorithm>
+#include <functional>
 
+#include "codegen/cpu/draws.h"
 #include "codegen/cpu/loops.h"
 #include "codegen/variants.h"
 #include "ir/base/integers.h"
@@ -141,7 +143,7 @@ class ReductionEmitter {
   }
 
   /// A loop over lanes; the vector axis is at `base` plus the lane.
-  void open_lanes(const std::string& base, std::int64_t count) {
+  void open_lanes(const std::string& base, const std::string& count) {
     const std::string lane = writer_.fresh("x");
     writer_.open_simd(concat("for (long ", lane, " = 0; ", lane, " < ", count, "; ++", lane, ")"));
     writer_.bind_axis(lane_axis_, lane);
@@ -150,7 +152,7 @@ class ReductionEmitter {
     writer_.line(concat("const long ", position, " = ", base, " + ", lane, ";"));
     writer_.bind_axis(vector_, position);
   }
-  void open_columns() { open_lanes(blocked_ ? loops_.block_start(vector_) : "0", lanes_); }
+  void open_columns() { open_lanes(blocked_ ? loops_.block_start(vector_) : "0", std::to_string(lanes_)); }
 
   /// The position of the current element in a kept row.
   Index row_position() const {
@@ -210,39 +212,106 @@ class ReductionEmitter {
     for (int axis : schedule_.reduced) loops_.open_serial(loops_.whole(axis));
     const std::vector<std::int64_t> bounds = loops_.piece_bounds(*current_, vector_);
     for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
-      const FlatNest piece = restricted(*current_, vector_, bounds[i], bounds[i + 1]);
+      FlatNest piece = restricted(*current_, vector_, bounds[i], bounds[i + 1]);
+      const std::vector<Draw> draws = extract_draws(piece, vector_, evaluated(piece, phase, accumulators));
       if (bounds.size() > 2) writer_.open_sealed();
       writer_.use(piece);
-      const std::int64_t length = bounds[i + 1] - bounds[i], whole = accumulators.empty() ? 0 : length / width_ * width_;
-      if (whole > 0) {
-        const std::string base = writer_.fresh("b");
-        writer_.open(concat("for (long ", base, " = 0; ", base, " < ", whole, "; ", base, " += ", width_, ")"));
-        open_lanes(base, width_);
-        write_element(piece, phase, accumulators, bounds[i]);
-        loops_.close(2);
-      }
-      if (whole < length) {
-        open_lanes(std::to_string(whole), length - whole);
-        write_element(piece, phase, accumulators, bounds[i]);
-        loops_.close(1);
-      }
+      const RowPiece row{piece, draws, phase, accumulators, bounds[i]};
+      const std::int64_t length = bounds[i + 1] - bounds[i];
+      if (draws.empty() || length <= kMostDrawn) pass_part(row, "0", 0, length);
+      else pass_parts(row, length);
       if (bounds.size() > 2) writer_.close();
     }
     writer_.use(*current_);
     loops_.close(schedule_.reduced.size());
   }
 
+  /// What a pass does in one piece of a row, which begins at `low`.
+  struct RowPiece {
+    const FlatNest& nest;
+    const std::vector<Draw>& draws;
+    int phase;
+    const std::vector<Accumulator>& accumulators;
+    std::int64_t low;
+  };
+
+  /// A long piece in parts for which there are arrays of random numbers. Parts are whole lanes, so no sum is joined otherwise.
+  void pass_parts(const RowPiece& row, std::int64_t length) {
+    const std::int64_t whole = length / kMostDrawn * kMostDrawn;
+    const std::string part = writer_.fresh("b");
+    writer_.open(concat("for (long ", part, " = 0; ", part, " < ", whole, "; ", part, " += ", kMostDrawn, ")"));
+    pass_part(row, part, 0, kMostDrawn);
+    writer_.close();
+    if (whole < length) pass_part(row, std::to_string(whole), whole, length - whole);
+  }
+
+  /// Positions `begin` to `begin + length` - 1 of the piece; `begin` is a number, `first`, or a variable where `first` is 0.
+  void pass_part(const RowPiece& row, const std::string& begin, std::int64_t first, std::int64_t length) {
+    const bool numbered = begin == std::to_string(first);
+    const std::int64_t whole = row.accumulators.empty() ? 0 : length / width_ * width_;
+    if (!row.draws.empty()) open_draws(row.draws, begin, length);
+    if (whole > 0) {
+      const std::string base = writer_.fresh("b");
+      const std::string end = numbered ? std::to_string(first + whole) : concat(begin, " + ", whole);
+      writer_.open(concat("for (long ", base, " = ", begin, "; ", base, " < ", end, "; ", base, " += ", width_, ")"));
+      open_lanes(base, std::to_string(width_));
+      write_element(row.nest, row.phase, row.accumulators, row.low);
+      loops_.close(2);
+    }
+    if (whole < length) {
+      open_lanes(numbered ? std::to_string(first + whole) : begin, std::to_string(length - whole));
+      write_element(row.nest, row.phase, row.accumulators, row.low);
+      loops_.close(1);
+    }
+    if (!row.draws.empty()) writer_.close();
+  }
+
+  /// Opens a block and draws in it the random numbers of positions `begin` to `begin + count` - 1 of the vector axis.
+  void open_draws(const std::vector<Draw>& draws, const std::string& begin, std::int64_t count) {
+    writer_.open_sealed();
+    const int start = lane_axis_ + 1;  // stands for the first position
+    writer_.bind_axis(start, begin);
+    const Index position = nest_.axis(vector_) - (begin == "0" ? Index(0) : Index::axis(start, loops_.extent(vector_) + 1));
+    write_draws(writer_, draws, {vector_, begin, std::to_string(count), count}, position);
+  }
+
   void pass_columns(int phase, const std::vector<Accumulator>& accumulators) {
     for (int axis : schedule_.reduced) loops_.open_serial(loops_.whole(axis));
+    FlatNest nest = *current_;
+    const std::vector<Draw> draws = extract_draws(nest, vector_, evaluated(nest, phase, accumulators));
+    writer_.use(nest);
+    if (!draws.empty()) open_draws(draws, blocked_ ? loops_.block_start(vector_) : "0", lanes_);
     open_columns();
-    write_element(*current_, phase, accumulators, 0);
-    loops_.close(1 + schedule_.reduced.size());
+    write_element(nest, phase, accumulators, 0);
+    loops_.close((draws.empty() ? 1 : 2) + schedule_.reduced.size());
+    writer_.use(*current_);
+  }
+
+  /// The statements whose values one pass computes, not those that it reads from arrays.
+  std::vector<bool> evaluated(const FlatNest& nest, int phase, const std::vector<Accumulator>& accumulators) const {
+    std::vector<bool> found(schedule_.keep.size(), false);
+    const std::function<void(int)> add = [&](int s) {
+      const bool reduced = statement(s).form == Statement::Form::reduce, earlier = schedule_.phase[at(s)] < phase;
+      const bool computed = reduced ? !earlier : schedule_.per_element[at(s)] && !(schedule_.keep[at(s)] && earlier);
+      if (!computed || found[at(s)]) return;
+      found[at(s)] = true;
+      for_each_term(nest.statements[at(s)].value, [&](const TermPtr& t) {
+        if (t->kind == Term::Kind::local) add(t->slot);
+      });
+    };
+    for (const Accumulator& a : accumulators) add(a.statement);
+    for (std::size_t s = 0; s < found.size(); ++s)
+      if (schedule_.keep[s] && schedule_.phase[s] == phase) add(static_cast<int>(s));
+    if (last(phase))
+      for (const Store& store : nest.stores)
+        if (schedule_.per_element[at(store.statement)]) add(store.statement);
+    return found;
   }
 
   /// Everything that one pass does at one element: kept values, accumulation, in the last phase results.
   void write_element(const FlatNest& nest, int phase, const std::vector<Accumulator>& accumulators, std::int64_t low) {
     if (low > 0) bind_kept(phase, low);
-    for (std::size_t s = 0; s < nest.statements.size(); ++s) {
+    for (std::size_t s = 0; s < schedule_.keep.size(); ++s) {
       if (!schedule_.keep[s] || schedule_.phase[s] != phase) continue;
       const std::string value = writer_.statement(static_cast<int>(s));
       writer_.line(concat(kept_[s], "[", writer_.index(row_position() + Index(low)), "] = ", value, ";"));

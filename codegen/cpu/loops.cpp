@@ -80,30 +80,33 @@ void KernelLoops::open_serial(const Loop& loop) {
   else blocks_[loop.axis] = {name, loop.block};
 }
 
-KernelLoops::Range KernelLoops::range(int axis, std::int64_t low, std::int64_t high) {
-  const std::string name = writer_.fresh("i");
+KernelLoops::Range KernelLoops::range(int axis, std::int64_t low, std::int64_t high) const {
   const auto block = blocks_.find(axis);
-  if (block == blocks_.end()) return {name, concat("for (long ", name, " = 0; ", name, " < ", high - low, "; ++", name, ")")};
+  if (block == blocks_.end()) return {"0", std::to_string(high - low), high - low};
   const auto& [start, size] = block->second;
   // Blocks that all have the same length give the compiler a constant number of iterations.
-  if (low == 0 && high == extent(axis) && high % size == 0)
-    return {name, concat("for (long ", name, " = ", start, "; ", name, " < ", start, " + ", size, "; ++", name, ")")};
+  if (low == 0 && high == extent(axis) && high % size == 0) return {start, concat(start, " + ", size), size};
   const std::string shift = low == 0 ? "" : concat(" - ", low);
-  const std::string begin = low == 0 ? start : concat("gc_most(", start, shift, ", 0)");
-  return {name, concat("for (long ", name, " = ", begin, "; ", name, " < gc_least(", start, " + ", size, shift, ", ", high - low,
-                       "); ++", name, ")")};
+  return {low == 0 ? start : concat("gc_most(", start, shift, ", 0)"),
+          concat("gc_least(", start, " + ", size, shift, ", ", high - low, ")"), std::min(size, high - low)};
+}
+
+std::string KernelLoops::header(int axis, std::int64_t low, std::int64_t high, std::string& name) {
+  name = writer_.fresh("i");
+  const Range loop = range(axis, low, high);
+  return concat("for (long ", name, " = ", loop.begin, "; ", name, " < ", loop.end, "; ++", name, ")");
 }
 
 void KernelLoops::open_vector(int axis, std::int64_t low, std::int64_t high, const std::string& clauses) {
-  const Range loop = range(axis, low, high);
-  writer_.open_simd(loop.header, clauses);
-  writer_.bind_axis(axis, loop.name);
+  std::string name;
+  writer_.open_simd(header(axis, low, high, name), clauses);
+  writer_.bind_axis(axis, name);
 }
 
 void KernelLoops::open_range(int axis, std::int64_t low, std::int64_t high) {
-  const Range loop = range(axis, low, high);
-  writer_.open(loop.header);
-  writer_.bind_axis(axis, loop.name);
+  std::string name;
+  writer_.open(header(axis, low, high, name));
+  writer_.bind_axis(axis, name);
 }
 
 void KernelLoops::write_stores(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes) {

@@ -57,6 +57,13 @@ class KernelLoops {
   }
   std::int64_t tasks() const { return tasks_; }
 
+  /// Of a loop over positions [low, high) of an axis, within its current block where it has blocks: first and end, from `low`.
+  struct Range {
+    std::string begin, end;
+    std::int64_t most = 0;  ///< positions at most
+  };
+  Range range(int axis, std::int64_t low, std::int64_t high) const;
+
   /// The variable that holds the first position of the axis' current block.
   const std::string& block_start(int axis) const { return blocks_.at(axis).start; }
 
@@ -65,14 +72,13 @@ class KernelLoops {
   void write_stores(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes);
 
  private:
+  /// "for (...)" over the range; the variable is returned in `name`.
+  std::string header(int axis, std::int64_t low, std::int64_t high, std::string& name);
+
   struct Block {
     std::string start;
     std::int64_t size = 0;
   };
-  struct Range {
-    std::string name, header;
-  };
-  Range range(int axis, std::int64_t low, std::int64_t high);
 
   FlatNest nest_;
   Schedule schedule_;

@@ -425,21 +425,3 @@ GC_INLINE T gc_pow(T x, U y) {
   for (unsigned long long n = (unsigned long long)y; n != 0; n >>= 1, base *= base) result *= n & 1 ? base : 1;
   return (T)result;
 }
-
-/// Philox4x32-10 with the seed as key and the counter (element / 4, sample, step, op): 24 bits of word element % 4, in [0, 1).
-GC_INLINE float gc_philox_uniform(long long seed, long long step, long long op, long long sample, long long element) {
-  unsigned a = (unsigned)(element / 4), b = (unsigned)sample, c = (unsigned)step, d = (unsigned)op;
-  unsigned key0 = (unsigned)seed, key1 = (unsigned)((unsigned long long)seed >> 32);
-#pragma GCC unroll 10
-  for (int round = 0; round < 10; ++round) {
-    const unsigned long long p = 0xd2511f53ull * a, q = 0xcd9e8d57ull * c;
-    a = (unsigned)(q >> 32) ^ b ^ key0;
-    b = (unsigned)q;
-    c = (unsigned)(p >> 32) ^ d ^ key1;
-    d = (unsigned)p;
-    key0 += 0x9e3779b9u;
-    key1 += 0xbb67ae85u;
-  }
-  const unsigned word = (unsigned)(element % 4), bits = word == 0 ? a : word == 1 ? b : word == 2 ? c : d;
-  return (float)(int)(bits >> 8) * 0x1p-24f;
-}
