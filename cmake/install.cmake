@@ -3,11 +3,11 @@
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/gcomp)
 
-set_target_properties(gcomp_api PROPERTIES EXPORT_NAME gcomp)
 install(TARGETS gcomp gcomp-opt RUNTIME)
-install(TARGETS gcomp_options gcomp_base gcomp_ir gcomp_passes gcomp_runtime gcomp_codegen gcomp_frontend gcomp_onnx_proto
+install(TARGETS gcomp_options gcomp_base gcomp_ir gcomp_passes gcomp_runtime gcomp_onednn gcomp_loaded gcomp_codegen gcomp_frontend gcomp_onnx_proto
                 gcomp_program_proto gcomp_api
         EXPORT gcompTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(EXPORT gcompTargets NAMESPACE gcomp:: DESTINATION ${package})
 
 # Headers keep their place below one folder: #include <gcomp/gcomp.h>, which includes "ir/builder.h" and the like.
@@ -19,7 +19,7 @@ foreach(header program device instruction_set executable library_search state_me
   install(FILES runtime/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/runtime)
 endforeach()
 
-configure_package_config_file(cmake/gcompConfig.cmake.in ${CMAKE_BINARY_DIR}/gcompConfig.cmake INSTALL_DESTINATION ${package}
+configure_package_config_file(cmake/gcompConfig.cmake.in ${PROJECT_BINARY_DIR}/gcompConfig.cmake INSTALL_DESTINATION ${package}
                               NO_SET_AND_CHECK_MACRO)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/gcompConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/gcompConfig.cmake ${CMAKE_BINARY_DIR}/gcompConfigVersion.cmake cmake/Finddnnl.cmake DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/gcompConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/gcompConfig.cmake ${PROJECT_BINARY_DIR}/gcompConfigVersion.cmake cmake/Finddnnl.cmake DESTINATION ${package})

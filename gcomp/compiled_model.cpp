@@ -1,5 +1,6 @@
 #include "gcomp/compiled_model.h"
 
+#include "gcomp/graph_index_limits.h"
 #include "gcomp/saved_model.h"
 
 namespace gcomp {

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gcomp/index_limits.h"
 #include "ir/base/error.h"
 
 namespace gcomp {
 namespace {
-
-constexpr std::int64_t kIgnored = -100;
 
 /// One element's loss, by PyTorch's formulas.
 double elementwise_loss(passes::LossKind kind, double x, double t) {
@@ -46,7 +45,7 @@ void EvaluationSum::add_cross_entropy(const Tensor& output, const Tensor& label,
   const std::int64_t labels = label.elements() / std::max<std::int64_t>(1, label.shape()[0]) * rows;
   for (std::int64_t i = 0; i < labels; ++i) {
     const auto wanted = static_cast<std::int64_t>(label.at(i));
-    if (wanted == kIgnored) continue;
+    if (wanted == kIgnoredLabel) continue;
     check_user(wanted >= 0 && wanted < classes, "label ", wanted, ", wanted 0 to ", classes - 1);
     const std::int64_t first = i / inner * classes * inner + i % inner;
     std::int64_t best = 0;

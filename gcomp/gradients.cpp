@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gcomp/graph_index_limits.h"
+
 namespace gcomp {
 namespace {
 
@@ -25,23 +27,6 @@ Tensor as_tied(const frontend::Alias& alias, const Tensor& gradient, const Shape
 }
 
 }  // namespace
-
-void check_labels(const TensorView& labels, std::int64_t classes, std::span<const LossOutput> others) {
-  constexpr std::int64_t kIgnored = -100;
-  const TensorType& type = labels.type();
-  if (classes == 0 || !is_integer(type.dtype) || type.shape.empty() || type.elements() == 0) return;
-  const std::int64_t row = type.elements() / type.shape[0];
-  const auto label = [&](std::int64_t i) {
-    return static_cast<std::int64_t>(load_as_double(type.dtype, labels.bytes().data(), i));
-  };
-  for (std::int64_t i = 0; i < type.elements(); ++i) {
-    if ((label(i) >= 0 && label(i) < classes) || label(i) == kIgnored) continue;
-    std::int64_t largest = label(i);
-    for (std::int64_t k = i; k < type.elements(); ++k) largest = std::max(largest, label(k));
-    throw UserError(concat("array 'label', row ", i / row, ": label ", label(i), ", wanted 0 to ", classes - 1, " (or ", kIgnored,
-                           ", which is ignored)", suggest_outputs(outputs_with_class(others, largest))));
-  }
-}
 
 Gradients::Gradients(const Model& model, const GradientOptions& options) {
   const runtime::DeviceChoice choice = runtime::choose_device(options.device, options.device_options);

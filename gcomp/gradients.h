@@ -42,8 +42,4 @@ class Gradients {
   std::unique_ptr<Forward> forward_;
 };
 
-/// Throws UserError naming the first element of integer labels that is neither below `classes` nor ignored (-100), and those of the
-/// model's other outputs that all labels fit.
-void check_labels(const TensorView& labels, std::int64_t classes, std::span<const LossOutput> others = {});
-
 }  // namespace gcomp

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/graph.h"
+#include "gcomp/tensor_view.h"
 
 namespace gcomp {
 
@@ -19,10 +19,6 @@ struct IndexLimit {
   bool operator==(const IndexLimit&) const = default;
 };
 
-/// The smallest limit of each integer input that reaches the indices of a gather through elementwise ops and views. A hint: what
-/// lies on the way may change the values.
-std::vector<IndexLimit> index_limits(const ir::Graph& graph);
-
 struct IndexFault {
   std::string input;
   std::int64_t row = 0;  ///< position in the first dimension
@@ -33,5 +29,18 @@ std::string to_string(const IndexFault& fault);
 
 /// The first element of integer data beyond its limit.
 std::optional<IndexFault> find_index_fault(const IndexLimit& limit, const TensorType& type, std::span<const std::byte> elements);
+
+/// Labels of this number take no part in a loss.
+inline constexpr std::int64_t kIgnoredLabel = -100;
+
+struct LabelFault {
+  std::int64_t row = 0;  ///< position in the first dimension
+  std::int64_t label = 0;
+  std::int64_t largest = 0;  ///< of this label and those behind it
+};
+/// The first element of integer labels that is neither below `classes` nor ignored; none for other labels, and for 0 classes.
+std::optional<LabelFault> find_label_fault(const TensorView& labels, std::int64_t classes);
+/// "array 'label', row 3: label 10, wanted 0 to 9 (or -100, which is ignored)".
+std::string to_string(const LabelFault& fault, std::int64_t classes);
 
 }  // namespace gcomp

@@ -68,6 +68,11 @@ std::string suggest_outputs(std::span<const LossOutput> fitting) {
   return text;
 }
 
+void check_labels(const TensorView& labels, std::int64_t classes, std::span<const LossOutput> others) {
+  const std::optional<LabelFault> fault = find_label_fault(labels, classes);
+  if (fault) throw UserError(concat(to_string(*fault, classes), suggest_outputs(outputs_with_class(others, fault->largest))));
+}
+
 std::vector<LossOutput> outputs_with_class(std::span<const LossOutput> outputs, std::int64_t label) {
   std::vector<LossOutput> with;
   std::ranges::copy_if(outputs, std::back_inserter(with), [&](const LossOutput& output) { return label < output.classes; });

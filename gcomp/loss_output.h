@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "frontend/onnx/import.h"
+#include "gcomp/index_limits.h"
 #include "passes/training.h"
 
 namespace gcomp {
@@ -35,5 +36,8 @@ LossTarget loss_target(const frontend::Model& model, const passes::LossSpec& los
 std::string suggest_outputs(std::span<const LossOutput> fitting);
 /// Those that have a class of this number.
 std::vector<LossOutput> outputs_with_class(std::span<const LossOutput> outputs, std::int64_t label);
+
+/// Throws UserError naming the first of the labels that is no class of the output, and those of `others` that all labels fit.
+void check_labels(const TensorView& labels, std::int64_t classes, std::span<const LossOutput> others);
 
 }  // namespace gcomp

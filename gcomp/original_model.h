@@ -16,10 +16,10 @@ struct OriginalFile {
 };
 
 struct OriginalModel {
-  std::string path;                      ///< absolute; "" where the artifact holds the file itself
-  std::string sha256;                    ///< of the file at `path`
-  std::vector<OriginalFile> external;    ///< its external data
-  std::vector<frontend::Alias> aliases;  ///< how states and initializers differ
+  std::string path;                           ///< absolute; "" where the artifact holds the file itself
+  std::string sha256;                         ///< of the file at `path`
+  std::vector<OriginalFile> external;         ///< its external data
+  std::vector<frontend::Alias> aliases;       ///< how states and initializers differ
   frontend::FormCounts::Nodes training_form;  ///< its nodes that export writes in inference form
 };
 

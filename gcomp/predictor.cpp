@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "gcomp/graph_index_limits.h"
 #include "gcomp/saved_model.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gcomp/gradients.h"
+#include "gcomp/graph_index_limits.h"
 #include "gcomp/saved_model.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"

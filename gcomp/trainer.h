@@ -37,7 +37,7 @@ struct TrainOptions {
   runtime::DeviceRequest device = runtime::DeviceRequest::automatic;
   runtime::DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};
-  KeepModel keep_model = KeepModel::by_reference;  ///< in a .gcx, for the export of what is trained from it
+  KeepModel keep_model = KeepModel::by_reference;                      ///< in a .gcx, for the export of what is trained from it
   frontend::ExportForm export_form = frontend::ExportForm::inference;  ///< of what save() writes as .onnx
 };
 

@@ -50,8 +50,8 @@ constexpr int kLargestOperand = 1 << 12;
 void add_initializer(ModelProto& model, const Alias& alias, const Tensor& values, bool told) {
   ::onnx::GraphProto& graph = *model.mutable_graph();
   const TensorProto* like = find_initializer(model, alias.initializer);
-  check_user(like && alias.node < graph.node_size() && alias.operand >= 0 && alias.operand <= kLargestOperand, "no node ", alias.node,
-             " or initializer '", alias.initializer, "' to take '", alias.state, "' from");
+  check_user(like && alias.node < graph.node_size() && alias.operand >= 0 && alias.operand <= kLargestOperand, "no node ",
+             alias.node, " or initializer '", alias.initializer, "' to take '", alias.state, "' from");
   ::onnx::NodeProto& node = *graph.mutable_node(alias.node);
   while (node.input_size() <= alias.operand) node.add_input();
   node.set_input(alias.operand, alias.state);

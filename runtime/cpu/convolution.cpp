@@ -6,6 +6,7 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/convolution_shape.h"
+#include "runtime/cpu/onednn_calls.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -166,8 +167,8 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
     }
   }
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return std::make_unique<ConvertedConvolution>(call, operands);
-  if (call.dtype == DType::f32)
-    if (auto library = make_onednn_convolution(call, operands)) return library;
+  if (call.dtype == DType::f32 && onednn_calls())
+    if (auto library = onednn_calls()->convolution(call, operands)) return library;
   return make_unfolded_convolution(call, operands);
 }
 

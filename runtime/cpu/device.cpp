@@ -1,5 +1,6 @@
 #include "runtime/cpu/device.h"
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
@@ -8,7 +9,7 @@
 #include "runtime/cpu/executable.h"
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/kernel_library.h"
-#include "runtime/cpu/onednn.h"
+#include "runtime/cpu/onednn_calls.h"
 #include "runtime/cpu/state_memory.h"
 #include "runtime/cpu/thread_pool.h"
 
@@ -35,8 +36,13 @@ int thread_count(int asked) {
 /// What kernels use; oneDNN is told.
 InstructionSet choose_instruction_set(std::optional<InstructionSet> asked) {
   const InstructionSet widest = widest_instruction_set(), chosen = usable_instruction_set(asked, widest);
-  if (chosen != widest) limit_onednn(chosen);
+  if (chosen != widest && onednn_calls()) onednn_calls()->limit(chosen);
   return chosen;
+}
+
+bool has_convolutions(const Program& program) {
+  return std::any_of(program.steps.begin(), program.steps.end(),
+                     [](const Step& step) { return std::holds_alternative<ConvolutionCall>(step); });
 }
 
 class CpuDevice final : public Device {
@@ -65,6 +71,10 @@ class CpuDevice final : public Device {
     auto cpu_states = std::dynamic_pointer_cast<CpuStateMemory>(std::move(states));
     check_internal(cpu_states != nullptr, "load: the states were not allocated by a CPU device");
     auto kernels = load_kernels(program, kernel_binary);
+    if (options_.log && !onednn_calls() && has_convolutions(program))
+      options_.log(concat("the convolutions of '", program.name,
+                          "' run in the built-in kernel, which is slower than oneDNN's: this ",
+                          "program is not linked with gcomp::onednn"));
     return std::make_unique<CpuExecutable>(std::move(program), std::move(cpu_states), std::move(kernels), pool_,
                                            gemm_functions(instructions_));
   }

@@ -5,6 +5,7 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/gemm.h"
+#include "runtime/cpu/onednn_calls.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -266,8 +267,8 @@ std::unique_ptr<LibraryCall> make_matmul(const MatmulCall& call, const MatmulOpe
   check_internal(call.dtype != DType::boolean, "matmul ", call.origin, ": bool has no product");
   if (is_integer(call.dtype)) return make_integer_matmul(call, operands);
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return make_converted_matmul(call, operands);
-  if (call.dtype == DType::f32 && call.m >= kOneDnnRows && call.m * call.n * call.k >= kOneDnnSize)
-    if (auto library = make_onednn_matmul(call, operands)) return library;
+  if (call.dtype == DType::f32 && call.m >= kOneDnnRows && call.m * call.n * call.k >= kOneDnnSize && onednn_calls())
+    if (auto library = onednn_calls()->matmul(call, operands)) return library;
   return make_builtin_matmul(call, operands);
 }
 

@@ -1,13 +1,10 @@
 #include "runtime/cpu/onednn.h"
 
 #include "ir/base/error.h"
+#include "runtime/cpu/onednn_calls.h"
 
 namespace gcomp::runtime::cpu {
-
-const dnnl::engine& onednn_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
+namespace {
 
 void limit_onednn(InstructionSet set) {
   if (set == InstructionSet::avx512) return;
@@ -16,6 +13,13 @@ void limit_onednn(InstructionSet set) {
   throw DeviceError(concat("the CPU cannot be opened with ", shown_name(set),
                            ": oneDNN has chosen its instructions in this process already; open every device with the same ones"),
                     ExitCode::no_device);
+}
+
+}  // namespace
+
+const dnnl::engine& onednn_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
 }
 
 dnnl::primitive_attr onednn_attributes() {
@@ -57,3 +61,8 @@ void throw_onednn_error(const std::string& origin, const char* doing, const dnnl
 }
 
 }  // namespace gcomp::runtime::cpu
+
+extern "C" const gcomp::runtime::cpu::OneDnnCalls gcomp_onednn_calls;
+const gcomp::runtime::cpu::OneDnnCalls gcomp_onednn_calls{.matmul = gcomp::runtime::cpu::make_onednn_matmul,
+                                                          .convolution = gcomp::runtime::cpu::make_onednn_convolution,
+                                                          .limit = gcomp::runtime::cpu::limit_onednn};

@@ -13,9 +13,6 @@
 namespace gcomp::runtime::cpu {
 
 const dnnl::engine& onednn_engine();
-/// Keeps oneDNN from instructions wider than `set`. It chooses once in a process: throws DeviceError (exit 6) where it has chosen
-/// others already.
-void limit_onednn(InstructionSet set);
 /// With the scratchpad given by the caller.
 dnnl::primitive_attr onednn_attributes();
 

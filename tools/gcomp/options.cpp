@@ -63,7 +63,7 @@ std::string file_hint(std::string_view flag) { return concat("; a file is named 
 constexpr std::string_view kOptimizerFlags[] = {"--optimizer", "--lr",           "--momentum", "--dampening",
                                                 "--nesterov",  "--weight-decay", "--betas",    "--eps"};
 constexpr std::string_view kGraphFlags[] = {
-    "--loss", "--batch", "--precision", "--loss-scale",         "--dim",      "--shapes", "--freeze", "--thaw",
+    "--loss", "--batch", "--precision", "--loss-scale",         "--dim",   "--shapes", "--freeze", "--thaw",
     "--tie",  "--untie", "--inference", "--batchnorm-variance", "--output"};
 
 bool holds(std::span<const std::string_view> flags, const std::string& flag) {

@@ -54,11 +54,11 @@ void check_ending(const Output& output) {
   };
   if (!output.endings.empty() && !among(output.endings))
     refuse_output(concat(output.flag, " ", output.path, ": ",
-                 ending.empty() ? "its name has no ending" : concat("unknown ending '", ending, "'"),
-                 ", wanted a name that ends in ", alternatives(output.endings), did_you_mean(ending, output.endings)));
+                         ending.empty() ? "its name has no ending" : concat("unknown ending '", ending, "'"),
+                         ", wanted a name that ends in ", alternatives(output.endings), did_you_mean(ending, output.endings)));
   if (output.endings.empty() && (among(kTrainedEndings) || among(kArrayEndings)))
     refuse_output(concat(output.flag, " ", output.path, ": a name that ends in ", ending, " belongs to a ",
-                 among(kArrayEndings) ? "file of arrays" : "model", ", and this file is text"));
+                         among(kArrayEndings) ? "file of arrays" : "model", ", and this file is text"));
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ Outputs::Outputs(std::vector<Output> outputs) : outputs_(std::move(outputs)) {
     for (auto earlier = outputs_.begin(); earlier != output; ++earlier)
       if (same_file(earlier->path, output->path))
         refuse_output(concat(earlier->flag, " ", earlier->path, " and ", output->flag, " ", output->path,
-                     " are the same file; give each a file of its own"));
+                             " are the same file; give each a file of its own"));
   }
 }
 
@@ -78,8 +78,8 @@ void Outputs::protect(std::string_view role, const fs::path& path) const {
   for (const Output& output : outputs_)
     if (same_file(output.path, path))
       refuse_output(concat(output.flag, " ", output.path, ": that is the ", role,
-                   output.path == path.string() ? "" : concat(" '", path.string(), "'"),
-                   ", which this run reads and would replace; give another name"));
+                           output.path == path.string() ? "" : concat(" '", path.string(), "'"),
+                           ", which this run reads and would replace; give another name"));
 }
 
 void Outputs::protect_model(const std::vector<frontend::FileStamp>& files) const {

@@ -1,0 +1,121 @@
+#include "gcomp/loaded_model.h"
+
+#include <optional>
+#include <utility>
+
+#include "gcomp/saved_model.h"
+#include "ir/base/nearest.h"
+#include "runtime/artifact.h"
+
+namespace gcomp {
+
+struct LoadedModel::Impl {
+  runtime::Artifact artifact;  // weights are in `states`
+  SavedModel saved;
+  std::unique_ptr<runtime::Device> device;
+  std::shared_ptr<runtime::StateMemory> states;
+  std::unique_ptr<Forward> forward;
+  std::unique_ptr<runtime::Executable> step;  // inputs: the model's, then the label where there is one, then the learning rate
+
+  void fill_step(const Batch& batch);
+  std::optional<IndexFault> find_fault() const;
+};
+
+LoadedModel::LoadedModel(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device)
+    : impl_(std::make_unique<Impl>()) {
+  Impl& self = *impl_;
+  self.artifact = runtime::read_artifact(path);
+  self.saved = saved_model(self.artifact, path);
+  const runtime::Program* forward = find_program(self.artifact, kForwardProgram);
+  check_user(forward, "'", path.string(), "' holds no forward pass");
+  require_device(device, forward->target, path);
+  self.device = runtime::open_device(forward->target.kind, options);
+  self.states = self.device->allocate_states();
+  const auto load = [&](const runtime::Program& program) {
+    return self.device->load(program, self.states, kernel_binary(self.artifact, program));
+  };
+  self.forward = std::make_unique<Forward>(load(*forward), self.saved.outputs, self.saved.limits, self.saved.row_dependence);
+  if (const runtime::Program* step = find_program(self.artifact, kTrainingProgram)) {
+    self.step = load(*step);
+    check_user(!self.step->program().inputs.empty(), "'", path.string(), "': its training step has no learning rate");
+  }
+  for (const auto& [name, tensor] : std::exchange(self.artifact.weights, {})) self.states->write(name, tensor);
+  const std::vector<std::string> missing = self.states->unwritten();
+  check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));
+}
+
+LoadedModel::LoadedModel(LoadedModel&&) noexcept = default;
+LoadedModel& LoadedModel::operator=(LoadedModel&&) noexcept = default;
+LoadedModel::~LoadedModel() = default;
+
+std::vector<std::string> LoadedModel::input_names() const {
+  std::vector<std::string> names;
+  const runtime::Executable& forward = impl_->forward->executable();
+  for (std::size_t i = 0; i < forward.program().inputs.size(); ++i) names.push_back(forward.input_buffer(i).name);
+  return names;
+}
+
+std::vector<NamedTensor> LoadedModel::predict(const Batch& inputs) { return impl_->forward->run(inputs); }
+
+bool LoadedModel::trains() const { return impl_->step != nullptr; }
+
+/// Copies the arrays and the learning rate into the step's inputs.
+void LoadedModel::Impl::fill_step(const Batch& batch) {
+  const std::size_t rate = step->program().inputs.size() - 1;
+  for (std::size_t i = 0; i < rate; ++i) {
+    const runtime::Buffer& input = step->input_buffer(i);
+    const TensorView& array = find_array(batch, input.name);
+    check_user(array.type().shape == input.type.shape, "array '", input.name, "' is ", to_string(array.type()), ", wanted ",
+               to_string(input.type));
+    if (saved.has_label && i + 1 == rate)
+      if (const auto fault = find_label_fault(array, saved.classes)) throw UserError(to_string(*fault, saved.classes));
+    copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, step->input(i));
+  }
+  store_from_double(DType::f64, step->input(rate).data(), 0, saved.learning_rate);
+}
+
+/// The first index of the last step that was out of range.
+std::optional<IndexFault> LoadedModel::Impl::find_fault() const {
+  for (const IndexLimit& limit : saved.limits) {
+    const std::size_t input = step->input_index(limit.input);
+    if (auto fault = find_index_fault(limit, step->input_buffer(input).type, step->input_of_run(input, 0))) return fault;
+  }
+  return std::nullopt;
+}
+
+double LoadedModel::train_step(const Batch& batch) {
+  Impl& self = *impl_;
+  check_user(trains(), "the model was compiled without a training step; make one with gcomp compile --train");
+  self.fill_step(batch);
+  try {
+    self.step->run();
+    const std::span<const std::byte> loss = self.step->output_bytes(0);
+    return load_as_double(self.step->output_buffer(0).type.dtype, loss.data(), 0);
+  } catch (const UserError&) {
+    if (const auto fault = self.find_fault()) throw UserError(to_string(*fault));
+    throw;
+  }
+}
+
+double LoadedModel::learning_rate() const { return impl_->saved.learning_rate; }
+void LoadedModel::set_learning_rate(double rate) { impl_->saved.learning_rate = rate; }
+
+std::vector<std::string> LoadedModel::states() const {
+  std::vector<std::string> names;
+  for (const runtime::StateEntry& entry : impl_->states->entries()) names.push_back(entry.name);
+  return names;
+}
+
+Tensor LoadedModel::read(std::string_view state) const { return impl_->states->read(state); }
+void LoadedModel::write(std::string_view state, const Tensor& value) { impl_->states->write(state, value); }
+
+void LoadedModel::save(const std::filesystem::path& path) const {
+  runtime::Artifact artifact = impl_->artifact;
+  for (const std::string& name : states()) artifact.weights.emplace(name, read(name));
+  store(impl_->saved, artifact);
+  runtime::write_artifact(path, artifact);
+}
+
+std::string LoadedModel::device() const { return impl_->device->description(); }
+
+}  // namespace gcomp
