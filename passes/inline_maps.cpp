@@ -309,14 +309,15 @@ class Inliner {
   std::size_t distinct_readers(const Value* value) {
     std::unordered_set<const Node*> seen;
     count_readers(value, seen);
-    return seen.size();
+    return static_cast<std::size_t>(
+        std::count_if(seen.begin(), seen.end(), [&](const Node* node) { return !is_looked_through(*node); }));
   }
+  /// Also puts the views on the way into `seen`, each once: chains of them branch and join.
   void count_readers(const Value* value, std::unordered_set<const Node*>& seen) {
-    for (const Node* user : uses_[value]) {
-      if (user->op->kind == Kind::view && !read_by_opaque(user->result())) count_readers(user->result(), seen);
-      else seen.insert(user);
-    }
+    for (const Node* user : uses_[value])
+      if (seen.insert(user).second && is_looked_through(*user)) count_readers(user->result(), seen);
   }
+  bool is_looked_through(const Node& node) { return node.op->kind == Kind::view && !read_by_opaque(node.result()); }
 
   /// The value of an inlined node at `indices`, or a read of a value in memory, in terms of the unit's operands.
   TermPtr value_at(const Value* value, const std::vector<Index>& indices) {

@@ -86,8 +86,9 @@ TEST(Folding, LeavesRandomNumbersAndParametersToTheStep) {
 TEST(Folding, StopsAtALimitOfSize) {
   const auto with = [](std::int64_t elements) {
     ModelBuilder m;
-    m.input("x", {"2"}).integers("shape", {1}, {elements}).integers("at", {2, 1}, {1, 3}).floats("two", {2}, {5, 6});
-    m.node("ConstantOfShape", {"shape"}, {"zeros"}).node("ScatterND", {"zeros", "at", "two"}, {"table"});
+    m.input("x", {"2"}).integers("shape", {1}, {elements}).integers("at", {2, 1}, {1, 3}).integers("two", {2}, {5, 6});
+    m.node("ConstantOfShape", {"shape"}, {"zeros"}).node("CastLike", {"two", "x"}, {"updates"});
+    m.node("ScatterND", {"zeros", "at", "updates"}, {"table"});
     m.integers("few", {2}, {3, 0}).node("Gather", {"table", "few"}, {"picked"}).node("Add", {"x", "picked"}, {"y"}).output("y");
     return m.import();
   };
