@@ -110,9 +110,12 @@ Origin Origins::of(const std::string& initializer, const Tensor& values, const U
   }
   const auto takes = [&](const std::string& name) { return std::find(targets.begin(), targets.end(), name) != targets.end(); };
   if (takes(own.target) || std::any_of(own.sources.begin(), own.sources.end(), takes)) return own;
+  // What comes first in the file stays, and parameters come first: a buffer or a constant never stands for one.
+  const bool fixed = own.kind == OriginKind::buffer || own.kind == OriginKind::constant;
   std::vector<std::string> merged;
   for (const std::string& target : targets)
-    if (!is_carried(target) && fits(target, use)) merged.push_back(target);
+    if (!is_carried(target) && fits(target, use) && !(fixed && signature_.targets.at(target) == InputKind::parameter))
+      merged.push_back(target);
   if (merged.size() > 1)
     if (auto alike = std::find_if(merged.begin(), merged.end(),
                                   [&](const auto& name) { return last_component(name) == last_component(own.target); });

@@ -82,8 +82,8 @@ TEST_P(DefaultExport, TrainsAsPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Signature, DefaultExport,
-                         testing::Values("tied_head", "copied_layers", "merged", "class_token", "grid", "bag", "late_norms",
-                                         "buffer_and_constant", "scalar_parameter"),
+                         testing::Values("tied_head", "copied_layers", "merged", "class_token", "grid", "bag", "group_norms",
+                                         "late_norms", "buffer_and_constant", "scalar_parameter"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(FrozenNorm, NormalisesByItsRunningStatistics) {
