@@ -16,7 +16,7 @@ using namespace gcomp::ir;
 namespace {
 
 constexpr std::int64_t kUnrolledReduction = 16;
-constexpr std::size_t kUnrolledTerms = 192;  // above them, what is unrolled has to leave lanes of neighbours
+constexpr std::size_t kUnrolledTerms = 320;  // above them, what is unrolled has to leave lanes of neighbours
 constexpr std::size_t kMostStatements = 96;
 constexpr std::int64_t kKeptElements = 16384;
 constexpr int kDearCost = 6;
