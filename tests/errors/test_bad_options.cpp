@@ -26,9 +26,9 @@ TEST_F(BadOptions, AFileAsOutput) {
   expect_refused(train({"--output", "t.onnx"}), ExitCode::usage, {"no output of that name", "a file is named by --out"});
   expect_refused(
       run_gcomp({"train", model_, "--data", data_, "--batch", "4", "--steps", "2", "--loss", "mse", "--output", "t.onnx"}),
-      ExitCode::usage, {"--output t.onnx", "a file is named by --out"});
+      ExitCode::usage, {"--out is missing; --output names an output of the model, not a file"});
   expect_refused(run_gcomp({"grad", model_, "--inputs", data_, "--loss", "mse", "--output", "g.npz"}), ExitCode::usage,
-                 {"--output g.npz", "a file is named by --outputs"});
+                 {"--outputs is missing; --output names an output of the model, not a file"});
 }
 
 TEST_F(BadOptions, BothForms) {

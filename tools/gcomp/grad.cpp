@@ -21,7 +21,6 @@ struct GradFlags {
 };
 
 void grad(const GradFlags& flags, const Console& console) {
-  require_path(flags.outputs, "--outputs", flags.output);
   if (flags.loss.empty())
     throw UserError("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME", ExitCode::usage);
   const Outputs outputs({{"--outputs", flags.outputs, kArrayEndings}});
@@ -70,8 +69,9 @@ Command add_grad(ArgumentParser& root, Console& console) {
   parser.add_option("--inputs", flags->inputs, "one batch: arrays named after the model's inputs, and 'label'")
       .type_name("NPZ")
       .required();
-  parser.add_option("--outputs", flags->outputs, "'loss', and a gradient for each trained initializer, by its name; required")
-      .type_name("NPZ");
+  parser.add_option("--outputs", flags->outputs, "'loss', and a gradient for each trained initializer, by its name")
+      .type_name("NPZ")
+      .required();
   add_loss(parser, flags->loss);
   add_output(parser, flags->output);
   flags->model_options.add_precision(parser, "what floats compute in (default f32)");

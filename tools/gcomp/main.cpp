@@ -1,4 +1,5 @@
 // gcomp: the command line. Exit codes are ExitCode's, and 128 plus the signal's number after a signal.
+#include <algorithm>
 #include <csignal>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -34,6 +35,13 @@ void add_global(ArgumentParser parser, GlobalFlags& flags) {
   parser.add_flag("--verbose,-v", flags.verbose, "more detail").group("Output");
 }
 
+/// --output is easily taken for the option that names a file, and then that one is missing.
+std::string path_hint(const ArgumentParser& parser, const std::string& message) {
+  const std::vector<std::string> given = parser.given();
+  const bool output = std::find(given.begin(), given.end(), "--output") != given.end();
+  return output && message.find("--out") != message.npos ? "; --output names an output of the model, not a file" : "";
+}
+
 /// What was refused, in one line with the nearest name.
 std::string explain(const ArgumentParser& root, const Parsed& parsed, const std::vector<Command>& commands) {
   std::vector<std::string> names;
@@ -46,7 +54,7 @@ std::string explain(const ArgumentParser& root, const Parsed& parsed, const std:
       return concat("unknown option ", flag, flag.size() > 2 ? did_you_mean(flag, command.parser.option_names()) : "", " (gcomp ",
                     command.parser.name(), " --help lists them)");
     }
-    return parsed.message;
+    return concat(parsed.message, path_hint(command.parser, parsed.message));
   }
   for (const std::string& word : root.unknown())
     return concat("unknown command '", word, "'", did_you_mean(word, names), "; there are ", listing(names));

@@ -34,7 +34,7 @@ Command add_train(ArgumentParser& root, Console& console) {
   parser.add_option("MODEL", flags->model, "an .onnx file, or a .gcx with a training step").required();
   parser.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'").type_name("NPZ").required();
   parser.add_option("--eval-data", flags->eval_data, "evaluated after every epoch, in inference form").type_name("NPZ");
-  parser.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything); required").type_name("FILE");
+  parser.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)").type_name("FILE").required();
   parser.add_flag("--training", flags->training,
                   "BatchNormalization and Dropout that the file has in training form are written so (default: in inference form)");
   add_loss(parser, flags->loss);

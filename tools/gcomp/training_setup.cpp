@@ -11,7 +11,6 @@ namespace {
 [[noreturn]] void refuse_flags(const std::string& message) { throw UserError(message, ExitCode::usage); }
 
 void check_train_flags(const TrainFlags& flags) {
-  require_path(flags.out, "--out", flags.output);
   if ((flags.epochs > 0) == (flags.steps > 0)) refuse_flags("give either --epochs N or --steps N, at least 1");
   if (flags.epochs < 0 || flags.steps < 0) refuse_flags("--epochs and --steps: wanted 1 or more");
   if (flags.loss.empty() && !is_artifact(flags.model))
