@@ -27,7 +27,7 @@ std::string Graph::unique_name(std::string name) {
 }
 
 Value* Graph::make_value(TensorType type, std::string name, Node* producer, int index) {
-  values_.push_back(std::make_unique<Value>(Value{std::move(type), unique_name(std::move(name)), producer, index}));
+  values_.push_back(std::make_unique<Value>(Value{std::move(type), unique_name(std::move(name)), producer, index, numbered_++}));
   return values_.back().get();
 }
 
@@ -92,6 +92,7 @@ Node* Graph::append_kernel(const OpDef& op, std::vector<Value*> operands, LoopNe
 }
 
 const State* Graph::find_state(const Value* value) const {
+  if (!value || value->producer) return nullptr;
   auto it = std::find_if(states_.begin(), states_.end(), [&](const State& s) { return s.value == value; });
   return it == states_.end() ? nullptr : &*it;
 }
@@ -120,24 +121,24 @@ void Graph::remove_updates(std::optional<StateRole> kept) {
 }
 
 int Graph::remove_dead(bool drop_states) {
-  std::unordered_set<const Value*> live(outputs_.begin(), outputs_.end());
+  ValueSet live(*this, outputs_);
   std::vector<bool> keep(nodes_.size());
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     const Node& node = *nodes_[i];
     keep[i] = node.op->kind == Kind::update || node.op->kind == Kind::collective ||
-              std::any_of(node.results.begin(), node.results.end(), [&](const Value* r) { return live.count(r) > 0; });
-    if (keep[i]) live.insert(node.operands.begin(), node.operands.end());
+              std::any_of(node.results.begin(), node.results.end(), [&](const Value* r) { return live.contains(r); });
+    if (keep[i]) live.insert_all(node.operands);
   }
   std::vector<std::unique_ptr<Node>> kept, dead;
   for (std::size_t i = 0; i < nodes_.size(); ++i) (keep[i] ? kept : dead).push_back(std::move(nodes_[i]));
   nodes_ = std::move(kept);
-  if (drop_states) std::erase_if(states_, [&](const State& s) { return live.count(s.value) == 0; });
+  if (drop_states) std::erase_if(states_, [&](const State& s) { return !live.contains(s.value); });
   // Values of removed nodes go too, so that their names are free again and memory does not grow with every pass.
-  std::unordered_set<const Value*> present(inputs_.begin(), inputs_.end());
+  ValueSet present(*this, inputs_);
   for (const State& state : states_) present.insert(state.value);
-  for (const auto& node : nodes_) present.insert(node->results.begin(), node->results.end());
+  for (const auto& node : nodes_) present.insert_all(node->results);
   std::erase_if(values_, [&](const std::unique_ptr<Value>& value) {
-    if (present.count(value.get())) return false;
+    if (present.contains(value.get())) return false;
     names_.erase(value->name);
     return true;
   });
@@ -146,6 +147,7 @@ int Graph::remove_dead(bool drop_states) {
 
 Uses uses_of(const Graph& graph) {
   Uses uses;
+  uses.reserve(graph.nodes().size());
   for (const auto& node : graph.nodes())
     for (const Value* operand : node->operands)
       if (operand) uses[operand].push_back(node.get());
@@ -155,6 +157,7 @@ Uses uses_of(const Graph& graph) {
 Graph clone(const Graph& graph, std::unordered_map<const Value*, Value*>* map) {
   std::unordered_map<const Value*, Value*> local;
   auto& to = map ? *map : local;
+  to.reserve(to.size() + graph.nodes().size());
   Graph copy(graph.name());
   for (const Value* input : graph.inputs()) to[input] = copy.add_input(input->type, input->name);
   for (const State& state : graph.states())
@@ -195,23 +198,24 @@ bool operator==(const Graph& a, const Graph& b) {
 }
 
 std::size_t hash_of(const Graph& graph) {
-  std::unordered_map<const Value*, std::size_t> number;
-  auto add = [&](const Value* value) { number.emplace(value, number.size() + 1); };
+  std::vector<std::size_t> place(graph.numbered());  // in the order of definition, from 1
+  std::size_t defined = 0;
+  auto add = [&](const Value* value) { place[value->number] = ++defined; };
   for (const Value* input : graph.inputs()) add(input);
   for (const State& state : graph.states()) add(state.value);
-  std::size_t seed = number.size();
+  std::size_t seed = defined;
   for (const auto& node : graph.nodes()) {
-    seed = hash_combine(seed, std::hash<std::string_view>{}(node->op->name));
+    seed = hash_combine(seed, std::hash<const OpDef*>{}(node->op));
     seed = hash_combine(seed, node->attributes.hash());
     if (node->nest) seed = hash_combine(seed, hash_of(*node->nest));
-    for (const Value* operand : node->operands) seed = hash_combine(seed, operand ? number[operand] : 0);
+    for (const Value* operand : node->operands) seed = hash_combine(seed, operand ? place[operand->number] : 0);
     for (const Value* result : node->results) {
       add(result);
       seed = hash_combine(seed, static_cast<std::size_t>(result->type.dtype));
       for (std::int64_t dim : result->type.shape) seed = hash_combine(seed, static_cast<std::size_t>(dim));
     }
   }
-  for (const Value* output : graph.outputs()) seed = hash_combine(seed, number[output]);
+  for (const Value* output : graph.outputs()) seed = hash_combine(seed, place[output->number]);
   return seed;
 }
 

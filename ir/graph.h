@@ -8,6 +8,7 @@
 //   6. A node of kind kernel has a loop nest; no other node has.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@ struct Value {
   std::string name;
   Node* producer = nullptr;  ///< null for inputs and states
   int index = 0;             ///< which result of the producer
+  std::size_t number = 0;    ///< no other value of the graph ever has it; below Graph::numbered()
 };
 
 struct Node {
@@ -87,6 +89,8 @@ class Graph {
   std::vector<Value*>& outputs() { return outputs_; }
   const std::vector<Value*>& outputs() const { return outputs_; }
   const State* find_state(const Value* value) const;
+  /// Values made so far: as many as a table indexed by Value::number holds.
+  std::size_t numbered() const { return numbered_; }
 
   /// Rewrites every operand and output by `map`, following chains.
   void replace_uses(const std::unordered_map<Value*, Value*>& map);
@@ -106,12 +110,52 @@ class Graph {
 
   std::string name_;
   std::vector<std::unique_ptr<Value>> values_;
+  std::size_t numbered_ = 0;
   std::unordered_set<std::string> names_;
   std::unordered_map<std::string, int> suffixes_;
   std::vector<Value*> inputs_;
   std::vector<State> states_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Value*> outputs_;
+};
+
+/// A table over the values of one graph, those that come later included; `T()` is what stands for nothing.
+template <class T>
+class ValueTable {
+ public:
+  explicit ValueTable(const Graph& graph) : entries_(graph.numbered()) {}
+  T& operator[](const Value* value) {
+    if (value->number >= entries_.size()) entries_.resize(std::max(value->number + 1, entries_.size() * 2));
+    return entries_[value->number];
+  }
+  T at(const Value* value) const { return value->number < entries_.size() ? entries_[value->number] : T(); }
+
+ private:
+  std::vector<T> entries_;
+};
+
+/// A set of values of one graph; values of others are not in it, nor is null.
+class ValueSet {
+ public:
+  explicit ValueSet(const Graph& graph) : table_(graph) {}
+  template <class Values>
+  ValueSet(const Graph& graph, const Values& values) : table_(graph) {
+    insert_all(values);
+  }
+  /// False if it was there.
+  bool insert(const Value* value) {
+    if (!value || contains(value)) return false;
+    table_[value] = value;
+    return true;
+  }
+  template <class Values>
+  void insert_all(const Values& values) {
+    for (const Value* value : values) insert(value);
+  }
+  bool contains(const Value* value) const { return value && table_.at(value) == value; }
+
+ private:
+  ValueTable<const Value*> table_;
 };
 
 /// Users of every value, in node order; a node appears once for each operand position.

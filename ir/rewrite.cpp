@@ -1,6 +1,6 @@
 #include "ir/rewrite.h"
 
-#include <unordered_set>
+#include <algorithm>
 
 namespace gcomp::ir {
 namespace {
@@ -14,14 +14,14 @@ bool is_automatic(const std::string& name) {
 }  // namespace
 
 int rewrite(Graph& graph, const RewriteRule& rule) {
-  std::unordered_map<Value*, Value*> replaced;
+  ValueTable<Value*> replaced(graph);
   std::vector<std::unique_ptr<Node>> old = graph.take_nodes(), retired;
   std::vector<std::pair<Value*, Value*>> names;
-  const std::unordered_set<const Value*> outputs(graph.outputs().begin(), graph.outputs().end());
+  const ValueSet outputs(graph, graph.outputs());
   int count = 0;
   for (auto& node : old) {
     for (Value*& operand : node->operands)
-      if (auto it = replaced.find(operand); it != replaced.end()) operand = it->second;
+      if (Value* to = operand ? replaced.at(operand) : nullptr) operand = to;
     Builder builder(graph, node->origin);
     const std::size_t before = graph.nodes().size();
     std::optional<std::vector<Value*>> values = rule(*node, builder);
@@ -31,20 +31,23 @@ int rewrite(Graph& graph, const RewriteRule& rule) {
     }
     ++count;
     check_internal(values->size() == node->results.size(), "a rewrite of ", node->op->name, " gave ", values->size(), " values");
-    std::unordered_set<const Node*> fresh;
-    for (std::size_t i = before; i < graph.nodes().size(); ++i) fresh.insert(graph.nodes()[i].get());
+    auto fresh = [&](const Node* made) {
+      return std::any_of(graph.nodes().begin() + static_cast<std::ptrdiff_t>(before), graph.nodes().end(),
+                         [&](const auto& n) { return n.get() == made; });
+    };
     for (std::size_t i = 0; i < values->size(); ++i) {
       Value* to = (*values)[i];
       check_internal(to->type == node->results[i]->type, "a rewrite of ", node->op->name, " changed ",
                      to_string(node->results[i]->type), " to ", to_string(to->type));
       replaced[node->results[i]] = to;
-      const bool named = fresh.count(to->producer) || (to->producer && outputs.count(node->results[i]));
-      if (named && is_automatic(to->name) && !is_automatic(node->results[i]->name)) names.emplace_back(node->results[i], to);
+      if (to->producer && is_automatic(to->name) && !is_automatic(node->results[i]->name) &&
+          (outputs.contains(node->results[i]) || fresh(to->producer)))
+        names.emplace_back(node->results[i], to);
     }
     retired.push_back(std::move(node));
   }
   for (Value*& output : graph.outputs())
-    if (auto it = replaced.find(output); it != replaced.end()) output = it->second;
+    if (Value* to = replaced.at(output)) output = to;
   for (auto& [from, to] : names)
     if (is_automatic(to->name)) graph.take_name(from, to);
   return count;

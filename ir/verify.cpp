@@ -28,14 +28,17 @@ struct Label {
 
 class GraphVerifier {
  public:
-  explicit GraphVerifier(const Graph& graph) : graph_(graph) {}
+  explicit GraphVerifier(const Graph& graph) : graph_(graph), defined_(graph), states_(graph), updated_(graph) {
+    names_.reserve(graph.nodes().size());
+    for (const State& state : graph.states()) states_.insert(state.value);
+  }
 
   std::vector<std::string> run() {
     for (const Value* input : graph_.inputs()) define_free(input, "input");
     for (const State& state : graph_.states()) define_free(state.value, "state");
     for (const auto& node : graph_.nodes()) check_node(*node);
     for (const Value* output : graph_.outputs())
-      if (!output || !defined_.count(output)) report("output ", value_text(output), " is not defined");
+      if (!defined_.contains(output)) report("output ", value_text(output), " is not defined");
     return std::move(found_);
   }
 
@@ -47,7 +50,7 @@ class GraphVerifier {
 
   template <class Where>
   void define(const Value* value, const Where& where) {
-    if (!defined_.insert(value).second) report(where, ": ", value_text(value), " is defined twice");
+    if (!defined_.insert(value)) report(where, ": ", value_text(value), " is defined twice");
     if (value->name.empty() || !names_.insert(value->name).second)
       report(where, ": the name ", value_text(value), " is empty or taken");
   }
@@ -61,8 +64,8 @@ class GraphVerifier {
     const Label label{node};
     for (const Value* operand : node.operands) {
       if (!operand) continue;
-      if (!defined_.count(operand)) report(label, ": operand ", value_text(operand), " is not defined above");
-      if (updated_.count(operand)) report(label, ": state ", value_text(operand), " is used after its update");
+      if (!defined_.contains(operand)) report(label, ": operand ", value_text(operand), " is not defined above");
+      if (updated_.contains(operand)) report(label, ": state ", value_text(operand), " is used after its update");
     }
     const bool complete = check_operands(node, label);
     for (std::size_t i = 0; i < node.results.size(); ++i) {
@@ -91,8 +94,8 @@ class GraphVerifier {
 
   void check_update(const Node& node, const Label& label) {
     const Value* state = node.operands.empty() ? nullptr : node.operands[0];
-    if (!graph_.find_state(state)) report(label, ": ", value_text(state), " is no state");
-    else if (!updated_.insert(state).second) report(label, ": state ", value_text(state), " is updated twice");
+    if (!states_.contains(state)) report(label, ": ", value_text(state), " is no state");
+    else if (!updated_.insert(state)) report(label, ": state ", value_text(state), " is updated twice");
   }
 
   void check_types(const Node& node, const Label& label) {
@@ -153,8 +156,8 @@ class GraphVerifier {
   }
 
   const Graph& graph_;
-  std::unordered_set<const Value*> defined_, updated_;
-  std::unordered_set<std::string> names_;
+  ValueSet defined_, states_, updated_;
+  std::unordered_set<std::string_view> names_;
   std::vector<std::string> found_;
 };
 

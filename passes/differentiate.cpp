@@ -41,11 +41,12 @@ bool passes_zero(const Node& node) {
   return node.op->kind == Kind::pointwise && !node.op->gradient.rule && is_float(node.results[0]->type.dtype);
 }
 
-/// Whether a needed node reads the value.
-bool leads_to(const Graph& graph, const std::unordered_set<const Node*>& needed, const Value* value) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const auto& node) {
-    return needed.count(node.get()) && std::find(node->operands.begin(), node->operands.end(), value) != node->operands.end();
-  });
+/// Values that a needed node reads.
+ValueSet read_by(const Graph& graph, const std::unordered_set<const Node*>& needed) {
+  ValueSet read(graph);
+  for (const auto& node : graph.nodes())
+    if (needed.count(node.get())) read.insert_all(node->operands);
+  return read;
 }
 
 std::string describe(const NotDifferentiable& found) {
@@ -81,8 +82,9 @@ std::vector<NotDifferentiable> find_not_differentiable(const Graph& graph, const
       if (operand && is_float(operand->type.dtype)) carries.insert(operand);
   }
   std::reverse(found.begin(), found.end());
+  const ValueSet read = read_by(graph, needed);
   for (const Value* value : wanted) {
-    if (carries.count(value) || !leads_to(graph, needed, value)) continue;
+    if (carries.count(value) || !read.contains(value)) continue;
     for (auto it = cuts.rbegin(); it != cuts.rend(); ++it)
       found.push_back({*it, concat((*it)->op->gradient.none, ", and it cuts the whole gradient of %", value->name)});
     break;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "ir/expand.h"
 #include "ir/verify.h"
@@ -60,16 +61,42 @@ consteval bool order_works() {
 }
 static_assert(order_works(), "a pass does not find the form of graph that it needs");
 
-void run_pass(const Pass& pass, Graph& graph, const PipelineOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
-  const std::size_t before = options.observer ? hash_of(graph) : 0;
-  try {
-    pass.run(graph, options);
-    if (options.verify) verify(graph);
-  } catch (const Error& error) { throw InternalError(concat("after pass '", pass.name, "': ", error.what())); }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (options.observer) options.observer(pass.name, graph, hash_of(graph) != before, seconds);
-}
+/// Runs passes over one graph. What changed is told by the graph's hash and not by the pass, and only what changed is verified.
+class Runner {
+ public:
+  Runner(Graph& graph, const PipelineOptions& options) : graph_(graph), options_(options), hash_(hash_of(graph)) {}
+
+  void run(const Pass& pass, const PipelineOptions& options) {
+    const auto start = std::chrono::steady_clock::now();
+    bool changed = false;
+    try {
+      pass.run(graph_, options);
+      const std::size_t hash = hash_of(graph_);
+      changed = hash != std::exchange(hash_, hash);
+      if (options.verify && (changed || !verified_)) verify(graph_);
+      verified_ = true;
+    } catch (const Error& error) { throw InternalError(concat("after pass '", pass.name, "': ", error.what())); }
+    observe(pass.name, changed, start);
+  }
+
+  MemoryPlan plan() {
+    const auto start = std::chrono::steady_clock::now();
+    MemoryPlan plan = plan_memory(graph_, {.alignment = options_.alignment});
+    observe("plan_memory", true, start);
+    return plan;
+  }
+
+ private:
+  void observe(std::string_view pass, bool changed, std::chrono::steady_clock::time_point start) const {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (options_.observer) options_.observer(pass, graph_, changed, seconds);
+  }
+
+  Graph& graph_;
+  const PipelineOptions& options_;
+  std::size_t hash_;
+  bool verified_ = false;
+};
 
 }  // namespace
 
@@ -84,20 +111,17 @@ MemoryPlan lower(Graph& graph, const PipelineOptions& options) {
   auto disabled = [&](std::string_view name) {
     return std::find(options.disabled.begin(), options.disabled.end(), name) != options.disabled.end();
   };
+  Runner runner(graph, options);
   for (const Pass& pass : kPipeline) {
     if (!disabled(pass.name)) {
-      run_pass(pass, graph, options);
+      runner.run(pass, options);
     } else if (pass.name == "fuse") {
       PipelineOptions unfused = options;  // kernels are needed all the same: one for each op
       unfused.fuse.inlining = unfused.fuse.merging = unfused.fuse.multi_update = false;
-      run_pass(pass, graph, unfused);
+      runner.run(pass, unfused);
     }
   }
-  const auto start = std::chrono::steady_clock::now();
-  MemoryPlan plan = plan_memory(graph, {.alignment = options.alignment});
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (options.observer) options.observer("plan_memory", graph, true, seconds);
-  return plan;
+  return runner.plan();
 }
 
 }  // namespace gcomp::passes

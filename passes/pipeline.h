@@ -33,7 +33,7 @@ struct PipelineOptions {
   bool channels_last = true;          ///< let choose_layout move convolutions to channels last
   bool widen_contractions = false;    ///< the target has no products in f16 and bf16
   std::vector<std::string> disabled;  ///< names of passes to leave out, where the order allows it
-  bool verify = true;                 ///< verify the graph after every pass
+  bool verify = true;                 ///< verify the graph after every pass that changed it
   std::int64_t alignment = 64;        ///< of buffers; 256 for CUDA
   /// Composites that code generation takes as they are (codegen/whole.h); without it all are expanded.
   std::function<bool(const ir::Node&)> whole;

@@ -174,7 +174,8 @@ struct PlacedSlice {
 
 /// The parts of a tree of sums of unslices along one axis, or nothing.
 bool collect_placed(Value* value, std::int64_t& axis, std::vector<PlacedSlice>& parts, int depth) {
-  if (depth > 64) return false;
+  constexpr std::size_t kMostParts = 1024;  // a value added to itself again and again has any number
+  if (depth > 64 || parts.size() > kMostParts) return false;
   if (is_made_by(value, ops::kAdd))
     return collect_placed(value->producer->operands[0], axis, parts, depth + 1) &&
            collect_placed(value->producer->operands[1], axis, parts, depth + 1);
