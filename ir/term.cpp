@@ -211,7 +211,8 @@ TermPtr TermRewriter::operator()(const TermPtr& term) {
     case Term::Kind::guard: {
       std::vector<Condition> conditions;
       for (const Condition& c : term->conditions) conditions.push_back({rewrite_index(c.index), c.low, c.high});
-      result = guard(std::move(conditions), (*this)(term->arguments[0]), (*this)(term->arguments[1]));
+      TermPtr otherwise = (*this)(term->arguments[1]);  // first on every compiler: operands are numbered as they are reached
+      result = guard(std::move(conditions), (*this)(term->arguments[0]), std::move(otherwise));
       break;
     }
   }

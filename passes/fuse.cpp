@@ -42,9 +42,9 @@ void rebuild(Graph& graph, std::vector<FusionUnit>& units) {
 }
 
 /// Concatenations of more operands than a kernel takes become concatenations of concatenations.
-void split_wide_concatenations(Graph& graph, const FuseOptions& options) {
+bool split_wide_concatenations(Graph& graph, const FuseOptions& options) {
   const auto most = static_cast<std::size_t>(options.max_operands - 4);
-  rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
+  const int split = rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
     if (node.op != &ops::kConcat || node.operands.size() <= most) return std::nullopt;
     std::vector<Var> parts;
     for (Value* operand : node.operands) parts.push_back(b.wrap(operand));
@@ -59,19 +59,21 @@ void split_wide_concatenations(Graph& graph, const FuseOptions& options) {
     }
     return std::vector{b.concat(parts, node.attributes.integer("axis")).value};
   });
+  return split > 0;
 }
 
 }  // namespace
 
 bool fuse(Graph& graph, const FuseOptions& options) {
-  const std::size_t before = hash_of(graph);
-  split_wide_concatenations(graph, options);
+  const bool split = split_wide_concatenations(graph, options);
   std::vector<FusionUnit> units = inline_maps(graph, options);
   if (options.multi_update) merge_parameter_casts(units);
   if (options.merging) merge_nests(units, graph, options);
   if (options.multi_update) merge_updates(units, graph);
+  const bool fused = split || std::any_of(units.begin(), units.end(), [](const FusionUnit& unit) { return unit.is_nest(); });
+  const std::size_t before = fused ? 0 : hash_of(graph);  // without kernels, only nodes may have moved or gone
   rebuild(graph, units);
-  return hash_of(graph) != before;
+  return fused || hash_of(graph) != before;
 }
 
 int count_launches(const Graph& graph) {

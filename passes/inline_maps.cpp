@@ -47,12 +47,36 @@ int cost_of(const OpDef& op) {
 /// What is known of a value while deciding.
 struct Decision {
   bool inlined = false;
-  std::vector<const Value*> leaves;  ///< values in memory that computing it reads, each once; few
+  std::vector<const Value*> leaves;  ///< values in memory that computing it reads, each once, as far as they are counted
 
+  static constexpr std::size_t kCounted = 13;  ///< one more than any decision asks for
   void add_leaf(const Value* leaf) {
-    if (!reads(leaf)) leaves.push_back(leaf);
+    if (leaves.size() < kCounted && !reads(leaf)) leaves.push_back(leaf);
   }
   bool reads(const Value* leaf) const { return std::find(leaves.begin(), leaves.end(), leaf) != leaves.end(); }
+};
+
+/// Who reads a value, looking through views that live nowhere.
+struct Readers {
+  const Node* first = nullptr;
+  bool several = false;
+  bool takes_extreme = false, compares = false;  ///< some reader is a maximum or minimum over axes; some reader is `equal`
+  bool opaque = false;                           ///< some opaque node or the caller does, itself or reshaped
+
+  void add(const Node* reader) {
+    several = several || (first && first != reader);
+    first = reader;
+    const Reduction::Of of = reader->op->reduction.of;
+    takes_extreme =
+        takes_extreme || (reader->op->kind == Kind::reduce && (of == Reduction::Of::maximum || of == Reduction::Of::minimum));
+    compares = compares || reader->op == &ops::kEqual;
+  }
+  void add(const Readers& through_view) {
+    several = several || through_view.several || (first && through_view.first && first != through_view.first);
+    first = first ? first : through_view.first;
+    takes_extreme = takes_extreme || through_view.takes_extreme;
+    compares = compares || through_view.compares;
+  }
 };
 
 /// Removes axes of extent 1, which no index mentions. A reduction over nothing else becomes a map.
@@ -91,10 +115,17 @@ void drop_unit_axes(LoopNest& nest) {
 
 class Inliner {
  public:
-  Inliner(Graph& graph, const FuseOptions& options) : graph_(graph), options_(options), uses_(uses_of(graph)) {
-    for (const Value* output : graph.outputs()) outputs_.insert(output);
+  Inliner(Graph& graph, const FuseOptions& options)
+      : graph_(graph),
+        options_(options),
+        uses_(uses_of(graph)),
+        outputs_(graph, graph.outputs()),
+        readers_(graph),
+        index_lengths_(graph) {
     trains_ = std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& n) { return n->op->kind == Kind::update; });
     find_update_only();
+    for (auto it = graph.nodes().rbegin(); it != graph.nodes().rend(); ++it)
+      for (const Value* result : (*it)->results) find_readers(result);
   }
 
   std::vector<FusionUnit> run() {
@@ -122,7 +153,7 @@ class Inliner {
       const Node& node = **it;
       const bool broadcast = node.op == &ops::kBroadcast && node.operands[0]->type.rank() == 0;
       if (node.results.size() != 1 || !(node.op->kind == Kind::pointwise || node.op == &ops::kFull || broadcast) ||
-          outputs_.count(node.result()))
+          outputs_.contains(node.result()))
         continue;
       if (node.result()->type.shape.empty()) continue;
       const auto& users = uses_[node.result()];
@@ -137,15 +168,21 @@ class Inliner {
   /// A reshape of a value in memory that some opaque node, output or update reads: the same bytes under another type.
   bool is_alias(const Node& node) { return aliases_.count(&node) > 0; }
 
-  /// Whether an opaque node or the caller reads the value, itself or reshaped: then it lives in memory.
-  bool read_by_opaque(const Value* value) {
-    if (auto it = opaque_readers_.find(value); it != opaque_readers_.end()) return it->second;
-    const auto& users = uses_[value];
-    const bool found = outputs_.count(value) || std::any_of(users.begin(), users.end(), [&](const Node* n) {
-                         return is_opaque(*n) || (n->op == &ops::kReshape && read_by_opaque(n->result()));
-                       });
-    return opaque_readers_[value] = found;
+  /// After the readers of all later values.
+  void find_readers(const Value* value) {
+    Readers& readers = readers_[value];
+    readers.opaque = outputs_.contains(value);
+    for (const Node* user : uses_[value]) {
+      const bool opaque = is_opaque(*user);
+      const Readers through = opaque ? Readers() : readers_.at(user->result());
+      readers.opaque = readers.opaque || opaque || (user->op == &ops::kReshape && through.opaque);
+      if (!opaque && user->op->kind == Kind::view && !through.opaque) readers.add(through);
+      else readers.add(user);
+    }
   }
+
+  /// Then the value lives in memory.
+  bool read_by_opaque(const Value* value) const { return readers_.at(value).opaque; }
 
   std::int64_t elements_read_by(const Value* value) {
     std::int64_t most = 0;
@@ -163,6 +200,7 @@ class Inliner {
   void decide(const Node& node) {
     if (is_opaque(node)) return;
     bound_terms(node);
+    bound_indices(node);
     Value* value = node.result();
     Decision& d = decisions_[value];
     for (const Value* operand : node.operands) {
@@ -188,13 +226,16 @@ class Inliner {
       d.inlined = node.op == &ops::kBroadcast && decisions_.count(node.operands[0]) && decisions_[node.operands[0]].inlined;
       return;
     }
-    const std::size_t readers = distinct_readers(value);
-    if (readers == 0) return;
+    const Readers readers = readers_.at(value);
+    if (!readers.first) return;
     if (d.leaves.size() > 12 && node.op != &ops::kConcat && node.op->kind != Kind::view) return;
     if (crosses_into_update(node)) return;
     if (narrows_reduction(node)) return;
     if (value->type.rank() == 1 && casts_parameter(node)) return;
-    if (is_compared_with_its_extreme(value)) return;
+    // Which elements are the largest of a row is asked by comparing them with it, as the gradient of a maximum does. Computed a
+    // second time, in a kernel that contracts other products and sums, they would differ from it in the last bit and none would be
+    // found.
+    if (is_float(value->type.dtype) && readers.takes_extreme && readers.compares) return;
     const std::int64_t own = std::max<std::int64_t>(value->type.elements(), 1), largest = elements_read_by(value);
     const bool view = node.op->kind == Kind::view;
     if (!view && largest > own && (value->type.rank() > 0 || reads_windows(value)) &&
@@ -203,7 +244,7 @@ class Inliner {
     if (view && node.op == &ops::kConcat && d.leaves.size() > 4) return;
     std::size_t large = 0;
     for (const Value* leaf : d.leaves) large += leaf->type.elements() * 2 > own ? 1 : 0;
-    d.inlined = readers == 1 || view || (large <= 1 && !costs_more_than(options_.recompute_cost, node));
+    d.inlined = !readers.several || view || (large <= 1 && !costs_more_than(options_.recompute_cost, node));
   }
 
   /// Where one element would take too many terms, operands stay in memory after all, the longest first.
@@ -223,10 +264,57 @@ class Inliner {
     }
   }
 
+  /// An index through a reshape holds the whole index once for each dimension, unless they cancel. Where reshapes one under another
+  /// could make too much of it, the operand stays in memory.
+  void bound_indices(const Node& node) {
+    constexpr std::int64_t kLongestIndex = 4096;
+    std::int64_t factor = 1, longest = 1;
+    if (node.op == &ops::kReshape) {
+      const Shape& shape = node.operands[0]->type.shape;
+      factor = std::max<std::int64_t>(1, std::count_if(shape.begin(), shape.end(), [](std::int64_t dim) { return dim != 1; }));
+    }
+    for (const Value* operand : node.operands) {
+      if (!is_inlined(operand)) continue;
+      const std::int64_t length = index_lengths_.at(operand);
+      if (length * factor > kLongestIndex) decisions_[operand].inlined = false;
+      else longest = std::max(longest, length);
+    }
+    index_lengths_[node.result()] = longest * factor;
+  }
+
   /// Terms that one element of the node's result takes with all that is inlined, about: what is read at one point counts once, what
   /// a view reads at another counts again. Saturates just above the limit.
   int terms_of(const Node& node) {
     if (const auto known = terms_.find(&node); known != terms_.end()) return known->second;
+    const Value* only = nullptr;
+    int read = 0;
+    bool several = false;
+    for (const Value* operand : node.operands) {
+      if (!is_inlined(operand)) {
+        ++read;
+        continue;
+      }
+      several = several || (only && only != operand);
+      only = operand;
+    }
+    const bool here = node.op->kind == Kind::pointwise;
+    // Along a chain each count follows from the one before it.
+    const int terms = here && several ? count_terms(node) : 1 + read + (only ? terms_of_inlined(node, here) : 0);
+    return terms_[&node] = std::min(terms, options_.max_terms + 1);
+  }
+
+  /// For a node whose inlined operands are one value, or are each read at points of their own.
+  int terms_of_inlined(const Node& node, bool once) {
+    int terms = 0;
+    for (const Value* operand : node.operands) {
+      if (!is_inlined(operand)) continue;
+      terms = std::min(terms + terms_of(*operand->producer), options_.max_terms + 1);
+      if (once) break;
+    }
+    return terms;
+  }
+
+  int count_terms(const Node& node) {
     int terms = 0;
     std::vector<const Node*> open{&node};
     std::unordered_set<const Node*> seen{&node};
@@ -236,13 +324,17 @@ class Inliner {
       ++terms;
       const bool here = next.op->kind == Kind::pointwise;
       for (const Value* operand : next.operands) {
-        const auto decision = decisions_.find(operand);
-        if (decision == decisions_.end() || !decision->second.inlined) ++terms;
+        if (!is_inlined(operand)) ++terms;
         else if (!here) terms += terms_of(*operand->producer);
         else if (seen.insert(operand->producer).second) open.push_back(operand->producer);
       }
     }
-    return terms_[&node] = std::min(terms, options_.max_terms + 1);
+    return terms;
+  }
+
+  bool is_inlined(const Value* value) const {
+    const auto decision = decisions_.find(value);
+    return decision != decisions_.end() && decision->second.inlined;
   }
 
   /// Whether computing a value, with all that is inlined on the way, each once, costs more.
@@ -283,41 +375,11 @@ class Inliner {
     return is_float(from.dtype) && is_float(to.dtype) && size_of(to.dtype) < size_of(from.dtype);
   }
 
-  /// Which elements are the largest of a row is asked by comparing them with it, as the gradient of a maximum does. Computed a
-  /// second time, in a kernel that contracts other products and sums, they would differ from it in the last bit and none would be
-  /// found.
-  bool is_compared_with_its_extreme(const Value* value) {
-    if (!is_float(value->type.dtype)) return false;
-    bool reduced = false, compared = false;
-    std::unordered_set<const Node*> readers;
-    count_readers(value, readers);
-    for (const Node* reader : readers) {
-      const Reduction::Of of = reader->op->reduction.of;
-      reduced = reduced || (reader->op->kind == Kind::reduce && (of == Reduction::Of::maximum || of == Reduction::Of::minimum));
-      compared = compared || reader->op == &ops::kEqual;
-    }
-    return reduced && compared;
-  }
-
   bool reads_windows(const Value* value) {
     const auto& users = uses_[value];
     return std::any_of(users.begin(), users.end(),
                        [](const Node* n) { return n->op == &ops::kWindow || n->op == &ops::kWindowSum; });
   }
-
-  /// Readers of a value, looking through views.
-  std::size_t distinct_readers(const Value* value) {
-    std::unordered_set<const Node*> seen;
-    count_readers(value, seen);
-    return static_cast<std::size_t>(
-        std::count_if(seen.begin(), seen.end(), [&](const Node* node) { return !is_looked_through(*node); }));
-  }
-  /// Also puts the views on the way into `seen`, each once: chains of them branch and join.
-  void count_readers(const Value* value, std::unordered_set<const Node*>& seen) {
-    for (const Node* user : uses_[value])
-      if (seen.insert(user).second && is_looked_through(*user)) count_readers(user->result(), seen);
-  }
-  bool is_looked_through(const Node& node) { return node.op->kind == Kind::view && !read_by_opaque(node.result()); }
 
   /// The value of an inlined node at `indices`, or a read of a value in memory, in terms of the unit's operands.
   TermPtr value_at(const Value* value, const std::vector<Index>& indices) {
@@ -383,9 +445,10 @@ class Inliner {
   const FuseOptions& options_;
   Uses uses_;
   bool trains_ = false;
-  std::unordered_set<const Value*> outputs_;
+  ValueSet outputs_;
+  ValueTable<Readers> readers_;
+  ValueTable<std::int64_t> index_lengths_;
   std::unordered_set<const Node*> update_only_, aliases_;
-  std::unordered_map<const Value*, bool> opaque_readers_;
   std::unordered_map<const Value*, Decision> decisions_;
   std::unordered_map<const Node*, int> terms_;
   std::unordered_map<const Value*, int> slots_;

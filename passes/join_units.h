@@ -14,11 +14,11 @@ struct DomainFit {
   std::vector<std::int64_t> extents;
 };
 
-/// Nothing where the consumer does not read result `output` of the producer, its operand `slot`, one to one.
-std::optional<DomainFit> fit_domain(const FusionUnit& p, const FusionUnit& c, std::size_t output, int slot);
-/// One unit that does what both do, with the results of both; nothing where it would lack the row form.
+/// Nothing where `read`, the consumer's one index vector for result `output` of the producer, is not one to one.
+std::optional<DomainFit> fit_domain(const FusionUnit& p, const FusionUnit& c, std::size_t output,
+                                    const std::vector<ir::Index>& read);
+/// One unit that does what both do, with the results of both, equal statements once, operands in the order of first reading;
+/// nothing where it would lack the row form.
 std::optional<FusionUnit> join_units(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit);
-void merge_equal_statements(ir::LoopNest& nest);
-void drop_unread_operands(FusionUnit& unit);
 
 }  // namespace gcomp::passes

@@ -26,18 +26,6 @@ std::int64_t points(const LoopNest& nest, std::uint64_t axes) {
   return count;
 }
 
-std::optional<std::vector<Index>> only_read(const LoopNest& nest, int slot) {
-  std::optional<std::vector<Index>> found;
-  bool one = true;
-  auto visit = [&](const TermPtr& term) {
-    if (term->kind != Term::Kind::read || term->slot != slot) return;
-    if (!found) found = term->indices;
-    else if (!(*found == term->indices)) one = false;
-  };
-  for (const Statement& s : nest.statements) for_each_term(s.value, visit);
-  return one ? found : std::nullopt;
-}
-
 std::optional<std::vector<int>> mixed_radix(const Index& index, std::int64_t extent) {
   std::vector<Index::Part> parts = index.parts();
   if (index.constant() != 0) return std::nullopt;

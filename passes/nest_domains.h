@@ -21,8 +21,6 @@ std::vector<int> axes_in(std::uint64_t bits);
 std::uint64_t all_axes(const ir::LoopNest& nest);
 std::int64_t points(const ir::LoopNest& nest, std::uint64_t axes);
 
-/// The one index vector at which a nest reads an operand; nothing where there are several or none.
-std::optional<std::vector<ir::Index>> only_read(const ir::LoopNest& nest, int slot);
 /// Axes that an index uses plainly, from the largest coefficient down, if together they count 0 .. extent-1 exactly once each.
 std::optional<std::vector<int>> mixed_radix(const ir::Index& index, std::int64_t extent);
 /// Maps the axes at which the producer stores to the indices at which the consumer reads; nothing unless that is one to one.
