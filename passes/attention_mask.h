@@ -32,11 +32,20 @@ class MaskAnalysis {
   Content content_of(const ir::Value* mask, std::int64_t queries, std::int64_t keys);
 
  private:
-  std::vector<bool> varying_axes(const ir::Value* value);
-  bool is_constant(const ir::Value* value);
+  static constexpr int kDeepest = 64;  ///< broadcasts and pointwise ops one on another; masks of more stay as they are
+
+  /// Axes along which a value's elements differ, as far as one can tell, and how many ops that was asked through.
+  struct Variation {
+    std::vector<bool> axes;
+    int depth = 0;
+  };
+  const Variation& variation_of(const ir::Value* value);
+  Variation found_variation(const ir::Value& value) const;
+  ir::Var narrowed(ir::Builder& b, ir::Value* mask, std::unordered_map<const ir::Value*, ir::Var>& made);
+  static bool is_constant(const ir::Value* mask);
 
   const ir::Graph* graph_;
-  std::unordered_map<const ir::Value*, std::vector<bool>> varying_;
+  std::unordered_map<const ir::Value*, Variation> varying_;
   struct Known {
     const ir::Value* mask;
     Content content;
