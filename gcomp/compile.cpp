@@ -61,6 +61,7 @@ frontend::Model instantiate(const Model& model, const GraphOptions& options, Pur
   import.tie = options.tie;
   import.untie = options.untie;
   import.batchnorm_variance = options.batchnorm_variance;
+  import.limits = options.limits;
   return timed(hooks, "import", [&] { return model.instantiate(import); });
 }
 

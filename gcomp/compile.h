@@ -48,6 +48,7 @@ struct GraphOptions {
   std::string batchnorm_variance;
   std::int64_t seed = 0;       ///< of Dropout and other random operators
   bool training_form = false;  ///< inference_graph: BatchNormalization by the batch, Dropout live, whatever form the file has
+  frontend::ImportLimits limits;
   /// Whose code generation the graph is for: where it has kernels for attention, that is differentiated as one op.
   runtime::Target target;
 };

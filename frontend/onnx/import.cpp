@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "frontend/onnx/binding.h"
+#include "frontend/onnx/functions.h"
 #include "frontend/onnx/node_context.h"
 #include "frontend/onnx/parameters.h"
 #include "frontend/onnx/rows.h"
@@ -22,11 +23,14 @@ namespace {
 
 /// Bytes of one tensor folded from frozen parameters: larger ones stay states, which memory holds once.
 constexpr std::int64_t kMostFoldedState = std::int64_t{1} << 20;
-/// Nodes lowered in all, those of unrolled loops and called functions each time they run.
-constexpr std::int64_t kMaxLowered = 1'000'000;
-constexpr std::int64_t kMaxInput = std::int64_t{1} << 40;
 
 std::string domain_of(const ::onnx::NodeProto& node) { return node.domain() == "ai.onnx" ? "" : node.domain(); }
+
+/// Whether an array of this shape has at most so many elements.
+bool within(const Shape& shape, std::int64_t elements) {
+  if (std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim == 0; })) return true;
+  return std::all_of(shape.begin(), shape.end(), [&](std::int64_t dim) { return (elements /= dim) > 0; });
+}
 
 /// Names of one graph, in front of those of the graphs around it.
 struct Scope {
@@ -46,13 +50,20 @@ class Importer {
       : file_(file),
         source_(*file.source),
         options_(options),
+        functions_(source_),
         builder_(model_.graph),
         constants_(builder_),
         folder_(model_.graph, state_.fold_budget),
-        state_{options, source_, model_.repairs, model_.forms, {}, {}, {}, {}} {
+        state_{options, source_, model_.repairs, model_.forms, {}, {}, {}, {}, {}} {
     model_.source = file.source;
     state_.is_symbolic = [this](const std::string& value, std::int64_t axis) { return symbolic_.count({value, axis}) > 0; };
     state_.draw_uniform = [this](const Shape& shape) { return draw_uniform(shape); };
+    state_.check_rounds = [this](const ::onnx::NodeProto& node, const ::onnx::GraphProto& body, std::int64_t rounds) {
+      const std::int64_t each = functions_.nodes_of(body);
+      check_user(rounds == 0 || each <= (options_.limits.nodes - lowered_) / rounds, file_.path, ": node '", describe(node),
+                 "' unrolls to ", rounds, " rounds of ", each, " nodes, together with the ", lowered_, " before it more than ",
+                 options_.limits.nodes, "; --max-nodes N allows more");
+    };
     state_.lower_graph = [this](const ::onnx::GraphProto& graph, const std::vector<Item>& inputs) {
       return lower_subgraph(graph, inputs);
     };
@@ -99,17 +110,9 @@ class Importer {
         continue;
       }
       const TensorType type{import_dtype(options_, input.dtype), binding.shapes.at(input.name)};
-      require_possible(input.name, type);
+      check_elements(type, concat("input '", input.name, "'"));
       scope.items[input.name] = {builder_.input(type, input.name), nullptr, nullptr};
     }
-  }
-
-  void require_possible(const std::string& name, const TensorType& type) const {
-    try {
-      if (element_count(type.shape) <= kMaxInput) return;
-    } catch (const UserError&) {}  // more than can be counted
-    throw UserError(
-        concat(file_.path, ": input '", name, "' is too large: ", to_string(type), ", wanted at most ", kMaxInput, " elements"));
   }
 
   void add_initializers(Scope& scope) {
@@ -189,6 +192,11 @@ class Importer {
             nullptr};
   }
 
+  void check_elements(const TensorType& type, const std::string& what) const {
+    check_user(within(type.shape, options_.limits.elements), file_.path, ": ", what, " is too large: ", to_string(type),
+               " has more than ", options_.limits.elements, " elements; --max-elements N allows more");
+  }
+
   template <class Nodes>
   void lower_nodes(const Nodes& nodes, bool main) {
     for (int i = 0; i < nodes.size(); ++i) {
@@ -216,6 +224,7 @@ class Importer {
       if (name.empty()) continue;
       Item item =
           static_cast<std::size_t>(i) < items.size() ? items[static_cast<std::size_t>(i)] : Item{{}, nullptr, nullptr, true};
+      if (item.var) check_elements(item.var.type(), concat("'", name, "', made by node '", describe(node), "',"));
       if (!item.known && item.var && item.var.value->producer && named_.insert(item.var.value).second)
         model_.graph.rename(item.var.value, name);
       scope_->items[name] = std::move(item);
@@ -224,7 +233,8 @@ class Importer {
 
   /// Items of all outputs; `missing` ones where the node, or one before it, is not supported.
   std::vector<Item> lower(const ::onnx::NodeProto& node, const std::vector<Item>& inputs) {
-    check_user(++lowered_ <= kMaxLowered, file_.path, ": loops and functions unroll to more than ", kMaxLowered, " nodes");
+    check_user(++lowered_ <= options_.limits.nodes, file_.path, ": node '", describe(node),
+               "': loops and functions unroll to more than ", options_.limits.nodes, " nodes; --max-nodes N allows more");
     if (auto items = lower_supported(node, inputs)) return std::move(*items);
     look_into_subgraphs(node);
     return missing_items(node.output_size());
@@ -241,7 +251,7 @@ class Importer {
       if (const std::string& name = node.input(i); inputs[static_cast<std::size_t>(i)].missing && unreadable_.count(name))
         return refuse(node, concat("'", name, "' has the unsupported type ", unreadable_.at(name)));
     const std::string domain = domain_of(node);
-    if (const auto* function = find_function(domain, node.op_type())) return call(*function, node, inputs);
+    if (const auto* function = functions_.find(domain, node.op_type())) return call(*function, node, inputs);
     const auto opset = opsets().find(domain);
     if (opset == opsets().end()) return refuse(node, concat("the file imports no operator set '", domain, "'"));
     const Row* row = find_row(domain, node.op_type(), opset->second);
@@ -351,14 +361,12 @@ class Importer {
     builder_.update(random_step_, builder_.wrap(random_step_) + 1.0);
   }
 
-  const ::onnx::FunctionProto* find_function(const std::string& domain, const std::string& name) const {
-    for (const auto& function : source_.model.functions())
-      if (function.domain() == domain && function.name() == name) return &function;
-    return nullptr;
-  }
-
   /// A call of one of the file's own functions, lowered in place.
   std::vector<Item> call(const ::onnx::FunctionProto& function, const ::onnx::NodeProto& caller, const std::vector<Item>& inputs) {
+    const std::int64_t below = functions_.nodes_of(function);
+    check_user(below <= options_.limits.nodes - lowered_, file_.path, ": node '", describe(caller), "' calls '", function.name(),
+               "' with ", below, " nodes in all, together with the ", lowered_, " before it more than ", options_.limits.nodes,
+               "; --max-nodes N allows more");
     Scope scope;
     for (int i = 0; i < function.input_size(); ++i)
       scope.items[function.input(i)] = static_cast<std::size_t>(i) < inputs.size() ? inputs[static_cast<std::size_t>(i)] : Item();
@@ -404,6 +412,9 @@ class Importer {
   void add_outputs(const Scope& scope) {
     builder_.set_origin("output");
     std::unordered_set<const ir::Value*> used;
+    std::unordered_map<std::string, ir::Value*> named;
+    for (const auto& node : model_.graph.nodes())
+      for (ir::Value* result : node->results) named.emplace(result->name, result);
     for (const auto& output : source_.model.graph().output()) {
       const Item& item = *scope.find(output.name());
       check_user(!item.sequence, file_.path, ": output '", output.name(), "' is a sequence, wanted a tensor");
@@ -412,8 +423,10 @@ class Importer {
       Var var = item.var && !item.known ? item.var : constants_.at(item.known);
       // An output is a value of its own: not an input, a state, a constant or another output.
       const bool own = var.value->producer && !item.known && used.insert(var.value).second;
+      if (var.value->producer) named.emplace(var.value->name, var.value);
       if (!own) var = builder_.apply(ir::ops::kReshape, {var}, {{"shape", var.shape()}});
-      name_output(var.value, output.name());
+      named.emplace(var.value->name, var.value);
+      name_output(var.value, output.name(), named);
       model_.graph.outputs().push_back(var.value);
       model_.outputs.push_back(output.name());
       model_.output_types.push_back(var.type());
@@ -421,17 +434,21 @@ class Importer {
   }
 
   /// Outputs have their ONNX names, even where some other value has taken one.
-  void name_output(ir::Value* value, const std::string& name) {
+  void name_output(ir::Value* value, const std::string& name, std::unordered_map<std::string, ir::Value*>& named) {
     if (value->name == name) return;
-    for (const auto& node : model_.graph.nodes())
-      for (ir::Value* result : node->results)
-        if (result->name == name) model_.graph.rename(result, "");
-    model_.graph.rename(value, name);
+    auto rename = [&](ir::Value* which, const std::string& to) {
+      named.erase(which->name);
+      model_.graph.rename(which, to);
+      named[which->name] = which;
+    };
+    if (const auto taken = named.find(name); taken != named.end()) rename(taken->second, "");
+    rename(value, name);
   }
 
   const OnnxFile& file_;
   const Source& source_;
   const ImportOptions& options_;
+  Functions functions_;
   Model model_;
   Builder builder_;
   ConstantPool constants_;

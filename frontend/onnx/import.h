@@ -68,6 +68,12 @@ struct OnnxFile {
   std::shared_ptr<const Source> source;
 };
 
+/// What a file may declare. Checked before the work is begun that it would take.
+struct ImportLimits {
+  std::int64_t nodes = 1'000'000;                 ///< lowered in all: those of loops and functions each time they run
+  std::int64_t elements = std::int64_t{1} << 40;  ///< of one value
+};
+
 struct ImportOptions {
   std::map<std::string, std::int64_t> dims = {};  ///< symbolic dimension -> size
   std::map<std::string, Shape> shapes = {};       ///< input -> whole shape; wins over `dims`
@@ -80,6 +86,7 @@ struct ImportOptions {
   std::vector<std::string> freeze = {}, train = {};  ///< globs over initializers (and over the parts of a split one); freeze wins
   std::vector<std::string> tie = {}, untie = {};     ///< globs: share one parameter / one parameter for each use
   std::string batchnorm_variance = {};               ///< "", "unbiased" or "population": overrides the rule for running variances
+  ImportLimits limits = {};
 };
 
 /// An initializer, or the part of a split one, and whether training changes it.

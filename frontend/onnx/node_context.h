@@ -68,6 +68,8 @@ struct ImportState {
   std::function<bool(const std::string& value, std::int64_t axis)> is_symbolic;
   /// Lowers a subgraph in place, its inputs bound to `inputs`.
   std::function<std::vector<Item>(const ::onnx::GraphProto&, const std::vector<Item>& inputs)> lower_graph;
+  /// Throws UserError where so many rounds of a body would take the model above its limit of nodes.
+  std::function<void(const ::onnx::NodeProto&, const ::onnx::GraphProto& body, std::int64_t rounds)> check_rounds;
   /// Numbers in [0, 1), f32, from the graph's random states; each call is another stream.
   std::function<Var(const Shape&)> draw_uniform;
   /// A batch that the file fixes, and the one that it is bound to instead.
@@ -96,6 +98,7 @@ class NodeContext {
   const std::string& op() const { return node_.op_type(); }
   std::string name() const { return describe(node_); }
   const ::onnx::NodeProto& node() const { return node_; }
+  void check_rounds(const ::onnx::GraphProto& body, std::int64_t rounds) const { state_.check_rounds(node_, body, rounds); }
   const std::string& input_name(std::size_t i) const { return node_.input(static_cast<int>(i)); }
 
   // Operands. One that could not be computed is an error as soon as a row looks at it, which the importer expects: whatever the row

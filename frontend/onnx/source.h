@@ -19,6 +19,9 @@ struct Source {
   std::map<std::string, std::int64_t> opsets;
 };
 
+/// ONNX's own domain has two names; this is the shorter one, "".
+inline std::string domain_called(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
+
 /// How messages name a node: its name, or "OpType of 'first output'".
 std::string describe(const ::onnx::NodeProto& node);
 

@@ -1,6 +1,7 @@
 #include "frontend/onnx/validate.h"
 
-#include <functional>
+#include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -117,23 +118,56 @@ class Validator {
 
 using FunctionKey = std::pair<std::string, std::string>;
 
-void check_calls(const Source& source) {
-  std::map<FunctionKey, const ::onnx::FunctionProto*> functions;
-  for (const auto& function : source.model.functions())
-    check_user(functions.emplace(FunctionKey{function.domain(), function.name()}, &function).second, source.name, ": function '",
-               function.name(), "' is defined twice");
-  std::map<FunctionKey, int> state;  // 1: being visited, 2: done
-  std::function<void(const FunctionKey&, int)> visit = [&](const FunctionKey& key, int depth) {
-    auto found = functions.find(key);
-    if (found == functions.end() || state[key] == 2) return;
-    check_user(state[key] != 1, source.name, ": function '", key.second, "' calls itself");
-    check_user(depth <= kMaxDepth, source.name, ": function calls nest more than ", kMaxDepth, " deep");
-    state[key] = 1;
-    for (const auto& node : found->second->node()) visit({node.domain(), node.op_type()}, depth + 1);
-    state[key] = 2;
-  };
-  for (const auto& [key, function] : functions) visit(key, 0);
-}
+/// Who calls whom, through subgraphs too: no function calls itself, and no chain of calls is long.
+class CallChecker {
+ public:
+  explicit CallChecker(const Source& source) : source_(source) {}
+
+  void run() {
+    for (const auto& function : source_.model.functions())
+      check_user(functions_.emplace(FunctionKey{domain_called(function.domain()), function.name()}, &function).second, source_.name,
+                 ": function '", function.name(), "' is defined twice");
+    for (const auto& [key, function] : functions_) height_of(key, *function, 0);
+  }
+
+ private:
+  static constexpr int kOpen = -1;
+
+  /// How many calls nest below a function. `depth` of them lie above.
+  int height_of(const FunctionKey& key, const ::onnx::FunctionProto& function, int depth) {
+    if (const auto known = heights_.find(key); known != heights_.end()) {
+      check_user(known->second != kOpen, source_.name, ": function '", key.second, "' calls itself");
+      check_depth(depth + known->second);
+      return known->second;
+    }
+    check_depth(depth);
+    heights_[key] = kOpen;
+    return heights_[key] = height_of(function.node(), depth);
+  }
+
+  /// Subgraphs nest as deep as check_graph() allowed.
+  template <class Nodes>
+  int height_of(const Nodes& nodes, int depth) {
+    int height = 0;
+    for (const auto& node : nodes) {
+      const auto called = functions_.find({domain_called(node.domain()), node.op_type()});
+      if (called != functions_.end()) height = std::max(height, 1 + height_of(called->first, *called->second, depth + 1));
+      for (const auto& attribute : node.attribute()) {
+        if (attribute.has_g()) height = std::max(height, height_of(attribute.g().node(), depth));
+        for (const auto& graph : attribute.graphs()) height = std::max(height, height_of(graph.node(), depth));
+      }
+    }
+    return height;
+  }
+
+  void check_depth(int depth) const {
+    check_user(depth <= kMaxDepth, source_.name, ": function calls nest more than ", kMaxDepth, " deep");
+  }
+
+  const Source& source_;
+  std::map<FunctionKey, const ::onnx::FunctionProto*> functions_;
+  std::map<FunctionKey, int> heights_;
+};
 
 }  // namespace
 
@@ -152,7 +186,7 @@ void validate(const Source& source) {
   Validator validator(source);
   validator.check_graph(model.graph(), nullptr, 0);
   for (const auto& function : model.functions()) validator.check_function(function);
-  check_calls(source);
+  CallChecker(source).run();
 }
 
 }  // namespace gcomp::frontend

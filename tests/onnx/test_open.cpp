@@ -132,6 +132,63 @@ TEST(Open, RefusesFunctionsThatCallThemselves) {
   expect_error([&] { m.open(); }, {"'f'", "calls itself"});
 }
 
+/// A function `name` of one node, which calls `callee`, itself or inside an If within `depth` others.
+void add_calling_function(ModelBuilder& m, const std::string& name, const std::string& callee, int depth) {
+  auto* function = m.model.add_functions();
+  function->set_name(name);
+  function->set_domain("own");
+  function->add_input("x");
+  function->add_output("y");
+  ::onnx::NodeProto node;
+  node.set_op_type(callee);
+  node.set_domain("own");
+  node.add_input("x");
+  node.add_output(depth ? "inner" : "y");
+  for (int i = 0; i < depth; ++i) {
+    ::onnx::NodeProto outer;
+    outer.set_op_type("If");
+    outer.add_input("x");
+    outer.add_output(i + 1 < depth ? "inner" + std::to_string(i) : "y");
+    for (const char* branch : {"then_branch", "else_branch"}) {
+      auto* attribute = outer.add_attribute();
+      attribute->set_name(branch);
+      attribute->set_type(::onnx::AttributeProto::GRAPH);
+      *attribute->mutable_g()->add_node() = node;
+      attribute->mutable_g()->add_output()->set_name(node.output(0));
+    }
+    node = outer;
+  }
+  *function->add_node() = node;
+}
+
+TEST(Open, RefusesFunctionsThatCallThemselvesInsideSubgraphs) {
+  for (int depth : {0, 1, 3}) {
+    ModelBuilder m = small();
+    add_calling_function(m, "f", "g", depth);
+    add_calling_function(m, "g", "f", depth);
+    expect_error([&] { m.open(); }, {"function", "calls itself"});
+  }
+}
+
+TEST(Open, OwnDomainHasTwoNames) {
+  ModelBuilder m = small();
+  add_calling_function(m, "f", "f", 0);
+  m.model.mutable_functions(0)->set_domain("");
+  m.model.mutable_functions(0)->mutable_node(0)->set_domain("ai.onnx");
+  expect_error([&] { m.open(); }, {"'f'", "calls itself"});
+}
+
+TEST(Open, BoundsTheDepthOfCallsInWhateverOrderFunctionsStand) {
+  for (bool leaf_first : {false, true}) {
+    ModelBuilder m = small();
+    for (int i = 0; i < 40; ++i) {
+      const int number = leaf_first ? 39 - i : i;  // functions are looked at in the order of their names
+      add_calling_function(m, concat("f", leaf_first ? 10 + i : 10 + number), concat("f", leaf_first ? 9 + i : 11 + number), 0);
+    }
+    expect_error([&] { m.open(); }, {"function calls nest more than 16 deep"});
+  }
+}
+
 TEST(Open, ChecksTensorsBeforeAllocating) {
   auto with = [](const std::vector<std::int64_t>& dims) {
     ModelBuilder m = small();

@@ -63,8 +63,8 @@ std::string file_hint(std::string_view flag) { return concat("; a file is named 
 constexpr std::string_view kOptimizerFlags[] = {"--optimizer", "--lr",           "--momentum", "--dampening",
                                                 "--nesterov",  "--weight-decay", "--betas",    "--eps"};
 constexpr std::string_view kGraphFlags[] = {
-    "--loss", "--batch", "--precision", "--loss-scale",         "--dim",   "--shapes", "--freeze", "--thaw",
-    "--tie",  "--untie", "--inference", "--batchnorm-variance", "--output"};
+    "--loss", "--batch", "--precision", "--loss-scale",         "--dim",    "--shapes",    "--freeze",      "--thaw",
+    "--tie",  "--untie", "--inference", "--batchnorm-variance", "--output", "--max-nodes", "--max-elements"};
 
 bool holds(std::span<const std::string_view> flags, const std::string& flag) {
   return std::ranges::find(flags, flag) != flags.end();
@@ -148,6 +148,12 @@ void ModelOptions::add_shapes(ArgumentParser& parser) {
   parser.add_repeated("--shapes", shapes, "bind the whole shape of an input, e.g. x:32x20; repeatable")
       .type_name("INPUT:NxN")
       .group(group);
+  parser.add_option("--max-nodes", limits.nodes, "refuse models that unroll to more nodes (default 1000000)")
+      .type_name("N")
+      .group(group);
+  parser.add_option("--max-elements", limits.elements, "refuse models with a larger tensor (default 2^40)")
+      .type_name("N")
+      .group(group);
 }
 
 void ModelOptions::add_precision(ArgumentParser& parser, const std::string& meaning) {
@@ -195,6 +201,9 @@ GraphOptions ModelOptions::parse() const {
   options.tie = tie;
   options.untie = untie;
   options.batchnorm_variance = batchnorm_variance;
+  options.limits = limits;
+  if (limits.nodes < 1) usage(concat("--max-nodes ", limits.nodes, ": wanted a number from 1 up"));
+  if (limits.elements < 1) usage(concat("--max-elements ", limits.elements, ": wanted a number from 1 up"));
   return options;
 }
 

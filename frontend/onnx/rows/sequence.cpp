@@ -141,6 +141,7 @@ Items loop_row(NodeContext& n) {
   n.require(body.output_size() >= 1 + static_cast<int>(carried.size()), "the body has ", body.output_size(), " outputs for ",
             carried.size(), " carried values");
   std::vector<Elements> collected(static_cast<std::size_t>(body.output_size()) - 1 - carried.size());
+  if (go && limit <= kMaxRounds) n.check_rounds(body, limit);
   for (std::int64_t round = 0; go && round < limit; ++round) {
     if (round == kMaxRounds) n.unsupported("a loop of more than ", kMaxRounds, " rounds is not unrolled");
     Elements inputs{known(Tensor::of_integers(std::vector{round}).reshaped({})), known(Tensor::scalar(DType::boolean, 1))};
@@ -175,6 +176,7 @@ Items scan_row(NodeContext& n) {
   for (std::size_t i = 0; i < states; ++i) carried.push_back(n.any(i));
   const std::int64_t rounds = n.shape(states)[static_cast<std::size_t>(n.axis(input_axes[0], n.rank(states)))];
   if (rounds > kMaxRounds) n.unsupported("a scan of ", rounds, " rounds is not unrolled");
+  n.check_rounds(body, rounds);
   std::vector<Elements> collected(outputs);
   for (std::int64_t round = 0; round < rounds; ++round) {
     Elements inputs = carried;
