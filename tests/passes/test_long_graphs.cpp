@@ -1,0 +1,86 @@
+// Passes on long chains and wide sums: no recursion along them, kernels of bounded size, memory that grows with the graph.
+
+#include <gtest/gtest.h>
+
+#include "ir/builder.h"
+#include "passes/pipeline.h"
+#include "passes/training.h"
+#include "tests/passes/small_stack.h"
+#include "tests/passes/training_graphs.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+constexpr int kLong = 8000;
+
+struct Chain {
+  Graph graph{"chain"};
+  LayerBuilder layers{Builder(graph), DType::f32};
+  Var x;
+
+  Chain() {
+    x = layers.builder.input({DType::f32, {8, 16}}, "x");
+    x = layers.dense(x, 16);
+  }
+  /// The whole step, lowered; the number of kernels.
+  int lowered(bool train) {
+    graph.outputs() = {x.value};
+    if (train) finish_training_step(graph, OptimizerKind::sgd);
+    tests::with_small_stack([&] { lower(graph); });
+    return count_launches(graph);
+  }
+};
+
+/// Terms of the longest formula of a graph's kernels.
+std::size_t longest_formula(const Graph& graph) {
+  std::size_t longest = 0;
+  for (const auto& node : graph.nodes()) {
+    if (!node->nest) continue;
+    std::size_t terms = 0;
+    for (const Statement& s : node->nest->statements) for_each_term(s.value, [&](const TermPtr&) { ++terms; });
+    longest = std::max(longest, terms);
+  }
+  return longest;
+}
+
+TEST(LongGraphs, AChainOfPointwiseOps) {
+  for (bool train : {false, true}) {
+    Chain chain;
+    for (int i = 0; i < kLong; ++i) chain.x = chain.layers.builder.apply("sin", {chain.x});
+    EXPECT_LT(chain.lowered(train), kLong / 8);
+    EXPECT_LE(longest_formula(chain.graph), 400U);
+  }
+}
+
+TEST(LongGraphs, AChainOfRowKernels) {
+  Chain chain;
+  for (int i = 0; i < kLong / 8; ++i) chain.x = chain.layers.builder.apply("softmax", {chain.x}, {{"axis", 1}});
+  EXPECT_LT(chain.lowered(true), kLong);
+  EXPECT_LE(longest_formula(chain.graph), 400U);
+}
+
+TEST(LongGraphs, AChainOfViews) {
+  Chain chain;
+  Builder& b = chain.layers.builder;
+  for (int i = 0; i < kLong; ++i)
+    chain.x = i % 2 ? b.reshape(chain.x, {8, 16}) : b.pad(b.slice_axis(b.transpose_last(chain.x), 0, 1, 15), {1, 0}, {0, 0});
+  EXPECT_GT(chain.lowered(false), 0);
+  EXPECT_LE(longest_formula(chain.graph), 400U);
+}
+
+TEST(LongGraphs, ASumOfManyTerms) {
+  Chain chain;
+  Var sum;
+  for (int i = 0; i < kLong; ++i) {
+    Var term = chain.x * (1.0 + i);
+    sum = sum ? sum + term : term;
+  }
+  chain.x = sum;
+  EXPECT_GT(chain.lowered(true), 0);
+  EXPECT_LE(longest_formula(chain.graph), 400U);
+}
+
+}  // namespace
+}  // namespace gcomp::passes
