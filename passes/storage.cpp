@@ -13,14 +13,24 @@ constexpr int kForever = std::numeric_limits<int>::max();
 class StorageAssigner {
  public:
   StorageAssigner(const Graph& graph, const NodeOrder& order, const ReuseTable& reuse)
-      : graph_(graph), order_(order), reuse_(reuse) {}
+      : graph_(graph),
+        order_(order),
+        reuse_(reuse),
+        alias_(graph),
+        last_read_(graph),
+        outputs_(graph, graph.outputs()),
+        copies_(graph) {
+    for (const Node* node : order)
+      if (reuse.at(node).alias) alias_.insert(node->result());
+  }
 
   Storages run() {
+    storages_.list.reserve(order_.size());
+    storages_.of.reserve(graph_.states().size() + order_.size());
     find_updates();
     find_last_reads();
     for (const State& state : graph_.states()) open(state.value, MemorySpace::state, kForever);
     for (const Value* input : graph_.inputs()) open(input, MemorySpace::io, kForever);
-    outputs_.insert(graph_.outputs().begin(), graph_.outputs().end());
     for (const Value* output : graph_.outputs()) outputs_.insert(root(output));
     choose_updates_in_place();
     for (position_ = 0; position_ < static_cast<int>(order_.size()); ++position_)
@@ -31,10 +41,12 @@ class StorageAssigner {
  private:
   /// Memory that a value's elements are read from. A view of a state that is read after the state's update must be a copy.
   const Value* root(const Value* value) const {
-    while (value->producer && reuse_.at(value->producer).alias && !copies_.count(value)) value = value->producer->operands[0];
+    while (alias_.contains(value) && !copies_.contains(value)) value = value->producer->operands[0];
     return value;
   }
-  bool is_alias(const Node& node) const { return reuse_.at(&node).alias && !copies_.count(node.result()); }
+  bool is_alias(const Node& node) const {
+    return node.results.size() == 1 && alias_.contains(node.result()) && !copies_.contains(node.result());
+  }
 
   void find_updates() {
     for (std::size_t p = 0; p < order_.size(); ++p)
@@ -42,7 +54,7 @@ class StorageAssigner {
         updates_.emplace(order_[p]->operands[0], Update{order_[p]->operands[1], static_cast<int>(p)});
     if (updates_.empty()) return;
     auto check = [&](const Value* value, int position) {
-      if (!value || !value->producer || !reuse_.at(value->producer).alias) return;
+      if (!alias_.contains(value)) return;
       auto update = updates_.find(root(value));
       if (update != updates_.end() && position > update->second.position) copies_.insert(value);
     };
@@ -57,15 +69,12 @@ class StorageAssigner {
       if (is_alias(node)) continue;
       const bool update = node.op->kind == Kind::update;
       for (std::size_t i = update ? 1 : 0; i < node.operands.size(); ++i)
-        if (node.operands[i]) last_read_[root(node.operands[i])] = static_cast<int>(p);
+        if (node.operands[i]) last_read_[root(node.operands[i])] = {static_cast<int>(p)};
     }
-    for (const Value* output : graph_.outputs()) last_read_[root(output)] = kForever;
+    for (const Value* output : graph_.outputs()) last_read_[root(output)] = {kForever};
   }
 
-  int last_read(const Value* value) const {
-    auto it = last_read_.find(value);
-    return it == last_read_.end() ? -1 : it->second;
-  }
+  int last_read(const Value* value) const { return last_read_.at(value).position; }
 
   int open(const Value* value, MemorySpace space, int last) {
     const int number = static_cast<int>(storages_.list.size());
@@ -103,7 +112,7 @@ class StorageAssigner {
       if (update == updates_.end()) continue;
       const Value* value = root(update->second.value);
       const Node* producer = value->producer;
-      if (!producer || producer->op->kind == Kind::constant || outputs_.count(value) || in_state_.count(value)) continue;
+      if (!producer || producer->op->kind == Kind::constant || outputs_.contains(value) || in_state_.count(value)) continue;
       const int last = last_read(state.value), made = position.at(producer);
       if (last > made || value->type.bytes() != state.value->type.bytes()) continue;
       if (last == made) {
@@ -146,7 +155,7 @@ class StorageAssigner {
     if (node.op->kind == Kind::constant && node.attributes.find("value") &&
         std::holds_alternative<std::shared_ptr<const Tensor>>(*node.attributes.find("value")))
       return MemorySpace::constant;
-    return outputs_.count(result) ? MemorySpace::io : MemorySpace::arena;
+    return outputs_.contains(result) ? MemorySpace::io : MemorySpace::arena;
   }
 
   /// The operand in the arena that ends here and may be overwritten; of several the one made last.
@@ -181,9 +190,13 @@ class StorageAssigner {
   Storages storages_;
   std::unordered_map<const Value*, Update> updates_;         ///< by state
   std::unordered_map<const Value*, const Value*> in_state_;  ///< value computed in a state's memory -> state
-  std::unordered_map<const Value*, int> last_read_;          ///< by root
-  std::unordered_set<const Value*> outputs_;                 ///< and the roots that they are aliases of
-  std::unordered_set<const Value*> copies_;                  ///< views of states that cannot be aliases
+  struct LastRead {
+    int position = -1;
+  };
+  ValueSet alias_;                  ///< results that are other values' bytes, as far as their nodes go
+  ValueTable<LastRead> last_read_;  ///< by root
+  ValueSet outputs_;                ///< and the roots that they are aliases of
+  ValueSet copies_;                 ///< views of states that cannot be aliases
 };
 
 }  // namespace

@@ -65,7 +65,7 @@ TEST(LongGraphs, AChainOfViews) {
   Chain chain;
   Builder& b = chain.layers.builder;
   for (int i = 0; i < kLong; ++i)
-    chain.x = i % 2 ? b.reshape(chain.x, {8, 16}) : b.pad(b.slice_axis(b.transpose_last(chain.x), 0, 1, 15), {1, 0}, {0, 0});
+    chain.x = i % 2 ? b.reshape(chain.x, {8, 16}) : b.pad(b.slice_axis(b.transpose_last(chain.x), 0, 1, 15), {1, 0}, {0, 0}, 0);
   EXPECT_GT(chain.lowered(false), 0);
   EXPECT_LE(longest_formula(chain.graph), 400U);
 }
