@@ -83,9 +83,8 @@ class CpuDevice final : public Device {
   std::unique_ptr<KernelLibrary> load_kernels(const Program& program, std::span<const std::byte> binary) const {
     if (program.kernels.empty()) return nullptr;
     if (!binary.empty()) {
-      auto library = std::make_unique<KernelLibrary>(std::vector<std::byte>(binary.begin(), binary.end()));
-      const std::string reason = library->why_unfit(program, instructions_);
-      if (reason.empty()) return library;
+      const std::string reason = why_unfit(binary, program, instructions_);
+      if (reason.empty()) return std::make_unique<KernelLibrary>(std::vector<std::byte>(binary.begin(), binary.end()));
       if (options_.log) options_.log(concat("compiling the kernels of '", program.name, "' anew: ", reason));
     }
     const auto cache = options_.cache_directory.empty() ? default_cache_directory() : options_.cache_directory;

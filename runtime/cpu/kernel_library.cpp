@@ -6,10 +6,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 
 #include "ir/base/error.h"
 #include "runtime/cpu/compiler.h"
+#include "runtime/cpu/elf.h"
 #include "runtime/disk_cache.h"
 
 namespace gcomp::runtime::cpu {
@@ -38,9 +38,21 @@ int memory_file(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+std::string why_unfit(std::span<const std::byte> object, const Program& program, InstructionSet set) {
+  if (std::string reason = why_no_shared_object(object); !reason.empty()) return reason;
+  const auto machine = exported_text(object, kMachineSymbol), text = exported_text(object, kTextSymbol);
+  if (!machine || !text) return "they do not say what they were compiled for";
+  if (*text != kernel_text_digest(program)) return "they were compiled from other kernel texts";
+  if (*machine != sha256(machine_description(set))) return "they were compiled for another processor or instruction set";
+  return {};
+}
+
 // The file stays open as long as the library: the loader knows libraries by path, and a reused descriptor would give another
 // library the same path.
-KernelLibrary::KernelLibrary(std::vector<std::byte> object) : object_(std::move(object)), file_(memory_file(object_)) {
+KernelLibrary::KernelLibrary(std::vector<std::byte> object) : object_(std::move(object)) {
+  // Mapping the end of an object that is cut short would end the process by SIGBUS.
+  if (const std::string reason = why_no_shared_object(object_); !reason.empty()) throw cannot_load(reason);
+  file_ = memory_file(object_);
   handle_ = dlopen(concat("/proc/self/fd/", file_).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_) return;
   const char* reason = dlerror();
@@ -51,16 +63,6 @@ KernelLibrary::KernelLibrary(std::vector<std::byte> object) : object_(std::move(
 KernelLibrary::~KernelLibrary() {
   dlclose(handle_);
   close(file_);
-}
-
-std::string KernelLibrary::why_unfit(const Program& program, InstructionSet set) const {
-  const auto* machine = static_cast<const char*>(dlsym(handle_, kMachineSymbol));
-  const auto* text = static_cast<const char*>(dlsym(handle_, kTextSymbol));
-  if (!machine || !text) return "they do not say what they were compiled for";
-  if (std::string_view(text) != kernel_text_digest(program)) return "they were compiled from other kernel texts";
-  if (std::string_view(machine) != sha256(machine_description(set)))
-    return "they were compiled for another processor or instruction set";
-  return {};
 }
 
 KernelFunction KernelLibrary::function(const std::string& name) const {

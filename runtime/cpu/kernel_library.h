@@ -18,16 +18,18 @@ using KernelFunction = void (*)(void* const* buffers, long extent, long first_ta
 inline constexpr char kMachineSymbol[] = "gcomp_kernels_machine";
 inline constexpr char kTextSymbol[] = "gcomp_kernels_text";
 
+/// Why a kernel object is not the program's, or not for this machine and its instruction set `set`; "" where it fits. Reads the
+/// bytes, and loads nothing: what is loaded may run code at once.
+std::string why_unfit(std::span<const std::byte> object, const Program& program, InstructionSet set);
+
 class KernelLibrary {
  public:
-  /// Throws DeviceError (exit 5) where the loader refuses the bytes.
+  /// Throws DeviceError (exit 5) where the bytes are no whole shared object, or the loader refuses them.
   explicit KernelLibrary(std::vector<std::byte> object);
   ~KernelLibrary();
   KernelLibrary(const KernelLibrary&) = delete;
   KernelLibrary& operator=(const KernelLibrary&) = delete;
 
-  /// Why these kernels are not the program's, or not for this machine and its instruction set `set`; "" where they fit.
-  std::string why_unfit(const Program& program, InstructionSet set) const;
   /// Throws InternalError where the kernel is missing.
   KernelFunction function(const std::string& name) const;
   std::span<const std::byte> object() const { return object_; }

@@ -68,7 +68,7 @@ TEST_F(KernelCompiler, CompilesAndLoads) {
   EXPECT_EQ(run_one(object, "k1", 3), 60);
   EXPECT_EQ(run_one(object, "k2", 3), 600);
   EXPECT_EQ(log_, "");
-  EXPECT_EQ(KernelLibrary(object).why_unfit(program, widest_instruction_set()), "");
+  EXPECT_EQ(why_unfit(object, program, widest_instruction_set()), "");
 }
 
 TEST_F(KernelCompiler, SeveralLibrariesLiveSideBySide) {
@@ -78,9 +78,10 @@ TEST_F(KernelCompiler, SeveralLibrariesLiveSideBySide) {
 }
 
 TEST_F(KernelCompiler, KnowsItsProgram) {
-  const KernelLibrary library(compile_kernels(program_of({doubling("k0", 1)}), options()));
-  EXPECT_NE(library.why_unfit(program_of({doubling("k0", 2)}), widest_instruction_set()), "");
-  EXPECT_THROW(library.function("k9"), InternalError);
+  const auto object = compile_kernels(program_of({doubling("k0", 1)}), options());
+  EXPECT_EQ(why_unfit(object, program_of({doubling("k0", 2)}), widest_instruction_set()),
+            "they were compiled from other kernel texts");
+  EXPECT_THROW(KernelLibrary(object).function("k9"), InternalError);
 }
 
 // A hit is shown by a planted object: the same file name and key, other contents.
@@ -89,11 +90,11 @@ TEST_F(KernelCompiler, KernelsForOtherInstructionsAreOthers) {
   const Program program = program_of({doubling("k0", 1)});
   KernelCompilerOptions narrow = options();
   narrow.instruction_set = InstructionSet::baseline;
-  const KernelLibrary wide_library(compile_kernels(program, options())), narrow_library(compile_kernels(program, narrow));
+  const auto wide_object = compile_kernels(program, options()), narrow_object = compile_kernels(program, narrow);
   EXPECT_EQ(cached_files().size(), 2u);
-  EXPECT_EQ(narrow_library.why_unfit(program, InstructionSet::baseline), "");
-  EXPECT_NE(narrow_library.why_unfit(program, widest_instruction_set()), "");
-  EXPECT_NE(wide_library.why_unfit(program, InstructionSet::baseline), "");
+  EXPECT_EQ(why_unfit(narrow_object, program, InstructionSet::baseline), "");
+  EXPECT_NE(why_unfit(narrow_object, program, widest_instruction_set()), "");
+  EXPECT_NE(why_unfit(wide_object, program, InstructionSet::baseline), "");
 }
 
 TEST_F(KernelCompiler, TakesTheCachedObject) {
@@ -189,6 +190,43 @@ TEST_F(KernelCompiler, KernelNamesAreIdentifiers) {
 
 TEST_F(KernelCompiler, BytesThatAreNoLibraryAreRefused) {
   EXPECT_THROW(KernelLibrary(std::vector<std::byte>(100, std::byte{7})), DeviceError);
+}
+
+TEST_F(KernelCompiler, AnObjectThatIsCutShortIsRefusedAndNotMapped) {
+  const Program program = program_of({doubling("k0", 1)});
+  const auto object = compile_kernels(program, options());
+  for (std::size_t size = 0; size < object.size(); size += 97) {
+    const std::vector<std::byte> part(object.begin(), object.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_NE(why_unfit(part, program, widest_instruction_set()), "") << size;
+  }
+  EXPECT_THROW(KernelLibrary({object.begin(), object.begin() + static_cast<std::ptrdiff_t>(object.size() / 2)}), DeviceError);
+}
+
+// Of damaged bytes only the headers are read; whatever those say, nothing beyond the bytes is.
+TEST_F(KernelCompiler, DamagedHeadersAreReadWithinTheirBytes) {
+  const Program program = program_of({doubling("k0", 1)});
+  const auto object = compile_kernels(program, options());
+  for (std::size_t i = 0; i < object.size(); i += i < 1024 ? 1 : 13)
+    for (const unsigned value : {0x00u, 0x7fu, 0xffu}) {
+      auto damaged = object;
+      damaged[i] = static_cast<std::byte>(value);
+      why_unfit(damaged, program, widest_instruction_set());
+    }
+}
+
+// What is loaded runs its constructors: they must not run before it is known whose kernels these are.
+TEST_F(KernelCompiler, ForeignKernelsAreToldApartWithoutRunningThem) {
+  const fs::path trace = folder_.path() / "ran";
+  const Kernel constructor{
+      "k0", concat("#include <cstdio>\nextern \"C\" __attribute__((constructor)) void at_load() { fclose(fopen(\"", trace.string(),
+                   "\", \"w\")); }\nextern \"C\" __attribute__((visibility(\"default\"))) ",
+                   "void k0(void* const*, long, long, long, int*) {}\n")};
+  const Program program = program_of({doubling("k0", 1)});
+  const auto foreign = compile_kernels(program_of({constructor}), options());
+  EXPECT_NE(why_unfit(foreign, program, widest_instruction_set()), "");
+  EXPECT_FALSE(fs::exists(trace));
+  KernelLibrary{foreign};
+  EXPECT_TRUE(fs::exists(trace)) << "the test's own constructor does not run";
 }
 
 TEST(Process, ReportsOutputAndFailure) {
