@@ -21,10 +21,11 @@ struct LoadedModel::Impl {
   std::optional<IndexFault> find_fault() const;
 };
 
-LoadedModel::LoadedModel(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device)
+LoadedModel::LoadedModel(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device,
+                         const runtime::ArtifactTrust& trust)
     : impl_(std::make_unique<Impl>()) {
   Impl& self = *impl_;
-  self.artifact = runtime::read_artifact(path);
+  self.artifact = runtime::read_artifact(path, trust);
   self.saved = saved_model(self.artifact, path);
   const runtime::Program* forward = find_program(self.artifact, kForwardProgram);
   check_user(forward, "'", path.string(), "' holds no forward pass");

@@ -16,6 +16,7 @@
 
 #include "gcomp/forward.h"
 #include "gcomp/tensor_view.h"
+#include "runtime/artifact_trust.h"
 #include "runtime/device.h"
 
 namespace gcomp {
@@ -25,7 +26,7 @@ class LoadedModel {
   /// A file that gcomp compile or Trainer::save() wrote; needs no C++ compiler on the kind of machine that wrote it. Throws
   /// UserError (exit 2) where it is compiled for another device than `device`, DeviceError where that one cannot be had.
   explicit LoadedModel(const std::filesystem::path& path, const runtime::DeviceOptions& options = {},
-                       runtime::DeviceRequest device = runtime::DeviceRequest::automatic);
+                       runtime::DeviceRequest device = runtime::DeviceRequest::automatic, const runtime::ArtifactTrust& trust = {});
   LoadedModel(LoadedModel&&) noexcept;
   LoadedModel& operator=(LoadedModel&&) noexcept;
   ~LoadedModel();

@@ -16,8 +16,9 @@ Predictor::Predictor(Model model, PredictOptions options) : model_(std::move(mod
   device_ = runtime::open_device(choice.kind, options_.device_options);
 }
 
-Predictor Predictor::load(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device) {
-  const runtime::Artifact artifact = runtime::read_artifact(path);
+Predictor Predictor::load(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device,
+                          const runtime::ArtifactTrust& trust) {
+  const runtime::Artifact artifact = runtime::read_artifact(path, trust);
   const SavedModel saved = saved_model(artifact, path);
   const runtime::Program* forward = find_program(artifact, kForwardProgram);
   check_user(forward, "'", path.string(), "' holds no forward pass");

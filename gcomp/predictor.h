@@ -11,6 +11,7 @@
 #include "gcomp/compile.h"
 #include "gcomp/forward.h"
 #include "gcomp/row_batches.h"
+#include "runtime/artifact_trust.h"
 #include "runtime/device.h"
 
 namespace gcomp {
@@ -30,7 +31,8 @@ class Predictor {
   Predictor(Model model, PredictOptions options);
   /// From a .gcx file; needs no compiler. Throws UserError (exit 2) where it is compiled for another device than `device`.
   static Predictor load(const std::filesystem::path& path, const runtime::DeviceOptions& options = {},
-                        runtime::DeviceRequest device = runtime::DeviceRequest::automatic);
+                        runtime::DeviceRequest device = runtime::DeviceRequest::automatic,
+                        const runtime::ArtifactTrust& trust = {});
 
   /// Compiles for arrays of these types, by name, as predict() would. Nothing is left to compile for arrays that differ in their
   /// number of rows alone, unless all rows run at once.

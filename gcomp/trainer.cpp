@@ -129,8 +129,9 @@ Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 Trainer::~Trainer() = default;
 
-Trainer Trainer::load(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device) {
-  const runtime::Artifact artifact = runtime::read_artifact(path);
+Trainer Trainer::load(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device,
+                      const runtime::ArtifactTrust& trust) {
+  const runtime::Artifact artifact = runtime::read_artifact(path, trust);
   auto impl = std::make_unique<Impl>();
   impl->saved = saved_model(artifact, path);
   const runtime::Program *step = find_program(artifact, kTrainingProgram), *forward = find_program(artifact, kForwardProgram);

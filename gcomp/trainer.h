@@ -23,6 +23,7 @@
 #include "gcomp/model.h"
 #include "gcomp/original_model.h"
 #include "gcomp/tensor_view.h"
+#include "runtime/artifact_trust.h"
 #include "runtime/device.h"
 
 namespace gcomp {
@@ -54,7 +55,7 @@ class Trainer {
   /// From a .gcx file that save() wrote; needs no compiler. Throws UserError where it holds no training step, or (exit 2)
   /// is compiled for another device than `device`.
   static Trainer load(const std::filesystem::path& path, const runtime::DeviceOptions& options = {},
-                      runtime::DeviceRequest device = runtime::DeviceRequest::automatic);
+                      runtime::DeviceRequest device = runtime::DeviceRequest::automatic, const runtime::ArtifactTrust& trust = {});
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
   ~Trainer();

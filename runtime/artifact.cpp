@@ -1,7 +1,9 @@
 #include "runtime/artifact.h"
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "ir/base/error.h"
@@ -9,6 +11,7 @@
 #include "runtime/safetensors.h"
 #include "runtime/serialize.h"
 #include "runtime/sha256.h"
+#include "runtime/signature.h"
 #include "runtime/strict_json.h"
 #include "runtime/zip_archive.h"
 
@@ -18,6 +21,7 @@ namespace {
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kModel = "model.onnx";
+constexpr const char* kSignature = "signature.json";
 constexpr std::uint64_t kLargestManifest = 64 << 20;
 
 struct ArtifactEntry {
@@ -159,7 +163,58 @@ std::vector<std::byte> read_entry(const ZipReader& archive, const nlohmann::json
   return bytes;
 }
 
-Artifact read(const ZipReader& archive, const std::string& path) {
+struct SignatureEntry {
+  std::string key_id;
+  std::string signature;  // raw
+};
+
+std::string hex_of(std::string_view bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) text += {kDigits[static_cast<unsigned char>(c) >> 4], kDigits[c & 15]};
+  return text;
+}
+
+std::string from_hex(std::string_view text) {
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    unsigned value = 0;
+    const auto [end, error] = std::from_chars(text.data() + i, text.data() + i + 2, value, 16);
+    check_user(error == std::errc() && end == text.data() + i + 2, "is no hexadecimal number");
+    bytes.push_back(static_cast<char>(value));
+  }
+  return bytes;
+}
+
+/// The signature that the archive bears, unchecked.
+std::optional<SignatureEntry> read_signature(const ZipReader& archive) {
+  const int index = archive.find(kSignature);
+  if (index < 0) return std::nullopt;
+  const auto at = static_cast<std::size_t>(index);
+  constexpr std::uint64_t kLargestSignature = 4096;
+  check_user(archive.entries()[at].bytes <= kLargestSignature, "entry '", kSignature, "' has ", archive.entries()[at].bytes,
+             " bytes");
+  const std::vector<std::byte> bytes = archive.read(at);
+  try {
+    const nlohmann::json json = parse_strict_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 2);
+    check_members(json, {"algorithm", "key", "signature"});
+    check_user(text_member(json, "algorithm") == "ed25519", "is of the algorithm '", text_member(json, "algorithm"), "'");
+    return SignatureEntry{text_member(json, "key"), from_hex(text_member(json, "signature"))};
+  } catch (const UserError& error) { throw UserError(concat("entry '", kSignature, "' ", error.what())); }
+}
+
+/// The manifest names the SHA-256 of every other entry, which reading compares: its signature is one of everything.
+void require_signature(const ZipReader& archive, const PublicKey& key) {
+  const std::optional<SignatureEntry> signature = read_signature(archive);
+  check_user(signature.has_value(), "it is not signed; wanted a signature by the key ", key.id());
+  check_user(signature->key_id == key.id(), "it is signed by the key ", signature->key_id, ", wanted ", key.id());
+  const int manifest = archive.find(kManifest);
+  check_user(manifest >= 0 && key.accepts(archive.read(static_cast<std::size_t>(manifest)), signature->signature),
+             "its signature by the key ", key.id(), " is not of this content: it was changed after it was signed");
+}
+
+Artifact read(const ZipReader& archive, const std::string& path, const ArtifactTrust& trust) {
+  if (!trust.signed_by.empty()) require_signature(archive, PublicKey::load(trust.signed_by));
   const nlohmann::json manifest = read_manifest(archive);
   const nlohmann::json& entries = manifest.at("entries");
   Artifact artifact;
@@ -178,13 +233,14 @@ Artifact read(const ZipReader& archive, const std::string& path) {
                ", the manifest for ", text_member(manifest, "target"));
   }
   for (const ZipEntry& entry : archive.entries()) {
-    if (entry.name == kManifest || program_entries.count(entry.name)) continue;
+    if (entry.name == kManifest || entry.name == kSignature || program_entries.count(entry.name)) continue;
     check_user(entries.contains(entry.name), "entry '", entry.name, "' is not in the manifest");
     std::vector<std::byte> bytes = read_entry(archive, entries, entry.name);
     if (entry.name == kWeights) artifact.weights = parse_safetensors(bytes, concat(path, "', entry '", kWeights)).tensors;
     else if (entry.name == kModel) artifact.model = std::move(bytes);
-    else if (is_binary_path(entry.name)) artifact.binaries.emplace_back(entry.name, std::move(bytes));
-    else check_user(starts_with(entry.name, "kernels/"), "entry '", entry.name, "' has no place in an artifact");
+    else if (is_binary_path(entry.name)) {
+      if (trust.binaries) artifact.binaries.emplace_back(entry.name, std::move(bytes));
+    } else check_user(starts_with(entry.name, "kernels/"), "entry '", entry.name, "' has no place in an artifact");
   }
   for (const auto& [name, value] : entries.items()) check_user(archive.find(name) >= 0, "entry '", name, "' is missing");
   return artifact;
@@ -202,15 +258,50 @@ void write_artifact(const std::filesystem::path& path, const Artifact& artifact)
   archive.commit();
 }
 
-Artifact read_artifact(const std::filesystem::path& path) {
+namespace {
+
+/// Opens an archive and does `work` on it; errors name the file.
+template <class Work>
+auto with_archive(const std::filesystem::path& path, const Work& work) {
   const ZipReader archive(path);
   try {
-    return read(archive, path.string());
+    return work(archive);
   } catch (const UserError& error) {
     const std::string start = concat("'", path.string(), "'");
     if (starts_with(error.what(), start)) throw;
     throw UserError(concat(start, ": ", error.what()));
   }
+}
+
+}  // namespace
+
+Artifact read_artifact(const std::filesystem::path& path, const ArtifactTrust& trust) {
+  return with_archive(path, [&](const ZipReader& archive) { return read(archive, path.string(), trust); });
+}
+
+void sign_artifact(const std::filesystem::path& from, const std::filesystem::path& to, const PrivateKey& key) {
+  with_archive(from, [&](const ZipReader& archive) {
+    read(archive, from.string(), {});  // nothing that is damaged is signed
+    std::vector<ArtifactEntry> entries;
+    for (std::size_t i = 0; i < archive.entries().size(); ++i)
+      if (const std::string& name = archive.entries()[i].name; name != kSignature)
+        entries.push_back(
+            {name, archive.read(i), name == kWeights || name == kModel ? Compression::stored : Compression::deflated});
+    const auto manifest = std::find_if(entries.begin(), entries.end(), [](const auto& entry) { return entry.name == kManifest; });
+    const nlohmann::ordered_json signature{
+        {"algorithm", "ed25519"}, {"key", key.public_key().id()}, {"signature", hex_of(key.sign(manifest->bytes))}};
+    entries.push_back({kSignature, to_bytes(signature.dump(2) + "\n"), Compression::stored});
+    ZipWriter signed_archive(to);
+    for (const ArtifactEntry& entry : entries) signed_archive.add(entry.name, entry.bytes, entry.compression);
+    signed_archive.commit();
+  });
+}
+
+std::string signer_of(const std::filesystem::path& path) {
+  return with_archive(path, [](const ZipReader& archive) {
+    const std::optional<SignatureEntry> signature = read_signature(archive);
+    return signature ? signature->key_id : "";
+  });
 }
 
 }  // namespace gcomp::runtime

@@ -5,7 +5,9 @@
 //   cpu/..., cubins/...    binaries made from that text
 //   weights.safetensors    the model's state, where it is kept
 //   model.onnx             the file that it was compiled from, where that is kept whole
-// An artifact holds code: read only those whose origin you trust. Damage is found all the same.
+//   signature.json         who signed it: an Ed25519 signature of manifest.json, and so of everything
+// An artifact holds code: read only those whose origin you trust, or ask for a signature, or have its kernels compiled from their
+// text (runtime/artifact_trust.h). Damage is found all the same, before anything is loaded.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +18,12 @@
 #include <vector>
 
 #include "ir/base/tensor.h"
+#include "runtime/artifact_trust.h"
 #include "runtime/program.h"
 
 namespace gcomp::runtime {
+
+class PrivateKey;
 
 struct Artifact {
   std::vector<Program> programs;                                         ///< of distinct names and one target
@@ -36,7 +41,13 @@ inline constexpr int kArtifactSchema = 2;
 /// Writes atomically; equal artifacts give equal bytes. Throws UserError where the file cannot be written.
 void write_artifact(const std::filesystem::path& path, const Artifact& artifact);
 
-/// Throws UserError naming the file and, where there is one, the entry that is damaged, missing or too many.
-Artifact read_artifact(const std::filesystem::path& path);
+/// Throws UserError naming the file and, where there is one, the entry that is damaged, missing or too many; and where the artifact
+/// is not signed as `trust` asks.
+Artifact read_artifact(const std::filesystem::path& path, const ArtifactTrust& trust = {});
+
+/// Writes the artifact `from` to `to`, which may be the same, with a signature by `key` in place of any that it has.
+void sign_artifact(const std::filesystem::path& from, const std::filesystem::path& to, const PrivateKey& key);
+/// PublicKey::id() of the key that the artifact says it is signed with, unchecked; "" where it is not signed.
+std::string signer_of(const std::filesystem::path& path);
 
 }  // namespace gcomp::runtime

@@ -431,6 +431,34 @@ TEST_F(BadInput, AnEndlessNameIsCut) {
   EXPECT_LT(result.errors.size(), 2000u);
 }
 
+/// Exit 0, or the reason as a failure.
+void expect_done(const CommandResult& result) { EXPECT_EQ(result.exit_code, 0) << result.errors; }
+
+TEST_F(BadInput, ArtifactsAreSignedCheckedAndRebuilt) {
+  const std::string gcx = folder_ / "m.gcx", outputs = folder_ / "y.npz";
+  const auto run = [&](const std::string& model, std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", model, "--inputs", data_, "--outputs", outputs});
+    return run_gcomp(more);
+  };
+  expect_done(run_gcomp({"compile", model_, "--batch", "4", "-o", gcx}));
+  expect_done(run_gcomp({"sign", "--new-key", folder_ / "mine"}));
+  expect_done(run_gcomp({"sign", "--new-key", folder_ / "theirs"}));
+  EXPECT_EQ(std::filesystem::status(folder_ / "mine.pem").permissions(), std::filesystem::perms(0600));
+  expect_refused(run_gcomp({"sign", "--new-key", folder_ / "mine"}), ExitCode::invalid, {"mine", "never replaced"});
+  const std::string mine = folder_ / "mine.pub.pem", theirs = folder_ / "theirs.pub.pem";
+  expect_refused(run(gcx, {"--require-signature", mine}), ExitCode::invalid, {"m.gcx", "not signed"});
+  expect_done(run_gcomp({"sign", gcx, "--key", folder_ / "mine.pem"}));
+  expect_done(run(gcx, {"--require-signature", mine}));
+  const std::string loaded = contents(outputs);
+  expect_refused(run(gcx, {"--require-signature", theirs}), ExitCode::invalid, {"m.gcx", "signed by the key"});
+  expect_refused(run(gcx, {"--require-signature", folder_ / "mine.pem"}), ExitCode::invalid, {"mine.pem", "no public"});
+  expect_done(run(gcx, {"--rebuild"}));
+  EXPECT_EQ(contents(outputs), loaded);
+  expect_refused(run(gcx, {"--rebuild", "--no-cache", "--compiler", "/bin/false"}), ExitCode::kernel_compile, {"/bin/false"});
+  expect_refused(run(model_, {"--rebuild"}), ExitCode::usage, {"--rebuild", "is no .gcx"});
+  expect_refused(run_gcomp({"sign", gcx}), ExitCode::usage, {"--key"});
+}
+
 TEST_F(BadInput, MetricsOfARefusedRunStay) {
   put(folder_ / "m.jsonl", "older");
   expect_refused(train({"--metrics", folder_ / "m.jsonl", "--loss", "cros_entropy"}), ExitCode::usage, {"unknown loss"});

@@ -2,6 +2,7 @@
 
 #include "runtime/artifact.h"
 #include "runtime/sha256.h"
+#include "runtime/signature.h"
 #include "runtime/zip_archive.h"
 #include "tests/runtime/sample_program.h"
 #include "tests/runtime/temporary_directory.h"
@@ -134,6 +135,61 @@ TEST(Artifact, WhatCannotBeStoredIsGcompsFault) {
   twice.programs[1].name = "train_step";
   EXPECT_THROW(write_artifact(directory / "a.gcx", twice), InternalError);
   EXPECT_EQ(directory.files(), 0);
+}
+
+TEST(SignedArtifact, IsReadByWhoeverAndCheckedByWhoAsks) {
+  const TemporaryDirectory directory;
+  write_artifact(directory / "plain.gcx", sample_artifact());
+  const PrivateKey key = PrivateKey::make(), other = PrivateKey::make();
+  put(directory / "key.pem", key.public_key().pem());
+  put(directory / "other.pem", other.public_key().pem());
+  const ArtifactTrust by_key{.signed_by = directory / "key.pem"}, by_other{.signed_by = directory / "other.pem"};
+  EXPECT_NE(user_error([&] { read_artifact(directory / "plain.gcx", by_key); }).find("it is not signed"), std::string::npos);
+  EXPECT_EQ(signer_of(directory / "plain.gcx"), "");
+
+  sign_artifact(directory / "plain.gcx", directory / "signed.gcx", key);
+  EXPECT_EQ(read_artifact(directory / "signed.gcx"), sample_artifact());
+  EXPECT_EQ(read_artifact(directory / "signed.gcx", by_key), sample_artifact());
+  EXPECT_EQ(signer_of(directory / "signed.gcx"), key.public_key().id());
+  EXPECT_NE(user_error([&] { read_artifact(directory / "signed.gcx", by_other); }).find("wanted " + other.public_key().id()),
+            std::string::npos);
+  sign_artifact(directory / "signed.gcx", directory / "signed.gcx", other);
+  EXPECT_EQ(read_artifact(directory / "signed.gcx", by_other), sample_artifact());
+}
+
+TEST(SignedArtifact, NoChangeOfContentKeepsTheSignature) {
+  const TemporaryDirectory directory;
+  const PrivateKey key = PrivateKey::make();
+  put(directory / "key.pem", key.public_key().pem());
+  const ArtifactTrust by_key{.signed_by = directory / "key.pem"};
+  write_artifact(directory / "good.gcx", sample_artifact());
+  sign_artifact(directory / "good.gcx", directory / "good.gcx", key);
+  Artifact changed = sample_artifact();
+  changed.binaries[0].second = bytes_of("two");
+  write_artifact(directory / "changed.gcx", changed);
+  // Whoever exchanges code and mends the manifest has no signature for it.
+  const ZipReader good(directory / "good.gcx"), bad(directory / "changed.gcx");
+  const auto signature = good.read(static_cast<std::size_t>(good.find("signature.json")));
+  ZipWriter forged(directory / "forged.gcx");
+  std::vector<std::vector<std::byte>> kept;
+  for (std::size_t i = 0; i < bad.entries().size(); ++i) kept.push_back(bad.read(i));
+  for (std::size_t i = 0; i < kept.size(); ++i) forged.add(bad.entries()[i].name, kept[i], Compression::stored);
+  forged.add("signature.json", signature, Compression::stored);
+  forged.commit();
+  EXPECT_EQ(read_artifact(directory / "forged.gcx"), changed) << "without a demand only damage is looked for";
+  EXPECT_NE(user_error([&] { read_artifact(directory / "forged.gcx", by_key); }).find("changed after it was signed"),
+            std::string::npos);
+  for (const char* text : {"", "{}", "{\"algorithm\":\"none\",\"key\":\"\",\"signature\":\"\"}",
+                           "{\"algorithm\":\"ed25519\",\"key\":\"x\",\"signature\":\"zz\"}"}) {
+    tamper(directory / "good.gcx", directory / "bad.gcx", "signature.json", "signature.json", text);
+    EXPECT_NE(user_error([&] { read_artifact(directory / "bad.gcx", by_key); }), "") << text;
+  }
+}
+
+TEST(SignedArtifact, MachineCodeIsLeftOutOnDemand) {
+  const TemporaryDirectory directory;
+  write_artifact(directory / "a.gcx", sample_artifact());
+  EXPECT_TRUE(read_artifact(directory / "a.gcx", {.binaries = false}).binaries.empty());
 }
 
 }  // namespace

@@ -31,5 +31,6 @@ Command add_inspect(ArgumentParser& root, Console& console);
 Command add_bench(ArgumentParser& root, Console& console);
 Command add_doctor(ArgumentParser& root, Console& console);
 Command add_cache(ArgumentParser& root, Console& console);
+Command add_sign(ArgumentParser& root, Console& console);
 
 }  // namespace gcomp::tools

@@ -133,6 +133,9 @@ void inspect_artifact(const InspectFlags& flags, const Console& console) {
     console.result(concat("exports by: '", saved.original->path, "', SHA-256 ", saved.original->sha256));
   else if (!artifact.model.empty())
     console.result(concat("exports by: the ONNX file inside, ", bytes_text(static_cast<std::int64_t>(artifact.model.size()))));
+  const std::string signer = runtime::signer_of(flags.model);
+  console.result(signer.empty() ? "signature: none"
+                                : concat("signature: by the key ", signer, ", which --require-signature checks"));
   json programs = json::array();
   for (const runtime::Program& program : artifact.programs) inspect_program(program, console, programs);
   std::int64_t elements = 0, bytes = 0;
@@ -148,6 +151,7 @@ void inspect_artifact(const InspectFlags& flags, const Console& console) {
     console.result(concat("binary: ", name, ", ", bytes_text(static_cast<std::int64_t>(binary.size()))));
   console.result_json({{"model", flags.model},
                        {"format", "gcx"},
+                       {"signed_by", signer},
                        {"compiled_from", saved.model},
                        {"loss", saved.loss},
                        {"trained", saved.trained},

@@ -324,4 +324,20 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   return options;
 }
 
+void TrustOptions::add(ArgumentParser& parser) {
+  const std::string group = "Trust (a .gcx holds machine code, which runs as you)";
+  parser
+      .add_option("--require-signature", key,
+                  "refuse a .gcx that is not signed by this public key (gcomp sign makes and uses keys)")
+      .type_name("KEY.pem")
+      .group(group);
+  parser.add_flag("--rebuild", rebuild, "compile the kernel text of a .gcx instead of loading the machine code in it").group(group);
+}
+
+runtime::ArtifactTrust TrustOptions::parse(const std::string& model) const {
+  if (!is_artifact(model) && (!key.empty() || rebuild))
+    usage(concat(rebuild ? "--rebuild" : "--require-signature", ": '", model, "' is no .gcx"));
+  return {.signed_by = key, .binaries = !rebuild};
+}
+
 }  // namespace gcomp::tools

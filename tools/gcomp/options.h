@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gcomp/compile.h"
+#include "runtime/artifact_trust.h"
 #include "runtime/device.h"
 #include "tools/command_line/arguments.h"
 #include "tools/gcomp/console.h"
@@ -59,6 +60,16 @@ struct DeviceOptions {
   runtime::DeviceRequest request() const { return runtime::parse_device(device).request; }
   /// Throws UserError (exit 2) for what cannot be read.
   runtime::DeviceOptions parse(const Console& console) const;
+};
+
+/// What a command that reads a .gcx may demand of it.
+struct TrustOptions {
+  std::string key;
+  bool rebuild = false;
+
+  void add(ArgumentParser& parser);
+  /// Throws UserError (exit 2) where something is demanded of a `model` that is no artifact.
+  runtime::ArtifactTrust parse(const std::string& model) const;
 };
 
 /// "0.9,0.999" as numbers, "32" as a whole number; both throw UserError (exit 2) that names `flag`.

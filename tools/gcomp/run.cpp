@@ -24,6 +24,7 @@ struct RunFlags {
   bool training = false, inference = false;
   ModelOptions model_options;
   DeviceOptions device;
+  TrustOptions trust;
 };
 
 /// What the run writes, none of it a file that it reads, in a folder that can be written to.
@@ -38,7 +39,8 @@ Outputs protected_outputs(const RunFlags& flags) {
 Predictor make_predictor(const RunFlags& flags, const Outputs& outputs, const Console& console, CompileProgress& compiling) {
   runtime::DeviceOptions device = flags.device.parse(console);
   compiling.watch(device);
-  if (is_artifact(flags.model)) return Predictor::load(flags.model, device, flags.device.request());
+  const runtime::ArtifactTrust trust = flags.trust.parse(flags.model);
+  if (is_artifact(flags.model)) return Predictor::load(flags.model, device, flags.device.request(), trust);
   PredictOptions options;
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();
@@ -188,10 +190,13 @@ Command add_run(ArgumentParser& root, Console& console) {
   flags->model_options.add_precision(parser, "what floats compute in (default: as the file says)");
   flags->model_options.add_shapes(parser);
   flags->device.add(parser);
+  flags->trust.add(parser);
   parser.set_footer(
       "Examples:\n"
       "  gcomp run trained.onnx --inputs x.npz --outputs y.npz\n"
-      "  gcomp run model.gcx --inputs x.npz --outputs y.npz --threads 2");
+      "  gcomp run model.gcx --inputs x.npz --outputs y.npz --threads 2\n"
+      "  gcomp run model.gcx --rebuild --inputs x.npz --outputs y.npz\n\n"
+      "A .gcx holds machine code that runs as you: read only those whose origin you trust, ask for a signature, or --rebuild.");
   return {parser, [parser, flags, &console] {
             constexpr std::string_view kDecided[] = {"--seed", "--training"};
             if (is_artifact(flags->model)) refuse_decided(parser, flags->model, kDecided);

@@ -53,6 +53,7 @@ Command add_train(ArgumentParser& root, Console& console) {
   flags->model_options.add_selection(parser);
   flags->optimizer.add(parser);
   flags->device.add(parser);
+  flags->trust.add(parser);
   parser.set_footer(
       "Examples:\n"
       "  gcomp train m.onnx --data train.npz --eval-data test.npz --loss cross_entropy --optimizer adamw --lr 1e-3 --batch 64 "

@@ -28,6 +28,7 @@ struct TrainFlags {
   ModelOptions model_options;
   OptimizerOptions optimizer;
   DeviceOptions device;
+  TrustOptions trust;
 };
 
 /// The members are what the loop needs, in the order in which they are made.

@@ -74,7 +74,7 @@ Trainer TrainingRun::make_trainer() { return is_artifact(flags_.model) ? load_tr
 Trainer TrainingRun::load_trainer() {
   runtime::DeviceOptions device = device_options();
   compiling_.watch(device);
-  Trainer trainer = Trainer::load(flags_.model, device, flags_.device.request());
+  Trainer trainer = Trainer::load(flags_.model, device, flags_.device.request(), flags_.trust.parse(flags_.model));
   names_ = trainer.input_names();
   const DataPosition before = trainer.data_position();
   if (before.steps == 0) {
@@ -99,6 +99,7 @@ Trainer TrainingRun::load_trainer() {
 }
 
 Trainer TrainingRun::compile_trainer() {
+  flags_.trust.parse(flags_.model);
   TrainOptions options;
   options.loss = flags_.loss;
   options.output = flags_.output;
