@@ -61,16 +61,9 @@ void add_initializer(ModelProto& model, const Alias& alias, const Tensor& values
   part.set_data_type(like->data_type());
   part.mutable_dims()->Add(values.shape().begin(), values.shape().end());
   write_tensor(part, values);
-  *graph.add_initializer() = part;
+  append_initializer(model, part);
   const bool constant = alias.kind == Alias::Kind::constant;
   if (constant || told) write_kind(graph, part, constant ? InputKind::constant : InputKind::parameter);
-  // Before IR version 4 an initializer is also an input.
-  if (model.ir_version() >= 4) return;
-  ::onnx::ValueInfoProto& input = *graph.add_input();
-  input.set_name(alias.state);
-  auto* type = input.mutable_type()->mutable_tensor_type();
-  type->set_elem_type(part.data_type());
-  for (const std::int64_t dim : part.dims()) type->mutable_shape()->add_dim()->set_dim_value(dim);
 }
 
 /// The values that an alias has after training, or null where it did not train: an operand that shared its initializer with

@@ -21,10 +21,6 @@ using Names = std::unordered_set<std::string>;
 constexpr int kTrainingMode = 2;                         // Dropout's input
 constexpr int kBatchNormInputs = 5, kBatchNormMean = 3;  // the variance follows the mean
 
-bool is_standard(const NodeProto& node, std::string_view op) {
-  return node.op_type() == op && (node.domain().empty() || node.domain() == "ai.onnx");
-}
-
 bool is_set(const NodeProto& node, std::string_view attribute) {
   for (const AttributeProto& a : node.attribute())
     if (a.name() == attribute) return a.i() != 0;
@@ -180,6 +176,10 @@ void note_population(ModelProto& model, const std::vector<std::string>& outputs)
 }
 
 }  // namespace
+
+bool is_standard(const NodeProto& node, std::string_view op) {
+  return node.op_type() == op && (node.domain().empty() || node.domain() == "ai.onnx");
+}
 
 bool batch_norm_trains(const NodeProto& node, std::int64_t opset) {
   if (opset >= 14) return is_set(node, "training_mode");

@@ -9,6 +9,8 @@
 
 namespace gcomp::frontend {
 
+/// Whether a node is this operator of ONNX itself.
+bool is_standard(const ::onnx::NodeProto& node, std::string_view op);
 /// Whether a BatchNormalization of this opset normalises by the batch.
 bool batch_norm_trains(const ::onnx::NodeProto& node, std::int64_t opset);
 

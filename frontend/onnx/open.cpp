@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "frontend/onnx/import.h"
+#include "frontend/onnx/merged_names.h"
 #include "frontend/onnx/tensor_proto.h"
 #include "frontend/onnx/validate.h"
 #include "ir/base/error.h"
@@ -58,6 +59,8 @@ std::shared_ptr<Source> parse(std::string_view bytes, const std::string& name, c
     check_user(source->opsets.emplace(domain, opset.version()).second, name, ": operator set '", domain, "' is imported twice");
   }
   validate(*source);
+  if (const auto opset = source->opsets.find(""); opset != source->opsets.end())
+    source->merged = restore_merged(source->model, opset->second);
   return source;
 }
 

@@ -70,6 +70,7 @@ class Planner {
       : graph_(source.model.graph()),
         initializers_(initializers),
         options_(options),
+        merged_(source.merged),
         uses_(uses_of_initializers(graph_)),
         signature_(read_signature(graph_)),
         origins_(graph_, signature_, uses_) {}
@@ -86,7 +87,8 @@ class Planner {
     }
     restore_biases();
     freeze_norms();
-    tie_equals(plan_, initializers_, origins_, options_);
+    tie_equals(plan_, initializers_, origins_, merged_, options_);
+    note_restored();
     note_left_out(graph_, signature_, origins_, read_, plan_);
     check_globs();
     return std::move(plan_);
@@ -169,6 +171,23 @@ class Planner {
     plan_.repairs.push_back(concat("'", name, what, " (--tie '", name, "' keeps it one parameter)"));
   }
 
+  /// Parameters and statistics that are initializers of their own again.
+  void note_restored() {
+    std::map<std::string, std::vector<std::string>> apart;
+    for (const Parameter& parameter : plan_.parameters)
+      if (const auto merged = merged_.find(parameter.name); merged != merged_.end() && (parameter.trained || parameter.updated))
+        apart[merged->second].push_back(parameter.name);
+    for (const auto& [root, names] : apart)
+      plan_.repairs.push_back(concat("'", root, "' is ", names.size() + 1,
+                                     " tensors of equal value that the exporter merged; each is its own: ",
+                                     listing(with_first(root, names)), " (--tie '", root, "' trains parameters of them as one)"));
+  }
+
+  static std::vector<std::string> with_first(const std::string& first, std::vector<std::string> names) {
+    names.insert(names.begin(), first);
+    return names;
+  }
+
   /// A value that the module computes from its parameters trains in their place, which is not the same.
   void note_computed(const std::string& name, const Group& group) {
     const Origin& origin = group.origin;
@@ -231,7 +250,11 @@ class Planner {
       const bool trains = origin.kind == OriginKind::untold || origin.kind == OriginKind::parameter;
       const auto norms = std::count_if(group.uses.begin(), group.uses.end(), is_norm);
       const bool statistics = std::any_of(group.uses.begin(), group.uses.end(), is_statistic);
-      const bool merged = origin.kind == OriginKind::untold && has_one_value(values) && (norms >= 2 || statistics);
+      const bool borrowed = std::any_of(group.uses.begin(), group.uses.end(), [](const Use& u) { return u.norm_is_nameless; }) &&
+                            norms < std::ssize(group.uses);
+      // An exporter that left the names of what it merged would have left another name for another norm.
+      const bool fresh = merged_.empty() && has_one_value(values) && (norms >= 2 || borrowed);
+      const bool merged = origin.kind == OriginKind::untold && (fresh || statistics);
       if (trains && (merged || first_match(options_.untie, {name, origin.target})))
         for (const Use& use : group.uses) parts.push_back({origin, {use}});
       else parts.push_back(std::move(group));
@@ -363,6 +386,7 @@ class Planner {
   const ::onnx::GraphProto& graph_;
   const Initializers& initializers_;
   const ImportOptions& options_;
+  const std::map<std::string, std::string>& merged_;  ///< Source::merged
   std::unordered_map<std::string, std::vector<Use>> uses_;
   const Signature signature_;
   const Origins origins_;

@@ -17,6 +17,7 @@ struct Source {
   std::string name;       ///< the file's path, for messages
   std::string directory;  ///< where external data lies; empty: none is allowed
   std::map<std::string, std::int64_t> opsets;
+  std::map<std::string, std::string> merged;  ///< initializers restored by merged_names.h -> that which they were merged into
 };
 
 /// ONNX's own domain has two names; this is the shorter one, "".

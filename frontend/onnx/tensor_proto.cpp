@@ -190,4 +190,15 @@ void write_tensor(TensorProto& proto, const Tensor& values) {
   proto.set_raw_data(converted.data(), converted.bytes().size());
 }
 
+void append_initializer(::onnx::ModelProto& model, const TensorProto& initializer) {
+  ::onnx::GraphProto& graph = *model.mutable_graph();
+  *graph.add_initializer() = initializer;
+  if (model.ir_version() >= 4) return;
+  ::onnx::ValueInfoProto& input = *graph.add_input();
+  input.set_name(initializer.name());
+  auto* type = input.mutable_type()->mutable_tensor_type();
+  type->set_elem_type(initializer.data_type());
+  for (const std::int64_t dim : initializer.dims()) type->mutable_shape()->add_dim()->set_dim_value(dim);
+}
+
 }  // namespace gcomp::frontend

@@ -22,6 +22,8 @@ Shape shape_of(const ::onnx::TensorProto& proto);
 Tensor read_tensor(const ::onnx::TensorProto& proto, const std::string& directory);
 /// Replaces the data by `values`, converted to the proto's type, and drops every other place where data may lie.
 void write_tensor(::onnx::TensorProto& proto, const Tensor& values);
+/// Adds it to the model's graph; before IR version 4 an initializer is also an input.
+void append_initializer(::onnx::ModelProto& model, const ::onnx::TensorProto& initializer);
 
 /// What `read` gives; a UserError of it names the file too.
 template <class Read>

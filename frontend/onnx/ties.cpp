@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "frontend/onnx/verdict.h"
@@ -37,12 +38,15 @@ const char* text_of(View view) { return view == View::same ? "" : view == View::
 
 class Tying {
  public:
-  Tying(ParameterPlan& plan, const Initializers& initializers, const Origins& origins, const ImportOptions& options)
-      : plan_(plan), initializers_(initializers), origins_(origins), options_(options) {}
+  using Merged = std::map<std::string, std::string>;
+  Tying(ParameterPlan& plan, const Initializers& initializers, const Origins& origins, const Merged& merged,
+        const ImportOptions& options)
+      : plan_(plan), initializers_(initializers), origins_(origins), merged_(merged), options_(options) {}
 
   void run() {
     for (const auto& [target, names] : by_target())
       for (std::size_t i = 1; i < names.size(); ++i) tie_told(names[0], names[i]);
+    tie_merged();
     for (const auto& [key, names] : by_value())
       for (std::size_t i = 1; i < names.size(); ++i) tie_if_equal(names, i);
   }
@@ -80,6 +84,23 @@ class Tying {
     return buckets;
   }
 
+  /// What the exporter merged becomes one again where --tie asks for it, whatever its values.
+  void tie_merged() {
+    std::set<std::string> whole;
+    for_each_whole([&](const Parameter& parameter) { whole.insert(parameter.name); });
+    for (const auto& [name, root] : merged_)
+      if (whole.contains(name) && whole.contains(root) && !plan_.tied.contains(name) && asked(options_.tie, root, name))
+        tie(root, name, View::same, "");
+  }
+
+  bool were_merged(const std::string& first, const std::string& second) const {
+    const auto root = [&](const std::string& name) {
+      const auto merged = merged_.find(name);
+      return merged == merged_.end() ? name : merged->second;
+    };
+    return root(first) == root(second);
+  }
+
   bool asked(const std::vector<std::string>& globs, const std::string& first, const std::string& second) const {
     return first_match(globs, {first, second, origins_.of(first).target, origins_.of(second).target}) != nullptr;
   }
@@ -101,7 +122,7 @@ class Tying {
       if (!view || *view == View::reshaped) continue;
       if (asked(options_.tie, first, second)) return tie(first, second, *view, "");
       // Two parameters of equal value are two: a layer that was copied.
-      if (told_apart(first, second) || asked(options_.untie, first, second)) continue;
+      if (told_apart(first, second) || were_merged(first, second) || asked(options_.untie, first, second)) continue;
       plan_.repairs.push_back(concat("'", second, "' equals '", first, "'", text_of(*view), ": they train apart; --tie '", second,
                                      "' trains them as one"));
       return;
@@ -132,13 +153,15 @@ class Tying {
   ParameterPlan& plan_;
   const Initializers& initializers_;
   const Origins& origins_;
+  const Merged& merged_;
   const ImportOptions& options_;
 };
 
 }  // namespace
 
-void tie_equals(ParameterPlan& plan, const Initializers& initializers, const Origins& origins, const ImportOptions& options) {
-  Tying(plan, initializers, origins, options).run();
+void tie_equals(ParameterPlan& plan, const Initializers& initializers, const Origins& origins,
+                const std::map<std::string, std::string>& merged, const ImportOptions& options) {
+  Tying(plan, initializers, origins, merged, options).run();
 }
 
 }  // namespace gcomp::frontend

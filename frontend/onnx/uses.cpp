@@ -4,6 +4,8 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "frontend/onnx/verdict.h"
+
 namespace gcomp::frontend {
 namespace {
 
@@ -141,6 +143,14 @@ UseRole role_of(const Producers& producers, const NodeProto& node, int operand) 
   return UseRole::other;
 }
 
+/// A norm that has a bias operand in any case, of a file that names none of its scale, bias and statistics.
+bool is_nameless_norm(const std::unordered_set<std::string>& initializers, const NodeProto& node) {
+  constexpr std::string_view kNorms[] = {"BatchNormalization", "LayerNormalization", "GroupNormalization"};
+  if (std::find(std::begin(kNorms), std::end(kNorms), node.op_type()) == std::end(kNorms) || node.input_size() < 3) return false;
+  return std::all_of(node.input().begin() + 1, node.input().end(),
+                     [&](const std::string& input) { return initializers.contains(input) && is_anonymous(input); });
+}
+
 /// Exporters name the matrix of a Linear on rank 3 val_14; its bias keeps the module's name.
 std::string name_by_bias(const std::unordered_map<std::string, const NodeProto*>& added_to,
                          const std::unordered_set<std::string>& initializers, const NodeProto& product) {
@@ -192,7 +202,8 @@ std::unordered_map<std::string, std::vector<Use>> uses_of_initializers(const Gra
       if (!initializers.count(node.input(k))) continue;
       const bool has_bias = node.op_type() != "LayerNormalization" || (node.input_size() > 2 && !node.input(2).empty());
       uses[node.input(k)].push_back({i, k, role_of(producers, node, k), describe(node), node.op_type(),
-                                     node.op_type() == "MatMul" ? name_by_bias(added_to, initializers, node) : "", has_bias});
+                                     node.op_type() == "MatMul" ? name_by_bias(added_to, initializers, node) : "", has_bias,
+                                     is_nameless_norm(initializers, node)});
     }
     for (const auto& attribute : node.attribute())
       if (attribute.has_g()) collect_from_subgraph(attribute.g(), initializers, uses);

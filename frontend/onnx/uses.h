@@ -28,6 +28,8 @@ struct Use {
   std::string node_name, op;
   std::string likely_name;    ///< "fc.weight" for the matrix of a product to which "fc.bias" is added; else empty
   bool norm_has_bias = true;  ///< of a norm's scale: whether the norm has a bias operand
+  /// Of a norm operator's scale or bias: whether the norm has a bias, and all its operands are initializers without a name.
+  bool norm_is_nameless = false;
 };
 
 /// Every use of every name that is an initializer of the main graph.

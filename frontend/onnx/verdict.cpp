@@ -82,7 +82,12 @@ Verdict verdict_of(const std::string& name, const Tensor& values, const std::vec
   if (is_mask(values)) return {false, false, "mask"};
   const bool weight = any(role_is({UseRole::weight}));
   const bool bias = any(role_is({UseRole::bias}));
-  if (anonymous && has_one_value(values) && !weight && !bias) return {false, false, "anonymous tensor of one constant"};
+  if (anonymous && has_one_value(values) && !weight && !bias) {
+    // A batch norm has statistics of its own, so a file that does not name those either has its scale and bias among the nameless.
+    const auto norm = std::find_if(uses.begin(), uses.end(), [](const Use& use) { return use.norm_is_nameless; });
+    if (norm != uses.end() && norm->op == "BatchNormalization") return {true, true, "anonymous " + used_as(*norm)};
+    return {false, norm != uses.end(), "anonymous tensor of one constant"};
+  }
   for (const Use& use : uses)
     if (use.role != UseRole::other && use.role != UseRole::setting) return {true, computed && !weight, used_as(use)};
   // A sinusoid table or rotary frequencies look like a parameter that is added or multiplied.
