@@ -36,15 +36,14 @@ class Restoring {
 
   std::map<std::string, std::string> run() {
     for (int i = 0; i < graph_.initializer_size(); ++i) places_.emplace(graph_.initializer(i).name(), i);
-    for (const auto& output : graph_.output()) outputs_.insert(output.name());
     count_reads(graph_);
-    const bool merged =
-        std::any_of(graph_.node().begin(), graph_.node().end(), [&](const NodeProto& n) { return may_restore(n); }) &&
-        merges_equal_values();
+    if (std::none_of(graph_.node().begin(), graph_.node().end(), [&](const NodeProto& n) { return initializer_of(n); })) return {};
+    const bool apart = merges_equal_values();
     std::vector<int> gone;
     for (int i = 0; i < graph_.node_size(); ++i) {
+      read_shared(*graph_.mutable_node(i));
       const NodeProto& node = graph_.node(i);
-      if (merged && may_restore(node) && restore(node)) gone.push_back(i);
+      if (may_restore(node) && (apart ? restore(node) : share(node))) gone.push_back(i);
       else if (const std::string* initializer = initializer_of(node)) same_.emplace(node.output(0), *initializer);
       if (is_standard(node, "BatchNormalization")) read_through(*graph_.mutable_node(i));
     }
@@ -54,6 +53,7 @@ class Restoring {
 
  private:
   void count_reads(const GraphProto& graph) {
+    for (const auto& output : graph.output()) outputs_.insert(output.name());
     for (const NodeProto& node : graph.node()) {
       for (const std::string& input : node.input()) ++reads_[input];
       for (const auto& attribute : node.attribute())
@@ -109,6 +109,17 @@ class Restoring {
     return true;
   }
 
+  bool share(const NodeProto& node) { return shared_.emplace(node.output(0), node.input(0)).second; }
+
+  /// What is one parameter is read under one name.
+  void read_shared(NodeProto& node) const {
+    for (std::string& input : *node.mutable_input())
+      if (auto shared = shared_.find(input); shared != shared_.end()) input = shared->second;
+    for (auto& attribute : *node.mutable_attribute())
+      if (attribute.has_g())
+        for (NodeProto& inner : *attribute.mutable_g()->mutable_node()) read_shared(inner);
+  }
+
   static std::size_t bytes_outside(const TensorProto& proto) {
     if (proto.data_location() != TensorProto::EXTERNAL) return 0;
     std::size_t bytes = 8;
@@ -135,8 +146,9 @@ class Restoring {
   ::onnx::ModelProto& model_;
   GraphProto& graph_;
   std::int64_t opset_;
-  std::unordered_map<std::string, int> places_;        ///< initializer -> its index
-  std::unordered_map<std::string, std::string> same_;  ///< outputs of other Identity nodes -> initializer
+  std::unordered_map<std::string, int> places_;          ///< initializer -> its index
+  std::unordered_map<std::string, std::string> same_;    ///< outputs of other Identity nodes -> initializer
+  std::unordered_map<std::string, std::string> shared_;  ///< outputs of Identity nodes that are gone -> initializer
   std::unordered_map<std::string, std::int64_t> reads_;
   std::set<std::string> outputs_;
   std::map<std::string, std::string> merged_;

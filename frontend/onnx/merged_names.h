@@ -9,8 +9,9 @@
 
 namespace gcomp::frontend {
 
-/// Makes initializers of such Identity nodes again, and has batch norms read an initializer itself where some other Identity of it
-/// stands between. Gives the name of each restored initializer -> that which it was merged into.
+/// Makes initializers of such Identity nodes again; in training form, where only what shares its memory is merged, has their
+/// readers read the one that is kept. Has batch norms read an initializer itself where some other Identity of it stands between.
+/// Gives the name of each restored initializer -> that which it was merged into.
 std::map<std::string, std::string> restore_merged(::onnx::ModelProto& model, std::int64_t opset);
 
 }  // namespace gcomp::frontend

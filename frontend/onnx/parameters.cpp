@@ -227,13 +227,16 @@ class Planner {
       if (known == groups.end()) groups.push_back({origin, {use}});
       else known->uses.push_back(use);
     }
-    return first_match(options_.tie, names) ? joined(std::move(groups)) : split(name, values, std::move(groups));
+    groups = split(name, values, std::move(groups));
+    return first_match(options_.tie, names) ? joined(std::move(groups)) : groups;
   }
 
-  /// One group of all that may train.
+  /// One group of all that may train. Each norm moves its own statistics.
   static std::vector<Group> joined(std::vector<Group> groups) {
     std::vector<Group> parts;
-    const auto is_fixed = [](const Group& group) { return group.origin.kind == OriginKind::literal; };
+    const auto is_fixed = [](const Group& group) {
+      return group.origin.kind == OriginKind::literal || std::any_of(group.uses.begin(), group.uses.end(), is_statistic);
+    };
     for (Group& group : groups) {
       const auto first = std::find_if_not(parts.begin(), parts.end(), is_fixed);
       if (is_fixed(group) || first == parts.end()) parts.push_back(std::move(group));
@@ -242,7 +245,8 @@ class Planner {
     return parts;
   }
 
-  /// One group for each use where --untie asks for it, and where the file is silent of norms that share freshly made values.
+  /// One group for each use where --untie asks for it, and where the file is silent of norms that share statistics, or freshly
+  /// made values.
   std::vector<Group> split(const std::string& name, const Tensor& values, std::vector<Group> groups) const {
     std::vector<Group> parts;
     for (Group& group : groups) {

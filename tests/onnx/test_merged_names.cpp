@@ -42,7 +42,7 @@ TEST(MergedNames, BiasesOfZerosTrainApartAndAModuleUsedTwiceIsOne) {
   const Model model = import_merged("residual");
   for (const char* name : {"conv.bias", "bn1.bias", "bn2.bias", "down.bias", "bn3.bias", "twice.bias", "fc.bias"})
     EXPECT_TRUE(trained(model).contains(name)) << name;
-  EXPECT_EQ(find(model, "twice.bias")->nodes.size(), 2u);
+  EXPECT_EQ(find(model, "twice.bias")->nodes.size(), 2u) << "one module, used twice";
   EXPECT_EQ(moving(model).size(), 6u);
 }
 
@@ -65,6 +65,27 @@ TEST(MergedNames, InTrainingFormSharedMemoryIsOneParameter) {
   const Model model = import_merged("shared_memory");
   EXPECT_TRUE(trained(model).contains("a.weight"));
   EXPECT_FALSE(trained(model).contains("b.weight"));
+}
+
+/// One BatchNormalization module used twice, with or without the names of a merging exporter.
+ModelBuilder norm_used_twice(bool names, float mean) {
+  ModelBuilder m(17);
+  m.input("x", {"2", "3"}).floats("bn.weight", {3}, {1, 1, 1}).floats("bn.bias", {3}, {0, 0, 0});
+  m.floats("bn.running_mean", {3}, {mean, 0, 0});
+  if (names) m.node("Identity", {"bn.weight"}, {"bn.running_var"});
+  else m.floats("bn.running_var", {3}, {1, 2, 3});
+  for (const auto& [from, to] : {std::pair("x", "h"), {"h", "y"}})
+    m.node("BatchNormalization", {from, "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"}, {to});
+  m.output("y");
+  return m;
+}
+
+TEST(MergedNames, AModuleThatIsUsedTwiceIsOneAndEachUseMovesItsStatistics) {
+  const Model model = norm_used_twice(true, 0.5).import({.training = true});
+  EXPECT_EQ(trained(model), (Names{"bn.weight", "bn.bias"}));
+  EXPECT_EQ(moving(model).size(), 4u);
+  EXPECT_EQ(moving(norm_used_twice(false, 0.5).import({.training = true})).size(), 4u);
+  EXPECT_EQ(moving(norm_used_twice(false, 0.5).import({.training = true, .tie = {"bn.*"}})).size(), 4u);
 }
 
 TEST(MergedNames, AnIdentityOfTheModelsOwnStays) {
