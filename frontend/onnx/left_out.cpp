@@ -71,6 +71,14 @@ std::vector<std::string> nameless_convolutions(const ParameterPlan& plan) {
   return named ? nodes : std::vector<std::string>();
 }
 
+/// Nodes whose weight TensorFlow multiplied by the factor behind it, the scale of a norm, as it does for export.
+std::vector<std::string> multiplied_weights(const ParameterPlan& plan) {
+  std::vector<std::string> nodes;
+  for (const Parameter& parameter : plan.parameters)
+    if (parameter.trained && parameter.initializer.find("/merged_input") != std::string::npos) nodes.push_back(parameter.nodes[0]);
+  return nodes;
+}
+
 /// Number of convolutions, if all have a bias and nothing normalises; else 0.
 int convolutions_without_norm(const GraphProto& graph) {
   int count = 0;
@@ -93,7 +101,12 @@ void note_folded_norms(const GraphProto& graph, const Signature& signature, cons
     return;
   }
   if (signature.present()) return;
-  if (const auto nodes = nameless_convolutions(plan); !nodes.empty()) {
+  if (const auto nodes = multiplied_weights(plan); !nodes.empty()) {
+    plan.repairs.push_back(concat("TensorFlow multiplied the weights of ", nodes.size(), nodes.size() == 1 ? " layer" : " layers",
+                                  " ('.../merged_input') by what followed, as when it folds BatchNormalization (and removes "
+                                  "Dropout): this trains a network without it: ",
+                                  listing(nodes), "; see docs/export.md for an export that keeps them"));
+  } else if (const auto nodes = nameless_convolutions(plan); !nodes.empty()) {
     plan.repairs.push_back(concat("the weights of ", nodes.size(),
                                   " convolutions lost their names, as when an exporter folds BatchNormalization into them (and "
                                   "removes Dropout): this trains a network without it: ",

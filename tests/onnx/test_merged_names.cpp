@@ -108,6 +108,15 @@ TEST(MergedNames, ANormReadsThroughANamelessIdentity) {
   EXPECT_EQ(moving(m.import({.training = true})).size(), 2u);
 }
 
+TEST(FoldedNorms, AreSaidOfTensorFlowsExport) {
+  ModelBuilder m;
+  m.input("x", {"1", "1", "2", "2"})
+      .floats("model/conv/merged_input:0", {2, 1, 1, 1}, {2, 3})
+      .floats("model/bn/beta:0", {2}, {0, 1});
+  m.node("Conv", {"x", "model/conv/merged_input:0", "model/bn/beta:0"}, {"y"}).output("y");
+  EXPECT_TRUE(mentions(m.import(), {"BatchNormalization", "'node_y'", "docs/export.md"}));
+}
+
 /// x normalised, with scale, bias and statistics that `names` gives.
 ModelBuilder nameless(const std::string& op, const std::vector<std::string>& names) {
   ModelBuilder m(op == "GroupNormalization" ? 21 : 17);
