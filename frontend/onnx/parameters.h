@@ -54,9 +54,4 @@ struct ParameterPlan {
 /// `options`.
 ParameterPlan plan_parameters(const Source& source, const Initializers& initializers, const ImportOptions& options);
 
-/// The first of `globs` that matches one of `names`, or null.
-const std::string* first_match(const std::vector<std::string>& globs, const std::vector<std::string>& names);
-/// Whether `pattern` ('*' any run, '?' any one character) matches all of `text`.
-bool matches_glob(std::string_view pattern, std::string_view text);
-
 }  // namespace gcomp::frontend

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "frontend/onnx/globs.h"
 #include "frontend/onnx/verdict.h"
 #include "ir/base/error.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "frontend/onnx/parameters.h"
+#include "frontend/onnx/globs.h"
 #include "tests/onnx/backend_case.h"
 #include "tests/onnx/expect_error.h"
 #include "tests/onnx/model_builder.h"
