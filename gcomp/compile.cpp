@@ -97,6 +97,15 @@ void mix_precision(ir::Graph& graph, const GraphOptions& options, const CompileH
   run_pass(hooks, "autocast", graph, [&] { return passes::autocast(graph, {.low = *options.precision}); });
 }
 
+/// ": 'a' (--freeze=*), 'b' (mask), ...", the first few.
+std::string reasons_of(const std::vector<frontend::Parameter>& parameters) {
+  constexpr std::size_t kListed = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(parameters.size(), kListed); ++i)
+    text += concat(i == 0 ? ": " : ", ", "'", parameters[i].name, "' (", parameters[i].reason, ")");
+  return parameters.size() > kListed ? text + ", ..." : text;
+}
+
 /// The forward graph in training form, checked for what `loss` needs of it.
 ModelGraph trainable(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
   ModelGraph made;
@@ -104,7 +113,7 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   made.graph = std::move(made.model.graph);
   made.model.graph = ir::Graph("forward");
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
-             " floating-point initializers, all frozen (gcomp inspect says why)");
+             " floating-point initializers, all frozen", reasons_of(made.model.parameters));
   match_attention(made.graph, options.target, hooks);
   mix_precision(made.graph, options, hooks);
   if (loss.kind == passes::LossKind::output) return made;

@@ -56,7 +56,12 @@ LossTarget loss_target(const frontend::Model& model, const passes::LossSpec& los
     return {describe(model, at, label, loss.kind), label, std::move(others)};
   } catch (const UserError& error) {
     const std::string which = model.outputs.size() > 1 ? concat("output '", model.outputs[at], "': ") : "";
-    throw UserError(concat(which, error.what(), suggest_outputs(others)), error.code());
+    std::string rest = suggest_outputs(others);
+    for (std::size_t i = 0; others.empty() && i < model.outputs.size(); ++i)
+      if (i != at)
+        rest +=
+            concat(rest.empty() ? "; the model has also " : ", ", "'", model.outputs[i], "' ", to_string(model.output_types[i]));
+    throw UserError(concat(which, error.what(), rest), error.code());
   }
 }
 

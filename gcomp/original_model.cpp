@@ -64,6 +64,13 @@ OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::Mode
   return original;
 }
 
+void embed_original(OriginalModel& original, const frontend::Model& model, runtime::Artifact& artifact) {
+  keep_whole(model, artifact);
+  original.path.clear();
+  original.sha256.clear();
+  original.external.clear();
+}
+
 frontend::OnnxFile open_original(const OriginalModel& original, const std::vector<std::byte>& whole, const fs::path& artifact) {
   if (original.path.empty()) {
     check_user(!whole.empty(), "'", artifact.string(),

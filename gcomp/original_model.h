@@ -31,6 +31,9 @@ enum class KeepModel : std::uint8_t { by_reference, whole };
 OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::Model& model, KeepModel keep,
                             runtime::Artifact& artifact);
 
+/// Keeps whole what was kept by reference; `model` has its source.
+void embed_original(OriginalModel& original, const frontend::Model& model, runtime::Artifact& artifact);
+
 /// The file again, at its path or beside the artifact, with `files` and `source`. Throws UserError that names the path, the SHA-256
 /// that is wanted and the cure where the file is missing or another.
 frontend::OnnxFile open_original(const OriginalModel& original, const std::vector<std::byte>& whole,

@@ -416,6 +416,8 @@ runtime::Artifact Trainer::Impl::artifact() {
   if (source && source->onnx() && !saved.original)
     saved.original = keep_original(*source->onnx(), model, options.keep_model, artifact);
   if (artifact.model.empty()) artifact.model = whole_model;
+  if (artifact.model.empty() && saved.original && options.keep_model == KeepModel::whole && model.source)
+    embed_original(*saved.original, model, artifact);
   whole_model = artifact.model;
   store(saved, artifact);
   return artifact;
@@ -436,6 +438,8 @@ std::vector<frontend::FileStamp> Trainer::model_files() const {
   if (impl_->original) return impl_->original->files;
   return impl_->source && impl_->source->onnx() ? impl_->source->onnx()->files : std::vector<frontend::FileStamp>();
 }
+
+void Trainer::set_keep_model(KeepModel keep) { impl_->options.keep_model = keep; }
 
 void Trainer::set_export_form(frontend::ExportForm form) { impl_->options.export_form = form; }
 

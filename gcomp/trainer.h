@@ -131,6 +131,9 @@ class Trainer {
   /// Replaces TrainOptions::export_form, which a loaded trainer was not given.
   void set_export_form(frontend::ExportForm form);
 
+  /// Replaces TrainOptions::keep_model; after load(), `whole` needs prepare_export().
+  void set_keep_model(KeepModel keep);
+
   /// After load(): finds the ONNX file that the artifact came from now, rather than in save(), so that what is missing is known
   /// before the first step. Throws UserError with path, SHA-256 and cure.
   void prepare_export();

@@ -28,7 +28,7 @@ std::vector<std::string> names_of(const std::vector<Use>& uses) {
   return names;
 }
 
-bool is_norm(const Use& use) { return use.role == UseRole::norm_scale || use.role == UseRole::norm_bias; }
+bool is_use_of_norm(const Use& use) { return use.role == UseRole::norm_scale || use.role == UseRole::norm_bias; }
 bool is_statistic(const Use& use) { return use.role == UseRole::running_statistic; }
 /// A LayerNorm without affine parameters borrows any vector of ones as its scale.
 bool is_bare_norm(const Use& use) { return use.role == UseRole::norm_scale && !use.norm_has_bias && use.node >= 0; }
@@ -253,7 +253,7 @@ class Planner {
     for (Group& group : groups) {
       const Origin& origin = group.origin;
       const bool trains = origin.kind == OriginKind::untold || origin.kind == OriginKind::parameter;
-      const auto norms = std::count_if(group.uses.begin(), group.uses.end(), is_norm);
+      const auto norms = std::count_if(group.uses.begin(), group.uses.end(), is_use_of_norm);
       const bool statistics = std::any_of(group.uses.begin(), group.uses.end(), is_statistic);
       const bool borrowed = std::any_of(group.uses.begin(), group.uses.end(), [](const Use& u) { return u.norm_is_nameless; }) &&
                             norms < std::ssize(group.uses);

@@ -41,7 +41,7 @@ std::string architecture_flag(InstructionSet set) {
   return set == InstructionSet::baseline ? "-march=x86-64" : "-march=x86-64-v3";
 }
 
-FoundCompiler find_compiler(const std::string& asked, const std::filesystem::path& folder) {
+FoundCompiler find_compiler(const std::string& asked, const std::filesystem::path& folder, const CancelQuery& cancelled = {}) {
   std::string path;
   if (!asked.empty()) {
     path = find_program(asked);
@@ -56,7 +56,7 @@ FoundCompiler find_compiler(const std::string& asked, const std::filesystem::pat
         "install one (Debian, Ubuntu: apt install g++), name one with --compiler, or run an artifact that carries "
         "its compiled kernels",
         ExitCode::kernel_compile);
-  ProcessResult version = Process({path, "--version"}, folder / "version.log").wait();
+  ProcessResult version = Process({path, "--version"}, folder / "version.log", cancelled).wait();
   if (!version.succeeded)
     throw DeviceError(concat("C++ compiler ", path, " does not run: ", version.log), ExitCode::kernel_compile);
   std::vector<std::string> flags = kFlags;
@@ -215,7 +215,7 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
   };
   remove_abandoned_folders();
   CompileFolder folder;
-  FoundCompiler compiler = find_compiler(options.compiler, folder.path());
+  FoundCompiler compiler = find_compiler(options.compiler, folder.path(), options.cancelled);
   compiler.flags.push_back(architecture_flag(options.instruction_set));
   const std::vector<TranslationUnit> units = translation_units(program, options.instruction_set);
   const DiskCache cache(options.cache_directory);

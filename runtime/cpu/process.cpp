@@ -96,7 +96,11 @@ Process::Process(std::vector<std::string> arguments, std::filesystem::path log, 
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  if (cancelled_) posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  sigset_t usual;  // a signal that this process ignores would be ignored by the child too
+  sigemptyset(&usual);
+  sigaddset(&usual, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setflags(&attributes, static_cast<short>(POSIX_SPAWN_SETSIGDEF | (cancelled_ ? POSIX_SPAWN_SETPGROUP : 0)));
   const int error = posix_spawn(&id_, raw[0], &actions, &attributes, raw.data(), environment.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);

@@ -134,7 +134,7 @@ TEST_F(BadInput, ShapeThatTheFileRefuses) {
 
 TEST_F(BadInput, SizesBeyondSixtyFourBits) {
   expect_refused(run_gcomp({"compile", model_, "--dim", "batch=1152921504606846976", "-o", folder_ / "model.gcx"}),
-                 ExitCode::invalid, {"1152921504606846976", "more than 2^48 elements"});
+                 ExitCode::invalid, {"1152921504606846976", "input 'x' is too large"});
 }
 
 /// Neither is an error, but both would be silent guesses.

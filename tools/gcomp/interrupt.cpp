@@ -39,10 +39,14 @@ Interrupt::Interrupt() {
     sigaction(kSignals[i], nullptr, &old_[i]);
     if (old_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
   }
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignore, &old_pipe_);
 }
 
 Interrupt::~Interrupt() {
   for (std::size_t i = 0; i < old_.size(); ++i) sigaction(kSignals[i], &old_[i], nullptr);
+  sigaction(SIGPIPE, &old_pipe_, nullptr);
 }
 
 int Interrupt::signal() const { return g_signal; }

@@ -13,8 +13,8 @@ constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
 /// "SIGTERM".
 std::string name_of_signal(int signal);
 
-/// While alive, the first of SIGINT, SIGTERM and SIGHUP is noted, unless the process came with it ignored; after it each has its
-/// usual effect. One at a time.
+/// While alive, writing to a pipe that nobody reads any more is an error of that write, and the first of SIGINT, SIGTERM and SIGHUP
+/// is noted, unless the process came with it ignored; after it each has its usual effect. One at a time.
 class Interrupt {
  public:
   Interrupt();
@@ -28,6 +28,7 @@ class Interrupt {
  private:
   static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
   std::array<struct sigaction, std::size(kSignals)> old_ = {};
+  struct sigaction old_pipe_ = {};
 };
 
 }  // namespace gcomp::tools

@@ -245,6 +245,11 @@ void OptimizerOptions::add(ArgumentParser& parser) {
   parser.add_option("--eps", eps, "adam, adamw (default 1e-8)").type_name("X").group(group);
 }
 
+double OptimizerOptions::rate() const {
+  require_range(learning_rate, 0, kInfinity, "--lr");
+  return learning_rate.value_or(1e-3);
+}
+
 Optimizer OptimizerOptions::parse() const {
   Optimizer spec;
   spec.kind = passes::parse_optimizer(optimizer);
@@ -257,7 +262,6 @@ Optimizer OptimizerOptions::parse() const {
   only(nesterov, sgd, "--nesterov");
   only(!betas.empty(), !sgd, "--betas");
   only(eps.has_value(), !sgd, "--eps");
-  require_range(learning_rate, 0, kInfinity, "--lr");
   require_range(momentum, 0, kInfinity, "--momentum");
   require_range(weight_decay, 0, kInfinity, "--weight-decay");
   require_range(eps, 0, kInfinity, "--eps");

@@ -45,7 +45,7 @@ struct OptimizerOptions {
 
   void add(ArgumentParser& parser);
   /// The learning rate that was given, or the default.
-  double rate() const { return learning_rate.value_or(1e-3); }
+  double rate() const;
   /// Throws UserError (exit 2) for a value out of range or an option that the optimizer does not have.
   Optimizer parse() const;
 };

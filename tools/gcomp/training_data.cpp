@@ -39,6 +39,22 @@ std::map<std::string, TensorType> types_of(const runtime::Dataset& data, const s
   return types;
 }
 
+namespace {
+
+/// "; the loss looks at output 'a' f32[8,1], the model has also 'b' f32[8,5] (--output NAME)", or "" where there is one output.
+std::string describe_outputs(const Trainer& trainer) {
+  const frontend::Model& model = trainer.model();
+  if (model.outputs.size() < 2 || model.output_types.size() != model.outputs.size()) return "";
+  std::string used, others;
+  for (std::size_t i = 0; i < model.outputs.size(); ++i) {
+    std::string& text = model.outputs[i] == trainer.loss_output() ? used : others;
+    text += concat(text.empty() ? "" : ", ", "'", model.outputs[i], "' ", to_string(model.output_types[i]));
+  }
+  return concat("; the loss looks at output ", used, ", the model has also ", others, " (--output NAME)");
+}
+
+}  // namespace
+
 void fit(runtime::Dataset& data, const Trainer& trainer) {
   for (const std::string& name : trainer.input_names()) data.require(name, trainer.input_type(name));
   const auto classes = trainer.classes();
@@ -50,7 +66,7 @@ void fit(runtime::Dataset& data, const Trainer& trainer) {
     double largest = 0;
     for (std::int64_t i = 0; is_integer(labels.dtype()) && i < labels.elements(); ++i) largest = std::max(largest, labels.at(i));
     const auto fitting = outputs_with_class(trainer.other_outputs(), static_cast<std::int64_t>(largest));
-    throw UserError(concat(error.what(), suggest_outputs(fitting)), error.code());
+    throw UserError(concat(error.what(), fitting.empty() ? describe_outputs(trainer) : suggest_outputs(fitting)), error.code());
   }
 }
 

@@ -22,6 +22,7 @@ std::string TrainingRun::where_loss_went(std::int64_t step, double loss, std::sp
 }
 
 void TrainingRun::start(std::int64_t step) {
+  evaluation_.reset();
   const std::span<const std::int64_t> rows = plan_->rows_of(step);
   feeder_->load(rows);
   on_rows(

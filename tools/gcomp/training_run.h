@@ -74,7 +74,7 @@ class TrainingRun {
   std::int64_t steps_ = 0, taken_ = 0;  // wanted and done by this run
   double loss_ = 0;
   std::int64_t skipped_ = 0, skipped_in_a_row_ = 0;
-  std::optional<Evaluation> evaluation_;
+  std::optional<Evaluation> evaluation_;  // of the weights as they are, or none
   double seconds_ = 0;
 };
 

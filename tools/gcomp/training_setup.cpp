@@ -37,11 +37,12 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
   { runtime::AtomicFile probe(flags_.out); }  // a directory that is missing or read-only is found before any work
   metrics_ = std::make_unique<MetricsLog>(flags_.metrics, console_);
   trainer_ = make_trainer();
-  if (flags_.optimizer.learning_rate) trainer_->set_learning_rate(*flags_.optimizer.learning_rate);
+  if (flags_.optimizer.learning_rate) trainer_->set_learning_rate(flags_.optimizer.rate());
+  if (flags_.embed_model) trainer_->set_keep_model(KeepModel::whole);
   fit(*data_, *trainer_);
   if (eval_data_) fit(*eval_data_, *trainer_);
   if (eval_data_ || is_artifact(flags_.out)) trainer_->prepare_evaluation();
-  if (!is_artifact(flags_.out)) trainer_->prepare_export();
+  if (!is_artifact(flags_.out) || flags_.embed_model) trainer_->prepare_export();
   if (flags_.training) trainer_->set_export_form(frontend::ExportForm::as_written);
   outputs_.protect_model(trainer_->model_files());
   steps_ = flags.steps > 0 ? flags.steps : flags.epochs * plan_->steps_per_epoch();
@@ -138,7 +139,8 @@ void TrainingRun::report() const {
                       " steps an epoch, ", position_.shuffled ? concat("shuffled with seed ", position_.seed) : "in order"));
   if (position_.steps > 0)
     console_.say(concat("goes on after ", grouped(position_.steps), " steps: epoch ", plan_->epoch_of(position_.steps) + 1,
-                        ", step ", position_.steps % plan_->steps_per_epoch() + 1, " of ", plan_->steps_per_epoch()));
+                        ", step ", position_.steps % plan_->steps_per_epoch() + 1, " of ", plan_->steps_per_epoch(),
+                        ", learning rate ", trainer_->learning_rate()));
   if (plan_->dropped_rows() > 0)
     console_.say(concat("each epoch drops the last ", plan_->dropped_rows(), plan_->dropped_rows() == 1 ? " row" : " rows",
                         ", which fill no batch of ", plan_->batch()));
