@@ -31,6 +31,22 @@ bool fits(const std::string& target, const Use& use) {
   return !(adds && last_component(target) == "weight") && !(multiplies && last_component(target) == "bias");
 }
 
+bool is_within(std::string_view name, std::string_view module) {
+  return module.empty() || (name.starts_with(module) && name.substr(module.size()).starts_with('.'));
+}
+
+/// The name that has its place in another module: "a.norm.weight" of "a.norm" is "b.norm.weight" of "b.norm"; "" where it has none.
+std::string moved(const std::string& name, const std::string& from, const std::string& to) {
+  if (from == to || from.empty() || to.empty() || !is_within(name, from)) return "";
+  return to + name.substr(from.size());
+}
+
+/// "q.0" and "q.1" are alike, and so are "gamma1" and "gamma2".
+std::string without_digits(std::string name) {
+  std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+  return name;
+}
+
 /// A convolution that a BatchNormalization was folded into goes by the norm's call, whose operands it does not have.
 bool is_folded_norm(const TracedCall& call, const Use& use) {
   return call.function.find("batch_norm") != std::string::npos && use.op != "BatchNormalization";
@@ -44,8 +60,16 @@ Origins::Origins(const ::onnx::GraphProto& graph, const Signature& signature, co
     if (const Origin origin = of(proto.name()); !origin.target.empty()) carried_.insert(origin.target);
   }
   for (const auto& input : graph.input()) computed_.insert(input.name());
-  for (const auto& node : graph.node()) computed_.insert(node.output().begin(), node.output().end());
-  if (signature.present()) find_tied_names(uses);
+  for (int i = 0; i < graph.node_size(); ++i) {
+    for (const std::string& output : graph.node(i).output()) makers_.emplace(output, i);
+    computed_.insert(graph.node(i).output().begin(), graph.node(i).output().end());
+    if (const std::string& call = signature.calls[static_cast<std::size_t>(i)].result; !call.empty())
+      nodes_of_call_[call].push_back(i);
+  }
+  if (!signature.present()) return;
+  find_read();
+  find_homes(uses);
+  find_tied_names(uses);
 }
 
 Origin Origins::of(const std::string& initializer) const {
@@ -80,22 +104,80 @@ bool Origins::call_takes(const Use& use, const std::string& target) const {
   return std::find(targets.begin(), targets.end(), target) != targets.end();
 }
 
-/// Whether the values that the traced call takes are all among those that the node computes with, so that nothing but a number in
-/// the code is left for the initializer. Values that went by another name in the trace are matched by their count.
-bool Origins::reads_literal(const Use& use) const {
-  const TracedCall& call = signature_.calls[static_cast<std::size_t>(use.node)];
-  if (call.function.empty()) return false;
-  const ::onnx::NodeProto& node = graph_.node(use.node);
+/// Values that the file computes and that the nodes of one call take from others.
+std::set<std::string> Origins::operands_of_call(int node) const {
+  const std::string& call = signature_.calls[static_cast<std::size_t>(node)].result;
+  const auto known = nodes_of_call_.find(call);
+  const std::vector<int> nodes = known == nodes_of_call_.end() ? std::vector<int>{node} : known->second;
   std::set<std::string> operands;
-  for (const std::string& input : node.input())
-    if (computed_.contains(input)) operands.insert(input);
-  std::size_t unknown = 0;
-  for (const std::string& argument : call.arguments) {
+  for (const int i : nodes)
+    for (const std::string& input : graph_.node(i).input()) {
+      if (!computed_.contains(input)) continue;
+      const auto maker = makers_.find(input);
+      if (maker == makers_.end() || std::find(nodes.begin(), nodes.end(), maker->second) == nodes.end()) operands.insert(input);
+    }
+  return operands;
+}
+
+/// What the traced call takes and the file does not compute: values that were folded. Those that went by another name in the trace
+/// are told from them by their count alone; none is left where what the call's nodes compute with may be all that it takes.
+std::set<std::string> Origins::folded_arguments(const Use& use) const {
+  std::set<std::string> operands = operands_of_call(use.node), unknown;
+  for (const std::string& argument : signature_.calls[static_cast<std::size_t>(use.node)].arguments) {
     const auto renamed = signature_.input_names.find(argument);
     const std::string& name = renamed == signature_.input_names.end() ? argument : renamed->second;
-    if (operands.erase(name) == 0 && !computed_.contains(name) && !signature_.placeholders.contains(argument)) ++unknown;
+    if (operands.erase(name) == 0 && !computed_.contains(name) && !signature_.placeholders.contains(argument))
+      unknown.insert(argument);
   }
-  return unknown <= operands.size();
+  return unknown.size() > operands.size() ? unknown : std::set<std::string>();
+}
+
+/// Nothing but a number in the code is left for the initializer.
+bool Origins::reads_literal(const Use& use) const {
+  return !signature_.calls[static_cast<std::size_t>(use.node)].function.empty() && folded_arguments(use).empty();
+}
+
+std::string Origins::traced_value(const std::string& initializer, const Use& use) const {
+  if (use.node < 0) return "";
+  const std::vector<std::string>& arguments = signature_.calls[static_cast<std::size_t>(use.node)].arguments;
+  if (std::find(arguments.begin(), arguments.end(), initializer) != arguments.end()) return initializer;
+  const std::set<std::string> folded = folded_arguments(use);
+  if (folded.size() == 1) return *folded.begin();
+  const auto operand = static_cast<std::size_t>(use.operand);
+  const bool ordered = use.operand >= 0 && static_cast<int>(arguments.size()) == graph_.node(use.node).input_size();
+  return ordered && operand < arguments.size() && folded.contains(arguments[operand]) ? arguments[operand] : "";
+}
+
+bool Origins::is_unread(const std::string& target) const {
+  const auto known = signature_.targets.find(target);
+  return known != signature_.targets.end() && known->second == InputKind::parameter && !read_.contains(target);
+}
+
+/// What a use reads whose call takes another value of the trace than the initializer: folded from the parameters that take their
+/// places in another module, or else from parameters of that module that nothing reads. Without such it is the same value, computed
+/// again.
+Origin Origins::merged_value(const std::string& initializer, const Origin& own, const Use& use) const {
+  const std::string value = traced_value(initializer, use);
+  const auto home = homes_.find(initializer);
+  if (own.kind != OriginKind::parameter || value.empty() || value == initializer || home == homes_.end()) return own;
+  const std::string& module = signature_.calls[static_cast<std::size_t>(use.node)].module;
+  Origin other{OriginKind::parameter, "", {}, true};
+  for (const std::string& source : own.sources)
+    if (std::string name = moved(source, home->second, module); is_unread(name)) other.sources.push_back(std::move(name));
+  if (other.sources.empty()) {
+    std::vector<std::string> alike, owned;
+    for (const auto& [target, kind] : signature_.targets) {
+      if (!is_unread(target) || !is_within(target, module)) continue;
+      const auto is_alike = [&](const std::string& source) { return without_digits(source) == without_digits(target); };
+      if (std::any_of(own.sources.begin(), own.sources.end(), is_alike)) alike.push_back(target);
+      if (owner_of(target) == module) owned.push_back(target);
+    }
+    other.sources = alike.empty() ? owned : alike;
+    if (other.sources.size() > 1) other.value = value;
+  }
+  if (other.sources.empty()) return own;
+  if (other.sources.size() == 1) other.target = other.sources[0];
+  return other;
 }
 
 Origin Origins::of(const std::string& initializer, const Tensor& values, const Use& use) const {
@@ -124,7 +206,32 @@ Origin Origins::of(const std::string& initializer, const Tensor& values, const U
   if (merged.size() == 1) return {kind_of(signature_.targets.at(merged[0])), merged[0], {}, false};
   if (!merged.empty()) return {own.kind, "", merged, false};
   if (targets.empty() && use.role == UseRole::norm_scale && !use.norm_has_bias) return {OriginKind::literal, "", {}, false};
-  return has_one_value(values) && reads_literal(use) ? Origin{OriginKind::literal, "", {}, false} : own;
+  if (has_one_value(values) && reads_literal(use)) return {OriginKind::literal, "", {}, false};
+  return merged_value(initializer, own, use);
+}
+
+void Origins::find_read() {
+  for (const TracedCall& call : signature_.calls)
+    for (const std::string& argument : call.arguments)
+      if (auto target = signature_.placeholders.find(argument); target != signature_.placeholders.end())
+        read_.insert(target->second);
+  for (const auto& proto : graph_.initializer()) {
+    const Origin origin = of(proto.name());
+    read_.insert(origin.target);
+    read_.insert(origin.sources.begin(), origin.sources.end());
+  }
+}
+
+/// The module whose call takes a folded value by the initializer's name, or else that of the first parameter behind it.
+void Origins::find_homes(const Uses& uses) {
+  for (const auto& [initializer, list] : uses) {
+    const Origin own = of(initializer);
+    if (own.kind != OriginKind::parameter || !own.folded || own.sources.empty()) continue;
+    const auto named =
+        std::find_if(list.begin(), list.end(), [&](const Use& use) { return traced_value(initializer, use) == initializer; });
+    homes_.emplace(initializer, named != list.end() ? signature_.calls[static_cast<std::size_t>(named->node)].module
+                                                    : std::string(owner_of(own.sources[0])));
+  }
 }
 
 /// A tied parameter has one name in every call, and a name for each module that owns it in the list: "head.weight" where the

@@ -28,6 +28,8 @@ struct Origin {
   std::string target;                ///< its name in the module; "" where it is none, or several, or unknown
   std::vector<std::string> sources;  ///< folded: the parameters, or else the buffers and constants, that it was computed from
   bool folded = false;
+  /// Name in the trace, where the file does not tell which of `sources` it was folded from.
+  std::string value = {};
 
   bool operator==(const Origin&) const = default;
 };
@@ -43,6 +45,9 @@ class Origins {
   Origin of(const std::string& initializer, const Tensor& values, const Use& use) const;
   /// Whether the traced call behind a use takes this parameter of the module.
   bool call_takes(const Use& use, const std::string& target) const;
+  /// The value of the trace that this use reads, if its call takes such a value and the file does not compute it: the name of the
+  /// initializer, or that of a value which the exporter folded and merged with it. Else "".
+  std::string traced_value(const std::string& initializer, const Use& use) const;
   /// Other names of a tied parameter: name -> the name that the file goes by.
   const std::map<std::string, std::string>& tied_names() const { return tied_; }
   /// Whether some initializer goes by the name of `target`, or was folded from it alone.
@@ -51,12 +56,22 @@ class Origins {
  private:
   std::vector<std::string> targets_of_call(const Use& use) const;
   bool reads_literal(const Use& use) const;
+  std::set<std::string> operands_of_call(int node) const;
+  std::set<std::string> folded_arguments(const Use& use) const;
+  Origin merged_value(const std::string& initializer, const Origin& own, const Use& use) const;
+  bool is_unread(const std::string& target) const;
+  void find_read();
+  void find_homes(const Uses& uses);
   void find_tied_names(const Uses& uses);
 
   const ::onnx::GraphProto& graph_;
   const Signature& signature_;
   std::set<std::string> carried_;
-  std::unordered_set<std::string> computed_;  ///< inputs of the graph and results of its nodes
+  std::unordered_set<std::string> computed_;               ///< inputs of the graph and results of its nodes
+  std::unordered_map<std::string, int> makers_;            ///< value -> the node that computes it
+  std::map<std::string, std::vector<int>> nodes_of_call_;  ///< by the call's result
+  std::set<std::string> read_;                             ///< targets that a call takes, or a value was folded from
+  std::map<std::string, std::string> homes_;               ///< folded initializer -> the module that reads it
   std::map<std::string, std::string> tied_;
 };
 

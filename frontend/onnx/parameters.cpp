@@ -148,9 +148,7 @@ class Planner {
     const std::string& target = group.origin.target;
     // A folded matrix is transposed, so it does not go by the name of what it was folded from.
     const bool named = !target.empty() && !origins_.of(name).folded && !taken_.contains(target);
-    const std::string state = literal ? unique(name + "@constant")
-                              : named ? unique(target)
-                                      : unique(concat(name, "@", group.uses[0].node_name));
+    const std::string state = literal ? unique(name + "@constant") : named ? unique(target) : unique(name_of_part(name, group));
     const bool own = !literal && add({state, name, target, file_type(name, values), group.uses, group.verdict});
     if (group.verdict.trained) parts.push_back(state);
     for (const Use& use : group.uses) {
@@ -160,6 +158,12 @@ class Planner {
     if (literal && group.uses[0].role == UseRole::norm_scale)
       plan_.repairs.push_back(concat("'", name, "' also serves ", group.uses.size(),
                                      " LayerNormalization nodes without bias as plain ones: those have no scale to train"));
+  }
+
+  /// That of the value in the trace, where the file tells it.
+  std::string name_of_part(const std::string& name, const Group& group) const {
+    const std::string value = group.origin.folded ? origins_.traced_value(name, group.uses[0]) : "";
+    return value.empty() || value == name || taken_.contains(value) ? concat(name, "@", group.uses[0].node_name) : value;
   }
 
   void note_parts(const std::string& name, const Group& keeper, const std::vector<std::string>& parts) {

@@ -98,6 +98,7 @@ TracedCall read_call(const ::onnx::NodeProto& node) {
   const Metadata metadata = metadata_of(node);
   const std::string_view text = find(metadata, kCall);
   TracedCall call;
+  if (text.starts_with("%")) call.result = identifier_at(text, 1);
   call.function = between(text, "[target=", "]");
   const std::size_t arguments = text.find('(');
   for (std::size_t at = std::min(arguments, text.size()); at < text.size(); ++at) {

@@ -15,6 +15,7 @@ std::string_view name_of(InputKind kind);
 
 /// The traced call that a node came from: "%linear = call_function[target=torch.ops.aten.linear.default](args = (%x, %p_w))".
 struct TracedCall {
+  std::string result;                  ///< name of what it gives: "linear"
   std::string function;                ///< "torch.ops.aten.linear.default"
   std::vector<std::string> arguments;  ///< names of the values that it takes, in order: "x", "p_w"
   std::string module;                  ///< path of the module that called it: "blocks.0.ln"; "" at the top, or unknown

@@ -81,6 +81,28 @@ TEST(Signature, MergedInitializersAreTheParametersThatTheyWere) {
   EXPECT_FALSE(trained(import_fixture("merged", {.freeze = {"b.*"}})).contains("b.weight"));
 }
 
+TEST(Signature, FoldedValuesThatTheExporterMergedAreTheParametersBehindThem) {
+  const Model model = import_fixture("folded_scales");
+  EXPECT_EQ(trained(model), (Names{"add", "add_1", "add_3", "view", "view_1", "fc.bias", "val_19"}));
+  EXPECT_EQ(parameter_of(model, "add").nodes.size(), 2u) << "one norm, used twice";
+  EXPECT_EQ(parameter_of(model, "add").likely_name, "twice.weight");
+  EXPECT_EQ(parameter_of(model, "add_1").likely_name, "a.weight");
+  EXPECT_EQ(parameter_of(model, "add_3").likely_name, "b.weight");
+  EXPECT_EQ(parameter_of(model, "view_1").likely_name, "gain2");
+  EXPECT_TRUE(mentions(model, {"'add' is 3 parameters of equal value", "'add_1' and 'add_3'", "--tie 'add'"}));
+  EXPECT_FALSE(mentions(model, {"nowhere"}));
+  EXPECT_EQ(trained(import_fixture("folded_scales", {.tie = {"add"}})), (Names{"add", "view", "view_1", "fc.bias", "val_19"}));
+  EXPECT_FALSE(trained(import_fixture("folded_scales", {.freeze = {"gain2"}})).contains("view_1"));
+  EXPECT_EQ(trained(import_fixture("folded_scales", {.untie = {"add"}})).size(), 8u) << "each use its own";
+}
+
+TEST(Signature, ABiasThatWasFoldedIsNoNumberInTheCode) {
+  const Model model = import_fixture("folded_biases");
+  EXPECT_EQ(trained(model), (Names{"mul", "mul_1", "val_0", "val_2"}));
+  EXPECT_EQ(parameter_of(model, "mul").likely_name, "q.0");
+  EXPECT_EQ(parameter_of(model, "mul_1").likely_name, "q.1");
+}
+
 TEST(Signature, DroppedBiasesOfZerosTrainAgain) {
   const Model model = import_fixture("copied_layers");
   EXPECT_TRUE(trained(model).contains("encoder.layers.1.self_attn.out_proj.bias"));
@@ -203,7 +225,7 @@ TEST(Signature, SilentFilesKeepTheirDoubts) {
 
 /// Importing what was exported gives the same plan, and what borrowed a value keeps it.
 TEST(Signature, AnExportedFileGoesOnByTheSameRules) {
-  for (const char* name : {"merged", "copied_layers", "class_token", "tied_head", "late_norms"}) {
+  for (const char* name : {"merged", "copied_layers", "class_token", "tied_head", "late_norms", "folded_scales", "folded_biases"}) {
     const Model model = import_fixture(name);
     std::map<std::string, Tensor> moved;
     for (const auto& [state, values] : model.weights) {

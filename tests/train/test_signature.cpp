@@ -83,7 +83,7 @@ TEST_P(DefaultExport, TrainsAsPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Signature, DefaultExport,
                          testing::Values("tied_head", "copied_layers", "merged", "class_token", "grid", "bag", "group_norms",
-                                         "late_norms", "buffer_and_constant", "scalar_parameter"),
+                                         "late_norms", "folded_scales", "folded_biases", "buffer_and_constant", "scalar_parameter"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(FrozenNorm, NormalisesByItsRunningStatistics) {
