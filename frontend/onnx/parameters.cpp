@@ -108,11 +108,11 @@ class Planner {
     for (Group& group : groups) {
       group.verdict = verdict_of(name, values, group);
       read_.insert(group.origin.sources.begin(), group.origin.sources.end());
-      note_computed(name, group);
     }
     const auto keeper = keeper_of(name, groups);
     if (keeper == groups.end()) return add_constant(name, values, groups);
     add({name, name, keeper->origin.target, file_type(name, values), keeper->uses, keeper->verdict});
+    note_computed(name, name, *keeper);
     if (groups.size() == 1) repeat_rows(name, values, keeper->origin);
     std::vector<std::string> parts{name};
     for (auto group = groups.begin(); group != groups.end(); ++group)
@@ -151,6 +151,7 @@ class Planner {
     const std::string state = literal ? unique(name + "@constant") : named ? unique(target) : unique(name_of_part(name, group));
     const bool own = !literal && add({state, name, target, file_type(name, values), group.uses, group.verdict});
     if (group.verdict.trained) parts.push_back(state);
+    note_computed(state, name, group);
     for (const Use& use : group.uses) {
       plan_.redirected[{use.node, use.operand}] = own ? state : "";
       plan_.aliases.push_back({state, name, use.node, use.operand, false, own ? Alias::Kind::part : Alias::Kind::constant});
@@ -194,13 +195,11 @@ class Planner {
   }
 
   /// A value that the module computes from its parameters trains in their place, which is not the same.
-  void note_computed(const std::string& name, const Group& group) {
+  void note_computed(const std::string& state, const std::string& name, const Group& group) {
     const Origin& origin = group.origin;
-    if (!group.verdict.trained || !origin.folded || is_folded_view(signature_, name, origin.target)) return;
-    if (std::any_of(group.uses.begin(), group.uses.end(), [&](const Use& u) { return origins_.call_takes(u, origin.target); }))
-      return;
+    if (!group.verdict.trained || !origin.folded || is_folded_view(signature_, name, origins_.of(name).target)) return;
     plan_.repairs.push_back(
-        concat("'", name, "' was folded from ", listing(origin.sources),
+        concat("'", state, "' was folded from ", listing(origin.sources),
                " by the exporter: it trains as a parameter of its own, which is not the same where more than its "
                "shape changed; torch.onnx.export(..., optimize=False) keeps what it came from"));
   }

@@ -153,6 +153,18 @@ TEST(Signature, FoldedValuesAreWhatTheyWereFoldedFrom) {
   EXPECT_TRUE(mentions(model, {"'val_1' was folded from 'mu' and 'rho'", "optimize=False"}));
 }
 
+TEST(Signature, AProductOfAParameterAndATableIsComputedThoughTheCallTakesTheParameter) {
+  ModelBuilder m = product("val_1");
+  frontend::add_metadata(*m.model.mutable_graph(), kList,
+                         "p_mu: PARAMETER target='mu'\nb_table: BUFFER target='table'\np_b: PARAMETER target='b'\n");
+  say(m, "val_1", kFolded, "['mu', 'table', 'val_0']");
+  for (auto& node : *m.model.mutable_graph()->mutable_node())
+    frontend::add_metadata(node, kCall,
+                           "%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%b_table, %p_mu, "
+                           "%p_b), kwargs = {})");
+  EXPECT_TRUE(mentions(m.import(), {"'val_1' was folded from 'mu'", "optimize=False"}));
+}
+
 TEST(Signature, TheOlderFormOfTheListIsReadToo) {
   ModelBuilder m = product("w");
   frontend::add_metadata(
