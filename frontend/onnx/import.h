@@ -100,6 +100,7 @@ struct Parameter {
   std::string reason;              ///< "weight of Gemm", "running statistic", "--freeze=GLOB", ...
   std::vector<std::string> nodes;  ///< the nodes that use it
   bool updated = false;            ///< a running statistic that each training step moves; not `trained`
+  std::string tied_to = {};        ///< the parameter whose values it takes, as a view; "" where it is none; not `trained`
 };
 
 /// How many BatchNormalization and Dropout nodes a file has in training form, and in inference form. A Dropout that drops nothing

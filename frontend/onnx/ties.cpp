@@ -145,6 +145,7 @@ class Tying {
     for (Parameter& parameter : plan_.parameters) {
       if (parameter.name != second) continue;
       parameter.trained = parameter.doubtful = false;
+      parameter.tied_to = first;
       parameter.reason = concat("tied to '", first, "'", how);
     }
   }

@@ -60,6 +60,7 @@ TEST(Signature, ATransposedHeadIsItsEmbedding) {
   const Model model = import_fixture("tied_head");
   EXPECT_EQ(trained(model), (Names{"head.weight", "fc.bias", "val_0"}));
   EXPECT_EQ(parameter_of(model, "val_2").reason, "tied to 'head.weight' transposed");
+  EXPECT_EQ(parameter_of(model, "val_2").tied_to, "head.weight");
   EXPECT_EQ(parameter_of(model, "val_0").likely_name, "fc.weight");
   EXPECT_TRUE(mentions(model, {"'val_2'", "'head.weight'", "--untie 'val_2'"}));
   EXPECT_EQ(trained(import_fixture("tied_head", {.tie = {"val_2"}})), trained(model)) << "what is tied already may be named";

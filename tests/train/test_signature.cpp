@@ -86,6 +86,14 @@ INSTANTIATE_TEST_SUITE_P(Signature, DefaultExport,
                                          "late_norms", "folded_scales", "folded_biases", "buffer_and_constant", "scalar_parameter"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST(TiedHead, IsListedApartFromWhatIsFrozen) {
+  const TemporaryDirectory folder;
+  const CommandResult result = train("tied_head", recording("tied_head"), folder);
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  for (const char* line : {"\ntied: 1 initializer, 160 values\n", "\nfrozen: 0 initializers, 0 values\n"})
+    EXPECT_NE(result.errors.find(line), std::string::npos) << line << result.errors;
+}
+
 TEST(FrozenNorm, NormalisesByItsRunningStatistics) {
   const TemporaryDirectory folder;
   const Recording recorded = recording("late_norms_a_frozen");

@@ -14,17 +14,23 @@ namespace gcomp::tools {
 namespace {
 
 /// A parameter's place in the report.
-enum class Part { trained, statistic, frozen };
+enum class Part { trained, tied, statistic, frozen };
 
 struct PartRow {
   Part part;
   const char *title, *noun;
+  bool always;  ///< whether the line stands where nothing is of this part
 };
-constexpr PartRow kParts[] = {{Part::trained, "trained: ", " parameter"},
-                              {Part::statistic, "updated by each step: ", " running statistic"},
-                              {Part::frozen, "frozen: ", " initializer"}};
+constexpr PartRow kParts[] = {{Part::trained, "trained: ", " parameter", true},
+                              {Part::tied, "tied: ", " initializer", false},
+                              {Part::statistic, "updated by each step: ", " running statistic", false},
+                              {Part::frozen, "frozen: ", " initializer", true}};
 
-Part part_of(const frontend::Parameter& p) { return p.trained ? Part::trained : p.updated ? Part::statistic : Part::frozen; }
+Part part_of(const frontend::Parameter& p) {
+  if (p.trained) return Part::trained;
+  if (!p.tied_to.empty()) return Part::tied;
+  return p.updated ? Part::statistic : Part::frozen;
+}
 
 const char* doubt(const frontend::Parameter& p) {
   if (!p.doubtful) return "";
@@ -46,7 +52,7 @@ void report_part(const Console& console, const frontend::Model& model, const Par
     elements += p.type.elements();
     width = std::max(width, std::min<std::size_t>(shown_name(p).size(), 48));
   }
-  if (count == 0 && row.part == Part::statistic) return;
+  if (count == 0 && !row.always) return;
   console.say(concat(row.title, count, row.noun, count == 1 ? ", " : "s, ", grouped(elements), " values"));
   for (const frontend::Parameter& p : model.parameters) {
     if (part_of(p) != row.part) continue;
