@@ -86,7 +86,7 @@ Origin Origins::of(const std::string& initializer) const {
       (source->second == InputKind::parameter ? parameters : others).push_back(name);
   if (parameters.empty()) return {OriginKind::constant, "", std::move(others), true};
   std::string only = parameters.size() == 1 ? parameters[0] : "";
-  return {OriginKind::parameter, std::move(only), std::move(parameters), true};
+  return {OriginKind::parameter, std::move(only), std::move(parameters), true, std::move(others)};
 }
 
 /// Names of the module that the use's traced call takes, in order.
@@ -161,7 +161,9 @@ Origin Origins::merged_value(const std::string& initializer, const Origin& own, 
   const auto home = homes_.find(initializer);
   if (own.kind != OriginKind::parameter || value.empty() || value == initializer || home == homes_.end()) return own;
   const std::string& module = signature_.calls[static_cast<std::size_t>(use.node)].module;
-  Origin other{OriginKind::parameter, "", {}, true};
+  Origin other{OriginKind::parameter, "", {}, true, own.beside};
+  for (std::string& name : other.beside)
+    if (std::string there = moved(name, home->second, module); signature_.targets.contains(there)) name = std::move(there);
   for (const std::string& source : own.sources)
     if (std::string name = moved(source, home->second, module); is_unread(name)) other.sources.push_back(std::move(name));
   if (other.sources.empty()) {

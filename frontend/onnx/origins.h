@@ -28,6 +28,7 @@ struct Origin {
   std::string target;                ///< its name in the module; "" where it is none, or several, or unknown
   std::vector<std::string> sources;  ///< folded: the parameters, or else the buffers and constants, that it was computed from
   bool folded = false;
+  std::vector<std::string> beside = {};  ///< of a value folded from parameters: the buffers and constants that went into it too
   /// Name in the trace, where the file does not tell which of `sources` it was folded from.
   std::string value = {};
 

@@ -199,8 +199,9 @@ class Planner {
     const Origin& origin = group.origin;
     if (!group.verdict.trained || !origin.folded || is_folded_view(signature_, name, origins_.of(name).target)) return;
     plan_.repairs.push_back(
-        concat("'", state, "' was folded from ", listing(origin.sources),
-               " by the exporter: it trains as a parameter of its own, which is not the same where more than its "
+        concat("'", state, "' was folded from ", listing(origin.sources), " by the exporter: it trains as a parameter of its own, ",
+               origin.beside.empty() ? "" : concat("and what came of ", listing(origin.beside), " trains with it, "),
+               "which is not the same where more than its "
                "shape changed; torch.onnx.export(..., optimize=False) keeps what it came from"));
   }
 

@@ -154,6 +154,16 @@ TEST(Signature, FoldedValuesAreWhatTheyWereFoldedFrom) {
   EXPECT_TRUE(mentions(model, {"'val_1' was folded from 'mu' and 'rho'", "optimize=False"}));
 }
 
+TEST(Signature, WhatCameOfABufferTrainsWithTheValueAndIsSaid) {
+  ModelBuilder m = product("cat_1");
+  frontend::add_metadata(*m.model.mutable_graph(), kList,
+                         "p_q: PARAMETER target='q'\nb_k: BUFFER target='k'\np_b: PARAMETER target='b'\n");
+  say(m, "cat_1", kFolded, "['k', 'q']");
+  const Model model = m.import();
+  EXPECT_TRUE(trained(model).contains("cat_1"));
+  EXPECT_TRUE(mentions(model, {"'cat_1' was folded from 'q'", "what came of 'k'", "trains"}));
+}
+
 TEST(Signature, AProductOfAParameterAndATableIsComputedThoughTheCallTakesTheParameter) {
   ModelBuilder m = product("val_1");
   frontend::add_metadata(*m.model.mutable_graph(), kList,
