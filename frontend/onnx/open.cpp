@@ -56,7 +56,9 @@ std::shared_ptr<Source> parse(std::string_view bytes, const std::string& name, c
   check_user(parsed && !bytes.empty(), "'", name, "' is not an ONNX model, or is cut short: it does not parse");
   for (const auto& opset : source->model.opset_import()) {
     const std::string domain = opset.domain() == "ai.onnx" ? "" : opset.domain();
-    check_user(source->opsets.emplace(domain, opset.version()).second, name, ": operator set '", domain, "' is imported twice");
+    const auto [known, added] = source->opsets.emplace(domain, opset.version());
+    check_user(added || known->second == opset.version(), name, ": operator set '", domain.empty() ? "ai.onnx" : domain,
+               "' is imported in two versions, ", known->second, " and ", opset.version());
   }
   validate(*source);
   if (const auto opset = source->opsets.find(""); opset != source->opsets.end())

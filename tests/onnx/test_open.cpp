@@ -92,6 +92,32 @@ TEST(Open, ChecksUtf8) {
   good.open();
 }
 
+TEST(Open, AnOperatorSetMayBeImportedTwiceInOneVersion) {
+  ModelBuilder m(20);
+  m.input("x", {"4"}).node("Relu", {"x"}, {"y"}).output("y");
+  m.model.add_opset_import()->set_version(20);
+  EXPECT_EQ(m.open().opsets.at(""), 20);
+  m.model.mutable_opset_import(1)->set_domain("ai.onnx");
+  EXPECT_EQ(m.open().opsets.at(""), 20);
+  m.model.mutable_opset_import(1)->set_version(19);
+  expect_error([&] { m.open(); }, {"operator set 'ai.onnx' is imported in two versions, 20 and 19"});
+}
+
+/// As skl2onnx writes LogisticRegression.
+TEST(Open, OperatorsOfAnotherDomainAreNamedWithIt) {
+  ModelBuilder m(21);
+  m.input("x", {"n", "4"}).node("LinearClassifier", {"x"}, {"label", "scores"}).output("scores");
+  m.model.mutable_graph()->mutable_node(0)->set_domain("ai.onnx.ml");
+  m.model.add_opset_import()->set_domain("ai.onnx.ml");
+  m.model.mutable_opset_import(1)->set_version(1);
+  m.model.add_opset_import()->set_version(21);
+  expect_error(
+      [&] {
+        m.import({.dims = {{"n", 2}}});
+      },
+      {"ai.onnx.ml::LinearClassifier 'node_label' (opset 1): operator not supported"}, ExitCode::unsupported);
+}
+
 TEST(Open, ChecksOpsets) {
   ModelBuilder m = small();
   m.model.mutable_opset_import(0)->set_version(999);
