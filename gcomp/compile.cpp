@@ -37,10 +37,10 @@ void run_pass(const CompileHooks& hooks, std::string_view name, const ir::Graph&
   if (hooks.pass) hooks.pass(name, graph, changed, passed.count());
 }
 
-std::vector<std::string> input_names(const Model& model) {
-  std::vector<std::string> names;
-  for (const frontend::ValueInfo& input : model.inputs()) names.push_back(input.name);
-  return names;
+/// Data and weights are told apart by their names: no input and no state of the model may have that of the loss's own input.
+void require_other_name(const std::string& name, const Model& model, std::string_view what) {
+  check_user(name != passes::kLabelInput, "model '", model.name(), "' has ", what, " named '", passes::kLabelInput,
+             "', the name of the loss's own input; rename it, or take an output of the model as the loss: output:NAME");
 }
 
 bool mixes(const GraphOptions& options) { return options.precision == DType::f16 || options.precision == DType::bf16; }
@@ -67,7 +67,7 @@ frontend::Model instantiate(const Model& model, const GraphOptions& options, Pur
 
 /// The type of the labels of one batch, where the data has any.
 std::optional<TensorType> found_label(const ShapeRequest& shapes) {
-  const auto found = shapes.data.find("label");
+  const auto found = shapes.data.find(std::string(passes::kLabelInput));
   if (found == shapes.data.end()) return std::nullopt;
   TensorType type = found->second;
   if (shapes.batch && !type.shape.empty()) type.shape[0] = *shapes.batch;
@@ -108,6 +108,9 @@ std::string reasons_of(const std::vector<frontend::Parameter>& parameters) {
 
 /// The forward graph in training form, checked for what `loss` needs of it.
 ModelGraph trainable(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
+  const bool has_label = loss.kind != passes::LossKind::output;
+  if (has_label)
+    for (const frontend::ValueInfo& input : model.inputs()) require_other_name(input.name, model, "an input");
   ModelGraph made;
   made.model = instantiate(model, options, Purpose::training, hooks);
   made.graph = std::move(made.model.graph);
@@ -116,10 +119,8 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
              " floating-point initializers, all frozen", reasons_of(made.model.parameters));
   match_attention(made.graph, options.target, hooks);
   mix_precision(made.graph, options, hooks);
-  if (loss.kind == passes::LossKind::output) return made;
-  for (const std::string& name : input_names(model))
-    check_user(name != "label", "model '", model.name(),
-               "' has an input named 'label', the name of the loss's own input; its loss can only be output:NAME");
+  if (!has_label) return made;
+  for (const ir::State& state : made.graph.states()) require_other_name(state.value->name, model, "an initializer");
   try {
     made.target = loss_target(made.model, loss, found_label(options.shapes));
   } catch (const UserError& error) { throw UserError(concat("model '", model.name(), "': ", error.what()), error.code()); }

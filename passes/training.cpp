@@ -84,6 +84,18 @@ Var loss_of(Builder& b, const LossSpec& loss, Var output, Var label, std::int64_
   return {};
 }
 
+/// The loss's own input, called `label` whatever the model calls what its nodes make: that gives the name up.
+Var label_input(Builder& b, const TensorType& type) {
+  Graph& graph = b.graph();
+  Value* taken = nullptr;
+  for (const auto& node : graph.nodes())
+    for (Value* result : node->results)
+      if (result->name == kLabelInput) taken = result;
+  Var label = b.input(type, std::string(kLabelInput));
+  if (taken) graph.take_name(taken, label.value);
+  return label;
+}
+
 /// Scalars of one step that all parameters share, broadcast on demand. Computed in f64, cast once to each dtype.
 struct StepScalars {
   Builder& b;
@@ -211,7 +223,7 @@ Value* attach_loss(Graph& graph, const LossSpec& loss, const std::optional<Tenso
   }
   Value* output = observed_output(graph, loss.output);
   const LabelSpec spec = *label_of(loss, output->type, label);
-  Var value = loss_of(b, loss, b.wrap(output), b.input(spec.type, "label"), spec.axis);
+  Var value = loss_of(b, loss, b.wrap(output), label_input(b, spec.type), spec.axis);
   graph.rename(value.value, "loss");
   graph.outputs().push_back(value.value);
   return value.value;

@@ -23,6 +23,9 @@ struct LossSpec {
 /// with the nearest name. `output` is the output that the loss looks at, "" for the first of floats; not for "output:NAME".
 LossSpec parse_loss(std::string_view text, std::string_view output = {});
 
+/// The graph's input that the loss compares an output with, and the data's array for it.
+inline constexpr std::string_view kLabelInput = "label";
+
 /// Type of the array that the loss compares with, named `label`; `found` is what the data has, which decides the class axis
 /// of cross_entropy: the last where the labels' shape is the output's without it, else axis 1. Null for LossKind::output.
 /// Throws UserError where both or neither fit.
@@ -32,7 +35,8 @@ struct LabelSpec {
 };
 std::optional<LabelSpec> label_of(const LossSpec& loss, const TensorType& output, const std::optional<TensorType>& found);
 
-/// Adds the input `label` and the mean loss over all elements of the output that it looks at; gives the loss.
+/// Adds the input `label` and the mean loss over all elements of the output that it looks at; gives the loss. A node's result of
+/// that name gets another; no input or state may have it.
 ///   graph(%x) -> (%logits)    becomes    graph(%x, %label: i64[64]) -> (%logits, %loss)
 ir::Value* attach_loss(ir::Graph& graph, const LossSpec& loss, const std::optional<TensorType>& label = {});
 

@@ -1,0 +1,111 @@
+// Models as classifiers of other libraries are exported: the predicted `label` beside what a loss looks at.
+#include "tests/errors/bad_input.h"
+
+namespace gcomp::test {
+namespace {
+
+onnx::NodeProto& add_node(onnx::GraphProto& graph, const std::string& op, const std::vector<std::string>& inputs,
+                          const std::string& output) {
+  onnx::NodeProto& node = *graph.add_node();
+  node.set_op_type(op);
+  node.set_name("make_" + output);
+  for (const std::string& input : inputs) node.add_input(input);
+  node.add_output(output);
+  return node;
+}
+
+/// Puts an output of integers in front of those that there are.
+void add_first_output(onnx::GraphProto& graph, const std::string& name) {
+  const onnx::ValueInfoProto last = graph.output(graph.output_size() - 1);
+  *graph.add_output() = last;
+  for (int i = graph.output_size() - 1; i > 0; --i) *graph.mutable_output(i) = graph.output(i - 1);
+  onnx::ValueInfoProto& first = *graph.mutable_output(0);
+  first.set_name(name);
+  first.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
+  first.mutable_type()->mutable_tensor_type()->clear_shape();
+}
+
+/// Outputs `label`, the number of the largest of y, and y.
+void predict_label(onnx::ModelProto& model) {
+  add_node(*model.mutable_graph(), "ArgMax", {"y"}, "label");
+  add_first_output(*model.mutable_graph(), "label");
+}
+
+class ClassifierOutputs : public BadInput {
+ protected:
+  /// From "last loss" on: losses, weights, and accuracy where there is evaluation data.
+  static std::string measured(const CommandResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    const std::size_t at = result.output.find("last loss");
+    EXPECT_NE(at, std::string::npos) << result.output;
+    return result.output.substr(std::min(at, result.output.size()));
+  }
+  CommandResult grad() {
+    return run_gcomp(
+        {"grad", model_, "--inputs", data_, "--loss", "cross_entropy", "--output", "y", "--outputs", folder_ / "g.npz"});
+  }
+  CommandResult compile() {
+    return run_gcomp(
+        {"compile", model_, "--train", "--loss", "cross_entropy", "--output", "y", "--batch", "4", "-o", folder_ / "m.gcx"});
+  }
+};
+
+TEST_F(ClassifierOutputs, AnOutputCalledLabelIsNotTheDatasLabel) {
+  const std::string plain = measured(train({"--eval-data", data_}));
+  write_linear_model(model_, predict_label);
+  EXPECT_EQ(measured(train({"--eval-data", data_, "--output", "y"})), plain);
+  EXPECT_EQ(measured(train({"--eval-data", data_})), plain) << "the first output of floats";
+  EXPECT_EQ(grad().exit_code, 0);
+  EXPECT_EQ(compile().exit_code, 0);
+  EXPECT_EQ(measured(run_gcomp({"train", folder_ / "m.gcx", "--data", data_, "--eval-data", data_, "--steps", "2", "--out", out_})),
+            plain);
+}
+
+TEST_F(ClassifierOutputs, AnInnerValueOrTheLossesOutputMayBeCalledLabel) {
+  const std::string plain = measured(train());
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    onnx::GraphProto& graph = *model.mutable_graph();
+    graph.mutable_node(0)->set_output(0, "label");
+    add_node(graph, "Mul", {"label", "one"}, "y");
+    onnx::TensorProto& one = *graph.add_initializer();
+    one.set_name("one");
+    one.set_data_type(onnx::TensorProto::FLOAT);
+    one.add_float_data(1);
+  });
+  EXPECT_EQ(measured(train({"--freeze", "one"})), plain);
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    model.mutable_graph()->mutable_node(0)->set_output(0, "label");
+    model.mutable_graph()->mutable_output(0)->set_name("label");
+  });
+  EXPECT_EQ(measured(train({"--output", "label"})), plain);
+}
+
+TEST_F(ClassifierOutputs, AnInputOrInitializerCalledLabelIsRefused) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    model.mutable_graph()->mutable_input(0)->set_name("label");
+    model.mutable_graph()->mutable_node(0)->set_input(0, "label");
+  });
+  const std::vector<std::string> reason{"has an input named 'label', the name of the loss's own input", "output:NAME"};
+  for (const CommandResult& result : {train(), grad(), compile()}) expect_refused(result, ExitCode::invalid, reason);
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    model.mutable_graph()->mutable_initializer(0)->set_name("label");
+    model.mutable_graph()->mutable_node(0)->set_input(1, "label");
+  });
+  for (const CommandResult& result : {train(), grad(), compile()})
+    expect_refused(result, ExitCode::invalid, {"has an initializer named 'label'", "rename it"});
+}
+
+/// The learning rate is the step's last input, whatever its name.
+TEST_F(ClassifierOutputs, AnInputCalledAsTheLearningRateIsAnInput) {
+  const std::string plain = measured(train());
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    model.mutable_graph()->mutable_input(0)->set_name("learning_rate");
+    model.mutable_graph()->mutable_node(0)->set_input(0, "learning_rate");
+  });
+  std::map<std::string, Tensor> arrays = load_arrays(data_);
+  write_data({{"learning_rate", arrays.at("x")}, {"label", arrays.at("label")}});
+  EXPECT_EQ(measured(train()), plain);
+}
+
+}  // namespace
+}  // namespace gcomp::test
