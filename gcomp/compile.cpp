@@ -45,15 +45,11 @@ void require_other_name(const std::string& name, const Model& model, std::string
 
 bool mixes(const GraphOptions& options) { return options.precision == DType::f16 || options.precision == DType::bf16; }
 
-enum class Purpose : std::uint8_t { inference, training };
-
-frontend::Model instantiate(const Model& model, const GraphOptions& options, Purpose purpose, const CompileHooks& hooks) {
+frontend::ImportOptions import_options(const Model& model, const GraphOptions& options) {
   frontend::ImportOptions import;
   import.shapes = bind_shapes(model.name(), model.inputs(), options.shapes);
   import.dims = options.shapes.dims;
   if (!model.onnx() && options.shapes.batch) import.dims.emplace("batch", *options.shapes.batch);
-  import.training = purpose == Purpose::training;
-  import.training_form = purpose == Purpose::inference && options.training_form;
   import.seed = options.seed;
   import.float_type = mixes(options) ? DType::f32 : options.precision;
   import.freeze = options.freeze;
@@ -62,6 +58,10 @@ frontend::Model instantiate(const Model& model, const GraphOptions& options, Pur
   import.untie = options.untie;
   import.batchnorm_variance = options.batchnorm_variance;
   import.limits = options.limits;
+  return import;
+}
+
+frontend::Model instantiate(const Model& model, const frontend::ImportOptions& import, const CompileHooks& hooks) {
   return timed(hooks, "import", [&] { return model.instantiate(import); });
 }
 
@@ -111,8 +111,11 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   const bool has_label = loss.kind != passes::LossKind::output;
   if (has_label)
     for (const frontend::ValueInfo& input : model.inputs()) require_other_name(input.name, model, "an input");
+  frontend::ImportOptions import = import_options(model, options);
+  import.training = true;
+  import.loss_output = loss.output;
   ModelGraph made;
-  made.model = instantiate(model, options, Purpose::training, hooks);
+  made.model = instantiate(model, import, hooks);
   made.graph = std::move(made.model.graph);
   made.model.graph = ir::Graph("forward");
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
@@ -147,8 +150,11 @@ std::vector<std::string> trained_names(const frontend::Model& model) {
 }
 
 ModelGraph inference_graph(const Model& model, const GraphOptions& options, const CompileHooks& hooks) {
+  frontend::ImportOptions import = import_options(model, options);
+  import.training_form = options.training_form;
+  import.loss_output = options.loss_output;
   ModelGraph made;
-  made.model = instantiate(model, options, Purpose::inference, hooks);
+  made.model = instantiate(model, import, hooks);
   made.graph = std::move(made.model.graph);
   made.model.graph = ir::Graph("forward");
   made.graph.remove_updates(options.training_form ? std::optional(ir::StateRole::counter) : std::nullopt);

@@ -46,7 +46,9 @@ struct GraphOptions {
   std::vector<std::string> freeze, train;  ///< globs over parameters; freeze wins
   std::vector<std::string> tie, untie;
   std::string batchnorm_variance;
-  std::int64_t seed = 0;       ///< of Dropout and other random operators
+  std::int64_t seed = 0;  ///< of Dropout and other random operators
+  /// inference_graph, beside a training step: the output that its loss looks at. Others that cannot be computed are left out.
+  std::optional<std::string> loss_output;
   bool training_form = false;  ///< inference_graph: BatchNormalization by the batch, Dropout live, whatever form the file has
   frontend::ImportLimits limits;
   /// Whose code generation the graph is for: where it has kernels for attention, that is differentiated as one op.
@@ -71,8 +73,8 @@ ModelGraph inference_graph(const Model& model, const GraphOptions& options, cons
 /// number of rows in common, or one.
 std::string row_dependence(const ir::Graph& forward);
 /// Inputs are the model's, `label` where the loss needs one, and last the learning rate (f64[]); outputs are those of
-/// passes::make_training_step(). Throws UserError where nothing is trained, and with exit 4 and every node concerned where the loss
-/// cannot be differentiated.
+/// passes::make_training_step(). Outputs that the loss does not look at and that cannot be computed are left out. Throws UserError
+/// where nothing is trained, and with exit 4 and every node concerned where the loss cannot be differentiated.
 ModelGraph training_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const Optimizer& optimizer,
                           const CompileHooks& hooks = {});
 /// Outputs are the loss, then the gradient of every trained parameter in the order of trained_names().

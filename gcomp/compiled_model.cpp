@@ -71,6 +71,7 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
     }
     loss = settled(loss, made);
     compiled.output = loss.output;
+    graph.loss_output = loss.output;
     artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks));
     artifact.programs.back().name = kTrainingProgram;
     add_weights(artifact, made.model);

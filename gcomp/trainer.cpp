@@ -277,7 +277,9 @@ void Trainer::set_seed(std::uint64_t seed) {
 runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
   GraphOptions graph_options = options.graph;
   if (graph_options.shapes.batch) graph_options.shapes.batch = batch;
+  graph_options.loss_output = loss.output;
   ModelGraph made = inference_graph(*source, graph_options, options.hooks);
+  saved.outputs = made.model.outputs;
   saved.row_dependence = row_dependence(made.graph);
   runtime::Program program = compile_graph(std::move(made.graph), device->target(), options.hooks);
   program.name = kForwardProgram;

@@ -81,7 +81,7 @@ class Importer {
     add_inputs(scope);
     add_initializers(scope);
     lower_nodes(source_.model.graph().node(), /*main=*/true);
-    if (!unsupported_.empty()) report_unsupported();
+    if (!unsupported_.empty()) judge_unsupported(scope);
     add_outputs(scope);
     count_random_steps();
     model_.graph.remove_dead();
@@ -201,6 +201,7 @@ class Importer {
   void lower_nodes(const Nodes& nodes, bool main) {
     for (int i = 0; i < nodes.size(); ++i) {
       const ::onnx::NodeProto& node = nodes.Get(i);
+      if (main) first_made_.push_back(model_.graph.nodes().size());
       std::vector<Item> inputs;
       for (int k = 0; k < node.input_size() || (main && redirected_.contains({i, k})); ++k)
         inputs.push_back(input_of(node, main ? i : -1, k));
@@ -295,7 +296,8 @@ class Importer {
 
   std::nullopt_t refuse(const ::onnx::NodeProto& node, const std::string& reason) {
     const auto opset = opsets().find(domain_of(node));
-    unsupported_.add(node, opset == opsets().end() ? std::nullopt : std::optional(opset->second), reason);
+    unsupported_.add(static_cast<int>(first_made_.size()) - 1, node,
+                     opset == opsets().end() ? std::nullopt : std::optional(opset->second), reason);
     return std::nullopt;
   }
 
@@ -404,9 +406,35 @@ class Importer {
 
   const std::map<std::string, std::int64_t>& opsets() const { return opsets_.empty() ? source_.opsets : opsets_.back(); }
 
-  [[noreturn]] void report_unsupported() {
-    if (options_.training) unsupported_.add_cuts(model_.graph, source_.model.graph());
-    unsupported_.report(file_.path, options_.training ? " in training" : "");
+  /// Whether the output can be computed and is what `loss_output` asks for.
+  bool is_loss_output(const std::string& name, const Item& item) const {
+    if (!item || item.missing || item.sequence) return false;
+    return options_.loss_output->empty() ? is_float(item.type().dtype) : name == *options_.loss_output;
+  }
+
+  /// Refuses what cannot be computed, but for outputs that the loss does not look at.
+  void judge_unsupported(const Scope& scope) {
+    if (!options_.loss_output) return report_unsupported("");
+    const ::onnx::GraphProto& graph = source_.model.graph();
+    std::vector<std::string> lost;
+    bool has_loss = false;
+    for (const auto& output : graph.output()) {
+      const Item& item = *scope.find(output.name());
+      if (item.missing) lost.push_back(output.name());
+      has_loss = has_loss || is_loss_output(output.name(), item);
+    }
+    const bool names_lost = std::ranges::find(lost, *options_.loss_output) != lost.end();
+    if (!has_loss) return report_unsupported(names_lost ? *options_.loss_output : "");
+    unsupported_.keep(nodes_needed(graph, lost));
+    if (!unsupported_.empty()) model_.repairs.push_back(note_outputs_left_out(lost, unsupported_.lines()));
+    model_.outputs_left_out = std::move(lost);
+  }
+
+  /// Throws with every node that is not supported and that `output` needs; "" for all of the file.
+  void report_unsupported(const std::string& output) {
+    if (options_.training) unsupported_.add_cuts(model_.graph, source_.model.graph(), first_made_);
+    if (!output.empty()) unsupported_.keep(nodes_needed(source_.model.graph(), {output}));
+    if (!unsupported_.empty()) unsupported_.report(file_.path, options_.training ? " in training" : "");
   }
 
   void add_outputs(const Scope& scope) {
@@ -416,6 +444,7 @@ class Importer {
     for (const auto& node : model_.graph.nodes())
       for (ir::Value* result : node->results) named.emplace(result->name, result);
     for (const auto& output : source_.model.graph().output()) {
+      if (std::ranges::find(model_.outputs_left_out, output.name()) != model_.outputs_left_out.end()) continue;
       const Item& item = *scope.find(output.name());
       check_user(!item.sequence, file_.path, ": output '", output.name(), "' is a sequence, wanted a tensor");
       if (item.missing)
@@ -461,6 +490,7 @@ class Importer {
   std::unordered_set<const ir::Value*> named_;
   std::map<std::string, std::string> unreadable_;  // initializers to the types that gcomp lacks
   UnsupportedNodes unsupported_;
+  std::vector<std::size_t> first_made_;  // for each node of the main graph so far, the number of the first node made of it
   ir::Value* random_seed_ = nullptr;
   ir::Value* random_step_ = nullptr;
   std::int64_t next_random_ = 0;

@@ -81,8 +81,11 @@ struct ImportOptions {
   bool training = false;                          ///< BatchNormalization and Dropout train, whatever form the file has
   bool training_form = false;                     ///< BatchNormalization and Dropout as in training, though nothing trains
   bool as_written = false;                        ///< BatchNormalization and Dropout mean what the file says; not with the former
-  std::int64_t seed = 0;                          ///< of Dropout and the random operators: the initial value of state `random_seed`
-  std::optional<DType> float_type = {};           ///< all floats become this type; else f16 and bf16 compute as the file says
+  /// The output that a loss looks at, "" the first of floats. Where there is one, others that cannot be computed are left out, and
+  /// what is not supported on the way to them alone is no error.
+  std::optional<std::string> loss_output = {};
+  std::int64_t seed = 0;                 ///< of Dropout and the random operators: the initial value of state `random_seed`
+  std::optional<DType> float_type = {};  ///< all floats become this type; else f16 and bf16 compute as the file says
   std::vector<std::string> freeze = {}, train = {};  ///< globs over initializers (and over the parts of a split one); freeze wins
   std::vector<std::string> tie = {}, untie = {};     ///< globs: share one parameter / one parameter for each use
   std::string batchnorm_variance = {};               ///< "", "unbiased" or "population": overrides the rule for running variances
@@ -136,8 +139,9 @@ struct Model {
   std::map<std::string, Tensor> weights;
   std::vector<std::string> outputs;  ///< ONNX names, in the order of graph.outputs()
   std::vector<TensorType> output_types;
-  std::vector<Parameter> parameters;  ///< trained and frozen float initializers, in the file's order
-  std::vector<std::string> repairs;   ///< one line each: what training changes in the file's meaning, ties, splits
+  std::vector<std::string> outputs_left_out;  ///< ONNX names of those that cannot be computed, see ImportOptions::loss_output
+  std::vector<Parameter> parameters;          ///< trained and frozen float initializers, in the file's order
+  std::vector<std::string> repairs;           ///< one line each: what training changes in the file's meaning, ties, splits
   std::vector<Alias> aliases;
   FormCounts forms;
   std::shared_ptr<const Source> source;

@@ -4,6 +4,8 @@
 namespace gcomp::test {
 namespace {
 
+using runtime::test::contents;
+
 onnx::NodeProto& add_node(onnx::GraphProto& graph, const std::string& op, const std::vector<std::string>& inputs,
                           const std::string& output) {
   onnx::NodeProto& node = *graph.add_node();
@@ -30,6 +32,27 @@ void predict_label(onnx::ModelProto& model) {
   add_node(*model.mutable_graph(), "ArgMax", {"y"}, "label");
   add_first_output(*model.mutable_graph(), "label");
 }
+
+/// The same, but `label` is looked up among the classes by an operator that gcomp lacks, as skl2onnx writes it.
+void look_up_label(onnx::ModelProto& model) {
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_node(graph, "ArgMax", {"y"}, "position");
+  add_node(graph, "ArrayFeatureExtractor", {"classes", "position"}, "label").set_domain("ai.onnx.ml");
+  add_first_output(graph, "label");
+  onnx::TensorProto& classes = *graph.add_initializer();
+  classes.set_name("classes");
+  classes.set_data_type(onnx::TensorProto::INT64);
+  classes.add_dims(2);
+  for (const std::int64_t number : {7, 9}) classes.add_int64_data(number);
+  onnx::OperatorSetIdProto& opset = *model.add_opset_import();
+  opset.set_domain("ai.onnx.ml");
+  opset.set_version(1);
+}
+
+constexpr const char* kLeftOut =
+    "note: output 'label' is left out of training: ai.onnx.ml::ArrayFeatureExtractor 'make_label' (opset 1): operator not "
+    "supported; "
+    "the exported file keeps it\n";
 
 class ClassifierOutputs : public BadInput {
  protected:
@@ -59,6 +82,65 @@ TEST_F(ClassifierOutputs, AnOutputCalledLabelIsNotTheDatasLabel) {
   EXPECT_EQ(compile().exit_code, 0);
   EXPECT_EQ(measured(run_gcomp({"train", folder_ / "m.gcx", "--data", data_, "--eval-data", data_, "--steps", "2", "--out", out_})),
             plain);
+}
+
+TEST_F(ClassifierOutputs, WhatTheLossDoesNotNeedIsLeftOutOfTraining) {
+  const std::string plain = measured(train({"--eval-data", data_}));
+  write_linear_model(model_, look_up_label);
+  for (const std::vector<std::string>& choice : {std::vector<std::string>{}, {"--output", "y"}}) {
+    std::vector<std::string> options{"--eval-data", data_};
+    options.insert(options.end(), choice.begin(), choice.end());
+    const CommandResult trained = train(options);
+    EXPECT_EQ(measured(trained), plain);
+    EXPECT_NE(trained.errors.find(kLeftOut), std::string::npos) << trained.errors;
+    EXPECT_NE(trained.errors.find("cross_entropy of 'y' f32[4,2], the only output that can be computed"), std::string::npos)
+        << trained.errors;
+  }
+  onnx::ModelProto exported;
+  ASSERT_TRUE(exported.ParseFromString(contents(out_)));
+  ASSERT_EQ(exported.graph().output_size(), 2);
+  EXPECT_EQ(exported.graph().output(0).name(), "label");
+  EXPECT_EQ(exported.graph().node(2).op_type(), "ArrayFeatureExtractor");
+}
+
+TEST_F(ClassifierOutputs, GradAndCompileLeaveThemOutToo) {
+  const std::string plain = measured(train({"--eval-data", data_}));
+  write_linear_model(model_, look_up_label);
+  for (const CommandResult& result : {grad(), compile()}) {
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_NE(result.errors.find(kLeftOut), std::string::npos) << result.errors;
+  }
+  const std::string artifact = folder_ / "m.gcx";
+  EXPECT_EQ(measured(run_gcomp({"train", artifact, "--data", data_, "--eval-data", data_, "--steps", "2", "--out", out_})), plain);
+  const CommandResult predicted = run_gcomp({"run", artifact, "--inputs", data_, "--outputs", folder_ / "y.npz"});
+  EXPECT_EQ(predicted.output.substr(0, predicted.output.find('\n')), "y: f32[8,2]") << predicted.errors;
+}
+
+TEST_F(ClassifierOutputs, WhatTheLossNeedsIsRefusedAndNamedAlone) {
+  write_linear_model(model_, [](onnx::ModelProto& model) {
+    look_up_label(model);
+    onnx::GraphProto& graph = *model.mutable_graph();
+    add_node(graph, "NoSuchOperator", {"y"}, "other");
+    graph.add_output()->CopyFrom(graph.output(1));
+    graph.mutable_output(2)->set_name("other");
+  });
+  const CommandResult refused = train({"--output", "other"});
+  EXPECT_EQ(refused.exit_code, static_cast<int>(ExitCode::unsupported));
+  EXPECT_NE(refused.errors.find("1 node is not supported in training:\n  NoSuchOperator 'make_other'"), std::string::npos)
+      << refused.errors;
+  const CommandResult trained = train({"--output", "y"});
+  EXPECT_NE(trained.errors.find("outputs 'label' and 'other' are left out of training: ai.onnx.ml::ArrayFeatureExtractor "
+                                "'make_label' (opset 1): operator not supported (and 1 more); the exported file keeps them"),
+            std::string::npos)
+      << trained.errors;
+}
+
+/// A forward pass has all outputs of the file.
+TEST_F(ClassifierOutputs, InferenceNeedsThemAll) {
+  write_linear_model(model_, look_up_label);
+  const std::vector<std::string> reason{"1 node is not supported:", "ArrayFeatureExtractor 'make_label'"};
+  expect_refused(run_gcomp({"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz"}), ExitCode::unsupported, reason);
+  expect_refused(run_gcomp({"compile", model_, "--batch", "4", "-o", folder_ / "m.gcx"}), ExitCode::unsupported, reason);
 }
 
 TEST_F(ClassifierOutputs, AnInnerValueOrTheLossesOutputMayBeCalledLabel) {

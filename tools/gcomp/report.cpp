@@ -129,12 +129,18 @@ void report_parameters(const Console& console, const frontend::Model& model) {
 }
 
 void report_outputs(const Console& console, const frontend::Model& model, const std::string& loss, const std::string& output) {
-  if (model.outputs.size() < 2 || passes::parse_loss(loss).kind == passes::LossKind::output) return;
+  const std::vector<std::string>& names = model.outputs;
+  if (passes::parse_loss(loss).kind == passes::LossKind::output) return;
+  if (names.size() == 1 && !model.outputs_left_out.empty())
+    return console.say(
+        concat("loss: ", loss, " of '", output, "' ", to_string(model.output_types[0]), ", the only output that can be computed"));
+  if (names.size() < 2) return;
   std::string all;
-  for (std::size_t i = 0; i < model.outputs.size(); ++i)
-    all += concat(i > 0 ? ", " : "", "'", model.outputs[i], "' ", to_string(model.output_types[i]));
-  console.say(concat("loss: ", loss, " of '", output, "'", model.outputs[0] == output ? ", the first" : "", " of ",
-                     model.outputs.size(), " outputs: ", all, " (--output NAME takes another)"));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    all += concat(i > 0 ? ", " : "", "'", names[i], "' ", to_string(model.output_types[i]));
+  console.say(concat("loss: ", loss, " of '", output, "'", names[0] == output ? ", the first" : "", " of ", names.size(),
+                     " outputs", model.outputs_left_out.empty() ? "" : " that can be computed", ": ", all,
+                     " (--output NAME takes another)"));
 }
 
 void report_forms(const Console& console, const std::string& file, const frontend::FormCounts::Nodes& nodes,
