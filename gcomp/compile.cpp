@@ -106,6 +106,18 @@ std::string reasons_of(const std::vector<frontend::Parameter>& parameters) {
   return parameters.size() > kListed ? text + ", ..." : text;
 }
 
+/// Losses of scores, and the op that makes scores the probabilities that the loss computes by itself.
+constexpr std::pair<passes::LossKind, std::string_view> kScoreLosses[] = {{passes::LossKind::cross_entropy, "softmax"},
+                                                                          {passes::LossKind::bce_with_logits, "sigmoid"}};
+
+/// A note where a loss of scores looks at probabilities; nothing elsewhere.
+std::optional<std::string> note_probabilities(passes::LossKind loss, const ir::Value* output, const std::string& name) {
+  for (const auto& [kind, op] : kScoreLosses)
+    if (loss == kind && output->producer && output->producer->op->name == op)
+      return concat("the loss takes scores, and output '", name, "' is a ", op, " of them already, which is taken twice then");
+  return std::nullopt;
+}
+
 /// The forward graph in training form, checked for what `loss` needs of it.
 ModelGraph trainable(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
   const bool has_label = loss.kind != passes::LossKind::output;
@@ -127,6 +139,9 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   try {
     made.target = loss_target(made.model, loss, found_label(options.shapes));
   } catch (const UserError& error) { throw UserError(concat("model '", model.name(), "': ", error.what()), error.code()); }
+  const std::size_t at = loss_output(settled(loss, made), made.model.outputs);
+  if (auto note = note_probabilities(loss.kind, made.graph.outputs()[at], made.model.outputs[at]))
+    made.model.repairs.push_back(std::move(*note));
   return made;
 }
 

@@ -177,6 +177,25 @@ TEST_F(ClassifierOutputs, AnInputOrInitializerCalledLabelIsRefused) {
     expect_refused(result, ExitCode::invalid, {"has an initializer named 'label'", "rename it"});
 }
 
+TEST_F(ClassifierOutputs, ProbabilitiesUnderALossOfScoresAreNoted) {
+  for (const auto& [op, loss] : {std::pair("Softmax", "cross_entropy"), std::pair("Sigmoid", "bce_with_logits")}) {
+    write_linear_model(model_, [&](onnx::ModelProto& model) { append_node(model, op); });
+    write_linear_data(data_);
+    std::map<std::string, Tensor> arrays = load_arrays(data_);
+    const bool classes = loss == std::string("cross_entropy");
+    write_data({{"x", arrays.at("x")}, {"label", arrays.at(classes ? "label" : "target")}});
+    const CommandResult result = train({"--loss", loss});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_NE(
+        result.errors.find(std::string("note: the loss takes scores, and output 'z' is a ") + (classes ? "softmax" : "sigmoid")),
+        std::string::npos)
+        << result.errors;
+  }
+  write_linear_model(model_);
+  write_linear_data(data_);
+  EXPECT_EQ(train().errors.find("takes scores"), std::string::npos);
+}
+
 /// The learning rate is the step's last input, whatever its name.
 TEST_F(ClassifierOutputs, AnInputCalledAsTheLearningRateIsAnInput) {
   const std::string plain = measured(train());

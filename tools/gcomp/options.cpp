@@ -212,7 +212,10 @@ void add_loss(ArgumentParser& parser, std::string& loss) {
 }
 
 void add_output(ArgumentParser& parser, std::string& output) {
-  parser.add_option("--output", output, "the model's output that loss and accuracy look at (default: the first of floats)")
+  parser
+      .add_option("--output", output,
+                  "the model's output that loss and accuracy look at (default: the first of floats; what it does not need may be "
+                  "unsupported)")
       .type_name("NAME");
 }
 
