@@ -46,8 +46,21 @@ void embed_external_data(ModelProto& model, const Source& source) {
 /// Of an operand that an initializer is written for: an artifact may say any number.
 constexpr int kLargestOperand = 1 << 12;
 
-/// Writes an initializer of its own for one operand of one node, which then reads it. `told`: the file says what each one is.
-void add_initializer(ModelProto& model, const Alias& alias, const Tensor& values, bool told) {
+/// The parameter of the module from which a state was folded that has the name of its value in the trace; else "".
+std::string folded_from(const Model& model, const Signature& signature, const Alias& alias) {
+  const bool traced = std::any_of(signature.calls.begin(), signature.calls.end(), [&](const TracedCall& call) {
+    return std::find(call.arguments.begin(), call.arguments.end(), alias.state) != call.arguments.end();
+  });
+  if (!traced || !signature.folded_from.contains(alias.initializer)) return "";
+  const auto state = std::find_if(model.parameters.begin(), model.parameters.end(),
+                                  [&](const Parameter& parameter) { return parameter.name == alias.state; });
+  return state == model.parameters.end() || !signature.targets.contains(state->likely_name) ? "" : state->likely_name;
+}
+
+/// Writes an initializer of its own for one operand of one node, which then reads it, and says what it is where the file says it of
+/// the others.
+void add_initializer(ModelProto& model, const Alias& alias, const Tensor& values, const Signature& signature,
+                     const std::string& folded) {
   ::onnx::GraphProto& graph = *model.mutable_graph();
   const TensorProto* like = find_initializer(model, alias.initializer);
   check_user(like && alias.node < graph.node_size() && alias.operand >= 0 && alias.operand <= kLargestOperand, "no node ",
@@ -63,7 +76,8 @@ void add_initializer(ModelProto& model, const Alias& alias, const Tensor& values
   write_tensor(part, values);
   append_initializer(model, part);
   const bool constant = alias.kind == Alias::Kind::constant;
-  if (constant || told) write_kind(graph, part, constant ? InputKind::constant : InputKind::parameter);
+  if (!constant && !folded.empty()) write_folded(graph, part, folded);
+  else if (constant || signature.present()) write_kind(graph, part, constant ? InputKind::constant : InputKind::parameter);
 }
 
 /// The values that an alias has after training, or null where it did not train: an operand that shared its initializer with
@@ -139,12 +153,12 @@ std::string export_onnx_bytes(const Model& model, const std::map<std::string, Te
   check_user(model.source != nullptr, "this model did not come from an ONNX file");
   ModelProto proto = model.source->model;
   embed_external_data(proto, *model.source);
-  const bool told = read_signature(proto.graph()).present();
+  const Signature signature = read_signature(proto.graph());
   for (const Alias& alias : model.aliases) {
     const std::optional<Tensor> values = values_of(alias, *model.source, states);
     if (!values) continue;
     TensorProto* whole = find_initializer(proto, alias.initializer);
-    if (alias.node >= 0) add_initializer(proto, alias, *values, told);
+    if (alias.node >= 0) add_initializer(proto, alias, *values, signature, folded_from(model, signature, alias));
     else if (whole) write_tensor(*whole, as_in_file(alias, *values, shape_of(*whole)));
   }
   const auto is_repeated = [&](const std::string& name) {

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "frontend/onnx/metadata.h"
+#include "ir/base/error.h"
 
 namespace gcomp::frontend {
 namespace {
@@ -151,14 +152,26 @@ Signature read_signature(const ::onnx::GraphProto& graph) {
   return signature;
 }
 
-void write_kind(::onnx::GraphProto& graph, const ::onnx::TensorProto& initializer, InputKind kind) {
-  const KindRow* row = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindRow& r) { return r.kind == kind; });
+namespace {
+
+::onnx::ValueInfoProto& add_info(::onnx::GraphProto& graph, const ::onnx::TensorProto& initializer) {
   ::onnx::ValueInfoProto& value = *graph.add_value_info();
   value.set_name(initializer.name());
   auto* type = value.mutable_type()->mutable_tensor_type();
   type->set_elem_type(initializer.data_type());
   for (const std::int64_t dim : initializer.dims()) type->mutable_shape()->add_dim()->set_dim_value(dim);
-  add_metadata(value, std::string(kKind), std::string(row->name));
+  return value;
+}
+
+}  // namespace
+
+void write_kind(::onnx::GraphProto& graph, const ::onnx::TensorProto& initializer, InputKind kind) {
+  const KindRow* row = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindRow& r) { return r.kind == kind; });
+  add_metadata(add_info(graph, initializer), std::string(kKind), std::string(row->name));
+}
+
+void write_folded(::onnx::GraphProto& graph, const ::onnx::TensorProto& initializer, const std::string& target) {
+  add_metadata(add_info(graph, initializer), std::string(kFolded), concat("['", target, "']"));
 }
 
 }  // namespace gcomp::frontend

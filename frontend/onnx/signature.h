@@ -36,5 +36,7 @@ Signature read_signature(const ::onnx::GraphProto& graph);
 
 /// Says of an initializer that `graph` gets what it is, as the exporter would: a value_info of its own.
 void write_kind(::onnx::GraphProto& graph, const ::onnx::TensorProto& initializer, InputKind kind);
+/// Says of such an initializer that it was folded from `target`, a parameter of the module.
+void write_folded(::onnx::GraphProto& graph, const ::onnx::TensorProto& initializer, const std::string& target);
 
 }  // namespace gcomp::frontend
