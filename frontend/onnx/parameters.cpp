@@ -107,6 +107,7 @@ class Planner {
     std::vector<Group> groups = groups_of(name, values);
     for (Group& group : groups) {
       group.verdict = verdict_of(name, values, group);
+      if (is_thawed_apart(name, group)) group.verdict.trained = true;
       read_.insert(group.origin.sources.begin(), group.origin.sources.end());
     }
     const auto keeper = keeper_of(name, groups);
@@ -144,7 +145,7 @@ class Planner {
 
   /// A state of its own, which export adds as an initializer, or the file's value for uses that do not train.
   void add_part(const std::string& name, const Tensor& values, const Group& group, std::vector<std::string>& parts) {
-    const bool literal = group.origin.kind == OriginKind::literal;
+    const bool literal = group.origin.kind == OriginKind::literal && !group.verdict.trained;
     const std::string& target = group.origin.target;
     // A folded matrix is transposed, so it does not go by the name of what it was folded from.
     const bool named = !target.empty() && !origins_.of(name).folded && !taken_.contains(target);
@@ -250,6 +251,13 @@ class Planner {
     return parts;
   }
 
+  /// Whether --thaw and --untie ask for a parameter for each use.
+  bool is_thawed_apart(const std::string& name, const Group& group) const {
+    const std::vector<std::string> names{name, group.origin.target};
+    return first_match(options_.train, names) && first_match(options_.untie, names) &&
+           std::none_of(group.uses.begin(), group.uses.end(), is_statistic);
+  }
+
   /// One group for each use where --untie asks for it, and where the file is silent of norms that share statistics, or freshly
   /// made values.
   std::vector<Group> split(const std::string& name, const Tensor& values, std::vector<Group> groups) const {
@@ -264,7 +272,7 @@ class Planner {
       // An exporter that left the names of what it merged would have left another name for another norm.
       const bool fresh = merged_.empty() && has_one_value(values) && (norms >= 2 || borrowed);
       const bool merged = origin.kind == OriginKind::untold && (fresh || statistics);
-      if (trains && (merged || first_match(options_.untie, {name, origin.target})))
+      if (is_thawed_apart(name, group) || (trains && (merged || first_match(options_.untie, {name, origin.target}))))
         for (const Use& use : group.uses) parts.push_back({origin, {use}});
       else parts.push_back(std::move(group));
     }

@@ -164,6 +164,24 @@ TEST(Signature, WhatCameOfABufferTrainsWithTheValueAndIsSaid) {
   EXPECT_TRUE(mentions(model, {"'cat_1' was folded from 'q'", "what came of 'k'", "trains"}));
 }
 
+TEST(Signature, ANumberThatIsThawedAndUntiedIsAParameterForEachUse) {
+  ModelBuilder m = product("w");
+  m.floats("c", {2}, {2, 2}).node("Mul", {"y", "c"}, {"u"}).node("Mul", {"u", "c"}, {"v"}).output("v");
+  auto& graph = *m.model.mutable_graph();
+  frontend::add_metadata(graph, kList, "p_w: PARAMETER target='w'\np_b: PARAMETER target='b'\n");
+  const auto call = [&](int node, const std::string& result, const std::string& argument) {
+    frontend::add_metadata(*graph.mutable_node(node), kCall,
+                           "%" + result + " : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor](args = (%" +
+                               argument + ", 2.0), kwargs = {})");
+  };
+  call(2, "u", "y");
+  call(3, "v", "u");
+  const auto count = [&](const ImportOptions& options) { return trained(m.import(options)).size(); };
+  EXPECT_FALSE(trained(m.import()).contains("c"));
+  EXPECT_EQ(count({.training = true, .train = {"c"}}), count({}) + 1);
+  EXPECT_EQ(count({.training = true, .train = {"c"}, .untie = {"c"}}), count({}) + 2);
+}
+
 TEST(Signature, AProductOfAParameterAndATableIsComputedThoughTheCallTakesTheParameter) {
   ModelBuilder m = product("val_1");
   frontend::add_metadata(*m.model.mutable_graph(), kList,
