@@ -39,6 +39,13 @@ bool is_fixed_setting(const Use& use) {
   return use.role == UseRole::setting && std::find(std::begin(kOperators), std::end(kOperators), use.op) != std::end(kOperators);
 }
 
+/// The use that says most of what trains: not that of a cast or a copy, where it has another.
+const Use& telling(const std::vector<Use>& uses) {
+  const auto found =
+      std::find_if(uses.begin(), uses.end(), [](const Use& use) { return use.role != UseRole::setting && use.op != "Identity"; });
+  return found == uses.end() ? uses[0] : *found;
+}
+
 /// The uses of one initializer that read the same tensor of the module.
 struct Group {
   Origin origin;
@@ -62,7 +69,8 @@ Verdict verdict_of(const std::string& name, const Tensor& values, const Group& g
   if (std::all_of(group.uses.begin(), group.uses.end(), is_fixed_setting))
     return {false, false, concat("setting of ", group.uses[0].op, ", though the file calls it a parameter")};
   const bool plain = origin.target.empty() || from.empty();
-  return {true, false, from.empty() ? used_as(group.uses[0]) : plain ? from : concat(used_as(group.uses[0]), ", ", from)};
+  const std::string used = used_as(telling(group.uses));
+  return {true, false, from.empty() ? used : plain ? from : concat(used, ", ", from)};
 }
 
 class Planner {

@@ -182,6 +182,15 @@ TEST(Signature, ANumberThatIsThawedAndUntiedIsAParameterForEachUse) {
   EXPECT_EQ(count({.training = true, .train = {"c"}, .untie = {"c"}}), count({}) + 2);
 }
 
+TEST(Signature, TheReasonIsTheUseThatSaysMost) {
+  ModelBuilder m;
+  m.input("x", {"2", "2"}).floats("w", {2, 2}, {1, 2, 3, 4});
+  m.node("CastLike", {"x", "w"}, {"c"}).node("MatMul", {"c", "w"}, {"y"}).output("y");
+  frontend::add_metadata(*m.model.mutable_graph(), kList, "p_w: PARAMETER target='w'\n");
+  say(m, "w", kKind, "PARAMETER");
+  EXPECT_EQ(parameter_of(m.import(), "w").reason, "weight of MatMul");
+}
+
 TEST(Signature, AProductOfAParameterAndATableIsComputedThoughTheCallTakesTheParameter) {
   ModelBuilder m = product("val_1");
   frontend::add_metadata(*m.model.mutable_graph(), kList,
