@@ -5,7 +5,7 @@
 namespace gcomp::tests {
 namespace {
 
-using Names = std::vector<std::string>;
+using OutputNames = std::vector<std::string>;
 
 /// a = round(x * w), which has no derivative; b = NoSuchOperator(a); c = x * w.
 ModelBuilder three_outputs() {
@@ -22,13 +22,13 @@ ModelBuilder three_outputs() {
 TEST(LossOutput, OutputsThatCannotBeComputedAreLeftOut) {
   for (const char* chosen : {"c", "a", ""}) {
     const frontend::Model model = three_outputs().import({.training = true, .loss_output = chosen});
-    EXPECT_EQ(model.outputs, (Names{"a", "c"})) << chosen;
+    EXPECT_EQ(model.outputs, (OutputNames{"a", "c"})) << chosen;
     EXPECT_EQ(model.output_types.size(), 2u);
     EXPECT_EQ(model.graph.outputs().size(), 2u);
-    EXPECT_EQ(model.outputs_left_out, Names{"b"});
+    EXPECT_EQ(model.outputs_left_out, OutputNames{"b"});
     EXPECT_EQ(model.repairs,
-              Names{"output 'b' is left out of training: NoSuchOperator 'node_b' (opset 20): operator not supported; "
-                    "the exported file keeps it"});
+              OutputNames{"output 'b' is left out of training: NoSuchOperator 'node_b' (opset 20): operator not supported; "
+                          "the exported file keeps it"});
   }
 }
 
@@ -69,7 +69,7 @@ TEST(LossOutput, ASubgraphNeedsWhatItReads) {
   m.output("y").output("b").output("x");
   expect_error([&] { m.import({.loss_output = "y"}); }, {"1 node is not supported:\n  NoSuchOperator 'node_inner'"},
                ExitCode::unsupported);
-  EXPECT_EQ(m.import({.loss_output = "x"}).outputs_left_out, (Names{"y", "b"}));
+  EXPECT_EQ(m.import({.loss_output = "x"}).outputs_left_out, (OutputNames{"y", "b"}));
 }
 
 TEST(LossOutput, UnsupportedNodesThatNothingReadsAreNoConcernOfTheLoss) {
