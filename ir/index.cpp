@@ -37,27 +37,27 @@ IndexRange range_of(const IndexAtom& atom) {
   return {};
 }
 
-int compare(const IndexAtom& a, const IndexAtom& b) {
+int compare(const IndexAtom& a, const IndexAtom& b, TermComparer* comparer) {
   if (int c = order(a.kind, b.kind)) return c;
   switch (a.kind) {
     case IndexAtom::Kind::axis: return order(a.axis, b.axis);
     case IndexAtom::Kind::quotient:
     case IndexAtom::Kind::remainder:
       if (int c = order(a.divisor, b.divisor)) return c;
-      return compare(*a.inner, *b.inner);
+      return compare(*a.inner, *b.inner, comparer);
     case IndexAtom::Kind::loaded:
       if (int c = order(a.extent, b.extent)) return c;
-      return compare(a.value, b.value);
+      return compare(a.value, b.value, comparer);
   }
   return 0;
 }
 
-int compare(const Index& a, const Index& b) {
+int compare(const Index& a, const Index& b, TermComparer* comparer) {
   if (int c = order(a.constant(), b.constant())) return c;
   if (int c = order(a.parts().size(), b.parts().size())) return c;
   for (std::size_t i = 0; i < a.parts().size(); ++i) {
     if (int c = order(a.parts()[i].coefficient, b.parts()[i].coefficient)) return c;
-    if (int c = compare(a.parts()[i].atom, b.parts()[i].atom)) return c;
+    if (int c = compare(a.parts()[i].atom, b.parts()[i].atom, comparer)) return c;
   }
   return 0;
 }

@@ -36,8 +36,10 @@ int order(const T& a, const T& b) {
 }
 
 /// A total order on structure; 0 for equal.
-int compare(const IndexAtom& a, const IndexAtom& b);
-int compare(const Index& a, const Index& b);
+/// `comparer` is that of a comparison of terms in progress, which knows what is equal already (ir/term.cpp).
+struct TermComparer;
+int compare(const IndexAtom& a, const IndexAtom& b, TermComparer* comparer = nullptr);
+int compare(const Index& a, const Index& b, TermComparer* comparer = nullptr);
 
 /// A closed interval.
 struct IndexRange {

@@ -136,9 +136,8 @@ TermPtr guard(std::vector<Condition> conditions, TermPtr then, TermPtr otherwise
   return finish(std::move(term));
 }
 
-namespace {
-
-/// Remembers which pairs of shared subterms are equal: terms are graphs, and walking them as trees is exponential.
+/// Remembers which pairs of shared subterms are equal: terms are graphs, through their indices too, and walking them as
+/// trees is exponential.
 struct TermComparer {
   std::unordered_set<std::pair<const Term*, const Term*>, PairHash> equal;
 
@@ -148,7 +147,7 @@ struct TermComparer {
     if (int c = order(a->hash, b->hash)) return c;
     if (equal.count({a.get(), b.get()})) return 0;
     const int c = by_parts(*a, *b);
-    if (c == 0 && !a->arguments.empty()) equal.insert({a.get(), b.get()});
+    if (c == 0 && !(a->arguments.empty() && a->indices.empty())) equal.insert({a.get(), b.get()});
     return c;
   }
 
@@ -160,7 +159,7 @@ struct TermComparer {
     if (a.op != b.op) return (a.op ? a.op->name : "") < (b.op ? b.op->name : "") ? -1 : 1;
     if (int c = order(a.indices.size(), b.indices.size())) return c;
     for (std::size_t i = 0; i < a.indices.size(); ++i)
-      if (int c = compare(a.indices[i], b.indices[i])) return c;
+      if (int c = compare(a.indices[i], b.indices[i], this)) return c;
     if (int c = order(a.arguments.size(), b.arguments.size())) return c;
     for (std::size_t i = 0; i < a.arguments.size(); ++i)
       if (int c = (*this)(a.arguments[i], b.arguments[i])) return c;
@@ -168,15 +167,15 @@ struct TermComparer {
     for (std::size_t i = 0; i < a.conditions.size(); ++i) {
       if (int c = order(a.conditions[i].low, b.conditions[i].low)) return c;
       if (int c = order(a.conditions[i].high, b.conditions[i].high)) return c;
-      if (int c = compare(a.conditions[i].index, b.conditions[i].index)) return c;
+      if (int c = compare(a.conditions[i].index, b.conditions[i].index, this)) return c;
     }
     return 0;
   }
 };
 
-}  // namespace
-
-int compare(const TermPtr& a, const TermPtr& b) { return TermComparer()(a, b); }
+int compare(const TermPtr& a, const TermPtr& b, TermComparer* comparer) {
+  return comparer ? (*comparer)(a, b) : TermComparer()(a, b);
+}
 
 TermPtr TermRewriter::operator()(const TermPtr& term) {
   if (!memo_) memo_ = std::make_shared<Memo>();

@@ -54,7 +54,7 @@ TermPtr call(DType dtype, const OpDef& op, std::vector<TermPtr> arguments);
 /// Drops conditions that always hold; gives `otherwise` where one never does.
 TermPtr guard(std::vector<Condition> conditions, TermPtr then, TermPtr otherwise);
 
-int compare(const TermPtr& a, const TermPtr& b);
+int compare(const TermPtr& a, const TermPtr& b, TermComparer* comparer = nullptr);
 inline bool uses_axis(const TermPtr& term, int axis) { return term->axes >> axis & 1; }
 
 struct TermHash {

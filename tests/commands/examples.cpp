@@ -134,7 +134,26 @@ ExampleFolder::ExampleFolder() {
 void ExampleFolder::provide(const std::string& line) {
   std::istringstream segments(line);
   for (std::string segment; std::getline(segments, segment, '|');)
-    if (program_of(segment) == "gcomp") provide_segment(words_of(segment));
+    if (program_of(segment) == "gcomp") {
+      const std::vector<std::string> words = words_of(segment);
+      provide_segment(words);
+      provide_keys(words);
+    }
+}
+
+/// Keys by the names of their files, and the model signed where a signature is asked for.
+void ExampleFolder::provide_keys(const std::vector<std::string>& words) {
+  const auto must = [](const CommandResult& result) {
+    if (result.exit_code != 0) throw std::runtime_error(result.errors);
+  };
+  for (const std::string& word : words) {
+    if (!word.ends_with(".pem")) continue;
+    const std::string key = word.substr(0, word.find(".pub.pem") != word.npos ? word.find(".pub.pem") : word.find(".pem"));
+    if (!fs::exists(folder_ / (key + ".pem"))) must(run_gcomp({"sign", "--new-key", folder_ / key}));
+    if (value_of(words, "--require-signature") != word) continue;
+    for (const std::string& model : words)
+      if (model.ends_with(".gcx")) must(run_gcomp({"sign", folder_ / model, "--key", folder_ / (key + ".pem")}));
+  }
 }
 
 void ExampleFolder::provide_segment(const std::vector<std::string>& words) {
@@ -192,14 +211,15 @@ void ExampleFolder::write_model(const fs::path& path, const std::vector<std::str
   onnx::GraphProto& graph = *model.mutable_graph();
   graph.set_name("example");
   set_type(*graph.add_input(), "x", kFeatures);
-  set_type(*graph.add_output(), "y", kOutputs);
+  const std::string named = value_of(words, "--output"), output = named.empty() ? "y" : named;
+  set_type(*graph.add_output(), output, kOutputs);
   add_matrix(graph, encoder, {kFeatures, kHidden});
   add_matrix(graph, "encoder.bias", {kHidden});
   add_matrix(graph, "head.weight", {kHidden, kOutputs});
   add_node(graph, "Gemm", {"x", encoder, "encoder.bias"}, "hidden");
   add_node(graph, "Relu", {"hidden"}, "active");
   add_node(graph, "MatMul", {"active", "head.weight"}, "scores");
-  add_node(graph, value_of(words, "--loss") == "bce" ? "Sigmoid" : "Identity", {"scores"}, "y");
+  add_node(graph, value_of(words, "--loss") == "bce" ? "Sigmoid" : "Identity", {"scores"}, output);
   std::ofstream out(path, std::ios::binary);
   model.SerializeToOstream(&out);
 }
