@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "frontend/onnx/verdict.h"
+#include "ir/base/error.h"
 
 namespace gcomp::frontend {
 namespace {

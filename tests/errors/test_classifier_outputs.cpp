@@ -1,4 +1,5 @@
 // Models as classifiers of other libraries are exported: the predicted `label` beside what a loss looks at.
+#include "tests/drive/recorded_model.h"
 #include "tests/errors/bad_input.h"
 
 namespace gcomp::test {

@@ -6,6 +6,7 @@
 
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/memory_block.h"
+#include "runtime/instruction_set.h"
 #include "tests/runtime/library_call_runner.h"
 
 namespace gcomp::runtime::cpu {
