@@ -48,6 +48,7 @@ NpzStream::NpzStream(const std::filesystem::path& path, std::vector<std::pair<st
 }
 
 void NpzStream::write(const Array& array, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;  // of no elements: data() may be null, which fwrite must not see
   if (std::fwrite(bytes.data(), 1, bytes.size(), array.file.get()) != bytes.size()) fail_write(shown_, errno);
 }
 
