@@ -12,6 +12,8 @@ namespace {
 constexpr std::string_view kCure =
     "put it back, there or beside the artifact, or write --out as .gcx; --embed-model of gcomp compile and train keeps it inside";
 
+constexpr std::size_t kShownDigits = 16;  // of a SHA-256 in a message
+
 bool unchanged(const std::vector<frontend::FileStamp>& files) {
   return std::all_of(files.begin(), files.end(), [](const auto& stamp) { return frontend::stamp_of(stamp.path) == stamp; });
 }
@@ -38,7 +40,8 @@ void refer(OriginalModel& original, const std::vector<frontend::FileStamp>& file
 void require_digest(const fs::path& artifact, std::string_view what, const fs::path& path, const std::string& wanted) {
   const std::string found = runtime::sha256_of_file(path);
   check_user(found == wanted, "'", artifact.string(), "' was compiled from another ", what, " than '", path.string(),
-             "' is now: its SHA-256 is ", found, ", wanted ", wanted, "; ", kCure);
+             "' is now: its SHA-256 begins with ", found.substr(0, kShownDigits), ", wanted ", wanted.substr(0, kShownDigits), "; ",
+             kCure);
 }
 
 fs::path find_original(const OriginalModel& original, const fs::path& artifact) {
@@ -46,8 +49,8 @@ fs::path find_original(const OriginalModel& original, const fs::path& artifact) 
   std::error_code ignored;
   if (fs::exists(path, ignored)) return path;
   if (fs::exists(beside, ignored)) return beside;
-  throw UserError(concat("'", artifact.string(), "' was compiled from '", path.string(), "' (SHA-256 ", original.sha256,
-                         "), which export needs and which is not there; ", kCure));
+  throw UserError(concat("'", artifact.string(), "' was compiled from '", path.string(), "' (SHA-256 ",
+                         original.sha256.substr(0, kShownDigits), "...), which export needs and which is not there; ", kCure));
 }
 
 }  // namespace

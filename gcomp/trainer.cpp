@@ -8,6 +8,7 @@
 #include "gcomp/saved_model.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
+#include "runtime/atomic_file.h"
 #include "runtime/convert.h"
 #include "runtime/sha256.h"
 
@@ -453,7 +454,8 @@ void Trainer::save(const std::filesystem::path& path) {
   std::map<std::string, Tensor> weights;
   for (const std::string& name : self.saved.weights)
     if (self.memory->contains(name)) weights.emplace(name, self.memory->read(name));
-  frontend::export_onnx(self.model, weights, path.string(), self.options.export_form);
+  const std::string bytes = frontend::export_onnx_bytes(self.model, weights, self.options.export_form);
+  runtime::write_file(path, std::as_bytes(std::span(bytes)));
 }
 
 const std::string& Trainer::loss_output() const { return impl_->loss.output; }

@@ -213,13 +213,18 @@ Value* attach_loss(Graph& graph, const LossSpec& loss, const std::optional<Tenso
   Builder b(graph, "loss");
   if (loss.kind == LossKind::output) {
     std::vector<std::string> names;
-    for (Value* output : graph.outputs()) {
-      if (output->name == loss.output) return output;
-      names.push_back(output->name);
-    }
-    std::string message = concat("loss output:", loss.output, ": the graph has no output of that name");
-    if (auto near = nearest(loss.output, names)) message += concat("; did you mean '", *near, "'?");
-    throw UserError(message, ExitCode::usage);
+    for (Value* output : graph.outputs()) names.push_back(output->name);
+    const auto found = std::find(names.begin(), names.end(), loss.output);
+    if (found == names.end())
+      throw UserError(concat("loss output:", loss.output, ": the model has no such output; there is ", listing(names),
+                             did_you_mean(loss.output, names)),
+                      ExitCode::usage);
+    Value* output = graph.outputs()[static_cast<std::size_t>(found - names.begin())];
+    if (!output->type.shape.empty() || !is_float(output->type.dtype))
+      throw UserError(concat("loss output:", loss.output, ": that output is ", to_string(output->type),
+                             ", wanted a floating-point scalar; a loss that takes it is named with --output ", loss.output),
+                      ExitCode::usage);
+    return output;
   }
   Value* output = observed_output(graph, loss.output);
   const LabelSpec spec = *label_of(loss, output->type, label);

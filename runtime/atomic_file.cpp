@@ -21,6 +21,17 @@ std::string reason(int error_number) { return std::generic_category().message(er
 
 fs::path directory_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
+/// What a name stands for once links are followed, whether or not there is a file; "" where they go in circles.
+fs::path linked(fs::path path) {
+  constexpr int kMostLinks = 40;  // as Linux follows
+  std::error_code ignored;
+  for (int link = 0; link < kMostLinks; ++link) {
+    if (!fs::is_symlink(path, ignored)) return path;
+    path = directory_of(path) / fs::read_symlink(path, ignored);
+  }
+  return {};
+}
+
 /// fsync of what stands under `path` now, counted from `directory`; returns an errno or 0. Some filesystems cannot sync
 /// directories, which is no failure.
 int sync_path(int directory, const fs::path& path, int flags) {
@@ -33,10 +44,8 @@ int sync_path(int directory, const fs::path& path, int flags) {
 
 AtomicFile::AtomicFile(const fs::path& path) : shown_(path.string()), directory_(AT_FDCWD), path_(path) {
   std::error_code ignored;
-  if (fs::is_symlink(path, ignored)) {
-    const fs::path target = fs::weakly_canonical(path, ignored);
-    if (!target.empty()) path_ = target;
-  }
+  path_ = linked(path);
+  if (path_.empty() && !path.empty()) fail(ELOOP);
   const fs::path directory = directory_of(path_);
   check_user(!path_.filename().empty(), "cannot write '", shown_, "': the path names no file");
   check_user(fs::is_directory(directory, ignored), "cannot write '", shown_, "': there is no directory '", directory.string(), "'");

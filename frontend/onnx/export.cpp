@@ -1,14 +1,6 @@
 // The original file with trained values. Nodes and names stay; only the data of initializers changes, a split initializer becomes
 // several, and what was in training form is written in inference form.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 
 #include "frontend/onnx/folded_views.h"
 #include "frontend/onnx/forms.h"
@@ -99,54 +91,6 @@ Tensor as_in_file(const Alias& alias, const Tensor& state, const Shape& shape) {
   return alias.transposed ? transposed(state) : Tensor(state).reshaped(shape);
 }
 
-/// Writes beside the final name and renames, so that a file is there whole or not at all.
-class NewFile {
- public:
-  explicit NewFile(const std::string& path) : path_(path), temporary_(path + ".XXXXXX") {
-    std::error_code ignored;
-    if (const auto target = std::filesystem::weakly_canonical(path, ignored);
-        !ignored && std::filesystem::is_symlink(path, ignored)) {
-      path_ = target.string();
-      temporary_ = path_ + ".XXXXXX";
-    }
-    descriptor_ = mkstemp(temporary_.data());
-    if (descriptor_ < 0) fail();
-    const mode_t mask = umask(0);
-    umask(mask);
-    fchmod_or_fail(0666 & ~mask);
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-    if (!committed_) unlink(temporary_.c_str());
-  }
-
-  void write(const std::string& bytes) {
-    for (std::size_t done = 0; done < bytes.size();) {
-      const ssize_t got = ::write(descriptor_, bytes.data() + done, bytes.size() - done);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail();
-      done += static_cast<std::size_t>(got);
-    }
-  }
-  void commit() {
-    if (fsync(descriptor_) != 0) fail();
-    if (rename(temporary_.c_str(), path_.c_str()) != 0) fail();
-    committed_ = true;
-  }
-
- private:
-  void fchmod_or_fail(mode_t mode) {
-    if (fchmod(descriptor_, mode) != 0) fail();
-  }
-  [[noreturn]] void fail() const { throw UserError(concat("cannot write '", path_, "': ", std::strerror(errno))); }
-
-  std::string path_, temporary_;
-  int descriptor_ = -1;
-  bool committed_ = false;
-};
-
 }  // namespace
 
 std::string export_onnx_bytes(const Model& model, const std::map<std::string, Tensor>& states, ExportForm form) {
@@ -172,13 +116,6 @@ std::string export_onnx_bytes(const Model& model, const std::map<std::string, Te
   check_user(proto.ByteSizeLong() <= kLargestOnnxFile, "the model has ", proto.ByteSizeLong(),
              " bytes; an ONNX file holds at most 2 GiB");
   return proto.SerializeAsString();
-}
-
-void export_onnx(const Model& model, const std::map<std::string, Tensor>& states, const std::string& path, ExportForm form) {
-  const std::string bytes = export_onnx_bytes(model, states, form);
-  NewFile file(path);
-  file.write(bytes);
-  file.commit();
 }
 
 }  // namespace gcomp::frontend

@@ -1,5 +1,5 @@
 // ONNX in and out. open_onnx() parses and validates a file, import_onnx() lowers it to a graph with static shapes,
-// export_onnx() writes the same file again with trained values. A file is untrusted: see docs in open.cpp.
+// export_onnx_bytes() writes the same file again with trained values. A file is untrusted: see docs in open.cpp.
 #pragma once
 
 #include <cstdint>
@@ -164,8 +164,5 @@ enum class ExportForm : std::uint8_t { inference, as_written };
 /// (frontend/onnx/forms.h).
 std::string export_onnx_bytes(const Model& model, const std::map<std::string, Tensor>& states,
                               ExportForm form = ExportForm::inference);
-/// The same to a file, which appears whole or not at all.
-void export_onnx(const Model& model, const std::map<std::string, Tensor>& states, const std::string& path,
-                 ExportForm form = ExportForm::inference);
 
 }  // namespace gcomp::frontend

@@ -405,7 +405,9 @@ class Planner {
                              Flag{"--untie", options_.untie}})
       for (const std::string& glob : flag.globs)
         if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches_glob(glob, name); }))
-          throw UserError(concat(flag.name, " ", glob, " matches no initializer", nearest_to_glob(glob, names)), ExitCode::usage);
+          throw UserError(
+              concat(flag.name, " ", glob.empty() ? "''" : glob, " matches no initializer", nearest_to_glob(glob, names)),
+              ExitCode::usage);
   }
 
   const ::onnx::GraphProto& graph_;

@@ -1,7 +1,9 @@
 // What the commands print as their result: on stdout, whatever the verbosity, in units that do not round to nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -53,9 +55,31 @@ TEST_F(Results, AShortTrainingTakesTime) {
   EXPECT_FALSE(std::regex_search(result.output + result.errors, kNothing)) << result.output << result.errors;
 }
 
+TEST_F(Results, KernelsAreCountedWhileTheyCompile) {
+  const std::string compiler = folder_ / "c++";
+  std::ofstream(compiler) << "#!/bin/sh\ncase \"$*\" in *--version*) ;; *) sleep 1.1 ;; esac\nexec " << GCOMP_HOST_COMPILER
+                          << " \"$@\"\n";
+  std::filesystem::permissions(compiler, std::filesystem::perms::owner_all);
+  const CommandResult result =
+      on_digits("train", {"--steps", "1", "--out", folder_ / "t.onnx", "--no-cache", "--threads", "1", "--compiler", compiler});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const std::regex line("compiling: kernels, ([0-9]+) of ([0-9]+)");
+  std::vector<int> done;
+  std::string all;
+  for (auto at = std::sregex_iterator(result.errors.begin(), result.errors.end(), line); at != std::sregex_iterator(); ++at) {
+    if (done.empty()) all = (*at)[2];
+    if ((*at)[2] == all) done.push_back(std::stoi((*at)[1]));  // of the first program
+  }
+  ASSERT_GE(done.size(), 3u) << result.errors;
+  EXPECT_EQ(done.front(), 0);
+  EXPECT_EQ(std::to_string(done.back()), all);
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end())) << result.errors;
+}
+
 TEST_F(Results, TheDoctorsStepTakesTime) {
   const CommandResult result = run_gcomp({"doctor"});
   EXPECT_TRUE(std::regex_search(result.output, std::regex("tiny network took [1-9][0-9.]* [mu]?s,"))) << result.output;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("CPU +[0-9]+ threads?, (AVX|NEON|SSE)"))) << result.output;
   EXPECT_FALSE(std::regex_search(result.output, kNothing)) << result.output;
 }
 

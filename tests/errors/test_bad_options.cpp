@@ -14,7 +14,11 @@ TEST_F(BadOptions, UnknownLoss) {
   expect_refused(train({"--loss", "cros_entropy"}), ExitCode::usage, {"unknown loss", "did you mean 'cross_entropy'?"});
 }
 
-TEST_F(BadOptions, UnknownOutputAsLoss) { expect_refused(train({"--loss", "output:loss"}), ExitCode::usage, {"output:loss"}); }
+TEST_F(BadOptions, OutputThatIsNoLoss) {
+  expect_refused(train({"--loss", "output:loss"}), ExitCode::usage, {"output:loss: the model has no such output; there is 'y'"});
+  expect_refused(train({"--loss", "output:y"}), ExitCode::usage,
+                 {"output:y: that output is f32[4,", "wanted a floating-point scalar", "--output y"});
+}
 
 TEST_F(BadOptions, UnknownOutput) {
   expect_refused(train({"--output", "yy"}), ExitCode::usage, {"--output yy", "it has 'y'", "did you mean 'y'?"});
@@ -62,6 +66,20 @@ TEST_F(BadOptions, BatchBelowZero) {
   expect_refused(run_gcomp({"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz", "--batch", "-3"}), ExitCode::usage,
                  {"--batch -3"});
   expect_refused(run_gcomp({"compile", model_, "--batch", "-3", "-o", folder_ / "model.gcx"}), ExitCode::usage, {"--batch -3"});
+  const auto train_in = [&](const std::vector<std::string>& batch) {
+    std::vector<std::string> arguments{"train", model_, "--data", data_, "--loss", "cross_entropy", "--steps", "1"};
+    arguments.insert(arguments.end(), {"--out", folder_ / "t.onnx"});
+    arguments.insert(arguments.end(), batch.begin(), batch.end());
+    return run_gcomp(arguments);
+  };
+  expect_refused(train_in({"--batch", "-3"}), ExitCode::usage, {"--batch -3: wanted 1 or more"});
+  expect_refused(train_in({}), ExitCode::usage, {"--batch is missing: give the rows of a step"});
+}
+
+TEST_F(BadOptions, EmptyValues) {
+  expect_refused(run_gcomp({"train", model_, "--data", data_, "--loss", "mse", "--batch", "4", "--steps", "1", "--out", ""}),
+                 ExitCode::usage, {"--out is empty"});
+  expect_refused(train({"--freeze", ""}), ExitCode::usage, {"--freeze '' matches no initializer"});
 }
 
 TEST_F(BadOptions, UnknownPass) {

@@ -49,6 +49,30 @@ TEST_F(OutputFiles, TheModelIsNotReplacedByWhateverPath) {
   }
 }
 
+TEST_F(OutputFiles, LinksAreFollowedToFilesThatAreNotThereYet) {
+  fs::create_symlink("there.onnx", folder_ / "link.onnx");
+  EXPECT_EQ(train_to(folder_ / "link.onnx").exit_code, 0);
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link.onnx"));
+  EXPECT_TRUE(fs::is_regular_file(folder_ / "there.onnx"));
+  fs::create_symlink("/nowhere/m.onnx", folder_ / "lost.onnx");
+  expect_refused(train_to(folder_ / "lost.onnx"), ExitCode::invalid, {"lost.onnx", "no directory '/nowhere'"});
+  fs::create_symlink("b.onnx", folder_ / "a.onnx");
+  fs::create_symlink("a.onnx", folder_ / "b.onnx");
+  expect_refused(train_to(folder_ / "a.onnx"), ExitCode::invalid, {"a.onnx", "Too many levels of symbolic links"});
+}
+
+TEST_F(OutputFiles, CompilingReplacesNothingTrained) {
+  const std::vector<std::string> compile{"compile", model_, "--train", "--loss",         "cross_entropy",
+                                         "--batch", "4",    "-o",      folder_ / "m.gcx"};
+  ASSERT_EQ(run_gcomp(compile).exit_code, 0);
+  EXPECT_EQ(run_gcomp(compile).exit_code, 0) << "what is only compiled may be compiled again";
+  fs::rename(folder_ / "m.gcx", folder_ / "start.gcx");
+  ASSERT_EQ(run_gcomp({"train", folder_ / "start.gcx", "--data", data_, "--steps", "2", "--out", folder_ / "m.gcx"}).exit_code, 0);
+  const std::string trained = contents(folder_ / "m.gcx");
+  expect_refused(run_gcomp(compile), ExitCode::usage, {"m.gcx", "the weights of 2 trained steps", "give another name"});
+  EXPECT_EQ(contents(folder_ / "m.gcx"), trained);
+}
+
 TEST_F(OutputFiles, NoInputIsReplacedByAnyOutput) {
   const std::string model = contents(model_), data = contents(data_), eval = folder_ / "eval.npz";
   fs::copy_file(data_, eval);

@@ -95,16 +95,9 @@ TEST(Export, EmbedsExternalData) {
   m.node("MatMul", {"x", "w.w"}, {"y"}).output("y");
   std::ofstream(folder / "m.onnx", std::ios::binary) << m.bytes();
   const frontend::Model model = frontend::import_onnx(frontend::open_onnx((folder / "m.onnx").string()));
-  fs::create_directory(folder / "elsewhere");
-  frontend::export_onnx(model, {}, (folder / "elsewhere/out.onnx").string());
-  EXPECT_EQ(values_of(frontend::open_onnx((folder / "elsewhere/out.onnx").string()), "w.w"), (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(values_of(frontend::open_onnx_bytes(frontend::export_onnx_bytes(model, {}), "out"), "w.w"),
+            (std::vector<double>{1, 2, 3, 4}));
   fs::remove_all(folder);
-}
-
-TEST(Export, LeavesNothingHalfWritten) {
-  ModelBuilder m;
-  m.input("x", {"2", "2"}).floats("w.w", {2, 2}, {1, 2, 3, 4}).node("MatMul", {"x", "w.w"}, {"y"}).output("y");
-  expect_error([&] { frontend::export_onnx(m.import(), {}, "/nowhere/out.onnx"); }, {"/nowhere/out.onnx", "No such file"});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gcomp/compiled_model.h"
+#include "gcomp/saved_model.h"
 #include "runtime/atomic_file.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
@@ -61,6 +62,20 @@ runtime::Target target_of(const CompileFlags& flags) {
   return target;
 }
 
+/// Compiling starts from the model's weights: what a run has trained would be lost without a word.
+void keep_trained(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return;
+  std::int64_t steps = 0;
+  try {
+    steps = saved_model(runtime::read_artifact(path), path).position.steps;
+  } catch (const UserError&) { return; }  // no artifact of this gcomp: nothing that it could go on from
+  if (steps > 0)
+    throw UserError(concat("-o ", path, ": that file holds the weights of ", steps, steps == 1 ? " trained step" : " trained steps",
+                           ", which compiling would replace; give another name, or remove it"),
+                    ExitCode::usage);
+}
+
 class Compilation {
  public:
   Compilation(const CompileFlags& flags, const Console& console)
@@ -82,7 +97,10 @@ class Compilation {
   void run() {
     const Outputs outputs({{"-o", is_artifact(flags_.out) ? flags_.out : "", {".gcx"}}});
     outputs.protect("model", flags_.model);
-    if (is_artifact(flags_.out)) { runtime::AtomicFile probe(flags_.out); }
+    if (is_artifact(flags_.out)) {
+      keep_trained(flags_.out);
+      runtime::AtomicFile probe(flags_.out);
+    }
     const auto start = std::chrono::steady_clock::now();
     progress_.begin(concat("reading '", flags_.model, "'"));
     model_ = Model::load(flags_.model);

@@ -8,18 +8,24 @@ CompileProgress::CompileProgress(const Console& console) : console_(console), sa
 
 CompileProgress::~CompileProgress() { console_.clear_status(); }
 
-void CompileProgress::say(std::string_view text, bool due) {
-  if (console_.terminal()) return console_.status(text);
+bool CompileProgress::say(std::string_view text, bool due) {
+  if (console_.terminal()) {
+    console_.status(text);
+    return true;
+  }
   const auto now = std::chrono::steady_clock::now();
-  if (!due && now - said_ < std::chrono::seconds(1)) return;
+  if (!due && now - said_ < std::chrono::seconds(1)) return false;
   said_ = now;
   console_.say(text);
+  return true;
 }
 
 void CompileProgress::begin(std::string_view phase) { say(concat("compiling: ", phase), false); }
 
 void CompileProgress::kernels(const runtime::KernelProgress& progress) {
-  say(concat("compiling: kernels, ", progress.done, " of ", progress.kernels), progress.done == 0);
+  const bool first = progress.done == 0, last = progress.done == progress.kernels;
+  const std::string text = concat("compiling: kernels, ", progress.done, " of ", progress.kernels);
+  if (say(text, first || (last && midway_))) midway_ = !first && !last;
 }
 
 void CompileProgress::watch(runtime::DeviceOptions& device) {

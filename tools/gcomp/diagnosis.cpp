@@ -137,6 +137,14 @@ void check_libraries(const SharedDriver& driver, const runtime::DeviceOptions& o
   check_library(LibraryKind::nccl, nccl, nccl_version(nccl), Health::absent, "this version of gcomp does not use it", findings);
 }
 
+/// The processor, and which of its instructions kernels use.
+void check_cpu(const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
+  try {
+    const std::string description = runtime::open_device(runtime::TargetKind::cpu, options)->description();
+    findings.push_back({"CPU", Health::good, description.substr(description.find(' ') + 1), ""});
+  } catch (const DeviceError& error) { findings.push_back(failure("CPU", Health::bad, error.what())); }
+}
+
 void check_compiler(const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
   try {
     findings.push_back({"C++ compiler", Health::good, runtime::cpu::describe_compiler(options.compiler), ""});
@@ -206,6 +214,7 @@ Diagnosis diagnose(const runtime::DeviceOptions& options) {
   const int architecture = driver ? check_gpus(driver, options, findings) : 0;
   check_nvrtc(driver, architecture, options, findings);
   check_libraries(driver, options, findings);
+  check_cpu(options, findings);
   check_compiler(options, findings);
   check_cache(options, findings);
   diagnosis.cpu_trains = try_step(runtime::DeviceRequest::cpu, options, findings);

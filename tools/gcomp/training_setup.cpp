@@ -15,7 +15,10 @@ void check_train_flags(const TrainFlags& flags) {
   if (flags.epochs < 0 || flags.steps < 0) refuse_flags("--epochs and --steps: wanted 1 or more");
   if (flags.loss.empty() && !is_artifact(flags.model))
     refuse_flags("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
-  if (flags.batch < 1 && !is_artifact(flags.model)) refuse_flags("--batch is missing, or below 1");
+  require_batch(flags.batch);
+  if (flags.batch == 0 && !is_artifact(flags.model))
+    refuse_flags("--batch is missing: give the rows of a step, such as --batch 32");
+  if (flags.out.empty()) refuse_flags("--out is empty: give a name that ends in .onnx or .gcx");
   if (flags.training && is_artifact(flags.out))
     refuse_flags(concat("--training: '", flags.out, "' is a .gcx, which holds both forms; it decides what is written as .onnx"));
   if (flags.embed_model && !is_artifact(flags.out)) refuse_flags("--embed-model has a meaning only with --out NAME.gcx");
