@@ -2,21 +2,11 @@
 
 #include <cstdio>
 
-#include "codegen/cpu/emit.h"
-#include "codegen/cuda/emit.h"
 #include "ir/base/error.h"
 #include "ir/base/hash.h"
 
 namespace gcomp::codegen {
 namespace {
-
-EmittedKernel emit(runtime::TargetKind target, const KernelSource& source) {
-  switch (target) {
-    case runtime::TargetKind::cpu: return cpu::emit(source);
-    case runtime::TargetKind::cuda: return cuda::emit(source);
-  }
-  return {};
-}
 
 std::string named(std::string text, const std::string& name) {
   const std::size_t at = text.find(kNamePlaceholder);
@@ -26,13 +16,7 @@ std::string named(std::string text, const std::string& name) {
 
 }  // namespace
 
-std::string KernelTable::prelude() const {
-  switch (target_) {
-    case runtime::TargetKind::cpu: return cpu::prelude();
-    case runtime::TargetKind::cuda: return cuda::prelude();
-  }
-  return "";
-}
+std::string KernelTable::prelude() const { return target_.prelude(); }
 
 KernelTable::Entry KernelTable::add(const KernelSource& source) {
   std::vector<TensorType> types(source.operands.begin(), source.operands.end());
@@ -44,7 +28,7 @@ KernelTable::Entry KernelTable::add(const KernelSource& source) {
     if (known.nest == source.nest && known.types == types && known.variable_length == source.variable_length)
       return {known.kernel, known.emitted.get()};
   }
-  Known known{source.nest, std::move(types), source.variable_length, 0, std::make_unique<EmittedKernel>(emit(target_, source))};
+  Known known{source.nest, std::move(types), source.variable_length, 0, std::make_unique<EmittedKernel>(target_.emit(source))};
   known.kernel = add_text(known.emitted->text);
   const Entry entry{known.kernel, known.emitted.get()};
   known_.emplace(hash, std::move(known));

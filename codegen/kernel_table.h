@@ -6,13 +6,13 @@
 #include <unordered_set>
 #include <vector>
 
-#include "codegen/kernel.h"
+#include "codegen/target.h"
 
 namespace gcomp::codegen {
 
 class KernelTable {
  public:
-  explicit KernelTable(runtime::TargetKind target) : target_(target) {}
+  explicit KernelTable(const Target& target) : target_(target) {}
 
   struct Entry {
     int kernel = 0;  ///< index into kernels()
@@ -39,7 +39,7 @@ class KernelTable {
 
   std::string name_for(const std::string& text);
 
-  runtime::TargetKind target_;
+  const Target& target_;
   std::unordered_multimap<std::size_t, Known> known_;
   std::unordered_map<std::string, int> by_text_;
   std::unordered_set<std::string> names_;

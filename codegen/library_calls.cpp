@@ -8,14 +8,6 @@ using namespace gcomp::ir;
 
 namespace {
 
-bool has_library_dtype(DType dtype, runtime::TargetKind target) {
-  switch (target) {
-    case runtime::TargetKind::cpu: return dtype == DType::f32 || dtype == DType::f64;
-    case runtime::TargetKind::cuda: return is_float(dtype);
-  }
-  return false;
-}
-
 /// A dense stack of matrices whose rows and columns may be swapped.
 runtime::MatrixView dense_view(const Value* value, bool transposed, const BufferOf& buffer_of) {
   const Shape strides = row_major_strides(value->type.shape);
@@ -108,8 +100,7 @@ runtime::MatmulCall matmul_call(const Node& node, const Value* result, const Buf
           .origin = node.origin};
 }
 
-std::optional<runtime::Step> library_call(const Node& node, runtime::TargetKind target, const BufferOf& buffer_of) {
-  if (!has_library_dtype(node.result()->type.dtype, target)) return std::nullopt;
+std::optional<runtime::Step> library_call(const Node& node, const BufferOf& buffer_of) {
   for (const Value* operand : node.operands)
     if (operand->type.elements() == 0) return std::nullopt;
   if (node.op == &ops::kMatmul) return matmul_call(node, node.result(), buffer_of);

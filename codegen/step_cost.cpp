@@ -4,9 +4,9 @@
 #include <bit>
 #include <numeric>
 
-#include "codegen/product.h"
 #include "ir/loops.h"
 #include "ir/ops/table.h"
+#include "ir/product.h"
 
 namespace gcomp::codegen {
 

@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "codegen/generate.h"
-#include "codegen/product.h"
-#include "codegen/whole.h"
+#include "codegen/target.h"
 #include "passes/autocast.h"
 #include "passes/match_attention.h"
 #include "passes/pipeline.h"
@@ -14,9 +13,6 @@
 
 namespace gcomp {
 namespace {
-
-/// Groups of 64 neighbouring sums that a large GPU works on at once: two blocks each, four for every processor.
-constexpr std::int64_t kParallelOnGpu = 256;
 
 /// Runs `work` and reports its begin and its seconds as `phase`.
 template <class Work>
@@ -78,17 +74,11 @@ bool is_disabled(const CompileHooks& hooks, std::string_view pass) {
   return std::find(hooks.disabled.begin(), hooks.disabled.end(), pass) != hooks.disabled.end();
 }
 
-/// Composites that code generation for `target` takes whole; empty where it takes none.
-std::function<bool(const ir::Node&)> whole_on(const runtime::Target& target) {
-  if (target.kind == runtime::TargetKind::cpu) return {};
-  return [target](const ir::Node& node) { return codegen::takes_whole(node, target); };
-}
-
 /// Before differentiation: afterwards the probabilities are read by the gradient.
 void match_attention(ir::Graph& graph, const runtime::Target& target, const CompileHooks& hooks) {
-  const auto whole = whole_on(target);
-  if (!whole || is_disabled(hooks, "match_attention")) return;
-  run_pass(hooks, "match_attention", graph, [&] { return passes::match_attention(graph, whole) > 0; });
+  const ir::TargetInfo info = codegen::target_info(target);
+  if (!info.legal_composite || is_disabled(hooks, "match_attention")) return;
+  run_pass(hooks, "match_attention", graph, [&] { return passes::match_attention(graph, info.legal_composite) > 0; });
 }
 
 /// 16 bits are for the ops that bear them, in graphs of f32.
@@ -211,13 +201,7 @@ ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const
 LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks) {
   passes::PipelineOptions options;
   options.disabled = hooks.disabled;
-  const bool on_gpu = target.kind == runtime::TargetKind::cuda;
-  options.widen_contractions = !on_gpu;
-  options.alignment = on_gpu ? 256 : 64;
-  options.align.enabled = on_gpu;
-  if (on_gpu) options.split.wanted_parallel = kParallelOnGpu;
-  options.whole = whole_on(target);
-  options.epilogues = {.enabled = on_gpu, .gelu = codegen::library_has_gelu(target)};
+  options.target = codegen::target_info(target);
   options.observer = [&](std::string_view pass, const ir::Graph& after, bool changed, double seconds) {
     if (hooks.pass) hooks.pass(pass, after, changed, seconds);
   };

@@ -1,4 +1,4 @@
-// Matrix products with an epilogue: what a node of ops::kProduct means, and which epilogues cuBLASLt computes.
+// Matrix products with an epilogue: what a node of ops::kProduct means.
 //
 // The nest of a product over a result of shape [batch..., m, n] has an axis for each dimension of the shape and a last one for k.
 // Statement 0 is the sum of products that matmul of operands 0 and 1 is, kept in the compute type; every other statement is a map
@@ -43,30 +43,9 @@ std::optional<int> summed_operand(const LoopNest& nest);
 /// The violations of the forms above by a node of ops::kProduct whose nest is otherwise sound, as sentences.
 std::vector<std::string> product_violations(const Node& product);
 
-/// An epilogue in the library's terms.
-struct LibraryEpilogue {
-  enum class Kind : std::uint8_t {
-    bias,             ///< sum + bias[n]
-    gelu,             ///< GELU in its tanh form of sum + bias[n]
-    gelu_gradient,    ///< sum times the derivative of that GELU at `aux`
-    bias_gradient_a,  ///< the sum itself, and operand a summed over k
-    bias_gradient_b,  ///< the same with operand b
-  };
-  Kind kind = Kind::bias;
-  int result = 0;           ///< the node's result that the library stores as its own
-  std::optional<int> bias;  ///< the operand that is added along n; none for gelu_gradient; of bias gradients the result that is one
-  std::optional<int> aux;   ///< gelu: the result that keeps what GELU was applied to; gelu_gradient: the operand that holds it
-};
-
-inline bool is_gelu(LibraryEpilogue::Kind kind) {
-  return kind == LibraryEpilogue::Kind::gelu || kind == LibraryEpilogue::Kind::gelu_gradient;
-}
-
-/// The library's epilogue that computes all results of a nest of the form above; none where there is no such: other functions, f64,
-/// several dtypes, a bias gradient of one element or of an operand whose rows lie across k. A function of one or two variables is
-/// recognised by its values: it is made of operations that are smooth everywhere, and agrees at many points within what its dtype
-/// resolves. RELU is none of them: the library's gives 0 for NaN.
-std::optional<LibraryEpilogue> library_epilogue(const LoopNest& nest, const std::vector<TensorType>& operands,
-                                                const std::vector<TensorType>& results);
+/// The statement whose value an output of a product's nest repeats; 0 where it stores the sum itself.
+int stored_statement(const LoopNest& nest, std::size_t output);
+/// Whether one of its results is the sums themselves, so that the plain product is stored there in any case.
+bool keeps_sums(const Node& product);
 
 }  // namespace gcomp::ir

@@ -20,7 +20,10 @@ struct Padded {
 
 class ProductAligner {
  public:
-  ProductAligner(Graph& graph, const AlignOptions& options) : graph_(graph), options_(options) { look(); }
+  ProductAligner(Graph& graph, std::int64_t elements, const AlignOptions& options)
+      : graph_(graph), elements_(elements), options_(options) {
+    look();
+  }
 
   bool run() {
     if (products_.empty()) return false;
@@ -51,8 +54,8 @@ class ProductAligner {
   }
 
   std::int64_t aligned(std::int64_t dimension) const {
-    const std::int64_t step = dimension >= options_.long_from ? options_.long_elements : options_.elements;
-    return dimension % options_.elements == 0 ? dimension : quotient_up(dimension, step) * step;
+    const std::int64_t step = dimension >= options_.long_from ? options_.long_elements : elements_;
+    return dimension % elements_ == 0 ? dimension : quotient_up(dimension, step) * step;
   }
 
   /// Only what lies along a matrix's rows needs alignment; nothing where all do.
@@ -63,7 +66,7 @@ class ProductAligner {
     const Attributes all = with_defaults(*product.op, product.attributes);
     const bool ta = all.flag("transpose_a"), tb = all.flag("transpose_b");
     std::int64_t m = c[0], n = aligned(c[1]), k = a[ta ? 0 : 1];
-    if (m * c[1] / options_.elements * k < options_.min_work / options_.elements) return std::nullopt;
+    if (m * c[1] / elements_ * k < options_.min_work / elements_) return std::nullopt;
     if (ta) m = aligned(m);
     if (!ta || tb) k = aligned(k);
     Padded padded{ta ? Shape{k, m} : Shape{m, k}, tb ? Shape{n, k} : Shape{k, n}, {m, n}};
@@ -125,6 +128,7 @@ class ProductAligner {
   }
 
   Graph& graph_;
+  std::int64_t elements_;  ///< of whole rows
   const AlignOptions& options_;
   std::unordered_map<const Node*, Padded> products_;
   std::unordered_map<const Value*, Shape> wanted_;
@@ -133,6 +137,8 @@ class ProductAligner {
 
 }  // namespace
 
-bool align_products(Graph& graph, const AlignOptions& options) { return options.enabled && ProductAligner(graph, options).run(); }
+bool align_products(Graph& graph, const TargetInfo& target, const AlignOptions& options) {
+  return target.half_row_elements > 0 && ProductAligner(graph, target.half_row_elements, options).run();
+}
 
 }  // namespace gcomp::passes

@@ -15,19 +15,18 @@
 
 #include <cstdint>
 
-#include "ir/graph.h"
+#include "ir/target_info.h"
 
 namespace gcomp::passes {
 
 struct AlignOptions {
-  bool enabled = false;                           ///< for targets that gain from it: CUDA
   std::int64_t min_work = std::int64_t{1} << 28;  ///< multiply-adds of a product that is worth it
-  std::int64_t elements = 8;                      ///< of 16 bits in a pack
   /// Dimensions from `long_from` on become multiples of this: tiles that are whole, at less than 2 % more work.
   std::int64_t long_elements = 64, long_from = 4096;
 };
 
-/// Needs a graph of primitive ops before join_bias_gradients. True if anything was padded.
-bool align_products(ir::Graph& graph, const AlignOptions& options = {.enabled = true});
+/// Needs a graph of primitive ops before join_bias_gradients; nothing is done for a target that gains nothing. True if anything was
+/// padded.
+bool align_products(ir::Graph& graph, const ir::TargetInfo& target, const AlignOptions& options = {});
 
 }  // namespace gcomp::passes

@@ -63,7 +63,10 @@ Index digit_of(const Shape& shape, std::int64_t weight, std::int64_t extent) {
 
 class EpilogueFuser {
  public:
-  EpilogueFuser(Graph& graph, const EpilogueOptions& options) : graph_(graph), options_(options) { look(); }
+  EpilogueFuser(Graph& graph, const TargetInfo& target, const EpilogueOptions& options)
+      : graph_(graph), target_(target), options_(options) {
+    look();
+  }
 
   bool run() {
     std::vector<Node*> products;
@@ -123,7 +126,7 @@ class EpilogueFuser {
   std::optional<Joined> join(const Node& product, const Node& kernel, const std::vector<Node*>& readers) const {
     if (looks_up(*kernel.nest)) return std::nullopt;
     const bool kept = readers.size() > 1 || outputs_.count(product.result());
-    if (kept && options_.gelu)
+    if (kept)
       for (const Value* bias : kernel.operands) {
         if (bias == product.result() || bias->type.elements() != product.result()->type.shape.back()) continue;
         const std::optional<Body> body = with_preactivation(kernel, product.result(), bias);
@@ -135,8 +138,7 @@ class EpilogueFuser {
   }
 
   bool is_known(const Joined& joined) const {
-    const auto found = library_epilogue(joined.product.nest, types_of(joined.product.operands), joined.results);
-    return found && (options_.gelu || !is_gelu(found->kind));
+    return target_.computes_epilogue(joined.product.nest, types_of(joined.product.operands), joined.results);
   }
 
   bool rewrite_readers(const Value* sum, const Value* bias, const Node& kernel, const std::vector<Node*>& readers,
@@ -363,6 +365,7 @@ class EpilogueFuser {
   }
 
   Graph& graph_;
+  const TargetInfo& target_;
   const EpilogueOptions& options_;
   Uses uses_;
   std::unordered_set<const Value*> outputs_;
@@ -372,6 +375,8 @@ class EpilogueFuser {
 
 }  // namespace
 
-bool fuse_epilogues(Graph& graph, const EpilogueOptions& options) { return options.enabled && EpilogueFuser(graph, options).run(); }
+bool fuse_epilogues(Graph& graph, const TargetInfo& target, const EpilogueOptions& options) {
+  return target.computes_epilogue && EpilogueFuser(graph, target, options).run();
+}
 
 }  // namespace gcomp::passes

@@ -1,10 +1,10 @@
 // What is done to each element of a matrix product becomes part of the product.
 //
 // A matmul and the one kernel that reads its result element by element become a `product` (ir/product.h), so that whoever computes
-// it can do both in one trip through memory. Other readers keep what they read, which becomes one more result; where the library's
-// GELU is recognised (ir/product.h) and they read the sum with its bias alone, that is what is kept. A kernel that also reduces its
-// element-wise result, as the backward pass of an activation does for the bias, is parted from it where the library knows the
-// element-wise part.
+// it can do both in one trip through memory. Other readers keep what they read, which becomes one more result; where they read the
+// sum with its bias alone and the target computes that beside the rest (GELU and its operand), that is what is kept. A kernel that
+// also reduces its element-wise result, as the backward pass of an activation does for the bias, is parted from it where the target
+// computes the element-wise part.
 //
 //   %s = matmul %x, %w : f32[8,4]                            %y = product %x, %w, %b : f32[8,4] {
 //   %y = kernel %s, %b : f32[8,4] {                            axes i:8, j:4, k:16
@@ -14,21 +14,19 @@
 //   }                                                        }
 //
 // Not joined: kernels that transpose, reduce otherwise or look up indices, and whatever would make a cycle. Nothing is lost where
-// the library does not know an epilogue: the plain product and the kernel are then launched one after the other, as before.
+// the target computes no such epilogue: the plain product and the kernel are then launched one after the other, as before.
 #pragma once
 
-#include "ir/graph.h"
+#include "ir/target_info.h"
 
 namespace gcomp::passes {
 
 struct EpilogueOptions {
-  bool enabled = false;  ///< for targets whose products take epilogues: CUDA
-  bool gelu = true;      ///< whether the library computes GELU in the product's own kernel
   int max_operands = 8;  ///< that an epilogue reads
   int max_calls = 64;    ///< of scalar ops for each element: their registers stand beside the product's
 };
 
-/// Needs a fused graph. True if anything was joined.
-bool fuse_epilogues(ir::Graph& graph, const EpilogueOptions& options = {.enabled = true});
+/// Needs a fused graph; nothing is done for a target whose products take no epilogues. True if anything was joined.
+bool fuse_epilogues(ir::Graph& graph, const ir::TargetInfo& target, const EpilogueOptions& options = {});
 
 }  // namespace gcomp::passes

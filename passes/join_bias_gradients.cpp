@@ -40,7 +40,7 @@ bool sums_rows(const Node& sum, std::int64_t rows) {
 
 class PairFinder {
  public:
-  explicit PairFinder(const Graph& graph) : graph_(graph) {
+  PairFinder(const Graph& graph, const TargetInfo& target) : graph_(graph), target_(target) {
     for (const auto& node : graph.nodes()) {
       position_.emplace(node.get(), position_.size());
       if (node->op == &ops::kReduceSum) sums_[reshaped_from(node->operands[0])].push_back(node.get());
@@ -68,7 +68,7 @@ class PairFinder {
       if (sums == sums_.end()) continue;
       LoopNest nest = bias_gradient_nest(operands[0], operands[1], product.attributes, summed);
       const TensorType gradient{rows->type.dtype, {nest.extents[static_cast<std::size_t>(summed)]}};
-      if (!library_epilogue(nest, operands, {product.result()->type, gradient})) continue;
+      if (!target_.computes_epilogue(nest, operands, {product.result()->type, gradient})) continue;
       const Value* other = product.operands[static_cast<std::size_t>(1 - summed)];
       for (Node*& sum : sums->second)
         if (sum && sums_rows(*sum, rows->type.shape[0]) && is_ready(other, *first_of(product, *sum)))
@@ -83,6 +83,7 @@ class PairFinder {
   }
 
   const Graph& graph_;
+  const TargetInfo& target_;
   std::unordered_map<const Node*, std::size_t> position_;
   std::unordered_map<const Value*, std::vector<Node*>> sums_;  ///< by what they sum; null once taken
 };
@@ -101,8 +102,9 @@ std::pair<Value*, Value*> append(const Pair& pair, const Node& place, Builder& b
 
 }  // namespace
 
-bool join_bias_gradients(Graph& graph) {
-  const std::unordered_map<const Node*, Pair> pairs = PairFinder(graph).run();
+bool join_bias_gradients(Graph& graph, const TargetInfo& target) {
+  if (!target.computes_epilogue) return false;
+  const std::unordered_map<const Node*, Pair> pairs = PairFinder(graph, target).run();
   if (pairs.empty()) return false;
   std::unordered_map<Value*, Value*> replaced;
   rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {

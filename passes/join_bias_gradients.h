@@ -15,11 +15,11 @@
 // Nothing is lost but the cut where the library has no such algorithm: the plain product is then followed by a kernel that sums.
 #pragma once
 
-#include "ir/graph.h"
+#include "ir/target_info.h"
 
 namespace gcomp::passes {
 
 /// For targets whose products take epilogues. Needs a graph before split_reductions. True if anything was joined.
-bool join_bias_gradients(ir::Graph& graph);
+bool join_bias_gradients(ir::Graph& graph, const ir::TargetInfo& target);
 
 }  // namespace gcomp::passes

@@ -21,31 +21,34 @@ using namespace ir;
 
 constexpr Pass kPipeline[] = {
     {"match_attention", "softmax(q k^T) v becomes one op, where the target takes it whole", Form::composite, Form::composite,
-     [](Graph& g, const PipelineOptions& o) { return o.whole && match_attention(g, o.whole) > 0; }},
+     [](Graph& g, const PipelineOptions& o) {
+       return o.target.legal_composite && match_attention(g, o.target.legal_composite) > 0;
+     }},
     {"expand", "composites become the ops that define them", Form::composite, Form::primitive,
-     [](Graph& g, const PipelineOptions& o) { return expand(g, [&](const Node& node) { return !o.whole || !o.whole(node); }); }},
+     [](Graph& g, const PipelineOptions& o) { return expand(g, [&](const Node& node) { return !o.target.is_legal(node); }); }},
     {"simplify", "folding, algebra, common subexpressions, dead code", Form::composite, Form::composite,
      [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
     {"choose_layout", "convolutions and what lies between them go channels last", Form::primitive, Form::primitive,
      [](Graph& g, const PipelineOptions& o) { return o.channels_last && choose_layout(g); }},
     {"widen_contractions", "products in f16 and bf16 run in f32, where the target has no others", Form::composite, Form::composite,
-     [](Graph& g, const PipelineOptions& o) { return o.widen_contractions && widen_contractions(g); }},
+     [](Graph& g, const PipelineOptions& o) { return !o.target.half_products && widen_contractions(g); }},
     {"align_products", "products in 16 bits get rows of whole packs of 16 bytes", Form::primitive, Form::primitive,
-     [](Graph& g, const PipelineOptions& o) { return align_products(g, o.align); }},
+     [](Graph& g, const PipelineOptions& o) { return align_products(g, o.target, o.align); }},
     {"view_attention", "attention reads its matrices where they lie and writes them where they are wanted", Form::primitive,
-     Form::primitive, [](Graph& g, const PipelineOptions& o) { return o.whole && view_attention(g, o.whole); }},
+     Form::primitive,
+     [](Graph& g, const PipelineOptions& o) { return o.target.legal_composite && view_attention(g, o.target.legal_composite); }},
     {"simplify", "folding, algebra, common subexpressions, dead code", Form::composite, Form::composite,
      [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
     {"join_bias_gradients", "the bias gradient becomes part of the weight gradient, as one product", Form::primitive,
-     Form::primitive, [](Graph& g, const PipelineOptions& o) { return o.epilogues.enabled && join_bias_gradients(g); }},
+     Form::primitive, [](Graph& g, const PipelineOptions& o) { return join_bias_gradients(g, o.target); }},
     {"split_reductions", "long reductions to few elements run in two steps", Form::primitive, Form::primitive,
-     [](Graph& g, const PipelineOptions& o) { return split_reductions(g, o.split); }},
+     [](Graph& g, const PipelineOptions& o) { return split_reductions(g, o.target, o.split); }},
     {"fuse", "ops become kernels in index notation", Form::primitive, Form::fused,
      [](Graph& g, const PipelineOptions& o) { return fuse(g, o.fuse); }},
     {"fuse_epilogues", "what is done to each element of a matrix product becomes part of it", Form::fused, Form::fused,
-     [](Graph& g, const PipelineOptions& o) { return fuse_epilogues(g, o.epilogues); }},
+     [](Graph& g, const PipelineOptions& o) { return fuse_epilogues(g, o.target, o.epilogues); }},
     {"order", "the order of nodes that needs least memory", Form::fused, Form::fused,
-     [](Graph& g, const PipelineOptions& o) { return order(g, {.alignment = o.alignment}); }},
+     [](Graph& g, const PipelineOptions& o) { return order(g, {.alignment = o.target.buffer_alignment}); }},
 };
 
 /// Each pass finds the form it needs: the one that the last changing pass before it gave. A pass over any form keeps it.
@@ -81,7 +84,7 @@ class Runner {
 
   MemoryPlan plan() {
     const auto start = std::chrono::steady_clock::now();
-    MemoryPlan plan = plan_memory(graph_, {.alignment = options_.alignment});
+    MemoryPlan plan = plan_memory(graph_, {.alignment = options_.target.buffer_alignment});
     observe("plan_memory", true, start);
     return plan;
   }

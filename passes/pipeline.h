@@ -9,6 +9,7 @@
 
 #include "ir/graph.h"
 #include "ir/memory_plan.h"
+#include "ir/target_info.h"
 #include "passes/align_products.h"
 #include "passes/fuse.h"
 #include "passes/fuse_epilogues.h"
@@ -25,18 +26,15 @@ enum class Form : std::uint8_t {
 };
 
 struct PipelineOptions {
+  ir::TargetInfo target;  ///< codegen::target_info() of the one that the graph is lowered for
   SimplifyOptions simplify;
   FuseOptions fuse;
   AlignOptions align;
   SplitOptions split;
   EpilogueOptions epilogues;
   bool channels_last = true;          ///< let choose_layout move convolutions to channels last
-  bool widen_contractions = false;    ///< the target has no products in f16 and bf16
   std::vector<std::string> disabled;  ///< names of passes to leave out, where the order allows it
   bool verify = true;                 ///< verify the graph after every pass that changed it
-  std::int64_t alignment = 64;        ///< of buffers; 256 for CUDA
-  /// Composites that code generation takes as they are (codegen/whole.h); without it all are expanded.
-  std::function<bool(const ir::Node&)> whole;
   /// Called after each pass with its name, whether it changed the graph, and its seconds.
   std::function<void(std::string_view pass, const ir::Graph&, bool changed, double seconds)> observer;
 };

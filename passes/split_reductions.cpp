@@ -59,7 +59,7 @@ Cut best_cut(const Shape& shape, const std::vector<std::int64_t>& axes, std::int
 
 }  // namespace
 
-bool split_reductions(Graph& graph, const SplitOptions& options) {
+bool split_reductions(Graph& graph, const TargetInfo& target, const SplitOptions& options) {
   return rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
            if (node.op->kind != Kind::reduce || node.op->reduction.of >= Reduction::Of::first_maximum) return std::nullopt;
            const TensorType& x = node.operands[0]->type;
@@ -67,10 +67,10 @@ bool split_reductions(Graph& graph, const SplitOptions& options) {
            std::int64_t inner = 1;
            const std::int64_t kept = std::max<std::int64_t>(kept_parallel(node, inner), 1);
            const bool is_long = x.elements() / node.result()->type.elements() >= options.long_reduction;
-           if (kept >= (is_long ? std::max(options.enough_parallel, options.wanted_parallel) : options.enough_parallel))
+           if (kept >= (is_long ? std::max(options.enough_parallel, target.parallel_sums) : options.enough_parallel))
              return std::nullopt;
            const Cut cut = best_cut(x.shape, node.attributes.integers("axes"),
-                                    std::max(options.parts, quotient_up(options.wanted_parallel, kept)));
+                                    std::max(options.parts, quotient_up(target.parallel_sums, kept)));
            if (cut.parts < 4) return std::nullopt;
            // The axes of the run become two: parts, and what one part adds up.
            Shape split(x.shape.begin(), x.shape.begin() + cut.first);

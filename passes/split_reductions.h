@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "ir/graph.h"
+#include "ir/target_info.h"
 
 namespace gcomp::passes {
 
@@ -16,12 +16,11 @@ struct SplitOptions {
   std::int64_t min_elements = 1 << 17;  ///< of the operand
   std::int64_t enough_parallel = 64;    ///< kept elements (for a kept last axis: blocks of 64 elements) that need no split
   std::int64_t parts = 16;
-  /// From this many elements to one on, `wanted_parallel` is what is enough: no row kernel would keep so many.
+  /// From this many elements to one on, the target's `parallel_sums` is what is enough: no row kernel would keep so many.
   std::int64_t long_reduction = 1 << 15;
-  /// More parts until kept elements times parts, counted as above, are as many: what the target runs at once.
-  std::int64_t wanted_parallel = 0;
 };
-/// Needs a graph of primitive ops. True if anything was cut.
-bool split_reductions(ir::Graph& graph, const SplitOptions& options = {});
+/// More parts are made until kept elements times parts, counted as above, are `parallel_sums`. Needs a graph of primitive ops. True
+/// if anything was cut.
+bool split_reductions(ir::Graph& graph, const ir::TargetInfo& target = {}, const SplitOptions& options = {});
 
 }  // namespace gcomp::passes

@@ -1,5 +1,5 @@
 // Attention as one op: softmax(q k^T) v without the scores ever being a value. Targets with a kernel for it take the node as it is
-// (PipelineOptions::whole); everywhere else it is its expansion. Its matrices may lie as views in larger values
+// (TargetInfo::legal_composite); everywhere else it is its expansion. Its matrices may lie as views in larger values
 // (ir/attention_views.h); what is computed knows nothing of it.
 #pragma once
 

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "codegen/whole.h"
+#include "codegen/target.h"
 #include "ir/builder.h"
 #include "ir/expand.h"
 #include "ir/ops/table.h"
@@ -258,7 +258,7 @@ Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases) {
 
 void lower_whole(Graph& graph) {
   const runtime::Target target{runtime::TargetKind::cuda, "sm_90"};
-  const auto whole = [&](const Node& node) { return codegen::takes_whole(node, target); };
+  const auto whole = codegen::target_info(target).legal_composite;
   expand(graph, [&](const Node& node) { return !whole(node); });
   passes::simplify(graph);
   passes::view_attention(graph, whole);

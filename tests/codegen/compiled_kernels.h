@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "codegen/cpu/target.h"
 #include "codegen/kernel_table.h"
 #include "ir/base/tensor.h"
 #include "runtime/cpu/compiler.h"
@@ -82,7 +83,7 @@ class CompiledKernels {
   }
 
  private:
-  codegen::KernelTable table_{runtime::TargetKind::cpu};
+  codegen::KernelTable table_{codegen::cpu::kTarget};
   std::vector<codegen::KernelTable::Entry> entries_;
   std::vector<std::vector<TensorType>> result_types_;
   std::unique_ptr<runtime::cpu::KernelLibrary> library_;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "codegen/cuda/target.h"
 #include "codegen/kernel_table.h"
 #include "runtime/validate.h"
 #include "tests/codegen/cuda_shim/program_runner.h"
@@ -14,7 +15,7 @@ namespace gcomp::tests {
 
 class ProductProgram {
  public:
-  ProductProgram(DType dtype, int architecture) : dtype_(dtype), kernels_(runtime::TargetKind::cuda) {
+  ProductProgram(DType dtype, int architecture) : dtype_(dtype), kernels_(codegen::cuda::kTarget) {
     program_.target = {runtime::TargetKind::cuda, concat("sm_", architecture)};
   }
 

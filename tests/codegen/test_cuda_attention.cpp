@@ -5,7 +5,6 @@
 
 #include "codegen/cuda/attention/attention.h"
 #include "codegen/generate.h"
-#include "codegen/whole.h"
 #include "ir/builder.h"
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
@@ -89,9 +88,8 @@ Graph one_attention(DType dtype, std::int64_t width, std::int64_t queries, Shape
 
 bool all_whole(const Graph& graph) {
   const auto& nodes = graph.nodes();
-  return std::all_of(nodes.begin(), nodes.end(), [](const auto& node) {
-    return node->op->kind != Kind::composite || codegen::takes_whole(*node, {runtime::TargetKind::cuda, "sm_90"});
-  });
+  return std::all_of(nodes.begin(), nodes.end(),
+                     [](const auto& node) { return node->op->kind != Kind::composite || codegen::cuda::takes_attention(*node); });
 }
 
 TEST(CudaAttentionTexts, AStepOfAnyDepthHasThreeKernelsOfOneShape) {

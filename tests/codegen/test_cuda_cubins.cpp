@@ -6,8 +6,9 @@
 #include <cstdlib>
 
 #include "codegen/cuda/attention/attention.h"
+#include "codegen/cuda/product_parts.h"
 #include "codegen/cuda/products/products.h"
-#include "codegen/product.h"
+#include "codegen/cuda/target.h"
 #include "ir/parse.h"
 #include "runtime/cuda/nvrtc.h"
 #include "tests/codegen/attention_graphs.h"
@@ -57,7 +58,7 @@ Sources sources_of(const codegen::KernelTable& table) {
 
 /// Matrix products in large and small tiles; in an order, 1 says that the first operand's memory is transposed, 2 the second's.
 Sources product_sources(int architecture, std::initializer_list<DType> dtypes, std::initializer_list<int> orders = {0, 1, 2, 3}) {
-  codegen::KernelTable table(TargetKind::cuda);
+  codegen::KernelTable table(codegen::cuda::kTarget);
   for (DType dtype : dtypes)
     for (int order : orders)
       for (std::int64_t size : {64, 4096}) {
@@ -80,7 +81,7 @@ Sources product_sources(int architecture, std::initializer_list<DType> dtypes, s
 
 /// GELU with a bias, its operand kept: where tiles are stored, large and small, and after the sum of splits.
 Sources epilogue_sources(int architecture, std::initializer_list<DType> dtypes) {
-  codegen::KernelTable table(TargetKind::cuda);
+  codegen::KernelTable table(codegen::cuda::kTarget);
   const Target target{TargetKind::cuda, concat("sm_", architecture)};
   for (DType dtype : dtypes)
     for (auto [m, n, k] : {std::array<std::int64_t, 3>{4096, 4096, 4096}, {8192, 8, 64}, {64, 64, 8192}}) {
@@ -102,8 +103,8 @@ Sources epilogue_sources(int architecture, std::initializer_list<DType> dtypes) 
         for (std::size_t at; (at = text.find(letter)) != text.npos;) text.replace(at, 1, word);
       const ir::Graph graph = ir::parse(text);
       const ir::Node& node = *graph.nodes()[0];
-      const codegen::ProductParts parts = codegen::take_apart(node, target);
-      EXPECT_TRUE(codegen::fits_product_kernel(parts));
+      const codegen::cuda::ProductParts parts = codegen::cuda::take_apart(node, target);
+      EXPECT_TRUE(codegen::cuda::fits_product_kernel(parts));
       std::vector<TensorType> operands;
       for (const ir::Value* operand : parts.operands) operands.push_back(operand->type);
       const codegen::cuda::ProductEpilogue epilogue{codegen::cuda::epilogue_text(parts.whole, operands, ir::types_of(node.results)),
@@ -123,7 +124,7 @@ constexpr ConvolvedImages kOfEachForm[] = {{1, 16, 1}, {64, 256, 1}, {1, 32, 32}
 /// Convolutions and their gradients.
 Sources convolution_sources(int architecture, std::initializer_list<DType> dtypes, std::initializer_list<bool> layouts,
                             std::span<const ConvolvedImages> images = kOfEachForm) {
-  codegen::KernelTable table(TargetKind::cuda);
+  codegen::KernelTable table(codegen::cuda::kTarget);
   for (DType dtype : dtypes)
     for (bool channels_last : layouts)
       for (const auto& [batch, channels, groups] : images)
@@ -150,7 +151,7 @@ Sources convolution_sources(int architecture, std::initializer_list<DType> dtype
 /// Attention and its gradients with heads of each width that has tiles of its own, causal or under a mask, and through views.
 Sources attention_sources(int architecture, std::initializer_list<DType> dtypes,
                           std::initializer_list<std::int64_t> widths = {16, 32, 64, 80, 128}) {
-  codegen::KernelTable table(TargetKind::cuda);
+  codegen::KernelTable table(codegen::cuda::kTarget);
   for (DType dtype : dtypes)
     for (std::int64_t width : widths) {
       const bool masked = width % 32 != 0 || width == 128;

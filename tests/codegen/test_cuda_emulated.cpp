@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "codegen/cuda/target.h"
 #include "ir/ops/table.h"
 #include "tests/codegen/cuda_graphs.h"
 #include "tests/codegen/cuda_shim/kernel_runner.h"
@@ -39,7 +40,7 @@ TEST(CudaEmulated, LargeArraysHaveWideIndices) {
     const TensorType x{DType::f32, {rows, 300}};
     const std::vector<TensorType> types{x};
     const ir::LoopNest nest = ir::loops_of(ir::ops::kNeg, types, types, {});
-    codegen::KernelTable table(runtime::TargetKind::cuda);
+    codegen::KernelTable table(codegen::cuda::kTarget);
     const auto entry = table.add({nest, types, types, false});
     EXPECT_NE(entry.emitted->text.find(type), std::string::npos) << entry.emitted->text;
     EXPECT_EQ(entry.emitted->grid.blocks, (rows * 300 / 4 + 255) / 256);

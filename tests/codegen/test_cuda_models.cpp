@@ -10,7 +10,7 @@
 #include <set>
 
 #include "codegen/generate.h"
-#include "codegen/whole.h"
+#include "codegen/target.h"
 #include "frontend/onnx/import.h"
 #include "passes/match_attention.h"
 #include "passes/pipeline.h"
@@ -109,12 +109,10 @@ Compiled compile(const fs::path& folder, const Recorded& recorded, const std::st
     if (parameter.trained) trained.push_back(parameter.name);
   const runtime::Target target{runtime::TargetKind::cuda, architecture};
   passes::PipelineOptions pipeline;
-  pipeline.alignment = 256;
-  pipeline.whole = [&](const ir::Node& node) { return codegen::takes_whole(node, target); };
-  passes::match_attention(model.graph, pipeline.whole);
+  pipeline.target = codegen::target_info(target);
+  passes::match_attention(model.graph, pipeline.target.legal_composite);
   passes::make_training_step(model.graph, passes::parse_loss(recorded.recipe["loss"].get<std::string>()),
                              optimizer_of(recorded.recipe), trained, label);
-  pipeline.epilogues.enabled = true;
   const ir::MemoryPlan plan = passes::lower(model.graph, pipeline);
   Compiled compiled{codegen::generate(model.graph, plan, target), {}};
   runtime::validate(compiled.program);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "codegen/generate.h"
+#include "codegen/target.h"
 #include "ir/builder.h"
 #include "ir/interpret.h"
 #include "passes/pipeline.h"
@@ -114,7 +115,7 @@ Model convolutional() {
 runtime::Program compile(const Model& model) {
   Graph graph = clone(model.graph);
   passes::PipelineOptions options;
-  options.alignment = 256;
+  options.target = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
   const MemoryPlan plan = passes::lower(graph, options);
   runtime::Program program = codegen::generate(graph, plan, {runtime::TargetKind::cuda, "sm_90"});
   runtime::validate(program);

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "codegen/generate.h"
-#include "codegen/whole.h"
+#include "codegen/target.h"
 #include "frontend/onnx/import.h"
 #include "ir/builder.h"
 #include "passes/pipeline.h"
@@ -33,10 +33,7 @@ std::size_t longest_text(const runtime::Program& program) {
 std::size_t longest_text(const Graph& graph, const runtime::Target& target) {
   Graph copy = clone(graph);
   passes::PipelineOptions options;
-  if (target.kind == runtime::TargetKind::cuda) {
-    options.alignment = 256;
-    options.whole = [target](const Node& node) { return codegen::takes_whole(node, target); };
-  }
+  options.target = codegen::target_info(target);
   const MemoryPlan plan = passes::lower(copy, options);
   return longest_text(codegen::generate(copy, plan, target));
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/generate.h"
+#include "codegen/target.h"
 #include "ir/builder.h"
 #include "passes/pipeline.h"
 
@@ -12,8 +13,8 @@ using namespace gcomp::ir;
 
 codegen::CountedProgram counted(Graph& graph, bool epilogues = false) {
   passes::PipelineOptions options;
-  options.alignment = 256;
-  options.epilogues.enabled = epilogues;
+  options.target = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
+  if (!epilogues) options.target.computes_epilogue = {};
   const MemoryPlan plan = passes::lower(graph, options);
   codegen::CountedProgram made = codegen::generate_counted(graph, plan, {runtime::TargetKind::cuda, "sm_90"});
   EXPECT_EQ(made.costs.size(), made.program.steps.size());

@@ -9,8 +9,9 @@
 #include <map>
 #include <random>
 
+#include "codegen/cuda/target.h"
 #include "codegen/generate.h"
-#include "codegen/product.h"
+#include "codegen/target.h"
 #include "ir/builder.h"
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
@@ -154,8 +155,7 @@ Lowered lowered(const ir::Graph& original, const runtime::Target& target, std::s
   made.expected = ir::interpret(original, made.values).outputs;
   ir::Graph graph = clone(original);
   passes::PipelineOptions options;
-  options.alignment = 256;
-  options.epilogues.enabled = true;
+  options.target = codegen::target_info(target);
   const ir::MemoryPlan plan = passes::lower(graph, options);
   made.program = codegen::generate(graph, plan, target);
   runtime::validate(made.program);
@@ -198,7 +198,7 @@ class Epilogues : public testing::TestWithParam<DType> {
   /// The library's epilogue for the pattern, in this dtype on this GPU.
   static std::optional<EpilogueKind> known_here(const Pattern& pattern) {
     const bool gelu = pattern.known == EpilogueKind::gelu || pattern.known == EpilogueKind::gelu_gradient;
-    return GetParam() == DType::f64 || (gelu && !codegen::library_has_gelu(target())) ? std::nullopt : pattern.known;
+    return GetParam() == DType::f64 || (gelu && !codegen::cuda::library_has_gelu(target())) ? std::nullopt : pattern.known;
   }
 };
 
@@ -281,7 +281,7 @@ TEST_P(Epilogues, AMlpAndItsGradients) {
     backward += call->epilogue->library->kind == EpilogueKind::gelu_gradient;
     sums += is_bias_gradient(call->epilogue->library->kind);
   }
-  const int gelu = dtype != DType::f64 && codegen::library_has_gelu(target()) ? 1 : 0;
+  const int gelu = dtype != DType::f64 && codegen::cuda::library_has_gelu(target()) ? 1 : 0;
   EXPECT_EQ(forward, gelu);
   EXPECT_EQ(backward, gelu);
   EXPECT_EQ(sums, dtype == DType::f64 ? 0 : 1);

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "codegen/generate.h"
+#include "codegen/target.h"
 #include "ir/interpret.h"
 #include "passes/pipeline.h"
 #include "passes/plan_memory.h"
@@ -120,8 +121,7 @@ TEST(DeviceGraphs, Random) {
     append_gradients(drawn.graph);
     const ir::InterpretResult expected = ir::interpret(drawn.graph, drawn.values);
     passes::PipelineOptions options;
-    options.alignment = kAlignment;
-    options.epilogues.enabled = true;
+    options.target = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
     const ir::MemoryPlan plan = passes::lower(drawn.graph, options);
     try {
       EXPECT_EQ(run(drawn.graph, plan, drawn.values, expected), "") << "seed " << seed;

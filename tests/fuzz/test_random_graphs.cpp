@@ -8,6 +8,7 @@
 #include <random>
 
 #include "codegen/generate.h"
+#include "codegen/target.h"
 #include "ir/interpret.h"
 #include "ir/parse.h"
 #include "ir/print.h"
@@ -96,7 +97,7 @@ TEST_P(RandomGraphs, NoPassChangesAValue) {
     ir::Graph graph = copy();
     passes::PipelineOptions options;
     options.disabled = without;
-    options.epilogues.enabled = true;
+    options.target = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
     passes::lower(graph, options);
     expect_equal(ir::interpret(graph, drawn_.values).outputs, 1e-9, without.empty() ? "all passes" : "without " + without[0]);
   }
@@ -106,6 +107,7 @@ TEST_P(RandomGraphs, CpuProgramComputesTheSame) {
   for (const bool fused : {true, false}) {
     ir::Graph graph = copy();
     passes::PipelineOptions options;
+    options.target = codegen::target_info({});
     if (!fused) options.disabled = {"simplify", "choose_layout", "split_reductions", "order"};
     const ir::MemoryPlan plan = passes::lower(graph, options);
     const runtime::Program program = codegen::generate(graph, plan, {});

@@ -51,7 +51,7 @@ int lower_and_compare(Graph graph, const FuseOptions& options, int classes = 3, 
   simplify(graph);
   choose_layout(graph);
   simplify(graph);
-  split_reductions(graph, split);
+  split_reductions(graph, {}, split);
   simplify(graph);
   fuse(graph, options);
   if (show) std::printf("%s\n", print(graph).c_str());

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "codegen/target.h"
 #include "frontend/onnx/import.h"
 #include "ir/builder.h"
 #include "ir/interpret.h"
@@ -93,8 +94,7 @@ TEST_P(MatchAttention, NoKernelOnlyMovesWhatAttentionReadsOrWrites) {
     if (parameter.trained) trained.push_back(parameter.name);
   make_training_step(model.graph, parse_loss("cross_entropy"), {.weight_decay = {}}, trained);
   PipelineOptions options;
-  options.whole = [](const Node& node) { return node.op == &ops::kAttention || node.op == &ops::kAttentionGradient; };
-  options.epilogues.enabled = true;
+  options.target = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
   lower(model.graph, options);
   int found = 0;
   for (const auto& node : model.graph.nodes()) {
@@ -126,8 +126,8 @@ TEST(MatchAttentionOn, ReadsAProductThatWasPadded) {
   %z = transpose %y {permutation=[0,2,1,3]}
 })");
   PipelineOptions options;
-  options.whole = [](const Node&) { return true; };
-  options.align = {.enabled = true, .min_work = 1};
+  options.target = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
+  options.align = {.min_work = 1};
   lower(graph, options);
   const auto& nodes = graph.nodes();
   EXPECT_TRUE(std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {

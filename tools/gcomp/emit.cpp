@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "codegen/generate.h"
+#include "codegen/target.h"
 #include "ir/base/nearest.h"
 #include "ir/print.h"
 #include "passes/plan_memory.h"
@@ -26,13 +27,11 @@ std::string grid_line(const std::string& origin, const runtime::Grid& grid) {
 }
 
 /// A line for the head of a kernel's file: which IR node it runs for, and how often.
-std::string describe_use(const runtime::KernelLaunch& launch, bool cuda) {
-  if (!cuda) {
-    std::int64_t tasks = 0;
-    for (const runtime::Segment& segment : launch.segments) tasks += segment.tasks;
-    return concat("// ", launch.origin, ": ", tasks, tasks == 1 ? " task\n" : " tasks\n");
-  }
-  return grid_line(launch.origin, launch.grid);
+std::string describe_use(const runtime::KernelLaunch& launch) {
+  if (launch.grid.threads > 1) return grid_line(launch.origin, launch.grid);
+  std::int64_t tasks = 0;
+  for (const runtime::Segment& segment : launch.segments) tasks += segment.tasks;
+  return concat("// ", launch.origin, ": ", tasks, tasks == 1 ? " task\n" : " tasks\n");
 }
 
 }  // namespace
@@ -49,33 +48,31 @@ EmitKind parse_emit(std::string_view text) {
 EmittedFile emit_ir(const LoweredGraph& lowered) { return {lowered.graph.name() + ".gir", ended(ir::print(lowered.graph))}; }
 
 EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target) {
-  const std::int64_t alignment = target.kind == runtime::TargetKind::cuda ? 256 : 64;
-  std::string text = passes::describe(lowered.graph, lowered.plan, {.alignment = alignment});
-  if (target.kind == runtime::TargetKind::cuda) {
+  std::string text = passes::describe(lowered.graph, lowered.plan, {.alignment = codegen::target_info(target).buffer_alignment});
+  if (const codegen::DeviceRates* rates = codegen::target_of(target).rates) {
     const codegen::CountedProgram counted = codegen::generate_counted(lowered.graph, lowered.plan, target);
-    text += codegen::describe_steps(counted.program, counted.costs, codegen::kH200);
+    text += codegen::describe_steps(counted.program, counted.costs, *rates);
   }
   return {lowered.graph.name() + ".plan", ended(std::move(text))};
 }
 
 std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
-  const bool cuda = program.target.kind == runtime::TargetKind::cuda;
-  const std::string prelude = cuda ? "prelude.cuh" : "prelude.h";
+  const codegen::Target& target = codegen::target_of(program.target);
+  const std::string prelude(target.prelude_file);
   std::vector<std::string> uses(program.kernels.size());
   const auto add_use = [&](const auto& step) {
     if constexpr (std::is_same_v<std::decay_t<decltype(step)>, runtime::KernelLaunch>)
-      uses[static_cast<std::size_t>(step.kernel)].append(describe_use(step, cuda));
+      uses[static_cast<std::size_t>(step.kernel)].append(describe_use(step));
     else
       for (const runtime::ProductLaunch& launch : step.generated.launches)
         uses[static_cast<std::size_t>(launch.kernel)].append(grid_line(step.origin, launch.grid));
     if constexpr (std::is_same_v<std::decay_t<decltype(step)>, runtime::MatmulCall>)
-      if (step.epilogue)
-        uses[static_cast<std::size_t>(step.epilogue->after.kernel)].append(describe_use(step.epilogue->after, cuda));
+      if (step.epilogue) uses[static_cast<std::size_t>(step.epilogue->after.kernel)].append(describe_use(step.epilogue->after));
   };
   for (const runtime::Step& step : program.steps) std::visit(add_use, step);
   std::vector<EmittedFile> files = {{prelude, ended(program.prelude)}};
   for (std::size_t i = 0; i < program.kernels.size(); ++i)
-    files.emplace_back(program.kernels[i].name + (cuda ? ".cu" : ".cpp"),
+    files.emplace_back(concat(program.kernels[i].name, target.kernel_suffix),
                        ended(concat(uses[i], "#include \"", prelude, "\"\n\n", program.kernels[i].text)));
   return files;
 }

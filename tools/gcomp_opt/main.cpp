@@ -27,7 +27,7 @@ Several graphs may stand in one file, separated by lines "// -----", with --spli
 --interpret, a comment "// range %x 0 9" gives the range of an input or a state, "// value %x f32[2] [1, 2]" its value.)";
 
 struct Options {
-  std::string file, passes, print_after, output, same_as;
+  std::string file, passes, target, print_after, output, same_as;
   bool verify_numerics = false, list_passes = false, interpret = false, print_plan = false, split_input = false,
        elide_constants = false;
   std::uint64_t seed = 1;
@@ -137,7 +137,7 @@ int run(const Options& options) {
     return 0;
   }
   if (options.file.empty()) throw UserError("no file given; - reads standard input", ExitCode::usage);
-  const std::vector<Step> steps = parse_passes(options.passes);
+  const std::vector<Step> steps = parse_passes(options.passes, options.target);
   if (!options.print_after.empty() && options.print_after != "all" &&
       std::none_of(steps.begin(), steps.end(), [&](const Step& step) { return step.name == options.print_after; })) {
     std::vector<std::string> names;
@@ -183,6 +183,10 @@ int main(int argc, char** argv) {
   parser.set_footer(kExamples);
   parser.add_option("file", options.file, "IR text (.gir); - is standard input");
   parser.add_option("--passes", options.passes, "passes to run, in order: a,b{option=value},c");
+  parser
+      .add_option("--target", options.target,
+                  "what passes lower for, such as cpu or cuda:sm_90; by default no one target: every pass does what it can")
+      .type_name("TARGET");
   parser.add_flag("--verify-numerics", options.verify_numerics,
                   "run the graph on the interpreter before and after each pass and compare");
   parser.add_option("--same-as", options.same_as, "run the graph of FILE too and compare").type_name("FILE");

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 
+#include "codegen/target.h"
 #include "ir/base/nearest.h"
 #include "passes/autocast.h"
 #include "passes/differentiate.h"
@@ -69,14 +70,12 @@ constexpr Option kOptions[] = {
     GCOMP_OPTION(fuse, serial_elements),
     GCOMP_OPTION(fuse, min_parallel),
     {"align_products", "min_work", [](Settings& s, std::string_view text) { read(text, s.pipeline.align.min_work); }},
-    {"align_products", "elements", [](Settings& s, std::string_view text) { read(text, s.pipeline.align.elements); }},
+    {"align_products", "elements", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.half_row_elements); }},
     {"split_reductions", "min_elements", [](Settings& s, std::string_view text) { read(text, s.pipeline.split.min_elements); }},
     {"split_reductions", "enough_parallel",
      [](Settings& s, std::string_view text) { read(text, s.pipeline.split.enough_parallel); }},
     {"split_reductions", "parts", [](Settings& s, std::string_view text) { read(text, s.pipeline.split.parts); }},
-    {"split_reductions", "wanted_parallel",
-     [](Settings& s, std::string_view text) { read(text, s.pipeline.split.wanted_parallel); }},
-    {"fuse_epilogues", "gelu", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.gelu); }},
+    {"split_reductions", "parallel_sums", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.parallel_sums); }},
     {"fuse_epilogues", "max_operands", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_operands); }},
     {"fuse_epilogues", "max_calls", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_calls); }},
     {"autocast", "low", [](Settings& s, std::string_view text) { read_half(text, s.autocast.low); }},
@@ -142,9 +141,21 @@ std::vector<std::string> options_of(std::string_view pass) {
   return names;
 }
 
+/// For tests of one pass, of no target in particular: every pass does what it can.
+TargetInfo target_for(std::string_view pass) {
+  TargetInfo info = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
+  info.buffer_alignment = TargetInfo().buffer_alignment;
+  info.legal_composite = [all = pass != "expand"](const Node&) { return all; };
+  info.half_products = false;
+  info.parallel_sums = 0;
+  return info;
+}
+
 /// "merging=false,max_operands=8".
-Settings settings_of(std::string_view pass, std::string_view text) {
+Settings settings_of(std::string_view pass, std::string_view text, const std::optional<runtime::Target>& target) {
   Settings settings;
+  settings.pipeline.target = target ? codegen::target_info(*target) : target_for(pass);
+  settings.plan.alignment = settings.pipeline.target.buffer_alignment;
   while (!text.empty()) {
     const std::string_view item = text.substr(0, text.find(','));
     text.remove_prefix(std::min(item.size() + 1, text.size()));
@@ -175,7 +186,7 @@ std::vector<std::pair<std::string, std::string>> named_passes() {
   return all;
 }
 
-Step step_of(std::string_view text) {
+Step step_of(std::string_view text, const std::optional<runtime::Target>& target) {
   const std::size_t brace = std::min(text.find('{'), text.size());
   const std::string name(text.substr(0, brace));
   std::string_view options = text.substr(brace);
@@ -190,10 +201,7 @@ Step step_of(std::string_view text) {
     for (const auto& [candidate, summary] : named_passes()) known.push_back(candidate);
     misuse(concat("unknown pass '", name, "' (--list-passes shows all)", did_you_mean(name, known)));
   }
-  Settings settings = settings_of(name, options);
-  if (name == "match_attention" || name == "view_attention") settings.pipeline.whole = [](const Node&) { return true; };
-  settings.pipeline.epilogues.enabled = settings.pipeline.align.enabled = true;  // it was named
-  if (name == "widen_contractions") settings.pipeline.widen_contractions = true;
+  Settings settings = settings_of(name, options, target);
   if (pass)
     return {name, std::string(text), false,
             [pass, settings](Graph& graph, PassState&) { return pass->run(graph, settings.pipeline); }};
@@ -203,7 +211,9 @@ Step step_of(std::string_view text) {
 
 }  // namespace
 
-std::vector<Step> parse_passes(std::string_view text) {
+std::vector<Step> parse_passes(std::string_view text, const std::string& target) {
+  std::optional<runtime::Target> asked;
+  if (!target.empty()) asked = runtime::parse_target(target);
   std::vector<Step> steps;
   while (!text.empty()) {
     int depth = 0;
@@ -212,7 +222,7 @@ std::vector<Step> parse_passes(std::string_view text) {
       depth += text[end] == '{' ? 1 : text[end] == '}' ? -1 : 0;
       ++end;
     }
-    steps.push_back(step_of(text.substr(0, end)));
+    steps.push_back(step_of(text.substr(0, end), asked));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return steps;

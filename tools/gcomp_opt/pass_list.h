@@ -25,8 +25,9 @@ struct Step {
   std::function<bool(ir::Graph&, PassState&)> run;
 };
 
-/// "simplify,fuse{merging=false}". Throws UserError (exit 2) that names the nearest pass or option for an unknown one.
-std::vector<Step> parse_passes(std::string_view text);
+/// "simplify,fuse{merging=false}", for a target such as "cuda:sm_90"; "" is none in particular, for which every pass does what it
+/// can. Throws UserError (exit 2) that names the nearest pass or option for an unknown one.
+std::vector<Step> parse_passes(std::string_view text, const std::string& target = {});
 
 /// One line for each pass with its options, for --list-passes.
 std::string list_passes();

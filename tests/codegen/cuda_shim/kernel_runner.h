@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/cuda/target.h"
 #include "codegen/kernel_table.h"
 #include "ir/graph.h"
 #include "tests/cuda/shim/emulator.h"
@@ -27,7 +28,7 @@ std::string difference(const Tensor& result, const Tensor& expected);
 
 class KernelRunner {
  public:
-  KernelRunner() : table_(runtime::TargetKind::cuda) {}
+  KernelRunner() : table_(codegen::cuda::kTarget) {}
 
   /// Evaluates the graph node by node and adds each that becomes a kernel. Floats are drawn from [low, high], integers too unless
   /// `largest` is not negative: then from [0, largest].

@@ -1,24 +1,17 @@
-#include "codegen/product.h"
+#include "codegen/cuda/product_parts.h"
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "codegen/cuda/target.h"
 #include "ir/loops.h"
 #include "ir/ops/table.h"
+#include "ir/product.h"
 
-namespace gcomp::codegen {
+namespace gcomp::codegen::cuda {
 
 using namespace gcomp::ir;
 
 namespace {
-
-/// The statement whose value an output repeats; 0 where it stores the sum itself.
-int stored_statement(const LoopNest& nest, std::size_t output) {
-  int number = nest.outputs[output].statement;
-  while (number > 0 && nest.statements[static_cast<std::size_t>(number)].value->kind == Term::Kind::local)
-    number = nest.statements[static_cast<std::size_t>(number)].value->slot;
-  return number;
-}
 
 std::size_t result_for_sums(const Node& product, const std::optional<LibraryEpilogue>& library) {
   if (library) return static_cast<std::size_t>(library->result);
@@ -47,16 +40,6 @@ void take_sum(const Node& product, int summed, ProductParts& parts) {
 
 }  // namespace
 
-int architecture_of(const runtime::Target& target) {
-  return std::atoi(target.architecture.c_str() + std::string_view("sm_").size());
-}
-
-bool keeps_sums(const Node& product) {
-  for (std::size_t o = 0; o < product.results.size(); ++o)
-    if (product.results[o]->type.dtype == product.operands[0]->type.dtype && stored_statement(*product.nest, o) == 0) return true;
-  return false;
-}
-
 bool fits_product_kernel(const ProductParts& parts) {
   if (parts.whole.statements.empty()) return false;
   constexpr int kMostCalls = 16;  // GELU with a bias has 11, its gradient twice as many
@@ -64,10 +47,6 @@ bool fits_product_kernel(const ProductParts& parts) {
   for (const Statement& statement : parts.whole.statements)
     for_each_term(statement.value, [&](const TermPtr& term) { calls += term->kind == Term::Kind::call; });
   return calls <= kMostCalls;
-}
-
-bool library_has_gelu(const runtime::Target& target) {
-  return target.kind == runtime::TargetKind::cuda && architecture_of(target) >= 90;
 }
 
 ProductParts take_apart(const Node& product, const runtime::Target& target) {
@@ -116,15 +95,9 @@ runtime::LibraryEpilogue over_buffers(const LibraryEpilogue& epilogue, const Nod
   const auto buffer = [&](const std::vector<Value*>& values, const std::optional<int>& at) {
     return at ? std::optional(buffer_of(values[static_cast<std::size_t>(*at)])) : std::nullopt;
   };
-  switch (epilogue.kind) {
-    case LibraryEpilogue::Kind::bias: return {EpilogueKind::bias, buffer(product.operands, epilogue.bias), {}};
-    case LibraryEpilogue::Kind::gelu:
-      return {EpilogueKind::gelu, buffer(product.operands, epilogue.bias), buffer(product.results, epilogue.aux)};
-    case LibraryEpilogue::Kind::gelu_gradient: return {EpilogueKind::gelu_gradient, {}, buffer(product.operands, epilogue.aux)};
-    case LibraryEpilogue::Kind::bias_gradient_a: return {EpilogueKind::bias_gradient_a, buffer(product.results, epilogue.bias), {}};
-    case LibraryEpilogue::Kind::bias_gradient_b: return {EpilogueKind::bias_gradient_b, buffer(product.results, epilogue.bias), {}};
-  }
-  throw InternalError("over_buffers: a kind outside its enumeration");
+  const std::vector<Value*>& biases = runtime::is_bias_gradient(epilogue.kind) ? product.results : product.operands;
+  const std::vector<Value*>& aux = epilogue.kind == EpilogueKind::gelu ? product.results : product.operands;
+  return {epilogue.kind, buffer(biases, epilogue.bias), buffer(aux, epilogue.aux)};
 }
 
-}  // namespace gcomp::codegen
+}  // namespace gcomp::codegen::cuda

@@ -5,15 +5,15 @@
 //                                               after: kernel %y, %bias { %y[i,j] = gelu(%y[i,j] + %bias[j])  %z[i,j] = ... }
 #pragma once
 
+#include "codegen/cuda/library_epilogue.h"
 #include "codegen/library_calls.h"
-#include "ir/product.h"
 
-namespace gcomp::codegen {
+namespace gcomp::codegen::cuda {
 
 /// A product taken apart.
 struct ProductParts {
   const ir::Value* sums = nullptr;  ///< the result in whose memory the plain product is put
-  std::optional<ir::LibraryEpilogue> library;
+  std::optional<LibraryEpilogue> library;
   ir::LoopNest after;                      ///< reads the operands below and stores the results below
   ir::LoopNest whole;                      ///< the same, and stores every result of the node; empty where `after` sums an operand
   std::vector<const ir::Value*> operands;  ///< the sums and what the epilogue reads besides, or the operand that is summed
@@ -21,19 +21,11 @@ struct ProductParts {
 };
 ProductParts take_apart(const ir::Node& product, const runtime::Target& target);
 
-/// Whether one of its results is the sums themselves, so that the plain product is stored there in any case.
-bool keeps_sums(const ir::Node& product);
-
 /// Whether generated kernels compute the epilogue where they store: not if it is so long that its values crowd the sums out of the
 /// registers, nor if it sums an operand, of which no tile sees all.
 bool fits_product_kernel(const ProductParts& parts);
 
-/// 90 for cuda:sm_90.
-int architecture_of(const runtime::Target& target);
-/// Whether cuBLASLt computes GELU in the product's own kernel: from sm_90 on. On the consumer GPUs before, it was measured (llm.c,
-/// pull requests 338 and 653) to take longer than a product and a kernel after it.
-bool library_has_gelu(const runtime::Target& target);
 /// The library's epilogue over buffers.
-runtime::LibraryEpilogue over_buffers(const ir::LibraryEpilogue& epilogue, const ir::Node& product, const BufferOf& buffer_of);
+runtime::LibraryEpilogue over_buffers(const LibraryEpilogue& epilogue, const ir::Node& product, const BufferOf& buffer_of);
 
-}  // namespace gcomp::codegen
+}  // namespace gcomp::codegen::cuda

@@ -1,8 +1,8 @@
 // What the library's epilogues are recognised by, and the law of products.
 #include <gtest/gtest.h>
 
+#include "codegen/cuda/library_epilogue.h"
 #include "ir/parse.h"
-#include "ir/product.h"
 #include "ir/verify.h"
 
 namespace gcomp::ir {
@@ -21,14 +21,14 @@ std::string product(const std::string& maps, const std::string& type = "f32", co
   return text;
 }
 
-std::optional<LibraryEpilogue> known(const std::string& text) {
+std::optional<codegen::cuda::LibraryEpilogue> known(const std::string& text) {
   const Graph graph = parse(text);
   EXPECT_EQ(find_violations(graph), std::vector<std::string>()) << text;
   const Node& node = *graph.nodes()[0];
-  return library_epilogue(*node.nest, types_of(node.operands), types_of(node.results));
+  return codegen::cuda::library_epilogue(*node.nest, types_of(node.operands), types_of(node.results));
 }
 
-using Epilogue = LibraryEpilogue::Kind;
+using Epilogue = runtime::EpilogueKind;
 
 TEST(LibraryEpilogue, ABias) {
   const auto found = known(product("    t1[i,j]: T = (t0 + %b[j])\n    %y[i,j] = t1\n"));
@@ -157,7 +157,8 @@ TEST(LibraryEpilogue, ABiasGradient) {
       %s[i] = t1
     } })");
   const Node& node = *across.nodes()[0];
-  EXPECT_FALSE(library_epilogue(*node.nest, types_of(node.operands), types_of(node.results))) << "k lies side by side";
+  EXPECT_FALSE(codegen::cuda::library_epilogue(*node.nest, types_of(node.operands), types_of(node.results)))
+      << "k lies side by side";
 }
 
 TEST(Product, TheLawOfABiasGradientIsChecked) {

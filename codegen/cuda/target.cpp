@@ -1,0 +1,111 @@
+#include "codegen/cuda/target.h"
+
+#include <cstdlib>
+
+#include "codegen/cuda/attention/attention.h"
+#include "codegen/cuda/emit.h"
+#include "codegen/cuda/product_parts.h"
+#include "codegen/cuda/products/products.h"
+#include "codegen/program_builder.h"
+#include "codegen/rebase.h"
+
+namespace gcomp::codegen::cuda {
+namespace {
+
+using namespace gcomp::ir;
+
+TargetInfo info(const runtime::Target& target) {
+  TargetInfo info;
+  info.buffer_alignment = 256;  // what cudaMalloc aligns to, and the widest copies want
+  info.legal_composite = takes_attention;
+  info.half_row_elements = 8;  // 16 bytes
+  info.parallel_sums = 256;    // groups of 64 neighbouring sums: two blocks each, four for every processor of a large GPU
+  info.computes_epilogue = [gelu = library_has_gelu(target)](const LoopNest& nest, const std::vector<TensorType>& operands,
+                                                             const std::vector<TensorType>& results) {
+    const auto found = library_epilogue(nest, operands, results);
+    return found && (gelu || !is_gelu(found->kind));
+  };
+  return info;
+}
+
+bool add_contraction(ProgramBuilder& program, const Node& node) {
+  if (!is_float(node.result()->type.dtype)) return false;
+  std::optional<runtime::Step> step = library_call(node, program.buffers());
+  if (!step) return false;
+  // Kernels stand beside the library's call, for machines without the library and for what it refuses.
+  const auto generate = [&](auto& call) {
+    if constexpr (!std::is_same_v<std::decay_t<decltype(call)>, runtime::KernelLaunch>) {
+      call.generated = generate_product(call, architecture_of(program.target()), program.kernels());
+      return !call.generated.launches.empty();
+    }
+    return true;
+  };
+  if (!std::visit(generate, *step)) return false;
+  program.add_step(*std::move(step));
+  return true;
+}
+
+/// All results of a product as the end of its own kernel.
+ProductEpilogue product_epilogue(ProgramBuilder& program, const Node& node, const ProductParts& parts) {
+  std::vector<TensorType> types;
+  std::vector<bool> movable;
+  for (const Value* operand : parts.operands) {
+    types.push_back(operand->type);
+    movable.push_back(operand != parts.sums && program.is_movable(operand));
+  }
+  const Rebased rebased = rebase(parts.whole, types, movable);
+  ProductEpilogue epilogue{epilogue_text(rebased.nest, rebased.operands, types_of(node.results)), {}};
+  for (std::size_t i = 1; i < parts.operands.size(); ++i)
+    epilogue.buffers.push_back(
+        program.buffer_at(program.buffer_of(parts.operands[i]), rebased.byte_offsets[i], rebased.operands[i]));
+  for (const Value* result : node.results) epilogue.buffers.push_back(program.buffer_of(result));
+  return epilogue;
+}
+
+bool add_product(ProgramBuilder& program, const Node& node) {
+  const ProductParts parts = take_apart(node, program.target());
+  runtime::MatmulCall call = matmul_call(node, parts.sums, program.buffers());
+  const std::optional<ProductEpilogue> epilogue =
+      fits_product_kernel(parts) ? std::optional(product_epilogue(program, node, parts)) : std::nullopt;
+  call.generated = generate_product(call, architecture_of(program.target()), program.kernels(), epilogue ? &*epilogue : nullptr);
+  if (call.generated.launches.empty()) return false;
+  call.epilogue = {.library = {},
+                   .after = program.launch_of(node, parts.after, parts.operands, parts.results),
+                   .generated = epilogue.has_value()};
+  if (parts.library) call.epilogue->library = over_buffers(*parts.library, node, program.buffers());
+  program.add_step(std::move(call));
+  return true;
+}
+
+void add_composite(ProgramBuilder& program, const Node& node) {
+  for (const AttentionLaunch& launch : attention_launches(node, architecture_of(program.target()))) {
+    runtime::Segment segment;
+    for (const Value* value : launch.values) segment.buffers.push_back(program.buffer_of(value));
+    program.add_step(
+        runtime::KernelLaunch{program.kernels().add_text(launch.text), {std::move(segment)}, launch.grid, 0, origin_of(node)},
+        launch.cost);
+  }
+}
+
+std::string prelude_text() { return prelude(); }
+
+}  // namespace
+
+int architecture_of(const runtime::Target& target) {
+  return std::atoi(target.architecture.c_str() + std::string_view("sm_").size());
+}
+
+bool library_has_gelu(const runtime::Target& target) { return architecture_of(target) >= 90; }
+
+constexpr Target kTarget{.name = "cuda",
+                         .kernel_suffix = ".cu",
+                         .prelude_file = "prelude.cuh",
+                         .rates = &kH200,
+                         .info = info,
+                         .emit = emit,
+                         .prelude = prelude_text,
+                         .add_contraction = add_contraction,
+                         .add_product = add_product,
+                         .add_composite = add_composite};
+
+}  // namespace gcomp::codegen::cuda

@@ -1,0 +1,207 @@
+#include "codegen/program_builder.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "codegen/rebase.h"
+#include "ir/ops/table.h"
+
+namespace gcomp::codegen {
+
+using namespace gcomp::ir;
+
+namespace {
+
+runtime::Space space_of(MemorySpace space) {
+  switch (space) {
+    case MemorySpace::arena: return runtime::Space::arena;
+    case MemorySpace::state: return runtime::Space::state;
+    case MemorySpace::constant: return runtime::Space::constant;
+    case MemorySpace::io: return runtime::Space::io;
+  }
+  return runtime::Space::arena;
+}
+
+runtime::StateRole role_of(StateRole role) {
+  switch (role) {
+    case StateRole::parameter: return runtime::StateRole::parameter;
+    case StateRole::running_statistic: return runtime::StateRole::running_statistic;
+    case StateRole::optimizer: return runtime::StateRole::optimizer;
+    case StateRole::counter: return runtime::StateRole::counter;
+  }
+  return runtime::StateRole::parameter;
+}
+
+}  // namespace
+
+const Tensor* dense_constant(const Node& node) {
+  if (node.op->kind != Kind::constant) return nullptr;
+  const Attribute* value = node.attributes.find("value");
+  const auto* tensor = value ? std::get_if<std::shared_ptr<const Tensor>>(value) : nullptr;
+  return tensor ? tensor->get() : nullptr;
+}
+
+std::string origin_of(const Node& node) { return node.origin.empty() ? concat("%", node.result()->name) : node.origin; }
+
+ProgramBuilder::ProgramBuilder(const Graph& graph, const MemoryPlan& plan, const runtime::Target& target)
+    : graph_(graph), plan_(plan), kernels_(target_of(target)) {
+  program_.name = graph.name();
+  program_.target = target;
+  program_.arena_bytes = plan.arena_bytes;
+  program_.state_bytes = plan.state_bytes;
+  program_.constant_bytes = plan.constant_bytes;
+  program_.io_bytes = plan.io_bytes;
+  program_.arena_lower_bound = plan.lower_bound;
+  for (const Value* input : graph_.inputs()) program_.inputs.push_back(buffer_of(input));
+  for (const State& state : graph_.states()) program_.states.push_back({buffer_of(state.value), role_of(state.role), state.fill});
+  add_outputs();
+}
+
+const Placement& ProgramBuilder::placement(const Value* value) const {
+  auto it = plan_.placements.find(value);
+  check_internal(it != plan_.placements.end(), "the memory plan lacks %", value->name);
+  return it->second;
+}
+
+const Value* ProgramBuilder::owner(const Value* value) const {
+  while (const Value* next = placement(value).alias_of) value = next;
+  return value;
+}
+
+int ProgramBuilder::buffer_of(const Value* value) {
+  if (auto it = buffers_.find(value); it != buffers_.end()) return it->second;
+  const Value* root = owner(value);
+  const Placement& place = placement(root);
+  if (root != value && place.space != MemorySpace::arena) return buffers_[value] = buffer_of(root);
+  runtime::Buffer buffer{
+      .name = value->name, .space = space_of(place.space), .type = value->type, .offset = place.offset, .contents = {}};
+  if (const Tensor* contents = root->producer ? dense_constant(*root->producer) : nullptr;
+      contents && place.space == MemorySpace::constant)
+    buffer.contents = *contents;
+  program_.buffers.push_back(std::move(buffer));
+  return buffers_[value] = static_cast<int>(program_.buffers.size()) - 1;
+}
+
+int ProgramBuilder::buffer_at(int buffer, std::int64_t bytes, const TensorType& type) {
+  if (bytes == 0) return buffer;
+  runtime::Buffer part = program_.buffers[static_cast<std::size_t>(buffer)];
+  part.offset += bytes;
+  part.type = type;
+  program_.buffers.push_back(std::move(part));
+  return static_cast<int>(program_.buffers.size()) - 1;
+}
+
+/// An output that shares its memory with an input, a state, a constant or another output gets an io buffer of its own. States
+/// are copied before the first node: an output shows the value from the start of the step.
+void ProgramBuilder::add_outputs() {
+  std::unordered_set<int> taken(program_.inputs.begin(), program_.inputs.end());
+  std::unordered_set<std::string> names;
+  for (int input : program_.inputs) names.insert(program_.buffers[static_cast<std::size_t>(input)].name);
+  for (const Value* output : graph_.outputs()) {
+    const int buffer = buffer_of(output);
+    const bool io = program_.buffers[static_cast<std::size_t>(buffer)].space == runtime::Space::io;
+    if (io && taken.insert(buffer).second) {
+      runtime::Buffer& own = program_.buffers[static_cast<std::size_t>(buffer)];
+      own.type = output->type;  // of the same elements as the owner of the memory, which a reshape may stand before
+      own.name = output->name;
+      names.insert(own.name);
+      program_.outputs.push_back(buffer);
+      continue;
+    }
+    std::string name = output->name;
+    for (int suffix = 1; !names.insert(name).second; ++suffix) name = concat(output->name, ".", suffix);
+    program_.buffers.push_back(
+        {.name = name, .space = runtime::Space::io, .type = output->type, .offset = program_.io_bytes, .contents = {}});
+    program_.io_bytes += (output->type.bytes() + 63) / 64 * 64;
+    const int copy = static_cast<int>(program_.buffers.size()) - 1;
+    program_.outputs.push_back(copy);
+    if (output->producer) late_copies_.push_back({buffer, copy, output->type});
+    else add_copy(buffer, copy, output->type, "output");
+  }
+}
+
+void ProgramBuilder::add_step(runtime::Step step) {
+  costs_.push_back(cost_of(step, *node_));
+  program_.steps.push_back(std::move(step));
+}
+
+void ProgramBuilder::add_step(runtime::Step step, const StepCost& cost) {
+  costs_.push_back(cost);
+  program_.steps.push_back(std::move(step));
+}
+
+runtime::KernelLaunch ProgramBuilder::launch_of(const Node& node, const LoopNest& nest, const std::vector<const Value*>& operands,
+                                                const std::vector<const Value*>& results) {
+  std::vector<bool> movable;
+  std::vector<TensorType> operand_types, result_types;
+  for (const Value* operand : operands) {
+    check_internal(operand, "a kernel of ", node.op->name, " lacks an operand");
+    movable.push_back(is_movable(operand));
+    operand_types.push_back(operand->type);
+  }
+  const Rebased rebased = rebase(nest, operand_types, movable);
+  runtime::Segment segment;
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    segment.buffers.push_back(buffer_at(buffer_of(operands[i]), rebased.byte_offsets[i], rebased.operands[i]));
+  for (const Value* result : results) {
+    segment.buffers.push_back(buffer_of(result));
+    result_types.push_back(result->type);
+  }
+  const KernelTable::Entry entry = kernels_.add({rebased.nest, rebased.operands, result_types, false});
+  segment.tasks = entry.emitted->tasks;
+  return {entry.kernel, {std::move(segment)}, entry.emitted->grid, fault_of(node, *entry.emitted), origin_of(node)};
+}
+
+void ProgramBuilder::add_kernel(const Node& node, const LoopNest& nest) {
+  add_step(launch_of(node, nest, {node.operands.begin(), node.operands.end()}, {node.results.begin(), node.results.end()}));
+}
+
+void ProgramBuilder::add_segments(const Node& node) {
+  const auto segments = static_cast<std::size_t>(node.attributes.integer("segments"));
+  const std::size_t operands = node.operands.size() / segments, results = node.results.size() / segments;
+  const std::int64_t any = node.nest->extents[0];
+  const auto flat = [&](const Value* v) { return TensorType{v->type.dtype, v->type.shape.empty() ? Shape() : Shape{any}}; };
+  std::vector<TensorType> operand_types, result_types;
+  for (std::size_t i = 0; i < operands; ++i) operand_types.push_back(flat(node.operands[i]));
+  for (std::size_t i = 0; i < results; ++i) result_types.push_back({node.results[i]->type.dtype, {any}});
+  const KernelTable::Entry entry = kernels_.add({*node.nest, operand_types, result_types, true});
+  runtime::KernelLaunch launch{entry.kernel, {}, entry.emitted->grid, fault_of(node, *entry.emitted), origin_of(node)};
+  const bool counts_blocks = launch.grid.blocks == 0;
+  for (std::size_t s = 0; s < segments; ++s) {
+    runtime::Segment segment;
+    for (std::size_t i = 0; i < operands; ++i) segment.buffers.push_back(buffer_of(node.operands[s * operands + i]));
+    for (std::size_t i = 0; i < results; ++i) segment.buffers.push_back(buffer_of(node.results[s * results + i]));
+    segment.extent = node.results[s * results]->type.elements();
+    const std::int64_t length = std::max<std::int64_t>(entry.emitted->task_length, 1);
+    segment.tasks = (segment.extent + length - 1) / length;
+    if (counts_blocks) launch.grid.blocks += segment.tasks;
+    launch.segments.push_back(std::move(segment));
+  }
+  add_step(std::move(launch));
+}
+
+void ProgramBuilder::add_copy(int from, int to, const TensorType& type, const std::string& origin) {
+  if (type.elements() == 0) return;
+  const TensorType flat{type.dtype, {type.elements()}};
+  const LoopNest nest = map_nest(flat, [&](const std::vector<Index>& at) { return read(flat.dtype, 0, at); });
+  const std::vector<TensorType> types{flat};
+  const KernelTable::Entry entry = kernels_.add({nest, types, types, false});
+  add_step(runtime::KernelLaunch{entry.kernel, {{{from, to}, 0, entry.emitted->tasks}}, entry.emitted->grid, 0, origin},
+           cost_of_copy(type));
+}
+
+int ProgramBuilder::fault_of(const Node& node, const EmittedKernel& emitted) {
+  if (!emitted.may_fault) return 0;
+  program_.faults.push_back(concat("an index that ", node.result()->name, " is computed from is out of range"));
+  return static_cast<int>(program_.faults.size());
+}
+
+void ProgramBuilder::finish(runtime::Program& program, std::vector<StepCost>& costs) {
+  for (const auto& [from, to, type] : late_copies_) add_copy(from, to, type, "output");
+  program_.kernels = kernels_.kernels();
+  program_.prelude = kernels_.prelude();
+  program = std::move(program_);
+  costs = std::move(costs_);
+}
+
+}  // namespace gcomp::codegen

@@ -1,0 +1,29 @@
+// What passes ask of the target that a graph is lowered for. Code generation makes one for each target (codegen/target.h); a
+// default one stands for no target in particular: every op is expanded, nothing is done that only some targets gain from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace gcomp::ir {
+
+struct TargetInfo {
+  std::int64_t buffer_alignment = 64;  ///< bytes, a power of two of at least 64
+  /// Composites that code generation takes as they are; all others are expanded.
+  std::function<bool(const Node&)> legal_composite;
+  bool half_products = true;  ///< whether there are products in f16 and bf16; else they run in f32
+  /// Rows of 16-bit matrices are padded to multiples of this many elements; 0 where that gains nothing.
+  std::int64_t half_row_elements = 0;
+  /// Long reductions to fewer results are split until about as many sums are computed at once; 0 leaves that to the pass.
+  std::int64_t parallel_sums = 0;
+  /// Whether a product computes all results of a nest of ir/product.h on its way. Without it products take no epilogues.
+  std::function<bool(const LoopNest& nest, const std::vector<TensorType>& operands, const std::vector<TensorType>& results)>
+      computes_epilogue;
+
+  bool is_legal(const Node& composite) const { return legal_composite && legal_composite(composite); }
+};
+
+}  // namespace gcomp::ir
