@@ -129,7 +129,9 @@ Var Builder::unreduce(Var x, const Shape& shape, const std::vector<std::int64_t>
 Var Builder::matmul(Var a, Var b, bool transpose_a, bool transpose_b) {
   return apply(ops::kMatmul, {a, b}, {{"transpose_a", transpose_a}, {"transpose_b", transpose_b}});
 }
-Var Builder::gather(Var data, Var indices, std::int64_t axis) { return apply(ops::kGather, {data, indices}, {{"axis", axis}}); }
+Var Builder::gather(Var data, Var indices, std::int64_t axis, std::int64_t padding_index) {
+  return apply(ops::kGather, {data, indices}, {{"axis", axis}, {"padding_index", padding_index}});
+}
 Var Builder::iota(TensorType type, std::int64_t axis) {
   return apply(ops::kIota, {}, {{"dtype", type.dtype}, {"shape", std::move(type.shape)}, {"axis", axis}});
 }

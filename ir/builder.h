@@ -71,7 +71,8 @@ class Builder {
   Var unreduce(Var x, const Shape& shape, const std::vector<std::int64_t>& axes);
 
   Var matmul(Var a, Var b, bool transpose_a = false, bool transpose_b = false);
-  Var gather(Var data, Var indices, std::int64_t axis);
+  /// `padding_index`: the index that gives no gradient; -1 for none.
+  Var gather(Var data, Var indices, std::int64_t axis, std::int64_t padding_index = -1);
   Var iota(TensorType type, std::int64_t axis);
   Var cast(Var x, DType to);
   Var select(Var condition, Var a, Var b);

@@ -134,6 +134,7 @@ class Importer {
     model_.aliases = plan.aliases;
     model_.repairs.insert(model_.repairs.end(), plan.repairs.begin(), plan.repairs.end());
     for (const int node : plan.frozen_norms) state_.frozen_norms.insert(&graph.node(node));
+    for (const auto& [node, index] : plan.padding_indices) state_.padding_indices.emplace(&graph.node(node), index);
     std::map<std::string, int> parts;
     for (const PlannedState& planned : plan.states) ++parts[planned.initializer];
     for (const auto& [place, state] : plan.redirected) ++parts[graph.node(place.first).input(place.second)];

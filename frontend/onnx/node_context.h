@@ -77,6 +77,8 @@ struct ImportState {
   FoldBudget fold_budget = {};
   /// Batch norms that normalise by their running statistics even where the others train.
   std::unordered_set<const ::onnx::NodeProto*> frozen_norms = {};
+  /// Embeddings with a padding row: its index.
+  std::unordered_map<const ::onnx::NodeProto*, std::int64_t> padding_indices = {};
 };
 
 class NodeContext {
@@ -138,6 +140,11 @@ class NodeContext {
   // Outputs.
   std::size_t outputs() const { return static_cast<std::size_t>(node_.output_size()); }
   bool has_frozen_statistics() const { return state_.frozen_norms.contains(&node_); }
+  /// Of an embedding: the row that gets no gradient from it.
+  std::optional<std::int64_t> padding_index() const {
+    const auto found = state_.padding_indices.find(&node_);
+    return found == state_.padding_indices.end() ? std::nullopt : std::optional(found->second);
+  }
   bool wants(std::size_t i) const { return i < outputs() && !node_.output(static_cast<int>(i)).empty(); }
 
   /// gcomp's type for an ONNX type number, after the options' float type.

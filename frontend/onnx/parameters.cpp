@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "frontend/onnx/embeddings.h"
 #include "frontend/onnx/globs.h"
 #include "frontend/onnx/left_out.h"
 #include "frontend/onnx/origins.h"
@@ -96,6 +97,7 @@ class Planner {
     }
     restore_biases();
     freeze_norms();
+    plan_embeddings(graph_, signature_, plan_);
     tie_equals(plan_, initializers_, origins_, merged_, options_);
     note_restored();
     note_left_out(graph_, signature_, origins_, read_, plan_);

@@ -46,7 +46,8 @@ struct ParameterPlan {
   std::map<std::string, RepeatedRows> repeated;  ///< by state, which has the initializer's name
   /// Initializers that are views of another's state.
   std::map<std::string, Alias> tied;
-  std::set<int> frozen_norms;  ///< nodes: batch norms that normalise by their running statistics, as in inference
+  std::set<int> frozen_norms;                   ///< nodes: batch norms that normalise by their running statistics, as in inference
+  std::map<int, std::int64_t> padding_indices;  ///< embedding's node -> the row that gets no gradient from it
   std::vector<std::string> repairs;
 };
 

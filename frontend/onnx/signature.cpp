@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
@@ -95,6 +96,26 @@ void read_specs(std::string_view text, Signature& signature) {
   }
 }
 
+/// "embedding.default](args = (%p_w, %ids, 1, True), kwargs = {})": after table and indices the padding index, then whether
+/// gradients are divided by an index's frequency. The padding index is never counted from the end here.
+void read_embedding(std::string_view text, TracedCall& call) {
+  if (call.function != "torch.ops.aten.embedding.default") return;
+  std::string_view rest = between(text, "(args = (", ")");
+  std::vector<std::string_view> arguments;
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(", "), rest.size());
+    arguments.push_back(rest.substr(0, comma));
+    rest.remove_prefix(std::min(comma + 2, rest.size()));
+  }
+  if (arguments.size() > 2) {
+    std::int64_t index = -1;
+    const std::string_view number = arguments[2];
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
+    if (error == std::errc() && end == number.data() + number.size()) call.padding_index = std::max<std::int64_t>(index, -1);
+  }
+  call.scales_by_frequency = arguments.size() > 3 && arguments[3] == "True";
+}
+
 TracedCall read_call(const ::onnx::NodeProto& node) {
   const Metadata metadata = metadata_of(node);
   const std::string_view text = find(metadata, kCall);
@@ -110,6 +131,7 @@ TracedCall read_call(const ::onnx::NodeProto& node) {
   }
   const std::vector<std::string> scopes = quoted(find(metadata, kScopes));
   if (scopes.size() >= 2) call.module = scopes[scopes.size() - 2];
+  read_embedding(text, call);
   return call;
 }
 

@@ -2,6 +2,7 @@
 // what was folded from what, and the traced call behind each node. Every string is untrusted; what does not parse counts as absent.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct TracedCall {
   std::string function;                ///< "torch.ops.aten.linear.default"
   std::vector<std::string> arguments;  ///< names of the values that it takes, in order: "x", "p_w"
   std::string module;                  ///< path of the module that called it: "blocks.0.ln"; "" at the top, or unknown
+  std::int64_t padding_index = -1;     ///< of an embedding: the index that gives its row no gradient; -1 for none
+  bool scales_by_frequency = false;    ///< of an embedding: its gradient is divided by how often an index comes
 };
 
 struct Signature {

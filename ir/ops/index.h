@@ -44,7 +44,8 @@ inline Index looked_up(TermPtr value, std::int64_t size) {
   return Index::loaded(std::move(value), size);
 }
 
-inline constexpr AttributeSpec kGatherAttributes[] = {AttributeSpec::of("axis", AttributeType::integer)};
+inline constexpr AttributeSpec kGatherAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
+                                                      AttributeSpec::optional("padding_index", AttributeType::integer, -1)};
 inline constexpr AttributeSpec kScatterAddAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
                                                           AttributeSpec::of("size", AttributeType::integer)};
 inline constexpr Sample kGatherSamples[] = {
@@ -52,9 +53,22 @@ inline constexpr Sample kGatherSamples[] = {
 inline constexpr Sample kScatterAddSamples[] = {{"i64[2,2] f64[2,2,3]", "{axis=0, size=4}", 0, 3},
                                                 {"i64[4] f64[2,4]", "{axis=1, size=3}", 0, 2}};
 
+/// The gradient of gather's result, zero where `padding_index` was looked up.
+inline Var without_padding(GradientContext& g, std::int64_t axis) {
+  const std::int64_t padding = g.attributes().integer("padding_index");
+  if (padding < 0) return g.dy();
+  Builder& b = g.builder();
+  std::vector<std::int64_t> axes;
+  for (std::int64_t i = 0; i < g.operand(1).rank(); ++i) axes.push_back(axis + i);
+  const Var is_padding = g.operand(1) == b.like(g.operand(1), static_cast<double>(padding));
+  return b.select(b.broadcast(is_padding, g.dy().shape(), axes), b.like(g.dy(), 0), g.dy());
+}
+
 constexpr OpDef kGather{
     .name = "gather",
-    .summary = "slices of `data` along `axis` at integer `indices`; negative ones count from the end; out of range is a fault",
+    .summary =
+        "slices of `data` along `axis` at integer `indices`; negative ones count from the end; out of range is a fault; what "
+        "the index `padding_index` takes gives no gradient, as in PyTorch's embedding",
     .kind = Kind::index,
     .operands = 2,
     .attributes = kGatherAttributes,
@@ -64,6 +78,9 @@ constexpr OpDef kGather{
           const std::int64_t axis = c.attributes.integer("axis");
           c.require(axis >= 0 && axis < data.rank(), "axis ", axis, " of ", shown(data));
           c.require(is_integer(indices.dtype), "indices are ", shown(indices), ", wanted integers");
+          const std::int64_t padding = c.attributes.integer("padding_index");
+          c.require(padding >= -1 && padding < data.shape[at(axis)], "padding_index ", padding, " of ", shown(data), " along axis ",
+                    axis);
           Shape shape(data.shape.begin(), data.shape.begin() + axis);
           shape.insert(shape.end(), indices.shape.begin(), indices.shape.end());
           shape.insert(shape.end(), data.shape.begin() + axis + 1, data.shape.end());
@@ -84,7 +101,7 @@ constexpr OpDef kGather{
                      [](GradientContext& g) {
                        const std::int64_t axis = g.attributes().integer("axis");
                        if (g.wants(0))
-                         g.add(0, g.builder().apply("scatter_add", {g.operand(1), g.dy()},
+                         g.add(0, g.builder().apply("scatter_add", {g.operand(1), without_padding(g, axis)},
                                                     {{"axis", axis}, {"size", g.operand(0).dim(axis)}}));
                      }},
     .samples = kGatherSamples};

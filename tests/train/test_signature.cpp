@@ -31,7 +31,7 @@ Recording recording(const std::string& name) {
 }
 
 CommandResult train(const std::string& model, const Recording& recorded, const TemporaryDirectory& folder,
-                    const std::vector<std::string>& flags = {}) {
+                    const std::vector<std::string>& flags = {}, const std::string& optimizer = "sgd") {
   std::vector<std::string> arguments{"train",
                                      (kFixtures / (model + ".onnx")).string(),
                                      "--data",
@@ -39,7 +39,7 @@ CommandResult train(const std::string& model, const Recording& recorded, const T
                                      "--loss",
                                      "mse",
                                      "--optimizer",
-                                     "sgd",
+                                     optimizer,
                                      "--lr",
                                      "0.1",
                                      "--no-shuffle",
@@ -83,8 +83,19 @@ TEST_P(DefaultExport, TrainsAsPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Signature, DefaultExport,
                          testing::Values("tied_head", "copied_layers", "merged", "class_token", "grid", "bag", "group_norms",
-                                         "late_norms", "folded_scales", "folded_biases", "buffer_and_constant", "scalar_parameter"),
+                                         "late_norms", "folded_scales", "folded_biases", "padding", "buffer_and_constant",
+                                         "scalar_parameter"),
                          [](const auto& info) { return std::string(info.param); });
+
+/// The rows have no gradient and decay all the same.
+TEST(Padding, DecaysAsInPyTorch) {
+  const TemporaryDirectory folder;
+  const Recording recorded = recording("padding_adamw");
+  const CommandResult result = train("padding", recorded, folder, {"--weight-decay", "0.3", "--precision", "f64"}, "adamw");
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  expect_losses(losses(folder / "m.jsonl"), recorded.loss, 1e-7);
+  EXPECT_NE(result.errors.find("row 4 is padding without gradient"), std::string::npos) << result.errors;
+}
 
 TEST(TiedHead, IsListedApartFromWhatIsFrozen) {
   const TemporaryDirectory folder;
@@ -143,6 +154,23 @@ TEST(Grad, ATiedInitializerKeepsItsArray) {
   ASSERT_EQ(whole.shape(), (Shape{20, 8}));
   ASSERT_EQ(tied.shape(), (Shape{8, 20}));
   EXPECT_EQ(whole.at(3 * 8 + 5), tied.at(5 * 20 + 3)) << "the shared parameter's gradient, transposed";
+}
+
+TEST(Grad, APaddingRowHasNone) {
+  const TemporaryDirectory folder;
+  const CommandResult result = run_gcomp({"grad", (kFixtures / "padding.onnx").string(), "--inputs", rows("padding", 2, 4, folder),
+                                          "--loss", "mse", "--outputs", folder / "g.npz"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  for (const auto& [name, gradient] : load_arrays(folder / "g.npz")) {
+    if (name != "kinds.weight") continue;
+    ASSERT_EQ(gradient.shape(), (Shape{5, 4}));
+    for (std::int64_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(gradient.at(i), 0) << "row 0 is looked up, and is padding";
+      EXPECT_NE(gradient.at(4 + i), 0) << "row 1";
+    }
+    return;
+  }
+  FAIL() << "no gradient of kinds.weight";
 }
 
 /// Split, tied, restored and repeated parameters go on from the exported file as if nothing had happened.

@@ -142,6 +142,8 @@ std::optional<Var> gather_by_slice(NodeContext& n, Var data, std::int64_t axis) 
 Items gather_row(NodeContext& n) {
   Var data = n.var(0);
   const std::int64_t axis = n.axis(n.integer("axis", 0), data.rank());
+  if (const auto padding = n.padding_index(); padding && axis == 0 && *padding < data.dim(0))
+    return n.b().gather(data, n.var(1), axis, *padding);
   if (const auto part = gather_by_slice(n, data, axis)) return *part;
   return n.b().gather(data, n.var(1), axis);
 }
