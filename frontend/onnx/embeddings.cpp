@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "frontend/onnx/notes.h"
 #include "ir/base/error.h"
 
 namespace gcomp::frontend {
@@ -33,7 +34,7 @@ void plan_embeddings(const ::onnx::GraphProto& graph, const Signature& signature
   for (const auto& [table, indices] : paddings)
     for (const std::int64_t index : indices) mark_padding(table, index, plan);
   if (!scaled.empty())
-    plan.repairs.push_back(concat("scale_grad_by_freq of ", listing(scaled), " is left out: gradients of rows are plain sums"));
+    plan.repairs.push_back(concat("scale_grad_by_freq of ", some_of(scaled), " is left out: gradients of rows are plain sums"));
 }
 
 }  // namespace gcomp::frontend

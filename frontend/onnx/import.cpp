@@ -83,6 +83,7 @@ class Importer {
     lower_nodes(source_.model.graph().node(), /*main=*/true);
     if (!unsupported_.empty()) judge_unsupported(scope);
     add_outputs(scope);
+    update_statistics();
     count_random_steps();
     model_.graph.remove_dead();
     return std::move(model_);
@@ -356,6 +357,13 @@ class Importer {
     }
     return builder_.apply(ir::ops::kRandomUniform, {builder_.wrap(random_seed_), builder_.wrap(random_step_)},
                           {{"shape", shape}, {"op_id", next_random_++}});
+  }
+
+  void update_statistics() {
+    for (const auto& [state, next, origin] : state_.statistics) {
+      builder_.set_origin(origin);
+      builder_.update(state, next);
+    }
   }
 
   void count_random_steps() {

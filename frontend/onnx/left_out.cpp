@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string_view>
 
+#include "frontend/onnx/notes.h"
 #include "frontend/onnx/verdict.h"
 #include "ir/base/error.h"
-#include "ir/base/nearest.h"
 
 namespace gcomp::frontend {
 namespace {
@@ -13,9 +13,10 @@ namespace {
 using ::onnx::GraphProto;
 using ::onnx::NodeProto;
 
-constexpr std::string_view kKeepNorms =
-    "torch.onnx.export(model, args, path, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, dynamo=False) "
-    "keeps them; see docs/export.md";
+constexpr std::string_view kKeepNorms = "torch.onnx.export(..., optimize=False) keeps them, see docs/export.md";
+/// What may come from either exporter of PyTorch.
+constexpr std::string_view kKeepNormsOfAny =
+    "optimize=False (dynamo=True) or training=torch.onnx.TrainingMode.TRAINING (dynamo=False) keeps them, see docs/export.md";
 /// Convolutions from which on a network without any norm is rare.
 constexpr int kDeep = 10;
 
@@ -95,28 +96,23 @@ void note_folded_norms(const GraphProto& graph, const Signature& signature, cons
                        ParameterPlan& plan) {
   if (const auto modules = folded_norms(signature, read); !modules.empty()) {
     plan.repairs.push_back(concat("the exporter folded ", modules.size(),
-                                  modules.size() == 1 ? " BatchNormalization" : " BatchNormalizations", " into the layers before (",
-                                  listing(modules), ") and removed Dropout, if there was any: this trains a network without them; ",
-                                  kKeepNorms));
+                                  modules.size() == 1 ? " BatchNormalization" : " BatchNormalizations", " into layers (",
+                                  some_of(modules), "): this trains without them, and without Dropout; ", kKeepNorms));
     return;
   }
   if (signature.present()) return;
   if (const auto nodes = multiplied_weights(plan); !nodes.empty()) {
     plan.repairs.push_back(concat("TensorFlow multiplied the weights of ", nodes.size(), nodes.size() == 1 ? " layer" : " layers",
-                                  " ('.../merged_input') by what followed, as when it folds BatchNormalization (and removes "
-                                  "Dropout): this trains a network without it: ",
-                                  listing(nodes), "; see docs/export.md for an export that keeps them"));
+                                  " by what followed, as when it folds BatchNormalization: this trains without it: ",
+                                  some_of(nodes), "; see docs/export.md for an export that keeps it"));
   } else if (const auto nodes = nameless_convolutions(plan); !nodes.empty()) {
-    plan.repairs.push_back(concat("the weights of ", nodes.size(),
-                                  " convolutions lost their names, as when an exporter folds BatchNormalization into them (and "
-                                  "removes Dropout): this trains a network without it: ",
-                                  listing(nodes), "; ", kKeepNorms));
+    plan.repairs.push_back(concat(
+        nodes.size(), nodes.size() == 1 ? " convolution has a weight" : " convolutions have weights",
+        " without a name: if BatchNormalization was folded into it, this trains without, and without Dropout; ", kKeepNormsOfAny));
   } else if (const int count = convolutions_without_norm(graph); count >= kDeep) {
-    plan.repairs.push_back(
-        concat("all ", count,
-               " convolutions have biases and nothing normalises between them: if the model has "
-               "BatchNormalization (or Dropout), its exporter folded it away, and this trains a network without it; ",
-               kKeepNorms));
+    plan.repairs.push_back(concat("all ", count,
+                                  " convolutions have biases: if BatchNormalization was folded into them, this trains without it; ",
+                                  kKeepNormsOfAny));
   }
 }
 
@@ -151,10 +147,9 @@ void note_left_out(const GraphProto& graph, const Signature& signature, const Or
         !origins.tied_names().contains(target) && !folded.contains(module_of(target)))
       unread.push_back(target);
   if (!unread.empty())
-    plan.repairs.push_back(concat("the graph reads ", unread.size() == 1 ? "one parameter" : concat(unread.size(), " parameters"),
-                                  " of the model nowhere (", listing(unread),
-                                  "): unused, tied to another, or left out where it changed nothing (x * 1, x + 0); "
-                                  "torch.onnx.export(..., optimize=False) keeps what is used"));
+    plan.repairs.push_back(concat(
+        "the graph reads ", unread.size() == 1 ? "one parameter" : concat(unread.size(), " parameters"), " of the model nowhere (",
+        some_of(unread), "): unused, tied, or dropped as x * 1 or x + 0; torch.onnx.export(..., optimize=False) keeps those"));
 }
 
 }  // namespace gcomp::frontend

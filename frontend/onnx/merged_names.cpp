@@ -37,6 +37,7 @@ class Restoring {
   std::map<std::string, std::string> run() {
     for (int i = 0; i < graph_.initializer_size(); ++i) places_.emplace(graph_.initializer(i).name(), i);
     count_reads(graph_);
+    scoped_ = std::any_of(graph_.node().begin(), graph_.node().end(), [](const NodeProto& n) { return n.name().starts_with('/'); });
     if (std::none_of(graph_.node().begin(), graph_.node().end(), [&](const NodeProto& n) { return initializer_of(n); })) return {};
     const bool apart = merges_equal_values();
     std::vector<int> gone;
@@ -68,11 +69,13 @@ class Restoring {
     return places_.contains(node.input(0)) ? &node.input(0) : nullptr;
   }
 
-  /// An Identity under a parameter's name of a parameter that others read too.
+  /// An Identity under a parameter's name of a parameter that others read too. Where nodes have scopes, "/fc/Gemm", one without
+  /// was made by the merging, and what it has no name for was folded: the transposed matrix of a layer.
   bool may_restore(const NodeProto& node) const {
     const std::string* initializer = initializer_of(node);
     if (!initializer || *initializer != node.input(0) || reads_.at(*initializer) < 2) return false;
-    if (outputs_.contains(node.output(0)) || !is_name_in_module(node.output(0)) || !is_name_in_module(*initializer)) return false;
+    if (outputs_.contains(node.output(0)) || node.name().starts_with('/')) return false;
+    if (!scoped_ && (!is_name_in_module(node.output(0)) || !is_name_in_module(*initializer))) return false;
     const auto dtype = dtype_of(graph_.initializer(places_.at(*initializer)).data_type());
     return dtype && is_float(*dtype);
   }
@@ -151,6 +154,7 @@ class Restoring {
   std::unordered_map<std::string, std::string> shared_;  ///< outputs of Identity nodes that are gone -> initializer
   std::unordered_map<std::string, std::int64_t> reads_;
   std::set<std::string> outputs_;
+  bool scoped_ = false;
   std::map<std::string, std::string> merged_;
   std::size_t restored_bytes_ = 0;
 };

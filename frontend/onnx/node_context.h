@@ -1,6 +1,7 @@
 // What a row of the import tables sees of one ONNX node: its operands as values or constants, its attributes, a builder.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -77,6 +78,23 @@ struct ImportState {
   FoldBudget fold_budget = {};
   /// Batch norms that normalise by their running statistics even where the others train.
   std::unordered_set<const ::onnx::NodeProto*> frozen_norms = {};
+  /// What this import makes of running statistics, each updated once when all nodes are lowered.
+  struct MovedStatistic {
+    ir::Value* state;
+    Var next;
+    std::string origin;
+  };
+  std::vector<MovedStatistic> statistics = {};
+  /// An empty Var where nothing has moved it yet.
+  Var moved_statistic(const ir::Value* state) const {
+    const auto moved = std::find_if(statistics.begin(), statistics.end(), [&](const auto& s) { return s.state == state; });
+    return moved == statistics.end() ? Var() : moved->next;
+  }
+  void move_statistic(ir::Value* state, Var next, const std::string& origin) {
+    const auto moved = std::find_if(statistics.begin(), statistics.end(), [&](const auto& s) { return s.state == state; });
+    if (moved == statistics.end()) statistics.push_back({state, next, origin});
+    else *moved = {state, next, origin};
+  }
   /// Embeddings with a padding row: its index.
   std::unordered_map<const ::onnx::NodeProto*, std::int64_t> padding_indices = {};
 };

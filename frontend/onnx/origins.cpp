@@ -182,16 +182,26 @@ Origin Origins::merged_value(const std::string& initializer, const Origin& own, 
   return other;
 }
 
+/// What a batch norm reads: scale, bias, mean and variance are the call's own, in this order. Where a module is used a second time,
+/// the call takes what the first made of its statistics, which are the module's.
+std::string Origins::target_of_norm(const std::vector<std::string>& targets, const Use& use) const {
+  if (use.op != "BatchNormalization" || use.operand < 1 || use.operand > 4) return "";
+  const auto operand = static_cast<std::size_t>(use.operand) - 1;
+  if (targets.size() == 4) return targets[operand];
+  const bool again = targets.size() == 2 && last_component(targets[0]) == "weight" && last_component(targets[1]) == "bias";
+  if (!again || operand < 2) return again ? targets[operand] : "";
+  const std::string_view owner = owner_of(targets[0]);
+  std::string statistic = concat(owner, owner.empty() ? "" : ".", operand == 2 ? "running_mean" : "running_var");
+  return signature_.targets.contains(statistic) ? statistic : "";
+}
+
 Origin Origins::of(const std::string& initializer, const Tensor& values, const Use& use) const {
   const Origin own = of(initializer);
   if (use.node < 0 || !signature_.present() || is_folded_norm(signature_.calls[static_cast<std::size_t>(use.node)], use))
     return own;
   const std::vector<std::string> targets = targets_of_call(use);
-  // Scale, bias, mean and variance are the call's own, in this order.
-  if (use.op == "BatchNormalization" && use.operand >= 1 && targets.size() == 4) {
-    const std::string& target = targets[static_cast<std::size_t>(use.operand) - 1];
+  if (const std::string target = target_of_norm(targets, use); !target.empty())
     return {kind_of(signature_.targets.at(target)), target, {}, false};
-  }
   const auto takes = [&](const std::string& name) { return std::find(targets.begin(), targets.end(), name) != targets.end(); };
   if (takes(own.target) || std::any_of(own.sources.begin(), own.sources.end(), takes)) return own;
   // What comes first in the file stays, and parameters come first: a buffer or a constant never stands for one.

@@ -61,6 +61,7 @@ class Origins {
   std::set<std::string> folded_arguments(const Use& use) const;
   Origin merged_value(const std::string& initializer, const Origin& own, const Use& use) const;
   bool is_unread(const std::string& target) const;
+  std::string target_of_norm(const std::vector<std::string>& targets, const Use& use) const;
   void find_read();
   void find_homes(const Uses& uses);
   void find_tied_names(const Uses& uses);

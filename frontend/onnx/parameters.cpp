@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "frontend/onnx/embeddings.h"
 #include "frontend/onnx/globs.h"
 #include "frontend/onnx/left_out.h"
+#include "frontend/onnx/notes.h"
 #include "frontend/onnx/origins.h"
 #include "frontend/onnx/signature.h"
 #include "frontend/onnx/tensor_proto.h"
@@ -40,6 +42,23 @@ bool is_fixed_setting(const Use& use) {
   return use.role == UseRole::setting && std::find(std::begin(kOperators), std::end(kOperators), use.op) != std::end(kOperators);
 }
 
+/// Where PyTorch's older exporter called a node's module: "/blocks.0/ln_1/LayerNormalization" is the second call of "/blocks.0/ln".
+std::string_view module_scope(std::string_view node) {
+  const std::size_t slash = node.rfind('/');
+  if (!node.starts_with('/') || slash == 0) return {};
+  const std::string_view scope = node.substr(0, slash);
+  const std::size_t digits = scope.find_last_not_of("0123456789");
+  const bool numbered = digits != scope.npos && digits + 1 < scope.size() && scope[digits] == '_';
+  return numbered ? scope.substr(0, digits) : scope;
+}
+
+/// One module that is used several times, by the scopes of its nodes.
+bool are_of_one_module(const std::vector<Use>& uses) {
+  const std::string_view scope = module_scope(uses[0].node_name);
+  return !scope.empty() &&
+         std::all_of(uses.begin(), uses.end(), [&](const Use& use) { return module_scope(use.node_name) == scope; });
+}
+
 /// The use that says most of what trains: not that of a cast or a copy, where it has another.
 const Use& telling(const std::vector<Use>& uses) {
   const auto found =
@@ -55,10 +74,10 @@ struct Group {
 };
 
 /// What the file says of a group, or what its uses say where it is silent.
-Verdict verdict_of(const std::string& name, const Tensor& values, const Group& group) {
+Verdict verdict_of(const std::string& name, const Tensor& values, const Group& group, Naming naming) {
   const Origin& origin = group.origin;
   if (origin.kind == OriginKind::untold || std::any_of(group.uses.begin(), group.uses.end(), is_statistic))
-    return verdict_of(name, values, group.uses);
+    return verdict_of(name, values, group.uses, naming);
   const std::string from = origin.folded && !origin.sources.empty() ? concat("folded from ", listing(origin.sources)) : "";
   switch (origin.kind) {
     case OriginKind::buffer: return {false, false, "buffer"};
@@ -74,6 +93,28 @@ Verdict verdict_of(const std::string& name, const Tensor& values, const Group& g
   return {true, false, from.empty() ? used : plain ? from : concat(used, ", ", from)};
 }
 
+Naming naming_of(const ::onnx::GraphProto& graph) {
+  const bool paths = std::any_of(graph.initializer().begin(), graph.initializer().end(), [](const auto& proto) {
+    return has_module_path(proto.name()) && (proto.name().ends_with(".weight") || proto.name().ends_with(".bias"));
+  });
+  return paths ? Naming::module_paths : Naming::unknown;
+}
+
+/// For each node whether it computes with an input of the graph; nodes that hold graphs count as such.
+std::vector<bool> nodes_after_inputs(const ::onnx::GraphProto& graph) {
+  std::unordered_set<std::string_view> computed;
+  for (const auto& input : graph.input()) computed.insert(input.name());
+  for (const auto& proto : graph.initializer()) computed.erase(proto.name());
+  std::vector<bool> after;
+  for (const auto& node : graph.node()) {
+    const bool holds = std::any_of(node.attribute().begin(), node.attribute().end(), [](const auto& a) { return a.has_g(); });
+    after.push_back(holds || std::any_of(node.input().begin(), node.input().end(),
+                                         [&](const std::string& input) { return computed.contains(input); }));
+    if (after.back()) computed.insert(node.output().begin(), node.output().end());
+  }
+  return after;
+}
+
 class Planner {
  public:
   Planner(const Source& source, const Initializers& initializers, const ImportOptions& options)
@@ -83,7 +124,9 @@ class Planner {
         merged_(source.merged),
         uses_(uses_of_initializers(graph_)),
         signature_(read_signature(graph_)),
-        origins_(graph_, signature_, uses_) {}
+        origins_(graph_, signature_, uses_),
+        naming_(naming_of(graph_)),
+        depends_on_input_(nodes_after_inputs(graph_)) {}
 
   ParameterPlan run() {
     for (const auto& input : graph_.input()) taken_.insert(input.name());
@@ -116,7 +159,7 @@ class Planner {
   void plan(const std::string& name, const Tensor& values) {
     std::vector<Group> groups = groups_of(name, values);
     for (Group& group : groups) {
-      group.verdict = verdict_of(name, values, group);
+      group.verdict = verdict_of(name, values, group, naming_);
       if (is_thawed_apart(name, group)) group.verdict.trained = true;
       read_.insert(group.origin.sources.begin(), group.origin.sources.end());
     }
@@ -180,11 +223,16 @@ class Planner {
 
   void note_parts(const std::string& name, const Group& keeper, const std::vector<std::string>& parts) {
     const bool told = keeper.origin.kind != OriginKind::untold;
+    if (first_match(options_.untie, {name, keeper.origin.target})) {
+      plan_.repairs.push_back(
+          concat("'", name, "' is untied: each node that reads it trains a parameter of its own: ", some_of(parts)));
+      return;
+    }
     const std::string what =
-        told ? concat("' is ", parts.size(),
-                      " parameters of equal value that the exporter merged; each trains apart: ", listing(parts))
+        told ? concat("' is ", parts.size(), " parameters of equal value that the exporter merged, each its own again with ",
+                      some_of(std::span(parts).subspan(1)))
              : concat("' serves ", uses_[name].size(),
-                      " nodes that the exporter merged; each trains its own copy: ", listing(names_of(uses_[name])));
+                      " nodes that the exporter merged, each with a copy of its own: ", some_of(names_of(uses_[name])));
     plan_.repairs.push_back(concat("'", name, what, " (--tie '", name, "' keeps it one parameter)"));
   }
 
@@ -196,24 +244,18 @@ class Planner {
         apart[merged->second].push_back(parameter.name);
     for (const auto& [root, names] : apart)
       plan_.repairs.push_back(concat("'", root, "' is ", names.size() + 1,
-                                     " tensors of equal value that the exporter merged; each is its own: ",
-                                     listing(with_first(root, names)), " (--tie '", root, "' trains parameters of them as one)"));
-  }
-
-  static std::vector<std::string> with_first(const std::string& first, std::vector<std::string> names) {
-    names.insert(names.begin(), first);
-    return names;
+                                     " tensors of equal value that the exporter merged, each its own again with ", some_of(names),
+                                     " (--tie '", root, "' trains parameters of them as one)"));
   }
 
   /// A value that the module computes from its parameters trains in their place, which is not the same.
   void note_computed(const std::string& state, const std::string& name, const Group& group) {
     const Origin& origin = group.origin;
     if (!group.verdict.trained || !origin.folded || is_folded_view(signature_, name, origins_.of(name).target)) return;
-    plan_.repairs.push_back(
-        concat("'", state, "' was folded from ", listing(origin.sources), " by the exporter: it trains as a parameter of its own, ",
-               origin.beside.empty() ? "" : concat("and what came of ", listing(origin.beside), " trains with it, "),
-               "which is not the same where more than its "
-               "shape changed; torch.onnx.export(..., optimize=False) keeps what it came from"));
+    plan_.repairs.push_back(concat("'", state, "' was folded from ", some_of(origin.sources),
+                                   ": it trains as a parameter of its own",
+                                   origin.beside.empty() ? "" : concat(" with what came of ", some_of(origin.beside)),
+                                   ", not as they would; torch.onnx.export(..., optimize=False) keeps them"));
   }
 
   /// Equal rows that were one row of the parameter train as one.
@@ -281,7 +323,7 @@ class Planner {
                             norms < std::ssize(group.uses);
       // An exporter that left the names of what it merged would have left another name for another norm.
       const bool fresh = merged_.empty() && has_one_value(values) && (norms >= 2 || borrowed);
-      const bool merged = origin.kind == OriginKind::untold && (fresh || statistics);
+      const bool merged = origin.kind == OriginKind::untold && (fresh || statistics) && !are_of_one_module(group.uses);
       if (is_thawed_apart(name, group) || (trains && (merged || first_match(options_.untie, {name, origin.target}))))
         for (const Use& use : group.uses) parts.push_back({origin, {use}});
       else parts.push_back(std::move(group));
@@ -309,7 +351,7 @@ class Planner {
                                                                                     : "";
     if (verdict.trained && shared(entry.uses))
       plan_.repairs.push_back(concat("'", entry.state, "' is one parameter shared by ", entry.uses.size(), " nodes: ",
-                                     listing(names_of(entry.uses)), " (--untie '", entry.state, "' gives each node its own)"));
+                                     some_of(names_of(entry.uses)), " (--untie '", entry.state, "' gives each node its own)"));
     const bool large =
         initializers_.contains(entry.initializer) && initializers_.at(entry.initializer).values->bytes().size() >= kLargeConstant;
     read_.insert(entry.target);
@@ -324,10 +366,23 @@ class Planner {
     return true;
   }
 
-  /// Shapes and slices of a parameter are no further uses.
-  static bool shared(const std::vector<Use>& uses) {
-    return std::count_if(uses.begin(), uses.end(),
-                         [](const Use& u) { return u.role != UseRole::setting && u.op != "Slice" && u.op != "Split"; }) > 1;
+  /// Shapes and slices of a parameter are no further uses, and what one calculation of parameters reads twice counts once: a weight
+  /// divided by its own norm.
+  bool shared(const std::vector<Use>& uses) const {
+    bool calculated = false;
+    std::ptrdiff_t count = 0;
+    for (const Use& use : uses) {
+      if (use.role == UseRole::setting || use.op == "Slice" || use.op == "Split") continue;
+      if (!is_calculation(use) || !std::exchange(calculated, true)) ++count;
+    }
+    return count > 1;
+  }
+
+  /// Arithmetic on parameters and constants alone.
+  bool is_calculation(const Use& use) const {
+    constexpr std::string_view kViews[] = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Cast", "Identity"};
+    return use.node >= 0 && use.role == UseRole::other && !depends_on_input_[static_cast<std::size_t>(use.node)] &&
+           std::find(std::begin(kViews), std::end(kViews), use.op) == std::end(kViews);
   }
 
   /// What the file calls a parameter and no optimizer could move.
@@ -361,7 +416,7 @@ class Planner {
     }
     if (!restored.empty())
       plan_.repairs.push_back(concat("the exporter left out ", restored.size(), restored.size() == 1 ? " bias" : " biases",
-                                     " of zeros, which the model has and which train: ", listing(restored)));
+                                     " of zeros, which the model has and which train: ", some_of(restored)));
   }
 
   /// A batch norm of which one statistic is frozen normalises by them all, as in inference, so none of them moves.
@@ -419,6 +474,8 @@ class Planner {
   std::unordered_map<std::string, std::vector<Use>> uses_;
   const Signature signature_;
   const Origins origins_;
+  const Naming naming_;
+  const std::vector<bool> depends_on_input_;                 ///< by node
   std::set<std::string> taken_;                              ///< names that no new state may have
   std::set<std::string> read_;                               ///< the module's parameters and buffers that some use reads
   std::map<int, std::vector<std::size_t>> norm_statistics_;  ///< batch norm's node -> its statistics in plan_.parameters

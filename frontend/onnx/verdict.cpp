@@ -1,8 +1,10 @@
 #include "frontend/onnx/verdict.h"
 
 #include <algorithm>
-#include <initializer_list>
+#include <charconv>
+#include <cmath>
 
+#include "frontend/onnx/node_context.h"
 #include "ir/base/error.h"
 
 namespace gcomp::frontend {
@@ -33,6 +35,97 @@ bool is_mask(const Tensor& tensor) {
   return hidden != 0;
 }
 
+/// Each row along the last axis a ramp or a geometric series: positions, frequencies, a grid.
+bool is_progression(const Tensor& tensor) {
+  const std::int64_t length = tensor.type().rank() ? tensor.shape().back() : 0;
+  if (length < 3) return false;
+  for (std::int64_t row = 0; row < tensor.elements(); row += length) {
+    const double a = tensor.at(row), b = tensor.at(row + 1);
+    double largest = 0, off_ramp = 0, off_series = 0;
+    for (std::int64_t i = 0; i < length; ++i) {
+      const double value = tensor.at(row + i), steps = static_cast<double>(i);
+      largest = std::max(largest, std::fabs(value));
+      off_ramp = std::max(off_ramp, std::fabs(value - (a + (b - a) * steps)));
+      off_series = std::max(off_series, a == 0 ? largest : std::fabs(value - a * std::pow(b / a, steps)));
+    }
+    if (a == b || !(std::min(off_ramp, off_series) <= 1e-4 * largest)) return false;
+  }
+  return true;
+}
+
+/// Zeros and ones, both of them.
+bool is_selection(const Tensor& tensor) {
+  std::int64_t ones = 0;
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    const double value = tensor.at(i);
+    if (value != 0 && value != 1) return false;
+    ones += value == 1;
+  }
+  return ones > 0 && ones < tensor.elements();
+}
+
+/// Rows of as many sines as cosines: their squares add up to half the row.
+bool is_sinusoids(const Tensor& tensor) {
+  const std::int64_t length = tensor.type().rank() ? tensor.shape().back() : 0;
+  if (length < 4 || length % 2 != 0 || tensor.elements() < 2 * length) return false;
+  constexpr std::int64_t kRows = 64;
+  for (std::int64_t row = 0; row < std::min(tensor.elements(), kRows * length); row += length) {
+    double sum = 0;
+    for (std::int64_t i = row; i < row + length; ++i) {
+      if (std::fabs(tensor.at(i)) > 1) return false;
+      sum += tensor.at(i) * tensor.at(i);
+    }
+    if (std::fabs(sum / static_cast<double>(length) - 0.5) > 1e-3) return false;
+  }
+  return !is_selection(tensor);
+}
+
+/// A number that somebody wrote: 0.5, 1e-5, the root of a whole number. A parameter that was trained or computed has more digits.
+bool is_written_number(double value) {
+  const auto narrow = static_cast<float>(value);
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, std::fabs(narrow)).ptr;
+  const auto digits = std::count_if(text, std::find(text, end, 'e'), [](char c) { return c >= '1' && c <= '9'; });
+  return digits <= 4 || !std::isfinite(narrow) || intended_number(narrow) != static_cast<double>(narrow);
+}
+
+/// Added to products as a whole matrix, which is no layer's bias: positions, distances, a mask.
+bool is_wide_bias(const Use& use, const Tensor& values) {
+  const auto wide = std::count_if(values.shape().begin(), values.shape().end(), [](std::int64_t dim) { return dim > 1; });
+  return use.role == UseRole::bias && use.op == "Add" && wide > 1;
+}
+
+/// Whether a value that trains may be a buffer, by its name, its values and its telling use.
+bool may_be_buffer(const std::string& name, const Tensor& values, const Use& use, Naming naming) {
+  if (is_sinusoids(values)) return true;
+  const bool anonymous = is_anonymous(name);
+  if (looks_computed(name)) return use.role != UseRole::weight;
+  if (use.role == UseRole::other || use.role == UseRole::setting || is_wide_bias(use, values))
+    return anonymous || !is_parameter_name(name);
+  if (anonymous) return is_progression(values) || is_selection(values);
+  return naming == Naming::module_paths && !is_parameter_name(name);
+}
+
+Verdict verdict_of_scalar(const std::string& name, const Tensor& values, const std::vector<Use>& uses) {
+  const auto any = [&](auto test) { return std::any_of(uses.begin(), uses.end(), test); };
+  const bool plain_bias = values.type().rank() > 0 && any([](const Use& u) { return u.role == UseRole::bias; });
+  const bool own_operand = any([](const Use& u) {
+    return (u.role == UseRole::bias && u.op != "Add") || u.role == UseRole::slope ||
+           ((u.role == UseRole::norm_scale || u.role == UseRole::norm_bias) && u.op != "Mul" && u.op != "Add");
+  });
+  const bool groups = any([](const Use& u) { return u.op == "InstanceNormalization"; });
+  if (plain_bias || own_operand) return {true, groups && is_anonymous(name), used_as(uses[0])};
+  if (has_module_path(name)) return {true, !is_parameter_name(name), "scalar with a module's name"};
+  const bool number = is_anonymous(name) && values.type().rank() == 0 && is_written_number(values.at(0));
+  return {false, !number, "scalar constant"};
+}
+
+/// An operand that nothing trains, but for exponents and bounds with a name of their own.
+Verdict verdict_of_setting(const std::string& name, const Use& use) {
+  const bool named = !is_anonymous(name) && !looks_computed(name);
+  return {false, named && (use.op == "Pow" || use.op == "Clip"), concat("setting of ", use.op)};
+}
+
 }  // namespace
 
 std::string used_as(const Use& use) {
@@ -59,39 +152,43 @@ bool has_one_value(const Tensor& tensor) {
   return tensor.elements() > 0;
 }
 
-Verdict verdict_of(const std::string& name, const Tensor& values, const std::vector<Use>& uses) {
-  auto any = [&](auto test) { return std::any_of(uses.begin(), uses.end(), test); };
-  auto all = [&](UseRole role) { return std::all_of(uses.begin(), uses.end(), [&](const Use& u) { return u.role == role; }); };
-  auto role_is = [](std::initializer_list<UseRole> roles) {
-    return [roles = std::vector(roles)](const Use& u) { return std::find(roles.begin(), roles.end(), u.role) != roles.end(); };
+bool is_parameter_name(std::string_view name) {
+  constexpr std::string_view kParts[] = {"weight", "bias", "kernel"};
+  constexpr std::string_view kEnds[] = {"gamma", "beta",  "token",     "tokens",    "embed",       "embedding",   "embeddings",
+                                        "table", "A_log", "original0", "original1", "logit_scale", "layer_scale", "mem_k"};
+  if (is_anonymous(name)) return false;
+  name.remove_prefix(std::min(name.size(), name.find_last_of("./") + 1));
+  std::string_view stem = name.substr(0, name.find_last_not_of("0123456789") + 1);
+  if (stem.ends_with('_')) stem.remove_suffix(1);
+  return std::any_of(std::begin(kParts), std::end(kParts), [&](auto part) { return name.find(part) != name.npos; }) ||
+         std::any_of(std::begin(kEnds), std::end(kEnds), [&](auto end) { return name.ends_with(end) || stem.ends_with(end); });
+}
+
+Verdict verdict_of(const std::string& name, const Tensor& values, const std::vector<Use>& uses, Naming naming) {
+  const auto any = [&](UseRole role) {
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& u) { return u.role == role; });
   };
-  if (any(role_is({UseRole::running_statistic}))) return {false, false, "running statistic"};
-  if (all(UseRole::setting)) return {false, false, concat("setting of ", uses[0].op)};
+  const auto all = [&](UseRole role) {
+    return std::all_of(uses.begin(), uses.end(), [&](const Use& u) { return u.role == role; });
+  };
+  if (any(UseRole::running_statistic)) return {false, false, "running statistic"};
+  if (all(UseRole::setting)) return verdict_of_setting(name, uses[0]);
   if (values.elements() == 0) return {false, false, "empty"};
-  const bool anonymous = is_anonymous(name), computed = looks_computed(name);
-  if (values.elements() == 1) {
-    const bool plain_bias = values.type().rank() > 0 && any(role_is({UseRole::bias}));
-    const bool own_operand = any([](const Use& u) {
-      return (u.role == UseRole::bias && u.op != "Add") || u.role == UseRole::slope ||
-             ((u.role == UseRole::norm_scale || u.role == UseRole::norm_bias) && u.op != "Mul" && u.op != "Add");
-    });
-    if (plain_bias || own_operand) return {true, false, used_as(uses[0])};
-    if (has_module_path(name)) return {true, false, "scalar with a module's name"};
-    return {false, !anonymous && !computed, "scalar constant"};
-  }
+  if (values.elements() == 1) return verdict_of_scalar(name, values, uses);
   if (is_mask(values)) return {false, false, "mask"};
-  const bool weight = any(role_is({UseRole::weight}));
-  const bool bias = any(role_is({UseRole::bias}));
-  if (anonymous && has_one_value(values) && !weight && !bias) {
+  if (is_anonymous(name) && has_one_value(values) && !any(UseRole::weight) && !any(UseRole::bias)) {
     // A batch norm has statistics of its own, so a file that does not name those either has its scale and bias among the nameless.
     const auto norm = std::find_if(uses.begin(), uses.end(), [](const Use& use) { return use.norm_is_nameless; });
     if (norm != uses.end() && norm->op == "BatchNormalization") return {true, true, "anonymous " + used_as(*norm)};
-    return {false, norm != uses.end(), "anonymous tensor of one constant"};
+    // Groups of a norm become an InstanceNormalization with ones and zeros that nobody trains.
+    const bool groups = std::all_of(uses.begin(), uses.end(), [](const Use& use) { return use.op == "InstanceNormalization"; });
+    return {false, !groups, "anonymous tensor of one constant"};
   }
-  for (const Use& use : uses)
-    if (use.role != UseRole::other && use.role != UseRole::setting) return {true, computed && !weight, used_as(use)};
-  // A sinusoid table or rotary frequencies look like a parameter that is added or multiplied.
-  return {true, anonymous || computed, anonymous ? "anonymous " + used_as(uses[0]) : used_as(uses[0])};
+  const auto role = std::find_if(uses.begin(), uses.end(),
+                                 [](const Use& use) { return use.role != UseRole::other && use.role != UseRole::setting; });
+  const Use& use = role == uses.end() ? uses[0] : *role;
+  const bool nameless = role == uses.end() && is_anonymous(name);
+  return {true, may_be_buffer(name, values, use, naming), nameless ? "anonymous " + used_as(use) : used_as(use)};
 }
 
 }  // namespace gcomp::frontend

@@ -15,7 +15,15 @@ struct Verdict {
   bool doubtful = false;  ///< the other answer is possible: a trained value may be a buffer, a frozen one a parameter
   std::string reason;
 };
-Verdict verdict_of(const std::string& name, const Tensor& values, const std::vector<Use>& uses);
+/// How a file calls what its modules own.
+enum class Naming {
+  unknown,
+  module_paths,  ///< as PyTorch: layers name theirs "fc.weight", so that another name is one that the model's author gave
+};
+Verdict verdict_of(const std::string& name, const Tensor& values, const std::vector<Use>& uses, Naming naming);
+
+/// "fc.weight", "gru.weight_ih_l0", "blocks.0.gamma_1", "cls_token": names that parameters have and buffers have not.
+bool is_parameter_name(std::string_view name);
 
 /// "weight of Gemm", "scale of LayerNormalization".
 std::string used_as(const Use& use);

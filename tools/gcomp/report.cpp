@@ -103,7 +103,7 @@ std::string bytes_text(std::int64_t bytes) {
 }
 
 std::vector<std::string> merge_notes(const std::vector<std::string>& notes) {
-  constexpr std::size_t kNamed = 3;
+  constexpr std::size_t kNamed = 3, kLongLine = 180;
   std::vector<std::pair<std::string, std::vector<const std::string*>>> groups;
   for (const std::string& note : notes) {
     const std::string key = skeleton(note);
@@ -117,8 +117,10 @@ std::vector<std::string> merge_notes(const std::vector<std::string>& notes) {
     if (members.size() == 1) continue;
     const std::size_t others = members.size() - 1, named = std::min(others, kNamed);
     line += concat("; and ", others, others == 1 ? " more note like this, of " : " more notes like this, of ");
-    for (std::size_t i = 1; i <= named; ++i) line += concat(i > 1 ? ", " : "", first_name(*members[i]));
-    if (others > named) line += " ...";
+    std::size_t shown = 0;
+    for (std::size_t i = 1; i <= named && (shown == 0 || line.size() < kLongLine); ++i, ++shown)
+      line += concat(i > 1 ? ", " : "", first_name(*members[i]));
+    if (others > shown) line += " ...";
   }
   return merged;
 }

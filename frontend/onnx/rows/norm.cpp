@@ -23,11 +23,14 @@ bool unbiased_running_variance(NodeContext& n, bool training_form) {
   return !(training_form && n.opset() >= 14) && !keeps_population_variance(n.state().source.model, n.node());
 }
 
+/// A norm that is used again moves what its first use made of the statistic.
 void update_statistic(NodeContext& n, std::size_t input, Var batch, double momentum, std::vector<Var>& running) {
   Var old = n.var(input);
+  ir::Value* const state = n.b().graph().find_state(old.value) ? old.value : nullptr;
+  if (const Var moved = n.state().moved_statistic(state)) old = moved;
   Var next = old * momentum + n.b().cast(batch, old.dtype()) * (1 - momentum);
   running.push_back(next);
-  if (n.b().graph().find_state(old.value)) n.b().update(old.value, next);
+  if (state) n.state().move_statistic(state, next, n.name());
 }
 
 Items batch_statistics(NodeContext& n, bool training_form) {
