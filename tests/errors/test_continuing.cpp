@@ -103,6 +103,29 @@ TEST_F(ContinuingArtifact, AModelThatIsGoneOrAnotherIsNamedWithItsDigest) {
   EXPECT_TRUE(contents(folder_ / "whole.onnx") == contents(folder_ / "t.onnx"));
 }
 
+TEST_F(ContinuingArtifact, ExternalDataThatIsGoneIsNamedWithTheCure) {
+  ::onnx::ModelProto proto;
+  ASSERT_TRUE(proto.ParseFromString(contents(model_)));
+  auto& weight = *proto.mutable_graph()->mutable_initializer(0);
+  ASSERT_FALSE(weight.raw_data().empty() && weight.float_data().empty());
+  if (weight.raw_data().empty())
+    weight.set_raw_data(std::string(reinterpret_cast<const char*>(weight.float_data().data()),
+                                    4 * static_cast<std::size_t>(weight.float_data_size())));
+  const std::string data = (fs::path(model_).parent_path() / "weights.bin").string();
+  put(data, weight.raw_data());
+  weight.clear_raw_data();
+  weight.clear_float_data();
+  weight.set_data_location(::onnx::TensorProto::EXTERNAL);
+  auto& entry = *weight.add_external_data();
+  entry.set_key("location");
+  entry.set_value("weights.bin");
+  put(model_, proto.SerializeAsString());
+  expect_trained(model_, "first.gcx", fresh("5"));
+  fs::remove(data);
+  expect_refused(train_from(folder_ / "first.gcx", "t.onnx", {"--steps", "5"}), ExitCode::invalid,
+                 {"external data", data, "is not there", "--embed-model"});
+}
+
 TEST_F(ContinuingArtifact, TheOriginalIsNotReplaced) {
   expect_trained(model_, "first.gcx", fresh("5"));
   const std::string before = contents(model_);

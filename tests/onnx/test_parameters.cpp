@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -145,6 +146,73 @@ TEST(Parameters, AreToldByUseNameAndValue) {
   EXPECT_EQ(find(model, "val_7")->reason, "mask");
   EXPECT_EQ(find(model, "scale")->reason, "scalar constant");
   EXPECT_EQ(find(model, "ones_1")->reason, "anonymous tensor of one constant");
+}
+
+/// What is read by `uses` in a file that names its layers' parameters as PyTorch does.
+Model doubtful_or_not() {
+  ModelBuilder m;
+  const auto matrix = [](float first) {
+    std::vector<float> values{first};
+    for (int i = 1; i < 16; ++i) values.push_back(0.1f * static_cast<float>(i * i % 7) - first);
+    return values;
+  };
+  std::vector<float> waves, identity(16, 0);
+  for (int i = 0; i < 4; ++i) {
+    for (const double rate : {1.0, 0.01})
+      for (const double phase : {0.0, M_PI / 2}) waves.push_back(static_cast<float>(std::sin(i * rate + phase)));
+    identity[static_cast<std::size_t>(5 * i)] = 1;
+  }
+  m.input("x", {"4", "4"}).floats("fc.weight", {4, 4}, matrix(0.3f)).floats("onnx::MatMul_3", {4, 4}, matrix(0.4f));
+  m.floats("mel", {4, 4}, matrix(0.5f)).floats("onnx::MatMul_4", {4, 4}, identity).floats("pe.weight", {4, 4}, waves);
+  m.floats("freqs", {4}, {0.5f, 1, 1.5f, 2}).floats("cls_token", {4}, {3, 1, 2, 5}).floats("blocks.0.gamma_1", {4}, {1, 2, 4, 9});
+  m.floats("onnx::Mul_8", {1}, {1.1f}).floats("val_9", {}, {0.5f}).floats("val_10", {}, {0.12345678f}).floats("mul_1", {}, {0.5f});
+  m.floats("p", {}, {3}).floats("val_11", {}, {2}).floats("val_12", {4}, {2, 2, 2, 2});
+  std::string value = "x";
+  const auto read = [&](const char* op, const char* name) {
+    m.node(op, {value, name}, {concat("after_", name)});
+    value = concat("after_", name);
+  };
+  for (const char* name : {"fc.weight", "onnx::MatMul_3", "mel", "onnx::MatMul_4"}) read("MatMul", name);
+  for (const char* name : {"freqs", "blocks.0.gamma_1", "onnx::Mul_8", "val_9", "val_10", "mul_1", "val_12"}) read("Mul", name);
+  for (const char* name : {"pe.weight", "cls_token"}) read("Sub", name);
+  for (const char* name : {"p", "val_11"}) read("Pow", name);
+  m.node("Identity", {value}, {"y"}).output("y");
+  return m.import();
+}
+
+TEST(Parameters, AreDoubtfulByNameValuesAndUse) {
+  const Model model = doubtful_or_not();
+  struct Row {
+    const char* name;
+    bool trained, doubtful;
+  };
+  for (const Row& row : {Row{"fc.weight", true, false}, Row{"onnx::MatMul_3", true, false}, Row{"mel", true, true},
+                         Row{"onnx::MatMul_4", true, true}, Row{"pe.weight", true, true}, Row{"freqs", true, true},
+                         Row{"cls_token", true, false}, Row{"blocks.0.gamma_1", true, false}, Row{"onnx::Mul_8", false, true},
+                         Row{"val_9", false, false}, Row{"val_10", false, true}, Row{"mul_1", false, true}, Row{"p", false, true},
+                         Row{"val_11", false, false}, Row{"val_12", false, true}}) {
+    const auto* found = find(model, row.name);
+    ASSERT_TRUE(found) << row.name;
+    EXPECT_EQ(found->trained, row.trained) << row.name;
+    EXPECT_EQ(found->doubtful, row.doubtful) << row.name;
+  }
+}
+
+TEST(Parameters, AWeightDividedByItsNormIsReadOnce) {
+  ModelBuilder m;
+  m.input("x", {"2", "2"}).floats("l.weight", {2, 2}, {1, 2, 3, 5});
+  m.node("ReduceL2", {"l.weight"}, {"n"}).node("Div", {"l.weight", "n"}, {"w"}).node("MatMul", {"x", "w"}, {"y"}).output("y");
+  EXPECT_FALSE(mentions(m.import(), {"shared by"}));
+}
+
+TEST(Parameters, WhatIsUntiedIsSaidToBe) {
+  ModelBuilder m;
+  m.input("x", {"2", "2"}).floats("l.weight", {2, 2}, {1, 2, 3, 5});
+  m.node("MatMul", {"x", "l.weight"}, {"h"}).node("MatMul", {"h", "l.weight"}, {"y"}).output("y");
+  EXPECT_TRUE(mentions(m.import(), {"'l.weight' is one parameter shared by 2 nodes", "--untie 'l.weight'"}));
+  const Model untied = m.import({.untie = {"l.weight"}});
+  EXPECT_TRUE(mentions(untied, {"'l.weight' is untied", "a parameter of its own"}));
+  EXPECT_FALSE(mentions(untied, {"merged"}));
 }
 
 TEST(Parameters, AOneUnitHeadTrainsItsBias) {

@@ -98,8 +98,23 @@ TEST_P(MergedNames, GoOnFromTheirOwnExport) {
 
 INSTANTIATE_TEST_SUITE_P(OlderExporter, MergedNames,
                          testing::Values("norms_11", "norms_14", "norms_18", "norms_training", "residual", "copies",
-                                         "shared_memory"),
+                                         "shared_memory", "folded", "norm_twice"),
                          [](const auto& info) { return std::string(info.param); });
+
+TEST(NormTwice, MovesOnePairOfStatisticsTwiceAStep) {
+  const TemporaryDirectory folder;
+  const CommandResult result = train_on(fixture("norm_twice.onnx"), fixture("norm_twice.npz"), folder / "out.onnx",
+                                        {"--momentum", "0.9", "--precision", "f64"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const frontend::Model model = frontend::import_onnx(frontend::open_onnx(folder / "out.onnx"), {.training = true});
+  for (const auto& [state, recording] :
+       {std::pair("norm.running_mean", "norm_twice_mean"), {"norm.running_var", "norm_twice_variance"}}) {
+    ASSERT_TRUE(model.weights.contains(state)) << state;
+    const std::vector<double> wanted = recorded_losses(recording);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(model.weights.at(state).at(static_cast<std::int64_t>(i)), wanted[i], 1e-6) << state << " " << i;
+  }
+}
 
 TEST(MergedNamesExport, HasEachAsAnInitializerOfItsOwn) {
   const TemporaryDirectory folder;
