@@ -40,7 +40,7 @@ void refer(OriginalModel& original, const std::vector<frontend::FileStamp>& file
 void require_digest(const fs::path& artifact, std::string_view what, const fs::path& path, const std::string& wanted) {
   std::error_code ignored;
   check_user(fs::exists(path, ignored), "'", artifact.string(), "' was compiled from the ", what, " '", path.string(),
-             "' (SHA-256 ", wanted, "), which export needs and which is not there; ", kCure);
+             "' (SHA-256 ", wanted.substr(0, kShownDigits), "...), which export needs and which is not there; ", kCure);
   const std::string found = runtime::sha256_of_file(path);
   check_user(found == wanted, "'", artifact.string(), "' was compiled from another ", what, " than '", path.string(),
              "' is now: its SHA-256 begins with ", found.substr(0, kShownDigits), ", wanted ", wanted.substr(0, kShownDigits), "; ",
