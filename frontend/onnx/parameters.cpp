@@ -9,12 +9,9 @@
 #include "frontend/onnx/globs.h"
 #include "frontend/onnx/left_out.h"
 #include "frontend/onnx/notes.h"
-#include "frontend/onnx/origins.h"
-#include "frontend/onnx/signature.h"
+#include "frontend/onnx/planner.h"
 #include "frontend/onnx/tensor_proto.h"
 #include "frontend/onnx/ties.h"
-#include "frontend/onnx/uses.h"
-#include "frontend/onnx/verdict.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
@@ -31,32 +28,10 @@ std::vector<std::string> names_of(const std::vector<Use>& uses) {
   return names;
 }
 
-bool is_use_of_norm(const Use& use) { return use.role == UseRole::norm_scale || use.role == UseRole::norm_bias; }
-bool is_statistic(const Use& use) { return use.role == UseRole::running_statistic; }
-/// A LayerNorm without affine parameters borrows any vector of ones as its scale.
-bool is_bare_norm(const Use& use) { return use.role == UseRole::norm_scale && !use.norm_has_bias && use.node >= 0; }
-
 /// Operands that are read as numbers when the model is compiled, so that nothing could train them.
 bool is_fixed_setting(const Use& use) {
   constexpr std::string_view kOperators[] = {"Range", "OneHot", "Dropout", "Resize", "Upsample", "Pad", "Shape", "CastLike"};
   return use.role == UseRole::setting && std::find(std::begin(kOperators), std::end(kOperators), use.op) != std::end(kOperators);
-}
-
-/// Where PyTorch's older exporter called a node's module: "/blocks.0/ln_1/LayerNormalization" is the second call of "/blocks.0/ln".
-std::string_view module_scope(std::string_view node) {
-  const std::size_t slash = node.rfind('/');
-  if (!node.starts_with('/') || slash == 0) return {};
-  const std::string_view scope = node.substr(0, slash);
-  const std::size_t digits = scope.find_last_not_of("0123456789");
-  const bool numbered = digits != scope.npos && digits + 1 < scope.size() && scope[digits] == '_';
-  return numbered ? scope.substr(0, digits) : scope;
-}
-
-/// One module that is used several times, by the scopes of its nodes.
-bool are_of_one_module(const std::vector<Use>& uses) {
-  const std::string_view scope = module_scope(uses[0].node_name);
-  return !scope.empty() &&
-         std::all_of(uses.begin(), uses.end(), [&](const Use& use) { return module_scope(use.node_name) == scope; });
 }
 
 /// The use that says most of what trains: not that of a cast or a copy, where it has another.
@@ -65,13 +40,6 @@ const Use& telling(const std::vector<Use>& uses) {
       std::find_if(uses.begin(), uses.end(), [](const Use& use) { return use.role != UseRole::setting && use.op != "Identity"; });
   return found == uses.end() ? uses[0] : *found;
 }
-
-/// The uses of one initializer that read the same tensor of the module.
-struct Group {
-  Origin origin;
-  std::vector<Use> uses;
-  Verdict verdict = {};
-};
 
 /// What the file says of a group, or what its uses say where it is silent.
 Verdict verdict_of(const std::string& name, const Tensor& values, const Group& group, Naming naming) {
@@ -115,374 +83,260 @@ std::vector<bool> nodes_after_inputs(const ::onnx::GraphProto& graph) {
   return after;
 }
 
-class Planner {
- public:
-  Planner(const Source& source, const Initializers& initializers, const ImportOptions& options)
-      : graph_(source.model.graph()),
-        initializers_(initializers),
-        options_(options),
-        merged_(source.merged),
-        uses_(uses_of_initializers(graph_)),
-        signature_(read_signature(graph_)),
-        origins_(graph_, signature_, uses_),
-        naming_(naming_of(graph_)),
-        depends_on_input_(nodes_after_inputs(graph_)) {}
-
-  ParameterPlan run() {
-    for (const auto& input : graph_.input()) taken_.insert(input.name());
-    for (const auto& proto : graph_.initializer()) taken_.insert(proto.name());
-    for (const auto& node : graph_.node()) taken_.insert(node.output().begin(), node.output().end());
-    for (const auto& proto : graph_.initializer()) {
-      const auto& initializer = initializers_.at(proto.name());
-      if (uses_[proto.name()].empty()) continue;
-      if (initializer.values && is_float(initializer.values->dtype())) plan(proto.name(), *initializer.values);
-      else note_unbelievable(proto.name());
-    }
-    restore_biases();
-    freeze_norms();
-    plan_embeddings(graph_, signature_, plan_);
-    tie_equals(plan_, initializers_, origins_, merged_, options_);
-    note_restored();
-    note_left_out(graph_, signature_, origins_, read_, plan_);
-    check_globs();
-    return std::move(plan_);
-  }
-
- private:
-  struct Entry {
-    std::string state, initializer, target;  ///< `target`: its name in the module
-    TensorType type;
-    std::vector<Use> uses;
-    Verdict verdict;
-  };
-
-  void plan(const std::string& name, const Tensor& values) {
-    std::vector<Group> groups = groups_of(name, values);
-    for (Group& group : groups) {
-      group.verdict = verdict_of(name, values, group, naming_);
-      if (is_thawed_apart(name, group)) group.verdict.trained = true;
-      read_.insert(group.origin.sources.begin(), group.origin.sources.end());
-    }
-    const auto keeper = keeper_of(name, groups);
-    if (keeper == groups.end()) return add_constant(name, values, groups);
-    add({name, name, keeper->origin.target, file_type(name, values), keeper->uses, keeper->verdict});
-    note_computed(name, name, *keeper);
-    if (groups.size() == 1) repeat_rows(name, values, keeper->origin);
-    std::vector<std::string> parts{name};
-    for (auto group = groups.begin(); group != groups.end(); ++group)
-      if (group != keeper) add_part(name, values, *group, parts);
-    if (parts.size() > 1 && keeper->verdict.trained) note_parts(name, *keeper, parts);
-  }
-
-  /// The group whose state has the initializer's name: that of the tensor which it was, if that has a state, else the first that
-  /// has.
-  std::vector<Group>::iterator keeper_of(const std::string& name, std::vector<Group>& groups) const {
-    const auto has_state = [](const Group& group) {
-      return group.verdict.trained || std::any_of(group.uses.begin(), group.uses.end(), is_statistic);
-    };
-    const std::string own = origins_.of(name).target;
-    const auto found =
-        std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return has_state(g) && g.origin.target == own; });
-    return found != groups.end() ? found : std::find_if(groups.begin(), groups.end(), has_state);
-  }
-
-  /// No use trains: one constant, whatever the exporter merged into it.
-  void add_constant(const std::string& name, const Tensor& values, const std::vector<Group>& groups) {
-    Entry entry{name, name, groups[0].origin.target, file_type(name, values), {}, groups[0].verdict};
-    for (const Group& group : groups) {
-      entry.uses.insert(entry.uses.end(), group.uses.begin(), group.uses.end());
-      read_.insert(group.origin.target);
-    }
-    add(std::move(entry));
-  }
-
-  /// A state of its own, which export adds as an initializer, or the file's value for uses that do not train.
-  void add_part(const std::string& name, const Tensor& values, const Group& group, std::vector<std::string>& parts) {
-    const bool literal = group.origin.kind == OriginKind::literal && !group.verdict.trained;
-    const std::string& target = group.origin.target;
-    // A folded matrix is transposed, so it does not go by the name of what it was folded from.
-    const bool named = !target.empty() && !origins_.of(name).folded && !taken_.contains(target);
-    const std::string state = literal ? unique(name + "@constant") : named ? unique(target) : unique(name_of_part(name, group));
-    const bool own = !literal && add({state, name, target, file_type(name, values), group.uses, group.verdict});
-    if (group.verdict.trained) parts.push_back(state);
-    note_computed(state, name, group);
-    for (const Use& use : group.uses) {
-      plan_.redirected[{use.node, use.operand}] = own ? state : "";
-      plan_.aliases.push_back({state, name, use.node, use.operand, false, own ? Alias::Kind::part : Alias::Kind::constant});
-    }
-    if (literal && group.uses[0].role == UseRole::norm_scale)
-      plan_.repairs.push_back(concat("'", name, "' also serves ", group.uses.size(),
-                                     " LayerNormalization nodes without bias as plain ones: those have no scale to train"));
-  }
-
-  /// That of the value in the trace, where the file tells it.
-  std::string name_of_part(const std::string& name, const Group& group) const {
-    const std::string value = group.origin.folded ? origins_.traced_value(name, group.uses[0]) : "";
-    return value.empty() || value == name || taken_.contains(value) ? concat(name, "@", group.uses[0].node_name) : value;
-  }
-
-  void note_parts(const std::string& name, const Group& keeper, const std::vector<std::string>& parts) {
-    const bool told = keeper.origin.kind != OriginKind::untold;
-    if (first_match(options_.untie, {name, keeper.origin.target})) {
-      plan_.repairs.push_back(
-          concat("'", name, "' is untied: each node that reads it trains a parameter of its own: ", some_of(parts)));
-      return;
-    }
-    const std::string what =
-        told ? concat("' is ", parts.size(), " parameters of equal value that the exporter merged, each its own again with ",
-                      some_of(std::span(parts).subspan(1)))
-             : concat("' serves ", uses_[name].size(),
-                      " nodes that the exporter merged, each with a copy of its own: ", some_of(names_of(uses_[name])));
-    plan_.repairs.push_back(concat("'", name, what, " (--tie '", name, "' keeps it one parameter)"));
-  }
-
-  /// Parameters and statistics that are initializers of their own again.
-  void note_restored() {
-    std::map<std::string, std::vector<std::string>> apart;
-    for (const Parameter& parameter : plan_.parameters)
-      if (const auto merged = merged_.find(parameter.name); merged != merged_.end() && (parameter.trained || parameter.updated))
-        apart[merged->second].push_back(parameter.name);
-    for (const auto& [root, names] : apart)
-      plan_.repairs.push_back(concat("'", root, "' is ", names.size() + 1,
-                                     " tensors of equal value that the exporter merged, each its own again with ", some_of(names),
-                                     " (--tie '", root, "' trains parameters of them as one)"));
-  }
-
-  /// A value that the module computes from its parameters trains in their place, which is not the same.
-  void note_computed(const std::string& state, const std::string& name, const Group& group) {
-    const Origin& origin = group.origin;
-    if (!group.verdict.trained || !origin.folded || is_folded_view(signature_, name, origins_.of(name).target)) return;
-    plan_.repairs.push_back(concat("'", state, "' was folded from ", some_of(origin.sources),
-                                   ": it trains as a parameter of its own",
-                                   origin.beside.empty() ? "" : concat(" with what came of ", some_of(origin.beside)),
-                                   ", not as they would; torch.onnx.export(..., optimize=False) keeps them"));
-  }
-
-  /// Equal rows that were one row of the parameter train as one.
-  void repeat_rows(const std::string& name, const Tensor& values, const Origin& origin) {
-    if (!origin.folded || origin.target.empty() || plan_.states.empty() || plan_.states.back().name != name ||
-        !plan_.states.back().trained)
-      return;
-    auto rows = repeated_rows(signature_, name, values);
-    if (!rows) return;
-    plan_.aliases.push_back({name, name, -1, -1, false, Alias::Kind::repeated, rows->index});
-    plan_.parameters.back().reason += ", equal rows as one";
-    plan_.repeated.emplace(name, std::move(*rows));
-  }
-
-  std::vector<Group> groups_of(const std::string& name, const Tensor& values) {
-    const std::vector<Use>& uses = uses_[name];
-    const bool inside = std::any_of(uses.begin(), uses.end(), [](const Use& u) { return u.node < 0; });
-    if (uses.size() == 1 || inside) return {{origins_.of(name), uses}};
-    const bool ones = has_one_value(values) && values.at(0) == 1 && !std::all_of(uses.begin(), uses.end(), is_bare_norm);
-    std::vector<Group> groups;
-    std::vector<std::string> names{name};
-    for (const Use& use : uses) {
-      Origin origin = origins_.of(name, values, use);
-      if (origin.kind == OriginKind::untold && ones && is_bare_norm(use)) origin.kind = OriginKind::literal;
-      names.push_back(origin.target);
-      const auto known = std::find_if(groups.begin(), groups.end(), [&](const Group& group) { return group.origin == origin; });
-      if (known == groups.end()) groups.push_back({origin, {use}});
-      else known->uses.push_back(use);
-    }
-    groups = split(name, values, std::move(groups));
-    return first_match(options_.tie, names) ? joined(std::move(groups)) : groups;
-  }
-
-  /// One group of all that may train. Each norm moves its own statistics.
-  static std::vector<Group> joined(std::vector<Group> groups) {
-    std::vector<Group> parts;
-    const auto is_fixed = [](const Group& group) {
-      return group.origin.kind == OriginKind::literal || std::any_of(group.uses.begin(), group.uses.end(), is_statistic);
-    };
-    for (Group& group : groups) {
-      const auto first = std::find_if_not(parts.begin(), parts.end(), is_fixed);
-      if (is_fixed(group) || first == parts.end()) parts.push_back(std::move(group));
-      else first->uses.insert(first->uses.end(), group.uses.begin(), group.uses.end());
-    }
-    return parts;
-  }
-
-  /// Whether --thaw and --untie ask for a parameter for each use.
-  bool is_thawed_apart(const std::string& name, const Group& group) const {
-    const std::vector<std::string> names{name, group.origin.target};
-    return first_match(options_.train, names) && first_match(options_.untie, names) &&
-           std::none_of(group.uses.begin(), group.uses.end(), is_statistic);
-  }
-
-  /// One group for each use where --untie asks for it, and where the file is silent of norms that share statistics, or freshly
-  /// made values.
-  std::vector<Group> split(const std::string& name, const Tensor& values, std::vector<Group> groups) const {
-    std::vector<Group> parts;
-    for (Group& group : groups) {
-      const Origin& origin = group.origin;
-      const bool trains = origin.kind == OriginKind::untold || origin.kind == OriginKind::parameter;
-      const auto norms = std::count_if(group.uses.begin(), group.uses.end(), is_use_of_norm);
-      const bool statistics = std::any_of(group.uses.begin(), group.uses.end(), is_statistic);
-      const bool borrowed = std::any_of(group.uses.begin(), group.uses.end(), [](const Use& u) { return u.norm_is_nameless; }) &&
-                            norms < std::ssize(group.uses);
-      // An exporter that left the names of what it merged would have left another name for another norm.
-      const bool fresh = merged_.empty() && has_one_value(values) && (norms >= 2 || borrowed);
-      const bool merged = origin.kind == OriginKind::untold && (fresh || statistics) && !are_of_one_module(group.uses);
-      if (is_thawed_apart(name, group) || (trains && (merged || first_match(options_.untie, {name, origin.target}))))
-        for (const Use& use : group.uses) parts.push_back({origin, {use}});
-      else parts.push_back(std::move(group));
-    }
-    return parts;
-  }
-
-  TensorType file_type(const std::string& name, const Tensor& values) const {
-    return {dtype_of(initializers_.at(name).proto->data_type()).value_or(values.dtype()), values.shape()};
-  }
-
-  /// Reports it, and plans a state where it has one; whether it has.
-  bool add(Entry entry) {
-    // A part that has a name of its own does not go by that of the initializer which it shares.
-    const bool own = entry.state != entry.initializer && entry.state == entry.target;
-    const std::vector<std::string> names{entry.state, own ? "" : entry.initializer, entry.target};
-    Verdict& verdict = entry.verdict;
-    if (const std::string* glob = first_match(options_.train, names); glob && verdict.reason != kStatistic)
-      verdict = {true, false, "--thaw=" + *glob};
-    if (const std::string* glob = first_match(options_.freeze, names)) verdict = {false, false, "--freeze=" + *glob};
-    const bool statistic = std::any_of(entry.uses.begin(), entry.uses.end(), is_statistic);
-    const bool moves = statistic && verdict.reason == kStatistic;
-    const std::string likely = !entry.target.empty() && entry.target != entry.state ? entry.target
-                               : is_anonymous(entry.state)                          ? entry.uses[0].likely_name
-                                                                                    : "";
-    if (verdict.trained && shared(entry.uses))
-      plan_.repairs.push_back(concat("'", entry.state, "' is one parameter shared by ", entry.uses.size(), " nodes: ",
-                                     some_of(names_of(entry.uses)), " (--untie '", entry.state, "' gives each node its own)"));
-    const bool large =
-        initializers_.contains(entry.initializer) && initializers_.at(entry.initializer).values->bytes().size() >= kLargeConstant;
-    read_.insert(entry.target);
-    if (entry.target.empty()) read_.insert(entry.initializer);
-    plan_.parameters.push_back({entry.state, entry.initializer, likely, entry.type, verdict.trained, verdict.doubtful,
-                                verdict.reason, names_of(entry.uses), moves});
-    for (const Use& use : entry.uses)
-      if (is_statistic(use) && use.node >= 0) norm_statistics_[use.node].push_back(plan_.parameters.size() - 1);
-    if (!verdict.trained && !statistic && !large) return false;
-    plan_.states.push_back(
-        {entry.state, entry.initializer, moves ? ir::StateRole::running_statistic : ir::StateRole::parameter, verdict.trained});
-    return true;
-  }
-
-  /// Shapes and slices of a parameter are no further uses, and what one calculation of parameters reads twice counts once: a weight
-  /// divided by its own norm.
-  bool shared(const std::vector<Use>& uses) const {
-    bool calculated = false;
-    std::ptrdiff_t count = 0;
-    for (const Use& use : uses) {
-      if (use.role == UseRole::setting || use.op == "Slice" || use.op == "Split") continue;
-      if (!is_calculation(use) || !std::exchange(calculated, true)) ++count;
-    }
-    return count > 1;
-  }
-
-  /// Arithmetic on parameters and constants alone.
-  bool is_calculation(const Use& use) const {
-    constexpr std::string_view kViews[] = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Cast", "Identity"};
-    return use.node >= 0 && use.role == UseRole::other && !depends_on_input_[static_cast<std::size_t>(use.node)] &&
-           std::find(std::begin(kViews), std::end(kViews), use.op) == std::end(kViews);
-  }
-
-  /// What the file calls a parameter and no optimizer could move.
-  void note_unbelievable(const std::string& name) {
-    if (origins_.of(name).kind == OriginKind::parameter && !origins_.of(name).folded)
-      plan_.repairs.push_back(concat("the file calls '", name, "' a parameter, but it is ",
-                                     onnx_type_name(initializers_.at(name).proto->data_type()), ": it stays as it is"));
-  }
-
-  void restore_biases() {
-    std::map<std::string, std::vector<MissingBias>> by_target;
-    for (MissingBias& bias : missing_biases(graph_, signature_, origins_, initializers_))
-      if (!taken_.contains(bias.target)) by_target[bias.target].push_back(std::move(bias));
-    std::vector<std::string> restored;
-    for (const auto& [target, places] : by_target) {
-      Entry entry{target, target, target, {}, {}, {true, false, ""}};
-      for (const MissingBias& place : places) {
-        const ::onnx::NodeProto& node = graph_.node(place.node);
-        entry.uses.push_back({place.node, place.operand, UseRole::bias, describe(node), node.op_type(), "", true});
-      }
-      entry.verdict.reason = used_as(entry.uses[0]) + ", zeros that the exporter left out";
-      entry.type = file_type(places[0].like, *initializers_.at(places[0].like).values);
-      entry.type.shape = places[0].shape;
-      if (!add(std::move(entry))) continue;
-      plan_.states.pop_back();
-      restored.push_back(target);
-      for (const MissingBias& place : places) {
-        plan_.dropped.push_back({target, place.like, place.node, place.operand, place.shape});
-        plan_.aliases.push_back({target, place.like, place.node, place.operand, false, Alias::Kind::added});
-      }
-    }
-    if (!restored.empty())
-      plan_.repairs.push_back(concat("the exporter left out ", restored.size(), restored.size() == 1 ? " bias" : " biases",
-                                     " of zeros, which the model has and which train: ", some_of(restored)));
-  }
-
-  /// A batch norm of which one statistic is frozen normalises by them all, as in inference, so none of them moves.
-  void freeze_norms() {
-    for (bool changed = true; std::exchange(changed, false);)
-      for (const auto& [node, statistics] : norm_statistics_) {
-        const auto frozen =
-            std::find_if(statistics.begin(), statistics.end(), [&](auto i) { return !plan_.parameters[i].updated; });
-        if (frozen == statistics.end()) continue;
-        plan_.frozen_norms.insert(node);
-        for (const std::size_t i : statistics) {
-          Parameter& parameter = plan_.parameters[i];
-          if (!std::exchange(parameter.updated, false)) continue;
-          changed = true;
-          parameter.reason = concat("frozen with '", plan_.parameters[*frozen].name, "'");
-        }
-      }
-    for (PlannedState& state : plan_.states)
-      for (const Parameter& parameter : plan_.parameters)
-        if (parameter.name == state.name && !parameter.updated) state.role = ir::StateRole::parameter;
-    for (const int node : plan_.frozen_norms)
-      plan_.repairs.push_back(concat("BatchNormalization '", describe(graph_.node(node)),
-                                     "' normalises by its running statistics, as in inference, since they are frozen"));
-  }
-
-  std::string unique(std::string name) {
-    for (int i = 2; !taken_.insert(name).second; ++i) name = concat(name.substr(0, name.find('#')), "#", i);
-    return name;
-  }
-
-  /// A glob that matches nothing is a mistake of its author's.
-  void check_globs() const {
-    std::vector<std::string> names;
-    for (const Parameter& parameter : plan_.parameters)
-      for (const std::string& name : {parameter.name, parameter.initializer, parameter.likely_name})
-        if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    for (const auto& [name, target] : origins_.tied_names()) names.push_back(name);
-    struct Flag {
-      const char* name;
-      const std::vector<std::string>& globs;
-    };
-    for (const Flag& flag : {Flag{"--freeze", options_.freeze}, Flag{"--thaw", options_.train}, Flag{"--tie", options_.tie},
-                             Flag{"--untie", options_.untie}})
-      for (const std::string& glob : flag.globs)
-        if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches_glob(glob, name); }))
-          throw UserError(
-              concat(flag.name, " ", glob.empty() ? "''" : glob, " matches no initializer", nearest_to_glob(glob, names)),
-              ExitCode::usage);
-  }
-
-  const ::onnx::GraphProto& graph_;
-  const Initializers& initializers_;
-  const ImportOptions& options_;
-  const std::map<std::string, std::string>& merged_;  ///< Source::merged
-  std::unordered_map<std::string, std::vector<Use>> uses_;
-  const Signature signature_;
-  const Origins origins_;
-  const Naming naming_;
-  const std::vector<bool> depends_on_input_;                 ///< by node
-  std::set<std::string> taken_;                              ///< names that no new state may have
-  std::set<std::string> read_;                               ///< the module's parameters and buffers that some use reads
-  std::map<int, std::vector<std::size_t>> norm_statistics_;  ///< batch norm's node -> its statistics in plan_.parameters
-  ParameterPlan plan_;
-};
-
 }  // namespace
+
+Planner::Planner(const Source& source, const Initializers& initializers, const ImportOptions& options)
+    : graph_(source.model.graph()),
+      initializers_(initializers),
+      options_(options),
+      merged_(source.merged),
+      uses_(uses_of_initializers(graph_)),
+      signature_(read_signature(graph_)),
+      origins_(graph_, signature_, uses_),
+      naming_(naming_of(graph_)),
+      depends_on_input_(nodes_after_inputs(graph_)) {}
+
+ParameterPlan Planner::run() {
+  for (const auto& input : graph_.input()) taken_.insert(input.name());
+  for (const auto& proto : graph_.initializer()) taken_.insert(proto.name());
+  for (const auto& node : graph_.node()) taken_.insert(node.output().begin(), node.output().end());
+  for (const auto& proto : graph_.initializer()) {
+    const auto& initializer = initializers_.at(proto.name());
+    if (uses_[proto.name()].empty()) continue;
+    if (initializer.values && is_float(initializer.values->dtype())) plan(proto.name(), *initializer.values);
+    else note_unbelievable(proto.name());
+  }
+  restore_biases();
+  freeze_norms();
+  plan_embeddings(graph_, signature_, plan_);
+  tie_equals(plan_, initializers_, origins_, merged_, options_);
+  note_restored();
+  note_left_out(graph_, signature_, origins_, read_, plan_);
+  check_globs();
+  return std::move(plan_);
+}
+
+void Planner::plan(const std::string& name, const Tensor& values) {
+  std::vector<Group> groups = groups_of(name, values);
+  for (Group& group : groups) {
+    group.verdict = verdict_of(name, values, group, naming_);
+    if (is_thawed_apart(name, group)) group.verdict.trained = true;
+    read_.insert(group.origin.sources.begin(), group.origin.sources.end());
+  }
+  const auto keeper = keeper_of(name, groups);
+  if (keeper == groups.end()) return add_constant(name, values, groups);
+  add({name, name, keeper->origin.target, file_type(name, values), keeper->uses, keeper->verdict});
+  note_computed(name, name, *keeper);
+  if (groups.size() == 1) repeat_rows(name, values, keeper->origin);
+  std::vector<std::string> parts{name};
+  for (auto group = groups.begin(); group != groups.end(); ++group)
+    if (group != keeper) add_part(name, values, *group, parts);
+  if (parts.size() > 1 && keeper->verdict.trained) note_parts(name, *keeper, parts);
+}
+
+void Planner::add_constant(const std::string& name, const Tensor& values, const std::vector<Group>& groups) {
+  Entry entry{name, name, groups[0].origin.target, file_type(name, values), {}, groups[0].verdict};
+  for (const Group& group : groups) {
+    entry.uses.insert(entry.uses.end(), group.uses.begin(), group.uses.end());
+    read_.insert(group.origin.target);
+  }
+  add(std::move(entry));
+}
+
+void Planner::add_part(const std::string& name, const Tensor& values, const Group& group, std::vector<std::string>& parts) {
+  const bool literal = group.origin.kind == OriginKind::literal && !group.verdict.trained;
+  const std::string& target = group.origin.target;
+  // A folded matrix is transposed, so it does not go by the name of what it was folded from.
+  const bool named = !target.empty() && !origins_.of(name).folded && !taken_.contains(target);
+  const std::string state = literal ? unique(name + "@constant") : named ? unique(target) : unique(name_of_part(name, group));
+  const bool own = !literal && add({state, name, target, file_type(name, values), group.uses, group.verdict});
+  if (group.verdict.trained) parts.push_back(state);
+  note_computed(state, name, group);
+  for (const Use& use : group.uses) {
+    plan_.redirected[{use.node, use.operand}] = own ? state : "";
+    plan_.aliases.push_back({state, name, use.node, use.operand, false, own ? Alias::Kind::part : Alias::Kind::constant});
+  }
+  if (literal && group.uses[0].role == UseRole::norm_scale)
+    plan_.repairs.push_back(concat("'", name, "' also serves ", group.uses.size(),
+                                   " LayerNormalization nodes without bias as plain ones: those have no scale to train"));
+}
+
+std::string Planner::name_of_part(const std::string& name, const Group& group) const {
+  const std::string value = group.origin.folded ? origins_.traced_value(name, group.uses[0]) : "";
+  return value.empty() || value == name || taken_.contains(value) ? concat(name, "@", group.uses[0].node_name) : value;
+}
+
+void Planner::note_parts(const std::string& name, const Group& keeper, const std::vector<std::string>& parts) {
+  const bool told = keeper.origin.kind != OriginKind::untold;
+  if (first_match(options_.untie, {name, keeper.origin.target})) {
+    plan_.repairs.push_back(
+        concat("'", name, "' is untied: each node that reads it trains a parameter of its own: ", some_of(parts)));
+    return;
+  }
+  const std::string what =
+      told ? concat("' is ", parts.size(), " parameters of equal value that the exporter merged, each its own again with ",
+                    some_of(std::span(parts).subspan(1)))
+           : concat("' serves ", uses_[name].size(),
+                    " nodes that the exporter merged, each with a copy of its own: ", some_of(names_of(uses_[name])));
+  plan_.repairs.push_back(concat("'", name, what, " (--tie '", name, "' keeps it one parameter)"));
+}
+
+void Planner::note_restored() {
+  std::map<std::string, std::vector<std::string>> apart;
+  for (const Parameter& parameter : plan_.parameters)
+    if (const auto merged = merged_.find(parameter.name); merged != merged_.end() && (parameter.trained || parameter.updated))
+      apart[merged->second].push_back(parameter.name);
+  for (const auto& [root, names] : apart)
+    plan_.repairs.push_back(concat("'", root, "' is ", names.size() + 1,
+                                   " tensors of equal value that the exporter merged, each its own again with ", some_of(names),
+                                   " (--tie '", root, "' trains parameters of them as one)"));
+}
+
+void Planner::note_computed(const std::string& state, const std::string& name, const Group& group) {
+  const Origin& origin = group.origin;
+  if (!group.verdict.trained || !origin.folded || is_folded_view(signature_, name, origins_.of(name).target)) return;
+  plan_.repairs.push_back(concat("'", state, "' was folded from ", some_of(origin.sources), ": it trains as a parameter of its own",
+                                 origin.beside.empty() ? "" : concat(" with what came of ", some_of(origin.beside)),
+                                 ", not as they would; torch.onnx.export(..., optimize=False) keeps them"));
+}
+
+void Planner::repeat_rows(const std::string& name, const Tensor& values, const Origin& origin) {
+  if (!origin.folded || origin.target.empty() || plan_.states.empty() || plan_.states.back().name != name ||
+      !plan_.states.back().trained)
+    return;
+  auto rows = repeated_rows(signature_, name, values);
+  if (!rows) return;
+  plan_.aliases.push_back({name, name, -1, -1, false, Alias::Kind::repeated, rows->index});
+  plan_.parameters.back().reason += ", equal rows as one";
+  plan_.repeated.emplace(name, std::move(*rows));
+}
+
+TensorType Planner::file_type(const std::string& name, const Tensor& values) const {
+  return {dtype_of(initializers_.at(name).proto->data_type()).value_or(values.dtype()), values.shape()};
+}
+
+bool Planner::add(Entry entry) {
+  // A part that has a name of its own does not go by that of the initializer which it shares.
+  const bool own = entry.state != entry.initializer && entry.state == entry.target;
+  const std::vector<std::string> names{entry.state, own ? "" : entry.initializer, entry.target};
+  Verdict& verdict = entry.verdict;
+  if (const std::string* glob = first_match(options_.train, names); glob && verdict.reason != kStatistic)
+    verdict = {true, false, "--thaw=" + *glob};
+  if (const std::string* glob = first_match(options_.freeze, names)) verdict = {false, false, "--freeze=" + *glob};
+  const bool statistic = std::any_of(entry.uses.begin(), entry.uses.end(), is_statistic);
+  const bool moves = statistic && verdict.reason == kStatistic;
+  const std::string likely = !entry.target.empty() && entry.target != entry.state ? entry.target
+                             : is_anonymous(entry.state)                          ? entry.uses[0].likely_name
+                                                                                  : "";
+  if (verdict.trained && shared(entry.uses))
+    plan_.repairs.push_back(concat("'", entry.state, "' is one parameter shared by ", entry.uses.size(), " nodes: ",
+                                   some_of(names_of(entry.uses)), " (--untie '", entry.state, "' gives each node its own)"));
+  const bool large =
+      initializers_.contains(entry.initializer) && initializers_.at(entry.initializer).values->bytes().size() >= kLargeConstant;
+  read_.insert(entry.target);
+  if (entry.target.empty()) read_.insert(entry.initializer);
+  plan_.parameters.push_back({entry.state, entry.initializer, likely, entry.type, verdict.trained, verdict.doubtful, verdict.reason,
+                              names_of(entry.uses), moves});
+  for (const Use& use : entry.uses)
+    if (is_statistic(use) && use.node >= 0) norm_statistics_[use.node].push_back(plan_.parameters.size() - 1);
+  if (!verdict.trained && !statistic && !large) return false;
+  plan_.states.push_back(
+      {entry.state, entry.initializer, moves ? ir::StateRole::running_statistic : ir::StateRole::parameter, verdict.trained});
+  return true;
+}
+
+bool Planner::shared(const std::vector<Use>& uses) const {
+  bool calculated = false;
+  std::ptrdiff_t count = 0;
+  for (const Use& use : uses) {
+    if (use.role == UseRole::setting || use.op == "Slice" || use.op == "Split") continue;
+    if (!is_calculation(use) || !std::exchange(calculated, true)) ++count;
+  }
+  return count > 1;
+}
+
+bool Planner::is_calculation(const Use& use) const {
+  constexpr std::string_view kViews[] = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Cast", "Identity"};
+  return use.node >= 0 && use.role == UseRole::other && !depends_on_input_[static_cast<std::size_t>(use.node)] &&
+         std::find(std::begin(kViews), std::end(kViews), use.op) == std::end(kViews);
+}
+
+void Planner::note_unbelievable(const std::string& name) {
+  if (origins_.of(name).kind == OriginKind::parameter && !origins_.of(name).folded)
+    plan_.repairs.push_back(concat("the file calls '", name, "' a parameter, but it is ",
+                                   onnx_type_name(initializers_.at(name).proto->data_type()), ": it stays as it is"));
+}
+
+void Planner::restore_biases() {
+  std::map<std::string, std::vector<MissingBias>> by_target;
+  for (MissingBias& bias : missing_biases(graph_, signature_, origins_, initializers_))
+    if (!taken_.contains(bias.target)) by_target[bias.target].push_back(std::move(bias));
+  std::vector<std::string> restored;
+  for (const auto& [target, places] : by_target) {
+    Entry entry{target, target, target, {}, {}, {true, false, ""}};
+    for (const MissingBias& place : places) {
+      const ::onnx::NodeProto& node = graph_.node(place.node);
+      entry.uses.push_back({place.node, place.operand, UseRole::bias, describe(node), node.op_type(), "", true});
+    }
+    entry.verdict.reason = used_as(entry.uses[0]) + ", zeros that the exporter left out";
+    entry.type = file_type(places[0].like, *initializers_.at(places[0].like).values);
+    entry.type.shape = places[0].shape;
+    if (!add(std::move(entry))) continue;
+    plan_.states.pop_back();
+    restored.push_back(target);
+    for (const MissingBias& place : places) {
+      plan_.dropped.push_back({target, place.like, place.node, place.operand, place.shape});
+      plan_.aliases.push_back({target, place.like, place.node, place.operand, false, Alias::Kind::added});
+    }
+  }
+  if (!restored.empty())
+    plan_.repairs.push_back(concat("the exporter left out ", restored.size(), restored.size() == 1 ? " bias" : " biases",
+                                   " of zeros, which the model has and which train: ", some_of(restored)));
+}
+
+void Planner::freeze_norms() {
+  for (bool changed = true; std::exchange(changed, false);)
+    for (const auto& [node, statistics] : norm_statistics_) {
+      const auto frozen = std::find_if(statistics.begin(), statistics.end(), [&](auto i) { return !plan_.parameters[i].updated; });
+      if (frozen == statistics.end()) continue;
+      plan_.frozen_norms.insert(node);
+      for (const std::size_t i : statistics) {
+        Parameter& parameter = plan_.parameters[i];
+        if (!std::exchange(parameter.updated, false)) continue;
+        changed = true;
+        parameter.reason = concat("frozen with '", plan_.parameters[*frozen].name, "'");
+      }
+    }
+  for (PlannedState& state : plan_.states)
+    for (const Parameter& parameter : plan_.parameters)
+      if (parameter.name == state.name && !parameter.updated) state.role = ir::StateRole::parameter;
+  for (const int node : plan_.frozen_norms)
+    plan_.repairs.push_back(concat("BatchNormalization '", describe(graph_.node(node)),
+                                   "' normalises by its running statistics, as in inference, since they are frozen"));
+}
+
+std::string Planner::unique(std::string name) {
+  for (int i = 2; !taken_.insert(name).second; ++i) name = concat(name.substr(0, name.find('#')), "#", i);
+  return name;
+}
+
+void Planner::check_globs() const {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : plan_.parameters)
+    for (const std::string& name : {parameter.name, parameter.initializer, parameter.likely_name})
+      if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  for (const auto& [name, target] : origins_.tied_names()) names.push_back(name);
+  struct Flag {
+    const char* name;
+    const std::vector<std::string>& globs;
+  };
+  for (const Flag& flag : {Flag{"--freeze", options_.freeze}, Flag{"--thaw", options_.train}, Flag{"--tie", options_.tie},
+                           Flag{"--untie", options_.untie}})
+    for (const std::string& glob : flag.globs)
+      if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches_glob(glob, name); }))
+        throw UserError(concat(flag.name, " ", glob.empty() ? "''" : glob, " matches no initializer", nearest_to_glob(glob, names)),
+                        ExitCode::usage);
+}
 
 ParameterPlan plan_parameters(const Source& source, const Initializers& initializers, const ImportOptions& options) {
   return Planner(source, initializers, options).run();
