@@ -80,6 +80,10 @@ std::vector<std::string> multiplied_weights(const ParameterPlan& plan) {
   return nodes;
 }
 
+bool has_dropout(const GraphProto& graph) {
+  return std::any_of(graph.node().begin(), graph.node().end(), [](const NodeProto& node) { return node.op_type() == "Dropout"; });
+}
+
 /// Number of convolutions, if all have a bias and nothing normalises; else 0.
 int convolutions_without_norm(const GraphProto& graph) {
   int count = 0;
@@ -97,7 +101,8 @@ void note_folded_norms(const GraphProto& graph, const Signature& signature, cons
   if (const auto modules = folded_norms(signature, read); !modules.empty()) {
     plan.repairs.push_back(concat("the exporter folded ", modules.size(),
                                   modules.size() == 1 ? " BatchNormalization" : " BatchNormalizations", " into layers (",
-                                  some_of(modules), "): this trains without them, and without Dropout; ", kKeepNorms));
+                                  some_of(modules), "): this trains without them", has_dropout(graph) ? "; " : " or any Dropout; ",
+                                  kKeepNorms));
     return;
   }
   if (signature.present()) return;
