@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ir/base/nearest.h"
+#include "ir/ops/shown.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::ir {
@@ -166,7 +167,7 @@ Var GradientContext::dy(std::size_t i) {
 
 void GradientContext::add(std::size_t i, Var gradient) {
   check_internal(gradient.type() == node_.operands[i]->type, "gradient of ", node_.op->name, " for operand ", i, " is ",
-                 to_string(gradient.type()), ", the operand ", to_string(node_.operands[i]->type));
+                 ops::shown(gradient.type()), ", the operand ", ops::shown(node_.operands[i]->type));
   gradients_[i] = gradients_[i] ? gradients_[i] + gradient : gradient;
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ir/loops.h"
+#include "ir/ops/shown.h"
 
 namespace gcomp::ir {
 namespace {
@@ -39,23 +40,23 @@ bool has_type(const Attribute& attribute, AttributeType type) {
 TensorType infer_pointwise(const InferContext& c, const OpDef& op) {
   const std::size_t first = op.typing == PointwiseTyping::select ? 1 : 0;
   for (std::size_t i = 1; i < c.operands.size(); ++i) {
-    c.require(c.operand(i).shape == c.operand(0).shape, "shapes differ: ", to_string(c.operand(0)), " and ",
-              to_string(c.operand(i)));
-    c.require(i <= first || c.operand(i).dtype == c.operand(first).dtype, "dtypes differ: ", to_string(c.operand(first)), " and ",
-              to_string(c.operand(i)));
+    c.require(c.operand(i).shape == c.operand(0).shape, "shapes differ: ", ops::shown(c.operand(0)), " and ",
+              ops::shown(c.operand(i)));
+    c.require(i <= first || c.operand(i).dtype == c.operand(first).dtype, "dtypes differ: ", ops::shown(c.operand(first)), " and ",
+              ops::shown(c.operand(i)));
   }
   TensorType type = c.operand(first);
   switch (op.typing) {
     case PointwiseTyping::same: break;
     case PointwiseTyping::floating:
-      c.require(is_float(type.dtype), "operand is ", to_string(type), ", wanted floating point");
+      c.require(is_float(type.dtype), "operand is ", ops::shown(type), ", wanted floating point");
       break;
     case PointwiseTyping::predicate: type.dtype = DType::boolean; break;
     case PointwiseTyping::select:
-      c.require(c.operand(0).dtype == DType::boolean, "condition is ", to_string(c.operand(0)), ", wanted bool");
+      c.require(c.operand(0).dtype == DType::boolean, "condition is ", ops::shown(c.operand(0)), ", wanted bool");
       break;
     case PointwiseTyping::cast: type.dtype = c.attributes.get<DType>("to"); break;
-    case PointwiseTyping::logical: c.require(type.dtype == DType::boolean, "operand is ", to_string(type), ", wanted bool"); break;
+    case PointwiseTyping::logical: c.require(type.dtype == DType::boolean, "operand is ", ops::shown(type), ", wanted bool"); break;
   }
   return type;
 }
@@ -71,7 +72,7 @@ TensorType infer_reduce(const InferContext& c, const OpDef& op) {
     if (next < axes.size() && axes[next] == d) ++next;
     else type.shape.push_back(x.shape[static_cast<std::size_t>(d)]);
   }
-  c.require(next == axes.size(), "axes [", to_string(axes), "] must ascend within ", to_string(x));
+  c.require(next == axes.size(), "axes [", ops::shown(axes), "] must ascend within ", ops::shown(x));
   return type;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/ops/shown.h"
+
 namespace gcomp::ir {
 namespace {
 
@@ -38,7 +40,7 @@ int rewrite(Graph& graph, const RewriteRule& rule) {
     for (std::size_t i = 0; i < values->size(); ++i) {
       Value* to = (*values)[i];
       check_internal(to->type == node->results[i]->type, "a rewrite of ", node->op->name, " changed ",
-                     to_string(node->results[i]->type), " to ", to_string(to->type));
+                     ops::shown(node->results[i]->type), " to ", ops::shown(to->type));
       replaced[node->results[i]] = to;
       if (to->producer && is_automatic(to->name) && !is_automatic(node->results[i]->name) &&
           (outputs.contains(node->results[i]) || fresh(to->producer)))

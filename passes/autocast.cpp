@@ -56,14 +56,12 @@ bool is_plain_view(const Value* value) {
   return is_made_by(value, ops::kBroadcast) || is_made_by(value, ops::kReshape) || is_made_by(value, ops::kTranspose) ||
          is_made_by(value, ops::kSlice);
 }
-const Value* source_of(const Value* value) {
-  while (is_plain_view(value)) value = value->producer->operands[0];
-  return value;
-}
 
 class Autocast {
  public:
-  Autocast(Graph& graph, DType low) : graph_(graph), low_type_(low) {}
+  Autocast(Graph& graph, DType low) : graph_(graph), low_type_(low), sources_(graph), states_(graph) {
+    for (const State& state : graph.states()) states_[state.value] = &state;
+  }
 
   bool run() {
     find_shown();
@@ -121,9 +119,18 @@ class Autocast {
     return nullptr;
   }
 
+  /// What a value shows through plain views.
+  const Value* source_of(const Value* value) {
+    const Value* source = value;
+    while (is_plain_view(source) && !sources_.at(source)) source = source->producer->operands[0];
+    if (const Value* known = sources_.at(source)) source = known;
+    for (; value != source && !sources_.at(value); value = value->producer->operands[0]) sources_[value] = source;
+    return source;
+  }
+
   /// Whether a promoted node computes in the low type: some operand is low, and so may all others be. With `rounded`, numbers that
   /// the low type does not hold are allowed too; then the node computes in f32 and its result is rounded.
-  bool may_be_low(const Node& node, bool rounded) const {
+  bool may_be_low(const Node& node, bool rounded) {
     bool any = false;
     for (const Value* operand : node.operands) {
       if (!takes_part(operand)) continue;
@@ -134,7 +141,7 @@ class Autocast {
   }
 
   /// A number, or a truth value as one, has no precision of its own.
-  bool is_typeless(const Value* value, bool rounded) const {
+  bool is_typeless(const Value* value, bool rounded) {
     const Value* source = source_of(value);
     if (is_made_by(source, ops::kCast)) return source->producer->operands[0]->type.dtype == DType::boolean;
     if (!is_made_by(source, ops::kFull)) return false;
@@ -143,8 +150,8 @@ class Autocast {
   }
 
   /// A parameter added to a product's result is that product's bias, and is cast with its other operands.
-  bool is_bias(const Node& node, const Value* operand) const {
-    const State* state = graph_.find_state(source_of(operand));
+  bool is_bias(const Node& node, const Value* operand) {
+    const State* state = states_.at(source_of(operand));
     if (node.op != &ops::kAdd || !state || state->role != StateRole::parameter) return false;
     const Value* source = source_of(node.operands[node.operands[0] == operand ? 1 : 0]);
     return source->producer && source->producer->op->kind == Kind::contract;
@@ -193,16 +200,25 @@ class Autocast {
 
   /// Views of a parameter show the one cast of it, so that each is cast once.
   Value* low(Value* value) {
+    const Value* source = source_of(value);
+    const bool before = states_.at(source) || is_typeless(source, false);
+    std::vector<Value*> views;  // from the one asked for down to what is low already, or no view
+    for (; before && is_plain_view(value) && !is_low(value) && !low_.count(value); value = value->producer->operands[0])
+      views.push_back(value);
+    Value* made = low_itself(value);
+    for (; !views.empty(); views.pop_back()) {
+      const Node& view = *views.back()->producer;
+      made = graph_.append(*view.op, {made}, view.attributes, view.origin)->result();
+      low_[views.back()] = made;
+    }
+    return made;
+  }
+
+  Value* low_itself(Value* value) {
     if (is_low(value)) return value;
     if (const auto it = low_.find(value); it != low_.end()) return it->second;
-    const Value* source = source_of(value);
-    const bool before = is_plain_view(value) && (graph_.find_state(source) || is_typeless(source, false));
     Value* made = nullptr;
-    if (before) {
-      const Node& view = *value->producer;
-      Value* operand = low(view.operands[0]);
-      made = graph_.append(*view.op, {operand}, view.attributes, view.origin)->result();
-    } else if (is_made_by(value, ops::kFull)) {
+    if (is_made_by(value, ops::kFull)) {
       Attributes attributes = value->producer->attributes;
       attributes.set("dtype", low_type_);
       made = graph_.append(ops::kFull, {}, attributes, origin_)->result();
@@ -229,6 +245,8 @@ class Autocast {
   std::unordered_set<const Value*> shown_;
   std::unordered_map<Value*, Value*> now_, low_, wide_;  // a value's successor; its counterpart in the other type
   std::string origin_;                                   // of the node at hand: casts are made on its behalf
+  ValueTable<const Value*> sources_;                     // of views, as far as they were asked for
+  ValueTable<const State*> states_;
   bool changed_ = false;
 };
 

@@ -121,7 +121,10 @@ class Inliner {
         uses_(uses_of(graph)),
         outputs_(graph, graph.outputs()),
         readers_(graph),
-        index_lengths_(graph) {
+        index_lengths_(graph),
+        decisions_(graph),
+        terms_(graph),
+        reached_(graph) {
     trains_ = std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& n) { return n->op->kind == Kind::update; });
     find_update_only();
     for (auto it = graph.nodes().rbegin(); it != graph.nodes().rend(); ++it)
@@ -204,12 +207,11 @@ class Inliner {
     Value* value = node.result();
     Decision& d = decisions_[value];
     for (const Value* operand : node.operands) {
-      auto it = decisions_.find(operand);
-      if (it == decisions_.end() || !it->second.inlined) {
+      if (!is_inlined(operand)) {
         d.add_leaf(operand);
         continue;
       }
-      for (const Value* leaf : it->second.leaves) d.add_leaf(leaf);
+      for (const Value* leaf : decisions_[operand].leaves) d.add_leaf(leaf);
     }
     const bool map = node.op->kind == Kind::pointwise || node.op->kind == Kind::view || node.op == &ops::kFull ||
                      node.op == &ops::kIota || node.op == &ops::kGather;
@@ -223,7 +225,7 @@ class Inliner {
     }
     if (!map || read_by_opaque(value)) return;
     if (!options_.inlining) {
-      d.inlined = node.op == &ops::kBroadcast && decisions_.count(node.operands[0]) && decisions_[node.operands[0]].inlined;
+      d.inlined = node.op == &ops::kBroadcast && is_inlined(node.operands[0]);
       return;
     }
     const Readers readers = readers_.at(value);
@@ -253,14 +255,13 @@ class Inliner {
       const Value* longest = nullptr;
       int most = 1;
       for (const Value* operand : node.operands) {
-        const auto decision = decisions_.find(operand);
-        if (decision == decisions_.end() || !decision->second.inlined || terms_of(*operand->producer) <= most) continue;
+        if (!is_inlined(operand) || terms_of(*operand->producer) <= most) continue;
         longest = operand;
         most = terms_of(*operand->producer);
       }
       if (!longest) return;
       decisions_[longest].inlined = false;
-      terms_.erase(&node);
+      terms_[node.result()] = 0;
     }
   }
 
@@ -285,7 +286,8 @@ class Inliner {
   /// Terms that one element of the node's result takes with all that is inlined, about: what is read at one point counts once, what
   /// a view reads at another counts again. Saturates just above the limit.
   int terms_of(const Node& node) {
-    if (const auto known = terms_.find(&node); known != terms_.end()) return known->second;
+    int& known = terms_[node.result()];
+    if (known > 0) return known;
     const Value* only = nullptr;
     int read = 0;
     bool several = false;
@@ -300,7 +302,7 @@ class Inliner {
     const bool here = node.op->kind == Kind::pointwise;
     // Along a chain each count follows from the one before it.
     const int terms = here && several ? count_terms(node) : 1 + read + (only ? terms_of_inlined(node, here) : 0);
-    return terms_[&node] = std::min(terms, options_.max_terms + 1);
+    return known = std::min(terms, options_.max_terms + 1);
   }
 
   /// For a node whose inlined operands are one value, or are each read at points of their own.
@@ -316,8 +318,8 @@ class Inliner {
 
   int count_terms(const Node& node) {
     int terms = 0;
+    begin_walk();
     std::vector<const Node*> open{&node};
-    std::unordered_set<const Node*> seen{&node};
     while (!open.empty() && terms <= options_.max_terms) {
       const Node& next = *open.back();
       open.pop_back();
@@ -326,30 +328,29 @@ class Inliner {
       for (const Value* operand : next.operands) {
         if (!is_inlined(operand)) ++terms;
         else if (!here) terms += terms_of(*operand->producer);
-        else if (seen.insert(operand->producer).second) open.push_back(operand->producer);
+        else if (reach(operand)) open.push_back(operand->producer);
       }
     }
     return terms;
   }
 
-  bool is_inlined(const Value* value) const {
-    const auto decision = decisions_.find(value);
-    return decision != decisions_.end() && decision->second.inlined;
-  }
+  bool is_inlined(const Value* value) { return value && decisions_[value].inlined; }
+
+  /// Forgets what earlier walks through operands reached.
+  void begin_walk() { ++walk_; }
+  /// Whether this walk reaches the value for the first time.
+  bool reach(const Value* value) { return std::exchange(reached_[value], walk_) != walk_; }
 
   /// Whether computing a value, with all that is inlined on the way, each once, costs more.
-  bool costs_more_than(int limit, const Node& node) const {
+  bool costs_more_than(int limit, const Node& node) {
+    begin_walk();
     std::vector<const Node*> open{&node};
-    std::unordered_set<const Node*> seen{&node};
     while (!open.empty() && limit >= 0) {
       const Node& next = *open.back();
       open.pop_back();
       limit -= cost_of(*next.op);
-      for (const Value* operand : next.operands) {
-        const auto decision = decisions_.find(operand);
-        if (decision != decisions_.end() && decision->second.inlined && seen.insert(operand->producer).second)
-          open.push_back(operand->producer);
-      }
+      for (const Value* operand : next.operands)
+        if (is_inlined(operand) && reach(operand)) open.push_back(operand->producer);
     }
     return limit < 0;
   }
@@ -383,8 +384,7 @@ class Inliner {
 
   /// The value of an inlined node at `indices`, or a read of a value in memory, in terms of the unit's operands.
   TermPtr value_at(const Value* value, const std::vector<Index>& indices) {
-    auto decision = decisions_.find(value);
-    if (decision == decisions_.end() || !decision->second.inlined) return read(value->type.dtype, slot_of(value), indices);
+    if (!is_inlined(value)) return read(value->type.dtype, slot_of(value), indices);
     std::size_t key = std::hash<const Value*>{}(value);
     const TermPtr probe = read(value->type.dtype, 0, indices);
     key = hash_combine(key, probe->hash);
@@ -449,8 +449,10 @@ class Inliner {
   ValueTable<Readers> readers_;
   ValueTable<std::int64_t> index_lengths_;
   std::unordered_set<const Node*> update_only_, aliases_;
-  std::unordered_map<const Value*, Decision> decisions_;
-  std::unordered_map<const Node*, int> terms_;
+  ValueTable<Decision> decisions_;
+  ValueTable<int> terms_;              ///< 0 where they are not counted
+  ValueTable<std::uint64_t> reached_;  ///< the last walk that reached the value
+  std::uint64_t walk_ = 0;
   std::unordered_map<const Value*, int> slots_;
   std::vector<Value*> operands_;
   std::unordered_multimap<std::size_t, Memo> memo_;

@@ -1,8 +1,10 @@
 #include "passes/pack.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <random>
+#include <set>
 
 namespace gcomp::passes {
 namespace {
@@ -81,9 +83,94 @@ void perturb(Order& order, const Packing& packing, const std::vector<LiveRange>&
   if (tops.empty() || random() % 4 == 0) std::swap(order[random() % order.size()], order[random() % order.size()]);
 }
 
+/// Memory that no range is using, as time passes.
+class FreeGaps {
+ public:
+  /// Takes the smallest gap that fits, and of those the lowest; at the top where none does.
+  std::int64_t take(std::int64_t bytes) {
+    const auto fit = by_size_.lower_bound({bytes, 0});
+    if (fit == by_size_.end()) return take_top(bytes);
+    const auto [size, offset] = *fit;
+    erase(offset, size);
+    if (size > bytes) insert(offset + bytes, size - bytes);
+    return offset;
+  }
+
+  void give_back(std::int64_t offset, std::int64_t bytes) {
+    auto after = by_offset_.lower_bound(offset);
+    if (after != by_offset_.end() && after->first == offset + bytes) {
+      const std::int64_t size = after->second;
+      erase(offset + bytes, size);
+      bytes += size;
+    }
+    after = by_offset_.lower_bound(offset);
+    if (after != by_offset_.begin()) {
+      const auto [start, size] = *std::prev(after);
+      if (start + size == offset) {
+        erase(start, size);
+        offset = start;
+        bytes += size;
+      }
+    }
+    insert(offset, bytes);
+  }
+
+  std::int64_t top() const { return top_; }
+
+ private:
+  std::int64_t take_top(std::int64_t bytes) {
+    std::int64_t offset = top_;
+    if (!by_offset_.empty() && by_offset_.rbegin()->first + by_offset_.rbegin()->second == top_) {
+      const auto [start, size] = *by_offset_.rbegin();
+      offset = start;
+      erase(start, size);
+    }
+    top_ = offset + bytes;
+    return offset;
+  }
+
+  void insert(std::int64_t offset, std::int64_t bytes) {
+    by_offset_.emplace(offset, bytes);
+    by_size_.emplace(bytes, offset);
+  }
+
+  void erase(std::int64_t offset, std::int64_t bytes) {
+    by_offset_.erase(offset);
+    by_size_.erase({bytes, offset});
+  }
+
+  std::map<std::int64_t, std::int64_t> by_offset_;
+  std::set<std::pair<std::int64_t, std::int64_t>> by_size_;
+  std::int64_t top_ = 0;
+};
+
+/// Time for many ranges: a step costs the logarithm of their number.
+Packing place_in_time(const std::vector<LiveRange>& ranges) {
+  Packing packing{std::vector<std::int64_t>(ranges.size()), 0};
+  auto at = [&](int i) -> const LiveRange& { return ranges[static_cast<std::size_t>(i)]; };
+  Order begins;
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    if (ranges[i].bytes > 0) begins.push_back(static_cast<int>(i));
+  Order ends = begins;
+  std::stable_sort(begins.begin(), begins.end(), [&](int a, int b) {
+    return at(a).first != at(b).first ? at(a).first < at(b).first : at(a).bytes > at(b).bytes;
+  });
+  std::stable_sort(ends.begin(), ends.end(), [&](int a, int b) { return at(a).last < at(b).last; });
+  FreeGaps gaps;
+  auto ended = ends.begin();
+  for (int i : begins) {
+    for (; at(*ended).last < at(i).first; ++ended)
+      gaps.give_back(packing.offsets[static_cast<std::size_t>(*ended)], at(*ended).bytes);
+    packing.offsets[static_cast<std::size_t>(i)] = gaps.take(at(i).bytes);
+  }
+  packing.bytes = gaps.top();
+  return packing;
+}
+
 }  // namespace
 
 Packing pack(const std::vector<LiveRange>& ranges, const PackOptions& options) {
+  if (ranges.size() > options.most_compared) return place_in_time(ranges);
   Packing best;
   Order best_order;
   Fit best_fit = Fit::first;

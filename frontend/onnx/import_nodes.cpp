@@ -23,7 +23,7 @@ bool within(const Shape& shape, std::int64_t elements) {
 }  // namespace
 
 void Importer::check_elements(const TensorType& type, const std::string& what) const {
-  check_user(within(type.shape, options_.limits.elements), file_.path, ": ", what, " is too large: ", to_string(type),
+  check_user(within(type.shape, options_.limits.elements), file_.path, ": ", what, " is too large: ", ir::ops::shown(type),
              " has more than ", options_.limits.elements, " elements; --max-elements N allows more");
 }
 
