@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/builder.h"
+#include "passes/autocast.h"
 #include "passes/pipeline.h"
 #include "passes/training.h"
 #include "tests/passes/small_stack.h"
@@ -68,6 +69,20 @@ TEST(LongGraphs, AChainOfViews) {
     chain.x = i % 2 ? b.reshape(chain.x, {8, 16}) : b.pad(b.slice_axis(b.transpose_last(chain.x), 0, 1, 15), {1, 0}, {0, 0}, 0);
   EXPECT_GT(chain.lowered(false), 0);
   EXPECT_LE(longest_formula(chain.graph), 400U);
+}
+
+TEST(LongGraphs, MixedPrecisionOfAChainOfViewsOfAParameter) {
+  Graph graph("views");
+  Builder b(graph);
+  const Var w{graph.add_state({DType::f32, {16, 16}}, "w", StateRole::parameter), &b};
+  Var view = w;
+  for (int i = 0; i < 20 * kLong; ++i) view = b.transpose_last(view);
+  graph.outputs() = {b.matmul(b.input({DType::f32, {8, 16}}, "x"), view).value};
+  tests::with_small_stack([&] { EXPECT_TRUE(autocast(graph, {.low = DType::bf16})); });
+  // The parameter is cast, once, before its views.
+  EXPECT_EQ(std::count_if(graph.nodes().begin(), graph.nodes().end(),
+                          [&](const auto& n) { return n->op == &ops::kCast && n->operands[0] == w.value; }),
+            1);
 }
 
 TEST(LongGraphs, ASumOfManyTerms) {
