@@ -161,9 +161,10 @@ class EpilogueFuser {
     Joined joined;
     std::vector<std::size_t> left;
     std::optional<Digits> digits;
+    const std::vector<bool> on_maps = stand_on_maps(body.nest);
     for (std::size_t o = 0; o < body.nest.outputs.size(); ++o) {
       const auto found =
-          kernel.results[o]->type.elements() == type.elements() && depends_on_maps(body.nest, body.nest.outputs[o].statement)
+          kernel.results[o]->type.elements() == type.elements() && on_maps[static_cast<std::size_t>(body.nest.outputs[o].statement)]
               ? Digits::of(body.nest, body.nest.outputs[o], kernel.results[o]->type.shape)
               : std::nullopt;
       if (!found || (digits && !(digits->position == found->position))) {
@@ -224,13 +225,16 @@ class EpilogueFuser {
     return joined;
   }
 
-  /// Whether a statement is a map and stands on maps alone.
-  static bool depends_on_maps(const LoopNest& nest, int number) {
-    const Statement& s = nest.statements[static_cast<std::size_t>(number)];
-    bool maps = s.form == Statement::Form::map;
-    for_each_term(s.value, [&](const TermPtr& t) {
-      if (maps && t->kind == Term::Kind::local) maps = depends_on_maps(nest, t->slot);
-    });
+  /// For each statement, whether it is a map and stands on maps alone.
+  static std::vector<bool> stand_on_maps(const LoopNest& nest) {
+    std::vector<bool> maps;
+    for (const Statement& s : nest.statements) {
+      bool all = s.form == Statement::Form::map;
+      for_each_term(s.value, [&](const TermPtr& t) {
+        if (t->kind == Term::Kind::local) all = all && maps[static_cast<std::size_t>(t->slot)];
+      });
+      maps.push_back(all);
+    }
     return maps;
   }
 

@@ -85,6 +85,17 @@ TEST(LongGraphs, MixedPrecisionOfAChainOfViewsOfAParameter) {
             1);
 }
 
+TEST(LongGraphs, AnEpilogueWhoseStatementsStandOnTwoOthersEach) {
+  // Paths from the last statement to the product double at each: only a walk that knows where it has been ends.
+  Chain chain;
+  Graph& graph = chain.graph;
+  Var before = chain.x;
+  for (int i = 0; i < 400; ++i) chain.x = chain.x + std::exchange(before, chain.x);
+  graph.outputs() = {chain.x.value};
+  tests::with_small_stack([&] { lower(graph, {.epilogues = {.enabled = true}}); });
+  EXPECT_GT(count_launches(graph), 0);
+}
+
 TEST(LongGraphs, ASumOfManyTerms) {
   Chain chain;
   Var sum;
