@@ -241,9 +241,8 @@ NodeOrder in_order(const std::vector<std::unique_ptr<Node>>& nodes, const NodeNu
   return order;
 }
 
-std::int64_t peak_of(const Graph& graph, const NodeNumbers& schedule, const ReuseTable& reuse, std::int64_t alignment) {
-  const Storages storages = assign_storages(graph, in_order(graph.nodes(), schedule), reuse);
-  const std::vector<std::int64_t> live = live_bytes(storages, schedule.size(), alignment);
+std::int64_t peak_of(const Storages& storages, std::size_t nodes, std::int64_t alignment) {
+  const std::vector<std::int64_t> live = live_bytes(storages, nodes, alignment);
   return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
 }
 
@@ -252,15 +251,21 @@ std::int64_t peak_of(const Graph& graph, const NodeNumbers& schedule, const Reus
 bool order(Graph& graph, const OrderOptions& options) {
   if (graph.nodes().empty()) return false;
   const ReuseTable reuse = reuse_of(graph);
-  const Problem first_problem = problem_of(graph, reuse, assign_storages(graph, order_of(graph), reuse), options.alignment);
-  NodeNumbers best = Scheduler(first_problem, Preference::given, 1).run();
-  check_internal(best.size() == graph.nodes().size(), "order: the dependencies of @", graph.name(), " have a cycle");
-  // Which new values lie in their states depends on the order, so the groups' bytes are taken from the first schedule.
-  const Problem problem = problem_of(graph, reuse, assign_storages(graph, in_order(graph.nodes(), best), reuse), options.alignment);
-  std::int64_t peak = peak_of(graph, best, reuse, options.alignment);
+  const std::size_t count = graph.nodes().size();
+  auto storages_of = [&](const NodeNumbers& schedule) { return assign_storages(graph, in_order(graph.nodes(), schedule), reuse); };
+  Storages storages = assign_storages(graph, order_of(graph), reuse);
+  Problem problem = problem_of(graph, reuse, storages, options.alignment);
+  NodeNumbers best = Scheduler(problem, Preference::given, 1).run();
+  check_internal(best.size() == count, "order: the dependencies of @", graph.name(), " have a cycle");
+  if (!std::is_sorted(best.begin(), best.end())) {
+    // Which new values lie in their states depends on the order, so the groups' bytes are taken from the first schedule.
+    storages = storages_of(best);
+    problem = problem_of(graph, reuse, storages, options.alignment);
+  }
+  std::int64_t peak = peak_of(storages, count, options.alignment);
   for (Preference preference : {Preference::eager, Preference::greedy}) {
     NodeNumbers schedule = Scheduler(problem, preference, options.window).run();
-    const std::int64_t other = peak_of(graph, schedule, reuse, options.alignment);
+    const std::int64_t other = peak_of(storages_of(schedule), count, options.alignment);
     if (static_cast<double>(other) > static_cast<double>(peak) * (1 - options.gain)) continue;
     peak = other;
     best = std::move(schedule);

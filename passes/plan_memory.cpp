@@ -17,7 +17,7 @@ class SpacePacker {
       : storages_(storages), offsets_(offsets), alignment_(alignment), placed_(storages.list.size()) {}
 
   void add(const Value* value, MemorySpace space, std::int64_t& end) {
-    const auto number = static_cast<std::size_t>(storages_.of.at(value));
+    const auto number = static_cast<std::size_t>(storages_.of.at(value).number);
     const Storage& storage = storages_.list[number];
     if (storage.space != space || placed_[number]) return;
     placed_[number] = true;
@@ -64,12 +64,10 @@ MemoryPlan plan_memory(const Graph& graph, const PlanOptions& options) {
   for (std::int64_t live : live_bytes(storages, graph.nodes().size(), options.alignment))
     plan.lower_bound = std::max(plan.lower_bound, live);
   plan.arena_bytes = pack_arena(storages, offsets, options.alignment, plan.lower_bound);
-  plan.placements.reserve(storages.of.size());
-  for (const auto& [value, number] : storages.of) {
-    const auto alias = storages.alias_of.find(value);
-    plan.placements[value] = {storages.list[static_cast<std::size_t>(number)].space, offsets[static_cast<std::size_t>(number)],
-                              alias == storages.alias_of.end() ? nullptr : alias->second};
-  }
+  plan.placements.reserve(storages.list.size());
+  for (std::size_t s = 0; s < storages.list.size(); ++s)
+    for (const Value* value : storages.list[s].values)
+      plan.placements[value] = {storages.list[s].space, offsets[s], storages.of.at(value).alias_of};
   return plan;
 }
 

@@ -1,6 +1,7 @@
 #include "passes/storage.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace gcomp::passes {
@@ -16,6 +17,7 @@ class StorageAssigner {
       : graph_(graph),
         order_(order),
         reuse_(reuse),
+        storages_(graph),
         alias_(graph),
         last_read_(graph),
         outputs_(graph, graph.outputs()),
@@ -26,7 +28,6 @@ class StorageAssigner {
 
   Storages run() {
     storages_.list.reserve(order_.size());
-    storages_.of.reserve(graph_.states().size() + order_.size());
     find_updates();
     find_last_reads();
     for (const State& state : graph_.states()) open(state.value, MemorySpace::state, kForever);
@@ -76,17 +77,18 @@ class StorageAssigner {
 
   int last_read(const Value* value) const { return last_read_.at(value).position; }
 
+  int number_of(const Value* value) const { return storages_.of.at(value).number; }
+
   int open(const Value* value, MemorySpace space, int last) {
     const int number = static_cast<int>(storages_.list.size());
     storages_.list.push_back({space, value->type.bytes(), position_, last, {value}});
-    storages_.of[value] = number;
+    storages_.of[value].number = number;
     return number;
   }
   void join(const Value* value, const Value* alias) {
-    const int number = storages_.of.at(alias);
+    const int number = number_of(alias);
     storages_.list[static_cast<std::size_t>(number)].values.push_back(value);
-    storages_.of[value] = number;
-    storages_.alias_of[value] = alias;
+    storages_.of[value] = {number, alias};
   }
 
   /// Operands of one node by the memory they lie in: the one of `memory_of(operand)`.
@@ -131,7 +133,7 @@ class StorageAssigner {
     }
     std::unordered_set<int> taken;
     std::unordered_map<int, std::vector<int>> operands;
-    if (!reuse_.at(&node).in_place.empty()) operands = operands_by<int>(node, [&](const Value* v) { return storages_.of.at(v); });
+    if (!reuse_.at(&node).in_place.empty()) operands = operands_by<int>(node, [&](const Value* v) { return number_of(v); });
     for (const Value* result : node.results) {
       if (auto state = in_state_.find(result); state != in_state_.end()) {
         join(result, state->second);
@@ -145,7 +147,7 @@ class StorageAssigner {
         continue;
       }
       join(result, dying);
-      const int number = storages_.of.at(result);
+      const int number = number_of(result);
       storages_.list[static_cast<std::size_t>(number)].last = last;
       taken.insert(number);
     }
@@ -167,7 +169,7 @@ class StorageAssigner {
     for (auto pair = std::lower_bound(reuse.in_place.begin(), reuse.in_place.end(), InPlacePair{result.index, 0});
          pair != reuse.in_place.end() && pair->result == result.index; ++pair) {
       const Value* operand = node.operands[static_cast<std::size_t>(pair->operand)];
-      const int number = storages_.of.at(operand);
+      const int number = number_of(operand);
       const Storage& storage = storages_.list[static_cast<std::size_t>(number)];
       if (storage.space != MemorySpace::arena || storage.last != position_ || taken.count(number) ||
           storage.bytes != result.type.bytes())

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <unordered_map>
 #include <vector>
 
 #include "ir/memory_plan.h"
@@ -19,12 +18,18 @@ struct Storage {
   std::vector<const ir::Value*> values;
 };
 
+/// Where a value lies.
+struct StoragePlace {
+  int number = -1;                      ///< of its storage; -1 where it has none
+  const ir::Value* alias_of = nullptr;  ///< as in ir::Placement
+};
+
 struct Storages {
   std::vector<Storage> list;
-  std::unordered_map<const ir::Value*, int> of;
-  std::unordered_map<const ir::Value*, const ir::Value*> alias_of;  ///< as in ir::Placement
+  ir::ValueTable<StoragePlace> of;
 
-  const Storage& at(const ir::Value* value) const { return list[static_cast<std::size_t>(of.at(value))]; }
+  explicit Storages(const ir::Graph& graph) : of(graph) {}
+  const Storage& at(const ir::Value* value) const { return list.at(static_cast<std::size_t>(of.at(value).number)); }
 };
 
 using NodeOrder = std::vector<const ir::Node*>;
