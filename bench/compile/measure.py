@@ -49,10 +49,13 @@ def measure(gcomp, name, rounds, folder):
 
 def report(title, names, gcomp, rounds, folder):
     print(f"\n{title}\n\n| model | passes | a node or layer | whole command | most memory |\n|---|---|---|---|---|")
+    by_name = {}
     for name in names:
         passes, whole, memory = measure(gcomp, name, rounds, folder)
         size = int(re.search(r"\d+", name)[0])
+        by_name[name] = passes / size
         print(f"| {name} | {passes:.3f} s | {1e3 * passes / size:.3f} ms | {whole:.2f} s | {memory:.0f} MiB |", flush=True)
+    return by_name
 
 
 if __name__ == "__main__":
@@ -66,5 +69,6 @@ if __name__ == "__main__":
         if arguments.names:
             report("Training steps", arguments.names, *common)
         else:
-            report("GPTs of d 32, training steps", GPTS, *common)
+            layer = report("GPTs of d 32, training steps", GPTS, *common)
+            print(f"\nA layer of gpt192 takes the passes {layer['gpt192'] / layer['gpt24']:.2f} times as long as one of gpt24.")
             report("Chains, training steps", CHAINS, *common)

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "ir/base/error.h"
@@ -18,7 +19,7 @@ struct FileIdentity {
   ino_t inode = 0;
   std::string name;  // "" of a file that exists
 
-  bool operator==(const FileIdentity&) const = default;
+  auto operator<=>(const FileIdentity&) const = default;
 };
 
 /// None for what is no regular file, such as a terminal or /dev/null, and for what cannot be reached.
@@ -65,12 +66,16 @@ void check_ending(const Output& output) {
 
 Outputs::Outputs(std::vector<Output> outputs) : outputs_(std::move(outputs)) {
   std::erase_if(outputs_, [](const Output& output) { return output.path.empty(); });
-  for (auto output = outputs_.begin(); output != outputs_.end(); ++output) {
-    check_ending(*output);
-    for (auto earlier = outputs_.begin(); earlier != output; ++earlier)
-      if (same_file(earlier->path, output->path))
-        refuse_output(concat(earlier->flag, " ", earlier->path, " and ", output->flag, " ", output->path,
-                             " are the same file; give each a file of its own"));
+  std::map<FileIdentity, const Output*> known;  // thousands of kernels may be emitted: each file is looked at once
+  for (const Output& output : outputs_) {
+    check_ending(output);
+    const auto identity = identity_of(output.path);
+    if (!identity) continue;
+    const auto [found, added] = known.emplace(*identity, &output);
+    if (added) continue;
+    const Output& earlier = *found->second;
+    refuse_output(concat(earlier.flag, " ", earlier.path, " and ", output.flag, " ", output.path,
+                         " are the same file; give each a file of its own"));
   }
 }
 
