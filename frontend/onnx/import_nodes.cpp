@@ -5,6 +5,7 @@
 #include "frontend/onnx/importer.h"
 #include "frontend/onnx/tensor_proto.h"
 #include "ir/base/error.h"
+#include "ir/ops/shown.h"
 
 namespace gcomp::frontend {
 namespace {
