@@ -10,9 +10,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "ir/base/overloaded.h"
 #include "ir/base/tensor.h"
 
 namespace gcomp::runtime {
@@ -195,6 +198,26 @@ struct ConvolutionCall {
 };
 
 using Step = std::variant<KernelLaunch, MatmulCall, ConvolutionCall>;
+
+/// In how many of the kinds of a Step `Answer` answers for.
+template <class Answer, class... Kinds>
+constexpr int kinds_answered(const std::variant<Kinds...>*) {
+  return (0 + ... + static_cast<int>(std::is_invocable_v<Answer, const Kinds&> || std::is_invocable_v<Answer, Kinds&>));
+}
+
+/// Calls the one of `answers` that takes this kind of step. Whoever asks what a step is asks here, with one lambda for each kind
+/// and none for any, so that a new kind of step does not compile until every place has answered for it.
+template <class AnyStep, class... Answers>
+decltype(auto) visit_step(AnyStep& step, Answers... answers) {
+  static_assert(sizeof...(Answers) == std::variant_size_v<Step>, "one answer for each kind of step");
+  static_assert((... && (kinds_answered<Answers>(static_cast<const Step*>(nullptr)) == 1)), "no answer for several kinds of steps");
+  return std::visit(Overloaded{std::move(answers)...}, step);
+}
+
+/// The IR node that a step was made of, for messages and profiles.
+const std::string& origin_of(const Step& step);
+/// Index + 1 into Program::faults that the step may raise; 0 for none.
+int fault_of(const Step& step);
 
 struct Program {
   std::string name;

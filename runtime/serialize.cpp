@@ -249,6 +249,7 @@ ConvolutionCall decode(const proto::ConvolutionCall& in) {
           .generated = decode(in.generated())};
 }
 
+static_assert(std::variant_size_v<Step> == 3, "decode() reads each kind of step, message Step has a field for each");
 Step decode(const proto::Step& in) {
   switch (in.call_case()) {
     case proto::Step::kLaunch: return decode(in.launch());

@@ -127,8 +127,9 @@ void CpuExecutable::check_faults(const KernelLaunch& launch) {
 }
 
 void CpuExecutable::run_step(const PreparedStep& step) {
-  if (const auto* launch = std::get_if<PreparedLaunch>(&step)) run_launch(*launch);
-  else std::get<std::unique_ptr<LibraryCall>>(step)->run(*pool_);
+  std::visit(Overloaded{[&](const PreparedLaunch& launch) { run_launch(launch); },
+                        [&](const std::unique_ptr<LibraryCall>& call) { call->run(*pool_); }},
+             step);
 }
 
 void CpuExecutable::run() {

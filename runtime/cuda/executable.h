@@ -64,7 +64,7 @@ class CudaExecutable final : public Executable {
   void finish(int slot);
   void check_faults(int slot);
   int slot_of(int age) const;
-  std::string_view origin(std::size_t step) const;
+  const std::string& origin(std::size_t step) const;
   const Driver& driver() const { return session_->driver(); }
   CUstream compute() const { return session_->compute.get(); }
 
