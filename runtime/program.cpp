@@ -36,6 +36,11 @@ Target parse_target(std::string_view text) {
   throw UserError(concat("target '", text, "' is unknown; wanted cpu, or cuda:ARCHITECTURE such as cuda:sm_90"), ExitCode::usage);
 }
 
+std::optional<std::size_t> find_port(const std::vector<Port>& ports, Role role) {
+  const auto found = std::find_if(ports.begin(), ports.end(), [&](const Port& port) { return port.role == role; });
+  return found == ports.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - ports.begin()));
+}
+
 const std::string& origin_of(const Step& step) {
   return *visit_step(
       step, [](const KernelLaunch& launch) { return &launch.origin; }, [](const MatmulCall& call) { return &call.origin; },

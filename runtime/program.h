@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ir/base/overloaded.h"
+#include "ir/base/role.h"
 #include "ir/base/tensor.h"
 
 namespace gcomp::runtime {
@@ -219,6 +220,16 @@ const std::string& origin_of(const Step& step);
 /// Index + 1 into Program::faults that the step may raise; 0 for none.
 int fault_of(const Step& step);
 
+/// Where data enters or leaves a program.
+struct Port {
+  int buffer = 0;
+  Role role = Role::array;
+
+  bool operator==(const Port&) const = default;
+};
+/// The first of that role.
+std::optional<std::size_t> find_port(const std::vector<Port>& ports, Role role);
+
 struct Program {
   std::string name;
   Target target;
@@ -226,7 +237,7 @@ struct Program {
   std::string prelude;  ///< helper definitions that every kernel's text may use
   std::vector<Buffer> buffers;
   std::vector<State> states;
-  std::vector<int> inputs, outputs;  ///< indices into buffers
+  std::vector<Port> inputs, outputs;
   std::vector<Step> steps;
   std::vector<std::string> faults;  ///< messages of conditions that kernels raise: an index out of range, a division by zero
   std::int64_t arena_bytes = 0, state_bytes = 0, constant_bytes = 0, io_bytes = 0;

@@ -74,10 +74,10 @@ CudaExecutable::~CudaExecutable() {
 const std::string& CudaExecutable::origin(std::size_t step) const { return origin_of(program().steps[step]); }
 
 /// Neighbours are copied together, gaps of alignment included.
-std::vector<CudaExecutable::Range> CudaExecutable::ranges_of(const std::vector<int>& buffers) const {
+std::vector<CudaExecutable::Range> CudaExecutable::ranges_of(const std::vector<Port>& ports) const {
   std::vector<Range> all, joined;
-  for (const int index : buffers) {
-    const Buffer& buffer = program().buffers[static_cast<std::size_t>(index)];
+  for (const Port& port : ports) {
+    const Buffer& buffer = program().buffers[static_cast<std::size_t>(port.buffer)];
     if (buffer.type.bytes() > 0) all.push_back({buffer.offset, buffer.offset + buffer.type.bytes()});
   }
   std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });

@@ -47,7 +47,7 @@ class CudaExecutable final : public Executable {
     bool under_way = false;         // a run was queued and nobody has waited for it
   };
 
-  std::vector<Range> ranges_of(const std::vector<int>& buffers) const;
+  std::vector<Range> ranges_of(const std::vector<Port>& ports) const;
   void run_products_once();
   void make_slot(int index);
   GraphExecutable capture(int slot);
