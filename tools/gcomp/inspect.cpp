@@ -100,7 +100,7 @@ json ports_json(const runtime::Program& program, const std::vector<runtime::Port
 std::string port_text(const runtime::Program& program, const runtime::Port& port) {
   const runtime::Buffer& buffer = program.buffers[static_cast<std::size_t>(port.buffer)];
   const bool told = port.role == Role::array || buffer.name == name_of(port.role);
-  return concat(buffer.name, ": ", to_string(buffer.type), told ? "" : concat(", the ", name_of(port.role)));
+  return concat(buffer.name, ": ", to_string(buffer.type), told ? "" : concat(", role ", name_of(port.role)));
 }
 
 void inspect_program(const runtime::Program& program, const Console& console, json& programs) {
