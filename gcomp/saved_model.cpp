@@ -197,9 +197,8 @@ void check_forward(const SavedModel& saved, const runtime::Program& forward) {
 }
 
 void check_step(const SavedModel& saved, const runtime::Program& step) {
-  check_user(!saved.loss.empty(), "it has no loss for its training step");
-  check_user(step_ports(step).label.has_value() == saved.has_label, "the training step has ", saved.has_label ? "no" : "a",
-             " label");
+  check_user(!saved.loss.empty(), "it does not fit its training step");
+  check_user(step_ports(step).label.has_value() || !saved.has_label, "the training step has no label");
 }
 
 /// Every array is a state of some program, and of its type.
