@@ -52,23 +52,28 @@ std::string what(const Program&, const ConvolutionCall& call) {
                 extents_text(call.kernel), call.groups > 1 ? concat(" in ", call.groups, " groups") : "", " ", name_of(call.dtype));
 }
 
-std::size_t generated_launches(const Step& step) {
-  if (const auto* matmul = std::get_if<MatmulCall>(&step))
-    return matmul->generated.launches.size() + (matmul->epilogue && !matmul->epilogue->generated);
-  if (const auto* convolution = std::get_if<ConvolutionCall>(&step)) return convolution->generated.launches.size();
-  return 1;
-}
+/// What the totals count of one step.
+struct StepShare {
+  bool product = false;
+  std::size_t launches = 1;            ///< where the library computes products
+  std::size_t generated_launches = 1;  ///< where generated kernels do
+  std::int64_t workspace = 0;
+};
 
-/// Where the library computes the products: an epilogue that it does not know is a launch of its own.
-std::size_t library_launches(const Step& step) {
-  const auto* matmul = std::get_if<MatmulCall>(&step);
-  return matmul && matmul->epilogue && !matmul->epilogue->library ? 2 : 1;
-}
-
-std::int64_t workspace_of(const Step& step) {
-  if (const auto* matmul = std::get_if<MatmulCall>(&step)) return matmul->generated.workspace_bytes;
-  if (const auto* convolution = std::get_if<ConvolutionCall>(&step)) return convolution->generated.workspace_bytes;
-  return 0;
+StepShare share_of(const Step& step) {
+  return runtime::visit_step(
+      step, [](const KernelLaunch&) { return StepShare(); },
+      [](const MatmulCall& call) {
+        const auto& epilogue = call.epilogue;  // one that the library does not know is a launch of its own
+        return StepShare{.product = true,
+                         .launches = epilogue && !epilogue->library ? std::size_t{2} : std::size_t{1},
+                         .generated_launches = call.generated.launches.size() + (epilogue && !epilogue->generated),
+                         .workspace = call.generated.workspace_bytes};
+      },
+      [](const ConvolutionCall& call) {
+        return StepShare{
+            .product = true, .generated_launches = call.generated.launches.size(), .workspace = call.generated.workspace_bytes};
+      });
 }
 
 struct Sums {
@@ -80,17 +85,16 @@ struct Sums {
 Sums sums_of(const Program& program, std::span<const StepCost> costs, const DeviceRates& rates) {
   Sums sums;
   for (std::size_t i = 0; i < costs.size(); ++i) {
-    const Step& step = program.steps[i];
+    const StepShare share = share_of(program.steps[i]);
     const double seconds = costs[i].seconds(rates);
-    const bool product = !std::holds_alternative<KernelLaunch>(step);
-    sums.products += product;
-    sums.launches += library_launches(step);
-    sums.generated_launches += generated_launches(step);
-    sums.workspace = std::max(sums.workspace, workspace_of(step));
+    sums.products += share.product;
+    sums.launches += share.launches;
+    sums.generated_launches += share.generated_launches;
+    sums.workspace = std::max(sums.workspace, share.workspace);
     sums.flops += costs[i].flops;
     sums.bytes += costs[i].bytes;
     sums.seconds += seconds;
-    if (!product) continue;
+    if (!share.product) continue;
     sums.product_flops += costs[i].flops;
     sums.product_seconds += seconds;
   }
@@ -125,7 +129,7 @@ std::string describe_steps(const Program& program, std::span<const StepCost> cos
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const StepCost& cost = costs[i];
     const bool computes = cost.flops / rates.flops(cost.dtype) > cost.bytes / rates.copy_bytes;
-    const std::string origin = std::visit([](const auto& step) { return step.origin; }, program.steps[i]);
+    const std::string& origin = origin_of(program.steps[i]);
     std::ostringstream line;
     line << "    " << std::setw(4) << i << ' ' << std::setw(12) << flops_text(cost.flops) << ' ' << std::setw(12)
          << size_text(cost.bytes) << ' ' << std::setw(12) << time_text(cost.seconds(rates)) << "  "

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "codegen/rebase.h"
+#include "ir/loops.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::codegen {
@@ -52,7 +53,8 @@ ProgramBuilder::ProgramBuilder(const Graph& graph, const MemoryPlan& plan, const
   program_.constant_bytes = plan.constant_bytes;
   program_.io_bytes = plan.io_bytes;
   program_.arena_lower_bound = plan.lower_bound;
-  for (const Value* input : graph_.inputs()) program_.inputs.push_back(buffer_of(input));
+  for (std::size_t i = 0; i < graph_.inputs().size(); ++i)
+    program_.inputs.push_back({buffer_of(graph_.inputs()[i]), graph_.input_role(i)});
   for (const State& state : graph_.states()) program_.states.push_back({buffer_of(state.value), role_of(state.role), state.fill});
   add_outputs();
 }
@@ -94,10 +96,14 @@ int ProgramBuilder::buffer_at(int buffer, std::int64_t bytes, const TensorType& 
 /// An output that shares its memory with an input, a state, a constant or another output gets an io buffer of its own. States
 /// are copied before the first node: an output shows the value from the start of the step.
 void ProgramBuilder::add_outputs() {
-  std::unordered_set<int> taken(program_.inputs.begin(), program_.inputs.end());
+  std::unordered_set<int> taken;
   std::unordered_set<std::string> names;
-  for (int input : program_.inputs) names.insert(program_.buffers[static_cast<std::size_t>(input)].name);
-  for (const Value* output : graph_.outputs()) {
+  for (const runtime::Port& input : program_.inputs) {
+    taken.insert(input.buffer);
+    names.insert(program_.buffers[static_cast<std::size_t>(input.buffer)].name);
+  }
+  for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
+    const Value* output = graph_.outputs()[i];
     const int buffer = buffer_of(output);
     const bool io = program_.buffers[static_cast<std::size_t>(buffer)].space == runtime::Space::io;
     if (io && taken.insert(buffer).second) {
@@ -105,7 +111,7 @@ void ProgramBuilder::add_outputs() {
       own.type = output->type;  // of the same elements as the owner of the memory, which a reshape may stand before
       own.name = output->name;
       names.insert(own.name);
-      program_.outputs.push_back(buffer);
+      program_.outputs.push_back({buffer, graph_.output_role(i)});
       continue;
     }
     std::string name = output->name;
@@ -114,7 +120,7 @@ void ProgramBuilder::add_outputs() {
         {.name = name, .space = runtime::Space::io, .type = output->type, .offset = program_.io_bytes, .contents = {}});
     program_.io_bytes += (output->type.bytes() + 63) / 64 * 64;
     const int copy = static_cast<int>(program_.buffers.size()) - 1;
-    program_.outputs.push_back(copy);
+    program_.outputs.push_back({copy, graph_.output_role(i)});
     if (output->producer) late_copies_.push_back({buffer, copy, output->type});
     else add_copy(buffer, copy, output->type, "output");
   }

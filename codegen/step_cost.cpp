@@ -102,27 +102,33 @@ StepCost call_cost(const runtime::ConvolutionCall& call) {
   return cost;
 }
 
+/// A matmul with what follows it.
+StepCost product_cost(const runtime::MatmulCall& call, const Node& node) {
+  StepCost cost = nest_cost(*node.nest, node);
+  cost.dtype = call.dtype;
+  if (!call.epilogue->library)  // the sums are written, unless that is counted as a result, and read again
+    cost.bytes +=
+        (keeps_sums(node) ? 1 : 2) * static_cast<double>(node.result()->type.elements()) * static_cast<double>(size_of(call.dtype));
+  return cost;
+}
+
+StepCost kernel_cost(const Node& node) {
+  if (node.op->kind == Kind::update) return cost_of_copy(node.operands[0]->type);
+  if (node.op == &ops::kMultiKernel) return segments_cost(node);
+  if (node.op->kind == Kind::kernel) return nest_cost(*node.nest, node);
+  return nest_cost(loops_of(*node.op, types_of(node.operands), types_of(node.results), node.attributes), node);
+}
+
 }  // namespace
 
 StepCost cost_of_copy(const TensorType& type) { return {.bytes = 2 * static_cast<double>(type.bytes()), .dtype = DType::f32}; }
 
 StepCost cost_of(const runtime::Step& step, const Node& node) {
-  if (node.op == &ops::kProduct) {
-    StepCost cost = nest_cost(*node.nest, node);
-    const auto* matmul = std::get_if<runtime::MatmulCall>(&step);
-    if (!matmul) return cost;
-    cost.dtype = matmul->dtype;
-    if (!matmul->epilogue->library)  // the sums are written, unless that is counted as a result, and read again
-      cost.bytes += (keeps_sums(node) ? 1 : 2) * static_cast<double>(node.result()->type.elements()) *
-                    static_cast<double>(size_of(matmul->dtype));
-    return cost;
-  }
-  if (const auto* matmul = std::get_if<runtime::MatmulCall>(&step)) return call_cost(*matmul);
-  if (const auto* convolution = std::get_if<runtime::ConvolutionCall>(&step)) return call_cost(*convolution);
-  if (node.op->kind == Kind::update) return cost_of_copy(node.operands[0]->type);
-  if (node.op == &ops::kMultiKernel) return segments_cost(node);
-  if (node.op->kind == Kind::kernel) return nest_cost(*node.nest, node);
-  return nest_cost(loops_of(*node.op, types_of(node.operands), types_of(node.results), node.attributes), node);
+  const bool fused = node.op == &ops::kProduct;
+  return runtime::visit_step(
+      step, [&](const runtime::KernelLaunch&) { return kernel_cost(node); },
+      [&](const runtime::MatmulCall& call) { return fused ? product_cost(call, node) : call_cost(call); },
+      [](const runtime::ConvolutionCall& call) { return call_cost(call); });
 }
 
 }  // namespace gcomp::codegen

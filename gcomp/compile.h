@@ -72,9 +72,10 @@ ModelGraph inference_graph(const Model& model, const GraphOptions& options, cons
 /// What makes rows of a forward pass depend on each other; "" where nothing does, and where that cannot be told: inputs have no
 /// number of rows in common, or one.
 std::string row_dependence(const ir::Graph& forward);
-/// Inputs are the model's, `label` where the loss needs one, and last the learning rate (f64[]); outputs are those of
-/// passes::make_training_step(). Outputs that the loss does not look at and that cannot be computed are left out. Throws UserError
-/// where nothing is trained, and with exit 4 and every node concerned where the loss cannot be differentiated.
+/// Inputs are the model's, `label` where the loss needs one, and the learning rate; outputs are those of
+/// passes::make_training_step(). All but the model's have roles. Outputs that the loss does not look at and that cannot be computed
+/// are left out. Throws UserError where nothing is trained, and with exit 4 and every node concerned where the loss cannot be
+/// differentiated.
 ModelGraph training_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const Optimizer& optimizer,
                           const CompileHooks& hooks = {});
 /// Outputs are the loss, then the gradient of every trained parameter in the order of trained_names().

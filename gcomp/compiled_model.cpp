@@ -1,6 +1,6 @@
 #include "gcomp/compiled_model.h"
 
-#include "gcomp/graph_index_limits.h"
+#include "gcomp/describe_model.h"
 #include "gcomp/saved_model.h"
 
 namespace gcomp {
@@ -42,54 +42,30 @@ void add_cubins(runtime::Artifact& artifact, const runtime::DeviceOptions& optio
 CompiledModel compile_model(const Model& model, const ArtifactOptions& options) {
   CompiledModel compiled;
   runtime::Artifact& artifact = compiled.artifact;
-  SavedModel saved{.model = model.name(),
-                   .loss = options.loss,
-                   .axis = -1,
-                   .classes = 0,
-                   .learning_rate = options.learning_rate,
-                   .trained = {},
-                   .weights = {},
-                   .outputs = {},
-                   .loss_output = 0,
-                   .has_label = false,
-                   .limits = {},
-                   .row_dependence = {},
-                   .position = {},
-                   .original = {}};
   GraphOptions graph = options.graph;
   graph.target = options.target;
   LossSpec loss;
+  SavedModel saved = describe_model(model, options.loss, options.learning_rate, nullptr);
   if (!options.loss.empty()) {
     if (!graph.precision) graph.precision = DType::f32;
     loss = passes::parse_loss(options.loss, options.output);
     ModelGraph made = training_graph(model, graph, loss, options.optimizer, options.hooks);
-    saved.trained = trained_names(made.model);
-    saved.has_label = made.target.has_value();
-    if (made.target) {
-      saved.classes = made.target->output.classes;
-      saved.axis = made.target->label.axis;
-    }
+    saved = describe_model(model, options.loss, options.learning_rate, &made);
     loss = settled(loss, made);
     compiled.output = loss.output;
     graph.loss_output = loss.output;
     artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks));
     artifact.programs.back().name = kTrainingProgram;
     add_weights(artifact, made.model);
-    for (const auto& [name, tensor] : made.model.weights) saved.weights.push_back(name);
     if (model.onnx()) saved.original = keep_original(*model.onnx(), made.model, options.keep_model, artifact);
     compiled.model = std::move(made.model);
   }
   ModelGraph made = inference_graph(model, graph, options.hooks);
-  saved.limits = index_limits(made.graph);
-  saved.row_dependence = row_dependence(made.graph);
-  saved.outputs = made.model.outputs;
-  if (options.loss.empty())
-    for (const auto& [name, tensor] : made.model.weights) saved.weights.push_back(name);
+  describe_forward(saved, made, loss);
   artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks));
   artifact.programs.back().name = kForwardProgram;
   add_weights(artifact, made.model);
   if (options.loss.empty()) compiled.model = std::move(made.model);
-  else saved.loss_output = loss_output(loss, saved.outputs);
   compiled.model.weights.clear();
   store(saved, artifact);
   if (options.target.kind == runtime::TargetKind::cpu) add_cpu_binaries(artifact, options.device_options);

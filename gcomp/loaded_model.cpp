@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gcomp/saved_model.h"
+#include "gcomp/step_ports.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
 
@@ -15,7 +16,8 @@ struct LoadedModel::Impl {
   std::unique_ptr<runtime::Device> device;
   std::shared_ptr<runtime::StateMemory> states;
   std::unique_ptr<Forward> forward;
-  std::unique_ptr<runtime::Executable> step;  // inputs: the model's, then the label where there is one, then the learning rate
+  std::unique_ptr<runtime::Executable> step;
+  StepPorts ports;  // of `step`
 
   void fill_step(const Batch& batch);
   std::optional<IndexFault> find_fault() const;
@@ -38,7 +40,7 @@ LoadedModel::LoadedModel(const std::filesystem::path& path, const runtime::Devic
   self.forward = std::make_unique<Forward>(load(*forward), self.saved.outputs, self.saved.limits, self.saved.row_dependence);
   if (const runtime::Program* step = find_program(self.artifact, kTrainingProgram)) {
     self.step = load(*step);
-    check_user(!self.step->program().inputs.empty(), "'", path.string(), "': its training step has no learning rate");
+    self.ports = step_ports(*step);
   }
   for (const auto& [name, tensor] : std::exchange(self.artifact.weights, {})) self.states->write(name, tensor);
   const std::vector<std::string> missing = self.states->unwritten();
@@ -62,17 +64,16 @@ bool LoadedModel::trains() const { return impl_->step != nullptr; }
 
 /// Copies the arrays and the learning rate into the step's inputs.
 void LoadedModel::Impl::fill_step(const Batch& batch) {
-  const std::size_t rate = step->program().inputs.size() - 1;
-  for (std::size_t i = 0; i < rate; ++i) {
+  for (const std::size_t i : ports.data) {
     const runtime::Buffer& input = step->input_buffer(i);
     const TensorView& array = find_array(batch, input.name);
     check_user(array.type().shape == input.type.shape, "array '", input.name, "' is ", to_string(array.type()), ", wanted ",
                to_string(input.type));
-    if (saved.has_label && i + 1 == rate)
+    if (i == ports.label)
       if (const auto fault = find_label_fault(array, saved.classes)) throw UserError(to_string(*fault, saved.classes));
     copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, step->input(i));
   }
-  store_from_double(DType::f64, step->input(rate).data(), 0, saved.learning_rate);
+  store_from_double(DType::f64, step->input(ports.learning_rate).data(), 0, saved.learning_rate);
 }
 
 /// The first index of the last step that was out of range.
@@ -90,8 +91,8 @@ double LoadedModel::train_step(const Batch& batch) {
   self.fill_step(batch);
   try {
     self.step->run();
-    const std::span<const std::byte> loss = self.step->output_bytes(0);
-    return load_as_double(self.step->output_buffer(0).type.dtype, loss.data(), 0);
+    const std::span<const std::byte> loss = self.step->output_bytes(self.ports.loss);
+    return load_as_double(self.step->output_buffer(self.ports.loss).type.dtype, loss.data(), 0);
   } catch (const UserError&) {
     if (const auto fault = self.find_fault()) throw UserError(to_string(*fault));
     throw;

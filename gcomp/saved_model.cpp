@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "gcomp/step_ports.h"
 #include "runtime/strict_json.h"
 
 namespace gcomp {
@@ -182,7 +183,8 @@ const std::string& buffer_name(const runtime::Program& program, int buffer) {
 }
 
 bool has_input(const runtime::Program& program, std::string_view name) {
-  return std::any_of(program.inputs.begin(), program.inputs.end(), [&](int input) { return buffer_name(program, input) == name; });
+  return std::any_of(program.inputs.begin(), program.inputs.end(),
+                     [&](const runtime::Port& input) { return buffer_name(program, input.buffer) == name; });
 }
 
 void check_forward(const SavedModel& saved, const runtime::Program& forward) {
@@ -195,14 +197,8 @@ void check_forward(const SavedModel& saved, const runtime::Program& forward) {
 }
 
 void check_step(const SavedModel& saved, const runtime::Program& step) {
-  const std::size_t own = saved.has_label ? 2 : 1;
-  check_user(!saved.loss.empty() && step.inputs.size() >= own && !step.outputs.empty(), "it does not fit its training step");
-  const auto input = [&](std::size_t from_end) -> const runtime::Buffer& {
-    return step.buffers[static_cast<std::size_t>(step.inputs[step.inputs.size() - from_end])];
-  };
-  check_user(input(1).type == TensorType{DType::f64, {}}, "the training step's last input is ", to_string(input(1).type),
-             ", wanted the learning rate");
-  check_user(!saved.has_label || input(2).name == "label", "the training step has no label");
+  check_user(!saved.loss.empty(), "it does not fit its training step");
+  check_user(step_ports(step).label.has_value() || !saved.has_label, "the training step has no label");
 }
 
 /// Every array is a state of some program, and of its type.

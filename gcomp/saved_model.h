@@ -28,7 +28,7 @@ struct SavedModel {
   std::vector<std::string> weights;  ///< parameters and running statistics
   std::vector<std::string> outputs;  ///< of the forward program, by the model's names
   std::size_t loss_output = 0;       ///< which of them the loss looks at
-  bool has_label = false;            ///< the step's input after the model's is `label`
+  bool has_label = false;            ///< the step has an input of Role::label
   std::vector<IndexLimit> limits;
   std::string row_dependence;  ///< what keeps the forward program from working on parts of a batch; "" where nothing does
   DataPosition position;

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gcomp/describe_model.h"
 #include "gcomp/gradients.h"
-#include "gcomp/graph_index_limits.h"
 #include "gcomp/saved_model.h"
+#include "gcomp/step_ports.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
 #include "runtime/atomic_file.h"
@@ -19,12 +20,6 @@ namespace {
 GraphOptions with_precision(GraphOptions options) {
   if (!options.precision) options.precision = DType::f32;
   return options;
-}
-
-std::vector<std::string> names_of_weights(const frontend::Model& model) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : model.weights) names.push_back(name);
-  return names;
 }
 
 void write_missing(runtime::StateMemory& states, const frontend::Model& model) {
@@ -59,8 +54,7 @@ struct Trainer::Impl {
   std::unique_ptr<runtime::Executable> step;
   std::unique_ptr<Forward> forward;
   std::unique_ptr<runtime::Executable> gradient;
-  std::size_t learning_rate_input = 0;
-  std::optional<std::size_t> label_input;
+  StepPorts ports;  // of `step`
   std::optional<LossScaleStatus> loss_scale;
   std::int64_t steps = 0;
   int pending = 0;    // steps queued, their losses not taken
@@ -70,7 +64,7 @@ struct Trainer::Impl {
   void adopt_step(runtime::Program program, std::span<const std::byte> binary);
   runtime::Program forward_program(std::int64_t batch);
   Forward& forward_pass();
-  void fill(runtime::Executable& executable, const Batch& batch, std::size_t inputs);
+  void fill(runtime::Executable& executable, const Batch& batch);
   std::optional<IndexFault> find_index_fault(runtime::Executable& executable, int age) const;
   template <class Work>
   void naming_index_faults(runtime::Executable& executable, int age, const Work& work) const;
@@ -85,10 +79,7 @@ void Trainer::Impl::open_device(const runtime::DeviceChoice& choice, const runti
 
 void Trainer::Impl::adopt_step(runtime::Program program, std::span<const std::byte> binary) {
   step = device->load(std::move(program), memory, binary);
-  const std::size_t inputs = step->program().inputs.size();
-  check_internal(inputs >= 1, "a training step without the learning rate as its last input");
-  learning_rate_input = inputs - 1;
-  if (saved.has_label) label_input = inputs - 2;
+  ports = step_ports(step->program());
 }
 
 Trainer::Trainer(const Model& model, const TrainOptions& options) : impl_(std::make_unique<Impl>()) {
@@ -101,23 +92,11 @@ Trainer::Trainer(const Model& model, const TrainOptions& options) : impl_(std::m
   self.open_device(runtime::choose_device(options.device, options.device_options), options.device_options);
   self.options.graph.target = self.device->target();
   ModelGraph made = training_graph(model, self.options.graph, self.loss, options.optimizer, options.hooks);
+  self.saved = describe_model(model, options.loss, options.learning_rate, &made);
+  self.saved.position.seed = static_cast<std::uint64_t>(options.graph.seed);
   self.model = std::move(made.model);
   self.loss = settled(self.loss, made);
   if (made.target) self.other_outputs = made.target->others;
-  self.saved = {.model = model.name(),
-                .loss = options.loss,
-                .axis = made.target ? made.target->label.axis : -1,
-                .classes = made.target ? made.target->output.classes : 0,
-                .learning_rate = options.learning_rate,
-                .trained = trained_names(self.model),
-                .weights = names_of_weights(self.model),
-                .outputs = self.model.outputs,
-                .loss_output = 0,
-                .has_label = made.target.has_value(),
-                .limits = index_limits(made.graph),
-                .row_dependence = {},
-                .position = {.seed = static_cast<std::uint64_t>(options.graph.seed)},
-                .original = {}};
   runtime::Program program = compile_graph(std::move(made.graph), self.device->target(), options.hooks);
   program.name = kTrainingProgram;
   self.adopt_step(std::move(program), {});
@@ -155,14 +134,14 @@ Trainer Trainer::load(const std::filesystem::path& path, const runtime::DeviceOp
 
 // ---- steps ----
 
-/// Copies the first `inputs` inputs of the executable from the batch.
-void Trainer::Impl::fill(runtime::Executable& executable, const Batch& batch, std::size_t inputs) {
-  for (std::size_t i = 0; i < inputs; ++i) {
+/// Copies the inputs of the executable that are data from the batch.
+void Trainer::Impl::fill(runtime::Executable& executable, const Batch& batch) {
+  for (const std::size_t i : data_inputs(executable.program())) {
     const runtime::Buffer& input = executable.input_buffer(i);
     const TensorView& array = find_array(batch, input.name);
     check_user(array.type().shape == input.type.shape, "array '", input.name, "' is ", to_string(array.type()), ", wanted ",
                to_string(input.type));
-    if (saved.has_label && i + 1 == inputs) check_labels(array, saved.classes, other_outputs);
+    if (executable.program().inputs[i].role == Role::label) check_labels(array, saved.classes, other_outputs);
     copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, executable.input(i));
   }
 }
@@ -188,7 +167,7 @@ void Trainer::Impl::naming_index_faults(runtime::Executable& executable, int age
 }
 
 double Trainer::train_step(const Batch& batch) {
-  impl_->fill(*impl_->step, batch, impl_->learning_rate_input);
+  impl_->fill(*impl_->step, batch);
   return step();
 }
 
@@ -198,8 +177,9 @@ const TensorType& Trainer::input_type(std::string_view name) const {
 }
 
 std::span<std::byte> Trainer::input(std::size_t index) {
-  check_internal(index < impl_->learning_rate_input, "input ", index, " of ", impl_->learning_rate_input);
-  return impl_->step->input(index);
+  const std::vector<std::size_t>& data = impl_->ports.data;
+  check_internal(index < data.size(), "input ", index, " of ", data.size());
+  return impl_->step->input(data[index]);
 }
 
 int Trainer::pending() const { return impl_->pending; }
@@ -208,7 +188,7 @@ int Trainer::most_pending() const { return impl_->step->runs_in_flight(); }
 void Trainer::start() {
   Impl& self = *impl_;
   check_user(self.pending < most_pending(), "start: the losses of ", self.pending, " steps are to be taken first");
-  const std::span<std::byte> rate = self.step->input(self.learning_rate_input);
+  const std::span<std::byte> rate = self.step->input(self.ports.learning_rate);
   store_from_double(DType::f64, rate.data(), 0, self.options.learning_rate);
   self.fault_age = 0;
   self.naming_index_faults(*self.step, 0, [&] { self.step->run(); });
@@ -219,17 +199,15 @@ double Trainer::take_loss() {
   Impl& self = *impl_;
   check_user(self.pending > 0, "take_loss: no step was started");
   self.fault_age = --self.pending;
+  const auto scalar = [&](std::size_t output) {
+    return load_as_double(self.step->output_buffer(output).type.dtype, self.step->output_bytes(output, self.fault_age).data(), 0);
+  };
   double loss = 0;
-  self.naming_index_faults(*self.step, self.fault_age, [&] {
-    const std::span<const std::byte> bytes = self.step->output_bytes(0, self.fault_age);
-    loss = load_as_double(self.step->output_buffer(0).type.dtype, bytes.data(), 0);
-  });
-  if (self.step->program().outputs.size() == 3) {
-    const auto scalar = [&](std::size_t output) {
-      return load_as_double(self.step->output_buffer(output).type.dtype, self.step->output_bytes(output, self.fault_age).data(), 0);
-    };
-    self.loss_scale = {.scale = scalar(1), .skipped = scalar(2) != 0, .dynamic = self.memory->contains("loss_scale")};
-  }
+  self.naming_index_faults(*self.step, self.fault_age, [&] { loss = scalar(self.ports.loss); });
+  if (self.ports.loss_scale)
+    self.loss_scale = {.scale = scalar(*self.ports.loss_scale),
+                       .skipped = scalar(*self.ports.skipped) != 0,
+                       .dynamic = self.memory->contains("loss_scale")};
   ++self.steps;
   return loss;
 }
@@ -244,12 +222,12 @@ double Trainer::step() {
 
 std::vector<std::string> Trainer::input_names() const {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < impl_->learning_rate_input; ++i) names.push_back(impl_->step->input_buffer(i).name);
+  for (const std::size_t i : impl_->ports.data) names.push_back(impl_->step->input_buffer(i).name);
   return names;
 }
 
 std::int64_t Trainer::batch() const {
-  for (std::size_t i = 0; i < impl_->learning_rate_input; ++i)
+  for (const std::size_t i : impl_->ports.data)
     if (const Shape& shape = impl_->step->input_buffer(i).type.shape; !shape.empty()) return shape[0];
   return 0;
 }
@@ -280,11 +258,9 @@ runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
   if (graph_options.shapes.batch) graph_options.shapes.batch = batch;
   graph_options.loss_output = loss.output;
   ModelGraph made = inference_graph(*source, graph_options, options.hooks);
-  saved.outputs = made.model.outputs;
-  saved.row_dependence = row_dependence(made.graph);
+  describe_forward(saved, made, loss);
   runtime::Program program = compile_graph(std::move(made.graph), device->target(), options.hooks);
   program.name = kForwardProgram;
-  saved.loss_output = gcomp::loss_output(loss, made.model.outputs);
   memory->bind(program);
   write_missing(*memory, made.model);
   return program;
@@ -344,14 +320,17 @@ std::vector<NamedTensor> Trainer::gradients(const Batch& batch) {
     runtime::Program program = compile_graph(std::move(made.graph), self.device->target(), self.options.hooks);
     self.gradient = self.device->load(std::move(program), self.memory);
   }
-  self.fill(*self.gradient, batch, self.gradient->program().inputs.size());
+  self.fill(*self.gradient, batch);
   self.naming_index_faults(*self.gradient, 0, [&] {
     self.gradient->run();
     self.gradient->synchronize();
   });
-  std::vector<NamedTensor> results{{"loss", self.gradient->output(std::size_t{0})}};
-  for (std::size_t i = 0; i < self.saved.trained.size(); ++i)
-    results.emplace_back(self.saved.trained[i], self.gradient->output(i + 1));
+  std::vector<NamedTensor> results;
+  auto parameter = self.saved.trained.begin();
+  for (std::size_t i = 0; i < self.gradient->program().outputs.size(); ++i) {
+    const bool is_loss = self.gradient->program().outputs[i].role == Role::loss;
+    results.emplace_back(is_loss ? "loss" : *parameter++, self.gradient->output(i));
+  }
   return results;
 }
 

@@ -35,7 +35,9 @@ class Builder {
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
   Var wrap(Value* value) { return {value, this}; }
-  Var input(TensorType type, std::string name) { return wrap(graph_->add_input(std::move(type), std::move(name))); }
+  Var input(TensorType type, std::string name, Role role = Role::array) {
+    return wrap(graph_->add_input(std::move(type), std::move(name), role));
+  }
   Var apply(const OpDef& op, std::vector<Var> operands, Attributes attributes = {}, std::string name = {});
   std::vector<Var> apply_many(const OpDef& op, std::vector<Var> operands, Attributes attributes = {});
   /// By name; throws UserError with the nearest name for an unknown one.

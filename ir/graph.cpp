@@ -31,9 +31,26 @@ Value* Graph::make_value(TensorType type, std::string name, Node* producer, int 
   return values_.back().get();
 }
 
-Value* Graph::add_input(TensorType type, std::string name) {
+Value* Graph::add_input(TensorType type, std::string name, Role role) {
   inputs_.push_back(make_value(std::move(type), std::move(name), nullptr, 0));
+  input_roles_.resize(inputs_.size(), Role::array);
+  input_roles_.back() = role;
   return inputs_.back();
+}
+
+void Graph::add_output(Value* value, Role role) {
+  outputs_.push_back(value);
+  set_output_role(outputs_.size() - 1, role);
+}
+
+void Graph::set_output_role(std::size_t index, Role role) {
+  output_roles_.resize(outputs_.size(), Role::array);
+  output_roles_.at(index) = role;
+}
+
+void Graph::clear_outputs() {
+  outputs_.clear();
+  output_roles_.clear();
 }
 
 Value* Graph::add_state(TensorType type, std::string name, StateRole role, std::optional<double> fill) {
@@ -159,7 +176,10 @@ Graph clone(const Graph& graph, std::unordered_map<const Value*, Value*>* map) {
   auto& to = map ? *map : local;
   to.reserve(to.size() + graph.nodes().size());
   Graph copy(graph.name());
-  for (const Value* input : graph.inputs()) to[input] = copy.add_input(input->type, input->name);
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
+    const Value* input = graph.inputs()[i];
+    to[input] = copy.add_input(input->type, input->name, graph.input_role(i));
+  }
   for (const State& state : graph.states())
     to[state.value] = copy.add_state(state.value->type, state.value->name, state.role, state.fill);
   for (const auto& node : graph.nodes()) {
@@ -172,7 +192,7 @@ Graph clone(const Graph& graph, std::unordered_map<const Value*, Value*>* map) {
     made->nest = node->nest;
     for (std::size_t i = 0; i < node->results.size(); ++i) to[node->results[i]] = made->results[i];
   }
-  for (const Value* output : graph.outputs()) copy.outputs().push_back(to.at(output));
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i) copy.add_output(to.at(graph.outputs()[i]), graph.output_role(i));
   return copy;
 }
 
@@ -185,6 +205,10 @@ bool operator==(const Graph& a, const Graph& b) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(), same);
   };
   if (!all(a.inputs(), b.inputs()) || !all(a.outputs(), b.outputs())) return false;
+  for (std::size_t i = 0; i < a.inputs().size(); ++i)
+    if (a.input_role(i) != b.input_role(i)) return false;
+  for (std::size_t i = 0; i < a.outputs().size(); ++i)
+    if (a.output_role(i) != b.output_role(i)) return false;
   for (std::size_t i = 0; i < a.states().size(); ++i) {
     const State &s = a.states()[i], &t = b.states()[i];
     if (!same(s.value, t.value) || s.role != t.role || s.fill != t.fill) return false;
@@ -215,7 +239,9 @@ std::size_t hash_of(const Graph& graph) {
       for (std::int64_t dim : result->type.shape) seed = hash_combine(seed, static_cast<std::size_t>(dim));
     }
   }
-  for (const Value* output : graph.outputs()) seed = hash_combine(seed, place[output->number]);
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) seed = hash_combine(seed, static_cast<std::size_t>(graph.input_role(i)));
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i)
+    seed = hash_combine(hash_combine(seed, place[graph.outputs()[i]->number]), static_cast<std::size_t>(graph.output_role(i)));
   return seed;
 }
 

@@ -6,6 +6,7 @@
 //   4. Types are what inference gives; no implicit broadcast, no implicit cast. Optional operands that are absent are null.
 //   5. Attributes are normalized: known to the op, none equal to its default.
 //   6. A node of kind kernel has a loop nest; no other node has.
+//   7. Inputs and outputs keep the rules of their roles (ir/base/role.h).
 #pragma once
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "ir/attributes.h"
+#include "ir/base/role.h"
 #include "ir/base/tensor.h"
 #include "ir/op.h"
 #include "ir/term.h"
@@ -67,7 +69,8 @@ class Graph {
   void set_name(std::string name) { name_ = std::move(name); }
 
   /// Names are made unique by a numeric suffix; an empty one becomes a number.
-  Value* add_input(TensorType type, std::string name);
+  Value* add_input(TensorType type, std::string name, Role role = Role::array);
+  void add_output(Value* value, Role role = Role::array);
   Value* add_state(TensorType type, std::string name, StateRole role, std::optional<double> fill = {});
   /// Appends a node whose types are inferred. Throws UserError that names op, operands and `origin` on a mismatch.
   Node* append(const OpDef& op, std::vector<Value*> operands, Attributes attributes = {}, std::string origin = {},
@@ -88,6 +91,12 @@ class Graph {
   const std::vector<State>& states() const { return states_; }
   std::vector<Value*>& outputs() { return outputs_; }
   const std::vector<Value*>& outputs() const { return outputs_; }
+  /// Of the input or output at that place. A pass that puts another value in an output's place leaves the role.
+  Role input_role(std::size_t index) const { return index < input_roles_.size() ? input_roles_[index] : Role::array; }
+  Role output_role(std::size_t index) const { return index < output_roles_.size() ? output_roles_[index] : Role::array; }
+  void set_output_role(std::size_t index, Role role);
+  /// No outputs, and so no roles of any.
+  void clear_outputs();
   const State* find_state(const Value* value) const;
   /// Values made so far: as many as a table indexed by Value::number holds.
   std::size_t numbered() const { return numbered_; }
@@ -114,6 +123,7 @@ class Graph {
   std::unordered_set<std::string> names_;
   std::unordered_map<std::string, int> suffixes_;
   std::vector<Value*> inputs_;
+  std::vector<Role> input_roles_, output_roles_;  // those behind the last are arrays
   std::vector<State> states_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Value*> outputs_;

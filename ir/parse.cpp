@@ -124,16 +124,19 @@ class GraphParser {
     in_.expect("(", "before the inputs");
     while (!in_.accept(")")) {
       if (!graph_.inputs().empty()) in_.expect(",", "between inputs");
-      declare([&](const std::string& name) { return graph_.add_input(in_.type(), name); });
+      declare([&](const std::string& name) {
+        TensorType type = in_.type();
+        return graph_.add_input(std::move(type), name, role(Direction::input));
+      });
     }
     in_.expect("->", "and the outputs after the inputs");
-    const std::vector<Reference> outputs = references_in_parentheses();
+    const std::vector<Reference> outputs = references_in_parentheses();  // each with its role
     in_.expect("{", "before the nodes");
     while (!in_.accept("}")) {
       if (in_.accept_word("state")) state();
       else node();
     }
-    for (const Reference& output : outputs) graph_.outputs().push_back(resolve(output));
+    for (const Reference& output : outputs) graph_.add_output(resolve(output), output.role);
     if (!in_.at_end()) in_.fail(in_.next(), "found ", in_.found(), " after the graph, wanted the end of the text");
     return std::move(graph_);
   }
@@ -142,7 +145,7 @@ class GraphParser {
   struct Reference {
     std::string name;
     std::size_t at = 0;
-    bool absent = false;
+    Role role = Role::array;
   };
 
   std::vector<Reference> references_in_parentheses() {
@@ -152,8 +155,21 @@ class GraphParser {
       if (!list.empty()) in_.expect(",", "between outputs");
       const std::size_t at = in_.next();
       list.push_back({in_.name('%', "an output, as in %loss"), at});
+      list.back().role = role(Direction::output);
     }
     return list;
+  }
+
+  /// The word after an input or output that is not the model's own.
+  Role role(Direction direction) {
+    if (in_.peek_word().empty()) return Role::array;
+    const std::size_t at = in_.next();
+    const std::string_view word = in_.word("a role");
+    const std::optional<Role> found = parse_role(word);
+    if (found && definition_of(*found).direction == direction) return *found;
+    const std::vector<std::string> known = role_names(direction);
+    in_.fail(at, "unknown role '", word, "' of an ", direction == Direction::input ? "input" : "output", ", wanted ",
+             listing(known), did_you_mean(word, known));
   }
 
   std::string fresh_name(std::string_view what) {
@@ -175,7 +191,6 @@ class GraphParser {
   }
 
   Value* resolve(const Reference& reference) {
-    if (reference.absent) return nullptr;
     auto found = values_.find(reference.name);
     if (found != values_.end()) return found->second;
     std::vector<std::string> known;

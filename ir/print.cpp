@@ -80,6 +80,24 @@ std::string state_text(const State& state, const PrintOptions& options) {
   return text + places({state.value}, options);
 }
 
+std::string role_text(Role role) { return role == Role::array ? "" : concat(" ", name_of(role)); }
+
+std::string inputs_text(const Graph& graph) {
+  std::string text;
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
+    const Value* input = graph.inputs()[i];
+    text += concat(i ? ", " : "", value_name(input), ": ", to_string(input->type), role_text(graph.input_role(i)));
+  }
+  return text;
+}
+
+std::string outputs_text(const Graph& graph) {
+  std::string text;
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i)
+    text += concat(i ? ", " : "", value_name(graph.outputs()[i]), role_text(graph.output_role(i)));
+  return text;
+}
+
 }  // namespace
 
 std::string_view name_of(MemorySpace space) {
@@ -101,9 +119,7 @@ std::string print(const Attributes& attributes, const PrintOptions& options) {
 std::string print(const Node& node, const PrintOptions& options) { return node_text(node, options, ""); }
 
 std::string print(const Graph& graph, const PrintOptions& options) {
-  auto typed = [](const Value* v) { return value_name(v) + ": " + to_string(v->type); };
-  std::string text = "graph " + spelled('@', graph.name()) + "(" + joined(graph.inputs(), typed) + ") -> (" +
-                     joined(graph.outputs(), value_name) + ") {\n";
+  std::string text = "graph " + spelled('@', graph.name()) + "(" + inputs_text(graph) + ") -> (" + outputs_text(graph) + ") {\n";
   if (options.plan)
     for (const Value* input : graph.inputs()) text += "  // " + value_name(input) + ": " + place_of(input, *options.plan) + "\n";
   for (const State& state : graph.states()) text += state_text(state, options) + "\n";

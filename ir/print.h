@@ -1,6 +1,6 @@
 // IR text (.gir). parse(print(graph)) == graph, and equal graphs print equal bytes.
 //
-//   graph @mlp_step(%x: f32[64,784], %y: i64[64]) -> (%loss) {
+//   graph @mlp_step(%x: f32[64,784], %y: i64[64] label) -> (%loss loss) {
 //     state %w1: f32[784,128] parameter
 //     state %t: i64[] counter = 0
 //     %z1 = matmul %x, %w1 : f32[64,128] @"fc1/MatMul"
@@ -16,7 +16,8 @@
 //   }
 //
 // An absent optional operand is _; @"..." is where a node came from; a name of other than letters, digits, '_' and '.' is
-// quoted; // begins a comment. Attributes that equal the op's default are not printed.
+// quoted; // begins a comment. An input or output that is not the model's own says its role (ir/base/role.h). Attributes that equal
+// the op's default are not printed.
 #pragma once
 
 #include <string>

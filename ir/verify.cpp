@@ -39,6 +39,7 @@ class GraphVerifier {
     for (const auto& node : graph_.nodes()) check_node(*node);
     for (const Value* output : graph_.outputs())
       if (!defined_.contains(output)) report("output ", value_text(output), " is not defined");
+    if (found_.empty()) check_roles();
     return std::move(found_);
   }
 
@@ -46,6 +47,15 @@ class GraphVerifier {
   template <class... Args>
   void report(const Args&... args) {
     found_.push_back(concat(args...));
+  }
+
+  void check_roles() {
+    std::vector<RoleUse> inputs, outputs;
+    for (std::size_t i = 0; i < graph_.inputs().size(); ++i)
+      inputs.push_back({graph_.input_role(i), graph_.inputs()[i]->name, &graph_.inputs()[i]->type});
+    for (std::size_t i = 0; i < graph_.outputs().size(); ++i)
+      outputs.push_back({graph_.output_role(i), graph_.outputs()[i]->name, &graph_.outputs()[i]->type});
+    if (const std::string broken = find_role_violation(inputs, outputs); !broken.empty()) report(broken);
   }
 
   template <class Where>

@@ -91,7 +91,7 @@ Var label_input(Builder& b, const TensorType& type) {
   for (const auto& node : graph.nodes())
     for (Value* result : node->results)
       if (result->name == kLabelInput) taken = result;
-  Var label = b.input(type, std::string(kLabelInput));
+  Var label = b.input(type, std::string(kLabelInput), Role::label);
   if (taken) graph.take_name(taken, label.value);
   return label;
 }
@@ -157,6 +157,12 @@ std::vector<Value*> counters_of(const Graph& graph) {
   return values;
 }
 
+/// The loss becomes the only output.
+void show_alone(Graph& graph, Value* loss) {
+  graph.clear_outputs();
+  graph.add_output(loss, Role::loss);
+}
+
 }  // namespace
 
 LossSpec parse_loss(std::string_view text, std::string_view output) {
@@ -219,18 +225,20 @@ Value* attach_loss(Graph& graph, const LossSpec& loss, const std::optional<Tenso
       throw UserError(concat("loss output:", loss.output, ": the model has no such output; there is ", listing(names),
                              did_you_mean(loss.output, names)),
                       ExitCode::usage);
-    Value* output = graph.outputs()[static_cast<std::size_t>(found - names.begin())];
+    const auto position = static_cast<std::size_t>(found - names.begin());
+    Value* output = graph.outputs()[position];
     if (!output->type.shape.empty() || !is_float(output->type.dtype))
       throw UserError(concat("loss output:", loss.output, ": that output is ", to_string(output->type),
                              ", wanted a floating-point scalar; a loss that takes it is named with --output ", loss.output),
                       ExitCode::usage);
+    graph.set_output_role(position, Role::loss);
     return output;
   }
   Value* output = observed_output(graph, loss.output);
   const LabelSpec spec = *label_of(loss, output->type, label);
   Var value = loss_of(b, loss, b.wrap(output), label_input(b, spec.type), spec.axis);
   graph.rename(value.value, "loss");
-  graph.outputs().push_back(value.value);
+  graph.add_output(value.value, Role::loss);
   return value.value;
 }
 
@@ -240,7 +248,7 @@ void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::v
                       const std::vector<Value*>& gradients) {
   Builder b(graph, "optimizer");
   Value* counter = graph.add_state({DType::i64, {}}, "step", StateRole::counter, 0.0);
-  Var learning_rate = b.input({DType::f64, {}}, "learning_rate");
+  Var learning_rate = b.input({DType::f64, {}}, "learning_rate", Role::learning_rate);
   Var next = b.wrap(counter) + 1.0;
   const StepScalars scalars{b, learning_rate, b.cast(next, DType::f64)};
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -264,10 +272,12 @@ void make_training_step(Graph& graph, const LossSpec& loss, const OptimizerSpec&
     const std::vector<Value*> gradients = unscale(graph, differentiate(graph, scaled.scaled, parameters), scaled.scale);
     attach_optimizer(graph, optimizer, parameters, gradients);
     const ScalingReport report = skip_overflow(graph, scaled, value, gradients, attempts);
-    graph.outputs() = {value, report.scale, report.skipped};
+    show_alone(graph, value);
+    graph.add_output(report.scale, Role::loss_scale);
+    graph.add_output(report.skipped, Role::skipped);
   } else {
     attach_optimizer(graph, optimizer, parameters, differentiate(graph, value, parameters));
-    graph.outputs() = {value};
+    show_alone(graph, value);
   }
   graph.set_name("train_step");
   graph.remove_dead();
@@ -277,15 +287,15 @@ void make_gradient_graph(Graph& graph, const LossSpec& loss, const std::vector<s
                          const std::optional<TensorType>& label, const std::optional<LossScaling>& scaling) {
   Value* value = attach_loss(graph, loss, label);
   const std::vector<Value*> parameters = states_named(graph, trained);
-  std::vector<Value*> outputs;
+  std::vector<Value*> gradients;
   if (scaling) {
     const ScaledLoss scaled = scale_loss(graph, value, *scaling);
-    outputs = unscale(graph, differentiate(graph, scaled.scaled, parameters), scaled.scale);
+    gradients = unscale(graph, differentiate(graph, scaled.scaled, parameters), scaled.scale);
   } else {
-    outputs = differentiate(graph, value, parameters);
+    gradients = differentiate(graph, value, parameters);
   }
-  outputs.insert(outputs.begin(), value);
-  graph.outputs() = outputs;
+  show_alone(graph, value);
+  for (Value* gradient : gradients) graph.add_output(gradient, Role::gradient);
   graph.set_name("gradients");
   graph.remove_updates();
   graph.remove_dead();

@@ -37,7 +37,7 @@ std::optional<LabelSpec> label_of(const LossSpec& loss, const TensorType& output
 
 /// Adds the input `label` and the mean loss over all elements of the output that it looks at; gives the loss. A node's result of
 /// that name gets another; no input or state may have it.
-///   graph(%x) -> (%logits)    becomes    graph(%x, %label: i64[64]) -> (%logits, %loss)
+///   graph(%x) -> (%logits)    becomes    graph(%x, %label: i64[64] label) -> (%logits, %loss loss)
 ir::Value* attach_loss(ir::Graph& graph, const LossSpec& loss, const std::optional<TensorType>& label = {});
 
 enum class OptimizerKind : std::uint8_t { sgd, adam, adamw };
@@ -62,7 +62,7 @@ void attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const st
 std::string optimizer_state_name(std::string_view parameter, std::string_view what);
 
 /// The whole step: attach_loss, differentiate, attach_optimizer. Outputs become the loss alone; with `scaling` the scale of the
-/// next step (f32[]) and whether this one was skipped (i64[]) follow.
+/// next step and whether this one was skipped follow. Each has its role (ir/base/role.h).
 void make_training_step(ir::Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer,
                         const std::vector<std::string>& trained, const std::optional<TensorType>& label = {},
                         const std::optional<LossScaling>& scaling = {});

@@ -8,10 +8,10 @@
 namespace gcomp::runtime {
 namespace {
 
-std::size_t find_buffer(const Program& program, const std::vector<int>& buffers, std::string_view name, std::string_view kind) {
+std::size_t find_buffer(const Program& program, const std::vector<Port>& ports, std::string_view name, std::string_view kind) {
   std::string names;
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const Buffer& buffer = program.buffers.at(static_cast<std::size_t>(buffers[i]));
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    const Buffer& buffer = program.buffers.at(static_cast<std::size_t>(ports[i].buffer));
     if (buffer.name == name) return i;
     names += concat(i ? ", " : "", "'", buffer.name, "'");
   }
@@ -31,12 +31,12 @@ std::size_t Executable::output_index(std::string_view name) const {
 
 const Buffer& Executable::input_buffer(std::size_t index) const {
   check_internal(index < program_.inputs.size(), "input ", index, " of ", program_.inputs.size());
-  return program_.buffers[static_cast<std::size_t>(program_.inputs[index])];
+  return program_.buffers[static_cast<std::size_t>(program_.inputs[index].buffer)];
 }
 
 const Buffer& Executable::output_buffer(std::size_t index) const {
   check_internal(index < program_.outputs.size(), "output ", index, " of ", program_.outputs.size());
-  return program_.buffers[static_cast<std::size_t>(program_.outputs[index])];
+  return program_.buffers[static_cast<std::size_t>(program_.outputs[index].buffer)];
 }
 
 void Executable::set_input(std::size_t index, const Tensor& value) {

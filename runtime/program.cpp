@@ -36,6 +36,24 @@ Target parse_target(std::string_view text) {
   throw UserError(concat("target '", text, "' is unknown; wanted cpu, or cuda:ARCHITECTURE such as cuda:sm_90"), ExitCode::usage);
 }
 
+std::optional<std::size_t> find_port(const std::vector<Port>& ports, Role role) {
+  const auto found = std::find_if(ports.begin(), ports.end(), [&](const Port& port) { return port.role == role; });
+  return found == ports.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - ports.begin()));
+}
+
+const std::string& origin_of(const Step& step) {
+  return *visit_step(
+      step, [](const KernelLaunch& launch) { return &launch.origin; }, [](const MatmulCall& call) { return &call.origin; },
+      [](const ConvolutionCall& call) { return &call.origin; });
+}
+
+int fault_of(const Step& step) {
+  return visit_step(
+      step, [](const KernelLaunch& launch) { return launch.fault; },
+      [](const MatmulCall&) { return 0; },  // nor does its epilogue raise any (runtime/validate.h)
+      [](const ConvolutionCall&) { return 0; });
+}
+
 std::int64_t bias_elements(const MatmulCall& call, EpilogueKind kind) {
   return kind == EpilogueKind::bias_gradient_a ? call.m : call.n;
 }

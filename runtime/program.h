@@ -10,9 +10,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "ir/base/overloaded.h"
+#include "ir/base/role.h"
 #include "ir/base/tensor.h"
 
 namespace gcomp::runtime {
@@ -196,6 +200,36 @@ struct ConvolutionCall {
 
 using Step = std::variant<KernelLaunch, MatmulCall, ConvolutionCall>;
 
+/// In how many of the kinds of a Step `Answer` answers for.
+template <class Answer, class... Kinds>
+constexpr int kinds_answered(const std::variant<Kinds...>*) {
+  return (0 + ... + static_cast<int>(std::is_invocable_v<Answer, const Kinds&> || std::is_invocable_v<Answer, Kinds&>));
+}
+
+/// Calls the one of `answers` that takes this kind of step. Whoever asks what a step is asks here, with one lambda for each kind
+/// and none for any, so that a new kind of step does not compile until every place has answered for it.
+template <class AnyStep, class... Answers>
+decltype(auto) visit_step(AnyStep& step, Answers... answers) {
+  static_assert(sizeof...(Answers) == std::variant_size_v<Step>, "one answer for each kind of step");
+  static_assert((... && (kinds_answered<Answers>(static_cast<const Step*>(nullptr)) == 1)), "no answer for several kinds of steps");
+  return std::visit(Overloaded{std::move(answers)...}, step);
+}
+
+/// The IR node that a step was made of, for messages and profiles.
+const std::string& origin_of(const Step& step);
+/// Index + 1 into Program::faults that the step may raise; 0 for none.
+int fault_of(const Step& step);
+
+/// Where data enters or leaves a program.
+struct Port {
+  int buffer = 0;
+  Role role = Role::array;
+
+  bool operator==(const Port&) const = default;
+};
+/// The first of that role.
+std::optional<std::size_t> find_port(const std::vector<Port>& ports, Role role);
+
 struct Program {
   std::string name;
   Target target;
@@ -203,7 +237,7 @@ struct Program {
   std::string prelude;  ///< helper definitions that every kernel's text may use
   std::vector<Buffer> buffers;
   std::vector<State> states;
-  std::vector<int> inputs, outputs;  ///< indices into buffers
+  std::vector<Port> inputs, outputs;
   std::vector<Step> steps;
   std::vector<std::string> faults;  ///< messages of conditions that kernels raise: an index out of range, a division by zero
   std::int64_t arena_bytes = 0, state_bytes = 0, constant_bytes = 0, io_bytes = 0;

@@ -249,6 +249,7 @@ ConvolutionCall decode(const proto::ConvolutionCall& in) {
           .generated = decode(in.generated())};
 }
 
+static_assert(std::variant_size_v<Step> == 3, "decode() reads each kind of step, message Step has a field for each");
 Step decode(const proto::Step& in) {
   switch (in.call_case()) {
     case proto::Step::kLaunch: return decode(in.launch());
@@ -259,6 +260,42 @@ Step decode(const proto::Step& in) {
   throw UserError("a step is of no known kind");
 }
 
+template <class Buffers, class Roles>
+std::vector<Port> decode_ports(const Buffers& buffers, const Roles& roles, std::string_view what) {
+  check_user(roles.size() == buffers.size(), roles.size(), " roles of ", buffers.size(), " ", what, "s");
+  std::vector<Port> ports;
+  for (int i = 0; i < buffers.size(); ++i) {
+    const std::optional<Role> role = parse_role(roles[i]);
+    check_user(role.has_value(), "the role '", roles[i], "' of an ", what, " is unknown");
+    ports.push_back({buffers[i], *role});
+  }
+  return ports;
+}
+
+template <class Buffers>
+std::vector<Port> without_roles(const Buffers& buffers) {
+  std::vector<Port> ports;
+  for (const int buffer : buffers) ports.push_back({buffer});
+  return ports;
+}
+
+/// What version 4 knew by name and place alone: the learning rate was the last input of a training step, the label the one before
+/// it, and in f16 two outputs followed the loss. Of other programs nobody asked.
+void add_roles_of_version_4(Program& program) {
+  const auto name = [&](const Port& port) -> std::string_view {
+    const auto buffer = static_cast<std::size_t>(port.buffer);
+    return buffer < program.buffers.size() ? std::string_view(program.buffers[buffer].name) : std::string_view();
+  };
+  if (program.name != "train_step" || program.inputs.empty() || program.outputs.empty()) return;
+  program.inputs.back().role = Role::learning_rate;
+  if (program.inputs.size() >= 2)
+    if (Port& label = program.inputs[program.inputs.size() - 2]; name(label) == "label") label.role = Role::label;
+  program.outputs[0].role = Role::loss;
+  if (program.outputs.size() != 3) return;
+  program.outputs[1].role = Role::loss_scale;
+  program.outputs[2].role = Role::skipped;
+}
+
 Program decode(const proto::Program& in) {
   Program program;
   program.name = in.name();
@@ -267,8 +304,14 @@ Program decode(const proto::Program& in) {
   program.prelude = in.prelude();
   for (const proto::Buffer& buffer : in.buffers()) program.buffers.push_back(decode(buffer));
   for (const proto::State& state : in.states()) program.states.push_back(decode(state));
-  program.inputs = to_vector(in.inputs());
-  program.outputs = to_vector(in.outputs());
+  if (in.version() == 4) {
+    program.inputs = without_roles(in.inputs());
+    program.outputs = without_roles(in.outputs());
+    add_roles_of_version_4(program);
+  } else {
+    program.inputs = decode_ports(in.inputs(), in.input_roles(), "input");
+    program.outputs = decode_ports(in.outputs(), in.output_roles(), "output");
+  }
   for (const proto::Step& step : in.steps()) program.steps.push_back(decode(step));
   program.faults = to_vector(in.faults());
   program.arena_bytes = in.arena_bytes();
@@ -293,8 +336,14 @@ proto::Program encode(const Program& program) {
   out.set_prelude(program.prelude);
   for (const Buffer& buffer : program.buffers) encode(buffer, out.add_buffers());
   for (const State& state : program.states) encode(state, out.add_states());
-  assign(out.mutable_inputs(), program.inputs);
-  assign(out.mutable_outputs(), program.outputs);
+  for (const Port& input : program.inputs) {
+    out.add_inputs(input.buffer);
+    out.add_input_roles(std::string(name_of(input.role)));
+  }
+  for (const Port& output : program.outputs) {
+    out.add_outputs(output.buffer);
+    out.add_output_roles(std::string(name_of(output.role)));
+  }
   for (const Step& step : program.steps) std::visit([&](const auto& call) { encode(call, out.add_steps()); }, step);
   for (const std::string& fault : program.faults) out.add_faults(fault);
   out.set_arena_bytes(program.arena_bytes);
@@ -325,8 +374,8 @@ Program parse_program(std::span<const std::byte> bytes, std::string_view source)
              " bytes; the limit is 2 GiB");
   proto::Program message;
   check_user(message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())), source, ": not a program, or damaged");
-  check_user(message.version() == kProgramVersion, source, ": a program of version ", message.version(),
-             ", this gcomp reads version ", kProgramVersion);
+  check_user(message.version() >= kOldestProgramVersion && message.version() <= kProgramVersion, source, ": a program of version ",
+             message.version(), ", this gcomp reads versions ", kOldestProgramVersion, " to ", kProgramVersion);
   try {
     Program program = decode(message);
     validate(program);

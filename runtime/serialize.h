@@ -10,8 +10,8 @@
 
 namespace gcomp::runtime {
 
-/// What this gcomp writes, and the only version that it reads.
-inline constexpr std::uint32_t kProgramVersion = 4;
+/// What this gcomp writes, and the oldest version that it reads: 4 had no roles, which then follow from names and places.
+inline constexpr std::uint32_t kProgramVersion = 5, kOldestProgramVersion = 4;
 
 /// Throws InternalError where `program` breaks a rule of validate(), since it could not be read again.
 std::vector<std::byte> serialize(const Program& program);

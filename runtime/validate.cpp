@@ -79,13 +79,17 @@ void validate_states(const Program& program) {
   }
 }
 
-void validate_interface(const Program& program, const std::vector<int>& indices, std::string_view what) {
+/// Gives the ports as the rules of their roles see them.
+std::vector<RoleUse> validate_interface(const Program& program, const std::vector<Port>& ports, std::string_view what) {
   std::unordered_set<int> seen;
-  for (int index : indices) {
-    const Buffer& buffer = buffer_at(program, index, what);
+  std::vector<RoleUse> uses;
+  for (const Port& port : ports) {
+    const Buffer& buffer = buffer_at(program, port.buffer, what);
     check_user(buffer.space == Space::io, what, " '", buffer.name, "' lies in space ", name_of(buffer.space), ", wanted io");
-    check_user(seen.insert(index).second, what, " '", buffer.name, "' is listed twice");
+    check_user(seen.insert(port.buffer).second, what, " '", buffer.name, "' is listed twice");
+    uses.push_back({port.role, buffer.name, &buffer.type});
   }
+  return uses;
 }
 
 bool is_identifier(std::string_view name) {
@@ -260,8 +264,9 @@ void validate(const Program& program) {
   validate_spaces(program);
   validate_buffers(program);
   validate_states(program);
-  validate_interface(program, program.inputs, "input");
-  validate_interface(program, program.outputs, "output");
+  const std::vector<RoleUse> inputs = validate_interface(program, program.inputs, "input");
+  const std::vector<RoleUse> outputs = validate_interface(program, program.outputs, "output");
+  if (const std::string broken = find_role_violation(inputs, outputs); !broken.empty()) throw UserError(broken);
   validate_kernels(program);
   for (std::size_t i = 0; i < program.steps.size(); ++i)
     std::visit([&](const auto& step) { validate_step(program, step, concat("step ", i)); }, program.steps[i]);

@@ -34,13 +34,13 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
   if (!step) return false;
   // Kernels stand beside the library's call, for machines without the library and for what it refuses.
   const auto generate = [&](auto& call) {
-    if constexpr (!std::is_same_v<std::decay_t<decltype(call)>, runtime::KernelLaunch>) {
-      call.generated = generate_product(call, architecture_of(program.target()), program.kernels());
-      return !call.generated.launches.empty();
-    }
-    return true;
+    call.generated = generate_product(call, architecture_of(program.target()), program.kernels());
+    return !call.generated.launches.empty();
   };
-  if (!std::visit(generate, *step)) return false;
+  const bool generated = runtime::visit_step(
+      *step, [](runtime::KernelLaunch&) { return true; }, [&](runtime::MatmulCall& call) { return generate(call); },
+      [&](runtime::ConvolutionCall& call) { return generate(call); });
+  if (!generated) return false;
   program.add_step(*std::move(step));
   return true;
 }

@@ -41,8 +41,11 @@ InstructionSet choose_instruction_set(std::optional<InstructionSet> asked) {
 }
 
 bool has_convolutions(const Program& program) {
-  return std::any_of(program.steps.begin(), program.steps.end(),
-                     [](const Step& step) { return std::holds_alternative<ConvolutionCall>(step); });
+  return std::any_of(program.steps.begin(), program.steps.end(), [](const Step& step) {
+    return visit_step(
+        step, [](const KernelLaunch&) { return false; }, [](const MatmulCall&) { return false; },
+        [](const ConvolutionCall&) { return true; });
+  });
 }
 
 class CpuDevice final : public Device {

@@ -127,8 +127,9 @@ void CpuExecutable::check_faults(const KernelLaunch& launch) {
 }
 
 void CpuExecutable::run_step(const PreparedStep& step) {
-  if (const auto* launch = std::get_if<PreparedLaunch>(&step)) run_launch(*launch);
-  else std::get<std::unique_ptr<LibraryCall>>(step)->run(*pool_);
+  std::visit(Overloaded{[&](const PreparedLaunch& launch) { run_launch(launch); },
+                        [&](const std::unique_ptr<LibraryCall>& call) { call->run(*pool_); }},
+             step);
 }
 
 void CpuExecutable::run() {
@@ -148,7 +149,7 @@ void CpuExecutable::run() {
 
 std::span<std::byte> CpuExecutable::input(std::size_t index) {
   const Buffer& buffer = input_buffer(index);
-  return {address(program().inputs[index]), static_cast<std::size_t>(buffer.type.bytes())};
+  return {address(program().inputs[index].buffer), static_cast<std::size_t>(buffer.type.bytes())};
 }
 
 std::span<const std::byte> CpuExecutable::input_of_run(std::size_t index, int age) {
@@ -159,7 +160,7 @@ std::span<const std::byte> CpuExecutable::input_of_run(std::size_t index, int ag
 std::span<const std::byte> CpuExecutable::output_bytes(std::size_t index, int age) {
   check_internal(age == 0, "output_bytes: the CPU keeps no run before the last");
   const Buffer& buffer = output_buffer(index);
-  return {address(program().outputs[index]), static_cast<std::size_t>(buffer.type.bytes())};
+  return {address(program().outputs[index].buffer), static_cast<std::size_t>(buffer.type.bytes())};
 }
 
 void CpuExecutable::time_steps(std::span<std::int64_t> nanoseconds) {

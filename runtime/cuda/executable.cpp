@@ -55,18 +55,10 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
   memory_ = std::make_unique<ProgramMemory>(*session_, p, *states, products_.workspace_bytes());
   input_ranges_ = ranges_of(p.inputs);
   output_ranges_ = ranges_of(p.outputs);
-  for (const Step& step : p.steps) {
-    const auto* launch = std::get_if<KernelLaunch>(&step);
-    may_fault_ |= launch && launch->fault != 0;
-    if (launch) allow_shared_memory(*session_, kernels_.function(launch->kernel), launch->grid, launch->origin);
-  }
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
-    if (const KernelLaunch* after = products_.after(i))
-      allow_shared_memory(*session_, kernels_.function(after->kernel), after->grid, after->origin);
-    const GeneratedProduct* product = generated_product(p.steps[i]);
-    if (!product || products_.library(i)) continue;
-    for (const ProductLaunch& launch : product->launches)
-      allow_shared_memory(*session_, kernels_.function(launch.kernel), launch.grid, std::string(origin(i)));
+    may_fault_ |= fault_of(p.steps[i]) != 0;
+    for (const PlannedLaunch& launch : planned_launches(p, i, products_))
+      allow_shared_memory(*session_, kernels_.function(launch.kernel), launch.grid, origin(i));
   }
   if (!driver().loads_in_capture()) run_products_once();
   for (int slot = 0; slot < kSlots; ++slot) make_slot(slot);
@@ -79,15 +71,13 @@ CudaExecutable::~CudaExecutable() {
   driver().functions().cuStreamSynchronize(compute());
 }
 
-std::string_view CudaExecutable::origin(std::size_t step) const {
-  return std::visit([](const auto& call) -> std::string_view { return call.origin; }, program().steps[step]);
-}
+const std::string& CudaExecutable::origin(std::size_t step) const { return origin_of(program().steps[step]); }
 
 /// Neighbours are copied together, gaps of alignment included.
-std::vector<CudaExecutable::Range> CudaExecutable::ranges_of(const std::vector<int>& buffers) const {
+std::vector<CudaExecutable::Range> CudaExecutable::ranges_of(const std::vector<Port>& ports) const {
   std::vector<Range> all, joined;
-  for (const int index : buffers) {
-    const Buffer& buffer = program().buffers[static_cast<std::size_t>(index)];
+  for (const Port& port : ports) {
+    const Buffer& buffer = program().buffers[static_cast<std::size_t>(port.buffer)];
     if (buffer.type.bytes() > 0) all.push_back({buffer.offset, buffer.offset + buffer.type.bytes()});
   }
   std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
@@ -104,16 +94,18 @@ std::vector<CudaExecutable::Range> CudaExecutable::ranges_of(const std::vector<i
 /// product that stores into a state is left out.
 void CudaExecutable::run_products_once() {
   const auto is_state = [&](int buffer) { return program().buffers[static_cast<std::size_t>(buffer)].space == Space::state; };
-  for (std::size_t i = 0; i < program().steps.size(); ++i) {
-    const CublasLtMatmul* library = products_.library(i);
-    if (!library) continue;
-    const auto& call = std::get<MatmulCall>(program().steps[i]);
+  const auto run_once = [&](const MatmulCall& call, const CublasLtMatmul* library) {
+    if (!library) return;
     const LibraryEpilogue* epilogue = library->has_epilogue() ? &*call.epilogue->library : nullptr;
     if (is_state(call.c.buffer) || (epilogue && epilogue->bias && is_state(*epilogue->bias) && is_bias_gradient(epilogue->kind)) ||
         (epilogue && epilogue->aux && is_state(*epilogue->aux)))
-      continue;
+      return;
     library->queue(call, library_buffers(call, *library, 0), memory_->workspace(), compute());
-  }
+  };
+  for (std::size_t i = 0; i < program().steps.size(); ++i)
+    visit_step(
+        program().steps[i], [](const KernelLaunch&) {}, [&](const MatmulCall& call) { run_once(call, products_.library(i)); },
+        [](const ConvolutionCall&) {});
   GCOMP_CUDA(driver(), program().name, cuStreamSynchronize, compute());
 }
 
@@ -170,16 +162,15 @@ void CudaExecutable::queue_steps(int slot) {
 }
 
 void CudaExecutable::queue_step(std::size_t step, int slot) {
-  const Step& what = program().steps[step];
-  if (const auto* launch = std::get_if<KernelLaunch>(&what)) return queue_launch(step, *launch, slot);
-  const auto* matmul = std::get_if<MatmulCall>(&what);
-  if (const CublasLtMatmul* library = products_.library(step)) {
-    library->queue(*matmul, library_buffers(*matmul, *library, slot), memory_->workspace(), compute());
-  } else {
-    const ProductBuffers buffers = matmul ? product_buffers(*matmul) : product_buffers(std::get<ConvolutionCall>(what));
-    queue_product(buffers, *generated_product(what), std::string(origin(step)), slot);
-  }
-  if (const KernelLaunch* after = products_.after(step)) queue_launch(step, *after, slot);
+  visit_step(
+      program().steps[step], [&](const KernelLaunch& launch) { queue_launch(step, launch, slot); },
+      [&](const MatmulCall& call) {
+        if (const CublasLtMatmul* library = products_.library(step))
+          library->queue(call, library_buffers(call, *library, slot), memory_->workspace(), compute());
+        else queue_product(product_buffers(call), call.generated, call.origin, slot);
+        if (const KernelLaunch* after = products_.after(step)) queue_launch(step, *after, slot);
+      },
+      [&](const ConvolutionCall& call) { queue_product(product_buffers(call), call.generated, call.origin, slot); });
 }
 
 MatmulBuffers CudaExecutable::library_buffers(const MatmulCall& call, const CublasLtMatmul& library, int slot) const {
@@ -307,8 +298,9 @@ void CudaExecutable::check_faults(int slot) {
   const auto* flags = reinterpret_cast<const int*>(slots_[slot].faults.data());
   for (std::size_t i = 0; i < program().steps.size(); ++i) {
     if (flags[i] == 0) continue;
-    const auto& launch = std::get<KernelLaunch>(program().steps[i]);
-    throw UserError(concat(launch.origin, ": ", program().faults[static_cast<std::size_t>(launch.fault - 1)]));
+    const int fault = fault_of(program().steps[i]);
+    check_internal(fault != 0, origin(i), ": a fault of a step that raises none");
+    throw UserError(concat(origin(i), ": ", program().faults[static_cast<std::size_t>(fault - 1)]));
   }
 }
 

@@ -47,7 +47,7 @@ class CudaExecutable final : public Executable {
     bool under_way = false;         // a run was queued and nobody has waited for it
   };
 
-  std::vector<Range> ranges_of(const std::vector<int>& buffers) const;
+  std::vector<Range> ranges_of(const std::vector<Port>& ports) const;
   void run_products_once();
   void make_slot(int index);
   GraphExecutable capture(int slot);
@@ -64,7 +64,7 @@ class CudaExecutable final : public Executable {
   void finish(int slot);
   void check_faults(int slot);
   int slot_of(int age) const;
-  std::string_view origin(std::size_t step) const;
+  const std::string& origin(std::size_t step) const;
   const Driver& driver() const { return session_->driver(); }
   CUstream compute() const { return session_->compute.get(); }
 

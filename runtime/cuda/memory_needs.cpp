@@ -40,8 +40,8 @@ std::string largest_buffers(const Program& program) {
 /// The first dimension that all inputs with dimensions have in common, or 0.
 std::int64_t batch_of(const Program& program) {
   std::int64_t batch = 0;
-  for (const int input : program.inputs) {
-    const Shape& shape = program.buffers[static_cast<std::size_t>(input)].type.shape;
+  for (const Port& port : program.inputs) {
+    const Shape& shape = program.buffers[static_cast<std::size_t>(port.buffer)].type.shape;
     if (shape.empty()) continue;
     if (batch != 0 && shape[0] != batch) return 0;
     batch = shape[0];

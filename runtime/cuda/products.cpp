@@ -29,17 +29,7 @@ std::unique_ptr<CublasLtMatmul> plan_library(const Session& session, const Progr
   return CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision);
 }
 
-std::string origin_of(const Step& step) {
-  return std::visit([](const auto& call) { return call.origin; }, step);
-}
-
 }  // namespace
-
-const GeneratedProduct* generated_product(const Step& step) {
-  if (const auto* matmul = std::get_if<MatmulCall>(&step)) return &matmul->generated;
-  if (const auto* convolution = std::get_if<ConvolutionCall>(&step)) return &convolution->generated;
-  return nullptr;
-}
 
 ProductBuffers product_buffers(const MatmulCall& call) { return {call.a.buffer, call.b.buffer, call.c.buffer}; }
 
@@ -55,33 +45,52 @@ ProductBuffers product_buffers(const ConvolutionCall& call) {
 ProductPlan::ProductPlan(const Session& session, const Program& program, const DeviceOptions& options)
     : library_(program.steps.size()), after_(program.steps.size()) {
   MatmulTuning tuning(session, options);
-  for (std::size_t i = 0; i < program.steps.size(); ++i) {
-    const Step& step = program.steps[i];
-    const GeneratedProduct* generated = generated_product(step);
-    if (!generated) continue;
-    if (const auto* matmul = std::get_if<MatmulCall>(&step)) {
-      library_[i] = plan_library(session, program, *matmul, options);
-      if (library_[i]) tuning.tune(*library_[i], *matmul);
-      if (const auto& epilogue = matmul->epilogue; epilogue && !(library_[i] ? library_[i]->has_epilogue() : epilogue->generated))
-        after_[i] = &epilogue->after;
-    }
-    if (!library_[i] && generated->launches.empty())
-      throw DeviceError(concat(origin_of(step), ": the program carries no kernels for this product, and cuBLASLt ",
+  const auto plan_matmul = [&](std::size_t i, const MatmulCall& call) {
+    library_[i] = plan_library(session, program, call, options);
+    if (library_[i]) tuning.tune(*library_[i], call);
+    const bool on_the_way = call.epilogue && (library_[i] ? library_[i]->has_epilogue() : call.epilogue->generated);
+    if (call.epilogue && !on_the_way) after_[i] = &call.epilogue->after;
+  };
+  const auto require_a_way = [&](std::size_t i, const GeneratedProduct& generated, const std::string& origin) {
+    if (!library_[i] && generated.launches.empty())
+      throw DeviceError(concat(origin, ": the program carries no kernels for this product, and cuBLASLt ",
                                session.cublaslt ? "does not compute it" : "is not used"));
-    workspace_bytes_ = std::max(workspace_bytes_, library_[i] ? library_[i]->workspace_bytes() : generated->workspace_bytes);
-  }
+    workspace_bytes_ = std::max(workspace_bytes_, library_[i] ? library_[i]->workspace_bytes() : generated.workspace_bytes);
+  };
+  for (std::size_t i = 0; i < program.steps.size(); ++i)
+    visit_step(
+        program.steps[i], [](const KernelLaunch&) {},
+        [&](const MatmulCall& call) {
+          plan_matmul(i, call);
+          require_a_way(i, call.generated, call.origin);
+        },
+        [&](const ConvolutionCall& call) { require_a_way(i, call.generated, call.origin); });
   tuning.save();
+}
+
+std::vector<PlannedLaunch> planned_launches(const Program& program, std::size_t step, const ProductPlan& products) {
+  std::vector<PlannedLaunch> launches;
+  const auto add_product = [&](const GeneratedProduct& generated) {
+    if (products.library(step)) return;
+    for (const ProductLaunch& launch : generated.launches) launches.push_back({launch.kernel, launch.grid});
+  };
+  visit_step(
+      program.steps[step],
+      [&](const KernelLaunch& launch) {
+        launches.push_back({launch.kernel, launch.grid});
+      },
+      [&](const MatmulCall& call) {
+        add_product(call.generated);
+        if (const KernelLaunch* after = products.after(step)) launches.push_back({after->kernel, after->grid});
+      },
+      [&](const ConvolutionCall& call) { add_product(call.generated); });
+  return launches;
 }
 
 std::set<int> used_kernels(const Program& program, const ProductPlan& products) {
   std::set<int> used;
-  for (std::size_t i = 0; i < program.steps.size(); ++i) {
-    if (const auto* launch = std::get_if<KernelLaunch>(&program.steps[i])) used.insert(launch->kernel);
-    const GeneratedProduct* generated = generated_product(program.steps[i]);
-    if (products.after(i)) used.insert(products.after(i)->kernel);
-    if (!generated || products.library(i)) continue;
-    for (const ProductLaunch& launch : generated->launches) used.insert(launch.kernel);
-  }
+  for (std::size_t i = 0; i < program.steps.size(); ++i)
+    for (const PlannedLaunch& launch : planned_launches(program, i, products)) used.insert(launch.kernel);
   return used;
 }
 

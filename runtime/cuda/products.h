@@ -32,14 +32,20 @@ class ProductPlan {
   std::int64_t workspace_bytes_ = 0;
 };
 
-/// The generated kernels of a step that is a product, or null.
-const GeneratedProduct* generated_product(const Step& step);
 /// The buffers of a product: two that are read, then the one that is written.
 struct ProductBuffers {
   int first = 0, second = 0, result = 0;
 };
 ProductBuffers product_buffers(const MatmulCall& call);
 ProductBuffers product_buffers(const ConvolutionCall& call);
+
+/// One launch of a generated kernel in a step.
+struct PlannedLaunch {
+  int kernel = 0;
+  Grid grid;
+};
+/// What a step launches when its products are computed as planned; the library's own launches are not among it.
+std::vector<PlannedLaunch> planned_launches(const Program& program, std::size_t step, const ProductPlan& products);
 
 /// Kernels that some step launches when its products are computed as planned.
 std::set<int> used_kernels(const Program& program, const ProductPlan& products);

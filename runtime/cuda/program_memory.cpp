@@ -28,6 +28,14 @@ TableLayout layout_of(const KernelLaunch& launch) {
   return layout;
 }
 
+/// The step's launch where that reads its buffers from a table, else null. Epilogues have one segment, and so no table.
+const KernelLaunch* tabled_launch(const Step& step) {
+  using Found = const KernelLaunch*;
+  return visit_step(
+      step, [](const KernelLaunch& launch) -> Found { return uses_segment_table(launch) ? &launch : nullptr; },
+      [](const MatmulCall&) -> Found { return nullptr; }, [](const ConvolutionCall&) -> Found { return nullptr; });
+}
+
 std::int64_t flags_of(const Program& program) {
   return aligned_size(static_cast<std::int64_t>((program.steps.size() + 1) * sizeof(int)));
 }
@@ -65,8 +73,7 @@ std::shared_ptr<const DeviceMemory> shared_arena(const Session& session, std::in
 std::int64_t table_bytes(const Program& program) {
   std::int64_t bytes = flags_of(program);
   for (const Step& step : program.steps)
-    if (const auto* launch = std::get_if<KernelLaunch>(&step); launch && uses_segment_table(*launch))
-      bytes += kSlots * layout_of(*launch).end;
+    if (const KernelLaunch* launch = tabled_launch(step)) bytes += kSlots * layout_of(*launch).end;
   return bytes;
 }
 
@@ -128,8 +135,8 @@ void ProgramMemory::upload_tables(const Session& session, const Program& program
   std::vector<std::byte> host(static_cast<std::size_t>(tables_.bytes()));
   std::int64_t next = flags;
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
-    const auto* launch = std::get_if<KernelLaunch>(&program.steps[i]);
-    if (!launch || !uses_segment_table(*launch)) continue;
+    const KernelLaunch* launch = tabled_launch(program.steps[i]);
+    if (!launch) continue;
     for (int slot = 0; slot < kSlots; ++slot) {
       const CUdeviceptr device = tables_.address() + static_cast<CUdeviceptr>(next);
       write_table(*launch, *this, slot, host.data() + next, device);

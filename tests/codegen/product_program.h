@@ -31,14 +31,14 @@ class ProductProgram {
     program_.io_bytes += (buffer.type.bytes() + 63) / 64 * 64;
     program_.buffers.push_back(std::move(buffer));
     const int index = static_cast<int>(program_.buffers.size()) - 1;
-    (result ? program_.outputs : program_.inputs).push_back(index);
+    (result ? program_.outputs : program_.inputs).push_back({index});
     return index;
   }
   void add_step(const runtime::Step& step) { program_.steps.push_back(step); }
 
   /// Elements that no product writes keep what they held before.
   void expect_equal_to_loops() {
-    for (int output : program_.outputs) program_.inputs.push_back(output);
+    for (const runtime::Port& output : program_.outputs) program_.inputs.push_back(output);
     program_.kernels = kernels_.kernels();
     program_.prelude = kernels_.prelude();
     runtime::validate(program_);
@@ -53,14 +53,16 @@ class ProductProgram {
   }
 
  private:
-  std::string name(std::size_t output) const { return program_.buffers[static_cast<std::size_t>(program_.outputs[output])].name; }
+  std::string name(std::size_t output) const {
+    return program_.buffers[static_cast<std::size_t>(program_.outputs[output].buffer)].name;
+  }
 
   std::vector<Tensor> run(cuda_shim::ProgramRunner& runner) const {
     std::mt19937 random(1);
     std::uniform_real_distribution<double> value(-1, 1);
     std::vector<std::pair<std::string, Tensor>> written;
-    for (int input : program_.inputs) {
-      const runtime::Buffer& buffer = program_.buffers[static_cast<std::size_t>(input)];
+    for (const runtime::Port& input : program_.inputs) {
+      const runtime::Buffer& buffer = program_.buffers[static_cast<std::size_t>(input.buffer)];
       Tensor tensor(buffer.type);
       for (std::int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, value(random));
       runner.write(buffer.name, tensor);

@@ -197,7 +197,7 @@ TEST_F(ClassifierOutputs, ProbabilitiesUnderALossOfScoresAreNoted) {
   EXPECT_EQ(train().errors.find("takes scores"), std::string::npos);
 }
 
-/// The learning rate is the step's last input, whatever its name.
+/// The learning rate is known by its role, whatever its name.
 TEST_F(ClassifierOutputs, AnInputCalledAsTheLearningRateIsAnInput) {
   const std::string plain = measured(train());
   write_linear_model(model_, [](onnx::ModelProto& model) {

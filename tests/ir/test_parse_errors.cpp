@@ -125,6 +125,18 @@ TEST(ParseErrors, show_the_line_with_a_mark_under_the_column) {
             "f.gir:3:8: unknown op 'rleu'; did you mean 'relu'?\n    %y = rleu %x  // a comment\n         ^");
 }
 
+TEST(ParseErrors, name_the_roles_of_inputs_and_of_outputs) {
+  const auto first_line = [](const std::string& text) {
+    const std::string found = error_of(text);
+    return found.substr(0, found.find('\n'));
+  };
+  EXPECT_EQ(first_line("graph @g(%x: f32[4] lable) -> () {}"),
+            "f.gir:1:21: unknown role 'lable' of an input, wanted 'label' and 'learning_rate'; did you mean 'label'?");
+  EXPECT_EQ(first_line("graph @g(%x: f32[]) -> (%x label) {}"),
+            "f.gir:1:28: unknown role 'label' of an output, wanted 'loss', 'gradient', 'loss_scale' and 'skipped'");
+  EXPECT_EQ(first_line("graph @g(%x: i64[]) -> (%x loss) {}"), "f.gir: output 'x' is i64[], the role loss wants a float scalar");
+}
+
 TEST(ParseErrors, show_control_characters_as_question_marks) {
   EXPECT_EQ(error_of("graph @g() \x1b[31m"),
             "f.gir:1:12: found '?', wanted '->' and the outputs after the inputs\n  graph @g() ?[31m\n             ^");

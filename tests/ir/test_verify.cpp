@@ -41,6 +41,22 @@ TEST(Verify, outputs_are_defined) {
   EXPECT_EQ(found_after([](Graph& g) { g.outputs().push_back(nullptr); }), "output _ is not defined");
 }
 
+TEST(Verify, inputs_and_outputs_keep_the_rules_of_their_roles) {
+  EXPECT_EQ(found_after([](Graph& g) { g.set_output_role(0, Role::label); }),
+            "output 'z' has the role label, which is one of inputs");
+  EXPECT_EQ(found_after([](Graph& g) { g.set_output_role(0, Role::loss); }),
+            "output 'z' is f32[4], the role loss wants a float scalar");
+  EXPECT_EQ(found_after([](Graph& g) {
+              g.add_input({DType::f32, {4}}, "y", Role::label);
+            }),
+            "the role label needs an output with the role loss, and there is none");
+  EXPECT_EQ(found_after([](Graph& g) {
+              g.add_input({DType::f32, {4}}, "first", Role::label);
+              g.add_input({DType::f32, {4}}, "second", Role::label);
+            }),
+            "input 'second' is the second with the role label");
+}
+
 TEST(Verify, values_know_their_producers) {
   EXPECT_EQ(found_after([](Graph& g) { g.nodes()[1]->result()->producer = g.nodes()[0].get(); }),
             "%z = exp %y @layer: result 0 does not know its producer");

@@ -32,10 +32,12 @@ inline Program sample_program() {
   add("filter", Space::arena, DType::f32, {6, 2, 3, 3}, 1088);
   add("map", Space::arena, DType::f32, {2, 6, 3, 2}, 1536);
   add("bias", Space::state, DType::f32, {4}, 0);
+  add("rate", Space::io, DType::f64, {}, 320);
+  add("loss", Space::io, DType::f32, {}, 384);
   for (int i = 0; i < 3; ++i) p.buffers[2].contents.set(i, 1 - 3 * i);
   p.states = {{.buffer = 1, .role = StateRole::optimizer, .fill = -0.0}};
-  p.inputs = {3};
-  p.outputs = {4};
+  p.inputs = {{3, Role::label}, {10, Role::learning_rate}};
+  p.outputs = {{4, Role::array}, {11, Role::loss}};
   p.steps = {
       KernelLaunch{
           .kernel = 1, .segments = {{{0, 1}, 7, 3}, {{3, 4}, 9, 2}}, .grid = {12, 256, 1024}, .fault = 2, .origin = "/fc/Relu"},
@@ -79,7 +81,7 @@ inline Program sample_program() {
   p.arena_bytes = 1856;
   p.state_bytes = 256;
   p.constant_bytes = 64;
-  p.io_bytes = 320;
+  p.io_bytes = 448;
   p.arena_lower_bound = 1800;
   return p;
 }

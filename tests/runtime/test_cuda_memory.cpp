@@ -34,7 +34,7 @@ Program large_program() {
   add("hidden", Space::arena, {32, 1 << 21});  // 256 MiB
   add("small", Space::arena, {4});
   add("w", Space::state, {1 << 22});  // 16 MiB
-  program.inputs = {0};
+  program.inputs = {{0}};
   program.states = {{.buffer = 3, .role = StateRole::parameter, .fill = 0.0}};
   program.arena_bytes = 256 * kMiB;
   program.io_bytes = 32 * kMiB;

@@ -53,8 +53,8 @@ Program make_program() {
   };
   program.states = {{.buffer = 1, .role = StateRole::parameter, .fill = {}},
                     {.buffer = 5, .role = StateRole::optimizer, .fill = 0.25}};
-  program.inputs = {0};
-  program.outputs = {4};
+  program.inputs = {{0}};
+  program.outputs = {{4}};
   program.arena_bytes = 192, program.state_bytes = 128, program.constant_bytes = 64, program.io_bytes = 192;
   program.faults = {"the sum exceeds 1000"};
   MatmulCall matmul;
@@ -162,7 +162,7 @@ Program convolution_program(ConvolutionKind kind) {
   program.buffers = {{"x", Space::io, f32({8, 16, 10, 10}), 0, {}},
                      {"w", Space::arena, f32({32, 16, 3, 3}), 0, {}},
                      {"y", Space::io, f32({8, 32, 10, 10}), 51200, {}}};
-  program.inputs = {0}, program.outputs = {2};
+  program.inputs = {{0}}, program.outputs = {{2}};
   program.io_bytes = 51200 + 102400, program.arena_bytes = 18432;
   ConvolutionCall call;
   call.kind = kind;

@@ -40,7 +40,66 @@ TEST(Serialize, AnotherVersionIsRefusedWithBoth) {
   std::vector<std::byte> bytes = serialize(sample_program());
   ASSERT_EQ(bytes[0], std::byte{8});  // field 1, varint
   bytes[1] = std::byte{9};
-  EXPECT_EQ(user_error([&] { parse_program(bytes, "p.pb"); }), "p.pb: a program of version 9, this gcomp reads version 4");
+  EXPECT_EQ(user_error([&] { parse_program(bytes, "p.pb"); }), "p.pb: a program of version 9, this gcomp reads versions 4 to 5");
+}
+
+/// As version 4 was written: without the roles, which are the last fields.
+std::vector<std::byte> as_version_4(const Program& program) {
+  std::vector<std::byte> bytes = serialize(program);
+  std::size_t roles = 0;
+  for (const std::vector<Port>* ports : {&program.inputs, &program.outputs})
+    for (const Port& port : *ports) roles += 3 + name_of(port.role).size();
+  bytes.resize(bytes.size() - roles);
+  bytes[1] = std::byte{4};
+  return bytes;
+}
+
+Program step_without_kernels(std::vector<std::pair<std::string, TensorType>> inputs,
+                             std::vector<std::pair<std::string, TensorType>> outputs) {
+  Program program;
+  program.name = "train_step";
+  for (auto* values : {&inputs, &outputs})
+    for (auto& [name, type] : *values) {
+      (values == &inputs ? program.inputs : program.outputs).push_back({static_cast<int>(program.buffers.size())});
+      program.buffers.push_back(
+          {.name = name, .space = Space::io, .type = std::move(type), .offset = program.io_bytes, .contents = {}});
+      program.io_bytes += 64;
+    }
+  return program;
+}
+
+TEST(Serialize, RolesOfVersion4FollowFromNamesAndPlaces) {
+  const std::pair<std::string, TensorType> x{"x", {DType::f32, {2}}}, label{"label", {DType::i64, {2}}},
+      rate{"learning_rate", {DType::f64, {}}}, loss{"loss", {DType::f32, {}}}, scale{"4", {DType::f32, {}}},
+      skipped{"5", {DType::i64, {}}};
+  Program program = step_without_kernels({x, label, rate}, {loss, scale, skipped});
+  const std::vector<std::byte> bytes = as_version_4(program);
+  program.inputs[1].role = Role::label;
+  program.inputs[2].role = Role::learning_rate;
+  program.outputs[0].role = Role::loss;
+  program.outputs[1].role = Role::loss_scale;
+  program.outputs[2].role = Role::skipped;
+  EXPECT_EQ(parse_program(bytes, "p.pb"), program);
+
+  Program unlabelled = step_without_kernels({x, rate}, {loss});
+  const std::vector<std::byte> others = as_version_4(unlabelled);
+  unlabelled.inputs[1].role = Role::learning_rate;
+  unlabelled.outputs[0].role = Role::loss;
+  EXPECT_EQ(parse_program(others, "p.pb"), unlabelled);
+
+  Program forward = step_without_kernels({x, label}, {loss});
+  forward.name = "forward";
+  EXPECT_EQ(parse_program(as_version_4(forward), "p.pb"), forward);
+  EXPECT_EQ(user_error([&] { parse_program(as_version_4(step_without_kernels({x}, {loss})), "p.pb"); }),
+            "p.pb: invalid program: input 'x' is f32[2], the role learning_rate wants f64[]");
+}
+
+TEST(Serialize, EveryRoleComesBack) {
+  for (const RoleDef& definition : kRoles) {
+    EXPECT_EQ(parse_role(definition.name), definition.role);
+    EXPECT_EQ(name_of(definition.role), definition.name);
+  }
+  EXPECT_EQ(parse_role("loess"), std::nullopt);
 }
 
 TEST(Serialize, DamagedBytesNeverCrash) {
@@ -91,22 +150,33 @@ TEST(Validate, EachRuleRefuses) {
       {"contents in arena", [](Program& p) { p.buffers[0].contents = Tensor(DType::f32, {1}); }, "only constants have contents"},
       {"io names", [](Program& p) { p.buffers[4].name = "x"; }, "a second io buffer of this name"},
       {"state space", [](Program& p) { p.states[0].buffer = 0; }, "lies in space arena"},
-      {"state index", [](Program& p) { p.states[0].buffer = 99; }, "buffer index 99, but there are 10 buffers"},
+      {"state index", [](Program& p) { p.states[0].buffer = 99; }, "buffer index 99, but there are 12 buffers"},
       {"state twice", [](Program& p) { p.states.push_back(p.states[0]); }, "belongs to two states"},
-      {"input", [](Program& p) { p.inputs = {1}; }, "input 'w' lies in space state, wanted io"},
-      {"input twice",
+      {"input", [](Program& p) { p.inputs[0].buffer = 1; }, "input 'w' lies in space state, wanted io"},
+      {"input twice", [](Program& p) { p.inputs[1].buffer = 3; }, "input 'x' is listed twice"},
+      {"output", [](Program& p) { p.outputs[0].buffer = -1; }, "output: buffer index -1"},
+      {"role of the other direction", [](Program& p) { p.inputs[0].role = Role::loss; },
+       "input 'x' has the role loss, which is one of outputs"},
+      {"role of another type", [](Program& p) { p.inputs[0].role = Role::learning_rate; },
+       "input 'x' is f32[2,3,8], the role learning_rate wants f64[]"},
+      {"loss of several elements", [](Program& p) { p.outputs[0].role = Role::loss; },
+       "output 'y' is f32[2,3,4], the role loss wants a float scalar"},
+      {"role given twice", [](Program& p) { p.inputs[1].role = Role::label; }, "input 'rate' is the second with the role label"},
+      {"role without the one that it needs", [](Program& p) { p.outputs.pop_back(); },
+       "the role label needs an output with the role loss, and there is none"},
+      {"scale without skips",
        [](Program& p) {
-         p.inputs = {3, 3};
+         p.inputs.clear();
+         p.outputs = {{11, Role::loss_scale}};
        },
-       "input 'x' is listed twice"},
-      {"output", [](Program& p) { p.outputs = {-1}; }, "output: buffer index -1"},
+       "the role loss_scale needs an output with the role skipped, and there is none"},
       {"kernel name", [](Program& p) { p.kernels[0].name = "k0(); evil"; }, "its name is no identifier"},
       {"kernel names", [](Program& p) { p.kernels[1].name = "k0"; }, "a second kernel of the name 'k0'"},
       {"kernel", [](Program& p) { launch(p).kernel = 2; }, "kernel index 2, but there are 2 kernels"},
       {"fault", [](Program& p) { launch(p).fault = 3; }, "fault 3, but there are 2 faults"},
       {"segments", [](Program& p) { launch(p).segments.clear(); }, "a launch without segments"},
       {"segment sizes", [](Program& p) { launch(p).segments[1].buffers = {0}; }, "segments of 2 and of 1 buffers"},
-      {"segment buffer", [](Program& p) { launch(p).segments[1].buffers[0] = 10; }, "buffer index 10"},
+      {"segment buffer", [](Program& p) { launch(p).segments[1].buffers[0] = 12; }, "buffer index 12"},
       {"extent", [](Program& p) { launch(p).segments[0].extent = -1; }, "extent -1"},
       {"tasks", [](Program& p) { launch(p).segments[0].tasks = -1; }, "-1 tasks"},
       {"threads", [](Program& p) { launch(p).grid.threads = 1025; }, "1025 threads a block"},
@@ -121,7 +191,7 @@ TEST(Validate, EachRuleRefuses) {
       {"product kernel", [](Program& p) { matmul(p).generated.launches[1].kernel = 2; }, "step 1: kernel index 2"},
       {"product words", [](Program& p) { convolution(p).generated.launches[0].words.assign(65, 0); }, "65 words of a product"},
       {"product threads", [](Program& p) { matmul(p).generated.launches[0].grid.threads = 0; }, "0 threads a block"},
-      {"product buffer", [](Program& p) { matmul(p).generated.launches[1].buffers[0] = 10; }, "step 1: buffer index 10"},
+      {"product buffer", [](Program& p) { matmul(p).generated.launches[1].buffers[0] = 12; }, "step 1: buffer index 12"},
       {"epilogue kernel", [](Program& p) { matmul(p).epilogue->after.kernel = 2; }, "step 1, after it: kernel index 2"},
       {"epilogue fault", [](Program& p) { matmul(p).epilogue->after.fault = 1; }, "step 1: an epilogue that raises a fault"},
       {"epilogue segments",

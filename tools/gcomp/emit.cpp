@@ -60,16 +60,21 @@ std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
   const codegen::Target& target = codegen::target_of(program.target);
   const std::string prelude(target.prelude_file);
   std::vector<std::string> uses(program.kernels.size());
-  const auto add_use = [&](const auto& step) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(step)>, runtime::KernelLaunch>)
-      uses[static_cast<std::size_t>(step.kernel)].append(describe_use(step));
-    else
-      for (const runtime::ProductLaunch& launch : step.generated.launches)
-        uses[static_cast<std::size_t>(launch.kernel)].append(grid_line(step.origin, launch.grid));
-    if constexpr (std::is_same_v<std::decay_t<decltype(step)>, runtime::MatmulCall>)
-      if (step.epilogue) uses[static_cast<std::size_t>(step.epilogue->after.kernel)].append(describe_use(step.epilogue->after));
+  const auto add_launch = [&](const runtime::KernelLaunch& launch) {
+    uses[static_cast<std::size_t>(launch.kernel)].append(describe_use(launch));
   };
-  for (const runtime::Step& step : program.steps) std::visit(add_use, step);
+  const auto add_product = [&](const runtime::GeneratedProduct& product, const std::string& origin) {
+    for (const runtime::ProductLaunch& launch : product.launches)
+      uses[static_cast<std::size_t>(launch.kernel)].append(grid_line(origin, launch.grid));
+  };
+  for (const runtime::Step& step : program.steps)
+    runtime::visit_step(
+        step, [&](const runtime::KernelLaunch& launch) { add_launch(launch); },
+        [&](const runtime::MatmulCall& call) {
+          add_product(call.generated, call.origin);
+          if (call.epilogue) add_launch(call.epilogue->after);
+        },
+        [&](const runtime::ConvolutionCall& call) { add_product(call.generated, call.origin); });
   std::vector<EmittedFile> files = {{prelude, ended(program.prelude)}};
   for (std::size_t i = 0; i < program.kernels.size(); ++i)
     files.emplace_back(concat(program.kernels[i].name, target.kernel_suffix),

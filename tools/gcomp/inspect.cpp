@@ -87,32 +87,35 @@ void inspect_onnx(const InspectFlags& flags, const Console& console) {
                        {"bytes", bytes}});
 }
 
-json buffers_json(const runtime::Program& program, const std::vector<int>& buffers) {
+json ports_json(const runtime::Program& program, const std::vector<runtime::Port>& ports) {
   json list = json::array();
-  for (const int index : buffers) {
-    const runtime::Buffer& buffer = program.buffers[static_cast<std::size_t>(index)];
-    list.push_back({{"name", buffer.name}, {"type", to_string(buffer.type)}});
+  for (const runtime::Port& port : ports) {
+    const runtime::Buffer& buffer = program.buffers[static_cast<std::size_t>(port.buffer)];
+    list.push_back({{"name", buffer.name}, {"type", to_string(buffer.type)}, {"role", name_of(port.role)}});
   }
   return list;
+}
+
+/// "x: f32[8,4]", and what it is where it is not the model's own and its name does not say so.
+std::string port_text(const runtime::Program& program, const runtime::Port& port) {
+  const runtime::Buffer& buffer = program.buffers[static_cast<std::size_t>(port.buffer)];
+  const bool told = port.role == Role::array || buffer.name == name_of(port.role);
+  return concat(buffer.name, ": ", to_string(buffer.type), told ? "" : concat(", role ", name_of(port.role)));
 }
 
 void inspect_program(const runtime::Program& program, const Console& console, json& programs) {
   console.result(concat("program: ", program.name, " for ", to_string(program.target), ", ", program.kernels.size(), " kernels, ",
                         program.steps.size(), " launches and library calls"));
-  for (const int i : program.inputs)
-    console.result(concat("  input: ", program.buffers[static_cast<std::size_t>(i)].name, ": ",
-                          to_string(program.buffers[static_cast<std::size_t>(i)].type)));
-  for (const int i : program.outputs)
-    console.result(concat("  output: ", program.buffers[static_cast<std::size_t>(i)].name, ": ",
-                          to_string(program.buffers[static_cast<std::size_t>(i)].type)));
+  for (const runtime::Port& input : program.inputs) console.result("  input: " + port_text(program, input));
+  for (const runtime::Port& output : program.outputs) console.result("  output: " + port_text(program, output));
   console.result(concat("  memory: arena ", bytes_text(program.arena_bytes), ", states ", bytes_text(program.state_bytes),
                         ", constants ", bytes_text(program.constant_bytes), ", inputs and outputs ", bytes_text(program.io_bytes)));
   programs.push_back({{"name", program.name},
                       {"target", to_string(program.target)},
                       {"kernels", program.kernels.size()},
                       {"steps", program.steps.size()},
-                      {"inputs", buffers_json(program, program.inputs)},
-                      {"outputs", buffers_json(program, program.outputs)},
+                      {"inputs", ports_json(program, program.inputs)},
+                      {"outputs", ports_json(program, program.outputs)},
                       {"arena_bytes", program.arena_bytes},
                       {"arena_lower_bound", program.arena_lower_bound},
                       {"state_bytes", program.state_bytes},

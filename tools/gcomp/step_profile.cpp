@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "ir/base/error.h"
 #include "ir/base/units.h"
@@ -9,19 +10,35 @@
 namespace gcomp::tools {
 namespace {
 
-std::string name_of(const runtime::Program& program, const runtime::KernelLaunch& launch) {
-  return program.kernels[static_cast<std::size_t>(launch.kernel)].name;
-}
-
-std::string name_of(const runtime::Program&, const runtime::MatmulCall& call) {
+std::string matmul_name(const runtime::MatmulCall& call) {
   std::int64_t matrices = 1;
   for (const std::int64_t extent : call.batch) matrices *= extent;
   return concat("matmul ", matrices > 1 ? concat(matrices, " x ") : "", call.m, "x", call.n, "x", call.k);
 }
 
-std::string name_of(const runtime::Program&, const runtime::ConvolutionCall& call) {
+std::string convolution_name(const runtime::ConvolutionCall& call) {
   constexpr const char* kKinds[] = {"convolution", "convolution, input gradient", "convolution, weight gradient"};
   return kKinds[static_cast<std::size_t>(call.kind)];
+}
+
+/// What a step is called, and whether it counts as a product, whose speed is that of its arithmetic.
+struct StepLabel {
+  std::string what;
+  bool product = false;
+};
+
+StepLabel label_of(const runtime::Program& program, const runtime::Step& step) {
+  return runtime::visit_step(
+      step,
+      [&](const runtime::KernelLaunch& launch) {
+        return StepLabel{program.kernels[static_cast<std::size_t>(launch.kernel)].name, false};
+      },
+      [](const runtime::MatmulCall& call) {
+        return StepLabel{matmul_name(call), true};
+      },
+      [](const runtime::ConvolutionCall& call) {
+        return StepLabel{convolution_name(call), true};
+      });
 }
 
 /// 0 where nothing was measured.
@@ -36,12 +53,8 @@ std::vector<ProfiledStep> profile_of(const runtime::Program& program, std::span<
   std::vector<ProfiledStep> profile;
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     const double microseconds = static_cast<double>(nanoseconds[i]) / 1e3 / static_cast<double>(runs);
-    const bool product = !std::holds_alternative<runtime::KernelLaunch>(program.steps[i]);
-    std::visit(
-        [&](const auto& step) {
-          profile.push_back({name_of(program, step), step.origin, microseconds, costs[i], product});
-        },
-        program.steps[i]);
+    StepLabel label = label_of(program, program.steps[i]);
+    profile.push_back({std::move(label.what), origin_of(program.steps[i]), microseconds, costs[i], label.product});
   }
   std::stable_sort(profile.begin(), profile.end(),
                    [](const ProfiledStep& a, const ProfiledStep& b) { return a.microseconds > b.microseconds; });

@@ -75,7 +75,7 @@ ProgramRunner::ProgramRunner(const Program& program, Products products)
     if (buffer.space == Space::constant)
       std::copy(buffer.contents.bytes().begin(), buffer.contents.bytes().end(), address(static_cast<int>(b)));
   }
-  for (int input : program_.inputs) inputs_[buffer(input).name] = input;
+  for (const runtime::Port& input : program_.inputs) inputs_[buffer(input.buffer).name] = input.buffer;
   for (const runtime::State& state : program_.states) {
     states_[buffer(state.buffer).name] = state.buffer;
     if (state.fill)

@@ -23,7 +23,7 @@ class ProgramRunner {
   void write(const std::string& name, const Tensor& value);
   Tensor read_state(const std::string& name) const { return read(states_.at(name)); }
   Tensor read_input(const std::string& name) const { return read(inputs_.at(name)); }
-  Tensor read_output(std::size_t index) const { return read(program_.outputs.at(index)); }
+  Tensor read_output(std::size_t index) const { return read(program_.outputs.at(index).buffer); }
 
   /// Runs all steps. Returns the message of the first fault that a kernel raised, or "". Throws InternalError where memory outside
   /// the spaces was written.

@@ -1,0 +1,25 @@
+// Where a compiled training step takes and gives what its driver must know, found by role (ir/base/role.h).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "runtime/program.h"
+
+namespace gcomp {
+
+/// Inputs that the arrays of a batch fill, in order.
+std::vector<std::size_t> data_inputs(const runtime::Program& program);
+
+/// Positions among the inputs and outputs of a program.
+struct StepPorts {
+  std::vector<std::size_t> data;     ///< data_inputs()
+  std::optional<std::size_t> label;  ///< among them
+  std::size_t learning_rate = 0;
+  std::size_t loss = 0;
+  std::optional<std::size_t> loss_scale, skipped;  ///< in f16, both
+};
+/// Throws UserError where the program is no training step: it lacks a learning rate or a loss.
+StepPorts step_ports(const runtime::Program& program);
+
+}  // namespace gcomp
