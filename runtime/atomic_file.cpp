@@ -68,6 +68,7 @@ void AtomicFile::create_temporary(const fs::path& folder, mode_t mode) {
     if (!descriptor_ && errno != EEXIST) fail(errno);
   }
   if (!descriptor_) fail(EEXIST);
+  tied_ = EndsWithProcess::file(directory_, temporary_.string());
 }
 
 AtomicFile::~AtomicFile() {

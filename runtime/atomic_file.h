@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/descriptor.h"
+#include "runtime/left_behind.h"
 
 namespace gcomp::runtime {
 
@@ -43,6 +44,7 @@ class AtomicFile {
   int directory_;      // that relative paths count from
   std::filesystem::path path_, temporary_;
   Descriptor descriptor_;
+  EndsWithProcess tied_;
   bool committed_ = false;
 };
 

@@ -66,6 +66,8 @@ struct DeviceOptions {
   KernelSink kernels;                  ///< told of every program's kernels; may be empty
   KernelProgressSink kernel_progress;  ///< told when compiling begins, and after each part of it; may be empty
   CancelQuery cancelled;               ///< asked while a compiler runs; may be empty
+  double compiler_timeout = 300;       ///< seconds that a compiler may take for one file or kernel; 0 for any number
+  LogSink detail;                      ///< told of each command to a compiler, quoted for a shell, and its time; may be empty
 
   // CUDA.
   int gpu = 0;                                 ///< among those that the driver shows

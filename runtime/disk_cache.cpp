@@ -45,7 +45,7 @@ std::optional<ParsedEntry> parse_entry(std::string_view text) {
 }
 
 constexpr std::string_view kEntrySuffix = ".entry";
-constexpr std::size_t kKeyStart = 160;
+constexpr std::size_t kKeyStart = 1024;
 
 /// Whole lines from the start of an entry's key, or nothing where `text` begins no entry.
 std::string key_start(std::string_view text) {

@@ -54,6 +54,7 @@ CompileFolder::CompileFolder() {
     throw DeviceError(concat("cannot create a folder for compilation (", name, "): ", std::strerror(errno)),
                       ExitCode::kernel_compile);
   path_ = name;
+  tied_ = EndsWithProcess::folder(name);
   lock_ = lock_in(path_);
 }
 
@@ -64,6 +65,7 @@ CompileFolder::~CompileFolder() {
 
 void CompileFolder::keep() {
   std::error_code ignored;
+  tied_.release();
   fs::remove(path_ / kLockName, ignored);
   path_.clear();
 }

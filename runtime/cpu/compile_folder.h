@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "runtime/descriptor.h"
+#include "runtime/left_behind.h"
 
 namespace gcomp::runtime::cpu {
 
@@ -24,6 +25,7 @@ class CompileFolder {
  private:
   std::filesystem::path path_;
   Descriptor lock_;
+  EndsWithProcess tied_;
 };
 
 /// Removes this user's folders whose processes have ended, and nothing through links; returns how many.

@@ -3,13 +3,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <optional>
+#include <sstream>
 
 #include "ir/base/error.h"
 #include "runtime/cpu/compile_folder.h"
+#include "runtime/cpu/compiler_environment.h"
+#include "runtime/cpu/elf.h"
+#include "runtime/cpu/find_compiler.h"
 #include "runtime/cpu/kernel_library.h"
 #include "runtime/cpu/process.h"
 #include "runtime/cpu/thread_pool.h"
@@ -18,51 +24,9 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-// -ffp-contract=fast is the one liberty with rounding (fused multiply-add); no -ffast-math: NaN and infinities keep their meaning.
-const std::vector<std::string> kFlags = {
-    "-std=c++17",          "-O3", "-fPIC", "-fno-math-errno", "-fopenmp-simd", "-ffp-contract=fast", "-fno-trapping-math",
-    "-fvisibility=hidden", "-w"};
-// Kernel text shares its subexpressions itself; GCC's partial redundancy elimination and jump threading would turn its selects back
-// into branches, which the vectorizer then refuses. Clang knows no such options.
-const std::vector<std::string> kGccFlags = {"-fno-tree-pre", "-fno-thread-jumps"};
 constexpr std::size_t kMaxUnits = 16;
 // Below this much text a further process costs more than it saves.
 constexpr std::size_t kUnitText = 6000;
-
-struct FoundCompiler {
-  std::string path;
-  std::string version;
-  std::vector<std::string> flags;
-};
-
-/// The processor as it is, or a generic one that has the instruction set.
-std::string architecture_flag(InstructionSet set) {
-  if (set == widest_instruction_set()) return "-march=native";
-  return set == InstructionSet::baseline ? "-march=x86-64" : "-march=x86-64-v3";
-}
-
-FoundCompiler find_compiler(const std::string& asked, const std::filesystem::path& folder, const CancelQuery& cancelled = {}) {
-  std::string path;
-  if (!asked.empty()) {
-    path = find_program(asked);
-    if (path.empty()) throw DeviceError(concat("C++ compiler '", asked, "' was not found"), ExitCode::kernel_compile);
-  } else {
-    for (const char* name : {"c++", "g++", "clang++"})
-      if (path.empty()) path = find_program(name);
-  }
-  if (path.empty())
-    throw DeviceError(
-        "no C++ compiler was found on PATH (c++, g++ or clang++), and CPU kernels are compiled when a model is loaded: "
-        "install one (Debian, Ubuntu: apt install g++), name one with --compiler, or run an artifact that carries "
-        "its compiled kernels",
-        ExitCode::kernel_compile);
-  ProcessResult version = Process({path, "--version"}, folder / "version.log", cancelled).wait();
-  if (!version.succeeded)
-    throw DeviceError(concat("C++ compiler ", path, " does not run: ", version.log), ExitCode::kernel_compile);
-  std::vector<std::string> flags = kFlags;
-  if (version.log.find("clang") == version.log.npos) flags.insert(flags.end(), kGccFlags.begin(), kGccFlags.end());
-  return {path, std::move(version.log), std::move(flags)};
-}
 
 void check_kernel_name(const std::string& name) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
@@ -71,10 +35,9 @@ void check_kernel_name(const std::string& name) {
   check_internal(good, "kernel name '", name, "' is not an identifier");
 }
 
-/// A source file and how many kernels it holds.
 struct TranslationUnit {
   std::string text;
-  std::size_t kernels = 0;
+  std::vector<std::string> kernels;  ///< their names
 };
 
 /// The kernels as source files of about equal length. The first also holds what kernel_library.h checks.
@@ -83,7 +46,7 @@ std::vector<TranslationUnit> translation_units(const Program& program, Instructi
   for (const Kernel& kernel : program.kernels) text += kernel.text.size();
   const std::size_t count = std::clamp<std::size_t>(std::max<std::size_t>(text / kUnitText, 2), 1,
                                                     std::clamp<std::size_t>(program.kernels.size(), 1, kMaxUnits));
-  std::vector<TranslationUnit> units(count, {program.prelude + "\n"});
+  std::vector<TranslationUnit> units(count, {program.prelude + "\n", {}});
   units[0].text += concat("extern \"C\" __attribute__((visibility(\"default\"))) const char ", kMachineSymbol, "[];\n",
                           "const char ", kMachineSymbol, "[] = \"", sha256(machine_description(set)), "\";\n",
                           "extern \"C\" __attribute__((visibility(\"default\"))) const char ", kTextSymbol, "[];\n", "const char ",
@@ -96,7 +59,7 @@ std::vector<TranslationUnit> translation_units(const Program& program, Instructi
     const Kernel& kernel = program.kernels[index];
     check_kernel_name(kernel.name);
     auto shortest = std::min_element(units.begin(), units.end(), [](auto& a, auto& b) { return a.text.size() < b.text.size(); });
-    ++shortest->kernels;
+    shortest->kernels.push_back(kernel.name);
     shortest->text += concat("extern \"C\" __attribute__((visibility(\"default\"))) void ", kernel.name,
                              "(void* const*, long, long, long, int*);\n", kernel.text, "\n");
   }
@@ -110,72 +73,200 @@ void write_source(const std::filesystem::path& path, const std::string& text) {
   if (!out) throw DeviceError(concat("cannot write ", path.string(), ": ", std::strerror(errno)), ExitCode::kernel_compile);
 }
 
-std::vector<std::byte> read_object(const std::filesystem::path& path) {
+/// What is there; nothing where there is no such file.
+std::optional<std::vector<std::byte>> read_object(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
+  if (!in) return std::nullopt;
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  check_internal(!text.empty(), "the compiler left no ", path.string());
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
-  return {begin, begin + text.size()};
+  return std::vector<std::byte>(begin, begin + text.size());
 }
 
-/// Waits for one compilation; where it failed, throws with its log and keeps the folder.
-void finish(Process& process, const std::string& source, const FoundCompiler& compiler, CompileFolder& folder) {
-  const ProcessResult result = process.wait();
-  if (result.succeeded) return;
-  folder.keep();
-  throw DeviceError(concat("the C++ compiler ", compiler.path, " failed on generated kernels; the source is kept as ", source,
-                           "; its log:\n", result.log),
-                    ExitCode::kernel_compile);
+/// "k0, k1 and 5 others".
+std::string some_of(const std::vector<std::string>& kernels) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kernels.size(), kShown); ++i) text += concat(i == 0 ? "" : ", ", kernels[i]);
+  return kernels.size() <= kShown ? text : concat(text, " and ", kernels.size() - kShown, " others");
 }
 
-std::vector<std::byte> link_units(const FoundCompiler& compiler, const std::vector<std::string>& objects, CompileFolder& folder) {
-  const std::filesystem::path library = folder.path() / "kernels.so";
-  std::vector<std::string> command = {compiler.path, "-shared", "-o", library.string()};
-  command.insert(command.end(), objects.begin(), objects.end());
-  command.push_back("-lm");
-  const ProcessResult result = Process(command, folder.path() / "link.log").wait();
-  if (result.succeeded) return read_object(library);
-  const std::string kept = folder.path().string();
-  folder.keep();
-  throw DeviceError(
-      concat("linking the kernels with ", compiler.path, " failed; the objects are kept in ", kept, "; its log:\n", result.log),
-      ExitCode::kernel_compile);
-}
+/// One program's way through the compiler.
+class Compilation {
+ public:
+  Compilation(const Program& program, const KernelCompilerOptions& options, const CompilerIdentity& compiler,
+              const std::vector<TranslationUnit>& units)
+      : program_(program),
+        options_(options),
+        compiler_(compiler),
+        units_(units),
+        environment_(compiler_environment(own_environment(), folder_.path().string())) {}
 
-/// Compiles as many units at once as there are `jobs`; whenever one ends, whichever it is, the next begins.
-std::vector<std::byte> compile_units(const FoundCompiler& compiler, const std::vector<TranslationUnit>& units, std::size_t jobs,
-                                     CompileFolder& folder, const KernelCompilerOptions& options) {
-  std::vector<std::string> sources, objects;
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    sources.push_back((folder.path() / concat("unit", i, ".cpp")).string());
-    objects.push_back((folder.path() / concat("unit", i, ".o")).string());
-  }
-  const auto start = [&](std::size_t i) {
-    write_source(sources[i], units[i].text);
-    std::vector<std::string> command = {compiler.path};
-    command.insert(command.end(), compiler.flags.begin(), compiler.flags.end());
-    command.insert(command.end(), {"-c", sources[i], "-o", objects[i]});
-    return Process(std::move(command), folder.path() / concat("unit", i, ".log"), options.cancelled);
-  };
-  KernelProgress state;
-  for (const TranslationUnit& unit : units) state.kernels += unit.kernels;
-  if (options.progress) options.progress(state);
-  std::vector<Process> running;
-  std::vector<std::size_t> numbers;  // of the running units
-  for (std::size_t next = 0; next < units.size() || !running.empty();) {
-    for (; next < units.size() && running.size() < jobs; ++next) {
-      running.push_back(start(next));
-      numbers.push_back(next);
+  /// Compiles as many units at once as there are `jobs`; whenever one ends, whichever it is, the next begins.
+  std::vector<std::byte> run(std::size_t jobs) {
+    KernelProgress state;
+    for (const TranslationUnit& unit : units_) state.kernels += unit.kernels.size();
+    if (options_.progress) options_.progress(state);
+    std::vector<Process> running;
+    std::vector<std::size_t> numbers;  // of the running units
+    for (std::size_t next = 0; next < units_.size() || !running.empty();) {
+      for (; next < units_.size() && running.size() < jobs; ++next) {
+        write_source(path_of(next, ".cpp"), units_[next].text);
+        running.push_back(start(compile_command(next)));
+        numbers.push_back(next);
+      }
+      const std::size_t ended = wait_any(running), unit = numbers[ended];
+      finish(running[ended], compile_command(unit), unit_name(unit), "source", path_of(unit, ".cpp"));
+      expect_object(unit);
+      state.done += units_[unit].kernels.size();
+      if (options_.progress) options_.progress(state);
+      running.erase(running.begin() + static_cast<std::ptrdiff_t>(ended));
+      numbers.erase(numbers.begin() + static_cast<std::ptrdiff_t>(ended));
     }
-    const std::size_t ended = wait_any(running);
-    finish(running[ended], sources[numbers[ended]], compiler, folder);
-    state.done += units[numbers[ended]].kernels;
-    if (options.progress) options.progress(state);
-    running.erase(running.begin() + static_cast<std::ptrdiff_t>(ended));
-    numbers.erase(numbers.begin() + static_cast<std::ptrdiff_t>(ended));
+    return link();
   }
-  return link_units(compiler, objects, folder);
-}
+
+ private:
+  std::string path_of(std::size_t unit, std::string_view ending) const {
+    return (folder_.path() / concat("unit", unit, ending)).string();
+  }
+
+  std::string unit_name(std::size_t unit) const {
+    const auto& kernels = units_[unit].kernels;
+    return concat(kernels.size() == 1 ? "kernel " : "kernels ", some_of(kernels), " of program '", program_.name, "'");
+  }
+
+  std::vector<std::string> compile_command(std::size_t unit) const {
+    std::vector<std::string> command = {compiler_.path};
+    const std::vector<std::string> flags = compiler_flags(compiler_, options_.instruction_set);
+    command.insert(command.end(), flags.begin(), flags.end());
+    command.insert(command.end(), {"-c", path_of(unit, ".cpp"), "-o", path_of(unit, ".o")});
+    return command;
+  }
+
+  Process start(std::vector<std::string> command) const {
+    return Process(std::move(command), {.environment = environment_, .cancelled = options_.cancelled, .timeout = options_.timeout});
+  }
+
+  /// Waits for one command; throws with its log where it failed, and keeps the folder.
+  void finish(Process& process, const std::vector<std::string>& command, const std::string& what, std::string_view kept,
+              const std::string& kept_path) {
+    const ProcessResult result = process.wait();
+    if (options_.detail) options_.detail(concat(shell_command(command), "  # ", seconds_text(result.seconds)));
+    if (result.succeeded) return;
+    if (result.timed_out)
+      throw failure(concat("the C++ compiler ", compiler_.path, " took more than ", options_.timeout, " s on ", what,
+                           " and was ended; --compiler-timeout SECONDS allows more, 0 any time"));
+    folder_.keep();
+    throw failure(concat("the C++ compiler ", compiler_.path, " failed on generated kernels, ", what, "; the ", kept,
+                         " is kept as ", kept_path, "; its log:\n", result.log));
+  }
+
+  static DeviceError failure(const std::string& message) { return DeviceError(message, ExitCode::kernel_compile); }
+
+  static std::string seconds_text(double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f s", seconds);
+    return text;
+  }
+
+  void expect_object(std::size_t unit) const {
+    const auto object = read_object(path_of(unit, ".o"));
+    if (object && !object->empty()) return;
+    throw failure(concat("the C++ compiler ", compiler_.path, " ended without an error, but left ",
+                         object ? "an empty file" : "nothing", " as the object of ", unit_name(unit),
+                         "; check that it is a C++ compiler, or name another with --compiler"));
+  }
+
+  std::vector<std::byte> link() {
+    const std::filesystem::path library = folder_.path() / "kernels.so";
+    std::vector<std::string> command = {compiler_.path, "-shared", "-o", library.string()};
+    for (std::size_t i = 0; i < units_.size(); ++i) command.push_back(path_of(i, ".o"));
+    command.push_back("-lm");
+    Process linking = start(command);
+    finish(linking, command, concat("linking program '", program_.name, "'"), "folder", folder_.path().string());
+    std::optional<std::vector<std::byte>> object = read_object(library);
+    const std::string unfit = object ? why_unfit(*object, program_, options_.instruction_set) : "they are missing";
+    if (unfit.empty()) return *std::move(object);
+    throw failure(concat("the C++ compiler ", compiler_.path, " ended without an error, but left ",
+                         object ? describe_bytes(*object) : "nothing", " as the kernels of program '", program_.name, "': ", unfit,
+                         "; check that it is a C++ compiler, or name another with --compiler"));
+  }
+
+  const Program& program_;
+  const KernelCompilerOptions& options_;
+  const CompilerIdentity& compiler_;
+  const std::vector<TranslationUnit>& units_;
+  CompileFolder folder_;
+  std::vector<std::string> environment_;
+};
+
+/// The cache, and the keys of one program in it: all that its machine code depends on.
+class KernelCache {
+ public:
+  KernelCache(const KernelCompilerOptions& options, const std::vector<TranslationUnit>& units)
+      : options_(options), cache_(options.cache_directory) {
+    if (!options.cache_directory.empty() && !cache_.unusable().empty())
+      say(concat("compiled kernels are not cached: ", cache_.unusable()));
+    rest_ = concat(environment_key(own_environment()), "\n", machine_description(options.instruction_set));
+    for (const TranslationUnit& unit : units) rest_ += concat("\n", unit.text.size(), "\n", unit.text);
+  }
+
+  std::optional<std::vector<std::byte>> find(const CompilerIdentity& compiler) const {
+    std::string damage;
+    auto found = cache_.find(key_of(compiler), damage);
+    if (!damage.empty()) say(concat("cached kernels ", cache_.path_of(key_of(compiler)).string(), " are rebuilt: ", damage));
+    return found;
+  }
+
+  /// What any compiler of the cache's entries made, the one that was used last first; `compiler` is which.
+  std::optional<std::vector<std::byte>> find_by_any(CompilerIdentity& compiler) const {
+    std::vector<CompilerIdentity> tried;
+    for (const CacheEntry& entry : cache_.entries()) {
+      const std::optional<CompilerIdentity> maker = maker_of(entry);
+      if (!maker || std::find(tried.begin(), tried.end(), *maker) != tried.end()) continue;
+      tried.push_back(*maker);
+      std::string damage;
+      auto found = cache_.find(key_of(*maker), damage);
+      if (!found) continue;
+      compiler = *maker;
+      return found;
+    }
+    return std::nullopt;
+  }
+
+  void store(const CompilerIdentity& compiler, std::span<const std::byte> object) const {
+    if (!cache_.unusable().empty()) return;
+    const std::string failure = cache_.store(key_of(compiler), object);
+    cache_.trim();
+    if (!failure.empty()) say(concat("compiled kernels are not cached: ", failure));
+  }
+
+ private:
+  /// A key begins with three lines that tell the compiler, so that it can be had from an entry.
+  std::string key_of(const CompilerIdentity& compiler) const {
+    std::string key = concat(compiler.path, "\n", compiler.version, "\n", compiler.digest, "\n");
+    for (const std::string& flag : compiler_flags(compiler, options_.instruction_set)) key += flag + " ";
+    return concat(key, "\n", rest_);
+  }
+
+  static std::optional<CompilerIdentity> maker_of(const CacheEntry& entry) {
+    std::istringstream lines(entry.key_start);
+    CompilerIdentity maker;
+    const bool read = std::getline(lines, maker.path) && std::getline(lines, maker.version) && std::getline(lines, maker.digest);
+    constexpr std::size_t kDigits = 64;
+    if (!read || maker.digest.size() != kDigits || maker.digest.find_first_not_of("0123456789abcdef") != std::string::npos)
+      return std::nullopt;
+    return maker;
+  }
+
+  void say(const std::string& message) const {
+    if (options_.log) options_.log(message);
+  }
+
+  const KernelCompilerOptions& options_;
+  DiskCache cache_;
+  std::string rest_;
+};
 
 }  // namespace
 
@@ -198,50 +289,45 @@ std::string kernel_text_digest(const Program& program) {
   return sha256(text);
 }
 
-std::string describe_compiler(const std::string& compiler) {
-  CompileFolder folder;
-  const FoundCompiler found = find_compiler(compiler, folder.path());
-  return concat(found.path, ": ", found.version.substr(0, found.version.find('\n')));
+std::string describe_compiler(const std::string& compiler, double timeout) {
+  const CompilerIdentity found = find_compiler(compiler, timeout, {});
+  return concat(found.path, ": ", found.version);
 }
 
 std::vector<std::byte> compile_kernels(const Program& program, const KernelCompilerOptions& options) {
-  const auto say = [&](const std::string& message) {
-    if (options.log) options.log(message);
-  };
   const auto start = std::chrono::steady_clock::now();
   const auto report = [&](bool cached) {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (options.kernels) options.kernels({.kernels = program.kernels.size(), .cached = cached, .seconds = elapsed.count()});
   };
-  remove_abandoned_folders();
-  CompileFolder folder;
-  FoundCompiler compiler = find_compiler(options.compiler, folder.path(), options.cancelled);
-  compiler.flags.push_back(architecture_flag(options.instruction_set));
   const std::vector<TranslationUnit> units = translation_units(program, options.instruction_set);
-  const DiskCache cache(options.cache_directory);
-  if (!options.cache_directory.empty() && !cache.unusable().empty())
-    say(concat("compiled kernels are not cached: ", cache.unusable()));
-
-  std::string key = concat(compiler.path, "\n", compiler.version, "\n");
-  for (const std::string& flag : compiler.flags) key += flag + " ";
-  key += concat("\n", machine_description(options.instruction_set));
-  for (const TranslationUnit& unit : units) key += concat("\n", unit.text.size(), "\n", unit.text);
-
-  std::string damage;
-  if (auto found = cache.find(key, damage)) {
+  const KernelCache cache(options, units);
+  CompilerIdentity compiler;
+  std::optional<std::vector<std::byte>> object;
+  try {
+    compiler = find_compiler(options.compiler, options.timeout, options.cancelled);
+    object = cache.find(compiler);
+  } catch (const DeviceError& missing) {
+    if (options.cancelled && options.cancelled()) throw;
+    object = cache.find_by_any(compiler);
+    if (!object) throw;
+    if (options.log && !options.compiler.empty())
+      options.log(concat(missing.what(), "; the kernels of '", program.name, "' come from the cache, made by ", compiler.path, ", ",
+                         compiler.version));
+  }
+  if (object) {
+    if (options.detail)
+      options.detail(
+          concat("the kernels of '", program.name, "' come from the cache, made by ", compiler.path, ", ", compiler.version));
     report(true);
-    return *std::move(found);
+    return *std::move(object);
   }
-  if (!damage.empty()) say(concat("cached kernels ", cache.path_of(key).string(), " are rebuilt: ", damage));
+  remove_abandoned_folders();
   const std::size_t jobs = static_cast<std::size_t>(options.jobs > 0 ? options.jobs : available_processors());
-  std::vector<std::byte> object = compile_units(compiler, units, jobs, folder, options);
-  if (cache.unusable().empty()) {
-    const std::string failure = cache.store(key, object);
-    cache.trim();
-    if (!failure.empty()) say(concat("compiled kernels are not cached: ", failure));
-  }
+  object = Compilation(program, options, compiler, units).run(jobs);
+  cache.store(compiler, *object);
   report(false);
-  return object;
+  return *std::move(object);
 }
 
 }  // namespace gcomp::runtime::cpu

@@ -22,6 +22,8 @@ struct KernelCompilerOptions {
   KernelSink kernels;
   KernelProgressSink progress;
   CancelQuery cancelled;
+  double timeout = 0;  ///< seconds that one run of the compiler may take; 0 for any number
+  LogSink detail;      ///< told of each command and its time
 };
 
 /// What decides whether a binary compiled on one machine runs on another, and as it would there: processor model and instruction
@@ -33,10 +35,12 @@ std::string kernel_text_digest(const Program& program);
 
 /// "/usr/bin/c++: c++ (Debian 12.2.0-14) 12.2.0". Throws DeviceError (exit 5) where there is none, or it does not run. An empty
 /// name searches as KernelCompilerOptions::compiler does.
-std::string describe_compiler(const std::string& compiler);
+std::string describe_compiler(const std::string& compiler, double timeout = 0);
 
-/// Compiles all kernels of the program into one shared object, or takes it from the cache. Throws DeviceError (exit 5) where no
-/// compiler is found, or where it fails, with its log and the path of the saved source.
+/// Compiles all kernels of the program into one shared object, or takes it from the cache. Where there is no compiler, or it does
+/// not run, what another one made of exactly this text for this machine is taken from the cache. Throws DeviceError (exit 5) where
+/// there is none either, and where the compiler fails, with its log and the path of the saved source, takes longer than its time,
+/// or leaves something else than these kernels.
 std::vector<std::byte> compile_kernels(const Program& program, const KernelCompilerOptions& options);
 
 }  // namespace gcomp::runtime::cpu

@@ -98,7 +98,9 @@ class CpuDevice final : public Device {
                                          .log = options_.log,
                                          .kernels = options_.kernels,
                                          .progress = options_.kernel_progress,
-                                         .cancelled = options_.cancelled};
+                                         .cancelled = options_.cancelled,
+                                         .timeout = options_.compiler_timeout,
+                                         .detail = options_.detail};
     return std::make_unique<KernelLibrary>(compile_kernels(program, compiler));
   }
 

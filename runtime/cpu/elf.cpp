@@ -2,8 +2,11 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 #include "ir/base/error.h"
@@ -58,6 +61,31 @@ std::optional<std::uint64_t> file_offset(const std::vector<Elf64_Phdr>& segments
   return std::nullopt;
 }
 
+constexpr std::pair<Elf64_Half, std::string_view> kMachineNames[] = {
+    {EM_386, "x86"},          {EM_X86_64, "x86-64"}, {EM_ARM, "ARM"},   {EM_AARCH64, "AArch64"},
+    {EM_PPC64, "PowerPC 64"}, {EM_RISCV, "RISC-V"},  {EM_S390, "S/390"}};
+
+/// Calls `visit(name, place of its bytes in the file)` for each symbol that the object exports, until it gives false.
+template <class Visit>
+void for_each_export(std::span<const std::byte> object, const Visit& visit) {
+  const auto header = read_at<Elf64_Ehdr>(object, 0);
+  if (!header || !why_no_shared_object(object).empty() || header->e_shentsize != sizeof(Elf64_Shdr)) return;
+  const auto segments = read_table<Elf64_Phdr>(object, header->e_phoff, header->e_phnum);
+  const auto sections = read_table<Elf64_Shdr>(object, header->e_shoff, header->e_shnum);
+  if (!segments || !sections) return;
+  for (const Elf64_Shdr& section : *sections) {
+    if (section.sh_type != SHT_DYNSYM || section.sh_link >= sections->size()) continue;
+    const Elf64_Shdr& names = (*sections)[section.sh_link];
+    const auto symbols = read_table<Elf64_Sym>(object, section.sh_offset, section.sh_size / sizeof(Elf64_Sym));
+    if (!symbols || !lies_within(object, names.sh_offset, names.sh_size)) continue;
+    for (const Elf64_Sym& symbol : *symbols) {
+      if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= names.sh_size) continue;
+      const auto name = text_at(object, names.sh_offset + symbol.st_name);
+      if (name && !visit(*name, file_offset(*segments, symbol.st_value))) return;
+    }
+  }
+}
+
 }  // namespace
 
 std::string why_no_shared_object(std::span<const std::byte> object) {
@@ -75,24 +103,39 @@ std::string why_no_shared_object(std::span<const std::byte> object) {
 }
 
 std::optional<std::string> exported_text(std::span<const std::byte> object, std::string_view name) {
-  const auto header = read_at<Elf64_Ehdr>(object, 0);
-  if (!header || !why_no_shared_object(object).empty() || header->e_shentsize != sizeof(Elf64_Shdr)) return std::nullopt;
-  const auto segments = read_table<Elf64_Phdr>(object, header->e_phoff, header->e_phnum);
-  const auto sections = read_table<Elf64_Shdr>(object, header->e_shoff, header->e_shnum);
-  if (!segments || !sections) return std::nullopt;
-  for (const Elf64_Shdr& section : *sections) {
-    if (section.sh_type != SHT_DYNSYM || section.sh_link >= sections->size()) continue;
-    const Elf64_Shdr& names = (*sections)[section.sh_link];
-    const auto symbols = read_table<Elf64_Sym>(object, section.sh_offset, section.sh_size / sizeof(Elf64_Sym));
-    if (!symbols || !lies_within(object, names.sh_offset, names.sh_size)) continue;
-    for (const Elf64_Sym& symbol : *symbols) {
-      if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= names.sh_size) continue;
-      if (text_at(object, names.sh_offset + symbol.st_name) != name) continue;
-      const auto offset = file_offset(*segments, symbol.st_value);
-      return offset ? text_at(object, *offset) : std::nullopt;
-    }
+  std::optional<std::string> text;
+  for_each_export(object, [&](const std::string& exported, std::optional<std::uint64_t> offset) {
+    if (exported != name) return true;
+    if (offset) text = text_at(object, *offset);
+    return false;
+  });
+  return text;
+}
+
+std::unordered_set<std::string> exported_names(std::span<const std::byte> object) {
+  std::unordered_set<std::string> names;
+  for_each_export(object, [&](const std::string& name, std::optional<std::uint64_t>) {
+    names.insert(name);
+    return true;
+  });
+  return names;
+}
+
+std::string describe_bytes(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return "an empty file";
+  if (const auto header = read_at<Elf64_Ehdr>(bytes, 0); header && std::memcmp(header->e_ident, ELFMAG, SELFMAG) == 0) {
+    const auto known = std::find_if(std::begin(kMachineNames), std::end(kMachineNames),
+                                    [&](const auto& machine) { return machine.first == header->e_machine; });
+    const std::string machine =
+        known != std::end(kMachineNames) ? std::string(known->second) : concat("machine ", header->e_machine);
+    return concat("an ELF file of ", bytes.size(), " bytes for ", machine);
   }
-  return std::nullopt;
+  constexpr std::size_t kShown = 40;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string_view start = text.substr(0, std::min(text.find('\n'), kShown));
+  const bool printable = std::all_of(start.begin(), start.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  return concat(printable ? "a text file of " : "a file of ", bytes.size(), " bytes",
+                printable ? concat(" that begins '", start, "'") : "");
 }
 
 }  // namespace gcomp::runtime::cpu

@@ -44,6 +44,9 @@ std::string why_unfit(std::span<const std::byte> object, const Program& program,
   if (!machine || !text) return "they do not say what they were compiled for";
   if (*text != kernel_text_digest(program)) return "they were compiled from other kernel texts";
   if (*machine != sha256(machine_description(set))) return "they were compiled for another processor or instruction set";
+  const std::unordered_set<std::string> exported = exported_names(object);
+  for (const Kernel& kernel : program.kernels)
+    if (!exported.contains(kernel.name)) return concat("they lack the kernel '", kernel.name, "'");
   return {};
 }
 

@@ -1,55 +1,87 @@
-// Child processes without a shell.
+// Child processes without a shell and without a terminal.
 #pragma once
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
-#include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "runtime/cpu/bounded_log.h"
+#include "runtime/descriptor.h"
+#include "runtime/left_behind.h"
 
 namespace gcomp::runtime::cpu {
 
-/// The first executable file of this name on PATH; a name with a slash is taken as it is. Empty where there is none.
-std::string find_program(std::string_view name);
+struct ProcessOptions {
+  std::vector<std::string> environment = {};  ///< as NAME=VALUE, and nothing else
+  std::function<bool()> cancelled = {};       ///< asked ten times a second while it is waited for; may be empty
+  double timeout = 0;                         ///< seconds from its start; 0 for none
+};
 
 struct ProcessResult {
   bool succeeded = false;
-  std::string log;  ///< standard output and error; or why the process could not start or how it ended
+  bool timed_out = false;
+  double seconds = 0;
+  std::string log;  ///< standard output and error, long ones cut in the middle; or why it could not start, or how it ended
 };
 
-/// A started process; its output goes to a file, so several can run at once.
+/// A started process, which reads nothing and leads a session of its own: no terminal reaches it. What is left of its group when it
+/// has ended is ended too, so nothing that it started holds up a wait.
 class Process {
  public:
-  /// `arguments` begins with the program's path. `log` is created or overwritten. Where there is a `cancelled`, wait() and
-  /// wait_any() ask it ten times a second, and the process leads a group of its own, which is ended with all its children where
-  /// that says yes, and by the destructor.
-  Process(std::vector<std::string> arguments, std::filesystem::path log, std::function<bool()> cancelled = {});
+  /// `arguments` begins with the program's path.
+  explicit Process(std::vector<std::string> arguments, ProcessOptions options = {});
+  /// Ends it where it still runs: SIGTERM, by which a compiler removes its temporary files, and a second later SIGKILL.
   ~Process();
-  Process(Process&& other) noexcept;
+  Process(Process&& other) noexcept = default;
   Process& operator=(Process&& other) noexcept;
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  /// Throws DeviceError where it was cancelled.
+  /// Throws DeviceError where it was cancelled. A process that takes longer than its time is ended.
   ProcessResult wait();
 
  private:
-  friend std::size_t wait_any(std::span<const Process> processes);
+  using Clock = std::chrono::steady_clock;
+  /// A process's number, -1 once it is moved from or reaped.
+  struct Id {
+    Id() = default;
+    Id(Id&& other) noexcept : value(std::exchange(other.value, -1)) {}
+    Id& operator=(Id&& other) noexcept {
+      std::swap(value, other.value);
+      return *this;
+    }
+    pid_t value = -1;
+  };
+  friend std::size_t wait_any(std::span<Process> processes);
   bool has_ended() const;
-  ProcessResult wait_for_end();
+  bool is_overdue() const;
+  void read_output();
+  void ask_to_end();
+  void end();
+  void reap(ProcessResult& result);
 
-  pid_t id_ = -1;
-  std::function<bool()> cancelled_;
+  Id id_;
+  ProcessOptions options_;
+  Descriptor output_, ended_;  // of its pipe; readable when it has ended, where the system has such
+  BoundedLog log_;
   std::string failure_;
-  std::filesystem::path log_;
+  EndsWithProcess tied_;
+  Clock::time_point started_;
+  std::optional<Clock::time_point> asked_to_end_;
 };
 
-/// Waits until one of them has ended, or could not start, and gives its place; its wait() returns at once. Throws DeviceError
-/// where one was cancelled.
-std::size_t wait_any(std::span<const Process> processes);
+/// Waits until one of them has ended, has used up its time or could not start, and gives its place; its wait() does not wait then.
+/// Throws DeviceError where one was cancelled.
+std::size_t wait_any(std::span<Process> processes);
+
+/// A command as one could type it into a shell.
+std::string shell_command(std::span<const std::string> arguments);
 
 }  // namespace gcomp::runtime::cpu

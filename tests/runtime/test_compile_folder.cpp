@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "runtime/cpu/compile_folder.h"
+#include "runtime/cpu/compiler_environment.h"
 #include "runtime/cpu/process.h"
 #include "tests/runtime/temporary_directory.h"
 
@@ -88,8 +89,8 @@ TEST(Processes, TheFirstToEndIsFoundWhileOthersRun) {
   const std::string stop = (directory.path() / "stop").string();
   std::vector<Process> running;
   running.emplace_back(std::vector<std::string>{"/bin/sh", "-c", "while [ ! -e '" + stop + "' ]; do sleep 0.02; done"},
-                       directory.path() / "first");
-  running.emplace_back(std::vector<std::string>{"/bin/sh", "-c", "echo done"}, directory.path() / "second");
+                       ProcessOptions{.environment = own_environment()});
+  running.emplace_back(std::vector<std::string>{"/bin/sh", "-c", "echo done"});
   EXPECT_EQ(wait_any(running), 1u);
   const ProcessResult result = running[1].wait();
   EXPECT_TRUE(result.succeeded);

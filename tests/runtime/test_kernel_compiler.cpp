@@ -8,6 +8,9 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/compiler.h"
+#include "runtime/cpu/compiler_environment.h"
+#include "runtime/cpu/elf.h"
+#include "runtime/cpu/find_compiler.h"
 #include "runtime/cpu/kernel_library.h"
 #include "runtime/cpu/process.h"
 #include "tests/runtime/temporary_directory.h"
@@ -229,34 +232,118 @@ TEST_F(KernelCompiler, ForeignKernelsAreToldApartWithoutRunningThem) {
   EXPECT_TRUE(fs::exists(trace)) << "the test's own constructor does not run";
 }
 
+// An entry is found by what made it, so another gcomp's entries, cubins and damaged files are passed over.
+TEST_F(KernelCompiler, WithoutACompilerTheCacheHasToKnowExactlyThisText) {
+  const Program program = program_of({doubling("k0", 1)}), other = program_of({doubling("k0", 2)});
+  const auto object = compile_kernels(program, options());
+  auto without = options();
+  without.compiler = "no-such-compiler";
+  EXPECT_EQ(compile_kernels(program, without), object);
+  EXPECT_NE(log_.find("'no-such-compiler' was not found; the kernels of 'test' come from the cache, made by "), std::string::npos)
+      << log_;
+  EXPECT_THROW(compile_kernels(other, without), DeviceError);
+  const fs::path file = cached_files().at(0);
+  std::ofstream(cache_ / "stray.entry") << runtime::test::contents(file);  // the right entry under another key's name
+  fs::remove(file);
+  EXPECT_THROW(compile_kernels(program, without), DeviceError);
+}
+
+TEST_F(KernelCompiler, AnObjectWithoutItsKernelsIsUnfit) {
+  Program program = program_of({doubling("k0", 1)});
+  const auto object = compile_kernels(program, options());
+  EXPECT_EQ(exported_names(object).count("k0"), 1u);
+  EXPECT_EQ(exported_names(object).count("k9"), 0u);
+}
+
+TEST(CompilerEnvironment, KeepsWhatFindsAndDropsWhatDiverts) {
+  const std::vector<std::string> variables{"PATH=/bin",      "GCC_COLORS=x",    "LC_TIME=de_DE",         "LANG=de_DE",
+                                           "CPATH=/include", "TMPDIR=/var/tmp", "SUNPRO_DEPENDENCIES=x", "LD_LIBRARY_PATH=/opt"};
+  EXPECT_EQ(compiler_environment(variables, "/t"), (std::vector<std::string>{"PATH=/bin", "CPATH=/include", "LD_LIBRARY_PATH=/opt",
+                                                                             "LC_ALL=C", "TERM=dumb", "NO_COLOR=1", "TMPDIR=/t"}));
+  EXPECT_EQ(environment_key(variables), "CPATH=/include\n");
+  EXPECT_EQ(environment_key({}), "");
+}
+
+TEST(BoundedLog, KeepsBothEnds) {
+  BoundedLog log;
+  std::string whole;
+  for (int i = 0; i < 200; ++i) {
+    const std::string line = "line " + std::to_string(i) + "\n";
+    log.append(line);
+    whole += line;
+  }
+  EXPECT_EQ(log.text(), whole);
+  for (int i = 0; i < 100; ++i) log.append(std::string(10'007, 'x'));
+  log.append("the end");
+  const std::string text = log.text();
+  EXPECT_LT(text.size(), 17'000u);
+  EXPECT_EQ(text.substr(0, 7), "line 0\n");
+  EXPECT_EQ(text.substr(text.size() - 7), "the end");
+  const std::size_t left_out = whole.size() + 1'000'707 - (16u << 10);
+  EXPECT_NE(text.find("... " + std::to_string(left_out) + " bytes are left out ..."), std::string::npos);
+}
+
+std::vector<std::string> shell(const std::string& script) { return {find_program("sh"), "-c", script}; }
+
 TEST(Process, ReportsOutputAndFailure) {
-  const test::TemporaryDirectory folder;
-  const std::string shell = find_program("sh");
-  ASSERT_FALSE(shell.empty());
-  const ProcessResult good = Process({shell, "-c", "echo out; echo err >&2"}, folder.path() / "log").wait();
+  const ProcessResult good = Process(shell("echo out; echo err >&2")).wait();
   EXPECT_TRUE(good.succeeded);
   EXPECT_EQ(good.log, "out\nerr\n");
-  EXPECT_FALSE(Process({shell, "-c", "exit 3"}, folder.path() / "log").wait().succeeded);
-  const ProcessResult killed = Process({shell, "-c", "kill -9 $$"}, folder.path() / "log").wait();
+  EXPECT_FALSE(Process(shell("exit 3")).wait().succeeded);
+  const ProcessResult killed = Process(shell("kill -9 $$")).wait();
   EXPECT_FALSE(killed.succeeded);
   EXPECT_NE(killed.log.find("signal 9"), std::string::npos);
-  EXPECT_FALSE(Process({"/nonexistent/program"}, folder.path() / "log").wait().succeeded);
+  EXPECT_FALSE(Process({"/nonexistent/program"}).wait().succeeded);
   EXPECT_EQ(find_program("no-such-program-anywhere"), "");
 }
 
-TEST(Process, WhatIsCancelledEndsWithItsChildren) {
-  const test::TemporaryDirectory folder;
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);  // the children inherit it, so it ends when all of them have
-  {
-    Process process({find_program("sh"), "-c", "sleep 1000 & sleep 1000; true"}, folder.path() / "log",
-                    [asked = 0]() mutable { return ++asked > 2; });
+TEST(Process, ACommandForAShellIsOneAgain) {
+  const std::vector<std::string> command{"/bin/printf", "%s.", "plain", "", "it's", "a b", "$HOME", "`x`", "\\\"\n*"};
+  EXPECT_EQ(shell_command(std::vector<std::string>{"/usr/bin/c++", "-O3", "a b"}), "/usr/bin/c++ -O3 'a b'");
+  EXPECT_EQ(Process(shell(shell_command(command)), {.environment = {"PATH=/usr/bin:/bin"}}).wait().log,
+            "plain..it's.a b.$HOME.`x`.\\\"\n*.");
+}
+
+/// Both ends of a pipe that a child inherits: reading ends when all of them have ended.
+struct Witness {
+  Witness() {
+    if (pipe(ends) != 0) throw InternalError("no pipe");
+  }
+  ~Witness() { close(ends[0]); }
+  bool all_have_ended() {
     close(ends[1]);
+    char byte;
+    return read(ends[0], &byte, 1) == 0;
+  }
+  int ends[2];
+};
+
+TEST(Process, WhatIsCancelledEndsWithItsChildren) {
+  Witness witness;
+  {
+    Process process(shell("sleep 1000 & sleep 1000; true"),
+                    {.environment = own_environment(), .cancelled = [asked = 0]() mutable { return ++asked > 2; }});
     EXPECT_THROW(process.wait(), DeviceError);
   }
-  char byte;
-  EXPECT_EQ(read(ends[0], &byte, 1), 0);
-  close(ends[0]);
+  EXPECT_TRUE(witness.all_have_ended());
+}
+
+TEST(Process, WhatTakesTooLongEndsWithItsChildren) {
+  Witness witness;
+  const ProcessResult result = Process(shell("echo begun; trap '' TERM; sleep 1000 & while :; do sleep 1000; done"),
+                                       {.environment = own_environment(), .timeout = 0.2})
+                                   .wait();
+  EXPECT_TRUE(result.timed_out);
+  EXPECT_FALSE(result.succeeded);
+  EXPECT_GE(result.seconds, 0.2);
+  EXPECT_EQ(result.log, "begun\n");
+  EXPECT_TRUE(witness.all_have_ended());
+}
+
+TEST(Process, WhatALateChildHoldsIsNotWaitedFor) {
+  const ProcessResult result = Process(shell("echo done; sleep 1000 &"), {.environment = own_environment()}).wait();
+  EXPECT_TRUE(result.succeeded);
+  EXPECT_EQ(result.log, "done\n");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Ctrl-C and its kin during a training run: the first one ends the run after the step, the second one ends the process.
+// Ctrl-C and its kin: they end the process, without what it would leave. During a training run the first one ends the run after the
+// step.
 #pragma once
 
 #include <array>
@@ -13,8 +14,12 @@ constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
 /// "SIGTERM".
 std::string name_of_signal(int signal);
 
+/// From here on SIGINT, SIGTERM and SIGHUP end compilers and remove temporary files before they end the process; those that the
+/// process came with ignored stay so.
+void leave_nothing_behind();
+
 /// While alive, writing to a pipe that nobody reads any more is an error of that write, and the first of SIGINT, SIGTERM and SIGHUP
-/// is noted, unless the process came with it ignored; after it each has its usual effect. One at a time.
+/// is noted, unless the process came with it ignored; after it each ends the process. One at a time.
 class Interrupt {
  public:
   Interrupt();

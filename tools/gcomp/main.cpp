@@ -1,6 +1,8 @@
 // gcomp: the command line. Exit codes are ExitCode's, and 128 plus the signal's number after a signal.
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -8,8 +10,10 @@
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "ir/base/version.h"
+#include "runtime/left_behind.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/console.h"
+#include "tools/gcomp/interrupt.h"
 
 namespace gcomp::tools {
 namespace {
@@ -97,6 +101,7 @@ int run(const Command& command, const Console& console) {
 
 int main_of(int argc, char** argv) {
   occupy_standard_streams();
+  leave_nothing_behind();
   std::signal(SIGXFSZ, SIG_IGN);  // a file at the limit of its size is an error of that write, not the end of the process
   Console console;
   GlobalFlags global;
@@ -122,4 +127,9 @@ int main_of(int argc, char** argv) {
 }  // namespace
 }  // namespace gcomp::tools
 
-int main(int argc, char** argv) { return gcomp::tools::main_of(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = gcomp::tools::main_of(argc, argv);
+  if (!gcomp::runtime::has_abandoned_thread()) return code;
+  std::fflush(nullptr);
+  std::_Exit(code);
+}

@@ -291,6 +291,11 @@ void DeviceOptions::add(ArgumentParser& parser) {
       .type_name("PATH")
       .group(group);
   parser
+      .add_option("--compiler-timeout", compiler_timeout,
+                  "end a compiler that takes longer for one file or CUDA kernel (default 300; 0: never)")
+      .type_name("SECONDS")
+      .group(group);
+  parser
       .add_option(
           "--isa", instruction_set,
           "CPU: the widest vector instructions to use: baseline, avx2 or avx512 (default: the variable GCOMP_ISA, else what "
@@ -317,6 +322,9 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   runtime::DeviceOptions options;
   options.threads = threads;
   options.compiler = compiler;
+  if (!(compiler_timeout >= 0 && compiler_timeout < kInfinity))
+    usage(concat("--compiler-timeout ", compiler_timeout, ": wanted seconds from 0 up, 0 for any time"));
+  options.compiler_timeout = compiler_timeout;
   options.use_cache = !no_cache;
   options.instruction_set = asked_instruction_set(instruction_set);
   options.gpu = runtime::parse_device(device).gpu;
@@ -328,6 +336,7 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   for (const std::string& library : libraries) set_library(options.libraries, library);
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) options.visible_devices = visible;
   options.log = [&console](std::string_view line) { console.warn(line); };
+  options.detail = [&console](std::string_view line) { console.detail(line); };
   return options;
 }
 

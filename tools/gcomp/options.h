@@ -54,6 +54,7 @@ struct DeviceOptions {
   std::string device = "auto", compiler, instruction_set;
   std::vector<std::string> libraries;
   int threads = 0;
+  double compiler_timeout = 300;
   bool no_cache = false, tf32 = false, no_cublaslt = false, tune = false, check_steps = false;
 
   void add(ArgumentParser& parser);
