@@ -37,6 +37,7 @@ std::FILE* open_nameless(const std::filesystem::path& path) {
 NpzStream::NpzStream(const std::filesystem::path& path, std::vector<std::pair<std::string, TensorType>> arrays)
     : shown_(path.string()), archive_(path) {
   for (auto& [name, type] : arrays) {
+    check_entry_name(shown_, name + ".npy");
     Array& array = arrays_.emplace_back();
     array.name = std::move(name);
     array.file.reset(open_nameless(path));

@@ -128,6 +128,7 @@ ZipWriter::ZipWriter(const fs::path& path) : path_(path.string()), file_(path) {
 }
 
 void ZipWriter::add(const std::string& name, std::span<const std::span<const std::byte>> parts, Compression compression) {
+  check_entry_name(path_, name);
   std::vector<zip_buffer_fragment_t> fragments;
   for (std::span<const std::byte> part : parts)  // libzip does not write to a source that it owns no part of
     if (!part.empty()) fragments.push_back({reinterpret_cast<zip_uint8_t*>(const_cast<std::byte*>(part.data())), part.size()});
@@ -141,6 +142,12 @@ void ZipWriter::add_file(const std::string& name, std::FILE* file, std::int64_t 
   zip_source_t* source = zip_source_filep(archive_.get(), file, 0, bytes);
   if (!source) std::fclose(file);
   add_source(name, source, Compression::stored);
+}
+
+void check_entry_name(const std::string& path, const std::string& name) {
+  constexpr std::size_t kMostBytes = 65535, kShown = 60;
+  check_user(name.size() <= kMostBytes, "cannot write '", path, "': the name '", name.substr(0, kShown), "...' has ", name.size(),
+             " bytes, a zip archive has ", kMostBytes, " for one");
 }
 
 void ZipWriter::add_source(const std::string& name, zip_source* source, Compression compression) {

@@ -69,6 +69,9 @@ class ZipReader {
 
 enum class Compression : std::uint8_t { stored, deflated };
 
+/// Throws UserError where a name is longer than the 65,535 bytes that the format has for one. `path` is the archive's.
+void check_entry_name(const std::string& path, const std::string& name);
+
 class ZipWriter {
  public:
   explicit ZipWriter(const std::filesystem::path& path);

@@ -31,8 +31,12 @@ void compile_missing(const Program& program, const std::vector<int>& missing, co
                      KernelImages& images) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::string> sources;
-  for (const int index : missing) sources.push_back(kernel_source(program, kernel_of(program, index)));
-  std::vector<Cubin> cubins = compile_cubins(nvrtc, sources, architecture_name(images.architecture), cubin_options(options));
+  CubinOptions named = cubin_options(options);
+  for (const int index : missing) {
+    sources.push_back(kernel_source(program, kernel_of(program, index)));
+    named.names.push_back(kernel_of(program, index).name);
+  }
+  std::vector<Cubin> cubins = compile_cubins(nvrtc, sources, architecture_name(images.architecture), named);
   bool cached = true;
   for (std::size_t i = 0; i < missing.size(); ++i) {
     cached &= cubins[i].cached;
@@ -49,6 +53,9 @@ CubinOptions cubin_options(const DeviceOptions& options) {
   if (options.use_cache)
     cubins.cache_directory = options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
   cubins.log = options.log;
+  cubins.detail = options.detail;
+  cubins.timeout = options.compiler_timeout;
+  cubins.cancelled = options.cancelled;
   if (options.kernel_progress)
     cubins.progress = [report = options.kernel_progress](std::size_t done, std::size_t kernels) { report({done, kernels}); };
   return cubins;

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
@@ -12,6 +17,7 @@
 #include "ir/base/version.h"
 #include "runtime/atomic_file.h"
 #include "runtime/disk_cache.h"
+#include "runtime/left_behind.h"
 
 namespace gcomp::runtime::cuda {
 namespace {
@@ -19,6 +25,13 @@ namespace {
 constexpr int kOldestNvrtcMajor = 12, kOldestNvrtcMinor = 4;
 // Whole IEEE arithmetic: --use_fast_math would change NaN, infinities and the last digits of every function.
 const std::vector<std::string> kOptions = {"--std=c++17", "--fmad=true"};
+
+std::vector<std::string> nvrtc_options(std::string_view architecture, std::span<const std::string> more) {
+  std::vector<std::string> options = kOptions;
+  options.push_back(concat("--gpu-architecture=", architecture));
+  options.insert(options.end(), more.begin(), more.end());
+  return options;
+}
 
 /// A compiler log with the saved source's path, for a message.
 class CompileFailure : public DeviceError {
@@ -122,31 +135,12 @@ std::string save_failed(const std::string& source, const CubinOptions& options) 
   } catch (const std::exception& error) { return concat("the source could not be kept: ", error.what()); }
 }
 
-/// Runs `work(i)` for i in [0, count) on `jobs` threads; rethrows the exception of the lowest i.
-void run_parallel(std::size_t count, std::size_t jobs, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::exception_ptr> failures(count);
-  const auto loop = [&] {
-    for (std::size_t i; (i = next.fetch_add(1)) < count;) {
-      try {
-        work(i);
-      } catch (...) { failures[i] = std::current_exception(); }
-    }
-  };
-  std::vector<std::thread> threads;
-  for (std::size_t t = 1; t < std::min(jobs, count); ++t) threads.emplace_back(loop);
-  loop();
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
-}
-
 /// One compilation with the cache around it.
 class CubinMaker {
  public:
-  CubinMaker(const Nvrtc& nvrtc, std::string_view architecture, const CubinOptions& options)
-      : nvrtc_(nvrtc), architecture_(architecture), options_(options), cache_(options.cache_directory) {
-    if (!options.cache_directory.empty() && !cache_.unusable().empty()) say(concat("cubins are not cached: ", cache_.unusable()));
+  CubinMaker(Nvrtc nvrtc, std::string_view architecture, CubinOptions options)
+      : nvrtc_(std::move(nvrtc)), architecture_(architecture), options_(std::move(options)), cache_(options_.cache_directory) {
+    if (!options_.cache_directory.empty() && !cache_.unusable().empty()) say(concat("cubins are not cached: ", cache_.unusable()));
   }
 
   Cubin make(const std::string& source) {
@@ -161,6 +155,12 @@ class CubinMaker {
         say(concat("a cubin is not cached: ", failure));
     }
     return cubin;
+  }
+
+  /// From here on nothing of the caller's is used.
+  void abandon() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    options_.log = {};
   }
 
   /// Keeps the cache within its size, where it grew.
@@ -188,17 +188,103 @@ class CubinMaker {
   }
 
   void say(const std::string& message) {
-    if (!options_.log) return;
     const std::lock_guard<std::mutex> lock(mutex_);
-    options_.log(message);
+    if (options_.log) options_.log(message);
   }
 
-  const Nvrtc& nvrtc_;
+  Nvrtc nvrtc_;
   std::string architecture_;
-  const CubinOptions& options_;
+  CubinOptions options_;
   DiskCache cache_;
   std::atomic<bool> stored_{false};
   std::mutex mutex_;
+};
+
+/// The distinct sources on their way through NVRTC. Threads share it, and may outlive the wait for them.
+class CubinWork : public std::enable_shared_from_this<CubinWork> {
+ public:
+  CubinWork(const Nvrtc& nvrtc, std::string_view architecture, const CubinOptions& options, std::vector<std::string> sources)
+      : sources_(std::move(sources)),
+        maker_(nvrtc, architecture, options),
+        cubins_(sources_.size()),
+        failures_(sources_.size()),
+        started_(sources_.size()) {}
+
+  /// `name(i)` names a source in errors. The exception of the first source that failed is thrown.
+  std::vector<Cubin> run(std::size_t jobs, const CubinOptions& options, const std::function<std::string(std::size_t)>& name) {
+    std::vector<std::thread> threads;
+    for (std::size_t t = 0; t < std::min(jobs, sources_.size()); ++t)
+      threads.emplace_back([self = shared_from_this()] { self->work(); });
+    try {
+      wait(options, name);
+    } catch (...) {
+      next_ = sources_.size();
+      maker_.abandon();
+      note_abandoned_thread();
+      for (std::thread& thread : threads) thread.detach();
+      throw;
+    }
+    for (std::thread& thread : threads) thread.join();
+    maker_.finish();
+    for (const std::exception_ptr& failure : failures_)
+      if (failure) std::rethrow_exception(failure);
+    return std::move(cubins_);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void work() {
+    for (std::size_t i; (i = next_.fetch_add(1)) < sources_.size();) {
+      set_started(i, Clock::now());
+      try {
+        cubins_[i] = maker_.make(sources_[i]);
+      } catch (...) { failures_[i] = std::current_exception(); }
+      set_started(i, std::nullopt);
+      const std::lock_guard lock(mutex_);
+      ++done_;
+      changed_.notify_one();
+    }
+  }
+
+  void set_started(std::size_t i, std::optional<Clock::time_point> time) {
+    const std::lock_guard lock(mutex_);
+    started_[i] = time;
+  }
+
+  /// Returns when all are done. Throws where that takes too long or is cancelled.
+  void wait(const CubinOptions& options, const std::function<std::string(std::size_t)>& name) {
+    std::unique_lock lock(mutex_);
+    for (std::size_t reported = 0;;) {
+      const std::size_t done = done_;
+      const bool all = done == sources_.size();
+      if (options.progress && done != reported) {
+        lock.unlock();
+        for (; reported < done; ++reported) options.progress(reported + 1, sources_.size());
+        lock.lock();
+      }
+      if (all) return;
+      if (options.cancelled && options.cancelled())
+        throw DeviceError("compiling the kernels was cancelled", ExitCode::kernel_compile);
+      for (std::size_t i = 0; i < started_.size(); ++i)
+        if (options.timeout > 0 && started_[i] &&
+            std::chrono::duration<double>(Clock::now() - *started_[i]).count() > options.timeout)
+          throw DeviceError(concat("NVRTC took more than ", options.timeout, " s on ", name(i),
+                                   "; --compiler-timeout SECONDS allows more, 0 any time"),
+                            ExitCode::kernel_compile);
+      if (done_ == done) changed_.wait_for(lock, std::chrono::milliseconds(100));
+    }
+  }
+
+  const std::vector<std::string> sources_;
+  CubinMaker maker_;
+  std::vector<Cubin> cubins_;
+  std::vector<std::exception_ptr> failures_;
+  std::atomic<std::size_t> next_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::optional<Clock::time_point>> started_;  // of those under way
+  std::size_t done_ = 0;
 };
 
 }  // namespace
@@ -258,33 +344,41 @@ void Nvrtc::require(std::string_view architecture) const {
 Cubin Nvrtc::compile(const std::string& source, std::string_view architecture, const std::string& name,
                      std::span<const std::string> more_options) const {
   require(architecture);
-  std::vector<std::string> options = kOptions;
-  options.push_back(concat("--gpu-architecture=", architecture));
-  options.insert(options.end(), more_options.begin(), more_options.end());
-  return NvrtcProgram(functions_, source, name).compile(options);
+  return NvrtcProgram(functions_, source, name).compile(nvrtc_options(architecture, more_options));
 }
 
 std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::string> sources, std::string_view architecture,
                                   const CubinOptions& options) {
-  std::unordered_map<std::string_view, std::size_t> first;
-  std::vector<std::size_t> distinct;
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    if (first.emplace(sources[i], i).second) distinct.push_back(i);
-  CubinMaker maker(nvrtc, architecture, options);
-  std::vector<Cubin> cubins(sources.size());
+  const auto start = std::chrono::steady_clock::now();
+  std::unordered_map<std::string_view, std::size_t> places;
+  std::vector<std::size_t> place, first;
+  std::vector<std::string> distinct;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const auto [known, is_new] = places.emplace(sources[i], distinct.size());
+    place.push_back(known->second);
+    if (!is_new) continue;
+    first.push_back(i);
+    distinct.push_back(sources[i]);
+  }
   const std::size_t jobs =
       options.jobs > 0 ? static_cast<std::size_t>(options.jobs) : std::max(1u, std::thread::hardware_concurrency());
-  std::mutex reporting;
-  std::size_t done = 0;
-  run_parallel(distinct.size(), jobs, [&](std::size_t i) {
-    cubins[distinct[i]] = maker.make(sources[distinct[i]]);
-    const std::lock_guard lock(reporting);
-    ++done;
-    if (options.progress) options.progress(done, distinct.size());
-  });
-  maker.finish();
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    if (const std::size_t made = first.at(sources[i]); made != i) cubins[i] = cubins[made];
+  const auto name = [&](std::size_t i) {
+    return options.names.empty() ? concat("source ", first[i] + 1, " of ", sources.size())
+                                 : concat("kernel ", options.names[first[i]]);
+  };
+  const auto work = std::make_shared<CubinWork>(nvrtc, architecture, options, std::move(distinct));
+  const std::vector<Cubin> made = work->run(jobs, options, name);
+  std::vector<Cubin> cubins;
+  for (const std::size_t i : place) cubins.push_back(made[i]);
+  if (!options.detail) return cubins;
+  const auto cached = std::count_if(made.begin(), made.end(), [](const Cubin& cubin) { return cubin.cached; });
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.2f s", elapsed.count());
+  std::string text = concat("NVRTC ", nvrtc.version(), " (", nvrtc.library().path(), ")");
+  for (const std::string& option : nvrtc_options(architecture, options.compiler_options)) text += " " + option;
+  options.detail(
+      concat(text, "  # ", made.size(), made.size() == 1 ? " source, " : " sources, ", cached, " from the cache, ", seconds));
   return cubins;
 }
 
@@ -298,8 +392,12 @@ std::vector<Cubin> compile_program(const Nvrtc& nvrtc, const Program& program, c
   check_internal(program.target.kind == TargetKind::cuda, "program '", program.name, "' is for ", to_string(program.target),
                  ", not for CUDA");
   std::vector<std::string> sources;
-  for (const Kernel& kernel : program.kernels) sources.push_back(kernel_source(program, kernel));
-  return compile_cubins(nvrtc, sources, program.target.architecture, options);
+  CubinOptions named = options;
+  for (const Kernel& kernel : program.kernels) {
+    sources.push_back(kernel_source(program, kernel));
+    named.names.push_back(kernel.name);
+  }
+  return compile_cubins(nvrtc, sources, program.target.architecture, named);
 }
 
 }  // namespace gcomp::runtime::cuda

@@ -57,13 +57,19 @@ struct CubinOptions {
   std::filesystem::path failure_directory;  ///< where the source of a kernel that does not compile is left; empty for the system's
   int jobs = 0;                             ///< threads; 0 for one for each processor
   std::vector<std::string> compiler_options;
-  std::function<void(std::string_view)> log;  ///< one-line notices; may be empty
+  std::vector<std::string> names;                ///< of the sources, for errors; may be empty
+  double timeout = 0;                            ///< seconds that NVRTC may take for one source; 0 for any number
+  std::function<bool()> cancelled;               ///< asked ten times a second; may be empty
+  std::function<void(std::string_view)> log;     ///< one-line notices; may be empty
+  std::function<void(std::string_view)> detail;  ///< told of NVRTC's options and the time that it took; may be empty
   /// How many of the distinct sources are done, one call at a time; may be empty.
   std::function<void(std::size_t done, std::size_t sources)> progress;
 };
 
 /// Compiles each source once, on several threads, or takes it from the cache; results in the order of `sources`. The first
 /// failure, in that order, is thrown as a DeviceError (exit 5) with log and the path of the saved source, its lines numbered.
+/// NVRTC cannot be stopped: where it takes longer than its time, or is cancelled, a DeviceError is thrown while it goes on in
+/// threads that nobody waits for (runtime/left_behind.h).
 std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::string> sources, std::string_view architecture,
                                   const CubinOptions& options = {});
 

@@ -21,7 +21,7 @@ bool on_real_device() {
 }
 
 CudaRun CudaFolder::run(std::vector<std::string> arguments, const CudaSettings& settings) const {
-  CommandOptions options{.environment = settings.environment, .limits = ""};
+  CommandOptions options{.environment = settings.environment, .limits = settings.limits};
   CudaRun run;
   options.environment.push_back("XDG_CACHE_HOME=" + (folder_ / "cache").string());
   if (on_real_device()) {

@@ -28,7 +28,8 @@ struct CudaRun {
 /// What a run is set up with: GCOMP_EMULATED_<name> for each, and other variables as NAME=VALUE.
 struct CudaSettings {
   std::map<std::string, std::string> emulated;
-  std::vector<std::string> environment;
+  std::vector<std::string> environment = {};
+  std::string limits = {};  ///< shell commands that run before, as in CommandOptions
 };
 
 /// A folder for one test's files and its cache of cubins. What the emulated NVRTC compiles is kept beside the build.

@@ -56,5 +56,18 @@ TEST(NpzStream, WithoutCommitNothingIsThere) {
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
+TEST(NpzStream, ANameThatTheFormatHasNoRoomForIsRefused) {
+  const test::TemporaryDirectory folder;
+  const std::string longest(65'531, 'n');  // and ".npy"
+  const std::vector<NamedTensor> good{{longest, Tensor(DType::f32, {2})}}, bad{{longest + "n", Tensor(DType::f32, {2})}};
+  write_npz(folder / "good.npz", good);
+  EXPECT_EQ(NpzFile(folder / "good.npz").names(), std::vector<std::string>{longest});
+  const std::string path = folder / "bad.npz";
+  const std::string wanted = "cannot write '" + path + "': the name '" + std::string(60, 'n') + "...' has 65536 bytes";
+  EXPECT_NE(test::user_error([&] { write_npz(path, bad); }).find(wanted), std::string::npos);
+  EXPECT_NE(test::user_error([&] { NpzStream(path, {{bad[0].first, bad[0].second.type()}}); }).find(wanted), std::string::npos);
+  EXPECT_EQ(folder.files(), 1);
+}
+
 }  // namespace
 }  // namespace gcomp::runtime

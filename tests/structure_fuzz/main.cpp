@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -83,10 +84,20 @@ std::int64_t resident(pid_t process) {
   return pages * sysconf(_SC_PAGESIZE) >> 20;
 }
 
+/// Seconds of processor time that a process has used; what else runs on the machine does not count.
+double processor_seconds(pid_t process) {
+  clockid_t clock;
+  timespec time{};
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 /// Watches a worker; "" where it ended by itself, else why it was killed or died.
 std::string watch(pid_t worker, const Flags& flags, const Shared& shared) {
   std::int64_t number = -1;
+  constexpr int kWaiting = 10;  // times what it may compute: a case that sleeps is found too
   Clock::time_point since;
+  double computed = 0;
   for (int status = 0;;) {
     if (waitpid(worker, &status, WNOHANG) == worker) {
       if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return shared.problem;
@@ -96,8 +107,11 @@ std::string watch(pid_t worker, const Flags& flags, const Shared& shared) {
     if (shared.number != number) {
       number = shared.number;
       since = Clock::now();
+      computed = processor_seconds(worker);
     }
-    const bool slow = Clock::now() - since > std::chrono::seconds(flags.case_seconds), large = resident(worker) > flags.memory;
+    const bool slow = processor_seconds(worker) - computed > static_cast<double>(flags.case_seconds) ||
+                      Clock::now() - since > kWaiting * std::chrono::seconds(flags.case_seconds);
+    const bool large = resident(worker) > flags.memory;
     if (slow || large) {
       kill(worker, SIGKILL);
       waitpid(worker, &status, 0);
@@ -165,7 +179,8 @@ int main_of(int argc, char** argv) {
   parser.add_option("--first", flags.first, "number of the first case");
   parser.add_option("--runs", flags.runs, "cases of each subject");
   parser.add_option("--seconds", flags.seconds, "or how long to go on with all of them");
-  parser.add_option("--case-seconds", flags.case_seconds, "that one case may take (default 10)");
+  parser.add_option("--case-seconds", flags.case_seconds,
+                    "of processor time that one case may take, and ten times that by the clock (default 10)");
   parser.add_option("--memory", flags.memory, "MiB that one case may take (default 4096)");
   parser.add_option("--keep", flags.keep, "folder for cases that fail (default: the current one)");
   const tools::Parsed parsed = parser.parse(argc, argv);

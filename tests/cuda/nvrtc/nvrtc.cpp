@@ -1,6 +1,9 @@
 // The emulated NVRTC: CUDA text becomes a host library that the emulated driver loads in place of a cubin.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -123,6 +126,10 @@ GCOMP_EXPORT nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
 GCOMP_EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const char* const* options) {
   if (const nvrtcResult error = entered("nvrtcCompileProgram")) return error;
   if (!handle) return kInvalidProgram;
+  if (const std::string marker = setting("NVRTC_HANGS"); !marker.empty()) {
+    std::ofstream(marker) << "hanging";
+    for (;;) pause();
+  }
   Program& program = *program_of(handle);
   const int architecture = architecture_of(count, options);
   if (architecture == 0) {
