@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -27,11 +28,12 @@ static_assert(std::atomic<Kind>::is_always_lock_free, "a signal handler reads it
 // Static and never freed: a signal handler can be told of nothing else.
 std::array<Slot, 128> g_slots;
 std::atomic<bool> g_ending{false}, g_abandoned{false};
+std::atomic<int> g_starting{0};
 
 /// Takes a free slot and fills it; -1 where there is none.
 int occupy(Kind kind, int directory, pid_t group, const std::string& path) {
   if (path.size() >= PATH_MAX) return -1;
-  for (std::size_t i = 0; i < g_slots.size() && !g_ending.load(); ++i) {
+  for (std::size_t i = 0; i < g_slots.size(); ++i) {
     Slot& slot = g_slots[i];
     Kind free = Kind::none;
     if (!slot.kind.compare_exchange_strong(free, Kind::being_written)) continue;
@@ -107,8 +109,26 @@ void EndsWithProcess::release() {
   slot_ = -1;
 }
 
+StartingEntry::StartingEntry() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before_);
+  ++g_starting;
+  if (!g_ending.load()) return;
+  --g_starting;
+  for (;;) pause();  // the process is about to end
+}
+
+StartingEntry::~StartingEntry() {
+  --g_starting;
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
 void remove_left_behind() noexcept {
+  constexpr int kMostWaits = 1000;  // milliseconds
+  constexpr timespec kMillisecond{.tv_sec = 0, .tv_nsec = 1'000'000};
   g_ending.store(true);
+  for (int i = 0; i < kMostWaits && g_starting.load() > 0; ++i) nanosleep(&kMillisecond, nullptr);
   for (const Slot& slot : g_slots)
     if (slot.kind.load() == Kind::process_group) kill(-slot.group, SIGKILL);
   for (const Slot& slot : g_slots) {

@@ -2,6 +2,7 @@
 // table that a signal handler may read. Installing one is up to the program; tools/gcomp does.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <string>
@@ -34,7 +35,20 @@ class EndsWithProcess {
   int slot_ = -1;
 };
 
-/// Ends the processes and removes the files and folders of the table, which takes no further entries. Safe in a signal handler; for
+/// Around the start of something and its entry: remove_left_behind() waits for the entry, and does not run in this thread
+/// meanwhile.
+class StartingEntry {
+ public:
+  StartingEntry();
+  ~StartingEntry();
+  StartingEntry(const StartingEntry&) = delete;
+  StartingEntry& operator=(const StartingEntry&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+/// Ends the processes and removes the files and folders of the table. Safe in a signal handler; for
 /// one that ends the process.
 void remove_left_behind() noexcept;
 

@@ -74,6 +74,7 @@ Process::Process(std::vector<std::string> arguments, ProcessOptions options)
   const Descriptor input(ends[1]);
   fcntl(output_.get(), F_SETFL, O_NONBLOCK);
   pid_t id = -1;
+  const StartingEntry starting;
   if (const int error = spawn(id, arguments, options_.environment, input.get()); error != 0) {
     failure_ = concat("cannot start ", arguments[0], ": ", std::strerror(error));
     return;
