@@ -43,7 +43,7 @@ struct GraphOptions {
   std::optional<DType> precision;
   /// f16: what the loss is multiplied by before it is differentiated; without it, what PyTorch's GradScaler arrives at.
   std::optional<double> loss_scale;
-  std::vector<std::string> freeze, train;  ///< globs over parameters; freeze wins
+  std::vector<std::string> freeze, train;  ///< globs over parameters; the more exact wins
   std::vector<std::string> tie, untie;
   std::string batchnorm_variance;
   std::int64_t seed = 0;  ///< of Dropout and other random operators

@@ -1,5 +1,7 @@
 #include "frontend/onnx/globs.h"
 
+#include <algorithm>
+
 namespace gcomp::frontend {
 
 bool matches_glob(std::string_view pattern, std::string_view text) {
@@ -26,6 +28,18 @@ const std::string* first_match(const std::vector<std::string>& globs, const std:
     for (const std::string& glob : globs)
       if (!name.empty() && matches_glob(glob, name)) return &glob;
   return nullptr;
+}
+
+std::size_t exactness(std::string_view pattern) {
+  return static_cast<std::size_t>(std::count_if(pattern.begin(), pattern.end(), [](char c) { return c != '*' && c != '?'; }));
+}
+
+const std::string* closest_match(const std::vector<std::string>& globs, const std::vector<std::string>& names) {
+  const std::string* closest = nullptr;
+  for (const std::string& name : names)
+    for (const std::string& glob : globs)
+      if (!name.empty() && matches_glob(glob, name) && (!closest || exactness(glob) > exactness(*closest))) closest = &glob;
+  return closest;
 }
 
 }  // namespace gcomp::frontend

@@ -86,7 +86,9 @@ struct ImportOptions {
   std::optional<std::string> loss_output = {};
   std::int64_t seed = 0;                 ///< of Dropout and the random operators: the initial value of state `random_seed`
   std::optional<DType> float_type = {};  ///< all floats become this type; else f16 and bf16 compute as the file says
-  std::vector<std::string> freeze = {}, train = {};  ///< globs over initializers (and over the parts of a split one); freeze wins
+  /// Globs over initializers (and over the parts of a split one). Of two that match, the one with more characters that are no
+  /// wildcards decides; a UserError (exit 2) where they have as many.
+  std::vector<std::string> freeze = {}, train = {};
   std::vector<std::string> tie = {}, untie = {};     ///< globs: share one parameter / one parameter for each use
   std::string batchnorm_variance = {};               ///< "", "unbiased" or "population": overrides the rule for running variances
   ImportLimits limits = {};

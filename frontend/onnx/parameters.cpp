@@ -220,9 +220,15 @@ bool Planner::add(Entry entry) {
   const bool own = entry.state != entry.initializer && entry.state == entry.target;
   const std::vector<std::string> names{entry.state, own ? "" : entry.initializer, entry.target};
   Verdict& verdict = entry.verdict;
-  if (const std::string* glob = first_match(options_.train, names); glob && verdict.reason != kStatistic)
-    verdict = {true, false, "--thaw=" + *glob};
-  if (const std::string* glob = first_match(options_.freeze, names)) verdict = {false, false, "--freeze=" + *glob};
+  const std::string* thaw = verdict.reason == kStatistic ? nullptr : closest_match(options_.train, names);
+  const std::string* freeze = closest_match(options_.freeze, names);
+  // "--freeze '*' --thaw 'head.*'" trains the head alone.
+  if (thaw && freeze && exactness(*thaw) == exactness(*freeze))
+    throw UserError(concat("--freeze ", *freeze, " and --thaw ", *thaw, " both match '", entry.state,
+                           "', and neither is the more exact; make one of them so"),
+                    ExitCode::usage);
+  if (thaw && (!freeze || exactness(*thaw) > exactness(*freeze))) verdict = {true, false, "--thaw=" + *thaw};
+  else if (freeze) verdict = {false, false, "--freeze=" + *freeze};
   const bool statistic = std::any_of(entry.uses.begin(), entry.uses.end(), is_statistic);
   const bool moves = statistic && verdict.reason == kStatistic;
   const std::string likely = !entry.target.empty() && entry.target != entry.state ? entry.target

@@ -230,6 +230,12 @@ TEST(Parameters, GlobsDecide) {
   EXPECT_EQ(find(model, "fc.bias")->reason, "--freeze=fc.*");
   EXPECT_EQ(find(model, "val_7")->reason, "--thaw=val_7");
   EXPECT_TRUE(find(model, "val_7")->trained);
+  const Model head = dense().import({.freeze = {"*"}, .train = {"fc.*"}});
+  EXPECT_EQ(find(head, "fc.bias")->reason, "--thaw=fc.*") << "the more exact of two decides";
+  EXPECT_EQ(find(head, "val_7")->reason, "--freeze=*");
+  EXPECT_EQ(trained(dense().import({.freeze = {"fc.bias", "val_7"}, .train = {"*", "fc.*"}})).count("fc.bias"), 0u);
+  expect_error([] { dense().import({.freeze = {"fc.*"}, .train = {"fc.*"}}); },
+               {"--freeze fc.* and --thaw fc.* both match", "neither is the more exact"}, ExitCode::usage);
   expect_error([] { dense().import({.freeze = {"fc.bais"}}); }, {"--freeze fc.bais", "did you mean 'fc.bias'"}, ExitCode::usage);
 }
 

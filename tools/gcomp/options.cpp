@@ -173,7 +173,7 @@ void ModelOptions::add_selection(ArgumentParser& parser) {
     parser.add_repeated(flag, values, meaning).type_name("GLOB").group(group);
   };
   globs("--freeze", freeze, "do not train parameters that match, nor move running statistics that do; repeatable");
-  globs("--thaw", thaw, "train what would be left frozen; repeatable");
+  globs("--thaw", thaw, "train what would be left frozen, or what a less exact --freeze matches; repeatable");
   globs("--tie", tie, "one shared parameter for initializers that match; repeatable");
   globs("--untie", untie, "a parameter of its own for each use of initializers that match; repeatable");
   parser.add_option("--batchnorm-variance", batchnorm_variance, "which variance the running statistics keep")
