@@ -16,7 +16,7 @@ install(FILES frontend/layers.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/fr
 install(FILES frontend/onnx/import.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/frontend/onnx)
 install(FILES passes/training.h passes/loss_scaling.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/passes)
 foreach(header program device instruction_set executable library_search state_memory artifact artifact_trust npz npy zip_archive
-        atomic_file descriptor)
+        atomic_file descriptor left_behind)
   install(FILES runtime/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/runtime)
 endforeach()
 

@@ -239,7 +239,7 @@ TEST(CpuPatterns, AnOptimizerOverParametersOfManySizes) {
           optimizer.kind = kind;
           optimizer.momentum = 0.9;
           passes::attach_optimizer(graph, optimizer, parameters, gradients);
-          graph.outputs() = {loss.value};
+          graph.add_output(loss.value, Role::loss);
           return graph;
         },
         1e-5);
