@@ -86,6 +86,7 @@ using LoopRule = LoopNest (*)(const LoopContext&);
 
 class GradientContext;
 class ExpandContext;
+struct Var;
 
 struct Gradient {
   void (*rule)(GradientContext&) = nullptr;
@@ -123,6 +124,10 @@ struct OpDef {
   Gradient gradient = {};
   std::span<const Sample> samples = {};
   double low = -2, high = 2;  ///< pointwise: the range of the generic sample
+
+  /// Appends a node without attributes to the graph of `x`, so that ops are called like functions: `kMaximum(kLog(x), low)`.
+  Var operator()(Var x) const;
+  Var operator()(Var x, Var y) const;
 };
 
 /// Attributes with the defaults of `op` filled in.

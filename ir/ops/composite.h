@@ -40,7 +40,7 @@ constexpr OpDef kSoftmax{
         [](ExpandContext& e) {
           Builder& b = e.builder();
           const std::int64_t axis = e.attributes().integer("axis");
-          Var weight = call("exp", shifted(b, e.operand(0), axis));
+          Var weight = kExp(shifted(b, e.operand(0), axis));
           return std::vector{(weight / b.unreduce(b.sum(weight, {axis}), weight.shape(), {axis})).value};
         },
     .gradient = {.rule =
@@ -63,14 +63,13 @@ constexpr OpDef kLogSoftmax{
           Builder& b = e.builder();
           const std::int64_t axis = e.attributes().integer("axis");
           Var x = shifted(b, e.operand(0), axis);
-          return std::vector{(x - b.unreduce(call("log", b.sum(call("exp", x), {axis})), x.shape(), {axis})).value};
+          return std::vector{(x - b.unreduce(kLog(b.sum(kExp(x), {axis})), x.shape(), {axis})).value};
         },
     .gradient = {.rule =
                      [](GradientContext& g) {
                        const std::int64_t axis = g.attributes().integer("axis");
                        Var dy = g.dy();
-                       g.add(0,
-                             dy - call("exp", g.result()) * g.builder().unreduce(g.builder().sum(dy, {axis}), dy.shape(), {axis}));
+                       g.add(0, dy - kExp(g.result()) * g.builder().unreduce(g.builder().sum(dy, {axis}), dy.shape(), {axis}));
                      }},
     .samples = kAxisSamples};
 
@@ -82,7 +81,7 @@ inline Moments moments_of(Builder& b, Var x, const Integers& axes, double epsilo
   Var mean = b.mean(x, axes);
   Var centered = x - b.unreduce(mean, x.shape(), axes);
   Var variance = b.mean(centered * centered, axes);
-  Var rstd = call("rsqrt", variance + epsilon);
+  Var rstd = kRsqrt(variance + epsilon);
   return {mean, variance, rstd, centered, centered * b.unreduce(rstd, x.shape(), axes)};
 }
 /// dx = rstd * (g - mean(g) - h * mean(g * h)) with h the normalized input and g the gradient before scaling.
@@ -221,7 +220,7 @@ constexpr OpDef kCrossEntropy{
           Var x = shifted(b, e.operand(0), axis), labels = e.operand(1);
           Var kept = kept_rows(b, labels, e.attributes().integer("ignore_index"), x.dtype());
           Var picked = b.sum(choose(labelled(b, x, labels, axis), x, 0), {axis});
-          Var losses = (call("log", b.sum(call("exp", x), {axis})) - picked) * kept;
+          Var losses = (kLog(b.sum(kExp(x), {axis})) - picked) * kept;
           Integers rows;
           for (std::int64_t i = 0; i < losses.rank(); ++i) rows.push_back(i);
           return std::vector{(b.sum(losses, rows) / b.sum(kept, rows)).value};
@@ -230,7 +229,7 @@ constexpr OpDef kCrossEntropy{
                      [](GradientContext& g) {
                        Builder& b = g.builder();
                        const std::int64_t axis = g.attributes().integer("axis");
-                       Var logits = g.operand(0), labels = g.operand(1), weight = call("exp", shifted(b, logits, axis));
+                       Var logits = g.operand(0), labels = g.operand(1), weight = kExp(shifted(b, logits, axis));
                        Var kept = kept_rows(b, labels, g.attributes().integer("ignore_index"), logits.dtype());
                        Integers rows;
                        for (std::int64_t i = 0; i < kept.rank(); ++i) rows.push_back(i);
@@ -241,33 +240,32 @@ constexpr OpDef kCrossEntropy{
                      }},
     .samples = kCrossEntropySamples};
 
-constexpr OpDef kBinaryCrossEntropy{
-    .name = "binary_cross_entropy",
-    .summary = "-(t log p + (1 - t) log(1 - p)) with each logarithm at least -100, elementwise",
-    .kind = Kind::composite,
-    .operands = 2,
-    .infer =
-        [](const InferContext& c) {
-          c.require(c.operand(0) == c.operand(1) && is_float(c.operand(0).dtype), "probabilities are ", shown(c.operand(0)),
-                    ", targets ", shown(c.operand(1)));
-          return std::vector{c.operand(0)};
-        },
-    .expand =
-        [](ExpandContext& e) {
-          Var p = e.operand(0), t = e.operand(1), low = e.builder().like(p, -100);
-          Var yes = call("maximum", call("log", p), low), no = call("maximum", call("log1p", -p), low);
-          return std::vector{((t - 1.0) * no - t * yes).value};
-        },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       Var p = g.operand(0), t = g.operand(1), floor = g.builder().like(p, 1e-12);
-                       if (g.wants(0)) g.add(0, g.dy() * (p - t) / call("maximum", p * (1.0 - p), floor));
-                       if (g.wants(1)) {
-                         Var low = g.builder().like(p, -100);
-                         g.add(1, g.dy() * (call("maximum", call("log1p", -p), low) - call("maximum", call("log", p), low)));
-                       }
-                     }},
-    .samples = kBceSamples};
+constexpr OpDef kBinaryCrossEntropy{.name = "binary_cross_entropy",
+                                    .summary = "-(t log p + (1 - t) log(1 - p)) with each logarithm at least -100, elementwise",
+                                    .kind = Kind::composite,
+                                    .operands = 2,
+                                    .infer =
+                                        [](const InferContext& c) {
+                                          c.require(c.operand(0) == c.operand(1) && is_float(c.operand(0).dtype),
+                                                    "probabilities are ", shown(c.operand(0)), ", targets ", shown(c.operand(1)));
+                                          return std::vector{c.operand(0)};
+                                        },
+                                    .expand =
+                                        [](ExpandContext& e) {
+                                          Var p = e.operand(0), t = e.operand(1), low = e.builder().like(p, -100);
+                                          Var yes = kMaximum(kLog(p), low), no = kMaximum(kLog1p(-p), low);
+                                          return std::vector{((t - 1.0) * no - t * yes).value};
+                                        },
+                                    .gradient = {.rule =
+                                                     [](GradientContext& g) {
+                                                       Var p = g.operand(0), t = g.operand(1), floor = g.builder().like(p, 1e-12);
+                                                       if (g.wants(0)) g.add(0, g.dy() * (p - t) / kMaximum(p * (1.0 - p), floor));
+                                                       if (g.wants(1)) {
+                                                         Var low = g.builder().like(p, -100);
+                                                         g.add(1, g.dy() * (kMaximum(kLog1p(-p), low) - kMaximum(kLog(p), low)));
+                                                       }
+                                                     }},
+                                    .samples = kBceSamples};
 
 inline constexpr const OpDef* kCompositeOps[] = {&kSoftmax,   &kLogSoftmax,   &kBatchNorm,
                                                  &kLayerNorm, &kCrossEntropy, &kBinaryCrossEntropy};

@@ -167,10 +167,10 @@ constexpr OpDef kConvolution{
                        const bool last = g.attributes().flag("channels_last");
                        const Attributes a = convolution_attributes(g.attributes());
                        if (g.wants(0))
-                         g.add(0, g.builder().apply("convolution_input_gradient", {g.dy(), g.operand(1)},
+                         g.add(0, g.builder().apply(kConvolutionInputGradient, {g.dy(), g.operand(1)},
                                                     with_sizes(a, ImageShape::of(g.operand(0).shape(), last).spatial)));
                        if (g.wants(1))
-                         g.add(1, g.builder().apply("convolution_weight_gradient", {g.operand(0), g.dy()},
+                         g.add(1, g.builder().apply(kConvolutionWeightGradient, {g.operand(0), g.dy()},
                                                     with_sizes(a, kernel_of(g.operand(1).shape()))));
                      }},
     .samples = kConvolutionSamples};
@@ -219,9 +219,9 @@ constexpr OpDef kConvolutionInputGradient{
     .gradient = {.rule =
                      [](GradientContext& g) {
                        const Attributes a = convolution_attributes(g.attributes());
-                       if (g.wants(0)) g.add(0, g.builder().apply("convolution", {g.dy(), g.operand(1)}, a));
+                       if (g.wants(0)) g.add(0, g.builder().apply(kConvolution, {g.dy(), g.operand(1)}, a));
                        if (g.wants(1))
-                         g.add(1, g.builder().apply("convolution_weight_gradient", {g.dy(), g.operand(0)},
+                         g.add(1, g.builder().apply(kConvolutionWeightGradient, {g.dy(), g.operand(0)},
                                                     with_sizes(a, kernel_of(g.operand(1).shape()))));
                      }},
     .samples = kConvolutionInputSamples};
@@ -272,9 +272,9 @@ constexpr OpDef kConvolutionWeightGradient{
                        const bool last = g.attributes().flag("channels_last");
                        const Attributes a = convolution_attributes(g.attributes());
                        if (g.wants(0))
-                         g.add(0, g.builder().apply("convolution_input_gradient", {g.operand(1), g.dy()},
+                         g.add(0, g.builder().apply(kConvolutionInputGradient, {g.operand(1), g.dy()},
                                                     with_sizes(a, ImageShape::of(g.operand(0).shape(), last).spatial)));
-                       if (g.wants(1)) g.add(1, g.builder().apply("convolution", {g.operand(0), g.dy()}, a));
+                       if (g.wants(1)) g.add(1, g.builder().apply(kConvolution, {g.operand(0), g.dy()}, a));
                      }},
     .samples = kConvolutionWeightSamples};
 

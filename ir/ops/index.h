@@ -101,7 +101,7 @@ constexpr OpDef kGather{
                      [](GradientContext& g) {
                        const std::int64_t axis = g.attributes().integer("axis");
                        if (g.wants(0))
-                         g.add(0, g.builder().apply("scatter_add", {g.operand(1), without_padding(g, axis)},
+                         g.add(0, g.builder().apply(kScatterAdd, {g.operand(1), without_padding(g, axis)},
                                                     {{"axis", axis}, {"size", g.operand(0).dim(axis)}}));
                      }},
     .samples = kGatherSamples};
@@ -184,7 +184,7 @@ constexpr OpDef kCumulativeSum{.name = "cumulative_sum",
                                .loops = [](const LoopContext& c) { return scan_loops(c, kReduceSum); },
                                .gradient = {.rule =
                                                 [](GradientContext& g) {
-                                                  g.add(0, g.builder().apply("cumulative_sum", {g.dy()},
+                                                  g.add(0, g.builder().apply(kCumulativeSum, {g.dy()},
                                                                              {{"axis", g.attributes().integer("axis")},
                                                                               {"exclusive", g.attributes().flag("exclusive")},
                                                                               {"reverse", !g.attributes().flag("reverse")}}));

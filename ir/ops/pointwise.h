@@ -59,7 +59,7 @@ constexpr OpDef kAbs{.name = "abs",
                      .summary = "|x|; gradient 0 at 0",
                      .operands = 1,
                      .scalar = body<1>([](auto x) { return abs(x); }),
-                     .gradient = {.rule = [](G& g) { g.add(0, g.dy() * call("sign", g.operand(0))); }}};
+                     .gradient = {.rule = [](G& g) { g.add(0, g.dy() * kSign(g.operand(0))); }}};
 constexpr OpDef kSign{.name = "sign",
                       .summary = "-1, 0 or 1; NaN stays",
                       .operands = 1,
@@ -73,8 +73,8 @@ constexpr OpDef kPow{.name = "pow",
                      .gradient = {.rule =
                                       [](G& g) {
                                         Var x = g.operand(0), y = g.operand(1), zero = x.builder->like(x, 0);
-                                        if (g.wants(0)) g.add(0, choose(y == zero, zero, g.dy() * y * call("pow", x, y - 1.0)));
-                                        if (g.wants(1)) g.add(1, choose(x == zero, zero, g.dy() * g.result() * call("log", x)));
+                                        if (g.wants(0)) g.add(0, choose(y == zero, zero, g.dy() * y * kPow(x, y - 1.0)));
+                                        if (g.wants(1)) g.add(1, choose(x == zero, zero, g.dy() * g.result() * kLog(x)));
                                       }},
                      .low = 0.3,
                      .high = 2};
@@ -179,14 +179,14 @@ constexpr OpDef kSoftplus{.name = "softplus",
                           .operands = 1,
                           .typing = PointwiseTyping::floating,
                           .scalar = body<1>([](auto x) { return softplus(x); }),
-                          .gradient = {.rule = [](G& g) { g.add(0, g.dy() * call("sigmoid", g.operand(0))); }}};
+                          .gradient = {.rule = [](G& g) { g.add(0, g.dy() * kSigmoid(g.operand(0))); }}};
 constexpr OpDef kErf{
     .name = "erf",
     .summary = "error function",
     .operands = 1,
     .typing = PointwiseTyping::floating,
     .scalar = body<1>([](auto x) { return erf(x); }),
-    .gradient = {.rule = [](G& g) { g.add(0, g.dy() * 1.1283791670955126 * call("exp", -(g.operand(0) * g.operand(0)))); }}};
+    .gradient = {.rule = [](G& g) { g.add(0, g.dy() * 1.1283791670955126 * kExp(-(g.operand(0) * g.operand(0)))); }}};
 constexpr OpDef kRelu{.name = "relu",
                       .summary = "max(x, 0); gradient 0 at 0",
                       .operands = 1,
@@ -200,13 +200,13 @@ constexpr OpDef kSin{.name = "sin",
                      .operands = 1,
                      .typing = PointwiseTyping::floating,
                      .scalar = body<1>([](auto x) { return sin(x); }),
-                     .gradient = {.rule = [](G& g) { g.add(0, g.dy() * call("cos", g.operand(0))); }}};
+                     .gradient = {.rule = [](G& g) { g.add(0, g.dy() * kCos(g.operand(0))); }}};
 constexpr OpDef kCos{.name = "cos",
                      .summary = "cosine",
                      .operands = 1,
                      .typing = PointwiseTyping::floating,
                      .scalar = body<1>([](auto x) { return cos(x); }),
-                     .gradient = {.rule = [](G& g) { g.add(0, -(g.dy() * call("sin", g.operand(0)))); }}};
+                     .gradient = {.rule = [](G& g) { g.add(0, -(g.dy() * kSin(g.operand(0)))); }}};
 constexpr OpDef kTan{.name = "tan",
                      .summary = "tangent",
                      .operands = 1,
@@ -220,7 +220,7 @@ constexpr OpDef kAsin{.name = "asin",
                       .operands = 1,
                       .typing = PointwiseTyping::floating,
                       .scalar = body<1>([](auto x) { return asin(x); }),
-                      .gradient = {.rule = [](G& g) { g.add(0, g.dy() * call("rsqrt", 1.0 - g.operand(0) * g.operand(0))); }},
+                      .gradient = {.rule = [](G& g) { g.add(0, g.dy() * kRsqrt(1.0 - g.operand(0) * g.operand(0))); }},
                       .low = -0.8,
                       .high = 0.8};
 constexpr OpDef kAcos{.name = "acos",
@@ -228,7 +228,7 @@ constexpr OpDef kAcos{.name = "acos",
                       .operands = 1,
                       .typing = PointwiseTyping::floating,
                       .scalar = body<1>([](auto x) { return acos(x); }),
-                      .gradient = {.rule = [](G& g) { g.add(0, -(g.dy() * call("rsqrt", 1.0 - g.operand(0) * g.operand(0)))); }},
+                      .gradient = {.rule = [](G& g) { g.add(0, -(g.dy() * kRsqrt(1.0 - g.operand(0) * g.operand(0)))); }},
                       .low = -0.8,
                       .high = 0.8};
 constexpr OpDef kAtan{.name = "atan",
@@ -242,25 +242,25 @@ constexpr OpDef kSinh{.name = "sinh",
                       .operands = 1,
                       .typing = PointwiseTyping::floating,
                       .scalar = body<1>([](auto x) { return sinh(x); }),
-                      .gradient = {.rule = [](G& g) { g.add(0, g.dy() * call("cosh", g.operand(0))); }}};
+                      .gradient = {.rule = [](G& g) { g.add(0, g.dy() * kCosh(g.operand(0))); }}};
 constexpr OpDef kCosh{.name = "cosh",
                       .summary = "hyperbolic cosine",
                       .operands = 1,
                       .typing = PointwiseTyping::floating,
                       .scalar = body<1>([](auto x) { return cosh(x); }),
-                      .gradient = {.rule = [](G& g) { g.add(0, g.dy() * call("sinh", g.operand(0))); }}};
+                      .gradient = {.rule = [](G& g) { g.add(0, g.dy() * kSinh(g.operand(0))); }}};
 constexpr OpDef kAsinh{.name = "asinh",
                        .summary = "inverse hyperbolic sine",
                        .operands = 1,
                        .typing = PointwiseTyping::floating,
                        .scalar = body<1>([](auto x) { return asinh(x); }),
-                       .gradient = {.rule = [](G& g) { g.add(0, g.dy() * call("rsqrt", g.operand(0) * g.operand(0) + 1.0)); }}};
+                       .gradient = {.rule = [](G& g) { g.add(0, g.dy() * kRsqrt(g.operand(0) * g.operand(0) + 1.0)); }}};
 constexpr OpDef kAcosh{.name = "acosh",
                        .summary = "inverse hyperbolic cosine",
                        .operands = 1,
                        .typing = PointwiseTyping::floating,
                        .scalar = body<1>([](auto x) { return acosh(x); }),
-                       .gradient = {.rule = [](G& g) { g.add(0, g.dy() * call("rsqrt", g.operand(0) * g.operand(0) - 1.0)); }},
+                       .gradient = {.rule = [](G& g) { g.add(0, g.dy() * kRsqrt(g.operand(0) * g.operand(0) - 1.0)); }},
                        .low = 1.2,
                        .high = 3};
 constexpr OpDef kAtanh{.name = "atanh",

@@ -68,8 +68,8 @@ inline void product_gradient(GradientContext& g) {
   flat.push_back(count);
   Var rows = b.reshape(moved, flat);
   const std::int64_t last = static_cast<std::int64_t>(flat.size()) - 1;
-  Var before = b.apply("cumulative_product", {rows}, {{"axis", last}, {"exclusive", true}});
-  Var after = b.apply("cumulative_product", {rows}, {{"axis", last}, {"exclusive", true}, {"reverse", true}});
+  Var before = b.apply(kCumulativeProduct, {rows}, {{"axis", last}, {"exclusive", true}});
+  Var after = b.apply(kCumulativeProduct, {rows}, {{"axis", last}, {"exclusive", true}, {"reverse", true}});
   std::vector<std::int64_t> inverse(permutation.size());
   for (std::size_t i = 0; i < permutation.size(); ++i)
     inverse[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);

@@ -168,7 +168,7 @@ constexpr OpDef kSlice{
         },
     .gradient = {.rule =
                      [](GradientContext& g) {
-                       g.add(0, g.builder().apply("unslice", {g.dy()},
+                       g.add(0, g.builder().apply(kUnslice, {g.dy()},
                                                   {{"starts", g.attributes().integers("starts")},
                                                    {"steps", g.attributes().integers("steps")},
                                                    {"shape", g.operand(0).shape()}}));

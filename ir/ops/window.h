@@ -131,7 +131,7 @@ constexpr OpDef kWindow{
                                           static_cast<std::ptrdiff_t>(first_spatial(g.attributes(), g.operand(0).shape().size()));
                        attributes.set(
                            "sizes", Integers(first, first + static_cast<std::ptrdiff_t>(g.attributes().integers("kernel").size())));
-                       g.add(0, g.builder().apply("window_sum", {g.dy()}, attributes));
+                       g.add(0, g.builder().apply(kWindowSum, {g.dy()}, attributes));
                      }},
     .samples = kWindowSamples};
 
@@ -172,15 +172,13 @@ constexpr OpDef kWindowSum{
           });
         },
     .gradient = {.rule =
-                     [](GradientContext& g) {
-                       g.add(0, g.builder().apply("window", {g.dy()}, window_attributes(g.attributes())));
-                     }},
+                     [](GradientContext& g) { g.add(0, g.builder().apply(kWindow, {g.dy()}, window_attributes(g.attributes()))); }},
     .samples = kWindowSumSamples};
 
 Var pool_windows(Builder& b, Var x, const Attributes& a) {
   Attributes attributes = window_attributes(a);
   attributes.set("value", -std::numeric_limits<double>::infinity());
-  return b.apply("window", {x}, attributes);
+  return b.apply(kWindow, {x}, attributes);
 }
 
 inline constexpr AttributeSpec kMaxPoolAttributes[] = {
@@ -215,7 +213,7 @@ constexpr OpDef kMaxPool{
                        Var windows = pool_windows(b, g.operand(0), g.attributes());
                        const Integers offsets = last_axes(windows.rank(), kernel.size());
                        const DType position = element_count(kernel) <= 255 ? DType::u8 : DType::i32;
-                       Var winner = b.cast(b.apply("arg_max", {windows}, {{"axes", offsets}}), position);
+                       Var winner = b.cast(b.apply(kArgMax, {windows}, {{"axes", offsets}}), position);
                        Shape flat = winner.shape();
                        flat.push_back(element_count(kernel));
                        Integers mapped(flat.size() - 1);
@@ -226,7 +224,7 @@ constexpr OpDef kMaxPool{
                        Attributes attributes = window_attributes(g.attributes());
                        const Shape& shape = g.operand(0).shape();
                        attributes.set("sizes", Integers(shape.end() - static_cast<std::ptrdiff_t>(kernel.size()), shape.end()));
-                       g.add(0, b.apply("window_sum", {spread}, attributes));
+                       g.add(0, b.apply(kWindowSum, {spread}, attributes));
                      }},
     .samples = kMaxPoolSamples};
 
