@@ -88,10 +88,7 @@ class GradientContext;
 class ExpandContext;
 struct Var;
 
-struct Gradient {
-  void (*rule)(GradientContext&) = nullptr;
-  std::string_view none = {};  ///< why there is no gradient, where there is no rule
-};
+using GradientRule = void (*)(GradientContext&);
 
 /// For ops of kind reduce: the pointwise op that joins two partial results. Arg-reductions give the first position instead.
 struct Reduction {
@@ -121,7 +118,8 @@ struct OpDef {
   Reduction reduction = {};
   LoopRule loops = nullptr;
   std::vector<struct Value*> (*expand)(ExpandContext&) = nullptr;
-  Gradient gradient = {};
+  GradientRule gradient = nullptr;
+  std::string_view no_gradient = {};  ///< why there is none, where there is no rule
   std::span<const Sample> samples = {};
   double low = -2, high = 2;  ///< pointwise: the range of the generic sample
 

@@ -325,8 +325,9 @@ constexpr OpDef kAttention{
           Var y = b.cast(b.matmul(p, b.cast(operand(kValue), p.dtype())), q.dtype());
           return std::vector{stored(b, {y}, matrices.results)[0], top.value, sum.value};
         },
-    .gradient = {.rule = attention_gradient_rule},
-    .samples = kAttentionSamples};
+    .gradient = attention_gradient_rule,
+    .samples = kAttentionSamples,
+};
 
 constexpr OpDef kAttentionGradient{
     .name = "attention_gradient",
@@ -367,8 +368,9 @@ constexpr OpDef kAttentionGradient{
           const AttentionGradients d = attention_gradients(b, o, e.attributes());
           return stored(b, {d.q, d.k, d.v}, matrices.results);
         },
-    .gradient = {.none = "it is a gradient itself: what it expands to is differentiated"},
-    .samples = kAttentionGradientSamples};
+    .no_gradient = "it is a gradient itself: what it expands to is differentiated",
+    .samples = kAttentionGradientSamples,
+};
 
 inline constexpr const OpDef* kAttentionOps[] = {&kAttention, &kAttentionGradient};
 

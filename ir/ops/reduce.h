@@ -27,27 +27,30 @@ constexpr OpDef kReduceSum{
     .operands = 1,
     .attributes = kReduceAttributes,
     .reduction = {Reduction::Of::sum},
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       g.add(0, g.builder().unreduce(g.dy(), g.operand(0).shape(), g.attributes().integers("axes")));
-                     }},
-    .samples = kReduceSamples};
-constexpr OpDef kReduceMax{.name = "reduce_max",
-                           .summary = "maximum over axes; ties share the gradient evenly",
-                           .kind = Kind::reduce,
-                           .operands = 1,
-                           .attributes = kReduceAttributes,
-                           .reduction = {Reduction::Of::maximum},
-                           .gradient = {.rule = spread_over_ties},
-                           .samples = kReduceSamples};
-constexpr OpDef kReduceMin{.name = "reduce_min",
-                           .summary = "minimum over axes; ties share the gradient evenly",
-                           .kind = Kind::reduce,
-                           .operands = 1,
-                           .attributes = kReduceAttributes,
-                           .reduction = {Reduction::Of::minimum},
-                           .gradient = {.rule = spread_over_ties},
-                           .samples = kReduceSamples};
+    .gradient =
+        [](GradientContext& g) { g.add(0, g.builder().unreduce(g.dy(), g.operand(0).shape(), g.attributes().integers("axes"))); },
+    .samples = kReduceSamples,
+};
+constexpr OpDef kReduceMax{
+    .name = "reduce_max",
+    .summary = "maximum over axes; ties share the gradient evenly",
+    .kind = Kind::reduce,
+    .operands = 1,
+    .attributes = kReduceAttributes,
+    .reduction = {Reduction::Of::maximum},
+    .gradient = spread_over_ties,
+    .samples = kReduceSamples,
+};
+constexpr OpDef kReduceMin{
+    .name = "reduce_min",
+    .summary = "minimum over axes; ties share the gradient evenly",
+    .kind = Kind::reduce,
+    .operands = 1,
+    .attributes = kReduceAttributes,
+    .reduction = {Reduction::Of::minimum},
+    .gradient = spread_over_ties,
+    .samples = kReduceSamples,
+};
 
 /// Products of the others, by an exclusive running product from each side, so that zeros are exact.
 inline void product_gradient(GradientContext& g) {
@@ -77,30 +80,36 @@ inline void product_gradient(GradientContext& g) {
   g.add(0, others * b.unreduce(g.dy(), x.shape(), axes));
 }
 
-constexpr OpDef kReduceProduct{.name = "reduce_product",
-                               .summary = "product over axes; 1 of nothing; the gradient is exact at zeros",
-                               .kind = Kind::reduce,
-                               .operands = 1,
-                               .attributes = kReduceAttributes,
-                               .reduction = {Reduction::Of::product},
-                               .gradient = {.rule = product_gradient},
-                               .samples = kReduceSamples};
-constexpr OpDef kArgMax{.name = "arg_max",
-                        .summary = "row-major position, within the reduced axes, of the first maximum, as i64; NaN wins",
-                        .kind = Kind::reduce,
-                        .operands = 1,
-                        .attributes = kReduceAttributes,
-                        .reduction = {Reduction::Of::first_maximum},
-                        .gradient = {.none = "its result is a position"},
-                        .samples = kReduceSamples};
-constexpr OpDef kArgMin{.name = "arg_min",
-                        .summary = "row-major position, within the reduced axes, of the first minimum, as i64; NaN wins",
-                        .kind = Kind::reduce,
-                        .operands = 1,
-                        .attributes = kReduceAttributes,
-                        .reduction = {Reduction::Of::first_minimum},
-                        .gradient = {.none = "its result is a position"},
-                        .samples = kReduceSamples};
+constexpr OpDef kReduceProduct{
+    .name = "reduce_product",
+    .summary = "product over axes; 1 of nothing; the gradient is exact at zeros",
+    .kind = Kind::reduce,
+    .operands = 1,
+    .attributes = kReduceAttributes,
+    .reduction = {Reduction::Of::product},
+    .gradient = product_gradient,
+    .samples = kReduceSamples,
+};
+constexpr OpDef kArgMax{
+    .name = "arg_max",
+    .summary = "row-major position, within the reduced axes, of the first maximum, as i64; NaN wins",
+    .kind = Kind::reduce,
+    .operands = 1,
+    .attributes = kReduceAttributes,
+    .reduction = {Reduction::Of::first_maximum},
+    .no_gradient = "its result is a position",
+    .samples = kReduceSamples,
+};
+constexpr OpDef kArgMin{
+    .name = "arg_min",
+    .summary = "row-major position, within the reduced axes, of the first minimum, as i64; NaN wins",
+    .kind = Kind::reduce,
+    .operands = 1,
+    .attributes = kReduceAttributes,
+    .reduction = {Reduction::Of::first_minimum},
+    .no_gradient = "its result is a position",
+    .samples = kReduceSamples,
+};
 
 inline constexpr const OpDef* kReduceOps[] = {&kReduceSum, &kReduceMax, &kReduceMin, &kReduceProduct, &kArgMax, &kArgMin};
 
