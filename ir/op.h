@@ -76,6 +76,15 @@ enum class PointwiseTyping : std::uint8_t {
   logical,    ///< all bool
 };
 
+/// In what a node computes where precision is mixed (`autocast`). Sums of products accumulate in f32 in any case.
+enum class Precision : std::uint8_t {
+  undecided,
+  low,       ///< float operands are cast to 16 bits, but optional ones
+  wide,      ///< float operands are cast to f32: long sums, and functions whose results need range or digits
+  promoted,  ///< in 16 bits where all float operands are, else in f32: what moves values or does little to them
+  rounded,   ///< as wide, and the first result is cast back where the first operand had 16 bits
+};
+
 /// For a node of kind view, index, scan, random or contract: the loop nest that defines it.
 struct LoopContext {
   std::span<const TensorType> operands;
@@ -113,7 +122,12 @@ struct OpDef {
   int results = 1;            ///< -1 for as many as inference gives
   std::span<const AttributeSpec> attributes = {};
   PointwiseTyping typing = PointwiseTyping::same;
-  InferRule infer = nullptr;  ///< all kinds but pointwise and reduce
+  /// Scalar operations that one element takes, about: addition 1, division or a root 2, an elementary function 6. Of ops with a
+  /// scalar body only: all others move values, or are what their nests consist of.
+  int cost = 0;
+  Precision precision = Precision::undecided;
+  bool (*wide_where)(const struct Node&) = nullptr;  ///< of an op that is promoted: which nodes are wide all the same
+  InferRule infer = nullptr;                         ///< all kinds but pointwise and reduce
   ScalarBody scalar = {};
   Reduction reduction = {};
   LoopRule loops = nullptr;

@@ -302,6 +302,7 @@ constexpr OpDef kAttention{
     .optional_operands = 1,
     .results = 3,
     .attributes = kAttentionAttributes,
+    .precision = Precision::low,
     .infer =
         [](const InferContext& c) {
           check_attention_sizes(c);
@@ -337,6 +338,7 @@ constexpr OpDef kAttentionGradient{
     .optional_operands = 1,
     .results = -1,
     .attributes = kAttentionGradientAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           check_attention_sizes(c);

@@ -35,6 +35,7 @@ constexpr OpDef kSoftmax{
     .kind = Kind::composite,
     .operands = 1,
     .attributes = kAxisAttributes,
+    .precision = Precision::wide,
     .infer = infer_along_axis,
     .expand =
         [](ExpandContext& e) {
@@ -58,6 +59,7 @@ constexpr OpDef kLogSoftmax{
     .kind = Kind::composite,
     .operands = 1,
     .attributes = kAxisAttributes,
+    .precision = Precision::wide,
     .infer = infer_along_axis,
     .expand =
         [](ExpandContext& e) {
@@ -106,6 +108,7 @@ constexpr OpDef kBatchNorm{
     .operands = 3,
     .results = 3,
     .attributes = kNormAttributes,
+    .precision = Precision::rounded,
     .infer =
         [](const InferContext& c) {
           const TensorType& x = c.operand(0);
@@ -149,6 +152,7 @@ constexpr OpDef kLayerNorm{
     .kind = Kind::composite,
     .operands = 3,
     .attributes = kLayerNormAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           const TensorType& x = c.operand(0);
@@ -207,6 +211,7 @@ constexpr OpDef kCrossEntropy{
     .kind = Kind::composite,
     .operands = 2,
     .attributes = kCrossEntropyAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           infer_along_axis(c);
@@ -249,6 +254,7 @@ constexpr OpDef kBinaryCrossEntropy{
     .summary = "-(t log p + (1 - t) log(1 - p)) with each logarithm at least -100, elementwise",
     .kind = Kind::composite,
     .operands = 2,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           c.require(c.operand(0) == c.operand(1) && is_float(c.operand(0).dtype), "probabilities are ", shown(c.operand(0)),

@@ -20,6 +20,7 @@ constexpr OpDef kMatmul{
     .kind = Kind::contract,
     .operands = 2,
     .attributes = kMatmulAttributes,
+    .precision = Precision::low,
     .infer =
         [](const InferContext& c) {
           const TensorType &a = c.operand(0), &b = c.operand(1);
@@ -132,6 +133,7 @@ constexpr OpDef kConvolution{
     .kind = Kind::contract,
     .operands = 2,
     .attributes = kConvolutionAttributes,
+    .precision = Precision::low,
     .infer =
         [](const InferContext& c) {
           c.require(c.operand(0).rank() >= 3 && c.operand(0).dtype == c.operand(1).dtype, "input is ", shown(c.operand(0)),
@@ -183,6 +185,7 @@ constexpr OpDef kConvolutionInputGradient{
     .kind = Kind::contract,
     .operands = 2,
     .attributes = kConvolutionGradientAttributes,
+    .precision = Precision::low,
     .infer =
         [](const InferContext& c) {
           c.require(
@@ -235,6 +238,7 @@ constexpr OpDef kConvolutionWeightGradient{
     .kind = Kind::contract,
     .operands = 2,
     .attributes = kConvolutionGradientAttributes,
+    .precision = Precision::low,
     .infer =
         [](const InferContext& c) {
           c.require(

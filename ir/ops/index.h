@@ -18,6 +18,7 @@ constexpr OpDef kIota{
     .summary = "the position along `axis`",
     .kind = Kind::index,
     .attributes = kIotaAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           const Integers& shape = c.attributes.integers("shape");
@@ -73,6 +74,7 @@ constexpr OpDef kGather{
     .kind = Kind::index,
     .operands = 2,
     .attributes = kGatherAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const TensorType &data = c.operand(0), &indices = c.operand(1);
@@ -115,6 +117,7 @@ constexpr OpDef kScatterAdd{
     .kind = Kind::index,
     .operands = 2,
     .attributes = kScatterAddAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           const TensorType &indices = c.operand(0), &updates = c.operand(1);
@@ -184,6 +187,7 @@ constexpr OpDef kCumulativeSum{
     .kind = Kind::scan,
     .operands = 1,
     .attributes = kScanAttributes,
+    .precision = Precision::wide,
     .infer = infer_scan,
     .loops = [](const LoopContext& c) { return scan_loops(c, kReduceSum); },
     .gradient =
@@ -201,6 +205,7 @@ constexpr OpDef kCumulativeProduct{
     .kind = Kind::scan,
     .operands = 1,
     .attributes = kScanAttributes,
+    .precision = Precision::wide,
     .infer = infer_scan,
     .loops = [](const LoopContext& c) { return scan_loops(c, kReduceProduct); },
     .no_gradient = "no rule yet for running products",

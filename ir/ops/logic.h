@@ -11,6 +11,8 @@ constexpr OpDef kLess{
     .summary = "x < y",
     .operands = 2,
     .typing = PointwiseTyping::predicate,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return x < y; }),
     .no_gradient = kDiscrete,
 };
@@ -19,6 +21,8 @@ constexpr OpDef kLessEqual{
     .summary = "x <= y",
     .operands = 2,
     .typing = PointwiseTyping::predicate,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return x <= y; }),
     .no_gradient = kDiscrete,
 };
@@ -27,6 +31,8 @@ constexpr OpDef kEqual{
     .summary = "x == y",
     .operands = 2,
     .typing = PointwiseTyping::predicate,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return x == y; }),
     .no_gradient = kDiscrete,
 };
@@ -35,6 +41,8 @@ constexpr OpDef kIsNan{
     .summary = "whether x is NaN",
     .operands = 1,
     .typing = PointwiseTyping::predicate,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return is_nan(x); }),
     .no_gradient = kDiscrete,
 };
@@ -43,6 +51,8 @@ constexpr OpDef kIsInf{
     .summary = "whether x is infinite",
     .operands = 1,
     .typing = PointwiseTyping::predicate,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return is_inf(x); }),
     .no_gradient = kDiscrete,
 };
@@ -53,6 +63,8 @@ constexpr OpDef kAnd{
     .summary = "both",
     .operands = 2,
     .typing = PointwiseTyping::logical,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return x && y; }),
     .no_gradient = kDiscrete,
 };
@@ -61,6 +73,8 @@ constexpr OpDef kOr{
     .summary = "either or both",
     .operands = 2,
     .typing = PointwiseTyping::logical,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return x || y; }),
     .no_gradient = kDiscrete,
 };
@@ -69,6 +83,8 @@ constexpr OpDef kXor{
     .summary = "exactly one",
     .operands = 2,
     .typing = PointwiseTyping::logical,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return x != y; }),
     .no_gradient = kDiscrete,
 };
@@ -77,6 +93,8 @@ constexpr OpDef kNot{
     .summary = "negation",
     .operands = 1,
     .typing = PointwiseTyping::logical,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return !x; }),
     .no_gradient = kDiscrete,
 };
@@ -86,6 +104,8 @@ constexpr OpDef kBitAnd{
     .name = "bit_and",
     .summary = "bitwise and of integers",
     .operands = 2,
+    .cost = 2,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return bit_and(x, y); }),
     .no_gradient = kDiscrete,
 };
@@ -93,6 +113,8 @@ constexpr OpDef kBitOr{
     .name = "bit_or",
     .summary = "bitwise or of integers",
     .operands = 2,
+    .cost = 2,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return bit_or(x, y); }),
     .no_gradient = kDiscrete,
 };
@@ -100,6 +122,8 @@ constexpr OpDef kBitXor{
     .name = "bit_xor",
     .summary = "bitwise exclusive or of integers",
     .operands = 2,
+    .cost = 2,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return bit_xor(x, y); }),
     .no_gradient = kDiscrete,
 };
@@ -107,6 +131,8 @@ constexpr OpDef kBitNot{
     .name = "bit_not",
     .summary = "bitwise complement of an integer",
     .operands = 1,
+    .cost = 2,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return bit_not(x); }),
     .no_gradient = kDiscrete,
 };
@@ -114,6 +140,8 @@ constexpr OpDef kShiftLeft{
     .name = "shift_left",
     .summary = "x << y; 0 where y reaches the width",
     .operands = 2,
+    .cost = 2,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return shift_left(x, y); }),
     .no_gradient = kDiscrete,
     .low = 0,
@@ -122,6 +150,8 @@ constexpr OpDef kShiftRight{
     .name = "shift_right",
     .summary = "x >> y; 0 where y reaches the width",
     .operands = 2,
+    .cost = 2,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return shift_right(x, y); }),
     .no_gradient = kDiscrete,
     .low = 0,

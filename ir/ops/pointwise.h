@@ -20,6 +20,8 @@ constexpr OpDef kAdd{
     .name = "add",
     .summary = "x + y",
     .operands = 2,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return x + y; }),
     .gradient =
         [](G& g) {
@@ -31,6 +33,8 @@ constexpr OpDef kSub{
     .name = "sub",
     .summary = "x - y",
     .operands = 2,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return x - y; }),
     .gradient =
         [](G& g) {
@@ -42,6 +46,9 @@ constexpr OpDef kMul{
     .name = "mul",
     .summary = "x * y",
     .operands = 2,
+    .cost = 1,
+    .precision = Precision::promoted,
+    .wide_where = [](const Node& n) { return n.operands[0] == n.operands[1]; },
     .scalar = body<2>([](auto x, auto y) { return x * y; }),
     .gradient =
         [](G& g) {
@@ -53,6 +60,9 @@ constexpr OpDef kDiv{
     .name = "div",
     .summary = "x / y; integers truncate, and a zero divisor gives 0",
     .operands = 2,
+    .cost = 2,
+    .precision = Precision::promoted,
+    .wide_where = [](const Node& n) { return is_made_by(n.operands[0], kFull); },
     .scalar = body<2>([](auto x, auto y) { return divide(x, y); }),
     .gradient =
         [](G& g) {
@@ -66,6 +76,8 @@ constexpr OpDef kNeg{
     .name = "neg",
     .summary = "-x",
     .operands = 1,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return -x; }),
     .gradient = [](G& g) { g.add(0, -g.dy()); },
 };
@@ -73,6 +85,8 @@ constexpr OpDef kAbs{
     .name = "abs",
     .summary = "|x|; gradient 0 at 0",
     .operands = 1,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return abs(x); }),
     .gradient = [](G& g) { g.add(0, g.dy() * kSign(g.operand(0))); },
 };
@@ -80,6 +94,8 @@ constexpr OpDef kSign{
     .name = "sign",
     .summary = "-1, 0 or 1; NaN stays",
     .operands = 1,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return sign(x); }),
     .no_gradient = kPiecewise,
 };
@@ -87,6 +103,8 @@ constexpr OpDef kRelu{
     .name = "relu",
     .summary = "max(x, 0); gradient 0 at 0",
     .operands = 1,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return maximum(x, constant(x, 0)); }),
     .gradient =
         [](G& g) {
@@ -98,6 +116,8 @@ constexpr OpDef kMaximum{
     .name = "maximum",
     .summary = "the larger; NaN wins; equal operands share the gradient",
     .operands = 2,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return maximum(x, y); }),
     .gradient =
         [](G& g) {
@@ -110,6 +130,8 @@ constexpr OpDef kMinimum{
     .name = "minimum",
     .summary = "the smaller; NaN wins; equal operands share the gradient",
     .operands = 2,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return minimum(x, y); }),
     .gradient =
         [](G& g) {
@@ -122,6 +144,8 @@ constexpr OpDef kTruncatedRemainder{
     .name = "truncated_remainder",
     .summary = "x - y * trunc(x / y), the sign of x",
     .operands = 2,
+    .cost = 2,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return truncated_remainder(x, y); }),
     .gradient =
         [](G& g) {
@@ -136,6 +160,8 @@ constexpr OpDef kFlooredRemainder{
     .name = "floored_remainder",
     .summary = "x - y * floor(x / y), the sign of y",
     .operands = 2,
+    .cost = 2,
+    .precision = Precision::promoted,
     .scalar = body<2>([](auto x, auto y) { return floored_remainder(x, y); }),
     .gradient =
         [](G& g) {
@@ -152,6 +178,8 @@ constexpr OpDef kFloor{
     .name = "floor",
     .summary = "largest integer not above x",
     .operands = 1,
+    .cost = 2,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return floor(x); }),
     .no_gradient = kPiecewise,
 };
@@ -159,6 +187,8 @@ constexpr OpDef kCeil{
     .name = "ceil",
     .summary = "smallest integer not below x",
     .operands = 1,
+    .cost = 2,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return ceil(x); }),
     .no_gradient = kPiecewise,
 };
@@ -166,6 +196,8 @@ constexpr OpDef kRound{
     .name = "round",
     .summary = "nearest integer, halves to even",
     .operands = 1,
+    .cost = 2,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return round(x); }),
     .no_gradient = kPiecewise,
 };
@@ -174,6 +206,8 @@ constexpr OpDef kSelect{
     .summary = "y where the condition holds, else z",
     .operands = 3,
     .typing = PointwiseTyping::select,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<3>([](auto c, auto x, auto y) { return select(c, x, y); }),
     .gradient =
         [](G& g) {
@@ -188,6 +222,8 @@ constexpr OpDef kCast{
     .operands = 1,
     .attributes = kCastAttributes,
     .typing = PointwiseTyping::cast,
+    .cost = 1,
+    .precision = Precision::promoted,
     .scalar = body<1>([](auto x) { return x; }),
     .gradient = [](G& g) { g.add(0, g.dy().builder->cast(g.dy(), g.operand(0).dtype())); },
 };

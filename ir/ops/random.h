@@ -21,6 +21,8 @@ constexpr OpDef kPhiloxUniform{
     .operands = 5,
     .attributes = kCastAttributes,
     .typing = PointwiseTyping::cast,
+    .cost = 6,
+    .precision = Precision::promoted,
     .scalar = body<5>(
         [](auto seed, auto step, auto op, auto sample, auto element) { return philox_uniform(seed, step, op, sample, element); }),
     .no_gradient = "its operands are integers",
@@ -34,6 +36,7 @@ constexpr OpDef kRandomUniform{
     .kind = Kind::random,
     .operands = 2,
     .attributes = kUniformAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           const TensorType scalar{DType::i64, {}};

@@ -23,6 +23,7 @@ constexpr OpDef kConstant{
     .summary = "a tensor given in the graph",
     .kind = Kind::constant,
     .attributes = kConstantAttributes,
+    .precision = Precision::wide,
     .infer = [](const InferContext& c) { return std::vector{c.attributes.get<std::shared_ptr<const Tensor>>("value")->type()}; },
     .no_gradient = "it has no operands",
 };
@@ -31,6 +32,7 @@ constexpr OpDef kFull{
     .summary = "every element is one number",
     .kind = Kind::constant,
     .attributes = kFullAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           return std::vector{TensorType{c.attributes.get<DType>("dtype"), c.attributes.integers("shape")}};
@@ -49,6 +51,7 @@ constexpr OpDef kUpdate{
     .kind = Kind::update,
     .operands = 2,
     .results = 0,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           c.require(c.operand(0) == c.operand(1), "the state is ", shown(c.operand(0)), ", the value ", shown(c.operand(1)));
@@ -61,6 +64,7 @@ constexpr OpDef kKernel{
     .summary = "a fused region in index notation",
     .kind = Kind::kernel,
     .operands = -1,
+    .precision = Precision::wide,
     .no_gradient = "fusion comes after differentiation",
 };
 /// Operands and results come segment by segment. The nest has one axis; in each segment its extent is the element count of
@@ -71,6 +75,7 @@ constexpr OpDef kMultiKernel{
     .kind = Kind::kernel,
     .operands = -1,
     .attributes = kSegmentAttributes,
+    .precision = Precision::wide,
     .no_gradient = "fusion comes after differentiation",
 };
 
@@ -81,6 +86,7 @@ constexpr OpDef kProduct{
     .kind = Kind::kernel,
     .operands = -1,
     .attributes = kMatmulAttributes,
+    .precision = Precision::wide,
     .no_gradient = "fusion comes after differentiation",
 };
 

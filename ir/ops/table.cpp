@@ -44,12 +44,15 @@ consteval bool every_op_is_complete() {
                                                                       : op->loops != nullptr);
     const bool sampled = structural || op->kind == Kind::pointwise || !op->samples.empty();
     const bool gradient = (op->gradient != nullptr) != !op->no_gradient.empty();
-    if (op->name.empty() || op->summary.empty() || !defined || !sampled || !gradient) return false;
+    const bool costed = (op->cost > 0) == (op->scalar.reference != nullptr);
+    const bool precise = op->precision != Precision::undecided && (!op->wide_where || op->precision == Precision::promoted);
+    if (op->name.empty() || op->summary.empty() || !defined || !costed || !precise || !sampled || !gradient) return false;
   }
   return true;
 }
-static_assert(every_op_is_complete(),
-              "an op lacks a summary, a body, loops or expansion, a gradient or the reason for none, or samples");
+static_assert(
+    every_op_is_complete(),
+    "an op lacks a summary, a body, loops or expansion, a cost, a precision, a gradient or the reason for none, or samples");
 
 }  // namespace
 

@@ -23,6 +23,7 @@ constexpr OpDef kBroadcast{
     .kind = Kind::view,
     .operands = 1,
     .attributes = kBroadcastAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const Integers &axes = c.attributes.integers("axes"), &shape = c.attributes.integers("shape");
@@ -69,6 +70,7 @@ constexpr OpDef kReshape{
     .kind = Kind::view,
     .operands = 1,
     .attributes = kReshapeAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const Integers& shape = c.attributes.integers("shape");
@@ -94,6 +96,7 @@ constexpr OpDef kTranspose{
     .kind = Kind::view,
     .operands = 1,
     .attributes = kTransposeAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const Integers& permutation = c.attributes.integers("permutation");
@@ -144,6 +147,7 @@ constexpr OpDef kSlice{
     .kind = Kind::view,
     .operands = 1,
     .attributes = kSliceAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const Integers &starts = c.attributes.integers("starts"), &sizes = c.attributes.integers("sizes"),
@@ -183,6 +187,7 @@ constexpr OpDef kUnslice{
     .kind = Kind::view,
     .operands = 1,
     .attributes = kUnsliceAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const Integers &starts = c.attributes.integers("starts"), &shape = c.attributes.integers("shape"),
@@ -233,6 +238,7 @@ constexpr OpDef kPad{
     .kind = Kind::view,
     .operands = 1,
     .attributes = kPadAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const Integers &low = c.attributes.integers("low"), &high = c.attributes.integers("high");
@@ -275,6 +281,7 @@ constexpr OpDef kConcat{
     .kind = Kind::view,
     .operands = -1,
     .attributes = kConcatAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const std::int64_t axis = c.attributes.integer("axis");

@@ -100,6 +100,7 @@ constexpr OpDef kWindow{
     .kind = Kind::view,
     .operands = 1,
     .attributes = kWindowAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           TensorType type = c.operand(0);
@@ -141,6 +142,7 @@ constexpr OpDef kWindowSum{
     .kind = Kind::index,
     .operands = 1,
     .attributes = kWindowSumAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           TensorType type = c.operand(0);
@@ -191,6 +193,7 @@ constexpr OpDef kMaxPool{
     .kind = Kind::composite,
     .operands = 1,
     .attributes = kMaxPoolAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           TensorType type = c.operand(0);
