@@ -19,7 +19,7 @@ constexpr std::int64_t kUnrolledReduction = 16;
 constexpr std::size_t kUnrolledTerms = 320;  // above them, what is unrolled has to leave lanes of neighbours
 constexpr std::size_t kMostStatements = 96;
 constexpr std::int64_t kKeptElements = 16384;
-constexpr int kDearCost = 6;
+constexpr int kManyInstructions = 8, kDearCost = 6;
 constexpr std::int64_t kSmallPlane = 4096;
 
 bool is_position(const Statement& s) {
@@ -326,23 +326,18 @@ void schedule_reductions(const FlatNest& nest, Schedule& schedule) {
   std::erase(schedule.reduced, schedule.vector_axis);
 }
 
+/// One instruction of a vector unit, or many: divisions block it for about as long as the polynomial of a function takes it. A
+/// change of type goes with a load or a store.
+int weight_of(const OpDef& op) {
+  if (op.typing == PointwiseTyping::cast && op.operands == 1) return 0;
+  return op.cost > 1 ? kManyInstructions : 1;
+}
+
 }  // namespace
 
 int cost_of(const TermPtr& term) {
-  // Functions of the prelude that are a few instructions; all others are polynomials or worse.
-  static constexpr std::string_view kCheap[] = {"gc_neg",    "gc_abs",    "gc_maximum", "gc_minimum",
-                                                "gc_is_nan", "gc_is_inf", "gc_sign"};
   int total = 0;
-  for_each_term(term, [&](const TermPtr& t) {
-    if (t->kind != Term::Kind::call || (t->op->typing == PointwiseTyping::cast && t->op->scalar.arity == 1)) return;
-    const std::vector<Expression> names(t->arguments.size(), Expression{"x", DType::f32});
-    const std::string text = t->op->scalar.text(names).text;
-    const bool cheap =
-        text.compare(0, 3, "gc_") != 0 || std::any_of(std::begin(kCheap), std::end(kCheap), [&](std::string_view name) {
-          return text.compare(0, name.size() + 1, std::string(name) + "(") == 0;
-        });
-    total += cheap ? 1 : 8;
-  });
+  for_each_term(term, [&](const TermPtr& t) { total += t->kind == Term::Kind::call ? weight_of(*t->op) : 0; });
   return total;
 }
 

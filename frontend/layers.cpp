@@ -12,6 +12,7 @@ namespace gcomp::frontend {
 namespace {
 
 using ir::Var;
+namespace ops = ir::ops;
 
 constexpr double kBatchNormMomentum = 0.1;
 constexpr double kEpsilon = 1e-5;
@@ -134,7 +135,7 @@ Var Layers::conv2d(const std::string& name, Var x, std::int64_t channels, std::i
   const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
   Var weight = parameter(name + ".weight", {channels, in, kernel, kernel}, uniform(name + ".weight", channels * fan_in, bound));
   const std::vector<std::int64_t> padding(2, options.padding);
-  Var y = builder_.apply("convolution", {x, weight},
+  Var y = builder_.apply(ops::kConvolution, {x, weight},
                          {{"strides", std::vector<std::int64_t>(2, options.stride)},
                           {"low", padding},
                           {"high", padding},
@@ -158,9 +159,9 @@ Var Layers::batch_norm(const std::string& name, Var x) {
   if (fixed) report_of(mean->name).updated = report_of(variance->name).updated = false;
   if (!training() || fixed) {
     Var centered = x - spread(builder_.wrap(mean));
-    return centered * spread(ir::Var(builder_.apply("rsqrt", {builder_.wrap(variance) + kEpsilon})) * scale) + spread(bias);
+    return centered * spread(ops::kRsqrt(builder_.wrap(variance) + kEpsilon) * scale) + spread(bias);
   }
-  const std::vector<Var> normed = builder_.apply_many(*ir::find_op("batch_norm"), {x, scale, bias}, {{"epsilon", kEpsilon}});
+  const std::vector<Var> normed = builder_.apply_many(ops::kBatchNorm, {x, scale, bias}, {{"epsilon", kEpsilon}});
   const double count = static_cast<double>(x.type().elements() / x.dim(1));
   const auto blend = [&](ir::Value* running, Var batch) {
     builder_.update(running, builder_.wrap(running) * (1 - kBatchNormMomentum) + batch * kBatchNormMomentum);
@@ -174,7 +175,7 @@ Var Layers::layer_norm(const std::string& name, Var x) {
   builder_.set_origin(name);
   const Shape row{x.dim(-1)};
   Var scale = parameter(name + ".weight", row, {1}), bias = parameter(name + ".bias", row, {0});
-  return builder_.apply("layer_norm", {x, scale, bias}, {{"axis", x.rank() - 1}, {"epsilon", kEpsilon}});
+  return builder_.apply(ops::kLayerNorm, {x, scale, bias}, {{"axis", x.rank() - 1}, {"epsilon", kEpsilon}});
 }
 
 Var Layers::embedding(const std::string& name, Var ids, std::int64_t rows, std::int64_t width) {
@@ -182,17 +183,17 @@ Var Layers::embedding(const std::string& name, Var ids, std::int64_t rows, std::
   return builder_.gather(parameter(name + ".weight", {rows, width}, normal(name + ".weight", rows * width)), ids, 0);
 }
 
-Var Layers::relu(Var x) { return builder_.apply("relu", {x}); }
-Var Layers::sigmoid(Var x) { return builder_.apply("sigmoid", {x}); }
-Var Layers::tanh(Var x) { return builder_.apply("tanh", {x}); }
-Var Layers::gelu(Var x) { return x * (builder_.apply("erf", {x * (1 / std::numbers::sqrt2)}) + 1.0) * 0.5; }
+Var Layers::relu(Var x) { return ops::kRelu(x); }
+Var Layers::sigmoid(Var x) { return ops::kSigmoid(x); }
+Var Layers::tanh(Var x) { return ops::kTanh(x); }
+Var Layers::gelu(Var x) { return x * (ops::kErf(x * (1 / std::numbers::sqrt2)) + 1.0) * 0.5; }
 Var Layers::softmax(Var x, std::int64_t axis) {
-  return builder_.apply("softmax", {x}, {{"axis", axis < 0 ? axis + x.rank() : axis}});
+  return builder_.apply(ops::kSoftmax, {x}, {{"axis", axis < 0 ? axis + x.rank() : axis}});
 }
 
 Var Layers::max_pool2d(Var x, std::int64_t size) {
   const std::vector<std::int64_t> window(2, size), zeros(2, 0), ones(2, 1);
-  return builder_.apply("max_pool", {x},
+  return builder_.apply(ops::kMaxPool, {x},
                         {{"kernel", window}, {"strides", window}, {"low", zeros}, {"high", zeros}, {"dilations", ones}});
 }
 

@@ -6,6 +6,7 @@
 
 #include "codegen/generate.h"
 #include "codegen/target.h"
+#include "ir/ops/table.h"
 #include "passes/autocast.h"
 #include "passes/match_attention.h"
 #include "passes/pipeline.h"
@@ -97,14 +98,15 @@ std::string reasons_of(const std::vector<frontend::Parameter>& parameters) {
 }
 
 /// Losses of scores, and the op that makes scores the probabilities that the loss computes by itself.
-constexpr std::pair<passes::LossKind, std::string_view> kScoreLosses[] = {{passes::LossKind::cross_entropy, "softmax"},
-                                                                          {passes::LossKind::bce_with_logits, "sigmoid"}};
+constexpr std::pair<passes::LossKind, const ir::OpDef*> kScoreLosses[] = {{passes::LossKind::cross_entropy, &ir::ops::kSoftmax},
+                                                                          {passes::LossKind::bce_with_logits, &ir::ops::kSigmoid}};
 
 /// A note where a loss of scores looks at probabilities; nothing elsewhere.
 std::optional<std::string> note_probabilities(passes::LossKind loss, const ir::Value* output, const std::string& name) {
   for (const auto& [kind, op] : kScoreLosses)
-    if (loss == kind && output->producer && output->producer->op->name == op)
-      return concat("the loss takes scores, and output '", name, "' is a ", op, " of them already, which is taken twice then");
+    if (loss == kind && output->producer && output->producer->op == op)
+      return concat("the loss takes scores, and output '", name, "' is a ", op->name,
+                    " of them already, which is taken twice then");
   return std::nullopt;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/ops/table.h"
+
 namespace gcomp {
 namespace {
 
@@ -30,7 +32,7 @@ std::set<const ir::Value*> integer_sources(const ir::Graph& graph, const ir::Val
 std::vector<IndexLimit> index_limits(const ir::Graph& graph) {
   std::vector<IndexLimit> limits;
   for (const auto& node : graph.nodes()) {
-    if (node->op->name != "gather") continue;
+    if (node->op != &ir::ops::kGather) continue;
     const std::int64_t size = node->operands[0]->type.shape[static_cast<std::size_t>(node->attributes.integer("axis"))];
     for (const ir::Value* input : integer_sources(graph, node->operands[1])) {
       const auto known = std::find_if(limits.begin(), limits.end(), [&](const IndexLimit& l) { return l.input == input->name; });

@@ -18,6 +18,9 @@ std::vector<std::int64_t> iota_axes(std::int64_t count, std::int64_t first = 0) 
 
 }  // namespace
 
+Var OpDef::operator()(Var x) const { return x.builder->apply(*this, {x}); }
+Var OpDef::operator()(Var x, Var y) const { return x.builder->apply(*this, {x, y}); }
+
 Var Builder::apply(const OpDef& op, std::vector<Var> operands, Attributes attributes, std::string name) {
   std::vector<Value*> values;
   for (const Var& operand : operands) values.push_back(operand.value);
@@ -31,12 +34,6 @@ std::vector<Var> Builder::apply_many(const OpDef& op, std::vector<Var> operands,
   for (Value* result : graph_->append(op, std::move(values), std::move(attributes), origin_)->results)
     results.push_back(wrap(result));
   return results;
-}
-
-Var Builder::apply(std::string_view name, std::vector<Var> operands, Attributes attributes) {
-  const OpDef* op = find_op(name);
-  if (!op) throw UserError(gcomp::concat("unknown op '", name, "'"), ExitCode::unsupported);
-  return apply(*op, std::move(operands), std::move(attributes));
 }
 
 Var Builder::constant(Tensor tensor) {
@@ -157,8 +154,6 @@ Var operator<=(Var a, Var b) { return a.builder->apply(ops::kLessEqual, {a, b});
 Var operator>(Var a, Var b) { return b < a; }
 Var operator>=(Var a, Var b) { return b <= a; }
 Var operator==(Var a, Var b) { return a.builder->apply(ops::kEqual, {a, b}); }
-Var pointwise(const OpDef& op, Var a) { return a.builder->apply(op, {a}); }
-Var pointwise(const OpDef& op, Var a, Var b) { return a.builder->apply(op, {a, b}); }
 
 Var GradientContext::dy(std::size_t i) {
   if (!result_gradients_[i]) result_gradients_[i] = builder_.full(node_.results[i]->type, 0);

@@ -1,5 +1,5 @@
 // Builds graphs. A Var is a value with the graph it lives in, so that gradient rules and importers read as algebra:
-//   g.add(0, g.dy() * g.result() * (1.0 - g.result()));
+//   g.add(0, g.dy() * kCos(g.operand(0)));
 // Nothing broadcasts implicitly: operands of an arithmetic operator have equal types; numbers become constants of the type
 // of the other operand.
 #pragma once
@@ -40,8 +40,6 @@ class Builder {
   }
   Var apply(const OpDef& op, std::vector<Var> operands, Attributes attributes = {}, std::string name = {});
   std::vector<Var> apply_many(const OpDef& op, std::vector<Var> operands, Attributes attributes = {});
-  /// By name; throws UserError with the nearest name for an unknown one.
-  Var apply(std::string_view op, std::vector<Var> operands, Attributes attributes = {});
 
   Var constant(Tensor tensor);
   /// Every element is `value`.
@@ -104,10 +102,6 @@ Var operator>(Var a, Var b);
 Var operator>=(Var a, Var b);
 Var operator==(Var a, Var b);
 
-/// Applies a pointwise op by its definition.
-Var pointwise(const OpDef& op, Var a);
-Var pointwise(const OpDef& op, Var a, Var b);
-
 /// What a gradient rule sees of one node.
 class GradientContext {
  public:
@@ -158,9 +152,6 @@ class ExpandContext {
 
 namespace ops {
 
-/// Pointwise op by name, for rules that refer to ops declared later.
-inline Var call(std::string_view op, Var x) { return x.builder->apply(op, {x}); }
-inline Var call(std::string_view op, Var x, Var y) { return x.builder->apply(op, {x, y}); }
 inline Var choose(Var condition, Var x, Var y) { return x.builder->select(condition, x, y); }
 inline Var choose(Var condition, Var x, double y) { return choose(condition, x, x.builder->like(x, y)); }
 

@@ -76,6 +76,15 @@ enum class PointwiseTyping : std::uint8_t {
   logical,    ///< all bool
 };
 
+/// In what a node computes where precision is mixed (`autocast`). Sums of products accumulate in f32 in any case.
+enum class Precision : std::uint8_t {
+  undecided,
+  low,       ///< float operands are cast to 16 bits, but optional ones
+  wide,      ///< float operands are cast to f32: long sums, and functions whose results need range or digits
+  promoted,  ///< in 16 bits where all float operands are, else in f32: what moves values or does little to them
+  rounded,   ///< as wide, and the first result is cast back where the first operand had 16 bits
+};
+
 /// For a node of kind view, index, scan, random or contract: the loop nest that defines it.
 struct LoopContext {
   std::span<const TensorType> operands;
@@ -86,11 +95,9 @@ using LoopRule = LoopNest (*)(const LoopContext&);
 
 class GradientContext;
 class ExpandContext;
+struct Var;
 
-struct Gradient {
-  void (*rule)(GradientContext&) = nullptr;
-  std::string_view none = {};  ///< why there is no gradient, where there is no rule
-};
+using GradientRule = void (*)(GradientContext&);
 
 /// For ops of kind reduce: the pointwise op that joins two partial results. Arg-reductions give the first position instead.
 struct Reduction {
@@ -115,14 +122,24 @@ struct OpDef {
   int results = 1;            ///< -1 for as many as inference gives
   std::span<const AttributeSpec> attributes = {};
   PointwiseTyping typing = PointwiseTyping::same;
-  InferRule infer = nullptr;  ///< all kinds but pointwise and reduce
+  /// Scalar operations that one element takes, about: addition 1, division or a root 2, an elementary function 6. Of ops with a
+  /// scalar body only: all others move values, or are what their nests consist of.
+  int cost = 0;
+  Precision precision = Precision::undecided;
+  bool (*wide_where)(const struct Node&) = nullptr;  ///< of an op that is promoted: which nodes are wide all the same
+  InferRule infer = nullptr;                         ///< all kinds but pointwise and reduce
   ScalarBody scalar = {};
   Reduction reduction = {};
   LoopRule loops = nullptr;
   std::vector<struct Value*> (*expand)(ExpandContext&) = nullptr;
-  Gradient gradient = {};
+  GradientRule gradient = nullptr;
+  std::string_view no_gradient = {};  ///< why there is none, where there is no rule
   std::span<const Sample> samples = {};
   double low = -2, high = 2;  ///< pointwise: the range of the generic sample
+
+  /// Appends a node without attributes to the graph of `x`, so that ops are called like functions: `kMaximum(kLog(x), low)`.
+  Var operator()(Var x) const;
+  Var operator()(Var x, Var y) const;
 };
 
 /// Attributes with the defaults of `op` filled in.

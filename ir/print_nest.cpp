@@ -6,6 +6,7 @@
 
 #include "ir/base/error.h"
 #include "ir/op.h"
+#include "ir/ops/table.h"
 #include "ir/spelling.h"
 
 namespace gcomp::ir {
@@ -18,10 +19,10 @@ std::string axis_name(int axis) { return axis < 6 ? std::string(1, "ijklmn"[axis
 
 /// The sign of an infix op; "" for the others.
 std::string_view infix_of(const OpDef& op) {
-  if (op.name == "add") return "+";
-  if (op.name == "sub") return "-";
-  if (op.name == "mul") return "*";
-  if (op.name == "div") return "/";
+  if (&op == &ops::kAdd) return "+";
+  if (&op == &ops::kSub) return "-";
+  if (&op == &ops::kMul) return "*";
+  if (&op == &ops::kDiv) return "/";
   return "";
 }
 

@@ -238,6 +238,12 @@ void for_each_term(const TermPtr& root, const std::function<void(const TermPtr&)
   walk(root);
 }
 
+int scalar_cost(const TermPtr& term) {
+  int total = 0;
+  for_each_term(term, [&](const TermPtr& t) { total += t->kind == Term::Kind::call ? t->op->cost : 0; });
+  return total;
+}
+
 bool operator==(const LoopNest& a, const LoopNest& b) {
   if (a.extents != b.extents || a.statements.size() != b.statements.size() || a.outputs.size() != b.outputs.size()) return false;
   for (std::size_t i = 0; i < a.statements.size(); ++i) {

@@ -79,6 +79,8 @@ struct TermRewriter {
 
 /// Calls `visit` once for each distinct subterm, arguments and loaded indices before their users.
 void for_each_term(const TermPtr& root, const std::function<void(const TermPtr&)>& visit);
+/// Scalar operations that evaluating the term takes, about (`OpDef::cost`). Locals are not counted.
+int scalar_cost(const TermPtr& term);
 
 struct Statement {
   enum class Form : std::uint8_t { map, reduce, scan };

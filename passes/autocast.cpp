@@ -12,43 +12,17 @@ namespace {
 
 using namespace ir;
 
-/// In what a node computes. The principle is the op's kind; ops are named only where their kind says too little.
-enum class Precision : std::uint8_t {
-  low,       ///< operands are cast to the low type: sums of products, which accumulate in f32 all the same
-  wide,      ///< operands are cast to f32: long sums, and functions whose results need range or digits
-  promoted,  ///< low where all float operands are, else f32: what moves values or does little to them
-  rounded,   ///< as wide, and the first result is cast back where the first operand was low
-};
-
-Precision pointwise_precision(const Node& node) {
-  const OpDef* op = node.op;
-  if (op == &ops::kTanh || op == &ops::kSigmoid) return Precision::promoted;  // activations: bounded, with bounded slopes
-  const bool square = op == &ops::kMul && node.operands[0] == node.operands[1];
-  const bool reciprocal = op == &ops::kDiv && is_made_by(node.operands[0], ops::kFull);
-  if (op->typing == PointwiseTyping::floating || op == &ops::kPow || square || reciprocal) return Precision::wide;
-  return Precision::promoted;
+Precision precision_of(const Node& node) {
+  const OpDef& op = *node.op;
+  return op.wide_where && op.wide_where(node) ? Precision::wide : op.precision;
 }
 
-Precision precision_of(const Node& node) {
-  const Reduction::Of of = node.op->reduction.of;
-  switch (node.op->kind) {
-    case Kind::contract: return Precision::low;
-    case Kind::pointwise: return pointwise_precision(node);
-    case Kind::view: return Precision::promoted;
-    case Kind::reduce: return of == Reduction::Of::sum || of == Reduction::Of::product ? Precision::wide : Precision::promoted;
-    case Kind::index: return node.op == &ops::kGather ? Precision::promoted : Precision::wide;
-    case Kind::composite:
-      if (node.op == &ops::kAttention) return Precision::low;
-      if (node.op == &ops::kMaxPool) return Precision::promoted;
-      return node.op == &ops::kBatchNorm ? Precision::rounded : Precision::wide;
-    case Kind::constant:
-    case Kind::scan:
-    case Kind::random:
-    case Kind::update:
-    case Kind::collective:
-    case Kind::kernel: return Precision::wide;
-  }
-  return Precision::wide;
+/// How many of the node's operands are optional ones: they keep their precision, as a mask that is added to scores in f32 does.
+std::size_t optional_operands_of(const Node& node) {
+  const OpDef& op = *node.op;
+  if (op.optional_operands == 0) return 0;
+  const auto required = static_cast<std::size_t>(op.operands - op.optional_operands);
+  return node.operands.size() - std::min(node.operands.size(), required);
 }
 
 /// Views of one operand: what they show can be cast before as well as after.
@@ -102,7 +76,7 @@ class Autocast {
 
   std::unique_ptr<Node> visit(std::unique_ptr<Node> node, bool seen) {
     origin_ = node->origin;
-    const Precision precision = node->op == &ops::kCast ? Precision::promoted : precision_of(*node);
+    const Precision precision = precision_of(*node);
     if (std::none_of(node->operands.begin(), node->operands.end(), [&](const Value* v) { return takes_part(v); })) {
       graph_.append(std::move(node));
       return nullptr;
@@ -159,9 +133,8 @@ class Autocast {
 
   /// Appends the node on low operands; an op with its own idea of the result's type (a cast) keeps that.
   std::unique_ptr<Node> lowered(std::unique_ptr<Node> node) {
-    // An attention's mask is added to scores in f32.
-    const std::size_t count = node->op == &ops::kAttention ? 3 : node->operands.size();
     std::vector<Value*> operands = node->operands;
+    const std::size_t count = operands.size() - optional_operands_of(*node);
     for (std::size_t i = 0; i < count; ++i)
       if (takes_part(operands[i])) operands[i] = low(operands[i]);
     Node* made = graph_.append(*node->op, std::move(operands), node->attributes, node->origin);

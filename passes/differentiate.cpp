@@ -38,7 +38,7 @@ std::unordered_set<const Node*> needed_by(const Graph& graph, const Value* loss)
 /// Piecewise constant ops cut the gradient without an error, unless they cut all of some parameter's: their derivative is
 /// zero where it exists.
 bool passes_zero(const Node& node) {
-  return node.op->kind == Kind::pointwise && !node.op->gradient.rule && is_float(node.results[0]->type.dtype);
+  return node.op->kind == Kind::pointwise && !node.op->gradient && is_float(node.results[0]->type.dtype);
 }
 
 /// Values that a needed node reads.
@@ -77,7 +77,7 @@ std::vector<NotDifferentiable> find_not_differentiable(const Graph& graph, const
       cuts.push_back(&node);
       continue;
     }
-    if (!node.op->gradient.rule && node.op->kind != Kind::composite) found.push_back({&node, std::string(node.op->gradient.none)});
+    if (!node.op->gradient && node.op->kind != Kind::composite) found.push_back({&node, std::string(node.op->no_gradient)});
     for (const Value* operand : node.operands)
       if (operand && is_float(operand->type.dtype)) carries.insert(operand);
   }
@@ -86,7 +86,7 @@ std::vector<NotDifferentiable> find_not_differentiable(const Graph& graph, const
   for (const Value* value : wanted) {
     if (carries.count(value) || !read.contains(value)) continue;
     for (auto it = cuts.rbegin(); it != cuts.rend(); ++it)
-      found.push_back({*it, concat((*it)->op->gradient.none, ", and it cuts the whole gradient of %", value->name)});
+      found.push_back({*it, concat((*it)->op->no_gradient, ", and it cuts the whole gradient of %", value->name)});
     break;
   }
   return found;
@@ -95,7 +95,7 @@ std::vector<NotDifferentiable> find_not_differentiable(const Graph& graph, const
 std::vector<Value*> differentiate(Graph& graph, Value* loss, const std::vector<Value*>& wanted) {
   check_user(loss->type.shape.empty() && is_float(loss->type.dtype), "the loss %", loss->name, " is ", to_string(loss->type),
              ", wanted a floating-point scalar");
-  expand(graph, [](const Node& node) { return !node.op->gradient.rule; });
+  expand(graph, [](const Node& node) { return !node.op->gradient; });
   if (const auto found = find_not_differentiable(graph, loss, wanted); !found.empty()) {
     std::string message = concat(found.size(), found.size() == 1 ? " node has" : " nodes have",
                                  " no gradient on the way from the parameters to the loss:");
@@ -125,12 +125,12 @@ std::vector<Value*> differentiate(Graph& graph, Value* loss, const std::vector<V
     }
     std::vector<bool> needs;
     for (const Value* operand : node.operands) needs.push_back(operand && reached.count(operand) && is_float(operand->type.dtype));
-    if (!any || !node.op->gradient.rule || std::none_of(needs.begin(), needs.end(), [](bool b) { return b; })) continue;
+    if (!any || !node.op->gradient || std::none_of(needs.begin(), needs.end(), [](bool b) { return b; })) continue;
     builder.set_origin(node.origin.empty() ? "" : node.origin + " (gradient)");
     GradientContext context(builder, node, incoming);
     context.set_wanted(needs);
     context.set_attributes(with_defaults(*node.op, node.attributes));
-    node.op->gradient.rule(context);
+    node.op->gradient(context);
     for (std::size_t i = 0; i < node.operands.size(); ++i)
       if (needs[i] && context.gradients()[i]) contribute(node.operands[i], context.gradients()[i]);
   }

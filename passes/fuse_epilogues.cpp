@@ -264,11 +264,10 @@ class EpilogueFuser {
   }
 
   bool is_affordable(const Joined& joined, DType dtype) const {
-    int calls = 0;
-    const LoopNest& nest = joined.product.nest;
-    for (std::size_t s = 1; s < nest.statements.size(); ++s)
-      for_each_term(nest.statements[s].value, [&](const TermPtr& t) { calls += t->kind == Term::Kind::call; });
-    return calls <= options_.max_calls && joined.product.operands.size() <= static_cast<std::size_t>(options_.max_operands) + 2 &&
+    const std::vector<Statement>& statements = joined.product.nest.statements;  // the first is the product's own
+    int cost = 0;
+    for (std::size_t s = 1; s < statements.size(); ++s) cost += scalar_cost(statements[s].value);
+    return cost <= options_.max_cost && joined.product.operands.size() <= static_cast<std::size_t>(options_.max_operands) + 2 &&
            std::any_of(joined.results.begin(), joined.results.end(), [&](const TensorType& t) { return t.dtype == dtype; });
   }
 

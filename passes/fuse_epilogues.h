@@ -23,7 +23,7 @@ namespace gcomp::passes {
 
 struct EpilogueOptions {
   int max_operands = 8;  ///< that an epilogue reads
-  int max_calls = 64;    ///< of scalar ops for each element: their registers stand beside the product's
+  int max_cost = 96;     ///< of an epilogue's element (`ir::scalar_cost`): its registers stand beside the product's
 };
 
 /// Needs a fused graph; nothing is done for a target whose products take no epilogues. True if anything was joined.

@@ -35,15 +35,6 @@ bool is_map(const LoopNest& nest) {
   return nest.statements.size() == 1 && nest.statements[0].form == Statement::Form::map && !nest.outputs[0].accumulate;
 }
 
-int cost_of(const OpDef& op) {
-  if (op.kind != Kind::pointwise) return 0;
-  static constexpr std::string_view kCheap[] = {"add",     "sub",  "mul",  "neg",        "abs",   "maximum",
-                                                "minimum", "relu", "less", "less_equal", "equal", "select",
-                                                "cast",    "not",  "and",  "or",         "xor",   "sign"};
-  if (std::find(std::begin(kCheap), std::end(kCheap), op.name) != std::end(kCheap)) return 1;
-  return op.operands == 2 || op.name == "sqrt" || op.name == "rsqrt" ? 2 : 6;
-}
-
 /// What is known of a value while deciding.
 struct Decision {
   bool inlined = false;
@@ -348,7 +339,7 @@ class Inliner {
     while (!open.empty() && limit >= 0) {
       const Node& next = *open.back();
       open.pop_back();
-      limit -= cost_of(*next.op);
+      limit -= next.op->cost;
       for (const Value* operand : next.operands)
         if (is_inlined(operand) && reach(operand)) open.push_back(operand->producer);
     }

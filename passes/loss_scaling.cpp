@@ -17,13 +17,13 @@ constexpr double kLargestLossScale = 0x1p127;  // of f32
 Var magnitude(Builder& b, Var x) {
   std::vector<std::int64_t> axes;
   for (std::int64_t i = 0; i < x.rank(); ++i) axes.push_back(i);
-  return b.cast(b.max(b.apply("abs", {x}), axes), DType::f32);
+  return b.cast(b.max(ops::kAbs(x), axes), DType::f32);
 }
 
 Var all_finite(Builder& b, Value* loss, const std::vector<Value*>& gradients) {
   Var worst = magnitude(b, b.wrap(loss));
   for (Value* gradient : gradients)
-    if (gradient->type.elements() > 0) worst = b.apply("maximum", {worst, magnitude(b, b.wrap(gradient))});
+    if (gradient->type.elements() > 0) worst = ops::kMaximum(worst, magnitude(b, b.wrap(gradient)));
   return worst < b.like(worst, std::numeric_limits<double>::infinity());
 }
 
@@ -50,7 +50,7 @@ Var adjust_scale(Builder& b, Value* scale, Var finite) {
   Value* counter = b.graph().add_state({DType::i64, {}}, "good_steps", StateRole::counter, 0.0);
   Var old = b.wrap(scale), good = b.wrap(counter) + 1.0, zero = b.like(good, 0);
   Var doubles = b.like(good, static_cast<double>(kGoodStepsToDouble)) <= good;
-  Var grown = b.select(doubles, b.apply("minimum", {old * 2.0, b.like(old, kLargestLossScale)}), old);
+  Var grown = b.select(doubles, ops::kMinimum(old * 2.0, b.like(old, kLargestLossScale)), old);
   Var next = b.select(finite, grown, old * 0.5);
   b.update(scale, next);
   b.update(counter, b.select(finite, b.select(doubles, zero, good), zero));
@@ -89,7 +89,7 @@ ScalingReport skip_overflow(Graph& graph, const ScaledLoss& scaled, Value* loss,
   b.set_origin("loss scale");
   const bool dynamic = graph.find_state(scaled.scale) != nullptr;
   Var next = dynamic ? adjust_scale(b, scaled.scale, finite) : b.wrap(scaled.scale);
-  return {next.value, b.cast(b.apply("not", {finite}), DType::i64).value};
+  return {next.value, b.cast(ops::kNot(finite), DType::i64).value};
 }
 
 }  // namespace gcomp::passes

@@ -236,6 +236,18 @@ constexpr Rule kRules[] = {
     {{"sum_of_placed", "unslice(a) + unslice(b), side by side -> concat(a, b)"}, sum_of_placed},
 };
 
+/// By the first rule that applies; null where none does.
+Rewritten by_rule(Node& node, Builder& b, const SimplifyOptions& options) {
+  if (node.results.size() != 1) return nullptr;
+  for (const Rule& rule : kRules) {
+    Value* made = rule.apply(node, b);
+    if (!made) continue;
+    if (options.observer) options.observer(rule.info);
+    return made;
+  }
+  return nullptr;
+}
+
 /// Nodes on dense constants and numbers alone become constants.
 std::optional<std::vector<Value*>> fold(Node& node, Builder& b, const SimplifyOptions& options) {
   bool dense = false;
@@ -288,9 +300,7 @@ bool simplify(Graph& graph, const SimplifyOptions& options) {
   bool any = false;
   for (bool changed = true; changed;) {
     changed = rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
-                if (node.results.size() == 1)
-                  for (const Rule& rule : kRules)
-                    if (Value* made = rule.apply(node, b)) return std::vector{made};
+                if (Value* made = by_rule(node, b, options)) return std::vector{made};
                 return fold(node, b, options);
               }) > 0;
     changed = merge_common(graph) || changed;

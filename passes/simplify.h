@@ -1,6 +1,7 @@
 // Algebra on the graph: folding, common subexpressions, dead code, and local rules.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -17,6 +18,8 @@ std::span<const SimplifyRule> simplify_rules();
 
 struct SimplifyOptions {
   std::int64_t fold_bytes = 1 << 16;  ///< results larger than this are not folded into constants
+  /// Called with each rule that rewrote a node.
+  std::function<void(const SimplifyRule&)> observer;
 };
 
 /// Applies every rule, merges equal nodes and drops dead ones, until nothing changes. All rules are IEEE-exact. True if

@@ -5,6 +5,7 @@
 
 #include "ir/base/nearest.h"
 #include "ir/builder.h"
+#include "ir/ops/table.h"
 #include "passes/differentiate.h"
 
 namespace gcomp::passes {
@@ -74,11 +75,11 @@ Var mean_of_all(Var x) {
 
 Var loss_of(Builder& b, const LossSpec& loss, Var output, Var label, std::int64_t axis) {
   switch (loss.kind) {
-    case LossKind::cross_entropy: return b.apply("cross_entropy", {output, label}, {{"axis", axis}});
+    case LossKind::cross_entropy: return b.apply(ops::kCrossEntropy, {output, label}, {{"axis", axis}});
     case LossKind::mse: return mean_of_all((output - label) * (output - label));
-    case LossKind::l1: return mean_of_all(b.apply("abs", {output - label}));
-    case LossKind::bce: return mean_of_all(b.apply("binary_cross_entropy", {output, label}));
-    case LossKind::bce_with_logits: return mean_of_all(b.apply("softplus", {output}) - output * label);
+    case LossKind::l1: return mean_of_all(ops::kAbs(output - label));
+    case LossKind::bce: return mean_of_all(ops::kBinaryCrossEntropy(output, label));
+    case LossKind::bce_with_logits: return mean_of_all(ops::kSoftplus(output) - output * label);
     case LossKind::output: return output;
   }
   return {};
@@ -102,7 +103,7 @@ struct StepScalars {
   Var learning_rate, step;  // f64[]
 
   Var spread(Var scalar, Var like) const { return b.broadcast(b.cast(scalar, like.dtype()), like.shape(), {}); }
-  Var bias_correction(double beta) const { return 1.0 - b.apply("pow", {b.like(step, beta), step}); }
+  Var bias_correction(double beta) const { return 1.0 - ops::kPow(b.like(step, beta), step); }
 };
 
 Value* optimizer_state(Graph& graph, const Value* parameter, std::string_view what) {
@@ -136,8 +137,8 @@ Var adam(const StepScalars& s, const OptimizerSpec& o, Value* parameter, Var gra
   b.update(first, m);
   b.update(second, v);
   if (decay != 0 && decoupled) p = p * s.spread(1.0 - s.learning_rate * decay, p);
-  Var step_size = s.learning_rate / s.bias_correction(o.beta1), root = b.apply("sqrt", {s.bias_correction(o.beta2)});
-  return p - s.spread(step_size, p) * (m / (b.apply("sqrt", {v}) / s.spread(root, p) + o.eps));
+  Var step_size = s.learning_rate / s.bias_correction(o.beta1), root = ops::kSqrt(s.bias_correction(o.beta2));
+  return p - s.spread(step_size, p) * (m / (ops::kSqrt(v) / s.spread(root, p) + o.eps));
 }
 
 std::vector<Value*> states_named(const Graph& graph, const std::vector<std::string>& names) {

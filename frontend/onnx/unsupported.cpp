@@ -59,14 +59,14 @@ void UnsupportedNodes::add_cuts(const ir::Graph& graph, const ::onnx::GraphProto
     const bool reached =
         std::any_of(node->operands.begin(), node->operands.end(), [&](const ir::Value* v) { return v && depends.count(v) > 0; });
     if (!reached) continue;
-    const bool cut = !node->op->gradient.rule;
+    const bool cut = !node->op->gradient;
     // Behind a cut the way goes on: the next one stands in it too.
     for (const ir::Value* result : node->results)
       if (!cut || is_float(result->type.dtype)) depends.insert(result);
     if (cut && node->op->kind != ir::Kind::update && named.insert(node->origin).second)
       found_.push_back({static_cast<int>(std::ranges::upper_bound(first, i) - first.begin()) - 1,
                         concat(operators.count(node->origin) ? operators.at(node->origin) : std::string(node->op->name), " '",
-                               node->origin, "': not differentiable: ", node->op->gradient.none)});
+                               node->origin, "': not differentiable: ", node->op->no_gradient)});
   }
 }
 

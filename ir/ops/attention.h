@@ -137,7 +137,7 @@ inline Var dense(Builder& b, Var value, const AttentionMatrix& m) {
 /// The transpose of dense(): zeros where the view does not reach.
 inline Var scattered(Builder& b, Var matrix, const AttentionMatrix& m, const TensorType& value) {
   if (!m.view) return matrix;
-  Var flat = b.apply("scatter_add", {b.constant(m.positions()), matrix}, {{"axis", std::int64_t{0}}, {"size", value.elements()}});
+  Var flat = b.apply(kScatterAdd, {b.constant(m.positions()), matrix}, {{"axis", std::int64_t{0}}, {"size", value.elements()}});
   return b.reshape(flat, value.shape);
 }
 /// The results that hold matrices which are dense values.
@@ -182,7 +182,7 @@ inline AttentionScores attention_scores(Builder& b, Var q, Var k, Var mask, cons
     const auto rank = static_cast<std::int64_t>(shape.size());
     Var seen = b.iota({DType::i64, shape}, rank - 1) <= b.iota({DType::i64, shape}, rank - 2);
     s.masked = choose(seen, s.masked, -std::numeric_limits<double>::infinity());
-    s.open = s.open ? call("and", s.open, seen) : seen;
+    s.open = s.open ? kAnd(s.open, seen) : seen;
   }
   return s;
 }
@@ -194,7 +194,7 @@ struct AttentionWeights {
 };
 inline Var attention_weights(Builder& b, Var masked, Var top) {
   Var finite = choose(top == b.like(top, -std::numeric_limits<double>::infinity()), b.like(top, 0), top);
-  return call("exp", masked - b.unreduce(finite, masked.shape(), {masked.rank() - 1}));
+  return kExp(masked - b.unreduce(finite, masked.shape(), {masked.rank() - 1}));
 }
 inline Var attention_divisor(Builder& b, Var sum, const Attributes& a) {
   return a.flag("closed_rows_are_zero") ? choose(sum == b.like(sum, 0), b.like(sum, 1), sum) : sum;
@@ -302,6 +302,7 @@ constexpr OpDef kAttention{
     .optional_operands = 1,
     .results = 3,
     .attributes = kAttentionAttributes,
+    .precision = Precision::low,
     .infer =
         [](const InferContext& c) {
           check_attention_sizes(c);
@@ -325,8 +326,9 @@ constexpr OpDef kAttention{
           Var y = b.cast(b.matmul(p, b.cast(operand(kValue), p.dtype())), q.dtype());
           return std::vector{stored(b, {y}, matrices.results)[0], top.value, sum.value};
         },
-    .gradient = {.rule = attention_gradient_rule},
-    .samples = kAttentionSamples};
+    .gradient = attention_gradient_rule,
+    .samples = kAttentionSamples,
+};
 
 constexpr OpDef kAttentionGradient{
     .name = "attention_gradient",
@@ -336,6 +338,7 @@ constexpr OpDef kAttentionGradient{
     .optional_operands = 1,
     .results = -1,
     .attributes = kAttentionGradientAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           check_attention_sizes(c);
@@ -367,8 +370,9 @@ constexpr OpDef kAttentionGradient{
           const AttentionGradients d = attention_gradients(b, o, e.attributes());
           return stored(b, {d.q, d.k, d.v}, matrices.results);
         },
-    .gradient = {.none = "it is a gradient itself: what it expands to is differentiated"},
-    .samples = kAttentionGradientSamples};
+    .no_gradient = "it is a gradient itself: what it expands to is differentiated",
+    .samples = kAttentionGradientSamples,
+};
 
 inline constexpr const OpDef* kAttentionOps[] = {&kAttention, &kAttentionGradient};
 

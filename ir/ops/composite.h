@@ -35,21 +35,23 @@ constexpr OpDef kSoftmax{
     .kind = Kind::composite,
     .operands = 1,
     .attributes = kAxisAttributes,
+    .precision = Precision::wide,
     .infer = infer_along_axis,
     .expand =
         [](ExpandContext& e) {
           Builder& b = e.builder();
           const std::int64_t axis = e.attributes().integer("axis");
-          Var weight = call("exp", shifted(b, e.operand(0), axis));
+          Var weight = kExp(shifted(b, e.operand(0), axis));
           return std::vector{(weight / b.unreduce(b.sum(weight, {axis}), weight.shape(), {axis})).value};
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       const std::int64_t axis = g.attributes().integer("axis");
-                       Var y = g.result(), dy = g.dy();
-                       g.add(0, y * (dy - g.builder().unreduce(g.builder().sum(dy * y, {axis}), y.shape(), {axis})));
-                     }},
-    .samples = kAxisSamples};
+    .gradient =
+        [](GradientContext& g) {
+          const std::int64_t axis = g.attributes().integer("axis");
+          Var y = g.result(), dy = g.dy();
+          g.add(0, y * (dy - g.builder().unreduce(g.builder().sum(dy * y, {axis}), y.shape(), {axis})));
+        },
+    .samples = kAxisSamples,
+};
 
 constexpr OpDef kLogSoftmax{
     .name = "log_softmax",
@@ -57,22 +59,23 @@ constexpr OpDef kLogSoftmax{
     .kind = Kind::composite,
     .operands = 1,
     .attributes = kAxisAttributes,
+    .precision = Precision::wide,
     .infer = infer_along_axis,
     .expand =
         [](ExpandContext& e) {
           Builder& b = e.builder();
           const std::int64_t axis = e.attributes().integer("axis");
           Var x = shifted(b, e.operand(0), axis);
-          return std::vector{(x - b.unreduce(call("log", b.sum(call("exp", x), {axis})), x.shape(), {axis})).value};
+          return std::vector{(x - b.unreduce(kLog(b.sum(kExp(x), {axis})), x.shape(), {axis})).value};
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       const std::int64_t axis = g.attributes().integer("axis");
-                       Var dy = g.dy();
-                       g.add(0,
-                             dy - call("exp", g.result()) * g.builder().unreduce(g.builder().sum(dy, {axis}), dy.shape(), {axis}));
-                     }},
-    .samples = kAxisSamples};
+    .gradient =
+        [](GradientContext& g) {
+          const std::int64_t axis = g.attributes().integer("axis");
+          Var dy = g.dy();
+          g.add(0, dy - kExp(g.result()) * g.builder().unreduce(g.builder().sum(dy, {axis}), dy.shape(), {axis}));
+        },
+    .samples = kAxisSamples,
+};
 
 /// Mean and 1 / sqrt(variance + epsilon) over axes, the variance in two passes.
 struct Moments {
@@ -82,7 +85,7 @@ inline Moments moments_of(Builder& b, Var x, const Integers& axes, double epsilo
   Var mean = b.mean(x, axes);
   Var centered = x - b.unreduce(mean, x.shape(), axes);
   Var variance = b.mean(centered * centered, axes);
-  Var rstd = call("rsqrt", variance + epsilon);
+  Var rstd = kRsqrt(variance + epsilon);
   return {mean, variance, rstd, centered, centered * b.unreduce(rstd, x.shape(), axes)};
 }
 /// dx = rstd * (g - mean(g) - h * mean(g * h)) with h the normalized input and g the gradient before scaling.
@@ -105,6 +108,7 @@ constexpr OpDef kBatchNorm{
     .operands = 3,
     .results = 3,
     .attributes = kNormAttributes,
+    .precision = Precision::rounded,
     .infer =
         [](const InferContext& c) {
           const TensorType& x = c.operand(0);
@@ -125,22 +129,22 @@ constexpr OpDef kBatchNorm{
           Var y = m.centered * b.broadcast(m.rstd * e.operand(1), x.shape(), {1}) + b.broadcast(e.operand(2), x.shape(), {1});
           return std::vector{y.value, m.mean.value, m.variance.value};
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       Builder& b = g.builder();
-                       Var x = g.operand(0), dy = g.dy();
-                       const Integers axes = all_but_channel(x.rank());
-                       const Moments m = moments_of(b, x, axes, g.attributes().real("epsilon"));
-                       if (g.wants(1)) g.add(1, b.sum(dy * m.normalized, axes));
-                       if (g.wants(2)) g.add(2, b.sum(dy, axes));
-                       if (!g.wants(0)) return;
-                       g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), {1}), axes));
-                       const double count = static_cast<double>(element_count(x.shape()) / x.dim(1));
-                       if (g.has_dy(1)) g.add(0, b.unreduce(g.dy(1) / count, x.shape(), axes));
-                       if (g.has_dy(2))
-                         g.add(0, (x - b.unreduce(m.mean, x.shape(), axes)) * b.unreduce(g.dy(2) * (2 / count), x.shape(), axes));
-                     }},
-    .samples = kBatchNormSamples};
+    .gradient =
+        [](GradientContext& g) {
+          Builder& b = g.builder();
+          Var x = g.operand(0), dy = g.dy();
+          const Integers axes = all_but_channel(x.rank());
+          const Moments m = moments_of(b, x, axes, g.attributes().real("epsilon"));
+          if (g.wants(1)) g.add(1, b.sum(dy * m.normalized, axes));
+          if (g.wants(2)) g.add(2, b.sum(dy, axes));
+          if (!g.wants(0)) return;
+          g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), {1}), axes));
+          const double count = static_cast<double>(element_count(x.shape()) / x.dim(1));
+          if (g.has_dy(1)) g.add(0, b.unreduce(g.dy(1) / count, x.shape(), axes));
+          if (g.has_dy(2)) g.add(0, (x - b.unreduce(m.mean, x.shape(), axes)) * b.unreduce(g.dy(2) * (2 / count), x.shape(), axes));
+        },
+    .samples = kBatchNormSamples,
+};
 
 constexpr OpDef kLayerNorm{
     .name = "layer_norm",
@@ -148,6 +152,7 @@ constexpr OpDef kLayerNorm{
     .kind = Kind::composite,
     .operands = 3,
     .attributes = kLayerNormAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           const TensorType& x = c.operand(0);
@@ -171,18 +176,19 @@ constexpr OpDef kLayerNorm{
           return std::vector{
               (m.normalized * b.broadcast(e.operand(1), x.shape(), axes) + b.broadcast(e.operand(2), x.shape(), axes)).value};
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       Builder& b = g.builder();
-                       Var x = g.operand(0), dy = g.dy();
-                       Integers axes, rows;
-                       for (std::int64_t i = 0; i < x.rank(); ++i) (i < g.attributes().integer("axis") ? rows : axes).push_back(i);
-                       const Moments m = moments_of(b, x, axes, g.attributes().real("epsilon"));
-                       if (g.wants(1)) g.add(1, b.sum(dy * m.normalized, rows));
-                       if (g.wants(2)) g.add(2, b.sum(dy, rows));
-                       if (g.wants(0)) g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), axes), axes));
-                     }},
-    .samples = kLayerNormSamples};
+    .gradient =
+        [](GradientContext& g) {
+          Builder& b = g.builder();
+          Var x = g.operand(0), dy = g.dy();
+          Integers axes, rows;
+          for (std::int64_t i = 0; i < x.rank(); ++i) (i < g.attributes().integer("axis") ? rows : axes).push_back(i);
+          const Moments m = moments_of(b, x, axes, g.attributes().real("epsilon"));
+          if (g.wants(1)) g.add(1, b.sum(dy * m.normalized, rows));
+          if (g.wants(2)) g.add(2, b.sum(dy, rows));
+          if (g.wants(0)) g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), axes), axes));
+        },
+    .samples = kLayerNormSamples,
+};
 
 inline Integers all_but(std::int64_t rank, std::int64_t axis) {
   Integers axes;
@@ -205,6 +211,7 @@ constexpr OpDef kCrossEntropy{
     .kind = Kind::composite,
     .operands = 2,
     .attributes = kCrossEntropyAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           infer_along_axis(c);
@@ -221,31 +228,33 @@ constexpr OpDef kCrossEntropy{
           Var x = shifted(b, e.operand(0), axis), labels = e.operand(1);
           Var kept = kept_rows(b, labels, e.attributes().integer("ignore_index"), x.dtype());
           Var picked = b.sum(choose(labelled(b, x, labels, axis), x, 0), {axis});
-          Var losses = (call("log", b.sum(call("exp", x), {axis})) - picked) * kept;
+          Var losses = (kLog(b.sum(kExp(x), {axis})) - picked) * kept;
           Integers rows;
           for (std::int64_t i = 0; i < losses.rank(); ++i) rows.push_back(i);
           return std::vector{(b.sum(losses, rows) / b.sum(kept, rows)).value};
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       Builder& b = g.builder();
-                       const std::int64_t axis = g.attributes().integer("axis");
-                       Var logits = g.operand(0), labels = g.operand(1), weight = call("exp", shifted(b, logits, axis));
-                       Var kept = kept_rows(b, labels, g.attributes().integer("ignore_index"), logits.dtype());
-                       Integers rows;
-                       for (std::int64_t i = 0; i < kept.rank(); ++i) rows.push_back(i);
-                       Var scale = kept * b.broadcast(g.dy() / b.sum(kept, rows), kept.shape(), {});
-                       Var probability = weight / b.unreduce(b.sum(weight, {axis}), weight.shape(), {axis});
-                       Var hot = choose(labelled(b, logits, labels, axis), b.like(logits, 1), 0);
-                       g.add(0, (probability - hot) * b.unreduce(scale, logits.shape(), {axis}));
-                     }},
-    .samples = kCrossEntropySamples};
+    .gradient =
+        [](GradientContext& g) {
+          Builder& b = g.builder();
+          const std::int64_t axis = g.attributes().integer("axis");
+          Var logits = g.operand(0), labels = g.operand(1), weight = kExp(shifted(b, logits, axis));
+          Var kept = kept_rows(b, labels, g.attributes().integer("ignore_index"), logits.dtype());
+          Integers rows;
+          for (std::int64_t i = 0; i < kept.rank(); ++i) rows.push_back(i);
+          Var scale = kept * b.broadcast(g.dy() / b.sum(kept, rows), kept.shape(), {});
+          Var probability = weight / b.unreduce(b.sum(weight, {axis}), weight.shape(), {axis});
+          Var hot = choose(labelled(b, logits, labels, axis), b.like(logits, 1), 0);
+          g.add(0, (probability - hot) * b.unreduce(scale, logits.shape(), {axis}));
+        },
+    .samples = kCrossEntropySamples,
+};
 
 constexpr OpDef kBinaryCrossEntropy{
     .name = "binary_cross_entropy",
     .summary = "-(t log p + (1 - t) log(1 - p)) with each logarithm at least -100, elementwise",
     .kind = Kind::composite,
     .operands = 2,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           c.require(c.operand(0) == c.operand(1) && is_float(c.operand(0).dtype), "probabilities are ", shown(c.operand(0)),
@@ -255,19 +264,20 @@ constexpr OpDef kBinaryCrossEntropy{
     .expand =
         [](ExpandContext& e) {
           Var p = e.operand(0), t = e.operand(1), low = e.builder().like(p, -100);
-          Var yes = call("maximum", call("log", p), low), no = call("maximum", call("log1p", -p), low);
+          Var yes = kMaximum(kLog(p), low), no = kMaximum(kLog1p(-p), low);
           return std::vector{((t - 1.0) * no - t * yes).value};
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       Var p = g.operand(0), t = g.operand(1), floor = g.builder().like(p, 1e-12);
-                       if (g.wants(0)) g.add(0, g.dy() * (p - t) / call("maximum", p * (1.0 - p), floor));
-                       if (g.wants(1)) {
-                         Var low = g.builder().like(p, -100);
-                         g.add(1, g.dy() * (call("maximum", call("log1p", -p), low) - call("maximum", call("log", p), low)));
-                       }
-                     }},
-    .samples = kBceSamples};
+    .gradient =
+        [](GradientContext& g) {
+          Var p = g.operand(0), t = g.operand(1), floor = g.builder().like(p, 1e-12);
+          if (g.wants(0)) g.add(0, g.dy() * (p - t) / kMaximum(p * (1.0 - p), floor));
+          if (g.wants(1)) {
+            Var low = g.builder().like(p, -100);
+            g.add(1, g.dy() * (kMaximum(kLog1p(-p), low) - kMaximum(kLog(p), low)));
+          }
+        },
+    .samples = kBceSamples,
+};
 
 inline constexpr const OpDef* kCompositeOps[] = {&kSoftmax,   &kLogSoftmax,   &kBatchNorm,
                                                  &kLayerNorm, &kCrossEntropy, &kBinaryCrossEntropy};

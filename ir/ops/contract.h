@@ -20,6 +20,7 @@ constexpr OpDef kMatmul{
     .kind = Kind::contract,
     .operands = 2,
     .attributes = kMatmulAttributes,
+    .precision = Precision::low,
     .infer =
         [](const InferContext& c) {
           const TensorType &a = c.operand(0), &b = c.operand(1);
@@ -50,15 +51,16 @@ constexpr OpDef kMatmul{
                                return ir::call(compute_type(dtype), kMul, {read(dtype, 0, a), read(dtype, 1, b)});
                              });
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       Builder& m = g.builder();
-                       const bool ta = g.attributes().flag("transpose_a"), tb = g.attributes().flag("transpose_b");
-                       Var a = g.operand(0), b = g.operand(1), dy = g.dy();
-                       if (g.wants(0)) g.add(0, ta ? m.matmul(b, dy, tb, true) : m.matmul(dy, b, false, !tb));
-                       if (g.wants(1)) g.add(1, tb ? m.matmul(dy, a, true, ta) : m.matmul(a, dy, !ta, false));
-                     }},
-    .samples = kMatmulSamples};
+    .gradient =
+        [](GradientContext& g) {
+          Builder& m = g.builder();
+          const bool ta = g.attributes().flag("transpose_a"), tb = g.attributes().flag("transpose_b");
+          Var a = g.operand(0), b = g.operand(1), dy = g.dy();
+          if (g.wants(0)) g.add(0, ta ? m.matmul(b, dy, tb, true) : m.matmul(dy, b, false, !tb));
+          if (g.wants(1)) g.add(1, tb ? m.matmul(dy, a, true, ta) : m.matmul(a, dy, !ta, false));
+        },
+    .samples = kMatmulSamples,
+};
 
 inline constexpr AttributeSpec kConvolutionAttributes[] = {
     AttributeSpec::of("strides", AttributeType::integers),        AttributeSpec::of("low", AttributeType::integers),
@@ -131,6 +133,7 @@ constexpr OpDef kConvolution{
     .kind = Kind::contract,
     .operands = 2,
     .attributes = kConvolutionAttributes,
+    .precision = Precision::low,
     .infer =
         [](const InferContext& c) {
           c.require(c.operand(0).rank() >= 3 && c.operand(0).dtype == c.operand(1).dtype, "input is ", shown(c.operand(0)),
@@ -162,18 +165,19 @@ constexpr OpDef kConvolution{
                 literal(wide, 0));
           });
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       const bool last = g.attributes().flag("channels_last");
-                       const Attributes a = convolution_attributes(g.attributes());
-                       if (g.wants(0))
-                         g.add(0, g.builder().apply("convolution_input_gradient", {g.dy(), g.operand(1)},
-                                                    with_sizes(a, ImageShape::of(g.operand(0).shape(), last).spatial)));
-                       if (g.wants(1))
-                         g.add(1, g.builder().apply("convolution_weight_gradient", {g.operand(0), g.dy()},
-                                                    with_sizes(a, kernel_of(g.operand(1).shape()))));
-                     }},
-    .samples = kConvolutionSamples};
+    .gradient =
+        [](GradientContext& g) {
+          const bool last = g.attributes().flag("channels_last");
+          const Attributes a = convolution_attributes(g.attributes());
+          if (g.wants(0))
+            g.add(0, g.builder().apply(kConvolutionInputGradient, {g.dy(), g.operand(1)},
+                                       with_sizes(a, ImageShape::of(g.operand(0).shape(), last).spatial)));
+          if (g.wants(1))
+            g.add(1, g.builder().apply(kConvolutionWeightGradient, {g.operand(0), g.dy()},
+                                       with_sizes(a, kernel_of(g.operand(1).shape()))));
+        },
+    .samples = kConvolutionSamples,
+};
 
 constexpr OpDef kConvolutionInputGradient{
     .name = "convolution_input_gradient",
@@ -181,6 +185,7 @@ constexpr OpDef kConvolutionInputGradient{
     .kind = Kind::contract,
     .operands = 2,
     .attributes = kConvolutionGradientAttributes,
+    .precision = Precision::low,
     .infer =
         [](const InferContext& c) {
           c.require(
@@ -216,15 +221,16 @@ constexpr OpDef kConvolutionInputGradient{
                          literal(wide, 0));
           });
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       const Attributes a = convolution_attributes(g.attributes());
-                       if (g.wants(0)) g.add(0, g.builder().apply("convolution", {g.dy(), g.operand(1)}, a));
-                       if (g.wants(1))
-                         g.add(1, g.builder().apply("convolution_weight_gradient", {g.dy(), g.operand(0)},
-                                                    with_sizes(a, kernel_of(g.operand(1).shape()))));
-                     }},
-    .samples = kConvolutionInputSamples};
+    .gradient =
+        [](GradientContext& g) {
+          const Attributes a = convolution_attributes(g.attributes());
+          if (g.wants(0)) g.add(0, g.builder().apply(kConvolution, {g.dy(), g.operand(1)}, a));
+          if (g.wants(1))
+            g.add(1, g.builder().apply(kConvolutionWeightGradient, {g.dy(), g.operand(0)},
+                                       with_sizes(a, kernel_of(g.operand(1).shape()))));
+        },
+    .samples = kConvolutionInputSamples,
+};
 
 constexpr OpDef kConvolutionWeightGradient{
     .name = "convolution_weight_gradient",
@@ -232,6 +238,7 @@ constexpr OpDef kConvolutionWeightGradient{
     .kind = Kind::contract,
     .operands = 2,
     .attributes = kConvolutionGradientAttributes,
+    .precision = Precision::low,
     .infer =
         [](const InferContext& c) {
           c.require(
@@ -267,16 +274,17 @@ constexpr OpDef kConvolutionWeightGradient{
                          literal(wide, 0));
           });
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       const bool last = g.attributes().flag("channels_last");
-                       const Attributes a = convolution_attributes(g.attributes());
-                       if (g.wants(0))
-                         g.add(0, g.builder().apply("convolution_input_gradient", {g.operand(1), g.dy()},
-                                                    with_sizes(a, ImageShape::of(g.operand(0).shape(), last).spatial)));
-                       if (g.wants(1)) g.add(1, g.builder().apply("convolution", {g.operand(0), g.dy()}, a));
-                     }},
-    .samples = kConvolutionWeightSamples};
+    .gradient =
+        [](GradientContext& g) {
+          const bool last = g.attributes().flag("channels_last");
+          const Attributes a = convolution_attributes(g.attributes());
+          if (g.wants(0))
+            g.add(0, g.builder().apply(kConvolutionInputGradient, {g.operand(1), g.dy()},
+                                       with_sizes(a, ImageShape::of(g.operand(0).shape(), last).spatial)));
+          if (g.wants(1)) g.add(1, g.builder().apply(kConvolution, {g.operand(0), g.dy()}, a));
+        },
+    .samples = kConvolutionWeightSamples,
+};
 
 inline constexpr const OpDef* kContractOps[] = {&kMatmul, &kConvolution, &kConvolutionInputGradient, &kConvolutionWeightGradient};
 

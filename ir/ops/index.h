@@ -13,26 +13,28 @@ inline constexpr AttributeSpec kIotaAttributes[] = {AttributeSpec::of("dtype", A
                                                     AttributeSpec::of("shape", AttributeType::integers),
                                                     AttributeSpec::of("axis", AttributeType::integer)};
 inline constexpr Sample kIotaSamples[] = {{"", "{dtype=i64, shape=[2,3], axis=1}"}};
-constexpr OpDef kIota{.name = "iota",
-                      .summary = "the position along `axis`",
-                      .kind = Kind::index,
-                      .attributes = kIotaAttributes,
-                      .infer =
-                          [](const InferContext& c) {
-                            const Integers& shape = c.attributes.integers("shape");
-                            const std::int64_t axis = c.attributes.integer("axis");
-                            c.require(axis >= 0 && axis < static_cast<std::int64_t>(shape.size()), "axis ", axis, " of [",
-                                      shown(shape), "]");
-                            return std::vector{TensorType{c.attributes.get<DType>("dtype"), shape}};
-                          },
-                      .loops =
-                          [](const LoopContext& c) {
-                            return map_nest(c.results[0], [&](const Indices& out) {
-                              return index_value(c.results[0].dtype, out[at(c.attributes.integer("axis"))]);
-                            });
-                          },
-                      .gradient = {.none = "it has no operands"},
-                      .samples = kIotaSamples};
+constexpr OpDef kIota{
+    .name = "iota",
+    .summary = "the position along `axis`",
+    .kind = Kind::index,
+    .attributes = kIotaAttributes,
+    .precision = Precision::wide,
+    .infer =
+        [](const InferContext& c) {
+          const Integers& shape = c.attributes.integers("shape");
+          const std::int64_t axis = c.attributes.integer("axis");
+          c.require(axis >= 0 && axis < static_cast<std::int64_t>(shape.size()), "axis ", axis, " of [", shown(shape), "]");
+          return std::vector{TensorType{c.attributes.get<DType>("dtype"), shape}};
+        },
+    .loops =
+        [](const LoopContext& c) {
+          return map_nest(c.results[0], [&](const Indices& out) {
+            return index_value(c.results[0].dtype, out[at(c.attributes.integer("axis"))]);
+          });
+        },
+    .no_gradient = "it has no operands",
+    .samples = kIotaSamples,
+};
 
 /// An element of `indices` as a position in [0, size): negative ones count from the end.
 inline Index looked_up(TermPtr value, std::int64_t size) {
@@ -72,6 +74,7 @@ constexpr OpDef kGather{
     .kind = Kind::index,
     .operands = 2,
     .attributes = kGatherAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const TensorType &data = c.operand(0), &indices = c.operand(1);
@@ -97,14 +100,15 @@ constexpr OpDef kGather{
             return read(c.operands[0].dtype, 0, in);
           });
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       const std::int64_t axis = g.attributes().integer("axis");
-                       if (g.wants(0))
-                         g.add(0, g.builder().apply("scatter_add", {g.operand(1), without_padding(g, axis)},
-                                                    {{"axis", axis}, {"size", g.operand(0).dim(axis)}}));
-                     }},
-    .samples = kGatherSamples};
+    .gradient =
+        [](GradientContext& g) {
+          const std::int64_t axis = g.attributes().integer("axis");
+          if (g.wants(0))
+            g.add(0, g.builder().apply(kScatterAdd, {g.operand(1), without_padding(g, axis)},
+                                       {{"axis", axis}, {"size", g.operand(0).dim(axis)}}));
+        },
+    .samples = kGatherSamples,
+};
 
 constexpr OpDef kScatterAdd{
     .name = "scatter_add",
@@ -113,6 +117,7 @@ constexpr OpDef kScatterAdd{
     .kind = Kind::index,
     .operands = 2,
     .attributes = kScatterAddAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           const TensorType &indices = c.operand(0), &updates = c.operand(1);
@@ -139,11 +144,12 @@ constexpr OpDef kScatterAdd{
           nest.outputs[0] = {0, out, true};
           return nest;
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       if (g.wants(1)) g.add(1, g.builder().gather(g.dy(), g.operand(0), g.attributes().integer("axis")));
-                     }},
-    .samples = kScatterAddSamples};
+    .gradient =
+        [](GradientContext& g) {
+          if (g.wants(1)) g.add(1, g.builder().gather(g.dy(), g.operand(0), g.attributes().integer("axis")));
+        },
+    .samples = kScatterAddSamples,
+};
 
 inline constexpr AttributeSpec kScanAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
                                                     AttributeSpec::optional("exclusive", AttributeType::flag),
@@ -175,30 +181,36 @@ inline LoopNest scan_loops(const LoopContext& c, const OpDef& combine) {
   s.reverse = c.attributes.flag("reverse");
   return nest;
 }
-constexpr OpDef kCumulativeSum{.name = "cumulative_sum",
-                               .summary = "running sum along an axis",
-                               .kind = Kind::scan,
-                               .operands = 1,
-                               .attributes = kScanAttributes,
-                               .infer = infer_scan,
-                               .loops = [](const LoopContext& c) { return scan_loops(c, kReduceSum); },
-                               .gradient = {.rule =
-                                                [](GradientContext& g) {
-                                                  g.add(0, g.builder().apply("cumulative_sum", {g.dy()},
-                                                                             {{"axis", g.attributes().integer("axis")},
-                                                                              {"exclusive", g.attributes().flag("exclusive")},
-                                                                              {"reverse", !g.attributes().flag("reverse")}}));
-                                                }},
-                               .samples = kScanSamples};
-constexpr OpDef kCumulativeProduct{.name = "cumulative_product",
-                                   .summary = "running product along an axis",
-                                   .kind = Kind::scan,
-                                   .operands = 1,
-                                   .attributes = kScanAttributes,
-                                   .infer = infer_scan,
-                                   .loops = [](const LoopContext& c) { return scan_loops(c, kReduceProduct); },
-                                   .gradient = {.none = "no rule yet for running products"},
-                                   .samples = kScanSamples};
+constexpr OpDef kCumulativeSum{
+    .name = "cumulative_sum",
+    .summary = "running sum along an axis",
+    .kind = Kind::scan,
+    .operands = 1,
+    .attributes = kScanAttributes,
+    .precision = Precision::wide,
+    .infer = infer_scan,
+    .loops = [](const LoopContext& c) { return scan_loops(c, kReduceSum); },
+    .gradient =
+        [](GradientContext& g) {
+          g.add(0, g.builder().apply(kCumulativeSum, {g.dy()},
+                                     {{"axis", g.attributes().integer("axis")},
+                                      {"exclusive", g.attributes().flag("exclusive")},
+                                      {"reverse", !g.attributes().flag("reverse")}}));
+        },
+    .samples = kScanSamples,
+};
+constexpr OpDef kCumulativeProduct{
+    .name = "cumulative_product",
+    .summary = "running product along an axis",
+    .kind = Kind::scan,
+    .operands = 1,
+    .attributes = kScanAttributes,
+    .precision = Precision::wide,
+    .infer = infer_scan,
+    .loops = [](const LoopContext& c) { return scan_loops(c, kReduceProduct); },
+    .no_gradient = "no rule yet for running products",
+    .samples = kScanSamples,
+};
 
 inline constexpr const OpDef* kIndexOps[] = {&kIota, &kGather, &kScatterAdd, &kCumulativeSum, &kCumulativeProduct};
 

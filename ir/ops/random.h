@@ -15,17 +15,20 @@ inline constexpr Sample kUniformSamples[] = {{"i64[] i64[]", "{shape=[3,5], op_i
 
 /// The scalar behind random_uniform. Operands are i64: seed, step, op, sample, element. Philox4x32-10 with the seed as key and the
 /// counter (element / 4, sample, step, op); word element % 4, its upper 24 bits times 2^-24.
-constexpr OpDef kPhiloxUniform{.name = "philox_uniform",
-                               .summary = "uniform in [0, 1) from seed, step, op, sample and element",
-                               .operands = 5,
-                               .attributes = kCastAttributes,
-                               .typing = PointwiseTyping::cast,
-                               .scalar = body<5>([](auto seed, auto step, auto op, auto sample, auto element) {
-                                 return philox_uniform(seed, step, op, sample, element);
-                               }),
-                               .gradient = {.none = "its operands are integers"},
-                               .low = 0,
-                               .high = 100};
+constexpr OpDef kPhiloxUniform{
+    .name = "philox_uniform",
+    .summary = "uniform in [0, 1) from seed, step, op, sample and element",
+    .operands = 5,
+    .attributes = kCastAttributes,
+    .typing = PointwiseTyping::cast,
+    .cost = 6,
+    .precision = Precision::promoted,
+    .scalar = body<5>(
+        [](auto seed, auto step, auto op, auto sample, auto element) { return philox_uniform(seed, step, op, sample, element); }),
+    .no_gradient = "its operands are integers",
+    .low = 0,
+    .high = 100,
+};
 
 constexpr OpDef kRandomUniform{
     .name = "random_uniform",
@@ -33,6 +36,7 @@ constexpr OpDef kRandomUniform{
     .kind = Kind::random,
     .operands = 2,
     .attributes = kUniformAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           const TensorType scalar{DType::i64, {}};
@@ -53,8 +57,9 @@ constexpr OpDef kRandomUniform{
                              index_value(DType::i64, sample), index_value(DType::i64, element)});
           });
         },
-    .gradient = {.none = "its operands are integers"},
-    .samples = kUniformSamples};
+    .no_gradient = "its operands are integers",
+    .samples = kUniformSamples,
+};
 
 inline constexpr const OpDef* kRandomOps[] = {&kPhiloxUniform, &kRandomUniform};
 

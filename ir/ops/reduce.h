@@ -26,28 +26,34 @@ constexpr OpDef kReduceSum{
     .kind = Kind::reduce,
     .operands = 1,
     .attributes = kReduceAttributes,
+    .precision = Precision::wide,
     .reduction = {Reduction::Of::sum},
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       g.add(0, g.builder().unreduce(g.dy(), g.operand(0).shape(), g.attributes().integers("axes")));
-                     }},
-    .samples = kReduceSamples};
-constexpr OpDef kReduceMax{.name = "reduce_max",
-                           .summary = "maximum over axes; ties share the gradient evenly",
-                           .kind = Kind::reduce,
-                           .operands = 1,
-                           .attributes = kReduceAttributes,
-                           .reduction = {Reduction::Of::maximum},
-                           .gradient = {.rule = spread_over_ties},
-                           .samples = kReduceSamples};
-constexpr OpDef kReduceMin{.name = "reduce_min",
-                           .summary = "minimum over axes; ties share the gradient evenly",
-                           .kind = Kind::reduce,
-                           .operands = 1,
-                           .attributes = kReduceAttributes,
-                           .reduction = {Reduction::Of::minimum},
-                           .gradient = {.rule = spread_over_ties},
-                           .samples = kReduceSamples};
+    .gradient =
+        [](GradientContext& g) { g.add(0, g.builder().unreduce(g.dy(), g.operand(0).shape(), g.attributes().integers("axes"))); },
+    .samples = kReduceSamples,
+};
+constexpr OpDef kReduceMax{
+    .name = "reduce_max",
+    .summary = "maximum over axes; ties share the gradient evenly",
+    .kind = Kind::reduce,
+    .operands = 1,
+    .attributes = kReduceAttributes,
+    .precision = Precision::promoted,
+    .reduction = {Reduction::Of::maximum},
+    .gradient = spread_over_ties,
+    .samples = kReduceSamples,
+};
+constexpr OpDef kReduceMin{
+    .name = "reduce_min",
+    .summary = "minimum over axes; ties share the gradient evenly",
+    .kind = Kind::reduce,
+    .operands = 1,
+    .attributes = kReduceAttributes,
+    .precision = Precision::promoted,
+    .reduction = {Reduction::Of::minimum},
+    .gradient = spread_over_ties,
+    .samples = kReduceSamples,
+};
 
 /// Products of the others, by an exclusive running product from each side, so that zeros are exact.
 inline void product_gradient(GradientContext& g) {
@@ -68,8 +74,8 @@ inline void product_gradient(GradientContext& g) {
   flat.push_back(count);
   Var rows = b.reshape(moved, flat);
   const std::int64_t last = static_cast<std::int64_t>(flat.size()) - 1;
-  Var before = b.apply("cumulative_product", {rows}, {{"axis", last}, {"exclusive", true}});
-  Var after = b.apply("cumulative_product", {rows}, {{"axis", last}, {"exclusive", true}, {"reverse", true}});
+  Var before = b.apply(kCumulativeProduct, {rows}, {{"axis", last}, {"exclusive", true}});
+  Var after = b.apply(kCumulativeProduct, {rows}, {{"axis", last}, {"exclusive", true}, {"reverse", true}});
   std::vector<std::int64_t> inverse(permutation.size());
   for (std::size_t i = 0; i < permutation.size(); ++i)
     inverse[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
@@ -77,30 +83,39 @@ inline void product_gradient(GradientContext& g) {
   g.add(0, others * b.unreduce(g.dy(), x.shape(), axes));
 }
 
-constexpr OpDef kReduceProduct{.name = "reduce_product",
-                               .summary = "product over axes; 1 of nothing; the gradient is exact at zeros",
-                               .kind = Kind::reduce,
-                               .operands = 1,
-                               .attributes = kReduceAttributes,
-                               .reduction = {Reduction::Of::product},
-                               .gradient = {.rule = product_gradient},
-                               .samples = kReduceSamples};
-constexpr OpDef kArgMax{.name = "arg_max",
-                        .summary = "row-major position, within the reduced axes, of the first maximum, as i64; NaN wins",
-                        .kind = Kind::reduce,
-                        .operands = 1,
-                        .attributes = kReduceAttributes,
-                        .reduction = {Reduction::Of::first_maximum},
-                        .gradient = {.none = "its result is a position"},
-                        .samples = kReduceSamples};
-constexpr OpDef kArgMin{.name = "arg_min",
-                        .summary = "row-major position, within the reduced axes, of the first minimum, as i64; NaN wins",
-                        .kind = Kind::reduce,
-                        .operands = 1,
-                        .attributes = kReduceAttributes,
-                        .reduction = {Reduction::Of::first_minimum},
-                        .gradient = {.none = "its result is a position"},
-                        .samples = kReduceSamples};
+constexpr OpDef kReduceProduct{
+    .name = "reduce_product",
+    .summary = "product over axes; 1 of nothing; the gradient is exact at zeros",
+    .kind = Kind::reduce,
+    .operands = 1,
+    .attributes = kReduceAttributes,
+    .precision = Precision::wide,
+    .reduction = {Reduction::Of::product},
+    .gradient = product_gradient,
+    .samples = kReduceSamples,
+};
+constexpr OpDef kArgMax{
+    .name = "arg_max",
+    .summary = "row-major position, within the reduced axes, of the first maximum, as i64; NaN wins",
+    .kind = Kind::reduce,
+    .operands = 1,
+    .attributes = kReduceAttributes,
+    .precision = Precision::promoted,
+    .reduction = {Reduction::Of::first_maximum},
+    .no_gradient = "its result is a position",
+    .samples = kReduceSamples,
+};
+constexpr OpDef kArgMin{
+    .name = "arg_min",
+    .summary = "row-major position, within the reduced axes, of the first minimum, as i64; NaN wins",
+    .kind = Kind::reduce,
+    .operands = 1,
+    .attributes = kReduceAttributes,
+    .precision = Precision::promoted,
+    .reduction = {Reduction::Of::first_minimum},
+    .no_gradient = "its result is a position",
+    .samples = kReduceSamples,
+};
 
 inline constexpr const OpDef* kReduceOps[] = {&kReduceSum, &kReduceMax, &kReduceMin, &kReduceProduct, &kArgMax, &kArgMin};
 

@@ -23,57 +23,72 @@ constexpr OpDef kConstant{
     .summary = "a tensor given in the graph",
     .kind = Kind::constant,
     .attributes = kConstantAttributes,
+    .precision = Precision::wide,
     .infer = [](const InferContext& c) { return std::vector{c.attributes.get<std::shared_ptr<const Tensor>>("value")->type()}; },
-    .gradient = {.none = "it has no operands"}};
-constexpr OpDef kFull{.name = "full",
-                      .summary = "every element is one number",
-                      .kind = Kind::constant,
-                      .attributes = kFullAttributes,
-                      .infer =
-                          [](const InferContext& c) {
-                            return std::vector{TensorType{c.attributes.get<DType>("dtype"), c.attributes.integers("shape")}};
-                          },
-                      .loops =
-                          [](const LoopContext& c) {
-                            return map_nest(c.results[0], [&](const std::vector<Index>&) {
-                              return literal(c.results[0].dtype, c.attributes.real("value"));
-                            });
-                          },
-                      .gradient = {.none = "it has no operands"},
-                      .samples = kFullSamples};
-constexpr OpDef kUpdate{.name = "update",
-                        .summary = "writes its second operand to the state that is its first",
-                        .kind = Kind::update,
-                        .operands = 2,
-                        .results = 0,
-                        .infer =
-                            [](const InferContext& c) {
-                              c.require(c.operand(0) == c.operand(1), "the state is ", shown(c.operand(0)), ", the value ",
-                                        shown(c.operand(1)));
-                              return std::vector<TensorType>();
-                            },
-                        .gradient = {.none = "it writes a state"}};
-constexpr OpDef kKernel{.name = "kernel",
-                        .summary = "a fused region in index notation",
-                        .kind = Kind::kernel,
-                        .operands = -1,
-                        .gradient = {.none = "fusion comes after differentiation"}};
+    .no_gradient = "it has no operands",
+};
+constexpr OpDef kFull{
+    .name = "full",
+    .summary = "every element is one number",
+    .kind = Kind::constant,
+    .attributes = kFullAttributes,
+    .precision = Precision::wide,
+    .infer =
+        [](const InferContext& c) {
+          return std::vector{TensorType{c.attributes.get<DType>("dtype"), c.attributes.integers("shape")}};
+        },
+    .loops =
+        [](const LoopContext& c) {
+          return map_nest(c.results[0],
+                          [&](const std::vector<Index>&) { return literal(c.results[0].dtype, c.attributes.real("value")); });
+        },
+    .no_gradient = "it has no operands",
+    .samples = kFullSamples,
+};
+constexpr OpDef kUpdate{
+    .name = "update",
+    .summary = "writes its second operand to the state that is its first",
+    .kind = Kind::update,
+    .operands = 2,
+    .results = 0,
+    .precision = Precision::wide,
+    .infer =
+        [](const InferContext& c) {
+          c.require(c.operand(0) == c.operand(1), "the state is ", shown(c.operand(0)), ", the value ", shown(c.operand(1)));
+          return std::vector<TensorType>();
+        },
+    .no_gradient = "it writes a state",
+};
+constexpr OpDef kKernel{
+    .name = "kernel",
+    .summary = "a fused region in index notation",
+    .kind = Kind::kernel,
+    .operands = -1,
+    .precision = Precision::wide,
+    .no_gradient = "fusion comes after differentiation",
+};
 /// Operands and results come segment by segment. The nest has one axis; in each segment its extent is the element count of
 /// that segment's first result, and operands of that many elements are read as flat arrays.
-constexpr OpDef kMultiKernel{.name = "multi_kernel",
-                             .summary = "one pointwise kernel over many groups of tensors, each read as a flat array",
-                             .kind = Kind::kernel,
-                             .operands = -1,
-                             .attributes = kSegmentAttributes,
-                             .gradient = {.none = "fusion comes after differentiation"}};
+constexpr OpDef kMultiKernel{
+    .name = "multi_kernel",
+    .summary = "one pointwise kernel over many groups of tensors, each read as a flat array",
+    .kind = Kind::kernel,
+    .operands = -1,
+    .attributes = kSegmentAttributes,
+    .precision = Precision::wide,
+    .no_gradient = "fusion comes after differentiation",
+};
 
 /// The law of its nest stands in ir/product.h.
-constexpr OpDef kProduct{.name = "product",
-                         .summary = "a matrix product with what is done to each of its elements",
-                         .kind = Kind::kernel,
-                         .operands = -1,
-                         .attributes = kMatmulAttributes,
-                         .gradient = {.none = "fusion comes after differentiation"}};
+constexpr OpDef kProduct{
+    .name = "product",
+    .summary = "a matrix product with what is done to each of its elements",
+    .kind = Kind::kernel,
+    .operands = -1,
+    .attributes = kMatmulAttributes,
+    .precision = Precision::wide,
+    .no_gradient = "fusion comes after differentiation",
+};
 
 inline constexpr const OpDef* kStructureOps[] = {&kConstant, &kFull, &kUpdate, &kKernel, &kMultiKernel, &kProduct};
 

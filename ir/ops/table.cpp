@@ -7,7 +7,9 @@
 #include "ir/ops/attention.h"
 #include "ir/ops/composite.h"
 #include "ir/ops/contract.h"
+#include "ir/ops/elementary.h"
 #include "ir/ops/index.h"
+#include "ir/ops/logic.h"
 #include "ir/ops/pointwise.h"
 #include "ir/ops/random.h"
 #include "ir/ops/reduce.h"
@@ -30,8 +32,8 @@ constexpr auto join_tables(const OpDef* const (&... tables)[N]) {
       ...);
   return all;
 }
-constexpr auto kAll = join_tables(kStructureOps, kPointwiseOps, kReduceOps, kContractOps, kViewOps, kWindowOps, kIndexOps,
-                                  kRandomOps, kCompositeOps, kAttentionOps);
+constexpr auto kAll = join_tables(kStructureOps, kPointwiseOps, kElementaryOps, kLogicOps, kReduceOps, kContractOps, kViewOps,
+                                  kWindowOps, kIndexOps, kRandomOps, kCompositeOps, kAttentionOps);
 
 consteval bool every_op_is_complete() {
   for (const OpDef* op : kAll) {
@@ -41,13 +43,16 @@ consteval bool every_op_is_complete() {
                                         : op->kind == Kind::composite ? op->expand != nullptr
                                                                       : op->loops != nullptr);
     const bool sampled = structural || op->kind == Kind::pointwise || !op->samples.empty();
-    const bool gradient = (op->gradient.rule != nullptr) != !op->gradient.none.empty();
-    if (op->name.empty() || op->summary.empty() || !defined || !sampled || !gradient) return false;
+    const bool gradient = (op->gradient != nullptr) != !op->no_gradient.empty();
+    const bool costed = (op->cost > 0) == (op->scalar.reference != nullptr);
+    const bool precise = op->precision != Precision::undecided && (!op->wide_where || op->precision == Precision::promoted);
+    if (op->name.empty() || op->summary.empty() || !defined || !costed || !precise || !sampled || !gradient) return false;
   }
   return true;
 }
-static_assert(every_op_is_complete(),
-              "an op lacks a summary, a body, loops or expansion, a gradient or the reason for none, or samples");
+static_assert(
+    every_op_is_complete(),
+    "an op lacks a summary, a body, loops or expansion, a cost, a precision, a gradient or the reason for none, or samples");
 
 }  // namespace
 

@@ -13,10 +13,14 @@ namespace ops {
 // structure.h
 extern const OpDef kConstant, kFull, kUpdate, kKernel, kMultiKernel, kProduct;
 // pointwise.h
-extern const OpDef kAdd, kSub, kMul, kDiv, kNeg, kAbs, kSign, kPow, kMaximum, kMinimum, kTruncatedRemainder, kFlooredRemainder,
-    kExp, kExpm1, kLog, kLog1p, kSqrt, kRsqrt, kTanh, kSigmoid, kSoftplus, kErf, kRelu, kSin, kCos, kTan, kAsin, kAcos, kAtan,
-    kSinh, kCosh, kAsinh, kAcosh, kAtanh, kFloor, kCeil, kRound, kLess, kLessEqual, kEqual, kIsNan, kIsInf, kAnd, kOr, kXor, kNot,
-    kBitAnd, kBitOr, kBitXor, kBitNot, kShiftLeft, kShiftRight, kSelect, kCast;
+extern const OpDef kAdd, kSub, kMul, kDiv, kNeg, kAbs, kSign, kRelu, kMaximum, kMinimum, kTruncatedRemainder, kFlooredRemainder,
+    kFloor, kCeil, kRound, kSelect, kCast;
+// elementary.h
+extern const OpDef kExp, kExpm1, kLog, kLog1p, kPow, kSqrt, kRsqrt, kTanh, kSigmoid, kSoftplus, kErf, kSin, kCos, kTan, kAsin,
+    kAcos, kAtan, kSinh, kCosh, kAsinh, kAcosh, kAtanh;
+// logic.h
+extern const OpDef kLess, kLessEqual, kEqual, kIsNan, kIsInf, kAnd, kOr, kXor, kNot, kBitAnd, kBitOr, kBitXor, kBitNot, kShiftLeft,
+    kShiftRight;
 // reduce.h
 extern const OpDef kReduceSum, kReduceMax, kReduceMin, kReduceProduct, kArgMax, kArgMin;
 // contract.h

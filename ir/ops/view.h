@@ -23,6 +23,7 @@ constexpr OpDef kBroadcast{
     .kind = Kind::view,
     .operands = 1,
     .attributes = kBroadcastAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const Integers &axes = c.attributes.integers("axes"), &shape = c.attributes.integers("shape");
@@ -45,19 +46,20 @@ constexpr OpDef kBroadcast{
             return read(c.operands[0].dtype, 0, in);
           });
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       const Integers& axes = g.attributes().integers("axes");
-                       Var x = g.operand(0);
-                       Integers summed;
-                       for (std::int64_t d = 0, next = 0; d < g.dy().rank(); ++d) {
-                         const bool mapped = next < static_cast<std::int64_t>(axes.size()) && axes[at(next)] == d;
-                         if (!mapped || (x.dim(next) == 1 && g.dy().dim(d) != 1)) summed.push_back(d);
-                         if (mapped) ++next;
-                       }
-                       g.add(0, g.builder().reshape(g.builder().sum(g.dy(), summed), x.shape()));
-                     }},
-    .samples = kBroadcastSamples};
+    .gradient =
+        [](GradientContext& g) {
+          const Integers& axes = g.attributes().integers("axes");
+          Var x = g.operand(0);
+          Integers summed;
+          for (std::int64_t d = 0, next = 0; d < g.dy().rank(); ++d) {
+            const bool mapped = next < static_cast<std::int64_t>(axes.size()) && axes[at(next)] == d;
+            if (!mapped || (x.dim(next) == 1 && g.dy().dim(d) != 1)) summed.push_back(d);
+            if (mapped) ++next;
+          }
+          g.add(0, g.builder().reshape(g.builder().sum(g.dy(), summed), x.shape()));
+        },
+    .samples = kBroadcastSamples,
+};
 
 inline constexpr AttributeSpec kReshapeAttributes[] = {AttributeSpec::of("shape", AttributeType::integers)};
 inline constexpr Sample kReshapeSamples[] = {
@@ -68,6 +70,7 @@ constexpr OpDef kReshape{
     .kind = Kind::view,
     .operands = 1,
     .attributes = kReshapeAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const Integers& shape = c.attributes.integers("shape");
@@ -81,49 +84,51 @@ constexpr OpDef kReshape{
             return read(c.operands[0].dtype, 0, split_index(linear_index(out, c.results[0].shape), c.operands[0].shape));
           });
         },
-    .gradient = {.rule = [](GradientContext& g) { g.add(0, g.builder().reshape(g.dy(), g.operand(0).shape())); }},
-    .samples = kReshapeSamples};
+    .gradient = [](GradientContext& g) { g.add(0, g.builder().reshape(g.dy(), g.operand(0).shape())); },
+    .samples = kReshapeSamples,
+};
 
 inline constexpr AttributeSpec kTransposeAttributes[] = {AttributeSpec::of("permutation", AttributeType::integers)};
 inline constexpr Sample kTransposeSamples[] = {{"f64[2,3]", "{permutation=[1,0]}"}, {"f64[2,3,4]", "{permutation=[2,0,1]}"}};
-constexpr OpDef kTranspose{.name = "transpose",
-                           .summary = "dimension i of the result is dimension permutation[i] of the operand",
-                           .kind = Kind::view,
-                           .operands = 1,
-                           .attributes = kTransposeAttributes,
-                           .infer =
-                               [](const InferContext& c) {
-                                 const Integers& permutation = c.attributes.integers("permutation");
-                                 Integers sorted = permutation;
-                                 std::sort(sorted.begin(), sorted.end());
-                                 Shape shape;
-                                 c.require(static_cast<std::int64_t>(permutation.size()) == c.operand(0).rank(), "permutation of ",
-                                           permutation.size(), " axes for ", shown(c.operand(0)));
-                                 for (std::size_t i = 0; i < permutation.size(); ++i) {
-                                   c.require(sorted[i] == static_cast<std::int64_t>(i), "[", shown(permutation),
-                                             "] is no permutation");
-                                   shape.push_back(c.operand(0).shape[at(permutation[i])]);
-                                 }
-                                 return std::vector{TensorType{c.operand(0).dtype, shape}};
-                               },
-                           .loops =
-                               [](const LoopContext& c) {
-                                 return map_nest(c.results[0], [&](const Indices& out) {
-                                   const Integers& permutation = c.attributes.integers("permutation");
-                                   Indices in(out.size());
-                                   for (std::size_t i = 0; i < out.size(); ++i) in[at(permutation[i])] = out[i];
-                                   return read(c.operands[0].dtype, 0, in);
-                                 });
-                               },
-                           .gradient = {.rule =
-                                            [](GradientContext& g) {
-                                              const Integers& permutation = g.attributes().integers("permutation");
-                                              Integers inverse(permutation.size());
-                                              for (std::size_t i = 0; i < permutation.size(); ++i)
-                                                inverse[at(permutation[i])] = static_cast<std::int64_t>(i);
-                                              g.add(0, g.builder().transpose(g.dy(), inverse));
-                                            }},
-                           .samples = kTransposeSamples};
+constexpr OpDef kTranspose{
+    .name = "transpose",
+    .summary = "dimension i of the result is dimension permutation[i] of the operand",
+    .kind = Kind::view,
+    .operands = 1,
+    .attributes = kTransposeAttributes,
+    .precision = Precision::promoted,
+    .infer =
+        [](const InferContext& c) {
+          const Integers& permutation = c.attributes.integers("permutation");
+          Integers sorted = permutation;
+          std::sort(sorted.begin(), sorted.end());
+          Shape shape;
+          c.require(static_cast<std::int64_t>(permutation.size()) == c.operand(0).rank(), "permutation of ", permutation.size(),
+                    " axes for ", shown(c.operand(0)));
+          for (std::size_t i = 0; i < permutation.size(); ++i) {
+            c.require(sorted[i] == static_cast<std::int64_t>(i), "[", shown(permutation), "] is no permutation");
+            shape.push_back(c.operand(0).shape[at(permutation[i])]);
+          }
+          return std::vector{TensorType{c.operand(0).dtype, shape}};
+        },
+    .loops =
+        [](const LoopContext& c) {
+          return map_nest(c.results[0], [&](const Indices& out) {
+            const Integers& permutation = c.attributes.integers("permutation");
+            Indices in(out.size());
+            for (std::size_t i = 0; i < out.size(); ++i) in[at(permutation[i])] = out[i];
+            return read(c.operands[0].dtype, 0, in);
+          });
+        },
+    .gradient =
+        [](GradientContext& g) {
+          const Integers& permutation = g.attributes().integers("permutation");
+          Integers inverse(permutation.size());
+          for (std::size_t i = 0; i < permutation.size(); ++i) inverse[at(permutation[i])] = static_cast<std::int64_t>(i);
+          g.add(0, g.builder().transpose(g.dy(), inverse));
+        },
+    .samples = kTransposeSamples,
+};
 
 inline constexpr AttributeSpec kSliceAttributes[] = {AttributeSpec::of("starts", AttributeType::integers),
                                                      AttributeSpec::of("sizes", AttributeType::integers),
@@ -142,6 +147,7 @@ constexpr OpDef kSlice{
     .kind = Kind::view,
     .operands = 1,
     .attributes = kSliceAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const Integers &starts = c.attributes.integers("starts"), &sizes = c.attributes.integers("sizes"),
@@ -166,20 +172,22 @@ constexpr OpDef kSlice{
             return read(c.operands[0].dtype, 0, in);
           });
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       g.add(0, g.builder().apply("unslice", {g.dy()},
-                                                  {{"starts", g.attributes().integers("starts")},
-                                                   {"steps", g.attributes().integers("steps")},
-                                                   {"shape", g.operand(0).shape()}}));
-                     }},
-    .samples = kSliceSamples};
+    .gradient =
+        [](GradientContext& g) {
+          g.add(0, g.builder().apply(kUnslice, {g.dy()},
+                                     {{"starts", g.attributes().integers("starts")},
+                                      {"steps", g.attributes().integers("steps")},
+                                      {"shape", g.operand(0).shape()}}));
+        },
+    .samples = kSliceSamples,
+};
 constexpr OpDef kUnslice{
     .name = "unslice",
     .summary = "puts element i at start + i * step of `shape`; zeros elsewhere",
     .kind = Kind::view,
     .operands = 1,
     .attributes = kUnsliceAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           const Integers &starts = c.attributes.integers("starts"), &shape = c.attributes.integers("shape"),
@@ -212,108 +220,114 @@ constexpr OpDef kUnslice{
             return guard(inside, read(c.operands[0].dtype, 0, in), literal(c.operands[0].dtype, 0));
           });
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       g.add(0, g.builder().slice(g.dy(), g.attributes().integers("starts"), g.operand(0).shape(),
-                                                  g.attributes().integers("steps")));
-                     }},
-    .samples = kUnsliceSamples};
+    .gradient =
+        [](GradientContext& g) {
+          g.add(0, g.builder().slice(g.dy(), g.attributes().integers("starts"), g.operand(0).shape(),
+                                     g.attributes().integers("steps")));
+        },
+    .samples = kUnsliceSamples,
+};
 
 inline constexpr AttributeSpec kPadAttributes[] = {AttributeSpec::of("low", AttributeType::integers),
                                                    AttributeSpec::of("high", AttributeType::integers),
                                                    AttributeSpec::optional("value", AttributeType::real)};
 inline constexpr Sample kPadSamples[] = {{"f64[2,3]", "{low=[1,0], high=[0,2], value=0.5}"}, {"f64[5]", "{low=[-1], high=[2]}"}};
-constexpr OpDef kPad{.name = "pad",
-                     .summary = "adds `low` and `high` elements of `value` around each axis; negative counts crop",
-                     .kind = Kind::view,
-                     .operands = 1,
-                     .attributes = kPadAttributes,
-                     .infer =
-                         [](const InferContext& c) {
-                           const Integers &low = c.attributes.integers("low"), &high = c.attributes.integers("high");
-                           TensorType type = c.operand(0);
-                           c.require(low.size() == type.shape.size() && high.size() == type.shape.size(),
-                                     "low and high need one entry for each axis of ", shown(type));
-                           for (std::size_t i = 0; i < low.size(); ++i) {
-                             type.shape[i] += low[i] + high[i];
-                             c.require(type.shape[i] >= 0, "axis ", i, " of ", shown(c.operand(0)), " is cropped below zero");
-                           }
-                           return std::vector{type};
-                         },
-                     .loops =
-                         [](const LoopContext& c) {
-                           return map_nest(c.results[0], [&](const Indices& out) {
-                             Indices in;
-                             std::vector<Condition> inside;
-                             for (std::size_t i = 0; i < out.size(); ++i) {
-                               in.push_back(out[i] - Index(c.attributes.integers("low")[i]));
-                               inside.push_back({in.back(), 0, c.operands[0].shape[i]});
-                             }
-                             return guard(inside, read(c.operands[0].dtype, 0, in),
-                                          literal(c.operands[0].dtype, c.attributes.real("value")));
-                           });
-                         },
-                     .gradient = {.rule =
-                                      [](GradientContext& g) {
-                                        Integers low = g.attributes().integers("low"), high = g.attributes().integers("high");
-                                        for (auto& l : low) l = -l;
-                                        for (auto& h : high) h = -h;
-                                        g.add(0, g.builder().pad(g.dy(), low, high, 0));
-                                      }},
-                     .samples = kPadSamples};
+constexpr OpDef kPad{
+    .name = "pad",
+    .summary = "adds `low` and `high` elements of `value` around each axis; negative counts crop",
+    .kind = Kind::view,
+    .operands = 1,
+    .attributes = kPadAttributes,
+    .precision = Precision::promoted,
+    .infer =
+        [](const InferContext& c) {
+          const Integers &low = c.attributes.integers("low"), &high = c.attributes.integers("high");
+          TensorType type = c.operand(0);
+          c.require(low.size() == type.shape.size() && high.size() == type.shape.size(),
+                    "low and high need one entry for each axis of ", shown(type));
+          for (std::size_t i = 0; i < low.size(); ++i) {
+            type.shape[i] += low[i] + high[i];
+            c.require(type.shape[i] >= 0, "axis ", i, " of ", shown(c.operand(0)), " is cropped below zero");
+          }
+          return std::vector{type};
+        },
+    .loops =
+        [](const LoopContext& c) {
+          return map_nest(c.results[0], [&](const Indices& out) {
+            Indices in;
+            std::vector<Condition> inside;
+            for (std::size_t i = 0; i < out.size(); ++i) {
+              in.push_back(out[i] - Index(c.attributes.integers("low")[i]));
+              inside.push_back({in.back(), 0, c.operands[0].shape[i]});
+            }
+            return guard(inside, read(c.operands[0].dtype, 0, in), literal(c.operands[0].dtype, c.attributes.real("value")));
+          });
+        },
+    .gradient =
+        [](GradientContext& g) {
+          Integers low = g.attributes().integers("low"), high = g.attributes().integers("high");
+          for (auto& l : low) l = -l;
+          for (auto& h : high) h = -h;
+          g.add(0, g.builder().pad(g.dy(), low, high, 0));
+        },
+    .samples = kPadSamples,
+};
 
 inline constexpr AttributeSpec kConcatAttributes[] = {AttributeSpec::of("axis", AttributeType::integer)};
 inline constexpr Sample kConcatSamples[] = {{"f64[2,3] f64[2,1]", "{axis=1}"}, {"f64[1,2] f64[2,2] f64[3,2]", "{axis=0}"}};
-constexpr OpDef kConcat{.name = "concat",
-                        .summary = "operands one after another along an axis",
-                        .kind = Kind::view,
-                        .operands = -1,
-                        .attributes = kConcatAttributes,
-                        .infer =
-                            [](const InferContext& c) {
-                              const std::int64_t axis = c.attributes.integer("axis");
-                              TensorType type = c.operand(0);
-                              c.require(axis >= 0 && axis < type.rank(), "axis ", axis, " of ", shown(type));
-                              for (std::size_t i = 1; i < c.operands.size(); ++i) {
-                                TensorType part = c.operand(i);
-                                c.require(part.rank() == type.rank() && part.dtype == type.dtype, "operand ", i, " is ",
-                                          shown(part), ", the first ", shown(c.operand(0)));
-                                type.shape[at(axis)] += part.shape[at(axis)];
-                                part.shape[at(axis)] = type.shape[at(axis)];
-                                c.require(part == type, "operand ", i, " is ", shown(c.operand(i)), ", the first ",
-                                          shown(c.operand(0)), "; only axis ", axis, " may differ");
-                              }
-                              return std::vector{type};
-                            },
-                        .loops =
-                            [](const LoopContext& c) {
-                              return map_nest(c.results[0], [&](const Indices& out) {
-                                const std::size_t axis = at(c.attributes.integer("axis"));
-                                TermPtr result;
-                                std::int64_t start = c.results[0].shape[axis];
-                                for (std::size_t i = c.operands.size(); i-- > 0;) {
-                                  const std::int64_t end = start;
-                                  start -= c.operands[i].shape[axis];
-                                  if (start == end) continue;
-                                  Indices in = out;
-                                  in[axis] = in[axis] - Index(start);
-                                  TermPtr part = read(c.operands[i].dtype, static_cast<int>(i), in);
-                                  result = result ? guard({{out[axis], start, end}}, part, result) : part;
-                                }
-                                return result ? result : literal(c.results[0].dtype, 0);
-                              });
-                            },
-                        .gradient = {.rule =
-                                         [](GradientContext& g) {
-                                           const std::int64_t axis = g.attributes().integer("axis");
-                                           std::int64_t start = 0;
-                                           for (std::size_t i = 0; i < g.node().operands.size(); ++i) {
-                                             const std::int64_t size = g.operand(i).dim(axis);
-                                             if (g.wants(i)) g.add(i, g.builder().slice_axis(g.dy(), axis, start, size));
-                                             start += size;
-                                           }
-                                         }},
-                        .samples = kConcatSamples};
+constexpr OpDef kConcat{
+    .name = "concat",
+    .summary = "operands one after another along an axis",
+    .kind = Kind::view,
+    .operands = -1,
+    .attributes = kConcatAttributes,
+    .precision = Precision::promoted,
+    .infer =
+        [](const InferContext& c) {
+          const std::int64_t axis = c.attributes.integer("axis");
+          TensorType type = c.operand(0);
+          c.require(axis >= 0 && axis < type.rank(), "axis ", axis, " of ", shown(type));
+          for (std::size_t i = 1; i < c.operands.size(); ++i) {
+            TensorType part = c.operand(i);
+            c.require(part.rank() == type.rank() && part.dtype == type.dtype, "operand ", i, " is ", shown(part), ", the first ",
+                      shown(c.operand(0)));
+            type.shape[at(axis)] += part.shape[at(axis)];
+            part.shape[at(axis)] = type.shape[at(axis)];
+            c.require(part == type, "operand ", i, " is ", shown(c.operand(i)), ", the first ", shown(c.operand(0)), "; only axis ",
+                      axis, " may differ");
+          }
+          return std::vector{type};
+        },
+    .loops =
+        [](const LoopContext& c) {
+          return map_nest(c.results[0], [&](const Indices& out) {
+            const std::size_t axis = at(c.attributes.integer("axis"));
+            TermPtr result;
+            std::int64_t start = c.results[0].shape[axis];
+            for (std::size_t i = c.operands.size(); i-- > 0;) {
+              const std::int64_t end = start;
+              start -= c.operands[i].shape[axis];
+              if (start == end) continue;
+              Indices in = out;
+              in[axis] = in[axis] - Index(start);
+              TermPtr part = read(c.operands[i].dtype, static_cast<int>(i), in);
+              result = result ? guard({{out[axis], start, end}}, part, result) : part;
+            }
+            return result ? result : literal(c.results[0].dtype, 0);
+          });
+        },
+    .gradient =
+        [](GradientContext& g) {
+          const std::int64_t axis = g.attributes().integer("axis");
+          std::int64_t start = 0;
+          for (std::size_t i = 0; i < g.node().operands.size(); ++i) {
+            const std::int64_t size = g.operand(i).dim(axis);
+            if (g.wants(i)) g.add(i, g.builder().slice_axis(g.dy(), axis, start, size));
+            start += size;
+          }
+        },
+    .samples = kConcatSamples,
+};
 
 inline constexpr const OpDef* kViewOps[] = {&kBroadcast, &kReshape, &kTranspose, &kSlice, &kUnslice, &kPad, &kConcat};
 

@@ -100,6 +100,7 @@ constexpr OpDef kWindow{
     .kind = Kind::view,
     .operands = 1,
     .attributes = kWindowAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           TensorType type = c.operand(0);
@@ -124,16 +125,16 @@ constexpr OpDef kWindow{
             return guard(inside, read(x.dtype, 0, in), literal(x.dtype, c.attributes.real("value")));
           });
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       Attributes attributes = window_attributes(g.attributes());
-                       const auto first = g.operand(0).shape().begin() +
-                                          static_cast<std::ptrdiff_t>(first_spatial(g.attributes(), g.operand(0).shape().size()));
-                       attributes.set(
-                           "sizes", Integers(first, first + static_cast<std::ptrdiff_t>(g.attributes().integers("kernel").size())));
-                       g.add(0, g.builder().apply("window_sum", {g.dy()}, attributes));
-                     }},
-    .samples = kWindowSamples};
+    .gradient =
+        [](GradientContext& g) {
+          Attributes attributes = window_attributes(g.attributes());
+          const auto first = g.operand(0).shape().begin() +
+                             static_cast<std::ptrdiff_t>(first_spatial(g.attributes(), g.operand(0).shape().size()));
+          attributes.set("sizes", Integers(first, first + static_cast<std::ptrdiff_t>(g.attributes().integers("kernel").size())));
+          g.add(0, g.builder().apply(kWindowSum, {g.dy()}, attributes));
+        },
+    .samples = kWindowSamples,
+};
 
 constexpr OpDef kWindowSum{
     .name = "window_sum",
@@ -141,6 +142,7 @@ constexpr OpDef kWindowSum{
     .kind = Kind::index,
     .operands = 1,
     .attributes = kWindowSumAttributes,
+    .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
           TensorType type = c.operand(0);
@@ -171,16 +173,14 @@ constexpr OpDef kWindowSum{
             return guard(inside, read(windows.dtype, 0, in), literal(windows.dtype, 0));
           });
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       g.add(0, g.builder().apply("window", {g.dy()}, window_attributes(g.attributes())));
-                     }},
-    .samples = kWindowSumSamples};
+    .gradient = [](GradientContext& g) { g.add(0, g.builder().apply(kWindow, {g.dy()}, window_attributes(g.attributes()))); },
+    .samples = kWindowSumSamples,
+};
 
 Var pool_windows(Builder& b, Var x, const Attributes& a) {
   Attributes attributes = window_attributes(a);
   attributes.set("value", -std::numeric_limits<double>::infinity());
-  return b.apply("window", {x}, attributes);
+  return b.apply(kWindow, {x}, attributes);
 }
 
 inline constexpr AttributeSpec kMaxPoolAttributes[] = {
@@ -193,6 +193,7 @@ constexpr OpDef kMaxPool{
     .kind = Kind::composite,
     .operands = 1,
     .attributes = kMaxPoolAttributes,
+    .precision = Precision::promoted,
     .infer =
         [](const InferContext& c) {
           TensorType type = c.operand(0);
@@ -208,27 +209,28 @@ constexpr OpDef kMaxPool{
           Var windows = pool_windows(e.builder(), e.operand(0), e.attributes());
           return std::vector{e.builder().max(windows, last_axes(windows.rank(), e.attributes().integers("kernel").size())).value};
         },
-    .gradient = {.rule =
-                     [](GradientContext& g) {
-                       Builder& b = g.builder();
-                       const Integers& kernel = g.attributes().integers("kernel");
-                       Var windows = pool_windows(b, g.operand(0), g.attributes());
-                       const Integers offsets = last_axes(windows.rank(), kernel.size());
-                       const DType position = element_count(kernel) <= 255 ? DType::u8 : DType::i32;
-                       Var winner = b.cast(b.apply("arg_max", {windows}, {{"axes", offsets}}), position);
-                       Shape flat = winner.shape();
-                       flat.push_back(element_count(kernel));
-                       Integers mapped(flat.size() - 1);
-                       for (std::size_t i = 0; i < mapped.size(); ++i) mapped[i] = static_cast<std::int64_t>(i);
-                       Var number = b.iota({position, flat}, static_cast<std::int64_t>(flat.size()) - 1);
-                       Var dy = b.broadcast(g.dy(), flat, mapped);
-                       Var spread = b.reshape(choose(number == b.broadcast(winner, flat, mapped), dy, 0), windows.shape());
-                       Attributes attributes = window_attributes(g.attributes());
-                       const Shape& shape = g.operand(0).shape();
-                       attributes.set("sizes", Integers(shape.end() - static_cast<std::ptrdiff_t>(kernel.size()), shape.end()));
-                       g.add(0, b.apply("window_sum", {spread}, attributes));
-                     }},
-    .samples = kMaxPoolSamples};
+    .gradient =
+        [](GradientContext& g) {
+          Builder& b = g.builder();
+          const Integers& kernel = g.attributes().integers("kernel");
+          Var windows = pool_windows(b, g.operand(0), g.attributes());
+          const Integers offsets = last_axes(windows.rank(), kernel.size());
+          const DType position = element_count(kernel) <= 255 ? DType::u8 : DType::i32;
+          Var winner = b.cast(b.apply(kArgMax, {windows}, {{"axes", offsets}}), position);
+          Shape flat = winner.shape();
+          flat.push_back(element_count(kernel));
+          Integers mapped(flat.size() - 1);
+          for (std::size_t i = 0; i < mapped.size(); ++i) mapped[i] = static_cast<std::int64_t>(i);
+          Var number = b.iota({position, flat}, static_cast<std::int64_t>(flat.size()) - 1);
+          Var dy = b.broadcast(g.dy(), flat, mapped);
+          Var spread = b.reshape(choose(number == b.broadcast(winner, flat, mapped), dy, 0), windows.shape());
+          Attributes attributes = window_attributes(g.attributes());
+          const Shape& shape = g.operand(0).shape();
+          attributes.set("sizes", Integers(shape.end() - static_cast<std::ptrdiff_t>(kernel.size()), shape.end()));
+          g.add(0, b.apply(kWindowSum, {spread}, attributes));
+        },
+    .samples = kMaxPoolSamples,
+};
 
 inline constexpr const OpDef* kWindowOps[] = {&kWindow, &kWindowSum, &kMaxPool};
 

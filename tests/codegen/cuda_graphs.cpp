@@ -2,6 +2,7 @@
 
 #include "ir/builder.h"
 #include "ir/expand.h"
+#include "ir/ops/table.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/simplify.h"
@@ -73,13 +74,13 @@ LabelledGraph with_gradients(std::string label, Build build, int largest = 2) {
 }
 
 Var softmax(Builder& b, DType dtype, Shape shape, std::int64_t axis) {
-  return b.apply("softmax", {b.input({dtype, shape}, "x")}, {{"axis", axis}});
+  return b.apply(ops::kSoftmax, {b.input({dtype, shape}, "x")}, {{"axis", axis}});
 }
 
 Var layer_norm(Builder& b, DType dtype, Shape shape) {
   const Shape row{shape.back()};
   const auto axis = static_cast<std::int64_t>(shape.size()) - 1;
-  return b.apply("layer_norm", {b.input({dtype, shape}, "x"), b.input({dtype, row}, "scale"), b.input({dtype, row}, "bias")},
+  return b.apply(ops::kLayerNorm, {b.input({dtype, shape}, "x"), b.input({dtype, row}, "scale"), b.input({dtype, row}, "bias")},
                  {{"axis", axis}});
 }
 
@@ -99,7 +100,7 @@ void add_rows(std::vector<LabelledGraph>& all) {
   all.push_back(with_gradients(
       "cross_entropy",
       [](Builder& b) {
-        return std::vector{b.apply("cross_entropy", {b.input({DType::f32, {11, 33}}, "x"), b.input({DType::i64, {11}}, "label")},
+        return std::vector{b.apply(ops::kCrossEntropy, {b.input({DType::f32, {11, 33}}, "x"), b.input({DType::i64, {11}}, "label")},
                                    {{"axis", std::int64_t{1}}})};
       },
       3));
@@ -108,9 +109,9 @@ void add_rows(std::vector<LabelledGraph>& all) {
   }));
   all.push_back(pattern("positions", [](Builder& b) {
     Var x = b.input({DType::f32, {5, 700}}, "x"), y = b.input({DType::i32, {3, 40, 50}}, "y");
-    return std::vector{b.apply("arg_max", {x}, {{"axes", std::vector<std::int64_t>{1}}}),
-                       b.apply("arg_min", {x}, {{"axes", std::vector<std::int64_t>{0, 1}}}),
-                       b.apply("arg_max", {y}, {{"axes", std::vector<std::int64_t>{1}}})};
+    return std::vector{b.apply(ops::kArgMax, {x}, {{"axes", std::vector<std::int64_t>{1}}}),
+                       b.apply(ops::kArgMin, {x}, {{"axes", std::vector<std::int64_t>{0, 1}}}),
+                       b.apply(ops::kArgMax, {y}, {{"axes", std::vector<std::int64_t>{1}}})};
   }));
 }
 
@@ -162,7 +163,7 @@ void add_views(std::vector<LabelledGraph>& all) {
     Var y = b.input({DType::f64, {72, 65}}, "x");
     for (int i = 0; i < 6; ++i) {
       const std::string name = std::to_string(i);
-      y = b.apply("maximum", {y, b.transpose_last(b.input({DType::f64, {65, 72}}, "t" + name))}) +
+      y = b.apply(ops::kMaximum, {y, b.transpose_last(b.input({DType::f64, {65, 72}}, "t" + name))}) +
           b.input({DType::f64, {72, 65}}, "s" + name);
     }
     return std::vector{y};
@@ -180,7 +181,7 @@ void add_views(std::vector<LabelledGraph>& all) {
   }));
   all.push_back(pattern("gelu_bias", [](Builder& b) {
     Var x = b.input({DType::f32, {13, 64}}, "x") + b.broadcast(b.input({DType::f32, {64}}, "bias"), {13, 64});
-    return std::vector{x * 0.5 * (b.apply("erf", {x * 0.7071067811865476}) + 1.0)};
+    return std::vector{x * 0.5 * (ops::kErf(x * 0.7071067811865476) + 1.0)};
   }));
   all.push_back(pattern("mixed_widths", [](Builder& b) {
     Var x = b.input({DType::bf16, {3, 40}}, "x"), y = b.input({DType::f32, {3, 40}}, "y");
@@ -211,7 +212,7 @@ void add_positions(std::vector<LabelledGraph>& all) {
   all.push_back(pattern(
       "scatter_f16",
       [](Builder& b) {
-        return std::vector{b.apply("scatter_add", {b.input({DType::i64, {40}}, "ids"), b.input({DType::f16, {40, 16}}, "x")},
+        return std::vector{b.apply(ops::kScatterAdd, {b.input({DType::i64, {40}}, "ids"), b.input({DType::f16, {40, 16}}, "x")},
                                    {{"axis", std::int64_t{0}}, {"size", std::int64_t{7}}})};
       },
       6));
@@ -219,18 +220,18 @@ void add_positions(std::vector<LabelledGraph>& all) {
   all.push_back(pattern(
       "scatter_many",
       [](Builder& b) {
-        return std::vector{b.apply("scatter_add", {b.input({DType::i64, {2500}}, "ids"), b.input({DType::f32, {2500, 3}}, "x")},
+        return std::vector{b.apply(ops::kScatterAdd, {b.input({DType::i64, {2500}}, "ids"), b.input({DType::f32, {2500, 3}}, "x")},
                                    {{"axis", std::int64_t{0}}, {"size", std::int64_t{900}}})};
       },
       899));
   all.push_back(pattern("running_sums", [](Builder& b) {
     Var x = b.input({DType::f32, {200, 9}}, "x");
-    return std::vector{b.apply("cumulative_sum", {x * 0.5}, {{"axis", std::int64_t{0}}}),
-                       b.apply("cumulative_sum", {x}, {{"axis", std::int64_t{1}}, {"exclusive", true}, {"reverse", true}})};
+    return std::vector{b.apply(ops::kCumulativeSum, {x * 0.5}, {{"axis", std::int64_t{0}}}),
+                       b.apply(ops::kCumulativeSum, {x}, {{"axis", std::int64_t{1}}, {"exclusive", true}, {"reverse", true}})};
   }));
   all.push_back(with_gradients("max_pool", [](Builder& b) {
     using Integers = std::vector<std::int64_t>;
-    return std::vector{b.apply("max_pool", {b.input({DType::f32, {2, 3, 12, 10}}, "x")},
+    return std::vector{b.apply(ops::kMaxPool, {b.input({DType::f32, {2, 3, 12, 10}}, "x")},
                                {{"kernel", Integers{3, 3}},
                                 {"strides", Integers{2, 2}},
                                 {"low", Integers{1, 1}},
@@ -242,7 +243,8 @@ void add_positions(std::vector<LabelledGraph>& all) {
       [](Builder& b) {
         Var x = b.input({DType::f32, {6, 50}}, "x"), seed = b.input({DType::i64, {}}, "seed"),
             step = b.input({DType::i64, {}}, "step");
-        Var u = b.apply("random_uniform", {seed, step}, {{"shape", std::vector<std::int64_t>{6, 50}}, {"op_id", std::int64_t{3}}});
+        Var u =
+            b.apply(ops::kRandomUniform, {seed, step}, {{"shape", std::vector<std::int64_t>{6, 50}}, {"op_id", std::int64_t{3}}});
         return std::vector{b.select(u < b.like(u, 0.25), b.like(x, 0), x * (1 / 0.75))};
       },
       100));
@@ -287,7 +289,7 @@ void add_training_step(std::vector<LabelledGraph>& all) {
     Var bias = b.wrap(made.graph.add_state({DType::f32, {to}}, name + ".bias", StateRole::parameter));
     return b.matmul(in, w) + b.broadcast(bias, {in.dim(0), to});
   };
-  Var logits = layer(b.apply("relu", {layer(x, 20, 37, "a")}), 37, 5, "b");
+  Var logits = layer(ops::kRelu(layer(x, 20, 37, "a")), 37, 5, "b");
   made.graph.outputs() = {logits.value};
   passes::make_training_step(made.graph, passes::parse_loss("cross_entropy"), {}, {"a.weight", "a.bias", "b.weight", "b.bias"});
   lower(made.graph);

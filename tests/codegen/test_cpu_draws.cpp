@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/builder.h"
+#include "ir/ops/table.h"
 #include "tests/codegen/graph_check.h"
 
 namespace gcomp::tests {
@@ -19,7 +20,7 @@ struct RandomGraph {
 
   Var uniform(Shape shape, std::int64_t op = 5) {
     Var wide = seed + builder.like(seed, 21474836491.0);
-    return builder.apply("random_uniform", {wide, step}, {{"shape", Integers(shape.begin(), shape.end())}, {"op_id", op}});
+    return builder.apply(ops::kRandomUniform, {wide, step}, {{"shape", Integers(shape.begin(), shape.end())}, {"op_id", op}});
   }
   /// x with each element kept with probability 0.7.
   Var dropout(Var x, std::int64_t op = 5) {
@@ -95,7 +96,7 @@ TEST(CpuDraws, InRowsOfReductions) {
       const Shape shape{3, 4, length};
       Var x = g.builder.input({DType::f32, shape}, "x"), y = g.builder.input({DType::f32, shape}, "y");
       Var scale = g.builder.input({DType::f32, {length}}, "scale"), bias = g.builder.input({DType::f32, {length}}, "bias");
-      Var normal = g.builder.apply("layer_norm", {x + g.dropout(y), scale, bias}, {{"axis", std::int64_t{2}}});
+      Var normal = g.builder.apply(ops::kLayerNorm, {x + g.dropout(y), scale, bias}, {{"axis", std::int64_t{2}}});
       return g.finish({normal, g.builder.sum(g.dropout(y, 6), {2})});
     };
     SCOPED_TRACE(length);

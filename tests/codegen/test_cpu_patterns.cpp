@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/builder.h"
+#include "ir/ops/table.h"
 #include "passes/differentiate.h"
 #include "passes/split_reductions.h"
 #include "passes/training.h"
@@ -44,7 +45,7 @@ TEST(CpuPatterns, SoftmaxAlongAnyAxis) {
   for (std::int64_t axis : {0, 1, 2})
     check_pattern([&](Builder& b) {
       Var x = b.input({DType::f64, {5, 33, 70}}, "x");
-      return std::vector{b.apply("softmax", {x}, {{"axis", axis}}), b.apply("log_softmax", {x}, {{"axis", axis}})};
+      return std::vector{b.apply(ops::kSoftmax, {x}, {{"axis", axis}}), b.apply(ops::kLogSoftmax, {x}, {{"axis", axis}})};
     });
 }
 
@@ -53,8 +54,8 @@ TEST(CpuPatterns, RowsTooLongToKeep) {
       [](Builder& b) {
         Var x = b.input({DType::f64, {3, 20000}}, "x"), scale = b.input({DType::f64, {20000}}, "scale"),
             bias = b.input({DType::f64, {20000}}, "bias");
-        return std::vector{b.apply("layer_norm", {b.apply("exp", {x}), scale, bias}, {{"axis", std::int64_t{1}}}),
-                           b.apply("softmax", {x}, {{"axis", std::int64_t{1}}})};
+        return std::vector{b.apply(ops::kLayerNorm, {ops::kExp(x), scale, bias}, {{"axis", std::int64_t{1}}}),
+                           b.apply(ops::kSoftmax, {x}, {{"axis", std::int64_t{1}}})};
       },
       1e-8);
 }
@@ -63,7 +64,7 @@ TEST(CpuPatterns, RowsOfAFewElements) {
   for (std::int64_t width : {1, 3, 17, 24, 50})
     check_pattern([&](Builder& b) {
       Var x = b.input({DType::f64, {29, width}}, "x");
-      return std::vector{b.apply("softmax", {x}, {{"axis", std::int64_t{1}}}), b.max(x, {1})};
+      return std::vector{b.apply(ops::kSoftmax, {x}, {{"axis", std::int64_t{1}}}), b.max(x, {1})};
     });
 }
 
@@ -72,7 +73,7 @@ TEST(CpuPatterns, BatchNormAndItsGradient) {
       [](Builder& b) {
         Var x = b.input({DType::f64, {4, 3, 17, 19}}, "x"), scale = b.input({DType::f64, {3}}, "scale"),
             bias = b.input({DType::f64, {3}}, "bias");
-        return std::vector{b.apply("relu", {b.apply_many(*find_op("batch_norm"), {x, scale, bias})[0]})};
+        return std::vector{b.apply(ops::kRelu, {b.apply_many(ops::kBatchNorm, {x, scale, bias})[0]})};
       },
       1e-8);
 }
@@ -82,7 +83,7 @@ TEST(CpuPatterns, BiasAndActivationWithColumnsThatFillNoBlock) {
     check_pattern([&](Builder& b) {
       Var x = b.input({DType::f64, {100, width}}, "x"), bias = b.input({DType::f64, {width}}, "bias");
       Var z = x + b.broadcast(bias, {100, width});
-      return std::vector{z * b.apply("sigmoid", {z}), b.apply("tanh", {z})};
+      return std::vector{z * ops::kSigmoid(z), ops::kTanh(z)};
     });
 }
 
@@ -101,7 +102,7 @@ TEST(CpuPatterns, AttentionWithHeadsSplitAndMerged) {
         const Shape square{batch, heads, length, length};
         Var row = b.iota({DType::i64, square}, 2), column = b.iota({DType::i64, square}, 3);
         Var masked = b.select(column <= row, scores, b.full({DType::f64, square}, -1e30));
-        Var mixed = b.matmul(b.apply("softmax", {masked}, {{"axis", std::int64_t{3}}}), head(2));
+        Var mixed = b.matmul(b.apply(ops::kSoftmax, {masked}, {{"axis", std::int64_t{3}}}), head(2));
         return std::vector{b.reshape(b.transpose(mixed, {0, 2, 1, 3}), {batch, length, heads * width})};
       },
       1e-8);
@@ -114,7 +115,7 @@ TEST(CpuPatterns, CrossEntropyOverFewAndManyClasses) {
           Var logits = b.input({DType::f64, {7, classes}}, "logits"), bias = b.input({DType::f64, {classes}}, "bias"),
               labels = b.input({DType::i64, {7}}, "labels");
           return std::vector{
-              b.apply("cross_entropy", {logits + b.broadcast(bias, {7, classes}), labels}, {{"axis", std::int64_t{1}}})};
+              b.apply(ops::kCrossEntropy, {logits + b.broadcast(bias, {7, classes}), labels}, {{"axis", std::int64_t{1}}})};
         },
         1e-9, 0, 2);
 }
@@ -129,8 +130,8 @@ TEST(CpuPatterns, PoolingOfOddImagesWithPaddingAndOverlap) {
                                 {"low", Integers{kernel - 2, kernel - 2}},
                                 {"high", Integers{1, 0}},
                                 {"dilations", Integers{1, 1}}};
-        Var windows = b.apply("window", {x}, window);
-        return std::vector{b.apply("max_pool", {b.apply("relu", {x})}, window), b.mean(windows, {4, 5})};
+        Var windows = b.apply(ops::kWindow, {x}, window);
+        return std::vector{b.apply(ops::kMaxPool, {ops::kRelu(x)}, window), b.mean(windows, {4, 5})};
       });
 }
 
@@ -138,7 +139,7 @@ TEST(CpuPatterns, PoolingChannelsLast) {
   check_pattern([](Builder& b) {
     Var x = b.input({DType::f64, {2, 12, 12, 20}}, "x");
     Var first = b.transpose(x, {0, 3, 1, 2});
-    return std::vector{b.apply("max_pool", {first},
+    return std::vector{b.apply(ops::kMaxPool, {first},
                                {{"kernel", Integers{2, 2}},
                                 {"strides", Integers{2, 2}},
                                 {"low", Integers{0, 0}},
@@ -163,15 +164,15 @@ TEST(CpuPatterns, SlicesPadsAndJoinsOfOddSizes) {
     Var x = b.input({DType::f64, {9, 37}}, "x"), y = b.input({DType::f64, {9, 5}}, "y");
     Var joined = b.concat({b.slice_axis(x, 1, 3, 11), y, b.slice_axis(x, 1, 0, 30)}, 1);
     Var strided = b.slice(x, {8, 36}, {4, 12}, {-2, -3});
-    return std::vector{b.apply("exp", {joined}), b.pad(strided, {1, 2}, {0, 5}, 0.25), b.transpose(joined, {1, 0}) * 2.0};
+    return std::vector{ops::kExp(joined), b.pad(strided, {1, 2}, {0, 5}, 0.25), b.transpose(joined, {1, 0}) * 2.0};
   });
 }
 
 TEST(CpuPatterns, RunningSumsBetweenMaps) {
   check_pattern([](Builder& b) {
     Var x = b.input({DType::f64, {9, 37}}, "x");
-    Var sum = b.apply("cumulative_sum", {x * x}, {{"axis", std::int64_t{1}}});
-    return std::vector{sum, b.apply("cumulative_sum", {x}, {{"axis", std::int64_t{0}}, {"reverse", true}}) + 1.0};
+    Var sum = b.apply(ops::kCumulativeSum, {x * x}, {{"axis", std::int64_t{1}}});
+    return std::vector{sum, b.apply(ops::kCumulativeSum, {x}, {{"axis", std::int64_t{0}}, {"reverse", true}}) + 1.0};
   });
 }
 
@@ -181,8 +182,8 @@ TEST(CpuPatterns, EmptyArrays) {
         Graph graph("empty");
         Builder b(graph);
         Var x = b.input({DType::f32, {0, 5}}, "x"), y = b.input({DType::f32, {3, 0}}, "y");
-        graph.outputs() = {b.apply("softmax", {x}, {{"axis", std::int64_t{1}}}).value, b.sum(y, {1}).value, b.sum(x, {0, 1}).value,
-                           (x * 2.0).value, b.matmul(y, x).value};
+        graph.outputs() = {b.apply(ops::kSoftmax, {x}, {{"axis", std::int64_t{1}}}).value, b.sum(y, {1}).value,
+                           b.sum(x, {0, 1}).value, (x * 2.0).value, b.matmul(y, x).value};
         return graph;
       },
       0);
@@ -194,7 +195,7 @@ TEST(CpuPatterns, PositionsOfEqualsAndOfNan) {
         Graph graph("positions");
         Builder b(graph);
         Var x = b.input({DType::i32, {40, 100}}, "x");
-        Var f = b.apply("cast", {x}, {{"to", DType::f32}}), nan = b.select(x == b.like(x, 2), f / b.like(f, 0) * 0.0, f);
+        Var f = b.apply(ops::kCast, {x}, {{"to", DType::f32}}), nan = b.select(x == b.like(x, 2), f / b.like(f, 0) * 0.0, f);
         for (Integers axes : {Integers{0}, Integers{1}, Integers{0, 1}})
           for (const char* op : {"arg_max", "arg_min"}) {
             graph.outputs().push_back(b.reduce(*find_op(op), x, axes).value);
@@ -252,7 +253,7 @@ TEST(CpuPatterns, DropoutIsDrawnAgainFromItsCounters) {
         Builder b(graph);
         Var x = b.input({DType::f32, {17, 101}}, "x"), seed = b.input({DType::i64, {}}, "seed"),
             step = b.input({DType::i64, {}}, "step");
-        Var uniform = b.apply("random_uniform", {seed, step}, {{"shape", Integers{17, 101}}, {"op_id", std::int64_t{5}}});
+        Var uniform = b.apply(ops::kRandomUniform, {seed, step}, {{"shape", Integers{17, 101}}, {"op_id", std::int64_t{5}}});
         graph.outputs() = {b.select(b.like(uniform, 0.3) <= uniform, x * (1 / 0.7), b.like(x, 0)).value};
         return graph;
       },

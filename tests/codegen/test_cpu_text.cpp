@@ -4,6 +4,7 @@
 #include "codegen/cpu/emit.h"
 #include "ir/builder.h"
 #include "ir/expand.h"
+#include "ir/ops/table.h"
 #include "passes/fuse.h"
 #include "passes/simplify.h"
 
@@ -32,7 +33,7 @@ TEST(CpuText, AChainOfMapsIsOneLoop) {
   EXPECT_EQ(text_of([](Builder& b) {
               Var x = b.input({DType::f32, {50, 20}}, "x"), bias = b.input({DType::f32, {20}}, "bias");
               Var z = x + b.broadcast(bias, {50, 20});
-              return b.apply("tanh", {z}) * 0.5;
+              return ops::kTanh(z) * 0.5;
             }),
             R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
   const float* const p0 = (float*)__builtin_assume_aligned(p[0], 64);
@@ -56,7 +57,7 @@ TEST(CpuText, AChainOfMapsIsOneLoop) {
 
 TEST(CpuText, SoftmaxKeepsItsExponentialsInARow) {
   EXPECT_EQ(text_of([](Builder& b) {
-              return b.apply("softmax", {b.input({DType::f32, {4096, 128}}, "x")}, {{"axis", std::int64_t{1}}});
+              return b.apply(ops::kSoftmax, {b.input({DType::f32, {4096, 128}}, "x")}, {{"axis", std::int64_t{1}}});
             }),
             R"(extern "C" void KERNEL(void* const* p, long extent, long first, long last, int* fault) {
   const float* const p0 = (float*)__builtin_assume_aligned(p[0], 64);
@@ -214,7 +215,7 @@ TEST(CpuText, AnIndexOutOfRangeIsClampedAndRaisesTheFault) {
 
 TEST(CpuText, NoByteOfAModelReachesTheCompiler) {
   const auto named = [](const std::string& name) {
-    return text_of([&](Builder& b) { return b.apply("exp", {b.input({DType::f32, {8}}, name)}); });
+    return text_of([&](Builder& b) { return b.apply(ops::kExp, {b.input({DType::f32, {8}}, name)}); });
   };
   EXPECT_EQ(named("x"), named("\"); system(\"true\"); //"));
 }

@@ -8,6 +8,7 @@
 #include "codegen/target.h"
 #include "ir/builder.h"
 #include "ir/interpret.h"
+#include "ir/ops/table.h"
 #include "passes/pipeline.h"
 #include "passes/training.h"
 #include "runtime/validate.h"
@@ -46,7 +47,7 @@ class ModelBuilder {
     return b().reshape(y, shape);
   }
   Var layer_norm(Var x, const std::string& name) {
-    return b().apply("layer_norm",
+    return b().apply(ops::kLayerNorm,
                      {x, parameter({x.dim(-1)}, name + ".scale", 0.8, 1.2), parameter({x.dim(-1)}, name + ".bias", -0.1, 0.1)},
                      {{"axis", x.rank() - 1}});
   }
@@ -76,7 +77,7 @@ class ModelBuilder {
 Model mlp() {
   ModelBuilder m("mlp");
   Var x = m.input(DType::f32, {16, 20}, "x", -1, 1);
-  return m.finish(m.linear(m.b().apply("relu", {m.linear(x, 37, "a")}), 5, "b"), 5, {16});
+  return m.finish(m.linear(ops::kRelu(m.linear(x, 37, "a")), 5, "b"), 5, {16});
 }
 
 Model transformer() {
@@ -87,10 +88,10 @@ Model transformer() {
   Var h = m.layer_norm(x, "norm1");
   const auto heads = [&](const char* name) { return b.transpose(b.reshape(m.linear(h, 24, name), {2, 8, 3, 8}), {0, 2, 1, 3}); };
   Var q = heads("q"), k = heads("k"), v = heads("v");
-  Var scores = b.apply("softmax", {b.matmul(q, k, false, true) * 0.35}, {{"axis", std::int64_t{3}}});
+  Var scores = b.apply(ops::kSoftmax, {b.matmul(q, k, false, true) * 0.35}, {{"axis", std::int64_t{3}}});
   x = x + m.linear(b.reshape(b.transpose(b.matmul(scores, v), {0, 2, 1, 3}), {2, 8, 24}), 24, "out");
   h = m.linear(m.layer_norm(x, "norm2"), 48, "up");
-  h = h * 0.5 * (b.apply("erf", {h * 0.7071067811865476}) + 1.0);
+  h = h * 0.5 * (ops::kErf(h * 0.7071067811865476) + 1.0);
   x = x + m.linear(h, 24, "down");
   return m.finish(m.linear(x, 19, "head"), 19, {2, 8});
 }
@@ -100,10 +101,10 @@ Model convolutional() {
   Builder& b = m.b();
   using Integers = std::vector<std::int64_t>;
   Var x = m.input(DType::f32, {3, 2, 8, 8}, "x", -1, 1);
-  Var y = b.apply("convolution", {x, m.parameter({4, 2, 3, 3}, "conv.weight", -0.4, 0.4)},
+  Var y = b.apply(ops::kConvolution, {x, m.parameter({4, 2, 3, 3}, "conv.weight", -0.4, 0.4)},
                   {{"strides", Integers{1, 1}}, {"low", Integers{1, 1}}, {"high", Integers{1, 1}}, {"dilations", Integers{1, 1}}});
   y = b.apply_many(ops::kBatchNorm, {y, m.parameter({4}, "norm.scale", 0.8, 1.2), m.parameter({4}, "norm.bias", -0.1, 0.1)}, {})[0];
-  y = b.apply("max_pool", {b.apply("relu", {y})},
+  y = b.apply(ops::kMaxPool, {ops::kRelu(y)},
               {{"kernel", Integers{2, 2}},
                {"strides", Integers{2, 2}},
                {"low", Integers{0, 0}},
@@ -190,7 +191,7 @@ TEST(CudaProgram, AKernelHasOneNameInWhateverProgramItStands) {
     Builder b(graph);
     Var x = b.input({DType::f32, {64, 100}}, "x"), y = b.input({DType::f32, {100, 8}}, "y");
     Var product = b.matmul(x, y);
-    if (more) graph.outputs() = {b.sum(x, {1}).value, b.apply("tanh", {x}).value};
+    if (more) graph.outputs() = {b.sum(x, {1}).value, ops::kTanh(x).value};
     graph.outputs().push_back(b.sum(product, {0}).value);
     return compile({std::move(graph), {}}).kernels;
   };

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/builder.h"
+#include "ir/ops/table.h"
 #include "passes/differentiate.h"
 #include "tests/codegen/graph_check.h"
 
@@ -20,7 +21,7 @@ TEST(Generate, TrainingStepOfAnMlp) {
         Var w1 = b.wrap(graph.add_state({DType::f32, {20, 64}}, "w1", StateRole::parameter));
         Var b1 = b.wrap(graph.add_state({DType::f32, {64}}, "b1", StateRole::parameter));
         Var w2 = b.wrap(graph.add_state({DType::f32, {64, 3}}, "w2", StateRole::parameter));
-        Var h = b.apply("relu", {b.matmul(x, w1) + b.broadcast(b1, {32, 64})});
+        Var h = b.apply(ops::kRelu, {b.matmul(x, w1) + b.broadcast(b1, {32, 64})});
         Var error = b.matmul(h, w2) - y;
         Var loss = b.mean(error * error, {0, 1});
         const auto gradients = passes::differentiate(graph, loss.value, {w1.value, b1.value, w2.value});
@@ -41,9 +42,9 @@ TEST(Generate, RowsForwardAndBackward) {
         Builder b(graph);
         Var x = b.input({DType::f64, {4, 30, 50}}, "x"), scale = b.input({DType::f64, {50}}, "scale"),
             bias = b.input({DType::f64, {50}}, "bias");
-        Var normal = b.apply("layer_norm", {x, scale, bias}, {{"axis", std::int64_t{2}}});
-        Var weight = b.apply("softmax", {normal}, {{"axis", std::int64_t{2}}});
-        Var along = b.apply("log_softmax", {weight}, {{"axis", std::int64_t{1}}});
+        Var normal = b.apply(ops::kLayerNorm, {x, scale, bias}, {{"axis", std::int64_t{2}}});
+        Var weight = b.apply(ops::kSoftmax, {normal}, {{"axis", std::int64_t{2}}});
+        Var along = b.apply(ops::kLogSoftmax, {weight}, {{"axis", std::int64_t{1}}});
         Var loss = b.sum(along * x, {0, 1, 2});
         std::vector<Value*> outputs = passes::differentiate(graph, loss.value, {x.value, scale.value, bias.value});
         outputs.push_back(weight.value);
@@ -63,10 +64,10 @@ TEST(Generate, ConvolutionsAndPooling) {
         Var x = b.input({DType::f64, {2, 3, 12, 12}}, "x"), w = b.input({DType::f64, {4, 3, 3, 3}}, "w"),
             scale = b.input({DType::f64, {4}}, "scale"), bias = b.input({DType::f64, {4}}, "bias");
         Var y = b.apply(
-            "convolution", {x, w},
+            ops::kConvolution, {x, w},
             {{"strides", Integers{1, 1}}, {"low", Integers{1, 1}}, {"high", Integers{1, 1}}, {"dilations", Integers{1, 1}}});
-        Var n = b.apply_many(*find_op("batch_norm"), {y, scale, bias})[0];
-        Var p = b.apply("max_pool", {b.apply("relu", {n})},
+        Var n = b.apply_many(ops::kBatchNorm, {y, scale, bias})[0];
+        Var p = b.apply(ops::kMaxPool, {ops::kRelu(n)},
                         {{"kernel", Integers{2, 2}},
                          {"strides", Integers{2, 2}},
                          {"low", Integers{0, 0}},

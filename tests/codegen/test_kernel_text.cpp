@@ -11,6 +11,7 @@
 #include "codegen/target.h"
 #include "frontend/onnx/import.h"
 #include "ir/builder.h"
+#include "ir/ops/table.h"
 #include "passes/pipeline.h"
 #include "passes/training.h"
 #include "runtime/program.h"
@@ -57,7 +58,7 @@ Var f32(Builder& b, Shape shape, const std::string& name) { return b.input({DTyp
 void pointwise_chain(Builder& b, Graph& graph) {
   Var x = f32(b, {64, 48}, "x"), row = f32(b, {48}, "row");
   for (int i = 0; i < 500; ++i) {
-    x = i % 3 == 0 ? b.apply("tanh", {x}) : x * 1.01 + b.broadcast(row, {64, 48});
+    x = i % 3 == 0 ? ops::kTanh(x) : x * 1.01 + b.broadcast(row, {64, 48});
     if (i % 7 == 0) row = row * 0.5;
   }
   graph.outputs() = {x.value};
@@ -74,7 +75,7 @@ void concatenation_of_formulas(Builder& b, Graph& graph) {
   std::vector<Var> parts;
   for (int i = 0; i < 40; ++i) {
     Var part = b.slice_axis(x, 0, i % 16, 1);
-    for (int k = 0; k < 30; ++k) part = b.apply("tanh", {part + static_cast<double>(i)});
+    for (int k = 0; k < 30; ++k) part = ops::kTanh(part + static_cast<double>(i));
     parts.push_back(part);
   }
   graph.outputs() = {b.concat(parts, 0).value};
@@ -117,7 +118,7 @@ void scatters(Builder& b, Graph& graph) {
 
 void softmaxes(Builder& b, Graph& graph) {
   Var x = f32(b, {64, 12}, "x");
-  for (int i = 0; i < 40; ++i) x = b.apply("softmax", {x * 1.5}, {{"axis", std::int64_t{1}}});
+  for (int i = 0; i < 40; ++i) x = b.apply(ops::kSoftmax, {x * 1.5}, {{"axis", std::int64_t{1}}});
   graph.outputs() = {x.value};
 }
 

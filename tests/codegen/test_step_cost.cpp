@@ -4,6 +4,7 @@
 #include "codegen/generate.h"
 #include "codegen/target.h"
 #include "ir/builder.h"
+#include "ir/ops/table.h"
 #include "passes/pipeline.h"
 
 namespace gcomp::tests {
@@ -25,7 +26,7 @@ TEST(StepCost, AMatmulAndWhatFollowsIt) {
   Graph graph("g");
   Builder b(graph);
   Var x = b.input({DType::f32, {40, 30}}, "x"), w = b.input({DType::f32, {30, 20}}, "w");
-  graph.outputs() = {b.apply("relu", {b.matmul(x, w) * 2.0}).value};
+  graph.outputs() = {ops::kRelu(b.matmul(x, w) * 2.0).value};
   const codegen::CountedProgram made = counted(graph);
   ASSERT_EQ(made.costs.size(), 2u);
   EXPECT_EQ(made.costs[0].flops, 2 * 40 * 30 * 20);
@@ -44,7 +45,7 @@ TEST(StepCost, AnEpilogue) {
     Var x = b.input({DType::f32, {40, 30}}, "x"), w = b.input({DType::f32, {30, 20}}, "w"), v = b.input({DType::f32, {20}}, "v");
     const Var sum = b.matmul(x, w);
     const Var z = sum + b.broadcast(v, sum.shape());
-    graph.outputs() = {known ? z.value : b.apply("relu", {z}).value};
+    graph.outputs() = {known ? z.value : ops::kRelu(z).value};
     const codegen::CountedProgram made = counted(graph, true);
     ASSERT_EQ(made.costs.size(), 1u);
     EXPECT_EQ(made.costs[0].flops, 2 * 40 * 30 * 20 + (known ? 1 : 2) * 40 * 20);
@@ -64,7 +65,7 @@ TEST(StepCost, AnEpilogueOfSumsThatAreKept) {
   Graph graph("g");
   Builder b(graph);
   const Var sum = b.matmul(b.input({DType::f32, {40, 30}}, "x"), b.input({DType::f32, {30, 20}}, "w"));
-  graph.outputs() = {b.apply("relu", {sum}).value, sum.value};
+  graph.outputs() = {ops::kRelu(sum).value, sum.value};
   const codegen::CountedProgram made = counted(graph, true);
   ASSERT_EQ(made.costs.size(), 1u);
   EXPECT_EQ(made.costs[0].bytes, kOperands + 3 * kSums);
@@ -101,7 +102,7 @@ TEST(StepCost, ABatchWithOneMatrixReadsItOnce) {
   call.c.batch_strides = {512};
   Graph unused("g");
   Builder b(unused);
-  Var x = b.apply("relu", {b.input({DType::f32, {1}}, "x")});
+  Var x = b.apply(ops::kRelu, {b.input({DType::f32, {1}}, "x")});
   const codegen::StepCost cost = codegen::cost_of(call, *x.value->producer);
   EXPECT_EQ(cost.flops, 2.0 * 8 * 16 * 32 * 64);
   EXPECT_EQ(cost.bytes, 2.0 * (8 * 16 * 64 + 64 * 32 + 8 * 16 * 32));
@@ -112,7 +113,7 @@ TEST(StepCost, AGroupedConvolution) {
   Graph graph("g");
   Builder b(graph);
   Var x = b.input({DType::f32, {2, 6, 8, 8}}, "x"), w = b.input({DType::f32, {4, 3, 3, 3}}, "w");
-  graph.outputs() = {b.apply("convolution", {x, w},
+  graph.outputs() = {b.apply(ops::kConvolution, {x, w},
                              {{"strides", Integers{1, 1}},
                               {"low", Integers{0, 0}},
                               {"high", Integers{0, 0}},
@@ -130,7 +131,7 @@ TEST(StepCost, ThePlanNamesEveryStepAndTheSums) {
   Graph graph("step");
   Builder b(graph);
   Var x = b.input({DType::f16, {4096, 4096}}, "x"), w = b.input({DType::f16, {4096, 4096}}, "w");
-  graph.outputs() = {b.apply("relu", {b.matmul(x, w)}).value};
+  graph.outputs() = {ops::kRelu(b.matmul(x, w)).value};
   const codegen::CountedProgram made = counted(graph);
   const std::string text = codegen::describe_steps(made.program, made.costs, codegen::kH200);
   for (const char* part : {"steps of @step for cuda:sm_90", "launches              2: kernels 1, products 1 (2 in all",

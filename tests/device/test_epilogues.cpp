@@ -49,14 +49,14 @@ struct Pattern {
 
 Var gelu(Var x) {
   constexpr double kRoot = 0.7978845608028654;
-  return 0.5 * x * (pointwise(ir::ops::kTanh, kRoot * (x + 0.044715 * x * x * x)) + 1.0);
+  return 0.5 * x * (ir::ops::kTanh(kRoot * (x + 0.044715 * x * x * x)) + 1.0);
 }
 Var gelu_derivative(Var x) {
   constexpr double kRoot = 0.7978845608028654;
-  const Var t = pointwise(ir::ops::kTanh, kRoot * (x + 0.044715 * x * x * x));
+  const Var t = ir::ops::kTanh(kRoot * (x + 0.044715 * x * x * x));
   return 0.5 * (t + 1.0) + 0.5 * x * (1.0 - t * t) * kRoot * (3 * 0.044715 * x * x + 1.0);
 }
-Var relu(Var x) { return pointwise(ir::ops::kRelu, x); }
+Var relu(Var x) { return ir::ops::kRelu(x); }
 Var sum_of_rows(Builder& b, Var x) {
   std::vector<std::int64_t> axes;
   for (std::int64_t a = 0; a + 1 < x.rank(); ++a) axes.push_back(a);
@@ -75,7 +75,7 @@ std::vector<Pattern> patterns() {
           {"gelu of the sum and a bias", [](Terms t) { return std::vector{gelu(t.z)}; }, EpilogueKind::gelu},
           {"gelu, and its operand for others",
            [](Terms t) {
-             return std::vector{gelu(t.z), sum_of_rows(t.b, pointwise(ir::ops::kCos, t.z))};
+             return std::vector{gelu(t.z), sum_of_rows(t.b, ir::ops::kCos(t.z))};
            },
            EpilogueKind::gelu},
           {"gradient of gelu, and its sum over the rows",
@@ -87,7 +87,7 @@ std::vector<Pattern> patterns() {
           {"residual", [](Terms t) { return std::vector{t.z + t.r}; }, {}},
           {"several results",
            [](Terms t) {
-             const Var p = relu(t.z * pointwise(ir::ops::kExp, t.r));
+             const Var p = relu(t.z * ir::ops::kExp(t.r));
              return std::vector{p, p - t.z, t.s};
            },
            {}}};

@@ -100,7 +100,7 @@ class Generator {
   /// Keeps values of a depth of any number of ops within a few units.
   Var calm(Var x) {
     if (between(0, 2) > 0) return x;
-    return toss() ? builder_.apply("tanh", {x}) : x * 0.5;
+    return toss() ? ir::ops::kTanh(x) : x * 0.5;
   }
 
   // ---- steps ----
@@ -119,7 +119,7 @@ class Generator {
                                                      "relu", "abs",     "neg", "softplus", "atan"};
     const Var x = pick();
     switch (between(0, 4)) {
-      case 0: return builder_.apply("exp", {builder_.apply("tanh", {x})});
+      case 0: return ir::ops::kExp(ir::ops::kTanh(x));
       case 1: return builder_.apply(one_of(std::vector<std::string>{"sqrt", "log", "rsqrt"}), {x * x + 0.5});
       default: return builder_.apply(one_of(kSmooth), {x});
     }
@@ -132,8 +132,8 @@ class Generator {
       case 1: return x - y;
       case 2: return x * y;
       case 3: return x / (y * y + 1.0);
-      case 4: return builder_.apply("maximum", {x, y});
-      default: return builder_.apply("minimum", {x, y});
+      case 4: return ir::ops::kMaximum(x, y);
+      default: return ir::ops::kMinimum(x, y);
     }
   }
 
@@ -231,10 +231,10 @@ class Generator {
     if (x.dim(-1) < 2) return unary();
     if (toss() || x.type().elements() == x.dim(1)) {
       const Shape row{x.dim(-1)};
-      return builder_.apply("layer_norm", {x, new_input(row), new_input(row)}, {{"axis", x.rank() - 1}, {"epsilon", 0.1}});
+      return builder_.apply(ir::ops::kLayerNorm, {x, new_input(row), new_input(row)}, {{"axis", x.rank() - 1}, {"epsilon", 0.1}});
     }
     const Shape channels{x.dim(1)};
-    return builder_.apply_many(*ir::find_op("batch_norm"), {x, new_input(channels), new_input(channels)}, {{"epsilon", 0.1}})[0];
+    return builder_.apply_many(ir::ops::kBatchNorm, {x, new_input(channels), new_input(channels)}, {{"epsilon", 0.1}})[0];
   }
 
   Var lookup() {
@@ -248,7 +248,7 @@ class Generator {
   Var running_sum() {
     const Var x = pick_of_rank(1, 4);
     const std::int64_t axis = between(0, static_cast<int>(x.rank()) - 1);
-    return builder_.apply("cumulative_sum", {x}, {{"axis", axis}, {"exclusive", toss()}, {"reverse", toss()}}) * 0.4;
+    return builder_.apply(ir::ops::kCumulativeSum, {x}, {{"axis", axis}, {"exclusive", toss()}, {"reverse", toss()}}) * 0.4;
   }
 
   Var pooling() {
@@ -261,7 +261,7 @@ class Generator {
       low.push_back(kernel.back() > 1 ? between(0, 1) : 0), high.push_back(kernel.back() > 1 ? between(0, 1) : 0);
     }
     return builder_.apply_many(
-        *ir::find_op("max_pool"), {x},
+        ir::ops::kMaxPool, {x},
         {{"kernel", kernel}, {"strides", strides}, {"low", low}, {"high", high}, {"dilations", dilations}})[0];
   }
 
@@ -277,7 +277,7 @@ class Generator {
       strides.push_back(between(1, 2)), low.push_back(between(0, 1)), high.push_back(between(0, 1));
       dilations.push_back(kernel > 1 && (kernel - 1) * 2 < size ? between(1, 2) : 1);
     }
-    return builder_.apply("convolution", {x, new_input(weight)},
+    return builder_.apply(ir::ops::kConvolution, {x, new_input(weight)},
                           {{"strides", strides}, {"low", low}, {"high", high}, {"dilations", dilations}, {"groups", groups}}) *
            0.4;
   }
@@ -290,7 +290,7 @@ class Generator {
   Var attention() {
     const Var q = pick_of_rank(3, 3), k = toss() ? q : partner_of(q), v = partner_of(q);
     const Var scores = builder_.matmul(q, k, false, true) * 0.5;
-    return builder_.matmul(builder_.apply("softmax", {scores}, {{"axis", std::int64_t{2}}}), v);
+    return builder_.matmul(builder_.apply(ir::ops::kSoftmax, {scores}, {{"axis", std::int64_t{2}}}), v);
   }
 
   // ---- the end ----

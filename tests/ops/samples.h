@@ -35,7 +35,7 @@ inline std::vector<TensorType> types_from(std::string_view text) {
 /// The case that a pointwise op has without saying so: operands f64[2,3], or the dtype that its typing wants.
 inline OpCase pointwise_case(const ir::OpDef& op) {
   const bool bits = op.name.substr(0, 4) == "bit_" || op.name.substr(0, 6) == "shift_";
-  const bool counters = op.typing == ir::PointwiseTyping::cast && !op.gradient.rule;  // random numbers are drawn from i64
+  const bool counters = op.typing == ir::PointwiseTyping::cast && !op.gradient;  // random numbers are drawn from i64
   const DType dtype = bits                                        ? DType::i32
                       : counters                                  ? DType::i64
                       : op.typing == ir::PointwiseTyping::logical ? DType::boolean

@@ -2,6 +2,7 @@
 // sound in every float dtype, and the interpreter gives what inference promised.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "ir/expand.h"
@@ -93,6 +94,41 @@ TEST(Table, names_are_unique_words) {
     EXPECT_EQ(find_op(op->name), op);
   }
   EXPECT_EQ(find_op("no_such_op"), nullptr);
+}
+
+/// Functions of the kernels' prelude that are one instruction, or two, of a vector unit; all others are many.
+bool is_short(const std::string& text) {
+  for (std::string_view name : {"gc_neg(", "gc_abs(", "gc_sign(", "gc_maximum(", "gc_minimum(", "gc_is_nan(", "gc_is_inf("})
+    if (text.starts_with(name)) return true;
+  return !text.starts_with("gc_");
+}
+
+TEST(Table, costs_are_those_of_what_the_bodies_print) {
+  for (const OpDef* op : ops::kTable) {
+    if (!op->scalar.text) {
+      EXPECT_EQ(op->cost, 0) << op->name;
+      continue;
+    }
+    const std::vector<Expression> operands(static_cast<std::size_t>(op->scalar.arity), Expression{"x", DType::f32});
+    EXPECT_EQ(op->cost == 1, is_short(op->scalar.text(operands).text)) << op->name;
+  }
+}
+
+/// The table of passes/README.md, by kind; what kinds say too little of is named.
+Precision expected_precision(const OpDef& op) {
+  static const std::map<const OpDef*, Precision> kNamed = {
+      {&ops::kTanh, Precision::promoted},      {&ops::kSigmoid, Precision::promoted},   {&ops::kPow, Precision::wide},
+      {&ops::kReduceMax, Precision::promoted}, {&ops::kReduceMin, Precision::promoted}, {&ops::kArgMax, Precision::promoted},
+      {&ops::kArgMin, Precision::promoted},    {&ops::kGather, Precision::promoted},    {&ops::kMaxPool, Precision::promoted},
+      {&ops::kAttention, Precision::low},      {&ops::kBatchNorm, Precision::rounded}};
+  if (const auto named = kNamed.find(&op); named != kNamed.end()) return named->second;
+  if (op.kind == Kind::contract) return Precision::low;
+  const bool moves = op.kind == Kind::view || (op.kind == Kind::pointwise && op.typing != PointwiseTyping::floating);
+  return moves ? Precision::promoted : Precision::wide;
+}
+
+TEST(Table, precisions_are_those_that_the_documents_promise) {
+  for (const OpDef* op : ops::kTable) EXPECT_EQ(op->precision, expected_precision(*op)) << op->name;
 }
 
 TEST(Table, mismatched_operands_are_named_with_their_types) {

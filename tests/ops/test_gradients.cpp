@@ -60,7 +60,7 @@ double loss_at(const Graph& graph, Values values, const std::string& name, std::
 }
 
 bool has_gradient(const OpCase& c) {
-  if (!c.op->gradient.rule) return c.op->kind == Kind::composite;
+  if (!c.op->gradient) return c.op->kind == Kind::composite;
   const Graph graph = graph_of(c);
   for (const Value* output : graph.outputs())
     if (!is_float(output->type.dtype)) return false;
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Table, Gradient, testing::ValuesIn(differentiable()), [
 TEST(Gradients, every_rule_of_the_table_is_checked) {
   const std::vector<OpCase> cases = differentiable();
   for (const OpDef* op : ops::kTable)
-    if (op->gradient.rule) {
+    if (op->gradient) {
       EXPECT_TRUE(std::any_of(cases.begin(), cases.end(), [&](const OpCase& c) { return c.op == op; }))
           << op->name << " has a rule and no differentiable sample";
     }

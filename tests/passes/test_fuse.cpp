@@ -88,9 +88,9 @@ Graph mlp_step() {
   Graph graph("mlp");
   Builder b(graph);
   Var x = b.input({DType::f64, {8, 6}}, "x");
-  Var h = b.apply("relu", {dense(b, x, 5, "fc1")});
-  h = b.apply("relu", {dense(b, h, 4, "fc2")});
-  graph.outputs() = {b.apply("sigmoid", {dense(b, h, 1, "fc3")}).value};
+  Var h = ops::kRelu(dense(b, x, 5, "fc1"));
+  h = ops::kRelu(dense(b, h, 4, "fc2"));
+  graph.outputs() = {ops::kSigmoid(dense(b, h, 1, "fc3")).value};
   make_training_step(graph, parse_loss("bce"), {.kind = OptimizerKind::adam, .weight_decay = {}}, parameters_of(graph));
   return graph;
 }
@@ -105,7 +105,7 @@ Graph attention_step() {
   auto norm = [&](Var v, const std::string& name) {
     Var scale = b.wrap(graph.add_state({DType::f64, {d}}, name + ".weight", StateRole::parameter));
     Var bias = b.wrap(graph.add_state({DType::f64, {d}}, name + ".bias", StateRole::parameter));
-    return b.apply("layer_norm", {v, scale, bias}, {{"axis", v.rank() - 1}});
+    return b.apply(ops::kLayerNorm, {v, scale, bias}, {{"axis", v.rank() - 1}});
   };
   Var qkv = dense(b, norm(x, "ln1"), 3 * d, "qkv");
   auto head = [&](std::int64_t i) {
@@ -114,10 +114,10 @@ Graph attention_step() {
   Var scores = b.matmul(head(0), head(1), false, true) * 0.5;
   Var mask = b.iota({DType::i64, {length, length}}, 1) <= b.iota({DType::i64, {length, length}}, 0);
   scores = b.select(b.broadcast(mask, scores.shape()), scores, b.like(scores, -1e9));
-  Var y = b.matmul(b.apply("softmax", {scores}, {{"axis", std::int64_t{3}}}), head(2));
+  Var y = b.matmul(b.apply(ops::kSoftmax, {scores}, {{"axis", std::int64_t{3}}}), head(2));
   x = x + dense(b, b.reshape(b.transpose(y, {0, 2, 1, 3}), {batch, length, d}), d, "proj");
   Var up = dense(b, norm(x, "ln2"), 4 * d, "up");
-  Var gelu = up * 0.5 * (b.apply("erf", {up * 0.7071067811865476}) + 1.0);
+  Var gelu = up * 0.5 * (ops::kErf(up * 0.7071067811865476) + 1.0);
   x = x + dense(b, gelu, d, "down");
   graph.outputs() = {dense(b, norm(x, "ln"), 3, "head").value};
   make_training_step(graph, parse_loss("cross_entropy"), {}, parameters_of(graph));
@@ -132,10 +132,10 @@ Graph convolution_step() {
     return b.wrap(graph.add_state({DType::f64, std::move(shape)}, name, StateRole::parameter));
   };
   const std::vector<std::int64_t> one{1, 1}, two{2, 2}, zero{0, 0};
-  Var y = b.apply("convolution", {x, state({3, 2, 3, 3}, "conv.weight")},
+  Var y = b.apply(ops::kConvolution, {x, state({3, 2, 3, 3}, "conv.weight")},
                   {{"strides", one}, {"low", one}, {"high", one}, {"dilations", one}});
   y = b.apply_many(ops::kBatchNorm, {y, state({3}, "bn.weight"), state({3}, "bn.bias")})[0];
-  y = b.apply("max_pool", {b.apply("relu", {y})},
+  y = b.apply(ops::kMaxPool, {ops::kRelu(y)},
               {{"kernel", two}, {"strides", two}, {"low", zero}, {"high", zero}, {"dilations", one}});
   y = dense(b, b.reshape(y, {2, 27}), 3, "fc");
   graph.outputs() = {y.value};

@@ -148,7 +148,7 @@ TEST(MatchAttentionOn, OnlyWhatTheTargetTakes) {
   Builder b(graph);
   const TensorType type{DType::f32, {1, 2, 2}};
   Var q = b.input(type, "q"), k = b.input(type, "k"), v = b.input(type, "v");
-  graph.outputs() = {b.matmul(b.apply("softmax", {b.matmul(q, k, false, true)}, {{"axis", std::int64_t{2}}}), v).value};
+  graph.outputs() = {b.matmul(b.apply(ops::kSoftmax, {b.matmul(q, k, false, true)}, {{"axis", std::int64_t{2}}}), v).value};
   const Graph before = clone(graph);
   EXPECT_EQ(match_attention(graph, [](const Node&) { return false; }), 0);
   EXPECT_EQ(graph, before);
@@ -175,17 +175,17 @@ Graph masked_graph(const Way& way) {
   } else {
     Var bias = b.select(mask, b.like(scores, 0), low);
     masked = scores + bias;
-    open = b.apply("not", {bias == b.like(bias, -INFINITY)});
+    open = ops::kNot(bias == b.like(bias, -INFINITY));
     if (way.masked == Masked::causal_and_added) {
       Var seen = b.iota({DType::i64, shape}, 2) <= b.iota({DType::i64, shape}, 1);
       masked = b.select(seen, masked, b.like(scores, -INFINITY));
-      open = b.apply("and", {seen, open});
+      open = ops::kAnd(seen, open);
     }
   }
   Var any = b.max(b.select(open, b.full({DType::i32, shape}, 1), b.full({DType::i32, shape}, 0)), {2});
   Var closed = b.unreduce(any == b.like(any, 0), shape, {2});
   if (way.guarded) masked = b.select(closed, b.like(masked, 0), masked);
-  Var p = b.apply("softmax", {masked}, {{"axis", std::int64_t{2}}});
+  Var p = b.apply(ops::kSoftmax, {masked}, {{"axis", std::int64_t{2}}});
   if (way.guarded) p = b.select(closed, b.like(p, 0), p);
   graph.outputs() = {b.matmul(p, v).value};
   return graph;
@@ -218,7 +218,7 @@ TEST(MatchAttentionOn, AGuardOfOtherRowsIsNone) {
   Var q = b.input(type, "q"), k = b.input(type, "k"), v = b.input(type, "v"),
       closed = b.input({DType::boolean, {1, 2, 2}}, "closed");
   Var scores = b.matmul(q, k, false, true);
-  Var p = b.apply("softmax", {b.select(closed, b.like(scores, 0), scores)}, {{"axis", std::int64_t{2}}});
+  Var p = b.apply(ops::kSoftmax, {b.select(closed, b.like(scores, 0), scores)}, {{"axis", std::int64_t{2}}});
   graph.outputs() = {b.matmul(b.select(closed, b.like(p, 0), p), v).value};
   EXPECT_EQ(match_attention(graph), 0);
 }
@@ -235,7 +235,7 @@ TEST(MatchAttentionOn, AConstantMaskIsKeptWithoutItsRepetitions) {
     const TensorType type{DType::f64, {4, 2, 3, 5}};
     Var q = b.input(type, "q"), k = b.input(type, "k"), v = b.input(type, "v");
     Var scores = b.matmul(q, k, false, true) + b.constant(mask);
-    graph.outputs() = {b.matmul(b.apply("softmax", {scores}, {{"axis", std::int64_t{3}}}), v).value};
+    graph.outputs() = {b.matmul(b.apply(ops::kSoftmax, {scores}, {{"axis", std::int64_t{3}}}), v).value};
     std::map<std::string, Tensor> values;
     for (const Value* input : graph.inputs()) values.emplace(input->name, tests::random_tensor(input->type, -1, 1, random));
     const Tensor before = interpret(graph, values).outputs[0];

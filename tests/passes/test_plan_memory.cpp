@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "ir/ops/table.h"
 #include "passes/order.h"
 #include "tests/passes/planned_execution.h"
 #include "tests/passes/planned_graph.h"
@@ -315,7 +316,7 @@ Graph random_graph(unsigned seed) {
       case 0: values.push_back(b.transpose_last(square())); break;
       case 1: values.push_back(square() + square()); break;
       case 2: values.push_back(b.reshape(pick(), {8, 2})); break;
-      case 3: values.push_back(b.apply("maximum", {square(), square()})); break;
+      case 3: values.push_back(ops::kMaximum(square(), square())); break;
       case 4: values.push_back(b.unreduce(b.sum(square(), {0}), {4, 4}, {0})); break;
       case 5: values.push_back(b.matmul(square(), square()) * 0.125); break;
     }

@@ -79,7 +79,7 @@ TEST(RowDependence, LayersKeepRowsApart) {
   expect_apart([](Builder& b, Var x) { return b.matmul(x, b.broadcast(weights(b), {kRows, 3, 3})); });
   expect_apart([](Builder& b, Var x) { return b.reshape(b.matmul(b.reshape(x, {kRows * 4, 3}), weights(b)), {kRows, 12}) + 1.0; });
   expect_apart([](Builder& b, Var x) { return b.matmul(x, x, false, true); });
-  expect_apart([](Builder& b, Var x) { return b.apply("softmax", {x}, {{"axis", std::int64_t{2}}}); });
+  expect_apart([](Builder& b, Var x) { return b.apply(ops::kSoftmax, {x}, {{"axis", std::int64_t{2}}}); });
   expect_apart([](Builder& b, Var x) { return x - b.broadcast(b.mean(x, {1, 2}, true), x.shape()); });
 }
 
@@ -94,7 +94,7 @@ TEST(RowDependence, RowsMayTravelThroughOtherAxes) {
 
 TEST(RowDependence, PositionsWithinARowAreItsOwn) {
   expect_apart([](Builder& b, Var x) { return x * b.iota({DType::f64, {kRows, 4, 3}}, 1); });
-  expect_apart([](Builder& b, Var x) { return b.apply("cumulative_sum", {x}, {{"axis", std::int64_t{1}}}); });
+  expect_apart([](Builder& b, Var x) { return b.apply(ops::kCumulativeSum, {x}, {{"axis", std::int64_t{1}}}); });
   expect_apart([](Builder& b, Var x) { return b.concat({b.slice_axis(x, 1, 3, 1), b.slice_axis(x, 1, 0, 3)}, 1); });
   expect_apart([](Builder& b, Var x) { return b.pad(x, {0, 1, 0}, {0, 2, 0}, 0.5); });
   expect_dependent([](Builder& b, Var x) { return x * b.iota({DType::f64, {kRows, 4, 3}}, 0); });
@@ -110,7 +110,7 @@ TEST(RowDependence, LookingSomethingUpDoesNotJoinRows) {
 
 TEST(RowDependence, WhatWalksAlongRowsJoinsThem) {
   expect_dependent([](Builder& b, Var x) { return x - b.broadcast(b.mean(x, {0}, true), x.shape()); });
-  expect_dependent([](Builder& b, Var x) { return b.apply("cumulative_sum", {x}, {{"axis", std::int64_t{0}}}); });
+  expect_dependent([](Builder& b, Var x) { return b.apply(ops::kCumulativeSum, {x}, {{"axis", std::int64_t{0}}}); });
   expect_dependent([](Builder& b, Var x) { return b.concat({b.slice_axis(x, 0, 1, kRows - 1), b.slice_axis(x, 0, 0, 1)}, 0); });
   expect_dependent([](Builder& b, Var x) {  // a recurrence, as sequence-first ones are unrolled
     Var state = b.slice_axis(x, 0, 0, 1);

@@ -39,9 +39,9 @@ struct LayerBuilder {
   ir::Var layer_norm(ir::Var x) {
     const std::string name = "norm" + std::to_string(count++);
     ir::Var weight = parameter({x.dim(-1)}, name + ".weight"), bias = parameter({x.dim(-1)}, name + ".bias");
-    return builder.apply("layer_norm", {x, weight, bias}, {{"axis", x.rank() - 1}});
+    return builder.apply(ir::ops::kLayerNorm, {x, weight, bias}, {{"axis", x.rank() - 1}});
   }
-  ir::Var gelu(ir::Var x) { return x * 0.5 * (builder.apply("erf", {x * std::sqrt(0.5)}) + 1.0); }
+  ir::Var gelu(ir::Var x) { return x * 0.5 * (ir::ops::kErf(x * std::sqrt(0.5)) + 1.0); }
 };
 
 inline void finish_training_step(ir::Graph& graph, OptimizerKind optimizer) {
@@ -55,7 +55,7 @@ inline ir::Graph mlp_training(const ModelSize& size, OptimizerKind optimizer = O
   ir::Graph graph("mlp");
   LayerBuilder layers{ir::Builder(graph), size.dtype};
   ir::Var x = layers.builder.input({size.dtype, {size.batch, size.width * 2}}, "x");
-  for (std::int64_t i = 0; i < size.blocks; ++i) x = layers.builder.apply("relu", {layers.dense(x, size.width)});
+  for (std::int64_t i = 0; i < size.blocks; ++i) x = ir::ops::kRelu(layers.dense(x, size.width));
   graph.outputs() = {layers.dense(x, size.classes).value};
   finish_training_step(graph, optimizer);
   return graph;
@@ -71,12 +71,12 @@ inline ir::Graph convolution_training(const ModelSize& size, OptimizerKind optim
     const std::string name = "block" + std::to_string(i);
     ir::Var weight = layers.parameter({size.width, x.dim(1), 3, 3}, name + ".weight");
     ir::Var scale = layers.parameter({size.width}, name + ".scale"), bias = layers.parameter({size.width}, name + ".bias");
-    ir::Var y = b.apply("convolution", {x, weight},
+    ir::Var y = b.apply(ir::ops::kConvolution, {x, weight},
                         {{"strides", Shape{1, 1}}, {"low", Shape{1, 1}}, {"high", Shape{1, 1}}, {"dilations", Shape{1, 1}}});
     const std::vector<ir::Var> norm = b.apply_many(ir::ops::kBatchNorm, {y, scale, bias});
     ir::Var running = b.wrap(graph.add_state({size.dtype, {size.width}}, name + ".running", ir::StateRole::running_statistic, 0.0));
     b.update(running.value, running * 0.9 + norm[1] * 0.1);
-    y = b.apply("relu", {norm[0]});
+    y = ir::ops::kRelu(norm[0]);
     x = x.shape() == y.shape() ? x + y : y;
   }
   graph.outputs() = {layers.dense(b.mean(x, {2, 3}), size.classes).value};
@@ -104,7 +104,7 @@ inline ir::Graph transformer_training(const ModelSize& size, OptimizerKind optim
     };
     ir::Var scores = b.matmul(head(0), head(1), false, true) * 0.5;
     scores = b.select(b.broadcast(mask, scores.shape()), scores, b.like(scores, -1e9));
-    ir::Var y = b.matmul(b.apply("softmax", {scores}, {{"axis", std::int64_t{3}}}), head(2));
+    ir::Var y = b.matmul(b.apply(ir::ops::kSoftmax, {scores}, {{"axis", std::int64_t{3}}}), head(2));
     x = x + layers.dense(b.reshape(b.transpose(y, {0, 2, 1, 3}), tokens), size.width);
     x = x + layers.dense(layers.gelu(layers.dense(layers.layer_norm(x), 4 * size.width)), size.width);
   }

@@ -77,7 +77,7 @@ constexpr Option kOptions[] = {
     {"split_reductions", "parts", [](Settings& s, std::string_view text) { read(text, s.pipeline.split.parts); }},
     {"split_reductions", "parallel_sums", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.parallel_sums); }},
     {"fuse_epilogues", "max_operands", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_operands); }},
-    {"fuse_epilogues", "max_calls", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_calls); }},
+    {"fuse_epilogues", "max_cost", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_cost); }},
     {"autocast", "low", [](Settings& s, std::string_view text) { read_half(text, s.autocast.low); }},
     {"plan_memory", "alignment", [](Settings& s, std::string_view text) { read(text, s.plan.alignment); }},
     {"attach_loss", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},

@@ -8,17 +8,16 @@ namespace gcomp::frontend {
 namespace {
 
 namespace ops = ir::ops;
-using ops::call;
 
 template <const ir::OpDef& op>
 Items activation_row(NodeContext& n) {
-  return ir::pointwise(op, n.var(0));
+  return op(n.var(0));
 }
 
 /// expm1 where x <= 0, else 0: the branch that is not taken must not overflow into a NaN gradient. The slope at 0 is 1.
 Var expm1_below_zero(Var x, double scale = 1) {
   Var below = x.builder->select(x.builder->like(x, 0) < x, x.builder->like(x, 0), x);
-  return call("expm1", scale == 1 ? below : below / scale);
+  return ops::kExpm1(scale == 1 ? below : below / scale);
 }
 Var positive(Var x) { return x.builder->like(x, 0) < x; }
 
@@ -64,23 +63,23 @@ Items hard_swish_row(NodeContext& n) {
 }
 Items softsign_row(NodeContext& n) {
   Var x = n.var(0);
-  return x / (call("abs", x) + 1.0);
+  return x / (ops::kAbs(x) + 1.0);
 }
 Items mish_row(NodeContext& n) {
   Var x = n.var(0);
-  return x * call("tanh", call("softplus", x));
+  return x * ops::kTanh(ops::kSoftplus(x));
 }
 Items swish_row(NodeContext& n) {
   Var x = n.var(0);
   const double alpha = n.real("alpha", 1);
-  return x * call("sigmoid", alpha == 1 ? x : x * alpha);
+  return x * ops::kSigmoid(alpha == 1 ? x : x * alpha);
 }
 Items gelu_row(NodeContext& n) {
   Var x = n.var(0);
   const std::string form = n.text("approximate", "none");
   n.require(form == "none" || form == "tanh", "approximate is '", form, "', wanted none or tanh");
-  if (form == "none") return x * ((call("erf", x * M_SQRT1_2) + 1.0) * 0.5);
-  return x * ((call("tanh", (x + x * x * x * 0.044715) * std::sqrt(2 / M_PI)) + 1.0) * 0.5);
+  if (form == "none") return x * ((ops::kErf(x * M_SQRT1_2) + 1.0) * 0.5);
+  return x * ((ops::kTanh((x + x * x * x * 0.044715) * std::sqrt(2 / M_PI)) + 1.0) * 0.5);
 }
 Items shrink_row(NodeContext& n) {
   Var x = n.var(0), zero = n.b().like(x, 0);

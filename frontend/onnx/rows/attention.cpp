@@ -11,7 +11,6 @@ namespace gcomp::frontend {
 namespace {
 
 namespace ops = ir::ops;
-using ops::call;
 
 /// [batch, seq, heads * size] to [batch, heads, seq, size]; rank 4 stays.
 Var split_heads(NodeContext& n, Var x, std::int64_t heads) {
@@ -34,7 +33,7 @@ struct Mask {
   Var allowed, bias;
 };
 
-Var both(Var a, Var b) { return !a ? b : !b ? a : call("and", a, b); }
+Var both(Var a, Var b) { return !a ? b : !b ? a : ops::kAnd(a, b); }
 
 /// Positions j (keys) that position i + offset (query) sees; `offset` is one number or one for each batch.
 Var seen_by_position(NodeContext& n, const Shape& scores, Var offset, double fixed) {
@@ -81,8 +80,8 @@ Var attend(NodeContext& n, Var scores, const Mask& mask) {
   // The causal frontier of a square matrix leaves every row its own key, so nothing needs guarding.
   const bool guarded = n.has(3) || n.has(6) || !n.flag("is_causal") || scores.dim(2) > scores.dim(3);
   if (!guarded) return b.apply(ops::kSoftmax, {scores}, {{"axis", std::int64_t{3}}});
-  Var open = mask.allowed ? mask.allowed : call("not", hidden);
-  if (mask.allowed && hidden) open = call("and", open, call("not", hidden));
+  Var open = mask.allowed ? mask.allowed : ops::kNot(hidden);
+  if (mask.allowed && hidden) open = ops::kAnd(open, ops::kNot(hidden));
   Var any = b.max(b.select(open, b.full({DType::i32, open.shape()}, 1), b.full({DType::i32, open.shape()}, 0)), {3});
   Var closed = b.unreduce(any == b.like(any, 0), scores.shape(), {3});
   Var probability = b.apply(ops::kSoftmax, {b.select(closed, b.like(scores, 0), scores)}, {{"axis", std::int64_t{3}}});
@@ -106,7 +105,7 @@ Items attention_row(NodeContext& n) {
   Var scores = b.matmul(q, k, false, true) * scale;
   const std::int64_t mode = n.integer("qk_matmul_output_mode", 0);
   Var shown = scores;
-  if (softcap > 0) scores = call("tanh", scores * (1 / softcap)) * softcap;
+  if (softcap > 0) scores = ops::kTanh(scores * (1 / softcap)) * softcap;
   if (mode == 1) shown = scores;
   const DType precise =
       n.has_attribute("softmax_precision") ? n.dtype_of(n.integer("softmax_precision", 1)) : compute_type(q.dtype());

@@ -11,12 +11,12 @@ namespace {
 namespace ops = ir::ops;
 using ir::OpDef;
 
-Var unary(NodeContext& n, const OpDef& op) { return ir::pointwise(op, n.var(0)); }
+Var unary(NodeContext& n, const OpDef& op) { return op(n.var(0)); }
 Var binary(NodeContext& n, const OpDef& op, std::size_t first = 0, std::size_t second = 1) {
   const auto x = broadcast_together(n, {n.var(first), n.var(second)});
   n.require(x[0].dtype() == x[1].dtype(), "operands are ", to_string(n.type(0)), " and ", to_string(n.type(1)),
             ", wanted one type");
-  return ir::pointwise(op, x[0], x[1]);
+  return op(x[0], x[1]);
 }
 
 template <const OpDef& op>
@@ -34,7 +34,7 @@ Items variadic_row(NodeContext& n) {
   n.require(n.inputs() > 0, "found no operands, wanted one or more");
   const auto x = broadcast_together(n, n.vars());
   Var joined = x[0];
-  for (std::size_t i = 1; i < x.size(); ++i) joined = ir::pointwise(op, joined, x[i]);
+  for (std::size_t i = 1; i < x.size(); ++i) joined = op(joined, x[i]);
   return joined;
 }
 
@@ -68,13 +68,13 @@ Items pow_row(NodeContext& n) {
       Var power = whole_power(x, static_cast<int>(std::fabs(e)));
       return e < 0 ? 1.0 / power : power;
     }
-    if (e == 0.5) return ops::call("sqrt", x);
-    if (e == -0.5) return ops::call("rsqrt", x);
+    if (e == 0.5) return ops::kSqrt(x);
+    if (e == -0.5) return ops::kRsqrt(x);
   }
   const auto x = broadcast_together(n, {n.var(0), n.var(1)});
   // The result has the base's type; the power itself is computed in whichever type is a float.
   const DType wide = is_float(base) ? base : is_float(x[1].dtype()) ? x[1].dtype() : base;
-  return n.b().cast(ops::call("pow", n.b().cast(x[0], wide), n.b().cast(x[1], wide)), base);
+  return n.b().cast(ops::kPow(n.b().cast(x[0], wide), n.b().cast(x[1], wide)), base);
 }
 
 Items mod_row(NodeContext& n) { return binary(n, n.flag("fmod") ? ops::kTruncatedRemainder : ops::kFlooredRemainder); }
@@ -97,19 +97,19 @@ Items reciprocal_row(NodeContext& n) { return 1.0 / n.var(0); }
 Items log_row(NodeContext& n) {
   Var x = n.var(0);
   const ir::Node* producer = x.value->producer;
-  if (producer && producer->op == &ops::kSigmoid) return -ops::call("softplus", -n.b().wrap(producer->operands[0]));
+  if (producer && producer->op == &ops::kSigmoid) return -ops::kSoftplus(-n.b().wrap(producer->operands[0]));
   if (producer && producer->op == &ops::kSoftmax)
     return n.b().apply(ops::kLogSoftmax, {n.b().wrap(producer->operands[0])}, {{"axis", producer->attributes.integer("axis")}});
-  return ops::call("log", x);
+  return ops::kLog(x);
 }
 
 Items is_inf_row(NodeContext& n) {
   Var x = n.var(0);
   const bool positive = n.flag("detect_positive", true), negative = n.flag("detect_negative", true);
-  Var infinite = ops::call("is_inf", x), zero = n.b().like(x, 0);
+  Var infinite = ops::kIsInf(x), zero = n.b().like(x, 0);
   if (positive && negative) return infinite;
-  if (positive) return ops::call("and", infinite, zero < x);
-  if (negative) return ops::call("and", infinite, x < zero);
+  if (positive) return ops::kAnd(infinite, zero < x);
+  if (negative) return ops::kAnd(infinite, x < zero);
   return n.b().full({DType::boolean, x.shape()}, 0);
 }
 
@@ -139,8 +139,8 @@ Items clip_row(NodeContext& n) {
     return clip(n, x, n.has(1) ? std::optional(n.number(1, "min")) : std::nullopt,
                 n.has(2) ? std::optional(n.number(2, "max")) : std::nullopt);
   const auto bound = [&](std::size_t i) { return broadcast_to(n.b().reshape(n.var(i), {}), x.shape()); };
-  if (n.has(1)) x = ops::call("maximum", x, bound(1));
-  if (n.has(2)) x = ops::call("minimum", x, bound(2));
+  if (n.has(1)) x = ops::kMaximum(x, bound(1));
+  if (n.has(2)) x = ops::kMinimum(x, bound(2));
   return x;
 }
 

@@ -12,7 +12,6 @@ namespace gcomp::frontend {
 namespace {
 
 namespace ops = ir::ops;
-using ops::call;
 
 /// Work above which the pairwise forms below (every target against every source) are refused.
 constexpr double kPairLimit = 4294967296.0;
@@ -21,7 +20,7 @@ constexpr double kPairLimit = 4294967296.0;
 Var wrapped(Builder& b, Var indices, std::int64_t size, std::int64_t fault) {
   Var i = b.cast(indices, DType::i64), zero = b.like(i, 0);
   Var positive = b.select(i < zero, i + static_cast<double>(size), i);
-  Var inside = call("and", zero <= positive, positive < b.like(i, static_cast<double>(size)));
+  Var inside = ops::kAnd(zero <= positive, positive < b.like(i, static_cast<double>(size)));
   return b.select(inside, positive, b.like(i, static_cast<double>(fault)));
 }
 
@@ -146,8 +145,8 @@ Var scatter(NodeContext& n, Var data, Var positions, Var updates, const std::str
   };
   Var result;
   if (reduction == "mul") result = from * reduce(ops::kReduceProduct, ir::Reduction::Of::product);
-  else if (reduction == "max") result = call("maximum", from, reduce(ops::kReduceMax, ir::Reduction::Of::maximum));
-  else if (reduction == "min") result = call("minimum", from, reduce(ops::kReduceMin, ir::Reduction::Of::minimum));
+  else if (reduction == "max") result = ops::kMaximum(from, reduce(ops::kReduceMax, ir::Reduction::Of::maximum));
+  else if (reduction == "min") result = ops::kMinimum(from, reduce(ops::kReduceMin, ir::Reduction::Of::minimum));
   else n.fail("reduction is '", reduction, "', wanted none, add, mul, max or min");
   return b.reshape(result, data.shape());
 }
@@ -213,14 +212,13 @@ Items top_k_row(NodeContext& n) {
   const bool largest = n.flag("largest", true);
   Var before = largest ? mine < theirs : theirs < mine;
   Var i = b.iota({DType::i64, pairs}, last), j = b.iota({DType::i64, pairs}, last + 1);
-  Var tied = call("and", mine == theirs, j < i);
+  Var tied = ops::kAnd(mine == theirs, j < i);
   if (is_float(x.dtype())) {
-    Var mine_nan = call("is_nan", mine), theirs_nan = call("is_nan", theirs);
-    before = call("or", before,
-                  largest ? call("and", theirs_nan, call("not", mine_nan)) : call("and", mine_nan, call("not", theirs_nan)));
-    tied = call("or", tied, call("and", call("and", mine_nan, theirs_nan), j < i));
+    Var mine_nan = ops::kIsNan(mine), theirs_nan = ops::kIsNan(theirs);
+    before = ops::kOr(before, largest ? ops::kAnd(theirs_nan, ops::kNot(mine_nan)) : ops::kAnd(mine_nan, ops::kNot(theirs_nan)));
+    tied = ops::kOr(tied, ops::kAnd(ops::kAnd(mine_nan, theirs_nan), j < i));
   }
-  Var rank = b.sum(b.cast(call("or", before, tied), DType::i64), {last + 1});
+  Var rank = b.sum(b.cast(ops::kOr(before, tied), DType::i64), {last + 1});
   // Element r of the result is the one whose rank is r.
   Shape slots = picked;
   slots.push_back(size);

@@ -10,7 +10,6 @@ namespace gcomp::frontend {
 namespace {
 
 namespace ops = ir::ops;
-using ops::call;
 
 Var per_channel(Builder& b, Var v, const Shape& shape) { return b.broadcast(v, shape, {1}); }
 
@@ -62,7 +61,7 @@ Items running_statistics(NodeContext& n) {
   Var x = n.var(0);
   const DType wide = compute_type(x.dtype());
   auto channel = [&](std::size_t i) { return b.cast(n.var(i), wide); };
-  Var factor = channel(1) * call("rsqrt", channel(4) + n.real("epsilon", 1e-5));
+  Var factor = channel(1) * ops::kRsqrt(channel(4) + n.real("epsilon", 1e-5));
   Var shift = channel(2) - channel(3) * factor;
   Var y = b.cast(x, wide) * per_channel(b, factor, x.shape()) + per_channel(b, shift, x.shape());
   // What the training form updates stays as it is.
@@ -106,7 +105,7 @@ Items layer_normalization_row(NodeContext& n) {
     for (std::int64_t i = axis; i < x.rank(); ++i) axes.push_back(i);
     Var mean = b.mean(wide, axes, true), centered = wide - b.broadcast(mean, x.shape());
     results.push_back(mean);
-    results.push_back(call("rsqrt", b.mean(centered * centered, axes, true) + epsilon));
+    results.push_back(ops::kRsqrt(b.mean(centered * centered, axes, true) + epsilon));
   }
   return Items::of(results);
 }
@@ -119,7 +118,7 @@ Items rms_normalization_row(NodeContext& n) {
   for (std::int64_t i = axis; i < x.rank(); ++i) axes.push_back(i);
   const DType stash = n.integer("stash_type", 1) == 1 ? compute_type(x.dtype()) : x.dtype();
   Var wide = b.cast(x, stash);
-  Var factor = call("rsqrt", b.mean(wide * wide, axes, true) + n.real("epsilon", 1e-5));
+  Var factor = ops::kRsqrt(b.mean(wide * wide, axes, true) + n.real("epsilon", 1e-5));
   Var scaled = b.cast(wide * b.broadcast(factor, x.shape()), n.type(1).dtype);
   return scaled * broadcast_to(n.var(1), x.shape());
 }
@@ -162,7 +161,7 @@ Items mean_variance_normalization_row(NodeContext& n) {
   Var x = n.var(0);
   const Integers axes = n.axes(n.integers("axes", {0, 2, 3}), x.rank());
   Var centered = x - b.broadcast(b.mean(x, axes, true), x.shape());
-  Var deviation = call("sqrt", b.mean(centered * centered, axes, true));
+  Var deviation = ops::kSqrt(b.mean(centered * centered, axes, true));
   return centered / b.broadcast(deviation + 1e-9, x.shape());
 }
 
@@ -171,7 +170,7 @@ Items lp_normalization_row(NodeContext& n) {
   Var x = n.var(0);
   const std::int64_t axis = n.axis(n.integer("axis", -1), x.rank()), p = n.integer("p", 2);
   n.require(p == 1 || p == 2, "p is ", p, ", wanted 1 or 2");
-  Var norm = p == 1 ? b.sum(call("abs", x), {axis}, true) : call("sqrt", b.sum(x * x, {axis}, true));
+  Var norm = p == 1 ? b.sum(ops::kAbs(x), {axis}, true) : ops::kSqrt(b.sum(x * x, {axis}, true));
   Var wide = b.broadcast(norm, x.shape());
   // A zero vector stays zero.
   Var none = wide == b.like(wide, 0);
@@ -194,7 +193,7 @@ Items lrn_row(NodeContext& n) {
                               {"high", Integers{size - 1 - (size - 1) / 2}}};
   Var sums = b.reshape(b.transpose(b.sum(b.apply(ops::kWindow, {squares}, window), {3}), {0, 2, 1}), x.shape());
   Var base = sums * (n.real("alpha", 1e-4) / static_cast<double>(size)) + n.real("bias", 1);
-  return x * call("pow", base, b.like(base, -n.real("beta", 0.75)));
+  return x * ops::kPow(base, b.like(base, -n.real("beta", 0.75)));
 }
 
 constexpr Row kNormRows[] = {

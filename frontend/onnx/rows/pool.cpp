@@ -104,7 +104,7 @@ Var winner_positions(NodeContext& n, Var x, const Windows& w) {
     if (!column_major) stride /= size;
     inner /= w.kernel[i];
     Var offset = inner == 1 ? winner : winner / static_cast<double>(inner);
-    offset = ops::call("truncated_remainder", offset, b.full(type, static_cast<double>(w.kernel[i])));
+    offset = ops::kTruncatedRemainder(offset, b.full(type, static_cast<double>(w.kernel[i])));
     Var at = b.iota(type, static_cast<std::int64_t>(i) + 2) * static_cast<double>(w.strides[i]) +
              offset * static_cast<double>(w.dilations[i]) - static_cast<double>(w.low[i]);
     position = position + at * static_cast<double>(stride);
@@ -136,11 +136,11 @@ Items global_max_pool_row(NodeContext& n) {
   return max_pool(n, x, w);
 }
 
-Var power(Var x, double p) { return ops::call("pow", x, x.builder->like(x, p)); }
+Var power(Var x, double p) { return ops::kPow(x, x.builder->like(x, p)); }
 Var lp_sums(NodeContext& n, Var x, double p, const Windows* windows) {
-  Var powers = p == 1 ? ops::call("abs", x) : p == 2 ? x * x : power(ops::call("abs", x), p);
+  Var powers = p == 1 ? ops::kAbs(x) : p == 2 ? x * x : power(ops::kAbs(x), p);
   Var sums = windows ? window_sums(n.b(), powers, *windows) : n.b().sum(powers, spatial_axes(x), true);
-  return p == 1 ? sums : p == 2 ? ops::call("sqrt", sums) : power(sums, 1 / p);
+  return p == 1 ? sums : p == 2 ? ops::kSqrt(sums) : power(sums, 1 / p);
 }
 
 Items lp_pool_row(NodeContext& n) {

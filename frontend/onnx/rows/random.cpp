@@ -8,7 +8,7 @@
 namespace gcomp::frontend {
 namespace {
 
-using ir::ops::call;
+namespace ops = ir::ops;
 
 Var draw(NodeContext& n, const Shape& shape, DType dtype) { return n.b().cast(n.state().draw_uniform(shape), dtype); }
 
@@ -56,7 +56,7 @@ Items uniform_row(NodeContext& n) {
 Items normal_row(NodeContext& n) {
   const Shape shape = random_shape(n);
   Var u = draw(n, shape, DType::f32), v = draw(n, shape, DType::f32);
-  Var normal = call("sqrt", call("log", 1.0 - u) * -2.0) * call("cos", v * (2 * M_PI));
+  Var normal = ops::kSqrt(ops::kLog(1.0 - u) * -2.0) * ops::kCos(v * (2 * M_PI));
   return n.b().cast(normal, random_dtype(n)) * n.real("scale", 1) + n.real("mean", 0);
 }
 

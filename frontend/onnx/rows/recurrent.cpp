@@ -11,40 +11,49 @@ namespace gcomp::frontend {
 namespace {
 
 namespace ops = ir::ops;
-using ops::call;
 
 constexpr std::int64_t kMaxSteps = 16384;
 
+struct ActivationRow;
 struct Activation {
-  std::string name;
+  const ActivationRow* row = nullptr;
   double alpha = 0, beta = 0;
+
+  Var operator()(Var x) const;
 };
 
-struct ActivationDefault {
+/// An activation of ONNX's list, by its name in lower case.
+struct ActivationRow {
   std::string_view name;
-  double alpha, beta;
-  int parameters;
+  double alpha, beta;  ///< defaults
+  int parameters;      ///< how many of the two it takes
+  Var (*apply)(const Activation& f, Var x, Var zero);
 };
-constexpr ActivationDefault kActivations[] = {{"sigmoid", 0, 0, 0},      {"tanh", 0, 0, 0},
-                                              {"relu", 0, 0, 0},         {"softsign", 0, 0, 0},
-                                              {"softplus", 0, 0, 0},     {"affine", 1, 0, 2},
-                                              {"leakyrelu", 0.01, 0, 1}, {"thresholdedrelu", 1, 0, 1},
-                                              {"scaledtanh", 1, 1, 2},   {"hardsigmoid", 0.2, 0.5, 2},
-                                              {"elu", 1, 0, 1}};
 
-Var activate(const Activation& f, Var x) {
-  Builder& b = *x.builder;
-  Var zero = b.like(x, 0);
-  if (f.name == "sigmoid" || f.name == "tanh" || f.name == "relu" || f.name == "softplus") return call(f.name, x);
-  if (f.name == "softsign") return x / (call("abs", x) + 1.0);
-  if (f.name == "affine") return x * f.alpha + f.beta;
-  if (f.name == "leakyrelu") return b.select(zero < x, x, x * f.alpha);
-  if (f.name == "thresholdedrelu") return b.select(b.like(x, f.alpha) < x, x, zero);
-  if (f.name == "scaledtanh") return call("tanh", x * f.beta) * f.alpha;
-  if (f.name == "elu") return b.select(zero < x, x, call("expm1", b.select(zero < x, zero, x)) * f.alpha);
-  Var u = x * f.alpha + f.beta;  // hardsigmoid
-  return b.select(u <= zero, zero, b.select(b.like(u, 1) <= u, b.like(u, 1), u));
-}
+using F = const Activation&;
+constexpr ActivationRow kActivations[] = {
+    {"sigmoid", 0, 0, 0, [](F, Var x, Var) { return ops::kSigmoid(x); }},
+    {"tanh", 0, 0, 0, [](F, Var x, Var) { return ops::kTanh(x); }},
+    {"relu", 0, 0, 0, [](F, Var x, Var) { return ops::kRelu(x); }},
+    {"softsign", 0, 0, 0, [](F, Var x, Var) { return x / (ops::kAbs(x) + 1.0); }},
+    {"softplus", 0, 0, 0, [](F, Var x, Var) { return ops::kSoftplus(x); }},
+    {"affine", 1, 0, 2, [](F f, Var x, Var) { return x * f.alpha + f.beta; }},
+    {"leakyrelu", 0.01, 0, 1, [](F f, Var x, Var zero) { return ops::choose(zero < x, x, x * f.alpha); }},
+    {"thresholdedrelu", 1, 0, 1, [](F f, Var x, Var zero) { return ops::choose(x.builder->like(x, f.alpha) < x, x, zero); }},
+    {"scaledtanh", 1, 1, 2, [](F f, Var x, Var) { return ops::kTanh(x * f.alpha) * f.beta; }},
+    {"hardsigmoid", 0.2, 0.5, 2,
+     [](F f, Var x, Var zero) {
+       Var u = x * f.alpha + f.beta, one = x.builder->like(x, 1);
+       return ops::choose(u <= zero, zero, ops::choose(one <= u, one, u));
+     }},
+    {"elu", 1, 0, 1,
+     [](F f, Var x, Var zero) {
+       Var positive = zero < x;
+       return ops::choose(positive, x, ops::kExpm1(ops::choose(positive, zero, x)) * f.alpha);
+     }},
+};
+
+Var Activation::operator()(Var x) const { return row->apply(*this, x, x.builder->like(x, 0)); }
 
 /// The activations of all directions, in the file's order, each with its own alpha and beta.
 std::vector<Activation> activations_of(NodeContext& n, const std::vector<std::string>& defaults, std::size_t directions) {
@@ -60,7 +69,7 @@ std::vector<Activation> activations_of(NodeContext& n, const std::vector<std::st
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     const auto* row = std::find_if(std::begin(kActivations), std::end(kActivations), [&](const auto& r) { return r.name == name; });
     if (row == std::end(kActivations)) n.unsupported("activation ", name, " is not known");
-    Activation f{name, row->alpha, row->beta};
+    Activation f{row, row->alpha, row->beta};
     if (row->parameters > 0 && next_alpha < alphas.size()) f.alpha = alphas[next_alpha++];
     if (row->parameters > 1 && next_beta < betas.size()) f.beta = betas[next_beta++];
     result.push_back(f);
@@ -221,11 +230,11 @@ Items lstm_row(NodeContext& n) {
     auto peep = [&](Var g, Var c, std::int64_t i) { return peephole ? g + broadcast_to(r.gate(peephole, i), c.shape()) * c : g; };
     runs.push_back(run_direction(r, d, {r.initial(5, d), r.initial(6, d)}, [&](std::int64_t t, const State& s) {
       Var g = step_of(r, from_input, t) + b.matmul(s.h, weight, false, true);
-      Var i = activate(r.f(d, 0), r.clipped(peep(r.gate(g, 0), s.c, 0)));
-      Var f = coupled ? 1.0 - i : activate(r.f(d, 0), r.clipped(peep(r.gate(g, 2), s.c, 2)));
-      Var c = f * s.c + i * activate(r.f(d, 1), r.clipped(r.gate(g, 3)));
-      Var o = activate(r.f(d, 0), r.clipped(peep(r.gate(g, 1), c, 1)));
-      return State{o * activate(r.f(d, 2), c), c};
+      Var i = r.f(d, 0)(r.clipped(peep(r.gate(g, 0), s.c, 0)));
+      Var f = coupled ? 1.0 - i : r.f(d, 0)(r.clipped(peep(r.gate(g, 2), s.c, 2)));
+      Var c = f * s.c + i * r.f(d, 1)(r.clipped(r.gate(g, 3)));
+      Var o = r.f(d, 0)(r.clipped(peep(r.gate(g, 1), c, 1)));
+      return State{o * r.f(d, 2)(c), c};
     }));
   }
   return results_of(r, runs);
@@ -249,11 +258,11 @@ Items gru_row(NodeContext& n) {
       } else {
         all = add_bias(b.matmul(s.h, gates_weight, false, true), gates_bias);
       }
-      Var z = activate(r.f(d, 0), r.clipped(r.gate(x, 0) + r.gate(all, 0)));
-      Var reset = activate(r.f(d, 0), r.clipped(r.gate(x, 1) + r.gate(all, 1)));
+      Var z = r.f(d, 0)(r.clipped(r.gate(x, 0) + r.gate(all, 0)));
+      Var reset = r.f(d, 0)(r.clipped(r.gate(x, 1) + r.gate(all, 1)));
       candidate = linear_before_reset ? reset * r.gate(all, 2)
                                       : add_bias(b.matmul(reset * s.h, candidate_weight, false, true), candidate_bias);
-      Var h = activate(r.f(d, 1), r.clipped(r.gate(x, 2) + candidate));
+      Var h = r.f(d, 1)(r.clipped(r.gate(x, 2) + candidate));
       return State{(1.0 - z) * h + z * s.h, {}};
     }));
   }
@@ -269,7 +278,7 @@ Items rnn_row(NodeContext& n) {
     Var from_input = input_part(r, r.of_direction(1, d)), weight = r.of_direction(2, d);
     if (bias.input) from_input = add_bias(from_input, bias.input + bias.recurrent);
     runs.push_back(run_direction(r, d, {r.initial(5, d), {}}, [&](std::int64_t t, const State& s) {
-      return State{activate(r.f(d, 0), r.clipped(step_of(r, from_input, t) + b.matmul(s.h, weight, false, true))), {}};
+      return State{r.f(d, 0)(r.clipped(step_of(r, from_input, t) + b.matmul(s.h, weight, false, true))), {}};
     }));
   }
   return results_of(r, runs);

@@ -9,7 +9,6 @@ namespace gcomp::frontend {
 namespace {
 
 namespace ops = ir::ops;
-using ops::call;
 
 /// The reduction of one ONNX operator: before and after the sum (or other combination) over axes.
 using Reduce = Var (*)(Builder& b, Var x, const Integers& axes);
@@ -24,25 +23,25 @@ Var mean(Builder& b, Var x, const Integers& axes) {
 Var maximum(Builder& b, Var x, const Integers& axes) { return b.max(x, axes); }
 Var minimum(Builder& b, Var x, const Integers& axes) { return b.reduce(ops::kReduceMin, x, axes); }
 Var product(Builder& b, Var x, const Integers& axes) { return b.reduce(ops::kReduceProduct, x, axes); }
-Var absolute_sum(Builder& b, Var x, const Integers& axes) { return b.sum(call("abs", x), axes); }
+Var absolute_sum(Builder& b, Var x, const Integers& axes) { return b.sum(ops::kAbs(x), axes); }
 Var square_sum(Builder& b, Var x, const Integers& axes) { return b.sum(x * x, axes); }
-Var log_sum(Builder& b, Var x, const Integers& axes) { return call("log", b.sum(x, axes)); }
+Var log_sum(Builder& b, Var x, const Integers& axes) { return ops::kLog(b.sum(x, axes)); }
 
 /// sqrt(sum x^2), whose gradient at the zero vector is 0: the root is taken of 1 there.
 Var norm(Builder& b, Var x, const Integers& axes) {
   const DType dtype = x.dtype();
   if (!is_float(dtype)) x = b.cast(x, DType::f64);
-  if (axes.empty()) return b.cast(call("abs", x), dtype);
+  if (axes.empty()) return b.cast(ops::kAbs(x), dtype);
   Var square = b.sum(x * x, axes), zero = b.like(square, 0), none = square == zero;
-  return b.cast(b.select(none, zero, call("sqrt", b.select(none, b.like(square, 1), square))), dtype);
+  return b.cast(b.select(none, zero, ops::kSqrt(b.select(none, b.like(square, 1), square))), dtype);
 }
 
 /// max + log(sum(exp(x - max))), the maximum as a constant; a row of -inf gives -inf.
 Var log_sum_exp(Builder& b, Var x, const Integers& axes) {
   if (axes.empty()) return x;
   Var top = b.max(x, axes);
-  top = b.select(call("is_inf", top), b.like(top, 0), top);
-  return call("log", b.sum(call("exp", x - b.unreduce(top, x.shape(), axes)), axes)) + top;
+  top = b.select(ops::kIsInf(top), b.like(top, 0), top);
+  return ops::kLog(b.sum(ops::kExp(x - b.unreduce(top, x.shape(), axes)), axes)) + top;
 }
 
 template <Reduce reduce>
