@@ -14,6 +14,7 @@ install(EXPORT gcompTargets NAMESPACE gcomp:: DESTINATION ${package})
 install(DIRECTORY gcomp ir DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp FILES_MATCHING PATTERN "*.h")
 install(FILES frontend/layers.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/frontend)
 install(FILES frontend/onnx/import.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/frontend/onnx)
+install(FILES codegen/program_limits.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/codegen)
 install(FILES passes/training.h passes/loss_scaling.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/passes)
 foreach(header program device instruction_set executable library_search state_memory artifact artifact_trust npz npy zip_archive
         atomic_file descriptor left_behind)

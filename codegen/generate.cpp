@@ -57,17 +57,28 @@ void add_node(ProgramBuilder& program, const Target& target, const Node& node) {
       concat("code generation found ", node.op->name, " (", node.origin, "), which an earlier pass should have replaced"));
 }
 
-}  // namespace
-
-runtime::Program generate(const Graph& planned, const MemoryPlan& plan, const runtime::Target& target) {
-  return generate_counted(planned, plan, target).program;
+void check_limits(const KernelTable& kernels, const Node& node, const ProgramLimits& limits) {
+  const auto count = static_cast<std::int64_t>(kernels.kernels().size());
+  check_user(count <= limits.kernels, "node '", origin_of(node), "' takes the program to ", count, " different kernels, more than ",
+             limits.kernels, "; --max-kernels N allows more");
+  check_user(kernels.bytes() <= limits.kernel_bytes, "node '", origin_of(node), "' takes the text of the program's kernels to ",
+             kernels.bytes(), " bytes, more than ", limits.kernel_bytes, "; --max-kernel-bytes N allows more");
 }
 
-CountedProgram generate_counted(const Graph& planned, const MemoryPlan& plan, const runtime::Target& target) {
+}  // namespace
+
+runtime::Program generate(const Graph& planned, const MemoryPlan& plan, const runtime::Target& target,
+                          const ProgramLimits& limits) {
+  return generate_counted(planned, plan, target, limits).program;
+}
+
+CountedProgram generate_counted(const Graph& planned, const MemoryPlan& plan, const runtime::Target& target,
+                                const ProgramLimits& limits) {
   ProgramBuilder program(planned, plan, target);
   for (const auto& node : planned.nodes()) {
     program.begin(*node);
     add_node(program, target_of(target), *node);
+    check_limits(program.kernels(), *node, limits);
   }
   CountedProgram made;
   program.finish(made.program, made.costs);

@@ -10,6 +10,7 @@
 // contraction that the libraries have no call for.
 #pragma once
 
+#include "codegen/program_limits.h"
 #include "codegen/step_cost.h"
 #include "ir/graph.h"
 #include "ir/memory_plan.h"
@@ -19,14 +20,16 @@ namespace gcomp::codegen {
 
 /// The graph must hold no composites. The program's buffers of spaces state and io carry the names of the graph's values; an
 /// output that is also an input, a state or a constant is copied to a buffer of its own. Throws InternalError where the plan
-/// lacks a value.
-runtime::Program generate(const ir::Graph& planned, const ir::MemoryPlan& plan, const runtime::Target& target);
+/// lacks a value, and UserError that names the node whose kernel goes beyond a limit, the figure and the option.
+runtime::Program generate(const ir::Graph& planned, const ir::MemoryPlan& plan, const runtime::Target& target,
+                          const ProgramLimits& limits = {});
 
 /// The same with what each of its steps costs.
 struct CountedProgram {
   runtime::Program program;
   std::vector<StepCost> costs;
 };
-CountedProgram generate_counted(const ir::Graph& planned, const ir::MemoryPlan& plan, const runtime::Target& target);
+CountedProgram generate_counted(const ir::Graph& planned, const ir::MemoryPlan& plan, const runtime::Target& target,
+                                const ProgramLimits& limits = {});
 
 }  // namespace gcomp::codegen

@@ -14,6 +14,16 @@ std::string named(std::string text, const std::string& name) {
   return text.replace(at, sizeof kNamePlaceholder - 1, name);
 }
 
+/// Nests that start reading at different places are equal but for the sizes of what they read.
+std::size_t hash_of(const ir::LoopNest& nest, const std::vector<TensorType>& types) {
+  std::size_t seed = ir::hash_of(nest);
+  for (const TensorType& type : types) {
+    seed = hash_combine(seed, static_cast<std::size_t>(type.dtype));
+    for (std::int64_t dim : type.shape) seed = hash_combine(seed, static_cast<std::size_t>(dim));
+  }
+  return seed;
+}
+
 }  // namespace
 
 std::string KernelTable::prelude() const { return target_.prelude(); }
@@ -21,7 +31,7 @@ std::string KernelTable::prelude() const { return target_.prelude(); }
 KernelTable::Entry KernelTable::add(const KernelSource& source) {
   std::vector<TensorType> types(source.operands.begin(), source.operands.end());
   types.insert(types.end(), source.results.begin(), source.results.end());
-  const std::size_t hash = ir::hash_of(source.nest);
+  const std::size_t hash = hash_of(source.nest, types);
   const auto [begin, end] = known_.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
     const Known& known = it->second;
@@ -40,6 +50,7 @@ int KernelTable::add_text(const std::string& text) {
   if (is_new) {
     const std::string name = name_for(text);
     kernels_.push_back({name, named(text, name)});
+    bytes_ += static_cast<std::int64_t>(kernels_.back().text.size());
   }
   return found->second;
 }

@@ -26,6 +26,8 @@ class KernelTable {
 
   /// In the order of first use, named after their text, so that programs which share kernels find them in one cache.
   const std::vector<runtime::Kernel>& kernels() const { return kernels_; }
+  /// Of the texts of all kernels.
+  std::int64_t bytes() const { return bytes_; }
   std::string prelude() const;
 
  private:
@@ -44,6 +46,7 @@ class KernelTable {
   std::unordered_map<std::string, int> by_text_;
   std::unordered_set<std::string> names_;
   std::vector<runtime::Kernel> kernels_;
+  std::int64_t bytes_ = 0;
 };
 
 }  // namespace gcomp::codegen

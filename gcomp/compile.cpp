@@ -220,16 +220,18 @@ LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const C
   return lowered;
 }
 
-runtime::Program generate_program(const LoweredGraph& lowered, const runtime::Target& target, const CompileHooks& hooks) {
-  if (!hooks.costs) return timed(hooks, "generate", [&] { return codegen::generate(lowered.graph, lowered.plan, target); });
+runtime::Program generate_program(const LoweredGraph& lowered, const runtime::Target& target, const CompileHooks& hooks,
+                                  const codegen::ProgramLimits& limits) {
+  if (!hooks.costs) return timed(hooks, "generate", [&] { return codegen::generate(lowered.graph, lowered.plan, target, limits); });
   codegen::CountedProgram counted =
-      timed(hooks, "generate", [&] { return codegen::generate_counted(lowered.graph, lowered.plan, target); });
+      timed(hooks, "generate", [&] { return codegen::generate_counted(lowered.graph, lowered.plan, target, limits); });
   hooks.costs(counted.costs);
   return std::move(counted.program);
 }
 
-runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks) {
-  return generate_program(lower_graph(std::move(graph), target, hooks), target, hooks);
+runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks,
+                               const codegen::ProgramLimits& limits) {
+  return generate_program(lower_graph(std::move(graph), target, hooks), target, hooks, limits);
 }
 
 LossSpec settled(LossSpec loss, const ModelGraph& made) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/program_limits.h"
 #include "gcomp/bind_shapes.h"
 #include "gcomp/loss_output.h"
 #include "gcomp/model.h"
@@ -51,6 +52,7 @@ struct GraphOptions {
   std::optional<std::string> loss_output;
   bool training_form = false;  ///< inference_graph: BatchNormalization by the batch, Dropout live, whatever form the file has
   frontend::ImportLimits limits;
+  codegen::ProgramLimits program_limits;
   /// Whose code generation the graph is for: where it has kernels for attention, that is differentiated as one op.
   runtime::Target target;
 };
@@ -91,7 +93,9 @@ struct LoweredGraph {
 };
 LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks = {});
 
-runtime::Program generate_program(const LoweredGraph& lowered, const runtime::Target& target, const CompileHooks& hooks = {});
+/// Throws UserError as codegen::generate() does.
+runtime::Program generate_program(const LoweredGraph& lowered, const runtime::Target& target, const CompileHooks& hooks = {},
+                                  const codegen::ProgramLimits& limits = {});
 
 /// The loss with what the training graph has settled, so that no later step decides otherwise: its output, and the class axis.
 LossSpec settled(LossSpec loss, const ModelGraph& made);
@@ -99,6 +103,7 @@ LossSpec settled(LossSpec loss, const ModelGraph& made);
 std::size_t loss_output(const LossSpec& loss, const std::vector<std::string>& outputs);
 
 /// Both of the above.
-runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks = {});
+runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks = {},
+                               const codegen::ProgramLimits& limits = {});
 
 }  // namespace gcomp

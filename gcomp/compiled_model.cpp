@@ -54,7 +54,7 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
     loss = settled(loss, made);
     compiled.output = loss.output;
     graph.loss_output = loss.output;
-    artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks));
+    artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks, graph.program_limits));
     artifact.programs.back().name = kTrainingProgram;
     add_weights(artifact, made.model);
     if (model.onnx()) saved.original = keep_original(*model.onnx(), made.model, options.keep_model, artifact);
@@ -62,7 +62,7 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
   }
   ModelGraph made = inference_graph(model, graph, options.hooks);
   describe_forward(saved, made, loss);
-  artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks));
+  artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks, graph.program_limits));
   artifact.programs.back().name = kForwardProgram;
   add_weights(artifact, made.model);
   if (options.loss.empty()) compiled.model = std::move(made.model);

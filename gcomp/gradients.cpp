@@ -41,7 +41,7 @@ Gradients::Gradients(const Model& model, const GradientOptions& options) {
   check_user(std::find(names.begin(), names.end(), "loss") == names.end(),
              "a trained parameter is called 'loss', as the loss is among the results; freeze it or give it another name");
   names.insert(names.begin(), "loss");
-  runtime::Program program = compile_graph(std::move(made.graph), device_->target(), options.hooks);
+  runtime::Program program = compile_graph(std::move(made.graph), device_->target(), options.hooks, graph.program_limits);
   const std::shared_ptr<runtime::StateMemory> states = device_->allocate_states();
   forward_ = std::make_unique<Forward>(device_->load(std::move(program), states), std::move(names), std::move(limits));
   for (const std::string& name : states->unwritten()) states->write(name, made.model.weights.at(name));

@@ -75,7 +75,7 @@ void Predictor::prepare(const std::map<std::string, TensorType>& types) {
   std::vector<IndexLimit> limits = index_limits(made.graph);
   std::string dependence = rows.batch > 0 ? row_dependence(made.graph) : std::string();
   const std::shared_ptr<runtime::StateMemory> states = device_->allocate_states();
-  runtime::Program program = compile_graph(std::move(made.graph), device_->target(), options_.hooks);
+  runtime::Program program = compile_graph(std::move(made.graph), device_->target(), options_.hooks, options.program_limits);
   program.name = kForwardProgram;
   forward_ = std::make_shared<Forward>(device_->load(std::move(program), states), made.model.outputs, std::move(limits),
                                        std::move(dependence));

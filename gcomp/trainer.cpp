@@ -97,7 +97,8 @@ Trainer::Trainer(const Model& model, const TrainOptions& options) : impl_(std::m
   self.model = std::move(made.model);
   self.loss = settled(self.loss, made);
   if (made.target) self.other_outputs = made.target->others;
-  runtime::Program program = compile_graph(std::move(made.graph), self.device->target(), options.hooks);
+  runtime::Program program =
+      compile_graph(std::move(made.graph), self.device->target(), options.hooks, options.graph.program_limits);
   program.name = kTrainingProgram;
   self.adopt_step(std::move(program), {});
   write_missing(*self.memory, self.model);
@@ -259,7 +260,7 @@ runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
   graph_options.loss_output = loss.output;
   ModelGraph made = inference_graph(*source, graph_options, options.hooks);
   describe_forward(saved, made, loss);
-  runtime::Program program = compile_graph(std::move(made.graph), device->target(), options.hooks);
+  runtime::Program program = compile_graph(std::move(made.graph), device->target(), options.hooks, options.graph.program_limits);
   program.name = kForwardProgram;
   memory->bind(program);
   write_missing(*memory, made.model);
@@ -317,7 +318,8 @@ std::vector<NamedTensor> Trainer::gradients(const Batch& batch) {
   if (!self.gradient) {
     check_user(self.source.has_value(), "gradients need the model itself: a .gcx holds only the compiled training step");
     ModelGraph made = gradient_graph(*self.source, self.options.graph, self.loss, self.options.hooks);
-    runtime::Program program = compile_graph(std::move(made.graph), self.device->target(), self.options.hooks);
+    runtime::Program program =
+        compile_graph(std::move(made.graph), self.device->target(), self.options.hooks, self.options.graph.program_limits);
     self.gradient = self.device->load(std::move(program), self.memory);
   }
   self.fill(*self.gradient, batch);

@@ -81,6 +81,7 @@ Node* Graph::append(const OpDef& op, std::vector<Value*> operands, Attributes at
     if (operands.size() > kListed) message += concat(" and ", operands.size() - kListed, " more");
     if (!operands.empty()) message += ")";
     if (!origin.empty()) message = concat("node '", origin, "': ", message);
+    if (dynamic_cast<const SizeError*>(&error)) throw SizeError(message, error.code());
     throw UserError(message, error.code());
   }
   auto node = std::make_unique<Node>();

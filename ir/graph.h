@@ -72,7 +72,8 @@ class Graph {
   Value* add_input(TensorType type, std::string name, Role role = Role::array);
   void add_output(Value* value, Role role = Role::array);
   Value* add_state(TensorType type, std::string name, StateRole role, std::optional<double> fill = {});
-  /// Appends a node whose types are inferred. Throws UserError that names op, operands and `origin` on a mismatch.
+  /// Appends a node whose types are inferred. Throws UserError that names op, operands and `origin` on a mismatch, SizeError where
+  /// a result is too large.
   Node* append(const OpDef& op, std::vector<Value*> operands, Attributes attributes = {}, std::string origin = {},
                std::vector<std::string> names = {});
   /// Appends a kernel node with the given result types.

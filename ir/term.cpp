@@ -1,8 +1,11 @@
 #include "ir/term.h"
 
+#include <array>
 #include <bit>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "ir/base/hash.h"
 #include "ir/op.h"
@@ -61,6 +64,63 @@ TermPtr finish(Term term) {
   term.hash = seed;
   return std::make_shared<const Term>(std::move(term));
 }
+
+/// Terms that were reached, by open addressing: most formulas have a few dozen, for which nothing is allocated.
+class ReachedTerms {
+ public:
+  ReachedTerms() = default;
+  ReachedTerms(const ReachedTerms&) = delete;
+
+  /// False if it was there.
+  bool insert(const Term* term) {
+    if (2 * count_ >= slots_.size()) grow();
+    const Term** slot = find(term);
+    if (*slot) return false;
+    *slot = term;
+    return ++count_ > 0;
+  }
+
+ private:
+  const Term** find(const Term* term) {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t at = std::hash<const Term*>{}(term)*0x9e3779b97f4a7c15U >> 32 & mask;
+    while (slots_[at] && slots_[at] != term) at = (at + 1) & mask;
+    return &slots_[at];
+  }
+
+  void grow() {
+    const std::vector<const Term*> old(slots_.begin(), slots_.end());
+    large_.assign(2 * old.size(), nullptr);
+    slots_ = large_;
+    for (const Term* term : old)
+      if (term) *find(term) = term;
+  }
+
+  std::array<const Term*, 64> small_{};
+  std::vector<const Term*> large_;
+  std::span<const Term*> slots_ = small_;
+  std::size_t count_ = 0;
+};
+
+struct TermWalk {
+  const std::function<void(const TermPtr&)>& visit;
+  ReachedTerms reached;
+
+  void walk(const TermPtr& term) {
+    if (!reached.insert(term.get())) return;
+    for (const Index& index : term->indices) walk(index);
+    for (const Condition& c : term->conditions) walk(c.index);
+    for (const TermPtr& argument : term->arguments) walk(argument);
+    visit(term);
+  }
+
+  void walk(const Index& index) {
+    for (const auto& part : index.parts()) {
+      if (part.atom.value) walk(part.atom.value);
+      if (part.atom.inner) walk(*part.atom.inner);
+    }
+  }
+};
 
 using Memo = std::unordered_map<const Term*, TermPtr>;
 
@@ -178,6 +238,7 @@ int compare(const TermPtr& a, const TermPtr& b, TermComparer* comparer) {
 }
 
 TermPtr TermRewriter::operator()(const TermPtr& term) {
+  if (term->kind == Term::Kind::literal) return term;
   if (!memo_) memo_ = std::make_shared<Memo>();
   auto& memo = *static_cast<Memo*>(memo_.get());
   if (auto it = memo.find(term.get()); it != memo.end()) return it->second;
@@ -186,7 +247,7 @@ TermPtr TermRewriter::operator()(const TermPtr& term) {
   };
   TermPtr result;
   switch (term->kind) {
-    case Term::Kind::literal: result = term; break;
+    case Term::Kind::literal: break;
     case Term::Kind::index: result = index_value(term->dtype, rewrite_index(term->indices[0])); break;
     case Term::Kind::read: {
       std::vector<Index> indices;
@@ -219,24 +280,7 @@ TermPtr TermRewriter::operator()(const TermPtr& term) {
   return result;
 }
 
-void for_each_term(const TermPtr& root, const std::function<void(const TermPtr&)>& visit) {
-  std::unordered_set<const Term*> seen;
-  std::function<void(const TermPtr&)> walk;
-  std::function<void(const Index&)> walk_index = [&](const Index& index) {
-    for (const auto& part : index.parts()) {
-      if (part.atom.value) walk(part.atom.value);
-      if (part.atom.inner) walk_index(*part.atom.inner);
-    }
-  };
-  walk = [&](const TermPtr& term) {
-    if (!seen.insert(term.get()).second) return;
-    for (const Index& index : term->indices) walk_index(index);
-    for (const Condition& c : term->conditions) walk_index(c.index);
-    for (const TermPtr& argument : term->arguments) walk(argument);
-    visit(term);
-  };
-  walk(root);
-}
+void for_each_term(const TermPtr& root, const std::function<void(const TermPtr&)>& visit) { TermWalk{visit, {}}.walk(root); }
 
 int scalar_cost(const TermPtr& term) {
   int total = 0;

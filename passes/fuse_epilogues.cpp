@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "ir/loops.h"
 #include "ir/ops/table.h"
 #include "ir/product.h"
 #include "passes/kernel_body.h"
 #include "passes/nest_domains.h"
+#include "passes/replaceable_nodes.h"
 
 namespace gcomp::passes {
 namespace {
@@ -64,9 +64,7 @@ Index digit_of(const Shape& shape, std::int64_t weight, std::int64_t extent) {
 class EpilogueFuser {
  public:
   EpilogueFuser(Graph& graph, const TargetInfo& target, const EpilogueOptions& options)
-      : graph_(graph), target_(target), options_(options) {
-    look();
-  }
+      : graph_(graph), target_(target), options_(options), nodes_(graph) {}
 
   bool run() {
     std::vector<Node*> products;
@@ -74,58 +72,45 @@ class EpilogueFuser {
       if (node->op == &ops::kMatmul) products.push_back(node.get());
     bool changed = false;
     for (Node* product : products) changed = join_one(*product) || changed;
-    if (changed) graph_.remove_dead();
-    return changed;
+    if (!changed) return false;
+    nodes_.finish();
+    graph_.remove_dead();
+    return true;
   }
 
  private:
-  void look() {
-    uses_ = uses_of(graph_);
-    outputs_ = {graph_.outputs().begin(), graph_.outputs().end()};
-    position_.clear();
-    for (const auto& node : graph_.nodes()) position_.emplace(node.get(), position_.size());
-  }
-
   bool join_one(Node& product) {
     const Value* sum = product.result();
     if (!is_float(sum->type.dtype) || sum->type.elements() == 0 || product.operands[0]->type.elements() == 0) return false;
-    const std::vector<Node*> readers = readers_of(sum);
+    const std::vector<Node*> readers = nodes_.readers(sum);
     for (Node* kernel : readers) {
       if (kernel->op != &ops::kKernel || kernel->operands.size() > 64) continue;
-      const std::optional<std::size_t> place = place_of(product, *kernel, readers);
+      const Node* place = place_of(product, *kernel, readers);
       if (!place) continue;
       if (std::optional<Joined> joined = join(product, *kernel, readers)) {
-        apply(product, *kernel, *std::move(joined), *place);
+        apply(product, *kernel, *std::move(joined), place);
         return true;
       }
     }
     return false;
   }
 
-  std::vector<Node*> readers_of(const Value* value) {
-    std::vector<Node*> readers = uses_[value];
-    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
-    return readers;
-  }
-
-  /// Where the product can stand: in the matmul's place if all that the kernel reads is there, else in the kernel's if nobody
-  /// reads the matmul before and no state that it reads changes in between.
-  std::optional<std::size_t> place_of(const Node& product, const Node& kernel, const std::vector<Node*>& readers) const {
-    const std::size_t first = position_.at(&product), last = position_.at(&kernel);
+  /// Before which of the two the joined product can stand: the matmul if all that the kernel reads is there, else the kernel if
+  /// nobody reads the matmul before and no state that it reads changes in between. Else null.
+  const Node* place_of(const Node& product, const Node& kernel, const std::vector<Node*>& readers) const {
+    const auto first = nodes_.place(&product), last = nodes_.place(&kernel);
     const bool ready = std::all_of(kernel.operands.begin(), kernel.operands.end(), [&](const Value* v) {
-      return v == product.result() || !v->producer || position_.at(v->producer) < first;
+      return v == product.result() || !v->producer || nodes_.place(v->producer) < first;
     });
-    if (ready) return first;
+    if (ready) return &product;
     for (const Node* reader : readers)
-      if (reader != &kernel && position_.at(reader) < last) return std::nullopt;
-    for (std::size_t i = first; i < last; ++i)
-      if (graph_.nodes()[i]->op->kind == Kind::update) return std::nullopt;
-    return last;
+      if (reader != &kernel && nodes_.place(reader) < last) return nullptr;
+    return nodes_.has_update_between(first, last) ? nullptr : &kernel;
   }
 
   std::optional<Joined> join(const Node& product, const Node& kernel, const std::vector<Node*>& readers) const {
     if (looks_up(*kernel.nest)) return std::nullopt;
-    const bool kept = readers.size() > 1 || outputs_.count(product.result());
+    const bool kept = readers.size() > 1 || nodes_.is_output(product.result());
     if (kept)
       for (const Value* bias : kernel.operands) {
         if (bias == product.result() || bias->type.elements() != product.result()->type.shape.back()) continue;
@@ -294,7 +279,7 @@ class EpilogueFuser {
     return true;
   }
 
-  void apply(Node& product, Node& kernel, Joined joined, std::size_t place) {
+  void apply(Node& product, Node& kernel, Joined joined, const Node* place) {
     const Shape& shape = product.result()->type.shape;
     std::vector<Node*> made;
     made.push_back(graph_.append_kernel(ops::kProduct, joined.product.operands, std::move(joined.product.nest), joined.results,
@@ -319,6 +304,7 @@ class EpilogueFuser {
       body.prune();
       reader->operands = std::move(body.operands);
       reader->nest = std::make_shared<const LoopNest>(std::move(body.nest));
+      nodes_.note_operands(reader);
     }
     std::vector<Node*> rest;
     if (joined.rest) {
@@ -332,48 +318,29 @@ class EpilogueFuser {
         replaced[kernel.results[left[i]]] = rest[0]->results[i];
       }
     }
-    rebuild(product, kernel, made, rest, place);
-    graph_.replace_uses(replaced);
-    look();
+    nodes_.insert_before(place, made);
+    nodes_.insert_before(&kernel, rest);
+    nodes_.remove(&product);
+    nodes_.remove(&kernel);
+    nodes_.replace_uses(replaced);
   }
 
   /// Reshapes of a joined result to the product's own shape are the product's result. Whether nothing else reads it.
   bool pass_reshapes(const Value* result, Value* product, std::unordered_map<Value*, Value*>& replaced) {
-    bool all = !outputs_.count(result);
-    for (const Node* reader : uses_[result]) {
+    bool all = !nodes_.is_output(result);
+    for (const Node* reader : nodes_.readers(result)) {
       const bool passed =
-          reader->op == &ops::kReshape && reader->result()->type == product->type && !outputs_.count(reader->result());
+          reader->op == &ops::kReshape && reader->result()->type == product->type && !nodes_.is_output(reader->result());
       if (passed) replaced[reader->result()] = product;
       all = all && passed;
     }
     return all;
   }
 
-  /// `made` goes where the matmul or the kernel stood, `rest` where the kernel stood; those two go.
-  void rebuild(const Node& product, const Node& kernel, const std::vector<Node*>& made, const std::vector<Node*>& rest,
-               std::size_t place) {
-    const std::size_t at_kernel = position_.at(&kernel);
-    std::vector<std::unique_ptr<Node>> nodes = graph_.take_nodes();
-    std::unordered_map<const Node*, std::unique_ptr<Node>> added;
-    for (std::size_t i = position_.size(); i < nodes.size(); ++i)
-      added.emplace(nodes[i].get(), nullptr).first->second = std::move(nodes[i]);
-    for (std::size_t i = 0; i < position_.size(); ++i) {
-      if (i == place)
-        for (Node* node : made) graph_.append(std::move(added.at(node)));
-      if (i == at_kernel)
-        for (Node* node : rest) graph_.append(std::move(added.at(node)));
-      if (nodes[i].get() != &product && nodes[i].get() != &kernel) graph_.append(std::move(nodes[i]));
-      else retired_.push_back(std::move(nodes[i]));
-    }
-  }
-
   Graph& graph_;
   const TargetInfo& target_;
   const EpilogueOptions& options_;
-  Uses uses_;
-  std::unordered_set<const Value*> outputs_;
-  std::unordered_map<const Node*, std::size_t> position_;
-  std::vector<std::unique_ptr<Node>> retired_;
+  ReplaceableNodes nodes_;
 };
 
 }  // namespace

@@ -78,6 +78,8 @@ class Runner {
       changed = hash != std::exchange(hash_, hash);
       if (options.verify && (changed || !verified_)) verify(graph_);
       verified_ = true;
+    } catch (const SizeError& error) {
+      throw SizeError(concat("in pass '", pass.name, "', ", error.what(), "; give smaller shapes"));
     } catch (const Error& error) { throw InternalError(concat("after pass '", pass.name, "': ", error.what())); }
     observe(pass.name, changed, start);
   }

@@ -51,7 +51,8 @@ std::span<const Pass> pipeline();
 /// Null for an unknown name.
 const Pass* find_pass(std::string_view name);
 
-/// Runs the pipeline and plans memory. Any failure's message names the pass after which it arose.
+/// Runs the pipeline and plans memory. Any failure's message names the pass after which it arose. Throws SizeError, naming
+/// the node, where an op needs a value on the way that is larger than any may be.
 ir::MemoryPlan lower(ir::Graph& graph, const PipelineOptions& options = {});
 
 }  // namespace gcomp::passes

@@ -86,20 +86,24 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(Durability durability) {
+  const auto sync = [&](const fs::path& path, int flags) {
+    if (durability == Durability::buffered) return;
+    if (const int error_number = sync_path(directory_, path, flags)) fail(error_number);
+  };
   if (descriptor_.close() != 0) fail(errno);
-  if (const int error_number = sync_path(directory_, temporary_, 0)) fail(error_number);
+  sync(temporary_, 0);
   if (::renameat(directory_, temporary_.c_str(), directory_, path_.c_str()) != 0) fail(errno);
   committed_ = true;
-  if (const int error_number = sync_path(directory_, directory_of(path_), O_DIRECTORY)) fail(error_number);
+  sync(directory_of(path_), O_DIRECTORY);
 }
 
 bool is_temporary_name(std::string_view name) { return name.starts_with(kTemporaryStart) && name.ends_with(kTemporaryEnd); }
 
-void write_file(const fs::path& path, std::span<const std::byte> bytes) {
+void write_file(const fs::path& path, std::span<const std::byte> bytes, Durability durability) {
   AtomicFile file(path);
   file.write(bytes);
-  file.commit();
+  file.commit(durability);
 }
 
 std::vector<std::byte> read_file(const fs::path& path, std::uintmax_t limit) {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -14,6 +15,10 @@
 #include "runtime/left_behind.h"
 
 namespace gcomp::runtime {
+
+/// Whether a file outlives a machine that loses power at once. Texts that a command makes again need not, and each sync takes a
+/// trip to the disk.
+enum class Durability : std::uint8_t { synced, buffered };
 
 /// A new file under a temporary name in the directory of its final name. Unless commit() succeeds, the destructor removes it and
 /// what stood under the final name stays untouched. A final name that is a symbolic link is followed. All errors are UserErrors
@@ -33,8 +38,8 @@ class AtomicFile {
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
   /// For a library that writes files by name; it may replace the file there.
   const std::filesystem::path& temporary() const { return temporary_; }
-  /// Syncs the contents, renames, syncs the directory.
-  void commit();
+  /// Syncs the contents, renames, syncs the directory; or renames alone.
+  void commit(Durability durability = Durability::synced);
 
  private:
   void create_temporary(const std::filesystem::path& folder, mode_t mode);
@@ -52,7 +57,7 @@ class AtomicFile {
 bool is_temporary_name(std::string_view name);
 
 /// Writes a whole file atomically.
-void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes, Durability durability = Durability::synced);
 
 /// Reads a whole regular file of at most `limit` bytes; throws UserError otherwise.
 std::vector<std::byte> read_file(const std::filesystem::path& path, std::uintmax_t limit);

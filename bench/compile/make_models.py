@@ -3,7 +3,7 @@
     python bench/compile/make_models.py FOLDER [NAME...]        (needs onnx and numpy)
 
 NAME is gptN (N layers, d 32), reluN, softmaxN (chains of N nodes), sumN (one Sum of N inputs), viewsN (a chain of N transposes and
-reshapes), windowsN (N sums of a value with itself shifted). Each is written to FOLDER/NAME.onnx.
+reshapes), windowsN (N sums of a value with itself shifted), lstmN (one LSTM of N steps). Each is written to FOLDER/NAME.onnx.
 """
 import pathlib
 import re
@@ -133,7 +133,16 @@ def windows(path, length):
     save_rows(g, path, x)
 
 
+def lstm(path, steps):
+    g = Graph()
+    rows = g.add("Reshape", "rows", ["x", g.constant("split", np.array([0, steps, 16], np.int64))])
+    sequence = g.add("Transpose", "sequence", [rows], perm=[1, 0, 2])
+    weights = [g.weight("w", 1, 32, 16), g.weight("r", 1, 32, 8)]
+    save_rows(g, path, g.add("LSTM", "lstm", [sequence, *weights], hidden_size=8), width=16 * steps)
+
+
 MODELS = {
+    "lstm": lstm,
     "gpt": gpt,
     "relu": lambda path, n: chain(path, n, "Relu"),
     "softmax": lambda path, n: chain(path, n, "Softmax", axis=-1),

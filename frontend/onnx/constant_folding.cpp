@@ -1,6 +1,7 @@
 #include "frontend/onnx/constant_folding.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/base/error.h"
 #include "ir/interpret.h"
@@ -44,7 +45,37 @@ double points_of(const ir::Node& node) {
   return node.op->kind == ir::Kind::composite ? kStepsOfComposite * points : points;
 }
 
+/// Views of constants and what fills an array with one number are part of whatever reads them.
+bool costs_time(const std::vector<const ir::Node*>& needed) {
+  return std::any_of(needed.begin(), needed.end(),
+                     [](const ir::Node* node) { return node->op->kind != ir::Kind::constant && node->op->kind != ir::Kind::view; });
+}
+
 }  // namespace
+
+std::optional<std::string> FoldBudget::excess(std::int64_t bytes, std::int64_t largest, double points) const {
+  if (largest > each_) return concat(largest, " bytes in one tensor, more than ", each_);
+  if (bytes > bytes_) return concat(bytes, " bytes beside ", limit_ - bytes_, " of others, together more than ", limit_);
+  if (points > static_cast<double>(points_))
+    return concat(std::llround(std::min(points, 1e18)), " evaluations, more than the ", points_, " that are left");
+  return std::nullopt;
+}
+
+void FoldBudget::take(std::int64_t bytes, double points) {
+  points_ -= static_cast<std::int64_t>(points);
+  if (points > 0) bytes_ -= bytes;
+}
+
+void FoldBudget::refuse(const ir::Node& node, const std::string& excess) {
+  if (refused_.insert(node.origin).second && first_.empty())
+    first_ = concat("what node '", node.origin, "' makes depends on no input and is computed in each run: it takes ", excess);
+}
+
+std::optional<std::string> FoldBudget::note() const {
+  if (refused_.empty()) return std::nullopt;
+  const std::string others = refused_.size() > 1 ? concat(" (and so for ", refused_.size() - 1, " more)") : "";
+  return concat(first_, others, "; --max-folded-bytes N above ", limit_, " allows more");
+}
 
 bool ConstantFolder::is_constant(const ir::Value* value) {
   const auto& nodes = graph_.nodes();
@@ -98,22 +129,23 @@ std::shared_ptr<const Tensor> ConstantFolder::value_of(const ir::Value* value) {
   if (auto it = known_.find(value); it != known_.end()) return it->second;
   if (!is_constant(value)) return nullptr;
   const auto needed = needed_for(value);
-  double points = 0;
-  bool fits = needed && value->type.bytes() <= budget_.bytes;
-  for (std::size_t i = 0; fits && i < needed->size(); ++i) {
-    const ir::Node& node = *(*needed)[i];
-    if (dense(node)) continue;
-    points += points_of(node);
-    fits = points <= static_cast<double>(budget_.points) &&
-           std::all_of(node.results.begin(), node.results.end(),
-                       [](const ir::Value* result) { return result->type.bytes() <= kMostFoldedBytes; });
-  }
-  if (!fits) {
+  if (!needed) {
     refused_.insert(value->producer);
     return nullptr;
   }
-  budget_.points -= static_cast<std::int64_t>(points);
-  if (points > 0) budget_.bytes -= value->type.bytes();
+  double points = 0;
+  std::int64_t largest = 0;
+  for (const ir::Node* node : *needed) {
+    if (dense(*node)) continue;
+    points += points_of(*node);
+    for (const ir::Value* result : node->results) largest = std::max(largest, result->type.bytes());
+  }
+  if (const auto excess = budget_.excess(value->type.bytes(), largest, points)) {
+    refused_.insert(value->producer);
+    if (costs_time(*needed)) budget_.refuse(*value->producer, *excess);
+    return nullptr;
+  }
+  budget_.take(value->type.bytes(), points);
   return known_[value] = evaluate(*needed, value);
 }
 

@@ -1,10 +1,11 @@
 // What depends on no input, evaluated at import. The limits are sizes, not operators: a constant above them stays in the graph as
-// the ops that make it.
+// the ops that make it, and the first of them is remembered, to be said.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -13,12 +14,27 @@
 
 namespace gcomp::frontend {
 
-/// Of one folded tensor.
-inline constexpr std::int64_t kMostFoldedBytes = std::int64_t{64} << 20;
 /// What one import may still fold. Large constants are many loop points, and folding them must not take longer than compiling.
-struct FoldBudget {
-  std::int64_t bytes = std::int64_t{1} << 30;
-  std::int64_t points = std::int64_t{1} << 26;  ///< evaluations of a loop body
+class FoldBudget {
+ public:
+  /// `limit`: ImportLimits::folded_bytes.
+  explicit FoldBudget(std::int64_t limit) : limit_(limit), bytes_(limit), points_(limit / kPartOfOne), each_(limit / kPartOfOne) {}
+
+  /// Nothing where a tensor of so many bytes may still be computed in so many evaluations of loop bodies, `largest` being the
+  /// bytes of the largest tensor on the way; else what goes beyond, in words.
+  std::optional<std::string> excess(std::int64_t bytes, std::int64_t largest, double points) const;
+  void take(std::int64_t bytes, double points);
+  /// What a node makes is computed by the program.
+  void refuse(const ir::Node& node, const std::string& excess);
+  /// What the first refusal is called in a note, with the option that raises the limit; nothing where none was refused.
+  std::optional<std::string> note() const;
+
+ private:
+  static constexpr std::int64_t kPartOfOne = 16;  ///< of the limit one tensor and the evaluations may take
+
+  std::int64_t limit_, bytes_, points_, each_;
+  std::unordered_set<std::string> refused_;  ///< nodes of the file
+  std::string first_;
 };
 
 /// Values of one growing graph that depend on no input, state or random number. The graph may only be appended to.
@@ -28,9 +44,10 @@ class ConstantFolder {
 
   /// The value, computed once; null where it depends on something, or is above a limit. Throws UserError as ir::evaluate() does.
   std::shared_ptr<const Tensor> value_of(const ir::Value* value);
+  /// Whether it depends on nothing, folded or not.
+  bool is_constant(const ir::Value* value);
 
  private:
-  bool is_constant(const ir::Value* value);
   /// Nodes that have to run for `value`, in order; nothing where one of them was refused.
   std::optional<std::vector<const ir::Node*>> needed_for(const ir::Value* value) const;
   std::shared_ptr<const Tensor> evaluate(const std::vector<const ir::Node*>& needed, const ir::Value* value) const;

@@ -50,6 +50,7 @@ Model Importer::run() {
   update_statistics();
   count_random_steps();
   model_.graph.remove_dead();
+  if (auto note = state_.fold_budget.note()) model_.repairs.push_back(std::move(*note));
   return std::move(model_);
 }
 

@@ -75,7 +75,7 @@ struct ImportState {
   std::function<Var(const Shape&)> draw_uniform;
   /// A batch that the file fixes, and the one that it is bound to instead.
   std::optional<std::pair<std::int64_t, std::int64_t>> rebatched;
-  FoldBudget fold_budget = {};
+  FoldBudget fold_budget{options.limits.folded_bytes};
   /// Batch norms that normalise by their running statistics even where the others train.
   std::unordered_set<const ::onnx::NodeProto*> frozen_norms = {};
   /// What this import makes of running statistics, each updated once when all nodes are lowered.
@@ -196,6 +196,8 @@ class NodeContext {
     require(!inputs_[i].missing, "input ", i, " cannot be computed");
     return inputs_[i];
   }
+  /// Operand `i` is not known, which `what` needs.
+  [[noreturn]] void refuse_unknown(std::size_t i, std::string_view what) const;
   const ::onnx::AttributeProto* find(std::string_view name) const;
   const ::onnx::AttributeProto* find(std::string_view name, ::onnx::AttributeProto::AttributeType type) const;
 

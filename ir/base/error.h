@@ -39,6 +39,12 @@ class UserError : public Error {
   explicit UserError(const std::string& message, ExitCode code = ExitCode::invalid) : Error(code, message) {}
 };
 
+/// A tensor has more elements than are counted.
+class SizeError : public UserError {
+ public:
+  using UserError::UserError;
+};
+
 /// A driver, library, compiler or memory of the machine failed.
 class DeviceError : public Error {
  public:

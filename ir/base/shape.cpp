@@ -17,7 +17,7 @@ std::int64_t element_count(std::span<const std::int64_t> shape) {
     if (dim < 0) throw UserError(concat("shape [", to_string(shape), "] has a negative dimension"));
     if (dim == 0) empty = true;
     else if (__builtin_mul_overflow(count, dim, &count) || count > kMostElements)
-      throw UserError(concat("shape [", to_string(shape), "] has more than 2^48 elements"));
+      throw SizeError(concat("shape [", to_string(shape), "] has more than 2^48 elements"));
   }
   return empty ? 0 : count;
 }

@@ -14,8 +14,8 @@ using Shape = std::vector<std::int64_t>;
 /// Dimensions that an array in a file may have.
 inline constexpr std::size_t kLargestRank = 32;
 
-/// Product of the dimensions; throws UserError where it exceeds 2^48, so that sums of bytes stay in 64 bits,
-/// or a dimension is negative.
+/// Product of the dimensions; throws SizeError where it exceeds 2^48, so that sums of bytes stay in 64 bits,
+/// and UserError where a dimension is negative.
 std::int64_t element_count(std::span<const std::int64_t> shape);
 /// Row-major strides in elements.
 Shape row_major_strides(std::span<const std::int64_t> shape);

@@ -5,6 +5,7 @@
 #include "ir/ops/table.h"
 #include "passes/differentiate.h"
 #include "tests/codegen/graph_check.h"
+#include "tests/onnx/expect_error.h"
 
 namespace gcomp::tests {
 namespace {
@@ -114,6 +115,26 @@ TEST(Generate, AnIndexOutOfRangeIsAnErrorThatNamesTheNode) {
     executable->run();
     FAIL() << "index 10 of 10 was accepted";
   } catch (const UserError& error) { EXPECT_NE(std::string(error.what()).find("embedding"), std::string::npos) << error.what(); }
+}
+
+TEST(Generate, KernelsAreBoundedBeforeAnyIsCompiled) {
+  Graph graph("three");
+  Builder b(graph);
+  Var x = b.input({DType::f32, {8}}, "x");
+  for (const char* op : {"exp", "tanh", "sqrt"}) {
+    b.set_origin(concat("layer_", op));
+    graph.outputs().push_back(b.apply(op, {x}).value);
+  }
+  const ir::MemoryPlan plan = passes::plan_memory(graph);
+  const runtime::Program program = codegen::generate(graph, plan, {}, {.kernels = 3});
+  ASSERT_EQ(program.kernels.size(), 3U);
+  std::int64_t bytes = 0;
+  for (const runtime::Kernel& kernel : program.kernels) bytes += static_cast<std::int64_t>(kernel.text.size());
+  EXPECT_EQ(codegen::generate(graph, plan, {}, {.kernel_bytes = bytes}).kernels.size(), 3U);
+  expect_error([&] { codegen::generate(graph, plan, {}, {.kernels = 2}); },
+               {"node 'layer_sqrt'", "3 different kernels, more than 2;", "--max-kernels N"});
+  expect_error([&] { codegen::generate(graph, plan, {}, {.kernel_bytes = bytes - 1}); },
+               {"node 'layer_sqrt'", concat(bytes, " bytes, more than ", bytes - 1, ";"), "--max-kernel-bytes N"});
 }
 
 }  // namespace

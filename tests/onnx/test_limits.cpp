@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "frontend/onnx/functions.h"
+#include "passes/pipeline.h"
 #include "tests/onnx/expect_error.h"
 #include "tests/onnx/model_builder.h"
 
@@ -81,6 +84,53 @@ TEST(Limits, LargeTensorsAreNamed) {
   expect_error([&] { doubling.import({.limits = {.elements = 40}}); },
                {"'x4', made by node 'node_x4'", "f32[64]", "more than 40 elements", "--max-elements"});
   EXPECT_EQ(doubling.import({.limits = {.elements = 64}}).graph.outputs()[0]->type.elements(), 64);
+}
+
+/// x times the sum of exp(0) .. exp(n - 1), n being in the file.
+ModelBuilder times_a_constant(std::int64_t n) {
+  ModelBuilder m;
+  m.input("x", {"2"}).integers("zero", {}, {0}).integers("one", {}, {1}).integers("n", {}, {n});
+  m.node("Range", {"zero", "n", "one"}, {"range"}).node("Cast", {"range"}, {"float"}, {{"to", 1}}).node("Exp", {"float"}, {"exp"});
+  return m.node("ReduceSum", {"exp"}, {"sum"}, {{"keepdims", 0}}).node("Mul", {"x", "sum"}, {"y"}).output("y");
+}
+
+std::vector<std::string> ops_of(const ir::Graph& graph) {
+  std::vector<std::string> names;
+  for (const auto& node : graph.nodes()) names.emplace_back(node->op->name);
+  return names;
+}
+
+TEST(Limits, WhatIsTooLargeToFoldStaysInTheGraphWhichIsSaid) {
+  const frontend::Model folded = times_a_constant(16).import({.limits = {.folded_bytes = 4096}});
+  EXPECT_TRUE(folded.repairs.empty());
+  EXPECT_FALSE(std::ranges::count(ops_of(folded.graph), "exp"));
+
+  const frontend::Model kept = times_a_constant(256).import({.limits = {.folded_bytes = 4096}});
+  EXPECT_TRUE(std::ranges::count(ops_of(kept.graph), "exp"));
+  ASSERT_EQ(kept.repairs.size(), 1U);
+  for (const char* word : {"node 'node_float'", "2048 bytes in one tensor, more than 256", "--max-folded-bytes N above 4096"})
+    EXPECT_NE(kept.repairs[0].find(word), std::string::npos) << word << " in " << kept.repairs[0];
+  EXPECT_FALSE(std::ranges::count(ops_of(times_a_constant(256).import({.limits = {.folded_bytes = 1 << 16}}).graph), "exp"));
+}
+
+TEST(Limits, WhatMustBeKnownAndIsTooLargeToFoldNamesTheOption) {
+  ModelBuilder m;
+  m.input("x", {"2"}).integers("zero", {}, {0}).integers("one", {}, {1}).integers("n", {}, {256});
+  m.node("Range", {"zero", "n", "one"}, {"range"}).node("Expand", {"x", "range"}, {"y"}).output("y");
+  expect_error([&] { m.import({.limits = {.folded_bytes = 4096}}); },
+               {"node_y", "more than is computed in advance", "--max-folded-bytes N above 4096"}, ExitCode::unsupported);
+}
+
+/// The window's positions are a value of 2^55 elements on the way to the largest of each.
+TEST(Limits, WhatAnOpNeedsOnTheWayIsBoundedToo) {
+  ModelBuilder m;
+  m.input("x", {"1", "1", "4", "4"});
+  m.node("MaxPool", {"x"}, {"y"},
+         {{"kernel_shape", std::vector<std::int64_t>{1, 1 << 27}},
+          {"pads", std::vector<std::int64_t>{0, (1 << 27) - 1, 0, (1 << 27) - 1}}});
+  frontend::Model model = m.output("y").import();
+  expect_error([&] { passes::lower(model.graph); },
+               {"node 'node_y'", "shape [1x1x4x", "more than 2^48 elements", "smaller shapes"});
 }
 
 }  // namespace

@@ -143,8 +143,8 @@ class Compilation {
     if (flags_.emit.empty()) return compile_kernels(lowered);
     const EmitKind kind = parse_emit(flags_.emit);
     if (kind == EmitKind::ir) return write({emit_ir(lowered)});
-    if (kind == EmitKind::plan) return write({emit_plan(lowered, target_)});
-    const runtime::Program program = generate_program(lowered, target_, hooks_);
+    if (kind == EmitKind::plan) return write({emit_plan(lowered, target_, options_.program_limits)});
+    const runtime::Program program = generate_program(lowered, target_, hooks_, options_.program_limits);
     if (kind != EmitKind::cubin) return write(emit_kernels(program));
     if (flags_.out.empty()) throw UserError("--emit cubin writes binary files: give a folder with -o DIR", ExitCode::usage);
     write(emit_cubins(program, device_options(), console_));
@@ -167,7 +167,7 @@ class Compilation {
 
   /// For the table of times: on the CPU everything up to the point where the first step could run.
   void compile_kernels(const LoweredGraph& lowered) {
-    runtime::Program program = generate_program(lowered, target_, hooks_);
+    runtime::Program program = generate_program(lowered, target_, hooks_, options_.program_limits);
     if (!flags_.time_passes || target_.kind != runtime::TargetKind::cpu) return;
     const auto device = runtime::open_device(runtime::TargetKind::cpu, device_options());
     device->load(std::move(program), device->allocate_states());

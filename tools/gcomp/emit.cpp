@@ -47,10 +47,10 @@ EmitKind parse_emit(std::string_view text) {
 
 EmittedFile emit_ir(const LoweredGraph& lowered) { return {lowered.graph.name() + ".gir", ended(ir::print(lowered.graph))}; }
 
-EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target) {
+EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target, const codegen::ProgramLimits& limits) {
   std::string text = passes::describe(lowered.graph, lowered.plan, {.alignment = codegen::target_info(target).buffer_alignment});
   if (const codegen::DeviceRates* rates = codegen::target_of(target).rates) {
-    const codegen::CountedProgram counted = codegen::generate_counted(lowered.graph, lowered.plan, target);
+    const codegen::CountedProgram counted = codegen::generate_counted(lowered.graph, lowered.plan, target, limits);
     text += codegen::describe_steps(counted.program, counted.costs, *rates);
   }
   return {lowered.graph.name() + ".plan", ended(std::move(text))};
@@ -107,7 +107,7 @@ void write_emitted(const std::vector<EmittedFile>& files, const std::filesystem:
   std::filesystem::create_directories(folder, error);
   check_user(!error, "cannot make the folder '", folder.string(), "': ", error.message());
   for (const auto& [name, text] : files) {
-    runtime::write_file(folder / name, std::as_bytes(std::span(text)));
+    runtime::write_file(folder / name, std::as_bytes(std::span(text)), runtime::Durability::buffered);
     written.push_back({{"name", (folder / name).string()}, {"bytes", text.size()}});
   }
   console.result(concat("wrote ", files.size(), files.size() == 1 ? " file" : " files", " to '", folder.string(), "'"));

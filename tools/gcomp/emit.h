@@ -23,7 +23,7 @@ using EmittedFile = std::pair<std::string, std::string>;
 
 EmittedFile emit_ir(const LoweredGraph& lowered);
 /// Where everything lies; for CUDA also what each step does and the least time that an H200 takes for it.
-EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target);
+EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target, const codegen::ProgramLimits& limits);
 /// One file a kernel; the prelude that they share stands in each, so that each compiles alone.
 std::vector<EmittedFile> emit_kernels(const runtime::Program& program);
 /// Throws DeviceError (exit 5) where NVRTC is missing or refuses a kernel.

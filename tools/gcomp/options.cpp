@@ -62,9 +62,11 @@ std::string file_hint(std::string_view flag) { return concat("; a file is named 
 
 constexpr std::string_view kOptimizerFlags[] = {"--optimizer", "--lr",           "--momentum", "--dampening",
                                                 "--nesterov",  "--weight-decay", "--betas",    "--eps"};
-constexpr std::string_view kGraphFlags[] = {
-    "--loss", "--batch", "--precision", "--loss-scale",         "--dim",    "--shapes",    "--freeze",      "--thaw",
-    "--tie",  "--untie", "--inference", "--batchnorm-variance", "--output", "--max-nodes", "--max-elements"};
+constexpr std::string_view kGraphFlags[] = {"--loss",        "--batch",           "--precision",    "--loss-scale",
+                                            "--dim",         "--shapes",          "--freeze",       "--thaw",
+                                            "--tie",         "--untie",           "--inference",    "--batchnorm-variance",
+                                            "--output",      "--max-nodes",       "--max-elements", "--max-folded-bytes",
+                                            "--max-kernels", "--max-kernel-bytes"};
 
 bool holds(std::span<const std::string_view> flags, const std::string& flag) {
   return std::ranges::find(flags, flag) != flags.end();
@@ -148,12 +150,15 @@ void ModelOptions::add_shapes(ArgumentParser& parser) {
   parser.add_repeated("--shapes", shapes, "bind the whole shape of an input, e.g. x:32x20; repeatable")
       .type_name("INPUT:NxN")
       .group(group);
-  parser.add_option("--max-nodes", limits.nodes, "refuse models that unroll to more nodes (default 1000000)")
-      .type_name("N")
-      .group(group);
-  parser.add_option("--max-elements", limits.elements, "refuse models with a larger tensor (default 2^40)")
-      .type_name("N")
-      .group(group);
+  const auto limit = [&](const std::string& flag, std::int64_t& value, const std::string& meaning) {
+    parser.add_option(flag, value, meaning).type_name("N").group("What a model may come to");
+  };
+  limit("--max-nodes", limits.nodes, "refuse models that unroll to more nodes (default 1000000)");
+  limit("--max-elements", limits.elements, "refuse models with a larger tensor (default 2^40)");
+  limit("--max-folded-bytes", limits.folded_bytes,
+        "compute what depends on no input in advance up to so many bytes in all, a sixteenth of them in one tensor (default 2^30)");
+  limit("--max-kernels", program_limits.kernels, "refuse programs of more different kernels (default 4096)");
+  limit("--max-kernel-bytes", program_limits.kernel_bytes, "refuse programs whose kernels have more text (default 2^26)");
 }
 
 void ModelOptions::add_precision(ArgumentParser& parser, const std::string& meaning) {
@@ -201,9 +206,15 @@ GraphOptions ModelOptions::parse() const {
   options.tie = tie;
   options.untie = untie;
   options.batchnorm_variance = batchnorm_variance;
+  const std::pair<std::string_view, std::int64_t> bounds[] = {{"--max-nodes", limits.nodes},
+                                                              {"--max-elements", limits.elements},
+                                                              {"--max-folded-bytes", limits.folded_bytes},
+                                                              {"--max-kernels", program_limits.kernels},
+                                                              {"--max-kernel-bytes", program_limits.kernel_bytes}};
+  for (const auto& [flag, value] : bounds)
+    if (value < 1) usage(concat(flag, " ", value, ": wanted a number from 1 up"));
   options.limits = limits;
-  if (limits.nodes < 1) usage(concat("--max-nodes ", limits.nodes, ": wanted a number from 1 up"));
-  if (limits.elements < 1) usage(concat("--max-elements ", limits.elements, ": wanted a number from 1 up"));
+  options.program_limits = program_limits;
   return options;
 }
 

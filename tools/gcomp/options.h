@@ -21,6 +21,7 @@ struct ModelOptions {
   std::vector<std::string> dims, shapes, freeze, thaw, tie, untie;
   std::string precision, loss_scale, batchnorm_variance;
   frontend::ImportLimits limits;
+  codegen::ProgramLimits program_limits;
 
   void add_shapes(ArgumentParser& parser);
   void add_precision(ArgumentParser& parser, const std::string& meaning);
