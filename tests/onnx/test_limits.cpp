@@ -108,7 +108,7 @@ TEST(Limits, WhatIsTooLargeToFoldStaysInTheGraphWhichIsSaid) {
   const frontend::Model kept = times_a_constant(256).import({.limits = {.folded_bytes = 4096}});
   EXPECT_TRUE(std::ranges::count(ops_of(kept.graph), "exp"));
   ASSERT_EQ(kept.repairs.size(), 1U);
-  for (const char* word : {"node 'node_float'", "2048 bytes in one tensor, more than 256", "--max-folded-bytes N above 4096"})
+  for (const char* word : {"node 'node_range'", "2048 bytes in one tensor, more than 256", "--max-folded-bytes N above 4096"})
     EXPECT_NE(kept.repairs[0].find(word), std::string::npos) << word << " in " << kept.repairs[0];
   EXPECT_FALSE(std::ranges::count(ops_of(times_a_constant(256).import({.limits = {.folded_bytes = 1 << 16}}).graph), "exp"));
 }

@@ -36,7 +36,7 @@ TEST(ReplaceableNodes, OrderAndReadersAreThoseOfAListThatIsRebuilt) {
   for (int round = 0; round < 300; ++round) {
     const std::size_t at = random() % list.size();
     Node* const old = list[at];
-    Node* const made = graph.append(ops::kMul, old->operands);
+    Node* const made = graph.append(ops::kMul, {old->operands.front(), old->operands.back()});
     Node* const more = graph.append(ops::kNeg, {made->result()});
     nodes.insert_before(old, {made, more});
     nodes.remove(old);
