@@ -50,7 +50,7 @@ Model Importer::run() {
   update_statistics();
   count_random_steps();
   model_.graph.remove_dead();
-  if (auto note = state_.fold_budget.note()) model_.repairs.push_back(std::move(*note));
+  model_.unfolded = state_.fold_budget.note();
   return std::move(model_);
 }
 

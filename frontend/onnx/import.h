@@ -92,8 +92,8 @@ struct ImportOptions {
   /// Globs over initializers (and over the parts of a split one). Of two that match, the one with more characters that are no
   /// wildcards decides; a UserError (exit 2) where they have as many.
   std::vector<std::string> freeze = {}, train = {};
-  std::vector<std::string> tie = {}, untie = {};     ///< globs: share one parameter / one parameter for each use
-  std::string batchnorm_variance = {};               ///< "", "unbiased" or "population": overrides the rule for running variances
+  std::vector<std::string> tie = {}, untie = {};  ///< globs: share one parameter / one parameter for each use
+  std::string batchnorm_variance = {};            ///< "", "unbiased" or "population": overrides the rule for running variances
   ImportLimits limits = {};
 };
 
@@ -147,6 +147,7 @@ struct Model {
   std::vector<std::string> outputs_left_out;  ///< ONNX names of those that cannot be computed, see ImportOptions::loss_output
   std::vector<Parameter> parameters;          ///< trained and frozen float initializers, in the file's order
   std::vector<std::string> repairs;           ///< one line each: what training changes in the file's meaning, ties, splits
+  std::optional<std::string> unfolded;        ///< a note: what is computed in each run, being beyond ImportLimits::folded_bytes
   std::vector<Alias> aliases;
   FormCounts forms;
   std::shared_ptr<const Source> source;

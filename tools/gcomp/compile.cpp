@@ -130,6 +130,7 @@ class Compilation {
       report_parameters(console_, model);
       return report_outputs(console_, model, flags_.loss, output);
     }
+    report_unfolded(console_, model);
     if (flags_.training)
       report_forms(console_, flags_.model, model.forms.inference,
                    "compiled in training form (the file has them in inference form)");

@@ -128,6 +128,11 @@ std::vector<std::string> merge_notes(const std::vector<std::string>& notes) {
 void report_parameters(const Console& console, const frontend::Model& model) {
   for (const PartRow& row : kParts) report_part(console, model, row);
   for (const std::string& note : merge_notes(model.repairs)) console.say("note: " + note);
+  report_unfolded(console, model);
+}
+
+void report_unfolded(const Console& console, const frontend::Model& model) {
+  if (model.unfolded) console.say("note: " + *model.unfolded);
 }
 
 void report_outputs(const Console& console, const frontend::Model& model, const std::string& loss, const std::string& output) {

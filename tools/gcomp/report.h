@@ -11,6 +11,8 @@ namespace gcomp::tools {
 
 /// What trains, what each step updates and what is frozen, with the reasons, and the repairs that training makes.
 void report_parameters(const Console& console, const frontend::Model& model);
+/// What is computed in each run, for want of an option that allows more to be computed at import.
+void report_unfolded(const Console& console, const frontend::Model& model);
 
 /// Notes that differ in names and numbers only become one, with their count and the first names.
 std::vector<std::string> merge_notes(const std::vector<std::string>& notes);
