@@ -121,9 +121,9 @@ TEST(Generate, KernelsAreBoundedBeforeAnyIsCompiled) {
   Graph graph("three");
   Builder b(graph);
   Var x = b.input({DType::f32, {8}}, "x");
-  for (const char* op : {"exp", "tanh", "sqrt"}) {
-    b.set_origin(concat("layer_", op));
-    graph.outputs().push_back(b.apply(op, {x}).value);
+  for (const OpDef* op : {&ops::kExp, &ops::kTanh, &ops::kSqrt}) {
+    b.set_origin(concat("layer_", op->name));
+    graph.outputs().push_back(b.apply(*op, {x}).value);
   }
   const ir::MemoryPlan plan = passes::plan_memory(graph);
   const runtime::Program program = codegen::generate(graph, plan, {}, {.kernels = 3});
