@@ -50,7 +50,7 @@ Var adjust_scale(Builder& b, Value* scale, Var finite) {
   Value* counter = b.graph().add_state({DType::i64, {}}, "good_steps", StateRole::counter, 0.0);
   Var old = b.wrap(scale), good = b.wrap(counter) + 1.0, zero = b.like(good, 0);
   Var doubles = b.like(good, static_cast<double>(kGoodStepsToDouble)) <= good;
-  Var grown = b.select(doubles, ops::kMinimum(old * 2.0, b.like(old, kLargestLossScale)), old);
+  Var doubled = old * 2.0, grown = b.select(doubles, ops::kMinimum(doubled, b.like(old, kLargestLossScale)), old);
   Var next = b.select(finite, grown, old * 0.5);
   b.update(scale, next);
   b.update(counter, b.select(finite, b.select(doubles, zero, good), zero));

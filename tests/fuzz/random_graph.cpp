@@ -115,13 +115,15 @@ class Generator {
   }
 
   Var unary() {
-    static const std::vector<std::string> kSmooth = {"tanh", "sigmoid", "erf", "sin",      "cos",
-                                                     "relu", "abs",     "neg", "softplus", "atan"};
+    static const std::vector<const ir::OpDef*> kSmooth = {&ir::ops::kTanh,     &ir::ops::kSigmoid, &ir::ops::kErf, &ir::ops::kSin,
+                                                          &ir::ops::kCos,      &ir::ops::kRelu,    &ir::ops::kAbs, &ir::ops::kNeg,
+                                                          &ir::ops::kSoftplus, &ir::ops::kAtan};
+    static const std::vector<const ir::OpDef*> kOfPositives = {&ir::ops::kSqrt, &ir::ops::kLog, &ir::ops::kRsqrt};
     const Var x = pick();
     switch (between(0, 4)) {
       case 0: return ir::ops::kExp(ir::ops::kTanh(x));
-      case 1: return builder_.apply(one_of(std::vector<std::string>{"sqrt", "log", "rsqrt"}), {x * x + 0.5});
-      default: return builder_.apply(one_of(kSmooth), {x});
+      case 1: return builder_.apply(*one_of(kOfPositives), {x * x + 0.5});
+      default: return (*one_of(kSmooth))(x);
     }
   }
 
@@ -223,7 +225,7 @@ class Generator {
   Var softmax() {
     const Var x = pick_of_rank(1, 4);
     const std::int64_t axis = between(0, static_cast<int>(x.rank()) - 1);
-    return builder_.apply(toss() ? "softmax" : "log_softmax", {x}, {{"axis", axis}});
+    return builder_.apply(toss() ? ir::ops::kSoftmax : ir::ops::kLogSoftmax, {x}, {{"axis", axis}});
   }
 
   Var norm() {
