@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include "passes/plan_memory.h"
 #include "passes/reuse.h"
@@ -182,7 +183,7 @@ class PlanVerifier {
   }
 
   void check_results(const Node& node) const {
-    const Reuse reuse = reuse_of(node);
+    std::optional<Reuse> reuse;  // costly for large kernels, and few results lie over operands
     const std::vector<Extent> results = extents_of(node.results), operands = extents_of(node.operands);
     for (std::size_t r = 0; r < results.size(); ++r) {
       check_place(node, node.results[r]);
@@ -190,7 +191,10 @@ class PlanVerifier {
         if (overlap(results[r], results[other]))
           fail(where(node.results[r]), " overlaps ", where(node.results[other]), ", a result of the same node");
       for (std::size_t i = 0; i < operands.size(); ++i)
-        if (overlap(results[r], operands[i])) check_in_place(node, i, r, reuse);
+        if (overlap(results[r], operands[i])) {
+          if (!reuse) reuse = reuse_of(node);
+          check_in_place(node, i, r, *reuse);
+        }
     }
   }
 
