@@ -116,8 +116,8 @@ const std::vector<Broken>& broken_graphs() {
        "node %y is a kernel"},
       {Form::simplified, "graph @g(%x: f32[2]) -> (%y) {\n  %y = exp %x\n  %z = neg %y\n}", {}, "node %z is read by nothing"},
       {Form::layouts_chosen,
-       "graph @g(%x: f32[1,2,4,4], %w: f32[3,2,1,1]) -> (%y) {\n  %y = convolution %x, %w {dilations=[1,1], pads=[0,0,0,0], "
-       "strides=[1,1]}\n}",
+       "graph @g(%x: f32[1,2,4,4], %w: f32[3,2,1,1]) -> (%y) {\n  %y = convolution %x, %w {strides=[1,1], low=[0,0], high=[0,0], "
+       "dilations=[1,1]}\n}",
        {},
        "node %y is a convolution, channels first"},
       {Form::products_legal,
