@@ -7,8 +7,6 @@
 #include "codegen/generate.h"
 #include "codegen/target.h"
 #include "ir/ops/table.h"
-#include "passes/autocast.h"
-#include "passes/match_attention.h"
 #include "passes/pipeline.h"
 #include "passes/row_dependence.h"
 
@@ -23,15 +21,6 @@ auto timed(const CompileHooks& hooks, std::string_view phase, Work work) {
   auto result = work();
   if (hooks.phase) hooks.phase(phase, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return result;
-}
-
-/// Runs `pass`, which says whether it changed the graph, and reports it.
-template <class Pass>
-void run_pass(const CompileHooks& hooks, std::string_view name, const ir::Graph& graph, Pass pass) {
-  const auto start = std::chrono::steady_clock::now();
-  const bool changed = pass();
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-  if (hooks.pass) hooks.pass(name, graph, changed, passed.count());
 }
 
 /// Data and weights are told apart by their names: no input and no state of the model may have that of the loss's own input.
@@ -71,21 +60,21 @@ std::optional<TensorType> found_label(const ShapeRequest& shapes) {
   return type;
 }
 
-bool is_disabled(const CompileHooks& hooks, std::string_view pass) {
-  return std::find(hooks.disabled.begin(), hooks.disabled.end(), pass) != hooks.disabled.end();
-}
-
-/// Before differentiation: afterwards the probabilities are read by the gradient.
-void match_attention(ir::Graph& graph, const runtime::Target& target, const CompileHooks& hooks) {
-  const ir::TargetInfo info = codegen::target_info(target);
-  if (!info.legal_composite || is_disabled(hooks, "match_attention")) return;
-  run_pass(hooks, "match_attention", graph, [&] { return passes::match_attention(graph, info.legal_composite) > 0; });
+/// For passes of either stage.
+passes::PipelineOptions pass_options(const runtime::Target& target, const CompileHooks& hooks) {
+  passes::PipelineOptions options;
+  options.disabled = hooks.disabled;
+  options.target = codegen::target_info(target);
+  options.maker = "the import";
+  options.observer = hooks.pass;
+  return options;
 }
 
 /// 16 bits are for the ops that bear them, in graphs of f32.
-void mix_precision(ir::Graph& graph, const GraphOptions& options, const CompileHooks& hooks) {
-  if (!mixes(options)) return;
-  run_pass(hooks, "autocast", graph, [&] { return passes::autocast(graph, {.low = *options.precision}); });
+passes::PipelineOptions pass_options(const GraphOptions& options, const CompileHooks& hooks) {
+  passes::PipelineOptions passes = pass_options(options.target, hooks);
+  if (mixes(options)) passes.autocast = passes::AutocastOptions{.low = *options.precision};
+  return passes;
 }
 
 /// ": 'a' (--freeze=*), 'b' (mask), ...", the first few.
@@ -124,8 +113,6 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   made.model.graph = ir::Graph("forward");
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
              " floating-point initializers, all frozen", reasons_of(made.model.parameters));
-  match_attention(made.graph, options.target, hooks);
-  mix_precision(made.graph, options, hooks);
   if (!has_label) return made;
   for (const ir::State& state : made.graph.states()) require_other_name(state.value->name, model, "an initializer");
   try {
@@ -147,6 +134,20 @@ std::optional<passes::LossScaling> scaling_of(const GraphOptions& options) {
   return passes::LossScaling{options.loss_scale};
 }
 
+/// A forward graph with its loss and gradients, and with updates where there is an optimizer.
+ModelGraph differentiated(ModelGraph made, const GraphOptions& options, const LossSpec& loss,
+                          const std::optional<Optimizer>& optimizer, const CompileHooks& hooks) {
+  return timed(hooks, "differentiate", [&] {
+    const passes::TrainingRequest request{.loss = settled(loss, made),
+                                          .optimizer = optimizer,
+                                          .trained = trained_names(made.model),
+                                          .label = label_type(made),
+                                          .scaling = scaling_of(options)};
+    passes::prepare(made.graph, pass_options(options, hooks), &request);
+    return std::move(made);
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> trained_names(const frontend::Model& model) {
@@ -166,8 +167,7 @@ ModelGraph inference_graph(const Model& model, const GraphOptions& options, cons
   made.model.graph = ir::Graph("forward");
   made.graph.remove_updates(options.training_form ? std::optional(ir::StateRole::counter) : std::nullopt);
   made.graph.remove_dead();
-  if (mixes(options)) match_attention(made.graph, options.target, hooks);  // as an op it is cast as one
-  mix_precision(made.graph, options, hooks);
+  if (mixes(options)) passes::prepare(made.graph, pass_options(options, hooks));
   made.graph.set_name("forward");
   return made;
 }
@@ -184,29 +184,15 @@ std::string row_dependence(const ir::Graph& forward) {
 
 ModelGraph training_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const Optimizer& optimizer,
                           const CompileHooks& hooks) {
-  ModelGraph made = trainable(model, options, loss, hooks);
-  return timed(hooks, "differentiate", [&] {
-    passes::make_training_step(made.graph, settled(loss, made), optimizer, trained_names(made.model), label_type(made),
-                               scaling_of(options));
-    return std::move(made);
-  });
+  return differentiated(trainable(model, options, loss, hooks), options, loss, optimizer, hooks);
 }
 
 ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
-  ModelGraph made = trainable(model, options, loss, hooks);
-  return timed(hooks, "differentiate", [&] {
-    passes::make_gradient_graph(made.graph, settled(loss, made), trained_names(made.model), label_type(made), scaling_of(options));
-    return std::move(made);
-  });
+  return differentiated(trainable(model, options, loss, hooks), options, loss, std::nullopt, hooks);
 }
 
 LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks) {
-  passes::PipelineOptions options;
-  options.disabled = hooks.disabled;
-  options.target = codegen::target_info(target);
-  options.observer = [&](std::string_view pass, const ir::Graph& after, bool changed, double seconds) {
-    if (hooks.pass) hooks.pass(pass, after, changed, seconds);
-  };
+  const passes::PipelineOptions options = pass_options(target, hooks);
   std::optional<ir::Graph> before;
   if (hooks.internal_error) before = ir::clone(graph);
   LoweredGraph lowered;

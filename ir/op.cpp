@@ -125,17 +125,39 @@ Attributes with_defaults(const OpDef& op, const Attributes& attributes) {
   return all;
 }
 
+namespace {
+
+/// Throws UserError where the attribute is none of the op's.
+const AttributeSpec& spec_of(const OpDef& op, const std::string& name, const Attribute& value) {
+  auto spec = std::find_if(op.attributes.begin(), op.attributes.end(), [&](const AttributeSpec& s) { return s.name == name; });
+  check_user(spec != op.attributes.end(), op.name, ": unknown attribute '", name, "'");
+  check_user(has_type(value, spec->type), op.name, ": attribute '", name, "' has another type than the op wants");
+  return *spec;
+}
+
+bool says_default(const AttributeSpec& spec, const Attribute& value) { return !spec.required && equal(value, default_of(spec)); }
+
+void require_all(const OpDef& op, const Attributes& attributes) {
+  for (const AttributeSpec& spec : op.attributes)
+    check_user(!spec.required || attributes.find(spec.name), op.name, ": attribute '", spec.name, "' is missing");
+}
+
+}  // namespace
+
 Attributes normalized(const OpDef& op, const Attributes& attributes) {
   Attributes kept;
-  for (const auto& [name, value] : attributes) {
-    auto spec = std::find_if(op.attributes.begin(), op.attributes.end(), [&](const AttributeSpec& s) { return s.name == name; });
-    check_user(spec != op.attributes.end(), op.name, ": unknown attribute '", name, "'");
-    check_user(has_type(value, spec->type), op.name, ": attribute '", name, "' has another type than the op wants");
-    if (spec->required || !equal(value, default_of(*spec))) kept.set(name, value);
-  }
-  for (const AttributeSpec& spec : op.attributes)
-    check_user(!spec.required || kept.find(spec.name), op.name, ": attribute '", spec.name, "' is missing");
+  for (const auto& [name, value] : attributes)
+    if (!says_default(spec_of(op, name, value), value)) kept.set(name, value);
+  require_all(op, kept);
   return kept;
+}
+
+bool is_normalized(const OpDef& op, const Attributes& attributes) {
+  bool normal = true;
+  for (const auto& [name, value] : attributes)
+    if (says_default(spec_of(op, name, value), value)) normal = false;
+  require_all(op, attributes);
+  return normal;
 }
 
 std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType> operands, const Attributes& attributes) {

@@ -146,6 +146,8 @@ struct OpDef {
 Attributes with_defaults(const OpDef& op, const Attributes& attributes);
 /// Drops attributes that equal the op's default; throws UserError on an unknown, missing or wrongly typed one.
 Attributes normalized(const OpDef& op, const Attributes& attributes);
+/// Whether normalized() gives the same again. Throws as that does.
+bool is_normalized(const OpDef& op, const Attributes& attributes);
 /// Result types; throws UserError naming op and operand on a mismatch. `kernel` nodes carry their types and are not inferred.
 std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType> operands, const Attributes& attributes);
 /// The loop nest that defines a node of any kind but constant, update, collective and composite.

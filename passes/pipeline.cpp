@@ -4,129 +4,138 @@
 #include <chrono>
 #include <utility>
 
-#include "ir/expand.h"
 #include "ir/verify.h"
-#include "passes/choose_layout.h"
-#include "passes/join_bias_gradients.h"
-#include "passes/match_attention.h"
-#include "passes/order.h"
-#include "passes/plan_memory.h"
-#include "passes/view_attention.h"
-#include "passes/widen_contractions.h"
 
 namespace gcomp::passes {
 namespace {
 
 using namespace ir;
 
-constexpr Pass kPipeline[] = {
-    {"match_attention", "softmax(q k^T) v becomes one op, where the target takes it whole", Form::composite, Form::composite,
-     [](Graph& g, const PipelineOptions& o) {
-       return o.target.legal_composite && match_attention(g, o.target.legal_composite) > 0;
-     }},
-    {"expand", "composites become the ops that define them", Form::composite, Form::primitive,
-     [](Graph& g, const PipelineOptions& o) { return expand(g, [&](const Node& node) { return !o.target.is_legal(node); }); }},
-    {"simplify", "folding, algebra, common subexpressions, dead code", Form::composite, Form::composite,
-     [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
-    {"choose_layout", "convolutions and what lies between them go channels last", Form::primitive, Form::primitive,
-     [](Graph& g, const PipelineOptions& o) { return o.channels_last && choose_layout(g); }},
-    {"widen_contractions", "products in f16 and bf16 run in f32, where the target has no others", Form::composite, Form::composite,
-     [](Graph& g, const PipelineOptions& o) { return !o.target.half_products && widen_contractions(g); }},
-    {"align_products", "products in 16 bits get rows of whole packs of 16 bytes", Form::primitive, Form::primitive,
-     [](Graph& g, const PipelineOptions& o) { return align_products(g, o.target, o.align); }},
-    {"view_attention", "attention reads its matrices where they lie and writes them where they are wanted", Form::primitive,
-     Form::primitive,
-     [](Graph& g, const PipelineOptions& o) { return o.target.legal_composite && view_attention(g, o.target.legal_composite); }},
-    {"simplify", "folding, algebra, common subexpressions, dead code", Form::composite, Form::composite,
-     [](Graph& g, const PipelineOptions& o) { return simplify(g, o.simplify); }},
-    {"join_bias_gradients", "the bias gradient becomes part of the weight gradient, as one product", Form::primitive,
-     Form::primitive, [](Graph& g, const PipelineOptions& o) { return join_bias_gradients(g, o.target); }},
-    {"split_reductions", "long reductions to few elements run in two steps", Form::primitive, Form::primitive,
-     [](Graph& g, const PipelineOptions& o) { return split_reductions(g, o.target, o.split); }},
-    {"fuse", "ops become kernels in index notation", Form::primitive, Form::fused,
-     [](Graph& g, const PipelineOptions& o) { return fuse(g, o.fuse); }},
-    {"fuse_epilogues", "what is done to each element of a matrix product becomes part of it", Form::fused, Form::fused,
-     [](Graph& g, const PipelineOptions& o) { return fuse_epilogues(g, o.target, o.epilogues); }},
-    {"order", "the order of nodes that needs least memory", Form::fused, Form::fused,
-     [](Graph& g, const PipelineOptions& o) { return order(g, {.alignment = o.target.buffer_alignment}); }},
-};
-
-/// Each pass finds the form it needs: the one that the last changing pass before it gave. A pass over any form keeps it.
-consteval bool order_works() {
-  Form form = Form::composite;
-  for (const Pass& pass : kPipeline) {
-    if (pass.needs == Form::composite && pass.gives == Form::composite) continue;
-    const bool any = pass.needs == Form::composite;
-    if (!any && pass.needs != form) return false;
-    form = pass.gives;
+/// Throws InternalError where the graph lacks one of `forms`, as far as that can be seen.
+void check_forms(Forms forms, const PassContext& context) {
+  for (std::size_t i = 0; i < kForms; ++i) {
+    const Form form = static_cast<Form>(i);
+    if (!forms.has(form)) continue;
+    if (const std::string found = find_violation(form, context); !found.empty())
+      throw InternalError(concat("wanted a graph that ", describe(form), ": ", found));
   }
-  return form == Form::fused;
 }
-static_assert(order_works(), "a pass does not find the form of graph that it needs");
 
-/// Runs passes over one graph. What changed is told by the graph's hash and not by the pass, and only what changed is verified.
+/// Runs rows over one graph. What changed is told by the graph's hash and not by the pass, and only what changed is verified.
 class Runner {
  public:
-  Runner(Graph& graph, const PipelineOptions& options) : graph_(graph), options_(options), hash_(hash_of(graph)) {}
+  Runner(PassContext& context, Forms held) : context_(context), held_(held), hash_(hash_of(context.graph)) {}
 
-  void run(const Pass& pass, const PipelineOptions& options) {
-    const auto start = std::chrono::steady_clock::now();
-    bool changed = false;
+  void look_at_entry() const {
     try {
-      pass.run(graph_, options);
-      const std::size_t hash = hash_of(graph_);
-      changed = hash != std::exchange(hash_, hash);
-      if (options.verify && (changed || !verified_)) verify(graph_);
-      verified_ = true;
-    } catch (const SizeError& error) {
-      throw SizeError(concat("in pass '", pass.name, "', ", error.what(), "; give smaller shapes"));
-    } catch (const Error& error) { throw InternalError(concat("after pass '", pass.name, "': ", error.what())); }
-    observe(pass.name, changed, start);
+      if (context_.options.verify) verify(context_.graph);
+      check_forms(held_, context_);
+    } catch (const InternalError& error) {
+      throw InternalError(concat("before any pass, as ", context_.options.maker, " made it: ", error.what()));
+    }
   }
 
-  MemoryPlan plan() {
-    const auto start = std::chrono::steady_clock::now();
-    MemoryPlan plan = plan_memory(graph_, {.alignment = options_.target.buffer_alignment});
-    observe("plan_memory", true, start);
-    return plan;
+  void run(const Pass& pass) {
+    require_forms(pass);
+    const bool left_out = is_disabled(pass.name);
+    held_ = after(pass, held_);
+    // What another pass would have given is taken for given.
+    unseen_ = left_out && !pass.without ? unseen_ | pass.gives : unseen_.without(pass.gives);
+    if (auto* work = left_out ? pass.without : pass.run) run(pass, work);
   }
 
  private:
-  void observe(std::string_view pass, bool changed, std::chrono::steady_clock::time_point start) const {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (options_.observer) options_.observer(pass, graph_, changed, seconds);
+  bool is_disabled(std::string_view name) const {
+    const auto& disabled = context_.options.disabled;
+    return std::find(disabled.begin(), disabled.end(), name) != disabled.end();
   }
 
-  Graph& graph_;
-  const PipelineOptions& options_;
+  void require_forms(const Pass& pass) const {
+    if (const Forms missing = pass.needs.without(held_); !missing.empty())
+      throw InternalError(
+          concat("pass '", pass.name, "' needs a graph that ", describe(first_of(missing)), ": no pass before has seen to that"));
+    if (const Forms late = pass.before & held_; !late.empty())
+      throw InternalError(concat("pass '", pass.name, "' comes too late for a graph that ", describe(first_of(late))));
+  }
+
+  void run(const Pass& pass, bool (*work)(PassContext&)) {
+    const auto start = std::chrono::steady_clock::now();
+    bool changed = false;
+    try {
+      changed = execute(pass, work);
+      if (changed && context_.options.verify) verify(context_.graph);
+      check_forms((changed ? held_ : pass.gives).without(unseen_), context_);
+    } catch (const InternalError& error) { throw InternalError(concat("after pass '", pass.name, "': ", error.what())); }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    if (context_.options.observer) context_.options.observer(pass.name, context_.graph, changed, seconds.count());
+  }
+
+  /// True if the graph, or the plan for it, is another.
+  bool execute(const Pass& pass, bool (*work)(PassContext&)) {
+    try {
+      work(context_);
+    } catch (const SizeError& error) {
+      if (pass.stage == Stage::preparing) throw;
+      throw SizeError(concat("in pass '", pass.name, "', ", error.what(), "; give smaller shapes"));
+    } catch (const UserError& error) {
+      if (pass.stage == Stage::preparing) throw;
+      throw InternalError(error.what());
+    }
+    if (pass.gives.has(Form::planned)) return true;
+    const std::size_t hash = hash_of(context_.graph);
+    return hash != std::exchange(hash_, hash);
+  }
+
+  PassContext& context_;
+  Forms held_, unseen_;
   std::size_t hash_;
-  bool verified_ = false;
 };
+
+/// What the rows of the stages before give.
+Forms held_before(std::span<const Pass> table, Walk walk, Stage stage) {
+  Forms held = imported(walk);
+  for (const Pass& pass : table)
+    if (pass.stage < stage && pass.walks.has(walk)) held = after(pass, held);
+  return held;
+}
 
 }  // namespace
 
-std::span<const Pass> pipeline() { return kPipeline; }
+void run_passes(std::span<const Pass> table, PassContext& context, Walk walk, Stage stage) {
+  for (const std::string& name : context.options.disabled)
+    if (find_pass(name)) require_optional_pass(name, "pass");
+  Runner runner(context, held_before(table, walk, stage));
+  runner.look_at_entry();
+  for (const Pass& pass : table)
+    if (pass.stage == stage && pass.walks.has(walk)) runner.run(pass);
+}
 
-const Pass* find_pass(std::string_view name) {
-  auto it = std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const Pass& p) { return p.name == name; });
-  return it == std::end(kPipeline) ? nullptr : &*it;
+void prepare(Graph& graph, const PipelineOptions& options, const TrainingRequest* training) {
+  PassContext context{.graph = graph, .options = options, .training = training, .made = {}};
+  const Walk walk = !training ? Walk::inference : training->optimizer ? Walk::training : Walk::gradients;
+  run_passes(pipeline(), context, walk, Stage::preparing);
 }
 
 MemoryPlan lower(Graph& graph, const PipelineOptions& options) {
-  auto disabled = [&](std::string_view name) {
-    return std::find(options.disabled.begin(), options.disabled.end(), name) != options.disabled.end();
-  };
-  Runner runner(graph, options);
-  for (const Pass& pass : kPipeline) {
-    if (!disabled(pass.name)) {
-      runner.run(pass, options);
-    } else if (pass.name == "fuse") {
-      PipelineOptions unfused = options;  // kernels are needed all the same: one for each op
-      unfused.fuse.inlining = unfused.fuse.merging = unfused.fuse.multi_update = false;
-      runner.run(pass, unfused);
-    }
+  PassContext context{.graph = graph, .options = options, .made = {}};
+  const Walk walk = find_violation(Form::forward, context).empty() ? Walk::inference : Walk::training;
+  run_passes(pipeline(), context, walk, Stage::lowering);
+  return std::move(*context.made.plan);
+}
+
+bool run_alone(const Pass& pass, PassContext& context, Forms& held) {
+  for (std::size_t i = 0; i < kForms; ++i) {
+    const Form form = static_cast<Form>(i);
+    if (!(pass.needs & kLegality).has(form)) continue;
+    if (const std::string found = find_violation(form, context); !found.empty())
+      throw UserError(concat("it needs a graph that ", describe(form), ": ", found), ExitCode::usage);
   }
-  return runner.plan();
+  if (const Forms late = pass.before & held; !late.empty())
+    throw UserError(concat("it comes too late for a graph that ", describe(first_of(late))), ExitCode::usage);
+  const bool changed = pass.run(context);
+  held = after(pass, held);
+  check_forms(pass.gives, context);
+  return changed;
 }
 
 }  // namespace gcomp::passes

@@ -6,7 +6,7 @@
 #include "ir/base/nearest.h"
 #include "ir/builder.h"
 #include "ir/ops/table.h"
-#include "passes/differentiate.h"
+#include "passes/pipeline.h"
 
 namespace gcomp::passes {
 namespace {
@@ -141,23 +141,6 @@ Var adam(const StepScalars& s, const OptimizerSpec& o, Value* parameter, Var gra
   return p - s.spread(step_size, p) * (m / (ops::kSqrt(v) / s.spread(root, p) + o.eps));
 }
 
-std::vector<Value*> states_named(const Graph& graph, const std::vector<std::string>& names) {
-  std::vector<Value*> values;
-  for (const std::string& name : names) {
-    auto it = std::find_if(graph.states().begin(), graph.states().end(), [&](const State& s) { return s.value->name == name; });
-    check_internal(it != graph.states().end(), "no state named '", name, "'");
-    values.push_back(it->value);
-  }
-  return values;
-}
-
-std::vector<Value*> counters_of(const Graph& graph) {
-  std::vector<Value*> values;
-  for (const State& state : graph.states())
-    if (state.role == StateRole::counter) values.push_back(state.value);
-  return values;
-}
-
 /// The loss becomes the only output.
 void show_alone(Graph& graph, Value* loss) {
   graph.clear_outputs();
@@ -263,43 +246,45 @@ void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::v
   b.update(counter, next);
 }
 
-void make_training_step(Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer, const std::vector<std::string>& trained,
-                        const std::optional<TensorType>& label, const std::optional<LossScaling>& scaling) {
-  Value* value = attach_loss(graph, loss, label);
-  const std::vector<Value*> parameters = states_named(graph, trained);
-  if (scaling) {
-    const std::vector<Value*> attempts = counters_of(graph);
-    const ScaledLoss scaled = scale_loss(graph, value, *scaling);
-    const std::vector<Value*> gradients = unscale(graph, differentiate(graph, scaled.scaled, parameters), scaled.scale);
-    attach_optimizer(graph, optimizer, parameters, gradients);
-    const ScalingReport report = skip_overflow(graph, scaled, value, gradients, attempts);
-    show_alone(graph, value);
-    graph.add_output(report.scale, Role::loss_scale);
-    graph.add_output(report.skipped, Role::skipped);
-  } else {
-    attach_optimizer(graph, optimizer, parameters, differentiate(graph, value, parameters));
-    show_alone(graph, value);
+std::vector<Value*> states_named(const Graph& graph, const std::vector<std::string>& names) {
+  std::vector<Value*> values;
+  for (const std::string& name : names) {
+    auto it = std::find_if(graph.states().begin(), graph.states().end(), [&](const State& s) { return s.value->name == name; });
+    check_internal(it != graph.states().end(), "no state named '", name, "'");
+    values.push_back(it->value);
+  }
+  return values;
+}
+
+std::vector<Value*> counters_of(const Graph& graph) {
+  std::vector<Value*> values;
+  for (const State& state : graph.states())
+    if (state.role == StateRole::counter) values.push_back(state.value);
+  return values;
+}
+
+void show_loss(Graph& graph, Value* loss, const std::optional<ScalingReport>& report) {
+  show_alone(graph, loss);
+  if (report) {
+    graph.add_output(report->scale, Role::loss_scale);
+    graph.add_output(report->skipped, Role::skipped);
   }
   graph.set_name("train_step");
   graph.remove_dead();
 }
 
-void make_gradient_graph(Graph& graph, const LossSpec& loss, const std::vector<std::string>& trained,
-                         const std::optional<TensorType>& label, const std::optional<LossScaling>& scaling) {
-  Value* value = attach_loss(graph, loss, label);
-  const std::vector<Value*> parameters = states_named(graph, trained);
-  std::vector<Value*> gradients;
-  if (scaling) {
-    const ScaledLoss scaled = scale_loss(graph, value, *scaling);
-    gradients = unscale(graph, differentiate(graph, scaled.scaled, parameters), scaled.scale);
-  } else {
-    gradients = differentiate(graph, value, parameters);
-  }
-  show_alone(graph, value);
+void show_gradients(Graph& graph, Value* loss, const std::vector<Value*>& gradients) {
+  show_alone(graph, loss);
   for (Value* gradient : gradients) graph.add_output(gradient, Role::gradient);
   graph.set_name("gradients");
   graph.remove_updates();
   graph.remove_dead();
+}
+
+void make_training_step(Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer, const std::vector<std::string>& trained,
+                        const std::optional<TensorType>& label, const std::optional<LossScaling>& scaling) {
+  const TrainingRequest request{loss, optimizer, trained, label, scaling};
+  prepare(graph, {}, &request);
 }
 
 }  // namespace gcomp::passes

@@ -61,13 +61,29 @@ void attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const st
 /// Name of an optimizer state that belongs to a parameter: "NAME.momentum", "NAME.exp_avg", "NAME.exp_avg_sq".
 std::string optimizer_state_name(std::string_view parameter, std::string_view what);
 
-/// The whole step: attach_loss, differentiate, attach_optimizer. Outputs become the loss alone; with `scaling` the scale of the
-/// next step and whether this one was skipped follow. Each has its role (ir/base/role.h).
+/// What a forward graph is to be trained by.
+struct TrainingRequest {
+  LossSpec loss;
+  std::optional<OptimizerSpec> optimizer;  ///< none: the gradients are wanted, and nothing is updated
+  std::vector<std::string> trained;        ///< states by their names
+  std::optional<TensorType> label = {};    ///< of the labels of one batch, where the data has any
+  std::optional<LossScaling> scaling = {};
+};
+
+/// Outputs become the loss alone; with `report` the scale of the next step and whether this one was skipped follow. Each has its
+/// role (ir/base/role.h).
+void show_loss(ir::Graph& graph, ir::Value* loss, const std::optional<ScalingReport>& report);
+/// Outputs become the loss and the gradients; no updates of any kind.
+void show_gradients(ir::Graph& graph, ir::Value* loss, const std::vector<ir::Value*>& gradients);
+
+/// States of these names, in this order.
+std::vector<ir::Value*> states_named(const ir::Graph& graph, const std::vector<std::string>& names);
+/// States that count steps or draws.
+std::vector<ir::Value*> counters_of(const ir::Graph& graph);
+
+/// The whole step, without mixed precision: the rows of the pass table from attach_loss to show_loss.
 void make_training_step(ir::Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer,
                         const std::vector<std::string>& trained, const std::optional<TensorType>& label = {},
                         const std::optional<LossScaling>& scaling = {});
-/// Loss and gradients as outputs, in the order of `trained`; no updates of any kind.
-void make_gradient_graph(ir::Graph& graph, const LossSpec& loss, const std::vector<std::string>& trained,
-                         const std::optional<TensorType>& label = {}, const std::optional<LossScaling>& scaling = {});
 
 }  // namespace gcomp::passes

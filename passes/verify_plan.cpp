@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include "passes/plan_memory.h"
 #include "passes/reuse.h"
@@ -67,25 +68,26 @@ class PlanVerifier {
   void run() {
     for (const State& state : graph_.states()) start(state.value, MemorySpace::state);
     for (const Value* input : graph_.inputs()) start(input, MemorySpace::io);
+    inputs_ = extents_of(graph_.inputs());
     for (const auto& node : graph_.nodes())
       if (node->op->kind == Kind::constant && place(node->result()).space == MemorySpace::constant)
         start(node->result(), MemorySpace::constant);
     for (const auto& node : graph_.nodes()) run(*node);
-    for (const Value* output : graph_.outputs()) check_read(output, "the graph's outputs");
+    for (const Value* output : graph_.outputs()) check_read(output, [] { return "the graph's outputs"; });
     check_states();
-    check_internal(plan_.lower_bound <= plan_.arena_bytes, "memory plan of @", graph_.name(), ": arena of ", plan_.arena_bytes,
-                   " bytes below its lower bound of ", plan_.lower_bound);
+    if (plan_.lower_bound > plan_.arena_bytes)
+      fail("arena of ", plan_.arena_bytes, " bytes below its lower bound of ", plan_.lower_bound);
   }
 
  private:
   template <class... Args>
-  void require(bool condition, const Args&... args) const {
-    if (!condition) throw InternalError(concat("memory plan of @", graph_.name(), ": ", concat(args...)));
+  [[noreturn]] void fail(const Args&... args) const {
+    throw InternalError(concat("memory plan of @", graph_.name(), ": ", concat(args...)));
   }
 
   const Placement& place(const Value* value) const {
     auto it = plan_.placements.find(value);
-    require(it != plan_.placements.end(), "%", value->name, " has no place");
+    if (it == plan_.placements.end()) fail("%", value->name, " has no place");
     return it->second;
   }
   std::int64_t end_of(const Value* value) const { return place(value).offset + value->type.bytes(); }
@@ -108,18 +110,18 @@ class PlanVerifier {
 
   void check_bounds(const Value* value) const {
     const Placement& p = place(value);
-    require(p.offset % options_.alignment == 0, where(value), " is not aligned to ", options_.alignment, " bytes");
-    require(p.offset >= 0 && end_of(value) <= size_of_space(p.space), where(value), " lies outside the ", size_of_space(p.space),
-            " bytes of its space");
+    if (p.offset % options_.alignment != 0) fail(where(value), " is not aligned to ", options_.alignment, " bytes");
+    if (p.offset < 0 || end_of(value) > size_of_space(p.space))
+      fail(where(value), " lies outside the ", size_of_space(p.space), " bytes of its space");
   }
 
   /// Values that hold their contents before the first node.
   void start(const Value* value, MemorySpace space) {
     check_bounds(value);
     const Placement& p = place(value);
-    require(p.space == space && !p.alias_of, where(value), " must have a place of its own in space ", name_of(space));
-    require(!owners(space).any_in(p.offset, end_of(value)) || value->type.bytes() == 0, where(value),
-            " overlaps another value of its space");
+    if (p.space != space || p.alias_of) fail(where(value), " must have a place of its own in space ", name_of(space));
+    if (value->type.bytes() != 0 && owners(space).any_in(p.offset, end_of(value)))
+      fail(where(value), " overlaps another value of its space");
     write(value);
   }
 
@@ -130,14 +132,19 @@ class PlanVerifier {
 
   void write(const Value* value) { owners(place(value).space).write(place(value).offset, end_of(value), contents_of(value)); }
 
-  void check_read(const Value* value, std::string_view reader) {
+  static std::string name_of_node(const Node& node) {
+    return node.results.empty() ? std::string(node.op->name) : concat(node.op->name, " %", node.result()->name);
+  }
+
+  /// `reader` gives the name of who reads.
+  template <class Reader>
+  void check_read(const Value* value, const Reader& reader) {
     const Value* found = owners(place(value).space).other_than(place(value).offset, end_of(value), contents_of(value));
     if (value->type.bytes() == 0 || found == contents_of(value)) return;
-    require(false, reader, " read ", where(value), found ? ", overwritten by " + where(found) : ", never written");
+    fail(reader(), " read ", where(value), found ? ", overwritten by " + where(found) : ", never written");
   }
 
   void run(const Node& node) {
-    const std::string name = node.results.empty() ? concat(node.op->name) : concat(node.op->name, " %", node.result()->name);
     if (node.op->kind == Kind::update) return update(*node.operands[0], *node.operands[1]);
     if (node.op->kind == Kind::view && place(node.result()).alias_of == node.operands[0] && reuse_of(node).alias) {
       check_bounds(node.result());
@@ -146,16 +153,16 @@ class PlanVerifier {
       return;
     }
     for (const Value* operand : node.operands)
-      if (operand) check_read(operand, name);
+      if (operand) check_read(operand, [&] { return name_of_node(node); });
     check_results(node);
     if (node.op->kind == Kind::constant && place(node.result()).space == MemorySpace::constant) return;
     for (const Value* result : node.results) write(result);
   }
 
   void check_alias(const Value* target, const Value* value) const {
-    require(place(target).space == place(value).space && place(target).offset == place(value).offset &&
-                target->type.bytes() == value->type.bytes(),
-            where(value), " must have the place of ", where(target));
+    const bool same = place(target).space == place(value).space && place(target).offset == place(value).offset &&
+                      target->type.bytes() == value->type.bytes();
+    if (!same) fail(where(value), " must have the place of ", where(target));
   }
 
   /// Where a value lies; looked up once for the many pairs of an optimizer kernel.
@@ -176,58 +183,61 @@ class PlanVerifier {
   }
 
   void check_results(const Node& node) const {
-    const Reuse reuse = reuse_of(node);
+    std::optional<Reuse> reuse;  // costly for large kernels, and few results lie over operands
     const std::vector<Extent> results = extents_of(node.results), operands = extents_of(node.operands);
     for (std::size_t r = 0; r < results.size(); ++r) {
       check_place(node, node.results[r]);
       for (std::size_t other = 0; other < r; ++other)
         if (overlap(results[r], results[other]))
-          require(false, where(node.results[r]), " overlaps ", where(node.results[other]), ", a result of the same node");
+          fail(where(node.results[r]), " overlaps ", where(node.results[other]), ", a result of the same node");
       for (std::size_t i = 0; i < operands.size(); ++i)
-        if (overlap(results[r], operands[i])) check_in_place(node, i, r, reuse);
+        if (overlap(results[r], operands[i])) {
+          if (!reuse) reuse = reuse_of(node);
+          check_in_place(node, i, r, *reuse);
+        }
     }
   }
 
   void check_in_place(const Node& node, std::size_t i, std::size_t r, const Reuse& reuse) const {
     const Value *operand = node.operands[i], *result = node.results[r];
-    require(reuse.may_overwrite(static_cast<int>(i), static_cast<int>(r)), where(result), " overlaps its operand ", where(operand),
-            ", which ", node.op->name, " may not overwrite");
-    require(place(result).alias_of, where(result), " overlaps its operand ", where(operand), " but is no alias");
+    if (!reuse.may_overwrite(static_cast<int>(i), static_cast<int>(r)))
+      fail(where(result), " overlaps its operand ", where(operand), ", which ", node.op->name, " may not overwrite");
+    if (!place(result).alias_of) fail(where(result), " overlaps its operand ", where(operand), " but is no alias");
     check_alias(operand, result);
   }
 
   void check_place(const Node& node, const Value* result) const {
     check_bounds(result);
     const Placement& p = place(result);
-    require(node.op->kind == Kind::constant || p.space != MemorySpace::constant, where(result), " is computed in constant memory");
+    if (node.op->kind != Kind::constant && p.space == MemorySpace::constant) fail(where(result), " is computed in constant memory");
     if (p.alias_of) {
       check_alias(p.alias_of, result);
       const bool operand = std::find(node.operands.begin(), node.operands.end(), p.alias_of) != node.operands.end();
-      require(operand || graph_.find_state(p.alias_of), where(result), " is an alias of %", p.alias_of->name,
-              ", neither an operand nor a state");
+      if (!operand && !graph_.find_state(p.alias_of))
+        fail(where(result), " is an alias of %", p.alias_of->name, ", neither an operand nor a state");
     }
-    require(p.space != MemorySpace::state || p.alias_of, where(result), " lies in state memory but is no alias of a state");
-    const std::vector<Extent> inputs = extents_of(graph_.inputs());
+    if (p.space == MemorySpace::state && !p.alias_of) fail(where(result), " lies in state memory but is no alias of a state");
     const Extent extent{result, p.space, p.offset, end_of(result)};
-    for (const Extent& input : inputs)
-      if (overlap(extent, input)) require(false, where(result), " overlaps ", where(input.value), ", an input");
+    for (const Extent& input : inputs_)
+      if (overlap(extent, input)) fail(where(result), " overlaps ", where(input.value), ", an input");
   }
 
   void update(const Value& state, const Value& value) {
-    check_read(&value, concat("update %", state.name));
+    check_read(&value, [&] { return concat("update %", state.name); });
     contents_[&state] = contents_of(&value);
     write(&state);
   }
 
   /// Every state ends as its update left it, or as it began.
   void check_states() {
-    for (const State& state : graph_.states()) check_read(state.value, concat("the end of the step"));
+    for (const State& state : graph_.states()) check_read(state.value, [] { return "the end of the step"; });
   }
 
   const Graph& graph_;
   const MemoryPlan& plan_;
   const PlanOptions& options_;
   std::array<ByteOwners, 4> owners_;
+  std::vector<Extent> inputs_;
   std::unordered_map<const Value*, const Value*> contents_;  ///< whose elements a value has, where not its own
 };
 

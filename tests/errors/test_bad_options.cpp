@@ -89,6 +89,12 @@ TEST_F(BadOptions, UnknownPass) {
                  {"fusee", "did you mean 'fuse'?"});
 }
 
+TEST_F(BadOptions, PassThatCannotBeLeftOut) {
+  for (const char* pass : {"differentiate", "expand", "plan_memory"})
+    expect_refused(run_gcomp({"compile", model_, "--dim", "batch=4", "--disable", pass, "--emit", "ir"}), ExitCode::usage,
+                   {std::string("--disable ") + pass + ": that pass cannot be left out: "});
+}
+
 TEST_F(BadOptions, GlobThatMatchesNothing) {
   for (const char* flag : {"--freeze", "--thaw", "--tie", "--untie"})
     expect_refused(train({flag, "encoder.*"}), ExitCode::usage,

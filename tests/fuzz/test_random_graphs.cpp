@@ -92,7 +92,7 @@ TEST_P(RandomGraphs, GradientsAreTheLosssSlope) {
 TEST_P(RandomGraphs, NoPassChangesAValue) {
   std::vector<std::vector<std::string>> disabled = {{}};
   for (const passes::Pass& pass : passes::pipeline())
-    if (pass.needs == pass.gives) disabled.push_back({std::string(pass.name)});
+    if (pass.required.empty() && pass.stage == passes::Stage::lowering) disabled.push_back({std::string(pass.name)});
   for (const std::vector<std::string>& without : disabled) {
     ir::Graph graph = copy();
     passes::PipelineOptions options;

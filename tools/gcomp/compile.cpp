@@ -5,8 +5,9 @@
 
 #include "gcomp/compiled_model.h"
 #include "gcomp/saved_model.h"
+#include "passes/pipeline.h"
+#include "passes/pipeline.h"
 #include "runtime/atomic_file.h"
-#include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/emit.h"
 #include "tools/gcomp/options.h"
@@ -82,7 +83,7 @@ class Compilation {
       : flags_(flags), console_(console), trace_(console, flags.print_after), progress_(console), target_(target_of(flags)) {
     hooks_ = trace_.hooks();
     hooks_.begin = [this](std::string_view phase) { progress_.begin(phase); };
-    for (const std::string& pass : flags.disabled) require_pass(pass, "--disable");
+    for (const std::string& pass : flags.disabled) passes::require_optional_pass(pass, "--disable");
     hooks_.disabled = flags.disabled;
     options_ = flags.model_options.parse();
     options_.target = target_;
@@ -224,7 +225,7 @@ Command add_compile(ArgumentParser& root, Console& console) {
   parser.add_option("--emit", flags->emit, "ir, plan, cuda, cpp or cubin: to -o DIR, or to stdout").type_name("KIND");
   parser.add_option("--print-after", flags->print_after, "the IR after a pass, or after all of them").type_name("PASS|all");
   parser.add_flag("--time-passes", flags->time_passes, "a table of phases and passes with their times");
-  parser.add_repeated("--disable", flags->disabled, "leave a pass out; repeatable").type_name("PASS");
+  parser.add_repeated("--disable", flags->disabled, "leave a pass out that the result does not need; repeatable").type_name("PASS");
   parser.add_option("--batch", flags->batch, "first dimension of every input").type_name("N");
   flags->model_options.add_precision(parser, "what floats compute in (default: f32 with --train, else as the file says)");
   flags->model_options.add_loss_scale(parser);

@@ -1,27 +1,16 @@
 #include "tools/gcomp/pass_trace.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "ir/base/nearest.h"
 #include "ir/print.h"
 #include "passes/pipeline.h"
 #include "tools/gcomp/report.h"
 
 namespace gcomp::tools {
 
-void require_pass(const std::string& name, const std::string& flag) {
-  if (passes::find_pass(name)) return;
-  std::vector<std::string> names;
-  for (const passes::Pass& pass : passes::pipeline())
-    if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.emplace_back(pass.name);
-  throw UserError(concat(flag, " ", name, ": no such pass, there are ", listing(names), did_you_mean(name, names)),
-                  ExitCode::usage);
-}
-
 PassTrace::PassTrace(const Console& console, std::string print_after) : console_(console), print_after_(std::move(print_after)) {
-  if (!print_after_.empty() && print_after_ != "all") require_pass(print_after_, "--print-after");
+  if (!print_after_.empty() && print_after_ != "all") passes::require_pass(print_after_, "--print-after");
 }
 
 CompileHooks PassTrace::hooks() {

@@ -11,9 +11,6 @@
 
 namespace gcomp::tools {
 
-/// Throws UserError (exit 2) with the nearest name where there is no such pass.
-void require_pass(const std::string& name, const std::string& flag);
-
 class PassTrace {
  public:
   /// `print_after` is "", the name of a pass, or "all". Throws UserError (exit 2) with the nearest name of a pass.

@@ -70,7 +70,7 @@ std::string leave_reproducer(const Step& step, const ir::Graph& before) {
 /// Runs one pass on a graph equal to `before`; whatever it breaks is reported with the pass's name.
 void run(const Step& step, const ir::Graph& before, ir::Graph& graph, PassState& state) {
   try {
-    state.plan.reset();
+    state.made.plan.reset();
     const bool changed = step.run(graph, state);
     check_internal(changed || ir::hash_of(graph) == ir::hash_of(before), "it changed the graph and says that it did not");
     ir::verify(graph);
@@ -100,7 +100,7 @@ void process(const Part& part, const Options& options, const std::vector<Step>& 
     run(step, before, graph, state);
     if (options.print_after == "all" || options.print_after == step.name)
       std::cerr << "// after " << step.text << "\n"
-                << print(graph, {.elide_constants = true, .plan = state.plan ? &*state.plan : nullptr});
+                << print(graph, {.elide_constants = true, .plan = state.made.plan ? &*state.made.plan : nullptr});
     if (!options.verify_numerics) continue;
     if (step.changes_meaning) {
       std::cerr << "gcomp-opt: " << step.name << ": gives the graph another meaning, nothing to compare\n";
@@ -119,12 +119,12 @@ void process(const Part& part, const Options& options, const std::vector<Step>& 
     std::cerr << "gcomp-opt: " << options.same_as << ": " << agreement << "\n";
   }
   if (options.print_plan) {
-    const ir::MemoryPlan plan = state.plan ? *state.plan : passes::plan_memory(graph);
+    const ir::MemoryPlan plan = state.made.plan ? *state.made.plan : passes::plan_memory(graph);
     out << passes::describe(graph, plan);
     return;
   }
   if (!options.interpret) {
-    out << print(graph, {.elide_constants = options.elide_constants, .plan = state.plan ? &*state.plan : nullptr});
+    out << print(graph, {.elide_constants = options.elide_constants, .plan = state.made.plan ? &*state.made.plan : nullptr});
     return;
   }
   add_values(graph, directives, options.seed, values);

@@ -6,8 +6,6 @@
 
 #include "codegen/target.h"
 #include "ir/base/nearest.h"
-#include "passes/autocast.h"
-#include "passes/differentiate.h"
 #include "passes/pipeline.h"
 #include "passes/plan_memory.h"
 #include "passes/training.h"
@@ -20,8 +18,6 @@ using passes::PipelineOptions;
 
 struct Settings {
   PipelineOptions pipeline;
-  passes::PlanOptions plan;
-  passes::AutocastOptions autocast;
   std::string loss = "mse", optimizer = "sgd";
   std::optional<passes::LossScaling> scaling;
 };
@@ -78,9 +74,11 @@ constexpr Option kOptions[] = {
     {"split_reductions", "parallel_sums", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.parallel_sums); }},
     {"fuse_epilogues", "max_operands", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_operands); }},
     {"fuse_epilogues", "max_cost", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_cost); }},
-    {"autocast", "low", [](Settings& s, std::string_view text) { read_half(text, s.autocast.low); }},
-    {"plan_memory", "alignment", [](Settings& s, std::string_view text) { read(text, s.plan.alignment); }},
+    {"autocast", "low", [](Settings& s, std::string_view text) { read_half(text, s.pipeline.autocast->low); }},
+    {"plan_memory", "alignment", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.buffer_alignment); }},
     {"attach_loss", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
+    {"scale_loss", "loss_scale", [](Settings& s, std::string_view text) { read_scaling(text, s.scaling); }},
+    {"attach_optimizer", "optimizer", [](Settings& s, std::string_view text) { read(text, s.optimizer); }},
     {"training_step", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
     {"training_step", "loss_scale", [](Settings& s, std::string_view text) { read_scaling(text, s.scaling); }},
     {"training_step", "optimizer", [](Settings& s, std::string_view text) { read(text, s.optimizer); }},
@@ -94,45 +92,48 @@ std::vector<std::string> parameters_of(const Graph& graph) {
   return names;
 }
 
-/// What gcomp-opt runs beside the pipeline.
-struct Extra {
-  std::string_view name, summary;
-  bool changes_meaning;
-  bool (*run)(Graph&, PassState&, const Settings&);
-};
-constexpr Extra kExtras[] = {
-    {"autocast", "mixed precision: each op computes in bf16 (or f16) or in f32, as PyTorch's autocast has it", false,
-     [](Graph& graph, PassState&, const Settings& s) { return passes::autocast(graph, s.autocast); }},
-    {"differentiate",
-     "gradients of the first output by every parameter, or by every float input where there is none, become outputs", false,
-     [](Graph& graph, PassState&, const Settings&) {
-       check_user(!graph.outputs().empty(), "differentiate: the graph has no output to differentiate");
-       std::vector<Value*> wanted;
-       for (const State& state : graph.states())
-         if (state.role == StateRole::parameter) wanted.push_back(state.value);
-       if (wanted.empty())
-         for (Value* input : graph.inputs())
-           if (is_float(input->type.dtype)) wanted.push_back(input);
-       const std::vector<Value*> gradients = passes::differentiate(graph, graph.outputs()[0], wanted);
-       graph.outputs().insert(graph.outputs().end(), gradients.begin(), gradients.end());
-       return true;
-     }},
-    {"attach_loss", "the mean loss of the first float output against the new input `label` becomes an output", true,
-     [](Graph& graph, PassState&, const Settings& s) { return passes::attach_loss(graph, passes::parse_loss(s.loss)) != nullptr; }},
-    {"training_step", "loss, gradients and the optimizer's updates of every parameter", true,
-     [](Graph& graph, PassState&, const Settings& s) {
-       passes::OptimizerSpec optimizer;
-       optimizer.kind = passes::parse_optimizer(s.optimizer);
-       passes::make_training_step(graph, passes::parse_loss(s.loss), optimizer, parameters_of(graph), {}, s.scaling);
-       return true;
-     }},
-    {"plan_memory", "gives every value its place, which the printed graph then shows", false,
-     [](Graph& graph, PassState& state, const Settings& s) {
-       state.plan = passes::plan_memory(graph, s.plan);
-       passes::verify_plan(graph, *state.plan, s.plan);
-       return false;
-     }},
-};
+constexpr std::string_view kTrainingStep = "training_step";
+
+/// Passes after which outputs or states are not those of before.
+constexpr std::string_view kOtherMeaning[] = {"attach_loss", "skip_overflow", "show_loss", "show_gradients", kTrainingStep};
+
+passes::TrainingRequest request_of(const Graph& graph, const Settings& settings) {
+  passes::OptimizerSpec optimizer;
+  optimizer.kind = passes::parse_optimizer(settings.optimizer);
+  return {passes::parse_loss(settings.loss), optimizer, parameters_of(graph), {}, settings.scaling};
+}
+
+bool run_training_step(Graph& graph, PassState&, const Settings& settings) {
+  const passes::TrainingRequest request = request_of(graph, settings);
+  passes::make_training_step(graph, request.loss, *request.optimizer, request.trained, {}, request.scaling);
+  return true;
+}
+
+/// The first output by every parameter, or by every float input where there is none: what is differentiated without attach_loss.
+void add_what_to_differentiate(const Graph& graph, passes::PassResults& made) {
+  if (!made.loss) {
+    check_user(!graph.outputs().empty(), "differentiate: the graph has no output to differentiate");
+    made.loss = graph.outputs()[0];
+  }
+  if (!made.scaled.scaled) made.scaled.scaled = made.loss;
+  if (!parameters_of(graph).empty() || !made.parameters.empty()) return;
+  for (Value* input : graph.inputs())
+    if (is_float(input->type.dtype)) made.parameters.push_back(input);
+}
+
+/// Runs a pass of the table with what earlier ones have left.
+bool run_pass(const passes::Pass& pass, Graph& graph, PassState& state, const Settings& settings) {
+  passes::TrainingRequest request = request_of(graph, settings);
+  if (pass.walks.has(passes::Walk::gradients) && !pass.walks.has(passes::Walk::training)) request.optimizer.reset();
+  passes::PassContext context{.graph = graph, .options = settings.pipeline, .training = &request, .made = std::move(state.made)};
+  const bool differentiates = pass.name == "differentiate";
+  if (differentiates) add_what_to_differentiate(graph, context.made);
+  const bool changed = passes::run_alone(pass, context, state.held);
+  state.made = std::move(context.made);
+  if (differentiates)  // the text shows them
+    graph.outputs().insert(graph.outputs().end(), state.made.gradients.begin(), state.made.gradients.end());
+  return changed;
+}
 
 std::vector<std::string> options_of(std::string_view pass) {
   std::vector<std::string> names;
@@ -146,7 +147,7 @@ TargetInfo target_for(std::string_view pass) {
   TargetInfo info = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
   info.buffer_alignment = TargetInfo().buffer_alignment;
   info.legal_composite = [all = pass != "expand"](const Node&) { return all; };
-  info.half_products = false;
+  info.half_products = pass != "widen_contractions";
   info.parallel_sums = 0;
   return info;
 }
@@ -155,7 +156,7 @@ TargetInfo target_for(std::string_view pass) {
 Settings settings_of(std::string_view pass, std::string_view text, const std::optional<runtime::Target>& target) {
   Settings settings;
   settings.pipeline.target = target ? codegen::target_info(*target) : target_for(pass);
-  settings.plan.alignment = settings.pipeline.target.buffer_alignment;
+  settings.pipeline.autocast.emplace();
   while (!text.empty()) {
     const std::string_view item = text.substr(0, text.find(','));
     text.remove_prefix(std::min(item.size() + 1, text.size()));
@@ -176,14 +177,20 @@ Settings settings_of(std::string_view pass, std::string_view text, const std::op
 
 std::vector<std::pair<std::string, std::string>> named_passes() {
   std::vector<std::pair<std::string, std::string>> all;
-  auto add = [&](std::string_view name, std::string_view summary) {
-    if (std::none_of(all.begin(), all.end(), [&](const auto& p) { return p.first == name; })) all.emplace_back(name, summary);
-  };
-  for (const Extra& extra : kExtras)
-    if (extra.name != "plan_memory") add(extra.name, extra.summary);
-  for (const passes::Pass& pass : passes::pipeline()) add(pass.name, pass.summary);
-  for (const Extra& extra : kExtras) add(extra.name, extra.summary);
+  for (const passes::Pass& pass : passes::pipeline())
+    if (std::none_of(all.begin(), all.end(), [&](const auto& p) { return p.first == pass.name; }))
+      all.emplace_back(pass.name, pass.summary);
+  all.emplace_back(kTrainingStep, "attach_loss to show_loss: loss, gradients and the optimizer's updates of every parameter");
   return all;
+}
+
+/// Those that lower a complete graph, whatever it is.
+std::string names_of_lowering() {
+  std::string names;
+  for (const passes::Pass& pass : passes::pipeline())
+    if (pass.stage == passes::Stage::lowering && pass.walks.has(passes::Walk::training))
+      names += concat(names.empty() ? "" : ",", pass.name);
+  return names;
 }
 
 Step step_of(std::string_view text, const std::optional<runtime::Target>& target) {
@@ -194,19 +201,17 @@ Step step_of(std::string_view text, const std::optional<runtime::Target>& target
     if (options.back() != '}') misuse(concat("pass '", text, "' lacks the closing '}' of its options"));
     options = options.substr(1, options.size() - 2);
   }
-  const auto extra = std::find_if(std::begin(kExtras), std::end(kExtras), [&](const Extra& e) { return e.name == name; });
   const passes::Pass* pass = passes::find_pass(name);
-  if (!pass && extra == std::end(kExtras)) {
+  if (!pass && name != kTrainingStep) {
     std::vector<std::string> known;
     for (const auto& [candidate, summary] : named_passes()) known.push_back(candidate);
     misuse(concat("unknown pass '", name, "' (--list-passes shows all)", did_you_mean(name, known)));
   }
-  Settings settings = settings_of(name, options, target);
-  if (pass)
-    return {name, std::string(text), false,
-            [pass, settings](Graph& graph, PassState&) { return pass->run(graph, settings.pipeline); }};
-  return {name, std::string(text), extra->changes_meaning,
-          [extra, settings](Graph& graph, PassState& state) { return extra->run(graph, state, settings); }};
+  const bool changes_meaning = std::find(std::begin(kOtherMeaning), std::end(kOtherMeaning), name) != std::end(kOtherMeaning);
+  return {name, std::string(text), changes_meaning,
+          [pass, settings = settings_of(name, options, target)](Graph& graph, PassState& state) {
+            return pass ? run_pass(*pass, graph, state, settings) : run_training_step(graph, state, settings);
+          }};
 }
 
 }  // namespace
@@ -215,6 +220,8 @@ std::vector<Step> parse_passes(std::string_view text, const std::string& target)
   std::optional<runtime::Target> asked;
   if (!target.empty()) asked = runtime::parse_target(target);
   std::vector<Step> steps;
+  const std::string lowering = text == "all" ? names_of_lowering() : "";
+  if (!lowering.empty()) text = lowering;
   while (!text.empty()) {
     int depth = 0;
     std::size_t end = 0;
@@ -231,7 +238,7 @@ std::vector<Step> parse_passes(std::string_view text, const std::string& target)
 std::string list_passes() {
   std::string text;
   for (const auto& [name, summary] : named_passes()) {
-    text += concat(name, std::string(name.size() < 18 ? 18 - name.size() : 1, ' '), summary, "\n");
+    text += concat(name, std::string(name.size() < 20 ? 20 - name.size() : 1, ' '), summary, "\n");
     for (const std::string& option : options_of(name)) text += concat("    {", option, "=...}\n");
   }
   return text;

@@ -1,4 +1,4 @@
-// The passes that gcomp-opt runs by name: those of the pipeline and those that build a training step.
+// The passes that gcomp-opt runs by name: those of the pass table, by their names there.
 #pragma once
 
 #include <functional>
@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "ir/memory_plan.h"
+#include "passes/pipeline.h"
 
 namespace gcomp::opt {
 
 /// What passes leave beside the graph.
 struct PassState {
-  std::optional<ir::MemoryPlan> plan;  ///< of the graph as it stands; plan_memory makes it
+  passes::PassResults made;
+  passes::Forms held;  ///< what the passes so far have given
 };
 
 /// One step of --passes, bound to its options.
@@ -25,8 +26,9 @@ struct Step {
   std::function<bool(ir::Graph&, PassState&)> run;
 };
 
-/// "simplify,fuse{merging=false}", for a target such as "cuda:sm_90"; "" is none in particular, for which every pass does what it
-/// can. Throws UserError (exit 2) that names the nearest pass or option for an unknown one.
+/// "simplify,fuse{merging=false}", or "all" for those that lower a complete graph, for a target such as "cuda:sm_90"; "" is none in
+/// particular, for which every pass does what it can. Throws UserError (exit 2) that names the nearest pass or option for an
+/// unknown one.
 std::vector<Step> parse_passes(std::string_view text, const std::string& target = {});
 
 /// One line for each pass with its options, for --list-passes.

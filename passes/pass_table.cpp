@@ -1,0 +1,308 @@
+// The table of passes. Of two rows next to each other the second needs the first, but for these, which are independent:
+// choose_layout, which moves convolutions, and widen_contractions, align_products and view_attention, which change the operands of
+// products and attention wherever these stand. What acts for no target twice may still stand in one order alone.
+
+#include <algorithm>
+
+#include "ir/base/nearest.h"
+#include "ir/expand.h"
+#include "passes/choose_layout.h"
+#include "passes/differentiate.h"
+#include "passes/join_bias_gradients.h"
+#include "passes/match_attention.h"
+#include "passes/order.h"
+#include "passes/pipeline.h"
+#include "passes/plan_memory.h"
+#include "passes/view_attention.h"
+#include "passes/widen_contractions.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+using F = Form;
+
+bool run_match_attention(PassContext& c) {
+  const auto& legal = c.options.target.legal_composite;
+  return legal && match_attention(c.graph, legal) > 0;
+}
+
+bool run_attach_loss(PassContext& c) {
+  c.made.loss = attach_loss(c.graph, c.training->loss, c.training->label);
+  return true;
+}
+
+bool run_scale_loss(PassContext& c) {
+  c.made.attempts = counters_of(c.graph);  // the optimizer adds one that counts steps done
+  const auto& scaling = c.training->scaling;
+  c.made.scaled = scaling ? scale_loss(c.graph, c.made.loss, *scaling) : ScaledLoss{nullptr, c.made.loss};
+  return scaling.has_value();
+}
+
+bool run_differentiate(PassContext& c) {
+  if (c.made.parameters.empty()) c.made.parameters = states_named(c.graph, c.training->trained);
+  c.made.gradients = differentiate(c.graph, c.made.scaled.scaled, c.made.parameters);
+  return true;
+}
+
+bool run_unscale(PassContext& c) {
+  if (!c.made.scaled.scale) return false;
+  c.made.gradients = unscale(c.graph, c.made.gradients, c.made.scaled.scale);
+  return true;
+}
+
+bool run_attach_optimizer(PassContext& c) {
+  attach_optimizer(c.graph, *c.training->optimizer, c.made.parameters, c.made.gradients);
+  return true;
+}
+
+bool run_skip_overflow(PassContext& c) {
+  if (!c.made.scaled.scale) return false;
+  c.made.report = skip_overflow(c.graph, c.made.scaled, c.made.loss, c.made.gradients, c.made.attempts);
+  return true;
+}
+
+bool run_show_loss(PassContext& c) {
+  show_loss(c.graph, c.made.loss, c.made.report);
+  return true;
+}
+
+bool run_show_gradients(PassContext& c) {
+  show_gradients(c.graph, c.made.loss, c.made.gradients);
+  return true;
+}
+
+bool run_simplify(PassContext& c) { return simplify(c.graph, c.options.simplify); }
+
+/// Kernels are needed all the same: one for each op.
+bool fuse_nothing(PassContext& c) {
+  FuseOptions options = c.options.fuse;
+  options.inlining = options.merging = options.multi_update = false;
+  return fuse(c.graph, options);
+}
+
+bool run_plan_memory(PassContext& c) {
+  c.made.plan = plan_memory(c.graph, {.alignment = c.options.target.buffer_alignment});
+  return true;
+}
+
+constexpr std::string_view kIsAsked = "without it there is no training step";
+/// Forms of a step while it is made; a complete one has no more of them.
+constexpr Forms kOfTraining{F::loss_attached,   F::loss_scaled,      F::differentiated,
+                            F::gradients_final, F::updates_attached, F::updates_guarded};
+constexpr Forms kPrimitive{F::primitive, F::unfused};
+
+constexpr Pass kPipeline[] = {
+    {.name = "match_attention",
+     .summary = "softmax(q k^T) v becomes one op, where the target takes it whole",
+     .stage = Stage::preparing,
+     .needs = F::forward,
+     .before = F::primitive,
+     .gives = F::attention_matched,
+     .run = run_match_attention},
+    {.name = "autocast",
+     .summary = "mixed precision: each op computes in bf16 (or f16) or in f32, as PyTorch's autocast has it",
+     .stage = Stage::preparing,
+     .needs = {F::forward, F::attention_matched},
+     .before = F::primitive,
+     .gives = F::precision_decided,
+     .run = [](PassContext& c) { return c.options.autocast && autocast(c.graph, *c.options.autocast); }},
+    {.name = "attach_loss",
+     .summary = "the mean loss of an output against the new input `label` becomes an output",
+     .stage = Stage::preparing,
+     .walks = kDifferentiated,
+     .needs = {F::forward, F::precision_decided},
+     .before = F::loss_attached,
+     .gives = F::loss_attached,
+     .run = run_attach_loss,
+     .required = kIsAsked},
+    {.name = "scale_loss",
+     .summary = "f16: what is differentiated is the loss times the loss scale",
+     .stage = Stage::preparing,
+     .walks = kDifferentiated,
+     .needs = {F::forward, F::loss_attached},
+     .gives = F::loss_scaled,
+     .run = run_scale_loss,
+     .required = "--loss-scale 1 does not scale the loss"},
+    {.name = "differentiate",
+     .summary = "gradients of the loss by every trained parameter, or by every float input where there is none",
+     .stage = Stage::preparing,
+     .walks = kDifferentiated,
+     .needs = {F::forward, F::loss_scaled},
+     .gives = F::differentiated,
+     .takes = F::forward,
+     .run = run_differentiate,
+     .required = kIsAsked},
+    {.name = "unscale_gradients",
+     .summary = "f16: gradients are divided by the loss scale, in f32",
+     .stage = Stage::preparing,
+     .walks = kDifferentiated,
+     .needs = {F::loss_scaled, F::differentiated},
+     .gives = F::gradients_final,
+     .run = run_unscale,
+     .required = "--loss-scale 1 does not scale the loss"},
+    {.name = "attach_optimizer",
+     .summary = "the optimizer's updates of every trained parameter",
+     .stage = Stage::preparing,
+     .walks = Walk::training,
+     .needs = {F::differentiated, F::gradients_final},
+     .gives = F::updates_attached,
+     .run = run_attach_optimizer,
+     .required = kIsAsked},
+    {.name = "skip_overflow",
+     .summary = "f16: a step whose loss or gradients are not finite changes nothing but the loss scale",
+     .stage = Stage::preparing,
+     .walks = Walk::training,
+     .needs = {F::loss_scaled, F::updates_attached},
+     .gives = F::updates_guarded,
+     .run = run_skip_overflow,
+     .required = "a step that overflows would ruin the parameters"},
+    {.name = "show_loss",
+     .summary = "the loss becomes the only output, beside what loss scaling reports",
+     .stage = Stage::preparing,
+     .walks = Walk::training,
+     .needs = F::updates_guarded,
+     .gives = F::complete,
+     .takes = kOfTraining,
+     .run = run_show_loss,
+     .required = kIsAsked},
+    {.name = "show_gradients",
+     .summary = "loss and gradients become the outputs, and nothing is updated",
+     .stage = Stage::preparing,
+     .walks = Walk::gradients,
+     .needs = F::gradients_final,
+     .gives = F::complete,
+     .takes = kOfTraining,
+     .run = run_show_gradients,
+     .required = kIsAsked},
+    {.name = "match_attention",  // of a graph that was lowered as it was imported
+     .summary = "softmax(q k^T) v becomes one op, where the target takes it whole",
+     .walks = Walk::inference,
+     .needs = {F::forward, F::complete},
+     .before = F::primitive,
+     .gives = F::attention_matched,
+     .run = run_match_attention},
+    {.name = "expand",
+     .summary = "composites become the ops that define them",
+     .needs = {F::complete, F::attention_matched, F::precision_decided},
+     .gives = F::primitive,
+     .takes = {F::folded, F::simplified},
+     .run = [](PassContext& c) { return expand(c.graph, [&](const Node& node) { return !c.options.target.is_legal(node); }); },
+     .required = "composites have no code of their own"},
+    {.name = "simplify",
+     .summary = "folding, algebra, common subexpressions, dead code",
+     .gives = {F::folded, F::simplified},
+     .run = run_simplify},
+    {.name = "choose_layout",
+     .summary = "convolutions and what lies between them go channels last",
+     .needs = kPrimitive | F::folded,
+     .gives = F::layouts_chosen,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return c.options.channels_last && choose_layout(c.graph); }},
+    {.name = "widen_contractions",
+     .summary = "products in f16 and bf16 run in f32, where the target has no others",
+     .needs = kPrimitive | F::folded,
+     .gives = F::products_legal,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return !c.options.target.half_products && widen_contractions(c.graph); },
+     .required = "it changes products only where the target has none in 16 bits"},
+    {.name = "align_products",
+     .summary = "products in 16 bits get rows of whole packs of 16 bytes",
+     .needs = kPrimitive | Forms{F::folded, F::products_legal},
+     .before = F::bias_gradients_joined,
+     .gives = F::products_aligned,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return align_products(c.graph, c.options.target, c.options.align); }},
+    {.name = "view_attention",
+     .summary = "attention reads its matrices where they lie and writes them where they are wanted",
+     .needs = kPrimitive | Forms{F::folded, F::products_aligned},
+     .gives = F::views_resolved,
+     .takes = F::simplified,
+     .run =
+         [](PassContext& c) {
+           const auto& legal = c.options.target.legal_composite;
+           return legal && view_attention(c.graph, legal);
+         }},
+    {.name = "simplify",
+     .summary = "folding, algebra, common subexpressions, dead code",
+     .gives = {F::folded, F::simplified},
+     .run = run_simplify},
+    {.name = "join_bias_gradients",
+     .summary = "the bias gradient becomes part of the weight gradient, as one product",
+     .needs = kPrimitive | Forms{F::simplified, F::layouts_chosen, F::products_aligned, F::views_resolved},
+     .before = F::reductions_split,
+     .gives = F::bias_gradients_joined,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return join_bias_gradients(c.graph, c.options.target); }},
+    {.name = "split_reductions",
+     .summary = "long reductions to few elements run in two steps",
+     .needs = kPrimitive | F::bias_gradients_joined,
+     .gives = F::reductions_split,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return split_reductions(c.graph, c.options.target, c.options.split); }},
+    {.name = "fuse",
+     .summary = "ops become kernels in index notation",
+     .needs = {F::primitive, F::reductions_split},
+     .gives = F::fused,
+     .takes = {F::unfused, F::simplified},
+     .run = [](PassContext& c) { return fuse(c.graph, c.options.fuse); },
+     .without = fuse_nothing},
+    {.name = "fuse_epilogues",
+     .summary = "what is done to each element of a matrix product becomes part of it",
+     .needs = F::fused,
+     .gives = F::epilogues_joined,
+     .run = [](PassContext& c) { return fuse_epilogues(c.graph, c.options.target, c.options.epilogues); }},
+    {.name = "order",
+     .summary = "the order of nodes that needs least memory",
+     .needs = F::epilogues_joined,
+     .gives = F::ordered,
+     .run = [](PassContext& c) { return order(c.graph, {.alignment = c.options.target.buffer_alignment}); }},
+    {.name = "plan_memory",
+     .summary = "every value gets its place",
+     .needs = F::ordered,
+     .gives = F::planned,
+     .run = run_plan_memory,
+     .required = "a program is made from the plan"},
+};
+
+consteval bool order_works(Walk walk) { return first_misplaced(kPipeline, walk) == std::size(kPipeline); }
+static_assert(order_works(Walk::inference), "a pass of inference does not find what it needs, or comes too late");
+static_assert(order_works(Walk::training), "a pass of a training step does not find what it needs, or comes too late");
+static_assert(order_works(Walk::gradients), "a pass of gradients does not find what it needs, or comes too late");
+
+/// Rows of the first stage stand before those of the second, and a pass that may be left out is so in all its rows.
+consteval bool is_consistent() {
+  for (std::size_t i = 0; i < std::size(kPipeline); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      if (kPipeline[j].stage > kPipeline[i].stage) return false;
+      if (kPipeline[j].name == kPipeline[i].name && kPipeline[j].required != kPipeline[i].required) return false;
+    }
+  return true;
+}
+static_assert(is_consistent());
+
+}  // namespace
+
+std::span<const Pass> pipeline() { return kPipeline; }
+
+const Pass* find_pass(std::string_view name) {
+  auto it = std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const Pass& p) { return p.name == name; });
+  return it == std::end(kPipeline) ? nullptr : &*it;
+}
+
+void require_pass(std::string_view name, std::string_view where) {
+  if (find_pass(name)) return;
+  std::vector<std::string> names;
+  for (const Pass& pass : kPipeline)
+    if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.emplace_back(pass.name);
+  throw UserError(concat(where, " ", name, ": no such pass, there are ", listing(names), did_you_mean(std::string(name), names)),
+                  ExitCode::usage);
+}
+
+void require_optional_pass(std::string_view name, std::string_view where) {
+  require_pass(name, where);
+  const std::string_view reason = find_pass(name)->required;
+  if (!reason.empty()) throw UserError(concat(where, " ", name, ": that pass cannot be left out: ", reason), ExitCode::usage);
+}
+
+}  // namespace gcomp::passes
