@@ -59,10 +59,12 @@ void add_node(ProgramBuilder& program, const Target& target, const Node& node) {
 
 void check_limits(const KernelTable& kernels, const Node& node, const ProgramLimits& limits) {
   const auto count = static_cast<std::int64_t>(kernels.kernels().size());
-  check_user(count <= limits.kernels, "node '", origin_of(node), "' takes the program to ", count, " different kernels, more than ",
-             limits.kernels, "; --max-kernels N allows more");
-  check_user(kernels.bytes() <= limits.kernel_bytes, "node '", origin_of(node), "' takes the text of the program's kernels to ",
-             kernels.bytes(), " bytes, more than ", limits.kernel_bytes, "; --max-kernel-bytes N allows more");
+  if (count > limits.kernels)
+    throw UserError(concat("node '", origin_of(node), "' takes the program to ", count, " different kernels, more than ",
+                           limits.kernels, "; --max-kernels N allows more"));
+  if (kernels.bytes() > limits.kernel_bytes)
+    throw UserError(concat("node '", origin_of(node), "' takes the text of the program's kernels to ", kernels.bytes(),
+                           " bytes, more than ", limits.kernel_bytes, "; --max-kernel-bytes N allows more"));
 }
 
 }  // namespace

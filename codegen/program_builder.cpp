@@ -42,7 +42,10 @@ const Tensor* dense_constant(const Node& node) {
   return tensor ? tensor->get() : nullptr;
 }
 
-std::string origin_of(const Node& node) { return node.origin.empty() ? concat("%", node.result()->name) : node.origin; }
+std::string origin_of(const Node& node) {
+  if (!node.origin.empty()) return node.origin;
+  return concat("%", (node.results.empty() ? node.operands[0] : node.result())->name);  // an update has no result
+}
 
 ProgramBuilder::ProgramBuilder(const Graph& graph, const MemoryPlan& plan, const runtime::Target& target)
     : graph_(graph), plan_(plan), kernels_(target_of(target)) {
