@@ -131,8 +131,8 @@ void run_passes(std::span<const Pass> table, PassContext& context, Walk walk, St
 /// Takes an imported forward graph to one that can be lowered: attention and precision, and with `training` loss, gradients, and
 /// updates where it has an optimizer.
 void prepare(ir::Graph& graph, const PipelineOptions& options, const TrainingRequest* training = nullptr);
-/// Takes a complete graph to its memory plan. Throws SizeError, naming the node, where an op needs a value on the way that is larger
-/// than any may be.
+/// Takes a complete graph to its memory plan. Throws SizeError, naming the node, where an op needs a value on the way that is
+/// larger than any may be.
 ir::MemoryPlan lower(ir::Graph& graph, const PipelineOptions& options = {});
 
 /// Runs one pass by itself on a graph that any passes may have made, `held` being what these gave. Throws UserError with the form
