@@ -134,7 +134,7 @@ TEST(NamelessNorms, ABatchNormWithNamelessStatisticsTrainsDoubtfully) {
   const Model model = nameless("BatchNormalization", {"const_1", "const_2", "const_2", "const_1"}).import({.training = true});
   ASSERT_EQ(trained(model).size(), 2u);
   for (const auto& parameter : model.parameters)
-    if (parameter.trained) EXPECT_TRUE(parameter.doubtful) << parameter.name;
+    if (parameter.trained) { EXPECT_TRUE(parameter.doubtful) << parameter.name; }
   EXPECT_EQ(moving(model).size(), 2u);
 }
 

@@ -131,7 +131,7 @@ TEST(Signature, FrozenStatisticsDoNotMove) {
   EXPECT_TRUE(parameter_of(model, "b.running_mean").updated);
   EXPECT_TRUE(mentions(model, {"normalises by its running statistics", "frozen"}));
   for (const ir::State& state : model.graph.states())
-    if (state.role == ir::StateRole::running_statistic) EXPECT_TRUE(state.value->name.starts_with("b.")) << state.value->name;
+    if (state.role == ir::StateRole::running_statistic) { EXPECT_TRUE(state.value->name.starts_with("b.")) << state.value->name; }
 }
 
 /// y = x w + b, b of one value.
@@ -285,7 +285,7 @@ TEST(Signature, AnExportedFileGoesOnByTheSameRules) {
     const Model again = frontend::import_onnx(frontend::open_onnx_bytes(frontend::export_onnx_bytes(model, moved), "again.onnx"),
                                               {.training = true});
     EXPECT_EQ(trained(again), trained(model)) << name;
-    if (std::string_view(name).starts_with("folded")) EXPECT_FALSE(mentions(again, {"nowhere"})) << name;
+    if (std::string_view(name).starts_with("folded")) { EXPECT_FALSE(mentions(again, {"nowhere"})) << name; }
     ASSERT_EQ(again.weights.size(), model.weights.size()) << name;
     for (const auto& [state, values] : moved)
       EXPECT_TRUE(again.weights.contains(state) && again.weights.at(state) == values) << name << ": " << state;

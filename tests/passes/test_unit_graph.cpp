@@ -31,7 +31,7 @@ TEST(MovableOrder, IsTheListAfterAnyMoves) {
   int at = order.first();
   for (std::size_t i = 0; i < list.size(); ++i, at = order.next(at)) {
     ASSERT_EQ(at, list[i]);
-    if (i) ASSERT_TRUE(order.before(list[i - 1], at));
+    if (i) { ASSERT_TRUE(order.before(list[i - 1], at)); }
   }
   EXPECT_EQ(at, -1);
 }
@@ -108,7 +108,7 @@ TEST(UnitGraph, FindsPathsAndKeepsItsOrderWhileUnitsMerge) {
       else graph.merge(b, a, std::move(merged));
       for (int u = graph.first(); u >= 0; u = graph.next(u))
         for (const Value* operand : graph.unit(u).operands)
-          if (const int v = graph.producer(operand); v >= 0) ASSERT_TRUE(graph.before(v, u));
+          if (const int v = graph.producer(operand); v >= 0) { ASSERT_TRUE(graph.before(v, u)); }
     }
     EXPECT_LT(graph.take().size(), static_cast<std::size_t>(kCount));
   }
