@@ -118,6 +118,9 @@ void prepare(Graph& graph, const PipelineOptions& options, const TrainingRequest
 
 MemoryPlan lower(Graph& graph, const PipelineOptions& options) {
   PassContext context{.graph = graph, .options = options, .made = {}};
+  // The caller's mistake, whose graph may be a text: no import makes kernels.
+  if (const std::string found = find_violation(Form::unfused, context); !found.empty())
+    throw UserError(concat("the graph is lowered already: ", found));
   const Walk walk = find_violation(Form::forward, context).empty() ? Walk::inference : Walk::training;
   run_passes(pipeline(), context, walk, Stage::lowering);
   return std::move(*context.made.plan);

@@ -209,6 +209,15 @@ TEST(Pipeline, ABrokenGraphIsBlamedOnWhoMadeIt) {
   EXPECT_TRUE(found.starts_with("before any pass, as the import made it: ")) << found;
 }
 
+TEST(Pipeline, AGraphThatIsLoweredAlreadyIsTheCallersMistake) {
+  Graph graph = parse("graph @g(%x: f32[8]) -> (%y) {\n  %y = exp %x\n}");
+  lower(graph);
+  try {
+    lower(graph);
+    FAIL() << "kernels were lowered again";
+  } catch (const UserError& error) { EXPECT_EQ(std::string(error.what()), "the graph is lowered already: node %y is a kernel"); }
+}
+
 TEST(Pipeline, APassStopsWithTheFormThatItLacks) {
   std::vector<Pass> rows(pipeline().begin(), pipeline().end());
   std::erase_if(rows, [](const Pass& pass) { return pass.name == "split_reductions"; });
