@@ -8,6 +8,7 @@
 #include "passes/pipeline.h"
 #include "passes/pipeline.h"
 #include "runtime/atomic_file.h"
+#include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/emit.h"
 #include "tools/gcomp/options.h"
