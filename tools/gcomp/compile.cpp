@@ -6,7 +6,6 @@
 #include "gcomp/compiled_model.h"
 #include "gcomp/saved_model.h"
 #include "passes/pipeline.h"
-#include "passes/pipeline.h"
 #include "runtime/atomic_file.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
