@@ -16,7 +16,6 @@ namespace gcomp::codegen {
 class ProgramBuilder;
 
 struct Target {
-  std::string_view name;               ///< as runtime::to_string() has it before the architecture
   std::string_view kernel_suffix;      ///< of a file that holds one kernel's text: ".cpp"
   std::string_view prelude_file;       ///< that such a file includes
   const DeviceRates* rates = nullptr;  ///< what a plan's time is told by; null where a plan shows none

@@ -30,8 +30,7 @@ void add_composite(ProgramBuilder&, const Node& node) { throw InternalError(conc
 
 }  // namespace
 
-constexpr Target kTarget{.name = "cpu",
-                         .kernel_suffix = ".cpp",
+constexpr Target kTarget{.kernel_suffix = ".cpp",
                          .prelude_file = "prelude.h",
                          .info = info,
                          .emit = emit,

@@ -97,8 +97,7 @@ int architecture_of(const runtime::Target& target) {
 
 bool library_has_gelu(const runtime::Target& target) { return architecture_of(target) >= 90; }
 
-constexpr Target kTarget{.name = "cuda",
-                         .kernel_suffix = ".cu",
+constexpr Target kTarget{.kernel_suffix = ".cu",
                          .prelude_file = "prelude.cuh",
                          .rates = &kH200,
                          .info = info,
