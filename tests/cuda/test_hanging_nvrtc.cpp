@@ -20,8 +20,8 @@ class HangingNvrtc : public testing::Test {
     const std::string hanging = folder_ / "hanging";
     CudaSettings settings{.emulated = {{"NVRTC_HANGS", hanging}}};
     if (signal != 0)
-      settings.limits =
-          "(while [ ! -e '" + hanging + "' ]; do sleep 0.02; done; kill -" + std::to_string(signal) + " $$) > /dev/null 2>&1 & true";
+      settings.limits = "(while [ ! -e '" + hanging + "' ]; do sleep 0.02; done; kill -" + std::to_string(signal) +
+                        " $$) > /dev/null 2>&1 & true";
     return settings;
   }
 

@@ -147,7 +147,8 @@ void check_cpu(const runtime::DeviceOptions& options, std::vector<Finding>& find
 
 void check_compiler(const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
   try {
-    findings.push_back({"C++ compiler", Health::good, runtime::cpu::describe_compiler(options.compiler, options.compiler_timeout), ""});
+    findings.push_back(
+        {"C++ compiler", Health::good, runtime::cpu::describe_compiler(options.compiler, options.compiler_timeout), ""});
   } catch (const DeviceError& error) {
     findings.push_back(
         {"C++ compiler", Health::bad, error.what(), "install one (Debian, Ubuntu: apt install g++) for training on the CPU"});
