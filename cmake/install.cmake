@@ -15,10 +15,12 @@ install(DIRECTORY gcomp ir DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp FILES_M
 install(FILES frontend/layers.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/frontend)
 install(FILES frontend/onnx/import.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/frontend/onnx)
 install(FILES codegen/program_limits.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/codegen)
-install(FILES passes/training.h passes/loss_scaling.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/passes)
-foreach(header program device instruction_set executable library_search state_memory artifact artifact_trust npz npy zip_archive
-        atomic_file descriptor left_behind)
+install(FILES passes/training/training.h passes/training/loss_scaling.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/passes)
+foreach(header program device instruction_set executable library_search state_memory artifact artifact_trust)
   install(FILES runtime/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/runtime)
+endforeach()
+foreach(header npz npy zip_archive atomic_file descriptor left_behind)
+  install(FILES runtime/files/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/runtime/files)
 endforeach()
 
 configure_package_config_file(cmake/gcompConfig.cmake.in ${PROJECT_BINARY_DIR}/gcompConfig.cmake INSTALL_DESTINATION ${package}

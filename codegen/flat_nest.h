@@ -11,7 +11,7 @@
 #include "ir/base/error.h"
 #include "ir/base/integers.h"
 #include "ir/base/tensor.h"
-#include "ir/term.h"
+#include "ir/nest/term.h"
 
 namespace gcomp::codegen {
 

@@ -4,7 +4,7 @@
 
 #include "codegen/program_builder.h"
 #include "codegen/target.h"
-#include "ir/loops.h"
+#include "ir/nest/loops.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::codegen {

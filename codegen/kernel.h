@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ir/base/tensor.h"
-#include "ir/term.h"
+#include "ir/nest/term.h"
 #include "runtime/program.h"
 
 namespace gcomp::codegen {

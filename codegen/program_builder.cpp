@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "codegen/rebase.h"
-#include "ir/loops.h"
+#include "ir/nest/loops.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::codegen {

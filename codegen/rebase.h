@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/base/tensor.h"
-#include "ir/term.h"
+#include "ir/nest/term.h"
 
 namespace gcomp::codegen {
 

@@ -12,7 +12,7 @@
 #include "gcomp/loss_output.h"
 #include "gcomp/model.h"
 #include "ir/memory_plan.h"
-#include "passes/training.h"
+#include "passes/training/training.h"
 #include "runtime/program.h"
 
 namespace gcomp::codegen {
@@ -40,7 +40,7 @@ struct CompileHooks {
 struct GraphOptions {
   ShapeRequest shapes;
   /// All floats of the model compute as this; without it, as the file says. bf16 and f16 mean mixed precision: everything is kept
-  /// in f32, and what bears it computes in 16 bits (passes/autocast.h).
+  /// in f32, and what bears it computes in 16 bits (passes/training/autocast.h).
   std::optional<DType> precision;
   /// f16: what the loss is multiplied by before it is differentiated; without it, what PyTorch's GradScaler arrives at.
   std::optional<double> loss_scale;

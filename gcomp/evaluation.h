@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "ir/base/tensor.h"
-#include "passes/training.h"
+#include "passes/training/training.h"
 
 namespace gcomp {
 

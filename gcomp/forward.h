@@ -8,7 +8,7 @@
 #include "gcomp/index_limits.h"
 #include "gcomp/tensor_view.h"
 #include "runtime/executable.h"
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 
 namespace gcomp {
 

@@ -9,7 +9,7 @@
 
 #include "frontend/onnx/import.h"
 #include "gcomp/index_limits.h"
-#include "passes/training.h"
+#include "passes/training/training.h"
 
 namespace gcomp {
 

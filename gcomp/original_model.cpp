@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ir/base/error.h"
-#include "runtime/sha256.h"
+#include "runtime/files/sha256.h"
 
 namespace gcomp {
 namespace fs = std::filesystem;

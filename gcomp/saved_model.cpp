@@ -7,7 +7,7 @@
 #include <set>
 
 #include "gcomp/step_ports.h"
-#include "runtime/strict_json.h"
+#include "runtime/files/strict_json.h"
 
 namespace gcomp {
 namespace {

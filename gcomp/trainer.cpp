@@ -9,9 +9,9 @@
 #include "gcomp/step_ports.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
-#include "runtime/atomic_file.h"
 #include "runtime/convert.h"
-#include "runtime/sha256.h"
+#include "runtime/files/atomic_file.h"
+#include "runtime/files/sha256.h"
 
 namespace gcomp {
 namespace {

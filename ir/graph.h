@@ -21,8 +21,8 @@
 #include "ir/attributes.h"
 #include "ir/base/role.h"
 #include "ir/base/tensor.h"
+#include "ir/nest/term.h"
 #include "ir/op.h"
-#include "ir/term.h"
 
 namespace gcomp::ir {
 

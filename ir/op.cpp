@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "ir/loops.h"
+#include "ir/nest/loops.h"
 #include "ir/ops/shown.h"
 
 namespace gcomp::ir {

@@ -8,8 +8,8 @@
 
 #include "ir/attributes.h"
 #include "ir/base/tensor.h"
-#include "ir/scalar_body.h"
-#include "ir/term.h"
+#include "ir/nest/scalar_body.h"
+#include "ir/nest/term.h"
 
 namespace gcomp::ir {
 

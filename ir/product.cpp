@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/loops.h"
+#include "ir/nest/loops.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::ir {

@@ -6,7 +6,7 @@
 
 #include "ir/ops/table.h"
 #include "ir/product.h"
-#include "ir/spelling.h"
+#include "ir/text/spelling.h"
 
 namespace gcomp::ir {
 namespace {

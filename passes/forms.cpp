@@ -4,8 +4,8 @@
 #include <array>
 
 #include "ir/ops/table.h"
+#include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
-#include "passes/plan_memory.h"
 
 namespace gcomp::passes {
 namespace {

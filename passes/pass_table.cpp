@@ -6,15 +6,15 @@
 
 #include "ir/base/nearest.h"
 #include "ir/expand.h"
+#include "passes/attention/match_attention.h"
+#include "passes/attention/view_attention.h"
 #include "passes/choose_layout.h"
-#include "passes/differentiate.h"
-#include "passes/join_bias_gradients.h"
-#include "passes/match_attention.h"
-#include "passes/order.h"
+#include "passes/memory/order.h"
+#include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
-#include "passes/plan_memory.h"
-#include "passes/view_attention.h"
-#include "passes/widen_contractions.h"
+#include "passes/products/join_bias_gradients.h"
+#include "passes/products/widen_contractions.h"
+#include "passes/training/differentiate.h"
 
 namespace gcomp::passes {
 namespace {

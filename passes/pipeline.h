@@ -14,15 +14,15 @@
 #include "ir/graph.h"
 #include "ir/memory_plan.h"
 #include "ir/target_info.h"
-#include "passes/align_products.h"
-#include "passes/autocast.h"
 #include "passes/forms.h"
-#include "passes/fuse.h"
-#include "passes/fuse_epilogues.h"
-#include "passes/loss_scaling.h"
+#include "passes/fusion/fuse.h"
+#include "passes/products/align_products.h"
+#include "passes/products/fuse_epilogues.h"
+#include "passes/products/split_reductions.h"
 #include "passes/simplify.h"
-#include "passes/split_reductions.h"
-#include "passes/training.h"
+#include "passes/training/autocast.h"
+#include "passes/training/loss_scaling.h"
+#include "passes/training/training.h"
 
 namespace gcomp::passes {
 

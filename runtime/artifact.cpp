@@ -8,12 +8,12 @@
 
 #include "ir/base/error.h"
 #include "ir/base/version.h"
-#include "runtime/safetensors.h"
+#include "runtime/files/safetensors.h"
+#include "runtime/files/sha256.h"
+#include "runtime/files/signature.h"
+#include "runtime/files/strict_json.h"
+#include "runtime/files/zip_archive.h"
 #include "runtime/serialize.h"
-#include "runtime/sha256.h"
-#include "runtime/signature.h"
-#include "runtime/strict_json.h"
-#include "runtime/zip_archive.h"
 
 namespace gcomp::runtime {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ir/base/tensor.h"
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 
 namespace gcomp::runtime {
 

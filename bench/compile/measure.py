@@ -27,14 +27,14 @@ def compiled(gcomp, model, name, folder):
     command = [gcomp, "compile", str(model), "--train", "--loss", loss_of(name), "--dim", "batch=2", "-o", str(folder / "out.gcx"),
                "--time-passes", "--json"]
     environment = dict(os.environ, XDG_CACHE_HOME=str(folder / "cache"))
-    start = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)
-    output, errors = process.stdout.read(), process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.monotonic() - start
+    with open(folder / "output", "w+b") as output, open(folder / "errors", "w+b") as errors:  # of any length, as no pipe is
+        start = time.monotonic()
+        process = subprocess.Popen(command, stdout=output, stderr=errors, env=environment)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - start
     if status:
-        raise SystemExit(f"{name}: {errors.strip()}")
-    rows = json.loads(output)["phases"]
+        raise SystemExit(f"{name}: {(folder / 'errors').read_text().strip()}")
+    rows = json.loads((folder / "output").read_text())["phases"]
     passes = sum(row["seconds"] for row in rows if row["name"] == "passes")
     return passes, seconds, usage.ru_maxrss / 1024
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "ir/loops.h"
+#include "ir/nest/loops.h"
 #include "ir/ops/table.h"
 #include "ir/product.h"
 

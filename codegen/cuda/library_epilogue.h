@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "ir/term.h"
+#include "ir/nest/term.h"
 #include "runtime/program.h"
 
 namespace gcomp::codegen::cuda {

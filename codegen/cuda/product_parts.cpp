@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/target.h"
-#include "ir/loops.h"
+#include "ir/nest/loops.h"
 #include "ir/ops/table.h"
 #include "ir/product.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/builder.h"
-#include "ir/loops.h"
+#include "ir/nest/loops.h"
 #include "ir/op.h"
 #include "ir/ops/shown.h"
 #include "ir/ops/table.h"

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "runtime/descriptor.h"
-#include "runtime/left_behind.h"
+#include "runtime/files/descriptor.h"
+#include "runtime/files/left_behind.h"
 
 namespace gcomp::runtime::cpu {
 

@@ -19,7 +19,7 @@
 #include "runtime/cpu/kernel_library.h"
 #include "runtime/cpu/process.h"
 #include "runtime/cpu/thread_pool.h"
-#include "runtime/disk_cache.h"
+#include "runtime/files/disk_cache.h"
 
 namespace gcomp::runtime::cpu {
 namespace {

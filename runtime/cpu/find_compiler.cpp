@@ -8,7 +8,7 @@
 #include "ir/base/error.h"
 #include "runtime/cpu/compiler_environment.h"
 #include "runtime/cpu/process.h"
-#include "runtime/disk_cache.h"
+#include "runtime/files/disk_cache.h"
 
 namespace gcomp::runtime::cpu {
 namespace {

@@ -10,7 +10,7 @@
 #include "ir/base/error.h"
 #include "runtime/cpu/compiler.h"
 #include "runtime/cpu/elf.h"
-#include "runtime/disk_cache.h"
+#include "runtime/files/disk_cache.h"
 
 namespace gcomp::runtime::cpu {
 namespace {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "runtime/cpu/bounded_log.h"
-#include "runtime/descriptor.h"
-#include "runtime/left_behind.h"
+#include "runtime/files/descriptor.h"
+#include "runtime/files/left_behind.h"
 
 namespace gcomp::runtime::cpu {
 

@@ -5,7 +5,7 @@
 
 #include "ir/base/error.h"
 #include "runtime/cuda/nvrtc.h"
-#include "runtime/sha256.h"
+#include "runtime/files/sha256.h"
 
 namespace gcomp::runtime::cuda {
 namespace {

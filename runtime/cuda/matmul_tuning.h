@@ -7,7 +7,7 @@
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/session.h"
 #include "runtime/device.h"
-#include "runtime/disk_cache.h"
+#include "runtime/files/disk_cache.h"
 
 namespace gcomp::runtime::cuda {
 

@@ -15,9 +15,9 @@
 
 #include "ir/base/error.h"
 #include "ir/base/version.h"
-#include "runtime/atomic_file.h"
-#include "runtime/disk_cache.h"
-#include "runtime/left_behind.h"
+#include "runtime/files/atomic_file.h"
+#include "runtime/files/disk_cache.h"
+#include "runtime/files/left_behind.h"
 
 namespace gcomp::runtime::cuda {
 namespace {

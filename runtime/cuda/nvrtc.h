@@ -69,7 +69,7 @@ struct CubinOptions {
 /// Compiles each source once, on several threads, or takes it from the cache; results in the order of `sources`. The first
 /// failure, in that order, is thrown as a DeviceError (exit 5) with log and the path of the saved source, its lines numbered.
 /// NVRTC cannot be stopped: where it takes longer than its time, or is cancelled, a DeviceError is thrown while it goes on in
-/// threads that nobody waits for (runtime/left_behind.h).
+/// threads that nobody waits for (runtime/files/left_behind.h).
 std::vector<Cubin> compile_cubins(const Nvrtc& nvrtc, std::span<const std::string> sources, std::string_view architecture,
                                   const CubinOptions& options = {});
 

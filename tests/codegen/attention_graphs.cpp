@@ -6,10 +6,10 @@
 #include "ir/builder.h"
 #include "ir/expand.h"
 #include "ir/ops/table.h"
-#include "passes/differentiate.h"
-#include "passes/fuse.h"
+#include "passes/attention/view_attention.h"
+#include "passes/fusion/fuse.h"
 #include "passes/simplify.h"
-#include "passes/view_attention.h"
+#include "passes/training/differentiate.h"
 
 namespace gcomp::tests {
 

@@ -3,10 +3,10 @@
 #include "ir/builder.h"
 #include "ir/expand.h"
 #include "ir/ops/table.h"
-#include "passes/differentiate.h"
-#include "passes/fuse.h"
+#include "passes/fusion/fuse.h"
 #include "passes/simplify.h"
-#include "passes/training.h"
+#include "passes/training/differentiate.h"
+#include "passes/training/training.h"
 #include "tests/ops/samples.h"
 
 namespace gcomp::tests {

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "ir/builder.h"
-#include "ir/loops.h"
+#include "ir/nest/loops.h"
 #include "ir/ops/table.h"
-#include "passes/fuse.h"
+#include "passes/fusion/fuse.h"
 #include "tests/codegen/compiled_kernels.h"
 
 namespace gcomp::tests {

@@ -4,9 +4,9 @@
 
 #include "ir/builder.h"
 #include "ir/ops/table.h"
-#include "passes/differentiate.h"
-#include "passes/split_reductions.h"
-#include "passes/training.h"
+#include "passes/products/split_reductions.h"
+#include "passes/training/differentiate.h"
+#include "passes/training/training.h"
 #include "tests/codegen/graph_check.h"
 
 namespace gcomp::tests {

@@ -5,7 +5,7 @@
 #include "ir/builder.h"
 #include "ir/expand.h"
 #include "ir/ops/table.h"
-#include "passes/fuse.h"
+#include "passes/fusion/fuse.h"
 #include "passes/simplify.h"
 
 namespace gcomp::tests {

@@ -9,7 +9,7 @@
 #include "codegen/cuda/product_parts.h"
 #include "codegen/cuda/products/products.h"
 #include "codegen/cuda/target.h"
-#include "ir/parse.h"
+#include "ir/text/parse.h"
 #include "runtime/cuda/nvrtc.h"
 #include "tests/codegen/attention_graphs.h"
 #include "tests/codegen/cubin_report.h"

@@ -10,7 +10,7 @@
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
 #include "passes/pipeline.h"
-#include "passes/training.h"
+#include "passes/training/training.h"
 #include "runtime/validate.h"
 #include "tests/codegen/cuda_shim/program_runner.h"
 #include "tests/ops/samples.h"

@@ -3,7 +3,7 @@
 
 #include "ir/builder.h"
 #include "ir/ops/table.h"
-#include "passes/differentiate.h"
+#include "passes/training/differentiate.h"
 #include "tests/codegen/graph_check.h"
 #include "tests/onnx/expect_error.h"
 

@@ -13,7 +13,7 @@
 #include "ir/builder.h"
 #include "ir/ops/table.h"
 #include "passes/pipeline.h"
-#include "passes/training.h"
+#include "passes/training/training.h"
 #include "runtime/program.h"
 
 namespace gcomp::tests {

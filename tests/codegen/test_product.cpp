@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda/library_epilogue.h"
-#include "ir/parse.h"
+#include "ir/text/parse.h"
 #include "ir/verify.h"
 
 namespace gcomp::ir {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "onnx/onnx.pb.h"
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 #include "tests/drive/command.h"
 
 namespace gcomp::test {

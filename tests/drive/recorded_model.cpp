@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/base/error.h"
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 
 namespace gcomp::test {
 namespace {

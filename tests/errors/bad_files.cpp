@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 
 namespace gcomp::test {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ir/base/error.h"
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 #include "tests/drive/command.h"
 #include "tests/errors/bad_files.h"
 #include "tests/runtime/temporary_directory.h"

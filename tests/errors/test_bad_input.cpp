@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "ir/base/error.h"
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/errors/bad_files.h"

@@ -4,7 +4,7 @@
 
 #include "gcomp/trainer.h"
 #include "runtime/artifact.h"
-#include "runtime/sha256.h"
+#include "runtime/files/sha256.h"
 #include "tests/errors/bad_input.h"
 
 namespace gcomp::test {

@@ -5,7 +5,7 @@
 
 #include "ir/builder.h"
 #include "ir/ops/table.h"
-#include "passes/differentiate.h"
+#include "passes/training/differentiate.h"
 
 namespace gcomp::tests {
 namespace {

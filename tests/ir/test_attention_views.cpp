@@ -3,8 +3,8 @@
 
 #include "ir/attention_views.h"
 #include "ir/interpret.h"
-#include "ir/parse.h"
-#include "ir/print.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
 
 namespace gcomp::ir {
 namespace {

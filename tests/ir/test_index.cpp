@@ -3,13 +3,13 @@
 
 #include <random>
 
-#include "ir/index.h"
-#include "ir/loops.h"
+#include "ir/nest/index.h"
+#include "ir/nest/loops.h"
+#include "ir/nest/term.h"
 #include "ir/ops/table.h"
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/print_nest.h"
-#include "ir/term.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
+#include "ir/text/print_nest.h"
 
 namespace gcomp::ir {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/interpret.h"
-#include "ir/parse.h"
+#include "ir/text/parse.h"
 
 namespace gcomp::ir {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "ir/parse.h"
+#include "ir/text/parse.h"
 
 namespace gcomp::ir {
 namespace {

@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "ir/builder.h"
-#include "ir/loops.h"
 #include "ir/memory_plan.h"
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/print_nest.h"
+#include "ir/nest/loops.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
+#include "ir/text/print_nest.h"
 #include "tests/ops/samples.h"
 
 namespace gcomp::ir {

@@ -1,9 +1,9 @@
 // Each law of ir/graph.h, broken by hand, is found and named.
 #include <gtest/gtest.h>
 
-#include "ir/loops.h"
+#include "ir/nest/loops.h"
 #include "ir/ops/table.h"
-#include "ir/parse.h"
+#include "ir/text/parse.h"
 #include "ir/verify.h"
 
 namespace gcomp::ir {

@@ -7,7 +7,7 @@
 
 #include "ir/builder.h"
 #include "ir/interpret.h"
-#include "passes/differentiate.h"
+#include "passes/training/differentiate.h"
 #include "tests/onnx/expect_error.h"
 #include "tests/onnx/model_builder.h"
 

@@ -8,7 +8,7 @@
 
 #include "ir/graph.h"
 #include "ir/ops/table.h"
-#include "ir/parse.h"
+#include "ir/text/parse.h"
 
 namespace gcomp::tests {
 

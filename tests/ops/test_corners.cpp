@@ -5,7 +5,7 @@
 
 #include "ir/builder.h"
 #include "ir/interpret.h"
-#include "passes/differentiate.h"
+#include "passes/training/differentiate.h"
 #include "tests/ops/samples.h"
 
 namespace gcomp::tests {

@@ -8,8 +8,8 @@
 #include <map>
 #include <random>
 
+#include "ir/nest/term.h"
 #include "ir/op.h"
-#include "ir/term.h"
 
 namespace gcomp::passes {
 

@@ -1,8 +1,8 @@
 // A graph from text with its memory plan, verified, and look-up by name.
 #pragma once
 
-#include "ir/parse.h"
-#include "passes/plan_memory.h"
+#include "ir/text/parse.h"
+#include "passes/memory/plan_memory.h"
 
 namespace gcomp::passes {
 

@@ -9,12 +9,12 @@
 #include "ir/expand.h"
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "passes/choose_layout.h"
-#include "passes/fuse.h"
+#include "passes/fusion/fuse.h"
+#include "passes/products/split_reductions.h"
 #include "passes/simplify.h"
-#include "passes/split_reductions.h"
-#include "passes/training.h"
+#include "passes/training/training.h"
 
 namespace gcomp::passes {
 namespace {

@@ -5,9 +5,9 @@
 #include "codegen/target.h"
 #include "ir/builder.h"
 #include "ir/ops/table.h"
-#include "passes/autocast.h"
 #include "passes/pipeline.h"
-#include "passes/training.h"
+#include "passes/training/autocast.h"
+#include "passes/training/training.h"
 #include "tests/passes/small_stack.h"
 #include "tests/passes/training_graphs.h"
 

@@ -10,12 +10,12 @@
 #include "ir/builder.h"
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
-#include "ir/parse.h"
-#include "ir/print.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
 #include "ir/verify.h"
-#include "passes/match_attention.h"
+#include "passes/attention/match_attention.h"
 #include "passes/pipeline.h"
-#include "passes/training.h"
+#include "passes/training/training.h"
 #include "tests/ops/samples.h"
 
 namespace gcomp::passes {

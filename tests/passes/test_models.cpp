@@ -13,10 +13,10 @@
 #include <set>
 
 #include "frontend/onnx/import.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
+#include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
-#include "passes/plan_memory.h"
-#include "passes/training.h"
+#include "passes/training/training.h"
 
 namespace gcomp::passes {
 namespace {

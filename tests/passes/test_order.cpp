@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstdio>
 
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "passes/order.h"
-#include "passes/plan_memory.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
+#include "passes/memory/order.h"
+#include "passes/memory/plan_memory.h"
 #include "tests/passes/training_graphs.h"
 
 namespace gcomp::passes {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "passes/pack.h"
+#include "passes/memory/pack.h"
 
 namespace gcomp::passes {
 namespace {

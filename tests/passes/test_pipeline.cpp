@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "ir/ops/table.h"
-#include "ir/parse.h"
+#include "ir/text/parse.h"
 #include "passes/pipeline.h"
 
 namespace gcomp::passes {

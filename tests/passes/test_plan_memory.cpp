@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "ir/ops/table.h"
-#include "passes/order.h"
+#include "passes/memory/order.h"
 #include "tests/passes/planned_execution.h"
 #include "tests/passes/planned_graph.h"
 #include "tests/passes/training_graphs.h"

@@ -4,9 +4,9 @@
 
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "passes/reuse.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
+#include "passes/memory/reuse.h"
 #include "tests/passes/nest_machine.h"
 #include "tests/passes/training_graphs.h"
 

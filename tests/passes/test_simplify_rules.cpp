@@ -6,7 +6,7 @@
 #include <iterator>
 #include <set>
 
-#include "ir/parse.h"
+#include "ir/text/parse.h"
 #include "passes/simplify.h"
 
 namespace gcomp::passes {

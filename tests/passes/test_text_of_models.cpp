@@ -7,10 +7,10 @@
 
 #include "frontend/onnx/import.h"
 #include "ir/interpret.h"
-#include "ir/parse.h"
-#include "ir/print.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
 #include "passes/pipeline.h"
-#include "passes/training.h"
+#include "passes/training/training.h"
 
 namespace gcomp::passes {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "ir/builder.h"
 #include "ir/ops/table.h"
-#include "passes/unit_graph.h"
+#include "passes/fusion/unit_graph.h"
 
 namespace gcomp::passes {
 namespace {

@@ -7,10 +7,10 @@
 #include "ir/builder.h"
 #include "ir/expand.h"
 #include "ir/ops/table.h"
-#include "passes/fuse.h"
+#include "passes/fusion/fuse.h"
+#include "passes/products/split_reductions.h"
 #include "passes/simplify.h"
-#include "passes/split_reductions.h"
-#include "passes/training.h"
+#include "passes/training/training.h"
 
 namespace gcomp::passes {
 

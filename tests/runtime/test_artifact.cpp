@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/artifact.h"
-#include "runtime/sha256.h"
-#include "runtime/signature.h"
-#include "runtime/zip_archive.h"
+#include "runtime/files/sha256.h"
+#include "runtime/files/signature.h"
+#include "runtime/files/zip_archive.h"
 #include "tests/runtime/sample_program.h"
 #include "tests/runtime/temporary_directory.h"
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <functional>
 
-#include "runtime/disk_cache.h"
+#include "runtime/files/disk_cache.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace gcomp::runtime::test {

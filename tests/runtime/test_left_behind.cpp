@@ -5,11 +5,11 @@
 
 #include <csignal>
 
-#include "runtime/atomic_file.h"
 #include "runtime/cpu/compile_folder.h"
 #include "runtime/cpu/process.h"
-#include "runtime/left_behind.h"
-#include "runtime/npz.h"
+#include "runtime/files/atomic_file.h"
+#include "runtime/files/left_behind.h"
+#include "runtime/files/npz.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace gcomp::runtime {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <csignal>
 
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace gcomp::runtime {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "ir/base/error.h"
-#include "runtime/npz.h"
-#include "runtime/npz_stream.h"
+#include "runtime/files/npz.h"
+#include "runtime/files/npz_stream.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace gcomp::runtime {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/signature.h"
+#include "runtime/files/signature.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace gcomp::runtime::test {

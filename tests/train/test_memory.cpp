@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "runtime/convert.h"
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/runtime/temporary_directory.h"

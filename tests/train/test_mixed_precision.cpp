@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gcomp/gcomp.h"
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/runtime/temporary_directory.h"

@@ -1,7 +1,7 @@
 // The same training gives the same bytes: twice, on one thread and on two, and in two parts.
 #include <gtest/gtest.h>
 
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/runtime/temporary_directory.h"

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "runtime/npz.h"
-#include "runtime/npz_stream.h"
+#include "runtime/files/npz.h"
+#include "runtime/files/npz_stream.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/runtime/temporary_directory.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/runtime/temporary_directory.h"

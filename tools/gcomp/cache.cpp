@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/device.h"
-#include "runtime/disk_cache.h"
+#include "runtime/files/disk_cache.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/report.h"
 

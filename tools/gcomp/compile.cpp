@@ -6,7 +6,7 @@
 #include "gcomp/compiled_model.h"
 #include "gcomp/saved_model.h"
 #include "passes/pipeline.h"
-#include "runtime/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/emit.h"

@@ -13,7 +13,7 @@
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/gpu.h"
 #include "runtime/cuda/nvrtc.h"
-#include "runtime/disk_cache.h"
+#include "runtime/files/disk_cache.h"
 #include "tools/gcomp/report.h"
 
 namespace gcomp::tools {

@@ -5,11 +5,11 @@
 #include "codegen/generate.h"
 #include "codegen/target.h"
 #include "ir/base/nearest.h"
-#include "ir/print.h"
-#include "passes/plan_memory.h"
-#include "runtime/atomic_file.h"
+#include "ir/text/print.h"
+#include "passes/memory/plan_memory.h"
 #include "runtime/cuda/kernel_set.h"
 #include "runtime/device.h"
+#include "runtime/files/atomic_file.h"
 
 namespace gcomp::tools {
 namespace {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gcomp/gradients.h"
-#include "runtime/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/options.h"

@@ -1,7 +1,7 @@
 #include "tools/gcomp/interrupt.h"
 
 #include "ir/base/error.h"
-#include "runtime/left_behind.h"
+#include "runtime/files/left_behind.h"
 
 namespace gcomp::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "ir/base/version.h"
-#include "runtime/left_behind.h"
+#include "runtime/files/left_behind.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/console.h"
 #include "tools/gcomp/interrupt.h"

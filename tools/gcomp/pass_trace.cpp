@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "passes/pipeline.h"
 #include "tools/gcomp/report.h"
 

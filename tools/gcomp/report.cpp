@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "ir/print.h"
-#include "passes/training.h"
-#include "runtime/atomic_file.h"
+#include "ir/text/print.h"
+#include "passes/training/training.h"
+#include "runtime/files/atomic_file.h"
 
 namespace gcomp::tools {
 namespace {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "gcomp/predictor.h"
-#include "runtime/atomic_file.h"
-#include "runtime/npz.h"
-#include "runtime/npz_stream.h"
+#include "runtime/files/atomic_file.h"
+#include "runtime/files/npz.h"
+#include "runtime/files/npz_stream.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/options.h"

@@ -10,9 +10,9 @@
 
 #include "ir/base/error.h"
 #include "runtime/artifact.h"
-#include "runtime/atomic_file.h"
-#include "runtime/descriptor.h"
-#include "runtime/signature.h"
+#include "runtime/files/atomic_file.h"
+#include "runtime/files/descriptor.h"
+#include "runtime/files/signature.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/outputs.h"

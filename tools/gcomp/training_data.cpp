@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/npz.h"
+#include "runtime/files/npz.h"
 
 namespace gcomp::tools {
 

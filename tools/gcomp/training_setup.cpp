@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "ir/base/error.h"
-#include "runtime/atomic_file.h"
+#include "runtime/files/atomic_file.h"
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/training_run.h"
 

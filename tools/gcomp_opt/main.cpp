@@ -7,10 +7,10 @@
 #include <sstream>
 
 #include "ir/base/nearest.h"
-#include "ir/parse.h"
-#include "ir/print.h"
+#include "ir/text/parse.h"
+#include "ir/text/print.h"
 #include "ir/verify.h"
-#include "passes/plan_memory.h"
+#include "passes/memory/plan_memory.h"
 #include "tools/command_line/arguments.h"
 #include "tools/gcomp_opt/numerics.h"
 #include "tools/gcomp_opt/pass_list.h"

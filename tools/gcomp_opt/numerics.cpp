@@ -5,9 +5,9 @@
 #include <random>
 
 #include "ir/base/hash.h"
-#include "ir/parse.h"
-#include "ir/scanner.h"
-#include "ir/spelling.h"
+#include "ir/text/parse.h"
+#include "ir/text/scanner.h"
+#include "ir/text/spelling.h"
 
 namespace gcomp::opt {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "codegen/target.h"
 #include "ir/base/nearest.h"
+#include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
-#include "passes/plan_memory.h"
-#include "passes/training.h"
+#include "passes/training/training.h"
 
 namespace gcomp::opt {
 namespace {

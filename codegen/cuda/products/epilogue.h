@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ir/base/tensor.h"
-#include "ir/term.h"
+#include "ir/nest/term.h"
 
 namespace gcomp::codegen::cuda {
 

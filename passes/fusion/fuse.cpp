@@ -1,0 +1,85 @@
+#include "passes/fusion/fuse.h"
+
+#include <algorithm>
+
+#include "ir/ops/table.h"
+#include "ir/rewrite.h"
+#include "passes/fusion/fusion_units.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+/// Rebuilds the graph from units; names of results survive.
+void rebuild(Graph& graph, std::vector<FusionUnit>& units) {
+  std::vector<std::unique_ptr<Node>> old = graph.take_nodes();
+  std::unordered_map<const Node*, std::unique_ptr<Node>*> owner;
+  for (auto& node : old) owner[node.get()] = &node;
+  std::unordered_map<Value*, Value*> replaced;
+  auto current = [&](Value* value) {
+    auto it = replaced.find(value);
+    return it == replaced.end() ? value : it->second;
+  };
+  for (FusionUnit& unit : units) {
+    if (unit.node) {
+      for (Value*& operand : unit.node->operands) operand = current(operand);
+      graph.append(std::move(*owner.at(unit.node)));
+      continue;
+    }
+    for (Value*& operand : unit.operands) operand = current(operand);
+    Attributes attributes;
+    if (unit.segments > 0) attributes.set("segments", static_cast<std::int64_t>(unit.segments));
+    Node* made = graph.append_kernel(unit.segments > 0 ? ops::kMultiKernel : ops::kKernel, unit.operands, std::move(unit.nest),
+                                     types_of(unit.results), unit.origin, {}, attributes);
+    for (std::size_t i = 0; i < unit.results.size(); ++i) {
+      replaced[unit.results[i]] = made->results[i];
+      graph.take_name(unit.results[i], made->results[i]);
+    }
+  }
+  for (Value*& output : graph.outputs()) output = current(output);
+  graph.remove_dead();
+}
+
+/// Concatenations of more operands than a kernel takes become concatenations of concatenations.
+bool split_wide_concatenations(Graph& graph, const FuseOptions& options) {
+  const auto most = static_cast<std::size_t>(options.max_operands - 4);
+  const int split = rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
+    if (node.op != &ops::kConcat || node.operands.size() <= most) return std::nullopt;
+    std::vector<Var> parts;
+    for (Value* operand : node.operands) parts.push_back(b.wrap(operand));
+    while (parts.size() > most) {
+      std::vector<Var> joined;
+      for (std::size_t i = 0; i < parts.size(); i += most) {
+        const std::vector<Var> group(parts.begin() + static_cast<std::ptrdiff_t>(i),
+                                     parts.begin() + static_cast<std::ptrdiff_t>(std::min(parts.size(), i + most)));
+        joined.push_back(group.size() == 1 ? group[0] : b.concat(group, node.attributes.integer("axis")));
+      }
+      parts = std::move(joined);
+    }
+    return std::vector{b.concat(parts, node.attributes.integer("axis")).value};
+  });
+  return split > 0;
+}
+
+}  // namespace
+
+bool fuse(Graph& graph, const FuseOptions& options) {
+  const bool split = split_wide_concatenations(graph, options);
+  std::vector<FusionUnit> units = inline_maps(graph, options);
+  if (options.multi_update) merge_parameter_casts(units);
+  if (options.merging) merge_nests(units, graph, options);
+  if (options.multi_update) merge_updates(units, graph);
+  const bool fused = split || std::any_of(units.begin(), units.end(), [](const FusionUnit& unit) { return unit.is_nest(); });
+  const std::size_t before = fused ? 0 : hash_of(graph);  // without kernels, only nodes may have moved or gone
+  rebuild(graph, units);
+  return fused || hash_of(graph) != before;
+}
+
+int count_launches(const Graph& graph) {
+  return static_cast<int>(std::count_if(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+    return node->op->kind == Kind::kernel || node->op->kind == Kind::contract || node->op->kind == Kind::composite;
+  }));
+}
+
+}  // namespace gcomp::passes

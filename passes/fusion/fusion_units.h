@@ -1,0 +1,43 @@
+// What fusion works on: units in topological order, each a loop nest with its operands and results, or a node that stays.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+#include "passes/fusion/fuse.h"
+
+namespace gcomp::passes {
+
+struct FusionUnit {
+  FusionUnit() = default;
+  FusionUnit(FusionUnit&&) = default;
+  FusionUnit& operator=(FusionUnit&&) = default;
+
+  ir::LoopNest nest;
+  std::vector<ir::Value*> operands;  ///< by read slot
+  std::vector<ir::Value*> results;   ///< by output
+  std::string origin;
+  ir::Node* node = nullptr;     ///< a node that stays as it is; then `nest` is empty
+  int segments = 0;             ///< a multi_kernel of so many segments, else 0
+  bool fixed = false;           ///< takes no part in merging
+  bool update = false;          ///< part of the optimizer: merges only with its like
+  bool parameter_cast = false;  ///< a parameter in fewer bytes, for a step that trains
+
+  bool is_nest() const { return node == nullptr; }
+};
+
+/// Step 1. Values without a unit of their own have been inlined into their readers.
+std::vector<FusionUnit> inline_maps(ir::Graph& graph, const FuseOptions& options);
+/// Before step 2: such casts, of equal types, become one unit at the front. In a step that trains alone: the backward pass reads
+/// most of them again, whereas an inference graph would only hold them longer.
+void merge_parameter_casts(std::vector<FusionUnit>& units);
+/// Step 2.
+void merge_nests(std::vector<FusionUnit>& units, const ir::Graph& graph, const FuseOptions& options);
+/// Step 3: units that feed nothing but updates, of equal nests up to their extents.
+void merge_updates(std::vector<FusionUnit>& units, const ir::Graph& graph);
+
+}  // namespace gcomp::passes

@@ -1,0 +1,456 @@
+// Step 1 of fusion: decide which values live in memory, and build one nest for each of those by substituting the rest.
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/base/hash.h"
+#include "ir/ops/table.h"
+#include "passes/fusion/fusion_units.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+/// Stays a node: libraries, dense constants, updates.
+bool is_opaque(const Node& node) {
+  switch (node.op->kind) {
+    case Kind::contract:
+    case Kind::update:
+    case Kind::collective:
+    case Kind::kernel:
+    case Kind::composite: return true;
+    case Kind::constant: return node.op == &ops::kConstant;
+    case Kind::pointwise:
+    case Kind::reduce:
+    case Kind::view:
+    case Kind::index:
+    case Kind::scan:
+    case Kind::random: return false;
+  }
+  return true;
+}
+
+bool is_map(const LoopNest& nest) {
+  return nest.statements.size() == 1 && nest.statements[0].form == Statement::Form::map && !nest.outputs[0].accumulate;
+}
+
+/// What is known of a value while deciding.
+struct Decision {
+  bool inlined = false;
+  std::vector<const Value*> leaves;  ///< values in memory that computing it reads, each once, as far as they are counted
+
+  static constexpr std::size_t kCounted = 13;  ///< one more than any decision asks for
+  void add_leaf(const Value* leaf) {
+    if (leaves.size() < kCounted && !reads(leaf)) leaves.push_back(leaf);
+  }
+  bool reads(const Value* leaf) const { return std::find(leaves.begin(), leaves.end(), leaf) != leaves.end(); }
+};
+
+/// Who reads a value, looking through views that live nowhere.
+struct Readers {
+  const Node* first = nullptr;
+  bool several = false;
+  bool takes_extreme = false, compares = false;  ///< some reader is a maximum or minimum over axes; some reader is `equal`
+  bool opaque = false;                           ///< some opaque node or the caller does, itself or reshaped
+
+  void add(const Node* reader) {
+    several = several || (first && first != reader);
+    first = reader;
+    const Reduction::Of of = reader->op->reduction.of;
+    takes_extreme =
+        takes_extreme || (reader->op->kind == Kind::reduce && (of == Reduction::Of::maximum || of == Reduction::Of::minimum));
+    compares = compares || reader->op == &ops::kEqual;
+  }
+  void add(const Readers& through_view) {
+    several = several || through_view.several || (first && through_view.first && first != through_view.first);
+    first = first ? first : through_view.first;
+    takes_extreme = takes_extreme || through_view.takes_extreme;
+    compares = compares || through_view.compares;
+  }
+};
+
+/// Removes axes of extent 1, which no index mentions. A reduction over nothing else becomes a map.
+void drop_unit_axes(LoopNest& nest) {
+  std::vector<int> number(nest.extents.size(), -1);
+  std::vector<std::int64_t> extents;
+  for (std::size_t a = 0; a < nest.extents.size(); ++a) {
+    if (nest.extents[a] == 1) continue;
+    number[a] = static_cast<int>(extents.size());
+    extents.push_back(nest.extents[a]);
+  }
+  if (extents.size() == nest.extents.size()) return;
+  auto renumber = [&](std::vector<int>& axes) {
+    std::vector<int> kept;
+    for (int a : axes)
+      if (number[static_cast<std::size_t>(a)] >= 0) kept.push_back(number[static_cast<std::size_t>(a)]);
+    axes = std::move(kept);
+  };
+  TermRewriter rewriter;
+  rewriter.axis = [&](int a, std::int64_t extent) { return Index::axis(number[static_cast<std::size_t>(a)], extent); };
+  for (Statement& s : nest.statements) {
+    s.value = rewriter(s.value);
+    renumber(s.axes);
+    if (s.form == Statement::Form::map) continue;
+    renumber(s.over);
+    if (s.form == Statement::Form::scan || !s.over.empty()) continue;
+    const bool position = s.combine->reduction.of >= Reduction::Of::first_maximum;
+    s.form = Statement::Form::map;
+    s.combine = nullptr;
+    if (position) s.value = literal(s.dtype, 0);
+  }
+  for (LoopOutput& output : nest.outputs)
+    for (Index& index : output.index) index = index.substitute(rewriter.axis, [&](const TermPtr& t) { return rewriter(t); });
+  nest.extents = std::move(extents);
+}
+
+class Inliner {
+ public:
+  Inliner(Graph& graph, const FuseOptions& options)
+      : graph_(graph),
+        options_(options),
+        uses_(uses_of(graph)),
+        outputs_(graph, graph.outputs()),
+        readers_(graph),
+        index_lengths_(graph),
+        decisions_(graph),
+        terms_(graph),
+        reached_(graph) {
+    trains_ = std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& n) { return n->op->kind == Kind::update; });
+    find_update_only();
+    for (auto it = graph.nodes().rbegin(); it != graph.nodes().rend(); ++it)
+      for (const Value* result : (*it)->results) find_readers(result);
+  }
+
+  std::vector<FusionUnit> run() {
+    for (const auto& node : graph_.nodes()) decide(*node);
+    std::vector<FusionUnit> units;
+    for (const auto& node : graph_.nodes()) {
+      if (is_opaque(*node) || is_alias(*node)) {
+        FusionUnit unit;
+        unit.node = node.get();
+        unit.operands = node->operands;
+        unit.results = node->results;
+        units.push_back(std::move(unit));
+      } else if (!decisions_[node->result()].inlined) {
+        units.push_back(build(*node));
+      }
+    }
+    return units;
+  }
+
+ private:
+  /// Pointwise values that feed, through others of their shape, nothing but updates: the optimizer. Its boundary stays in
+  /// memory, so that it can be one launch over all parameters.
+  void find_update_only() {
+    for (auto it = graph_.nodes().rbegin(); it != graph_.nodes().rend(); ++it) {
+      const Node& node = **it;
+      const bool broadcast = node.op == &ops::kBroadcast && node.operands[0]->type.rank() == 0;
+      if (node.results.size() != 1 || !(node.op->kind == Kind::pointwise || node.op == &ops::kFull || broadcast) ||
+          outputs_.contains(node.result()))
+        continue;
+      if (node.result()->type.shape.empty()) continue;
+      const auto& users = uses_[node.result()];
+      if (!users.empty() && std::all_of(users.begin(), users.end(), [&](const Node* user) {
+            return user->op->kind == Kind::update ||
+                   (update_only_.count(user) && user->result()->type.shape == node.result()->type.shape);
+          }))
+        update_only_.insert(&node);
+    }
+  }
+
+  /// A reshape of a value in memory that some opaque node, output or update reads: the same bytes under another type.
+  bool is_alias(const Node& node) { return aliases_.count(&node) > 0; }
+
+  /// After the readers of all later values.
+  void find_readers(const Value* value) {
+    Readers& readers = readers_[value];
+    readers.opaque = outputs_.contains(value);
+    for (const Node* user : uses_[value]) {
+      const bool opaque = is_opaque(*user);
+      const Readers through = opaque ? Readers() : readers_.at(user->result());
+      readers.opaque = readers.opaque || opaque || (user->op == &ops::kReshape && through.opaque);
+      if (!opaque && user->op->kind == Kind::view && !through.opaque) readers.add(through);
+      else readers.add(user);
+    }
+  }
+
+  /// Then the value lives in memory.
+  bool read_by_opaque(const Value* value) const { return readers_.at(value).opaque; }
+
+  std::int64_t elements_read_by(const Value* value) {
+    std::int64_t most = 0;
+    for (const Node* user : uses_[value]) {
+      std::int64_t elements = user->results.empty() ? 0 : user->results[0]->type.elements();
+      if (user->op->kind == Kind::reduce || user->op->kind == Kind::index) elements = std::max(elements, value->type.elements());
+      if (user->op == &ops::kWindowSum) elements = value->type.elements();
+      // A margin is not computed from the value.
+      if (user->op == &ops::kPad && elements <= 2 * value->type.elements()) elements = value->type.elements();
+      most = std::max(most, elements);
+    }
+    return most;
+  }
+
+  void decide(const Node& node) {
+    if (is_opaque(node)) return;
+    bound_terms(node);
+    bound_indices(node);
+    Value* value = node.result();
+    Decision& d = decisions_[value];
+    for (const Value* operand : node.operands) {
+      if (!is_inlined(operand)) {
+        d.add_leaf(operand);
+        continue;
+      }
+      for (const Value* leaf : decisions_[operand].leaves) d.add_leaf(leaf);
+    }
+    const bool map = node.op->kind == Kind::pointwise || node.op->kind == Kind::view || node.op == &ops::kFull ||
+                     node.op == &ops::kIota || node.op == &ops::kGather;
+    if (node.op == &ops::kFull || node.op == &ops::kIota) {
+      d.inlined = !read_by_opaque(value);
+      return;
+    }
+    if (node.op == &ops::kReshape && read_by_opaque(value) && d.reads(node.operands[0])) {
+      aliases_.insert(&node);
+      return;
+    }
+    if (!map || read_by_opaque(value)) return;
+    if (!options_.inlining) {
+      d.inlined = node.op == &ops::kBroadcast && is_inlined(node.operands[0]);
+      return;
+    }
+    const Readers readers = readers_.at(value);
+    if (!readers.first) return;
+    if (d.leaves.size() > 12 && node.op != &ops::kConcat && node.op->kind != Kind::view) return;
+    if (crosses_into_update(node)) return;
+    if (narrows_reduction(node)) return;
+    if (value->type.rank() == 1 && casts_parameter(node)) return;
+    // Which elements are the largest of a row is asked by comparing them with it, as the gradient of a maximum does. Computed a
+    // second time, in a kernel that contracts other products and sums, they would differ from it in the last bit and none would be
+    // found.
+    if (is_float(value->type.dtype) && readers.takes_extreme && readers.compares) return;
+    const std::int64_t own = std::max<std::int64_t>(value->type.elements(), 1), largest = elements_read_by(value);
+    const bool view = node.op->kind == Kind::view;
+    if (!view && largest > own && (value->type.rank() > 0 || reads_windows(value)) &&
+        costs_more_than(value->type.rank() > 0 ? 1 : 2, node))
+      return;
+    if (view && node.op == &ops::kConcat && d.leaves.size() > 4) return;
+    std::size_t large = 0;
+    for (const Value* leaf : d.leaves) large += leaf->type.elements() * 2 > own ? 1 : 0;
+    d.inlined = !readers.several || view || (large <= 1 && !costs_more_than(options_.recompute_cost, node));
+  }
+
+  /// Where one element would take too many terms, operands stay in memory after all, the longest first.
+  void bound_terms(const Node& node) {
+    while (terms_of(node) > options_.max_terms) {
+      const Value* longest = nullptr;
+      int most = 1;
+      for (const Value* operand : node.operands) {
+        if (!is_inlined(operand) || terms_of(*operand->producer) <= most) continue;
+        longest = operand;
+        most = terms_of(*operand->producer);
+      }
+      if (!longest) return;
+      decisions_[longest].inlined = false;
+      terms_[node.result()] = 0;
+    }
+  }
+
+  /// An index through a reshape holds the whole index once for each dimension, unless they cancel. Where reshapes one under another
+  /// could make too much of it, the operand stays in memory.
+  void bound_indices(const Node& node) {
+    constexpr std::int64_t kLongestIndex = 4096;
+    std::int64_t factor = 1, longest = 1;
+    if (node.op == &ops::kReshape) {
+      const Shape& shape = node.operands[0]->type.shape;
+      factor = std::max<std::int64_t>(1, std::count_if(shape.begin(), shape.end(), [](std::int64_t dim) { return dim != 1; }));
+    }
+    for (const Value* operand : node.operands) {
+      if (!is_inlined(operand)) continue;
+      const std::int64_t length = index_lengths_.at(operand);
+      if (length * factor > kLongestIndex) decisions_[operand].inlined = false;
+      else longest = std::max(longest, length);
+    }
+    index_lengths_[node.result()] = longest * factor;
+  }
+
+  /// Terms that one element of the node's result takes with all that is inlined, about: what is read at one point counts once, what
+  /// a view reads at another counts again. Saturates just above the limit.
+  int terms_of(const Node& node) {
+    int& known = terms_[node.result()];
+    if (known > 0) return known;
+    const Value* only = nullptr;
+    int read = 0;
+    bool several = false;
+    for (const Value* operand : node.operands) {
+      if (!is_inlined(operand)) {
+        ++read;
+        continue;
+      }
+      several = several || (only && only != operand);
+      only = operand;
+    }
+    const bool here = node.op->kind == Kind::pointwise;
+    // Along a chain each count follows from the one before it.
+    const int terms = here && several ? count_terms(node) : 1 + read + (only ? terms_of_inlined(node, here) : 0);
+    return known = std::min(terms, options_.max_terms + 1);
+  }
+
+  /// For a node whose inlined operands are one value, or are each read at points of their own.
+  int terms_of_inlined(const Node& node, bool once) {
+    int terms = 0;
+    for (const Value* operand : node.operands) {
+      if (!is_inlined(operand)) continue;
+      terms = std::min(terms + terms_of(*operand->producer), options_.max_terms + 1);
+      if (once) break;
+    }
+    return terms;
+  }
+
+  int count_terms(const Node& node) {
+    int terms = 0;
+    begin_walk();
+    std::vector<const Node*> open{&node};
+    while (!open.empty() && terms <= options_.max_terms) {
+      const Node& next = *open.back();
+      open.pop_back();
+      ++terms;
+      const bool here = next.op->kind == Kind::pointwise;
+      for (const Value* operand : next.operands) {
+        if (!is_inlined(operand)) ++terms;
+        else if (!here) terms += terms_of(*operand->producer);
+        else if (reach(operand)) open.push_back(operand->producer);
+      }
+    }
+    return terms;
+  }
+
+  bool is_inlined(const Value* value) { return value && decisions_[value].inlined; }
+
+  /// Forgets what earlier walks through operands reached.
+  void begin_walk() { ++walk_; }
+  /// Whether this walk reaches the value for the first time.
+  bool reach(const Value* value) { return std::exchange(reached_[value], walk_) != walk_; }
+
+  /// Whether computing a value, with all that is inlined on the way, each once, costs more.
+  bool costs_more_than(int limit, const Node& node) {
+    begin_walk();
+    std::vector<const Node*> open{&node};
+    while (!open.empty() && limit >= 0) {
+      const Node& next = *open.back();
+      open.pop_back();
+      limit -= next.op->cost;
+      for (const Value* operand : next.operands)
+        if (is_inlined(operand) && reach(operand)) open.push_back(operand->producer);
+    }
+    return limit < 0;
+  }
+
+  /// The gradient and other operands of the optimizer stay in memory, so that all parameters share one kernel.
+  bool crosses_into_update(const Node& node) const {
+    if (update_only_.count(&node)) return false;
+    auto it = uses_.find(node.result());
+    return it != uses_.end() &&
+           std::any_of(it->second.begin(), it->second.end(), [&](const Node* user) { return update_only_.count(user) > 0; });
+  }
+
+  /// A cast to fewer bytes of a reduced value: what goes to memory is the cast, in the reduction's own kernel.
+  static bool narrows_reduction(const Node& node) {
+    return node.op == &ops::kCast && node.operands[0]->producer && node.operands[0]->producer->op->kind == Kind::reduce &&
+           size_of(node.result()->type.dtype) < size_of(node.operands[0]->type.dtype);
+  }
+
+  /// All of them are one launch (merge_parameter_casts), and libraries take a product's bias in the product's own dtype only.
+  bool casts_parameter(const Node& node) const {
+    if (!trains_ || node.op != &ops::kCast || !graph_.find_state(node.operands[0])) return false;
+    const TensorType &from = node.operands[0]->type, &to = node.result()->type;
+    return is_float(from.dtype) && is_float(to.dtype) && size_of(to.dtype) < size_of(from.dtype);
+  }
+
+  bool reads_windows(const Value* value) {
+    const auto& users = uses_[value];
+    return std::any_of(users.begin(), users.end(),
+                       [](const Node* n) { return n->op == &ops::kWindow || n->op == &ops::kWindowSum; });
+  }
+
+  /// The value of an inlined node at `indices`, or a read of a value in memory, in terms of the unit's operands.
+  TermPtr value_at(const Value* value, const std::vector<Index>& indices) {
+    if (!is_inlined(value)) return read(value->type.dtype, slot_of(value), indices);
+    std::size_t key = std::hash<const Value*>{}(value);
+    const TermPtr probe = read(value->type.dtype, 0, indices);
+    key = hash_combine(key, probe->hash);
+    for (auto [it, end] = memo_.equal_range(key); it != end; ++it)
+      if (it->second.value == value && compare(it->second.probe, probe) == 0) return it->second.result;
+    const Node& node = *value->producer;
+    const std::vector<TensorType> operand_types = types_of(node.operands), result_types = types_of(node.results);
+    const LoopNest nest = loops_of(*node.op, operand_types, result_types, node.attributes);
+    TermPtr result = substitute(node, nest.statements[0].value, indices);
+    memo_.emplace(key, Memo{value, probe, result});
+    return result;
+  }
+
+  TermPtr substitute(const Node& node, const TermPtr& term, const std::vector<Index>& axes) {
+    TermRewriter rewriter;
+    if (!axes.empty()) rewriter.axis = [&axes](int a, std::int64_t) { return axes[static_cast<std::size_t>(a)]; };
+    rewriter.leaf = [&](const TermPtr& leaf) {
+      return leaf->kind == Term::Kind::read ? value_at(node.operands[static_cast<std::size_t>(leaf->slot)], leaf->indices)
+                                            : TermPtr();
+    };
+    return rewriter(term);
+  }
+
+  int slot_of(const Value* value) {
+    auto [it, added] = slots_.emplace(value, static_cast<int>(operands_.size()));
+    if (added) operands_.push_back(const_cast<Value*>(value));
+    return it->second;
+  }
+
+  FusionUnit build(Node& node) {
+    slots_.clear();
+    operands_.clear();
+    memo_.clear();
+    FusionUnit unit;
+    const std::vector<TensorType> operand_types = types_of(node.operands), result_types = types_of(node.results);
+    unit.nest = loops_of(*node.op, operand_types, result_types, node.attributes);
+    for (Statement& s : unit.nest.statements) s.value = substitute(node, s.value, {});
+    for (LoopOutput& output : unit.nest.outputs)
+      for (Index& index : output.index)
+        index = index.substitute([](int a, std::int64_t extent) { return Index::axis(a, extent); },
+                                 [&](const TermPtr& loaded) { return substitute(node, loaded, {}); });
+    drop_unit_axes(unit.nest);
+    unit.update = update_only_.count(&node) > 0;
+    unit.parameter_cast = casts_parameter(node);
+    unit.operands = operands_;
+    unit.results = node.results;
+    unit.origin = node.origin;
+    unit.fixed = !is_map(unit.nest) && unit.nest.statements[0].form != Statement::Form::reduce;
+    return unit;
+  }
+
+  struct Memo {
+    const Value* value;
+    TermPtr probe, result;
+  };
+
+  Graph& graph_;
+  const FuseOptions& options_;
+  Uses uses_;
+  bool trains_ = false;
+  ValueSet outputs_;
+  ValueTable<Readers> readers_;
+  ValueTable<std::int64_t> index_lengths_;
+  std::unordered_set<const Node*> update_only_, aliases_;
+  ValueTable<Decision> decisions_;
+  ValueTable<int> terms_;              ///< 0 where they are not counted
+  ValueTable<std::uint64_t> reached_;  ///< the last walk that reached the value
+  std::uint64_t walk_ = 0;
+  std::unordered_map<const Value*, int> slots_;
+  std::vector<Value*> operands_;
+  std::unordered_multimap<std::size_t, Memo> memo_;
+};
+
+}  // namespace
+
+std::vector<FusionUnit> inline_maps(Graph& graph, const FuseOptions& options) { return Inliner(graph, options).run(); }
+
+}  // namespace gcomp::passes

@@ -1,0 +1,255 @@
+// Step 2 of fusion: nests over the same loop domain become one.
+//
+// A merged nest keeps the row form: its axes are outer axes O and, where it reduces, reduced axes R; every reduction is over
+// all of R; every statement varies over O or over O and R. So one pass over the rows, in phases, computes it.
+
+#include <algorithm>
+
+#include "passes/fusion/join_units.h"
+#include "passes/fusion/unit_graph.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+/// How a unit reads one operand.
+struct OperandRead {
+  std::optional<std::vector<Index>> only;  ///< the index vector of all its reads, where there is one
+  bool covers = false;                     ///< that mentions every axis of the nest plainly
+};
+
+/// What merging asks of a unit's terms again and again.
+struct TermFacts {
+  std::vector<OperandRead> reads;  ///< by operand
+  int terms = 0;
+};
+
+TermFacts facts_of(const FusionUnit& unit) {
+  TermFacts facts{std::vector<OperandRead>(unit.operands.size())};
+  std::vector<OperandRead>& reads = facts.reads;
+  std::vector<bool> several(unit.operands.size());
+  for (const Statement& s : unit.nest.statements)
+    for_each_term(s.value, [&](const TermPtr& term) {
+      ++facts.terms;
+      if (term->kind != Term::Kind::read) return;
+      const auto slot = static_cast<std::size_t>(term->slot);
+      if (!reads[slot].only) reads[slot].only = term->indices;
+      else if (!several[slot] && !(*reads[slot].only == term->indices)) several[slot] = true;
+    });
+  for (std::size_t slot = 0; slot < reads.size(); ++slot) {
+    if (several[slot]) reads[slot].only.reset();
+    if (!reads[slot].only) continue;
+    std::uint64_t mentioned = 0;
+    for (const Index& index : *reads[slot].only)
+      for (const Index::Part& part : index.parts())
+        if (part.atom.kind == IndexAtom::Kind::axis) mentioned |= bit(part.atom.axis);
+    reads[slot].covers = mentioned == all_axes(unit.nest);
+  }
+  return facts;
+}
+
+/// The units of a graph under merging.
+class Merger {
+ public:
+  Merger(std::vector<FusionUnit>& units, const Graph& graph, const FuseOptions& options)
+      : graph_(units, graph), options_(options), units_(units), known_(units.size()) {}
+
+  void run() {
+    for (bool changed = true; changed;) {
+      changed = merge_producers();
+      changed = merge_siblings() || changed;
+    }
+    merge_scalars();
+    units_ = graph_.take();
+  }
+
+ private:
+  /// What is known of a unit as it is now.
+  struct Known {
+    int found_at = -1;  ///< when `facts` were
+    TermFacts facts;
+    int tried_producers = -1, tried_siblings = -1;  ///< when no merging was found
+  };
+
+  const FusionUnit& unit(int u) const { return graph_.unit(u); }
+  Known& known(int u) { return known_[static_cast<std::size_t>(u)]; }
+
+  const TermFacts& facts(int u) {
+    Known& k = known(u);
+    if (k.found_at < graph_.changed(u)) {
+      k.facts = facts_of(unit(u));
+      k.found_at = graph_.now();
+    }
+    return k.facts;
+  }
+  const OperandRead& read_of(int u, int slot) { return facts(u).reads[static_cast<std::size_t>(slot)]; }
+
+  /// Whether anything that a unit's merging depends on is newer than `time`: the unit, or the units around its operands. Paths
+  /// need no asking: merging makes them, and takes one away only by merging one of its ends.
+  bool changed_since(int u, int time) const {
+    const FusionUnit& x = unit(u);
+    return time < 0 || graph_.changed(u) > time ||
+           std::any_of(x.operands.begin(), x.operands.end(), [&](const Value* v) { return graph_.changed(v) > time; });
+  }
+
+  bool merge_producers() {
+    bool any = false;
+    for (int u = graph_.first(); u >= 0;) {
+      // Merging moves units in front of the next one only.
+      const int next = graph_.next(u);
+      if (unit(u).is_nest() && !unit(u).fixed && changed_since(u, known(u).tried_producers)) {
+        while (merge_some_producer(u)) any = true;
+        known(u).tried_producers = graph_.now();
+      }
+      u = next;
+    }
+    return any;
+  }
+
+  bool merge_some_producer(int consumer) {
+    const FusionUnit& c = unit(consumer);
+    for (std::size_t slot = 0; slot < c.operands.size(); ++slot) {
+      const int producer = graph_.producer(c.operands[slot]);
+      if (producer < 0 || producer == consumer) continue;
+      const FusionUnit& p = unit(producer);
+      if (p.is_nest() && !p.fixed && p.update == c.update && try_vertical(producer, consumer, static_cast<int>(slot))) return true;
+    }
+    return false;
+  }
+
+  bool try_vertical(int producer, int consumer, int slot) {
+    const FusionUnit &p = unit(producer), &c = unit(consumer);
+    if (!small_enough(producer, consumer)) return false;
+    const auto output = static_cast<std::size_t>(
+        std::find(p.results.begin(), p.results.end(), c.operands[static_cast<std::size_t>(slot)]) - p.results.begin());
+    const auto& read = read_of(consumer, slot).only;
+    if (!read) return false;
+    const auto fit = fit_domain(p, c, output, *read);
+    if (!fit) return false;
+    auto merged = join(p, c, *fit);
+    if (!merged || graph_.path_between(producer, consumer)) return false;
+    graph_.merge(producer, consumer, std::move(*merged));
+    return true;
+  }
+
+  bool small_enough(int a, int b) {
+    const FusionUnit &x = unit(a), &y = unit(b);
+    return x.operands.size() + y.operands.size() + x.results.size() + y.results.size() <=
+               static_cast<std::size_t>(2 * options_.max_operands) &&
+           facts(a).terms + facts(b).terms <= options_.max_terms;
+  }
+
+  /// Nothing where one unit would run on too little of the machine.
+  std::optional<FusionUnit> join(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit) {
+    auto merged = join_units(p, c, fit);
+    if (merged && !parallel_enough(p, c, merged->nest, reduced_axes(merged->nest))) return std::nullopt;
+    return merged;
+  }
+
+  bool parallel_enough(const FusionUnit& p, const FusionUnit& c, const LoopNest& merged, std::uint64_t reduced) {
+    if (!reduced || points(merged, all_axes(merged)) <= options_.serial_elements) return true;
+    const bool both = reduced_axes(p.nest) && reduced_axes(c.nest);
+    if (both) return true;
+    const std::uint64_t outer = all_axes(merged) & ~reduced;
+    std::int64_t parallel = points(merged, outer);
+    const int last = merged.extents.empty() ? 0 : static_cast<int>(merged.extents.size()) - 1;
+    int innermost = last;  // the axis along which outputs are contiguous, as far as one can tell here
+    const FusionUnit& map = reduced_axes(p.nest) ? c : p;
+    if (&map == &c && !c.nest.outputs.empty() && !c.nest.outputs[0].index.empty())
+      if (auto axis = c.nest.outputs[0].index.back().as_axis()) innermost = *axis;
+    if (outer & bit(innermost)) parallel /= std::min<std::int64_t>(64, merged.extents[static_cast<std::size_t>(innermost)]);
+    return parallel >= options_.min_parallel;
+  }
+
+  /// Reductions over the same axes that read the same value, or two results of one unit, at the same indices.
+  bool merge_siblings() {
+    bool any = false;
+    std::vector<int> order;
+    for (int u = graph_.first(); u >= 0; u = graph_.next(u)) order.push_back(u);
+    for (int u : order) {
+      if (!graph_.alive(u) || !is_reduction(unit(u)) || !siblings_changed(u)) continue;
+      while (merge_some_sibling(u)) any = true;
+      known(u).tried_siblings = graph_.now();
+    }
+    return any;
+  }
+
+  static bool is_reduction(const FusionUnit& unit) { return unit.is_nest() && !unit.fixed && reduced_axes(unit.nest); }
+
+  bool siblings_changed(int u) const {
+    const int time = known_[static_cast<std::size_t>(u)].tried_siblings;
+    if (changed_since(u, time)) return true;
+    for (const Value* operand : unit(u).operands)
+      for (const Value* made : made_with(operand))
+        if (graph_.changed(made) > time) return true;
+    return false;
+  }
+
+  bool merge_some_sibling(int u) {
+    for (std::size_t slot = 0; slot < unit(u).operands.size(); ++slot) {
+      if (!read_of(u, static_cast<int>(slot)).covers) continue;
+      for (const Value* made : made_with(unit(u).operands[slot])) {
+        const std::vector<int>& candidates = graph_.readers(made);
+        if (std::any_of(candidates.begin(), candidates.end(),
+                        [&](int v) { return v != u && try_siblings(v, made, u, static_cast<int>(slot)); }))
+          return true;
+      }
+    }
+    return false;
+  }
+
+  /// The value and what its unit gives beside it in the same shape.
+  std::vector<const Value*> made_with(const Value* value) const {
+    std::vector<const Value*> made{value};
+    if (const int producer = graph_.producer(value); producer >= 0)
+      for (const Value* other : unit(producer).results)
+        if (other != value && other->type.shape == value->type.shape) made.push_back(other);
+    return made;
+  }
+
+  /// `from` reads `made` as `to` reads its operand `slot`: both at indices that mention every axis, each once.
+  bool try_siblings(int from, const Value* made, int to, int slot) {
+    const FusionUnit &a = unit(from), &b = unit(to);
+    if (!is_reduction(a) || a.nest.extents.size() != b.nest.extents.size() || !small_enough(from, to)) return false;
+    // Short sums are unrolled: those of more than two values at once would not fit the registers.
+    if (made != b.operands[static_cast<std::size_t>(slot)] && a.results.size() + b.results.size() > 2) return false;
+    const auto other = static_cast<int>(std::find(a.operands.begin(), a.operands.end(), made) - a.operands.begin());
+    const OperandRead &here = read_of(to, slot), &there = read_of(from, other);
+    if (!here.covers || !there.covers) return false;
+    const auto map = rename(a.nest, *there.only, b.nest, *here.only);
+    if (!map || std::any_of(map->begin(), map->end(), [](const Index& i) { return i == kUnmapped; })) return false;
+    if (image(*map, reduced_axes(a.nest)) != reduced_axes(b.nest)) return false;
+    if (graph_.before(from, to) ? graph_.reaches(from, to) : graph_.reaches(to, from)) return false;
+    auto merged = join(a, b, {*map, b.nest.extents});
+    if (!merged) return false;
+    graph_.merge(from, to, std::move(*merged));
+    return true;
+  }
+
+  /// Nests of a single point, such as bias corrections, run as one.
+  void merge_scalars() {
+    int last = -1;
+    std::vector<int> order;
+    for (int u = graph_.first(); u >= 0; u = graph_.next(u)) order.push_back(u);
+    for (int u : order) {
+      if (!graph_.alive(u) || !unit(u).is_nest() || unit(u).fixed || !unit(u).nest.extents.empty()) continue;
+      if (last >= 0 && small_enough(last, u) && !graph_.path_between(last, u))
+        if (auto merged = join(unit(last), unit(u), {{}, {}})) graph_.merge(last, u, std::move(*merged));
+      last = u;
+    }
+  }
+
+  UnitGraph graph_;
+  const FuseOptions& options_;
+  std::vector<FusionUnit>& units_;
+  std::vector<Known> known_;
+};
+
+}  // namespace
+
+void merge_nests(std::vector<FusionUnit>& units, const Graph& graph, const FuseOptions& options) {
+  Merger(units, graph, options).run();
+}
+
+}  // namespace gcomp::passes

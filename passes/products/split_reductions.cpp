@@ -1,0 +1,93 @@
+#include "passes/products/split_reductions.h"
+
+#include <algorithm>
+
+#include "ir/base/integers.h"
+#include "ir/rewrite.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+std::int64_t kept_parallel(const Node& node, std::int64_t& inner) {
+  const auto& axes = node.attributes.integers("axes");
+  const Shape& shape = node.operands[0]->type.shape;
+  inner = std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(shape.size()) - 1) == axes.end() ? shape.back() : 1;
+  return node.result()->type.elements() / std::min<std::int64_t>(64, std::max<std::int64_t>(inner, 1));
+}
+
+/// A run of neighbouring reduced axes that is cut in parts.
+struct Cut {
+  std::int64_t first = 0, axes = 0;  ///< of the run, and how many
+  std::int64_t size = 1, parts = 1;
+};
+
+/// At most `wanted` equal parts of a run. Parts of the rows themselves are whole packs where there is a choice.
+std::int64_t parts_of(std::int64_t size, std::int64_t wanted, bool rows) {
+  constexpr std::int64_t kPack = 8;
+  const auto largest = [&](std::int64_t multiple) {
+    std::int64_t parts = std::min(wanted, size / multiple);
+    while (parts > 1 && size % (parts * multiple) != 0) --parts;
+    return parts;
+  };
+  const std::int64_t any = largest(1), packed = rows ? largest(kPack) : any;
+  return packed * 2 >= any ? packed : any;
+}
+
+/// The axis with the most parts, or a run of neighbouring axes where that is far from enough: cut within the images that a kernel
+/// makes one after another, the reduction would not join that kernel.
+Cut best_cut(const Shape& shape, const std::vector<std::int64_t>& axes, std::int64_t wanted) {
+  Cut best;
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  const auto consider = [&](std::int64_t first, std::int64_t count) {
+    Cut cut{first, count, 1, 1};
+    for (std::int64_t d = first; d < first + count; ++d) cut.size *= shape[static_cast<std::size_t>(d)];
+    cut.parts = parts_of(cut.size, wanted, first + count == rank);
+    if (cut.parts > best.parts) best = cut;
+  };
+  for (std::int64_t axis : axes) consider(axis, 1);
+  if (best.parts * 8 >= wanted) return best;
+  for (std::size_t i = 0; i < axes.size();) {
+    std::size_t end = i + 1;
+    while (end < axes.size() && axes[end] == axes[end - 1] + 1) ++end;
+    consider(axes[i], static_cast<std::int64_t>(end - i));
+    i = end;
+  }
+  return best;
+}
+
+}  // namespace
+
+bool split_reductions(Graph& graph, const TargetInfo& target, const SplitOptions& options) {
+  return rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
+           if (node.op->kind != Kind::reduce || node.op->reduction.of >= Reduction::Of::first_maximum) return std::nullopt;
+           const TensorType& x = node.operands[0]->type;
+           if (x.elements() < options.min_elements) return std::nullopt;
+           std::int64_t inner = 1;
+           const std::int64_t kept = std::max<std::int64_t>(kept_parallel(node, inner), 1);
+           const bool is_long = x.elements() / node.result()->type.elements() >= options.long_reduction;
+           if (kept >= (is_long ? std::max(options.enough_parallel, target.parallel_sums) : options.enough_parallel))
+             return std::nullopt;
+           const Cut cut = best_cut(x.shape, node.attributes.integers("axes"),
+                                    std::max(options.parts, quotient_up(target.parallel_sums, kept)));
+           if (cut.parts < 4) return std::nullopt;
+           // The axes of the run become two: parts, and what one part adds up.
+           Shape split(x.shape.begin(), x.shape.begin() + cut.first);
+           split.push_back(cut.parts);
+           split.push_back(cut.size / cut.parts);
+           split.insert(split.end(), x.shape.begin() + cut.first + cut.axes, x.shape.end());
+           std::vector<std::int64_t> within;
+           for (std::int64_t axis : node.attributes.integers("axes")) {
+             if (axis < cut.first) within.push_back(axis);
+             if (axis >= cut.first + cut.axes) within.push_back(axis - cut.axes + 2);
+           }
+           within.push_back(cut.first + 1);
+           std::sort(within.begin(), within.end());
+           const Var partial = b.reduce(*node.op, b.reshape(b.wrap(node.operands[0]), split), within);
+           const auto before = std::count_if(within.begin(), within.end(), [&](std::int64_t axis) { return axis < cut.first; });
+           return std::vector{b.reduce(*node.op, partial, {cut.first - before}).value};
+         }) > 0;
+}
+
+}  // namespace gcomp::passes

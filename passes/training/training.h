@@ -1,0 +1,89 @@
+// From a forward graph to a training step: loss, gradients, optimizer. PyTorch's names, formulas and defaults.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+#include "passes/training/loss_scaling.h"
+
+namespace gcomp::passes {
+
+enum class LossKind : std::uint8_t { cross_entropy, mse, l1, bce, bce_with_logits, output };
+
+struct LossSpec {
+  LossKind kind = LossKind::cross_entropy;
+  std::optional<std::int64_t> axis;  ///< cross_entropy: the class axis
+  /// The graph output that the loss looks at, "" for the first of floats; the one that is the loss for LossKind::output.
+  std::string output;
+};
+/// "cross_entropy", "cross_entropy:axis=1", "mse", "l1", "bce", "bce_with_logits", "output:NAME". Throws UserError (exit 2)
+/// with the nearest name. `output` is the output that the loss looks at, "" for the first of floats; not for "output:NAME".
+LossSpec parse_loss(std::string_view text, std::string_view output = {});
+
+/// The graph's input that the loss compares an output with, and the data's array for it.
+inline constexpr std::string_view kLabelInput = "label";
+
+/// Type of the array that the loss compares with, named `label`; `found` is what the data has, which decides the class axis
+/// of cross_entropy: the last where the labels' shape is the output's without it, else axis 1. Null for LossKind::output.
+/// Throws UserError where both or neither fit.
+struct LabelSpec {
+  TensorType type;
+  std::int64_t axis = -1;  ///< cross_entropy: the class axis, non-negative
+};
+std::optional<LabelSpec> label_of(const LossSpec& loss, const TensorType& output, const std::optional<TensorType>& found);
+
+/// Adds the input `label` and the mean loss over all elements of the output that it looks at; gives the loss. A node's result of
+/// that name gets another; no input or state may have it.
+///   graph(%x) -> (%logits)    becomes    graph(%x, %label: i64[64] label) -> (%logits, %loss loss)
+ir::Value* attach_loss(ir::Graph& graph, const LossSpec& loss, const std::optional<TensorType>& label = {});
+
+enum class OptimizerKind : std::uint8_t { sgd, adam, adamw };
+
+/// Defaults are PyTorch's; `weight_decay` defaults to 0 for sgd and adam, 0.01 for adamw.
+struct OptimizerSpec {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double momentum = 0, dampening = 0;
+  bool nesterov = false;
+  std::optional<double> weight_decay;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+};
+/// Throws UserError (exit 2) with the nearest name.
+OptimizerKind parse_optimizer(std::string_view name);
+
+/// Adds the input `learning_rate` (f64[]), the state `step` and the optimizer's states, and the updates of every parameter
+/// from its gradient. Scalars that depend on the step are computed in f64.
+void attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const std::vector<ir::Value*>& parameters,
+                      const std::vector<ir::Value*>& gradients);
+
+/// Name of an optimizer state that belongs to a parameter: "NAME.momentum", "NAME.exp_avg", "NAME.exp_avg_sq".
+std::string optimizer_state_name(std::string_view parameter, std::string_view what);
+
+/// What a forward graph is to be trained by.
+struct TrainingRequest {
+  LossSpec loss;
+  std::optional<OptimizerSpec> optimizer;  ///< none: the gradients are wanted, and nothing is updated
+  std::vector<std::string> trained;        ///< states by their names
+  std::optional<TensorType> label = {};    ///< of the labels of one batch, where the data has any
+  std::optional<LossScaling> scaling = {};
+};
+
+/// Outputs become the loss alone; with `report` the scale of the next step and whether this one was skipped follow. Each has its
+/// role (ir/base/role.h).
+void show_loss(ir::Graph& graph, ir::Value* loss, const std::optional<ScalingReport>& report);
+/// Outputs become the loss and the gradients; no updates of any kind.
+void show_gradients(ir::Graph& graph, ir::Value* loss, const std::vector<ir::Value*>& gradients);
+
+/// States of these names, in this order.
+std::vector<ir::Value*> states_named(const ir::Graph& graph, const std::vector<std::string>& names);
+/// States that count steps or draws.
+std::vector<ir::Value*> counters_of(const ir::Graph& graph);
+
+/// The whole step, without mixed precision: the rows of the pass table from attach_loss to show_loss.
+void make_training_step(ir::Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer,
+                        const std::vector<std::string>& trained, const std::optional<TensorType>& label = {},
+                        const std::optional<LossScaling>& scaling = {});
+
+}  // namespace gcomp::passes

@@ -1,0 +1,129 @@
+#include "runtime/files/disk_cache.h"
+
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "ir/base/error.h"
+#include "runtime/files/atomic_file.h"
+
+namespace gcomp::runtime {
+namespace {
+
+// An entry is: this line, then "KEY_BYTES OBJECT_BYTES OBJECT_SHA256\n", the key, the object.
+constexpr std::string_view kEntryMagic = "gcomp cache 1\n";
+
+std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+/// Takes a decimal number and the character after it off the front of `text`.
+bool take_number(std::string_view& text, std::size_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end == text.data() + text.size()) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+  return true;
+}
+
+struct ParsedEntry {
+  std::string_view key, object, digest;
+};
+
+std::optional<ParsedEntry> parse_entry(std::string_view text) {
+  constexpr std::size_t kDigest = 2 * SHA256_DIGEST_LENGTH;
+  std::size_t key = 0, object = 0;
+  if (text.substr(0, kEntryMagic.size()) != kEntryMagic) return std::nullopt;
+  text.remove_prefix(kEntryMagic.size());
+  if (!take_number(text, key) || !take_number(text, object) || text.size() < kDigest + 1) return std::nullopt;
+  ParsedEntry entry;
+  entry.digest = text.substr(0, kDigest);
+  text.remove_prefix(kDigest + 1);
+  if (key > text.size() || text.size() - key != object) return std::nullopt;
+  entry.key = text.substr(0, key);
+  entry.object = text.substr(key);
+  return entry;
+}
+
+constexpr std::string_view kEntrySuffix = ".entry";
+constexpr std::size_t kKeyStart = 1024;
+
+/// Whole lines from the start of an entry's key, or nothing where `text` begins no entry.
+std::string key_start(std::string_view text) {
+  std::string start;
+  for (int line = 0; start.size() < kKeyStart; ++line) {
+    const std::size_t end = text.find('\n');
+    if (end == text.npos || end >= kKeyStart) break;
+    if (line >= 2) start += text.substr(0, end + 1);  // behind the magic and the sizes
+    text.remove_prefix(end + 1);
+  }
+  return start;
+}
+
+std::string entry_name(std::string_view key) { return sha256(key) + std::string(kEntrySuffix); }
+
+}  // namespace
+
+std::string sha256(std::string_view text) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (const unsigned char byte : digest) hex += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return hex;
+}
+
+std::filesystem::path DiskCache::path_of(std::string_view key) const { return directory_.path() / entry_name(key); }
+
+std::optional<std::vector<std::byte>> DiskCache::find(std::string_view key, std::string& damage) const {
+  if (!unusable().empty()) return std::nullopt;
+  std::optional<std::vector<std::byte>> bytes;
+  try {
+    bytes = directory_.read(entry_name(key), damage);
+  } catch (const UserError& unreadable) { damage = unreadable.what(); }
+  if (!bytes) return std::nullopt;
+  const std::optional<ParsedEntry> entry = parse_entry(as_text(*bytes));
+  if (!entry) damage = "its header or size is wrong";
+  else if (entry->key != key) damage = "it was made for another key";
+  else if (sha256(entry->object) != entry->digest) damage = "its contents do not match their hash";
+  if (!damage.empty()) return std::nullopt;
+  directory_.touch(entry_name(key));
+  const auto* begin = reinterpret_cast<const std::byte*>(entry->object.data());
+  return std::vector<std::byte>(begin, begin + entry->object.size());
+}
+
+std::string DiskCache::store(std::string_view key, std::span<const std::byte> object) const {
+  if (!unusable().empty()) return unusable();
+  const std::string header = concat(kEntryMagic, key.size(), " ", object.size(), " ", sha256(as_text(object)), "\n");
+  try {
+    directory_.write(entry_name(key), std::array{std::string_view(header), key, as_text(object)});
+  } catch (const UserError& error) { return error.what(); }
+  return {};
+}
+
+std::vector<CacheEntry> DiskCache::entries() const {
+  std::vector<CacheEntry> all;
+  if (!unusable().empty()) return all;
+  for (const PrivateDirectory::Entry& file : directory_.files()) {
+    // What a killed writer left of an entry counts too.
+    if (!file.name.ends_with(kEntrySuffix) && !is_temporary_name(file.name)) continue;
+    all.push_back({.path = directory_.path() / file.name,
+                   .bytes = file.bytes,
+                   .used = file.modified,
+                   .key_start = key_start(directory_.start_of(file.name, 4 * kKeyStart))});
+  }
+  std::sort(all.begin(), all.end(),
+            [](const CacheEntry& a, const CacheEntry& b) { return a.used != b.used ? a.used > b.used : a.path < b.path; });
+  return all;
+}
+
+std::vector<CacheEntry> DiskCache::trim(std::int64_t most_bytes) const {
+  std::vector<CacheEntry> removed;
+  std::int64_t total = 0;
+  for (CacheEntry& entry : entries()) {
+    total += entry.bytes;
+    if (total > most_bytes && directory_.remove(entry.path.filename().string())) removed.push_back(std::move(entry));
+  }
+  return removed;
+}
+
+}  // namespace gcomp::runtime

@@ -1,0 +1,60 @@
+// A directory of compiled code: one file for each entry, named by the SHA-256 of its key, holding the whole key, the object and
+// the object's hash. What it returns will be executed, so the directory must belong to this user alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/files/private_directory.h"
+
+namespace gcomp::runtime {
+
+/// SHA-256 of any text, in hexadecimal.
+std::string sha256(std::string_view text);
+
+/// What a cache may hold before the entries that were used longest ago go.
+inline constexpr std::int64_t kMostCacheBytes = std::int64_t{2} << 30;
+
+struct CacheEntry {
+  std::filesystem::path path;
+  std::int64_t bytes = 0;
+  std::filesystem::file_time_type used;  ///< made or found
+  std::string key_start;                 ///< the first bytes of its key, whole lines
+};
+
+class DiskCache {
+ public:
+  /// A directory that cannot be trusted (runtime/files/private_directory.h) is not used. An empty path makes a cache that stores
+  /// nothing.
+  explicit DiskCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
+
+  /// Why nothing is read or stored, and the cure; "" where the cache works.
+  const std::string& unusable() const { return directory_.unusable(); }
+  const std::filesystem::path& directory() const { return directory_.path(); }
+
+  /// Where the entry of this key lies.
+  std::filesystem::path path_of(std::string_view key) const;
+  /// The object stored under exactly this key. `damage` says why an entry that exists cannot be trusted, and where it is more than
+  /// a file to be replaced, the command that removes it.
+  std::optional<std::vector<std::byte>> find(std::string_view key, std::string& damage) const;
+  /// Writes beside and renames, so that no reader sees a part. Returns why it failed, or "". A link, FIFO or the like in the
+  /// entry's place is left alone, which find() has said.
+  std::string store(std::string_view key, std::span<const std::byte> object) const;
+
+  /// Used last first.
+  std::vector<CacheEntry> entries() const;
+  /// Removes entries, those used longest ago first, until no more than `most_bytes` are left; gives those that it removed.
+  std::vector<CacheEntry> trim(std::int64_t most_bytes = kMostCacheBytes) const;
+
+ private:
+  PrivateDirectory directory_;
+};
+
+}  // namespace gcomp::runtime

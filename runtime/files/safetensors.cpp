@@ -1,0 +1,181 @@
+#include "runtime/files/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "ir/base/error.h"
+#include "runtime/files/atomic_file.h"
+#include "runtime/files/strict_json.h"
+
+namespace gcomp::runtime {
+namespace {
+
+constexpr std::uint64_t kLargestSafetensorsHeader = 100'000'000;
+constexpr std::uintmax_t kLargestSafetensorsFile = std::uintmax_t{1} << 40;
+constexpr std::string_view kMetadata = "__metadata__";
+
+struct Spelling {
+  std::string_view name;
+  DType dtype;
+};
+constexpr Spelling kSpellings[] = {{"F64", DType::f64},     {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16},
+                                   {"I8", DType::i8},       {"I16", DType::i16}, {"I32", DType::i32}, {"I64", DType::i64},
+                                   {"U8", DType::u8},       {"U16", DType::u16}, {"U32", DType::u32}, {"U64", DType::u64},
+                                   {"BOOL", DType::boolean}};
+
+std::string_view spelling_of(DType dtype) {
+  const auto* found =
+      std::find_if(std::begin(kSpellings), std::end(kSpellings), [&](const Spelling& s) { return s.dtype == dtype; });
+  return found->name;
+}
+
+using NamedPointer = std::pair<const std::string*, const Tensor*>;
+
+std::vector<NamedPointer> in_file_order(const std::map<std::string, Tensor>& tensors) {
+  std::vector<NamedPointer> order;
+  for (const auto& [name, tensor] : tensors) order.emplace_back(&name, &tensor);
+  std::stable_sort(order.begin(), order.end(), [](const NamedPointer& a, const NamedPointer& b) {
+    return size_of(a.second->dtype()) > size_of(b.second->dtype());
+  });
+  return order;
+}
+
+/// One entry of the header, not yet compared with its neighbours.
+struct TensorEntry {
+  std::string name;
+  TensorType type;
+  std::uint64_t begin = 0, end = 0;
+};
+
+std::uint64_t read_size(const nlohmann::json& value, std::string_view what) {
+  check_user(value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t{1} << 60, what,
+             " is no number of at most 2^60");
+  return value.get<std::uint64_t>();
+}
+
+const nlohmann::json& entry_member(const nlohmann::json& object, const char* key) {
+  check_user(object.is_object() && object.contains(key), "its entry lacks '", key, "'");
+  return object.at(key);
+}
+
+TensorEntry read_entry(const std::string& name, const nlohmann::json& object) {
+  TensorEntry entry{.name = name, .type = {}, .begin = 0, .end = 0};
+  const nlohmann::json& dtype = entry_member(object, "dtype");
+  const nlohmann::json& shape = entry_member(object, "shape");
+  const nlohmann::json& offsets = entry_member(object, "data_offsets");
+  check_user(object.size() == 3, "its entry has keys besides dtype, shape and data_offsets");
+  const std::string text = dtype.is_string() ? dtype.get<std::string>() : "";
+  const auto* spelling =
+      std::find_if(std::begin(kSpellings), std::end(kSpellings), [&](const Spelling& s) { return s.name == text; });
+  check_user(spelling != std::end(kSpellings), "dtype '", text, "' is not supported");
+  entry.type.dtype = spelling->dtype;
+  check_user(shape.is_array() && shape.size() <= kLargestRank, "its shape is no list of at most ", kLargestRank, " dimensions");
+  for (const nlohmann::json& dim : shape) entry.type.shape.push_back(static_cast<std::int64_t>(read_size(dim, "a dimension")));
+  check_user(offsets.is_array() && offsets.size() == 2, "its data_offsets are no two numbers");
+  entry.begin = read_size(offsets[0], "an offset");
+  entry.end = read_size(offsets[1], "an offset");
+  check_user(entry.begin <= entry.end && entry.end - entry.begin == static_cast<std::uint64_t>(entry.type.bytes()), "offsets ",
+             entry.begin, " to ", entry.end, " for ", to_string(entry.type));
+  return entry;
+}
+
+std::map<std::string, std::string> read_metadata(const nlohmann::json& object) {
+  std::map<std::string, std::string> metadata;
+  check_user(object.is_object(), "its __metadata__ is no object");
+  for (const auto& [key, value] : object.items()) {
+    check_user(value.is_string(), "its __metadata__ has a value that is no string, of key '", key, "'");
+    metadata[key] = value.get<std::string>();
+  }
+  return metadata;
+}
+
+/// The entries in the order of their bytes, which must fill `size` exactly.
+std::vector<TensorEntry> read_entries(const nlohmann::json& header, std::uint64_t size) {
+  std::vector<TensorEntry> entries;
+  for (const auto& [name, object] : header.items()) {
+    if (name == kMetadata) continue;
+    try {
+      entries.push_back(read_entry(name, object));
+    } catch (const UserError& error) { throw UserError(concat("tensor '", name, "': ", error.what())); }
+  }
+  std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  std::uint64_t end = 0;
+  for (const TensorEntry& entry : entries) {
+    check_user(entry.begin == end, "tensor '", entry.name, "' begins at byte ", entry.begin, ", but the one before ends at ", end);
+    end = entry.end;
+  }
+  check_user(end == size, "the tensors end at byte ", end, " of ", size);
+  return entries;
+}
+
+Safetensors parse(std::span<const std::byte> bytes) {
+  std::uint64_t length = 0;
+  check_user(bytes.size() >= sizeof(length), "it has ", bytes.size(), " bytes, too few for a header");
+  std::memcpy(&length, bytes.data(), sizeof(length));
+  bytes = bytes.subspan(sizeof(length));
+  check_user(length <= kLargestSafetensorsHeader && length <= bytes.size(), "a header of ", length, " bytes in ", bytes.size(),
+             " bytes, the limit is ", kLargestSafetensorsHeader);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), length);
+  check_user(!text.empty() && text.front() == '{', "its header does not start with '{'");
+  const nlohmann::json header = parse_strict_json(text, 3);
+  bytes = bytes.subspan(length);
+  Safetensors contents;
+  if (header.contains(kMetadata)) contents.metadata = read_metadata(header.at(std::string(kMetadata)));
+  for (const TensorEntry& entry : read_entries(header, bytes.size())) {
+    Tensor tensor(entry.type);
+    if (entry.end > entry.begin) std::memcpy(tensor.data(), bytes.data() + entry.begin, entry.end - entry.begin);
+    if (entry.type.dtype == DType::boolean)
+      for (std::byte& value : tensor.bytes())
+        check_user(value <= std::byte{1}, "tensor '", entry.name, "': a BOOL is neither 0 nor 1");
+    contents.tensors.emplace(entry.name, std::move(tensor));
+  }
+  return contents;
+}
+
+}  // namespace
+
+std::vector<std::byte> serialize_safetensors(const Safetensors& contents) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!contents.metadata.empty()) header[std::string(kMetadata)] = contents.metadata;
+  const std::vector<NamedPointer> order = in_file_order(contents.tensors);
+  std::uint64_t offset = 0;
+  for (const auto& [name, tensor] : order) {
+    check_user(*name != kMetadata, "a tensor cannot be called '", *name, "' in safetensors");
+    const std::uint64_t end = offset + tensor->bytes().size();
+    header.push_back(
+        {*name, {{"dtype", spelling_of(tensor->dtype())}, {"shape", tensor->shape()}, {"data_offsets", {offset, end}}}});
+    offset = end;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const nlohmann::json::exception&) { throw UserError("a tensor's name is not UTF-8, which safetensors needs"); }
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const std::uint64_t length = text.size();
+  std::vector<std::byte> bytes(sizeof(length) + length + offset);
+  std::memcpy(bytes.data(), &length, sizeof(length));
+  std::memcpy(bytes.data() + sizeof(length), text.data(), length);
+  auto destination = bytes.begin() + static_cast<std::ptrdiff_t>(sizeof(length) + length);
+  for (const auto& [name, tensor] : order) destination = std::copy(tensor->bytes().begin(), tensor->bytes().end(), destination);
+  return bytes;
+}
+
+Safetensors parse_safetensors(std::span<const std::byte> bytes, std::string_view source) {
+  try {
+    return parse(bytes);
+  } catch (const UserError& error) { throw UserError(concat("'", source, "': ", error.what())); }
+}
+
+void write_safetensors(const std::filesystem::path& path, const Safetensors& contents) {
+  write_file(path, serialize_safetensors(contents));
+}
+
+Safetensors read_safetensors(const std::filesystem::path& path) {
+  return parse_safetensors(read_file(path, kLargestSafetensorsFile), path.string());
+}
+
+}  // namespace gcomp::runtime
