@@ -37,7 +37,6 @@ struct MemoryPlan {
   std::int64_t arena_bytes = 0, state_bytes = 0, constant_bytes = 0, io_bytes = 0;
   /// Largest sum of live arena bytes over the nodes in this order: no arena can be smaller.
   std::int64_t lower_bound = 0;
-  std::int64_t workspace_bytes = 0;  ///< of library calls, within the arena
 };
 
 }  // namespace gcomp::ir
