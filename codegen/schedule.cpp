@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "codegen/variants.h"
+#include "codegen/unswitch.h"
 #include "ir/base/integers.h"
 #include "ir/op.h"
 

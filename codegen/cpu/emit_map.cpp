@@ -4,7 +4,7 @@
 
 #include "codegen/cpu/draws.h"
 #include "codegen/cpu/loops.h"
-#include "codegen/variants.h"
+#include "codegen/unswitch.h"
 
 namespace gcomp::codegen::cpu {
 
@@ -50,13 +50,13 @@ class MapEmitter {
   void run() {
     std::size_t opened = loops_.open_tasks(outer_loops(loops_));
     if (schedule_.transposed_axis < 0) {
-      run_variants(loops_.nest(), 0);
+      unswitch(loops_.nest(), 0);
     } else {
       const FlatNest nest = through_tiles();
       writer_.use(nest);
       loops_.open_serial(
           {Loop::Kind::in_block, schedule_.transposed_axis, loops_.extent(schedule_.transposed_axis), kTransposeBlock});
-      run_variants(nest, 0);
+      unswitch(nest, 0);
       ++opened;
     }
     loops_.close(opened);
@@ -135,15 +135,15 @@ class MapEmitter {
   }
 
   /// Conditions that the vector axis does not decide are tested before its loop.
-  void run_variants(const FlatNest& nest, int tested) {
-    const auto condition = vector_ >= 0 ? loops_.hoisted(nest, {vector_}, tested) : std::nullopt;
+  void unswitch(const FlatNest& nest, int tested) {
+    const auto condition = vector_ >= 0 ? loops_.condition_to_unswitch(nest, {vector_}, tested) : std::nullopt;
     if (!condition) return run_pieces(nest);
     const std::string test = writer_.conditions({*condition});
     for (bool holds : {true, false}) {
-      const FlatNest variant = assuming(nest, *condition, holds);
+      const FlatNest version = assuming(nest, *condition, holds);
       writer_.open_sealed(concat(holds ? "if (" : "if (!(", test, holds ? ")" : "))"));
-      writer_.use(variant);
-      run_variants(variant, tested + 1);
+      writer_.use(version);
+      unswitch(version, tested + 1);
       writer_.close();
     }
     writer_.use(nest);

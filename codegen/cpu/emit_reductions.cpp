@@ -6,7 +6,7 @@
 
 #include "codegen/cpu/draws.h"
 #include "codegen/cpu/loops.h"
-#include "codegen/variants.h"
+#include "codegen/unswitch.h"
 #include "ir/base/integers.h"
 #include "ir/op.h"
 
@@ -76,14 +76,14 @@ class ReductionEmitter {
     const std::size_t opened = loops_.open_tasks(outer);
     const std::int64_t rest = columns_ ? loops_.extent(vector_) % width_ : 0;
     if (rest == 0) {
-      run_variants(nest_, width_, 0);
+      unswitch(nest_, width_, 0);
     } else {
       const std::string test = concat(loops_.block_start(vector_), " + ", width_, " <= ", loops_.extent(vector_));
       writer_.open(concat("if (", test, ")"));
-      run_variants(nest_, width_, 0);
+      unswitch(nest_, width_, 0);
       writer_.close();
       writer_.open(concat("if (!(", test, "))"));
-      run_variants(nest_, rest, 0);
+      unswitch(nest_, rest, 0);
       writer_.close();
     }
     loops_.close(opened);
@@ -107,20 +107,20 @@ class ReductionEmitter {
   }
 
   /// Conditions that only the outer axes decide are tested once a point.
-  void run_variants(const FlatNest& nest, std::int64_t lanes, int tested) {
+  void unswitch(const FlatNest& nest, std::int64_t lanes, int tested) {
     std::vector<int> inner = row_axes_;
     if (columns_) inner.push_back(vector_);
-    const auto condition = loops_.hoisted(nest, inner, tested);
+    const auto condition = loops_.condition_to_unswitch(nest, inner, tested);
     if (!condition) {
       current_ = &nest;
       return run_phases(lanes);
     }
     const std::string test = writer_.conditions({*condition});
     for (bool holds : {true, false}) {
-      const FlatNest variant = assuming(nest, *condition, holds);
+      const FlatNest version = assuming(nest, *condition, holds);
       writer_.open_sealed(concat(holds ? "if (" : "if (!(", test, holds ? ")" : "))"));
-      writer_.use(variant);
-      run_variants(variant, lanes, tested + 1);
+      writer_.use(version);
+      unswitch(version, lanes, tested + 1);
       writer_.close();
     }
     writer_.use(nest_);
@@ -403,7 +403,7 @@ class ReductionEmitter {
   KernelLoops& loops_;
   KernelWriter& writer_;
   const FlatNest& nest_;
-  const FlatNest* current_ = &nest_;  // the variant under way
+  const FlatNest* current_ = &nest_;  // the version under way
   const Schedule& schedule_;
   int vector_;
   bool columns_, blocked_ = false;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "codegen/variants.h"
+#include "codegen/unswitch.h"
 #include "ir/base/integers.h"
 
 namespace gcomp::codegen::cpu {
@@ -17,9 +17,9 @@ constexpr std::int64_t kMostTasks = 64;
 KernelLoops::KernelLoops(FlatNest nest, Schedule schedule, Expansion expansion)
     : nest_(std::move(nest)), schedule_(std::move(schedule)), expansion_(expansion), writer_(nest_) {}
 
-std::optional<ir::Condition> KernelLoops::hoisted(const FlatNest& nest, const std::vector<int>& inner, int tested) const {
-  if (expansion_ == Expansion::none || tested >= kMostHoisted) return std::nullopt;
-  return settled_outside(nest, inner);
+std::optional<ir::Condition> KernelLoops::condition_to_unswitch(const FlatNest& nest, const std::vector<int>& inner, int tested) const {
+  if (expansion_ == Expansion::none || tested >= kMostUnswitched) return std::nullopt;
+  return loop_invariant_condition(nest, inner);
 }
 
 std::vector<std::int64_t> KernelLoops::piece_bounds(const FlatNest& nest, int axis) const {

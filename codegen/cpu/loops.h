@@ -35,7 +35,7 @@ class KernelLoops {
   Loop whole(int axis) const { return {Loop::Kind::axis, axis, extent(axis), 0}; }
 
   /// A condition to test outside loops over `inner` axes, where `tested` already are; none without expansion.
-  std::optional<ir::Condition> hoisted(const FlatNest& nest, const std::vector<int>& inner, int tested) const;
+  std::optional<ir::Condition> condition_to_unswitch(const FlatNest& nest, const std::vector<int>& inner, int tested) const;
   /// Bounds of the pieces of an axis that get loops of their own; only its ends without expansion.
   std::vector<std::int64_t> piece_bounds(const FlatNest& nest, int axis) const;
 

@@ -1,4 +1,4 @@
-#include "codegen/variants.h"
+#include "codegen/unswitch.h"
 
 #include <algorithm>
 #include <set>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kMostPieces = 33;
 constexpr std::size_t kMostPieceTerms = 2000;  // pieces times the terms that each repeats
-constexpr std::size_t kMostSettled = 3;        // of conditions on different indices, each doubling the variants
-constexpr std::size_t kMostIntervals = 32;     // of one index: a chain of variants
+constexpr std::size_t kMostSettled = 3;        // of conditions on different indices, each doubling the versions
+constexpr std::size_t kMostIntervals = 32;     // of one index: a chain of versions
 
 std::int64_t floor_quotient(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 
@@ -115,7 +115,7 @@ FlatNest assuming(const FlatNest& nest, const Condition& condition, bool holds) 
   return result;
 }
 
-std::optional<Condition> settled_outside(const FlatNest& nest, const std::vector<int>& inner) {
+std::optional<Condition> loop_invariant_condition(const FlatNest& nest, const std::vector<int>& inner) {
   std::vector<Condition> found;
   for (const Statement& s : nest.statements) {
     for_each_term(s.value, [&](const TermPtr& t) {

@@ -1,5 +1,5 @@
-// Variants of a nest in which conditions are settled: a loop over pieces of an axis, or under a test outside it, runs without
-// branches. Text of a variant stands in a sealed scope of the writer.
+// Loop unswitching and index set splitting: versions of a nest in which conditions are settled, since a test stands outside the
+// loops, or since a loop runs over a piece of its axis. Text of a version stands in a sealed scope of the writer.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ std::vector<std::int64_t> breakpoints(const FlatNest& nest, int axis);
 /// The same nest where `condition` is known to hold, or not to.
 FlatNest assuming(const FlatNest& nest, const ir::Condition& condition, bool holds);
 /// Conditions that one kernel tests outside its loops, at most: each writes the loops twice.
-inline constexpr int kMostHoisted = 32;
+inline constexpr int kMostUnswitched = 32;
 /// A condition that does not vary over `inner` axes; none where there is none, or more than a few.
-std::optional<ir::Condition> settled_outside(const FlatNest& nest, const std::vector<int>& inner);
+std::optional<ir::Condition> loop_invariant_condition(const FlatNest& nest, const std::vector<int>& inner);
 
 /// Puts conditions on as few axes as say the same: i * 32 + j < 256 with j in [0, 32) becomes i < 8.
 void coarsen_conditions(FlatNest& nest);
