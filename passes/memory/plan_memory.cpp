@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "passes/memory/pack.h"
+#include "passes/memory/assign_offsets.h"
 #include "passes/memory/storage.h"
 
 namespace gcomp::passes {
@@ -10,7 +10,7 @@ namespace {
 
 using namespace ir;
 
-/// Packs storages of one space in the order of `values`; those that lie elsewhere or are placed already are passed over.
+/// Offsets of the storages of one space, in the order of `values`; those that lie elsewhere or are placed already are passed over.
 class SpacePacker {
  public:
   SpacePacker(const Storages& storages, std::vector<std::int64_t>& offsets, std::int64_t alignment)
@@ -44,9 +44,9 @@ std::int64_t pack_arena(const Storages& storages, std::vector<std::int64_t>& off
     numbers.push_back(s);
   }
   // A thousandth more than the bound is not worth a search.
-  const Packing packing = pack(ranges, {.enough = lower_bound + lower_bound / 1000});
-  for (std::size_t i = 0; i < numbers.size(); ++i) offsets[numbers[i]] = packing.offsets[i];
-  return packing.bytes;
+  const OffsetAssignment assignment = assign_offsets(ranges, {.enough = lower_bound + lower_bound / 1000});
+  for (std::size_t i = 0; i < numbers.size(); ++i) offsets[numbers[i]] = assignment.offsets[i];
+  return assignment.bytes;
 }
 
 }  // namespace

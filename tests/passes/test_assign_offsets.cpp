@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "passes/memory/pack.h"
+#include "passes/memory/assign_offsets.h"
 
 namespace gcomp::passes {
 namespace {
@@ -21,22 +21,22 @@ std::int64_t lower_bound_of(const std::vector<LiveRange>& ranges) {
   return best;
 }
 
-void expect_disjoint(const std::vector<LiveRange>& ranges, const Packing& packing) {
-  ASSERT_EQ(packing.offsets.size(), ranges.size());
+void expect_disjoint(const std::vector<LiveRange>& ranges, const OffsetAssignment& assignment) {
+  ASSERT_EQ(assignment.offsets.size(), ranges.size());
   for (std::size_t a = 0; a < ranges.size(); ++a) {
-    EXPECT_GE(packing.offsets[a], 0);
-    EXPECT_LE(packing.offsets[a] + ranges[a].bytes, packing.bytes);
+    EXPECT_GE(assignment.offsets[a], 0);
+    EXPECT_LE(assignment.offsets[a] + ranges[a].bytes, assignment.bytes);
     for (std::size_t b = 0; b < a; ++b) {
       const bool same_time = ranges[a].first <= ranges[b].last && ranges[b].first <= ranges[a].last;
-      const bool same_place =
-          packing.offsets[a] < packing.offsets[b] + ranges[b].bytes && packing.offsets[b] < packing.offsets[a] + ranges[a].bytes;
+      const bool same_place = assignment.offsets[a] < assignment.offsets[b] + ranges[b].bytes &&
+                              assignment.offsets[b] < assignment.offsets[a] + ranges[a].bytes;
       EXPECT_FALSE(same_time && same_place) << a << " and " << b;
     }
   }
 }
 
 /// Whether no range begins in the place of one that still lasts; for many ranges, of which few last at a time.
-bool are_disjoint(const std::vector<LiveRange>& ranges, const Packing& packing) {
+bool are_disjoint(const std::vector<LiveRange>& ranges, const OffsetAssignment& assignment) {
   std::vector<std::size_t> begins(ranges.size());
   std::iota(begins.begin(), begins.end(), 0);
   std::sort(begins.begin(), begins.end(), [&](std::size_t a, std::size_t b) { return ranges[a].first < ranges[b].first; });
@@ -44,15 +44,15 @@ bool are_disjoint(const std::vector<LiveRange>& ranges, const Packing& packing) 
   for (std::size_t i : begins) {
     std::erase_if(live, [&](std::size_t other) { return ranges[other].last < ranges[i].first; });
     for (std::size_t other : live)
-      if (packing.offsets[i] < packing.offsets[other] + ranges[other].bytes &&
-          packing.offsets[other] < packing.offsets[i] + ranges[i].bytes)
+      if (assignment.offsets[i] < assignment.offsets[other] + ranges[other].bytes &&
+          assignment.offsets[other] < assignment.offsets[i] + ranges[i].bytes)
         return false;
     live.push_back(i);
   }
   return true;
 }
 
-TEST(Pack, ManyRangesGoInTheOrderOfTime) {
+TEST(AssignOffsets, ManyRangesGoInTheOrderOfTime) {
   std::mt19937 random(7);
   for (const int count : {300'000, 1'000'000}) {
     std::vector<LiveRange> ranges;
@@ -60,14 +60,14 @@ TEST(Pack, ManyRangesGoInTheOrderOfTime) {
       const int first = i + static_cast<int>(random() % 4);
       ranges.push_back({64 * static_cast<std::int64_t>(1 + random() % 30), first, first + static_cast<int>(random() % 20)});
     }
-    const Packing packing = pack(ranges);
-    EXPECT_TRUE(are_disjoint(ranges, packing));
+    const OffsetAssignment assignment = assign_offsets(ranges);
+    EXPECT_TRUE(are_disjoint(ranges, assignment));
     // 24 ranges at a time, of 1,920 bytes at most.
-    EXPECT_LE(packing.bytes, 24 * 1920);
+    EXPECT_LE(assignment.bytes, 24 * 1920);
   }
 }
 
-TEST(Pack, WhatLastsThroughAStepLiesBesideWhatDoesNot) {
+TEST(AssignOffsets, WhatLastsThroughAStepLiesBesideWhatDoesNot) {
   // A forward pass keeps 64 bytes at each step for its backward pass, which frees them, and needs 128 at a time beside.
   constexpr int kSteps = 20'000;
   std::vector<LiveRange> ranges;
@@ -76,25 +76,25 @@ TEST(Pack, WhatLastsThroughAStepLiesBesideWhatDoesNot) {
     ranges.push_back({128, i, i});
     ranges.push_back({128, 2 * kSteps - 1 - i, 2 * kSteps - 1 - i});
   }
-  EXPECT_LE(pack(ranges).bytes, (64 * kSteps + 128) * 3 / 2);
+  EXPECT_LE(assign_offsets(ranges).bytes, (64 * kSteps + 128) * 3 / 2);
 }
 
-TEST(Pack, NothingNeedsNothing) {
-  EXPECT_EQ(pack({}).bytes, 0);
-  EXPECT_EQ(pack({{0, 0, 5}, {0, 1, 2}}).bytes, 0);
+TEST(AssignOffsets, NothingNeedsNothing) {
+  EXPECT_EQ(assign_offsets({}).bytes, 0);
+  EXPECT_EQ(assign_offsets({{0, 0, 5}, {0, 1, 2}}).bytes, 0);
 }
 
-TEST(Pack, TouchingTimesOverlapAndLaterOnesDoNot) {
-  EXPECT_EQ(pack({{64, 0, 1}, {64, 1, 2}}).bytes, 128);
-  EXPECT_EQ(pack({{64, 0, 1}, {64, 2, 3}}).bytes, 64);
+TEST(AssignOffsets, TouchingTimesOverlapAndLaterOnesDoNot) {
+  EXPECT_EQ(assign_offsets({{64, 0, 1}, {64, 1, 2}}).bytes, 128);
+  EXPECT_EQ(assign_offsets({{64, 0, 1}, {64, 2, 3}}).bytes, 64);
 }
 
-TEST(Pack, TwoShortRangesLieBesideALongOne) {
+TEST(AssignOffsets, TwoShortRangesLieBesideALongOne) {
   // 128 throughout, 64 at a time beside it: 192.
   const std::vector<LiveRange> ranges = {{64, 0, 1}, {128, 0, 5}, {64, 2, 3}, {64, 4, 5}};
-  const Packing packing = pack(ranges, {.enough = 192});
-  expect_disjoint(ranges, packing);
-  EXPECT_EQ(packing.bytes, 192);
+  const OffsetAssignment assignment = assign_offsets(ranges, {.enough = 192});
+  expect_disjoint(ranges, assignment);
+  EXPECT_EQ(assignment.bytes, 192);
 }
 
 /// The best arena over all orders of placement with first fit: for few ranges that is the optimum.
@@ -125,7 +125,7 @@ std::int64_t best_by_trial(const std::vector<LiveRange>& ranges) {
   return best;
 }
 
-TEST(Pack, FindsTheBestOfSmallCases) {
+TEST(AssignOffsets, FindsTheBestOfSmallCases) {
   std::mt19937 random(5);
   for (int round = 0; round < 60; ++round) {
     std::vector<LiveRange> ranges;
@@ -133,13 +133,13 @@ TEST(Pack, FindsTheBestOfSmallCases) {
       const int first = static_cast<int>(random() % 8);
       ranges.push_back({64 * static_cast<std::int64_t>(1 + random() % 5), first, first + static_cast<int>(random() % 4)});
     }
-    const Packing packing = pack(ranges, {.enough = lower_bound_of(ranges), .work = 200'000});
-    expect_disjoint(ranges, packing);
-    EXPECT_EQ(packing.bytes, best_by_trial(ranges)) << "round " << round;
+    const OffsetAssignment assignment = assign_offsets(ranges, {.enough = lower_bound_of(ranges), .work = 200'000});
+    expect_disjoint(ranges, assignment);
+    EXPECT_EQ(assignment.bytes, best_by_trial(ranges)) << "round " << round;
   }
 }
 
-TEST(Pack, PatternsOfTrainingStepsStayCloseToTheBound) {
+TEST(AssignOffsets, PatternsOfTrainingStepsStayCloseToTheBound) {
   // Activations wait from their layer in the forward half for its mirror image in the backward half; temporaries die at once.
   std::mt19937 random(9);
   for (int round = 0; round < 10; ++round) {
@@ -151,16 +151,16 @@ TEST(Pack, PatternsOfTrainingStepsStayCloseToTheBound) {
       ranges.push_back({size(), step, std::min(steps - 1, step + static_cast<int>(random() % 4))});
     }
     const std::int64_t bound = lower_bound_of(ranges);
-    const Packing packing = pack(ranges, {.enough = bound});
-    expect_disjoint(ranges, packing);
-    EXPECT_LE(static_cast<double>(packing.bytes), 1.02 * static_cast<double>(bound));
+    const OffsetAssignment assignment = assign_offsets(ranges, {.enough = bound});
+    expect_disjoint(ranges, assignment);
+    EXPECT_LE(static_cast<double>(assignment.bytes), 1.02 * static_cast<double>(bound));
   }
 }
 
-TEST(Pack, IsTheSameEachTime) {
+TEST(AssignOffsets, IsTheSameEachTime) {
   std::vector<LiveRange> ranges;
   for (int i = 0; i < 100; ++i) ranges.push_back({64 * (1 + i * 37 % 11), i % 17, i % 17 + i % 5});
-  EXPECT_EQ(pack(ranges).offsets, pack(ranges).offsets);
+  EXPECT_EQ(assign_offsets(ranges).offsets, assign_offsets(ranges).offsets);
 }
 
 }  // namespace

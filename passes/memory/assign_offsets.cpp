@@ -1,4 +1,4 @@
-#include "passes/memory/pack.h"
+#include "passes/memory/assign_offsets.h"
 
 #include <algorithm>
 #include <map>
@@ -33,19 +33,19 @@ std::int64_t find_gap(const std::vector<Placed>& placed, const LiveRange& range,
   return best < 0 ? top : best;
 }
 
-Packing place(const std::vector<LiveRange>& ranges, const Order& order, Fit fit) {
-  Packing packing{std::vector<std::int64_t>(ranges.size()), 0};
+OffsetAssignment place(const std::vector<LiveRange>& ranges, const Order& order, Fit fit) {
+  OffsetAssignment assignment{std::vector<std::int64_t>(ranges.size()), 0};
   std::vector<Placed> placed;
   placed.reserve(order.size());
   for (int number : order) {
     const LiveRange& range = ranges[static_cast<std::size_t>(number)];
     const std::int64_t offset = find_gap(placed, range, fit);
-    packing.offsets[static_cast<std::size_t>(number)] = offset;
-    packing.bytes = std::max(packing.bytes, offset + range.bytes);
+    assignment.offsets[static_cast<std::size_t>(number)] = offset;
+    assignment.bytes = std::max(assignment.bytes, offset + range.bytes);
     auto at = std::upper_bound(placed.begin(), placed.end(), offset, [](std::int64_t o, const Placed& p) { return o < p.offset; });
     placed.insert(at, {offset, offset + range.bytes, range.first, range.last});
   }
-  return packing;
+  return assignment;
 }
 
 /// The orders to start from; ties keep the ranges' own order, so that equal inputs give equal packings.
@@ -68,11 +68,11 @@ std::vector<Order> first_orders(const std::vector<LiveRange>& ranges) {
 }
 
 /// Moves one range that ends at the top to an earlier turn, and at times two others anywhere.
-void perturb(Order& order, const Packing& packing, const std::vector<LiveRange>& ranges, std::mt19937& random) {
+void perturb(Order& order, const OffsetAssignment& assignment, const std::vector<LiveRange>& ranges, std::mt19937& random) {
   std::vector<std::size_t> tops;
   for (std::size_t i = 1; i < order.size(); ++i) {
     const auto number = static_cast<std::size_t>(order[i]);
-    if (packing.offsets[number] + ranges[number].bytes == packing.bytes) tops.push_back(i);
+    if (assignment.offsets[number] + ranges[number].bytes == assignment.bytes) tops.push_back(i);
   }
   auto move_forward = [&](std::size_t from) {
     const std::size_t to = random() % (from + 1);
@@ -145,8 +145,8 @@ class FreeGaps {
 };
 
 /// Time for many ranges: a step costs the logarithm of their number.
-Packing place_in_time(const std::vector<LiveRange>& ranges) {
-  Packing packing{std::vector<std::int64_t>(ranges.size()), 0};
+OffsetAssignment place_in_time(const std::vector<LiveRange>& ranges) {
+  OffsetAssignment assignment{std::vector<std::int64_t>(ranges.size()), 0};
   auto at = [&](int i) -> const LiveRange& { return ranges[static_cast<std::size_t>(i)]; };
   Order begins;
   for (std::size_t i = 0; i < ranges.size(); ++i)
@@ -160,29 +160,29 @@ Packing place_in_time(const std::vector<LiveRange>& ranges) {
   auto ended = ends.begin();
   for (int i : begins) {
     for (; at(*ended).last < at(i).first; ++ended)
-      gaps.give_back(packing.offsets[static_cast<std::size_t>(*ended)], at(*ended).bytes);
-    packing.offsets[static_cast<std::size_t>(i)] = gaps.take(at(i).bytes);
+      gaps.give_back(assignment.offsets[static_cast<std::size_t>(*ended)], at(*ended).bytes);
+    assignment.offsets[static_cast<std::size_t>(i)] = gaps.take(at(i).bytes);
   }
-  packing.bytes = gaps.top();
-  return packing;
+  assignment.bytes = gaps.top();
+  return assignment;
 }
 
 }  // namespace
 
-Packing pack(const std::vector<LiveRange>& ranges, const PackOptions& options) {
+OffsetAssignment assign_offsets(const std::vector<LiveRange>& ranges, const OffsetOptions& options) {
   if (ranges.size() > options.most_compared) return place_in_time(ranges);
-  Packing best;
+  OffsetAssignment best;
   Order best_order;
   Fit best_fit = Fit::first;
   std::int64_t work = options.work;
   // One placement compares about half of all pairs, and handles each range.
   const auto cost = static_cast<std::int64_t>(ranges.size() * (ranges.size() / 2 + 50));
   auto attempt = [&](const Order& order, Fit fit) {
-    Packing packing = place(ranges, order, fit);
+    OffsetAssignment assignment = place(ranges, order, fit);
     work -= cost;
-    const bool better = best_order.empty() || packing.bytes < best.bytes;
-    if (better || packing.bytes == best.bytes) {
-      best = std::move(packing);
+    const bool better = best_order.empty() || assignment.bytes < best.bytes;
+    if (better || assignment.bytes == best.bytes) {
+      best = std::move(assignment);
       best_order = order;
       best_fit = fit;
     }
