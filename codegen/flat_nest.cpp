@@ -40,13 +40,13 @@ void drop_unit_axes(FlatNest& nest) {
   const auto unit = [&](int axis) { return nest.extents[at(axis)] == 1; };
   for (Statement& s : nest.statements) {
     std::erase_if(s.axes, unit);
-    if (s.form != Statement::Form::scan) std::erase_if(s.over, unit);
+    if (s.kind != Statement::Kind::scan) std::erase_if(s.over, unit);
   }
 }
 
 bool is_scanned(const FlatNest& nest, int axis) {
   return std::any_of(nest.statements.begin(), nest.statements.end(),
-                     [&](const Statement& s) { return s.form == Statement::Form::scan && s.over[0] == axis; });
+                     [&](const Statement& s) { return s.kind == Statement::Kind::scan && s.over[0] == axis; });
 }
 
 /// The size by which splitting `axis` takes it out of some quotient or remainder; 0 for none.
@@ -75,7 +75,7 @@ bool adjacent(const std::vector<int>& axes, int a, int b) {
 bool mergeable(const FlatNest& nest, int a, int b) {
   for (const Statement& s : nest.statements) {
     if (!adjacent(s.axes, a, b) || !adjacent(s.over, a, b)) return false;
-    if (s.form == Statement::Form::scan && (s.over[0] == a || s.over[0] == b)) return false;
+    if (s.kind == Statement::Kind::scan && (s.over[0] == a || s.over[0] == b)) return false;
   }
   bool fits = true;
   for_each_index(
@@ -165,7 +165,7 @@ class Unroller {
 
   void copy_statement(std::size_t number) {
     const Statement& s = nest_.statements[number];
-    if (s.form == Statement::Form::reduce && s.over == axes_) return join_points(number);
+    if (s.kind == Statement::Kind::reduce && s.over == axes_) return join_points(number);
     const std::size_t count = varies(s.axes) ? points_.size() : 1;
     for (std::size_t k = 0; k < count; ++k) {
       Statement copy = s;
@@ -189,7 +189,7 @@ class Unroller {
         if (compare(value, identity) != 0) total = total == identity ? value : join(*s.combine, total, value);
       s.value = total;
     }
-    s.form = Statement::Form::map;
+    s.kind = Statement::Kind::map;
     s.combine = nullptr;
     s.over.clear();
     copies_[number].push_back(append(std::move(s)));
@@ -278,7 +278,7 @@ std::vector<int> axes_of(const FlatNest& nest, const TermPtr& term) {
 std::uint64_t reduced_axes(const FlatNest& nest) {
   std::uint64_t axes = 0;
   for (const Statement& s : nest.statements)
-    if (s.form == Statement::Form::reduce)
+    if (s.kind == Statement::Kind::reduce)
       for (int a : s.over) axes |= std::uint64_t{1} << a;
   return axes;
 }
@@ -388,14 +388,14 @@ void merge_axes(FlatNest& nest) {
 void unroll_reductions(FlatNest& nest, std::int64_t limit) {
   std::vector<int> over;
   for (const Statement& s : nest.statements) {
-    if (s.form != Statement::Form::reduce) continue;
+    if (s.kind != Statement::Kind::reduce) continue;
     if (!over.empty() && over != s.over) return;
     over = s.over;
   }
   Shape extents;
   for (int a : over) extents.push_back(nest.extents[at(a)]);
   const bool reduces = std::any_of(nest.statements.begin(), nest.statements.end(),
-                                   [](const Statement& s) { return s.form == Statement::Form::reduce; });
+                                   [](const Statement& s) { return s.kind == Statement::Kind::reduce; });
   if (!reduces || element_count(extents) > limit) return;
   nest = Unroller(nest, over).run();
 }

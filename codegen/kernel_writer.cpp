@@ -319,7 +319,7 @@ KernelWriter::Placed KernelWriter::place_local(const TermPtr& term) {
                   std::max({binding.depth, position.depth, floor()}));
   }
   const Statement& s = nest_->statements[static_cast<std::size_t>(term->slot)];
-  check_internal(s.form == Statement::Form::map, "statement ", term->slot, " is used before it is reduced");
+  check_internal(s.kind == Statement::Kind::map, "statement ", term->slot, " is used before it is reduced");
   return place(value_of(s));
 }
 

@@ -27,8 +27,8 @@ bool is_position(const Statement& s) {
          (s.combine->reduction.of == Reduction::Of::first_maximum || s.combine->reduction.of == Reduction::Of::first_minimum);
 }
 
-bool has_form(const FlatNest& nest, Statement::Form form) {
-  return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& s) { return s.form == form; });
+bool has_kind(const FlatNest& nest, Statement::Kind kind) {
+  return std::any_of(nest.statements.begin(), nest.statements.end(), [&](const Statement& s) { return s.kind == kind; });
 }
 
 /// One access to memory and how often it happens: once a point of the kept axes, or for each element.
@@ -48,7 +48,7 @@ std::vector<Access> accesses_of(const FlatNest& nest, std::uint64_t reduced) {
     return std::any_of(axes.begin(), axes.end(), [&](int a) { return reduced >> a & 1; });
   };
   for (const Statement& s : nest.statements) {
-    const bool per_element = s.form != Statement::Form::map || varies(s.axes) || reduced == 0;
+    const bool per_element = s.kind != Statement::Kind::map || varies(s.axes) || reduced == 0;
     for_each_term(s.value, [&](const TermPtr& t) {
       if (t->kind == Term::Kind::read) add(t->indices[0], false, per_element);
     });
@@ -227,13 +227,13 @@ void find_phases(const FlatNest& nest, Schedule& schedule) {
     int phase = 0;
     for_each_term(s.value, [&](const TermPtr& t) {
       if (t->kind != Term::Kind::local) return;
-      const bool reduces = nest.statements[at(t->slot)].form == Statement::Form::reduce;
+      const bool reduces = nest.statements[at(t->slot)].kind == Statement::Kind::reduce;
       phase = std::max(phase, schedule.phase[at(t->slot)] + (reduces ? 1 : 0));
     });
     schedule.phase.push_back(phase);
     const bool varies = std::any_of(s.axes.begin(), s.axes.end(), [&](int a) { return reduced >> a & 1; });
-    schedule.per_element.push_back(s.form == Statement::Form::map && varies);
-    if (s.form == Statement::Form::reduce || varies) schedule.phases = std::max(schedule.phases, phase + 1);
+    schedule.per_element.push_back(s.kind == Statement::Kind::map && varies);
+    if (s.kind == Statement::Kind::reduce || varies) schedule.phases = std::max(schedule.phases, phase + 1);
   }
 }
 
@@ -258,7 +258,7 @@ void choose_kept(const FlatNest& nest, std::int64_t row, Schedule& schedule) {
       if (schedule.phase[user] <= schedule.phase[s]) continue;
       std::vector<bool> needed(nest.statements.size(), false);
       mark_needed(nest, schedule, nest.statements[user].value, needed);
-      later = later || (needed[s] && (schedule.per_element[user] || nest.statements[user].form == Statement::Form::reduce));
+      later = later || (needed[s] && (schedule.per_element[user] || nest.statements[user].kind == Statement::Kind::reduce));
     }
     for (const Store& store : nest.stores) later = later || (at(store.statement) == s && schedule.phase[s] + 1 < schedule.phases);
     if (!later || cost_of(nest.statements[s].value) < kDearCost) continue;
@@ -306,7 +306,7 @@ void schedule_reductions(const FlatNest& nest, Schedule& schedule) {
   bool positions = false;
   for (const Statement& s : nest.statements) {
     positions = positions || is_position(s);
-    if (s.form == Statement::Form::reduce)
+    if (s.kind == Statement::Kind::reduce)
       for (int a : s.over)
         if (!contains(over, a)) over.push_back(a);
   }
@@ -319,7 +319,7 @@ void schedule_reductions(const FlatNest& nest, Schedule& schedule) {
     if (!over.empty()) candidates.push_back(over.back());
   } else candidates.insert(candidates.end(), over.begin(), over.end());
   schedule.vector_axis = choose_vector_axis(nest, accesses_of(nest, reduced), candidates);
-  schedule.form = schedule.vector_axis >= 0 && !(reduced >> schedule.vector_axis & 1) ? Form::columns : Form::rows;
+  schedule.kind = schedule.vector_axis >= 0 && !(reduced >> schedule.vector_axis & 1) ? ScheduleKind::columns : ScheduleKind::rows;
   schedule.outer = kept;
   schedule.reduced = over;
   std::erase(schedule.outer, schedule.vector_axis);
@@ -345,36 +345,36 @@ Schedule schedule(FlatNest& nest, Expansion expansion) {
   const bool full = expansion == Expansion::full;
   Schedule schedule;
   const bool scatters = std::any_of(nest.stores.begin(), nest.stores.end(), [](const Store& s) { return s.accumulate; });
-  const bool scans = has_form(nest, Statement::Form::scan);
+  const bool scans = has_kind(nest, Statement::Kind::scan);
   if (!scatters && !scans) {
     split_axes(nest);
     if (full && reduces_at_most(nest, kUnrolledReduction)) unroll_short_reductions(nest);
     merge_axes(nest);
-    if (has_form(nest, Statement::Form::reduce)) share_dear_terms(nest);
+    if (has_kind(nest, Statement::Kind::reduce)) share_dear_terms(nest);
     else if (full) unroll_short_axes(nest, interleaved_axis);
     coarsen_conditions(nest);
   }
   for (int axis : used_axes(nest)) schedule.points *= nest.extents[at(axis)];
   find_phases(nest, schedule);
   if (scatters) {
-    schedule.form = Form::scatter;
+    schedule.kind = ScheduleKind::scatter;
     schedule.outer = used_axes(nest);
   } else if (scans) {
-    schedule.form = Form::scan;
+    schedule.kind = ScheduleKind::scan;
     for (const Statement& s : nest.statements)
-      if (s.form == Statement::Form::scan) schedule.reduced = s.over;
+      if (s.kind == Statement::Kind::scan) schedule.reduced = s.over;
     schedule.outer = used_axes(nest);
     std::erase(schedule.outer, schedule.reduced[0]);
     sort_by_stride(nest, schedule.outer);
-  } else if (has_form(nest, Statement::Form::reduce)) {
+  } else if (has_kind(nest, Statement::Kind::reduce)) {
     schedule_reductions(nest, schedule);
   } else {
     schedule_map(nest, schedule);
   }
   std::int64_t row = 1;
   for (int a : schedule.reduced) row *= nest.extents[at(a)];
-  if (schedule.form == Form::rows && schedule.vector_axis >= 0) row *= nest.extents[at(schedule.vector_axis)];
-  if (schedule.form == Form::columns) row *= 64;
+  if (schedule.kind == ScheduleKind::rows && schedule.vector_axis >= 0) row *= nest.extents[at(schedule.vector_axis)];
+  if (schedule.kind == ScheduleKind::columns) row *= 64;
   choose_kept(nest, row, schedule);
   return schedule;
 }

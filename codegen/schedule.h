@@ -1,4 +1,4 @@
-// How a loop nest becomes loops. Every nest has one of five forms:
+// How a loop nest becomes loops. Every nest has one of five kinds of schedule:
 //   map      no reduction: loops over all axes, the vector axis innermost
 //   rows     reductions, the vector axis is reduced: for each kept point, loops over the reduced axes
 //   columns  reductions, the vector axis is kept: for each block of it, loops over the reduced axes, lanes along the block
@@ -16,10 +16,10 @@
 
 namespace gcomp::codegen {
 
-enum class Form : std::uint8_t { map, rows, columns, scan, scatter };
+enum class ScheduleKind : std::uint8_t { map, rows, columns, scan, scatter };
 
 struct Schedule {
-  Form form = Form::map;
+  ScheduleKind kind = ScheduleKind::map;
   int vector_axis = -1;      ///< -1 where the nest has no axis
   std::vector<int> outer;    ///< kept axes but the vector axis, outermost first
   std::vector<int> reduced;  ///< reduced axes but the vector axis, outermost first; of a scan, the scanned axis

@@ -36,7 +36,7 @@ std::uint64_t axes_of(const Statement& statement) {
 
 /// Calls of scalar ops and steps of reductions at one point of a statement.
 double calls_of(const Statement& statement) {
-  double calls = statement.form == Statement::Form::map ? 0 : 1;
+  double calls = statement.kind == Statement::Kind::map ? 0 : 1;
   for_each_term(statement.value, [&](const TermPtr& term) { calls += term->kind == Term::Kind::call; });
   return calls;
 }

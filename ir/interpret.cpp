@@ -134,10 +134,10 @@ class NestEvaluator {
     const Statement& s = nest_.statements[number];
     strides_[number] = row_major_strides(extents_of(s.axes));
     values_[number].resize(static_cast<std::size_t>(element_count(extents_of(s.axes))));
-    switch (s.form) {
-      case Statement::Form::map: for_each_point(s.axes, [&] { at(number) = round_to(s.dtype, evaluate(*s.value)); }); break;
-      case Statement::Form::reduce: run_reduce(number, s); break;
-      case Statement::Form::scan: run_scan(number, s); break;
+    switch (s.kind) {
+      case Statement::Kind::map: for_each_point(s.axes, [&] { at(number) = round_to(s.dtype, evaluate(*s.value)); }); break;
+      case Statement::Kind::reduce: run_reduce(number, s); break;
+      case Statement::Kind::scan: run_scan(number, s); break;
     }
   }
 

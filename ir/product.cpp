@@ -54,7 +54,7 @@ LoopNest bias_gradient_nest(const TensorType& a, const TensorType& b, const Attr
 std::optional<int> summed_operand(const LoopNest& nest) {
   if (nest.statements.size() < 2) return std::nullopt;
   const Statement& sum = nest.statements[1];
-  const bool found = sum.form == Statement::Form::reduce && sum.value->kind == Term::Kind::read && sum.value->slot < 2;
+  const bool found = sum.kind == Statement::Kind::reduce && sum.value->kind == Term::Kind::read && sum.value->slot < 2;
   return found ? std::optional(sum.value->slot) : std::nullopt;
 }
 
@@ -72,7 +72,7 @@ std::vector<std::string> product_violations(const Node& product) {
   if (const auto summed = summed_operand(nest)) return bias_gradient_violations(product, *summed);
   const Shape shape(wanted.extents.begin(), wanted.extents.end() - 1);
   for (std::size_t s = 1; s < nest.statements.size(); ++s)
-    if (nest.statements[s].form != Statement::Form::map || nest.statements[s].axes != wanted.statements[0].axes)
+    if (nest.statements[s].kind != Statement::Kind::map || nest.statements[s].axes != wanted.statements[0].axes)
       found.push_back(concat("t", s, " is no map over the product's elements"));
   for (std::size_t o = 0; o < nest.outputs.size(); ++o)
     if (product.results[o]->type.shape != shape || !(nest.outputs[o].index == axes_of_shape(shape)) || nest.outputs[o].accumulate)

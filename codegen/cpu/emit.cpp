@@ -42,14 +42,14 @@ EmittedKernel emit_variable_length(const KernelSource& source) {
 EmittedKernel emit_fixed(const KernelSource& source, Expansion expansion) {
   FlatNest nest = flatten(source.nest, source.operands, source.results);
   Schedule plan = schedule(nest, expansion);
-  const Form form = plan.form;
+  const ScheduleKind kind = plan.kind;
   KernelLoops loops(std::move(nest), std::move(plan), expansion);
-  switch (form) {
-    case Form::map: emit_map(loops); break;
-    case Form::rows:
-    case Form::columns: emit_reductions(loops); break;
-    case Form::scan: emit_scan(loops); break;
-    case Form::scatter: emit_scatter(loops); break;
+  switch (kind) {
+    case ScheduleKind::map: emit_map(loops); break;
+    case ScheduleKind::rows:
+    case ScheduleKind::columns: emit_reductions(loops); break;
+    case ScheduleKind::scan: emit_scan(loops); break;
+    case ScheduleKind::scatter: emit_scatter(loops); break;
   }
   const std::string body = loops.writer().finish();
   return {indented(wrap(loops.nest(), body, loops.writer().may_fault())), loops.tasks(), 0, {}, loops.writer().may_fault()};

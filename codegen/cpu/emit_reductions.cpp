@@ -61,7 +61,7 @@ class ReductionEmitter {
         nest_(loops.nest()),
         schedule_(loops.schedule()),
         vector_(schedule_.vector_axis),
-        columns_(schedule_.form == Form::columns),
+        columns_(schedule_.kind == ScheduleKind::columns),
         lane_axis_(static_cast<int>(nest_.extents.size())) {
     width_ = columns_ ? std::min(loops.extent(vector_), kColumnBlock) : row_lanes();
     for (int axis : schedule_.reduced) row_axes_.push_back(axis);
@@ -99,7 +99,7 @@ class ReductionEmitter {
   std::int64_t row_lanes() const {
     std::int64_t lanes = 8;
     for (const Statement& s : nest_.statements)
-      if (s.form == Statement::Form::reduce && size_of(s.value->dtype) < 8) lanes = 16;
+      if (s.kind == Statement::Kind::reduce && size_of(s.value->dtype) < 8) lanes = 16;
     const std::int64_t extent = loops_.extent(vector_);
     if (extent >= kLongRow) lanes *= 2;
     while (lanes / 2 >= extent) lanes /= 2;
@@ -193,7 +193,7 @@ class ReductionEmitter {
     std::vector<Accumulator> accumulators;
     for (std::size_t i = 0; i < nest_.statements.size(); ++i) {
       const Statement& s = nest_.statements[i];
-      if (s.form != Statement::Form::reduce || schedule_.phase[i] != phase) continue;
+      if (s.kind != Statement::Kind::reduce || schedule_.phase[i] != phase) continue;
       Accumulator a{static_cast<int>(i), lane_array(compute_type_text(s.value->dtype)), {}};
       fill(a.values, literal_text(s.value->dtype, identity_of(of(s), s.value->dtype)));
       if (is_position(s)) {
@@ -291,7 +291,7 @@ class ReductionEmitter {
   std::vector<bool> evaluated(const FlatNest& nest, int phase, const std::vector<Accumulator>& accumulators) const {
     std::vector<bool> found(schedule_.keep.size(), false);
     const std::function<void(int)> add = [&](int s) {
-      const bool reduced = statement(s).form == Statement::Form::reduce, earlier = schedule_.phase[at(s)] < phase;
+      const bool reduced = statement(s).kind == Statement::Kind::reduce, earlier = schedule_.phase[at(s)] < phase;
       const bool computed = reduced ? !earlier : schedule_.per_element[at(s)] && !(schedule_.keep[at(s)] && earlier);
       if (!computed || found[at(s)]) return;
       found[at(s)] = true;
@@ -373,7 +373,7 @@ class ReductionEmitter {
   void keep_points(int phase) {
     for (std::size_t i = 0; i < nest_.statements.size(); ++i) {
       const Statement& s = nest_.statements[i];
-      if (s.form != Statement::Form::map || schedule_.per_element[i] || schedule_.phase[i] != phase || !varies(s, vector_) ||
+      if (s.kind != Statement::Kind::map || schedule_.per_element[i] || schedule_.phase[i] != phase || !varies(s, vector_) ||
           cost_of(s.value) == 0)
         continue;
       const std::string name = lane_array(compute_type_text(s.dtype));

@@ -11,7 +11,7 @@ namespace {
 const Statement& scan_of(const FlatNest& nest) {
   const Statement* found = nullptr;
   for (const Statement& s : nest.statements) {
-    if (s.form != Statement::Form::scan) continue;
+    if (s.kind != Statement::Kind::scan) continue;
     check_internal(!found || (found->over == s.over && found->reverse == s.reverse), "two scans of one kernel go different ways");
     found = &s;
   }
@@ -43,7 +43,7 @@ void emit_scan(KernelLoops& loops) {
   std::vector<std::string> totals(nest.statements.size());
   for (std::size_t s = 0; s < totals.size(); ++s) {
     const Statement& scan = nest.statements[s];
-    if (scan.form != Statement::Form::scan) continue;
+    if (scan.kind != Statement::Kind::scan) continue;
     totals[s] = writer.fresh("r");
     writer.line(concat(compute_type_text(scan.dtype), " ", totals[s], " = ",
                        literal_text(scan.dtype, identity_of(scan.combine->reduction.of, scan.dtype)), ";"));
@@ -55,7 +55,7 @@ void emit_scan(KernelLoops& loops) {
   writer.bind_axis(axis, i);
   for (std::size_t s = 0; s < totals.size(); ++s) {
     const Statement& scan = nest.statements[s];
-    if (scan.form != Statement::Form::scan) continue;
+    if (scan.kind != Statement::Kind::scan) continue;
     const std::string value = writer.value(converted(scan.value, scan.dtype)), shown = writer.fresh("v");
     const std::string round = scan.dtype == DType::f16 ? "gc_round_f16" : scan.dtype == DType::bf16 ? "gc_round_bf16" : "";
     const std::string step = concat(totals[s], " = ", step_text(scan.combine->reduction.of, totals[s], value), ";");

@@ -21,7 +21,7 @@ struct Loop {
   std::int64_t count() const { return kind == Kind::blocks ? (extent + block - 1) / block : extent; }
 };
 
-/// A nest being written, with what all forms share.
+/// A nest being written, with what all kinds of schedule share.
 class KernelLoops {
  public:
   KernelLoops(FlatNest nest, Schedule schedule, Expansion expansion = Expansion::full);
@@ -44,7 +44,7 @@ class KernelLoops {
   /// Opens `loops`; as many of the first as give enough tasks become the one loop that the task range runs over. Returns how
   /// many scopes it opened.
   std::size_t open_tasks(const std::vector<Loop>& loops);
-  /// Fixes the number of tasks for forms that split their work otherwise.
+  /// Fixes the number of tasks for kinds that split their work otherwise.
   void set_tasks(std::int64_t tasks) { tasks_ = tasks; }
   void open_serial(const Loop& loop);
   /// Opens the loop over positions [low, high) of an axis as lanes, over those in the current block where the axis has blocks.
@@ -88,7 +88,7 @@ class KernelLoops {
   std::unordered_map<int, Block> blocks_;
 };
 
-// One function for each form, in emit_FORM.cpp. Rows and columns share one.
+// One function for each kind of schedule, in emit_KIND.cpp. Rows and columns share one.
 void emit_map(KernelLoops& loops);
 void emit_reductions(KernelLoops& loops);
 void emit_scan(KernelLoops& loops);

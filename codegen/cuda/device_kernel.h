@@ -1,5 +1,5 @@
-// A nest being written as one CUDA kernel, with what all forms share: which thread has which point, packs, stores, and the frame
-// around the body.
+// A nest being written as one CUDA kernel, with what all kinds of schedule share: which thread has which point, packs, stores, and
+// the frame around the body.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +64,7 @@ bool needs_wide_indices(const FlatNest& nest);
 
 std::vector<const Store*> stores_where(const FlatNest& nest, const std::function<bool(const Store&)>& accept);
 
-// One function for each form, in emit_FORM.cpp.
+// One function for each kind of schedule, in emit_KIND.cpp.
 EmittedKernel emit_map(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_transpose(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_segments(FlatNest nest);

@@ -11,12 +11,13 @@ namespace {
 
 EmittedKernel emit_fixed(FlatNest nest, Expansion expansion) {
   const Schedule plan = schedule(nest, expansion);
-  switch (plan.form) {
-    case Form::map: return plan.transposed_axis >= 0 ? emit_transpose(std::move(nest), plan) : emit_map(std::move(nest), plan);
-    case Form::rows: return emit_rows(std::move(nest), plan);
-    case Form::columns: return emit_columns(std::move(nest), plan);
-    case Form::scan: return emit_scan(std::move(nest), plan);
-    case Form::scatter: return emit_scatter(std::move(nest));
+  switch (plan.kind) {
+    case ScheduleKind::map:
+      return plan.transposed_axis >= 0 ? emit_transpose(std::move(nest), plan) : emit_map(std::move(nest), plan);
+    case ScheduleKind::rows: return emit_rows(std::move(nest), plan);
+    case ScheduleKind::columns: return emit_columns(std::move(nest), plan);
+    case ScheduleKind::scan: return emit_scan(std::move(nest), plan);
+    case ScheduleKind::scatter: return emit_scatter(std::move(nest));
   }
   return {};
 }

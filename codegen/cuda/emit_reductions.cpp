@@ -154,7 +154,7 @@ class PhaseWriter {
   void write_phase(int phase) {
     std::vector<int> reductions, known;
     for (int s = 0; at(s) < nest_.statements.size(); ++s)
-      if (statement(s).form == Statement::Form::reduce && schedule_.phase[at(s)] == phase) reductions.push_back(s);
+      if (statement(s).kind == Statement::Kind::reduce && schedule_.phase[at(s)] == phase) reductions.push_back(s);
     std::vector<TermPtr> roots = roots_of_phase(nest_, schedule_, phase);
     for (std::size_t c = 0; c < cache_.statements.size(); ++c) {
       if (cache_.phase[c] < phase) known.push_back(cache_.statements[c]);
@@ -325,7 +325,7 @@ Group choose_column_group(std::int64_t columns, std::int64_t others, std::int64_
 void check_row_form(const FlatNest& nest) {
   const std::uint64_t reduced = reduced_axes(nest);
   for (const Statement& s : nest.statements) {
-    if (s.form != Statement::Form::reduce) continue;
+    if (s.kind != Statement::Kind::reduce) continue;
     std::uint64_t over = 0;
     for (int a : s.over) over |= std::uint64_t{1} << a;
     check_internal(over == reduced, "a nest reduces over different axes");

@@ -38,8 +38,8 @@ EmittedKernel emit_scan(FlatNest nest, const Schedule& schedule) {
   const int axis = schedule.reduced.at(0);
   std::vector<const Statement*> scans;
   for (const Statement& s : nest.statements) {
-    check_internal(s.form != Statement::Form::reduce, "a nest both scans and reduces");
-    if (s.form == Statement::Form::scan) scans.push_back(&s);
+    check_internal(s.kind != Statement::Kind::reduce, "a nest both scans and reduces");
+    if (s.kind == Statement::Kind::scan) scans.push_back(&s);
   }
   for (const Statement* s : scans)
     check_internal(s->over[0] == axis && s->reverse == scans[0]->reverse, "a nest scans in two directions");

@@ -222,7 +222,7 @@ EmittedKernel emit_serial(const FlatNest& nest) {
 
 EmittedKernel emit_scatter(FlatNest nest) {
   for (const Statement& s : nest.statements)
-    check_internal(s.form == Statement::Form::map, "a nest that scatters also reduces or scans");
+    check_internal(s.kind == Statement::Kind::map, "a nest that scatters also reduces or scans");
   if (nest.stores.size() != 1) return emit_serial(nest);
   ScatterShape shape = shape_of(nest, nest.stores[0]);
   if (!shape.exact) return emit_serial(nest);

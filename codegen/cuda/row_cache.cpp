@@ -52,7 +52,7 @@ bool worth_keeping(const TermPtr& term) {
 std::vector<TermPtr> roots_of_phase(const FlatNest& nest, const Schedule& schedule, int phase) {
   std::vector<TermPtr> roots;
   for (std::size_t s = 0; s < nest.statements.size(); ++s)
-    if (nest.statements[s].form == Statement::Form::reduce && schedule.phase[s] == phase) roots.push_back(nest.statements[s].value);
+    if (nest.statements[s].kind == Statement::Kind::reduce && schedule.phase[s] == phase) roots.push_back(nest.statements[s].value);
   if (phase + 1 == schedule.phases)
     for (const Store& store : nest.stores)
       if (schedule.per_element[at(store.statement)])
@@ -107,7 +107,7 @@ std::vector<int> needed_statements(const FlatNest& nest, const std::vector<TermP
     if (!seen.insert(term.get()).second) return;
     if (term->kind == Term::Kind::local && !contains(known, term->slot)) {
       if (contains(statements, term->slot) && !contains(needed, term->slot)) needed.push_back(term->slot);
-      if (nest.statements[at(term->slot)].form == Statement::Form::map) walk(nest.statements[at(term->slot)].value);
+      if (nest.statements[at(term->slot)].kind == Statement::Kind::map) walk(nest.statements[at(term->slot)].value);
     }
     for (const TermPtr& argument : term->arguments) walk(argument);
   };

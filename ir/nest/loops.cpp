@@ -35,7 +35,7 @@ LoopNest reduce_nest(const TensorType& result, const Shape& over, const OpDef& c
   const int kept = static_cast<int>(result.shape.size());
   const std::vector<Index> indices = axes_of_shape(result.shape), over_indices = axes_of_shape(over, kept);
   Statement statement;
-  statement.form = Statement::Form::reduce;
+  statement.kind = Statement::Kind::reduce;
   statement.dtype = result.dtype;
   statement.axes = axis_numbers(result.shape.size());
   statement.combine = &combine;

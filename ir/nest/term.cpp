@@ -292,7 +292,7 @@ bool operator==(const LoopNest& a, const LoopNest& b) {
   if (a.extents != b.extents || a.statements.size() != b.statements.size() || a.outputs.size() != b.outputs.size()) return false;
   for (std::size_t i = 0; i < a.statements.size(); ++i) {
     const Statement &s = a.statements[i], &t = b.statements[i];
-    if (s.form != t.form || s.dtype != t.dtype || s.axes != t.axes || s.combine != t.combine || s.over != t.over ||
+    if (s.kind != t.kind || s.dtype != t.dtype || s.axes != t.axes || s.combine != t.combine || s.over != t.over ||
         s.exclusive != t.exclusive || s.reverse != t.reverse || compare(s.value, t.value) != 0)
       return false;
   }
@@ -307,7 +307,7 @@ std::size_t hash_of(const LoopNest& nest) {
   std::size_t seed = nest.statements.size();
   for (std::int64_t extent : nest.extents) seed = hash_combine(seed, static_cast<std::size_t>(extent));
   for (const Statement& s : nest.statements) {
-    seed = hash_combine(hash_combine(seed, s.value->hash), static_cast<std::size_t>(s.form));
+    seed = hash_combine(hash_combine(seed, s.value->hash), static_cast<std::size_t>(s.kind));
     for (int a : s.axes) seed = hash_combine(seed, static_cast<std::size_t>(a));
     for (int a : s.over) seed = hash_combine(seed, static_cast<std::size_t>(a) + 100);
   }
@@ -321,7 +321,7 @@ std::size_t hash_of(const LoopNest& nest) {
 std::uint64_t reduced_axes(const LoopNest& nest) {
   std::uint64_t axes = 0;
   for (const Statement& s : nest.statements)
-    if (s.form == Statement::Form::reduce)
+    if (s.kind == Statement::Kind::reduce)
       for (int a : s.over) axes |= std::uint64_t{1} << a;
   return axes;
 }

@@ -83,8 +83,8 @@ void for_each_term(const TermPtr& root, const std::function<void(const TermPtr&)
 int scalar_cost(const TermPtr& term);
 
 struct Statement {
-  enum class Form : std::uint8_t { map, reduce, scan };
-  Form form = Form::map;
+  enum class Kind : std::uint8_t { map, reduce, scan };
+  Kind kind = Kind::map;
   DType dtype = DType::f32;
   std::vector<int> axes;                    ///< the axes the result varies over, ascending
   const OpDef* combine = nullptr;           ///< the reduce op; for scan the op that accumulates

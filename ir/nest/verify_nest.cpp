@@ -47,19 +47,19 @@ class NestVerifier {
     const std::uint64_t own = bits_of(s.axes), over = bits_of(s.over);
     if (!std::is_sorted(s.axes.begin(), s.axes.end()) || std::adjacent_find(s.axes.begin(), s.axes.end()) != s.axes.end())
       report("its axes do not ascend");
-    switch (s.form) {
-      case Statement::Form::map:
+    switch (s.kind) {
+      case Statement::Kind::map:
         if (s.combine || !s.over.empty()) report("a map combines nothing");
         break;
-      case Statement::Form::reduce:
+      case Statement::Kind::reduce:
         if (own & over || bits_count(over) != s.over.size()) report("reduces over an axis twice, or over one that it keeps");
         break;
-      case Statement::Form::scan:
+      case Statement::Kind::scan:
         if (s.over.size() != 1 || (own & over) != over) report("a scan runs along one of its own axes");
         break;
     }
-    if (s.form != Statement::Form::map && (!s.combine || s.combine->kind != Kind::reduce)) report("combines by no reduction");
-    if (s.form != Statement::Form::scan && (s.exclusive || s.reverse)) report("only a scan is exclusive or reversed");
+    if (s.kind != Statement::Kind::map && (!s.combine || s.combine->kind != Kind::reduce)) report("combines by no reduction");
+    if (s.kind != Statement::Kind::scan && (s.exclusive || s.reverse)) report("only a scan is exclusive or reversed");
     if (!s.value) return report("has no term");
     statement_ = number;
     available_ = own | over;

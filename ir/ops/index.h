@@ -174,7 +174,7 @@ inline LoopNest scan_loops(const LoopContext& c, const OpDef& combine) {
   LoopNest nest = map_nest(c.results[0], [&](const Indices& in) { return read(dtype, 0, in); });
   if (c.results[0].shape[static_cast<std::size_t>(axis)] == 1) return nest;
   Statement& s = nest.statements[0];
-  s.form = Statement::Form::scan;
+  s.kind = Statement::Kind::scan;
   s.combine = &combine;
   s.over = {static_cast<int>(axis)};
   s.exclusive = c.attributes.flag("exclusive");

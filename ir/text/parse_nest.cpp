@@ -92,19 +92,19 @@ class NestParser {
     in_.expect(":", concat("and a dtype after statement '", name, "'"));
     s.dtype = in_.dtype("the dtype of the statement");
     in_.expect("=", concat("and a term after statement '", name, "'"));
-    if (in_.accept_word("scan")) s.form = Statement::Form::scan;
+    if (in_.accept_word("scan")) s.kind = Statement::Kind::scan;
     const OpDef* op = find_op(in_.peek_word());
     if (op && op->kind == Kind::reduce && !locals_.count(std::string(in_.peek_word()))) {
-      if (s.form == Statement::Form::map) s.form = Statement::Form::reduce;
+      if (s.kind == Statement::Kind::map) s.kind = Statement::Kind::reduce;
       s.combine = op;
       in_.accept_word(op->name);
       if (!in_.looking_at("[")) in_.fail(in_.next(), "found ", in_.found(), ", wanted '[' with the axes of ", op->name);
       s.over = axis_list();
-    } else if (s.form == Statement::Form::scan) {
+    } else if (s.kind == Statement::Kind::scan) {
       in_.fail(in_.next(), "found ", in_.found(), ", wanted a reduction after 'scan'");
     }
-    s.exclusive = s.form == Statement::Form::scan && in_.accept_word("exclusive");
-    s.reverse = s.form == Statement::Form::scan && in_.accept_word("reverse");
+    s.exclusive = s.kind == Statement::Kind::scan && in_.accept_word("exclusive");
+    s.reverse = s.kind == Statement::Kind::scan && in_.accept_word("reverse");
     s.value = typed(term(), s.dtype);
     locals_.emplace(name, static_cast<int>(nest_.statements.size()));
     nest_.statements.push_back(std::move(s));

@@ -148,8 +148,8 @@ class NestPrinter {
     const std::string lets = lets_of(s.value);
     std::string line =
         indent_ + concat("t", number) + (s.axes.empty() ? "" : axis_list(s.axes)) + concat(": ", name_of(s.dtype), " = ");
-    if (s.form == Statement::Form::scan) line += "scan ";
-    if (s.form != Statement::Form::map) line += concat(s.combine->name, axis_list(s.over), " ");
+    if (s.kind == Statement::Kind::scan) line += "scan ";
+    if (s.kind != Statement::Kind::map) line += concat(s.combine->name, axis_list(s.over), " ");
     if (s.exclusive) line += "exclusive ";
     if (s.reverse) line += "reverse ";
     line += s.value->kind == Term::Kind::literal && s.value->dtype != s.dtype ? literal_text(*s.value) : term(s.value);

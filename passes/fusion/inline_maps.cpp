@@ -32,7 +32,7 @@ bool is_opaque(const Node& node) {
 }
 
 bool is_map(const LoopNest& nest) {
-  return nest.statements.size() == 1 && nest.statements[0].form == Statement::Form::map && !nest.outputs[0].accumulate;
+  return nest.statements.size() == 1 && nest.statements[0].kind == Statement::Kind::map && !nest.outputs[0].accumulate;
 }
 
 /// What is known of a value while deciding.
@@ -91,11 +91,11 @@ void drop_unit_axes(LoopNest& nest) {
   for (Statement& s : nest.statements) {
     s.value = rewriter(s.value);
     renumber(s.axes);
-    if (s.form == Statement::Form::map) continue;
+    if (s.kind == Statement::Kind::map) continue;
     renumber(s.over);
-    if (s.form == Statement::Form::scan || !s.over.empty()) continue;
+    if (s.kind == Statement::Kind::scan || !s.over.empty()) continue;
     const bool position = s.combine->reduction.of >= Reduction::Of::first_maximum;
-    s.form = Statement::Form::map;
+    s.kind = Statement::Kind::map;
     s.combine = nullptr;
     if (position) s.value = literal(s.dtype, 0);
   }
@@ -423,7 +423,7 @@ class Inliner {
     unit.operands = operands_;
     unit.results = node.results;
     unit.origin = node.origin;
-    unit.fixed = !is_map(unit.nest) && unit.nest.statements[0].form != Statement::Form::reduce;
+    unit.fixed = !is_map(unit.nest) && unit.nest.statements[0].kind != Statement::Kind::reduce;
     return unit;
   }
 

@@ -154,7 +154,7 @@ class Joiner {
 /// Statements that are equal once what they refer to is.
 struct StatementHash {
   std::size_t operator()(const Statement* s) const {
-    std::size_t seed = hash_combine(s->value->hash, static_cast<std::size_t>(s->form));
+    std::size_t seed = hash_combine(s->value->hash, static_cast<std::size_t>(s->kind));
     for (int a : s->axes) seed = hash_combine(seed, static_cast<std::size_t>(a));
     for (int a : s->over) seed = hash_combine(seed, static_cast<std::size_t>(a));
     return seed;
@@ -162,7 +162,7 @@ struct StatementHash {
 };
 struct StatementEqual {
   bool operator()(const Statement* a, const Statement* b) const {
-    return a->form == b->form && a->dtype == b->dtype && a->axes == b->axes && a->over == b->over && a->combine == b->combine &&
+    return a->kind == b->kind && a->dtype == b->dtype && a->axes == b->axes && a->over == b->over && a->combine == b->combine &&
            compare(a->value, b->value) == 0;
   }
 };

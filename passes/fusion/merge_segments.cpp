@@ -41,7 +41,7 @@ std::optional<LoopNest> flattened(const FusionUnit& unit) {
     return read(t->dtype, t->slot, {point});
   };
   for (const Statement& s : unit.nest.statements) {
-    if (s.form != Statement::Form::map || s.axes.size() != without_ones.size()) return std::nullopt;
+    if (s.kind != Statement::Kind::map || s.axes.size() != without_ones.size()) return std::nullopt;
     for_each_term(s.value, [&](const TermPtr& t) { ok = ok && t->kind != Term::Kind::index && t->kind != Term::Kind::guard; });
     Statement moved = s;
     moved.axes = {0};

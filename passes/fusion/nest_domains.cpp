@@ -100,9 +100,9 @@ bool has_row_form(const LoopNest& nest, std::uint64_t reduced) {
   const std::uint64_t outer = all_axes(nest) & ~reduced;
   for (const Statement& s : nest.statements) {
     const std::uint64_t axes = bits_of(s.axes);
-    if (s.form == Statement::Form::reduce && (bits_of(s.over) != reduced || axes != outer)) return false;
-    if (s.form == Statement::Form::map && axes != outer && axes != (outer | reduced)) return false;
-    if (s.form == Statement::Form::scan) return false;
+    if (s.kind == Statement::Kind::reduce && (bits_of(s.over) != reduced || axes != outer)) return false;
+    if (s.kind == Statement::Kind::map && axes != outer && axes != (outer | reduced)) return false;
+    if (s.kind == Statement::Kind::scan) return false;
   }
   return true;
 }

@@ -36,7 +36,7 @@ StatementFacts facts_of(const Statement& statement, const NestShapes& shapes, co
       facts.reads.push_back({term->slot, linear_index(term->indices, shapes.operands[slot])});
       facts.needs |= std::uint64_t{1} << slot;
     } else if (term->kind == Term::Kind::local) {
-      const bool map = nest.statements[slot].form == Statement::Form::map;
+      const bool map = nest.statements[slot].kind == Statement::Kind::map;
       facts.level = std::max(facts.level, earlier[slot].level + (map ? 0 : 1));
       if (map) facts.needs |= earlier[slot].needs;
     }
@@ -50,8 +50,8 @@ class NestFacts {
   NestFacts(const LoopNest& nest, NestShapes shapes) : nest_(nest), shapes_(std::move(shapes)) {
     for (const Statement& statement : nest.statements) {
       statements_.push_back(facts_of(statement, shapes_, nest, statements_));
-      if (statement.form != Statement::Form::map) inner_ |= bits_of(statement.over);
-      scans_ = scans_ || statement.form == Statement::Form::scan;
+      if (statement.kind != Statement::Kind::map) inner_ |= bits_of(statement.over);
+      scans_ = scans_ || statement.kind == Statement::Kind::scan;
     }
     for (const LoopOutput& output : nest.outputs)
       for (const Index& index : output.index) find_reads(index);
@@ -111,7 +111,7 @@ class NestFacts {
   bool runs_before_store(std::size_t s, std::size_t store) const {
     const Statement &reader = nest_.statements[s], &writer = nest_.statements[store];
     if (s == store || statements_[s].level < statements_[store].level) return true;
-    return !scans_ && statements_[s].level == statements_[store].level && writer.form == Statement::Form::map &&
+    return !scans_ && statements_[s].level == statements_[store].level && writer.kind == Statement::Kind::map &&
            points_of(reader) == points_of(writer);
   }
 
@@ -171,7 +171,7 @@ bool keeps_every_element(const Node& node) {
   const LoopNest nest = loops_of(*node.op, {&operand, 1}, {&result, 1}, node.attributes);
   if (nest.statements.size() != 1 || nest.outputs.size() != 1 || nest.outputs[0].accumulate) return false;
   const TermPtr& value = nest.statements[0].value;
-  return nest.statements[0].form == Statement::Form::map && value->kind == Term::Kind::read &&
+  return nest.statements[0].kind == Statement::Kind::map && value->kind == Term::Kind::read &&
          linear_index(value->indices, operand.shape) == linear_index(nest.outputs[0].index, result.shape);
 }
 

@@ -196,7 +196,7 @@ class EpilogueFuser {
       return read(t->dtype, slots[at], t->indices);
     };
     for (const Statement& s : body.nest.statements) {
-      const bool map = s.form == Statement::Form::map;  // what reduces is left
+      const bool map = s.kind == Statement::Kind::map;  // what reduces is left
       joined.product.nest.statements.push_back(map_over(axes, s.dtype, map ? rewriter(s.value) : literal(s.dtype, 0)));
     }
     for (std::size_t o : joined.joined) {
@@ -214,7 +214,7 @@ class EpilogueFuser {
   static std::vector<bool> stand_on_maps(const LoopNest& nest) {
     std::vector<bool> maps;
     for (const Statement& s : nest.statements) {
-      bool all = s.form == Statement::Form::map;
+      bool all = s.kind == Statement::Kind::map;
       for_each_term(s.value, [&](const TermPtr& t) {
         if (t->kind == Term::Kind::local) all = all && maps[static_cast<std::size_t>(t->slot)];
       });

@@ -139,8 +139,8 @@ TEST(VerifyNest, axes) {
 }
 
 TEST(VerifyNest, forms) {
-  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].form = Statement::Form::map; }), "t0: a map combines nothing");
-  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].form = Statement::Form::scan; }),
+  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].kind = Statement::Kind::map; }), "t0: a map combines nothing");
+  EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].kind = Statement::Kind::scan; }),
             "t0: a scan runs along one of its own axes");
   EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].combine = &ops::kAdd; }), "t0: combines by no reduction");
   EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].reverse = true; }), "t0: only a scan is exclusive or reversed");

@@ -32,10 +32,10 @@ class NestMachine {
       ir::for_each_term(s.value, [&](const ir::TermPtr& t) {
         if (t->kind != ir::Term::Kind::local) return;
         const auto l = static_cast<std::size_t>(t->slot);
-        level = std::max(level, levels_[l] + (nest.statements[l].form == ir::Statement::Form::map ? 0 : 1));
+        level = std::max(level, levels_[l] + (nest.statements[l].kind == ir::Statement::Kind::map ? 0 : 1));
       });
       levels_.push_back(level);
-      if (s.form == ir::Statement::Form::reduce) inner_.insert(inner_.end(), s.over.begin(), s.over.end());
+      if (s.kind == ir::Statement::Kind::reduce) inner_.insert(inner_.end(), s.over.begin(), s.over.end());
     }
   }
 
@@ -75,7 +75,7 @@ class NestMachine {
     for (int s = 0; s < static_cast<int>(nest_.statements.size()); ++s) {
       if (levels_[at(s)] != level) continue;
       std::vector<int> points = nest_.statements[at(s)].axes;
-      if (nest_.statements[at(s)].form == ir::Statement::Form::reduce)
+      if (nest_.statements[at(s)].kind == ir::Statement::Kind::reduce)
         points.insert(points.end(), nest_.statements[at(s)].over.begin(), nest_.statements[at(s)].over.end());
       std::sort(points.begin(), points.end());
       std::erase_if(points, [&](int a) { return std::find(outer.begin(), outer.end(), a) != outer.end(); });
@@ -89,20 +89,20 @@ class NestMachine {
 
   void run_pass(const std::vector<int>& points, const std::vector<int>& statements) {
     for (int s : statements)
-      if (nest_.statements[at(s)].form == ir::Statement::Form::reduce)
+      if (nest_.statements[at(s)].kind == ir::Statement::Kind::reduce)
         totals_[at(s)] = ir::identity_of(nest_.statements[at(s)].combine->reduction.of, nest_.statements[at(s)].dtype);
     for_each_point(points, false, [&] {
       std::vector<double> values;
       for (int s : statements) values.push_back(evaluate(*nest_.statements[at(s)].value));
       for (std::size_t i = 0; i < statements.size(); ++i) {
         const ir::Statement& s = nest_.statements[at(statements[i])];
-        if (s.form == ir::Statement::Form::reduce)
+        if (s.kind == ir::Statement::Kind::reduce)
           totals_[at(statements[i])] = ir::combine(s.combine->reduction.of, totals_[at(statements[i])], values[i]);
         else store(statements[i], values[i]);
       }
     });
     for (int s : statements)
-      if (nest_.statements[at(s)].form == ir::Statement::Form::reduce) store(s, totals_[at(s)]);
+      if (nest_.statements[at(s)].kind == ir::Statement::Kind::reduce) store(s, totals_[at(s)]);
   }
 
   void store(int statement, double value) {
@@ -142,7 +142,7 @@ class NestMachine {
       }
       case ir::Term::Kind::local: {
         const ir::Statement& s = nest_.statements[at(term.slot)];
-        return s.form == ir::Statement::Form::map ? evaluate(*s.value) : totals_[at(term.slot)];
+        return s.kind == ir::Statement::Kind::map ? evaluate(*s.value) : totals_[at(term.slot)];
       }
       case ir::Term::Kind::call: {
         std::vector<double> arguments;

@@ -79,7 +79,7 @@ const Value* base_of(const Value* value) {
 
 /// A kernel that computes nothing: each element of its one result is an element of something.
 bool only_moves(const Node& node) {
-  return node.op == &ops::kKernel && node.nest->statements.size() == 1 && node.nest->statements[0].form == Statement::Form::map &&
+  return node.op == &ops::kKernel && node.nest->statements.size() == 1 && node.nest->statements[0].kind == Statement::Kind::map &&
          node.nest->statements[0].value->kind == Term::Kind::read;
 }
 

@@ -200,7 +200,7 @@ Graph random_kernel(std::mt19937& random) {
                            {atom(element), call(DType::f64, ops::kMaximum, {atom(element), atom(element)})});
     statement.axes = shape <= 1 ? std::vector<int>{0} : std::vector<int>{0, 1};
     if (shape == 1) {
-      statement.form = Statement::Form::reduce;
+      statement.kind = Statement::Kind::reduce;
       statement.combine = random() % 2 ? &ops::kReduceSum : &ops::kReduceMax;
       statement.over = {1};
     }
@@ -246,7 +246,7 @@ TEST(Reuse, FusedTrainingKernelsGiveTheSameInPlace) {
     for (const auto& node : graph.nodes()) {
       if (node->op != &ops::kKernel) continue;
       const bool scans = std::any_of(node->nest->statements.begin(), node->nest->statements.end(),
-                                     [](const Statement& s) { return s.form == Statement::Form::scan; });
+                                     [](const Statement& s) { return s.kind == Statement::Kind::scan; });
       const bool integers =
           std::any_of(node->operands.begin(), node->operands.end(), [](const Value* v) { return !is_float(v->type.dtype); });
       if (scans || integers) continue;
