@@ -103,7 +103,7 @@ std::string not_complete(const PassContext& c) {
 std::string not_primitive(const PassContext& c) {
   return first_node(c.graph, [&](const Node& node) {
     const bool composite = node.op->kind == Kind::composite && !c.options.target.is_legal(node);
-    return composite ? concat("is a composite, '", node.op->name, "', which the target does not take whole") : "";
+    return composite ? concat("is a composite, '", node.op->name, "', which is not legal for the target") : "";
   });
 }
 

@@ -14,7 +14,7 @@ struct PassContext;
 
 enum class Form : std::uint8_t {
   forward,            ///< nothing is differentiated
-  attention_matched,  ///< what is attention is one op, so that autocast and differentiate meet it whole
+  attention_matched,  ///< what is attention is one op, so that autocast and differentiate meet it as one
   precision_decided,  ///< each op computes in its dtype; differentiation goes back through the casts
   loss_attached,      ///< the loss is a floating-point scalar and an output
   loss_scaled,        ///< what is to be differentiated is made of the loss
@@ -23,7 +23,7 @@ enum class Form : std::uint8_t {
   updates_attached,   ///< each trained parameter is updated
   updates_guarded,    ///< with loss scaling: only where loss and gradients are finite
   complete,           ///< outputs are those of the program, and all that they need is there
-  primitive,          ///< no composites but those that the target takes whole
+  primitive,          ///< no composites but those that are legal for the target
   unfused,            ///< no kernels but products that sum an operand
   folded,             ///< algebra is done on the primitive ops: slices and transposes stand next to what they belong to
   simplified,         ///< folded, and nothing has changed since
@@ -33,7 +33,7 @@ enum class Form : std::uint8_t {
   views_resolved,         ///< attention reads and writes where its matrices lie
   bias_gradients_joined,  ///< with the products that read the same rows
   reductions_split,
-  fused,  ///< kernels, contractions, composites taken whole, constants, reshapes of values in memory, updates, collectives
+  fused,  ///< kernels, contractions, legal composites, constants, reshapes of values in memory, updates, collectives
   epilogues_joined,
   ordered,  ///< nodes stand as they will run
   planned,  ///< every value has its place

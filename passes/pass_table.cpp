@@ -94,7 +94,7 @@ constexpr Forms kPrimitive{F::primitive, F::unfused};
 
 constexpr Pass kPipeline[] = {
     {.name = "match_attention",
-     .summary = "softmax(q k^T) v becomes one op, where the target takes it whole",
+     .summary = "softmax(q k^T) v becomes one op, where that is legal for the target",
      .stage = Stage::preparing,
      .needs = F::forward,
      .before = F::primitive,
@@ -176,7 +176,7 @@ constexpr Pass kPipeline[] = {
      .run = run_show_gradients,
      .required = kIsAsked},
     {.name = "match_attention",  // of a graph that was lowered as it was imported
-     .summary = "softmax(q k^T) v becomes one op, where the target takes it whole",
+     .summary = "softmax(q k^T) v becomes one op, where that is legal for the target",
      .walks = Walk::inference,
      .needs = {F::forward, F::complete},
      .before = F::primitive,

@@ -26,7 +26,7 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
 
 bool add_product(ProgramBuilder&, const Node&) { return false; }
 
-void add_composite(ProgramBuilder&, const Node& node) { throw InternalError(concat("the CPU takes no ", node.op->name, " whole")); }
+void add_composite(ProgramBuilder&, const Node& node) { throw InternalError(concat(node.op->name, " is no legal composite of the CPU")); }
 
 }  // namespace
 

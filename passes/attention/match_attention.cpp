@@ -61,8 +61,8 @@ struct Probabilities {
 
 class Matcher {
  public:
-  Matcher(Graph& graph, const std::function<bool(const Node&)>& whole)
-      : graph_(graph), whole_(whole), uses_(uses_of(graph)), masks_(graph) {
+  Matcher(Graph& graph, const std::function<bool(const Node&)>& legal)
+      : graph_(graph), legal_(legal), uses_(uses_of(graph)), masks_(graph) {
     for (const Value* output : graph.outputs()) outputs_.insert(output);
   }
 
@@ -273,12 +273,12 @@ class Matcher {
     Attributes attributes{{"scale", scale}, {"causal", s.causal}, {"closed_rows_are_zero", p.closed_rows_are_zero}};
     if (s.mask && s.mask->type.dtype == DType::boolean) attributes.set("hidden", s.hidden);
     Var y = b.apply_many(ops::kAttention, operands, attributes)[0];
-    if (whole_ && !whole_(*y.value->producer)) return std::nullopt;
+    if (legal_ && !legal_(*y.value->producer)) return std::nullopt;
     return std::vector{b.reshape(y, node.result()->type.shape).value};
   }
 
   Graph& graph_;
-  const std::function<bool(const Node&)>& whole_;
+  const std::function<bool(const Node&)>& legal_;
   const Uses uses_;
   std::unordered_set<const Value*> outputs_;
   MaskAnalysis masks_;
@@ -287,11 +287,11 @@ class Matcher {
 
 }  // namespace
 
-int match_attention(Graph& graph, const std::function<bool(const Node&)>& whole) {
+int match_attention(Graph& graph, const std::function<bool(const Node&)>& legal) {
   const auto is_softmax = [](const auto& node) { return node->op == &ops::kSoftmax; };
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), is_softmax)) return 0;
   graph.remove_dead();  // nodes that nothing needs read nothing
-  Matcher matcher(graph, whole);
+  Matcher matcher(graph, legal);
   const int matched = rewrite(graph, [&](Node& node, Builder& b) { return matcher.match(node, b); });
   graph.remove_dead();
   return matched;

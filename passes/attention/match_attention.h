@@ -23,8 +23,8 @@
 
 namespace gcomp::passes {
 
-/// To be run before differentiation. `whole` says of a node `attention` whether the target takes it; without it every one does.
-/// Gives the number of matches.
-int match_attention(ir::Graph& graph, const std::function<bool(const ir::Node&)>& whole = {});
+/// To be run before differentiation. `legal` says of a node `attention` whether it is a legal composite of the target; without it
+/// every one is. Gives the number of matches.
+int match_attention(ir::Graph& graph, const std::function<bool(const ir::Node&)>& legal = {});
 
 }  // namespace gcomp::passes

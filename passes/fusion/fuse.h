@@ -32,7 +32,7 @@ struct FuseOptions {
 /// Needs a graph without composites. True if anything was fused.
 bool fuse(ir::Graph& graph, const FuseOptions& options = {});
 
-/// Nodes of a lowered graph that launch something: kernels, library calls, composites taken whole.
+/// Nodes of a lowered graph that launch something: kernels, library calls, legal composites.
 int count_launches(const ir::Graph& graph);
 
 }  // namespace gcomp::passes

@@ -256,12 +256,12 @@ Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases) {
   return graph;
 }
 
-void lower_whole(Graph& graph) {
+void lower_unexpanded(Graph& graph) {
   const runtime::Target target{runtime::TargetKind::cuda, "sm_90"};
-  const auto whole = codegen::target_info(target).legal_composite;
-  expand(graph, [&](const Node& node) { return !whole(node); });
+  const auto legal = codegen::target_info(target).legal_composite;
+  expand(graph, [&](const Node& node) { return !legal(node); });
   passes::simplify(graph);
-  passes::view_attention(graph, whole);
+  passes::view_attention(graph, legal);
   passes::simplify(graph);
   passes::fuse(graph);
 }
@@ -270,7 +270,7 @@ std::vector<LabelledGraph> attention_graphs() {
   std::vector<LabelledGraph> all;
   for (DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     LabelledGraph made{concat("attention.", name_of(dtype)), attention_graph(dtype, attention_cases()), -1, 1, 1};
-    lower_whole(made.graph);
+    lower_unexpanded(made.graph);
     all.push_back(std::move(made));
   }
   return all;

@@ -1,4 +1,4 @@
-// Attention with its gradients as graphs that keep the nodes whole: shapes that reach every edge of the kernels' tiles.
+// Attention with its gradients as graphs that keep the nodes: shapes that reach every edge of the kernels' tiles.
 #pragma once
 
 #include <vector>
@@ -34,10 +34,10 @@ std::vector<AttentionCase> attention_cases();
 /// with its label.
 ir::Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases);
 
-/// All cases in each float dtype, lowered, with attention and its gradient whole.
+/// All cases in each float dtype, lowered, with attention and its gradient as nodes.
 std::vector<LabelledGraph> attention_graphs();
 
 /// Lowered for a CUDA target.
-void lower_whole(ir::Graph& graph);
+void lower_unexpanded(ir::Graph& graph);
 
 }  // namespace gcomp::tests

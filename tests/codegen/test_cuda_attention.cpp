@@ -51,7 +51,7 @@ TEST_P(CudaAttention, KernelsComputeWhatTheExpansionDoes) {
   std::map<std::string, Tensor> values;
   for (const Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, -1, 1, random));
   const InterpretResult expected = interpret(graph, values);
-  lower_whole(graph);
+  lower_unexpanded(graph);
   const MemoryPlan plan = passes::plan_memory(graph, {.alignment = 256});
   const runtime::Program program = codegen::generate(graph, plan, {runtime::TargetKind::cuda, architecture});
   runtime::validate(program);
@@ -147,7 +147,7 @@ TEST(CudaAttentionViews, NoKernelOnlyMovesAMatrix) {
   for (AttentionCase c : attention_cases()) {
     if (c.layout == AttentionLayout::matrices) continue;
     Graph graph = attention_graph(DType::f32, {c});
-    lower_whole(graph);
+    lower_unexpanded(graph);
     const bool summed = c.layout == AttentionLayout::shared;  // gradients of keys and values, over the heads, in one kernel
     EXPECT_EQ(passes::count_launches(graph), 2 + 1 + (summed ? 1 : 0)) << c.label << '\n' << print(graph);
   }
@@ -158,8 +158,8 @@ TEST(CudaAttentionViews, CostWhatTheyTouch) {
   AttentionCase apart = packed_case(64);
   apart.layout = AttentionLayout::matrices;
   Graph packed = attention_graph(DType::f32, {packed_case(64)}), matrices = attention_graph(DType::f32, {apart});
-  lower_whole(packed);
-  lower_whole(matrices);
+  lower_unexpanded(packed);
+  lower_unexpanded(matrices);
   const auto found = launches_of(packed), wanted = launches_of(matrices);
   ASSERT_EQ(found.size(), 3u);
   ASSERT_EQ(wanted.size(), 3u);
@@ -188,7 +188,7 @@ TEST(CudaAttentionViews, AreNotTakenWhereTheBatchHasTooManyStrides) {
     Var x = b.input({DType::f32, shape}, "x");
     Var q = b.transpose(x, many ? Shape{4, 3, 2, 1, 0, 5, 6} : Shape{1, 0, 2, 3, 4, 5, 6});
     graph.outputs() = {b.apply_many(ops::kAttention, {q, x, x})[0].value};
-    lower_whole(graph);
+    lower_unexpanded(graph);
     EXPECT_TRUE(all_whole(graph));
     EXPECT_EQ(graph.nodes().back()->attributes.find("q_view") == nullptr, many) << print(graph);
   }
@@ -198,7 +198,7 @@ TEST(CudaAttentionViews, AreNotTakenWhereTheBatchHasTooManyStrides) {
 TEST(CudaAttentionViews, MoveAsManyElementsAsTheStridesAllow) {
   const auto pack_of_values = [](std::int64_t width) {
     Graph graph = attention_graph(DType::bf16, {packed_case(width)});
-    lower_whole(graph);
+    lower_unexpanded(graph);
     const std::string text = launches_of(graph)[0].text,
                       wanted = concat("{", 24 * width, ", {0, 0, ", 64 * 36 * width, ", ", width, "}, ", 36 * width, ", ");
     const std::size_t at = text.find(wanted);

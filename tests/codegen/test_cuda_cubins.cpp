@@ -168,7 +168,7 @@ Sources attention_sources(int architecture, std::initializer_list<DType> dtypes,
       packed.label = "b";
       packed.layout = AttentionLayout::packed;
       ir::Graph graph = attention_graph(dtype, {dense, packed});
-      lower_whole(graph);
+      lower_unexpanded(graph);
       for (const auto& node : graph.nodes())
         if (node->op->kind == ir::Kind::composite)
           for (const auto& launch : codegen::cuda::attention_launches(*node, architecture)) table.add_text(launch.text);

@@ -108,7 +108,7 @@ const std::vector<Broken>& broken_graphs() {
        },
        "the update of %w is no select"},
       {Form::complete, kTrained, {}, "output 0, %loss, has the role array"},
-      {Form::primitive, kForward, {}, "node %y is a composite, 'softmax', which the target does not take whole"},
+      {Form::primitive, kForward, {}, "node %y is a composite, 'softmax', which is not legal for the target"},
       {Form::unfused,
        "graph @g(%x: f32[2]) -> (%y) {\n  %y = kernel %x : f32[2] {\n    axes i:2\n    t0[i]: f32 = exp(%x[i])\n    %y[i] = t0\n  "
        "}\n}",
@@ -223,10 +223,9 @@ TEST(Pipeline, APassStopsWithTheFormThatItLacks) {
   std::erase_if(rows, [](const Pass& pass) { return pass.name == "split_reductions"; });
   EXPECT_EQ(failure_of_lowering(rows),
             "pass 'fuse' needs a graph that has its long reductions split: no pass before has seen to that");
-  EXPECT_EQ(
-      failure_of_lowering(spoiled("expand", [](PassContext&) { return false; })),
-      "after pass 'expand': wanted a graph that is primitive: node %y is a composite, 'softmax', which the target does not take "
-      "whole");
+  EXPECT_EQ(failure_of_lowering(spoiled("expand", [](PassContext&) { return false; })),
+            "after pass 'expand': wanted a graph that is primitive: node %y is a composite, 'softmax', which is not legal for "
+            "the target");
   EXPECT_EQ(failure_of_lowering(spoiled("plan_memory",
                                         [](PassContext& c) {
                                           c.made.plan.emplace();
@@ -262,7 +261,7 @@ TEST(RunAlone, RefusesAGraphInAnotherForm) {
     return "";
   };
   EXPECT_EQ(refused(kForward, {"fuse"}),
-            "it needs a graph that is primitive: node %y is a composite, 'softmax', which the target does not take whole");
+            "it needs a graph that is primitive: node %y is a composite, 'softmax', which is not legal for the target");
   EXPECT_EQ(refused(kForward, {"expand", "fuse_epilogues"}).substr(0, 34), "it needs a graph that is fused: no");
   EXPECT_EQ(refused(kForward, {"expand", "fuse", "split_reductions"}).substr(0, 43), "it needs a graph that has no kernels yet: n");
   EXPECT_EQ(refused(kForward, {"expand", "split_reductions", "join_bias_gradients"}),
