@@ -122,47 +122,50 @@ void DeviceKernel::write_stores(const std::vector<const Store*>& stores, const s
   for (const std::string& line : store_lines(stores, loop_axes, condition)) writer_.line(line);
 }
 
-void DeviceKernel::load_packs(const Packs& packs, const std::vector<int>& reads, const std::string& count) {
+void DeviceKernel::load_vectors(const Vectors& vectors, const std::vector<int>& reads, const std::string& count) {
   for (int number : reads) {
     const Term& read = *nest_.statements[at(number)].value;
-    const std::string place = writer_.index(at_origin(read.indices[0], packs.lane_axis)), name = writer_.fresh("a");
-    writer_.line(concat(compute_type_text(read.dtype), " ", name, "[", packs.width, "];"));
+    const std::string place = writer_.index(at_origin(read.indices[0], vectors.lane_axis)), name = writer_.fresh("a");
+    writer_.line(concat(compute_type_text(read.dtype), " ", name, "[", vectors.width, "];"));
     writer_.line(concat("gc_load_pack(p", read.slot, " + ", place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name,
                         count.empty() ? "" : ", " + count, ");"));
-    writer_.bind_array(number, name, nest_.axis(packs.lane_axis));
+    writer_.bind_array(number, name, nest_.axis(vectors.lane_axis));
   }
 }
 
-void DeviceKernel::write_lanes(const Packs& packs, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
+void DeviceKernel::write_lanes(const Vectors& vectors, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
                                const std::function<void()>& each_lane, const std::string& count) {
-  if (packs.width > 1) return write_pack_stores(packs, stores, loop_axes, each_lane, count);
+  if (vectors.width > 1) return write_vector_stores(vectors, stores, loop_axes, each_lane, count);
   if (each_lane) each_lane();
   write_stores(stores, loop_axes);
 }
 
-void DeviceKernel::write_pack_stores(const Packs& packs, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
-                                     const std::function<void()>& each_lane, const std::string& count) {
-  std::vector<std::pair<const Store*, std::string>> packed;
+void DeviceKernel::write_vector_stores(const Vectors& vectors, const std::vector<const Store*>& stores,
+                                       const std::vector<int>& loop_axes, const std::function<void()>& each_lane,
+                                       const std::string& count) {
+  std::vector<std::pair<const Store*, std::string>> vectorized;
   std::vector<const Store*> single;
   for (const Store* store : stores) {
-    if (!packs.stores[at(store - nest_.stores.data())]) {
+    if (!vectors.stores[at(store - nest_.stores.data())]) {
       single.push_back(store);
       continue;
     }
-    packed.emplace_back(store, writer_.fresh("r"));
-    writer_.line(concat(compute_type_text(nest_.results[at(store->result)]), " ", packed.back().second, "[", packs.width, "];"));
+    vectorized.emplace_back(store, writer_.fresh("r"));
+    writer_.line(
+        concat(compute_type_text(nest_.results[at(store->result)]), " ", vectorized.back().second, "[", vectors.width, "];"));
   }
   const std::string lane = writer_.fresh("u");
-  writer_.open(concat("for (int ", lane, " = 0; ", lane, " < ", packs.width, "; ++", lane, ")"), "#pragma unroll");
-  writer_.bind_axis(packs.lane_axis, lane);
+  writer_.open(concat("for (int ", lane, " = 0; ", lane, " < ", vectors.width, "; ++", lane, ")"), "#pragma unroll");
+  writer_.bind_axis(vectors.lane_axis, lane);
   if (each_lane) each_lane();
-  for (const auto& [store, name] : packed) writer_.line(concat(name, "[", lane, "] = ", writer_.statement(store->statement), ";"));
+  for (const auto& [store, name] : vectorized)
+    writer_.line(concat(name, "[", lane, "] = ", writer_.statement(store->statement), ";"));
   std::vector<int> axes = loop_axes;
-  axes.push_back(packs.lane_axis);
+  axes.push_back(vectors.lane_axis);
   write_stores(single, axes, count.empty() ? "" : concat(lane, " < ", count));
   writer_.close();
-  for (const auto& [store, name] : packed) {
-    const std::string place = writer_.index(at_origin(store->at, packs.lane_axis)), condition = once(*store, loop_axes);
+  for (const auto& [store, name] : vectorized) {
+    const std::string place = writer_.index(at_origin(store->at, vectors.lane_axis)), condition = once(*store, loop_axes);
     const std::size_t parameter = nest_.operands.size() + at(store->result);
     writer_.line(concat(condition.empty() ? "" : "if (" + condition + ") ", "gc_store_pack(p", parameter, " + ",
                         place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name, count.empty() ? "" : ", " + count,

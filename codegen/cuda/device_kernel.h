@@ -1,5 +1,5 @@
-// A nest being written as one CUDA kernel, with what all kinds of schedule share: which thread has which point, packs, stores, and
-// the frame around the body.
+// A nest being written as one CUDA kernel, with what all kinds of schedule share: which thread has which point, vectors, stores,
+// and the frame around the body.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/cuda/packs.h"
+#include "codegen/cuda/vectors.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_writer.h"
 #include "codegen/schedule.h"
@@ -28,10 +28,10 @@ class DeviceKernel {
   /// Declares a variable for each axis from a row-major position over them, and binds it.
   void bind_axes(const std::string& position, const std::vector<int>& axes);
 
-  /// Declares an array for each pack and loads it. `count` is the number of elements left, "" where packs are always whole.
-  void load_packs(const Packs& packs, const std::vector<int>& reads, const std::string& count = {});
-  /// Writes the lanes of a pack: `each_lane` inside the loop over them, then the stores. Without packs there is one lane.
-  void write_lanes(const Packs& packs, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
+  /// Declares an array for each vector and loads it. `count` is the number of elements left, "" where vectors are always whole.
+  void load_vectors(const Vectors& vectors, const std::vector<int>& reads, const std::string& count = {});
+  /// Writes the lanes of a vector: `each_lane` inside the loop over them, then the stores. Without vectors there is one lane.
+  void write_lanes(const Vectors& vectors, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
                    const std::function<void()>& each_lane = {}, const std::string& count = {});
   /// Evaluates the values of all stores here and gives the lines that write them.
   std::vector<std::string> store_lines(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
@@ -50,8 +50,8 @@ class DeviceKernel {
   EmittedKernel finish(bool variable_length = false);
 
  private:
-  void write_pack_stores(const Packs& packs, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
-                         const std::function<void()>& each_lane, const std::string& count);
+  void write_vector_stores(const Vectors& vectors, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
+                           const std::function<void()>& each_lane, const std::string& count);
 
   const FlatNest& nest_;
   bool wide_;

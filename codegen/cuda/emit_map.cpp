@@ -1,4 +1,4 @@
-// Maps: one thread for each pack of elements along the vector axis, 256 threads a block.
+// Maps: one thread for each vector of elements along the vector axis, 256 threads a block.
 #include "codegen/cuda/device_kernel.h"
 #include "ir/base/integers.h"
 
@@ -18,7 +18,7 @@ std::vector<const Store*> all_stores(const FlatNest& nest) {
 
 EmittedKernel emit_map(FlatNest nest, const Schedule& schedule) {
   const bool wide = needs_wide_indices(nest);
-  const Packs packs = make_packs(nest, schedule.vector_axis);
+  const Vectors vectors = vectorize(nest, schedule.vector_axis);
   DeviceKernel kernel(nest, wide);
   std::vector<int> axes = schedule.outer;
   if (schedule.vector_axis >= 0) axes.push_back(schedule.vector_axis);
@@ -30,27 +30,27 @@ EmittedKernel emit_map(FlatNest nest, const Schedule& schedule) {
                   kMapThreads, "u + threadIdx.x;"));
   if (points % kMapThreads != 0) w.line(points > 1 ? concat("if (t >= ", points, "u) return;") : "if (threadIdx.x != 0) return;");
   kernel.bind_axes(points > 1 ? "t" : "0", axes);
-  kernel.load_packs(packs, packs.reads);
-  kernel.write_lanes(packs, all_stores(nest), axes);
+  kernel.load_vectors(vectors, vectors.reads);
+  kernel.write_lanes(vectors, all_stores(nest), axes);
   return kernel.finish();
 }
 
 EmittedKernel emit_segments(FlatNest nest) {
   constexpr int kAxis = 0;
   check_internal(nest.extents.size() == 1, "a kernel of variable length has ", nest.extents.size(), " axes");
-  const Packs packs = make_packs(nest, kAxis);
+  const Vectors vectors = vectorize(nest, kAxis);
   DeviceKernel kernel(nest, true);
   kernel.set_launch(0, kMapThreads);
   KernelWriter& w = kernel.writer();
   w.line(concat("const gc_index i = (blockIdx.x - table->first_block[segment]) * ", kMapThreads, "ll + threadIdx.x;"));
-  const std::string left = packs.width == 1 ? "extent - i" : concat("extent - i * ", packs.width);
+  const std::string left = vectors.width == 1 ? "extent - i" : concat("extent - i * ", vectors.width);
   w.line(concat("const gc_index left = ", left, ";"));
   w.line("if (left <= 0) return;");
   w.bind_axis(kAxis, "i");
-  kernel.load_packs(packs, packs.reads, "left");
-  kernel.write_lanes(packs, all_stores(nest), {kAxis}, {}, "left");
+  kernel.load_vectors(vectors, vectors.reads, "left");
+  kernel.write_lanes(vectors, all_stores(nest), {kAxis}, {}, "left");
   EmittedKernel emitted = kernel.finish(true);
-  emitted.task_length = kMapThreads * packs.width;
+  emitted.task_length = kMapThreads * vectors.width;
   return emitted;
 }
 

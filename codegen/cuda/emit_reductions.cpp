@@ -20,7 +20,7 @@ constexpr int kMostThreads = 512;                     // leaves each 128 registe
 constexpr std::int64_t kKeptRow = 32 * kMostThreads;  // elements that a block keeps in registers
 constexpr std::int64_t kManyBlocks = 1024;            // enough to fill the largest devices several times
 constexpr std::int64_t kManyThreads = 1 << 17;
-constexpr std::int64_t kWarpRow = 512;  // packs that one warp still covers well
+constexpr std::int64_t kWarpRow = 512;  // vectors that one warp still covers well
 
 /// The threads that share a point of the kept axes.
 struct Group {
@@ -52,9 +52,9 @@ std::string join_text(const Statement& s) {
 /// One pass after another, with what rows and columns have in common.
 class PhaseWriter {
  public:
-  PhaseWriter(const FlatNest& nest, const Schedule& schedule, const Group& group, const Packs& packs, const RowCache& cache,
+  PhaseWriter(const FlatNest& nest, const Schedule& schedule, const Group& group, const Vectors& vectors, const RowCache& cache,
               bool wide)
-      : nest_(nest), schedule_(schedule), group_(group), packs_(packs), cache_(cache), wide_(wide), kernel_(nest, wide) {}
+      : nest_(nest), schedule_(schedule), group_(group), vectors_(vectors), cache_(cache), wide_(wide), kernel_(nest, wide) {}
 
   EmittedKernel run() {
     group_.kind == Group::Kind::column ? open_columns() : open_rows();
@@ -147,7 +147,8 @@ class PhaseWriter {
 
   /// Where this element of a kept row lies in its array.
   std::string cached(std::size_t c) {
-    const std::string slot = packs_.width == 1 ? "k" : concat("k * ", packs_.width, " + ", w().index(nest_.axis(packs_.lane_axis)));
+    const std::string slot =
+        vectors_.width == 1 ? "k" : concat("k * ", vectors_.width, " + ", w().index(nest_.axis(vectors_.lane_axis)));
     return concat(arrays_[c], "[", slot, "]");
   }
 
@@ -170,8 +171,8 @@ class PhaseWriter {
     std::vector<int> loop_axes = kept_axes();
     for (int a : row_axes()) loop_axes.push_back(a);
     int scopes = open_row_loop();
-    kernel_.load_packs(packs_, needed_statements(nest_, roots, packs_.reads, known));
-    kernel_.write_lanes(packs_, stores, loop_axes, [&] { write_element(phase, reductions, totals); });
+    kernel_.load_vectors(vectors_, needed_statements(nest_, roots, vectors_.reads, known));
+    kernel_.write_lanes(vectors_, stores, loop_axes, [&] { write_element(phase, reductions, totals); });
     for (; scopes > 0; --scopes) w().close();
     for (std::size_t i = 0; i < reductions.size(); ++i) join_total(reductions[i], totals[i]);
   }
@@ -182,7 +183,7 @@ class PhaseWriter {
       if (cache_.phase[c] != phase) continue;
       arrays_[c] = w().fresh("c");
       w().line(
-          concat(compute_type_text(statement(cache_.statements[c]).dtype), " ", arrays_[c], "[", steps() * packs_.width, "];"));
+          concat(compute_type_text(statement(cache_.statements[c]).dtype), " ", arrays_[c], "[", steps() * vectors_.width, "];"));
     }
   }
 
@@ -286,7 +287,7 @@ class PhaseWriter {
   const FlatNest& nest_;
   const Schedule& schedule_;
   const Group group_;
-  const Packs& packs_;
+  const Vectors& vectors_;
   const RowCache& cache_;
   bool wide_;
   DeviceKernel kernel_;
@@ -305,7 +306,7 @@ int power_of_two_above(std::int64_t n, int most) {
 Group choose_row_group(std::int64_t rows, std::int64_t packs_a_row) {
   if (packs_a_row <= 32) return {Group::Kind::lanes, 256, power_of_two_above(packs_a_row, 32), 1};
   if (packs_a_row <= kWarpRow && rows >= kManyBlocks) return {Group::Kind::lanes, 256, 32, 1};
-  // About four packs a thread, more where rows are long.
+  // About four vectors a thread, more where rows are long.
   const int threads = std::max(64, power_of_two_above((packs_a_row + 3) / 4, kMostThreads));
   return {Group::Kind::block, threads, threads, 1};
 }
@@ -345,14 +346,14 @@ EmittedKernel emit_rows(FlatNest nest, const Schedule& given) {
   if (schedule.vector_axis >= 0) row *= nest.extents[at(schedule.vector_axis)];
   RowCache cache;
   if (schedule.phases > 1 && row > 0 && row <= kKeptRow) cache = make_row_cache(nest, schedule);
-  const Packs packs = make_packs(nest, schedule.vector_axis);
+  const Vectors vectors = vectorize(nest, schedule.vector_axis);
   schedule.phase.resize(nest.statements.size(), 0);
   schedule.per_element.resize(nest.statements.size(), true);
-  Group group = choose_row_group(rows, row / packs.width);
+  Group group = choose_row_group(rows, row / vectors.width);
   // Registers bound what a thread can keep: 32 elements of each kept value.
   while (!cache.statements.empty() && group.kind == Group::Kind::block && group.threads < kMostThreads && row > 32 * group.threads)
     group.threads = group.size = group.threads * 2;
-  return PhaseWriter(nest, schedule, group, packs, cache, wide).run();
+  return PhaseWriter(nest, schedule, group, vectors, cache, wide).run();
 }
 
 EmittedKernel emit_columns(FlatNest nest, const Schedule& schedule) {
@@ -362,8 +363,8 @@ EmittedKernel emit_columns(FlatNest nest, const Schedule& schedule) {
   for (int a : schedule.reduced) row *= nest.extents[at(a)];
   const Group group = choose_column_group(nest.extents[at(schedule.vector_axis)], others, row);
   const RowCache no_cache;
-  const Packs no_packs;
-  return PhaseWriter(nest, schedule, group, no_packs, no_cache, needs_wide_indices(nest)).run();
+  const Vectors no_vectors;
+  return PhaseWriter(nest, schedule, group, no_vectors, no_cache, needs_wide_indices(nest)).run();
 }
 
 }  // namespace gcomp::codegen::cuda

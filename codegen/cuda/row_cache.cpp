@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "codegen/cuda/packs.h"
+#include "codegen/cuda/vectors.h"
 #include "ir/base/integers.h"
 
 namespace gcomp::codegen::cuda {

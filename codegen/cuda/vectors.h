@@ -1,4 +1,4 @@
-// Packs: the neighbouring elements along the vector axis that one thread moves in words of up to 16 bytes.
+// Vectors: the neighbouring elements along the vector axis that one thread moves in words of up to 16 bytes.
 #pragma once
 
 #include <optional>
@@ -8,16 +8,16 @@
 
 namespace gcomp::codegen::cuda {
 
-struct Packs {
-  int width = 1;             ///< elements of a pack; 1 for none
-  int lane_axis = -1;        ///< the axis within a pack, split off the vector axis
+struct Vectors {
+  int width = 1;             ///< elements of a vector; 1 for none
+  int lane_axis = -1;        ///< the axis within a vector, split off the vector axis
   std::vector<int> reads;    ///< statements that are one read each, aligned and contiguous
   std::vector<bool> stores;  ///< by store: aligned and contiguous
 };
 
-/// Splits the vector axis into packs where most of what moves along it is contiguous and aligned, and makes each such read a
+/// Splits the vector axis into vectors where most of what moves along it is contiguous and aligned, and makes each such read a
 /// statement of its own.
-Packs make_packs(FlatNest& nest, int vector_axis);
+Vectors vectorize(FlatNest& nest, int vector_axis);
 
 /// Makes a term a map statement over `axes` and replaces it by that statement wherever it stands; returns its number.
 int extract_statement(FlatNest& nest, const ir::TermPtr& term, std::vector<int> axes);

@@ -1,4 +1,4 @@
-#include "codegen/cuda/packs.h"
+#include "codegen/cuda/vectors.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -50,7 +50,7 @@ std::vector<Stream> streams_of(const FlatNest& nest) {
   return streams;
 }
 
-/// The widest pack that divides the axis and suits at least half of the bytes that move along it.
+/// The widest vector that divides the axis and suits at least half of the bytes that move along it.
 int choose_width(const FlatNest& nest, int axis) {
   const std::vector<Stream> streams = streams_of(nest);
   std::size_t widest = 1;
@@ -58,10 +58,10 @@ int choose_width(const FlatNest& nest, int axis) {
     if (s.fits(axis, 1)) widest = std::max(widest, size_of(s.dtype));
   for (std::int64_t width = std::min<std::int64_t>(8, kWordBytes / static_cast<std::int64_t>(widest)); width > 1; width /= 2) {
     if (nest.extents[at(axis)] % width != 0) continue;
-    std::size_t packed = 0, single = 0;
+    std::size_t vectorized = 0, single = 0;
     for (const Stream& s : streams)
-      if (s.moves_along(axis)) (s.fits(axis, width) ? packed : single) += size_of(s.dtype);
-    if (packed > 0 && packed >= single) return static_cast<int>(width);
+      if (s.moves_along(axis)) (s.fits(axis, width) ? vectorized : single) += size_of(s.dtype);
+    if (vectorized > 0 && vectorized >= single) return static_cast<int>(width);
   }
   return 1;
 }
@@ -110,24 +110,24 @@ int extract_statement(FlatNest& nest, const TermPtr& term, std::vector<int> axes
   return number;
 }
 
-Packs make_packs(FlatNest& nest, int vector_axis) {
-  Packs packs;
-  packs.stores.assign(nest.stores.size(), false);
-  if (vector_axis < 0) return packs;
-  packs.width = choose_width(nest, vector_axis);
-  if (packs.width == 1) return packs;
+Vectors vectorize(FlatNest& nest, int vector_axis) {
+  Vectors vectors;
+  vectors.stores.assign(nest.stores.size(), false);
+  if (vector_axis < 0) return vectors;
+  vectors.width = choose_width(nest, vector_axis);
+  if (vectors.width == 1) return vectors;
   std::vector<Stream> stores;
   for (const Store& store : nest.stores) stores.push_back({store.at, nest.results[at(store.result)], false});
-  for (std::size_t i = 0; i < stores.size(); ++i) packs.stores[i] = stores[i].fits(vector_axis, packs.width);
-  packs.lane_axis = split_axis(nest, vector_axis, packs.width);
+  for (std::size_t i = 0; i < stores.size(); ++i) vectors.stores[i] = stores[i].fits(vector_axis, vectors.width);
+  vectors.lane_axis = split_axis(nest, vector_axis, vectors.width);
   std::vector<TermPtr> reads;
   std::unordered_set<TermPtr, TermHash, TermEqual> seen;
   for (const Statement& s : nest.statements)
     for (const TermPtr& read : unguarded_reads(s.value))
-      if (Stream{read->indices[0], read->dtype, false}.fits(packs.lane_axis, packs.width) && seen.insert(read).second)
+      if (Stream{read->indices[0], read->dtype, false}.fits(vectors.lane_axis, vectors.width) && seen.insert(read).second)
         reads.push_back(read);
-  for (const TermPtr& read : reads) packs.reads.push_back(extract_statement(nest, read, axes_of(nest, read)));
-  return packs;
+  for (const TermPtr& read : reads) vectors.reads.push_back(extract_statement(nest, read, axes_of(nest, read)));
+  return vectors;
 }
 
 }  // namespace gcomp::codegen::cuda
