@@ -72,7 +72,7 @@ bool adjacent(const std::vector<int>& axes, int a, int b) {
   return i != axes.end() && j == i + 1;
 }
 
-bool mergeable(const FlatNest& nest, int a, int b) {
+bool collapsible(const FlatNest& nest, int a, int b) {
   for (const Statement& s : nest.statements) {
     if (!adjacent(s.axes, a, b) || !adjacent(s.over, a, b)) return false;
     if (s.kind == Statement::Kind::scan && (s.over[0] == a || s.over[0] == b)) return false;
@@ -165,7 +165,7 @@ class Unroller {
 
   void copy_statement(std::size_t number) {
     const Statement& s = nest_.statements[number];
-    if (s.kind == Statement::Kind::reduce && s.over == axes_) return join_points(number);
+    if (s.kind == Statement::Kind::reduce && s.over == axes_) return combine_points(number);
     const std::size_t count = varies(s.axes) ? points_.size() : 1;
     for (std::size_t k = 0; k < count; ++k) {
       Statement copy = s;
@@ -175,7 +175,7 @@ class Unroller {
     }
   }
 
-  void join_points(std::size_t number) {
+  void combine_points(std::size_t number) {
     Statement s = nest_.statements[number];
     std::vector<TermPtr> values;
     for (std::size_t k = 0; k < points_.size(); ++k) values.push_back(at_point(k)(s.value));
@@ -186,7 +186,7 @@ class Unroller {
       const TermPtr identity = literal(s.value->dtype, identity_of(of, s.value->dtype));
       TermPtr total = identity;
       for (const TermPtr& value : values)
-        if (compare(value, identity) != 0) total = total == identity ? value : join(*s.combine, total, value);
+        if (compare(value, identity) != 0) total = total == identity ? value : combined(*s.combine, total, value);
       s.value = total;
     }
     s.kind = Statement::Kind::map;
@@ -283,7 +283,7 @@ std::uint64_t reduced_axes(const FlatNest& nest) {
   return axes;
 }
 
-TermPtr join(const OpDef& reduction, const TermPtr& a, const TermPtr& b) {
+TermPtr combined(const OpDef& reduction, const TermPtr& a, const TermPtr& b) {
   switch (reduction.reduction.of) {
     case Reduction::Of::sum: return apply(a->dtype == DType::boolean ? ops::kOr : ops::kAdd, a->dtype, {a, b});
     case Reduction::Of::product: return apply(a->dtype == DType::boolean ? ops::kAnd : ops::kMul, a->dtype, {a, b});
@@ -293,7 +293,7 @@ TermPtr join(const OpDef& reduction, const TermPtr& a, const TermPtr& b) {
     case Reduction::Of::first_maximum:
     case Reduction::Of::first_minimum: break;
   }
-  throw InternalError(concat("reduction ", reduction.name, " does not join values"));
+  throw InternalError(concat("reduction ", reduction.name, " does not combine values"));
 }
 
 TermPtr converted(const TermPtr& term, DType dtype) { return term->dtype == dtype ? term : ir::call(dtype, ops::kCast, {term}); }
@@ -364,17 +364,17 @@ void split_axes(FlatNest& nest) {
   drop_unit_axes(nest);
 }
 
-void merge_axes(FlatNest& nest) {
+void collapse_axes(FlatNest& nest) {
   const int count = static_cast<int>(nest.extents.size());
-  const auto merge_one = [&] {
+  const auto collapse_one = [&] {
     for (int a = 0; a < count; ++a) {
       for (int b = 0; b < count; ++b) {
-        if (a == b || nest.extents[at(a)] == 1 || nest.extents[at(b)] == 1 || !mergeable(nest, a, b)) continue;
-        const std::int64_t merged = nest.extents[at(a)] * nest.extents[at(b)];
+        if (a == b || nest.extents[at(a)] == 1 || nest.extents[at(b)] == 1 || !collapsible(nest, a, b)) continue;
+        const std::int64_t collapsed = nest.extents[at(a)] * nest.extents[at(b)];
         nest.extents[at(a)] = 1;
-        nest.extents[at(b)] = merged;
+        nest.extents[at(b)] = collapsed;
         substitute(nest, [&](int axis, std::int64_t extent) {
-          return axis == a ? Index(0) : Index::axis(axis, axis == b ? merged : extent);
+          return axis == a ? Index(0) : Index::axis(axis, axis == b ? collapsed : extent);
         });
         drop_unit_axes(nest);
         return true;
@@ -382,7 +382,7 @@ void merge_axes(FlatNest& nest) {
     }
     return false;
   };
-  while (merge_one()) {}
+  while (collapse_one()) {}
 }
 
 void unroll_reductions(FlatNest& nest, std::int64_t limit) {

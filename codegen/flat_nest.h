@@ -42,7 +42,7 @@ void split_axes(FlatNest& nest);
 /// Replaces one axis by two, the inner one of `size`, which divides its extent; returns the inner one's number.
 int split_axis(FlatNest& nest, int axis, std::int64_t size);
 /// Replaces neighbouring axes by one where every index uses them as one.
-void merge_axes(FlatNest& nest);
+void collapse_axes(FlatNest& nest);
 /// Turns reductions over at most `limit` points into map statements, one term for each point, in order.
 void unroll_reductions(FlatNest& nest, std::int64_t limit);
 /// Replaces one axis by copies of the statements that vary over it, one for each of its positions.
@@ -69,8 +69,8 @@ std::vector<int> axes_of(const FlatNest& nest, const ir::TermPtr& term);
 /// All axes some reduction combines over, as bits.
 std::uint64_t reduced_axes(const FlatNest& nest);
 
-/// The term that joins two partial results of a reduction. Not for first_maximum and first_minimum.
-ir::TermPtr join(const ir::OpDef& reduction, const ir::TermPtr& a, const ir::TermPtr& b);
+/// The term that combines two partial results of a reduction. Not for first_maximum and first_minimum.
+ir::TermPtr combined(const ir::OpDef& reduction, const ir::TermPtr& a, const ir::TermPtr& b);
 /// Converts a term by the cast rules.
 ir::TermPtr converted(const ir::TermPtr& term, DType dtype);
 /// The value of a map statement as a term of its dtype, rounded to f16 and bf16.

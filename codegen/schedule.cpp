@@ -349,7 +349,7 @@ Schedule schedule(FlatNest& nest, Expansion expansion) {
   if (!scatters && !scans) {
     split_axes(nest);
     if (full && reduces_at_most(nest, kUnrolledReduction)) unroll_short_reductions(nest);
-    merge_axes(nest);
+    collapse_axes(nest);
     if (has_kind(nest, Statement::Kind::reduce)) share_dear_terms(nest);
     else if (full) unroll_short_axes(nest, interleaved_axis);
     coarsen_conditions(nest);

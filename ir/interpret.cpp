@@ -184,9 +184,9 @@ class NestEvaluator {
       double total = identity_of(s.combine->reduction.of, s.dtype);
       for (std::int64_t i = 0; i < extent; ++i) {
         point_[static_cast<std::size_t>(axis)] = s.reverse ? extent - 1 - i : i;
-        const double joined = combine(s.combine->reduction.of, total, evaluate(*s.value));
-        at(number) = wrapped(s.dtype, s.exclusive ? total : joined);
-        total = joined;
+        const double combined = combine(s.combine->reduction.of, total, evaluate(*s.value));
+        at(number) = wrapped(s.dtype, s.exclusive ? total : combined);
+        total = combined;
       }
       point_[static_cast<std::size_t>(axis)] = 0;
     });

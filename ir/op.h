@@ -99,7 +99,7 @@ struct Var;
 
 using GradientRule = void (*)(GradientContext&);
 
-/// For ops of kind reduce: the pointwise op that joins two partial results. Arg-reductions give the first position instead.
+/// For ops of kind reduce: what combines two partial results. Arg-reductions give the first position instead.
 struct Reduction {
   enum class Of : std::uint8_t { none, sum, product, maximum, minimum, first_maximum, first_minimum };
   Of of = Of::none;
@@ -156,7 +156,7 @@ LoopNest loops_of(const OpDef& op, std::span<const TensorType> operands, std::sp
 
 /// Identity element of a reduction in `dtype`: 0, 1, lowest (-inf for floats) or highest.
 double identity_of(Reduction::Of of, DType dtype);
-/// Joins two values as the reduction does; NaN goes through maximum and minimum. Not for first_*.
+/// Combines two values as the reduction does; NaN goes through maximum and minimum. Not for first_*.
 double combine(Reduction::Of of, double a, double b);
 
 }  // namespace gcomp::ir

@@ -36,9 +36,9 @@ Shape permuted(const Shape& shape, const Permutation& p) {
 Var transposed(Builder& b, Var x, const Permutation& p) {
   const Node* producer = x.value->producer;
   if (is_made_by(x.value, ops::kTranspose)) {  // so that a pair of inverses vanishes at once
-    Permutation joined;
-    for (std::int64_t i : p) joined.push_back(producer->attributes.integers("permutation")[static_cast<std::size_t>(i)]);
-    return b.transpose(b.wrap(producer->operands[0]), joined);
+    Permutation composed;
+    for (std::int64_t i : p) composed.push_back(producer->attributes.integers("permutation")[static_cast<std::size_t>(i)]);
+    return b.transpose(b.wrap(producer->operands[0]), composed);
   }
   if (is_made_by(x.value, ops::kFull)) return b.full({x.dtype(), permuted(x.shape(), p)}, producer->attributes.real("value"));
   return b.transpose(x, p);

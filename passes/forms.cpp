@@ -196,10 +196,10 @@ constexpr std::array kDefinitions{
     FormDef{Form::products_legal, "has only products that the target has", illegal_product},
     FormDef{Form::products_aligned, "has its products aligned"},
     FormDef{Form::views_resolved, "has its attention's views resolved"},
-    FormDef{Form::bias_gradients_joined, "has its bias gradients joined"},
+    FormDef{Form::bias_gradients_fused, "has its bias gradients fused"},
     FormDef{Form::reductions_split, "has its long reductions split"},
     FormDef{Form::fused, "is fused", not_fused},
-    FormDef{Form::epilogues_joined, "has its epilogues joined"},
+    FormDef{Form::epilogues_fused, "has its epilogues fused"},
     FormDef{Form::ordered, "is in order"},
     FormDef{Form::planned, "has a memory plan", not_planned},
 };

@@ -30,11 +30,11 @@ enum class Form : std::uint8_t {
   layouts_chosen,     ///< convolutions are channels last
   products_legal,     ///< no 16-bit products where the target has none
   products_aligned,
-  views_resolved,         ///< attention reads and writes where its matrices lie
-  bias_gradients_joined,  ///< with the products that read the same rows
+  views_resolved,        ///< attention reads and writes where its matrices lie
+  bias_gradients_fused,  ///< with the products that read the same rows
   reductions_split,
   fused,  ///< kernels, contractions, legal composites, constants, reshapes of values in memory, updates, collectives
-  epilogues_joined,
+  epilogues_fused,
   ordered,  ///< nodes stand as they will run
   planned,  ///< every value has its place
 };

@@ -12,7 +12,7 @@
 #include "passes/memory/order.h"
 #include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
-#include "passes/products/join_bias_gradients.h"
+#include "passes/products/fuse_bias_gradients.h"
 #include "passes/products/widen_contractions.h"
 #include "passes/training/differentiate.h"
 
@@ -77,7 +77,7 @@ bool run_simplify(PassContext& c) { return simplify(c.graph, c.options.simplify)
 /// Kernels are needed all the same: one for each op.
 bool fuse_nothing(PassContext& c) {
   FuseOptions options = c.options.fuse;
-  options.inlining = options.merging = options.multi_update = false;
+  options.inlining = options.loop_fusion = options.horizontal_fusion = false;
   return fuse(c.graph, options);
 }
 
@@ -209,7 +209,7 @@ constexpr Pass kPipeline[] = {
     {.name = "align_products",
      .summary = "products in 16 bits get rows of whole packs of 16 bytes",
      .needs = kPrimitive | Forms{F::folded, F::products_legal},
-     .before = F::bias_gradients_joined,
+     .before = F::bias_gradients_fused,
      .gives = F::products_aligned,
      .takes = F::simplified,
      .run = [](PassContext& c) { return align_products(c.graph, c.options.target, c.options.align); }},
@@ -227,16 +227,16 @@ constexpr Pass kPipeline[] = {
      .summary = "folding, algebra, common subexpressions, dead code",
      .gives = {F::folded, F::simplified},
      .run = run_simplify},
-    {.name = "join_bias_gradients",
+    {.name = "fuse_bias_gradients",
      .summary = "the bias gradient becomes part of the weight gradient, as one product",
      .needs = kPrimitive | Forms{F::simplified, F::layouts_chosen, F::products_aligned, F::views_resolved},
      .before = F::reductions_split,
-     .gives = F::bias_gradients_joined,
+     .gives = F::bias_gradients_fused,
      .takes = F::simplified,
-     .run = [](PassContext& c) { return join_bias_gradients(c.graph, c.options.target); }},
+     .run = [](PassContext& c) { return fuse_bias_gradients(c.graph, c.options.target); }},
     {.name = "split_reductions",
      .summary = "long reductions to few elements run in two steps",
-     .needs = kPrimitive | F::bias_gradients_joined,
+     .needs = kPrimitive | F::bias_gradients_fused,
      .gives = F::reductions_split,
      .takes = F::simplified,
      .run = [](PassContext& c) { return split_reductions(c.graph, c.options.target, c.options.split); }},
@@ -250,11 +250,11 @@ constexpr Pass kPipeline[] = {
     {.name = "fuse_epilogues",
      .summary = "what is done to each element of a matrix product becomes part of it",
      .needs = F::fused,
-     .gives = F::epilogues_joined,
+     .gives = F::epilogues_fused,
      .run = [](PassContext& c) { return fuse_epilogues(c.graph, c.options.target, c.options.epilogues); }},
     {.name = "order",
      .summary = "the order of nodes that needs least memory",
-     .needs = F::epilogues_joined,
+     .needs = F::epilogues_fused,
      .gives = F::ordered,
      .run = [](PassContext& c) { return order(c.graph, {.alignment = c.options.target.buffer_alignment}); }},
     {.name = "plan_memory",

@@ -99,9 +99,9 @@ Rewritten reshape_chain(Node& node, Builder& b) {
 Rewritten transpose_chain(Node& node, Builder& b) {
   if (node.op != &ops::kTranspose || !is_made_by(node.operands[0], ops::kTranspose)) return nullptr;
   const Integers &outer = list(node, "permutation"), &inner = list(maker(node), "permutation");
-  Integers joined;
-  for (std::int64_t i : outer) joined.push_back(inner[static_cast<std::size_t>(i)]);
-  return b.transpose(b.wrap(maker(node).operands[0]), joined).value;
+  Integers composed;
+  for (std::int64_t i : outer) composed.push_back(inner[static_cast<std::size_t>(i)]);
+  return b.transpose(b.wrap(maker(node).operands[0]), composed).value;
 }
 
 Rewritten transpose_of_ones(Node& node, Builder& b) {
@@ -282,7 +282,7 @@ std::span<const SimplifyRule> simplify_rules() {
   return kInfos;
 }
 
-bool merge_common(Graph& graph) {
+bool eliminate_common_subexpressions(Graph& graph) {
   std::unordered_multimap<std::size_t, const Node*> seen;
   return rewrite(graph, [&](Node& node, Builder&) -> std::optional<std::vector<Value*>> {
            if (node.op->kind == Kind::update || node.op->kind == Kind::random || node.op->kind == Kind::collective || node.nest)
@@ -303,7 +303,7 @@ bool simplify(Graph& graph, const SimplifyOptions& options) {
                 if (Value* made = by_rule(node, b, options)) return std::vector{made};
                 return fold(node, b, options);
               }) > 0;
-    changed = merge_common(graph) || changed;
+    changed = eliminate_common_subexpressions(graph) || changed;
     changed = graph.remove_dead() > 0 || changed;
     any = any || changed;
   }

@@ -28,6 +28,6 @@ struct SimplifyOptions {
 bool simplify(ir::Graph& graph, const SimplifyOptions& options = {});
 
 /// Merges nodes of equal op, attributes and operands. True if any were.
-bool merge_common(ir::Graph& graph);
+bool eliminate_common_subexpressions(ir::Graph& graph);
 
 }  // namespace gcomp::passes

@@ -1,4 +1,4 @@
-// Rows and columns. Partial results stand in small arrays, one element a lane: of the lanes of a row, joined in a fixed tree when
+// Rows and columns. Partial results stand in small arrays, one element a lane: of the lanes of a row, combined in a fixed tree when
 // the row ends, or of the columns of a block. GCC keeps such an array in vector registers when the lane loop's length is a
 // constant. Results are written in the last pass over the reduced axes and after it, when all is read.
 #include <algorithm>
@@ -22,25 +22,25 @@ constexpr std::int64_t kLongRow = 64;
 Reduction::Of of(const Statement& s) { return s.combine->reduction.of; }
 bool is_position(const Statement& s) { return of(s) == Reduction::Of::first_maximum || of(s) == Reduction::Of::first_minimum; }
 
-/// How a reduction joins, in text: two values, and all lanes of an array.
-struct Joiner {
-  std::string symbol;  ///< an operator, or "" where `function` joins
+/// How a reduction combines, in text: two values, and all lanes of an array.
+struct Combiner {
+  std::string symbol;  ///< an operator, or "" where `function` combines
   std::string function;
   std::string fold;
 };
 
-Joiner joiner_of(const Statement& s) {
+Combiner combiner_of(const Statement& s) {
   const bool boolean = s.value->dtype == DType::boolean;
   switch (of(s)) {
-    case Reduction::Of::sum: return boolean ? Joiner{"|", "", "gc_fold_or"} : Joiner{"+", "", "gc_fold_sum"};
-    case Reduction::Of::product: return boolean ? Joiner{"&", "", "gc_fold_and"} : Joiner{"*", "", "gc_fold_product"};
+    case Reduction::Of::sum: return boolean ? Combiner{"|", "", "gc_fold_or"} : Combiner{"+", "", "gc_fold_sum"};
+    case Reduction::Of::product: return boolean ? Combiner{"&", "", "gc_fold_and"} : Combiner{"*", "", "gc_fold_product"};
     case Reduction::Of::maximum: return {"", "gc_maximum", "gc_fold_maximum"};
     case Reduction::Of::minimum: return {"", "gc_minimum", "gc_fold_minimum"};
     case Reduction::Of::first_maximum: return {"", "gc_above", "gc_fold_first_maximum"};
     case Reduction::Of::first_minimum: return {"", "gc_below", "gc_fold_first_minimum"};
     case Reduction::Of::none: break;
   }
-  throw InternalError("a reduction that joins nothing");
+  throw InternalError("a reduction that combines nothing");
 }
 
 std::string round_function(DType dtype) {
@@ -235,7 +235,7 @@ class ReductionEmitter {
     std::int64_t low;
   };
 
-  /// A long piece in parts for which there are arrays of random numbers. Parts are whole lanes, so no sum is joined otherwise.
+  /// A long piece in parts for which there are arrays of random numbers. Parts are whole lanes, so no sum is combined otherwise.
   void pass_parts(const RowPiece& row, std::int64_t length) {
     const std::int64_t whole = length / kMostDrawn * kMostDrawn;
     const std::string part = writer_.fresh("b");
@@ -329,18 +329,18 @@ class ReductionEmitter {
 
   void accumulate(const Accumulator& a, const std::string& value, std::int64_t low) {
     const Statement& s = statement(a.statement);
-    const Joiner joiner = joiner_of(s);
+    const Combiner combiner = combiner_of(s);
     const std::string lane_text = writer_.index(lane()), total = concat(a.values, "[", lane_text, "]");
     if (!is_position(s)) {
-      const std::string joined = joiner.symbol.empty() ? concat(joiner.function, "(", total, ", ", value, ")")
-                                                       : concat(total, " ", joiner.symbol, " ", value);
-      return writer_.line(concat(total, " = ", joined, ";"));
+      const std::string combined = combiner.symbol.empty() ? concat(combiner.function, "(", total, ", ", value, ")")
+                                                           : concat(total, " ", combiner.symbol, " ", value);
+      return writer_.line(concat(total, " = ", combined, ";"));
     }
     Index counter;
     for (int axis : s.over) counter = counter * loops_.extent(axis) + nest_.axis(axis) + Index(axis == vector_ ? low : 0);
     const std::string position = concat(a.positions, "[", lane_text, "]"), better = writer_.fresh("v"),
                       here = writer_.index(counter);
-    writer_.line(concat("const bool ", better, " = ", joiner.function, "(", value, ", ", total, ");"));
+    writer_.line(concat("const bool ", better, " = ", combiner.function, "(", value, ", ", total, ");"));
     writer_.line(concat(total, " = ", better, " ? ", value, " : ", total, ";"));
     writer_.line(concat(position, " = ", better, " ? ", here, " : ", position, ";"));
   }
@@ -362,7 +362,7 @@ class ReductionEmitter {
       }
       const std::string name = writer_.fresh("v");
       const std::string folded =
-          concat(joiner_of(s).fold, "<", width_, ">(", a.values, is_position(s) ? ", " + a.positions : "", ")");
+          concat(combiner_of(s).fold, "<", width_, ">(", a.values, is_position(s) ? ", " + a.positions : "", ")");
       writer_.line(concat("const ", compute_type_text(s.dtype), " ", name, " = ",
                           round.empty() ? folded : concat(round, "(", folded, ")"), ";"));
       writer_.bind_local(a.statement, name);

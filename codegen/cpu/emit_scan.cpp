@@ -28,7 +28,7 @@ std::string step_text(Reduction::Of of, const std::string& total, const std::str
     case Reduction::Of::first_maximum:
     case Reduction::Of::first_minimum: break;
   }
-  throw InternalError("a scan must join values");
+  throw InternalError("a scan must combine values");
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ double reach(const Index& index) {
   return total;
 }
 
-/// Drops declarations of indices that nothing uses: merged and broadcast axes leave some.
+/// Drops declarations of indices that nothing uses: collapsed and broadcast axes leave some.
 std::string without_unused_indices(const std::string& text) {
   constexpr std::string_view kDeclaration = "const gc_index ";
   const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };

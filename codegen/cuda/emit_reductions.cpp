@@ -1,5 +1,5 @@
 // Reductions, in phases. A group of threads shares the points of the kept axes: each phase is one pass of the group over the
-// reduced axes, after which the partial results are joined across the group in a fixed tree and are known to all of it.
+// reduced axes, after which the partial results are combined across the group in a fixed tree and are known to all of it.
 //   rows     the group's threads lie along the contiguous reduced axis: a few lanes, a warp or a block for each row
 //   columns  a block holds 32 neighbouring points of the kept vector axis, one a lane; its rows of threads share the reduction
 #include <algorithm>
@@ -34,8 +34,8 @@ bool is_position(const Statement& s) {
   return s.combine->reduction.of == Reduction::Of::first_maximum || s.combine->reduction.of == Reduction::Of::first_minimum;
 }
 
-/// The functor of prelude/group.h that joins two partial results.
-std::string join_text(const Statement& s) {
+/// The functor of prelude/group.h that combines two partial results.
+std::string combiner_text(const Statement& s) {
   const bool boolean = s.value->dtype == DType::boolean;
   switch (s.combine->reduction.of) {
     case Reduction::Of::sum: return boolean ? "gc_join_or()" : "gc_join_sum()";
@@ -46,7 +46,7 @@ std::string join_text(const Statement& s) {
     case Reduction::Of::first_minimum: return "gc_join_first_minimum()";
     case Reduction::Of::none: break;
   }
-  throw InternalError(concat("reduction ", s.combine->name, " has no join"));
+  throw InternalError(concat("reduction ", s.combine->name, " combines nothing"));
 }
 
 /// One pass after another, with what rows and columns have in common.
@@ -174,7 +174,7 @@ class PhaseWriter {
     kernel_.load_vectors(vectors_, needed_statements(nest_, roots, vectors_.reads, known));
     kernel_.write_lanes(vectors_, stores, loop_axes, [&] { write_element(phase, reductions, totals); });
     for (; scopes > 0; --scopes) w().close();
-    for (std::size_t i = 0; i < reductions.size(); ++i) join_total(reductions[i], totals[i]);
+    for (std::size_t i = 0; i < reductions.size(); ++i) combine_total(reductions[i], totals[i]);
   }
 
   void declare_arrays(int phase) {
@@ -219,28 +219,28 @@ class PhaseWriter {
     }
     if (s.combine->reduction.of == Reduction::Of::sum && s.value->dtype != DType::boolean)
       w().line(concat(total, " += ", value, ";"));
-    else w().line(concat(total, " = ", join_text(s), "(", total, ", ", value, ");"));
+    else w().line(concat(total, " = ", combiner_text(s), "(", total, ", ", value, ");"));
   }
 
   /// After the pass: the total over the group, rounded to the statement's dtype, stands for the statement from here on.
-  void join_total(int number, const std::string& total) {
+  void combine_total(int number, const std::string& total) {
     const Statement& s = statement(number);
-    std::string joined;
+    std::string combined;
     switch (group_.kind) {
       case Group::Kind::lanes:
-        if (group_.size > 1) joined = concat("gc_join_lanes<", group_.size, ">(", total, ", ", join_text(s), ")");
+        if (group_.size > 1) combined = concat("gc_join_lanes<", group_.size, ">(", total, ", ", combiner_text(s), ")");
         break;
       case Group::Kind::block:
-        joined =
-            concat("gc_join_block<", group_.threads, ">(", total, ", ", join_text(s), ", ", shared(s, group_.threads / 32), ")");
+        combined = concat("gc_join_block<", group_.threads, ">(", total, ", ", combiner_text(s), ", ",
+                          shared(s, group_.threads / 32), ")");
         break;
       case Group::Kind::column:
         if (group_.size > 1)
-          joined = concat("gc_join_column<", group_.columns, ", ", group_.size, ">(", total, ", ", join_text(s), ", ",
-                          shared(s, group_.threads), ")");
+          combined = concat("gc_join_column<", group_.columns, ", ", group_.size, ">(", total, ", ", combiner_text(s), ", ",
+                            shared(s, group_.threads), ")");
         break;
     }
-    if (!joined.empty()) w().line(concat(total, " = ", joined, ";"));
+    if (!combined.empty()) w().line(concat(total, " = ", combined, ";"));
     if (is_position(s))
       return w().bind_local(number, declare(s.dtype, concat("(", total, ".position < 0 ? 0 : ", total, ".position)")));
     w().bind_local(number,
@@ -261,7 +261,7 @@ class PhaseWriter {
     return concat("(", compute_type_text(s.dtype), ")", total);
   }
 
-  /// One array for each type: a join leaves it free for the next, and a block has 48 KiB.
+  /// One array for each type: combining leaves it free for the next, and a block has 48 KiB.
   std::string shared(const Statement& s, int values) {
     const auto [found, is_new] = shared_.try_emplace(total_type(s));
     if (is_new) {

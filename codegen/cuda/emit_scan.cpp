@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kScanThreads = 128;
 
-std::string joined(const Statement& s, const std::string& total, const std::string& value) {
+std::string combined(const Statement& s, const std::string& total, const std::string& value) {
   switch (s.combine->reduction.of) {
     case Reduction::Of::sum: return concat(total, " + ", value);
     case Reduction::Of::product: return concat(total, " * ", value);
@@ -63,7 +63,7 @@ EmittedKernel emit_scan(FlatNest nest, const Schedule& schedule) {
     const Statement& s = *scans[k];
     const int number = static_cast<int>(&s - nest.statements.data());
     const std::string value = w.value(s.value), name = w.fresh("v"),
-                      update = concat(totals[k], " = ", joined(s, totals[k], value), ";");
+                      update = concat(totals[k], " = ", combined(s, totals[k], value), ";");
     const std::string result = concat("const ", compute_type_text(s.dtype), " ", name, " = ", rounded(s.dtype, totals[k]), ";");
     w.line(s.exclusive ? result : update);
     w.line(s.exclusive ? update : result);

@@ -49,13 +49,13 @@ bool split_wide_concatenations(Graph& graph, const FuseOptions& options) {
     std::vector<Var> parts;
     for (Value* operand : node.operands) parts.push_back(b.wrap(operand));
     while (parts.size() > most) {
-      std::vector<Var> joined;
+      std::vector<Var> groups;
       for (std::size_t i = 0; i < parts.size(); i += most) {
         const std::vector<Var> group(parts.begin() + static_cast<std::ptrdiff_t>(i),
                                      parts.begin() + static_cast<std::ptrdiff_t>(std::min(parts.size(), i + most)));
-        joined.push_back(group.size() == 1 ? group[0] : b.concat(group, node.attributes.integer("axis")));
+        groups.push_back(group.size() == 1 ? group[0] : b.concat(group, node.attributes.integer("axis")));
       }
-      parts = std::move(joined);
+      parts = std::move(groups);
     }
     return std::vector{b.concat(parts, node.attributes.integer("axis")).value};
   });
@@ -67,9 +67,9 @@ bool split_wide_concatenations(Graph& graph, const FuseOptions& options) {
 bool fuse(Graph& graph, const FuseOptions& options) {
   const bool split = split_wide_concatenations(graph, options);
   std::vector<FusionUnit> units = inline_maps(graph, options);
-  if (options.multi_update) merge_parameter_casts(units);
-  if (options.merging) merge_nests(units, graph, options);
-  if (options.multi_update) merge_updates(units, graph);
+  if (options.horizontal_fusion) fuse_parameter_casts(units);
+  if (options.loop_fusion) fuse_nests(units, graph, options);
+  if (options.horizontal_fusion) fuse_updates(units, graph);
   const bool fused = split || std::any_of(units.begin(), units.end(), [](const FusionUnit& unit) { return unit.is_nest(); });
   const std::size_t before = fused ? 0 : hash_of(graph);  // without kernels, only nodes may have moved or gone
   rebuild(graph, units);

@@ -23,8 +23,8 @@ struct FusionUnit {
   std::string origin;
   ir::Node* node = nullptr;     ///< a node that stays as it is; then `nest` is empty
   int segments = 0;             ///< a multi_kernel of so many segments, else 0
-  bool fixed = false;           ///< takes no part in merging
-  bool update = false;          ///< part of the optimizer: merges only with its like
+  bool fixed = false;           ///< takes no part in fusion
+  bool update = false;          ///< part of the optimizer: fuses only with its like
   bool parameter_cast = false;  ///< a parameter in fewer bytes, for a step that trains
 
   bool is_nest() const { return node == nullptr; }
@@ -34,10 +34,10 @@ struct FusionUnit {
 std::vector<FusionUnit> inline_maps(ir::Graph& graph, const FuseOptions& options);
 /// Before step 2: such casts, of equal types, become one unit at the front. In a step that trains alone: the backward pass reads
 /// most of them again, whereas an inference graph would only hold them longer.
-void merge_parameter_casts(std::vector<FusionUnit>& units);
+void fuse_parameter_casts(std::vector<FusionUnit>& units);
 /// Step 2.
-void merge_nests(std::vector<FusionUnit>& units, const ir::Graph& graph, const FuseOptions& options);
+void fuse_nests(std::vector<FusionUnit>& units, const ir::Graph& graph, const FuseOptions& options);
 /// Step 3: units that feed nothing but updates, of equal nests up to their extents.
-void merge_updates(std::vector<FusionUnit>& units, const ir::Graph& graph);
+void fuse_updates(std::vector<FusionUnit>& units, const ir::Graph& graph);
 
 }  // namespace gcomp::passes

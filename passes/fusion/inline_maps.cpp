@@ -360,7 +360,7 @@ class Inliner {
            size_of(node.result()->type.dtype) < size_of(node.operands[0]->type.dtype);
   }
 
-  /// All of them are one launch (merge_parameter_casts), and libraries take a product's bias in the product's own dtype only.
+  /// All of them are one launch (fuse_parameter_casts), and libraries take a product's bias in the product's own dtype only.
   bool casts_parameter(const Node& node) const {
     if (!trains_ || node.op != &ops::kCast || !graph_.find_state(node.operands[0])) return false;
     const TensorType &from = node.operands[0]->type, &to = node.result()->type;

@@ -184,7 +184,7 @@ bool UnitGraph::reaches(int a, int b) {
   return direct || path_between(a, b);
 }
 
-/// Keeps the order topological when `gone` is merged into `kept`: `kept` stands where the later of the two stood, and what needs
+/// Keeps the order topological when `gone` is fused into `kept`: `kept` stands where the later of the two stood, and what needs
 /// the earlier one moves behind it.
 void UnitGraph::move_together(int gone, int kept) {
   const bool kept_first = before(kept, gone);
@@ -220,7 +220,7 @@ void UnitGraph::forget_reader(const Value* value, int u) {
   if (at != readers.end() && *at == u) readers.erase(at);
 }
 
-void UnitGraph::merge(int gone, int kept, FusionUnit merged) {
+void UnitGraph::fuse(int gone, int kept, FusionUnit fused) {
   move_together(gone, kept);
   ++now_;
   node(kept).changed = now_;
@@ -236,21 +236,21 @@ void UnitGraph::merge(int gone, int kept, FusionUnit merged) {
     }
   std::vector<Value*> results;
   std::vector<LoopOutput> outputs;
-  for (std::size_t o = 0; o < merged.results.size(); ++o) {
-    Value* value = merged.results[o];
+  for (std::size_t o = 0; o < fused.results.size(); ++o) {
+    Value* value = fused.results[o];
     ValueNode& made = values_[value];
     made.changed = now_;
     const bool inside = !outputs_.contains(value) && made.readers.empty();
     made.producer = inside ? -1 : kept;
     if (inside) continue;
     results.push_back(value);
-    outputs.push_back(std::move(merged.nest.outputs[o]));
+    outputs.push_back(std::move(fused.nest.outputs[o]));
   }
-  merged.results = std::move(results);
-  merged.nest.outputs = std::move(outputs);
-  for (const Value* operand : merged.operands) add_reader(operand, kept);
+  fused.results = std::move(results);
+  fused.nest.outputs = std::move(outputs);
+  for (const Value* operand : fused.operands) add_reader(operand, kept);
   units_[static_cast<std::size_t>(gone)] = FusionUnit();
-  units_[static_cast<std::size_t>(kept)] = std::move(merged);
+  units_[static_cast<std::size_t>(kept)] = std::move(fused);
 }
 
 std::vector<FusionUnit> UnitGraph::take() {

@@ -1,8 +1,8 @@
-// The units of fusion as a graph under merging: who needs whom, who reads what, and an order that stays topological.
+// The units of fusion as a graph under fusion: who needs whom, who reads what, and an order that stays topological.
 //
 // A question of reachability costs what lies near the two units and not what lies between them: it is asked from both ends at
 // once, within the order, and a forest of depth-first search over the first units answers yes at once for most pairs far apart
-// (merging makes paths and never removes one).
+// (fusion makes paths and never removes one).
 #pragma once
 
 #include <unordered_map>
@@ -16,7 +16,7 @@ namespace gcomp::passes {
 
 class UnitGraph {
  public:
-  /// `units` in topological order; they stay the caller's and are merged in place.
+  /// `units` in topological order; they stay the caller's and are fused in place.
   UnitGraph(std::vector<FusionUnit>& units, const ir::Graph& graph);
 
   const FusionUnit& unit(int u) const { return units_[static_cast<std::size_t>(u)]; }
@@ -41,9 +41,9 @@ class UnitGraph {
   /// The same, or `b` needs `a` itself.
   bool reaches(int a, int b);
 
-  /// Puts `merged`, which does what both do, in the place of `kept`; `gone` is no more. There is no path between the two.
+  /// Puts `fused`, which does what both do, in the place of `kept`; `gone` is no more. There is no path between the two.
   /// Results that nobody else reads stay inside.
-  void merge(int gone, int kept, FusionUnit merged);
+  void fuse(int gone, int kept, FusionUnit fused);
 
   /// The units that are left, in topological order that is stable in their numbers.
   std::vector<FusionUnit> take();

@@ -85,7 +85,7 @@ class StorageAssigner {
     storages_.of[value].number = number;
     return number;
   }
-  void join(const Value* value, const Value* alias) {
+  void share(const Value* value, const Value* alias) {
     const int number = number_of(alias);
     storages_.list[static_cast<std::size_t>(number)].values.push_back(value);
     storages_.of[value] = {number, alias};
@@ -128,7 +128,7 @@ class StorageAssigner {
 
   void place_results(const Node& node) {
     if (is_alias(node)) {
-      join(node.result(), node.operands[0]);
+      share(node.result(), node.operands[0]);
       return;
     }
     std::unordered_set<int> taken;
@@ -136,7 +136,7 @@ class StorageAssigner {
     if (!reuse_.at(&node).in_place.empty()) operands = operands_by<int>(node, [&](const Value* v) { return number_of(v); });
     for (const Value* result : node.results) {
       if (auto state = in_state_.find(result); state != in_state_.end()) {
-        join(result, state->second);
+        share(result, state->second);
         continue;
       }
       const MemorySpace space = space_of(node, result);
@@ -146,7 +146,7 @@ class StorageAssigner {
         open(result, space, last);
         continue;
       }
-      join(result, dying);
+      share(result, dying);
       const int number = number_of(result);
       storages_.list[static_cast<std::size_t>(number)].last = last;
       taken.insert(number);

@@ -117,7 +117,7 @@ class ProductAligner {
     return cut_to(b.matmul(a, c, all.flag("transpose_a"), all.flag("transpose_b")), product.result()->type.shape, b).value;
   }
 
-  /// The sum of a padded value's rows, so that join_bias_gradients finds it beside the product; null for other nodes.
+  /// The sum of a padded value's rows, so that fuse_bias_gradients finds it beside the product; null for other nodes.
   Value* sum_of_padded(const Node& node, Builder& b) const {
     if (node.op != &ops::kReduceSum || node.attributes.integers("axes") != std::vector<std::int64_t>{0}) return nullptr;
     const Value* operand = node.operands[0];

@@ -25,7 +25,7 @@ struct AlignOptions {
   std::int64_t long_elements = 64, long_from = 4096;
 };
 
-/// Needs a graph of primitive ops before join_bias_gradients; nothing is done for a target that gains nothing. True if anything was
+/// Needs a graph of primitive ops before fuse_bias_gradients; nothing is done for a target that gains nothing. True if anything was
 /// padded.
 bool align_products(ir::Graph& graph, const ir::TargetInfo& target, const AlignOptions& options = {});
 

@@ -144,7 +144,7 @@ Graph convolution_step() {
   return graph;
 }
 
-const FuseOptions kUnfused{.inlining = false, .merging = false, .multi_update = false};
+const FuseOptions kUnfused{.inlining = false, .loop_fusion = false, .horizontal_fusion = false};
 
 TEST(Fuse, MlpStepIsAtMostSixteenLaunches) {
   const int without = lower_and_compare(mlp_step(), kUnfused), with = lower_and_compare(mlp_step(), {}, 3, {}, std::getenv("SHOW"));

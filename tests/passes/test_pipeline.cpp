@@ -140,8 +140,8 @@ TEST(Forms, ABrokenGraphIsNamedWithItsNode) {
 
 TEST(Forms, EachThatCanBeSeenHasABrokenGraph) {
   const Forms from_history{Form::attention_matched, Form::precision_decided, Form::folded,
-                           Form::products_aligned,  Form::views_resolved,    Form::bias_gradients_joined,
-                           Form::reductions_split,  Form::epilogues_joined,  Form::ordered};
+                           Form::products_aligned,  Form::views_resolved,    Form::bias_gradients_fused,
+                           Form::reductions_split,  Form::epilogues_fused,   Form::ordered};
   Forms seen;
   for (const Broken& broken : broken_graphs()) seen = seen | broken.form;
   for (std::size_t i = 0; i < kForms; ++i) EXPECT_NE(seen.has(Form(i)), from_history.has(Form(i))) << describe(Form(i));
@@ -264,7 +264,7 @@ TEST(RunAlone, RefusesAGraphInAnotherForm) {
             "it needs a graph that is primitive: node %y is a composite, 'softmax', which is not legal for the target");
   EXPECT_EQ(refused(kForward, {"expand", "fuse_epilogues"}).substr(0, 34), "it needs a graph that is fused: no");
   EXPECT_EQ(refused(kForward, {"expand", "fuse", "split_reductions"}).substr(0, 43), "it needs a graph that has no kernels yet: n");
-  EXPECT_EQ(refused(kForward, {"expand", "split_reductions", "join_bias_gradients"}),
+  EXPECT_EQ(refused(kForward, {"expand", "split_reductions", "fuse_bias_gradients"}),
             "it comes too late for a graph that has its long reductions split");
   EXPECT_EQ(refused(kTrained, {"attach_optimizer"}), "it needs a graph that is differentiated: 0 gradients of 0 parameters");
   EXPECT_EQ(refused(kForward, {"expand", "match_attention"}), "it comes too late for a graph that is primitive");

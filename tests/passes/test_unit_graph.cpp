@@ -93,19 +93,19 @@ TEST(UnitGraph, FindsPathsAndKeepsItsOrderWhileUnitsMerge) {
       const bool path = path_through_others(graph, a, b);
       ASSERT_EQ(graph.path_between(a, b), path) << a << " to " << b;
       if (path || random() % 8) continue;
-      // As merging leaves it: operands of both that neither makes, results of both that others read.
-      FusionUnit merged;
+      // As fusion leaves it: operands of both that neither makes, results of both that others read.
+      FusionUnit fused;
       std::set<Value*> own(graph.unit(a).results.begin(), graph.unit(a).results.end());
       for (int u : {a, b}) {
         for (Value* operand : graph.unit(u).operands)
-          if (!own.contains(operand)) merged.operands.push_back(operand);
+          if (!own.contains(operand)) fused.operands.push_back(operand);
         for (Value* result : graph.unit(u).results) {
-          merged.results.push_back(result);
-          merged.nest.outputs.push_back({});
+          fused.results.push_back(result);
+          fused.nest.outputs.push_back({});
         }
       }
-      if (random() % 2) graph.merge(a, b, std::move(merged));
-      else graph.merge(b, a, std::move(merged));
+      if (random() % 2) graph.fuse(a, b, std::move(fused));
+      else graph.fuse(b, a, std::move(fused));
       for (int u = graph.first(); u >= 0; u = graph.next(u))
         for (const Value* operand : graph.unit(u).operands)
           if (const int v = graph.producer(operand); v >= 0) { ASSERT_TRUE(graph.before(v, u)); }

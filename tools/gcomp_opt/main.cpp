@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kExamples = R"(Examples:
   gcomp-opt model.gir --passes=simplify,expand,fuse
-  gcomp-opt model.gir --passes=expand,fuse{merging=false} --verify-numerics --print-after=all
+  gcomp-opt model.gir --passes=expand,fuse{loop_fusion=false} --verify-numerics --print-after=all
   gcomp compile model.onnx --dim batch=8 --emit ir | gcomp-opt - --passes=simplify
 
 Several graphs may stand in one file, separated by lines "// -----", with --split-input. For --verify-numerics and

@@ -59,8 +59,8 @@ struct Option {
 constexpr Option kOptions[] = {
     GCOMP_OPTION(simplify, fold_bytes),
     GCOMP_OPTION(fuse, inlining),
-    GCOMP_OPTION(fuse, merging),
-    GCOMP_OPTION(fuse, multi_update),
+    GCOMP_OPTION(fuse, loop_fusion),
+    GCOMP_OPTION(fuse, horizontal_fusion),
     GCOMP_OPTION(fuse, max_operands),
     GCOMP_OPTION(fuse, recompute_cost),
     GCOMP_OPTION(fuse, serial_elements),
@@ -152,7 +152,7 @@ TargetInfo target_for(std::string_view pass) {
   return info;
 }
 
-/// "merging=false,max_operands=8".
+/// "loop_fusion=false,max_operands=8".
 Settings settings_of(std::string_view pass, std::string_view text, const std::optional<runtime::Target>& target) {
   Settings settings;
   settings.pipeline.target = target ? codegen::target_info(*target) : target_for(pass);

@@ -26,9 +26,9 @@ struct Step {
   std::function<bool(ir::Graph&, PassState&)> run;
 };
 
-/// "simplify,fuse{merging=false}", or "all" for those that lower a complete graph, for a target such as "cuda:sm_90"; "" is none in
-/// particular, for which every pass does what it can. Throws UserError (exit 2) that names the nearest pass or option for an
-/// unknown one.
+/// "simplify,fuse{loop_fusion=false}", or "all" for those that lower a complete graph, for a target such as "cuda:sm_90"; "" is
+/// none in particular, for which every pass does what it can. Throws UserError (exit 2) that names the nearest pass or option for
+/// an unknown one.
 std::vector<Step> parse_passes(std::string_view text, const std::string& target = {});
 
 /// One line for each pass with its options, for --list-passes.

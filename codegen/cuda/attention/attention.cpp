@@ -43,7 +43,7 @@ struct BatchDimension {
 struct Sizes {
   AttentionMatrices matrices;
   std::int64_t batches = 1, queries = 0, keys = 0, width = 0, value_width = 0;
-  std::vector<BatchDimension> batch;  ///< neighbours merged where the strides allow it
+  std::vector<BatchDimension> batch;  ///< neighbours collapsed where the strides allow it
   std::int64_t mask_query = 0, mask_key = 0;
 };
 
@@ -67,10 +67,10 @@ Sizes sizes_of(const Node& node, const Value* mask) {
     s.batches *= scores[d];
     BatchDimension next{scores[d], {}};
     for (const auto& strides : all) next.strides.push_back(strides[d]);
-    const bool merges =
+    const bool collapses =
         !s.batch.empty() && std::equal(next.strides.begin(), next.strides.end(), s.batch.back().strides.begin(),
                                        [&](std::int64_t inner, std::int64_t outer) { return outer == inner * scores[d]; });
-    if (merges) {
+    if (collapses) {
       next.extent *= s.batch.back().extent;
       s.batch.pop_back();
     }

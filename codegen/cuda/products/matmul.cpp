@@ -21,15 +21,15 @@ void erase_batch(MatmulCall& call, std::size_t i) {
     view->batch_strides.erase(view->batch_strides.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
-/// The same product with as few batch dimensions as its strides allow: neighbours merge, and rows of `a` under one `b` are rows.
-MatmulCall with_merged_batch(MatmulCall call) {
+/// The same product with as few batch dimensions as its strides allow: neighbours collapse, and rows of `a` under one `b` are rows.
+MatmulCall with_collapsed_batch(MatmulCall call) {
   for (std::size_t i = call.batch.size(); i-- > 0;)
     if (call.batch[i] == 1) erase_batch(call, i);
   for (std::size_t i = call.batch.size(); i-- > 1;) {
-    bool merges = true;
+    bool collapses = true;
     for (const MatrixView* view : {&call.a, &call.b, &call.c})
-      merges = merges && follows(*view, i - 1, call.batch[i], view->batch_strides[i]);
-    if (!merges) continue;
+      collapses = collapses && follows(*view, i - 1, call.batch[i], view->batch_strides[i]);
+    if (!collapses) continue;
     call.batch[i] *= call.batch[i - 1];
     erase_batch(call, i - 1);
   }
@@ -108,7 +108,7 @@ runtime::ProductLaunch matmul_sum(const MatmulCall& call, const Tiling& tiling, 
 // Where k is split, the epilogue follows the sum of the splits.
 runtime::GeneratedProduct generate_product(const MatmulCall& original, int architecture, KernelTable& kernels,
                                            const ProductEpilogue* epilogue) {
-  const MatmulCall call = with_merged_batch(original);
+  const MatmulCall call = with_collapsed_batch(original);
   const ProductExtents extents{call.m, call.n, call.k, element_count(call.batch)};
   if (call.batch.size() > kProductBatches || !is_countable(extents)) return {};
   const Tiling tiling = choose_tiling(extents, call.dtype, architecture);

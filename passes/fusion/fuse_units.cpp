@@ -1,4 +1,4 @@
-#include "passes/fusion/join_units.h"
+#include "passes/fusion/fuse_units.h"
 
 #include <algorithm>
 
@@ -57,19 +57,19 @@ bool is_identity(const AxisMap& map, const LoopNest& nest) {
 
 /// Puts two units into one nest: the producer's statements first, its axes mapped, then the consumer's, which read the producer's
 /// values where they stand.
-class Joiner {
+class UnitFuser {
  public:
-  Joiner(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit) : p_(p), c_(c), fit_(fit) {
-    merged_.nest.extents = fit.extents;
-    merged_.origin = c.origin.empty() ? p.origin : c.origin;
-    merged_.update = c.update;
+  UnitFuser(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit) : p_(p), c_(c), fit_(fit) {
+    fused_.nest.extents = fit.extents;
+    fused_.origin = c.origin.empty() ? p.origin : c.origin;
+    fused_.update = c.update;
   }
 
   std::optional<FusionUnit> run() {
-    if (!add_producer() || !add_consumer() || !has_row_form(merged_.nest, reduced_axes(merged_.nest))) return std::nullopt;
+    if (!add_producer() || !add_consumer() || !has_row_form(fused_.nest, reduced_axes(fused_.nest))) return std::nullopt;
     add_results(p_, 0);
     add_results(c_, static_cast<int>(p_.nest.statements.size()));
-    return std::move(merged_);
+    return std::move(fused_);
   }
 
  private:
@@ -79,8 +79,8 @@ class Joiner {
   }
 
   int slot_of(Value* value) {
-    auto [it, added] = slots_.emplace(value, static_cast<int>(merged_.operands.size()));
-    if (added) merged_.operands.push_back(value);
+    auto [it, added] = slots_.emplace(value, static_cast<int>(fused_.operands.size()));
+    if (added) fused_.operands.push_back(value);
     return it->second;
   }
 
@@ -94,7 +94,7 @@ class Joiner {
       return t->kind == Term::Kind::read ? read(t->dtype, slot_of(p_.operands[static_cast<std::size_t>(t->slot)]), t->indices)
                                          : TermPtr();
     };
-    const bool distinct = merged_.operands.size() == p_.operands.size();
+    const bool distinct = fused_.operands.size() == p_.operands.size();
     for (const Statement& s : p_.nest.statements) {
       Statement moved = s;
       if (!same || !distinct) moved.value = rewriter(s.value);
@@ -105,7 +105,7 @@ class Joiner {
         if (!axes) return false;
         moved.over.insert(moved.over.end(), axes->begin(), axes->end());
       }
-      merged_.nest.statements.push_back(std::move(moved));
+      fused_.nest.statements.push_back(std::move(moved));
     }
     return true;
   }
@@ -129,7 +129,7 @@ class Joiner {
     for (const Statement& s : c_.nest.statements) {
       Statement moved = s;
       moved.value = rewriter(s.value);
-      merged_.nest.statements.push_back(std::move(moved));
+      fused_.nest.statements.push_back(std::move(moved));
     }
     return matched;
   }
@@ -140,14 +140,14 @@ class Joiner {
       moved.statement += shift;
       if (&unit == &p_)
         for (Index& index : moved.index) index = mapped(index);
-      merged_.nest.outputs.push_back(std::move(moved));
-      merged_.results.push_back(unit.results[o]);
+      fused_.nest.outputs.push_back(std::move(moved));
+      fused_.results.push_back(unit.results[o]);
     }
   }
 
   const FusionUnit &p_, &c_;
   const DomainFit& fit_;
-  FusionUnit merged_;
+  FusionUnit fused_;
   std::unordered_map<const Value*, int> slots_;
 };
 
@@ -168,7 +168,7 @@ struct StatementEqual {
 };
 
 /// Merges statements that are equal.
-void merge_equal_statements(LoopNest& nest) {
+void eliminate_equal_statements(LoopNest& nest) {
   std::vector<int> number(nest.statements.size());
   std::vector<Statement> kept;
   kept.reserve(nest.statements.size());
@@ -225,12 +225,12 @@ void order_operands(FusionUnit& unit) {
 
 }  // namespace
 
-std::optional<FusionUnit> join_units(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit) {
-  std::optional<FusionUnit> merged = Joiner(p, c, fit).run();
-  if (!merged) return std::nullopt;
-  merge_equal_statements(merged->nest);
-  order_operands(*merged);
-  return merged;
+std::optional<FusionUnit> fuse_units(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit) {
+  std::optional<FusionUnit> fused = UnitFuser(p, c, fit).run();
+  if (!fused) return std::nullopt;
+  eliminate_equal_statements(fused->nest);
+  order_operands(*fused);
+  return fused;
 }
 
 }  // namespace gcomp::passes

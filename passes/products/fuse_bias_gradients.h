@@ -10,7 +10,7 @@
 //                                                                     ...
 //   with %dy : f32[2,4,6] and %rows its reshape to f32[8,6]         }
 //
-// The node stands where the first of the two stood. Not joined: f64, sums over fewer axes or of a cast (as in mixed precision where
+// The node stands where the first of the two stood. Not fused: f64, sums over fewer axes or of a cast (as in mixed precision where
 // the sum is in f32), batches of products, and products whose other operand is not there yet, as where it depends on the sum.
 // Nothing is lost but the cut where the library has no such algorithm: the plain product is then followed by a kernel that sums.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace gcomp::passes {
 
-/// For targets whose products take epilogues. Needs a graph before split_reductions. True if anything was joined.
-bool join_bias_gradients(ir::Graph& graph, const ir::TargetInfo& target);
+/// For targets whose products take epilogues. Needs a graph before split_reductions. True if anything was fused.
+bool fuse_bias_gradients(ir::Graph& graph, const ir::TargetInfo& target);
 
 }  // namespace gcomp::passes

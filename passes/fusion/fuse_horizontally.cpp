@@ -73,7 +73,7 @@ void canonicalize(LoopNest& nest, std::vector<Value*>& operands) {
   operands = std::move(ordered);
 }
 
-/// Units of one formula, joined as they come.
+/// Units of one formula, fused as they come.
 class Groups {
  public:
   /// False if the unit is no flat map; then it stays where it is.
@@ -110,7 +110,7 @@ bool is_update(const FusionUnit& unit) { return unit.node && unit.node->op->kind
 
 }  // namespace
 
-void merge_parameter_casts(std::vector<FusionUnit>& units) {
+void fuse_parameter_casts(std::vector<FusionUnit>& units) {
   if (std::none_of(units.begin(), units.end(), is_update)) return;
   Groups casts;
   std::vector<FusionUnit> rest;
@@ -121,7 +121,7 @@ void merge_parameter_casts(std::vector<FusionUnit>& units) {
   for (FusionUnit& unit : rest) units.push_back(std::move(unit));
 }
 
-void merge_updates(std::vector<FusionUnit>& units, const Graph& graph) {
+void fuse_updates(std::vector<FusionUnit>& units, const Graph& graph) {
   std::unordered_map<const Value*, std::vector<const FusionUnit*>> readers;
   for (const FusionUnit& unit : units)
     for (const Value* operand : unit.operands)

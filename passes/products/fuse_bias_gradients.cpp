@@ -1,4 +1,4 @@
-#include "passes/products/join_bias_gradients.h"
+#include "passes/products/fuse_bias_gradients.h"
 
 #include <algorithm>
 #include <utility>
@@ -102,7 +102,7 @@ std::pair<Value*, Value*> append(const Pair& pair, const Node& place, Builder& b
 
 }  // namespace
 
-bool join_bias_gradients(Graph& graph, const TargetInfo& target) {
+bool fuse_bias_gradients(Graph& graph, const TargetInfo& target) {
   if (!target.computes_epilogue) return false;
   const std::unordered_map<const Node*, Pair> pairs = PairFinder(graph, target).run();
   if (pairs.empty()) return false;

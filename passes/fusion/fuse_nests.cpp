@@ -1,11 +1,11 @@
 // Step 2 of fusion: nests over the same loop domain become one.
 //
-// A merged nest keeps the row form: its axes are outer axes O and, where it reduces, reduced axes R; every reduction is over
+// A fused nest keeps the row form: its axes are outer axes O and, where it reduces, reduced axes R; every reduction is over
 // all of R; every statement varies over O or over O and R. So one pass over the rows, in phases, computes it.
 
 #include <algorithm>
 
-#include "passes/fusion/join_units.h"
+#include "passes/fusion/fuse_units.h"
 #include "passes/fusion/unit_graph.h"
 
 namespace gcomp::passes {
@@ -19,7 +19,7 @@ struct OperandRead {
   bool covers = false;                     ///< that mentions every axis of the nest plainly
 };
 
-/// What merging asks of a unit's terms again and again.
+/// What fusion asks of a unit's terms again and again.
 struct TermFacts {
   std::vector<OperandRead> reads;  ///< by operand
   int terms = 0;
@@ -49,7 +49,7 @@ TermFacts facts_of(const FusionUnit& unit) {
   return facts;
 }
 
-/// The units of a graph under merging.
+/// The units of a graph under fusion.
 class Merger {
  public:
   Merger(std::vector<FusionUnit>& units, const Graph& graph, const FuseOptions& options)
@@ -57,10 +57,10 @@ class Merger {
 
   void run() {
     for (bool changed = true; changed;) {
-      changed = merge_producers();
-      changed = merge_siblings() || changed;
+      changed = fuse_producers();
+      changed = fuse_siblings() || changed;
     }
-    merge_scalars();
+    fuse_scalars();
     units_ = graph_.take();
   }
 
@@ -69,7 +69,7 @@ class Merger {
   struct Known {
     int found_at = -1;  ///< when `facts` were
     TermFacts facts;
-    int tried_producers = -1, tried_siblings = -1;  ///< when no merging was found
+    int tried_producers = -1, tried_siblings = -1;  ///< when no fusion was found
   };
 
   const FusionUnit& unit(int u) const { return graph_.unit(u); }
@@ -85,21 +85,21 @@ class Merger {
   }
   const OperandRead& read_of(int u, int slot) { return facts(u).reads[static_cast<std::size_t>(slot)]; }
 
-  /// Whether anything that a unit's merging depends on is newer than `time`: the unit, or the units around its operands. Paths
-  /// need no asking: merging makes them, and takes one away only by merging one of its ends.
+  /// Whether anything that a unit's fusion depends on is newer than `time`: the unit, or the units around its operands. Paths
+  /// need no asking: fusion makes them, and takes one away only by fusing one of its ends.
   bool changed_since(int u, int time) const {
     const FusionUnit& x = unit(u);
     return time < 0 || graph_.changed(u) > time ||
            std::any_of(x.operands.begin(), x.operands.end(), [&](const Value* v) { return graph_.changed(v) > time; });
   }
 
-  bool merge_producers() {
+  bool fuse_producers() {
     bool any = false;
     for (int u = graph_.first(); u >= 0;) {
       // Merging moves units in front of the next one only.
       const int next = graph_.next(u);
       if (unit(u).is_nest() && !unit(u).fixed && changed_since(u, known(u).tried_producers)) {
-        while (merge_some_producer(u)) any = true;
+        while (fuse_some_producer(u)) any = true;
         known(u).tried_producers = graph_.now();
       }
       u = next;
@@ -107,7 +107,7 @@ class Merger {
     return any;
   }
 
-  bool merge_some_producer(int consumer) {
+  bool fuse_some_producer(int consumer) {
     const FusionUnit& c = unit(consumer);
     for (std::size_t slot = 0; slot < c.operands.size(); ++slot) {
       const int producer = graph_.producer(c.operands[slot]);
@@ -127,9 +127,9 @@ class Merger {
     if (!read) return false;
     const auto fit = fit_domain(p, c, output, *read);
     if (!fit) return false;
-    auto merged = join(p, c, *fit);
-    if (!merged || graph_.path_between(producer, consumer)) return false;
-    graph_.merge(producer, consumer, std::move(*merged));
+    auto fused = fuse(p, c, *fit);
+    if (!fused || graph_.path_between(producer, consumer)) return false;
+    graph_.fuse(producer, consumer, std::move(*fused));
     return true;
   }
 
@@ -141,35 +141,35 @@ class Merger {
   }
 
   /// Nothing where one unit would run on too little of the machine.
-  std::optional<FusionUnit> join(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit) {
-    auto merged = join_units(p, c, fit);
-    if (merged && !parallel_enough(p, c, merged->nest, reduced_axes(merged->nest))) return std::nullopt;
-    return merged;
+  std::optional<FusionUnit> fuse(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit) {
+    auto fused = fuse_units(p, c, fit);
+    if (fused && !parallel_enough(p, c, fused->nest, reduced_axes(fused->nest))) return std::nullopt;
+    return fused;
   }
 
-  bool parallel_enough(const FusionUnit& p, const FusionUnit& c, const LoopNest& merged, std::uint64_t reduced) {
-    if (!reduced || points(merged, all_axes(merged)) <= options_.serial_elements) return true;
+  bool parallel_enough(const FusionUnit& p, const FusionUnit& c, const LoopNest& fused, std::uint64_t reduced) {
+    if (!reduced || points(fused, all_axes(fused)) <= options_.serial_elements) return true;
     const bool both = reduced_axes(p.nest) && reduced_axes(c.nest);
     if (both) return true;
-    const std::uint64_t outer = all_axes(merged) & ~reduced;
-    std::int64_t parallel = points(merged, outer);
-    const int last = merged.extents.empty() ? 0 : static_cast<int>(merged.extents.size()) - 1;
+    const std::uint64_t outer = all_axes(fused) & ~reduced;
+    std::int64_t parallel = points(fused, outer);
+    const int last = fused.extents.empty() ? 0 : static_cast<int>(fused.extents.size()) - 1;
     int innermost = last;  // the axis along which outputs are contiguous, as far as one can tell here
     const FusionUnit& map = reduced_axes(p.nest) ? c : p;
     if (&map == &c && !c.nest.outputs.empty() && !c.nest.outputs[0].index.empty())
       if (auto axis = c.nest.outputs[0].index.back().as_axis()) innermost = *axis;
-    if (outer & bit(innermost)) parallel /= std::min<std::int64_t>(64, merged.extents[static_cast<std::size_t>(innermost)]);
+    if (outer & bit(innermost)) parallel /= std::min<std::int64_t>(64, fused.extents[static_cast<std::size_t>(innermost)]);
     return parallel >= options_.min_parallel;
   }
 
   /// Reductions over the same axes that read the same value, or two results of one unit, at the same indices.
-  bool merge_siblings() {
+  bool fuse_siblings() {
     bool any = false;
     std::vector<int> order;
     for (int u = graph_.first(); u >= 0; u = graph_.next(u)) order.push_back(u);
     for (int u : order) {
       if (!graph_.alive(u) || !is_reduction(unit(u)) || !siblings_changed(u)) continue;
-      while (merge_some_sibling(u)) any = true;
+      while (fuse_some_sibling(u)) any = true;
       known(u).tried_siblings = graph_.now();
     }
     return any;
@@ -186,7 +186,7 @@ class Merger {
     return false;
   }
 
-  bool merge_some_sibling(int u) {
+  bool fuse_some_sibling(int u) {
     for (std::size_t slot = 0; slot < unit(u).operands.size(); ++slot) {
       if (!read_of(u, static_cast<int>(slot)).covers) continue;
       for (const Value* made : made_with(unit(u).operands[slot])) {
@@ -221,21 +221,21 @@ class Merger {
     if (!map || std::any_of(map->begin(), map->end(), [](const Index& i) { return i == kUnmapped; })) return false;
     if (image(*map, reduced_axes(a.nest)) != reduced_axes(b.nest)) return false;
     if (graph_.before(from, to) ? graph_.reaches(from, to) : graph_.reaches(to, from)) return false;
-    auto merged = join(a, b, {*map, b.nest.extents});
-    if (!merged) return false;
-    graph_.merge(from, to, std::move(*merged));
+    auto fused = fuse(a, b, {*map, b.nest.extents});
+    if (!fused) return false;
+    graph_.fuse(from, to, std::move(*fused));
     return true;
   }
 
   /// Nests of a single point, such as bias corrections, run as one.
-  void merge_scalars() {
+  void fuse_scalars() {
     int last = -1;
     std::vector<int> order;
     for (int u = graph_.first(); u >= 0; u = graph_.next(u)) order.push_back(u);
     for (int u : order) {
       if (!graph_.alive(u) || !unit(u).is_nest() || unit(u).fixed || !unit(u).nest.extents.empty()) continue;
       if (last >= 0 && small_enough(last, u) && !graph_.path_between(last, u))
-        if (auto merged = join(unit(last), unit(u), {{}, {}})) graph_.merge(last, u, std::move(*merged));
+        if (auto fused = fuse(unit(last), unit(u), {{}, {}})) graph_.fuse(last, u, std::move(*fused));
       last = u;
     }
   }
@@ -248,7 +248,7 @@ class Merger {
 
 }  // namespace
 
-void merge_nests(std::vector<FusionUnit>& units, const Graph& graph, const FuseOptions& options) {
+void fuse_nests(std::vector<FusionUnit>& units, const Graph& graph, const FuseOptions& options) {
   Merger(units, graph, options).run();
 }
 

@@ -19,6 +19,6 @@ std::optional<DomainFit> fit_domain(const FusionUnit& p, const FusionUnit& c, st
                                     const std::vector<ir::Index>& read);
 /// One unit that does what both do, with the results of both, equal statements once, operands in the order of first reading;
 /// nothing where it would lack the row form.
-std::optional<FusionUnit> join_units(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit);
+std::optional<FusionUnit> fuse_units(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit);
 
 }  // namespace gcomp::passes
