@@ -12,7 +12,7 @@ install(EXPORT gcompTargets NAMESPACE gcomp:: DESTINATION ${package})
 
 # Headers keep their place below one folder: #include <gcomp/gcomp.h>, which includes "ir/builder.h" and the like.
 install(DIRECTORY gcomp ir DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp FILES_MATCHING PATTERN "*.h")
-install(FILES frontend/layers.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/frontend)
+install(FILES frontend/import_options.h frontend/layers.h frontend/model.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/frontend)
 install(FILES frontend/onnx/import.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/frontend/onnx)
 install(FILES codegen/program_limits.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/codegen)
 install(FILES passes/training/training.h passes/training/loss_scaling.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/passes)

@@ -17,7 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/onnx/import.h"
+#include "frontend/import_options.h"
+#include "frontend/model.h"
 #include "ir/builder.h"
 
 namespace gcomp::frontend {

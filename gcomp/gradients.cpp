@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gcomp/graph_index_limits.h"
+#include "gcomp/driver/graph_index_limits.h"
 
 namespace gcomp {
 namespace {

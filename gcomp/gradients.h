@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "gcomp/compile.h"
-#include "gcomp/forward.h"
+#include "gcomp/driver/compile.h"
+#include "gcomp/driver/forward.h"
 #include "runtime/device.h"
 
 namespace gcomp {

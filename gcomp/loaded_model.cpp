@@ -3,8 +3,8 @@
 #include <optional>
 #include <utility>
 
-#include "gcomp/saved_model.h"
-#include "gcomp/step_ports.h"
+#include "gcomp/driver/saved_model.h"
+#include "gcomp/driver/step_ports.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
 

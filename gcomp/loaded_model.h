@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gcomp/forward.h"
+#include "gcomp/driver/forward.h"
 #include "gcomp/tensor_view.h"
 #include "runtime/artifact_trust.h"
 #include "runtime/device.h"

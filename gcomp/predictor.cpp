@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
-#include "gcomp/graph_index_limits.h"
-#include "gcomp/saved_model.h"
+#include "gcomp/driver/graph_index_limits.h"
+#include "gcomp/driver/saved_model.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
 

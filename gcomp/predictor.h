@@ -8,16 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "gcomp/compile.h"
-#include "gcomp/forward.h"
-#include "gcomp/row_batches.h"
+#include "gcomp/driver/compile.h"
+#include "gcomp/driver/forward.h"
+#include "gcomp/driver/row_batches.h"
 #include "runtime/artifact_trust.h"
 #include "runtime/device.h"
 
 namespace gcomp {
 
 struct PredictOptions {
-  std::int64_t batch = 0;  ///< rows of one run; 0: what follows from the model's shapes (row_batches.h)
+  std::int64_t batch = 0;  ///< rows of one run; 0: what follows from the model's shapes (driver/row_batches.h)
   GraphOptions graph = {};
   runtime::DeviceRequest device = runtime::DeviceRequest::automatic;
   runtime::DeviceOptions device_options = {};

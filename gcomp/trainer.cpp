@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gcomp/describe_model.h"
+#include "gcomp/driver/describe_model.h"
+#include "gcomp/driver/evaluation_sum.h"
+#include "gcomp/driver/saved_model.h"
+#include "gcomp/driver/step_ports.h"
 #include "gcomp/gradients.h"
-#include "gcomp/saved_model.h"
-#include "gcomp/step_ports.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
 #include "runtime/convert.h"

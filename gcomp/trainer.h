@@ -16,12 +16,12 @@
 #include <string_view>
 #include <vector>
 
-#include "gcomp/compile.h"
 #include "gcomp/data_position.h"
+#include "gcomp/driver/compile.h"
+#include "gcomp/driver/forward.h"
+#include "gcomp/driver/original_model.h"
 #include "gcomp/evaluation.h"
-#include "gcomp/forward.h"
 #include "gcomp/model.h"
-#include "gcomp/original_model.h"
 #include "gcomp/tensor_view.h"
 #include "runtime/artifact_trust.h"
 #include "runtime/device.h"

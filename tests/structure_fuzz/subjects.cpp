@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "codegen/target.h"
-#include "gcomp/compiled_model.h"
-#include "gcomp/saved_model.h"
+#include "gcomp/driver/compiled_model.h"
+#include "gcomp/driver/saved_model.h"
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
 #include "passes/memory/plan_memory.h"

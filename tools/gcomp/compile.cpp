@@ -3,8 +3,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "gcomp/compiled_model.h"
-#include "gcomp/saved_model.h"
+#include "gcomp/driver/compiled_model.h"
+#include "gcomp/driver/saved_model.h"
 #include "passes/pipeline.h"
 #include "runtime/files/atomic_file.h"
 #include "tools/gcomp/command.h"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string_view>
 
-#include "gcomp/compile.h"
+#include "gcomp/driver/compile.h"
 #include "runtime/device.h"
 #include "tools/gcomp/console.h"
 

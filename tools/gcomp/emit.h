@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "gcomp/compile.h"
+#include "gcomp/driver/compile.h"
 #include "runtime/device.h"
 #include "runtime/program.h"
 #include "tools/gcomp/console.h"

@@ -2,8 +2,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "gcomp/driver/saved_model.h"
 #include "gcomp/model.h"
-#include "gcomp/saved_model.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"

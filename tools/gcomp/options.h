@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gcomp/compile.h"
+#include "gcomp/driver/compile.h"
 #include "runtime/artifact_trust.h"
 #include "runtime/device.h"
 #include "tools/command_line/arguments.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gcomp/compile.h"
+#include "gcomp/driver/compile.h"
 #include "runtime/device.h"
 #include "tools/gcomp/console.h"
 

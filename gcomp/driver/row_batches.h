@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "gcomp/compile.h"
+#include "gcomp/driver/compile.h"
 
 namespace gcomp {
 

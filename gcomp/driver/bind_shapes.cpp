@@ -1,4 +1,4 @@
-#include "gcomp/bind_shapes.h"
+#include "gcomp/driver/bind_shapes.h"
 
 #include <algorithm>
 #include <vector>

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "codegen/program_limits.h"
-#include "gcomp/bind_shapes.h"
-#include "gcomp/loss_output.h"
+#include "gcomp/driver/bind_shapes.h"
+#include "gcomp/driver/loss_output.h"
 #include "gcomp/model.h"
 #include "ir/memory_plan.h"
 #include "passes/training/training.h"

@@ -1,7 +1,7 @@
-#include "gcomp/compiled_model.h"
+#include "gcomp/driver/compiled_model.h"
 
-#include "gcomp/describe_model.h"
-#include "gcomp/saved_model.h"
+#include "gcomp/driver/describe_model.h"
+#include "gcomp/driver/saved_model.h"
 
 namespace gcomp {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "gcomp/data_position.h"
-#include "gcomp/index_limits.h"
-#include "gcomp/original_model.h"
+#include "gcomp/driver/index_limits.h"
+#include "gcomp/driver/original_model.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
 

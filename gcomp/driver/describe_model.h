@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "gcomp/compile.h"
-#include "gcomp/saved_model.h"
+#include "gcomp/driver/compile.h"
+#include "gcomp/driver/saved_model.h"
 
 namespace gcomp {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "frontend/onnx/import.h"
-#include "gcomp/index_limits.h"
+#include "frontend/model.h"
+#include "gcomp/driver/index_limits.h"
 #include "passes/training/training.h"
 
 namespace gcomp {

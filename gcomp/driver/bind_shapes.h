@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "frontend/onnx/import.h"
+#include "frontend/model.h"
 
 namespace gcomp {
 

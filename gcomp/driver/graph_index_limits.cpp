@@ -1,4 +1,4 @@
-#include "gcomp/graph_index_limits.h"
+#include "gcomp/driver/graph_index_limits.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "gcomp/forward.h"
+#include "gcomp/driver/forward.h"
 
 #include <algorithm>
 #include <cstring>

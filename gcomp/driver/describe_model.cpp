@@ -1,6 +1,6 @@
-#include "gcomp/describe_model.h"
+#include "gcomp/driver/describe_model.h"
 
-#include "gcomp/graph_index_limits.h"
+#include "gcomp/driver/graph_index_limits.h"
 
 namespace gcomp {
 namespace {

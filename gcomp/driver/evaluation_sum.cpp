@@ -1,9 +1,9 @@
-#include "gcomp/evaluation.h"
+#include "gcomp/driver/evaluation_sum.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "gcomp/index_limits.h"
+#include "gcomp/driver/index_limits.h"
 #include "ir/base/error.h"
 
 namespace gcomp {

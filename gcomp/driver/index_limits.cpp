@@ -1,4 +1,4 @@
-#include "gcomp/index_limits.h"
+#include "gcomp/driver/index_limits.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "gcomp/index_limits.h"
+#include "gcomp/driver/index_limits.h"
 #include "ir/graph.h"
 
 namespace gcomp {

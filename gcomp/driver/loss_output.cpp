@@ -1,4 +1,4 @@
-#include "gcomp/loss_output.h"
+#include "gcomp/driver/loss_output.h"
 
 #include <algorithm>
 

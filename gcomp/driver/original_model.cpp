@@ -1,4 +1,4 @@
-#include "gcomp/original_model.h"
+#include "gcomp/driver/original_model.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "gcomp/compile.h"
+#include "gcomp/driver/compile.h"
 
 #include <algorithm>
 #include <chrono>

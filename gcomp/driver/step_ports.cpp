@@ -1,4 +1,4 @@
-#include "gcomp/step_ports.h"
+#include "gcomp/driver/step_ports.h"
 
 #include "ir/base/error.h"
 

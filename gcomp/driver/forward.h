@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gcomp/index_limits.h"
+#include "gcomp/driver/index_limits.h"
 #include "gcomp/tensor_view.h"
 #include "runtime/executable.h"
 #include "runtime/files/npz.h"

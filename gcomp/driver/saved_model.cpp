@@ -1,4 +1,4 @@
-#include "gcomp/saved_model.h"
+#include "gcomp/driver/saved_model.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "gcomp/step_ports.h"
+#include "gcomp/driver/step_ports.h"
 #include "runtime/files/strict_json.h"
 
 namespace gcomp {

@@ -1,4 +1,4 @@
-#include "gcomp/row_batches.h"
+#include "gcomp/driver/row_batches.h"
 
 #include <algorithm>
 #include <bit>

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "gcomp/compile.h"
-#include "gcomp/original_model.h"
+#include "gcomp/driver/compile.h"
+#include "gcomp/driver/original_model.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
 

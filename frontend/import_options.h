@@ -1,0 +1,43 @@
+// What a caller decides of a model before it becomes a graph.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/base/tensor.h"
+
+namespace gcomp::frontend {
+
+/// What a file may declare. Checked before the work is begun that it would take.
+struct ImportLimits {
+  std::int64_t nodes = 1'000'000;                 ///< lowered in all: those of loops and functions each time they run
+  std::int64_t elements = std::int64_t{1} << 40;  ///< of one value
+  /// Of what depends on no input, computed at import; a sixteenth of them in one tensor, and as many evaluations of a loop body.
+  /// What goes beyond stays in the graph, which is said.
+  std::int64_t folded_bytes = std::int64_t{1} << 30;
+};
+
+struct ImportOptions {
+  std::map<std::string, std::int64_t> dims = {};  ///< symbolic dimension -> size
+  std::map<std::string, Shape> shapes = {};       ///< input -> whole shape; wins over `dims`
+  std::map<std::string, Tensor> constants = {};   ///< inputs whose value is fixed now; the graph has no such input
+  bool training = false;                          ///< BatchNormalization and Dropout train, whatever form the file has
+  bool training_form = false;                     ///< BatchNormalization and Dropout as in training, though nothing trains
+  bool as_written = false;                        ///< BatchNormalization and Dropout mean what the file says; not with the former
+  /// The output that a loss looks at, "" the first of floats. Where there is one, others that cannot be computed are left out, and
+  /// what is not supported on the way to them alone is no error.
+  std::optional<std::string> loss_output = {};
+  std::int64_t seed = 0;                 ///< of Dropout and the random operators: the initial value of state `random_seed`
+  std::optional<DType> float_type = {};  ///< all floats become this type; else f16 and bf16 compute as the file says
+  /// Globs over initializers (and over the parts of a split one). Of two that match, the one with more characters that are no
+  /// wildcards decides; a UserError (exit 2) where they have as many.
+  std::vector<std::string> freeze = {}, train = {};
+  std::vector<std::string> tie = {}, untie = {};  ///< globs: share one parameter / one parameter for each use
+  std::string batchnorm_variance = {};            ///< "", "unbiased" or "population": overrides the rule for running variances
+  ImportLimits limits = {};
+};
+
+}  // namespace gcomp::frontend
