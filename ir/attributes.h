@@ -1,8 +1,8 @@
 // Attributes of nodes: a small name -> value map with generic equality, hashing and text, written once for all ops.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,14 +21,20 @@ using Attribute = std::variant<bool, std::int64_t, double, std::string, DType, s
 bool equal(const Attribute& a, const Attribute& b);
 std::size_t hash_of(const Attribute& attribute);
 
+/// Kept by name, side by side: a node has few.
 class Attributes {
  public:
+  using Entry = std::pair<std::string, Attribute>;
+
   Attributes() = default;
-  Attributes(std::initializer_list<std::pair<const std::string, Attribute>> values) : values_(values) {}
+  Attributes(std::initializer_list<Entry> values) {
+    values_.reserve(values.size());
+    for (const Entry& entry : values) set(entry.first, entry.second);
+  }
 
   const Attribute* find(std::string_view name) const {
-    auto it = values_.find(name);
-    return it == values_.end() ? nullptr : &it->second;
+    const auto it = place_of(name);
+    return it == values_.end() || it->first != name ? nullptr : &it->second;
   }
   /// Throws InternalError where the attribute is missing or of another type: inference has checked both before.
   template <class T>
@@ -43,9 +49,13 @@ class Attributes {
   double real(std::string_view name) const { return get<double>(name); }
   const std::string& text(std::string_view name) const { return get<std::string>(name); }
 
-  void set(std::string name, Attribute value) { values_.insert_or_assign(std::move(name), std::move(value)); }
+  void set(std::string name, Attribute value) {
+    const auto it = place_of(name);
+    if (it == values_.end() || it->first != name) values_.emplace(it, std::move(name), std::move(value));
+    else values_[static_cast<std::size_t>(it - values_.begin())].second = std::move(value);
+  }
   void erase(std::string_view name) {
-    if (auto it = values_.find(name); it != values_.end()) values_.erase(it);
+    if (const auto it = place_of(name); it != values_.end() && it->first == name) values_.erase(it);
   }
   bool empty() const { return values_.empty(); }
   auto begin() const { return values_.begin(); }
@@ -55,7 +65,11 @@ class Attributes {
   std::size_t hash() const;
 
  private:
-  std::map<std::string, Attribute, std::less<>> values_;
+  std::vector<Entry>::const_iterator place_of(std::string_view name) const {
+    return std::find_if(values_.begin(), values_.end(), [&](const Entry& entry) { return entry.first >= name; });
+  }
+
+  std::vector<Entry> values_;  ///< names ascend
 };
 
 }  // namespace gcomp::ir

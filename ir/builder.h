@@ -28,11 +28,11 @@ struct Var {
 
 class Builder {
  public:
-  explicit Builder(Graph& graph, std::string origin = {}) : graph_(&graph), origin_(std::move(origin)) {}
+  explicit Builder(Graph& graph, SharedText origin = {}) : graph_(&graph), origin_(std::move(origin)) {}
 
   Graph& graph() { return *graph_; }
   const std::string& origin() const { return origin_; }
-  void set_origin(std::string origin) { origin_ = std::move(origin); }
+  void set_origin(SharedText origin) { origin_ = std::move(origin); }
 
   Var wrap(Value* value) { return {value, this}; }
   Var input(TensorType type, std::string name, Role role = Role::array) {
@@ -80,7 +80,7 @@ class Builder {
 
  private:
   Graph* graph_;
-  std::string origin_;
+  SharedText origin_;
 };
 
 // Pointwise algebra.

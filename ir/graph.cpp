@@ -17,17 +17,18 @@ std::string_view name_of(StateRole role) {
 }
 
 std::string Graph::unique_name(std::string name) {
-  if (!name.empty() && names_.insert(name).second) return name;
+  if (!name.empty() && !names_.contains(name)) return name;
   const std::string stem = name.empty() ? "" : name + "_";
   int& next = suffixes_[stem];
   std::string candidate;
   do candidate = stem + std::to_string(next++);
-  while (!names_.insert(candidate).second);
+  while (names_.contains(candidate));
   return candidate;
 }
 
 Value* Graph::make_value(TensorType type, std::string name, Node* producer, int index) {
   values_.push_back(std::make_unique<Value>(Value{std::move(type), unique_name(std::move(name)), producer, index, numbered_++}));
+  names_.insert(values_.back()->name);
   return values_.back().get();
 }
 
@@ -65,7 +66,7 @@ std::vector<TensorType> types_of(const std::vector<Value*>& values) {
   return types;
 }
 
-Node* Graph::append(const OpDef& op, std::vector<Value*> operands, Attributes attributes, std::string origin,
+Node* Graph::append(const OpDef& op, std::vector<Value*> operands, Attributes attributes, SharedText origin,
                     std::vector<std::string> names) {
   const std::vector<TensorType> operand_types = types_of(operands);
   std::vector<TensorType> types;
@@ -86,6 +87,7 @@ Node* Graph::append(const OpDef& op, std::vector<Value*> operands, Attributes at
   }
   auto node = std::make_unique<Node>();
   node->op = &op;
+  node->number = numbered_nodes_++;
   node->operands = std::move(operands);
   node->attributes = std::move(attributes);
   node->origin = std::move(origin);
@@ -96,9 +98,10 @@ Node* Graph::append(const OpDef& op, std::vector<Value*> operands, Attributes at
 }
 
 Node* Graph::append_kernel(const OpDef& op, std::vector<Value*> operands, LoopNest nest, std::vector<TensorType> types,
-                           std::string origin, std::vector<std::string> names, Attributes attributes) {
+                           SharedText origin, std::vector<std::string> names, Attributes attributes) {
   auto node = std::make_unique<Node>();
   node->op = &op;
+  node->number = numbered_nodes_++;
   node->operands = std::move(operands);
   node->attributes = std::move(attributes);
   node->origin = std::move(origin);
@@ -128,14 +131,35 @@ void Graph::rename(Value* value, std::string name) {
   if (value->name == name) return;
   names_.erase(value->name);
   value->name = unique_name(std::move(name));
+  names_.insert(value->name);
 }
 
-void Graph::take_name(Value* from, Value* to) { std::swap(from->name, to->name); }
+void Graph::take_name(Value* from, Value* to) {
+  if (from == to) return;
+  for (const Value* value : {from, to}) names_.erase(value->name);
+  std::swap(from->name, to->name);
+  for (const Value* value : {from, to}) names_.insert(value->name);
+}
 
 void Graph::remove_updates(std::optional<StateRole> kept) {
   std::erase_if(nodes_, [&](const std::unique_ptr<Node>& node) {
     return node->op->kind == Kind::update && !(kept && find_state(node->operands[0])->role == *kept);
   });
+}
+
+void Graph::compact_numbers() {
+  if (numbered_ < 2 * values_.size() && numbered_nodes_ < 2 * nodes_.size()) return;
+  constexpr auto kNone = static_cast<std::size_t>(-1);
+  for (const auto& value : values_) value->number = kNone;
+  numbered_ = numbered_nodes_ = 0;
+  for (Value* input : inputs_) input->number = numbered_++;
+  for (const State& state : states_) state.value->number = numbered_++;
+  for (const auto& node : nodes_) {
+    node->number = numbered_nodes_++;
+    for (Value* result : node->results) result->number = numbered_++;
+  }
+  for (const auto& value : values_)
+    if (value->number == kNone) value->number = numbered_++;
 }
 
 int Graph::remove_dead(bool drop_states) {
@@ -161,6 +185,18 @@ int Graph::remove_dead(bool drop_states) {
     return true;
   });
   return static_cast<int>(dead.size());
+}
+
+Users::Users(const Graph& graph) : first_(graph.numbered() + 1) {
+  for (const Node& node : NodeWalk(graph))
+    for (const Value* operand : node.operands)
+      if (operand) ++first_[operand->number];
+  std::uint32_t total = 0;  // each entry becomes where its users end, and while they are filled in from behind, where they begin
+  for (std::uint32_t& entry : first_) entry = total += entry;
+  nodes_.resize(total);
+  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node)
+    for (auto operand = (*node)->operands.rbegin(); operand != (*node)->operands.rend(); ++operand)
+      if (*operand) nodes_[--first_[(*operand)->number]] = node->get();
 }
 
 Uses uses_of(const Graph& graph) {
@@ -229,12 +265,12 @@ std::size_t hash_of(const Graph& graph) {
   for (const Value* input : graph.inputs()) add(input);
   for (const State& state : graph.states()) add(state.value);
   std::size_t seed = defined;
-  for (const auto& node : graph.nodes()) {
-    seed = hash_combine(seed, std::hash<const OpDef*>{}(node->op));
-    seed = hash_combine(seed, node->attributes.hash());
-    if (node->nest) seed = hash_combine(seed, hash_of(*node->nest));
-    for (const Value* operand : node->operands) seed = hash_combine(seed, operand ? place[operand->number] : 0);
-    for (const Value* result : node->results) {
+  for (const Node& node : NodeWalk(graph)) {
+    seed = hash_combine(seed, std::hash<const OpDef*>{}(node.op));
+    seed = hash_combine(seed, node.attributes.hash());
+    if (node.nest) seed = hash_combine(seed, hash_of(*node.nest));
+    for (const Value* operand : node.operands) seed = hash_combine(seed, operand ? place[operand->number] : 0);
+    for (const Value* result : node.results) {
       add(result);
       seed = hash_combine(seed, static_cast<std::size_t>(result->type.dtype));
       for (std::int64_t dim : result->type.shape) seed = hash_combine(seed, static_cast<std::size_t>(dim));

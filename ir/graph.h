@@ -12,15 +12,17 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "ir/attributes.h"
 #include "ir/base/role.h"
+#include "ir/base/shared_text.h"
 #include "ir/base/tensor.h"
+#include "ir/name_table.h"
 #include "ir/nest/term.h"
 #include "ir/op.h"
 
@@ -41,8 +43,9 @@ struct Node {
   std::vector<Value*> operands;  ///< null where an optional operand is absent
   std::vector<Value*> results;
   Attributes attributes;
-  std::string origin;                    ///< where it came from: ONNX node name or builder call site
+  SharedText origin;                     ///< where it came from: ONNX node name or builder call site
   std::shared_ptr<const LoopNest> nest;  ///< kind kernel
+  std::size_t number = 0;                ///< no other node of the graph ever has it; below Graph::numbered_nodes()
 
   Value* result() const { return results[0]; }
 };
@@ -74,11 +77,11 @@ class Graph {
   Value* add_state(TensorType type, std::string name, StateRole role, std::optional<double> fill = {});
   /// Appends a node whose types are inferred. Throws UserError that names op, operands and `origin` on a mismatch, SizeError where
   /// a result is too large.
-  Node* append(const OpDef& op, std::vector<Value*> operands, Attributes attributes = {}, std::string origin = {},
+  Node* append(const OpDef& op, std::vector<Value*> operands, Attributes attributes = {}, SharedText origin = {},
                std::vector<std::string> names = {});
   /// Appends a kernel node with the given result types.
   Node* append_kernel(const OpDef& op, std::vector<Value*> operands, LoopNest nest, std::vector<TensorType> types,
-                      std::string origin, std::vector<std::string> names = {}, Attributes attributes = {});
+                      SharedText origin, std::vector<std::string> names = {}, Attributes attributes = {});
   /// Appends a node made by this graph and taken out by take_nodes().
   void append(std::unique_ptr<Node> node) { nodes_.push_back(std::move(node)); }
   /// Takes all nodes out, for a pass that appends what replaces them. Values stay valid while the caller keeps the nodes
@@ -101,6 +104,13 @@ class Graph {
   const State* find_state(const Value* value) const;
   /// Values made so far: as many as a table indexed by Value::number holds.
   std::size_t numbered() const { return numbered_; }
+  /// Likewise, nodes.
+  std::size_t numbered_nodes() const { return numbered_nodes_; }
+  /// Numbers values and nodes anew, in their order, once most of their numbers are those of dead ones. Tables by number are void
+  /// then.
+  void compact_numbers();
+  /// Whether `value` has its name in this graph, and so no other value has it.
+  bool has_own_name(const Value& value) const { return names_.find(value.name) == &value.name; }
 
   /// Rewrites every operand and output by `map`, following chains.
   void replace_uses(const std::unordered_map<Value*, Value*>& map);
@@ -120,14 +130,55 @@ class Graph {
 
   std::string name_;
   std::vector<std::unique_ptr<Value>> values_;
-  std::size_t numbered_ = 0;
-  std::unordered_set<std::string> names_;
+  std::size_t numbered_ = 0, numbered_nodes_ = 0;
+  NameTable names_;  ///< of `values_`
   std::unordered_map<std::string, int> suffixes_;
   std::vector<Value*> inputs_;
   std::vector<Role> input_roles_, output_roles_;  // those behind the last are arrays
   std::vector<State> states_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Value*> outputs_;
+};
+
+/// The nodes of a graph in order, for a walk that looks at each: what they point to is asked of memory a few nodes ahead, as the
+/// graph of a long model lies in no cache.
+class NodeWalk {
+ public:
+  explicit NodeWalk(const Graph& graph) : nodes_(graph.nodes()) {}
+
+  class iterator {
+   public:
+    iterator(const std::unique_ptr<Node>* at, const std::unique_ptr<Node>* end) : at_(at), end_(end) {}
+    Node& operator*() const { return **at_; }
+    bool operator!=(const iterator& other) const { return at_ != other.at_; }
+    iterator& operator++() {
+      constexpr std::ptrdiff_t kNodes = 16, kLists = 8, kValues = 4;
+      const std::ptrdiff_t left = end_ - ++at_;
+      if (left > kNodes) fetch(at_[kNodes].get(), sizeof(Node));
+      if (left > kLists) fetch_lists(*at_[kLists]);
+      if (left > kValues && !at_[kValues]->results.empty()) fetch(at_[kValues]->results[0], sizeof(Value));
+      return *this;
+    }
+
+   private:
+    static void fetch(const void* object, std::size_t bytes) {
+      constexpr std::size_t kLine = 64;
+      for (std::size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const char*>(object) + at);
+    }
+    static void fetch_lists(const Node& node) {
+      __builtin_prefetch(node.operands.data());
+      __builtin_prefetch(node.results.data());
+      if (!node.attributes.empty()) __builtin_prefetch(&*node.attributes.begin());
+    }
+
+    const std::unique_ptr<Node>*at_, *end_;
+  };
+
+  iterator begin() const { return {nodes_.data(), nodes_.data() + nodes_.size()}; }
+  iterator end() const { return {nodes_.data() + nodes_.size(), nodes_.data() + nodes_.size()}; }
+
+ private:
+  const std::vector<std::unique_ptr<Node>>& nodes_;
 };
 
 /// A table over the values of one graph, those that come later included; `T()` is what stands for nothing.
@@ -139,6 +190,8 @@ class ValueTable {
     if (value->number >= entries_.size()) entries_.resize(std::max(value->number + 1, entries_.size() * 2));
     return entries_[value->number];
   }
+  /// Of a value that was there when the table was made.
+  const T& operator[](const Value* value) const { return entries_[value->number]; }
   T at(const Value* value) const { return value->number < entries_.size() ? entries_[value->number] : T(); }
 
  private:
@@ -169,7 +222,34 @@ class ValueSet {
   ValueTable<const Value*> table_;
 };
 
-/// Users of every value, in node order; a node appears once for each operand position.
+/// A table over the nodes of one graph to which none is added meanwhile; `T()` is what stands for nothing.
+template <class T>
+class NodeTable {
+ public:
+  explicit NodeTable(const Graph& graph) : entries_(graph.numbered_nodes()) {}
+  T& operator[](const Node* node) { return entries_[node->number]; }
+  const T& operator[](const Node* node) const { return entries_[node->number]; }
+  const T& at(const Node* node) const { return entries_.at(node->number); }
+
+ private:
+  std::vector<T> entries_;
+};
+
+/// Users of every value of a graph that stays as it is, in node order; a node appears once for each operand position.
+class Users {
+ public:
+  explicit Users(const Graph& graph);
+  std::span<Node* const> of(const Value* value) const {
+    const std::uint32_t first = first_[value->number], end = first_[value->number + 1];
+    return {nodes_.data() + first, end - first};
+  }
+
+ private:
+  std::vector<std::uint32_t> first_;  ///< by value, and one behind the last
+  std::vector<Node*> nodes_;
+};
+
+/// The same, for who changes them.
 using Uses = std::unordered_map<const Value*, std::vector<Node*>>;
 Uses uses_of(const Graph& graph);
 

@@ -164,8 +164,10 @@ std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType>
   const auto count = static_cast<int>(operands.size());
   const bool fits = op.operands < 0 ? count >= 1 : count <= op.operands && count >= op.operands - op.optional_operands;
   check_user(fits, op.name, ": found ", count, " operands, wanted ", op.operands < 0 ? "one or more" : std::to_string(op.operands));
-  const Attributes all = with_defaults(op, attributes);
-  const InferContext context{op.name, operands, all};
+  const bool complete = std::all_of(op.attributes.begin(), op.attributes.end(),
+                                    [&](const AttributeSpec& spec) { return spec.required || attributes.find(spec.name); });
+  const Attributes filled = complete ? Attributes() : with_defaults(op, attributes);
+  const InferContext context{op.name, operands, complete ? attributes : filled};
   switch (op.kind) {
     case Kind::pointwise: return {infer_pointwise(context, op)};
     case Kind::reduce: return {infer_reduce(context, op)};

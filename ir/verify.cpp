@@ -22,7 +22,7 @@ struct Label {
     if (!node.results.empty()) out << value_text(node.results[0]) << " = ";
     out << node.op->name;
     for (std::size_t i = 0; i < node.operands.size(); ++i) out << (i ? ", " : " ") << value_text(node.operands[i]);
-    if (!node.origin.empty()) out << " " << spelled('@', node.origin);
+    if (!node.origin.empty()) out << " " << spelled('@', node.origin.str());
     return out;
   }
 };
@@ -30,14 +30,13 @@ struct Label {
 class GraphVerifier {
  public:
   explicit GraphVerifier(const Graph& graph) : graph_(graph), defined_(graph), states_(graph), updated_(graph) {
-    names_.reserve(graph.nodes().size());
     for (const State& state : graph.states()) states_.insert(state.value);
   }
 
   std::vector<std::string> run() {
     for (const Value* input : graph_.inputs()) define_free(input, "input");
     for (const State& state : graph_.states()) define_free(state.value, "state");
-    for (const auto& node : graph_.nodes()) check_node(*node);
+    for (const Node& node : NodeWalk(graph_)) check_node(node);
     for (const Value* output : graph_.outputs())
       if (!defined_.contains(output)) report("output ", value_text(output), " is not defined");
     if (found_.empty()) check_roles();
@@ -62,8 +61,7 @@ class GraphVerifier {
   template <class Where>
   void define(const Value* value, const Where& where) {
     if (!defined_.insert(value)) report(where, ": ", value_text(value), " is defined twice");
-    if (value->name.empty() || !names_.insert(value->name).second)
-      report(where, ": the name ", value_text(value), " is empty or taken");
+    if (value->name.empty() || !graph_.has_own_name(*value)) report(where, ": the name ", value_text(value), " is empty or taken");
   }
 
   void define_free(const Value* value, const std::string& what) {
@@ -177,7 +175,6 @@ class GraphVerifier {
 
   const Graph& graph_;
   ValueSet defined_, states_, updated_;
-  std::unordered_set<std::string_view> names_;
   std::vector<std::string> found_;
   std::vector<TensorType> operand_types_;
 };

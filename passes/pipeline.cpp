@@ -37,6 +37,7 @@ class Runner {
 
   void run(const Pass& pass) {
     require_forms(pass);
+    context_.graph.compact_numbers();
     const bool left_out = is_disabled(pass.name);
     held_ = after(pass, held_);
     // What another pass would have given is taken for given.

@@ -138,7 +138,7 @@ std::optional<std::string> row_dependence(const Graph& graph, std::int64_t rows)
     if (output->type.shape.empty() || output->type.shape[0] != rows) continue;
     if (const Value* found = proof.refute(output)) {
       const Node* node = found->producer;
-      return node && !node->origin.empty() ? node->origin : found->name;
+      return node && !node->origin.empty() ? node->origin.str() : found->name;
     }
   }
   return std::nullopt;

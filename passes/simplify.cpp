@@ -271,6 +271,29 @@ bool equal_nodes(const Node& a, const Node& b) {
   return a.op == b.op && a.operands == b.operands && a.attributes == b.attributes && !a.nest && !b.nest;
 }
 
+/// Nodes by hash, open addressing: for each key the first of every kind that was there.
+class SeenNodes {
+ public:
+  explicit SeenNodes(std::size_t most) : entries_(std::bit_ceil(2 * most + 1)) {}
+
+  /// An equal node that came before; else null, and this one is kept.
+  const Node* find_or_add(std::size_t key, const Node& node) {
+    const std::size_t mask = entries_.size() - 1;
+    std::size_t at = key & mask;
+    for (; entries_[at].node; at = (at + 1) & mask)
+      if (entries_[at].key == key && equal_nodes(*entries_[at].node, node)) return entries_[at].node;
+    entries_[at] = {key, &node};
+    return nullptr;
+  }
+
+ private:
+  struct Entry {
+    std::size_t key = 0;
+    const Node* node = nullptr;
+  };
+  std::vector<Entry> entries_;
+};
+
 }  // namespace
 
 std::span<const SimplifyRule> simplify_rules() {
@@ -283,15 +306,13 @@ std::span<const SimplifyRule> simplify_rules() {
 }
 
 bool eliminate_common_subexpressions(Graph& graph) {
-  std::unordered_multimap<std::size_t, const Node*> seen;
+  SeenNodes seen(graph.nodes().size());
   return rewrite(graph, [&](Node& node, Builder&) -> std::optional<std::vector<Value*>> {
            if (node.op->kind == Kind::update || node.op->kind == Kind::random || node.op->kind == Kind::collective || node.nest)
              return std::nullopt;
            std::size_t key = hash_combine(std::hash<const OpDef*>{}(node.op), node.attributes.hash());
            for (const Value* operand : node.operands) key = hash_combine(key, std::hash<const Value*>{}(operand));
-           for (auto [it, end] = seen.equal_range(key); it != end; ++it)
-             if (equal_nodes(*it->second, node)) return it->second->results;
-           seen.emplace(key, &node);
+           if (const Node* earlier = seen.find_or_add(key, node)) return earlier->results;
            return std::nullopt;
          }) > 0;
 }

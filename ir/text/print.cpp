@@ -68,7 +68,7 @@ std::string node_text(const Node& node, const PrintOptions& options, const std::
   if (!node.operands.empty()) text += " " + joined(node.operands, value_name);
   if (!node.attributes.empty()) text += " " + print(node.attributes, options);
   if (!node.results.empty()) text += " : " + joined(node.results, [](const Value* v) { return to_string(v->type); });
-  if (options.origins && !node.origin.empty()) text += " " + spelled('@', node.origin);
+  if (options.origins && !node.origin.empty()) text += " " + spelled('@', node.origin.str());
   const std::string comment = places(node.results, options);
   if (!node.nest) return text + comment;
   return text + " {" + comment + "\n" + print(*node.nest, names_of(node), indent + "  ") + indent + "}";

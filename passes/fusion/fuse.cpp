@@ -14,17 +14,17 @@ using namespace ir;
 /// Rebuilds the graph from units; names of results survive.
 void rebuild(Graph& graph, std::vector<FusionUnit>& units) {
   std::vector<std::unique_ptr<Node>> old = graph.take_nodes();
-  std::unordered_map<const Node*, std::unique_ptr<Node>*> owner;
-  for (auto& node : old) owner[node.get()] = &node;
-  std::unordered_map<Value*, Value*> replaced;
+  NodeTable<std::unique_ptr<Node>> kept(graph);
+  for (auto& node : old) kept[node.get()] = std::move(node);
+  ValueTable<Value*> replaced(graph);
   auto current = [&](Value* value) {
-    auto it = replaced.find(value);
-    return it == replaced.end() ? value : it->second;
+    Value* made = value ? replaced.at(value) : nullptr;
+    return made ? made : value;
   };
   for (FusionUnit& unit : units) {
     if (unit.node) {
       for (Value*& operand : unit.node->operands) operand = current(operand);
-      graph.append(std::move(*owner.at(unit.node)));
+      graph.append(std::move(kept[unit.node]));
       continue;
     }
     for (Value*& operand : unit.operands) operand = current(operand);

@@ -20,7 +20,7 @@ struct FusionUnit {
   ir::LoopNest nest;
   std::vector<ir::Value*> operands;  ///< by read slot
   std::vector<ir::Value*> results;   ///< by output
-  std::string origin;
+  SharedText origin;
   ir::Node* node = nullptr;     ///< a node that stays as it is; then `nest` is empty
   int segments = 0;             ///< a multi_kernel of so many segments, else 0
   bool fixed = false;           ///< takes no part in fusion

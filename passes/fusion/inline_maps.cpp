@@ -1,7 +1,6 @@
 // Step 1 of fusion: decide which values live in memory, and build one nest for each of those by substituting the rest.
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "ir/base/hash.h"
 #include "ir/ops/table.h"
@@ -109,10 +108,12 @@ class Inliner {
   Inliner(Graph& graph, const FuseOptions& options)
       : graph_(graph),
         options_(options),
-        uses_(uses_of(graph)),
+        users_(graph),
         outputs_(graph, graph.outputs()),
         readers_(graph),
         index_lengths_(graph),
+        update_only_(graph),
+        aliases_(graph),
         decisions_(graph),
         terms_(graph),
         reached_(graph) {
@@ -150,23 +151,23 @@ class Inliner {
           outputs_.contains(node.result()))
         continue;
       if (node.result()->type.shape.empty()) continue;
-      const auto& users = uses_[node.result()];
+      const auto users = users_.of(node.result());
       if (!users.empty() && std::all_of(users.begin(), users.end(), [&](const Node* user) {
             return user->op->kind == Kind::update ||
-                   (update_only_.count(user) && user->result()->type.shape == node.result()->type.shape);
+                   (update_only_[user] && user->result()->type.shape == node.result()->type.shape);
           }))
-        update_only_.insert(&node);
+        update_only_[&node] = true;
     }
   }
 
   /// A reshape of a value in memory that some opaque node, output or update reads: the same bytes under another type.
-  bool is_alias(const Node& node) { return aliases_.count(&node) > 0; }
+  bool is_alias(const Node& node) { return aliases_[&node]; }
 
   /// After the readers of all later values.
   void find_readers(const Value* value) {
     Readers& readers = readers_[value];
     readers.opaque = outputs_.contains(value);
-    for (const Node* user : uses_[value]) {
+    for (const Node* user : users_.of(value)) {
       const bool opaque = is_opaque(*user);
       const Readers through = opaque ? Readers() : readers_.at(user->result());
       readers.opaque = readers.opaque || opaque || (user->op == &ops::kReshape && through.opaque);
@@ -180,7 +181,7 @@ class Inliner {
 
   std::int64_t elements_read_by(const Value* value) {
     std::int64_t most = 0;
-    for (const Node* user : uses_[value]) {
+    for (const Node* user : users_.of(value)) {
       std::int64_t elements = user->results.empty() ? 0 : user->results[0]->type.elements();
       if (user->op->kind == Kind::reduce || user->op->kind == Kind::index) elements = std::max(elements, value->type.elements());
       if (user->op == &ops::kWindowSum) elements = value->type.elements();
@@ -211,7 +212,7 @@ class Inliner {
       return;
     }
     if (node.op == &ops::kReshape && read_by_opaque(value) && d.reads(node.operands[0])) {
-      aliases_.insert(&node);
+      aliases_[&node] = true;
       return;
     }
     if (!map || read_by_opaque(value)) return;
@@ -348,10 +349,9 @@ class Inliner {
 
   /// The gradient and other operands of the optimizer stay in memory, so that all parameters share one kernel.
   bool crosses_into_update(const Node& node) const {
-    if (update_only_.count(&node)) return false;
-    auto it = uses_.find(node.result());
-    return it != uses_.end() &&
-           std::any_of(it->second.begin(), it->second.end(), [&](const Node* user) { return update_only_.count(user) > 0; });
+    if (update_only_[&node]) return false;
+    const auto users = users_.of(node.result());
+    return std::any_of(users.begin(), users.end(), [&](const Node* user) { return update_only_[user]; });
   }
 
   /// A cast to fewer bytes of a reduced value: what goes to memory is the cast, in the reduction's own kernel.
@@ -368,7 +368,7 @@ class Inliner {
   }
 
   bool reads_windows(const Value* value) {
-    const auto& users = uses_[value];
+    const auto users = users_.of(value);
     return std::any_of(users.begin(), users.end(),
                        [](const Node* n) { return n->op == &ops::kWindow || n->op == &ops::kWindowSum; });
   }
@@ -418,7 +418,7 @@ class Inliner {
         index = index.substitute([](int a, std::int64_t extent) { return Index::axis(a, extent); },
                                  [&](const TermPtr& loaded) { return substitute(node, loaded, {}); });
     drop_unit_axes(unit.nest);
-    unit.update = update_only_.count(&node) > 0;
+    unit.update = update_only_[&node];
     unit.parameter_cast = casts_parameter(node);
     unit.operands = operands_;
     unit.results = node.results;
@@ -434,12 +434,12 @@ class Inliner {
 
   Graph& graph_;
   const FuseOptions& options_;
-  Uses uses_;
+  const Users users_;
   bool trains_ = false;
   ValueSet outputs_;
   ValueTable<Readers> readers_;
   ValueTable<std::int64_t> index_lengths_;
-  std::unordered_set<const Node*> update_only_, aliases_;
+  NodeTable<char> update_only_, aliases_;  ///< by truth value
   ValueTable<Decision> decisions_;
   ValueTable<int> terms_;              ///< 0 where they are not counted
   ValueTable<std::uint64_t> reached_;  ///< the last walk that reached the value

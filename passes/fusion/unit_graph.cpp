@@ -15,7 +15,7 @@ constexpr std::size_t kSearchedEdges = 1 << 15;
 }  // namespace
 
 UnitGraph::UnitGraph(std::vector<FusionUnit>& units, const Graph& graph)
-    : units_(units), nodes_(units.size()), outputs_(graph.outputs().begin(), graph.outputs().end()) {
+    : units_(units), nodes_(units.size()), values_(graph), outputs_(graph, graph.outputs()) {
   for (std::size_t i = 0; i < units.size(); ++i) {
     const int u = static_cast<int>(i);
     for (const Value* result : units[i].results) values_[result].producer = u;
@@ -26,22 +26,6 @@ UnitGraph::UnitGraph(std::vector<FusionUnit>& units, const Graph& graph)
   const Successors after = successors();
   order_ = MovableOrder(sorted(after), units.size());
   number_forest(after);
-}
-
-int UnitGraph::producer(const Value* value) const {
-  const auto it = values_.find(value);
-  return it == values_.end() ? -1 : it->second.producer;
-}
-
-const std::vector<int>& UnitGraph::readers(const Value* value) const {
-  static const std::vector<int> kNone;
-  const auto it = values_.find(value);
-  return it == values_.end() ? kNone : it->second.readers;
-}
-
-int UnitGraph::changed(const Value* value) const {
-  const auto it = values_.find(value);
-  return it == values_.end() ? 0 : it->second.changed;
 }
 
 /// Units that must come before `u`: producers of its operands and, for an update, every other reader of the state.
@@ -62,8 +46,7 @@ void UnitGraph::for_each_after(int u, const F& visit) const {
     for (int reader : readers(result))
       if (reader != u) visit(reader);
   for (const Value* operand : x.operands)
-    if (const auto it = values_.find(operand); it != values_.end() && it->second.updated_by >= 0 && it->second.updated_by != u)
-      visit(it->second.updated_by);
+    if (const int update = updated_by(operand); update >= 0 && update != u) visit(update);
 }
 
 std::size_t UnitGraph::count_before(int u) const {

@@ -22,11 +22,11 @@ class UnitGraph {
   const FusionUnit& unit(int u) const { return units_[static_cast<std::size_t>(u)]; }
   bool alive(int u) const { return nodes_[static_cast<std::size_t>(u)].alive; }
   /// The unit that makes a value; -1 for inputs and states.
-  int producer(const ir::Value* value) const;
+  int producer(const ir::Value* value) const { return value ? values_[value].producer : -1; }
   /// Units that read a value, ascending.
-  const std::vector<int>& readers(const ir::Value* value) const;
+  const std::vector<int>& readers(const ir::Value* value) const { return values_[value].readers; }
   /// When the value's producer or a reader of it last changed; 0 for never.
-  int changed(const ir::Value* value) const;
+  int changed(const ir::Value* value) const { return values_[value].changed; }
   int changed(int u) const { return nodes_[static_cast<std::size_t>(u)].changed; }
   /// The time of the last change.
   int now() const { return now_; }
@@ -64,6 +64,7 @@ class UnitGraph {
 
   using Successors = std::vector<std::vector<int>>;
 
+  int updated_by(const ir::Value* state) const { return state ? values_[state].updated_by : -1; }
   UnitNode& node(int u) { return nodes_[static_cast<std::size_t>(u)]; }
   const UnitNode& node(int u) const { return nodes_[static_cast<std::size_t>(u)]; }
   template <class F>
@@ -82,8 +83,8 @@ class UnitGraph {
 
   std::vector<FusionUnit>& units_;
   std::vector<UnitNode> nodes_;
-  std::unordered_map<const ir::Value*, ValueNode> values_;
-  std::unordered_set<const ir::Value*> outputs_;
+  ir::ValueTable<ValueNode> values_;
+  ir::ValueSet outputs_;
   MovableOrder order_;
   unsigned search_ = 0;
   int now_ = 0;

@@ -65,7 +65,7 @@ struct Holder {
 };
 
 /// Storages in use at `position`, largest first, each under the name of the value it holds then.
-std::vector<Holder> holders_at(const Storages& storages, const std::unordered_map<const Node*, int>& positions, int position) {
+std::vector<Holder> holders_at(const Storages& storages, const NodeTable<int>& positions, int position) {
   std::vector<Holder> holders;
   for (const Storage& storage : storages.list) {
     if (storage.space != MemorySpace::arena || storage.bytes == 0 || storage.first > position || storage.last < position) continue;
@@ -84,7 +84,7 @@ void describe_peak(std::string& text, const Graph& graph, const MemoryPlan& plan
   const Storages storages = assign_storages(graph, order, reuse_of(graph));
   const std::vector<std::int64_t> live = live_bytes(storages, order.size(), options.alignment);
   const auto peak = static_cast<int>(std::max_element(live.begin(), live.end()) - live.begin());
-  std::unordered_map<const Node*, int> positions;
+  NodeTable<int> positions(graph);
   for (std::size_t p = 0; p < order.size(); ++p) positions[order[p]] = static_cast<int>(p);
   const Node& node = *order[static_cast<std::size_t>(peak)];
   const std::vector<Holder> holders = holders_at(storages, positions, peak);

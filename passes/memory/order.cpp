@@ -55,19 +55,17 @@ struct Problem {
 /// Readers of a state come before its update and, as a wish, before the node that computes the new value. Readers that the
 /// given order has later (through a view, which is then copied) are a wish too. Edges along the given order cannot form a
 /// cycle, so they come first; the others are added as long as they contradict nothing.
-void add_state_order(const Graph& graph, const ReuseTable& reuse, const std::unordered_map<const Node*, int>& number,
-                     const std::unordered_map<const Value*, NodeNumbers>& state_readers, Dependencies& dependencies) {
+void add_state_order(const Graph& graph, const ReuseTable& reuse, const NodeTable<int>& number,
+                     const ValueTable<NodeNumbers>& state_readers, Dependencies& dependencies) {
   std::vector<std::pair<int, int>> against;
   for (const auto& node : graph.nodes()) {
     if (node->op->kind != Kind::update) continue;
-    const auto readers = state_readers.find(node->operands[0]);
-    if (readers == state_readers.end()) continue;
     const Node* producer = root_of(node->operands[1], reuse)->producer;
-    for (int reader : readers->second)
+    for (int reader : state_readers[node->operands[0]])
       for (const Node* then : {static_cast<const Node*>(node.get()), producer}) {
         if (!then) continue;
-        if (reader <= number.at(then)) dependencies.add(reader, number.at(then));
-        else against.emplace_back(reader, number.at(then));
+        if (reader <= number[then]) dependencies.add(reader, number[then]);
+        else against.emplace_back(reader, number[then]);
       }
   }
   for (const auto& [reader, then] : against)
@@ -76,8 +74,8 @@ void add_state_order(const Graph& graph, const ReuseTable& reuse, const std::uno
 
 Dependencies dependencies_of(const Graph& graph, const ReuseTable& reuse) {
   Dependencies dependencies(graph.nodes().size());
-  std::unordered_map<const Node*, int> number;
-  std::unordered_map<const Value*, NodeNumbers> state_readers;
+  NodeTable<int> number(graph);
+  ValueTable<NodeNumbers> state_readers(graph);
   int last_collective = -1;
   const int count = static_cast<int>(graph.nodes().size());
   for (int n = 0; n < count; ++n) {
@@ -86,7 +84,7 @@ Dependencies dependencies_of(const Graph& graph, const ReuseTable& reuse) {
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       const Value* operand = node.operands[i];
       if (!operand) continue;
-      if (operand->producer) dependencies.add(number.at(operand->producer), n);
+      if (operand->producer) dependencies.add(number[operand->producer], n);
       const bool written = node.op->kind == Kind::update && i == 0;
       if (const Value* root = root_of(operand, reuse); !root->producer && !written) state_readers[root].push_back(n);
     }
@@ -101,15 +99,19 @@ Dependencies dependencies_of(const Graph& graph, const ReuseTable& reuse) {
 Problem problem_of(const Graph& graph, const ReuseTable& reuse, const Storages& storages, std::int64_t alignment) {
   Problem problem;
   problem.dependencies = dependencies_of(graph, reuse);
-  std::unordered_map<const Value*, int> group_of;
+  struct GroupNumber {
+    int number = -1;
+  };
+  ValueTable<GroupNumber> group_of(graph);
   auto group = [&](const Value* value) {
     const Value* root = root_of(value, reuse);
-    auto [it, added] = group_of.emplace(root, static_cast<int>(problem.groups.size()));
-    if (added) {
+    int& number = group_of[root].number;
+    if (number < 0) {
+      number = static_cast<int>(problem.groups.size());
       const bool arena = storages.at(root).space == MemorySpace::arena;
       problem.groups.push_back({arena ? aligned(root->type.bytes(), alignment) : 0, {}, 0});
     }
-    return it->second;
+    return number;
   };
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     const Node& node = *graph.nodes()[n];

@@ -199,9 +199,8 @@ Reuse reuse_of(const Node& node) {
 }
 
 ReuseTable reuse_of(const Graph& graph) {
-  ReuseTable table;
-  table.reserve(graph.nodes().size());
-  for (const auto& node : graph.nodes()) table.emplace(node.get(), reuse_of(*node));
+  ReuseTable table(graph);
+  for (const auto& node : graph.nodes()) table[node.get()] = reuse_of(*node);
   return table;
 }
 

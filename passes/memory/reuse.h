@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <unordered_map>
 #include <vector>
 
 #include "ir/graph.h"
@@ -36,7 +35,7 @@ struct Reuse {
 /// stored before its epilogue reads its operands, they stand in a result's memory.
 Reuse reuse_of(const ir::Node& node);
 
-using ReuseTable = std::unordered_map<const ir::Node*, Reuse>;
+using ReuseTable = ir::NodeTable<Reuse>;
 ReuseTable reuse_of(const ir::Graph& graph);
 
 }  // namespace gcomp::passes

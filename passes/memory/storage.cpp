@@ -21,7 +21,9 @@ class StorageAssigner {
         alias_(graph),
         last_read_(graph),
         outputs_(graph, graph.outputs()),
-        copies_(graph) {
+        copies_(graph),
+        updates_(graph),
+        in_state_(graph) {
     for (const Node* node : order)
       if (reuse.at(node).alias) alias_.insert(node->result());
   }
@@ -52,12 +54,12 @@ class StorageAssigner {
   void find_updates() {
     for (std::size_t p = 0; p < order_.size(); ++p)
       if (order_[p]->op->kind == Kind::update)
-        updates_.emplace(order_[p]->operands[0], Update{order_[p]->operands[1], static_cast<int>(p)});
-    if (updates_.empty()) return;
+        updates_[order_[p]->operands[0]] = {order_[p]->operands[1], static_cast<int>(p)}, any_updates_ = true;
+    if (!any_updates_) return;
     auto check = [&](const Value* value, int position) {
       if (!alias_.contains(value)) return;
-      auto update = updates_.find(root(value));
-      if (update != updates_.end() && position > update->second.position) copies_.insert(value);
+      const Update& update = updates_[root(value)];
+      if (update.value && position > update.position) copies_.insert(value);
     };
     for (std::size_t p = 0; p < order_.size(); ++p)
       for (const Value* operand : order_[p]->operands) check(operand, static_cast<int>(p));
@@ -105,24 +107,24 @@ class StorageAssigner {
 
   /// In declaration order; a value that updates two states is computed in the first and copied to the second.
   void choose_updates_in_place() {
-    std::unordered_map<const Node*, int> position;
+    if (!any_updates_) return;
+    NodeTable<int> position(graph_);
     std::unordered_map<const Node*, std::unordered_map<const Value*, std::vector<int>>> operands;  // of producers, by root
-    if (!updates_.empty())
-      for (std::size_t p = 0; p < order_.size(); ++p) position[order_[p]] = static_cast<int>(p);
+    for (std::size_t p = 0; p < order_.size(); ++p) position[order_[p]] = static_cast<int>(p);
     for (const State& state : graph_.states()) {
-      auto update = updates_.find(state.value);
-      if (update == updates_.end()) continue;
-      const Value* value = root(update->second.value);
+      const Update& update = updates_[state.value];
+      if (!update.value) continue;
+      const Value* value = root(update.value);
       const Node* producer = value->producer;
-      if (!producer || producer->op->kind == Kind::constant || outputs_.contains(value) || in_state_.count(value)) continue;
-      const int last = last_read(state.value), made = position.at(producer);
+      if (!producer || producer->op->kind == Kind::constant || outputs_.contains(value) || in_state_[value]) continue;
+      const int last = last_read(state.value), made = position[producer];
       if (last > made || value->type.bytes() != state.value->type.bytes()) continue;
       if (last == made) {
         auto [found, added] = operands.try_emplace(producer);
         if (added) found->second = operands_by<const Value*>(*producer, [&](const Value* v) { return root(v); });
         if (!all_overwritable(reuse_.at(producer), found->second.at(state.value), value->index)) continue;
       }
-      in_state_.emplace(value, state.value);
+      in_state_[value] = state.value;
     }
   }
 
@@ -135,8 +137,8 @@ class StorageAssigner {
     std::unordered_map<int, std::vector<int>> operands;
     if (!reuse_.at(&node).in_place.empty()) operands = operands_by<int>(node, [&](const Value* v) { return number_of(v); });
     for (const Value* result : node.results) {
-      if (auto state = in_state_.find(result); state != in_state_.end()) {
-        share(result, state->second);
+      if (const Value* state = in_state_[result]) {
+        share(result, state);
         continue;
       }
       const MemorySpace space = space_of(node, result);
@@ -181,8 +183,8 @@ class StorageAssigner {
   }
 
   struct Update {
-    const Value* value;
-    int position;
+    const Value* value = nullptr;
+    int position = 0;
   };
 
   const Graph& graph_;
@@ -190,8 +192,6 @@ class StorageAssigner {
   const ReuseTable& reuse_;
   int position_ = 0;
   Storages storages_;
-  std::unordered_map<const Value*, Update> updates_;         ///< by state
-  std::unordered_map<const Value*, const Value*> in_state_;  ///< value computed in a state's memory -> state
   struct LastRead {
     int position = -1;
   };
@@ -199,6 +199,9 @@ class StorageAssigner {
   ValueTable<LastRead> last_read_;  ///< by root
   ValueSet outputs_;                ///< and the roots that they are aliases of
   ValueSet copies_;                 ///< views of states that cannot be aliases
+  ValueTable<Update> updates_;      ///< by state
+  bool any_updates_ = false;
+  ValueTable<const Value*> in_state_;  ///< value computed in a state's memory -> state
 };
 
 }  // namespace

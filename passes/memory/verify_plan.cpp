@@ -59,16 +59,69 @@ class ByteOwners {
   std::map<std::int64_t, Span> spans_;
 };
 
+/// Where a value lies; looked up once for the many operands and results of an optimizer kernel.
+struct Extent {
+  const Value* value = nullptr;
+  MemorySpace space = MemorySpace::arena;
+  std::int64_t offset = 0, end = 0;
+};
+
+/// Extents by where they lie, to find those that overlap one without looking at all.
+class ExtentIndex {
+ public:
+  /// `extents` stays as it is while this is in use.
+  void assign(const std::vector<Extent>& extents) {
+    entries_.clear();
+    for (std::size_t i = 0; i < extents.size(); ++i)
+      if (extents[i].offset < extents[i].end) entries_.push_back({&extents[i], i, 0});
+    std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+      return a.extent->space != b.extent->space ? a.extent->space < b.extent->space : a.extent->offset < b.extent->offset;
+    });
+    const Entry* before = nullptr;
+    for (Entry& entry : entries_) {
+      const bool follows = before && before->extent->space == entry.extent->space;
+      entry.reach = follows ? std::max(before->reach, entry.extent->end) : entry.extent->end;
+      before = &entry;
+    }
+  }
+
+  /// Places of those that share bytes with `extent`, other than the value's own; ascending.
+  const std::vector<std::size_t>& overlapping(const Extent& extent) {
+    found_.clear();
+    if (extent.offset >= extent.end) return found_;
+    auto it = std::partition_point(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return entry.extent->space != extent.space ? entry.extent->space < extent.space : entry.extent->offset < extent.end;
+    });
+    while (it != entries_.begin() && (--it)->extent->space == extent.space && it->reach > extent.offset)
+      if (it->extent->end > extent.offset && it->extent->value != extent.value) found_.push_back(it->number);
+    std::sort(found_.begin(), found_.end());
+    return found_;
+  }
+
+ private:
+  struct Entry {
+    const Extent* extent;
+    std::size_t number;
+    std::int64_t reach;  ///< the greatest end of this one and those before it in the space
+  };
+  std::vector<Entry> entries_;
+  std::vector<std::size_t> found_;
+};
+
 /// Runs the graph over owners instead of numbers.
 class PlanVerifier {
  public:
   PlanVerifier(const Graph& graph, const MemoryPlan& plan, const PlanOptions& options)
-      : graph_(graph), plan_(plan), options_(options) {}
+      : graph_(graph), plan_(plan), options_(options), places_(graph), contents_(graph), states_(graph) {
+    for (const auto& [value, placement] : plan.placements) places_[value] = &placement;
+    for (const State& state : graph.states()) states_.insert(state.value);
+  }
 
   void run() {
     for (const State& state : graph_.states()) start(state.value, MemorySpace::state);
     for (const Value* input : graph_.inputs()) start(input, MemorySpace::io);
     inputs_ = extents_of(graph_.inputs());
+    by_place_.inputs.assign(inputs_);
     for (const auto& node : graph_.nodes())
       if (node->op->kind == Kind::constant && place(node->result()).space == MemorySpace::constant)
         start(node->result(), MemorySpace::constant);
@@ -86,9 +139,9 @@ class PlanVerifier {
   }
 
   const Placement& place(const Value* value) const {
-    auto it = plan_.placements.find(value);
-    if (it == plan_.placements.end()) fail("%", value->name, " has no place");
-    return it->second;
+    const Placement* placement = places_.at(value);
+    if (!placement) fail("%", value->name, " has no place");
+    return *placement;
   }
   std::int64_t end_of(const Value* value) const { return place(value).offset + value->type.bytes(); }
   ByteOwners& owners(MemorySpace space) { return owners_[static_cast<std::size_t>(space)]; }
@@ -126,8 +179,8 @@ class PlanVerifier {
   }
 
   const Value* contents_of(const Value* value) const {
-    auto it = contents_.find(value);
-    return it == contents_.end() ? value : it->second;
+    const Value* contents = contents_.at(value);
+    return contents ? contents : value;
   }
 
   void write(const Value* value) { owners(place(value).space).write(place(value).offset, end_of(value), contents_of(value)); }
@@ -165,36 +218,26 @@ class PlanVerifier {
     if (!same) fail(where(value), " must have the place of ", where(target));
   }
 
-  /// Where a value lies; looked up once for the many pairs of an optimizer kernel.
-  struct Extent {
-    const Value* value;
-    MemorySpace space;
-    std::int64_t offset, end;
-  };
   std::vector<Extent> extents_of(const std::vector<Value*>& values) const {
     std::vector<Extent> extents;
     for (const Value* value : values)
-      extents.push_back(value ? Extent{value, place(value).space, place(value).offset, end_of(value)}
-                              : Extent{nullptr, MemorySpace::arena, 0, 0});
+      extents.push_back(value ? Extent{value, place(value).space, place(value).offset, end_of(value)} : Extent{});
     return extents;
   }
-  static bool overlap(const Extent& a, const Extent& b) {
-    return a.value != b.value && a.space == b.space && std::max(a.offset, b.offset) < std::min(a.end, b.end);
-  }
 
-  void check_results(const Node& node) const {
+  void check_results(const Node& node) {
     std::optional<Reuse> reuse;  // costly for large kernels, and few results lie over operands
     const std::vector<Extent> results = extents_of(node.results), operands = extents_of(node.operands);
+    by_place_.results.assign(results);
+    by_place_.operands.assign(operands);
     for (std::size_t r = 0; r < results.size(); ++r) {
-      check_place(node, node.results[r]);
-      for (std::size_t other = 0; other < r; ++other)
-        if (overlap(results[r], results[other]))
-          fail(where(node.results[r]), " overlaps ", where(node.results[other]), ", a result of the same node");
-      for (std::size_t i = 0; i < operands.size(); ++i)
-        if (overlap(results[r], operands[i])) {
-          if (!reuse) reuse = reuse_of(node);
-          check_in_place(node, i, r, *reuse);
-        }
+      check_place(node, results[r]);
+      for (std::size_t other : by_place_.results.overlapping(results[r]))
+        if (other < r) fail(where(node.results[r]), " overlaps ", where(node.results[other]), ", a result of the same node");
+      for (std::size_t i : by_place_.operands.overlapping(results[r])) {
+        if (!reuse) reuse = reuse_of(node);
+        check_in_place(node, i, r, *reuse);
+      }
     }
   }
 
@@ -206,20 +249,22 @@ class PlanVerifier {
     check_alias(operand, result);
   }
 
-  void check_place(const Node& node, const Value* result) const {
+  void check_place(const Node& node, const Extent& extent) {
+    const Value* result = extent.value;
     check_bounds(result);
     const Placement& p = place(result);
     if (node.op->kind != Kind::constant && p.space == MemorySpace::constant) fail(where(result), " is computed in constant memory");
     if (p.alias_of) {
       check_alias(p.alias_of, result);
-      const bool operand = std::find(node.operands.begin(), node.operands.end(), p.alias_of) != node.operands.end();
-      if (!operand && !graph_.find_state(p.alias_of))
+      const auto is_operand = [&] {
+        return std::find(node.operands.begin(), node.operands.end(), p.alias_of) != node.operands.end();
+      };
+      if (!states_.contains(p.alias_of) && !is_operand())
         fail(where(result), " is an alias of %", p.alias_of->name, ", neither an operand nor a state");
     }
     if (p.space == MemorySpace::state && !p.alias_of) fail(where(result), " lies in state memory but is no alias of a state");
-    const Extent extent{result, p.space, p.offset, end_of(result)};
-    for (const Extent& input : inputs_)
-      if (overlap(extent, input)) fail(where(result), " overlaps ", where(input.value), ", an input");
+    for (std::size_t input : by_place_.inputs.overlapping(extent))
+      fail(where(result), " overlaps ", where(inputs_[input].value), ", an input");
   }
 
   void update(const Value& state, const Value& value) {
@@ -238,7 +283,12 @@ class PlanVerifier {
   const PlanOptions& options_;
   std::array<ByteOwners, 4> owners_;
   std::vector<Extent> inputs_;
-  std::unordered_map<const Value*, const Value*> contents_;  ///< whose elements a value has, where not its own
+  struct {
+    ExtentIndex inputs, results, operands;
+  } by_place_;
+  ValueTable<const Placement*> places_;
+  ValueTable<const Value*> contents_;  ///< whose elements a value has, where not its own
+  ValueSet states_;
 };
 
 }  // namespace

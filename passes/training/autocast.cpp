@@ -217,7 +217,7 @@ class Autocast {
   DType low_type_;
   std::unordered_set<const Value*> shown_;
   std::unordered_map<Value*, Value*> now_, low_, wide_;  // a value's successor; its counterpart in the other type
-  std::string origin_;                                   // of the node at hand: casts are made on its behalf
+  SharedText origin_;                                    // of the node at hand: casts are made on its behalf
   ValueTable<const Value*> sources_;                     // of views, as far as they were asked for
   ValueTable<const State*> states_;
   bool changed_ = false;

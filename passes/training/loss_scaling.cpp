@@ -31,7 +31,7 @@ void guard_updates(Builder& b, Var finite, const std::vector<Value*>& attempts) 
   Graph& graph = b.graph();
   struct Update {
     Value *state, *value;
-    std::string origin;
+    SharedText origin;
   };
   std::vector<Update> updates;
   for (const auto& node : graph.nodes())
