@@ -1,6 +1,7 @@
 // Contractions: multiply and sum. Library calls match these; their loop nests are the generated fallback and the reference.
 #pragma once
 
+#include "ir/ops/algebra.h"
 #include "ir/ops/pointwise.h"
 #include "ir/ops/shown.h"
 #include "ir/ops/structure.h"
@@ -21,6 +22,7 @@ constexpr OpDef kMatmul{
     .operands = 2,
     .attributes = kMatmulAttributes,
     .precision = Precision::low,
+    .rules = kMatmulRules,
     .infer =
         [](const InferContext& c) {
           const TensorType &a = c.operand(0), &b = c.operand(1);

@@ -33,6 +33,7 @@ constexpr OpDef kEqual{
     .typing = PointwiseTyping::predicate,
     .cost = 1,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return x == y; }),
     .no_gradient = kDiscrete,
 };
@@ -65,6 +66,7 @@ constexpr OpDef kAnd{
     .typing = PointwiseTyping::logical,
     .cost = 1,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return x && y; }),
     .no_gradient = kDiscrete,
 };
@@ -75,6 +77,7 @@ constexpr OpDef kOr{
     .typing = PointwiseTyping::logical,
     .cost = 1,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return x || y; }),
     .no_gradient = kDiscrete,
 };
@@ -85,6 +88,7 @@ constexpr OpDef kXor{
     .typing = PointwiseTyping::logical,
     .cost = 1,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return x != y; }),
     .no_gradient = kDiscrete,
 };
@@ -95,6 +99,7 @@ constexpr OpDef kNot{
     .typing = PointwiseTyping::logical,
     .cost = 1,
     .precision = Precision::promoted,
+    .involution = true,
     .scalar = body<1>([](auto x) { return !x; }),
     .no_gradient = kDiscrete,
 };
@@ -106,6 +111,7 @@ constexpr OpDef kBitAnd{
     .operands = 2,
     .cost = 2,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return bit_and(x, y); }),
     .no_gradient = kDiscrete,
 };
@@ -115,6 +121,7 @@ constexpr OpDef kBitOr{
     .operands = 2,
     .cost = 2,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return bit_or(x, y); }),
     .no_gradient = kDiscrete,
 };
@@ -124,6 +131,7 @@ constexpr OpDef kBitXor{
     .operands = 2,
     .cost = 2,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return bit_xor(x, y); }),
     .no_gradient = kDiscrete,
 };
@@ -133,6 +141,7 @@ constexpr OpDef kBitNot{
     .operands = 1,
     .cost = 2,
     .precision = Precision::promoted,
+    .involution = true,
     .scalar = body<1>([](auto x) { return bit_not(x); }),
     .no_gradient = kDiscrete,
 };

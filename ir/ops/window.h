@@ -101,6 +101,7 @@ constexpr OpDef kWindow{
     .operands = 1,
     .attributes = kWindowAttributes,
     .precision = Precision::promoted,
+    .fills = true,
     .infer =
         [](const InferContext& c) {
           TensorType type = c.operand(0);
