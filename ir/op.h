@@ -86,6 +86,26 @@ enum class Precision : std::uint8_t {
   rounded,   ///< as wide, and the first result is cast back where the first operand had 16 bits
 };
 
+/// Which elements of an operand a kernel computes that computes the operand on the way.
+enum class Reads : std::uint8_t {
+  by_result,  ///< one for each element of the result; of reductions and index ops, every one at least once
+  once,       ///< every one, once
+  inside,     ///< one for each element of the result that is no margin
+};
+
+/// What is laid out as the attribute `channels_last` says.
+enum class Layout : std::uint8_t {
+  fixed,    ///< not by that attribute
+  image,    ///< [n, c, ...] or [n, ..., c]
+  windows,  ///< an image's, with the offsets within the window behind
+};
+struct Layouts {
+  Layout operands[2] = {Layout::fixed, Layout::fixed};
+  Layout result = Layout::fixed;
+
+  constexpr bool any() const { return operands[0] != Layout::fixed || result != Layout::fixed; }
+};
+
 /// For a node of kind view, index, scan, random or contract: the loop nest that defines it.
 struct LoopContext {
   std::span<const TensorType> operands;
@@ -141,10 +161,14 @@ struct OpDef {
   std::optional<double> identity = {};        ///< x op identity = x, and the other way round where it is commutative
   bool commutative = false;                   ///< x op y = y op x, bit for bit: which maximum(0, -0) is not
   bool involution = false;                    ///< op(op(x)) = x
-  bool fills = false;                         ///< a view: not all elements of the result are elements of an operand
-  bool alias = false;                         ///< a view: the operand's elements in their order, under another shape
-  std::span<const SimplifyRule> rules = {};   ///< algebra beyond these facts
-  InferRule infer = nullptr;                  ///< all kinds but pointwise and reduce
+  bool equality = false;                      ///< whether operands are equal, so that none may differ in its last bit
+  bool looks_up = false;                      ///< of kind index: one element of an operand, at a place that another one gives
+  Reads reads = Reads::by_result;
+  Layouts layouts = {};                      ///< of ops with the attribute `channels_last`
+  bool fills = false;                        ///< a view: not all elements of the result are elements of an operand
+  bool alias = false;                        ///< a view: the operand's elements in their order, under another shape
+  std::span<const SimplifyRule> rules = {};  ///< algebra beyond these facts
+  InferRule infer = nullptr;                 ///< all kinds but pointwise and reduce
   ScalarBody scalar = {};
   Reduction reduction = {};
   LoopRule loops = nullptr;

@@ -136,6 +136,7 @@ constexpr OpDef kConvolution{
     .operands = 2,
     .attributes = kConvolutionAttributes,
     .precision = Precision::low,
+    .layouts = {{Layout::image}, Layout::image},
     .infer =
         [](const InferContext& c) {
           c.require(c.operand(0).rank() >= 3 && c.operand(0).dtype == c.operand(1).dtype, "input is ", shown(c.operand(0)),
@@ -188,6 +189,7 @@ constexpr OpDef kConvolutionInputGradient{
     .operands = 2,
     .attributes = kConvolutionGradientAttributes,
     .precision = Precision::low,
+    .layouts = {{Layout::image}, Layout::image},
     .infer =
         [](const InferContext& c) {
           c.require(
@@ -241,6 +243,7 @@ constexpr OpDef kConvolutionWeightGradient{
     .operands = 2,
     .attributes = kConvolutionGradientAttributes,
     .precision = Precision::low,
+    .layouts = {{Layout::image, Layout::image}, Layout::fixed},
     .infer =
         [](const InferContext& c) {
           c.require(

@@ -34,6 +34,7 @@ constexpr OpDef kEqual{
     .cost = 1,
     .precision = Precision::promoted,
     .commutative = true,
+    .equality = true,
     .scalar = body<2>([](auto x, auto y) { return x == y; }),
     .no_gradient = kDiscrete,
 };

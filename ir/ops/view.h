@@ -246,6 +246,7 @@ constexpr OpDef kPad{
     .operands = 1,
     .attributes = kPadAttributes,
     .precision = Precision::promoted,
+    .reads = Reads::inside,
     .fills = true,
     .infer =
         [](const InferContext& c) {

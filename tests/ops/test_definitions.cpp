@@ -145,6 +145,16 @@ TEST(Table, ops_are_commutative_or_their_own_inverse_where_they_say_so) {
   }
 }
 
+TEST(Table, equality_is_what_one_bit_decides) {
+  for (const OpDef* op : ops::kTable) {
+    if (op->operands != 2 || op->typing != PointwiseTyping::predicate) continue;
+    const auto f = op->scalar.reference;
+    const bool decides = f(std::vector{1.0, 1.0}) != 0 && f(std::vector{1.0, std::nextafter(1.0, 2.0)}) == 0 &&
+                         f(std::vector{1.0, std::nextafter(1.0, 0.0)}) == 0;
+    EXPECT_EQ(op->equality, decides) << op->name;
+  }
+}
+
 TEST(Table, identities_change_no_bit) {
   for (const OpDef* op : ops::kTable) {
     if (!op->identity) continue;
