@@ -39,7 +39,7 @@ void add_node(ProgramBuilder& program, const Target& target, const Node& node) {
       if (target.add_contraction(program, node)) return;
       return add_loops(program, node);
     case Kind::view:
-      if (node.op == &ops::kReshape && program.owner(node.result()) == program.owner(node.operands[0]))
+      if (node.op->alias && program.owner(node.result()) == program.owner(node.operands[0]))
         return void(program.buffer_of(node.result()));
       return add_loops(program, node);
     case Kind::constant:

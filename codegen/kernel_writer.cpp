@@ -10,8 +10,6 @@ using namespace gcomp::ir;
 
 namespace {
 
-bool is_cast(const OpDef& op) { return op.typing == PointwiseTyping::cast && op.scalar.arity == 1; }
-
 bool is_narrow_float(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 /// A conversion of a value in `from`'s compute type by the cast rules.

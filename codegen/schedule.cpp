@@ -329,7 +329,7 @@ void schedule_reductions(const FlatNest& nest, Schedule& schedule) {
 /// One instruction of a vector unit, or many: divisions block it for about as long as the polynomial of a function takes it. A
 /// change of type goes with a load or a store.
 int weight_of(const OpDef& op) {
-  if (op.typing == PointwiseTyping::cast && op.operands == 1) return 0;
+  if (is_cast(op)) return 0;
   return op.cost > 1 ? kManyInstructions : 1;
 }
 

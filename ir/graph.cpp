@@ -3,8 +3,13 @@
 #include <algorithm>
 
 #include "ir/base/hash.h"
+#include "ir/ops/table.h"
 
 namespace gcomp::ir {
+
+std::optional<double> splat_value(const Value* value) {
+  return is_made_by(value, ops::kFull) ? std::optional(value->producer->attributes.real("value")) : std::nullopt;
+}
 
 std::string_view name_of(StateRole role) {
   switch (role) {

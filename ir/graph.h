@@ -53,6 +53,9 @@ struct Node {
 /// Whether a node of this op made the value.
 inline bool is_made_by(const Value* value, const OpDef& op) { return value->producer && value->producer->op == &op; }
 
+/// The number that every element is, where a constant of one number made the value.
+std::optional<double> splat_value(const Value* value);
+
 enum class StateRole : std::uint8_t { parameter, running_statistic, optimizer, counter };
 std::string_view name_of(StateRole role);
 

@@ -2,6 +2,7 @@
 // generation switch over kinds; only the op table, ONNX rows and library matching name ops.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -85,6 +86,26 @@ enum class Precision : std::uint8_t {
   rounded,   ///< as wide, and the first result is cast back where the first operand had 16 bits
 };
 
+/// Which elements of an operand a kernel computes that computes the operand on the way.
+enum class Reads : std::uint8_t {
+  by_result,  ///< one for each element of the result; of reductions and index ops, every one at least once
+  once,       ///< every one, once
+  inside,     ///< one for each element of the result that is no margin
+};
+
+/// What is laid out as the attribute `channels_last` says.
+enum class Layout : std::uint8_t {
+  fixed,    ///< not by that attribute
+  image,    ///< [n, c, ...] or [n, ..., c]
+  windows,  ///< an image's, with the offsets within the window behind
+};
+struct Layouts {
+  Layout operands[2] = {Layout::fixed, Layout::fixed};
+  Layout result = Layout::fixed;
+
+  constexpr bool any() const { return operands[0] != Layout::fixed || result != Layout::fixed; }
+};
+
 /// For a node of kind view, index, scan, random or contract: the loop nest that defines it.
 struct LoopContext {
   std::span<const TensorType> operands;
@@ -93,8 +114,11 @@ struct LoopContext {
 };
 using LoopRule = LoopNest (*)(const LoopContext&);
 
+class Builder;
 class GradientContext;
 class ExpandContext;
+struct Node;
+struct Value;
 struct Var;
 
 using GradientRule = void (*)(GradientContext&);
@@ -103,6 +127,13 @@ using GradientRule = void (*)(GradientContext&);
 struct Reduction {
   enum class Of : std::uint8_t { none, sum, product, maximum, minimum, first_maximum, first_minimum };
   Of of = Of::none;
+};
+
+/// An IEEE-exact rewrite of nodes of one op with one result.
+struct SimplifyRule {
+  std::string_view name;
+  std::string_view text;                  ///< before -> after
+  Value* (*apply)(Node& node, Builder&);  ///< what takes the place of the result; null where the rule does not apply
 };
 
 /// One case for the tests that loop over the table: operand types as text ("f64[2,3] i64[2]"), attributes as text, and the
@@ -126,12 +157,22 @@ struct OpDef {
   /// scalar body only: all others move values, or are what their nests consist of.
   int cost = 0;
   Precision precision = Precision::undecided;
-  bool (*wide_where)(const struct Node&) = nullptr;  ///< of an op that is promoted: which nodes are wide all the same
-  InferRule infer = nullptr;                         ///< all kinds but pointwise and reduce
+  bool (*wide_where)(const Node&) = nullptr;  ///< of an op that is promoted: which nodes are wide all the same
+  std::optional<double> identity = {};        ///< x op identity = x, and the other way round where it is commutative
+  bool commutative = false;                   ///< x op y = y op x, bit for bit: which maximum(0, -0) is not
+  bool involution = false;                    ///< op(op(x)) = x
+  bool equality = false;                      ///< whether operands are equal, so that none may differ in its last bit
+  bool looks_up = false;                      ///< of kind index: one element of an operand, at a place that another one gives
+  Reads reads = Reads::by_result;
+  Layouts layouts = {};                      ///< of ops with the attribute `channels_last`
+  bool fills = false;                        ///< a view: not all elements of the result are elements of an operand
+  bool alias = false;                        ///< a view: the operand's elements in their order, under another shape
+  std::span<const SimplifyRule> rules = {};  ///< algebra beyond these facts
+  InferRule infer = nullptr;                 ///< all kinds but pointwise and reduce
   ScalarBody scalar = {};
   Reduction reduction = {};
   LoopRule loops = nullptr;
-  std::vector<struct Value*> (*expand)(ExpandContext&) = nullptr;
+  std::vector<Value*> (*expand)(ExpandContext&) = nullptr;
   GradientRule gradient = nullptr;
   std::string_view no_gradient = {};  ///< why there is none, where there is no rule
   std::span<const Sample> samples = {};
@@ -141,6 +182,11 @@ struct OpDef {
   Var operator()(Var x) const;
   Var operator()(Var x, Var y) const;
 };
+
+/// Conversions of dtype.
+constexpr bool is_cast(const OpDef& op) { return op.typing == PointwiseTyping::cast && op.operands == 1; }
+/// Views that show elements of their one operand and nothing else.
+constexpr bool is_plain_view(const OpDef& op) { return op.kind == Kind::view && op.operands == 1 && !op.fills; }
 
 /// Attributes with the defaults of `op` filled in.
 Attributes with_defaults(const OpDef& op, const Attributes& attributes);

@@ -40,20 +40,8 @@ Var transposed(Builder& b, Var x, const Permutation& p) {
     for (std::int64_t i : p) composed.push_back(producer->attributes.integers("permutation")[static_cast<std::size_t>(i)]);
     return b.transpose(b.wrap(producer->operands[0]), composed);
   }
-  if (is_made_by(x.value, ops::kFull)) return b.full({x.dtype(), permuted(x.shape(), p)}, producer->attributes.real("value"));
+  if (const auto number = splat_value(x.value)) return b.full({x.dtype(), permuted(x.shape(), p)}, *number);
   return b.transpose(x, p);
-}
-
-Replacement convolution_channels_last(Node& node, Builder& b) {
-  const Attributes all = with_defaults(*node.op, node.attributes);
-  if (all.flag("channels_last")) return std::nullopt;
-  Attributes attributes = node.attributes;
-  attributes.set("channels_last", true);
-  const Permutation last = to_channels_last(node.operands[0]->type.rank());
-  auto image = [&](std::size_t i) { return transposed(b, b.wrap(node.operands[i]), last); };
-  auto weight = b.wrap(node.operands[1]);
-  if (node.op == &ops::kConvolutionWeightGradient) return std::vector{b.apply(*node.op, {image(0), image(1)}, attributes).value};
-  return std::vector{b.transpose(b.apply(*node.op, {image(0), weight}, attributes), inverse_of(last)).value};
 }
 
 /// The permutation of a transpose back to channels first; null for any other value.
@@ -99,14 +87,38 @@ Permutation windows_first(std::int64_t rank, std::size_t spatial) {
   return p;
 }
 
-Replacement through_window(Node& node, Builder& b) {
-  const std::int64_t rank = node.operands[0]->type.rank();
-  const std::size_t spatial = node.attributes.integers("kernel").size();
-  if (!channels_first(node.operands[0]) || static_cast<std::int64_t>(spatial) != rank - 2) return std::nullopt;
+/// From channels first, for a value of that rank, of which so many dimensions are offsets within windows where it holds such.
+Permutation to_channels_last(Layout layout, std::int64_t rank, std::int64_t offsets) {
+  if (layout == Layout::image) return to_channels_last(rank);
+  return inverse_of(windows_first(rank - offsets, static_cast<std::size_t>(offsets)));
+}
+
+/// Dimensions of a window; 0 for ops that have none.
+std::int64_t window_rank(const Node& node) {
+  const Attribute* kernel = node.attributes.find("kernel");
+  return kernel ? static_cast<std::int64_t>(std::get<std::vector<std::int64_t>>(*kernel).size()) : 0;
+}
+
+/// An op on images computes channels last. A view does so only of what lies that way, since it moves nothing where it is read
+/// through; what windows are taken of or added to has no dimensions but batch, channel and theirs.
+Replacement channels_last(Node& node, Builder& b) {
+  const Layouts& layouts = node.op->layouts;
+  const std::int64_t offsets = window_rank(node);
+  const Value* image = layouts.operands[0] == Layout::image ? node.operands[0] : node.result();
+  if (with_defaults(*node.op, node.attributes).flag("channels_last")) return std::nullopt;
+  if (node.op->kind == Kind::view && !channels_first(node.operands[0])) return std::nullopt;
+  if (offsets > 0 && image->type.rank() != offsets + 2) return std::nullopt;
   Attributes attributes = node.attributes;
   attributes.set("channels_last", true);
-  Var x = b.wrap(node.operands[0]->producer->operands[0]);
-  return std::vector{b.transpose(b.apply(ops::kWindow, {x}, attributes), windows_first(rank, spatial)).value};
+  std::vector<Var> operands;
+  for (std::size_t i = 0; i < node.operands.size(); ++i) {
+    Var x = b.wrap(node.operands[i]);
+    operands.push_back(
+        layouts.operands[i] == Layout::fixed ? x : transposed(b, x, to_channels_last(layouts.operands[i], x.rank(), offsets)));
+  }
+  Var y = b.apply(*node.op, operands, attributes);
+  if (layouts.result == Layout::fixed) return std::vector{y.value};
+  return std::vector{b.transpose(y, inverse_of(to_channels_last(layouts.result, y.rank(), offsets))).value};
 }
 
 /// Whether the value is windows put back channels first, as through_window leaves them.
@@ -123,40 +135,29 @@ Replacement reduce_windows(Node& node, Builder& b) {
   return std::vector{b.transpose(reduced, inverse_of(to_channels_last(reduced.rank()))).value};
 }
 
-/// The sum over windows writes channels last where its readers are images in that layout anyway; its operand is computed in place.
-Replacement sum_windows(Node& node, Builder& b) {
-  const std::size_t spatial = node.attributes.integers("kernel").size();
-  const std::int64_t rank = node.result()->type.rank();
-  if (with_defaults(*node.op, node.attributes).flag("channels_last") || static_cast<std::int64_t>(spatial) != rank - 2)
-    return std::nullopt;
-  Attributes attributes = node.attributes;
-  attributes.set("channels_last", true);
-  Var windows = transposed(b, b.wrap(node.operands[0]), inverse_of(windows_first(rank, spatial)));
-  return std::vector{b.transpose(b.apply(ops::kWindowSum, {windows}, attributes), inverse_of(to_channels_last(rank))).value};
-}
-
-Replacement through_concat(Node& node, Builder& b) {
+/// A view that does the same at each index of all other dimensions, as concat does.
+Replacement through_view_along_axis(Node& node, Builder& b) {
   const auto* first = channels_first(node.operands[0]);
   if (!first) return std::nullopt;
   const Permutation back = *first, last = inverse_of(back);
   std::vector<Var> operands;
   for (Value* operand : node.operands) operands.push_back(transposed(b, b.wrap(operand), last));
-  const std::int64_t axis = back[static_cast<std::size_t>(node.attributes.integer("axis"))];
-  return std::vector{b.transpose(b.concat(operands, axis), back).value};
+  Attributes attributes = node.attributes;
+  attributes.set("axis", back[static_cast<std::size_t>(node.attributes.integer("axis"))]);
+  return std::vector{b.transpose(b.apply(*node.op, operands, attributes), back).value};
 }
 
 Replacement move(Node& node, Builder& b) {
+  if (node.op->layouts.any()) return channels_last(node, b);
   switch (node.op->kind) {
-    case Kind::contract: return node.op == &ops::kMatmul ? std::nullopt : convolution_channels_last(node, b);
     case Kind::pointwise: return through_pointwise(node, b);
     case Kind::reduce: {
       Replacement made = reduce_windows(node, b);
       return made ? made : through_reduce(node, b);
     }
-    case Kind::view:
-      if (node.op == &ops::kWindow) return through_window(node, b);
-      return node.op == &ops::kConcat ? through_concat(node, b) : std::nullopt;
-    case Kind::index: return node.op == &ops::kWindowSum ? sum_windows(node, b) : std::nullopt;
+    case Kind::view: return node.attributes.find("axis") ? through_view_along_axis(node, b) : std::nullopt;
+    case Kind::contract:
+    case Kind::index:
     case Kind::constant:
     case Kind::scan:
     case Kind::random:
@@ -168,7 +169,7 @@ Replacement move(Node& node, Builder& b) {
   return std::nullopt;
 }
 
-bool is_convolution(const Node& node) { return node.op->kind == Kind::contract && node.op != &ops::kMatmul; }
+bool is_convolution(const Node& node) { return node.op->kind == Kind::contract && node.op->layouts.any(); }
 
 }  // namespace
 

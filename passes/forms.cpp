@@ -28,7 +28,7 @@ std::string first_node(const Graph& graph, const Wrong& wrong) {
 ValueTable<const Value*> updates_of(const Graph& graph) {
   ValueTable<const Value*> updates(graph);
   for (const auto& node : graph.nodes())
-    if (node->op == &ops::kUpdate) updates[node->operands[0]] = node->operands[1];
+    if (node->op->kind == Kind::update) updates[node->operands[0]] = node->operands[1];
   return updates;
 }
 
@@ -78,11 +78,13 @@ std::string not_updated(const PassContext& c) {
   return c.made.parameters.empty() ? "there are no parameters" : "";
 }
 
+bool is_select(const Value* value) { return value->producer && value->producer->op->typing == PointwiseTyping::select; }
+
 std::string not_guarded(const PassContext& c) {
   if (!c.made.scaled.scale) return "";
   const ValueTable<const Value*> updates = updates_of(c.graph);
   for (const Value* parameter : c.made.parameters)
-    if (const Value* update = updates.at(parameter); update && !is_made_by(update, ops::kSelect))
+    if (const Value* update = updates.at(parameter); update && !is_select(update))
       return concat("the update of %", parameter->name, " is no select");
   return "";
 }
@@ -128,7 +130,7 @@ std::string not_simplified(const PassContext& c) {
 std::string not_channels_last(const PassContext& c) {
   if (!c.options.channels_last) return "";
   return first_node(c.graph, [](const Node& node) -> std::string {
-    if (node.op->kind != Kind::contract || node.op == &ops::kMatmul) return "";
+    if (node.op->kind != Kind::contract || !node.op->layouts.any()) return "";
     return with_defaults(*node.op, node.attributes).flag("channels_last") ? "" : concat("is a ", node.op->name, ", channels first");
   });
 }
@@ -152,7 +154,7 @@ std::string not_fused(const PassContext& c) {
       case Kind::collective: return "";
       case Kind::composite: return c.options.target.is_legal(node) ? "" : concat("is a composite, '", node.op->name, "'");
       case Kind::view:
-        if (node.op == &ops::kReshape) return "";
+        if (node.op->alias) return "";
         break;
       case Kind::pointwise:
       case Kind::reduce:

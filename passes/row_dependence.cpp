@@ -65,7 +65,7 @@ class RowProof {
     if (batched_.count(value)) return claimed.axis == 0 && claimed.block == 1;
     if (!value->producer) return false;
     const Node& node = *value->producer;
-    if (node.op == &ops::kFull) return true;
+    if (splat_value(value)) return true;
     if (node.op->kind == Kind::constant || node.op->kind == Kind::update || node.op->kind == Kind::collective) return false;
     std::vector<TensorType> operands;
     for (const Value* operand : node.operands) operands.push_back(operand ? operand->type : TensorType());

@@ -3,23 +3,18 @@
 
 #include <functional>
 #include <span>
-#include <string_view>
 
 #include "ir/graph.h"
 
 namespace gcomp::passes {
 
-/// One rewrite rule, for listings and tests.
-struct SimplifyRule {
-  std::string_view name;
-  std::string_view text;  ///< before -> after
-};
-std::span<const SimplifyRule> simplify_rules();
+/// Every rule: those that follow from facts of ops, then those that ops name.
+std::span<const ir::SimplifyRule> simplify_rules();
 
 struct SimplifyOptions {
   std::int64_t fold_bytes = 1 << 16;  ///< results larger than this are not folded into constants
   /// Called with each rule that rewrote a node.
-  std::function<void(const SimplifyRule&)> observer;
+  std::function<void(const ir::SimplifyRule&)> observer;
 };
 
 /// Applies every rule, merges equal nodes and drops dead ones, until nothing changes. All rules are IEEE-exact. True if

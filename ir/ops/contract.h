@@ -1,6 +1,7 @@
 // Contractions: multiply and sum. Library calls match these; their loop nests are the generated fallback and the reference.
 #pragma once
 
+#include "ir/ops/algebra.h"
 #include "ir/ops/pointwise.h"
 #include "ir/ops/shown.h"
 #include "ir/ops/structure.h"
@@ -21,6 +22,7 @@ constexpr OpDef kMatmul{
     .operands = 2,
     .attributes = kMatmulAttributes,
     .precision = Precision::low,
+    .rules = kMatmulRules,
     .infer =
         [](const InferContext& c) {
           const TensorType &a = c.operand(0), &b = c.operand(1);
@@ -134,6 +136,7 @@ constexpr OpDef kConvolution{
     .operands = 2,
     .attributes = kConvolutionAttributes,
     .precision = Precision::low,
+    .layouts = {{Layout::image}, Layout::image},
     .infer =
         [](const InferContext& c) {
           c.require(c.operand(0).rank() >= 3 && c.operand(0).dtype == c.operand(1).dtype, "input is ", shown(c.operand(0)),
@@ -186,6 +189,7 @@ constexpr OpDef kConvolutionInputGradient{
     .operands = 2,
     .attributes = kConvolutionGradientAttributes,
     .precision = Precision::low,
+    .layouts = {{Layout::image}, Layout::image},
     .infer =
         [](const InferContext& c) {
           c.require(
@@ -239,6 +243,7 @@ constexpr OpDef kConvolutionWeightGradient{
     .operands = 2,
     .attributes = kConvolutionGradientAttributes,
     .precision = Precision::low,
+    .layouts = {{Layout::image, Layout::image}, Layout::fixed},
     .infer =
         [](const InferContext& c) {
           c.require(

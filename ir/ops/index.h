@@ -75,6 +75,7 @@ constexpr OpDef kGather{
     .operands = 2,
     .attributes = kGatherAttributes,
     .precision = Precision::promoted,
+    .looks_up = true,
     .infer =
         [](const InferContext& c) {
           const TensorType &data = c.operand(0), &indices = c.operand(1);

@@ -33,6 +33,8 @@ constexpr OpDef kEqual{
     .typing = PointwiseTyping::predicate,
     .cost = 1,
     .precision = Precision::promoted,
+    .commutative = true,
+    .equality = true,
     .scalar = body<2>([](auto x, auto y) { return x == y; }),
     .no_gradient = kDiscrete,
 };
@@ -65,6 +67,7 @@ constexpr OpDef kAnd{
     .typing = PointwiseTyping::logical,
     .cost = 1,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return x && y; }),
     .no_gradient = kDiscrete,
 };
@@ -75,6 +78,7 @@ constexpr OpDef kOr{
     .typing = PointwiseTyping::logical,
     .cost = 1,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return x || y; }),
     .no_gradient = kDiscrete,
 };
@@ -85,6 +89,7 @@ constexpr OpDef kXor{
     .typing = PointwiseTyping::logical,
     .cost = 1,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return x != y; }),
     .no_gradient = kDiscrete,
 };
@@ -95,6 +100,7 @@ constexpr OpDef kNot{
     .typing = PointwiseTyping::logical,
     .cost = 1,
     .precision = Precision::promoted,
+    .involution = true,
     .scalar = body<1>([](auto x) { return !x; }),
     .no_gradient = kDiscrete,
 };
@@ -106,6 +112,7 @@ constexpr OpDef kBitAnd{
     .operands = 2,
     .cost = 2,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return bit_and(x, y); }),
     .no_gradient = kDiscrete,
 };
@@ -115,6 +122,7 @@ constexpr OpDef kBitOr{
     .operands = 2,
     .cost = 2,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return bit_or(x, y); }),
     .no_gradient = kDiscrete,
 };
@@ -124,6 +132,7 @@ constexpr OpDef kBitXor{
     .operands = 2,
     .cost = 2,
     .precision = Precision::promoted,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return bit_xor(x, y); }),
     .no_gradient = kDiscrete,
 };
@@ -133,6 +142,7 @@ constexpr OpDef kBitNot{
     .operands = 1,
     .cost = 2,
     .precision = Precision::promoted,
+    .involution = true,
     .scalar = body<1>([](auto x) { return bit_not(x); }),
     .no_gradient = kDiscrete,
 };

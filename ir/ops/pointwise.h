@@ -3,6 +3,7 @@
 
 #include "ir/builder.h"
 #include "ir/op.h"
+#include "ir/ops/algebra.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::ir::ops {
@@ -22,6 +23,8 @@ constexpr OpDef kAdd{
     .operands = 2,
     .cost = 1,
     .precision = Precision::promoted,
+    .commutative = true,
+    .rules = kAddRules,
     .scalar = body<2>([](auto x, auto y) { return x + y; }),
     .gradient =
         [](G& g) {
@@ -35,6 +38,7 @@ constexpr OpDef kSub{
     .operands = 2,
     .cost = 1,
     .precision = Precision::promoted,
+    .identity = 0,
     .scalar = body<2>([](auto x, auto y) { return x - y; }),
     .gradient =
         [](G& g) {
@@ -49,6 +53,8 @@ constexpr OpDef kMul{
     .cost = 1,
     .precision = Precision::promoted,
     .wide_where = [](const Node& n) { return n.operands[0] == n.operands[1]; },
+    .identity = 1,
+    .commutative = true,
     .scalar = body<2>([](auto x, auto y) { return x * y; }),
     .gradient =
         [](G& g) {
@@ -63,6 +69,8 @@ constexpr OpDef kDiv{
     .cost = 2,
     .precision = Precision::promoted,
     .wide_where = [](const Node& n) { return is_made_by(n.operands[0], kFull); },
+    .identity = 1,
+    .rules = kDivRules,
     .scalar = body<2>([](auto x, auto y) { return divide(x, y); }),
     .gradient =
         [](G& g) {
@@ -78,6 +86,7 @@ constexpr OpDef kNeg{
     .operands = 1,
     .cost = 1,
     .precision = Precision::promoted,
+    .involution = true,
     .scalar = body<1>([](auto x) { return -x; }),
     .gradient = [](G& g) { g.add(0, -g.dy()); },
 };
@@ -208,6 +217,7 @@ constexpr OpDef kSelect{
     .typing = PointwiseTyping::select,
     .cost = 1,
     .precision = Precision::promoted,
+    .rules = kSelectRules,
     .scalar = body<3>([](auto c, auto x, auto y) { return select(c, x, y); }),
     .gradient =
         [](G& g) {
@@ -224,6 +234,7 @@ constexpr OpDef kCast{
     .typing = PointwiseTyping::cast,
     .cost = 1,
     .precision = Precision::promoted,
+    .rules = kCastRules,
     .scalar = body<1>([](auto x) { return x; }),
     .gradient = [](G& g) { g.add(0, g.dy().builder->cast(g.dy(), g.operand(0).dtype())); },
 };

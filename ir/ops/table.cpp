@@ -35,6 +35,12 @@ constexpr auto join_tables(const OpDef* const (&... tables)[N]) {
 constexpr auto kAll = join_tables(kStructureOps, kPointwiseOps, kElementaryOps, kLogicOps, kReduceOps, kContractOps, kViewOps,
                                   kWindowOps, kIndexOps, kRandomOps, kCompositeOps, kAttentionOps);
 
+constexpr bool has_attribute(const OpDef& op, std::string_view name) {
+  for (const AttributeSpec& spec : op.attributes)
+    if (spec.name == name) return true;
+  return false;
+}
+
 consteval bool every_op_is_complete() {
   for (const OpDef* op : kAll) {
     const bool structural = op->kind == Kind::constant || op->kind == Kind::update || op->kind == Kind::kernel;
@@ -46,13 +52,18 @@ consteval bool every_op_is_complete() {
     const bool gradient = (op->gradient != nullptr) != !op->no_gradient.empty();
     const bool costed = (op->cost > 0) == (op->scalar.reference != nullptr);
     const bool precise = op->precision != Precision::undecided && (!op->wide_where || op->precision == Precision::promoted);
+    const bool viewed = op->kind == Kind::view || (!op->fills && !op->alias);
+    const bool looked_up = op->kind == Kind::index || !op->looks_up;
+    const bool laid_out = op->layouts.any() == has_attribute(*op, "channels_last");
+    if (!viewed || !looked_up || !laid_out) return false;
     if (op->name.empty() || op->summary.empty() || !defined || !costed || !precise || !sampled || !gradient) return false;
   }
   return true;
 }
-static_assert(
-    every_op_is_complete(),
-    "an op lacks a summary, a body, loops or expansion, a cost, a precision, a gradient or the reason for none, or samples");
+static_assert(every_op_is_complete(),
+              "an op lacks a summary, a body, loops or expansion, a cost, a precision, a gradient or the reason for none, samples, "
+              "or layouts "
+              "where it has channels_last; or it has a fact that its kind cannot have");
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include "ir/builder.h"
 #include "ir/nest/loops.h"
 #include "ir/op.h"
+#include "ir/ops/algebra.h"
 #include "ir/ops/shown.h"
 #include "ir/ops/table.h"
 
@@ -24,6 +25,7 @@ constexpr OpDef kBroadcast{
     .operands = 1,
     .attributes = kBroadcastAttributes,
     .precision = Precision::promoted,
+    .rules = kBroadcastRules,
     .infer =
         [](const InferContext& c) {
           const Integers &axes = c.attributes.integers("axes"), &shape = c.attributes.integers("shape");
@@ -71,6 +73,8 @@ constexpr OpDef kReshape{
     .operands = 1,
     .attributes = kReshapeAttributes,
     .precision = Precision::promoted,
+    .alias = true,
+    .rules = kReshapeRules,
     .infer =
         [](const InferContext& c) {
           const Integers& shape = c.attributes.integers("shape");
@@ -97,6 +101,7 @@ constexpr OpDef kTranspose{
     .operands = 1,
     .attributes = kTransposeAttributes,
     .precision = Precision::promoted,
+    .rules = kTransposeRules,
     .infer =
         [](const InferContext& c) {
           const Integers& permutation = c.attributes.integers("permutation");
@@ -148,6 +153,7 @@ constexpr OpDef kSlice{
     .operands = 1,
     .attributes = kSliceAttributes,
     .precision = Precision::promoted,
+    .rules = kSliceRules,
     .infer =
         [](const InferContext& c) {
           const Integers &starts = c.attributes.integers("starts"), &sizes = c.attributes.integers("sizes"),
@@ -188,6 +194,7 @@ constexpr OpDef kUnslice{
     .operands = 1,
     .attributes = kUnsliceAttributes,
     .precision = Precision::promoted,
+    .fills = true,
     .infer =
         [](const InferContext& c) {
           const Integers &starts = c.attributes.integers("starts"), &shape = c.attributes.integers("shape"),
@@ -239,6 +246,8 @@ constexpr OpDef kPad{
     .operands = 1,
     .attributes = kPadAttributes,
     .precision = Precision::promoted,
+    .reads = Reads::inside,
+    .fills = true,
     .infer =
         [](const InferContext& c) {
           const Integers &low = c.attributes.integers("low"), &high = c.attributes.integers("high");
@@ -282,6 +291,7 @@ constexpr OpDef kConcat{
     .operands = -1,
     .attributes = kConcatAttributes,
     .precision = Precision::promoted,
+    .rules = kConcatRules,
     .infer =
         [](const InferContext& c) {
           const std::int64_t axis = c.attributes.integer("axis");

@@ -101,6 +101,8 @@ constexpr OpDef kWindow{
     .operands = 1,
     .attributes = kWindowAttributes,
     .precision = Precision::promoted,
+    .layouts = {{Layout::image}, Layout::windows},
+    .fills = true,
     .infer =
         [](const InferContext& c) {
           TensorType type = c.operand(0);
@@ -143,6 +145,8 @@ constexpr OpDef kWindowSum{
     .operands = 1,
     .attributes = kWindowSumAttributes,
     .precision = Precision::wide,
+    .reads = Reads::once,
+    .layouts = {{Layout::windows}, Layout::image},
     .infer =
         [](const InferContext& c) {
           TensorType type = c.operand(0);

@@ -45,7 +45,7 @@ void rebuild(Graph& graph, std::vector<FusionUnit>& units) {
 bool split_wide_concatenations(Graph& graph, const FuseOptions& options) {
   const auto most = static_cast<std::size_t>(options.max_operands - 4);
   const int split = rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
-    if (node.op != &ops::kConcat || node.operands.size() <= most) return std::nullopt;
+    if (node.op->kind != Kind::view || node.operands.size() <= most) return std::nullopt;
     std::vector<Var> parts;
     for (Value* operand : node.operands) parts.push_back(b.wrap(operand));
     while (parts.size() > most) {
@@ -53,11 +53,11 @@ bool split_wide_concatenations(Graph& graph, const FuseOptions& options) {
       for (std::size_t i = 0; i < parts.size(); i += most) {
         const std::vector<Var> group(parts.begin() + static_cast<std::ptrdiff_t>(i),
                                      parts.begin() + static_cast<std::ptrdiff_t>(std::min(parts.size(), i + most)));
-        groups.push_back(group.size() == 1 ? group[0] : b.concat(group, node.attributes.integer("axis")));
+        groups.push_back(group.size() == 1 ? group[0] : b.apply(*node.op, group, node.attributes));
       }
       parts = std::move(groups);
     }
-    return std::vector{b.concat(parts, node.attributes.integer("axis")).value};
+    return std::vector{b.apply(*node.op, parts, node.attributes).value};
   });
   return split > 0;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "ir/base/hash.h"
-#include "ir/ops/table.h"
 #include "passes/fusion/fusion_units.h"
 
 namespace gcomp::passes {
@@ -19,7 +18,7 @@ bool is_opaque(const Node& node) {
     case Kind::collective:
     case Kind::kernel:
     case Kind::composite: return true;
-    case Kind::constant: return node.op == &ops::kConstant;
+    case Kind::constant: return !node.op->loops;
     case Kind::pointwise:
     case Kind::reduce:
     case Kind::view:
@@ -50,7 +49,7 @@ struct Decision {
 struct Readers {
   const Node* first = nullptr;
   bool several = false;
-  bool takes_extreme = false, compares = false;  ///< some reader is a maximum or minimum over axes; some reader is `equal`
+  bool takes_extreme = false, compares = false;  ///< some reader is a maximum or minimum over axes; some reader asks for equality
   bool opaque = false;                           ///< some opaque node or the caller does, itself or reshaped
 
   void add(const Node* reader) {
@@ -59,7 +58,7 @@ struct Readers {
     const Reduction::Of of = reader->op->reduction.of;
     takes_extreme =
         takes_extreme || (reader->op->kind == Kind::reduce && (of == Reduction::Of::maximum || of == Reduction::Of::minimum));
-    compares = compares || reader->op == &ops::kEqual;
+    compares = compares || reader->op->equality;
   }
   void add(const Readers& through_view) {
     several = several || through_view.several || (first && through_view.first && first != through_view.first);
@@ -146,10 +145,9 @@ class Inliner {
   void find_update_only() {
     for (auto it = graph_.nodes().rbegin(); it != graph_.nodes().rend(); ++it) {
       const Node& node = **it;
-      const bool broadcast = node.op == &ops::kBroadcast && node.operands[0]->type.rank() == 0;
-      if (node.results.size() != 1 || !(node.op->kind == Kind::pointwise || node.op == &ops::kFull || broadcast) ||
-          outputs_.contains(node.result()))
-        continue;
+      if (node.results.size() != 1 || outputs_.contains(node.result())) continue;
+      const bool spread = node.op->kind == Kind::view && node.operands[0]->type.rank() == 0;
+      if (node.op->kind != Kind::pointwise && !spread && !splat_value(node.result())) continue;
       if (node.result()->type.shape.empty()) continue;
       const auto users = users_.of(node.result());
       if (!users.empty() && std::all_of(users.begin(), users.end(), [&](const Node* user) {
@@ -170,7 +168,7 @@ class Inliner {
     for (const Node* user : users_.of(value)) {
       const bool opaque = is_opaque(*user);
       const Readers through = opaque ? Readers() : readers_.at(user->result());
-      readers.opaque = readers.opaque || opaque || (user->op == &ops::kReshape && through.opaque);
+      readers.opaque = readers.opaque || opaque || (user->op->alias && through.opaque);
       if (!opaque && user->op->kind == Kind::view && !through.opaque) readers.add(through);
       else readers.add(user);
     }
@@ -184,9 +182,8 @@ class Inliner {
     for (const Node* user : users_.of(value)) {
       std::int64_t elements = user->results.empty() ? 0 : user->results[0]->type.elements();
       if (user->op->kind == Kind::reduce || user->op->kind == Kind::index) elements = std::max(elements, value->type.elements());
-      if (user->op == &ops::kWindowSum) elements = value->type.elements();
-      // A margin is not computed from the value.
-      if (user->op == &ops::kPad && elements <= 2 * value->type.elements()) elements = value->type.elements();
+      const bool margin = user->op->reads == Reads::inside && elements <= 2 * value->type.elements();
+      if (user->op->reads == Reads::once || margin) elements = value->type.elements();
       most = std::max(most, elements);
     }
     return most;
@@ -205,24 +202,23 @@ class Inliner {
       }
       for (const Value* leaf : decisions_[operand].leaves) d.add_leaf(leaf);
     }
-    const bool map = node.op->kind == Kind::pointwise || node.op->kind == Kind::view || node.op == &ops::kFull ||
-                     node.op == &ops::kIota || node.op == &ops::kGather;
-    if (node.op == &ops::kFull || node.op == &ops::kIota) {
+    if (node.operands.empty()) {
       d.inlined = !read_by_opaque(value);
       return;
     }
-    if (node.op == &ops::kReshape && read_by_opaque(value) && d.reads(node.operands[0])) {
+    if (node.op->alias && read_by_opaque(value) && d.reads(node.operands[0])) {
       aliases_[&node] = true;
       return;
     }
+    const bool view = node.op->kind == Kind::view, map = view || node.op->kind == Kind::pointwise || node.op->looks_up;
     if (!map || read_by_opaque(value)) return;
     if (!options_.inlining) {
-      d.inlined = node.op == &ops::kBroadcast && is_inlined(node.operands[0]);
+      d.inlined = is_plain_view(*node.op) && is_inlined(node.operands[0]);
       return;
     }
     const Readers readers = readers_.at(value);
     if (!readers.first) return;
-    if (d.leaves.size() > 12 && node.op != &ops::kConcat && node.op->kind != Kind::view) return;
+    if (d.leaves.size() > 12 && !view) return;
     if (crosses_into_update(node)) return;
     if (narrows_reduction(node)) return;
     if (value->type.rank() == 1 && casts_parameter(node)) return;
@@ -231,11 +227,8 @@ class Inliner {
     // found.
     if (is_float(value->type.dtype) && readers.takes_extreme && readers.compares) return;
     const std::int64_t own = std::max<std::int64_t>(value->type.elements(), 1), largest = elements_read_by(value);
-    const bool view = node.op->kind == Kind::view;
-    if (!view && largest > own && (value->type.rank() > 0 || reads_windows(value)) &&
-        costs_more_than(value->type.rank() > 0 ? 1 : 2, node))
-      return;
-    if (view && node.op == &ops::kConcat && d.leaves.size() > 4) return;
+    if (!view && largest > own && value->type.rank() > 0 && costs_more_than(1, node)) return;
+    if (view && node.operands.size() > 1 && d.leaves.size() > 4) return;
     std::size_t large = 0;
     for (const Value* leaf : d.leaves) large += leaf->type.elements() * 2 > own ? 1 : 0;
     d.inlined = !readers.several || view || (large <= 1 && !costs_more_than(options_.recompute_cost, node));
@@ -262,7 +255,7 @@ class Inliner {
   void bound_indices(const Node& node) {
     constexpr std::int64_t kLongestIndex = 4096;
     std::int64_t factor = 1, longest = 1;
-    if (node.op == &ops::kReshape) {
+    if (node.op->alias) {
       const Shape& shape = node.operands[0]->type.shape;
       factor = std::max<std::int64_t>(1, std::count_if(shape.begin(), shape.end(), [](std::int64_t dim) { return dim != 1; }));
     }
@@ -356,21 +349,15 @@ class Inliner {
 
   /// A cast to fewer bytes of a reduced value: what goes to memory is the cast, in the reduction's own kernel.
   static bool narrows_reduction(const Node& node) {
-    return node.op == &ops::kCast && node.operands[0]->producer && node.operands[0]->producer->op->kind == Kind::reduce &&
+    return is_cast(*node.op) && node.operands[0]->producer && node.operands[0]->producer->op->kind == Kind::reduce &&
            size_of(node.result()->type.dtype) < size_of(node.operands[0]->type.dtype);
   }
 
   /// All of them are one launch (fuse_parameter_casts), and libraries take a product's bias in the product's own dtype only.
   bool casts_parameter(const Node& node) const {
-    if (!trains_ || node.op != &ops::kCast || !graph_.find_state(node.operands[0])) return false;
+    if (!trains_ || !is_cast(*node.op) || !graph_.find_state(node.operands[0])) return false;
     const TensorType &from = node.operands[0]->type, &to = node.result()->type;
     return is_float(from.dtype) && is_float(to.dtype) && size_of(to.dtype) < size_of(from.dtype);
-  }
-
-  bool reads_windows(const Value* value) {
-    const auto users = users_.of(value);
-    return std::any_of(users.begin(), users.end(),
-                       [](const Node* n) { return n->op == &ops::kWindow || n->op == &ops::kWindowSum; });
   }
 
   /// The value of an inlined node at `indices`, or a read of a value in memory, in terms of the unit's operands.

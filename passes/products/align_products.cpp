@@ -119,7 +119,8 @@ class ProductAligner {
 
   /// The sum of a padded value's rows, so that fuse_bias_gradients finds it beside the product; null for other nodes.
   Value* sum_of_padded(const Node& node, Builder& b) const {
-    if (node.op != &ops::kReduceSum || node.attributes.integers("axes") != std::vector<std::int64_t>{0}) return nullptr;
+    if (node.op->reduction.of != Reduction::Of::sum || node.attributes.integers("axes") != std::vector<std::int64_t>{0})
+      return nullptr;
     const Value* operand = node.operands[0];
     const auto found =
         std::find_if(padded_.begin(), padded_.end(), [&](const auto& entry) { return entry.first.first == operand; });

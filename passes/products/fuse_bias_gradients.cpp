@@ -21,7 +21,7 @@ struct Pair {
 
 /// The value whose elements a chain of reshapes passes on.
 const Value* reshaped_from(const Value* value) {
-  while (is_made_by(value, ops::kReshape)) value = value->producer->operands[0];
+  while (value->producer && value->producer->op->alias) value = value->producer->operands[0];
   return value;
 }
 
@@ -43,7 +43,7 @@ class PairFinder {
   PairFinder(const Graph& graph, const TargetInfo& target) : graph_(graph), target_(target) {
     for (const auto& node : graph.nodes()) {
       position_.emplace(node.get(), position_.size());
-      if (node->op == &ops::kReduceSum) sums_[reshaped_from(node->operands[0])].push_back(node.get());
+      if (node->op->reduction.of == Reduction::Of::sum) sums_[reshaped_from(node->operands[0])].push_back(node.get());
     }
   }
 

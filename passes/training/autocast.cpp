@@ -26,10 +26,8 @@ std::size_t optional_operands_of(const Node& node) {
 }
 
 /// Views of one operand: what they show can be cast before as well as after.
-bool is_plain_view(const Value* value) {
-  return is_made_by(value, ops::kBroadcast) || is_made_by(value, ops::kReshape) || is_made_by(value, ops::kTranspose) ||
-         is_made_by(value, ops::kSlice);
-}
+bool is_plain_view(const Value* value) { return value->producer && is_plain_view(*value->producer->op); }
+bool is_cast(const Value* value) { return value->producer && is_cast(*value->producer->op); }
 
 class Autocast {
  public:
@@ -117,10 +115,11 @@ class Autocast {
   /// A number, or a truth value as one, has no precision of its own.
   bool is_typeless(const Value* value, bool rounded) {
     const Value* source = source_of(value);
-    if (is_made_by(source, ops::kCast)) return source->producer->operands[0]->type.dtype == DType::boolean;
-    if (!is_made_by(source, ops::kFull)) return false;
-    const double number = source->producer->attributes.real("value"), near = round_to(low_type_, number);
-    return near == number || std::isnan(number) || (rounded && std::isfinite(near));
+    if (is_cast(source)) return source->producer->operands[0]->type.dtype == DType::boolean;
+    const std::optional<double> number = splat_value(source);
+    if (!number) return false;
+    const double near = round_to(low_type_, *number);
+    return near == *number || std::isnan(*number) || (rounded && std::isfinite(near));
   }
 
   /// A parameter added to a product's result is that product's bias, and is cast with its other operands.
@@ -191,11 +190,11 @@ class Autocast {
     if (is_low(value)) return value;
     if (const auto it = low_.find(value); it != low_.end()) return it->second;
     Value* made = nullptr;
-    if (is_made_by(value, ops::kFull)) {
+    if (splat_value(value)) {
       Attributes attributes = value->producer->attributes;
       attributes.set("dtype", low_type_);
-      made = graph_.append(ops::kFull, {}, attributes, origin_)->result();
-    } else if (is_made_by(value, ops::kCast) && is_typeless(value, false)) {
+      made = graph_.append(*value->producer->op, {}, attributes, origin_)->result();
+    } else if (is_cast(value) && is_typeless(value, false)) {
       made = cast(value->producer->operands[0], low_type_);
     } else {
       made = cast(value, low_type_);
@@ -209,7 +208,7 @@ class Autocast {
     if (it == now_.end()) return output;
     if (it->second->type == output->type) return it->second;
     Value* made = wide(it->second);
-    if (made->producer->op == &ops::kCast) graph_.take_name(it->second, made);
+    if (is_cast(made)) graph_.take_name(it->second, made);
     return made;
   }
 

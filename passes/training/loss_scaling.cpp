@@ -35,7 +35,7 @@ void guard_updates(Builder& b, Var finite, const std::vector<Value*>& attempts) 
   };
   std::vector<Update> updates;
   for (const auto& node : graph.nodes())
-    if (node->op == &ops::kUpdate) updates.push_back({node->operands[0], node->operands[1], node->origin});
+    if (node->op->kind == Kind::update) updates.push_back({node->operands[0], node->operands[1], node->origin});
   graph.remove_updates();
   for (const auto& [state, value, origin] : updates) {
     b.set_origin(origin);

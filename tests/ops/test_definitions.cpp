@@ -2,6 +2,9 @@
 // sound in every float dtype, and the interpreter gives what inference promised.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -111,6 +114,78 @@ TEST(Table, costs_are_those_of_what_the_bodies_print) {
     }
     const std::vector<Expression> operands(static_cast<std::size_t>(op->scalar.arity), Expression{"x", DType::f32});
     EXPECT_EQ(op->cost == 1, is_short(op->scalar.text(operands).text)) << op->name;
+  }
+}
+
+/// Values on which facts of a pointwise op can fail: signs, zeros, what is not finite; truth values and integers where it takes
+/// those.
+std::vector<double> trial_values(const OpDef& op) {
+  const DType dtype = pointwise_case(op).operands.back().dtype;
+  if (dtype == DType::boolean) return {0, 1};
+  if (is_integer(dtype)) return {-7, -1, 0, 1, 2, 5};
+  const double infinity = std::numeric_limits<double>::infinity();
+  return {-infinity, -2, -0.5, -0.0, 0, 0.5, 1, 3, infinity, std::numeric_limits<double>::quiet_NaN()};
+}
+bool same_bits(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+}
+
+TEST(Table, ops_are_commutative_or_their_own_inverse_where_they_say_so) {
+  for (const OpDef* op : ops::kTable) {
+    const auto f = op->scalar.reference;
+    if (!f || is_cast(*op)) continue;
+    const std::vector<double> values = trial_values(*op);
+    bool commutes = op->operands == 2, inverts = op->operands == 1;
+    for (double x : values) {
+      inverts = inverts && same_bits(f(std::vector{f(std::vector{x})}), x);
+      for (double y : values) commutes = commutes && same_bits(f(std::vector{x, y}), f(std::vector{y, x}));
+    }
+    EXPECT_EQ(op->commutative, commutes) << op->name;
+    EXPECT_EQ(op->involution, inverts) << op->name;
+  }
+}
+
+TEST(Table, equality_is_what_one_bit_decides) {
+  for (const OpDef* op : ops::kTable) {
+    if (op->operands != 2 || op->typing != PointwiseTyping::predicate) continue;
+    const auto f = op->scalar.reference;
+    const bool decides = f(std::vector{1.0, 1.0}) != 0 && f(std::vector{1.0, std::nextafter(1.0, 2.0)}) == 0 &&
+                         f(std::vector{1.0, std::nextafter(1.0, 0.0)}) == 0;
+    EXPECT_EQ(op->equality, decides) << op->name;
+  }
+}
+
+TEST(Table, identities_change_no_bit) {
+  for (const OpDef* op : ops::kTable) {
+    if (!op->identity) continue;
+    ASSERT_EQ(op->operands, 2) << op->name;
+    for (double x : trial_values(*op)) {
+      EXPECT_TRUE(same_bits(op->scalar.reference(std::vector{x, *op->identity}), x)) << op->name << " of " << x;
+      if (op->commutative) EXPECT_TRUE(same_bits(op->scalar.reference(std::vector{*op->identity, x}), x)) << op->name;
+    }
+  }
+}
+
+/// What a view shows of operands that count up from 1 through its samples.
+TEST(Table, views_fill_or_are_aliases_where_they_say_so) {
+  std::map<const OpDef*, bool> fills, alias;
+  for (const OpCase& c : op_cases()) {
+    if (c.op->kind != Kind::view) continue;
+    std::map<std::string, Tensor> values;
+    double next = 1;
+    for (std::size_t i = 0; i < c.operands.size(); ++i) {
+      Tensor tensor(c.operands[i]);
+      for (std::int64_t e = 0; e < tensor.elements(); ++e) tensor.set(e, next++);
+      values.emplace(concat("x", i), std::move(tensor));
+    }
+    const std::vector<double> shown = interpret(graph_of(c), values).outputs[0].to_doubles();
+    for (double x : shown) fills[c.op] = fills[c.op] || x < 1 || x != std::floor(x);
+    const bool all_in_order = c.operands.size() == 1 && shown == values.at("x0").to_doubles();
+    alias[c.op] = alias.try_emplace(c.op, true).first->second && all_in_order;
+  }
+  for (const OpDef* op : ops::kTable) {
+    EXPECT_EQ(op->fills, fills[op]) << op->name;
+    EXPECT_EQ(op->alias, alias[op]) << op->name;
   }
 }
 

@@ -34,11 +34,11 @@ TEST(SimplifyRules, EachHasALitCase) {
     for (const std::string& text : graphs_of(path)) {
       ir::Graph graph = ir::parse(text, {.file = path.string()});
       SimplifyOptions options;
-      options.observer = [&](const SimplifyRule& rule) { applied.insert(rule.name); };
+      options.observer = [&](const ir::SimplifyRule& rule) { applied.insert(rule.name); };
       simplify(graph, options);
     }
   }
-  for (const SimplifyRule& rule : simplify_rules()) EXPECT_TRUE(applied.contains(rule.name)) << rule.name << ": " << rule.text;
+  for (const ir::SimplifyRule& rule : simplify_rules()) EXPECT_TRUE(applied.contains(rule.name)) << rule.name << ": " << rule.text;
 }
 
 }  // namespace
