@@ -6,6 +6,7 @@
 
 #include "ir/base/hash.h"
 #include "ir/interpret.h"
+#include "ir/matrices.h"
 #include "ir/ops/table.h"
 #include "ir/rewrite.h"
 
@@ -154,7 +155,8 @@ bool swaps_last(const Value* value) {
 }
 
 Rewritten matmul_of_transpose(Node& node, Builder& b) {
-  if (node.op != &ops::kMatmul || !(swaps_last(node.operands[0]) || swaps_last(node.operands[1]))) return nullptr;
+  if (node.op != &ops::kMatmul || has_views(node.attributes) || !(swaps_last(node.operands[0]) || swaps_last(node.operands[1])))
+    return nullptr;
   const Attributes all = with_defaults(*node.op, node.attributes);
   Var operands[2];
   bool flags[2] = {all.flag("transpose_a"), all.flag("transpose_b")};
