@@ -1,5 +1,6 @@
 #include "codegen/library_calls.h"
 
+#include "ir/matrices.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::codegen {
@@ -8,15 +9,14 @@ using namespace gcomp::ir;
 
 namespace {
 
-/// A dense stack of matrices whose rows and columns may be swapped.
-runtime::MatrixView dense_view(const Value* value, bool transposed, const BufferOf& buffer_of) {
-  const Shape strides = row_major_strides(value->type.shape);
-  const std::size_t rank = strides.size();
-  runtime::MatrixView view{.buffer = buffer_of(value),
-                           .offset = 0,
-                           .batch_strides = Shape(strides.begin(), strides.end() - 2),
-                           .row_stride = strides[rank - 2],
-                           .column_stride = strides[rank - 1]};
+/// A stack of matrices whose rows and columns may be swapped.
+runtime::MatrixView matrix_view(const StridedView& from, bool transposed, int buffer) {
+  const std::size_t rank = from.strides.size();
+  runtime::MatrixView view{.buffer = buffer,
+                           .offset = from.offset,
+                           .batch_strides = Shape(from.strides.begin(), from.strides.end() - 2),
+                           .row_stride = from.strides[rank - 2],
+                           .column_stride = from.strides[rank - 1]};
   if (transposed) std::swap(view.row_stride, view.column_stride);
   return view;
 }
@@ -86,17 +86,19 @@ runtime::ConvolutionCall convolution_call(const Node& node, runtime::Convolution
 runtime::MatmulCall matmul_call(const Node& node, const Value* result, const BufferOf& buffer_of) {
   const Attributes attributes = with_defaults(*node.op, node.attributes);
   const bool transpose_a = attributes.flag("transpose_a"), transpose_b = attributes.flag("transpose_b");
-  const Shape& shape = result->type.shape;
-  const Shape& a = node.operands[0]->type.shape;
+  const Matrices matrices = matrices_of(node);
+  const StridedView a = matrices.operands[0].view_or_dense(), b = matrices.operands[1].view_or_dense(),
+                    c = matrices.results.empty() ? StridedView::dense(result->type.shape) : matrices.results[0].view_or_dense();
+  const Shape& shape = c.shape;
   const std::size_t rank = shape.size();
   return {.dtype = result->type.dtype,
           .batch = Shape(shape.begin(), shape.end() - 2),
           .m = shape[rank - 2],
           .n = shape[rank - 1],
-          .k = a[transpose_a ? rank - 2 : rank - 1],
-          .a = dense_view(node.operands[0], transpose_a, buffer_of),
-          .b = dense_view(node.operands[1], transpose_b, buffer_of),
-          .c = dense_view(result, false, buffer_of),
+          .k = a.shape[transpose_a ? rank - 2 : rank - 1],
+          .a = matrix_view(a, transpose_a, buffer_of(node.operands[0])),
+          .b = matrix_view(b, transpose_b, buffer_of(node.operands[1])),
+          .c = matrix_view(c, false, buffer_of(result)),
           .origin = node.origin};
 }
 

@@ -8,6 +8,21 @@
 
 namespace gcomp::ir {
 
+namespace {
+
+std::size_t hash_of(const Views& views) {
+  std::size_t seed = views.size();
+  for (const std::optional<StridedView>& view : views) {
+    seed = hash_combine(seed, view ? static_cast<std::uint64_t>(view->offset) + 1 : 0);
+    if (!view) continue;
+    for (const auto* list : {&view->shape, &view->strides})
+      for (const std::int64_t x : *list) seed = hash_combine(seed, static_cast<std::uint64_t>(x));
+  }
+  return seed;
+}
+
+}  // namespace
+
 bool equal(const Attribute& a, const Attribute& b) {
   if (a.index() != b.index()) return false;
   if (auto* tensor = std::get_if<std::shared_ptr<const Tensor>>(&a)) {
@@ -30,6 +45,8 @@ std::size_t hash_of(const Attribute& attribute) {
                                                  std::size_t seed = value.size();
                                                  for (auto x : value) seed = hash_combine(seed, std::bit_cast<std::uint64_t>(x));
                                                  return seed;
+                                               } else if constexpr (std::is_same_v<T, Views>) {
+                                                 return hash_of(value);
                                                } else if constexpr (std::is_same_v<T, double>) {
                                                  return std::bit_cast<std::uint64_t>(value);
                                                } else {
@@ -37,6 +54,11 @@ std::size_t hash_of(const Attribute& attribute) {
                                                }
                                              },
                                              attribute));
+}
+
+const Views& Attributes::views(std::string_view name) const {
+  static const Views kAllDense;
+  return find(name) ? get<Views>(name) : kAllDense;
 }
 
 bool Attributes::operator==(const Attributes& other) const {

@@ -11,12 +11,13 @@
 
 #include "ir/base/error.h"
 #include "ir/base/tensor.h"
+#include "ir/strided_view.h"
 
 namespace gcomp::ir {
 
 /// One attribute value. Tensors are shared and immutable; they compare by contents.
 using Attribute = std::variant<bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>, std::vector<double>,
-                               std::shared_ptr<const Tensor>>;
+                               std::shared_ptr<const Tensor>, Views>;
 
 bool equal(const Attribute& a, const Attribute& b);
 std::size_t hash_of(const Attribute& attribute);
@@ -48,6 +49,8 @@ class Attributes {
   bool flag(std::string_view name) const { return get<bool>(name); }
   double real(std::string_view name) const { return get<double>(name); }
   const std::string& text(std::string_view name) const { return get<std::string>(name); }
+  /// All dense where the attribute is missing.
+  const Views& views(std::string_view name) const;
 
   void set(std::string name, Attribute value) {
     const auto it = place_of(name);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ir/base/nearest.h"
+#include "ir/matrices.h"
 #include "ir/ops/shown.h"
 #include "ir/ops/table.h"
 
@@ -155,15 +156,32 @@ Var operator>(Var a, Var b) { return b < a; }
 Var operator>=(Var a, Var b) { return b <= a; }
 Var operator==(Var a, Var b) { return a.builder->apply(ops::kEqual, {a, b}); }
 
+void GradientContext::set_attributes(Attributes attributes) { attributes_ = without_views(std::move(attributes)); }
+
+Var GradientContext::operand(std::size_t i) {
+  return dense(builder_, builder_.wrap(node_.operands[i]), view_at(node_.attributes.views(kOperandViews), i));
+}
+Var GradientContext::result(std::size_t i) {
+  return dense(builder_, builder_.wrap(node_.results[i]), view_at(node_.attributes.views(kResultViews), i));
+}
+
 Var GradientContext::dy(std::size_t i) {
   if (!result_gradients_[i]) result_gradients_[i] = builder_.full(node_.results[i]->type, 0);
-  return result_gradients_[i];
+  return dense(builder_, result_gradients_[i], view_at(node_.attributes.views(kResultViews), i));
 }
 
 void GradientContext::add(std::size_t i, Var gradient) {
+  gradient = scattered(builder_, gradient, view_at(node_.attributes.views(kOperandViews), i), node_.operands[i]->type);
   check_internal(gradient.type() == node_.operands[i]->type, "gradient of ", node_.op->name, " for operand ", i, " is ",
                  ops::shown(gradient.type()), ", the operand ", ops::shown(node_.operands[i]->type));
   gradients_[i] = gradients_[i] ? gradients_[i] + gradient : gradient;
+}
+
+ExpandContext::ExpandContext(Builder& builder, const Node& node, Attributes attributes)
+    : builder_(builder), node_(node), attributes_(without_views(std::move(attributes))) {}
+
+Var ExpandContext::operand(std::size_t i) {
+  return dense(builder_, builder_.wrap(node_.operands[i]), view_at(node_.attributes.views(kOperandViews), i));
 }
 
 }  // namespace gcomp::ir

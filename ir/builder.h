@@ -111,15 +111,16 @@ class GradientContext {
   Builder& builder() { return builder_; }
   const Node& node() const { return node_; }
   const Attributes& attributes() const { return attributes_; }
-  Var operand(std::size_t i) { return {node_.operands[i], &builder_}; }
-  Var result(std::size_t i = 0) { return {node_.results[i], &builder_}; }
+  /// Operands, results and their gradients are dense: a rule knows nothing of views.
+  Var operand(std::size_t i);
+  Var result(std::size_t i = 0);
   /// Gradient of the loss with respect to result i; zeros where nothing depends on it.
   Var dy(std::size_t i = 0);
   bool has_dy(std::size_t i) const { return static_cast<bool>(result_gradients_[i]); }
   /// Whether anybody needs the gradient of operand i.
   bool wants(std::size_t i) const { return wanted_.empty() || wanted_[i]; }
   void set_wanted(std::vector<bool> wanted) { wanted_ = std::move(wanted); }
-  void set_attributes(Attributes attributes) { attributes_ = std::move(attributes); }
+  void set_attributes(Attributes attributes);
   /// Contributes to the gradient of operand i.
   void add(std::size_t i, Var gradient);
   const std::vector<Var>& gradients() const { return gradients_; }
@@ -136,11 +137,11 @@ class GradientContext {
 /// What an expansion sees of one composite node.
 class ExpandContext {
  public:
-  ExpandContext(Builder& builder, const Node& node, Attributes attributes)
-      : builder_(builder), node_(node), attributes_(std::move(attributes)) {}
+  ExpandContext(Builder& builder, const Node& node, Attributes attributes);
   Builder& builder() { return builder_; }
   const Attributes& attributes() const { return attributes_; }
-  Var operand(std::size_t i) { return {node_.operands[i], &builder_}; }
+  /// Dense: an expansion knows nothing of views.
+  Var operand(std::size_t i);
   bool has(std::size_t i) const { return i < node_.operands.size() && node_.operands[i]; }
   const TensorType& result_type(std::size_t i = 0) const { return node_.results[i]->type; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ir/matrices.h"
 #include "ir/nest/loops.h"
 #include "ir/ops/shown.h"
 
@@ -19,6 +20,7 @@ Attribute default_of(const AttributeSpec& spec) {
     case AttributeType::reals: return std::vector<double>();
     case AttributeType::dtype: return DType::f32;
     case AttributeType::tensor: return std::shared_ptr<const Tensor>();
+    case AttributeType::views: return Views();
   }
   return false;
 }
@@ -33,6 +35,7 @@ bool has_type(const Attribute& attribute, AttributeType type) {
     case AttributeType::reals: return std::holds_alternative<std::vector<double>>(attribute);
     case AttributeType::dtype: return std::holds_alternative<DType>(attribute);
     case AttributeType::tensor: return std::holds_alternative<std::shared_ptr<const Tensor>>(attribute);
+    case AttributeType::views: return std::holds_alternative<Views>(attribute);
   }
   return false;
 }
@@ -173,16 +176,18 @@ std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType>
     case Kind::reduce: return {infer_reduce(context, op)};
     case Kind::kernel: throw InternalError("kernel nodes carry their types");
     case Kind::constant:
-    case Kind::contract:
     case Kind::view:
     case Kind::index:
     case Kind::scan:
     case Kind::random:
     case Kind::update:
-    case Kind::collective:
-    case Kind::composite: return op.infer(context);
+    case Kind::collective: return op.infer(context);
+    case Kind::contract:
+    case Kind::composite: break;
   }
-  return {};
+  if (!has_views(attributes)) return op.infer(context);
+  const std::vector<TensorType> seen = seen_types(op, operands, all);
+  return stored_types(op, op.infer({op.name, seen, all}), all);
 }
 
 LoopNest loops_of(const OpDef& op, std::span<const TensorType> operands, std::span<const TensorType> results,
@@ -191,8 +196,13 @@ LoopNest loops_of(const OpDef& op, std::span<const TensorType> operands, std::sp
   switch (op.kind) {
     case Kind::pointwise: return pointwise_loops(op, operands, results[0]);
     case Kind::reduce: return reduce_loops(op, operands[0], results[0], all.integers("axes"));
-    case Kind::constant:
     case Kind::contract:
+      if (has_views(attributes)) {
+        const std::vector<TensorType> seen = seen_types(op, operands, all), made = op.infer({op.name, seen, all});
+        return through_views(op.loops({seen, made, all}), operands, results, all);
+      }
+      return op.loops({operands, results, all});
+    case Kind::constant:
     case Kind::view:
     case Kind::index:
     case Kind::scan:

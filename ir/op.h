@@ -31,7 +31,7 @@ enum class Kind : std::uint8_t {
 
 std::string_view name_of(Kind kind);
 
-enum class AttributeType : std::uint8_t { flag, integer, real, text, dtype, integers, reals, tensor };
+enum class AttributeType : std::uint8_t { flag, integer, real, text, dtype, integers, reals, tensor, views };
 
 /// One attribute an op accepts. Without a default it is required. Defaults are never stored nor printed.
 struct AttributeSpec {
@@ -39,7 +39,7 @@ struct AttributeSpec {
   AttributeType type = AttributeType::integer;
   bool required = true;
   double number = 0;           ///< default of flag, integer and real
-  std::string_view text = {};  ///< default of text; `integers` default to the empty list
+  std::string_view text = {};  ///< default of text; `integers` and `views` default to the empty list
 
   static constexpr AttributeSpec of(std::string_view name, AttributeType type) { return {name, type, true, 0, {}}; }
   static constexpr AttributeSpec optional(std::string_view name, AttributeType type, double number = 0,
@@ -144,6 +144,13 @@ struct Sample {
   double low = -2, high = 2;
 };
 
+/// Of a node, how many of the first operands and results may be strided views: the op has the attributes `operand_views` and
+/// `result_views` for them. No rule of the op sees them: types, loops, expansion and gradient are those of dense matrices, and what
+/// calls the rules reads and writes through the views.
+struct MatrixCount {
+  int operands = 0, results = 0;
+};
+
 struct OpDef {
   std::string_view name;
   std::string_view summary;
@@ -151,6 +158,7 @@ struct OpDef {
   int operands = 0;           ///< number of operands; -1 for one or more
   int optional_operands = 0;  ///< how many of the last may be absent
   int results = 1;            ///< -1 for as many as inference gives
+  MatrixCount matrices = {};
   std::span<const AttributeSpec> attributes = {};
   PointwiseTyping typing = PointwiseTyping::same;
   /// Scalar operations that one element takes, about: addition 1, division or a root 2, an elementary function 6. Of ops with a

@@ -19,6 +19,9 @@ struct TargetInfo {
   std::int64_t half_row_elements = 0;
   /// Long reductions to fewer results are split until about as many sums are computed at once; 0 leaves that to the pass.
   std::int64_t parallel_sums = 0;
+  /// Whether the libraries compute a contraction as fast where an operand or a result is this view as where it is dense. Without it
+  /// contractions take no views; composites say by `legal_composite` which they take.
+  std::function<bool(const Node& contraction, const StridedView& view)> takes_view;
   /// Whether a product computes all results of a nest of ir/product.h on its way. Without it products take no epilogues.
   std::function<bool(const LoopNest& nest, const std::vector<TensorType>& operands, const std::vector<TensorType>& results)>
       computes_epilogue;

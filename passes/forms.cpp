@@ -197,7 +197,7 @@ constexpr std::array kDefinitions{
     FormDef{Form::layouts_chosen, "has its convolutions channels last", not_channels_last},
     FormDef{Form::products_legal, "has only products that the target has", illegal_product},
     FormDef{Form::products_aligned, "has its products aligned"},
-    FormDef{Form::views_resolved, "has its attention's views resolved"},
+    FormDef{Form::views_resolved, "has its operands' views resolved"},
     FormDef{Form::bias_gradients_fused, "has its bias gradients fused"},
     FormDef{Form::reductions_split, "has its long reductions split"},
     FormDef{Form::fused, "is fused", not_fused},

@@ -30,7 +30,7 @@ enum class Form : std::uint8_t {
   layouts_chosen,     ///< convolutions are channels last
   products_legal,     ///< no 16-bit products where the target has none
   products_aligned,
-  views_resolved,        ///< attention reads and writes where its matrices lie
+  views_resolved,        ///< attention and products read and write where their matrices lie
   bias_gradients_fused,  ///< with the products that read the same rows
   reductions_split,
   fused,  ///< kernels, contractions, legal composites, constants, reshapes of values in memory, updates, collectives

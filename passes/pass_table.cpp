@@ -1,5 +1,5 @@
 // The table of passes. Of two rows next to each other the second needs the first, but for these, which are independent:
-// choose_layout, which moves convolutions, and widen_contractions, align_products and view_attention, which change the operands of
+// choose_layout, which moves convolutions, and widen_contractions, align_products and view_operands, which change the operands of
 // products and attention wherever these stand. What acts for no target twice may still stand in one order alone.
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include "ir/base/nearest.h"
 #include "ir/expand.h"
 #include "passes/attention/match_attention.h"
-#include "passes/attention/view_attention.h"
 #include "passes/choose_layout.h"
 #include "passes/memory/order.h"
 #include "passes/memory/plan_memory.h"
@@ -15,6 +14,7 @@
 #include "passes/products/fuse_bias_gradients.h"
 #include "passes/products/widen_contractions.h"
 #include "passes/training/differentiate.h"
+#include "passes/views/view_operands.h"
 
 namespace gcomp::passes {
 namespace {
@@ -213,16 +213,12 @@ constexpr Pass kPipeline[] = {
      .gives = F::products_aligned,
      .takes = F::simplified,
      .run = [](PassContext& c) { return align_products(c.graph, c.options.target, c.options.align); }},
-    {.name = "view_attention",
-     .summary = "attention reads its matrices where they lie and writes them where they are wanted",
+    {.name = "view_operands",
+     .summary = "attention and products read their matrices where they lie and write them where they are wanted",
      .needs = kPrimitive | Forms{F::folded, F::products_aligned},
      .gives = F::views_resolved,
      .takes = F::simplified,
-     .run =
-         [](PassContext& c) {
-           const auto& legal = c.options.target.legal_composite;
-           return legal && view_attention(c.graph, legal);
-         }},
+     .run = [](PassContext& c) { return view_operands(c.graph, c.options.target); }},
     {.name = "simplify",
      .summary = "folding, algebra, common subexpressions, dead code",
      .gives = {F::folded, F::simplified},

@@ -1,5 +1,6 @@
 #include "runtime/validate.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_set>
 
@@ -172,6 +173,23 @@ void validate_view(const Program& program, const MatrixView& view, const MatmulC
              buffer.name, "', which is ", to_string(buffer.type));
 }
 
+/// Of a view that lies inside its buffer. Sorted by stride, each dimension of a result steps over all that those before it reach:
+/// no element is written twice.
+void validate_result(const MatmulCall& call, std::string_view where) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions{{call.c.row_stride, call.m}, {call.c.column_stride, call.n}};
+  for (std::size_t i = 0; i < call.batch.size(); ++i) dimensions.emplace_back(call.c.batch_strides[i], call.batch[i]);
+  for (const auto& [stride, extent] : dimensions)
+    if (extent == 0) return;
+  std::erase_if(dimensions, [](const auto& dimension) { return dimension.second == 1; });
+  for (auto& [stride, extent] : dimensions) stride = stride < 0 ? -stride : stride;
+  std::sort(dimensions.begin(), dimensions.end());
+  std::int64_t reach = 0;
+  for (const auto& [stride, extent] : dimensions) {
+    check_user(stride > reach, where, ": a result with stride ", stride, " over elements up to ", reach, " writes some twice");
+    reach += (extent - 1) * stride;
+  }
+}
+
 /// A buffer of an epilogue, dense, of the call's dtype.
 void validate_epilogue_buffer(const Program& program, const MatmulCall& call, int index, const Shape& shape,
                               std::string_view where) {
@@ -212,6 +230,7 @@ void validate_step(const Program& program, const MatmulCall& call, std::string_v
   validate_view(program, call.a, call, call.m, call.k, concat(where, ", a"));
   validate_view(program, call.b, call, call.k, call.n, concat(where, ", b"));
   validate_view(program, call.c, call, call.m, call.n, concat(where, ", c"));
+  validate_result(call, concat(where, ", c"));
   validate_generated(program, call.generated, where);
   if (call.epilogue) validate_epilogue(program, call, where);
 }

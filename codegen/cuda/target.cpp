@@ -8,14 +8,38 @@
 #include "codegen/cuda/products/products.h"
 #include "codegen/program_builder.h"
 #include "codegen/rebase.h"
+#include "ir/ops/table.h"
 
 namespace gcomp::codegen::cuda {
 namespace {
 
 using namespace gcomp::ir;
 
+/// What cuBLASLt computes in one call, as fast as of dense matrices: elements of a row or a column side by side, everything else at
+/// multiples of the 16 bytes that its fast kernels load, and a batch that is evenly spaced.
+bool takes_view(const Node& product, const StridedView& view) {
+  const DType dtype = product.result()->type.dtype;
+  if (product.op != &ops::kMatmul || !is_float(dtype)) return false;
+  const std::size_t rank = view.shape.size();
+  const std::int64_t pack = 16 / static_cast<std::int64_t>(size_of(dtype));
+  const auto is_placed = [&](std::size_t along, std::size_t across) {
+    return (view.shape[along] == 1 || view.strides[along] == 1) &&
+           (view.shape[across] == 1 || (view.strides[across] >= view.shape[along] && view.strides[across] % pack == 0));
+  };
+  if (!is_placed(rank - 1, rank - 2) && !is_placed(rank - 2, rank - 1)) return false;
+  std::int64_t apart = 0, matrices = 1;
+  for (std::size_t d = rank - 2; d-- > 0;) {
+    if (view.shape[d] == 1) continue;
+    if (matrices > 1 && view.strides[d] != apart * matrices) return false;
+    if (matrices == 1) apart = view.strides[d];
+    matrices *= view.shape[d];
+  }
+  return apart % pack == 0 && view.offset % pack == 0;
+}
+
 TargetInfo info(const runtime::Target& target) {
   TargetInfo info;
+  info.takes_view = takes_view;
   info.buffer_alignment = 256;  // what cudaMalloc aligns to, and the widest copies want
   info.legal_composite = takes_attention;
   info.half_row_elements = 8;  // 16 bytes

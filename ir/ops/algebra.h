@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ir/builder.h"
+#include "ir/matrices.h"
 #include "ir/op.h"
 #include "ir/ops/table.h"
 
@@ -162,7 +163,7 @@ inline bool swaps_last(const Value* value) {
   return true;
 }
 inline Value* matmul_of_transpose(Node& node, Builder& b) {
-  if (!swaps_last(node.operands[0]) && !swaps_last(node.operands[1])) return nullptr;
+  if (has_views(node.attributes) || (!swaps_last(node.operands[0]) && !swaps_last(node.operands[1]))) return nullptr;
   const Attributes all = with_defaults(*node.op, node.attributes);
   Var operands[2];
   bool flags[2] = {all.flag("transpose_a"), all.flag("transpose_b")};

@@ -10,16 +10,23 @@
 
 namespace gcomp::ir::ops {
 
+inline constexpr AttributeSpec kMatmulAttributes[] = {
+    AttributeSpec::optional("transpose_a", AttributeType::flag), AttributeSpec::optional("transpose_b", AttributeType::flag),
+    AttributeSpec::optional(kOperandViews, AttributeType::views), AttributeSpec::optional(kResultViews, AttributeType::views)};
 inline constexpr Sample kMatmulSamples[] = {{"f64[2,3] f64[3,4]"},
                                             {"f64[2,3,2] f64[2,3,4]", "{transpose_a=true}"},
                                             {"f64[2,3] f64[4,3]", "{transpose_b=true}"},
-                                            {"f64[3,2] f64[4,3]", "{transpose_a=true, transpose_b=true}"}};
+                                            {"f64[3,2] f64[4,3]", "{transpose_a=true, transpose_b=true}"},
+                                            {"f64[6,10] f64[3,4,2]",  // heads beside others; weights shared by the batch
+                                             "{operand_views=[(2,2,3,4):(30,4,10,1)+2, (2,2,4,2):(0,8,2,1)+2], "
+                                             "result_views=[(2,2,3,2):(12,2,4,1)]}"}};
 
 constexpr OpDef kMatmul{
     .name = "matmul",
     .summary = "[batch..., m, k] times [batch..., k, n]; equal batch dimensions; either operand may be stored transposed",
     .kind = Kind::contract,
     .operands = 2,
+    .matrices = {.operands = 2, .results = 1},
     .attributes = kMatmulAttributes,
     .precision = Precision::low,
     .rules = kMatmulRules,

@@ -1,7 +1,7 @@
 // Constants, state updates and fused kernels: the ops that give a graph its structure.
 #pragma once
 
-#include "ir/builder.h"
+#include "ir/matrices.h"
 #include "ir/nest/loops.h"
 #include "ir/op.h"
 #include "ir/ops/shown.h"
@@ -14,8 +14,9 @@ inline constexpr AttributeSpec kFullAttributes[] = {AttributeSpec::of("dtype", A
                                                     AttributeSpec::of("shape", AttributeType::integers),
                                                     AttributeSpec::of("value", AttributeType::real)};
 inline constexpr AttributeSpec kSegmentAttributes[] = {AttributeSpec::of("segments", AttributeType::integer)};
-inline constexpr AttributeSpec kMatmulAttributes[] = {AttributeSpec::optional("transpose_a", AttributeType::flag),
-                                                      AttributeSpec::optional("transpose_b", AttributeType::flag)};
+inline constexpr AttributeSpec kProductAttributes[] = {AttributeSpec::optional("transpose_a", AttributeType::flag),
+                                                       AttributeSpec::optional("transpose_b", AttributeType::flag),
+                                                       AttributeSpec::optional(kOperandViews, AttributeType::views)};
 inline constexpr Sample kFullSamples[] = {{"", "{dtype=f64, shape=[2,3], value=0.5}"}};
 
 constexpr OpDef kConstant{
@@ -85,7 +86,8 @@ constexpr OpDef kProduct{
     .summary = "a matrix product with what is done to each of its elements",
     .kind = Kind::kernel,
     .operands = -1,
-    .attributes = kMatmulAttributes,
+    .matrices = {.operands = 2},
+    .attributes = kProductAttributes,
     .precision = Precision::wide,
     .no_gradient = "fusion comes after differentiation",
 };

@@ -76,6 +76,24 @@ std::vector<T> list(Scanner& in, const F& element) {
   return values;
 }
 
+/// (2,4,8):(32,1,4)+16
+StridedView strided_view(Scanner& in) {
+  const auto numbers = [&in](std::string_view where) {
+    std::vector<std::int64_t> numbers;
+    in.expect("(", where);
+    while (!in.accept(")")) {
+      if (!numbers.empty()) in.expect(",", "between numbers");
+      numbers.push_back(in.integer("an integer"));
+    }
+    return numbers;
+  };
+  StridedView view{.shape = numbers("before the shape of a view, or 'dense'"), .strides = {}};
+  in.expect(":", "between shape and strides");
+  view.strides = numbers("before strides");
+  if (in.accept("+")) view.offset = in.integer("the offset of a view");
+  return view;
+}
+
 Attribute attribute_value(Scanner& in, AttributeType type) {
   switch (type) {
     case AttributeType::flag: {
@@ -90,6 +108,9 @@ Attribute attribute_value(Scanner& in, AttributeType type) {
     case AttributeType::integers: return list<std::int64_t>(in, [&] { return in.integer("an integer"); });
     case AttributeType::reals: return list<double>(in, [&] { return real(in, "a number"); });
     case AttributeType::tensor: return tensor_value(in);
+    case AttributeType::views:
+      return list<std::optional<StridedView>>(
+          in, [&] { return in.accept_word("dense") ? std::nullopt : std::optional(strided_view(in)); });
   }
   return false;
 }

@@ -36,6 +36,9 @@ std::string attribute_text(const Attribute& attribute, const PrintOptions& optio
     std::string operator()(const std::shared_ptr<const Tensor>& tensor) const {
       return options.elide_constants ? tensor_text_elided(*tensor) : tensor_text(*tensor);
     }
+    std::string operator()(const Views& views) const {
+      return "[" + joined(views, [](const auto& view) { return view ? to_string(*view) : "dense"; }) + "]";
+    }
   } spell{options};
   return std::visit(spell, attribute);
 }

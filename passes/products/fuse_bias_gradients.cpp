@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/matrices.h"
 #include "ir/ops/table.h"
 #include "ir/product.h"
 #include "ir/rewrite.h"
@@ -51,7 +52,7 @@ class PairFinder {
   std::unordered_map<const Node*, Pair> run() {
     std::unordered_map<const Node*, Pair> pairs;
     for (const auto& node : graph_.nodes()) {
-      if (node->op != &ops::kMatmul) continue;
+      if (node->op != &ops::kMatmul || has_views(node->attributes)) continue;
       std::optional<Pair> pair = pair_of(*node);
       if (pair) pairs.emplace(first_of(*pair->product, *pair->sum), *std::move(pair));
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ir/matrices.h"
 #include "ir/nest/loops.h"
 #include "ir/ops/table.h"
 #include "ir/product.h"
@@ -69,7 +70,7 @@ class EpilogueFuser {
   bool run() {
     std::vector<Node*> products;
     for (const auto& node : graph_.nodes())
-      if (node->op == &ops::kMatmul) products.push_back(node.get());
+      if (node->op == &ops::kMatmul && !node->attributes.find(kResultViews)) products.push_back(node.get());
     bool changed = false;
     for (Node* product : products) changed = join_one(*product) || changed;
     if (!changed) return false;

@@ -12,10 +12,6 @@ namespace {
 
 // Below this many multiplications a second thread costs more than it saves.
 constexpr std::int64_t kTaskSize = 100'000;
-// oneDNN gets products of at least this many multiplications and rows. Below that the built-in kernel is as fast or faster
-// (measured with oneDNN 2.6 on AVX-512), prepares in no time, and needs no heap for its bookkeeping.
-constexpr std::int64_t kOneDnnSize = std::int64_t{1} << 30;
-constexpr std::int64_t kOneDnnRows = 1024;
 
 /// Element offsets of each matrix of the stack, in row-major order of the batch dimensions.
 std::vector<std::int64_t> batch_offsets(const MatmulCall& call, const MatrixView& view) {
@@ -267,7 +263,7 @@ std::unique_ptr<LibraryCall> make_matmul(const MatmulCall& call, const MatmulOpe
   check_internal(call.dtype != DType::boolean, "matmul ", call.origin, ": bool has no product");
   if (is_integer(call.dtype)) return make_integer_matmul(call, operands);
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return make_converted_matmul(call, operands);
-  if (call.dtype == DType::f32 && call.m >= kOneDnnRows && call.m * call.n * call.k >= kOneDnnSize && onednn_calls())
+  if (call.dtype == DType::f32 && is_for_onednn(call.m, call.n, call.k) && onednn_calls())
     if (auto library = onednn_calls()->matmul(call, operands)) return library;
   return make_builtin_matmul(call, operands);
 }

@@ -6,10 +6,10 @@
 #include "ir/builder.h"
 #include "ir/expand.h"
 #include "ir/ops/table.h"
-#include "passes/attention/view_attention.h"
 #include "passes/fusion/fuse.h"
 #include "passes/simplify.h"
 #include "passes/training/differentiate.h"
+#include "passes/views/view_operands.h"
 
 namespace gcomp::tests {
 
@@ -258,10 +258,10 @@ Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases) {
 
 void lower_unexpanded(Graph& graph) {
   const runtime::Target target{runtime::TargetKind::cuda, "sm_90"};
-  const auto legal = codegen::target_info(target).legal_composite;
-  expand(graph, [&](const Node& node) { return !legal(node); });
+  const TargetInfo info = codegen::target_info(target);
+  expand(graph, [&](const Node& node) { return !info.is_legal(node); });
   passes::simplify(graph);
-  passes::view_attention(graph, legal);
+  passes::view_operands(graph, info);
   passes::simplify(graph);
   passes::fuse(graph);
 }

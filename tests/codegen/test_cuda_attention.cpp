@@ -172,8 +172,8 @@ TEST(CudaAttentionViews, CostWhatTheyTouch) {
 TEST(CudaAttentionViews, CountElementsInAsManyBitsAsTheyNeed) {
   for (const std::int64_t rows : {16384, 32768}) {
     const Graph graph =
-        parse(concat("graph @g(%x: f32[32768,65536]) -> () {\n  %y, %top, %sum = attention %x, %x, %x {sizes=[1,", rows, ",", rows,
-                     ",8,8], q_view=[0,0,65536,1], k_view=[0,0,65536,1], v_view=[0,0,65536,1]}\n}"));
+        parse(concat("graph @g(%x: f32[32768,65536]) -> () {\n  %y, %top, %sum = attention %x, %x, %x {operand_views=[",
+                     concat("(1,", rows, ",8):(0,65536,1), (1,", rows, ",8):(0,65536,1), (1,", rows, ",8):(0,65536,1)"), "]}\n}"));
     const std::string text = launches_of(graph)[0].text;
     EXPECT_NE(text.find(concat("65536, 4, ", rows == 16384 ? "true" : "false", "}")), std::string::npos) << rows;
   }
@@ -190,7 +190,7 @@ TEST(CudaAttentionViews, AreNotTakenWhereTheBatchHasTooManyStrides) {
     graph.outputs() = {b.apply_many(ops::kAttention, {q, x, x})[0].value};
     lower_unexpanded(graph);
     EXPECT_TRUE(all_whole(graph));
-    EXPECT_EQ(graph.nodes().back()->attributes.find("q_view") == nullptr, many) << print(graph);
+    EXPECT_EQ(graph.nodes().back()->attributes.find("operand_views") == nullptr, many) << print(graph);
   }
 }
 

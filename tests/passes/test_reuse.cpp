@@ -130,8 +130,8 @@ TEST(Reuse, PointwiseNodesGoByElementSizeAndContractionsNever) {
 TEST(Reuse, AttentionNeverWritesOverWhatItReads) {
   EXPECT_EQ(pairs_of("graph @g(%q: f32[2,5,3]) -> () {\n  %y, %top, %sum = attention %q, %q, %q\n}"), "");
   EXPECT_EQ(pairs_of("graph @g(%x: f32[30], %t: f32[2,5]) -> () {\n  %d, %e, %f = attention_gradient %x, %x, %x, %x, %t, %t, %t "
-                     "{sizes=[2,5,5,3,3], q_view=[0,15,3,1], k_view=[0,15,3,1], v_view=[0,15,3,1], dy_view=[0,15,3,1], "
-                     "dq_view=[0,15,3,1]}\n}"),
+                     "{operand_views=[(2,5,3):(15,3,1), (2,5,3):(15,3,1), (2,5,3):(15,3,1), (2,5,3):(15,3,1)], "
+                     "result_views=[(2,5,3):(15,3,1)]}\n}"),
             "");
 }
 

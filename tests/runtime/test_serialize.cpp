@@ -184,6 +184,7 @@ TEST(Validate, EachRuleRefuses) {
       {"view end", [](Program& p) { matmul(p).a.row_stride = 9; }, "step 1, a: a view of elements 0 to 49 of buffer 'x'"},
       {"view start", [](Program& p) { matmul(p).c.offset = 2; }, "a view of elements -1 to"},
       {"view overflow", [](Program& p) { matmul(p).b.row_stride = kHuge / 2; }, "overflows"},
+      {"result over itself", [](Program& p) { matmul(p).c.row_stride = 0; }, "writes some twice"},
       {"view dtype", [](Program& p) { matmul(p).dtype = DType::f64; }, "wanted f64"},
       {"integer matmul", [](Program& p) { matmul(p).dtype = DType::i32; }, "wanted a float type"},
       {"batch strides", [](Program& p) { matmul(p).b.batch_strides.clear(); }, "0 batch strides for 1 batch dimensions"},

@@ -11,7 +11,7 @@
 #include "codegen/cuda/product_mma.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_writer.h"
-#include "ir/attention_views.h"
+#include "ir/matrices.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::codegen::cuda {
@@ -41,15 +41,18 @@ struct BatchDimension {
 };
 
 struct Sizes {
-  AttentionMatrices matrices;
+  Matrices matrices;
+  Shape scores;  ///< [batch..., queries, keys]
   std::int64_t batches = 1, queries = 0, keys = 0, width = 0, value_width = 0;
   std::vector<BatchDimension> batch;  ///< neighbours collapsed where the strides allow it
   std::int64_t mask_query = 0, mask_key = 0;
 };
 
 Sizes sizes_of(const Node& node, const Value* mask) {
-  Sizes s{.matrices = attention_matrices_of(node), .batch = {}};
-  const Shape& scores = s.matrices.scores;
+  Sizes s{.matrices = matrices_of(node), .scores = {}, .batch = {}};
+  Shape& scores = s.scores;
+  scores = s.matrices.operands[0].shape;
+  scores.back() = s.matrices.operands[1].shape[scores.size() - 2];
   const std::size_t rank = scores.size();
   s.queries = scores[rank - 2];
   s.keys = scores[rank - 1];
@@ -61,7 +64,7 @@ Sizes sizes_of(const Node& node, const Value* mask) {
     for (std::size_t d = 0; d < rank; ++d) all[0][d] *= mask->type.shape[d] > 1;
   }
   for (const auto* list : {&s.matrices.operands, &s.matrices.results})
-    for (const AttentionMatrix& m : *list) all.push_back(m.view_or_dense().strides);
+    for (const Matrix& m : *list) all.push_back(m.view_or_dense().strides);
   for (std::size_t d = 0; d + 2 < rank; ++d) {
     if (scores[d] == 1) continue;
     s.batches *= scores[d];
@@ -144,7 +147,7 @@ std::string strides_text(const Sizes& s, std::size_t of) {
 }
 
 /// How many elements of a matrix can be moved at once: buffers start at a multiple of what the widest move needs.
-std::int64_t pack_of(const AttentionMatrix& m, DType dtype) {
+std::int64_t pack_of(const Matrix& m, DType dtype) {
   const StridedView view = m.view_or_dense();
   std::int64_t pack = std::gcd(16 / static_cast<std::int64_t>(size_of(dtype)), std::gcd(m.shape.back(), view.offset));
   for (std::size_t d = 0; d + 1 < m.shape.size(); ++d)
@@ -153,7 +156,7 @@ std::int64_t pack_of(const AttentionMatrix& m, DType dtype) {
 }
 
 /// A gc_attention_view; `number` counts the matrices, operands first.
-std::string view_text(const Sizes& s, const AttentionMatrix& m, std::size_t number, DType dtype) {
+std::string view_text(const Sizes& s, const Matrix& m, std::size_t number, DType dtype) {
   const StridedView view = m.view_or_dense();
   const std::size_t rank = m.shape.size();
   const std::int64_t row = view.strides[rank - 2], end = (m.shape[rank - 2] - 1) * row + m.shape[rank - 1];
@@ -166,7 +169,7 @@ std::string sizes_text(const Sizes& s, const Attributes& a, DType dtype) {
   std::string views;
   std::size_t number = 0;
   for (const auto* list : {&s.matrices.operands, &s.matrices.results})
-    for (const AttentionMatrix& m : *list) views += concat(",\n      ", view_text(s, m, number++, dtype));
+    for (const Matrix& m : *list) views += concat(",\n      ", view_text(s, m, number++, dtype));
   return concat("  const gc_attention_sizes sizes = {", s.queries, ", ", s.keys, ", ", s.width, ", ", s.value_width, ", ",
                 flag("causal"), ", ", flag("closed_rows_are_zero"), ", ", number_text(a.real("scale")), ", ",
                 number_text(a.real("hidden")), ", ", batch_text(s, 1, [](const BatchDimension& d) { return d.extent; }), ", ",
@@ -188,7 +191,7 @@ struct Touched {
   double bytes;
 };
 Touched all_of(const Value* value) { return {value, static_cast<double>(value->type.bytes())}; }
-Touched part_of(const Value* value, const AttentionMatrix& m) {
+Touched part_of(const Value* value, const Matrix& m) {
   double bytes = static_cast<double>(size_of(value->type.dtype));
   const StridedView view = m.view_or_dense();
   for (std::size_t d = 0; d < m.shape.size(); ++d) bytes *= view.strides[d] == 0 ? 1 : count_of(m.shape[d]);
@@ -242,6 +245,9 @@ bool takes_attention(const Node& node) {
   if (o.mask && o.mask->type.dtype != DType::boolean && o.mask->type.dtype != dtype && o.mask->type.dtype != compute_type(dtype))
     return false;
   const Sizes s = sizes_of(node, o.mask);
+  for (const auto* list : {&s.matrices.operands, &s.matrices.results})
+    for (const Matrix& m : *list)
+      if (m.shape.back() > 1 && m.view_or_dense().strides.back() != 1) return false;
   return is_float(dtype) && std::max(s.width, s.value_width) <= kWidest && s.batch.size() <= kAttentionBatches &&
          s.queries < kCountablePositions && s.keys < kCountablePositions && s.batches < kCountablePositions &&
          s.batches * quotient_up(std::max(s.queries, s.keys), 8) < kCountablePositions;
@@ -256,8 +262,8 @@ std::vector<AttentionLaunch> attention_launches(const Node& node, int architectu
   const Kit kit = kit_for(o.q->type.dtype, std::max(s.width, s.value_width), node.op == &ops::kAttentionGradient, architecture);
   const std::vector<Value*>& r = node.results;
   std::vector<Touched> inputs, results;
-  for (const AttentionMatrix& m : s.matrices.operands) inputs.push_back(part_of(node.operands[m.value], m));
-  for (const AttentionMatrix& m : s.matrices.results) results.push_back(part_of(r[m.value], m));
+  for (const Matrix& m : s.matrices.operands) inputs.push_back(part_of(node.operands[m.value], m));
+  for (const Matrix& m : s.matrices.results) results.push_back(part_of(r[m.value], m));
   if (node.op == &ops::kAttention)
     return {l.launch("gc_attention", "Forward", kit, s.queries, inputs, {results[0], all_of(r[1]), all_of(r[2])},
                      2 * (width + value_width) + kRowOps)};
