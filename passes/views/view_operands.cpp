@@ -113,6 +113,8 @@ class Viewer {
     Value* operand = node.operands[i];
     const Shape& shape = operand->type.shape;
     const bool attention = node.op->kind == Kind::composite;
+    const Node* copy = reshaped_from(operand)->producer;
+    if (!attention && (!copy || copy->op->kind != Kind::view)) return std::nullopt;
     std::optional<Base> base;
     std::optional<Located> located = Located{operand, axes_of_shape(shape)};
     while (located->value->producer && (located = shown_by(*located->value->producer, located->at))) {
