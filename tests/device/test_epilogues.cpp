@@ -2,6 +2,7 @@
 // by cuBLASLt with its epilogue, by cuBLASLt's plain product with a kernel after it, and by generated kernels.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -224,6 +225,32 @@ TEST_P(Epilogues, EachPatternIsWhatTheInterpreterSays) {
       cases.push_back(std::move(made));
     }
   expect_each_way(cases);
+}
+
+/// Three products: of heads that lie between the rows of a wider value, with GELU of the sum and a bias; one whose result the third
+/// reads with its first two dimensions swapped.
+ir::Graph products_of_views(DType dtype) {
+  ir::Graph graph("g");
+  Builder b(graph);
+  const Var x = b.input({dtype, {10, 3, 32}}, "x"), w = b.input({dtype, {3, 16, 24}}, "w"), v = b.input({dtype, {24}}, "v");
+  const Var heads = b.transpose(b.slice_axis(x, 2, 16, 16), {1, 0, 2});
+  const Var s = b.matmul(heads, w);
+  const Var q = b.input({dtype, {3, 10, 16}}, "q"), u = b.input({dtype, {72, 8}}, "u");
+  const Var rows = b.reshape(b.transpose(b.matmul(q, w), {1, 0, 2}), {10, 72});
+  graph.outputs() = {gelu(s + b.broadcast(v, s.shape())).value, relu(b.matmul(rows, u)).value};
+  return graph;
+}
+
+TEST_P(Epilogues, FollowProductsThatReadAndWriteViews) {
+  Lowered made = lowered(products_of_views(GetParam()), target(), "views");
+  const std::vector<const runtime::MatmulCall*> products = products_of(made.program);
+  ASSERT_EQ(products.size(), 3u);
+  const auto reads_heads = [](const runtime::MatmulCall* call) { return call->a.offset == 16 && call->a.row_stride == 96; };
+  const auto writes_rows = [](const runtime::MatmulCall* call) { return call->c.row_stride == 72; };
+  EXPECT_EQ(std::count_if(products.begin(), products.end(), reads_heads), 1);
+  EXPECT_EQ(std::count_if(products.begin(), products.end(), writes_rows), 1);
+  EXPECT_EQ(made.program.steps.size(), 3u) << "a copy";
+  expect_each_way({made});
 }
 
 /// The gradients of a layer by its weight and bias, x being [k, m] and dy [k, n]; the weight is stored [m, n], or [n, m].
