@@ -16,8 +16,7 @@ namespace gcomp::codegen {
 class ProgramBuilder;
 
 struct Target {
-  std::string_view kernel_suffix;      ///< of a file that holds one kernel's text: ".cpp"
-  std::string_view prelude_file;       ///< that such a file includes
+  std::string_view prelude_file;       ///< that a file of one kernel's text includes
   const DeviceRates* rates = nullptr;  ///< what a plan's time is told by; null where a plan shows none
 
   /// What passes ask; the architecture may matter.

@@ -31,7 +31,7 @@ Tensor as_tied(const frontend::Alias& alias, const Tensor& gradient, const Shape
 Gradients::Gradients(const Model& model, const GradientOptions& options) {
   const runtime::DeviceChoice choice = runtime::choose_device(options.device, options.device_options);
   device_reason_ = choice.reason;
-  device_ = runtime::open_device(choice.kind, options.device_options);
+  device_ = runtime::open_device(choice, options.device_options);
   GraphOptions graph = options.graph;
   if (!graph.precision) graph.precision = DType::f32;
   graph.target = device_->target();

@@ -13,7 +13,7 @@ namespace gcomp {
 Predictor::Predictor(Model model, PredictOptions options) : model_(std::move(model)), options_(std::move(options)) {
   const runtime::DeviceChoice choice = runtime::choose_device(options_.device, options_.device_options);
   device_reason_ = choice.reason;
-  device_ = runtime::open_device(choice.kind, options_.device_options);
+  device_ = runtime::open_device(choice, options_.device_options);
 }
 
 Predictor Predictor::load(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "gcomp/driver/describe_model.h"
 #include "gcomp/driver/evaluation_sum.h"
@@ -10,6 +11,7 @@
 #include "gcomp/gradients.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
+#include "runtime/backend.h"
 #include "runtime/convert.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/sha256.h"
@@ -74,7 +76,7 @@ struct Trainer::Impl {
 
 void Trainer::Impl::open_device(const runtime::DeviceChoice& choice, const runtime::DeviceOptions& device_options) {
   device_reason = choice.reason;
-  device = runtime::open_device(choice.kind, device_options);
+  device = runtime::open_device(choice, device_options);
   memory = device->allocate_states();
 }
 
@@ -124,7 +126,7 @@ Trainer Trainer::load(const std::filesystem::path& path, const runtime::DeviceOp
   impl->options.loss = impl->saved.loss;
   impl->options.learning_rate = impl->saved.learning_rate;
   require_device(device, step->target, path);
-  impl->open_device({step->target.kind, concat("compiled for ", runtime::to_string(step->target))}, options);
+  impl->open_device({&runtime::backend_of(step->target), concat("compiled for ", runtime::to_string(step->target))}, options);
   impl->adopt_step(*step, kernel_binary(artifact, *step));
   impl->forward = std::make_unique<Forward>(impl->device->load(*forward, impl->memory, kernel_binary(artifact, *forward)),
                                             impl->saved.outputs, impl->saved.limits, impl->saved.row_dependence);

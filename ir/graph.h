@@ -155,32 +155,37 @@ class NodeWalk {
     Node& operator*() const { return **at_; }
     bool operator!=(const iterator& other) const { return at_ != other.at_; }
     iterator& operator++() {
-      constexpr std::ptrdiff_t kNodes = 16, kLists = 8, kValues = 4;
-      const std::ptrdiff_t left = end_ - ++at_;
-      if (left > kNodes) fetch(at_[kNodes].get(), sizeof(Node));
-      if (left > kLists) fetch_lists(*at_[kLists]);
-      if (left > kValues && !at_[kValues]->results.empty()) fetch(at_[kValues]->results[0], sizeof(Value));
+      fetch_ahead(++at_, end_);
       return *this;
     }
 
    private:
-    static void fetch(const void* object, std::size_t bytes) {
-      constexpr std::size_t kLine = 64;
-      for (std::size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const char*>(object) + at);
-    }
-    static void fetch_lists(const Node& node) {
-      __builtin_prefetch(node.operands.data());
-      __builtin_prefetch(node.results.data());
-      if (!node.attributes.empty()) __builtin_prefetch(&*node.attributes.begin());
-    }
-
     const std::unique_ptr<Node>*at_, *end_;
   };
+
+  /// Asks for what a walk needs soon that has come to `at`.
+  static void fetch_ahead(const std::unique_ptr<Node>* at, const std::unique_ptr<Node>* end) {
+    constexpr std::ptrdiff_t kNodes = 16, kLists = 8, kValues = 4;
+    const std::ptrdiff_t left = end - at;
+    if (left > kNodes) fetch(at[kNodes].get(), sizeof(Node));
+    if (left > kLists) fetch_lists(*at[kLists]);
+    if (left > kValues && !at[kValues]->results.empty()) fetch(at[kValues]->results[0], sizeof(Value));
+  }
 
   iterator begin() const { return {nodes_.data(), nodes_.data() + nodes_.size()}; }
   iterator end() const { return {nodes_.data() + nodes_.size(), nodes_.data() + nodes_.size()}; }
 
  private:
+  static void fetch(const void* object, std::size_t bytes) {
+    constexpr std::size_t kLine = 64;
+    for (std::size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const char*>(object) + at);
+  }
+  static void fetch_lists(const Node& node) {
+    __builtin_prefetch(node.operands.data());
+    __builtin_prefetch(node.results.data());
+    if (!node.attributes.empty()) __builtin_prefetch(&*node.attributes.begin());
+  }
+
   const std::vector<std::unique_ptr<Node>>& nodes_;
 };
 

@@ -1,5 +1,6 @@
 #include "ir/name_table.h"
 
+#include <algorithm>
 #include <bit>
 #include <functional>
 #include <utility>
@@ -10,6 +11,20 @@ namespace gcomp::ir {
 namespace {
 
 std::size_t hash_of_name(std::string_view name) { return std::hash<std::string_view>{}(name); }
+
+constexpr std::size_t kNoNumber = static_cast<std::size_t>(-1);
+
+/// The number that a name is, as std::to_string writes it, up to six digits; else kNoNumber.
+std::size_t number_of_name(std::string_view name) {
+  constexpr std::size_t kMostDigits = 6;  // 8 MB of pointers at most, whatever a model calls its values
+  if (name.empty() || name.size() > kMostDigits || (name[0] == '0' && name.size() > 1)) return kNoNumber;
+  std::size_t number = 0;
+  for (const char c : name) {
+    if (c < '0' || c > '9') return kNoNumber;
+    number = 10 * number + static_cast<std::size_t>(c - '0');
+  }
+  return number;
+}
 
 }  // namespace
 
@@ -39,6 +54,12 @@ void NameTable::reserve(std::size_t count) {
 }
 
 bool NameTable::insert(const std::string& name) {
+  if (const std::size_t number = number_of_name(name); number != kNoNumber) {
+    if (number >= numbers_.size()) numbers_.resize(std::max(number + 1, 2 * numbers_.size()));
+    if (numbers_[number]) return false;
+    numbers_[number] = &name;
+    return true;
+  }
   reserve(count_ + 1);
   const std::size_t hash = hash_of_name(name);
   Entry& entry = entries_[place_of(name, hash)];
@@ -49,12 +70,18 @@ bool NameTable::insert(const std::string& name) {
 }
 
 const std::string* NameTable::find(std::string_view name) const {
+  if (const std::size_t number = number_of_name(name); number != kNoNumber)
+    return number < numbers_.size() ? numbers_[number] : nullptr;
   return entries_.empty() ? nullptr : entries_[place_of(name, hash_of_name(name))].name;
 }
 
 /// Entries behind the gap move into it where that is nearer to where they belong, so that none is left behind a free one.
 void NameTable::erase(std::string_view name) {
   check_internal(contains(name), "the name '", name, "' is not taken");
+  if (const std::size_t number = number_of_name(name); number != kNoNumber) {
+    numbers_[number] = nullptr;
+    return;
+  }
   const std::size_t mask = entries_.size() - 1;
   std::size_t gap = place_of(name, hash_of_name(name));
   for (std::size_t at = (gap + 1) & mask; entries_[at].name; at = (at + 1) & mask) {

@@ -8,8 +8,8 @@
 
 namespace gcomp::ir {
 
-/// Open addressing over names that lie elsewhere and neither move nor change while they are in it: 16 bytes an entry, one lookup
-/// in memory where no other has the same place. Other names are only compared with where all 64 bits of their hashes agree.
+/// Of names that lie elsewhere and neither move nor change while they are in it. Most are numbers, given in order, and are found in
+/// that order; the others by open addressing, 16 bytes an entry, and compared with where all 64 bits of their hashes agree.
 class NameTable {
  public:
   /// False if the name is taken.
@@ -19,8 +19,6 @@ class NameTable {
   /// Where it stands; null where it is free.
   const std::string* find(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
-  /// Room for so many without growing.
-  void reserve(std::size_t count);
 
  private:
   struct Entry {
@@ -29,10 +27,12 @@ class NameTable {
   };
 
   std::size_t place_of(std::string_view name, std::size_t hash) const;
+  void reserve(std::size_t count);
   void rebuild(std::size_t size);
 
-  std::vector<Entry> entries_;  ///< a power of two; at most half of them taken
-  std::size_t count_ = 0;
+  std::vector<const std::string*> numbers_;  ///< those that are numbers, by number; null: free
+  std::vector<Entry> entries_;               ///< a power of two; at most half of them taken
+  std::size_t count_ = 0;                    ///< of `entries_`
 };
 
 }  // namespace gcomp::ir

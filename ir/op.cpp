@@ -170,7 +170,8 @@ std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType>
   const bool complete = std::all_of(op.attributes.begin(), op.attributes.end(),
                                     [&](const AttributeSpec& spec) { return spec.required || attributes.find(spec.name); });
   const Attributes filled = complete ? Attributes() : with_defaults(op, attributes);
-  const InferContext context{op.name, operands, complete ? attributes : filled};
+  const Attributes& all = complete ? attributes : filled;
+  const InferContext context{op.name, operands, all};
   switch (op.kind) {
     case Kind::pointwise: return {infer_pointwise(context, op)};
     case Kind::reduce: return {infer_reduce(context, op)};

@@ -21,7 +21,9 @@ int rewrite(Graph& graph, const RewriteRule& rule) {
   std::vector<std::pair<Value*, Value*>> names;
   const ValueSet outputs(graph, graph.outputs());
   int count = 0;
-  for (auto& node : old) {
+  for (std::size_t n = 0; n < old.size(); ++n) {
+    NodeWalk::fetch_ahead(old.data() + n, old.data() + old.size());
+    std::unique_ptr<Node>& node = old[n];
     for (Value*& operand : node->operands)
       if (Value* to = operand ? replaced.at(operand) : nullptr) operand = to;
     Builder builder(graph, node->origin);

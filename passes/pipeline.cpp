@@ -66,12 +66,13 @@ class Runner {
       changed = execute(pass, work);
       if (changed && context_.options.verify) verify(context_.graph);
       check_forms((changed ? held_ : pass.gives).without(unseen_), context_);
+      changed = changed || pass.gives.has(Form::planned);  // the plan is new
     } catch (const InternalError& error) { throw InternalError(concat("after pass '", pass.name, "': ", error.what())); }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     if (context_.options.observer) context_.options.observer(pass.name, context_.graph, changed, seconds.count());
   }
 
-  /// True if the graph, or the plan for it, is another.
+  /// True if the graph is another.
   bool execute(const Pass& pass, bool (*work)(PassContext&)) {
     try {
       work(context_);
@@ -82,7 +83,6 @@ class Runner {
       if (pass.stage == Stage::preparing) throw;
       throw InternalError(error.what());
     }
-    if (pass.gives.has(Form::planned)) return true;
     const std::size_t hash = hash_of(context_.graph);
     return hash != std::exchange(hash_, hash);
   }

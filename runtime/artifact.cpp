@@ -8,6 +8,8 @@
 
 #include "ir/base/error.h"
 #include "ir/base/version.h"
+#include "runtime/backend.h"
+#include "runtime/files/hexadecimal.h"
 #include "runtime/files/safetensors.h"
 #include "runtime/files/sha256.h"
 #include "runtime/files/signature.h"
@@ -72,7 +74,7 @@ std::vector<ArtifactEntry> entries_of(const Artifact& artifact) {
   std::vector<ArtifactEntry> entries;
   for (const Program& program : artifact.programs) {
     entries.push_back({concat("programs/", program.name, ".pb"), serialize(program)});
-    const char* suffix = program.target.kind == TargetKind::cpu ? ".cpp" : ".cu";
+    const std::string_view suffix = backend_of(program.target).kernel_suffix;
     const std::string folder = concat("kernels/", program.name, "/");
     if (!program.prelude.empty()) entries.push_back({concat(folder, "prelude.h"), to_bytes(program.prelude)});
     for (const Kernel& kernel : program.kernels) entries.push_back({concat(folder, kernel.name, suffix), to_bytes(kernel.text)});
@@ -168,24 +170,6 @@ struct SignatureEntry {
   std::string signature;  // raw
 };
 
-std::string hex_of(std::string_view bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const char c : bytes) text += {kDigits[static_cast<unsigned char>(c) >> 4], kDigits[c & 15]};
-  return text;
-}
-
-std::string from_hex(std::string_view text) {
-  std::string bytes;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
-    unsigned value = 0;
-    const auto [end, error] = std::from_chars(text.data() + i, text.data() + i + 2, value, 16);
-    check_user(error == std::errc() && end == text.data() + i + 2, "is no hexadecimal number");
-    bytes.push_back(static_cast<char>(value));
-  }
-  return bytes;
-}
-
 /// The signature that the archive bears, unchecked.
 std::optional<SignatureEntry> read_signature(const ZipReader& archive) {
   const int index = archive.find(kSignature);
@@ -199,7 +183,7 @@ std::optional<SignatureEntry> read_signature(const ZipReader& archive) {
     const nlohmann::json json = parse_strict_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 2);
     check_members(json, {"algorithm", "key", "signature"});
     check_user(text_member(json, "algorithm") == "ed25519", "is of the algorithm '", text_member(json, "algorithm"), "'");
-    return SignatureEntry{text_member(json, "key"), from_hex(text_member(json, "signature"))};
+    return SignatureEntry{text_member(json, "key"), from_hexadecimal(text_member(json, "signature"))};
   } catch (const UserError& error) { throw UserError(concat("entry '", kSignature, "' ", error.what())); }
 }
 
@@ -288,8 +272,9 @@ void sign_artifact(const std::filesystem::path& from, const std::filesystem::pat
         entries.push_back(
             {name, archive.read(i), name == kWeights || name == kModel ? Compression::stored : Compression::deflated});
     const auto manifest = std::find_if(entries.begin(), entries.end(), [](const auto& entry) { return entry.name == kManifest; });
+    const std::string bytes = key.sign(manifest->bytes);
     const nlohmann::ordered_json signature{
-        {"algorithm", "ed25519"}, {"key", key.public_key().id()}, {"signature", hex_of(key.sign(manifest->bytes))}};
+        {"algorithm", "ed25519"}, {"key", key.public_key().id()}, {"signature", to_hexadecimal(std::as_bytes(std::span(bytes)))}};
     entries.push_back({kSignature, to_bytes(signature.dump(2) + "\n"), Compression::stored});
     ZipWriter signed_archive(to);
     for (const ArtifactEntry& entry : entries) signed_archive.add(entry.name, entry.bytes, entry.compression);

@@ -4,9 +4,7 @@
 #include <cstdlib>
 
 #include "ir/base/error.h"
-#include "runtime/cpu/device.h"
-#include "runtime/cuda/device.h"
-#include "runtime/cuda/kernel_set.h"
+#include "runtime/backend.h"
 
 namespace gcomp::runtime {
 
@@ -24,27 +22,37 @@ DeviceName parse_device(std::string_view text) {
   throw UserError(concat("unknown device '", text, "': expected auto, cpu, cuda or cuda:N"), ExitCode::usage);
 }
 
-DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options) {
-  switch (request) {
-    case DeviceRequest::cpu: return {TargetKind::cpu, "cpu: as asked"};
-    case DeviceRequest::automatic:
-      try {
-        cuda::require_cuda(options);
-        return {TargetKind::cuda, "cuda: a GPU, its driver, NVRTC and cuBLASLt are there"};
-      } catch (const DeviceError& error) {
-        // The cause alone: who wants the cure asks for cuda, or runs gcomp doctor.
-        const std::string text = error.what();
-        return {TargetKind::cpu, concat("cpu: ", text.substr(0, text.find(';')))};
-      }
-    case DeviceRequest::cuda:
-      try {
-        cuda::find_gpu(options);
-        return {TargetKind::cuda, "cuda: as asked"};
-      } catch (const DeviceError& error) {
-        throw DeviceError(concat("device cuda cannot be used: ", error.what(), "; or use --device cpu"), error.code());
-      }
+namespace {
+
+DeviceChoice choose_best(const DeviceOptions& options) {
+  const Backend& fallback = *backends().front();
+  std::string reason;
+  for (const Backend* backend : backends().subspan(1)) {
+    try {
+      backend->require_all(options);
+      return {backend, concat(backend->name, ": ", backend->presence)};
+    } catch (const DeviceError& error) {
+      // The cause alone: who wants the cure asks for the device, or runs gcomp doctor.
+      const std::string text = error.what();
+      if (reason.empty()) reason = text.substr(0, text.find(';'));
+    }
   }
-  throw InternalError("choose_device: a request outside its enumeration");
+  return {&fallback, concat(fallback.name, ": ", reason)};
+}
+
+}  // namespace
+
+DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options) {
+  if (request == DeviceRequest::automatic) return choose_best(options);
+  const Backend& backend = backend_of(request);
+  try {
+    if (backend.require) backend.require(options);
+  } catch (const DeviceError& error) {
+    throw DeviceError(
+        concat("device ", backend.name, " cannot be used: ", error.what(), "; or use --device ", backends().front()->name),
+        error.code());
+  }
+  return {&backend, concat(backend.name, ": as asked")};
 }
 
 std::filesystem::path default_cache_directory() {
@@ -55,20 +63,12 @@ std::filesystem::path default_cache_directory() {
   return {};
 }
 
-std::vector<std::byte> compile_cubins(const Program& program, const DeviceOptions& options) {
-  return cuda::compile_images(program, options);
-}
-
-std::unique_ptr<Device> open_device(TargetKind kind, const DeviceOptions& options) {
-  switch (kind) {
-    case TargetKind::cpu: return cpu::open_cpu_device(options);
-    case TargetKind::cuda: return cuda::open_cuda_device(options);
-  }
-  throw InternalError("open_device: a kind outside its enumeration");
+std::unique_ptr<Device> open_device(const DeviceChoice& choice, const DeviceOptions& options) {
+  return choice.backend->open(options);
 }
 
 std::unique_ptr<Device> open_device(DeviceRequest request, const DeviceOptions& options) {
-  return open_device(choose_device(request, options).kind, options);
+  return open_device(choose_device(request, options), options);
 }
 
 }  // namespace gcomp::runtime

@@ -81,8 +81,10 @@ struct DeviceOptions {
   bool check_steps = false;  ///< wait after each step of a program, so that an error names the step; slow
 };
 
+struct Backend;  // runtime/backend.h
+
 struct DeviceChoice {
-  TargetKind kind = TargetKind::cpu;
+  const Backend* backend = nullptr;
   std::string reason;  ///< one line, such as "cpu: no CUDA driver (libcuda.so.1) was found"
 };
 
@@ -99,7 +101,6 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  virtual TargetKind kind() const = 0;
   /// What programs for this device are compiled for.
   virtual Target target() const = 0;
   /// For the user: "cpu, 2 threads, AVX-512, AMD EPYC", or "cpu, 2 threads, AVX2 (as asked; the processor has AVX-512), AMD EPYC".
@@ -117,12 +118,8 @@ class Device {
   Device() = default;
 };
 
-/// Executable::kernel_binary of a CUDA program for its target's architecture, made without a GPU. Throws DeviceError (exit 5) where
-/// NVRTC is missing, does not know the architecture, or refuses a kernel.
-std::vector<std::byte> compile_cubins(const Program& program, const DeviceOptions& options);
-
-/// Throws DeviceError (exit 6) where the device is missing, or a CPU lacks the instruction set that is asked for.
-std::unique_ptr<Device> open_device(TargetKind kind, const DeviceOptions& options);
+/// Throw as that of a kind of target does (runtime/targets.h).
+std::unique_ptr<Device> open_device(const DeviceChoice& choice, const DeviceOptions& options);
 std::unique_ptr<Device> open_device(DeviceRequest request, const DeviceOptions& options);
 
 }  // namespace gcomp::runtime

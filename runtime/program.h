@@ -18,25 +18,9 @@
 #include "ir/base/overloaded.h"
 #include "ir/base/role.h"
 #include "ir/base/tensor.h"
+#include "runtime/targets.h"
 
 namespace gcomp::runtime {
-
-/// The oldest architecture that gcomp's CUDA kernels and libraries serve: Turing, 2018.
-inline constexpr int kOldestArchitecture = 75;
-
-enum class TargetKind : std::uint8_t { cpu, cuda };
-
-struct Target {
-  TargetKind kind = TargetKind::cpu;
-  std::string architecture;  ///< "sm_90" for CUDA; for the CPU "" (the machine that compiles)
-
-  bool operator==(const Target&) const = default;
-};
-
-/// "cpu" or "cuda:sm_90".
-std::string to_string(const Target& target);
-/// Throws UserError (exit 2) naming the accepted forms, or the oldest architecture.
-Target parse_target(std::string_view text);
 
 enum class Space : std::uint8_t { arena, state, constant, io };
 

@@ -14,7 +14,6 @@ template <class To, class From>
 constexpr bool same(To to, From from) {
   return static_cast<int>(to) == static_cast<int>(from);
 }
-static_assert(same(TargetKind::cpu, proto::CPU) && same(TargetKind::cuda, proto::CUDA));
 static_assert(same(Space::arena, proto::ARENA) && same(Space::state, proto::STATE) && same(Space::constant, proto::CONSTANT) &&
               same(Space::io, proto::IO));
 static_assert(same(StateRole::parameter, proto::PARAMETER) && same(StateRole::running_statistic, proto::RUNNING_STATISTIC) &&
@@ -299,7 +298,7 @@ void add_roles_of_version_4(Program& program) {
 Program decode(const proto::Program& in) {
   Program program;
   program.name = in.name();
-  program.target = {decode_enum<TargetKind>(in.target().kind(), proto::TargetKind_ARRAYSIZE, "target"), in.target().architecture()};
+  program.target = stored_target(in.target().kind(), in.target().architecture());
   for (const proto::Kernel& kernel : in.kernels()) program.kernels.push_back({kernel.name(), kernel.text()});
   program.prelude = in.prelude();
   for (const proto::Buffer& buffer : in.buffers()) program.buffers.push_back(decode(buffer));
@@ -326,7 +325,7 @@ proto::Program encode(const Program& program) {
   proto::Program out;
   out.set_version(kProgramVersion);
   out.set_name(program.name);
-  out.mutable_target()->set_kind(static_cast<proto::TargetKind>(program.target.kind));
+  out.mutable_target()->set_kind(static_cast<std::uint32_t>(program.target.kind));
   out.mutable_target()->set_architecture(program.target.architecture);
   for (const Kernel& kernel : program.kernels) {
     proto::Kernel* stored = out.add_kernels();

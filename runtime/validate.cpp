@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "ir/base/error.h"
+#include "runtime/backend.h"
 
 namespace gcomp::runtime {
 namespace {
@@ -134,7 +135,7 @@ void validate_step(const Program& program, const KernelLaunch& launch, std::stri
 }
 
 void validate_generated(const Program& program, const GeneratedProduct& product, std::string_view where) {
-  if (program.target.kind == TargetKind::cpu)
+  if (!backend_of(program.target).product_kernels)
     check_user(product == GeneratedProduct(), where, ": generated kernels of a product have a meaning only for CUDA");
   check_user(product.workspace_bytes >= 0 && product.workspace_bytes <= kLargestSpace, where, ": a workspace of ",
              product.workspace_bytes, " bytes");
@@ -199,7 +200,7 @@ void validate_epilogue_buffer(const Program& program, const MatmulCall& call, in
 }
 
 void validate_epilogue(const Program& program, const MatmulCall& call, std::string_view where) {
-  check_user(program.target.kind == TargetKind::cuda, where, ": an epilogue of a product has a meaning only for CUDA");
+  check_user(backend_of(program.target).product_kernels, where, ": an epilogue of a product has a meaning only for CUDA");
   const ProductEpilogue& epilogue = *call.epilogue;
   validate_step(program, epilogue.after, concat(where, ", after it"));
   check_user(epilogue.after.fault == 0, where, ": an epilogue that raises a fault");

@@ -45,12 +45,13 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
 
 bool add_product(ProgramBuilder&, const Node&) { return false; }
 
-void add_composite(ProgramBuilder&, const Node& node) { throw InternalError(concat(node.op->name, " is no legal composite of the CPU")); }
+void add_composite(ProgramBuilder&, const Node& node) {
+  throw InternalError(concat(node.op->name, " is no legal composite of the CPU"));
+}
 
 }  // namespace
 
-constexpr Target kTarget{.kernel_suffix = ".cpp",
-                         .prelude_file = "prelude.h",
+constexpr Target kTarget{.prelude_file = "prelude.h",
                          .info = info,
                          .emit = emit,
                          .prelude = prelude,

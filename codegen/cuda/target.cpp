@@ -121,8 +121,7 @@ int architecture_of(const runtime::Target& target) {
 
 bool library_has_gelu(const runtime::Target& target) { return architecture_of(target) >= 90; }
 
-constexpr Target kTarget{.kernel_suffix = ".cu",
-                         .prelude_file = "prelude.cuh",
+constexpr Target kTarget{.prelude_file = "prelude.cuh",
                          .rates = &kH200,
                          .info = info,
                          .emit = emit,

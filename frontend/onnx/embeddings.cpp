@@ -1,6 +1,7 @@
 #include "frontend/onnx/embeddings.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // The original file with trained values. Nodes and names stay; only the data of initializers changes, a split initializer becomes
 // several, and what was in training form is written in inference form.
 #include <algorithm>
+#include <map>
 
 #include "frontend/onnx/folded_views.h"
 #include "frontend/onnx/forms.h"

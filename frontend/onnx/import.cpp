@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 #include <stdexcept>
+#include <unordered_set>
 
 #include "frontend/onnx/binding.h"
 #include "frontend/onnx/importer.h"

@@ -1,5 +1,6 @@
 // Nodes, subgraphs and functions of a file, one after the other; what is known is evaluated on the spot.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "frontend/onnx/importer.h"

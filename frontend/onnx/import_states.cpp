@@ -1,5 +1,6 @@
 // What an import makes of initializers, and of the counters behind random numbers.
 #include <algorithm>
+#include <map>
 
 #include "frontend/onnx/importer.h"
 #include "frontend/onnx/tensor_proto.h"

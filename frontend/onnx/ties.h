@@ -1,6 +1,8 @@
 // Parameters that a file holds twice: a tied matrix, the second time often transposed.
 #pragma once
 
+#include <map>
+
 #include "frontend/onnx/origins.h"
 #include "frontend/onnx/parameters.h"
 

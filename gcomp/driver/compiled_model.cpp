@@ -2,6 +2,7 @@
 
 #include "gcomp/driver/describe_model.h"
 #include "gcomp/driver/saved_model.h"
+#include "runtime/backend.h"
 
 namespace gcomp {
 namespace {
@@ -16,25 +17,10 @@ void add_weights(runtime::Artifact& artifact, const frontend::Model& model) {
   }
 }
 
-/// Machine code for this kind of processor.
-void add_cpu_binaries(runtime::Artifact& artifact, const runtime::DeviceOptions& options) {
-  const auto device = runtime::open_device(runtime::TargetKind::cpu, options);
-  for (const runtime::Program& program : artifact.programs) {
-    const auto executable = device->load(program, device->allocate_states());
-    const std::span<const std::byte> binary = executable->kernel_binary();
-    artifact.binaries.emplace_back(kernel_binary_name(program), std::vector(binary.begin(), binary.end()));
-  }
-}
-
-/// Cubins, where NVRTC is found; without it the artifact carries the kernels' text alone, and that is said.
-void add_cubins(runtime::Artifact& artifact, const runtime::DeviceOptions& options) {
-  try {
-    for (const runtime::Program& program : artifact.programs)
-      artifact.binaries.emplace_back(kernel_binary_name(program), runtime::compile_cubins(program, options));
-  } catch (const DeviceError& error) {
-    artifact.binaries.clear();
-    if (options.log) options.log(concat("the artifact carries kernels as text only: ", error.what()));
-  }
+void add_binaries(runtime::Artifact& artifact, const runtime::Target& target, const runtime::DeviceOptions& options) {
+  std::vector<std::vector<std::byte>> binaries = runtime::backend_of(target).compile(artifact.programs, options);
+  for (std::size_t i = 0; i < binaries.size(); ++i)
+    artifact.binaries.emplace_back(kernel_binary_name(artifact.programs[i]), std::move(binaries[i]));
 }
 
 }  // namespace
@@ -68,8 +54,7 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
   if (options.loss.empty()) compiled.model = std::move(made.model);
   compiled.model.weights.clear();
   store(saved, artifact);
-  if (options.target.kind == runtime::TargetKind::cpu) add_cpu_binaries(artifact, options.device_options);
-  else add_cubins(artifact, options.device_options);
+  add_binaries(artifact, options.target, options.device_options);
   return compiled;
 }
 

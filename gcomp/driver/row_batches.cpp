@@ -4,16 +4,13 @@
 #include <bit>
 #include <unordered_set>
 
+#include "runtime/backend.h"
+
 namespace gcomp {
 namespace {
 
 /// Rows of the graph from which the size is found: no size that is given out, so that what scales with rows can be told.
 constexpr std::int64_t kProbe = 3;
-
-struct RunLimits {
-  std::int64_t bytes, rows;
-};
-constexpr RunLimits kOnCpu{std::int64_t{1} << 24, 256}, kOnGpu{std::int64_t{1} << 28, 1024};
 
 /// The first dimension that all inputs but scalars have; nothing where they differ, or all are scalars.
 std::optional<std::int64_t> common_rows(const Model& model, const GraphOptions& options) {
@@ -80,7 +77,7 @@ RowBatches row_batches(const Model& model, const GraphOptions& options) {
     probe = inference_graph(model, probing);
   } catch (const UserError&) { return {}; }  // compiling for all rows says what is wrong
   if (std::string reason = why_whole(*probe); !reason.empty()) return {0, std::move(reason)};
-  const RunLimits limits = options.target.kind == runtime::TargetKind::cpu ? kOnCpu : kOnGpu;
+  const runtime::RunLimits limits = runtime::backend_of(options.target).run_limits;
   const std::int64_t row = std::max<std::int64_t>(1, widest_node(probe->graph) / kProbe);
   return {static_cast<std::int64_t>(
               std::bit_floor(static_cast<std::uint64_t>(std::clamp(limits.bytes / row, std::int64_t{1}, limits.rows)))),

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "gcomp/driver/step_ports.h"
+#include "runtime/backend.h"
 #include "runtime/files/strict_json.h"
 
 namespace gcomp {
@@ -258,11 +260,9 @@ SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem:
 
 void require_device(runtime::DeviceRequest request, const runtime::Target& target, const std::filesystem::path& path) {
   if (request == runtime::DeviceRequest::automatic) return;
-  const bool cpu = request == runtime::DeviceRequest::cpu;
-  if (cpu != (target.kind == runtime::TargetKind::cpu))
-    throw UserError(
-        concat("--device ", cpu ? "cpu" : "cuda", ": '", path.string(), "' is compiled for ", runtime::to_string(target)),
-        ExitCode::usage);
+  if (const runtime::Backend& asked = runtime::backend_of(request); asked.kind != target.kind)
+    throw UserError(concat("--device ", asked.name, ": '", path.string(), "' is compiled for ", runtime::to_string(target)),
+                    ExitCode::usage);
 }
 
 const runtime::Program* find_program(const runtime::Artifact& artifact, std::string_view name) {
@@ -271,10 +271,7 @@ const runtime::Program* find_program(const runtime::Artifact& artifact, std::str
   return nullptr;
 }
 
-std::string kernel_binary_name(const runtime::Program& program) {
-  if (program.target.kind == runtime::TargetKind::cpu) return concat("cpu/", program.name, ".so");
-  return concat("cubins/", program.target.architecture, "/", program.name, ".cubins");
-}
+std::string kernel_binary_name(const runtime::Program& program) { return runtime::backend_of(program.target).binary_path(program); }
 
 std::span<const std::byte> kernel_binary(const runtime::Artifact& artifact, const runtime::Program& program) {
   for (const auto& [name, bytes] : artifact.binaries)

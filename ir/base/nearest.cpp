@@ -111,4 +111,11 @@ std::string listing(std::span<const std::string> names) {
   return text;
 }
 
+std::string first_of_many(std::span<const std::string> names) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (const std::string& name : names.first(std::min(names.size(), kShown))) text += (text.empty() ? "" : ", ") + name;
+  return names.size() <= kShown ? text : concat(text, " and ", names.size() - kShown, " others");
+}
+
 }  // namespace gcomp

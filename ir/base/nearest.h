@@ -26,4 +26,7 @@ std::string nearest_to_glob(std::string_view glob, std::span<const std::string> 
 /// "'a', 'b' and 'c'" for messages; beyond ten names a count, "nothing" for none.
 std::string listing(std::span<const std::string> names);
 
+/// "a, b, c and 5 others" for names that need no quotes: the first three.
+std::string first_of_many(std::span<const std::string> names);
+
 }  // namespace gcomp

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_set>
 
 #include "ir/ops/table.h"
 #include "ir/rewrite.h"

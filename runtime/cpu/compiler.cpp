@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "ir/base/error.h"
+#include "ir/base/nearest.h"
 #include "runtime/cpu/compile_folder.h"
 #include "runtime/cpu/compiler_environment.h"
 #include "runtime/cpu/elf.h"
@@ -20,6 +21,7 @@
 #include "runtime/cpu/process.h"
 #include "runtime/cpu/thread_pool.h"
 #include "runtime/files/disk_cache.h"
+#include "runtime/files/sha256.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -82,14 +84,6 @@ std::optional<std::vector<std::byte>> read_object(const std::filesystem::path& p
   return std::vector<std::byte>(begin, begin + text.size());
 }
 
-/// "k0, k1 and 5 others".
-std::string some_of(const std::vector<std::string>& kernels) {
-  constexpr std::size_t kShown = 3;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(kernels.size(), kShown); ++i) text += concat(i == 0 ? "" : ", ", kernels[i]);
-  return kernels.size() <= kShown ? text : concat(text, " and ", kernels.size() - kShown, " others");
-}
-
 /// One program's way through the compiler.
 class Compilation {
  public:
@@ -132,7 +126,7 @@ class Compilation {
 
   std::string unit_name(std::size_t unit) const {
     const auto& kernels = units_[unit].kernels;
-    return concat(kernels.size() == 1 ? "kernel " : "kernels ", some_of(kernels), " of program '", program_.name, "'");
+    return concat(kernels.size() == 1 ? "kernel " : "kernels ", first_of_many(kernels), " of program '", program_.name, "'");
   }
 
   std::vector<std::string> compile_command(std::size_t unit) const {

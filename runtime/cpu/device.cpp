@@ -55,7 +55,6 @@ class CpuDevice final : public Device {
         instructions_(choose_instruction_set(options.instruction_set)),
         pool_(std::make_shared<ThreadPool>(thread_count(options.threads))) {}
 
-  TargetKind kind() const override { return TargetKind::cpu; }
   Target target() const override { return {}; }
 
   std::string description() const override {

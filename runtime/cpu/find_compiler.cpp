@@ -9,6 +9,7 @@
 #include "runtime/cpu/compiler_environment.h"
 #include "runtime/cpu/process.h"
 #include "runtime/files/disk_cache.h"
+#include "runtime/files/sha256.h"
 
 namespace gcomp::runtime::cpu {
 namespace {

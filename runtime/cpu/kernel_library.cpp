@@ -6,11 +6,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <unordered_set>
 
 #include "ir/base/error.h"
 #include "runtime/cpu/compiler.h"
 #include "runtime/cpu/elf.h"
 #include "runtime/files/disk_cache.h"
+#include "runtime/files/sha256.h"
 
 namespace gcomp::runtime::cpu {
 namespace {

@@ -33,8 +33,6 @@ class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const DeviceOptions& options) : options_(options), session_(open_session(options)) {}
 
-  TargetKind kind() const override { return TargetKind::cuda; }
-
   Target target() const override {
     return {.kind = TargetKind::cuda, .architecture = architecture_name(session_->context->gpu().architecture)};
   }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ir/base/version.h"
+#include "runtime/files/hexadecimal.h"
 
 namespace gcomp::runtime::cuda {
 namespace {
@@ -17,11 +18,12 @@ std::filesystem::path cache_directory(const DeviceOptions& options) {
   return options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
 }
 
+/// Words as numbers, their first digit first.
 std::string hexadecimal(const cublasLtMatmulAlgo_t& algorithm) {
-  std::string text;
+  std::vector<std::byte> bytes;
   for (const std::uint64_t word : algorithm.data)
-    for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[word >> shift & 15];
-  return text;
+    for (int shift = 56; shift >= 0; shift -= 8) bytes.push_back(static_cast<std::byte>(word >> shift));
+  return to_hexadecimal(bytes);
 }
 
 /// Bytes from a buffer's start to the end of a view of it.

@@ -18,6 +18,7 @@
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/disk_cache.h"
 #include "runtime/files/left_behind.h"
+#include "runtime/files/sha256.h"
 
 namespace gcomp::runtime::cuda {
 namespace {

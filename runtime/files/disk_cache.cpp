@@ -1,13 +1,12 @@
 #include "runtime/files/disk_cache.h"
 
-#include <openssl/sha.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "ir/base/error.h"
 #include "runtime/files/atomic_file.h"
+#include "runtime/files/sha256.h"
 
 namespace gcomp::runtime {
 namespace {
@@ -30,14 +29,13 @@ struct ParsedEntry {
 };
 
 std::optional<ParsedEntry> parse_entry(std::string_view text) {
-  constexpr std::size_t kDigest = 2 * SHA256_DIGEST_LENGTH;
   std::size_t key = 0, object = 0;
   if (text.substr(0, kEntryMagic.size()) != kEntryMagic) return std::nullopt;
   text.remove_prefix(kEntryMagic.size());
-  if (!take_number(text, key) || !take_number(text, object) || text.size() < kDigest + 1) return std::nullopt;
+  if (!take_number(text, key) || !take_number(text, object) || text.size() < kSha256Digits + 1) return std::nullopt;
   ParsedEntry entry;
-  entry.digest = text.substr(0, kDigest);
-  text.remove_prefix(kDigest + 1);
+  entry.digest = text.substr(0, kSha256Digits);
+  text.remove_prefix(kSha256Digits + 1);
   if (key > text.size() || text.size() - key != object) return std::nullopt;
   entry.key = text.substr(0, key);
   entry.object = text.substr(key);
@@ -62,15 +60,6 @@ std::string key_start(std::string_view text) {
 std::string entry_name(std::string_view key) { return sha256(key) + std::string(kEntrySuffix); }
 
 }  // namespace
-
-std::string sha256(std::string_view text) {
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  for (const unsigned char byte : digest) hex += {kDigits[byte >> 4], kDigits[byte & 15]};
-  return hex;
-}
 
 std::filesystem::path DiskCache::path_of(std::string_view key) const { return directory_.path() / entry_name(key); }
 

@@ -16,9 +16,6 @@
 
 namespace gcomp::runtime {
 
-/// SHA-256 of any text, in hexadecimal.
-std::string sha256(std::string_view text);
-
 /// What a cache may hold before the entries that were used longest ago go.
 inline constexpr std::int64_t kMostCacheBytes = std::int64_t{2} << 30;
 

@@ -9,29 +9,18 @@
 #include <vector>
 
 #include "ir/base/error.h"
+#include "runtime/files/hexadecimal.h"
 
 namespace gcomp::runtime {
-
-namespace {
-
-std::string hexadecimal(std::span<const unsigned char> digest) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : digest) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
-}  // namespace
 
 std::string sha256(std::span<const std::byte> bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned length = 0;
   check_internal(EVP_Digest(bytes.data(), bytes.size(), digest, &length, EVP_sha256(), nullptr) == 1, "SHA-256 failed");
-  return hexadecimal({digest, length});
+  return to_hexadecimal(std::as_bytes(std::span(digest, length)));
 }
+
+std::string sha256(std::string_view text) { return sha256(std::as_bytes(std::span(text))); }
 
 std::string sha256_of_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -45,7 +34,7 @@ std::string sha256_of_file(const std::filesystem::path& path) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned length = 0;
   check_internal(good && EVP_DigestFinal_ex(context.get(), digest, &length) == 1, "SHA-256 failed");
-  return hexadecimal({digest, length});
+  return to_hexadecimal(std::as_bytes(std::span(digest, length)));
 }
 
 }  // namespace gcomp::runtime

@@ -1,6 +1,7 @@
 // The attention kernels on the emulator against the interpreter, which knows attention by its expansion.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "codegen/cuda/attention/attention.h"

@@ -2,6 +2,8 @@
 // interpreter, which reads and writes them by definition.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "codegen/target.h"
 #include "ir/text/parse.h"
 #include "tests/codegen/cuda_shim/program_runner.h"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 
 #include "ir/base/error.h"
 #include "tests/cuda/cuda_run.h"

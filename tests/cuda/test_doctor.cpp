@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <map>
 
 #include "tests/cuda/cuda_run.h"
 

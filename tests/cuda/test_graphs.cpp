@@ -1,5 +1,6 @@
 // Capture and replay of graphs on the emulated driver.
 #include <functional>
+#include <map>
 
 #include "tests/cuda/emulated_libraries.h"
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "gcomp/gcomp.h"
 #include "tests/cuda/cuda_run.h"

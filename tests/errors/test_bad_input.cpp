@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
 
 #include "ir/base/error.h"
 #include "runtime/files/npz.h"

@@ -1,4 +1,6 @@
 // Models as classifiers of other libraries are exported: the predicted `label` beside what a loss looks at.
+#include <map>
+
 #include "tests/drive/recorded_model.h"
 #include "tests/errors/bad_input.h"
 

@@ -1,6 +1,8 @@
 // The reference interpreter against values worked out by hand.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "ir/interpret.h"
 #include "ir/text/parse.h"
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "ir/interpret.h"
 #include "tests/onnx/model_builder.h"

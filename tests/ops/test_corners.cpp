@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 
 #include "ir/builder.h"
 #include "ir/interpret.h"

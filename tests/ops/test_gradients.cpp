@@ -1,6 +1,8 @@
 // Every gradient rule of the op table against central differences in f64, and against the gradient of its expansion.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "ir/builder.h"
 #include "ir/expand.h"
 #include "ir/interpret.h"

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 
 #include "ir/interpret.h"
 #include "ir/memory_plan.h"

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <unordered_set>
 
 #include "ir/ops/table.h"
 #include "passes/memory/order.h"

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "runtime/files/disk_cache.h"
+#include "runtime/files/sha256.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace gcomp::runtime::test {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "ir/base/error.h"
+#include "runtime/backend.h"
 #include "runtime/device.h"
 #include "runtime/executable.h"
 #include "tests/device_options.h"
@@ -288,9 +289,9 @@ TEST_F(CpuExecutableTest, TooLittleMemoryIsSaid) {
 }
 
 TEST(Device, IsChosenWithAReason) {
-  EXPECT_EQ(choose_device(parse_device("cpu").request).kind, TargetKind::cpu);
+  EXPECT_EQ(choose_device(parse_device("cpu").request).backend, &backend_of(DeviceRequest::cpu));
   const DeviceChoice choice = choose_device(parse_device("auto").request);
-  EXPECT_EQ(choice.kind, TargetKind::cpu);
+  EXPECT_EQ(choice.backend, &backend_of(Target()));
   EXPECT_NE(choice.reason.find("CUDA"), std::string::npos) << choice.reason;
   EXPECT_EQ(parse_device("cuda"), (DeviceName{DeviceRequest::cuda, 0}));
   EXPECT_EQ(parse_device("cuda:3"), (DeviceName{DeviceRequest::cuda, 3}));

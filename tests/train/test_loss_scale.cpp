@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <span>
 
 #include "gcomp/gcomp.h"

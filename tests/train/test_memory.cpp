@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 
 #include "runtime/convert.h"
 #include "runtime/files/npz.h"

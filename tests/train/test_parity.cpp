@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"

@@ -6,6 +6,7 @@
 #include "gcomp/driver/compiled_model.h"
 #include "gcomp/driver/saved_model.h"
 #include "passes/pipeline.h"
+#include "runtime/backend.h"
 #include "runtime/files/atomic_file.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
@@ -47,20 +48,17 @@ void check_flags(const CompileFlags& flags) {
   }
 }
 
-/// The target of --emit: cuda and cubin imply CUDA, cpp the CPU.
+/// The target of --emit: cuda and cubin imply CUDA where none is given, cpp the CPU.
 runtime::Target target_of(const CompileFlags& flags) {
-  runtime::Target target = runtime::parse_target(flags.target);
+  const runtime::Target target = runtime::parse_target(flags.target);
   if (flags.emit.empty()) return target;
-  const EmitKind kind = parse_emit(flags.emit);
-  const bool wants_cuda = kind == EmitKind::cuda || kind == EmitKind::cubin;
-  if (wants_cuda && target.kind != runtime::TargetKind::cuda) {
-    if (flags.target != "cpu")
-      throw UserError(concat("--emit ", flags.emit, " needs --target cuda:sm_90, found ", flags.target), ExitCode::usage);
-    target = runtime::parse_target("cuda:sm_90");
-  }
-  if (kind == EmitKind::cpp && target.kind != runtime::TargetKind::cpu)
-    throw UserError(concat("--emit cpp needs --target cpu, found ", flags.target), ExitCode::usage);
-  return target;
+  const std::string_view needed = needed_target(parse_emit(flags.emit));
+  if (needed.empty()) return target;
+  runtime::Target wanted = runtime::parse_target(needed);
+  if (target.kind == wanted.kind) return target;
+  if (flags.target != CompileFlags().target)
+    throw UserError(concat("--emit ", flags.emit, " needs --target ", needed, ", found ", flags.target), ExitCode::usage);
+  return wanted;
 }
 
 /// Compiling starts from the model's weights: what a run has trained would be lost without a word.
@@ -167,11 +165,12 @@ class Compilation {
     return options;
   }
 
-  /// For the table of times: on the CPU everything up to the point where the first step could run.
+  /// For the table of times, where the device is here: everything up to the point where the first step could run.
   void compile_kernels(const LoweredGraph& lowered) {
     runtime::Program program = generate_program(lowered, target_, hooks_, options_.program_limits);
-    if (!flags_.time_passes || target_.kind != runtime::TargetKind::cpu) return;
-    const auto device = runtime::open_device(runtime::TargetKind::cpu, device_options());
+    const runtime::Backend& backend = runtime::backend_of(target_);
+    if (!flags_.time_passes || !backend.everywhere) return;
+    const auto device = backend.open(device_options());
     device->load(std::move(program), device->allocate_states());
   }
 

@@ -140,7 +140,7 @@ void check_libraries(const SharedDriver& driver, const runtime::DeviceOptions& o
 /// The processor, and which of its instructions kernels use.
 void check_cpu(const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
   try {
-    const std::string description = runtime::open_device(runtime::TargetKind::cpu, options)->description();
+    const std::string description = runtime::open_device(runtime::DeviceRequest::cpu, options)->description();
     findings.push_back({"CPU", Health::good, description.substr(description.find(' ') + 1), ""});
   } catch (const DeviceError& error) { findings.push_back(failure("CPU", Health::bad, error.what())); }
 }

@@ -1,5 +1,6 @@
 #include "tools/gcomp/emit.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "codegen/generate.h"
@@ -7,6 +8,7 @@
 #include "ir/base/nearest.h"
 #include "ir/text/print.h"
 #include "passes/memory/plan_memory.h"
+#include "runtime/backend.h"
 #include "runtime/cuda/kernel_set.h"
 #include "runtime/device.h"
 #include "runtime/files/atomic_file.h"
@@ -14,8 +16,16 @@
 namespace gcomp::tools {
 namespace {
 
-constexpr std::pair<std::string_view, EmitKind> kKinds[] = {
-    {"ir", EmitKind::ir}, {"plan", EmitKind::plan}, {"cuda", EmitKind::cuda}, {"cpp", EmitKind::cpp}, {"cubin", EmitKind::cubin}};
+struct EmitForm {
+  std::string_view name;
+  EmitKind kind;
+  std::string_view target;  ///< of whose kind one is needed; "" where any will do
+};
+constexpr EmitForm kForms[] = {{"ir", EmitKind::ir, ""},
+                               {"plan", EmitKind::plan, ""},
+                               {"cuda", EmitKind::cuda, "cuda:sm_90"},
+                               {"cpp", EmitKind::cpp, "cpu"},
+                               {"cubin", EmitKind::cubin, "cuda:sm_90"}};
 
 std::string ended(std::string text) {
   if (text.empty() || text.back() != '\n') text.push_back('\n');
@@ -27,8 +37,8 @@ std::string grid_line(const std::string& origin, const runtime::Grid& grid) {
 }
 
 /// A line for the head of a kernel's file: which IR node it runs for, and how often.
-std::string describe_use(const runtime::KernelLaunch& launch) {
-  if (launch.grid.threads > 1) return grid_line(launch.origin, launch.grid);
+std::string describe_use(const runtime::KernelLaunch& launch, const runtime::Backend& backend) {
+  if (backend.blocks_of_threads) return grid_line(launch.origin, launch.grid);
   std::int64_t tasks = 0;
   for (const runtime::Segment& segment : launch.segments) tasks += segment.tasks;
   return concat("// ", launch.origin, ": ", tasks, tasks == 1 ? " task\n" : " tasks\n");
@@ -38,11 +48,15 @@ std::string describe_use(const runtime::KernelLaunch& launch) {
 
 EmitKind parse_emit(std::string_view text) {
   std::vector<std::string> names;
-  for (const auto& [name, kind] : kKinds) {
-    if (name == text) return kind;
-    names.emplace_back(name);
+  for (const EmitForm& form : kForms) {
+    if (form.name == text) return form.kind;
+    names.emplace_back(form.name);
   }
   throw UserError(concat("--emit ", text, ": wanted ", listing(names), did_you_mean(text, names)), ExitCode::usage);
+}
+
+std::string_view needed_target(EmitKind kind) {
+  return std::find_if(std::begin(kForms), std::end(kForms), [&](const EmitForm& form) { return form.kind == kind; })->target;
 }
 
 EmittedFile emit_ir(const LoweredGraph& lowered) { return {lowered.graph.name() + ".gir", ended(ir::print(lowered.graph))}; }
@@ -58,10 +72,11 @@ EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target
 
 std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
   const codegen::Target& target = codegen::target_of(program.target);
+  const runtime::Backend& backend = runtime::backend_of(program.target);
   const std::string prelude(target.prelude_file);
   std::vector<std::string> uses(program.kernels.size());
   const auto add_launch = [&](const runtime::KernelLaunch& launch) {
-    uses[static_cast<std::size_t>(launch.kernel)].append(describe_use(launch));
+    uses[static_cast<std::size_t>(launch.kernel)].append(describe_use(launch, backend));
   };
   const auto add_product = [&](const runtime::GeneratedProduct& product, const std::string& origin) {
     for (const runtime::ProductLaunch& launch : product.launches)
@@ -77,7 +92,7 @@ std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
         [&](const runtime::ConvolutionCall& call) { add_product(call.generated, call.origin); });
   std::vector<EmittedFile> files = {{prelude, ended(program.prelude)}};
   for (std::size_t i = 0; i < program.kernels.size(); ++i)
-    files.emplace_back(concat(program.kernels[i].name, target.kernel_suffix),
+    files.emplace_back(concat(program.kernels[i].name, backend.kernel_suffix),
                        ended(concat(uses[i], "#include \"", prelude, "\"\n\n", program.kernels[i].text)));
   return files;
 }

@@ -17,6 +17,8 @@ namespace gcomp::tools {
 enum class EmitKind : std::uint8_t { ir, plan, cuda, cpp, cubin };
 /// Throws UserError (exit 2) with the nearest name.
 EmitKind parse_emit(std::string_view text);
+/// The target, of whose kind one is needed for that; "" where any will do.
+std::string_view needed_target(EmitKind kind);
 
 /// A file name and its contents.
 using EmittedFile = std::pair<std::string, std::string>;

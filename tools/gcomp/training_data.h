@@ -1,6 +1,7 @@
 // The .npz files of a run, joined with what the model wants of them.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <vector>

@@ -144,7 +144,7 @@ std::vector<std::string> options_of(std::string_view pass) {
 
 /// For tests of one pass, of no target in particular: every pass does what it can.
 TargetInfo target_for(std::string_view pass) {
-  TargetInfo info = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
+  TargetInfo info = codegen::target_info(runtime::parse_target("cuda:sm_90"));
   info.buffer_alignment = TargetInfo().buffer_alignment;
   info.legal_composite = [all = pass != "expand"](const Node&) { return all; };
   info.half_products = pass != "widen_contractions";

@@ -1,5 +1,6 @@
 // The emulated cuBLASLt: descriptors, two algorithms for each product, and the product as work of a stream of the emulated driver.
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 

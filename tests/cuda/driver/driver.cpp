@@ -1,6 +1,7 @@
 #include "tests/cuda/driver/driver.h"
 
 #include <cstdlib>
+#include <map>
 #include <sstream>
 
 namespace gcomp::emulated {

@@ -1,6 +1,8 @@
 // The calls of a library that keeps nothing else from call to call, made at the first one and reported at the end of the process.
 #pragma once
 
+#include <map>
+
 #include "tests/cuda/record/calls.h"
 
 namespace gcomp::emulated {

@@ -1,0 +1,36 @@
+#include "runtime/cpu/backend.h"
+
+#include "ir/base/error.h"
+#include "runtime/cpu/device.h"
+
+namespace gcomp::runtime::cpu {
+namespace {
+
+std::string binary_path(const Program& program) { return concat("cpu/", program.name, ".so"); }
+
+/// Machine code for this kind of processor.
+std::vector<std::vector<std::byte>> compile_programs(std::span<const Program> programs, const DeviceOptions& options) {
+  const auto device = open_cpu_device(options);
+  std::vector<std::vector<std::byte>> binaries;
+  for (const Program& program : programs) {
+    const auto executable = device->load(program, device->allocate_states());
+    const std::span<const std::byte> binary = executable->kernel_binary();
+    binaries.emplace_back(binary.begin(), binary.end());
+  }
+  return binaries;
+}
+
+}  // namespace
+
+constexpr Backend kBackend{.kind = TargetKind::cpu,
+                           .request = DeviceRequest::cpu,
+                           .name = "cpu",
+                           .form = "cpu",
+                           .kernel_suffix = ".cpp",
+                           .binary_path = binary_path,
+                           .compile = compile_programs,
+                           .everywhere = true,
+                           .open = open_cpu_device,
+                           .run_limits = {.bytes = std::int64_t{1} << 24, .rows = 256}};
+
+}  // namespace gcomp::runtime::cpu
