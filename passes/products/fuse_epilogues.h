@@ -13,7 +13,7 @@
 //     %y[i,j] = t0                                             %y[i,j] = t1
 //   }                                                        }
 //
-// Not joined: kernels that transpose, reduce otherwise or look up indices, and whatever would make a cycle. Nothing is lost where
+// Not fused: kernels that transpose, reduce otherwise or look up indices, and whatever would make a cycle. Nothing is lost where
 // the target computes no such epilogue: the plain product and the kernel are then launched one after the other, as before.
 #pragma once
 
@@ -26,7 +26,7 @@ struct EpilogueOptions {
   int max_cost = 96;     ///< of an epilogue's element (`ir::scalar_cost`): its registers stand beside the product's
 };
 
-/// Needs a fused graph; nothing is done for a target whose products take no epilogues. True if anything was joined.
+/// Needs a fused graph; nothing is done for a target whose products take no epilogues. True if anything was fused.
 bool fuse_epilogues(ir::Graph& graph, const ir::TargetInfo& target, const EpilogueOptions& options = {});
 
 }  // namespace gcomp::passes
