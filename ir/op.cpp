@@ -187,7 +187,6 @@ std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType>
     case Kind::composite: break;
   }
   if (!has_views(attributes)) return op.infer(context);
-  const Attributes& all = context.attributes;
   const std::vector<TensorType> seen = seen_types(op, operands, all);
   return stored_types(op, op.infer({op.name, seen, all}), all);
 }
