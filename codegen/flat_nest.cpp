@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "ir/base/integers.h"
+#include "ir/nest/loops.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::codegen {
@@ -281,19 +282,6 @@ std::uint64_t reduced_axes(const FlatNest& nest) {
     if (s.kind == Statement::Kind::reduce)
       for (int a : s.over) axes |= std::uint64_t{1} << a;
   return axes;
-}
-
-TermPtr combined(const OpDef& reduction, const TermPtr& a, const TermPtr& b) {
-  switch (reduction.reduction.of) {
-    case Reduction::Of::sum: return apply(a->dtype == DType::boolean ? ops::kOr : ops::kAdd, a->dtype, {a, b});
-    case Reduction::Of::product: return apply(a->dtype == DType::boolean ? ops::kAnd : ops::kMul, a->dtype, {a, b});
-    case Reduction::Of::maximum: return apply(ops::kMaximum, a->dtype, {a, b});
-    case Reduction::Of::minimum: return apply(ops::kMinimum, a->dtype, {a, b});
-    case Reduction::Of::none:
-    case Reduction::Of::first_maximum:
-    case Reduction::Of::first_minimum: break;
-  }
-  throw InternalError(concat("reduction ", reduction.name, " does not combine values"));
 }
 
 TermPtr converted(const TermPtr& term, DType dtype) { return term->dtype == dtype ? term : ir::call(dtype, ops::kCast, {term}); }

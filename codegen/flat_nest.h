@@ -69,8 +69,6 @@ std::vector<int> axes_of(const FlatNest& nest, const ir::TermPtr& term);
 /// All axes some reduction combines over, as bits.
 std::uint64_t reduced_axes(const FlatNest& nest);
 
-/// The term that combines two partial results of a reduction. Not for first_maximum and first_minimum.
-ir::TermPtr combined(const ir::OpDef& reduction, const ir::TermPtr& a, const ir::TermPtr& b);
 /// Converts a term by the cast rules.
 ir::TermPtr converted(const ir::TermPtr& term, DType dtype);
 /// The value of a map statement as a term of its dtype, rounded to f16 and bf16.

@@ -1,5 +1,7 @@
 #include "ir/nest/loops.h"
 
+#include "ir/ops/table.h"
+
 namespace gcomp::ir {
 
 std::vector<Index> axes_of_shape(const Shape& shape, int first) {
@@ -44,6 +46,20 @@ LoopNest reduce_nest(const TensorType& result, const Shape& over, const OpDef& c
   nest.statements.push_back(std::move(statement));
   nest.outputs.push_back({0, indices, false});
   return nest;
+}
+
+TermPtr combined(const OpDef& reduction, const TermPtr& a, const TermPtr& b) {
+  const bool truth = a->dtype == DType::boolean;
+  switch (reduction.reduction.of) {
+    case Reduction::Of::sum: return call(a->dtype, truth ? ops::kOr : ops::kAdd, {a, b});
+    case Reduction::Of::product: return call(a->dtype, truth ? ops::kAnd : ops::kMul, {a, b});
+    case Reduction::Of::maximum: return call(a->dtype, ops::kMaximum, {a, b});
+    case Reduction::Of::minimum: return call(a->dtype, ops::kMinimum, {a, b});
+    case Reduction::Of::none:
+    case Reduction::Of::first_maximum:
+    case Reduction::Of::first_minimum: break;
+  }
+  throw InternalError(concat("reduction ", reduction.name, " does not combine values"));
 }
 
 }  // namespace gcomp::ir

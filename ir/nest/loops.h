@@ -1,4 +1,4 @@
-// Small constructors of loop nests, for the rules of the op table.
+// Small constructors of loop nests.
 #pragma once
 
 #include <functional>
@@ -16,5 +16,8 @@ LoopNest map_nest(const TensorType& type, const std::function<TermPtr(const std:
 /// One reduce statement: axes of `kept`, then of `over`; the value sees both lists of indices.
 LoopNest reduce_nest(const TensorType& result, const Shape& over, const OpDef& combine,
                      const std::function<TermPtr(const std::vector<Index>& kept, const std::vector<Index>& over)>& value);
+
+/// The term that combines two partial results of a reduction. Not for first_maximum and first_minimum.
+TermPtr combined(const OpDef& reduction, const TermPtr& a, const TermPtr& b);
 
 }  // namespace gcomp::ir
