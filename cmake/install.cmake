@@ -10,18 +10,9 @@ install(TARGETS gcomp_options gcomp_base gcomp_ir gcomp_passes gcomp_runtime gco
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(EXPORT gcompTargets NAMESPACE gcomp:: DESTINATION ${package})
 
-# Headers keep their place below one folder: #include <gcomp/gcomp.h>, which includes "ir/builder.h" and the like.
-install(DIRECTORY gcomp ir DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp FILES_MATCHING PATTERN "*.h")
-install(FILES frontend/import_options.h frontend/layers.h frontend/model.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/frontend)
-install(FILES frontend/onnx/import.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/frontend/onnx)
-install(FILES codegen/program_limits.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/codegen)
-install(FILES passes/training/training.h passes/training/loss_scaling.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/passes)
-foreach(header program device instruction_set executable library_search state_memory artifact artifact_trust)
-  install(FILES runtime/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/runtime)
-endforeach()
-foreach(header npz npy zip_archive atomic_file descriptor left_behind)
-  install(FILES runtime/files/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp/runtime/files)
-endforeach()
+# The public headers, which include one another and the standard library (tests/check_includes): #include <gcomp/gcomp.h>.
+file(GLOB public_headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/gcomp/*.h)
+install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp)
 
 configure_package_config_file(cmake/gcompConfig.cmake.in ${PROJECT_BINARY_DIR}/gcompConfig.cmake INSTALL_DESTINATION ${package}
                               NO_SET_AND_CHECK_MACRO)

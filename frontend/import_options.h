@@ -7,18 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/limits.h"
 #include "ir/base/tensor.h"
 
 namespace gcomp::frontend {
 
-/// What a file may declare. Checked before the work is begun that it would take.
-struct ImportLimits {
-  std::int64_t nodes = 1'000'000;                 ///< lowered in all: those of loops and functions each time they run
-  std::int64_t elements = std::int64_t{1} << 40;  ///< of one value
-  /// Of what depends on no input, computed at import; a sixteenth of them in one tensor, and as many evaluations of a loop body.
-  /// What goes beyond stays in the graph, which is said.
-  std::int64_t folded_bytes = std::int64_t{1} << 30;
-};
+using gcomp::ImportLimits;
 
 struct ImportOptions {
   std::map<std::string, std::int64_t> dims = {};  ///< symbolic dimension -> size

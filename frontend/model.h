@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/value_info.h"
 #include "ir/base/tensor.h"
 #include "ir/graph.h"
 
@@ -16,22 +17,9 @@ namespace gcomp::frontend {
 
 struct Source;  // of an ONNX file: frontend/onnx/source.h
 
-/// One dimension of an input or output: a number, or -1 and the symbol that `--dim SYMBOL=N` binds (may be empty).
-struct Dimension {
-  std::int64_t size = -1;
-  std::string symbol;
-};
-
-/// A declared input or output.
-struct ValueInfo {
-  std::string name;
-  DType dtype = DType::f32;
-  bool has_shape = false;
-  std::vector<Dimension> dimensions;
-};
+using gcomp::Dimension;
 using gcomp::to_string;
-/// "x: f32[batch,20]"; an unnamed unknown dimension is "?".
-std::string to_string(const ValueInfo& value);
+using gcomp::ValueInfo;
 
 /// An initializer, or the part of a split one, and whether training changes it.
 struct Parameter {

@@ -1,45 +1,51 @@
 // The loss and its gradient with respect to every trained parameter, on one batch, without training.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "gcomp/driver/compile.h"
-#include "gcomp/driver/forward.h"
-#include "runtime/device.h"
+#include "gcomp/compile_options.h"
+#include "gcomp/device_options.h"
+#include "gcomp/model.h"
+#include "gcomp/owned.h"
+#include "gcomp/tensor_view.h"
 
 namespace gcomp {
 
 struct GradientOptions {
-  LossSpec loss;
-  GraphOptions graph = {};  ///< floats compute as f32 where no precision is given
-  runtime::DeviceRequest device = runtime::DeviceRequest::automatic;
-  runtime::DeviceOptions device_options = {};
+  std::string loss = "cross_entropy";  ///< as TrainOptions::loss
+  std::string output;                  ///< what the loss looks at; "" for the first output of floats
+  GraphOptions graph = {};             ///< floats compute as f32 where no precision is given
+  DeviceRequest device = DeviceRequest::automatic;
+  DeviceOptions device_options = {};
   CompileHooks hooks = {};
 };
 
 /// Belongs to one thread at a time.
 class Gradients {
  public:
+  /// Throws UserError where nothing is trained, and with exit 4 and every node concerned where the loss cannot be differentiated.
   Gradients(const Model& model, const GradientOptions& options);
+  Gradients(Gradients&&) noexcept;
+  Gradients& operator=(Gradients&&) noexcept;
+  ~Gradients();
 
   /// "loss", then an array for each trained initializer by its ONNX name. Where training splits an initializer into one parameter
   /// for each use, each part has its own array, and the initializer's is their sum; a tied one has its shared parameter's. Throws
-  /// UserError as Forward::run() does.
+  /// UserError as Predictor::predict() does.
   std::vector<NamedTensor> run(const Batch& batch);
 
-  const frontend::Model& model() const { return model_; }
   /// The output that the loss looks at; "" where an output is the loss.
-  std::string loss_output() const { return target_ ? target_->output.name : ""; }
+  std::string loss_output() const;
+  /// "cpu, 2 threads, ...", and why this device.
   std::string device() const;
 
+  struct Impl;  // gcomp/gradients.cpp
+  explicit Gradients(Owned<Impl> impl);
+  const Impl& impl() const { return *impl_; }
+
  private:
-  frontend::Model model_;
-  std::optional<LossTarget> target_;
-  std::string device_reason_;
-  std::shared_ptr<runtime::Device> device_;
-  std::unique_ptr<Forward> forward_;
+  Owned<Impl> impl_;
 };
 
 }  // namespace gcomp

@@ -1,46 +1,49 @@
 #include "gcomp/loaded_model.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "gcomp/driver/forward.h"
 #include "gcomp/driver/saved_model.h"
 #include "gcomp/driver/step_ports.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
+#include "runtime/device.h"
 
 namespace gcomp {
 
 struct LoadedModel::Impl {
   runtime::Artifact artifact;  // weights are in `states`
-  SavedModel saved;
+  driver::SavedModel saved;
   std::unique_ptr<runtime::Device> device;
   std::shared_ptr<runtime::StateMemory> states;
-  std::unique_ptr<Forward> forward;
+  std::unique_ptr<driver::Forward> forward;
   std::unique_ptr<runtime::Executable> step;
-  StepPorts ports;  // of `step`
+  driver::StepPorts ports;  // of `step`
 
   void fill_step(const Batch& batch);
-  std::optional<IndexFault> find_fault() const;
+  std::optional<driver::IndexFault> find_fault() const;
 };
 
-LoadedModel::LoadedModel(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device,
-                         const runtime::ArtifactTrust& trust)
-    : impl_(std::make_unique<Impl>()) {
+LoadedModel::LoadedModel(const Path& path, const DeviceOptions& options, DeviceRequest device, const ArtifactTrust& trust)
+    : impl_(new Impl) {
   Impl& self = *impl_;
-  self.artifact = runtime::read_artifact(path, trust);
-  self.saved = saved_model(self.artifact, path);
-  const runtime::Program* forward = find_program(self.artifact, kForwardProgram);
+  self.artifact = runtime::read_artifact(path.string(), trust);
+  self.saved = driver::saved_model(self.artifact, path.string());
+  const runtime::Program* forward = driver::find_program(self.artifact, driver::kForwardProgram);
   check_user(forward, "'", path.string(), "' holds no forward pass");
-  require_device(device, forward->target, path);
+  driver::require_device(device, forward->target, path.string());
   self.device = runtime::open_device(forward->target.kind, options);
   self.states = self.device->allocate_states();
   const auto load = [&](const runtime::Program& program) {
-    return self.device->load(program, self.states, kernel_binary(self.artifact, program));
+    return self.device->load(program, self.states, driver::kernel_binary(self.artifact, program));
   };
-  self.forward = std::make_unique<Forward>(load(*forward), self.saved.outputs, self.saved.limits, self.saved.row_dependence);
-  if (const runtime::Program* step = find_program(self.artifact, kTrainingProgram)) {
+  self.forward =
+      std::make_unique<driver::Forward>(load(*forward), self.saved.outputs, self.saved.limits, self.saved.row_dependence);
+  if (const runtime::Program* step = driver::find_program(self.artifact, driver::kTrainingProgram)) {
     self.step = load(*step);
-    self.ports = step_ports(*step);
+    self.ports = driver::step_ports(*step);
   }
   for (const auto& [name, tensor] : std::exchange(self.artifact.weights, {})) self.states->write(name, tensor);
   const std::vector<std::string> missing = self.states->unwritten();
@@ -66,21 +69,21 @@ bool LoadedModel::trains() const { return impl_->step != nullptr; }
 void LoadedModel::Impl::fill_step(const Batch& batch) {
   for (const std::size_t i : ports.data) {
     const runtime::Buffer& input = step->input_buffer(i);
-    const TensorView& array = find_array(batch, input.name);
+    const TensorView& array = driver::find_array(batch, input.name);
     check_user(array.type().shape == input.type.shape, "array '", input.name, "' is ", to_string(array.type()), ", wanted ",
                to_string(input.type));
     if (i == ports.label)
-      if (const auto fault = find_label_fault(array, saved.classes)) throw UserError(to_string(*fault, saved.classes));
-    copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, step->input(i));
+      if (const auto fault = driver::find_label_fault(array, saved.classes)) throw UserError(to_string(*fault, saved.classes));
+    driver::copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, step->input(i));
   }
   store_from_double(DType::f64, step->input(ports.learning_rate).data(), 0, saved.learning_rate);
 }
 
 /// The first index of the last step that was out of range.
-std::optional<IndexFault> LoadedModel::Impl::find_fault() const {
-  for (const IndexLimit& limit : saved.limits) {
+std::optional<driver::IndexFault> LoadedModel::Impl::find_fault() const {
+  for (const driver::IndexLimit& limit : saved.limits) {
     const std::size_t input = step->input_index(limit.input);
-    if (auto fault = find_index_fault(limit, step->input_buffer(input).type, step->input_of_run(input, 0))) return fault;
+    if (auto fault = driver::find_index_fault(limit, step->input_buffer(input).type, step->input_of_run(input, 0))) return fault;
   }
   return std::nullopt;
 }
@@ -111,11 +114,11 @@ std::vector<std::string> LoadedModel::states() const {
 Tensor LoadedModel::read(std::string_view state) const { return impl_->states->read(state); }
 void LoadedModel::write(std::string_view state, const Tensor& value) { impl_->states->write(state, value); }
 
-void LoadedModel::save(const std::filesystem::path& path) const {
+void LoadedModel::save(const Path& path) const {
   runtime::Artifact artifact = impl_->artifact;
   for (const std::string& name : states()) artifact.weights.emplace(name, read(name));
-  store(impl_->saved, artifact);
-  runtime::write_artifact(path, artifact);
+  driver::store(impl_->saved, artifact);
+  runtime::write_artifact(path.string(), artifact);
 }
 
 std::string LoadedModel::device() const { return impl_->device->description(); }

@@ -8,16 +8,16 @@
 // time.
 #pragma once
 
-#include <filesystem>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "gcomp/driver/forward.h"
+#include "gcomp/artifact_trust.h"
+#include "gcomp/device_options.h"
+#include "gcomp/error.h"
+#include "gcomp/owned.h"
+#include "gcomp/path.h"
 #include "gcomp/tensor_view.h"
-#include "runtime/artifact_trust.h"
-#include "runtime/device.h"
 
 namespace gcomp {
 
@@ -25,15 +25,16 @@ class LoadedModel {
  public:
   /// A file that gcomp compile or Trainer::save() wrote; needs no C++ compiler on the kind of machine that wrote it. Throws
   /// UserError (exit 2) where it is compiled for another device than `device`, DeviceError where that one cannot be had.
-  explicit LoadedModel(const std::filesystem::path& path, const runtime::DeviceOptions& options = {},
-                       runtime::DeviceRequest device = runtime::DeviceRequest::automatic, const runtime::ArtifactTrust& trust = {});
+  explicit LoadedModel(const Path& path, const DeviceOptions& options = {}, DeviceRequest device = DeviceRequest::automatic,
+                       const ArtifactTrust& trust = {});
   LoadedModel(LoadedModel&&) noexcept;
   LoadedModel& operator=(LoadedModel&&) noexcept;
   ~LoadedModel();
 
   /// Names of the inputs of predict().
   std::vector<std::string> input_names() const;
-  /// The model's outputs in inference form, by its own names. Throws UserError as Forward::run() does.
+  /// The model's outputs in inference form, by its own names. Throws UserError where an array is missing, has
+  /// another row type, another number of rows than the rest, or an index out of range.
   std::vector<NamedTensor> predict(const Batch& inputs);
 
   /// Whether the file holds a training step.
@@ -50,14 +51,14 @@ class LoadedModel {
   /// Throws UserError for an unknown name or another type.
   void write(std::string_view state, const Tensor& value);
   /// The file again with the states as they are now; it appears whole or not at all.
-  void save(const std::filesystem::path& path) const;
+  void save(const Path& path) const;
 
   /// "cpu, 2 threads, AVX-512, AMD EPYC".
   std::string device() const;
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 }  // namespace gcomp

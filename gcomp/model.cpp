@@ -1,25 +1,47 @@
 #include "gcomp/model.h"
 
+#include <memory>
+
+#include "frontend/layers.h"
+#include "gcomp/driver/model_source.h"
+
 namespace gcomp {
 
-Model Model::load(const std::filesystem::path& path) {
-  Model model;
-  model.name_ = path.string();
-  model.onnx_ = std::make_shared<const frontend::OnnxFile>(frontend::open_onnx(path.string()));
-  model.inputs_ = model.onnx_->inputs;
-  return model;
+struct Model::Impl {
+  std::string name;
+  std::vector<ValueInfo> inputs;
+  std::shared_ptr<const frontend::OnnxFile> onnx;  // one of the two
+  std::shared_ptr<const frontend::Definition> definition;
+};
+
+Model::Model(Owned<Impl> impl) : impl_(std::move(impl)) {}
+Model::Model(const Model& other) : impl_(new Impl(*other.impl_)) {}
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model other) noexcept { return impl_ = std::move(other.impl_), *this; }
+Model::~Model() = default;
+
+Model Model::load(const Path& path) {
+  auto onnx = std::make_shared<const frontend::OnnxFile>(frontend::open_onnx(path.string()));
+  return Model(Owned(new Impl{.name = path.string(), .inputs = onnx->inputs, .onnx = onnx, .definition = {}}));
 }
 
-Model Model::define(std::function<void(Layers&)> write, std::uint64_t seed, std::string name) {
-  Model model;
-  model.name_ = std::move(name);
-  model.definition_ = std::make_shared<const frontend::Definition>(frontend::Definition{std::move(write), seed});
-  model.inputs_ = frontend::inputs_of(*model.definition_);
-  return model;
+Model Model::define(Function<void(Layers&)> write, std::uint64_t seed, std::string name) {
+  auto definition = std::make_shared<const frontend::Definition>(frontend::Definition{std::move(write), seed});
+  return Model(
+      Owned(new Impl{.name = std::move(name), .inputs = frontend::inputs_of(*definition), .onnx = {}, .definition = definition}));
 }
 
-frontend::Model Model::instantiate(const frontend::ImportOptions& options) const {
-  return onnx_ ? frontend::import_onnx(*onnx_, options) : frontend::instantiate(*definition_, options);
+const std::string& Model::name() const { return impl_->name; }
+const std::vector<ValueInfo>& Model::inputs() const { return impl_->inputs; }
+
+namespace driver {
+
+const frontend::OnnxFile* onnx_file(const Model& model) { return model.impl().onnx.get(); }
+
+frontend::Model instantiate(const Model& model, const frontend::ImportOptions& options) {
+  const Model::Impl& impl = model.impl();
+  return impl.onnx ? frontend::import_onnx(*impl.onnx, options) : frontend::instantiate(*impl.definition, options);
 }
 
+}  // namespace driver
 }  // namespace gcomp

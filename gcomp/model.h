@@ -2,43 +2,41 @@
 // compiled for many batch sizes, for training and for inference.
 #pragma once
 
-#include <filesystem>
-#include <memory>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "frontend/layers.h"
-#include "frontend/onnx/import.h"
+#include "gcomp/function.h"
+#include "gcomp/layers.h"
+#include "gcomp/owned.h"
+#include "gcomp/path.h"
+#include "gcomp/value_info.h"
 
 namespace gcomp {
-
-using frontend::kBatch;
-using frontend::Layers;
-using ir::Var;
 
 /// A value; copies share the file's contents.
 class Model {
  public:
   /// Reads and checks an ONNX file. Throws UserError (exit 3) where it is not a sound model.
-  static Model load(const std::filesystem::path& path);
-  /// See frontend/layers.h. `name` stands for the file's name in messages. `write` is kept and called for each graph that is made
-  /// of the model, so what it captures must live as long.
-  static Model define(std::function<void(Layers&)> write, std::uint64_t seed = 0, std::string name = "model");
+  static Model load(const Path& path);
+  /// See layers.h. `name` stands for the file's name in messages. `write` is kept and called for each graph that is made of the
+  /// model, so what it captures must live as long.
+  static Model define(Function<void(Layers&)> write, std::uint64_t seed = 0, std::string name = "model");
+  Model(const Model&);
+  Model(Model&&) noexcept;
+  Model& operator=(Model) noexcept;
+  ~Model();
 
   /// The file's path, or the name given.
-  const std::string& name() const { return name_; }
-  const std::vector<frontend::ValueInfo>& inputs() const { return inputs_; }
-  /// Null for a model that is no ONNX file.
-  const frontend::OnnxFile* onnx() const { return onnx_.get(); }
+  const std::string& name() const;
+  const std::vector<ValueInfo>& inputs() const;
 
-  /// The graph with static shapes, and its weights.
-  frontend::Model instantiate(const frontend::ImportOptions& options) const;
+  struct Impl;  // gcomp/model.cpp
+  const Impl& impl() const { return *impl_; }
 
  private:
-  std::string name_;
-  std::vector<frontend::ValueInfo> inputs_;
-  std::shared_ptr<const frontend::OnnxFile> onnx_;
-  std::shared_ptr<const frontend::Definition> definition_;
+  explicit Model(Owned<Impl> impl);
+  Owned<Impl> impl_;
 };
 
 }  // namespace gcomp

@@ -1,113 +1,166 @@
 #include "gcomp/predictor.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 
+#include "gcomp/driver/forward.h"
 #include "gcomp/driver/graph_index_limits.h"
+#include "gcomp/driver/options.h"
+#include "gcomp/driver/prediction.h"
+#include "gcomp/driver/row_batches.h"
 #include "gcomp/driver/saved_model.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
+#include "runtime/device.h"
 
 namespace gcomp {
 
-Predictor::Predictor(Model model, PredictOptions options) : model_(std::move(model)), options_(std::move(options)) {
-  const runtime::DeviceChoice choice = runtime::choose_device(options_.device, options_.device_options);
-  device_reason_ = choice.reason;
-  device_ = runtime::open_device(choice, options_.device_options);
+struct Predictor::Impl {
+  using Types = std::map<std::string, TensorType>;
+
+  std::optional<Model> model;  // none of a .gcx
+  driver::PredictOptions options;
+  std::string device_reason;
+  std::unique_ptr<runtime::Device> device;
+  std::unique_ptr<driver::Forward> forward;
+  Types compiled_for;
+  driver::RowBatches rows;
+  frontend::FormCounts forms;
+
+  Impl(Model source, const driver::PredictOptions& given);
+  /// From a .gcx file.
+  Impl(const Path& path, const DeviceOptions& device_options, DeviceRequest request, const ArtifactTrust& trust);
+  bool serves(const Types& types) const;
+  void prepare(const Types& types);
+};
+
+Predictor::Impl::Impl(Model source, const driver::PredictOptions& given) : model(std::move(source)), options(given) {
+  const runtime::DeviceChoice choice = runtime::choose_device(options.device, options.device_options);
+  device_reason = choice.reason;
+  device = runtime::open_device(choice, options.device_options);
 }
 
-Predictor Predictor::load(const std::filesystem::path& path, const runtime::DeviceOptions& options, runtime::DeviceRequest device,
-                          const runtime::ArtifactTrust& trust) {
-  const runtime::Artifact artifact = runtime::read_artifact(path, trust);
-  const SavedModel saved = saved_model(artifact, path);
-  const runtime::Program* forward = find_program(artifact, kForwardProgram);
-  check_user(forward, "'", path.string(), "' holds no forward pass");
-  require_device(device, forward->target, path);
-  Predictor predictor;
-  predictor.device_reason_ = concat("compiled for ", runtime::to_string(forward->target));
-  predictor.device_ = runtime::open_device(forward->target.kind, options);
-  const std::shared_ptr<runtime::StateMemory> states = predictor.device_->allocate_states();
-  predictor.forward_ = std::make_shared<Forward>(predictor.device_->load(*forward, states, kernel_binary(artifact, *forward)),
-                                                 saved.outputs, saved.limits, saved.row_dependence);
+Predictor::Impl::Impl(const Path& path, const DeviceOptions& device_options, DeviceRequest request, const ArtifactTrust& trust) {
+  const runtime::Artifact artifact = runtime::read_artifact(path.string(), trust);
+  const driver::SavedModel saved = driver::saved_model(artifact, path.string());
+  const runtime::Program* program = driver::find_program(artifact, driver::kForwardProgram);
+  check_user(program, "'", path.string(), "' holds no forward pass");
+  driver::require_device(request, program->target, path.string());
+  device_reason = concat("compiled for ", runtime::to_string(program->target));
+  device = runtime::open_device(program->target.kind, device_options);
+  const std::shared_ptr<runtime::StateMemory> states = device->allocate_states();
+  forward = std::make_unique<driver::Forward>(device->load(*program, states, driver::kernel_binary(artifact, *program)),
+                                              saved.outputs, saved.limits, saved.row_dependence);
   for (const auto& [name, tensor] : artifact.weights)
     if (states->contains(name)) states->write(name, tensor);
   const std::vector<std::string> missing = states->unwritten();
   check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));
-  return predictor;
 }
+
+Predictor::Predictor(Model model, const PredictOptions& options)
+    : Predictor(driver::make_predictor(std::move(model), {.batch = options.batch,
+                                                          .graph = driver::graph_options(options.graph),
+                                                          .device = options.device,
+                                                          .device_options = options.device_options,
+                                                          .hooks = driver::compile_hooks(options.hooks)})) {}
+Predictor::Predictor(Owned<Impl> impl) : impl_(std::move(impl)) {}
+Predictor::Predictor(Predictor&&) noexcept = default;
+Predictor& Predictor::operator=(Predictor&&) noexcept = default;
+Predictor::~Predictor() = default;
+
+Predictor Predictor::load(const Path& path, const DeviceOptions& options, DeviceRequest device, const ArtifactTrust& trust) {
+  return Predictor(Owned(new Impl(path, options, device, trust)));
+}
+
+void Predictor::prepare(const std::vector<NamedType>& types) { impl_->prepare({types.begin(), types.end()}); }
+std::int64_t Predictor::batch() const { return impl_->forward->batch(); }
+const std::string& Predictor::undivided() const { return impl_->rows.reason; }
 
 std::vector<std::string> Predictor::input_names() const {
   std::vector<std::string> names;
-  if (model_) {
-    for (const frontend::ValueInfo& input : model_->inputs()) names.push_back(input.name);
+  if (impl_->model) {
+    for (const ValueInfo& input : impl_->model->inputs()) names.push_back(input.name);
   } else {
-    for (std::size_t i = 0; i < forward_->executable().program().inputs.size(); ++i)
-      names.push_back(forward_->executable().input_buffer(i).name);
+    for (std::size_t i = 0; i < impl_->forward->executable().program().inputs.size(); ++i)
+      names.push_back(impl_->forward->executable().input_buffer(i).name);
   }
   return names;
 }
 
-frontend::FormCounts::Nodes Predictor::switched_forms() const {
-  return options_.graph.training_form ? forms_.inference : forms_.training;
-}
-
-std::string Predictor::device() const { return concat(device_->description(), " (", device_reason_, ")"); }
+std::string Predictor::device() const { return concat(impl_->device->description(), " (", impl_->device_reason, ")"); }
 
 /// Whether the compiled program takes arrays of these types: element types are converted, and batches hold any number of rows.
-bool Predictor::serves(const std::map<std::string, TensorType>& types) const {
-  if (!forward_) return false;
-  const std::size_t fixed_from = rows_.batch > 0 ? 1 : 0;
+bool Predictor::Impl::serves(const Types& types) const {
+  if (!forward) return false;
+  const std::size_t fixed_from = rows.batch > 0 ? 1 : 0;
   const auto tail = [&](const Shape& shape) { return std::span(shape).subspan(std::min(shape.size(), fixed_from)); };
-  return std::ranges::equal(types, compiled_for_, [&](const auto& a, const auto& b) {
+  return std::ranges::equal(types, compiled_for, [&](const auto& a, const auto& b) {
     return a.first == b.first && a.second.shape.size() == b.second.shape.size() &&
            std::ranges::equal(tail(a.second.shape), tail(b.second.shape));
   });
 }
 
-void Predictor::prepare(const std::map<std::string, TensorType>& types) {
-  if (!model_ || serves(types)) return;
-  GraphOptions options = options_.graph;
-  options.target = device_->target();
-  options.shapes.data = types;
-  RowBatches rows = options_.batch > 0 ? RowBatches{options_.batch, ""} : row_batches(*model_, options);
-  if (rows.batch > 0) options.shapes.batch = rows.batch;
-  ModelGraph made = inference_graph(*model_, options, options_.hooks);
-  std::vector<IndexLimit> limits = index_limits(made.graph);
-  std::string dependence = rows.batch > 0 ? row_dependence(made.graph) : std::string();
-  const std::shared_ptr<runtime::StateMemory> states = device_->allocate_states();
-  runtime::Program program = compile_graph(std::move(made.graph), device_->target(), options_.hooks, options.program_limits);
-  program.name = kForwardProgram;
-  forward_ = std::make_shared<Forward>(device_->load(std::move(program), states), made.model.outputs, std::move(limits),
-                                       std::move(dependence));
+void Predictor::Impl::prepare(const Types& types) {
+  if (!model || serves(types)) return;
+  driver::GraphOptions graph = options.graph;
+  graph.target = device->target();
+  graph.shapes.data = types;
+  driver::RowBatches batches = options.batch > 0 ? driver::RowBatches{options.batch, ""} : driver::row_batches(*model, graph);
+  if (batches.batch > 0) graph.shapes.batch = batches.batch;
+  driver::ModelGraph made = driver::inference_graph(*model, graph, options.hooks);
+  std::vector<driver::IndexLimit> limits = driver::index_limits(made.graph);
+  std::string dependence = batches.batch > 0 ? driver::row_dependence(made.graph) : std::string();
+  const std::shared_ptr<runtime::StateMemory> states = device->allocate_states();
+  runtime::Program program = driver::compile_graph(std::move(made.graph), device->target(), options.hooks, graph.program_limits);
+  program.name = driver::kForwardProgram;
+  forward = std::make_unique<driver::Forward>(device->load(std::move(program), states), made.model.outputs, std::move(limits),
+                                              std::move(dependence));
   for (const std::string& name : states->unwritten()) {
     const auto found = made.model.weights.find(name);
     check_internal(found != made.model.weights.end(), "state '", name, "' has no initial value");
     states->write(name, found->second);
   }
-  compiled_for_ = types;
-  rows_ = std::move(rows);
-  forms_ = made.model.forms;
+  compiled_for = types;
+  rows = std::move(batches);
+  forms = made.model.forms;
 }
 
 bool Predictor::runs_in_batches() const {
-  return (rows_.batch > 0 || !model_) && forward_->batch() > 0 && forward_->rows_are_apart() && forward_->has_batched_outputs();
+  return (impl_->rows.batch > 0 || !impl_->model) && impl_->forward->batch() > 0 && impl_->forward->rows_are_apart() &&
+         impl_->forward->has_batched_outputs();
 }
 
-std::vector<std::pair<std::string, TensorType>> Predictor::output_types(std::int64_t rows) const {
-  std::vector<std::pair<std::string, TensorType>> types;
-  for (std::size_t i = 0; i < forward_->outputs().size(); ++i) {
-    TensorType type = forward_->executable().output_buffer(i).type;
+std::vector<NamedType> Predictor::output_types(std::int64_t rows) const {
+  std::vector<NamedType> types;
+  for (std::size_t i = 0; i < impl_->forward->outputs().size(); ++i) {
+    TensorType type = impl_->forward->executable().output_buffer(i).type;
     type.shape[0] = rows;
-    types.emplace_back(forward_->outputs()[i], std::move(type));
+    types.emplace_back(impl_->forward->outputs()[i], std::move(type));
   }
   return types;
 }
 
 std::vector<NamedTensor> Predictor::predict(const Batch& inputs, std::int64_t first_row) {
-  std::map<std::string, TensorType> types;
-  for (const std::string& name : input_names()) types.emplace(name, find_array(inputs, name).type());
-  prepare(types);
-  return forward_->run(inputs, first_row);
+  Impl::Types types;
+  for (const std::string& name : input_names()) types.emplace(name, driver::find_array(inputs, name).type());
+  impl_->prepare(types);
+  return impl_->forward->run(inputs, first_row);
 }
 
+namespace driver {
+
+Predictor make_predictor(Model model, const PredictOptions& options) {
+  return Predictor(Owned(new Predictor::Impl(std::move(model), options)));
+}
+
+frontend::FormCounts::Nodes switched_forms(const Predictor& predictor) {
+  const Predictor::Impl& impl = predictor.impl();
+  return impl.options.graph.training_form ? impl.forms.inference : impl.forms.training;
+}
+
+}  // namespace driver
 }  // namespace gcomp

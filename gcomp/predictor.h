@@ -1,26 +1,26 @@
 // Running a model without training it.
 #pragma once
 
-#include <filesystem>
-#include <map>
-#include <memory>
+#include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "gcomp/driver/compile.h"
-#include "gcomp/driver/forward.h"
-#include "gcomp/driver/row_batches.h"
-#include "runtime/artifact_trust.h"
-#include "runtime/device.h"
+#include "gcomp/artifact_trust.h"
+#include "gcomp/compile_options.h"
+#include "gcomp/device_options.h"
+#include "gcomp/model.h"
+#include "gcomp/owned.h"
+#include "gcomp/tensor_view.h"
 
 namespace gcomp {
 
 struct PredictOptions {
-  std::int64_t batch = 0;  ///< rows of one run; 0: what follows from the model's shapes (driver/row_batches.h)
+  /// Rows of one run; 0: what the file or `graph` binds, or what follows from the model's shapes and the device, never from the
+  /// arrays.
+  std::int64_t batch = 0;
   GraphOptions graph = {};
-  runtime::DeviceRequest device = runtime::DeviceRequest::automatic;
-  runtime::DeviceOptions device_options = {};
+  DeviceRequest device = DeviceRequest::automatic;
+  DeviceOptions device_options = {};
   CompileHooks hooks = {};
 };
 
@@ -28,44 +28,40 @@ struct PredictOptions {
 class Predictor {
  public:
   /// Compiles on the first predict(), and again when the shapes of the arrays change.
-  Predictor(Model model, PredictOptions options);
+  Predictor(Model model, const PredictOptions& options);
   /// From a .gcx file; needs no compiler. Throws UserError (exit 2) where it is compiled for another device than `device`.
-  static Predictor load(const std::filesystem::path& path, const runtime::DeviceOptions& options = {},
-                        runtime::DeviceRequest device = runtime::DeviceRequest::automatic,
-                        const runtime::ArtifactTrust& trust = {});
+  static Predictor load(const Path& path, const DeviceOptions& options = {}, DeviceRequest device = DeviceRequest::automatic,
+                        const ArtifactTrust& trust = {});
+  Predictor(Predictor&&) noexcept;
+  Predictor& operator=(Predictor&&) noexcept;
+  ~Predictor();
 
   /// Compiles for arrays of these types, by name, as predict() would. Nothing is left to compile for arrays that differ in their
   /// number of rows alone, unless all rows run at once.
-  void prepare(const std::map<std::string, TensorType>& types);
+  void prepare(const std::vector<NamedType>& types);
   /// Rows of one run, once compiled; 0 where the inputs have no number of rows in common.
-  std::int64_t batch() const { return forward_->batch(); }
+  std::int64_t batch() const;
   /// Whether arrays of any number of rows can be given in parts, once compiled.
   bool runs_in_batches() const;
   /// Why all rows run at once, where that is known: "node 'n' makes a row depend on others or on its number".
-  const std::string& undivided() const { return rows_.reason; }
+  const std::string& undivided() const;
   /// Names and types of the outputs for so many rows, once compiled and run in batches.
-  std::vector<std::pair<std::string, TensorType>> output_types(std::int64_t rows) const;
-  /// The model's outputs, by its own names. `first_row` is what messages call the first row, where the arrays are a part of longer
-  /// ones. Throws UserError as Forward::run() does.
+  std::vector<NamedType> output_types(std::int64_t rows) const;
+  /// The model's outputs, by its own names. Elements are converted to what the inputs want; arrays that the model does not have as
+  /// inputs are not looked at. `first_row` is what messages call the first row, where the arrays are a part of longer ones. Throws
+  /// UserError where an array is missing, has another row type, another number of rows than the rest, or an index out of range.
   std::vector<NamedTensor> predict(const Batch& inputs, std::int64_t first_row = 0);
   /// Names of the inputs.
   std::vector<std::string> input_names() const;
+  /// "cpu, 2 threads, ...", and why this device.
   std::string device() const;
-  /// Nodes that run in another form than the file has them in, once prepared; none for a .gcx, which does not tell.
-  frontend::FormCounts::Nodes switched_forms() const;
+
+  struct Impl;  // gcomp/predictor.cpp
+  explicit Predictor(Owned<Impl> impl);
+  const Impl& impl() const { return *impl_; }
 
  private:
-  Predictor() = default;
-  bool serves(const std::map<std::string, TensorType>& types) const;
-
-  std::optional<Model> model_;
-  PredictOptions options_;
-  std::string device_reason_;
-  std::shared_ptr<runtime::Device> device_;
-  std::shared_ptr<Forward> forward_;
-  std::map<std::string, TensorType> compiled_for_;
-  RowBatches rows_;
-  frontend::FormCounts forms_;
+  Owned<Impl> impl_;
 };
 
 }  // namespace gcomp

@@ -5,61 +5,24 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
-#include "ir/base/error.h"
-#include "ir/base/tensor.h"
+#include "gcomp/tensor.h"
 
 namespace gcomp {
 
-/// The IR's element type of a C++ type.
+/// The element type that gcomp calls a C++ type by.
 template <class T>
-struct ElementType;
-template <>
-struct ElementType<double> {
-  static constexpr DType value = DType::f64;
-};
-template <>
-struct ElementType<float> {
-  static constexpr DType value = DType::f32;
-};
-template <>
-struct ElementType<std::int8_t> {
-  static constexpr DType value = DType::i8;
-};
-template <>
-struct ElementType<std::int16_t> {
-  static constexpr DType value = DType::i16;
-};
-template <>
-struct ElementType<std::int32_t> {
-  static constexpr DType value = DType::i32;
-};
-template <>
-struct ElementType<std::int64_t> {
-  static constexpr DType value = DType::i64;
-};
-template <>
-struct ElementType<std::uint8_t> {
-  static constexpr DType value = DType::u8;
-};
-template <>
-struct ElementType<std::uint16_t> {
-  static constexpr DType value = DType::u16;
-};
-template <>
-struct ElementType<std::uint32_t> {
-  static constexpr DType value = DType::u32;
-};
-template <>
-struct ElementType<std::uint64_t> {
-  static constexpr DType value = DType::u64;
-};
-template <>
-struct ElementType<bool> {
-  static constexpr DType value = DType::boolean;
-};
+requires std::is_arithmetic_v<T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, bool>) return DType::boolean;
+  else if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 8 ? DType::f64 : DType::f32;
+  else if constexpr (sizeof(T) == 1) return std::is_signed_v<T> ? DType::i8 : DType::u8;
+  else if constexpr (sizeof(T) == 2) return std::is_signed_v<T> ? DType::i16 : DType::u16;
+  else if constexpr (sizeof(T) == 4) return std::is_signed_v<T> ? DType::i32 : DType::u32;
+  else return std::is_signed_v<T> ? DType::i64 : DType::u64;
+}
 
 /// Dense, row-major. The elements must outlive the view.
 class TensorView {
@@ -72,10 +35,10 @@ class TensorView {
   TensorView(const Range& elements, Shape shape) : TensorView(std::span(elements), std::move(shape)) {}
   template <class T, std::size_t N>
   TensorView(std::span<T, N> elements, Shape shape)
-      : type_{ElementType<std::remove_const_t<T>>::value, std::move(shape)}, bytes_(std::as_bytes(elements)) {
-    check_user(static_cast<std::int64_t>(elements.size()) == type_.elements(), "a view of ", elements.size(), " elements as ",
-               to_string(type_));
-  }
+      : TensorView({dtype_of<std::remove_const_t<T>>(), std::move(shape)}, std::as_bytes(elements)) {}
+  /// From the bytes of elements of this type; for f16 and bf16, which C++ has no names for. Throws UserError where their number is
+  /// not the type's.
+  TensorView(TensorType type, std::span<const std::byte> bytes);
 
   const TensorType& type() const { return type_; }
   std::span<const std::byte> bytes() const { return bytes_; }

@@ -8,23 +8,23 @@
 // are independent.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "gcomp/artifact_trust.h"
+#include "gcomp/compile_options.h"
 #include "gcomp/data_position.h"
-#include "gcomp/driver/compile.h"
-#include "gcomp/driver/forward.h"
-#include "gcomp/driver/original_model.h"
+#include "gcomp/device_options.h"
 #include "gcomp/evaluation.h"
 #include "gcomp/model.h"
+#include "gcomp/optimizer.h"
+#include "gcomp/owned.h"
+#include "gcomp/saved_form.h"
 #include "gcomp/tensor_view.h"
-#include "runtime/artifact_trust.h"
-#include "runtime/device.h"
 
 namespace gcomp {
 
@@ -33,13 +33,13 @@ struct TrainOptions {
   std::string output;                  ///< what loss and accuracy look at; "" for the first output of floats
   Optimizer optimizer;
   double learning_rate = 1e-3;
-  std::int64_t batch = 0;   ///< rows of one step; 0 where GraphOptions::shapes binds everything
+  std::int64_t batch = 0;   ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
   GraphOptions graph = {};  ///< floats compute as f32 where no precision is given
-  runtime::DeviceRequest device = runtime::DeviceRequest::automatic;
-  runtime::DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
+  DeviceRequest device = DeviceRequest::automatic;
+  DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};
-  KeepModel keep_model = KeepModel::by_reference;                      ///< in a .gcx, for the export of what is trained from it
-  frontend::ExportForm export_form = frontend::ExportForm::inference;  ///< of what save() writes as .onnx
+  KeepModel keep_model = KeepModel::by_reference;  ///< in a .gcx, for the export of what is trained from it
+  ExportForm export_form = ExportForm::inference;  ///< of what save() writes as .onnx
 };
 
 /// Loss scaling in f16 after one step.
@@ -54,8 +54,8 @@ class Trainer {
   Trainer(const Model& model, const TrainOptions& options);
   /// From a .gcx file that save() wrote; needs no compiler. Throws UserError where it holds no training step, or (exit 2)
   /// is compiled for another device than `device`.
-  static Trainer load(const std::filesystem::path& path, const runtime::DeviceOptions& options = {},
-                      runtime::DeviceRequest device = runtime::DeviceRequest::automatic, const runtime::ArtifactTrust& trust = {});
+  static Trainer load(const Path& path, const DeviceOptions& options = {}, DeviceRequest device = DeviceRequest::automatic,
+                      const ArtifactTrust& trust = {});
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
   ~Trainer();
@@ -76,7 +76,7 @@ class Trainer {
   void start();
   double take_loss();
   /// Of the step whose loss was taken last; none but in f16.
-  std::optional<LossScaleStatus> loss_scale() const;
+  Optional<LossScaleStatus> loss_scale() const;
   /// Steps whose loss was not taken, and how many there may be: 1 on the CPU, 2 on a GPU.
   int pending() const;
   int most_pending() const;
@@ -84,9 +84,7 @@ class Trainer {
   std::vector<std::string> input_names() const;
   std::int64_t batch() const;
   /// The number of classes where labels are class numbers.
-  std::optional<std::int64_t> classes() const;
-  /// After step(), start() or take_loss() threw: the first index out of range in the inputs that the step saw.
-  std::optional<IndexFault> find_index_fault();
+  Optional<std::int64_t> classes() const;
 
   double learning_rate() const;
   void set_learning_rate(double rate);
@@ -126,10 +124,10 @@ class Trainer {
   /// To a path ending in .onnx: the file that the model came from, with trained weights, BatchNormalization and Dropout in
   /// inference form unless TrainOptions says otherwise. To one ending in .gcx: an artifact that holds everything, moments included,
   /// and needs no compiler on this kind of machine. The file appears whole or not at all.
-  void save(const std::filesystem::path& path);
+  void save(const Path& path);
 
   /// Replaces TrainOptions::export_form, which a loaded trainer was not given.
-  void set_export_form(frontend::ExportForm form);
+  void set_export_form(ExportForm form);
 
   /// Replaces TrainOptions::keep_model; after load(), `whole` needs prepare_export().
   void set_keep_model(KeepModel keep);
@@ -137,23 +135,21 @@ class Trainer {
   /// After load(): finds the ONNX file that the artifact came from now, rather than in save(), so that what is missing is known
   /// before the first step. Throws UserError with path, SHA-256 and cure.
   void prepare_export();
-  /// The files that export reads: the model's and those of its external data; after load() and without prepare_export() none.
-  std::vector<frontend::FileStamp> model_files() const;
 
-  /// The output that loss and accuracy look at, and others whose labels would have the same type; both empty after load().
+  /// The output that loss and accuracy look at; "" after load().
   const std::string& loss_output() const;
-  const std::vector<LossOutput>& other_outputs() const;
-
-  /// What import decided; after load() empty, but for what prepare_export() finds. The graph in it is empty.
-  const frontend::Model& model() const;
+  /// One line each: what training changes in the file's meaning, which parameters it ties and splits; none after load().
+  const std::vector<std::string>& notes() const;
   /// "cpu, 2 threads, ...", and why this device.
   std::string device() const;
-  runtime::Executable& executable();
+
+  struct Impl;  // gcomp/driver/trainer_impl.h, in the source tree
+  explicit Trainer(Owned<Impl> impl);
+  Impl& impl() { return *impl_; }
+  const Impl& impl() const { return *impl_; }
 
  private:
-  struct Impl;
-  explicit Trainer(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 /// Trainer(model, options).

@@ -138,24 +138,6 @@ Var Builder::cast(Var x, DType to) { return x.dtype() == to ? x : apply(ops::kCa
 Var Builder::select(Var condition, Var a, Var b) { return apply(ops::kSelect, {condition, a, b}); }
 void Builder::update(Value* state, Var value) { graph_->append(ops::kUpdate, {state, value.value}, {}, origin_); }
 
-Var operator+(Var a, Var b) { return a.builder->apply(ops::kAdd, {a, b}); }
-Var operator-(Var a, Var b) { return a.builder->apply(ops::kSub, {a, b}); }
-Var operator*(Var a, Var b) { return a.builder->apply(ops::kMul, {a, b}); }
-Var operator/(Var a, Var b) { return a.builder->apply(ops::kDiv, {a, b}); }
-Var operator-(Var a) { return a.builder->apply(ops::kNeg, {a}); }
-Var operator+(Var a, double b) { return a + a.builder->like(a, b); }
-Var operator-(Var a, double b) { return a - a.builder->like(a, b); }
-Var operator-(double a, Var b) { return b.builder->like(b, a) - b; }
-Var operator*(Var a, double b) { return a * a.builder->like(a, b); }
-Var operator*(double a, Var b) { return b.builder->like(b, a) * b; }
-Var operator/(Var a, double b) { return a / a.builder->like(a, b); }
-Var operator/(double a, Var b) { return b.builder->like(b, a) / b; }
-Var operator<(Var a, Var b) { return a.builder->apply(ops::kLess, {a, b}); }
-Var operator<=(Var a, Var b) { return a.builder->apply(ops::kLessEqual, {a, b}); }
-Var operator>(Var a, Var b) { return b < a; }
-Var operator>=(Var a, Var b) { return b <= a; }
-Var operator==(Var a, Var b) { return a.builder->apply(ops::kEqual, {a, b}); }
-
 void GradientContext::set_attributes(Attributes attributes) { attributes_ = without_views(std::move(attributes)); }
 
 Var GradientContext::operand(std::size_t i) {

@@ -1,4 +1,4 @@
-// Builds graphs. A Var is a value with the graph it lives in, so that gradient rules and importers read as algebra:
+// Builds graphs. A Var (gcomp/var.h) is a value with the graph it lives in, so that gradient rules and importers read as algebra:
 //   g.add(0, g.dy() * kCos(g.operand(0)));
 // Nothing broadcasts implicitly: operands of an arithmetic operator have equal types; numbers become constants of the type
 // of the other operand.
@@ -8,23 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/var.h"
 #include "ir/graph.h"
 
 namespace gcomp::ir {
 
-class Builder;
-
-struct Var {
-  Value* value = nullptr;
-  Builder* builder = nullptr;
-
-  explicit operator bool() const { return value != nullptr; }
-  const TensorType& type() const { return value->type; }
-  const Shape& shape() const { return value->type.shape; }
-  DType dtype() const { return value->type.dtype; }
-  std::int64_t dim(std::int64_t axis) const { return value->type.shape[static_cast<std::size_t>(axis < 0 ? axis + rank() : axis)]; }
-  std::int64_t rank() const { return value->type.rank(); }
-};
+using gcomp::Var;
 
 class Builder {
  public:
@@ -82,25 +71,6 @@ class Builder {
   Graph* graph_;
   SharedText origin_;
 };
-
-// Pointwise algebra.
-Var operator+(Var a, Var b);
-Var operator-(Var a, Var b);
-Var operator*(Var a, Var b);
-Var operator/(Var a, Var b);
-Var operator-(Var a);
-Var operator+(Var a, double b);
-Var operator-(Var a, double b);
-Var operator-(double a, Var b);
-Var operator*(Var a, double b);
-Var operator*(double a, Var b);
-Var operator/(Var a, double b);
-Var operator/(double a, Var b);
-Var operator<(Var a, Var b);
-Var operator<=(Var a, Var b);
-Var operator>(Var a, Var b);
-Var operator>=(Var a, Var b);
-Var operator==(Var a, Var b);
 
 /// What a gradient rule sees of one node.
 class GradientContext {

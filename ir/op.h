@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gcomp/var.h"
 #include "ir/attributes.h"
 #include "ir/base/tensor.h"
 #include "ir/nest/scalar_body.h"
@@ -119,7 +120,7 @@ class GradientContext;
 class ExpandContext;
 struct Node;
 struct Value;
-struct Var;
+using gcomp::Var;
 
 using GradientRule = void (*)(GradientContext&);
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
+#include "gcomp/version.h"
 #include "ir/base/error.h"
-#include "ir/base/version.h"
 #include "runtime/backend.h"
 #include "runtime/files/hexadecimal.h"
 #include "runtime/files/safetensors.h"
@@ -198,7 +198,7 @@ void require_signature(const ZipReader& archive, const PublicKey& key) {
 }
 
 Artifact read(const ZipReader& archive, const std::string& path, const ArtifactTrust& trust) {
-  if (!trust.signed_by.empty()) require_signature(archive, PublicKey::load(trust.signed_by));
+  if (!trust.signed_by.empty()) require_signature(archive, PublicKey::load(trust.signed_by.string()));
   const nlohmann::json manifest = read_manifest(archive);
   const nlohmann::json& entries = manifest.at("entries");
   Artifact artifact;

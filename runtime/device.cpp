@@ -63,6 +63,10 @@ std::filesystem::path default_cache_directory() {
   return {};
 }
 
+std::filesystem::path cache_directory_of(const DeviceOptions& options) {
+  return options.cache_directory.empty() ? default_cache_directory() : std::filesystem::path(options.cache_directory.string());
+}
+
 std::unique_ptr<Device> open_device(const DeviceChoice& choice, const DeviceOptions& options) {
   return choice.backend->open(options);
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gcomp/device_options.h"
 #include "runtime/executable.h"
 #include "runtime/instruction_set.h"
 #include "runtime/library_search.h"
@@ -18,7 +18,15 @@
 
 namespace gcomp::runtime {
 
-enum class DeviceRequest : std::uint8_t { automatic, cpu, cuda };
+using gcomp::CancelQuery;
+using gcomp::DeviceOptions;
+using gcomp::DeviceRequest;
+using gcomp::KernelProgress;
+using gcomp::KernelProgressSink;
+using gcomp::KernelReport;
+using gcomp::KernelSink;
+using gcomp::LogSink;
+using gcomp::MatmulPrecision;
 
 /// A device by its name on the command line.
 struct DeviceName {
@@ -30,56 +38,6 @@ struct DeviceName {
 
 /// "auto", "cpu", "cuda" or "cuda:1"; throws UserError (exit 2) naming them otherwise.
 DeviceName parse_device(std::string_view text);
-
-/// Receives one-line notices, such as an unusable cache directory. May be empty.
-using LogSink = std::function<void(std::string_view)>;
-
-/// How the kernels of one program came to be.
-struct KernelReport {
-  std::size_t kernels = 0;
-  bool cached = false;  ///< taken from the cache: nothing was compiled
-  double seconds = 0;
-};
-using KernelSink = std::function<void(const KernelReport&)>;
-
-/// How far the compilation of one program's kernels is. None is told where all come from the CPU's cache.
-struct KernelProgress {
-  std::size_t done = 0, kernels = 0;
-};
-using KernelProgressSink = std::function<void(const KernelProgress&)>;
-
-/// Whether to give up: what waits then ends its child processes and throws DeviceError. Must not throw.
-using CancelQuery = std::function<bool()>;
-
-/// Which products of f32 matrices a GPU may round to TF32 (10 bits) before it multiplies.
-enum class MatmulPrecision : std::uint8_t { strict, tf32 };
-
-struct DeviceOptions {
-  int threads = 0;                        ///< of the CPU; 0 for one per processor that this process may use
-  std::string compiler;                   ///< the C++ compiler for CPU kernels; empty searches c++, g++, clang++ on PATH
-  std::filesystem::path cache_directory;  ///< for compiled kernels; empty for default_cache_directory()
-  bool use_cache = true;
-  /// The widest vector instructions that the CPU's kernels may use; the processor's own where there is none. oneDNN chooses its
-  /// once in a process, so all devices of a process are opened with the same.
-  std::optional<InstructionSet> instruction_set;
-  LogSink log;
-  KernelSink kernels;                  ///< told of every program's kernels; may be empty
-  KernelProgressSink kernel_progress;  ///< told when compiling begins, and after each part of it; may be empty
-  CancelQuery cancelled;               ///< asked while a compiler runs; may be empty
-  double compiler_timeout = 300;       ///< seconds that a compiler may take for one file or kernel; 0 for any number
-  LogSink detail;                      ///< told of each command to a compiler, quoted for a shell, and its time; may be empty
-
-  // CUDA.
-  int gpu = 0;                                 ///< among those that the driver shows
-  LibrarySearch libraries;                     ///< where NVIDIA's libraries may be, beside the loader's own places
-  std::optional<std::string> visible_devices;  ///< the value of CUDA_VISIBLE_DEVICES, for messages
-  MatmulPrecision precision = MatmulPrecision::strict;
-  /// Time cuBLASLt's algorithms for each product once and remember the fastest in the cache directory. Another algorithm may give
-  /// other last digits; what is remembered gives the same ones again.
-  bool tune = false;
-  bool use_cublaslt = true;  ///< else the generated products
-  bool check_steps = false;  ///< wait after each step of a program, so that an error names the step; slow
-};
 
 struct Backend;  // runtime/backend.h
 
@@ -94,6 +52,8 @@ DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options =
 
 /// $XDG_CACHE_HOME/gcomp, else ~/.cache/gcomp; empty where neither variable is set.
 std::filesystem::path default_cache_directory();
+/// The one that the options name, or that one.
+std::filesystem::path cache_directory_of(const DeviceOptions& options);
 
 class Device {
  public:

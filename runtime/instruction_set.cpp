@@ -21,7 +21,7 @@ InstructionSet parse_instruction_set(std::string_view text) {
   throw UserError(concat("unknown instruction set '", text, "': expected baseline, avx2 or avx512"), ExitCode::usage);
 }
 
-InstructionSet usable_instruction_set(std::optional<InstructionSet> asked, InstructionSet widest) {
+InstructionSet usable_instruction_set(Optional<InstructionSet> asked, InstructionSet widest) {
   if (!asked) return widest;
   if (*asked <= widest) return *asked;
   throw DeviceError(

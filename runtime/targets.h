@@ -8,6 +8,10 @@
 #include <string>
 #include <string_view>
 
+namespace gcomp {
+struct DeviceOptions;
+}
+
 namespace gcomp::runtime {
 
 /// The oldest architecture that gcomp's CUDA kernels and libraries serve: Turing, 2018.
@@ -31,7 +35,7 @@ Target parse_target(std::string_view text);
 Target stored_target(std::int64_t kind, std::string architecture);
 
 class Device;
-struct DeviceOptions;
+using gcomp::DeviceOptions;
 /// Throws DeviceError (exit 6) where the device is missing, or a CPU lacks the instruction set that is asked for.
 std::unique_ptr<Device> open_device(TargetKind kind, const DeviceOptions& options);
 

@@ -12,6 +12,7 @@
 
 #include "frontend/import_options.h"
 #include "frontend/model.h"
+#include "gcomp/saved_form.h"
 #include "ir/base/tensor.h"
 
 namespace gcomp::frontend {
@@ -58,8 +59,7 @@ OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const 
 /// operators that are not supported in one message.
 Model import_onnx(const OnnxFile& file, const ImportOptions& options = {});
 
-/// In which form BatchNormalization and Dropout are written.
-enum class ExportForm : std::uint8_t { inference, as_written };
+using gcomp::ExportForm;
 
 /// The original file as bytes with the data of initializers replaced by `states` (by state name, in any float dtype); states
 /// that are missing keep the file's values. Names and nodes stay as they came, but for nodes in training form

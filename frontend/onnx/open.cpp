@@ -159,17 +159,6 @@ FileStamp stamp_of(const std::string& path) {
   return stamp;
 }
 
-std::string to_string(const ValueInfo& value) {
-  std::string text = concat(value.name, ": ", name_of(value.dtype), "[");
-  if (!value.has_shape) return text + "...]";
-  for (std::size_t i = 0; i < value.dimensions.size(); ++i) {
-    const Dimension& dim = value.dimensions[i];
-    text += i ? "," : "";
-    text += dim.size >= 0 ? std::to_string(dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
-  }
-  return text + "]";
-}
-
 OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const std::string& directory) {
   check_user(bytes.size() <= kLargestOnnxFile, "'", name, "' is larger than 2 GiB");
   return describe_file(parse(bytes, name, directory));

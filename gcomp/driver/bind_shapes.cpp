@@ -6,7 +6,7 @@
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace {
 
 using frontend::Dimension;
@@ -153,4 +153,4 @@ std::map<std::string, Shape> bind_shapes(const std::string& model, std::span<con
   return Binder(model, inputs, request).bind();
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

@@ -8,7 +8,7 @@
 
 #include "frontend/model.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 
 struct ShapeRequest {
   std::optional<std::int64_t> batch;         ///< first dimension of every input
@@ -27,4 +27,4 @@ struct ShapeRequest {
 std::map<std::string, Shape> bind_shapes(const std::string& model, std::span<const frontend::ValueInfo> inputs,
                                          const ShapeRequest& request);
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

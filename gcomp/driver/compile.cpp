@@ -6,11 +6,12 @@
 
 #include "codegen/generate.h"
 #include "codegen/target.h"
+#include "gcomp/driver/model_source.h"
 #include "ir/ops/table.h"
 #include "passes/pipeline.h"
 #include "passes/row_dependence.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace {
 
 /// Runs `work` and reports its begin and its seconds as `phase`.
@@ -35,7 +36,7 @@ frontend::ImportOptions import_options(const Model& model, const GraphOptions& o
   frontend::ImportOptions import;
   import.shapes = bind_shapes(model.name(), model.inputs(), options.shapes);
   import.dims = options.shapes.dims;
-  if (!model.onnx() && options.shapes.batch) import.dims.emplace("batch", *options.shapes.batch);
+  if (!onnx_file(model) && options.shapes.batch) import.dims.emplace("batch", *options.shapes.batch);
   import.seed = options.seed;
   import.float_type = mixes(options) ? DType::f32 : options.precision;
   import.freeze = options.freeze;
@@ -47,8 +48,8 @@ frontend::ImportOptions import_options(const Model& model, const GraphOptions& o
   return import;
 }
 
-frontend::Model instantiate(const Model& model, const frontend::ImportOptions& import, const CompileHooks& hooks) {
-  return timed(hooks, "import", [&] { return model.instantiate(import); });
+frontend::Model imported(const Model& model, const frontend::ImportOptions& import, const CompileHooks& hooks) {
+  return timed(hooks, "import", [&] { return instantiate(model, import); });
 }
 
 /// The type of the labels of one batch, where the data has any.
@@ -108,7 +109,7 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   import.training = true;
   import.loss_output = loss.output;
   ModelGraph made;
-  made.model = instantiate(model, import, hooks);
+  made.model = imported(model, import, hooks);
   made.graph = std::move(made.model.graph);
   made.model.graph = ir::Graph("forward");
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
@@ -162,7 +163,7 @@ ModelGraph inference_graph(const Model& model, const GraphOptions& options, cons
   import.training_form = options.training_form;
   import.loss_output = options.loss_output;
   ModelGraph made;
-  made.model = instantiate(model, import, hooks);
+  made.model = imported(model, import, hooks);
   made.graph = std::move(made.model.graph);
   made.model.graph = ir::Graph("forward");
   made.graph.remove_updates(options.training_form ? std::optional(ir::StateRole::counter) : std::nullopt);
@@ -233,4 +234,4 @@ std::size_t loss_output(const LossSpec& loss, const std::vector<std::string>& ou
   return static_cast<std::size_t>(found - outputs.begin());
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

@@ -10,6 +10,7 @@
 #include "codegen/program_limits.h"
 #include "gcomp/driver/bind_shapes.h"
 #include "gcomp/driver/loss_output.h"
+#include "gcomp/limits.h"
 #include "gcomp/model.h"
 #include "ir/memory_plan.h"
 #include "passes/training/training.h"
@@ -19,7 +20,7 @@ namespace gcomp::codegen {
 struct StepCost;
 }
 
-namespace gcomp {
+namespace gcomp::driver {
 
 /// What a caller may watch or switch off. All functions may be empty.
 struct CompileHooks {
@@ -51,15 +52,13 @@ struct GraphOptions {
   /// inference_graph, beside a training step: the output that its loss looks at. Others that cannot be computed are left out.
   std::optional<std::string> loss_output;
   bool training_form = false;  ///< inference_graph: BatchNormalization by the batch, Dropout live, whatever form the file has
-  frontend::ImportLimits limits;
-  codegen::ProgramLimits program_limits;
+  ImportLimits limits;
+  ProgramLimits program_limits;
   /// Whose code generation the graph is for: where it has kernels for attention, that is differentiated as one op.
   runtime::Target target;
 };
 
 using passes::LossSpec;
-using Optimizer = passes::OptimizerSpec;
-using passes::OptimizerKind;
 
 /// A graph before the passes, with the model it came from (whose own graph is empty).
 struct ModelGraph {
@@ -106,4 +105,4 @@ std::size_t loss_output(const LossSpec& loss, const std::vector<std::string>& ou
 runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks = {},
                                const codegen::ProgramLimits& limits = {});
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

@@ -1,10 +1,11 @@
 #include "gcomp/driver/compiled_model.h"
 
 #include "gcomp/driver/describe_model.h"
+#include "gcomp/driver/model_source.h"
 #include "gcomp/driver/saved_model.h"
 #include "runtime/backend.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace {
 
 /// Adds the weights of the states that the artifact's programs bind.
@@ -43,7 +44,8 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
     artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks, graph.program_limits));
     artifact.programs.back().name = kTrainingProgram;
     add_weights(artifact, made.model);
-    if (model.onnx()) saved.original = keep_original(*model.onnx(), made.model, options.keep_model, artifact);
+    if (const frontend::OnnxFile* file = onnx_file(model))
+      saved.original = keep_original(*file, made.model, options.keep_model, artifact);
     compiled.model = std::move(made.model);
   }
   ModelGraph made = inference_graph(model, graph, options.hooks);
@@ -58,4 +60,4 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
   return compiled;
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

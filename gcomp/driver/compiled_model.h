@@ -8,7 +8,7 @@
 #include "runtime/artifact.h"
 #include "runtime/device.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 
 struct ArtifactOptions {
   GraphOptions graph = {};
@@ -32,4 +32,4 @@ struct CompiledModel {
 /// the artifact runs without a compiler on this kind of processor, or on GPUs of the target's architecture.
 CompiledModel compile_model(const Model& model, const ArtifactOptions& options);
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

@@ -2,7 +2,7 @@
 
 #include "gcomp/driver/graph_index_limits.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace {
 
 std::vector<std::string> names_of_weights(const frontend::Model& model) {
@@ -39,4 +39,4 @@ void describe_forward(SavedModel& saved, const ModelGraph& forward, const LossSp
   else saved.loss_output = loss_output(loss, forward.model.outputs);
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

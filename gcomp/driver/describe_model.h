@@ -6,7 +6,7 @@
 #include "gcomp/driver/compile.h"
 #include "gcomp/driver/saved_model.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 
 /// What is known of a model before its forward pass is made; `training` is null where it has no training step. `loss` is as the
 /// user wrote it.
@@ -14,4 +14,4 @@ SavedModel describe_model(const Model& model, const std::string& loss, double le
 /// Adds what the graph of the forward pass tells. `loss` is settled; not looked at where there is no training step.
 void describe_forward(SavedModel& saved, const ModelGraph& forward, const LossSpec& loss);
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

@@ -6,7 +6,7 @@
 #include "gcomp/driver/index_limits.h"
 #include "ir/base/error.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace {
 
 /// One element's loss, by PyTorch's formulas.
@@ -81,4 +81,4 @@ Evaluation EvaluationSum::result() const {
   return result;
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

@@ -7,7 +7,7 @@
 #include "ir/base/tensor.h"
 #include "passes/training/training.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 
 class EvaluationSum {
  public:
@@ -29,4 +29,4 @@ class EvaluationSum {
   std::int64_t terms_ = 0, right_ = 0, decided_ = 0, rows_ = 0;
 };
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

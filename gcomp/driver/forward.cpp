@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "runtime/convert.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace {
 
 Shape row_of(const Shape& shape) { return shape.empty() ? Shape{} : Shape(shape.begin() + 1, shape.end()); }
@@ -144,4 +145,4 @@ std::vector<NamedTensor> Forward::run(const Batch& arrays, std::int64_t first_ro
   return whole;
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

@@ -10,9 +10,7 @@
 #include "runtime/executable.h"
 #include "runtime/files/npz.h"
 
-namespace gcomp {
-
-using runtime::NamedTensor;
+namespace gcomp::driver {
 
 class Forward {
  public:
@@ -58,4 +56,4 @@ const TensorView& find_array(const Batch& arrays, std::string_view name);
 void copy_rows(const std::string& name, const TensorView& array, std::int64_t first, std::int64_t count, const TensorType& to,
                std::span<std::byte> memory);
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

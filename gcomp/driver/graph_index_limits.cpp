@@ -5,7 +5,7 @@
 
 #include "ir/ops/table.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace {
 
 /// Integer inputs that reach `value` through pointwise ops and views.
@@ -43,4 +43,4 @@ std::vector<IndexLimit> index_limits(const ir::Graph& graph) {
   return limits;
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
-namespace gcomp {
+#include "ir/base/dtype.h"
+#include "ir/base/error.h"
+
+namespace gcomp::driver {
 
 std::string to_string(const IndexFault& fault) {
   return concat("input '", fault.input, "', row ", fault.row, ": index ", fault.value, ", wanted ", -fault.limit, " to ",
@@ -37,4 +40,4 @@ std::string to_string(const LabelFault& fault, std::int64_t classes) {
                 ", which is ignored)");
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

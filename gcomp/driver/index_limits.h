@@ -9,7 +9,7 @@
 
 #include "gcomp/tensor_view.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 
 /// Values of this input must lie in [-limit, limit); negative ones count from the end.
 struct IndexLimit {
@@ -43,4 +43,4 @@ std::optional<LabelFault> find_label_fault(const TensorView& labels, std::int64_
 /// "array 'label', row 3: label 10, wanted 0 to 9 (or -100, which is ignored)".
 std::string to_string(const LabelFault& fault, std::int64_t classes);
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

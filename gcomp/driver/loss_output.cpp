@@ -5,7 +5,7 @@
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace {
 
 /// The position among the outputs.
@@ -84,4 +84,4 @@ std::vector<LossOutput> outputs_with_class(std::span<const LossOutput> outputs, 
   return with;
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

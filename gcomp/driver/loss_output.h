@@ -11,7 +11,7 @@
 #include "gcomp/driver/index_limits.h"
 #include "passes/training/training.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 
 /// An output of floats whose labels may have the type of those that are given.
 struct LossOutput {
@@ -40,4 +40,4 @@ std::vector<LossOutput> outputs_with_class(std::span<const LossOutput> outputs, 
 /// Throws UserError naming the first of the labels that is no class of the output, and those of `others` that all labels fit.
 void check_labels(const TensorView& labels, std::int64_t classes, std::span<const LossOutput> others);
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

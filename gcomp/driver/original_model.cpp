@@ -5,7 +5,7 @@
 #include "ir/base/error.h"
 #include "runtime/files/sha256.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace fs = std::filesystem;
 namespace {
 
@@ -93,4 +93,4 @@ frontend::OnnxFile open_original(const OriginalModel& original, const std::vecto
   return file;
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

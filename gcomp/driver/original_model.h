@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "frontend/onnx/import.h"
+#include "gcomp/saved_form.h"
 #include "runtime/artifact.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 
 struct OriginalFile {
   std::string location;  ///< relative to the model's directory
@@ -22,8 +23,6 @@ struct OriginalModel {
   std::vector<frontend::Alias> aliases;       ///< how states and initializers differ
   frontend::FormCounts::Nodes training_form;  ///< its nodes that export writes in inference form
 };
-
-enum class KeepModel : std::uint8_t { by_reference, whole };
 
 /// What an artifact keeps of `file`; `model` is what import made of it for training. A file that is no longer as it was read, or
 /// that never was one, cannot be referred to and is kept whole. Whole means as artifact.model, with external data inside. Where
@@ -39,4 +38,4 @@ void embed_original(OriginalModel& original, const frontend::Model& model, runti
 frontend::OnnxFile open_original(const OriginalModel& original, const std::vector<std::byte>& whole,
                                  const std::filesystem::path& artifact);
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

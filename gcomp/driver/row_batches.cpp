@@ -6,7 +6,7 @@
 
 #include "runtime/backend.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace {
 
 /// Rows of the graph from which the size is found: no size that is given out, so that what scales with rows can be told.
@@ -84,4 +84,4 @@ RowBatches row_batches(const Model& model, const GraphOptions& options) {
           ""};
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

@@ -5,7 +5,7 @@
 
 #include "gcomp/driver/compile.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 
 /// How the rows of arrays run: in batches of one size, the last of them filled up, or all at once.
 struct RowBatches {
@@ -19,4 +19,4 @@ struct RowBatches {
 /// has the types of all inputs.
 RowBatches row_batches(const Model& model, const GraphOptions& options);
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

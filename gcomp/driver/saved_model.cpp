@@ -11,7 +11,7 @@
 #include "runtime/backend.h"
 #include "runtime/files/strict_json.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace {
 
 using nlohmann::json;
@@ -279,4 +279,4 @@ std::span<const std::byte> kernel_binary(const runtime::Artifact& artifact, cons
   return {};
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

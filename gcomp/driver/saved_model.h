@@ -13,7 +13,7 @@
 #include "runtime/artifact.h"
 #include "runtime/device.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 
 inline constexpr char kForwardProgram[] = "forward";
 inline constexpr char kTrainingProgram[] = "train_step";
@@ -50,4 +50,4 @@ std::span<const std::byte> kernel_binary(const runtime::Artifact& artifact, cons
 /// Under which name kernel_binary() looks: "cpu/train_step.so", "cubins/sm_90/train_step.cubins".
 std::string kernel_binary_name(const runtime::Program& program);
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

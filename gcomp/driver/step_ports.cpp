@@ -2,7 +2,7 @@
 
 #include "ir/base/error.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 namespace {
 
 std::size_t require_port(const runtime::Program& program, const std::vector<runtime::Port>& ports, Role role) {
@@ -29,4 +29,4 @@ StepPorts step_ports(const runtime::Program& program) {
           .skipped = find_port(program.outputs, Role::skipped)};
 }
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

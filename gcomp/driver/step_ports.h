@@ -6,7 +6,7 @@
 
 #include "runtime/program.h"
 
-namespace gcomp {
+namespace gcomp::driver {
 
 /// Inputs that the arrays of a batch fill, in order.
 std::vector<std::size_t> data_inputs(const runtime::Program& program);
@@ -22,4 +22,4 @@ struct StepPorts {
 /// Throws UserError where the program is no training step: it lacks a learning rate or a loss.
 StepPorts step_ports(const runtime::Program& program);
 
-}  // namespace gcomp
+}  // namespace gcomp::driver

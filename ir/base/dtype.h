@@ -1,4 +1,4 @@
-// Element types: names, sizes, classes, and conversion of single elements to and from double.
+// Element types (gcomp/tensor.h): names, sizes, classes, and conversion of single elements to and from double.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 #include <optional>
 #include <string_view>
 
-namespace gcomp {
+#include "gcomp/tensor.h"
 
-enum class DType : std::uint8_t { f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean };
+namespace gcomp {
 
 inline constexpr DType kAllDTypes[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i8,  DType::i16,    DType::i32,
                                        DType::i64, DType::u8,  DType::u16, DType::u32,  DType::u64, DType::boolean};

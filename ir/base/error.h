@@ -1,60 +1,19 @@
-// The only exception types that gcomp throws, and the exit codes that the tools map them to.
-// Messages start lower-case and end without a period: where, what was found, what was wanted.
+// Throwing gcomp/error.h's exceptions, the only ones there are, with messages made of parts.
 #pragma once
 
 #include <initializer_list>
 #include <ostream>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "gcomp/error.h"
+
 namespace gcomp {
-
-/// Process exit codes of every tool; documented in the README.
-enum class ExitCode : int {
-  ok = 0,
-  internal = 1,
-  usage = 2,
-  invalid = 3,      ///< invalid model, IR text or data
-  unsupported = 4,  ///< an operator, dtype or attribute that gcomp does not support or cannot differentiate
-  kernel_compile = 5,
-  no_device = 6,
-  out_of_memory = 7,
-  numeric = 8,  ///< a loss or parameter became NaN or infinite
-};
-
-/// The base of all errors; catch this in an application.
-class Error : public std::runtime_error {
- public:
-  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
-  ExitCode code() const { return code_; }
-
- private:
-  ExitCode code_;
-};
-
-/// The model, the IR text, an option or the data is wrong.
-class UserError : public Error {
- public:
-  explicit UserError(const std::string& message, ExitCode code = ExitCode::invalid) : Error(code, message) {}
-};
 
 /// A tensor has more elements than are counted.
 class SizeError : public UserError {
  public:
   using UserError::UserError;
-};
-
-/// A driver, library, compiler or memory of the machine failed.
-class DeviceError : public Error {
- public:
-  explicit DeviceError(const std::string& message, ExitCode code = ExitCode::no_device) : Error(code, message) {}
-};
-
-/// gcomp itself is wrong.
-class InternalError : public Error {
- public:
-  explicit InternalError(const std::string& message) : Error(ExitCode::internal, message) {}
 };
 
 /// One argument of a message: what to stream, and how. Kept by reference, for the duration of one call.

@@ -1,4 +1,4 @@
-// Static shapes: dimensions outermost first, row-major. Rank 0 is a scalar; a dimension of 0 is legal.
+// Static shapes (gcomp/tensor.h): counts, strides, text.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace gcomp {
+#include "gcomp/tensor.h"
 
-using Shape = std::vector<std::int64_t>;
+namespace gcomp {
 
 /// Dimensions that an array in a file may have.
 inline constexpr std::size_t kLargestRank = 32;

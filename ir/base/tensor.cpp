@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "gcomp/tensor_view.h"
 #include "ir/base/error.h"
 
 namespace gcomp {
@@ -21,6 +22,9 @@ std::int64_t load_as_integer(DType dtype, const std::byte* data, std::int64_t in
 }
 
 }  // namespace
+
+std::int64_t TensorType::elements() const { return element_count(shape); }
+std::int64_t TensorType::bytes() const { return elements() * static_cast<std::int64_t>(size_of(dtype)); }
 
 std::string to_string(const TensorType& type) {
   std::string text = std::string(name_of(type.dtype)) + "[";
@@ -57,6 +61,9 @@ Tensor Tensor::of_integers(std::span<const std::int64_t> values) {
   return tensor;
 }
 
+double Tensor::at(std::int64_t element) const { return load_as_double(type_.dtype, bytes_.data(), element); }
+void Tensor::set(std::int64_t element, double value) { store_from_double(type_.dtype, bytes_.data(), element, value); }
+
 std::vector<std::int64_t> Tensor::to_integers() const {
   std::vector<std::int64_t> values(static_cast<std::size_t>(elements()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = load_as_integer(dtype(), data(), static_cast<std::int64_t>(i));
@@ -88,6 +95,11 @@ Tensor Tensor::reshaped(Shape shape) && {
   check_internal(element_count(shape) == elements(), "reshape of ", to_string(type_), " to [", to_string(shape), "]");
   type_.shape = std::move(shape);
   return std::move(*this);
+}
+
+TensorView::TensorView(TensorType type, std::span<const std::byte> bytes) : type_(std::move(type)), bytes_(bytes) {
+  check_user(static_cast<std::int64_t>(bytes.size()) == type_.bytes(), "a view of ", bytes.size() / size_of(type_.dtype),
+             " elements as ", to_string(type_));
 }
 
 }  // namespace gcomp

@@ -1,4 +1,4 @@
-#include "ir/base/version.h"
+#include "gcomp/version.h"
 
 namespace gcomp {
 

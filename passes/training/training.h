@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gcomp/optimizer.h"
 #include "ir/graph.h"
 #include "passes/training/loss_scaling.h"
 
@@ -40,16 +41,8 @@ std::optional<LabelSpec> label_of(const LossSpec& loss, const TensorType& output
 ///   graph(%x) -> (%logits)    becomes    graph(%x, %label: i64[64] label) -> (%logits, %loss loss)
 ir::Value* attach_loss(ir::Graph& graph, const LossSpec& loss, const std::optional<TensorType>& label = {});
 
-enum class OptimizerKind : std::uint8_t { sgd, adam, adamw };
-
-/// Defaults are PyTorch's; `weight_decay` defaults to 0 for sgd and adam, 0.01 for adamw.
-struct OptimizerSpec {
-  OptimizerKind kind = OptimizerKind::adamw;
-  double momentum = 0, dampening = 0;
-  bool nesterov = false;
-  std::optional<double> weight_decay;
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-};
+using gcomp::OptimizerKind;
+using OptimizerSpec = gcomp::Optimizer;
 /// Throws UserError (exit 2) with the nearest name.
 OptimizerKind parse_optimizer(std::string_view name);
 

@@ -34,7 +34,7 @@ int thread_count(int asked) {
 }
 
 /// What kernels use; oneDNN is told.
-InstructionSet choose_instruction_set(std::optional<InstructionSet> asked) {
+InstructionSet choose_instruction_set(Optional<InstructionSet> asked) {
   const InstructionSet widest = widest_instruction_set(), chosen = usable_instruction_set(asked, widest);
   if (chosen != widest && onednn_calls()) onednn_calls()->limit(chosen);
   return chosen;
@@ -89,17 +89,17 @@ class CpuDevice final : public Device {
       if (reason.empty()) return std::make_unique<KernelLibrary>(std::vector<std::byte>(binary.begin(), binary.end()));
       if (options_.log) options_.log(concat("compiling the kernels of '", program.name, "' anew: ", reason));
     }
-    const auto cache = options_.cache_directory.empty() ? default_cache_directory() : options_.cache_directory;
-    const KernelCompilerOptions compiler{.compiler = options_.compiler,
-                                         .cache_directory = options_.use_cache ? cache : std::filesystem::path(),
-                                         .jobs = 0,
-                                         .instruction_set = instructions_,
-                                         .log = options_.log,
-                                         .kernels = options_.kernels,
-                                         .progress = options_.kernel_progress,
-                                         .cancelled = options_.cancelled,
-                                         .timeout = options_.compiler_timeout,
-                                         .detail = options_.detail};
+    const KernelCompilerOptions compiler{
+        .compiler = options_.compiler,
+        .cache_directory = options_.use_cache ? cache_directory_of(options_) : std::filesystem::path(),
+        .jobs = 0,
+        .instruction_set = instructions_,
+        .log = options_.log,
+        .kernels = options_.kernels,
+        .progress = options_.kernel_progress,
+        .cancelled = options_.cancelled,
+        .timeout = options_.compiler_timeout,
+        .detail = options_.detail};
     return std::make_unique<KernelLibrary>(compile_kernels(program, compiler));
   }
 

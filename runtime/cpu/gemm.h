@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 // Declared here, not included: no inline function may come into the files that are compiled for newer processors (gemm_kernel.h).
-namespace gcomp::runtime {
+namespace gcomp {
 enum class InstructionSet : uint8_t;
 }
 

@@ -5,13 +5,13 @@
 
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gcomp/function.h"
 #include "runtime/cpu/bounded_log.h"
 #include "runtime/files/descriptor.h"
 #include "runtime/files/left_behind.h"
@@ -20,7 +20,7 @@ namespace gcomp::runtime::cpu {
 
 struct ProcessOptions {
   std::vector<std::string> environment = {};  ///< as NAME=VALUE, and nothing else
-  std::function<bool()> cancelled = {};       ///< asked ten times a second while it is waited for; may be empty
+  Function<bool()> cancelled = {};            ///< asked ten times a second while it is waited for; may be empty
   double timeout = 0;                         ///< seconds from its start; 0 for none
 };
 

@@ -50,8 +50,7 @@ void compile_missing(const Program& program, const std::vector<int>& missing, co
 
 CubinOptions cubin_options(const DeviceOptions& options) {
   CubinOptions cubins;
-  if (options.use_cache)
-    cubins.cache_directory = options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
+  if (options.use_cache) cubins.cache_directory = cache_directory_of(options);
   cubins.log = options.log;
   cubins.detail = options.detail;
   cubins.timeout = options.compiler_timeout;

@@ -102,7 +102,7 @@ void* Library::symbol(const char* name) const { return dlsym(handle_.get(), name
 std::vector<LibraryCandidate> library_candidates(LibraryKind kind, const LibrarySearch& search) {
   const LibrarySpec& spec = spec_of(kind);
   std::vector<LibraryCandidate> all;
-  if (const fs::path& path = search.explicit_of(kind); !path.empty()) {
+  if (const fs::path path = search.explicit_of(kind).string(); !path.empty()) {
     std::error_code error;
     if (fs::is_directory(path, error)) add_folder(all, spec, path, "given path");
     if (all.empty()) all.push_back({path.string(), "given path", ""});
@@ -110,10 +110,10 @@ std::vector<LibraryCandidate> library_candidates(LibraryKind kind, const Library
   }
   for (std::string_view file : spec.files)
     if (!file.empty()) all.push_back({std::string(file), "loader", ""});
-  add_toolkit(all, spec, search.cuda_home, "CUDA_HOME");
-  add_toolkit(all, spec, search.conda_prefix, "conda");
-  add_wheels(all, spec, search.conda_prefix, "conda");
-  for (const fs::path& prefix : search.python_prefixes) add_wheels(all, spec, prefix, "pip");
+  add_toolkit(all, spec, search.cuda_home.string(), "CUDA_HOME");
+  add_toolkit(all, spec, search.conda_prefix.string(), "conda");
+  add_wheels(all, spec, search.conda_prefix.string(), "conda");
+  for (const Path& prefix : search.python_prefixes) add_wheels(all, spec, prefix.string(), "pip");
   if (search.usual_places) {
     add_toolkit(all, spec, "/usr/local/cuda", "usual place");
     add_wheels(all, spec, "/usr/local", "usual place");  // pip as root, as in containers

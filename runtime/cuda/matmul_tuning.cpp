@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "ir/base/version.h"
+#include "gcomp/version.h"
 #include "runtime/files/hexadecimal.h"
 
 namespace gcomp::runtime::cuda {
@@ -15,7 +15,7 @@ constexpr int kRuns = 3;  // the shortest counts
 
 std::filesystem::path cache_directory(const DeviceOptions& options) {
   if (!options.tune || !options.use_cache) return {};
-  return options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
+  return cache_directory_of(options);
 }
 
 /// Words as numbers, their first digit first.

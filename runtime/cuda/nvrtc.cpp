@@ -13,8 +13,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "gcomp/version.h"
 #include "ir/base/error.h"
-#include "ir/base/version.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/disk_cache.h"
 #include "runtime/files/left_behind.h"

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gcomp/function.h"
 #include "runtime/cuda/libraries.h"
 #include "runtime/cuda/nvrtc_api.h"
 #include "runtime/program.h"
@@ -57,11 +58,11 @@ struct CubinOptions {
   std::filesystem::path failure_directory;  ///< where the source of a kernel that does not compile is left; empty for the system's
   int jobs = 0;                             ///< threads; 0 for one for each processor
   std::vector<std::string> compiler_options;
-  std::vector<std::string> names;                ///< of the sources, for errors; may be empty
-  double timeout = 0;                            ///< seconds that NVRTC may take for one source; 0 for any number
-  std::function<bool()> cancelled;               ///< asked ten times a second; may be empty
-  std::function<void(std::string_view)> log;     ///< one-line notices; may be empty
-  std::function<void(std::string_view)> detail;  ///< told of NVRTC's options and the time that it took; may be empty
+  std::vector<std::string> names;           ///< of the sources, for errors; may be empty
+  double timeout = 0;                       ///< seconds that NVRTC may take for one source; 0 for any number
+  Function<bool()> cancelled;               ///< asked ten times a second; may be empty
+  Function<void(std::string_view)> log;     ///< one-line notices; may be empty
+  Function<void(std::string_view)> detail;  ///< told of NVRTC's options and the time that it took; may be empty
   /// How many of the distinct sources are done, one call at a time; may be empty.
   std::function<void(std::size_t done, std::size_t sources)> progress;
 };

@@ -12,7 +12,7 @@
 
 namespace gcomp::runtime {
 
-using NamedTensor = std::pair<std::string, Tensor>;
+using gcomp::NamedTensor;
 
 class NpzFile;
 

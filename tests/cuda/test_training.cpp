@@ -138,10 +138,9 @@ TEST_F(CudaTrainingInFloat16, SkipsWhatOverflows) {
     ASSERT_NE(at, std::string::npos) << "step " << steps + 1 << ": " << metrics;
   }
   if (!on_real_device()) { EXPECT_EQ(run.count("cuGraphLaunch"), kSteps); }
-  Trainer trainer = Trainer(Model::load(folder_ / "trained.onnx"),
-                            {.loss = "bce", .optimizer = {}, .batch = 64, .device = runtime::DeviceRequest::cpu});
-  Trainer before =
-      Trainer(Model::load(mlp.model()), {.loss = "bce", .optimizer = {}, .batch = 64, .device = runtime::DeviceRequest::cpu});
+  Trainer trainer =
+      Trainer(Model::load(folder_ / "trained.onnx"), {.loss = "bce", .optimizer = {}, .batch = 64, .device = DeviceRequest::cpu});
+  Trainer before = Trainer(Model::load(mlp.model()), {.loss = "bce", .optimizer = {}, .batch = 64, .device = DeviceRequest::cpu});
   EXPECT_EQ(trainer.weights_digest(), before.weights_digest());
 }
 

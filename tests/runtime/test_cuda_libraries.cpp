@@ -89,7 +89,7 @@ TEST(CudaLibraries, TheEnvironmentIsPassedIn) {
   });
   EXPECT_EQ(search.cuda_home, "/c");
   EXPECT_EQ(search.conda_prefix, "/d");
-  EXPECT_EQ(search.python_prefixes, (std::vector<std::filesystem::path>{"/v", "/h/.local"}));
+  EXPECT_EQ(search.python_prefixes, (std::vector<Path>{"/v", "/h/.local"}));
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ std::vector<fs::path> models_in(const std::vector<fs::path>& folders) {
 // ---- models ----
 
 /// Two for every dimension that the file leaves open.
-ShapeRequest small_shapes(const Model& model) {
-  ShapeRequest request;
+driver::ShapeRequest small_shapes(const Model& model) {
+  driver::ShapeRequest request;
   for (const frontend::ValueInfo& input : model.inputs()) {
     Shape shape;
     bool unnamed = false;
@@ -62,18 +62,18 @@ ShapeRequest small_shapes(const Model& model) {
 /// Import, and where it succeeds the way to a program: forward or training step, for the CPU or a GPU.
 void compile(Random& random, const fs::path& file) {
   const Model model = Model::load(file);
-  GraphOptions options;
+  driver::GraphOptions options;
   options.shapes = small_shapes(model);
   if (pick(random, 2) != 0) options.target = {.kind = runtime::TargetKind::cuda, .architecture = "sm_90"};
   constexpr std::array kLosses{"mse", "cross_entropy", "bce", "l1"};
-  ModelGraph made;
+  driver::ModelGraph made;
   if (pick(random, 2) != 0) {
-    made = inference_graph(model, options);
+    made = driver::inference_graph(model, options);
   } else {
     options.precision = pick(random, 4) != 0 ? DType::f32 : DType::bf16;
-    made = training_graph(model, options, passes::parse_loss(kLosses[pick(random, kLosses.size())]), {});
+    made = driver::training_graph(model, options, passes::parse_loss(kLosses[pick(random, kLosses.size())]), {});
   }
-  compile_graph(std::move(made.graph), options.target);
+  driver::compile_graph(std::move(made.graph), options.target);
 }
 
 Subject edited_models(std::vector<fs::path> models) {
@@ -103,12 +103,12 @@ Subject edited_ir(const std::vector<fs::path>& models) {
   for (const fs::path& file : models) {
     try {
       const Model model = Model::load(file);
-      GraphOptions options;
+      driver::GraphOptions options;
       options.shapes = small_shapes(model);
-      ir::Graph graph = inference_graph(model, options).graph;
+      ir::Graph graph = driver::inference_graph(model, options).graph;
       for (int lowered = 0; lowered < 2; ++lowered) {
         if (std::string text = ir::print(graph); text.size() < 60'000) texts->push_back(std::move(text));
-        graph = lower_graph(std::move(graph), {}).graph;
+        graph = driver::lower_graph(std::move(graph), {}).graph;
       }
     } catch (const Error&) {}  // a trap
   }
@@ -124,12 +124,12 @@ Subject edited_ir(const std::vector<fs::path>& models) {
             const auto& nodes = graph.nodes();
             const bool lowered =
                 std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node->op->kind == ir::Kind::kernel; });
-            if (!lowered) return void(compile_graph(std::move(graph), target));
+            if (!lowered) return void(driver::compile_graph(std::move(graph), target));
             if (std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node->op->kind == ir::Kind::composite; }))
               throw UserError("kernels beside composites, which nothing lowers");
-            LoweredGraph as_it_is{std::move(graph), {}};
+            driver::LoweredGraph as_it_is{std::move(graph), {}};
             as_it_is.plan = passes::plan_memory(as_it_is.graph, {.alignment = codegen::target_info(target).buffer_alignment});
-            generate_program(as_it_is, target);
+            driver::generate_program(as_it_is, target);
           }};
 }
 
@@ -198,11 +198,11 @@ Subject edited_artifacts(const std::vector<fs::path>& models, const fs::path& sc
   const fs::path seed = scratch / "seed.gcx";
   const auto small = std::find_if(models.begin(), models.end(), [](const fs::path& path) { return path.stem() == "digits"; });
   check_user(small != models.end(), "the corpus lacks digits.onnx");
-  ArtifactOptions options;
+  driver::ArtifactOptions options;
   options.graph.shapes.batch = 2;
   options.loss = "cross_entropy";
   options.device_options.use_cache = false;
-  runtime::write_artifact(seed, compile_model(Model::load(*small), options).artifact);
+  runtime::write_artifact(seed, driver::compile_model(Model::load(*small), options).artifact);
   auto entries = std::make_shared<const std::vector<Entry>>(entries_of(seed));
   return {"gcx",
           [entries](Random& random, const fs::path& folder) {
@@ -215,7 +215,7 @@ Subject edited_artifacts(const std::vector<fs::path>& models, const fs::path& sc
             write_entries(folder / "case.gcx", edited);
             return Made("case.gcx", concat("an edited ", edited[at].name));
           },
-          [](Random&, const fs::path& file) { saved_model(runtime::read_artifact(file), file); }};
+          [](Random&, const fs::path& file) { driver::saved_model(runtime::read_artifact(file), file); }};
 }
 
 Subject edited_cache_entries() {

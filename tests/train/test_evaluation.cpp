@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "gcomp/gcomp.h"
+#include "gcomp/ops.h"
 
 namespace gcomp {
 namespace {
@@ -15,13 +16,12 @@ constexpr std::int64_t kRows = 5, kBatchRows = 2;
 Trainer linear_trainer(bool centred) {
   const Model model = Model::define([centred](Layers& nn) {
     Var y = nn.linear("fc", nn.input("x", DType::f32, {kBatch, 3}), 1);
-    ir::Builder& b = nn.builder();
-    nn.output("y", centred ? y - b.broadcast(b.mean(y, {0}, true), y.shape()) : y);
+    nn.output("y", centred ? y - ops::broadcast(ops::mean(y, {0}, ops::Axes::kept), y.shape()) : y);
   });
   TrainOptions options;
   options.loss = "mse";
   options.batch = kBatchRows;
-  options.device = runtime::DeviceRequest::cpu;
+  options.device = DeviceRequest::cpu;
   return Trainer(model, options);
 }
 

@@ -27,7 +27,7 @@ Trainer small_trainer(std::optional<double> scale = {}) {
   options.batch = 4;
   options.graph.precision = DType::f16;
   options.graph.loss_scale = scale;
-  options.device = runtime::DeviceRequest::cpu;
+  options.device = DeviceRequest::cpu;
   return Trainer(model, options);
 }
 

@@ -14,7 +14,7 @@ Trainer trainer_of_halves() {
   TrainOptions options;
   options.loss = "mse";
   options.batch = 4;
-  options.device = runtime::DeviceRequest::cpu;
+  options.device = DeviceRequest::cpu;
   return Trainer(model, options);
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "gcomp/driver/training.h"
 #include "ir/base/units.h"
 #include "runtime/batch_plan.h"
 #include "tools/gcomp/command.h"
@@ -52,7 +53,7 @@ Timing time_steps(const BenchFlags& flags, Trainer& trainer, const runtime::Data
     const int room = profile_begins ? 1 : trainer.most_pending();
     if (started < total && trainer.pending() < room) {
       if (started == 0 || !one_batch) feeder.load(plan.rows_of(started));
-      if (profile_begins) trainer.executable().time_steps(nanoseconds);
+      if (profile_begins) driver::step_of(trainer).time_steps(nanoseconds);
       starts.push_back(Clock::now());
       on_rows(
           trainer, data, [&] { trainer.start(); }, [&] { return plan.rows_of(started); });
@@ -98,7 +99,7 @@ void bench(const BenchFlags& flags, const Console& console) {
   const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
   if (flags.loss.empty()) usage("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
   if (flags.batch < 1 || flags.steps < 1 || flags.warmup < 0) usage("--batch and --steps: wanted 1 or more; --warmup: 0 or more");
-  TrainOptions options;
+  driver::TrainOptions options;
   options.loss = flags.loss;
   options.output = flags.output;
   options.optimizer = flags.optimizer.parse();
@@ -119,13 +120,13 @@ void bench(const BenchFlags& flags, const Console& console) {
   runtime::Dataset data = open_data(flags.data, names);
   options.graph.shapes.data = types_of(data, names);
   options.graph.shapes.data_source = flags.data;
-  Trainer trainer(model, options);
+  Trainer trainer = driver::make_trainer(model, options);
   fit(data, trainer);
   console.say("device: " + trainer.device());
   const double setup = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::vector<std::int64_t> nanoseconds(flags.profile ? trainer.executable().program().steps.size() : 0);
+  std::vector<std::int64_t> nanoseconds(flags.profile ? driver::step_of(trainer).program().steps.size() : 0);
   auto [milliseconds, losses, mean] = time_steps(flags, trainer, data, nanoseconds);
-  const runtime::Program& program = trainer.executable().program();
+  const runtime::Program& program = driver::step_of(trainer).program();
   std::vector<ProfiledStep> profile;
   if (flags.profile) profile = profile_of(program, costs, nanoseconds, flags.steps);
   report_profile(console, profile);
@@ -143,7 +144,7 @@ void bench(const BenchFlags& flags, const Console& console) {
                            {"device", trainer.device()},
                            {"launches", program.steps.size()},
                            {"arena_bytes", program.arena_bytes},
-                           {"memory", memory_of(trainer.executable())},
+                           {"memory", memory_of(driver::step_of(trainer))},
                            {"losses", losses}};
   if (flags.profile) report["profile"] = to_json(profile);
   console.result_json(std::move(report));

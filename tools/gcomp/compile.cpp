@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gcomp/driver/compiled_model.h"
+#include "gcomp/driver/model_source.h"
 #include "gcomp/driver/saved_model.h"
 #include "passes/pipeline.h"
 #include "runtime/backend.h"
@@ -67,7 +68,7 @@ void keep_trained(const std::string& path) {
   if (!std::filesystem::exists(path, ignored)) return;
   std::int64_t steps = 0;
   try {
-    steps = saved_model(runtime::read_artifact(path), path).position.steps;
+    steps = driver::saved_model(runtime::read_artifact(path), path).position.steps;
   } catch (const UserError&) { return; }  // no artifact of this gcomp: nothing that it could go on from
   if (steps > 0)
     throw UserError(concat("-o ", path, ": that file holds the weights of ", steps, steps == 1 ? " trained step" : " trained steps",
@@ -103,7 +104,7 @@ class Compilation {
     const auto start = std::chrono::steady_clock::now();
     progress_.begin(concat("reading '", flags_.model, "'"));
     model_ = Model::load(flags_.model);
-    outputs.protect_model(model_->onnx()->files);
+    outputs.protect_model(driver::onnx_file(*model_)->files);
     require_output(flags_.output, *model_, "--out");
     trace_.add("read", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     if (is_artifact(flags_.out)) {
@@ -117,10 +118,10 @@ class Compilation {
   }
 
  private:
-  ModelGraph graph() {
-    ModelGraph made =
-        flags_.train ? training_graph(*model_, options_, loss_, optimizer_, hooks_) : inference_graph(*model_, options_, hooks_);
-    report(made.model, settled(loss_, made).output);
+  driver::ModelGraph graph() {
+    driver::ModelGraph made = flags_.train ? driver::training_graph(*model_, options_, loss_, optimizer_, hooks_)
+                                           : driver::inference_graph(*model_, options_, hooks_);
+    report(made.model, driver::settled(loss_, made).output);
     return made;
   }
 
@@ -139,12 +140,12 @@ class Compilation {
   }
 
   void emit() {
-    LoweredGraph lowered = lower_graph(graph().graph, target_, hooks_);
+    driver::LoweredGraph lowered = driver::lower_graph(graph().graph, target_, hooks_);
     if (flags_.emit.empty()) return compile_kernels(lowered);
     const EmitKind kind = parse_emit(flags_.emit);
     if (kind == EmitKind::ir) return write({emit_ir(lowered)});
     if (kind == EmitKind::plan) return write({emit_plan(lowered, target_, options_.program_limits)});
-    const runtime::Program program = generate_program(lowered, target_, hooks_, options_.program_limits);
+    const runtime::Program program = driver::generate_program(lowered, target_, hooks_, options_.program_limits);
     if (kind != EmitKind::cubin) return write(emit_kernels(program));
     if (flags_.out.empty()) throw UserError("--emit cubin writes binary files: give a folder with -o DIR", ExitCode::usage);
     write(emit_cubins(program, device_options(), console_));
@@ -154,7 +155,7 @@ class Compilation {
     std::vector<Output> written;
     for (const auto& [name, text] : files)
       if (!flags_.out.empty()) written.push_back({"-o", (std::filesystem::path(flags_.out) / name).string()});
-    Outputs(std::move(written)).protect_model(model_->onnx()->files);
+    Outputs(std::move(written)).protect_model(driver::onnx_file(*model_)->files);
     write_emitted(files, flags_.out, console_);
   }
 
@@ -166,8 +167,8 @@ class Compilation {
   }
 
   /// For the table of times, where the device is here: everything up to the point where the first step could run.
-  void compile_kernels(const LoweredGraph& lowered) {
-    runtime::Program program = generate_program(lowered, target_, hooks_, options_.program_limits);
+  void compile_kernels(const driver::LoweredGraph& lowered) {
+    runtime::Program program = driver::generate_program(lowered, target_, hooks_, options_.program_limits);
     const runtime::Backend& backend = runtime::backend_of(target_);
     if (!flags_.time_passes || !backend.everywhere) return;
     const auto device = backend.open(device_options());
@@ -175,17 +176,17 @@ class Compilation {
   }
 
   void make_artifact() {
-    ArtifactOptions options{.graph = options_,
-                            .target = target_,
-                            .loss = {},
-                            .output = flags_.output,
-                            .optimizer = optimizer_,
-                            .learning_rate = flags_.optimizer.rate(),
-                            .keep_model = flags_.embed_model ? KeepModel::whole : KeepModel::by_reference,
-                            .device_options = device_options(),
-                            .hooks = hooks_};
+    driver::ArtifactOptions options{.graph = options_,
+                                    .target = target_,
+                                    .loss = {},
+                                    .output = flags_.output,
+                                    .optimizer = optimizer_,
+                                    .learning_rate = flags_.optimizer.rate(),
+                                    .keep_model = flags_.embed_model ? KeepModel::whole : KeepModel::by_reference,
+                                    .device_options = device_options(),
+                                    .hooks = hooks_};
     if (flags_.train) options.loss = flags_.loss;
-    const CompiledModel compiled = compile_model(*model_, options);
+    const driver::CompiledModel compiled = driver::compile_model(*model_, options);
     report(compiled.model, compiled.output);
     runtime::write_artifact(flags_.out, compiled.artifact);
     const auto size = static_cast<std::int64_t>(std::filesystem::file_size(flags_.out));
@@ -198,9 +199,9 @@ class Compilation {
   PassTrace trace_;
   CompileProgress progress_;
   runtime::Target target_;
-  CompileHooks hooks_;
-  GraphOptions options_;
-  LossSpec loss_;
+  driver::CompileHooks hooks_;
+  driver::GraphOptions options_;
+  driver::LossSpec loss_;
   Optimizer optimizer_;
   std::optional<Model> model_;
 };

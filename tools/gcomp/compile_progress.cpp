@@ -32,7 +32,7 @@ void CompileProgress::watch(runtime::DeviceOptions& device) {
   device.kernel_progress = [this](const runtime::KernelProgress& progress) { kernels(progress); };
 }
 
-void CompileProgress::watch(CompileHooks& hooks, runtime::DeviceOptions& device) {
+void CompileProgress::watch(driver::CompileHooks& hooks, runtime::DeviceOptions& device) {
   hooks.begin = [this](std::string_view phase) { begin(phase); };
   watch(device);
 }

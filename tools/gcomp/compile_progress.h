@@ -24,7 +24,7 @@ class CompileProgress {
   /// and the last of a program that such a line was said of.
   void kernels(const runtime::KernelProgress& progress);
   /// Adds itself to both; it must outlive their use.
-  void watch(CompileHooks& hooks, runtime::DeviceOptions& device);
+  void watch(driver::CompileHooks& hooks, runtime::DeviceOptions& device);
   void watch(runtime::DeviceOptions& device);
 
  private:

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "gcomp/trainer.h"
+#include "gcomp/version.h"
 #include "ir/base/units.h"
-#include "ir/base/version.h"
 #include "runtime/cpu/compiler.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cublaslt.h"
@@ -156,7 +156,7 @@ void check_compiler(const runtime::DeviceOptions& options, std::vector<Finding>&
 }
 
 void check_cache(const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
-  const runtime::DiskCache cache(options.cache_directory.empty() ? runtime::default_cache_directory() : options.cache_directory);
+  const runtime::DiskCache cache(runtime::cache_directory_of(options));
   if (!cache.unusable().empty()) {
     findings.push_back({"kernel cache", Health::bad, cache.unusable(),
                         "kernels are compiled in every run until then; --no-cache says no more of it"});

@@ -59,9 +59,11 @@ std::string_view needed_target(EmitKind kind) {
   return std::find_if(std::begin(kForms), std::end(kForms), [&](const EmitForm& form) { return form.kind == kind; })->target;
 }
 
-EmittedFile emit_ir(const LoweredGraph& lowered) { return {lowered.graph.name() + ".gir", ended(ir::print(lowered.graph))}; }
+EmittedFile emit_ir(const driver::LoweredGraph& lowered) {
+  return {lowered.graph.name() + ".gir", ended(ir::print(lowered.graph))};
+}
 
-EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target, const codegen::ProgramLimits& limits) {
+EmittedFile emit_plan(const driver::LoweredGraph& lowered, const runtime::Target& target, const codegen::ProgramLimits& limits) {
   std::string text = passes::describe(lowered.graph, lowered.plan, {.alignment = codegen::target_info(target).buffer_alignment});
   if (const codegen::DeviceRates* rates = codegen::target_of(target).rates) {
     const codegen::CountedProgram counted = codegen::generate_counted(lowered.graph, lowered.plan, target, limits);

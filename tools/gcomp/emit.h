@@ -23,9 +23,9 @@ std::string_view needed_target(EmitKind kind);
 /// A file name and its contents.
 using EmittedFile = std::pair<std::string, std::string>;
 
-EmittedFile emit_ir(const LoweredGraph& lowered);
+EmittedFile emit_ir(const driver::LoweredGraph& lowered);
 /// Where everything lies; for CUDA also what each step does and the least time that an H200 takes for it.
-EmittedFile emit_plan(const LoweredGraph& lowered, const runtime::Target& target, const codegen::ProgramLimits& limits);
+EmittedFile emit_plan(const driver::LoweredGraph& lowered, const runtime::Target& target, const codegen::ProgramLimits& limits);
 /// One file a kernel; the prelude that they share stands in each, so that each compiles alone.
 std::vector<EmittedFile> emit_kernels(const runtime::Program& program);
 /// Throws DeviceError (exit 5) where NVRTC is missing or refuses a kernel.

@@ -2,7 +2,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "gcomp/gradients.h"
+#include "gcomp/driver/gradient_run.h"
+#include "gcomp/driver/model_source.h"
 #include "runtime/files/atomic_file.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
@@ -27,7 +28,7 @@ void grad(const GradFlags& flags, const Console& console) {
   outputs.protect("model", flags.model);
   outputs.protect("data", flags.inputs);
   { runtime::AtomicFile probe(flags.outputs); }
-  GradientOptions options;
+  driver::GradientOptions options;
   options.loss = passes::parse_loss(flags.loss, flags.output);
   options.graph = flags.model_options.parse();
   options.device = flags.device.request();
@@ -38,15 +39,15 @@ void grad(const GradFlags& flags, const Console& console) {
     report_internal_error(console, graph, error);
   };
   const Model model = Model::load(flags.model);
-  outputs.protect_model(model.onnx()->files);
+  outputs.protect_model(driver::onnx_file(model)->files);
   require_output(flags.output, model, "--outputs");
   const std::vector<std::string> names = array_names(model.inputs(), flags.loss);
   const std::vector<NamedTensor> arrays = load_arrays(flags.inputs, names);
   options.graph.shapes.data = types_of(arrays);
   options.graph.shapes.data_source = flags.inputs;
-  Gradients gradients(model, options);
-  report_parameters(console, gradients.model());
-  report_outputs(console, gradients.model(), flags.loss, gradients.loss_output());
+  Gradients gradients = driver::make_gradients(model, options);
+  report_parameters(console, driver::imported_model(gradients));
+  report_outputs(console, driver::imported_model(gradients), flags.loss, gradients.loss_output());
   console.say("device: " + gradients.device());
   std::vector<NamedTensor> results;
   try {

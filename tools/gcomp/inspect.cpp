@@ -2,8 +2,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "gcomp/driver/model_source.h"
 #include "gcomp/driver/saved_model.h"
-#include "gcomp/model.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"
@@ -47,7 +47,7 @@ std::int64_t element_bytes(const std::string& dtype) {
 
 void inspect_onnx(const InspectFlags& flags, const Console& console) {
   const Model model = Model::load(flags.model);
-  const frontend::OnnxFile& file = *model.onnx();
+  const frontend::OnnxFile& file = *driver::onnx_file(model);
   std::string opsets;
   for (const auto& [domain, version] : file.opsets)
     opsets += concat(opsets.empty() ? "" : ", ", domain.empty() ? "ai.onnx" : domain, " ", version);
@@ -125,7 +125,7 @@ void inspect_program(const runtime::Program& program, const Console& console, js
 
 void inspect_artifact(const InspectFlags& flags, const Console& console) {
   const runtime::Artifact artifact = runtime::read_artifact(flags.model);
-  const SavedModel saved = saved_model(artifact, flags.model);
+  const driver::SavedModel saved = driver::saved_model(artifact, flags.model);
   console.result(concat("artifact: '", flags.model, "', compiled from '", saved.model, "'",
                         saved.loss.empty() ? "" : concat(", trains ", saved.trained.size(), " parameters with loss ", saved.loss)));
   if (saved.position.steps > 0)

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "gcomp/version.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
-#include "ir/base/version.h"
 #include "runtime/files/left_behind.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/console.h"

@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include "gcomp/driver/model_source.h"
 #include "ir/base/nearest.h"
 #include "tools/command_line/numbers.h"
 
@@ -101,7 +102,7 @@ void set_library(runtime::LibrarySearch& search, const std::string& text) {
       std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& known) { return known.first == text.substr(0, equals); });
   if (named == std::end(kNames) || equals == std::string::npos || equals + 1 == text.size())
     usage(concat("--library ", text, ": wanted NAME=PATH, NAME one of driver, nvrtc, cublaslt, cudnn and nccl"));
-  std::filesystem::path& path = search.explicit_of(named->second);
+  Path& path = search.explicit_of(named->second);
   if (!path.empty()) usage(concat("--library ", named->first, " is given twice"));
   path = text.substr(equals + 1);
 }
@@ -186,8 +187,8 @@ void ModelOptions::add_selection(ArgumentParser& parser) {
       .group(group);
 }
 
-GraphOptions ModelOptions::parse() const {
-  GraphOptions options;
+driver::GraphOptions ModelOptions::parse() const {
+  driver::GraphOptions options;
   for (const std::string& dim : dims) {
     const auto [symbol, size] = parse_dim(dim);
     if (!options.shapes.dims.emplace(symbol, size).second) usage("--dim " + symbol + " is given twice");
@@ -231,9 +232,9 @@ void add_output(ArgumentParser& parser, std::string& output) {
 }
 
 void require_output(const std::string& output, const Model& model, std::string_view file_flag) {
-  if (output.empty() || !model.onnx()) return;
+  if (output.empty() || !driver::onnx_file(model)) return;
   std::vector<std::string> names;
-  for (const frontend::ValueInfo& known : model.onnx()->outputs) names.push_back(known.name);
+  for (const frontend::ValueInfo& known : driver::onnx_file(model)->outputs) names.push_back(known.name);
   if (std::find(names.begin(), names.end(), output) != names.end()) return;
   usage(concat("--output ", output, ": the model '", model.name(), "' has no output of that name, it has ", listing(names),
                names_file(output) && !file_flag.empty() ? file_hint(file_flag) : did_you_mean(output, names)));
@@ -345,7 +346,7 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   options.check_steps = check_steps;
   options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
   for (const std::string& library : libraries) set_library(options.libraries, library);
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) options.visible_devices = visible;
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) options.visible_devices = std::string(visible);
   options.log = [&console](std::string_view line) { console.warn(line); };
   options.detail = [&console](std::string_view line) { console.detail(line); };
   return options;

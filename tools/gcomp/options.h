@@ -20,15 +20,15 @@ namespace gcomp::tools {
 struct ModelOptions {
   std::vector<std::string> dims, shapes, freeze, thaw, tie, untie;
   std::string precision, loss_scale, batchnorm_variance;
-  frontend::ImportLimits limits;
-  codegen::ProgramLimits program_limits;
+  ImportLimits limits;
+  ProgramLimits program_limits;
 
   void add_shapes(ArgumentParser& parser);
   void add_precision(ArgumentParser& parser, const std::string& meaning);
   void add_loss_scale(ArgumentParser& parser);
   void add_selection(ArgumentParser& parser);
   /// Throws UserError (exit 2) for what cannot be read.
-  GraphOptions parse() const;
+  driver::GraphOptions parse() const;
 };
 
 void add_loss(ArgumentParser& parser, std::string& loss);

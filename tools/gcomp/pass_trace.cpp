@@ -13,8 +13,8 @@ PassTrace::PassTrace(const Console& console, std::string print_after) : console_
   if (!print_after_.empty() && print_after_ != "all") passes::require_pass(print_after_, "--print-after");
 }
 
-CompileHooks PassTrace::hooks() {
-  CompileHooks hooks;
+driver::CompileHooks PassTrace::hooks() {
+  driver::CompileHooks hooks;
   hooks.phase = [this](std::string_view phase, double seconds) { rows_.push_back({std::string(phase), seconds, {}, false}); };
   hooks.pass = [this](std::string_view pass, const ir::Graph& graph, bool changed, double seconds) {
     rows_.push_back({std::string(pass), seconds, changed ? concat(graph.nodes().size(), " nodes") : "no change", true});

@@ -17,7 +17,7 @@ class PassTrace {
   PassTrace(const Console& console, std::string print_after);
 
   /// The hooks refer to this object.
-  CompileHooks hooks();
+  driver::CompileHooks hooks();
   runtime::KernelSink kernels();
   /// Adds a phase that the hooks do not see.
   void add(const std::string& phase, double seconds, const std::string& note = {});

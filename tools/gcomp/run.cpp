@@ -4,7 +4,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "gcomp/predictor.h"
+#include "gcomp/driver/model_source.h"
+#include "gcomp/driver/prediction.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/npz.h"
 #include "runtime/files/npz_stream.h"
@@ -41,7 +42,7 @@ Predictor make_predictor(const RunFlags& flags, const Outputs& outputs, const Co
   compiling.watch(device);
   const runtime::ArtifactTrust trust = flags.trust.parse(flags.model);
   if (is_artifact(flags.model)) return Predictor::load(flags.model, device, flags.device.request(), trust);
-  PredictOptions options;
+  driver::PredictOptions options;
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();
   options.graph.training_form = flags.training;
@@ -54,8 +55,8 @@ Predictor make_predictor(const RunFlags& flags, const Outputs& outputs, const Co
     report_internal_error(console, graph, error);
   };
   Model model = Model::load(flags.model);
-  outputs.protect_model(model.onnx()->files);
-  return Predictor(std::move(model), std::move(options));
+  outputs.protect_model(driver::onnx_file(model)->files);
+  return driver::make_predictor(std::move(model), options);
 }
 
 /// The rows of one input, front to back; a scalar is the same for all of them.
@@ -86,8 +87,8 @@ class Run {
 
   void run() {
     console_.say("device: " + predictor_.device());
-    predictor_.prepare(types_);
-    report_forms(console_, flags_.model, predictor_.switched_forms(),
+    predictor_.prepare({types_.begin(), types_.end()});
+    report_forms(console_, flags_.model, driver::switched_forms(predictor_),
                  flags_.training ? "run in training form (the file has them in inference form)"
                                  : "run in inference form (--training keeps them as in training)");
     const std::int64_t rows = common_rows();

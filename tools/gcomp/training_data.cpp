@@ -44,7 +44,7 @@ namespace {
 
 /// "; the loss looks at output 'a' f32[8,1], the model has also 'b' f32[8,5] (--output NAME)", or "" where there is one output.
 std::string describe_outputs(const Trainer& trainer) {
-  const frontend::Model& model = trainer.model();
+  const frontend::Model& model = driver::imported_model(trainer);
   if (model.outputs.size() < 2 || model.output_types.size() != model.outputs.size()) return "";
   std::string used, others;
   for (std::size_t i = 0; i < model.outputs.size(); ++i) {
@@ -66,8 +66,9 @@ void fit(runtime::Dataset& data, const Trainer& trainer) {
     const Tensor& labels = data.array("label");
     double largest = 0;
     for (std::int64_t i = 0; is_integer(labels.dtype()) && i < labels.elements(); ++i) largest = std::max(largest, labels.at(i));
-    const auto fitting = outputs_with_class(trainer.other_outputs(), static_cast<std::int64_t>(largest));
-    throw UserError(concat(error.what(), fitting.empty() ? describe_outputs(trainer) : suggest_outputs(fitting)), error.code());
+    const auto fitting = driver::outputs_with_class(driver::other_outputs(trainer), static_cast<std::int64_t>(largest));
+    throw UserError(concat(error.what(), fitting.empty() ? describe_outputs(trainer) : driver::suggest_outputs(fitting)),
+                    error.code());
   }
 }
 
@@ -79,7 +80,7 @@ void BatchFeeder::load(std::span<const std::int64_t> rows) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) data_.gather(arrays_[i], rows, trainer_.input(i));
 }
 
-void throw_index_fault(const IndexFault& fault, const runtime::Dataset& data, std::span<const std::int64_t> rows) {
+void throw_index_fault(const driver::IndexFault& fault, const runtime::Dataset& data, std::span<const std::int64_t> rows) {
   throw UserError(concat("'", data.source(), "', array '", fault.input, "', row ", rows[static_cast<std::size_t>(fault.row)],
                          ": index ", fault.value, ", wanted ", -fault.limit, " to ", fault.limit - 1));
 }

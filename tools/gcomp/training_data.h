@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gcomp/trainer.h"
+#include "gcomp/driver/training.h"
 #include "runtime/dataset.h"
 
 namespace gcomp::tools {
@@ -41,7 +41,8 @@ class BatchFeeder {
 };
 
 /// Throws UserError naming file, array, row and limit.
-[[noreturn]] void throw_index_fault(const IndexFault& fault, const runtime::Dataset& data, std::span<const std::int64_t> rows);
+[[noreturn]] void throw_index_fault(const driver::IndexFault& fault, const runtime::Dataset& data,
+                                    std::span<const std::int64_t> rows);
 
 /// Does `work`, which starts a step or takes its loss; where an index of the data is out of range, the error names file, array, row
 /// and limit. `rows` gives the rows of that step.
@@ -50,7 +51,7 @@ auto on_rows(Trainer& trainer, const runtime::Dataset& data, const Work& work, c
   try {
     return work();
   } catch (const UserError&) {
-    if (const auto fault = trainer.find_index_fault()) throw_index_fault(*fault, data, rows());
+    if (const auto fault = driver::find_index_fault(trainer)) throw_index_fault(*fault, data, rows());
     throw;
   }
 }

@@ -32,7 +32,7 @@ void TrainingRun::start(std::int64_t step) {
 void TrainingRun::take_loss(std::int64_t step) {
   loss_ = on_rows(
       *trainer_, *data_, [&] { return trainer_->take_loss(); }, [&] { return plan_->rows_of(step); });
-  const std::optional<LossScaleStatus> scale = trainer_->loss_scale();
+  const Optional<LossScaleStatus> scale = trainer_->loss_scale();
   std::vector<runtime::Metric> metric{{"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}};
   if (scale) metric.insert(metric.end(), {{"loss_scale", scale->scale}, {"skipped", std::int64_t{scale->skipped}}});
   metrics_->write(metric);
@@ -139,7 +139,7 @@ void TrainingRun::finish() {
   const std::string digest = trainer_->weights_digest();
   const SavedModelFile saved = save_somewhere(*trainer_, flags_.out);
   if (!flags_.training && !is_artifact(saved.path))
-    report_forms(console_, saved.path, trainer_->model().forms.training,
+    report_forms(console_, saved.path, driver::imported_model(*trainer_).forms.training,
                  "written in inference form (--training keeps them as in training)");
   print_results(saved.path, digest);
 

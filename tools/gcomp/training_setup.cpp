@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "gcomp/driver/model_source.h"
 #include "ir/base/error.h"
 #include "runtime/files/atomic_file.h"
 #include "tools/gcomp/report.h"
@@ -46,8 +47,8 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
   if (eval_data_) fit(*eval_data_, *trainer_);
   if (eval_data_ || is_artifact(flags_.out)) trainer_->prepare_evaluation();
   if (!is_artifact(flags_.out) || flags_.embed_model) trainer_->prepare_export();
-  if (flags_.training) trainer_->set_export_form(frontend::ExportForm::as_written);
-  outputs_.protect_model(trainer_->model_files());
+  if (flags_.training) trainer_->set_export_form(ExportForm::as_written);
+  outputs_.protect_model(driver::model_files(*trainer_));
   steps_ = flags.steps > 0 ? flags.steps : flags.epochs * plan_->steps_per_epoch();
   feeder_.emplace(*data_, *trainer_);
   throw_if_interrupted();
@@ -104,7 +105,7 @@ Trainer TrainingRun::load_trainer() {
 
 Trainer TrainingRun::compile_trainer() {
   flags_.trust.parse(flags_.model);
-  TrainOptions options;
+  driver::TrainOptions options;
   options.loss = flags_.loss;
   options.output = flags_.output;
   options.optimizer = flags_.optimizer.parse();
@@ -123,20 +124,20 @@ Trainer TrainingRun::compile_trainer() {
   passes::parse_loss(flags_.loss, flags_.output);
   const Model model = Model::load(flags_.model);
   require_output(flags_.output, model, "--out");
-  outputs_.protect_model(model.onnx()->files);
+  outputs_.protect_model(driver::onnx_file(model)->files);
   names_ = array_names(model.inputs(), flags_.loss);
   position_ = {.seed = flags_.seed, .shuffled = !flags_.no_shuffle};
   open_all(flags_.batch);
   options.graph.shapes.data = types_of(*data_, names_);
   options.graph.shapes.data_source = flags_.data;
   console_.say(concat("compiling the training step of '", flags_.model, "' for batches of ", flags_.batch));
-  return Trainer(model, options);
+  return driver::make_trainer(model, options);
 }
 
 void TrainingRun::report() const {
   if (is_artifact(flags_.model)) console_.say(concat("training step of '", flags_.model, "', batches of ", plan_->batch()));
-  else report_parameters(console_, trainer_->model());
-  if (!is_artifact(flags_.model)) report_outputs(console_, trainer_->model(), flags_.loss, trainer_->loss_output());
+  else report_parameters(console_, driver::imported_model(*trainer_));
+  if (!is_artifact(flags_.model)) report_outputs(console_, driver::imported_model(*trainer_), flags_.loss, trainer_->loss_output());
   console_.say("device: " + trainer_->device());
   console_.say(concat("data: '", flags_.data, "', ", grouped(data_->rows()), " rows, ", plan_->steps_per_epoch(),
                       " steps an epoch, ", position_.shuffled ? concat("shuffled with seed ", position_.seed) : "in order"));

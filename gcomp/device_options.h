@@ -1,0 +1,89 @@
+// Devices: which one a model runs on, and how.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gcomp/function.h"
+#include "gcomp/optional.h"
+#include "gcomp/path.h"
+
+namespace gcomp {
+
+enum class DeviceRequest : std::uint8_t { automatic, cpu, cuda };
+
+/// The vector instructions that the CPU's kernels use, from narrow to wide. Baseline is what every processor of its architecture
+/// has (on x86-64 SSE2, on ARM NEON), avx2 comes with FMA (x86-64-v3), avx512 with its F, DQ, BW and VL parts.
+enum class InstructionSet : std::uint8_t { baseline, avx2, avx512 };
+
+/// Which products of f32 matrices a GPU may round to TF32 (10 bits) before it multiplies.
+enum class MatmulPrecision : std::uint8_t { strict, tf32 };
+
+/// Receives one-line notices, such as an unusable cache directory. May be empty.
+using LogSink = Function<void(std::string_view)>;
+
+/// How the kernels of one program came to be.
+struct KernelReport {
+  std::size_t kernels = 0;
+  bool cached = false;  ///< taken from the cache: nothing was compiled
+  double seconds = 0;
+};
+using KernelSink = Function<void(const KernelReport&)>;
+
+/// How far the compilation of one program's kernels is. None is told where all come from the CPU's cache.
+struct KernelProgress {
+  std::size_t done = 0, kernels = 0;
+};
+using KernelProgressSink = Function<void(const KernelProgress&)>;
+
+/// Whether to give up: what waits then ends its child processes and throws DeviceError. Must not throw.
+using CancelQuery = Function<bool()>;
+
+/// Libraries of NVIDIA that are looked for at run time.
+enum class LibraryKind : std::uint8_t { driver, nvrtc, cublaslt, cudnn, nccl };
+inline constexpr LibraryKind kAllLibraries[] = {LibraryKind::driver, LibraryKind::nvrtc, LibraryKind::cublaslt, LibraryKind::cudnn,
+                                                LibraryKind::nccl};
+
+/// Where to look beside the loader's own places. Nothing in the library reads the environment.
+struct LibrarySearch {
+  Path explicit_path[std::size(kAllLibraries)];  ///< by kind; a file, or a folder that holds one
+  Path cuda_home;                                ///< of a toolkit
+  Path conda_prefix;
+  std::vector<Path> python_prefixes;  ///< of environments; their site-packages may hold NVIDIA's wheels
+  bool usual_places = true;           ///< /usr/local/cuda, and what pip installs as root
+
+  Path& explicit_of(LibraryKind kind) { return explicit_path[static_cast<std::size_t>(kind)]; }
+  const Path& explicit_of(LibraryKind kind) const { return explicit_path[static_cast<std::size_t>(kind)]; }
+};
+
+struct DeviceOptions {
+  int threads = 0;       ///< of the CPU; 0 for one per processor that this process may use
+  std::string compiler;  ///< the C++ compiler for CPU kernels; empty searches c++, g++, clang++ on PATH
+  Path cache_directory;  ///< for compiled kernels; empty for $XDG_CACHE_HOME/gcomp, else ~/.cache/gcomp
+  bool use_cache = true;
+  /// The widest vector instructions that the CPU's kernels may use; the processor's own where there is none. oneDNN chooses its
+  /// once in a process, so all devices of a process are opened with the same.
+  Optional<InstructionSet> instruction_set;
+  LogSink log;
+  KernelSink kernels;                  ///< told of every program's kernels; may be empty
+  KernelProgressSink kernel_progress;  ///< told when compiling begins, and after each part of it; may be empty
+  CancelQuery cancelled;               ///< asked while a compiler runs; may be empty
+  double compiler_timeout = 300;       ///< seconds that a compiler may take for one file or kernel; 0 for any number
+  LogSink detail;                      ///< told of each command to a compiler, quoted for a shell, and its time; may be empty
+
+  // CUDA.
+  int gpu = 0;                            ///< among those that the driver shows
+  LibrarySearch libraries;                ///< where NVIDIA's libraries may be, beside the loader's own places
+  Optional<std::string> visible_devices;  ///< the value of CUDA_VISIBLE_DEVICES, for messages
+  MatmulPrecision precision = MatmulPrecision::strict;
+  /// Time cuBLASLt's algorithms for each product once and remember the fastest in the cache directory. Another algorithm may give
+  /// other last digits; what is remembered gives the same ones again.
+  bool tune = false;
+  bool use_cublaslt = true;  ///< else the generated products
+  bool check_steps = false;  ///< wait after each step of a program, so that an error names the step; slow
+};
+
+}  // namespace gcomp

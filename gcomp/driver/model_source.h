@@ -1,0 +1,15 @@
+// Where a model comes from, and the graph that it becomes.
+#pragma once
+
+#include "frontend/onnx/import.h"
+#include "gcomp/model.h"
+
+namespace gcomp::driver {
+
+/// Null for a model that is no ONNX file.
+const frontend::OnnxFile* onnx_file(const Model& model);
+
+/// The graph with static shapes, and its weights. Throws UserError as frontend::import_onnx() and frontend::instantiate() do.
+frontend::Model instantiate(const Model& model, const frontend::ImportOptions& options);
+
+}  // namespace gcomp::driver

@@ -1,0 +1,59 @@
+// What a gcomp::Trainer holds.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gcomp/driver/forward.h"
+#include "gcomp/driver/saved_model.h"
+#include "gcomp/driver/step_ports.h"
+#include "gcomp/driver/training.h"
+#include "gcomp/trainer.h"
+#include "runtime/artifact.h"
+#include "runtime/device.h"
+
+namespace gcomp {
+
+struct Trainer::Impl {
+  std::optional<Model> source;  // none after load()
+  std::vector<driver::LossOutput> other_outputs;
+  driver::TrainOptions options;
+  driver::LossSpec loss;
+  frontend::Model model;
+  driver::SavedModel saved;
+  std::vector<std::byte> whole_model;          // what an artifact brought and its successor takes
+  Path artifact_path;                          // after load()
+  std::optional<frontend::OnnxFile> original;  // after prepare_export()
+  std::string device_reason;
+  std::unique_ptr<runtime::Device> device;
+  std::shared_ptr<runtime::StateMemory> memory;
+  std::unique_ptr<runtime::Executable> step;
+  std::unique_ptr<driver::Forward> forward;
+  std::unique_ptr<runtime::Executable> gradient;
+  driver::StepPorts ports;  // of `step`
+  Optional<LossScaleStatus> loss_scale;
+  std::int64_t steps = 0;
+  int pending = 0;    // steps queued, their losses not taken
+  int fault_age = 0;  // runs between the one that threw and the last
+
+  Impl(const Model& model, const driver::TrainOptions& options);
+  /// From a .gcx file.
+  Impl(const Path& path, const DeviceOptions& options, DeviceRequest device, const ArtifactTrust& trust);
+
+  void open_device(const runtime::DeviceChoice& choice, const DeviceOptions& device_options);
+  void adopt_step(runtime::Program program, std::span<const std::byte> binary);
+  runtime::Program forward_program(std::int64_t batch);
+  driver::Forward& forward_pass();
+  void fill(runtime::Executable& executable, const Batch& batch);
+  std::optional<driver::IndexFault> find_index_fault(runtime::Executable& executable, int age) const;
+  /// Does `work`; where an index of the run `age` runs before the last was out of range, the error names input, row and value.
+  void naming_index_faults(runtime::Executable& executable, int age, const std::function<void()>& work) const;
+  runtime::Artifact artifact();
+};
+
+}  // namespace gcomp

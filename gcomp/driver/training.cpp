@@ -1,0 +1,194 @@
+#include "gcomp/driver/training.h"
+
+#include <utility>
+
+#include "gcomp/driver/describe_model.h"
+#include "gcomp/driver/model_source.h"
+#include "gcomp/driver/options.h"
+#include "gcomp/driver/trainer_impl.h"
+#include "ir/base/nearest.h"
+#include "runtime/backend.h"
+
+namespace gcomp {
+namespace {
+
+/// In import's terms: training always has a float type, so that half-precision weights get masters.
+driver::GraphOptions with_precision(driver::GraphOptions options) {
+  if (!options.precision) options.precision = DType::f32;
+  return options;
+}
+
+void write_missing(runtime::StateMemory& states, const frontend::Model& model) {
+  for (const std::string& name : states.unwritten()) {
+    const auto found = model.weights.find(name);
+    check_internal(found != model.weights.end(), "state '", name, "' has no initial value");
+    states.write(name, found->second);
+  }
+}
+
+}  // namespace
+
+void Trainer::Impl::open_device(const runtime::DeviceChoice& choice, const DeviceOptions& device_options) {
+  device_reason = choice.reason;
+  device = runtime::open_device(choice, device_options);
+  memory = device->allocate_states();
+}
+
+void Trainer::Impl::adopt_step(runtime::Program program, std::span<const std::byte> binary) {
+  step = device->load(std::move(program), memory, binary);
+  ports = driver::step_ports(step->program());
+}
+
+Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : source(origin), options(given) {
+  options.graph = with_precision(given.graph);
+  if (given.batch > 0) options.graph.shapes.batch = given.batch;
+  loss = passes::parse_loss(given.loss, given.output);
+  open_device(runtime::choose_device(given.device, given.device_options), given.device_options);
+  options.graph.target = device->target();
+  driver::ModelGraph made = driver::training_graph(origin, options.graph, loss, given.optimizer, given.hooks);
+  saved = driver::describe_model(origin, given.loss, given.learning_rate, &made);
+  saved.position.seed = static_cast<std::uint64_t>(given.graph.seed);
+  model = std::move(made.model);
+  loss = driver::settled(loss, made);
+  if (made.target) other_outputs = made.target->others;
+  runtime::Program program =
+      driver::compile_graph(std::move(made.graph), device->target(), given.hooks, given.graph.program_limits);
+  program.name = driver::kTrainingProgram;
+  adopt_step(std::move(program), {});
+  write_missing(*memory, model);
+  model.weights.clear();
+}
+
+Trainer::Impl::Impl(const Path& path, const DeviceOptions& device_options, DeviceRequest request, const ArtifactTrust& trust) {
+  const runtime::Artifact artifact = runtime::read_artifact(path.string(), trust);
+  saved = driver::saved_model(artifact, path.string());
+  const runtime::Program* trained_step = driver::find_program(artifact, driver::kTrainingProgram);
+  const runtime::Program* inference = driver::find_program(artifact, driver::kForwardProgram);
+  check_user(trained_step && inference, "'", path.string(), "' holds no training step; make one with gcomp compile --train");
+  loss = passes::parse_loss(saved.loss);
+  artifact_path = path;
+  whole_model = artifact.model;
+  options.loss = saved.loss;
+  options.learning_rate = saved.learning_rate;
+  driver::require_device(request, trained_step->target, path.string());
+  open_device({&runtime::backend_of(trained_step->target), concat("compiled for ", runtime::to_string(trained_step->target))},
+              device_options);
+  adopt_step(*trained_step, driver::kernel_binary(artifact, *trained_step));
+  forward = std::make_unique<driver::Forward>(device->load(*inference, memory, driver::kernel_binary(artifact, *inference)),
+                                              saved.outputs, saved.limits, saved.row_dependence);
+  for (const auto& [name, tensor] : artifact.weights) memory->write(name, tensor);
+  const std::vector<std::string> missing = memory->unwritten();
+  check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));
+}
+
+/// Copies the inputs of the executable that are data from the batch.
+void Trainer::Impl::fill(runtime::Executable& executable, const Batch& batch) {
+  for (const std::size_t i : driver::data_inputs(executable.program())) {
+    const runtime::Buffer& input = executable.input_buffer(i);
+    const TensorView& array = driver::find_array(batch, input.name);
+    check_user(array.type().shape == input.type.shape, "array '", input.name, "' is ", to_string(array.type()), ", wanted ",
+               to_string(input.type));
+    if (executable.program().inputs[i].role == Role::label) driver::check_labels(array, saved.classes, other_outputs);
+    driver::copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, executable.input(i));
+  }
+}
+
+std::optional<driver::IndexFault> Trainer::Impl::find_index_fault(runtime::Executable& executable, int age) const {
+  for (const driver::IndexLimit& limit : saved.limits) {
+    const std::size_t input = executable.input_index(limit.input);
+    if (auto fault = driver::find_index_fault(limit, executable.input_buffer(input).type, executable.input_of_run(input, age)))
+      return fault;
+  }
+  return std::nullopt;
+}
+
+void Trainer::Impl::naming_index_faults(runtime::Executable& executable, int age, const std::function<void()>& work) const {
+  try {
+    work();
+  } catch (const UserError&) {
+    if (const auto fault = find_index_fault(executable, age)) throw UserError(to_string(*fault));
+    throw;
+  }
+}
+
+runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
+  driver::GraphOptions graph_options = options.graph;
+  if (graph_options.shapes.batch) graph_options.shapes.batch = batch;
+  graph_options.loss_output = loss.output;
+  driver::ModelGraph made = driver::inference_graph(*source, graph_options, options.hooks);
+  driver::describe_forward(saved, made, loss);
+  runtime::Program program =
+      driver::compile_graph(std::move(made.graph), device->target(), options.hooks, options.graph.program_limits);
+  program.name = driver::kForwardProgram;
+  memory->bind(program);
+  write_missing(*memory, made.model);
+  return program;
+}
+
+driver::Forward& Trainer::Impl::forward_pass() {
+  if (!forward) {
+    runtime::Program program = forward_program(options.graph.shapes.batch.value_or(0));  // says what `saved` then holds
+    forward = std::make_unique<driver::Forward>(device->load(std::move(program), memory), saved.outputs, saved.limits,
+                                                saved.row_dependence);
+  }
+  return *forward;
+}
+
+runtime::Artifact Trainer::Impl::artifact() {
+  runtime::Artifact artifact;
+  driver::Forward& inference = forward_pass();
+  artifact.programs = {step->program(), inference.executable().program()};
+  const auto add_binary = [&](const runtime::Executable& executable) {
+    const std::span<const std::byte> binary = executable.kernel_binary();
+    artifact.binaries.emplace_back(driver::kernel_binary_name(executable.program()), std::vector(binary.begin(), binary.end()));
+  };
+  add_binary(*step);
+  add_binary(inference.executable());
+  for (const runtime::StateEntry& entry : memory->entries()) artifact.weights.emplace(entry.name, memory->read(entry.name));
+  saved.learning_rate = options.learning_rate;
+  const frontend::OnnxFile* file = source ? driver::onnx_file(*source) : nullptr;
+  if (file && !saved.original) saved.original = driver::keep_original(*file, model, options.keep_model, artifact);
+  if (artifact.model.empty()) artifact.model = whole_model;
+  if (artifact.model.empty() && saved.original && options.keep_model == KeepModel::whole && model.source)
+    driver::embed_original(*saved.original, model, artifact);
+  whole_model = artifact.model;
+  driver::store(saved, artifact);
+  return artifact;
+}
+
+namespace driver {
+
+TrainOptions train_options(const gcomp::TrainOptions& options) {
+  return {.loss = options.loss,
+          .output = options.output,
+          .optimizer = options.optimizer,
+          .learning_rate = options.learning_rate,
+          .batch = options.batch,
+          .graph = graph_options(options.graph),
+          .device = options.device,
+          .device_options = options.device_options,
+          .hooks = compile_hooks(options.hooks),
+          .keep_model = options.keep_model,
+          .export_form = options.export_form};
+}
+
+Trainer make_trainer(const Model& model, const TrainOptions& options) { return Trainer(Owned(new Trainer::Impl(model, options))); }
+
+const frontend::Model& imported_model(const Trainer& trainer) { return trainer.impl().model; }
+const std::vector<LossOutput>& other_outputs(const Trainer& trainer) { return trainer.impl().other_outputs; }
+runtime::Executable& step_of(Trainer& trainer) { return *trainer.impl().step; }
+
+std::vector<frontend::FileStamp> model_files(const Trainer& trainer) {
+  const Trainer::Impl& impl = trainer.impl();
+  if (impl.original) return impl.original->files;
+  const frontend::OnnxFile* file = impl.source ? onnx_file(*impl.source) : nullptr;
+  return file ? file->files : std::vector<frontend::FileStamp>();
+}
+
+std::optional<IndexFault> find_index_fault(Trainer& trainer) {
+  Trainer::Impl& impl = trainer.impl();
+  return impl.find_index_fault(*impl.step, impl.fault_age);
+}
+
+}  // namespace driver
+}  // namespace gcomp

@@ -1,0 +1,48 @@
+// A gcomp::Trainer for those who know more of a model than its user says, or look inside it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "frontend/onnx/import.h"
+#include "gcomp/driver/compile.h"
+#include "gcomp/driver/index_limits.h"
+#include "gcomp/driver/loss_output.h"
+#include "gcomp/trainer.h"
+#include "runtime/executable.h"
+
+namespace gcomp::driver {
+
+/// gcomp::TrainOptions with the driver's own GraphOptions and CompileHooks.
+struct TrainOptions {
+  std::string loss = "cross_entropy";  ///< "mse", "l1", "bce", "bce_with_logits", "cross_entropy:axis=1", "output:NAME"
+  std::string output;                  ///< what loss and accuracy look at; "" for the first output of floats
+  Optimizer optimizer;
+  double learning_rate = 1e-3;
+  std::int64_t batch = 0;   ///< rows of one step; 0 where GraphOptions::shapes binds everything
+  GraphOptions graph = {};  ///< floats compute as f32 where no precision is given
+  DeviceRequest device = DeviceRequest::automatic;
+  DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
+  CompileHooks hooks = {};
+  KeepModel keep_model = KeepModel::by_reference;  ///< in a .gcx, for the export of what is trained from it
+  ExportForm export_form = ExportForm::inference;  ///< of what save() writes as .onnx
+};
+
+/// What a Trainer makes of its user's options.
+TrainOptions train_options(const gcomp::TrainOptions& options);
+
+/// Trainer(model, options).
+Trainer make_trainer(const Model& model, const TrainOptions& options);
+
+/// What import decided; after load() empty, but for what prepare_export() finds. The graph in it is empty.
+const frontend::Model& imported_model(const Trainer& trainer);
+/// Outputs beside loss_output() whose labels would have the same type; empty after load().
+const std::vector<LossOutput>& other_outputs(const Trainer& trainer);
+/// The files that export reads: the model's and those of its external data; after load() and without prepare_export() none.
+std::vector<frontend::FileStamp> model_files(const Trainer& trainer);
+/// After step(), start() or take_loss() threw: the first index out of range in the inputs that the step saw.
+std::optional<IndexFault> find_index_fault(Trainer& trainer);
+/// The training step.
+runtime::Executable& step_of(Trainer& trainer);
+
+}  // namespace gcomp::driver

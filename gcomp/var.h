@@ -1,0 +1,49 @@
+// A value of a model that is being written: layers (layers.h) and ops (ops.h) make one from others, and so do the operators below.
+// Nothing broadcasts implicitly: operands of an arithmetic operator have equal types; numbers become constants of the type of the
+// other operand. Operands that do not fit throw UserError naming op and operands.
+#pragma once
+
+#include <cstdint>
+
+#include "gcomp/tensor.h"
+
+namespace gcomp {
+namespace ir {
+struct Value;
+class Builder;
+}  // namespace ir
+
+/// Lives as long as the run of the definition that it was made in.
+struct Var {
+  ir::Value* value = nullptr;
+  ir::Builder* builder = nullptr;
+
+  explicit operator bool() const { return value != nullptr; }
+  const TensorType& type() const;
+  const Shape& shape() const { return type().shape; }
+  DType dtype() const { return type().dtype; }
+  std::int64_t rank() const { return type().rank(); }
+  /// The size of one axis; negative ones count from the end.
+  std::int64_t dim(std::int64_t axis) const { return shape()[static_cast<std::size_t>(axis < 0 ? axis + rank() : axis)]; }
+};
+
+Var operator+(Var a, Var b);
+Var operator-(Var a, Var b);
+Var operator*(Var a, Var b);
+Var operator/(Var a, Var b);
+Var operator-(Var a);
+Var operator+(Var a, double b);
+Var operator-(Var a, double b);
+Var operator-(double a, Var b);
+Var operator*(Var a, double b);
+Var operator*(double a, Var b);
+Var operator/(Var a, double b);
+Var operator/(double a, Var b);
+// Comparisons give bools.
+Var operator<(Var a, Var b);
+Var operator<=(Var a, Var b);
+Var operator>(Var a, Var b);
+Var operator>=(Var a, Var b);
+Var operator==(Var a, Var b);
+
+}  // namespace gcomp
