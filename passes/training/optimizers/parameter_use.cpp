@@ -44,14 +44,15 @@ ParameterUses::ParameterUses(const Graph& graph, const std::vector<Value*>& para
       if (node->op == &ops::kTranspose && swaps_last_two(*node)) views[node->result()] = {first.parameter, !first.swapped};
     }
     if (node->op != &ops::kMatmul) continue;
+    const Attributes all = with_defaults(*node->op, node->attributes);
     // a [m, k] makes m outputs of k inputs, b [k, n] n of k.
     const auto note = [&](const View& view, bool inputs_first) {
       if (!view.parameter) return;
       Use& use = uses_[view.parameter];
       if (!use.inputs_first) use.inputs_first = inputs_first != view.swapped;
     };
-    note(first, node->attributes.flag("transpose_a"));
-    note(view_of(node->operands[1]), !node->attributes.flag("transpose_b"));
+    note(first, all.flag("transpose_a"));
+    note(view_of(node->operands[1]), !all.flag("transpose_b"));
   }
 }
 
