@@ -88,6 +88,10 @@ class Trainer {
 
   double learning_rate() const;
   void set_learning_rate(double rate);
+  /// Whether the steps were compiled for a momentum (or first beta) that a schedule turns; each start() then takes the last that
+  /// was set, and throws UserError where none was.
+  bool takes_momentum() const;
+  void set_momentum(double momentum);
   std::int64_t steps() const;  ///< done so far, by this object
   /// Where in its data the training stands, as the artifact said or the caller last. Nothing here moves it: only the caller knows
   /// which rows he takes. An artifact keeps it.

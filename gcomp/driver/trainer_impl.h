@@ -38,6 +38,7 @@ struct Trainer::Impl {
   driver::StepPorts ports;  // of `step`
   Optional<LossScaleStatus> loss_scale;
   std::int64_t steps = 0;
+  std::optional<double> momentum;  // of the next step, where a schedule turns it
   int pending = 0;    // steps queued, their losses not taken
   int fault_age = 0;  // runs between the one that threw and the last
 

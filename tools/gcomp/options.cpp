@@ -270,14 +270,14 @@ void OptimizerOptions::add(ArgumentParser& parser) {
 
 double OptimizerOptions::rate() const {
   require_range(learning_rate, 0, kInfinity, "--lr");
-  const Optimizer spec = parse();
+  const driver::Optimizer spec = parse();
   if (learning_rate && spec.options().given("lr"))
     usage(concat("--lr ", *learning_rate, ": --optimizer '", optimizer, "' gives lr itself; leave one of them out"));
   return learning_rate.value_or(spec.learning_rate());
 }
 
-Optimizer OptimizerOptions::parse() const {
-  Optimizer spec(optimizer);
+driver::Optimizer OptimizerOptions::parse() const {
+  driver::Optimizer spec(optimizer);
   const auto set = [&](std::string_view option, OptionValue value, std::string_view flag) {
     if (spec.options().given(option))
       usage(concat(flag, ": --optimizer '", optimizer, "' gives ", option, " itself; leave one of them out"));

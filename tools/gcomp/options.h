@@ -48,7 +48,7 @@ struct OptimizerOptions {
   /// The learning rate that was given, or the optimizer's default.
   double rate() const;
   /// Throws UserError (exit 2) for a value out of range or an option that the optimizer does not have.
-  Optimizer parse() const;
+  driver::Optimizer parse() const;
 };
 
 struct DeviceOptions {

@@ -7,12 +7,9 @@ namespace {
 using namespace ir;
 
 struct Betas {
-  double first, second;
+  Decay first, second;
 };
-Betas betas_of(const Options& o) {
-  const std::vector<double> betas = o.numbers("betas");
-  return {betas[0], betas[1]};
-}
+Betas betas_of(const ParameterUpdate& u) { return {u.first_beta(), u.second_beta()}; }
 
 /// Weight decay beside the gradient: the parameter itself shrinks.
 bool is_decoupled(const ParameterUpdate& u) { return u.o.boolean("decoupled_weight_decay"); }
@@ -22,7 +19,7 @@ struct Moments {
 };
 Moments moments(ParameterUpdate& u, Var g, Betas betas) {
   const Var first = u.state("exp_avg"), second = u.state("exp_avg_sq");
-  const Var m = first * betas.first + g * (1 - betas.first), v = second * betas.second + g * g * (1 - betas.second);
+  const Var m = first * betas.first + g * betas.first.rest(), v = second * betas.second + g * g * betas.second.rest();
   u.b.update(first.value, m);
   u.b.update(second.value, v);
   return {m, v};
@@ -30,7 +27,7 @@ Moments moments(ParameterUpdate& u, Var g, Betas betas) {
 
 /// p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps); amsgrad takes the largest v so far.
 Var adam_step(ParameterUpdate& u, bool decoupled) {
-  const Betas betas = betas_of(u.o);
+  const Betas betas = betas_of(u);
   auto [m, v] = moments(u, decoupled ? u.g : u.decayed_gradient(), betas);
   if (u.o.boolean("amsgrad")) {
     const Var largest = u.state("max_exp_avg_sq");
@@ -48,7 +45,7 @@ Var adamw(ParameterUpdate& u) { return adam_step(u, true); }
 /// mu_t = beta1 (1 - 0.5 0.96^(t momentum_decay)); p -= lr ((1 - mu_t) g / (1 - prod mu) + mu_next m / (1 - prod mu mu_next)) /
 /// (sqrt(v / (1 - beta2^t)) + eps)
 Var nadam(ParameterUpdate& u) {
-  const Betas betas = betas_of(u.o);
+  const Betas betas = betas_of(u);
   const bool decoupled = is_decoupled(u);
   const Var g = decoupled ? u.g : u.decayed_gradient();
   const auto [m, v] = moments(u, g, betas);
@@ -68,11 +65,11 @@ Var nadam(ParameterUpdate& u) {
 
 /// rho = 2 / (1 - beta2) - 1; where rho_t = rho - 2 t beta2^t / (1 - beta2^t) > 5 adam with a rectified rate, else momentum alone.
 Var radam(ParameterUpdate& u) {
-  const Betas betas = betas_of(u.o);
+  const Betas betas = betas_of(u);
   const bool decoupled = is_decoupled(u);
   const auto [m, v] = moments(u, decoupled ? u.g : u.decayed_gradient(), betas);
   const Var correction = u.s.bias_correction(betas.second), mean = m / u.spread(u.s.bias_correction(betas.first));
-  const double rho = 2 / (1 - betas.second) - 1;
+  const double rho = 2 / betas.second.rest().value - 1;
   const Var p = decoupled ? u.decayed_parameter() : u.p;
   const Var plain = u.rate() * mean;
   const Var rho_t = rho - u.s.step * 2.0 * (1.0 - correction) / correction;
@@ -84,7 +81,7 @@ Var radam(ParameterUpdate& u) {
 
 /// p -= lr / (1 - beta1^t) * m / max(beta2 inf, |g| + eps)
 Var adamax(ParameterUpdate& u) {
-  const Betas betas = betas_of(u.o);
+  const Betas betas = betas_of(u);
   const Var g = u.decayed_gradient(), m = u.follow("exp_avg", g, betas.first), before = u.state("exp_inf");
   const Var largest = ops::kMaximum(before * betas.second, ops::kAbs(g) + u.o.number("eps"));
   u.b.update(before.value, largest);

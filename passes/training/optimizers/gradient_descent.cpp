@@ -18,8 +18,9 @@ void check_nesterov(const Options& o, std::string_view what) {
 
 /// The first buffer is the gradient itself, undamped.
 Var with_momentum(ParameterUpdate& u, std::string_view name, Var g) {
-  const double momentum = u.o.number("momentum"), dampening = u.o.number("dampening");
-  if (momentum == 0) return g;
+  const Decay momentum = u.momentum();
+  const double dampening = u.o.number("dampening");
+  if (momentum.is_zero()) return g;
   const Var state = u.state(name), blended = state * momentum + g * (1 - dampening);
   const auto is_first = [&] { return u.b.broadcast(u.s.step == u.s.number(1), u.p.shape(), {}); };
   const Var buffer = dampening == 0 ? blended : u.b.select(is_first(), g, blended);

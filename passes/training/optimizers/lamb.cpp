@@ -30,21 +30,21 @@ std::vector<Var> clipped(const StepScalars& s, const Options& o, std::vector<Var
 }
 
 Var lamb(ParameterUpdate& u) {
-  const std::vector<double> betas = u.o.numbers("betas");
+  const Decay first = u.first_beta(), second = u.second_beta();
   const double decay = u.o.number("weight_decay");
   const bool decoupled = u.o.boolean("decoupled_decay"), corrected = u.o.boolean("bias_correction");
   Var m;
   if (u.o.boolean("grad_averaging")) {
-    m = u.follow("exp_avg", u.g, betas[0]);
+    m = u.follow("exp_avg", u.g, first);
   } else {
     const Var before = u.state("exp_avg");
-    m = before * betas[0] + u.g;
+    m = before * first + u.g;
     u.b.update(before.value, m);
   }
-  const Var v = u.follow("exp_avg_sq", u.g * u.g, betas[1]);
-  const auto correction = [&](double beta) { return corrected ? u.s.bias_correction(beta) : u.s.number(1); };
-  const Var divisor = ops::kSqrt(v) / u.spread(ops::kSqrt(correction(betas[1]))) + u.o.number("eps");
-  Var update = m / u.spread(correction(betas[0])) / divisor, p = u.p;
+  const Var v = u.follow("exp_avg_sq", u.g * u.g, second);
+  const auto correction = [&](const Decay& beta) { return corrected ? u.s.bias_correction(beta) : u.s.number(1); };
+  const Var divisor = ops::kSqrt(v) / u.spread(ops::kSqrt(correction(second))) + u.o.number("eps");
+  Var update = m / u.spread(correction(first)) / divisor, p = u.p;
   if (u.o.boolean("caution")) update = cautious(u, update, u.g);
   if (decay != 0 && decoupled) p = u.decayed_parameter();
   if (decay != 0 && !decoupled) update = update + p * decay;
@@ -59,11 +59,11 @@ Var lamb(ParameterUpdate& u) {
 
 /// The sign of a short mean of gradients; the long one is kept.
 Var lion(ParameterUpdate& u) {
-  const std::vector<double> betas = u.o.numbers("betas");
+  const Decay first = u.first_beta(), second = u.second_beta();
   const Var before = u.state("exp_avg");
-  Var update = ops::kSign(before * betas[0] + u.g * (1 - betas[0]));
+  Var update = ops::kSign(before * first + u.g * first.rest());
   if (u.o.boolean("caution")) update = cautious(u, update, u.g);
-  u.b.update(before.value, before * betas[1] + u.g * (1 - betas[1]));
+  u.b.update(before.value, before * second + u.g * second.rest());
   return u.decayed_parameter() - u.rate() * update;
 }
 

@@ -94,16 +94,17 @@ double adjusted(const Options& o, MatrixSize size) {
 /// adamw with its defaults.
 Var adamw_of_the_rest(ParameterUpdate& u) {
   const Options defaults(kAdamw.definition);
-  ParameterUpdate rest{u.b, u.s, defaults, u.uses, u.parameter, u.p, u.g};
+  const StepScalars scalars{u.b, u.s.learning_rate, u.s.step};
+  ParameterUpdate rest{u.b, scalars, defaults, u.uses, u.parameter, u.p, u.g};
   return kAdamw.update(rest);
 }
 
 Var muon(ParameterUpdate& u) {
   const std::optional<MatrixSize> size = u.uses.matrix_size(u.parameter);
   if (!size) return adamw_of_the_rest(u);
-  const double momentum = u.o.number("momentum");
+  const Decay momentum = u.momentum();
   const Var buffer = u.follow("momentum_buffer", u.g, momentum);
-  const Var ahead = u.o.boolean("nesterov") ? u.g * (1 - momentum) + buffer * momentum : buffer;
+  const Var ahead = u.o.boolean("nesterov") ? u.g * momentum.rest() + buffer * momentum : buffer;
   return u.decayed_parameter() - u.rate() * (orthogonal(u, ahead) * adjusted(u.o, *size));
 }
 

@@ -8,14 +8,14 @@ using namespace ir;
 
 Var rmsprop(ParameterUpdate& u) {
   const Var g = u.decayed_gradient();
-  const double alpha = u.o.number("alpha"), momentum = u.o.number("momentum");
+  const Decay alpha{u.o.number("alpha")}, momentum = u.momentum();
   Var square = u.follow("square_avg", g * g, alpha);
   if (u.o.boolean("centered")) {
     const Var mean = u.follow("grad_avg", g, alpha);
     square = square - mean * mean;
   }
   const Var scaled = g / (ops::kSqrt(square) + u.o.number("eps"));
-  if (momentum == 0) return u.p - u.rate() * scaled;
+  if (momentum.is_zero()) return u.p - u.rate() * scaled;
   const Var before = u.state("momentum_buffer"), buffer = before * momentum + scaled;
   u.b.update(before.value, buffer);
   return u.p - u.rate() * buffer;
@@ -30,7 +30,7 @@ Var adagrad(ParameterUpdate& u) {
 
 Var adadelta(ParameterUpdate& u) {
   const double rho = u.o.number("rho"), eps = u.o.number("eps");
-  const Var g = u.decayed_gradient(), square = u.follow("square_avg", g * g, rho), before = u.state("acc_delta");
+  const Var g = u.decayed_gradient(), square = u.follow("square_avg", g * g, Decay{rho}), before = u.state("acc_delta");
   const Var delta = ops::kSqrt(before + eps) / ops::kSqrt(square + eps) * g;
   u.b.update(before.value, before * rho + delta * delta * (1 - rho));
   return u.p - u.rate() * delta;

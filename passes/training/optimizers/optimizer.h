@@ -35,14 +35,21 @@ class OptimizerSpec {
   void check(std::string_view what) const;
   /// The rate that was given as lr=, or the rule's default.
   double learning_rate() const { return options_.number("lr"); }
+  /// Whether the rule has a momentum, or a first beta.
+  bool has_momentum() const;
+  /// The momentum, or first beta, of each step comes from outside: an input of that role. What the options say of it is not used.
+  /// Throws UserError (exit 2) where the rule has none.
+  void turn_momentum(std::string_view what);
+  bool turns_momentum() const { return turns_momentum_; }
   std::string text() const { return options_.text(); }
 
  private:
   Options options_;
+  bool turns_momentum_ = false;
 };
 
-/// Adds the input `learning_rate` (f64[]), the state `step` and the optimizer's states, and the updates of every parameter
-/// from its gradient. Scalars that depend on the step are computed in f64.
+/// Adds the input `learning_rate` (f64[]), `momentum` (f64[]) where the optimizer turns it, the state `step` and the optimizer's
+/// states, and the updates of every parameter from its gradient. Scalars that depend on the step are computed in f64.
 void attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const std::vector<ir::Value*>& parameters,
                       const std::vector<ir::Value*>& gradients);
 

@@ -11,15 +11,29 @@
 
 namespace gcomp::passes {
 
+/// How much of a running mean stays from step to step: a number, or of each step another.
+struct Decay {
+  double value = 0;
+  ir::Var turned = {};  ///< f64[]
+
+  bool is_zero() const { return !turned && value == 0; }
+  /// 1 less it.
+  Decay rest() const { return {1 - value, turned ? 1.0 - turned : ir::Var()}; }
+};
+ir::Var operator*(ir::Var x, const Decay& decay);
+
 /// Scalars of one step that all parameters share, broadcast on demand. Computed in f64, cast once to each dtype.
 struct StepScalars {
   ir::Builder& b;
   ir::Var learning_rate, step;  ///< f64[]; steps count from 1
+  ir::Var momentum = {};        ///< f64[], where a schedule turns it
 
   ir::Var spread(ir::Var scalar, ir::Var like) const { return b.broadcast(b.cast(scalar, like.dtype()), like.shape(), {}); }
   ir::Var number(double value) const { return b.like(step, value); }
   /// 1 - beta^step
-  ir::Var bias_correction(double beta) const { return 1.0 - ir::ops::kPow(number(beta), step); }
+  ir::Var bias_correction(const Decay& beta) const {
+    return 1.0 - ir::ops::kPow(beta.turned ? beta.turned : number(beta.value), step);
+  }
 };
 
 /// One parameter in one step.
@@ -35,8 +49,14 @@ struct ParameterUpdate {
   ir::Var state(std::string_view what, double initial = 0) { return state(what, parameter->type, initial); }
   ir::Var state(std::string_view what, TensorType type, double initial);
   /// A running mean: the state becomes decay * state + (1 - decay) * value, which is given.
-  ir::Var follow(std::string_view what, ir::Var value, double decay) { return follow(state(what), value, decay); }
-  ir::Var follow(ir::Var state, ir::Var value, double decay);
+  ir::Var follow(std::string_view what, ir::Var value, const Decay& decay) { return follow(state(what), value, decay); }
+  ir::Var follow(ir::Var state, ir::Var value, const Decay& decay);
+
+  /// The option `momentum`, or what a schedule makes of it.
+  Decay momentum() const { return s.momentum ? Decay{0, s.momentum} : Decay{o.number("momentum")}; }
+  /// The same of the first of `betas`.
+  Decay first_beta() const { return s.momentum ? Decay{0, s.momentum} : Decay{o.numbers("betas")[0]}; }
+  Decay second_beta() const { return {o.numbers("betas")[1]}; }
 
   /// f64[] to the parameter's type.
   ir::Var spread(ir::Var scalar) const { return s.spread(scalar, p); }

@@ -31,8 +31,14 @@ Var ParameterUpdate::state(std::string_view what, TensorType type, double initia
   return b.wrap(b.graph().add_state(std::move(type), optimizer_state_name(parameter->name, what), StateRole::optimizer, initial));
 }
 
-Var ParameterUpdate::follow(Var state, Var value, double decay) {
-  const Var mean = state * decay + value * (1 - decay);
+Var operator*(Var x, const Decay& decay) {
+  if (!decay.turned) return x * decay.value;
+  Builder& b = *x.builder;
+  return x * b.broadcast(b.cast(decay.turned, x.dtype()), x.shape(), {});
+}
+
+Var ParameterUpdate::follow(Var state, Var value, const Decay& decay) {
+  const Var mean = state * decay + value * decay.rest();
   b.update(state.value, mean);
   return mean;
 }
@@ -60,6 +66,17 @@ std::span<const Definition* const> optimizer_definitions() {
   return kDefinitions;
 }
 
+bool OptimizerSpec::has_momentum() const {
+  return std::ranges::any_of(definition().options, [](const OptionDef& o) { return o.name == "momentum" || o.name == "betas"; });
+}
+
+void OptimizerSpec::turn_momentum(std::string_view what) {
+  if (!has_momentum())
+    throw UserError(concat(what, " turns the momentum, and ", definition().name, " has none; cycle_momentum=false leaves it"),
+                    ExitCode::usage);
+  turns_momentum_ = true;
+}
+
 OptimizerSpec::OptimizerSpec() : options_(kAdamw.definition) {}
 
 OptimizerSpec::OptimizerSpec(std::string_view text, std::string_view what)
@@ -81,8 +98,9 @@ void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::v
   Builder b(graph, "optimizer");
   Value* counter = graph.add_state({DType::i64, {}}, "step", StateRole::counter, 0.0);
   const Var learning_rate = b.input({DType::f64, {}}, "learning_rate", Role::learning_rate);
+  const Var momentum = optimizer.turns_momentum() ? b.input({DType::f64, {}}, "momentum", Role::momentum) : Var();
   const Var next = b.wrap(counter) + 1.0;
-  const StepScalars scalars{b, learning_rate, b.cast(next, DType::f64)};
+  const StepScalars scalars{b, learning_rate, b.cast(next, DType::f64), momentum};
   std::vector<Var> steepest;
   for (Value* gradient : gradients) steepest.push_back(b.wrap(gradient));
   if (rule.gradients) steepest = rule.gradients(scalars, options, std::move(steepest));
