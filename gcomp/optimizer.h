@@ -6,7 +6,7 @@
 namespace gcomp {
 
 struct Optimizer {
-  std::string text = "adamw";     ///< NAME or NAME(option=value, ...): "sgd(momentum=0.9)"
+  std::string text = "adamw";    ///< NAME or NAME(option=value, ...): "sgd(momentum=0.9)"
   bool turned_momentum = false;  ///< each step takes its momentum, or first beta, from Trainer::set_momentum()
 };
 

@@ -17,7 +17,8 @@ constexpr std::int64_t kMostTasks = 64;
 KernelLoops::KernelLoops(FlatNest nest, Schedule schedule, Expansion expansion)
     : nest_(std::move(nest)), schedule_(std::move(schedule)), expansion_(expansion), writer_(nest_) {}
 
-std::optional<ir::Condition> KernelLoops::condition_to_unswitch(const FlatNest& nest, const std::vector<int>& inner, int tested) const {
+std::optional<ir::Condition> KernelLoops::condition_to_unswitch(const FlatNest& nest, const std::vector<int>& inner,
+                                                                int tested) const {
   if (expansion_ == Expansion::none || tested >= kMostUnswitched) return std::nullopt;
   return loop_invariant_condition(nest, inner);
 }

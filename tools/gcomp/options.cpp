@@ -250,7 +250,8 @@ void OptimizerOptions::add(ArgumentParser& parser) {
   const std::string group = "Optimizer (PyTorch's names, formulas and defaults)";
   parser
       .add_option("--optimizer", optimizer,
-                  concat(names_of(passes::optimizer_definitions()), ", or NAME(option=value, ...) (default adamw; docs/training.md has the options)"))
+                  concat(names_of(passes::optimizer_definitions()),
+                         ", or NAME(option=value, ...) (default adamw; docs/training.md has the options)"))
       .type_name("NAME")
       .group(group);
   parser

@@ -35,7 +35,8 @@ void TrainingRun::take_loss(std::int64_t step) {
   loss_ = on_rows(
       *trainer_, *data_, [&] { return trainer_->take_loss(); }, [&] { return plan_->rows_of(step); });
   const Optional<LossScaleStatus> scale = trainer_->loss_scale();
-  std::vector<runtime::Metric> metric{{"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}, {"lr", rate_of(step)}};
+  std::vector<runtime::Metric> metric{
+      {"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}, {"lr", rate_of(step)}};
   if (scale) metric.insert(metric.end(), {{"loss_scale", scale->scale}, {"skipped", std::int64_t{scale->skipped}}});
   metrics_->write(metric);
   if (scale) check_scale(step, *scale);
