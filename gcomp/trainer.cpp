@@ -60,6 +60,10 @@ void Trainer::start() {
   check_user(self.pending < most_pending(), "start: the losses of ", self.pending, " steps are to be taken first");
   const std::span<std::byte> rate = self.step->input(self.ports.learning_rate);
   store_from_double(DType::f64, rate.data(), 0, self.options.learning_rate);
+  if (self.ports.momentum) {
+    check_user(self.momentum.has_value(), "start: this training step takes its momentum from a schedule, and none was set");
+    store_from_double(DType::f64, self.step->input(*self.ports.momentum).data(), 0, *self.momentum);
+  }
   self.fault_age = 0;
   self.naming_index_faults(*self.step, 0, [&] { self.step->run(); });
   ++self.pending;
@@ -107,6 +111,8 @@ Optional<std::int64_t> Trainer::classes() const {
 }
 double Trainer::learning_rate() const { return impl_->options.learning_rate; }
 void Trainer::set_learning_rate(double rate) { impl_->options.learning_rate = rate; }
+bool Trainer::takes_momentum() const { return impl_->ports.momentum.has_value(); }
+void Trainer::set_momentum(double momentum) { impl_->momentum = momentum; }
 std::int64_t Trainer::steps() const { return impl_->steps; }
 
 const DataPosition& Trainer::data_position() const { return impl_->saved.position; }

@@ -32,9 +32,9 @@ struct TrainOptions {
   std::string loss = "cross_entropy";  ///< "mse", "l1", "bce", "bce_with_logits", "cross_entropy:axis=1", "output:NAME"
   std::string output;                  ///< what loss and accuracy look at; "" for the first output of floats
   Optimizer optimizer;
-  double learning_rate = 1e-3;
-  std::int64_t batch = 0;   ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
-  GraphOptions graph = {};  ///< floats compute as f32 where no precision is given
+  Optional<double> learning_rate;  ///< without it, the optimizer's
+  std::int64_t batch = 0;          ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
+  GraphOptions graph = {};         ///< floats compute as f32 where no precision is given
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};
@@ -88,6 +88,10 @@ class Trainer {
 
   double learning_rate() const;
   void set_learning_rate(double rate);
+  /// Whether the steps were compiled for a momentum (or first beta) that a schedule turns; each start() then takes the last that
+  /// was set, and throws UserError where none was.
+  bool takes_momentum() const;
+  void set_momentum(double momentum);
   std::int64_t steps() const;  ///< done so far, by this object
   /// Where in its data the training stands, as the artifact said or the caller last. Nothing here moves it: only the caller knows
   /// which rows he takes. An artifact keeps it.

@@ -10,7 +10,7 @@ int main() try {
     x = nn.relu(nn.linear("fc1", x, 32));
     nn.output("logit", nn.linear("fc2", x, 1));
   });
-  gcomp::TrainOptions options{.loss = "bce_with_logits", .optimizer = {.kind = gcomp::OptimizerKind::adam}, .batch = 128};
+  gcomp::TrainOptions options{.loss = "bce_with_logits", .optimizer = {"adam"}, .batch = 128};
   gcomp::Trainer trainer = gcomp::compile(model, options);
   trainer.set_learning_rate(0.01);
 

@@ -59,6 +59,7 @@ struct GraphOptions {
 };
 
 using passes::LossSpec;
+using Optimizer = passes::OptimizerSpec;
 
 /// A graph before the passes, with the model it came from (whose own graph is empty).
 struct ModelGraph {

@@ -24,6 +24,7 @@ StepPorts step_ports(const runtime::Program& program) {
   return {.data = data_inputs(program),
           .label = find_port(program.inputs, Role::label),
           .learning_rate = require_port(program, program.inputs, Role::learning_rate),
+          .momentum = find_port(program.inputs, Role::momentum),
           .loss = require_port(program, program.outputs, Role::loss),
           .loss_scale = find_port(program.outputs, Role::loss_scale),
           .skipped = find_port(program.outputs, Role::skipped)};

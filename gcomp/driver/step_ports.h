@@ -16,6 +16,7 @@ struct StepPorts {
   std::vector<std::size_t> data;     ///< data_inputs()
   std::optional<std::size_t> label;  ///< among them
   std::size_t learning_rate = 0;
+  std::optional<std::size_t> momentum;  ///< where a schedule turns it
   std::size_t loss = 0;
   std::optional<std::size_t> loss_scale, skipped;  ///< in f16, both
 };

@@ -38,8 +38,9 @@ struct Trainer::Impl {
   driver::StepPorts ports;  // of `step`
   Optional<LossScaleStatus> loss_scale;
   std::int64_t steps = 0;
-  int pending = 0;    // steps queued, their losses not taken
-  int fault_age = 0;  // runs between the one that threw and the last
+  std::optional<double> momentum;  // of the next step, where a schedule turns it
+  int pending = 0;                 // steps queued, their losses not taken
+  int fault_age = 0;               // runs between the one that threw and the last
 
   Impl(const Model& model, const driver::TrainOptions& options);
   /// From a .gcx file.

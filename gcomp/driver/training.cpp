@@ -159,10 +159,12 @@ runtime::Artifact Trainer::Impl::artifact() {
 namespace driver {
 
 TrainOptions train_options(const gcomp::TrainOptions& options) {
+  Optimizer optimizer(options.optimizer.text, "optimizer");
+  if (options.optimizer.turned_momentum) optimizer.turn_momentum("optimizer");
   return {.loss = options.loss,
           .output = options.output,
-          .optimizer = options.optimizer,
-          .learning_rate = options.learning_rate,
+          .optimizer = optimizer,
+          .learning_rate = options.learning_rate.value_or(optimizer.learning_rate()),
           .batch = options.batch,
           .graph = graph_options(options.graph),
           .device = options.device,

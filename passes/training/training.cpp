@@ -16,9 +16,6 @@ using namespace ir;
 constexpr std::pair<std::string_view, LossKind> kLosses[] = {
     {"cross_entropy", LossKind::cross_entropy},     {"mse", LossKind::mse},      {"l1", LossKind::l1}, {"bce", LossKind::bce},
     {"bce_with_logits", LossKind::bce_with_logits}, {"output", LossKind::output}};
-constexpr std::pair<std::string_view, OptimizerKind> kOptimizers[] = {
-    {"sgd", OptimizerKind::sgd}, {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}};
-
 /// Looks a name up in a table; an unknown one is a usage error with the nearest name.
 template <class T, std::size_t N>
 T lookup(const std::pair<std::string_view, T> (&table)[N], std::string_view what, std::string_view name) {
@@ -97,50 +94,6 @@ Var label_input(Builder& b, const TensorType& type) {
   return label;
 }
 
-/// Scalars of one step that all parameters share, broadcast on demand. Computed in f64, cast once to each dtype.
-struct StepScalars {
-  Builder& b;
-  Var learning_rate, step;  // f64[]
-
-  Var spread(Var scalar, Var like) const { return b.broadcast(b.cast(scalar, like.dtype()), like.shape(), {}); }
-  Var bias_correction(double beta) const { return 1.0 - ops::kPow(b.like(step, beta), step); }
-};
-
-Value* optimizer_state(Graph& graph, const Value* parameter, std::string_view what) {
-  return graph.add_state(parameter->type, optimizer_state_name(parameter->name, what), StateRole::optimizer, 0.0);
-}
-
-Var sgd(const StepScalars& s, const OptimizerSpec& o, Value* parameter, Var gradient) {
-  Builder& b = s.b;
-  Var p = b.wrap(parameter), g = gradient;
-  if (o.weight_decay.value_or(0) != 0) g = g + p * *o.weight_decay;
-  if (o.momentum != 0) {
-    Value* state = optimizer_state(b.graph(), parameter, "momentum");
-    Var blended = b.wrap(state) * o.momentum + g * (1 - o.dampening);
-    // The first buffer is the gradient itself, undamped.
-    Var buffer = o.dampening == 0 ? blended : b.select(b.broadcast(s.step == b.like(s.step, 1), p.shape(), {}), g, blended);
-    b.update(state, buffer);
-    g = o.nesterov ? g + buffer * o.momentum : buffer;
-  }
-  return p - s.spread(s.learning_rate, p) * g;
-}
-
-/// p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-Var adam(const StepScalars& s, const OptimizerSpec& o, Value* parameter, Var gradient) {
-  Builder& b = s.b;
-  Var p = b.wrap(parameter), g = gradient;
-  const bool decoupled = o.kind == OptimizerKind::adamw;
-  const double decay = o.weight_decay.value_or(decoupled ? 0.01 : 0.0);
-  if (decay != 0 && !decoupled) g = g + p * decay;
-  Value *first = optimizer_state(b.graph(), parameter, "exp_avg"), *second = optimizer_state(b.graph(), parameter, "exp_avg_sq");
-  Var m = b.wrap(first) * o.beta1 + g * (1 - o.beta1), v = b.wrap(second) * o.beta2 + g * g * (1 - o.beta2);
-  b.update(first, m);
-  b.update(second, v);
-  if (decay != 0 && decoupled) p = p * s.spread(1.0 - s.learning_rate * decay, p);
-  Var step_size = s.learning_rate / s.bias_correction(o.beta1), root = ops::kSqrt(s.bias_correction(o.beta2));
-  return p - s.spread(step_size, p) * (m / (ops::kSqrt(v) / s.spread(root, p) + o.eps));
-}
-
 /// The loss becomes the only output.
 void show_alone(Graph& graph, Value* loss) {
   graph.clear_outputs();
@@ -175,8 +128,6 @@ LossSpec parse_loss(std::string_view text, std::string_view output) {
   }
   return spec;
 }
-
-OptimizerKind parse_optimizer(std::string_view name) { return lookup(kOptimizers, "optimizer", name); }
 
 std::optional<LabelSpec> label_of(const LossSpec& loss, const TensorType& output, const std::optional<TensorType>& found) {
   switch (loss.kind) {
@@ -224,26 +175,6 @@ Value* attach_loss(Graph& graph, const LossSpec& loss, const std::optional<Tenso
   graph.rename(value.value, "loss");
   graph.add_output(value.value, Role::loss);
   return value.value;
-}
-
-std::string optimizer_state_name(std::string_view parameter, std::string_view what) { return concat(parameter, ".", what); }
-
-void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::vector<Value*>& parameters,
-                      const std::vector<Value*>& gradients) {
-  Builder b(graph, "optimizer");
-  Value* counter = graph.add_state({DType::i64, {}}, "step", StateRole::counter, 0.0);
-  Var learning_rate = b.input({DType::f64, {}}, "learning_rate", Role::learning_rate);
-  Var next = b.wrap(counter) + 1.0;
-  const StepScalars scalars{b, learning_rate, b.cast(next, DType::f64)};
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    b.set_origin("optimizer of " + parameters[i]->name);
-    switch (optimizer.kind) {
-      case OptimizerKind::sgd: b.update(parameters[i], sgd(scalars, optimizer, parameters[i], b.wrap(gradients[i]))); break;
-      case OptimizerKind::adam:
-      case OptimizerKind::adamw: b.update(parameters[i], adam(scalars, optimizer, parameters[i], b.wrap(gradients[i]))); break;
-    }
-  }
-  b.update(counter, next);
 }
 
 std::vector<Value*> states_named(const Graph& graph, const std::vector<std::string>& names) {

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "gcomp/optimizer.h"
 #include "ir/graph.h"
 #include "passes/training/loss_scaling.h"
+#include "passes/training/optimizers/optimizer.h"
 
 namespace gcomp::passes {
 
@@ -40,19 +40,6 @@ std::optional<LabelSpec> label_of(const LossSpec& loss, const TensorType& output
 /// that name gets another; no input or state may have it.
 ///   graph(%x) -> (%logits)    becomes    graph(%x, %label: i64[64] label) -> (%logits, %loss loss)
 ir::Value* attach_loss(ir::Graph& graph, const LossSpec& loss, const std::optional<TensorType>& label = {});
-
-using gcomp::OptimizerKind;
-using OptimizerSpec = gcomp::Optimizer;
-/// Throws UserError (exit 2) with the nearest name.
-OptimizerKind parse_optimizer(std::string_view name);
-
-/// Adds the input `learning_rate` (f64[]), the state `step` and the optimizer's states, and the updates of every parameter
-/// from its gradient. Scalars that depend on the step are computed in f64.
-void attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const std::vector<ir::Value*>& parameters,
-                      const std::vector<ir::Value*>& gradients);
-
-/// Name of an optimizer state that belongs to a parameter: "NAME.momentum", "NAME.exp_avg", "NAME.exp_avg_sq".
-std::string optimizer_state_name(std::string_view parameter, std::string_view what);
 
 /// What a forward graph is to be trained by.
 struct TrainingRequest {

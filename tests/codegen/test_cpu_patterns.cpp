@@ -220,7 +220,7 @@ TEST(CpuPatterns, OneReductionOverAMillion) {
 }
 
 TEST(CpuPatterns, AnOptimizerOverParametersOfManySizes) {
-  for (passes::OptimizerKind kind : {passes::OptimizerKind::sgd, passes::OptimizerKind::adam, passes::OptimizerKind::adamw})
+  for (const char* optimizer : {"sgd(momentum=0.9)", "adam", "adamw", "rmsprop(centered=true, momentum=0.9)", "lamb", "muon"})
     check_both(
         [&] {
           Graph graph("optimizer");
@@ -236,10 +236,7 @@ TEST(CpuPatterns, AnOptimizerOverParametersOfManySizes) {
             loss = loss ? loss + term : term;
           }
           const std::vector<Value*> gradients = passes::differentiate(graph, loss.value, parameters);
-          passes::OptimizerSpec optimizer;
-          optimizer.kind = kind;
-          optimizer.momentum = 0.9;
-          passes::attach_optimizer(graph, optimizer, parameters, gradients);
+          passes::attach_optimizer(graph, {optimizer}, parameters, gradients);
           graph.add_output(loss.value, Role::loss);
           return graph;
         },

@@ -77,14 +77,13 @@ Tensor rows_of(const Tensor& all, std::int64_t step, std::int64_t batch) {
 }
 
 passes::OptimizerSpec optimizer_of(const nlohmann::json& recipe) {
-  passes::OptimizerSpec spec{.kind = passes::parse_optimizer(recipe["optimizer"].get<std::string>()), .weight_decay = {}};
-  const nlohmann::json& options = recipe["options"];
-  spec.momentum = options.value("momentum", 0.0);
-  spec.nesterov = options.value("nesterov", false);
-  if (options.contains("weight_decay")) spec.weight_decay = options["weight_decay"].get<double>();
-  if (options.contains("betas"))
-    std::tie(spec.beta1, spec.beta2) = std::pair(options["betas"][0].get<double>(), options["betas"][1].get<double>());
-  if (options.contains("eps")) spec.eps = options["eps"].get<double>();
+  passes::OptimizerSpec spec(recipe["optimizer"].get<std::string>());
+  for (const auto& [name, value] : recipe["options"].items()) {
+    if (name == "lr") continue;
+    if (value.is_array()) spec.set(name, value.get<std::vector<double>>(), name);
+    else if (value.is_boolean()) spec.set(name, value.get<bool>(), name);
+    else spec.set(name, value.get<double>(), name);
+  }
   return spec;
 }
 

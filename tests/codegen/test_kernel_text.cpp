@@ -198,7 +198,7 @@ TEST_P(KernelTextOfModels, IsBounded) {
     std::vector<std::string> trained;
     for (const auto& parameter : model.parameters)
       if (parameter.trained) trained.push_back(parameter.name);
-    passes::make_training_step(model.graph, passes::parse_loss("mse"), {.weight_decay = {}}, trained);
+    passes::make_training_step(model.graph, passes::parse_loss("mse"), {}, trained);
     expect_short(model.graph, name + " training");
   } catch (const UserError& error) { std::printf("%s goes no further: %s\n", name.c_str(), error.what()); }
 }

@@ -92,7 +92,7 @@ Graph mlp_step() {
   Var h = ops::kRelu(dense(b, x, 5, "fc1"));
   h = ops::kRelu(dense(b, h, 4, "fc2"));
   graph.outputs() = {ops::kSigmoid(dense(b, h, 1, "fc3")).value};
-  make_training_step(graph, parse_loss("bce"), {.kind = OptimizerKind::adam, .weight_decay = {}}, parameters_of(graph));
+  make_training_step(graph, parse_loss("bce"), {"adam"}, parameters_of(graph));
   return graph;
 }
 
@@ -140,8 +140,8 @@ Graph convolution_step() {
               {{"kernel", two}, {"strides", two}, {"low", zero}, {"high", zero}, {"dilations", one}});
   y = dense(b, b.reshape(y, {2, 27}), 3, "fc");
   graph.outputs() = {y.value};
-  make_training_step(graph, parse_loss("cross_entropy"),
-                     {.kind = OptimizerKind::sgd, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01}, parameters_of(graph));
+  make_training_step(graph, parse_loss("cross_entropy"), {"sgd(momentum=0.9, nesterov=true, weight_decay=0.01)"},
+                     parameters_of(graph));
   return graph;
 }
 

@@ -30,7 +30,7 @@ struct Chain {
   /// The whole step, lowered; the number of kernels.
   int lowered(bool train) {
     graph.outputs() = {x.value};
-    if (train) finish_training_step(graph, OptimizerKind::sgd);
+    if (train) finish_training_step(graph, {"sgd"});
     tests::with_small_stack([&] { lower(graph); });
     return count_launches(graph);
   }

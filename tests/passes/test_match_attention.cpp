@@ -93,7 +93,7 @@ TEST_P(MatchAttention, NoKernelOnlyMovesWhatAttentionReadsOrWrites) {
   std::vector<std::string> trained;
   for (const auto& parameter : model.parameters)
     if (parameter.trained) trained.push_back(parameter.name);
-  make_training_step(model.graph, parse_loss("cross_entropy"), {.weight_decay = {}}, trained);
+  make_training_step(model.graph, parse_loss("cross_entropy"), {}, trained);
   PipelineOptions options;
   options.target = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
   lower(model.graph, options);

@@ -61,7 +61,7 @@ Lowered lower_training_step(const fs::path& folder, const PipelineOptions& pipel
   const std::string loss = name == "mlp" ? "bce" : name == "unet_tiny" ? "bce_with_logits" : "cross_entropy";
   const auto start = std::chrono::steady_clock::now();
   if (pipeline_options.target.legal_composite) match_attention(model.graph, pipeline_options.target.legal_composite);
-  make_training_step(model.graph, parse_loss(loss), {.weight_decay = {}}, trained);
+  make_training_step(model.graph, parse_loss(loss), {}, trained);
   const ir::MemoryPlan plan = lower(model.graph, pipeline_options);
   verify_plan(model.graph, plan, {.alignment = pipeline_options.target.buffer_alignment});
   Lowered result;

@@ -130,7 +130,7 @@ TEST(Order, IsTheSameEachTimeAndFast) {
   for (const ModelSize& size : sizes)
     for (auto make : {mlp_training, convolution_training, transformer_training})
       for (bool kernels : {false, true}) {
-        Graph graph = make(size, OptimizerKind::adamw);
+        Graph graph = make(size, {"adamw"});
         kernels ? lower_to_kernels(graph) : lower_to_primitives(graph);
         Graph again = clone(graph);
         const auto start = std::chrono::steady_clock::now();

@@ -241,7 +241,7 @@ TEST(Reuse, RandomKernelsGiveTheSameInPlace) {
 TEST(Reuse, FusedTrainingKernelsGiveTheSameInPlace) {
   int pairs_run = 0;
   for (auto make : {mlp_training, convolution_training, transformer_training}) {
-    Graph graph = make(ModelSize(), OptimizerKind::adamw);
+    Graph graph = make(ModelSize(), {"adamw"});
     lower_to_kernels(graph);
     for (const auto& node : graph.nodes()) {
       if (node->op != &ops::kKernel) continue;

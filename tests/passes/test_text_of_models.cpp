@@ -40,7 +40,7 @@ frontend::Model training_step(const std::string& name) {
   std::vector<std::string> trained;
   for (const auto& parameter : model.parameters)
     if (parameter.trained) trained.push_back(parameter.name);
-  make_training_step(model.graph, parse_loss(name == "mlp" ? "bce" : "cross_entropy"), {.weight_decay = {}}, trained);
+  make_training_step(model.graph, parse_loss(name == "mlp" ? "bce" : "cross_entropy"), {}, trained);
   return model;
 }
 

@@ -45,14 +45,14 @@ struct LayerBuilder {
   ir::Var gelu(ir::Var x) { return x * 0.5 * (ir::ops::kErf(x * std::sqrt(0.5)) + 1.0); }
 };
 
-inline void finish_training_step(ir::Graph& graph, OptimizerKind optimizer) {
+inline void finish_training_step(ir::Graph& graph, const OptimizerSpec& optimizer) {
   std::vector<std::string> trained;
   for (const ir::State& s : graph.states())
     if (s.role == ir::StateRole::parameter) trained.push_back(s.value->name);
-  make_training_step(graph, parse_loss("cross_entropy"), {.kind = optimizer, .weight_decay = {}}, trained);
+  make_training_step(graph, parse_loss("cross_entropy"), optimizer, trained);
 }
 
-inline ir::Graph mlp_training(const ModelSize& size, OptimizerKind optimizer = OptimizerKind::adamw) {
+inline ir::Graph mlp_training(const ModelSize& size, const OptimizerSpec& optimizer = {"adamw"}) {
   ir::Graph graph("mlp");
   LayerBuilder layers{ir::Builder(graph), size.dtype};
   ir::Var x = layers.builder.input({size.dtype, {size.batch, size.width * 2}}, "x");
@@ -63,7 +63,7 @@ inline ir::Graph mlp_training(const ModelSize& size, OptimizerKind optimizer = O
 }
 
 /// Residual blocks of convolution, batch norm and relu, with running statistics.
-inline ir::Graph convolution_training(const ModelSize& size, OptimizerKind optimizer = OptimizerKind::sgd) {
+inline ir::Graph convolution_training(const ModelSize& size, const OptimizerSpec& optimizer = {"sgd"}) {
   ir::Graph graph("cnn");
   LayerBuilder layers{ir::Builder(graph), size.dtype};
   ir::Builder& b = layers.builder;
@@ -86,7 +86,7 @@ inline ir::Graph convolution_training(const ModelSize& size, OptimizerKind optim
 }
 
 /// Pre-norm transformer with causal attention and learned positions, as GPT-2.
-inline ir::Graph transformer_training(const ModelSize& size, OptimizerKind optimizer = OptimizerKind::adamw) {
+inline ir::Graph transformer_training(const ModelSize& size, const OptimizerSpec& optimizer = {"adamw"}) {
   ir::Graph graph("transformer");
   LayerBuilder layers{ir::Builder(graph), size.dtype};
   ir::Builder& b = layers.builder;

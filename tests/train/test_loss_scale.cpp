@@ -23,7 +23,7 @@ Trainer small_trainer(std::optional<double> scale = {}) {
   });
   TrainOptions options;
   options.loss = "mse";
-  options.optimizer.kind = OptimizerKind::adam;
+  options.optimizer = {"adam"};
   options.batch = 4;
   options.graph.precision = DType::f16;
   options.graph.loss_scale = scale;

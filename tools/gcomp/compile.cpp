@@ -202,7 +202,7 @@ class Compilation {
   driver::CompileHooks hooks_;
   driver::GraphOptions options_;
   driver::LossSpec loss_;
-  Optimizer optimizer_;
+  driver::Optimizer optimizer_;
   std::optional<Model> model_;
 };
 

@@ -248,50 +248,49 @@ void require_path(const std::string& path, std::string_view flag, const std::str
 
 void OptimizerOptions::add(ArgumentParser& parser) {
   const std::string group = "Optimizer (PyTorch's names, formulas and defaults)";
-  parser.add_option("--optimizer", optimizer, "sgd, adam or adamw (default adamw)").type_name("NAME").group(group);
-  parser.add_option("--lr", learning_rate, "learning rate (default 0.001; for a .gcx that of its last run)")
+  parser
+      .add_option("--optimizer", optimizer,
+                  concat(names_of(passes::optimizer_definitions()),
+                         ", or NAME(option=value, ...) (default adamw; docs/training.md has the options)"))
+      .type_name("NAME")
+      .group(group);
+  parser
+      .add_option("--lr", learning_rate,
+                  "learning rate (default the optimizer's, 0.001 for adamw; for a .gcx that of its last run)")
       .type_name("X")
       .group(group);
-  parser.add_option("--momentum", momentum, "sgd (default 0)").type_name("X").group(group);
-  parser.add_option("--dampening", dampening, "sgd (default 0)").type_name("X").group(group);
-  parser.add_flag("--nesterov", nesterov, "sgd: Nesterov momentum").group(group);
-  parser.add_option("--weight-decay", weight_decay, "default 0, for adamw 0.01").type_name("X").group(group);
-  parser.add_option("--betas", betas, "adam, adamw (default 0.9,0.999)").type_name("X,X").group(group);
-  parser.add_option("--eps", eps, "adam, adamw (default 1e-8)").type_name("X").group(group);
+  parser.add_option("--momentum", momentum, "of sgd, rmsprop, lars, muon").type_name("X").group(group);
+  parser.add_option("--dampening", dampening, "of sgd, lars").type_name("X").group(group);
+  parser.add_flag("--nesterov", nesterov, "Nesterov momentum, of sgd, lars").group(group);
+  parser.add_option("--weight-decay", weight_decay, "pulls parameters towards 0 (default 0, for adamw 0.01)")
+      .type_name("X")
+      .group(group);
+  parser.add_option("--betas", betas, "decay of the moments (default 0.9,0.999)").type_name("X,X").group(group);
+  parser.add_option("--eps", eps, "added to the divisor (default 1e-8)").type_name("X").group(group);
 }
 
 double OptimizerOptions::rate() const {
   require_range(learning_rate, 0, kInfinity, "--lr");
-  return learning_rate.value_or(1e-3);
+  const driver::Optimizer spec = parse();
+  if (learning_rate && spec.options().given("lr"))
+    usage(concat("--lr ", *learning_rate, ": --optimizer '", optimizer, "' gives lr itself; leave one of them out"));
+  return learning_rate.value_or(spec.learning_rate());
 }
 
-Optimizer OptimizerOptions::parse() const {
-  Optimizer spec;
-  spec.kind = passes::parse_optimizer(optimizer);
-  const bool sgd = spec.kind == OptimizerKind::sgd;
-  const auto only = [&](bool given, bool allowed, const std::string& flag) {
-    if (given && !allowed) usage(concat(flag, " is no option of ", optimizer));
+driver::Optimizer OptimizerOptions::parse() const {
+  driver::Optimizer spec(optimizer);
+  const auto set = [&](std::string_view option, OptionValue value, std::string_view flag) {
+    if (spec.options().given(option))
+      usage(concat(flag, ": --optimizer '", optimizer, "' gives ", option, " itself; leave one of them out"));
+    spec.set(option, std::move(value), flag);
   };
-  only(momentum.has_value(), sgd, "--momentum");
-  only(dampening.has_value(), sgd, "--dampening");
-  only(nesterov, sgd, "--nesterov");
-  only(!betas.empty(), !sgd, "--betas");
-  only(eps.has_value(), !sgd, "--eps");
-  require_range(momentum, 0, kInfinity, "--momentum");
-  require_range(weight_decay, 0, kInfinity, "--weight-decay");
-  require_range(eps, 0, kInfinity, "--eps");
-  spec.momentum = momentum.value_or(0);
-  spec.dampening = dampening.value_or(0);
-  spec.nesterov = nesterov;
-  if (nesterov && (spec.momentum == 0 || spec.dampening != 0)) usage("--nesterov needs --momentum above 0 and no --dampening");
-  spec.weight_decay = weight_decay;
-  spec.eps = eps.value_or(spec.eps);
-  if (betas.empty()) return spec;
-  const std::vector<double> values = parse_numbers(betas, "--betas " + betas);
-  if (values.size() != 2) usage(concat("--betas ", betas, ": wanted two numbers, such as --betas 0.9,0.999"));
-  for (const double value : values) require_range(value, 0, 1, "--betas");
-  spec.beta1 = values[0];
-  spec.beta2 = values[1];
+  if (momentum) set("momentum", *momentum, "--momentum");
+  if (dampening) set("dampening", *dampening, "--dampening");
+  if (nesterov) set("nesterov", true, "--nesterov");
+  if (weight_decay) set("weight_decay", *weight_decay, "--weight-decay");
+  if (eps) set("eps", *eps, "--eps");
+  if (!betas.empty()) set("betas", parse_numbers(betas, "--betas " + betas), "--betas");
+  spec.check(nesterov ? "--nesterov" : "--optimizer");
   return spec;
 }
 

@@ -45,10 +45,10 @@ struct OptimizerOptions {
   bool nesterov = false;
 
   void add(ArgumentParser& parser);
-  /// The learning rate that was given, or the default.
+  /// The learning rate that was given, or the optimizer's default.
   double rate() const;
   /// Throws UserError (exit 2) for a value out of range or an option that the optimizer does not have.
-  Optimizer parse() const;
+  driver::Optimizer parse() const;
 };
 
 struct DeviceOptions {

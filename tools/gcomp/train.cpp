@@ -52,6 +52,15 @@ Command add_train(ArgumentParser& root, Console& console) {
   flags->model_options.add_shapes(parser);
   flags->model_options.add_selection(parser);
   flags->optimizer.add(parser);
+  parser
+      .add_option("--schedule", flags->schedule,
+                  concat(names_of(driver::schedule_definitions()),
+                         ", or NAME(option=value, ...) (default constant; docs/training.md has the options)"))
+      .type_name("NAME")
+      .group("Learning rate schedule (PyTorch's formulas, lengths default to the run's)");
+  parser.add_option("--warmup-steps", flags->warmup_steps, "steps in which the rate rises to --lr before the schedule starts")
+      .type_name("N")
+      .group("Learning rate schedule (PyTorch's formulas, lengths default to the run's)");
   flags->device.add(parser);
   flags->trust.add(parser);
   parser.set_footer(

@@ -25,6 +25,8 @@ void TrainingRun::start(std::int64_t step) {
   evaluation_.reset();
   const std::span<const std::int64_t> rows = plan_->rows_of(step);
   feeder_->load(rows);
+  if (schedule_) trainer_->set_learning_rate(schedule_->rate(step));
+  if (schedule_ && schedule_->turns_momentum()) trainer_->set_momentum(schedule_->momentum(step));
   on_rows(
       *trainer_, *data_, [&] { trainer_->start(); }, [&] { return rows; });
 }
@@ -33,7 +35,8 @@ void TrainingRun::take_loss(std::int64_t step) {
   loss_ = on_rows(
       *trainer_, *data_, [&] { return trainer_->take_loss(); }, [&] { return plan_->rows_of(step); });
   const Optional<LossScaleStatus> scale = trainer_->loss_scale();
-  std::vector<runtime::Metric> metric{{"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}};
+  std::vector<runtime::Metric> metric{
+      {"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}, {"lr", rate_of(step)}};
   if (scale) metric.insert(metric.end(), {{"loss_scale", scale->scale}, {"skipped", std::int64_t{scale->skipped}}});
   metrics_->write(metric);
   if (scale) check_scale(step, *scale);
@@ -136,6 +139,7 @@ void TrainingRun::finish() {
   }
   position_.steps += taken_;
   trainer_->set_data_position(position_);
+  if (schedule_) trainer_->set_learning_rate(base_rate_);
   const std::string digest = trainer_->weights_digest();
   const SavedModelFile saved = save_somewhere(*trainer_, flags_.out);
   if (!flags_.training && !is_artifact(saved.path))

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/driver/schedule.h"
 #include "gcomp/trainer.h"
 #include "runtime/batch_plan.h"
 #include "tools/gcomp/compile_progress.h"
@@ -21,8 +22,8 @@
 namespace gcomp::tools {
 
 struct TrainFlags {
-  std::string model, data, eval_data, loss, output, metrics, out;
-  std::int64_t batch = 0, epochs = 0, steps = 0;
+  std::string model, data, eval_data, loss, output, metrics, out, schedule;
+  std::int64_t batch = 0, epochs = 0, steps = 0, warmup_steps = 0;
   std::uint64_t seed = 0;
   bool seed_given = false, no_shuffle = false, embed_model = false, training = false;
   ModelOptions model_options;
@@ -44,6 +45,8 @@ class TrainingRun {
 
  private:
   Trainer make_trainer();
+  void bind_schedule();
+  double rate_of(std::int64_t step) const { return schedule_ ? schedule_->rate(step) : trainer_->learning_rate(); }
   Trainer load_trainer();
   Trainer compile_trainer();
   void open_all(std::int64_t batch);
@@ -70,6 +73,8 @@ class TrainingRun {
   std::optional<Trainer> trainer_;
   DataPosition position_;  // of the first step
   std::optional<runtime::BatchPlan> plan_;
+  std::optional<driver::Schedule> schedule_;  // none: the same rate throughout
+  double base_rate_ = 0;
   std::optional<BatchFeeder> feeder_;
   std::int64_t steps_ = 0, taken_ = 0;  // wanted and done by this run
   double loss_ = 0;

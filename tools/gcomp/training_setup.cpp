@@ -19,6 +19,7 @@ void check_train_flags(const TrainFlags& flags) {
   require_batch(flags.batch);
   if (flags.batch == 0 && !is_artifact(flags.model))
     refuse_flags("--batch is missing: give the rows of a step, such as --batch 32");
+  if (flags.warmup_steps < 0) refuse_flags("--warmup-steps: wanted 0 or more");
   if (flags.out.empty()) refuse_flags("--out is empty: give a name that ends in .onnx or .gcx");
   if (flags.training && is_artifact(flags.out))
     refuse_flags(concat("--training: '", flags.out, "' is a .gcx, which holds both forms; it decides what is written as .onnx"));
@@ -40,6 +41,8 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
     : flags_(flags), console_(console), interrupt_(interrupt), outputs_(outputs_of(flags)) {
   { runtime::AtomicFile probe(flags_.out); }  // a directory that is missing or read-only is found before any work
   metrics_ = std::make_unique<MetricsLog>(flags_.metrics, console_);
+  if (!flags_.schedule.empty() || flags_.warmup_steps > 0)
+    schedule_.emplace(flags_.schedule.empty() ? "constant" : flags_.schedule);
   trainer_ = make_trainer();
   if (flags_.optimizer.learning_rate) trainer_->set_learning_rate(flags_.optimizer.rate());
   if (flags_.embed_model) trainer_->set_keep_model(KeepModel::whole);
@@ -50,6 +53,7 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
   if (flags_.training) trainer_->set_export_form(ExportForm::as_written);
   outputs_.protect_model(driver::model_files(*trainer_));
   steps_ = flags.steps > 0 ? flags.steps : flags.epochs * plan_->steps_per_epoch();
+  bind_schedule();
   feeder_.emplace(*data_, *trainer_);
   throw_if_interrupted();
   setting_up_ = false;
@@ -72,6 +76,19 @@ void TrainingRun::open_all(std::int64_t batch) {
   position_.rows = data_->rows();
   plan_.emplace(data_->rows(), batch, position_.seed,
                 position_.shuffled ? runtime::RowOrder::shuffled : runtime::RowOrder::sequential);
+}
+
+/// Steps count from the start of the data, as the schedule's do, so that a run that goes on goes on in its schedule too.
+void TrainingRun::bind_schedule() {
+  base_rate_ = trainer_->learning_rate();
+  const bool turns = schedule_ && schedule_->turns_momentum();
+  if (trainer_->takes_momentum() && !turns)
+    refuse_flags(
+        concat("'", flags_.model, "' was compiled for a schedule that turns the momentum; give it, such as --schedule one_cycle"));
+  if (!trainer_->takes_momentum() && turns)
+    refuse_flags(concat("--schedule ", flags_.schedule, ": '", flags_.model,
+                        "' was compiled for a momentum that stays; cycle_momentum=false leaves it"));
+  if (schedule_) schedule_->bind({base_rate_, position_.steps + steps_, flags_.warmup_steps});
 }
 
 Trainer TrainingRun::make_trainer() { return is_artifact(flags_.model) ? load_trainer() : compile_trainer(); }
@@ -110,6 +127,7 @@ Trainer TrainingRun::compile_trainer() {
   options.output = flags_.output;
   options.optimizer = flags_.optimizer.parse();
   options.learning_rate = flags_.optimizer.rate();
+  if (schedule_ && schedule_->turns_momentum()) options.optimizer.turn_momentum("--schedule " + flags_.schedule);
   options.batch = flags_.batch;
   options.graph = flags_.model_options.parse();
   options.graph.seed = static_cast<std::int64_t>(flags_.seed);
@@ -141,6 +159,13 @@ void TrainingRun::report() const {
   console_.say("device: " + trainer_->device());
   console_.say(concat("data: '", flags_.data, "', ", grouped(data_->rows()), " rows, ", plan_->steps_per_epoch(),
                       " steps an epoch, ", position_.shuffled ? concat("shuffled with seed ", position_.seed) : "in order"));
+  if (schedule_) {
+    const std::int64_t first = position_.steps, last = first + steps_ - 1;
+    console_.say(concat(
+        "schedule: ", schedule_->text(), flags_.warmup_steps > 0 ? concat(" after ", flags_.warmup_steps, " steps of warm-up") : "",
+        ", learning rate ", schedule_->rate(first), " at step ", first + 1, ", ", schedule_->rate((first + last) / 2), " at step ",
+        (first + last) / 2 + 1, ", ", schedule_->rate(last), " at step ", last + 1));
+  }
   if (position_.steps > 0)
     console_.say(concat("goes on after ", grouped(position_.steps), " steps: epoch ", plan_->epoch_of(position_.steps) + 1,
                         ", step ", position_.steps % plan_->steps_per_epoch() + 1, " of ", plan_->steps_per_epoch(),

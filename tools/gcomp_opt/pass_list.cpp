@@ -98,9 +98,11 @@ constexpr std::string_view kTrainingStep = "training_step";
 constexpr std::string_view kOtherMeaning[] = {"attach_loss", "skip_overflow", "show_loss", "show_gradients", kTrainingStep};
 
 passes::TrainingRequest request_of(const Graph& graph, const Settings& settings) {
-  passes::OptimizerSpec optimizer;
-  optimizer.kind = passes::parse_optimizer(settings.optimizer);
-  return {passes::parse_loss(settings.loss), optimizer, parameters_of(graph), {}, settings.scaling};
+  return {passes::parse_loss(settings.loss),
+          passes::OptimizerSpec(settings.optimizer, "optimizer"),
+          parameters_of(graph),
+          {},
+          settings.scaling};
 }
 
 bool run_training_step(Graph& graph, PassState&, const Settings& settings) {

@@ -1,0 +1,57 @@
+// Small expressions in options' texts: how losses, optimizers, schedules and metrics are written.
+//
+//   adamw(betas=[0.9, 0.95], weight_decay=0.1)
+//   0.7*cross_entropy(logits, label, label_smoothing=0.1) + 0.3*mse("aux:0", target)
+//
+//   sum := product (('+' | '-') product)*        product := factor (('*' | '/') factor)*        factor := '-' factor | primary
+//   primary := number | '(' sum ')' | list | name | name '(' [argument (',' argument)*] ')'
+//   argument := sum | word '=' sum               list := '[' [sum (',' sum)*] ']'
+//   name := word | "text in double or single quotes", for names that are no identifiers
+//
+// A word has letters, digits, '_', '.' and '/', and does not begin with a digit. Spaces mean nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gcomp {
+
+/// A node of the tree. Only the fields that its kind names are used.
+struct Expression {
+  enum class Kind : std::uint8_t {
+    number,  ///< value, and text as it was written
+    name,    ///< text, quoted
+    list,    ///< operands
+    call,    ///< text, operands, options
+    negate,  ///< operands[0]
+    add,     ///< operands[0] + operands[1]; so on
+    subtract,
+    multiply,
+    divide,
+  };
+  struct Option;
+
+  Kind kind = Kind::name;
+  std::string text = {};
+  bool quoted = false;
+  double value = 0;
+  std::vector<Expression> operands = {};
+  std::vector<Option> options = {};  ///< in their order; no name twice
+  std::size_t begin = 0, end = 0;    ///< where it stands in the text, in bytes
+};
+struct Expression::Option {
+  std::string name;
+  Expression value;
+  std::size_t begin = 0;
+};
+
+/// Throws UserError (exit 2) that shows where. `what` begins its messages, as "--loss" does.
+Expression parse_expression(std::string_view text, std::string_view what);
+
+/// Throws UserError (exit 2): WHAT: MESSAGE, at column N: "TEXT" with the part between `begin` and `end` marked.
+[[noreturn]] void fail_at(std::string_view what, std::string_view text, std::size_t begin, std::size_t end,
+                          std::string_view message);
+
+}  // namespace gcomp

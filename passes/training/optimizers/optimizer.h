@@ -1,0 +1,59 @@
+// Optimizers: a table of rules, each from parameter, gradient, rate, step and states to their updates. Names, formulas, options and
+// defaults are PyTorch's, for lion, lars and lamb timm's.
+//
+//   adamw                sgd(momentum=0.9, nesterov=true)                rmsprop(alpha=0.9, centered=true)
+//
+// A new one is a block in one of the files here and its name in `table.cpp`.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/base/definition.h"
+#include "ir/graph.h"
+
+namespace gcomp::passes {
+
+/// What every rule's definition is found by, for help texts and documents.
+std::span<const Definition* const> optimizer_definitions();
+
+/// A rule and its options. Its text() reads back as the same.
+class OptimizerSpec {
+ public:
+  /// adamw with its defaults.
+  OptimizerSpec();
+  /// NAME or NAME(option=value, ...). Throws UserError (exit 2), beginning with `what`, with the nearest name and the place.
+  OptimizerSpec(std::string_view text, std::string_view what = "--optimizer");
+
+  const Definition& definition() const { return options_.definition(); }
+  const Options& options() const { return options_; }
+  /// Throws UserError (exit 2) where the rule has no such option, or not such a value.
+  void set(std::string_view option, OptionValue value, std::string_view what) { options_.set(option, std::move(value), what); }
+  /// Throws UserError (exit 2) for options that do not go together.
+  void check(std::string_view what) const;
+  /// The rate that was given as lr=, or the rule's default.
+  double learning_rate() const { return options_.number("lr"); }
+  /// Whether the rule has a momentum, or a first beta.
+  bool has_momentum() const;
+  /// The momentum, or first beta, of each step comes from outside: an input of that role. What the options say of it is not used.
+  /// Throws UserError (exit 2) where the rule has none.
+  void turn_momentum(std::string_view what);
+  bool turns_momentum() const { return turns_momentum_; }
+  std::string text() const { return options_.text(); }
+
+ private:
+  Options options_;
+  bool turns_momentum_ = false;
+};
+
+/// Adds the input `learning_rate` (f64[]), `momentum` (f64[]) where the optimizer turns it, the state `step` and the optimizer's
+/// states, and the updates of every parameter from its gradient. Scalars that depend on the step are computed in f64.
+void attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const std::vector<ir::Value*>& parameters,
+                      const std::vector<ir::Value*>& gradients);
+
+/// Name of an optimizer state that belongs to a parameter: "NAME.momentum", "NAME.exp_avg", "NAME.exp_avg_sq".
+std::string optimizer_state_name(std::string_view parameter, std::string_view what);
+
+}  // namespace gcomp::passes

@@ -1,0 +1,66 @@
+#include "passes/training/optimizers/parameter_use.h"
+
+#include "ir/ops/table.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+/// A value that holds a parameter's elements in another type or order.
+struct View {
+  const Value* parameter = nullptr;
+  bool swapped = false;  ///< columns first
+};
+
+bool swaps_last_two(const Node& node) {
+  std::vector<std::int64_t> axes = node.attributes.integers("permutation");
+  if (axes.size() < 2) return false;
+  std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    if (axes[i] != static_cast<std::int64_t>(i)) return false;
+  return true;
+}
+
+}  // namespace
+
+ParameterUses::ParameterUses(const Graph& graph, const std::vector<Value*>& parameters) {
+  std::unordered_map<const Value*, View> views;
+  for (const Value* parameter : parameters) {
+    uses_[parameter];
+    views[parameter] = {parameter, false};
+  }
+  const auto view_of = [&](const Value* value) {
+    const auto found = views.find(value);
+    return found == views.end() ? View() : found->second;
+  };
+  // The forward pass comes first, so that the first product of a parameter is the model's own and not a gradient's.
+  for (const auto& node : graph.nodes()) {
+    if (node->operands.empty()) continue;
+    const View first = view_of(node->operands[0]);
+    if (first.parameter) {
+      if (node->op == &ops::kGather) uses_[first.parameter].is_gathered = true;
+      if (node->op == &ops::kCast || node->op == &ops::kBroadcast) views[node->result()] = first;
+      if (node->op == &ops::kTranspose && swaps_last_two(*node)) views[node->result()] = {first.parameter, !first.swapped};
+    }
+    if (node->op != &ops::kMatmul) continue;
+    const Attributes all = with_defaults(*node->op, node->attributes);
+    // a [m, k] makes m outputs of k inputs, b [k, n] n of k.
+    const auto note = [&](const View& view, bool inputs_first) {
+      if (!view.parameter) return;
+      Use& use = uses_[view.parameter];
+      if (!use.inputs_first) use.inputs_first = inputs_first != view.swapped;
+    };
+    note(first, all.flag("transpose_a"));
+    note(view_of(node->operands[1]), !all.flag("transpose_b"));
+  }
+}
+
+std::optional<MatrixSize> ParameterUses::matrix_size(const Value* parameter) const {
+  const Use& use = uses_.at(parameter);
+  if (parameter->type.rank() != 2 || use.is_gathered) return std::nullopt;
+  const std::int64_t rows = parameter->type.shape[0], columns = parameter->type.shape[1];
+  return use.inputs_first.value_or(false) ? MatrixSize{columns, rows} : MatrixSize{rows, columns};
+}
+
+}  // namespace gcomp::passes
