@@ -220,6 +220,7 @@ TEST(CpuPatterns, OneReductionOverAMillion) {
 }
 
 TEST(CpuPatterns, AnOptimizerOverParametersOfManySizes) {
+  constexpr double kBf16 = 0x1p-8;  // muon's products: the last bit of an f32 sum decides how they round
   for (const char* optimizer : {"sgd(momentum=0.9)", "adam", "adamw", "rmsprop(centered=true, momentum=0.9)", "lamb", "muon"})
     check_both(
         [&] {
@@ -240,7 +241,7 @@ TEST(CpuPatterns, AnOptimizerOverParametersOfManySizes) {
           graph.add_output(loss.value, Role::loss);
           return graph;
         },
-        1e-5);
+        std::string_view(optimizer) == "muon" ? kBf16 : 1e-5);
 }
 
 TEST(CpuPatterns, DropoutIsDrawnAgainFromItsCounters) {

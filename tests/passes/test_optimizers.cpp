@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "frontend/onnx/import.h"
@@ -133,6 +135,13 @@ TEST(Optimizers, TextsReadBackAndDefaultsFit) {
   for (const Definition* definition : optimizer_definitions())
     for (const OptionDef& option : definition->options)
       EXPECT_NO_THROW(Options(*definition).has(option.name)) << definition->name << " " << option.name;
+}
+
+TEST(Optimizers, TheDocumentHasThemAll) {
+  std::ifstream in(concat(GCOMP_SOURCE_DIR, "/docs/training.md"));
+  const std::string document{std::istreambuf_iterator<char>(in), {}};
+  for (const Definition* definition : optimizer_definitions())
+    EXPECT_NE(document.find(describe(*definition)), std::string::npos) << "docs/training.md lacks\n" << describe(*definition);
 }
 
 /// The message of a wrong text.

@@ -2,11 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "gcomp/driver/schedule.h"
+#include "gcomp/trainer.h"
 #include "ir/base/error.h"
+#include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
+#include "tests/temporary_directory.h"
 
 namespace gcomp::driver {
 namespace {
@@ -66,6 +71,78 @@ TEST(Schedule, WarmsUpBeforeItStarts) {
   Schedule root("inverse_sqrt");
   root.bind({kRate, kSteps, kWarmup});
   EXPECT_DOUBLE_EQ(root.rate(kWarmup + 3), kRate / std::sqrt(7.0 / 4.0)) << "its timescale is the warm-up";
+}
+
+TEST(Schedule, TheDocumentHasThemAll) {
+  std::ifstream in(std::string(GCOMP_SOURCE_DIR) + "/docs/training.md");
+  const std::string document{std::istreambuf_iterator<char>(in), {}};
+  for (const Definition* definition : schedule_definitions())
+    EXPECT_NE(document.find(describe(*definition)), std::string::npos) << "docs/training.md lacks\n" << describe(*definition);
+}
+
+/// The optimizers' losses while one_cycle turns their momentum, or first beta, by the command.
+TEST(Schedule, TurnsTheMomentumAsPyTorchDoes) {
+  const std::string folder = std::string(GCOMP_SOURCE_DIR) + "/tests/fixtures/training/";
+  const std::map<std::string, Tensor> recorded = gcomp::test::load_arrays(folder + "optimizers.npz");
+  const std::vector<std::string> texts = texts_of(recorded.at("cycled_texts"));
+  const Tensor& wanted = recorded.at("cycled");
+  const std::int64_t steps = wanted.shape()[1];
+  const gcomp::test::TemporaryDirectory out;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const gcomp::test::CommandResult result = gcomp::test::run_gcomp({"train",
+                                                                      folder + "mlp.onnx",
+                                                                      "--data",
+                                                                      folder + "mlp.npz",
+                                                                      "--loss",
+                                                                      "cross_entropy",
+                                                                      "--optimizer",
+                                                                      texts[i],
+                                                                      "--schedule",
+                                                                      "one_cycle(max_lr=0.1, total_steps=51)",
+                                                                      "--batch",
+                                                                      "6",
+                                                                      "--no-shuffle",
+                                                                      "--steps",
+                                                                      std::to_string(steps),
+                                                                      "--precision",
+                                                                      "f64",
+                                                                      "--metrics",
+                                                                      out / "m.jsonl",
+                                                                      "--out",
+                                                                      out / "trained.onnx"});
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    const std::vector<double> losses = gcomp::test::step_losses(out / "m.jsonl");
+    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), steps);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const double reference = wanted.at(static_cast<std::int64_t>(i) * steps + step);
+      ASSERT_NEAR(losses[static_cast<std::size_t>(step)], reference, 1e-9 * reference) << texts[i] << ", step " << step + 1;
+    }
+  }
+}
+
+/// A .gcx goes on in its schedule: the bits of two parts are those of one run.
+TEST(Schedule, GoesOnWhereARunStopped) {
+  const std::string folder = std::string(GCOMP_SOURCE_DIR) + "/tests/fixtures/training/";
+  const gcomp::test::TemporaryDirectory out;
+  const auto train = [&](const std::string& from, int steps, const std::string& to) {
+    std::vector<std::string> arguments{"train",      from,
+                                       "--data",     folder + "mlp.npz",
+                                       "--schedule", "one_cycle(max_lr=0.1, total_steps=20)",
+                                       "--steps",    std::to_string(steps),
+                                       "--out",      (out / to).string()};
+    if (from.ends_with(".onnx"))
+      arguments.insert(arguments.end(), {"--loss", "cross_entropy", "--optimizer", "adam", "--batch", "6"});
+    return gcomp::test::run_gcomp(arguments);
+  };
+  ASSERT_EQ(train(folder + "mlp.onnx", 20, "whole.gcx").exit_code, 0);
+  ASSERT_EQ(train(folder + "mlp.onnx", 8, "part.gcx").exit_code, 0);
+  const gcomp::test::CommandResult rest = train((out / "part.gcx").string(), 12, "rest.gcx");
+  ASSERT_EQ(rest.exit_code, 0) << rest.errors;
+  EXPECT_EQ(Trainer::load(out / "whole.gcx").weights_digest(), Trainer::load(out / "rest.gcx").weights_digest());
+  const gcomp::test::CommandResult without = gcomp::test::run_gcomp(
+      {"train", (out / "part.gcx").string(), "--data", folder + "mlp.npz", "--steps", "2", "--out", (out / "x.gcx").string()});
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_NE(without.errors.find("compiled for a schedule that turns the momentum"), std::string::npos) << without.errors;
 }
 
 std::string refusal(const std::string& text, const ScheduledRun& run) {
