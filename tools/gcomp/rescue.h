@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "gcomp/error.h"
 #include "gcomp/trainer.h"
 
 namespace gcomp::tools {
