@@ -7,6 +7,22 @@
 
 namespace gcomp::ir {
 
+bool swaps_last(const Value* value) {
+  if (!is_made_by(value, ops::kTranspose)) return false;
+  std::vector<std::int64_t> wanted = value->producer->attributes.integers("permutation");
+  const std::size_t rank = wanted.size();
+  if (rank < 2) return false;
+  std::swap(wanted[rank - 1], wanted[rank - 2]);
+  for (std::size_t i = 0; i < rank; ++i)
+    if (wanted[i] != static_cast<std::int64_t>(i)) return false;
+  return true;
+}
+
+const Value* unaliased(const Value* value) {
+  while (value->producer && value->producer->op->alias) value = value->producer->operands[0];
+  return value;
+}
+
 std::optional<double> splat_value(const Value* value) {
   return is_made_by(value, ops::kFull) ? std::optional(value->producer->attributes.real("value")) : std::nullopt;
 }

@@ -53,6 +53,10 @@ struct Node {
 /// Whether a node of this op made the value.
 inline bool is_made_by(const Value* value, const OpDef& op) { return value->producer && value->producer->op == &op; }
 
+/// Whether a transpose that swaps the last two axes and nothing else made the value.
+bool swaps_last(const Value* value);
+/// The value whose elements, in their order, a chain of aliases passes on as this one.
+const Value* unaliased(const Value* value);
 /// The number that every element is, where a constant of one number made the value.
 std::optional<double> splat_value(const Value* value);
 

@@ -16,6 +16,7 @@ struct Moment {
   double base;          ///< the base rate
   std::int64_t step;    ///< from 0
   std::int64_t length;  ///< of the run, less the warm-up
+  std::int64_t warmup;  ///< steps of the warm-up
   double t() const { return static_cast<double>(step); }
   /// A length in steps: the option, or the run's.
   double steps(std::string_view option) const { return static_cast<double>(o.has(option) ? o.integer(option) : length); }
@@ -118,6 +119,13 @@ constexpr OptionDef kInverseSqrtOptions[] = {
         .of_unit("steps")
         .says("how slowly the rate falls (default: the warm-up, without one 10,000)"),
 };
+
+double inverse_sqrt(const Moment& m) {
+  constexpr std::int64_t kTimescale = 10000;
+  const std::int64_t by_warmup = m.warmup > 0 ? m.warmup : kTimescale;
+  const double timescale = static_cast<double>(m.o.has("timescale") ? m.o.integer("timescale") : by_warmup);
+  return m.base / std::sqrt((m.t() + timescale) / timescale);
+}
 
 constexpr OptionDef kWarmupStableDecayOptions[] = {
     OptionDef::integer("num_warmup_steps", "0").at_least(0).of_unit("steps").says("of the rise"),
@@ -222,9 +230,7 @@ constexpr ScheduleRule kRestarts{{"cosine_restarts", "down along half a cosine, 
 constexpr ScheduleRule kStep{{"step", "falls every step_size steps", kStepOptions}, step};
 constexpr ScheduleRule kMultistep{{"multistep", "falls at each milestone", kMultistepOptions}, multistep};
 constexpr ScheduleRule kExponential{{"exponential", "falls in each step", kExponentialOptions}, exponential};
-constexpr ScheduleRule kInverseSqrt{
-    {"inverse_sqrt", "falls as 1 / sqrt(1 + step / timescale)", kInverseSqrtOptions},
-    [](const Moment& m) { return m.base / std::sqrt((m.t() + m.steps("timescale")) / m.steps("timescale")); }};
+constexpr ScheduleRule kInverseSqrt{{"inverse_sqrt", "falls as 1 / sqrt(1 + step / timescale)", kInverseSqrtOptions}, inverse_sqrt};
 constexpr ScheduleRule kWarmupStableDecay{
     {"warmup_stable_decay", "rises, stays, falls", kWarmupStableDecayOptions}, warmup_stable_decay, nullptr, check_parts};
 constexpr ScheduleRule kOneCycle{
@@ -236,48 +242,35 @@ constexpr ScheduleRule kOneCycle{
 constexpr std::array kRules{&kConstant,    &kLinear,      &kPolynomial,        &kCosine,  &kRestarts, &kStep, &kMultistep,
                             &kExponential, &kInverseSqrt, &kWarmupStableDecay, &kOneCycle};
 
-const ScheduleRule& rule_of(const Options& options) {
-  for (const ScheduleRule* rule : kRules)
-    if (&rule->definition == &options.definition()) return *rule;
-  throw InternalError(concat("no schedule has the definition of ", options.definition().name));
-}
+constexpr std::array kDefinitions = definitions_of(kRules);
 
-constexpr std::int64_t kTimescale = 10000;
+/// During the warm-up, the schedule's first step.
+Moment moment(const Options& options, const ScheduledRun& run, std::int64_t step) {
+  return {options, run.learning_rate, std::max<std::int64_t>(step - run.warmup_steps, 0), run.steps - run.warmup_steps, run.warmup_steps};
+}
 
 }  // namespace
 
-std::span<const Definition* const> schedule_definitions() {
-  static const auto kDefinitions = [] {
-    std::array<const Definition*, kRules.size()> all{};
-    std::ranges::transform(kRules, all.begin(), [](const ScheduleRule* rule) { return &rule->definition; });
-    return all;
-  }();
-  return kDefinitions;
-}
+std::span<const Definition* const> schedule_definitions() { return kDefinitions; }
 
 Schedule::Schedule(std::string_view text, std::string_view what)
     : options_(parse_call(text, schedule_definitions(), "schedule", what)), what_(what) {}
 
-bool Schedule::turns_momentum() const { return rule_of(options_).momentum && options_.boolean("cycle_momentum"); }
+bool Schedule::turns_momentum() const { return rule_of(kRules, options_).momentum && options_.boolean("cycle_momentum"); }
 
 void Schedule::bind(const ScheduledRun& run) {
   run_ = run;
   const std::int64_t length = run.steps - run.warmup_steps;
   if (length < 1)
     throw UserError(concat("--warmup-steps ", run.warmup_steps, ": the run has ", run.steps, " steps"), ExitCode::usage);
-  if (const auto check = rule_of(options_).check) check(options_, length, what_);
-  if (&options_.definition() == &kInverseSqrt.definition && !options_.has("timescale"))
-    options_.set("timescale", run.warmup_steps > 0 ? run.warmup_steps : kTimescale, what_);
+  if (const auto check = rule_of(kRules, options_).check) check(options_, length, what_);
 }
 
 double Schedule::rate(std::int64_t step) const {
   if (step < run_.warmup_steps) return run_.learning_rate * static_cast<double>(step + 1) / static_cast<double>(run_.warmup_steps);
-  return rule_of(options_).rate({options_, run_.learning_rate, step - run_.warmup_steps, run_.steps - run_.warmup_steps});
+  return rule_of(kRules, options_).rate(moment(options_, run_, step));
 }
 
-double Schedule::momentum(std::int64_t step) const {
-  const std::int64_t after = std::max<std::int64_t>(step - run_.warmup_steps, 0);
-  return rule_of(options_).momentum({options_, run_.learning_rate, after, run_.steps - run_.warmup_steps});
-}
+double Schedule::momentum(std::int64_t step) const { return rule_of(kRules, options_).momentum(moment(options_, run_, step)); }
 
 }  // namespace gcomp::driver

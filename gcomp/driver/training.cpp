@@ -160,6 +160,7 @@ namespace driver {
 
 TrainOptions train_options(const gcomp::TrainOptions& options) {
   Optimizer optimizer(options.optimizer.text, "optimizer");
+  optimizer.check("optimizer");
   if (options.optimizer.turned_momentum) optimizer.turn_momentum("optimizer");
   return {.loss = options.loss,
           .output = options.output,

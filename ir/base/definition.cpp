@@ -142,6 +142,8 @@ std::vector<std::string> option_names(const Definition& definition) {
 
 }  // namespace
 
+bool Options::knows(std::string_view option) const { return find_option(*definition_, option) != nullptr; }
+
 bool Options::has(std::string_view option) const { return !std::holds_alternative<std::monostate>(value(option)); }
 
 OptionValue Options::value(std::string_view option) const {
@@ -245,9 +247,10 @@ Options parse_call(std::string_view text, std::span<const Definition* const> tab
   return read_options(definition, call, what, text);
 }
 
-std::string names_of(std::span<const Definition* const> table) {
+std::string names_of(std::span<const Definition* const> table, std::string_view option) {
   std::vector<std::string> names;
-  for (const Definition* entry : table) names.emplace_back(entry->name);
+  for (const Definition* entry : table)
+    if (option.empty() || find_option(*entry, option)) names.emplace_back(entry->name);
   return joined(names, ", ");
 }
 

@@ -7,6 +7,7 @@
 //   };
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -17,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "ir/base/error.h"
 #include "ir/base/expression.h"
 
 namespace gcomp {
@@ -109,6 +111,8 @@ class Options {
   explicit Options(const Definition& definition) : definition_(&definition) {}
 
   const Definition& definition() const { return *definition_; }
+  /// Whether there is such an option at all.
+  bool knows(std::string_view option) const;
   bool given(std::string_view option) const { return given_.contains(option); }
   /// Whether it has a value, given or by default: not none.
   bool has(std::string_view option) const;
@@ -131,6 +135,21 @@ class Options {
   std::map<std::string, OptionValue, std::less<>> given_;
 };
 
+/// The definitions of a table of rules, each of which has one.
+template <class Rule, std::size_t N>
+constexpr std::array<const Definition*, N> definitions_of(const std::array<const Rule*, N>& rules) {
+  std::array<const Definition*, N> all{};
+  for (std::size_t i = 0; i < N; ++i) all[i] = &rules[i]->definition;
+  return all;
+}
+/// The rule whose options these are: they are made from its definition.
+template <class Rule, std::size_t N>
+const Rule& rule_of(const std::array<const Rule*, N>& rules, const Options& options) {
+  for (const Rule* rule : rules)
+    if (&rule->definition == &options.definition()) return *rule;
+  throw InternalError(concat("no rule has the definition of ", options.definition().name));
+}
+
 /// The definition of this name, or null.
 const Definition* find_definition(std::span<const Definition* const> table, std::string_view name);
 /// The same; throws UserError (exit 2), at its place in `text`, with what there is and the nearest name.
@@ -144,8 +163,8 @@ Options read_options(const Definition& definition, const Expression& call, std::
 /// Text of a NAME or NAME(option=value, ...) alone: an entry of the table and its options. `kind` is "optimizer".
 Options parse_call(std::string_view text, std::span<const Definition* const> table, std::string_view kind, std::string_view what);
 
-/// "sgd, adam, adamw"
-std::string names_of(std::span<const Definition* const> table);
+/// "sgd, adam, adamw"; with `option`, those that have it.
+std::string names_of(std::span<const Definition* const> table, std::string_view option = {});
 /// For --help: a line for each definition, "NAME(option=default, ...)  summary".
 std::string describe(std::span<const Definition* const> table);
 /// One definition with a line for each option: default, range, unit and meaning.

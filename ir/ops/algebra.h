@@ -151,17 +151,6 @@ inline constexpr SimplifyRule kAddRules[] = {
 
 // Matrix products.
 
-/// Whether the value's maker is a transpose that swaps the last two axes and nothing else.
-inline bool swaps_last(const Value* value) {
-  if (!is_made_by(value, kTranspose)) return false;
-  std::vector<std::int64_t> wanted = integers_of(*value->producer, "permutation");
-  const std::size_t r = wanted.size();
-  if (r < 2) return false;
-  std::swap(wanted[r - 1], wanted[r - 2]);
-  for (std::size_t i = 0; i < r; ++i)
-    if (wanted[i] != static_cast<std::int64_t>(i)) return false;
-  return true;
-}
 inline Value* matmul_of_transpose(Node& node, Builder& b) {
   if (has_views(node.attributes) || (!swaps_last(node.operands[0]) && !swaps_last(node.operands[1]))) return nullptr;
   const Attributes all = with_defaults(*node.op, node.attributes);

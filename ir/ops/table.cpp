@@ -62,8 +62,7 @@ consteval bool every_op_is_complete() {
 }
 static_assert(every_op_is_complete(),
               "an op lacks a summary, a body, loops or expansion, a cost, a precision, a gradient or the reason for none, samples, "
-              "or layouts "
-              "where it has channels_last; or it has a fact that its kind cannot have");
+              "or layouts where it has channels_last; or it has a fact that its kind cannot have");
 
 }  // namespace
 

@@ -20,12 +20,6 @@ struct Pair {
   LoopNest nest;
 };
 
-/// The value whose elements a chain of reshapes passes on.
-const Value* reshaped_from(const Value* value) {
-  while (value->producer && value->producer->op->alias) value = value->producer->operands[0];
-  return value;
-}
-
 /// Whether a reduction is over the leading axes of its operand that together are so many rows.
 bool sums_rows(const Node& sum, std::int64_t rows) {
   const Shape& shape = sum.operands[0]->type.shape;
@@ -44,7 +38,7 @@ class PairFinder {
   PairFinder(const Graph& graph, const TargetInfo& target) : graph_(graph), target_(target) {
     for (const auto& node : graph.nodes()) {
       position_.emplace(node.get(), position_.size());
-      if (node->op->reduction.of == Reduction::Of::sum) sums_[reshaped_from(node->operands[0])].push_back(node.get());
+      if (node->op->reduction.of == Reduction::Of::sum) sums_[unaliased(node->operands[0])].push_back(node.get());
     }
   }
 
@@ -65,7 +59,7 @@ class PairFinder {
     if (operands[0].rank() != 2 || product.result()->type.elements() == 0) return std::nullopt;
     for (const int summed : {1, 0}) {
       const Value* rows = product.operands[static_cast<std::size_t>(summed)];
-      const auto sums = sums_.find(reshaped_from(rows));
+      const auto sums = sums_.find(unaliased(rows));
       if (sums == sums_.end()) continue;
       LoopNest nest = bias_gradient_nest(operands[0], operands[1], product.attributes, summed);
       const TensorType gradient{rows->type.dtype, {nest.extents[static_cast<std::size_t>(summed)]}};

@@ -65,9 +65,7 @@ std::int64_t class_axis(const LossSpec& loss, const TensorType& output, const st
 }
 
 Var mean_of_all(Var x) {
-  std::vector<std::int64_t> axes;
-  for (std::int64_t i = 0; i < x.rank(); ++i) axes.push_back(i);
-  return x.builder->mean(x, axes);
+  return x.builder->mean(x, ops::last_axes(x.rank(), static_cast<std::size_t>(x.rank())));
 }
 
 Var loss_of(Builder& b, const LossSpec& loss, Var output, Var label, std::int64_t axis) {

@@ -43,12 +43,6 @@ bool is_made_in_memory(const Value* value) {
          &op == &ops::kConstant;
 }
 
-/// The value whose elements a chain of reshapes passes on.
-const Value* reshaped_from(const Value* value) {
-  while (is_made_by(value, ops::kReshape)) value = value->producer->operands[0];
-  return value;
-}
-
 /// A value that holds an operand, and where.
 struct Base {
   Value* value = nullptr;
@@ -113,7 +107,7 @@ class Viewer {
     Value* operand = node.operands[i];
     const Shape& shape = operand->type.shape;
     const bool attention = node.op->kind == Kind::composite;
-    const Node* copy = reshaped_from(operand)->producer;
+    const Node* copy = unaliased(operand)->producer;
     if (!attention && (!copy || copy->op->kind != Kind::view)) return std::nullopt;
     std::optional<Base> base;
     std::optional<Located> located = Located{operand, axes_of_shape(shape)};
@@ -134,7 +128,7 @@ class Viewer {
     std::unordered_map<const Value*, bool> copies;
     std::set<OperandOf> spared;
     for (const OperandOf& operand : viewable) {
-      const Value* copy = reshaped_from(operand.first->operands[operand.second]);
+      const Value* copy = unaliased(operand.first->operands[operand.second]);
       const auto [known, added] = copies.try_emplace(copy, false);
       if (added) known->second = is_spared(copy, viewable);
       if (known->second) spared.insert(operand);
@@ -148,7 +142,7 @@ class Viewer {
     if (readers.is_output || (target_.computes_epilogue && readers.summed)) return false;
     return std::all_of(readers.opaque.begin(), readers.opaque.end(), [&](const Node* reader) {
       for (std::size_t i = 0; i < reader->operands.size(); ++i)
-        if (reader->operands[i] && reshaped_from(reader->operands[i]) == copy && !viewable.count({reader, i})) return false;
+        if (reader->operands[i] && unaliased(reader->operands[i]) == copy && !viewable.count({reader, i})) return false;
       return true;
     });
   }

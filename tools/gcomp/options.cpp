@@ -259,14 +259,17 @@ void OptimizerOptions::add(ArgumentParser& parser) {
                   "learning rate (default the optimizer's, 0.001 for adamw; for a .gcx that of its last run)")
       .type_name("X")
       .group(group);
-  parser.add_option("--momentum", momentum, "of sgd, rmsprop, lars, muon").type_name("X").group(group);
-  parser.add_option("--dampening", dampening, "of sgd, lars").type_name("X").group(group);
-  parser.add_flag("--nesterov", nesterov, "Nesterov momentum, of sgd, lars").group(group);
-  parser.add_option("--weight-decay", weight_decay, "pulls parameters towards 0 (default 0, for adamw 0.01)")
+  const auto option_of = [&](std::string_view option) {
+    return concat("the option ", option, " of ", names_of(passes::optimizer_definitions(), option));
+  };
+  parser.add_option("--momentum", momentum, option_of("momentum")).type_name("X").group(group);
+  parser.add_option("--dampening", dampening, option_of("dampening")).type_name("X").group(group);
+  parser.add_flag("--nesterov", nesterov, option_of("nesterov")).group(group);
+  parser.add_option("--weight-decay", weight_decay, "the option weight_decay of all optimizers")
       .type_name("X")
       .group(group);
-  parser.add_option("--betas", betas, "decay of the moments (default 0.9,0.999)").type_name("X,X").group(group);
-  parser.add_option("--eps", eps, "added to the divisor (default 1e-8)").type_name("X").group(group);
+  parser.add_option("--betas", betas, option_of("betas")).type_name("X,X").group(group);
+  parser.add_option("--eps", eps, option_of("eps")).type_name("X").group(group);
 }
 
 double OptimizerOptions::rate() const {

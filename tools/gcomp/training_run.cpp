@@ -12,11 +12,21 @@
 
 namespace gcomp::tools {
 
+namespace {
+
+/// Whether the optimizer's divisor may be 0.
+bool divides_by_zero(const OptimizerOptions& flags) {
+  const Options options = flags.parse().options();
+  return options.knows("eps") && options.number("eps") == 0;
+}
+
+}  // namespace
+
 std::string TrainingRun::where_loss_went(std::int64_t step, double loss, std::span<const std::int64_t> rows) const {
   std::string cause = find_non_finite(*data_, names_, rows);
-  if (cause.empty() && flags_.optimizer.eps == 0)
+  if (cause.empty() && divides_by_zero(flags_.optimizer))
     cause = "With --eps 0 a parameter whose gradients were all zero is divided by zero";
-  if (cause.empty()) cause = concat("A smaller --lr than ", trainer_->learning_rate(), " often helps");
+  if (cause.empty()) cause = concat("A smaller --lr than ", schedule_ ? base_rate_ : trainer_->learning_rate(), " often helps");
   return concat("step ", step + 1, " (epoch ", plan_->epoch_of(step) + 1, "): the loss is ", loss, "; '", flags_.out,
                 "' is not written. ", cause);
 }

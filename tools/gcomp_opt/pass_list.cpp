@@ -98,8 +98,10 @@ constexpr std::string_view kTrainingStep = "training_step";
 constexpr std::string_view kOtherMeaning[] = {"attach_loss", "skip_overflow", "show_loss", "show_gradients", kTrainingStep};
 
 passes::TrainingRequest request_of(const Graph& graph, const Settings& settings) {
+  const passes::OptimizerSpec optimizer(settings.optimizer, "optimizer");
+  optimizer.check("optimizer");
   return {passes::parse_loss(settings.loss),
-          passes::OptimizerSpec(settings.optimizer, "optimizer"),
+          optimizer,
           parameters_of(graph),
           {},
           settings.scaling};

@@ -10,9 +10,7 @@ using namespace ir;
 Var cautious(ParameterUpdate& u, Var update, Var g) {
   const Var zero = u.b.like(update, 0), one = u.b.like(update, 1);
   const Var mask = u.b.select(update * g > zero, one, zero);
-  std::vector<std::int64_t> axes;
-  for (std::int64_t axis = 0; axis < mask.rank(); ++axis) axes.push_back(axis);
-  const Var share = at_least(u.b.mean(mask, axes), 1e-3);
+  const Var share = at_least(u.b.mean(mask, all_axes(mask)), 1e-3);
   return update * (mask / u.b.broadcast(share, mask.shape(), {}));
 }
 

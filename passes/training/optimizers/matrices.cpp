@@ -42,9 +42,7 @@ Var second_moment(ParameterUpdate& u, double eps) {
   const Var rows = adafactor_mean(u, u.state("row_var", without(u.p.type(), -1), 0), u.b.mean(square, {rank - 1}, true));
   const Var columns = adafactor_mean(u, u.state("col_var", without(u.p.type(), -2), 0), u.b.mean(square, {rank - 2}, true));
   const Var scale = at_least(u.b.mean(rows, {rank - 2}, true), eps);
-  std::vector<std::int64_t> all;
-  for (std::int64_t axis = 0; axis < rank; ++axis) all.push_back(axis);
-  const auto spread = [&](Var x) { return u.b.broadcast(x, u.p.shape(), all); };
+  const auto spread = [&](Var x) { return u.b.broadcast(x, u.p.shape(), all_axes(u.p)); };
   return spread(rows) * spread(columns) / spread(scale);
 }
 

@@ -13,15 +13,6 @@ struct View {
   bool swapped = false;  ///< columns first
 };
 
-bool swaps_last_two(const Node& node) {
-  std::vector<std::int64_t> axes = node.attributes.integers("permutation");
-  if (axes.size() < 2) return false;
-  std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
-  for (std::size_t i = 0; i < axes.size(); ++i)
-    if (axes[i] != static_cast<std::int64_t>(i)) return false;
-  return true;
-}
-
 }  // namespace
 
 ParameterUses::ParameterUses(const Graph& graph, const std::vector<Value*>& parameters) {
@@ -39,9 +30,9 @@ ParameterUses::ParameterUses(const Graph& graph, const std::vector<Value*>& para
     if (node->operands.empty()) continue;
     const View first = view_of(node->operands[0]);
     if (first.parameter) {
-      if (node->op == &ops::kGather) uses_[first.parameter].is_gathered = true;
-      if (node->op == &ops::kCast || node->op == &ops::kBroadcast) views[node->result()] = first;
-      if (node->op == &ops::kTranspose && swaps_last_two(*node)) views[node->result()] = {first.parameter, !first.swapped};
+      if (node->op->looks_up) uses_[first.parameter].is_gathered = true;
+      if (is_cast(*node->op) || node->op == &ops::kBroadcast) views[node->result()] = first;
+      if (!node->results.empty() && swaps_last(node->result())) views[node->result()] = {first.parameter, !first.swapped};
     }
     if (node->op != &ops::kMatmul) continue;
     const Attributes all = with_defaults(*node->op, node->attributes);

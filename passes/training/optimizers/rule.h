@@ -68,6 +68,7 @@ struct ParameterUpdate {
   ir::Var decayed_parameter() const;
 };
 
+inline std::vector<std::int64_t> all_axes(ir::Var x) { return ir::ops::last_axes(x.rank(), static_cast<std::size_t>(x.rank())); }
 /// The square root of the sum of the squares of all elements: a scalar of x's dtype.
 ir::Var norm_of(ir::Var x);
 /// x or y, whichever is larger, for scalars against a number.

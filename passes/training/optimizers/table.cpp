@@ -13,17 +13,7 @@ using namespace ir;
 constexpr std::array kRules{&kSgd,     &kAdam,     &kAdamw,     &kNadam, &kRadam, &kAdamax, &kRmsprop,
                             &kAdagrad, &kAdadelta, &kAdafactor, &kLion,  &kLars,  &kLamb,   &kMuon};
 
-const OptimizerRule& rule_of(const Options& options) {
-  for (const OptimizerRule* rule : kRules)
-    if (&rule->definition == &options.definition()) return *rule;
-  throw InternalError(concat("no optimizer has the definition of ", options.definition().name));
-}
-
-std::vector<std::int64_t> all_axes(Var x) {
-  std::vector<std::int64_t> axes;
-  for (std::int64_t axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
-  return axes;
-}
+constexpr std::array kDefinitions = definitions_of(kRules);
 
 }  // namespace
 
@@ -57,18 +47,9 @@ Var norm_of(Var x) { return ops::kSqrt(x.builder->sum(x * x, all_axes(x))); }
 Var at_least(Var x, double low) { return ops::kMaximum(x, x.builder->like(x, low)); }
 Var at_most(Var x, double high) { return ops::kMinimum(x, x.builder->like(x, high)); }
 
-std::span<const Definition* const> optimizer_definitions() {
-  static const auto kDefinitions = [] {
-    std::array<const Definition*, kRules.size()> all{};
-    std::ranges::transform(kRules, all.begin(), [](const OptimizerRule* rule) { return &rule->definition; });
-    return all;
-  }();
-  return kDefinitions;
-}
+std::span<const Definition* const> optimizer_definitions() { return kDefinitions; }
 
-bool OptimizerSpec::has_momentum() const {
-  return std::ranges::any_of(definition().options, [](const OptionDef& o) { return o.name == "momentum" || o.name == "betas"; });
-}
+bool OptimizerSpec::has_momentum() const { return options_.knows("momentum") || options_.knows("betas"); }
 
 void OptimizerSpec::turn_momentum(std::string_view what) {
   if (!has_momentum())
@@ -80,12 +61,10 @@ void OptimizerSpec::turn_momentum(std::string_view what) {
 OptimizerSpec::OptimizerSpec() : options_(kAdamw.definition) {}
 
 OptimizerSpec::OptimizerSpec(std::string_view text, std::string_view what)
-    : options_(parse_call(text, optimizer_definitions(), "optimizer", what)) {
-  check(what);
-}
+    : options_(parse_call(text, optimizer_definitions(), "optimizer", what)) {}
 
 void OptimizerSpec::check(std::string_view what) const {
-  if (const auto check = rule_of(options_).check) check(options_, what);
+  if (const auto check = rule_of(kRules, options_).check) check(options_, what);
 }
 
 std::string optimizer_state_name(std::string_view parameter, std::string_view what) { return concat(parameter, ".", what); }
@@ -93,7 +72,7 @@ std::string optimizer_state_name(std::string_view parameter, std::string_view wh
 void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::vector<Value*>& parameters,
                       const std::vector<Value*>& gradients) {
   const Options& options = optimizer.options();
-  const OptimizerRule& rule = rule_of(options);
+  const OptimizerRule& rule = rule_of(kRules, options);
   const ParameterUses uses(graph, parameters);
   Builder b(graph, "optimizer");
   Value* counter = graph.add_state({DType::i64, {}}, "step", StateRole::counter, 0.0);
@@ -104,8 +83,7 @@ void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::v
   std::vector<Var> steepest;
   for (Value* gradient : gradients) steepest.push_back(b.wrap(gradient));
   if (rule.gradients) steepest = rule.gradients(scalars, options, std::move(steepest));
-  const bool climbs = std::ranges::any_of(options.definition().options, [](const OptionDef& o) { return o.name == "maximize"; }) &&
-                      options.boolean("maximize");
+  const bool climbs = options.knows("maximize") && options.boolean("maximize");
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     b.set_origin("optimizer of " + parameters[i]->name);
     ParameterUpdate update{b, scalars, options, uses, parameters[i], b.wrap(parameters[i]), climbs ? -steepest[i] : steepest[i]};
