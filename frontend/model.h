@@ -68,7 +68,7 @@ struct Model {
   std::map<std::string, Tensor> weights;
   std::vector<std::string> outputs;  ///< ONNX names, in the order of graph.outputs()
   std::vector<TensorType> output_types;
-  std::vector<std::string> outputs_left_out;  ///< ONNX names of those that cannot be computed, see ImportOptions::loss_output
+  std::vector<std::string> outputs_left_out;  ///< ONNX names of those that cannot be computed, see ImportOptions::loss_outputs
   std::vector<Parameter> parameters;          ///< trained and frozen float initializers, in the file's order
   std::vector<std::string> repairs;           ///< one line each: what training changes in the file's meaning, ties, splits
   std::optional<std::string> unfolded;        ///< a note: what is computed in each run, being beyond ImportLimits::folded_bytes

@@ -36,7 +36,7 @@ Tensor as_tied(const frontend::Alias& alias, const Tensor& gradient, const Shape
 
 struct Gradients::Impl {
   frontend::Model model;
-  std::optional<driver::LossTarget> target;
+  driver::LossTarget target;
   std::string device_reason;
   std::unique_ptr<runtime::Device> device;
   std::unique_ptr<driver::Forward> forward;
@@ -77,11 +77,12 @@ Gradients::Gradients(Gradients&&) noexcept = default;
 Gradients& Gradients::operator=(Gradients&&) noexcept = default;
 Gradients::~Gradients() = default;
 
-std::string Gradients::loss_output() const { return impl_->target ? impl_->target->output.name : ""; }
+std::string Gradients::loss_output() const { return impl_->target.output; }
 std::string Gradients::device() const { return concat(impl_->device->description(), " (", impl_->device_reason, ")"); }
 
 std::vector<NamedTensor> Gradients::run(const Batch& batch) {
-  if (impl_->target) driver::check_labels(driver::find_array(batch, "label"), impl_->target->output.classes, impl_->target->others);
+  for (const passes::LossArray& array : impl_->target.bound.arrays)
+    driver::check_labels(driver::find_array(batch, array.name), {array.name, array.classes, array.ignored}, impl_->target.others);
   std::vector<NamedTensor> results = impl_->forward->run(batch);
   std::vector<NamedTensor> sums;
   std::size_t next = 1;

@@ -72,8 +72,9 @@ void LoadedModel::Impl::fill_step(const Batch& batch) {
     const TensorView& array = driver::find_array(batch, input.name);
     check_user(array.type().shape == input.type.shape, "array '", input.name, "' is ", to_string(array.type()), ", wanted ",
                to_string(input.type));
-    if (i == ports.label)
-      if (const auto fault = driver::find_label_fault(array, saved.classes)) throw UserError(to_string(*fault, saved.classes));
+    for (const driver::LabelLimit& limit : saved.labels)
+      if (limit.array == input.name)
+        if (const auto fault = driver::find_label_fault(array, limit)) throw UserError(to_string(*fault, limit));
     driver::copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, step->input(i));
   }
   store_from_double(DType::f64, step->input(ports.learning_rate).data(), 0, saved.learning_rate);

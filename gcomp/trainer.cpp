@@ -6,7 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "gcomp/driver/evaluation_sum.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "runtime/convert.h"
 #include "runtime/files/atomic_file.h"
@@ -107,7 +106,8 @@ std::int64_t Trainer::batch() const {
 }
 
 Optional<std::int64_t> Trainer::classes() const {
-  return impl_->saved.classes > 0 ? Optional(impl_->saved.classes) : Optional<std::int64_t>();
+  const driver::LabelLimit* label = impl_->label_limit(passes::kLabelArray);
+  return label && label->classes > 0 ? Optional(label->classes) : Optional<std::int64_t>();
 }
 double Trainer::learning_rate() const { return impl_->options.learning_rate; }
 void Trainer::set_learning_rate(double rate) { impl_->options.learning_rate = rate; }
@@ -128,41 +128,16 @@ void Trainer::set_seed(std::uint64_t seed) {
 
 // ---- inference and gradients on the same states ----
 
-void Trainer::prepare_evaluation() { impl_->forward_pass(); }
+void Trainer::prepare_evaluation() { impl_->evaluation(); }
 
 std::vector<NamedTensor> Trainer::predict(const Batch& inputs) { return impl_->forward_pass().run(inputs); }
 
 Evaluation Trainer::evaluate(const Batch& arrays) {
   Impl& self = *impl_;
-  driver::Forward& forward = self.forward_pass();
-  const std::int64_t batch = std::max<std::int64_t>(1, forward.batch());
-  check_user(!arrays.empty() && !arrays[0].second.type().shape.empty(), "evaluation needs arrays with rows");
-  const std::int64_t rows = arrays[0].second.type().shape[0];
-  const TensorView* label = self.saved.has_label ? &driver::find_array(arrays, "label") : nullptr;
-  if (label) driver::check_labels(*label, self.saved.classes, self.other_outputs);
-  driver::EvaluationSum sum(self.loss.kind, self.saved.axis);
-  const runtime::Buffer& output = forward.executable().output_buffer(self.saved.loss_output);
-  const TensorType& output_type = output.type;
-  for (std::int64_t first = 0; first < rows; first += batch) {
-    const std::int64_t count = std::min(batch, rows - first);
-    const bool batched = !output_type.shape.empty() && output_type.shape[0] == batch;
-    // The loss of a part of a batch cannot be had from a filled-up one where that is one number, or rows depend on each other.
-    if (count != batch && !(batched && forward.rows_are_apart())) {
-      check_user(first > 0, rows, " rows to evaluate are less than a batch of ", batch,
-                 ", and what this model gives for a row depends on the others of its batch");
-      break;
-    }
-    const std::vector<NamedTensor> outputs = forward.run_rows(arrays, first, count);
-    Tensor part;
-    if (label) {
-      TensorType type = label->type();
-      type.shape[0] = batch;
-      part = Tensor(type);
-      driver::copy_rows("label", *label, first, count, type, part.bytes());
-    }
-    sum.add(outputs[self.saved.loss_output].second, label ? &part : nullptr, count);
-  }
-  return sum.result();
+  driver::Evaluator& evaluator = self.evaluation();
+  for (const auto& [name, array] : arrays)
+    if (const driver::LabelLimit* limit = self.label_limit(name)) driver::check_labels(array, *limit, self.other_outputs);
+  return evaluator.run(arrays);
 }
 
 std::vector<NamedTensor> Trainer::gradients(const Batch& batch) {

@@ -29,8 +29,11 @@
 namespace gcomp {
 
 struct TrainOptions {
-  std::string loss = "cross_entropy";  ///< "mse", "l1", "bce", "bce_with_logits", "cross_entropy:axis=1", "output:NAME"
-  std::string output;                  ///< what loss and accuracy look at; "" for the first output of floats
+  /// An expression over the model's outputs and the arrays of a batch: "0.7*cross_entropy(logits, label) + 0.3*mse(aux, target)";
+  /// "cross_entropy" alone compares `output` with the array `label`; "output:NAME" (docs/training.md has them all).
+  std::string loss = "cross_entropy";
+  std::string output;                ///< what a loss or metric without arguments looks at; "" for the first output of floats
+  std::vector<std::string> metrics;  ///< of evaluate(): "top_k(k=5)"; without any, accuracy where the loss decides
   Optimizer optimizer;
   Optional<double> learning_rate;  ///< without it, the optimizer's
   std::int64_t batch = 0;          ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
@@ -80,7 +83,7 @@ class Trainer {
   /// Steps whose loss was not taken, and how many there may be: 1 on the CPU, 2 on a GPU.
   int pending() const;
   int most_pending() const;
-  /// Names of the model's inputs, then "label" where the loss has one.
+  /// Names of the model's inputs, then of the other arrays that the loss reads.
   std::vector<std::string> input_names() const;
   std::int64_t batch() const;
   /// The number of classes where labels are class numbers.
@@ -104,8 +107,9 @@ class Trainer {
 
   /// Compiles and loads the inference form now rather than at the first use, so that what it lacks is known before the first step.
   void prepare_evaluation();
-  /// Loss and accuracy of the inference form over arrays of any number of rows, label among them. Where a row's output depends on
-  /// the other rows of its batch, a last part that fills no batch is left out; UserError if that is all there is.
+  /// Loss and metrics of the inference form over arrays of any number of rows. A last part that fills no batch is left out where
+  /// it cannot be filled up: a row's output depends on the others of its batch, or the loss is no mean; UserError if that is all
+  /// there is.
   Evaluation evaluate(const Batch& arrays);
   /// The model's outputs, by its own names.
   std::vector<NamedTensor> predict(const Batch& inputs);
@@ -140,7 +144,7 @@ class Trainer {
   /// before the first step. Throws UserError with path, SHA-256 and cure.
   void prepare_export();
 
-  /// The output that loss and accuracy look at; "" after load().
+  /// The output that a loss without arguments looks at; "" for others, and after load().
   const std::string& loss_output() const;
   /// One line each: what training changes in the file's meaning, which parameters it ties and splits; none after load().
   const std::vector<std::string>& notes() const;

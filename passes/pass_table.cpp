@@ -28,7 +28,7 @@ bool run_match_attention(PassContext& c) {
 }
 
 bool run_attach_loss(PassContext& c) {
-  c.made.loss = attach_loss(c.graph, c.training->loss, c.training->label);
+  c.made.loss = attach_loss(c.graph, c.training->loss, c.training->arrays);
   return true;
 }
 
@@ -108,7 +108,7 @@ constexpr Pass kPipeline[] = {
      .gives = F::precision_decided,
      .run = [](PassContext& c) { return c.options.autocast && autocast(c.graph, *c.options.autocast); }},
     {.name = "attach_loss",
-     .summary = "the mean loss of an output against the new input `label` becomes an output",
+     .summary = "the loss becomes an output, and the arrays of the data that it reads become inputs",
      .stage = Stage::preparing,
      .walks = kDifferentiated,
      .needs = {F::forward, F::precision_decided},

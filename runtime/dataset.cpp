@@ -16,14 +16,6 @@ std::vector<std::string> names_of(const std::vector<NamedTensor>& arrays) {
   return names;
 }
 
-/// An element of an integer array; what is beyond i64 becomes its largest value.
-std::int64_t integer_at(const Tensor& tensor, std::int64_t element) {
-  const auto at = static_cast<std::size_t>(element);
-  if (tensor.dtype() == DType::i64) return tensor.as<std::int64_t>()[at];
-  if (tensor.dtype() != DType::u64) return static_cast<std::int64_t>(tensor.at(element));
-  return static_cast<std::int64_t>(std::min<std::uint64_t>(tensor.as<std::uint64_t>()[at], INT64_MAX));
-}
-
 }  // namespace
 
 Dataset Dataset::open(const std::filesystem::path& path, std::span<const std::string> names) {
@@ -67,17 +59,6 @@ void Dataset::require(std::string_view name, const TensorType& batch) {
              to_string(TensorType{batch.dtype, wanted}));
   check_convertible(tensor, batch.dtype, where(name));
   gathered_[index] = batch.dtype;
-}
-
-void Dataset::check_labels(std::string_view name, std::int64_t classes, std::int64_t ignore_index) const {
-  const Tensor& labels = array(name);
-  check_user(is_integer(labels.dtype()), where(name), ": labels are ", name_of(labels.dtype()), ", wanted integers");
-  for (std::int64_t i = 0; i < labels.elements(); ++i) {
-    const std::int64_t value = integer_at(labels, i);
-    if ((value >= 0 && value < classes) || value == ignore_index) continue;
-    throw UserError(concat(where(name), ", row ", i / (labels.elements() / rows_), ": label ", value, ", wanted 0 to ", classes - 1,
-                           " (or ", ignore_index, ", which is ignored)"));
-  }
 }
 
 void Dataset::gather(std::size_t array, std::span<const std::int64_t> rows, std::span<std::byte> destination) const {

@@ -36,10 +36,6 @@ class Dataset {
   /// wanted.
   void require(std::string_view name, const TensorType& batch);
 
-  /// Every element of an integer array must be within 0 to `classes` - 1 or be `ignore_index`. Throws UserError with the first that
-  /// is not, its row and the limit.
-  void check_labels(std::string_view name, std::int64_t classes, std::int64_t ignore_index = -100) const;
-
   /// Copies the given rows, one after another, to `destination`, which has room for exactly these. Allocates nothing.
   void gather(std::size_t array, std::span<const std::int64_t> rows, std::span<std::byte> destination) const;
 

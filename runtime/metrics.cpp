@@ -70,6 +70,22 @@ void append_value(std::string& text, double value) {
 
 void append_value(std::string& text, std::string_view value) { append_string(text, value); }
 
+/// Elements from `at` on, along `axis` and those behind it.
+void append_elements(std::string& text, const Tensor& value, std::size_t axis, std::int64_t& at) {
+  if (axis == value.shape().size()) return append_value(text, value.at(at++));
+  text += '[';
+  for (std::int64_t i = 0; i < value.shape()[axis]; ++i) {
+    if (i > 0) text += ',';
+    append_elements(text, value, axis + 1, at);
+  }
+  text += ']';
+}
+
+void append_value(std::string& text, const Tensor* value) {
+  std::int64_t at = 0;
+  append_elements(text, *value, 0, at);
+}
+
 void append_field(std::string& text, std::string_view name) {
   if (text.back() != '{') text += ',';
   append_string(text, name);

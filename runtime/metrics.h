@@ -12,9 +12,12 @@
 #include <utility>
 #include <variant>
 
+#include "ir/base/tensor.h"
+
 namespace gcomp::runtime {
 
-using MetricValue = std::variant<std::int64_t, double, std::string_view>;
+/// A tensor's elements become nested lists.
+using MetricValue = std::variant<std::int64_t, double, std::string_view, const Tensor*>;
 using Metric = std::pair<std::string_view, MetricValue>;
 
 /// Appends the object {"name": value, ...} to `text`. A double is written with the fewest digits that read back as the same

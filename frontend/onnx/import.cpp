@@ -83,11 +83,12 @@ void Importer::add_inputs(Scope& scope) {
 
 bool Importer::is_loss_output(const std::string& name, const Item& item) const {
   if (!item || item.missing || item.sequence) return false;
-  return options_.loss_output->empty() ? is_float(item.type().dtype) : name == *options_.loss_output;
+  return std::ranges::any_of(*options_.loss_outputs,
+                             [&](const std::string& one) { return one.empty() ? is_float(item.type().dtype) : one == name; });
 }
 
 void Importer::judge_unsupported(const Scope& scope) {
-  if (!options_.loss_output) return report_unsupported("");
+  if (!options_.loss_outputs) return report_unsupported("");
   const ::onnx::GraphProto& graph = source_.model.graph();
   std::vector<std::string> lost;
   bool has_loss = false;
@@ -96,8 +97,9 @@ void Importer::judge_unsupported(const Scope& scope) {
     if (item.missing) lost.push_back(output.name());
     has_loss = has_loss || is_loss_output(output.name(), item);
   }
-  const bool names_lost = std::ranges::find(lost, *options_.loss_output) != lost.end();
-  if (!has_loss) return report_unsupported(names_lost ? *options_.loss_output : "");
+  const auto named = std::ranges::find_first_of(lost, *options_.loss_outputs);
+  if (named != lost.end()) return report_unsupported(*named);
+  if (!has_loss) return report_unsupported("");
   unsupported_.keep(nodes_needed(graph, lost));
   if (!unsupported_.empty()) model_.repairs.push_back(note_outputs_left_out(lost, unsupported_.lines()));
   model_.outputs_left_out = std::move(lost);

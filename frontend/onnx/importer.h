@@ -76,7 +76,7 @@ class Importer {
   /// Attributes that refer to the function's own take the caller's values; absent ones go.
   static void substitute_attributes(::onnx::NodeProto& node, const ::onnx::NodeProto& caller);
   const std::map<std::string, std::int64_t>& opsets() const { return opsets_.empty() ? source_.opsets : opsets_.back(); }
-  /// Whether the output can be computed and is what `loss_output` asks for.
+  /// Whether the output can be computed and is what `loss_outputs` ask for.
   bool is_loss_output(const std::string& name, const Item& item) const;
   /// Refuses what cannot be computed, but for outputs that the loss does not look at.
   void judge_unsupported(const Scope& scope);

@@ -24,10 +24,12 @@ auto timed(const CompileHooks& hooks, std::string_view phase, Work work) {
   return result;
 }
 
-/// Data and weights are told apart by their names: no input and no state of the model may have that of the loss's own input.
-void require_other_name(const std::string& name, const Model& model, std::string_view what) {
-  check_user(name != passes::kLabelInput, "model '", model.name(), "' has ", what, " named '", passes::kLabelInput,
-             "', the name of the loss's own input; rename it, or take an output of the model as the loss: output:NAME");
+/// The array `label` is no input of the model: which of the two a batch's array of that name is could not be told.
+void require_other_input(const Model& model, const LossSpec& loss) {
+  if (!loss.has_default_arguments()) return;
+  for (const frontend::ValueInfo& input : model.inputs())
+    check_user(input.name != passes::kLabelArray, "model '", model.name(), "' has an input named '", passes::kLabelArray,
+               "', the name of the loss's own input; rename it, or name what the loss compares: mse(output, array), output:NAME");
 }
 
 bool mixes(const GraphOptions& options) { return options.precision == DType::f16 || options.precision == DType::bf16; }
@@ -52,13 +54,13 @@ frontend::Model imported(const Model& model, const frontend::ImportOptions& impo
   return timed(hooks, "import", [&] { return instantiate(model, import); });
 }
 
-/// The type of the labels of one batch, where the data has any.
-std::optional<TensorType> found_label(const ShapeRequest& shapes) {
-  const auto found = shapes.data.find(std::string(passes::kLabelInput));
-  if (found == shapes.data.end()) return std::nullopt;
-  TensorType type = found->second;
-  if (shapes.batch && !type.shape.empty()) type.shape[0] = *shapes.batch;
-  return type;
+/// The data's arrays but the model's inputs, as one batch has them.
+std::map<std::string, TensorType> found_arrays(const Model& model, const ShapeRequest& shapes) {
+  std::map<std::string, TensorType> arrays = shapes.data;
+  for (const frontend::ValueInfo& input : model.inputs()) arrays.erase(input.name);
+  for (auto& [name, type] : arrays)
+    if (shapes.batch && !type.shape.empty()) type.shape[0] = *shapes.batch;
+  return arrays;
 }
 
 /// For passes of either stage.
@@ -88,45 +90,44 @@ std::string reasons_of(const std::vector<frontend::Parameter>& parameters) {
 }
 
 /// Losses of scores, and the op that makes scores the probabilities that the loss computes by itself.
-constexpr std::pair<passes::LossKind, const ir::OpDef*> kScoreLosses[] = {{passes::LossKind::cross_entropy, &ir::ops::kSoftmax},
-                                                                          {passes::LossKind::bce_with_logits, &ir::ops::kSigmoid}};
+constexpr std::pair<std::string_view, const ir::OpDef*> kScoreLosses[] = {{"cross_entropy", &ir::ops::kSoftmax},
+                                                                          {"bce_with_logits", &ir::ops::kSigmoid}};
 
-/// A note where a loss of scores looks at probabilities; nothing elsewhere.
-std::optional<std::string> note_probabilities(passes::LossKind loss, const ir::Value* output, const std::string& name) {
+/// A note where a loss of scores, alone, looks at probabilities; nothing elsewhere.
+std::optional<std::string> note_probabilities(const LossSpec& loss, const ModelGraph& made) {
+  if (made.target.bound.outputs.empty()) return std::nullopt;
+  const std::string& name = made.target.bound.outputs[0];  // the only one where the loss is one call
+  const auto at = std::ranges::find(made.model.outputs, name) - made.model.outputs.begin();
+  const ir::Value* output = made.graph.outputs()[static_cast<std::size_t>(at)];
   for (const auto& [kind, op] : kScoreLosses)
-    if (loss == kind && output->producer && output->producer->op == op)
+    if (loss.expression.text == kind && output->producer && output->producer->op == op)
       return concat("the loss takes scores, and output '", name, "' is a ", op->name,
                     " of them already, which is taken twice then");
   return std::nullopt;
 }
 
+/// Adds what the loss looks at and reads.
+void add_target(ModelGraph& made, const Model& model, const GraphOptions& options, const LossSpec& loss) {
+  try {
+    made.target = loss_target(made.model, made.graph, loss, found_arrays(model, options.shapes));
+  } catch (const UserError& error) { throw UserError(concat("model '", model.name(), "': ", error.what()), error.code()); }
+}
+
 /// The forward graph in training form, checked for what `loss` needs of it.
 ModelGraph trainable(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
-  const bool has_label = loss.kind != passes::LossKind::output;
-  if (has_label)
-    for (const frontend::ValueInfo& input : model.inputs()) require_other_name(input.name, model, "an input");
+  require_other_input(model, loss);
   frontend::ImportOptions import = import_options(model, options);
   import.training = true;
-  import.loss_output = loss.output;
+  import.loss_outputs = passes::possible_outputs(loss);
   ModelGraph made;
   made.model = imported(model, import, hooks);
   made.graph = std::move(made.model.graph);
   made.model.graph = ir::Graph("forward");
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
              " floating-point initializers, all frozen", reasons_of(made.model.parameters));
-  if (!has_label) return made;
-  for (const ir::State& state : made.graph.states()) require_other_name(state.value->name, model, "an initializer");
-  try {
-    made.target = loss_target(made.model, loss, found_label(options.shapes));
-  } catch (const UserError& error) { throw UserError(concat("model '", model.name(), "': ", error.what()), error.code()); }
-  const std::size_t at = loss_output(settled(loss, made), made.model.outputs);
-  if (auto note = note_probabilities(loss.kind, made.graph.outputs()[at], made.model.outputs[at]))
-    made.model.repairs.push_back(std::move(*note));
+  add_target(made, model, options, loss);
+  if (auto note = note_probabilities(loss, made)) made.model.repairs.push_back(std::move(*note));
   return made;
-}
-
-std::optional<TensorType> label_type(const ModelGraph& made) {
-  return made.target ? std::optional(made.target->label.type) : std::nullopt;
 }
 
 /// Only f16 lacks the range of gradients.
@@ -136,13 +137,13 @@ std::optional<passes::LossScaling> scaling_of(const GraphOptions& options) {
 }
 
 /// A forward graph with its loss and gradients, and with updates where there is an optimizer.
-ModelGraph differentiated(ModelGraph made, const GraphOptions& options, const LossSpec& loss,
+ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOptions& options, const LossSpec& loss,
                           const std::optional<Optimizer>& optimizer, const CompileHooks& hooks) {
   return timed(hooks, "differentiate", [&] {
     const passes::TrainingRequest request{.loss = settled(loss, made),
                                           .optimizer = optimizer,
                                           .trained = trained_names(made.model),
-                                          .label = label_type(made),
+                                          .arrays = found_arrays(model, options.shapes),
                                           .scaling = scaling_of(options)};
     passes::prepare(made.graph, pass_options(options, hooks), &request);
     return std::move(made);
@@ -161,7 +162,7 @@ std::vector<std::string> trained_names(const frontend::Model& model) {
 ModelGraph inference_graph(const Model& model, const GraphOptions& options, const CompileHooks& hooks) {
   frontend::ImportOptions import = import_options(model, options);
   import.training_form = options.training_form;
-  import.loss_output = options.loss_output;
+  import.loss_outputs = options.loss_outputs;
   ModelGraph made;
   made.model = imported(model, import, hooks);
   made.graph = std::move(made.model.graph);
@@ -171,6 +172,22 @@ ModelGraph inference_graph(const Model& model, const GraphOptions& options, cons
   if (mixes(options)) passes::prepare(made.graph, pass_options(options, hooks));
   made.graph.set_name("forward");
   return made;
+}
+
+EvaluationGraph evaluation_graph(const Model& model, const GraphOptions& options, const LossSpec& loss,
+                                 const std::vector<passes::MetricSpec>& metrics, const CompileHooks& hooks) {
+  require_other_input(model, loss);
+  GraphOptions inference = options;
+  inference.loss_outputs = passes::possible_outputs(loss);
+  for (const passes::MetricSpec& metric : metrics)
+    for (std::string& name : passes::possible_outputs(metric)) inference.loss_outputs->push_back(std::move(name));
+  EvaluationGraph evaluation{.made = inference_graph(model, inference, hooks), .plan = {}, .row_dependence = {}};
+  ModelGraph& made = evaluation.made;
+  add_target(made, model, options, loss);
+  evaluation.row_dependence = row_dependence(made.graph);
+  evaluation.plan =
+      passes::attach_evaluation(made.graph, settled(loss, made), metrics, found_arrays(model, options.shapes), &made.target.bound);
+  return evaluation;
 }
 
 std::string row_dependence(const ir::Graph& forward) {
@@ -185,11 +202,11 @@ std::string row_dependence(const ir::Graph& forward) {
 
 ModelGraph training_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const Optimizer& optimizer,
                           const CompileHooks& hooks) {
-  return differentiated(trainable(model, options, loss, hooks), options, loss, optimizer, hooks);
+  return differentiated(trainable(model, options, loss, hooks), model, options, loss, optimizer, hooks);
 }
 
 ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
-  return differentiated(trainable(model, options, loss, hooks), options, loss, std::nullopt, hooks);
+  return differentiated(trainable(model, options, loss, hooks), model, options, loss, std::nullopt, hooks);
 }
 
 LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks) {
@@ -222,16 +239,33 @@ runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, c
 }
 
 LossSpec settled(LossSpec loss, const ModelGraph& made) {
-  if (!made.target) return loss;
-  loss.output = made.target->output.name;
-  if (loss.kind == passes::LossKind::cross_entropy) loss.axis = made.target->label.axis;
+  if (!made.target.output.empty()) loss.output = made.target.output;
   return loss;
 }
 
-std::size_t loss_output(const LossSpec& loss, const std::vector<std::string>& outputs) {
-  const auto found = std::find(outputs.begin(), outputs.end(), loss.output);
-  check_internal(found != outputs.end(), "the forward graph lacks the output '", loss.output, "' of the training step's loss");
-  return static_cast<std::size_t>(found - outputs.begin());
+std::vector<passes::MetricSpec> metrics_of(std::span<const std::string> texts, const LossSpec& loss) {
+  const std::vector<passes::MetricSpec> defaults = passes::default_metrics(loss);
+  if (texts.empty()) return defaults;
+  std::vector<passes::MetricSpec> metrics;
+  for (const std::string& text : texts) {
+    passes::MetricSpec metric = passes::parse_metric(text, loss.output);
+    if (!defaults.empty()) metric.takes_scores = defaults[0].takes_scores;
+    metrics.push_back(std::move(metric));
+  }
+  return metrics;
+}
+
+std::vector<std::string> loss_arrays(const Model& model, const LossSpec& loss, std::span<const passes::MetricSpec> metrics) {
+  std::vector<std::string> possible = passes::possible_arrays(loss), arrays;
+  for (const passes::MetricSpec& metric : metrics)
+    for (std::string& name : passes::possible_arrays(metric)) possible.push_back(std::move(name));
+  std::vector<frontend::ValueInfo> values = model.inputs();
+  if (const frontend::OnnxFile* file = onnx_file(model)) values.insert(values.end(), file->outputs.begin(), file->outputs.end());
+  for (std::string& name : possible)
+    if (std::ranges::find(values, name, &frontend::ValueInfo::name) == values.end() &&
+        std::ranges::find(arrays, name) == arrays.end())
+      arrays.push_back(std::move(name));
+  return arrays;
 }
 
 }  // namespace gcomp::driver

@@ -3,16 +3,18 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "codegen/program_limits.h"
 #include "gcomp/driver/bind_shapes.h"
-#include "gcomp/driver/loss_output.h"
+#include "gcomp/driver/loss_target.h"
 #include "gcomp/limits.h"
 #include "gcomp/model.h"
 #include "ir/memory_plan.h"
+#include "passes/training/metrics/metric.h"
 #include "passes/training/training.h"
 #include "runtime/program.h"
 
@@ -49,8 +51,9 @@ struct GraphOptions {
   std::vector<std::string> tie, untie;
   std::string batchnorm_variance;
   std::int64_t seed = 0;  ///< of Dropout and other random operators
-  /// inference_graph, beside a training step: the output that its loss looks at. Others that cannot be computed are left out.
-  std::optional<std::string> loss_output;
+  /// inference_graph, beside a training step: names among which are the outputs that its loss looks at. Others that cannot be
+  /// computed are left out.
+  std::optional<std::vector<std::string>> loss_outputs;
   bool training_form = false;  ///< inference_graph: BatchNormalization by the batch, Dropout live, whatever form the file has
   ImportLimits limits;
   ProgramLimits program_limits;
@@ -65,7 +68,7 @@ using Optimizer = passes::OptimizerSpec;
 struct ModelGraph {
   ir::Graph graph;
   frontend::Model model;
-  std::optional<LossTarget> target;  ///< what the loss looks at and the input `label`; none for LossKind::output
+  LossTarget target;  ///< of a training step and of an evaluation
 };
 
 /// Outputs are the model's. In inference form unless the options ask for training form; the graph then updates its counters alone,
@@ -74,12 +77,20 @@ ModelGraph inference_graph(const Model& model, const GraphOptions& options, cons
 /// What makes rows of a forward pass depend on each other; "" where nothing does, and where that cannot be told: inputs have no
 /// number of rows in common, or one.
 std::string row_dependence(const ir::Graph& forward);
-/// Inputs are the model's, `label` where the loss needs one, and the learning rate; outputs are those of
+/// Inputs are the model's, the arrays of the data that the loss reads, and the learning rate; outputs are those of
 /// passes::make_training_step(). All but the model's have roles. Outputs that the loss does not look at and that cannot be computed
 /// are left out. Throws UserError where nothing is trained, and with exit 4 and every node concerned where the loss cannot be
 /// differentiated.
 ModelGraph training_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const Optimizer& optimizer,
                           const CompileHooks& hooks = {});
+/// What evaluates the model: the inference form with the terms of the loss and the metrics for outputs.
+struct EvaluationGraph {
+  ModelGraph made;
+  passes::EvaluationPlan plan;
+  std::string row_dependence;
+};
+EvaluationGraph evaluation_graph(const Model& model, const GraphOptions& options, const LossSpec& loss,
+                                 const std::vector<passes::MetricSpec>& metrics, const CompileHooks& hooks = {});
 /// Outputs are the loss, then the gradient of every trained parameter in the order of trained_names().
 ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks = {});
 
@@ -97,10 +108,12 @@ LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const C
 runtime::Program generate_program(const LoweredGraph& lowered, const runtime::Target& target, const CompileHooks& hooks = {},
                                   const codegen::ProgramLimits& limits = {});
 
-/// The loss with what the training graph has settled, so that no later step decides otherwise: its output, and the class axis.
+/// The loss with what the training graph has settled, so that no later step decides otherwise: the output that it looks at.
 LossSpec settled(LossSpec loss, const ModelGraph& made);
-/// The position of the output that a settled loss looks at. `outputs` names those of a forward pass.
-std::size_t loss_output(const LossSpec& loss, const std::vector<std::string>& outputs);
+/// The metrics by their texts, which look at what the loss looks at; without any, passes::default_metrics().
+std::vector<passes::MetricSpec> metrics_of(std::span<const std::string> texts, const LossSpec& loss);
+/// Arrays of the data that the loss and the metrics read beside the model's inputs, by the names in them.
+std::vector<std::string> loss_arrays(const Model& model, const LossSpec& loss, std::span<const passes::MetricSpec> metrics = {});
 
 /// Both of the above.
 runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks = {},

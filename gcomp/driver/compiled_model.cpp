@@ -18,6 +18,16 @@ void add_weights(runtime::Artifact& artifact, const frontend::Model& model) {
   }
 }
 
+/// Adds the program that evaluates, and what it says to `saved`.
+void add_evaluation(runtime::Artifact& artifact, SavedModel& saved, const Model& model, const GraphOptions& graph,
+                    const LossSpec& loss, const ArtifactOptions& options) {
+  std::vector<passes::MetricSpec> metrics = metrics_of(options.metrics, loss);
+  EvaluationGraph evaluation = evaluation_graph(model, graph, loss, metrics, options.hooks);
+  describe_evaluation(saved, evaluation, loss, metrics);
+  artifact.programs.push_back(compile_graph(std::move(evaluation.made.graph), options.target, options.hooks, graph.program_limits));
+  artifact.programs.back().name = kEvaluationProgram;
+}
+
 void add_binaries(runtime::Artifact& artifact, const runtime::Target& target, const runtime::DeviceOptions& options) {
   std::vector<std::vector<std::byte>> binaries = runtime::backend_of(target).compile(artifact.programs, options);
   for (std::size_t i = 0; i < binaries.size(); ++i)
@@ -40,7 +50,7 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
     saved = describe_model(model, options.loss, options.learning_rate, &made);
     loss = settled(loss, made);
     compiled.output = loss.output;
-    graph.loss_output = loss.output;
+    graph.loss_outputs = passes::possible_outputs(loss);
     artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks, graph.program_limits));
     artifact.programs.back().name = kTrainingProgram;
     add_weights(artifact, made.model);
@@ -49,11 +59,12 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
     compiled.model = std::move(made.model);
   }
   ModelGraph made = inference_graph(model, graph, options.hooks);
-  describe_forward(saved, made, loss);
+  describe_forward(saved, made);
   artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks, graph.program_limits));
   artifact.programs.back().name = kForwardProgram;
   add_weights(artifact, made.model);
   if (options.loss.empty()) compiled.model = std::move(made.model);
+  else add_evaluation(artifact, saved, model, graph, loss, options);
   compiled.model.weights.clear();
   store(saved, artifact);
   add_binaries(artifact, options.target, options.device_options);

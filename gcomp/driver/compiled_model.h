@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "gcomp/driver/compile.h"
 #include "gcomp/driver/original_model.h"
@@ -13,8 +14,9 @@ namespace gcomp::driver {
 struct ArtifactOptions {
   GraphOptions graph = {};
   runtime::Target target = {};
-  std::string loss;    ///< "" for inference alone
-  std::string output;  ///< what the loss looks at; "" for the first output of floats
+  std::string loss;                  ///< "" for inference alone
+  std::string output;                ///< what the loss looks at; "" for the first output of floats
+  std::vector<std::string> metrics;  ///< of an evaluation; without any, accuracy where the loss decides
   Optimizer optimizer = {};
   double learning_rate = 1e-3;                     ///< where a run gives none
   KeepModel keep_model = KeepModel::by_reference;  ///< with a training step: for its export as .onnx
@@ -25,7 +27,7 @@ struct ArtifactOptions {
 struct CompiledModel {
   runtime::Artifact artifact;
   frontend::Model model;  ///< what import decided; its graph and weights are empty
-  std::string output;     ///< what the loss looks at
+  std::string output;     ///< what the loss looks at where it has no arguments
 };
 
 /// The forward program, the training step where there is a loss, and the weights. The kernels are compiled too, so that

@@ -1,6 +1,7 @@
 #include "gcomp/driver/describe_model.h"
 
 #include "gcomp/driver/graph_index_limits.h"
+#include "ir/base/error.h"
 
 namespace gcomp::driver {
 namespace {
@@ -19,11 +20,8 @@ SavedModel describe_model(const Model& model, const std::string& loss, double le
   saved.loss = loss;
   saved.learning_rate = learning_rate;
   if (!training) return saved;
-  if (const auto& target = training->target) {
-    saved.axis = target->label.axis;
-    saved.classes = target->output.classes;
-    saved.has_label = true;
-  }
+  for (const passes::LossArray& array : training->target.bound.arrays)
+    saved.labels.push_back({array.name, array.classes, array.ignored});
   saved.trained = trained_names(training->model);
   saved.weights = names_of_weights(training->model);
   saved.outputs = training->model.outputs;
@@ -31,12 +29,39 @@ SavedModel describe_model(const Model& model, const std::string& loss, double le
   return saved;
 }
 
-void describe_forward(SavedModel& saved, const ModelGraph& forward, const LossSpec& loss) {
+void describe_forward(SavedModel& saved, const ModelGraph& forward) {
   saved.outputs = forward.model.outputs;
   saved.limits = index_limits(forward.graph);
   saved.row_dependence = row_dependence(forward.graph);
   if (saved.loss.empty()) saved.weights = names_of_weights(forward.model);
-  else saved.loss_output = loss_output(loss, forward.model.outputs);
+}
+
+void describe_evaluation(SavedModel& saved, const EvaluationGraph& evaluation, const LossSpec& loss,
+                         std::span<const passes::MetricSpec> metrics) {
+  saved.evaluation = SavedEvaluation{.term_is_sum = evaluation.plan.term_is_sum,
+                                     .takes_parts = evaluation.plan.takes_parts && evaluation.row_dependence.empty(),
+                                     .output = loss.output,
+                                     .limits = index_limits(evaluation.made.graph),
+                                     .metrics = {}};
+  for (const passes::MetricSpec& metric : metrics)
+    saved.evaluation->metrics.push_back({metric.text, metric.takes_scores, metric.of_classes});
+}
+
+EvaluatedModel evaluated_model(const SavedModel& saved) {
+  const SavedEvaluation& evaluation = *saved.evaluation;
+  EvaluatedModel made{.loss = passes::parse_loss(saved.loss), .metrics = {}, .plan = {}, .limits = evaluation.limits};
+  const std::size_t terms = passes::term_count(made.loss);
+  check_user(evaluation.term_is_sum.size() == terms, "it has ", evaluation.term_is_sum.size(), " terms, the loss ", terms);
+  made.plan.term_is_sum = evaluation.term_is_sum;
+  made.plan.takes_parts = evaluation.takes_parts;
+  for (const SavedMetric& saved_metric : evaluation.metrics) {
+    passes::MetricSpec metric = passes::parse_metric(saved_metric.text);
+    metric.takes_scores = saved_metric.takes_scores;
+    metric.of_classes = saved_metric.of_classes;
+    made.plan.metric_outputs.push_back(passes::output_count(metric));
+    made.metrics.push_back(std::move(metric));
+  }
+  return made;
 }
 
 }  // namespace gcomp::driver

@@ -1,9 +1,11 @@
 // A SavedModel filled from the graphs that its programs are compiled from.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "gcomp/driver/compile.h"
+#include "gcomp/driver/evaluator.h"
 #include "gcomp/driver/saved_model.h"
 
 namespace gcomp::driver {
@@ -11,7 +13,12 @@ namespace gcomp::driver {
 /// What is known of a model before its forward pass is made; `training` is null where it has no training step. `loss` is as the
 /// user wrote it.
 SavedModel describe_model(const Model& model, const std::string& loss, double learning_rate, const ModelGraph* training);
-/// Adds what the graph of the forward pass tells. `loss` is settled; not looked at where there is no training step.
-void describe_forward(SavedModel& saved, const ModelGraph& forward, const LossSpec& loss);
+/// Adds what the graph of the forward pass tells.
+void describe_forward(SavedModel& saved, const ModelGraph& forward);
+/// Adds what the program that evaluates gives. `loss` is settled.
+void describe_evaluation(SavedModel& saved, const EvaluationGraph& evaluation, const LossSpec& loss,
+                         std::span<const passes::MetricSpec> metrics);
+/// What an Evaluator needs to know; the inverse. Throws UserError where a loss or metric is none, or does not fit.
+EvaluatedModel evaluated_model(const SavedModel& saved);
 
 }  // namespace gcomp::driver

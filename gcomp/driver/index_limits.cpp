@@ -1,11 +1,26 @@
 #include "gcomp/driver/index_limits.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "ir/base/dtype.h"
 #include "ir/base/error.h"
 
 namespace gcomp::driver {
+
+namespace {
+
+/// An element of integers; what is beyond i64 becomes its largest value.
+std::int64_t integer_at(const TensorView& array, std::int64_t element) {
+  const DType dtype = array.type().dtype;
+  const std::byte* at = array.bytes().data() + static_cast<std::size_t>(element) * size_of(dtype);
+  if (dtype != DType::u64 && dtype != DType::i64) return static_cast<std::int64_t>(load_as_double(dtype, at, 0));
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, at, sizeof bits);
+  return dtype == DType::u64 && bits > INT64_MAX ? INT64_MAX : static_cast<std::int64_t>(bits);
+}
+
+}  // namespace
 
 std::string to_string(const IndexFault& fault) {
   return concat("input '", fault.input, "', row ", fault.row, ": index ", fault.value, ", wanted ", -fault.limit, " to ",
@@ -22,22 +37,22 @@ std::optional<IndexFault> find_index_fault(const IndexLimit& limit, const Tensor
   return std::nullopt;
 }
 
-std::optional<LabelFault> find_label_fault(const TensorView& labels, std::int64_t classes) {
+std::optional<LabelFault> find_label_fault(const TensorView& labels, const LabelLimit& limit) {
   const TensorType& type = labels.type();
-  if (classes == 0 || !is_integer(type.dtype) || type.shape.empty() || type.elements() == 0) return std::nullopt;
+  if (limit.classes == 0 || !is_integer(type.dtype) || type.shape.empty() || type.elements() == 0) return std::nullopt;
   const std::int64_t row = type.elements() / type.shape[0];
   std::optional<LabelFault> fault;
   for (std::int64_t i = 0; i < type.elements(); ++i) {
-    const auto label = static_cast<std::int64_t>(load_as_double(type.dtype, labels.bytes().data(), i));
-    if (!fault && (label < 0 || label >= classes) && label != kIgnoredLabel) fault = {i / row, label, label};
+    const std::int64_t label = integer_at(labels, i);
+    if (!fault && (label < 0 || label >= limit.classes) && label != limit.ignored) fault = {i / row, label, label};
     if (fault) fault->largest = std::max(fault->largest, label);
   }
   return fault;
 }
 
-std::string to_string(const LabelFault& fault, std::int64_t classes) {
-  return concat("array 'label', row ", fault.row, ": label ", fault.label, ", wanted 0 to ", classes - 1, " (or ", kIgnoredLabel,
-                ", which is ignored)");
+std::string to_string(const LabelFault& fault, const LabelLimit& limit) {
+  return concat("array '", limit.array, "', row ", fault.row, ": label ", fault.label, ", wanted 0 to ", limit.classes - 1,
+                limit.ignored ? concat(" (or ", *limit.ignored, ", which is ignored)") : "");
 }
 
 }  // namespace gcomp::driver

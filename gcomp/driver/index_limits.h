@@ -30,17 +30,23 @@ std::string to_string(const IndexFault& fault);
 /// The first element of integer data beyond its limit.
 std::optional<IndexFault> find_index_fault(const IndexLimit& limit, const TensorType& type, std::span<const std::byte> elements);
 
-/// Labels of this number take no part in a loss.
-inline constexpr std::int64_t kIgnoredLabel = -100;
+/// Which class numbers an array of the data may hold.
+struct LabelLimit {
+  std::string array;
+  std::int64_t classes = 0;  ///< they are below this
+  std::optional<std::int64_t> ignored = {};
+
+  bool operator==(const LabelLimit&) const = default;
+};
 
 struct LabelFault {
   std::int64_t row = 0;  ///< position in the first dimension
   std::int64_t label = 0;
   std::int64_t largest = 0;  ///< of this label and those behind it
 };
-/// The first element of integer labels that is neither below `classes` nor ignored; none for other labels, and for 0 classes.
-std::optional<LabelFault> find_label_fault(const TensorView& labels, std::int64_t classes);
+/// The first element of integer labels that is neither a class nor ignored; none for labels that are no integers.
+std::optional<LabelFault> find_label_fault(const TensorView& labels, const LabelLimit& limit);
 /// "array 'label', row 3: label 10, wanted 0 to 9 (or -100, which is ignored)".
-std::string to_string(const LabelFault& fault, std::int64_t classes);
+std::string to_string(const LabelFault& fault, const LabelLimit& limit);
 
 }  // namespace gcomp::driver

@@ -24,7 +24,7 @@ GraphOptions graph_options(const gcomp::GraphOptions& options) {
           .untie = options.untie,
           .batchnorm_variance = options.batchnorm_variance,
           .seed = options.seed,
-          .loss_output = {},
+          .loss_outputs = {},
           .training_form = options.training_form,
           .limits = options.limits,
           .program_limits = options.program_limits,

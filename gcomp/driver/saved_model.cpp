@@ -151,30 +151,81 @@ OriginalModel original_of(const json& object) {
   return original;
 }
 
+std::vector<IndexLimit> limits_of(Members& members) {
+  std::vector<IndexLimit> limits;
+  for (const json& limit : members.list("limits")) {
+    check_user(limit.is_array() && limit.size() == 2 && limit[0].is_string() && limit[1].is_number_unsigned(), "a limit is ",
+               limit.dump());
+    limits.push_back({limit[0].get<std::string>(), limit[1].get<std::int64_t>()});
+  }
+  return limits;
+}
+
+json to_json(const std::vector<IndexLimit>& limits) {
+  json list = json::array();
+  for (const IndexLimit& limit : limits) list.push_back({limit.input, limit.limit});
+  return list;
+}
+
+SavedEvaluation evaluation_of(const json& object) {
+  Members members(object);
+  SavedEvaluation evaluation{.term_is_sum = {},
+                             .takes_parts = members.boolean("takes_parts"),
+                             .output = members.text("output"),
+                             .limits = limits_of(members),
+                             .metrics = {}};
+  for (const json& is_sum : members.list("terms")) {
+    check_user(is_sum.is_boolean(), "a term is ", is_sum.dump());
+    evaluation.term_is_sum.push_back(is_sum.get<bool>());
+  }
+  for (const json& listed : members.list("metrics")) {
+    Members metric(listed);
+    evaluation.metrics.push_back(
+        {.text = metric.text("text"), .takes_scores = metric.boolean("takes_scores"), .of_classes = metric.boolean("of_classes")});
+    metric.end();
+  }
+  members.end();
+  return evaluation;
+}
+
+json to_json(const SavedEvaluation& evaluation) {
+  json terms = json::array(), metrics = json::array();
+  for (const bool is_sum : evaluation.term_is_sum) terms.push_back(is_sum);
+  for (const SavedMetric& metric : evaluation.metrics)
+    metrics.push_back({{"text", metric.text}, {"takes_scores", metric.takes_scores}, {"of_classes", metric.of_classes}});
+  return {{"terms", terms},
+          {"takes_parts", evaluation.takes_parts},
+          {"output", evaluation.output},
+          {"limits", to_json(evaluation.limits)},
+          {"metrics", metrics}};
+}
+
 SavedModel parse(const json& object) {
   Members members(object);
   SavedModel saved{.model = members.text("model"),
                    .loss = members.text("loss"),
-                   .axis = members.integer("axis", -1),
-                   .classes = members.integer("classes", 0),
                    .learning_rate = 0,
                    .trained = members.names("trained"),
                    .weights = members.names("weights"),
                    .outputs = members.names("outputs"),
-                   .loss_output = static_cast<std::size_t>(members.natural("loss_output")),
-                   .has_label = members.boolean("label"),
+                   .labels = {},
                    .limits = {},
                    .row_dependence = members.text("row_dependence"),
                    .position = position_of(members.at("position")),
+                   .evaluation = {},
                    .original = {}};
   const json& rate = members.at("learning_rate");
   check_user(rate.is_number() && std::isfinite(rate.get<double>()) && rate.get<double>() >= 0, "'learning_rate' is ", rate.dump());
   saved.learning_rate = rate.get<double>();
-  for (const json& limit : members.list("limits")) {
-    check_user(limit.is_array() && limit.size() == 2 && limit[0].is_string() && limit[1].is_number_unsigned(), "a limit is ",
-               limit.dump());
-    saved.limits.push_back({limit[0].get<std::string>(), limit[1].get<std::int64_t>()});
+  saved.limits = limits_of(members);
+  for (const json& label : members.list("labels")) {
+    check_user(label.is_array() && label.size() == 3 && label[0].is_string() && label[1].is_number_unsigned() &&
+                   (label[2].is_null() || label[2].is_number_integer()),
+               "a label is ", label.dump());
+    saved.labels.push_back({label[0].get<std::string>(), label[1].get<std::int64_t>(),
+                            label[2].is_null() ? std::nullopt : std::optional(label[2].get<std::int64_t>())});
   }
+  if (!members.at("evaluation").is_null()) saved.evaluation = evaluation_of(members.at("evaluation"));
   if (!members.at("original").is_null()) saved.original = original_of(members.at("original"));
   members.end();
   return saved;
@@ -192,15 +243,15 @@ bool has_input(const runtime::Program& program, std::string_view name) {
 void check_forward(const SavedModel& saved, const runtime::Program& forward) {
   check_user(saved.outputs.size() == forward.outputs.size(), "it names ", saved.outputs.size(), " outputs, the forward pass has ",
              forward.outputs.size());
-  check_user(saved.loss.empty() || saved.loss_output < saved.outputs.size(), "the loss looks at output ", saved.loss_output, " of ",
-             saved.outputs.size());
   for (const IndexLimit& limit : saved.limits)
     check_user(has_input(forward, limit.input), "'", limit.input, "', which it limits, is no input");
 }
 
 void check_step(const SavedModel& saved, const runtime::Program& step) {
   check_user(!saved.loss.empty(), "it does not fit its training step");
-  check_user(step_ports(step).label.has_value() || !saved.has_label, "the training step has no label");
+  static_cast<void>(step_ports(step));
+  for (const LabelLimit& label : saved.labels)
+    check_user(has_input(step, label.array), "'", label.array, "', whose labels it limits, is no input");
 }
 
 /// Every array is a state of some program, and of its type.
@@ -223,21 +274,20 @@ void check_weights(const SavedModel& saved, const runtime::Artifact& artifact) {
 }  // namespace
 
 void store(const SavedModel& saved, runtime::Artifact& artifact) {
-  json limits = json::array();
-  for (const IndexLimit& limit : saved.limits) limits.push_back({limit.input, limit.limit});
+  json labels = json::array();
+  for (const LabelLimit& label : saved.labels)
+    labels.push_back({label.array, label.classes, label.ignored ? json(*label.ignored) : json()});
   const json object = {{"model", saved.model},
                        {"loss", saved.loss},
-                       {"axis", saved.axis},
-                       {"classes", saved.classes},
                        {"trained", saved.trained},
                        {"weights", saved.weights},
                        {"outputs", saved.outputs},
-                       {"loss_output", saved.loss_output},
-                       {"label", saved.has_label},
-                       {"limits", limits},
+                       {"labels", labels},
+                       {"limits", to_json(saved.limits)},
                        {"row_dependence", saved.row_dependence},
                        {"learning_rate", saved.learning_rate},
                        {"position", to_json(saved.position)},
+                       {"evaluation", saved.evaluation ? to_json(*saved.evaluation) : json()},
                        {"original", saved.original ? to_json(*saved.original) : json()}};
   artifact.metadata[kKey] = object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -249,6 +299,8 @@ SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem:
     SavedModel saved = parse(runtime::parse_strict_json(found->second, kMostNesting));
     if (const runtime::Program* forward = find_program(artifact, kForwardProgram)) check_forward(saved, *forward);
     if (const runtime::Program* step = find_program(artifact, kTrainingProgram)) check_step(saved, *step);
+    check_user(saved.evaluation.has_value() == (find_program(artifact, kEvaluationProgram) != nullptr),
+               "it does not fit its evaluation");
     check_weights(saved, artifact);
     return saved;
   } catch (const UserError& error) {

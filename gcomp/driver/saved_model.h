@@ -18,21 +18,35 @@ namespace gcomp::driver {
 inline constexpr char kForwardProgram[] = "forward";
 inline constexpr char kTrainingProgram[] = "train_step";
 
+inline constexpr char kEvaluationProgram[] = "evaluate";
+
+struct SavedMetric {
+  std::string text;
+  bool takes_scores = false, of_classes = false;  ///< passes::MetricSpec's
+};
+
+/// What the outputs of the program that evaluates are (passes/training/metrics/metric.h).
+struct SavedEvaluation {
+  std::vector<bool> term_is_sum;
+  bool takes_parts = false;  ///< a batch may be filled up
+  std::string output;        ///< that loss and metrics without arguments look at
+  std::vector<IndexLimit> limits;
+  std::vector<SavedMetric> metrics;
+};
+
 struct SavedModel {
   std::string model;                 ///< what it was compiled from
   std::string loss;                  ///< "" where there is no training step
-  std::int64_t axis = -1;            ///< cross_entropy: the class axis
-  std::int64_t classes = 0;          ///< labels are below this; 0 where they are no class numbers
   double learning_rate = 0;          ///< of the last run, or as it was compiled: a run may have another
   std::vector<std::string> trained;  ///< states that training changes
   std::vector<std::string> weights;  ///< parameters and running statistics
   std::vector<std::string> outputs;  ///< of the forward program, by the model's names
-  std::size_t loss_output = 0;       ///< which of them the loss looks at
-  bool has_label = false;            ///< the step has an input of Role::label
+  std::vector<LabelLimit> labels;    ///< inputs of the step of Role::label
   std::vector<IndexLimit> limits;
   std::string row_dependence;  ///< what keeps the forward program from working on parts of a batch; "" where nothing does
   DataPosition position;
-  std::optional<OriginalModel> original;  ///< none where it was no ONNX file, and without a training step
+  std::optional<SavedEvaluation> evaluation;  ///< none without a training step
+  std::optional<OriginalModel> original;      ///< none where it was no ONNX file, and without a training step
 };
 
 void store(const SavedModel& saved, runtime::Artifact& artifact);

@@ -246,7 +246,8 @@ constexpr std::array kDefinitions = definitions_of(kRules);
 
 /// During the warm-up, the schedule's first step.
 Moment moment(const Options& options, const ScheduledRun& run, std::int64_t step) {
-  return {options, run.learning_rate, std::max<std::int64_t>(step - run.warmup_steps, 0), run.steps - run.warmup_steps, run.warmup_steps};
+  return {options, run.learning_rate, std::max<std::int64_t>(step - run.warmup_steps, 0), run.steps - run.warmup_steps,
+          run.warmup_steps};
 }
 
 }  // namespace

@@ -22,7 +22,6 @@ std::vector<std::size_t> data_inputs(const runtime::Program& program) {
 
 StepPorts step_ports(const runtime::Program& program) {
   return {.data = data_inputs(program),
-          .label = find_port(program.inputs, Role::label),
           .learning_rate = require_port(program, program.inputs, Role::learning_rate),
           .momentum = find_port(program.inputs, Role::momentum),
           .loss = require_port(program, program.outputs, Role::loss),

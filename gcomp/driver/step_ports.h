@@ -13,8 +13,7 @@ std::vector<std::size_t> data_inputs(const runtime::Program& program);
 
 /// Positions among the inputs and outputs of a program.
 struct StepPorts {
-  std::vector<std::size_t> data;     ///< data_inputs()
-  std::optional<std::size_t> label;  ///< among them
+  std::vector<std::size_t> data;  ///< data_inputs()
   std::size_t learning_rate = 0;
   std::optional<std::size_t> momentum;  ///< where a schedule turns it
   std::size_t loss = 0;

@@ -7,8 +7,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "gcomp/driver/evaluator.h"
 #include "gcomp/driver/forward.h"
 #include "gcomp/driver/saved_model.h"
 #include "gcomp/driver/step_ports.h"
@@ -34,6 +36,7 @@ struct Trainer::Impl {
   std::shared_ptr<runtime::StateMemory> memory;
   std::unique_ptr<runtime::Executable> step;
   std::unique_ptr<driver::Forward> forward;
+  std::unique_ptr<driver::Evaluator> evaluator;
   std::unique_ptr<runtime::Executable> gradient;
   driver::StepPorts ports;  // of `step`
   Optional<LossScaleStatus> loss_scale;
@@ -50,6 +53,9 @@ struct Trainer::Impl {
   void adopt_step(runtime::Program program, std::span<const std::byte> binary);
   runtime::Program forward_program(std::int64_t batch);
   driver::Forward& forward_pass();
+  driver::Evaluator& evaluation();
+  /// Of an array of the data, for messages and checks; null where it has no class numbers.
+  const driver::LabelLimit* label_limit(std::string_view array) const;
   void fill(runtime::Executable& executable, const Batch& batch);
   std::optional<driver::IndexFault> find_index_fault(runtime::Executable& executable, int age) const;
   /// Does `work`; where an index of the run `age` runs before the last was out of range, the error names input, row and value.

@@ -1,5 +1,6 @@
 #include "gcomp/driver/training.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "gcomp/driver/describe_model.h"
@@ -50,7 +51,7 @@ Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : so
   saved.position.seed = static_cast<std::uint64_t>(given.graph.seed);
   model = std::move(made.model);
   loss = driver::settled(loss, made);
-  if (made.target) other_outputs = made.target->others;
+  other_outputs = made.target.others;
   runtime::Program program =
       driver::compile_graph(std::move(made.graph), device->target(), given.hooks, given.graph.program_limits);
   program.name = driver::kTrainingProgram;
@@ -76,6 +77,9 @@ Trainer::Impl::Impl(const Path& path, const DeviceOptions& device_options, Devic
   adopt_step(*trained_step, driver::kernel_binary(artifact, *trained_step));
   forward = std::make_unique<driver::Forward>(device->load(*inference, memory, driver::kernel_binary(artifact, *inference)),
                                               saved.outputs, saved.limits, saved.row_dependence);
+  if (const runtime::Program* evaluating = driver::find_program(artifact, driver::kEvaluationProgram))
+    evaluator = std::make_unique<driver::Evaluator>(device->load(*evaluating, memory, driver::kernel_binary(artifact, *evaluating)),
+                                                    driver::evaluated_model(saved));
   for (const auto& [name, tensor] : artifact.weights) memory->write(name, tensor);
   const std::vector<std::string> missing = memory->unwritten();
   check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));
@@ -88,7 +92,7 @@ void Trainer::Impl::fill(runtime::Executable& executable, const Batch& batch) {
     const TensorView& array = driver::find_array(batch, input.name);
     check_user(array.type().shape == input.type.shape, "array '", input.name, "' is ", to_string(array.type()), ", wanted ",
                to_string(input.type));
-    if (executable.program().inputs[i].role == Role::label) driver::check_labels(array, saved.classes, other_outputs);
+    if (const driver::LabelLimit* limit = label_limit(input.name)) driver::check_labels(array, *limit, other_outputs);
     driver::copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, executable.input(i));
   }
 }
@@ -114,9 +118,9 @@ void Trainer::Impl::naming_index_faults(runtime::Executable& executable, int age
 runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
   driver::GraphOptions graph_options = options.graph;
   if (graph_options.shapes.batch) graph_options.shapes.batch = batch;
-  graph_options.loss_output = loss.output;
+  graph_options.loss_outputs = passes::possible_outputs(loss);
   driver::ModelGraph made = driver::inference_graph(*source, graph_options, options.hooks);
-  driver::describe_forward(saved, made, loss);
+  driver::describe_forward(saved, made);
   runtime::Program program =
       driver::compile_graph(std::move(made.graph), device->target(), options.hooks, options.graph.program_limits);
   program.name = driver::kForwardProgram;
@@ -134,16 +138,38 @@ driver::Forward& Trainer::Impl::forward_pass() {
   return *forward;
 }
 
+driver::Evaluator& Trainer::Impl::evaluation() {
+  if (evaluator) return *evaluator;
+  check_user(source.has_value(), "'", artifact_path.string(), "' holds no program that evaluates; compile it again");
+  const std::vector<passes::MetricSpec> metrics = driver::metrics_of(options.metrics, loss);
+  driver::EvaluationGraph made = driver::evaluation_graph(*source, options.graph, loss, metrics, options.hooks);
+  driver::describe_evaluation(saved, made, loss, metrics);
+  runtime::Program program =
+      driver::compile_graph(std::move(made.made.graph), device->target(), options.hooks, options.graph.program_limits);
+  program.name = driver::kEvaluationProgram;
+  memory->bind(program);
+  write_missing(*memory, made.made.model);
+  evaluator = std::make_unique<driver::Evaluator>(device->load(std::move(program), memory), driver::evaluated_model(saved));
+  return *evaluator;
+}
+
+const driver::LabelLimit* Trainer::Impl::label_limit(std::string_view array) const {
+  const auto found = std::ranges::find(saved.labels, array, &driver::LabelLimit::array);
+  return found == saved.labels.end() ? nullptr : &*found;
+}
+
 runtime::Artifact Trainer::Impl::artifact() {
   runtime::Artifact artifact;
   driver::Forward& inference = forward_pass();
-  artifact.programs = {step->program(), inference.executable().program()};
+  runtime::Executable& evaluating = evaluation().executable();
+  artifact.programs = {step->program(), inference.executable().program(), evaluating.program()};
   const auto add_binary = [&](const runtime::Executable& executable) {
     const std::span<const std::byte> binary = executable.kernel_binary();
     artifact.binaries.emplace_back(driver::kernel_binary_name(executable.program()), std::vector(binary.begin(), binary.end()));
   };
   add_binary(*step);
   add_binary(inference.executable());
+  add_binary(evaluating);
   for (const runtime::StateEntry& entry : memory->entries()) artifact.weights.emplace(entry.name, memory->read(entry.name));
   saved.learning_rate = options.learning_rate;
   const frontend::OnnxFile* file = source ? driver::onnx_file(*source) : nullptr;
@@ -164,6 +190,7 @@ TrainOptions train_options(const gcomp::TrainOptions& options) {
   if (options.optimizer.turned_momentum) optimizer.turn_momentum("optimizer");
   return {.loss = options.loss,
           .output = options.output,
+          .metrics = options.metrics,
           .optimizer = optimizer,
           .learning_rate = options.learning_rate.value_or(optimizer.learning_rate()),
           .batch = options.batch,
@@ -179,6 +206,7 @@ Trainer make_trainer(const Model& model, const TrainOptions& options) { return T
 
 const frontend::Model& imported_model(const Trainer& trainer) { return trainer.impl().model; }
 const std::vector<LossOutput>& other_outputs(const Trainer& trainer) { return trainer.impl().other_outputs; }
+const std::vector<LabelLimit>& label_limits(const Trainer& trainer) { return trainer.impl().saved.labels; }
 runtime::Executable& step_of(Trainer& trainer) { return *trainer.impl().step; }
 
 std::vector<frontend::FileStamp> model_files(const Trainer& trainer) {

@@ -7,7 +7,7 @@
 #include "frontend/onnx/import.h"
 #include "gcomp/driver/compile.h"
 #include "gcomp/driver/index_limits.h"
-#include "gcomp/driver/loss_output.h"
+#include "gcomp/driver/loss_target.h"
 #include "gcomp/trainer.h"
 #include "runtime/executable.h"
 
@@ -15,8 +15,9 @@ namespace gcomp::driver {
 
 /// gcomp::TrainOptions with the driver's own GraphOptions and CompileHooks.
 struct TrainOptions {
-  std::string loss = "cross_entropy";  ///< "mse", "l1", "bce", "bce_with_logits", "cross_entropy:axis=1", "output:NAME"
-  std::string output;                  ///< what loss and accuracy look at; "" for the first output of floats
+  std::string loss = "cross_entropy";  ///< passes/training/losses/loss.h
+  std::string output;                  ///< what calls without arguments look at; "" for the first output of floats
+  std::vector<std::string> metrics;    ///< passes/training/metrics/metric.h; without any, accuracy where the loss decides
   Optimizer optimizer;
   double learning_rate = 1e-3;
   std::int64_t batch = 0;   ///< rows of one step; 0 where GraphOptions::shapes binds everything
@@ -38,6 +39,8 @@ Trainer make_trainer(const Model& model, const TrainOptions& options);
 const frontend::Model& imported_model(const Trainer& trainer);
 /// Outputs beside loss_output() whose labels would have the same type; empty after load().
 const std::vector<LossOutput>& other_outputs(const Trainer& trainer);
+/// Which class numbers arrays of the data may hold.
+const std::vector<LabelLimit>& label_limits(const Trainer& trainer);
 /// The files that export reads: the model's and those of its external data; after load() and without prepare_export() none.
 std::vector<frontend::FileStamp> model_files(const Trainer& trainer);
 /// After step(), start() or take_loss() threw: the first index out of range in the inputs that the step saw.

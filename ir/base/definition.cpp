@@ -11,7 +11,7 @@
 namespace gcomp {
 namespace {
 
-using Kind = Expression::Kind;
+using Kind = Formula::Kind;
 
 constexpr std::string_view kNone = "none";
 
@@ -59,6 +59,7 @@ std::string wanted(const OptionDef& option) {
     case OptionKind::numbers:
       what = option.count > 0 ? concat("a list of ", option.count, " numbers") : std::string("a list of numbers");
       break;
+    case OptionKind::weights: return "a list of numbers, the name of an array, or none";
   }
   std::vector<std::string> bounds;
   if (std::isfinite(option.low)) bounds.push_back(concat(option.above ? "above " : "of at least ", shortest(option.low)));
@@ -101,12 +102,17 @@ std::optional<OptionValue> fitting(const OptionDef& option, const OptionValue& v
       if (!list || (option.count > 0 && list->size() != option.count)) return std::nullopt;
       return std::ranges::all_of(*list, [&](double x) { return is_within(option, x); }) ? std::optional(value) : std::nullopt;
     }
+    case OptionKind::weights: {
+      if (std::holds_alternative<bool>(value)) return std::nullopt;
+      if (const auto x = number(value)) return std::vector<double>{*x};
+      return value;
+    }
   }
   return std::nullopt;
 }
 
 /// A value as it is written, whatever option it is for; nothing for what is no value.
-std::optional<OptionValue> read_value(const Expression& e) {
+std::optional<OptionValue> read_value(const Formula& e) {
   if (e.kind == Kind::number) return e.value;
   if (e.kind == Kind::name && !e.quoted && (e.text == kNone || e.text == "None")) return std::monostate();
   if (e.kind == Kind::name && !e.quoted && (e.text == "true" || e.text == "True")) return true;
@@ -114,7 +120,7 @@ std::optional<OptionValue> read_value(const Expression& e) {
   if (e.kind == Kind::name) return e.text;
   if (e.kind != Kind::list) return std::nullopt;
   std::vector<double> list;
-  for (const Expression& element : e.operands) {
+  for (const Formula& element : e.operands) {
     if (element.kind != Kind::number) return std::nullopt;
     list.push_back(element.value);
   }
@@ -125,7 +131,7 @@ std::string written(const OptionValue& value) {
   return std::visit(
       Overloaded{[](std::monostate) { return std::string(kNone); }, [](bool b) { return std::string(b ? "true" : "false"); },
                  [](std::int64_t i) { return std::to_string(i); }, [](double d) { return shortest(d); },
-                 [](const std::string& s) { return s; },
+                 [](const std::string& s) { return quoted_name(s); },
                  [](const std::vector<double>& list) {
                    std::vector<std::string> parts;
                    for (double x : list) parts.push_back(shortest(x));
@@ -150,7 +156,7 @@ OptionValue Options::value(std::string_view option) const {
   if (const auto found = given_.find(option); found != given_.end()) return found->second;
   const OptionDef& def = option_of(*definition_, option);
   check_internal(!def.fallback.empty(), definition_->name, " has no ", option);
-  const auto value = read_value(parse_expression(def.fallback, definition_->name));
+  const auto value = read_value(parse_formula(def.fallback, definition_->name));
   const auto fits = value ? fitting(def, *value) : std::nullopt;
   check_internal(fits.has_value(), definition_->name, ": the default of ", option, " is '", def.fallback, "', wanted ",
                  wanted(def));
@@ -161,6 +167,7 @@ double Options::number(std::string_view option) const { return std::get<double>(
 std::int64_t Options::integer(std::string_view option) const { return std::get<std::int64_t>(value(option)); }
 bool Options::boolean(std::string_view option) const { return std::get<bool>(value(option)); }
 std::string Options::word(std::string_view option) const { return std::get<std::string>(value(option)); }
+bool Options::is_name(std::string_view option) const { return std::holds_alternative<std::string>(value(option)); }
 std::vector<double> Options::numbers(std::string_view option) const { return std::get<std::vector<double>>(value(option)); }
 
 void Options::set(std::string_view option, OptionValue value, std::string_view what) {
@@ -185,7 +192,7 @@ const Definition* find_definition(std::span<const Definition* const> table, std:
   return nullptr;
 }
 
-const Definition& definition_at(std::span<const Definition* const> table, std::string_view kind, const Expression& named,
+const Definition& definition_at(std::span<const Definition* const> table, std::string_view kind, const Formula& named,
                                 std::string_view what, std::string_view text) {
   if (const Definition* found = find_definition(table, named.text)) return *found;
   std::vector<std::string> names;
@@ -201,8 +208,8 @@ class OptionReader {
   OptionReader(const Definition& definition, std::string_view what, std::string_view text)
       : definition_(definition), what_(what), text_(text), options_(definition) {}
 
-  Options read(const Expression& call) {
-    for (const Expression::Option& given : call.options) read_one(given);
+  Options read(const Formula& call) {
+    for (const Formula::Option& given : call.options) read_one(given);
     for (const OptionDef& option : definition_.options)
       if (option.fallback.empty() && !options_.given(option.name))
         fail_at(what_, text_, call.begin, call.end, concat(definition_.name, " needs ", option.name, "=", wanted(option)));
@@ -210,7 +217,7 @@ class OptionReader {
   }
 
  private:
-  void read_one(const Expression::Option& given) {
+  void read_one(const Formula::Option& given) {
     const OptionDef* def = find_option(definition_, given.name);
     if (!def) {
       const std::vector<std::string> names = option_names(definition_);
@@ -232,12 +239,12 @@ class OptionReader {
   Options options_;
 };
 
-Options read_options(const Definition& definition, const Expression& call, std::string_view what, std::string_view text) {
+Options read_options(const Definition& definition, const Formula& call, std::string_view what, std::string_view text) {
   return OptionReader(definition, what, text).read(call);
 }
 
 Options parse_call(std::string_view text, std::span<const Definition* const> table, std::string_view kind, std::string_view what) {
-  const Expression call = parse_expression(text, what);
+  const Formula call = parse_formula(text, what);
   if (call.kind != Kind::name && call.kind != Kind::call)
     fail_at(what, text, call.begin, call.end, concat("wanted the name of one ", kind, ", or NAME(option=value, ...)"));
   const Definition& definition = definition_at(table, kind, call, what, text);
@@ -267,7 +274,8 @@ std::string describe(std::span<const Definition* const> table) {
 }
 
 std::string describe(const Definition& definition) {
-  std::string text = concat(definition.name, ": ", definition.summary, "\n");
+  std::string text = concat(definition.name, definition.arguments.empty() ? "" : concat("(", definition.arguments, ")"), ": ",
+                            definition.summary, "\n");
   for (const OptionDef& option : definition.options)
     text += concat("  ", option.name, "  ", option.summary, " (", wanted(option),
                    option.unit.empty() ? "" : concat(", in ", option.unit),

@@ -19,11 +19,18 @@
 #include <vector>
 
 #include "ir/base/error.h"
-#include "ir/base/expression.h"
+#include "ir/base/formula.h"
 
 namespace gcomp {
 
-enum class OptionKind : std::uint8_t { number, integer, boolean, word, numbers };
+enum class OptionKind : std::uint8_t {
+  number,
+  integer,
+  boolean,
+  word,
+  numbers,
+  weights,  ///< a number, a list of them, or the name of an array
+};
 
 struct OptionDef {
   std::string_view name;
@@ -57,6 +64,11 @@ struct OptionDef {
   static constexpr OptionDef numbers(std::string_view name, std::string_view fallback, std::size_t count = 0) {
     OptionDef made{name, OptionKind::numbers, fallback, {}};
     made.count = count;
+    return made;
+  }
+  static constexpr OptionDef weights(std::string_view name) {
+    OptionDef made{name, OptionKind::weights, "none", {}};
+    made.nullable = true;
     return made;
   }
   constexpr OptionDef says(std::string_view text) const {
@@ -120,6 +132,8 @@ class Options {
   std::int64_t integer(std::string_view option) const;
   bool boolean(std::string_view option) const;
   std::string word(std::string_view option) const;
+  /// Of OptionKind::weights: whether an array's name was given, which word() has, or numbers().
+  bool is_name(std::string_view option) const;
   std::vector<double> numbers(std::string_view option) const;
 
   /// Checks kind and range. Throws UserError (exit 2) beginning with `what`.
@@ -153,12 +167,12 @@ const Rule& rule_of(const std::array<const Rule*, N>& rules, const Options& opti
 /// The definition of this name, or null.
 const Definition* find_definition(std::span<const Definition* const> table, std::string_view name);
 /// The same; throws UserError (exit 2), at its place in `text`, with what there is and the nearest name.
-const Definition& definition_at(std::span<const Definition* const> table, std::string_view kind, const Expression& named,
+const Definition& definition_at(std::span<const Definition* const> table, std::string_view kind, const Formula& named,
                                 std::string_view what, std::string_view text);
 
 /// The options of a call. Throws UserError (exit 2), at its place in `text`, for an unknown option, a value of another kind or out
 /// of range, or one that is missing.
-Options read_options(const Definition& definition, const Expression& call, std::string_view what, std::string_view text);
+Options read_options(const Definition& definition, const Formula& call, std::string_view what, std::string_view text);
 
 /// Text of a NAME or NAME(option=value, ...) alone: an entry of the table and its options. `kind` is "optimizer".
 Options parse_call(std::string_view text, std::span<const Definition* const> table, std::string_view kind, std::string_view what);

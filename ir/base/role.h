@@ -20,12 +20,14 @@ namespace gcomp {
 enum class Role : std::uint8_t {
   array,  ///< the model's own input or output; not spelled in text
   label,
+  rows,
   learning_rate,
   momentum,
   loss,
   gradient,
   loss_scale,
   skipped,
+  evaluated,
 };
 
 enum class Direction : std::uint8_t { input, output };
@@ -52,10 +54,16 @@ inline constexpr std::array kRoles{
     RoleDef{.role = Role::array, .name = "array", .summary = "the model's own input or output", .once = false, .from_data = true},
     RoleDef{.role = Role::label,
             .name = "label",
-            .summary = "what the loss compares an output with",
+            .summary = "an array of the data that the loss reads beside the model's inputs",
             .direction = Direction::input,
-            .from_data = true,
-            .needs = Role::loss},
+            .once = false,
+            .from_data = true},
+    RoleDef{.role = Role::rows,
+            .name = "rows",
+            .summary = "how many rows of the batch count",
+            .direction = Direction::input,
+            .type = {.scalar = true, .dtype = DType::i64},
+            .needs = Role::evaluated},
     RoleDef{.role = Role::learning_rate,
             .name = "learning_rate",
             .summary = "of this step",
@@ -92,6 +100,12 @@ inline constexpr std::array kRoles{
             .direction = Direction::output,
             .type = {.scalar = true, .dtype = DType::i64},
             .needs = Role::loss},
+    RoleDef{.role = Role::evaluated,
+            .name = "evaluated",
+            .summary = "what the batch adds to a loss or metric",
+            .direction = Direction::output,
+            .type = {.floating = true},
+            .once = false},
 };
 static_assert(
     [] {

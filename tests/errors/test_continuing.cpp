@@ -146,13 +146,15 @@ TEST_F(ContinuingArtifact, WhatItSaysOfItselfIsChecked) {
   };
   const struct {
     const char *pointer, *value, *wanted;
-  } cases[] = {{"/axis", "-2", "'axis' is -2"},
+  } cases[] = {{"/labels", "[[\"label\"]]", "a label is [\"label\"]"},
+               {"/labels", "[[\"nobody\", 3, null]]", "'nobody', whose labels it limits, is no input"},
                {"/learning_rate", "-1", "'learning_rate' is -1"},
                {"/learning_rate", "\"fast\"", "'learning_rate' is \"fast\""},
                {"/outputs", "[]", "it names 0 outputs"},
                {"/outputs", "[\"z\", \"z\"]", "lists \"z\" twice"},
-               {"/loss_output", "7", "output 7 of 1"},
-               {"/loss_output", "-1", "'loss_output' is -1"},
+               {"/evaluation/terms", "[true, true]", "it names 4 results of an evaluation, which has 2"},
+               {"/evaluation/terms", "[false, false]", "it has 2 terms, the loss 1"},
+               {"/evaluation/metrics", "[3]", "an object is missing"},
                {"/trained", "[\"nobody\"]", "'nobody', which is trained, is no state"},
                {"/limits", "[[\"nobody\", 3]]", "'nobody', which it limits, is no input"},
                {"/position/steps", "-1", "'steps' is -1"},

@@ -21,7 +21,7 @@ ModelBuilder three_outputs() {
 
 TEST(LossOutput, OutputsThatCannotBeComputedAreLeftOut) {
   for (const char* chosen : {"c", "a", ""}) {
-    const frontend::Model model = three_outputs().import({.training = true, .loss_output = chosen});
+    const frontend::Model model = three_outputs().import({.training = true, .loss_outputs = {{chosen}}});
     EXPECT_EQ(model.outputs, (OutputNames{"a", "c"})) << chosen;
     EXPECT_EQ(model.output_types.size(), 2u);
     EXPECT_EQ(model.graph.outputs().size(), 2u);
@@ -35,10 +35,10 @@ TEST(LossOutput, OutputsThatCannotBeComputedAreLeftOut) {
 TEST(LossOutput, TheOneItselfIsRefusedWithAllOnTheWayToIt) {
   ModelBuilder m = three_outputs();
   m.node("AnotherUnknown", {"x"}, {"d"}).output("d");
-  expect_error([&] { m.import({.training = true, .loss_output = "b"}); },
+  expect_error([&] { m.import({.training = true, .loss_outputs = {{"b"}}}); },
                {"2 nodes are not supported in training", "NoSuchOperator 'node_b'", "Round 'node_a': not differentiable"},
                ExitCode::unsupported);
-  expect_error([&] { m.import({.training = true, .loss_output = "d"}); },
+  expect_error([&] { m.import({.training = true, .loss_outputs = {{"d"}}}); },
                {"1 node is not supported in training:\n  AnotherUnknown"}, ExitCode::unsupported);
   expect_error([&] { m.import({.training = true}); }, {"3 nodes are not supported in training"}, ExitCode::unsupported);
 }
@@ -46,7 +46,7 @@ TEST(LossOutput, TheOneItselfIsRefusedWithAllOnTheWayToIt) {
 TEST(LossOutput, WithoutAnyOutputOfFloatsTheWholeFileIsRefused) {
   ModelBuilder m(20);
   m.input("x", {"4"}).node("NoSuchOperator", {"x"}, {"b"}).node("ArgMax", {"x"}, {"position"}).output("b").output("position", 7);
-  expect_error([&] { m.import({.loss_output = ""}); }, {"1 node is not supported:\n  NoSuchOperator 'node_b'"},
+  expect_error([&] { m.import({.loss_outputs = {{""}}}); }, {"1 node is not supported:\n  NoSuchOperator 'node_b'"},
                ExitCode::unsupported);
 }
 
@@ -67,15 +67,15 @@ TEST(LossOutput, ASubgraphNeedsWhatItReads) {
     attribute.mutable_g()->add_output()->set_name("made");
   }
   m.output("y").output("b").output("x");
-  expect_error([&] { m.import({.loss_output = "y"}); }, {"1 node is not supported:\n  NoSuchOperator 'node_inner'"},
+  expect_error([&] { m.import({.loss_outputs = {{"y"}}}); }, {"1 node is not supported:\n  NoSuchOperator 'node_inner'"},
                ExitCode::unsupported);
-  EXPECT_EQ(m.import({.loss_output = "x"}).outputs_left_out, (OutputNames{"y", "b"}));
+  EXPECT_EQ(m.import({.loss_outputs = {{"x"}}}).outputs_left_out, (OutputNames{"y", "b"}));
 }
 
 TEST(LossOutput, UnsupportedNodesThatNothingReadsAreNoConcernOfTheLoss) {
   ModelBuilder m(20);
   m.input("x", {"4"}).node("Relu", {"x"}, {"y"}).node("NoSuchOperator", {"x"}, {"unread"}).output("y");
-  EXPECT_TRUE(m.import({.loss_output = "y"}).repairs.empty());
+  EXPECT_TRUE(m.import({.loss_outputs = {{"y"}}}).repairs.empty());
   expect_error([&] { m.import(); }, {"NoSuchOperator 'node_unread'"}, ExitCode::unsupported);
 }
 

@@ -4,97 +4,31 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 
-#include "frontend/onnx/import.h"
-#include "ir/expand.h"
-#include "ir/interpret.h"
 #include "passes/training/training.h"
-#include "runtime/files/npz.h"
+#include "tests/passes/recorded_models.h"
 
 namespace gcomp::passes {
 namespace {
 
-constexpr std::int64_t kRows = 6, kSteps = 50;
 constexpr double kClose = 1e-9;
-
-std::string fixture(const std::string& name) { return concat(GCOMP_SOURCE_DIR, "/tests/fixtures/training/", name); }
-
-std::map<std::string, Tensor> arrays_of(const std::string& name) {
-  std::map<std::string, Tensor> arrays;
-  const runtime::NpzFile file(fixture(name));
-  for (const std::string& array : file.names()) arrays.emplace(array, file.load(array));
-  return arrays;
-}
 
 const std::map<std::string, Tensor>& record() {
   static const std::map<std::string, Tensor> kRecord = arrays_of("optimizers.npz");
   return kRecord;
 }
 
-std::vector<std::string> recorded_texts() {
-  const Tensor& bytes = record().at("texts");
-  std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()));
-  std::vector<std::string> texts;
-  for (std::string line; std::getline(lines, line);) texts.push_back(line);
-  return texts;
-}
+std::vector<std::string> recorded_texts() { return texts_of(record().at("texts")); }
 
-Tensor rows_of(const Tensor& all, std::int64_t step, DType dtype) {
-  TensorType type = all.type();
-  type.shape[0] = kRows;
-  type.dtype = dtype;
-  Tensor part(type);
-  for (std::int64_t i = 0; i < part.elements(); ++i) part.set(i, all.at(step * part.elements() + i));
-  return part;
-}
-
-struct RecordedTraining {
-  frontend::Model model;
-  std::vector<std::string> trained;
-};
-
-RecordedTraining import(const std::string& name) {
-  frontend::ImportOptions options;
-  options.training = true;
-  options.float_type = DType::f64;
-  options.dims["batch"] = kRows;
-  RecordedTraining made{frontend::import_onnx(frontend::open_onnx(fixture(name + ".onnx")), options), {}};
-  for (const auto& parameter : made.model.parameters)
-    if (parameter.trained) made.trained.push_back(parameter.name);
-  return made;
-}
-
-/// The losses of the recorded steps, by the interpreter.
+/// The losses of the recorded steps.
 std::vector<double> losses_of(const std::string& name, const std::string& optimizer, const std::map<std::string, Tensor>& data) {
-  RecordedTraining training = import(name);
-  ir::Graph& graph = training.model.graph;
+  RecordedModel training = import_recorded(name);
   const OptimizerSpec spec(optimizer);
   const Tensor& label = data.at("label");
-  make_training_step(graph, parse_loss("cross_entropy"), spec, training.trained, rows_of(label, 0, DType::i64).type());
-  std::map<std::string, Tensor> values;
-  for (const ir::State& state : graph.states()) {
-    const auto weight = training.model.weights.find(state.value->name);
-    Tensor value = weight != training.model.weights.end() ? weight->second : Tensor(state.value->type);
-    if (state.fill)
-      for (std::int64_t i = 0; i < value.elements(); ++i) value.set(i, *state.fill);
-    values.insert_or_assign(state.value->name, std::move(value));
-  }
-  Tensor rate(TensorType{DType::f64, {}});
-  rate.set(0, spec.learning_rate());
-  values.insert_or_assign("learning_rate", rate);
-  std::vector<double> losses;
-  for (std::int64_t step = 0; step < kSteps; ++step) {
-    for (ir::Value* input : graph.inputs())
-      if (data.contains(input->name)) values.insert_or_assign(input->name, rows_of(data.at(input->name), step, input->type.dtype));
-    ir::InterpretResult result = interpret(graph, values);
-    losses.push_back(result.outputs[0].at(0));
-    for (auto& [state, value] : result.states) values.insert_or_assign(state, std::move(value));
-  }
-  return losses;
+  make_training_step(training.graph(), parse_loss("cross_entropy"), spec, training.trained, batch_of(label, 0, DType::i64).type());
+  return run_recorded(training, spec.learning_rate(), data);
 }
 
 class RecordedOptimizers : public testing::TestWithParam<std::tuple<const char*, const Definition*>> {};
@@ -104,12 +38,12 @@ TEST_P(RecordedOptimizers, TrainAsPyTorchDoes) {
   const std::map<std::string, Tensor> data = arrays_of(model + ".npz");
   const std::vector<std::string> texts = recorded_texts();
   const Tensor& wanted = record().at(model);
-  ASSERT_EQ(wanted.shape(), (Shape{static_cast<std::int64_t>(texts.size()), kSteps}));
+  ASSERT_EQ(wanted.shape(), (Shape{static_cast<std::int64_t>(texts.size()), kRecordedSteps}));
   for (std::size_t i = 0; i < texts.size(); ++i) {
     if (&OptimizerSpec(texts[i]).definition() != std::get<1>(GetParam())) continue;
     const std::vector<double> losses = losses_of(model, texts[i], data);
-    for (std::int64_t step = 0; step < kSteps; ++step) {
-      const double reference = wanted.at(static_cast<std::int64_t>(i) * kSteps + step);
+    for (std::int64_t step = 0; step < kRecordedSteps; ++step) {
+      const double reference = wanted.at(static_cast<std::int64_t>(i) * kRecordedSteps + step);
       ASSERT_LE(std::abs(losses[static_cast<std::size_t>(step)] / reference - 1), kClose)
           << texts[i] << " at step " << step + 1 << ": " << losses[static_cast<std::size_t>(step)] << ", PyTorch has " << reference;
     }
@@ -123,8 +57,9 @@ INSTANTIATE_TEST_SUITE_P(Models, RecordedOptimizers,
 TEST(Optimizers, EachOptionOfEachIsRecorded) {
   const std::vector<std::string> texts = recorded_texts();
   const auto is_recorded = [&](const Definition& definition, const std::string& part) {
-    return std::ranges::any_of(
-        texts, [&](const std::string& text) { return text.starts_with(concat(definition.name, "(")) && text.find(part) != text.npos; });
+    return std::ranges::any_of(texts, [&](const std::string& text) {
+      return text.starts_with(concat(definition.name, "(")) && text.find(part) != text.npos;
+    });
   };
   for (const Definition* definition : optimizer_definitions()) {
     EXPECT_EQ(std::ranges::count(texts, definition->name), 1) << definition->name << " alone";

@@ -174,18 +174,6 @@ TEST(Dataset, RowsMustAgree) {
             "'d.npz', array 'x': it is a scalar, wanted one row for each sample");
 }
 
-TEST(Dataset, LabelsOutOfRangeAreNamed) {
-  Dataset data = small_dataset();
-  EXPECT_NO_THROW(data.check_labels("label", 3));
-  EXPECT_EQ(user_error([&] { data.check_labels("label", 2); }),
-            "'d.npz', array 'label', row 2: label 2, wanted 0 to 1 (or -100, which is ignored)");
-  EXPECT_EQ(user_error([&] { data.check_labels("label", 3, -1); }),
-            "'d.npz', array 'label', row 1: label -100, wanted 0 to 2 (or -1, which is ignored)");
-  EXPECT_EQ(user_error([&] { data.check_labels("x", 3); }), "'d.npz', array 'x': labels are f64, wanted integers");
-  Dataset tokens("t.npz", {{"label", Tensor::of(DType::u16, {2, 3}, {0, 1, 2, 0, 9, 2})}});
-  EXPECT_NE(user_error([&] { tokens.check_labels("label", 9); }).find("row 1: label 9, wanted 0 to 8"), std::string::npos);
-}
-
 TEST(Dataset, OpensOnlyWhatIsAskedFor) {
   const TemporaryDirectory directory;
   const std::vector<NamedTensor> arrays = {

@@ -97,7 +97,7 @@ std::string step_line(const BenchFlags& flags, double median, double least, doub
 void bench(const BenchFlags& flags, const Console& console) {
   const auto begin = std::chrono::steady_clock::now();
   const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
-  if (flags.loss.empty()) usage("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
+  if (flags.loss.empty()) usage(missing_loss("--loss is missing"));
   if (flags.batch < 1 || flags.steps < 1 || flags.warmup < 0) usage("--batch and --steps: wanted 1 or more; --warmup: 0 or more");
   driver::TrainOptions options;
   options.loss = flags.loss;
@@ -116,7 +116,7 @@ void bench(const BenchFlags& flags, const Console& console) {
   };
   const Model model = Model::load(flags.model);
   require_output(flags.output, model, "");
-  const std::vector<std::string> names = array_names(model.inputs(), flags.loss);
+  const std::vector<std::string> names = array_names(model, passes::parse_loss(flags.loss, flags.output));
   runtime::Dataset data = open_data(flags.data, names);
   options.graph.shapes.data = types_of(data, names);
   options.graph.shapes.data_source = flags.data;

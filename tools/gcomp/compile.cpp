@@ -24,7 +24,7 @@ struct CompileFlags {
   std::string model, out, target = "cpu", emit, print_after, loss, output;
   std::int64_t batch = 0, seed = 0;
   bool train = false, training = false, time_passes = false, embed_model = false;
-  std::vector<std::string> disabled;
+  std::vector<std::string> disabled, metrics;
   ModelOptions model_options;
   OptimizerOptions optimizer;
   DeviceOptions device;
@@ -32,7 +32,7 @@ struct CompileFlags {
 
 void check_flags(const CompileFlags& flags) {
   const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
-  if (flags.train && flags.loss.empty()) usage("--train needs --loss: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
+  if (flags.train && flags.loss.empty()) usage(missing_loss("--train needs --loss"));
   if (flags.train && flags.training)
     usage("--training is for a forward pass in training form; --train compiles the training step, which has it anyway");
   require_batch(flags.batch);
@@ -91,6 +91,7 @@ class Compilation {
     if (flags.batch > 0) options_.shapes.batch = flags.batch;
     if (flags.train && !options_.precision) options_.precision = DType::f32;
     if (flags.train) loss_ = passes::parse_loss(flags.loss, flags.output);
+    if (flags.train) driver::metrics_of(flags.metrics, loss_);  // wrong ones are told now
     if (flags.train) optimizer_ = flags.optimizer.parse();
   }
 
@@ -180,6 +181,7 @@ class Compilation {
                                     .target = target_,
                                     .loss = {},
                                     .output = flags_.output,
+                                    .metrics = flags_.metrics,
                                     .optimizer = optimizer_,
                                     .learning_rate = flags_.optimizer.rate(),
                                     .keep_model = flags_.embed_model ? KeepModel::whole : KeepModel::by_reference,
@@ -218,6 +220,7 @@ Command add_compile(ArgumentParser& root, Console& console) {
   parser.add_option("--seed", flags->seed, "of Dropout and other random operators (default 0)").type_name("N");
   add_loss(parser, flags->loss);
   add_output(parser, flags->output);
+  add_metric(parser, flags->metrics);
   parser.add_option("--target", flags->target, "cpu (default) or cuda:sm_90 and the like").type_name("TARGET");
   parser.add_option("--out,-o", flags->out, "the artifact NAME.gcx, or the folder for --emit").type_name("PATH");
   parser.add_flag("--embed-model", flags->embed_model,

@@ -22,8 +22,7 @@ struct GradFlags {
 };
 
 void grad(const GradFlags& flags, const Console& console) {
-  if (flags.loss.empty())
-    throw UserError("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME", ExitCode::usage);
+  if (flags.loss.empty()) throw UserError(missing_loss("--loss is missing"), ExitCode::usage);
   const Outputs outputs({{"--outputs", flags.outputs, kArrayEndings}});
   outputs.protect("model", flags.model);
   outputs.protect("data", flags.inputs);
@@ -41,7 +40,7 @@ void grad(const GradFlags& flags, const Console& console) {
   const Model model = Model::load(flags.model);
   outputs.protect_model(driver::onnx_file(model)->files);
   require_output(flags.output, model, "--outputs");
-  const std::vector<std::string> names = array_names(model.inputs(), flags.loss);
+  const std::vector<std::string> names = array_names(model, options.loss);
   const std::vector<NamedTensor> arrays = load_arrays(flags.inputs, names);
   options.graph.shapes.data = types_of(arrays);
   options.graph.shapes.data_source = flags.inputs;

@@ -63,11 +63,25 @@ std::string file_hint(std::string_view flag) { return concat("; a file is named 
 
 constexpr std::string_view kOptimizerFlags[] = {"--optimizer", "--lr",           "--momentum", "--dampening",
                                                 "--nesterov",  "--weight-decay", "--betas",    "--eps"};
-constexpr std::string_view kGraphFlags[] = {"--loss",        "--batch",           "--precision",    "--loss-scale",
-                                            "--dim",         "--shapes",          "--freeze",       "--thaw",
-                                            "--tie",         "--untie",           "--inference",    "--batchnorm-variance",
-                                            "--output",      "--max-nodes",       "--max-elements", "--max-folded-bytes",
-                                            "--max-kernels", "--max-kernel-bytes"};
+constexpr std::string_view kGraphFlags[] = {"--loss",
+                                            "--batch",
+                                            "--precision",
+                                            "--loss-scale",
+                                            "--dim",
+                                            "--shapes",
+                                            "--freeze",
+                                            "--thaw",
+                                            "--tie",
+                                            "--untie",
+                                            "--inference",
+                                            "--batchnorm-variance",
+                                            "--output",
+                                            "--metric",
+                                            "--max-nodes",
+                                            "--max-elements",
+                                            "--max-folded-bytes",
+                                            "--max-kernels",
+                                            "--max-kernel-bytes"};
 
 bool holds(std::span<const std::string_view> flags, const std::string& flag) {
   return std::ranges::find(flags, flag) != flags.end();
@@ -142,7 +156,8 @@ void refuse_decided(const ArgumentParser& parser, const std::string& artifact, s
 
 void refuse_untrained(const ArgumentParser& parser) {
   for (const std::string& flag : parser.given())
-    if (flag == "--loss" || flag == "--output" || holds(kOptimizerFlags, flag)) usage(flag + " has a meaning only with --train");
+    if (flag == "--loss" || flag == "--output" || flag == "--metric" || holds(kOptimizerFlags, flag))
+      usage(flag + " has a meaning only with --train");
 }
 
 void ModelOptions::add_shapes(ArgumentParser& parser) {
@@ -219,8 +234,24 @@ driver::GraphOptions ModelOptions::parse() const {
   return options;
 }
 
+std::string missing_loss(std::string_view what) {
+  return concat(what, ": cross_entropy, mse, bce_with_logits, ... or output:NAME (gcomp train --help, docs/training.md)");
+}
+
+void add_metric(ArgumentParser& parser, std::vector<std::string>& metrics) {
+  parser
+      .add_repeated("--metric", metrics,
+                    concat("of evaluations, repeatable: ", names_of(passes::metric_definitions()),
+                           " (default accuracy, where the loss decides)"))
+      .type_name("METRIC");
+}
+
 void add_loss(ArgumentParser& parser, std::string& loss) {
-  parser.add_option("--loss", loss, "cross_entropy[:axis=N], mse, l1, bce, bce_with_logits or output:NAME").type_name("LOSS");
+  parser
+      .add_option("--loss", loss,
+                  concat(names_of(passes::loss_definitions()),
+                         ", NAME(output, array, option=value, ...), sums of those, or output:NAME (docs/training.md)"))
+      .type_name("LOSS");
 }
 
 void add_output(ArgumentParser& parser, std::string& output) {
@@ -265,9 +296,7 @@ void OptimizerOptions::add(ArgumentParser& parser) {
   parser.add_option("--momentum", momentum, option_of("momentum")).type_name("X").group(group);
   parser.add_option("--dampening", dampening, option_of("dampening")).type_name("X").group(group);
   parser.add_flag("--nesterov", nesterov, option_of("nesterov")).group(group);
-  parser.add_option("--weight-decay", weight_decay, "the option weight_decay of all optimizers")
-      .type_name("X")
-      .group(group);
+  parser.add_option("--weight-decay", weight_decay, "the option weight_decay of all optimizers").type_name("X").group(group);
   parser.add_option("--betas", betas, option_of("betas")).type_name("X,X").group(group);
   parser.add_option("--eps", eps, option_of("eps")).type_name("X").group(group);
 }

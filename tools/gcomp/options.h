@@ -31,6 +31,9 @@ struct ModelOptions {
   driver::GraphOptions parse() const;
 };
 
+/// "WHAT: cross_entropy, ...", for a loss that is not given.
+std::string missing_loss(std::string_view what);
+void add_metric(ArgumentParser& parser, std::vector<std::string>& metrics);
 void add_loss(ArgumentParser& parser, std::string& loss);
 /// --output: what the loss looks at.
 void add_output(ArgumentParser& parser, std::string& output);

@@ -39,6 +39,7 @@ Command add_train(ArgumentParser& root, Console& console) {
                   "BatchNormalization and Dropout that the file has in training form are written so (default: in inference form)");
   add_loss(parser, flags->loss);
   add_output(parser, flags->output);
+  add_metric(parser, flags->metric);
   parser.add_option("--batch", flags->batch, "rows of one step").type_name("N");
   parser.add_option("--epochs", flags->epochs, "how often to go through the data").type_name("N");
   parser.add_option("--steps", flags->steps, "or how many steps to take").type_name("N");

@@ -21,10 +21,11 @@ runtime::Dataset open_data(const std::string& path, const std::vector<std::strin
   return runtime::Dataset::open(path, names);
 }
 
-std::vector<std::string> array_names(std::span<const frontend::ValueInfo> inputs, const std::string& loss) {
+std::vector<std::string> array_names(const Model& model, const driver::LossSpec& loss,
+                                     std::span<const passes::MetricSpec> metrics) {
   std::vector<std::string> names;
-  for (const frontend::ValueInfo& input : inputs) names.push_back(input.name);
-  if (passes::parse_loss(loss).kind != passes::LossKind::output) names.push_back("label");
+  for (const frontend::ValueInfo& input : model.inputs()) names.push_back(input.name);
+  for (std::string& array : driver::loss_arrays(model, loss, metrics)) names.push_back(std::move(array));
   return names;
 }
 
@@ -58,17 +59,13 @@ std::string describe_outputs(const Trainer& trainer) {
 
 void fit(runtime::Dataset& data, const Trainer& trainer) {
   for (const std::string& name : trainer.input_names()) data.require(name, trainer.input_type(name));
-  const auto classes = trainer.classes();
-  if (!classes) return;
-  try {
-    data.check_labels("label", *classes);
-  } catch (const UserError& error) {
-    const Tensor& labels = data.array("label");
-    double largest = 0;
-    for (std::int64_t i = 0; is_integer(labels.dtype()) && i < labels.elements(); ++i) largest = std::max(largest, labels.at(i));
-    const auto fitting = driver::outputs_with_class(driver::other_outputs(trainer), static_cast<std::int64_t>(largest));
-    throw UserError(concat(error.what(), fitting.empty() ? describe_outputs(trainer) : driver::suggest_outputs(fitting)),
-                    error.code());
+  for (const driver::LabelLimit& limit : driver::label_limits(trainer)) {
+    const Tensor& labels = data.array(limit.array);
+    const std::optional<driver::LabelFault> fault = driver::find_label_fault(labels, limit);
+    if (!fault) continue;
+    const auto fitting = driver::outputs_with_class(driver::other_outputs(trainer), fault->largest);
+    throw UserError(concat("'", data.source(), "', ", to_string(*fault, limit),
+                           fitting.empty() ? describe_outputs(trainer) : driver::suggest_outputs(fitting)));
   }
 }
 

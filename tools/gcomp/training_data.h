@@ -18,8 +18,9 @@ Batch views_of(const std::vector<NamedTensor>& arrays);
 /// Reads the arrays of these names, which have rows; others of the file are ignored.
 runtime::Dataset open_data(const std::string& path, const std::vector<std::string>& names);
 
-/// Inputs of the model, and "label" where the loss has one.
-std::vector<std::string> array_names(std::span<const frontend::ValueInfo> inputs, const std::string& loss);
+/// Inputs of the model, and the arrays that the loss and the metrics read beside them.
+std::vector<std::string> array_names(const Model& model, const driver::LossSpec& loss,
+                                     std::span<const passes::MetricSpec> metrics = {});
 
 /// Types of the arrays, for the binding of shapes.
 std::map<std::string, TensorType> types_of(const std::vector<NamedTensor>& arrays);

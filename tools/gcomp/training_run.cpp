@@ -6,6 +6,7 @@
 #include "ir/base/error.h"
 #include "ir/base/units.h"
 #include "tools/gcomp/command.h"
+#include "tools/gcomp/metric_text.h"
 #include "tools/gcomp/progress.h"
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/rescue.h"
@@ -75,6 +76,11 @@ void TrainingRun::evaluate(std::int64_t epoch) {
     console_.say(concat("evaluation leaves out the last ", eval_data_->rows() - evaluation_->rows, " rows, which fill no batch"));
   std::vector<runtime::Metric> metric{{"eval", std::string_view(flags_.eval_data)}, {"epoch", epoch}, {"loss", evaluation_->loss}};
   if (evaluation_->accuracy) metric.emplace_back("accuracy", *evaluation_->accuracy);
+  for (const auto& [name, value] : evaluation_->metrics) {
+    if (name == "accuracy") continue;
+    if (value.shape().empty()) metric.emplace_back(name, value.at(0));
+    else metric.emplace_back(name, &value);
+  }
   metrics_->write(metric);
 }
 
@@ -102,8 +108,8 @@ void TrainingRun::train() {
     std::snprintf(text, sizeof text, "epoch %lld: test loss %.6g", static_cast<long long>(plan_->epoch_of(step) + 1),
                   evaluation_->loss);
     std::string line = text;
-    if (evaluation_->accuracy)
-      std::snprintf(text, sizeof text, ", test accuracy %.1f %%", 100 * *evaluation_->accuracy), line += text;
+    for (const std::string& metric : metric_lines(*evaluation_))
+      if (metric.find('\n') == metric.npos) line += ", " + metric;
     console_.say(line);
   }
   progress.clear();
@@ -119,9 +125,8 @@ void TrainingRun::print_results(const std::string& out, const std::string& diges
   if (skipped_ > 0)
     console_.result(concat(skipped_, skipped_ == 1 ? " step was" : " steps were", " skipped: gradients overflowed f16, loss scale ",
                            trainer_->loss_scale()->scale));
-  if (!evaluation_ || !evaluation_->accuracy) return;
-  std::snprintf(text, sizeof text, "test accuracy %.1f %%", 100 * *evaluation_->accuracy);
-  console_.result(text);
+  if (!evaluation_) return;
+  for (const std::string& metric : metric_lines(*evaluation_)) console_.result(metric);
 }
 
 nlohmann::json TrainingRun::results(const std::string& out, const std::string& digest) const {
@@ -135,7 +140,7 @@ nlohmann::json TrainingRun::results(const std::string& out, const std::string& d
   if (trainer_->loss_scale()) json["skipped_steps"] = skipped_;
   if (!evaluation_) return json;
   json["eval"] = {{"data", flags_.eval_data}, {"loss", evaluation_->loss}, {"rows", evaluation_->rows}};
-  if (evaluation_->accuracy) json["eval"]["accuracy"] = *evaluation_->accuracy;
+  add_metrics(json["eval"], *evaluation_);
   return json;
 }
 

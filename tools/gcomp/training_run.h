@@ -23,6 +23,7 @@ namespace gcomp::tools {
 
 struct TrainFlags {
   std::string model, data, eval_data, loss, output, metrics, out, schedule;
+  std::vector<std::string> metric;
   std::int64_t batch = 0, epochs = 0, steps = 0, warmup_steps = 0;
   std::uint64_t seed = 0;
   bool seed_given = false, no_shuffle = false, embed_model = false, training = false;

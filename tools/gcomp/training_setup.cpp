@@ -14,8 +14,7 @@ namespace {
 void check_train_flags(const TrainFlags& flags) {
   if ((flags.epochs > 0) == (flags.steps > 0)) refuse_flags("give either --epochs N or --steps N, at least 1");
   if (flags.epochs < 0 || flags.steps < 0) refuse_flags("--epochs and --steps: wanted 1 or more");
-  if (flags.loss.empty() && !is_artifact(flags.model))
-    refuse_flags("--loss is missing: cross_entropy, mse, l1, bce, bce_with_logits or output:NAME");
+  if (flags.loss.empty() && !is_artifact(flags.model)) refuse_flags(missing_loss("--loss is missing"));
   require_batch(flags.batch);
   if (flags.batch == 0 && !is_artifact(flags.model))
     refuse_flags("--batch is missing: give the rows of a step, such as --batch 32");
@@ -125,6 +124,7 @@ Trainer TrainingRun::compile_trainer() {
   driver::TrainOptions options;
   options.loss = flags_.loss;
   options.output = flags_.output;
+  options.metrics = flags_.metric;
   options.optimizer = flags_.optimizer.parse();
   options.learning_rate = flags_.optimizer.rate();
   if (schedule_ && schedule_->turns_momentum()) options.optimizer.turn_momentum("--schedule " + flags_.schedule);
@@ -139,11 +139,12 @@ Trainer TrainingRun::compile_trainer() {
   options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
     report_internal_error(console_, graph, error);
   };
-  passes::parse_loss(flags_.loss, flags_.output);
+  const driver::LossSpec loss = passes::parse_loss(flags_.loss, flags_.output);
+  const std::vector<passes::MetricSpec> metrics = driver::metrics_of(flags_.metric, loss);
   const Model model = Model::load(flags_.model);
   require_output(flags_.output, model, "--out");
   outputs_.protect_model(driver::onnx_file(model)->files);
-  names_ = array_names(model.inputs(), flags_.loss);
+  names_ = array_names(model, loss, metrics);
   position_ = {.seed = flags_.seed, .shuffled = !flags_.no_shuffle};
   open_all(flags_.batch);
   options.graph.shapes.data = types_of(*data_, names_);

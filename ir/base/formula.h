@@ -16,10 +16,12 @@
 #include <string_view>
 #include <vector>
 
+#include "gcomp/error.h"
+
 namespace gcomp {
 
 /// A node of the tree. Only the fields that its kind names are used.
-struct Expression {
+struct Formula {
   enum class Kind : std::uint8_t {
     number,  ///< value, and text as it was written
     name,    ///< text, quoted
@@ -37,21 +39,24 @@ struct Expression {
   std::string text = {};
   bool quoted = false;
   double value = 0;
-  std::vector<Expression> operands = {};
+  std::vector<Formula> operands = {};
   std::vector<Option> options = {};  ///< in their order; no name twice
   std::size_t begin = 0, end = 0;    ///< where it stands in the text, in bytes
 };
-struct Expression::Option {
+struct Formula::Option {
   std::string name;
-  Expression value;
+  Formula value;
   std::size_t begin = 0;
 };
 
 /// Throws UserError (exit 2) that shows where. `what` begins its messages, as "--loss" does.
-Expression parse_expression(std::string_view text, std::string_view what);
+Formula parse_formula(std::string_view text, std::string_view what);
 
-/// Throws UserError (exit 2): WHAT: MESSAGE, at column N: "TEXT" with the part between `begin` and `end` marked.
+/// The name as it is written: quoted where it is no word.
+std::string quoted_name(std::string_view name);
+
+/// Throws UserError: WHAT: MESSAGE, at column N: "TEXT" with the part between `begin` and `end` marked.
 [[noreturn]] void fail_at(std::string_view what, std::string_view text, std::size_t begin, std::size_t end,
-                          std::string_view message);
+                          std::string_view message, ExitCode code = ExitCode::usage);
 
 }  // namespace gcomp

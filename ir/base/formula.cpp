@@ -1,4 +1,4 @@
-#include "ir/base/expression.h"
+#include "ir/base/formula.h"
 
 #include <charconv>
 #include <cmath>
@@ -8,7 +8,7 @@
 namespace gcomp {
 namespace {
 
-using Kind = Expression::Kind;
+using Kind = Formula::Kind;
 
 /// What stands within brackets, and operators before an operand, nests no deeper.
 constexpr int kDeepest = 64;
@@ -17,12 +17,12 @@ constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' &&
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '/'; }
 
-class ExpressionParser {
+class FormulaParser {
  public:
-  ExpressionParser(std::string_view text, std::string_view what) : text_(text), what_(what) {}
+  FormulaParser(std::string_view text, std::string_view what) : text_(text), what_(what) {}
 
-  Expression whole() {
-    Expression found = sum();
+  Formula whole() {
+    Formula found = sum();
     if (const char c = next()) fail(at_, at_ + 1, concat("found '", c, "', wanted an operator or the end"));
     return found;
   }
@@ -47,15 +47,15 @@ class ExpressionParser {
     if (!take(c)) fail(at_, at_ + 1, concat("found ", found(), ", wanted '", c, "' ", after));
   }
 
-  static Expression joined(Kind kind, Expression a, Expression b) {
-    Expression made{.kind = kind, .begin = a.begin, .end = b.end};
+  static Formula joined(Kind kind, Formula a, Formula b) {
+    Formula made{.kind = kind, .begin = a.begin, .end = b.end};
     made.operands.push_back(std::move(a));
     made.operands.push_back(std::move(b));
     return made;
   }
 
-  Expression sum() {
-    Expression left = product();
+  Formula sum() {
+    Formula left = product();
     for (char c = next(); c == '+' || c == '-'; c = next()) {
       ++at_;
       left = joined(c == '+' ? Kind::add : Kind::subtract, std::move(left), product());
@@ -63,8 +63,8 @@ class ExpressionParser {
     return left;
   }
 
-  Expression product() {
-    Expression left = factor();
+  Formula product() {
+    Formula left = factor();
     for (char c = next(); c == '*' || c == '/'; c = next()) {
       ++at_;
       left = joined(c == '*' ? Kind::multiply : Kind::divide, std::move(left), factor());
@@ -72,9 +72,9 @@ class ExpressionParser {
     return left;
   }
 
-  Expression factor() {
+  Formula factor() {
     if (++depth_ > kDeepest) fail(at_, at_ + 1, concat("nests deeper than ", kDeepest));
-    Expression made;
+    Formula made;
     if (next() == '-') {
       made.begin = at_++;
       made.kind = Kind::negate;
@@ -89,19 +89,19 @@ class ExpressionParser {
   }
 
   /// A negative number is one.
-  static Expression negated(Expression e) {
-    Expression number = std::move(e.operands[0]);
+  static Formula negated(Formula e) {
+    Formula number = std::move(e.operands[0]);
     number.begin = e.begin;
     number.value = -number.value;
     number.text = "-" + number.text;
     return number;
   }
 
-  Expression primary() {
+  Formula primary() {
     const char c = next();
     if (c == '(') {
       ++at_;
-      Expression inner = sum();
+      Formula inner = sum();
       expect(')', "that closes the bracket");
       return inner;
     }
@@ -111,8 +111,8 @@ class ExpressionParser {
     fail(at_, at_ + 1, concat("found ", found(), ", wanted a name or a number"));
   }
 
-  Expression number() {
-    Expression made{.kind = Kind::number, .begin = at_};
+  Formula number() {
+    Formula made{.kind = Kind::number, .begin = at_};
     const char* first = text_.data() + at_;
     const auto [end, error] = std::from_chars(first, text_.data() + text_.size(), made.value);
     made.end = at_ + static_cast<std::size_t>(end - first);
@@ -123,8 +123,8 @@ class ExpressionParser {
     return made;
   }
 
-  Expression list() {
-    Expression made{.kind = Kind::list, .begin = at_++};
+  Formula list() {
+    Formula made{.kind = Kind::list, .begin = at_++};
     if (!take(']')) {
       do made.operands.push_back(sum());
       while (take(','));
@@ -150,8 +150,8 @@ class ExpressionParser {
     return std::string(text_.substr(begin, at_ - begin));
   }
 
-  Expression name_or_call() {
-    Expression made{.kind = Kind::name, .begin = at_};
+  Formula name_or_call() {
+    Formula made{.kind = Kind::name, .begin = at_};
     made.quoted = !is_letter(text_[at_]);
     made.text = made.quoted ? quoted_text() : word();
     made.end = at_;
@@ -167,7 +167,7 @@ class ExpressionParser {
     return made;
   }
 
-  void argument(Expression& call) {
+  void argument(Formula& call) {
     next();
     const std::size_t begin = at_;
     if (at_ < text_.size() && is_letter(text_[at_])) {
@@ -175,14 +175,14 @@ class ExpressionParser {
       if (take('=')) return option(call, std::move(name), begin);
       at_ = begin;
     }
-    Expression value = sum();
+    Formula value = sum();
     if (!call.options.empty())
       fail(value.begin, value.end, concat("an argument without a name comes after '", call.options.back().name, "='"));
     call.operands.push_back(std::move(value));
   }
 
-  void option(Expression& call, std::string name, std::size_t begin) {
-    for (const Expression::Option& other : call.options)
+  void option(Formula& call, std::string name, std::size_t begin) {
+    for (const Formula::Option& other : call.options)
       if (other.name == name) fail(begin, begin + name.size(), concat("'", name, "' is given twice"));
     call.options.push_back({std::move(name), sum(), begin});
   }
@@ -194,7 +194,8 @@ class ExpressionParser {
 
 }  // namespace
 
-void fail_at(std::string_view what, std::string_view text, std::size_t begin, std::size_t end, std::string_view message) {
+void fail_at(std::string_view what, std::string_view text, std::size_t begin, std::size_t end, std::string_view message,
+             ExitCode code) {
   begin = std::min(begin, text.size());
   end = std::min(std::max(end, begin), text.size());
   // A long text is shown around the place.
@@ -203,9 +204,17 @@ void fail_at(std::string_view what, std::string_view text, std::size_t begin, st
   throw UserError(
       concat(what, ": ", message, ", at column ", begin + 1, ": ", first > 0 ? "..." : "", text.substr(first, begin - first), ">>>",
              text.substr(begin, end - begin), "<<<", text.substr(end, last - end), last < text.size() ? "..." : ""),
-      ExitCode::usage);
+      code);
 }
 
-Expression parse_expression(std::string_view text, std::string_view what) { return ExpressionParser(text, what).whole(); }
+std::string quoted_name(std::string_view name) {
+  bool is_plain = !name.empty() && is_letter(name[0]);
+  for (const char c : name) is_plain = is_plain && is_word(c);
+  if (is_plain) return std::string(name);
+  const char quote = name.find('"') == name.npos ? '"' : '\'';
+  return concat(quote, name, quote);
+}
+
+Formula parse_formula(std::string_view text, std::string_view what) { return FormulaParser(text, what).whole(); }
 
 }  // namespace gcomp

@@ -1,0 +1,46 @@
+// Runs the program that evaluates a model over arrays of any number of rows.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gcomp/driver/index_limits.h"
+#include "gcomp/evaluation.h"
+#include "gcomp/tensor_view.h"
+#include "passes/training/metrics/metric.h"
+#include "runtime/executable.h"
+
+namespace gcomp::driver {
+
+/// What a program of passes::attach_evaluation() gives.
+struct EvaluatedModel {
+  passes::LossSpec loss;
+  std::vector<passes::MetricSpec> metrics;
+  passes::EvaluationPlan plan;
+  std::vector<IndexLimit> limits;
+};
+
+class Evaluator {
+ public:
+  /// Throws UserError where the program does not give what the model says.
+  Evaluator(std::unique_ptr<runtime::Executable> executable, EvaluatedModel model);
+
+  /// The loss and the metrics over all rows. The last batch is filled up with rows that count for nothing; where that would change
+  /// what is computed, it is left out, which Evaluation::rows tells. Throws UserError where an array is missing or of another type,
+  /// where there are no rows, or fewer than a batch that cannot be filled up, and for an index out of range.
+  Evaluation run(const Batch& arrays);
+  runtime::Executable& executable() { return *executable_; }
+
+ private:
+  std::int64_t rows_of(const Batch& arrays) const;
+  void fill(const Batch& arrays, std::int64_t first, std::int64_t count);
+  void run_batch(std::int64_t first);
+
+  std::unique_ptr<runtime::Executable> executable_;
+  EvaluatedModel model_;
+  std::vector<std::size_t> inputs_;  ///< that the data fill
+  std::int64_t batch_ = 0;           ///< 0 where the inputs have no rows in common
+};
+
+}  // namespace gcomp::driver

@@ -1,0 +1,132 @@
+#include "passes/training/losses/call_graph.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+using FormulaKind = Formula::Kind;
+using Source = BoundOperand::Source;
+
+LossScope scope_of(const Graph& graph, const std::map<std::string, TensorType>& arrays) {
+  LossScope scope{.outputs = {}, .inputs = {}, .arrays = arrays};
+  for (const Value* output : graph.outputs()) scope.outputs.push_back({output->name, output->type});
+  for (const Value* input : graph.inputs()) scope.inputs.push_back({input->name, input->type});
+  return scope;
+}
+
+bool is_sum(const LossCall& call) { return call.o.knows("reduction") && call.o.word("reduction") == "sum"; }
+
+}  // namespace
+
+CallGraph::CallGraph(Graph& graph, const std::map<std::string, TensorType>& arrays)
+    : b_(graph, "loss"), scope_(scope_of(graph, arrays)), binder_(scope_) {
+  for (Value* output : graph.outputs()) values_.emplace(output->name, b_.wrap(output));
+  for (Value* input : graph.inputs()) values_.emplace(input->name, b_.wrap(input));
+}
+
+void CallGraph::add_inputs() {
+  for (const LossArray& array : binder_.bound().arrays) values_.emplace(array.name, add_input(array));
+}
+
+/// Called as the data's array is, whatever the model calls what its nodes make: that gives the name up.
+Var CallGraph::add_input(const LossArray& array) {
+  Graph& graph = b_.graph();
+  for (const State& state : graph.states())
+    check_user(state.value->name != array.name, "the model has an initializer named '", array.name,
+               "', the name of an array that the loss reads; rename one of them");
+  Value* taken = nullptr;
+  for (const auto& node : graph.nodes())
+    for (Value* result : node->results)
+      if (result->name == array.name) taken = result;
+  Var input = b_.input(array.type, array.name, Role::label);
+  if (taken) graph.take_name(taken, input.value);
+  return input;
+}
+
+LossCall CallGraph::build(const Call& call, const std::vector<BoundOperand>& bound) {
+  LossCall built{b_, call.options, {}};
+  for (std::size_t i = 0; i < bound.size(); ++i) {
+    Var operand = operand_of(call.operands[i], bound[i]);
+    if (i < call.rule.arguments) built.operands.push_back(operand);
+    else built.named.emplace_back(call.named[i - call.rule.arguments], operand);
+  }
+  return built;
+}
+
+Var CallGraph::operand_of(const CallOperand& operand, const BoundOperand& bound) {
+  switch (bound.source) {
+    case Source::output:
+    case Source::input:
+    case Source::array: return b_.cast(values_.at(bound.name), bound.type.dtype);
+    case Source::number: {
+      const Formula& e = *operand.expression;
+      return b_.full(bound.type, e.kind == FormulaKind::negate ? -e.operands[0].value : e.value);
+    }
+    case Source::computed: break;
+  }
+  return arithmetic(*operand.expression, [&](const Formula& e) { return Part{values_.at(e.text)}; }).var;
+}
+
+Part CallGraph::joined(Formula::Kind kind, Part a, Part b) {
+  const auto apply = [&](auto x, auto y) {
+    switch (kind) {
+      case FormulaKind::add: return x + y;
+      case FormulaKind::subtract: return x - y;
+      case FormulaKind::multiply: return x * y;
+      default: return x / y;
+    }
+  };
+  if (!a.var && !b.var) return {{}, apply(a.number, b.number)};
+  if (!a.var) a.var = b_.like(b.var, a.number);
+  if (!b.var) b.var = b_.like(a.var, b.number);
+  const DType wide = size_of(a.var.dtype()) >= size_of(b.var.dtype()) ? a.var.dtype() : b.var.dtype();
+  return {apply(b_.cast(a.var, wide), b_.cast(b.var, wide))};
+}
+
+LossGraph::LossGraph(CallGraph& calls, const LossSpec& loss) : calls_(calls), loss_(loss), terms_(terms_of(loss)) {
+  for (const LossTerm& term : terms_) {
+    if (term.rule) bound_.push_back(calls.binder().bind(loss, term.call));
+    else bound_.push_back({calls.binder().bind_scalar(loss, *term.expression)});
+  }
+}
+
+std::optional<LossSum> LossGraph::mean_of(std::size_t i) {
+  if (!terms_[i].rule || !terms_[i].rule->sum) return std::nullopt;
+  const LossCall call = call_of(i);
+  return is_sum(call) ? std::nullopt : std::optional(terms_[i].rule->sum(call));
+}
+
+Var LossGraph::value_of(std::size_t i) {
+  if (!terms_[i].rule) return calls_.output(bound_[i][0].name);
+  const LossRule& rule = *terms_[i].rule;
+  const LossCall call = call_of(i);
+  if (rule.value) return rule.value(call);
+  if (Var mean = rule.mean ? rule.mean(call) : Var()) return mean;
+  const LossSum sum = rule.sum(call);
+  if (is_sum(call)) return sum_of_all(sum.values);
+  return sum.weights ? sum_of_all(sum.values) / sum_of_all(sum.weights) : mean_of_all(sum.values);
+}
+
+Var LossGraph::value() {
+  std::vector<Part> values;
+  for (std::size_t i = 0; i < terms_.size(); ++i) values.push_back({value_of(i)});
+  auto next = values.begin();
+  return calls_.arithmetic(loss_.expression, [&](const Formula&) { return *next++; }).var;
+}
+
+Value* attach_loss(Graph& graph, const LossSpec& loss, const std::map<std::string, TensorType>& arrays) {
+  CallGraph calls(graph, arrays);
+  LossGraph terms(calls, loss);
+  calls.add_inputs();
+  Var value = terms.value();
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i)
+    if (graph.outputs()[i] == value.value) {
+      graph.set_output_role(i, Role::loss);
+      return value.value;
+    }
+  graph.rename(value.value, "loss");
+  graph.add_output(value.value, Role::loss);
+  return value.value;
+}
+
+}  // namespace gcomp::passes
