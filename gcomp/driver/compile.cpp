@@ -110,7 +110,11 @@ std::optional<std::string> note_probabilities(const LossSpec& loss, const ModelG
 void add_target(ModelGraph& made, const Model& model, const GraphOptions& options, const LossSpec& loss) {
   try {
     made.target = loss_target(made.model, made.graph, loss, found_arrays(model, options.shapes));
-  } catch (const UserError& error) { throw UserError(concat("model '", model.name(), "': ", error.what()), error.code()); }
+  } catch (const UserError& error) {
+    const std::string& source = options.shapes.data_source;
+    throw UserError(concat("model '", model.name(), "'", source.empty() ? "" : concat(", data '", source, "'"), ": ", error.what()),
+                    error.code());
+  }
 }
 
 /// The forward graph in training form, checked for what `loss` needs of it.
@@ -260,7 +264,9 @@ std::vector<std::string> loss_arrays(const Model& model, const LossSpec& loss, s
   for (const passes::MetricSpec& metric : metrics)
     for (std::string& name : passes::possible_arrays(metric)) possible.push_back(std::move(name));
   std::vector<frontend::ValueInfo> values = model.inputs();
-  if (const frontend::OnnxFile* file = onnx_file(model)) values.insert(values.end(), file->outputs.begin(), file->outputs.end());
+  if (const frontend::OnnxFile* file = onnx_file(model))
+    std::ranges::copy_if(file->outputs, std::back_inserter(values),
+                         [](const frontend::ValueInfo& output) { return output.name != passes::kLabelArray; });
   for (std::string& name : possible)
     if (std::ranges::find(values, name, &frontend::ValueInfo::name) == values.end() &&
         std::ranges::find(arrays, name) == arrays.end())

@@ -178,7 +178,7 @@ TEST_F(BadInput, LabelsThatFitAnotherOutputNameIt) {
                  ExitCode::invalid, {"label 1, wanted 0 to 0", "the labels fit output 'y', f32[8,2]: --output y"});
   write_data({{"x", Tensor(DType::f32, {8, 3})}, {"label", Tensor(DType::f32, {8, 2})}});
   expect_refused(train({"--loss", "mse"}), ExitCode::invalid,
-                 {"output 'mean': label is f32[4,2]", "the labels fit output 'y', f32[4,2]: --output y"});
+                 {"output 'mean': mse: label is f32[4,2]", "the labels fit output 'y', f32[4,2]: --output y"});
 }
 
 TEST_F(BadInput, OutputPicksWhatLossAndAccuracyLookAt) {
@@ -247,7 +247,7 @@ TEST_F(BadInput, WrongDtype) {
   write_data({{"x", Tensor(DType::i64, {8, 3})}, {"label", Tensor(DType::i64, {8})}});
   expect_refused(train(), ExitCode::invalid, {"data.npz", "'x'", "i64", "f32"});
   write_data({{"x", Tensor(DType::f32, {8, 3})}, {"label", Tensor(DType::f32, {8})}});
-  expect_refused(train(), ExitCode::invalid, {"data.npz", "'label'", "f32"});
+  expect_refused(train(), ExitCode::invalid, {"data.npz", "cross_entropy: label is f32[4], the output f32[4,2]; wanted i64[4]"});
 }
 
 TEST_F(BadInput, ArraysOfDifferentRows) {

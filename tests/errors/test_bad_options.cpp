@@ -15,9 +15,9 @@ TEST_F(BadOptions, UnknownLoss) {
 }
 
 TEST_F(BadOptions, OutputThatIsNoLoss) {
-  expect_refused(train({"--loss", "output:loss"}), ExitCode::usage, {"output:loss: the model has no such output; there is 'y'"});
+  expect_refused(train({"--loss", "output:loss"}), ExitCode::usage, {"the model has no output 'loss', it has 'y'"});
   expect_refused(train({"--loss", "output:y"}), ExitCode::usage,
-                 {"output:y: that output is f32[4,", "wanted a floating-point scalar", "--output y"});
+                 {"output 'y' is f32[4,2], wanted a floating-point scalar", "--output y"});
 }
 
 TEST_F(BadOptions, UnknownOutput) {

@@ -114,6 +114,9 @@ void CallBinder::unknown(const FormulaSpec& spec, const Formula& name) const {
 }
 
 BoundOperand CallBinder::find_name(const FormulaSpec& spec, const Formula& name) {
+  // A classifier's output `label` is what it decides; the data's is what is right.
+  const bool is_label = name.text == kLabelArray && !name.quoted && (scope_.arrays.empty() || scope_.arrays.contains(name.text));
+  if (is_label && !find_named(scope_.inputs, name.text)) return {Source::array, name.text, {}};
   if (const NamedType* output = find_named(scope_.outputs, name.text)) {
     if (std::ranges::find(bound_.outputs, name.text) == bound_.outputs.end()) bound_.outputs.push_back(name.text);
     return {Source::output, name.text, output->type};
@@ -135,7 +138,7 @@ BoundOperand CallBinder::find_default(const FormulaSpec& spec) {
   }
   if (!is_float(found->type.dtype))
     throw UserError(concat("output '", found->name, "' is ", to_string(found->type), ", a loss needs floats"), ExitCode::usage);
-  return find_name(spec, {.text = found->name});
+  return find_name(spec, {.text = found->name, .quoted = true});
 }
 
 BoundOperand CallBinder::find(const FormulaSpec& spec, const CallOperand& operand) {

@@ -5,7 +5,8 @@
 //   output:loss
 //
 // A name stands for an output of the model, else for one of its inputs, else for an array of the data, which becomes an input of
-// the step. A loss without arguments compares the first output of floats with the array `label`.
+// the step; `label`, unless it is quoted, for the data's array before the model's output. A loss without arguments compares the
+// first output of floats with that array.
 #pragma once
 
 #include <cstdint>
