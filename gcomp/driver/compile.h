@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codegen/program_limits.h"
-#include "gcomp/driver/bind_shapes.h"
+#include "gcomp/driver/input_shapes.h"
 #include "gcomp/driver/loss_output.h"
 #include "gcomp/limits.h"
 #include "gcomp/model.h"
@@ -64,7 +64,7 @@ using Optimizer = passes::OptimizerSpec;
 /// A graph before the passes, with the model it came from (whose own graph is empty).
 struct ModelGraph {
   ir::Graph graph;
-  frontend::Model model;
+  frontend::ImportedModel model;
   std::optional<LossTarget> target;  ///< what the loss looks at and the input `label`; none for LossKind::output
 };
 
@@ -84,7 +84,7 @@ ModelGraph training_graph(const Model& model, const GraphOptions& options, const
 ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks = {});
 
 /// States of the trained parameters, in the model's order.
-std::vector<std::string> trained_names(const frontend::Model& model);
+std::vector<std::string> trained_names(const frontend::ImportedModel& model);
 
 /// A lowered graph and its place in memory: what --emit ir and plan print.
 struct LoweredGraph {

@@ -24,7 +24,7 @@ struct ArtifactOptions {
 
 struct CompiledModel {
   runtime::Artifact artifact;
-  frontend::Model model;  ///< what import decided; its graph and weights are empty
+  frontend::ImportedModel model;  ///< what import decided; its graph and weights are empty
   std::string output;     ///< what the loss looks at
 };
 

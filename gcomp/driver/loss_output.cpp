@@ -9,7 +9,7 @@ namespace gcomp::driver {
 namespace {
 
 /// The position among the outputs.
-std::size_t find_output(const frontend::Model& model, const passes::LossSpec& loss) {
+std::size_t find_output(const frontend::ImportedModel& model, const passes::LossSpec& loss) {
   const std::vector<TensorType>& types = model.output_types;
   if (loss.output.empty()) {
     const auto first = std::ranges::find_if(types, [](const TensorType& type) { return is_float(type.dtype); });
@@ -27,14 +27,14 @@ std::size_t find_output(const frontend::Model& model, const passes::LossSpec& lo
   return at;
 }
 
-LossOutput describe(const frontend::Model& model, std::size_t at, const passes::LabelSpec& label, passes::LossKind kind) {
+LossOutput describe(const frontend::ImportedModel& model, std::size_t at, const passes::LabelSpec& label, passes::LossKind kind) {
   const TensorType& type = model.output_types[at];
   const bool classes = kind == passes::LossKind::cross_entropy;
   return {model.outputs[at], type, classes ? type.shape[static_cast<std::size_t>(label.axis)] : 0};
 }
 
 /// The outputs of floats but one that labels of this type fit.
-std::vector<LossOutput> fitting_outputs(const frontend::Model& model, const passes::LossSpec& loss,
+std::vector<LossOutput> fitting_outputs(const frontend::ImportedModel& model, const passes::LossSpec& loss,
                                         const std::optional<TensorType>& found, std::size_t but) {
   std::vector<LossOutput> fitting;
   for (std::size_t i = 0; i < model.outputs.size(); ++i) {
@@ -48,7 +48,7 @@ std::vector<LossOutput> fitting_outputs(const frontend::Model& model, const pass
 
 }  // namespace
 
-LossTarget loss_target(const frontend::Model& model, const passes::LossSpec& loss, const std::optional<TensorType>& found) {
+LossTarget loss_target(const frontend::ImportedModel& model, const passes::LossSpec& loss, const std::optional<TensorType>& found) {
   const std::size_t at = find_output(model, loss);
   std::vector<LossOutput> others = fitting_outputs(model, loss, found, at);
   try {

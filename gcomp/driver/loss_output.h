@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "frontend/model.h"
+#include "frontend/imported_model.h"
 #include "gcomp/driver/index_limits.h"
 #include "passes/training/training.h"
 
@@ -30,7 +30,7 @@ struct LossTarget {
 /// `loss.output`, or without it the first output of floats; `found` is the type of the labels, where there are any. Throws
 /// UserError where there is no such output (exit 2, with the nearest name), it has no floats, or the labels do not fit it: the
 /// message names the outputs that they do fit.
-LossTarget loss_target(const frontend::Model& model, const passes::LossSpec& loss, const std::optional<TensorType>& found);
+LossTarget loss_target(const frontend::ImportedModel& model, const passes::LossSpec& loss, const std::optional<TensorType>& found);
 
 /// "; the labels fit output 'b', f32[8,3]: --output b", for the end of a message; "" without such outputs.
 std::string suggest_outputs(std::span<const LossOutput> fitting);

@@ -35,7 +35,7 @@ TrainOptions train_options(const gcomp::TrainOptions& options);
 Trainer make_trainer(const Model& model, const TrainOptions& options);
 
 /// What import decided; after load() empty, but for what prepare_export() finds. The graph in it is empty.
-const frontend::Model& imported_model(const Trainer& trainer);
+const frontend::ImportedModel& imported_model(const Trainer& trainer);
 /// Outputs beside loss_output() whose labels would have the same type; empty after load().
 const std::vector<LossOutput>& other_outputs(const Trainer& trainer);
 /// The files that export reads: the model's and those of its external data; after load() and without prepare_export() none.

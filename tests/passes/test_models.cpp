@@ -54,7 +54,7 @@ Lowered lower_training_step(const fs::path& folder, const PipelineOptions& pipel
   for (const auto& input : file.inputs)
     for (const auto& dimension : input.dimensions)
       if (!dimension.symbol.empty()) options.dims[dimension.symbol] = 8;
-  frontend::Model model = frontend::import_onnx(file, options);
+  frontend::ImportedModel model = frontend::import_onnx(file, options);
   std::vector<std::string> trained;
   for (const auto& parameter : model.parameters)
     if (parameter.trained) trained.push_back(parameter.name);

@@ -53,7 +53,7 @@ Tensor rows_of(const Tensor& all, std::int64_t step, DType dtype) {
 }
 
 struct RecordedTraining {
-  frontend::Model model;
+  frontend::ImportedModel model;
   std::vector<std::string> trained;
 };
 
