@@ -25,7 +25,7 @@ struct ArtifactOptions {
 struct CompiledModel {
   runtime::Artifact artifact;
   frontend::ImportedModel model;  ///< what import decided; its graph and weights are empty
-  std::string output;     ///< what the loss looks at
+  std::string output;             ///< what the loss looks at
 };
 
 /// The forward program, the training step where there is a loss, and the weights. The kernels are compiled too, so that

@@ -149,7 +149,8 @@ class Binder {
 
 }  // namespace
 
-std::map<std::string, Shape> input_shapes(const std::string& model, std::span<const ValueInfo> inputs, const ShapeRequest& request) {
+std::map<std::string, Shape> input_shapes(const std::string& model, std::span<const ValueInfo> inputs,
+                                          const ShapeRequest& request) {
   return Binder(model, inputs, request).bind();
 }
 

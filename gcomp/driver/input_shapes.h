@@ -25,6 +25,6 @@ struct ShapeRequest {
 /// nothing binds (all of them in one message), a symbol with two sizes, a size that differs from what the file fixes, and options
 /// that name no input or symbol (exit 2, with the nearest name).
 std::map<std::string, Shape> input_shapes(const std::string& model, std::span<const frontend::ValueInfo> inputs,
-                                         const ShapeRequest& request);
+                                          const ShapeRequest& request);
 
 }  // namespace gcomp::driver

@@ -19,8 +19,8 @@ namespace gcomp::tests {
 namespace {
 
 namespace fs = std::filesystem;
-using frontend::ImportOptions;
 using frontend::ImportedModel;
+using frontend::ImportOptions;
 using frontend::OnnxFile;
 
 /// Terms that the interpreter may evaluate for one case; larger ones are listed, not run.

@@ -10,8 +10,8 @@ namespace gcomp::tests {
 namespace {
 
 namespace fs = std::filesystem;
-using frontend::ImportOptions;
 using frontend::ImportedModel;
+using frontend::ImportOptions;
 using Names = std::set<std::string>;
 
 ImportedModel import_merged(const std::string& name, const ImportOptions& options = {.training = true}) {
@@ -131,7 +131,8 @@ ModelBuilder nameless(const std::string& op, const std::vector<std::string>& nam
 }
 
 TEST(NamelessNorms, ABatchNormWithNamelessStatisticsTrainsDoubtfully) {
-  const ImportedModel model = nameless("BatchNormalization", {"const_1", "const_2", "const_2", "const_1"}).import({.training = true});
+  const ImportedModel model =
+      nameless("BatchNormalization", {"const_1", "const_2", "const_2", "const_1"}).import({.training = true});
   ASSERT_EQ(trained(model).size(), 2u);
   for (const auto& parameter : model.parameters)
     if (parameter.trained) { EXPECT_TRUE(parameter.doubtful) << parameter.name; }
@@ -139,7 +140,8 @@ TEST(NamelessNorms, ABatchNormWithNamelessStatisticsTrainsDoubtfully) {
 }
 
 TEST(NamelessNorms, BesideNamedStatisticsOnesAreAConstant) {
-  const ImportedModel model = nameless("BatchNormalization", {"const_1", "const_2", "bn.mean", "bn.var"}).import({.training = true});
+  const ImportedModel model =
+      nameless("BatchNormalization", {"const_1", "const_2", "bn.mean", "bn.var"}).import({.training = true});
   EXPECT_TRUE(trained(model).empty());
 }
 

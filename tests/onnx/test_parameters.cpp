@@ -17,8 +17,8 @@ namespace gcomp::tests {
 namespace {
 
 namespace fs = std::filesystem;
-using frontend::ImportOptions;
 using frontend::ImportedModel;
+using frontend::ImportOptions;
 
 const fs::path kFixtures = fs::path(GCOMP_SOURCE_DIR) / "tests/fixtures/models";
 

@@ -16,8 +16,8 @@ namespace gcomp::tests {
 namespace {
 
 namespace fs = std::filesystem;
-using frontend::ImportOptions;
 using frontend::ImportedModel;
+using frontend::ImportOptions;
 using Names = std::set<std::string>;
 
 constexpr const char* kKind = "pkg.torch.export.graph_signature.InputSpec.kind";
@@ -283,8 +283,8 @@ TEST(Signature, AnExportedFileGoesOnByTheSameRules) {
       Tensor& next = moved.emplace(state, values).first->second;
       for (std::int64_t i = 0; i < next.elements(); ++i) next.set(i, next.at(i) + 0.25 + 0.01 * static_cast<double>(moved.size()));
     }
-    const ImportedModel again = frontend::import_onnx(frontend::open_onnx_bytes(frontend::export_onnx_bytes(model, moved), "again.onnx"),
-                                              {.training = true});
+    const ImportedModel again = frontend::import_onnx(
+        frontend::open_onnx_bytes(frontend::export_onnx_bytes(model, moved), "again.onnx"), {.training = true});
     EXPECT_EQ(trained(again), trained(model)) << name;
     if (std::string_view(name).starts_with("folded")) { EXPECT_FALSE(mentions(again, {"nowhere"})) << name; }
     ASSERT_EQ(again.weights.size(), model.weights.size()) << name;

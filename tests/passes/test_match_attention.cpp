@@ -111,7 +111,7 @@ TEST_P(MatchAttention, NoKernelOnlyMovesWhatAttentionReadsOrWrites) {
   EXPECT_EQ(found, 2 * GetParam().matches);
 }
 
-// A packed projection whose rows are filled up to whole packs is read with them, not cut off before.
+// A packed projection whose rows are filled up to whole vectors is read with them, not cut off before.
 TEST(MatchAttentionOn, ReadsAProductThatWasPadded) {
   Graph graph = parse(R"(graph @g(%x: bf16[10,4], %w: bf16[4,18]) -> (%z) {
   %p = matmul %x, %w

@@ -123,8 +123,9 @@ INSTANTIATE_TEST_SUITE_P(Models, RecordedOptimizers,
 TEST(Optimizers, EachOptionOfEachIsRecorded) {
   const std::vector<std::string> texts = recorded_texts();
   const auto is_recorded = [&](const Definition& definition, const std::string& part) {
-    return std::ranges::any_of(
-        texts, [&](const std::string& text) { return text.starts_with(concat(definition.name, "(")) && text.find(part) != text.npos; });
+    return std::ranges::any_of(texts, [&](const std::string& text) {
+      return text.starts_with(concat(definition.name, "(")) && text.find(part) != text.npos;
+    });
   };
   for (const Definition* definition : optimizer_definitions()) {
     EXPECT_EQ(std::ranges::count(texts, definition->name), 1) << definition->name << " alone";

@@ -135,7 +135,8 @@ void report_unfolded(const Console& console, const frontend::ImportedModel& mode
   if (model.unfolded) console.say("note: " + *model.unfolded);
 }
 
-void report_outputs(const Console& console, const frontend::ImportedModel& model, const std::string& loss, const std::string& output) {
+void report_outputs(const Console& console, const frontend::ImportedModel& model, const std::string& loss,
+                    const std::string& output) {
   const std::vector<std::string>& names = model.outputs;
   if (passes::parse_loss(loss).kind == passes::LossKind::output) return;
   if (names.size() == 1 && !model.outputs_left_out.empty())

@@ -18,7 +18,8 @@ void report_unfolded(const Console& console, const frontend::ImportedModel& mode
 std::vector<std::string> merge_notes(const std::vector<std::string>& notes);
 
 /// Where there are several outputs: all of them, and which one the loss looks at.
-void report_outputs(const Console& console, const frontend::ImportedModel& model, const std::string& loss, const std::string& output);
+void report_outputs(const Console& console, const frontend::ImportedModel& model, const std::string& loss,
+                    const std::string& output);
 
 /// "'m.onnx': 3 BatchNormalization and 2 Dropout run in inference form (--training keeps them as in training)", where there are
 /// any. `what` says what happens to them: "run in inference form (...)".

@@ -1,5 +1,5 @@
 // Matrix products and convolutions as generated CUDA kernels. One text serves every shape of a dtype and a direction of memory:
-// what a shape needs (extents, strides, tiles, splits) is decided here and travels as the launch's words (words.h).
+// what a shape needs (extents, strides, tiles, splits) is decided here and travels as the launch's parameters (parameters.h).
 //
 //   %y = matmul %a, %b : f32[768,3072], k = 32768    ->  k3, 24 x 6 tiles of 128 x 128 in 2 splits; k4 adds the splits
 //
