@@ -11,6 +11,7 @@ namespace {
 
 using frontend::Dimension;
 using frontend::ValueInfo;
+using gcomp::to_string;  // which the driver's own would hide
 
 struct Size {
   std::int64_t size = -1;
