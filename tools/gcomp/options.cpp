@@ -265,9 +265,7 @@ void OptimizerOptions::add(ArgumentParser& parser) {
   parser.add_option("--momentum", momentum, option_of("momentum")).type_name("X").group(group);
   parser.add_option("--dampening", dampening, option_of("dampening")).type_name("X").group(group);
   parser.add_flag("--nesterov", nesterov, option_of("nesterov")).group(group);
-  parser.add_option("--weight-decay", weight_decay, "the option weight_decay of all optimizers")
-      .type_name("X")
-      .group(group);
+  parser.add_option("--weight-decay", weight_decay, "the option weight_decay of all optimizers").type_name("X").group(group);
   parser.add_option("--betas", betas, option_of("betas")).type_name("X,X").group(group);
   parser.add_option("--eps", eps, option_of("eps")).type_name("X").group(group);
 }
@@ -299,7 +297,7 @@ driver::Optimizer OptimizerOptions::parse() const {
 
 void DeviceOptions::add(ArgumentParser& parser) {
   const std::string group = "Device";
-  parser.add_option("--device", device, "auto, cpu, cuda or cuda:N (default auto)").type_name("NAME").group(group);
+  parser.add_option("--device", device, concat(runtime::device_names(), " (default auto)")).type_name("NAME").group(group);
   parser.add_option("--threads", threads, "CPU threads (default: one for each processor)").type_name("N").group(group);
   parser.add_option("--compiler", compiler, "C++ compiler for CPU kernels (default: c++, g++ or clang++)")
       .type_name("PATH")
