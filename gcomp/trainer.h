@@ -30,11 +30,11 @@ namespace gcomp {
 
 struct TrainOptions {
   std::string loss = "cross_entropy";  ///< "mse", "l1", "bce", "bce_with_logits", "cross_entropy:axis=1", "output:NAME"
-  std::string output;                  ///< what loss and accuracy look at; "" for the first output of floats
-  Optimizer optimizer;
-  Optional<double> learning_rate;  ///< without it, the optimizer's
-  std::int64_t batch = 0;          ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
-  GraphOptions graph = {};         ///< floats compute as f32 where no precision is given
+  std::string output = {};             ///< what loss and accuracy look at; "" for the first output of floats
+  Optimizer optimizer = {};
+  Optional<double> learning_rate = {};  ///< without it, the optimizer's
+  std::int64_t batch = 0;               ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
+  GraphOptions graph = {};              ///< floats compute as f32 where no precision is given
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};
