@@ -19,7 +19,7 @@ struct ProductEpilogue {
 };
 
 /// The launches for a call; none where the call is outside of what the kernels take: more than four batch dimensions that do not
-/// merge, an extent of 2^31 or more, an image of 2^30 elements. `architecture` is that of the target: 90 for sm_90.
+/// collapse, an extent of 2^31 or more, an image of 2^30 elements. `architecture` is that of the target: 90 for sm_90.
 runtime::GeneratedProduct generate_product(const runtime::MatmulCall& call, int architecture, KernelTable& kernels,
                                            const ProductEpilogue* epilogue = nullptr);
 runtime::GeneratedProduct generate_product(const runtime::ConvolutionCall& call, int architecture, KernelTable& kernels);
