@@ -21,8 +21,8 @@ struct ImportOptions {
   bool training = false;                          ///< BatchNormalization and Dropout train, whatever form the file has
   bool training_form = false;                     ///< BatchNormalization and Dropout as in training, though nothing trains
   bool as_written = false;                        ///< BatchNormalization and Dropout mean what the file says; not with the former
-  /// Names among which the outputs are that a loss looks at, "" for the first of floats. Where they are given, others that cannot be
-  /// computed are left out, and what is not supported on the way to them alone is no error.
+  /// Names among which the outputs are that a loss looks at, "" for the first of floats. Where they are given, others that cannot
+  /// be computed are left out, and what is not supported on the way to them alone is no error.
   std::optional<std::vector<std::string>> loss_outputs = {};
   std::int64_t seed = 0;                 ///< of Dropout and the random operators: the initial value of state `random_seed`
   std::optional<DType> float_type = {};  ///< all floats become this type; else f16 and bf16 compute as the file says

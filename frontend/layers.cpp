@@ -50,10 +50,10 @@ bool matches(std::string_view pattern, std::string_view text) {
 }  // namespace
 
 struct Layers::Impl {
-  Impl(frontend::Model& model, const ImportOptions& options, std::uint64_t seed)
+  Impl(frontend::ImportedModel& model, const ImportOptions& options, std::uint64_t seed)
       : model(model), options(options), seed(seed), builder(model.graph) {}
 
-  frontend::Model& model;
+  frontend::ImportedModel& model;
   const ImportOptions& options;
   std::uint64_t seed;
   ir::Builder builder;
@@ -221,7 +221,7 @@ Var Layers::constant(Tensor value) { return impl_.builder.constant(std::move(val
 namespace frontend {
 
 std::vector<ValueInfo> inputs_of(const Definition& definition) {
-  Model model;
+  ImportedModel model;
   ImportOptions options;
   options.dims["batch"] = 2;
   Layers::Impl impl(model, options, definition.seed);
@@ -230,8 +230,8 @@ std::vector<ValueInfo> inputs_of(const Definition& definition) {
   return impl.inputs;
 }
 
-Model instantiate(const Definition& definition, const ImportOptions& options) {
-  Model model;
+ImportedModel instantiate(const Definition& definition, const ImportOptions& options) {
+  ImportedModel model;
   Layers::Impl impl(model, options, definition.seed);
   Layers layers(impl);
   definition.write(layers);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "frontend/import_options.h"
-#include "frontend/model.h"
+#include "frontend/imported_model.h"
 #include "gcomp/layers.h"
 
 namespace gcomp::frontend {
@@ -21,6 +21,6 @@ std::vector<ValueInfo> inputs_of(const Definition& definition);
 
 /// Runs the definition as import_onnx() lowers a file: `options.dims` binds "batch", `float_type`, `training` and `freeze` mean
 /// the same. Throws UserError where it has no output, or a name is used twice.
-Model instantiate(const Definition& definition, const ImportOptions& options);
+ImportedModel instantiate(const Definition& definition, const ImportOptions& options);
 
 }  // namespace gcomp::frontend

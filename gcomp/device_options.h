@@ -13,6 +13,7 @@
 
 namespace gcomp {
 
+/// The device that suits best, or one of the kinds that gcomp computes on.
 enum class DeviceRequest : std::uint8_t { automatic, cpu, cuda };
 
 /// The vector instructions that the CPU's kernels use, from narrow to wide. Baseline is what every processor of its architecture

@@ -35,7 +35,7 @@ Tensor as_tied(const frontend::Alias& alias, const Tensor& gradient, const Shape
 }  // namespace
 
 struct Gradients::Impl {
-  frontend::Model model;
+  frontend::ImportedModel model;
   driver::LossTarget target;
   std::string device_reason;
   std::unique_ptr<runtime::Device> device;
@@ -113,7 +113,7 @@ Gradients make_gradients(const Model& model, const GradientOptions& options) {
   return Gradients(Owned(new Gradients::Impl(model, options)));
 }
 
-const frontend::Model& imported_model(const Gradients& gradients) { return gradients.impl().model; }
+const frontend::ImportedModel& imported_model(const Gradients& gradients) { return gradients.impl().model; }
 
 }  // namespace driver
 }  // namespace gcomp

@@ -14,7 +14,7 @@ namespace gcomp {
 
 struct GradientOptions {
   std::string loss = "cross_entropy";  ///< as TrainOptions::loss
-  std::string output;                  ///< what the loss looks at; "" for the first output of floats
+  std::string output = {};             ///< what the loss looks at; "" for the first output of floats
   GraphOptions graph = {};             ///< floats compute as f32 where no precision is given
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};

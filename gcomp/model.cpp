@@ -38,7 +38,7 @@ namespace driver {
 
 const frontend::OnnxFile* onnx_file(const Model& model) { return model.impl().onnx.get(); }
 
-frontend::Model instantiate(const Model& model, const frontend::ImportOptions& options) {
+frontend::ImportedModel instantiate(const Model& model, const frontend::ImportOptions& options) {
   const Model::Impl& impl = model.impl();
   return impl.onnx ? frontend::import_onnx(*impl.onnx, options) : frontend::instantiate(*impl.definition, options);
 }

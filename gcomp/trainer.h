@@ -32,12 +32,12 @@ struct TrainOptions {
   /// An expression over the model's outputs and the arrays of a batch: "0.7*cross_entropy(logits, label) + 0.3*mse(aux, target)";
   /// "cross_entropy" alone compares `output` with the array `label`; "output:NAME" (docs/training.md has them all).
   std::string loss = "cross_entropy";
-  std::string output;                ///< what a loss or metric without arguments looks at; "" for the first output of floats
-  std::vector<std::string> metrics;  ///< of evaluate(): "top_k(k=5)"; without any, accuracy where the loss decides
-  Optimizer optimizer;
-  Optional<double> learning_rate;  ///< without it, the optimizer's
-  std::int64_t batch = 0;          ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
-  GraphOptions graph = {};         ///< floats compute as f32 where no precision is given
+  std::string output = {};                ///< what a loss or metric without arguments looks at; "" for the first output of floats
+  std::vector<std::string> metrics = {};  ///< of evaluate(): "top_k(k=5)"; without any, accuracy where the loss decides
+  Optimizer optimizer = {};
+  Optional<double> learning_rate = {};  ///< without it, the optimizer's
+  std::int64_t batch = 0;               ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
+  GraphOptions graph = {};              ///< floats compute as f32 where no precision is given
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};

@@ -27,19 +27,19 @@
 namespace gcomp::passes {
 
 struct PipelineOptions {
-  ir::TargetInfo target;                    ///< codegen::target_info() of the one that the graph is lowered for
-  std::optional<AutocastOptions> autocast;  ///< without them the graph keeps its types
-  SimplifyOptions simplify;
-  FuseOptions fuse;
-  AlignOptions align;
-  SplitOptions split;
-  EpilogueOptions epilogues;
+  ir::TargetInfo target = {};                    ///< codegen::target_info() of the one that the graph is lowered for
+  std::optional<AutocastOptions> autocast = {};  ///< without them the graph keeps its types
+  SimplifyOptions simplify = {};
+  FuseOptions fuse = {};
+  AlignOptions align = {};
+  SplitOptions split = {};
+  EpilogueOptions epilogues = {};
   bool channels_last = true;                    ///< let choose_layout move convolutions to channels last
-  std::vector<std::string> disabled;            ///< names of passes to leave out; UserError (exit 2) for one that cannot be
+  std::vector<std::string> disabled = {};       ///< names of passes to leave out; UserError (exit 2) for one that cannot be
   bool verify = true;                           ///< verify the graph before the first pass and after every pass that changed it
   std::string_view maker = "whoever built it";  ///< who is to blame for a graph that is broken before the first pass
   /// Called after each pass with its name, whether it changed the graph, and its seconds.
-  std::function<void(std::string_view pass, const ir::Graph&, bool changed, double seconds)> observer;
+  std::function<void(std::string_view pass, const ir::Graph&, bool changed, double seconds)> observer = {};
 };
 
 /// What passes leave for those after them beside the graph.

@@ -17,7 +17,7 @@ struct SimplifyOptions {
   std::function<void(const ir::SimplifyRule&)> observer;
 };
 
-/// Applies every rule, merges equal nodes and drops dead ones, until nothing changes. All rules are IEEE-exact. True if
+/// Applies every rule, eliminates equal nodes and drops dead ones, until nothing changes. All rules are IEEE-exact. True if
 /// anything changed.
 ///   %a = transpose %x {permutation=[1,0]}   %y = matmul %a, %w      ->      %y = matmul %x, %w {transpose_a=true}
 bool simplify(ir::Graph& graph, const SimplifyOptions& options = {});

@@ -53,7 +53,8 @@ bool is_plain_path(std::string_view path) {
 }
 
 bool is_binary_path(std::string_view path) {
-  return is_plain_path(path) && (starts_with(path, "cpu/") || starts_with(path, "cubins/"));
+  return is_plain_path(path) &&
+         std::any_of(backends().begin(), backends().end(), [&](const Backend* b) { return starts_with(path, b->binary_folder); });
 }
 
 void check(const Artifact& artifact) {

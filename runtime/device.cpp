@@ -1,28 +1,24 @@
 #include "runtime/device.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <optional>
 
 #include "ir/base/error.h"
 #include "runtime/backend.h"
 
 namespace gcomp::runtime {
 
-DeviceName parse_device(std::string_view text) {
-  if (text == "auto") return {DeviceRequest::automatic, 0};
-  if (text == "cpu") return {DeviceRequest::cpu, 0};
-  if (text == "cuda") return {DeviceRequest::cuda, 0};
-  constexpr std::string_view kGpu = "cuda:";
-  if (text.substr(0, kGpu.size()) == kGpu) {
-    const std::string_view digits = text.substr(kGpu.size());
-    int gpu = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), gpu);
-    if (error == std::errc() && end == digits.data() + digits.size() && gpu >= 0) return {DeviceRequest::cuda, gpu};
-  }
-  throw UserError(concat("unknown device '", text, "': expected auto, cpu, cuda or cuda:N"), ExitCode::usage);
-}
-
 namespace {
+
+constexpr std::string_view kAutomatic = "auto";
+
+std::optional<int> parse_ordinal(std::string_view digits) {
+  int ordinal = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
+  return error == std::errc() && end == digits.data() + digits.size() && ordinal >= 0 ? std::optional(ordinal) : std::nullopt;
+}
 
 DeviceChoice choose_best(const DeviceOptions& options) {
   const Backend& fallback = *backends().front();
@@ -41,6 +37,29 @@ DeviceChoice choose_best(const DeviceOptions& options) {
 }
 
 }  // namespace
+
+std::string device_names() {
+  std::vector<std::string> names;
+  for (const Backend* backend : backends()) {
+    names.emplace_back(backend->name);
+    if (backend->numbered) names.push_back(concat(backend->name, ":N"));
+  }
+  std::string text(kAutomatic);
+  for (std::size_t i = 0; i < names.size(); ++i) text += concat(i + 1 == names.size() ? " or " : ", ", names[i]);
+  return text;
+}
+
+DeviceName parse_device(std::string_view text) {
+  if (text == kAutomatic) return {DeviceRequest::automatic, 0};
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  for (const Backend* backend : backends()) {
+    if (text.substr(0, colon) != backend->name) continue;
+    if (colon == text.size()) return {backend->request, 0};
+    const auto ordinal = parse_ordinal(text.substr(colon + 1));
+    if (backend->numbered && ordinal) return {backend->request, *ordinal};
+  }
+  throw UserError(concat("unknown device '", text, "': expected ", device_names()), ExitCode::usage);
+}
 
 DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options) {
   if (request == DeviceRequest::automatic) return choose_best(options);

@@ -38,6 +38,8 @@ struct DeviceName {
 
 /// "auto", "cpu", "cuda" or "cuda:1"; throws UserError (exit 2) naming them otherwise.
 DeviceName parse_device(std::string_view text);
+/// What it takes: "auto, cpu, cuda or cuda:N".
+std::string device_names();
 
 struct Backend;  // runtime/backend.h
 

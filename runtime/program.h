@@ -84,18 +84,19 @@ struct KernelLaunch {
   bool operator==(const KernelLaunch&) const = default;
 };
 
-/// One launch of a generated product kernel. Such a kernel serves every shape: what it needs to know of one stands in `words`.
-/// CUDA entry point: NAME(const void* first, const void* second, void* result, void* workspace, ProductWords words, buffers...),
-/// where ProductWords is a struct of kProductWords signed 64-bit integers, passed by value, zero behind the last of `words`.
+/// One launch of a generated product kernel. Such a kernel serves every shape: what it needs to know of one stands in `parameters`.
+/// CUDA entry point: NAME(const void* first, const void* second, void* result, void* workspace, ProductParameters parameters,
+/// buffers...), where ProductParameters is a struct of kProductParameters signed 64-bit integers, passed by value, zero behind the
+/// last of `parameters`.
 struct ProductLaunch {
   int kernel = 0;
   Grid grid;
-  std::vector<std::int64_t> words;
+  std::vector<std::int64_t> parameters;
   std::vector<int> buffers = {};  ///< those of an epilogue
 
   bool operator==(const ProductLaunch&) const = default;
 };
-inline constexpr std::size_t kProductWords = 64;
+inline constexpr std::size_t kProductParameters = 64;
 
 /// The product as generated kernels, for where no library computes it: launches in order, and the bytes of workspace that they
 /// share, with any contents. first, second and result are the addresses of the buffers: a, b and c of a matmul; of a convolution

@@ -124,7 +124,7 @@ void encode(const GeneratedProduct& product, proto::GeneratedProduct* out) {
     stored->set_grid_blocks(launch.grid.blocks);
     stored->set_grid_threads(launch.grid.threads);
     stored->set_grid_shared_bytes(launch.grid.shared_bytes);
-    assign(stored->mutable_words(), launch.words);
+    assign(stored->mutable_parameters(), launch.parameters);
     assign(stored->mutable_buffers(), launch.buffers);
   }
   out->set_workspace_bytes(product.workspace_bytes);
@@ -135,7 +135,7 @@ GeneratedProduct decode(const proto::GeneratedProduct& in) {
   for (const proto::ProductLaunch& launch : in.launches())
     product.launches.push_back({launch.kernel(),
                                 {launch.grid_blocks(), launch.grid_threads(), launch.grid_shared_bytes()},
-                                to_vector(launch.words()),
+                                to_vector(launch.parameters()),
                                 to_vector(launch.buffers())});
   product.workspace_bytes = in.workspace_bytes();
   return product;

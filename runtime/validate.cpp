@@ -142,8 +142,8 @@ void validate_generated(const Program& program, const GeneratedProduct& product,
   for (const ProductLaunch& launch : product.launches) {
     validate_kernel_index(program, launch.kernel, where);
     validate_grid(launch.grid, where);
-    check_user(launch.words.size() <= kProductWords, where, ": ", launch.words.size(), " words of a product, the limit is ",
-               kProductWords);
+    check_user(launch.parameters.size() <= kProductParameters, where, ": ", launch.parameters.size(),
+               " parameters of a product, the limit is ", kProductParameters);
     for (int buffer : launch.buffers) buffer_at(program, buffer, where);
   }
 }

@@ -11,7 +11,7 @@ namespace gcomp::runtime {
 /// - inputs and outputs are distinct io buffers each and keep the rules of their roles (ir/base/role.h), a state belongs to one
 /// state buffer, every index is in range;
 /// - kernel names are distinct identifiers; all segments of a launch bind equally many buffers;
-/// - generated kernels of products stand in programs for CUDA only, with at most kProductWords words each;
+/// - generated kernels of products stand in programs for CUDA only, with at most kProductParameters parameters each;
 /// - every element that a matrix view or a convolution can touch lies inside its buffer, which has the call's dtype.
 /// What a kernel's own text does with its buffers is not checked: programs are code.
 void validate(const Program& program);

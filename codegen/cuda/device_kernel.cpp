@@ -127,7 +127,7 @@ void DeviceKernel::load_vectors(const Vectors& vectors, const std::vector<int>& 
     const Term& read = *nest_.statements[at(number)].value;
     const std::string place = writer_.index(at_origin(read.indices[0], vectors.lane_axis)), name = writer_.fresh("a");
     writer_.line(concat(compute_type_text(read.dtype), " ", name, "[", vectors.width, "];"));
-    writer_.line(concat("gc_load_pack(p", read.slot, " + ", place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name,
+    writer_.line(concat("gc_load_vector(p", read.slot, " + ", place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name,
                         count.empty() ? "" : ", " + count, ");"));
     writer_.bind_array(number, name, nest_.axis(vectors.lane_axis));
   }
@@ -167,7 +167,7 @@ void DeviceKernel::write_vector_stores(const Vectors& vectors, const std::vector
   for (const auto& [store, name] : vectorized) {
     const std::string place = writer_.index(at_origin(store->at, vectors.lane_axis)), condition = once(*store, loop_axes);
     const std::size_t parameter = nest_.operands.size() + at(store->result);
-    writer_.line(concat(condition.empty() ? "" : "if (" + condition + ") ", "gc_store_pack(p", parameter, " + ",
+    writer_.line(concat(condition.empty() ? "" : "if (" + condition + ") ", "gc_store_vector(p", parameter, " + ",
                         place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name, count.empty() ? "" : ", " + count,
                         ");"));
   }

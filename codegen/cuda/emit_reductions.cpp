@@ -38,12 +38,12 @@ bool is_position(const Statement& s) {
 std::string combiner_text(const Statement& s) {
   const bool boolean = s.value->dtype == DType::boolean;
   switch (s.combine->reduction.of) {
-    case Reduction::Of::sum: return boolean ? "gc_join_or()" : "gc_join_sum()";
-    case Reduction::Of::product: return boolean ? "gc_join_and()" : "gc_join_product()";
-    case Reduction::Of::maximum: return boolean ? "gc_join_or()" : "gc_join_maximum()";
-    case Reduction::Of::minimum: return boolean ? "gc_join_and()" : "gc_join_minimum()";
-    case Reduction::Of::first_maximum: return "gc_join_first_maximum()";
-    case Reduction::Of::first_minimum: return "gc_join_first_minimum()";
+    case Reduction::Of::sum: return boolean ? "gc_combine_or()" : "gc_combine_sum()";
+    case Reduction::Of::product: return boolean ? "gc_combine_and()" : "gc_combine_product()";
+    case Reduction::Of::maximum: return boolean ? "gc_combine_or()" : "gc_combine_maximum()";
+    case Reduction::Of::minimum: return boolean ? "gc_combine_and()" : "gc_combine_minimum()";
+    case Reduction::Of::first_maximum: return "gc_combine_first_maximum()";
+    case Reduction::Of::first_minimum: return "gc_combine_first_minimum()";
     case Reduction::Of::none: break;
   }
   throw InternalError(concat("reduction ", s.combine->name, " combines nothing"));
@@ -228,15 +228,15 @@ class PhaseWriter {
     std::string combined;
     switch (group_.kind) {
       case Group::Kind::lanes:
-        if (group_.size > 1) combined = concat("gc_join_lanes<", group_.size, ">(", total, ", ", combiner_text(s), ")");
+        if (group_.size > 1) combined = concat("gc_combine_lanes<", group_.size, ">(", total, ", ", combiner_text(s), ")");
         break;
       case Group::Kind::block:
-        combined = concat("gc_join_block<", group_.threads, ">(", total, ", ", combiner_text(s), ", ",
+        combined = concat("gc_combine_block<", group_.threads, ">(", total, ", ", combiner_text(s), ", ",
                           shared(s, group_.threads / 32), ")");
         break;
       case Group::Kind::column:
         if (group_.size > 1)
-          combined = concat("gc_join_column<", group_.columns, ", ", group_.size, ">(", total, ", ", combiner_text(s), ", ",
+          combined = concat("gc_combine_column<", group_.columns, ", ", group_.size, ">(", total, ", ", combiner_text(s), ", ",
                             shared(s, group_.threads), ")");
         break;
     }
@@ -303,11 +303,11 @@ int power_of_two_above(std::int64_t n, int most) {
   return power;
 }
 
-Group choose_row_group(std::int64_t rows, std::int64_t packs_a_row) {
-  if (packs_a_row <= 32) return {Group::Kind::lanes, 256, power_of_two_above(packs_a_row, 32), 1};
-  if (packs_a_row <= kWarpRow && rows >= kManyBlocks) return {Group::Kind::lanes, 256, 32, 1};
+Group choose_row_group(std::int64_t rows, std::int64_t vectors_a_row) {
+  if (vectors_a_row <= 32) return {Group::Kind::lanes, 256, power_of_two_above(vectors_a_row, 32), 1};
+  if (vectors_a_row <= kWarpRow && rows >= kManyBlocks) return {Group::Kind::lanes, 256, 32, 1};
   // About four vectors a thread, more where rows are long.
-  const int threads = std::max(64, power_of_two_above((packs_a_row + 3) / 4, kMostThreads));
+  const int threads = std::max(64, power_of_two_above((vectors_a_row + 3) / 4, kMostThreads));
   return {Group::Kind::block, threads, threads, 1};
 }
 

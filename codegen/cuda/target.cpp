@@ -21,10 +21,10 @@ bool takes_view(const Node& product, const StridedView& view) {
   const DType dtype = product.result()->type.dtype;
   if (product.op != &ops::kMatmul || !is_float(dtype)) return false;
   const std::size_t rank = view.shape.size();
-  const std::int64_t pack = 16 / static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t width = 16 / static_cast<std::int64_t>(size_of(dtype));
   const auto is_placed = [&](std::size_t along, std::size_t across) {
     return (view.shape[along] == 1 || view.strides[along] == 1) &&
-           (view.shape[across] == 1 || (view.strides[across] >= view.shape[along] && view.strides[across] % pack == 0));
+           (view.shape[across] == 1 || (view.strides[across] >= view.shape[along] && view.strides[across] % width == 0));
   };
   if (!is_placed(rank - 1, rank - 2) && !is_placed(rank - 2, rank - 1)) return false;
   std::int64_t apart = 0, matrices = 1;
@@ -34,7 +34,7 @@ bool takes_view(const Node& product, const StridedView& view) {
     if (matrices == 1) apart = view.strides[d];
     matrices *= view.shape[d];
   }
-  return apart % pack == 0 && view.offset % pack == 0;
+  return apart % width == 0 && view.offset % width == 0;
 }
 
 TargetInfo info(const runtime::Target& target) {

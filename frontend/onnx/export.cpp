@@ -40,7 +40,7 @@ void embed_external_data(ModelProto& model, const Source& source) {
 constexpr int kLargestOperand = 1 << 12;
 
 /// The parameter of the module from which a state was folded that has the name of its value in the trace; else "".
-std::string folded_from(const Model& model, const Signature& signature, const Alias& alias) {
+std::string folded_from(const ImportedModel& model, const Signature& signature, const Alias& alias) {
   const bool traced = std::any_of(signature.calls.begin(), signature.calls.end(), [&](const TracedCall& call) {
     return std::find(call.arguments.begin(), call.arguments.end(), alias.state) != call.arguments.end();
   });
@@ -94,7 +94,7 @@ Tensor as_in_file(const Alias& alias, const Tensor& state, const Shape& shape) {
 
 }  // namespace
 
-std::string export_onnx_bytes(const Model& model, const std::map<std::string, Tensor>& states, ExportForm form) {
+std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::string, Tensor>& states, ExportForm form) {
   check_user(model.source != nullptr, "this model did not come from an ONNX file");
   ModelProto proto = model.source->model;
   embed_external_data(proto, *model.source);

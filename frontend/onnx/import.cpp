@@ -35,7 +35,7 @@ Importer::Importer(const OnnxFile& file, const ImportOptions& options)
   };
 }
 
-Model Importer::run() {
+ImportedModel Importer::run() {
   check_user(!((options_.training || options_.training_form) && options_.as_written), "training and as_written exclude each other");
   const std::string& variance = options_.batchnorm_variance;
   check_user(variance.empty() || variance == "unbiased" || variance == "population", "--batchnorm-variance=", variance,
@@ -147,7 +147,7 @@ void Importer::name_output(ir::Value* value, const std::string& name, std::unord
   rename(value, name);
 }
 
-Model import_onnx(const OnnxFile& file, const ImportOptions& options) {
+ImportedModel import_onnx(const OnnxFile& file, const ImportOptions& options) {
   try {
     return Importer(file, options).run();
   } catch (const std::bad_alloc&) {

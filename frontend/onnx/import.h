@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "frontend/import_options.h"
-#include "frontend/model.h"
+#include "frontend/imported_model.h"
 #include "gcomp/saved_form.h"
 #include "ir/base/tensor.h"
 
@@ -57,14 +57,14 @@ OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const 
 
 /// Lowers a file. Throws UserError: exit 3 for an unbound dimension, a shape that does not fit and the like; exit 4 with all
 /// operators that are not supported in one message.
-Model import_onnx(const OnnxFile& file, const ImportOptions& options = {});
+ImportedModel import_onnx(const OnnxFile& file, const ImportOptions& options = {});
 
 using gcomp::ExportForm;
 
 /// The original file as bytes with the data of initializers replaced by `states` (by state name, in any float dtype); states
 /// that are missing keep the file's values. Names and nodes stay as they came, but for nodes in training form
 /// (frontend/onnx/forms.h).
-std::string export_onnx_bytes(const Model& model, const std::map<std::string, Tensor>& states,
+std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::string, Tensor>& states,
                               ExportForm form = ExportForm::inference);
 
 }  // namespace gcomp::frontend

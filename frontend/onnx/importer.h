@@ -36,7 +36,7 @@ struct Scope {
 class Importer {
  public:
   Importer(const OnnxFile& file, const ImportOptions& options);
-  Model run();
+  ImportedModel run();
 
  private:
   void note_symbolic_dimensions();
@@ -90,7 +90,7 @@ class Importer {
   const Source& source_;
   const ImportOptions& options_;
   Functions functions_;
-  Model model_;
+  ImportedModel model_;
   Builder builder_;
   ConstantPool constants_;
   ConstantFolder folder_;

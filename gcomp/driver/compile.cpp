@@ -36,7 +36,7 @@ bool mixes(const GraphOptions& options) { return options.precision == DType::f16
 
 frontend::ImportOptions import_options(const Model& model, const GraphOptions& options) {
   frontend::ImportOptions import;
-  import.shapes = bind_shapes(model.name(), model.inputs(), options.shapes);
+  import.shapes = input_shapes(model.name(), model.inputs(), options.shapes);
   import.dims = options.shapes.dims;
   if (!onnx_file(model) && options.shapes.batch) import.dims.emplace("batch", *options.shapes.batch);
   import.seed = options.seed;
@@ -50,7 +50,7 @@ frontend::ImportOptions import_options(const Model& model, const GraphOptions& o
   return import;
 }
 
-frontend::Model imported(const Model& model, const frontend::ImportOptions& import, const CompileHooks& hooks) {
+frontend::ImportedModel imported(const Model& model, const frontend::ImportOptions& import, const CompileHooks& hooks) {
   return timed(hooks, "import", [&] { return instantiate(model, import); });
 }
 
@@ -156,7 +156,7 @@ ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOption
 
 }  // namespace
 
-std::vector<std::string> trained_names(const frontend::Model& model) {
+std::vector<std::string> trained_names(const frontend::ImportedModel& model) {
   std::vector<std::string> names;
   for (const frontend::Parameter& parameter : model.parameters)
     if (parameter.trained) names.push_back(parameter.name);

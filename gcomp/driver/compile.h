@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "codegen/program_limits.h"
-#include "gcomp/driver/bind_shapes.h"
+#include "gcomp/driver/input_shapes.h"
 #include "gcomp/driver/loss_target.h"
 #include "gcomp/limits.h"
 #include "gcomp/model.h"
@@ -67,7 +67,7 @@ using Optimizer = passes::OptimizerSpec;
 /// A graph before the passes, with the model it came from (whose own graph is empty).
 struct ModelGraph {
   ir::Graph graph;
-  frontend::Model model;
+  frontend::ImportedModel model;
   LossTarget target;  ///< of a training step and of an evaluation
 };
 
@@ -95,7 +95,7 @@ EvaluationGraph evaluation_graph(const Model& model, const GraphOptions& options
 ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks = {});
 
 /// States of the trained parameters, in the model's order.
-std::vector<std::string> trained_names(const frontend::Model& model);
+std::vector<std::string> trained_names(const frontend::ImportedModel& model);
 
 /// A lowered graph and its place in memory: what --emit ir and plan print.
 struct LoweredGraph {

@@ -9,7 +9,7 @@ namespace gcomp::driver {
 namespace {
 
 /// Adds the weights of the states that the artifact's programs bind.
-void add_weights(runtime::Artifact& artifact, const frontend::Model& model) {
+void add_weights(runtime::Artifact& artifact, const frontend::ImportedModel& model) {
   for (const runtime::Program& program : artifact.programs) {
     for (const runtime::State& state : program.states) {
       const std::string& name = program.buffers[static_cast<std::size_t>(state.buffer)].name;

@@ -26,8 +26,8 @@ struct ArtifactOptions {
 
 struct CompiledModel {
   runtime::Artifact artifact;
-  frontend::Model model;  ///< what import decided; its graph and weights are empty
-  std::string output;     ///< what the loss looks at where it has no arguments
+  frontend::ImportedModel model;  ///< what import decided; its graph and weights are empty
+  std::string output;             ///< what the loss looks at where it has no arguments
 };
 
 /// The forward program, the training step where there is a loss, and the weights. The kernels are compiled too, so that

@@ -6,7 +6,7 @@
 namespace gcomp::driver {
 namespace {
 
-std::vector<std::string> names_of_weights(const frontend::Model& model) {
+std::vector<std::string> names_of_weights(const frontend::ImportedModel& model) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : model.weights) names.push_back(name);
   return names;

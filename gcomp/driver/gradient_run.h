@@ -19,6 +19,6 @@ struct GradientOptions {
 Gradients make_gradients(const Model& model, const GradientOptions& options);
 
 /// What import decided; the graph in it is empty.
-const frontend::Model& imported_model(const Gradients& gradients);
+const frontend::ImportedModel& imported_model(const Gradients& gradients);
 
 }  // namespace gcomp::driver

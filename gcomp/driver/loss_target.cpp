@@ -9,7 +9,8 @@
 namespace gcomp::driver {
 namespace {
 
-passes::LossScope scope_of(const frontend::Model& model, const ir::Graph& graph, const std::map<std::string, TensorType>& arrays) {
+passes::LossScope scope_of(const frontend::ImportedModel& model, const ir::Graph& graph,
+                           const std::map<std::string, TensorType>& arrays) {
   passes::LossScope scope{.outputs = {}, .inputs = {}, .arrays = arrays};
   for (std::size_t i = 0; i < model.outputs.size(); ++i) scope.outputs.push_back({model.outputs[i], model.output_types[i]});
   for (const ir::Value* input : graph.inputs()) scope.inputs.push_back({input->name, input->type});
@@ -44,7 +45,7 @@ std::string default_output(const passes::LossSpec& loss, const passes::LossScope
 
 }  // namespace
 
-LossTarget loss_target(const frontend::Model& model, const ir::Graph& graph, const passes::LossSpec& loss,
+LossTarget loss_target(const frontend::ImportedModel& model, const ir::Graph& graph, const passes::LossSpec& loss,
                        const std::map<std::string, TensorType>& arrays) {
   const passes::LossScope scope = scope_of(model, graph, arrays);
   if (!loss.has_default_arguments()) return {passes::bind_loss(loss, scope), "", {}};

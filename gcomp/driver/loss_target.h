@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "frontend/model.h"
+#include "frontend/imported_model.h"
 #include "gcomp/driver/index_limits.h"
 #include "ir/graph.h"
 #include "passes/training/losses/loss.h"
@@ -29,7 +29,7 @@ struct LossTarget {
 
 /// `arrays` are those of the data for one batch, where there are any. Throws UserError as passes::bind_loss(); where the loss has
 /// no arguments and the labels do not fit, the message names the outputs that they do fit.
-LossTarget loss_target(const frontend::Model& model, const ir::Graph& graph, const passes::LossSpec& loss,
+LossTarget loss_target(const frontend::ImportedModel& model, const ir::Graph& graph, const passes::LossSpec& loss,
                        const std::map<std::string, TensorType>& arrays);
 
 /// "; the labels fit output 'b', f32[8,3]: --output b", for the end of a message; "" without such outputs.

@@ -10,6 +10,6 @@ namespace gcomp::driver {
 const frontend::OnnxFile* onnx_file(const Model& model);
 
 /// The graph with static shapes, and its weights. Throws UserError as frontend::import_onnx() and frontend::instantiate() do.
-frontend::Model instantiate(const Model& model, const frontend::ImportOptions& options);
+frontend::ImportedModel instantiate(const Model& model, const frontend::ImportOptions& options);
 
 }  // namespace gcomp::driver

@@ -18,8 +18,8 @@ bool unchanged(const std::vector<frontend::FileStamp>& files) {
   return std::all_of(files.begin(), files.end(), [](const auto& stamp) { return frontend::stamp_of(stamp.path) == stamp; });
 }
 
-void keep_whole(const frontend::Model& model, runtime::Artifact& artifact) {
-  frontend::Model plain;
+void keep_whole(const frontend::ImportedModel& model, runtime::Artifact& artifact) {
+  frontend::ImportedModel plain;
   plain.source = model.source;
   const std::string bytes = frontend::export_onnx_bytes(plain, {}, frontend::ExportForm::as_written);
   const auto view = std::as_bytes(std::span(bytes));
@@ -58,7 +58,7 @@ fs::path find_original(const OriginalModel& original, const fs::path& artifact) 
 
 }  // namespace
 
-OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::Model& model, KeepModel keep,
+OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::ImportedModel& model, KeepModel keep,
                             runtime::Artifact& artifact) {
   OriginalModel original{.path = {}, .sha256 = {}, .external = {}, .aliases = model.aliases, .training_form = model.forms.training};
   try {
@@ -70,7 +70,7 @@ OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::Mode
   return original;
 }
 
-void embed_original(OriginalModel& original, const frontend::Model& model, runtime::Artifact& artifact) {
+void embed_original(OriginalModel& original, const frontend::ImportedModel& model, runtime::Artifact& artifact) {
   keep_whole(model, artifact);
   original.path.clear();
   original.sha256.clear();

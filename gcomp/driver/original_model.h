@@ -27,11 +27,11 @@ struct OriginalModel {
 /// What an artifact keeps of `file`; `model` is what import made of it for training. A file that is no longer as it was read, or
 /// that never was one, cannot be referred to and is kept whole. Whole means as artifact.model, with external data inside. Where
 /// that cannot be read either, nothing is kept.
-OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::Model& model, KeepModel keep,
+OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::ImportedModel& model, KeepModel keep,
                             runtime::Artifact& artifact);
 
 /// Keeps whole what was kept by reference; `model` has its source.
-void embed_original(OriginalModel& original, const frontend::Model& model, runtime::Artifact& artifact);
+void embed_original(OriginalModel& original, const frontend::ImportedModel& model, runtime::Artifact& artifact);
 
 /// The file again, at its path or beside the artifact, with `files` and `source`. Throws UserError that names the path, the SHA-256
 /// that is wanted and the cure where the file is missing or another.

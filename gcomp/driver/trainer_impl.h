@@ -26,7 +26,7 @@ struct Trainer::Impl {
   std::vector<driver::LossOutput> other_outputs;
   driver::TrainOptions options;
   driver::LossSpec loss;
-  frontend::Model model;
+  frontend::ImportedModel model;
   driver::SavedModel saved;
   std::vector<std::byte> whole_model;          // what an artifact brought and its successor takes
   Path artifact_path;                          // after load()

@@ -19,7 +19,7 @@ driver::GraphOptions with_precision(driver::GraphOptions options) {
   return options;
 }
 
-void write_missing(runtime::StateMemory& states, const frontend::Model& model) {
+void write_missing(runtime::StateMemory& states, const frontend::ImportedModel& model) {
   for (const std::string& name : states.unwritten()) {
     const auto found = model.weights.find(name);
     check_internal(found != model.weights.end(), "state '", name, "' has no initial value");
@@ -204,7 +204,7 @@ TrainOptions train_options(const gcomp::TrainOptions& options) {
 
 Trainer make_trainer(const Model& model, const TrainOptions& options) { return Trainer(Owned(new Trainer::Impl(model, options))); }
 
-const frontend::Model& imported_model(const Trainer& trainer) { return trainer.impl().model; }
+const frontend::ImportedModel& imported_model(const Trainer& trainer) { return trainer.impl().model; }
 const std::vector<LossOutput>& other_outputs(const Trainer& trainer) { return trainer.impl().other_outputs; }
 const std::vector<LabelLimit>& label_limits(const Trainer& trainer) { return trainer.impl().saved.labels; }
 runtime::Executable& step_of(Trainer& trainer) { return *trainer.impl().step; }

@@ -36,7 +36,7 @@ TrainOptions train_options(const gcomp::TrainOptions& options);
 Trainer make_trainer(const Model& model, const TrainOptions& options);
 
 /// What import decided; after load() empty, but for what prepare_export() finds. The graph in it is empty.
-const frontend::Model& imported_model(const Trainer& trainer);
+const frontend::ImportedModel& imported_model(const Trainer& trainer);
 /// Outputs beside loss_output() whose labels would have the same type; empty after load().
 const std::vector<LossOutput>& other_outputs(const Trainer& trainer);
 /// Which class numbers arrays of the data may hold.

@@ -3,7 +3,7 @@
 //
 // An Index is constant + sum of coefficient * atom. An atom is a loop axis, the floor quotient or remainder of another Index
 // by a positive constant, or an integer that is itself loaded (an indirect access). Every atom knows its range, so that
-// quotients and remainders of merged axes simplify away: (i*128 + j) / 128 is i where j < 128.
+// quotients and remainders of collapsed axes simplify away: (i*128 + j) / 128 is i where j < 128.
 #pragma once
 
 #include <cstdint>

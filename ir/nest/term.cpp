@@ -124,12 +124,6 @@ struct TermWalk {
 
 using Memo = std::unordered_map<const Term*, TermPtr>;
 
-struct PairHash {
-  std::size_t operator()(const std::pair<const Term*, const Term*>& pair) const {
-    return hash_combine(std::hash<const Term*>{}(pair.first), std::hash<const Term*>{}(pair.second));
-  }
-};
-
 }  // namespace
 
 TermPtr literal(DType dtype, double number) {
@@ -199,6 +193,11 @@ TermPtr guard(std::vector<Condition> conditions, TermPtr then, TermPtr otherwise
 /// Remembers which pairs of shared subterms are equal: terms are graphs, through their indices too, and walking them as
 /// trees is exponential.
 struct TermComparer {
+  struct PairHash {
+    std::size_t operator()(const std::pair<const Term*, const Term*>& pair) const {
+      return hash_combine(std::hash<const Term*>{}(pair.first), std::hash<const Term*>{}(pair.second));
+    }
+  };
   std::unordered_set<std::pair<const Term*, const Term*>, PairHash> equal;
 
   int operator()(const TermPtr& a, const TermPtr& b) {

@@ -1,9 +1,9 @@
-// Step 1 of fusion: decide which values live in memory, and build one nest for each of those by substituting the rest.
+// Step 1 of fusion: which values live in memory, each with a nest of its own (unit_nests.h); the rest is inlined into those.
 
 #include <algorithm>
 
-#include "ir/base/hash.h"
 #include "passes/fusion/fusion_units.h"
+#include "passes/fusion/unit_nests.h"
 
 namespace gcomp::passes {
 namespace {
@@ -29,20 +29,23 @@ bool is_opaque(const Node& node) {
   return true;
 }
 
-bool is_map(const LoopNest& nest) {
-  return nest.statements.size() == 1 && nest.statements[0].kind == Statement::Kind::map && !nest.outputs[0].accumulate;
-}
-
-/// What is known of a value while deciding.
-struct Decision {
-  bool inlined = false;
-  std::vector<const Value*> leaves;  ///< values in memory that computing it reads, each once, as far as they are counted
-
-  static constexpr std::size_t kCounted = 13;  ///< one more than any decision asks for
-  void add_leaf(const Value* leaf) {
-    if (leaves.size() < kCounted && !reads(leaf)) leaves.push_back(leaf);
+/// Values in memory that computing a value reads, each once, as far as they are counted.
+class Leaves {
+ public:
+  void add(const Value* leaf) {
+    if (leaves_.size() < kCounted && !contains(leaf)) leaves_.push_back(leaf);
   }
-  bool reads(const Value* leaf) const { return std::find(leaves.begin(), leaves.end(), leaf) != leaves.end(); }
+  void add(const Leaves& others) {
+    for (const Value* leaf : others.leaves_) add(leaf);
+  }
+  bool contains(const Value* leaf) const { return std::find(leaves_.begin(), leaves_.end(), leaf) != leaves_.end(); }
+  std::size_t size() const { return leaves_.size(); }
+  auto begin() const { return leaves_.begin(); }
+  auto end() const { return leaves_.end(); }
+
+ private:
+  static constexpr std::size_t kCounted = 13;  ///< one more than any decision asks for
+  std::vector<const Value*> leaves_;
 };
 
 /// Who reads a value, looking through views that live nowhere.
@@ -68,40 +71,6 @@ struct Readers {
   }
 };
 
-/// Removes axes of extent 1, which no index mentions. A reduction over nothing else becomes a map.
-void drop_unit_axes(LoopNest& nest) {
-  std::vector<int> number(nest.extents.size(), -1);
-  std::vector<std::int64_t> extents;
-  for (std::size_t a = 0; a < nest.extents.size(); ++a) {
-    if (nest.extents[a] == 1) continue;
-    number[a] = static_cast<int>(extents.size());
-    extents.push_back(nest.extents[a]);
-  }
-  if (extents.size() == nest.extents.size()) return;
-  auto renumber = [&](std::vector<int>& axes) {
-    std::vector<int> kept;
-    for (int a : axes)
-      if (number[static_cast<std::size_t>(a)] >= 0) kept.push_back(number[static_cast<std::size_t>(a)]);
-    axes = std::move(kept);
-  };
-  TermRewriter rewriter;
-  rewriter.axis = [&](int a, std::int64_t extent) { return Index::axis(number[static_cast<std::size_t>(a)], extent); };
-  for (Statement& s : nest.statements) {
-    s.value = rewriter(s.value);
-    renumber(s.axes);
-    if (s.kind == Statement::Kind::map) continue;
-    renumber(s.over);
-    if (s.kind == Statement::Kind::scan || !s.over.empty()) continue;
-    const bool position = s.combine->reduction.of >= Reduction::Of::first_maximum;
-    s.kind = Statement::Kind::map;
-    s.combine = nullptr;
-    if (position) s.value = literal(s.dtype, 0);
-  }
-  for (LoopOutput& output : nest.outputs)
-    for (Index& index : output.index) index = index.substitute(rewriter.axis, [&](const TermPtr& t) { return rewriter(t); });
-  nest.extents = std::move(extents);
-}
-
 class Inliner {
  public:
   Inliner(Graph& graph, const FuseOptions& options)
@@ -113,7 +82,8 @@ class Inliner {
         index_lengths_(graph),
         update_only_(graph),
         aliases_(graph),
-        decisions_(graph),
+        inlined_(graph),
+        leaves_(graph),
         terms_(graph),
         reached_(graph) {
     trains_ = std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& n) { return n->op->kind == Kind::update; });
@@ -125,6 +95,7 @@ class Inliner {
   std::vector<FusionUnit> run() {
     for (const auto& node : graph_.nodes()) decide(*node);
     std::vector<FusionUnit> units;
+    UnitNests nests(inlined_);
     for (const auto& node : graph_.nodes()) {
       if (is_opaque(*node) || is_alias(*node)) {
         FusionUnit unit;
@@ -132,8 +103,8 @@ class Inliner {
         unit.operands = node->operands;
         unit.results = node->results;
         units.push_back(std::move(unit));
-      } else if (!decisions_[node->result()].inlined) {
-        units.push_back(build(*node));
+      } else if (!is_inlined(node->result())) {
+        units.push_back(unit_of(*node, nests));
       }
     }
     return units;
@@ -194,31 +165,28 @@ class Inliner {
     bound_terms(node);
     bound_indices(node);
     Value* value = node.result();
-    Decision& d = decisions_[value];
+    Leaves& leaves = leaves_[value];
     for (const Value* operand : node.operands) {
-      if (!is_inlined(operand)) {
-        d.add_leaf(operand);
-        continue;
-      }
-      for (const Value* leaf : decisions_[operand].leaves) d.add_leaf(leaf);
+      if (is_inlined(operand)) leaves.add(leaves_[operand]);
+      else leaves.add(operand);
     }
     if (node.operands.empty()) {
-      d.inlined = !read_by_opaque(value);
+      inlined_[value] = !read_by_opaque(value);
       return;
     }
-    if (node.op->alias && read_by_opaque(value) && d.reads(node.operands[0])) {
+    if (node.op->alias && read_by_opaque(value) && leaves.contains(node.operands[0])) {
       aliases_[&node] = true;
       return;
     }
     const bool view = node.op->kind == Kind::view, map = view || node.op->kind == Kind::pointwise || node.op->looks_up;
     if (!map || read_by_opaque(value)) return;
     if (!options_.inlining) {
-      d.inlined = is_plain_view(*node.op) && is_inlined(node.operands[0]);
+      inlined_[value] = is_plain_view(*node.op) && is_inlined(node.operands[0]);
       return;
     }
     const Readers readers = readers_.at(value);
     if (!readers.first) return;
-    if (d.leaves.size() > 12 && !view) return;
+    if (leaves.size() > 12 && !view) return;
     if (crosses_into_update(node)) return;
     if (narrows_reduction(node)) return;
     if (value->type.rank() == 1 && casts_parameter(node)) return;
@@ -228,10 +196,10 @@ class Inliner {
     if (is_float(value->type.dtype) && readers.takes_extreme && readers.compares) return;
     const std::int64_t own = std::max<std::int64_t>(value->type.elements(), 1), largest = elements_read_by(value);
     if (!view && largest > own && value->type.rank() > 0 && costs_more_than(1, node)) return;
-    if (view && node.operands.size() > 1 && d.leaves.size() > 4) return;
+    if (view && node.operands.size() > 1 && leaves.size() > 4) return;
     std::size_t large = 0;
-    for (const Value* leaf : d.leaves) large += leaf->type.elements() * 2 > own ? 1 : 0;
-    d.inlined = !readers.several || view || (large <= 1 && !costs_more_than(options_.recompute_cost, node));
+    for (const Value* leaf : leaves) large += leaf->type.elements() * 2 > own ? 1 : 0;
+    inlined_[value] = !readers.several || view || (large <= 1 && !costs_more_than(options_.recompute_cost, node));
   }
 
   /// Where one element would take too many terms, operands stay in memory after all, the longest first.
@@ -245,7 +213,7 @@ class Inliner {
         most = terms_of(*operand->producer);
       }
       if (!longest) return;
-      decisions_[longest].inlined = false;
+      inlined_[longest] = false;
       terms_[node.result()] = 0;
     }
   }
@@ -262,7 +230,7 @@ class Inliner {
     for (const Value* operand : node.operands) {
       if (!is_inlined(operand)) continue;
       const std::int64_t length = index_lengths_.at(operand);
-      if (length * factor > kLongestIndex) decisions_[operand].inlined = false;
+      if (length * factor > kLongestIndex) inlined_[operand] = false;
       else longest = std::max(longest, length);
     }
     index_lengths_[node.result()] = longest * factor;
@@ -319,7 +287,7 @@ class Inliner {
     return terms;
   }
 
-  bool is_inlined(const Value* value) { return value && decisions_[value].inlined; }
+  bool is_inlined(const Value* value) { return value && inlined_[value]; }
 
   /// Forgets what earlier walks through operands reached.
   void begin_walk() { ++walk_; }
@@ -360,64 +328,12 @@ class Inliner {
     return is_float(from.dtype) && is_float(to.dtype) && size_of(to.dtype) < size_of(from.dtype);
   }
 
-  /// The value of an inlined node at `indices`, or a read of a value in memory, in terms of the unit's operands.
-  TermPtr value_at(const Value* value, const std::vector<Index>& indices) {
-    if (!is_inlined(value)) return read(value->type.dtype, slot_of(value), indices);
-    std::size_t key = std::hash<const Value*>{}(value);
-    const TermPtr probe = read(value->type.dtype, 0, indices);
-    key = hash_combine(key, probe->hash);
-    for (auto [it, end] = memo_.equal_range(key); it != end; ++it)
-      if (it->second.value == value && compare(it->second.probe, probe) == 0) return it->second.result;
-    const Node& node = *value->producer;
-    const std::vector<TensorType> operand_types = types_of(node.operands), result_types = types_of(node.results);
-    const LoopNest nest = loops_of(*node.op, operand_types, result_types, node.attributes);
-    TermPtr result = substitute(node, nest.statements[0].value, indices);
-    memo_.emplace(key, Memo{value, probe, result});
-    return result;
-  }
-
-  TermPtr substitute(const Node& node, const TermPtr& term, const std::vector<Index>& axes) {
-    TermRewriter rewriter;
-    if (!axes.empty()) rewriter.axis = [&axes](int a, std::int64_t) { return axes[static_cast<std::size_t>(a)]; };
-    rewriter.leaf = [&](const TermPtr& leaf) {
-      return leaf->kind == Term::Kind::read ? value_at(node.operands[static_cast<std::size_t>(leaf->slot)], leaf->indices)
-                                            : TermPtr();
-    };
-    return rewriter(term);
-  }
-
-  int slot_of(const Value* value) {
-    auto [it, added] = slots_.emplace(value, static_cast<int>(operands_.size()));
-    if (added) operands_.push_back(const_cast<Value*>(value));
-    return it->second;
-  }
-
-  FusionUnit build(Node& node) {
-    slots_.clear();
-    operands_.clear();
-    memo_.clear();
-    FusionUnit unit;
-    const std::vector<TensorType> operand_types = types_of(node.operands), result_types = types_of(node.results);
-    unit.nest = loops_of(*node.op, operand_types, result_types, node.attributes);
-    for (Statement& s : unit.nest.statements) s.value = substitute(node, s.value, {});
-    for (LoopOutput& output : unit.nest.outputs)
-      for (Index& index : output.index)
-        index = index.substitute([](int a, std::int64_t extent) { return Index::axis(a, extent); },
-                                 [&](const TermPtr& loaded) { return substitute(node, loaded, {}); });
-    drop_unit_axes(unit.nest);
+  FusionUnit unit_of(Node& node, UnitNests& nests) {
+    FusionUnit unit = nests.unit_of(node);
     unit.update = update_only_[&node];
     unit.parameter_cast = casts_parameter(node);
-    unit.operands = operands_;
-    unit.results = node.results;
-    unit.origin = node.origin;
-    unit.fixed = !is_map(unit.nest) && unit.nest.statements[0].kind != Statement::Kind::reduce;
     return unit;
   }
-
-  struct Memo {
-    const Value* value;
-    TermPtr probe, result;
-  };
 
   Graph& graph_;
   const FuseOptions& options_;
@@ -427,13 +343,11 @@ class Inliner {
   ValueTable<Readers> readers_;
   ValueTable<std::int64_t> index_lengths_;
   NodeTable<char> update_only_, aliases_;  ///< by truth value
-  ValueTable<Decision> decisions_;
+  ValueTable<char> inlined_;               ///< by truth value
+  ValueTable<Leaves> leaves_;
   ValueTable<int> terms_;              ///< 0 where they are not counted
   ValueTable<std::uint64_t> reached_;  ///< the last walk that reached the value
   std::uint64_t walk_ = 0;
-  std::unordered_map<const Value*, int> slots_;
-  std::vector<Value*> operands_;
-  std::unordered_multimap<std::size_t, Memo> memo_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Products in 16 bits get matrices whose rows a GPU reads in whole packs of 16 bytes.
+// Products in 16 bits get matrices whose rows a GPU reads in whole vectors of 16 bytes.
 //
 // A vocabulary of 50257 words gives logits with rows of 100514 bytes: from one row to the next the alignment changes, so the
 // library's fast kernels, which copy 16 bytes at a time, cannot be used, and no kernel that reads the logits reads more than 2

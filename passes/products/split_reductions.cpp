@@ -23,16 +23,16 @@ struct Cut {
   std::int64_t size = 1, parts = 1;
 };
 
-/// At most `wanted` equal parts of a run. Parts of the rows themselves are whole packs where there is a choice.
+/// At most `wanted` equal parts of a run. Parts of the rows themselves are whole vectors where there is a choice.
 std::int64_t parts_of(std::int64_t size, std::int64_t wanted, bool rows) {
-  constexpr std::int64_t kPack = 8;
+  constexpr std::int64_t kVector = 8;
   const auto largest = [&](std::int64_t multiple) {
     std::int64_t parts = std::min(wanted, size / multiple);
     while (parts > 1 && size % (parts * multiple) != 0) --parts;
     return parts;
   };
-  const std::int64_t any = largest(1), packed = rows ? largest(kPack) : any;
-  return packed * 2 >= any ? packed : any;
+  const std::int64_t any = largest(1), whole = rows ? largest(kVector) : any;
+  return whole * 2 >= any ? whole : any;
 }
 
 /// The axis with the most parts, or a run of neighbouring axes where that is far from enough: cut within the images that a kernel

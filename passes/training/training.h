@@ -16,8 +16,8 @@ namespace gcomp::passes {
 /// What a forward graph is to be trained by.
 struct TrainingRequest {
   LossSpec loss;
-  std::optional<OptimizerSpec> optimizer;  ///< none: the gradients are wanted, and nothing is updated
-  std::vector<std::string> trained;        ///< states by their names
+  std::optional<OptimizerSpec> optimizer;         ///< none: the gradients are wanted, and nothing is updated
+  std::vector<std::string> trained;               ///< states by their names
   std::map<std::string, TensorType> arrays = {};  ///< that the data have, of one batch
   std::optional<LossScaling> scaling = {};
 };

@@ -42,8 +42,8 @@ void DestinationFinder::find_readers(const Value* value, Readers& readers) const
   if (users == uses_.end()) return;
   for (Node* user : users->second) {
     const Kind kind = user->op->kind;
-    readers.summed = readers.summed || user->op == &ops::kReduceSum;
-    if (user->op == &ops::kReshape) find_readers(user->result(), readers);
+    readers.summed = readers.summed || user->op->reduction.of == Reduction::Of::sum;
+    if (user->op->alias) find_readers(user->result(), readers);
     else if (user->op == &ops::kTranspose || user->op == &ops::kConcat) readers.movers.emplace_back(user, value);
     else if (kind == Kind::contract || kind == Kind::composite || kind == Kind::kernel || kind == Kind::update)
       readers.opaque.push_back(user);

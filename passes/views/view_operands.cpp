@@ -6,7 +6,6 @@
 
 #include "ir/matrices.h"
 #include "ir/nest/loops.h"
-#include "ir/ops/table.h"
 #include "ir/rewrite.h"
 #include "passes/views/destinations.h"
 #include "passes/views/located.h"
@@ -40,7 +39,7 @@ bool is_made_in_memory(const Value* value) {
   if (!value->producer) return true;
   const OpDef& op = *value->producer->op;
   return op.kind == Kind::contract || op.kind == Kind::composite || op.kind == Kind::kernel || op.kind == Kind::reduce ||
-         &op == &ops::kConstant;
+         (op.kind == Kind::constant && !op.loops);
 }
 
 /// A value that holds an operand, and where.

@@ -6,7 +6,9 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-std::string binary_path(const Program& program) { return concat("cpu/", program.name, ".so"); }
+constexpr std::string_view kBinaries = "cpu/";
+
+std::string binary_path(const Program& program) { return concat(kBinaries, program.name, ".so"); }
 
 /// Machine code for this kind of processor.
 std::vector<std::vector<std::byte>> compile_programs(std::span<const Program> programs, const DeviceOptions& options) {
@@ -27,6 +29,7 @@ constexpr Backend kBackend{.kind = TargetKind::cpu,
                            .name = "cpu",
                            .form = "cpu",
                            .kernel_suffix = ".cpp",
+                           .binary_folder = kBinaries,
                            .binary_path = binary_path,
                            .compile = compile_programs,
                            .everywhere = true,

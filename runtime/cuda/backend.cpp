@@ -25,8 +25,10 @@ bool has_architecture(std::string_view text) {
   return true;
 }
 
+constexpr std::string_view kBinaries = "cubins/";
+
 std::string binary_path(const Program& program) {
-  return concat("cubins/", program.target.architecture, "/", program.name, ".cubins");
+  return concat(kBinaries, program.target.architecture, "/", program.name, ".cubins");
 }
 
 /// Cubins, where NVRTC is found: no GPU is needed. A machine with one compiles the text.
@@ -51,10 +53,12 @@ constexpr Backend kBackend{.kind = TargetKind::cuda,
                            .form = "cuda:ARCHITECTURE such as cuda:sm_90",
                            .has_architecture = has_architecture,
                            .kernel_suffix = ".cu",
+                           .binary_folder = kBinaries,
                            .binary_path = binary_path,
                            .compile = compile_programs,
                            .product_kernels = true,
                            .blocks_of_threads = true,
+                           .numbered = true,
                            .presence = "a GPU, its driver, NVRTC and cuBLASLt are there",
                            .require = require_gpu,
                            .require_all = require_cuda,

@@ -11,8 +11,8 @@ namespace {
 constexpr int kPlainSharedBytes = 48 << 10;
 constexpr std::int64_t kMostBlocks = INT32_MAX;
 
-struct ProductWords {
-  std::int64_t words[kProductWords];
+struct ProductParameters {
+  std::int64_t at[kProductParameters];
 };
 
 unsigned blocks_of(const Grid& grid, std::string_view origin) {
@@ -205,12 +205,13 @@ void CudaExecutable::queue_product(const ProductBuffers& buffers, const Generate
   CUdeviceptr addresses[] = {memory_->address(buffers.first, slot), memory_->address(buffers.second, slot),
                              memory_->address(buffers.result, slot), memory_->workspace()};
   for (const ProductLaunch& launch : product.launches) {
-    ProductWords words{};
-    check_internal(launch.words.size() <= kProductWords, origin, ": a product of ", launch.words.size(), " words");
-    std::copy(launch.words.begin(), launch.words.end(), words.words);
+    ProductParameters told{};
+    check_internal(launch.parameters.size() <= kProductParameters, origin, ": a product of ", launch.parameters.size(),
+                   " parameters");
+    std::copy(launch.parameters.begin(), launch.parameters.end(), told.at);
     std::vector<CUdeviceptr> epilogue;
     for (const int buffer : launch.buffers) epilogue.push_back(memory_->address(buffer, slot));
-    std::vector<void*> parameters = {&addresses[0], &addresses[1], &addresses[2], &addresses[3], &words};
+    std::vector<void*> parameters = {&addresses[0], &addresses[1], &addresses[2], &addresses[3], &told};
     for (CUdeviceptr& address : epilogue) parameters.push_back(&address);
     GCOMP_CUDA(driver(), origin, cuLaunchKernel, kernels_.function(launch.kernel), blocks_of(launch.grid, origin), 1, 1,
                static_cast<unsigned>(launch.grid.threads), 1, 1, static_cast<unsigned>(launch.grid.shared_bytes), compute(),

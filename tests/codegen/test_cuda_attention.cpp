@@ -195,9 +195,9 @@ TEST(CudaAttentionViews, AreNotTakenWhereTheBatchHasTooManyStrides) {
   }
 }
 
-// Elements move in packs where offset, strides and width allow it.
+// Elements move in vectors where offset, strides and width allow it.
 TEST(CudaAttentionViews, MoveAsManyElementsAsTheStridesAllow) {
-  const auto pack_of_values = [](std::int64_t width) {
+  const auto width_of_values = [](std::int64_t width) {
     Graph graph = attention_graph(DType::bf16, {packed_case(width)});
     lower_unexpanded(graph);
     const std::string text = launches_of(graph)[0].text,
@@ -205,9 +205,9 @@ TEST(CudaAttentionViews, MoveAsManyElementsAsTheStridesAllow) {
     const std::size_t at = text.find(wanted);
     return at == std::string::npos ? -1 : std::stoi(text.substr(at + wanted.size()));
   };
-  EXPECT_EQ(pack_of_values(64), 8);
-  EXPECT_EQ(pack_of_values(12), 4);
-  EXPECT_EQ(pack_of_values(5), 1);
+  EXPECT_EQ(width_of_values(64), 8);
+  EXPECT_EQ(width_of_values(12), 4);
+  EXPECT_EQ(width_of_values(5), 1);
 }
 
 }  // namespace

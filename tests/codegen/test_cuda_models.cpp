@@ -103,7 +103,7 @@ Compiled compile(const fs::path& folder, const Recorded& recorded, const std::st
     if (name == "label") label = type;
     else options.shapes[name] = type.shape;
   }
-  frontend::Model model = frontend::import_onnx(file, options);
+  frontend::ImportedModel model = frontend::import_onnx(file, options);
   std::vector<std::string> trained;
   for (const auto& parameter : model.parameters)
     if (parameter.trained) trained.push_back(parameter.name);

@@ -19,7 +19,7 @@ constexpr char kKernels[] = R"(
 extern "C" __global__ void block_sums(const float* p0, float* p1) {
   __shared__ float shared[4];
   float x = p0[blockIdx.x * blockDim.x + threadIdx.x];
-  x = gc_join_block<128>(x, gc_join_sum(), shared);
+  x = gc_combine_block<128>(x, gc_combine_sum(), shared);
   if (threadIdx.x == 0) p1[blockIdx.x] = x;
 }
 extern "C" __global__ void shuffles(int* p0) {
@@ -42,7 +42,7 @@ extern "C" __global__ void lost_lane(float* p0) {
   if (threadIdx.x == 3) return;
   p0[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1.0f, 1);
 }
-extern "C" __global__ void misaligned(float* p0) { gc_store_pack(p0 + 4 * threadIdx.x, {1.0f, 2.0f, 3.0f, 4.0f}); }
+extern "C" __global__ void misaligned(float* p0) { gc_store_vector(p0 + 4 * threadIdx.x, {1.0f, 2.0f, 3.0f, 4.0f}); }
 extern "C" __global__ void overrun(float* p0) { p0[threadIdx.x] = 1; }
 extern "C" __global__ void shared_rubbish(unsigned* p0) {
   __shared__ unsigned shared[32];

@@ -178,7 +178,7 @@ std::string name_of(const fs::path& file) {
   return file.filename() == "model.onnx" ? file.parent_path().filename().string() : file.stem().string();
 }
 
-frontend::Model import_for(const frontend::OnnxFile& file, bool training) {
+frontend::ImportedModel import_for(const frontend::OnnxFile& file, bool training) {
   frontend::ImportOptions options;
   options.training = training;
   for (const auto& input : file.inputs)
@@ -194,7 +194,7 @@ TEST_P(KernelTextOfModels, IsBounded) {
   const frontend::OnnxFile file = frontend::open_onnx(GetParam().string());
   try {
     expect_short(import_for(file, false).graph, name);
-    frontend::Model model = import_for(file, true);
+    frontend::ImportedModel model = import_for(file, true);
     std::vector<std::string> trained;
     for (const auto& parameter : model.parameters)
       if (parameter.trained) trained.push_back(parameter.name);

@@ -83,12 +83,14 @@ Recipe recipe_of(const RecordedModel& model) {
   recipe.train_options = {"--loss",      recipe.loss, "--optimizer", json.at("optimizer"), "--batch", std::to_string(recipe.batch),
                           "--no-shuffle"};
   for (const auto& [name, value] : json.at("options").items()) {
+    recipe.optimizer += concat(recipe.optimizer.empty() ? "" : ", ", name, "=", value.dump());
     std::string flag = "--" + name;
     for (char& c : flag)
       if (c == '_') c = '-';
     recipe.train_options.push_back(flag);
     if (!value.is_boolean()) recipe.train_options.push_back(option_value(value));
   }
+  recipe.optimizer = concat(json.at("optimizer").get<std::string>(), "(", recipe.optimizer, ")");
   return recipe;
 }
 

@@ -27,7 +27,7 @@ std::vector<RecordedModel> distinct_models();
 RecordedModel recorded_model(const std::string& name);
 
 struct Recipe {
-  std::string loss;
+  std::string loss, optimizer;  ///< as TrainOptions have them: "sgd(lr=0.003, momentum=0.9)"
   std::int64_t batch = 0, steps = 0;
   double pytorch_f32_loss = 0;             ///< how far PyTorch's own float32 losses stray, relative
   std::vector<std::string> train_options;  ///< the recipe as options of gcomp train, all but the number of steps

@@ -93,13 +93,16 @@ TEST_P(RandomGraphs, NoPassChangesAValue) {
   std::vector<std::vector<std::string>> disabled = {{}};
   for (const passes::Pass& pass : passes::pipeline())
     if (pass.required.empty() && pass.stage == passes::Stage::lowering) disabled.push_back({std::string(pass.name)});
-  for (const std::vector<std::string>& without : disabled) {
-    ir::Graph graph = copy();
-    passes::PipelineOptions options;
-    options.disabled = without;
-    options.target = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
-    passes::lower(graph, options);
-    expect_equal(ir::interpret(graph, drawn_.values).outputs, 1e-9, without.empty() ? "all passes" : "without " + without[0]);
+  for (const char* target : {"cpu", "cuda:sm_90"}) {
+    for (const std::vector<std::string>& without : disabled) {
+      ir::Graph graph = copy();
+      passes::PipelineOptions options;
+      options.disabled = without;
+      options.target = codegen::target_info(runtime::parse_target(target));
+      passes::lower(graph, options);
+      expect_equal(ir::interpret(graph, drawn_.values).outputs, 1e-9,
+                   concat(target, without.empty() ? ", all passes" : ", without " + without[0]));
+    }
   }
 }
 

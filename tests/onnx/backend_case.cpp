@@ -19,8 +19,8 @@ namespace gcomp::tests {
 namespace {
 
 namespace fs = std::filesystem;
+using frontend::ImportedModel;
 using frontend::ImportOptions;
-using frontend::Model;
 using frontend::OnnxFile;
 
 /// Terms that the interpreter may evaluate for one case; larger ones are listed, not run.
@@ -112,7 +112,7 @@ CaseResult run_data_set(const OnnxFile& file, const fs::path& data, const Tolera
     if (!fs::exists(path)) return {CaseStatus::fail, "no file " + path.filename().string()};
     inputs.emplace(file.inputs[i].name, read_pb(path));
   }
-  std::optional<Model> model;
+  std::optional<ImportedModel> model;
   for (Fixed fixed : {Fixed::none, Fixed::settings, Fixed::all}) {
     try {
       model.emplace(import_onnx(file, options_for(inputs, fixed)));

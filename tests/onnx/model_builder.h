@@ -76,7 +76,9 @@ class ModelBuilder {
 
   std::string bytes() const { return model.SerializeAsString(); }
   frontend::OnnxFile open() const { return frontend::open_onnx_bytes(bytes(), "test.onnx"); }
-  frontend::Model import(const frontend::ImportOptions& options = {}) const { return frontend::import_onnx(open(), options); }
+  frontend::ImportedModel import(const frontend::ImportOptions& options = {}) const {
+    return frontend::import_onnx(open(), options);
+  }
 
   ::onnx::ModelProto model;
 

@@ -20,7 +20,7 @@ ModelBuilder two_inputs() {
   return m;
 }
 
-Shape shape_of_input(const frontend::Model& model, const std::string& name) {
+Shape shape_of_input(const frontend::ImportedModel& model, const std::string& name) {
   for (const ir::Value* input : model.graph.inputs())
     if (input->name == name) return input->type.shape;
   ADD_FAILURE() << "no input " << name;

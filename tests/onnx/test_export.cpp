@@ -35,7 +35,7 @@ TEST(Export, ReplacesValuesInTheFilesType) {
   auto* half = m.initializer("w.w", {2, 2}, 10);
   for (int bits : {0x3C00, 0x4000, 0x4200, 0x4400}) half->add_int32_data(bits);
   m.node("MatMul", {"x", "w.w"}, {"y"}).output("y", 10);
-  const frontend::Model model = m.import();
+  const frontend::ImportedModel model = m.import();
   const std::string bytes = frontend::export_onnx_bytes(model, {{"w.w", Tensor::of(DType::f32, {2, 2}, {0.5, 1.0001, -1, 100})}});
   const auto proto = parse(bytes);
   ASSERT_EQ(proto.graph().initializer_size(), 1);
@@ -54,7 +54,7 @@ TEST(Export, PartsOfASplitInitializerAreAdded) {
       .node("MatMul", {"x", "w"}, {"a"})
       .node("MatMul", {"a", "w"}, {"y"})
       .output("y");
-  const frontend::Model model = m.import({.untie = {"w"}});
+  const frontend::ImportedModel model = m.import({.untie = {"w"}});
   const auto proto = parse(frontend::export_onnx_bytes(
       model, {{"w", Tensor::of(DType::f32, {2, 2}, {1, 1, 1, 1})}, {"w@node_y", Tensor::of(DType::f32, {2, 2}, {2, 2, 2, 2})}}));
   ASSERT_EQ(proto.graph().initializer_size(), 2);
@@ -74,7 +74,7 @@ TEST(Export, ATiedInitializerFollowsItsState) {
       .node("MatMul", {"x", "a.weight"}, {"h"})
       .node("MatMul", {"h", "t"}, {"y"})
       .output("y");
-  const frontend::Model model = m.import({.tie = {"t"}});
+  const frontend::ImportedModel model = m.import({.tie = {"t"}});
   const std::string bytes = frontend::export_onnx_bytes(model, {{"a.weight", Tensor::of(DType::f32, {2, 2}, {5, 6, 7, 8})}});
   EXPECT_EQ(values_of(frontend::open_onnx_bytes(bytes, "out.onnx"), "t"), (std::vector<double>{5, 7, 6, 8}));
 }
@@ -94,7 +94,7 @@ TEST(Export, EmbedsExternalData) {
   entry->set_value("w.bin");
   m.node("MatMul", {"x", "w.w"}, {"y"}).output("y");
   std::ofstream(folder / "m.onnx", std::ios::binary) << m.bytes();
-  const frontend::Model model = frontend::import_onnx(frontend::open_onnx((folder / "m.onnx").string()));
+  const frontend::ImportedModel model = frontend::import_onnx(frontend::open_onnx((folder / "m.onnx").string()));
   EXPECT_EQ(values_of(frontend::open_onnx_bytes(frontend::export_onnx_bytes(model, {}), "out"), "w.w"),
             (std::vector<double>{1, 2, 3, 4}));
   fs::remove_all(folder);

@@ -13,7 +13,7 @@ namespace gcomp::tests {
 namespace {
 
 /// Mnemonics of all nodes, each once.
-std::set<std::string> ops_of(const frontend::Model& model) {
+std::set<std::string> ops_of(const frontend::ImportedModel& model) {
   std::set<std::string> ops;
   for (const auto& node : model.graph.nodes()) ops.emplace(node->op->name);
   return ops;
@@ -21,7 +21,7 @@ std::set<std::string> ops_of(const frontend::Model& model) {
 
 bool has(const std::set<std::string>& ops, const std::string& op) { return ops.count(op) > 0; }
 
-std::vector<double> folded_run(const frontend::Model& model, std::map<std::string, Tensor> inputs) {
+std::vector<double> folded_run(const frontend::ImportedModel& model, std::map<std::string, Tensor> inputs) {
   for (const auto& [name, tensor] : model.weights) inputs.emplace(name, tensor);
   return ir::interpret(model.graph, inputs).outputs.at(0).to_doubles();
 }
@@ -43,7 +43,7 @@ ModelBuilder scatter_chain(std::int64_t rounds) {
 }
 
 TEST(Folding, GoesThroughChainsOfScattersWhoseTypeComesFromAnInput) {
-  const frontend::Model model = scatter_chain(40).import();
+  const frontend::ImportedModel model = scatter_chain(40).import();
   EXPECT_EQ(ops_of(model), (std::set<std::string>{"add", "constant"}));
   const std::vector<double> y = folded_run(model, {{"x", Tensor::of(DType::f32, {40, 3}, {0.5})}});
   for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], 0.5 + static_cast<double>(i / 3));
@@ -63,7 +63,7 @@ TEST(Folding, GoesThroughRangeWhereAndSubgraphs) {
       .node("CastLike", {"open", "x"}, {"a"})
       .node("CastLike", {"hidden", "x"}, {"b"});
   m.node("Where", {"seen", "a", "b"}, {"mask"}).node("Add", {"x", "mask"}, {"y"}).output("y");
-  const frontend::Model model = m.import();
+  const frontend::ImportedModel model = m.import();
   EXPECT_EQ(ops_of(model), (std::set<std::string>{"add", "constant"}));
   const std::vector<double> y = folded_run(model, {{"x", Tensor::of(DType::f32, {600, 600}, {1})}});
   EXPECT_EQ(y[600 * 5 + 5], 1);
@@ -108,7 +108,7 @@ TEST(Folding, AScatterOfDataAtKnownPlacesTakesNoPairs) {
   ModelBuilder m;
   m.input("x", {"5"}).integers("at", {3, 1}, {4, 1, 4}).floats("u", {3}, {10, 20, 30});
   m.node("ScatterND", {"x", "at", "u"}, {"y"}).output("y");
-  const frontend::Model model = m.import();
+  const frontend::ImportedModel model = m.import();
   EXPECT_FALSE(has(ops_of(model), "reduce_max"));
   EXPECT_EQ(folded_run(model, {{"x", Tensor::of(DType::f32, {5}, {0, 1, 2, 3, 4})}}), (std::vector<double>{0, 20, 2, 3, 30}));
 }

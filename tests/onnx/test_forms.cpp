@@ -29,7 +29,7 @@ ModelBuilder network_in_training_form(std::int64_t opset) {
   return m.output("y").output("mean");
 }
 
-std::vector<std::vector<double>> outputs_of(const frontend::Model& model) {
+std::vector<std::vector<double>> outputs_of(const frontend::ImportedModel& model) {
   std::map<std::string, Tensor> values = model.weights;
   values["x"] = Tensor::of(DType::f32, {4, 1}, {0.5, 2.5, 4.5, -1.5});
   std::vector<std::vector<double>> outputs;
@@ -38,7 +38,7 @@ std::vector<std::vector<double>> outputs_of(const frontend::Model& model) {
 }
 
 double variance_after_a_step(const frontend::OnnxFile& file) {
-  const frontend::Model model = frontend::import_onnx(file, {.training = true, .float_type = DType::f64});
+  const frontend::ImportedModel model = frontend::import_onnx(file, {.training = true, .float_type = DType::f64});
   std::map<std::string, Tensor> values = model.weights;
   values["x"] = Tensor::of(DType::f64, {4, 1}, {0, 1, 2, 3});
   return ir::interpret(model.graph, values).states.at("bn.running_var").at(0);
@@ -46,7 +46,7 @@ double variance_after_a_step(const frontend::OnnxFile& file) {
 
 TEST(Forms, ImportIsInInferenceFormAndCountsWhatTheFileHas) {
   for (const std::int64_t opset : {13, 17}) {
-    const frontend::Model model = network_in_training_form(opset).import();
+    const frontend::ImportedModel model = network_in_training_form(opset).import();
     EXPECT_EQ(outputs_of(model), (std::vector<std::vector<double>>{{1, 3, 5, -1}, {0.5}})) << "opset " << opset;
     EXPECT_EQ(model.forms.training.batch_norms, 1);
     EXPECT_EQ(model.forms.training.dropouts, 1);

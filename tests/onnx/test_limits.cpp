@@ -101,11 +101,11 @@ std::vector<std::string> ops_of(const ir::Graph& graph) {
 }
 
 TEST(Limits, WhatIsTooLargeToFoldStaysInTheGraphWhichIsSaid) {
-  const frontend::Model folded = times_a_constant(16).import({.limits = {.folded_bytes = 4096}});
+  const frontend::ImportedModel folded = times_a_constant(16).import({.limits = {.folded_bytes = 4096}});
   EXPECT_FALSE(folded.unfolded);
   EXPECT_FALSE(std::ranges::count(ops_of(folded.graph), "exp"));
 
-  const frontend::Model kept = times_a_constant(256).import({.limits = {.folded_bytes = 4096}});
+  const frontend::ImportedModel kept = times_a_constant(256).import({.limits = {.folded_bytes = 4096}});
   EXPECT_TRUE(std::ranges::count(ops_of(kept.graph), "exp"));
   ASSERT_TRUE(kept.unfolded);
   for (const char* word : {"node 'node_range'", "2048 bytes in one tensor, more than 256", "--max-folded-bytes N above 4096"})
@@ -128,7 +128,7 @@ TEST(Limits, WhatAnOpNeedsOnTheWayIsBoundedToo) {
   m.node("MaxPool", {"x"}, {"y"},
          {{"kernel_shape", std::vector<std::int64_t>{1, 1 << 27}},
           {"pads", std::vector<std::int64_t>{0, (1 << 27) - 1, 0, (1 << 27) - 1}}});
-  frontend::Model model = m.output("y").import();
+  frontend::ImportedModel model = m.output("y").import();
   expect_error([&] { passes::lower(model.graph); },
                {"node 'node_y'", "shape [1x1x4x", "more than 2^48 elements", "smaller shapes"});
 }

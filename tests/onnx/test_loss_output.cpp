@@ -21,7 +21,7 @@ ModelBuilder three_outputs() {
 
 TEST(LossOutput, OutputsThatCannotBeComputedAreLeftOut) {
   for (const char* chosen : {"c", "a", ""}) {
-    const frontend::Model model = three_outputs().import({.training = true, .loss_outputs = {{chosen}}});
+    const frontend::ImportedModel model = three_outputs().import({.training = true, .loss_outputs = {{chosen}}});
     EXPECT_EQ(model.outputs, (OutputNames{"a", "c"})) << chosen;
     EXPECT_EQ(model.output_types.size(), 2u);
     EXPECT_EQ(model.graph.outputs().size(), 2u);

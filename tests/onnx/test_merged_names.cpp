@@ -10,16 +10,16 @@ namespace gcomp::tests {
 namespace {
 
 namespace fs = std::filesystem;
+using frontend::ImportedModel;
 using frontend::ImportOptions;
-using frontend::Model;
 using Names = std::set<std::string>;
 
-Model import_merged(const std::string& name, const ImportOptions& options = {.training = true}) {
+ImportedModel import_merged(const std::string& name, const ImportOptions& options = {.training = true}) {
   return frontend::import_onnx(
       frontend::open_onnx((fs::path(GCOMP_SOURCE_DIR) / "tests/fixtures/merged_names" / (name + ".onnx")).string()), options);
 }
 
-Names moving(const Model& model) {
+Names moving(const ImportedModel& model) {
   Names names;
   for (const auto& parameter : model.parameters)
     if (parameter.updated) names.insert(parameter.name);
@@ -28,7 +28,7 @@ Names moving(const Model& model) {
 
 TEST(MergedNames, StatisticsScalesAndBiasesAreEachTheirOwn) {
   for (const char* name : {"norms_11", "norms_14", "norms_18", "norms_training"}) {
-    const Model model = import_merged(name);
+    const ImportedModel model = import_merged(name);
     EXPECT_EQ(trained(model),
               (Names{"0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias", "4.weight", "4.bias", "6.weight", "6.bias"}))
         << name;
@@ -39,7 +39,7 @@ TEST(MergedNames, StatisticsScalesAndBiasesAreEachTheirOwn) {
 }
 
 TEST(MergedNames, BiasesOfZerosTrainApartAndAModuleUsedTwiceIsOne) {
-  const Model model = import_merged("residual");
+  const ImportedModel model = import_merged("residual");
   for (const char* name : {"conv.bias", "bn1.bias", "bn2.bias", "down.bias", "bn3.bias", "twice.bias", "fc.bias"})
     EXPECT_TRUE(trained(model).contains(name)) << name;
   EXPECT_EQ(find(model, "twice.bias")->nodes.size(), 2u) << "one module, used twice";
@@ -48,21 +48,21 @@ TEST(MergedNames, BiasesOfZerosTrainApartAndAModuleUsedTwiceIsOne) {
 
 TEST(MergedNames, FreezeAndTieGoByThem) {
   EXPECT_FALSE(trained(import_merged("residual", {.training = true, .freeze = {"conv.*"}})).contains("conv.bias"));
-  const Model model = import_merged("copies", {.training = true, .tie = {"gains.1"}});
+  const ImportedModel model = import_merged("copies", {.training = true, .tie = {"gains.1"}});
   EXPECT_TRUE(trained(model).contains("gains.0"));
   EXPECT_FALSE(trained(model).contains("gains.1"));
   EXPECT_EQ(find(model, "gains.1")->reason, "tied to 'n.weight'");
 }
 
 TEST(MergedNames, CopiedLayersAreTwoAndATiedHeadIsOne) {
-  const Model model = import_merged("copies");
+  const ImportedModel model = import_merged("copies");
   EXPECT_EQ(trained(model), (Names{"embed.weight", "a.weight", "a.bias", "b.weight", "b.bias", "n.weight", "n.bias", "m.weight",
                                    "m.bias", "gains.0", "gains.1"}));
   EXPECT_FALSE(mentions(model, {"they train apart"})) << "the names tell already";
 }
 
 TEST(MergedNames, InTrainingFormSharedMemoryIsOneParameter) {
-  const Model model = import_merged("shared_memory");
+  const ImportedModel model = import_merged("shared_memory");
   EXPECT_TRUE(trained(model).contains("a.weight"));
   EXPECT_FALSE(trained(model).contains("b.weight"));
 }
@@ -81,7 +81,7 @@ ModelBuilder norm_used_twice(bool names, float mean) {
 }
 
 TEST(MergedNames, AModuleThatIsUsedTwiceIsOneAndEachUseMovesItsStatistics) {
-  const Model model = norm_used_twice(true, 0.5).import({.training = true});
+  const ImportedModel model = norm_used_twice(true, 0.5).import({.training = true});
   EXPECT_EQ(trained(model), (Names{"bn.weight", "bn.bias"}));
   EXPECT_EQ(moving(model).size(), 4u);
   EXPECT_EQ(moving(norm_used_twice(false, 0.5).import({.training = true})).size(), 4u);
@@ -131,7 +131,8 @@ ModelBuilder nameless(const std::string& op, const std::vector<std::string>& nam
 }
 
 TEST(NamelessNorms, ABatchNormWithNamelessStatisticsTrainsDoubtfully) {
-  const Model model = nameless("BatchNormalization", {"const_1", "const_2", "const_2", "const_1"}).import({.training = true});
+  const ImportedModel model =
+      nameless("BatchNormalization", {"const_1", "const_2", "const_2", "const_1"}).import({.training = true});
   ASSERT_EQ(trained(model).size(), 2u);
   for (const auto& parameter : model.parameters)
     if (parameter.trained) { EXPECT_TRUE(parameter.doubtful) << parameter.name; }
@@ -139,13 +140,14 @@ TEST(NamelessNorms, ABatchNormWithNamelessStatisticsTrainsDoubtfully) {
 }
 
 TEST(NamelessNorms, BesideNamedStatisticsOnesAreAConstant) {
-  const Model model = nameless("BatchNormalization", {"const_1", "const_2", "bn.mean", "bn.var"}).import({.training = true});
+  const ImportedModel model =
+      nameless("BatchNormalization", {"const_1", "const_2", "bn.mean", "bn.var"}).import({.training = true});
   EXPECT_TRUE(trained(model).empty());
 }
 
 TEST(NamelessNorms, OtherNormsStayFrozenAndAreDoubtfulWhereTheyHaveABias) {
   for (const auto& [op, doubtful] : {std::pair("GroupNormalization", true), {"InstanceNormalization", false}}) {
-    const Model model = nameless(op, {"const_1", "const_2"}).import({.training = true});
+    const ImportedModel model = nameless(op, {"const_1", "const_2"}).import({.training = true});
     EXPECT_TRUE(trained(model).empty()) << op;
     for (const char* name : {"const_1", "const_2"}) EXPECT_EQ(find(model, name)->doubtful, doubtful) << op << " " << name;
   }
@@ -158,7 +160,7 @@ TEST(NamelessNorms, OnesThatAlsoServeAsANumberStayThatNumber) {
   m.node("BatchNormalization", {"x", "const_1", "const_2", "const_3", "const_4"}, {"h"})
       .node("Sub", {"const_1", "h"}, {"y"})
       .output("y");
-  const Model model = m.import({.training = true});
+  const ImportedModel model = m.import({.training = true});
   EXPECT_EQ(trained(model), (Names{"const_1", "const_2"}));
   EXPECT_EQ(find(model, "const_1")->nodes, std::vector<std::string>{"node_h"});
 }

@@ -17,12 +17,12 @@ namespace gcomp::tests {
 namespace {
 
 namespace fs = std::filesystem;
+using frontend::ImportedModel;
 using frontend::ImportOptions;
-using frontend::Model;
 
 const fs::path kFixtures = fs::path(GCOMP_SOURCE_DIR) / "tests/fixtures/models";
 
-Model import_file(const fs::path& path, ImportOptions options = {}) {
+ImportedModel import_file(const fs::path& path, ImportOptions options = {}) {
   const auto file = frontend::open_onnx(path.string());
   for (const auto& input : file.inputs)
     for (const auto& dim : input.dimensions)
@@ -31,7 +31,7 @@ Model import_file(const fs::path& path, ImportOptions options = {}) {
 }
 
 TEST(Traps, MergedInitializersTrainApart) {
-  const Model model = import_file(kFixtures / "traps/merged_initializers.onnx");
+  const ImportedModel model = import_file(kFixtures / "traps/merged_initializers.onnx");
   const auto names = trained(model);
   EXPECT_EQ(names.count("blocks.0.ln1.weight"), 1u);
   EXPECT_EQ(names.count("blocks.0.ln1.weight@node_layer_norm_1"), 1u);
@@ -39,17 +39,17 @@ TEST(Traps, MergedInitializersTrainApart) {
       std::count_if(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("blocks.0.ln1.weight"); }),
       5);
   EXPECT_TRUE(mentions(model, {"'blocks.0.ln1.weight'", "5 nodes", "node_layer_norm_1", "--tie"}));
-  const Model tied = import_file(kFixtures / "traps/merged_initializers.onnx", {.tie = {"blocks.0.ln1.*"}});
+  const ImportedModel tied = import_file(kFixtures / "traps/merged_initializers.onnx", {.tie = {"blocks.0.ln1.*"}});
   EXPECT_EQ(trained(tied).size() + 8, names.size());
   EXPECT_TRUE(mentions(tied, {"'blocks.0.ln1.weight'", "one parameter shared by 5 nodes"}));
 }
 
 TEST(Traps, ATiedHeadIsReportedAndTiedOnDemand) {
   const fs::path path = kFixtures / "traps/tied_on_purpose.onnx";
-  const Model apart = import_file(path);
+  const ImportedModel apart = import_file(path);
   EXPECT_EQ(trained(apart).size(), 4u);
   EXPECT_TRUE(mentions(apart, {"'t' equals 'embed.weight' transposed", "--tie 't'"}));
-  const Model tied = import_file(path, {.tie = {"t"}});
+  const ImportedModel tied = import_file(path, {.tie = {"t"}});
   EXPECT_EQ(trained(tied).size(), 3u);
   EXPECT_EQ(tied.graph.states().size(), 3u);
   ASSERT_TRUE(find(tied, "t"));
@@ -60,9 +60,9 @@ TEST(Traps, HalfPrecisionWeightsHaveMasters) {
   const auto shared = shared_folder();
   if (!shared) GTEST_SKIP() << "no shared material";
   for (const char* name : {"float16_weights", "bfloat16_weights"}) {
-    const Model model = import_file(*shared / "models/traps" / (std::string(name) + ".onnx"), {.training = true});
+    const ImportedModel model = import_file(*shared / "models/traps" / (std::string(name) + ".onnx"), {.training = true});
     for (const ir::State& state : model.graph.states()) EXPECT_EQ(state.value->type.dtype, DType::f32) << state.value->name;
-    const Model wide = import_file(*shared / "models/traps" / (std::string(name) + ".onnx"), {.float_type = DType::f32});
+    const ImportedModel wide = import_file(*shared / "models/traps" / (std::string(name) + ".onnx"), {.float_type = DType::f32});
     EXPECT_EQ(wide.graph.outputs()[0]->type.dtype, DType::f32);
   }
 }
@@ -82,10 +82,10 @@ TEST(Traps, AFoldedBatchNormIsReported) {
 }
 
 TEST(Traps, DropoutTrainsInEitherForm) {
-  const Model training_form = import_file(kFixtures / "traps/dropout_in_training_form.onnx", {.training = true});
+  const ImportedModel training_form = import_file(kFixtures / "traps/dropout_in_training_form.onnx", {.training = true});
   EXPECT_TRUE(std::any_of(training_form.graph.nodes().begin(), training_form.graph.nodes().end(),
                           [](const auto& node) { return node->op->kind == ir::Kind::random; }));
-  const Model evaluated = import_file(kFixtures / "traps/dropout_in_training_form.onnx");
+  const ImportedModel evaluated = import_file(kFixtures / "traps/dropout_in_training_form.onnx");
   EXPECT_TRUE(std::none_of(evaluated.graph.nodes().begin(), evaluated.graph.nodes().end(),
                            [](const auto& node) { return node->op->kind == ir::Kind::random; }));
 }
@@ -108,7 +108,7 @@ TEST(Recorded, EveryModelImportsWithItsParameters) {
                                                   {"unet_tiny", 24},
                                                   {"vit_tiny", 32}};
   for (const auto& [name, count] : counts) {
-    const Model model = import_file(*shared / "models" / name / "model.onnx", {.training = true});
+    const ImportedModel model = import_file(*shared / "models" / name / "model.onnx", {.training = true});
     EXPECT_EQ(trained(model).size(), count) << name;
     for (const auto& node : model.graph.nodes())
       for (const ir::Value* result : node->results)
@@ -138,7 +138,7 @@ ModelBuilder dense() {
 }
 
 TEST(Parameters, AreToldByUseNameAndValue) {
-  const Model model = dense().import();
+  const ImportedModel model = dense().import();
   EXPECT_EQ(trained(model), (std::set<std::string>{"val_1", "fc.bias", "head.gain", "table", "val_9"}));
   EXPECT_EQ(find(model, "val_1")->likely_name, "fc.weight");
   EXPECT_FALSE(find(model, "val_1")->doubtful);
@@ -150,7 +150,7 @@ TEST(Parameters, AreToldByUseNameAndValue) {
 }
 
 /// What is read by `uses` in a file that names its layers' parameters as PyTorch does.
-Model doubtful_or_not() {
+ImportedModel doubtful_or_not() {
   ModelBuilder m;
   const auto matrix = [](float first) {
     std::vector<float> values{first};
@@ -182,7 +182,7 @@ Model doubtful_or_not() {
 }
 
 TEST(Parameters, AreDoubtfulByNameValuesAndUse) {
-  const Model model = doubtful_or_not();
+  const ImportedModel model = doubtful_or_not();
   struct Row {
     const char* name;
     bool trained, doubtful;
@@ -211,7 +211,7 @@ TEST(Parameters, WhatIsUntiedIsSaidToBe) {
   m.input("x", {"2", "2"}).floats("l.weight", {2, 2}, {1, 2, 3, 5});
   m.node("MatMul", {"x", "l.weight"}, {"h"}).node("MatMul", {"h", "l.weight"}, {"y"}).output("y");
   EXPECT_TRUE(mentions(m.import(), {"'l.weight' is one parameter shared by 2 nodes", "--untie 'l.weight'"}));
-  const Model untied = m.import({.untie = {"l.weight"}});
+  const ImportedModel untied = m.import({.untie = {"l.weight"}});
   EXPECT_TRUE(mentions(untied, {"'l.weight' is untied", "a parameter of its own"}));
   EXPECT_FALSE(mentions(untied, {"merged"}));
 }
@@ -227,11 +227,11 @@ TEST(Parameters, AOneUnitHeadTrainsItsBias) {
 }
 
 TEST(Parameters, GlobsDecide) {
-  const Model model = dense().import({.freeze = {"fc.*"}, .train = {"val_7"}});
+  const ImportedModel model = dense().import({.freeze = {"fc.*"}, .train = {"val_7"}});
   EXPECT_EQ(find(model, "fc.bias")->reason, "--freeze=fc.*");
   EXPECT_EQ(find(model, "val_7")->reason, "--thaw=val_7");
   EXPECT_TRUE(find(model, "val_7")->trained);
-  const Model head = dense().import({.freeze = {"*"}, .train = {"fc.*"}});
+  const ImportedModel head = dense().import({.freeze = {"*"}, .train = {"fc.*"}});
   EXPECT_EQ(find(head, "fc.bias")->reason, "--thaw=fc.*") << "the more exact of two decides";
   EXPECT_EQ(find(head, "val_7")->reason, "--freeze=*");
   EXPECT_EQ(trained(dense().import({.freeze = {"fc.bias", "val_7"}, .train = {"*", "fc.*"}})).count("fc.bias"), 0u);
@@ -246,7 +246,7 @@ TEST(Parameters, BorrowedOnesAreNoScale) {
   m.node("LayerNormalization", {"x", "ln.weight", "ln.bias"}, {"a"})
       .node("LayerNormalization", {"a", "ln.weight"}, {"y"})
       .output("y");
-  const Model model = m.import();
+  const ImportedModel model = m.import();
   EXPECT_EQ(trained(model), (std::set<std::string>{"ln.weight", "ln.bias"}));
   EXPECT_EQ(find(model, "ln.weight")->nodes, (std::vector<std::string>{"node_a"}));
   EXPECT_TRUE(mentions(model, {"'ln.weight'", "without bias"}));

@@ -21,7 +21,7 @@ using Values = std::vector<double>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Values of all outputs, for inputs by name.
-std::vector<Values> run(const frontend::Model& model, std::map<std::string, Tensor> inputs = {}) {
+std::vector<Values> run(const frontend::ImportedModel& model, std::map<std::string, Tensor> inputs = {}) {
   for (const auto& [name, tensor] : model.weights) inputs.emplace(name, tensor);
   std::vector<Values> outputs;
   for (const Tensor& tensor : ir::interpret(model.graph, inputs).outputs) outputs.push_back(tensor.to_doubles());
@@ -30,7 +30,7 @@ std::vector<Values> run(const frontend::Model& model, std::map<std::string, Tens
 
 /// Gradient of the sum of output `y` for the parameter `m.x`, in f64.
 Values gradient_of(const ModelBuilder& m, bool training = false) {
-  frontend::Model model = m.import({.training = training, .float_type = DType::f64});
+  frontend::ImportedModel model = m.import({.training = training, .float_type = DType::f64});
   ir::Builder b(model.graph);
   ir::Value* x = nullptr;
   for (const ir::State& state : model.graph.states())
@@ -146,7 +146,7 @@ TEST(Rows, IntegersOfShapesStayExact) {
       .node("Unsqueeze", {"max", "zero"}, {"end"})
       .node("Slice", {"x", "start", "end"}, {"y"})
       .output("y");
-  const frontend::Model model = m.import();
+  const frontend::ImportedModel model = m.import();
   EXPECT_EQ(model.graph.outputs()[0]->type.shape, Shape{4});
   EXPECT_EQ(model.graph.nodes().size(), 1u) << "shape arithmetic reached the graph";
 }
@@ -225,7 +225,7 @@ TEST(BatchNormalization, TrainsOnTheBatchAndUpdatesItsStatistics) {
   };
   for (const Case& c : {Case{20, false, "", 5.0 / 3}, Case{13, true, "", 5.0 / 3}, Case{15, true, "", 1.25},
                         Case{20, false, "population", 1.25}, Case{15, true, "unbiased", 5.0 / 3}}) {
-    const frontend::Model model =
+    const frontend::ImportedModel model =
         batch_norm(c.opset, c.form).import({.training = true, .float_type = DType::f64, .batchnorm_variance = c.choice});
     std::map<std::string, Tensor> values = model.weights;
     values["x"] = x;
@@ -239,7 +239,7 @@ TEST(BatchNormalization, TrainsOnTheBatchAndUpdatesItsStatistics) {
 }
 
 TEST(BatchNormalization, UsesItsStatisticsOtherwise) {
-  const frontend::Model model = batch_norm(15, true).import({.float_type = DType::f64});
+  const frontend::ImportedModel model = batch_norm(15, true).import({.float_type = DType::f64});
   expect_near(run(model, {{"x", Tensor::of(DType::f64, {4, 1}, {0.5, 2.5, 4.5, -1.5})}})[0], {1, 3, 5, -1}, 1e-12);
 }
 
@@ -255,7 +255,7 @@ TEST(Dropout, DropsInTrainingOnly) {
   m.input("x", {"1000"}).floats("ratio", {}, {0.25}).node("Dropout", {"x", "ratio"}, {"y"}).output("y");
   std::map<std::string, Tensor> inputs{{"x", Tensor::of(DType::f32, {1000}, {3.0})}};
   EXPECT_EQ(run(m.import(), inputs)[0], Values(1000, 3.0));
-  const frontend::Model model = m.import({.training = true, .seed = 5});
+  const frontend::ImportedModel model = m.import({.training = true, .seed = 5});
   ASSERT_EQ(model.repairs.size(), 1u);
   const Values dropped = run(model, inputs)[0];
   const auto kept = std::count(dropped.begin(), dropped.end(), 4.0), zero = std::count(dropped.begin(), dropped.end(), 0.0);

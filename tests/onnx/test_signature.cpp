@@ -16,8 +16,8 @@ namespace gcomp::tests {
 namespace {
 
 namespace fs = std::filesystem;
+using frontend::ImportedModel;
 using frontend::ImportOptions;
-using frontend::Model;
 using Names = std::set<std::string>;
 
 constexpr const char* kKind = "pkg.torch.export.graph_signature.InputSpec.kind";
@@ -25,12 +25,12 @@ constexpr const char* kFolded = "pkg.onnxscript.optimizer.folded_from";
 constexpr const char* kCall = "pkg.torch.onnx.fx_node";
 constexpr const char* kList = "pkg.torch.export.ExportedProgram.graph_signature";
 
-Model import_fixture(const std::string& name, const ImportOptions& options = {.training = true}) {
+ImportedModel import_fixture(const std::string& name, const ImportOptions& options = {.training = true}) {
   return frontend::import_onnx(
       frontend::open_onnx((fs::path(GCOMP_SOURCE_DIR) / "tests/fixtures/signature" / (name + ".onnx")).string()), options);
 }
 
-const frontend::Parameter& parameter_of(const Model& model, const std::string& name) {
+const frontend::Parameter& parameter_of(const ImportedModel& model, const std::string& name) {
   static const frontend::Parameter none;
   const auto* found = find(model, name);
   return found ? *found : none;
@@ -45,7 +45,7 @@ void say(ModelBuilder& m, const std::string& value, const std::string& key, cons
 TEST(Signature, BuffersAndConstantsStayAndScalarsTrain) {
   EXPECT_EQ(trained(import_fixture("buffer_and_constant")), Names{"w"});
   EXPECT_EQ(trained(import_fixture("scalar_parameter")), (Names{"w", "temperature"}));
-  const Model grid = import_fixture("grid");
+  const ImportedModel grid = import_fixture("grid");
   EXPECT_EQ(trained(grid), (Names{"fc.weight", "fc.bias", "gain", "beta"}));
   EXPECT_EQ(parameter_of(grid, "grid").reason, "buffer");
   EXPECT_FALSE(parameter_of(grid, "grid").doubtful);
@@ -53,12 +53,12 @@ TEST(Signature, BuffersAndConstantsStayAndScalarsTrain) {
 }
 
 TEST(Signature, FreezeAndThawCountOnTop) {
-  const Model model = import_fixture("scalar_parameter", {.freeze = {"temp*"}, .train = {"table"}});
+  const ImportedModel model = import_fixture("scalar_parameter", {.freeze = {"temp*"}, .train = {"table"}});
   EXPECT_EQ(trained(model), (Names{"w", "table"}));
 }
 
 TEST(Signature, ATransposedHeadIsItsEmbedding) {
-  const Model model = import_fixture("tied_head");
+  const ImportedModel model = import_fixture("tied_head");
   EXPECT_EQ(trained(model), (Names{"head.weight", "fc.bias", "val_0"}));
   EXPECT_EQ(parameter_of(model, "val_2").reason, "tied to 'head.weight' transposed");
   EXPECT_EQ(parameter_of(model, "val_2").tied_to, "head.weight");
@@ -71,7 +71,7 @@ TEST(Signature, ATransposedHeadIsItsEmbedding) {
 }
 
 TEST(Signature, MergedInitializersAreTheParametersThatTheyWere) {
-  const Model model = import_fixture("merged");
+  const ImportedModel model = import_fixture("merged");
   for (const char* name : {"a.weight", "b.weight", "twice.weight", "a.bias", "b.bias", "twice.bias"})
     EXPECT_TRUE(trained(model).contains(name)) << name;
   EXPECT_EQ(parameter_of(model, "twice.weight").nodes.size(), 2u) << "one module, used twice";
@@ -84,7 +84,7 @@ TEST(Signature, MergedInitializersAreTheParametersThatTheyWere) {
 }
 
 TEST(Signature, FoldedValuesThatTheExporterMergedAreTheParametersBehindThem) {
-  const Model model = import_fixture("folded_scales");
+  const ImportedModel model = import_fixture("folded_scales");
   EXPECT_EQ(trained(model), (Names{"add", "add_1", "add_3", "view", "view_1", "fc.bias", "val_19"}));
   EXPECT_EQ(parameter_of(model, "add").nodes.size(), 2u) << "one norm, used twice";
   EXPECT_EQ(parameter_of(model, "add").likely_name, "twice.weight");
@@ -99,20 +99,20 @@ TEST(Signature, FoldedValuesThatTheExporterMergedAreTheParametersBehindThem) {
 }
 
 TEST(Signature, ABiasThatWasFoldedIsNoNumberInTheCode) {
-  const Model model = import_fixture("folded_biases");
+  const ImportedModel model = import_fixture("folded_biases");
   EXPECT_EQ(trained(model), (Names{"mul", "mul_1", "val_0", "val_2"}));
   EXPECT_EQ(parameter_of(model, "mul").likely_name, "q.0");
   EXPECT_EQ(parameter_of(model, "mul_1").likely_name, "q.1");
 }
 
 TEST(Signature, DroppedBiasesOfZerosTrainAgain) {
-  const Model model = import_fixture("copied_layers");
+  const ImportedModel model = import_fixture("copied_layers");
   EXPECT_TRUE(trained(model).contains("encoder.layers.1.self_attn.out_proj.bias"));
   EXPECT_TRUE(mentions(model, {"left out 2 biases of zeros", "'encoder.layers.0.self_attn.out_proj.bias'"}));
 }
 
 TEST(Signature, RepeatedRowsAreOne) {
-  const Model model = import_fixture("class_token");
+  const ImportedModel model = import_fixture("class_token");
   std::set<Shape> shapes;
   for (const ir::State& state : model.graph.states()) shapes.insert(state.value->type.shape);
   EXPECT_TRUE(shapes.contains({1, 1, 8})) << "the class token, once";
@@ -120,14 +120,14 @@ TEST(Signature, RepeatedRowsAreOne) {
 }
 
 TEST(Signature, ABiasAndARunningMeanOfEqualValueAreTwo) {
-  const Model model = import_fixture("late_norms");
+  const ImportedModel model = import_fixture("late_norms");
   for (const char* name : {"a.running_mean", "a.running_var", "b.running_mean", "b.running_var"})
     EXPECT_TRUE(parameter_of(model, name).updated) << name;
   for (const char* name : {"a.weight", "a.bias", "b.weight", "b.bias"}) EXPECT_TRUE(parameter_of(model, name).trained) << name;
 }
 
 TEST(Signature, FrozenStatisticsDoNotMove) {
-  const Model model = import_fixture("late_norms", {.training = true, .freeze = {"a.*"}});
+  const ImportedModel model = import_fixture("late_norms", {.training = true, .freeze = {"a.*"}});
   for (const char* name : {"a.running_mean", "a.running_var"}) EXPECT_FALSE(parameter_of(model, name).updated) << name;
   EXPECT_TRUE(parameter_of(model, "b.running_mean").updated);
   EXPECT_TRUE(mentions(model, {"normalises by its running statistics", "frozen"}));
@@ -149,7 +149,7 @@ TEST(Signature, FoldedValuesAreWhatTheyWereFoldedFrom) {
                          "p_mu: PARAMETER target='mu'\np_rho: PARAMETER target='rho'\nb_q: BUFFER target='q'\n");
   say(m, "val_1", kFolded, "['mu', 'rho', 'softplus']");
   say(m, "b", kFolded, "['q', 'val_0']");
-  const Model model = m.import();
+  const ImportedModel model = m.import();
   EXPECT_EQ(trained(model), Names{"val_1"});
   EXPECT_EQ(parameter_of(model, "b").reason, "folded from 'q'");
   EXPECT_TRUE(mentions(model, {"'val_1' was folded from 'mu' and 'rho'", "optimize=False"}));
@@ -160,7 +160,7 @@ TEST(Signature, WhatCameOfABufferTrainsWithTheValueAndIsSaid) {
   frontend::add_metadata(*m.model.mutable_graph(), kList,
                          "p_q: PARAMETER target='q'\nb_k: BUFFER target='k'\np_b: PARAMETER target='b'\n");
   say(m, "cat_1", kFolded, "['k', 'q']");
-  const Model model = m.import();
+  const ImportedModel model = m.import();
   EXPECT_TRUE(trained(model).contains("cat_1"));
   EXPECT_TRUE(mentions(model, {"'cat_1' was folded from 'q'", "what came of 'k'", "trains"}));
 }
@@ -220,7 +220,7 @@ TEST(Signature, WhatCannotBeBelievedIsSaidOrIgnored) {
   say(m, "n", kKind, "PARAMETER");
   say(m, "b", kKind, "SOMETHING");
   say(m, "nowhere", kKind, "PARAMETER");
-  const Model model = m.import();
+  const ImportedModel model = m.import();
   EXPECT_TRUE(mentions(model, {"'n' a parameter", "INT64"}));
   EXPECT_EQ(trained(model), (Names{"w", "b"})) << "an unknown kind says nothing";
 }
@@ -243,7 +243,7 @@ TEST(Signature, AFoldedNormIsSaidWithItsCure) {
   frontend::add_metadata(*m.model.mutable_graph(), kList,
                          "p_w: PARAMETER target='w'\nb_bn_running_mean: BUFFER target='bn.running_mean' persistent=True\n"
                          "p_bn_weight: PARAMETER target='bn.weight'\np_t: PARAMETER target='t'\n");
-  const Model model = m.import();
+  const ImportedModel model = m.import();
   EXPECT_TRUE(mentions(model, {"folded 1 BatchNormalization", "'bn'", "Dropout", "optimize=False", "docs/export.md"}));
   EXPECT_TRUE(mentions(model, {"reads one parameter", "'t'", "optimize=False"}));
 }
@@ -268,7 +268,7 @@ TEST(Signature, SilentFilesKeepTheirDoubts) {
   ModelBuilder m = product("w");
   m.floats("slice_3", {2}, {1, 2}).floats("temperature", {}, {3});
   m.node("Mul", {"y", "slice_3"}, {"u"}).node("Mul", {"u", "temperature"}, {"v"}).output("v");
-  const Model model = m.import();
+  const ImportedModel model = m.import();
   EXPECT_TRUE(parameter_of(model, "slice_3").trained && parameter_of(model, "slice_3").doubtful);
   EXPECT_TRUE(!parameter_of(model, "temperature").trained && parameter_of(model, "temperature").doubtful);
   EXPECT_FALSE(parameter_of(model, "w").doubtful);
@@ -277,21 +277,21 @@ TEST(Signature, SilentFilesKeepTheirDoubts) {
 /// Importing what was exported gives the same plan, and what borrowed a value keeps it.
 TEST(Signature, AnExportedFileGoesOnByTheSameRules) {
   for (const char* name : {"merged", "copied_layers", "class_token", "tied_head", "late_norms", "folded_scales", "folded_biases"}) {
-    const Model model = import_fixture(name);
+    const ImportedModel model = import_fixture(name);
     std::map<std::string, Tensor> moved;
     for (const auto& [state, values] : model.weights) {
       Tensor& next = moved.emplace(state, values).first->second;
       for (std::int64_t i = 0; i < next.elements(); ++i) next.set(i, next.at(i) + 0.25 + 0.01 * static_cast<double>(moved.size()));
     }
-    const Model again = frontend::import_onnx(frontend::open_onnx_bytes(frontend::export_onnx_bytes(model, moved), "again.onnx"),
-                                              {.training = true});
+    const ImportedModel again = frontend::import_onnx(
+        frontend::open_onnx_bytes(frontend::export_onnx_bytes(model, moved), "again.onnx"), {.training = true});
     EXPECT_EQ(trained(again), trained(model)) << name;
     if (std::string_view(name).starts_with("folded")) { EXPECT_FALSE(mentions(again, {"nowhere"})) << name; }
     ASSERT_EQ(again.weights.size(), model.weights.size()) << name;
     for (const auto& [state, values] : moved)
       EXPECT_TRUE(again.weights.contains(state) && again.weights.at(state) == values) << name << ": " << state;
   }
-  const Model merged = import_fixture("merged");
+  const ImportedModel merged = import_fixture("merged");
   const std::string bytes =
       frontend::export_onnx_bytes(merged, {{"a.weight", Tensor::of(DType::f32, {8}, std::vector<double>(8, 3))}});
   const auto written = frontend::open_onnx_bytes(bytes, "out.onnx");

@@ -161,7 +161,7 @@ TEST(Table, identities_change_no_bit) {
     ASSERT_EQ(op->operands, 2) << op->name;
     for (double x : trial_values(*op)) {
       EXPECT_TRUE(same_bits(op->scalar.reference(std::vector{x, *op->identity}), x)) << op->name << " of " << x;
-      if (op->commutative) EXPECT_TRUE(same_bits(op->scalar.reference(std::vector{*op->identity, x}), x)) << op->name;
+      if (op->commutative) { EXPECT_TRUE(same_bits(op->scalar.reference(std::vector{*op->identity, x}), x)) << op->name; }
     }
   }
 }

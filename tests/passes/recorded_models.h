@@ -22,7 +22,7 @@ std::vector<std::string> texts_of(const Tensor& bytes);
 Tensor batch_of(const Tensor& all, std::int64_t step, DType dtype);
 
 struct RecordedModel {
-  frontend::Model model;
+  frontend::ImportedModel model;
   std::vector<std::string> trained;
 
   ir::Graph& graph() { return model.graph; }

@@ -46,7 +46,7 @@ void PrintTo(const Wanted& wanted, std::ostream* out) { *out << wanted.model; }
 class MatchAttention : public testing::TestWithParam<Wanted> {};
 
 /// In batches of 2.
-frontend::Model training_model(const fs::path& path) {
+frontend::ImportedModel training_model(const fs::path& path) {
   const frontend::OnnxFile file = frontend::open_onnx(path.string());
   frontend::ImportOptions options;
   options.training = true;
@@ -59,7 +59,7 @@ frontend::Model training_model(const fs::path& path) {
 TEST_P(MatchAttention, FindsEachOfARecordedModel) {
   const fs::path path = model_file(GetParam().model);
   if (path.empty()) GTEST_SKIP() << GetParam().model << " is not here";
-  frontend::Model model = training_model(path);
+  frontend::ImportedModel model = training_model(path);
   EXPECT_EQ(match_attention(model.graph), GetParam().matches);
   verify(model.graph);
   for (const auto& node : model.graph.nodes()) {
@@ -88,7 +88,7 @@ bool only_moves(const Node& node) {
 TEST_P(MatchAttention, NoKernelOnlyMovesWhatAttentionReadsOrWrites) {
   const fs::path path = model_file(GetParam().model);
   if (path.empty()) GTEST_SKIP() << GetParam().model << " is not here";
-  frontend::Model model = training_model(path);
+  frontend::ImportedModel model = training_model(path);
   match_attention(model.graph);
   std::vector<std::string> trained;
   for (const auto& parameter : model.parameters)
@@ -111,7 +111,7 @@ TEST_P(MatchAttention, NoKernelOnlyMovesWhatAttentionReadsOrWrites) {
   EXPECT_EQ(found, 2 * GetParam().matches);
 }
 
-// A packed projection whose rows are filled up to whole packs is read with them, not cut off before.
+// A packed projection whose rows are filled up to whole vectors is read with them, not cut off before.
 TEST(MatchAttentionOn, ReadsAProductThatWasPadded) {
   Graph graph = parse(R"(graph @g(%x: bf16[10,4], %w: bf16[4,18]) -> (%z) {
   %p = matmul %x, %w

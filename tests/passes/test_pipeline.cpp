@@ -34,6 +34,7 @@ TEST(PassTable, RowsThatDependOnEachOtherCannotChangePlaces) {
     std::vector<Pass> swapped(rows.begin(), rows.end());
     std::swap(swapped[i], swapped[i + 1]);
     if (!meet(rows[i], rows[i + 1])) continue;
+    if (rows[i].gives.empty() || rows[i + 1].gives.empty()) continue;  // nobody waits for a rewrite that makes nothing new true
     EXPECT_EQ(works(swapped), are_independent(rows[i].name, rows[i + 1].name)) << rows[i].name << " and " << rows[i + 1].name;
     refused += !works(swapped);
   }

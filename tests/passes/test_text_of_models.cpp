@@ -27,7 +27,7 @@ std::vector<std::string> model_names() {
 }
 
 /// Forward, loss, gradients and AdamW of a recorded model, in f64, with a batch of two.
-frontend::Model training_step(const std::string& name) {
+frontend::ImportedModel training_step(const std::string& name) {
   const frontend::OnnxFile file =
       frontend::open_onnx((fs::path(GCOMP_SOURCE_DIR) / "tests/fixtures/models" / name / "model.onnx").string());
   frontend::ImportOptions options;
@@ -36,7 +36,7 @@ frontend::Model training_step(const std::string& name) {
   for (const auto& input : file.inputs)
     for (const auto& dimension : input.dimensions)
       if (!dimension.symbol.empty()) options.dims[dimension.symbol] = 2;
-  frontend::Model model = frontend::import_onnx(file, options);
+  frontend::ImportedModel model = frontend::import_onnx(file, options);
   std::vector<std::string> trained;
   for (const auto& parameter : model.parameters)
     if (parameter.trained) trained.push_back(parameter.name);
@@ -54,7 +54,7 @@ void expect_round_trip(const ir::Graph& graph, std::string_view after) {
 class TextOfModels : public testing::TestWithParam<std::string> {};
 
 TEST_P(TextOfModels, reads_back_after_every_pass) {
-  frontend::Model model = training_step(GetParam());
+  frontend::ImportedModel model = training_step(GetParam());
   expect_round_trip(model.graph, "import");
   int passes = 0;
   PipelineOptions options;
@@ -70,7 +70,7 @@ TEST_P(TextOfModels, reads_back_after_every_pass) {
 INSTANTIATE_TEST_SUITE_P(Fixtures, TextOfModels, testing::ValuesIn(model_names()), [](const auto& info) { return info.param; });
 
 TEST(LoweredModel, computes_what_it_computed_before) {
-  frontend::Model model = training_step("mlp");
+  frontend::ImportedModel model = training_step("mlp");
   std::map<std::string, Tensor> values = model.weights;
   std::mt19937 random(1);
   for (const ir::Value* input : model.graph.inputs()) {

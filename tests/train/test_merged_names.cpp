@@ -106,7 +106,7 @@ TEST(NormTwice, MovesOnePairOfStatisticsTwiceAStep) {
   const CommandResult result = train_on(fixture("norm_twice.onnx"), fixture("norm_twice.npz"), folder / "out.onnx",
                                         {"--momentum", "0.9", "--precision", "f64"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  const frontend::Model model = frontend::import_onnx(frontend::open_onnx(folder / "out.onnx"), {.training = true});
+  const frontend::ImportedModel model = frontend::import_onnx(frontend::open_onnx(folder / "out.onnx"), {.training = true});
   for (const auto& [state, recording] :
        {std::pair("norm.running_mean", "norm_twice_mean"), {"norm.running_var", "norm_twice_variance"}}) {
     ASSERT_TRUE(model.weights.contains(state)) << state;

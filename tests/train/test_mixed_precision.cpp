@@ -27,14 +27,19 @@ using runtime::test::TemporaryDirectory;
 struct Half {
   std::string name;
   double roundoff;
+  /// How far a model that has_near_tie() may be from the record once it may have parted from it. Of 24 float64 runs from weights
+  /// changed by one roundoff (fixtures/models/near_tie.py) none strays by more than 1.1e-2 (bf16) or 5.8e-3 (f16), a learning rate
+  /// off by 2 % by 2.2e-2.
+  double branches;
 };
 void PrintTo(const Half& half, std::ostream* out) { *out << half.name; }
-const Half kHalves[] = {{"bf16", 0x1p-8}, {"f16", 0x1p-11}};
+const Half kHalves[] = {{"bf16", 0x1p-8, 1.5e-2}, {"f16", 0x1p-11, 8e-3}};
 
 /// Steps after which the weights have taken walks of their own: mlp, the one record this long, strays by up to 1.4 u on the CPU and
 /// 2.1 u on emulated CUDA, in 24 runs on each from weights changed by 1e-4 and the record's own, and by at most 0.31 u until here.
 constexpr std::size_t kWalk = 50;
-/// Steps before a model that has_near_tie() may part from the record, by 8e-4 at once: more than f16's rounding.
+/// Steps before a model that has_near_tie() may part from the record, by 8e-4 at once: more than f16's rounding. From then on
+/// Half::branches is the bound.
 constexpr std::size_t kTie = 6;
 
 /// What PyTorch's autocast gives for the model (tests/fixtures/models/autocast.py): "loss" of every step, and "gradients_stray",
@@ -77,7 +82,10 @@ TEST_P(MixedPrecision, LossesFollowTheRecord) {
     const double reference = wanted.at(static_cast<std::int64_t>(i)), strayed = std::abs(losses[i] / reference - 1);
     rounded =
         rounded || strayed > 1e-6;  // float32 stays below for every model on its first step, and so would an autocast of nothing
-    if (i >= kTie && has_near_tie(model())) break;
+    if (i >= kTie && has_near_tie(model())) {
+      ASSERT_LE(strayed, half().branches) << "step " << i + 1;
+      continue;
+    }
     ASSERT_LE(strayed, (i == 0 ? 1 : i >= kWalk && on_another_device() ? 3 : 2) * half().roundoff) << "step " << i + 1;
     if (!peer.empty()) {
       ASSERT_LE(std::abs(losses[i] / peer.at("loss").at(i).get<double>() - 1), 4 * half().roundoff) << "step " << i + 1;

@@ -52,8 +52,9 @@ TEST(Schedule, RatesAndMomentumFollowTheRecord) {
 TEST(Schedule, EachOptionOfEachIsRecorded) {
   const std::vector<std::string> texts = texts_of(record().at("texts"));
   const auto is_recorded = [&](const Definition& definition, const std::string& part) {
-    return std::ranges::any_of(
-        texts, [&](const std::string& text) { return text.starts_with(concat(definition.name, "(")) && text.find(part) != text.npos; });
+    return std::ranges::any_of(texts, [&](const std::string& text) {
+      return text.starts_with(concat(definition.name, "(")) && text.find(part) != text.npos;
+    });
   };
   for (const Definition* definition : schedule_definitions())
     for (const OptionDef& option : definition->options)

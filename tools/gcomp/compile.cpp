@@ -126,7 +126,7 @@ class Compilation {
     return made;
   }
 
-  void report(const frontend::Model& model, const std::string& output) const {
+  void report(const frontend::ImportedModel& model, const std::string& output) const {
     if (flags_.train) {
       report_parameters(console_, model);
       return report_outputs(console_, model, flags_.loss, output);

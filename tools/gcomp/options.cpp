@@ -328,7 +328,7 @@ driver::Optimizer OptimizerOptions::parse() const {
 
 void DeviceOptions::add(ArgumentParser& parser) {
   const std::string group = "Device";
-  parser.add_option("--device", device, "auto, cpu, cuda or cuda:N (default auto)").type_name("NAME").group(group);
+  parser.add_option("--device", device, concat(runtime::device_names(), " (default auto)")).type_name("NAME").group(group);
   parser.add_option("--threads", threads, "CPU threads (default: one for each processor)").type_name("N").group(group);
   parser.add_option("--compiler", compiler, "C++ compiler for CPU kernels (default: c++, g++ or clang++)")
       .type_name("PATH")

@@ -43,7 +43,7 @@ std::string shown_name(const frontend::Parameter& p) {
   return p.likely_name.empty() ? p.name : concat(p.name, " (", p.likely_name, ")");
 }
 
-void report_part(const Console& console, const frontend::Model& model, const PartRow& row) {
+void report_part(const Console& console, const frontend::ImportedModel& model, const PartRow& row) {
   std::size_t count = 0, width = 0;
   std::int64_t elements = 0;
   for (const frontend::Parameter& p : model.parameters) {
@@ -125,17 +125,18 @@ std::vector<std::string> merge_notes(const std::vector<std::string>& notes) {
   return merged;
 }
 
-void report_parameters(const Console& console, const frontend::Model& model) {
+void report_parameters(const Console& console, const frontend::ImportedModel& model) {
   for (const PartRow& row : kParts) report_part(console, model, row);
   for (const std::string& note : merge_notes(model.repairs)) console.say("note: " + note);
   report_unfolded(console, model);
 }
 
-void report_unfolded(const Console& console, const frontend::Model& model) {
+void report_unfolded(const Console& console, const frontend::ImportedModel& model) {
   if (model.unfolded) console.say("note: " + *model.unfolded);
 }
 
-void report_outputs(const Console& console, const frontend::Model& model, const std::string& loss, const std::string& output) {
+void report_outputs(const Console& console, const frontend::ImportedModel& model, const std::string& loss,
+                    const std::string& output) {
   const std::vector<std::string>& names = model.outputs;
   if (output.empty()) return;  // the loss names what it looks at
   if (names.size() == 1 && !model.outputs_left_out.empty())

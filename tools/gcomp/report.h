@@ -10,15 +10,16 @@
 namespace gcomp::tools {
 
 /// What trains, what each step updates and what is frozen, with the reasons, and the repairs that training makes.
-void report_parameters(const Console& console, const frontend::Model& model);
+void report_parameters(const Console& console, const frontend::ImportedModel& model);
 /// What is computed in each run, for want of an option that allows more to be computed at import.
-void report_unfolded(const Console& console, const frontend::Model& model);
+void report_unfolded(const Console& console, const frontend::ImportedModel& model);
 
 /// Notes that differ in names and numbers only become one, with their count and the first names.
 std::vector<std::string> merge_notes(const std::vector<std::string>& notes);
 
 /// Where there are several outputs: all of them, and which one the loss looks at.
-void report_outputs(const Console& console, const frontend::Model& model, const std::string& loss, const std::string& output);
+void report_outputs(const Console& console, const frontend::ImportedModel& model, const std::string& loss,
+                    const std::string& output);
 
 /// "'m.onnx': 3 BatchNormalization and 2 Dropout run in inference form (--training keeps them as in training)", where there are
 /// any. `what` says what happens to them: "run in inference form (...)".

@@ -45,7 +45,7 @@ namespace {
 
 /// "; the loss looks at output 'a' f32[8,1], the model has also 'b' f32[8,5] (--output NAME)", or "" where there is one output.
 std::string describe_outputs(const Trainer& trainer) {
-  const frontend::Model& model = driver::imported_model(trainer);
+  const frontend::ImportedModel& model = driver::imported_model(trainer);
   if (model.outputs.size() < 2 || model.output_types.size() != model.outputs.size()) return "";
   std::string used, others;
   for (std::size_t i = 0; i < model.outputs.size(); ++i) {

@@ -100,11 +100,7 @@ constexpr std::string_view kOtherMeaning[] = {"attach_loss", "skip_overflow", "s
 passes::TrainingRequest request_of(const Graph& graph, const Settings& settings) {
   const passes::OptimizerSpec optimizer(settings.optimizer, "optimizer");
   optimizer.check("optimizer");
-  return {passes::parse_loss(settings.loss),
-          optimizer,
-          parameters_of(graph),
-          {},
-          settings.scaling};
+  return {passes::parse_loss(settings.loss), optimizer, parameters_of(graph), {}, settings.scaling};
 }
 
 bool run_training_step(Graph& graph, PassState&, const Settings& settings) {

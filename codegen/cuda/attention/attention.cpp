@@ -84,7 +84,7 @@ Sizes sizes_of(const Node& node, const Value* mask) {
   return s;
 }
 
-/// Tiles of the FMA kit for heads of up to `width`: what fits 48 KiB with rows padded by a pack of 16 bytes.
+/// Tiles of the FMA kit for heads of up to `width`: what fits 48 KiB with rows padded by a vector of 16 bytes.
 struct FmaTile {
   std::int64_t width, own, stream, rows;
 };
@@ -147,12 +147,12 @@ std::string strides_text(const Sizes& s, std::size_t of) {
 }
 
 /// How many elements of a matrix can be moved at once: buffers start at a multiple of what the widest move needs.
-std::int64_t pack_of(const Matrix& m, DType dtype) {
+std::int64_t vector_width(const Matrix& m, DType dtype) {
   const StridedView view = m.view_or_dense();
-  std::int64_t pack = std::gcd(16 / static_cast<std::int64_t>(size_of(dtype)), std::gcd(m.shape.back(), view.offset));
+  std::int64_t width = std::gcd(16 / static_cast<std::int64_t>(size_of(dtype)), std::gcd(m.shape.back(), view.offset));
   for (std::size_t d = 0; d + 1 < m.shape.size(); ++d)
-    if (m.shape[d] > 1) pack = std::gcd(pack, view.strides[d]);
-  return pack;
+    if (m.shape[d] > 1) width = std::gcd(width, view.strides[d]);
+  return width;
 }
 
 /// A gc_attention_view; `number` counts the matrices, operands first.
@@ -160,7 +160,7 @@ std::string view_text(const Sizes& s, const Matrix& m, std::size_t number, DType
   const StridedView view = m.view_or_dense();
   const std::size_t rank = m.shape.size();
   const std::int64_t row = view.strides[rank - 2], end = (m.shape[rank - 2] - 1) * row + m.shape[rank - 1];
-  return concat("{", view.offset, ", ", strides_text(s, number + 1), ", ", row, ", ", pack_of(m, dtype), ", ",
+  return concat("{", view.offset, ", ", strides_text(s, number + 1), ", ", row, ", ", vector_width(m, dtype), ", ",
                 end < kCountablePositions ? "true" : "false", "}");
 }
 

@@ -1,5 +1,6 @@
 // Tiles multiplied by FMA in V. kLanes neighbouring threads share kRowsEach rows of the block's own tile, each with every kLanes-th
-// column; rows are read from shared memory in packs of 16 bytes, one pack longer than needed so that neighbours lie in other banks.
+// column; rows are read from shared memory in vectors of 16 bytes, one vector longer than needed so that neighbours lie in other
+// banks.
 #pragma once
 
 template <class Storage, class Value, int kPaddedWidth, int kOwnRows, int kStreamRows, int kLanes, int kRowsEach>
@@ -10,7 +11,7 @@ struct gc_fma_kit {
   static constexpr int kWidth = kPaddedWidth, kOwn = kOwnRows, kStream = kStreamRows, kRowLanes = kLanes;
   static constexpr int kRows = kRowsEach, kColumns = kStream / kLanes, kOutColumns = kWidth / kLanes;
   static constexpr int kGroups = kOwn / kRows, kThreads = kLanes * kGroups;
-  static constexpr int kChunk = 16 / (int)sizeof(V), kOutPack = kOutColumns < kChunk ? kOutColumns : kChunk;
+  static constexpr int kChunk = 16 / (int)sizeof(V), kOutVector = kOutColumns < kChunk ? kOutColumns : kChunk;
   static constexpr int kPitch = kWidth + kChunk, kWeightPitch = kStream + kChunk;
   struct alignas(16) Forward {
     V own[kOwn * kPitch], stream[2][kStream * kPitch], weights[kOwn * kWeightPitch];
@@ -36,16 +37,16 @@ struct gc_fma_kit {
   static GC_DEVICE int row(int i) { return (int)threadIdx.x / kLanes + i * kGroups; }
   static GC_DEVICE int column(int j) { return (int)threadIdx.x % kLanes + j * kLanes; }
   static GC_DEVICE int out_column(int j) {
-    return j / kOutPack * (kLanes * kOutPack) + (int)threadIdx.x % kLanes * kOutPack + j % kOutPack;
+    return j / kOutVector * (kLanes * kOutVector) + (int)threadIdx.x % kLanes * kOutVector + j % kOutVector;
   }
   static GC_DEVICE V exp(V x) { return gc_exp(x); }
 
   template <int kVector>
-  static GC_DEVICE void put(V* to, const gc_pack<T, kVector>& pack) {
+  static GC_DEVICE void put(V* to, const gc_vector<T, kVector>& vector) {
     V values[kVector];
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) values[i] = (V)gc_load(pack.at[i]);
-    gc_store_pack(to, values);
+    for (int i = 0; i < kVector; ++i) values[i] = (V)gc_load(vector.at[i]);
+    gc_store_vector(to, values);
   }
 
   // scores[i][j] = sum over `width` of own[i][d] * stream[j][d].
@@ -55,9 +56,9 @@ struct gc_fma_kit {
     for (int d = 0; d < width; d += kChunk) {
       V a[kRows][kChunk], b[kColumns][kChunk];
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) gc_load_pack(own + row(i) * kPitch + d, a[i]);
+      for (int i = 0; i < kRows; ++i) gc_load_vector(own + row(i) * kPitch + d, a[i]);
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) gc_load_pack(stream + column(j) * kPitch + d, b[j]);
+      for (int j = 0; j < kColumns; ++j) gc_load_vector(stream + column(j) * kPitch + d, b[j]);
 #pragma unroll
       for (int c = 0; c < kChunk; ++c)
 #pragma unroll
@@ -79,15 +80,15 @@ struct gc_fma_kit {
     for (int n = 0; n < kStream; n += kChunk) {
       V w[kRows][kChunk];
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) gc_load_pack(exchange + row(i) * kWeightPitch + n, w[i]);
+      for (int i = 0; i < kRows; ++i) gc_load_vector(exchange + row(i) * kWeightPitch + n, w[i]);
 #pragma unroll
       for (int c = 0; c < kChunk; ++c)
 #pragma unroll
-        for (int j = 0; j < kOutColumns; j += kOutPack) {
-          V b[kOutPack];
-          gc_load_pack(stream + (n + c) * kPitch + out_column(j), b);
+        for (int j = 0; j < kOutColumns; j += kOutVector) {
+          V b[kOutVector];
+          gc_load_vector(stream + (n + c) * kPitch + out_column(j), b);
 #pragma unroll
-          for (int e = 0; e < kOutPack; ++e)
+          for (int e = 0; e < kOutVector; ++e)
 #pragma unroll
             for (int i = 0; i < kRows; ++i) out.values[i][j + e] += w[i][c] * b[e];
         }

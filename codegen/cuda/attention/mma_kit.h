@@ -24,7 +24,7 @@ struct gc_mma_kit {
   typedef float V;
   typedef T Element;
   static constexpr int kWidth = kPaddedWidth, kOwn = kOwnRows, kStream = kStreamRows, kThreads = 2 * kOwn, kRowLanes = 4;
-  static constexpr int kRows = 2, kColumns = kStream / 4, kOutColumns = kWidth / 4, kOutPack = 2;
+  static constexpr int kRows = 2, kColumns = kStream / 4, kOutColumns = kWidth / 4, kOutVector = 2;
   static constexpr int kPitch = kWidth + 8;  // the 8 rows of a matrix lie in different banks
   struct alignas(16) Forward {
     T own[kOwn * kPitch], stream[2][kStream * kPitch];
@@ -65,8 +65,8 @@ struct gc_mma_kit {
   }
 
   template <int kVector>
-  static GC_DEVICE void put(T* to, const gc_pack<T, kVector>& pack) {
-    gc_move_pack((gc_pack<T, kVector>*)to, &pack);
+  static GC_DEVICE void put(T* to, const gc_vector<T, kVector>& vector) {
+    gc_move_vector((gc_vector<T, kVector>*)to, &vector);
   }
 
   // scores[i][j] = sum over `width` of own[i][d] * stream[j][d].

@@ -5,11 +5,11 @@
 
 struct gc_no_mask {};
 
-// Where a matrix lies in a buffer: rows are contiguous, `row` elements apart. Packs of `pack` elements can be moved at once. Where
-// it is narrow, its elements are counted in 31 bits.
+// Where a matrix lies in a buffer: rows are contiguous, `row` elements apart. Vectors of `vector_width` elements can be moved at
+// once. Where it is narrow, its elements are counted in 31 bits.
 struct gc_attention_view {
   long long offset, batch[4], row;
-  int pack;
+  int vector_width;
   bool narrow;
   GC_DEVICE long long at(int row_number, int column) const {
     return narrow ? row_number * (int)row + column : row_number * row + column;
@@ -85,18 +85,18 @@ template <class Kit, int kRows>
 GC_DEVICE void gc_fill(typename Kit::Element* to, const typename Kit::T* from, const gc_attention_view& view, int first, int rows,
                        int width) {
   typedef typename Kit::T T;
-  constexpr int kVector = 16 / (int)sizeof(T), kPacks = Kit::kWidth / kVector;
+  constexpr int kVector = 16 / (int)sizeof(T), kVectors = Kit::kWidth / kVector;
 #pragma unroll
-  for (int i = 0; i < (kRows * kPacks + Kit::kThreads - 1) / Kit::kThreads; ++i) {
-    const int pack = (int)threadIdx.x + i * Kit::kThreads, row = pack / kPacks, column = pack % kPacks * kVector;
-    if (kRows * kPacks % Kit::kThreads != 0 && row >= kRows) break;
-    gc_pack<T, kVector> values;
+  for (int i = 0; i < (kRows * kVectors + Kit::kThreads - 1) / Kit::kThreads; ++i) {
+    const int vector = (int)threadIdx.x + i * Kit::kThreads, row = vector / kVectors, column = vector % kVectors * kVector;
+    if (kRows * kVectors % Kit::kThreads != 0 && row >= kRows) break;
+    gc_vector<T, kVector> values;
 #pragma unroll
     for (int e = 0; e < kVector; ++e) values.at[e] = T();
     if (first + row < rows) {
       const T* line = from + view.at(first + row, column);
-      if (view.pack % kVector == 0) {
-        if (column < width) gc_move_pack(&values, (const gc_pack<T, kVector>*)line);
+      if (view.vector_width % kVector == 0) {
+        if (column < width) gc_move_vector(&values, (const gc_vector<T, kVector>*)line);
       } else {
 #pragma unroll
         for (int e = 0; e < kVector; ++e)
@@ -116,17 +116,17 @@ GC_DEVICE void gc_store_rows(typename Kit::T* to, const gc_attention_view& view,
     const int row = first + Kit::row(i);
     if (row >= rows) continue;
 #pragma unroll
-    for (int j = 0; j < Kit::kOutColumns; j += Kit::kOutPack) {
+    for (int j = 0; j < Kit::kOutColumns; j += Kit::kOutVector) {
       const int column = Kit::out_column(j);
-      typename Kit::V values[Kit::kOutPack];
+      typename Kit::V values[Kit::kOutVector];
 #pragma unroll
-      for (int e = 0; e < Kit::kOutPack; ++e) values[e] = sums.at(i, j + e) * factors[i];
+      for (int e = 0; e < Kit::kOutVector; ++e) values[e] = sums.at(i, j + e) * factors[i];
       typename Kit::T* line = to + view.at(row, column);
-      if (view.pack % Kit::kOutPack == 0) {
-        if (column < width) gc_store_pack(line, values);
+      if (view.vector_width % Kit::kOutVector == 0) {
+        if (column < width) gc_store_vector(line, values);
       } else {
 #pragma unroll
-        for (int e = 0; e < Kit::kOutPack; ++e)
+        for (int e = 0; e < Kit::kOutVector; ++e)
           if (column + e < width) gc_put(line[e], values[e]);
       }
     }
@@ -173,7 +173,7 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
       V best = top[i];
 #pragma unroll
       for (int j = 0; j < Kit::kColumns; ++j) best = gc_maximum(best, scores.at(i, j));
-      best = gc_join_lanes<Kit::kRowLanes>(best, gc_join_maximum());
+      best = gc_combine_lanes<Kit::kRowLanes>(best, gc_combine_maximum());
       const V finite = best == -gc_infinity(V()) ? (V)0 : best, factor = Kit::exp(top[i] - finite);
       top[i] = best;
       sum[i] *= factor;
@@ -191,7 +191,7 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
   V factors[Kit::kRows];
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i) {
-    const V total = gc_join_lanes<Kit::kRowLanes>(sum[i], gc_join_sum());
+    const V total = gc_combine_lanes<Kit::kRowLanes>(sum[i], gc_combine_sum());
     factors[i] = s.closed_rows_are_zero && total == 0 ? (V)0 : 1 / total;
     const int query = p.first + Kit::row(i);
     if (query < s.queries && Kit::column(0) == 0) {

@@ -1,34 +1,34 @@
-// Values joined across the threads of a group, always in the same fixed tree, so that a launch gives the same bits each time.
+// Values combined across the threads of a group, always in the same fixed tree, so that a launch gives the same bits each time.
 #pragma once
 
-struct gc_join_sum {
+struct gc_combine_sum {
   template <class T>
   GC_DEVICE T operator()(T a, T b) const {
     return (T)(a + b);
   }
 };
-struct gc_join_product {
+struct gc_combine_product {
   template <class T>
   GC_DEVICE T operator()(T a, T b) const {
     return (T)(a * b);
   }
 };
-struct gc_join_maximum {
+struct gc_combine_maximum {
   template <class T>
   GC_DEVICE T operator()(T a, T b) const {
     return (T)gc_maximum(a, b);
   }
 };
-struct gc_join_minimum {
+struct gc_combine_minimum {
   template <class T>
   GC_DEVICE T operator()(T a, T b) const {
     return (T)gc_minimum(a, b);
   }
 };
-struct gc_join_or {
+struct gc_combine_or {
   GC_DEVICE bool operator()(bool a, bool b) const { return a || b; }
 };
-struct gc_join_and {
+struct gc_combine_and {
   GC_DEVICE bool operator()(bool a, bool b) const { return a && b; }
 };
 
@@ -46,13 +46,13 @@ GC_DEVICE bool gc_beats(const gc_best<T>& b, const gc_best<T>& a) {
   if (a.value == b.value) return b.position < a.position;
   return kMaximum ? b.value > a.value : b.value < a.value;
 }
-struct gc_join_first_maximum {
+struct gc_combine_first_maximum {
   template <class T>
   GC_DEVICE gc_best<T> operator()(const gc_best<T>& a, const gc_best<T>& b) const {
     return gc_beats<true>(b, a) ? b : a;
   }
 };
-struct gc_join_first_minimum {
+struct gc_combine_first_minimum {
   template <class T>
   GC_DEVICE gc_best<T> operator()(const gc_best<T>& a, const gc_best<T>& b) const {
     return gc_beats<false>(b, a) ? b : a;
@@ -80,39 +80,39 @@ GC_DEVICE gc_best<T> gc_shuffle(const gc_best<T>& x, int distance) {
 }
 
 // Joins over groups of kLanes neighbouring lanes, a power of two up to 32. All threads of the warp take part; each lane of a group
-// gets the same result, since both sides of each exchange join the same two values.
-template <int kLanes, class Join, class T>
-GC_DEVICE T gc_join_lanes(T x, Join join) {
+// gets the same result, since both sides of each exchange combine the same two values.
+template <int kLanes, class Combine, class T>
+GC_DEVICE T gc_combine_lanes(T x, Combine combine) {
 #pragma unroll
   for (int distance = 1; distance < kLanes; distance *= 2) {
     const T other = gc_shuffle(x, distance);
-    x = threadIdx.x & distance ? join(other, x) : join(x, other);
+    x = threadIdx.x & distance ? combine(other, x) : combine(x, other);
   }
   return x;
 }
 
 // Joins over a block of kThreads, a multiple of 32. `shared` holds kThreads / 32 values and is free again on return.
-template <int kThreads, class Join, class T>
-GC_DEVICE T gc_join_block(T x, Join join, T* shared) {
-  x = gc_join_lanes<32>(x, join);
+template <int kThreads, class Combine, class T>
+GC_DEVICE T gc_combine_block(T x, Combine combine, T* shared) {
+  x = gc_combine_lanes<32>(x, combine);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
   __syncthreads();
   x = shared[0];
 #pragma unroll
-  for (int warp = 1; warp < kThreads / 32; ++warp) x = join(x, shared[warp]);
+  for (int warp = 1; warp < kThreads / 32; ++warp) x = combine(x, shared[warp]);
   __syncthreads();
   return x;
 }
 
 // Joins the kRows values of each of kColumns columns, thread y * kColumns + x holding the value of row y. `shared` holds one value
 // for each thread and is free again on return. Every thread of a column gets the result.
-template <int kColumns, int kRows, class Join, class T>
-GC_DEVICE T gc_join_column(T x, Join join, T* shared) {
+template <int kColumns, int kRows, class Combine, class T>
+GC_DEVICE T gc_combine_column(T x, Combine combine, T* shared) {
   shared[threadIdx.x] = x;
   __syncthreads();
   x = shared[threadIdx.x % kColumns];
 #pragma unroll
-  for (int row = 1; row < kRows; ++row) x = join(x, shared[row * kColumns + threadIdx.x % kColumns]);
+  for (int row = 1; row < kRows; ++row) x = combine(x, shared[row * kColumns + threadIdx.x % kColumns]);
   __syncthreads();
   return x;
 }

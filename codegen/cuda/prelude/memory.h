@@ -26,16 +26,17 @@ struct gc_word<16> {
 
 // kCount elements as they lie in memory, aligned so that they move in words.
 template <class T, int kCount>
-struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) gc_pack {
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) gc_vector {
   static constexpr int kWord = sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16;
   typedef typename gc_word<kWord>::type Word;
   T at[kCount];
 };
 template <class T, int kCount>
-GC_DEVICE void gc_move_pack(gc_pack<T, kCount>* to, const gc_pack<T, kCount>* from) {
-  typedef gc_pack<T, kCount> Pack;
+GC_DEVICE void gc_move_vector(gc_vector<T, kCount>* to, const gc_vector<T, kCount>* from) {
+  typedef gc_vector<T, kCount> Vector;
 #pragma unroll
-  for (int i = 0; i < (int)sizeof(Pack) / Pack::kWord; ++i) ((typename Pack::Word*)to)[i] = ((const typename Pack::Word*)from)[i];
+  for (int i = 0; i < (int)sizeof(Vector) / Vector::kWord; ++i)
+    ((typename Vector::Word*)to)[i] = ((const typename Vector::Word*)from)[i];
 }
 
 template <class T>
@@ -49,32 +50,32 @@ GC_DEVICE void gc_put(T& to, T x) {
 GC_DEVICE void gc_put(gc_f16& to, float x) { to = gc_store_f16(x); }
 GC_DEVICE void gc_put(gc_bf16& to, float x) { to = gc_store_bf16(x); }
 
-// A pack to and from values of the type it is computed in. `from` and `to` are aligned to the pack.
+// A vector to and from values of the type it is computed in. `from` and `to` are aligned to the vector.
 template <class T, class V, int kCount>
-GC_DEVICE void gc_load_pack(const T* from, V (&to)[kCount]) {
-  gc_pack<T, kCount> pack;
-  gc_move_pack(&pack, (const gc_pack<T, kCount>*)from);
+GC_DEVICE void gc_load_vector(const T* from, V (&to)[kCount]) {
+  gc_vector<T, kCount> vector;
+  gc_move_vector(&vector, (const gc_vector<T, kCount>*)from);
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) to[i] = gc_load(pack.at[i]);
+  for (int i = 0; i < kCount; ++i) to[i] = gc_load(vector.at[i]);
 }
 template <class T, class V, int kCount>
-GC_DEVICE void gc_store_pack(T* to, const V (&from)[kCount]) {
-  gc_pack<T, kCount> pack;
+GC_DEVICE void gc_store_vector(T* to, const V (&from)[kCount]) {
+  gc_vector<T, kCount> vector;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) gc_put(pack.at[i], from[i]);
-  gc_move_pack((gc_pack<T, kCount>*)to, &pack);
+  for (int i = 0; i < kCount; ++i) gc_put(vector.at[i], from[i]);
+  gc_move_vector((gc_vector<T, kCount>*)to, &vector);
 }
 
 // The same where only `count` elements are left: the others are 0, and not written.
 template <class T, class V, int kCount>
-GC_DEVICE void gc_load_pack(const T* from, V (&to)[kCount], long long count) {
-  if (count >= kCount) return gc_load_pack(from, to);
+GC_DEVICE void gc_load_vector(const T* from, V (&to)[kCount], long long count) {
+  if (count >= kCount) return gc_load_vector(from, to);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) to[i] = i < count ? (V)gc_load(from[i]) : (V)0;
 }
 template <class T, class V, int kCount>
-GC_DEVICE void gc_store_pack(T* to, const V (&from)[kCount], long long count) {
-  if (count >= kCount) return gc_store_pack(to, from);
+GC_DEVICE void gc_store_vector(T* to, const V (&from)[kCount], long long count) {
+  if (count >= kCount) return gc_store_vector(to, from);
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
     if (i < count) gc_put(to[i], from[i]);

@@ -24,7 +24,7 @@ std::int64_t product_of(const std::vector<std::int64_t>& extents) {
 /// Strides of an image buffer, [n, c, spatial...] or [n, spatial..., c].
 struct ImageStrides {
   std::int64_t image = 0, channel = 0;
-  std::array<std::int64_t, 3> spatial{};  ///< of the last axes, as in gc_convolution_words
+  std::array<std::int64_t, 3> spatial{};  ///< of the last axes, as in gc_convolution_parameters
 };
 ImageStrides strides_of(std::int64_t channels, const std::vector<std::int64_t>& spatial, bool channels_last) {
   ImageStrides strides;
@@ -38,7 +38,7 @@ ImageStrides strides_of(std::int64_t channels, const std::vector<std::int64_t>& 
   return strides;
 }
 
-/// The call as a matrix product: the image that is gathered, the one that goes with positions, and its words.
+/// The call as a matrix product: the image that is gathered, the one that goes with positions, and its parameters.
 class ConvolutionProduct {
  public:
   ConvolutionProduct(const ConvolutionCall& call, int architecture, KernelTable& kernels)
@@ -77,28 +77,28 @@ class ConvolutionProduct {
 
   void describe() {
     const std::size_t missing = 3 - call_.kernel.size();
-    for (std::size_t d = 0; d < 3; ++d) describe_axis(words_.axis[d], d, d < missing ? -1 : static_cast<int>(d - missing));
+    for (std::size_t d = 0; d < 3; ++d) describe_axis(parameters_.axis[d], d, d < missing ? -1 : static_cast<int>(d - missing));
     channels_ = gradient_ ? outputs_ : inputs_;
-    words_.channels = narrow(channels_);
-    words_.groups = narrow(call_.groups);
-    words_.channels_last = call_.channels_last;
-    words_.by_channels = divisor_of(channels_);
-    words_.source_image = source_.image;
-    words_.source_channel = source_.channel;
-    words_.source_group = source_.channel * channels_;
+    parameters_.channels = narrow(channels_);
+    parameters_.groups = narrow(call_.groups);
+    parameters_.channels_last = call_.channels_last;
+    parameters_.by_channels = divisor_of(channels_);
+    parameters_.source_image = source_.image;
+    parameters_.source_channel = source_.channel;
+    parameters_.source_group = source_.channel * channels_;
     rows_ = gradient_ ? inputs_ : outputs_;
-    words_.by_rows = divisor_of(rows_);
-    words_.result_image = result_.image;
-    words_.result_channel = result_.channel;
-    words_.result_group = result_.channel * rows_;
-    words_.by_result_channels = divisor_of(rows_ * call_.groups);
-    const std::int64_t pack = pack_of(call_.dtype);
-    words_.packed_source = call_.channels_last && channels_ % pack == 0;
-    words_.by_image = divisor_of(image_positions_);
+    parameters_.by_rows = divisor_of(rows_);
+    parameters_.result_image = result_.image;
+    parameters_.result_channel = result_.channel;
+    parameters_.result_group = result_.channel * rows_;
+    parameters_.by_result_channels = divisor_of(rows_ * call_.groups);
+    const std::int64_t width = vector_width(call_.dtype);
+    parameters_.source_in_vectors = call_.channels_last && channels_ % width == 0;
+    parameters_.by_image = divisor_of(image_positions_);
   }
 
   /// `from` is the call's axis, -1 for one that it lacks.
-  void describe_axis(gc_axis_words& axis, std::size_t at, int from) {
+  void describe_axis(gc_axis_parameters& axis, std::size_t at, int from) {
     const auto d = static_cast<std::size_t>(from);
     const bool is_absent = from < 0;
     const std::int64_t input = is_absent ? 1 : call_.input_spatial[d], output = is_absent ? 1 : call_.output_spatial[d];
@@ -128,7 +128,7 @@ class ConvolutionProduct {
     area_ *= weights;
   }
 
-  std::string text(std::string_view body) const { return product_text(kDirectThreads, "gc_convolution_words", body); }
+  std::string text(std::string_view body) const { return product_text(kDirectThreads, "gc_convolution_parameters", body); }
   std::string types() const { return concat("<", element_type(call_.dtype), ", ", sum_type(call_.dtype)); }
 
   int add_tile_kernel(const TileKind& tile, std::string_view function, bool first_along_k, bool second_along_k,
@@ -136,13 +136,13 @@ class ConvolutionProduct {
     const auto direction = [](bool along_k) { return along_k ? "gc_along_k" : "gc_across"; };
     const std::string type = with_directions(tile.type, concat(direction(first_along_k), ", ", direction(second_along_k)));
     return kernels_.add_text(
-        product_text(tile.threads, "gc_convolution_words",
+        product_text(tile.threads, "gc_convolution_parameters",
                      concat("  typedef ", type, " Tile;\n  __shared__ Tile::Shared shared;\n  ", function, "<Tile, ",
                             call_.channels_last ? "true" : "false", ">(shared, ", arguments, ");\n")));
   }
 
   void launch(int kernel, std::int64_t blocks, std::int64_t threads) {
-    product_.launches.push_back({kernel, {blocks, narrow(threads), 0}, to_words(words_)});
+    product_.launches.push_back({kernel, {blocks, narrow(threads), 0}, to_integers(parameters_)});
   }
 
   /// Space in the workspace, its start a multiple of 256 bytes.
@@ -153,26 +153,26 @@ class ConvolutionProduct {
   }
 
   void add_sum(const Tiling& tiling, std::span<const std::int64_t> extents, std::span<const std::int64_t> strides) {
-    product_.launches.push_back(
-        sum_launch(kernels_.add_text(sum_text(call_.dtype)), tiling.words.splits, extents, strides, 0, words_.sums_offset));
+    product_.launches.push_back(sum_launch(kernels_.add_text(sum_text(call_.dtype)), tiling.parameters.splits, extents, strides, 0,
+                                           parameters_.sums_offset));
   }
 
   /// Forward and input gradient, on tiles.
   void add_product() {
-    const std::int64_t k = channels_ * taps_, pack = pack_of(call_.dtype);
+    const std::int64_t k = channels_ * taps_, width = vector_width(call_.dtype);
     const ProductExtents extents{rows_, call_.batch * image_positions_, k, classes_ * call_.groups};
     if (!is_countable(extents)) return;
     const Tiling tiling = choose_tiling(extents, call_.dtype, architecture_,
                                         {.may_split = classes_ == 1, .element_by_element = !call_.channels_last});
-    words_.tiling = tiling.words;
-    words_.matrix_row = k;
-    words_.matrix_along = 1;
-    words_.matrix_group = rows_ * k;
-    words_.packed_matrix = k % pack == 0;
+    parameters_.tiling = tiling.parameters;
+    parameters_.matrix_row = k;
+    parameters_.matrix_along = 1;
+    parameters_.matrix_group = rows_ * k;
+    parameters_.matrix_in_vectors = k % width == 0;
     // Forward weights are in order where taps come last, or where there is only one.
-    words_.repacked = gradient_ || (call_.channels_last && area_ > 1);
-    words_.packs = result_packs(tiling.tile.store_pack);
-    if (words_.repacked) {
+    parameters_.repacked = gradient_ || (call_.channels_last && area_ > 1);
+    parameters_.vectors = result_vectors(tiling.tile.store_width);
+    if (parameters_.repacked) {
       const std::int64_t weights = extents.batches * rows_ * k;
       if (weights >= kCountable) {  // which the kernel that repacks counts in 31 bits
         product_ = {};
@@ -180,44 +180,45 @@ class ConvolutionProduct {
       }
       reserve(weights * static_cast<std::int64_t>(size_of(call_.dtype)));
       launch(kernels_.add_text(
-                 text(concat("  gc_repack_weights<", element_type(call_.dtype), ">(first, second, workspace, words);\n"))),
+                 text(concat("  gc_repack_weights<", element_type(call_.dtype), ">(first, second, workspace, parameters);\n"))),
              quotient_up(weights, kDirectThreads), kDirectThreads);
     }
-    if (tiling.words.partial) words_.sums_offset = reserve(tiling.workspace_bytes(call_.dtype));
-    // The words are complete only now; the launch that repacks looks at none of what has changed since.
-    launch(add_tile_kernel(tiling.tile, "gc_convolution", true, call_.channels_last, "first, second, result, workspace, words"),
-           tiling.blocks(), tiling.tile.threads);
-    if (!tiling.words.partial) return;
-    const std::int64_t sizes[] = {call_.groups,         rows_, call_.batch, words_.axis[0].result, words_.axis[1].result,
-                                  words_.axis[2].result};
-    const std::int64_t strides[] = {words_.result_group, words_.result_channel, words_.result_image,
-                                    result_.spatial[0],  result_.spatial[1],    result_.spatial[2]};
+    if (tiling.parameters.partial) parameters_.sums_offset = reserve(tiling.workspace_bytes(call_.dtype));
+    // The parameters are complete only now; the launch that repacks looks at none of what has changed since.
+    launch(
+        add_tile_kernel(tiling.tile, "gc_convolution", true, call_.channels_last, "first, second, result, workspace, parameters"),
+        tiling.blocks(), tiling.tile.threads);
+    if (!tiling.parameters.partial) return;
+    const std::int64_t sizes[] = {
+        call_.groups, rows_, call_.batch, parameters_.axis[0].result, parameters_.axis[1].result, parameters_.axis[2].result};
+    const std::int64_t strides[] = {parameters_.result_group, parameters_.result_channel, parameters_.result_image,
+                                    result_.spatial[0],       result_.spatial[1],         result_.spatial[2]};
     add_sum(tiling, sizes, strides);
   }
 
-  int result_packs(std::int64_t pack) const {
-    if (call_.channels_last) return rows_ % pack == 0 ? gc_packs_columns : gc_packs_none;
-    return classes_ == 1 && image_positions_ % pack == 0 ? gc_packs_rows : gc_packs_none;
+  int result_vectors(std::int64_t width) const {
+    if (call_.channels_last) return rows_ % width == 0 ? gc_vectors_columns : gc_vectors_none;
+    return classes_ == 1 && image_positions_ % width == 0 ? gc_vectors_rows : gc_vectors_none;
   }
 
   void add_direct() {
-    for (gc_axis_words& axis : words_.axis) axis.by_positions = divisor_of(axis.result);
+    for (gc_axis_parameters& axis : parameters_.axis) axis.by_positions = divisor_of(axis.result);
     const std::int64_t elements =
-        call_.batch * rows_ * call_.groups * words_.axis[0].result * words_.axis[1].result * words_.axis[2].result;
-    words_.tiling.m = narrow(rows_);
-    words_.tiling.n = narrow(elements);
-    launch(kernels_.add_text(text(concat("  gc_direct_convolution", types(), ">(first, second, result, words);\n"))),
+        call_.batch * rows_ * call_.groups * parameters_.axis[0].result * parameters_.axis[1].result * parameters_.axis[2].result;
+    parameters_.tiling.m = narrow(rows_);
+    parameters_.tiling.n = narrow(elements);
+    launch(kernels_.add_text(text(concat("  gc_direct_convolution", types(), ">(first, second, result, parameters);\n"))),
            quotient_up(elements, kDirectThreads), kDirectThreads);
   }
 
   /// The output's gradient, [position, m] or [m, position] image by image.
   void describe_output_gradient() {
-    words_.matrix_row = result_.channel;
-    words_.matrix_along = call_.channels_last ? call_.output_channels : 1;
-    words_.matrix_image = result_.image;
-    words_.matrix_group = result_.channel * outputs_;
-    const std::int64_t pack = pack_of(call_.dtype);
-    words_.packed_matrix = call_.channels_last ? outputs_ % pack == 0 : image_positions_ % pack == 0;
+    parameters_.matrix_row = result_.channel;
+    parameters_.matrix_along = call_.channels_last ? call_.output_channels : 1;
+    parameters_.matrix_image = result_.image;
+    parameters_.matrix_group = result_.channel * outputs_;
+    const std::int64_t width = vector_width(call_.dtype);
+    parameters_.matrix_in_vectors = call_.channels_last ? outputs_ % width == 0 : image_positions_ % width == 0;
   }
 
   void add_weight_gradient() {
@@ -225,12 +226,12 @@ class ConvolutionProduct {
     if (!is_countable(extents)) return;
     Tiling tiling =
         choose_tiling(extents, call_.dtype, architecture_, {.may_split = true, .element_by_element = !call_.channels_last});
-    tiling.words.partial = 1;
-    words_.tiling = tiling.words;
+    tiling.parameters.partial = 1;
+    parameters_.tiling = tiling.parameters;
     describe_output_gradient();
     reserve(tiling.workspace_bytes(call_.dtype));
     launch(add_tile_kernel(tiling.tile, "gc_weight_gradient", !call_.channels_last, !call_.channels_last,
-                           "first, second, workspace, words"),
+                           "first, second, workspace, parameters"),
            tiling.blocks(), tiling.tile.threads);
     const std::int64_t rows = call_.groups * outputs_, row = channels_ * area_;
     if (call_.channels_last) add_sum(tiling, std::array{rows, area_, channels_}, std::array{row, std::int64_t{1}, area_});
@@ -243,20 +244,20 @@ class ConvolutionProduct {
     const std::int64_t blocks = quotient_up(outputs, lanes) * extents.n;
     const std::int64_t splits = std::clamp<std::int64_t>(2048 / blocks, 1, quotient_up(extents.k, 1024));
     Tiling tiling;
-    tiling.words = {.m = narrow(outputs_),
-                    .n = narrow(extents.n),
-                    .k = narrow(extents.k),
-                    .tiles_m = 1,
-                    .tiles_n = 1,
-                    .batches = narrow(call_.groups),
-                    .splits = narrow(splits),
-                    .split_k = narrow(quotient_up(extents.k, splits)),
-                    .partial = 1};
-    words_.tiling = tiling.words;
+    tiling.parameters = {.m = narrow(outputs_),
+                         .n = narrow(extents.n),
+                         .k = narrow(extents.k),
+                         .tiles_m = 1,
+                         .tiles_n = 1,
+                         .batches = narrow(call_.groups),
+                         .splits = narrow(splits),
+                         .split_k = narrow(quotient_up(extents.k, splits)),
+                         .partial = 1};
+    parameters_.tiling = tiling.parameters;
     describe_output_gradient();
     reserve(tiling.workspace_bytes(call_.dtype));
     launch(kernels_.add_text(text(concat("  __shared__ ", sum_type(call_.dtype), " shared[256];\n  gc_direct_weight_gradient",
-                                         types(), ", ", lanes, ">(shared, first, second, workspace, words);\n"))),
+                                         types(), ", ", lanes, ">(shared, first, second, workspace, parameters);\n"))),
            blocks * splits, kDirectThreads);
     add_sum(tiling, std::array{extents.n, outputs}, std::array{std::int64_t{1}, extents.n});
   }
@@ -269,7 +270,7 @@ class ConvolutionProduct {
   std::int64_t inputs_ = 0, outputs_ = 0;                                 ///< channels in a group
   std::int64_t channels_ = 0, rows_ = 0;                                  ///< of the source and of the result in a group
   std::int64_t classes_ = 1, image_positions_ = 1, taps_ = 1, area_ = 1;  ///< over all axes
-  gc_convolution_words words_{};
+  gc_convolution_parameters parameters_{};
   runtime::GeneratedProduct product_;
 };
 

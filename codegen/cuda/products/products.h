@@ -1,5 +1,5 @@
 // Matrix products and convolutions as generated CUDA kernels. One text serves every shape of a dtype and a direction of memory:
-// what a shape needs (extents, strides, tiles, splits) is decided here and travels as the launch's words (words.h).
+// what a shape needs (extents, strides, tiles, splits) is decided here and travels as the launch's parameters (parameters.h).
 //
 //   %y = matmul %a, %b : f32[768,3072], k = 32768    ->  k3, 24 x 6 tiles of 128 x 128 in 2 splits; k4 adds the splits
 //
@@ -19,7 +19,7 @@ struct ProductEpilogue {
 };
 
 /// The launches for a call; none where the call is outside of what the kernels take: more than four batch dimensions that do not
-/// merge, an extent of 2^31 or more, an image of 2^30 elements. `architecture` is that of the target: 90 for sm_90.
+/// collapse, an extent of 2^31 or more, an image of 2^30 elements. `architecture` is that of the target: 90 for sm_90.
 runtime::GeneratedProduct generate_product(const runtime::MatmulCall& call, int architecture, KernelTable& kernels,
                                            const ProductEpilogue* epilogue = nullptr);
 runtime::GeneratedProduct generate_product(const runtime::ConvolutionCall& call, int architecture, KernelTable& kernels);

@@ -1,20 +1,20 @@
-// One tile of a matrix product by a block of threads, whatever its operands come from. A source gives packs of elements; they wait
-// in registers while the tile before them is multiplied, then go to the other half of shared memory.
+// One tile of a matrix product by a block of threads, whatever its operands come from. A source gives vectors of elements; they
+// wait in registers while the tile before them is multiplied, then go to the other half of shared memory.
 #pragma once
 
 GC_DEVICE int gc_quotient(int x, const gc_divisor& d) { return (int)((unsigned long long)(unsigned)x * d.multiplier >> d.shift); }
 
-// In which direction the packs of a source run: along k, or along m or n. FMA tiles take either at run time, since shared memory
+// In which direction the vectors of a source run: along k, or along m or n. FMA tiles take either at run time, since shared memory
 // looks the same after both.
 enum gc_direction { gc_along_k, gc_across, gc_either };
 
-// Results of type T leave in packs of kCount.
+// Results of type T leave in vectors of kCount.
 template <int kCount, class T, class V>
-GC_DEVICE void gc_put_pack(T* to, const V (&values)[kCount]) {
-  gc_pack<T, kCount> pack;
+GC_DEVICE void gc_put_vector(T* to, const V (&values)[kCount]) {
+  gc_vector<T, kCount> vector;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) gc_put(pack.at[i], values[i]);
-  gc_move_pack((gc_pack<T, kCount>*)to, &pack);
+  for (int i = 0; i < kCount; ++i) gc_put(vector.at[i], values[i]);
+  gc_move_vector((gc_vector<T, kCount>*)to, &vector);
 }
 
 // Multiplies by FMA in V, each thread kRows x kColumns sums in chunks of 16 bytes. Shared memory holds both operands with k
@@ -45,25 +45,25 @@ struct gc_fma_tile {
   }
 
   template <int kExtent, int kVector>
-  static GC_DEVICE void put(V* shared, int across, int k, bool along_k, const gc_pack<T, kVector>& pack) {
+  static GC_DEVICE void put(V* shared, int across, int k, bool along_k, const gc_vector<T, kVector>& vector) {
     V* to = shared + k * (kExtent + kChunk) + across;
     V values[kVector];
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) values[i] = (V)gc_load(pack.at[i]);
+    for (int i = 0; i < kVector; ++i) values[i] = (V)gc_load(vector.at[i]);
     if (!along_k) {
-      gc_put_pack<kVector>(to, values);
+      gc_put_vector<kVector>(to, values);
     } else {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) to[i * (kExtent + kChunk)] = values[i];
     }
   }
   template <int kVector>
-  static GC_DEVICE void put_a(Shared& shared, int half, int m, int k, bool along_k, const gc_pack<T, kVector>& pack) {
-    put<kM>(shared.a[half], m, k, along_k, pack);
+  static GC_DEVICE void put_a(Shared& shared, int half, int m, int k, bool along_k, const gc_vector<T, kVector>& vector) {
+    put<kM>(shared.a[half], m, k, along_k, vector);
   }
   template <int kVector>
-  static GC_DEVICE void put_b(Shared& shared, int half, int n, int k, bool along_k, const gc_pack<T, kVector>& pack) {
-    put<kN>(shared.b[half], n, k, along_k, pack);
+  static GC_DEVICE void put_b(Shared& shared, int half, int n, int k, bool along_k, const gc_vector<T, kVector>& vector) {
+    put<kN>(shared.b[half], n, k, along_k, vector);
   }
 
   GC_DEVICE void multiply(const Shared& shared, int half) {
@@ -72,10 +72,10 @@ struct gc_fma_tile {
       V a[kRows], b[kColumns];
 #pragma unroll
       for (int i = 0; i < kRows; i += kChunk)
-        gc_move_pack((gc_pack<V, kChunk>*)&a[i], (const gc_pack<V, kChunk>*)&shared.a[half][k * (kM + kChunk) + row(i)]);
+        gc_move_vector((gc_vector<V, kChunk>*)&a[i], (const gc_vector<V, kChunk>*)&shared.a[half][k * (kM + kChunk) + row(i)]);
 #pragma unroll
       for (int j = 0; j < kColumns; j += kChunk)
-        gc_move_pack((gc_pack<V, kChunk>*)&b[j], (const gc_pack<V, kChunk>*)&shared.b[half][k * (kN + kChunk) + column(j)]);
+        gc_move_vector((gc_vector<V, kChunk>*)&b[j], (const gc_vector<V, kChunk>*)&shared.b[half][k * (kN + kChunk) + column(j)]);
 #pragma unroll
       for (int i = 0; i < kRows; ++i)
 #pragma unroll
@@ -144,17 +144,17 @@ struct gc_mma_tile {
   }
 
   template <int kDirection, int kPitch, int kVector>
-  static GC_DEVICE void put(T* shared, int across, int k, const gc_pack<T, kVector>& pack) {
+  static GC_DEVICE void put(T* shared, int across, int k, const gc_vector<T, kVector>& vector) {
     T* to = shared + (kDirection == gc_along_k ? across * kPitch + k : k * kPitch + across);
-    gc_move_pack((gc_pack<T, kVector>*)to, &pack);
+    gc_move_vector((gc_vector<T, kVector>*)to, &vector);
   }
   template <int kVector>
-  static GC_DEVICE void put_a(Shared& shared, int half, int m, int k, bool, const gc_pack<T, kVector>& pack) {
-    put<kDirectionA, kPitchA>(shared.a[half], m, k, pack);
+  static GC_DEVICE void put_a(Shared& shared, int half, int m, int k, bool, const gc_vector<T, kVector>& vector) {
+    put<kDirectionA, kPitchA>(shared.a[half], m, k, vector);
   }
   template <int kVector>
-  static GC_DEVICE void put_b(Shared& shared, int half, int n, int k, bool, const gc_pack<T, kVector>& pack) {
-    put<kDirectionB, kPitchB>(shared.b[half], n, k, pack);
+  static GC_DEVICE void put_b(Shared& shared, int half, int n, int k, bool, const gc_vector<T, kVector>& vector) {
+    put<kDirectionB, kPitchB>(shared.b[half], n, k, vector);
   }
 
   // The line of the 8 x 8 matrix that this lane points to; `across` is m or n.
@@ -207,7 +207,7 @@ struct gc_mma_tile {
         }
     }
   }
-  // A column's neighbours lie in other lanes: no packs.
+  // A column's neighbours lie in other lanes: no vectors.
   template <class Store>
   GC_DEVICE void each_in_columns(int m0, int n0, const Store& store) const {
     const int lane = (int)threadIdx.x % 32;
@@ -228,21 +228,21 @@ struct gc_mma_tile {
   }
 };
 
-// The packs of one operand's tile that a thread moves. kExtent is the tile's extent in m or n.
+// The vectors of one operand's tile that a thread moves. kExtent is the tile's extent in m or n.
 template <class Source, class T, int kExtent, int kK, int kThreads>
 struct gc_stage {
   static constexpr int kVector = Source::kVector, kCount = kExtent * kK / kVector / kThreads;
-  static_assert(kCount * kThreads * kVector == kExtent * kK, "each thread moves equally many packs");
-  gc_pack<T, kVector> packs[kCount];
+  static_assert(kCount * kThreads * kVector == kExtent * kK, "each thread moves equally many vectors");
+  gc_vector<T, kVector> vectors[kCount];
   typename Source::Fixed fixed[kCount];
 
   static GC_DEVICE int across(const Source& source, int i) {
-    const int pack = (int)threadIdx.x + i * kThreads;
-    return source.runs_along_k() ? pack / (kK / kVector) : pack % (kExtent / kVector) * kVector;
+    const int vector = (int)threadIdx.x + i * kThreads;
+    return source.runs_along_k() ? vector / (kK / kVector) : vector % (kExtent / kVector) * kVector;
   }
   static GC_DEVICE int along(const Source& source, int i) {
-    const int pack = (int)threadIdx.x + i * kThreads;
-    return source.runs_along_k() ? pack % (kK / kVector) * kVector : pack / (kExtent / kVector);
+    const int vector = (int)threadIdx.x + i * kThreads;
+    return source.runs_along_k() ? vector % (kK / kVector) * kVector : vector / (kExtent / kVector);
   }
   GC_DEVICE void fix(const Source& source, int first) {
 #pragma unroll
@@ -250,7 +250,7 @@ struct gc_stage {
   }
   GC_DEVICE void load(const Source& source, int k, int k_end) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) source.load(fixed[i], k + along(source, i), k_end, packs[i]);
+    for (int i = 0; i < kCount; ++i) source.load(fixed[i], k + along(source, i), k_end, vectors[i]);
   }
 };
 
@@ -275,10 +275,10 @@ GC_DEVICE void gc_accumulate(Tile& tile, typename Tile::Shared& shared, const A&
     if (!more) break;
 #pragma unroll
     for (int i = 0; i < stage_a.kCount; ++i)
-      Tile::put_a(shared, half, stage_a.across(a, i), stage_a.along(a, i), a.runs_along_k(), stage_a.packs[i]);
+      Tile::put_a(shared, half, stage_a.across(a, i), stage_a.along(a, i), a.runs_along_k(), stage_a.vectors[i]);
 #pragma unroll
     for (int i = 0; i < stage_b.kCount; ++i)
-      Tile::put_b(shared, half, stage_b.across(b, i), stage_b.along(b, i), b.runs_along_k(), stage_b.packs[i]);
+      Tile::put_b(shared, half, stage_b.across(b, i), stage_b.along(b, i), b.runs_along_k(), stage_b.vectors[i]);
     __syncthreads();
   }
 }
@@ -302,9 +302,9 @@ GC_DEVICE gc_place gc_place_of(const gc_tiling& t) {
   return p;
 }
 
-// Stores into a matrix whose columns start where `Columns` says (null for one outside); rows are row_stride apart. In packs only
+// Stores into a matrix whose columns start where `Columns` says (null for one outside); rows are row_stride apart. In vectors only
 // where each is inside or outside as a whole.
-template <class T, class Columns, bool kPacked>
+template <class T, class Columns, bool kInVectors>
 struct gc_matrix_store {
   const Columns& columns;
   long long row_stride;
@@ -312,18 +312,18 @@ struct gc_matrix_store {
 
   template <int kCount>
   struct Place {
-    T* at[kPacked ? 1 : kCount];
+    T* at[kInVectors ? 1 : kCount];
   };
   template <int kCount>
   GC_DEVICE void find(int n, Place<kCount>& place) const {
 #pragma unroll
-    for (int c = 0; c < (kPacked ? 1 : kCount); ++c) place.at[c] = columns.at(n + c);
+    for (int c = 0; c < (kInVectors ? 1 : kCount); ++c) place.at[c] = columns.at(n + c);
   }
   template <int kCount, class V>
   GC_DEVICE void put(const Place<kCount>& place, int m, const V (&values)[kCount]) const {
     if (m >= rows) return;
-    if constexpr (kPacked) {
-      if (place.at[0]) gc_put_pack<kCount>(place.at[0] + m * row_stride, values);
+    if constexpr (kInVectors) {
+      if (place.at[0]) gc_put_vector<kCount>(place.at[0] + m * row_stride, values);
     } else {
 #pragma unroll
       for (int c = 0; c < kCount; ++c)
@@ -340,13 +340,13 @@ struct gc_strided_columns {
   GC_DEVICE T* at(int n) const { return n < count ? data + n * stride : nullptr; }
 };
 
-// The tile's sums to a matrix, in packs where the words allow it and the kernel is made for such.
+// The tile's sums to a matrix, in vectors where the parameters allow it and the kernel is made for such.
 template <class T, bool kInRows, bool kInColumns, class Tile, class Columns>
 GC_DEVICE void gc_store_tile(const Tile& tile, const gc_place& p, const Columns& columns, long long row_stride, int rows,
-                             int packs) {
-  if (kInRows && packs == gc_packs_rows)
+                             int vectors) {
+  if (kInRows && vectors == gc_vectors_rows)
     tile.each_in_rows(p.m0, p.n0, gc_matrix_store<T, Columns, true>{columns, row_stride, rows});
-  else if (kInColumns && packs == gc_packs_columns)
+  else if (kInColumns && vectors == gc_vectors_columns)
     tile.each_in_columns(p.m0, p.n0, gc_matrix_store<T, Columns, true>{columns, row_stride, rows});
   else tile.each_in_rows(p.m0, p.n0, gc_matrix_store<T, Columns, false>{columns, row_stride, rows});
 }
@@ -376,7 +376,7 @@ struct gc_epilogue_store {
 };
 
 // Partial sums go to the workspace, [split, batch, m, n].
-GC_DEVICE int gc_partial_packs(const gc_tiling& t) { return t.n % 4 == 0 ? gc_packs_rows : gc_packs_none; }
+GC_DEVICE int gc_partial_vectors(const gc_tiling& t) { return t.n % 4 == 0 ? gc_vectors_rows : gc_vectors_none; }
 template <class Tile>
 GC_DEVICE gc_strided_columns<typename Tile::V> gc_partial_sums(const gc_place& p, const gc_tiling& t, void* workspace) {
   typedef typename Tile::V V;
@@ -384,16 +384,16 @@ GC_DEVICE gc_strided_columns<typename Tile::V> gc_partial_sums(const gc_place& p
 }
 template <class Tile>
 GC_DEVICE void gc_store_partial(const Tile& tile, const gc_place& p, const gc_tiling& t, void* workspace) {
-  gc_store_tile<typename Tile::V, true, false>(tile, p, gc_partial_sums<Tile>(p, t, workspace), t.n, t.m, gc_partial_packs(t));
+  gc_store_tile<typename Tile::V, true, false>(tile, p, gc_partial_sums<Tile>(p, t, workspace), t.n, t.m, gc_partial_vectors(t));
 }
 
-// A pack of which `count` elements are inside, the others 0. Where packs may be read whole, one is inside or not.
+// A vector of which `count` elements are inside, the others 0. Where vectors may be read whole, one is inside or not.
 template <class T, int kVector>
-GC_DEVICE void gc_load_some(const T* from, long long step, int count, bool packed, gc_pack<T, kVector>& to) {
+GC_DEVICE void gc_load_some(const T* from, long long step, int count, bool in_vectors, gc_vector<T, kVector>& to) {
 #pragma unroll
   for (int i = 0; i < kVector; ++i) to.at[i] = T();
-  if (packed) {
-    if (count > 0) gc_move_pack(&to, (const gc_pack<T, kVector>*)from);
+  if (in_vectors) {
+    if (count > 0) gc_move_vector(&to, (const gc_vector<T, kVector>*)from);
     return;
   }
 #pragma unroll
@@ -405,11 +405,11 @@ GC_DEVICE void gc_load_some(const T* from, long long step, int count, bool packe
 template <class T, int kDirection>
 struct gc_matrix_source {
   static constexpr int kVector = 16 / (int)sizeof(T);
-  typedef gc_pack<T, kVector> Pack;
+  typedef gc_vector<T, kVector> Vector;
   const T* data;
-  long long across, along;  // strides of m or n, and of k
-  int extent;               // of m or n
-  bool packed, along_k;     // the latter where kDirection leaves it open
+  long long across, along;   // strides of m or n, and of k
+  int extent;                // of m or n
+  bool in_vectors, along_k;  // the latter where kDirection leaves it open
 
   GC_DEVICE bool runs_along_k() const { return kDirection == gc_either ? along_k : kDirection == gc_along_k; }
   struct Fixed {
@@ -417,8 +417,8 @@ struct gc_matrix_source {
     int left;
   };
   GC_DEVICE Fixed fix(int u) const { return {data + u * across, extent - u}; }
-  GC_DEVICE void load(const Fixed& fixed, int k, int k_end, Pack& to) const {
+  GC_DEVICE void load(const Fixed& fixed, int k, int k_end, Vector& to) const {
     const int count = runs_along_k() ? (fixed.left > 0 ? k_end - k : 0) : (k < k_end ? fixed.left : 0);
-    gc_load_some(fixed.at + k * along, runs_along_k() ? along : across, count, packed, to);
+    gc_load_some(fixed.at + k * along, runs_along_k() ? along : across, count, in_vectors, to);
   }
 };

@@ -5,8 +5,8 @@
 #include "codegen/cuda/product_convolution.h"
 #include "codegen/cuda/product_matmul.h"
 #include "codegen/cuda/product_mma.h"
+#include "codegen/cuda/product_parameters.h"
 #include "codegen/cuda/product_tile.h"
-#include "codegen/cuda/product_words.h"
 #include "codegen/kernel.h"
 #include "ir/base/error.h"
 
@@ -37,7 +37,7 @@ TilePair tiles_for(DType dtype, int architecture, const TilingOptions& options) 
     const TileKind only{64, 64, 16, 256, 2, concat("gc_fma_tile<", types, ", 64, 64, 16, 4, 4>")};
     return {only, only};
   }
-  const std::int64_t k = 4 * pack_of(dtype);  // so that each thread loads a whole pack
+  const std::int64_t k = 4 * vector_width(dtype);  // so that each thread loads a whole vector
   const TileKind small{64, 64, k, 256, 4, concat("gc_fma_tile<", types, ", 64, 64, ", k, ", 4, 4>")};
   return {{128, 128, 16, 256, 4, concat("gc_fma_tile<", types, ", 128, 128, 16, 8, 8>")}, small};
 }
@@ -56,16 +56,16 @@ std::int64_t splits_of(const ProductExtents& e, const TileKind& tile, std::int64
 }
 
 const std::string& product_text() {
-  static const std::string text = concat("#ifndef GC_PRODUCTS\n#define GC_PRODUCTS\n", kProductWordsText, kProductMma, kProductTile,
-                                         kProductMatmul, kProductConvolution, "#endif\n");
+  static const std::string text = concat("#ifndef GC_PRODUCTS\n#define GC_PRODUCTS\n", kProductParametersText, kProductMma,
+                                         kProductTile, kProductMatmul, kProductConvolution, "#endif\n");
   return text;
 }
 
 }  // namespace
 
 std::int64_t Tiling::workspace_bytes(DType dtype) const {
-  if (!words.partial) return 0;
-  return std::int64_t{words.splits} * words.batches * words.m * words.n * (dtype == DType::f64 ? 8 : 4);
+  if (!parameters.partial) return 0;
+  return std::int64_t{parameters.splits} * parameters.batches * parameters.m * parameters.n * (dtype == DType::f64 ? 8 : 4);
 }
 
 bool is_countable(const ProductExtents& e) {
@@ -118,36 +118,37 @@ std::string element_type(DType dtype) {
 }
 std::string sum_type(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
 
-std::string product_text(int threads, std::string_view words, std::string_view body, std::string_view parameters) {
+std::string product_text(int threads, std::string_view type, std::string_view body, std::string_view further) {
   return concat(product_text(), "extern \"C\" __global__ void __launch_bounds__(", threads, ", 1) ", kNamePlaceholder,
-                "(const void* first, const void* second, void* result, void* workspace, const ", words, " words", parameters,
+                "(const void* first, const void* second, void* result, void* workspace, const ", type, " parameters", further,
                 ") {\n", body, "}\n");
 }
 
 std::string sum_text(DType dtype, const EpilogueText* epilogue) {
   if (epilogue)
-    return product_text(256, "gc_sum_words",
-                        concat(epilogue->lambda, "  gc_sum_splits_epilogue<", sum_type(dtype), ">(workspace, words, ",
+    return product_text(256, "gc_sum_parameters",
+                        concat(epilogue->lambda, "  gc_sum_splits_epilogue<", sum_type(dtype), ">(workspace, parameters, ",
                                epilogue->columns, ", epilogue);\n"),
                         epilogue->parameters);
-  return product_text(256, "gc_sum_words",
-                      concat("  gc_sum_splits<", element_type(dtype), ", ", sum_type(dtype), ">(result, workspace, words);\n"));
+  return product_text(
+      256, "gc_sum_parameters",
+      concat("  gc_sum_splits<", element_type(dtype), ", ", sum_type(dtype), ">(result, workspace, parameters);\n"));
 }
 
 runtime::ProductLaunch sum_launch(int kernel, int splits, std::span<const std::int64_t> extents,
                                   std::span<const std::int64_t> strides, std::int64_t offset, std::int64_t workspace_offset) {
-  gc_sum_words words{};
-  words.elements = 1;
-  words.offset = offset;
-  words.workspace_offset = workspace_offset;
-  words.splits = splits;
-  std::fill(std::begin(words.extents), std::end(words.extents), 1);
+  gc_sum_parameters parameters{};
+  parameters.elements = 1;
+  parameters.offset = offset;
+  parameters.workspace_offset = workspace_offset;
+  parameters.splits = splits;
+  std::fill(std::begin(parameters.extents), std::end(parameters.extents), 1);
   for (std::size_t d = 0; d < extents.size(); ++d) {
-    words.extents[6 - extents.size() + d] = static_cast<int>(extents[d]);
-    words.strides[6 - extents.size() + d] = strides[d];
-    words.elements *= extents[d];
+    parameters.extents[6 - extents.size() + d] = static_cast<int>(extents[d]);
+    parameters.strides[6 - extents.size() + d] = strides[d];
+    parameters.elements *= extents[d];
   }
-  return {kernel, {quotient_up(words.elements, 256), 256, 0}, to_words(words)};
+  return {kernel, {quotient_up(parameters.elements, 256), 256, 0}, to_integers(parameters)};
 }
 
 }  // namespace gcomp::codegen::cuda

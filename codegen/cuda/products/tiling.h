@@ -7,7 +7,7 @@
 #include <string>
 
 #include "codegen/cuda/products/epilogue.h"
-#include "codegen/cuda/products/words.h"
+#include "codegen/cuda/products/parameters.h"
 #include "ir/base/dtype.h"
 #include "ir/base/integers.h"
 #include "runtime/program.h"
@@ -18,8 +18,8 @@ namespace gcomp::codegen::cuda {
 struct TileKind {
   std::int64_t m = 0, n = 0, k = 0;
   int threads = 0;
-  int store_pack = 1;  ///< elements of a result that are stored as one
-  std::string type;    ///< the C++ type, with kDirections where those of the operands go
+  int store_width = 1;  ///< elements of a result that are stored as one
+  std::string type;     ///< the C++ type, with kDirections where those of the operands go
 };
 /// Elements and tiles are counted in 31 bits.
 inline constexpr std::int64_t kCountable = std::int64_t{1} << 31;
@@ -31,9 +31,11 @@ std::string with_directions(std::string type, std::string_view directions);
 /// The larger tile needs fewer reads, the smaller one gives more blocks. `blocks` is how many tiles there are in all.
 struct Tiling {
   TileKind tile;
-  gc_tiling words{};
+  gc_tiling parameters{};
 
-  std::int64_t blocks() const { return std::int64_t{words.tiles_m} * words.tiles_n * words.batches * words.splits; }
+  std::int64_t blocks() const {
+    return std::int64_t{parameters.tiles_m} * parameters.tiles_n * parameters.batches * parameters.splits;
+  }
   /// Bytes of the partial sums; 0 without.
   std::int64_t workspace_bytes(DType dtype) const;
 };
@@ -57,23 +59,24 @@ Tiling choose_tiling(const ProductExtents& extents, DType dtype, int architectur
 gc_divisor divisor_of(std::int64_t divisor);
 
 /// Elements of 16 bytes.
-inline std::int64_t pack_of(DType dtype) { return 16 / size_of(dtype); }
+inline std::int64_t vector_width(DType dtype) { return 16 / size_of(dtype); }
 
 /// The C++ types of elements and of their sums.
 std::string element_type(DType dtype);
 std::string sum_type(DType dtype);
 
-template <class Words>
-std::vector<std::int64_t> to_words(const Words& words) {
-  static_assert(sizeof(Words) <= runtime::kProductWords * sizeof(std::int64_t) && std::is_trivially_copyable_v<Words>);
-  std::vector<std::int64_t> bytes((sizeof(Words) + sizeof(std::int64_t) - 1) / sizeof(std::int64_t));
-  std::memcpy(bytes.data(), &words, sizeof(Words));
+template <class Parameters>
+std::vector<std::int64_t> to_integers(const Parameters& parameters) {
+  static_assert(sizeof(Parameters) <= runtime::kProductParameters * sizeof(std::int64_t) &&
+                std::is_trivially_copyable_v<Parameters>);
+  std::vector<std::int64_t> bytes((sizeof(Parameters) + sizeof(std::int64_t) - 1) / sizeof(std::int64_t));
+  std::memcpy(bytes.data(), &parameters, sizeof(Parameters));
   return bytes;
 }
 
-/// A product kernel's text: the definitions that they share, then an entry point of `threads` that takes `words` and further
-/// `parameters` (each after a comma) and runs `body`.
-std::string product_text(int threads, std::string_view words, std::string_view body, std::string_view parameters = "");
+/// A product kernel's text: the definitions that they share, then an entry point of `threads` that takes launch parameters of a
+/// `type` and, each after a comma, what `further` declares, and runs `body`.
+std::string product_text(int threads, std::string_view type, std::string_view body, std::string_view further = "");
 
 /// The launch that adds the splits of a result whose index has the given extents and strides, up to six. `workspace_offset` is in
 /// bytes, `offset` in elements of the result.

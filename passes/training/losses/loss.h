@@ -49,8 +49,8 @@ std::span<const Definition* const> loss_definitions();
 /// An array of the data that a loss reads, beside the model's own inputs.
 struct LossArray {
   std::string name;
-  TensorType type;           ///< of one batch
-  std::int64_t classes = 0;  ///< integers that are class numbers are below this; 0 where they are none
+  TensorType type;                           ///< of one batch
+  std::int64_t classes = 0;                  ///< integers that are class numbers are below this; 0 where they are none
   std::optional<std::int64_t> ignored = {};  ///< among class numbers: one that counts for nothing
 
   bool operator==(const LossArray&) const = default;

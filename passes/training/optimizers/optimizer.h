@@ -24,8 +24,8 @@ class OptimizerSpec {
  public:
   /// adamw with its defaults.
   OptimizerSpec();
-  /// NAME or NAME(option=value, ...). Throws UserError (exit 2), beginning with `what`, with the nearest name and the place. Whether
-  /// the options go together is for check() to say, once all are set.
+  /// NAME or NAME(option=value, ...). Throws UserError (exit 2), beginning with `what`, with the nearest name and the place.
+  /// Whether the options go together is for check() to say, once all are set.
   OptimizerSpec(std::string_view text, std::string_view what = "--optimizer");
 
   const Definition& definition() const { return options_.definition(); }
@@ -49,8 +49,9 @@ class OptimizerSpec {
   bool turns_momentum_ = false;
 };
 
-/// Of options that check() accepts. Adds the input `learning_rate` (f64[]), `momentum` (f64[]) where the optimizer turns it, the state `step` and the optimizer's
-/// states, and the updates of every parameter from its gradient. Scalars that depend on the step are computed in f64.
+/// Of options that check() accepts. Adds the input `learning_rate` (f64[]), `momentum` (f64[]) where the optimizer turns it, the
+/// state `step` and the optimizer's states, and the updates of every parameter from its gradient. Scalars that depend on the step
+/// are computed in f64.
 void attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const std::vector<ir::Value*>& parameters,
                       const std::vector<ir::Value*>& gradients);
 

@@ -148,9 +148,9 @@ void ProgramRunner::run(const GeneratedProduct& product, int first, int second, 
   const void *one = address(first), *other = address(second);
   void *to = address(result), *sums = workspace.data();
   for (const ProductLaunch& part : product.launches) {
-    std::array<std::int64_t, runtime::kProductWords> words{};
-    std::copy(part.words.begin(), part.words.end(), words.begin());
-    std::vector<void*> further, arguments = {&one, &other, &to, &sums, words.data()};
+    std::array<std::int64_t, runtime::kProductParameters> parameters{};
+    std::copy(part.parameters.begin(), part.parameters.end(), parameters.begin());
+    std::vector<void*> further, arguments = {&one, &other, &to, &sums, parameters.data()};
     for (int b : part.buffers) further.push_back(address(b));
     for (void*& pointer : further) arguments.push_back(&pointer);
     launch(part.kernel, part.grid, arguments.data(), origin);

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "frontend/model.h"
+#include "frontend/imported_model.h"
 
 namespace gcomp::driver {
 
@@ -24,7 +24,7 @@ struct ShapeRequest {
 /// Throws UserError naming the model, the input, what was found and what was wanted, with the option to add: for dimensions that
 /// nothing binds (all of them in one message), a symbol with two sizes, a size that differs from what the file fixes, and options
 /// that name no input or symbol (exit 2, with the nearest name).
-std::map<std::string, Shape> bind_shapes(const std::string& model, std::span<const frontend::ValueInfo> inputs,
-                                         const ShapeRequest& request);
+std::map<std::string, Shape> input_shapes(const std::string& model, std::span<const frontend::ValueInfo> inputs,
+                                          const ShapeRequest& request);
 
 }  // namespace gcomp::driver

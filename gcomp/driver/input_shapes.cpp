@@ -1,4 +1,4 @@
-#include "gcomp/driver/bind_shapes.h"
+#include "gcomp/driver/input_shapes.h"
 
 #include <algorithm>
 #include <vector>
@@ -11,6 +11,7 @@ namespace {
 
 using frontend::Dimension;
 using frontend::ValueInfo;
+using gcomp::to_string;  // which the driver's own would hide
 
 struct Size {
   std::int64_t size = -1;
@@ -149,7 +150,8 @@ class Binder {
 
 }  // namespace
 
-std::map<std::string, Shape> bind_shapes(const std::string& model, std::span<const ValueInfo> inputs, const ShapeRequest& request) {
+std::map<std::string, Shape> input_shapes(const std::string& model, std::span<const ValueInfo> inputs,
+                                          const ShapeRequest& request) {
   return Binder(model, inputs, request).bind();
 }
 

@@ -61,7 +61,7 @@ struct Alias {
   std::vector<std::int64_t> rows = {};  ///< repeated: for each row of the initializer, that of the state
 };
 
-struct Model {
+struct ImportedModel {
   ir::Graph graph{"forward"};
   /// Initial values of every state of the graph that has no fill, by name, in the state's dtype. A graph that draws random
   /// numbers has two more states, counters with fill: `random_seed`, and `random_step`, which each step increments.

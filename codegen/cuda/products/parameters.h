@@ -1,5 +1,5 @@
-// What a product kernel is told of one shape: plain structs of at most 512 bytes that travel as ProductWords. The header is part of
-// the kernels' text and is included by the code that fills them, so the two cannot disagree.
+// What a product kernel is told of one shape: plain structs of at most 512 bytes that travel as ProductParameters. The header is
+// part of the kernels' text and is included by the code that fills them, so the two cannot disagree.
 #pragma once
 
 // x / divisor for 0 <= x < 2^31 as a multiplication: x * multiplier >> shift.
@@ -13,21 +13,21 @@ struct gc_tiling {
   int m, n, k, tiles_m, tiles_n, batches, splits, split_k, partial;
 };
 
-// How results may be stored: one by one, or in packs along a row or along a column of the result.
-enum gc_packs { gc_packs_none, gc_packs_rows, gc_packs_columns };
+// How results may be stored: one by one, or in vectors along a row or along a column of the result.
+enum gc_vectors { gc_vectors_none, gc_vectors_rows, gc_vectors_columns };
 
-struct gc_matrix_words {
+struct gc_matrix_parameters {
   long long offset, batch_strides[4], row, column;
-  int packed, along_k;  // operands: whether packs of 16 bytes may be read, and their direction; result: gc_packs
+  int in_vectors, along_k;  // operands: whether vectors of 16 bytes may be read, and their direction; result: gc_vectors
 };
-struct gc_matmul_words {
+struct gc_matmul_parameters {
   gc_tiling tiling;
   int batch[4];
-  gc_matrix_words a, b, c;
+  gc_matrix_parameters a, b, c;
 };
 
 // Adds the splits of each result in order. The index of a result, of the given extents, has the partial sums' order.
-struct gc_sum_words {
+struct gc_sum_parameters {
   long long elements, offset, strides[6], workspace_offset;  // the last in bytes
   int extents[6], splits;
 };
@@ -36,7 +36,7 @@ struct gc_sum_words {
 // position * position_step + tap * tap_step + start, outside of the source a 0. Forward and for the weights, start is -pad. For an
 // input gradient of stride s the positions i fall into s classes, i = s * position + class; each class sees every tap_stride-th
 // weight only, and its start depends on it. No coordinate is then divided.
-struct gc_axis_words {
+struct gc_axis_parameters {
   int source, positions, taps, weights, result;  // extents; of positions and taps those of the largest class
   int gradient, classes, stride, dilation, pad, tap_stride;
   int position_step, tap_step;
@@ -49,11 +49,11 @@ struct gc_axis_words {
 // result, n = positions, k = taps; batches = classes * groups. The weight gradient has m = channels of the output, n = taps,
 // k = positions. The other operand is a matrix: weights [class, group, m, k], from the workspace where they are repacked, or the
 // output's gradient.
-struct gc_convolution_words {
+struct gc_convolution_parameters {
   gc_tiling tiling;
-  gc_axis_words axis[3];
+  gc_axis_parameters axis[3];
   gc_divisor by_channels, by_image, by_rows, by_result_channels;  // by_image: positions of an image; by_rows: m
-  int channels, groups, channels_last, repacked, packed_source, packed_matrix, packs;
+  int channels, groups, channels_last, repacked, source_in_vectors, matrix_in_vectors, vectors;
   long long source_image, source_channel, source_group;
   long long matrix_row, matrix_along, matrix_image, matrix_group;
   long long result_image, result_channel, result_group;
