@@ -70,6 +70,15 @@ void append_value(std::string& text, double value) {
 
 void append_value(std::string& text, std::string_view value) { append_string(text, value); }
 
+void append_value(std::string& text, std::span<const double> values) {
+  text += '[';
+  for (const double value : values) {
+    if (text.back() != '[') text += ',';
+    append_value(text, value);
+  }
+  text += ']';
+}
+
 void append_field(std::string& text, std::string_view name) {
   if (text.back() != '{') text += ',';
   append_string(text, name);

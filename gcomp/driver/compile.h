@@ -10,6 +10,7 @@
 #include "codegen/program_limits.h"
 #include "gcomp/driver/bind_shapes.h"
 #include "gcomp/driver/loss_output.h"
+#include "gcomp/driver/step_settings.h"
 #include "gcomp/limits.h"
 #include "gcomp/model.h"
 #include "ir/memory_plan.h"
@@ -52,6 +53,7 @@ struct GraphOptions {
   /// inference_graph, beside a training step: the output that its loss looks at. Others that cannot be computed are left out.
   std::optional<std::string> loss_output;
   bool training_form = false;  ///< inference_graph: BatchNormalization by the batch, Dropout live, whatever form the file has
+  StepSettings step;           ///< of a training step
   ImportLimits limits;
   ProgramLimits program_limits;
   /// Whose code generation the graph is for: where it has kernels for attention, that is differentiated as one op.
@@ -65,7 +67,8 @@ using Optimizer = passes::OptimizerSpec;
 struct ModelGraph {
   ir::Graph graph;
   frontend::Model model;
-  std::optional<LossTarget> target;  ///< what the loss looks at and the input `label`; none for LossKind::output
+  std::optional<LossTarget> target;       ///< what the loss looks at and the input `label`; none for LossKind::output
+  std::vector<GroupSummary> groups = {};  ///< of a training step's parameters
 };
 
 /// Outputs are the model's. In inference form unless the options ask for training form; the graph then updates its counters alone,

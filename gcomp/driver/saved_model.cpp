@@ -151,6 +151,25 @@ OriginalModel original_of(const json& object) {
   return original;
 }
 
+double read_rate(Members& members, const char* name) {
+  const json& rate = members.at(name);
+  check_user(rate.is_number() && std::isfinite(rate.get<double>()) && rate.get<double>() >= 0, "'", name, "' is ", rate.dump());
+  return rate.get<double>();
+}
+
+std::vector<ParameterGroup> groups_of(Members& members) {
+  std::vector<ParameterGroup> groups;
+  for (const json& listed : members.list("groups")) {
+    Members group(listed);
+    groups.push_back({.text = group.text("text"),
+                      .rate = read_rate(group, "rate"),
+                      .tensors = group.integer("tensors", 0),
+                      .elements = group.integer("elements", 0)});
+    group.end();
+  }
+  return groups;
+}
+
 SavedModel parse(const json& object) {
   Members members(object);
   SavedModel saved{.model = members.text("model"),
@@ -165,11 +184,10 @@ SavedModel parse(const json& object) {
                    .has_label = members.boolean("label"),
                    .limits = {},
                    .row_dependence = members.text("row_dependence"),
+                   .groups = groups_of(members),
                    .position = position_of(members.at("position")),
                    .original = {}};
-  const json& rate = members.at("learning_rate");
-  check_user(rate.is_number() && std::isfinite(rate.get<double>()) && rate.get<double>() >= 0, "'learning_rate' is ", rate.dump());
-  saved.learning_rate = rate.get<double>();
+  saved.learning_rate = read_rate(members, "learning_rate");
   for (const json& limit : members.list("limits")) {
     check_user(limit.is_array() && limit.size() == 2 && limit[0].is_string() && limit[1].is_number_unsigned(), "a limit is ",
                limit.dump());
@@ -225,6 +243,9 @@ void check_weights(const SavedModel& saved, const runtime::Artifact& artifact) {
 void store(const SavedModel& saved, runtime::Artifact& artifact) {
   json limits = json::array();
   for (const IndexLimit& limit : saved.limits) limits.push_back({limit.input, limit.limit});
+  json groups = json::array();
+  for (const ParameterGroup& group : saved.groups)
+    groups.push_back({{"text", group.text}, {"rate", group.rate}, {"tensors", group.tensors}, {"elements", group.elements}});
   const json object = {{"model", saved.model},
                        {"loss", saved.loss},
                        {"axis", saved.axis},
@@ -237,6 +258,7 @@ void store(const SavedModel& saved, runtime::Artifact& artifact) {
                        {"limits", limits},
                        {"row_dependence", saved.row_dependence},
                        {"learning_rate", saved.learning_rate},
+                       {"groups", groups},
                        {"position", to_json(saved.position)},
                        {"original", saved.original ? to_json(*saved.original) : json()}};
   artifact.metadata[kKey] = object.dump(-1, ' ', false, json::error_handler_t::replace);

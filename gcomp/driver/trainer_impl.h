@@ -33,10 +33,13 @@ struct Trainer::Impl {
   std::unique_ptr<runtime::Device> device;
   std::shared_ptr<runtime::StateMemory> memory;
   std::unique_ptr<runtime::Executable> step;
-  std::unique_ptr<driver::Forward> forward;
+  std::unique_ptr<driver::Forward> forward, averaged;  // averaged: of the averages of the parameters
   std::unique_ptr<runtime::Executable> gradient;
   driver::StepPorts ports;  // of `step`
   Optional<LossScaleStatus> loss_scale;
+  Optional<bool> skipped;
+  Optional<double> gradient_norm;
+  Weights weights = Weights::trained;  // of evaluations and predictions
   std::int64_t steps = 0;
   std::optional<double> momentum;  // of the next step, where a schedule turns it
   int pending = 0;                 // steps queued, their losses not taken
@@ -50,6 +53,8 @@ struct Trainer::Impl {
   void adopt_step(runtime::Program program, std::span<const std::byte> binary);
   runtime::Program forward_program(std::int64_t batch);
   driver::Forward& forward_pass();
+  /// Of `weights`.
+  driver::Forward& used_forward();
   void fill(runtime::Executable& executable, const Batch& batch);
   std::optional<driver::IndexFault> find_index_fault(runtime::Executable& executable, int age) const;
   /// Does `work`; where an index of the run `age` runs before the last was out of range, the error names input, row and value.

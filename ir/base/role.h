@@ -26,6 +26,7 @@ enum class Role : std::uint8_t {
   gradient,
   loss_scale,
   skipped,
+  gradient_norm,
 };
 
 enum class Direction : std::uint8_t { input, output };
@@ -91,6 +92,12 @@ inline constexpr std::array kRoles{
             .summary = "1 where the step changed nothing but the loss scale, else 0",
             .direction = Direction::output,
             .type = {.scalar = true, .dtype = DType::i64},
+            .needs = Role::loss},
+    RoleDef{.role = Role::gradient_norm,
+            .name = "gradient_norm",
+            .summary = "of all gradients together, before they are clipped",
+            .direction = Direction::output,
+            .type = {.scalar = true, .dtype = DType::f64},
             .needs = Role::loss},
 };
 static_assert(

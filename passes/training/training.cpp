@@ -64,9 +64,7 @@ std::int64_t class_axis(const LossSpec& loss, const TensorType& output, const st
   return fits_last ? last : 1;
 }
 
-Var mean_of_all(Var x) {
-  return x.builder->mean(x, ops::last_axes(x.rank(), static_cast<std::size_t>(x.rank())));
-}
+Var mean_of_all(Var x) { return x.builder->mean(x, ops::last_axes(x.rank(), static_cast<std::size_t>(x.rank()))); }
 
 Var loss_of(Builder& b, const LossSpec& loss, Var output, Var label, std::int64_t axis) {
   switch (loss.kind) {
@@ -192,12 +190,11 @@ std::vector<Value*> counters_of(const Graph& graph) {
   return values;
 }
 
-void show_loss(Graph& graph, Value* loss, const std::optional<ScalingReport>& report) {
+void show_loss(Graph& graph, Value* loss, const StepReport& report) {
   show_alone(graph, loss);
-  if (report) {
-    graph.add_output(report->scale, Role::loss_scale);
-    graph.add_output(report->skipped, Role::skipped);
-  }
+  if (report.scale) graph.add_output(report.scale, Role::loss_scale);
+  if (report.skipped) graph.add_output(report.skipped, Role::skipped);
+  if (report.gradient_norm) graph.add_output(report.gradient_norm, Role::gradient_norm);
   graph.set_name("train_step");
   graph.remove_dead();
 }
@@ -211,8 +208,9 @@ void show_gradients(Graph& graph, Value* loss, const std::vector<Value*>& gradie
 }
 
 void make_training_step(Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer, const std::vector<std::string>& trained,
-                        const std::optional<TensorType>& label, const std::optional<LossScaling>& scaling) {
-  const TrainingRequest request{loss, optimizer, trained, label, scaling};
+                        const std::optional<TensorType>& label, const std::optional<LossScaling>& scaling,
+                        const StepOptions& step) {
+  const TrainingRequest request{loss, optimizer, trained, label, scaling, step};
   prepare(graph, {}, &request);
 }
 

@@ -16,6 +16,7 @@
 #include "tools/gcomp/outputs.h"
 #include "tools/gcomp/pass_trace.h"
 #include "tools/gcomp/report.h"
+#include "tools/gcomp/step_flags.h"
 
 namespace gcomp::tools {
 namespace {
@@ -27,6 +28,7 @@ struct CompileFlags {
   std::vector<std::string> disabled;
   ModelOptions model_options;
   OptimizerOptions optimizer;
+  StepFlags step;
   DeviceOptions device;
 };
 
@@ -92,6 +94,7 @@ class Compilation {
     if (flags.train && !options_.precision) options_.precision = DType::f32;
     if (flags.train) loss_ = passes::parse_loss(flags.loss, flags.output);
     if (flags.train) optimizer_ = flags.optimizer.parse();
+    if (flags.train) options_.step = flags.step.parse(flags.optimizer.rate());
   }
 
   void run() {
@@ -232,6 +235,7 @@ Command add_compile(ArgumentParser& root, Console& console) {
   flags->model_options.add_shapes(parser);
   flags->model_options.add_selection(parser);
   flags->optimizer.add(parser);
+  flags->step.add(parser);
   flags->device.add(parser);
   parser.set_footer(
       "Examples:\n"

@@ -61,8 +61,9 @@ bool names_file(const std::string& text) {
 
 std::string file_hint(std::string_view flag) { return concat("; a file is named by ", flag); }
 
-constexpr std::string_view kOptimizerFlags[] = {"--optimizer", "--lr",           "--momentum", "--dampening",
-                                                "--nesterov",  "--weight-decay", "--betas",    "--eps"};
+constexpr std::string_view kOptimizerFlags[] = {
+    "--optimizer", "--lr",    "--momentum",  "--dampening",  "--nesterov", "--weight-decay",   "--betas",
+    "--eps",       "--group", "--clip-norm", "--clip-value", "--ema",      "--skip-non-finite"};
 constexpr std::string_view kGraphFlags[] = {"--loss",        "--batch",           "--precision",    "--loss-scale",
                                             "--dim",         "--shapes",          "--freeze",       "--thaw",
                                             "--tie",         "--untie",           "--inference",    "--batchnorm-variance",
@@ -265,9 +266,7 @@ void OptimizerOptions::add(ArgumentParser& parser) {
   parser.add_option("--momentum", momentum, option_of("momentum")).type_name("X").group(group);
   parser.add_option("--dampening", dampening, option_of("dampening")).type_name("X").group(group);
   parser.add_flag("--nesterov", nesterov, option_of("nesterov")).group(group);
-  parser.add_option("--weight-decay", weight_decay, "the option weight_decay of all optimizers")
-      .type_name("X")
-      .group(group);
+  parser.add_option("--weight-decay", weight_decay, "the option weight_decay of all optimizers").type_name("X").group(group);
   parser.add_option("--betas", betas, option_of("betas")).type_name("X,X").group(group);
   parser.add_option("--eps", eps, option_of("eps")).type_name("X").group(group);
 }

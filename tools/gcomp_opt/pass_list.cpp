@@ -95,16 +95,12 @@ std::vector<std::string> parameters_of(const Graph& graph) {
 constexpr std::string_view kTrainingStep = "training_step";
 
 /// Passes after which outputs or states are not those of before.
-constexpr std::string_view kOtherMeaning[] = {"attach_loss", "skip_overflow", "show_loss", "show_gradients", kTrainingStep};
+constexpr std::string_view kOtherMeaning[] = {"attach_loss", "skip_non_finite", "show_loss", "show_gradients", kTrainingStep};
 
 passes::TrainingRequest request_of(const Graph& graph, const Settings& settings) {
   const passes::OptimizerSpec optimizer(settings.optimizer, "optimizer");
   optimizer.check("optimizer");
-  return {passes::parse_loss(settings.loss),
-          optimizer,
-          parameters_of(graph),
-          {},
-          settings.scaling};
+  return {passes::parse_loss(settings.loss), optimizer, parameters_of(graph), {}, settings.scaling};
 }
 
 bool run_training_step(Graph& graph, PassState&, const Settings& settings) {
