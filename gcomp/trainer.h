@@ -30,18 +30,18 @@ namespace gcomp {
 
 struct TrainOptions {
   std::string loss = "cross_entropy";  ///< "mse", "l1", "bce", "bce_with_logits", "cross_entropy:axis=1", "output:NAME"
-  std::string output;                  ///< what loss and accuracy look at; "" for the first output of floats
-  Optimizer optimizer;
-  Optional<double> learning_rate;  ///< without it, the optimizer's
+  std::string output = {};             ///< what loss and accuracy look at; "" for the first output of floats
+  Optimizer optimizer = {};
+  Optional<double> learning_rate = {};  ///< without it, the optimizer's
   /// "SELECTOR: option=value, ...": parameters that are updated by other options, the first that has a parameter deciding. A
   /// selector is a glob of names or kind:bias, kind:norm, kind:embedding, kind:matrix; several with commas (docs/training.md).
-  std::vector<std::string> groups;
-  Optional<double> clip_norm;    ///< the most that the norm of all gradients together may be, above 0
-  Optional<double> clip_value;   ///< the most that an element of a gradient may be, either way; not both
-  Optional<double> ema;          ///< decay of an exponential moving average of the parameters, from 0 to below 1
-  bool skip_non_finite = false;  ///< a step whose loss or gradients are not finite changes nothing
-  std::int64_t batch = 0;        ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
-  GraphOptions graph = {};       ///< floats compute as f32 where no precision is given
+  std::vector<std::string> groups = {};
+  Optional<double> clip_norm = {};   ///< the most that the norm of all gradients together may be, above 0
+  Optional<double> clip_value = {};  ///< the most that an element of a gradient may be, either way; not both
+  Optional<double> ema = {};         ///< decay of an exponential moving average of the parameters, from 0 to below 1
+  bool skip_non_finite = false;      ///< a step whose loss or gradients are not finite changes nothing
+  std::int64_t batch = 0;            ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
+  GraphOptions graph = {};           ///< floats compute as f32 where no precision is given
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};

@@ -55,6 +55,7 @@ class Members {
     check_user(object_.contains(name), "'", name, "' is missing");
     return object_.at(name);
   }
+  bool has(const char* name) const { return object_.contains(name); }
   std::string text(const char* name) { return read<std::string>(name, &json::is_string, "text"); }
   bool boolean(const char* name) { return read<bool>(name, &json::is_boolean, "true or false"); }
   std::uint64_t natural(const char* name) { return read<std::uint64_t>(name, &json::is_number_unsigned, "a number from 0 on"); }
@@ -159,6 +160,7 @@ double read_rate(Members& members, const char* name) {
 
 std::vector<ParameterGroup> groups_of(Members& members) {
   std::vector<ParameterGroup> groups;
+  if (!members.has("groups")) return groups;  // written before there were any
   for (const json& listed : members.list("groups")) {
     Members group(listed);
     groups.push_back({.text = group.text("text"),

@@ -9,7 +9,7 @@
 
 namespace gcomp::ir::ops {
 
-inline constexpr Sample kSquareSumSamples[] = {{"f64[3,4]"}, {"f32[2,3] f32[5] f32[]"}};
+inline constexpr Sample kSquareSumSamples[] = {{"f64[3,4]"}, {"f64[2,3] f64[5] f64[]"}};
 constexpr OpDef kSquareSums{
     .name = "square_sums",
     .summary = "partial sums of the squares of all elements of many arrays, in f64",

@@ -14,8 +14,8 @@ namespace gcomp::passes {
 
 /// At most one of them.
 struct GradientClipping {
-  std::optional<double> norm;   ///< the most that the norm of all gradients may be
-  std::optional<double> value;  ///< the most that an element may be, either way
+  std::optional<double> norm = {};   ///< the most that the norm of all gradients may be
+  std::optional<double> value = {};  ///< the most that an element may be, either way
 
   bool empty() const { return !norm && !value; }
 };
