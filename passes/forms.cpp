@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "ir/ops/table.h"
 #include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
+#include "passes/training/average_parameters.h"
 
 namespace gcomp::passes {
 namespace {
@@ -78,10 +80,21 @@ std::string not_updated(const PassContext& c) {
   return c.made.parameters.empty() ? "there are no parameters" : "";
 }
 
+std::string not_averaged(const PassContext& c) {
+  if (!c.training || !c.training->step.average) return "";
+  const ValueTable<const Value*> updates = updates_of(c.graph);
+  std::set<std::string> averages;
+  for (const State& state : c.graph.states())
+    if (updates.at(state.value)) averages.insert(state.value->name);
+  for (const Value* parameter : c.made.parameters)
+    if (!averages.contains(average_name(parameter->name))) return concat("nothing averages %", parameter->name);
+  return "";
+}
+
 bool is_select(const Value* value) { return value->producer && value->producer->op->typing == PointwiseTyping::select; }
 
 std::string not_guarded(const PassContext& c) {
-  if (!c.made.report.skipped) return "";
+  if (!c.made.scaled.scale && !(c.training && c.training->step.skip_non_finite)) return "";
   const ValueTable<const Value*> updates = updates_of(c.graph);
   for (const Value* parameter : c.made.parameters)
     if (const Value* update = updates.at(parameter); update && !is_select(update))
@@ -190,7 +203,7 @@ constexpr std::array kDefinitions{
     FormDef{Form::gradients_final, "has final gradients", no_gradients},
     FormDef{Form::gradients_clipped, "has its gradients clipped as asked", no_gradients},
     FormDef{Form::updates_attached, "has its updates attached", not_updated},
-    FormDef{Form::parameters_averaged, "has its parameters averaged as asked"},
+    FormDef{Form::parameters_averaged, "has its parameters averaged as asked", not_averaged},
     FormDef{Form::updates_guarded, "has its updates guarded against what is not finite", not_guarded},
     FormDef{Form::complete, "is complete", not_complete},
     FormDef{Form::primitive, "is primitive", not_primitive},

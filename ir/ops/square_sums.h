@@ -21,8 +21,8 @@ constexpr OpDef kSquareSums{
           std::int64_t sums = 0;
           for (std::size_t i = 0; i < c.operands.size(); ++i) {
             const TensorType& x = c.operand(i);
-            c.require((x.dtype == DType::f32 || x.dtype == DType::f64) && x.dtype == c.operand(0).dtype && x.elements() > 0,
-                      "operand ", i, " is ", shown(x), ", wanted elements of f32 or f64, as the first has them");
+            c.require(is_float(x.dtype) && x.dtype == c.operand(0).dtype && x.elements() > 0, "operand ", i, " is ", shown(x),
+                      ", wanted floats, of the first one's type");
             sums += square_sums_of(x.elements());
           }
           return std::vector{TensorType{DType::f64, {sums}}};

@@ -34,7 +34,7 @@ struct StepScalars {
   ir::Var spread(ir::Var scalar, ir::Var like) const { return b.broadcast(b.cast(scalar, like.dtype()), like.shape(), {}); }
   ir::Var number(double value) const { return b.like(step, value); }
   /// The same, as what the step computes and no constant: it stands in no kernel's text.
-  ir::Var held(double value) const { return b.select(step > number(0), number(value), number(0)); }
+  ir::Var held(double value) const { return b.select(step > number(0), number(value), number(value == 0 ? 1 : 0)); }
   /// 1 - beta^step
   ir::Var bias_correction(const Coefficient& beta) const {
     return 1.0 - ir::ops::kPow(beta.turned ? beta.turned : number(beta.value), step);
