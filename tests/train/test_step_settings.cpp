@@ -322,6 +322,22 @@ TEST_F(StepCommand, AnArtifactGoesOnWithWhatWasChosen) {
   EXPECT_TRUE(contents(folder_ / "compiled.onnx") == contents(folder_ / "parted.onnx"));
 }
 
+TEST_F(StepCommand, AnyThreadsGiveTheSameBytes) {
+  const RecordedModel gpt = recorded_model("gpt_tiny");
+  std::vector<std::string> written;
+  for (const char* threads : {"1", "2", "2"}) {
+    const CommandResult result =
+        train(gpt.model(), "t.onnx",
+              {"--group", "kind:bias, kind:norm: weight_decay=0", "--group", "kind:embedding: lr=0.1x", "--clip-norm", "0.3",
+               "--ema", "0.9", "--skip-non-finite", "--steps", "5", "--threads", threads, "--out-ema", folder_ / "ema.onnx"},
+              gpt.data());
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    written.push_back(contents(folder_ / "t.onnx") + contents(folder_ / "ema.onnx"));
+  }
+  EXPECT_TRUE(written[0] == written[1]) << "one thread and two differ";
+  EXPECT_TRUE(written[1] == written[2]) << "two runs differ";
+}
+
 TEST_F(StepCommand, SkippedStepsAreCounted) {
   std::map<std::string, Tensor> data = load_arrays(fixture("mlp.npz"));
   data.at("x").set(6 * 5 * 3 + 1, std::numeric_limits<double>::quiet_NaN());  // of the fourth step
