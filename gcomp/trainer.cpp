@@ -6,7 +6,9 @@
 #include <map>
 #include <utility>
 
+#include "gcomp/driver/averaged_program.h"
 #include "gcomp/driver/trainer_impl.h"
+#include "passes/training/average_parameters.h"
 #include "runtime/convert.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/sha256.h"
@@ -77,6 +79,8 @@ double Trainer::take_loss() {
   };
   double loss = 0;
   self.naming_index_faults(*self.step, self.fault_age, [&] { loss = scalar(self.ports.loss); });
+  if (self.ports.skipped) self.skipped = scalar(*self.ports.skipped) != 0;
+  if (self.ports.gradient_norm) self.gradient_norm = scalar(*self.ports.gradient_norm);
   if (self.ports.loss_scale)
     self.loss_scale = LossScaleStatus{.scale = scalar(*self.ports.loss_scale),
                                       .skipped = scalar(*self.ports.skipped) != 0,
@@ -86,6 +90,8 @@ double Trainer::take_loss() {
 }
 
 Optional<LossScaleStatus> Trainer::loss_scale() const { return impl_->loss_scale; }
+Optional<bool> Trainer::skipped() const { return impl_->skipped; }
+Optional<double> Trainer::gradient_norm() const { return impl_->gradient_norm; }
 
 double Trainer::step() {
   start();
@@ -111,6 +117,7 @@ Optional<std::int64_t> Trainer::classes() const {
 }
 double Trainer::learning_rate() const { return impl_->options.learning_rate; }
 void Trainer::set_learning_rate(double rate) { impl_->options.learning_rate = rate; }
+const std::vector<ParameterGroup>& Trainer::groups() const { return impl_->saved.groups; }
 bool Trainer::takes_momentum() const { return impl_->ports.momentum.has_value(); }
 void Trainer::set_momentum(double momentum) { impl_->momentum = momentum; }
 std::int64_t Trainer::steps() const { return impl_->steps; }
@@ -128,13 +135,20 @@ void Trainer::set_seed(std::uint64_t seed) {
 
 // ---- inference and gradients on the same states ----
 
-void Trainer::prepare_evaluation() { impl_->evaluation(); }
+bool Trainer::keeps_average() const { return driver::keeps_average(impl_->step->program(), impl_->saved.trained); }
+Weights Trainer::weights() const { return impl_->weights; }
+void Trainer::use(Weights weights) {
+  check_user(weights == Weights::trained || keeps_average(), "use: this training step keeps no average of its parameters");
+  impl_->weights = weights;
+}
 
-std::vector<NamedTensor> Trainer::predict(const Batch& inputs) { return impl_->forward_pass().run(inputs); }
+void Trainer::prepare_evaluation() { impl_->used_evaluation(); }
+
+std::vector<NamedTensor> Trainer::predict(const Batch& inputs) { return impl_->used_forward().run(inputs); }
 
 Evaluation Trainer::evaluate(const Batch& arrays) {
   Impl& self = *impl_;
-  driver::Evaluator& evaluator = self.evaluation();
+  driver::Evaluator& evaluator = self.used_evaluation();
   for (const auto& [name, array] : arrays)
     if (const driver::LabelLimit* limit = self.label_limit(name)) driver::check_labels(array, *limit, self.other_outputs);
   return evaluator.run(arrays);
@@ -227,14 +241,24 @@ void Trainer::set_keep_model(KeepModel keep) { impl_->options.keep_model = keep;
 
 void Trainer::set_export_form(ExportForm form) { impl_->options.export_form = form; }
 
-void Trainer::save(const Path& path) {
+void Trainer::save(const Path& path) { save(path, Weights::trained); }
+
+void Trainer::save(const Path& path, Weights which) {
   Impl& self = *impl_;
-  if (!is_onnx(path.string())) return runtime::write_artifact(path.string(), self.artifact());
+  check_user(which == Weights::trained || keeps_average(), "cannot write '", path.string(),
+             "': this training step keeps no average of its parameters");
+  if (!is_onnx(path.string())) {
+    check_user(which == Weights::trained, "'", path.string(),
+               "': a .gcx holds both; averaged parameters alone are written as .onnx");
+    return runtime::write_artifact(path.string(), self.artifact());
+  }
   prepare_export();
   check_user(self.model.source != nullptr, "'", path.string(), "': the model did not come from an ONNX file; save it as .gcx");
+  const auto is_trained = [&](const std::string& name) { return std::ranges::count(self.saved.trained, name) > 0; };
   std::map<std::string, Tensor> weights;
   for (const std::string& name : self.saved.weights)
-    if (self.memory->contains(name)) weights.emplace(name, self.memory->read(name));
+    if (self.memory->contains(name))
+      weights.emplace(name, self.memory->read(which == Weights::averaged && is_trained(name) ? passes::average_name(name) : name));
   const std::string bytes = frontend::export_onnx_bytes(self.model, weights, self.options.export_form);
   runtime::write_file(path.string(), std::as_bytes(std::span(bytes)));
 }

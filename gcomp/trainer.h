@@ -36,13 +36,26 @@ struct TrainOptions {
   std::vector<std::string> metrics = {};  ///< of evaluate(): "top_k(k=5)"; without any, accuracy where the loss decides
   Optimizer optimizer = {};
   Optional<double> learning_rate = {};  ///< without it, the optimizer's
-  std::int64_t batch = 0;               ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
-  GraphOptions graph = {};              ///< floats compute as f32 where no precision is given
+  /// "SELECTOR: option=value, ...": parameters that are updated by other options, the first that has a parameter deciding. A
+  /// selector is a glob of names or kind:bias, kind:norm, kind:embedding, kind:matrix; several with commas (docs/training.md).
+  std::vector<std::string> groups = {};
+  Optional<double> clip_norm = {};   ///< the most that the norm of all gradients together may be, above 0
+  Optional<double> clip_value = {};  ///< the most that an element of a gradient may be, either way; not both
+  Optional<double> ema = {};         ///< decay of an exponential moving average of the parameters, from 0 to below 1
+  bool skip_non_finite = false;      ///< a step whose loss or gradients are not finite changes nothing
+  std::int64_t batch = 0;            ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
+  GraphOptions graph = {};           ///< floats compute as f32 where no precision is given
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};
   KeepModel keep_model = KeepModel::by_reference;  ///< in a .gcx, for the export of what is trained from it
   ExportForm export_form = ExportForm::inference;  ///< of what save() writes as .onnx
+};
+
+/// Which of two sets of parameters.
+enum class Weights : std::uint8_t {
+  trained,
+  averaged,  ///< TrainOptions::ema; running statistics are those of the model
 };
 
 /// Loss scaling in f16 after one step.
@@ -80,6 +93,10 @@ class Trainer {
   double take_loss();
   /// Of the step whose loss was taken last; none but in f16.
   Optional<LossScaleStatus> loss_scale() const;
+  /// Whether that step changed nothing, since its loss or gradients were not finite; none where no step is skipped.
+  Optional<bool> skipped() const;
+  /// Of all its gradients together, before they were clipped; none without clip_norm and skip_non_finite.
+  Optional<double> gradient_norm() const;
   /// Steps whose loss was not taken, and how many there may be: 1 on the CPU, 2 on a GPU.
   int pending() const;
   int most_pending() const;
@@ -91,6 +108,8 @@ class Trainer {
 
   double learning_rate() const;
   void set_learning_rate(double rate);
+  /// The groups of parameters; none without TrainOptions::groups.
+  const std::vector<ParameterGroup>& groups() const;
   /// Whether the steps were compiled for a momentum (or first beta) that a schedule turns; each start() then takes the last that
   /// was set, and throws UserError where none was.
   bool takes_momentum() const;
@@ -105,6 +124,12 @@ class Trainer {
 
   // The rest of the model's life, on the same parameters.
 
+  /// What evaluate() and predict() take; averaged from the start where the steps keep an average. Throws UserError where they keep
+  /// none.
+  Weights weights() const;
+  void use(Weights weights);
+  bool keeps_average() const;
+
   /// Compiles and loads the inference form now rather than at the first use, so that what it lacks is known before the first step.
   void prepare_evaluation();
   /// Loss and metrics of the inference form over arrays of any number of rows. A last part that fills no batch is left out where
@@ -117,7 +142,7 @@ class Trainer {
   std::vector<NamedTensor> gradients(const Batch& batch);
 
   // Parameters and other states by name: parameters and running statistics by ONNX name, moments as "NAME.exp_avg",
-  // "NAME.exp_avg_sq", "NAME.momentum", and the step counter "step"; in f16 "loss_scale" and "good_steps".
+  // "NAME.exp_avg_sq", "NAME.momentum", averages as "NAME.ema", and the step counter "step"; in f16 "loss_scale" and "good_steps".
 
   std::vector<std::string> trained() const;
   std::vector<std::string> states() const;
@@ -133,6 +158,8 @@ class Trainer {
   /// inference form unless TrainOptions says otherwise. To one ending in .gcx: an artifact that holds everything, moments included,
   /// and needs no compiler on this kind of machine. The file appears whole or not at all.
   void save(const Path& path);
+  /// The same as .onnx with averaged parameters, where they are asked for.
+  void save(const Path& path, Weights weights);
 
   /// Replaces TrainOptions::export_form, which a loaded trainer was not given.
   void set_export_form(ExportForm form);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "ir/ops/table.h"
 #include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
+#include "passes/training/average_parameters.h"
 
 namespace gcomp::passes {
 namespace {
@@ -36,7 +38,7 @@ std::string not_forward(const PassContext& c) {
   for (std::size_t i = 0; i < c.graph.inputs().size(); ++i)
     if (c.graph.input_role(i) == Role::learning_rate) return concat("input %", c.graph.inputs()[i]->name, " is a learning rate");
   for (std::size_t i = 0; i < c.graph.outputs().size(); ++i)
-    if (const Role role = c.graph.output_role(i); role == Role::gradient || role == Role::skipped)
+    if (const Role role = c.graph.output_role(i); role == Role::gradient || role == Role::skipped || role == Role::gradient_norm)
       return concat("output %", c.graph.outputs()[i]->name, " has the role ", name_of(role));
   return "";
 }
@@ -78,10 +80,21 @@ std::string not_updated(const PassContext& c) {
   return c.made.parameters.empty() ? "there are no parameters" : "";
 }
 
+std::string not_averaged(const PassContext& c) {
+  if (!c.training || !c.training->step.average) return "";
+  const ValueTable<const Value*> updates = updates_of(c.graph);
+  std::set<std::string> averages;
+  for (const State& state : c.graph.states())
+    if (updates.at(state.value)) averages.insert(state.value->name);
+  for (const Value* parameter : c.made.parameters)
+    if (!averages.contains(average_name(parameter->name))) return concat("nothing averages %", parameter->name);
+  return "";
+}
+
 bool is_select(const Value* value) { return value->producer && value->producer->op->typing == PointwiseTyping::select; }
 
 std::string not_guarded(const PassContext& c) {
-  if (!c.made.scaled.scale) return "";
+  if (!c.made.scaled.scale && !(c.training && c.training->step.skip_non_finite)) return "";
   const ValueTable<const Value*> updates = updates_of(c.graph);
   for (const Value* parameter : c.made.parameters)
     if (const Value* update = updates.at(parameter); update && !is_select(update))
@@ -92,9 +105,10 @@ std::string not_guarded(const PassContext& c) {
 std::string not_complete(const PassContext& c) {
   if (!c.training) return "";  // any outputs are a model's
   const std::size_t found = c.graph.outputs().size();
-  const std::size_t wanted = 1 + (!c.training->optimizer ? c.made.gradients.size()
-                                  : c.made.report        ? std::size_t{2}
-                                                         : std::size_t{0});
+  const StepReport& report = c.made.report;
+  const std::size_t reported =
+      static_cast<std::size_t>(report.scale != nullptr) + (report.skipped != nullptr) + (report.gradient_norm != nullptr);
+  const std::size_t wanted = 1 + (c.training->optimizer ? reported : c.made.gradients.size());
   if (found != wanted) return concat(found, " outputs, wanted ", wanted);
   for (std::size_t i = 0; i < found; ++i)
     if ((c.graph.output_role(i) == Role::loss) != (i == 0) || c.graph.output_role(i) == Role::array)
@@ -187,8 +201,10 @@ constexpr std::array kDefinitions{
     FormDef{Form::loss_scaled, "has its loss scaled", not_scaled},
     FormDef{Form::differentiated, "is differentiated", no_gradients},
     FormDef{Form::gradients_final, "has final gradients", no_gradients},
+    FormDef{Form::gradients_clipped, "has its gradients clipped as asked", no_gradients},
     FormDef{Form::updates_attached, "has its updates attached", not_updated},
-    FormDef{Form::updates_guarded, "has its updates guarded against overflow", not_guarded},
+    FormDef{Form::parameters_averaged, "has its parameters averaged as asked", not_averaged},
+    FormDef{Form::updates_guarded, "has its updates guarded against what is not finite", not_guarded},
     FormDef{Form::complete, "is complete", not_complete},
     FormDef{Form::primitive, "is primitive", not_primitive},
     FormDef{Form::unfused, "has no kernels yet", not_unfused},

@@ -13,22 +13,24 @@ namespace gcomp::passes {
 struct PassContext;
 
 enum class Form : std::uint8_t {
-  forward,            ///< nothing is differentiated
-  attention_matched,  ///< what is attention is one op, so that autocast and differentiate meet it as one
-  precision_decided,  ///< each op computes in its dtype; differentiation goes back through the casts
-  loss_attached,      ///< the loss is a floating-point scalar and an output
-  loss_scaled,        ///< what is to be differentiated is made of the loss
-  differentiated,     ///< each trained parameter has a gradient of its type
-  gradients_final,    ///< divided by the loss scale
-  updates_attached,   ///< each trained parameter is updated
-  updates_guarded,    ///< with loss scaling: only where loss and gradients are finite
-  complete,           ///< outputs are those of the program, and all that they need is there
-  primitive,          ///< no composites but those that are legal for the target
-  unfused,            ///< no kernels but products that sum an operand
-  folded,             ///< algebra is done on the primitive ops: slices and transposes stand next to what they belong to
-  simplified,         ///< folded, and nothing has changed since
-  layouts_chosen,     ///< convolutions are channels last
-  products_legal,     ///< no 16-bit products where the target has none
+  forward,              ///< nothing is differentiated
+  attention_matched,    ///< what is attention is one op, so that autocast and differentiate meet it as one
+  precision_decided,    ///< each op computes in its dtype; differentiation goes back through the casts
+  loss_attached,        ///< the loss is a floating-point scalar and an output
+  loss_scaled,          ///< what is to be differentiated is made of the loss
+  differentiated,       ///< each trained parameter has a gradient of its type
+  gradients_final,      ///< divided by the loss scale
+  gradients_clipped,    ///< as far as that is asked for
+  updates_attached,     ///< each trained parameter is updated
+  parameters_averaged,  ///< as far as that is asked for
+  updates_guarded,      ///< with loss scaling, or where it is asked for: only where loss and gradients are finite
+  complete,             ///< outputs are those of the program, and all that they need is there
+  primitive,            ///< no composites but those that are legal for the target
+  unfused,              ///< no kernels but products that sum an operand
+  folded,               ///< algebra is done on the primitive ops: slices and transposes stand next to what they belong to
+  simplified,           ///< folded, and nothing has changed since
+  layouts_chosen,       ///< convolutions are channels last
+  products_legal,       ///< no 16-bit products where the target has none
   products_aligned,
   views_resolved,        ///< attention and products read and write where their matrices lie
   bias_gradients_fused,  ///< with the products that read the same rows

@@ -13,6 +13,7 @@
 #include "passes/pipeline.h"
 #include "passes/products/fuse_bias_gradients.h"
 #include "passes/products/widen_contractions.h"
+#include "passes/training/average_parameters.h"
 #include "passes/training/differentiate.h"
 #include "passes/views/view_operands.h"
 
@@ -51,14 +52,32 @@ bool run_unscale(PassContext& c) {
   return true;
 }
 
+bool run_clip_gradients(PassContext& c) {
+  const StepOptions& step = c.training->step;
+  Value*& norm = c.made.report.gradient_norm;
+  if (step.has_norm()) norm = gradient_norm(c.graph, c.made.gradients);
+  if (!step.clipping.empty()) c.made.gradients = clip_gradients(c.graph, step.clipping, c.made.gradients, norm);
+  return step.has_norm() || !step.clipping.empty();
+}
+
 bool run_attach_optimizer(PassContext& c) {
-  attach_optimizer(c.graph, *c.training->optimizer, c.made.parameters, c.made.gradients);
+  c.made.step = attach_optimizer(c.graph, *c.training->optimizer, c.made.parameters, c.made.gradients, c.training->step.groups);
   return true;
 }
 
-bool run_skip_overflow(PassContext& c) {
-  if (!c.made.scaled.scale) return false;
-  c.made.report = skip_overflow(c.graph, c.made.scaled, c.made.loss, c.made.gradients, c.made.attempts);
+bool run_average_parameters(PassContext& c) {
+  const std::optional<double> decay = c.training->step.average;
+  if (decay) average_parameters(c.graph, *decay, c.made.parameters, c.made.step);
+  return decay.has_value();
+}
+
+bool run_skip_non_finite(PassContext& c) {
+  if (!c.made.scaled.scale && !c.training->step.skip_non_finite) return false;
+  StepReport& report = c.made.report;
+  const SkipReport skip =
+      skip_non_finite(c.graph, c.made.scaled, c.made.loss, c.made.gradients, c.made.attempts, report.gradient_norm);
+  report.scale = skip.scale;
+  report.skipped = skip.skipped;
   return true;
 }
 
@@ -88,8 +107,8 @@ bool run_plan_memory(PassContext& c) {
 
 constexpr std::string_view kIsAsked = "without it there is no training step";
 /// Forms of a step while it is made; a complete one has no more of them.
-constexpr Forms kOfTraining{F::loss_attached,   F::loss_scaled,      F::differentiated,
-                            F::gradients_final, F::updates_attached, F::updates_guarded};
+constexpr Forms kOfTraining{F::loss_attached,     F::loss_scaled,      F::differentiated,      F::gradients_final,
+                            F::gradients_clipped, F::updates_attached, F::parameters_averaged, F::updates_guarded};
 constexpr Forms kPrimitive{F::primitive, F::unfused};
 
 constexpr Pass kPipeline[] = {
@@ -141,21 +160,39 @@ constexpr Pass kPipeline[] = {
      .gives = F::gradients_final,
      .run = run_unscale,
      .required = "--loss-scale 1 does not scale the loss"},
+    {.name = "clip_gradients",
+     .summary = "the norm of all gradients together, or each of their elements, is held below a bound",
+     .stage = Stage::preparing,
+     .walks = Walk::training,
+     .needs = {F::differentiated, F::gradients_final},
+     .before = F::updates_attached,
+     .gives = F::gradients_clipped,
+     .run = run_clip_gradients,
+     .required = "without --clip-norm and --clip-value nothing is clipped"},
     {.name = "attach_optimizer",
      .summary = "the optimizer's updates of every trained parameter",
      .stage = Stage::preparing,
      .walks = Walk::training,
-     .needs = {F::differentiated, F::gradients_final},
+     .needs = {F::differentiated, F::gradients_final, F::gradients_clipped},
      .gives = F::updates_attached,
      .run = run_attach_optimizer,
      .required = kIsAsked},
-    {.name = "skip_overflow",
-     .summary = "f16: a step whose loss or gradients are not finite changes nothing but the loss scale",
+    {.name = "average_parameters",
+     .summary = "an exponential moving average of every trained parameter",
      .stage = Stage::preparing,
      .walks = Walk::training,
-     .needs = {F::loss_scaled, F::updates_attached},
+     .needs = F::updates_attached,
+     .before = F::updates_guarded,
+     .gives = F::parameters_averaged,
+     .run = run_average_parameters,
+     .required = "without --ema there is no average"},
+    {.name = "skip_non_finite",
+     .summary = "f16, or where asked: a step whose loss or gradients are not finite changes nothing but the loss scale",
+     .stage = Stage::preparing,
+     .walks = Walk::training,
+     .needs = {F::loss_scaled, F::updates_attached, F::parameters_averaged},
      .gives = F::updates_guarded,
-     .run = run_skip_overflow,
+     .run = run_skip_non_finite,
      .required = "a step that overflows would ruin the parameters"},
     {.name = "show_loss",
      .summary = "the loss becomes the only output, beside what loss scaling reports",

@@ -49,7 +49,8 @@ struct PassResults {
   std::vector<ir::Value*> parameters;  ///< that are trained
   std::vector<ir::Value*> gradients;   ///< one for each
   std::vector<ir::Value*> attempts;    ///< counters of steps begun, which an overflow does not stop
-  std::optional<ScalingReport> report;
+  ir::Value* step = nullptr;           ///< its number, from 1
+  StepReport report;
   std::optional<ir::MemoryPlan> plan;
 };
 

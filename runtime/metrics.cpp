@@ -70,6 +70,15 @@ void append_value(std::string& text, double value) {
 
 void append_value(std::string& text, std::string_view value) { append_string(text, value); }
 
+void append_value(std::string& text, std::span<const double> values) {
+  text += '[';
+  for (const double value : values) {
+    if (text.back() != '[') text += ',';
+    append_value(text, value);
+  }
+  text += ']';
+}
+
 /// Elements from `at` on, along `axis` and those behind it.
 void append_elements(std::string& text, const Tensor& value, std::size_t axis, std::int64_t& at) {
   if (axis == value.shape().size()) return append_value(text, value.at(at++));

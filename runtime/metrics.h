@@ -17,12 +17,13 @@
 namespace gcomp::runtime {
 
 /// A tensor's elements become nested lists.
-using MetricValue = std::variant<std::int64_t, double, std::string_view, const Tensor*>;
+using MetricValue = std::variant<std::int64_t, double, std::string_view, std::span<const double>, const Tensor*>;
 using Metric = std::pair<std::string_view, MetricValue>;
 
 /// Appends the object {"name": value, ...} to `text`. A double is written with the fewest digits that read back as the same
 /// double, always with a "." or an exponent; NaN and infinities, which JSON lacks, become null and a second field
-/// "NAME_text" of "nan", "inf" or "-inf". Text that is not UTF-8 is written with replacement characters.
+/// "NAME_text" of "nan", "inf" or "-inf"; in a list they become null alone. Text that is not UTF-8 is written with replacement
+/// characters.
 void append_json(std::string& text, std::span<const Metric> metrics);
 
 class MetricsWriter {

@@ -1,8 +1,10 @@
 #include "codegen/cpu/target.h"
 
 #include "codegen/cpu/emit.h"
+#include "codegen/cpu/square_sums.h"
 #include "codegen/library_calls.h"
 #include "codegen/program_builder.h"
+#include "codegen/square_sums.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::codegen::cpu {
@@ -27,10 +29,11 @@ bool takes_view(const Node& product, const StridedView& view) {
   return columns == 1 || column == 1 || rows == 1 || row == 1;
 }
 
-/// No composite is legal: attention expanded is as fast here.
+/// Attention expanded is as fast here.
 TargetInfo info(const runtime::Target&) {
   TargetInfo info;
   info.half_products = false;
+  info.sums_squares = true;
   info.takes_view = takes_view;
   return info;
 }
@@ -45,7 +48,8 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
 
 bool add_product(ProgramBuilder&, const Node&) { return false; }
 
-void add_composite(ProgramBuilder&, const Node& node) {
+void add_composite(ProgramBuilder& program, const Node& node) {
+  if (node.op == &ops::kSquareSums) return add_square_sums(program, node, square_sums_text(node.operands[0]->type.dtype), 1);
   throw InternalError(concat(node.op->name, " is no legal composite of the CPU"));
 }
 

@@ -144,11 +144,14 @@ std::optional<passes::LossScaling> scaling_of(const GraphOptions& options) {
 ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOptions& options, const LossSpec& loss,
                           const std::optional<Optimizer>& optimizer, const CompileHooks& hooks) {
   return timed(hooks, "differentiate", [&] {
+    SettledStep step = optimizer ? settled(options.step, *optimizer, made.model, made.graph) : SettledStep();
+    made.groups = std::move(step.groups);
     const passes::TrainingRequest request{.loss = settled(loss, made),
                                           .optimizer = optimizer,
                                           .trained = trained_names(made.model),
                                           .arrays = found_arrays(model, options.shapes),
-                                          .scaling = scaling_of(options)};
+                                          .scaling = scaling_of(options),
+                                          .step = std::move(step.options)};
     passes::prepare(made.graph, pass_options(options, hooks), &request);
     return std::move(made);
   });

@@ -11,6 +11,7 @@
 #include "codegen/program_limits.h"
 #include "gcomp/driver/input_shapes.h"
 #include "gcomp/driver/loss_target.h"
+#include "gcomp/driver/step_settings.h"
 #include "gcomp/limits.h"
 #include "gcomp/model.h"
 #include "ir/memory_plan.h"
@@ -55,6 +56,7 @@ struct GraphOptions {
   /// computed are left out.
   std::optional<std::vector<std::string>> loss_outputs;
   bool training_form = false;  ///< inference_graph: BatchNormalization by the batch, Dropout live, whatever form the file has
+  StepSettings step;           ///< of a training step
   ImportLimits limits;
   ProgramLimits program_limits;
   /// Whose code generation the graph is for: where it has kernels for attention, that is differentiated as one op.
@@ -68,7 +70,8 @@ using Optimizer = passes::OptimizerSpec;
 struct ModelGraph {
   ir::Graph graph;
   frontend::ImportedModel model;
-  LossTarget target;  ///< of a training step and of an evaluation
+  LossTarget target;                      ///< of a training step and of an evaluation
+  std::vector<GroupSummary> groups = {};  ///< of a training step's parameters
 };
 
 /// Outputs are the model's. In inference form unless the options ask for training form; the graph then updates its counters alone,

@@ -48,6 +48,7 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
     loss = passes::parse_loss(options.loss, options.output);
     ModelGraph made = training_graph(model, graph, loss, options.optimizer, options.hooks);
     saved = describe_model(model, options.loss, options.learning_rate, &made);
+    for (const GroupSummary& group : made.groups) saved.groups.push_back({group.text, group.rate, group.tensors, group.elements});
     loss = settled(loss, made);
     compiled.output = loss.output;
     graph.loss_outputs = passes::possible_outputs(loss);

@@ -26,6 +26,7 @@ GraphOptions graph_options(const gcomp::GraphOptions& options) {
           .seed = options.seed,
           .loss_outputs = {},
           .training_form = options.training_form,
+          .step = {},
           .limits = options.limits,
           .program_limits = options.program_limits,
           .target = {}};

@@ -55,6 +55,7 @@ class Members {
     check_user(object_.contains(name), "'", name, "' is missing");
     return object_.at(name);
   }
+  bool has(const char* name) const { return object_.contains(name); }
   std::string text(const char* name) { return read<std::string>(name, &json::is_string, "text"); }
   bool boolean(const char* name) { return read<bool>(name, &json::is_boolean, "true or false"); }
   std::uint64_t natural(const char* name) { return read<std::uint64_t>(name, &json::is_number_unsigned, "a number from 0 on"); }
@@ -200,6 +201,26 @@ json to_json(const SavedEvaluation& evaluation) {
           {"metrics", metrics}};
 }
 
+double read_rate(Members& members, const char* name) {
+  const json& rate = members.at(name);
+  check_user(rate.is_number() && std::isfinite(rate.get<double>()) && rate.get<double>() >= 0, "'", name, "' is ", rate.dump());
+  return rate.get<double>();
+}
+
+std::vector<ParameterGroup> groups_of(Members& members) {
+  std::vector<ParameterGroup> groups;
+  if (!members.has("groups")) return groups;  // written before there were any
+  for (const json& listed : members.list("groups")) {
+    Members group(listed);
+    groups.push_back({.text = group.text("text"),
+                      .rate = read_rate(group, "rate"),
+                      .tensors = group.integer("tensors", 0),
+                      .elements = group.integer("elements", 0)});
+    group.end();
+  }
+  return groups;
+}
+
 SavedModel parse(const json& object) {
   Members members(object);
   SavedModel saved{.model = members.text("model"),
@@ -211,12 +232,11 @@ SavedModel parse(const json& object) {
                    .labels = {},
                    .limits = {},
                    .row_dependence = members.text("row_dependence"),
+                   .groups = groups_of(members),
                    .position = position_of(members.at("position")),
                    .evaluation = {},
                    .original = {}};
-  const json& rate = members.at("learning_rate");
-  check_user(rate.is_number() && std::isfinite(rate.get<double>()) && rate.get<double>() >= 0, "'learning_rate' is ", rate.dump());
-  saved.learning_rate = rate.get<double>();
+  saved.learning_rate = read_rate(members, "learning_rate");
   saved.limits = limits_of(members);
   for (const json& label : members.list("labels")) {
     check_user(label.is_array() && label.size() == 3 && label[0].is_string() && label[1].is_number_unsigned() &&
@@ -277,6 +297,9 @@ void store(const SavedModel& saved, runtime::Artifact& artifact) {
   json labels = json::array();
   for (const LabelLimit& label : saved.labels)
     labels.push_back({label.array, label.classes, label.ignored ? json(*label.ignored) : json()});
+  json groups = json::array();
+  for (const ParameterGroup& group : saved.groups)
+    groups.push_back({{"text", group.text}, {"rate", group.rate}, {"tensors", group.tensors}, {"elements", group.elements}});
   const json object = {{"model", saved.model},
                        {"loss", saved.loss},
                        {"trained", saved.trained},
@@ -286,6 +309,7 @@ void store(const SavedModel& saved, runtime::Artifact& artifact) {
                        {"limits", to_json(saved.limits)},
                        {"row_dependence", saved.row_dependence},
                        {"learning_rate", saved.learning_rate},
+                       {"groups", groups},
                        {"position", to_json(saved.position)},
                        {"evaluation", saved.evaluation ? to_json(*saved.evaluation) : json()},
                        {"original", saved.original ? to_json(*saved.original) : json()}};

@@ -10,6 +10,7 @@
 #include "gcomp/data_position.h"
 #include "gcomp/driver/index_limits.h"
 #include "gcomp/driver/original_model.h"
+#include "gcomp/optimizer.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
 
@@ -43,7 +44,8 @@ struct SavedModel {
   std::vector<std::string> outputs;  ///< of the forward program, by the model's names
   std::vector<LabelLimit> labels;    ///< inputs of the step of Role::label
   std::vector<IndexLimit> limits;
-  std::string row_dependence;  ///< what keeps the forward program from working on parts of a batch; "" where nothing does
+  std::string row_dependence;          ///< what keeps the forward program from working on parts of a batch; "" where nothing does
+  std::vector<ParameterGroup> groups;  ///< of the training step
   DataPosition position;
   std::optional<SavedEvaluation> evaluation;  ///< none without a training step
   std::optional<OriginalModel> original;      ///< none where it was no ONNX file, and without a training step

@@ -26,7 +26,8 @@ StepPorts step_ports(const runtime::Program& program) {
           .momentum = find_port(program.inputs, Role::momentum),
           .loss = require_port(program, program.outputs, Role::loss),
           .loss_scale = find_port(program.outputs, Role::loss_scale),
-          .skipped = find_port(program.outputs, Role::skipped)};
+          .skipped = find_port(program.outputs, Role::skipped),
+          .gradient_norm = find_port(program.outputs, Role::gradient_norm)};
 }
 
 }  // namespace gcomp::driver

@@ -17,7 +17,9 @@ struct StepPorts {
   std::size_t learning_rate = 0;
   std::optional<std::size_t> momentum;  ///< where a schedule turns it
   std::size_t loss = 0;
-  std::optional<std::size_t> loss_scale, skipped;  ///< in f16, both
+  std::optional<std::size_t> loss_scale;     ///< in f16
+  std::optional<std::size_t> skipped;        ///< where a step may be: in f16, or where it was asked for
+  std::optional<std::size_t> gradient_norm;  ///< where it is computed
 };
 /// Throws UserError where the program is no training step: it lacks a learning rate or a loss.
 StepPorts step_ports(const runtime::Program& program);

@@ -35,11 +35,14 @@ struct Trainer::Impl {
   std::unique_ptr<runtime::Device> device;
   std::shared_ptr<runtime::StateMemory> memory;
   std::unique_ptr<runtime::Executable> step;
-  std::unique_ptr<driver::Forward> forward;
-  std::unique_ptr<driver::Evaluator> evaluator;
+  std::unique_ptr<driver::Forward> forward, averaged;  // averaged: of the averages of the parameters
+  std::unique_ptr<driver::Evaluator> evaluator, averaged_evaluator;
   std::unique_ptr<runtime::Executable> gradient;
   driver::StepPorts ports;  // of `step`
   Optional<LossScaleStatus> loss_scale;
+  Optional<bool> skipped;
+  Optional<double> gradient_norm;
+  Weights weights = Weights::trained;  // of evaluations and predictions
   std::int64_t steps = 0;
   std::optional<double> momentum;  // of the next step, where a schedule turns it
   int pending = 0;                 // steps queued, their losses not taken
@@ -53,7 +56,11 @@ struct Trainer::Impl {
   void adopt_step(runtime::Program program, std::span<const std::byte> binary);
   runtime::Program forward_program(std::int64_t batch);
   driver::Forward& forward_pass();
+  /// Of `weights`.
+  driver::Forward& used_forward();
   driver::Evaluator& evaluation();
+  /// Of `weights`.
+  driver::Evaluator& used_evaluation();
   /// Of an array of the data, for messages and checks; null where it has no class numbers.
   const driver::LabelLimit* label_limit(std::string_view array) const;
   void fill(runtime::Executable& executable, const Batch& batch);

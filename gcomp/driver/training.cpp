@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gcomp/driver/averaged_program.h"
 #include "gcomp/driver/describe_model.h"
 #include "gcomp/driver/model_source.h"
 #include "gcomp/driver/options.h"
@@ -38,6 +39,7 @@ void Trainer::Impl::open_device(const runtime::DeviceChoice& choice, const Devic
 void Trainer::Impl::adopt_step(runtime::Program program, std::span<const std::byte> binary) {
   step = device->load(std::move(program), memory, binary);
   ports = driver::step_ports(step->program());
+  if (driver::keeps_average(step->program(), saved.trained)) weights = Weights::averaged;
 }
 
 Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : source(origin), options(given) {
@@ -49,6 +51,8 @@ Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : so
   driver::ModelGraph made = driver::training_graph(origin, options.graph, loss, given.optimizer, given.hooks);
   saved = driver::describe_model(origin, given.loss, given.learning_rate, &made);
   saved.position.seed = static_cast<std::uint64_t>(given.graph.seed);
+  for (const driver::GroupSummary& group : made.groups)
+    saved.groups.push_back({group.text, group.rate, group.tensors, group.elements});
   model = std::move(made.model);
   loss = driver::settled(loss, made);
   other_outputs = made.target.others;
@@ -129,6 +133,17 @@ runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
   return program;
 }
 
+driver::Forward& Trainer::Impl::used_forward() {
+  if (weights == Weights::trained) return forward_pass();
+  if (!averaged) {
+    runtime::Executable& plain = forward_pass().executable();
+    averaged = std::make_unique<driver::Forward>(
+        device->load(driver::with_averages(plain.program(), saved.trained), memory, plain.kernel_binary()), saved.outputs,
+        saved.limits, saved.row_dependence);
+  }
+  return *averaged;
+}
+
 driver::Forward& Trainer::Impl::forward_pass() {
   if (!forward) {
     runtime::Program program = forward_program(options.graph.shapes.batch.value_or(0));  // says what `saved` then holds
@@ -151,6 +166,18 @@ driver::Evaluator& Trainer::Impl::evaluation() {
   write_missing(*memory, made.made.model);
   evaluator = std::make_unique<driver::Evaluator>(device->load(std::move(program), memory), driver::evaluated_model(saved));
   return *evaluator;
+}
+
+driver::Evaluator& Trainer::Impl::used_evaluation() {
+  driver::Evaluator& plain = evaluation();
+  if (weights == Weights::trained) return plain;
+  if (!averaged_evaluator) {
+    runtime::Executable& executable = plain.executable();
+    averaged_evaluator = std::make_unique<driver::Evaluator>(
+        device->load(driver::with_averages(executable.program(), saved.trained), memory, executable.kernel_binary()),
+        driver::evaluated_model(saved));
+  }
+  return *averaged_evaluator;
 }
 
 const driver::LabelLimit* Trainer::Impl::label_limit(std::string_view array) const {
@@ -184,6 +211,22 @@ runtime::Artifact Trainer::Impl::artifact() {
 
 namespace driver {
 
+namespace {
+
+GraphOptions graph_of(const gcomp::TrainOptions& options, const Optimizer& optimizer) {
+  const auto standard = [](const Optional<double>& value) { return value ? std::optional(*value) : std::nullopt; };
+  GraphOptions graph = graph_options(options.graph);
+  graph.step = {.groups = options.groups,
+                .clip_norm = standard(options.clip_norm),
+                .clip_value = standard(options.clip_value),
+                .average = standard(options.ema),
+                .skip_non_finite = options.skip_non_finite,
+                .learning_rate = options.learning_rate.value_or(optimizer.learning_rate())};
+  return graph;
+}
+
+}  // namespace
+
 TrainOptions train_options(const gcomp::TrainOptions& options) {
   Optimizer optimizer(options.optimizer.text, "optimizer");
   optimizer.check("optimizer");
@@ -194,7 +237,7 @@ TrainOptions train_options(const gcomp::TrainOptions& options) {
           .optimizer = optimizer,
           .learning_rate = options.learning_rate.value_or(optimizer.learning_rate()),
           .batch = options.batch,
-          .graph = graph_options(options.graph),
+          .graph = graph_of(options, optimizer),
           .device = options.device,
           .device_options = options.device_options,
           .hooks = compile_hooks(options.hooks),

@@ -135,9 +135,15 @@ class Options {
   /// Of OptionKind::weights: whether an array's name was given, which word() has, or numbers().
   bool is_name(std::string_view option) const;
   std::vector<double> numbers(std::string_view option) const;
+  /// Whether both, which are of one definition, have the same value, given or by default.
+  bool agree(const Options& other, std::string_view option) const { return value(option) == other.value(option); }
 
   /// Checks kind and range. Throws UserError (exit 2) beginning with `what`.
   void set(std::string_view option, OptionValue value, std::string_view what);
+  /// Takes over what was given to others of the same definition.
+  void take(const Options& others) {
+    for (const auto& [option, value] : others.given_) given_.insert_or_assign(option, value);
+  }
   /// NAME, or NAME(option=value, ...) with what was given: reads back as these options.
   std::string text() const;
 

@@ -28,6 +28,7 @@ enum class Role : std::uint8_t {
   loss_scale,
   skipped,
   evaluated,
+  gradient_norm,
 };
 
 enum class Direction : std::uint8_t { input, output };
@@ -106,6 +107,12 @@ inline constexpr std::array kRoles{
             .direction = Direction::output,
             .type = {.floating = true},
             .once = false},
+    RoleDef{.role = Role::gradient_norm,
+            .name = "gradient_norm",
+            .summary = "of all gradients together, before they are clipped",
+            .direction = Direction::output,
+            .type = {.scalar = true, .dtype = DType::f64},
+            .needs = Role::loss},
 };
 static_assert(
     [] {

@@ -13,6 +13,7 @@
 #include "ir/ops/pointwise.h"
 #include "ir/ops/random.h"
 #include "ir/ops/reduce.h"
+#include "ir/ops/square_sums.h"
 #include "ir/ops/structure.h"
 #include "ir/ops/view.h"
 #include "ir/ops/window.h"
@@ -33,7 +34,7 @@ constexpr auto join_tables(const OpDef* const (&... tables)[N]) {
   return all;
 }
 constexpr auto kAll = join_tables(kStructureOps, kPointwiseOps, kElementaryOps, kLogicOps, kReduceOps, kContractOps, kViewOps,
-                                  kWindowOps, kIndexOps, kRandomOps, kCompositeOps, kAttentionOps);
+                                  kWindowOps, kIndexOps, kRandomOps, kCompositeOps, kAttentionOps, kSquareSumOps);
 
 constexpr bool has_attribute(const OpDef& op, std::string_view name) {
   for (const AttributeSpec& spec : op.attributes)

@@ -37,6 +37,8 @@ extern const OpDef kPhiloxUniform, kRandomUniform;
 extern const OpDef kSoftmax, kLogSoftmax, kBatchNorm, kLayerNorm, kCrossEntropy, kBinaryCrossEntropy;
 // attention.h
 extern const OpDef kAttention, kAttentionGradient;
+// square_sums.h
+extern const OpDef kSquareSums;
 
 extern const std::span<const OpDef* const> kTable;
 

@@ -20,7 +20,11 @@ Var magnitude(Builder& b, Var x) {
   return b.cast(b.max(ops::kAbs(x), axes), DType::f32);
 }
 
-Var all_finite(Builder& b, Value* loss, const std::vector<Value*>& gradients) {
+Var all_finite(Builder& b, Value* loss, const std::vector<Value*>& gradients, Value* norm) {
+  if (norm) {
+    const Var worst = ops::kMaximum(b.cast(ops::kAbs(b.wrap(loss)), DType::f64), b.wrap(norm));
+    return worst < b.like(worst, std::numeric_limits<double>::infinity());
+  }
   Var worst = magnitude(b, b.wrap(loss));
   for (Value* gradient : gradients)
     if (gradient->type.elements() > 0) worst = ops::kMaximum(worst, magnitude(b, b.wrap(gradient)));
@@ -81,15 +85,20 @@ std::vector<Value*> unscale(Graph& graph, const std::vector<Value*>& gradients, 
   return unscaled;
 }
 
-ScalingReport skip_overflow(Graph& graph, const ScaledLoss& scaled, Value* loss, const std::vector<Value*>& gradients,
-                            const std::vector<Value*>& attempts) {
-  Builder b(graph, "loss scale");
-  Var finite = all_finite(b, loss, gradients);
+SkipReport skip_non_finite(Graph& graph, const ScaledLoss& scaled, Value* loss, const std::vector<Value*>& gradients,
+                           const std::vector<Value*>& attempts, Value* norm) {
+  const char* const origin = scaled.scale ? "loss scale" : "skipped steps";
+  Builder b(graph, origin);
+  Var finite = all_finite(b, loss, gradients, norm);
   guard_updates(b, finite, attempts);
-  b.set_origin("loss scale");
-  const bool dynamic = graph.find_state(scaled.scale) != nullptr;
-  Var next = dynamic ? adjust_scale(b, scaled.scale, finite) : b.wrap(scaled.scale);
-  return {next.value, b.cast(ops::kNot(finite), DType::i64).value};
+  b.set_origin(origin);
+  SkipReport report;
+  if (scaled.scale) {
+    const bool dynamic = graph.find_state(scaled.scale) != nullptr;
+    report.scale = dynamic ? adjust_scale(b, scaled.scale, finite).value : scaled.scale;
+  }
+  report.skipped = b.cast(ops::kNot(finite), DType::i64).value;
+  return report;
 }
 
 }  // namespace gcomp::passes

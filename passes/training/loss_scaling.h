@@ -34,15 +34,16 @@ ScaledLoss scale_loss(ir::Graph& graph, ir::Value* loss, const LossScaling& scal
 /// Each gradient divided by the scale.
 std::vector<ir::Value*> unscale(ir::Graph& graph, const std::vector<ir::Value*>& gradients, ir::Value* scale);
 
-/// The outputs of a scaled step beside the loss.
-struct ScalingReport {
-  ir::Value* scale = nullptr;    ///< f32[]: of the next step
+/// The outputs of a step that may be skipped, beside the loss.
+struct SkipReport {
+  ir::Value* scale = nullptr;    ///< f32[]: of the next step; null where the loss is not scaled
   ir::Value* skipped = nullptr;  ///< i64[]: 1 where nothing was updated
 };
 /// To be called last. Every update so far, but those of `attempts`, happens only where loss and gradients are finite; then the
 /// scale and its counter `good_steps` (i64[]) are updated, where there are any. `attempts` are counters of steps begun, not of
-/// steps done.
-ScalingReport skip_overflow(ir::Graph& graph, const ScaledLoss& scaled, ir::Value* loss, const std::vector<ir::Value*>& gradients,
-                            const std::vector<ir::Value*>& attempts);
+/// steps done. `norm` is that of all gradients (f64[]), whose being finite says it of them; where it is null they are looked at one
+/// by one.
+SkipReport skip_non_finite(ir::Graph& graph, const ScaledLoss& scaled, ir::Value* loss, const std::vector<ir::Value*>& gradients,
+                           const std::vector<ir::Value*>& attempts, ir::Value* norm = nullptr);
 
 }  // namespace gcomp::passes

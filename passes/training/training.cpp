@@ -35,12 +35,11 @@ std::vector<Value*> counters_of(const Graph& graph) {
   return values;
 }
 
-void show_loss(Graph& graph, Value* loss, const std::optional<ScalingReport>& report) {
+void show_loss(Graph& graph, Value* loss, const StepReport& report) {
   show_alone(graph, loss);
-  if (report) {
-    graph.add_output(report->scale, Role::loss_scale);
-    graph.add_output(report->skipped, Role::skipped);
-  }
+  if (report.scale) graph.add_output(report.scale, Role::loss_scale);
+  if (report.skipped) graph.add_output(report.skipped, Role::skipped);
+  if (report.gradient_norm) graph.add_output(report.gradient_norm, Role::gradient_norm);
   graph.set_name("train_step");
   graph.remove_dead();
 }
@@ -54,10 +53,11 @@ void show_gradients(Graph& graph, Value* loss, const std::vector<Value*>& gradie
 }
 
 void make_training_step(Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer, const std::vector<std::string>& trained,
-                        const std::optional<TensorType>& label, const std::optional<LossScaling>& scaling) {
+                        const std::optional<TensorType>& label, const std::optional<LossScaling>& scaling,
+                        const StepOptions& step) {
   std::map<std::string, TensorType> arrays;
   if (label) arrays.emplace(kLabelArray, *label);
-  const TrainingRequest request{loss, optimizer, trained, std::move(arrays), scaling};
+  const TrainingRequest request{loss, optimizer, trained, std::move(arrays), scaling, step};
   prepare(graph, {}, &request);
 }
 

@@ -10,6 +10,7 @@
 #include "passes/training/loss_scaling.h"
 #include "passes/training/losses/loss.h"
 #include "passes/training/optimizers/optimizer.h"
+#include "passes/training/step_options.h"
 
 namespace gcomp::passes {
 
@@ -20,11 +21,17 @@ struct TrainingRequest {
   std::vector<std::string> trained;               ///< states by their names
   std::map<std::string, TensorType> arrays = {};  ///< that the data have, of one batch
   std::optional<LossScaling> scaling = {};
+  StepOptions step = {};
 };
 
-/// Outputs become the loss alone; with `report` the scale of the next step and whether this one was skipped follow. Each has its
-/// role (ir/base/role.h).
-void show_loss(ir::Graph& graph, ir::Value* loss, const std::optional<ScalingReport>& report);
+/// What a step gives beside the loss; null for what it does not.
+struct StepReport {
+  ir::Value* scale = nullptr;          ///< f32[]: of the next step
+  ir::Value* skipped = nullptr;        ///< i64[]: 1 where nothing was updated
+  ir::Value* gradient_norm = nullptr;  ///< f64[]: before clipping
+};
+/// Outputs become the loss and what `report` has. Each has its role (ir/base/role.h).
+void show_loss(ir::Graph& graph, ir::Value* loss, const StepReport& report);
 /// Outputs become the loss and the gradients; no updates of any kind.
 void show_gradients(ir::Graph& graph, ir::Value* loss, const std::vector<ir::Value*>& gradients);
 
@@ -36,6 +43,6 @@ std::vector<ir::Value*> counters_of(const ir::Graph& graph);
 /// The whole step, without mixed precision: the rows of the pass table from attach_loss to show_loss.
 void make_training_step(ir::Graph& graph, const LossSpec& loss, const OptimizerSpec& optimizer,
                         const std::vector<std::string>& trained, const std::optional<TensorType>& label = {},
-                        const std::optional<LossScaling>& scaling = {});
+                        const std::optional<LossScaling>& scaling = {}, const StepOptions& step = {});
 
 }  // namespace gcomp::passes

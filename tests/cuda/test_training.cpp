@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <sstream>
 
 #include "gcomp/gcomp.h"
 #include "tests/cuda/cuda_run.h"
@@ -100,6 +101,58 @@ TEST_P(CudaTrainingOnOtherKernels, LossesFollowTheRecord) {
       const double reference = wanted.at(static_cast<std::int64_t>(i));
       EXPECT_LE(std::abs(losses[i] - reference), way.tolerance * std::abs(reference)) << way.options[0] << ", step " << i + 1;
     }
+  }
+}
+
+// Groups, clipping, average and skipping on CUDA against PyTorch's record, in f64: one graph launch a step still.
+TEST(CudaStepSettings, TrainAsPyTorchDoes) {
+  const std::string folder = std::string(GCOMP_SOURCE_DIR) + "/tests/fixtures/training/";
+  const std::map<std::string, Tensor> record = load_arrays(folder + "groups.npz");
+  const Tensor& bytes = record.at("cases");
+  std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()));
+  constexpr std::int64_t kRecorded = 50;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(lines, line); ++number) {
+    if (line.find("--clip") == line.npos || line.find("--schedule") == line.npos) continue;  // those with everything
+    std::vector<std::string> arguments{"train",
+                                       folder + "mlp.onnx",
+                                       "--data",
+                                       folder + "mlp.npz",
+                                       "--loss",
+                                       "cross_entropy",
+                                       "--batch",
+                                       "6",
+                                       "--steps",
+                                       "50",
+                                       "--precision",
+                                       "f64",
+                                       "--device",
+                                       "cuda",
+                                       "--eval-data",
+                                       folder + "mlp.npz",
+                                       "--metrics",
+                                       "",
+                                       "--out",
+                                       "",
+                                       "--skip-non-finite",
+                                       "--no-shuffle"};
+    const CudaFolder out;
+    arguments[17] = out / "m.jsonl";
+    arguments[19] = out / "trained.onnx";
+    for (const auto& flag : nlohmann::json::parse(line)) arguments.push_back(flag.get<std::string>());
+    const CudaRun run = out.run(arguments);
+    ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
+    const std::vector<double> losses = step_losses(out / "m.jsonl");
+    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), kRecorded);
+    for (std::int64_t step = 0; step < kRecorded; ++step) {
+      const double wanted = record.at("mlp").at(number * kRecorded + step);
+      EXPECT_NEAR(losses[static_cast<std::size_t>(step)], wanted, 1e-9 * wanted) << line << ", step " << step + 1;
+    }
+    const std::string metrics = contents(out / "m.jsonl");
+    const auto evaluated = nlohmann::json::parse(metrics.substr(metrics.find("{\"eval\"")));
+    const double wanted = record.at("mlp.evaluated").at(number);
+    EXPECT_NEAR(evaluated.at("loss").get<double>(), wanted, 1e-9 * wanted) << line << ", evaluated";
+    if (!on_real_device()) { EXPECT_GE(run.count("cuGraphLaunch"), kRecorded); }
   }
 }
 

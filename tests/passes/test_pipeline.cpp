@@ -96,6 +96,24 @@ const std::vector<Broken>& broken_graphs() {
          c.context.made.gradients = {c.value("y")};
        },
        "the gradient %y of %w is f32[8,2], wanted f32[3,2]"},
+      {Form::gradients_clipped, kTrained,
+       [](Case& c) {
+         c.context.made.parameters = {c.value("w")};
+         c.context.made.gradients = {nullptr};
+       },
+       "%w has no gradient"},
+      {Form::parameters_averaged, kTrained,
+       [](Case& c) {
+         c.context.made.parameters = {c.value("w")};
+         c.request.step.average = 0.9;
+       },
+       "nothing averages %w"},
+      {Form::updates_guarded, kTrained,
+       [](Case& c) {
+         c.context.made.parameters = {c.value("w")};
+         c.request.step.skip_non_finite = true;
+       },
+       "the update of %w is no select"},
       {Form::updates_attached, kTrained,
        [](Case& c) {
          c.context.made.parameters = {c.value("w")};

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
 
 #include "runtime/metrics.h"
 #include "tests/runtime/temporary_directory.h"
@@ -49,6 +51,12 @@ TEST(Metrics, DoublesReadBackExactly) {
 TEST(Metrics, WhatJsonLacksIsNullAndText) {
   EXPECT_EQ(json({{"loss", std::nan("")}}), R"({"loss":null,"loss_text":"nan"})");
   EXPECT_EQ(json({{"loss", INFINITY}, {"b", -INFINITY}}), R"({"loss":null,"loss_text":"inf","b":null,"b_text":"-inf"})");
+}
+
+TEST(Metrics, ListsAreLists) {
+  const std::vector<double> rates{0.1, 1, NAN};
+  EXPECT_EQ(json({{"lr_groups", std::span<const double>(rates)}, {"none", std::span<const double>()}}),
+            "{\"lr_groups\":[0.1,1.0,null],\"none\":[]}");
 }
 
 TEST(Metrics, AnyTextIsValidJson) {

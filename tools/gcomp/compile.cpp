@@ -16,6 +16,7 @@
 #include "tools/gcomp/outputs.h"
 #include "tools/gcomp/pass_trace.h"
 #include "tools/gcomp/report.h"
+#include "tools/gcomp/step_flags.h"
 
 namespace gcomp::tools {
 namespace {
@@ -27,6 +28,7 @@ struct CompileFlags {
   std::vector<std::string> disabled, metrics;
   ModelOptions model_options;
   OptimizerOptions optimizer;
+  StepFlags step;
   DeviceOptions device;
 };
 
@@ -93,6 +95,7 @@ class Compilation {
     if (flags.train) loss_ = passes::parse_loss(flags.loss, flags.output);
     if (flags.train) driver::metrics_of(flags.metrics, loss_);  // wrong ones are told now
     if (flags.train) optimizer_ = flags.optimizer.parse();
+    if (flags.train) options_.step = flags.step.parse(flags.optimizer.rate());
   }
 
   void run() {
@@ -235,6 +238,7 @@ Command add_compile(ArgumentParser& root, Console& console) {
   flags->model_options.add_shapes(parser);
   flags->model_options.add_selection(parser);
   flags->optimizer.add(parser);
+  flags->step.add(parser);
   flags->device.add(parser);
   parser.set_footer(
       "Examples:\n"

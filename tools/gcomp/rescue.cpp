@@ -20,11 +20,11 @@ fs::path free_name(const fs::path& folder, const fs::path& wanted) {
 
 }  // namespace
 
-SavedModelFile save_somewhere(Trainer& trainer, const std::string& wanted) {
+SavedModelFile save_somewhere(Trainer& trainer, const std::string& wanted, Weights weights) {
   SavedModelFile saved;
   saved.path = wanted;
   try {
-    trainer.save(wanted);
+    trainer.save(wanted, weights);
     return saved;
   } catch (const UserError& error) {
     saved.failure = error.what();
@@ -36,7 +36,7 @@ SavedModelFile save_somewhere(Trainer& trainer, const std::string& wanted) {
     if (folder.empty()) continue;
     const fs::path path = free_name(folder, wanted);
     try {
-      trainer.save(path);
+      trainer.save(path, weights);
       saved.path = path.string();
       return saved;
     } catch (const UserError& failure) { reasons += concat("; ", failure.what()); }

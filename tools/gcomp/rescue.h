@@ -17,6 +17,6 @@ struct SavedModelFile {
 
 /// Saves to `wanted` or, where that cannot be written, under a new name to the folder for temporary files, or to the current one.
 /// Throws UserError with every place and reason where none takes it.
-SavedModelFile save_somewhere(Trainer& trainer, const std::string& wanted);
+SavedModelFile save_somewhere(Trainer& trainer, const std::string& wanted, Weights weights = Weights::trained);
 
 }  // namespace gcomp::tools

@@ -53,6 +53,10 @@ Command add_train(ArgumentParser& root, Console& console) {
   flags->model_options.add_shapes(parser);
   flags->model_options.add_selection(parser);
   flags->optimizer.add(parser);
+  flags->step.add(parser);
+  parser.add_option("--out-ema", flags->out_ema, "with --ema: the model with the average of its parameters, .onnx")
+      .type_name("FILE")
+      .group("Parameter groups, clipping, average");
   parser
       .add_option("--schedule", flags->schedule,
                   concat(names_of(driver::schedule_definitions()),

@@ -45,21 +45,30 @@ void TrainingRun::start(std::int64_t step) {
 void TrainingRun::take_loss(std::int64_t step) {
   loss_ = on_rows(
       *trainer_, *data_, [&] { return trainer_->take_loss(); }, [&] { return plan_->rows_of(step); });
-  const Optional<LossScaleStatus> scale = trainer_->loss_scale();
-  std::vector<runtime::Metric> metric{
-      {"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}, {"lr", rate_of(step)}};
-  if (scale) metric.insert(metric.end(), {{"loss_scale", scale->scale}, {"skipped", std::int64_t{scale->skipped}}});
+  write_metrics(step);
+  const Optional<bool> skipped = trainer_->skipped();
+  skipped_ += skipped.value_or(false);
+  skipped_in_a_row_ = skipped.value_or(false) ? skipped_in_a_row_ + 1 : 0;
+  if (const Optional<LossScaleStatus> scale = trainer_->loss_scale()) check_scale(step, *scale);
+  if (!skipped && !std::isfinite(loss_)) throw UserError(where_loss_went(step, loss_, plan_->rows_of(step)), ExitCode::numeric);
+}
+
+void TrainingRun::write_metrics(std::int64_t step) {
+  const double rate = rate_of(step);
+  std::vector<runtime::Metric> metric{{"step", step + 1}, {"epoch", plan_->epoch_of(step) + 1}, {"loss", loss_}, {"lr", rate}};
+  group_rates_.clear();
+  for (const ParameterGroup& group : trainer_->groups()) group_rates_.push_back(rate * group.rate);
+  if (!group_rates_.empty()) metric.emplace_back("lr_groups", std::span<const double>(group_rates_));
+  if (const Optional<double> norm = trainer_->gradient_norm()) metric.emplace_back("gradient_norm", *norm);
+  if (const Optional<LossScaleStatus> scale = trainer_->loss_scale()) metric.emplace_back("loss_scale", scale->scale);
+  if (const Optional<bool> skipped = trainer_->skipped()) metric.emplace_back("skipped", std::int64_t{*skipped});
   metrics_->write(metric);
-  if (scale) check_scale(step, *scale);
-  if (!scale && !std::isfinite(loss_)) throw UserError(where_loss_went(step, loss_, plan_->rows_of(step)), ExitCode::numeric);
 }
 
 /// A step that overflows is skipped; steps that all do end the run, where the scale says so: below 1 it no longer scales up. A
 /// constant one gets the patience that a dynamic one has from its first value on.
 void TrainingRun::check_scale(std::int64_t step, const LossScaleStatus& scale) {
   constexpr std::int64_t kPatience = 17;
-  skipped_ += scale.skipped;
-  skipped_in_a_row_ = scale.skipped ? skipped_in_a_row_ + 1 : 0;
   if (!scale.skipped || (scale.dynamic ? scale.scale >= 1 : skipped_in_a_row_ < kPatience)) return;
   const std::string culprit = find_non_finite(*data_, names_, plan_->rows_of(step));
   const std::string what =
@@ -116,15 +125,20 @@ void TrainingRun::train() {
   seconds_ = progress.seconds();
 }
 
+std::string TrainingRun::skipped_text() const {
+  const std::string count = concat(skipped_, skipped_ == 1 ? " step was" : " steps were", " skipped: ");
+  if (const Optional<LossScaleStatus> scale = trainer_->loss_scale())
+    return concat(count, "gradients overflowed f16, loss scale ", scale->scale);
+  return concat(count, "loss or gradients were not finite");
+}
+
 void TrainingRun::print_results(const std::string& out, const std::string& digest) const {
   char text[160];
   std::snprintf(text, sizeof text, ", last loss %.9g", loss_);
   console_.result(concat("trained ", taken_, taken_ == 1 ? " step in " : " steps in ", time_text(seconds_), " (",
                          rows_rate_text(static_cast<double>(taken_ * plan_->batch()) / seconds_), ")", text));
   console_.result(concat("wrote '", out, "', seed ", position_.seed, ", weights ", digest.substr(0, 16)));
-  if (skipped_ > 0)
-    console_.result(concat(skipped_, skipped_ == 1 ? " step was" : " steps were", " skipped: gradients overflowed f16, loss scale ",
-                           trainer_->loss_scale()->scale));
+  if (skipped_ > 0) console_.result(skipped_text());
   if (!evaluation_) return;
   for (const std::string& metric : metric_lines(*evaluation_)) console_.result(metric);
 }
@@ -137,7 +151,7 @@ nlohmann::json TrainingRun::results(const std::string& out, const std::string& d
                       {"seed", position_.seed},
                       {"weights_sha256", digest},
                       {"dropped_rows", plan_->dropped_rows()}};
-  if (trainer_->loss_scale()) json["skipped_steps"] = skipped_;
+  if (trainer_->skipped()) json["skipped_steps"] = skipped_;
   if (!evaluation_) return json;
   json["eval"] = {{"data", flags_.eval_data}, {"loss", evaluation_->loss}, {"rows", evaluation_->rows}};
   add_metrics(json["eval"], *evaluation_);
@@ -152,15 +166,22 @@ void TrainingRun::finish() {
     throw UserError(concat("after step ", position_.steps + taken_, ": ", error.what(), "; '", flags_.out, "' is not written"),
                     error.code());
   }
+  if (taken_ > 0 && skipped_ == taken_ && !trainer_->loss_scale())
+    throw UserError(
+        concat("all ", taken_, " steps were skipped: loss or gradients were not finite; '", flags_.out, "' is not written"),
+        ExitCode::numeric);
   position_.steps += taken_;
   trainer_->set_data_position(position_);
   if (schedule_) trainer_->set_learning_rate(base_rate_);
   const std::string digest = trainer_->weights_digest();
   const SavedModelFile saved = save_somewhere(*trainer_, flags_.out);
+  std::optional<SavedModelFile> averaged;
+  if (!flags_.out_ema.empty()) averaged = save_somewhere(*trainer_, flags_.out_ema, Weights::averaged);
   if (!flags_.training && !is_artifact(saved.path))
     report_forms(console_, saved.path, driver::imported_model(*trainer_).forms.training,
                  "written in inference form (--training keeps them as in training)");
   print_results(saved.path, digest);
+  if (averaged) console_.result(concat("wrote '", averaged->path, "', the average of the parameters"));
 
   std::string problem;
   int code = static_cast<int>(saved.code);
@@ -172,12 +193,15 @@ void TrainingRun::finish() {
     problem = concat("interrupted by ", name_of_signal(interrupt_.signal()), " after step ", taken_, " of ", steps_,
                      saved.failure.empty() ? concat("; '", saved.path, "' is the model as trained so far") : "");
   if (!saved.failure.empty()) add(concat(saved.failure, "; what was trained is in '", saved.path, "'"), code);
+  if (averaged && !averaged->failure.empty())
+    add(concat(averaged->failure, "; the average is in '", averaged->path, "'"), static_cast<int>(averaged->code));
   if (interrupted && code == 0) code = exit_code_of_signal(interrupt_.signal());
   if (!metrics_->failure().empty())
     add(concat(metrics_->failure(), ": --metrics ends before the run",
                saved.failure.empty() ? concat("; '", saved.path, "' is whole") : ""),
         static_cast<int>(ExitCode::invalid));
   nlohmann::json json = results(saved.path, digest);
+  if (averaged) json["out_ema"] = averaged->path;
   if (interrupted) json["interrupted"] = name_of_signal(interrupt_.signal());
   if (code == 0) return console_.result_json(std::move(json));
   throw Unfinished{problem, code, std::make_shared<const nlohmann::json>(std::move(json))};

@@ -17,18 +17,20 @@
 #include "tools/gcomp/metrics_log.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/outputs.h"
+#include "tools/gcomp/step_flags.h"
 #include "tools/gcomp/training_data.h"
 
 namespace gcomp::tools {
 
 struct TrainFlags {
-  std::string model, data, eval_data, loss, output, metrics, out, schedule;
+  std::string model, data, eval_data, loss, output, metrics, out, out_ema, schedule;
   std::vector<std::string> metric;
   std::int64_t batch = 0, epochs = 0, steps = 0, warmup_steps = 0;
   std::uint64_t seed = 0;
   bool seed_given = false, no_shuffle = false, embed_model = false, training = false;
   ModelOptions model_options;
   OptimizerOptions optimizer;
+  StepFlags step;
   DeviceOptions device;
   TrustOptions trust;
 };
@@ -38,13 +40,14 @@ class TrainingRun {
  public:
   /// Everything up to the first step. Once a signal is noted, throws an Error within moments.
   TrainingRun(const TrainFlags& flags, const Console& console, const Interrupt& interrupt);
-  void report() const;
+  void report();
   /// All steps, or those up to a signal.
   void train();
   /// Writes the model and says what became of it. Throws Unfinished after a signal, and where something could not be written.
   void finish();
 
  private:
+  void report_step();
   Trainer make_trainer();
   void bind_schedule();
   double rate_of(std::int64_t step) const { return schedule_ ? schedule_->rate(step) : trainer_->learning_rate(); }
@@ -57,9 +60,11 @@ class TrainingRun {
   void start(std::int64_t step);
   void take_loss(std::int64_t step);
   void evaluate(std::int64_t epoch);
+  void write_metrics(std::int64_t step);
   void check_scale(std::int64_t step, const LossScaleStatus& scale);
   std::string where_loss_went(std::int64_t step, double loss, std::span<const std::int64_t> rows) const;
   nlohmann::json results(const std::string& out, const std::string& digest) const;
+  std::string skipped_text() const;
   void print_results(const std::string& out, const std::string& digest) const;
 
   const TrainFlags& flags_;
@@ -80,6 +85,7 @@ class TrainingRun {
   std::int64_t steps_ = 0, taken_ = 0;  // wanted and done by this run
   double loss_ = 0;
   std::int64_t skipped_ = 0, skipped_in_a_row_ = 0;
+  std::vector<double> group_rates_;       // of the step whose metrics are written
   std::optional<Evaluation> evaluation_;  // of the weights as they are, or none
   double seconds_ = 0;
 };

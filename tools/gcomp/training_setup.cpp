@@ -22,12 +22,14 @@ void check_train_flags(const TrainFlags& flags) {
   if (flags.out.empty()) refuse_flags("--out is empty: give a name that ends in .onnx or .gcx");
   if (flags.training && is_artifact(flags.out))
     refuse_flags(concat("--training: '", flags.out, "' is a .gcx, which holds both forms; it decides what is written as .onnx"));
+  if (!flags.out_ema.empty() && !flags.step.ema && !is_artifact(flags.model))
+    refuse_flags(concat("--out-ema ", flags.out_ema, ": no average is kept; --ema 0.999 keeps one"));
   if (flags.embed_model && !is_artifact(flags.out)) refuse_flags("--embed-model has a meaning only with --out NAME.gcx");
 }
 
 Outputs outputs_of(const TrainFlags& flags) {
   check_train_flags(flags);
-  Outputs outputs({{"--out", flags.out, kTrainedEndings}, {"--metrics", flags.metrics}});
+  Outputs outputs({{"--out", flags.out, kTrainedEndings}, {"--out-ema", flags.out_ema, {".onnx"}}, {"--metrics", flags.metrics}});
   outputs.protect("model", flags.model);
   outputs.protect("data", flags.data);
   if (!flags.eval_data.empty()) outputs.protect("evaluation data", flags.eval_data);
@@ -38,7 +40,8 @@ Outputs outputs_of(const TrainFlags& flags) {
 
 TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const Interrupt& interrupt)
     : flags_(flags), console_(console), interrupt_(interrupt), outputs_(outputs_of(flags)) {
-  { runtime::AtomicFile probe(flags_.out); }  // a directory that is missing or read-only is found before any work
+  for (const std::string& out : {flags_.out, flags_.out_ema})  // a directory that is missing or read-only is found before any work
+    if (!out.empty()) runtime::AtomicFile{out};
   metrics_ = std::make_unique<MetricsLog>(flags_.metrics, console_);
   if (!flags_.schedule.empty() || flags_.warmup_steps > 0)
     schedule_.emplace(flags_.schedule.empty() ? "constant" : flags_.schedule);
@@ -48,7 +51,9 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
   fit(*data_, *trainer_);
   if (eval_data_) fit(*eval_data_, *trainer_);
   if (eval_data_ || is_artifact(flags_.out)) trainer_->prepare_evaluation();
-  if (!is_artifact(flags_.out) || flags_.embed_model) trainer_->prepare_export();
+  if (!flags_.out_ema.empty() && !trainer_->keeps_average())
+    refuse_flags(concat("--out-ema ", flags_.out_ema, ": '", flags_.model, "' was compiled without --ema"));
+  if (!is_artifact(flags_.out) || flags_.embed_model || !flags_.out_ema.empty()) trainer_->prepare_export();
   if (flags_.training) trainer_->set_export_form(ExportForm::as_written);
   outputs_.protect_model(driver::model_files(*trainer_));
   steps_ = flags.steps > 0 ? flags.steps : flags.epochs * plan_->steps_per_epoch();
@@ -131,6 +136,7 @@ Trainer TrainingRun::compile_trainer() {
   options.batch = flags_.batch;
   options.graph = flags_.model_options.parse();
   options.graph.seed = static_cast<std::int64_t>(flags_.seed);
+  options.graph.step = flags_.step.parse(options.learning_rate);
   options.device = flags_.device.request();
   options.device_options = device_options();
   compiling_.watch(options.hooks, options.device_options);
@@ -153,10 +159,17 @@ Trainer TrainingRun::compile_trainer() {
   return driver::make_trainer(model, options);
 }
 
-void TrainingRun::report() const {
+void TrainingRun::report_step() {
+  report_groups(console_, *trainer_, base_rate_);
+  if (trainer_->keeps_average() && !eval_data_ && flags_.out_ema.empty() && !is_artifact(flags_.out))
+    console_.warn("the average of the parameters is written nowhere: --out-ema FILE writes it");
+}
+
+void TrainingRun::report() {
   if (is_artifact(flags_.model)) console_.say(concat("training step of '", flags_.model, "', batches of ", plan_->batch()));
   else report_parameters(console_, driver::imported_model(*trainer_));
   if (!is_artifact(flags_.model)) report_outputs(console_, driver::imported_model(*trainer_), flags_.loss, trainer_->loss_output());
+  report_step();
   console_.say("device: " + trainer_->device());
   console_.say(concat("data: '", flags_.data, "', ", grouped(data_->rows()), " rows, ", plan_->steps_per_epoch(),
                       " steps an epoch, ", position_.shuffled ? concat("shuffled with seed ", position_.seed) : "in order"));

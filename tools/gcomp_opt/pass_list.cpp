@@ -20,6 +20,7 @@ struct Settings {
   PipelineOptions pipeline;
   std::string loss = "mse", optimizer = "sgd";
   std::optional<passes::LossScaling> scaling;
+  passes::StepOptions step;
 };
 
 [[noreturn]] void misuse(const std::string& message) { throw UserError(message, ExitCode::usage); }
@@ -41,6 +42,17 @@ void read_scaling(std::string_view text, std::optional<passes::LossScaling>& val
   if (text == "dynamic") return void(value.emplace());
   read(text, number);
   value = passes::LossScaling{static_cast<double>(number)};
+}
+void read_bound(std::string_view text, std::optional<double>& value) {
+  std::int64_t number = 0;
+  read(text, number);
+  value = static_cast<double>(number);
+}
+/// Of any decay.
+void read_average(std::string_view text, std::optional<double>& value) {
+  bool averages = false;
+  read(text, averages);
+  if (averages) value = 0.9;
 }
 void read_half(std::string_view text, DType& value) {
   if (text != "bf16" && text != "f16") misuse(concat("found '", text, "', wanted bf16 or f16"));
@@ -81,6 +93,10 @@ constexpr Option kOptions[] = {
     {"attach_optimizer", "optimizer", [](Settings& s, std::string_view text) { read(text, s.optimizer); }},
     {"training_step", "loss", [](Settings& s, std::string_view text) { read(text, s.loss); }},
     {"training_step", "loss_scale", [](Settings& s, std::string_view text) { read_scaling(text, s.scaling); }},
+    {"training_step", "clip_norm", [](Settings& s, std::string_view text) { read_bound(text, s.step.clipping.norm); }},
+    {"training_step", "clip_value", [](Settings& s, std::string_view text) { read_bound(text, s.step.clipping.value); }},
+    {"training_step", "average", [](Settings& s, std::string_view text) { read_average(text, s.step.average); }},
+    {"training_step", "skip_non_finite", [](Settings& s, std::string_view text) { read(text, s.step.skip_non_finite); }},
     {"training_step", "optimizer", [](Settings& s, std::string_view text) { read(text, s.optimizer); }},
 };
 #undef GCOMP_OPTION
@@ -95,17 +111,17 @@ std::vector<std::string> parameters_of(const Graph& graph) {
 constexpr std::string_view kTrainingStep = "training_step";
 
 /// Passes after which outputs or states are not those of before.
-constexpr std::string_view kOtherMeaning[] = {"attach_loss", "skip_overflow", "show_loss", "show_gradients", kTrainingStep};
+constexpr std::string_view kOtherMeaning[] = {"attach_loss", "skip_non_finite", "show_loss", "show_gradients", kTrainingStep};
 
 passes::TrainingRequest request_of(const Graph& graph, const Settings& settings) {
   const passes::OptimizerSpec optimizer(settings.optimizer, "optimizer");
   optimizer.check("optimizer");
-  return {passes::parse_loss(settings.loss), optimizer, parameters_of(graph), {}, settings.scaling};
+  return {passes::parse_loss(settings.loss), optimizer, parameters_of(graph), {}, settings.scaling, settings.step};
 }
 
 bool run_training_step(Graph& graph, PassState&, const Settings& settings) {
   const passes::TrainingRequest request = request_of(graph, settings);
-  passes::make_training_step(graph, request.loss, *request.optimizer, request.trained, {}, request.scaling);
+  passes::make_training_step(graph, request.loss, *request.optimizer, request.trained, {}, request.scaling, request.step);
   return true;
 }
 

@@ -20,12 +20,12 @@ bool is_sum(const LossCall& call) { return call.o.knows("reduction") && call.o.w
 
 CallGraph::CallGraph(Graph& graph, const std::map<std::string, TensorType>& arrays)
     : b_(graph, "loss"), scope_(scope_of(graph, arrays)), binder_(scope_) {
-  for (Value* output : graph.outputs()) values_.emplace(output->name, b_.wrap(output));
-  for (Value* input : graph.inputs()) values_.emplace(input->name, b_.wrap(input));
+  for (Value* output : graph.outputs()) outputs_.emplace(output->name, b_.wrap(output));
+  for (Value* input : graph.inputs()) inputs_.emplace(input->name, b_.wrap(input));
 }
 
 void CallGraph::add_inputs() {
-  for (const LossArray& array : binder_.bound().arrays) values_.emplace(array.name, add_input(array));
+  for (const LossArray& array : binder_.bound().arrays) inputs_.emplace(array.name, add_input(array));
 }
 
 /// Called as the data's array is, whatever the model calls what its nodes make: that gives the name up.
@@ -33,7 +33,7 @@ Var CallGraph::add_input(const LossArray& array) {
   Graph& graph = b_.graph();
   for (const State& state : graph.states())
     check_user(state.value->name != array.name, "the model has an initializer named '", array.name,
-               "', the name of an array that the loss reads; rename one of them");
+               "', the name of an array that the loss reads; rename it");
   Value* taken = nullptr;
   for (const auto& node : graph.nodes())
     for (Value* result : node->results)
@@ -55,16 +55,17 @@ LossCall CallGraph::build(const Call& call, const std::vector<BoundOperand>& bou
 
 Var CallGraph::operand_of(const CallOperand& operand, const BoundOperand& bound) {
   switch (bound.source) {
-    case Source::output:
+    case Source::output: return b_.cast(outputs_.at(bound.name), bound.type.dtype);
     case Source::input:
-    case Source::array: return b_.cast(values_.at(bound.name), bound.type.dtype);
+    case Source::array: return b_.cast(inputs_.at(bound.name), bound.type.dtype);
     case Source::number: {
       const Formula& e = *operand.expression;
       return b_.full(bound.type, e.kind == FormulaKind::negate ? -e.operands[0].value : e.value);
     }
     case Source::computed: break;
   }
-  return arithmetic(*operand.expression, [&](const Formula& e) { return Part{values_.at(e.text)}; }).var;
+  const auto value = [&](const Formula& e) { return Part{outputs_.contains(e.text) ? outputs_.at(e.text) : inputs_.at(e.text)}; };
+  return arithmetic(*operand.expression, value).var;
 }
 
 Part CallGraph::joined(Formula::Kind kind, Part a, Part b) {

@@ -27,7 +27,7 @@ class CallGraph {
   /// Adds an input of Role::label for each array that was bound. Before the first call is built.
   void add_inputs();
   LossCall build(const Call& call, const std::vector<BoundOperand>& bound);
-  ir::Var output(const std::string& name) const { return values_.at(name); }
+  ir::Var output(const std::string& name) const { return outputs_.at(name); }
 
   /// The value of an expression; `leaf` gives that of a name or call, which come in the order of the text.
   template <class Leaf>
@@ -48,7 +48,7 @@ class CallGraph {
   ir::Builder b_;
   LossScope scope_;
   CallBinder binder_;
-  std::map<std::string, ir::Var> values_;  ///< by name: outputs, then inputs, then arrays
+  std::map<std::string, ir::Var> outputs_, inputs_;  ///< inputs: the arrays too
 };
 
 /// The terms of a loss in such a graph.

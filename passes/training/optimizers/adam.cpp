@@ -7,7 +7,7 @@ namespace {
 using namespace ir;
 
 struct Betas {
-  Decay first, second;
+  Coefficient first, second;
 };
 Betas betas_of(const ParameterUpdate& u) { return {u.first_beta(), u.second_beta()}; }
 
@@ -36,7 +36,7 @@ Var adam_step(ParameterUpdate& u, bool decoupled) {
   }
   const Var p = decoupled ? u.decayed_parameter() : u.p;
   const Var step_size = u.s.learning_rate / u.s.bias_correction(betas.first), root = ops::kSqrt(u.s.bias_correction(betas.second));
-  return p - u.spread(step_size) * (m / (ops::kSqrt(v) / u.spread(root) + u.o.number("eps")));
+  return p - u.spread(step_size) * (m / (ops::kSqrt(v) / u.spread(root) + u.number("eps")));
 }
 
 Var adam(ParameterUpdate& u) { return adam_step(u, is_decoupled(u)); }
@@ -57,7 +57,7 @@ Var nadam(ParameterUpdate& u) {
   const Var before = u.state("mu_product", {DType::f64, {}}, 1), product = before * mu;
   u.b.update(before.value, product);
   const Var p = decoupled ? u.decayed_parameter() : u.p;
-  const Var divisor = ops::kSqrt(v / u.spread(u.s.bias_correction(betas.second))) + u.o.number("eps");
+  const Var divisor = ops::kSqrt(v / u.spread(u.s.bias_correction(betas.second))) + u.number("eps");
   const Var of_gradient = u.s.learning_rate * (1.0 - mu) / (1.0 - product),
             of_mean = u.s.learning_rate * mu_next / (1.0 - product * mu_next);
   return p - u.spread(of_gradient) * g / divisor - u.spread(of_mean) * m / divisor;
@@ -75,7 +75,7 @@ Var radam(ParameterUpdate& u) {
   const Var rho_t = rho - u.s.step * 2.0 * (1.0 - correction) / correction;
   const Var square = (rho_t - 4.0) * (rho_t - 2.0) * rho / (rho_t * ((rho - 4) * (rho - 2)));
   const Var rectified = ops::kSqrt(ops::kMaximum(square, u.s.number(0))) * ops::kSqrt(correction) * u.s.learning_rate;
-  const Var adapted = u.spread(rectified) * (mean / (ops::kSqrt(v) + u.o.number("eps")));
+  const Var adapted = u.spread(rectified) * (mean / (ops::kSqrt(v) + u.number("eps")));
   return p - u.b.select(u.b.broadcast(rho_t > u.s.number(5), u.p.shape(), {}), adapted, plain);
 }
 
@@ -83,7 +83,7 @@ Var radam(ParameterUpdate& u) {
 Var adamax(ParameterUpdate& u) {
   const Betas betas = betas_of(u);
   const Var g = u.decayed_gradient(), m = u.follow("exp_avg", g, betas.first), before = u.state("exp_inf");
-  const Var largest = ops::kMaximum(before * betas.second, ops::kAbs(g) + u.o.number("eps"));
+  const Var largest = ops::kMaximum(before * betas.second, ops::kAbs(g) + u.number("eps"));
   u.b.update(before.value, largest);
   return u.p - u.spread(u.s.learning_rate / u.s.bias_correction(betas.first)) * (m / largest);
 }

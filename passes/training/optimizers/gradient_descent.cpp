@@ -18,7 +18,7 @@ void check_nesterov(const Options& o, std::string_view what) {
 
 /// The first buffer is the gradient itself, undamped.
 Var with_momentum(ParameterUpdate& u, std::string_view name, Var g) {
-  const Decay momentum = u.momentum();
+  const Coefficient momentum = u.momentum();
   const double dampening = u.o.number("dampening");
   if (momentum.is_zero()) return g;
   const Var state = u.state(name), blended = state * momentum + g * (1 - dampening);
@@ -33,7 +33,7 @@ Var sgd(ParameterUpdate& u) { return u.p - u.rate() * with_momentum(u, "momentum
 /// trust_coeff |p| / (|g| + weight_decay |p| + eps), and 1 where either norm is 0.
 Var trust_ratio(ParameterUpdate& u) {
   const Var weight = norm_of(u.p), gradient = norm_of(u.g);
-  Var ratio = weight * u.o.number("trust_coeff") / (gradient + weight * u.o.number("weight_decay") + u.o.number("eps"));
+  Var ratio = weight * u.o.number("trust_coeff") / (gradient + weight * u.o.number("weight_decay") + u.number("eps"));
   const Var one = u.b.like(ratio, 1), zero = u.b.like(ratio, 0);
   ratio = u.b.select(weight > zero, u.b.select(gradient > zero, ratio, one), one);
   if (u.o.boolean("trust_clip")) ratio = at_most(ratio / u.b.cast(u.s.learning_rate, ratio.dtype()), 1);

@@ -28,7 +28,7 @@ std::vector<Var> clipped(const StepScalars& s, const Options& o, std::vector<Var
 }
 
 Var lamb(ParameterUpdate& u) {
-  const Decay first = u.first_beta(), second = u.second_beta();
+  const Coefficient first = u.first_beta(), second = u.second_beta();
   const double decay = u.o.number("weight_decay");
   const bool decoupled = u.o.boolean("decoupled_decay"), corrected = u.o.boolean("bias_correction");
   Var m;
@@ -40,12 +40,12 @@ Var lamb(ParameterUpdate& u) {
     u.b.update(before.value, m);
   }
   const Var v = u.follow("exp_avg_sq", u.g * u.g, second);
-  const auto correction = [&](const Decay& beta) { return corrected ? u.s.bias_correction(beta) : u.s.number(1); };
-  const Var divisor = ops::kSqrt(v) / u.spread(ops::kSqrt(correction(second))) + u.o.number("eps");
+  const auto correction = [&](const Coefficient& beta) { return corrected ? u.s.bias_correction(beta) : u.s.number(1); };
+  const Var divisor = ops::kSqrt(v) / u.spread(ops::kSqrt(correction(second))) + u.number("eps");
   Var update = m / u.spread(correction(first)) / divisor, p = u.p;
   if (u.o.boolean("caution")) update = cautious(u, update, u.g);
   if (decay != 0 && decoupled) p = u.decayed_parameter();
-  if (decay != 0 && !decoupled) update = update + p * decay;
+  if (decay != 0 && !decoupled) update = update + p * u.number("weight_decay");
   if (decay != 0 || u.o.boolean("always_adapt")) {
     const Var weight = norm_of(p), length = norm_of(update), zero = u.b.like(weight, 0), one = u.b.like(weight, 1);
     Var ratio = u.b.select(weight > zero, u.b.select(length > zero, weight / length, one), one);
@@ -57,7 +57,7 @@ Var lamb(ParameterUpdate& u) {
 
 /// The sign of a short mean of gradients; the long one is kept.
 Var lion(ParameterUpdate& u) {
-  const Decay first = u.first_beta(), second = u.second_beta();
+  const Coefficient first = u.first_beta(), second = u.second_beta();
   const Var before = u.state("exp_avg");
   Var update = ops::kSign(before * first + u.g * first.rest());
   if (u.o.boolean("caution")) update = cautious(u, update, u.g);
@@ -88,6 +88,7 @@ const OptimizerRule kLamb{
     .definition = {"lamb", "adam whose rate follows each layer's norms (You et al., 2019; timm)", kLambOptions},
     .update = lamb,
     .gradients = clipped,
+    .option_of_all = "max_grad_norm",
 };
 const OptimizerRule kLion{.definition = {"lion", "the sign of the momentum (Chen et al., 2023; timm)", kLionOptions},
                           .update = lion};

@@ -93,14 +93,15 @@ double adjusted(const Options& o, MatrixSize size) {
 Var adamw_of_the_rest(ParameterUpdate& u) {
   const Options defaults(kAdamw.definition);
   const StepScalars scalars{u.b, u.s.learning_rate, u.s.step};
-  ParameterUpdate rest{u.b, scalars, defaults, u.uses, u.parameter, u.p, u.g};
+  const Options* const all[] = {&defaults};
+  ParameterUpdate rest{u.b, scalars, defaults, u.uses, all, u.parameter, u.p, u.g};
   return kAdamw.update(rest);
 }
 
 Var muon(ParameterUpdate& u) {
   const std::optional<MatrixSize> size = u.uses.matrix_size(u.parameter);
   if (!size) return adamw_of_the_rest(u);
-  const Decay momentum = u.momentum();
+  const Coefficient momentum = u.momentum();
   const Var buffer = u.follow("momentum_buffer", u.g, momentum);
   const Var ahead = u.o.boolean("nesterov") ? u.g * momentum.rest() + buffer * momentum : buffer;
   return u.decayed_parameter() - u.rate() * (orthogonal(u, ahead) * adjusted(u.o, *size));
@@ -136,6 +137,7 @@ const OptimizerRule kAdafactor{
 const OptimizerRule kMuon{
     .definition = {"muon", "orthogonal updates for matrices, adamw for the rest (Jordan, 2024)", kMuonOptions},
     .update = muon,
+    .applies = [](const ParameterUses& uses, const Value* parameter) { return uses.matrix_size(parameter).has_value(); },
 };
 
 }  // namespace gcomp::passes

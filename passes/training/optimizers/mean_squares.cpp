@@ -8,13 +8,13 @@ using namespace ir;
 
 Var rmsprop(ParameterUpdate& u) {
   const Var g = u.decayed_gradient();
-  const Decay alpha{u.o.number("alpha")}, momentum = u.momentum();
+  const Coefficient alpha = u.number("alpha"), momentum = u.momentum();
   Var square = u.follow("square_avg", g * g, alpha);
   if (u.o.boolean("centered")) {
     const Var mean = u.follow("grad_avg", g, alpha);
     square = square - mean * mean;
   }
-  const Var scaled = g / (ops::kSqrt(square) + u.o.number("eps"));
+  const Var scaled = g / (ops::kSqrt(square) + u.number("eps"));
   if (momentum.is_zero()) return u.p - u.rate() * scaled;
   const Var before = u.state("momentum_buffer"), buffer = before * momentum + scaled;
   u.b.update(before.value, buffer);
@@ -25,14 +25,14 @@ Var adagrad(ParameterUpdate& u) {
   const Var g = u.decayed_gradient(), before = u.state("sum", u.o.number("initial_accumulator_value")), sum = before + g * g;
   u.b.update(before.value, sum);
   const Var rate = u.s.learning_rate / ((u.s.step - 1.0) * u.o.number("lr_decay") + 1.0);
-  return u.p - u.spread(rate) * (g / (ops::kSqrt(sum) + u.o.number("eps")));
+  return u.p - u.spread(rate) * (g / (ops::kSqrt(sum) + u.number("eps")));
 }
 
 Var adadelta(ParameterUpdate& u) {
-  const double rho = u.o.number("rho"), eps = u.o.number("eps");
-  const Var g = u.decayed_gradient(), square = u.follow("square_avg", g * g, Decay{rho}), before = u.state("acc_delta");
+  const Coefficient rho = u.number("rho"), eps = u.number("eps");
+  const Var g = u.decayed_gradient(), square = u.follow("square_avg", g * g, rho), before = u.state("acc_delta");
   const Var delta = ops::kSqrt(before + eps) / ops::kSqrt(square + eps) * g;
-  u.b.update(before.value, before * rho + delta * delta * (1 - rho));
+  u.b.update(before.value, before * rho + delta * delta * rho.rest());
   return u.p - u.rate() * delta;
 }
 

@@ -6,6 +6,7 @@
 // A new one is a block in one of the files here and its name in `table.cpp`.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 
 #include "ir/base/definition.h"
 #include "ir/graph.h"
+#include "passes/training/optimizers/parameter_use.h"
 
 namespace gcomp::passes {
 
@@ -32,6 +34,13 @@ class OptimizerSpec {
   const Options& options() const { return options_; }
   /// Throws UserError (exit 2) where the rule has no such option, or not such a value.
   void set(std::string_view option, OptionValue value, std::string_view what) { options_.set(option, std::move(value), what); }
+  /// Takes over what NAME(option=value, ...) gives, of the same rule; gives the options' names. Throws UserError (exit 2) as the
+  /// constructor does.
+  std::vector<std::string> set_all(std::string_view text, std::string_view what);
+  /// The option that is one for all parameters together; "" where there is none.
+  std::string_view option_of_all() const;
+  /// Whether the options decide how a parameter is updated: muon leaves some to another rule.
+  bool applies_to(const ParameterUses& uses, const ir::Value* parameter) const;
   /// Throws UserError (exit 2) for options that do not go together.
   void check(std::string_view what) const;
   /// The rate that was given as lr=, or the rule's default.
@@ -49,11 +58,21 @@ class OptimizerSpec {
   bool turns_momentum_ = false;
 };
 
+/// Parameters that are updated by other options than the rest: those of one rule.
+struct ParameterGroup {
+  OptimizerSpec optimizer;
+  double rate = 1;  ///< times the learning rate of the step
+};
+struct ParameterGroups {
+  std::vector<ParameterGroup> groups;
+  std::vector<std::int64_t> of;  ///< of each parameter, below 0 for none; empty where none has any
+};
+
 /// Of options that check() accepts. Adds the input `learning_rate` (f64[]), `momentum` (f64[]) where the optimizer turns it, the
 /// state `step` and the optimizer's states, and the updates of every parameter from its gradient. Scalars that depend on the step
-/// are computed in f64.
-void attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const std::vector<ir::Value*>& parameters,
-                      const std::vector<ir::Value*>& gradients);
+/// are computed in f64. Gives the number of the step, from 1: f64[].
+ir::Value* attach_optimizer(ir::Graph& graph, const OptimizerSpec& optimizer, const std::vector<ir::Value*>& parameters,
+                            const std::vector<ir::Value*>& gradients, const ParameterGroups& groups = {});
 
 /// Name of an optimizer state that belongs to a parameter: "NAME.momentum", "NAME.exp_avg", "NAME.exp_avg_sq".
 std::string optimizer_state_name(std::string_view parameter, std::string_view what);

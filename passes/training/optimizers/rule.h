@@ -1,6 +1,7 @@
 // What an optimizer's rule is written with.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -11,16 +12,18 @@
 
 namespace gcomp::passes {
 
-/// How much of a running mean stays from step to step: a number, or of each step another.
-struct Decay {
+/// An option's number, such as how much of a running mean stays from step to step. It stands in the formula, or is a value where
+/// a schedule turns it or groups of parameters differ in it: then one kernel serves them all.
+struct Coefficient {
   double value = 0;
   ir::Var turned = {};  ///< f64[]
 
   bool is_zero() const { return !turned && value == 0; }
   /// 1 less it.
-  Decay rest() const { return {1 - value, turned ? 1.0 - turned : ir::Var()}; }
+  Coefficient rest() const { return {1 - value, turned ? 1.0 - turned : ir::Var()}; }
 };
-ir::Var operator*(ir::Var x, const Decay& decay);
+ir::Var operator*(ir::Var x, const Coefficient& factor);
+ir::Var operator+(ir::Var x, const Coefficient& summand);
 
 /// Scalars of one step that all parameters share, broadcast on demand. Computed in f64, cast once to each dtype.
 struct StepScalars {
@@ -30,8 +33,10 @@ struct StepScalars {
 
   ir::Var spread(ir::Var scalar, ir::Var like) const { return b.broadcast(b.cast(scalar, like.dtype()), like.shape(), {}); }
   ir::Var number(double value) const { return b.like(step, value); }
+  /// The same, as what the step computes and no constant: it stands in no kernel's text.
+  ir::Var held(double value) const { return b.select(step > number(0), number(value), number(value == 0 ? 1 : 0)); }
   /// 1 - beta^step
-  ir::Var bias_correction(const Decay& beta) const {
+  ir::Var bias_correction(const Coefficient& beta) const {
     return 1.0 - ir::ops::kPow(beta.turned ? beta.turned : number(beta.value), step);
   }
 };
@@ -42,6 +47,7 @@ struct ParameterUpdate {
   const StepScalars& s;
   const Options& o;
   const ParameterUses& uses;
+  std::span<const Options* const> all;  ///< the options of every parameter that is updated
   ir::Value* parameter = nullptr;
   ir::Var p, g;  ///< of one type
 
@@ -49,14 +55,16 @@ struct ParameterUpdate {
   ir::Var state(std::string_view what, double initial = 0) { return state(what, parameter->type, initial); }
   ir::Var state(std::string_view what, TensorType type, double initial);
   /// A running mean: the state becomes decay * state + (1 - decay) * value, which is given.
-  ir::Var follow(std::string_view what, ir::Var value, const Decay& decay) { return follow(state(what), value, decay); }
-  ir::Var follow(ir::Var state, ir::Var value, const Decay& decay);
+  ir::Var follow(std::string_view what, ir::Var value, const Coefficient& decay) { return follow(state(what), value, decay); }
+  ir::Var follow(ir::Var state, ir::Var value, const Coefficient& decay);
 
-  /// The option `momentum`, or what a schedule makes of it.
-  Decay momentum() const { return s.momentum ? Decay{0, s.momentum} : Decay{o.number("momentum")}; }
+  /// An option, as a value where parameters differ in it.
+  Coefficient number(std::string_view option) const { return coefficient(option, o.number(option)); }
+  /// The option `momentum`, or what a schedule makes of it. Where it is zero there is none, whatever others have.
+  Coefficient momentum() const;
   /// The same of the first of `betas`.
-  Decay first_beta() const { return s.momentum ? Decay{0, s.momentum} : Decay{o.numbers("betas")[0]}; }
-  Decay second_beta() const { return {o.numbers("betas")[1]}; }
+  Coefficient first_beta() const { return s.momentum ? Coefficient{0, s.momentum} : coefficient("betas", o.numbers("betas")[0]); }
+  Coefficient second_beta() const { return coefficient("betas", o.numbers("betas")[1]); }
 
   /// f64[] to the parameter's type.
   ir::Var spread(ir::Var scalar) const { return s.spread(scalar, p); }
@@ -66,6 +74,10 @@ struct ParameterUpdate {
   ir::Var decayed_gradient() const;
   /// The parameter less rate * weight_decay of itself.
   ir::Var decayed_parameter() const;
+
+ private:
+  bool differ_in(std::string_view option) const;
+  Coefficient coefficient(std::string_view option, double value) const;
 };
 
 inline std::vector<std::int64_t> all_axes(ir::Var x) { return ir::ops::last_axes(x.rank(), static_cast<std::size_t>(x.rank())); }
@@ -81,6 +93,9 @@ struct OptimizerRule {
   ir::Var (*update)(ParameterUpdate&);
   /// Of all gradients together, before; null for none.
   std::vector<ir::Var> (*gradients)(const StepScalars&, const Options&, std::vector<ir::Var>) = nullptr;
+  std::string_view option_of_all = {};  ///< what `gradients` goes by
+  /// Whether the rule itself updates the parameter, and not another in its place; null for all.
+  bool (*applies)(const ParameterUses&, const ir::Value*) = nullptr;
   /// Throws UserError (exit 2) for options that do not go together; null for none.
   void (*check)(const Options&, std::string_view what) = nullptr;
 };

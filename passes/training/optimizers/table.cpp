@@ -2,6 +2,7 @@
 #include <array>
 
 #include "ir/base/error.h"
+#include "ir/base/integers.h"
 #include "passes/training/optimizers/optimizer.h"
 #include "passes/training/optimizers/rule.h"
 
@@ -21,26 +22,48 @@ Var ParameterUpdate::state(std::string_view what, TensorType type, double initia
   return b.wrap(b.graph().add_state(std::move(type), optimizer_state_name(parameter->name, what), StateRole::optimizer, initial));
 }
 
-Var operator*(Var x, const Decay& decay) {
-  if (!decay.turned) return x * decay.value;
+namespace {
+
+/// f64[] to the type of x.
+Var spread_like(Var x, Var scalar) {
   Builder& b = *x.builder;
-  return x * b.broadcast(b.cast(decay.turned, x.dtype()), x.shape(), {});
+  return b.broadcast(b.cast(scalar, x.dtype()), x.shape(), {});
 }
 
-Var ParameterUpdate::follow(Var state, Var value, const Decay& decay) {
+}  // namespace
+
+Var operator*(Var x, const Coefficient& factor) { return factor.turned ? x * spread_like(x, factor.turned) : x * factor.value; }
+Var operator+(Var x, const Coefficient& summand) { return summand.turned ? x + spread_like(x, summand.turned) : x + summand.value; }
+
+Var ParameterUpdate::follow(Var state, Var value, const Coefficient& decay) {
   const Var mean = state * decay + value * decay.rest();
   b.update(state.value, mean);
   return mean;
 }
 
+bool ParameterUpdate::differ_in(std::string_view option) const {
+  return std::ranges::any_of(all, [&](const Options* other) { return other != all[0] && !other->agree(*all[0], option); });
+}
+
+Coefficient ParameterUpdate::coefficient(std::string_view option, double value) const {
+  return {value, differ_in(option) ? s.held(value) : Var()};
+}
+
+Coefficient ParameterUpdate::momentum() const {
+  if (s.momentum) return {0, s.momentum};
+  const double value = o.number("momentum");
+  return value == 0 ? Coefficient{} : coefficient("momentum", value);
+}
+
 Var ParameterUpdate::decayed_gradient() const {
-  const double decay = o.number("weight_decay");
-  return decay == 0 ? g : g + p * decay;
+  const Coefficient decay = number("weight_decay");
+  return decay.is_zero() ? g : g + p * decay;
 }
 
 Var ParameterUpdate::decayed_parameter() const {
-  const double decay = o.number("weight_decay");
-  return decay == 0 ? p : p * spread(1.0 - s.learning_rate * decay);
+  const Coefficient decay = number("weight_decay");
+  if (decay.is_zero()) return p;
+  return p * spread(decay.value == 0 ? s.held(1) : 1.0 - s.learning_rate * decay.value);
 }
 
 Var norm_of(Var x) { return ops::kSqrt(x.builder->sum(x * x, all_axes(x))); }
@@ -63,14 +86,52 @@ OptimizerSpec::OptimizerSpec() : options_(kAdamw.definition) {}
 OptimizerSpec::OptimizerSpec(std::string_view text, std::string_view what)
     : options_(parse_call(text, optimizer_definitions(), "optimizer", what)) {}
 
+std::vector<std::string> OptimizerSpec::set_all(std::string_view text, std::string_view what) {
+  const Options given = parse_call(text, optimizer_definitions(), "optimizer", what);
+  check_internal(&given.definition() == &definition(), text, " is no ", definition().name);
+  options_.take(given);
+  std::vector<std::string> names;
+  for (const OptionDef& option : definition().options)
+    if (given.given(option.name)) names.emplace_back(option.name);
+  return names;
+}
+
+std::string_view OptimizerSpec::option_of_all() const { return rule_of(kRules, options_).option_of_all; }
+
+bool OptimizerSpec::applies_to(const ParameterUses& uses, const Value* parameter) const {
+  const auto applies = rule_of(kRules, options_).applies;
+  return !applies || applies(uses, parameter);
+}
+
 void OptimizerSpec::check(std::string_view what) const {
   if (const auto check = rule_of(kRules, options_).check) check(options_, what);
 }
 
 std::string optimizer_state_name(std::string_view parameter, std::string_view what) { return concat(parameter, ".", what); }
 
-void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::vector<Value*>& parameters,
-                      const std::vector<Value*>& gradients) {
+namespace {
+
+/// How many parameters of each group share what they are updated by.
+struct GroupScalars {
+  const Options* options = nullptr;
+  StepScalars scalars;
+};
+
+/// Of each group, and last of the parameters that are in none.
+std::vector<GroupScalars> scalars_of(const OptimizerSpec& base, const ParameterGroups& groups, const StepScalars& scalars) {
+  std::vector<GroupScalars> all;
+  for (const ParameterGroup& group : groups.groups) {
+    all.push_back({&group.optimizer.options(), scalars});
+    if (group.rate != 1) all.back().scalars.learning_rate = scalars.learning_rate * group.rate;
+  }
+  all.push_back({&base.options(), scalars});
+  return all;
+}
+
+}  // namespace
+
+Value* attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::vector<Value*>& parameters,
+                        const std::vector<Value*>& gradients, const ParameterGroups& groups) {
   const Options& options = optimizer.options();
   const OptimizerRule& rule = rule_of(kRules, options);
   const ParameterUses uses(graph, parameters);
@@ -80,16 +141,22 @@ void attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::v
   const Var momentum = optimizer.turns_momentum() ? b.input({DType::f64, {}}, "momentum", Role::momentum) : Var();
   const Var next = b.wrap(counter) + 1.0;
   const StepScalars scalars{b, learning_rate, b.cast(next, DType::f64), momentum};
+  const std::vector<GroupScalars> by_group = scalars_of(optimizer, groups, scalars);
+  std::vector<const Options*> all;
+  for (const GroupScalars& group : by_group) all.push_back(group.options);
   std::vector<Var> steepest;
   for (Value* gradient : gradients) steepest.push_back(b.wrap(gradient));
   if (rule.gradients) steepest = rule.gradients(scalars, options, std::move(steepest));
-  const bool climbs = options.knows("maximize") && options.boolean("maximize");
   for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const GroupScalars& group = by_group[groups.of.empty() || groups.of[i] < 0 ? by_group.size() - 1 : at(groups.of[i])];
+    const bool climbs = group.options->knows("maximize") && group.options->boolean("maximize");
     b.set_origin("optimizer of " + parameters[i]->name);
-    ParameterUpdate update{b, scalars, options, uses, parameters[i], b.wrap(parameters[i]), climbs ? -steepest[i] : steepest[i]};
+    ParameterUpdate update{b,   group.scalars, *group.options,        uses,
+                           all, parameters[i], b.wrap(parameters[i]), climbs ? -steepest[i] : steepest[i]};
     b.update(parameters[i], rule.update(update));
   }
   b.update(counter, next);
+  return scalars.step.value;
 }
 
 }  // namespace gcomp::passes

@@ -1,0 +1,45 @@
+#include "gcomp/driver/step_settings.h"
+
+#include <cmath>
+
+#include "gcomp/driver/parameter_groups.h"
+#include "ir/base/error.h"
+
+namespace gcomp::driver {
+namespace {
+
+void require_positive(const std::optional<double>& value, std::string_view flag) {
+  if (value && !(*value > 0 && std::isfinite(*value)))
+    throw UserError(concat(flag, " ", *value, ": wanted a number above 0"), ExitCode::usage);
+}
+
+}  // namespace
+
+void check(const StepSettings& settings) {
+  require_positive(settings.clip_norm, "--clip-norm");
+  require_positive(settings.clip_value, "--clip-value");
+  if (settings.clip_norm && settings.clip_value)
+    throw UserError(concat("--clip-norm ", *settings.clip_norm, " and --clip-value ", *settings.clip_value,
+                           ": gradients are clipped one way; leave one of them out"),
+                    ExitCode::usage);
+  if (settings.average && !(*settings.average >= 0 && *settings.average < 1))
+    throw UserError(concat("--ema ", *settings.average, ": wanted a decay from 0 to below 1, such as 0.999"), ExitCode::usage);
+}
+
+SettledStep settled(const StepSettings& settings, const passes::OptimizerSpec& optimizer, const frontend::ImportedModel& model,
+                    const ir::Graph& forward) {
+  check(settings);
+  SettledStep step;
+  step.options.clipping = {.norm = settings.clip_norm, .value = settings.clip_value};
+  step.options.average = settings.average;
+  step.options.skip_non_finite = settings.skip_non_finite;
+  if (settings.groups.empty()) return step;
+  std::vector<GroupRequest> requests;
+  for (const std::string& text : settings.groups) requests.push_back(parse_group(text, optimizer, settings.learning_rate));
+  GroupedParameters grouped = group_parameters(requests, optimizer, model, forward);
+  step.options.groups = std::move(grouped.groups);
+  step.groups = std::move(grouped.summaries);
+  return step;
+}
+
+}  // namespace gcomp::driver

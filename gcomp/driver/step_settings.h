@@ -1,0 +1,43 @@
+// What a training step does beside loss and optimizer, as its user says it: groups of parameters, clipping, an average of the
+// parameters, steps that are skipped.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "frontend/imported_model.h"
+#include "passes/training/step_options.h"
+
+namespace gcomp::driver {
+
+struct StepSettings {
+  std::vector<std::string> groups;  ///< "SELECTOR: option=value, ..." (gcomp/driver/parameter_groups.h)
+  std::optional<double> clip_norm, clip_value;
+  std::optional<double> average;  ///< decay of the average
+  bool skip_non_finite = false;
+  double learning_rate = 0;  ///< what the absolute rates of groups stand beside
+};
+
+/// Throws UserError (exit 2) for a number out of range, and where values and norm are both to be clipped.
+void check(const StepSettings& settings);
+
+/// What is said of a group: its own text, and what is in it.
+struct GroupSummary {
+  std::string text;
+  double rate = 1;  ///< times the base rate
+  std::int64_t tensors = 0, elements = 0;
+};
+
+/// The settings for a forward graph in training form. Throws UserError (exit 2) for a group that matches nothing, and for options
+/// that have no effect.
+struct SettledStep {
+  passes::StepOptions options;
+  std::vector<GroupSummary> groups;
+};
+SettledStep settled(const StepSettings& settings, const passes::OptimizerSpec& optimizer, const frontend::ImportedModel& model,
+                    const ir::Graph& forward);
+
+}  // namespace gcomp::driver

@@ -1,0 +1,88 @@
+#include "tools/gcomp/step_flags.h"
+
+#include <set>
+#include <utility>
+
+#include "gcomp/driver/training.h"
+#include "ir/base/error.h"
+#include "passes/training/optimizers/parameter_kind.h"
+#include "tools/gcomp/report.h"
+
+namespace gcomp::tools {
+namespace {
+
+std::string counted(std::int64_t tensors, std::int64_t elements) {
+  return concat(tensors, tensors == 1 ? " tensor, " : " tensors, ", grouped(elements),
+                elements == 1 ? " parameter" : " parameters");
+}
+
+/// Tensors that are trained and their elements.
+std::pair<std::int64_t, std::int64_t> count_trained(Trainer& trainer) {
+  const std::vector<std::string> names = trainer.trained();
+  const std::set<std::string> trained(names.begin(), names.end());
+  const runtime::Program& step = driver::step_of(trainer).program();
+  std::int64_t elements = 0;
+  for (const runtime::State& state : step.states)
+    if (const runtime::Buffer& buffer = step.buffers[static_cast<std::size_t>(state.buffer)]; trained.contains(buffer.name))
+      elements += buffer.type.elements();
+  return {static_cast<std::int64_t>(names.size()), elements};
+}
+
+}  // namespace
+
+void StepFlags::add(ArgumentParser& parser) {
+  const std::string group = "Parameter groups, clipping, average";
+  std::string kinds;
+  for (const std::string& kind : passes::parameter_kind_names()) kinds += concat(kinds.empty() ? "" : ", ", "kind:", kind);
+  parser
+      .add_repeated(
+          "--group", groups,
+          concat("other options of the optimizer for some parameters, 'SELECTOR: lr=0.1x, weight_decay=0': globs of names "
+                 "and ",
+                 kinds, ", with commas; the first that matches decides; repeatable"))
+      .type_name("TEXT")
+      .group(group);
+  parser.add_option("--clip-norm", clip_norm, "the most that the norm of all gradients together may be")
+      .type_name("X")
+      .group(group);
+  parser.add_option("--clip-value", clip_value, "the most that an element of a gradient may be, either way; not both")
+      .type_name("X")
+      .group(group);
+  parser
+      .add_option("--ema", ema,
+                  "keep an exponential moving average of the parameters with this decay, such as 0.999; evaluation takes it")
+      .type_name("X")
+      .group(group);
+  parser
+      .add_flag("--skip-non-finite", skip_non_finite,
+                "a step whose loss or gradients are not finite changes nothing (f16 does that anyway)")
+      .group(group);
+}
+
+driver::StepSettings StepFlags::parse(double learning_rate) const {
+  driver::StepSettings settings{.groups = groups,
+                                .clip_norm = clip_norm,
+                                .clip_value = clip_value,
+                                .average = ema,
+                                .skip_non_finite = skip_non_finite,
+                                .learning_rate = learning_rate};
+  driver::check(settings);
+  return settings;
+}
+
+void report_groups(const Console& console, Trainer& trainer, double learning_rate) {
+  if (trainer.groups().empty()) return;
+  const auto say = [&](const std::string& name, std::int64_t tensors, std::int64_t elements, double rate) {
+    console.say(concat("group ", name, ": ", counted(tensors, elements), ", learning rate ", rate * learning_rate));
+  };
+  const auto [tensors, elements] = count_trained(trainer);
+  std::int64_t other_tensors = tensors, other_elements = elements;
+  for (const ParameterGroup& group : trainer.groups()) {
+    say(concat("'", group.text, "'"), group.tensors, group.elements, group.rate);
+    other_tensors -= group.tensors;
+    other_elements -= group.elements;
+  }
+  if (other_tensors > 0) say("of the rest", other_tensors, other_elements, 1);
+}
+
+}  // namespace gcomp::tools

@@ -1,0 +1,28 @@
+// Options of gcomp train and gcomp compile --train for what a step does beside loss and optimizer.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gcomp/driver/step_settings.h"
+#include "gcomp/trainer.h"
+#include "tools/command_line/arguments.h"
+#include "tools/gcomp/console.h"
+
+namespace gcomp::tools {
+
+struct StepFlags {
+  std::vector<std::string> groups;
+  std::optional<double> clip_norm, clip_value, ema;
+  bool skip_non_finite = false;
+
+  void add(ArgumentParser& parser);
+  /// Throws UserError (exit 2) for what is out of range. `learning_rate` is the base rate.
+  driver::StepSettings parse(double learning_rate) const;
+};
+
+/// One line for each group with its counts and rate, and one for what is in none; nothing where there are no groups.
+void report_groups(const Console& console, Trainer& trainer, double learning_rate);
+
+}  // namespace gcomp::tools
