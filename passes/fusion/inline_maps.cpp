@@ -123,7 +123,7 @@ class Inliner {
   }
 
   std::vector<FusionUnit> run() {
-    for (const auto& node : graph_.nodes()) decide(*node);
+    for (const Node& node : NodeWalk(graph_)) decide(node);
     std::vector<FusionUnit> units;
     for (const auto& node : graph_.nodes()) {
       if (is_opaque(*node) || is_alias(*node)) {
