@@ -384,6 +384,16 @@ TEST_F(BadInput, ParameterThatBecomesNaN) {
                  ExitCode::numeric, {"parameter 'w'", "step 1", "trained.onnx"});
 }
 
+/// A weight whose input is always 0 has no gradient, which Adam without eps divides by its own size.
+TEST_F(BadInput, ADivisionByZeroThatEpsAllowsIsNotBlamedOnTheRate) {
+  Tensor x(DType::f32, {8, 3});
+  for (std::int64_t i = 0; i < 24; ++i) x.set(i, i % 3 ? 1 + i : 0);
+  write_data({{"x", x}, {"label", Tensor(DType::i64, {8})}});
+  const CommandResult result = train({"--optimizer", "adam", "--eps", "0"});
+  expect_refused(result, ExitCode::numeric, {"step 2", "nan", "--eps 0", "divided by zero"});
+  EXPECT_EQ(result.errors.find("--lr"), std::string::npos) << result.errors;
+}
+
 // ---- places that cannot be written ----
 
 TEST_F(BadInput, MissingOutputDirectory) {
