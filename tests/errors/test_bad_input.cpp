@@ -1,6 +1,7 @@
 // Whatever is wrong with model, data or options ends in one message that says what and where, the right exit code, and an
 // untouched output file. An internal error fails every test here.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,17 @@ TEST_F(BadInput, Precision) {
 TEST_F(BadInput, MissingModel) {
   std::filesystem::remove(model_);
   expect_refused(train(), ExitCode::invalid, {"model.onnx", "no such file"});
+}
+
+/// Opening one waits for a writer, who may never come.
+TEST_F(BadInput, PipesAreRefusedAndNotWaitedFor) {
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  expect_refused(train({"--eval-data", pipe}), ExitCode::invalid, {"pipe", "regular file"});
+  std::filesystem::rename(pipe, data_);
+  expect_refused(train(), ExitCode::invalid, {"data.npz", "regular file"});
+  std::filesystem::rename(data_, model_);
+  expect_refused(train(), ExitCode::invalid, {"model.onnx", "regular file"});
 }
 
 TEST_F(BadInput, ArchiveWhereAnOnnxFileBelongs) {
