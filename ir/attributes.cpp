@@ -66,9 +66,10 @@ bool Attributes::operator==(const Attributes& other) const {
                     [](const auto& a, const auto& b) { return a.first == b.first && equal(a.second, b.second); });
 }
 
-std::size_t Attributes::hash() const {
+std::size_t Attributes::compute_hash() const {
   std::size_t seed = values_.size();
   for (const auto& [name, value] : values_) seed = hash_combine(hash_combine(seed, std::hash<std::string>{}(name)), hash_of(value));
+  std::atomic_ref(hash_).store(seed, std::memory_order_relaxed);
   return seed;
 }
 

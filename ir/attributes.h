@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -53,11 +54,13 @@ class Attributes {
   const Views& views(std::string_view name) const;
 
   void set(std::string name, Attribute value) {
+    hash_ = 0;
     const auto it = place_of(name);
     if (it == values_.end() || it->first != name) values_.emplace(it, std::move(name), std::move(value));
     else values_[static_cast<std::size_t>(it - values_.begin())].second = std::move(value);
   }
   void erase(std::string_view name) {
+    hash_ = 0;
     if (const auto it = place_of(name); it != values_.end() && it->first == name) values_.erase(it);
   }
   bool empty() const { return values_.empty(); }
@@ -65,14 +68,20 @@ class Attributes {
   auto end() const { return values_.end(); }
 
   bool operator==(const Attributes& other) const;
-  std::size_t hash() const;
+  /// Of names and values; computed when first asked for.
+  std::size_t hash() const {
+    const std::size_t known = std::atomic_ref(hash_).load(std::memory_order_relaxed);
+    return known != 0 ? known : compute_hash();
+  }
 
  private:
+  std::size_t compute_hash() const;
   std::vector<Entry>::const_iterator place_of(std::string_view name) const {
     return std::find_if(values_.begin(), values_.end(), [&](const Entry& entry) { return entry.first >= name; });
   }
 
-  std::vector<Entry> values_;  ///< names ascend
+  std::vector<Entry> values_;     ///< names ascend
+  mutable std::size_t hash_ = 0;  ///< of `values_`; 0: not computed. Graphs that threads share are hashed by each of them
 };
 
 }  // namespace gcomp::ir

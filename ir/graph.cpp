@@ -184,22 +184,30 @@ void Graph::compact_numbers() {
 }
 
 int Graph::remove_dead(bool drop_states) {
+  constexpr std::size_t kAhead = 16;  // nodes: as NodeWalk, backwards
   ValueSet live(*this, outputs_);
   std::vector<bool> keep(nodes_.size());
+  std::size_t kept_nodes = 0, kept_values = inputs_.size() + states_.size();
   for (std::size_t i = nodes_.size(); i-- > 0;) {
+    if (i >= kAhead) __builtin_prefetch(nodes_[i - kAhead].get());
     const Node& node = *nodes_[i];
     keep[i] = node.op->kind == Kind::update || node.op->kind == Kind::collective ||
               std::any_of(node.results.begin(), node.results.end(), [&](const Value* r) { return live.contains(r); });
-    if (keep[i]) live.insert_all(node.operands);
+    if (!keep[i]) continue;
+    live.insert_all(node.operands);
+    ++kept_nodes;
+    kept_values += node.results.size();
   }
+  if (drop_states) kept_values -= std::erase_if(states_, [&](const State& s) { return !live.contains(s.value); });
+  if (kept_nodes == nodes_.size() && kept_values == values_.size()) return 0;
   std::vector<std::unique_ptr<Node>> kept, dead;
+  kept.reserve(kept_nodes);
   for (std::size_t i = 0; i < nodes_.size(); ++i) (keep[i] ? kept : dead).push_back(std::move(nodes_[i]));
   nodes_ = std::move(kept);
-  if (drop_states) std::erase_if(states_, [&](const State& s) { return !live.contains(s.value); });
   // Values of removed nodes go too, so that their names are free again and memory does not grow with every pass.
   ValueSet present(*this, inputs_);
   for (const State& state : states_) present.insert(state.value);
-  for (const auto& node : nodes_) present.insert_all(node->results);
+  for (const Node& node : NodeWalk(*this)) present.insert_all(node.results);
   std::erase_if(values_, [&](const std::unique_ptr<Value>& value) {
     if (present.contains(value.get())) return false;
     names_.erase(value->name);
@@ -223,9 +231,9 @@ Users::Users(const Graph& graph) : first_(graph.numbered() + 1) {
 Uses uses_of(const Graph& graph) {
   Uses uses;
   uses.reserve(graph.nodes().size());
-  for (const auto& node : graph.nodes())
-    for (const Value* operand : node->operands)
-      if (operand) uses[operand].push_back(node.get());
+  for (Node& node : NodeWalk(graph))
+    for (const Value* operand : node.operands)
+      if (operand) uses[operand].push_back(&node);
   return uses;
 }
 

@@ -147,16 +147,17 @@ class Graph {
   std::vector<Value*> outputs_;
 };
 
-/// The nodes of a graph in order, for a walk that looks at each: what they point to is asked of memory a few nodes ahead, as the
-/// graph of a long model lies in no cache.
-class NodeWalk {
+/// Nodes in order, for a walk that looks at each: what they point to is asked of memory a few nodes ahead, as the graph of a long
+/// model lies in no cache. `Pointer`: what the list holds.
+template <class Pointer>
+class ListWalk {
  public:
-  explicit NodeWalk(const Graph& graph) : nodes_(graph.nodes()) {}
+  explicit ListWalk(const std::vector<Pointer>& nodes) : nodes_(nodes) {}
 
   class iterator {
    public:
-    iterator(const std::unique_ptr<Node>* at, const std::unique_ptr<Node>* end) : at_(at), end_(end) {}
-    Node& operator*() const { return **at_; }
+    iterator(const Pointer* at, const Pointer* end) : at_(at), end_(end) {}
+    auto& operator*() const { return **at_; }
     bool operator!=(const iterator& other) const { return at_ != other.at_; }
     iterator& operator++() {
       fetch_ahead(++at_, end_);
@@ -164,14 +165,14 @@ class NodeWalk {
     }
 
    private:
-    const std::unique_ptr<Node>*at_, *end_;
+    const Pointer *at_, *end_;
   };
 
   /// Asks for what a walk needs soon that has come to `at`.
-  static void fetch_ahead(const std::unique_ptr<Node>* at, const std::unique_ptr<Node>* end) {
+  static void fetch_ahead(const Pointer* at, const Pointer* end) {
     constexpr std::ptrdiff_t kNodes = 16, kLists = 8, kValues = 4;
     const std::ptrdiff_t left = end - at;
-    if (left > kNodes) fetch(at[kNodes].get(), sizeof(Node));
+    if (left > kNodes) fetch(&*at[kNodes], sizeof(Node));
     if (left > kLists) fetch_lists(*at[kLists]);
     if (left > kValues && !at[kValues]->results.empty()) fetch(at[kValues]->results[0], sizeof(Value));
   }
@@ -190,7 +191,13 @@ class NodeWalk {
     if (!node.attributes.empty()) __builtin_prefetch(&*node.attributes.begin());
   }
 
-  const std::vector<std::unique_ptr<Node>>& nodes_;
+  const std::vector<Pointer>& nodes_;
+};
+
+/// The same over all nodes of a graph.
+class NodeWalk : public ListWalk<std::unique_ptr<Node>> {
+ public:
+  explicit NodeWalk(const Graph& graph) : ListWalk(graph.nodes()) {}
 };
 
 /// A table over the values of one graph, those that come later included; `T()` is what stands for nothing.

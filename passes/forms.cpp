@@ -21,16 +21,16 @@ std::string name_of_node(const Node& node) {
 /// What `wrong` says of the first node for which it says anything, after the node's name.
 template <class Wrong>
 std::string first_node(const Graph& graph, const Wrong& wrong) {
-  for (const auto& node : graph.nodes())
-    if (const std::string what = wrong(*node); !what.empty()) return concat(name_of_node(*node), " ", what);
+  for (const Node& node : NodeWalk(graph))
+    if (const std::string what = wrong(node); !what.empty()) return concat(name_of_node(node), " ", what);
   return "";
 }
 
 /// The value that updates each state; null for one that is not.
 ValueTable<const Value*> updates_of(const Graph& graph) {
   ValueTable<const Value*> updates(graph);
-  for (const auto& node : graph.nodes())
-    if (node->op->kind == Kind::update) updates[node->operands[0]] = node->operands[1];
+  for (const Node& node : NodeWalk(graph))
+    if (node.op->kind == Kind::update) updates[node.operands[0]] = node.operands[1];
   return updates;
 }
 

@@ -39,9 +39,9 @@ class RowProof {
       varying_.insert(input);
       if (!input->type.shape.empty() && input->type.shape[0] == rows) batched_.insert(input);
     }
-    for (const auto& node : graph.nodes())
-      for (const Value* operand : node->operands)
-        if (operand && varying_.count(operand)) varying_.insert(node->results.begin(), node->results.end());
+    for (const Node& node : NodeWalk(graph))
+      for (const Value* operand : node.operands)
+        if (operand && varying_.count(operand)) varying_.insert(node.results.begin(), node.results.end());
   }
 
   /// The value with which a proof of `output` fails; null where it succeeds.

@@ -157,6 +157,7 @@ bool simplify(Graph& graph, const SimplifyOptions& options) {
                 if (Value* made = by_rule(node, b, options)) return std::vector{made};
                 return fold(node, b, options);
               }) > 0;
+    if (any && !changed) break;  // the round before has left neither equal nor dead nodes
     changed = eliminate_common_subexpressions(graph) || changed;
     changed = graph.remove_dead() > 0 || changed;
     any = any || changed;

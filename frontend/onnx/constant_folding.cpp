@@ -89,19 +89,24 @@ bool ConstantFolder::is_constant(const ir::Value* value) {
   return value->producer && constant_.count(value->producer);
 }
 
-std::optional<std::vector<const ir::Node*>> ConstantFolder::needed_for(const ir::Value* value) const {
+ConstantFolder::Needed ConstantFolder::needed_for(const ir::Value* value) const {
   std::vector<const ir::Node*> open{value->producer}, needed;
   std::unordered_set<const ir::Node*> seen{value->producer};
   while (!open.empty()) {
     const ir::Node* node = open.back();
     open.pop_back();
-    if (refused_.count(node)) return std::nullopt;
+    if (const auto refused = refused_.find(node); refused != refused_.end()) return {{}, refused->second};
     needed.push_back(node);
     for (const ir::Value* operand : node->operands)
       if (operand && !known_.count(operand) && seen.insert(operand->producer).second) open.push_back(operand->producer);
   }
   std::sort(needed.begin(), needed.end(), [&](auto* a, auto* b) { return constant_.at(a) < constant_.at(b); });
-  return needed;
+  return {std::move(needed)};
+}
+
+const std::string* ConstantFolder::excess_of(const ir::Value* value) const {
+  const auto refused = refused_.find(value->producer);
+  return refused == refused_.end() ? nullptr : refused->second.get();
 }
 
 std::shared_ptr<const Tensor> ConstantFolder::evaluate(const std::vector<const ir::Node*>& needed, const ir::Value* value) const {
@@ -128,25 +133,26 @@ std::shared_ptr<const Tensor> ConstantFolder::evaluate(const std::vector<const i
 std::shared_ptr<const Tensor> ConstantFolder::value_of(const ir::Value* value) {
   if (auto it = known_.find(value); it != known_.end()) return it->second;
   if (!is_constant(value)) return nullptr;
-  const auto needed = needed_for(value);
-  if (!needed) {
-    refused_.insert(value->producer);
+  const Needed needed = needed_for(value);
+  if (needed.excess) {
+    refused_.emplace(value->producer, needed.excess);
     return nullptr;
   }
   double points = 0;
   std::int64_t largest = 0;
-  for (const ir::Node* node : *needed) {
+  for (const ir::Node* node : needed.nodes) {
     if (dense(*node)) continue;
     points += points_of(*node);
     for (const ir::Value* result : node->results) largest = std::max(largest, result->type.bytes());
   }
   if (const auto excess = budget_.excess(value->type.bytes(), largest, points)) {
-    refused_.insert(value->producer);
-    if (costs_time(*needed)) budget_.refuse(*value->producer, *excess);
+    refused_.emplace(value->producer,
+                     std::make_shared<std::string>(concat("node '", value->producer->origin, "' takes ", *excess)));
+    if (costs_time(needed.nodes)) budget_.refuse(*value->producer, *excess);
     return nullptr;
   }
   budget_.take(value->type.bytes(), points);
-  return known_[value] = evaluate(*needed, value);
+  return known_[value] = evaluate(needed.nodes, value);
 }
 
 }  // namespace gcomp::frontend

@@ -46,10 +46,15 @@ class ConstantFolder {
   std::shared_ptr<const Tensor> value_of(const ir::Value* value);
   /// Whether it depends on nothing, folded or not.
   bool is_constant(const ir::Value* value);
+  /// Of a constant that is above a limit: the node of the file that first went beyond, and what it takes, in words; else null.
+  const std::string* excess_of(const ir::Value* value) const;
 
  private:
-  /// Nodes that have to run for `value`, in order; nothing where one of them was refused.
-  std::optional<std::vector<const ir::Node*>> needed_for(const ir::Value* value) const;
+  struct Needed {
+    std::vector<const ir::Node*> nodes;                   ///< that have to run for a value, in order
+    std::shared_ptr<const std::string> excess = nullptr;  ///< of one of them that was refused
+  };
+  Needed needed_for(const ir::Value* value) const;
   std::shared_ptr<const Tensor> evaluate(const std::vector<const ir::Node*>& needed, const ir::Value* value) const;
 
   const ir::Graph& graph_;
@@ -57,7 +62,7 @@ class ConstantFolder {
   std::size_t classified_ = 0;                                 ///< nodes
   std::unordered_map<const ir::Node*, std::size_t> constant_;  ///< nodes without dependence, to their place in the graph
   std::unordered_map<const ir::Value*, std::shared_ptr<const Tensor>> known_;
-  std::unordered_set<const ir::Node*> refused_;  ///< above a limit
+  std::unordered_map<const ir::Node*, std::shared_ptr<const std::string>> refused_;  ///< above a limit, with their excess_of()
 };
 
 }  // namespace gcomp::frontend

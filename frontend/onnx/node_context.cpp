@@ -60,26 +60,30 @@ std::vector<Var> NodeContext::vars() {
   return all;
 }
 
-void NodeContext::refuse_unknown(std::size_t i, std::string_view what) const {
-  if (has(i) && inputs_[i].var && folder_.is_constant(inputs_[i].var.value))
-    unsupported(what, " is more than is computed in advance; --max-folded-bytes N above ", options().limits.folded_bytes,
-                " allows more");
+void NodeContext::refuse_unknown(const Item& item, std::string_view what) const {
+  if (const std::string* excess = item.var ? folder_.excess_of(item.var.value) : nullptr)
+    unsupported(what, " is more than is computed in advance: ", *excess, "; --max-folded-bytes N above ",
+                options().limits.folded_bytes, " allows more");
   unsupported(what, " depends on data; it must be known when the model is compiled");
 }
 
-Integers NodeContext::integers(std::size_t i, std::string_view what) const {
+const Tensor& NodeContext::known(std::size_t i, std::string_view what) const {
   const Tensor* tensor = known(i);
-  if (!tensor) refuse_unknown(i, what);
-  require(is_integer(tensor->dtype()) || tensor->dtype() == DType::boolean, what, " is ", to_string(tensor->type()),
+  if (!tensor) refuse_unknown(any(i), what);
+  return *tensor;
+}
+
+Integers NodeContext::integers(std::size_t i, std::string_view what) const {
+  const Tensor& tensor = known(i, what);
+  require(is_integer(tensor.dtype()) || tensor.dtype() == DType::boolean, what, " is ", to_string(tensor.type()),
           ", wanted integers");
-  return tensor->to_integers();
+  return tensor.to_integers();
 }
 
 double NodeContext::number(std::size_t i, std::string_view what) const {
-  const Tensor* tensor = known(i);
-  if (!tensor) refuse_unknown(i, what);
-  require(tensor->elements() == 1, what, " is ", to_string(tensor->type()), ", wanted one number");
-  return tensor->at(0);
+  const Tensor& tensor = known(i, what);
+  require(tensor.elements() == 1, what, " is ", to_string(tensor.type()), ", wanted one number");
+  return tensor.at(0);
 }
 
 const Type* NodeContext::find(std::string_view name) const {

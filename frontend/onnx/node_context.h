@@ -137,6 +137,10 @@ class NodeContext {
   std::int64_t rank(std::size_t i) const { return type(i).rank(); }
   /// The tensor where it is known at import, else null.
   const Tensor* known(std::size_t i) const { return has(i) ? present(i).known.get() : nullptr; }
+  /// The tensor that must be known at import; `what` names it in the error, which says where it is constant but above a limit.
+  const Tensor& known(std::size_t i, std::string_view what) const;
+  /// What a row found not to be known, though it must be.
+  [[noreturn]] void refuse_unknown(const Item& item, std::string_view what) const;
   /// The tensor where the value depends on no input and is small enough to fold, else null.
   std::shared_ptr<const Tensor> folded(Var var) { return folder_.value_of(var.value); }
   /// Elements of an operand that must be known at import; `what` names it in the error.
@@ -196,8 +200,6 @@ class NodeContext {
     require(!inputs_[i].missing, "input ", i, " cannot be computed");
     return inputs_[i];
   }
-  /// Operand `i` is not known, which `what` needs.
-  [[noreturn]] void refuse_unknown(std::size_t i, std::string_view what) const;
   const ::onnx::AttributeProto* find(std::string_view name) const;
   const ::onnx::AttributeProto* find(std::string_view name, ::onnx::AttributeProto::AttributeType type) const;
 

@@ -93,7 +93,7 @@ class Inliner {
   }
 
   std::vector<FusionUnit> run() {
-    for (const auto& node : graph_.nodes()) decide(*node);
+    for (const Node& node : NodeWalk(graph_)) decide(node);
     std::vector<FusionUnit> units;
     UnitNests nests(inlined_);
     for (const auto& node : graph_.nodes()) {

@@ -58,11 +58,11 @@ struct Problem {
 void add_state_order(const Graph& graph, const ReuseTable& reuse, const NodeTable<int>& number,
                      const ValueTable<NodeNumbers>& state_readers, Dependencies& dependencies) {
   std::vector<std::pair<int, int>> against;
-  for (const auto& node : graph.nodes()) {
-    if (node->op->kind != Kind::update) continue;
-    const Node* producer = root_of(node->operands[1], reuse)->producer;
-    for (int reader : state_readers[node->operands[0]])
-      for (const Node* then : {static_cast<const Node*>(node.get()), producer}) {
+  for (const Node& node : NodeWalk(graph)) {
+    if (node.op->kind != Kind::update) continue;
+    const Node* producer = root_of(node.operands[1], reuse)->producer;
+    for (int reader : state_readers[node.operands[0]])
+      for (const Node* then : {&node, producer}) {
         if (!then) continue;
         if (reader <= number[then]) dependencies.add(reader, number[then]);
         else against.emplace_back(reader, number[then]);
@@ -77,10 +77,9 @@ Dependencies dependencies_of(const Graph& graph, const ReuseTable& reuse) {
   NodeTable<int> number(graph);
   ValueTable<NodeNumbers> state_readers(graph);
   int last_collective = -1;
-  const int count = static_cast<int>(graph.nodes().size());
-  for (int n = 0; n < count; ++n) {
-    const Node& node = *graph.nodes()[static_cast<std::size_t>(n)];
-    number[&node] = n;
+  int n = -1;
+  for (const Node& node : NodeWalk(graph)) {
+    number[&node] = ++n;
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       const Value* operand = node.operands[i];
       if (!operand) continue;
@@ -99,6 +98,8 @@ Dependencies dependencies_of(const Graph& graph, const ReuseTable& reuse) {
 Problem problem_of(const Graph& graph, const ReuseTable& reuse, const Storages& storages, std::int64_t alignment) {
   Problem problem;
   problem.dependencies = dependencies_of(graph, reuse);
+  problem.reads.reserve(graph.nodes().size());
+  problem.makes.reserve(graph.nodes().size());
   struct GroupNumber {
     int number = -1;
   };
@@ -113,18 +114,20 @@ Problem problem_of(const Graph& graph, const ReuseTable& reuse, const Storages& 
     }
     return number;
   };
-  for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
-    const Node& node = *graph.nodes()[n];
-    problem.reads.emplace_back();
-    problem.makes.emplace_back();
+  int n = -1;
+  for (const Node& node : NodeWalk(graph)) {
+    ++n;
+    std::vector<int>& reads = problem.reads.emplace_back();
+    std::vector<int>& makes = problem.makes.emplace_back();
     if (reuse.at(&node).alias) continue;
+    reads.reserve(node.operands.size());
+    makes.reserve(node.results.size());
     for (const Value* operand : node.operands)
-      if (operand) problem.reads[n].push_back(group(operand));
-    for (const Value* result : node.results) problem.makes[n].push_back(group(result));
-    auto& reads = problem.reads[n];
+      if (operand) reads.push_back(group(operand));
+    for (const Value* result : node.results) makes.push_back(group(result));
     std::sort(reads.begin(), reads.end());
     reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
-    for (int g : reads) problem.groups[static_cast<std::size_t>(g)].readers.push_back(static_cast<int>(n));
+    for (int g : reads) problem.groups[static_cast<std::size_t>(g)].readers.push_back(n);
   }
   for (Group& g : problem.groups) g.unread = static_cast<int>(g.readers.size());
   return problem;

@@ -59,8 +59,8 @@ MemoryPlan plan_memory(const Graph& graph, const PlanOptions& options) {
   for (const State& state : graph.states()) packer.add(state.value, MemorySpace::state, plan.state_bytes);
   for (const Value* input : graph.inputs()) packer.add(input, MemorySpace::io, plan.io_bytes);
   for (const Value* output : graph.outputs()) packer.add(output, MemorySpace::io, plan.io_bytes);
-  for (const auto& node : graph.nodes())
-    for (const Value* result : node->results) packer.add(result, MemorySpace::constant, plan.constant_bytes);
+  for (const Node& node : NodeWalk(graph))
+    for (const Value* result : node.results) packer.add(result, MemorySpace::constant, plan.constant_bytes);
   for (std::int64_t live : live_bytes(storages, graph.nodes().size(), options.alignment))
     plan.lower_bound = std::max(plan.lower_bound, live);
   plan.arena_bytes = pack_arena(storages, offsets, options.alignment, plan.lower_bound);

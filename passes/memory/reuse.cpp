@@ -200,7 +200,7 @@ Reuse reuse_of(const Node& node) {
 
 ReuseTable reuse_of(const Graph& graph) {
   ReuseTable table(graph);
-  for (const auto& node : graph.nodes()) table[node.get()] = reuse_of(*node);
+  for (const Node& node : NodeWalk(graph)) table[&node] = reuse_of(node);
   return table;
 }
 

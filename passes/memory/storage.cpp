@@ -9,6 +9,8 @@ namespace {
 
 using namespace ir;
 
+using OrderWalk = ListWalk<const Node*>;
+
 constexpr int kForever = std::numeric_limits<int>::max();
 
 class StorageAssigner {
@@ -24,8 +26,8 @@ class StorageAssigner {
         copies_(graph),
         updates_(graph),
         in_state_(graph) {
-    for (const Node* node : order)
-      if (reuse.at(node).alias) alias_.insert(node->result());
+    for (const Node& node : OrderWalk(order))
+      if (reuse.at(&node).alias) alias_.insert(node.result());
   }
 
   Storages run() {
@@ -36,8 +38,10 @@ class StorageAssigner {
     for (const Value* input : graph_.inputs()) open(input, MemorySpace::io, kForever);
     for (const Value* output : graph_.outputs()) outputs_.insert(root(output));
     choose_updates_in_place();
-    for (position_ = 0; position_ < static_cast<int>(order_.size()); ++position_)
-      place_results(*order_[static_cast<std::size_t>(position_)]);
+    for (const Node& node : OrderWalk(order_)) {
+      place_results(node);
+      ++position_;
+    }
     return std::move(storages_);
   }
 
@@ -52,27 +56,33 @@ class StorageAssigner {
   }
 
   void find_updates() {
-    for (std::size_t p = 0; p < order_.size(); ++p)
-      if (order_[p]->op->kind == Kind::update)
-        updates_[order_[p]->operands[0]] = {order_[p]->operands[1], static_cast<int>(p)}, any_updates_ = true;
+    int at = 0;
+    for (const Node& node : OrderWalk(order_)) {
+      if (node.op->kind == Kind::update) updates_[node.operands[0]] = {node.operands[1], at}, any_updates_ = true;
+      ++at;
+    }
     if (!any_updates_) return;
     auto check = [&](const Value* value, int position) {
       if (!alias_.contains(value)) return;
       const Update& update = updates_[root(value)];
       if (update.value && position > update.position) copies_.insert(value);
     };
-    for (std::size_t p = 0; p < order_.size(); ++p)
-      for (const Value* operand : order_[p]->operands) check(operand, static_cast<int>(p));
+    int position = 0;
+    for (const Node& node : OrderWalk(order_)) {
+      for (const Value* operand : node.operands) check(operand, position);
+      ++position;
+    }
     for (const Value* output : graph_.outputs()) check(output, kForever);
   }
 
   void find_last_reads() {
-    for (std::size_t p = 0; p < order_.size(); ++p) {
-      const Node& node = *order_[p];
+    int position = -1;
+    for (const Node& node : OrderWalk(order_)) {
+      ++position;
       if (is_alias(node)) continue;
       const bool update = node.op->kind == Kind::update;
       for (std::size_t i = update ? 1 : 0; i < node.operands.size(); ++i)
-        if (node.operands[i]) last_read_[root(node.operands[i])] = {static_cast<int>(p)};
+        if (node.operands[i]) last_read_[root(node.operands[i])] = {position};
     }
     for (const Value* output : graph_.outputs()) last_read_[root(output)] = {kForever};
   }
@@ -92,6 +102,8 @@ class StorageAssigner {
     storages_.list[static_cast<std::size_t>(number)].values.push_back(value);
     storages_.of[value] = {number, alias};
   }
+
+  using OperandsByStorage = std::unordered_map<int, std::vector<int>>;  ///< of one node; empty until it is needed
 
   /// Operands of one node by the memory they lie in: the one of `memory_of(operand)`.
   template <class Key, class F>
@@ -134,8 +146,7 @@ class StorageAssigner {
       return;
     }
     std::unordered_set<int> taken;
-    std::unordered_map<int, std::vector<int>> operands;
-    if (!reuse_.at(&node).in_place.empty()) operands = operands_by<int>(node, [&](const Value* v) { return number_of(v); });
+    OperandsByStorage operands;
     for (const Value* result : node.results) {
       if (const Value* state = in_state_[result]) {
         share(result, state);
@@ -163,7 +174,7 @@ class StorageAssigner {
   }
 
   /// The operand in the arena that ends here and may be overwritten; of several the one made last.
-  const Value* dying_operand(const Node& node, const Value& result, const std::unordered_map<int, std::vector<int>>& operands,
+  const Value* dying_operand(const Node& node, const Value& result, OperandsByStorage& operands,
                              const std::unordered_set<int>& taken) const {
     const Reuse& reuse = reuse_.at(&node);
     const Value* best = nullptr;
@@ -177,6 +188,7 @@ class StorageAssigner {
           storage.bytes != result.type.bytes())
         continue;
       if (best && storages_.at(best).first >= storage.first) continue;
+      if (operands.empty()) operands = operands_by<int>(node, [&](const Value* v) { return number_of(v); });
       if (all_overwritable(reuse, operands.at(number), result.index)) best = operand;
     }
     return best;

@@ -122,10 +122,10 @@ class PlanVerifier {
     for (const Value* input : graph_.inputs()) start(input, MemorySpace::io);
     inputs_ = extents_of(graph_.inputs());
     by_place_.inputs.assign(inputs_);
-    for (const auto& node : graph_.nodes())
-      if (node->op->kind == Kind::constant && place(node->result()).space == MemorySpace::constant)
-        start(node->result(), MemorySpace::constant);
-    for (const auto& node : graph_.nodes()) run(*node);
+    for (const Node& node : NodeWalk(graph_))
+      if (node.op->kind == Kind::constant && place(node.result()).space == MemorySpace::constant)
+        start(node.result(), MemorySpace::constant);
+    for (const Node& node : NodeWalk(graph_)) run(node);
     for (const Value* output : graph_.outputs()) check_read(output, [] { return "the graph's outputs"; });
     check_states();
     if (plan_.lower_bound > plan_.arena_bytes)

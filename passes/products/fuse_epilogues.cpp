@@ -202,8 +202,8 @@ void apply(Context& c, Fusion fusion) {
 bool fuse_epilogues(Graph& graph, const TargetInfo& target, const EpilogueOptions& options) {
   if (!target.computes_epilogue) return false;
   std::vector<Node*> matmuls;
-  for (const auto& node : graph.nodes())
-    if (node->op == &ops::kMatmul && !node->attributes.find(kResultViews)) matmuls.push_back(node.get());
+  for (Node& node : NodeWalk(graph))
+    if (node.op == &ops::kMatmul && !node.attributes.find(kResultViews)) matmuls.push_back(&node);
   Context context{graph, target, options, ReplaceableNodes(graph)};
   bool changed = false;
   for (Node* matmul : matmuls)

@@ -1,6 +1,7 @@
 // Whatever is wrong with model, data or options ends in one message that says what and where, the right exit code, and an
 // untouched output file. An internal error fails every test here.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,17 @@ TEST_F(BadInput, Precision) {
 TEST_F(BadInput, MissingModel) {
   std::filesystem::remove(model_);
   expect_refused(train(), ExitCode::invalid, {"model.onnx", "no such file"});
+}
+
+/// Opening one waits for a writer, who may never come.
+TEST_F(BadInput, PipesAreRefusedAndNotWaitedFor) {
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  expect_refused(train({"--eval-data", pipe}), ExitCode::invalid, {"pipe", "regular file"});
+  std::filesystem::rename(pipe, data_);
+  expect_refused(train(), ExitCode::invalid, {"data.npz", "regular file"});
+  std::filesystem::rename(data_, model_);
+  expect_refused(train(), ExitCode::invalid, {"model.onnx", "regular file"});
 }
 
 TEST_F(BadInput, ArchiveWhereAnOnnxFileBelongs) {
@@ -382,6 +394,16 @@ TEST_F(BadInput, ParameterThatBecomesNaN) {
   expect_refused(run_gcomp({"train", model_, "--data", data_, "--loss", "l1", "--optimizer", "sgd", "--lr", "1e30", "--batch", "4",
                             "--steps", "1", "--out", out_}),
                  ExitCode::numeric, {"parameter 'w'", "step 1", "trained.onnx"});
+}
+
+/// A weight whose input is always 0 has no gradient, which Adam without eps divides by its own size.
+TEST_F(BadInput, ADivisionByZeroThatEpsAllowsIsNotBlamedOnTheRate) {
+  Tensor x(DType::f32, {8, 3});
+  for (std::int64_t i = 0; i < 24; ++i) x.set(i, i % 3 ? 1 + i : 0);
+  write_data({{"x", x}, {"label", Tensor(DType::i64, {8})}});
+  const CommandResult result = train({"--optimizer", "adam", "--eps", "0"});
+  expect_refused(result, ExitCode::numeric, {"step 2", "nan", "--eps 0", "divided by zero"});
+  EXPECT_EQ(result.errors.find("--lr"), std::string::npos) << result.errors;
 }
 
 // ---- places that cannot be written ----

@@ -76,6 +76,20 @@ TEST(Attributes, ascend_by_name_in_whatever_order_they_come) {
   EXPECT_EQ(attributes.find("b"), nullptr);
 }
 
+/// The hash is kept; what changes the attributes makes it void.
+TEST(Attributes, hash_follows_every_change) {
+  const Attributes one{{"a", std::int64_t{1}}}, two{{"a", std::int64_t{2}}}, none;
+  Attributes attributes = one;
+  EXPECT_EQ(attributes.hash(), one.hash());
+  attributes.set("a", std::int64_t{2});
+  EXPECT_EQ(attributes.hash(), two.hash());
+  const Attributes copy = attributes;
+  attributes.erase("a");
+  EXPECT_EQ(attributes.hash(), none.hash());
+  EXPECT_EQ(copy.hash(), two.hash());
+  EXPECT_NE(one.hash(), two.hash());
+}
+
 TEST(Users, are_those_of_uses_of) {
   const Graph graph = parse(R"(graph @g(%x: f32[4], %unused: f32[4]) -> (%z) {
   state %w: f32[4] parameter

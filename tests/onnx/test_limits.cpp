@@ -121,6 +121,32 @@ TEST(Limits, WhatMustBeKnownAndIsTooLargeToFoldNamesTheOption) {
                {"node_y", "more than is computed in advance", "--max-folded-bytes N above 4096"}, ExitCode::unsupported);
 }
 
+/// Of what decides a result's size the error tells a constant above the limit from data, names the node that goes beyond, the
+/// figure and the option, which helps.
+TEST(Limits, SizesThatAConstantDecidesNameTheOptionWhereItIsTooLarge) {
+  ModelBuilder non_zero;
+  non_zero.input("x", {"2"}).integers("zero", {}, {0}).integers("one", {}, {1}).integers("n", {}, {256});
+  non_zero.node("Range", {"zero", "n", "one"}, {"range"}).node("NonZero", {"range"}, {"y"}).output("y");
+  ModelBuilder compress;
+  compress.input("x", {"256"}).integers("zero", {}, {0}).integers("one", {}, {1}).integers("n", {}, {256});
+  compress.node("Range", {"zero", "n", "one"}, {"range"}).node("Cast", {"range"}, {"keep"}, {{"to", ::onnx::TensorProto::BOOL}});
+  compress.node("Compress", {"x", "keep"}, {"y"}).output("y");
+  for (ModelBuilder* m : {&non_zero, &compress}) {
+    expect_error([&] { m->import({.limits = {.folded_bytes = 4096}}); },
+                 {"node_y", "decides the size of its result is more than is computed in advance",
+                  "node 'node_range' takes 2048 bytes in one tensor, more than 256", "--max-folded-bytes N above 4096"},
+                 ExitCode::unsupported);
+    const ir::Graph graph = m->import({.limits = {.folded_bytes = 1 << 16}}).graph;
+    EXPECT_EQ(graph.outputs()[0]->type.shape.back(), 255);
+  }
+}
+
+TEST(Limits, SizesThatDataDecidesAreSaidToDependOnIt) {
+  ModelBuilder m;
+  m.input("x", {"4"}).node("NonZero", {"x"}, {"y"}).output("y");
+  expect_error([&] { m.import(); }, {"NonZero 'node_y'", "decides the size of its result depends on data"}, ExitCode::unsupported);
+}
+
 /// The window's positions are a value of 2^55 elements on the way to the largest of each.
 TEST(Limits, WhatAnOpNeedsOnTheWayIsBoundedToo) {
   ModelBuilder m;

@@ -11,6 +11,7 @@
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "runtime/files/left_behind.h"
+#include "tools/gcomp/allocator.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/console.h"
 #include "tools/gcomp/interrupt.h"
@@ -100,6 +101,7 @@ int run(const Command& command, const Console& console) {
 }
 
 int main_of(int argc, char** argv) {
+  keep_freed_memory();
   occupy_standard_streams();
   leave_nothing_behind();
   std::signal(SIGXFSZ, SIG_IGN);  // a file at the limit of its size is an error of that write, not the end of the process

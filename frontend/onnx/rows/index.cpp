@@ -241,28 +241,26 @@ Items reverse_sequence_row(NodeContext& n) {
 
 /// Of a constant only: how many elements are not zero decides the result's shape.
 Items non_zero_row(NodeContext& n) {
-  const Tensor* x = n.known(0);
-  if (!x) size_depends_on_data(n);
+  const Tensor& x = n.known(0, "what decides the size of its result");
   Integers found;
-  for (std::int64_t i = 0; i < x->elements(); ++i)
-    if (x->at(i) != 0) found.push_back(i);
-  const Shape strides = row_major_strides(x->shape());
+  for (std::int64_t i = 0; i < x.elements(); ++i)
+    if (x.at(i) != 0) found.push_back(i);
+  const Shape strides = row_major_strides(x.shape());
   Integers positions;
   for (std::size_t d = 0; d < strides.size(); ++d)
-    for (std::int64_t i : found) positions.push_back(i / strides[d] % x->shape()[d]);
+    for (std::int64_t i : found) positions.push_back(i / strides[d] % x.shape()[d]);
   return Tensor::of_integers(positions).reshaped(
       {static_cast<std::int64_t>(strides.size()), static_cast<std::int64_t>(found.size())});
 }
 
 Items compress_row(NodeContext& n) {
-  const Tensor* keep = n.known(1);
-  if (!keep) size_depends_on_data(n);
+  const Tensor& keep = n.known(1, "what decides the size of its result");
   Var x = n.var(0);
   const bool flattened = !n.has_attribute("axis");
   if (flattened) x = flat(n.b(), x);
   Integers kept;
-  for (std::int64_t i = 0; i < keep->elements(); ++i)
-    if (keep->at(i) != 0) kept.push_back(i);
+  for (std::int64_t i = 0; i < keep.elements(); ++i)
+    if (keep.at(i) != 0) kept.push_back(i);
   return n.b().gather(x, n.b().constant(Tensor::of_integers(kept)), flattened ? 0 : n.axis(n.integer("axis", 0), x.rank()));
 }
 

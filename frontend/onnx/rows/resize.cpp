@@ -286,12 +286,10 @@ Items resize_row(NodeContext& n) {
   const bool by_scales = n.has(2) && element_count(n.shape(2)) > 0;
   n.require(by_scales || n.has(3), "neither scales nor sizes are given");
   if (by_scales) {
-    const Tensor* scales = n.known(2);
-    if (!scales) n.unsupported("scales depend on data; they must be known when the model is compiled");
-    n.require(scales->elements() == static_cast<std::int64_t>(axes.size()), scales->elements(), " scales for ", axes.size(),
-              " axes");
+    const Tensor& scales = n.known(2, "what holds the scales");
+    n.require(scales.elements() == static_cast<std::int64_t>(axes.size()), scales.elements(), " scales for ", axes.size(), " axes");
     for (std::size_t i = 0; i < axes.size(); ++i)
-      scale_axis(n, plan, static_cast<std::size_t>(axes[i]), scales->at(static_cast<std::int64_t>(i)));
+      scale_axis(n, plan, static_cast<std::size_t>(axes[i]), scales.at(static_cast<std::int64_t>(i)));
   } else {
     const Integers sizes = n.integers(3, "sizes");
     n.require(sizes.size() == axes.size(), sizes.size(), " sizes for ", axes.size(), " axes");
@@ -314,10 +312,7 @@ Items resize_row(NodeContext& n) {
 Items upsample_row(NodeContext& n) {
   Plan plan = whole_plan(n.shape(0));
   std::vector<double> scales = n.reals("scales");
-  if (n.has(1)) {
-    if (!n.known(1)) n.unsupported("scales depend on data; they must be known when the model is compiled");
-    scales = n.known(1)->to_doubles();
-  }
+  if (n.has(1)) scales = n.known(1, "what holds the scales").to_doubles();
   n.require(scales.size() == plan.sizes.size(), scales.size(), " scales for ", plan.sizes.size(), " axes");
   for (std::size_t i = 0; i < scales.size(); ++i) scale_axis(n, plan, i, scales[i]);
   return resize(n, {n.text("mode", "nearest"), "asymmetric", "simple", -0.75, false, false}, plan);

@@ -149,7 +149,7 @@ Items loop_row(NodeContext& n) {
     Elements outputs = n.state().lower_graph(body, inputs);
     if (std::any_of(outputs.begin(), outputs.end(), [](const Item& item) { return item.missing; }))
       n.unsupported("its body is not supported");
-    if (!outputs[0].known) n.unsupported("whether the loop goes on depends on data");
+    if (!outputs[0].known) n.refuse_unknown(outputs[0], "whether the loop goes on");
     go = outputs[0].known->at(0) != 0;
     std::copy(outputs.begin() + 1, outputs.begin() + 1 + static_cast<std::ptrdiff_t>(carried.size()), carried.begin());
     for (std::size_t i = 0; i < collected.size(); ++i) collected[i].push_back(outputs[1 + carried.size() + i]);
