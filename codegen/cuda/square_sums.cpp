@@ -30,8 +30,8 @@ for (int i = (int)threadIdx.x; i < count; i += )",
 const double v = (double)x[begin + i];
 s += v * v;
 }
-s = gc_join_block<)",
-                         kSquareSumThreads, R"(>(s, gc_join_sum(), shared);
+s = gc_combine_block<)",
+                         kSquareSumThreads, R"(>(s, gc_combine_sum(), shared);
 if (threadIdx.x != 0) return;
 sums[block] = s;
 if (rest <= )",

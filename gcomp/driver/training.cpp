@@ -81,9 +81,10 @@ Trainer::Impl::Impl(const Path& path, const DeviceOptions& device_options, Devic
   adopt_step(*trained_step, driver::kernel_binary(artifact, *trained_step));
   forward = std::make_unique<driver::Forward>(device->load(*inference, memory, driver::kernel_binary(artifact, *inference)),
                                               saved.outputs, saved.limits, saved.row_dependence);
-  if (const runtime::Program* evaluating = driver::find_program(artifact, driver::kEvaluationProgram))
-    evaluator = std::make_unique<driver::Evaluator>(device->load(*evaluating, memory, driver::kernel_binary(artifact, *evaluating)),
-                                                    driver::evaluated_model(saved));
+  if (const runtime::Program* evaluating = driver::find_program(artifact, driver::kEvaluationProgram)) try {
+      evaluator = std::make_unique<driver::Evaluator>(
+          device->load(*evaluating, memory, driver::kernel_binary(artifact, *evaluating)), driver::evaluated_model(saved));
+    } catch (const UserError& error) { throw UserError(concat("'", path.string(), "': ", error.what()), error.code()); }
   for (const auto& [name, tensor] : artifact.weights) memory->write(name, tensor);
   const std::vector<std::string> missing = memory->unwritten();
   check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));
@@ -250,6 +251,11 @@ Trainer make_trainer(const Model& model, const TrainOptions& options) { return T
 const frontend::ImportedModel& imported_model(const Trainer& trainer) { return trainer.impl().model; }
 const std::vector<LossOutput>& other_outputs(const Trainer& trainer) { return trainer.impl().other_outputs; }
 const std::vector<LabelLimit>& label_limits(const Trainer& trainer) { return trainer.impl().saved.labels; }
+void prepare_artifact(Trainer& trainer) {
+  trainer.impl().forward_pass();
+  trainer.impl().evaluation();
+}
+
 runtime::Executable& step_of(Trainer& trainer) { return *trainer.impl().step; }
 
 std::vector<frontend::FileStamp> model_files(const Trainer& trainer) {

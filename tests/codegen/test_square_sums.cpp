@@ -75,9 +75,7 @@ TEST_P(SquareSumKernels, OnTheCpu) {
     for (const auto& [name, value] : sums.values) executable->set_input(name, value);
     executable->run();
     sums.check(executable->output(0));
-    if (of_one_thread) {
-      EXPECT_EQ(executable->output(0), *of_one_thread);
-    }
+    if (of_one_thread) { EXPECT_EQ(executable->output(0), *of_one_thread); }
     of_one_thread = executable->output(0);
   }
 }

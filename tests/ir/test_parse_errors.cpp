@@ -131,10 +131,11 @@ TEST(ParseErrors, name_the_roles_of_inputs_and_of_outputs) {
     return found.substr(0, found.find('\n'));
   };
   EXPECT_EQ(first_line("graph @g(%x: f32[4] lable) -> () {}"),
-            "f.gir:1:21: unknown role 'lable' of an input, wanted 'label', 'learning_rate' and 'momentum'; did you mean 'label'?");
-  EXPECT_EQ(
-      first_line("graph @g(%x: f32[]) -> (%x label) {}"),
-      "f.gir:1:28: unknown role 'label' of an output, wanted 'loss', 'gradient', 'loss_scale', 'skipped' and 'gradient_norm'");
+            "f.gir:1:21: unknown role 'lable' of an input, wanted 'label', 'rows', 'learning_rate' and 'momentum'; did you mean "
+            "'label'?");
+  EXPECT_EQ(first_line("graph @g(%x: f32[]) -> (%x label) {}"),
+            "f.gir:1:28: unknown role 'label' of an output, wanted 'loss', 'gradient', 'loss_scale', 'skipped', 'evaluated' and "
+            "'gradient_norm'");
   EXPECT_EQ(first_line("graph @g(%x: i64[]) -> (%x loss) {}"), "f.gir: output 'x' is i64[], the role loss wants a float scalar");
 }
 

@@ -47,14 +47,14 @@ TEST(Verify, inputs_and_outputs_keep_the_rules_of_their_roles) {
   EXPECT_EQ(found_after([](Graph& g) { g.set_output_role(0, Role::loss); }),
             "output 'z' is f32[4], the role loss wants a float scalar");
   EXPECT_EQ(found_after([](Graph& g) {
-              g.add_input({DType::f32, {4}}, "y", Role::label);
+              g.add_input({DType::f64, {}}, "y", Role::learning_rate);
             }),
-            "the role label needs an output with the role loss, and there is none");
+            "the role learning_rate needs an output with the role loss, and there is none");
   EXPECT_EQ(found_after([](Graph& g) {
-              g.add_input({DType::f32, {4}}, "first", Role::label);
-              g.add_input({DType::f32, {4}}, "second", Role::label);
+              g.add_input({DType::i64, {}}, "first", Role::rows);
+              g.add_input({DType::i64, {}}, "second", Role::rows);
             }),
-            "input 'second' is the second with the role label");
+            "input 'second' is the second with the role rows");
 }
 
 TEST(Verify, values_know_their_producers) {

@@ -161,9 +161,14 @@ TEST(Validate, EachRuleRefuses) {
        "input 'x' is f32[2,3,8], the role learning_rate wants f64[]"},
       {"loss of several elements", [](Program& p) { p.outputs[0].role = Role::loss; },
        "output 'y' is f32[2,3,4], the role loss wants a float scalar"},
-      {"role given twice", [](Program& p) { p.inputs[1].role = Role::label; }, "input 'rate' is the second with the role label"},
+      {"role given twice",
+       [](Program& p) {
+         p.buffers[3].type = {DType::f64, {}};
+         p.inputs[0].role = Role::learning_rate;
+       },
+       "input 'rate' is the second with the role learning_rate"},
       {"role without the one that it needs", [](Program& p) { p.outputs.pop_back(); },
-       "the role label needs an output with the role loss, and there is none"},
+       "the role learning_rate needs an output with the role loss, and there is none"},
       {"scale without skips",
        [](Program& p) {
          p.inputs.clear();

@@ -116,7 +116,9 @@ void bench(const BenchFlags& flags, const Console& console) {
   };
   const Model model = Model::load(flags.model);
   require_output(flags.output, model, "");
-  const std::vector<std::string> names = array_names(model, passes::parse_loss(flags.loss, flags.output));
+  const driver::LossSpec loss = passes::parse_loss(flags.loss, flags.output);
+  require_names(model, loss, {}, flags.data);
+  const std::vector<std::string> names = array_names(model, loss);
   runtime::Dataset data = open_data(flags.data, names);
   options.graph.shapes.data = types_of(data, names);
   options.graph.shapes.data_source = flags.data;

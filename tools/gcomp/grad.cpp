@@ -40,6 +40,7 @@ void grad(const GradFlags& flags, const Console& console) {
   const Model model = Model::load(flags.model);
   outputs.protect_model(driver::onnx_file(model)->files);
   require_output(flags.output, model, "--outputs");
+  require_names(model, options.loss, {}, flags.inputs);
   const std::vector<std::string> names = array_names(model, options.loss);
   const std::vector<NamedTensor> arrays = load_arrays(flags.inputs, names);
   options.graph.shapes.data = types_of(arrays);

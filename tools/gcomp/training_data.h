@@ -22,6 +22,10 @@ runtime::Dataset open_data(const std::string& path, const std::vector<std::strin
 std::vector<std::string> array_names(const Model& model, const driver::LossSpec& loss,
                                      std::span<const passes::MetricSpec> metrics = {});
 
+/// Throws UserError (exit 2) where a loss or metric names what is neither an output or input of the model nor an array of the file.
+void require_names(const Model& model, const driver::LossSpec& loss, std::span<const passes::MetricSpec> metrics,
+                   const std::string& path);
+
 /// Types of the arrays, for the binding of shapes.
 std::map<std::string, TensorType> types_of(const std::vector<NamedTensor>& arrays);
 std::map<std::string, TensorType> types_of(const runtime::Dataset& data, const std::vector<std::string>& names);

@@ -50,7 +50,8 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
   if (flags_.embed_model) trainer_->set_keep_model(KeepModel::whole);
   fit(*data_, *trainer_);
   if (eval_data_) fit(*eval_data_, *trainer_);
-  if (eval_data_ || is_artifact(flags_.out)) trainer_->prepare_evaluation();
+  if (eval_data_) trainer_->prepare_evaluation();
+  if (is_artifact(flags_.out)) driver::prepare_artifact(*trainer_);
   if (!flags_.out_ema.empty() && !trainer_->keeps_average())
     refuse_flags(concat("--out-ema ", flags_.out_ema, ": '", flags_.model, "' was compiled without --ema"));
   if (!is_artifact(flags_.out) || flags_.embed_model || !flags_.out_ema.empty()) trainer_->prepare_export();
@@ -150,6 +151,7 @@ Trainer TrainingRun::compile_trainer() {
   const Model model = Model::load(flags_.model);
   require_output(flags_.output, model, "--out");
   outputs_.protect_model(driver::onnx_file(model)->files);
+  require_names(model, loss, metrics, flags_.data);
   names_ = array_names(model, loss, metrics);
   position_ = {.seed = flags_.seed, .shuffled = !flags_.no_shuffle};
   open_all(flags_.batch);

@@ -43,7 +43,9 @@ class BoundTypes final : public LossTypes {
   std::optional<TensorType> found(std::size_t i) const override {
     if (operands_[i].source != Source::array) return std::nullopt;
     const auto found = binder_.scope_.arrays.find(operands_[i].name);
-    return found == binder_.scope_.arrays.end() ? std::nullopt : std::optional(found->second);
+    if (found != binder_.scope_.arrays.end()) return found->second;
+    const LossArray* declared = binder_.find_array(operands_[i].name);  // by what reads it too
+    return declared ? std::optional(declared->type) : std::nullopt;
   }
 
   void want(std::size_t i, const TensorType& type) override {

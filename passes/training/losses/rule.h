@@ -22,7 +22,7 @@ class LossTypes {
   virtual std::size_t count() const = 0;
   /// The model's value; for an array of the data or a number, what want() gave it. Null before that.
   virtual const TensorType* known(std::size_t i) const = 0;
-  /// The data's array that the operand is; none where it is no array or there are no data.
+  /// The array that the operand is, as the data or what read it before has it; none for no array, and without either.
   virtual std::optional<TensorType> found(std::size_t i) const = 0;
   /// An array takes this type; throws UserError where the model's value, or what was found, has another shape.
   virtual void want(std::size_t i, const TensorType& type) = 0;
