@@ -152,7 +152,7 @@ TEST_F(ContinuingArtifact, WhatItSaysOfItselfIsChecked) {
                {"/learning_rate", "\"fast\"", "'learning_rate' is \"fast\""},
                {"/outputs", "[]", "it names 0 outputs"},
                {"/outputs", "[\"z\", \"z\"]", "lists \"z\" twice"},
-               {"/evaluation/terms", "[false]", "it names 1 results of an evaluation, which has 2"},
+               {"/evaluation/terms", "[false]", "it names 3 results of an evaluation, which has 4"},
                {"/evaluation/terms", "[false, false]", "it has 2 terms, the loss 1"},
                {"/evaluation/metrics", "[3]", "an object is missing"},
                {"/trained", "[\"nobody\"]", "'nobody', which is trained, is no state"},

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "ir/interpret.h"
+#include "passes/pipeline.h"
 #include "passes/training/metrics/metric.h"
 #include "passes/training/training.h"
 #include "tests/passes/recorded_models.h"
@@ -136,6 +137,71 @@ TEST_P(EvaluatedLosses, AreThoseOfAllRowsAtOnce) {
   EXPECT_GT(compared, 10);
 }
 INSTANTIATE_TEST_SUITE_P(Models, EvaluatedLosses, testing::Values("mlp", "cnn"));
+
+/// The sums of all batches of seven, of which the last has six rows.
+Tensor measured(const std::string& text) {
+  constexpr std::int64_t kBatch = 7;
+  static const std::map<std::string, Tensor> kData = arrays_of("heads_mlp.npz");
+  const MetricSpec metric = parse_metric(text);
+  RecordedModel model = import_recorded("heads_mlp", kBatch);
+  const EvaluationPlan plan = attach_evaluation(model.graph(), parse_loss("output:total"), {metric}, types_of_batch(kData, kBatch));
+  EXPECT_FALSE(plan.takes_parts) << "the loss is a mean";
+  std::map<std::string, Tensor> values = first_states(model);
+  std::vector<Tensor> sums;
+  std::vector<std::vector<double>> rows_kept(static_cast<std::size_t>(plan.metric_outputs[0]));
+  const std::int64_t rows = kData.at("x").shape()[0];
+  for (std::int64_t first = 0; first < rows; first += kBatch) {
+    const std::int64_t count = std::min(kBatch, rows - first);
+    for (ir::Value* input : model.graph().inputs()) {
+      Tensor value(input->type);
+      if (input->name == "rows") value.set(0, static_cast<double>(count));
+      else
+        for (std::int64_t i = 0, n = value.elements() / kBatch; i < n * count; ++i)
+          value.set(i, kData.at(input->name).at(first * n + i));
+      values.insert_or_assign(input->name, std::move(value));
+    }
+    const ir::InterpretResult result = interpret(model.graph(), values);
+    for (std::size_t k = 0; k < rows_kept.size(); ++k) {
+      const Tensor& part = result.outputs[k + 1];
+      if (keeps_rows(metric))
+        for (std::int64_t i = 0; i < part.elements() / kBatch * count; ++i) rows_kept[k].push_back(part.at(i));
+      else if (first == 0) sums.push_back(part);
+      else
+        for (std::int64_t i = 0; i < part.elements(); ++i) sums[k].set(i, sums[k].at(i) + part.at(i));
+    }
+  }
+  if (keeps_rows(metric))
+    for (const std::vector<double>& kept : rows_kept) {
+      Tensor all(DType::f64, {rows, static_cast<std::int64_t>(kept.size()) / rows});
+      for (std::size_t i = 0; i < kept.size(); ++i) all.set(static_cast<std::int64_t>(i), kept[i]);
+      sums.push_back(std::move(all));
+    }
+  return metric_value(metric, sums);
+}
+
+TEST(Metrics, AreScikitLearns) {
+  const std::map<std::string, Tensor> recorded = arrays_of("metrics.npz");
+  const std::vector<std::string> texts = texts_of(recorded.at("texts"));
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    // The record's outputs are onnxruntime's, in f32.
+    EXPECT_NEAR(measured(texts[i]).at(0), recorded.at("values").at(static_cast<std::int64_t>(i)), 1e-5) << texts[i];
+  EXPECT_EQ(measured("confusion(logits, label)"), recorded.at("confusion"));
+}
+
+TEST(Metrics, EachOptionOfEachIsRecorded) {
+  std::vector<std::string> texts = texts_of(arrays_of("metrics.npz").at("texts"));
+  for (const Definition* definition : metric_definitions()) {
+    if (definition->name == "confusion") continue;  // counts decisions as accuracy does
+    const auto is_recorded = [&](const std::string& part) {
+      return std::ranges::any_of(texts, [&](const std::string& text) {
+        return text.starts_with(concat(definition->name, "(")) && text.find(part) != text.npos;
+      });
+    };
+    EXPECT_TRUE(is_recorded("(")) << definition->name;
+    for (const OptionDef& option : definition->options)
+      EXPECT_TRUE(is_recorded(concat(option.name, "="))) << definition->name << " " << option.name;
+  }
+}
 
 TEST(Losses, EachOptionOfEachIsRecorded) {
   const std::vector<std::string> texts = loss_texts();

@@ -6,6 +6,7 @@
 
 #include "codegen/target.h"
 #include "frontend/onnx/import.h"
+#include "ir/builder.h"
 #include "passes/attention/match_attention.h"
 #include "passes/pipeline.h"
 #include "passes/training/optimizers/parameter_kind.h"
