@@ -251,6 +251,13 @@ Trainer make_trainer(const Model& model, const TrainOptions& options) { return T
 const frontend::ImportedModel& imported_model(const Trainer& trainer) { return trainer.impl().model; }
 const std::vector<LossOutput>& other_outputs(const Trainer& trainer) { return trainer.impl().other_outputs; }
 const std::vector<LabelLimit>& label_limits(const Trainer& trainer) { return trainer.impl().saved.labels; }
+std::vector<std::string> evaluation_arrays(Trainer& trainer) {
+  runtime::Executable& executable = trainer.impl().evaluation().executable();
+  std::vector<std::string> names;
+  for (const std::size_t i : data_inputs(executable.program())) names.push_back(executable.input_buffer(i).name);
+  return names;
+}
+
 void prepare_artifact(Trainer& trainer) {
   trainer.impl().forward_pass();
   trainer.impl().evaluation();

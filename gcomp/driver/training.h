@@ -45,6 +45,8 @@ const std::vector<LabelLimit>& label_limits(const Trainer& trainer);
 std::vector<frontend::FileStamp> model_files(const Trainer& trainer);
 /// After step(), start() or take_loss() threw: the first index out of range in the inputs that the step saw.
 std::optional<IndexFault> find_index_fault(Trainer& trainer);
+/// Arrays that evaluate() reads, after load(); without a program that evaluates, throws UserError.
+std::vector<std::string> evaluation_arrays(Trainer& trainer);
 /// Compiles now what save() to a .gcx writes beside the training step.
 void prepare_artifact(Trainer& trainer);
 /// The training step.

@@ -33,13 +33,13 @@ std::string matrix_text(const Tensor& matrix) {
 
 }  // namespace
 
-std::vector<std::string> metric_lines(const Evaluation& evaluation) {
+std::vector<std::string> metric_lines(const Evaluation& evaluation, std::string_view prefix) {
   std::vector<std::string> lines;
   for (const auto& [name, value] : evaluation.metrics) {
     if (!value.shape().empty())
-      lines.push_back(concat("test ", name, ", a row for each right class, a column for each that was taken:", matrix_text(value)));
-    else if (name.starts_with("accuracy")) lines.push_back(concat("test ", name, " ", number("%.1f %%", 100 * value.at(0))));
-    else lines.push_back(concat("test ", name, " ", number("%.6g", value.at(0))));
+      lines.push_back(concat(prefix, name, ", a row for each right class, a column for each that was taken:", matrix_text(value)));
+    else if (name.starts_with("accuracy")) lines.push_back(concat(prefix, name, " ", number("%.1f %%", 100 * value.at(0))));
+    else lines.push_back(concat(prefix, name, " ", number("%.6g", value.at(0))));
   }
   return lines;
 }
