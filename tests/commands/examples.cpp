@@ -178,7 +178,7 @@ void ExampleFolder::provide_segment(const std::vector<std::string>& words) {
   if (fs::path(model).extension() != ".gcx") return write_model(folder_ / model, words);
   write_model(folder_ / "compiled.onnx", words);
   std::vector<std::string> compile{"compile", folder_ / "compiled.onnx", "--batch", std::to_string(kRows), "-o", folder_ / model};
-  if (*(command + 1) == "train") compile.insert(compile.end(), {"--train", "--loss", "cross_entropy"});
+  if (*(command + 1) == "train" || *(command + 1) == "eval") compile.insert(compile.end(), {"--train", "--loss", "cross_entropy"});
   const CommandResult made = run_gcomp(compile);
   if (made.exit_code != 0) throw std::runtime_error(made.errors);
 }
