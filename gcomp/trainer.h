@@ -29,22 +29,19 @@
 namespace gcomp {
 
 struct TrainOptions {
-  /// An expression over the model's outputs and the arrays of a batch: "0.7*cross_entropy(logits, label) + 0.3*mse(aux, target)";
-  /// "cross_entropy" alone compares `output` with the array `label`; "output:NAME" (docs/training.md has them all).
+  /// Over outputs and arrays: "0.7*cross_entropy(logits, label) + 0.3*mse(aux, target)", "output:NAME"; docs/training.md has all.
   std::string loss = "cross_entropy";
   std::string output = {};                ///< what a loss or metric without arguments looks at; "" for the first output of floats
   std::vector<std::string> metrics = {};  ///< of evaluate(): "top_k(k=5)"; without any, accuracy where the loss decides
   Optimizer optimizer = {};
-  Optional<double> learning_rate = {};  ///< without it, the optimizer's
-  /// "SELECTOR: option=value, ...": parameters that are updated by other options, the first that has a parameter deciding. A
-  /// selector is a glob of names or kind:bias, kind:norm, kind:embedding, kind:matrix; several with commas (docs/training.md).
-  std::vector<std::string> groups = {};
-  Optional<double> clip_norm = {};   ///< the most that the norm of all gradients together may be, above 0
-  Optional<double> clip_value = {};  ///< the most that an element of a gradient may be, either way; not both
-  Optional<double> ema = {};         ///< decay of an exponential moving average of the parameters, from 0 to below 1
-  bool skip_non_finite = false;      ///< a step whose loss or gradients are not finite changes nothing
-  std::int64_t batch = 0;            ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
-  GraphOptions graph = {};           ///< floats compute as f32 where no precision is given
+  Optional<double> learning_rate = {};   ///< without it, the optimizer's
+  std::vector<std::string> groups = {};  ///< "kind:bias, *.norm: weight_decay=0"; the first that has a parameter decides
+  Optional<double> clip_norm = {};       ///< the most that the norm of all gradients together may be, above 0
+  Optional<double> clip_value = {};      ///< the most that an element of a gradient may be, either way; not both
+  Optional<double> ema = {};             ///< decay of an exponential moving average of the parameters, from 0 to below 1
+  bool skip_non_finite = false;          ///< a step whose loss or gradients are not finite changes nothing
+  std::int64_t batch = 0;                ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
+  GraphOptions graph = {};               ///< floats compute as f32 where no precision is given
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};
@@ -52,11 +49,8 @@ struct TrainOptions {
   ExportForm export_form = ExportForm::inference;  ///< of what save() writes as .onnx
 };
 
-/// Which of two sets of parameters.
-enum class Weights : std::uint8_t {
-  trained,
-  averaged,  ///< TrainOptions::ema; running statistics are those of the model
-};
+/// The parameters as they are, or their averages (TrainOptions::ema); running statistics are the same.
+enum class Weights : std::uint8_t { trained, averaged };
 
 /// Loss scaling in f16 after one step.
 struct LossScaleStatus {
@@ -124,17 +118,15 @@ class Trainer {
 
   // The rest of the model's life, on the same parameters.
 
-  /// What evaluate() and predict() take; averaged from the start where the steps keep an average. Throws UserError where they keep
-  /// none.
+  /// What evaluate() and predict() take: averages from the start where the steps keep any; where none, use() throws UserError.
   Weights weights() const;
   void use(Weights weights);
   bool keeps_average() const;
 
   /// Compiles and loads the inference form now rather than at the first use, so that what it lacks is known before the first step.
   void prepare_evaluation();
-  /// Loss and metrics of the inference form over arrays of any number of rows. A last part that fills no batch is left out where
-  /// it cannot be filled up: a row's output depends on the others of its batch, or the loss is no mean; UserError if that is all
-  /// there is.
+  /// Loss and metrics of the inference form over any number of rows. A last part that fills no batch is left out where a row's
+  /// output depends on others of its batch, or the loss is no mean; UserError if that is all there is.
   Evaluation evaluate(const Batch& arrays);
   /// The model's outputs, by its own names.
   std::vector<NamedTensor> predict(const Batch& inputs);
@@ -143,7 +135,6 @@ class Trainer {
 
   // Parameters and other states by name: parameters and running statistics by ONNX name, moments as "NAME.exp_avg",
   // "NAME.exp_avg_sq", "NAME.momentum", averages as "NAME.ema", and the step counter "step"; in f16 "loss_scale" and "good_steps".
-
   std::vector<std::string> trained() const;
   std::vector<std::string> states() const;
   Tensor read(std::string_view state) const;
@@ -160,17 +151,13 @@ class Trainer {
   void save(const Path& path);
   /// The same as .onnx with averaged parameters, where they are asked for.
   void save(const Path& path, Weights weights);
-
   /// Replaces TrainOptions::export_form, which a loaded trainer was not given.
   void set_export_form(ExportForm form);
-
   /// Replaces TrainOptions::keep_model; after load(), `whole` needs prepare_export().
   void set_keep_model(KeepModel keep);
-
   /// After load(): finds the ONNX file that the artifact came from now, rather than in save(), so that what is missing is known
   /// before the first step. Throws UserError with path, SHA-256 and cure.
   void prepare_export();
-
   /// The output that a loss without arguments looks at; "" for others, and after load().
   const std::string& loss_output() const;
   /// One line each: what training changes in the file's meaning, which parameters it ties and splits; none after load().
