@@ -221,6 +221,28 @@ std::vector<ParameterGroup> groups_of(Members& members) {
   return groups;
 }
 
+std::vector<LabelLimit> labels_of(Members& members) {
+  std::vector<LabelLimit> labels;
+  for (const json& label : members.list("labels")) {
+    check_user(label.is_array() && label.size() == 3 && label[0].is_string() && label[1].is_number_unsigned() &&
+                   (label[2].is_null() || label[2].is_number_integer()),
+               "a label is ", label.dump());
+    labels.push_back({label[0].get<std::string>(), label[1].get<std::int64_t>(),
+                      label[2].is_null() ? std::nullopt : std::optional(label[2].get<std::int64_t>())});
+  }
+  return labels;
+}
+
+/// Of an artifact from the time when a loss read one array and the host evaluated.
+std::vector<LabelLimit> older_labels_of(Members& members) {
+  constexpr std::int64_t kIgnored = -100;
+  members.integer("axis", -1);
+  members.natural("loss_output");
+  const std::int64_t classes = members.integer("classes", 0);
+  if (!members.boolean("label")) return {};
+  return {{"label", classes, kIgnored}};
+}
+
 SavedModel parse(const json& object) {
   Members members(object);
   SavedModel saved{.model = members.text("model"),
@@ -238,14 +260,12 @@ SavedModel parse(const json& object) {
                    .original = {}};
   saved.learning_rate = read_rate(members, "learning_rate");
   saved.limits = limits_of(members);
-  for (const json& label : members.list("labels")) {
-    check_user(label.is_array() && label.size() == 3 && label[0].is_string() && label[1].is_number_unsigned() &&
-                   (label[2].is_null() || label[2].is_number_integer()),
-               "a label is ", label.dump());
-    saved.labels.push_back({label[0].get<std::string>(), label[1].get<std::int64_t>(),
-                            label[2].is_null() ? std::nullopt : std::optional(label[2].get<std::int64_t>())});
+  if (members.has("labels")) {
+    saved.labels = labels_of(members);
+    if (!members.at("evaluation").is_null()) saved.evaluation = evaluation_of(members.at("evaluation"));
+  } else {
+    saved.labels = older_labels_of(members);
   }
-  if (!members.at("evaluation").is_null()) saved.evaluation = evaluation_of(members.at("evaluation"));
   if (!members.at("original").is_null()) saved.original = original_of(members.at("original"));
   members.end();
   return saved;

@@ -60,7 +60,7 @@ TEST_F(BadOptions, MisspeltFlagNamesTheNearest) {
 
 TEST_F(BadOptions, UnknownCommand) { expect_refused(run_gcomp({"trian"}), ExitCode::usage, {"did you mean 'train'?"}); }
 
-TEST_F(BadOptions, NoCommand) { expect_refused(run_gcomp({}), ExitCode::usage, {"no command", "'train', 'run', 'grad'"}); }
+TEST_F(BadOptions, NoCommand) { expect_refused(run_gcomp({}), ExitCode::usage, {"no command", "'train', 'run', 'eval', 'grad'"}); }
 
 TEST_F(BadOptions, BatchBelowZero) {
   expect_refused(run_gcomp({"run", model_, "--inputs", data_, "--outputs", folder_ / "y.npz", "--batch", "-3"}), ExitCode::usage,

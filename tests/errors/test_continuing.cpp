@@ -133,6 +133,25 @@ TEST_F(ContinuingArtifact, TheOriginalIsNotReplaced) {
   EXPECT_EQ(contents(model_), before);
 }
 
+/// Of the time when a loss read one array, there were no groups, and the host evaluated.
+TEST_F(ContinuingArtifact, AnEarlierOneGoesOn) {
+  expect_trained(model_, "good.gcx", fresh("5"));
+  expect_trained(folder_ / "good.gcx", "further.onnx", {"--steps", "3"});
+  runtime::Artifact earlier = runtime::read_artifact(folder_ / "good.gcx");
+  nlohmann::json json = nlohmann::json::parse(earlier.metadata.at("gcomp.model"));
+  for (const char* later : {"labels", "evaluation", "groups"}) json.erase(later);
+  json.update({{"axis", -1}, {"classes", 0}, {"loss_output", 0}, {"label", true}});
+  earlier.metadata["gcomp.model"] = json.dump();
+  std::erase_if(earlier.programs, [](const runtime::Program& program) { return program.name == "evaluate"; });
+  std::erase_if(earlier.binaries, [](const auto& binary) { return binary.first.find("evaluate") != std::string::npos; });
+  runtime::write_artifact(folder_ / "earlier.gcx", earlier);
+  expect_trained(folder_ / "earlier.gcx", "earlier.onnx", {"--steps", "3"});
+  EXPECT_TRUE(contents(folder_ / "earlier.onnx") == contents(folder_ / "further.onnx"));
+  EXPECT_NE(
+      user_error([&] { Trainer::load(folder_ / "earlier.gcx").prepare_evaluation(); }).find("holds no program that evaluates"),
+      std::string::npos);
+}
+
 TEST_F(ContinuingArtifact, WhatItSaysOfItselfIsChecked) {
   expect_trained(model_, "good.gcx", fresh("5"));
   const runtime::Artifact good = runtime::read_artifact(folder_ / "good.gcx");
