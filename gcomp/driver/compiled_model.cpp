@@ -23,7 +23,7 @@ void add_evaluation(runtime::Artifact& artifact, SavedModel& saved, const Model&
                     const LossSpec& loss, const ArtifactOptions& options) {
   std::vector<passes::MetricSpec> metrics = metrics_of(options.metrics, loss);
   EvaluationGraph evaluation = evaluation_graph(model, graph, loss, metrics, options.hooks);
-  describe_evaluation(saved, evaluation, loss, metrics);
+  describe_evaluation(saved, evaluation, metrics);
   artifact.programs.push_back(compile_graph(std::move(evaluation.made.graph), options.target, options.hooks, graph.program_limits));
   artifact.programs.back().name = kEvaluationProgram;
 }

@@ -36,11 +36,9 @@ void describe_forward(SavedModel& saved, const ModelGraph& forward) {
   if (saved.loss.empty()) saved.weights = names_of_weights(forward.model);
 }
 
-void describe_evaluation(SavedModel& saved, const EvaluationGraph& evaluation, const LossSpec& loss,
-                         std::span<const passes::MetricSpec> metrics) {
+void describe_evaluation(SavedModel& saved, const EvaluationGraph& evaluation, std::span<const passes::MetricSpec> metrics) {
   saved.evaluation = SavedEvaluation{.term_is_sum = evaluation.plan.term_is_sum,
                                      .takes_parts = evaluation.plan.takes_parts && evaluation.row_dependence.empty(),
-                                     .output = loss.output,
                                      .limits = index_limits(evaluation.made.graph),
                                      .metrics = {}};
   for (const passes::MetricSpec& metric : metrics)

@@ -15,9 +15,8 @@ namespace gcomp::driver {
 SavedModel describe_model(const Model& model, const std::string& loss, double learning_rate, const ModelGraph* training);
 /// Adds what the graph of the forward pass tells.
 void describe_forward(SavedModel& saved, const ModelGraph& forward);
-/// Adds what the program that evaluates gives. `loss` is settled.
-void describe_evaluation(SavedModel& saved, const EvaluationGraph& evaluation, const LossSpec& loss,
-                         std::span<const passes::MetricSpec> metrics);
+/// Adds what the program that evaluates gives.
+void describe_evaluation(SavedModel& saved, const EvaluationGraph& evaluation, std::span<const passes::MetricSpec> metrics);
 /// What an Evaluator needs to know; the inverse. Throws UserError where a loss or metric is none, or does not fit.
 EvaluatedModel evaluated_model(const SavedModel& saved);
 

@@ -115,7 +115,8 @@ Evaluation Evaluator::run(const Batch& arrays) {
     const std::int64_t count = std::min(batch, rows - first);
     if (count < batch && !takes_parts) {
       check_user(first > 0, rows, " rows to evaluate are less than a batch of ", batch,
-                 ", and what this model gives for a row depends on the others of its batch");
+                 ", which cannot be filled up: what this model gives for a row depends on the others of its batch, or the loss is "
+                 "no mean");
       break;
     }
     fill(arrays, first, count);

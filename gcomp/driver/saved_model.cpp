@@ -170,11 +170,8 @@ json to_json(const std::vector<IndexLimit>& limits) {
 
 SavedEvaluation evaluation_of(const json& object) {
   Members members(object);
-  SavedEvaluation evaluation{.term_is_sum = {},
-                             .takes_parts = members.boolean("takes_parts"),
-                             .output = members.text("output"),
-                             .limits = limits_of(members),
-                             .metrics = {}};
+  SavedEvaluation evaluation{
+      .term_is_sum = {}, .takes_parts = members.boolean("takes_parts"), .limits = limits_of(members), .metrics = {}};
   for (const json& is_sum : members.list("terms")) {
     check_user(is_sum.is_boolean(), "a term is ", is_sum.dump());
     evaluation.term_is_sum.push_back(is_sum.get<bool>());
@@ -194,11 +191,7 @@ json to_json(const SavedEvaluation& evaluation) {
   for (const bool is_sum : evaluation.term_is_sum) terms.push_back(is_sum);
   for (const SavedMetric& metric : evaluation.metrics)
     metrics.push_back({{"text", metric.text}, {"takes_scores", metric.takes_scores}, {"of_classes", metric.of_classes}});
-  return {{"terms", terms},
-          {"takes_parts", evaluation.takes_parts},
-          {"output", evaluation.output},
-          {"limits", to_json(evaluation.limits)},
-          {"metrics", metrics}};
+  return {{"terms", terms}, {"takes_parts", evaluation.takes_parts}, {"limits", to_json(evaluation.limits)}, {"metrics", metrics}};
 }
 
 double read_rate(Members& members, const char* name) {

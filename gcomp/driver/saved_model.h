@@ -30,7 +30,6 @@ struct SavedMetric {
 struct SavedEvaluation {
   std::vector<bool> term_is_sum;
   bool takes_parts = false;  ///< a batch may be filled up
-  std::string output;        ///< that loss and metrics without arguments look at
   std::vector<IndexLimit> limits;
   std::vector<SavedMetric> metrics;
 };

@@ -159,7 +159,7 @@ driver::Evaluator& Trainer::Impl::evaluation() {
   check_user(source.has_value(), "'", artifact_path.string(), "' holds no program that evaluates; compile it again");
   const std::vector<passes::MetricSpec> metrics = driver::metrics_of(options.metrics, loss);
   driver::EvaluationGraph made = driver::evaluation_graph(*source, options.graph, loss, metrics, options.hooks);
-  driver::describe_evaluation(saved, made, loss, metrics);
+  driver::describe_evaluation(saved, made, metrics);
   runtime::Program program =
       driver::compile_graph(std::move(made.made.graph), device->target(), options.hooks, options.graph.program_limits);
   program.name = driver::kEvaluationProgram;

@@ -58,7 +58,6 @@ class LossGraph {
   LossGraph(CallGraph& calls, const LossSpec& loss);
 
   std::size_t size() const { return terms_.size(); }
-  const LossTerm& term(std::size_t i) const { return terms_[i]; }
   /// A scalar.
   ir::Var value_of(std::size_t i);
   /// Before the mean is taken; nothing where the term is no mean, or a sum.
