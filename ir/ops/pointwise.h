@@ -210,6 +210,15 @@ constexpr OpDef kRound{
     .scalar = body<1>([](auto x) { return round(x); }),
     .no_gradient = kPiecewise,
 };
+constexpr OpDef kDetach{
+    .name = "detach",
+    .summary = "x, as a value that no gradient goes through",
+    .operands = 1,
+    .cost = 1,
+    .precision = Precision::promoted,
+    .scalar = body<1>([](auto x) { return x; }),
+    .no_gradient = "gradients end here",
+};
 constexpr OpDef kSelect{
     .name = "select",
     .summary = "y where the condition holds, else z",
@@ -255,6 +264,7 @@ inline constexpr const OpDef* kPointwiseOps[] = {
     &kFloor,
     &kCeil,
     &kRound,
+    &kDetach,
     &kSelect,
     &kCast,
 };

@@ -14,7 +14,7 @@ namespace ops {
 extern const OpDef kConstant, kFull, kUpdate, kKernel, kMultiKernel, kProduct;
 // pointwise.h
 extern const OpDef kAdd, kSub, kMul, kDiv, kNeg, kAbs, kSign, kRelu, kMaximum, kMinimum, kTruncatedRemainder, kFlooredRemainder,
-    kFloor, kCeil, kRound, kSelect, kCast;
+    kFloor, kCeil, kRound, kDetach, kSelect, kCast;
 // elementary.h
 extern const OpDef kExp, kExpm1, kLog, kLog1p, kPow, kSqrt, kRsqrt, kTanh, kSigmoid, kSoftplus, kErf, kSin, kCos, kTan, kAsin,
     kAcos, kAtan, kSinh, kCosh, kAsinh, kAcosh, kAtanh;

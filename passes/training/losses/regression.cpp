@@ -73,10 +73,13 @@ void gaussian_types(LossTypes& types) {
   types.want(2, one_a_row ? row : *x);
 }
 
+/// As PyTorch clamps: below eps the variance counts as eps, and still gets the gradient that it has there. So the gradient goes
+/// through a term of its own, whose value is 0.
 LossSum gaussian_nll(const LossCall& c) {
-  Var x = c.x(), d = x - c.t(), var = ops::kMaximum(c.operands[2], c.b.like(c.operands[2], c.o.number("eps")));
-  var = c.b.broadcast(var, x.shape());
-  Var loss = (ops::kLog(var) + d * d / var) * 0.5;
+  Var x = c.x(), d = x - c.t(), given = c.b.broadcast(c.operands[2], x.shape());
+  Var var = ops::kDetach(ops::kMaximum(given, c.b.like(given, c.o.number("eps"))));
+  Var slope = ops::kDetach((1.0 - d * d / var) / var * 0.5);
+  Var loss = (ops::kLog(var) + d * d / var) * 0.5 + slope * (given - ops::kDetach(given));
   return {c.o.boolean("full") ? loss + 0.5 * std::log(2 * std::numbers::pi) : loss};
 }
 
