@@ -14,6 +14,19 @@ Var cautious(ParameterUpdate& u, Var update, Var g) {
   return update * (mask / u.b.broadcast(share, mask.shape(), {}));
 }
 
+/// What weight decay goes by: the rate, or with corrected_weight_decay its square over that of the run, so that decay falls off
+/// with the schedule as the length of updates does ("Correction of decoupled weight decay", Chou, 2025).
+Var decay_rate(const ParameterUpdate& u) {
+  const Var rate = u.s.learning_rate;
+  return u.o.boolean("corrected_weight_decay") ? rate * rate / u.o.number("lr") : rate;
+}
+
+void check_corrected(const Options& o, std::string_view what) {
+  if (o.boolean("corrected_weight_decay") && o.number("lr") <= 0)
+    throw UserError(concat(what, ": corrected_weight_decay divides by the learning rate of the run, which is ", o.number("lr")),
+                    ExitCode::usage);
+}
+
 /// All gradients divided by max(1, their norm / max_grad_norm).
 std::vector<Var> clipped(const StepScalars& s, const Options& o, std::vector<Var> gradients) {
   if (!o.has("max_grad_norm") || gradients.empty()) return gradients;
@@ -44,7 +57,7 @@ Var lamb(ParameterUpdate& u) {
   const Var divisor = ops::kSqrt(v) / u.spread(ops::kSqrt(correction(second))) + u.number("eps");
   Var update = m / u.spread(correction(first)) / divisor, p = u.p;
   if (u.o.boolean("caution")) update = cautious(u, update, u.g);
-  if (decay != 0 && decoupled) p = u.decayed_parameter();
+  if (decay != 0 && decoupled) p = u.decayed_parameter(decay_rate(u));
   if (decay != 0 && !decoupled) update = update + p * u.number("weight_decay");
   if (decay != 0 || u.o.boolean("always_adapt")) {
     const Var weight = norm_of(p), length = norm_of(update), zero = u.b.like(weight, 0), one = u.b.like(weight, 1);
@@ -62,10 +75,12 @@ Var lion(ParameterUpdate& u) {
   Var update = ops::kSign(before * first + u.g * first.rest());
   if (u.o.boolean("caution")) update = cautious(u, update, u.g);
   u.b.update(before.value, before * second + u.g * second.rest());
-  return u.decayed_parameter() - u.rate() * update;
+  return u.decayed_parameter(decay_rate(u)) - u.rate() * update;
 }
 
 constexpr OptionDef kCaution = OptionDef::boolean("caution", "false").says("leaves out what points against the gradient");
+constexpr OptionDef kCorrected =
+    OptionDef::boolean("corrected_weight_decay", "false").says("decoupled decay goes by the square of the rate over the run's");
 constexpr OptionDef kLambOptions[] = {
     learning_rate_option("0.001"),
     OptionDef::boolean("bias_correction", "true").says("of both moments"),
@@ -78,9 +93,10 @@ constexpr OptionDef kLambOptions[] = {
     OptionDef::boolean("always_adapt", "false").says("adapts without weight decay too"),
     kCaution,
     OptionDef::boolean("decoupled_decay", "false").says("the parameter itself shrinks, not the gradient"),
+    kCorrected,
 };
-constexpr OptionDef kLionOptions[] = {learning_rate_option("0.0001"), betas_option("[0.9, 0.99]"), weight_decay_option("0"),
-                                      kCaution, maximize_option()};
+constexpr OptionDef kLionOptions[] = {
+    learning_rate_option("0.0001"), betas_option("[0.9, 0.99]"), weight_decay_option("0"), kCaution, kCorrected, maximize_option()};
 
 }  // namespace
 
@@ -89,8 +105,10 @@ const OptimizerRule kLamb{
     .update = lamb,
     .gradients = clipped,
     .option_of_all = "max_grad_norm",
+    .check = check_corrected,
 };
 const OptimizerRule kLion{.definition = {"lion", "the sign of the momentum (Chen et al., 2023; timm)", kLionOptions},
-                          .update = lion};
+                          .update = lion,
+                          .check = check_corrected};
 
 }  // namespace gcomp::passes
