@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "gcomp/driver/forward.h"
 #include "gcomp/driver/step_ports.h"
 #include "ir/base/error.h"
 
@@ -43,73 +42,26 @@ class Total {
 }  // namespace
 
 Evaluator::Evaluator(std::unique_ptr<runtime::Executable> executable, EvaluatedModel model)
-    : executable_(std::move(executable)), model_(std::move(model)), inputs_(data_inputs(executable_->program())) {
+    : program_(std::move(executable), model.limits), model_(std::move(model)) {
   int results = 0;
   for (const bool is_sum : model_.plan.term_is_sum) results += is_sum ? 2 : 1;
   for (const int outputs : model_.plan.metric_outputs) results += outputs;
-  const auto found = static_cast<int>(executable_->program().outputs.size());
+  const auto found = static_cast<int>(this->executable().program().outputs.size());
   check_user(results == found, "it names ", results, " results of an evaluation, which has ", found);
-  for (const std::size_t i : inputs_) {
-    const Shape& shape = executable_->input_buffer(i).type.shape;
-    if (shape.empty()) continue;
-    if (batch_ != 0 && batch_ != shape[0]) {
-      batch_ = 0;
-      return;
-    }
-    batch_ = shape[0];
-  }
 }
 
-std::int64_t Evaluator::rows_of(const Batch& arrays) const {
-  std::int64_t rows = -1;
-  std::string first;
-  for (const std::size_t i : inputs_) {
-    const runtime::Buffer& input = executable_->input_buffer(i);
-    const TensorType& type = find_array(arrays, input.name).type();
-    if (batch_ == 0)
-      check_user(type.shape == input.type.shape, "array '", input.name, "' is ", to_string(type), ", wanted ",
-                 to_string(input.type));
-    if (input.type.shape.empty() || type.shape.empty()) continue;
-    if (rows < 0) first = input.name, rows = type.shape[0];
-    check_user(batch_ == 0 || type.shape[0] == rows, "array '", first, "' has ", rows, " rows, array '", input.name, "' has ",
-               type.shape[0]);
-  }
-  check_user(rows > 0, "evaluation needs arrays with rows");
-  return rows;
-}
-
-void Evaluator::fill(const Batch& arrays, std::int64_t first, std::int64_t count) {
-  for (const std::size_t i : inputs_) {
-    const runtime::Buffer& input = executable_->input_buffer(i);
-    const std::int64_t rows = batch_ == 0 && !input.type.shape.empty() ? input.type.shape[0] : count;
-    copy_rows(input.name, find_array(arrays, input.name), first, rows, input.type, executable_->input(i));
-  }
-  const runtime::Program& program = executable_->program();
-  if (const auto port = find_port(program.inputs, Role::rows))
-    store_from_double(DType::i64, executable_->input(*port).data(), 0, static_cast<double>(count));
-}
-
-void Evaluator::run_batch(std::int64_t first) {
-  try {
-    executable_->run();
-    executable_->synchronize();
-  } catch (const UserError&) {
-    for (const IndexLimit& limit : model_.limits) {
-      const std::size_t input = executable_->input_index(limit.input);
-      auto fault = find_index_fault(limit, executable_->input_buffer(input).type, executable_->input_of_run(input, 0));
-      if (!fault) continue;
-      fault->row += first;
-      throw UserError(to_string(*fault));
-    }
-    throw;
-  }
+void Evaluator::run_batch(const Batch& arrays, std::int64_t first, std::int64_t count) {
+  if (const auto port = find_port(executable().program().inputs, Role::rows))
+    store_from_double(DType::i64, executable().input(*port).data(), 0, static_cast<double>(count));
+  program_.run(arrays, first, count);
 }
 
 Evaluation Evaluator::run(const Batch& arrays) {
-  const std::int64_t rows = rows_of(arrays), batch = batch_ == 0 ? rows : batch_;
-  const bool takes_parts = model_.plan.takes_parts && batch_ > 0;
+  const std::int64_t rows = program_.rows_of(arrays), batch = program_.batch() == 0 ? rows : program_.batch();
+  check_user(rows > 0, "evaluation needs arrays with rows");
+  const bool takes_parts = model_.plan.takes_parts && program_.batch() > 0;
   std::vector<double> sums(model_.plan.term_is_sum.size()), counts(sums.size());
-  std::vector<Total> totals(executable_->program().outputs.size());
+  std::vector<Total> totals(executable().program().outputs.size());
   std::int64_t done = 0;
   for (std::int64_t first = 0; first < rows; first += batch) {
     const std::int64_t count = std::min(batch, rows - first);
@@ -119,19 +71,18 @@ Evaluation Evaluator::run(const Batch& arrays) {
                  "no mean");
       break;
     }
-    fill(arrays, first, count);
-    run_batch(first);
+    run_batch(arrays, first, count);
     done += count;
     std::size_t output = 0;
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      const double value = executable_->output(output++).at(0);
+      const double value = executable().output(output++).at(0);
       const bool is_sum = model_.plan.term_is_sum[i];
       sums[i] += is_sum ? value : value * static_cast<double>(count);
-      counts[i] += is_sum ? executable_->output(output++).at(0) : static_cast<double>(count);
+      counts[i] += is_sum ? executable().output(output++).at(0) : static_cast<double>(count);
     }
     for (std::size_t i = 0; i < model_.metrics.size(); ++i)
       for (int k = 0; k < model_.plan.metric_outputs[i]; ++k, ++output)
-        totals[output].add(executable_->output(output), count, passes::keeps_rows(model_.metrics[i]));
+        totals[output].add(executable().output(output), count, passes::keeps_rows(model_.metrics[i]));
   }
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] /= counts[i];
   Evaluation result{.loss = passes::combine_terms(model_.loss, sums), .accuracy = {}, .metrics = {}, .rows = done};

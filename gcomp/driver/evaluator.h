@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/driver/batched_program.h"
 #include "gcomp/driver/index_limits.h"
 #include "gcomp/evaluation.h"
 #include "gcomp/tensor_view.h"
@@ -30,17 +31,13 @@ class Evaluator {
   /// what is computed, it is left out, which Evaluation::rows tells. Throws UserError where an array is missing or of another type,
   /// where there are no rows, or fewer than a batch that cannot be filled up, and for an index out of range.
   Evaluation run(const Batch& arrays);
-  runtime::Executable& executable() { return *executable_; }
+  runtime::Executable& executable() const { return program_.executable(); }
 
  private:
-  std::int64_t rows_of(const Batch& arrays) const;
-  void fill(const Batch& arrays, std::int64_t first, std::int64_t count);
-  void run_batch(std::int64_t first);
+  void run_batch(const Batch& arrays, std::int64_t first, std::int64_t count);
 
-  std::unique_ptr<runtime::Executable> executable_;
+  BatchedProgram program_;
   EvaluatedModel model_;
-  std::vector<std::size_t> inputs_;  ///< that the data fill
-  std::int64_t batch_ = 0;           ///< 0 where the inputs have no rows in common
 };
 
 }  // namespace gcomp::driver

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/driver/batched_program.h"
 #include "gcomp/driver/index_limits.h"
 #include "gcomp/tensor_view.h"
 #include "runtime/executable.h"
@@ -19,11 +20,11 @@ class Forward {
           std::string row_dependence = {});
 
   /// First dimension of the inputs; 0 where they have none in common.
-  std::int64_t batch() const { return batch_; }
+  std::int64_t batch() const { return program_.batch(); }
   const std::vector<std::string>& outputs() const { return outputs_; }
   /// Whether a batch may be filled up with other rows.
   bool rows_are_apart() const { return row_dependence_.empty(); }
-  runtime::Executable& executable() { return *executable_; }
+  runtime::Executable& executable() const { return program_.executable(); }
 
   /// Runs whole batches; the last one is filled up with copies of its last row, whose results are dropped. Elements are converted
   /// by the rules of runtime/convert.h; arrays that the model does not have as inputs are not looked at. Throws UserError where an
@@ -39,21 +40,9 @@ class Forward {
   bool has_batched_outputs() const;
 
  private:
-  std::int64_t check_rows(const Batch& arrays) const;
-  void set_rows(const TensorView& array, std::size_t input, std::int64_t first, std::int64_t count);
-
-  std::unique_ptr<runtime::Executable> executable_;
+  BatchedProgram program_;
   std::vector<std::string> outputs_;
-  std::vector<IndexLimit> limits_;
   std::string row_dependence_;
-  std::int64_t batch_ = 0;
 };
-
-/// The array called `name`; throws UserError listing what there is, with the nearest name.
-const TensorView& find_array(const Batch& arrays, std::string_view name);
-
-/// Copies rows of an array into memory of type `to`; converts, checks, and repeats the last row to fill it up.
-void copy_rows(const std::string& name, const TensorView& array, std::int64_t first, std::int64_t count, const TensorType& to,
-               std::span<std::byte> memory);
 
 }  // namespace gcomp::driver
