@@ -7,6 +7,7 @@
 #include "gcomp/driver/forward.h"
 #include "gcomp/driver/gradient_run.h"
 #include "gcomp/driver/graph_index_limits.h"
+#include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/options.h"
 #include "runtime/device.h"
 
@@ -67,7 +68,7 @@ Gradients::Impl::Impl(const Model& source, const driver::GradientOptions& option
 }
 
 Gradients::Gradients(const Model& model, const GradientOptions& options)
-    : Gradients(driver::make_gradients(model, {.loss = passes::parse_loss(options.loss, options.output),
+    : Gradients(driver::make_gradients(model, {.loss = driver::read_loss(options.loss, options.output),
                                                .graph = driver::graph_options(options.graph),
                                                .device = options.device,
                                                .device_options = options.device_options,

@@ -140,10 +140,20 @@ std::optional<passes::LossScaling> scaling_of(const GraphOptions& options) {
   return passes::LossScaling{options.loss_scale};
 }
 
+/// Knowing the rate of the run, which rules with corrected_weight_decay go by beside that of the step.
+std::optional<Optimizer> of_run(std::optional<Optimizer> optimizer, double learning_rate) {
+  constexpr std::string_view kWhat = "--optimizer";
+  if (!optimizer || !optimizer->options().knows("corrected_weight_decay")) return optimizer;
+  optimizer->set("lr", learning_rate, kWhat);
+  optimizer->check(kWhat);
+  return optimizer;
+}
+
 /// A forward graph with its loss and gradients, and with updates where there is an optimizer.
 ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOptions& options, const LossSpec& loss,
-                          const std::optional<Optimizer>& optimizer, const CompileHooks& hooks) {
+                          const std::optional<Optimizer>& given, const CompileHooks& hooks) {
   return timed(hooks, "differentiate", [&] {
+    const std::optional<Optimizer> optimizer = of_run(given, options.step.learning_rate);
     SettledStep step = optimizer ? settled(options.step, *optimizer, made.model, made.graph) : SettledStep();
     made.groups = std::move(step.groups);
     const passes::TrainingRequest request{.loss = settled(loss, made),

@@ -1,6 +1,7 @@
 #include "gcomp/driver/compiled_model.h"
 
 #include "gcomp/driver/describe_model.h"
+#include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
 #include "gcomp/driver/saved_model.h"
 #include "runtime/backend.h"
@@ -45,7 +46,7 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
   SavedModel saved = describe_model(model, options.loss, options.learning_rate, nullptr);
   if (!options.loss.empty()) {
     if (!graph.precision) graph.precision = DType::f32;
-    loss = passes::parse_loss(options.loss, options.output);
+    loss = read_loss(options.loss, options.output);
     ModelGraph made = training_graph(model, graph, loss, options.optimizer, options.hooks);
     saved = describe_model(model, options.loss, options.learning_rate, &made);
     for (const GroupSummary& group : made.groups) saved.groups.push_back({group.text, group.rate, group.tensors, group.elements});

@@ -5,7 +5,9 @@
 
 #include "gcomp/driver/averaged_program.h"
 #include "gcomp/driver/describe_model.h"
+#include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
+#include "gcomp/driver/optimizer_text.h"
 #include "gcomp/driver/options.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/nearest.h"
@@ -45,7 +47,7 @@ void Trainer::Impl::adopt_step(runtime::Program program, std::span<const std::by
 Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : source(origin), options(given) {
   options.graph = with_precision(given.graph);
   if (given.batch > 0) options.graph.shapes.batch = given.batch;
-  loss = passes::parse_loss(given.loss, given.output);
+  loss = driver::read_loss(given.loss, given.output);
   open_device(runtime::choose_device(given.device, given.device_options), given.device_options);
   options.graph.target = device->target();
   driver::ModelGraph made = driver::training_graph(origin, options.graph, loss, given.optimizer, given.hooks);
@@ -229,9 +231,7 @@ GraphOptions graph_of(const gcomp::TrainOptions& options, const Optimizer& optim
 }  // namespace
 
 TrainOptions train_options(const gcomp::TrainOptions& options) {
-  Optimizer optimizer(options.optimizer.text, "optimizer");
-  optimizer.check("optimizer");
-  if (options.optimizer.turned_momentum) optimizer.turn_momentum("optimizer");
+  const Optimizer optimizer = optimizer_of(options.optimizer);
   return {.loss = options.loss,
           .output = options.output,
           .metrics = options.metrics,

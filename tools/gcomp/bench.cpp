@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/training.h"
 #include "ir/base/units.h"
 #include "runtime/batch_plan.h"
@@ -116,7 +117,7 @@ void bench(const BenchFlags& flags, const Console& console) {
   };
   const Model model = Model::load(flags.model);
   require_output(flags.output, model, "");
-  const driver::LossSpec loss = passes::parse_loss(flags.loss, flags.output);
+  const driver::LossSpec loss = driver::read_loss(flags.loss, flags.output);
   require_names(model, loss, {}, flags.data);
   const std::vector<std::string> names = array_names(model, loss);
   runtime::Dataset data = open_data(flags.data, names);

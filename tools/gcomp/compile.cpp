@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gcomp/driver/compiled_model.h"
+#include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
 #include "gcomp/driver/saved_model.h"
 #include "passes/pipeline.h"
@@ -92,7 +93,7 @@ class Compilation {
     options_.seed = flags.seed;
     if (flags.batch > 0) options_.shapes.batch = flags.batch;
     if (flags.train && !options_.precision) options_.precision = DType::f32;
-    if (flags.train) loss_ = passes::parse_loss(flags.loss, flags.output);
+    if (flags.train) loss_ = driver::read_loss(flags.loss, flags.output);
     if (flags.train) driver::metrics_of(flags.metrics, loss_);  // wrong ones are told now
     if (flags.train) optimizer_ = flags.optimizer.parse();
     if (flags.train) options_.step = flags.step.parse(flags.optimizer.rate());

@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "gcomp/driver/evaluation_run.h"
+#include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/training.h"
+#include "tools/gcomp/class_weights.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/metric_text.h"
@@ -48,7 +50,7 @@ Evaluation evaluate_model(const EvalFlags& flags, const Console& console) {
   if (flags.loss.empty()) throw UserError(missing_loss("--loss is missing"), ExitCode::usage);
   flags.trust.parse(flags.model);
   driver::EvaluateOptions options;
-  options.loss = passes::parse_loss(flags.loss, flags.output);
+  options.loss = driver::read_loss(with_class_weights(flags.loss, flags.data), flags.output);
   options.metrics = driver::metrics_of(flags.metrics, options.loss);
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();

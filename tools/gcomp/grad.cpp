@@ -3,8 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "gcomp/driver/gradient_run.h"
+#include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
 #include "runtime/files/atomic_file.h"
+#include "tools/gcomp/class_weights.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/options.h"
@@ -28,7 +30,7 @@ void grad(const GradFlags& flags, const Console& console) {
   outputs.protect("data", flags.inputs);
   { runtime::AtomicFile probe(flags.outputs); }
   driver::GradientOptions options;
-  options.loss = passes::parse_loss(flags.loss, flags.output);
+  options.loss = driver::read_loss(with_class_weights(flags.loss, flags.inputs), flags.output);
   options.graph = flags.model_options.parse();
   options.device = flags.device.request();
   options.device_options = flags.device.parse(console);

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "gcomp/driver/model_source.h"
+#include "gcomp/driver/optimizer_text.h"
 #include "ir/base/nearest.h"
 #include "tools/command_line/numbers.h"
 
@@ -249,9 +250,10 @@ void add_metric(ArgumentParser& parser, std::vector<std::string>& metrics) {
 
 void add_loss(ArgumentParser& parser, std::string& loss) {
   parser
-      .add_option("--loss", loss,
-                  concat(names_of(passes::loss_definitions()),
-                         ", NAME(output, array, option=value, ...), sums of those, or output:NAME (docs/training.md)"))
+      .add_option(
+          "--loss", loss,
+          concat(names_of(passes::loss_definitions()),
+                 ", NAME(output, array, option=value, ...), sums of those, output:NAME, or graph:FILE.onnx (docs/training.md)"))
       .type_name("LOSS");
 }
 
@@ -283,7 +285,7 @@ void OptimizerOptions::add(ArgumentParser& parser) {
   parser
       .add_option("--optimizer", optimizer,
                   concat(names_of(passes::optimizer_definitions()),
-                         ", or NAME(option=value, ...) (default adamw; docs/training.md has the options)"))
+                         ", NAME(option=value, ...), or FILE.gir with a rule of your own (default adamw; docs/training.md)"))
       .type_name("NAME")
       .group(group);
   parser
@@ -311,7 +313,7 @@ double OptimizerOptions::rate() const {
 }
 
 driver::Optimizer OptimizerOptions::parse() const {
-  driver::Optimizer spec(optimizer);
+  driver::Optimizer spec = driver::read_optimizer(optimizer);
   const auto set = [&](std::string_view option, OptionValue value, std::string_view flag) {
     if (spec.options().given(option))
       usage(concat(flag, ": --optimizer '", optimizer, "' gives ", option, " itself; leave one of them out"));

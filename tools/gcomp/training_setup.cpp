@@ -1,8 +1,10 @@
 #include <algorithm>
 
+#include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
 #include "ir/base/error.h"
 #include "runtime/files/atomic_file.h"
+#include "tools/gcomp/class_weights.h"
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/training_run.h"
 
@@ -32,6 +34,7 @@ Outputs outputs_of(const TrainFlags& flags) {
   Outputs outputs({{"--out", flags.out, kTrainedEndings}, {"--out-ema", flags.out_ema, {".onnx"}}, {"--metrics", flags.metrics}});
   outputs.protect("model", flags.model);
   outputs.protect("data", flags.data);
+  if (const std::string file = driver::loss_file_of(flags.loss); !file.empty()) outputs.protect("loss graph", file);
   if (!flags.eval_data.empty()) outputs.protect("evaluation data", flags.eval_data);
   return outputs;
 }
@@ -128,7 +131,7 @@ Trainer TrainingRun::load_trainer() {
 Trainer TrainingRun::compile_trainer() {
   flags_.trust.parse(flags_.model);
   driver::TrainOptions options;
-  options.loss = flags_.loss;
+  options.loss = with_class_weights(flags_.loss, flags_.data);
   options.output = flags_.output;
   options.metrics = flags_.metric;
   options.optimizer = flags_.optimizer.parse();
@@ -146,7 +149,7 @@ Trainer TrainingRun::compile_trainer() {
   options.hooks.internal_error = [&](const ir::Graph& graph, const std::string& error) {
     report_internal_error(console_, graph, error);
   };
-  const driver::LossSpec loss = passes::parse_loss(flags_.loss, flags_.output);
+  const driver::LossSpec loss = driver::read_loss(options.loss, flags_.output);
   const std::vector<passes::MetricSpec> metrics = driver::metrics_of(flags_.metric, loss);
   const Model model = Model::load(flags_.model);
   require_output(flags_.output, model, "--out");

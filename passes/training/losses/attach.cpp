@@ -1,3 +1,5 @@
+#include <unordered_map>
+
 #include "passes/training/losses/call_graph.h"
 
 namespace gcomp::passes {
@@ -53,6 +55,22 @@ LossCall CallGraph::build(const Call& call, const std::vector<BoundOperand>& bou
   return built;
 }
 
+Var CallGraph::inlined(const BoundGraph& loss) {
+  std::unordered_map<const Value*, Value*> values;
+  for (std::size_t i = 0; i < loss.inputs.size(); ++i) {
+    const Value* input = loss.graph.inputs()[i];
+    values[input] = operand_of({}, {loss.inputs[i].source, loss.inputs[i].name, input->type}).value;
+  }
+  Graph& graph = b_.graph();
+  for (const auto& node : loss.graph.nodes()) {
+    std::vector<Value*> operands;
+    for (const Value* operand : node->operands) operands.push_back(operand ? values.at(operand) : nullptr);
+    const Node* copy = graph.append(*node->op, std::move(operands), node->attributes, node->origin);
+    for (std::size_t i = 0; i < node->results.size(); ++i) values[node->results[i]] = copy->results[i];
+  }
+  return b_.wrap(values.at(loss.graph.outputs()[0]));
+}
+
 Var CallGraph::operand_of(const CallOperand& operand, const BoundOperand& bound) {
   switch (bound.source) {
     case Source::output: return b_.cast(outputs_.at(bound.name), bound.type.dtype);
@@ -85,8 +103,10 @@ Part CallGraph::joined(Formula::Kind kind, Part a, Part b) {
 }
 
 LossGraph::LossGraph(CallGraph& calls, const LossSpec& loss) : calls_(calls), loss_(loss), terms_(terms_of(loss)) {
+  if (loss.is_graph) graph_ = calls.binder().bind_graph(loss);
   for (const LossTerm& term : terms_) {
-    if (term.rule) bound_.push_back(calls.binder().bind(loss, term.call));
+    if (graph_) bound_.emplace_back();
+    else if (term.rule) bound_.push_back(calls.binder().bind(loss, term.call));
     else bound_.push_back({calls.binder().bind_scalar(loss, *term.expression)});
   }
 }
@@ -98,6 +118,7 @@ std::optional<LossSum> LossGraph::mean_of(std::size_t i) {
 }
 
 Var LossGraph::value_of(std::size_t i) {
+  if (graph_) return calls_.inlined(*graph_);
   if (!terms_[i].rule) return calls_.output(bound_[i][0].name);
   const LossRule& rule = *terms_[i].rule;
   const LossCall call = call_of(i);

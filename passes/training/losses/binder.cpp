@@ -183,6 +183,33 @@ BoundOperand CallBinder::bind_scalar(const FormulaSpec& spec, const Formula& nam
   return found;
 }
 
+BoundGraph CallBinder::bind_graph(const LossSpec& loss) {
+  const LossFile& file = loss.graph_file();
+  BoundGraph bound;
+  std::map<std::string, Shape> shapes;
+  std::optional<DType> floats;
+  for (const std::string& name : file.inputs()) {
+    BoundOperand operand = find_name(loss, {.text = name, .end = loss.text.size()});
+    const auto found = scope_.arrays.find(name);
+    if (operand.source == Source::array && found != scope_.arrays.end()) operand.type = found->second;
+    if (operand.source != Source::array || found != scope_.arrays.end()) shapes.emplace(name, operand.type.shape);
+    if (operand.source == Source::output && is_float(operand.type.dtype) && !floats) floats = operand.type.dtype;
+    bound.inputs.push_back(std::move(operand));
+  }
+  bound.graph = file.instantiate(shapes, floats.value_or(DType::f32));
+  for (std::size_t i = 0; i < bound.inputs.size(); ++i)
+    if (bound.inputs[i].source == Source::array) declare_input(bound.inputs[i], bound.graph.inputs()[i]->type);
+  return bound;
+}
+
+/// Integers stay what they are in the data, whatever the graph takes them as.
+void CallBinder::declare_input(BoundOperand& operand, TensorType type) {
+  const auto found = scope_.arrays.find(operand.name);
+  if (found != scope_.arrays.end() && is_integer(found->second.dtype)) type.dtype = DType::i64;
+  operand.type = type;
+  bound_.arrays.push_back({operand.name, type});
+}
+
 std::vector<BoundOperand> CallBinder::bind(const FormulaSpec& spec, const Call& call) {
   std::vector<BoundOperand> operands;
   for (const CallOperand& operand : call.operands) operands.push_back(find(spec, operand));
@@ -201,7 +228,8 @@ std::vector<BoundOperand> CallBinder::bind(const FormulaSpec& spec, const Call& 
 BoundLoss bind_loss(const LossSpec& loss, const LossScope& scope) {
   CallBinder binder(scope);
   for (const LossTerm& term : terms_of(loss)) {
-    if (term.rule) binder.bind(loss, term.call);
+    if (loss.is_graph) binder.bind_graph(loss);
+    else if (term.rule) binder.bind(loss, term.call);
     else binder.bind_scalar(loss, *term.expression);
   }
   if (binder.bound().outputs.empty()) fail_in(loss, loss.expression, ExitCode::usage, "it looks at no output of the model");

@@ -16,6 +16,12 @@ struct BoundOperand {
   TensorType type;
 };
 
+/// A loss that is a graph, and what its inputs stand for.
+struct BoundGraph {
+  ir::Graph graph;
+  std::vector<BoundOperand> inputs;
+};
+
 /// One for all that shares arrays: a loss, and the metrics beside it.
 class CallBinder {
  public:
@@ -24,6 +30,8 @@ class CallBinder {
 
   /// The operands of a call. Throws as bind_loss().
   std::vector<BoundOperand> bind(const FormulaSpec& spec, const Call& call);
+  /// The inputs of a loss's graph, and the graph for their types. Throws as bind_loss().
+  BoundGraph bind_graph(const LossSpec& loss);
   /// The scalar output of floats that a name stands for.
   BoundOperand bind_scalar(const FormulaSpec& spec, const Formula& name);
   const BoundLoss& bound() const { return bound_; }
@@ -35,6 +43,7 @@ class CallBinder {
   BoundOperand find_default(const FormulaSpec& spec);
   BoundOperand find_name(const FormulaSpec& spec, const Formula& name);
   TensorType type_of(const FormulaSpec& spec, const Formula& e);
+  void declare_input(BoundOperand& operand, TensorType type);
   LossArray* find_array(const std::string& name);
   [[noreturn]] void unknown(const FormulaSpec& spec, const Formula& name) const;
 

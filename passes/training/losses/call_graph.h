@@ -28,6 +28,8 @@ class CallGraph {
   void add_inputs();
   LossCall build(const Call& call, const std::vector<BoundOperand>& bound);
   ir::Var output(const std::string& name) const { return outputs_.at(name); }
+  /// The output of a loss's graph, whose nodes become the graph's own.
+  ir::Var inlined(const BoundGraph& loss);
 
   /// The value of an expression; `leaf` gives that of a name or call, which come in the order of the text.
   template <class Leaf>
@@ -72,6 +74,7 @@ class LossGraph {
   const LossSpec& loss_;
   std::vector<LossTerm> terms_;
   std::vector<std::vector<BoundOperand>> bound_;
+  std::optional<BoundGraph> graph_;  ///< the only term
 };
 
 }  // namespace gcomp::passes

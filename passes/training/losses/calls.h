@@ -30,10 +30,10 @@ void collect_possible_outputs(const FormulaSpec& spec, const Call& call, std::ve
 /// Names that may be arrays of the data.
 void collect_possible_arrays(const Call& call, std::vector<std::string>& names);
 
-/// A leaf of a loss that is no number: a call, or a name that stands for a scalar output.
+/// A leaf of a loss that is no number: a call, a name that stands for a scalar output, or a graph.
 struct LossTerm {
   const Formula* expression = nullptr;
-  const LossRule* rule = nullptr;  ///< null for a name
+  const LossRule* rule = nullptr;  ///< null for a name and for a graph
   Call call = {};
 };
 

@@ -3,6 +3,7 @@
 //   cross_entropy
 //   0.7*cross_entropy(logits, label, label_smoothing=0.1) + 0.3*mse("aux:0", target)
 //   output:loss
+//   graph:loss.onnx
 //
 // A name stands for an output of the model, else for one of its inputs, else for an array of the data, which becomes an input of
 // the step; `label`, unless it is quoted, for the data's array before the model's output. A loss without arguments compares the
@@ -11,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,8 +35,23 @@ struct FormulaSpec {
   std::string output;  ///< what calls without arguments look at; "" for the first output of floats
 };
 
+/// The graph of a loss that a file holds. Made by who reads files.
+class LossFile {
+ public:
+  virtual ~LossFile() = default;
+  /// Each is the name of an output or input of the model, or of an array of the data.
+  virtual const std::vector<std::string>& inputs() const = 0;
+  /// With inputs of these shapes, which are missing only of arrays that no data have, and floats of `dtype`: a graph without
+  /// states, with those inputs in their order and one output. Throws UserError.
+  virtual ir::Graph instantiate(const std::map<std::string, Shape>& shapes, DType dtype) const = 0;
+};
+
 /// A loss. The text of "output:NAME" is NAME, that of "cross_entropy:axis=N" is cross_entropy(axis=N).
 struct LossSpec : FormulaSpec {
+  bool is_graph = false;                 ///< "graph:FILE"; the expression is one name then
+  std::shared_ptr<const LossFile> file;  ///< of such a loss, once somebody read it
+  /// `file`, which whoever binds the loss has read.
+  const LossFile& graph_file() const;
   /// Whether some call looks at `output` and at the array `label`.
   bool has_default_arguments() const;
 };

@@ -32,7 +32,7 @@ constexpr std::array kLossRules{&kCrossEntropy,
                                 &kTripletMargin};
 constexpr std::array kLossDefinitions = definitions_of(kLossRules);
 
-constexpr std::string_view kOutputPrefix = "output:", kAxisOption = ":axis=";
+constexpr std::string_view kOutputPrefix = "output:", kGraphPrefix = "graph:", kAxisOption = ":axis=";
 
 /// Reads the terms of one loss in the order of the text.
 class TermReader {
@@ -40,6 +40,7 @@ class TermReader {
   explicit TermReader(const LossSpec& loss) : loss_(loss) {}
 
   std::vector<LossTerm> read() {
+    if (loss_.is_graph) return {{&loss_.expression, nullptr, {}}};
     visit(loss_.expression);
     if (terms_.empty()) fail(loss_.expression, "wanted a loss");
     return std::move(terms_);
@@ -75,6 +76,18 @@ class TermReader {
   std::vector<LossTerm> terms_;
 };
 
+/// "graph:FILE".
+LossSpec from_graph(std::string_view text, std::string_view what) {
+  if (text.size() == kGraphPrefix.size())
+    throw UserError(concat(what, ": 'graph:' needs a file: graph:loss.onnx"), ExitCode::usage);
+  LossSpec loss;
+  loss.text = text;
+  loss.what = what;
+  loss.expression = {.kind = FormulaKind::name, .text = std::string(text), .quoted = true, .end = text.size()};
+  loss.is_graph = true;
+  return loss;
+}
+
 /// "output:NAME" and "cross_entropy:axis=N", which were there before expressions.
 LossSpec from_older_form(std::string_view text, std::string_view what) {
   LossSpec loss;
@@ -103,13 +116,19 @@ LossSpec from_older_form(std::string_view text, std::string_view what) {
 
 std::vector<LossTerm> terms_of(const LossSpec& loss) { return TermReader(loss).read(); }
 
+const LossFile& LossSpec::graph_file() const {
+  check_internal(file != nullptr, "the graph of loss '", text, "' was not read");
+  return *file;
+}
+
 bool LossSpec::has_default_arguments() const {
   return std::ranges::any_of(terms_of(*this),
                              [](const LossTerm& term) { return std::ranges::any_of(term.call.operands, &CallOperand::is_output); });
 }
 
 LossSpec parse_loss(std::string_view text, std::string_view output) {
-  LossSpec loss = from_older_form(text, "--loss");
+  constexpr std::string_view kWhat = "--loss";
+  LossSpec loss = text.starts_with(kGraphPrefix) ? from_graph(text, kWhat) : from_older_form(text, kWhat);
   loss.output = output;
   const bool has_default = loss.has_default_arguments();  // reads all of it
   if (!output.empty() && !has_default)
@@ -120,6 +139,7 @@ LossSpec parse_loss(std::string_view text, std::string_view output) {
 std::span<const Definition* const> loss_definitions() { return kLossDefinitions; }
 
 std::vector<std::string> possible_outputs(const LossSpec& loss) {
+  if (loss.is_graph) return loss.graph_file().inputs();
   std::vector<std::string> names;
   for (const LossTerm& term : terms_of(loss)) {
     if (!term.rule) names.push_back(term.expression->text);
@@ -129,6 +149,7 @@ std::vector<std::string> possible_outputs(const LossSpec& loss) {
 }
 
 std::vector<std::string> possible_arrays(const LossSpec& loss) {
+  if (loss.is_graph) return loss.graph_file().inputs();
   std::vector<std::string> names;
   for (const LossTerm& term : terms_of(loss)) collect_possible_arrays(term.call, names);
   return names;

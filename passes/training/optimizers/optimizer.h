@@ -7,12 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ir/base/definition.h"
+#include "ir/builder.h"
 #include "ir/graph.h"
 #include "passes/training/optimizers/parameter_use.h"
 
@@ -21,7 +23,18 @@ namespace gcomp::passes {
 /// What every rule's definition is found by, for help texts and documents.
 std::span<const Definition* const> optimizer_definitions();
 
-/// A rule and its options. Its text() reads back as the same.
+struct ParameterUpdate;
+
+/// A rule that is in no table: its user's own.
+class OwnRule {
+ public:
+  virtual ~OwnRule() = default;
+  virtual std::string_view name() const = 0;
+  /// The parameter's new value; updates the states itself.
+  virtual ir::Var update(ParameterUpdate& parameter) const = 0;
+};
+
+/// A rule and its options. Its text() reads back as the same, but for a rule of its user's own.
 class OptimizerSpec {
  public:
   /// adamw with its defaults.
@@ -30,6 +43,11 @@ class OptimizerSpec {
   /// Whether the options go together is for check() to say, once all are set.
   OptimizerSpec(std::string_view text, std::string_view what = "--optimizer");
 
+  /// The options are `lr` and `maximize`.
+  explicit OptimizerSpec(std::shared_ptr<const OwnRule> own);
+
+  /// Null for those of the table.
+  const OwnRule* own() const { return own_.get(); }
   const Definition& definition() const { return options_.definition(); }
   const Options& options() const { return options_; }
   /// Throws UserError (exit 2) where the rule has no such option, or not such a value.
@@ -51,10 +69,11 @@ class OptimizerSpec {
   /// Throws UserError (exit 2) where the rule has none.
   void turn_momentum(std::string_view what);
   bool turns_momentum() const { return turns_momentum_; }
-  std::string text() const { return options_.text(); }
+  std::string text() const { return own_ ? std::string(own_->name()) : options_.text(); }
 
  private:
   Options options_;
+  std::shared_ptr<const OwnRule> own_;
   bool turns_momentum_ = false;
 };
 

@@ -73,7 +73,8 @@ struct ParameterUpdate {
   /// The gradient and, where there is one, weight_decay times the parameter.
   ir::Var decayed_gradient() const;
   /// The parameter less rate * weight_decay of itself.
-  ir::Var decayed_parameter() const;
+  ir::Var decayed_parameter() const { return decayed_parameter(s.learning_rate); }
+  ir::Var decayed_parameter(ir::Var rate) const;
 
  private:
   bool differ_in(std::string_view option) const;

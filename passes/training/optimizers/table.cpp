@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <utility>
 
 #include "ir/base/error.h"
 #include "ir/base/integers.h"
@@ -15,6 +17,14 @@ constexpr std::array kRules{&kSgd,     &kAdam,     &kAdamw,     &kNadam, &kRadam
                             &kAdagrad, &kAdadelta, &kAdafactor, &kLion,  &kLars,  &kLamb,   &kMuon};
 
 constexpr std::array kDefinitions = definitions_of(kRules);
+
+constexpr OptionDef kOwnOptions[] = {learning_rate_option("0.001"), maximize_option()};
+constexpr Definition kOwnDefinition{"own", "a rule of its user's own", kOwnOptions};
+constexpr const Definition* kOwnDefinitions[] = {&kOwnDefinition};
+/// OwnRule has the update.
+constexpr OptimizerRule kOwn{.definition = kOwnDefinition, .update = nullptr};
+
+const OptimizerRule& entry_of(const OptimizerSpec& spec) { return spec.own() ? kOwn : rule_of(kRules, spec.options()); }
 
 }  // namespace
 
@@ -60,10 +70,10 @@ Var ParameterUpdate::decayed_gradient() const {
   return decay.is_zero() ? g : g + p * decay;
 }
 
-Var ParameterUpdate::decayed_parameter() const {
+Var ParameterUpdate::decayed_parameter(Var rate) const {
   const Coefficient decay = number("weight_decay");
   if (decay.is_zero()) return p;
-  return p * spread(decay.value == 0 ? s.held(1) : 1.0 - s.learning_rate * decay.value);
+  return p * spread(decay.value == 0 ? s.held(1) : 1.0 - rate * decay.value);
 }
 
 Var norm_of(Var x) { return ops::kSqrt(x.builder->sum(x * x, all_axes(x))); }
@@ -86,8 +96,11 @@ OptimizerSpec::OptimizerSpec() : options_(kAdamw.definition) {}
 OptimizerSpec::OptimizerSpec(std::string_view text, std::string_view what)
     : options_(parse_call(text, optimizer_definitions(), "optimizer", what)) {}
 
+OptimizerSpec::OptimizerSpec(std::shared_ptr<const OwnRule> own) : options_(kOwnDefinition), own_(std::move(own)) {}
+
 std::vector<std::string> OptimizerSpec::set_all(std::string_view text, std::string_view what) {
-  const Options given = parse_call(text, optimizer_definitions(), "optimizer", what);
+  const Options given =
+      parse_call(text, own_ ? std::span<const Definition* const>(kOwnDefinitions) : optimizer_definitions(), "optimizer", what);
   check_internal(&given.definition() == &definition(), text, " is no ", definition().name);
   options_.take(given);
   std::vector<std::string> names;
@@ -96,15 +109,15 @@ std::vector<std::string> OptimizerSpec::set_all(std::string_view text, std::stri
   return names;
 }
 
-std::string_view OptimizerSpec::option_of_all() const { return rule_of(kRules, options_).option_of_all; }
+std::string_view OptimizerSpec::option_of_all() const { return entry_of(*this).option_of_all; }
 
 bool OptimizerSpec::applies_to(const ParameterUses& uses, const Value* parameter) const {
-  const auto applies = rule_of(kRules, options_).applies;
+  const auto applies = entry_of(*this).applies;
   return !applies || applies(uses, parameter);
 }
 
 void OptimizerSpec::check(std::string_view what) const {
-  if (const auto check = rule_of(kRules, options_).check) check(options_, what);
+  if (const auto check = entry_of(*this).check) check(options_, what);
 }
 
 std::string optimizer_state_name(std::string_view parameter, std::string_view what) { return concat(parameter, ".", what); }
@@ -133,7 +146,7 @@ std::vector<GroupScalars> scalars_of(const OptimizerSpec& base, const ParameterG
 Value* attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std::vector<Value*>& parameters,
                         const std::vector<Value*>& gradients, const ParameterGroups& groups) {
   const Options& options = optimizer.options();
-  const OptimizerRule& rule = rule_of(kRules, options);
+  const OptimizerRule& rule = entry_of(optimizer);
   const ParameterUses uses(graph, parameters);
   Builder b(graph, "optimizer");
   Value* counter = graph.add_state({DType::i64, {}}, "step", StateRole::counter, 0.0);
@@ -153,7 +166,7 @@ Value* attach_optimizer(Graph& graph, const OptimizerSpec& optimizer, const std:
     b.set_origin("optimizer of " + parameters[i]->name);
     ParameterUpdate update{b,   group.scalars, *group.options,        uses,
                            all, parameters[i], b.wrap(parameters[i]), climbs ? -steepest[i] : steepest[i]};
-    b.update(parameters[i], rule.update(update));
+    b.update(parameters[i], optimizer.own() ? optimizer.own()->update(update) : rule.update(update));
   }
   b.update(counter, next);
   return scalars.step.value;
