@@ -1,23 +1,19 @@
-#include "frontend/layers.h"
-
+// Models written in C++ as graphs: inputs, outputs, parameters and their initial values.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
+#include "frontend/layers/impl.h"
 #include "ir/base/hash.h"
 #include "ir/base/philox.h"
-#include "ir/builder.h"
 #include "ir/ops/table.h"
 
 namespace gcomp {
 namespace {
 
-namespace table = ir::ops;
 using frontend::ImportOptions;
 using frontend::Parameter;
-
-constexpr double kBatchNormMomentum = 0.1;
-constexpr double kEpsilon = 1e-5;
 
 /// Uniform in [0, 1), 24 bits; the draw of `index` for this name.
 class Draws {
@@ -49,21 +45,7 @@ bool matches(std::string_view pattern, std::string_view text) {
 
 }  // namespace
 
-struct Layers::Impl {
-  Impl(frontend::ImportedModel& model, const ImportOptions& options, std::uint64_t seed)
-      : model(model), options(options), seed(seed), builder(model.graph) {}
-
-  frontend::ImportedModel& model;
-  const ImportOptions& options;
-  std::uint64_t seed;
-  ir::Builder builder;
-  std::vector<ValueInfo> inputs;
-
-  ir::Value* state(const std::string& name, Shape shape, const std::vector<double>& values, ir::StateRole role);
-  Parameter& report_of(const std::string& name);
-};
-
-bool Layers::training() const { return impl_.options.training; }
+bool Layers::training() const { return impl_.options.training || impl_.options.training_form; }
 
 Var Layers::input(const std::string& name, DType dtype, Shape shape) {
   ValueInfo info{.name = name, .dtype = dtype, .has_shape = true, .dimensions = {}};
@@ -81,6 +63,12 @@ Var Layers::input(const std::string& name, DType dtype, Shape shape) {
 }
 
 void Layers::output(const std::string& name, Var value) {
+  check_user(std::ranges::find(impl_.model.outputs, name) == impl_.model.outputs.end(), "the model has two outputs named '", name,
+             "'");
+  // An output is a value of its own: not an input, a state or another output.
+  const std::vector<ir::Value*>& outputs = impl_.model.graph.outputs();
+  const bool own = value.value->producer && std::ranges::find(outputs, value.value) == outputs.end();
+  if (!own) value = impl_.builder.apply(ir::ops::kReshape, {value}, {{"shape", value.shape()}});
   impl_.model.graph.rename(value.value, name);
   impl_.model.graph.outputs().push_back(value.value);
   impl_.model.outputs.push_back(name);
@@ -130,95 +118,24 @@ std::vector<double> Layers::normal(const std::string& name, std::int64_t count) 
   return values;
 }
 
-Var Layers::linear(const std::string& name, Var x, std::int64_t features, LinearOptions options) {
-  impl_.builder.set_origin(name);
-  const std::int64_t in = x.dim(-1);
-  const double bound = 1 / std::sqrt(static_cast<double>(in));
-  Var weight = parameter(name + ".weight", {features, in}, uniform(name + ".weight", features * in, bound));
-  Shape shape = x.shape();
-  Var y = impl_.builder.matmul(impl_.builder.reshape(x, {x.type().elements() / in, in}), weight, false, true);
-  if (options.bias)
-    y = y + impl_.builder.broadcast(parameter(name + ".bias", {features}, uniform(name + ".bias", features, bound)), y.shape());
-  shape.back() = features;
-  return impl_.builder.reshape(y, std::move(shape));
-}
-
-Var Layers::conv2d(const std::string& name, Var x, std::int64_t channels, std::int64_t kernel, ConvolutionOptions options) {
-  impl_.builder.set_origin(name);
-  check_user(x.rank() == 4, "layer '", name, "': the input is ", to_string(x.type()), ", wanted [batch, channels, height, width]");
-  const std::int64_t in = x.dim(1) / options.groups, fan_in = in * kernel * kernel;
-  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
-  Var weight = parameter(name + ".weight", {channels, in, kernel, kernel}, uniform(name + ".weight", channels * fan_in, bound));
-  const std::vector<std::int64_t> padding(2, options.padding);
-  Var y = impl_.builder.apply(table::kConvolution, {x, weight},
-                              {{"strides", std::vector<std::int64_t>(2, options.stride)},
-                               {"low", padding},
-                               {"high", padding},
-                               {"dilations", std::vector<std::int64_t>(2, options.dilation)},
-                               {"groups", options.groups}});
-  if (!options.bias) return y;
-  return y +
-         impl_.builder.broadcast(parameter(name + ".bias", {channels}, uniform(name + ".bias", channels, bound)), y.shape(), {1});
-}
-
-Var Layers::batch_norm(const std::string& name, Var x) {
-  impl_.builder.set_origin(name);
-  check_user(x.rank() >= 2, "layer '", name, "': the input is ", to_string(x.type()), ", wanted [batch, channels, ...]");
-  const Shape channel{x.dim(1)};
-  Var scale = parameter(name + ".weight", channel, {1}), bias = parameter(name + ".bias", channel, {0});
-  ir::Value* mean = impl_.state(name + ".running_mean", channel, {0}, ir::StateRole::running_statistic);
-  ir::Value* variance = impl_.state(name + ".running_var", channel, {1}, ir::StateRole::running_statistic);
-  const auto spread = [&](Var v) { return impl_.builder.broadcast(v, x.shape(), {1}); };
-  // What is frozen does not change, and neither is it mixed with what does.
-  const auto is_fixed = [&](ir::Value* s) { return !impl_.report_of(s->name).updated; };
-  const bool fixed = is_fixed(mean) || is_fixed(variance);
-  if (fixed) impl_.report_of(mean->name).updated = impl_.report_of(variance->name).updated = false;
-  if (!training() || fixed) {
-    Var centered = x - spread(impl_.builder.wrap(mean));
-    return centered * spread(table::kRsqrt(impl_.builder.wrap(variance) + kEpsilon) * scale) + spread(bias);
-  }
-  const std::vector<Var> normed = impl_.builder.apply_many(table::kBatchNorm, {x, scale, bias}, {{"epsilon", kEpsilon}});
-  const double count = static_cast<double>(x.type().elements() / x.dim(1));
-  const auto blend = [&](ir::Value* running, Var batch) {
-    impl_.builder.update(running, impl_.builder.wrap(running) * (1 - kBatchNormMomentum) + batch * kBatchNormMomentum);
-  };
-  blend(mean, normed[1]);
-  blend(variance, normed[2] * (count / (count - 1)));  // PyTorch keeps the unbiased variance
-  return normed[0];
-}
-
-Var Layers::layer_norm(const std::string& name, Var x) {
-  impl_.builder.set_origin(name);
-  const Shape row{x.dim(-1)};
-  Var scale = parameter(name + ".weight", row, {1}), bias = parameter(name + ".bias", row, {0});
-  return impl_.builder.apply(table::kLayerNorm, {x, scale, bias}, {{"axis", x.rank() - 1}, {"epsilon", kEpsilon}});
-}
-
-Var Layers::embedding(const std::string& name, Var ids, std::int64_t rows, std::int64_t width) {
-  impl_.builder.set_origin(name);
-  return impl_.builder.gather(parameter(name + ".weight", {rows, width}, normal(name + ".weight", rows * width)), ids, 0);
-}
-
-Var Layers::relu(Var x) { return table::kRelu(x); }
-Var Layers::sigmoid(Var x) { return table::kSigmoid(x); }
-Var Layers::tanh(Var x) { return table::kTanh(x); }
-Var Layers::gelu(Var x) { return x * (table::kErf(x * (1 / std::numbers::sqrt2)) + 1.0) * 0.5; }
-Var Layers::softmax(Var x, std::int64_t axis) {
-  return impl_.builder.apply(table::kSoftmax, {x}, {{"axis", axis < 0 ? axis + x.rank() : axis}});
-}
-
-Var Layers::max_pool2d(Var x, std::int64_t size) {
-  const std::vector<std::int64_t> window(2, size), zeros(2, 0), ones(2, 1);
-  return impl_.builder.apply(table::kMaxPool, {x},
-                             {{"kernel", window}, {"strides", window}, {"low", zeros}, {"high", zeros}, {"dilations", ones}});
-}
-
-Var Layers::global_average_pool2d(Var x) { return impl_.builder.mean(x, {x.rank() - 2, x.rank() - 1}); }
-Var Layers::flatten(Var x) { return impl_.builder.reshape(x, {x.dim(0), x.type().elements() / x.dim(0)}); }
-
 Var Layers::constant(Tensor value) { return impl_.builder.constant(std::move(value)); }
 
 namespace frontend {
+
+std::vector<std::int64_t> each_axis(const std::string& where, std::string_view what, const PerAxis& given, std::size_t rank,
+                                    std::int64_t least) {
+  std::vector<std::int64_t> sizes = given.values();
+  if (sizes.size() == 1) sizes.assign(rank, sizes[0]);
+  check_user(sizes.size() == rank, where, what, " has ", sizes.size(), " numbers, wanted one or ", rank);
+  for (std::int64_t size : sizes)
+    check_user(size >= least && size < (1 << 30), where, what, " is ", size, ", wanted at least ", least, " and below 2^30");
+  return sizes;
+}
+
+std::int64_t axis_of(const std::string& where, std::int64_t axis, Var x) {
+  check_user(axis >= -x.rank() && axis < x.rank(), where, "axis ", axis, " of ", to_string(x.type()), ", wanted one of ", x.rank());
+  return axis < 0 ? axis + x.rank() : axis;
+}
 
 std::vector<ValueInfo> inputs_of(const Definition& definition) {
   ImportedModel model;
@@ -235,6 +152,7 @@ ImportedModel instantiate(const Definition& definition, const ImportOptions& opt
   Layers::Impl impl(model, options, definition.seed);
   Layers layers(impl);
   definition.write(layers);
+  impl.random.count_steps();
   check_user(!model.outputs.empty(), "the model's definition names no output");
   return model;
 }
