@@ -20,10 +20,11 @@ Importer::Importer(const OnnxFile& file, const ImportOptions& options)
       builder_(model_.graph),
       constants_(builder_),
       folder_(model_.graph, state_.fold_budget),
-      state_{options, source_, model_.repairs, model_.forms, {}, {}, {}, {}, {}} {
+      state_{options, source_, model_.repairs, model_.forms, {}, {}, {}, {}, {}},
+      random_(builder_, options.seed) {
   model_.source = file.source;
   state_.is_symbolic = [this](const std::string& value, std::int64_t axis) { return symbolic_.count({value, axis}) > 0; };
-  state_.draw_uniform = [this](const Shape& shape) { return draw_uniform(shape); };
+  state_.draw_uniform = [this](const Shape& shape) { return random_.uniform(shape); };
   state_.check_rounds = [this](const ::onnx::NodeProto& node, const ::onnx::GraphProto& body, std::int64_t rounds) {
     const std::int64_t each = functions_.nodes_of(body);
     check_user(rounds == 0 || each <= (options_.limits.nodes - lowered_) / rounds, file_.path, ": node '", describe(node),
@@ -49,7 +50,7 @@ ImportedModel Importer::run() {
   if (!unsupported_.empty()) judge_unsupported(scope);
   add_outputs(scope);
   update_statistics();
-  count_random_steps();
+  random_.count_steps();
   model_.graph.remove_dead();
   model_.unfolded = state_.fold_budget.note();
   return std::move(model_);

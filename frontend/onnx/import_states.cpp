@@ -5,7 +5,6 @@
 #include "frontend/onnx/importer.h"
 #include "frontend/onnx/tensor_proto.h"
 #include "ir/base/error.h"
-#include "ir/ops/table.h"
 
 namespace gcomp::frontend {
 
@@ -84,27 +83,11 @@ Item Importer::add_table(const PlannedState& planned, const RepeatedRows& rows, 
           nullptr};
 }
 
-Var Importer::draw_uniform(const Shape& shape) {
-  if (!random_seed_) {
-    random_seed_ =
-        model_.graph.add_state({DType::i64, {}}, "random_seed", ir::StateRole::counter, static_cast<double>(options_.seed));
-    random_step_ = model_.graph.add_state({DType::i64, {}}, "random_step", ir::StateRole::counter, 0.0);
-  }
-  return builder_.apply(ir::ops::kRandomUniform, {builder_.wrap(random_seed_), builder_.wrap(random_step_)},
-                        {{"shape", shape}, {"op_id", next_random_++}});
-}
-
 void Importer::update_statistics() {
   for (const auto& [state, next, origin] : state_.statistics) {
     builder_.set_origin(origin);
     builder_.update(state, next);
   }
-}
-
-void Importer::count_random_steps() {
-  if (!random_step_) return;
-  builder_.set_origin("random_step");
-  builder_.update(random_step_, builder_.wrap(random_step_) + 1.0);
 }
 
 }  // namespace gcomp::frontend

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/formulas/random.h"
 #include "frontend/onnx/functions.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/node_context.h"
@@ -67,10 +68,7 @@ class Importer {
   /// Results that turn out to depend on no input: a cast to the type of one, say, or the outputs of a subgraph.
   void fold_results(std::vector<Item>& items);
   std::vector<Item> lower_subgraph(const ::onnx::GraphProto& graph, const std::vector<Item>& inputs);
-  /// The seed and the number of the step are states, so that a resumed run draws on; the op's id is given here, once and for all.
-  Var draw_uniform(const Shape& shape);
   void update_statistics();
-  void count_random_steps();
   /// A call of one of the file's own functions, lowered in place.
   std::vector<Item> call(const ::onnx::FunctionProto& function, const ::onnx::NodeProto& caller, const std::vector<Item>& inputs);
   /// Attributes that refer to the function's own take the caller's values; absent ones go.
@@ -103,9 +101,8 @@ class Importer {
   std::map<std::string, std::string> unreadable_;  // initializers to the types that gcomp lacks
   UnsupportedNodes unsupported_;
   std::vector<std::size_t> first_made_;  // for each node of the main graph so far, the number of the first node made of it
-  ir::Value* random_seed_ = nullptr;
-  ir::Value* random_step_ = nullptr;
-  std::int64_t next_random_ = 0;
+  /// The seed and the number of the step are states, so that a resumed run draws on.
+  formulas::RandomStates random_;
   std::int64_t lowered_ = 0;
 };
 

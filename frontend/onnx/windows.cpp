@@ -39,20 +39,4 @@ Windows windows_of(const NodeContext& n, const Shape& sizes, Integers kernel) {
   return w;
 }
 
-void apply_ceil_mode(Windows& w, const Shape& sizes) {
-  for (std::size_t i = 0; i < w.rank(); ++i) {
-    const std::int64_t room = sizes[i] + w.low[i] + w.high[i] - w.extent(i);
-    if (room < 0) continue;
-    std::int64_t positions = (room + w.strides[i] - 1) / w.strides[i] + 1;
-    if ((positions - 1) * w.strides[i] >= sizes[i] + w.low[i]) --positions;
-    // The least padding that holds the last window; more may be there already.
-    const std::int64_t needed = (positions - 1) * w.strides[i] + w.extent(i) - sizes[i] - w.low[i];
-    if (needed > w.high[i] || needed + w.strides[i] <= w.high[i]) w.high[i] = needed;
-  }
-}
-
-ir::Attributes attributes_of(const Windows& w) {
-  return {{"kernel", w.kernel}, {"strides", w.strides}, {"low", w.low}, {"high", w.high}, {"dilations", w.dilations}};
-}
-
 }  // namespace gcomp::frontend

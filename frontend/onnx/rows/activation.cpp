@@ -1,6 +1,7 @@
-// Activations, softmax, dropout. Gradients at kinks are PyTorch's: a select whose unselected side is a constant gives 0.
+// Activations and softmax.
 #include <cmath>
 
+#include "frontend/formulas/activations.h"
 #include "frontend/onnx/rows.h"
 #include "ir/ops/table.h"
 
@@ -14,72 +15,27 @@ Items activation_row(NodeContext& n) {
   return op(n.var(0));
 }
 
-/// expm1 where x <= 0, else 0: the branch that is not taken must not overflow into a NaN gradient. The slope at 0 is 1.
-Var expm1_below_zero(Var x, double scale = 1) {
-  Var below = x.builder->select(x.builder->like(x, 0) < x, x.builder->like(x, 0), x);
-  return ops::kExpm1(scale == 1 ? below : below / scale);
-}
-Var positive(Var x) { return x.builder->like(x, 0) < x; }
-
-Items leaky_relu_row(NodeContext& n) {
-  Var x = n.var(0);
-  return n.b().select(positive(x), x, x * n.real("alpha", 0.01));
-}
-Items prelu_row(NodeContext& n) {
-  Var x = n.var(0);
-  return n.b().select(positive(x), x, x * broadcast_to(n.var(1), x.shape()));
-}
-Items elu_row(NodeContext& n) {
-  Var x = n.var(0);
-  return n.b().select(positive(x), x, expm1_below_zero(x) * n.real("alpha", 1));
-}
-Items celu_row(NodeContext& n) {
-  Var x = n.var(0);
-  const double alpha = n.real("alpha", 1);
-  return n.b().select(positive(x), x, expm1_below_zero(x, alpha) * alpha);
-}
+Items leaky_relu_row(NodeContext& n) { return formulas::leaky_relu(n.var(0), n.real("alpha", 0.01)); }
+Items prelu_row(NodeContext& n) { return formulas::prelu(n.var(0), broadcast_to(n.var(1), n.shape(0))); }
+Items elu_row(NodeContext& n) { return formulas::elu(n.var(0), n.real("alpha", 1)); }
+Items celu_row(NodeContext& n) { return formulas::celu(n.var(0), n.real("alpha", 1)); }
 Items selu_row(NodeContext& n) {
-  Var x = n.var(0);
-  const double alpha = n.real("alpha", 1.67326319217681884765625), gamma = n.real("gamma", 1.05070102214813232421875);
-  return n.b().select(positive(x), x * gamma, expm1_below_zero(x) * (alpha * gamma));
+  return formulas::selu(n.var(0), n.real("alpha", 1.67326319217681884765625), n.real("gamma", 1.05070102214813232421875));
 }
 Items thresholded_relu_row(NodeContext& n) {
   Var x = n.var(0);
   return n.b().select(n.b().like(x, n.real("alpha", 1)) < x, x, n.b().like(x, 0));
 }
-Var hard_sigmoid(Var x, double alpha, double beta) {
-  Builder& b = *x.builder;
-  Var u = x * alpha + beta;
-  return b.select(u <= b.like(u, 0), b.like(u, 0), b.select(b.like(u, 1) <= u, b.like(u, 1), u));
-}
-Items hard_sigmoid_row(NodeContext& n) { return hard_sigmoid(n.var(0), n.real("alpha", 0.2), n.real("beta", 0.5)); }
-Items hard_swish_row(NodeContext& n) {
-  Var x = n.var(0);
-  Builder& b = n.b();
-  // Selected on x itself, so that the slope is exactly 0 at -3 and 1 at 3.
-  Var middle = x * (x * (1.0 / 6) + 0.5);
-  // x * 0 is NaN at -inf, as x * relu6(x + 3) / 6 is.
-  return b.select(x <= b.like(x, -3), x * 0.0, b.select(b.like(x, 3) <= x, x, middle));
-}
-Items softsign_row(NodeContext& n) {
-  Var x = n.var(0);
-  return x / (ops::kAbs(x) + 1.0);
-}
-Items mish_row(NodeContext& n) {
-  Var x = n.var(0);
-  return x * ops::kTanh(ops::kSoftplus(x));
-}
-Items swish_row(NodeContext& n) {
-  Var x = n.var(0);
-  const double alpha = n.real("alpha", 1);
-  return x * ops::kSigmoid(alpha == 1 ? x : x * alpha);
-}
+Items hard_sigmoid_row(NodeContext& n) { return formulas::hard_sigmoid(n.var(0), n.real("alpha", 0.2), n.real("beta", 0.5)); }
+Items hard_swish_row(NodeContext& n) { return formulas::hard_swish(n.var(0)); }
+Items softsign_row(NodeContext& n) { return formulas::softsign(n.var(0)); }
+Items mish_row(NodeContext& n) { return formulas::mish(n.var(0)); }
+Items swish_row(NodeContext& n) { return formulas::swish(n.var(0), n.real("alpha", 1)); }
 Items gelu_row(NodeContext& n) {
   Var x = n.var(0);
   const std::string form = n.text("approximate", "none");
   n.require(form == "none" || form == "tanh", "approximate is '", form, "', wanted none or tanh");
-  if (form == "none") return x * ((ops::kErf(x * M_SQRT1_2) + 1.0) * 0.5);
-  return x * ((ops::kTanh((x + x * x * x * 0.044715) * std::sqrt(2 / M_PI)) + 1.0) * 0.5);
+  return form == "none" ? x * ((ops::kErf(x * M_SQRT1_2) + 1.0) * 0.5) : formulas::gelu_tanh(x);
 }
 Items shrink_row(NodeContext& n) {
   Var x = n.var(0), zero = n.b().like(x, 0);

@@ -1,4 +1,6 @@
 // The Attention operator (opset 23 to 25), and RotaryEmbedding.
+#include "frontend/formulas/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,13 +13,15 @@ namespace gcomp::frontend {
 namespace {
 
 namespace ops = ir::ops;
+using formulas::both;
+using formulas::Mask;
 
 /// [batch, seq, heads * size] to [batch, heads, seq, size]; rank 4 stays.
 Var split_heads(NodeContext& n, Var x, std::int64_t heads) {
   if (x.rank() == 4) return x;
   n.require(x.rank() == 3 && heads > 0 && x.dim(2) % heads == 0, "input is ", to_string(x.type()), ", which does not divide into ",
             heads, " heads");
-  return n.b().transpose(n.b().reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
+  return formulas::split_heads(x, heads);
 }
 
 /// Each key and value head serves a group of neighbouring query heads.
@@ -27,13 +31,6 @@ Var repeat_heads(NodeContext& n, Var x, std::int64_t heads) {
   Var wide = n.b().broadcast(x, {x.dim(0), x.dim(1), heads / x.dim(1), x.dim(2), x.dim(3)}, {0, 1, 3, 4});
   return n.b().reshape(wide, {x.dim(0), heads, x.dim(2), x.dim(3)});
 }
-
-/// Where a query may attend, as bool, and what is added to its scores; either may be null.
-struct Mask {
-  Var allowed, bias;
-};
-
-Var both(Var a, Var b) { return !a ? b : !b ? a : ops::kAnd(a, b); }
 
 /// Positions j (keys) that position i + offset (query) sees; `offset` is one number or one for each batch.
 Var seen_by_position(NodeContext& n, const Shape& scores, Var offset, double fixed) {
@@ -70,22 +67,9 @@ Mask mask_of(NodeContext& n, const Shape& scores, std::int64_t past, DType dtype
   return mask;
 }
 
-/// Softmax over keys; a row whose keys are all forbidden gives zeros, in its gradient too.
-Var attend(NodeContext& n, Var scores, const Mask& mask) {
-  Builder& b = n.b();
-  Var hidden = mask.bias ? mask.bias == b.like(mask.bias, -std::numeric_limits<double>::infinity()) : Var();
-  if (mask.bias) scores = scores + mask.bias;
-  if (mask.allowed) scores = b.select(mask.allowed, scores, b.like(scores, -std::numeric_limits<double>::infinity()));
-  if (!mask.allowed && !mask.bias) return b.apply(ops::kSoftmax, {scores}, {{"axis", std::int64_t{3}}});
-  // The causal frontier of a square matrix leaves every row its own key, so nothing needs guarding.
-  const bool guarded = n.has(3) || n.has(6) || !n.flag("is_causal") || scores.dim(2) > scores.dim(3);
-  if (!guarded) return b.apply(ops::kSoftmax, {scores}, {{"axis", std::int64_t{3}}});
-  Var open = mask.allowed ? mask.allowed : ops::kNot(hidden);
-  if (mask.allowed && hidden) open = ops::kAnd(open, ops::kNot(hidden));
-  Var any = b.max(b.select(open, b.full({DType::i32, open.shape()}, 1), b.full({DType::i32, open.shape()}, 0)), {3});
-  Var closed = b.unreduce(any == b.like(any, 0), scores.shape(), {3});
-  Var probability = b.apply(ops::kSoftmax, {b.select(closed, b.like(scores, 0), scores)}, {{"axis", std::int64_t{3}}});
-  return b.select(closed, b.like(probability, 0), probability);
+/// Whether a mask may hide all keys of a row: the causal frontier of a square matrix leaves every row its own key.
+bool may_close_rows(NodeContext& n, const Shape& scores) {
+  return n.has(3) || n.has(6) || !n.flag("is_causal") || scores[2] > scores[3];
 }
 
 Items attention_row(NodeContext& n) {
@@ -115,10 +99,10 @@ Items attention_row(NodeContext& n) {
     if (mask.allowed) shown = b.select(mask.allowed, shown, b.like(shown, -std::numeric_limits<double>::infinity()));
   }
   if (mask.bias) mask.bias = b.cast(mask.bias, precise);
-  Var probability = b.cast(attend(n, b.cast(scores, precise), mask), q.dtype());
+  Var probability = b.cast(formulas::attend(b.cast(scores, precise), mask, may_close_rows(n, scores.shape())), q.dtype());
   if (mode == 3) shown = probability;
   Var y = b.matmul(probability, v);
-  if (n.rank(0) == 3) y = b.reshape(b.transpose(y, {0, 2, 1, 3}), {y.dim(0), y.dim(2), y.dim(1) * y.dim(3)});
+  if (n.rank(0) == 3) y = formulas::join_heads(y);
   return Items::of({y, present_key, present_value, shown});
 }
 

@@ -76,66 +76,51 @@ Items conv_row(NodeContext& n) {
   Var x = n.var(0), w = n.var(1);
   n.require(x.rank() >= 3 && w.rank() == x.rank(), "input is ", to_string(x.type()), ", weight is ", to_string(w.type()),
             ", wanted equal ranks of 3 or more");
-  const Shape sizes(x.shape().begin() + 2, x.shape().end()), kernel(w.shape().begin() + 2, w.shape().end());
+  const Shape sizes = formulas::spatial_sizes(x), kernel = formulas::spatial_sizes(w);
   const Windows windows = windows_of(n, sizes, kernel);
   const std::int64_t groups = n.integer("group", 1);
   n.require(groups > 0 && x.dim(1) == w.dim(1) * groups && w.dim(0) % groups == 0, "input is ", to_string(x.type()), ", weight is ",
             to_string(w.type()), ", which do not fit in ", groups, " groups");
-  Var y = n.b().apply(ir::ops::kConvolution, {x, w},
-                      {{"strides", windows.strides},
-                       {"low", windows.low},
-                       {"high", windows.high},
-                       {"dilations", windows.dilations},
-                       {"groups", groups}});
+  Var y = formulas::convolution(x, w, windows, groups);
   return n.has(2) ? add_channels(n.b(), y, n.var(2)) : y;
 }
 
-/// Padding and output sizes of a transposed convolution.
-struct Transposed {
-  Windows windows;
+/// A transposed convolution whose output has the sizes that the node gives, or `in` times the stride: the surplus is cropped
+/// evenly, the odd element at the end for SAME_UPPER, else at the start.
+Var to_sizes(NodeContext& n, Windows w, const Integers& extra, const Integers& wanted, bool upper) {
+  const Shape in = formulas::spatial_sizes(n.var(0));
   Shape sizes;
-};
-Transposed transposed_windows(NodeContext& n, const Shape& in, const Shape& kernel) {
-  Transposed t{windows_of(n, in, kernel), {}};
-  Windows& w = t.windows;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const std::int64_t full = (in[i] - 1) * w.strides[i] + w.extent(i) + extra[i];
+    const std::int64_t size = wanted.empty() ? in[i] * w.strides[i] : wanted[i], total = std::max<std::int64_t>(0, full - size);
+    w.low[i] = upper ? total / 2 : total - total / 2;
+    w.high[i] = total - w.low[i];
+    n.require(size > 0, "the output's spatial axis ", i, " has ", size, " elements");
+    sizes.push_back(size);
+  }
+  return formulas::transposed_convolution(n.var(0), n.var(1), std::move(w), sizes, n.integer("group", 1));
+}
+
+Var transposed(NodeContext& n, const Shape& in, const Shape& kernel) {
+  const Windows w = windows_of(n, in, kernel);
   const std::string mode = n.text("auto_pad", "NOTSET");
-  Integers extra = n.integers("output_padding", Integers(in.size(), 0)), wanted = n.integers("output_shape");
+  const Integers extra = n.integers("output_padding", Integers(in.size(), 0));
+  Integers wanted = n.integers("output_shape");
   n.require(extra.size() == in.size(), "output_padding has ", extra.size(), " entries for ", in.size(), " spatial axes");
   if (wanted.size() == in.size() + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
   n.require(wanted.empty() || wanted.size() == in.size(), "output_shape has ", wanted.size(), " entries for ", in.size(),
             " spatial axes");
-  for (std::size_t i = 0; i < in.size(); ++i) {
-    const std::int64_t full = (in[i] - 1) * w.strides[i] + w.extent(i) + extra[i];
-    if (!wanted.empty() || mode == "SAME_UPPER" || mode == "SAME_LOWER") {
-      // The surplus is cropped evenly, the odd one at the end for SAME_UPPER, else at the start.
-      const std::int64_t size = wanted.empty() ? in[i] * w.strides[i] : wanted[i], total = std::max<std::int64_t>(0, full - size);
-      w.low[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
-      w.high[i] = total - w.low[i];
-      t.sizes.push_back(size);
-    } else {
-      t.sizes.push_back(full - w.low[i] - w.high[i]);
-    }
-    n.require(t.sizes.back() > 0, "the output's spatial axis ", i, " has ", t.sizes.back(), " elements");
-    // As the input gradient of a convolution: that convolution must give exactly `in`. Output beyond its reach is cut from `high`.
-    const std::int64_t room = t.sizes.back() + w.low[i] + w.high[i] - w.extent(i);
-    if (room / w.strides[i] + 1 != in[i]) w.high[i] -= room - (in[i] - 1) * w.strides[i];
-  }
-  return t;
+  if (!wanted.empty() || mode == "SAME_UPPER" || mode == "SAME_LOWER") return to_sizes(n, w, extra, wanted, mode == "SAME_UPPER");
+  return formulas::transposed_convolution(n.var(0), n.var(1), w, extra, n.integer("group", 1),
+                                          concat(n.op(), " '", n.name(), "': "));
 }
 
 Items conv_transpose_row(NodeContext& n) {
   Var x = n.var(0), w = n.var(1);
   n.require(x.rank() >= 3 && w.rank() == x.rank() && x.dim(1) == w.dim(0), "input is ", to_string(x.type()), ", weight is ",
             to_string(w.type()));
-  const Shape in(x.shape().begin() + 2, x.shape().end()), kernel(w.shape().begin() + 2, w.shape().end());
-  const Transposed t = transposed_windows(n, in, kernel);
-  Var y = n.b().apply(ir::ops::kConvolutionInputGradient, {x, w},
-                      {{"strides", t.windows.strides},
-                       {"low", t.windows.low},
-                       {"high", t.windows.high},
-                       {"dilations", t.windows.dilations},
-                       {"groups", n.integer("group", 1)},
-                       {"sizes", t.sizes}});
+  const Shape in = formulas::spatial_sizes(x), kernel = formulas::spatial_sizes(w);
+  Var y = transposed(n, in, kernel);
   return n.has(2) ? add_channels(n.b(), y, n.var(2)) : y;
 }
 

@@ -1,6 +1,7 @@
 // Normalizations.
 #include <algorithm>
 
+#include "frontend/formulas/norms.h"
 #include "frontend/onnx/forms.h"
 #include "frontend/onnx/rows.h"
 #include "ir/base/error.h"
@@ -10,8 +11,8 @@ namespace gcomp::frontend {
 namespace {
 
 namespace ops = ir::ops;
-
-Var per_channel(Builder& b, Var v, const Shape& shape) { return b.broadcast(v, shape, {1}); }
+using formulas::normalized;
+using formulas::per_channel;
 
 /// Population variance for ONNX's training form from opset 14, also where gcomp wrote it in inference form since; PyTorch's
 /// unbiased one for all that PyTorch trained.
@@ -63,7 +64,7 @@ Items running_statistics(NodeContext& n) {
   auto channel = [&](std::size_t i) { return b.cast(n.var(i), wide); };
   Var factor = channel(1) * ops::kRsqrt(channel(4) + n.real("epsilon", 1e-5));
   Var shift = channel(2) - channel(3) * factor;
-  Var y = b.cast(x, wide) * per_channel(b, factor, x.shape()) + per_channel(b, shift, x.shape());
+  Var y = b.cast(x, wide) * per_channel(factor, x.shape()) + per_channel(shift, x.shape());
   // What the training form updates stays as it is.
   return {Item{b.cast(y, x.dtype()), nullptr, nullptr}, n.item(3), n.item(4), n.item(3), n.item(4)};
 }
@@ -74,12 +75,6 @@ Items batch_normalization_row(NodeContext& n) {
   const bool form = batch_norm_trains(n.node(), n.opset());
   ++n.state().forms.of(form).batch_norms;
   return n.trains(form) && !n.has_frozen_statistics() ? batch_statistics(n, form) : running_statistics(n);
-}
-
-/// (x - mean) / sqrt(variance + epsilon) over the last axes from `axis` on, without scale and bias.
-Var normalized(Builder& b, Var x, std::int64_t axis, double epsilon) {
-  const TensorType row{x.dtype(), Shape(x.shape().begin() + axis, x.shape().end())};
-  return b.apply(ops::kLayerNorm, {x, b.full(row, 1), b.full(row, 0)}, {{"axis", axis}, {"epsilon", epsilon}});
 }
 
 Items layer_normalization_row(NodeContext& n) {
@@ -96,7 +91,7 @@ Items layer_normalization_row(NodeContext& n) {
                 {{"axis", axis}, {"epsilon", epsilon}});
   } else {
     // Statistics and normalisation are wide; the result is rounded to X's type before scale and bias.
-    y = b.cast(normalized(b, wide, axis, epsilon), x.dtype()) * broadcast_to(scale, x.shape());
+    y = b.cast(normalized(wide, axis, epsilon), x.dtype()) * broadcast_to(scale, x.shape());
     if (n.has(2)) y = y + broadcast_to(n.var(2), x.shape());
   }
   std::vector<Var> results{y};
@@ -114,29 +109,23 @@ Items rms_normalization_row(NodeContext& n) {
   Builder& b = n.b();
   Var x = n.var(0);
   const std::int64_t axis = n.axis(n.integer("axis", -1), x.rank());
-  Integers axes;
-  for (std::int64_t i = axis; i < x.rank(); ++i) axes.push_back(i);
   const DType stash = n.integer("stash_type", 1) == 1 ? compute_type(x.dtype()) : x.dtype();
-  Var wide = b.cast(x, stash);
-  Var factor = ops::kRsqrt(b.mean(wide * wide, axes, true) + n.real("epsilon", 1e-5));
-  Var scaled = b.cast(wide * b.broadcast(factor, x.shape()), n.type(1).dtype);
-  return scaled * broadcast_to(n.var(1), x.shape());
+  Var normed = formulas::rms_normalized(b.cast(x, stash), axis, n.real("epsilon", 1e-5));
+  return b.cast(normed, n.type(1).dtype) * broadcast_to(n.var(1), x.shape());
 }
 
 /// Scales and shifts each channel, unless that does nothing.
 Var scale_channels(NodeContext& n, Var y, std::size_t scale, std::size_t bias) {
   Var s = n.var(scale), t = n.var(bias);
-  if (uniform_value(s) != 1.0) y = y * per_channel(n.b(), s, y.shape());
-  if (uniform_value(t) != 0.0) y = y + per_channel(n.b(), t, y.shape());
+  if (uniform_value(s) != 1.0) y = y * per_channel(s, y.shape());
+  if (uniform_value(t) != 0.0) y = y + per_channel(t, y.shape());
   return y;
 }
 
 Items instance_normalization_row(NodeContext& n) {
   Var x = n.var(0);
   n.require(x.rank() >= 3, "input is ", to_string(x.type()), ", wanted [n, c, ...]");
-  std::int64_t plane = 1;
-  for (std::int64_t i = 2; i < x.rank(); ++i) plane *= x.dim(i);
-  Var y = normalized(n.b(), n.b().reshape(x, {x.dim(0), x.dim(1), plane}), 2, n.real("epsilon", 1e-5));
+  Var y = formulas::group_normalized(x, x.dim(1), n.real("epsilon", 1e-5));
   return scale_channels(n, n.b().reshape(y, x.shape()), 1, 2);
 }
 
@@ -147,13 +136,11 @@ Items group_normalization_row(NodeContext& n) {
   n.require(x.rank() >= 2 && groups > 0 && x.dim(1) % groups == 0, "input is ", to_string(x.type()),
             ", which does not divide into ", groups, " groups");
   const DType wide = n.opset() >= 21 && n.integer("stash_type", 1) == 1 ? compute_type(x.dtype()) : x.dtype();
-  Var rows =
-      b.reshape(b.cast(x, wide), {x.dim(0), groups, element_count(x.shape()) / std::max<std::int64_t>(1, x.dim(0) * groups)});
-  Var y = b.cast(normalized(b, rows, 2, n.real("epsilon", 1e-5)), x.dtype());
+  Var y = b.cast(formulas::group_normalized(b.cast(x, wide), groups, n.real("epsilon", 1e-5)), x.dtype());
   if (scale.dim(0) == groups && n.opset() < 21)
-    return b.reshape(y * per_channel(b, scale, y.shape()) + per_channel(b, bias, y.shape()), x.shape());
+    return b.reshape(y * per_channel(scale, y.shape()) + per_channel(bias, y.shape()), x.shape());
   y = b.reshape(y, x.shape());
-  return y * per_channel(b, scale, x.shape()) + per_channel(b, bias, x.shape());
+  return y * per_channel(scale, x.shape()) + per_channel(bias, x.shape());
 }
 
 Items mean_variance_normalization_row(NodeContext& n) {

@@ -1,4 +1,6 @@
 // Dropout and the random operators. Numbers are functions of (seed, step, op, sample, element): see ir/ops/random.h.
+#include "frontend/formulas/random.h"
+
 #include <cmath>
 
 #include "frontend/onnx/rows.h"
@@ -31,10 +33,8 @@ Items dropout_row(NodeContext& n) {
     return items;
   }
   if (!form) n.repair(concat("Dropout '", n.name(), "' is in inference form: it drops with ratio ", ratio, " in training"));
-  Var x = n.var(0);
-  Var keep = b.full({DType::f32, x.shape()}, ratio) <= draw(n, x.shape(), DType::f32);
-  Var y = ratio == 1 ? b.like(x, 0) : b.select(keep, x * (1 / (1 - ratio)), b.like(x, 0));
-  return Items::of({y, keep});
+  const formulas::Dropped dropped = formulas::drop(n.var(0), ratio, draw(n, n.shape(0), DType::f32));
+  return Items::of({dropped.y, dropped.keep});
 }
 
 DType dtype_or(NodeContext& n, DType otherwise) { return n.has_attribute("dtype") ? n.dtype_of(n.integer("dtype", 1)) : otherwise; }

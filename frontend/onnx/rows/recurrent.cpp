@@ -1,8 +1,10 @@
-// LSTM, GRU and RNN, unrolled over time. The input's part of the gates is one matrix product over all steps; each step then
-// takes one product with the state. ONNX's gate orders: i, o, f, c and z, r, h.
+// LSTM, GRU and RNN, unrolled over time (frontend/formulas/recurrent.h). ONNX's gate orders: i, o, f, c and z, r, h.
+#include "frontend/formulas/recurrent.h"
+
 #include <algorithm>
 #include <cctype>
 
+#include "frontend/formulas/activations.h"
 #include "frontend/onnx/rows.h"
 #include "ir/base/error.h"
 #include "ir/ops/table.h"
@@ -11,8 +13,9 @@ namespace gcomp::frontend {
 namespace {
 
 namespace ops = ir::ops;
-
-constexpr std::int64_t kMaxSteps = 16384;
+using formulas::add_bias;
+using formulas::CellState;
+using formulas::Unrolled;
 
 struct ActivationRow;
 struct Activation {
@@ -35,22 +38,14 @@ constexpr ActivationRow kActivations[] = {
     {"sigmoid", 0, 0, 0, [](F, Var x, Var) { return ops::kSigmoid(x); }},
     {"tanh", 0, 0, 0, [](F, Var x, Var) { return ops::kTanh(x); }},
     {"relu", 0, 0, 0, [](F, Var x, Var) { return ops::kRelu(x); }},
-    {"softsign", 0, 0, 0, [](F, Var x, Var) { return x / (ops::kAbs(x) + 1.0); }},
+    {"softsign", 0, 0, 0, [](F, Var x, Var) { return formulas::softsign(x); }},
     {"softplus", 0, 0, 0, [](F, Var x, Var) { return ops::kSoftplus(x); }},
     {"affine", 1, 0, 2, [](F f, Var x, Var) { return x * f.alpha + f.beta; }},
-    {"leakyrelu", 0.01, 0, 1, [](F f, Var x, Var zero) { return ops::choose(zero < x, x, x * f.alpha); }},
+    {"leakyrelu", 0.01, 0, 1, [](F f, Var x, Var) { return formulas::leaky_relu(x, f.alpha); }},
     {"thresholdedrelu", 1, 0, 1, [](F f, Var x, Var zero) { return ops::choose(x.builder->like(x, f.alpha) < x, x, zero); }},
     {"scaledtanh", 1, 1, 2, [](F f, Var x, Var) { return ops::kTanh(x * f.alpha) * f.beta; }},
-    {"hardsigmoid", 0.2, 0.5, 2,
-     [](F f, Var x, Var zero) {
-       Var u = x * f.alpha + f.beta, one = x.builder->like(x, 1);
-       return ops::choose(u <= zero, zero, ops::choose(one <= u, one, u));
-     }},
-    {"elu", 1, 0, 1,
-     [](F f, Var x, Var zero) {
-       Var positive = zero < x;
-       return ops::choose(positive, x, ops::kExpm1(ops::choose(positive, zero, x)) * f.alpha);
-     }},
+    {"hardsigmoid", 0.2, 0.5, 2, [](F f, Var x, Var) { return formulas::hard_sigmoid(x, f.alpha, f.beta); }},
+    {"elu", 1, 0, 1, [](F f, Var x, Var) { return formulas::elu(x, f.alpha); }},
 };
 
 Var Activation::operator()(Var x) const { return row->apply(*this, x, x.builder->like(x, 0)); }
@@ -100,18 +95,12 @@ struct Recurrent {
     if (n.integer("layout", 0) == 0) return of_direction(i, d);
     return b().reshape(b().slice_axis(n.var(i), 1, d, 1), {batch, hidden});
   }
-  Var gate(Var all, std::int64_t i) const { return b().slice_axis(all, all.rank() - 1, i * hidden, hidden); }
-  Var clipped(Var v) const {
-    if (clip <= 0) return v;
-    return b().select(v <= b().like(v, -clip), b().like(v, -clip), b().select(b().like(v, clip) <= v, b().like(v, clip), v));
+  Var clipped(Var v) const { return clip > 0 ? formulas::clamp(v, -clip, clip) : v; }
+  formulas::Activate bounded() const {
+    return [this](Var v) { return clipped(v); };
   }
   const Activation& f(std::int64_t d, std::size_t i) const {
     return activations[static_cast<std::size_t>(d) * (activations.size() / static_cast<std::size_t>(directions)) + i];
-  }
-  /// New where the step lies within the sequence, else old.
-  Var keep(Var next, Var old, std::int64_t step) const {
-    if (!lengths) return next;
-    return b().select(b().like(lengths, static_cast<double>(step)) < lengths, next, old);
   }
 };
 
@@ -138,7 +127,8 @@ Recurrent recurrent_of(NodeContext& n, std::int64_t gates, const std::vector<std
               activations_of(n, activations, static_cast<std::size_t>(directions)),
               n.real("clip", 0),
               {}};
-  if (r.steps > kMaxSteps) n.unsupported("a sequence of ", r.steps, " steps is not unrolled, at most ", kMaxSteps, " are");
+  if (r.steps > formulas::kMostSteps)
+    n.unsupported("a sequence of ", r.steps, " steps is not unrolled, at most ", formulas::kMostSteps, " are");
   if (n.has(4)) {
     const Tensor* known = n.known(4);
     const bool full = known && [&] {
@@ -151,43 +141,17 @@ Recurrent recurrent_of(NodeContext& n, std::int64_t gates, const std::vector<std
   return r;
 }
 
-/// x times the transposed weight, for all steps at once: [time, batch, gates * hidden].
-Var input_part(const Recurrent& r, Var weight) {
-  Var rows = r.b().reshape(r.x, {r.steps * r.batch, r.x.dim(2)});
-  return r.b().reshape(r.b().matmul(rows, weight, false, true), {r.steps, r.batch, weight.dim(0)});
-}
-Var step_of(const Recurrent& r, Var all, std::int64_t t) {
-  return r.b().reshape(r.b().slice_axis(all, 0, t, 1), {r.batch, all.dim(2)});
-}
-
-struct State {
-  Var h, c;
-};
-/// One direction: outputs by time and the last state.
-struct Run {
-  std::vector<Var> outputs;
-  State last;
-};
-
 template <class Step>
-Run run_direction(const Recurrent& r, std::int64_t d, State state, const Step& step) {
+Unrolled run_direction(const Recurrent& r, std::int64_t d, Var from_input, CellState state, const Step& step) {
   const bool reverse = d == 1 || r.n.text("direction", "forward") == "reverse";
-  Run run{std::vector<Var>(static_cast<std::size_t>(r.steps)), state};
-  for (std::int64_t i = 0; i < r.steps; ++i) {
-    const std::int64_t t = reverse ? r.steps - 1 - i : i;
-    const State next = step(t, run.last);
-    run.outputs[static_cast<std::size_t>(t)] = r.keep(next.h, r.b().like(next.h, 0), t);
-    run.last.h = r.keep(next.h, run.last.h, t);
-    if (next.c) run.last.c = r.keep(next.c, run.last.c, t);
-  }
-  return run;
+  return formulas::unroll({.from_input = from_input, .initial = state, .reverse = reverse, .lengths = r.lengths}, step);
 }
 
 /// Y, Y_h and, for the LSTM, Y_c in ONNX's layout.
-Items results_of(const Recurrent& r, const std::vector<Run>& runs) {
+Items results_of(const Recurrent& r, const std::vector<Unrolled>& runs) {
   Builder& b = r.b();
   std::vector<Var> by_direction, last_h, last_c;
-  for (const Run& run : runs) {
+  for (const Unrolled& run : runs) {
     std::vector<Var> steps;
     for (Var y : run.outputs) steps.push_back(b.reshape(y, {1, r.batch, r.hidden}));
     by_direction.push_back(b.reshape(b.concat(steps, 0), {r.steps, 1, r.batch, r.hidden}));
@@ -215,26 +179,22 @@ Bias bias_of(const Recurrent& r, std::int64_t d) {
               " entries for each direction");
   return {r.b().slice_axis(both, 0, 0, size), r.b().slice_axis(both, 0, size, size)};
 }
-Var add_bias(Var x, Var bias) { return bias ? x + broadcast_to(bias, x.shape()) : x; }
-
 Items lstm_row(NodeContext& n) {
   const Recurrent r = recurrent_of(n, 4, {"sigmoid", "tanh", "tanh"});
-  Builder& b = n.b();
-  const bool coupled = n.flag("input_forget");
-  std::vector<Run> runs;
+  std::vector<Unrolled> runs;
   for (std::int64_t d = 0; d < r.directions; ++d) {
     const Bias bias = bias_of(r, d);
-    Var from_input = input_part(r, r.of_direction(1, d)), weight = r.of_direction(2, d);
+    Var from_input = formulas::input_part(r.x, r.of_direction(1, d)), weight = r.of_direction(2, d);
     if (bias.input) from_input = add_bias(from_input, bias.input + bias.recurrent);
-    Var peephole = n.has(7) ? r.of_direction(7, d) : Var();
-    auto peep = [&](Var g, Var c, std::int64_t i) { return peephole ? g + broadcast_to(r.gate(peephole, i), c.shape()) * c : g; };
-    runs.push_back(run_direction(r, d, {r.initial(5, d), r.initial(6, d)}, [&](std::int64_t t, const State& s) {
-      Var g = step_of(r, from_input, t) + b.matmul(s.h, weight, false, true);
-      Var i = r.f(d, 0)(r.clipped(peep(r.gate(g, 0), s.c, 0)));
-      Var f = coupled ? 1.0 - i : r.f(d, 0)(r.clipped(peep(r.gate(g, 2), s.c, 2)));
-      Var c = f * s.c + i * r.f(d, 1)(r.clipped(r.gate(g, 3)));
-      Var o = r.f(d, 0)(r.clipped(peep(r.gate(g, 1), c, 1)));
-      return State{o * r.f(d, 2)(c), c};
+    const formulas::LstmCell cell{.gate = r.f(d, 0),
+                                  .content = r.f(d, 1),
+                                  .result = r.f(d, 2),
+                                  .bounded = r.bounded(),
+                                  .coupled = n.flag("input_forget"),
+                                  .peephole = n.has(7) ? r.of_direction(7, d) : Var(),
+                                  .hidden = r.hidden};
+    runs.push_back(run_direction(r, d, from_input, {r.initial(5, d), r.initial(6, d)}, [&](Var x, const CellState& s) {
+      return formulas::lstm_step(cell, x + n.b().matmul(s.h, weight, false, true), s.c);
     }));
   }
   return results_of(r, runs);
@@ -242,43 +202,31 @@ Items lstm_row(NodeContext& n) {
 
 Items gru_row(NodeContext& n) {
   const Recurrent r = recurrent_of(n, 3, {"sigmoid", "tanh"});
-  Builder& b = n.b();
-  const bool linear_before_reset = n.flag("linear_before_reset");
-  std::vector<Run> runs;
+  std::vector<Unrolled> runs;
   for (std::int64_t d = 0; d < r.directions; ++d) {
     const Bias bias = bias_of(r, d);
-    Var from_input = add_bias(input_part(r, r.of_direction(1, d)), bias.input), weight = r.of_direction(2, d);
-    Var gates_weight = b.slice_axis(weight, 0, 0, 2 * r.hidden), candidate_weight = b.slice_axis(weight, 0, 2 * r.hidden, r.hidden);
-    Var candidate_bias = bias.recurrent ? b.slice_axis(bias.recurrent, 0, 2 * r.hidden, r.hidden) : Var();
-    Var gates_bias = bias.recurrent ? b.slice_axis(bias.recurrent, 0, 0, 2 * r.hidden) : Var();
-    runs.push_back(run_direction(r, d, {r.initial(5, d), {}}, [&](std::int64_t t, const State& s) {
-      Var x = step_of(r, from_input, t), all, candidate;
-      if (linear_before_reset) {
-        all = add_bias(b.matmul(s.h, weight, false, true), bias.recurrent);
-      } else {
-        all = add_bias(b.matmul(s.h, gates_weight, false, true), gates_bias);
-      }
-      Var z = r.f(d, 0)(r.clipped(r.gate(x, 0) + r.gate(all, 0)));
-      Var reset = r.f(d, 0)(r.clipped(r.gate(x, 1) + r.gate(all, 1)));
-      candidate = linear_before_reset ? reset * r.gate(all, 2)
-                                      : add_bias(b.matmul(reset * s.h, candidate_weight, false, true), candidate_bias);
-      Var h = r.f(d, 1)(r.clipped(r.gate(x, 2) + candidate));
-      return State{(1.0 - z) * h + z * s.h, {}};
-    }));
+    formulas::GruCell cell{.gate = r.f(d, 0),
+                           .content = r.f(d, 1),
+                           .bounded = r.bounded(),
+                           .linear_before_reset = n.flag("linear_before_reset"),
+                           .hidden = r.hidden};
+    cell.set_weights(r.of_direction(2, d), bias.recurrent);
+    Var from_input = add_bias(formulas::input_part(r.x, r.of_direction(1, d)), bias.input);
+    runs.push_back(run_direction(r, d, from_input, {r.initial(5, d), {}},
+                                 [&](Var x, const CellState& s) { return formulas::gru_step(cell, x, s.h); }));
   }
   return results_of(r, runs);
 }
 
 Items rnn_row(NodeContext& n) {
   const Recurrent r = recurrent_of(n, 1, {"tanh"});
-  Builder& b = n.b();
-  std::vector<Run> runs;
+  std::vector<Unrolled> runs;
   for (std::int64_t d = 0; d < r.directions; ++d) {
     const Bias bias = bias_of(r, d);
-    Var from_input = input_part(r, r.of_direction(1, d)), weight = r.of_direction(2, d);
+    Var from_input = formulas::input_part(r.x, r.of_direction(1, d)), weight = r.of_direction(2, d);
     if (bias.input) from_input = add_bias(from_input, bias.input + bias.recurrent);
-    runs.push_back(run_direction(r, d, {r.initial(5, d), {}}, [&](std::int64_t t, const State& s) {
-      return State{r.f(d, 0)(r.clipped(step_of(r, from_input, t) + b.matmul(s.h, weight, false, true))), {}};
+    runs.push_back(run_direction(r, d, from_input, {r.initial(5, d), {}}, [&](Var x, const CellState& s) {
+      return CellState{r.f(d, 0)(r.clipped(x + n.b().matmul(s.h, weight, false, true))), {}};
     }));
   }
   return results_of(r, runs);

@@ -1,5 +1,6 @@
-// Resize and Upsample: along each axis every output element is a weighted sum of a few input elements, known at import.
-// Whole enlargements become shifted reads that are interleaved; anything else a gather or a product with a constant matrix.
+// Resize and Upsample: the input elements and weights of every output element along each axis, known at import.
+#include "frontend/formulas/resize.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -10,28 +11,21 @@
 namespace gcomp::frontend {
 namespace {
 
+using formulas::AxisResize;
+using formulas::Filter;
+using formulas::Tap;
+
 /// Output elements whose sources are listed at import, for one axis.
 constexpr std::int64_t kMaxResized = std::int64_t{1} << 20;
-/// Sources of all of them, and weights of the matrix by which an axis is resized.
-constexpr double kMaxTaps = 1 << 24, kMaxWeights = 1 << 25;
-
-/// One input element of one output element; the position may lie outside and then means the edge.
-struct Tap {
-  std::int64_t at = 0;
-  double weight = 0;
-};
-
-struct AxisResize {
-  std::int64_t in = 0, out = 0;
-  std::vector<std::vector<Tap>> taps;    ///< for each output element
-  std::vector<bool> outside;             ///< tf_crop_and_resize: takes the extrapolation value
-  bool nearest = false, clamped = true;  ///< without exclude_outside the edge repeats
-};
+/// Sources of all of them.
+constexpr double kMaxTaps = 1 << 24;
 
 struct Settings {
   std::string mode, coordinates, rounding;
   double cubic = -0.75;
   bool exclude_outside = false, antialias = false;
+
+  Filter filter() const { return {.cubic = mode != "linear", .antialias = antialias, .coefficient = cubic}; }
 };
 
 /// Where output element `out_index` reads, computed in `Real`.
@@ -58,48 +52,23 @@ std::int64_t nearest_position(const NodeContext& n, const Settings& s, double x,
   return static_cast<std::int64_t>(s.rounding == "floor" ? std::floor(x) : std::ceil(x));
 }
 
-double cubic_weight(double distance, double a) {
-  const double x = std::fabs(distance);
-  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-  return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
-}
-
-/// By what a filter is wider than its plain form: an antialiased one that shrinks, by 1 / scale.
-double widening(const Settings& s, double scale) { return s.antialias && scale < 1 ? 1 / scale : 1; }
-
-/// Input elements on each side of a position that a filter weighs.
-double reach_of(const Settings& s, double scale) { return (s.mode == "linear" ? 1.0 : 2.0) * widening(s, scale); }
-
-/// Weights around x: a tent or a cubic.
-std::vector<Tap> filter_taps(const Settings& s, double x, double scale) {
-  const double stretch = 1 / widening(s, scale), reach = reach_of(s, scale);
-  std::vector<Tap> taps;
-  double total = 0;
-  for (auto i = static_cast<std::int64_t>(std::floor(x - reach)) + 1; static_cast<double>(i) < x + reach; ++i) {
-    const double distance = (static_cast<double>(i) - x) * stretch;
-    const double weight = s.mode == "linear" ? std::max(0.0, 1 - std::fabs(distance)) : cubic_weight(distance, s.cubic);
-    taps.push_back({i, weight});
-    total += weight;
-  }
-  if (s.antialias)
-    for (Tap& tap : taps) tap.weight /= total;
-  return taps;
-}
-
+/// `outside`: which output elements take the extrapolation value, under tf_crop_and_resize.
 AxisResize axis_resize(const NodeContext& n, const Settings& s, std::int64_t in, std::int64_t out, double scale, double roi_low,
-                       double roi_high) {
+                       double roi_high, std::vector<bool>& outside) {
   if (out > kMaxResized) n.unsupported("an axis of ", out, " elements is too long");
-  const double taps = s.mode == "nearest" ? 1 : 2 * reach_of(s, scale) * static_cast<double>(out);
+  const double taps = s.mode == "nearest" ? 1 : 2 * formulas::reach_of(s.filter(), scale) * static_cast<double>(out);
   if (taps > kMaxTaps) n.unsupported("resizing an axis from ", in, " to ", out, " elements reads ", taps, ", more than ", kMaxTaps);
-  AxisResize axis{in, out, {}, std::vector<bool>(static_cast<std::size_t>(out)), s.mode == "nearest", !s.exclude_outside};
+  AxisResize axis{in, out, {}, s.mode == "nearest", !s.exclude_outside};
+  outside.resize(static_cast<std::size_t>(out));
   n.require(in > 0 || out == 0, "an empty axis cannot grow to ", out);
   for (std::int64_t o = 0; o < out; ++o) {
     // A scale such as 1.6f is no 1.6: 8 / 1.6 is 5 only in f32, in which runtimes compute, and `nearest` jumps there.
     const double x = axis.nearest ? source_position(n, s, o, in, out, static_cast<float>(scale), static_cast<float>(roi_low),
                                                     static_cast<float>(roi_high))
                                   : source_position(n, s, o, in, out, scale, roi_low, roi_high);
-    axis.outside[static_cast<std::size_t>(o)] = s.coordinates == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(in - 1));
-    std::vector<Tap> taps = axis.nearest ? std::vector<Tap>{{nearest_position(n, s, x, scale), 1}} : filter_taps(s, x, scale);
+    outside[static_cast<std::size_t>(o)] = s.coordinates == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(in - 1));
+    std::vector<Tap> taps =
+        axis.nearest ? std::vector<Tap>{{nearest_position(n, s, x, scale), 1}} : formulas::filter_taps(s.filter(), x, scale);
     if (s.exclude_outside && !axis.nearest) {
       double total = 0;
       std::erase_if(taps, [&](const Tap& tap) { return tap.at < 0 || tap.at >= in; });
@@ -109,100 +78,6 @@ AxisResize axis_resize(const NodeContext& n, const Settings& s, std::int64_t in,
     axis.taps.push_back(std::move(taps));
   }
   return axis;
-}
-
-/// The offsets and weights that all output elements of one phase share, where the enlargement is by a whole factor.
-std::optional<std::vector<std::vector<Tap>>> phases_of(const AxisResize& axis) {
-  if (!axis.clamped || axis.in == 0 || axis.out % axis.in != 0) return std::nullopt;
-  const std::int64_t factor = axis.out / axis.in;
-  if (factor < 1 || factor > 8) return std::nullopt;
-  std::vector<std::vector<Tap>> phases;
-  for (std::int64_t p = 0; p < factor; ++p) {
-    std::vector<Tap> phase = axis.taps[static_cast<std::size_t>(p)];
-    std::erase_if(phase, [](const Tap& tap) { return tap.weight == 0; });
-    for (std::int64_t i = 0; i < axis.in; ++i) {
-      std::vector<Tap> taps = axis.taps[static_cast<std::size_t>(i * factor + p)];
-      std::erase_if(taps, [](const Tap& tap) { return tap.weight == 0; });
-      const bool same =
-          taps.size() == phase.size() && std::equal(taps.begin(), taps.end(), phase.begin(), [&](const Tap& a, const Tap& b) {
-            return a.at == b.at + i && std::fabs(a.weight - b.weight) < 1e-9;
-          });
-      if (!same) return std::nullopt;
-    }
-    phases.push_back(std::move(phase));
-  }
-  return phases;
-}
-
-/// x shifted along an axis: element i is x[i + offset], the edge repeating.
-Var shifted(Builder& b, Var x, std::int64_t axis, std::int64_t offset) {
-  const std::int64_t size = x.dim(axis), lost = std::min(std::abs(offset), size);
-  if (offset == 0) return x;
-  Var kept = b.slice_axis(x, axis, offset > 0 ? lost : 0, size - lost);
-  Var edge = b.slice_axis(x, axis, offset > 0 ? size - 1 : 0, 1);
-  Shape shape = x.shape();
-  shape[static_cast<std::size_t>(axis)] = lost;
-  edge = b.broadcast(edge, shape);
-  if (lost == size) return edge;
-  return offset > 0 ? b.concat({kept, edge}, axis) : b.concat({edge, kept}, axis);
-}
-
-Var interleave(Builder& b, Var x, std::int64_t axis, const std::vector<std::vector<Tap>>& phases) {
-  std::vector<Var> parts;
-  Shape one = x.shape(), result = x.shape();
-  one.insert(one.begin() + axis + 1, 1);
-  result[static_cast<std::size_t>(axis)] *= static_cast<std::int64_t>(phases.size());
-  for (const auto& phase : phases) {
-    Var sum;
-    for (const Tap& tap : phase) {
-      Var part = shifted(b, x, axis, tap.at);
-      if (tap.weight != 1) part = part * tap.weight;
-      sum = sum ? sum + part : part;
-    }
-    parts.push_back(sum);
-  }
-  const bool equal = std::all_of(parts.begin(), parts.end(), [&](Var p) { return p.value == parts[0].value; });
-  if (equal) {
-    Shape repeated = one;
-    repeated[static_cast<std::size_t>(axis) + 1] = static_cast<std::int64_t>(parts.size());
-    return b.reshape(b.broadcast(b.reshape(x, one), repeated), result);
-  }
-  for (Var& part : parts) part = b.reshape(part, one);
-  return b.reshape(b.concat(parts, axis + 1), result);
-}
-
-Var by_gather(Builder& b, Var x, std::int64_t axis, const AxisResize& r) {
-  Integers positions;
-  for (const auto& taps : r.taps) positions.push_back(std::clamp<std::int64_t>(taps[0].at, 0, r.in - 1));
-  return b.gather(x, b.constant(Tensor::of_integers(positions)), axis);
-}
-
-/// Moves the axis last, multiplies by the [in, out] matrix of weights, moves it back.
-Var by_matrix(NodeContext& n, Var x, std::int64_t axis, const AxisResize& r) {
-  if (const double weights = static_cast<double>(r.in) * static_cast<double>(r.out); weights > kMaxWeights)
-    n.unsupported("resizing an axis from ", r.in, " to ", r.out, " elements takes a matrix of ", weights, " weights, more than ",
-                  kMaxWeights);
-  Builder& b = n.b();
-  std::vector<double> weights(static_cast<std::size_t>(r.in * r.out));
-  for (std::int64_t o = 0; o < r.out; ++o)
-    for (const Tap& tap : r.taps[static_cast<std::size_t>(o)])
-      weights[static_cast<std::size_t>(std::clamp<std::int64_t>(tap.at, 0, r.in - 1) * r.out + o)] += tap.weight;
-  Integers order, back(x.shape().size());
-  for (std::int64_t i = 0; i < x.rank(); ++i)
-    if (i != axis) order.push_back(i);
-  order.push_back(axis);
-  for (std::size_t i = 0; i < order.size(); ++i) back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-  Var moved = b.transpose(x, order);
-  Shape shape = moved.shape();
-  shape.back() = r.out;
-  Var rows = b.reshape(moved, {r.in ? moved.type().elements() / r.in : 0, r.in});
-  Var product = b.matmul(rows, b.constant(Tensor::of(x.dtype(), {r.in, r.out}, weights)));
-  return b.transpose(b.reshape(product, shape), back);
-}
-
-Var resize_axis(NodeContext& n, Var x, std::int64_t axis, const AxisResize& r) {
-  if (const auto phases = phases_of(r)) return interleave(n.b(), x, axis, *phases);
-  return r.nearest ? by_gather(n.b(), x, axis, r) : by_matrix(n, x, axis, r);
 }
 
 /// The region that a crop reads, by axis: 0 .. 1 unless the node says otherwise.
@@ -225,9 +100,8 @@ Var resize(NodeContext& n, const Settings& s, const Plan& plan) {
       outside.emplace_back(static_cast<std::size_t>(out));
       continue;
     }
-    AxisResize axis = axis_resize(n, s, in, out, plan.scales[at], plan.low[at], plan.high[at]);
-    y = resize_axis(n, y, i, axis);
-    outside.push_back(std::move(axis.outside));
+    const AxisResize axis = axis_resize(n, s, in, out, plan.scales[at], plan.low[at], plan.high[at], outside.emplace_back());
+    y = formulas::resize_axis(y, i, axis);
     any_outside = any_outside || std::count(outside.back().begin(), outside.back().end(), true) > 0;
   }
   if (any_outside) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "frontend/formulas/padding.h"
 #include "frontend/onnx/rows.h"
 #include "ir/base/error.h"
 #include "ir/ops/table.h"
@@ -66,23 +67,6 @@ Items slice_row(NodeContext& n) {
                n.has(4) ? n.integers(4, "steps") : Integers(starts.size(), 1));
 }
 
-/// Positions that mirrored, repeated or wrapped padding reads, along one axis.
-Integers padded_positions(std::int64_t size, std::int64_t low, std::int64_t high, const std::string& mode) {
-  Integers positions;
-  for (std::int64_t i = -low; i < size + high; ++i) {
-    std::int64_t p = i;
-    if (mode == "edge") p = std::clamp(i, std::int64_t{0}, size - 1);
-    if (mode == "wrap") p = ((i % size) + size) % size;
-    if (mode == "reflect") {
-      const std::int64_t period = std::max<std::int64_t>(2 * (size - 1), 1);
-      p = ((i % period) + period) % period;
-      if (p >= size) p = period - p;
-    }
-    positions.push_back(p);
-  }
-  return positions;
-}
-
 Var pad(NodeContext& n, Var x, const Integers& pads, Integers axes, double value) {
   const std::string mode = n.text("mode", "constant");
   n.require(mode == "constant" || mode == "reflect" || mode == "edge" || mode == "wrap", "mode is '", mode,
@@ -103,8 +87,7 @@ Var pad(NodeContext& n, Var x, const Integers& pads, Integers axes, double value
     if (x.shape()[i] + low[i] + high[i] > kMaxPadded)
       n.unsupported("padding by ", mode, " to ", x.shape()[i] + low[i] + high[i], " elements is too long");
     n.require(x.shape()[i] > 0, "cannot pad the empty axis ", i, " of ", to_string(x.type()), " by ", mode);
-    const Integers positions = padded_positions(x.shape()[i], low[i], high[i], mode);
-    x = n.b().gather(x, n.b().constant(Tensor::of_integers(positions)), static_cast<std::int64_t>(i));
+    x = formulas::pad_axis(x, static_cast<std::int64_t>(i), low[i], high[i], mode);
   }
   return x;
 }

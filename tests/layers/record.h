@@ -1,0 +1,28 @@
+// Arrays of PyTorch's record under tests/fixtures/layers, by name.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "gcomp/arrays.h"
+
+namespace gcomp::test {
+
+using Arrays = std::map<std::string, Tensor>;
+
+inline Arrays recorded_layers(const std::string& file) {
+  Arrays arrays;
+  for (auto& [name, tensor] : read_npz(std::string(GCOMP_SOURCE_DIR) + "/tests/fixtures/layers/" + file))
+    arrays.emplace(name, std::move(tensor));
+  return arrays;
+}
+
+/// What stands behind "PREFIX".
+inline Arrays arrays_under(const Arrays& arrays, const std::string& prefix) {
+  Arrays under;
+  for (auto it = arrays.lower_bound(prefix); it != arrays.end() && it->first.starts_with(prefix); ++it)
+    under.emplace(it->first.substr(prefix.size()), it->second);
+  return under;
+}
+
+}  // namespace gcomp::test

@@ -1,0 +1,88 @@
+// Initial values of parameters: those of PyTorch by name, shape and distribution, as many fresh layers of it have them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "frontend/layers.h"
+#include "tests/layers/record.h"
+
+namespace gcomp::test {
+namespace {
+
+/// The layers of initial_values() in tests/fixtures/layers/record.py.
+void layers_to_start(Layers& nn) {
+  const auto images = [&](Shape shape) { return nn.constant(Tensor(DType::f32, std::move(shape))); };
+  std::vector<Var> made{
+      nn.linear("linear", images({2, 30}), 40),
+      nn.conv1d("conv1d", images({2, 12, 9}), 16, 5, {.groups = 2}),
+      nn.conv2d("conv2d", images({2, 6, 5, 5}), 16, 3),
+      nn.conv3d("conv3d", images({2, 4, 3, 3, 3}), 8, 3),
+      nn.conv_transpose1d("conv_transpose1d", images({2, 12, 9}), 16, 5, {.groups = 2}),
+      nn.conv_transpose2d("conv_transpose2d", images({2, 6, 5, 5}), 16, 3),
+      nn.conv_transpose3d("conv_transpose3d", images({2, 4, 3, 3, 3}), 8, 3),
+      nn.embedding("embedding", nn.constant(Tensor(DType::i64, {2})), 60, 20, {.padding_idx = 3}),
+      nn.batch_norm("batch_norm", images({2, 4, 3, 3})),
+      nn.layer_norm("layer_norm", images({2, 4})),
+      nn.rms_norm("rms_norm", images({2, 4})),
+      nn.group_norm("group_norm", images({2, 4, 3}), 2),
+      nn.instance_norm("instance_norm", images({2, 4, 3, 3}), {.affine = true}),
+      nn.multihead_attention("attention", images({2, 3, 24}), images({2, 5, 24}), images({2, 5, 24}), 4),
+      nn.multihead_attention("widths", images({2, 3, 24}), images({2, 5, 30}), images({2, 5, 12}), 4),
+      nn.lstm("lstm", images({2, 3, 20}), 25, {.num_layers = 2, .bidirectional = true}).output,
+      nn.gru("gru", images({2, 3, 20}), 25).output,
+      nn.prelu("prelu", images({2, 3}), {.num_parameters = 3}),
+  };
+  for (std::size_t i = 0; i < made.size(); ++i) nn.output("y" + std::to_string(i), made[i]);
+}
+
+struct Moments {
+  double least, greatest, mean, deviation;
+};
+Moments moments_of(const Tensor& t) {
+  Moments m{t.at(0), t.at(0), 0, 0};
+  const double count = static_cast<double>(t.elements());
+  for (double v : t.to_doubles()) {
+    m.least = std::min(m.least, v);
+    m.greatest = std::max(m.greatest, v);
+    m.mean += v / count;
+  }
+  for (double v : t.to_doubles()) m.deviation += (v - m.mean) * (v - m.mean) / count;
+  m.deviation = std::sqrt(m.deviation);
+  return m;
+}
+
+TEST(InitialValues, AreDistributedAsPyTorchs) {
+  const frontend::ImportedModel model = frontend::instantiate({layers_to_start, 7}, {.training = true});
+  const Arrays record = recorded_layers("initial.npz");
+  EXPECT_EQ(model.weights.size(), record.size());
+  for (const auto& [name, wanted] : record) {
+    ASSERT_TRUE(model.weights.contains(name)) << name;
+    const Tensor& values = model.weights.at(name);
+    const Moments m = moments_of(values);
+    const double bound = std::max(std::abs(wanted.at(0)), std::abs(wanted.at(1))), deviation = wanted.at(3);
+    const double root = std::sqrt(static_cast<double>(values.elements()));
+    // Five standard errors of a mean; of a deviation, where few values are drawn, they are about as wide.
+    EXPECT_NEAR(m.mean, wanted.at(2), 5 * deviation / root + 1e-12) << name;
+    EXPECT_NEAR(m.deviation, deviation, 5 * deviation / root + 1e-12) << name;
+    if (name.starts_with("embedding")) continue;  // normal: no bound
+    // The record's extremes of many draws are all but the bound itself.
+    EXPECT_LE(std::max(std::abs(m.least), std::abs(m.greatest)), bound * 1.01 + 1e-12) << name;
+    if (deviation > 0 && values.elements() > 400) { EXPECT_GE(std::min(-m.least, m.greatest), bound * 0.95) << name; }
+  }
+}
+
+TEST(InitialValues, FollowTheSeedAndTheName) {
+  const auto weights = [](std::uint64_t seed) { return frontend::instantiate({layers_to_start, seed}, {}).weights; };
+  EXPECT_EQ(weights(1), weights(1));
+  EXPECT_NE(weights(1).at("gru.weight_hh_l0"), weights(2).at("gru.weight_hh_l0"));
+  EXPECT_NE(weights(1).at("lstm.weight_hh_l0"), weights(1).at("lstm.weight_hh_l0_reverse"));
+}
+
+TEST(InitialValues, PaddingRowsAreZero) {
+  const Tensor table = frontend::instantiate({layers_to_start, 1}, {}).weights.at("embedding.weight");
+  for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(table.at(3 * 20 + i), 0);
+  EXPECT_NE(table.at(2 * 20), 0);
+}
+
+}  // namespace
+}  // namespace gcomp::test
