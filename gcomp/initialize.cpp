@@ -10,6 +10,7 @@
 #include "gcomp/driver/weights_file.h"
 #include "ir/base/error.h"
 #include "runtime/convert.h"
+#include "runtime/files/sha256.h"
 
 namespace gcomp {
 namespace {
@@ -92,7 +93,7 @@ class Initialization {
       return differ(entry.name, concat("is ", to_string(found->type()), " there, wanted ", to_string(entry.type)));
     Tensor value = runtime::convert(*found, entry.type.dtype, concat("'", entry.name, "'"));
     if (is_fixed(entry) && value != impl_.memory->read(entry.name))
-      return differ(entry.name, "is frozen, and what was computed from it when the model was compiled would stay");
+      return differ(entry.name, "is frozen, and what was computed from it when the model was compiled would stay (with_weights)");
     values.emplace(entry.name, std::move(value));
     report.taken.push_back(entry.name);
   }
@@ -116,7 +117,7 @@ class Initialization {
       return;
     }
     if (own->second.shape() != tensor.shape() || own->second.cast(tensor.dtype()) != tensor)
-      differ(name, "is a constant of the model, with another value");
+      differ(name, "is a constant of the model as it was compiled, with another value (with_weights)");
   }
 
   Trainer::Impl& impl_;
@@ -126,10 +127,30 @@ class Initialization {
 
 }  // namespace
 
+Model with_weights(const Model& model, const Path& path) {
+  Tensors values = driver::read_weights(path.string());
+  const frontend::OnnxFile* file = driver::onnx_file(model);
+  if (!file) return model;
+  const Tensors own = frontend::float_initializers(*file->source);
+  std::erase_if(values, [&](const auto& value) {
+    const auto found = own.find(value.first);
+    return found == own.end() || found->second.shape() != value.second.shape();
+  });
+  if (values.empty()) return model;
+  std::string digests = file->altered;
+  for (const auto& [name, value] : values)
+    digests += concat("\n", name.size(), " ", name, " ", to_string(value.type()), " ", runtime::sha256(value.bytes()));
+  frontend::OnnxFile changed = frontend::with_initializers(*file, values);
+  changed.altered = runtime::sha256(digests);
+  return driver::with_file(model, std::move(changed));
+}
+
 std::string to_string(const InitReport& report) {
   const std::string taken = concat(report.taken.size(), report.taken.size() == 1 ? " weight is taken" : " weights are taken");
-  return report.differences.empty() ? taken
-                                    : concat(taken, ", ", report.differences.size(), " differ: ", listed(report.differences));
+  return report.differences.empty()
+             ? taken
+             : concat(taken, ", ", report.differences.size(),
+                      report.differences.size() == 1 ? " differs: " : " differ: ", listed(report.differences));
 }
 
 InitReport initialize(Trainer& trainer, const Path& path, const InitOptions& options) {
@@ -139,7 +160,7 @@ InitReport initialize(Trainer& trainer, const Path& path, const InitOptions& opt
   const std::vector<InitDifference>& differences = made.report.differences;
   check_user(options.partial || differences.empty(), "'", path.string(), "' does not fit the model: ", differences.size(),
              differences.size() == 1 ? " weight differs: " : " weights differ: ", listed(differences),
-             "; a partial initialization takes what fits");
+             "; --partial (InitOptions::partial) takes what fits");
   check_user(!made.report.taken.empty(), "'", path.string(), "' has nothing that fits the model: ", listed(differences));
   for (const auto& [name, value] : made.values) impl.memory->write(name, value);
   return std::move(made.report);

@@ -93,6 +93,20 @@ std::map<std::string, Tensor> float_initializers(const Source& source) {
   return tensors;
 }
 
+OnnxFile with_initializers(const OnnxFile& file, const std::map<std::string, Tensor>& values) {
+  auto source = std::make_shared<Source>(*file.source);
+  for (TensorProto& proto : *source->model.mutable_graph()->mutable_initializer()) {
+    const auto found = values.find(proto.name());
+    if (found == values.end()) continue;
+    check_user(found->second.shape() == shape_of(proto), "'", file.path, "': initializer '", proto.name(), "' has the shape [",
+               to_string(shape_of(proto)), "], its new value is ", to_string(found->second.type()));
+    write_tensor(proto, found->second);
+  }
+  OnnxFile changed = file;
+  changed.source = std::move(source);
+  return changed;
+}
+
 Tensor as_initializer(const Alias& alias, const Tensor& state, const Shape& shape) {
   const bool repeated = alias.kind == Alias::Kind::repeated;  // table_of() looks at that
   check_user(repeated || (state.elements() == element_count(shape) && (!alias.transposed || shape.size() == 2)), "'",

@@ -28,6 +28,7 @@ Command add_run(ArgumentParser& root, Console& console);
 Command add_eval(ArgumentParser& root, Console& console);
 Command add_grad(ArgumentParser& root, Console& console);
 Command add_compile(ArgumentParser& root, Console& console);
+Command add_convert(ArgumentParser& root, Console& console);
 Command add_inspect(ArgumentParser& root, Console& console);
 Command add_bench(ArgumentParser& root, Console& console);
 Command add_doctor(ArgumentParser& root, Console& console);

@@ -46,6 +46,10 @@ Command add_train(ArgumentParser& root, Console& console) {
   parser.add_option("--seed", flags->seed, "of the order of rows and of Dropout (default 0; a .gcx goes on with its own)")
       .type_name("N");
   parser.add_flag("--no-shuffle", flags->no_shuffle, "step i takes rows i * batch onwards");
+  parser.add_option("--init", flags->init, "start from the weights of a .safetensors, .onnx or .gcx file, or of a checkpoint")
+      .type_name("FILE");
+  parser.add_flag("--partial", flags->partial,
+                  "with --init: take what fits by name and shape, list what differs, as for a new head");
   parser.add_flag("--embed-model", flags->embed_model, "a .gcx keeps the .onnx file itself, not its path and SHA-256");
   parser.add_option("--metrics", flags->metrics, "one JSON object a line for each step and evaluation").type_name("JSONL");
   flags->model_options.add_precision(parser, "what floats compute in (default f32)");

@@ -23,11 +23,11 @@
 namespace gcomp::tools {
 
 struct TrainFlags {
-  std::string model, data, eval_data, loss, output, metrics, out, out_ema, schedule;
+  std::string model, data, eval_data, loss, output, metrics, out, out_ema, schedule, init;
   std::vector<std::string> metric;
   std::int64_t batch = 0, epochs = 0, steps = 0, warmup_steps = 0;
   std::uint64_t seed = 0;
-  bool seed_given = false, no_shuffle = false, embed_model = false, training = false;
+  bool seed_given = false, no_shuffle = false, embed_model = false, training = false, partial = false;
   ModelOptions model_options;
   OptimizerOptions optimizer;
   StepFlags step;
@@ -49,6 +49,7 @@ class TrainingRun {
  private:
   void report_step();
   Trainer make_trainer();
+  void initialize_weights();
   void bind_schedule();
   double rate_of(std::int64_t step) const { return schedule_ ? schedule_->rate(step) : trainer_->learning_rate(); }
   Trainer load_trainer();

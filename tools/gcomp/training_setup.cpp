@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "gcomp/driver/model_source.h"
+#include "gcomp/initialize.h"
 #include "ir/base/error.h"
 #include "runtime/files/atomic_file.h"
 #include "tools/gcomp/report.h"
@@ -24,6 +25,7 @@ void check_train_flags(const TrainFlags& flags) {
     refuse_flags(concat("--training: '", flags.out, "' is a .gcx, which holds both forms; it decides what is written as .onnx"));
   if (!flags.out_ema.empty() && !flags.step.ema && !is_artifact(flags.model))
     refuse_flags(concat("--out-ema ", flags.out_ema, ": no average is kept; --ema 0.999 keeps one"));
+  if (flags.partial && flags.init.empty()) refuse_flags("--partial has a meaning only with --init FILE");
   if (flags.embed_model && !is_artifact(flags.out)) refuse_flags("--embed-model has a meaning only with --out NAME.gcx");
 }
 
@@ -33,6 +35,7 @@ Outputs outputs_of(const TrainFlags& flags) {
   outputs.protect("model", flags.model);
   outputs.protect("data", flags.data);
   if (!flags.eval_data.empty()) outputs.protect("evaluation data", flags.eval_data);
+  if (!flags.init.empty()) outputs.protect("file of initial weights", flags.init);
   return outputs;
 }
 
@@ -46,6 +49,7 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
   if (!flags_.schedule.empty() || flags_.warmup_steps > 0)
     schedule_.emplace(flags_.schedule.empty() ? "constant" : flags_.schedule);
   trainer_ = make_trainer();
+  if (!flags_.init.empty()) initialize_weights();
   if (flags_.optimizer.learning_rate) trainer_->set_learning_rate(flags_.optimizer.rate());
   if (flags_.embed_model) trainer_->set_keep_model(KeepModel::whole);
   fit(*data_, *trainer_);
@@ -63,6 +67,13 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
   throw_if_interrupted();
   setting_up_ = false;
   console_.clear_status();
+}
+
+void TrainingRun::initialize_weights() {
+  try {
+    const InitReport report = initialize(*trainer_, flags_.init, {.partial = flags_.partial});
+    console_.say(concat("--init '", flags_.init, "': ", to_string(report)));
+  } catch (const UserError& error) { throw UserError(concat("--init: ", error.what()), error.code()); }
 }
 
 void TrainingRun::throw_if_interrupted() const {
@@ -148,9 +159,10 @@ Trainer TrainingRun::compile_trainer() {
   };
   const driver::LossSpec loss = passes::parse_loss(flags_.loss, flags_.output);
   const std::vector<passes::MetricSpec> metrics = driver::metrics_of(flags_.metric, loss);
-  const Model model = Model::load(flags_.model);
+  Model model = Model::load(flags_.model);
   require_output(flags_.output, model, "--out");
   outputs_.protect_model(driver::onnx_file(model)->files);
+  if (!flags_.init.empty()) model = with_weights(model, flags_.init);
   require_names(model, loss, metrics, flags_.data);
   names_ = array_names(model, loss, metrics);
   position_ = {.seed = flags_.seed, .shuffled = !flags_.no_shuffle};
