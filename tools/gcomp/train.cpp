@@ -15,14 +15,13 @@ void train(const TrainFlags& flags, const Console& console) {
   std::optional<TrainingRun> run;
   try {
     run.emplace(flags, console, interrupt);
+    run->train();
   } catch (const Error&) {
-    if (interrupt.signal() == 0) throw;
+    if (interrupt.signal() == 0 || (run && run->started())) throw;
     throw Unfinished{
         concat("interrupted by ", name_of_signal(interrupt.signal()), " before the first step; '", flags.out, "' is not written"),
         exit_code_of_signal(interrupt.signal()), nullptr};
   }
-  run->report();
-  run->train();
   run->finish();
 }
 

@@ -1,0 +1,83 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "gcomp/driver/training.h"
+#include "ir/base/error.h"
+#include "ir/base/units.h"
+#include "tools/gcomp/command.h"
+#include "tools/gcomp/metric_text.h"
+#include "tools/gcomp/report.h"
+#include "tools/gcomp/rescue.h"
+#include "tools/gcomp/training_run.h"
+
+namespace gcomp::tools {
+
+std::string TrainingRun::skipped_text() const {
+  const std::string count = concat(result_.skipped, result_.skipped == 1 ? " step was" : " steps were", " skipped: ");
+  if (const Optional<LossScaleStatus> scale = trainer_->loss_scale())
+    return concat(count, "gradients overflowed f16, loss scale ", scale->scale);
+  return concat(count, "loss or gradients were not finite");
+}
+
+void TrainingRun::print_results(const std::string& out, const std::string& digest) const {
+  char text[160];
+  std::snprintf(text, sizeof text, ", last loss %.9g", result_.loss);
+  console_.result(concat("trained ", result_.steps, result_.steps == 1 ? " step in " : " steps in ", time_text(result_.seconds),
+                         " (", rows_rate_text(static_cast<double>(result_.steps * plan_.batch) / result_.seconds), ")", text));
+  console_.result(concat("wrote '", out, "', seed ", plan_.position.seed, ", weights ", digest.substr(0, 16)));
+  if (result_.skipped > 0) console_.result(skipped_text());
+  if (!result_.evaluation) return;
+  for (const std::string& metric : metric_lines(*result_.evaluation)) console_.result(metric);
+}
+
+nlohmann::json TrainingRun::results(const std::string& out, const std::string& digest) const {
+  nlohmann::json json{{"out", out},
+                      {"steps", result_.steps},
+                      {"loss", result_.loss},
+                      {"seconds", result_.seconds},
+                      {"seed", plan_.position.seed},
+                      {"weights_sha256", digest},
+                      {"dropped_rows", plan_.dropped_rows}};
+  if (trainer_->skipped()) json["skipped_steps"] = result_.skipped;
+  if (!result_.evaluation) return json;
+  json["eval"] = {{"data", flags_.eval_data}, {"loss", result_.evaluation->loss}, {"rows", result_.evaluation->rows}};
+  add_metrics(json["eval"], *result_.evaluation);
+  return json;
+}
+
+void TrainingRun::finish() {
+  const std::string digest = trainer_->weights_digest();
+  const SavedModelFile saved = save_somewhere(*trainer_, flags_.out);
+  std::optional<SavedModelFile> averaged;
+  if (!flags_.out_ema.empty()) averaged = save_somewhere(*trainer_, flags_.out_ema, Weights::averaged);
+  if (!flags_.training && !is_artifact(saved.path))
+    report_forms(console_, saved.path, driver::imported_model(*trainer_).forms.training,
+                 "written in inference form (--training keeps them as in training)");
+  print_results(saved.path, digest);
+  if (averaged) console_.result(concat("wrote '", averaged->path, "', the average of the parameters"));
+
+  std::string problem;
+  int code = static_cast<int>(saved.code);
+  const auto add = [&](const std::string& text, int exit_code) {
+    problem += (problem.empty() ? "" : "; ") + text;
+    if (code == 0) code = exit_code;
+  };
+  if (result_.cancelled)
+    problem = concat("interrupted by ", name_of_signal(interrupt_.signal()), " after step ", result_.steps, " of ", plan_.steps,
+                     saved.failure.empty() ? concat("; '", saved.path, "' is the model as trained so far") : "");
+  if (!saved.failure.empty()) add(concat(saved.failure, "; what was trained is in '", saved.path, "'"), code);
+  if (averaged && !averaged->failure.empty())
+    add(concat(averaged->failure, "; the average is in '", averaged->path, "'"), static_cast<int>(averaged->code));
+  if (result_.cancelled && code == 0) code = exit_code_of_signal(interrupt_.signal());
+  if (!metrics_->failure().empty())
+    add(concat(metrics_->failure(), ": --metrics ends before the run",
+               saved.failure.empty() ? concat("; '", saved.path, "' is whole") : ""),
+        static_cast<int>(ExitCode::invalid));
+  nlohmann::json json = results(saved.path, digest);
+  if (averaged) json["out_ema"] = averaged->path;
+  if (result_.cancelled) json["interrupted"] = name_of_signal(interrupt_.signal());
+  if (code == 0) return console_.result_json(std::move(json));
+  throw Unfinished{problem, code, std::make_shared<const nlohmann::json>(std::move(json))};
+}
+
+}  // namespace gcomp::tools
