@@ -1,5 +1,7 @@
 #include "tools/gcomp/training_run.h"
 
+#include <filesystem>
+
 #include "gcomp/driver/fit/metric_lines.h"
 #include "gcomp/driver/training.h"
 #include "ir/base/error.h"
@@ -8,15 +10,26 @@
 
 namespace gcomp::tools {
 
-void TrainingRun::train() {
+std::string TrainingRun::out() const {
+  return flags_.out.empty() ? (std::filesystem::path(flags_.run.run_dir) / "last.onnx").string() : flags_.out;
+}
+
+FitOptions TrainingRun::fit_options() {
   FitOptions options;
+  flags_.run.apply(options);
   options.epochs = flags_.epochs;
   options.steps = flags_.steps;
   if (flags_.seed_given || !is_artifact(flags_.model)) options.seed = flags_.seed;
   options.shuffle = !flags_.no_shuffle;
   options.schedule = flags_.schedule;
   options.warmup_steps = flags_.warmup_steps;
+  options.skip_spikes = flags_.step.skip_spikes.value_or(0);
   if (eval_data_) options.eval = &*eval_data_;
+  if (directory_) options.run = &*directory_;
+  return options;
+}
+
+void TrainingRun::train() {
   FitCallbacks callbacks;
   callbacks.begin = [this](const FitPlan& plan) { begin(plan); };
   callbacks.step = [this](const FitStep& step) { report_step(step); };
@@ -24,13 +37,12 @@ void TrainingRun::train() {
   callbacks.cancelled = [this] { return interrupt_.signal() != 0; };
   callbacks.note = [this](std::string_view text) { console_.say(text); };
   try {
-    result_ = fit(*trainer_, *data_, options, callbacks);
+    result_ = fit(*trainer_, *data_, fit_options(), callbacks);
   } catch (const NotFinite& error) {
-    throw UserError(
-        concat(error.where(), "; '", flags_.out, "' is not written", error.advice().empty() ? "" : ". ", error.advice()),
-        error.code());
+    throw UserError(concat(error.where(), "; '", out(), "' is not written", error.advice().empty() ? "" : ". ", error.advice()),
+                    error.code());
   }
-  progress_->clear();
+  if (progress_) progress_->clear();
 }
 
 void TrainingRun::begin(const FitPlan& plan) {
@@ -39,8 +51,9 @@ void TrainingRun::begin(const FitPlan& plan) {
   console_.clear_status();
   plan_ = plan;
   report(plan);
+  if (flags_.run.plan_only) return report_plan(plan);
   const std::int64_t last = plan.position.steps + plan.steps - 1;
-  progress_.emplace(console_, plan.steps, flags_.epochs > 0 ? plan.epoch_of(last) + 1 : 0, plan.batch);
+  progress_.emplace(console_, plan.steps, flags_.epochs > 0 ? plan.epoch_of(last) + 1 : 0, plan.batch, flags_.run.log_every);
 }
 
 void TrainingRun::report_schedule(const FitPlan& plan) const {
@@ -69,6 +82,7 @@ void TrainingRun::report(const FitPlan& plan) {
   console_.say(concat("data: '", flags_.data, "', ", grouped(data_->rows()), " rows, ", plan.steps_per_epoch, " steps an epoch, ",
                       position.shuffled ? concat("shuffled with seed ", position.seed) : "in order"));
   report_schedule(plan);
+  if (!plan.went_on.empty()) console_.say(plan.went_on);
   if (position.steps > 0)
     console_.say(concat("goes on after ", grouped(position.steps), " steps: epoch ", plan.epoch_of(position.steps) + 1, ", step ",
                         position.steps % plan.steps_per_epoch + 1, " of ", plan.steps_per_epoch, ", learning rate ",
@@ -79,21 +93,24 @@ void TrainingRun::report(const FitPlan& plan) {
 }
 
 void TrainingRun::report_step(const FitStep& step) {
-  metrics_->write(driver::metrics_of_step(step));
+  if (step.told) metrics_->write(driver::metrics_of_step(step));
   progress_->update({step.step - plan_.position.steps, step.epoch, step.loss});
 }
 
 void TrainingRun::report_evaluation(const FitEvaluation& evaluation) {
   if (evaluation.left_out > 0)
     console_.say(concat("evaluation leaves out the last ", evaluation.left_out, " rows, which fill no batch"));
-  metrics_->write(driver::metrics_of_evaluation(evaluation, flags_.eval_data));
+  std::vector<runtime::Metric> fields = driver::metrics_of_evaluation(evaluation, flags_.eval_data);
+  if (flags_.run.eval_every > 0) fields.insert(fields.begin() + 1, {"step", evaluation.step});
+  metrics_->write(fields);
   progress_->clear();
   char text[128];
-  std::snprintf(text, sizeof text, "epoch %lld: test loss %.6g", static_cast<long long>(evaluation.epoch),
-                evaluation.evaluation.loss);
-  std::string line = text;
+  std::snprintf(text, sizeof text, "%lld: test loss %.6g",
+                static_cast<long long>(flags_.run.eval_every > 0 ? evaluation.step : evaluation.epoch), evaluation.evaluation.loss);
+  std::string line = concat(flags_.run.eval_every > 0 ? "step " : "epoch ", text);
   for (const std::string& metric : metric_lines(evaluation.evaluation))
     if (metric.find('\n') == metric.npos) line += ", " + metric;
+  if (evaluation.best) line += ", the best so far";
   console_.say(line);
 }
 

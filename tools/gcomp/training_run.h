@@ -11,9 +11,11 @@
 
 #include "gcomp/driver/schedule.h"
 #include "gcomp/fit.h"
+#include "gcomp/run_directory.h"
 #include "gcomp/trainer.h"
 #include "runtime/dataset.h"
 #include "tools/gcomp/compile_progress.h"
+#include "tools/gcomp/fit_flags.h"
 #include "tools/gcomp/interrupt.h"
 #include "tools/gcomp/metrics_log.h"
 #include "tools/gcomp/options.h"
@@ -28,10 +30,12 @@ struct TrainFlags {
   std::vector<std::string> metric;
   std::int64_t batch = 0, epochs = 0, steps = 0, warmup_steps = 0;
   std::uint64_t seed = 0;
-  bool seed_given = false, no_shuffle = false, embed_model = false, training = false;
+  bool seed_given = false, out_given = false, no_shuffle = false, embed_model = false, training = false;
   ModelOptions model_options;
   OptimizerOptions optimizer;
   StepFlags step;
+  FitFlags run;
+  std::string resume_command, config_json;  ///< how the run would go on, and what config.json holds
   DeviceOptions device;
   TrustOptions trust;
 };
@@ -47,6 +51,10 @@ class TrainingRun {
   bool started() const { return !setting_up_; }
   /// Writes the model and says what became of it. Throws Unfinished after a signal, and where something could not be written.
   void finish();
+  /// A line of the run directory's log, where there is one.
+  void log(const std::string& line) {
+    if (directory_) directory_->log(line);
+  }
 
  private:
   Trainer make_trainer();
@@ -56,14 +64,19 @@ class TrainingRun {
   void open_all(std::int64_t batch);
   void check_schedule() const;
   runtime::DeviceOptions device_options();
+  FitOptions fit_options();
+  /// Where the trained model goes, for messages.
+  std::string out() const;
   void throw_if_interrupted() const;
 
   void begin(const FitPlan& plan);
   void report(const FitPlan& plan);
   void report_schedule(const FitPlan& plan) const;
+  void report_plan(const FitPlan& plan);
   void report_step(const FitStep& step);
   void report_evaluation(const FitEvaluation& evaluation);
 
+  void say_what_happened() const;
   nlohmann::json results(const std::string& out, const std::string& digest) const;
   std::string skipped_text() const;
   void print_results(const std::string& out, const std::string& digest) const;
@@ -72,6 +85,8 @@ class TrainingRun {
   const Console& console_;
   const Interrupt& interrupt_;
   Outputs outputs_;
+  std::optional<RunDirectory> directory_;
+  std::optional<ConsoleCopy> copy_;  // to its log
   std::unique_ptr<MetricsLog> metrics_;
   std::vector<std::string> names_;
   std::optional<runtime::Dataset> data_, eval_data_;

@@ -20,7 +20,9 @@ void check_train_flags(const TrainFlags& flags) {
   if (flags.batch == 0 && !is_artifact(flags.model))
     refuse_flags("--batch is missing: give the rows of a step, such as --batch 32");
   if (flags.warmup_steps < 0) refuse_flags("--warmup-steps: wanted 0 or more");
-  if (flags.out.empty()) refuse_flags("--out is empty: give a name that ends in .onnx or .gcx");
+  flags.run.check();
+  if (flags.out_given && flags.out.empty()) refuse_flags("--out is empty: give a name that ends in .onnx or .gcx");
+  if (flags.run.run_dir.empty()) require_path(flags.out, "--out", flags.output);
   if (flags.training && is_artifact(flags.out))
     refuse_flags(concat("--training: '", flags.out, "' is a .gcx, which holds both forms; it decides what is written as .onnx"));
   if (!flags.out_ema.empty() && !flags.step.ema && !is_artifact(flags.model))
@@ -41,9 +43,14 @@ Outputs outputs_of(const TrainFlags& flags) {
 
 TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const Interrupt& interrupt)
     : flags_(flags), console_(console), interrupt_(interrupt), outputs_(outputs_of(flags)) {
+  if (!flags_.run.run_dir.empty() && !flags_.run.plan_only) {
+    directory_.emplace(flags_.run.run_dir, flags_.run.earlier());
+    directory_->set_config(flags_.config_json);
+    copy_.emplace(console_, [this](std::string_view line) { directory_->log(line); });
+  }
   for (const std::string& out : {flags_.out, flags_.out_ema})  // a directory that is missing or read-only is found before any work
     if (!out.empty()) runtime::AtomicFile{out};
-  metrics_ = std::make_unique<MetricsLog>(flags_.metrics, console_);
+  metrics_ = std::make_unique<MetricsLog>(flags_.run.plan_only ? "" : flags_.metrics, console_);
   trainer_ = make_trainer();
   check_schedule();
   if (flags_.optimizer.learning_rate) trainer_->set_learning_rate(flags_.optimizer.rate());
@@ -58,7 +65,8 @@ void TrainingRun::prepare_outputs() {
   if (is_artifact(flags_.out)) driver::prepare_artifact(*trainer_);
   if (!flags_.out_ema.empty() && !trainer_->keeps_average())
     refuse_flags(concat("--out-ema ", flags_.out_ema, ": '", flags_.model, "' was compiled without --ema"));
-  if (!is_artifact(flags_.out) || flags_.embed_model || !flags_.out_ema.empty()) trainer_->prepare_export();
+  const bool exports = flags_.out.empty() ? driver::comes_from_onnx(*trainer_) : !is_artifact(flags_.out);
+  if (exports || flags_.embed_model || !flags_.out_ema.empty()) trainer_->prepare_export();
   if (flags_.training) trainer_->set_export_form(ExportForm::as_written);
   outputs_.protect_model(driver::model_files(*trainer_));
 }

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "gcomp/driver/fit/metric_lines.h"
+#include "gcomp/driver/training.h"
 #include "ir/base/error.h"
 #include "runtime/files/atomic_file.h"
 
@@ -128,10 +129,22 @@ void RunDirectory::Impl::write(std::string_view name, const nlohmann::json& cont
 
 template <class Work>
 void RunDirectory::Impl::tolerating(const Work& work) {
-  if (!failure.empty()) return;
+  if (metrics_end) return;
   try {
     work();
-  } catch (const UserError& error) { failure = error.what(); }
+  } catch (const UserError& error) {
+    failures.push_back(concat(error.what(), "; the metrics in '", path, "' end before the run"));
+    metrics_end = true;
+  }
+}
+
+std::string RunDirectory::Impl::ending(const Trainer& trainer) { return driver::comes_from_onnx(trainer) ? ".onnx" : ".gcx"; }
+
+void RunDirectory::Impl::save_best(Trainer& trainer) {
+  const std::string name = concat("best", ending(trainer));
+  try {
+    trainer.save(file(name), name.ends_with(".gcx") ? Weights::trained : trainer.weights());
+  } catch (const UserError& error) { failures.push_back(concat(error.what(), "; '", file(name).string(), "' is an older one")); }
 }
 
 void RunDirectory::Impl::write_step(const FitStep& step) {
@@ -171,6 +184,26 @@ void RunDirectory::Impl::write_evaluation(const FitEvaluation& evaluation, std::
     table->write(row);
     events->write(evaluation.step, scalars);
   });
+}
+
+std::string driver::config_of(const FitOptions& options) {
+  nlohmann::json values;
+  const auto add = [&](const char* name, const nlohmann::json& value) { values[name] = {{"value", value}, {"from", "program"}}; };
+  add("epochs", options.epochs);
+  add("steps", options.steps);
+  if (options.seed) add("seed", *options.seed);
+  add("no-shuffle", !options.shuffle);
+  add("drop-last", options.drop_last);
+  add("schedule", options.schedule);
+  add("warmup-steps", options.warmup_steps);
+  add("skip-spikes", options.skip_spikes);
+  add("eval-every", options.eval_every);
+  add("early-stop", options.early_stop);
+  add("save-best", options.save_best);
+  add("max-time", options.max_seconds);
+  add("log-every", options.log_every);
+  add("keep", options.keep);
+  return values.dump();
 }
 
 RunDirectory::RunDirectory(const Path& path, EarlierRun earlier) : impl_(new Impl(path, earlier)) {}

@@ -27,8 +27,9 @@ struct RunDirectory::Impl {
   bool begun = false;
   runtime::Descriptor lock;
   std::string config;
-  std::string log;      // lines from before the run began
-  std::string failure;  // why a file of the run lacks something; "" where none does
+  std::string log;                    // lines from before the run began
+  std::vector<std::string> failures;  // of files of the run: what could not be written
+  bool metrics_end = false;           // before the run, since a line could not be written
   std::optional<std::ofstream> log_file;
   std::unique_ptr<runtime::MetricsWriter> metrics;
   std::optional<driver::MetricsTable> table;
@@ -41,6 +42,10 @@ struct RunDirectory::Impl {
   /// The files are opened; those of an earlier run removed, or kept up to `steps` steps where it goes on.
   void begin(std::int64_t steps);
   void write(std::string_view name, const nlohmann::json& content) const;
+  /// ".onnx", or ".gcx" where the model came from no ONNX file.
+  static std::string ending(const Trainer& trainer);
+  /// What evaluations take, as best.onnx.
+  void save_best(Trainer& trainer);
   void write_step(const FitStep& step);
   void write_evaluation(const FitEvaluation& evaluation, std::string_view source);
 
@@ -48,9 +53,15 @@ struct RunDirectory::Impl {
   void lock_folder();
   void look();
   void remove_run();
-  /// Does `work`, which writes; where that fails, what the run trained matters more: it is kept in `failure`.
+  /// Does `work`, which writes metrics; where that fails, what the run trains matters more.
   template <class Work>
   void tolerating(const Work& work);
 };
 
+namespace driver {
+
+/// What config.json holds of a program that gave no other: its FitOptions.
+std::string config_of(const FitOptions& options);
+
+}  // namespace driver
 }  // namespace gcomp
