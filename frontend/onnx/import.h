@@ -59,6 +59,12 @@ OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const 
 /// operators that are not supported in one message.
 ImportedModel import_onnx(const OnnxFile& file, const ImportOptions& options = {});
 
+/// Initializers of floating-point types, as the file has them. Throws UserError as import_onnx() does for data that cannot be read.
+std::map<std::string, Tensor> float_initializers(const Source& source);
+
+/// A tied or repeated state as its initializer of that shape holds it. Throws UserError where they do not fit.
+Tensor as_initializer(const Alias& alias, const Tensor& state, const Shape& shape);
+
 using gcomp::ExportForm;
 
 /// The original file as bytes with the data of initializers replaced by `states` (by state name, in any float dtype); states

@@ -70,6 +70,14 @@ OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::Impo
   return original;
 }
 
+OriginalModel refer_to_original(const frontend::OnnxFile& file, const frontend::ImportedModel& model) {
+  OriginalModel original{.path = {}, .sha256 = {}, .external = {}, .aliases = model.aliases, .training_form = model.forms.training};
+  try {
+    if (!file.files.empty() && unchanged(file.files)) refer(original, file.files);
+  } catch (const UserError&) { original.path.clear(); }  // as above
+  return original;
+}
+
 void embed_original(OriginalModel& original, const frontend::ImportedModel& model, runtime::Artifact& artifact) {
   keep_whole(model, artifact);
   original.path.clear();
