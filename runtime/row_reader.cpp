@@ -19,7 +19,7 @@ TensorType with_rows(const TensorType& row, std::int64_t rows) {
 
 std::string where_of(std::string_view source, std::string_view array) { return concat("'", source, "', array '", array, "'"); }
 
-std::size_t find_array(const Dataset& data, std::string_view name) {
+std::size_t find_array(const gcomp::Dataset& data, std::string_view name) {
   std::vector<std::string> names;
   for (const auto& [array, type] : data.arrays()) {
     if (array == name) return names.size();
@@ -28,7 +28,7 @@ std::size_t find_array(const Dataset& data, std::string_view name) {
   throw UserError(concat("'", data.source(), "' has no array '", name, "', it has ", listing(names), did_you_mean(name, names)));
 }
 
-RowReader::RowReader(const Dataset& data) : data_(data), arrays_(data.arrays()) {
+RowReader::RowReader(const gcomp::Dataset& data) : data_(data), arrays_(data.arrays()) {
   check_user(data.rows() > 0, "'", data.source(), "' has no rows");
   for (const auto& [name, type] : arrays_) gathered_.push_back(type.dtype);
   rows_.resize(arrays_.size());

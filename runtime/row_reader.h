@@ -16,12 +16,12 @@ namespace gcomp::runtime {
 /// "'train.npz', array 'x'".
 std::string where_of(std::string_view source, std::string_view array);
 /// The position of an array among those of the data. Throws UserError with what there is and the nearest name.
-std::size_t find_array(const Dataset& data, std::string_view name);
+std::size_t find_array(const gcomp::Dataset& data, std::string_view name);
 
 /// Converts while it copies. The data must outlive it.
 class RowReader {
  public:
-  explicit RowReader(const Dataset& data);
+  explicit RowReader(const gcomp::Dataset& data);
 
   std::size_t find(std::string_view name) const { return find_array(data_, name); }
   const std::vector<NamedType>& arrays() const { return arrays_; }
@@ -38,7 +38,7 @@ class RowReader {
  private:
   void fetch_converted(std::size_t array, std::int64_t row, std::span<std::byte> destination);
 
-  const Dataset& data_;
+  const gcomp::Dataset& data_;
   std::vector<NamedType> arrays_;
   std::vector<DType> gathered_;  // what gather() makes of each
   std::vector<Tensor> rows_;     // [1, row...], of those that are fetched before they are converted

@@ -31,8 +31,10 @@ std::string TrainingRun::skipped_text() const {
 void TrainingRun::print_results(const std::string& out, const std::string& digest) const {
   char text[160];
   std::snprintf(text, sizeof text, ", last loss %.9g", result_.loss);
-  console_.result(concat("trained ", result_.steps, result_.steps == 1 ? " step in " : " steps in ", time_text(result_.seconds),
-                         " (", rows_rate_text(static_cast<double>(result_.steps * plan_.batch) / result_.seconds), ")", text));
+  if (result_.steps == 0) console_.result(concat("all ", plan_.steps, " steps were done before"));
+  else
+    console_.result(concat("trained ", result_.steps, result_.steps == 1 ? " step in " : " steps in ", time_text(result_.seconds),
+                           " (", rows_rate_text(static_cast<double>(result_.steps * plan_.batch) / result_.seconds), ")", text));
   console_.result(concat("wrote '", out, "', seed ", plan_.position.seed, ", weights ", digest.substr(0, 16)));
   say_what_happened();
   if (!result_.evaluation) return;

@@ -175,6 +175,23 @@ void FitLoop::checkpoint(std::int64_t step) {
   if (decisions_.spikes) set_limits(trainer_, {});  // they belong to this loop
   callbacks_.checkpoint();
   checkpointed_ = Clock::now();
+  if (!run_) return;
+  if (!checkpoints_) checkpoints_.emplace(CheckpointOptions{.folder = run_->checkpoints(), .keep = options_.keep});
+  const RunState state{.step = step + 1 - begin_,
+                       .position = position,
+                       .schedule = schedule_state(schedule_),
+                       .loop = loop_state(decisions_),
+                       .config = run_->settings()};
+  checkpoints_->write(trainer_, state, decisions_.best_step == step + 1 ? Standing::best : Standing::ordinary);
+  note(checkpoints_->poll());
+}
+
+void FitLoop::note(const std::vector<CheckpointEvent>& events) {
+  for (const CheckpointEvent& event : events) {
+    if (!event.failure.empty())
+      callbacks_.note(concat("the checkpoint after step ", event.step, " is not written: ", event.failure));
+    if (!event.note.empty()) callbacks_.note(event.note);
+  }
 }
 
 /// A step, and the losses that are due after it.
@@ -196,11 +213,12 @@ bool FitLoop::settles_after(std::int64_t step) const {
 }
 
 void FitLoop::after_step(std::int64_t step) {
-  const bool saves = checkpoint_due(step) || result_.end != FitEnd::finished;
+  bool saves = checkpoint_due(step) || result_.end != FitEnd::finished;
   const bool evaluates = evaluates_after(step), goes_on = run_ || result_.end != FitEnd::cancelled;
   if (evaluates && goes_on) evaluate(step, true);
   else if (eval_rows_ && result_.end == FitEnd::max_time) evaluate(step, false);
   if (follows_epochs() && epoch_ends(step)) end_epoch();
+  if (keeps_checkpoints() && decisions_.best && decisions_.best_step == step + 1) saves = true;
   if (saves) checkpoint(step);
 }
 
@@ -211,6 +229,8 @@ FitResult FitLoop::run() {
     if (trainer_.pending() == 0) after_step(step);
   }
   result_.seconds = seconds_between(started_, Clock::now());
+  if (checkpoints_) note(checkpoints_->finish());
+  if (checkpoints_ && !checkpoints_->failures().empty()) result_.tolerated.push_back(checkpoints_->failures());
   position_.steps = first_ + result_.steps;
   trainer_.set_data_position(position_);
   trainer_.set_learning_rate(base_rate_);

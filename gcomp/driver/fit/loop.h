@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/fit/batch_feeder.h"
 #include "gcomp/driver/fit/decisions.h"
 #include "gcomp/driver/fit/remainder.h"
@@ -56,7 +57,9 @@ class FitLoop {
   bool settles_after(std::int64_t step) const;
   void evaluate(std::int64_t step, bool regular);
   void end_epoch();
+  bool keeps_checkpoints() const { return options_.checkpoint_every > 0 || options_.checkpoint_every_seconds > 0; }
   void checkpoint(std::int64_t step);
+  void note(const std::vector<CheckpointEvent>& events);
   void check_outcome() const;
   std::string where(std::int64_t step) const;
   std::string why_not_finite(std::int64_t step);
@@ -76,6 +79,7 @@ class FitLoop {
   double base_rate_ = 0;
   Decisions decisions_;
   std::string went_on_;
+  std::optional<CheckpointWriter> checkpoints_;  // of the run directory, from the first on
   FitResult result_;
   std::vector<double> group_rates_;  // of the step that is reported
   Clock::time_point started_, step_end_, checkpointed_;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/fit/loop.h"
 #include "gcomp/driver/fit/run_directory.h"
 #include "gcomp/driver/trainer_impl.h"
@@ -98,7 +99,27 @@ void FitLoop::compile_remainder() {
   if (rows_->last_rows() > 0) last_rows_.emplace(trainer_, rows_->last_rows());
 }
 
-void FitLoop::resume() {}
+/// From the newest checkpoint that is whole.
+void FitLoop::resume() {
+  if (run_->config.empty()) run_->config = config_of(options_);
+  const std::optional<FoundCheckpoint> found = find_latest(run_->checkpoints());
+  if (!found) return callbacks_.note(concat("--resume: '", run_->path, "' holds no checkpoint: the run starts anew"));
+  const RunState& saved = found->manifest.run;
+  const std::string where = concat("--resume: '", found->path.string(), "': ");
+  if (const auto differences = config_differences(saved.config, run_->settings()); !differences.empty())
+    refuse(concat(where, to_string(differences), "; a run goes on as it began, or --overwrite starts another"));
+  if (saved.position.rows != data_.rows())
+    throw UserError(concat(where, "its data have ", saved.position.rows, " rows, '", data_.source(), "' has ", data_.rows()));
+  if (saved.position.steps - saved.step != begin_)
+    throw UserError(
+        concat(where, "its run began after step ", saved.position.steps - saved.step, " of the data, this one after ", begin_));
+  const RunState state = restore(trainer_, *found);
+  set_schedule_state(schedule_, state.schedule);
+  set_loop_state(decisions_, state.loop);
+  position_ = state.position;
+  first_ = position_.steps;
+  went_on_ = concat("resumed from '", found->path.string(), "'", found->passed_over.empty() ? "" : "; ", found->passed_over);
+}
 
 FitPlan FitLoop::plan() const {
   return {.position = position_,

@@ -138,6 +138,17 @@ void RunDirectory::Impl::tolerating(const Work& work) {
   }
 }
 
+std::string RunDirectory::Impl::settings() const {
+  constexpr std::string_view kOthers[] = {"checkpoint-every", "check-steps", "compiler", "compiler-timeout", "keep", "library",
+                                          "log-every",        "max-time",    "metrics",  "no-cache",         "out",  "out-ema",
+                                          "run-dir",          "threads"};
+  nlohmann::json settings = nlohmann::json::object();
+  for (const auto& [name, entry] : nlohmann::json::parse(config).items())
+    if (std::ranges::count(kOthers, name) == 0)
+      settings[name] = entry.is_object() && entry.contains("value") ? entry.at("value") : entry;
+  return settings.dump();
+}
+
 std::string RunDirectory::Impl::ending(const Trainer& trainer) { return driver::comes_from_onnx(trainer) ? ".onnx" : ".gcx"; }
 
 void RunDirectory::Impl::save_best(Trainer& trainer) {

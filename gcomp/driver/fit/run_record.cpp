@@ -83,7 +83,7 @@ void RunRecord::end(Trainer& trainer, FitResult& result) {
                {"seconds", result.seconds},    {"weights_sha256", trainer.weights_digest()},  {"skipped", result.skipped}};
   if (result.best) outcome["best"] = {{"value", *result.best}, {"step", result.best_step}};
   close(std::move(outcome));
-  result.tolerated = run_.failures;
+  result.tolerated.insert(result.tolerated.end(), run_.failures.begin(), run_.failures.end());
 }
 
 void RunRecord::fail(std::string_view why) { close({{"state", "failed"}, {"error", why}}); }
