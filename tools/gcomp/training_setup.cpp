@@ -78,7 +78,11 @@ void TrainingRun::prepare_outputs() {
 void TrainingRun::initialize_weights() {
   try {
     const InitReport report = initialize(*trainer_, flags_.init, {.partial = flags_.partial});
-    console_.say(concat("--init '", flags_.init, "': ", to_string(report)));
+    const std::size_t taken = report.taken.size(), others = report.differences.size();
+    console_.say(concat("--init '", flags_.init, "': ", taken, taken == 1 ? " weight is taken" : " weights are taken",
+                        others == 0 ? "" : concat(", ", others, others == 1 ? " differs:" : " differ:")));
+    for (const InitDifference& difference : report.differences)
+      console_.say(concat("  '", difference.name, "' ", difference.reason));
   } catch (const UserError& error) { throw UserError(concat("--init: ", error.what()), error.code()); }
 }
 
