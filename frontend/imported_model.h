@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,7 @@ struct ImportedModel {
   std::vector<Parameter> parameters;          ///< trained and frozen float initializers, in the file's order
   std::vector<std::string> repairs;           ///< one line each: what training changes in the file's meaning, ties, splits
   std::optional<std::string> unfolded;        ///< a note: what is computed in each run, being beyond ImportLimits::folded_bytes
+  std::set<std::string> folded;  ///< frozen parameters from whose values something was computed: the graph holds that as constants
   std::vector<Alias> aliases;
   FormCounts forms;
   std::shared_ptr<const Source> source;

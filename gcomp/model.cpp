@@ -38,6 +38,11 @@ namespace driver {
 
 const frontend::OnnxFile* onnx_file(const Model& model) { return model.impl().onnx.get(); }
 
+Model with_file(const Model& model, frontend::OnnxFile file) {
+  auto onnx = std::make_shared<const frontend::OnnxFile>(std::move(file));
+  return Model(Owned(new Model::Impl{.name = model.name(), .inputs = model.inputs(), .onnx = std::move(onnx), .definition = {}}));
+}
+
 frontend::ImportedModel instantiate(const Model& model, const frontend::ImportOptions& options) {
   const Model::Impl& impl = model.impl();
   return impl.onnx ? frontend::import_onnx(*impl.onnx, options) : frontend::instantiate(*impl.definition, options);

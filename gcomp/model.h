@@ -33,9 +33,9 @@ class Model {
 
   struct Impl;  // gcomp/model.cpp
   const Impl& impl() const { return *impl_; }
+  explicit Model(Owned<Impl> impl);
 
  private:
-  explicit Model(Owned<Impl> impl);
   Owned<Impl> impl_;
 };
 

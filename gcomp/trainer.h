@@ -39,6 +39,7 @@ struct TrainOptions {
   Optional<double> clip_norm = {};       ///< the most that the norm of all gradients together may be, above 0
   Optional<double> clip_value = {};      ///< the most that an element of a gradient may be, either way; not both
   Optional<double> ema = {};             ///< decay of an exponential moving average of the parameters, from 0 to below 1
+  bool skip_spikes = false;              ///< FitOptions::skip_spikes may pass over steps; includes skip_non_finite
   bool skip_non_finite = false;          ///< a step whose loss or gradients are not finite changes nothing
   std::int64_t batch = 0;                ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
   GraphOptions graph = {};               ///< floats compute as f32 where no precision is given

@@ -74,8 +74,9 @@ bool run_average_parameters(PassContext& c) {
 bool run_skip_non_finite(PassContext& c) {
   if (!c.made.scaled.scale && !c.training->step.skip_non_finite) return false;
   StepReport& report = c.made.report;
+  const SkipWhen when = c.training->step.skip_spikes ? SkipWhen::beyond_limits : SkipWhen::not_finite;
   const SkipReport skip =
-      skip_non_finite(c.graph, c.made.scaled, c.made.loss, c.made.gradients, c.made.attempts, report.gradient_norm);
+      skip_non_finite(c.graph, c.made.scaled, c.made.loss, c.made.gradients, c.made.attempts, report.gradient_norm, when);
   report.scale = skip.scale;
   report.skipped = skip.skipped;
   return true;

@@ -1,5 +1,6 @@
 #include "runtime/batch_plan.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -33,8 +34,8 @@ void shuffle_rows(std::span<std::int64_t> rows, std::uint64_t seed, std::int64_t
   }
 }
 
-BatchPlan::BatchPlan(std::int64_t rows, std::int64_t batch, std::uint64_t seed, RowOrder order)
-    : rows_(rows), batch_(batch), seed_(seed), order_(order) {
+BatchPlan::BatchPlan(std::int64_t rows, std::int64_t batch, std::uint64_t seed, RowOrder order, LastRows last)
+    : rows_(rows), batch_(batch), seed_(seed), order_(order), last_(last) {
   check_user(batch >= 1, "a batch of ", batch, " rows, wanted at least 1");
   check_user(batch <= rows, "a batch of ", batch, " rows, but the data has ", rows, "; give --batch ", rows, " or less");
   permutation_.resize(static_cast<std::size_t>(rows));
@@ -47,8 +48,8 @@ std::span<const std::int64_t> BatchPlan::rows_of(std::int64_t step) {
     epoch_ = epoch_of(step);
     shuffle_rows(permutation_, seed_, epoch_);
   }
-  const std::int64_t first = step % steps_per_epoch() * batch_;
-  return std::span<const std::int64_t>(permutation_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(batch_));
+  const std::int64_t first = step % steps_per_epoch() * batch_, count = std::min(batch_, rows_ - first);
+  return std::span<const std::int64_t>(permutation_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
 }
 
 }  // namespace gcomp::runtime

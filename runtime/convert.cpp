@@ -41,12 +41,12 @@ bool fits(From value, DType wanted) {
   else return value >= std::numeric_limits<To>::min() && value <= std::numeric_limits<To>::max();
 }
 
-std::string row_of(const Tensor& tensor, std::size_t element) {
+std::string row_of(const Tensor& tensor, std::size_t element, std::int64_t first_row) {
   if (tensor.shape().empty()) return "";
-  return concat(", row ", static_cast<std::int64_t>(element) / (tensor.elements() / tensor.shape()[0]));
+  return concat(", row ", first_row + static_cast<std::int64_t>(element) / (tensor.elements() / tensor.shape()[0]));
 }
 
-void check_integers(const Tensor& tensor, DType wanted, std::string_view where) {
+void check_integers(const Tensor& tensor, DType wanted, std::string_view where, std::int64_t first_row) {
   with_integer_type(tensor.dtype(), [&](auto from) {
     with_integer_type(wanted, [&](auto to) {
       using From = decltype(from);
@@ -54,7 +54,8 @@ void check_integers(const Tensor& tensor, DType wanted, std::string_view where) 
       const std::span<const From> source = tensor.as<From>();
       for (std::size_t i = 0; i < source.size(); ++i)
         if (!fits<From, To>(source[i], wanted))
-          throw UserError(concat(where, row_of(tensor, i), ": the value ", +source[i], " does not fit ", name_of(wanted)));
+          throw UserError(
+              concat(where, row_of(tensor, i, first_row), ": the value ", +source[i], " does not fit ", name_of(wanted)));
     });
   });
 }
@@ -66,13 +67,13 @@ double rounded(double value, DType wanted) {
   return load_as_double(wanted, stored, 0);
 }
 
-void check_floats(const Tensor& tensor, DType wanted, std::string_view where) {
+void check_floats(const Tensor& tensor, DType wanted, std::string_view where, std::int64_t first_row) {
   if (wanted == DType::f64 || (wanted == DType::f32 && tensor.dtype() != DType::f64)) return;  // wider holds everything
   for (std::int64_t i = 0; i < tensor.elements(); ++i) {
     const double value = tensor.at(i);
     if (std::isfinite(value) && !std::isfinite(rounded(value, wanted)))
-      throw UserError(
-          concat(where, row_of(tensor, static_cast<std::size_t>(i)), ": the value ", value, " does not fit ", name_of(wanted)));
+      throw UserError(concat(where, row_of(tensor, static_cast<std::size_t>(i), first_row), ": the value ", value, " does not fit ",
+                             name_of(wanted)));
   }
 }
 
@@ -88,14 +89,14 @@ void convert_numbers(std::span<const std::byte> source, std::span<std::byte> des
 
 }  // namespace
 
-void check_convertible(const Tensor& tensor, DType wanted, std::string_view where) {
+void check_convertible(const Tensor& tensor, DType wanted, std::string_view where, std::int64_t first_row) {
   const DType found = tensor.dtype();
   if (found == wanted) return;
   if (is_float(found) != is_float(wanted))
     throw UserError(concat(where, ": dtype ", name_of(found), ", wanted ", name_of(wanted), "; gcomp does not turn ",
                            is_float(found) ? "floats into integers" : "integers into floats", " unasked: convert the array first"));
-  if (is_float(found)) check_floats(tensor, wanted, where);
-  else check_integers(tensor, wanted, where);
+  if (is_float(found)) check_floats(tensor, wanted, where, first_row);
+  else check_integers(tensor, wanted, where, first_row);
 }
 
 void convert_elements(DType from, std::span<const std::byte> source, DType to, std::span<std::byte> destination) {

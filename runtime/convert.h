@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -14,8 +15,8 @@ namespace gcomp::runtime {
 /// cannot hold (with its row, the index in the first dimension): an integer out of range, a finite float that becomes infinite.
 Tensor convert(const Tensor& tensor, DType wanted, std::string_view where);
 
-/// Throws what convert() would throw, and makes nothing.
-void check_convertible(const Tensor& tensor, DType wanted, std::string_view where);
+/// Throws what convert() would throw, and makes nothing. The tensor's rows are those from `first_row` on.
+void check_convertible(const Tensor& tensor, DType wanted, std::string_view where, std::int64_t first_row = 0);
 
 /// The conversion alone, of elements that check_convertible() found right, to as many of dtype `to`. Allocates nothing.
 void convert_elements(DType from, std::span<const std::byte> source, DType to, std::span<std::byte> destination);

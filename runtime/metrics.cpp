@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -117,9 +118,12 @@ void append_json(std::string& text, std::span<const Metric> metrics) {
   text += '}';
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& path)
+MetricsWriter::MetricsWriter(const std::filesystem::path& path, Opening opening)
     : path_(path.string()), descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
   if (descriptor_ < 0) fail();
+  if (opening == Opening::replace) return;
+  started_ = true;
+  whole_ = std::max<std::int64_t>(::lseek(descriptor_, 0, SEEK_END), 0);  // pipes have no length
 }
 
 MetricsWriter::~MetricsWriter() { ::close(descriptor_); }

@@ -28,8 +28,12 @@ void append_json(std::string& text, std::span<const Metric> metrics);
 
 class MetricsWriter {
  public:
-  /// What the file held stays until the first write(). Throws UserError with the system's reason; so does write().
-  explicit MetricsWriter(const std::filesystem::path& path);
+  enum class Opening : std::uint8_t {
+    replace,  ///< what the file held stays until the first write()
+    append,   ///< it stays
+  };
+  /// Throws UserError with the system's reason; so does write().
+  explicit MetricsWriter(const std::filesystem::path& path, Opening opening = Opening::replace);
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
   ~MetricsWriter();

@@ -70,6 +70,13 @@ Tensor StateMemory::read(std::string_view name) const {
   return value;
 }
 
+void StateMemory::read(std::string_view name, std::span<std::byte> host) const {
+  const std::size_t index = find(name);
+  check_internal(host.size() == static_cast<std::size_t>(entries_[index].type.bytes()), "state '", name, "' has ",
+                 entries_[index].type.bytes(), " bytes, the memory for it ", host.size());
+  copy_from_device(index, host);
+}
+
 void StateMemory::write(std::string_view name, const Tensor& value) {
   const std::size_t index = find(name);
   StateEntry& entry = entries_[index];

@@ -44,6 +44,8 @@ class StateMemory {
 
   /// A copy of the state; waits for the device.
   Tensor read(std::string_view name) const;
+  /// The same into memory of the caller, as many bytes as the state has.
+  void read(std::string_view name, std::span<std::byte> host) const;
   /// Throws UserError where the name is unknown or the type differs.
   void write(std::string_view name, const Tensor& value);
   /// Names of states that have no initial value and that the host has not written.

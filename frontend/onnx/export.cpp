@@ -83,16 +83,37 @@ std::optional<Tensor> values_of(const Alias& alias, const Source& source, const 
   return std::nullopt;
 }
 
-/// A tied or repeated state as its initializer holds it.
-Tensor as_in_file(const Alias& alias, const Tensor& state, const Shape& shape) {
+}  // namespace
+
+std::map<std::string, Tensor> float_initializers(const Source& source) {
+  std::map<std::string, Tensor> tensors;
+  for (const TensorProto& proto : source.model.graph().initializer())
+    if (const auto dtype = dtype_of(proto.data_type()); dtype && is_float(*dtype))
+      tensors.emplace(proto.name(), naming_file(source.name, [&] { return read_tensor(proto, source.directory); }));
+  return tensors;
+}
+
+OnnxFile with_initializers(const OnnxFile& file, const std::map<std::string, Tensor>& values) {
+  auto source = std::make_shared<Source>(*file.source);
+  for (TensorProto& proto : *source->model.mutable_graph()->mutable_initializer()) {
+    const auto found = values.find(proto.name());
+    if (found == values.end()) continue;
+    check_user(found->second.shape() == shape_of(proto), "'", file.path, "': initializer '", proto.name(), "' has the shape [",
+               to_string(shape_of(proto)), "], its new value is ", to_string(found->second.type()));
+    write_tensor(proto, found->second);
+  }
+  OnnxFile changed = file;
+  changed.source = std::move(source);
+  return changed;
+}
+
+Tensor as_initializer(const Alias& alias, const Tensor& state, const Shape& shape) {
   const bool repeated = alias.kind == Alias::Kind::repeated;  // table_of() looks at that
   check_user(repeated || (state.elements() == element_count(shape) && (!alias.transposed || shape.size() == 2)), "'",
              alias.initializer, "' of shape [", to_string(shape), "] cannot be '", alias.state, "', ", to_string(state.type()));
   if (alias.kind == Alias::Kind::repeated) return table_of(alias.rows, state, shape);
   return alias.transposed ? transposed(state) : Tensor(state).reshaped(shape);
 }
-
-}  // namespace
 
 std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::string, Tensor>& states, ExportForm form) {
   check_user(model.source != nullptr, "this model did not come from an ONNX file");
@@ -104,7 +125,7 @@ std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::st
     if (!values) continue;
     TensorProto* whole = find_initializer(proto, alias.initializer);
     if (alias.node >= 0) add_initializer(proto, alias, *values, signature, folded_from(model, signature, alias));
-    else if (whole) write_tensor(*whole, as_in_file(alias, *values, shape_of(*whole)));
+    else if (whole) write_tensor(*whole, as_initializer(alias, *values, shape_of(*whole)));
   }
   const auto is_repeated = [&](const std::string& name) {
     return std::any_of(model.aliases.begin(), model.aliases.end(),

@@ -47,6 +47,8 @@ struct OnnxFile {
   std::vector<std::pair<std::string, int>> operators;  ///< op type (with "domain::" unless ai.onnx) and count, by name
   /// The file itself, then those with its external data; none where it came from bytes in memory.
   std::vector<FileStamp> files;
+  /// Where initializers have other values than those files say: what tells these from any others; else "".
+  std::string altered = {};
   std::shared_ptr<const Source> source;
 };
 
@@ -58,6 +60,16 @@ OnnxFile open_onnx_bytes(std::string_view bytes, const std::string& name, const 
 /// Lowers a file. Throws UserError: exit 3 for an unbound dimension, a shape that does not fit and the like; exit 4 with all
 /// operators that are not supported in one message.
 ImportedModel import_onnx(const OnnxFile& file, const ImportOptions& options = {});
+
+/// Initializers of floating-point types, as the file has them. Throws UserError as import_onnx() does for data that cannot be read.
+std::map<std::string, Tensor> float_initializers(const Source& source);
+
+/// The file with these values in the place of its initializers' of the same names, in the initializers' types. Throws UserError
+/// where a shape is another. `altered` is the caller's to say.
+OnnxFile with_initializers(const OnnxFile& file, const std::map<std::string, Tensor>& values);
+
+/// A tied or repeated state as its initializer of that shape holds it. Throws UserError where they do not fit.
+Tensor as_initializer(const Alias& alias, const Tensor& state, const Shape& shape);
 
 using gcomp::ExportForm;
 

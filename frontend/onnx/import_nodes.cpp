@@ -137,12 +137,16 @@ std::optional<std::vector<Item>> Importer::fold(const Row& row, const ::onnx::No
   NodeContext context(node, opset, inputs, builder, constants, folder, state_);
   std::vector<Item> items = row.lower(context);
   const bool frozen = std::any_of(inputs.begin(), inputs.end(), [](const Item& item) { return item.var && item.known; });
+  bool computed = false;  // and not passed on
   for (Item& item : items) {
     if (!item.var || item.known) continue;
+    computed = true;
     if (frozen && item.var.type().bytes() > kMostFoldedState) return std::nullopt;
     item = {{}, folder.value_of(item.var.value), nullptr};
     if (!item.known) return std::nullopt;
   }
+  for (const Item& item : inputs)
+    if (item.var && item.known && computed) model_.folded.insert(item.var.value->name);
   return items;
 }
 

@@ -9,6 +9,9 @@ namespace gcomp::driver {
 /// Null for a model that is no ONNX file.
 const frontend::OnnxFile* onnx_file(const Model& model);
 
+/// The model with another file in the place of its own.
+Model with_file(const Model& model, frontend::OnnxFile file);
+
 /// The graph with static shapes, and its weights. Throws UserError as frontend::import_onnx() and frontend::instantiate() do.
 frontend::ImportedModel instantiate(const Model& model, const frontend::ImportOptions& options);
 

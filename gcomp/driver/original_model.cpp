@@ -62,10 +62,23 @@ OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::Impo
                             runtime::Artifact& artifact) {
   OriginalModel original{.path = {}, .sha256 = {}, .external = {}, .aliases = model.aliases, .training_form = model.forms.training};
   try {
-    if (keep == KeepModel::by_reference && !file.files.empty() && unchanged(file.files)) refer(original, file.files);
+    if (keep == KeepModel::by_reference && !file.files.empty() && file.altered.empty() && unchanged(file.files))
+      refer(original, file.files);
     else keep_whole(model, artifact);
   } catch (const UserError&) {
     original.path.clear();  // files that cannot be read any more are no reason to lose what was trained: open_original() says so
+  }
+  return original;
+}
+
+OriginalModel refer_to_original(const frontend::OnnxFile& file, const frontend::ImportedModel& model) {
+  OriginalModel original{.path = {}, .sha256 = {}, .external = {}, .aliases = model.aliases, .training_form = model.forms.training};
+  try {
+    if (!file.files.empty() && unchanged(file.files)) refer(original, file.files);
+  } catch (const UserError&) { original.path.clear(); }  // as above
+  if (!file.altered.empty()) {  // the file alone is not the model, but its digest and theirs tell one such from another
+    original.sha256 = runtime::sha256(concat(original.sha256, "\n", file.altered));
+    original.path.clear();
   }
   return original;
 }

@@ -30,6 +30,9 @@ struct OriginalModel {
 OriginalModel keep_original(const frontend::OnnxFile& file, const frontend::ImportedModel& model, KeepModel keep,
                             runtime::Artifact& artifact);
 
+/// The same by reference alone, for what cannot hold the file: without path and SHA-256 where the file is no longer as it was read.
+OriginalModel refer_to_original(const frontend::OnnxFile& file, const frontend::ImportedModel& model);
+
 /// Keeps whole what was kept by reference; `model` has its source.
 void embed_original(OriginalModel& original, const frontend::ImportedModel& model, runtime::Artifact& artifact);
 

@@ -1,12 +1,11 @@
 #include "gcomp/driver/saved_model.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
+#include "gcomp/driver/saved_json.h"
 #include "gcomp/driver/step_ports.h"
 #include "runtime/backend.h"
 #include "runtime/files/strict_json.h"
@@ -18,139 +17,6 @@ using nlohmann::json;
 
 constexpr char kKey[] = "gcomp.model";
 constexpr int kMostNesting = 5;
-
-json to_json(const DataPosition& position) {
-  return {{"seed", position.seed}, {"shuffled", position.shuffled}, {"rows", position.rows}, {"steps", position.steps}};
-}
-
-/// By the number of frontend::Alias::Kind.
-constexpr std::array<std::string_view, 5> kAliasKinds{"part", "constant", "added", "tied", "repeated"};
-
-json to_json(const OriginalModel& original) {
-  json external = json::array(), aliases = json::array();
-  for (const OriginalFile& file : original.external) external.push_back({{"location", file.location}, {"sha256", file.sha256}});
-  for (const frontend::Alias& alias : original.aliases)
-    aliases.push_back({{"state", alias.state},
-                       {"initializer", alias.initializer},
-                       {"node", alias.node},
-                       {"operand", alias.operand},
-                       {"transposed", alias.transposed},
-                       {"kind", kAliasKinds[static_cast<std::size_t>(alias.kind)]},
-                       {"rows", alias.rows}});
-  return {{"path", original.path},
-          {"sha256", original.sha256},
-          {"external", external},
-          {"aliases", aliases},
-          {"training_batch_norms", original.training_form.batch_norms},
-          {"training_dropouts", original.training_form.dropouts}};
-}
-
-/// Reads the members of one object, and in the end refuses those that nobody asked for.
-class Members {
- public:
-  explicit Members(const json& object) : object_(object) { check_user(object.is_object(), "an object is missing"); }
-
-  const json& at(const char* name) {
-    known_.insert(name);
-    check_user(object_.contains(name), "'", name, "' is missing");
-    return object_.at(name);
-  }
-  bool has(const char* name) const { return object_.contains(name); }
-  std::string text(const char* name) { return read<std::string>(name, &json::is_string, "text"); }
-  bool boolean(const char* name) { return read<bool>(name, &json::is_boolean, "true or false"); }
-  std::uint64_t natural(const char* name) { return read<std::uint64_t>(name, &json::is_number_unsigned, "a number from 0 on"); }
-  /// From `least` on, and within an int64.
-  std::int64_t integer(const char* name, std::int64_t least) {
-    const auto value = read<std::int64_t>(name, &json::is_number_integer, "a whole number");
-    check_user(value >= least && (!at(name).is_number_unsigned() || at(name).get<std::uint64_t>() <= INT64_MAX), "'", name, "' is ",
-               at(name).dump(), ", wanted ", least, " or more");
-    return value;
-  }
-  std::vector<std::string> names(const char* name) {
-    std::vector<std::string> values;
-    std::set<std::string> seen;
-    for (const json& value : list(name)) {
-      check_user(value.is_string() && seen.insert(value.get<std::string>()).second, "'", name, "' lists ", value.dump(),
-                 " twice, or it is no name");
-      values.push_back(value.get<std::string>());
-    }
-    return values;
-  }
-  std::vector<std::int64_t> integers(const char* name) {
-    std::vector<std::int64_t> values;
-    for (const json& value : list(name)) {
-      check_user(value.is_number_integer(), "'", name, "' lists ", value.dump(), ", wanted whole numbers");
-      values.push_back(value.get<std::int64_t>());
-    }
-    return values;
-  }
-  const json& list(const char* name) {
-    check_user(at(name).is_array(), "'", name, "' is no list");
-    return at(name);
-  }
-  void end() const {
-    for (const auto& [name, value] : object_.items()) check_user(known_.count(name) > 0, "it has an unknown member '", name, "'");
-  }
-
- private:
-  template <class T>
-  T read(const char* name, bool (json::*is)() const noexcept, const char* wanted) {
-    check_user((at(name).*is)(), "'", name, "' is ", at(name).dump(), ", wanted ", wanted);
-    return at(name).get<T>();
-  }
-
-  const json& object_;
-  std::set<std::string> known_;
-};
-
-std::string digest(Members& members) {
-  std::string text = members.text("sha256");
-  check_user(text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos, "'sha256' is ", text);
-  return text;
-}
-
-DataPosition position_of(const json& object) {
-  Members members(object);
-  DataPosition position{.seed = members.natural("seed"),
-                        .shuffled = members.boolean("shuffled"),
-                        .rows = members.integer("rows", 0),
-                        .steps = members.integer("steps", 0)};
-  members.end();
-  return position;
-}
-
-frontend::Alias::Kind alias_kind(const std::string& name) {
-  const auto found = std::find(kAliasKinds.begin(), kAliasKinds.end(), name);
-  check_user(found != kAliasKinds.end(), "'kind' of an alias is '", name, "'");
-  return static_cast<frontend::Alias::Kind>(found - kAliasKinds.begin());
-}
-
-OriginalModel original_of(const json& object) {
-  Members members(object);
-  OriginalModel original;
-  original.path = members.text("path");
-  original.sha256 = original.path.empty() ? members.text("sha256") : digest(members);
-  for (const json& external : members.list("external")) {
-    Members file(external);
-    original.external.push_back({file.text("location"), digest(file)});
-    file.end();
-  }
-  for (const json& listed : members.list("aliases")) {
-    Members alias(listed);
-    original.aliases.push_back({.state = alias.text("state"),
-                                .initializer = alias.text("initializer"),
-                                .node = static_cast<int>(alias.integer("node", -1)),
-                                .operand = static_cast<int>(alias.integer("operand", -1)),
-                                .transposed = alias.boolean("transposed"),
-                                .kind = alias_kind(alias.text("kind")),
-                                .rows = alias.integers("rows")});
-    alias.end();
-  }
-  original.training_form = {.batch_norms = members.integer("training_batch_norms", 0),
-                            .dropouts = members.integer("training_dropouts", 0)};
-  members.end();
-  return original;
-}
 
 std::vector<IndexLimit> limits_of(Members& members) {
   std::vector<IndexLimit> limits;

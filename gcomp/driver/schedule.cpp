@@ -24,7 +24,7 @@ struct Moment {
 
 struct ScheduleRule {
   Definition definition;
-  double (*rate)(const Moment&);
+  double (*rate)(const Moment&);                ///< null where Plateau has it
   double (*momentum)(const Moment&) = nullptr;  ///< null for none
   /// Throws UserError (exit 2) for options that fit neither each other nor the run; null for none.
   void (*check)(const Options&, std::int64_t length, std::string_view what) = nullptr;
@@ -239,8 +239,10 @@ constexpr ScheduleRule kOneCycle{
     one_cycle_momentum,
     check_cycle};
 
-constexpr std::array kRules{&kConstant,    &kLinear,      &kPolynomial,        &kCosine,  &kRestarts, &kStep, &kMultistep,
-                            &kExponential, &kInverseSqrt, &kWarmupStableDecay, &kOneCycle};
+constexpr ScheduleRule kPlateau{{"plateau", "falls where a metric no longer improves", kPlateauOptions}, nullptr};
+
+constexpr std::array kRules{&kConstant,    &kLinear,      &kPolynomial,        &kCosine,   &kRestarts, &kStep, &kMultistep,
+                            &kExponential, &kInverseSqrt, &kWarmupStableDecay, &kOneCycle, &kPlateau};
 
 constexpr std::array kDefinitions = definitions_of(kRules);
 
@@ -264,11 +266,13 @@ void Schedule::bind(const ScheduledRun& run) {
   const std::int64_t length = run.steps - run.warmup_steps;
   if (length < 1)
     throw UserError(concat("--warmup-steps ", run.warmup_steps, ": the run has ", run.steps, " steps"), ExitCode::usage);
+  if (!rule_of(kRules, options_).rate) plateau_.emplace(options_, run.learning_rate);
   if (const auto check = rule_of(kRules, options_).check) check(options_, length, what_);
 }
 
 double Schedule::rate(std::int64_t step) const {
   if (step < run_.warmup_steps) return run_.learning_rate * static_cast<double>(step + 1) / static_cast<double>(run_.warmup_steps);
+  if (plateau_) return plateau_->rate();
   return rule_of(kRules, options_).rate(moment(options_, run_, step));
 }
 

@@ -1,5 +1,5 @@
-// Learning rate schedules: what the rate of step i is, by a pure function of i. Names, formulas and options are PyTorch's, for
-// inverse_sqrt and warmup_stable_decay those of the Hugging Face library.
+// Learning rate schedules: what the rate of step i is, by a pure function of i; of plateau, by what was observed before. Names,
+// formulas and options are PyTorch's, for inverse_sqrt and warmup_stable_decay those of the Hugging Face library.
 //
 //   cosine              step(step_size=30, gamma=0.1)              one_cycle(max_lr=0.1, cycle_momentum=false)
 //
@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "gcomp/driver/plateau.h"
 #include "ir/base/definition.h"
 
 namespace gcomp::driver {
@@ -37,15 +38,20 @@ class Schedule {
 
   /// To be called before those below. Throws UserError (exit 2) where the options do not fit the run.
   void bind(const ScheduledRun& run);
-  /// Of step `step`, from 0.
+  /// Of step `step`, from 0; of plateau, of the next one, whatever its number after the warm-up.
   double rate(std::int64_t step) const;
   /// Where turns_momentum().
   double momentum(std::int64_t step) const;
+
+  /// What observes and has a state, of the schedule that follows a metric; null for others.
+  Plateau* plateau() { return plateau_ ? &*plateau_ : nullptr; }
+  const Plateau* plateau() const { return plateau_ ? &*plateau_ : nullptr; }
 
  private:
   Options options_;
   std::string what_;
   ScheduledRun run_;
+  std::optional<Plateau> plateau_;
 };
 
 }  // namespace gcomp::driver

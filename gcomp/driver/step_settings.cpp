@@ -32,7 +32,8 @@ SettledStep settled(const StepSettings& settings, const passes::OptimizerSpec& o
   SettledStep step;
   step.options.clipping = {.norm = settings.clip_norm, .value = settings.clip_value};
   step.options.average = settings.average;
-  step.options.skip_non_finite = settings.skip_non_finite;
+  step.options.skip_non_finite = settings.skip_non_finite || settings.skip_spikes;
+  step.options.skip_spikes = settings.skip_spikes;
   if (settings.groups.empty()) return step;
   std::vector<GroupRequest> requests;
   for (const std::string& text : settings.groups) requests.push_back(parse_group(text, optimizer, settings.learning_rate));

@@ -18,6 +18,7 @@ struct StepSettings {
   std::optional<double> clip_norm, clip_value;
   std::optional<double> average;  ///< decay of the average
   bool skip_non_finite = false;
+  bool skip_spikes = false;  ///< a step beyond set_limits() changes nothing, nor one that is not finite
   double learning_rate = 0;  ///< what the absolute rates of groups stand beside
 };
 

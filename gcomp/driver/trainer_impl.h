@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gcomp/driver/checkpoint_manifest.h"
 #include "gcomp/driver/evaluator.h"
 #include "gcomp/driver/forward.h"
 #include "gcomp/driver/saved_model.h"
@@ -28,9 +29,10 @@ struct Trainer::Impl {
   driver::LossSpec loss;
   frontend::ImportedModel model;
   driver::SavedModel saved;
-  std::vector<std::byte> whole_model;          // what an artifact brought and its successor takes
-  Path artifact_path;                          // after load()
-  std::optional<frontend::OnnxFile> original;  // after prepare_export()
+  std::vector<std::byte> whole_model;                       // what an artifact brought and its successor takes
+  Path artifact_path;                                       // after load()
+  std::optional<frontend::OnnxFile> original;               // after prepare_export()
+  std::optional<driver::CheckpointModel> checkpoint_model;  // once a checkpoint was written or restored
   std::string device_reason;
   std::unique_ptr<runtime::Device> device;
   std::shared_ptr<runtime::StateMemory> memory;

@@ -224,6 +224,7 @@ GraphOptions graph_of(const gcomp::TrainOptions& options, const Optimizer& optim
                 .clip_value = standard(options.clip_value),
                 .average = standard(options.ema),
                 .skip_non_finite = options.skip_non_finite,
+                .skip_spikes = options.skip_spikes,
                 .learning_rate = options.learning_rate.value_or(optimizer.learning_rate())};
   return graph;
 }
@@ -270,6 +271,11 @@ std::vector<frontend::FileStamp> model_files(const Trainer& trainer) {
   if (impl.original) return impl.original->files;
   const frontend::OnnxFile* file = impl.source ? onnx_file(*impl.source) : nullptr;
   return file ? file->files : std::vector<frontend::FileStamp>();
+}
+
+bool comes_from_onnx(const Trainer& trainer) {
+  const Trainer::Impl& impl = trainer.impl();
+  return impl.source ? onnx_file(*impl.source) != nullptr : impl.saved.original.has_value();
 }
 
 std::optional<IndexFault> find_index_fault(Trainer& trainer) {

@@ -43,6 +43,8 @@ const std::vector<LossOutput>& other_outputs(const Trainer& trainer);
 const std::vector<LabelLimit>& label_limits(const Trainer& trainer);
 /// The files that export reads: the model's and those of its external data; after load() and without prepare_export() none.
 std::vector<frontend::FileStamp> model_files(const Trainer& trainer);
+/// Whether what is trained can be written as .onnx.
+bool comes_from_onnx(const Trainer& trainer);
 /// After step(), start() or take_loss() threw: the first index out of range in the inputs that the step saw.
 std::optional<IndexFault> find_index_fault(Trainer& trainer);
 /// Arrays that evaluate() reads, after load(); without a program that evaluates, throws UserError.

@@ -53,7 +53,7 @@ std::string wanted(const OptionDef& option) {
   std::string what;
   switch (option.kind) {
     case OptionKind::boolean: return "true or false";
-    case OptionKind::word: return listing(parts_of(option.choices, '|'));
+    case OptionKind::word: return option.choices.empty() ? "a name" : listing(parts_of(option.choices, '|'));
     case OptionKind::number: what = "a number"; break;
     case OptionKind::integer: what = "a whole number"; break;
     case OptionKind::numbers:
@@ -86,7 +86,7 @@ std::optional<OptionValue> fitting(const OptionDef& option, const OptionValue& v
       return std::nullopt;
     case OptionKind::word: {
       const auto* word = std::get_if<std::string>(&value);
-      if (word && std::ranges::count(parts_of(option.choices, '|'), *word) > 0) return value;
+      if (word && (option.choices.empty() || std::ranges::count(parts_of(option.choices, '|'), *word) > 0)) return value;
       return std::nullopt;
     }
     case OptionKind::number:

@@ -42,7 +42,7 @@ struct OptionDef {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool above = false;             ///< low itself is excluded
   bool below = false;             ///< high itself is excluded
-  std::string_view choices = {};  ///< of a word: "mean|sum"
+  std::string_view choices = {};  ///< of a word: "mean|sum"; "" for any
   std::size_t count = 0;          ///< of numbers: how many; 0 for any
   std::string_view unit = {};
   bool nullable = false;  ///< may be "none"

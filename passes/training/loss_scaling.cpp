@@ -31,6 +31,15 @@ Var all_finite(Builder& b, Value* loss, const std::vector<Value*>& gradients, Va
   return worst < b.like(worst, std::numeric_limits<double>::infinity());
 }
 
+Var within_limits(Builder& b, Value* loss, Value* norm) {
+  const auto within = [&](Value* value, const char* limit) {
+    Value* state = b.graph().add_state({DType::f64, {}}, limit, StateRole::counter, std::numeric_limits<double>::infinity());
+    return b.cast(b.wrap(value), DType::f64) <= b.wrap(state);
+  };
+  Var low_loss = within(loss, kLossLimit);
+  return ops::kAnd(low_loss, within(norm, kNormLimit));
+}
+
 void guard_updates(Builder& b, Var finite, const std::vector<Value*>& attempts) {
   Graph& graph = b.graph();
   struct Update {
@@ -86,18 +95,20 @@ std::vector<Value*> unscale(Graph& graph, const std::vector<Value*>& gradients, 
 }
 
 SkipReport skip_non_finite(Graph& graph, const ScaledLoss& scaled, Value* loss, const std::vector<Value*>& gradients,
-                           const std::vector<Value*>& attempts, Value* norm) {
+                           const std::vector<Value*>& attempts, Value* norm, SkipWhen when) {
   const char* const origin = scaled.scale ? "loss scale" : "skipped steps";
   Builder b(graph, origin);
   Var finite = all_finite(b, loss, gradients, norm);
-  guard_updates(b, finite, attempts);
+  check_internal(norm || when == SkipWhen::not_finite, "skipped steps: limits without a norm");
+  Var kept = when == SkipWhen::beyond_limits ? ops::kAnd(finite, within_limits(b, loss, norm)) : finite;
+  guard_updates(b, kept, attempts);
   b.set_origin(origin);
   SkipReport report;
   if (scaled.scale) {
     const bool dynamic = graph.find_state(scaled.scale) != nullptr;
     report.scale = dynamic ? adjust_scale(b, scaled.scale, finite).value : scaled.scale;
   }
-  report.skipped = b.cast(ops::kNot(finite), DType::i64).value;
+  report.skipped = b.cast(ops::kNot(kept), DType::i64).value;
   return report;
 }
 

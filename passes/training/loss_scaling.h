@@ -9,6 +9,7 @@
 //   update %loss_scale, select %finite, (every 2,000 good steps 2, else 1) * %loss_scale, 0.5 * %loss_scale
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -42,8 +43,12 @@ struct SkipReport {
 /// To be called last. Every update so far, but those of `attempts`, happens only where loss and gradients are finite; then the
 /// scale and its counter `good_steps` (i64[]) are updated, where there are any. `attempts` are counters of steps begun, not of
 /// steps done. `norm` is that of all gradients (f64[]), whose being finite says it of them; where it is null they are looked at one
-/// by one.
+/// by one. With SkipWhen::beyond_limits, which needs `norm`, loss and norm must not exceed two more states either, kLossLimit and
+/// kNormLimit (f64[], from infinity), that who drives the step sets before each.
+enum class SkipWhen : std::uint8_t { not_finite, beyond_limits };
+inline constexpr char kLossLimit[] = "loss_limit", kNormLimit[] = "gradient_norm_limit";
 SkipReport skip_non_finite(ir::Graph& graph, const ScaledLoss& scaled, ir::Value* loss, const std::vector<ir::Value*>& gradients,
-                           const std::vector<ir::Value*>& attempts, ir::Value* norm = nullptr);
+                           const std::vector<ir::Value*>& attempts, ir::Value* norm = nullptr,
+                           SkipWhen when = SkipWhen::not_finite);
 
 }  // namespace gcomp::passes

@@ -32,15 +32,18 @@ fs::path linked(fs::path path) {
   return {};
 }
 
-/// fsync of what stands under `path` now, counted from `directory`; returns an errno or 0. Some filesystems cannot sync
-/// directories, which is no failure.
+}  // namespace
+
 int sync_path(int directory, const fs::path& path, int flags) {
   const Descriptor opened(::openat(directory, path.c_str(), O_RDONLY | O_CLOEXEC | flags));
   if (!opened) return errno;
   return ::fsync(opened.get()) == 0 || errno == EINVAL ? 0 : errno;
 }
 
-}  // namespace
+std::string temporary_name() {
+  static std::atomic<unsigned> counter{0};
+  return concat(kTemporaryStart, ::getpid(), "-", counter++, kTemporaryEnd);
+}
 
 AtomicFile::AtomicFile(const fs::path& path) : shown_(path.string()), directory_(AT_FDCWD), path_(path) {
   std::error_code ignored;
@@ -61,9 +64,8 @@ AtomicFile::AtomicFile(int directory, const fs::path& shown)
 }
 
 void AtomicFile::create_temporary(const fs::path& folder, mode_t mode) {
-  static std::atomic<unsigned> counter{0};
   for (int attempt = 0; attempt < 1000 && !descriptor_; ++attempt) {
-    temporary_ = folder / concat(kTemporaryStart, ::getpid(), "-", counter++, kTemporaryEnd);
+    temporary_ = folder / temporary_name();
     descriptor_ = Descriptor(::openat(directory_, temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (!descriptor_ && errno != EEXIST) fail(errno);
   }

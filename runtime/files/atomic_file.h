@@ -53,8 +53,13 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-/// Whether a file of this name is what a killed writer left of an AtomicFile.
+/// A name for a file or folder that is being written, new to this process; others may have it all the same.
+std::string temporary_name();
+/// Whether a file or folder of this name is what a killed writer left.
 bool is_temporary_name(std::string_view name);
+/// fsync of a file or, with O_DIRECTORY in `flags`, a folder, counted from an open directory or AT_FDCWD; an errno or 0. Some
+/// filesystems cannot sync folders, which is no failure.
+int sync_path(int directory, const std::filesystem::path& path, int flags);
 
 /// Writes a whole file atomically.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes, Durability durability = Durability::synced);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <tuple>
 
 #include "ir/base/error.h"
@@ -29,17 +30,6 @@ std::string_view spelling_of(DType dtype) {
   const auto* found =
       std::find_if(std::begin(kSpellings), std::end(kSpellings), [&](const Spelling& s) { return s.dtype == dtype; });
   return found->name;
-}
-
-using NamedPointer = std::pair<const std::string*, const Tensor*>;
-
-std::vector<NamedPointer> in_file_order(const std::map<std::string, Tensor>& tensors) {
-  std::vector<NamedPointer> order;
-  for (const auto& [name, tensor] : tensors) order.emplace_back(&name, &tensor);
-  std::stable_sort(order.begin(), order.end(), [](const NamedPointer& a, const NamedPointer& b) {
-    return size_of(a.second->dtype()) > size_of(b.second->dtype());
-  });
-  return order;
 }
 
 /// One entry of the header, not yet compared with its neighbours.
@@ -138,16 +128,22 @@ Safetensors parse(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::vector<std::byte> serialize_safetensors(const Safetensors& contents) {
+SafetensorsLayout safetensors_layout(std::span<const NamedType> tensors, const std::map<std::string, std::string>& metadata) {
+  SafetensorsLayout layout;
+  layout.order.resize(tensors.size());
+  std::iota(layout.order.begin(), layout.order.end(), std::size_t{0});
+  std::ranges::stable_sort(layout.order, [&](std::size_t a, std::size_t b) {
+    const std::size_t first = size_of(tensors[a].second.dtype), second = size_of(tensors[b].second.dtype);
+    return first != second ? first > second : tensors[a].first < tensors[b].first;
+  });
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!contents.metadata.empty()) header[std::string(kMetadata)] = contents.metadata;
-  const std::vector<NamedPointer> order = in_file_order(contents.tensors);
-  std::uint64_t offset = 0;
-  for (const auto& [name, tensor] : order) {
-    check_user(*name != kMetadata, "a tensor cannot be called '", *name, "' in safetensors");
-    const std::uint64_t end = offset + tensor->bytes().size();
-    header.push_back(
-        {*name, {{"dtype", spelling_of(tensor->dtype())}, {"shape", tensor->shape()}, {"data_offsets", {offset, end}}}});
+  if (!metadata.empty()) header[std::string(kMetadata)] = metadata;
+  std::int64_t offset = 0;
+  for (const std::size_t i : layout.order) {
+    const auto& [name, type] = tensors[i];
+    check_user(name != kMetadata, "a tensor cannot be called '", name, "' in safetensors");
+    const std::int64_t end = offset + type.bytes();
+    header.push_back({name, {{"dtype", spelling_of(type.dtype)}, {"shape", type.shape}, {"data_offsets", {offset, end}}}});
     offset = end;
   }
   std::string text;
@@ -156,11 +152,22 @@ std::vector<std::byte> serialize_safetensors(const Safetensors& contents) {
   } catch (const nlohmann::json::exception&) { throw UserError("a tensor's name is not UTF-8, which safetensors needs"); }
   text.append((8 - text.size() % 8) % 8, ' ');
   const std::uint64_t length = text.size();
-  std::vector<std::byte> bytes(sizeof(length) + length + offset);
-  std::memcpy(bytes.data(), &length, sizeof(length));
-  std::memcpy(bytes.data() + sizeof(length), text.data(), length);
-  auto destination = bytes.begin() + static_cast<std::ptrdiff_t>(sizeof(length) + length);
-  for (const auto& [name, tensor] : order) destination = std::copy(tensor->bytes().begin(), tensor->bytes().end(), destination);
+  layout.header.resize(sizeof(length) + length);
+  std::memcpy(layout.header.data(), &length, sizeof(length));
+  std::memcpy(layout.header.data() + sizeof(length), text.data(), length);
+  return layout;
+}
+
+std::vector<std::byte> serialize_safetensors(const Safetensors& contents) {
+  std::vector<NamedType> types;
+  std::vector<const Tensor*> tensors;
+  for (const auto& [name, tensor] : contents.tensors) {
+    types.emplace_back(name, tensor.type());
+    tensors.push_back(&tensor);
+  }
+  SafetensorsLayout layout = safetensors_layout(types, contents.metadata);
+  std::vector<std::byte> bytes = std::move(layout.header);
+  for (const std::size_t i : layout.order) bytes.insert(bytes.end(), tensors[i]->bytes().begin(), tensors[i]->bytes().end());
   return bytes;
 }
 

@@ -26,6 +26,14 @@ std::vector<std::byte> serialize_safetensors(const Safetensors& contents);
 /// `source` names the bytes in messages. Throws UserError.
 Safetensors parse_safetensors(std::span<const std::byte> bytes, std::string_view source);
 
+/// A file whose tensors are written one after another, from wherever they lie: its first bytes, and the order of the rest.
+struct SafetensorsLayout {
+  std::vector<std::byte> header;
+  std::vector<std::size_t> order;  ///< of the types that it was made of
+};
+/// Throws as serialize_safetensors() does.
+SafetensorsLayout safetensors_layout(std::span<const NamedType> tensors, const std::map<std::string, std::string>& metadata = {});
+
 /// Writes atomically.
 void write_safetensors(const std::filesystem::path& path, const Safetensors& contents);
 Safetensors read_safetensors(const std::filesystem::path& path);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "runtime/batch_plan.h"
 #include "runtime/convert.h"
 #include "runtime/dataset.h"
+#include "runtime/row_reader.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace gcomp {
@@ -120,47 +122,82 @@ Dataset small_dataset() {
 }
 
 TEST(Dataset, GathersRowsConvertedToTheInputsType) {
-  Dataset data = small_dataset();
-  data.require("x", {DType::f32, {64, 2}});
-  data.require("label", {DType::i32, {64}});
+  const Dataset data = small_dataset();
+  RowReader reader(data);
+  reader.require("x", {DType::f32, {64, 2}});
+  reader.require("label", {DType::i32, {64}});
   Tensor x(DType::f32, {4, 2}), label(DType::i32, {4});
   const std::int64_t rows[] = {2, 0, 2, 1};
-  data.gather(data.find("x"), rows, x.bytes());
-  data.gather(data.find("label"), rows, label.bytes());
+  reader.gather(reader.find("x"), rows, x.bytes());
+  reader.gather(reader.find("label"), rows, label.bytes());
   EXPECT_EQ(x, Tensor::of(DType::f32, {4, 2}, {2, 1e-3, 0, 0.5, 2, 1e-3, 1, 1.5}));
   EXPECT_EQ(label, Tensor::of(DType::i32, {4}, {2, 0, 2, -100}));
-  EXPECT_THROW(data.gather(0, rows, label.bytes()), InternalError);
+  EXPECT_THROW(reader.gather(0, rows, label.bytes()), InternalError);
 }
 
 TEST(Dataset, WhatIsConvertedLiesThereOnceAsItWasStored) {
-  Dataset data = small_dataset();
+  const Dataset data = small_dataset();
   const std::byte* const stored = data.array("x").data();
-  data.require("x", {DType::f32, {64, 2}});
+  RowReader(data).require("x", {DType::f32, {64, 2}});
   EXPECT_EQ(data.array("x").dtype(), DType::f64);
   EXPECT_EQ(data.array("x").data(), stored);
 }
 
 TEST(Dataset, MismatchesAreNamed) {
-  Dataset data = small_dataset();
+  const Dataset data = small_dataset();
+  RowReader reader(data);
   EXPECT_EQ(user_error([&] {
-              data.require("inputs", {DType::f32, {64, 2}});
+              reader.require("inputs", {DType::f32, {64, 2}});
             }),
             "'d.npz' has no array 'inputs', it has 'x' and 'label'");
   EXPECT_EQ(user_error([&] {
-              data.require("lable", {DType::i64, {64}});
+              reader.require("lable", {DType::i64, {64}});
             }),
             "'d.npz' has no array 'lable', it has 'x' and 'label'; did you mean 'label'?");
-  EXPECT_EQ(user_error([&] { data.require("x", {DType::f32, {64, 3}}); }), "'d.npz', array 'x': each row is f64[2], wanted f32[3]");
-  EXPECT_EQ(user_error([&] { data.require("x", {DType::f32, {64}}); }), "'d.npz', array 'x': each row is f64[2], wanted f32[]");
+  EXPECT_EQ(user_error([&] {
+              reader.require("x", {DType::f32, {64, 3}});
+            }),
+            "'d.npz', array 'x': each row is f64[2], wanted f32[3]");
+  EXPECT_EQ(user_error([&] { reader.require("x", {DType::f32, {64}}); }), "'d.npz', array 'x': each row is f64[2], wanted f32[]");
   EXPECT_EQ(
       user_error([&] {
-        data.require("label", {DType::f32, {64}});
+        reader.require("label", {DType::f32, {64}});
       }),
       "'d.npz', array 'label': dtype i64, wanted f32; gcomp does not turn integers into floats unasked: convert the array first");
   EXPECT_EQ(user_error([&] {
-              data.require("label", {DType::u8, {64}});
+              reader.require("label", {DType::u8, {64}});
             }),
             "'d.npz', array 'label', row 1: the value -100 does not fit u8");
+}
+
+/// Ten lines of a program's own: rows that lie nowhere.
+struct CountedRows final : gcomp::Dataset {
+  std::int64_t rows() const override { return 300; }
+  std::vector<NamedType> arrays() const override { return {{"x", {DType::f64, {2}}}, {"label", {DType::i64, {}}}}; }
+  void fetch(std::size_t array, std::int64_t row, std::span<std::byte> bytes) const override {
+    const double x[] = {static_cast<double>(row), 0.5};
+    std::memcpy(bytes.data(), array == 0 ? static_cast<const void*>(x) : &row, bytes.size());
+  }
+};
+
+TEST(Dataset, OneOfAProgramsOwnIsConvertedAsArraysAre) {
+  const CountedRows data;
+  RowReader reader(data);
+  reader.require("x", {DType::f32, {64, 2}});
+  reader.require("label", {DType::u8, {64}});
+  Tensor x(DType::f32, {2, 2}), label(DType::u8, {2});
+  const std::int64_t rows[] = {7, 3}, beyond[] = {255, 256};
+  reader.gather(0, rows, x.bytes());
+  reader.gather(1, rows, label.bytes());
+  EXPECT_EQ(x, Tensor::of(DType::f32, {2, 2}, {7, 0.5, 3, 0.5}));
+  EXPECT_EQ(label, Tensor::of(DType::u8, {2}, {7, 3}));
+  EXPECT_EQ(user_error([&] { reader.gather(1, beyond, label.bytes()); }),
+            "'the data', array 'label', row 256: the value 256 does not fit u8");
+  EXPECT_EQ(user_error([&] {
+              reader.require("x", {DType::f32, {64, 3}});
+            }),
+            "'the data', array 'x': each row is f64[2], wanted f32[3]");
+  EXPECT_NE(user_error([&] { reader.require("label", {DType::f32, {64}}); }).find("dtype i64, wanted f32"), std::string::npos);
 }
 
 TEST(Dataset, RowsMustAgree) {

@@ -49,8 +49,31 @@ TEST(Schedule, RatesAndMomentumFollowTheRecord) {
   }
 }
 
+/// Its rate after each value of a metric.
+TEST(Schedule, PlateauFollowsTheRecord) {
+  const std::map<std::string, Tensor> recorded = record();
+  const std::vector<std::string> texts = texts_of(recorded.at("plateau_texts"));
+  const Tensor &metrics = recorded.at("plateau_metrics"), &rates = recorded.at("plateau_rates");
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    Schedule schedule(texts[i]);
+    schedule.bind({kRate, metrics.elements(), 0});
+    ASSERT_NE(schedule.plateau(), nullptr);
+    for (std::int64_t step = 0; step < metrics.elements(); ++step) {
+      schedule.plateau()->observe(metrics.at(step));
+      ASSERT_NEAR(schedule.rate(step + 1), rates.at(static_cast<std::int64_t>(i) * metrics.elements() + step), kClose * kRate)
+          << texts[i] << ", step " << step;
+      if (step % 7 != 3) continue;  // a continuation goes on from the state
+      Schedule other(texts[i]);
+      other.bind({kRate, metrics.elements(), 0});
+      other.plateau()->set_state(schedule.plateau()->state());
+      schedule = other;
+    }
+  }
+}
+
 TEST(Schedule, EachOptionOfEachIsRecorded) {
-  const std::vector<std::string> texts = texts_of(record().at("texts"));
+  std::vector<std::string> texts = texts_of(record().at("texts"));
+  for (std::string& text : texts_of(record().at("plateau_texts"))) texts.push_back(std::move(text));
   const auto is_recorded = [&](const Definition& definition, const std::string& part) {
     return std::ranges::any_of(texts, [&](const std::string& text) {
       return text.starts_with(concat(definition.name, "(")) && text.find(part) != text.npos;

@@ -104,36 +104,44 @@ void ArgumentParser::require_subcommand() { app_->require_subcommand(1); }
 void ArgumentParser::set_footer(const std::string& text) { app_->footer(text); }
 void ArgumentParser::set_version(const std::string& text) { app_->set_version_flag("--version", text); }
 
+Argument ArgumentParser::declare(Argument declared, const std::string& names, ArgumentValue::Kind kind, std::string fallback) {
+  ArgumentValue& value = (*declared_)[shown_name(names)];
+  value.kind = kind;
+  value.fallback = std::move(fallback);
+  return declared;
+}
+
 Argument ArgumentParser::add_flag(const std::string& names, bool& given, const std::string& meaning) {
-  return Argument(*app_->add_flag(names, given, meaning)->disable_flag_override());
+  return declare(Argument(*app_->add_flag(names, given, meaning)->disable_flag_override()), names, ArgumentValue::Kind::flag, "");
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::string& value, const std::string& meaning) {
-  return Argument(*app_->add_option(names, value, meaning));
+  return declare(Argument(*app_->add_option(names, value, meaning)), names, ArgumentValue::Kind::text, value);
 }
 
 Argument ArgumentParser::add_option(const std::string& names, int& value, const std::string& meaning) {
-  return add_number(*app_, names, value, meaning);
+  return declare(add_number(*app_, names, value, meaning), names, ArgumentValue::Kind::number, concat(value));
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::int64_t& value, const std::string& meaning) {
-  return add_number(*app_, names, value, meaning);
+  return declare(add_number(*app_, names, value, meaning), names, ArgumentValue::Kind::number, concat(value));
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::uint64_t& value, const std::string& meaning) {
-  return add_number(*app_, names, value, meaning);
+  return declare(add_number(*app_, names, value, meaning), names, ArgumentValue::Kind::number, concat(value));
 }
 
 Argument ArgumentParser::add_option(const std::string& names, double& value, const std::string& meaning) {
-  return add_number(*app_, names, value, meaning);
+  return declare(add_number(*app_, names, value, meaning), names, ArgumentValue::Kind::number, concat(value));
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::optional<double>& value, const std::string& meaning) {
-  return add_number(*app_, names, value, meaning);
+  return declare(add_number(*app_, names, value, meaning), names, ArgumentValue::Kind::number, value ? concat(*value) : "");
 }
 
 Argument ArgumentParser::add_repeated(const std::string& names, std::vector<std::string>& values, const std::string& meaning) {
-  return Argument(*app_->add_option(names, values, meaning)->allow_extra_args(false));
+  return declare(Argument(*app_->add_option(names, values, meaning)->allow_extra_args(false)), names, ArgumentValue::Kind::repeated,
+                 "");
 }
 
 Parsed ArgumentParser::parse(int argc, const char* const* argv) {
@@ -160,6 +168,24 @@ std::vector<std::string> ArgumentParser::given() const {
     if (option->count() > 0)
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   return names;
+}
+
+std::vector<ArgumentValue> ArgumentParser::values() const {
+  std::vector<ArgumentValue> all;
+  for (const CLI::Option* option : app_->get_options()) {
+    std::vector<std::string> spellings;
+    for (const std::string& name : option->get_lnames()) spellings.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) spellings.push_back("-" + name);
+    const std::string first = spellings.empty() ? option->get_name() : spellings.front();
+    const auto declared = declared_->find(first);
+    if (declared == declared_->end()) continue;
+    ArgumentValue& value = all.emplace_back(declared->second);
+    value.positional = option->get_positional();
+    value.name = first.substr(value.positional ? 0 : 2);
+    value.spellings = std::move(spellings);
+    value.given = option->results();
+  }
+  return all;
 }
 
 std::vector<std::string> ArgumentParser::option_names() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,16 @@ struct Parsed {
   bool unknown = false;      ///< refused for arguments that nothing declares: ArgumentParser::unknown()
 };
 
+/// An option or positional argument of a parser, and what it came to.
+struct ArgumentValue {
+  std::string name;  ///< "lr", without dashes, or the positional argument's
+  enum class Kind { text, number, flag, repeated } kind = Kind::text;
+  bool positional = false;
+  std::vector<std::string> spellings;  ///< "--out", "-o"
+  std::vector<std::string> given;      ///< as the command line has it; empty where it has none
+  std::string fallback;                ///< the value where none is given; "" for none
+};
+
 /// A command or a subcommand: what it accepts, and the variables that receive it. A handle; copies are the same parser, and the
 /// variables must outlive parse(). `names` is "--long,-s", or for a positional argument its name alone.
 class ArgumentParser {
@@ -76,12 +87,18 @@ class ArgumentParser {
   std::vector<std::string> unknown() const;
   /// The long options that the command line gave, with their dashes.
   std::vector<std::string> given() const;
+  /// Every argument but --help.
+  std::vector<ArgumentValue> values() const;
   /// Every long and short option, with its dashes.
   std::vector<std::string> option_names() const;
 
  private:
   explicit ArgumentParser(std::shared_ptr<CLI::App> app) : app_(std::move(app)) {}
+  Argument declare(Argument declared, const std::string& names, ArgumentValue::Kind kind, std::string fallback);
+
   std::shared_ptr<CLI::App> app_;
+  /// By the first name.
+  std::shared_ptr<std::map<std::string, ArgumentValue>> declared_ = std::make_shared<std::map<std::string, ArgumentValue>>();
 };
 
 }  // namespace gcomp::tools

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "gcomp/driver/fit/batch_feeder.h"
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/training.h"
 #include "ir/base/units.h"
@@ -42,7 +43,7 @@ struct Timing {
 /// they differ from those of the last step: a file of one batch stays resident.
 Timing time_steps(const BenchFlags& flags, Trainer& trainer, const runtime::Dataset& data, std::span<std::int64_t> nanoseconds) {
   using Clock = std::chrono::steady_clock;
-  BatchFeeder feeder(data, trainer);
+  driver::BatchFeeder feeder(data, trainer);
   runtime::BatchPlan plan(data.rows(), flags.batch, 0, runtime::RowOrder::sequential);
   const std::int64_t total = flags.warmup + flags.steps;
   const bool one_batch = data.rows() == flags.batch;
@@ -56,12 +57,12 @@ Timing time_steps(const BenchFlags& flags, Trainer& trainer, const runtime::Data
       if (started == 0 || !one_batch) feeder.load(plan.rows_of(started));
       if (profile_begins) driver::step_of(trainer).time_steps(nanoseconds);
       starts.push_back(Clock::now());
-      on_rows(
+      driver::on_rows(
           trainer, data, [&] { trainer.start(); }, [&] { return plan.rows_of(started); });
       ++started;
       continue;
     }
-    timing.losses.push_back(on_rows(
+    timing.losses.push_back(driver::on_rows(
         trainer, data, [&] { return trainer.take_loss(); }, [&] { return plan.rows_of(taken); }));
     const Clock::time_point end = Clock::now(), begin = std::max(last_end, starts[static_cast<std::size_t>(taken)]);
     if (taken >= flags.warmup) timing.milliseconds.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
@@ -120,11 +121,11 @@ void bench(const BenchFlags& flags, const Console& console) {
   const driver::LossSpec loss = driver::read_loss(flags.loss, flags.output);
   require_names(model, loss, {}, flags.data);
   const std::vector<std::string> names = array_names(model, loss);
-  runtime::Dataset data = open_data(flags.data, names);
+  const runtime::Dataset data = open_data(flags.data, names);
   options.graph.shapes.data = types_of(data, names);
   options.graph.shapes.data_source = flags.data;
   Trainer trainer = driver::make_trainer(model, options);
-  fit(data, trainer);
+  driver::check_data(data, trainer);
   console.say("device: " + trainer.device());
   const double setup = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::vector<std::int64_t> nanoseconds(flags.profile ? driver::step_of(trainer).program().steps.size() : 0);

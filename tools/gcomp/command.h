@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
 
 #include "tools/command_line/arguments.h"
 #include "tools/gcomp/console.h"
@@ -21,6 +23,9 @@ struct Unfinished {
 struct Command {
   ArgumentParser parser;
   std::function<void()> run;  ///< throws gcomp::Error or Unfinished
+  /// Makes of the words of the command line, the program's and the subcommand's first, those that are parsed; empty for the same.
+  /// Throws gcomp::Error.
+  std::function<std::vector<std::string>(std::vector<std::string>)> expand = {};
 };
 
 Command add_train(ArgumentParser& root, Console& console);
@@ -28,6 +33,7 @@ Command add_run(ArgumentParser& root, Console& console);
 Command add_eval(ArgumentParser& root, Console& console);
 Command add_grad(ArgumentParser& root, Console& console);
 Command add_compile(ArgumentParser& root, Console& console);
+Command add_convert(ArgumentParser& root, Console& console);
 Command add_inspect(ArgumentParser& root, Console& console);
 Command add_bench(ArgumentParser& root, Console& console);
 Command add_doctor(ArgumentParser& root, Console& console);

@@ -93,9 +93,15 @@ void Console::clear_status() const {
   std::fflush(stderr);
 }
 
+void Console::keep(std::string_view line) const {
+  if (lines_) lines_(line);
+}
+
 void Console::say(std::string_view text) const {
   clear_status();
-  log_->info("{}", printable_message(text));
+  const std::string line = printable_message(text);
+  log_->info("{}", line);
+  keep(line);
 }
 void Console::detail(std::string_view text) const {
   clear_status();
@@ -103,15 +109,20 @@ void Console::detail(std::string_view text) const {
 }
 void Console::warn(std::string_view text) const {
   clear_status();
-  log_->warn("warning: {}", printable_message(text));
+  const std::string line = "warning: " + printable_message(text);
+  log_->warn("{}", line);
+  keep(line);
 }
 void Console::error(std::string_view text) const {
   clear_status();
-  log_->error("{}", printable_message(text));
+  const std::string line = printable_message(text);
+  log_->error("{}", line);
+  keep(line);
 }
 
 void Console::result(std::string_view text) const {
   clear_status();
+  keep(printable(text));
   if (json_) return;
   const std::string line = printable(text) + "\n";
   std::fwrite(line.data(), 1, line.size(), stdout);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -36,6 +37,9 @@ class Console {
   /// stderr is a terminal that may be redrawn.
   bool terminal() const { return terminal_; }
 
+  /// Lines for people and results go there too, from here on; an empty function ends that.
+  void also_to(std::function<void(std::string_view)> lines) const { lines_ = std::move(lines); }
+
   /// What goes on now: a line that the next one of any kind replaces. Nothing where stderr is no terminal, or with --quiet.
   void status(std::string_view text) const;
   void clear_status() const;
@@ -53,9 +57,26 @@ class Console {
   void result_json(nlohmann::json object) const;
 
  private:
+  void keep(std::string_view line) const;
+
   std::shared_ptr<spdlog::logger> log_;
+  mutable std::function<void(std::string_view)> lines_;
   bool json_ = false, terminal_ = false;
   mutable bool status_shown_ = false;
+};
+
+/// While alive, a console's lines go there too.
+class ConsoleCopy {
+ public:
+  ConsoleCopy(const Console& console, std::function<void(std::string_view)> lines) : console_(console) {
+    console_.also_to(std::move(lines));
+  }
+  ~ConsoleCopy() { console_.also_to({}); }
+  ConsoleCopy(const ConsoleCopy&) = delete;
+  ConsoleCopy& operator=(const ConsoleCopy&) = delete;
+
+ private:
+  const Console& console_;
 };
 
 }  // namespace gcomp::tools

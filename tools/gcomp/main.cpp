@@ -28,7 +28,8 @@ constexpr const char* kFooter =
     "  gcomp COMMAND --help\n\n"
     "Exit codes: 0 ok, 1 internal error, 2 usage, 3 invalid model or data, 4 unsupported, 5 kernel compilation, 6 no usable "
     "device,\n"
-    "7 out of memory, 8 numeric failure, 129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM (train writes the model as it is then)";
+    "7 out of memory, 8 numeric failure, 75 interrupted and to be resumed (train --run-dir), 129, 130, 143 ended by SIGHUP, "
+    "SIGINT, SIGTERM (train writes the model as it is then)";
 
 struct GlobalFlags {
   bool json = false, quiet = false, verbose = false;
@@ -111,12 +112,19 @@ int main_of(int argc, char** argv) {
   root.set_footer(kFooter);
   root.set_version(concat("gcomp ", version()));
   root.require_subcommand();
-  const std::vector<Command> commands{add_train(root, console), add_run(root, console),     add_eval(root, console),
-                                      add_grad(root, console),  add_compile(root, console), add_inspect(root, console),
-                                      add_bench(root, console), add_doctor(root, console),  add_cache(root, console),
-                                      add_sign(root, console)};
+  const std::vector<Command> commands{add_train(root, console),   add_run(root, console),     add_eval(root, console),
+                                      add_grad(root, console),    add_compile(root, console), add_convert(root, console),
+                                      add_inspect(root, console), add_bench(root, console),   add_doctor(root, console),
+                                      add_cache(root, console),   add_sign(root, console)};
   for (const Command& command : commands) add_global(command.parser, global);
-  const Parsed parsed = root.parse(argc, argv);
+  std::vector<std::string> words(argv, argv + argc);
+  for (const Command& command : commands)
+    if (command.expand && words.size() > 1 && words[1] == command.parser.name()) try {
+        words = command.expand(std::move(words));
+      } catch (const Error& error) { return fail(console, command.parser.name(), error.what(), static_cast<int>(error.code())); }
+  std::vector<const char*> arguments;
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  const Parsed parsed = root.parse(static_cast<int>(arguments.size()), arguments.data());
   if (parsed.outcome == Parsed::Outcome::answered) return static_cast<int>(ExitCode::ok);
   if (parsed.outcome == Parsed::Outcome::refused)
     return fail(console, chosen_name(commands), explain(root, parsed, commands), static_cast<int>(ExitCode::usage));

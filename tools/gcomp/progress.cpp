@@ -33,8 +33,14 @@ void format_time(char* text, std::size_t room, double seconds) {
 
 }  // namespace
 
-Progress::Progress(const Console& console, std::int64_t steps, std::int64_t epochs, std::int64_t batch)
-    : console_(console), steps_(steps), epochs_(epochs), batch_(batch), start_(std::chrono::steady_clock::now()), drawn_(start_) {}
+Progress::Progress(const Console& console, std::int64_t steps, std::int64_t epochs, std::int64_t batch, std::int64_t every)
+    : console_(console),
+      steps_(steps),
+      epochs_(epochs),
+      batch_(batch),
+      every_(every),
+      start_(std::chrono::steady_clock::now()),
+      drawn_(start_) {}
 
 double Progress::seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 
@@ -47,7 +53,8 @@ void Progress::update(const ProgressState& state) {
   done_ = state.step;
   const auto now = std::chrono::steady_clock::now();
   if (!console_.terminal()) {
-    const bool due = state.step * kLines >= (lines_ + 1) * steps_ || now - drawn_ > kSilence;
+    const bool due =
+        every_ > 0 ? state.step % every_ == 0 : state.step * kLines >= (lines_ + 1) * steps_ || now - drawn_ > kSilence;
     if (state.step != 1 && !due) return;
     lines_ = state.step * kLines / steps_;
     drawn_ = now;

@@ -17,10 +17,10 @@ struct ProgressState {
 class Progress {
  public:
   /// `epochs` is 0 where the run is counted in steps.
-  Progress(const Console& console, std::int64_t steps, std::int64_t epochs, std::int64_t batch);
+  Progress(const Console& console, std::int64_t steps, std::int64_t epochs, std::int64_t batch, std::int64_t every = 0);
 
   /// After each step. Draws at most ten times a second on a terminal; in a pipe writes the first step, then a line for each
-  /// twentieth of the run and after ten seconds of silence.
+  /// `every` steps or, where that is 0, each twentieth of the run and after ten seconds of silence.
   void update(const ProgressState& state);
   /// Takes the bar off the terminal, so that a line may be written; the next update() draws it again.
   void clear();
@@ -32,7 +32,7 @@ class Progress {
   void draw(const ProgressState& state);
 
   const Console& console_;
-  std::int64_t steps_, epochs_, batch_;
+  std::int64_t steps_, epochs_, batch_, every_;
   std::int64_t done_ = 0, lines_ = 0;
   std::chrono::steady_clock::time_point start_, drawn_;
   bool on_screen_ = false;

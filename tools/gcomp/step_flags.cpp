@@ -57,14 +57,23 @@ void StepFlags::add(ArgumentParser& parser) {
       .add_flag("--skip-non-finite", skip_non_finite,
                 "a step whose loss or gradients are not finite changes nothing (f16 does that anyway)")
       .group(group);
+  parser
+      .add_option("--skip-spikes", skip_spikes,
+                  "a step whose loss or gradient norm lies so many standard deviations above the mean of the last 128 changes "
+                  "nothing, nor one that is not finite")
+      .type_name("Z")
+      .group(group);
 }
 
 driver::StepSettings StepFlags::parse(double learning_rate) const {
+  if (skip_spikes && !(*skip_spikes > 0))
+    throw UserError(concat("--skip-spikes ", *skip_spikes, ": wanted a number above 0, such as 3"), ExitCode::usage);
   driver::StepSettings settings{.groups = groups,
                                 .clip_norm = clip_norm,
                                 .clip_value = clip_value,
                                 .average = ema,
                                 .skip_non_finite = skip_non_finite,
+                                .skip_spikes = skip_spikes.has_value(),
                                 .learning_rate = learning_rate};
   driver::check(settings);
   return settings;

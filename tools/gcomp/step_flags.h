@@ -14,7 +14,7 @@ namespace gcomp::tools {
 
 struct StepFlags {
   std::vector<std::string> groups;
-  std::optional<double> clip_norm, clip_value, ema;
+  std::optional<double> clip_norm, clip_value, ema, skip_spikes;
   bool skip_non_finite = false;
 
   void add(ArgumentParser& parser);

@@ -1,9 +1,13 @@
 // gcomp train: ONNX (or .gcx) and .npz in, trained model out.
 #include <algorithm>
+#include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "ir/base/error.h"
 #include "tools/gcomp/command.h"
+#include "tools/gcomp/run_config.h"
 #include "tools/gcomp/training_run.h"
 
 namespace gcomp::tools {
@@ -15,15 +19,23 @@ void train(const TrainFlags& flags, const Console& console) {
   std::optional<TrainingRun> run;
   try {
     run.emplace(flags, console, interrupt);
-  } catch (const Error&) {
-    if (interrupt.signal() == 0) throw;
-    throw Unfinished{
-        concat("interrupted by ", name_of_signal(interrupt.signal()), " before the first step; '", flags.out, "' is not written"),
-        exit_code_of_signal(interrupt.signal()), nullptr};
+    run->train();
+    if (!flags.run.plan_only) run->finish();
+  } catch (const Unfinished& unfinished) {
+    run->log(unfinished.message);
+    throw;
+  } catch (const Error& error) {
+    if (run) run->log(error.what());
+    if (interrupt.signal() == 0 || (run && run->started())) throw;
+    throw Unfinished{concat("interrupted by ", name_of_signal(interrupt.signal()), " before the first step",
+                            flags.out.empty() ? "" : concat("; '", flags.out, "' is not written")),
+                     exit_code_of_signal(interrupt.signal()), nullptr};
   }
-  run->report();
-  run->train();
-  run->finish();
+}
+
+void print_config(const nlohmann::json& config, const Console& console) {
+  if (console.json()) return console.result_json({{"config", config}});
+  console.result(config.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 }  // namespace
@@ -34,7 +46,7 @@ Command add_train(ArgumentParser& root, Console& console) {
   parser.add_option("MODEL", flags->model, "an .onnx file, or a .gcx with a training step").required();
   parser.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'").type_name("NPZ").required();
   parser.add_option("--eval-data", flags->eval_data, "evaluated after every epoch, in inference form").type_name("NPZ");
-  parser.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)").type_name("FILE").required();
+  parser.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)").type_name("FILE");
   parser.add_flag("--training", flags->training,
                   "BatchNormalization and Dropout that the file has in training form are written so (default: in inference form)");
   add_loss(parser, flags->loss);
@@ -46,6 +58,10 @@ Command add_train(ArgumentParser& root, Console& console) {
   parser.add_option("--seed", flags->seed, "of the order of rows and of Dropout (default 0; a .gcx goes on with its own)")
       .type_name("N");
   parser.add_flag("--no-shuffle", flags->no_shuffle, "step i takes rows i * batch onwards");
+  parser.add_option("--init", flags->init, "start from the weights of a .safetensors, .onnx or .gcx file, or of a checkpoint")
+      .type_name("FILE");
+  parser.add_flag("--partial", flags->partial,
+                  "with --init: take what fits by name and shape, list what differs, as for a new head");
   parser.add_flag("--embed-model", flags->embed_model, "a .gcx keeps the .onnx file itself, not its path and SHA-256");
   parser.add_option("--metrics", flags->metrics, "one JSON object a line for each step and evaluation").type_name("JSONL");
   flags->model_options.add_precision(parser, "what floats compute in (default f32)");
@@ -54,6 +70,7 @@ Command add_train(ArgumentParser& root, Console& console) {
   flags->model_options.add_selection(parser);
   flags->optimizer.add(parser);
   flags->step.add(parser);
+  flags->run.add(parser);
   parser.add_option("--out-ema", flags->out_ema, "with --ema: the model with the average of its parameters, .onnx")
       .type_name("FILE")
       .group("Parameter groups, clipping, average");
@@ -80,11 +97,24 @@ Command add_train(ArgumentParser& root, Console& console) {
       "A .gcx goes on where its training stopped: same order of rows, seed, optimizer state. SIGINT, SIGTERM and SIGHUP end the "
       "run\n"
       "after the step and write the model as it is then (exit code 130, 143, 129); a second one ends it at once.");
-  return {parser, [parser, flags, &console] {
+  const auto from_file = std::make_shared<std::set<std::string>>();
+  return {parser,
+          [parser, flags, from_file, &console] {
             const std::vector<std::string> given = parser.given();
-            flags->seed_given = std::find(given.begin(), given.end(), "--seed") != given.end();
+            const auto is_given = [&](const char* flag) { return std::find(given.begin(), given.end(), flag) != given.end(); };
+            flags->seed_given = is_given("--seed");
+            flags->out_given = is_given("--out");
+            const nlohmann::json config = config_json(parser, *from_file);
+            if (flags->run.print_config) return print_config(config, console);
+            flags->config_json = config.dump();
             if (is_artifact(flags->model)) refuse_decided(parser, flags->model);
             train(*flags, console);
+          },
+          [parser, flags, from_file](std::vector<std::string> words) {
+            flags->resume_command = resuming_command(words);
+            ExpandedCommand expanded = with_config_file(std::move(words), parser);
+            *from_file = std::move(expanded.from_file);
+            return std::move(expanded.arguments);
           }};
 }
 

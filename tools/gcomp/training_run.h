@@ -1,68 +1,83 @@
-// One run of gcomp train, from its flags to the trained model. training_setup.cpp makes it, training_run.cpp runs it.
+// One run of gcomp train, from its flags to the trained model: training_setup.cpp makes what gcomp::fit() takes, training_run.cpp
+// calls it and says what it does, training_results.cpp writes the model.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "gcomp/driver/schedule.h"
+#include "gcomp/fit.h"
+#include "gcomp/run_directory.h"
 #include "gcomp/trainer.h"
-#include "runtime/batch_plan.h"
+#include "runtime/dataset.h"
 #include "tools/gcomp/compile_progress.h"
+#include "tools/gcomp/fit_flags.h"
 #include "tools/gcomp/interrupt.h"
 #include "tools/gcomp/metrics_log.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/outputs.h"
+#include "tools/gcomp/progress.h"
 #include "tools/gcomp/step_flags.h"
-#include "tools/gcomp/training_data.h"
 
 namespace gcomp::tools {
 
 struct TrainFlags {
-  std::string model, data, eval_data, loss, output, metrics, out, out_ema, schedule;
+  std::string model, data, eval_data, loss, output, metrics, out, out_ema, schedule, init;
   std::vector<std::string> metric;
   std::int64_t batch = 0, epochs = 0, steps = 0, warmup_steps = 0;
   std::uint64_t seed = 0;
-  bool seed_given = false, no_shuffle = false, embed_model = false, training = false;
+  bool seed_given = false, out_given = false, no_shuffle = false, embed_model = false, training = false, partial = false;
   ModelOptions model_options;
   OptimizerOptions optimizer;
   StepFlags step;
+  FitFlags run;
+  std::string resume_command, config_json;  ///< how the run would go on, and what config.json holds
   DeviceOptions device;
   TrustOptions trust;
 };
 
-/// The members are what the loop needs, in the order in which they are made.
+/// The members are what the run needs, in the order in which they are made.
 class TrainingRun {
  public:
-  /// Everything up to the first step. Once a signal is noted, throws an Error within moments.
+  /// Checks the flags, reads the data, makes the trainer. Once a signal is noted, throws an Error within moments.
   TrainingRun(const TrainFlags& flags, const Console& console, const Interrupt& interrupt);
-  void report();
-  /// All steps, or those up to a signal.
+  /// All steps, or those up to a signal. Throws as the constructor up to the first.
   void train();
+  /// Whether the first step may have run.
+  bool started() const { return !setting_up_; }
   /// Writes the model and says what became of it. Throws Unfinished after a signal, and where something could not be written.
   void finish();
+  /// A line of the run directory's log, where there is one.
+  void log(const std::string& line) {
+    if (directory_) directory_->log(line);
+  }
 
  private:
-  void report_step();
   Trainer make_trainer();
-  void bind_schedule();
-  double rate_of(std::int64_t step) const { return schedule_ ? schedule_->rate(step) : trainer_->learning_rate(); }
+  void initialize_weights();
   Trainer load_trainer();
   Trainer compile_trainer();
+  void prepare_outputs();
   void open_all(std::int64_t batch);
+  void check_schedule() const;
   runtime::DeviceOptions device_options();
+  FitOptions fit_options();
+  /// Where the trained model goes, for messages.
+  std::string out() const;
   void throw_if_interrupted() const;
 
-  void start(std::int64_t step);
-  void take_loss(std::int64_t step);
-  void evaluate(std::int64_t epoch);
-  void write_metrics(std::int64_t step);
-  void check_scale(std::int64_t step, const LossScaleStatus& scale);
-  std::string where_loss_went(std::int64_t step, double loss, std::span<const std::int64_t> rows) const;
+  void begin(const FitPlan& plan);
+  void report(const FitPlan& plan);
+  void report_schedule(const FitPlan& plan) const;
+  void report_plan(const FitPlan& plan);
+  void report_step(const FitStep& step);
+  void report_evaluation(const FitEvaluation& evaluation);
+
+  void say_what_happened() const;
   nlohmann::json results(const std::string& out, const std::string& digest) const;
   std::string skipped_text() const;
   void print_results(const std::string& out, const std::string& digest) const;
@@ -71,23 +86,17 @@ class TrainingRun {
   const Console& console_;
   const Interrupt& interrupt_;
   Outputs outputs_;
+  std::optional<RunDirectory> directory_;
+  std::optional<ConsoleCopy> copy_;  // to its log
   std::unique_ptr<MetricsLog> metrics_;
   std::vector<std::string> names_;
   std::optional<runtime::Dataset> data_, eval_data_;
   bool setting_up_ = true;               // a signal then ends the run at once
   CompileProgress compiling_{console_};  // outlives the trainer, which compiles for evaluation too
   std::optional<Trainer> trainer_;
-  DataPosition position_;  // of the first step
-  std::optional<runtime::BatchPlan> plan_;
-  std::optional<driver::Schedule> schedule_;  // none: the same rate throughout
-  double base_rate_ = 0;
-  std::optional<BatchFeeder> feeder_;
-  std::int64_t steps_ = 0, taken_ = 0;  // wanted and done by this run
-  double loss_ = 0;
-  std::int64_t skipped_ = 0, skipped_in_a_row_ = 0;
-  std::vector<double> group_rates_;       // of the step whose metrics are written
-  std::optional<Evaluation> evaluation_;  // of the weights as they are, or none
-  double seconds_ = 0;
+  FitPlan plan_;
+  std::optional<Progress> progress_;
+  FitResult result_;
 };
 
 }  // namespace gcomp::tools

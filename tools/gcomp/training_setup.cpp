@@ -1,11 +1,15 @@
 #include <algorithm>
 
+#include "gcomp/driver/fit/batch_feeder.h"
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
+#include "gcomp/initialize.h"
 #include "ir/base/error.h"
+#include "runtime/batch_plan.h"
 #include "runtime/files/atomic_file.h"
 #include "tools/gcomp/class_weights.h"
 #include "tools/gcomp/report.h"
+#include "tools/gcomp/training_data.h"
 #include "tools/gcomp/training_run.h"
 
 namespace gcomp::tools {
@@ -21,11 +25,14 @@ void check_train_flags(const TrainFlags& flags) {
   if (flags.batch == 0 && !is_artifact(flags.model))
     refuse_flags("--batch is missing: give the rows of a step, such as --batch 32");
   if (flags.warmup_steps < 0) refuse_flags("--warmup-steps: wanted 0 or more");
-  if (flags.out.empty()) refuse_flags("--out is empty: give a name that ends in .onnx or .gcx");
+  flags.run.check();
+  if (flags.out_given && flags.out.empty()) refuse_flags("--out is empty: give a name that ends in .onnx or .gcx");
+  if (flags.run.run_dir.empty()) require_path(flags.out, "--out", flags.output);
   if (flags.training && is_artifact(flags.out))
     refuse_flags(concat("--training: '", flags.out, "' is a .gcx, which holds both forms; it decides what is written as .onnx"));
   if (!flags.out_ema.empty() && !flags.step.ema && !is_artifact(flags.model))
     refuse_flags(concat("--out-ema ", flags.out_ema, ": no average is kept; --ema 0.999 keeps one"));
+  if (flags.partial && flags.init.empty()) refuse_flags("--partial has a meaning only with --init FILE");
   if (flags.embed_model && !is_artifact(flags.out)) refuse_flags("--embed-model has a meaning only with --out NAME.gcx");
 }
 
@@ -36,6 +43,7 @@ Outputs outputs_of(const TrainFlags& flags) {
   outputs.protect("data", flags.data);
   if (const std::string file = driver::loss_file_of(flags.loss); !file.empty()) outputs.protect("loss graph", file);
   if (!flags.eval_data.empty()) outputs.protect("evaluation data", flags.eval_data);
+  if (!flags.init.empty()) outputs.protect("file of initial weights", flags.init);
   return outputs;
 }
 
@@ -43,29 +51,44 @@ Outputs outputs_of(const TrainFlags& flags) {
 
 TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const Interrupt& interrupt)
     : flags_(flags), console_(console), interrupt_(interrupt), outputs_(outputs_of(flags)) {
+  if (!flags_.run.run_dir.empty() && !flags_.run.plan_only) {
+    directory_.emplace(flags_.run.run_dir, flags_.run.earlier());
+    directory_->set_config(flags_.config_json);
+    copy_.emplace(console_, [this](std::string_view line) { directory_->log(line); });
+  }
   for (const std::string& out : {flags_.out, flags_.out_ema})  // a directory that is missing or read-only is found before any work
     if (!out.empty()) runtime::AtomicFile{out};
-  metrics_ = std::make_unique<MetricsLog>(flags_.metrics, console_);
-  if (!flags_.schedule.empty() || flags_.warmup_steps > 0)
-    schedule_.emplace(flags_.schedule.empty() ? "constant" : flags_.schedule);
+  metrics_ = std::make_unique<MetricsLog>(flags_.run.plan_only ? "" : flags_.metrics, console_);
   trainer_ = make_trainer();
+  if (!flags_.init.empty()) initialize_weights();
+  check_schedule();
   if (flags_.optimizer.learning_rate) trainer_->set_learning_rate(flags_.optimizer.rate());
+  driver::check_data(*data_, *trainer_);
+  if (eval_data_) driver::check_data(*eval_data_, *trainer_);
+  prepare_outputs();
+}
+
+/// What saving needs is there before the first step.
+void TrainingRun::prepare_outputs() {
   if (flags_.embed_model) trainer_->set_keep_model(KeepModel::whole);
-  fit(*data_, *trainer_);
-  if (eval_data_) fit(*eval_data_, *trainer_);
-  if (eval_data_) trainer_->prepare_evaluation();
   if (is_artifact(flags_.out)) driver::prepare_artifact(*trainer_);
   if (!flags_.out_ema.empty() && !trainer_->keeps_average())
     refuse_flags(concat("--out-ema ", flags_.out_ema, ": '", flags_.model, "' was compiled without --ema"));
-  if (!is_artifact(flags_.out) || flags_.embed_model || !flags_.out_ema.empty()) trainer_->prepare_export();
+  const bool exports = flags_.out.empty() ? driver::comes_from_onnx(*trainer_) : !is_artifact(flags_.out);
+  if (exports || flags_.embed_model || !flags_.out_ema.empty()) trainer_->prepare_export();
   if (flags_.training) trainer_->set_export_form(ExportForm::as_written);
   outputs_.protect_model(driver::model_files(*trainer_));
-  steps_ = flags.steps > 0 ? flags.steps : flags.epochs * plan_->steps_per_epoch();
-  bind_schedule();
-  feeder_.emplace(*data_, *trainer_);
-  throw_if_interrupted();
-  setting_up_ = false;
-  console_.clear_status();
+}
+
+void TrainingRun::initialize_weights() {
+  try {
+    const InitReport report = initialize(*trainer_, flags_.init, {.partial = flags_.partial});
+    const std::size_t taken = report.taken.size(), others = report.differences.size();
+    console_.say(concat("--init '", flags_.init, "': ", taken, taken == 1 ? " weight is taken" : " weights are taken",
+                        others == 0 ? "" : concat(", ", others, others == 1 ? " differs:" : " differ:")));
+    for (const InitDifference& difference : report.differences)
+      console_.say(concat("  '", difference.name, "' ", difference.reason));
+  } catch (const UserError& error) { throw UserError(concat("--init: ", error.what()), error.code()); }
 }
 
 void TrainingRun::throw_if_interrupted() const {
@@ -81,22 +104,18 @@ runtime::DeviceOptions TrainingRun::device_options() {
 void TrainingRun::open_all(std::int64_t batch) {
   data_ = open_data(flags_.data, names_);
   if (!flags_.eval_data.empty()) eval_data_ = open_data(flags_.eval_data, names_);
-  position_.rows = data_->rows();
-  plan_.emplace(data_->rows(), batch, position_.seed,
-                position_.shuffled ? runtime::RowOrder::shuffled : runtime::RowOrder::sequential);
+  const runtime::BatchPlan fits(data_->rows(), batch, 0, runtime::RowOrder::sequential);  // or throws
 }
 
-/// Steps count from the start of the data, as the schedule's do, so that a run that goes on goes on in its schedule too.
-void TrainingRun::bind_schedule() {
-  base_rate_ = trainer_->learning_rate();
-  const bool turns = schedule_ && schedule_->turns_momentum();
+/// Of a .gcx, which was compiled for a momentum that a schedule turns, or for one that stays.
+void TrainingRun::check_schedule() const {
+  const bool turns = !flags_.schedule.empty() && driver::Schedule(flags_.schedule).turns_momentum();
   if (trainer_->takes_momentum() && !turns)
     refuse_flags(
         concat("'", flags_.model, "' was compiled for a schedule that turns the momentum; give it, such as --schedule one_cycle"));
   if (!trainer_->takes_momentum() && turns)
     refuse_flags(concat("--schedule ", flags_.schedule, ": '", flags_.model,
                         "' was compiled for a momentum that stays; cycle_momentum=false leaves it"));
-  if (schedule_) schedule_->bind({base_rate_, position_.steps + steps_, flags_.warmup_steps});
 }
 
 Trainer TrainingRun::make_trainer() { return is_artifact(flags_.model) ? load_trainer() : compile_trainer(); }
@@ -107,24 +126,14 @@ Trainer TrainingRun::load_trainer() {
   Trainer trainer = Trainer::load(flags_.model, device, flags_.device.request(), flags_.trust.parse(flags_.model));
   names_ = trainer.input_names();
   const DataPosition before = trainer.data_position();
-  if (before.steps == 0) {
-    position_ = {.seed = flags_.seed_given ? flags_.seed : before.seed, .shuffled = !flags_.no_shuffle};
-    if (flags_.seed_given) trainer.set_seed(flags_.seed);
-  } else {
-    position_ = before;
-    if (flags_.seed_given && flags_.seed != before.seed)
-      refuse_flags(concat("--seed ", flags_.seed, ": '", flags_.model, "' was trained ", before.steps, " steps with seed ",
-                          before.seed, " and goes on with it; leave --seed out"));
-    if (flags_.no_shuffle && before.shuffled)
-      refuse_flags(concat("--no-shuffle: '", flags_.model, "' was trained ", before.steps,
-                          " steps on shuffled rows and goes on so; leave it out"));
-  }
+  if (before.steps == 0 && flags_.seed_given) trainer.set_seed(flags_.seed);
+  if (before.steps > 0 && flags_.seed_given && flags_.seed != before.seed)
+    refuse_flags(concat("--seed ", flags_.seed, ": '", flags_.model, "' was trained ", before.steps, " steps with seed ",
+                        before.seed, " and goes on with it; leave --seed out"));
+  if (before.steps > 0 && flags_.no_shuffle && before.shuffled)
+    refuse_flags(concat("--no-shuffle: '", flags_.model, "' was trained ", before.steps,
+                        " steps on shuffled rows and goes on so; leave it out"));
   open_all(trainer.batch());
-  if (before.steps > 0 && before.rows != data_->rows()) {
-    position_.steps = 0;
-    console_.say(concat("'", flags_.model, "' was trained on ", before.rows, " rows, '", flags_.data, "' has ", data_->rows(),
-                        ": its rows are gone through from the start"));
-  }
   return trainer;
 }
 
@@ -136,7 +145,8 @@ Trainer TrainingRun::compile_trainer() {
   options.metrics = flags_.metric;
   options.optimizer = flags_.optimizer.parse();
   options.learning_rate = flags_.optimizer.rate();
-  if (schedule_ && schedule_->turns_momentum()) options.optimizer.turn_momentum("--schedule " + flags_.schedule);
+  if (!flags_.schedule.empty() && driver::Schedule(flags_.schedule).turns_momentum())
+    options.optimizer.turn_momentum("--schedule " + flags_.schedule);
   options.batch = flags_.batch;
   options.graph = flags_.model_options.parse();
   options.graph.seed = static_cast<std::int64_t>(flags_.seed);
@@ -151,47 +161,17 @@ Trainer TrainingRun::compile_trainer() {
   };
   const driver::LossSpec loss = driver::read_loss(options.loss, flags_.output);
   const std::vector<passes::MetricSpec> metrics = driver::metrics_of(flags_.metric, loss);
-  const Model model = Model::load(flags_.model);
+  Model model = Model::load(flags_.model);
   require_output(flags_.output, model, "--out");
   outputs_.protect_model(driver::onnx_file(model)->files);
+  if (!flags_.init.empty()) model = with_weights(model, flags_.init);
   require_names(model, loss, metrics, flags_.data);
   names_ = array_names(model, loss, metrics);
-  position_ = {.seed = flags_.seed, .shuffled = !flags_.no_shuffle};
   open_all(flags_.batch);
   options.graph.shapes.data = types_of(*data_, names_);
   options.graph.shapes.data_source = flags_.data;
   console_.say(concat("compiling the training step of '", flags_.model, "' for batches of ", flags_.batch));
   return driver::make_trainer(model, options);
-}
-
-void TrainingRun::report_step() {
-  report_groups(console_, *trainer_, base_rate_);
-  if (trainer_->keeps_average() && !eval_data_ && flags_.out_ema.empty() && !is_artifact(flags_.out))
-    console_.warn("the average of the parameters is written nowhere: --out-ema FILE writes it");
-}
-
-void TrainingRun::report() {
-  if (is_artifact(flags_.model)) console_.say(concat("training step of '", flags_.model, "', batches of ", plan_->batch()));
-  else report_parameters(console_, driver::imported_model(*trainer_));
-  if (!is_artifact(flags_.model)) report_outputs(console_, driver::imported_model(*trainer_), flags_.loss, trainer_->loss_output());
-  report_step();
-  console_.say("device: " + trainer_->device());
-  console_.say(concat("data: '", flags_.data, "', ", grouped(data_->rows()), " rows, ", plan_->steps_per_epoch(),
-                      " steps an epoch, ", position_.shuffled ? concat("shuffled with seed ", position_.seed) : "in order"));
-  if (schedule_) {
-    const std::int64_t first = position_.steps, last = first + steps_ - 1;
-    console_.say(concat(
-        "schedule: ", schedule_->text(), flags_.warmup_steps > 0 ? concat(" after ", flags_.warmup_steps, " steps of warm-up") : "",
-        ", learning rate ", schedule_->rate(first), " at step ", first + 1, ", ", schedule_->rate((first + last) / 2), " at step ",
-        (first + last) / 2 + 1, ", ", schedule_->rate(last), " at step ", last + 1));
-  }
-  if (position_.steps > 0)
-    console_.say(concat("goes on after ", grouped(position_.steps), " steps: epoch ", plan_->epoch_of(position_.steps) + 1,
-                        ", step ", position_.steps % plan_->steps_per_epoch() + 1, " of ", plan_->steps_per_epoch(),
-                        ", learning rate ", trainer_->learning_rate()));
-  if (plan_->dropped_rows() > 0)
-    console_.say(concat("each epoch drops the last ", plan_->dropped_rows(), plan_->dropped_rows() == 1 ? " row" : " rows",
-                        ", which fill no batch of ", plan_->batch()));
 }
 
 }  // namespace gcomp::tools

@@ -148,12 +148,14 @@ constexpr MetricRule kAccuracy{
     .types = decision_types,
     .sums = right_and_all,
     .value = share,
+    .higher_is_better = true,
 };
 constexpr MetricRule kTopK{
     .definition = {"top_k", "share of labels that are among the k classes of the largest scores", kTopKOptions, "input, target"},
     .types = class_number_types,
     .sums = top_k,
     .value = share,
+    .higher_is_better = true,
 };
 constexpr MetricRule kPrecision{
     .definition = {"precision", "of what is decided for, how much is right", kAveragedOptions, "input, target"},
@@ -164,6 +166,7 @@ constexpr MetricRule kPrecision{
           return averaged(o, s, [](double h, double d, double) { return ratio_or_zero(h, d); });
         },
     .outputs = 3,
+    .higher_is_better = true,
 };
 constexpr MetricRule kRecall{
     .definition = {"recall", "of what is right, how much is decided for", kAveragedOptions, "input, target"},
@@ -174,6 +177,7 @@ constexpr MetricRule kRecall{
           return averaged(o, s, [](double h, double, double r) { return ratio_or_zero(h, r); });
         },
     .outputs = 3,
+    .higher_is_better = true,
 };
 constexpr MetricRule kF1{
     .definition = {"f1", "harmonic mean of precision and recall", kAveragedOptions, "input, target"},
@@ -184,6 +188,7 @@ constexpr MetricRule kF1{
           return averaged(o, s, [](double h, double d, double r) { return ratio_or_zero(2 * h, d + r); });
         },
     .outputs = 3,
+    .higher_is_better = true,
 };
 constexpr MetricRule kIou{
     .definition = {"iou", "what is decided for and right over what is either (Jaccard's index)", kAveragedOptions, "input, target"},
@@ -194,6 +199,7 @@ constexpr MetricRule kIou{
           return averaged(o, s, [](double h, double d, double r) { return ratio_or_zero(h, d + r - h); });
         },
     .outputs = 3,
+    .higher_is_better = true,
 };
 constexpr MetricRule kDiceScore{
     .definition = {"dice", "twice what is decided for and right over the sum of both, which is f1", kAveragedOptions,
@@ -202,6 +208,7 @@ constexpr MetricRule kDiceScore{
     .sums = kF1.sums,
     .value = kF1.value,
     .outputs = 3,
+    .higher_is_better = true,
 };
 constexpr MetricRule kConfusion{
     .definition = {"confusion", "how often each class (row) was taken for each (column)", kDecisionOptions, "input, target"},

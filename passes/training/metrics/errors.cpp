@@ -68,18 +68,21 @@ constexpr MetricRule kPerplexity{
     .types = class_number_types,
     .sums = surprise,
     .value = [](const Options& o, std::span<const Tensor> sums) { return scalar_of(std::exp(mean(o, sums).at(0))); },
+    .higher_is_better = false,
 };
 constexpr MetricRule kMae{
     .definition = {"mae", "mean of |input - target|", {}, "input, target"},
     .types = same_types,
     .sums = absolute_errors,
     .value = mean,
+    .higher_is_better = false,
 };
 constexpr MetricRule kRmse{
     .definition = {"rmse", "root of the mean of (input - target)^2", {}, "input, target"},
     .types = same_types,
     .sums = squared_errors,
     .value = [](const Options& o, std::span<const Tensor> sums) { return scalar_of(std::sqrt(mean(o, sums).at(0))); },
+    .higher_is_better = false,
 };
 constexpr MetricRule kR2{
     .definition = {"r2", "share of the targets' variance that is explained, the mean over columns", {}, "input, target"},
@@ -87,6 +90,7 @@ constexpr MetricRule kR2{
     .sums = sums_by_column,
     .value = r2,
     .outputs = 4,
+    .higher_is_better = true,
 };
 
 }  // namespace gcomp::passes

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,9 @@ MetricSpec parse_metric(std::string_view text, std::string_view output = {});
 std::vector<MetricSpec> default_metrics(const LossSpec& loss);
 
 std::span<const Definition* const> metric_definitions();
+/// Whether a greater value of this metric is a better one; none where values have no order, as of confusion. Throws UserError
+/// (exit 2) as parse_metric() does.
+std::optional<bool> higher_is_better(std::string_view metric);
 
 std::vector<std::string> possible_arrays(const MetricSpec& metric);
 std::vector<std::string> possible_outputs(const MetricSpec& metric);

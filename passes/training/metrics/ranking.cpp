@@ -72,6 +72,7 @@ constexpr MetricRule kAuc{
     .sums = rows_of,
     .value = auc,
     .keeps_rows = true,
+    .higher_is_better = true,
 };
 
 }  // namespace gcomp::passes

@@ -1,6 +1,7 @@
 // What a metric's rule is written with.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,7 @@ struct MetricRule {
   Tensor (*value)(const Options&, std::span<const Tensor> sums) = nullptr;
   int outputs = 2;          ///< of `sums`
   bool keeps_rows = false;  ///< its outputs are rows, not sums
+  std::optional<bool> higher_is_better = {};  ///< none of what has no order
 
   CallRule call() const { return {&definition, arguments, types}; }
 };

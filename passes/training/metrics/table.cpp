@@ -64,6 +64,8 @@ MetricSpec parse_metric(std::string_view text, std::string_view output) {
   return spec;
 }
 
+std::optional<bool> higher_is_better(std::string_view metric) { return read(parse_metric(metric)).rule->higher_is_better; }
+
 int output_count(const MetricSpec& metric) { return read(metric).rule->outputs; }
 
 bool keeps_rows(const MetricSpec& metric) { return read(metric).rule->keeps_rows; }

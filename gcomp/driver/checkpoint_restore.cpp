@@ -1,0 +1,77 @@
+// A training goes on from a checkpoint.
+#include <algorithm>
+
+#include "gcomp/driver/checkpoint.h"
+#include "gcomp/driver/checkpoint_states.h"
+#include "gcomp/driver/trainer_impl.h"
+#include "ir/base/error.h"
+#include "ir/base/nearest.h"
+
+namespace gcomp::driver {
+namespace {
+
+constexpr std::size_t kShownDigest = 16;
+
+std::vector<std::string> unknown_tensors(const Manifest& manifest, const runtime::StateMemory& memory) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : manifest.tensors)
+    if (!memory.contains(name)) names.push_back(name);
+  return names;
+}
+
+/// States of the training step that the checkpoint does not have; others keep the model's values.
+std::vector<std::string> lacking_tensors(const Manifest& manifest, const Trainer::Impl& impl) {
+  const runtime::Program& step = impl.step->program();
+  std::vector<std::string> names;
+  for (const runtime::State& state : step.states) {
+    const std::string& name = step.buffers[static_cast<std::size_t>(state.buffer)].name;
+    if (is_kept(impl.memory->entry(name)) && !manifest.tensors.contains(name)) names.push_back(name);
+  }
+  return names;
+}
+
+/// "tensor 'w' is f32[3] there, wanted f32[4], and 2 others differ"; "" where all have the trainer's types.
+std::string other_types(const Manifest& manifest, const runtime::StateMemory& memory) {
+  std::string first;
+  std::size_t others = 0;
+  for (const auto& [name, tensor] : manifest.tensors) {
+    if (!memory.contains(name)) continue;
+    const TensorType& wanted = memory.entry(name).type;
+    if (tensor.type == wanted) continue;
+    if (first.empty()) first = concat("tensor '", name, "' is ", to_string(tensor.type), " there, wanted ", to_string(wanted));
+    else ++others;
+  }
+  return others == 0 ? first : concat(first, ", and ", others, others == 1 ? " other differs" : " others differ");
+}
+
+/// Throws where the checkpoint does not fit the trainer.
+void check_fits(Trainer::Impl& impl, const FoundCheckpoint& found) {
+  const std::string where = concat("checkpoint '", found.path.string(), "' is of another model: ");
+  const std::string types = other_types(found.manifest, *impl.memory);
+  check_user(types.empty(), where, types);
+  const std::vector<std::string> lacking = lacking_tensors(found.manifest, impl);
+  check_user(lacking.empty(), where, "it lacks ", listing(lacking));
+  const std::vector<std::string> unknown = unknown_tensors(found.manifest, *impl.memory);
+  check_user(unknown.empty(), where, "it has ", listing(unknown), ", which the training step has not");
+  const CheckpointModel& model = checkpoint_model(impl);
+  const std::string& there = found.manifest.model.sha256;
+  check_user(there.empty() || model.sha256.empty() || there == model.sha256, where, "its tensors fit, but it was made from '",
+             found.manifest.model.name, "' with a SHA-256 that begins with ", there.substr(0, kShownDigest), ", and that of '",
+             model.name, "' begins with ", model.sha256.substr(0, kShownDigest));
+}
+
+}  // namespace
+
+RunState restore(Trainer& trainer, const FoundCheckpoint& found) {
+  Trainer::Impl& impl = trainer.impl();
+  check_user(impl.pending == 0, "restore: the losses of ", impl.pending, " steps are to be taken first");
+  // Parameters that no training step reads come with the forward pass.
+  if (impl.source && !unknown_tensors(found.manifest, *impl.memory).empty()) impl.forward_pass();
+  check_fits(impl, found);
+  const std::map<std::string, Tensor> tensors = read_tensors(found.path, found.manifest);
+  for (const auto& [name, value] : tensors) impl.memory->write(name, value);
+  trainer.set_data_position(found.manifest.run.position);
+  return found.manifest.run;
+}
+
+}  // namespace gcomp::driver

@@ -1,0 +1,71 @@
+// What of a trainer goes into a checkpoint.
+#include <algorithm>
+
+#include "gcomp/driver/checkpoint.h"
+#include "gcomp/driver/checkpoint_states.h"
+#include "gcomp/driver/model_source.h"
+#include "gcomp/driver/trainer_impl.h"
+#include "ir/base/error.h"
+#include "passes/training/average_parameters.h"
+
+namespace gcomp::driver {
+
+bool is_kept(const runtime::StateEntry& entry) {
+  static_cast<void>(entry);  // every state outlives its step; one that does not is to be left out here
+  return true;
+}
+
+StateKind kind_of(const runtime::StateEntry& entry, const std::set<std::string>& averages) {
+  if (averages.contains(entry.name)) return StateKind::average;
+  if (entry.name == "loss_scale") return StateKind::counter;  // which the optimizer does not know
+  switch (entry.role) {
+    case runtime::StateRole::parameter: return StateKind::parameter;
+    case runtime::StateRole::running_statistic: return StateKind::statistic;
+    case runtime::StateRole::optimizer: return StateKind::moment;
+    case runtime::StateRole::counter: return StateKind::counter;
+  }
+  throw InternalError(concat("state '", entry.name, "' has no role"));
+}
+
+std::set<std::string> average_names(const std::vector<std::string>& trained) {
+  std::set<std::string> names;
+  for (const std::string& name : trained) names.insert(passes::average_name(name));
+  return names;
+}
+
+const CheckpointModel& checkpoint_model(Trainer::Impl& impl) {
+  if (impl.checkpoint_model) return *impl.checkpoint_model;
+  CheckpointModel model{.name = impl.saved.model, .sha256 = {}, .trained = impl.saved.trained, .original = impl.saved.original};
+  if (const frontend::OnnxFile* file = impl.source ? onnx_file(*impl.source) : nullptr)
+    model.original = refer_to_original(*file, impl.model);
+  if (model.original) model.sha256 = model_digest(*model.original);
+  return impl.checkpoint_model.emplace(std::move(model));
+}
+
+void take_snapshot(Trainer& trainer, const RunState& run, Snapshot& into) {
+  Trainer::Impl& impl = trainer.impl();
+  check_user(impl.pending == 0, "a checkpoint of a training with ", impl.pending,
+             " steps pending: their losses are to be taken first");
+  into.run = run;
+  into.model = checkpoint_model(impl);
+  const std::set<std::string> averages = average_names(impl.saved.trained);
+  std::size_t count = 0;
+  for (const runtime::StateEntry& entry : impl.memory->entries()) {
+    if (!is_kept(entry)) continue;
+    if (count == into.states.size()) into.states.emplace_back();
+    Snapshot::State& state = into.states[count++];
+    state.name = entry.name;
+    state.kind = kind_of(entry, averages);
+    if (state.value.type() != entry.type || state.value.bytes().empty()) state.value = Tensor(entry.type);
+    impl.memory->read(entry.name, state.value.bytes());
+  }
+  into.states.resize(count);
+}
+
+Snapshot snapshot(Trainer& trainer, const RunState& run) {
+  Snapshot taken;
+  take_snapshot(trainer, run, taken);
+  return taken;
+}
+
+}  // namespace gcomp::driver

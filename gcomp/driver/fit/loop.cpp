@@ -1,0 +1,275 @@
+#include "gcomp/driver/fit/loop.h"
+
+#include <cmath>
+
+#include "gcomp/driver/fit/run_directory.h"
+#include "gcomp/driver/fit/run_record.h"
+#include "gcomp/driver/trainer_impl.h"
+#include "ir/base/error.h"
+
+namespace gcomp::driver {
+namespace {
+
+double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+/// Whether the optimizer's divisor may be 0.
+bool divides_by_zero(const Trainer& trainer) {
+  const Options& options = trainer.impl().options.optimizer.options();
+  return options.knows("eps") && options.number("eps") == 0;
+}
+
+/// While alive, the trainer takes the step of an epoch's last rows.
+class LastRowsInPlace {
+ public:
+  LastRowsInPlace(RemainderStep& step, Trainer& trainer) : step_(step), trainer_(trainer) { step_.swap(trainer_); }
+  ~LastRowsInPlace() {
+    trainer_.impl().pending = 0;  // where it threw
+    step_.swap(trainer_);
+  }
+  LastRowsInPlace(const LastRowsInPlace&) = delete;
+  LastRowsInPlace& operator=(const LastRowsInPlace&) = delete;
+
+ private:
+  RemainderStep& step_;
+  Trainer& trainer_;
+};
+
+}  // namespace
+
+bool FitLoop::evaluates_after(std::int64_t step) const {
+  if (!eval_rows_) return false;
+  if (step + 1 == end_) return true;
+  return options_.eval_every > 0 ? (step + 1) % options_.eval_every == 0 : epoch_ends(step);
+}
+
+bool FitLoop::checkpoint_due(std::int64_t step) const {
+  if (options_.checkpoint_every > 0 && (step + 1) % options_.checkpoint_every == 0) return true;
+  const double every = options_.checkpoint_every_seconds;
+  return every > 0 && seconds_between(checkpointed_, Clock::now()) >= every;
+}
+
+bool FitLoop::told(std::int64_t step) const { return step == begin_ || step + 1 == end_ || (step + 1) % options_.log_every == 0; }
+
+FitEnd FitLoop::asked_to_end() const {
+  if (callbacks_.cancelled && callbacks_.cancelled()) return FitEnd::cancelled;
+  if (options_.max_seconds > 0 && seconds_between(started_, Clock::now()) >= options_.max_seconds) return FitEnd::max_time;
+  return FitEnd::finished;
+}
+
+// ---- steps ----
+
+void FitLoop::start(std::int64_t step) {
+  result_.evaluation = {};
+  const std::span<const std::int64_t> rows = rows_->rows_of(step);
+  feeder_.load(rows);
+  if (schedule_) trainer_.set_learning_rate(schedule_->rate(step));
+  if (schedule_ && schedule_->turns_momentum()) trainer_.set_momentum(schedule_->momentum(step));
+  if (decisions_.spikes) set_limits(trainer_, decisions_.spikes->limits());
+  on_rows(
+      trainer_, data_, [&] { trainer_.start(); }, [&] { return rows; });
+}
+
+/// Of the steps up to `started`, so that no more than `most_pending` are.
+void FitLoop::take_losses(std::int64_t started, int most_pending) {
+  while (trainer_.pending() > most_pending) take_loss(started + 1 - trainer_.pending());
+}
+
+void FitLoop::take_loss(std::int64_t step) {
+  result_.loss = on_rows(
+      trainer_, data_, [&] { return trainer_.take_loss(); }, [&] { return rows_->rows_of(step); });
+  result_.steps = step + 1 - first_;
+  if (follows_epochs()) decisions_.epoch_loss.add(result_.loss, std::ssize(rows_->rows_of(step)));
+  count_skipped();
+  if (decisions_.spikes) decisions_.spikes->add(result_.loss, trainer_.gradient_norm().value_or(0));
+  report_step(step);
+  if (const Optional<LossScaleStatus> scale = trainer_.loss_scale()) check_scale(step, *scale);
+  if (!trainer_.skipped() && !std::isfinite(result_.loss))
+    throw NotFinite(concat(where(step), "the loss is ", result_.loss), why_not_finite(step));
+}
+
+void FitLoop::count_skipped() {
+  if (!trainer_.skipped().value_or(false)) {
+    decisions_.skipped_in_a_row = 0;
+    return;
+  }
+  ++result_.skipped;
+  ++decisions_.skipped_in_a_row;
+  if (decisions_.spikes && std::isfinite(result_.loss) && std::isfinite(trainer_.gradient_norm().value_or(0))) ++result_.spikes;
+}
+
+void FitLoop::report_step(std::int64_t step) {
+  const double rate = rate_of(step);
+  group_rates_.clear();
+  for (const ParameterGroup& group : trainer_.groups()) group_rates_.push_back(rate * group.rate);
+  const Clock::time_point now = Clock::now();
+  const double seconds = seconds_between(step_end_, now);
+  step_end_ = now;
+  const FitStep report{.step = step + 1,
+                       .epoch = rows_->epoch_of(step) + 1,
+                       .loss = result_.loss,
+                       .learning_rate = rate,
+                       .group_rates = group_rates_,
+                       .gradient_norm = trainer_.gradient_norm(),
+                       .loss_scale = trainer_.loss_scale(),
+                       .skipped = trainer_.skipped(),
+                       .rows_per_second = seconds > 0 ? static_cast<double>(rows_->rows_of(step).size()) / seconds : 0,
+                       .told = told(step)};
+  if (run_ && report.told) run_->write_step(report);
+  callbacks_.step(report);
+}
+
+/// A step that overflows is skipped; steps that all do end the run, where the scale says so: below 1 it no longer scales up. A
+/// constant one gets the patience that a dynamic one has from its first value on.
+void FitLoop::check_scale(std::int64_t step, const LossScaleStatus& scale) {
+  constexpr std::int64_t kPatience = 17;
+  if (!scale.skipped || (scale.dynamic ? scale.scale >= 1 : decisions_.skipped_in_a_row < kPatience)) return;
+  const std::string culprit = find_non_finite(data_, trainer_, rows_->rows_of(step));
+  const std::string what =
+      scale.dynamic ? concat("the loss scale has fallen to ", scale.scale) : concat("the loss scale is constant, ", scale.scale);
+  throw NotFinite(concat(where(step), "gradients were not finite in the last ", decisions_.skipped_in_a_row, " steps, and ", what),
+                  culprit.empty() ? "--precision bf16 has the range of float32" : culprit);
+}
+
+std::string FitLoop::where(std::int64_t step) const {
+  return concat("step ", step + 1, " (epoch ", rows_->epoch_of(step) + 1, "): ");
+}
+
+std::string FitLoop::why_not_finite(std::int64_t step) {
+  if (std::string culprit = find_non_finite(data_, trainer_, rows_->rows_of(step)); !culprit.empty()) return culprit;
+  if (divides_by_zero(trainer_)) return "With --eps 0 a parameter whose gradients were all zero is divided by zero";
+  return concat("A smaller --lr than ", base_rate_, " often helps");
+}
+
+// ---- between steps ----
+
+/// `regular` is one that decides; else one that only tells.
+void FitLoop::evaluate(std::int64_t step, bool regular) {
+  result_.evaluation = trainer_.evaluate(eval_rows_->batch());
+  const FitEvaluation report{.step = step + 1,
+                             .epoch = rows_->epoch_of(step) + 1,
+                             .evaluation = *result_.evaluation,
+                             .left_out = eval_rows_->rows() - result_.evaluation->rows,
+                             .best = regular && decisions_.best && decisions_.best->observe(*result_.evaluation)};
+  if (report.best) decisions_.best_step = step + 1;
+  if (report.best) run_->save_best(trainer_);
+  if (run_) run_->write_evaluation(report, options_.eval->source());
+  callbacks_.evaluation(report);
+  if (!regular) return;
+  if (decisions_.plateau_metric) schedule_->plateau()->observe(decisions_.plateau_metric->value(*result_.evaluation));
+  const bool stops = decisions_.early_stop && decisions_.early_stop->observe(*result_.evaluation);
+  if (stops && step + 1 < end_ && result_.end == FitEnd::finished) result_.end = FitEnd::early_stop;
+}
+
+/// Without evaluations the loss of the epoch's steps is what plateau follows.
+void FitLoop::end_epoch() {
+  schedule_->plateau()->observe(decisions_.epoch_loss.mean());
+  decisions_.epoch_loss = {};
+}
+
+void FitLoop::checkpoint(std::int64_t step) {
+  DataPosition position = position_;
+  position.steps = step + 1;
+  trainer_.set_data_position(position);
+  if (decisions_.spikes) set_limits(trainer_, {});  // they belong to this loop
+  callbacks_.checkpoint();
+  checkpointed_ = Clock::now();
+  if (!run_) return;
+  if (!checkpoints_) checkpoints_.emplace(CheckpointOptions{.folder = run_->checkpoints(), .keep = options_.keep});
+  const RunState state{.step = step + 1 - begin_,
+                       .position = position,
+                       .schedule = schedule_state(schedule_),
+                       .loop = loop_state(decisions_),
+                       .config = run_->settings()};
+  checkpoints_->write(trainer_, state, decisions_.best_step == step + 1 ? Standing::best : Standing::ordinary);
+  note(checkpoints_->poll());
+}
+
+void FitLoop::note(const std::vector<CheckpointEvent>& events) {
+  for (const CheckpointEvent& event : events) {
+    if (!event.failure.empty())
+      callbacks_.note(concat("the checkpoint after step ", event.step, " is not written: ", event.failure));
+    if (!event.note.empty()) callbacks_.note(event.note);
+  }
+}
+
+/// A step, and the losses that are due after it.
+void FitLoop::do_step(std::int64_t step) {
+  if (decisions_.spikes) take_losses(step - 1, 0);  // they decide what is one
+  std::optional<LastRowsInPlace> in_place;
+  if (last_rows_ && epoch_ends(step)) in_place.emplace(*last_rows_, trainer_);
+  start(step);
+  if (step + 1 < end_) result_.end = asked_to_end();
+  // A GPU computes this step while the loss of the one before is read.
+  take_losses(step, settles_after(step) ? 0 : trainer_.most_pending() - 1);
+}
+
+/// Whether something between this step and the next needs its loss, or its weights.
+bool FitLoop::settles_after(std::int64_t step) const {
+  if (step + 1 == end_ || result_.end != FitEnd::finished || evaluates_after(step) || checkpoint_due(step)) return true;
+  if (last_rows_ && (epoch_ends(step) || epoch_ends(step + 1))) return true;
+  return follows_epochs() && epoch_ends(step);
+}
+
+void FitLoop::after_step(std::int64_t step) {
+  bool saves = checkpoint_due(step) || result_.end != FitEnd::finished;
+  const bool evaluates = evaluates_after(step), goes_on = run_ || result_.end != FitEnd::cancelled;
+  if (evaluates && goes_on) evaluate(step, true);
+  else if (eval_rows_ && result_.end == FitEnd::max_time) evaluate(step, false);
+  if (follows_epochs() && epoch_ends(step)) end_epoch();
+  if (keeps_checkpoints() && decisions_.best && decisions_.best_step == step + 1) saves = true;
+  if (saves) checkpoint(step);
+}
+
+FitResult FitLoop::run() {
+  started_ = step_end_ = checkpointed_ = Clock::now();
+  for (std::int64_t step = first_; step < end_ && result_.end == FitEnd::finished; ++step) {
+    do_step(step);
+    if (trainer_.pending() == 0) after_step(step);
+  }
+  result_.seconds = seconds_between(started_, Clock::now());
+  if (checkpoints_) note(checkpoints_->finish());
+  if (checkpoints_ && !checkpoints_->failures().empty()) result_.tolerated.push_back(checkpoints_->failures());
+  position_.steps = first_ + result_.steps;
+  trainer_.set_data_position(position_);
+  trainer_.set_learning_rate(base_rate_);
+  if (decisions_.spikes) set_limits(trainer_, {});
+  check_outcome();
+  if (decisions_.best && decisions_.best_step > 0) {
+    result_.best = decisions_.best->best();
+    result_.best_step = decisions_.best_step;
+  }
+  return std::move(result_);
+}
+
+void FitLoop::check_outcome() const {
+  try {
+    trainer_.check_finite();
+  } catch (const UserError& error) { throw NotFinite(concat("after step ", position_.steps, ": ", error.what()), ""); }
+  if (result_.steps > 0 && result_.skipped == result_.steps && !trainer_.loss_scale())
+    throw NotFinite(concat("all ", result_.steps, " steps were skipped: loss or gradients were not finite"), "");
+}
+
+}  // namespace gcomp::driver
+
+namespace gcomp {
+
+FitResult fit(Trainer& trainer, const Dataset& data, const FitOptions& options, const FitCallbacks& callbacks) {
+  driver::FitLoop loop(trainer, data, options, callbacks);
+  const FitPlan plan = loop.plan();
+  callbacks.begin(plan);
+  if (options.plan_only) return {};
+  if (!options.run) return loop.run();
+  driver::RunRecord record(*options.run, trainer, data, options, plan);
+  try {
+    FitResult result = loop.run();
+    record.end(trainer, result);
+    return result;
+  } catch (const Error& error) {
+    record.fail(error.what());
+    throw;
+  }
+}
+
+}  // namespace gcomp

@@ -1,0 +1,88 @@
+// The loop of gcomp::fit(): loop_setup.cpp makes it, loop.cpp runs it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gcomp/driver/checkpoint.h"
+#include "gcomp/driver/fit/batch_feeder.h"
+#include "gcomp/driver/fit/decisions.h"
+#include "gcomp/driver/fit/remainder.h"
+#include "gcomp/driver/schedule.h"
+#include "gcomp/fit.h"
+#include "runtime/batch_plan.h"
+
+namespace gcomp::driver {
+
+/// The members are what the loop needs, in the order in which they are made.
+class FitLoop {
+ public:
+  /// Checks and compiles everything; goes on from the run directory's checkpoint where it is to. Throws as gcomp::fit().
+  FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& options, const FitCallbacks& callbacks);
+  FitPlan plan() const;
+  /// All steps, or those up to what ends the run before.
+  FitResult run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // loop_setup.cpp
+  void check_options() const;
+  void place();
+  void bind_schedule();
+  void resume();
+  void compile_remainder();
+
+  // loop.cpp
+  double rate_of(std::int64_t step) const { return schedule_ ? schedule_->rate(step) : base_rate_; }
+  bool epoch_ends(std::int64_t step) const { return (step + 1) % rows_->steps_per_epoch() == 0; }
+  bool evaluates_after(std::int64_t step) const;
+  bool checkpoint_due(std::int64_t step) const;
+  bool told(std::int64_t step) const;
+  /// Whether the mean loss of each epoch is wanted.
+  bool follows_epochs() const { return decisions_.plateau_metric && !eval_rows_; }
+  FitEnd asked_to_end() const;
+
+  void do_step(std::int64_t step);
+  void start(std::int64_t step);
+  void take_losses(std::int64_t started, int most_pending);
+  void take_loss(std::int64_t step);
+  void count_skipped();
+  void report_step(std::int64_t step);
+  void check_scale(std::int64_t step, const LossScaleStatus& scale);
+  void after_step(std::int64_t step);
+  bool settles_after(std::int64_t step) const;
+  void evaluate(std::int64_t step, bool regular);
+  void end_epoch();
+  bool keeps_checkpoints() const { return options_.checkpoint_every > 0 || options_.checkpoint_every_seconds > 0; }
+  void checkpoint(std::int64_t step);
+  void note(const std::vector<CheckpointEvent>& events);
+  void check_outcome() const;
+  std::string where(std::int64_t step) const;
+  std::string why_not_finite(std::int64_t step);
+
+  Trainer& trainer_;
+  const Dataset& data_;
+  const FitOptions& options_;
+  const FitCallbacks& callbacks_;
+  RunDirectory::Impl* run_;  // null for none
+  BatchFeeder feeder_;
+  std::optional<EvaluationRows> eval_rows_;
+  DataPosition position_;  // of the first step
+  std::optional<runtime::BatchPlan> rows_;
+  std::optional<RemainderStep> last_rows_;
+  std::int64_t begin_ = 0, first_ = 0, end_ = 0;  // steps of the data: where the run begins, this process, and the run ends
+  std::optional<Schedule> schedule_;              // none: the same rate throughout
+  double base_rate_ = 0;
+  Decisions decisions_;
+  std::string went_on_;
+  std::optional<CheckpointWriter> checkpoints_;  // of the run directory, from the first on
+  FitResult result_;
+  std::vector<double> group_rates_;  // of the step that is reported
+  Clock::time_point started_, step_end_, checkpointed_;
+};
+
+}  // namespace gcomp::driver

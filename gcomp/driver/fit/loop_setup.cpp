@@ -1,0 +1,137 @@
+#include <algorithm>
+
+#include "gcomp/driver/checkpoint.h"
+#include "gcomp/driver/fit/loop.h"
+#include "gcomp/driver/fit/run_directory.h"
+#include "gcomp/driver/trainer_impl.h"
+#include "ir/base/error.h"
+
+namespace gcomp::driver {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw UserError(message, ExitCode::usage); }
+
+/// What evaluations tell beside the loss: numbers and tables, by their texts.
+std::vector<std::string> metrics_of_evaluations(const Trainer& trainer) {
+  std::vector<std::string> names;
+  if (!trainer.impl().saved.evaluation) return names;
+  for (const SavedMetric& metric : trainer.impl().saved.evaluation->metrics) names.push_back(metric.text);
+  return names;
+}
+
+}  // namespace
+
+FitLoop::FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& options, const FitCallbacks& callbacks)
+    : trainer_(trainer),
+      data_(data),
+      options_(options),
+      callbacks_(callbacks),
+      run_(options.run ? &options.run->impl() : nullptr),
+      feeder_(data, trainer) {
+  check_options();
+  if (options.eval) eval_rows_.emplace(*options.eval, trainer);
+  if (options.eval) trainer.prepare_evaluation();
+  place();
+  bind_schedule();
+  compile_remainder();
+  decisions_ = Decisions::of(options, schedule_, eval_rows_ ? metrics_of_evaluations(trainer) : std::vector<std::string>());
+  if (options.run && options.run->goes_on()) resume();
+}
+
+void FitLoop::check_options() const {
+  const FitOptions& o = options_;
+  if ((o.epochs > 0) == (o.steps > 0) || o.epochs < 0 || o.steps < 0) refuse("give either --epochs N or --steps N, at least 1");
+  if (o.warmup_steps < 0) refuse("--warmup-steps: wanted 0 or more");
+  if (o.eval_every < 0) refuse("--eval-every: wanted 1 or more");
+  if (o.eval_every > 0 && !o.eval) refuse(concat("--eval-every ", o.eval_every, ": there is no --eval-data to evaluate"));
+  if (o.log_every < 1) refuse("--log-every: wanted 1 or more");
+  if (o.checkpoint_every < 0 || o.checkpoint_every_seconds < 0) refuse("--checkpoint-every: wanted 1 or more steps, or a time");
+  if (o.keep < 0) refuse("--keep: wanted 0 or more");
+  if (!(o.max_seconds >= 0)) refuse("--max-time: wanted a time above 0");
+  if (!(o.skip_spikes >= 0)) refuse("--skip-spikes: wanted a number above 0");
+  if (o.skip_spikes > 0 && !takes_limits(trainer_))
+    refuse(concat("--skip-spikes ", o.skip_spikes, ": the training step was compiled without it"));
+  if (trainer_.pending() > 0) refuse(concat("fit: the losses of ", trainer_.pending(), " steps are to be taken first"));
+}
+
+/// Where in the data the first step is.
+void FitLoop::place() {
+  const DataPosition before = trainer_.data_position();
+  position_ = before;
+  if (before.steps == 0) {
+    position_.shuffled = options_.shuffle;
+    if (options_.seed) position_.seed = *options_.seed;
+  } else {
+    if (options_.seed && *options_.seed != before.seed)
+      refuse(concat("--seed ", *options_.seed, ": the training did ", before.steps, " steps with seed ", before.seed,
+                    " and goes on with it; leave --seed out"));
+    if (!options_.shuffle && before.shuffled)
+      refuse(concat("--no-shuffle: the training did ", before.steps, " steps on shuffled rows and goes on so; leave it out"));
+  }
+  position_.rows = data_.rows();
+  if (before.steps > 0 && before.rows != data_.rows()) {
+    position_.steps = 0;
+    callbacks_.note(concat("the model was trained on ", before.rows, " rows, '", data_.source(), "' has ", data_.rows(),
+                           ": its rows are gone through from the start"));
+  }
+  rows_.emplace(data_.rows(), trainer_.batch(), position_.seed,
+                position_.shuffled ? runtime::RowOrder::shuffled : runtime::RowOrder::sequential,
+                options_.drop_last ? runtime::LastRows::dropped : runtime::LastRows::kept);
+  begin_ = first_ = position_.steps;
+  end_ = begin_ + (options_.steps > 0 ? options_.steps : options_.epochs * rows_->steps_per_epoch());
+}
+
+/// Steps count from the start of the data, as the schedule's do, so that a run that goes on goes on in its schedule too.
+void FitLoop::bind_schedule() {
+  base_rate_ = trainer_.learning_rate();
+  if (!options_.schedule.empty() || options_.warmup_steps > 0)
+    schedule_.emplace(options_.schedule.empty() ? "constant" : options_.schedule);
+  const bool turns = schedule_ && schedule_->turns_momentum();
+  if (trainer_.takes_momentum() && !turns)
+    refuse("the training step was compiled for a schedule that turns the momentum; give it, such as --schedule one_cycle");
+  if (!trainer_.takes_momentum() && turns)
+    refuse(concat("--schedule ", options_.schedule,
+                  ": the training step was compiled for a momentum that stays; cycle_momentum=false leaves it"));
+  if (schedule_) schedule_->bind({base_rate_, end_, options_.warmup_steps});
+}
+
+void FitLoop::compile_remainder() {
+  if (rows_->last_rows() > 0) last_rows_.emplace(trainer_, rows_->last_rows());
+}
+
+/// From the newest checkpoint that is whole.
+void FitLoop::resume() {
+  if (run_->config.empty()) run_->config = config_of(options_);
+  const std::optional<FoundCheckpoint> found = find_latest(run_->checkpoints());
+  if (!found) return callbacks_.note(concat("--resume: '", run_->path, "' holds no checkpoint: the run starts anew"));
+  const RunState& saved = found->manifest.run;
+  const std::string where = concat("--resume: '", found->path.string(), "': ");
+  if (const auto differences = config_differences(saved.config, run_->settings()); !differences.empty())
+    refuse(concat(where, to_string(differences), "; a run goes on as it began, or --overwrite starts another"));
+  if (saved.position.rows != data_.rows())
+    throw UserError(concat(where, "its data have ", saved.position.rows, " rows, '", data_.source(), "' has ", data_.rows()));
+  if (saved.position.steps - saved.step != begin_)
+    throw UserError(
+        concat(where, "its run began after step ", saved.position.steps - saved.step, " of the data, this one after ", begin_));
+  const RunState state = restore(trainer_, *found);
+  set_schedule_state(schedule_, state.schedule);
+  set_loop_state(decisions_, state.loop);
+  position_ = state.position;
+  first_ = position_.steps;
+  went_on_ = concat("resumed from '", found->path.string(), "'", found->passed_over.empty() ? "" : "; ", found->passed_over);
+}
+
+FitPlan FitLoop::plan() const {
+  return {.position = position_,
+          .steps = end_ - begin_,
+          .done = first_ - begin_,
+          .batch = rows_->batch(),
+          .steps_per_epoch = rows_->steps_per_epoch(),
+          .dropped_rows = rows_->dropped_rows(),
+          .schedule = schedule_ ? schedule_->text() : "",
+          .learning_rate = base_rate_,
+          .went_on = went_on_,
+          .rate = [schedule = schedule_, base = base_rate_](std::int64_t step) { return schedule ? schedule->rate(step) : base; }};
+}
+
+}  // namespace gcomp::driver

@@ -1,0 +1,234 @@
+#include "gcomp/driver/fit/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "gcomp/driver/fit/metric_lines.h"
+#include "gcomp/driver/training.h"
+#include "ir/base/error.h"
+#include "runtime/files/atomic_file.h"
+
+namespace gcomp {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kLockName = "lock", kCheckpointsName = "checkpoints";
+/// What only a run has: a folder with neither of them holds none.
+constexpr std::string_view kConfigName = "config.json", kRunName = "run.json", kMetricsName = "metrics.jsonl";
+
+/// What a run makes in its folder.
+bool is_of_run(const std::string& name) {
+  constexpr std::string_view kNames[] = {kConfigName, kRunName,    kMetricsName, "metrics.csv",    "log.txt", "last.onnx",
+                                         "last.gcx",  "best.onnx", "best.gcx",   kCheckpointsName, kLockName};
+  return std::ranges::count(kNames, name) > 0 || name.starts_with("events.out.tfevents.") || runtime::is_temporary_name(name);
+}
+
+[[noreturn]] void fail(const std::string& what, const fs::path& path, int error) {
+  throw UserError(concat(what, " '", path.string(), "': ", std::generic_category().message(error)));
+}
+
+/// The bytes of the lines of up to `steps` steps. Lines are in the order of their steps.
+std::uintmax_t bytes_up_to(const fs::path& metrics, std::int64_t steps) {
+  std::ifstream in(metrics, std::ios::binary);
+  std::uintmax_t bytes = 0;
+  for (std::string line; std::getline(in, line) && !in.eof(); bytes += line.size() + 1) {
+    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object() || object.value("step", std::int64_t{0}) > steps) break;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+RunDirectory::Impl::Impl(const Path& folder, EarlierRun of_earlier) : path(folder.string()), earlier(of_earlier) {
+  std::error_code error;
+  made = fs::create_directories(path, error);
+  if (error) fail("cannot make the run directory", path, error.value());
+  try {
+    lock_folder();
+    look();
+  } catch (...) {
+    if (made) fs::remove_all(path, error);
+    throw;
+  }
+}
+
+RunDirectory::Impl::~Impl() {
+  std::error_code ignored;
+  if (begun) return;
+  if (!has_run) fs::remove(file(kLockName), ignored);
+  if (made) fs::remove(path, ignored);
+}
+
+/// The kernel lets go of it with the process.
+void RunDirectory::Impl::lock_folder() {
+  lock = runtime::Descriptor(::open(file(kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!lock) fail("cannot write", file(kLockName), errno);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return;
+  made = false;  // it is theirs
+  has_run = true;
+  if (errno != EWOULDBLOCK) fail("cannot lock", file(kLockName), errno);
+  throw UserError(concat("--run-dir ", path, ": another process trains there; give each run a folder of its own"));
+}
+
+void RunDirectory::Impl::look() {
+  std::string foreign;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    has_run |= name == kConfigName || name == kRunName || name == kCheckpointsName;
+    if (!is_of_run(name)) foreign = name;
+  }
+  if (!has_run && !foreign.empty())
+    throw UserError(concat("--run-dir ", path, ": it holds other files, such as '", foreign, "', and no run; give an empty folder"),
+                    ExitCode::usage);
+  if (has_run && earlier == EarlierRun::refuse)
+    throw UserError(concat("--run-dir ", path, ": there is a run already; --resume goes on with it, --overwrite starts anew"),
+                    ExitCode::usage);
+}
+
+/// Files of others stay.
+void RunDirectory::Impl::remove_run() {
+  std::error_code error;
+  std::vector<fs::path> removed;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path))
+    if (const std::string name = entry.path().filename().string(); is_of_run(name) && name != kLockName)
+      removed.push_back(entry.path());
+  for (const fs::path& one : removed) {
+    fs::remove_all(one, error);
+    if (error) fail("cannot remove", one, error.value());
+  }
+}
+
+void RunDirectory::Impl::begin(std::int64_t steps) {
+  if (earlier != EarlierRun::resume) remove_run();
+  begun = true;
+  const fs::path lines = file(kMetricsName);
+  std::error_code error;
+  if (fs::exists(lines)) fs::resize_file(lines, bytes_up_to(lines, steps), error);
+  if (error) fail("cannot write", lines, error.value());
+  metrics = std::make_unique<runtime::MetricsWriter>(lines, runtime::MetricsWriter::Opening::append);
+  table.emplace(file("metrics.csv"), steps);
+  events.emplace(path, steps + 1);
+  log_file.emplace(file("log.txt"), std::ios::app);
+  *log_file << log << std::flush;
+  log.clear();
+  write(kConfigName, nlohmann::json::parse(config.empty() ? "{}" : config));
+}
+
+void RunDirectory::Impl::write(std::string_view name, const nlohmann::json& content) const {
+  const std::string text = content.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  runtime::write_file(file(name), std::as_bytes(std::span(text)));
+}
+
+template <class Work>
+void RunDirectory::Impl::tolerating(const Work& work) {
+  if (metrics_end) return;
+  try {
+    work();
+  } catch (const UserError& error) {
+    failures.push_back(concat(error.what(), "; the metrics in '", path, "' end before the run"));
+    metrics_end = true;
+  }
+}
+
+std::string RunDirectory::Impl::settings() const {
+  constexpr std::string_view kOthers[] = {"checkpoint-every", "check-steps", "compiler", "compiler-timeout", "keep", "library",
+                                          "log-every",        "max-time",    "metrics",  "no-cache",         "out",  "out-ema",
+                                          "run-dir",          "threads"};
+  nlohmann::json settings = nlohmann::json::object();
+  for (const auto& [name, entry] : nlohmann::json::parse(config).items())
+    if (std::ranges::count(kOthers, name) == 0)
+      settings[name] = entry.is_object() && entry.contains("value") ? entry.at("value") : entry;
+  return settings.dump();
+}
+
+std::string RunDirectory::Impl::ending(const Trainer& trainer) { return driver::comes_from_onnx(trainer) ? ".onnx" : ".gcx"; }
+
+void RunDirectory::Impl::save_best(Trainer& trainer) {
+  const std::string name = concat("best", ending(trainer));
+  try {
+    trainer.save(file(name), name.ends_with(".gcx") ? Weights::trained : trainer.weights());
+  } catch (const UserError& error) { failures.push_back(concat(error.what(), "; '", file(name).string(), "' is an older one")); }
+}
+
+void RunDirectory::Impl::write_step(const FitStep& step) {
+  tolerating([&] {
+    std::vector<runtime::Metric> fields = driver::metrics_of_step(step);
+    fields.emplace_back("rows_per_second", step.rows_per_second);
+    metrics->write(fields);
+    table->write(fields);
+    std::vector<std::string> tags;
+    std::vector<driver::EventFile::Scalar> scalars;
+    tags.reserve(fields.size());
+    for (const auto& [name, value] : fields)
+      if (const double* number = std::get_if<double>(&value))
+        scalars.emplace_back(tags.emplace_back(concat("train/", name)), *number);
+    std::vector<std::string> groups;
+    groups.reserve(step.group_rates.size());
+    for (const double rate : step.group_rates)
+      scalars.emplace_back(groups.emplace_back(concat("train/lr_groups/", groups.size())), rate);
+    events->write(step.step, scalars);
+  });
+}
+
+void RunDirectory::Impl::write_evaluation(const FitEvaluation& evaluation, std::string_view source) {
+  tolerating([&] {
+    std::vector<runtime::Metric> fields = driver::metrics_of_evaluation(evaluation, source);
+    fields.insert(fields.begin(), {"step", evaluation.step});
+    metrics->write(fields);
+    std::vector<std::string> names, tags;
+    names.reserve(fields.size()), tags.reserve(fields.size());
+    std::vector<runtime::Metric> row{{"step", evaluation.step}, {"epoch", evaluation.epoch}};
+    std::vector<driver::EventFile::Scalar> scalars;
+    for (const auto& [name, value] : fields)
+      if (const double* number = std::get_if<double>(&value)) {
+        row.emplace_back(names.emplace_back(concat("eval_", name)), *number);
+        scalars.emplace_back(tags.emplace_back(concat("eval/", name)), *number);
+      }
+    table->write(row);
+    events->write(evaluation.step, scalars);
+  });
+}
+
+std::string driver::config_of(const FitOptions& options) {
+  nlohmann::json values;
+  const auto add = [&](const char* name, const nlohmann::json& value) { values[name] = {{"value", value}, {"from", "program"}}; };
+  add("epochs", options.epochs);
+  add("steps", options.steps);
+  if (options.seed) add("seed", *options.seed);
+  add("no-shuffle", !options.shuffle);
+  add("drop-last", options.drop_last);
+  add("schedule", options.schedule);
+  add("warmup-steps", options.warmup_steps);
+  add("skip-spikes", options.skip_spikes);
+  add("eval-every", options.eval_every);
+  add("early-stop", options.early_stop);
+  add("save-best", options.save_best);
+  add("max-time", options.max_seconds);
+  add("log-every", options.log_every);
+  add("keep", options.keep);
+  return values.dump();
+}
+
+RunDirectory::RunDirectory(const Path& path, EarlierRun earlier) : impl_(new Impl(path, earlier)) {}
+RunDirectory::RunDirectory(RunDirectory&&) noexcept = default;
+RunDirectory& RunDirectory::operator=(RunDirectory&&) noexcept = default;
+RunDirectory::~RunDirectory() = default;
+
+const std::string& RunDirectory::path() const { return impl_->path; }
+bool RunDirectory::goes_on() const { return impl_->has_run && impl_->earlier == EarlierRun::resume; }
+void RunDirectory::set_config(std::string_view json) { impl_->config = json; }
+
+void RunDirectory::log(std::string_view line) {
+  if (!impl_->log_file) impl_->log += concat(line, "\n");
+  else *impl_->log_file << line << '\n' << std::flush;
+}
+
+}  // namespace gcomp

@@ -1,0 +1,81 @@
+#include "runtime/row_reader.h"
+
+#include <algorithm>
+
+#include "ir/base/error.h"
+#include "ir/base/nearest.h"
+#include "runtime/convert.h"
+
+namespace gcomp::runtime {
+namespace {
+
+TensorType with_rows(const TensorType& row, std::int64_t rows) {
+  TensorType type{row.dtype, {rows}};
+  type.shape.insert(type.shape.end(), row.shape.begin(), row.shape.end());
+  return type;
+}
+
+}  // namespace
+
+std::string where_of(std::string_view source, std::string_view array) { return concat("'", source, "', array '", array, "'"); }
+
+std::size_t find_array(const gcomp::Dataset& data, std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& [array, type] : data.arrays()) {
+    if (array == name) return names.size();
+    names.push_back(array);
+  }
+  throw UserError(concat("'", data.source(), "' has no array '", name, "', it has ", listing(names), did_you_mean(name, names)));
+}
+
+RowReader::RowReader(const gcomp::Dataset& data) : data_(data), arrays_(data.arrays()) {
+  check_user(data.rows() > 0, "'", data.source(), "' has no rows");
+  for (const auto& [name, type] : arrays_) gathered_.push_back(type.dtype);
+  rows_.resize(arrays_.size());
+}
+
+void RowReader::require(std::string_view name, const TensorType& batch) {
+  const std::size_t index = find(name);
+  const TensorType& row = arrays_[index].second;
+  const std::string where = where_of(data_.source(), name);
+  check_internal(batch.rank() >= 1, "row reader: input '", name, "' is ", to_string(batch), ", which has no batch dimension");
+  const Shape wanted(batch.shape.begin() + 1, batch.shape.end());
+  check_user(row.shape == wanted, where, ": each row is ", to_string(row), ", wanted ", to_string(TensorType{batch.dtype, wanted}));
+  const Tensor* whole = data_.whole(index);
+  check_convertible(whole ? *whole : Tensor(with_rows(row, 0)), batch.dtype, where);
+  gathered_[index] = batch.dtype;
+  if (!whole && batch.dtype != row.dtype) rows_[index] = Tensor(with_rows(row, 1));
+}
+
+void RowReader::gather(std::size_t array, std::span<const std::int64_t> rows, std::span<std::byte> destination) {
+  const auto& [name, type] = arrays_[array];
+  const auto elements = static_cast<std::size_t>(type.elements());
+  const std::size_t from = elements * size_of(type.dtype), to = elements * size_of(gathered_[array]);
+  check_internal(destination.size() == to * rows.size(), "row reader: array '", name, "': ", rows.size(), " rows of ", to,
+                 " bytes into ", destination.size());
+  const Tensor* whole = data_.whole(array);
+  for (const std::int64_t row : rows) {
+    check_internal(row >= 0 && row < data_.rows(), "row reader: row ", row, " of ", data_.rows());
+    if (whole)
+      convert_elements(type.dtype, whole->bytes().subspan(static_cast<std::size_t>(row) * from, from), gathered_[array],
+                       destination.first(to));
+    else if (gathered_[array] == type.dtype) data_.fetch(array, row, destination.first(to));
+    else fetch_converted(array, row, destination.first(to));
+    destination = destination.subspan(to);
+  }
+}
+
+void RowReader::fetch_converted(std::size_t array, std::int64_t row, std::span<std::byte> destination) {
+  Tensor& fetched = rows_[array];
+  data_.fetch(array, row, fetched.bytes());
+  check_convertible(fetched, gathered_[array], where_of(data_.source(), arrays_[array].first), row);
+  convert_elements(fetched.dtype(), fetched.bytes(), gathered_[array], destination);
+}
+
+Tensor RowReader::row(std::size_t array, std::int64_t row) const {
+  Tensor fetched(arrays_[array].second);
+  data_.fetch(array, row, fetched.bytes());
+  return fetched;
+}
+
+}  // namespace gcomp::runtime

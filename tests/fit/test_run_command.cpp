@@ -1,0 +1,130 @@
+// gcomp train --run-dir: the same run by the command, its configuration, and what a signal leaves.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "ir/base/error.h"
+#include "tests/drive/command.h"
+#include "tests/drive/recorded_model.h"
+#include "tests/runtime/temporary_directory.h"
+
+namespace gcomp::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using runtime::test::contents;
+using runtime::test::put;
+using runtime::test::TemporaryDirectory;
+
+class RunCommand : public testing::Test {
+ protected:
+  static std::vector<std::string> words(const std::vector<std::string>& more) {
+    const RecordedModel mlp = recorded_model("mlp");
+    std::vector<std::string> arguments{"train", mlp.model(), "--data", mlp.data(), "--loss", "bce", "--batch", "32"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  static CommandResult train(const std::vector<std::string>& more) { return run_gcomp(words(more)); }
+  json read(const std::string& name) const { return json::parse(contents(folder_ / "run" / name)); }
+
+  TemporaryDirectory folder_;
+  const std::string run_ = folder_ / "run";
+};
+
+TEST_F(RunCommand, LeavesTheFilesOfTheRun) {
+  const CommandResult plain = train({"--steps", "12", "--out", folder_ / "plain.onnx"});
+  const CommandResult result = train({"--steps", "12", "--run-dir", run_, "--eval-data", recorded_model("mlp").data(),
+                                      "--eval-every", "5", "--save-best", "loss", "--metrics", folder_ / "m.jsonl"});
+  ASSERT_EQ(plain.exit_code, 0) << plain.errors;
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(contents(folder_ / "run" / "last.onnx"), contents(folder_ / "plain.onnx"));
+  for (const char* file : {"best.onnx", "config.json", "run.json", "metrics.jsonl", "metrics.csv", "log.txt", "lock"})
+    EXPECT_TRUE(fs::exists(folder_ / "run" / file)) << file;
+  EXPECT_FALSE(fs::exists(folder_ / "run" / "checkpoints")) << "nobody asked for any";
+  EXPECT_EQ(read("config.json").at("steps"), (json{{"value", 12}, {"from", "command line"}}));
+  EXPECT_EQ(read("config.json").at("optimizer"), (json{{"value", "adamw"}, {"from", "default"}}));
+  for (const char* part : {"model", "data", "eval_data"})
+    EXPECT_NE(read("run.json").at(part).dump().find("\"sha256\""), std::string::npos) << part;
+  const std::string log = contents(folder_ / "run" / "log.txt");
+  for (const char* part : {"device: ", "step 5: test loss ", "trained 12 steps", "best loss "})
+    EXPECT_NE(log.find(part), std::string::npos) << part << " is not in\n" << log;
+  EXPECT_EQ(step_losses(folder_ / "m.jsonl"), step_losses(folder_ / "run" / "metrics.jsonl"));
+}
+
+TEST_F(RunCommand, ASignalEndsARunThatGoesOn) {
+  const std::vector<std::string> more{"--epochs", "40", "--run-dir", run_, "--schedule", "cosine", "--seed", "3"};
+  const CommandResult whole = train({"--epochs", "40", "--run-dir", folder_ / "whole", "--schedule", "cosine", "--seed", "3"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.errors;
+  const CommandResult ended = interrupt_gcomp(words(more), "step 1/", SIGTERM);
+  ASSERT_EQ(ended.exit_code, 75) << ended.errors;
+  EXPECT_NE(ended.errors.find("interrupted by SIGTERM after step "), std::string::npos) << ended.errors;
+  EXPECT_NE(ended.errors.find("to go on: "), std::string::npos) << ended.errors;
+  EXPECT_NE(ended.errors.find(concat("--run-dir ", run_, " --schedule cosine --seed 3 --resume")), std::string::npos)
+      << ended.errors;
+  EXPECT_TRUE(fs::exists(folder_ / "run" / "last.onnx"));
+  EXPECT_EQ(read("run.json").at("state"), "interrupted");
+  std::vector<std::string> resuming = more;
+  resuming.push_back("--resume");
+  const CommandResult resumed = train(resuming);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  EXPECT_NE(resumed.errors.find("resumed from "), std::string::npos) << resumed.errors;
+  EXPECT_EQ(contents(folder_ / "run" / "last.onnx"), contents(folder_ / "whole" / "last.onnx"));
+  EXPECT_EQ(step_losses(folder_ / "run" / "metrics.jsonl"), step_losses(folder_ / "whole" / "metrics.jsonl"));
+}
+
+TEST_F(RunCommand, AConfigurationIsReadAgain) {
+  put(folder_ / "c.json", R"({"lr": 0.125, "optimizer": "sgd", "steps": 7, "freeze": ["nothing*"], "no-shuffle": true})");
+  const CommandResult printed = train({"--config", folder_ / "c.json", "--steps", "9", "--print-config", "--out", "x.onnx"});
+  ASSERT_EQ(printed.exit_code, 0) << printed.errors;
+  const json config = json::parse(printed.output);
+  EXPECT_EQ(config.at("lr"), (json{{"value", 0.125}, {"from", "file"}}));
+  EXPECT_EQ(config.at("steps"), (json{{"value", 9}, {"from", "command line"}}));
+  EXPECT_EQ(config.at("freeze"), (json{{"value", {"nothing*"}}, {"from", "file"}}));
+  EXPECT_EQ(config.at("no-shuffle"), (json{{"value", true}, {"from", "file"}}));
+  EXPECT_EQ(config.at("warmup-steps"), (json{{"value", 0}, {"from", "default"}}));
+  EXPECT_FALSE(fs::exists("x.onnx"));
+
+  ASSERT_EQ(train({"--steps", "6", "--lr", "0.01", "--run-dir", run_}).exit_code, 0);
+  // The run's own config.json has model and data too.
+  const CommandResult again = run_gcomp({"train", "--config", folder_ / "run" / "config.json", "--run-dir", folder_ / "again"});
+  ASSERT_EQ(again.exit_code, 0) << again.errors;
+  EXPECT_EQ(contents(folder_ / "again" / "last.onnx"), contents(folder_ / "run" / "last.onnx"));
+}
+
+TEST_F(RunCommand, APlanRunsNothing) {
+  const CommandResult plan = train({"--epochs", "3", "--schedule", "linear", "--warmup-steps", "4", "--plan-only", "--run-dir",
+                                    run_, "--out", folder_ / "t.onnx"});
+  ASSERT_EQ(plan.exit_code, 0) << plan.errors;
+  for (const char* part :
+       {"plan: ", "memory of a step: ", "learning rate: linear after 4 steps of warm-up", "|   ", "nothing was run"})
+    EXPECT_NE(plan.output.find(part), std::string::npos) << plan.output;
+  EXPECT_FALSE(fs::exists(run_));
+  EXPECT_FALSE(fs::exists(folder_ / "t.onnx"));
+  EXPECT_NE(train({"--epochs", "3", "--schedule", "step", "--plan-only", "--out", folder_ / "t.onnx"}).exit_code, 0);
+}
+
+TEST_F(RunCommand, TwoProcessesDoNotShareAFolder) {
+  CommandResult second;
+  const CommandResult first = run_gcomp_until(words({"--steps", "100000000", "--run-dir", run_}), "step 1/", [&](pid_t child) {
+    second = train({"--steps", "1", "--run-dir", run_, "--overwrite"});
+    kill(child, SIGKILL);
+  });
+  EXPECT_EQ(first.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(second.exit_code, 3) << second.errors;
+  EXPECT_NE(second.errors.find("another process trains there"), std::string::npos) << second.errors;
+  // A killed run leaves no lock behind.
+  EXPECT_EQ(train({"--steps", "1", "--run-dir", run_, "--overwrite"}).exit_code, 0);
+}
+
+TEST_F(RunCommand, TheLastLinesSayWhyItEnded) {
+  const CommandResult early = train({"--steps", "500", "--lr", "0", "--run-dir", run_, "--eval-data", recorded_model("mlp").data(),
+                                     "--eval-every", "2", "--early-stop", "loss:2"});
+  ASSERT_EQ(early.exit_code, 0) << early.errors;
+  EXPECT_NE(early.output.find("stopped early after step 6 of 500: --early-stop loss:2"), std::string::npos) << early.output;
+  const CommandResult timed = train({"--steps", "100000000", "--max-time", "0.2s", "--out", folder_ / "t.onnx"});
+  ASSERT_EQ(timed.exit_code, 0) << timed.errors;
+  EXPECT_NE(timed.output.find("of 100000000: --max-time 0.2s has passed"), std::string::npos) << timed.output;
+}
+
+}  // namespace
+}  // namespace gcomp::test

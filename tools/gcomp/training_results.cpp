@@ -1,0 +1,112 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "gcomp/driver/training.h"
+#include "ir/base/error.h"
+#include "ir/base/units.h"
+#include "tools/gcomp/command.h"
+#include "tools/gcomp/metric_text.h"
+#include "tools/gcomp/report.h"
+#include "tools/gcomp/rescue.h"
+#include "tools/gcomp/training_run.h"
+
+namespace gcomp::tools {
+namespace {
+
+/// Of a run that --resume takes up (EX_TEMPFAIL of sysexits.h).
+constexpr int kExitToResume = 75;
+
+}  // namespace
+
+std::string TrainingRun::skipped_text() const {
+  const std::string count = concat(result_.skipped, result_.skipped == 1 ? " step was" : " steps were", " skipped: ");
+  if (result_.spikes > 0)
+    return concat(count, result_.spikes, " by --skip-spikes, ", result_.skipped - result_.spikes,
+                  " since loss or gradients were not finite");
+  if (const Optional<LossScaleStatus> scale = trainer_->loss_scale())
+    return concat(count, "gradients overflowed f16, loss scale ", scale->scale);
+  return concat(count, "loss or gradients were not finite");
+}
+
+void TrainingRun::print_results(const std::string& out, const std::string& digest) const {
+  char text[160];
+  std::snprintf(text, sizeof text, ", last loss %.9g", result_.loss);
+  if (result_.steps == 0) console_.result(concat("all ", plan_.steps, " steps were done before"));
+  else
+    console_.result(concat("trained ", result_.steps, result_.steps == 1 ? " step in " : " steps in ", time_text(result_.seconds),
+                           " (", rows_rate_text(static_cast<double>(result_.steps * plan_.batch) / result_.seconds), ")", text));
+  console_.result(concat("wrote '", out, "', seed ", plan_.position.seed, ", weights ", digest.substr(0, 16)));
+  say_what_happened();
+  if (!result_.evaluation) return;
+  for (const std::string& metric : metric_lines(*result_.evaluation)) console_.result(metric);
+}
+
+/// What was skipped, dropped or tolerated, and why the run ended before its last step.
+void TrainingRun::say_what_happened() const {
+  const std::int64_t done = plan_.done + result_.steps;
+  if (result_.end == FitEnd::early_stop)
+    console_.result(concat("stopped early after step ", done, " of ", plan_.steps, ": --early-stop ", flags_.run.early_stop));
+  if (result_.end == FitEnd::max_time)
+    console_.result(concat("stopped after step ", done, " of ", plan_.steps, ": --max-time ", flags_.run.max_time, " has passed"));
+  if (result_.best) console_.result(concat("best ", flags_.run.save_best, " ", *result_.best, " after step ", result_.best_step));
+  if (result_.skipped > 0) console_.result(skipped_text());
+  if (plan_.dropped_rows > 0 && directory_)
+    console_.result(concat("each epoch dropped ", plan_.dropped_rows, plan_.dropped_rows == 1 ? " row" : " rows"));
+  for (const std::string& one : result_.tolerated) console_.warn(one);
+  if (!result_.last_failure.empty()) console_.warn(result_.last_failure);
+}
+
+nlohmann::json TrainingRun::results(const std::string& out, const std::string& digest) const {
+  nlohmann::json json{{"out", out},
+                      {"steps", result_.steps},
+                      {"loss", result_.loss},
+                      {"seconds", result_.seconds},
+                      {"seed", plan_.position.seed},
+                      {"weights_sha256", digest},
+                      {"dropped_rows", plan_.dropped_rows}};
+  if (trainer_->skipped()) json["skipped_steps"] = result_.skipped;
+  if (!result_.evaluation) return json;
+  json["eval"] = {{"data", flags_.eval_data}, {"loss", result_.evaluation->loss}, {"rows", result_.evaluation->rows}};
+  add_metrics(json["eval"], *result_.evaluation);
+  return json;
+}
+
+void TrainingRun::finish() {
+  const std::string digest = trainer_->weights_digest();
+  SavedModelFile saved{.path = result_.last, .failure = {}};
+  if (!flags_.out.empty() || result_.last.empty()) saved = save_somewhere(*trainer_, out());
+  std::optional<SavedModelFile> averaged;
+  if (!flags_.out_ema.empty()) averaged = save_somewhere(*trainer_, flags_.out_ema, Weights::averaged);
+  if (!flags_.training && !is_artifact(saved.path))
+    report_forms(console_, saved.path, driver::imported_model(*trainer_).forms.training,
+                 "written in inference form (--training keeps them as in training)");
+  print_results(saved.path, digest);
+  if (averaged) console_.result(concat("wrote '", averaged->path, "', the average of the parameters"));
+
+  std::string problem;
+  int code = static_cast<int>(saved.code);
+  const auto add = [&](const std::string& text, int exit_code) {
+    problem += (problem.empty() ? "" : "; ") + text;
+    if (code == 0) code = exit_code;
+  };
+  const bool interrupted = result_.end == FitEnd::cancelled;
+  if (interrupted)
+    problem = concat("interrupted by ", name_of_signal(interrupt_.signal()), " after step ", plan_.done + result_.steps, " of ",
+                     plan_.steps, saved.failure.empty() ? concat("; '", saved.path, "' is the model as trained so far") : "",
+                     directory_ ? concat("; to go on: ", flags_.resume_command) : "");
+  if (!saved.failure.empty()) add(concat(saved.failure, "; what was trained is in '", saved.path, "'"), code);
+  if (averaged && !averaged->failure.empty())
+    add(concat(averaged->failure, "; the average is in '", averaged->path, "'"), static_cast<int>(averaged->code));
+  if (interrupted && code == 0) code = directory_ ? kExitToResume : exit_code_of_signal(interrupt_.signal());
+  if (!metrics_->failure().empty())
+    add(concat(metrics_->failure(), ": --metrics ends before the run",
+               saved.failure.empty() ? concat("; '", saved.path, "' is whole") : ""),
+        static_cast<int>(ExitCode::invalid));
+  nlohmann::json json = results(saved.path, digest);
+  if (averaged) json["out_ema"] = averaged->path;
+  if (interrupted) json["interrupted"] = name_of_signal(interrupt_.signal());
+  if (code == 0) return console_.result_json(std::move(json));
+  throw Unfinished{problem, code, std::make_shared<const nlohmann::json>(std::move(json))};
+}
+
+}  // namespace gcomp::tools
