@@ -96,7 +96,7 @@ TEST_F(RunCommand, APlanRunsNothing) {
                                     run_, "--out", folder_ / "t.onnx"});
   ASSERT_EQ(plan.exit_code, 0) << plan.errors;
   for (const char* part :
-       {"plan: ", "memory of a step: ", "learning rate: linear after 4 steps of warm-up", "|   ", "nothing was run"})
+       {"plan: ", "memory of a step: ", "learning rate: linear after 4 steps of warm-up", "| ****", "nothing was run"})
     EXPECT_NE(plan.output.find(part), std::string::npos) << plan.output;
   EXPECT_FALSE(fs::exists(run_));
   EXPECT_FALSE(fs::exists(folder_ / "t.onnx"));

@@ -168,6 +168,9 @@ Trainer TrainingRun::compile_trainer() {
   require_names(model, loss, metrics, flags_.data);
   names_ = array_names(model, loss, metrics);
   open_all(flags_.batch);
+  if (flags_.run.drop_last == "false" && is_artifact(flags_.out) && data_->rows() % flags_.batch != 0)
+    refuse_flags(concat("--drop-last false: --out ", flags_.out,
+                        " would hold the step of whole batches alone and go on with other rows; write .onnx"));
   options.graph.shapes.data = types_of(*data_, names_);
   options.graph.shapes.data_source = flags_.data;
   console_.say(concat("compiling the training step of '", flags_.model, "' for batches of ", flags_.batch));
