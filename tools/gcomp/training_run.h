@@ -14,6 +14,7 @@
 #include "runtime/batch_plan.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/interrupt.h"
+#include "tools/gcomp/lora_flags.h"
 #include "tools/gcomp/metrics_log.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/outputs.h"
@@ -31,6 +32,7 @@ struct TrainFlags {
   ModelOptions model_options;
   OptimizerOptions optimizer;
   StepFlags step;
+  LoraFlags lora;
   DeviceOptions device;
   TrustOptions trust;
 };

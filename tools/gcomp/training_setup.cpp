@@ -29,7 +29,11 @@ void check_train_flags(const TrainFlags& flags) {
 
 Outputs outputs_of(const TrainFlags& flags) {
   check_train_flags(flags);
-  Outputs outputs({{"--out", flags.out, kTrainedEndings}, {"--out-ema", flags.out_ema, {".onnx"}}, {"--metrics", flags.metrics}});
+  std::vector<Output> files{
+      {"--out", flags.out, kTrainedEndings}, {"--out-ema", flags.out_ema, {".onnx"}}, {"--metrics", flags.metrics}};
+  for (Output& file : flags.lora.outputs()) files.push_back(std::move(file));
+  Outputs outputs(std::move(files));
+  flags.lora.protect(outputs);
   outputs.protect("model", flags.model);
   outputs.protect("data", flags.data);
   if (!flags.eval_data.empty()) outputs.protect("evaluation data", flags.eval_data);
@@ -55,6 +59,7 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
   if (!flags_.out_ema.empty() && !trainer_->keeps_average())
     refuse_flags(concat("--out-ema ", flags_.out_ema, ": '", flags_.model, "' was compiled without --ema"));
   if (!is_artifact(flags_.out) || flags_.embed_model || !flags_.out_ema.empty()) trainer_->prepare_export();
+  flags_.lora.check(*trainer_);
   if (flags_.training) trainer_->set_export_form(ExportForm::as_written);
   outputs_.protect_model(driver::model_files(*trainer_));
   steps_ = flags.steps > 0 ? flags.steps : flags.epochs * plan_->steps_per_epoch();
@@ -138,6 +143,7 @@ Trainer TrainingRun::compile_trainer() {
   options.graph = flags_.model_options.parse();
   options.graph.seed = static_cast<std::int64_t>(flags_.seed);
   options.graph.step = flags_.step.parse(options.learning_rate);
+  options.graph.lora = flags_.lora.parse();
   options.device = flags_.device.request();
   options.device_options = device_options();
   compiling_.watch(options.hooks, options.device_options);
