@@ -110,11 +110,13 @@ void Console::error(std::string_view text) const {
   log_->error("{}", printable_message(text));
 }
 
-void Console::result(std::string_view text) const {
+void Console::result(std::string_view text) const { stream(concat(text, "\n")); }
+
+void Console::stream(std::string_view text) const {
   clear_status();
   if (json_) return;
-  const std::string line = printable(text) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stdout);
+  const std::string part = printable(text);
+  std::fwrite(part.data(), 1, part.size(), stdout);
   std::fflush(stdout);
 }
 
