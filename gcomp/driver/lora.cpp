@@ -46,13 +46,29 @@ std::vector<std::string> names_of_parameter(const Parameter& parameter) {
 }
 
 /// "fc" of "fc.weight"; "" where the file does not tell.
-std::string module_of(const Parameter& parameter, const std::map<std::string, std::string>& modules) {
-  for (const std::string& name : names_of_parameter(parameter))
-    if (const auto given = modules.find(name); given != modules.end()) return given->second;
+std::string told_module(const Parameter& parameter) {
   const std::string& name = parameter.likely_name.empty() ? parameter.name : parameter.likely_name;
   constexpr std::string_view kWeight = ".weight";
   if (name.ends_with(kWeight)) return name.substr(0, name.size() - kWeight.size());
   return frontend::is_anonymous(name) || name.find('@') != std::string::npos ? "" : name;
+}
+
+/// Whether an entry of the name map turns the beginning of paths into another one: {"model.*": "*"}.
+bool is_prefix(const std::string& name) { return name.ends_with('*'); }
+bool has_prefix(const std::string& module, const std::string& name) {
+  return is_prefix(name) && module.starts_with(std::string_view(name).substr(0, name.size() - 1));
+}
+
+/// The entry for the parameter itself, else the longest for the beginning of its module's path, else what the file tells.
+std::string module_of(const Parameter& parameter, const std::map<std::string, std::string>& modules) {
+  for (const std::string& name : names_of_parameter(parameter))
+    if (const auto given = modules.find(name); given != modules.end()) return given->second;
+  const std::string told = told_module(parameter);
+  const std::pair<const std::string, std::string>* longest = nullptr;
+  for (const auto& entry : modules)
+    if (has_prefix(told, entry.first) && (!longest || entry.first.size() > longest->first.size())) longest = &entry;
+  if (!longest) return told;
+  return longest->second.substr(0, longest->second.size() - 1) + told.substr(longest->first.size() - 1);
 }
 
 /// A parameter that may be asked for.
@@ -220,7 +236,10 @@ void check_module_names(const std::vector<Candidate>& candidates, const std::map
   for (const Candidate& candidate : candidates)
     for (std::string& name : names_of_parameter(*candidate.parameter)) names.push_back(std::move(name));
   for (const auto& [name, module] : modules)
-    if (std::ranges::count(names, name) == 0)
+    if (is_prefix(name)) {
+      if (std::ranges::none_of(candidates, [&](const Candidate& c) { return has_prefix(told_module(*c.parameter), name); }))
+        refuse_lora(concat("--name-map: no module of the model begins with '", name.substr(0, name.size() - 1), "'"));
+    } else if (std::ranges::count(names, name) == 0)
       refuse_lora(concat("--name-map: the model has no parameter '", name, "'", did_you_mean(name, names)));
 }
 
@@ -244,6 +263,8 @@ std::map<std::string, std::string> read_module_names(const std::filesystem::path
     for (const auto& [name, module] : object.items()) {
       check_user(module.is_string() && !module.get<std::string>().empty(), "'", name, "' is ", module.dump(),
                  ", wanted the path of a module");
+      check_user(is_prefix(name) == is_prefix(module.get<std::string>()), "'", name, "' is ", module.dump(),
+                 "; the beginnings of paths end in * both, names in none");
       modules.emplace(name, module.get<std::string>());
     }
     return modules;

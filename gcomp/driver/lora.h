@@ -28,7 +28,8 @@ struct LoraSettings {
 /// Throws UserError (exit 2) for a rank below 1, and for what has no meaning together.
 void check(const LoraSettings& settings);
 
-/// A JSON object from parameters to paths of modules. Throws UserError naming the file.
+/// A JSON object from parameters to paths of modules, and from beginnings of such paths to others ("model.*": "*"). Throws
+/// UserError naming the file.
 std::map<std::string, std::string> read_module_names(const std::filesystem::path& path);
 
 /// Gives adapters to the parameters that the settings name; they alone train then. A is uniform within 1 / sqrt(elements of one of

@@ -398,6 +398,14 @@ TEST_F(LoraCommand, NamesOfModulesMayBeGiven) {
   std::vector<std::string> second = flags;
   second.insert(second.end(), {"--adapter", folder_ / "a.safetensors"});
   EXPECT_EQ(train("transformer", second).exit_code, 0);
+  put(folder_ / "names.json", R"({"val_2": "query", "layers.0.*": "*"})");
+  const CommandResult no_beginning = train("transformer", {"--lora", "*", "--name-map", folder_ / "names.json", "--steps", "2"});
+  EXPECT_EQ(no_beginning.exit_code, 2);
+  EXPECT_NE(no_beginning.errors.find("no module of the model begins with 'layers.0.'"), std::string::npos) << no_beginning.errors;
+  put(folder_ / "names.json", R"({"qu*": "layers.0.qu*", "head*": "lm_head*", "h*": "x*"})");
+  EXPECT_EQ(train("transformer", second).exit_code, 0) << "beginnings of paths, of which the longest counts";
+  put(folder_ / "names.json", R"({"qu*": "query"})");
+  EXPECT_EQ(train("transformer", second).exit_code, 3) << "a beginning of paths is turned into one";
   const CommandResult without = train("transformer", {"--adapter", folder_ / "a.safetensors", "--steps", "2"});
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_NE(without.errors.find("the model has no module 'layers.0.query' that takes an adapter"), std::string::npos)
