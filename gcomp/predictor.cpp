@@ -157,6 +157,22 @@ Predictor make_predictor(Model model, const PredictOptions& options) {
   return Predictor(Owned(new Predictor::Impl(std::move(model), options)));
 }
 
+std::vector<NamedType> program_inputs(const Predictor& predictor) {
+  const runtime::Executable& executable = predictor.impl().forward->executable();
+  std::vector<NamedType> types;
+  for (std::size_t i = 0; i < executable.program().inputs.size(); ++i)
+    types.emplace_back(executable.input_buffer(i).name, executable.input_buffer(i).type);
+  return types;
+}
+
+std::vector<NamedType> program_outputs(const Predictor& predictor) {
+  driver::Forward& forward = *predictor.impl().forward;
+  std::vector<NamedType> types;
+  for (std::size_t i = 0; i < forward.outputs().size(); ++i)
+    types.emplace_back(forward.outputs()[i], forward.executable().output_buffer(i).type);
+  return types;
+}
+
 frontend::FormCounts::Nodes switched_forms(const Predictor& predictor) {
   const Predictor::Impl& impl = predictor.impl();
   return impl.options.graph.training_form ? impl.forms.inference : impl.forms.training;

@@ -259,6 +259,7 @@ void Trainer::save(const Path& path, Weights which) {
   for (const std::string& name : self.saved.weights)
     if (self.memory->contains(name))
       weights.emplace(name, self.memory->read(which == Weights::averaged && is_trained(name) ? passes::average_name(name) : name));
+  if (self.saved.lora) driver::merge_adapters(*self.saved.lora, weights);
   const std::string bytes = frontend::export_onnx_bytes(self.model, weights, self.options.export_form);
   runtime::write_file(path.string(), std::as_bytes(std::span(bytes)));
 }

@@ -41,8 +41,12 @@ struct TrainOptions {
   Optional<double> ema = {};             ///< decay of an exponential moving average of the parameters, from 0 to below 1
   bool skip_spikes = false;              ///< FitOptions::skip_spikes may pass over steps; includes skip_non_finite
   bool skip_non_finite = false;          ///< a step whose loss or gradients are not finite changes nothing
-  std::int64_t batch = 0;                ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
-  GraphOptions graph = {};               ///< floats compute as f32 where no precision is given
+  std::vector<std::string> lora = {};    ///< globs: these weights get low-rank adapters, which alone train (gcomp/lora.h)
+  std::int64_t lora_rank = 8;
+  double lora_alpha = 16;
+  Path lora_adapter = {};   ///< PEFT's file to go on from, instead of the three before
+  std::int64_t batch = 0;   ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
+  GraphOptions graph = {};  ///< floats compute as f32 where no precision is given
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};  ///< threads, compiler, cache, log sink
   CompileHooks hooks = {};

@@ -5,8 +5,7 @@
 #include <numbers>
 
 #include "frontend/layers/impl.h"
-#include "ir/base/hash.h"
-#include "ir/base/philox.h"
+#include "ir/base/named_draws.h"
 #include "ir/ops/table.h"
 
 namespace gcomp {
@@ -14,23 +13,6 @@ namespace {
 
 using frontend::ImportOptions;
 using frontend::Parameter;
-
-/// Uniform in [0, 1), 24 bits; the draw of `index` for this name.
-class Draws {
- public:
-  Draws(std::uint64_t seed, std::string_view name) : key_(philox_key(seed)), name_(fnv1a(name)) {}
-
-  double operator()(std::int64_t index) const {
-    const auto words = philox4x32_10({static_cast<std::uint32_t>(index / 4), static_cast<std::uint32_t>(index / 4 >> 32),
-                                      static_cast<std::uint32_t>(name_), static_cast<std::uint32_t>(name_ >> 32)},
-                                     key_);
-    return (words[static_cast<std::size_t>(index % 4)] >> 8) * 0x1p-24;
-  }
-
- private:
-  std::array<std::uint32_t, 2> key_;
-  std::uint64_t name_;
-};
 
 /// Whether `text` matches a pattern of literal characters, `*` and `?`.
 bool matches(std::string_view pattern, std::string_view text) {
@@ -102,14 +84,14 @@ Var Layers::parameter(const std::string& name, Shape shape, const std::vector<do
 }
 
 std::vector<double> Layers::uniform(const std::string& name, std::int64_t count, double bound) const {
-  const Draws draws(impl_.seed, name);
+  const NamedDraws draws(impl_.seed, name);
   std::vector<double> values(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = (2 * draws(i) - 1) * bound;
   return values;
 }
 
 std::vector<double> Layers::normal(const std::string& name, std::int64_t count) const {
-  const Draws draws(impl_.seed, name);
+  const NamedDraws draws(impl_.seed, name);
   std::vector<double> values(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {  // Box and Muller
     const double radius = std::sqrt(-2 * std::log(1 - draws(2 * i)));

@@ -50,8 +50,16 @@ frontend::ImportOptions import_options(const Model& model, const GraphOptions& o
   return import;
 }
 
-frontend::ImportedModel imported(const Model& model, const frontend::ImportOptions& import, const CompileHooks& hooks) {
-  return timed(hooks, "import", [&] { return instantiate(model, import); });
+ModelGraph imported(const Model& model, const frontend::ImportOptions& import, const LoraSettings& lora,
+                    const CompileHooks& hooks) {
+  return timed(hooks, "import", [&] {
+    ModelGraph made;
+    made.model = instantiate(model, import);
+    if (!lora.empty()) made.lora = attach_lora(made.model, lora, static_cast<std::uint64_t>(import.seed));
+    made.graph = std::move(made.model.graph);
+    made.model.graph = ir::Graph("forward");
+    return made;
+  });
 }
 
 /// The data's arrays but the model's inputs, as one batch has them.
@@ -123,10 +131,7 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   frontend::ImportOptions import = import_options(model, options);
   import.training = true;
   import.loss_outputs = passes::possible_outputs(loss);
-  ModelGraph made;
-  made.model = imported(model, import, hooks);
-  made.graph = std::move(made.model.graph);
-  made.model.graph = ir::Graph("forward");
+  ModelGraph made = imported(model, import, options.lora, hooks);
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
              " floating-point initializers, all frozen", reasons_of(made.model.parameters));
   add_target(made, model, options, loss);
@@ -180,10 +185,7 @@ ModelGraph inference_graph(const Model& model, const GraphOptions& options, cons
   frontend::ImportOptions import = import_options(model, options);
   import.training_form = options.training_form;
   import.loss_outputs = options.loss_outputs;
-  ModelGraph made;
-  made.model = imported(model, import, hooks);
-  made.graph = std::move(made.model.graph);
-  made.model.graph = ir::Graph("forward");
+  ModelGraph made = imported(model, import, options.lora, hooks);
   made.graph.remove_updates(options.training_form ? std::optional(ir::StateRole::counter) : std::nullopt);
   made.graph.remove_dead();
   if (mixes(options)) passes::prepare(made.graph, pass_options(options, hooks));

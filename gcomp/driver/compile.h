@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "codegen/program_limits.h"
+#include "gcomp/driver/adaptation.h"
 #include "gcomp/driver/input_shapes.h"
+#include "gcomp/driver/lora.h"
 #include "gcomp/driver/loss_target.h"
 #include "gcomp/driver/step_settings.h"
 #include "gcomp/limits.h"
@@ -57,6 +59,7 @@ struct GraphOptions {
   std::optional<std::vector<std::string>> loss_outputs;
   bool training_form = false;  ///< inference_graph: BatchNormalization by the batch, Dropout live, whatever form the file has
   StepSettings step;           ///< of a training step
+  LoraSettings lora;           ///< adapters, which alone train then
   ImportLimits limits;
   ProgramLimits program_limits;
   /// Whose code generation the graph is for: where it has kernels for attention, that is differentiated as one op.
@@ -72,6 +75,7 @@ struct ModelGraph {
   frontend::ImportedModel model;
   LossTarget target;                      ///< of a training step and of an evaluation
   std::vector<GroupSummary> groups = {};  ///< of a training step's parameters
+  std::optional<Adaptation> lora = {};    ///< where GraphOptions ask for adapters
 };
 
 /// Outputs are the model's. In inference form unless the options ask for training form; the graph then updates its counters alone,

@@ -23,6 +23,7 @@ SavedModel describe_model(const Model& model, const std::string& loss, double le
   for (const passes::LossArray& array : training->target.bound.arrays)
     saved.labels.push_back({array.name, array.classes, array.ignored});
   saved.trained = trained_names(training->model);
+  saved.lora = training->lora;
   saved.weights = names_of_weights(training->model);
   saved.outputs = training->model.outputs;
   saved.limits = index_limits(training->graph);

@@ -27,6 +27,7 @@ GraphOptions graph_options(const gcomp::GraphOptions& options) {
           .loss_outputs = {},
           .training_form = options.training_form,
           .step = {},
+          .lora = {},
           .limits = options.limits,
           .program_limits = options.program_limits,
           .target = {}};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "gcomp/driver/compile.h"
 #include "gcomp/predictor.h"
@@ -19,6 +20,10 @@ struct PredictOptions {
 
 /// Predictor(model, options).
 Predictor make_predictor(Model model, const PredictOptions& options);
+
+/// Inputs and outputs of the compiled program, a batch of rows each: once prepared, or of a .gcx.
+std::vector<NamedType> program_inputs(const Predictor& predictor);
+std::vector<NamedType> program_outputs(const Predictor& predictor);
 
 /// Nodes that run in another form than the file has them in, once prepared; none for a .gcx, which does not tell.
 frontend::FormCounts::Nodes switched_forms(const Predictor& predictor);

@@ -80,6 +80,32 @@ std::vector<ParameterGroup> groups_of(Members& members) {
   return groups;
 }
 
+Adaptation lora_of(const json& object) {
+  Members members(object);
+  Adaptation lora{.rank = members.integer("rank", 1), .alpha = 0, .rank_stabilized = members.boolean("rank_stabilized")};
+  const json& alpha = members.at("alpha");
+  check_user(alpha.is_number() && std::isfinite(alpha.get<double>()), "'alpha' is ", alpha.dump());
+  lora.alpha = alpha.get<double>();
+  for (const json& listed : members.list("weights")) {
+    Members weight(listed);
+    lora.weights.push_back({.parameter = weight.text("parameter"),
+                            .module = weight.text("module"),
+                            .shape = weight.integers("shape"),
+                            .strides = weight.integers("strides")});
+    weight.end();
+  }
+  members.end();
+  return lora;
+}
+
+json to_json(const Adaptation& lora) {
+  json weights = json::array();
+  for (const AdaptedWeight& weight : lora.weights)
+    weights.push_back(
+        {{"parameter", weight.parameter}, {"module", weight.module}, {"shape", weight.shape}, {"strides", weight.strides}});
+  return {{"rank", lora.rank}, {"alpha", lora.alpha}, {"rank_stabilized", lora.rank_stabilized}, {"weights", weights}};
+}
+
 std::vector<LabelLimit> labels_of(Members& members) {
   std::vector<LabelLimit> labels;
   for (const json& label : members.list("labels")) {
@@ -114,11 +140,13 @@ SavedModel parse(const json& object) {
                    .limits = {},
                    .row_dependence = members.text("row_dependence"),
                    .groups = groups_of(members),
+                   .lora = {},
                    .position = position_of(members.at("position")),
                    .evaluation = {},
                    .original = {}};
   saved.learning_rate = read_rate(members, "learning_rate");
   saved.limits = limits_of(members);
+  if (members.has("lora")) saved.lora = lora_of(members.at("lora"));
   if (members.has("labels")) {
     saved.labels = labels_of(members);
     if (!members.at("evaluation").is_null()) saved.evaluation = evaluation_of(members.at("evaluation"));
@@ -179,19 +207,20 @@ void store(const SavedModel& saved, runtime::Artifact& artifact) {
   json groups = json::array();
   for (const ParameterGroup& group : saved.groups)
     groups.push_back({{"text", group.text}, {"rate", group.rate}, {"tensors", group.tensors}, {"elements", group.elements}});
-  const json object = {{"model", saved.model},
-                       {"loss", saved.loss},
-                       {"trained", saved.trained},
-                       {"weights", saved.weights},
-                       {"outputs", saved.outputs},
-                       {"labels", labels},
-                       {"limits", to_json(saved.limits)},
-                       {"row_dependence", saved.row_dependence},
-                       {"learning_rate", saved.learning_rate},
-                       {"groups", groups},
-                       {"position", to_json(saved.position)},
-                       {"evaluation", saved.evaluation ? to_json(*saved.evaluation) : json()},
-                       {"original", saved.original ? to_json(*saved.original) : json()}};
+  json object = {{"model", saved.model},
+                 {"loss", saved.loss},
+                 {"trained", saved.trained},
+                 {"weights", saved.weights},
+                 {"outputs", saved.outputs},
+                 {"labels", labels},
+                 {"limits", to_json(saved.limits)},
+                 {"row_dependence", saved.row_dependence},
+                 {"learning_rate", saved.learning_rate},
+                 {"groups", groups},
+                 {"position", to_json(saved.position)},
+                 {"evaluation", saved.evaluation ? to_json(*saved.evaluation) : json()},
+                 {"original", saved.original ? to_json(*saved.original) : json()}};
+  if (saved.lora) object["lora"] = to_json(*saved.lora);
   artifact.metadata[kKey] = object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gcomp/data_position.h"
+#include "gcomp/driver/adaptation.h"
 #include "gcomp/driver/index_limits.h"
 #include "gcomp/driver/original_model.h"
 #include "gcomp/optimizer.h"
@@ -45,6 +46,7 @@ struct SavedModel {
   std::vector<IndexLimit> limits;
   std::string row_dependence;          ///< what keeps the forward program from working on parts of a batch; "" where nothing does
   std::vector<ParameterGroup> groups;  ///< of the training step
+  std::optional<Adaptation> lora;      ///< none without adapters
   DataPosition position;
   std::optional<SavedEvaluation> evaluation;  ///< none without a training step
   std::optional<OriginalModel> original;      ///< none where it was no ONNX file, and without a training step

@@ -226,6 +226,10 @@ GraphOptions graph_of(const gcomp::TrainOptions& options, const Optimizer& optim
                 .skip_non_finite = options.skip_non_finite,
                 .skip_spikes = options.skip_spikes,
                 .learning_rate = options.learning_rate.value_or(optimizer.learning_rate())};
+  graph.lora = {.globs = options.lora, .rank = options.lora_rank, .alpha = options.lora_alpha};
+  if (!options.lora_adapter.empty())
+    graph.lora.adapter = std::make_shared<const AdapterFile>(read_adapter(options.lora_adapter.string()));
+  check(graph.lora);
   return graph;
 }
 
@@ -251,6 +255,7 @@ Trainer make_trainer(const Model& model, const TrainOptions& options) { return T
 
 const frontend::ImportedModel& imported_model(const Trainer& trainer) { return trainer.impl().model; }
 const std::vector<LossOutput>& other_outputs(const Trainer& trainer) { return trainer.impl().other_outputs; }
+const std::optional<Adaptation>& adaptation_of(const Trainer& trainer) { return trainer.impl().saved.lora; }
 const std::vector<LabelLimit>& label_limits(const Trainer& trainer) { return trainer.impl().saved.labels; }
 std::vector<std::string> evaluation_arrays(Trainer& trainer) {
   runtime::Executable& executable = trainer.impl().evaluation().executable();

@@ -39,6 +39,8 @@ Trainer make_trainer(const Model& model, const TrainOptions& options);
 const frontend::ImportedModel& imported_model(const Trainer& trainer);
 /// Outputs beside loss_output() whose labels would have the same type; empty after load().
 const std::vector<LossOutput>& other_outputs(const Trainer& trainer);
+/// Its adapters; none where it has none.
+const std::optional<Adaptation>& adaptation_of(const Trainer& trainer);
 /// Which class numbers arrays of the data may hold.
 const std::vector<LabelLimit>& label_limits(const Trainer& trainer);
 /// The files that export reads: the model's and those of its external data; after load() and without prepare_export() none.

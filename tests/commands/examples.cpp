@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <stdexcept>
@@ -88,6 +89,43 @@ void set_type(onnx::ValueInfoProto& value, const std::string& name, std::int64_t
   type.mutable_shape()->add_dim()->set_dim_value(columns);
 }
 
+onnx::ModelProto empty_model() {
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(17);
+  model.mutable_graph()->set_name("example");
+  return model;
+}
+
+/// Printable characters and the end of a line.
+std::vector<std::string> letters() {
+  std::vector<std::string> tokens{"\n"};
+  for (char c = ' '; c <= '~'; ++c) tokens.emplace_back(1, c);
+  return tokens;
+}
+
+/// Logits for the token after each, from that one alone.
+onnx::ModelProto language_model() {
+  constexpr std::int64_t kContext = 16;
+  onnx::ModelProto model = empty_model();
+  onnx::GraphProto& graph = *model.mutable_graph();
+  set_type(*graph.add_input(), "ids", kContext);
+  graph.mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
+  const auto tokens = static_cast<std::int64_t>(letters().size());
+  set_type(*graph.add_output(), "logits", kContext);
+  graph.mutable_output(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->add_dim()->set_dim_value(tokens);
+  add_matrix(graph, "table", {tokens, kHidden});
+  add_matrix(graph, "head", {kHidden, tokens});
+  add_node(graph, "Gather", {"table", "ids"}, "hidden");
+  add_node(graph, "MatMul", {"hidden", "head"}, "logits");
+  return model;
+}
+
+void write_proto(const fs::path& path, const onnx::ModelProto& model) {
+  std::ofstream out(path, std::ios::binary);
+  model.SerializeToOstream(&out);
+}
+
 }  // namespace
 
 std::vector<std::string> examples_in_text(std::string_view text) {
@@ -138,6 +176,7 @@ void ExampleFolder::provide(const std::string& line) {
       const std::vector<std::string> words = words_of(segment);
       provide_segment(words);
       provide_keys(words);
+      provide_beside(words);
     }
 }
 
@@ -154,6 +193,21 @@ void ExampleFolder::provide_keys(const std::vector<std::string>& words) {
     for (const std::string& model : words)
       if (model.ends_with(".gcx")) must(run_gcomp({"sign", folder_ / model, "--key", folder_ / (key + ".pem")}));
   }
+}
+
+/// A vocabulary, and an adapter of the model.
+void ExampleFolder::provide_beside(const std::vector<std::string>& words) {
+  if (const std::string vocabulary = value_of(words, "--vocab"); !vocabulary.empty())
+    put(folder_ / vocabulary, nlohmann::json{{"kind", "characters"}, {"tokens", letters()}}.dump());
+  const std::string adapter = value_of(words, "--adapter");
+  if (adapter.empty()) return;
+  const fs::path folder = (folder_ / adapter).parent_path();
+  fs::create_directories(folder);
+  write_data(folder_ / "any.npz", "");
+  const CommandResult made =
+      run_gcomp({"train", folder_ / words[2], "--data", folder_ / "any.npz", "--loss", "cross_entropy", "--batch", "8", "--steps",
+                 "1", "--lora", "*", "--out-adapter", folder_ / adapter, "--out", folder_ / "any.onnx"});
+  if (made.exit_code != 0) throw std::runtime_error(made.errors);
 }
 
 void ExampleFolder::provide_segment(const std::vector<std::string>& words) {
@@ -201,15 +255,13 @@ ExampleFolder::Result ExampleFolder::run(const std::string& line) {
 /// A hidden layer and a head, the former with a name that --freeze and --thaw match; outputs between 0 and 1 where the loss wants
 /// that.
 void ExampleFolder::write_model(const fs::path& path, const std::vector<std::string>& words) {
+  if (std::ranges::count(words, "generate") > 0) return write_proto(path, language_model());
   std::string encoder = "encoder.*";
-  for (const char* option : {"--freeze", "--thaw"})
+  for (const char* option : {"--freeze", "--thaw", "--lora"})
     if (const std::string glob = value_of(words, option); !glob.empty()) encoder = glob;
   encoder = std::regex_replace(encoder, std::regex("\\*"), "weight");
-  onnx::ModelProto model;
-  model.set_ir_version(8);
-  model.add_opset_import()->set_version(17);
+  onnx::ModelProto model = empty_model();
   onnx::GraphProto& graph = *model.mutable_graph();
-  graph.set_name("example");
   set_type(*graph.add_input(), "x", kFeatures);
   const std::string named = value_of(words, "--output"), output = named.empty() ? "y" : named;
   set_type(*graph.add_output(), output, kOutputs);
@@ -220,8 +272,7 @@ void ExampleFolder::write_model(const fs::path& path, const std::vector<std::str
   add_node(graph, "Relu", {"hidden"}, "active");
   add_node(graph, "MatMul", {"active", "head.weight"}, "scores");
   add_node(graph, value_of(words, "--loss") == "bce" ? "Sigmoid" : "Identity", {"scores"}, output);
-  std::ofstream out(path, std::ios::binary);
-  model.SerializeToOstream(&out);
+  write_proto(path, model);
 }
 
 /// `label` is the class for cross_entropy, else a number in [0, 1) for each output.

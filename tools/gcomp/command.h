@@ -31,6 +31,7 @@ struct Command {
 Command add_train(ArgumentParser& root, Console& console);
 Command add_run(ArgumentParser& root, Console& console);
 Command add_eval(ArgumentParser& root, Console& console);
+Command add_generate(ArgumentParser& root, Console& console);
 Command add_grad(ArgumentParser& root, Console& console);
 Command add_compile(ArgumentParser& root, Console& console);
 Command add_convert(ArgumentParser& root, Console& console);

@@ -13,6 +13,7 @@
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/emit.h"
+#include "tools/gcomp/lora_flags.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/outputs.h"
 #include "tools/gcomp/pass_trace.h"
@@ -30,6 +31,7 @@ struct CompileFlags {
   ModelOptions model_options;
   OptimizerOptions optimizer;
   StepFlags step;
+  LoraFlags lora;
   DeviceOptions device;
 };
 
@@ -91,6 +93,7 @@ class Compilation {
     options_.target = target_;
     options_.training_form = flags.training;
     options_.seed = flags.seed;
+    options_.lora = flags.lora.parse();
     if (flags.batch > 0) options_.shapes.batch = flags.batch;
     if (flags.train && !options_.precision) options_.precision = DType::f32;
     if (flags.train) loss_ = driver::read_loss(flags.loss, flags.output);
@@ -240,6 +243,7 @@ Command add_compile(ArgumentParser& root, Console& console) {
   flags->model_options.add_selection(parser);
   flags->optimizer.add(parser);
   flags->step.add(parser);
+  flags->lora.add_selection(parser);
   flags->device.add(parser);
   parser.set_footer(
       "Examples:\n"

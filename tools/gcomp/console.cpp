@@ -120,12 +120,14 @@ void Console::error(std::string_view text) const {
   keep(line);
 }
 
-void Console::result(std::string_view text) const {
+void Console::result(std::string_view text) const { stream(concat(text, "\n")); }
+
+void Console::stream(std::string_view text) const {
   clear_status();
   keep(printable(text));
   if (json_) return;
-  const std::string line = printable(text) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stdout);
+  const std::string part = printable(text);
+  std::fwrite(part.data(), 1, part.size(), stdout);
   std::fflush(stdout);
 }
 

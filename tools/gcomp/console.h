@@ -51,6 +51,8 @@ class Console {
   void error(std::string_view text) const;
   /// A line of results on stdout; nothing with --json.
   void result(std::string_view text) const;
+  /// A part of a line of results, at once; nothing with --json.
+  void stream(std::string_view text) const;
   /// Throws UserError where results could not be written, to a full disk, say.
   void check_results() const;
   /// One JSON object on stdout, with the schema's version; nothing without --json.

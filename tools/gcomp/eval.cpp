@@ -8,6 +8,7 @@
 #include "tools/gcomp/class_weights.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
+#include "tools/gcomp/lora_flags.h"
 #include "tools/gcomp/metric_text.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"
@@ -21,6 +22,7 @@ struct EvalFlags {
   std::vector<std::string> metrics;
   std::int64_t batch = 0;
   ModelOptions model_options;
+  LoraFlags lora;
   DeviceOptions device;
   TrustOptions trust;
 };
@@ -46,7 +48,7 @@ Evaluation evaluate_artifact(const EvalFlags& flags, const Console& console) {
   return evaluation;
 }
 
-Evaluation evaluate_model(const EvalFlags& flags, const Console& console) {
+Evaluation evaluate_model(const EvalFlags& flags, const driver::LoraSettings& lora, const Console& console) {
   if (flags.loss.empty()) throw UserError(missing_loss("--loss is missing"), ExitCode::usage);
   flags.trust.parse(flags.model);
   driver::EvaluateOptions options;
@@ -55,6 +57,7 @@ Evaluation evaluate_model(const EvalFlags& flags, const Console& console) {
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();
   options.graph.shapes.data_source = flags.data;
+  options.graph.lora = lora;
   options.device = flags.device.request();
   options.device_options = flags.device.parse(console);
   CompileProgress compiling(console);
@@ -75,9 +78,10 @@ Evaluation evaluate_model(const EvalFlags& flags, const Console& console) {
 }
 
 void eval(const EvalFlags& flags, const Console& console) {
+  const driver::LoraSettings lora = flags.lora.parse();
   Evaluation evaluation;
   try {
-    evaluation = is_artifact(flags.model) ? evaluate_artifact(flags, console) : evaluate_model(flags, console);
+    evaluation = is_artifact(flags.model) ? evaluate_artifact(flags, console) : evaluate_model(flags, lora, console);
   } catch (const UserError& error) {
     if (error.code() == ExitCode::usage || std::string_view(error.what()).find(flags.data) != std::string_view::npos) throw;
     throw UserError(concat("'", flags.data, "': ", error.what()), error.code());
@@ -107,6 +111,7 @@ Command add_eval(ArgumentParser& root, Console& console) {
       .type_name("N");
   flags->model_options.add_precision(parser, "what floats compute in (default: as the file says)");
   flags->model_options.add_shapes(parser);
+  flags->lora.add_adapter(parser);
   flags->device.add(parser);
   flags->trust.add(parser);
   parser.set_footer(

@@ -71,6 +71,11 @@ constexpr std::string_view kGraphFlags[] = {"--loss",
                                             "--loss-scale",
                                             "--dim",
                                             "--shapes",
+                                            "--lora",
+                                            "--lora-rank",
+                                            "--lora-alpha",
+                                            "--adapter",
+                                            "--name-map",
                                             "--freeze",
                                             "--thaw",
                                             "--tie",
@@ -158,7 +163,7 @@ void refuse_decided(const ArgumentParser& parser, const std::string& artifact, s
 
 void refuse_untrained(const ArgumentParser& parser) {
   for (const std::string& flag : parser.given())
-    if (flag == "--loss" || flag == "--output" || flag == "--metric" || holds(kOptimizerFlags, flag))
+    if (flag == "--loss" || flag == "--output" || flag == "--metric" || flag == "--lora" || holds(kOptimizerFlags, flag))
       usage(flag + " has a meaning only with --train");
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/files/npz_stream.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
+#include "tools/gcomp/lora_flags.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/outputs.h"
 #include "tools/gcomp/report.h"
@@ -24,6 +25,7 @@ struct RunFlags {
   std::int64_t batch = 0, seed = 0;
   bool training = false, inference = false;
   ModelOptions model_options;
+  LoraFlags lora;
   DeviceOptions device;
   TrustOptions trust;
 };
@@ -33,6 +35,7 @@ Outputs protected_outputs(const RunFlags& flags) {
   Outputs files({{"--outputs", flags.outputs, kArrayEndings}});
   files.protect("model", flags.model);
   files.protect("data", flags.inputs);
+  flags.lora.protect(files);
   { runtime::AtomicFile probe(flags.outputs); }
   return files;
 }
@@ -47,6 +50,7 @@ Predictor make_predictor(const RunFlags& flags, const Outputs& outputs, const Co
   options.graph = flags.model_options.parse();
   options.graph.training_form = flags.training;
   options.graph.seed = flags.seed;
+  options.graph.lora = flags.lora.parse();
   options.graph.shapes.data_source = flags.inputs;
   options.device = flags.device.request();
   options.device_options = device;
@@ -190,6 +194,7 @@ Command add_run(ArgumentParser& root, Console& console) {
   parser.add_option("--seed", flags->seed, "of Dropout and other random operators (default 0)").type_name("N");
   flags->model_options.add_precision(parser, "what floats compute in (default: as the file says)");
   flags->model_options.add_shapes(parser);
+  flags->lora.add_adapter(parser);
   flags->device.add(parser);
   flags->trust.add(parser);
   parser.set_footer(

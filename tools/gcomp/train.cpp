@@ -71,6 +71,7 @@ Command add_train(ArgumentParser& root, Console& console) {
   flags->optimizer.add(parser);
   flags->step.add(parser);
   flags->run.add(parser);
+  flags->lora.add(parser);
   parser.add_option("--out-ema", flags->out_ema, "with --ema: the model with the average of its parameters, .onnx")
       .type_name("FILE")
       .group("Parameter groups, clipping, average");

@@ -81,11 +81,13 @@ void TrainingRun::finish() {
   if (!flags_.out.empty() || result_.last.empty()) saved = save_somewhere(*trainer_, out());
   std::optional<SavedModelFile> averaged;
   if (!flags_.out_ema.empty()) averaged = save_somewhere(*trainer_, flags_.out_ema, Weights::averaged);
+  const SavedModelFile adapter = flags_.lora.save(*trainer_);
   if (!flags_.training && !is_artifact(saved.path))
     report_forms(console_, saved.path, driver::imported_model(*trainer_).forms.training,
                  "written in inference form (--training keeps them as in training)");
   print_results(saved.path, digest);
   if (averaged) console_.result(concat("wrote '", averaged->path, "', the average of the parameters"));
+  if (!adapter.path.empty() && adapter.failure.empty()) console_.result(concat("wrote '", adapter.path, "', the adapters"));
 
   std::string problem;
   int code = static_cast<int>(saved.code);
@@ -101,6 +103,7 @@ void TrainingRun::finish() {
   if (!saved.failure.empty()) add(concat(saved.failure, "; what was trained is in '", saved.path, "'"), code);
   if (averaged && !averaged->failure.empty())
     add(concat(averaged->failure, "; the average is in '", averaged->path, "'"), static_cast<int>(averaged->code));
+  if (!adapter.failure.empty()) add(adapter.failure, static_cast<int>(adapter.code));
   if (interrupted && code == 0) code = directory_ ? kExitToResume : exit_code_of_signal(interrupt_.signal());
   if (!metrics_->failure().empty())
     add(concat(metrics_->failure(), ": --metrics ends before the run",
@@ -108,6 +111,7 @@ void TrainingRun::finish() {
         static_cast<int>(ExitCode::invalid));
   nlohmann::json json = results(saved.path, digest);
   if (averaged) json["out_ema"] = averaged->path;
+  if (!adapter.path.empty() && adapter.failure.empty()) json["out_adapter"] = adapter.path;
   if (interrupted) json["interrupted"] = name_of_signal(interrupt_.signal());
   if (code == 0) return console_.result_json(std::move(json));
   throw Unfinished{problem, code, std::make_shared<const nlohmann::json>(std::move(json))};

@@ -17,6 +17,7 @@
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/fit_flags.h"
 #include "tools/gcomp/interrupt.h"
+#include "tools/gcomp/lora_flags.h"
 #include "tools/gcomp/metrics_log.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/outputs.h"
@@ -36,6 +37,7 @@ struct TrainFlags {
   StepFlags step;
   FitFlags run;
   std::string resume_command, config_json;  ///< how the run would go on, and what config.json holds
+  LoraFlags lora;
   DeviceOptions device;
   TrustOptions trust;
 };

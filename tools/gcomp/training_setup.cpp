@@ -38,7 +38,11 @@ void check_train_flags(const TrainFlags& flags) {
 
 Outputs outputs_of(const TrainFlags& flags) {
   check_train_flags(flags);
-  Outputs outputs({{"--out", flags.out, kTrainedEndings}, {"--out-ema", flags.out_ema, {".onnx"}}, {"--metrics", flags.metrics}});
+  std::vector<Output> files{
+      {"--out", flags.out, kTrainedEndings}, {"--out-ema", flags.out_ema, {".onnx"}}, {"--metrics", flags.metrics}};
+  for (Output& file : flags.lora.outputs()) files.push_back(std::move(file));
+  Outputs outputs(std::move(files));
+  flags.lora.protect(outputs);
   outputs.protect("model", flags.model);
   outputs.protect("data", flags.data);
   if (const std::string file = driver::loss_file_of(flags.loss); !file.empty()) outputs.protect("loss graph", file);
@@ -76,6 +80,7 @@ void TrainingRun::prepare_outputs() {
     refuse_flags(concat("--out-ema ", flags_.out_ema, ": '", flags_.model, "' was compiled without --ema"));
   const bool exports = flags_.out.empty() ? driver::comes_from_onnx(*trainer_) : !is_artifact(flags_.out);
   if (exports || flags_.embed_model || !flags_.out_ema.empty()) trainer_->prepare_export();
+  flags_.lora.check(*trainer_);
   if (flags_.training) trainer_->set_export_form(ExportForm::as_written);
   outputs_.protect_model(driver::model_files(*trainer_));
 }
@@ -151,6 +156,7 @@ Trainer TrainingRun::compile_trainer() {
   options.graph = flags_.model_options.parse();
   options.graph.seed = static_cast<std::int64_t>(flags_.seed);
   options.graph.step = flags_.step.parse(options.learning_rate);
+  options.graph.lora = flags_.lora.parse();
   options.device = flags_.device.request();
   options.device_options = device_options();
   compiling_.watch(options.hooks, options.device_options);
