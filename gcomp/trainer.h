@@ -40,6 +40,7 @@ struct TrainOptions {
   Optional<double> clip_value = {};      ///< the most that an element of a gradient may be, either way; not both
   Optional<double> ema = {};             ///< decay of an exponential moving average of the parameters, from 0 to below 1
   bool skip_non_finite = false;          ///< a step whose loss or gradients are not finite changes nothing
+  std::int64_t micro_batches = 1;        ///< shards of rows whose gradients add up to the batch's; they divide `batch`
   std::int64_t batch = 0;                ///< rows of one step; 0 where GraphOptions::dims and shapes bind everything
   GraphOptions graph = {};               ///< floats compute as f32 where no precision is given
   DeviceRequest device = DeviceRequest::automatic;

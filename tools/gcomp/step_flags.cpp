@@ -57,6 +57,16 @@ void StepFlags::add(ArgumentParser& parser) {
       .add_flag("--skip-non-finite", skip_non_finite,
                 "a step whose loss or gradients are not finite changes nothing (f16 does that anyway)")
       .group(group);
+  add_micro_batches(parser, micro_batches);
+}
+
+void add_micro_batches(ArgumentParser& parser, std::int64_t& micro_batches) {
+  parser
+      .add_option(
+          "--micro-batches", micro_batches,
+          "cut each batch into N parts of consecutive rows, whose gradients add up: memory for a part, the step of the whole")
+      .type_name("N")
+      .group("Accumulation");
 }
 
 driver::StepSettings StepFlags::parse(double learning_rate) const {
@@ -65,6 +75,7 @@ driver::StepSettings StepFlags::parse(double learning_rate) const {
                                 .clip_value = clip_value,
                                 .average = ema,
                                 .skip_non_finite = skip_non_finite,
+                                .micro_batches = micro_batches,
                                 .learning_rate = learning_rate};
   driver::check(settings);
   return settings;

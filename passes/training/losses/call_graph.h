@@ -28,6 +28,8 @@ class CallGraph {
   void add_inputs();
   LossCall build(const Call& call, const std::vector<BoundOperand>& bound);
   ir::Var output(const std::string& name) const { return outputs_.at(name); }
+  /// By an operator of two operands, which get one type.
+  Part joined(Formula::Kind kind, Part a, Part b);
 
   /// The value of an expression; `leaf` gives that of a name or call, which come in the order of the text.
   template <class Leaf>
@@ -43,7 +45,6 @@ class CallGraph {
  private:
   ir::Var add_input(const LossArray& array);
   ir::Var operand_of(const CallOperand& operand, const BoundOperand& bound);
-  Part joined(Formula::Kind kind, Part a, Part b);
 
   ir::Builder b_;
   LossScope scope_;
@@ -60,6 +61,8 @@ class LossGraph {
   std::size_t size() const { return terms_.size(); }
   /// A scalar.
   ir::Var value_of(std::size_t i);
+  /// Whether the term is a sum over all that counts.
+  bool is_sum(std::size_t i);
   /// Before the mean is taken; nothing where the term is no mean, or a sum.
   std::optional<LossSum> mean_of(std::size_t i);
   /// Of the whole expression, a scalar.
