@@ -29,6 +29,7 @@ runtime::StateRole role_of(StateRole role) {
     case StateRole::running_statistic: return runtime::StateRole::running_statistic;
     case StateRole::optimizer: return runtime::StateRole::optimizer;
     case StateRole::counter: return runtime::StateRole::counter;
+    case StateRole::scratch: return runtime::StateRole::scratch;
   }
   return runtime::StateRole::parameter;
 }

@@ -6,7 +6,7 @@
 
 #include "gcomp/driver/forward.h"
 #include "gcomp/driver/saved_model.h"
-#include "gcomp/driver/step_ports.h"
+#include "gcomp/driver/step_programs.h"
 #include "ir/base/nearest.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
@@ -19,8 +19,7 @@ struct LoadedModel::Impl {
   std::unique_ptr<runtime::Device> device;
   std::shared_ptr<runtime::StateMemory> states;
   std::unique_ptr<driver::Forward> forward;
-  std::unique_ptr<runtime::Executable> step;
-  driver::StepPorts ports;  // of `step`
+  driver::StepPrograms step;
 
   void fill_step(const Batch& batch);
   std::optional<driver::IndexFault> find_fault() const;
@@ -41,10 +40,9 @@ LoadedModel::LoadedModel(const Path& path, const DeviceOptions& options, DeviceR
   };
   self.forward =
       std::make_unique<driver::Forward>(load(*forward), self.saved.outputs, self.saved.limits, self.saved.row_dependence);
-  if (const runtime::Program* step = driver::find_program(self.artifact, driver::kTrainingProgram)) {
-    self.step = load(*step);
-    self.ports = driver::step_ports(*step);
-  }
+  if (std::vector<driver::StepProgram> programs = driver::step_programs(self.artifact); !programs.empty()) try {
+      self.step = driver::StepPrograms(*self.device, self.states, std::move(programs), self.saved.micro_batches);
+    } catch (const UserError& error) { throw UserError(concat("'", path.string(), "': ", error.what()), error.code()); }
   for (const auto& [name, tensor] : std::exchange(self.artifact.weights, {})) self.states->write(name, tensor);
   const std::vector<std::string> missing = self.states->unwritten();
   check_user(missing.empty(), "'", path.string(), "' lacks the states ", listing(missing));
@@ -63,28 +61,30 @@ std::vector<std::string> LoadedModel::input_names() const {
 
 std::vector<NamedTensor> LoadedModel::predict(const Batch& inputs) { return impl_->forward->run(inputs); }
 
-bool LoadedModel::trains() const { return impl_->step != nullptr; }
+bool LoadedModel::trains() const { return static_cast<bool>(impl_->step); }
 
 /// Copies the arrays and the learning rate into the step's inputs.
 void LoadedModel::Impl::fill_step(const Batch& batch) {
-  for (const std::size_t i : ports.data) {
-    const runtime::Buffer& input = step->input_buffer(i);
-    const TensorView& array = driver::find_array(batch, input.name);
-    check_user(array.type().shape == input.type.shape, "array '", input.name, "' is ", to_string(array.type()), ", wanted ",
-               to_string(input.type));
+  runtime::Executable& reader = step.reader();
+  for (const std::size_t i : step.data()) {
+    const std::string& name = reader.input_buffer(i).name;
+    const TensorType& type = reader.input_type(i);
+    const TensorView& array = driver::find_array(batch, name);
+    check_user(array.type().shape == type.shape, "array '", name, "' is ", to_string(array.type()), ", wanted ", to_string(type));
     for (const driver::LabelLimit& limit : saved.labels)
-      if (limit.array == input.name)
+      if (limit.array == name)
         if (const auto fault = driver::find_label_fault(array, limit)) throw UserError(to_string(*fault, limit));
-    driver::copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, step->input(i));
+    driver::copy_rows(name, array, 0, type.shape.empty() ? 1 : type.shape[0], type, reader.input(i));
   }
-  store_from_double(DType::f64, step->input(ports.learning_rate).data(), 0, saved.learning_rate);
+  store_from_double(DType::f64, step.step().input(step.ports().learning_rate).data(), 0, saved.learning_rate);
 }
 
 /// The first index of the last step that was out of range.
 std::optional<driver::IndexFault> LoadedModel::Impl::find_fault() const {
   for (const driver::IndexLimit& limit : saved.limits) {
-    const std::size_t input = step->input_index(limit.input);
-    if (auto fault = driver::find_index_fault(limit, step->input_buffer(input).type, step->input_of_run(input, 0))) return fault;
+    runtime::Executable& reader = step.reader();
+    const std::size_t input = reader.input_index(limit.input);
+    if (auto fault = driver::find_index_fault(limit, reader.input_type(input), reader.input_of_run(input, 0))) return fault;
   }
   return std::nullopt;
 }
@@ -94,9 +94,11 @@ double LoadedModel::train_step(const Batch& batch) {
   check_user(trains(), "the model was compiled without a training step; make one with gcomp compile --train");
   self.fill_step(batch);
   try {
-    self.step->run();
-    const std::span<const std::byte> loss = self.step->output_bytes(self.ports.loss);
-    return load_as_double(self.step->output_buffer(self.ports.loss).type.dtype, loss.data(), 0);
+    self.step.run();
+    self.step.wait(0);
+    runtime::Executable& step = self.step.step();
+    const std::size_t loss = self.step.ports().loss;
+    return load_as_double(step.output_buffer(loss).type.dtype, step.output_bytes(loss).data(), 0);
   } catch (const UserError&) {
     if (const auto fault = self.find_fault()) throw UserError(to_string(*fault));
     throw;
@@ -108,7 +110,8 @@ void LoadedModel::set_learning_rate(double rate) { impl_->saved.learning_rate = 
 
 std::vector<std::string> LoadedModel::states() const {
   std::vector<std::string> names;
-  for (const runtime::StateEntry& entry : impl_->states->entries()) names.push_back(entry.name);
+  for (const runtime::StateEntry& entry : impl_->states->entries())
+    if (entry.role != runtime::StateRole::scratch) names.push_back(entry.name);
   return names;
 }
 

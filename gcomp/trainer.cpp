@@ -38,35 +38,38 @@ Trainer Trainer::load(const Path& path, const DeviceOptions& options, DeviceRequ
 // ---- steps ----
 
 double Trainer::train_step(const Batch& batch) {
-  impl_->fill(*impl_->step, batch);
+  impl_->fill(impl_->step.reader(), batch);
   return step();
 }
 
-std::span<std::byte> Trainer::input(std::string_view name) { return impl_->step->input(name); }
+std::span<std::byte> Trainer::input(std::string_view name) { return impl_->step.reader().input(name); }
 const TensorType& Trainer::input_type(std::string_view name) const {
-  return impl_->step->input_buffer(impl_->step->input_index(name)).type;
+  const runtime::Executable& reader = impl_->step.reader();
+  return reader.input_type(reader.input_index(name));
 }
 
 std::span<std::byte> Trainer::input(std::size_t index) {
-  const std::vector<std::size_t>& data = impl_->ports.data;
+  const std::vector<std::size_t>& data = impl_->step.data();
   check_internal(index < data.size(), "input ", index, " of ", data.size());
-  return impl_->step->input(data[index]);
+  return impl_->step.reader().input(data[index]);
 }
 
 int Trainer::pending() const { return impl_->pending; }
-int Trainer::most_pending() const { return impl_->step->runs_in_flight(); }
+int Trainer::most_pending() const { return impl_->step.step().runs_in_flight(); }
 
 void Trainer::start() {
   Impl& self = *impl_;
   check_user(self.pending < most_pending(), "start: the losses of ", self.pending, " steps are to be taken first");
-  const std::span<std::byte> rate = self.step->input(self.ports.learning_rate);
+  runtime::Executable& step = self.step.step();
+  const driver::StepPorts& ports = self.step.ports();
+  const std::span<std::byte> rate = step.input(ports.learning_rate);
   store_from_double(DType::f64, rate.data(), 0, self.options.learning_rate);
-  if (self.ports.momentum) {
+  if (ports.momentum) {
     check_user(self.momentum.has_value(), "start: this training step takes its momentum from a schedule, and none was set");
-    store_from_double(DType::f64, self.step->input(*self.ports.momentum).data(), 0, *self.momentum);
+    store_from_double(DType::f64, step.input(*ports.momentum).data(), 0, *self.momentum);
   }
   self.fault_age = 0;
-  self.naming_index_faults(*self.step, 0, [&] { self.step->run(); });
+  self.naming_index_faults(self.step.reader(), 0, [&] { self.step.run(); });
   ++self.pending;
 }
 
@@ -74,17 +77,21 @@ double Trainer::take_loss() {
   Impl& self = *impl_;
   check_user(self.pending > 0, "take_loss: no step was started");
   self.fault_age = --self.pending;
+  runtime::Executable& step = self.step.step();
+  const driver::StepPorts& ports = self.step.ports();
   const auto scalar = [&](std::size_t output) {
-    return load_as_double(self.step->output_buffer(output).type.dtype, self.step->output_bytes(output, self.fault_age).data(), 0);
+    return load_as_double(step.output_buffer(output).type.dtype, step.output_bytes(output, self.fault_age).data(), 0);
   };
   double loss = 0;
-  self.naming_index_faults(*self.step, self.fault_age, [&] { loss = scalar(self.ports.loss); });
-  if (self.ports.skipped) self.skipped = scalar(*self.ports.skipped) != 0;
-  if (self.ports.gradient_norm) self.gradient_norm = scalar(*self.ports.gradient_norm);
-  if (self.ports.loss_scale)
-    self.loss_scale = LossScaleStatus{.scale = scalar(*self.ports.loss_scale),
-                                      .skipped = scalar(*self.ports.skipped) != 0,
-                                      .dynamic = self.memory->contains("loss_scale")};
+  self.naming_index_faults(self.step.reader(), self.fault_age, [&] {
+    self.step.wait(self.fault_age);
+    loss = scalar(ports.loss);
+  });
+  if (ports.skipped) self.skipped = scalar(*ports.skipped) != 0;
+  if (ports.gradient_norm) self.gradient_norm = scalar(*ports.gradient_norm);
+  if (ports.loss_scale)
+    self.loss_scale = LossScaleStatus{
+        .scale = scalar(*ports.loss_scale), .skipped = scalar(*ports.skipped) != 0, .dynamic = self.memory->contains("loss_scale")};
   ++self.steps;
   return loss;
 }
@@ -101,13 +108,13 @@ double Trainer::step() {
 
 std::vector<std::string> Trainer::input_names() const {
   std::vector<std::string> names;
-  for (const std::size_t i : impl_->ports.data) names.push_back(impl_->step->input_buffer(i).name);
+  for (const std::size_t i : impl_->step.data()) names.push_back(impl_->step.reader().input_buffer(i).name);
   return names;
 }
 
 std::int64_t Trainer::batch() const {
-  for (const std::size_t i : impl_->ports.data)
-    if (const Shape& shape = impl_->step->input_buffer(i).type.shape; !shape.empty()) return shape[0];
+  for (const std::size_t i : impl_->step.data())
+    if (const Shape& shape = impl_->step.reader().input_type(i).shape; !shape.empty()) return shape[0];
   return 0;
 }
 
@@ -118,7 +125,7 @@ Optional<std::int64_t> Trainer::classes() const {
 double Trainer::learning_rate() const { return impl_->options.learning_rate; }
 void Trainer::set_learning_rate(double rate) { impl_->options.learning_rate = rate; }
 const std::vector<ParameterGroup>& Trainer::groups() const { return impl_->saved.groups; }
-bool Trainer::takes_momentum() const { return impl_->ports.momentum.has_value(); }
+bool Trainer::takes_momentum() const { return impl_->step.ports().momentum.has_value(); }
 void Trainer::set_momentum(double momentum) { impl_->momentum = momentum; }
 std::int64_t Trainer::steps() const { return impl_->steps; }
 
@@ -135,7 +142,7 @@ void Trainer::set_seed(std::uint64_t seed) {
 
 // ---- inference and gradients on the same states ----
 
-bool Trainer::keeps_average() const { return driver::keeps_average(impl_->step->program(), impl_->saved.trained); }
+bool Trainer::keeps_average() const { return driver::keeps_average(impl_->step.step().program(), impl_->saved.trained); }
 Weights Trainer::weights() const { return impl_->weights; }
 void Trainer::use(Weights weights) {
   check_user(weights == Weights::trained || keeps_average(), "use: this training step keeps no average of its parameters");
@@ -183,7 +190,8 @@ std::vector<std::string> Trainer::trained() const { return impl_->saved.trained;
 
 std::vector<std::string> Trainer::states() const {
   std::vector<std::string> names;
-  for (const runtime::StateEntry& entry : impl_->memory->entries()) names.push_back(entry.name);
+  for (const runtime::StateEntry& entry : impl_->memory->entries())
+    if (entry.role != runtime::StateRole::scratch) names.push_back(entry.name);
   return names;
 }
 

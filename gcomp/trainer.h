@@ -41,6 +41,7 @@ struct TrainOptions {
   Optional<double> ema = {};             ///< decay of an exponential moving average of the parameters, from 0 to below 1
   bool skip_spikes = false;              ///< FitOptions::skip_spikes may pass over steps; includes skip_non_finite
   bool skip_non_finite = false;          ///< a step whose loss or gradients are not finite changes nothing
+  std::int64_t micro_batches = 1;        ///< shards of rows whose gradients add up to the batch's; they divide `batch`
   std::vector<std::string> lora = {};    ///< globs: these weights get low-rank adapters, which alone train (gcomp/lora.h)
   std::int64_t lora_rank = 8;
   double lora_alpha = 16;

@@ -33,6 +33,7 @@ std::string_view name_of(StateRole role) {
     case StateRole::running_statistic: return "running_statistic";
     case StateRole::optimizer: return "optimizer";
     case StateRole::counter: return "counter";
+    case StateRole::scratch: return "scratch";
   }
   return "?";
 }
@@ -214,6 +215,20 @@ int Graph::remove_dead(bool drop_states) {
     return true;
   });
   return static_cast<int>(dead.size());
+}
+
+void Graph::remove_unused_inputs(std::optional<Role> role) {
+  ValueSet used(*this, outputs_);
+  for (const Node& node : NodeWalk(*this)) used.insert_all(node.operands);
+  input_roles_.resize(inputs_.size(), Role::array);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (!used.contains(inputs_[i]) && input_roles_[i] == role.value_or(input_roles_[i])) continue;
+    inputs_[kept] = inputs_[i];
+    input_roles_[kept++] = input_roles_[i];
+  }
+  inputs_.resize(kept);
+  input_roles_.resize(kept);
 }
 
 Users::Users(const Graph& graph) : first_(graph.numbered() + 1) {

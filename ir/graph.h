@@ -60,7 +60,13 @@ const Value* unaliased(const Value* value);
 /// The number that every element is, where a constant of one number made the value.
 std::optional<double> splat_value(const Value* value);
 
-enum class StateRole : std::uint8_t { parameter, running_statistic, optimizer, counter };
+enum class StateRole : std::uint8_t {
+  parameter,
+  running_statistic,
+  optimizer,
+  counter,
+  scratch,  ///< holds nothing between steps: what the programs of one step pass on to each other
+};
 std::string_view name_of(StateRole role);
 
 struct State {
@@ -130,6 +136,8 @@ class Graph {
   /// Drops nodes and values that nothing reaches from outputs and updates, unused states with `drop_states`; returns how many nodes
   /// went.
   int remove_dead(bool drop_states = false);
+  /// Drops inputs that no node reads and that are no outputs, of `role` alone where one is given.
+  void remove_unused_inputs(std::optional<Role> role = std::nullopt);
 
  private:
   Value* make_value(TensorType type, std::string name, Node* producer, int index);

@@ -40,6 +40,9 @@ std::string not_forward(const PassContext& c) {
   for (std::size_t i = 0; i < c.graph.outputs().size(); ++i)
     if (const Role role = c.graph.output_role(i); role == Role::gradient || role == Role::skipped || role == Role::gradient_norm)
       return concat("output %", c.graph.outputs()[i]->name, " has the role ", name_of(role));
+  for (const Node& node : NodeWalk(c.graph))
+    if (node.op->kind == Kind::update && c.graph.find_state(node.operands[0])->role == StateRole::scratch)
+      return concat("%", node.operands[0]->name, " is updated, a state of one step");
   return "";
 }
 
@@ -200,6 +203,7 @@ constexpr std::array kDefinitions{
     FormDef{Form::loss_attached, "has its loss attached", no_loss},
     FormDef{Form::loss_scaled, "has its loss scaled", not_scaled},
     FormDef{Form::differentiated, "is differentiated", no_gradients},
+    FormDef{Form::gradients_total, "has the whole batch's gradients", no_gradients},
     FormDef{Form::gradients_final, "has final gradients", no_gradients},
     FormDef{Form::gradients_clipped, "has its gradients clipped as asked", no_gradients},
     FormDef{Form::updates_attached, "has its updates attached", not_updated},

@@ -19,6 +19,7 @@ enum class Form : std::uint8_t {
   loss_attached,        ///< the loss is a floating-point scalar and an output
   loss_scaled,          ///< what is to be differentiated is made of the loss
   differentiated,       ///< each trained parameter has a gradient of its type
+  gradients_total,      ///< of the whole batch, where it is cut into shards
   gradients_final,      ///< divided by the loss scale
   gradients_clipped,    ///< as far as that is asked for
   updates_attached,     ///< each trained parameter is updated

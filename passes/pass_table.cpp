@@ -28,7 +28,17 @@ bool run_match_attention(PassContext& c) {
   return legal && match_attention(c.graph, legal) > 0;
 }
 
+bool in_shards(const PassContext& c) { return c.training->optimizer && c.training->shards > 1; }
+
 bool run_attach_loss(PassContext& c) {
+  if (in_shards(c)) {
+    ShardLoss loss = attach_shard_loss(c.graph, c.training->loss, c.training->shards, c.training->arrays);
+    c.made.loss = loss.share;
+    c.made.accumulation.emplace();
+    c.made.accumulation->count = count_graph(c.graph, loss, c.training->shards);
+    c.made.accumulation->averaged = std::move(loss.averaged);
+    return true;
+  }
   c.made.loss = attach_loss(c.graph, c.training->loss, c.training->arrays);
   return true;
 }
@@ -43,6 +53,20 @@ bool run_scale_loss(PassContext& c) {
 bool run_differentiate(PassContext& c) {
   if (c.made.parameters.empty()) c.made.parameters = states_named(c.graph, c.training->trained);
   c.made.gradients = differentiate(c.graph, c.made.scaled.scaled, c.made.parameters);
+  return true;
+}
+
+bool run_accumulate(PassContext& c) {
+  if (!in_shards(c)) return false;
+  Accumulation& known = *c.made.accumulation;
+  Accumulated values{c.made.loss, c.made.gradients};
+  const bool skipped = c.made.scaled.scale || c.training->step.skip_non_finite;
+  Accumulation made = accumulate(c.graph, c.made.parameters, values, {.shards = c.training->shards, .skipped = skipped});
+  made.count = std::move(known.count);
+  made.averaged = std::move(known.averaged);
+  known = std::move(made);
+  c.made.loss = values.loss;
+  c.made.gradients = std::move(values.gradients);
   return true;
 }
 
@@ -84,6 +108,9 @@ bool run_skip_non_finite(PassContext& c) {
 
 bool run_show_loss(PassContext& c) {
   show_loss(c.graph, c.made.loss, c.made.report);
+  if (!in_shards(c)) return true;
+  c.graph.remove_dead(/*drop_states=*/true);
+  c.graph.remove_unused_inputs();
   return true;
 }
 
@@ -108,8 +135,9 @@ bool run_plan_memory(PassContext& c) {
 
 constexpr std::string_view kIsAsked = "without it there is no training step";
 /// Forms of a step while it is made; a complete one has no more of them.
-constexpr Forms kOfTraining{F::loss_attached,     F::loss_scaled,      F::differentiated,      F::gradients_final,
-                            F::gradients_clipped, F::updates_attached, F::parameters_averaged, F::updates_guarded};
+constexpr Forms kOfTraining{F::loss_attached,    F::loss_scaled,         F::differentiated,
+                            F::gradients_total,  F::gradients_final,     F::gradients_clipped,
+                            F::updates_attached, F::parameters_averaged, F::updates_guarded};
 constexpr Forms kPrimitive{F::primitive, F::unfused};
 
 constexpr Pass kPipeline[] = {
@@ -153,6 +181,15 @@ constexpr Pass kPipeline[] = {
      .takes = F::forward,
      .run = run_differentiate,
      .required = kIsAsked},
+    {.name = "accumulate",
+     .summary = "micro-batches: what a shard computes parts from what is done once a step, on totals",
+     .stage = Stage::preparing,
+     .walks = Walk::training,
+     .needs = F::differentiated,
+     .before = F::gradients_final,
+     .gives = F::gradients_total,
+     .run = run_accumulate,
+     .required = "without --micro-batches the batch is one shard"},
     {.name = "unscale_gradients",
      .summary = "f16: gradients are divided by the loss scale, in f32",
      .stage = Stage::preparing,
@@ -165,7 +202,7 @@ constexpr Pass kPipeline[] = {
      .summary = "the norm of all gradients together, or each of their elements, is held below a bound",
      .stage = Stage::preparing,
      .walks = Walk::training,
-     .needs = {F::differentiated, F::gradients_final},
+     .needs = {F::differentiated, F::gradients_total, F::gradients_final},
      .before = F::updates_attached,
      .gives = F::gradients_clipped,
      .run = run_clip_gradients,

@@ -111,10 +111,11 @@ void run_passes(std::span<const Pass> table, PassContext& context, Walk walk, St
     if (pass.stage == stage && pass.walks.has(walk)) runner.run(pass);
 }
 
-void prepare(Graph& graph, const PipelineOptions& options, const TrainingRequest* training) {
+std::optional<Accumulation> prepare(Graph& graph, const PipelineOptions& options, const TrainingRequest* training) {
   PassContext context{.graph = graph, .options = options, .training = training, .made = {}};
   const Walk walk = !training ? Walk::inference : training->optimizer ? Walk::training : Walk::gradients;
   run_passes(pipeline(), context, walk, Stage::preparing);
+  return std::move(context.made.accumulation);
 }
 
 MemoryPlan lower(Graph& graph, const PipelineOptions& options) {

@@ -20,6 +20,7 @@
 #include "passes/products/fuse_epilogues.h"
 #include "passes/products/split_reductions.h"
 #include "passes/simplify.h"
+#include "passes/training/accumulate.h"
 #include "passes/training/autocast.h"
 #include "passes/training/loss_scaling.h"
 #include "passes/training/training.h"
@@ -51,6 +52,7 @@ struct PassResults {
   std::vector<ir::Value*> attempts;    ///< counters of steps begun, which an overflow does not stop
   ir::Value* step = nullptr;           ///< its number, from 1
   StepReport report;
+  std::optional<Accumulation> accumulation;  ///< of a training step in shards
   std::optional<ir::MemoryPlan> plan;
 };
 
@@ -130,8 +132,8 @@ void require_optional_pass(std::string_view name, std::string_view where);
 void run_passes(std::span<const Pass> table, PassContext& context, Walk walk, Stage stage);
 
 /// Takes an imported forward graph to one that can be lowered: attention and precision, and with `training` loss, gradients, and
-/// updates where it has an optimizer.
-void prepare(ir::Graph& graph, const PipelineOptions& options, const TrainingRequest* training = nullptr);
+/// updates where it has an optimizer. Gives what a step in shards runs beside the graph; nothing for any other.
+std::optional<Accumulation> prepare(ir::Graph& graph, const PipelineOptions& options, const TrainingRequest* training = nullptr);
 /// Takes a complete graph to its memory plan. Throws SizeError, naming the node, where an op needs a value on the way that is
 /// larger than any may be.
 ir::MemoryPlan lower(ir::Graph& graph, const PipelineOptions& options = {});

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gcomp/device_options.h"
@@ -71,13 +72,18 @@ class Device {
   /// For all programs of one model.
   virtual std::shared_ptr<StateMemory> allocate_states() = 0;
   /// Compiles the kernels, or takes them from `kernel_binary` (Executable::kernel_binary of an earlier load) where that fits this
-  /// machine; binds the program's states and allocates all memory. Throws UserError where the program is for another target,
-  /// DeviceError for a missing compiler or a failed compilation (exit 5) and for too little memory (exit 7).
-  virtual std::unique_ptr<Executable> load(Program program, std::shared_ptr<StateMemory> states,
-                                           std::span<const std::byte> kernel_binary = {}) = 0;
+  /// machine; binds the program's states and allocates all memory. `shards` is Executable::shards(). Throws UserError where the
+  /// program is for another target, DeviceError for a missing compiler or a failed compilation (exit 5) and for too little memory
+  /// (exit 7).
+  std::unique_ptr<Executable> load(Program program, std::shared_ptr<StateMemory> states,
+                                   std::span<const std::byte> kernel_binary = {}, int shards = 1) {
+    return load_program(std::move(program), std::move(states), kernel_binary, shards);
+  }
 
  protected:
   Device() = default;
+  virtual std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,
+                                                   std::span<const std::byte> kernel_binary, int shards) = 0;
 };
 
 /// Throw as that of a kind of target does (runtime/targets.h).

@@ -20,8 +20,15 @@ std::size_t find_buffer(const Program& program, const std::vector<Port>& ports, 
 
 }  // namespace
 
-Executable::Executable(Program program, std::shared_ptr<StateMemory> states)
-    : program_(std::move(program)), states_(std::move(states)) {}
+Executable::Executable(Program program, std::shared_ptr<StateMemory> states, int shards)
+    : program_(std::move(program)), states_(std::move(states)), shards_(shards) {
+  check_internal(shards >= 1 && (shards == 1 || program_.outputs.empty()), "program '", program_.name, "' with ",
+                 program_.outputs.size(), " outputs in ", shards, " shards");
+  for (std::size_t i = 0; i < program_.inputs.size(); ++i) {
+    input_types_.push_back(input_buffer(i).type);
+    if (Shape& shape = input_types_.back().shape; !shape.empty()) shape[0] *= shards;
+  }
+}
 
 std::size_t Executable::input_index(std::string_view name) const { return find_buffer(program_, program_.inputs, name, "input"); }
 
@@ -40,8 +47,8 @@ const Buffer& Executable::output_buffer(std::size_t index) const {
 }
 
 void Executable::set_input(std::size_t index, const Tensor& value) {
-  const Buffer& buffer = input_buffer(index);
-  check_user(buffer.type == value.type(), "input '", buffer.name, "' is ", to_string(buffer.type), ", the value given is ",
+  const TensorType& type = input_type(index);
+  check_user(type == value.type(), "input '", input_buffer(index).name, "' is ", to_string(type), ", the value given is ",
              to_string(value.type()));
   std::ranges::copy(value.bytes(), input(index).begin());
 }

@@ -36,22 +36,34 @@ class Executable {
   const Buffer& input_buffer(std::size_t index) const;
   const Buffer& output_buffer(std::size_t index) const;
 
+  /// Into how many shards of consecutive rows a batch is cut. With more than one, a batch takes a run for each, and inputs with
+  /// dimensions are those of the whole batch: each run reads its part, and scalars are the same for all. There are no outputs then.
+  int shards() const { return shards_; }
+  /// Of the whole batch; input_buffer() has the type of a shard.
+  const TensorType& input_type(std::size_t index) const { return input_types_[index]; }
+
   /// Host memory that the next run() reads, dense row-major; all of it must be written. Ask anew for each run: an asynchronous
   /// device still reads the memory of the last one. An input that is not asked for keeps its contents from run to run.
   virtual std::span<std::byte> input(std::size_t index) = 0;
   std::span<std::byte> input(std::string_view name) { return input(input_index(name)); }
+  /// What the next run would read there, as it was written last.
+  virtual std::span<const std::byte> next_input(std::size_t index) = 0;
   /// Throws UserError where dtype or shape differ from the program's.
   void set_input(std::size_t index, const Tensor& value);
   void set_input(std::string_view name, const Tensor& value) { set_input(input_index(name), value); }
 
   /// Runs all steps once; on an asynchronous device it returns as soon as they are queued. Throws UserError where a kernel raised
   /// a fault (on an asynchronous device, synchronize() or output() may throw it instead).
-  virtual void run() = 0;
+  void run() { run_shard(0); }
+  /// The same for one shard of a batch, which are run in their order from 0 on.
+  virtual void run_shard(int shard) = 0;
   /// Waits for all runs.
   virtual void synchronize() = 0;
 
-  /// How many runs may be queued before the results of the first are taken: 1 where run() computes at once.
+  /// How many runs (of batches) may be queued before the results of the first are taken: 1 where run() computes at once.
   virtual int runs_in_flight() const { return 1; }
+  /// Waits for the last batch, or the one `age` before it; throws the fault that it raised.
+  virtual void wait(int age) = 0;
   /// What the last run wrote (`age` 0), or the one before it (`age` 1, where two runs may be in flight); waits for that run alone.
   /// Valid until it is no longer among the last runs_in_flight().
   virtual std::span<const std::byte> output_bytes(std::size_t index, int age) = 0;
@@ -69,12 +81,14 @@ class Executable {
   virtual std::span<const std::byte> kernel_binary() const = 0;
 
  protected:
-  Executable(Program program, std::shared_ptr<StateMemory> states);
+  Executable(Program program, std::shared_ptr<StateMemory> states, int shards);
   const std::shared_ptr<StateMemory>& shared_states() const { return states_; }
 
  private:
   Program program_;
   std::shared_ptr<StateMemory> states_;
+  int shards_;
+  std::vector<TensorType> input_types_;
 };
 
 }  // namespace gcomp::runtime

@@ -34,7 +34,13 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-enum class StateRole : std::uint8_t { parameter, running_statistic, optimizer, counter };
+enum class StateRole : std::uint8_t {
+  parameter,
+  running_statistic,
+  optimizer,
+  counter,
+  scratch,  ///< holds nothing between steps, and so is stored nowhere
+};
 
 struct State {
   int buffer = 0;

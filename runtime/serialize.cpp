@@ -17,7 +17,8 @@ constexpr bool same(To to, From from) {
 static_assert(same(Space::arena, proto::ARENA) && same(Space::state, proto::STATE) && same(Space::constant, proto::CONSTANT) &&
               same(Space::io, proto::IO));
 static_assert(same(StateRole::parameter, proto::PARAMETER) && same(StateRole::running_statistic, proto::RUNNING_STATISTIC) &&
-              same(StateRole::optimizer, proto::OPTIMIZER) && same(StateRole::counter, proto::COUNTER));
+              same(StateRole::optimizer, proto::OPTIMIZER) && same(StateRole::counter, proto::COUNTER) &&
+              same(StateRole::scratch, proto::SCRATCH));
 static_assert(same(EpilogueKind::bias, proto::BIAS) && same(EpilogueKind::gelu, proto::GELU) &&
               same(EpilogueKind::gelu_gradient, proto::GELU_GRADIENT) &&
               same(EpilogueKind::bias_gradient_a, proto::BIAS_GRADIENT_A) &&

@@ -7,6 +7,7 @@
 #include "codegen/generate.h"
 #include "codegen/target.h"
 #include "gcomp/driver/model_source.h"
+#include "gcomp/driver/saved_model.h"
 #include "ir/ops/table.h"
 #include "passes/pipeline.h"
 #include "passes/row_dependence.h"
@@ -34,11 +35,20 @@ void require_other_input(const Model& model, const LossSpec& loss) {
 
 bool mixes(const GraphOptions& options) { return options.precision == DType::f16 || options.precision == DType::bf16; }
 
+/// What the options say of the inputs, for the rows that run at once.
+ShapeRequest shard_shapes(const GraphOptions& options) {
+  ShapeRequest shapes = options.shapes;
+  shapes.batch = shard_rows(shapes.batch, options.step.micro_batches);
+  shapes.micro_batches = options.step.micro_batches;
+  return shapes;
+}
+
 frontend::ImportOptions import_options(const Model& model, const GraphOptions& options) {
   frontend::ImportOptions import;
-  import.shapes = input_shapes(model.name(), model.inputs(), options.shapes);
-  import.dims = options.shapes.dims;
-  if (!onnx_file(model) && options.shapes.batch) import.dims.emplace("batch", *options.shapes.batch);
+  const ShapeRequest shapes = shard_shapes(options);
+  import.shapes = input_shapes(model.name(), model.inputs(), shapes);
+  import.dims = shapes.dims;
+  if (!onnx_file(model) && shapes.batch) import.dims.emplace("batch", *shapes.batch);
   import.seed = options.seed;
   import.float_type = mixes(options) ? DType::f32 : options.precision;
   import.freeze = options.freeze;
@@ -62,8 +72,9 @@ ModelGraph imported(const Model& model, const frontend::ImportOptions& import, c
   });
 }
 
-/// The data's arrays but the model's inputs, as one batch has them.
-std::map<std::string, TensorType> found_arrays(const Model& model, const ShapeRequest& shapes) {
+/// The data's arrays but the model's inputs, as those rows have them.
+std::map<std::string, TensorType> found_arrays(const Model& model, const GraphOptions& options) {
+  const ShapeRequest shapes = shard_shapes(options);
   std::map<std::string, TensorType> arrays = shapes.data;
   for (const frontend::ValueInfo& input : model.inputs()) arrays.erase(input.name);
   for (auto& [name, type] : arrays)
@@ -117,7 +128,7 @@ std::optional<std::string> note_probabilities(const LossSpec& loss, const ModelG
 /// Adds what the loss looks at and reads.
 void add_target(ModelGraph& made, const Model& model, const GraphOptions& options, const LossSpec& loss) {
   try {
-    made.target = loss_target(made.model, made.graph, loss, found_arrays(model, options.shapes));
+    made.target = loss_target(made.model, made.graph, loss, found_arrays(model, options));
   } catch (const UserError& error) {
     const std::string& source = options.shapes.data_source;
     throw UserError(concat("model '", model.name(), "'", source.empty() ? "" : concat(", data '", source, "'"), ": ", error.what()),
@@ -154,6 +165,13 @@ std::optional<Optimizer> of_run(std::optional<Optimizer> optimizer, double learn
   return optimizer;
 }
 
+/// What the loss of a batch is where it is not that of its rows together.
+void add_notes(std::vector<std::string>& notes, const passes::Accumulation& accumulation, std::int64_t micro_batches) {
+  for (const std::string& term : accumulation.averaged)
+    notes.push_back(concat("the loss '", term, "' is no sum over a count: with --micro-batches ", micro_batches,
+                           " it is the mean over those, not that of the whole batch"));
+}
+
 /// A forward graph with its loss and gradients, and with updates where there is an optimizer.
 ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOptions& options, const LossSpec& loss,
                           const std::optional<Optimizer>& given, const CompileHooks& hooks) {
@@ -164,10 +182,12 @@ ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOption
     const passes::TrainingRequest request{.loss = settled(loss, made),
                                           .optimizer = optimizer,
                                           .trained = trained_names(made.model),
-                                          .arrays = found_arrays(model, options.shapes),
+                                          .arrays = found_arrays(model, options),
                                           .scaling = scaling_of(options),
-                                          .step = std::move(step.options)};
-    passes::prepare(made.graph, pass_options(options, hooks), &request);
+                                          .step = std::move(step.options),
+                                          .shards = options.step.micro_batches};
+    made.accumulation = passes::prepare(made.graph, pass_options(options, hooks), &request);
+    if (made.accumulation) add_notes(made.model.repairs, *made.accumulation, options.step.micro_batches);
     return std::move(made);
   });
 }
@@ -205,7 +225,7 @@ EvaluationGraph evaluation_graph(const Model& model, const GraphOptions& options
   add_target(made, model, options, loss);
   evaluation.row_dependence = row_dependence(made.graph);
   evaluation.plan =
-      passes::attach_evaluation(made.graph, settled(loss, made), metrics, found_arrays(model, options.shapes), &made.target.bound);
+      passes::attach_evaluation(made.graph, settled(loss, made), metrics, found_arrays(model, options), &made.target.bound);
   return evaluation;
 }
 
@@ -225,7 +245,9 @@ ModelGraph training_graph(const Model& model, const GraphOptions& options, const
 }
 
 ModelGraph gradient_graph(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
-  return differentiated(trainable(model, options, loss, hooks), model, options, loss, std::nullopt, hooks);
+  GraphOptions whole = options;  // of the batch at once
+  whole.step.micro_batches = 1;
+  return differentiated(trainable(model, whole, loss, hooks), model, whole, loss, std::nullopt, hooks);
 }
 
 LoweredGraph lower_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks) {
@@ -255,6 +277,30 @@ runtime::Program generate_program(const LoweredGraph& lowered, const runtime::Ta
 runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks,
                                const codegen::ProgramLimits& limits) {
   return generate_program(lower_graph(std::move(graph), target, hooks), target, hooks, limits);
+}
+
+std::vector<StepGraph> step_graphs(ModelGraph& made, const CompileHooks& hooks) {
+  std::vector<StepGraph> graphs;
+  graphs.push_back({std::move(made.graph), kTrainingProgram, hooks});
+  if (!made.accumulation) return graphs;
+  CompileHooks sums = hooks;  // copies stay what they are: one launch for all (passes/training/accumulate.h)
+  sums.disabled.emplace_back("simplify");
+  graphs.push_back({std::move(made.accumulation->shard), kShardProgram, hooks});
+  if (made.accumulation->count) graphs.push_back({std::move(*made.accumulation->count), kCountProgram, hooks});
+  for (std::size_t i = 0; i < made.accumulation->combine.size(); ++i)
+    graphs.push_back({std::move(made.accumulation->combine[i]), concat(kCombineProgram, i), sums});
+  graphs.push_back({std::move(made.accumulation->total), kTotalProgram, sums});
+  return graphs;
+}
+
+std::vector<runtime::Program> compile_step(ModelGraph made, const runtime::Target& target, const CompileHooks& hooks,
+                                           const codegen::ProgramLimits& limits) {
+  std::vector<runtime::Program> programs;
+  for (StepGraph& part : step_graphs(made, hooks)) {
+    programs.push_back(compile_graph(std::move(part.graph), target, part.hooks, limits));
+    programs.back().name = part.program;
+  }
+  return programs;
 }
 
 LossSpec settled(LossSpec loss, const ModelGraph& made) {

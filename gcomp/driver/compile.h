@@ -17,6 +17,7 @@
 #include "gcomp/limits.h"
 #include "gcomp/model.h"
 #include "ir/memory_plan.h"
+#include "passes/training/accumulate.h"
 #include "passes/training/metrics/metric.h"
 #include "passes/training/training.h"
 #include "runtime/program.h"
@@ -73,9 +74,10 @@ using Optimizer = passes::OptimizerSpec;
 struct ModelGraph {
   ir::Graph graph;
   frontend::ImportedModel model;
-  LossTarget target;                      ///< of a training step and of an evaluation
-  std::vector<GroupSummary> groups = {};  ///< of a training step's parameters
-  std::optional<Adaptation> lora = {};    ///< where GraphOptions ask for adapters
+  LossTarget target;                                      ///< of a training step and of an evaluation
+  std::vector<GroupSummary> groups = {};                  ///< of a training step's parameters
+  std::optional<passes::Accumulation> accumulation = {};  ///< of a training step with micro-batches: `graph` is what is done once
+  std::optional<Adaptation> lora = {};                    ///< where GraphOptions ask for adapters
 };
 
 /// Outputs are the model's. In inference form unless the options ask for training form; the graph then updates its counters alone,
@@ -122,7 +124,18 @@ std::vector<passes::MetricSpec> metrics_of(std::span<const std::string> texts, c
 /// Arrays of the data that the loss and the metrics read beside the model's inputs, by the names in them.
 std::vector<std::string> loss_arrays(const Model& model, const LossSpec& loss, std::span<const passes::MetricSpec> metrics = {});
 
-/// Both of the above.
+/// The programs of a training step by their names (gcomp/driver/saved_model.h), kTrainingProgram first.
+std::vector<runtime::Program> compile_step(ModelGraph made, const runtime::Target& target, const CompileHooks& hooks = {},
+                                           const codegen::ProgramLimits& limits = {});
+/// The graphs of the same, each with what it is lowered with.
+struct StepGraph {
+  ir::Graph graph;
+  std::string program;
+  CompileHooks hooks;
+};
+std::vector<StepGraph> step_graphs(ModelGraph& made, const CompileHooks& hooks = {});
+
+/// lower_graph(), and of what it gives generate_program().
 runtime::Program compile_graph(ir::Graph graph, const runtime::Target& target, const CompileHooks& hooks = {},
                                const codegen::ProgramLimits& limits = {});
 

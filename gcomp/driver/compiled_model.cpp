@@ -53,12 +53,13 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
     loss = settled(loss, made);
     compiled.output = loss.output;
     graph.loss_outputs = passes::possible_outputs(loss);
-    artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks, graph.program_limits));
-    artifact.programs.back().name = kTrainingProgram;
-    add_weights(artifact, made.model);
+    saved.micro_batches = graph.step.micro_batches;
+    frontend::ImportedModel imported = std::move(made.model);
+    artifact.programs = compile_step(std::move(made), options.target, options.hooks, graph.program_limits);
+    add_weights(artifact, imported);
     if (const frontend::OnnxFile* file = onnx_file(model))
-      saved.original = keep_original(*file, made.model, options.keep_model, artifact);
-    compiled.model = std::move(made.model);
+      saved.original = keep_original(*file, imported, options.keep_model, artifact);
+    compiled.model = std::move(imported);
   }
   ModelGraph made = inference_graph(model, graph, options.hooks);
   describe_forward(saved, made);

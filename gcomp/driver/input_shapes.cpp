@@ -82,10 +82,15 @@ class Binder {
 
   std::string array(const std::string& name) const { return concat("array '", name, "' of '", request_.data_source, "'"); }
 
+  std::string batch_text() const {
+    const std::int64_t parts = request_.micro_batches;
+    return concat("--batch ", *request_.batch * parts, parts == 1 ? "" : concat(" in ", parts, " micro-batches"));
+  }
+
   Size known_size(const ValueInfo& input, std::size_t axis, const Shape* asked, const Shape* data) {
     std::vector<Size> found;
     if (asked) found.push_back({(*asked)[axis], concat("--shapes ", input.name)});
-    if (axis == 0 && request_.batch) found.push_back({*request_.batch, concat("--batch ", *request_.batch)});
+    if (axis == 0 && request_.batch) found.push_back({*request_.batch, batch_text()});
     if (data && !(axis == 0 && request_.batch)) found.push_back({(*data)[axis], array(input.name)});
     const Dimension declared = input.has_shape ? input.dimensions[axis] : Dimension{};
     if (declared.size >= 0) {
@@ -107,7 +112,7 @@ class Binder {
     if (fixed == other.size) return;
     const bool batch = axis == 0 && request_.batch && other.size == *request_.batch;
     throw UserError(concat(where(input), ": the file fixes dimension ", axis, " at ", fixed, ", ", other.from, " gives ",
-                           other.size, batch ? concat("; give --batch ", fixed) : ""));
+                           other.size, batch ? concat("; give --batch ", fixed * request_.micro_batches) : ""));
   }
 
   std::map<std::string, Shape> finish(std::vector<std::vector<Size>> sizes) {

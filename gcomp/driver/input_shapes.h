@@ -12,6 +12,7 @@ namespace gcomp::driver {
 
 struct ShapeRequest {
   std::optional<std::int64_t> batch;         ///< first dimension of every input
+  std::int64_t micro_batches = 1;            ///< of how many `batch` is one, for messages
   std::map<std::string, std::int64_t> dims;  ///< --dim SYMBOL=N
   std::map<std::string, Shape> shapes;       ///< --shapes INPUT:DxDxD
   /// Types of the arrays that will be fed, by input. Where `batch` is set, their first dimension counts rows and binds nothing.

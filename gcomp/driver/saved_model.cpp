@@ -141,6 +141,7 @@ SavedModel parse(const json& object) {
                    .row_dependence = members.text("row_dependence"),
                    .groups = groups_of(members),
                    .lora = {},
+                   .micro_batches = members.has("micro_batches") ? members.integer("micro_batches", 2) : 1,
                    .position = position_of(members.at("position")),
                    .evaluation = {},
                    .original = {}};
@@ -174,11 +175,14 @@ void check_forward(const SavedModel& saved, const runtime::Program& forward) {
     check_user(has_input(forward, limit.input), "'", limit.input, "', which it limits, is no input");
 }
 
-void check_step(const SavedModel& saved, const runtime::Program& step) {
+void check_step(const SavedModel& saved, const runtime::Artifact& artifact, const runtime::Program& step) {
   check_user(!saved.loss.empty(), "it does not fit its training step");
   static_cast<void>(step_ports(step));
+  const runtime::Program* reader = saved.micro_batches > 1 ? find_program(artifact, kShardProgram) : &step;
+  check_user(reader && saved.micro_batches <= kMostMicroBatches, "it does not fit its training step of ", saved.micro_batches,
+             " micro-batches");
   for (const LabelLimit& label : saved.labels)
-    check_user(has_input(step, label.array), "'", label.array, "', whose labels it limits, is no input");
+    check_user(has_input(*reader, label.array), "'", label.array, "', whose labels it limits, is no input");
 }
 
 /// Every array is a state of some program, and of its type.
@@ -221,6 +225,7 @@ void store(const SavedModel& saved, runtime::Artifact& artifact) {
                  {"evaluation", saved.evaluation ? to_json(*saved.evaluation) : json()},
                  {"original", saved.original ? to_json(*saved.original) : json()}};
   if (saved.lora) object["lora"] = to_json(*saved.lora);
+  if (saved.micro_batches > 1) object["micro_batches"] = saved.micro_batches;
   artifact.metadata[kKey] = object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -230,7 +235,7 @@ SavedModel saved_model(const runtime::Artifact& artifact, const std::filesystem:
   try {
     SavedModel saved = parse(runtime::parse_strict_json(found->second, kMostNesting));
     if (const runtime::Program* forward = find_program(artifact, kForwardProgram)) check_forward(saved, *forward);
-    if (const runtime::Program* step = find_program(artifact, kTrainingProgram)) check_step(saved, *step);
+    if (const runtime::Program* step = find_program(artifact, kTrainingProgram)) check_step(saved, artifact, *step);
     check_user(saved.evaluation.has_value() == (find_program(artifact, kEvaluationProgram) != nullptr),
                "it does not fit its evaluation");
     check_weights(saved, artifact);
@@ -247,6 +252,11 @@ void require_device(runtime::DeviceRequest request, const runtime::Target& targe
   if (const runtime::Backend& asked = runtime::backend_of(request); asked.kind != target.kind)
     throw UserError(concat("--device ", asked.name, ": '", path.string(), "' is compiled for ", runtime::to_string(target)),
                     ExitCode::usage);
+}
+
+bool is_step_program(std::string_view name) {
+  return name == kTrainingProgram || name == kShardProgram || name == kCountProgram || name == kTotalProgram ||
+         name.starts_with(kCombineProgram);
 }
 
 const runtime::Program* find_program(const runtime::Artifact& artifact, std::string_view name) {

@@ -18,9 +18,17 @@
 namespace gcomp::driver {
 
 inline constexpr char kForwardProgram[] = "forward";
+/// The program that takes the learning rate and gives the loss; of a step without micro-batches all of it.
 inline constexpr char kTrainingProgram[] = "train_step";
+/// The others of a step with micro-batches (passes/training/accumulate.h).
+inline constexpr char kShardProgram[] = "train_shard", kCountProgram[] = "train_count", kTotalProgram[] = "train_total",
+                      kCombineProgram[] = "train_combine_";
+/// Whether a program of this name belongs to a training step.
+bool is_step_program(std::string_view name);
 
 inline constexpr char kEvaluationProgram[] = "evaluate";
+
+inline constexpr std::int64_t kMostMicroBatches = 4096;
 
 struct SavedMetric {
   std::string text;
@@ -47,6 +55,7 @@ struct SavedModel {
   std::string row_dependence;          ///< what keeps the forward program from working on parts of a batch; "" where nothing does
   std::vector<ParameterGroup> groups;  ///< of the training step
   std::optional<Adaptation> lora;      ///< none without adapters
+  std::int64_t micro_batches = 1;      ///< into how many the training step cuts a batch
   DataPosition position;
   std::optional<SavedEvaluation> evaluation;  ///< none without a training step
   std::optional<OriginalModel> original;      ///< none where it was no ONNX file, and without a training step

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "gcomp/driver/parameter_groups.h"
+#include "gcomp/driver/saved_model.h"
 #include "ir/base/error.h"
 
 namespace gcomp::driver {
@@ -11,6 +12,11 @@ namespace {
 void require_positive(const std::optional<double>& value, std::string_view flag) {
   if (value && !(*value > 0 && std::isfinite(*value)))
     throw UserError(concat(flag, " ", *value, ": wanted a number above 0"), ExitCode::usage);
+}
+
+void check_micro_batches(std::int64_t micro_batches) {
+  if (micro_batches < 1 || micro_batches > kMostMicroBatches)
+    throw UserError(concat("--micro-batches ", micro_batches, ": wanted 1 to ", kMostMicroBatches), ExitCode::usage);
 }
 
 }  // namespace
@@ -24,6 +30,21 @@ void check(const StepSettings& settings) {
                     ExitCode::usage);
   if (settings.average && !(*settings.average >= 0 && *settings.average < 1))
     throw UserError(concat("--ema ", *settings.average, ": wanted a decay from 0 to below 1, such as 0.999"), ExitCode::usage);
+  check_micro_batches(settings.micro_batches);
+}
+
+std::optional<std::int64_t> shard_rows(std::optional<std::int64_t> batch, std::int64_t micro_batches) {
+  check_micro_batches(micro_batches);
+  if (micro_batches == 1) return batch;
+  if (!batch)
+    throw UserError(
+        concat("--micro-batches ", micro_batches, ": give the rows of a step, which it cuts, such as --batch ", 8 * micro_batches),
+        ExitCode::usage);
+  if (*batch % micro_batches != 0)
+    throw UserError(
+        concat("--micro-batches ", micro_batches, ": a batch of ", *batch, " rows is not cut into ", micro_batches, " equal parts"),
+        ExitCode::usage);
+  return *batch / micro_batches;
 }
 
 SettledStep settled(const StepSettings& settings, const passes::OptimizerSpec& optimizer, const frontend::ImportedModel& model,

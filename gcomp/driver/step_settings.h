@@ -18,12 +18,15 @@ struct StepSettings {
   std::optional<double> clip_norm, clip_value;
   std::optional<double> average;  ///< decay of the average
   bool skip_non_finite = false;
-  bool skip_spikes = false;  ///< a step beyond set_limits() changes nothing, nor one that is not finite
-  double learning_rate = 0;  ///< what the absolute rates of groups stand beside
+  bool skip_spikes = false;        ///< a step beyond set_limits() changes nothing, nor one that is not finite
+  std::int64_t micro_batches = 1;  ///< shards of consecutive rows that a batch is cut into
+  double learning_rate = 0;        ///< what the absolute rates of groups stand beside
 };
 
 /// Throws UserError (exit 2) for a number out of range, and where values and norm are both to be clipped.
 void check(const StepSettings& settings);
+/// The rows of a shard. Throws UserError (exit 2) where there are several and no batch is given, or one that is not cut evenly.
+std::optional<std::int64_t> shard_rows(std::optional<std::int64_t> batch, std::int64_t micro_batches);
 
 /// What is said of a group: its own text, and what is in it.
 struct GroupSummary {

@@ -14,7 +14,7 @@
 #include "gcomp/driver/evaluator.h"
 #include "gcomp/driver/forward.h"
 #include "gcomp/driver/saved_model.h"
-#include "gcomp/driver/step_ports.h"
+#include "gcomp/driver/step_programs.h"
 #include "gcomp/driver/training.h"
 #include "gcomp/trainer.h"
 #include "runtime/artifact.h"
@@ -36,11 +36,10 @@ struct Trainer::Impl {
   std::string device_reason;
   std::unique_ptr<runtime::Device> device;
   std::shared_ptr<runtime::StateMemory> memory;
-  std::unique_ptr<runtime::Executable> step;
+  driver::StepPrograms step;
   std::unique_ptr<driver::Forward> forward, averaged;  // averaged: of the averages of the parameters
   std::unique_ptr<driver::Evaluator> evaluator, averaged_evaluator;
   std::unique_ptr<runtime::Executable> gradient;
-  driver::StepPorts ports;  // of `step`
   Optional<LossScaleStatus> loss_scale;
   Optional<bool> skipped;
   Optional<double> gradient_norm;
@@ -55,7 +54,7 @@ struct Trainer::Impl {
   Impl(const Path& path, const DeviceOptions& options, DeviceRequest device, const ArtifactTrust& trust);
 
   void open_device(const runtime::DeviceChoice& choice, const DeviceOptions& device_options);
-  void adopt_step(runtime::Program program, std::span<const std::byte> binary);
+  void adopt_step(std::vector<driver::StepProgram> programs);
   runtime::Program forward_program(std::int64_t batch);
   driver::Forward& forward_pass();
   /// Of `weights`.

@@ -38,10 +38,9 @@ void Trainer::Impl::open_device(const runtime::DeviceChoice& choice, const Devic
   memory = device->allocate_states();
 }
 
-void Trainer::Impl::adopt_step(runtime::Program program, std::span<const std::byte> binary) {
-  step = device->load(std::move(program), memory, binary);
-  ports = driver::step_ports(step->program());
-  if (driver::keeps_average(step->program(), saved.trained)) weights = Weights::averaged;
+void Trainer::Impl::adopt_step(std::vector<driver::StepProgram> programs) {
+  step = driver::StepPrograms(*device, memory, std::move(programs), saved.micro_batches);
+  if (driver::keeps_average(step.step().program(), saved.trained)) weights = Weights::averaged;
 }
 
 Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : source(origin), options(given) {
@@ -58,10 +57,11 @@ Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : so
   model = std::move(made.model);
   loss = driver::settled(loss, made);
   other_outputs = made.target.others;
-  runtime::Program program =
-      driver::compile_graph(std::move(made.graph), device->target(), given.hooks, given.graph.program_limits);
-  program.name = driver::kTrainingProgram;
-  adopt_step(std::move(program), {});
+  saved.micro_batches = given.graph.step.micro_batches;
+  std::vector<driver::StepProgram> programs;
+  for (runtime::Program& program : driver::compile_step(std::move(made), device->target(), given.hooks, given.graph.program_limits))
+    programs.push_back({std::move(program)});
+  adopt_step(std::move(programs));
   write_missing(*memory, model);
   model.weights.clear();
 }
@@ -80,7 +80,9 @@ Trainer::Impl::Impl(const Path& path, const DeviceOptions& device_options, Devic
   driver::require_device(request, trained_step->target, path.string());
   open_device({&runtime::backend_of(trained_step->target), concat("compiled for ", runtime::to_string(trained_step->target))},
               device_options);
-  adopt_step(*trained_step, driver::kernel_binary(artifact, *trained_step));
+  try {
+    adopt_step(driver::step_programs(artifact));
+  } catch (const UserError& error) { throw UserError(concat("'", path.string(), "': ", error.what()), error.code()); }
   forward = std::make_unique<driver::Forward>(device->load(*inference, memory, driver::kernel_binary(artifact, *inference)),
                                               saved.outputs, saved.limits, saved.row_dependence);
   if (const runtime::Program* evaluating = driver::find_program(artifact, driver::kEvaluationProgram)) try {
@@ -95,19 +97,19 @@ Trainer::Impl::Impl(const Path& path, const DeviceOptions& device_options, Devic
 /// Copies the inputs of the executable that are data from the batch.
 void Trainer::Impl::fill(runtime::Executable& executable, const Batch& batch) {
   for (const std::size_t i : driver::data_inputs(executable.program())) {
-    const runtime::Buffer& input = executable.input_buffer(i);
-    const TensorView& array = driver::find_array(batch, input.name);
-    check_user(array.type().shape == input.type.shape, "array '", input.name, "' is ", to_string(array.type()), ", wanted ",
-               to_string(input.type));
-    if (const driver::LabelLimit* limit = label_limit(input.name)) driver::check_labels(array, *limit, other_outputs);
-    driver::copy_rows(input.name, array, 0, input.type.shape.empty() ? 1 : input.type.shape[0], input.type, executable.input(i));
+    const std::string& name = executable.input_buffer(i).name;
+    const TensorType& type = executable.input_type(i);
+    const TensorView& array = driver::find_array(batch, name);
+    check_user(array.type().shape == type.shape, "array '", name, "' is ", to_string(array.type()), ", wanted ", to_string(type));
+    if (const driver::LabelLimit* limit = label_limit(name)) driver::check_labels(array, *limit, other_outputs);
+    driver::copy_rows(name, array, 0, type.shape.empty() ? 1 : type.shape[0], type, executable.input(i));
   }
 }
 
 std::optional<driver::IndexFault> Trainer::Impl::find_index_fault(runtime::Executable& executable, int age) const {
   for (const driver::IndexLimit& limit : saved.limits) {
     const std::size_t input = executable.input_index(limit.input);
-    if (auto fault = driver::find_index_fault(limit, executable.input_buffer(input).type, executable.input_of_run(input, age)))
+    if (auto fault = driver::find_index_fault(limit, executable.input_type(input), executable.input_of_run(input, age)))
       return fault;
   }
   return std::nullopt;
@@ -192,15 +194,16 @@ runtime::Artifact Trainer::Impl::artifact() {
   runtime::Artifact artifact;
   driver::Forward& inference = forward_pass();
   runtime::Executable& evaluating = evaluation().executable();
-  artifact.programs = {step->program(), inference.executable().program(), evaluating.program()};
-  const auto add_binary = [&](const runtime::Executable& executable) {
+  const auto add = [&](const runtime::Executable& executable) {
+    artifact.programs.push_back(executable.program());
     const std::span<const std::byte> binary = executable.kernel_binary();
     artifact.binaries.emplace_back(driver::kernel_binary_name(executable.program()), std::vector(binary.begin(), binary.end()));
   };
-  add_binary(*step);
-  add_binary(inference.executable());
-  add_binary(evaluating);
-  for (const runtime::StateEntry& entry : memory->entries()) artifact.weights.emplace(entry.name, memory->read(entry.name));
+  for (const runtime::Executable* executable : step.all()) add(*executable);
+  add(inference.executable());
+  add(evaluating);
+  for (const runtime::StateEntry& entry : memory->entries())
+    if (entry.role != runtime::StateRole::scratch) artifact.weights.emplace(entry.name, memory->read(entry.name));
   saved.learning_rate = options.learning_rate;
   const frontend::OnnxFile* file = source ? driver::onnx_file(*source) : nullptr;
   if (file && !saved.original) saved.original = driver::keep_original(*file, model, options.keep_model, artifact);
@@ -225,6 +228,7 @@ GraphOptions graph_of(const gcomp::TrainOptions& options, const Optimizer& optim
                 .average = standard(options.ema),
                 .skip_non_finite = options.skip_non_finite,
                 .skip_spikes = options.skip_spikes,
+                .micro_batches = options.micro_batches,
                 .learning_rate = options.learning_rate.value_or(optimizer.learning_rate())};
   graph.lora = {.globs = options.lora, .rank = options.lora_rank, .alpha = options.lora_alpha};
   if (!options.lora_adapter.empty())
@@ -269,7 +273,8 @@ void prepare_artifact(Trainer& trainer) {
   trainer.impl().evaluation();
 }
 
-runtime::Executable& step_of(Trainer& trainer) { return *trainer.impl().step; }
+runtime::Executable& step_of(Trainer& trainer) { return trainer.impl().step.step(); }
+const StepPrograms& step_programs_of(Trainer& trainer) { return trainer.impl().step; }
 
 std::vector<frontend::FileStamp> model_files(const Trainer& trainer) {
   const Trainer::Impl& impl = trainer.impl();
@@ -285,7 +290,7 @@ bool comes_from_onnx(const Trainer& trainer) {
 
 std::optional<IndexFault> find_index_fault(Trainer& trainer) {
   Trainer::Impl& impl = trainer.impl();
-  return impl.find_index_fault(*impl.step, impl.fault_age);
+  return impl.find_index_fault(impl.step.reader(), impl.fault_age);
 }
 
 }  // namespace driver

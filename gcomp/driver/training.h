@@ -8,6 +8,7 @@
 #include "gcomp/driver/compile.h"
 #include "gcomp/driver/index_limits.h"
 #include "gcomp/driver/loss_target.h"
+#include "gcomp/driver/step_programs.h"
 #include "gcomp/trainer.h"
 #include "runtime/executable.h"
 
@@ -53,7 +54,9 @@ std::optional<IndexFault> find_index_fault(Trainer& trainer);
 std::vector<std::string> evaluation_arrays(Trainer& trainer);
 /// Compiles now what save() to a .gcx writes beside the training step.
 void prepare_artifact(Trainer& trainer);
-/// The training step.
+/// The training step; with micro-batches the part that is done once a step.
 runtime::Executable& step_of(Trainer& trainer);
+/// All that a step runs.
+const StepPrograms& step_programs_of(Trainer& trainer);
 
 }  // namespace gcomp::driver

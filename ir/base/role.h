@@ -29,6 +29,7 @@ enum class Role : std::uint8_t {
   skipped,
   evaluated,
   gradient_norm,
+  shard,
 };
 
 enum class Direction : std::uint8_t { input, output };
@@ -113,6 +114,11 @@ inline constexpr std::array kRoles{
             .direction = Direction::output,
             .type = {.scalar = true, .dtype = DType::f64},
             .needs = Role::loss},
+    RoleDef{.role = Role::shard,
+            .name = "shard",
+            .summary = "which of the parts of a batch this run takes, from 0",
+            .direction = Direction::input,
+            .type = {.dtype = DType::i64}},
 };
 static_assert(
     [] {

@@ -11,7 +11,8 @@ namespace gcomp::ir::ops {
 
 inline constexpr AttributeSpec kUniformAttributes[] = {AttributeSpec::of("shape", AttributeType::integers),
                                                        AttributeSpec::of("op_id", AttributeType::integer)};
-inline constexpr Sample kUniformSamples[] = {{"i64[] i64[]", "{shape=[3,5], op_id=7}", 0, 100}};
+inline constexpr Sample kUniformSamples[] = {{"i64[] i64[]", "{shape=[3,5], op_id=7}", 0, 100},
+                                             {"i64[] i64[] i64[1]", "{shape=[3,5], op_id=7}", 0, 100}};
 
 /// The scalar behind random_uniform. Operands are i64: seed, step, op, sample, element. Philox4x32-10 with the seed as key and the
 /// counter (element / 4, sample, step, op); word element % 4, its upper 24 bits times 2^-24.
@@ -32,9 +33,12 @@ constexpr OpDef kPhiloxUniform{
 
 constexpr OpDef kRandomUniform{
     .name = "random_uniform",
-    .summary = "f32 uniform in [0, 1); a function of the operands seed and step, and of op_id; axis 0 is the sample",
+    .summary =
+        "f32 uniform in [0, 1); a function of the operands seed and step, and of op_id; axis 0 is the sample, counted through "
+        "shards of equal shape where the third operand has the number of one",
     .kind = Kind::random,
-    .operands = 2,
+    .operands = 3,
+    .optional_operands = 1,
     .attributes = kUniformAttributes,
     .precision = Precision::wide,
     .infer =
@@ -42,6 +46,8 @@ constexpr OpDef kRandomUniform{
           const TensorType scalar{DType::i64, {}};
           c.require(c.operand(0) == scalar && c.operand(1) == scalar, "seed is ", shown(c.operand(0)), ", step ",
                     shown(c.operand(1)), ", wanted i64[]");
+          c.require(c.operands.size() < 3 || c.operand(2) == TensorType{DType::i64, {1}}, "shard is ", shown(c.operands.back()),
+                    ", wanted i64[1]");
           return std::vector{TensorType{DType::f32, c.attributes.integers("shape")}};
         },
     .loops =
@@ -51,10 +57,17 @@ constexpr OpDef kRandomUniform{
             const Index sample = out.empty() ? Index(0) : out[0];
             const Index element =
                 out.empty() ? Index(0) : linear_index(Indices(out.begin() + 1, out.end()), Shape(shape.begin() + 1, shape.end()));
+            TermPtr counted = index_value(DType::i64, sample);
+            if (c.operands.size() > 2) {
+              const std::int64_t rows = shape.empty() ? 1 : shape[0];
+              const TermPtr first =
+                  ir::call(DType::i64, kMul, {read(DType::i64, 2, {Index(0)}), literal(DType::i64, static_cast<double>(rows))});
+              counted = ir::call(DType::i64, kAdd, {first, counted});
+            }
             return ir::call(DType::f32, kPhiloxUniform,
                             {read(DType::i64, 0, {}), read(DType::i64, 1, {}),
-                             literal(DType::i64, static_cast<double>(c.attributes.integer("op_id"))),
-                             index_value(DType::i64, sample), index_value(DType::i64, element)});
+                             literal(DType::i64, static_cast<double>(c.attributes.integer("op_id"))), counted,
+                             index_value(DType::i64, element)});
           });
         },
     .no_gradient = "its operands are integers",

@@ -225,7 +225,8 @@ class GraphParser {
       const std::size_t at = in_.next();
       const std::string_view word = in_.word("the role of the state");
       std::vector<std::string> roles;
-      for (StateRole role : {StateRole::parameter, StateRole::running_statistic, StateRole::optimizer, StateRole::counter}) {
+      for (StateRole role :
+           {StateRole::parameter, StateRole::running_statistic, StateRole::optimizer, StateRole::counter, StateRole::scratch}) {
         roles.emplace_back(name_of(role));
         if (word != name_of(role)) continue;
         std::optional<double> fill;

@@ -66,8 +66,8 @@ class CpuDevice final : public Device {
 
   std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CpuStateMemory>(); }
 
-  std::unique_ptr<Executable> load(Program program, std::shared_ptr<StateMemory> states,
-                                   std::span<const std::byte> kernel_binary) override {
+  std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,
+                                           std::span<const std::byte> kernel_binary, int shards) override {
     check_user(program.target.kind == TargetKind::cpu, "program '", program.name, "' is compiled for ", to_string(program.target),
                ", the device is the CPU");
     auto cpu_states = std::dynamic_pointer_cast<CpuStateMemory>(std::move(states));
@@ -78,7 +78,7 @@ class CpuDevice final : public Device {
                           "' run in the built-in kernel, which is slower than oneDNN's: this ",
                           "program is not linked with gcomp::onednn"));
     return std::make_unique<CpuExecutable>(std::move(program), std::move(cpu_states), std::move(kernels), pool_,
-                                           gemm_functions(instructions_));
+                                           gemm_functions(instructions_), shards);
   }
 
  private:

@@ -26,14 +26,15 @@ std::byte* place(const MemoryBlock& block, const Buffer& buffer) {
 }  // namespace
 
 CpuExecutable::CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels,
-                             std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm)
-    : Executable(std::move(program), states), kernels_(std::move(kernels)), pool_(std::move(pool)), gemm_(&gemm) {
+                             std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm, int shards)
+    : Executable(std::move(program), states, shards), kernels_(std::move(kernels)), pool_(std::move(pool)), gemm_(&gemm) {
   states->bind(this->program());
   arena_ = MemoryBlock(this->program().arena_bytes, "the arena of program '" + this->program().name + "'");
   constants_ = MemoryBlock(this->program().constant_bytes, "the constants of program '" + this->program().name + "'");
   io_ = MemoryBlock(this->program().io_bytes, "the inputs and outputs of program '" + this->program().name + "'");
   faults_ = MemoryBlock(pool_->size() * kCacheLine, "fault flags");
   place_buffers(*states);
+  if (shards > 1) place_batch();
   prepare_steps();
 }
 
@@ -51,6 +52,26 @@ void CpuExecutable::place_buffers(const CpuStateMemory& states) {
           std::memcpy(addresses_.back(), buffer.contents.data(), static_cast<std::size_t>(buffer.type.bytes()));
         break;
     }
+  }
+}
+
+void CpuExecutable::place_batch() {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < program().inputs.size(); ++i) {
+    batch_offsets_.push_back(bytes);
+    bytes += aligned_size(input_type(i).bytes());
+  }
+  batch_ = MemoryBlock(bytes, "the inputs of a batch for program '" + program().name + "'");
+}
+
+/// Kernels and library calls know one place of each input.
+void CpuExecutable::take_shard(int shard) {
+  for (std::size_t i = 0; i < program().inputs.size(); ++i) {
+    const TensorType& type = input_buffer(i).type;
+    const std::int64_t first = type.shape.empty() ? 0 : shard * type.bytes();
+    if (type.bytes() > 0)
+      std::memcpy(address(program().inputs[i].buffer), batch_.data() + batch_offsets_[i] + first,
+                  static_cast<std::size_t>(type.bytes()));
   }
 }
 
@@ -132,8 +153,9 @@ void CpuExecutable::run_step(const PreparedStep& step) {
              step);
 }
 
-void CpuExecutable::run() {
+void CpuExecutable::run_shard(int shard) {
   const SingleThreadedOpenMp single_threaded;
+  if (shards() > 1) take_shard(shard);
   if (times_.empty()) {
     for (const PreparedStep& step : steps_) run_step(step);
     return;
@@ -149,6 +171,7 @@ void CpuExecutable::run() {
 
 std::span<std::byte> CpuExecutable::input(std::size_t index) {
   const Buffer& buffer = input_buffer(index);
+  if (shards() > 1) return {batch_.data() + batch_offsets_[index], static_cast<std::size_t>(input_type(index).bytes())};
   return {address(program().inputs[index].buffer), static_cast<std::size_t>(buffer.type.bytes())};
 }
 

@@ -18,12 +18,14 @@ class CpuExecutable final : public Executable {
  public:
   /// `kernels` may be null for a program without kernels.
   CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels,
-                std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm);
+                std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm, int shards);
 
   using Executable::input;
   std::span<std::byte> input(std::size_t index) override;
-  void run() override;
+  std::span<const std::byte> next_input(std::size_t index) override { return input(index); }
+  void run_shard(int shard) override;
   void synchronize() override {}
+  void wait(int) override {}
   using Executable::output_bytes;
   std::span<const std::byte> output_bytes(std::size_t index, int age) override;
   std::span<const std::byte> input_of_run(std::size_t index, int age) override;
@@ -46,6 +48,8 @@ class CpuExecutable final : public Executable {
   using PreparedStep = std::variant<PreparedLaunch, std::unique_ptr<LibraryCall>>;
 
   void place_buffers(const CpuStateMemory& states);
+  void place_batch();
+  void take_shard(int shard);
   void prepare_steps();
   PreparedLaunch prepare(const KernelLaunch& launch);
   std::unique_ptr<LibraryCall> prepare(const MatmulCall& call);
@@ -59,7 +63,9 @@ class CpuExecutable final : public Executable {
   std::shared_ptr<ThreadPool> pool_;
   const GemmFunctions* gemm_;
   MemoryBlock arena_, constants_, io_, scratch_;
-  std::vector<std::byte*> addresses_;  // of each buffer
+  MemoryBlock batch_;                        // inputs of all shards, where there are several
+  std::vector<std::int64_t> batch_offsets_;  // of each input
+  std::vector<std::byte*> addresses_;        // of each buffer
   std::vector<void*> pointers_;
   std::vector<PreparedSegment> segments_;
   std::vector<PreparedStep> steps_;

@@ -45,13 +45,13 @@ class CudaDevice final : public Device {
 
   std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CudaStateMemory>(session_); }
 
-  std::unique_ptr<Executable> load(Program program, std::shared_ptr<StateMemory> states,
-                                   std::span<const std::byte> kernel_binary) override {
+  std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,
+                                           std::span<const std::byte> kernel_binary, int shards) override {
     check_user(program.target.kind == TargetKind::cuda, "program '", program.name, "' is compiled for ", to_string(program.target),
                ", the device is a GPU");
     auto cuda_states = std::dynamic_pointer_cast<CudaStateMemory>(std::move(states));
     check_internal(cuda_states && cuda_states->session() == session_, "load: the states were not allocated by this device");
-    return std::make_unique<CudaExecutable>(std::move(program), std::move(cuda_states), kernel_binary, options_);
+    return std::make_unique<CudaExecutable>(std::move(program), std::move(cuda_states), kernel_binary, options_, shards);
   }
 
  private:

@@ -38,8 +38,8 @@ bool overlaps_gap(const Buffer& buffer, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory> states, std::span<const std::byte> kernel_binary,
-                               const DeviceOptions& options)
-    : Executable(std::move(program), states),
+                               const DeviceOptions& options, int shards)
+    : Executable(std::move(program), states, shards),
       session_(states->session()),
       products_(*session_, this->program(), options),
       kernels_(session_->context, this->program(), used_kernels(this->program(), products_), kernel_binary, options),
@@ -60,6 +60,8 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
     for (const PlannedLaunch& launch : planned_launches(p, i, products_))
       allow_shared_memory(*session_, kernels_.function(launch.kernel), launch.grid, origin(i));
   }
+  uses_host_ = may_fault_ || !p.inputs.empty() || !p.outputs.empty();
+  if (shards > 1) place_batch();
   if (!driver().loads_in_capture()) run_products_once();
   for (int slot = 0; slot < kSlots; ++slot) make_slot(slot);
 }
@@ -114,10 +116,13 @@ void CudaExecutable::run_products_once() {
 void CudaExecutable::make_slot(int index) {
   Slot& slot = slots_[index];
   const SharedContext& context = session_->context;
-  slot.io = PinnedMemory(context, program().io_bytes, concat("inputs and outputs of program '", program().name, "'"));
+  if (shards() == 1)
+    slot.io = PinnedMemory(context, program().io_bytes, concat("inputs and outputs of program '", program().name, "'"));
+  else slot.batch = PinnedMemory(context, batch_bytes_, concat("inputs of a batch for program '", program().name, "'"));
   slot.faults = PinnedMemory(context, memory_->fault_bytes(), "fault flags");
   slot.inputs_there = make_event(context, CU_EVENT_DISABLE_TIMING);
   slot.done = make_event(context, CU_EVENT_DISABLE_TIMING);
+  if (shards() > 1) slot.ran = make_event(context, CU_EVENT_DISABLE_TIMING);
   slot.holds_input.assign(program().inputs.size(), 1);
   slot.graph = capture(index);
 }
@@ -127,9 +132,9 @@ GraphExecutable CudaExecutable::capture(int slot) {
   GCOMP_CUDA(driver(), program().name, cuStreamBeginCapture_v2, compute(), CU_STREAM_CAPTURE_MODE_RELAXED);
   CUgraph graph = nullptr;
   try {
-    queue_begin();
+    if (shards() == 1) queue_begin();
     queue_steps(slot);
-    queue_end(slot);
+    if (shards() == 1) queue_end(slot);
   } catch (...) {
     driver().functions().cuStreamEndCapture(compute(), &graph);
     const Graph dropped(session_->context, graph);
@@ -152,6 +157,10 @@ void CudaExecutable::queue_end(int slot) {
     GCOMP_CUDA(driver(), "outputs", cuMemcpyDtoHAsync_v2, slots_[slot].io.data() + range.begin,
                memory_->io(slot) + static_cast<CUdeviceptr>(range.begin), static_cast<std::size_t>(range.end - range.begin),
                compute());
+  queue_faults(slot);
+}
+
+void CudaExecutable::queue_faults(int slot) {
   if (!may_fault_) return;
   GCOMP_CUDA(driver(), "fault flags", cuMemcpyDtoHAsync_v2, slots_[slot].faults.data(), memory_->fault_flag(0),
              static_cast<std::size_t>(memory_->fault_bytes()), compute());
@@ -221,20 +230,36 @@ void CudaExecutable::queue_product(const ProductBuffers& buffers, const Generate
 
 // ---- runs ----
 
+void CudaExecutable::place_batch() {
+  for (std::size_t i = 0; i < program().inputs.size(); ++i) {
+    batch_offsets_.push_back(batch_bytes_);
+    batch_bytes_ += aligned_size(input_type(i).bytes());
+  }
+}
+
+std::span<std::byte> CudaExecutable::host_input(std::size_t index, int slot) {
+  std::byte* data =
+      shards() == 1 ? slots_[slot].io.data() + input_buffer(index).offset : slots_[slot].batch.data() + batch_offsets_[index];
+  return {data, static_cast<std::size_t>(input_type(index).bytes())};
+}
+
 std::span<std::byte> CudaExecutable::input(std::size_t index) {
-  const Buffer& buffer = input_buffer(index);
+  const std::span<std::byte> memory = host_input(index, next_);
   finish(next_);
   slots_[next_].holds_input[index] = 1;
   slots_[1 - next_].holds_input[index] = 0;
-  return {slots_[next_].io.data() + buffer.offset, static_cast<std::size_t>(buffer.type.bytes())};
+  return memory;
+}
+
+std::span<const std::byte> CudaExecutable::next_input(std::size_t index) {
+  return host_input(index, slots_[next_].holds_input[index] ? next_ : 1 - next_);
 }
 
 void CudaExecutable::carry_inputs(int slot) {
   for (std::size_t i = 0; i < program().inputs.size(); ++i) {
     if (std::exchange(slots_[slot].holds_input[i], 1)) continue;
-    const Buffer& buffer = input_buffer(i);
-    std::memcpy(slots_[slot].io.data() + buffer.offset, slots_[1 - slot].io.data() + buffer.offset,
-                static_cast<std::size_t>(buffer.type.bytes()));
+    const std::span<std::byte> input = host_input(i, slot);
+    std::memcpy(input.data(), host_input(i, 1 - slot).data(), input.size());
   }
 }
 
@@ -248,11 +273,46 @@ void CudaExecutable::queue_inputs(int slot) {
   GCOMP_CUDA(driver(), where_, cuStreamWaitEvent, compute(), slots_[slot].inputs_there.get(), 0);
 }
 
-void CudaExecutable::run() {
+/// Into the memory of the device that the shard before the last had.
+void CudaExecutable::queue_shard_inputs(int slot, int shard) {
+  if (program().inputs.empty()) return;
+  const CUstream copy = session_->copy.get();
+  const Slot& graph = slots_[next_graph_];
+  GCOMP_CUDA(driver(), where_, cuStreamWaitEvent, copy, graph.ran.get(), 0);
+  for (std::size_t i = 0; i < program().inputs.size(); ++i) {
+    const Buffer& buffer = input_buffer(i);
+    const auto bytes = static_cast<std::size_t>(buffer.type.bytes());
+    const std::size_t first = buffer.type.shape.empty() ? 0 : static_cast<std::size_t>(shard) * bytes;
+    if (bytes > 0)
+      GCOMP_CUDA(driver(), where_, cuMemcpyHtoDAsync_v2, memory_->io(next_graph_) + static_cast<CUdeviceptr>(buffer.offset),
+                 host_input(i, slot).data() + first, bytes, copy);
+  }
+  GCOMP_CUDA(driver(), where_, cuEventRecord, graph.inputs_there.get(), copy);
+  GCOMP_CUDA(driver(), where_, cuStreamWaitEvent, compute(), graph.inputs_there.get(), 0);
+}
+
+void CudaExecutable::queue_shard(int slot, int shard) {
+  if (shard == 0) queue_begin();
+  queue_shard_inputs(slot, shard);
+  if (check_steps_) queue_timed_steps(next_graph_);
+  else GCOMP_CUDA(driver(), where_, cuGraphLaunch, slots_[next_graph_].graph.get(), compute());
+  GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[next_graph_].ran.get(), compute());
+  next_graph_ = 1 - next_graph_;
+  if (shard + 1 < shards()) return;
+  queue_faults(slot);
+  GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[slot].done.get(), compute());
+  slots_[slot].under_way = true;
+  next_ = 1 - slot;
+}
+
+void CudaExecutable::run_shard(int shard) {
   session_->context->make_current();
   const int slot = next_;
-  finish(slot);
-  carry_inputs(slot);
+  if (shard == 0) {
+    finish(slot);
+    carry_inputs(slot);
+  }
+  if (shards() > 1) return queue_shard(slot, shard);
   queue_inputs(slot);
   if (times_.empty() && !check_steps_) {
     GCOMP_CUDA(driver(), where_, cuGraphLaunch, slots_[slot].graph.get(), compute());
@@ -262,9 +322,10 @@ void CudaExecutable::run() {
     queue_end(slot);
   }
   GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[slot].done.get(), compute());
-  slots_[slot].under_way = true;
+  slots_[slot].under_way = uses_host_;
   next_ = 1 - slot;
   if (times_.empty()) return;
+  slots_[slot].under_way = true;
   finish(slot);
   for (std::size_t i = 0; i < times_.size(); ++i) {
     float milliseconds = 0;
@@ -321,12 +382,10 @@ std::span<const std::byte> CudaExecutable::output_bytes(std::size_t index, int a
   return {slots_[slot_of(age)].io.data() + buffer.offset, static_cast<std::size_t>(buffer.type.bytes())};
 }
 
-std::span<const std::byte> CudaExecutable::input_of_run(std::size_t index, int age) {
-  const Buffer& buffer = input_buffer(index);
-  return {slots_[slot_of(age)].io.data() + buffer.offset, static_cast<std::size_t>(buffer.type.bytes())};
-}
+std::span<const std::byte> CudaExecutable::input_of_run(std::size_t index, int age) { return host_input(index, slot_of(age)); }
 
 void CudaExecutable::time_steps(std::span<std::int64_t> nanoseconds) {
+  check_internal(shards() == 1, "time_steps: of a program that runs in shards");
   check_internal(nanoseconds.empty() || nanoseconds.size() == program().steps.size(), "time_steps: ", nanoseconds.size(),
                  " entries for ", program().steps.size(), " steps");
   synchronize();

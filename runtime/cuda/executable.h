@@ -1,6 +1,9 @@
 // A Program on a GPU. The whole step is captured once for each of two slots as a CUDA graph: fault flags cleared, kernels and
 // library calls in order, outputs and flags copied back. A run copies its inputs on the copy stream, while the run before still
 // computes, and launches the slot's graph behind that copy. Inputs and outputs live in pinned memory of the slot.
+//
+// A batch in several shards is one run of a slot for the host, whose pinned memory then holds the inputs of all. On the device the
+// shards take turns with the two sets of inputs and graphs; a copy waits there, and not on the host, for the shard before the last.
 #pragma once
 
 #include <memory>
@@ -20,14 +23,16 @@ class CudaExecutable final : public Executable {
  public:
   /// Throws as Device::load does.
   CudaExecutable(Program program, std::shared_ptr<CudaStateMemory> states, std::span<const std::byte> kernel_binary,
-                 const DeviceOptions& options);
+                 const DeviceOptions& options, int shards);
   ~CudaExecutable() override;
 
   using Executable::input;
   using Executable::output_bytes;
   std::span<std::byte> input(std::size_t index) override;
-  void run() override;
+  std::span<const std::byte> next_input(std::size_t index) override;
+  void run_shard(int shard) override;
   void synchronize() override;
+  void wait(int age) override { finish(slot_of(age)); }
   int runs_in_flight() const override { return kSlots; }
   std::span<const std::byte> output_bytes(std::size_t index, int age) override;
   std::span<const std::byte> input_of_run(std::size_t index, int age) override;
@@ -42,7 +47,9 @@ class CudaExecutable final : public Executable {
   struct Slot {
     PinnedMemory io, faults;
     GraphExecutable graph;
+    PinnedMemory batch;  // inputs of all shards, where there are several
     Event inputs_there, done;
+    Event ran;                      // the last shard that used the slot's memory of the device, where there are several
     std::vector<char> holds_input;  // of each input: whether this slot's memory has its newest contents
     bool under_way = false;         // a run was queued and nobody has waited for it
   };
@@ -59,7 +66,12 @@ class CudaExecutable final : public Executable {
   void queue_end(int slot);
   void queue_steps(int slot);
   void queue_timed_steps(int slot);
+  void place_batch();
+  std::span<std::byte> host_input(std::size_t index, int slot);
   void carry_inputs(int slot);
+  void queue_shard_inputs(int slot, int shard);
+  void queue_shard(int slot, int shard);
+  void queue_faults(int slot);
   void queue_inputs(int slot);
   void finish(int slot);
   void check_faults(int slot);
@@ -74,9 +86,13 @@ class CudaExecutable final : public Executable {
   std::unique_ptr<ProgramMemory> memory_;
   std::vector<Range> input_ranges_, output_ranges_;
   bool may_fault_ = false, check_steps_ = false;
-  std::string where_;  // of failures that no step can be named for
+  bool uses_host_ = true;  // what uses none of its memory may be queued any number of times
+  std::string where_;      // of failures that no step can be named for
   Slot slots_[kSlots];
-  int next_ = 0;
+  int next_ = 0;        // slot of the next batch
+  int next_graph_ = 0;  // slot on the device of the next shard, where there are several
+  std::vector<std::int64_t> batch_offsets_;
+  std::int64_t batch_bytes_ = 0;
   std::span<std::int64_t> times_;
   std::vector<Event> clock_;  // around each step, where steps are timed
 };

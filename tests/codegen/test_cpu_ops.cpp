@@ -223,6 +223,7 @@ TEST(CpuOps, PositionsAndScans) {
     cases.add("cumulative_sum", "f64[17,100,5]", "{axis=1, reverse=true}", -1, 1, to);
     cases.add("cumulative_product", "f64[300,100]", "{axis=0, exclusive=true}", 0.9, 1.1, to);
     cases.add("random_uniform", "i64[] i64[]", "{shape=[17,1001], op_id=3}", 0, 1000, to);
+    cases.add("random_uniform", "i64[] i64[] i64[1]", "{shape=[17,1001], op_id=3}", 0, 1000, to);
   }
   cases.check();
 }

@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
         TextCase{"  %\"y = relu %x", "3:4: the quoted name or text does not end on its line, wanted a result"},
         TextCase{"  %\"\\q\" = relu %x", "3:5: unknown escape, wanted \\\" \\\\ \\n \\t or \\xHH"},
         TextCase{"  state %s: f32[2] weight",
-                 "3:20: unknown role 'weight' of a state, wanted 'parameter', 'running_statistic', 'optimizer' and 'counter'"},
+                 "3:20: unknown role 'weight' of a state, wanted 'parameter', 'running_statistic', 'optimizer', 'counter' and "
+                 "'scratch'"},
         TextCase{"  update %x, %w", " update %x, %w: %x is no state"},
         TextCase{"  %y = kernel %x", "4:1: a kernel needs results and their types, as in %y = kernel %x : f32[4] {"}));
 
@@ -130,9 +131,10 @@ TEST(ParseErrors, name_the_roles_of_inputs_and_of_outputs) {
     const std::string found = error_of(text);
     return found.substr(0, found.find('\n'));
   };
-  EXPECT_EQ(first_line("graph @g(%x: f32[4] lable) -> () {}"),
-            "f.gir:1:21: unknown role 'lable' of an input, wanted 'label', 'rows', 'learning_rate' and 'momentum'; did you mean "
-            "'label'?");
+  EXPECT_EQ(
+      first_line("graph @g(%x: f32[4] lable) -> () {}"),
+      "f.gir:1:21: unknown role 'lable' of an input, wanted 'label', 'rows', 'learning_rate', 'momentum' and 'shard'; did you "
+      "mean 'label'?");
   EXPECT_EQ(first_line("graph @g(%x: f32[]) -> (%x label) {}"),
             "f.gir:1:28: unknown role 'label' of an output, wanted 'loss', 'gradient', 'loss_scale', 'skipped', 'evaluated' and "
             "'gradient_norm'");

@@ -156,6 +156,41 @@ TEST_F(CpuExecutableTest, AllocatesNothingAfterTheFirstRun) {
   EXPECT_GE(control.so_far(), 1) << "the counter itself does not count";
 }
 
+/// The same steps on parts of x, without an output.
+Program shard_program() {
+  Program program = make_program();
+  program.outputs.clear();
+  return program;
+}
+
+TEST_F(CpuExecutableTest, ShardsOfABatchTakeItsRowsInTheirOrder) {
+  const Tensor batch = counting({3 * kRows, kInner}, 0.01);
+  const auto device = open(2);
+  const auto states = device->allocate_states(), others = device->allocate_states();
+  const auto shards = device->load(shard_program(), states, {}, 3), whole = device->load(make_program(), others);
+  EXPECT_EQ(shards->input_type(0), f32({3 * kRows, kInner}));
+  EXPECT_EQ(shards->input("x").size(), batch.bytes().size());
+  EXPECT_THROW(shards->set_input("x", counting({kRows, kInner}, 1)), UserError);
+  for (StateMemory* memory : {states.get(), others.get()}) memory->write("w", counting({kInner, kColumns}, 0.01));
+  shards->set_input("x", batch);
+  for (int round = 0; round < 2; ++round) {
+    for (int shard = 0; shard < 3; ++shard) {
+      shards->run_shard(shard);
+      Tensor part(DType::f32, {kRows, kInner});
+      for (std::int64_t i = 0; i < part.elements(); ++i) part.set(i, batch.at(shard * part.elements() + i));
+      whole->set_input("x", part);
+      whole->run();
+      EXPECT_EQ(states->read("w"), others->read("w")) << "round " << round << ", shard " << shard;
+    }
+    EXPECT_EQ(states->read("v"), others->read("v"));
+  }
+  EXPECT_THROW(device->load(make_program(), states, {}, 2), InternalError) << "whose outputs would they be?";
+  if (!AllocationCount::works()) return;
+  const AllocationCount count;
+  for (int i = 0; i < 30; ++i) shards->run_shard(i % 3);
+  EXPECT_EQ(count.so_far(), 0);
+}
+
 /// One convolution; which buffer it writes follows from its kind.
 Program convolution_program(ConvolutionKind kind) {
   Program program;

@@ -8,11 +8,13 @@
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/training.h"
 #include "ir/base/units.h"
+#include "runtime/backend.h"
 #include "runtime/batch_plan.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"
+#include "tools/gcomp/step_flags.h"
 #include "tools/gcomp/step_profile.h"
 #include "tools/gcomp/training_data.h"
 
@@ -21,7 +23,7 @@ namespace {
 
 struct BenchFlags {
   std::string model, data, loss, output;
-  std::int64_t batch = 0, steps = 50, warmup = 10;
+  std::int64_t batch = 0, micro_batches = 1, steps = 50, warmup = 10;
   bool profile = false;
   ModelOptions model_options;
   OptimizerOptions optimizer;
@@ -74,15 +76,30 @@ Timing time_steps(const BenchFlags& flags, Trainer& trainer, const runtime::Data
   return timing;
 }
 
-/// Bytes that a step needs, without the library's workspace and the context.
-nlohmann::json memory_of(const runtime::Executable& executable) {
-  const runtime::Program& program = executable.program();
-  const std::int64_t io = program.io_bytes * executable.runs_in_flight();
-  return {{"states", program.state_bytes},
-          {"arena", program.arena_bytes},
-          {"constants", program.constant_bytes},
+/// What runs in a step.
+std::int64_t launches_of(const driver::StepPrograms& step) {
+  std::int64_t launches = 0;
+  for (const runtime::Executable* program : step.all())
+    launches += step.runs_of(*program) * static_cast<std::int64_t>(program->program().steps.size());
+  return launches;
+}
+
+/// Bytes that a step needs, without the library's workspace and the context. Programs of a GPU share an arena.
+nlohmann::json memory_of(const driver::StepPrograms& step) {
+  std::int64_t arena = 0, constants = 0, io = 0;
+  for (const runtime::Executable* executable : step.all()) {
+    const runtime::Program& program = executable->program();
+    const bool shared = !runtime::backend_of(program.target).everywhere;
+    arena = shared ? std::max(arena, program.arena_bytes) : arena + program.arena_bytes;
+    constants += program.constant_bytes;
+    io += program.io_bytes * executable->runs_in_flight();
+  }
+  const std::int64_t states = step.step().states().bytes();
+  return {{"states", states},
+          {"arena", arena},
+          {"constants", constants},
           {"inputs_and_outputs", io},
-          {"total", program.state_bytes + program.arena_bytes + program.constant_bytes + io}};
+          {"total", states + arena + constants + io}};
 }
 
 /// The three times, in seconds, have the median's unit.
@@ -101,6 +118,7 @@ void bench(const BenchFlags& flags, const Console& console) {
   const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
   if (flags.loss.empty()) usage(missing_loss("--loss is missing"));
   if (flags.batch < 1 || flags.steps < 1 || flags.warmup < 0) usage("--batch and --steps: wanted 1 or more; --warmup: 0 or more");
+  if (flags.profile && flags.micro_batches > 1) usage("--profile looks into a step of one program: leave --micro-batches out");
   driver::TrainOptions options;
   options.loss = flags.loss;
   options.output = flags.output;
@@ -108,6 +126,7 @@ void bench(const BenchFlags& flags, const Console& console) {
   options.learning_rate = flags.optimizer.rate();
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();
+  options.graph.step.micro_batches = flags.micro_batches;
   options.device = flags.device.request();
   options.device_options = flags.device.parse(console);
   CompileProgress compiling(console);
@@ -130,9 +149,10 @@ void bench(const BenchFlags& flags, const Console& console) {
   const double setup = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::vector<std::int64_t> nanoseconds(flags.profile ? driver::step_of(trainer).program().steps.size() : 0);
   auto [milliseconds, losses, mean] = time_steps(flags, trainer, data, nanoseconds);
-  const runtime::Program& program = driver::step_of(trainer).program();
+  const driver::StepPrograms& step = driver::step_programs_of(trainer);
+  const nlohmann::json memory = memory_of(step);
   std::vector<ProfiledStep> profile;
-  if (flags.profile) profile = profile_of(program, costs, nanoseconds, flags.steps);
+  if (flags.profile) profile = profile_of(step.step().program(), costs, nanoseconds, flags.steps);
   report_profile(console, profile);
   std::sort(milliseconds.begin(), milliseconds.end());
   const double median = percentile(milliseconds, 0.5), p90 = percentile(milliseconds, 0.9), least = milliseconds.front();
@@ -146,9 +166,9 @@ void bench(const BenchFlags& flags, const Console& console) {
                            {"batch", flags.batch},
                            {"setup_seconds", setup},
                            {"device", trainer.device()},
-                           {"launches", program.steps.size()},
-                           {"arena_bytes", program.arena_bytes},
-                           {"memory", memory_of(driver::step_of(trainer))},
+                           {"launches", launches_of(step)},
+                           {"arena_bytes", memory["arena"]},
+                           {"memory", memory},
                            {"losses", losses}};
   if (flags.profile) report["profile"] = to_json(profile);
   console.result_json(std::move(report));
@@ -164,6 +184,7 @@ Command add_bench(ArgumentParser& root, Console& console) {
   add_loss(parser, flags->loss);
   add_output(parser, flags->output);
   parser.add_option("--batch", flags->batch, "rows of one step").type_name("N").required();
+  add_micro_batches(parser, flags->micro_batches);
   parser.add_option("--steps", flags->steps, "timed steps (default 50)").type_name("N");
   parser.add_option("--warmup", flags->warmup, "steps before them (default 10)").type_name("N");
   parser.add_flag(

@@ -1,4 +1,5 @@
 // gcomp compile: a model to an artifact, or to what is inside: IR, plan, kernels.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -147,16 +148,28 @@ class Compilation {
                    "compiled in inference form (--training keeps them as in training)");
   }
 
+  /// Of each program of a step with micro-batches, which may have kernels in common.
   void emit() {
-    driver::LoweredGraph lowered = driver::lower_graph(graph().graph, target_, hooks_);
-    if (flags_.emit.empty()) return compile_kernels(lowered);
+    driver::ModelGraph made = graph();
+    std::vector<EmittedFile> files;
+    for (driver::StepGraph& part : driver::step_graphs(made, hooks_)) {
+      const driver::LoweredGraph lowered = driver::lower_graph(std::move(part.graph), target_, part.hooks);
+      if (flags_.emit.empty()) compile_kernels(lowered);
+      else
+        for (EmittedFile& file : emitted(lowered))
+          if (std::ranges::find(files, file.first, &EmittedFile::first) == files.end()) files.push_back(std::move(file));
+    }
+    if (!flags_.emit.empty()) write(files);
+  }
+
+  std::vector<EmittedFile> emitted(const driver::LoweredGraph& lowered) {
     const EmitKind kind = parse_emit(flags_.emit);
-    if (kind == EmitKind::ir) return write({emit_ir(lowered)});
-    if (kind == EmitKind::plan) return write({emit_plan(lowered, target_, options_.program_limits)});
+    if (kind == EmitKind::ir) return {emit_ir(lowered)};
+    if (kind == EmitKind::plan) return {emit_plan(lowered, target_, options_.program_limits)};
     const runtime::Program program = driver::generate_program(lowered, target_, hooks_, options_.program_limits);
-    if (kind != EmitKind::cubin) return write(emit_kernels(program));
+    if (kind != EmitKind::cubin) return emit_kernels(program);
     if (flags_.out.empty()) throw UserError("--emit cubin writes binary files: give a folder with -o DIR", ExitCode::usage);
-    write(emit_cubins(program, device_options(), console_));
+    return emit_cubins(program, device_options(), console_);
   }
 
   void write(const std::vector<EmittedFile>& files) {

@@ -63,6 +63,16 @@ void StepFlags::add(ArgumentParser& parser) {
                   "nothing, nor one that is not finite")
       .type_name("Z")
       .group(group);
+  add_micro_batches(parser, micro_batches);
+}
+
+void add_micro_batches(ArgumentParser& parser, std::int64_t& micro_batches) {
+  parser
+      .add_option(
+          "--micro-batches", micro_batches,
+          "cut each batch into N parts of consecutive rows, whose gradients add up: memory for a part, the step of the whole")
+      .type_name("N")
+      .group("Accumulation");
 }
 
 driver::StepSettings StepFlags::parse(double learning_rate) const {
@@ -74,6 +84,7 @@ driver::StepSettings StepFlags::parse(double learning_rate) const {
                                 .average = ema,
                                 .skip_non_finite = skip_non_finite,
                                 .skip_spikes = skip_spikes.has_value(),
+                                .micro_batches = micro_batches,
                                 .learning_rate = learning_rate};
   driver::check(settings);
   return settings;

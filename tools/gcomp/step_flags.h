@@ -1,6 +1,7 @@
 // Options of gcomp train and gcomp compile --train for what a step does beside loss and optimizer.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,11 +17,14 @@ struct StepFlags {
   std::vector<std::string> groups;
   std::optional<double> clip_norm, clip_value, ema, skip_spikes;
   bool skip_non_finite = false;
+  std::int64_t micro_batches = 1;
 
   void add(ArgumentParser& parser);
   /// Throws UserError (exit 2) for what is out of range. `learning_rate` is the base rate.
   driver::StepSettings parse(double learning_rate) const;
 };
+
+void add_micro_batches(ArgumentParser& parser, std::int64_t& micro_batches);
 
 /// One line for each group with its counts and rate, and one for what is in none; nothing where there are no groups.
 void report_groups(const Console& console, Trainer& trainer, double learning_rate);

@@ -16,7 +16,7 @@ LossScope scope_of(const Graph& graph, const std::map<std::string, TensorType>& 
   return scope;
 }
 
-bool is_sum(const LossCall& call) { return call.o.knows("reduction") && call.o.word("reduction") == "sum"; }
+bool asks_for_sum(const LossCall& call) { return call.o.knows("reduction") && call.o.word("reduction") == "sum"; }
 
 }  // namespace
 
@@ -111,10 +111,12 @@ LossGraph::LossGraph(CallGraph& calls, const LossSpec& loss) : calls_(calls), lo
   }
 }
 
+bool LossGraph::is_sum(std::size_t i) { return terms_[i].rule && terms_[i].rule->sum && asks_for_sum(call_of(i)); }
+
 std::optional<LossSum> LossGraph::mean_of(std::size_t i) {
   if (!terms_[i].rule || !terms_[i].rule->sum) return std::nullopt;
   const LossCall call = call_of(i);
-  return is_sum(call) ? std::nullopt : std::optional(terms_[i].rule->sum(call));
+  return asks_for_sum(call) ? std::nullopt : std::optional(terms_[i].rule->sum(call));
 }
 
 Var LossGraph::value_of(std::size_t i) {
@@ -125,7 +127,7 @@ Var LossGraph::value_of(std::size_t i) {
   if (rule.value) return rule.value(call);
   if (Var mean = rule.mean ? rule.mean(call) : Var()) return mean;
   const LossSum sum = rule.sum(call);
-  if (is_sum(call)) return sum_of_all(sum.values);
+  if (asks_for_sum(call)) return sum_of_all(sum.values);
   return sum.weights ? sum_of_all(sum.values) / sum_of_all(sum.weights) : mean_of_all(sum.values);
 }
 

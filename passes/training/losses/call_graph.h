@@ -30,6 +30,8 @@ class CallGraph {
   ir::Var output(const std::string& name) const { return outputs_.at(name); }
   /// The output of a loss's graph, whose nodes become the graph's own.
   ir::Var inlined(const BoundGraph& loss);
+  /// By an operator of two operands, which get one type.
+  Part joined(Formula::Kind kind, Part a, Part b);
 
   /// The value of an expression; `leaf` gives that of a name or call, which come in the order of the text.
   template <class Leaf>
@@ -45,7 +47,6 @@ class CallGraph {
  private:
   ir::Var add_input(const LossArray& array);
   ir::Var operand_of(const CallOperand& operand, const BoundOperand& bound);
-  Part joined(Formula::Kind kind, Part a, Part b);
 
   ir::Builder b_;
   LossScope scope_;
@@ -62,6 +63,8 @@ class LossGraph {
   std::size_t size() const { return terms_.size(); }
   /// A scalar.
   ir::Var value_of(std::size_t i);
+  /// Whether the term is a sum over all that counts.
+  bool is_sum(std::size_t i);
   /// Before the mean is taken; nothing where the term is no mean, or a sum.
   std::optional<LossSum> mean_of(std::size_t i);
   /// Of the whole expression, a scalar.

@@ -1,0 +1,99 @@
+#include "gcomp/driver/step_programs.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "gcomp/driver/saved_model.h"
+#include "ir/base/error.h"
+
+namespace gcomp::driver {
+namespace {
+
+/// Each shard knows its number.
+void number_shards(runtime::Executable& executable) {
+  const std::optional<std::size_t> port = find_port(executable.program().inputs, Role::shard);
+  if (!port) return;
+  const std::span<std::byte> numbers = executable.input(*port);
+  for (int shard = 0; shard < executable.shards(); ++shard) store_from_double(DType::i64, numbers.data(), shard, shard);
+}
+
+}  // namespace
+
+StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states,
+                           std::vector<StepProgram> programs, std::int64_t micro_batches) {
+  const auto load = [&](std::string_view name, int shards) -> runtime::Executable* {
+    const auto found = std::ranges::find(programs, name, [](const StepProgram& p) -> std::string_view { return p.program.name; });
+    if (found == programs.end()) return nullptr;
+    owned_.push_back(device.load(std::move(found->program), states, found->binary, shards));
+    programs.erase(found);
+    all_.push_back(owned_.back().get());
+    return all_.back();
+  };
+  const auto require = [&](const std::string& name, int shards) {
+    runtime::Executable* executable = load(name, shards);
+    check_user(executable, "program '", name, "' is missing");
+    return executable;
+  };
+  reader_ = step_ = require(kTrainingProgram, 1);
+  if (micro_batches > 1) {
+    const int shards = static_cast<int>(micro_batches);
+    reader_ = require(kShardProgram, shards);
+    count_ = load(kCountProgram, shards);
+    const int levels = std::bit_width(static_cast<unsigned>(shards - 1));
+    for (int level = 0; level < levels; ++level) combine_.push_back(require(concat(kCombineProgram, level), 1));
+    total_ = require(kTotalProgram, 1);
+  }
+  check_user(programs.empty(), "program '", programs.empty() ? "" : programs[0].program.name, "' is none of a step in ",
+             micro_batches, " micro-batches");
+  ports_ = step_ports(step_->program());
+  data_ = data_inputs(reader_->program());
+  number_shards(*reader_);
+  if (!count_) return;
+  number_shards(*count_);
+  for (const std::size_t i : data_inputs(count_->program()))
+    counted_.emplace_back(i, reader_->input_index(count_->input_buffer(i).name));
+}
+
+/// What is counted, labels for the most part, lies in two places.
+void StepPrograms::fill_counted() {
+  for (const auto& [to, from] : counted_) std::ranges::copy(reader_->next_input(from), count_->input(to).begin());
+}
+
+std::int64_t StepPrograms::runs_of(const runtime::Executable& program) const {
+  const auto combine = std::ranges::find(combine_, &program);
+  if (combine == combine_.end()) return program.shards();
+  const std::int64_t half = std::int64_t{1} << (combine - combine_.begin());  // after shards half - 1, 3 half - 1, ... but the last
+  return (micro_batches() - 1 + half) / (2 * half);
+}
+
+void StepPrograms::run() {
+  const int shards = micro_batches();
+  if (shards == 1) return step_->run();
+  if (count_) {
+    fill_counted();
+    for (int shard = 0; shard < shards; ++shard) count_->run_shard(shard);
+  }
+  for (int shard = 0; shard < shards; ++shard) {
+    reader_->run_shard(shard);
+    const bool last = shard + 1 == shards;
+    runtime::Executable* sums = last ? total_ : combine_[static_cast<std::size_t>(std::countr_one(static_cast<unsigned>(shard)))];
+    sums->run();
+  }
+  step_->run();
+}
+
+void StepPrograms::wait(int age) {
+  if (count_) count_->wait(age);
+  reader_->wait(age);
+  step_->wait(age);
+}
+
+std::vector<StepProgram> step_programs(const runtime::Artifact& artifact) {
+  std::vector<StepProgram> programs;
+  for (const runtime::Program& program : artifact.programs)
+    if (is_step_program(program.name)) programs.push_back({program, kernel_binary(artifact, program)});
+  return programs;
+}
+
+}  // namespace gcomp::driver

@@ -1,0 +1,68 @@
+// The programs of one training step. Most steps are one program. With micro-batches they are several
+// (passes/training/accumulate.h), which share states alone: what is queued by run() runs through on the device without a look of
+// the host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "gcomp/driver/step_ports.h"
+#include "runtime/artifact.h"
+#include "runtime/device.h"
+#include "runtime/executable.h"
+
+namespace gcomp::driver {
+
+/// A program with its machine code, where that is there already.
+struct StepProgram {
+  runtime::Program program;
+  std::span<const std::byte> binary = {};
+};
+
+class StepPrograms {
+ public:
+  StepPrograms() = default;
+  /// Throws UserError where one is missing or does not fit the others, and as Device::load() does.
+  StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states, std::vector<StepProgram> programs,
+               std::int64_t micro_batches);
+
+  explicit operator bool() const { return step_ != nullptr; }
+  int micro_batches() const { return reader_ ? reader_->shards() : 1; }
+  /// The one that takes the learning rate and gives the loss.
+  runtime::Executable& step() const { return *step_; }
+  /// The one that reads the arrays of a batch.
+  runtime::Executable& reader() const { return *reader_; }
+  const StepPorts& ports() const { return ports_; }
+  /// Inputs of reader() that the arrays of a batch fill, in order.
+  const std::vector<std::size_t>& data() const { return data_; }
+  /// All of them, step() first.
+  const std::vector<runtime::Executable*>& all() const { return all_; }
+
+  /// How often a step runs one of them.
+  std::int64_t runs_of(const runtime::Executable& program) const;
+
+  /// Queues one step on what the inputs hold.
+  void run();
+  /// Waits for the last step, or the one `age` before it; throws the fault that it raised.
+  void wait(int age);
+
+ private:
+  void fill_counted();
+
+  std::vector<std::unique_ptr<runtime::Executable>> owned_;
+  std::vector<runtime::Executable*> all_, combine_;
+  runtime::Executable *step_ = nullptr, *reader_ = nullptr, *count_ = nullptr, *total_ = nullptr;
+  StepPorts ports_;
+  std::vector<std::size_t> data_;
+  std::vector<std::pair<std::size_t, std::size_t>> counted_;  // inputs of count_, and the same of reader_
+};
+
+/// The programs of an artifact's training step; none where it has none.
+std::vector<StepProgram> step_programs(const runtime::Artifact& artifact);
+
+}  // namespace gcomp::driver

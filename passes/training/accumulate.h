@@ -1,0 +1,56 @@
+// Gradient accumulation: a training step in several programs over the same states. A batch is cut into shards of consecutive rows;
+// `shard` runs once for each, in their order, and what it computes adds up in states of the role `scratch`, which hold nothing
+// between steps. The graph that is left is what a step does once, on the totals.
+//
+//   count      for each shard, before the first of those:  what the loss is divided by, from the data alone (may be missing)
+//   shard      for each shard:                             %w.gradient = the gradient of its share of the loss
+//   combine    after each but the last:                    %w.gradient.L = ... %w.gradient.1 + (%w.gradient.0 + %w.gradient)
+//   total      after the last:                             %w.gradient   = ... %w.gradient.1 + (%w.gradient.0 + %w.gradient)
+//   the rest   once:                                       clipping, optimizer, average on %w.gradient
+//
+// Sums are a balanced binary tree over the shards: after shard i the value goes up one level for each 1 at the end of i, each time
+// added to what waits there, which came before it. So level L holds the sum of 2^L neighbours, and where the number of shards is no
+// power of two the levels that still wait are added from the lowest up. Whoever computes a part of 2^L shards that begins at a
+// multiple of it computes a node of this tree, with its bits.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "passes/training/losses/shard_loss.h"
+
+namespace gcomp::passes {
+
+struct Accumulation {
+  std::optional<ir::Graph> count;
+  ir::Graph shard;
+  std::vector<ir::Graph> combine;  ///< by the number of ones at the end of the shard's number
+  ir::Graph total;
+  std::vector<std::string> averaged;  ///< terms of the loss that are averaged over shards (ShardLoss)
+};
+
+/// How many levels wait for more: bits of the last shard's number.
+int tree_levels(std::int64_t shards);
+
+/// From the graph that attach_shard_loss() gave; nothing where no count depends on data.
+std::optional<ir::Graph> count_graph(const ir::Graph& graph, const ShardLoss& loss, std::int64_t shards);
+
+/// What adds up over shards, first their values of one shard, then the states that hold the totals.
+struct Accumulated {
+  ir::Value* loss = nullptr;
+  std::vector<ir::Value*> gradients;
+};
+
+/// To be called once the graph is differentiated. Random numbers of shard i are those of its rows in the whole batch; counters
+/// count steps; running statistics follow the shards in scratch states, from which `total` takes them over, or the rest of the step
+/// where that may be `skipped`. What only shards need stays in the graph, dead.
+struct AccumulateOptions {
+  std::int64_t shards = 1;
+  bool skipped = false;
+};
+Accumulation accumulate(ir::Graph& graph, const std::vector<ir::Value*>& parameters, Accumulated& values,
+                        const AccumulateOptions& options);
+
+}  // namespace gcomp::passes
