@@ -18,6 +18,23 @@ void number_shards(runtime::Executable& executable) {
   for (int shard = 0; shard < executable.shards(); ++shard) store_from_double(DType::i64, numbers.data(), shard, shard);
 }
 
+bool has_state(const runtime::Program& program, std::string_view name) {
+  return std::ranges::any_of(program.states, [&](const runtime::State& state) {
+    return program.buffers[static_cast<std::size_t>(state.buffer)].name == name;
+  });
+}
+
+/// What a program reads of a step must come from another one.
+void require_written(const runtime::Program& reader, std::span<runtime::Executable* const> others) {
+  for (const runtime::State& state : reader.states) {
+    const std::string& name = reader.buffers[static_cast<std::size_t>(state.buffer)].name;
+    if (state.role != runtime::StateRole::scratch) continue;
+    const bool written =
+        std::ranges::any_of(others, [&](const runtime::Executable* other) { return has_state(other->program(), name); });
+    check_user(written, "program '", reader.name, "' reads '", name, "', which no other program of the step has");
+  }
+}
+
 }  // namespace
 
 StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states,
@@ -46,6 +63,7 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   }
   check_user(programs.empty(), "program '", programs.empty() ? "" : programs[0].program.name, "' is none of a step in ",
              micro_batches, " micro-batches");
+  require_written(step_->program(), std::span(all_).subspan(1));
   ports_ = step_ports(step_->program());
   data_ = data_inputs(reader_->program());
   number_shards(*reader_);

@@ -88,7 +88,7 @@ std::vector<Value*> unscale(Graph& graph, const std::vector<Value*>& gradients, 
   for (Value* gradient : gradients) {
     Var g = b.wrap(gradient);
     Var made = g * b.broadcast(b.cast(inverse, g.dtype()), g.shape(), {});
-    graph.take_name(gradient, made.value);
+    if (gradient->producer) graph.take_name(gradient, made.value);  // a state keeps its own, by which others know it
     unscaled.push_back(made.value);
   }
   return unscaled;

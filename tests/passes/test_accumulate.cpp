@@ -1,6 +1,7 @@
 // A training step in shards, run by the interpreter: the order of its sums, and that it is the step of the whole batch.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <map>
@@ -26,12 +27,13 @@ Graph forward(DType dtype, std::int64_t rows) {
   const TensorType counter{DType::i64, {}};
   Var x = b.input({dtype, {rows, 5}}, "x");
   Var w = b.wrap(graph.add_state({dtype, {5, kClasses}}, "w", ir::StateRole::parameter));
+  Var bias = b.wrap(graph.add_state({dtype, {kClasses}}, "b", ir::StateRole::parameter));
   Var seed = b.wrap(graph.add_state(counter, "random_seed", ir::StateRole::counter, 7.0));
   Var step = b.wrap(graph.add_state(counter, "random_step", ir::StateRole::counter, 3.0));
   Var mean = b.wrap(graph.add_state({dtype, {5}}, "mean", ir::StateRole::running_statistic));
   Var drawn = b.apply(ir::ops::kRandomUniform, {seed, step}, {{"shape", x.shape()}, {"op_id", std::int64_t{1}}});
   Var kept = b.select(b.like(drawn, 1.0 / 3) <= drawn, x, b.like(x, 0));
-  graph.add_output(b.matmul(kept, w).value);
+  graph.add_output((b.matmul(kept, w) + b.broadcast(bias, {rows, kClasses})).value);
   graph.rename(graph.outputs()[0], "logits");
   b.update(step.value, step + 1.0);
   b.update(mean.value, mean * 0.5 + b.mean(x, {0}) * 0.5);
@@ -46,7 +48,7 @@ struct MadeStep {
 /// `rows` at once: of one shard where there are several.
 MadeStep step_of(DType dtype, std::int64_t rows, std::int64_t shards, const std::string& loss) {
   MadeStep made{forward(dtype, rows), {}};
-  TrainingRequest request{.loss = parse_loss(loss), .optimizer = OptimizerSpec("sgd"), .trained = {"w"}, .shards = shards};
+  TrainingRequest request{.loss = parse_loss(loss), .optimizer = OptimizerSpec("sgd"), .trained = {"w", "b"}, .shards = shards};
   made.accumulation = prepare(made.graph, {}, &request);
   return made;
 }
@@ -124,7 +126,9 @@ Values data_of(DType dtype, std::int64_t rows) {
   return {{"x", drawn(dtype, {rows, 5}, 1)}, {"label", label}};
 }
 
-Values states_of(DType dtype) { return {{"w", drawn(dtype, {5, kClasses}, 2)}, {"mean", drawn(dtype, {5}, 3)}}; }
+Values states_of(DType dtype) {
+  return {{"w", drawn(dtype, {5, kClasses}, 2)}, {"b", drawn(dtype, {kClasses}, 4)}, {"mean", drawn(dtype, {5}, 3)}};
+}
 
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   Tensor sum(a.type());
@@ -178,6 +182,19 @@ TEST(Accumulate, IsTheStepOfTheWholeBatch) {
         EXPECT_NEAR(parts.state("w").at(i), whole.state("w").at(i), 1e-12) << loss << " in " << shards;
     }
   }
+}
+
+/// All gradients, the loss and the statistics in one launch; the tree of a count in another.
+TEST(Accumulate, SumsTakeOneLaunchEach) {
+  MadeStep made = step_of(DType::f32, kShardRows, 6, "cross_entropy");
+  const auto launches_of = [](Graph& graph) {
+    lower(graph, {.disabled = {"simplify"}});
+    return std::ranges::count_if(graph.nodes(), [](const auto& node) { return node->op->kind == ir::Kind::kernel; });
+  };
+  for (Graph& combine : made.accumulation->combine) EXPECT_EQ(launches_of(combine), 1) << combine.name();
+  EXPECT_EQ(launches_of(made.accumulation->total), 1);
+  lower(*made.accumulation->count);
+  EXPECT_EQ(made.accumulation->count->nodes().size() - 4, 1u) << "beside updates of three levels and the total";
 }
 
 TEST(Accumulate, StatisticsFollowTheShards) {

@@ -86,10 +86,20 @@ const std::vector<Broken>& broken_graphs() {
        "graph @g(%x: f32[2], %rate: f64[] learning_rate) -> (%l loss) {\n  %l = reduce_sum %x {axes=[0]}\n}",
        {},
        "input %rate is a learning rate"},
+      {Form::forward,
+       "graph @g(%x: f32[2]) -> () {\n  state %s: f32[2] scratch\n  update %s, %x\n}",
+       {},
+       "%s is updated, a state of one step"},
       {Form::loss_attached, kForward, {}, "no value is its loss"},
       {Form::loss_attached, kForward, [](Case& c) { c.context.made.loss = c.value("y"); }, "%y is f32[8,3]"},
       {Form::loss_scaled, kForward, [](Case& c) { c.context.made.scaled.scaled = c.value("y"); }, "%y is f32[8,3]"},
       {Form::differentiated, kTrained, [](Case& c) { c.context.made.parameters = {c.value("w")}; }, "0 gradients of 1 parameters"},
+      {Form::gradients_total, kTrained,
+       [](Case& c) {
+         c.context.made.parameters = {c.value("w")};
+         c.context.made.gradients = {c.value("y")};
+       },
+       "the gradient %y of %w is f32[8,2], wanted f32[3,2]"},
       {Form::gradients_final, kTrained,
        [](Case& c) {
          c.context.made.parameters = {c.value("w")};

@@ -155,7 +155,7 @@ TEST(Accumulation, TheBatchIsTheUsersAndSumsAreNoState) {
   EXPECT_EQ(trainer.input_type("x"), (TensorType{DType::f32, {kRows, 4}}));
   EXPECT_EQ(trainer.input("label").size(), kRows * 2 * sizeof(float));
   EXPECT_EQ(trainer.input_names(), (std::vector<std::string>{"x", "label"}));
-  EXPECT_EQ(trainer.states(), trainer_in(1).states());
+  EXPECT_EQ(all_states(trainer), all_states(trainer_in(1)));
   EXPECT_EQ(trainer.notes(), trainer_in(1).notes());
 }
 
@@ -180,13 +180,14 @@ TEST(Accumulation, AStepThatIsNotFiniteLeavesEveryStateAsItWas) {
   }
 }
 
-/// f16: gradients are summed scaled, then unscaled, and then their norm is taken.
+/// f16: gradients are summed scaled, then unscaled, and then their norm is taken. Shards of four rows: of fewer, batch norm makes
+/// much of a last bit.
 TEST(Accumulation, ClippingWithLossScalingIsThatWithout) {
   const auto losses = [&](std::optional<DType> precision, std::optional<double> scale) {
     TrainOptions options{.optimizer = {"sgd"}, .learning_rate = 0.2, .clip_norm = 0.1};
     if (precision) options.graph.precision = *precision;
     if (scale) options.graph.loss_scale = *scale;
-    Trainer trainer = trainer_in(4, options);
+    Trainer trainer = trainer_in(2, options);
     const float first = 1024;  // of a dynamic scale: no step overflows
     if (precision && !scale) trainer.write("loss_scale", {std::span(&first, 1), {}});
     std::vector<double> all;

@@ -35,6 +35,7 @@ Range default_range(const Value* value, const State* state) {
     case StateRole::running_statistic: return {0.5, 1.5};
     case StateRole::optimizer: return {0, 1};  // second moments go under a root
     case StateRole::counter: return {1, 10};
+    case StateRole::scratch: return {-2, 2};
   }
   return {-2, 2};
 }
