@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "frontend/layers.h"
+#include "passes/training/optimizers/parameter_kind.h"
 #include "tests/layers/record.h"
 
 namespace gcomp::test {
@@ -82,6 +83,26 @@ TEST(InitialValues, PaddingRowsAreZero) {
   const Tensor table = frontend::instantiate({layers_to_start, 1}, {}).weights.at("embedding.weight");
   for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(table.at(3 * 20 + i), 0);
   EXPECT_NE(table.at(2 * 20), 0);
+}
+
+/// What `kind:` of a parameter group selects.
+TEST(LayerParameters, AreOfTheKindThatTheirNamesSay) {
+  using passes::ParameterKind;
+  const frontend::ImportedModel model = frontend::instantiate({layers_to_start, 1}, {.training = true});
+  std::vector<ir::Value*> parameters;
+  for (const ir::State& state : model.graph.states())
+    if (state.role == ir::StateRole::parameter) parameters.push_back(state.value);
+  const std::vector<ParameterKind> kinds = passes::parameter_kinds(model.graph, parameters);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters[i]->name;
+    const auto says = [&](const char* part) { return name.find(part) != std::string::npos; };
+    const ParameterKind wanted = says("embedding") ? ParameterKind::embedding
+                                 : says("norm.")   ? ParameterKind::norm
+                                 : says("prelu")   ? ParameterKind::norm  // it scales channels
+                                 : says("bias")    ? ParameterKind::bias
+                                                   : ParameterKind::matrix;
+    EXPECT_EQ(kinds[i], wanted) << name << " is '" << passes::name_of(kinds[i]) << "'";
+  }
 }
 
 }  // namespace
