@@ -27,7 +27,7 @@ void check_train_flags(const TrainFlags& flags) {
   if (flags.warmup_steps < 0) refuse_flags("--warmup-steps: wanted 0 or more");
   flags.run.check();
   if (flags.out_given && flags.out.empty()) refuse_flags("--out is empty: give a name that ends in .onnx or .gcx");
-  if (flags.run.run_dir.empty()) require_path(flags.out, "--out", flags.output);
+  if (flags.run.run_dir.empty() && !flags.run.plan_only) require_path(flags.out, "--out", flags.output);
   if (flags.training && is_artifact(flags.out))
     refuse_flags(concat("--training: '", flags.out, "' is a .gcx, which holds both forms; it decides what is written as .onnx"));
   if (!flags.out_ema.empty() && !flags.step.ema && !is_artifact(flags.model))
