@@ -2,6 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "ir/base/hash.h"
 #include "ir/interpret.h"
@@ -127,6 +133,22 @@ class SeenNodes {
   std::vector<Entry> entries_;
 };
 
+/// States are read before they are updated. A rewrite may put a state in the place of what was computed from it before its update,
+/// as the gradient of sum(p * q) by q is p: such updates move behind everything that reads.
+void delay_updates(Graph& graph) {
+  std::unordered_map<const Value*, const Node*> updated;
+  std::unordered_set<const Node*> early;
+  for (const auto& node : graph.nodes()) {
+    for (const Value* operand : node->operands)
+      if (const auto update = updated.find(operand); update != updated.end()) early.insert(update->second);
+    if (node->op->kind == Kind::update) updated.emplace(node->operands[0], node.get());
+  }
+  if (early.empty()) return;
+  std::vector<std::unique_ptr<Node>> nodes = graph.take_nodes();
+  std::ranges::stable_partition(nodes, [&](const auto& node) { return !early.contains(node.get()); });
+  for (std::unique_ptr<Node>& node : nodes) graph.append(std::move(node));
+}
+
 }  // namespace
 
 std::span<const SimplifyRule> simplify_rules() {
@@ -162,6 +184,7 @@ bool simplify(Graph& graph, const SimplifyOptions& options) {
     changed = graph.remove_dead() > 0 || changed;
     any = any || changed;
   }
+  if (any) delay_updates(graph);
   return any;
 }
 
