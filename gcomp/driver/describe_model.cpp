@@ -25,7 +25,7 @@ SavedModel describe_model(const Model& model, const std::string& loss, double le
   saved.trained = trained_names(training->model);
   saved.weights = names_of_weights(training->model);
   saved.outputs = training->model.outputs;
-  saved.limits = index_limits(training->graph);
+  saved.limits = index_limits(training->accumulation ? training->accumulation->shard : training->graph);
   return saved;
 }
 

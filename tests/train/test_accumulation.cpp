@@ -210,6 +210,39 @@ TEST(Accumulation, InputsThatAreNotWrittenStay) {
   for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(once.step(), step_on(each, 1)) << turn;
 }
 
+/// gradients() takes the batch at once.
+TEST(Accumulation, GradientsOfABatchAreTheSameHoweverItTrains) {
+  std::vector<float> x(kRows * 4), y(kRows * 2);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+  const Batch batch{{"x", {std::span<const float>(x), {kRows, 4}}}, {"label", {std::span<const float>(y), {kRows, 2}}}};
+  EXPECT_EQ(trainer_in(4).gradients(batch), trainer_in(1).gradients(batch));
+}
+
+/// The row is the batch's, nothing is trained, and the next step begins anew.
+TEST(Accumulation, AnIndexOutOfRangeIsNamedByItsRowOfTheBatch) {
+  const Model model = Model::define([](Layers& nn) {
+    nn.output("y", nn.linear("fc", nn.batch_norm("norm", nn.embedding("table", nn.input("ids", DType::i64, {kBatch}), 10, 4)), 2));
+  });
+  const auto make = [&] {
+    return Trainer(model, {.loss = "mse", .optimizer = {"sgd"}, .micro_batches = 4, .batch = kRows, .device = DeviceRequest::cpu});
+  };
+  Trainer trainer = make(), other = make();
+  const auto step = [](Trainer& one, std::int64_t sixth) {
+    const std::vector<std::int64_t> ids{1, 2, 3, 4, 5, sixth, 7, 8};
+    const std::vector<float> label(kRows * 2, 0.5f);
+    return one.train_step(
+        {{"ids", {std::span<const std::int64_t>(ids), {kRows}}}, {"label", {std::span<const float>(label), {kRows, 2}}}});
+  };
+  const std::map<std::string, Tensor> before = all_states(trainer);
+  try {
+    step(trainer, 10);
+    ADD_FAILURE() << "10 is no row of the table";
+  } catch (const UserError& error) { EXPECT_STREQ(error.what(), "input 'ids', row 5: index 10, wanted -10 to 9"); }
+  EXPECT_EQ(all_states(trainer), before);
+  EXPECT_EQ(step(trainer, 6), step(other, 6));
+  EXPECT_EQ(trainer.weights_digest(), other.weights_digest());
+}
+
 // The command.
 
 class AccumulationCommand : public testing::Test {
