@@ -117,6 +117,29 @@ TEST_F(CudaAccumulation, GivesTheSameBitsInWhateverOrderTheDeviceWorks) {
   EXPECT_TRUE(bits({.emulated = {{"POISON", "165"}}, .environment = {}}) == usual) << "other content of fresh memory";
 }
 
+/// Dropped is what a whole batch drops on the CPU (tests/train/test_accumulation.cpp).
+TEST_F(CudaAccumulation, DropsWhatTheWholeBatchDropsOnTheCpu) {
+  const auto losses = [&](std::int64_t micro_batches, const char* device) {
+    std::vector<std::string> arguments{"train",           accumulation_fixture("dropout.onnx"),
+                                       "--data",          accumulation_fixture("mlp.npz"),
+                                       "--loss",          "cross_entropy(ignore_index=1)",
+                                       "--batch",         "16",
+                                       "--micro-batches", std::to_string(micro_batches),
+                                       "--steps",         "6",
+                                       "--seed",          "5",
+                                       "--precision",     "f64",
+                                       "--device",        device,
+                                       "--metrics",       folder_ / "m.jsonl",
+                                       "--out",           folder_ / "t.onnx"};
+    const CudaRun run = folder_.run(arguments);
+    EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+    return step_losses(folder_ / "m.jsonl");
+  };
+  const std::vector<double> wanted = losses(1, "cpu"), found = losses(4, "cuda");
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 1e-9 * wanted[i]) << "step " << i + 1;
+}
+
 /// Whichever shard of whichever step it is in.
 TEST_F(CudaAccumulation, AnIndexOutOfRangeIsNamedByItsRow) {
   for (const std::int64_t row : {0, 5, 16 + 9, 2 * 16 + 15}) {

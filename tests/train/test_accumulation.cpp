@@ -288,6 +288,26 @@ TEST_F(AccumulationCommand, AnArtifactGoesOnWithIt) {
   EXPECT_TRUE(contents(folder_ / "compiled.onnx") == contents(folder_ / "parted.onnx"));
 }
 
+TEST_F(AccumulationCommand, AnArtifactThatLacksAPartIsRefused) {
+  ASSERT_EQ(run_gcomp(with({"compile", model_, "--train", "--loss", "cross_entropy", "--batch", "12", "-o", folder_ / "step.gcx"},
+                           kInSix))
+                .exit_code,
+            0);
+  const runtime::Artifact whole = runtime::read_artifact(folder_ / "step.gcx");
+  int parts = 0;
+  for (const runtime::Program& part : whole.programs) {
+    if (!part.name.starts_with("train")) continue;
+    ++parts;
+    runtime::Artifact damaged = whole;
+    std::erase_if(damaged.programs, [&](const runtime::Program& program) { return program.name == part.name; });
+    std::erase_if(damaged.binaries, [&](const auto& binary) { return binary.first.find(part.name) != std::string::npos; });
+    runtime::write_artifact(folder_ / "damaged.gcx", damaged);
+    EXPECT_THROW(Trainer::load(folder_ / "damaged.gcx"), UserError) << part.name;
+    if (part.name != "train_step") { EXPECT_THROW(LoadedModel(folder_ / "damaged.gcx"), UserError) << part.name; }
+  }
+  EXPECT_EQ(parts, 7) << "step, shard, count, three levels, total";
+}
+
 TEST_F(AccumulationCommand, ALoadedModelTrainsAsTheTrainerDoes) {
   ASSERT_EQ(run_gcomp(with({"compile", model_, "--train", "--loss", "cross_entropy(weight=[0.5, 2, 1.25])", "--batch", "12", "-o",
                             folder_ / "step.gcx"},
@@ -322,6 +342,43 @@ TEST_F(AccumulationCommand, AnyThreadsGiveTheSameBytes) {
   }
   EXPECT_TRUE(written[0] == written[1]) << "one thread and two differ";
   EXPECT_TRUE(written[1] == written[2]) << "two runs differ";
+}
+
+/// Random numbers are those of the rows of the whole batch, however it is cut.
+TEST_F(AccumulationCommand, DropsWhatTheWholeBatchDrops) {
+  const auto losses = [&](const std::string& micro_batches, const std::string& seed) {
+    const CommandResult result = run_gcomp({"train",
+                                            training_fixture("dropout.onnx"),
+                                            "--data",
+                                            training_fixture("mlp.npz"),
+                                            "--loss",
+                                            "cross_entropy(ignore_index=1)",
+                                            "--batch",
+                                            "16",
+                                            "--micro-batches",
+                                            micro_batches,
+                                            "--steps",
+                                            "20",
+                                            "--seed",
+                                            seed,
+                                            "--no-shuffle",
+                                            "--precision",
+                                            "f64",
+                                            "--metrics",
+                                            folder_ / "m.jsonl",
+                                            "--out",
+                                            folder_ / "t.onnx"});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return step_losses(folder_ / "m.jsonl");
+  };
+  const std::vector<double> whole = losses("1", "5");
+  for (const char* micro_batches : {"2", "4", "8", "16"}) {
+    const std::vector<double> parts = losses(micro_batches, "5");
+    ASSERT_EQ(parts.size(), whole.size());
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      EXPECT_NEAR(parts[i], whole[i], kWithin * whole[i]) << micro_batches << " micro-batches, step " << i + 1;
+  }
+  EXPECT_GT(std::abs(losses("4", "6").back() - whole.back()), 1e-3) << "nothing is dropped";
 }
 
 TEST_F(AccumulationCommand, WhatIsAveragedIsSaid) {
