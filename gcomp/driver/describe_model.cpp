@@ -26,7 +26,7 @@ SavedModel describe_model(const Model& model, const std::string& loss, double le
   saved.lora = training->lora;
   saved.weights = names_of_weights(training->model);
   saved.outputs = training->model.outputs;
-  saved.limits = index_limits(training->graph);
+  saved.limits = index_limits(training->accumulation ? training->accumulation->shard : training->graph);
   return saved;
 }
 

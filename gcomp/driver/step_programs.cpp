@@ -14,6 +14,9 @@ namespace {
 void number_shards(runtime::Executable& executable) {
   const std::optional<std::size_t> port = find_port(executable.program().inputs, Role::shard);
   if (!port) return;
+  check_user(executable.input_type(*port) == (TensorType{DType::i64, {executable.shards()}}), "program '",
+             executable.program().name, "' takes the number of a shard as ", to_string(executable.input_buffer(*port).type),
+             ", wanted i64[1]");
   const std::span<std::byte> numbers = executable.input(*port);
   for (int shard = 0; shard < executable.shards(); ++shard) store_from_double(DType::i64, numbers.data(), shard, shard);
 }
@@ -24,14 +27,15 @@ bool has_state(const runtime::Program& program, std::string_view name) {
   });
 }
 
-/// What a program reads of a step must come from another one.
-void require_written(const runtime::Program& reader, std::span<runtime::Executable* const> others) {
-  for (const runtime::State& state : reader.states) {
-    const std::string& name = reader.buffers[static_cast<std::size_t>(state.buffer)].name;
+/// What one program of a step leaves to another is known to both.
+void require_shared(const runtime::Executable& executable, std::span<runtime::Executable* const> all) {
+  const runtime::Program& program = executable.program();
+  for (const runtime::State& state : program.states) {
     if (state.role != runtime::StateRole::scratch) continue;
-    const bool written =
-        std::ranges::any_of(others, [&](const runtime::Executable* other) { return has_state(other->program(), name); });
-    check_user(written, "program '", reader.name, "' reads '", name, "', which no other program of the step has");
+    const std::string& name = program.buffers[static_cast<std::size_t>(state.buffer)].name;
+    const bool shared = std::ranges::any_of(
+        all, [&](const runtime::Executable* other) { return other != &executable && has_state(other->program(), name); });
+    check_user(shared, "program '", program.name, "' has '", name, "', which no other program of the step has");
   }
 }
 
@@ -42,6 +46,7 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   const auto load = [&](std::string_view name, int shards) -> runtime::Executable* {
     const auto found = std::ranges::find(programs, name, [](const StepProgram& p) -> std::string_view { return p.program.name; });
     if (found == programs.end()) return nullptr;
+    check_user(shards == 1 || found->program.outputs.empty(), "program '", name, "' gives outputs, wanted none of a shard");
     owned_.push_back(device.load(std::move(found->program), states, found->binary, shards));
     programs.erase(found);
     all_.push_back(owned_.back().get());
@@ -63,14 +68,20 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   }
   check_user(programs.empty(), "program '", programs.empty() ? "" : programs[0].program.name, "' is none of a step in ",
              micro_batches, " micro-batches");
-  require_written(step_->program(), std::span(all_).subspan(1));
+  require_shared(*step_, all_);
+  require_shared(*reader_, all_);
   ports_ = step_ports(step_->program());
   data_ = data_inputs(reader_->program());
   number_shards(*reader_);
   if (!count_) return;
   number_shards(*count_);
-  for (const std::size_t i : data_inputs(count_->program()))
-    counted_.emplace_back(i, reader_->input_index(count_->input_buffer(i).name));
+  for (const std::size_t i : data_inputs(count_->program())) {
+    const std::string& name = count_->input_buffer(i).name;
+    const std::size_t same = reader_->input_index(name);
+    check_user(count_->input_type(i) == reader_->input_type(same), "program '", count_->program().name, "' reads '", name, "' as ",
+               to_string(count_->input_type(i)), ", the shards read it as ", to_string(reader_->input_type(same)));
+    counted_.emplace_back(i, same);
+  }
 }
 
 /// What is counted, labels for the most part, lies in two places.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "runtime/files/npz.h"
 #include "tests/cuda/cuda_run.h"
 
 namespace gcomp::test {
@@ -114,6 +115,53 @@ TEST_F(CudaAccumulation, GivesTheSameBitsInWhateverOrderTheDeviceWorks) {
   if (on_real_device()) return;
   EXPECT_TRUE(bits({.emulated = {{"ORDER", "delayed"}}, .environment = {}}) == usual) << "delayed streams";
   EXPECT_TRUE(bits({.emulated = {{"POISON", "165"}}, .environment = {}}) == usual) << "other content of fresh memory";
+}
+
+/// Dropped is what a whole batch drops on the CPU (tests/train/test_accumulation.cpp).
+TEST_F(CudaAccumulation, DropsWhatTheWholeBatchDropsOnTheCpu) {
+  const auto losses = [&](std::int64_t micro_batches, const char* device) {
+    std::vector<std::string> arguments{"train",           accumulation_fixture("dropout.onnx"),
+                                       "--data",          accumulation_fixture("mlp.npz"),
+                                       "--loss",          "cross_entropy(ignore_index=1)",
+                                       "--batch",         "16",
+                                       "--micro-batches", std::to_string(micro_batches),
+                                       "--steps",         "6",
+                                       "--seed",          "5",
+                                       "--precision",     "f64",
+                                       "--device",        device,
+                                       "--metrics",       folder_ / "m.jsonl",
+                                       "--out",           folder_ / "t.onnx"};
+    const CudaRun run = folder_.run(arguments);
+    EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+    return step_losses(folder_ / "m.jsonl");
+  };
+  const std::vector<double> wanted = losses(1, "cpu"), found = losses(4, "cuda");
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 1e-9 * wanted[i]) << "step " << i + 1;
+}
+
+/// Whichever shard of whichever step it is in.
+TEST_F(CudaAccumulation, AnIndexOutOfRangeIsNamedByItsRow) {
+  for (const std::int64_t row : {0, 5, 16 + 9, 2 * 16 + 15}) {
+    std::map<std::string, Tensor> data = load_arrays(accumulation_fixture("transformer.npz"));
+    data.at("x").set(row * 5 + 2, 50);
+    runtime::write_npz(folder_ / "bad.npz", std::vector<runtime::NamedTensor>{{"x", data.at("x")}, {"label", data.at("label")}});
+    const CudaRun run = folder_.run({"train", accumulation_fixture("transformer.onnx"), "--data", folder_ / "bad.npz", "--loss",
+                                     "cross_entropy", "--batch", "16", "--micro-batches", "4", "--steps", "4", "--no-shuffle",
+                                     "--device", "cuda", "--out", folder_ / "trained.onnx"});
+    EXPECT_EQ(run.result.exit_code, 3) << run.result.errors;
+    const std::string wanted = concat("array 'x', row ", row, ": index 50, wanted -11 to 10");
+    EXPECT_NE(run.result.errors.find(wanted), std::string::npos) << "no '" << wanted << "' in: " << run.result.errors;
+  }
+}
+
+TEST_F(CudaAccumulation, StepsThatAreCheckedOneByOneGiveTheSameBits) {
+  Shared what{.model = "mlp", .loss = "cross_entropy(ignore_index=1)", .steps = 3};
+  ASSERT_EQ(train(what).result.exit_code, 0);
+  const std::string usual = contents(folder_ / "m.jsonl");
+  what.more = {"--check-steps"};
+  ASSERT_EQ(train(what).result.exit_code, 0);
+  EXPECT_EQ(contents(folder_ / "m.jsonl"), usual);
 }
 
 /// With loss scaling and clipping: f16 strays from f32 as far as its roundoff.

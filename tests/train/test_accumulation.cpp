@@ -210,6 +210,39 @@ TEST(Accumulation, InputsThatAreNotWrittenStay) {
   for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(once.step(), step_on(each, 1)) << turn;
 }
 
+/// gradients() takes the batch at once.
+TEST(Accumulation, GradientsOfABatchAreTheSameHoweverItTrains) {
+  std::vector<float> x(kRows * 4), y(kRows * 2);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+  const Batch batch{{"x", {std::span<const float>(x), {kRows, 4}}}, {"label", {std::span<const float>(y), {kRows, 2}}}};
+  EXPECT_EQ(trainer_in(4).gradients(batch), trainer_in(1).gradients(batch));
+}
+
+/// The row is the batch's, nothing is trained, and the next step begins anew.
+TEST(Accumulation, AnIndexOutOfRangeIsNamedByItsRowOfTheBatch) {
+  const Model model = Model::define([](Layers& nn) {
+    nn.output("y", nn.linear("fc", nn.batch_norm("norm", nn.embedding("table", nn.input("ids", DType::i64, {kBatch}), 10, 4)), 2));
+  });
+  const auto make = [&] {
+    return Trainer(model, {.loss = "mse", .optimizer = {"sgd"}, .micro_batches = 4, .batch = kRows, .device = DeviceRequest::cpu});
+  };
+  Trainer trainer = make(), other = make();
+  const auto step = [](Trainer& one, std::int64_t sixth) {
+    const std::vector<std::int64_t> ids{1, 2, 3, 4, 5, sixth, 7, 8};
+    const std::vector<float> label(kRows * 2, 0.5f);
+    return one.train_step(
+        {{"ids", {std::span<const std::int64_t>(ids), {kRows}}}, {"label", {std::span<const float>(label), {kRows, 2}}}});
+  };
+  const std::map<std::string, Tensor> before = all_states(trainer);
+  try {
+    step(trainer, 10);
+    ADD_FAILURE() << "10 is no row of the table";
+  } catch (const UserError& error) { EXPECT_STREQ(error.what(), "input 'ids', row 5: index 10, wanted -10 to 9"); }
+  EXPECT_EQ(all_states(trainer), before);
+  EXPECT_EQ(step(trainer, 6), step(other, 6));
+  EXPECT_EQ(trainer.weights_digest(), other.weights_digest());
+}
+
 // The command.
 
 class AccumulationCommand : public testing::Test {
@@ -255,6 +288,26 @@ TEST_F(AccumulationCommand, AnArtifactGoesOnWithIt) {
   EXPECT_TRUE(contents(folder_ / "compiled.onnx") == contents(folder_ / "parted.onnx"));
 }
 
+TEST_F(AccumulationCommand, AnArtifactThatLacksAPartIsRefused) {
+  ASSERT_EQ(run_gcomp(with({"compile", model_, "--train", "--loss", "cross_entropy", "--batch", "12", "-o", folder_ / "step.gcx"},
+                           kInSix))
+                .exit_code,
+            0);
+  const runtime::Artifact whole = runtime::read_artifact(folder_ / "step.gcx");
+  int parts = 0;
+  for (const runtime::Program& part : whole.programs) {
+    if (!part.name.starts_with("train")) continue;
+    ++parts;
+    runtime::Artifact damaged = whole;
+    std::erase_if(damaged.programs, [&](const runtime::Program& program) { return program.name == part.name; });
+    std::erase_if(damaged.binaries, [&](const auto& binary) { return binary.first.find(part.name) != std::string::npos; });
+    runtime::write_artifact(folder_ / "damaged.gcx", damaged);
+    EXPECT_THROW(Trainer::load(folder_ / "damaged.gcx"), UserError) << part.name;
+    if (part.name != "train_step") { EXPECT_THROW(LoadedModel(folder_ / "damaged.gcx"), UserError) << part.name; }
+  }
+  EXPECT_EQ(parts, 7) << "step, shard, count, three levels, total";
+}
+
 TEST_F(AccumulationCommand, ALoadedModelTrainsAsTheTrainerDoes) {
   ASSERT_EQ(run_gcomp(with({"compile", model_, "--train", "--loss", "cross_entropy(weight=[0.5, 2, 1.25])", "--batch", "12", "-o",
                             folder_ / "step.gcx"},
@@ -289,6 +342,43 @@ TEST_F(AccumulationCommand, AnyThreadsGiveTheSameBytes) {
   }
   EXPECT_TRUE(written[0] == written[1]) << "one thread and two differ";
   EXPECT_TRUE(written[1] == written[2]) << "two runs differ";
+}
+
+/// Random numbers are those of the rows of the whole batch, however it is cut.
+TEST_F(AccumulationCommand, DropsWhatTheWholeBatchDrops) {
+  const auto losses = [&](const std::string& micro_batches, const std::string& seed) {
+    const CommandResult result = run_gcomp({"train",
+                                            training_fixture("dropout.onnx"),
+                                            "--data",
+                                            training_fixture("mlp.npz"),
+                                            "--loss",
+                                            "cross_entropy(ignore_index=1)",
+                                            "--batch",
+                                            "16",
+                                            "--micro-batches",
+                                            micro_batches,
+                                            "--steps",
+                                            "20",
+                                            "--seed",
+                                            seed,
+                                            "--no-shuffle",
+                                            "--precision",
+                                            "f64",
+                                            "--metrics",
+                                            folder_ / "m.jsonl",
+                                            "--out",
+                                            folder_ / "t.onnx"});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return step_losses(folder_ / "m.jsonl");
+  };
+  const std::vector<double> whole = losses("1", "5");
+  for (const char* micro_batches : {"2", "4", "8", "16"}) {
+    const std::vector<double> parts = losses(micro_batches, "5");
+    ASSERT_EQ(parts.size(), whole.size());
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      EXPECT_NEAR(parts[i], whole[i], kWithin * whole[i]) << micro_batches << " micro-batches, step " << i + 1;
+  }
+  EXPECT_GT(std::abs(losses("4", "6").back() - whole.back()), 1e-3) << "nothing is dropped";
 }
 
 TEST_F(AccumulationCommand, WhatIsAveragedIsSaid) {
