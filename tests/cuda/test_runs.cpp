@@ -32,5 +32,22 @@ TEST_F(CudaRuns, OneStepAProcessIsOneRun) {
   EXPECT_EQ(contents(folder_ / "parts" / "last.onnx"), contents(folder_ / "whole" / "last.onnx"));
 }
 
+/// Steps of 32, 32 and 6 rows: the losses of the smaller one are those that the CPU finds.
+TEST_F(CudaRuns, LastRowsAreASmallerStep) {
+  const RecordedModel model = recorded_model("mlp");
+  write_batch(model, 70, folder_ / "rows.npz");
+  const auto losses_on = [&](const std::string& device) {
+    const CudaRun run = folder_.run(
+        {"train", model.model(),     "--data", folder_ / "rows.npz", "--loss", "bce",      "--batch", "32",        "--epochs",
+         "2",     "--drop-last",     "false",  "--precision",        "f64",    "--device", device,    "--metrics", folder_ / device,
+         "--out", folder_ / "t.onnx"});
+    EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+    return step_losses(folder_ / device);
+  };
+  const std::vector<double> on_gpu = losses_on("cuda"), on_cpu = losses_on("cpu");
+  ASSERT_EQ(on_gpu.size(), 6u);
+  for (std::size_t step = 0; step < on_gpu.size(); ++step) EXPECT_NEAR(on_gpu[step], on_cpu[step], 1e-12) << step;
+}
+
 }  // namespace
 }  // namespace gcomp::test

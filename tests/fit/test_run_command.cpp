@@ -92,6 +92,28 @@ TEST_F(RunCommand, OneStepAProcessIsOneRun) {
     EXPECT_EQ(contents(folder_ / "parts" / file), contents(folder_ / "whole" / file)) << file;
 }
 
+/// 70 rows are two steps of 32 and one of 6.
+TEST_F(RunCommand, LastRowsAreResumedToo) {
+  write_batch(recorded_model("mlp"), 70, folder_ / "rows.npz");
+  const auto run = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"train",       recorded_model("mlp").model(),
+                                       "--data",      folder_ / "rows.npz",
+                                       "--loss",      "bce",
+                                       "--batch",     "32",
+                                       "--epochs",    "2",
+                                       "--drop-last", "false",
+                                       "--run-dir",   folder_ / name};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = run_gcomp(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+  };
+  run("whole", {});
+  for (int process = 0; process < 6; ++process) run("parts", {"--resume", "--max-time", "0.000001s"});
+  EXPECT_EQ(step_losses(folder_ / "whole" / "metrics.jsonl").size(), 6u);
+  EXPECT_EQ(step_losses(folder_ / "parts" / "metrics.jsonl"), step_losses(folder_ / "whole" / "metrics.jsonl"));
+  EXPECT_EQ(contents(folder_ / "parts" / "last.onnx"), contents(folder_ / "whole" / "last.onnx"));
+}
+
 TEST_F(RunCommand, ALossThatIsNotFiniteIsOnRecord) {
   const CommandResult result = train({"--steps", "20", "--optimizer", "sgd", "--lr", "1e38", "--run-dir", run_});
   EXPECT_EQ(result.exit_code, 8) << result.errors;
