@@ -95,10 +95,14 @@ Command add_train(ArgumentParser& root, Console& console) {
       "'encoder.*' --out t.onnx\n"
       "  gcomp train m.onnx --data train.npz --loss bce --batch 8 --steps 10 --no-shuffle --precision f64 --metrics m.jsonl --out "
       "t.onnx\n"
-      "  gcomp train t.gcx --data train.npz --lr 1e-4 --epochs 5 --out further.onnx\n\n"
+      "  gcomp train t.gcx --data train.npz --lr 1e-4 --epochs 5 --out further.onnx\n"
+      "  gcomp train m.onnx --data train.npz --eval-data test.npz --loss cross_entropy --batch 64 --epochs 20 --run-dir runs/a "
+      "--checkpoint-every 10m --save-best accuracy\n\n"
       "A .gcx goes on where its training stopped: same order of rows, seed, optimizer state. SIGINT, SIGTERM and SIGHUP end the "
       "run\n"
-      "after the step and write the model as it is then (exit code 130, 143, 129); a second one ends it at once.");
+      "after the step and write the model as it is then (exit code 130, 143, 129; with --run-dir 75, and --resume goes on); a "
+      "second\n"
+      "one ends it at once.");
   const auto from_file = std::make_shared<std::set<std::string>>();
   return {parser,
           [parser, flags, from_file, &console] {

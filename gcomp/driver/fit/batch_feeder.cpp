@@ -56,7 +56,7 @@ BatchFeeder::BatchFeeder(const Dataset& data, Trainer& trainer) : data_(data), t
     reader_.require(name, trainer.input_type(name));
     Input& input = inputs_.emplace_back(Input{.array = reader_.find(name), .type = trainer.input_type(name)});
     for (const LabelLimit& limit : label_limits(trainer))
-      if (limit.array == name && !data.whole(input.array)) input.limit = &limit;
+      if (limit.array == name && !data.whole(input.array)) input.limit = limit;
   }
 }
 

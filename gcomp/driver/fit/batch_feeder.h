@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,7 +35,7 @@ class BatchFeeder {
   struct Input {
     std::size_t array = 0;
     TensorType type;
-    const LabelLimit* limit = nullptr;  // of class numbers that nobody has looked at
+    std::optional<LabelLimit> limit = {};  // of class numbers that nobody has looked at
   };
   std::vector<Input> inputs_;
 };

@@ -154,9 +154,16 @@ std::string RunDirectory::Impl::ending(const Trainer& trainer) { return driver::
 
 void RunDirectory::Impl::save_best(Trainer& trainer) {
   const std::string name = concat("best", ending(trainer));
+  best_failure.clear();
   try {
     trainer.save(file(name), name.ends_with(".gcx") ? Weights::trained : trainer.weights());
-  } catch (const UserError& error) { failures.push_back(concat(error.what(), "; '", file(name).string(), "' is an older one")); }
+  } catch (const UserError& error) { best_failure = concat(error.what(), "; the best is not kept"); }
+}
+
+std::vector<std::string> RunDirectory::Impl::all_failures() const {
+  std::vector<std::string> all = failures;
+  if (!best_failure.empty()) all.push_back(best_failure);
+  return all;
 }
 
 void RunDirectory::Impl::write_step(const FitStep& step) {

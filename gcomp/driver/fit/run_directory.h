@@ -29,6 +29,7 @@ struct RunDirectory::Impl {
   std::string config;
   std::string log;                    // lines from before the run began
   std::vector<std::string> failures;  // of files of the run: what could not be written
+  std::string best_failure;           // why the best is not in its file; "" where it is
   bool metrics_end = false;           // before the run, since a line could not be written
   std::optional<std::ofstream> log_file;
   std::unique_ptr<runtime::MetricsWriter> metrics;
@@ -47,6 +48,7 @@ struct RunDirectory::Impl {
   void write(std::string_view name, const nlohmann::json& content) const;
   /// ".onnx", or ".gcx" where the model came from no ONNX file.
   static std::string ending(const Trainer& trainer);
+  std::vector<std::string> all_failures() const;
   /// What evaluations take, as best.onnx.
   void save_best(Trainer& trainer);
   void write_step(const FitStep& step);

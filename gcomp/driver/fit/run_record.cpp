@@ -83,7 +83,8 @@ void RunRecord::end(Trainer& trainer, FitResult& result) {
                {"seconds", result.seconds},    {"weights_sha256", trainer.weights_digest()},  {"skipped", result.skipped}};
   if (result.best) outcome["best"] = {{"value", *result.best}, {"step", result.best_step}};
   close(std::move(outcome));
-  result.tolerated.insert(result.tolerated.end(), run_.failures.begin(), run_.failures.end());
+  const std::vector<std::string> failures = run_.all_failures();
+  result.tolerated.insert(result.tolerated.end(), failures.begin(), failures.end());
 }
 
 void RunRecord::fail(std::string_view why) { close({{"state", "failed"}, {"error", why}}); }
