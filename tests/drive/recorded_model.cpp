@@ -158,7 +158,7 @@ std::vector<double> step_losses(const fs::path& metrics) {
   std::ifstream in(metrics);
   for (std::string line; std::getline(in, line);) {
     const nlohmann::json json = nlohmann::json::parse(line);
-    if (json.contains("step")) losses.push_back(json.at("loss"));
+    if (json.contains("step") && !json.contains("eval")) losses.push_back(json.at("loss"));
   }
   return losses;
 }

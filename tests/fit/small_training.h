@@ -44,7 +44,7 @@ inline std::vector<NamedTensor> arrays_of(const Dataset& data) {
 inline Trainer curve_trainer(const std::string& optimizer = "sgd(lr=0.05, momentum=0.9)", std::int64_t batch = 4,
                              TrainOptions options = {}) {
   const Model model = Model::define([](Layers& nn) {
-    Var x = nn.input("x", DType::f64, {kBatch, 3});
+    Var x = nn.input("x", DType::f32, {kBatch, 3});
     nn.output("y", nn.linear("out", nn.tanh(nn.linear("hidden", x, 8)), 1));
   });
   options.loss = "mse";

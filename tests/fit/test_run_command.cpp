@@ -72,6 +72,57 @@ TEST_F(RunCommand, ASignalEndsARunThatGoesOn) {
   EXPECT_EQ(step_losses(folder_ / "run" / "metrics.jsonl"), step_losses(folder_ / "whole" / "metrics.jsonl"));
 }
 
+/// With no time at all a process does one step.
+TEST_F(RunCommand, OneStepAProcessIsOneRun) {
+  const std::vector<std::string> more{"--steps",      "9",     "--eval-data", recorded_model("mlp").data(),
+                                      "--eval-every", "2",     "--save-best", "loss",
+                                      "--ema",        "0.9",   "--schedule",  "one_cycle",
+                                      "--drop-last",  "false", "--precision", "f16"};
+  const auto run = [&](const std::string& name, std::vector<std::string> others) {
+    others.insert(others.begin(), more.begin(), more.end());
+    others.insert(others.end(), {"--run-dir", folder_ / name});
+    const CommandResult result = train(others);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+  };
+  run("whole", {});
+  for (int process = 0; process < 9; ++process) run("parts", {"--resume", "--max-time", "0.000001s"});
+  EXPECT_EQ(step_losses(folder_ / "parts" / "metrics.jsonl").size(), 9u);
+  EXPECT_EQ(step_losses(folder_ / "parts" / "metrics.jsonl"), step_losses(folder_ / "whole" / "metrics.jsonl"));
+  for (const char* file : {"last.onnx", "best.onnx"})
+    EXPECT_EQ(contents(folder_ / "parts" / file), contents(folder_ / "whole" / file)) << file;
+}
+
+/// 70 rows are two steps of 32 and one of 6.
+TEST_F(RunCommand, LastRowsAreResumedToo) {
+  write_batch(recorded_model("mlp"), 70, folder_ / "rows.npz");
+  const auto run = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"train",       recorded_model("mlp").model(),
+                                       "--data",      folder_ / "rows.npz",
+                                       "--loss",      "bce",
+                                       "--batch",     "32",
+                                       "--epochs",    "2",
+                                       "--drop-last", "false",
+                                       "--run-dir",   folder_ / name};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = run_gcomp(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+  };
+  run("whole", {});
+  for (int process = 0; process < 6; ++process) run("parts", {"--resume", "--max-time", "0.000001s"});
+  EXPECT_EQ(step_losses(folder_ / "whole" / "metrics.jsonl").size(), 6u);
+  EXPECT_EQ(step_losses(folder_ / "parts" / "metrics.jsonl"), step_losses(folder_ / "whole" / "metrics.jsonl"));
+  EXPECT_EQ(contents(folder_ / "parts" / "last.onnx"), contents(folder_ / "whole" / "last.onnx"));
+}
+
+TEST_F(RunCommand, ALossThatIsNotFiniteIsOnRecord) {
+  const CommandResult result = train({"--steps", "20", "--optimizer", "sgd", "--lr", "1e38", "--run-dir", run_});
+  EXPECT_EQ(result.exit_code, 8) << result.errors;
+  EXPECT_NE(result.errors.find("last.onnx' is not written"), std::string::npos) << result.errors;
+  EXPECT_EQ(read("run.json").at("state"), "failed");
+  EXPECT_FALSE(fs::exists(folder_ / "run" / "last.onnx"));
+  EXPECT_NE(contents(folder_ / "run" / "log.txt").find("is not written"), std::string::npos);
+}
+
 TEST_F(RunCommand, AConfigurationIsReadAgain) {
   put(folder_ / "c.json", R"({"lr": 0.125, "optimizer": "sgd", "steps": 7, "freeze": ["nothing*"], "no-shuffle": true})");
   const CommandResult printed = train({"--config", folder_ / "c.json", "--steps", "9", "--print-config", "--out", "x.onnx"});
@@ -96,7 +147,7 @@ TEST_F(RunCommand, APlanRunsNothing) {
                                     run_, "--out", folder_ / "t.onnx"});
   ASSERT_EQ(plan.exit_code, 0) << plan.errors;
   for (const char* part :
-       {"plan: ", "memory of a step: ", "learning rate: linear after 4 steps of warm-up", "|   ", "nothing was run"})
+       {"plan: ", "memory of a step: ", "learning rate: linear after 4 steps of warm-up", "| ****", "nothing was run"})
     EXPECT_NE(plan.output.find(part), std::string::npos) << plan.output;
   EXPECT_FALSE(fs::exists(run_));
   EXPECT_FALSE(fs::exists(folder_ / "t.onnx"));

@@ -70,8 +70,8 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error) {
 
 }  // namespace
 
-Argument Argument::required() {
-  option_->required();
+Argument Argument::required(bool is_required) {
+  option_->required(is_required);
   return *this;
 }
 

@@ -21,7 +21,7 @@ namespace gcomp::tools {
 class Argument {
  public:
   explicit Argument(CLI::Option& option) : option_(&option) {}
-  Argument required();
+  Argument required(bool is_required = true);
   /// The heading in --help under which it stands.
   Argument group(const std::string& heading);
   /// What --help shows for the value.

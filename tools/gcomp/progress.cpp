@@ -33,12 +33,14 @@ void format_time(char* text, std::size_t room, double seconds) {
 
 }  // namespace
 
-Progress::Progress(const Console& console, std::int64_t steps, std::int64_t epochs, std::int64_t batch, std::int64_t every)
+Progress::Progress(const Console& console, std::int64_t steps, std::int64_t epochs, std::int64_t batch, std::int64_t every,
+                   std::int64_t before)
     : console_(console),
       steps_(steps),
       epochs_(epochs),
       batch_(batch),
       every_(every),
+      before_(before),
       start_(std::chrono::steady_clock::now()),
       drawn_(start_) {}
 
@@ -54,28 +56,28 @@ void Progress::update(const ProgressState& state) {
   const auto now = std::chrono::steady_clock::now();
   if (!console_.terminal()) {
     const bool due =
-        every_ > 0 ? state.step % every_ == 0 : state.step * kLines >= (lines_ + 1) * steps_ || now - drawn_ > kSilence;
+        every_ > 0 ? (before_ + state.step) % every_ == 0 : state.step * kLines >= (lines_ + 1) * steps_ || now - drawn_ > kSilence;
     if (state.step != 1 && !due) return;
     lines_ = state.step * kLines / steps_;
     drawn_ = now;
     draw(state);
     return;
   }
-  if (state.step != steps_ && now - drawn_ < std::chrono::milliseconds(100)) return;
+  if (before_ + state.step != steps_ && now - drawn_ < std::chrono::milliseconds(100)) return;
   drawn_ = now;
   draw(state);
 }
 
 void Progress::draw(const ProgressState& state) {
   char left[32], epoch[64] = "", text[256];
-  format_time(left, sizeof left, seconds() / static_cast<double>(state.step) * static_cast<double>(steps_ - state.step));
+  format_time(left, sizeof left, seconds() / static_cast<double>(state.step) * static_cast<double>(steps_ - before_ - state.step));
   if (epochs_ > 0)
     std::snprintf(epoch, sizeof epoch, "epoch %lld/%lld  ", static_cast<long long>(state.epoch), static_cast<long long>(epochs_));
-  std::snprintf(text, sizeof text, "step %lld/%lld  %sloss %.6g  %s  %s left", static_cast<long long>(state.step),
+  std::snprintf(text, sizeof text, "step %lld/%lld  %sloss %.6g  %s  %s left", static_cast<long long>(before_ + state.step),
                 static_cast<long long>(steps_), epoch, state.loss, rows_rate_text(rate()).c_str(), left);
   if (!console_.terminal()) return console_.say(text);
   const int room = std::clamp(terminal_columns() - kTextWidth, 8, 40);
-  const int filled = static_cast<int>(state.step * room / steps_);
+  const int filled = static_cast<int>((before_ + state.step) * room / steps_);
   char bar[48];
   std::memset(bar, '.', static_cast<std::size_t>(room));
   std::memset(bar, '=', static_cast<std::size_t>(filled));

@@ -123,7 +123,8 @@ ExpandedCommand with_config_file(std::vector<std::string> arguments, const Argum
   std::vector<std::string> names;
   for (const ArgumentValue& value : known)
     if (is_configured(value.name)) names.push_back(value.name);
-  for (const auto& [name, entry] : read_config(given.config).items()) {
+  const json config = read_config(given.config);
+  for (const auto& [name, entry] : config.items()) {
     const auto option = std::ranges::find(known, name, &ArgumentValue::name);
     if (option == known.end() || !is_configured(name))
       refuse_config(given.config, concat("'", name, "' is no option of this command", did_you_mean(name, names)));

@@ -46,7 +46,8 @@ Command add_train(ArgumentParser& root, Console& console) {
   parser.add_option("MODEL", flags->model, "an .onnx file, or a .gcx with a training step").required();
   parser.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'").type_name("NPZ").required();
   parser.add_option("--eval-data", flags->eval_data, "evaluated after every epoch, in inference form").type_name("NPZ");
-  parser.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)").type_name("FILE");
+  Argument out =
+      parser.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)").type_name("FILE").required();
   parser.add_flag("--training", flags->training,
                   "BatchNormalization and Dropout that the file has in training form are written so (default: in inference form)");
   add_loss(parser, flags->loss);
@@ -110,10 +111,12 @@ Command add_train(ArgumentParser& root, Console& console) {
             if (is_artifact(flags->model)) refuse_decided(parser, flags->model);
             train(*flags, console);
           },
-          [parser, flags, from_file](std::vector<std::string> words) {
+          [parser, flags, from_file, out](std::vector<std::string> words) mutable {
             flags->resume_command = resuming_command(words);
             ExpandedCommand expanded = with_config_file(std::move(words), parser);
             *from_file = std::move(expanded.from_file);
+            for (const std::string& word : expanded.arguments)
+              if (word.starts_with("--run-dir") || word == "--plan-only" || word == "--print-config") out.required(false);
             return std::move(expanded.arguments);
           }};
 }

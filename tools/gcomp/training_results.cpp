@@ -65,6 +65,10 @@ nlohmann::json TrainingRun::results(const std::string& out, const std::string& d
                       {"weights_sha256", digest},
                       {"dropped_rows", plan_.dropped_rows}};
   if (trainer_->skipped()) json["skipped_steps"] = result_.skipped;
+  if (directory_) json["run_dir"] = flags_.run.run_dir;
+  if (result_.best) json["best"] = {{"value", *result_.best}, {"step", result_.best_step}};
+  if (result_.end == FitEnd::early_stop) json["stopped"] = "early_stop";
+  if (result_.end == FitEnd::max_time) json["stopped"] = "max_time";
   if (!result_.evaluation) return json;
   json["eval"] = {{"data", flags_.eval_data}, {"loss", result_.evaluation->loss}, {"rows", result_.evaluation->rows}};
   add_metrics(json["eval"], *result_.evaluation);

@@ -53,7 +53,8 @@ void TrainingRun::begin(const FitPlan& plan) {
   report(plan);
   if (flags_.run.plan_only) return report_plan(plan);
   const std::int64_t last = plan.position.steps + plan.steps - 1;
-  progress_.emplace(console_, plan.steps, flags_.epochs > 0 ? plan.epoch_of(last) + 1 : 0, plan.batch, flags_.run.log_every);
+  progress_.emplace(console_, plan.steps, flags_.epochs > 0 ? plan.epoch_of(last) + 1 : 0, plan.batch, flags_.run.log_every,
+                    plan.done);
 }
 
 void TrainingRun::report_schedule(const FitPlan& plan) const {

@@ -23,7 +23,7 @@ void check_train_flags(const TrainFlags& flags) {
   if (flags.warmup_steps < 0) refuse_flags("--warmup-steps: wanted 0 or more");
   flags.run.check();
   if (flags.out_given && flags.out.empty()) refuse_flags("--out is empty: give a name that ends in .onnx or .gcx");
-  if (flags.run.run_dir.empty()) require_path(flags.out, "--out", flags.output);
+  if (flags.run.run_dir.empty() && !flags.run.plan_only) require_path(flags.out, "--out", flags.output);
   if (flags.training && is_artifact(flags.out))
     refuse_flags(concat("--training: '", flags.out, "' is a .gcx, which holds both forms; it decides what is written as .onnx"));
   if (!flags.out_ema.empty() && !flags.step.ema && !is_artifact(flags.model))
@@ -163,6 +163,9 @@ Trainer TrainingRun::compile_trainer() {
   require_names(model, loss, metrics, flags_.data);
   names_ = array_names(model, loss, metrics);
   open_all(flags_.batch);
+  if (flags_.run.drop_last == "false" && is_artifact(flags_.out) && data_->rows() % flags_.batch != 0)
+    refuse_flags(concat("--drop-last false: --out ", flags_.out,
+                        " would hold the step of whole batches alone and go on with other rows; write .onnx"));
   options.graph.shapes.data = types_of(*data_, names_);
   options.graph.shapes.data_source = flags_.data;
   console_.say(concat("compiling the training step of '", flags_.model, "' for batches of ", flags_.batch));

@@ -97,6 +97,7 @@ constexpr Option kOptions[] = {
     {"training_step", "clip_value", [](Settings& s, std::string_view text) { read_bound(text, s.step.clipping.value); }},
     {"training_step", "average", [](Settings& s, std::string_view text) { read_average(text, s.step.average); }},
     {"training_step", "skip_non_finite", [](Settings& s, std::string_view text) { read(text, s.step.skip_non_finite); }},
+    {"training_step", "skip_spikes", [](Settings& s, std::string_view text) { read(text, s.step.skip_spikes); }},
     {"training_step", "optimizer", [](Settings& s, std::string_view text) { read(text, s.optimizer); }},
 };
 #undef GCOMP_OPTION

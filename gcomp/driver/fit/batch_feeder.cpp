@@ -68,7 +68,9 @@ void BatchFeeder::load(std::span<const std::int64_t> rows) {
 }
 
 void BatchFeeder::check_labels(std::size_t input, std::span<const std::int64_t> rows) const {
-  const TensorView labels(inputs_[input].type, trainer_.input(input));
+  TensorType type = inputs_[input].type;
+  type.shape[0] = std::ssize(rows);  // an epoch's last may be fewer
+  const TensorView labels(std::move(type), trainer_.input(input));
   std::optional<LabelFault> fault = find_label_fault(labels, *inputs_[input].limit);
   if (!fault) return;
   fault->row = rows[static_cast<std::size_t>(fault->row)];

@@ -226,7 +226,9 @@ FitResult FitLoop::run() {
   started_ = step_end_ = checkpointed_ = Clock::now();
   for (std::int64_t step = first_; step < end_ && result_.end == FitEnd::finished; ++step) {
     do_step(step);
-    if (trainer_.pending() == 0) after_step(step);
+    if (trainer_.pending() > 0) continue;
+    after_step(step);
+    step_end_ = Clock::now();  // an evaluation is no part of a step's time
   }
   result_.seconds = seconds_between(started_, Clock::now());
   if (checkpoints_) note(checkpoints_->finish());

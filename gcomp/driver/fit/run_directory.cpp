@@ -143,7 +143,8 @@ std::string RunDirectory::Impl::settings() const {
                                           "log-every",        "max-time",    "metrics",  "no-cache",         "out",  "out-ema",
                                           "run-dir",          "threads"};
   nlohmann::json settings = nlohmann::json::object();
-  for (const auto& [name, entry] : nlohmann::json::parse(config).items())
+  const nlohmann::json all = nlohmann::json::parse(config);
+  for (const auto& [name, entry] : all.items())
     if (std::ranges::count(kOthers, name) == 0)
       settings[name] = entry.is_object() && entry.contains("value") ? entry.at("value") : entry;
   return settings.dump();

@@ -1,0 +1,53 @@
+// Runs on a GPU, where the loss of a step is read while the next one is computed.
+#include <gtest/gtest.h>
+
+#include "ir/base/error.h"
+#include "tests/cuda/cuda_run.h"
+
+namespace gcomp::test {
+namespace {
+
+class CudaRuns : public testing::Test {
+ protected:
+  void train(const std::string& run, const std::vector<std::string>& more) {
+    const RecordedModel model = recorded_model("mlp");
+    std::vector<std::string> options{"--run-dir", folder_ / run, "--eval-data",         model.data(),    "--eval-every",
+                                     "3",         "--schedule",  "plateau(patience=0)", "--skip-spikes", "3"};
+    options.insert(options.end(), more.begin(), more.end());
+    const CudaRun done = folder_.train(model, 6, {}, options);
+    ASSERT_EQ(done.result.exit_code, 0) << done.result.errors;
+  }
+  std::vector<double> losses(const std::string& run) const { return step_losses(folder_ / run / "metrics.jsonl"); }
+
+  CudaFolder folder_;
+};
+
+/// With no time at all a process does one step.
+TEST_F(CudaRuns, OneStepAProcessIsOneRun) {
+  ASSERT_NO_FATAL_FAILURE(train("whole", {}));
+  for (int process = 0; process < 6; ++process)
+    ASSERT_NO_FATAL_FAILURE(train("parts", {"--resume", "--max-time", "0.000001s"})) << process;
+  EXPECT_EQ(losses("whole").size(), 6u);
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  EXPECT_EQ(contents(folder_ / "parts" / "last.onnx"), contents(folder_ / "whole" / "last.onnx"));
+}
+
+/// Steps of 32, 32 and 6 rows: the losses of the smaller one are those that the CPU finds.
+TEST_F(CudaRuns, LastRowsAreASmallerStep) {
+  const RecordedModel model = recorded_model("mlp");
+  write_batch(model, 70, folder_ / "rows.npz");
+  const auto losses_on = [&](const std::string& device) {
+    const CudaRun run = folder_.run(
+        {"train", model.model(),     "--data", folder_ / "rows.npz", "--loss", "bce",      "--batch", "32",        "--epochs",
+         "2",     "--drop-last",     "false",  "--precision",        "f64",    "--device", device,    "--metrics", folder_ / device,
+         "--out", folder_ / "t.onnx"});
+    EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+    return step_losses(folder_ / device);
+  };
+  const std::vector<double> on_gpu = losses_on("cuda"), on_cpu = losses_on("cpu");
+  ASSERT_EQ(on_gpu.size(), 6u);
+  for (std::size_t step = 0; step < on_gpu.size(); ++step) EXPECT_NEAR(on_gpu[step], on_cpu[step], 1e-12) << step;
+}
+
+}  // namespace
+}  // namespace gcomp::test
