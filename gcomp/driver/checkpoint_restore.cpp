@@ -1,5 +1,8 @@
 // A training goes on from a checkpoint.
 #include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/checkpoint_states.h"
@@ -21,13 +24,13 @@ std::vector<std::string> unknown_tensors(const Manifest& manifest, const runtime
 
 /// States of the training step that the checkpoint does not have; others keep the model's values.
 std::vector<std::string> lacking_tensors(const Manifest& manifest, const Trainer::Impl& impl) {
-  const runtime::Program& step = impl.step->program();
-  std::vector<std::string> names;
-  for (const runtime::State& state : step.states) {
-    const std::string& name = step.buffers[static_cast<std::size_t>(state.buffer)].name;
-    if (is_kept(impl.memory->entry(name)) && !manifest.tensors.contains(name)) names.push_back(name);
-  }
-  return names;
+  std::set<std::string> names;
+  for (const runtime::Executable* executable : impl.step.all())
+    for (const runtime::State& state : executable->program().states) {
+      const std::string& name = executable->program().buffers[static_cast<std::size_t>(state.buffer)].name;
+      if (is_kept(impl.memory->entry(name)) && !manifest.tensors.contains(name)) names.insert(name);
+    }
+  return {names.begin(), names.end()};
 }
 
 /// "tensor 'w' is f32[3] there, wanted f32[4], and 2 others differ"; "" where all have the trainer's types.

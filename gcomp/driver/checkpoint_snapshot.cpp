@@ -10,10 +10,7 @@
 
 namespace gcomp::driver {
 
-bool is_kept(const runtime::StateEntry& entry) {
-  static_cast<void>(entry);  // every state outlives its step; one that does not is to be left out here
-  return true;
-}
+bool is_kept(const runtime::StateEntry& entry) { return entry.role != runtime::StateRole::scratch; }
 
 StateKind kind_of(const runtime::StateEntry& entry, const std::set<std::string>& averages) {
   if (averages.contains(entry.name)) return StateKind::average;
@@ -23,6 +20,7 @@ StateKind kind_of(const runtime::StateEntry& entry, const std::set<std::string>&
     case runtime::StateRole::running_statistic: return StateKind::statistic;
     case runtime::StateRole::optimizer: return StateKind::moment;
     case runtime::StateRole::counter: return StateKind::counter;
+    case runtime::StateRole::scratch: break;
   }
   throw InternalError(concat("state '", entry.name, "' has no role"));
 }

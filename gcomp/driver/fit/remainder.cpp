@@ -1,6 +1,7 @@
 #include "gcomp/driver/fit/remainder.h"
 
 #include <utility>
+#include <vector>
 
 #include "gcomp/driver/compile.h"
 #include "gcomp/driver/trainer_impl.h"
@@ -17,19 +18,20 @@ RemainderStep::RemainderStep(Trainer& trainer, std::int64_t rows) {
   if (!self.options.graph.shapes.batch) refuse("the model's shapes are given one by one; --batch lets them follow from the rows");
   GraphOptions options = self.options.graph;
   options.shapes.batch = rows;
+  const std::int64_t parts = options.step.micro_batches;
+  if (rows % parts != 0) refuse(concat("--micro-batches ", parts, " does not divide them"));
   ModelGraph made = training_graph(*self.source, options, self.loss, self.options.optimizer, self.options.hooks);
-  runtime::Program program =
-      compile_graph(std::move(made.graph), self.device->target(), self.options.hooks, options.program_limits);
-  program.name = kTrainingProgram;
-  step_ = self.device->load(std::move(program), self.memory);
-  for (const std::string& name : self.memory->unwritten()) self.memory->write(name, made.model.weights.at(name));
-  ports_ = step_ports(step_->program());
+  const frontend::ImportedModel model = std::move(made.model);
+  std::vector<StepProgram> programs;
+  for (runtime::Program& program : compile_step(std::move(made), self.device->target(), self.options.hooks, options.program_limits))
+    programs.push_back({std::move(program)});
+  step_ = StepPrograms(*self.device, self.memory, std::move(programs), parts);
+  for (const std::string& name : self.memory->unwritten()) self.memory->write(name, model.weights.at(name));
 }
 
 void RemainderStep::swap(Trainer& trainer) {
   check_internal(trainer.pending() == 0, "steps are pending while another takes their place");
   std::swap(trainer.impl().step, step_);
-  std::swap(trainer.impl().ports, ports_);
 }
 
 }  // namespace gcomp::driver

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
-#include "gcomp/driver/step_ports.h"
+#include "gcomp/driver/step_programs.h"
 #include "gcomp/trainer.h"
-#include "runtime/executable.h"
 
 namespace gcomp::driver {
 
@@ -20,8 +18,7 @@ class RemainderStep {
   void swap(Trainer& trainer);
 
  private:
-  std::unique_ptr<runtime::Executable> step_;
-  StepPorts ports_;
+  StepPrograms step_;
 };
 
 }  // namespace gcomp::driver

@@ -49,8 +49,6 @@ LossSum focal(const LossCall& c) {
   return {alpha < 0 ? loss : (t * alpha + (1.0 - t) * (1 - alpha)) * loss};
 }
 
-constexpr OptionDef kReduced[] = {reduction_option()};
-
 LossSum soft_margin(const LossCall& c) { return {ops::kSoftplus(-(c.x() * c.t()))}; }
 
 constexpr OptionDef kMultilabelOptions[] = {

@@ -8,8 +8,6 @@ namespace {
 
 using namespace ir;
 
-constexpr OptionDef kReduced[] = {reduction_option()};
-
 Var absolute(const LossCall& c) { return ops::kAbs(c.x() - c.t()); }
 
 LossSum mse(const LossCall& c) { return {(c.x() - c.t()) * (c.x() - c.t())}; }

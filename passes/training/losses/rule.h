@@ -101,6 +101,8 @@ constexpr OptionDef class_axis_option() {
       .or_none()
       .says("that holds the classes (default: the last, or 1 where the labels fit that)");
 }
+/// Of losses that have no other.
+inline constexpr OptionDef kReduced[] = {reduction_option()};
 constexpr OptionDef ignore_index_option() {
   return OptionDef::integer("ignore_index", "-100").says("a class number that counts for nothing");
 }
