@@ -43,13 +43,14 @@ struct Accumulated {
   std::vector<ir::Value*> gradients;
 };
 
-/// To be called once the graph is differentiated. Random numbers of shard i are those of its rows in the whole batch; counters
-/// count steps; running statistics follow the shards in scratch states, from which `total` takes them over, or the rest of the step
-/// where that may be `skipped`. What only shards need stays in the graph, dead.
 struct AccumulateOptions {
   std::int64_t shards = 1;
-  bool skipped = false;
+  bool skipped = false;  ///< whether a step may change nothing (skip_non_finite())
 };
+
+/// To be called once the graph is differentiated. Random numbers of shard i are those of its rows in the whole batch; counters
+/// count steps; running statistics follow the shards in scratch states, from which `total` takes them over, or the rest of the step
+/// where that may be skipped. What only shards need stays in the graph, dead.
 Accumulation accumulate(ir::Graph& graph, const std::vector<ir::Value*>& parameters, Accumulated& values,
                         const AccumulateOptions& options);
 
