@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "gcomp/driver/generation.h"
-#include "gcomp/driver/options.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
@@ -103,13 +102,14 @@ std::vector<double> Generator::Impl::logits(std::span<const std::int64_t> ids, s
 }
 
 Generator::Generator(Model model, const GeneratorOptions& options)
-    : Generator(driver::make_generator(std::move(model), {.output = options.output,
-                                                          .context = options.context,
-                                                          .forward = {.batch = 0,
-                                                                      .graph = driver::graph_options(options.graph),
-                                                                      .device = options.device,
-                                                                      .device_options = options.device_options,
-                                                                      .hooks = driver::compile_hooks(options.hooks)}})) {}
+    : Generator(
+          driver::make_generator(std::move(model), {.output = options.output,
+                                                    .context = options.context,
+                                                    .forward = driver::predict_options({.graph = options.graph,
+                                                                                        .adapter = options.adapter,
+                                                                                        .device = options.device,
+                                                                                        .device_options = options.device_options,
+                                                                                        .hooks = options.hooks})})) {}
 Generator::Generator(Owned<Impl> impl) : impl_(std::move(impl)) {}
 Generator::Generator(Generator&&) noexcept = default;
 Generator& Generator::operator=(Generator&&) noexcept = default;

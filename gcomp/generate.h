@@ -46,6 +46,7 @@ struct GeneratorOptions {
   std::string output = {};   ///< which output has the logits; "" for the first of floats with three dimensions
   std::int64_t context = 0;  ///< positions, where the model leaves them open; 0 for as many as the first text needs
   GraphOptions graph = {};   ///< `dims` and `shapes` bind the context too
+  Path adapter = {};         ///< as PredictOptions::adapter
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};
   CompileHooks hooks = {};

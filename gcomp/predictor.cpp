@@ -62,11 +62,7 @@ Predictor::Impl::Impl(const Path& path, const DeviceOptions& device_options, Dev
 }
 
 Predictor::Predictor(Model model, const PredictOptions& options)
-    : Predictor(driver::make_predictor(std::move(model), {.batch = options.batch,
-                                                          .graph = driver::graph_options(options.graph),
-                                                          .device = options.device,
-                                                          .device_options = options.device_options,
-                                                          .hooks = driver::compile_hooks(options.hooks)})) {}
+    : Predictor(driver::make_predictor(std::move(model), driver::predict_options(options))) {}
 Predictor::Predictor(Owned<Impl> impl) : impl_(std::move(impl)) {}
 Predictor::Predictor(Predictor&&) noexcept = default;
 Predictor& Predictor::operator=(Predictor&&) noexcept = default;
@@ -152,6 +148,17 @@ std::vector<NamedTensor> Predictor::predict(const Batch& inputs, std::int64_t fi
 }
 
 namespace driver {
+
+PredictOptions predict_options(const gcomp::PredictOptions& options) {
+  PredictOptions made{.batch = options.batch,
+                      .graph = graph_options(options.graph),
+                      .device = options.device,
+                      .device_options = options.device_options,
+                      .hooks = compile_hooks(options.hooks)};
+  if (!options.adapter.empty())
+    made.graph.lora.adapter = std::make_shared<const AdapterFile>(read_adapter(options.adapter.string()));
+  return made;
+}
 
 Predictor make_predictor(Model model, const PredictOptions& options) {
   return Predictor(Owned(new Predictor::Impl(std::move(model), options)));

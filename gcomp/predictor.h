@@ -19,6 +19,7 @@ struct PredictOptions {
   /// arrays.
   std::int64_t batch = 0;
   GraphOptions graph = {};
+  Path adapter = {};  ///< PEFT's file or folder: a low-rank adapter beside the model's weights (gcomp/lora.h)
   DeviceRequest device = DeviceRequest::automatic;
   DeviceOptions device_options = {};
   CompileHooks hooks = {};

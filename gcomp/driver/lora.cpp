@@ -249,7 +249,8 @@ void check(const LoraSettings& settings) {
   if (settings.adapter && !settings.globs.empty())
     refuse_lora("--lora and --adapter: the adapter says itself which parameters it is of; leave one of them out");
   if (settings.rank < 1) refuse_lora(concat("--lora-rank ", settings.rank, ": wanted 1 or more"));
-  if (!std::isfinite(settings.alpha)) refuse_lora(concat("--lora-alpha ", settings.alpha, ": wanted a number"));
+  if (!(settings.alpha > 0 && std::isfinite(settings.alpha)))
+    refuse_lora(concat("--lora-alpha ", settings.alpha, ": wanted a number above 0"));
   if (settings.empty() && !settings.modules.empty()) refuse_lora("--name-map has a meaning only with --lora or --adapter");
 }
 

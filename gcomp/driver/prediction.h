@@ -18,6 +18,9 @@ struct PredictOptions {
   CompileHooks hooks = {};
 };
 
+/// What a Predictor makes of its user's options.
+PredictOptions predict_options(const gcomp::PredictOptions& options);
+
 /// Predictor(model, options).
 Predictor make_predictor(Model model, const PredictOptions& options);
 

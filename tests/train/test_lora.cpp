@@ -279,6 +279,9 @@ TEST(Lora, AnAdapterGoesOnFromItsFile) {
   for (const std::string& name : first.trained()) EXPECT_EQ(second.read(name), first.read(name)) << name;
   const Rows rows("transformer", 4);
   EXPECT_EQ(second.predict(rows.batch())[0].second, first.predict(rows.batch())[0].second);
+  Predictor beside(model, {.adapter = folder / "a.safetensors", .device = DeviceRequest::cpu});
+  const Tensor found = beside.predict(rows.batch())[0].second, wanted = first.predict(rows.batch())[0].second;
+  for (std::int64_t i = 0; i < wanted.elements(); ++i) EXPECT_NEAR(found.at(i), wanted.at(i), 1e-5) << i;
   save_adapter(second, folder / "b.safetensors");
   EXPECT_TRUE(contents(folder / "a.safetensors") == contents(folder / "b.safetensors"));
   TrainOptions plain = lora_options();
@@ -433,6 +436,7 @@ TEST_F(LoraCommand, WhatIsWrongIsSaid) {
   expect("mlp", {"--lora", "0.*, , 2.*"}, "a glob is empty");
   expect("mlp", {"--lora", "*", "--lora-rank", "0"}, "--lora-rank 0: wanted 1 or more");
   expect("mlp", {"--lora", "*", "--lora-rank", "2.5"}, "--lora-rank: wanted a whole number, found '.5' after 2");
+  expect("mlp", {"--lora", "*", "--lora-alpha", "0"}, "--lora-alpha 0: wanted a number above 0");
   expect("mlp", {"--lora-rank", "4"}, "--lora-rank has a meaning only with --lora GLOB");
   expect("mlp", {"--lora-alpha", "4"}, "--lora-alpha has a meaning only with --lora GLOB");
   expect("mlp", {"--out-adapter", folder_ / "a.safetensors"}, "no adapter is trained; --lora GLOB says which weights get one");
