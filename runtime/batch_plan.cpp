@@ -34,10 +34,14 @@ void shuffle_rows(std::span<std::int64_t> rows, std::uint64_t seed, std::int64_t
   }
 }
 
-BatchPlan::BatchPlan(std::int64_t rows, std::int64_t batch, std::uint64_t seed, RowOrder order, LastRows last)
-    : rows_(rows), batch_(batch), seed_(seed), order_(order), last_(last) {
+void check_batch(std::int64_t rows, std::int64_t batch) {
   check_user(batch >= 1, "a batch of ", batch, " rows, wanted at least 1");
   check_user(batch <= rows, "a batch of ", batch, " rows, but the data has ", rows, "; give --batch ", rows, " or less");
+}
+
+BatchPlan::BatchPlan(std::int64_t rows, std::int64_t batch, std::uint64_t seed, RowOrder order, LastRows last)
+    : rows_(rows), batch_(batch), seed_(seed), order_(order), last_(last) {
+  check_batch(rows, batch);
   permutation_.resize(static_cast<std::size_t>(rows));
   std::iota(permutation_.begin(), permutation_.end(), 0);
 }

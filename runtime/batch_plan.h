@@ -11,12 +11,15 @@ enum class RowOrder : std::uint8_t { shuffled, sequential };
 /// What becomes of the rows of an epoch that fill no batch.
 enum class LastRows : std::uint8_t { dropped, kept };
 
+/// Throws UserError where `batch` is not within 1 to `rows`.
+void check_batch(std::int64_t rows, std::int64_t batch);
+
 /// Every epoch starts anew; where it uses whole batches only, `rows % batch` rows are left over at its end. Shuffled, the order of
 /// an epoch is a pure function of (seed, epoch); sequential, step i of an epoch takes rows i * batch onwards. A step number is all
 /// the state, so a resumed run continues with the rows that it would have used.
 class BatchPlan {
  public:
-  /// Throws UserError where `batch` is not within 1 to `rows`.
+  /// Throws as check_batch().
   BatchPlan(std::int64_t rows, std::int64_t batch, std::uint64_t seed, RowOrder order, LastRows last = LastRows::dropped);
 
   std::int64_t batch() const { return batch_; }

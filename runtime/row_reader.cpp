@@ -42,7 +42,8 @@ void RowReader::require(std::string_view name, const TensorType& batch) {
   const Shape wanted(batch.shape.begin() + 1, batch.shape.end());
   check_user(row.shape == wanted, where, ": each row is ", to_string(row), ", wanted ", to_string(TensorType{batch.dtype, wanted}));
   const Tensor* whole = data_.whole(index);
-  check_convertible(whole ? *whole : Tensor(with_rows(row, 0)), batch.dtype, where);
+  if (whole) check_convertible(*whole, batch.dtype, where);
+  else check_convertible(Tensor(with_rows(row, 0)), batch.dtype, where);
   gathered_[index] = batch.dtype;
   if (!whole && batch.dtype != row.dtype) rows_[index] = Tensor(with_rows(row, 1));
 }

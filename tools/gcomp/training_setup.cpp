@@ -109,7 +109,7 @@ runtime::DeviceOptions TrainingRun::device_options() {
 void TrainingRun::open_all(std::int64_t batch) {
   data_ = open_data(flags_.data, names_);
   if (!flags_.eval_data.empty()) eval_data_ = open_data(flags_.eval_data, names_);
-  const runtime::BatchPlan fits(data_->rows(), batch, 0, runtime::RowOrder::sequential);  // or throws
+  runtime::check_batch(data_->rows(), batch);
 }
 
 /// Of a .gcx, which was compiled for a momentum that a schedule turns, or for one that stays.

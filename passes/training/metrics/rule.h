@@ -41,8 +41,8 @@ struct MetricRule {
   std::vector<ir::Var> (*sums)(const MetricCall&) = nullptr;
   /// Of all of them.
   Tensor (*value)(const Options&, std::span<const Tensor> sums) = nullptr;
-  int outputs = 2;          ///< of `sums`
-  bool keeps_rows = false;  ///< its outputs are rows, not sums
+  int outputs = 2;                            ///< of `sums`
+  bool keeps_rows = false;                    ///< its outputs are rows, not sums
   std::optional<bool> higher_is_better = {};  ///< none of what has no order
 
   CallRule call() const { return {&definition, arguments, types}; }
