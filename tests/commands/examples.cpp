@@ -174,10 +174,34 @@ void ExampleFolder::provide(const std::string& line) {
   for (std::string segment; std::getline(segments, segment, '|');)
     if (program_of(segment) == "gcomp") {
       const std::vector<std::string> words = words_of(segment);
-      provide_segment(words);
+      if (std::find(words.begin(), words.end(), "convert") != words.end()) provide_conversion(words);
+      else provide_segment(words);
       provide_keys(words);
       provide_beside(words);
     }
+}
+
+/// What is converted, and the model beside it, all of one training.
+void ExampleFolder::provide_conversion(const std::vector<std::string>& words) {
+  const auto must = [](const CommandResult& result) {
+    if (result.exit_code != 0) throw std::runtime_error(result.errors);
+  };
+  const auto command = std::find(words.begin(), words.end(), "convert");
+  if (words.end() - command < 3) return;
+  write_model(folder_ / "base.onnx", words);
+  write_data(folder_ / "base.npz", "");
+  must(run_gcomp({"train", folder_ / "base.onnx", "--data", folder_ / "base.npz", "--loss", "cross_entropy", "--batch", "8",
+                  "--steps", "2", "--ema", "0.9", "--out", folder_ / "base.gcx"}));
+  fs::path input = folder_ / *(command + 1);
+  fs::create_directories(input.parent_path());
+  if (input.filename() == "checkpoints") {
+    fs::create_directories(input);
+    input /= "step-00000500";
+  }
+  if (input.extension() == ".gcx") fs::copy_file(folder_ / "base.gcx", input);
+  else must(run_gcomp({"convert", folder_ / "base.gcx", input}));
+  if (const fs::path model = value_of(words, "--model"); !model.empty())
+    fs::copy_file(folder_ / ("base" + model.extension().string()), folder_ / model);
 }
 
 /// Keys by the names of their files, and the model signed where a signature is asked for.
@@ -229,7 +253,13 @@ void ExampleFolder::provide_segment(const std::vector<std::string>& words) {
         fs::copy_file(entry.path(), folder_ / model);
         return;
       }
-  if (fs::path(model).extension() != ".gcx") return write_model(folder_ / model, words);
+  if (fs::path(model).extension() != ".gcx") {
+    write_model(folder_ / model, words);
+    const std::string weights = value_of(words, "--init");
+    if (!weights.empty() && run_gcomp({"convert", folder_ / model, folder_ / weights}).exit_code != 0)
+      throw std::runtime_error("cannot write " + weights);
+    return;
+  }
   write_model(folder_ / "compiled.onnx", words);
   std::vector<std::string> compile{"compile", folder_ / "compiled.onnx", "--batch", std::to_string(kRows), "-o", folder_ / model};
   if (*(command + 1) == "train" || *(command + 1) == "eval") compile.insert(compile.end(), {"--train", "--loss", "cross_entropy"});
