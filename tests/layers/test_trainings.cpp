@@ -66,7 +66,7 @@ Trained train(const Network& network, const Arrays& record, DType precision, std
   options.batch = kBatchRows;
   options.graph.precision = precision;
   if (precision == DType::f16) options.graph.loss_scale = 128;
-  options.device = DeviceRequest::cpu;
+  options.device = test_device();
   Trainer trainer = compile(Model::define(network.write), options);
   for (const auto& [name, value] : arrays_under(record, "start/")) {
     const std::vector<double> values = value.to_doubles();
