@@ -26,7 +26,7 @@ Model dropping(double first, double second) {
 
 Tensor predicted(const Model& model, std::int64_t seed, bool training_form) {
   PredictOptions options;
-  options.device = DeviceRequest::cpu;
+  options.device = test_device();
   options.batch = kRows;
   options.graph.seed = seed;
   options.graph.training_form = training_form;
@@ -70,7 +70,7 @@ TEST(Dropout, IsAnotherInEachStepAndTheSameInEachRun) {
     options.learning_rate = 1e-30;
     options.batch = kRows;
     options.graph.seed = seed;
-    options.device = DeviceRequest::cpu;
+    options.device = test_device();
     Trainer trainer = compile(dropping(0.25, 0.5), options);
     const std::vector<float> ones(kRows * kWidth, 1.0F);
     const Batch batch{{"x", {ones, {kRows, kWidth}}}};
@@ -100,7 +100,7 @@ TEST(Dropout, OfAttentionAndBetweenRecurrentLayers) {
   });
   const auto outputs = [&](std::int64_t seed, bool training_form) {
     PredictOptions options;
-    options.device = DeviceRequest::cpu;
+    options.device = test_device();
     options.batch = 2;
     options.graph.seed = seed;
     options.graph.training_form = training_form;

@@ -78,7 +78,7 @@ TEST_P(RecordedLayers, ComputeWhatPyTorchDoes) {
   options.optimizer = {"sgd"};
   options.learning_rate = 1e-30;  // gradients are what counts
   options.graph.precision = DType::f64;
-  options.device = DeviceRequest::cpu;
+  options.device = test_device();
   Trainer trainer = compile(model_of(cases), options);
   for (const LayerCase& c : cases) {
     std::set<std::string> names;

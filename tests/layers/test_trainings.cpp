@@ -54,30 +54,55 @@ TensorView rows_of(const Tensor& all, std::int64_t first) {
   return {all.as<T>().subspan(static_cast<std::size_t>(first) * each, kBatchRows * each), shape};
 }
 
-TEST_P(RecordedNetworks, TrainAsInPyTorch) {
-  const Arrays record = arrays_under(recorded_layers("trainings.npz"), std::string(GetParam().name) + "/");
+/// The losses of so many steps, and the names of what trained.
+struct Trained {
+  std::vector<double> losses;
+  std::set<std::string> names;
+};
+Trained train(const Network& network, const Arrays& record, DType precision, std::int64_t steps) {
   TrainOptions options;
   options.optimizer = {"adamw"};
   options.learning_rate = 0.01;
   options.batch = kBatchRows;
-  options.graph.precision = DType::f64;
-  options.device = DeviceRequest::cpu;
-  Trainer trainer = compile(Model::define(GetParam().write), options);
+  options.graph.precision = precision;
+  if (precision == DType::f16) options.graph.loss_scale = 128;
+  options.device = test_device();
+  Trainer trainer = compile(Model::define(network.write), options);
   for (const auto& [name, value] : arrays_under(record, "start/")) {
     const std::vector<double> values = value.to_doubles();
     trainer.write(name, {values, value.shape()});
   }
-  std::set<std::string> trained, recorded;
-  for (const std::string& name : trainer.trained()) trained.insert(name);
-  for (const auto& [name, value] : arrays_under(record, "start/"))
-    if (name.find("running") == std::string::npos) recorded.insert(name);
-  EXPECT_EQ(trained, recorded);
-  const Tensor &x = record.at("x"), &label = record.at("label"), &losses = record.at("losses");
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  Trained result;
+  for (const std::string& name : trainer.trained()) result.names.insert(name);
+  const Tensor &x = record.at("x"), &label = record.at("label");
+  for (std::int64_t step = 0; step < steps; ++step) {
     const std::int64_t first = step * kBatchRows;
     const TensorView rows = x.dtype() == DType::i64 ? rows_of<std::int64_t>(x, first) : rows_of<float>(x, first);
-    const double loss = trainer.train_step({{"x", rows}, {"label", rows_of<std::int64_t>(label, first)}});
-    ASSERT_NEAR(loss, losses.at(step), kClose) << "step " << step + 1;
+    result.losses.push_back(trainer.train_step({{"x", rows}, {"label", rows_of<std::int64_t>(label, first)}}));
+  }
+  return result;
+}
+
+Arrays record_of(const Network& network) { return arrays_under(recorded_layers("trainings.npz"), std::string(network.name) + "/"); }
+
+TEST_P(RecordedNetworks, TrainAsInPyTorch) {
+  const Arrays record = record_of(GetParam());
+  const Trained found = train(GetParam(), record, DType::f64, kSteps);
+  std::set<std::string> recorded;
+  for (const auto& [name, value] : arrays_under(record, "start/"))
+    if (name.find("running") == std::string::npos) recorded.insert(name);
+  EXPECT_EQ(found.names, recorded);
+  for (std::size_t step = 0; step < found.losses.size(); ++step)
+    ASSERT_NEAR(found.losses[step], record.at("losses").at(static_cast<std::int64_t>(step)), kClose) << "step " << step + 1;
+}
+
+TEST_P(RecordedNetworks, TrainInEveryPrecision) {
+  const Arrays record = record_of(GetParam());
+  for (const auto& [precision, bound] : {std::pair{DType::f32, 1e-5}, {DType::bf16, 0x1p-5}, {DType::f16, 0x1p-8}}) {
+    const Trained found = train(GetParam(), record, precision, 10);
+    for (std::size_t step = 0; step < found.losses.size(); ++step)
+      EXPECT_NEAR(found.losses[step], record.at("losses").at(static_cast<std::int64_t>(step)), bound)
+          << "precision " << static_cast<int>(precision) << ", step " << step + 1;
   }
 }
 
