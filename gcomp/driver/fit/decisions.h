@@ -38,11 +38,11 @@ struct Decisions {
   static Decisions of(const FitOptions& options, const std::optional<Schedule>& schedule, std::span<const std::string> metrics);
 };
 
-/// As JSON; none of it in the first of nothing. What is not finite is null there.
+/// As JSON, for checkpoints; "null" for a schedule that has no state. What is not finite is null there.
 std::string schedule_state(const std::optional<Schedule>& schedule);
 void set_schedule_state(std::optional<Schedule>& schedule, const std::string& json);
 std::string loop_state(const Decisions& decisions);
-/// Both throw UserError where the text is not what the other wrote.
+/// This and set_schedule_state() throw UserError where the text is not what the other one writes.
 void set_loop_state(Decisions& decisions, const std::string& json);
 
 }  // namespace gcomp::driver
