@@ -126,8 +126,11 @@ auto naming_adapter(const fs::path& path, Work work) {
 }
 
 json config_of(const Adaptation& adaptation) {
-  json modules = json::array();
-  for (const AdaptedWeight& weight : adaptation.weights) modules.push_back(weight.module);
+  std::set<std::string> modules;
+  for (const AdaptedWeight& weight : adaptation.weights)
+    modules.insert(weight.module.ends_with(kAttentionOutput)
+                       ? weight.module.substr(0, weight.module.size() - kAttentionOutput.size())
+                       : weight.module);
   const bool whole = adaptation.alpha == std::floor(adaptation.alpha) && std::abs(adaptation.alpha) < 1e15;
   return {{"alpha_pattern", json::object()},
           {"auto_mapping", nullptr},
@@ -166,8 +169,9 @@ void require_modules(const fs::path& path, const Adaptation& adaptation) {
       throw UserError(concat("'", path.string(), "': '", other->second, "' and '", weight.parameter, "' are both of module '",
                              weight.module, "', which has one adapter; --name-map FILE names them apart"));
   }
-  check_user(unknown.empty(), "'", path.string(), "': the file does not say which modules ", listing(unknown),
-             unknown.size() == 1 ? " belongs to" : " belong to", "; --name-map FILE says it");
+  check_user(unknown.empty(), "'", path.string(), "': the file does not say of which ",
+             unknown.size() == 1 ? "module " : "modules ", listing(unknown), unknown.size() == 1 ? " is" : " are",
+             "; --name-map FILE says it");
 }
 
 AdapterFile read_adapter(const fs::path& path) {

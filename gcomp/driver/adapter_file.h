@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gcomp/driver/adaptation.h"
@@ -13,6 +14,8 @@
 namespace gcomp::driver {
 
 inline constexpr char kAdapterConfig[] = "adapter_config.json";
+/// Behind the path of an attention, the name of its output matrix: PEFT adapts both by one target, the attention.
+inline constexpr std::string_view kAttentionOutput = ".base_layer.out_proj";
 
 struct AdapterFactors {
   Tensor a, b;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string_view>
 
 #include "frontend/onnx/globs.h"
 #include "frontend/onnx/names.h"
@@ -45,12 +47,42 @@ std::vector<std::string> names_of_parameter(const Parameter& parameter) {
   return names;
 }
 
+/// "blocks.0.fc" of the node "/blocks.0/fc/MatMul", as PyTorch's older exporter names what a module computes; else "".
+std::string module_of_node(std::string_view node) {
+  const std::size_t last = node.rfind('/');
+  if (!node.starts_with('/') || last == 0) return "";
+  std::string path(node.substr(1, last - 1));
+  std::ranges::replace(path, '/', '.');
+  return path;
+}
+
 /// "fc" of "fc.weight"; "" where the file does not tell.
 std::string told_module(const Parameter& parameter) {
   const std::string& name = parameter.likely_name.empty() ? parameter.name : parameter.likely_name;
   constexpr std::string_view kWeight = ".weight";
   if (name.ends_with(kWeight)) return name.substr(0, name.size() - kWeight.size());
-  return frontend::is_anonymous(name) || name.find('@') != std::string::npos ? "" : name;
+  if (name.find('@') != std::string::npos) return "";
+  if (frontend::is_anonymous(name)) return parameter.nodes.empty() ? "" : module_of_node(parameter.nodes[0]);
+  return name;
+}
+
+/// What PEFT calls the two matrices of torch.nn.MultiheadAttention, whose own module has an adapter of the joined one.
+std::string module_for_peft(const std::string& told, const std::set<std::string>& attentions) {
+  constexpr std::string_view kJoined = ".in_proj_weight", kOutput = ".out_proj";
+  if (told.ends_with(kJoined)) return told.substr(0, told.size() - kJoined.size());
+  if (!told.ends_with(kOutput)) return told;
+  const std::string attention = told.substr(0, told.size() - kOutput.size());
+  return attentions.contains(attention) ? concat(attention, kAttentionOutput) : told;
+}
+
+/// The modules that have a joined matrix or its bias.
+std::set<std::string> attentions_of(const frontend::ImportedModel& model) {
+  std::set<std::string> attentions;
+  for (const Parameter& parameter : model.parameters)
+    for (const std::string& name : names_of_parameter(parameter))
+      for (const std::string_view ending : {".in_proj_weight", ".in_proj_bias"})
+        if (name.ends_with(ending)) attentions.insert(name.substr(0, name.size() - ending.size()));
+  return attentions;
 }
 
 /// Whether an entry of the name map turns the beginning of paths into another one: {"model.*": "*"}.
@@ -60,10 +92,11 @@ bool has_prefix(const std::string& module, const std::string& name) {
 }
 
 /// The entry for the parameter itself, else the longest for the beginning of its module's path, else what the file tells.
-std::string module_of(const Parameter& parameter, const std::map<std::string, std::string>& modules) {
+std::string module_of(const Parameter& parameter, const std::map<std::string, std::string>& modules,
+                      const std::set<std::string>& attentions) {
   for (const std::string& name : names_of_parameter(parameter))
     if (const auto given = modules.find(name); given != modules.end()) return given->second;
-  const std::string told = told_module(parameter);
+  const std::string told = module_for_peft(told_module(parameter), attentions);
   const std::pair<const std::string, std::string>* longest = nullptr;
   for (const auto& entry : modules)
     if (has_prefix(told, entry.first) && (!longest || entry.first.size() > longest->first.size())) longest = &entry;
@@ -82,7 +115,7 @@ struct Candidate {
 
 bool matches(const std::string& glob, const Candidate& candidate) {
   std::vector<std::string> names = names_of_parameter(*candidate.parameter);
-  names.push_back(candidate.module);
+  names.insert(names.end(), {candidate.module, told_module(*candidate.parameter)});
   names.insert(names.end(), candidate.parameter->nodes.begin(), candidate.parameter->nodes.end());
   return std::ranges::any_of(names, [&](const std::string& name) { return !name.empty() && frontend::matches_glob(glob, name); });
 }
@@ -94,12 +127,13 @@ std::string obstacle_of(const Parameter& parameter) {
 }
 
 std::vector<Candidate> candidates_of(frontend::ImportedModel& model, const std::map<std::string, std::string>& modules) {
+  const std::set<std::string> attentions = attentions_of(model);
   std::vector<Candidate> candidates;
   std::vector<std::string> names;
   for (Parameter& parameter : model.parameters) {
     Candidate& candidate = candidates.emplace_back();
     candidate.parameter = &parameter;
-    candidate.module = module_of(parameter, modules);
+    candidate.module = module_of(parameter, modules, attentions);
     if (parameter.trained) names.push_back(parameter.name);
     else candidate.obstacle = obstacle_of(parameter);
   }

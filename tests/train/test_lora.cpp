@@ -12,6 +12,7 @@
 
 #include "gcomp/gcomp.h"
 #include "gcomp/lora.h"
+#include "gcomp/ops.h"
 #include "runtime/files/npz.h"
 #include "runtime/files/safetensors.h"
 #include "tests/drive/command.h"
@@ -300,6 +301,38 @@ TEST(Lora, ModelsWrittenInCpp) {
   options.lora = {"body.*"};
   Trainer trainer(model, options);
   EXPECT_EQ(trainer.trained(), (std::vector<std::string>{"body.0.weight.lora_A", "body.0.weight.lora_B"}));
+}
+
+/// Of the older exporter: "/query/MatMul" reads "onnx::MatMul_44".
+TEST(Lora, NodesTellModulesWhereNamesDoNot) {
+  const TemporaryDirectory folder;
+  TrainOptions options = lora_options();
+  options.lora = {"query", "/value/*", "up"};
+  save_adapter(Trainer(Model::load(lora_fixture("lora/scopes.onnx")), options), folder / "a.safetensors");
+  EXPECT_EQ(json::parse(contents(folder / "adapter_config.json")).at("target_modules"), json({"query", "up", "value"}));
+}
+
+/// Of torch.nn.MultiheadAttention: what PEFT calls its two matrices, and the one target that it knows for both.
+TEST(Lora, MatricesOfAttentionGoByPeftsNames) {
+  const TemporaryDirectory folder;
+  const Model model = Model::define([](Layers& nn) {
+    Var joined = nn.parameter("attention.in_proj_weight", {6, 4}, std::vector<double>(24, 0.1));
+    Var x = ops::matmul(nn.input("x", DType::f32, {kBatch, 4}), ops::transpose(joined, {1, 0}));
+    nn.output("y", nn.linear("out_proj", nn.linear("attention.out_proj", x, 4), 2));
+  });
+  TrainOptions options = lora_options();
+  options.loss = "mse";
+  save_adapter(Trainer(model, options), folder / "a.safetensors");
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : runtime::read_safetensors(folder / "a.safetensors").tensors)
+    if (name.ends_with("lora_A.weight")) names.push_back(name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"base_model.model.attention.base_layer.out_proj.lora_A.weight",
+                                      "base_model.model.attention.lora_A.weight", "base_model.model.out_proj.lora_A.weight"}));
+  EXPECT_EQ(json::parse(contents(folder / "adapter_config.json")).at("target_modules"), json({"attention", "out_proj"}));
+  options.lora.clear();
+  options.lora_adapter = folder / "a.safetensors";
+  EXPECT_EQ(Trainer(model, options).trained().size(), 6u);
 }
 
 // The command.
