@@ -19,14 +19,11 @@ std::vector<std::string> unknown_tensors(const Manifest& manifest, const runtime
   return names;
 }
 
-/// States of the training step that the checkpoint does not have; others keep the model's values.
+/// States that the checkpoint has to have; a parameter that does not train keeps the model's values where it has not.
 std::vector<std::string> lacking_tensors(const Manifest& manifest, const Trainer::Impl& impl) {
-  const runtime::Program& step = impl.step->program();
   std::vector<std::string> names;
-  for (const runtime::State& state : step.states) {
-    const std::string& name = step.buffers[static_cast<std::size_t>(state.buffer)].name;
-    if (is_kept(impl.memory->entry(name)) && !manifest.tensors.contains(name)) names.push_back(name);
-  }
+  for (const runtime::StateEntry& entry : impl.memory->entries())
+    if (is_needed(entry, impl.saved.trained) && !manifest.tensors.contains(entry.name)) names.push_back(entry.name);
   return names;
 }
 
