@@ -1,6 +1,5 @@
 // A training goes on from a checkpoint.
 #include <algorithm>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -22,15 +21,12 @@ std::vector<std::string> unknown_tensors(const Manifest& manifest, const runtime
   return names;
 }
 
-/// States of the training step that the checkpoint does not have; others keep the model's values.
+/// States that the checkpoint has to have; a parameter that does not train keeps the model's values where it has not.
 std::vector<std::string> lacking_tensors(const Manifest& manifest, const Trainer::Impl& impl) {
-  std::set<std::string> names;
-  for (const runtime::Executable* executable : impl.step.all())
-    for (const runtime::State& state : executable->program().states) {
-      const std::string& name = executable->program().buffers[static_cast<std::size_t>(state.buffer)].name;
-      if (is_kept(impl.memory->entry(name)) && !manifest.tensors.contains(name)) names.insert(name);
-    }
-  return {names.begin(), names.end()};
+  std::vector<std::string> names;
+  for (const runtime::StateEntry& entry : impl.memory->entries())
+    if (is_needed(entry, impl.saved.trained) && !manifest.tensors.contains(entry.name)) names.push_back(entry.name);
+  return names;
 }
 
 /// "tensor 'w' is f32[3] there, wanted f32[4], and 2 others differ"; "" where all have the trainer's types.

@@ -12,6 +12,10 @@ namespace gcomp::driver {
 
 bool is_kept(const runtime::StateEntry& entry) { return entry.role != runtime::StateRole::scratch; }
 
+bool is_needed(const runtime::StateEntry& entry, const std::vector<std::string>& trained) {
+  return is_kept(entry) && (entry.role != runtime::StateRole::parameter || std::ranges::count(trained, entry.name) > 0);
+}
+
 StateKind kind_of(const runtime::StateEntry& entry, const std::set<std::string>& averages) {
   if (averages.contains(entry.name)) return StateKind::average;
   if (entry.name == "loss_scale") return StateKind::counter;  // which the optimizer does not know

@@ -10,10 +10,9 @@
 namespace gcomp::driver {
 namespace {
 
-const runtime::Program& training_step_of(const ReadArtifact& from) {
-  const runtime::Program* step = find_program(from.artifact, kTrainingProgram);
-  check_user(step, "'", from.path.string(), "' holds no training step; make one with gcomp compile --train");
-  return *step;
+void require_training_step(const ReadArtifact& from) {
+  check_user(find_program(from.artifact, kTrainingProgram), "'", from.path.string(),
+             "' holds no training step; make one with gcomp compile --train");
 }
 
 std::map<std::string, runtime::StateEntry> entries_of(const runtime::Artifact& artifact) {
@@ -49,7 +48,7 @@ ReadArtifact read_with_model(const std::filesystem::path& path) {
 
 void adopt_checkpoint(ReadArtifact& made, const Manifest& manifest, const std::map<std::string, Tensor>& tensors) {
   const std::map<std::string, runtime::StateEntry> entries = entries_of(made.artifact);
-  const runtime::Program& step = training_step_of(made);
+  require_training_step(made);
   for (const auto& [name, tensor] : tensors) {
     const auto entry = entries.find(name);
     check_user(entry != entries.end(), "'", made.path.string(), "' has no state '", name, "', which the checkpoint has");
@@ -58,10 +57,8 @@ void adopt_checkpoint(ReadArtifact& made, const Manifest& manifest, const std::m
     check_frozen(made, entry->second, tensor);
   }
   std::vector<std::string> lacking;
-  for (const runtime::State& state : step.states)
-    if (const std::string& name = step.buffers[static_cast<std::size_t>(state.buffer)].name;
-        is_kept(entries.at(name)) && !tensors.contains(name))
-      lacking.push_back(name);
+  for (const auto& [name, entry] : entries)
+    if (is_needed(entry, made.saved.trained) && !tensors.contains(name)) lacking.push_back(name);
   check_lacking(made, lacking);
   for (const auto& [name, tensor] : tensors) made.artifact.weights.insert_or_assign(name, tensor);
   made.saved.position = manifest.run.position;
@@ -95,7 +92,7 @@ void adopt_weights(ReadArtifact& made, const std::map<std::string, Tensor>& weig
 }
 
 Snapshot snapshot_of(const ReadArtifact& from) {
-  training_step_of(from);
+  require_training_step(from);
   Snapshot snapshot;
   const std::set<std::string> averages = average_names(from.saved.trained);
   for (const auto& [name, entry] : entries_of(from.artifact)) {
