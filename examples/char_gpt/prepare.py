@@ -1,5 +1,5 @@
 """Cuts a text into windows for char_gpt.onnx: the first nine tenths of it into train.npz, the rest into test.npz, and writes vocab.json,
-its distinct characters in order. Needs numpy.
+its distinct characters in order (docs/generate.md). Needs numpy.
 
     python3 examples/char_gpt/prepare.py input.txt FOLDER
 
@@ -32,5 +32,5 @@ if __name__ == "__main__":
     cut = len(ids) * 9 // 10
     numpy.savez(folder / "train.npz", **windows(ids[:cut]))
     numpy.savez(folder / "test.npz", **windows(ids[cut:]))
-    (folder / "vocab.json").write_text(json.dumps(characters))
+    (folder / "vocab.json").write_text(json.dumps({"kind": "characters", "tokens": characters}))
     print(f"{folder}: {len(ids)} characters, {len(characters)} different")
