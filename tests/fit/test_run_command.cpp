@@ -72,6 +72,30 @@ TEST_F(RunCommand, ASignalEndsARunThatGoesOn) {
   EXPECT_EQ(step_losses(folder_ / "run" / "metrics.jsonl"), step_losses(folder_ / "whole" / "metrics.jsonl"));
 }
 
+/// What a longer run would have done before is what the shorter one did, or it is refused.
+TEST_F(RunCommand, ARunCanBeMadeLonger) {
+  const auto run = [&](const std::string& name, const std::string& steps, const std::string& schedule, bool resumes) {
+    std::vector<std::string> more{"--steps", steps, "--run-dir", folder_ / name, "--checkpoint-every", "5", "--schedule", schedule};
+    if (resumes) more.push_back("--resume");
+    return train(more);
+  };
+  const std::string free = "step(step_size=4, gamma=0.5)";
+  ASSERT_EQ(run("whole", "12", free, false).exit_code, 0);
+  ASSERT_EQ(run("run", "7", free, false).exit_code, 0);
+  const CommandResult longer = run("run", "12", free, true);
+  ASSERT_EQ(longer.exit_code, 0) << longer.errors;
+  EXPECT_NE(longer.errors.find("was to end after 7 steps, and now ends after 12"), std::string::npos) << longer.errors;
+  EXPECT_EQ(contents(folder_ / "run" / "last.onnx"), contents(folder_ / "whole" / "last.onnx"));
+  EXPECT_EQ(step_losses(folder_ / "run" / "metrics.jsonl"), step_losses(folder_ / "whole" / "metrics.jsonl"));
+  const CommandResult shorter = run("run", "6", free, true);
+  EXPECT_EQ(shorter.exit_code, 2);
+  EXPECT_NE(shorter.errors.find("10 steps are done, and the run is to end after 6"), std::string::npos) << shorter.errors;
+  ASSERT_EQ(run("bound", "7", "cosine", false).exit_code, 0);
+  const CommandResult bound = run("bound", "12", "cosine", true);
+  EXPECT_EQ(bound.exit_code, 2);
+  EXPECT_NE(bound.errors.find("--schedule cosine takes its length from that"), std::string::npos) << bound.errors;
+}
+
 /// With no time at all a process does one step.
 TEST_F(RunCommand, OneStepAProcessIsOneRun) {
   const std::vector<std::string> more{"--steps",      "9",     "--eval-data", recorded_model("mlp").data(),

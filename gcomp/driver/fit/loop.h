@@ -10,6 +10,7 @@
 #include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/fit/batch_feeder.h"
 #include "gcomp/driver/fit/decisions.h"
+#include "gcomp/driver/fit/longer_run.h"
 #include "gcomp/driver/fit/remainder.h"
 #include "gcomp/driver/schedule.h"
 #include "gcomp/fit.h"
@@ -32,8 +33,10 @@ class FitLoop {
   // loop_setup.cpp
   void check_options() const;
   void place();
+  std::int64_t end_of(RunLength length) const;
   void bind_schedule();
   void resume();
+  void check_length(RunLength before, std::int64_t done, const std::string& where) const;
   void compile_remainder();
 
   // loop.cpp

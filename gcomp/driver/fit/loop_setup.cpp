@@ -78,7 +78,21 @@ void FitLoop::place() {
                 position_.shuffled ? runtime::RowOrder::shuffled : runtime::RowOrder::sequential,
                 options_.drop_last ? runtime::LastRows::dropped : runtime::LastRows::kept);
   begin_ = first_ = position_.steps;
-  end_ = begin_ + (options_.steps > 0 ? options_.steps : options_.epochs * rows_->steps_per_epoch());
+  end_ = end_of({options_.steps, options_.epochs});
+}
+
+std::int64_t FitLoop::end_of(RunLength length) const {
+  return begin_ + (length.steps > 0 ? length.steps : length.epochs * rows_->steps_per_epoch());
+}
+
+/// The run may end elsewhere than it was to, where the steps that are done would have been the same.
+void FitLoop::check_length(RunLength before, std::int64_t done, const std::string& where) const {
+  const std::int64_t end = end_of(before);
+  if (end_ < done) refuse(concat(where, done - begin_, " steps are done, and the run is to end after ", end_ - begin_));
+  if (schedule_ && !agrees(*schedule_, {base_rate_, end, options_.warmup_steps}, begin_, done))
+    refuse(concat(where, "the run was to end after ", end - begin_, " steps and now after ", end_ - begin_, ", and --schedule ",
+                  schedule_->text(), " takes its length from that: the rates of the steps that are done would have been others"));
+  if (end != end_) callbacks_.note(concat("the run was to end after ", end - begin_, " steps, and now ends after ", end_ - begin_));
 }
 
 /// Steps count from the start of the data, as the schedule's do, so that a run that goes on goes on in its schedule too.
@@ -106,13 +120,16 @@ void FitLoop::resume() {
   if (!found) return callbacks_.note(concat("--resume: '", run_->path, "' holds no checkpoint: the run starts anew"));
   const RunState& saved = found->manifest.run;
   const std::string where = concat("--resume: '", found->path.string(), "': ");
-  if (const auto differences = config_differences(saved.config, run_->settings()); !differences.empty())
+  std::vector<ConfigDifference> differences = config_differences(saved.config, run_->settings());
+  const std::optional<RunLength> before = take_length(differences, {options_.steps, options_.epochs});
+  if (!differences.empty())
     refuse(concat(where, to_string(differences), "; a run goes on as it began, or --overwrite starts another"));
   if (saved.position.rows != data_.rows())
     throw UserError(concat(where, "its data have ", saved.position.rows, " rows, '", data_.source(), "' has ", data_.rows()));
   if (saved.position.steps - saved.step != begin_)
     throw UserError(
         concat(where, "its run began after step ", saved.position.steps - saved.step, " of the data, this one after ", begin_));
+  if (before) check_length(*before, saved.position.steps, where);
   const RunState state = restore(trainer_, *found);
   set_schedule_state(schedule_, state.schedule);
   set_loop_state(decisions_, state.loop);
