@@ -219,6 +219,7 @@ void FitLoop::after_step(std::int64_t step) {
   else if (eval_rows_ && result_.end == FitEnd::max_time) evaluate(step, false);
   if (follows_epochs() && epoch_ends(step)) end_epoch();
   if (keeps_checkpoints() && decisions_.best && decisions_.best_step == step + 1) saves = true;
+  if (keeps_checkpoints() && step + 1 == end_ && has_finite_weights()) saves = true;
   if (saves) checkpoint(step);
 }
 
@@ -243,6 +244,13 @@ FitResult FitLoop::run() {
     result_.best_step = decisions_.best_step;
   }
   return std::move(result_);
+}
+
+bool FitLoop::has_finite_weights() const {
+  try {
+    trainer_.check_finite();
+    return true;
+  } catch (const UserError&) { return false; }  // check_outcome() says so
 }
 
 void FitLoop::check_outcome() const {

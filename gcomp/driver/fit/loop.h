@@ -63,6 +63,7 @@ class FitLoop {
   bool keeps_checkpoints() const { return options_.checkpoint_every > 0 || options_.checkpoint_every_seconds > 0; }
   void checkpoint(std::int64_t step);
   void note(const std::vector<CheckpointEvent>& events);
+  bool has_finite_weights() const;
   void check_outcome() const;
   std::string where(std::int64_t step) const;
   std::string why_not_finite(std::int64_t step);
