@@ -11,6 +11,7 @@
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "ir/builder.h"
+#include "ir/copy_nodes.h"
 
 namespace gcomp::driver {
 namespace {
@@ -43,12 +44,7 @@ void fix_states(Graph& graph, const std::map<std::string, Tensor>& weights, cons
     values[state.value] =
         (weight == weights.end() ? b.full(state.value->type, state.fill.value_or(0)) : b.constant(weight->second)).value;
   }
-  for (const auto& node : graph.nodes()) {
-    std::vector<Value*> operands;
-    for (const Value* operand : node->operands) operands.push_back(operand ? values.at(operand) : nullptr);
-    const Node* copy = fixed.append(*node->op, std::move(operands), node->attributes, node->origin);
-    for (std::size_t i = 0; i < node->results.size(); ++i) values[node->results[i]] = copy->results[i];
-  }
+  append_copies(fixed, graph, values);
   for (const Value* output : graph.outputs()) fixed.add_output(values.at(output));
   graph = std::move(fixed);
 }

@@ -1,5 +1,6 @@
 #include <unordered_map>
 
+#include "ir/copy_nodes.h"
 #include "passes/training/losses/call_graph.h"
 
 namespace gcomp::passes {
@@ -61,13 +62,7 @@ Var CallGraph::inlined(const BoundGraph& loss) {
     const Value* input = loss.graph.inputs()[i];
     values[input] = operand_of({}, {loss.inputs[i].source, loss.inputs[i].name, input->type}).value;
   }
-  Graph& graph = b_.graph();
-  for (const auto& node : loss.graph.nodes()) {
-    std::vector<Value*> operands;
-    for (const Value* operand : node->operands) operands.push_back(operand ? values.at(operand) : nullptr);
-    const Node* copy = graph.append(*node->op, std::move(operands), node->attributes, node->origin);
-    for (std::size_t i = 0; i < node->results.size(); ++i) values[node->results[i]] = copy->results[i];
-  }
+  append_copies(b_.graph(), loss.graph, values);
   return b_.wrap(values.at(loss.graph.outputs()[0]));
 }
 
