@@ -18,8 +18,14 @@
 
 namespace gcomp {
 
-/// What is above it (order, batches, conversion to what a program wants) works for each of them. Rows and arrays stay as they are
-/// while something reads them. One thread at a time calls it.
+/// Which use of a row is meant, where a random transform changes rows: equal numbers give equal rows.
+struct EpochKey {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+};
+
+/// What is above it (order, batches, workers, conversion to what a program wants) works for each of them. Rows and arrays stay as
+/// they are while something reads them. Several threads may fetch at once where thread_safe() says so.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -30,7 +36,14 @@ class Dataset {
   /// Name and type of one row of each array: {"image", f32[3,224,224]}, {"label", i64[]}.
   virtual std::vector<NamedType> arrays() const = 0;
   /// Writes one row of an array, dense: as many bytes as its type has. `array` is its position in arrays(), `row` is below rows().
+  /// Throws UserError for a row that cannot be read, naming it as users know it: a file, a line.
   virtual void fetch(std::size_t array, std::int64_t row, std::span<std::byte> bytes) const = 0;
+  /// The same for training, where a row may differ from epoch to epoch; as it is without random transforms.
+  virtual void fetch_in(const EpochKey&, std::size_t array, std::int64_t row, std::span<std::byte> bytes) const {
+    fetch(array, row, bytes);
+  }
+  /// Whether fetch() may run in several threads at once; one that says no is called by one thread, which may be any.
+  virtual bool thread_safe() const { return true; }
   /// The array as it lies in memory, [rows, row...], or null. Of those that do every value is checked before the first step, of
   /// others when its row is read.
   virtual const Tensor* whole(std::size_t) const { return nullptr; }

@@ -1,0 +1,10 @@
+// Formats of arrays with rows of equal size.
+#pragma once
+
+#include "data/format.h"
+
+namespace gcomp::data {
+
+extern const Format kNpzFormat;
+
+}  // namespace gcomp::data

@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <vector>
+
+#include "data/format.h"
+#include "ir/base/error.h"
+#include "ir/base/nearest.h"
+
+namespace gcomp::data {
+namespace {
+
+constexpr std::size_t kHead = 4096;
+
+std::vector<const Definition*> definitions() {
+  std::vector<const Definition*> all;
+  for (const Format* format : formats()) all.push_back(&format->definition);
+  return all;
+}
+
+const Format* find_format(std::string_view name) {
+  for (const Format* format : formats())
+    if (format->definition.name == name) return format;
+  return nullptr;
+}
+
+bool exists(std::string_view path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+/// Where the options begin: at the first ",word=" after which there are only such; the text's length where there are none.
+std::size_t options_begin(std::string_view text) {
+  for (std::size_t comma = text.find(','); comma != text.npos; comma = text.find(',', comma + 1)) {
+    std::size_t end = comma + 1;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
+    if (end > comma + 1 && end < text.size() && text[end] == '=') return comma;
+  }
+  return text.size();
+}
+
+const Format& recognise(const std::filesystem::path& path) {
+  PathFacts facts{.path = path, .folder = std::filesystem::is_directory(path), .head = {}};
+  std::array<char, kHead> head{};
+  if (!facts.folder) {
+    std::ifstream file(path, std::ios::binary);
+    check_user(static_cast<bool>(file), "cannot read '", path.string(), "'");
+    file.read(head.data(), head.size());
+    facts.head = std::as_bytes(std::span(head)).first(static_cast<std::size_t>(file.gcount()));
+    std::error_code error;
+    facts.size = std::filesystem::file_size(path, error);
+  }
+  for (const Format* format : formats())
+    if (format->recognises && format->recognises(facts)) return *format;
+  const std::vector<const Definition*> all = definitions();
+  throw UserError(concat("'", path.string(),
+                         "' is of no format that gcomp recognises by content; name it as FORMAT:PATH, with one of ",
+                         names_of(all)));
+}
+
+}  // namespace
+
+bool begins_with(std::span<const std::byte> head, std::string_view bytes) {
+  return head.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), reinterpret_cast<const char*>(head.data()));
+}
+
+DataSpec parse_spec(std::string_view text) {
+  DataSpec spec{.text = std::string(text)};
+  std::string_view rest = text;
+  if (!exists(text)) {
+    if (const std::size_t colon = text.find(':'); colon != text.npos) {
+      spec.format = find_format(text.substr(0, colon));
+      if (spec.format) rest = text.substr(colon + 1);
+    }
+  }
+  const std::size_t end = exists(rest) ? rest.size() : options_begin(rest);
+  spec.path = rest.substr(0, end);
+  if (!exists(spec.path.native())) {
+    const std::size_t colon = text.find(':');
+    const std::vector<const Definition*> all = definitions();
+    if (!spec.format && colon != text.npos && text.find('/') > colon) {
+      std::vector<std::string> names;
+      for (const Definition* definition : all) names.emplace_back(definition->name);
+      const std::string name(text.substr(0, colon));
+      throw UserError(
+          concat("--data ", text, ": '", name, "' is no format, wanted one of ", names_of(all), did_you_mean(name, names)),
+          ExitCode::usage);
+    }
+    throw UserError(concat("'", spec.path.string(), "' does not exist"));
+  }
+  if (!spec.format) spec.format = &recognise(spec.path);
+  const Definition& definition = spec.format->definition;
+  const std::string call =
+      end == rest.size() ? std::string(definition.name) : concat(definition.name, "(", rest.substr(end + 1), ")");
+  const Definition* const table[] = {&definition};
+  spec.options = parse_call(call, table, "format", "--data");
+  return spec;
+}
+
+std::unique_ptr<Source> open(const DataSpec& spec, std::span<const WantedArray> wanted) {
+  return spec.format->open({.path = spec.path, .options = spec.options, .wanted = wanted});
+}
+
+}  // namespace gcomp::data
