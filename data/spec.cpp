@@ -65,7 +65,8 @@ bool begins_with(std::span<const std::byte> head, std::string_view bytes) {
 }
 
 DataSpec parse_spec(std::string_view text) {
-  DataSpec spec{.text = std::string(text)};
+  DataSpec spec;
+  spec.text = text;
   std::string_view rest = text;
   if (!exists(text)) {
     if (const std::size_t colon = text.find(':'); colon != text.npos) {
