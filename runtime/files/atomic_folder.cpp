@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <new>
 #include <system_error>
 
 #include "ir/base/error.h"
@@ -17,6 +20,9 @@
 namespace gcomp::runtime {
 namespace fs = std::filesystem;
 namespace {
+
+/// No disk has larger blocks than a page.
+constexpr std::size_t kBlock = 4096;
 
 fs::path folder_around(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
@@ -29,6 +35,19 @@ pid_t maker_of(const std::string& name) {
 }
 
 }  // namespace
+
+AlignedPart::AlignedPart() : memory_(static_cast<std::byte*>(std::aligned_alloc(kBlock, kBytes))) {
+  if (!memory_) throw std::bad_alloc();
+}
+
+AlignedPart::~AlignedPart() { std::free(memory_); }
+
+std::size_t AlignedPart::take(std::span<const std::byte> bytes) {
+  const std::size_t count = std::min(bytes.size(), kBytes - size_);
+  std::memcpy(memory_ + size_, bytes.data(), count);
+  size_ += count;
+  return count;
+}
 
 AtomicFolder::AtomicFolder(const fs::path& path) : path_(path) {
   constexpr int kMostAttempts = 1000;
@@ -56,24 +75,42 @@ void AtomicFolder::begin_file(const std::string& name) {
   file_ = temporary_ / name;
   descriptor_ = Descriptor(::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!descriptor_) fail(errno);
+  direct_ = ::fcntl(descriptor_.get(), F_SETFL, O_DIRECT) == 0;
   hash_ = std::make_unique<Sha256>();
+  part_.clear();
   bytes_ = 0;
 }
 
+void AtomicFolder::end_direct() {
+  if (direct_ && ::fcntl(descriptor_.get(), F_SETFL, 0) != 0) fail(errno);
+  direct_ = false;
+}
+
 void AtomicFolder::write(std::span<const std::byte> bytes) {
-  constexpr std::size_t kPart = std::size_t{4} << 20;  // hashed while it is in the processor's cache
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_.get(), bytes.data(), std::min(bytes.size(), kPart));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(errno);
-    const auto count = static_cast<std::size_t>(written);
-    hash_->add(bytes.first(count));
-    bytes_ += count;
-    bytes = bytes.subspan(count);
+    bytes = bytes.subspan(part_.take(bytes));
+    if (part_.is_full()) write_part();
   }
 }
 
+void AtomicFolder::write_part() {
+  std::span<const std::byte> rest = part_.contents();
+  hash_->add(rest);
+  bytes_ += rest.size();
+  if (!part_.is_full()) end_direct();  // the end of a file is no multiple of a block
+  while (!rest.empty()) {
+    const ssize_t written = ::write(descriptor_.get(), rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    const bool refused = written < 0 && errno == EINVAL && direct_;
+    if (written < 0 && !refused) fail(errno);
+    if (!refused) rest = rest.subspan(static_cast<std::size_t>(written));
+    if (!rest.empty()) end_direct();  // a direct write that was cut short goes on where no block begins
+  }
+  part_.clear();
+}
+
 FileDigest AtomicFolder::end_file() {
+  write_part();
   if (::fsync(descriptor_.get()) != 0) fail(errno);
   if (descriptor_.close() != 0) fail(errno);
   return {bytes_, hash_->digest()};

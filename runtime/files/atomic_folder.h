@@ -23,6 +23,27 @@ struct FileDigest {
   bool operator==(const FileDigest&) const = default;
 };
 
+/// Memory from which a file is written: its begin lies as direct writes want it.
+class AlignedPart {
+ public:
+  static constexpr std::size_t kBytes = std::size_t{1} << 20;  // hashed while it is in the processor's cache
+
+  AlignedPart();
+  ~AlignedPart();
+  AlignedPart(const AlignedPart&) = delete;
+  AlignedPart& operator=(const AlignedPart&) = delete;
+
+  bool is_full() const { return size_ == kBytes; }
+  std::span<const std::byte> contents() const { return {memory_, size_}; }
+  /// Takes as many bytes as there is room for, which it tells.
+  std::size_t take(std::span<const std::byte> bytes);
+  void clear() { size_ = 0; }
+
+ private:
+  std::byte* memory_;
+  std::size_t size_ = 0;
+};
+
 /// A new folder under a temporary name beside its final one. Unless commit() succeeds, the destructor removes it and what stood
 /// under the final name stays. All errors are UserErrors with the final name and the system's reason.
 class AtomicFolder {
@@ -33,7 +54,9 @@ class AtomicFolder {
   AtomicFolder& operator=(const AtomicFolder&) = delete;
   ~AtomicFolder();
 
-  /// A file in it, one at a time: begun, written in parts, ended, which syncs it.
+  /// A file in it, one at a time: begun, written in parts, ended, which syncs it. Past the page cache where the filesystem can: a
+  /// gigabyte that nobody reads soon is not copied there, nor is what others read driven out, and most of the writing's processor
+  /// time goes with it.
   void begin_file(const std::string& name);
   void write(std::span<const std::byte> bytes);
   FileDigest end_file();
@@ -43,12 +66,18 @@ class AtomicFolder {
 
  private:
   [[noreturn]] void fail(int error_number) const;
+  /// What the part holds, from its begin.
+  void write_part();
+  /// From here on through the page cache.
+  void end_direct();
   /// Puts the folder in the place of the one of its final name, which then has the temporary name.
   void exchange();
 
   std::filesystem::path path_, temporary_, file_;
   Descriptor descriptor_;
   std::unique_ptr<Sha256> hash_;
+  AlignedPart part_;
+  bool direct_ = false;
   std::uint64_t bytes_ = 0;
   EndsWithProcess tied_;
 };

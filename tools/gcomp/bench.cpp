@@ -16,13 +16,14 @@
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/step_flags.h"
 #include "tools/gcomp/step_profile.h"
-#include "tools/gcomp/training_data.h"
+#include "tools/gcomp/data_flags.h"
 
 namespace gcomp::tools {
 namespace {
 
 struct BenchFlags {
-  std::string model, data, loss, output;
+  std::string model, loss, output;
+  DataFlags data;
   std::int64_t batch = 0, micro_batches = 1, steps = 50, warmup = 10;
   bool profile = false;
   ModelOptions model_options;
@@ -43,7 +44,7 @@ struct Timing {
 /// Runs warm-up and timed steps as a training loop does: a GPU computes a step while the loss of the one before is read. A step
 /// lasts from its start, or the end of the one before it if that came later, until its loss is here. Rows are loaded only where
 /// they differ from those of the last step: a file of one batch stays resident.
-Timing time_steps(const BenchFlags& flags, Trainer& trainer, const runtime::Dataset& data, std::span<std::int64_t> nanoseconds) {
+Timing time_steps(const BenchFlags& flags, Trainer& trainer, const Dataset& data, std::span<std::int64_t> nanoseconds) {
   using Clock = std::chrono::steady_clock;
   driver::BatchFeeder feeder(data, trainer);
   runtime::BatchPlan plan(data.rows(), flags.batch, 0, runtime::RowOrder::sequential);
@@ -138,11 +139,10 @@ void bench(const BenchFlags& flags, const Console& console) {
   const Model model = Model::load(flags.model);
   require_output(flags.output, model, "");
   const driver::LossSpec loss = driver::read_loss(flags.loss, flags.output);
-  require_names(model, loss, {}, flags.data);
-  const std::vector<std::string> names = array_names(model, loss);
-  const runtime::Dataset data = open_data(flags.data, names);
-  options.graph.shapes.data = types_of(data, names);
-  options.graph.shapes.data_source = flags.data;
+  const driver::OpenedData opened = driver::open_data(flags.data.request, driver::wanted_arrays(model, loss), &model);
+  const Dataset& data = *opened.train;
+  options.graph.shapes.data = driver::types_of(data);
+  options.graph.shapes.data_source = data.source();
   Trainer trainer = driver::make_trainer(model, options);
   driver::check_data(data, trainer);
   console.say("device: " + trainer.device());
@@ -180,7 +180,7 @@ Command add_bench(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<BenchFlags>();
   ArgumentParser parser = root.add_subcommand("bench", "time a training step");
   parser.add_option("MODEL", flags->model, "an .onnx file").required();
-  parser.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'").type_name("NPZ").required();
+  flags->data.add(parser);
   add_loss(parser, flags->loss);
   add_output(parser, flags->output);
   parser.add_option("--batch", flags->batch, "rows of one step").type_name("N").required();

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/format.h"
 #include "ir/base/definition.h"
 #include "passes/training/losses/loss.h"
 #include "runtime/files/npz.h"
@@ -58,12 +59,14 @@ std::string list_of(const Tensor& numbers) {
 
 }  // namespace
 
-std::string with_class_weights(const std::string& loss, const std::string& npz) {
+std::string with_class_weights(const std::string& loss, const std::string& data) {
   const passes::LossSpec spec = passes::parse_loss(loss);
   std::vector<NamedWeights> found;
   if (!spec.is_graph) collect_weights(spec.expression, found);
   if (found.empty()) return loss;
-  const runtime::NpzFile file(npz);
+  const data::DataSpec spec_of_data = data::parse_spec(data);
+  if (spec_of_data.format->definition.name != "npz") return loss;  // arrays of other lengths are an .npz's alone
+  const runtime::NpzFile file(spec_of_data.path);
   std::string text = spec.text;
   for (auto weights = found.rbegin(); weights != found.rend(); ++weights)
     if (are_class_weights(file, weights->array))

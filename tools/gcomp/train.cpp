@@ -1,4 +1,4 @@
-// gcomp train: ONNX (or .gcx) and .npz in, trained model out.
+// gcomp train: ONNX (or .gcx) and data in, trained model out.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -42,10 +42,9 @@ void print_config(const nlohmann::json& config, const Console& console) {
 
 Command add_train(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<TrainFlags>();
-  ArgumentParser parser = root.add_subcommand("train", "train a model on the arrays of an .npz, write the trained model");
+  ArgumentParser parser = root.add_subcommand("train", "train a model on data, write the trained model");
   parser.add_option("MODEL", flags->model, "an .onnx file, or a .gcx with a training step").required();
-  parser.add_option("--data", flags->data, "arrays named after the model's inputs, and 'label'").type_name("NPZ").required();
-  parser.add_option("--eval-data", flags->eval_data, "evaluated after every epoch, in inference form").type_name("NPZ");
+  flags->data.add_for_training(parser);
   Argument out =
       parser.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)").type_name("FILE").required();
   parser.add_flag("--training", flags->training,

@@ -24,7 +24,7 @@ FitOptions TrainingRun::fit_options() {
   options.schedule = flags_.schedule;
   options.warmup_steps = flags_.warmup_steps;
   options.skip_spikes = flags_.step.skip_spikes.value_or(0);
-  if (eval_data_) options.eval = &*eval_data_;
+  if (data_.eval) options.eval = data_.eval.get();
   if (directory_) options.run = &*directory_;
   return options;
 }
@@ -37,7 +37,7 @@ void TrainingRun::train() {
   callbacks.cancelled = [this] { return interrupt_.signal() != 0; };
   callbacks.note = [this](std::string_view text) { console_.say(text); };
   try {
-    result_ = fit(*trainer_, *data_, fit_options(), callbacks);
+    result_ = fit(*trainer_, *data_.train, fit_options(), callbacks);
   } catch (const NotFinite& error) {
     throw UserError(concat(error.where(), "; '", out(), "' is not written", error.advice().empty() ? "" : ". ", error.advice()),
                     error.code());
@@ -76,11 +76,11 @@ void TrainingRun::report(const FitPlan& plan) {
   else report_parameters(console_, driver::imported_model(*trainer_));
   if (!artifact) report_outputs(console_, driver::imported_model(*trainer_), flags_.loss, trainer_->loss_output());
   report_groups(console_, *trainer_, plan.learning_rate);
-  if (trainer_->keeps_average() && !eval_data_ && flags_.out_ema.empty() && !is_artifact(flags_.out))
+  if (trainer_->keeps_average() && !data_.eval && flags_.out_ema.empty() && !is_artifact(flags_.out))
     console_.warn("the average of the parameters is written nowhere: --out-ema FILE writes it");
   console_.say("device: " + trainer_->device());
   const DataPosition& position = plan.position;
-  console_.say(concat("data: '", flags_.data, "', ", grouped(data_->rows()), " rows, ", plan.steps_per_epoch, " steps an epoch, ",
+  console_.say(concat("data: '", flags_.data.text(), "', ", grouped(data_.train->rows()), " rows, ", plan.steps_per_epoch, " steps an epoch, ",
                       position.shuffled ? concat("shuffled with seed ", position.seed) : "in order"));
   report_schedule(plan);
   if (!plan.went_on.empty()) console_.say(plan.went_on);
@@ -101,7 +101,7 @@ void TrainingRun::report_step(const FitStep& step) {
 void TrainingRun::report_evaluation(const FitEvaluation& evaluation) {
   if (evaluation.left_out > 0)
     console_.say(concat("evaluation leaves out the last ", evaluation.left_out, " rows, which fill no batch"));
-  std::vector<runtime::Metric> fields = driver::metrics_of_evaluation(evaluation, flags_.eval_data);
+  std::vector<runtime::Metric> fields = driver::metrics_of_evaluation(evaluation, flags_.data.request.eval_data);
   if (flags_.run.eval_every > 0) fields.insert(fields.begin() + 1, {"step", evaluation.step});
   metrics_->write(fields);
   progress_->clear();

@@ -13,8 +13,8 @@
 #include "gcomp/fit.h"
 #include "gcomp/run_directory.h"
 #include "gcomp/trainer.h"
-#include "runtime/dataset.h"
 #include "tools/gcomp/compile_progress.h"
+#include "tools/gcomp/data_flags.h"
 #include "tools/gcomp/fit_flags.h"
 #include "tools/gcomp/interrupt.h"
 #include "tools/gcomp/lora_flags.h"
@@ -27,11 +27,12 @@
 namespace gcomp::tools {
 
 struct TrainFlags {
-  std::string model, data, eval_data, loss, output, metrics, out, out_ema, schedule, init;
+  std::string model, loss, output, metrics, out, out_ema, schedule, init;
   std::vector<std::string> metric;
   std::int64_t batch = 0, epochs = 0, steps = 0, warmup_steps = 0;
   std::uint64_t seed = 0;
   bool seed_given = false, out_given = false, no_shuffle = false, embed_model = false, training = false, partial = false;
+  DataFlags data;
   ModelOptions model_options;
   OptimizerOptions optimizer;
   StepFlags step;
@@ -64,7 +65,7 @@ class TrainingRun {
   Trainer load_trainer();
   Trainer compile_trainer();
   void prepare_outputs();
-  void open_all(std::int64_t batch);
+  void open_data(std::span<const data::WantedArray> wanted, std::int64_t batch, const Model* model = nullptr);
   void check_schedule() const;
   runtime::DeviceOptions device_options();
   FitOptions fit_options();
@@ -91,8 +92,7 @@ class TrainingRun {
   std::optional<RunDirectory> directory_;
   std::optional<ConsoleCopy> copy_;  // to its log
   std::unique_ptr<MetricsLog> metrics_;
-  std::vector<std::string> names_;
-  std::optional<runtime::Dataset> data_, eval_data_;
+  driver::OpenedData data_;
   bool setting_up_ = true;               // a signal then ends the run at once
   CompileProgress compiling_{console_};  // outlives the trainer, which compiles for evaluation too
   std::optional<Trainer> trainer_;

@@ -9,7 +9,6 @@
 #include "runtime/files/atomic_file.h"
 #include "tools/gcomp/class_weights.h"
 #include "tools/gcomp/report.h"
-#include "tools/gcomp/training_data.h"
 #include "tools/gcomp/training_run.h"
 
 namespace gcomp::tools {
@@ -44,9 +43,8 @@ Outputs outputs_of(const TrainFlags& flags) {
   Outputs outputs(std::move(files));
   flags.lora.protect(outputs);
   outputs.protect("model", flags.model);
-  outputs.protect("data", flags.data);
+  for (const std::string& path : driver::paths_of(flags.data.request)) outputs.protect("data", path);
   if (const std::string file = driver::loss_file_of(flags.loss); !file.empty()) outputs.protect("loss graph", file);
-  if (!flags.eval_data.empty()) outputs.protect("evaluation data", flags.eval_data);
   if (!flags.init.empty()) outputs.protect("file of initial weights", flags.init);
   return outputs;
 }
@@ -67,8 +65,8 @@ TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const 
   if (!flags_.init.empty()) initialize_weights();
   check_schedule();
   if (flags_.optimizer.learning_rate) trainer_->set_learning_rate(flags_.optimizer.rate());
-  driver::check_data(*data_, *trainer_);
-  if (eval_data_) driver::check_data(*eval_data_, *trainer_);
+  driver::check_data(*data_.train, *trainer_);
+  if (data_.eval) driver::check_data(*data_.eval, *trainer_);
   prepare_outputs();
 }
 
@@ -106,10 +104,10 @@ runtime::DeviceOptions TrainingRun::device_options() {
   return options;
 }
 
-void TrainingRun::open_all(std::int64_t batch) {
-  data_ = open_data(flags_.data, names_);
-  if (!flags_.eval_data.empty()) eval_data_ = open_data(flags_.eval_data, names_);
-  runtime::check_batch(data_->rows(), batch);
+void TrainingRun::open_data(std::span<const data::WantedArray> wanted, std::int64_t batch, const Model* model) {
+  data_ = driver::open_data(flags_.data.request, wanted, model);
+  for (const std::string& note : data_.notes) console_.say("note: " + note);
+  runtime::check_batch(data_.train->rows(), batch);
 }
 
 /// Of a .gcx, which was compiled for a momentum that a schedule turns, or for one that stays.
@@ -129,7 +127,6 @@ Trainer TrainingRun::load_trainer() {
   runtime::DeviceOptions device = device_options();
   compiling_.watch(device);
   Trainer trainer = Trainer::load(flags_.model, device, flags_.device.request(), flags_.trust.parse(flags_.model));
-  names_ = trainer.input_names();
   const DataPosition before = trainer.data_position();
   if (before.steps == 0 && flags_.seed_given) trainer.set_seed(flags_.seed);
   if (before.steps > 0 && flags_.seed_given && flags_.seed != before.seed)
@@ -138,14 +135,14 @@ Trainer TrainingRun::load_trainer() {
   if (before.steps > 0 && flags_.no_shuffle && before.shuffled)
     refuse_flags(concat("--no-shuffle: '", flags_.model, "' was trained ", before.steps,
                         " steps on shuffled rows and goes on so; leave it out"));
-  open_all(trainer.batch());
+  open_data(driver::wanted_arrays(trainer), trainer.batch());
   return trainer;
 }
 
 Trainer TrainingRun::compile_trainer() {
   flags_.trust.parse(flags_.model);
   driver::TrainOptions options;
-  options.loss = with_class_weights(flags_.loss, flags_.data);
+  options.loss = with_class_weights(flags_.loss, flags_.data.text());
   options.output = flags_.output;
   options.metrics = flags_.metric;
   options.optimizer = flags_.optimizer.parse();
@@ -171,14 +168,12 @@ Trainer TrainingRun::compile_trainer() {
   require_output(flags_.output, model, "--out");
   outputs_.protect_model(driver::onnx_file(model)->files);
   if (!flags_.init.empty()) model = with_weights(model, flags_.init);
-  require_names(model, loss, metrics, flags_.data);
-  names_ = array_names(model, loss, metrics);
-  open_all(flags_.batch);
-  if (flags_.run.drop_last == "false" && is_artifact(flags_.out) && data_->rows() % flags_.batch != 0)
+  open_data(driver::wanted_arrays(model, loss, metrics), flags_.batch, &model);
+  if (flags_.run.drop_last == "false" && is_artifact(flags_.out) && data_.train->rows() % flags_.batch != 0)
     refuse_flags(concat("--drop-last false: --out ", flags_.out,
                         " would hold the step of whole batches alone and go on with other rows; write .onnx"));
-  options.graph.shapes.data = types_of(*data_, names_);
-  options.graph.shapes.data_source = flags_.data;
+  options.graph.shapes.data = driver::types_of(*data_.train);
+  options.graph.shapes.data_source = data_.train->source();
   console_.say(concat("compiling the training step of '", flags_.model, "' for batches of ", flags_.batch));
   return driver::make_trainer(model, options);
 }

@@ -26,10 +26,16 @@ std::string time_now() {
   return text;
 }
 
-/// Null for what is no file, such as data that a program makes.
+/// Reading more than this would keep the first step waiting for seconds.
+constexpr std::uintmax_t kMostHashed = std::uintmax_t{1} << 30;
+
+/// Null for what is no file, such as data that a program makes. A larger file is told by its size, a folder by its path.
 json digest_of(const std::string& path) {
   std::error_code none;
+  if (std::filesystem::is_directory(path, none)) return {{"path", path}};
   if (!std::filesystem::is_regular_file(path, none)) return {};
+  const std::uintmax_t bytes = std::filesystem::file_size(path, none);
+  if (bytes > kMostHashed) return {{"path", path}, {"bytes", bytes}};
   return {{"path", path}, {"sha256", runtime::sha256_of_file(path)}};
 }
 

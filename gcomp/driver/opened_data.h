@@ -1,0 +1,45 @@
+// The data of a training or an evaluation, opened by the texts that users give and in the form that a model reads.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/source.h"
+#include "gcomp/driver/training.h"
+
+namespace gcomp::driver {
+
+/// Options of gcomp train and eval, by their names.
+struct DataRequest {
+  std::string data;                   ///< PATH, or FORMAT:PATH,option=value (data/format.h)
+  std::string eval_data;              ///< "" for none
+  std::vector<std::string> map = {};  ///< "input=array"
+};
+
+struct OpenedData {
+  std::unique_ptr<Dataset> train, eval;  ///< arrays by the names that are wanted; eval is null for none
+  std::vector<std::string> notes;        ///< what was assumed or tolerated, a sentence each
+  std::vector<std::string> classes;      ///< names of those that `label` counts; none where nothing names them
+  std::string vocabulary;                ///< docs/generate.md; "" for none
+};
+
+/// Inputs of the model, then the arrays that loss and metrics read beside them.
+std::vector<data::WantedArray> wanted_arrays(const Model& model, const LossSpec& loss,
+                                             std::span<const passes::MetricSpec> metrics = {});
+/// What a compiled step reads.
+std::vector<data::WantedArray> wanted_arrays(const Trainer& trainer);
+
+/// Where the loss names arrays, `outputs` are what its names could have meant too. Throws UserError as data::parse_spec(), what it
+/// opens and data::map_arrays() do, and (exit 2) where a loss or metric names what is neither an output nor an array.
+OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model = nullptr);
+
+/// Paths of what a request opens.
+std::vector<std::string> paths_of(const DataRequest& request);
+
+/// Types of the arrays with all their rows, for the binding of shapes.
+std::map<std::string, TensorType> types_of(const Dataset& data);
+
+}  // namespace gcomp::driver
