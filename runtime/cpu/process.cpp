@@ -167,7 +167,7 @@ void Process::read_output() {
   constexpr int kMostReads = 16;
   char buffer[1 << 16];
   for (int i = 0; output_ && i < kMostReads; ++i) {
-    const ssize_t got = read(output_.get(), buffer, sizeof buffer);
+    const ssize_t got = ::read(output_.get(), buffer, sizeof buffer);
     if (got > 0) log_.append({buffer, static_cast<std::size_t>(got)});
     else if (got < 0 && errno == EINTR) continue;
     else if (got < 0 && errno == EAGAIN) return;

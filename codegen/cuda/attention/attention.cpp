@@ -147,7 +147,7 @@ std::string strides_text(const Sizes& s, std::size_t of) {
 }
 
 /// How many elements of a matrix can be moved at once: buffers start at a multiple of what the widest move needs.
-std::int64_t vector_width(const Matrix& m, DType dtype) {
+std::int64_t matrix_vector_width(const Matrix& m, DType dtype) {
   const StridedView view = m.view_or_dense();
   std::int64_t width = std::gcd(16 / static_cast<std::int64_t>(size_of(dtype)), std::gcd(m.shape.back(), view.offset));
   for (std::size_t d = 0; d + 1 < m.shape.size(); ++d)
@@ -160,7 +160,7 @@ std::string view_text(const Sizes& s, const Matrix& m, std::size_t number, DType
   const StridedView view = m.view_or_dense();
   const std::size_t rank = m.shape.size();
   const std::int64_t row = view.strides[rank - 2], end = (m.shape[rank - 2] - 1) * row + m.shape[rank - 1];
-  return concat("{", view.offset, ", ", strides_text(s, number + 1), ", ", row, ", ", vector_width(m, dtype), ", ",
+  return concat("{", view.offset, ", ", strides_text(s, number + 1), ", ", row, ", ", matrix_vector_width(m, dtype), ", ",
                 end < kCountablePositions ? "true" : "false", "}");
 }
 
