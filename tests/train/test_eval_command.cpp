@@ -15,7 +15,7 @@ namespace {
 
 using test::run_gcomp;
 
-std::string fixture(const std::string& name) { return concat(GCOMP_SOURCE_DIR, "/tests/fixtures/training/", name); }
+std::string evaluation_fixture(const std::string& name) { return concat(GCOMP_SOURCE_DIR, "/tests/fixtures/training/", name); }
 std::string digits(const std::string& name) { return concat(GCOMP_SOURCE_DIR, "/examples/digits/", name); }
 
 nlohmann::json results_of(std::vector<std::string> arguments) {
@@ -27,7 +27,7 @@ nlohmann::json results_of(std::vector<std::string> arguments) {
 
 /// 300 rows in runs of 256, or of seven: the last is filled up, and what fills it counts for nothing.
 TEST(EvalCommand, LossesAreThoseOfAllRowsAtOnce) {
-  const std::vector<NamedTensor> record = read_npz(fixture("losses.npz"));
+  const std::vector<NamedTensor> record = read_npz(evaluation_fixture("losses.npz"));
   const auto array = [&](const std::string& name) -> const Tensor& {
     return std::ranges::find(record, name, &NamedTensor::first)->second;
   };
@@ -39,7 +39,8 @@ TEST(EvalCommand, LossesAreThoseOfAllRowsAtOnce) {
     const bool is_mean = text.find("sum)") == text.npos && text.find("dice") == text.npos && text.find("total") == text.npos;
     if (!is_mean || i % 4 != 0) continue;  // others are averaged over runs; each kind is in tests/passes/test_losses.cpp
     std::vector<std::string> arguments{
-        "eval", fixture("heads_mlp.onnx"), "--data", fixture("heads_mlp.npz"), "--loss", text, "--precision", "f64"};
+        "eval", evaluation_fixture("heads_mlp.onnx"), "--data", evaluation_fixture("heads_mlp.npz"), "--loss", text, "--precision",
+        "f64"};
     if (i % 8 == 0) arguments.insert(arguments.end(), {"--batch", "7"});
     const nlohmann::json json = results_of(arguments);
     EXPECT_NEAR(json["loss"].get<double>() / wanted.at(i), 1, 1e-11) << text;

@@ -22,12 +22,12 @@ using runtime::test::TemporaryDirectory;
 
 constexpr int kBatch = 4;
 
-std::string fixture(const std::string& file) {
+std::string merged_fixture(const std::string& file) {
   return (fs::path(GCOMP_SOURCE_DIR) / "tests/fixtures/merged_names" / file).string();
 }
 
 std::vector<double> recorded_losses(const std::string& name) {
-  return nlohmann::json::parse(std::ifstream(fixture("losses.json"))).at(name).get<std::vector<double>>();
+  return nlohmann::json::parse(std::ifstream(merged_fixture("losses.json"))).at(name).get<std::vector<double>>();
 }
 
 CommandResult train_on(const std::string& model, const std::string& data, const std::string& out,
@@ -56,7 +56,7 @@ TEST_P(MergedNames, TrainAsPyTorch) {
   const std::string name = GetParam();
   const std::vector<double> wanted = recorded_losses(name);
   for (const auto& [precision, tolerance] : {std::pair("f32", 1e-4), std::pair("f64", 1e-7)}) {
-    const CommandResult result = train_on(fixture(name + ".onnx"), fixture(name + ".npz"), folder / "out.onnx",
+    const CommandResult result = train_on(merged_fixture(name + ".onnx"), merged_fixture(name + ".npz"), folder / "out.onnx",
                                           {"--momentum", "0.9", "--precision", precision, "--metrics", folder / "m.jsonl"});
     ASSERT_EQ(result.exit_code, 0) << result.errors;
     const std::vector<double> found = step_losses(folder / "m.jsonl");
@@ -68,7 +68,7 @@ TEST_P(MergedNames, TrainAsPyTorch) {
 /// Rows `first` to `last` of the arrays of a fixture, as a file.
 std::string rows_of(const std::string& name, std::int64_t first, std::int64_t last, const TemporaryDirectory& folder) {
   std::vector<runtime::NamedTensor> parts;
-  for (const auto& [array, whole] : load_arrays(fixture(name + ".npz"))) {
+  for (const auto& [array, whole] : load_arrays(merged_fixture(name + ".npz"))) {
     TensorType type = whole.type();
     const std::size_t row = static_cast<std::size_t>(type.bytes() / type.shape[0]);
     type.shape[0] = last - first;
@@ -89,8 +89,8 @@ TEST_P(MergedNames, GoOnFromTheirOwnExport) {
     EXPECT_EQ(result.exit_code, 0) << result.errors;
   };
   const std::int64_t whole = kBatch * static_cast<std::int64_t>(recorded_losses(name).size()), part = 2 * kBatch;
-  train_rows(fixture(name + ".onnx"), 0, whole, "whole.onnx");
-  train_rows(fixture(name + ".onnx"), 0, part, "first.onnx");
+  train_rows(merged_fixture(name + ".onnx"), 0, whole, "whole.onnx");
+  train_rows(merged_fixture(name + ".onnx"), 0, part, "first.onnx");
   train_rows(folder / "first.onnx", part, whole, "second.onnx");
   ASSERT_FALSE(contents(folder / "whole.onnx").empty());
   EXPECT_TRUE(contents(folder / "whole.onnx") == contents(folder / "second.onnx"));
@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(OlderExporter, MergedNames,
 
 TEST(NormTwice, MovesOnePairOfStatisticsTwiceAStep) {
   const TemporaryDirectory folder;
-  const CommandResult result = train_on(fixture("norm_twice.onnx"), fixture("norm_twice.npz"), folder / "out.onnx",
+  const CommandResult result = train_on(merged_fixture("norm_twice.onnx"), merged_fixture("norm_twice.npz"), folder / "out.onnx",
                                         {"--momentum", "0.9", "--precision", "f64"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   const frontend::ImportedModel model = frontend::import_onnx(frontend::open_onnx(folder / "out.onnx"), {.training = true});
@@ -119,7 +119,7 @@ TEST(NormTwice, MovesOnePairOfStatisticsTwiceAStep) {
 TEST(MergedNamesExport, HasEachAsAnInitializerOfItsOwn) {
   const TemporaryDirectory folder;
   const CommandResult result =
-      train_on(fixture("norms_18.onnx"), fixture("norms_18.npz"), folder / "out.onnx", {"--momentum", "0.9"});
+      train_on(merged_fixture("norms_18.onnx"), merged_fixture("norms_18.npz"), folder / "out.onnx", {"--momentum", "0.9"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   const frontend::OnnxFile file = frontend::open_onnx(folder / "out.onnx");
   for (const char* name :

@@ -24,10 +24,10 @@ using nlohmann::json;
 using runtime::test::contents;
 using runtime::test::TemporaryDirectory;
 
-constexpr double kClose = 1e-9;
-constexpr std::int64_t kSteps = 50;
+constexpr double kCloseToRecord = 1e-9;
+constexpr std::int64_t kRecordedSteps = 50;
 
-std::string fixture(const std::string& name) { return std::string(GCOMP_SOURCE_DIR) + "/tests/fixtures/training/" + name; }
+std::string settings_fixture(const std::string& name) { return std::string(GCOMP_SOURCE_DIR) + "/tests/fixtures/training/" + name; }
 
 std::vector<json> lines_of(const std::string& path) {
   std::ifstream in(path);
@@ -37,7 +37,7 @@ std::vector<json> lines_of(const std::string& path) {
 }
 
 const std::map<std::string, Tensor>& record() {
-  static const std::map<std::string, Tensor> kRecord = load_arrays(fixture("groups.npz"));
+  static const std::map<std::string, Tensor> kRecord = load_arrays(settings_fixture("groups.npz"));
   return kRecord;
 }
 
@@ -60,11 +60,16 @@ class RecordedSteps : public testing::TestWithParam<const char*> {
  protected:
   CommandResult train(const std::vector<std::string>& more) {
     const std::string model = GetParam();
-    std::vector<std::string> arguments{"train",       fixture(model + ".onnx"), "--data",      fixture(model + ".npz"),
-                                       "--loss",      "cross_entropy",          "--batch",     "6",
-                                       "--steps",     std::to_string(kSteps),   "--precision", "f64",
-                                       "--metrics",   folder_ / "m.jsonl",      "--out",       folder_ / "t.onnx",
-                                       "--eval-data", fixture(model + ".npz"),  "--no-shuffle"};
+    std::vector<std::string> arguments{"train",       settings_fixture(model + ".onnx"),
+                                       "--data",      settings_fixture(model + ".npz"),
+                                       "--loss",      "cross_entropy",
+                                       "--batch",     "6",
+                                       "--steps",     std::to_string(kRecordedSteps),
+                                       "--precision", "f64",
+                                       "--metrics",   folder_ / "m.jsonl",
+                                       "--out",       folder_ / "t.onnx",
+                                       "--eval-data", settings_fixture(model + ".npz"),
+                                       "--no-shuffle"};
     if (model == "bn") arguments.insert(arguments.end(), {"--batchnorm-variance", "unbiased"});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_gcomp(arguments);
@@ -81,18 +86,18 @@ TEST_P(RecordedSteps, TrainAsPyTorchDoes) {
     const CommandResult result = train(all[i]);
     ASSERT_EQ(result.exit_code, 0) << joined(all[i]) << ": " << result.errors;
     const std::vector<json> lines = lines_of(folder_ / "m.jsonl");
-    ASSERT_EQ(static_cast<std::int64_t>(lines.size()), kSteps + 1);
+    ASSERT_EQ(static_cast<std::int64_t>(lines.size()), kRecordedSteps + 1);
     const bool clips = std::ranges::count(all[i], "--clip-norm") > 0;
     const auto number = static_cast<std::int64_t>(i);
-    for (std::int64_t step = 0; step < kSteps; ++step) {
+    for (std::int64_t step = 0; step < kRecordedSteps; ++step) {
       const json& line = lines[static_cast<std::size_t>(step)];
-      const double wanted = losses.at(number * kSteps + step), norm = norms.at(number * kSteps + step);
-      ASSERT_NEAR(line.at("loss").get<double>(), wanted, kClose * wanted) << joined(all[i]) << ", step " << step + 1;
+      const double wanted = losses.at(number * kRecordedSteps + step), norm = norms.at(number * kRecordedSteps + step);
+      ASSERT_NEAR(line.at("loss").get<double>(), wanted, kCloseToRecord * wanted) << joined(all[i]) << ", step " << step + 1;
       ASSERT_EQ(line.contains("gradient_norm"), clips) << joined(all[i]);
-      if (clips) { ASSERT_NEAR(line.at("gradient_norm").get<double>(), norm, kClose * norm) << joined(all[i]); }
+      if (clips) { ASSERT_NEAR(line.at("gradient_norm").get<double>(), norm, kCloseToRecord * norm) << joined(all[i]); }
     }
     const double wanted = evaluated.at(number);
-    EXPECT_NEAR(lines.back().at("loss").get<double>(), wanted, kClose * wanted) << joined(all[i]) << ", evaluated";
+    EXPECT_NEAR(lines.back().at("loss").get<double>(), wanted, kCloseToRecord * wanted) << joined(all[i]) << ", evaluated";
   }
 }
 
@@ -107,11 +112,11 @@ TEST_P(RecordedSteps, SkippingChangesNothingOfGoodSteps) {
   EXPECT_TRUE(contents(folder_ / "t.onnx") == plain);
   const Tensor& norms = record().at(GetParam() + std::string(".norms"));
   const std::vector<json> lines = lines_of(folder_ / "m.jsonl");
-  const std::int64_t first = (static_cast<std::int64_t>(cases().size()) - 1) * kSteps;
-  for (std::int64_t step = 0; step < kSteps; ++step) {
+  const std::int64_t first = (static_cast<std::int64_t>(cases().size()) - 1) * kRecordedSteps;
+  for (std::int64_t step = 0; step < kRecordedSteps; ++step) {
     const json& line = lines[static_cast<std::size_t>(step)];
     EXPECT_EQ(line.at("skipped"), 0);
-    EXPECT_NEAR(line.at("gradient_norm").get<double>(), norms.at(first + step), kClose * norms.at(first + step));
+    EXPECT_NEAR(line.at("gradient_norm").get<double>(), norms.at(first + step), kCloseToRecord * norms.at(first + step));
   }
   EXPECT_EQ(result.output.find("skipped:"), std::string::npos) << result.output;
 }
@@ -192,10 +197,10 @@ TEST(StepSettings, TheFirstUpdateOfTheAverageCopiesAndLaterOnesMove) {
 
 TEST(StepSettings, EvaluationPredictionAndExportTakeTheAverage) {
   const TemporaryDirectory folder;
-  const std::string model = fixture("cnn.onnx");
+  const std::string model = settings_fixture("cnn.onnx");
   TrainOptions options{.optimizer = {"sgd"}, .learning_rate = 0.5, .ema = 0.9, .batch = 6, .device = DeviceRequest::cpu};
   Trainer trainer = compile(Model::load(model), options);
-  const std::map<std::string, Tensor> data = load_arrays(fixture("cnn.npz"));
+  const std::map<std::string, Tensor> data = load_arrays(settings_fixture("cnn.npz"));
   Tensor x(DType::f32, {6, 2, 8, 8}), label(DType::i64, {6});
   const auto fill = [&](std::int64_t turn) {
     for (std::int64_t i = 0; i < x.elements(); ++i) x.set(i, data.at("x").at(turn * x.elements() + i));
@@ -270,14 +275,14 @@ TEST(StepSettings, ClippingWithLossScalingIsThatWithout) {
 class StepCommand : public testing::Test {
  protected:
   CommandResult train(const std::string& model, const std::string& out, const std::vector<std::string>& more,
-                      const std::string& data = fixture("mlp.npz")) {
+                      const std::string& data = settings_fixture("mlp.npz")) {
     std::vector<std::string> arguments{"train", model, "--data", data, "--out", folder_ / out};
     if (model.ends_with(".onnx")) arguments.insert(arguments.end(), {"--loss", "cross_entropy", "--batch", "6"});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_gcomp(arguments);
   }
 
-  const std::string model_ = fixture("mlp.onnx");
+  const std::string model_ = settings_fixture("mlp.onnx");
   TemporaryDirectory folder_;
 };
 
@@ -339,7 +344,7 @@ TEST_F(StepCommand, AnyThreadsGiveTheSameBytes) {
 }
 
 TEST_F(StepCommand, SkippedStepsAreCounted) {
-  std::map<std::string, Tensor> data = load_arrays(fixture("mlp.npz"));
+  std::map<std::string, Tensor> data = load_arrays(settings_fixture("mlp.npz"));
   data.at("x").set(6 * 5 * 3 + 1, std::numeric_limits<double>::quiet_NaN());  // of the fourth step
   const std::string bad = folder_ / "bad.npz";
   runtime::write_npz(bad, std::vector<runtime::NamedTensor>{{"x", data.at("x")}, {"label", data.at("label")}});
