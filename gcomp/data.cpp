@@ -1,0 +1,25 @@
+#include "gcomp/data.h"
+
+#include "data/format.h"
+#include "gcomp/driver/opened_data.h"
+
+namespace gcomp {
+
+OpenedData open_data(std::string_view text, const Trainer& trainer, const DataOptions& options) {
+  driver::OpenedData opened = driver::open_data({.data = std::string(text), .eval_data = {}, .map = options.map},
+                                                driver::wanted_arrays(trainer));
+  return {.rows = Owned<Dataset>(opened.train.release()),
+          .notes = std::move(opened.notes),
+          .classes = std::move(opened.classes),
+          .vocabulary = std::move(opened.vocabulary)};
+}
+
+OpenedData open_data(std::string_view text) {
+  std::unique_ptr<data::Source> source = data::open(data::parse_spec(text));
+  OpenedData opened{.rows = Owned<Dataset>(nullptr), .notes = source->notes(), .vocabulary = source->vocabulary()};
+  for (std::size_t i = 0; i < source->arrays().size() && opened.classes.empty(); ++i) opened.classes = source->class_names(i);
+  opened.rows = Owned<Dataset>(source.release());
+  return opened;
+}
+
+}  // namespace gcomp
