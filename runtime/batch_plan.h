@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "ir/base/permutation.h"
+
 namespace gcomp::runtime {
 
 enum class RowOrder : std::uint8_t { shuffled, sequential };
@@ -30,7 +32,11 @@ class BatchPlan {
   std::int64_t last_rows() const { return rows_ % batch_ - dropped_rows(); }
   /// Of the step numbered from 0; epochs count from 0 too.
   std::int64_t epoch_of(std::int64_t step) const { return step / steps_per_epoch(); }
-  /// The row indices of a step: `batch`, or last_rows(). Valid until the next call; allocates nothing.
+  /// How many rows a step has: `batch`, or last_rows().
+  std::int64_t count_of(std::int64_t step) const;
+  /// The row indices of a step, count_of() of them; takes no memory, however many rows there are.
+  void rows_of(std::int64_t step, std::span<std::int64_t> rows) const;
+  /// The same, valid until the next call; allocates nothing.
   std::span<const std::int64_t> rows_of(std::int64_t step);
 
  private:
@@ -38,13 +44,10 @@ class BatchPlan {
   std::uint64_t seed_;
   RowOrder order_;
   LastRows last_;
-  std::int64_t epoch_ = -1;  // whose order `permutation_` holds
-  std::vector<std::int64_t> permutation_;
+  std::vector<std::int64_t> given_;  // by rows_of(step)
 };
 
-/// Fills `rows` with 0, 1, ... in the shuffled order of (seed, epoch): Fisher and Yates from the end, draw i being 64 bits of
-/// Philox at counter (i / 2, high word of that, epoch, 0xffffffff) with the seed as key. The last word keeps these numbers
-/// apart from those of the ops of a graph.
-void shuffle_rows(std::span<std::int64_t> rows, std::uint64_t seed, std::int64_t epoch);
+/// The order of an epoch: the row at each position.
+KeyedPermutation order_of_epoch(std::int64_t rows, std::uint64_t seed, std::int64_t epoch);
 
 }  // namespace gcomp::runtime

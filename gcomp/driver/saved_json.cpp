@@ -29,7 +29,11 @@ std::string read_digest(Members& members) {
 }
 
 nlohmann::json to_json(const DataPosition& position) {
-  return {{"seed", position.seed}, {"shuffled", position.shuffled}, {"rows", position.rows}, {"steps", position.steps}};
+  return {{"seed", position.seed},
+          {"shuffled", position.shuffled},
+          {"rows", position.rows},
+          {"steps", position.steps},
+          {"order", position.order}};
 }
 
 DataPosition position_of(const nlohmann::json& object) {
@@ -37,7 +41,9 @@ DataPosition position_of(const nlohmann::json& object) {
   DataPosition position{.seed = members.natural("seed"),
                         .shuffled = members.boolean("shuffled"),
                         .rows = members.integer("rows", 0),
-                        .steps = members.integer("steps", 0)};
+                        .steps = members.integer("steps", 0),
+                        .order = members.has("order") ? members.integer("order", 1) : 1};
+  check_user(position.order <= kRowOrder, "'order' is ", position.order, ", of a later gcomp; this one knows up to ", kRowOrder);
   members.end();
   return position;
 }

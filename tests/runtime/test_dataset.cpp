@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -81,19 +82,26 @@ TEST(BatchPlan, AnEpochIsAPermutationAndAPureFunctionOfSeedAndEpoch) {
   EXPECT_NE(rows_of(other_seed, 0), steps[0]);
 }
 
-/// The order itself is a promise: a file trained yesterday must come out the same tomorrow. Worked by hand from Philox's words.
+/// The order itself is a promise: what was trained yesterday must come out the same tomorrow.
 TEST(BatchPlan, OrderIsPinned) {
-  std::vector<std::int64_t> rows(4);
-  shuffle_rows(rows, 1, 2);
-  std::vector<std::int64_t> expected = {0, 1, 2, 3};
-  for (std::uint32_t i = 3; i >= 1; --i) {
-    const auto words = philox4x32_10({i / 2, 0, 2, 0xffffffff}, {1, 0});
-    // j = floor((i + 1) * draw / 2^64); the high word alone decides it here, as the assertion shows.
-    const std::uint64_t product = std::uint64_t{i + 1} * words[i % 2 * 2 + 1];
-    ASSERT_LT(static_cast<std::uint32_t>(product), 0xffffffff - i);
-    std::swap(expected[i], expected[product >> 32]);
+  const KeyedPermutation order = order_of_epoch(10, 1, 2);
+  std::vector<std::int64_t> rows;
+  for (std::int64_t position = 0; position < 10; ++position) rows.push_back(order(position));
+  EXPECT_EQ(rows, (std::vector<std::int64_t>{1, 5, 3, 4, 7, 2, 9, 6, 8, 0}));
+}
+
+TEST(BatchPlan, StepsOfManyRowsNeedNoMemory) {
+  const std::int64_t rows = std::int64_t{1} << 40;
+  const BatchPlan plan(rows, 4, 3, RowOrder::shuffled);
+  std::set<std::int64_t> seen;
+  for (std::int64_t step = 0; step < 1000; ++step) {
+    std::array<std::int64_t, 4> some{};
+    plan.rows_of(step * 1'000'003, some);
+    seen.insert(some.begin(), some.end());
   }
-  EXPECT_EQ(rows, expected);
+  EXPECT_EQ(seen.size(), 4000u);
+  EXPECT_GE(*seen.begin(), 0);
+  EXPECT_LT(*seen.rbegin(), rows);
 }
 
 TEST(BatchPlan, ShuffleIsUniform) {
@@ -101,7 +109,8 @@ TEST(BatchPlan, ShuffleIsUniform) {
   std::map<std::vector<std::int64_t>, int> counts;
   std::vector<std::int64_t> rows(4);
   for (int epoch = 0; epoch < kEpochs; ++epoch) {
-    shuffle_rows(rows, 99, epoch);
+    const KeyedPermutation order = order_of_epoch(4, 99, epoch);
+    for (std::size_t position = 0; position < rows.size(); ++position) rows[position] = order(static_cast<std::int64_t>(position));
     ++counts[rows];
   }
   ASSERT_EQ(counts.size(), 24u);

@@ -33,6 +33,7 @@ class FitLoop {
   // loop_setup.cpp
   void check_options() const;
   void place();
+  void settle_order();
   std::int64_t end_of(RunLength length) const;
   void bind_schedule();
   void resume();

@@ -54,6 +54,15 @@ void FitLoop::check_options() const {
   if (trainer_.pending() > 0) refuse(concat("fit: the losses of ", trainer_.pending(), " steps are to be taken first"));
 }
 
+/// What an earlier gcomp saved was shuffled otherwise.
+void FitLoop::settle_order() {
+  if (position_.order != kRowOrder && position_.shuffled && position_.steps > 0)
+    callbacks_.note(
+        "the training began with an earlier gcomp, which shuffled rows otherwise: of the epoch that it is in, some rows come twice "
+        "and others not");
+  position_.order = kRowOrder;
+}
+
 /// Where in the data the first step is.
 void FitLoop::place() {
   const DataPosition before = trainer_.data_position();
@@ -74,6 +83,7 @@ void FitLoop::place() {
     callbacks_.note(concat("the model was trained on ", before.rows, " rows, '", data_.source(), "' has ", data_.rows(),
                            ": its rows are gone through from the start"));
   }
+  settle_order();
   rows_.emplace(data_.rows(), trainer_.batch(), position_.seed,
                 position_.shuffled ? runtime::RowOrder::shuffled : runtime::RowOrder::sequential,
                 options_.drop_last ? runtime::LastRows::dropped : runtime::LastRows::kept);
@@ -134,6 +144,7 @@ void FitLoop::resume() {
   set_schedule_state(schedule_, state.schedule);
   set_loop_state(decisions_, state.loop);
   position_ = state.position;
+  settle_order();
   first_ = position_.steps;
   went_on_ = concat("resumed from '", found->path.string(), "'", found->passed_over.empty() ? "" : "; ", found->passed_over);
 }
