@@ -25,6 +25,12 @@
 
 namespace gcomp {
 
+/// What becomes of a row that cannot be read.
+enum class BadSample : std::uint8_t {
+  stop,  ///< the run ends at its step
+  skip,  ///< the next row of the data that can be read stands in for it; FitResult counts them
+};
+
 struct FitOptions {
   std::int64_t epochs = 0;  ///< how often to go through the data; or
   std::int64_t steps = 0;   ///< how many steps to take
@@ -35,6 +41,12 @@ struct FitOptions {
   std::string schedule = {};      ///< "cosine", "step(step_size=30)"; "" for the same rate throughout
   std::int64_t warmup_steps = 0;  ///< in which the rate rises, before the schedule starts
   double skip_spikes = 0;         ///< pass over steps so many deviations off, 0 for none; TrainOptions::skip_spikes compiles it
+
+  /// Threads that read batches ahead: none for data in memory, else as many as there are processors, where no number is given. 0:
+  /// the thread that calls fit() reads. The steps are the same for any number.
+  Optional<std::int64_t> workers = {};
+  std::int64_t prefetch = 4;  ///< batches that workers are ahead
+  BadSample on_bad_sample = BadSample::stop;
 
   const Dataset* eval = nullptr;  ///< evaluated after every epoch and at the end; null for none
   std::int64_t eval_every = 0;    ///< or after so many steps, counted from the start of the data
@@ -76,6 +88,7 @@ struct FitStep {
   Optional<LossScaleStatus> loss_scale;  ///< in f16
   Optional<bool> skipped;                ///< where steps may be
   double rows_per_second = 0;            ///< since the step before
+  double data_wait = 0;                  ///< seconds of these in which the training waited for its batch
   bool told = true;                      ///< FitOptions::log_every has it written
 };
 
@@ -111,6 +124,9 @@ struct FitResult {
   FitEnd end = FitEnd::finished;
   std::int64_t skipped = 0;            ///< steps that changed nothing
   std::int64_t spikes = 0;             ///< of these, those that FitOptions::skip_spikes passed over
+  double data_wait = 0;                ///< seconds in which the training waited for batches
+  std::int64_t workers = 0;            ///< that read them
+  std::int64_t bad_samples = 0;        ///< times that FitOptions::on_bad_sample passed over a row
   Optional<Evaluation> evaluation;     ///< of the weights as they are, or none
   Optional<double> best;               ///< value of FitOptions::save_best
   std::int64_t best_step = 0;          ///< steps that had been done then

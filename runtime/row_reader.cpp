@@ -1,6 +1,7 @@
 #include "runtime/row_reader.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
@@ -8,6 +9,22 @@
 
 namespace gcomp::runtime {
 namespace {
+
+/// The numbers of bytes, each divided by 255 and rounded once.
+void divide_pixels(std::span<const std::byte> bytes, DType to, std::byte* destination) {
+  if (to == DType::f32) {
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const float value = static_cast<float>(bytes[i]) / 255.0f;
+      std::memcpy(destination + i * sizeof value, &value, sizeof value);
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const double value = std::to_integer<int>(bytes[i]);
+    store_from_double(to, destination, static_cast<std::int64_t>(i),
+                      to == DType::f64 ? value / 255.0 : static_cast<float>(value) / 255.0f);
+  }
+}
 
 TensorType with_rows(const TensorType& row, std::int64_t rows) {
   TensorType type{row.dtype, {rows}};
@@ -31,10 +48,11 @@ std::size_t find_array(const gcomp::Dataset& data, std::string_view name) {
 RowReader::RowReader(const gcomp::Dataset& data) : data_(data), arrays_(data.arrays()) {
   check_user(data.rows() > 0, "'", data.source(), "' has no rows");
   for (const auto& [name, type] : arrays_) gathered_.push_back(type.dtype);
+  pixels_.resize(arrays_.size());
   rows_.resize(arrays_.size());
 }
 
-void RowReader::require(std::string_view name, const TensorType& batch) {
+void RowReader::require(std::string_view name, const TensorType& batch, ByteForm bytes) {
   const std::size_t index = find(name);
   const TensorType& row = arrays_[index].second;
   const std::string where = where_of(data_.source(), name);
@@ -42,13 +60,23 @@ void RowReader::require(std::string_view name, const TensorType& batch) {
   const Shape wanted(batch.shape.begin() + 1, batch.shape.end());
   check_user(row.shape == wanted, where, ": each row is ", to_string(row), ", wanted ", to_string(TensorType{batch.dtype, wanted}));
   const Tensor* whole = data_.whole(index);
-  if (whole) check_convertible(*whole, batch.dtype, where);
-  else check_convertible(Tensor(with_rows(row, 0)), batch.dtype, where);
+  pixels_[index] = bytes == ByteForm::pixels && row.dtype == DType::u8 && is_float(batch.dtype);
+  if (!pixels_[index]) check_convertible(whole ? *whole : Tensor(with_rows(row, 0)), batch.dtype, where);
   gathered_[index] = batch.dtype;
   if (!whole && batch.dtype != row.dtype) rows_[index] = Tensor(with_rows(row, 1));
 }
 
 void RowReader::gather(std::size_t array, std::span<const std::int64_t> rows, std::span<std::byte> destination) {
+  gather_rows(array, rows, nullptr, destination);
+}
+
+void RowReader::gather(std::size_t array, std::span<const std::int64_t> rows, const EpochKey& key,
+                       std::span<std::byte> destination) {
+  gather_rows(array, rows, &key, destination);
+}
+
+void RowReader::gather_rows(std::size_t array, std::span<const std::int64_t> rows, const EpochKey* key,
+                            std::span<std::byte> destination) {
   const auto& [name, type] = arrays_[array];
   const auto elements = static_cast<std::size_t>(type.elements());
   const std::size_t from = elements * size_of(type.dtype), to = elements * size_of(gathered_[array]);
@@ -57,20 +85,28 @@ void RowReader::gather(std::size_t array, std::span<const std::int64_t> rows, st
   const Tensor* whole = data_.whole(array);
   for (const std::int64_t row : rows) {
     check_internal(row >= 0 && row < data_.rows(), "row reader: row ", row, " of ", data_.rows());
-    if (whole)
-      convert_elements(type.dtype, whole->bytes().subspan(static_cast<std::size_t>(row) * from, from), gathered_[array],
-                       destination.first(to));
-    else if (gathered_[array] == type.dtype) data_.fetch(array, row, destination.first(to));
-    else fetch_converted(array, row, destination.first(to));
+    if (whole) {
+      convert_row(array, whole->bytes().subspan(static_cast<std::size_t>(row) * from, from), destination.first(to));
+    } else if (gathered_[array] == type.dtype) {
+      fetch(key, array, row, destination.first(to));
+    } else {
+      Tensor& fetched = rows_[array];
+      fetch(key, array, row, fetched.bytes());
+      if (!pixels_[array]) check_convertible(fetched, gathered_[array], where_of(data_.source(), name), row);
+      convert_row(array, fetched.bytes(), destination.first(to));
+    }
     destination = destination.subspan(to);
   }
 }
 
-void RowReader::fetch_converted(std::size_t array, std::int64_t row, std::span<std::byte> destination) {
-  Tensor& fetched = rows_[array];
-  data_.fetch(array, row, fetched.bytes());
-  check_convertible(fetched, gathered_[array], where_of(data_.source(), arrays_[array].first), row);
-  convert_elements(fetched.dtype(), fetched.bytes(), gathered_[array], destination);
+void RowReader::fetch(const EpochKey* key, std::size_t array, std::int64_t row, std::span<std::byte> bytes) const {
+  if (key) data_.fetch_in(*key, array, row, bytes);
+  else data_.fetch(array, row, bytes);
+}
+
+void RowReader::convert_row(std::size_t array, std::span<const std::byte> row, std::span<std::byte> destination) const {
+  if (pixels_[array]) divide_pixels(row, gathered_[array], destination.data());
+  else convert_elements(arrays_[array].second.dtype, row, gathered_[array], destination);
 }
 
 Tensor RowReader::row(std::size_t array, std::int64_t row) const {

@@ -18,7 +18,14 @@ std::string where_of(std::string_view source, std::string_view array);
 /// The position of an array among those of the data. Throws UserError with what there is and the nearest name.
 std::size_t find_array(const gcomp::Dataset& data, std::string_view name);
 
-/// Converts while it copies. The data must outlive it.
+/// What unsigned bytes stand for where floats are wanted.
+enum class ByteForm : std::uint8_t {
+  values,  ///< nothing that is settled: they are refused
+  pixels,  ///< 0 to 255 for 0 to 1: divided by 255, in f32 where the floats have no more digits
+};
+
+/// Converts while it copies. The data must outlive it. One thread at a time uses it; several may each have one of the same data
+/// where those are safe to read so.
 class RowReader {
  public:
   explicit RowReader(const gcomp::Dataset& data);
@@ -28,19 +35,24 @@ class RowReader {
   /// Makes an array fit a program's input of type `batch`, [batch, row...]: its rows must have the shape [row...], and its elements
   /// fit `batch` by the rules of runtime/convert.h: gather() gives them so. Of an array in memory all values are looked at now.
   /// Throws UserError with what was found and what was wanted.
-  void require(std::string_view name, const TensorType& batch);
+  void require(std::string_view name, const TensorType& batch, ByteForm bytes = ByteForm::values);
   /// Copies the given rows, one after another, to `destination`, which has room for exactly these. Allocates nothing. Throws
   /// UserError for a value that require() could not look at and that does not fit.
   void gather(std::size_t array, std::span<const std::int64_t> rows, std::span<std::byte> destination);
+  /// The same of the rows as an epoch has them, where random transforms change them.
+  void gather(std::size_t array, std::span<const std::int64_t> rows, const EpochKey& key, std::span<std::byte> destination);
   /// One row as it is stored.
   Tensor row(std::size_t array, std::int64_t row) const;
 
  private:
-  void fetch_converted(std::size_t array, std::int64_t row, std::span<std::byte> destination);
+  void gather_rows(std::size_t array, std::span<const std::int64_t> rows, const EpochKey* key, std::span<std::byte> destination);
+  void fetch(const EpochKey* key, std::size_t array, std::int64_t row, std::span<std::byte> bytes) const;
+  void convert_row(std::size_t array, std::span<const std::byte> row, std::span<std::byte> destination) const;
 
   const gcomp::Dataset& data_;
   std::vector<NamedType> arrays_;
   std::vector<DType> gathered_;  // what gather() makes of each
+  std::vector<bool> pixels_;     // whether it divides them by 255
   std::vector<Tensor> rows_;     // [1, row...], of those that are fetched before they are converted
 };
 

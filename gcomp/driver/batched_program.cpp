@@ -50,10 +50,13 @@ void copy_rows(const std::string& name, const TensorView& array, std::int64_t fi
     rows = converted.bytes();
   }
   std::copy(rows.begin(), rows.end(), memory.begin());
-  if (scalar || count == 0) return;
-  const std::size_t wide = rows.size() / static_cast<std::size_t>(count);
-  for (std::size_t at = rows.size(); wide > 0 && at < memory.size(); at += wide)
-    std::memcpy(memory.data() + at, memory.data() + rows.size() - wide, wide);
+  if (!scalar && count > 0) fill_up(memory, rows.size() / static_cast<std::size_t>(count), count);
+}
+
+void fill_up(std::span<std::byte> memory, std::size_t row_bytes, std::int64_t count) {
+  const std::size_t filled = row_bytes * static_cast<std::size_t>(count);
+  for (std::size_t at = filled; row_bytes > 0 && at < memory.size(); at += row_bytes)
+    std::memcpy(memory.data() + at, memory.data() + filled - row_bytes, row_bytes);
 }
 
 BatchedProgram::BatchedProgram(std::unique_ptr<runtime::Executable> executable, std::vector<IndexLimit> limits)
@@ -96,6 +99,10 @@ void BatchedProgram::fill(const Batch& arrays, std::int64_t first, std::int64_t 
 
 void BatchedProgram::run(const Batch& arrays, std::int64_t first, std::int64_t count, std::int64_t first_row) {
   fill(arrays, first, count);
+  run_filled(first_row + first);
+}
+
+void BatchedProgram::run_filled(std::int64_t first) {
   try {
     executable_->run();
     executable_->synchronize();
@@ -104,7 +111,7 @@ void BatchedProgram::run(const Batch& arrays, std::int64_t first, std::int64_t c
       const std::size_t input = executable_->input_index(limit.input);
       auto fault = find_index_fault(limit, executable_->input_buffer(input).type, executable_->input_of_run(input, 0));
       if (!fault) continue;
-      fault->row += first_row + first;
+      fault->row += first;
       throw UserError(to_string(*fault));
     }
     throw;

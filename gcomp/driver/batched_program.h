@@ -30,6 +30,10 @@ class BatchedProgram {
   /// `first_row` is what messages call the arrays' first row. Throws UserError for elements that cannot be converted, another row
   /// type, or an index out of range.
   void run(const Batch& arrays, std::int64_t first, std::int64_t count, std::int64_t first_row = 0);
+  /// The same on inputs that were written: data() of the executable's, whose first row is row `first` of the data.
+  void run_filled(std::int64_t first);
+  /// Positions of the inputs that are data.
+  const std::vector<std::size_t>& data() const { return inputs_; }
 
  private:
   void fill(const Batch& arrays, std::int64_t first, std::int64_t count);
@@ -42,6 +46,9 @@ class BatchedProgram {
 
 /// The array called `name`; throws UserError listing what there is, with the nearest name.
 const TensorView& find_array(const Batch& arrays, std::string_view name);
+
+/// Repeats the last of the first `count` rows of memory until it is full.
+void fill_up(std::span<std::byte> memory, std::size_t row_bytes, std::int64_t count);
 
 /// Copies rows of an array into memory of type `to`; converts, checks, and repeats the last row to fill it up.
 void copy_rows(const std::string& name, const TensorView& array, std::int64_t first, std::int64_t count, const TensorType& to,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/dataset.h"
 #include "gcomp/device_options.h"
 #include "gcomp/driver/compile.h"
 #include "gcomp/evaluation.h"
@@ -30,5 +31,7 @@ struct EvaluationRun {
 /// In inference form. `arrays` are the model's inputs and what loss and metrics read, all of one number of rows. Throws UserError
 /// as compiling does, where an array is missing or does not fit, and for a label or index out of range.
 EvaluationRun evaluate(const Model& model, const EvaluateOptions& options, const Batch& arrays);
+/// The same over rows that are read as they are due, by `workers` threads (below 0: as many as suit the data).
+EvaluationRun evaluate(const Model& model, const EvaluateOptions& options, const Dataset& data, int workers = -1);
 
 }  // namespace gcomp::driver

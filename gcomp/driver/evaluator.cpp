@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/step_ports.h"
 #include "ir/base/error.h"
 
@@ -50,15 +51,32 @@ Evaluator::Evaluator(std::unique_ptr<runtime::Executable> executable, EvaluatedM
   check_user(results == found, "it names ", results, " results of an evaluation, which has ", found);
 }
 
-void Evaluator::run_batch(const Batch& arrays, std::int64_t first, std::int64_t count) {
-  if (const auto port = find_port(executable().program().inputs, Role::rows))
-    store_from_double(DType::i64, executable().input(*port).data(), 0, static_cast<double>(count));
-  program_.run(arrays, first, count);
+Evaluation Evaluator::run(const Batch& arrays) {
+  return run_all(program_.rows_of(arrays), [&](std::int64_t first, std::int64_t count) { program_.run(arrays, first, count); });
 }
 
-Evaluation Evaluator::run(const Batch& arrays) {
-  const std::int64_t rows = program_.rows_of(arrays), batch = program_.batch() == 0 ? rows : program_.batch();
+Evaluation Evaluator::run(const Dataset& data, std::span<const LabelLimit> limits, int workers) {
+  const FedArrays fed = fed_arrays(executable().program(), limits);
+  check_data(data, fed);
+  const std::int64_t rows = data.rows(), batch = program_.batch() == 0 ? rows : std::min(rows, program_.batch());
+  const runtime::BatchPlan plan(rows, batch, 0, runtime::RowOrder::sequential, runtime::LastRows::kept);
+  BatchLoader loader(data, fed, plan, {.workers = workers, .steps = plan.steps_per_epoch()});
+  const auto memory = [&](std::size_t i) { return executable().input(program_.data()[i]); };
+  return run_all(rows, [&](std::int64_t first, std::int64_t count) {
+    loader.load(first / batch, memory);
+    for (std::size_t i = 0; i < program_.data().size(); ++i) {
+      const std::span<std::byte> filled = memory(i);
+      const TensorType& type = executable().input_buffer(program_.data()[i]).type;
+      if (!type.shape.empty() && type.shape[0] > 0) fill_up(filled, filled.size() / static_cast<std::size_t>(type.shape[0]), count);
+    }
+    program_.run_filled(first);
+  });
+}
+
+Evaluation Evaluator::run_all(std::int64_t rows, const RunRows& run) {
+  const std::int64_t batch = program_.batch() == 0 ? rows : program_.batch();
   check_user(rows > 0, "evaluation needs arrays with rows");
+  const auto valid_rows = find_port(executable().program().inputs, Role::rows);
   const bool takes_parts = model_.plan.takes_parts && program_.batch() > 0;
   std::vector<double> sums(model_.plan.term_is_sum.size()), counts(sums.size());
   std::vector<Total> totals(executable().program().outputs.size());
@@ -71,7 +89,8 @@ Evaluation Evaluator::run(const Batch& arrays) {
                  "no mean");
       break;
     }
-    run_batch(arrays, first, count);
+    if (valid_rows) store_from_double(DType::i64, executable().input(*valid_rows).data(), 0, static_cast<double>(count));
+    run(first, count);
     done += count;
     std::size_t output = 0;
     for (std::size_t i = 0; i < sums.size(); ++i) {

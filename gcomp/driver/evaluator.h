@@ -1,10 +1,13 @@
 // Runs the program that evaluates a model over arrays of any number of rows.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "gcomp/dataset.h"
 #include "gcomp/driver/batched_program.h"
 #include "gcomp/driver/index_limits.h"
 #include "gcomp/evaluation.h"
@@ -31,10 +34,15 @@ class Evaluator {
   /// what is computed, it is left out, which Evaluation::rows tells. Throws UserError where an array is missing or of another type,
   /// where there are no rows, or fewer than a batch that cannot be filled up, and for an index out of range.
   Evaluation run(const Batch& arrays);
+  /// The same of rows that are read as they are due, by `workers` threads ahead: memory for some batches is all that it takes.
+  /// Class numbers are checked against `limits`.
+  Evaluation run(const Dataset& data, std::span<const LabelLimit> limits, int workers);
   runtime::Executable& executable() const { return program_.executable(); }
 
  private:
-  void run_batch(const Batch& arrays, std::int64_t first, std::int64_t count);
+  /// Runs rows [first, first + count).
+  using RunRows = std::function<void(std::int64_t first, std::int64_t count)>;
+  Evaluation run_all(std::int64_t rows, const RunRows& run);
 
   BatchedProgram program_;
   EvaluatedModel model_;

@@ -4,7 +4,10 @@
 
 #include "data/format.h"
 #include "data/mapping.h"
+#include "gcomp/driver/evaluator.h"
+#include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/model_source.h"
+#include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
@@ -16,6 +19,18 @@ data::WantedArray wanted_input(const ValueInfo& input) {
   if (!input.has_shape || input.dimensions.empty()) return wanted;
   Shape& row = wanted.row.emplace();
   for (std::size_t i = 1; i < input.dimensions.size(); ++i) row.push_back(input.dimensions[i].size);
+  return wanted;
+}
+
+std::vector<data::WantedArray> wanted_of(const FedArrays& fed) {
+  std::vector<data::WantedArray> wanted;
+  for (const FedArray& array : fed.arrays) {
+    const Shape& shape = array.type.shape;
+    wanted.push_back({.name = array.name,
+                      .dtype = array.type.dtype,
+                      .row = shape.empty() ? std::optional<Shape>() : Shape(shape.begin() + 1, shape.end()),
+                      .input = array.bytes == runtime::ByteForm::pixels});
+  }
   return wanted;
 }
 
@@ -65,15 +80,16 @@ std::vector<data::WantedArray> wanted_arrays(const Model& model, const LossSpec&
   return wanted;
 }
 
-std::vector<data::WantedArray> wanted_arrays(const Trainer& trainer) {
-  std::vector<data::WantedArray> wanted;
-  for (const std::string& name : trainer.input_names()) {
-    const TensorType& type = trainer.input_type(name);
-    data::WantedArray array{.name = name, .dtype = type.dtype, .input = name != passes::kLabelArray};
-    if (type.rank() > 0) array.row = Shape(type.shape.begin() + 1, type.shape.end());
-    wanted.push_back(std::move(array));
-  }
-  return wanted;
+std::vector<data::WantedArray> wanted_arrays(const Trainer& trainer) { return wanted_of(fed_arrays(trainer)); }
+
+std::vector<data::WantedArray> wanted_for_evaluation(Trainer& trainer) {
+  return wanted_of(fed_arrays(trainer.impl().evaluation().executable().program(), {}));
+}
+
+Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers) {
+  Evaluator& evaluator = trainer.impl().used_evaluation();
+  const FedArrays fed = fed_arrays(evaluator.executable().program(), label_limits(trainer));
+  return evaluator.run(data, label_limits(trainer), workers < 0 ? default_workers(data, fed) : workers);
 }
 
 OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model) {

@@ -32,6 +32,12 @@ std::vector<data::WantedArray> wanted_arrays(const Model& model, const LossSpec&
 /// What a compiled step reads.
 std::vector<data::WantedArray> wanted_arrays(const Trainer& trainer);
 
+/// What its evaluation reads. Compiles it, where it is not.
+std::vector<data::WantedArray> wanted_for_evaluation(Trainer& trainer);
+
+/// Trainer::evaluate() of rows that are read as they are due, by `workers` threads; below 0, as many as suit the data.
+Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers = -1);
+
 /// Where the loss names arrays, `outputs` are what its names could have meant too. Throws UserError as data::parse_spec(), what it
 /// opens and data::map_arrays() do, and (exit 2) where a loss or metric names what is neither an output nor an array.
 OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model = nullptr);

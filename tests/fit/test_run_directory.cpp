@@ -27,7 +27,7 @@ std::vector<json> lines_of(const std::string& path) {
 
 /// Without what time decides.
 std::vector<json> timeless(std::vector<json> lines) {
-  for (json& line : lines) line.erase("rows_per_second");
+  for (json& line : lines) line.erase("rows_per_second"), line.erase("data_wait");
   return lines;
 }
 

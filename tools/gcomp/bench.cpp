@@ -12,11 +12,11 @@
 #include "runtime/batch_plan.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
+#include "tools/gcomp/data_flags.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/step_flags.h"
 #include "tools/gcomp/step_profile.h"
-#include "tools/gcomp/data_flags.h"
 
 namespace gcomp::tools {
 namespace {
@@ -46,7 +46,8 @@ struct Timing {
 /// they differ from those of the last step: a file of one batch stays resident.
 Timing time_steps(const BenchFlags& flags, Trainer& trainer, const Dataset& data, std::span<std::int64_t> nanoseconds) {
   using Clock = std::chrono::steady_clock;
-  driver::BatchFeeder feeder(data, trainer);
+  driver::BatchFeeder feeder(data, driver::fed_arrays(trainer));
+  const EpochKey first_epoch;
   runtime::BatchPlan plan(data.rows(), flags.batch, 0, runtime::RowOrder::sequential);
   const std::int64_t total = flags.warmup + flags.steps;
   const bool one_batch = data.rows() == flags.batch;
@@ -57,7 +58,8 @@ Timing time_steps(const BenchFlags& flags, Trainer& trainer, const Dataset& data
     const bool profile_begins = flags.profile && started == flags.warmup;
     const int room = profile_begins ? 1 : trainer.most_pending();
     if (started < total && trainer.pending() < room) {
-      if (started == 0 || !one_batch) feeder.load(plan.rows_of(started));
+      for (std::size_t i = 0; i < feeder.inputs() && (started == 0 || !one_batch); ++i)
+        feeder.fill(i, plan.rows_of(started), &first_epoch, trainer.input(i));
       if (profile_begins) driver::step_of(trainer).time_steps(nanoseconds);
       starts.push_back(Clock::now());
       driver::on_rows(

@@ -1,4 +1,4 @@
-// gcomp eval: the loss and the metrics of a model, .onnx or .gcx, over the arrays of an .npz.
+// gcomp eval: the loss and the metrics of a model, .onnx or .gcx, over data.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -8,29 +8,27 @@
 #include "tools/gcomp/class_weights.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
+#include "tools/gcomp/data_flags.h"
 #include "tools/gcomp/lora_flags.h"
 #include "tools/gcomp/metric_text.h"
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/report.h"
-#include "tools/gcomp/training_data.h"
 
 namespace gcomp::tools {
 namespace {
 
 struct EvalFlags {
-  std::string model, data, loss, output;
+  std::string model, loss, output;
   std::vector<std::string> metrics;
-  std::int64_t batch = 0;
+  std::int64_t batch = 0, workers = -1;
+  DataFlags data;
   ModelOptions model_options;
   LoraFlags lora;
   DeviceOptions device;
   TrustOptions trust;
 };
 
-void report_left_out(const Console& console, const Evaluation& evaluation, const Batch& arrays) {
-  std::int64_t rows = 0;
-  for (const auto& [name, array] : arrays)
-    if (!array.type().shape.empty()) rows = array.type().shape[0];
+void report_left_out(const Console& console, const Evaluation& evaluation, std::int64_t rows) {
   if (evaluation.rows < rows)
     console.say(concat("evaluation leaves out the last ", rows - evaluation.rows, " rows, which fill no batch"));
 }
@@ -41,10 +39,10 @@ Evaluation evaluate_artifact(const EvalFlags& flags, const Console& console) {
   compiling.watch(device);
   Trainer trainer = Trainer::load(flags.model, device, flags.device.request(), flags.trust.parse(flags.model));
   console.say("device: " + trainer.device());
-  const std::vector<NamedTensor> arrays = load_arrays(flags.data, driver::evaluation_arrays(trainer));
-  const Batch batch = views_of(arrays);
-  Evaluation evaluation = trainer.evaluate(batch);
-  report_left_out(console, evaluation, batch);
+  const driver::OpenedData data = driver::open_data(flags.data.request, driver::wanted_for_evaluation(trainer));
+  for (const std::string& note : data.notes) console.say("note: " + note);
+  Evaluation evaluation = driver::evaluate(trainer, *data.train, static_cast<int>(flags.workers));
+  report_left_out(console, evaluation, data.train->rows());
   return evaluation;
 }
 
@@ -52,11 +50,10 @@ Evaluation evaluate_model(const EvalFlags& flags, const driver::LoraSettings& lo
   if (flags.loss.empty()) throw UserError(missing_loss("--loss is missing"), ExitCode::usage);
   flags.trust.parse(flags.model);
   driver::EvaluateOptions options;
-  options.loss = driver::read_loss(with_class_weights(flags.loss, flags.data), flags.output);
+  options.loss = driver::read_loss(with_class_weights(flags.loss, flags.data.text()), flags.output);
   options.metrics = driver::metrics_of(flags.metrics, options.loss);
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();
-  options.graph.shapes.data_source = flags.data;
   options.graph.lora = lora;
   options.device = flags.device.request();
   options.device_options = flags.device.parse(console);
@@ -67,13 +64,14 @@ Evaluation evaluate_model(const EvalFlags& flags, const driver::LoraSettings& lo
   };
   const Model model = Model::load(flags.model);
   require_output(flags.output, model, "");
-  require_names(model, options.loss, options.metrics, flags.data);
-  const std::vector<NamedTensor> arrays = load_arrays(flags.data, array_names(model, options.loss, options.metrics));
-  const Batch batch = views_of(arrays);
-  driver::EvaluationRun run = driver::evaluate(model, options, batch);
+  const driver::OpenedData data =
+      driver::open_data(flags.data.request, driver::wanted_arrays(model, options.loss, options.metrics), &model);
+  for (const std::string& note : data.notes) console.say("note: " + note);
+  options.graph.shapes.data_source = data.train->source();
+  driver::EvaluationRun run = driver::evaluate(model, options, *data.train, static_cast<int>(flags.workers));
   report_outputs(console, run.model, flags.loss, run.output);
   console.say("device: " + run.device);
-  report_left_out(console, run.evaluation, batch);
+  report_left_out(console, run.evaluation, data.train->rows());
   return run.evaluation;
 }
 
@@ -83,14 +81,14 @@ void eval(const EvalFlags& flags, const Console& console) {
   try {
     evaluation = is_artifact(flags.model) ? evaluate_artifact(flags, console) : evaluate_model(flags, lora, console);
   } catch (const UserError& error) {
-    if (error.code() == ExitCode::usage || std::string_view(error.what()).find(flags.data) != std::string_view::npos) throw;
-    throw UserError(concat("'", flags.data, "': ", error.what()), error.code());
+    if (error.code() == ExitCode::usage || std::string_view(error.what()).find(flags.data.text()) != std::string_view::npos) throw;
+    throw UserError(concat("'", flags.data.text(), "': ", error.what()), error.code());
   }
   char text[64];
   std::snprintf(text, sizeof text, "loss %.9g", evaluation.loss);
   console.result(text);
   for (const std::string& line : metric_lines(evaluation, "")) console.result(line);
-  nlohmann::json json{{"data", flags.data}, {"loss", evaluation.loss}, {"rows", evaluation.rows}};
+  nlohmann::json json{{"data", flags.data.text()}, {"loss", evaluation.loss}, {"rows", evaluation.rows}};
   add_metrics(json, evaluation);
   console.result_json(std::move(json));
 }
@@ -99,11 +97,11 @@ void eval(const EvalFlags& flags, const Console& console) {
 
 Command add_eval(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<EvalFlags>();
-  ArgumentParser parser = root.add_subcommand("eval", "loss and metrics of a model on the arrays of an .npz, in inference form");
+  ArgumentParser parser = root.add_subcommand("eval", "loss and metrics of a model on data, in inference form");
   parser.add_option("MODEL", flags->model, "an .onnx file, or a .gcx with a training step").required();
-  parser.add_option("--data", flags->data, "arrays named after the model's inputs, and what loss and metrics read")
-      .type_name("NPZ")
-      .required();
+  flags->data.add(parser);
+  parser.add_option("--workers", flags->workers, "threads that read rows ahead (default: by the data; the results are the same)")
+      .type_name("N");
   add_loss(parser, flags->loss);
   add_output(parser, flags->output);
   add_metric(parser, flags->metrics);

@@ -25,6 +25,7 @@ double parse_duration(std::string_view text, const std::string& flag) {
 }
 
 void FitFlags::add(ArgumentParser& parser) {
+  add_loader(parser);
   const std::string group = "Run (docs/runs.md)";
   parser
       .add_option("--run-dir", run_dir,
@@ -68,6 +69,24 @@ void FitFlags::add(ArgumentParser& parser) {
       .group(group);
 }
 
+void FitFlags::add_loader(ArgumentParser& parser) {
+  const std::string group = "Data (docs/data.md)";
+  parser
+      .add_option(
+          "--workers", workers,
+          "threads that read batches ahead; the training is the same for any number (default: none for data in memory, else "
+          "by processors)")
+      .type_name("N")
+      .group(group);
+  parser.add_option("--prefetch", prefetch, "batches that workers are ahead (default 4)").type_name("N").group(group);
+  parser
+      .add_option("--on-bad-sample", on_bad_sample,
+                  "skip: the next row stands in for one that cannot be read, which is counted (default stop)")
+      .type_name("stop|skip")
+      .one_of({"stop", "skip"})
+      .group(group);
+}
+
 void FitFlags::check() const {
   if (resume && overwrite) refuse_run("--resume and --overwrite: a run goes on or is replaced; give one of them");
   const std::pair<bool, const char*> needing[] = {{resume, "--resume"},
@@ -93,6 +112,9 @@ void FitFlags::apply(FitOptions& options) const {
   options.keep = keep;
   options.drop_last = drop_last == "true";
   options.plan_only = plan_only;
+  if (workers >= 0) options.workers = workers;
+  options.prefetch = prefetch;
+  options.on_bad_sample = on_bad_sample == "skip" ? BadSample::skip : BadSample::stop;
   if (!max_time.empty()) options.max_seconds = parse_duration(max_time, "--max-time");
   if (checkpoint_every.empty()) return;
   if (checkpoint_every.find_first_not_of("0123456789") != checkpoint_every.npos)

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -41,6 +42,21 @@ void TrainingRun::print_results(const std::string& out, const std::string& diges
   for (const std::string& metric : metric_lines(*result_.evaluation)) console_.result(metric);
 }
 
+/// Where it is worth a word.
+void TrainingRun::report_data_wait() const {
+  constexpr double kMentioned = 0.05, kTooSlow = 0.2;
+  const double share = result_.seconds > 0 ? result_.data_wait / result_.seconds : 0;
+  if (share < kMentioned) return;
+  std::string text = concat(
+      "waited for data: ", time_text(result_.data_wait), " of ", time_text(result_.seconds), " (",
+      static_cast<int>(100 * share + 0.5), " %), read by ",
+      result_.workers == 0 ? "the training's own thread" : concat(result_.workers, result_.workers == 1 ? " worker" : " workers"));
+  if (share >= kTooSlow)
+    text += concat("; reading is slower than the steps: --workers ", std::max<std::int64_t>(2, 2 * result_.workers),
+                   " may help, or gcomp data convert, which decodes and resizes once");
+  console_.say(text);
+}
+
 /// What was skipped, dropped or tolerated, and why the run ended before its last step.
 void TrainingRun::say_what_happened() const {
   const std::int64_t done = plan_.done + result_.steps;
@@ -50,6 +66,7 @@ void TrainingRun::say_what_happened() const {
     console_.result(concat("stopped after step ", done, " of ", plan_.steps, ": --max-time ", flags_.run.max_time, " has passed"));
   if (result_.best) console_.result(concat("best ", flags_.run.save_best, " ", *result_.best, " after step ", result_.best_step));
   if (result_.skipped > 0) console_.result(skipped_text());
+  report_data_wait();
   if (plan_.dropped_rows > 0 && directory_)
     console_.result(concat("each epoch dropped ", plan_.dropped_rows, plan_.dropped_rows == 1 ? " row" : " rows"));
   for (const std::string& one : result_.tolerated) console_.warn(one);
@@ -63,7 +80,10 @@ nlohmann::json TrainingRun::results(const std::string& out, const std::string& d
                       {"seconds", result_.seconds},
                       {"seed", plan_.position.seed},
                       {"weights_sha256", digest},
-                      {"dropped_rows", plan_.dropped_rows}};
+                      {"dropped_rows", plan_.dropped_rows},
+                      {"data_wait_seconds", result_.data_wait},
+                      {"workers", result_.workers}};
+  if (result_.bad_samples > 0) json["bad_samples"] = result_.bad_samples;
   if (trainer_->skipped()) json["skipped_steps"] = result_.skipped;
   if (directory_) json["run_dir"] = flags_.run.run_dir;
   if (result_.best) json["best"] = {{"value", *result_.best}, {"step", result_.best_step}};

@@ -81,6 +81,7 @@ class TrainingRun {
   void report_evaluation(const FitEvaluation& evaluation);
 
   void say_what_happened() const;
+  void report_data_wait() const;
   nlohmann::json results(const std::string& out, const std::string& digest) const;
   std::string skipped_text() const;
   void print_results(const std::string& out, const std::string& digest) const;

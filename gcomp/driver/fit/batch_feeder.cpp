@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
 
 namespace gcomp::driver {
@@ -20,61 +21,74 @@ std::string describe_outputs(const Trainer& trainer) {
   return concat("; the loss looks at output ", used, ", the model has also ", others, " (--output NAME)");
 }
 
-[[noreturn]] void throw_label_fault(const LabelFault& fault, const LabelLimit& limit, const Dataset& data, const Trainer& trainer) {
-  const auto fitting = outputs_with_class(other_outputs(trainer), fault.largest);
-  throw UserError(concat("'", data.source(), "', ", to_string(fault, limit),
-                         fitting.empty() ? describe_outputs(trainer) : suggest_outputs(fitting)));
-}
-
-void check_label_array(const Tensor& labels, const LabelLimit& limit, const Dataset& data, const Trainer& trainer) {
-  if (const std::optional<LabelFault> fault = find_label_fault(labels, limit)) throw_label_fault(*fault, limit, data, trainer);
-}
-
-/// All rows of an array as they are stored.
-Tensor read_rows(const Dataset& data, std::size_t array, const TensorType& row) {
-  TensorType type{row.dtype, {data.rows()}};
-  type.shape.insert(type.shape.end(), row.shape.begin(), row.shape.end());
-  Tensor all(type);
-  const auto bytes = static_cast<std::size_t>(row.bytes());
-  for (std::int64_t i = 0; i < data.rows(); ++i)
-    data.fetch(array, i, all.bytes().subspan(static_cast<std::size_t>(i) * bytes, bytes));
-  return all;
+[[noreturn]] void throw_label_fault(const LabelFault& fault, const LabelLimit& limit, const Dataset& data, const FedArrays& fed) {
+  throw UserError(concat("'", data.source(), "', ", to_string(fault, limit), fed.advice ? fed.advice(fault) : ""));
 }
 
 }  // namespace
 
-void check_data(const Dataset& data, const Trainer& trainer) {
+FedArrays fed_arrays(const runtime::Program& program, std::span<const LabelLimit> limits) {
+  FedArrays fed;
+  for (const runtime::Port& input : program.inputs) {
+    if (!definition_of(input.role).from_data) continue;
+    const runtime::Buffer& buffer = program.buffers[static_cast<std::size_t>(input.buffer)];
+    FedArray& array = fed.arrays.emplace_back(FedArray{.name = buffer.name, .type = buffer.type});
+    if (input.role == Role::array) array.bytes = runtime::ByteForm::pixels;
+    for (const LabelLimit& limit : limits)
+      if (limit.array == array.name) array.limit = limit;
+  }
+  return fed;
+}
+
+FedArrays fed_arrays(const Trainer& trainer) {
+  FedArrays fed = fed_arrays(trainer.impl().step.reader().program(), label_limits(trainer));
+  for (FedArray& array : fed.arrays) array.type = trainer.input_type(array.name);  // of all shards
+  fed.advice = [&trainer](const LabelFault& fault) {
+    const auto fitting = outputs_with_class(other_outputs(trainer), fault.largest);
+    return fitting.empty() ? describe_outputs(trainer) : suggest_outputs(fitting);
+  };
+  return fed;
+}
+
+void check_data(const Dataset& data, const FedArrays& fed) {
   runtime::RowReader reader(data);
-  for (const std::string& name : trainer.input_names()) reader.require(name, trainer.input_type(name));
-  for (const LabelLimit& limit : label_limits(trainer))
-    if (const Tensor* labels = data.whole(reader.find(limit.array))) check_label_array(*labels, limit, data, trainer);
-}
-
-BatchFeeder::BatchFeeder(const Dataset& data, Trainer& trainer) : data_(data), trainer_(trainer), reader_(data) {
-  check_data(data, trainer);
-  for (const std::string& name : trainer.input_names()) {
-    reader_.require(name, trainer.input_type(name));
-    Input& input = inputs_.emplace_back(Input{.array = reader_.find(name), .type = trainer.input_type(name)});
-    for (const LabelLimit& limit : label_limits(trainer))
-      if (limit.array == name && !data.whole(input.array)) input.limit = limit;
+  for (const FedArray& array : fed.arrays) {
+    reader.require(array.name, array.type, array.bytes);
+    const Tensor* labels = array.limit ? data.whole(reader.find(array.name)) : nullptr;
+    if (!labels) continue;
+    if (const std::optional<LabelFault> fault = find_label_fault(*labels, *array.limit))
+      throw_label_fault(*fault, *array.limit, data, fed);
   }
 }
 
-void BatchFeeder::load(std::span<const std::int64_t> rows) {
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    reader_.gather(inputs_[i].array, rows, trainer_.input(i));
-    if (inputs_[i].limit) check_labels(i, rows);
+void check_data(const Dataset& data, const Trainer& trainer) { check_data(data, fed_arrays(trainer)); }
+
+BatchFeeder::BatchFeeder(const Dataset& data, FedArrays arrays) : data_(data), fed_(std::move(arrays)), reader_(data) {
+  for (const FedArray& array : fed_.arrays) {
+    reader_.require(array.name, array.type, array.bytes);
+    const std::size_t index = reader_.find(array.name);
+    const std::int64_t rows = array.type.shape[0];
+    inputs_.push_back({.array = index,
+                       .row_bytes = rows == 0 ? 0 : static_cast<std::size_t>(array.type.bytes() / rows),
+                       .checked = !array.limit || data.whole(index)});
   }
 }
 
-void BatchFeeder::check_labels(std::size_t input, std::span<const std::int64_t> rows) const {
-  TensorType type = inputs_[input].type;
-  type.shape[0] = std::ssize(rows);  // an epoch's last may be fewer
-  const TensorView labels(std::move(type), trainer_.input(input));
-  std::optional<LabelFault> fault = find_label_fault(labels, *inputs_[input].limit);
+void BatchFeeder::fill(std::size_t input, std::span<const std::int64_t> rows, const EpochKey* key, std::span<std::byte> memory) {
+  if (key) reader_.gather(inputs_[input].array, rows, *key, memory);
+  else reader_.gather(inputs_[input].array, rows, memory);
+  if (!inputs_[input].checked) check_labels(input, rows, memory);
+}
+
+void BatchFeeder::check_labels(std::size_t input, std::span<const std::int64_t> rows, std::span<const std::byte> memory) const {
+  const FedArray& array = fed_.arrays[input];
+  TensorType type = array.type;
+  type.shape[0] = std::ssize(rows);
+  const TensorView labels(std::move(type), memory);
+  std::optional<LabelFault> fault = find_label_fault(labels, *array.limit);
   if (!fault) return;
   fault->row = rows[static_cast<std::size_t>(fault->row)];
-  throw_label_fault(*fault, *inputs_[input].limit, data_, trainer_);
+  throw_label_fault(*fault, *array.limit, data_, fed_);
 }
 
 void throw_index_fault(const IndexFault& fault, const Dataset& data, std::span<const std::int64_t> rows) {
@@ -95,19 +109,6 @@ std::string find_non_finite(const Dataset& data, const Trainer& trainer, std::sp
     }
   }
   return "";
-}
-
-EvaluationRows::EvaluationRows(const Dataset& data, Trainer& trainer) : rows_(data.rows()) {
-  check_data(data, trainer);
-  const std::vector<std::string> names = evaluation_arrays(trainer);
-  const std::vector<NamedType> arrays = data.arrays();
-  read_.reserve(names.size());  // views of its tensors stay
-  for (const std::string& name : names) {
-    const std::size_t array = runtime::find_array(data, name);
-    const Tensor* whole = data.whole(array);
-    if (!whole) whole = &read_.emplace_back(read_rows(data, array, arrays[array].second));
-    batch_.emplace_back(name, *whole);
-  }
 }
 
 }  // namespace gcomp::driver

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,25 +18,48 @@ namespace gcomp::driver {
 /// Whether every array that the trainer reads is there and fits. Class numbers of arrays in memory are looked at too. Throws
 /// UserError with source, array and row.
 void check_data(const Dataset& data, const Trainer& trainer);
+void check_data(const Dataset& data, const struct FedArrays& fed);
 
-/// Copies rows of the data into the trainer's inputs. Allocates nothing.
+/// An array of the data as a program reads it.
+struct FedArray {
+  std::string name;
+  TensorType type;  ///< of a batch
+  /// Unsigned bytes are pixels where they feed the model, and nothing where the loss reads them.
+  runtime::ByteForm bytes = runtime::ByteForm::values;
+  std::optional<LabelLimit> limit = {};  ///< of class numbers
+};
+/// In the order of the program's inputs that are data.
+struct FedArrays {
+  std::vector<FedArray> arrays;
+  std::function<std::string(const LabelFault&)> advice;  ///< what a message about a class number ends with
+};
+/// Those of the training step.
+FedArrays fed_arrays(const Trainer& trainer);
+/// Those of a program. `limits` are of arrays of any of these names.
+FedArrays fed_arrays(const runtime::Program& program, std::span<const LabelLimit> limits);
+
+/// Copies rows of the data into memory of a program's inputs. Allocates nothing. One thread at a time; several may each have one.
 class BatchFeeder {
  public:
-  /// Throws as check_data().
-  BatchFeeder(const Dataset& data, Trainer& trainer);
-  /// Throws UserError for a value or class number that does not fit, of data that are fetched row by row.
-  void load(std::span<const std::int64_t> rows);
+  /// The data must outlive it. Throws UserError where an array is missing or does not fit.
+  BatchFeeder(const Dataset& data, FedArrays arrays);
+
+  std::size_t inputs() const { return inputs_.size(); }
+  std::size_t row_bytes(std::size_t input) const { return inputs_[input].row_bytes; }
+  /// To memory of rows.size() * row_bytes(). With a key, rows as that epoch has them. Throws UserError for a row that cannot be
+  /// read, and for a value or class number that does not fit, of data that are fetched row by row.
+  void fill(std::size_t input, std::span<const std::int64_t> rows, const EpochKey* key, std::span<std::byte> memory);
 
  private:
-  void check_labels(std::size_t input, std::span<const std::int64_t> rows) const;
+  void check_labels(std::size_t input, std::span<const std::int64_t> rows, std::span<const std::byte> memory) const;
 
   const Dataset& data_;
-  Trainer& trainer_;
+  FedArrays fed_;
   runtime::RowReader reader_;
   struct Input {
-    std::size_t array = 0;
-    TensorType type;
-    std::optional<LabelLimit> limit = {};  // of class numbers that nobody has looked at
+    std::size_t array = 0;      // of the data
+    std::size_t row_bytes = 0;  // as the program has it
+    bool checked = false;       // its class numbers, before the first step
   };
   std::vector<Input> inputs_;
 };
@@ -57,20 +81,5 @@ auto on_rows(Trainer& trainer, const Dataset& data, const Work& work, const Rows
 
 /// "'x.npz', array 'x', row 17 holds nan" for the first NaN or infinity among these rows of the trainer's float arrays, or "".
 std::string find_non_finite(const Dataset& data, const Trainer& trainer, std::span<const std::int64_t> rows);
-
-/// The arrays that an evaluation reads, as one batch. Those that are fetched row by row are read into memory.
-class EvaluationRows {
- public:
-  /// Compiles the program that evaluates, where it is not. Throws as check_data() and for an array that is missing.
-  EvaluationRows(const Dataset& data, Trainer& trainer);
-
-  const Batch& batch() const { return batch_; }
-  std::int64_t rows() const { return rows_; }
-
- private:
-  std::vector<Tensor> read_;  // what batch_ looks at and the data do not hold
-  Batch batch_;
-  std::int64_t rows_ = 0;
-};
 
 }  // namespace gcomp::driver

@@ -4,6 +4,7 @@
 
 #include "gcomp/driver/fit/run_directory.h"
 #include "gcomp/driver/fit/run_record.h"
+#include "gcomp/driver/opened_data.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
 
@@ -39,7 +40,7 @@ class LastRowsInPlace {
 }  // namespace
 
 bool FitLoop::evaluates_after(std::int64_t step) const {
-  if (!eval_rows_) return false;
+  if (!options_.eval) return false;
   if (step + 1 == end_) return true;
   return options_.eval_every > 0 ? (step + 1) % options_.eval_every == 0 : epoch_ends(step);
 }
@@ -58,12 +59,40 @@ FitEnd FitLoop::asked_to_end() const {
   return FitEnd::finished;
 }
 
+// ---- data ----
+
+void FitLoop::open_loader() {
+  loader_ = std::make_unique<BatchLoader>(
+      data_, fed_, *rows_,
+      LoaderOptions{.workers = options_.workers ? static_cast<int>(*options_.workers) : default_workers(data_, fed_),
+                    .ahead = static_cast<int>(options_.prefetch),
+                    .on_bad_sample = options_.on_bad_sample,
+                    .seed = position_.seed,
+                    .first_step = first_,
+                    .steps = end_ - first_});
+}
+
+/// Says what the data cost.
+void FitLoop::close_loader() {
+  constexpr std::size_t kListed = 20;
+  result_.data_wait = loader_->waited();
+  result_.workers = loader_->workers();
+  const std::vector<SkippedRow>& skipped = loader_->skipped();
+  result_.bad_samples = std::ssize(skipped);
+  if (!skipped.empty())
+    result_.tolerated.push_back(
+        concat(skipped.size(), skipped.size() == 1 ? " row" : " rows", " could not be read, and the next that could stood in:"));
+  for (std::size_t i = 0; i < std::min(kListed, skipped.size()); ++i)
+    result_.tolerated.push_back(concat("  row ", skipped[i].row, " (row ", skipped[i].instead, " instead): ", skipped[i].reason));
+  if (skipped.size() > kListed) result_.tolerated.push_back(concat("  and ", skipped.size() - kListed, " more"));
+  loader_.reset();
+}
+
 // ---- steps ----
 
 void FitLoop::start(std::int64_t step) {
   result_.evaluation = {};
-  const std::span<const std::int64_t> rows = rows_->rows_of(step);
-  feeder_.load(rows);
+  const std::span<const std::int64_t> rows = loader_->load(step, [&](std::size_t input) { return trainer_.input(input); });
   if (schedule_) trainer_.set_learning_rate(schedule_->rate(step));
   if (schedule_ && schedule_->turns_momentum()) trainer_.set_momentum(schedule_->momentum(step));
   if (decisions_.spikes) set_limits(trainer_, decisions_.spikes->limits());
@@ -106,6 +135,7 @@ void FitLoop::report_step(std::int64_t step) {
   const Clock::time_point now = Clock::now();
   const double seconds = seconds_between(step_end_, now);
   step_end_ = now;
+  const double waited = loader_->waited() - std::exchange(waited_, loader_->waited());
   const FitStep report{.step = step + 1,
                        .epoch = rows_->epoch_of(step) + 1,
                        .loss = result_.loss,
@@ -115,6 +145,7 @@ void FitLoop::report_step(std::int64_t step) {
                        .loss_scale = trainer_.loss_scale(),
                        .skipped = trainer_.skipped(),
                        .rows_per_second = seconds > 0 ? static_cast<double>(rows_->rows_of(step).size()) / seconds : 0,
+                       .data_wait = waited,
                        .told = told(step)};
   if (run_ && report.told) run_->write_step(report);
   callbacks_.step(report);
@@ -146,11 +177,11 @@ std::string FitLoop::why_not_finite(std::int64_t step) {
 
 /// `regular` is one that decides; else one that only tells.
 void FitLoop::evaluate(std::int64_t step, bool regular) {
-  result_.evaluation = trainer_.evaluate(eval_rows_->batch());
+  result_.evaluation = driver::evaluate(trainer_, *options_.eval, options_.workers ? static_cast<int>(*options_.workers) : -1);
   const FitEvaluation report{.step = step + 1,
                              .epoch = rows_->epoch_of(step) + 1,
                              .evaluation = *result_.evaluation,
-                             .left_out = eval_rows_->rows() - result_.evaluation->rows,
+                             .left_out = options_.eval->rows() - result_.evaluation->rows,
                              .best = regular && decisions_.best && decisions_.best->observe(*result_.evaluation)};
   if (report.best) decisions_.best_step = step + 1;
   if (report.best) run_->save_best(trainer_);
@@ -216,7 +247,7 @@ void FitLoop::after_step(std::int64_t step) {
   bool saves = checkpoint_due(step) || result_.end != FitEnd::finished;
   const bool evaluates = evaluates_after(step), goes_on = run_ || result_.end != FitEnd::cancelled;
   if (evaluates && goes_on) evaluate(step, true);
-  else if (eval_rows_ && result_.end == FitEnd::max_time) evaluate(step, false);
+  else if (options_.eval && result_.end == FitEnd::max_time) evaluate(step, false);
   if (follows_epochs() && epoch_ends(step)) end_epoch();
   if (keeps_checkpoints() && decisions_.best && decisions_.best_step == step + 1) saves = true;
   if (keeps_checkpoints() && step + 1 == end_ && has_finite_weights()) saves = true;
@@ -225,6 +256,7 @@ void FitLoop::after_step(std::int64_t step) {
 
 FitResult FitLoop::run() {
   started_ = step_end_ = checkpointed_ = Clock::now();
+  open_loader();
   for (std::int64_t step = first_; step < end_ && result_.end == FitEnd::finished; ++step) {
     do_step(step);
     if (trainer_.pending() > 0) continue;
@@ -232,6 +264,7 @@ FitResult FitLoop::run() {
     step_end_ = Clock::now();  // an evaluation is no part of a step's time
   }
   result_.seconds = seconds_between(started_, Clock::now());
+  close_loader();
   if (checkpoints_) note(checkpoints_->finish());
   if (checkpoints_ && !checkpoints_->failures().empty()) result_.tolerated.push_back(checkpoints_->failures());
   position_.steps = first_ + result_.steps;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gcomp/driver/checkpoint.h"
-#include "gcomp/driver/fit/batch_feeder.h"
+#include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/fit/decisions.h"
 #include "gcomp/driver/fit/longer_run.h"
 #include "gcomp/driver/fit/remainder.h"
@@ -47,9 +47,11 @@ class FitLoop {
   bool checkpoint_due(std::int64_t step) const;
   bool told(std::int64_t step) const;
   /// Whether the mean loss of each epoch is wanted.
-  bool follows_epochs() const { return decisions_.plateau_metric && !eval_rows_; }
+  bool follows_epochs() const { return decisions_.plateau_metric && !options_.eval; }
   FitEnd asked_to_end() const;
 
+  void open_loader();
+  void close_loader();
   void do_step(std::int64_t step);
   void start(std::int64_t step);
   void take_losses(std::int64_t started, int most_pending);
@@ -74,10 +76,11 @@ class FitLoop {
   const FitOptions& options_;
   const FitCallbacks& callbacks_;
   RunDirectory::Impl* run_;  // null for none
-  BatchFeeder feeder_;
-  std::optional<EvaluationRows> eval_rows_;
+  FedArrays fed_;
   DataPosition position_;  // of the first step
   std::optional<runtime::BatchPlan> rows_;
+  std::unique_ptr<BatchLoader> loader_;  // while it runs
+  double waited_ = 0;                    // for data, up to the step that was told last
   std::optional<RemainderStep> last_rows_;
   std::int64_t begin_ = 0, first_ = 0, end_ = 0;  // steps of the data: where the run begins, this process, and the run ends
   std::optional<Schedule> schedule_;              // none: the same rate throughout

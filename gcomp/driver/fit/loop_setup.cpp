@@ -27,14 +27,16 @@ FitLoop::FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& option
       options_(options),
       callbacks_(callbacks),
       run_(options.run ? &options.run->impl() : nullptr),
-      feeder_(data, trainer) {
+      fed_(fed_arrays(trainer)) {
   check_options();
-  if (options.eval) eval_rows_.emplace(*options.eval, trainer);
+  check_data(data, fed_);
   if (options.eval) trainer.prepare_evaluation();
+  if (options.eval)
+    check_data(*options.eval, fed_arrays(trainer.impl().evaluation().executable().program(), label_limits(trainer)));
   place();
   bind_schedule();
   compile_remainder();
-  decisions_ = Decisions::of(options, schedule_, eval_rows_ ? metrics_of_evaluations(trainer) : std::vector<std::string>());
+  decisions_ = Decisions::of(options, schedule_, options.eval ? metrics_of_evaluations(trainer) : std::vector<std::string>());
   if (options.run && options.run->goes_on()) resume();
 }
 
@@ -44,6 +46,9 @@ void FitLoop::check_options() const {
   if (o.warmup_steps < 0) refuse("--warmup-steps: wanted 0 or more");
   if (o.eval_every < 0) refuse("--eval-every: wanted 1 or more");
   if (o.eval_every > 0 && !o.eval) refuse(concat("--eval-every ", o.eval_every, ": there is no --eval-data to evaluate"));
+  if (o.workers && (*o.workers < 0 || *o.workers > kMostWorkers))
+    refuse(concat("--workers ", *o.workers, ": wanted 0 to ", kMostWorkers));
+  if (o.prefetch < 1 || o.prefetch > kMostPrefetched) refuse(concat("--prefetch ", o.prefetch, ": wanted 1 to ", kMostPrefetched));
   if (o.log_every < 1) refuse("--log-every: wanted 1 or more");
   if (o.checkpoint_every < 0 || o.checkpoint_every_seconds < 0) refuse("--checkpoint-every: wanted 1 or more steps, or a time");
   if (o.keep < 0) refuse("--keep: wanted 0 or more");

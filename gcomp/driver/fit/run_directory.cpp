@@ -170,6 +170,7 @@ void RunDirectory::Impl::write_step(const FitStep& step) {
   tolerating([&] {
     std::vector<runtime::Metric> fields = driver::metrics_of_step(step);
     fields.emplace_back("rows_per_second", step.rows_per_second);
+    fields.emplace_back("data_wait", step.data_wait);
     metrics->write(fields);
     table->write(fields);
     std::vector<std::string> tags;

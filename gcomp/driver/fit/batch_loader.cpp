@@ -1,0 +1,290 @@
+#include "gcomp/driver/fit/batch_loader.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "ir/base/error.h"
+
+namespace gcomp::driver {
+namespace {
+
+using LoaderClock = std::chrono::steady_clock;
+
+/// One batch in memory of its own.
+struct BatchSlot {
+  std::int64_t step = -1;  // -1: free
+  std::optional<EpochKey> key;
+  std::vector<std::int64_t> rows;                  // room for a whole batch; the first `count` are the step's
+  std::vector<std::vector<std::byte>> inputs;      // as the program wants them
+  std::vector<SkippedRow> skipped;                 // of this batch, by any worker
+  std::size_t count = 0, given_out = 0, done = 0;  // rows
+  std::size_t failed_at = 0;                       // the first row of the batch that could not be read
+  std::exception_ptr failure;
+};
+
+/// Rows of one slot that one worker reads at once.
+struct Chunk {
+  BatchSlot* slot = nullptr;
+  std::size_t first = 0, count = 0;
+};
+
+/// The rows that could not be read are replaced here, so that the rest sees whole batches.
+class ChunkReader {
+ public:
+  ChunkReader(const Dataset& data, const FedArrays& arrays, BadSample policy)
+      : data_(data), feeder_(data, arrays), policy_(policy) {}
+
+  const BatchFeeder& feeder() const { return feeder_; }
+
+  /// Reads rows into memory of the inputs, which begins with the first of them. Throws for the first that cannot be read, and gives
+  /// its place in `failed`.
+  template <class Memory>
+  void read(std::span<std::int64_t> rows, const EpochKey* key, const Memory& memory, std::vector<SkippedRow>& skipped,
+            std::size_t& failed) {
+    try {
+      for (std::size_t i = 0; i < feeder_.inputs(); ++i)
+        feeder_.fill(i, rows, key, memory(i).first(rows.size() * feeder_.row_bytes(i)));
+    } catch (const UserError&) { read_each(rows, key, memory, skipped, failed); }
+  }
+
+ private:
+  /// Finds out which it was.
+  template <class Memory>
+  void read_each(std::span<std::int64_t> rows, const EpochKey* key, const Memory& memory, std::vector<SkippedRow>& skipped,
+                 std::size_t& failed) {
+    for (std::size_t at = 0; at < rows.size(); ++at) {
+      failed = at;
+      const auto fill = [&](std::int64_t row) {
+        for (std::size_t i = 0; i < feeder_.inputs(); ++i)
+          feeder_.fill(i, std::span(&row, 1), key, memory(i).subspan(at * feeder_.row_bytes(i), feeder_.row_bytes(i)));
+      };
+      try {
+        fill(rows[at]);
+      } catch (const UserError& error) {
+        if (policy_ == BadSample::stop) throw;
+        const std::int64_t instead = replace(rows[at], error, fill);
+        skipped.push_back({.row = rows[at], .instead = instead, .reason = error.what()});
+        rows[at] = instead;
+      }
+    }
+  }
+
+  /// The next row of the data that can be read: it depends on nothing else.
+  template <class Fill>
+  std::int64_t replace(std::int64_t row, const UserError& error, const Fill& fill) const {
+    const std::int64_t most = std::min<std::int64_t>(data_.rows() - 1, kMostBadRows);
+    for (std::int64_t next = 1; next <= most; ++next) {
+      const std::int64_t instead = (row + next) % data_.rows();
+      try {
+        fill(instead);
+        return instead;
+      } catch (const UserError&) {
+        if (next == most) break;
+      }
+    }
+    throw UserError(concat("--on-bad-sample skip: ", most + 1, " rows one after another cannot be read, the first: ", error.what()),
+                    error.code());
+  }
+
+  static constexpr std::int64_t kMostBadRows = 1000;
+
+  const Dataset& data_;
+  BatchFeeder feeder_;
+  BadSample policy_;
+};
+
+}  // namespace
+
+struct BatchLoader::Impl {
+  const Dataset& data;
+  const FedArrays arrays;
+  const runtime::BatchPlan plan;
+  const LoaderOptions options;
+  std::int64_t end;
+  std::size_t chunk_rows = 1;
+  ChunkReader reader;  // of the thread that takes batches, where there are no workers
+  std::vector<std::int64_t> rows;
+  std::vector<SkippedRow> skipped;
+  LoaderClock::duration waited{};
+
+  std::mutex mutex;  // of all below
+  std::condition_variable work, ready;
+  std::vector<BatchSlot> slots;
+  std::int64_t next_open, next_taken;  // steps
+  bool ends = false;
+  std::vector<std::thread> threads;
+
+  Impl(const Dataset& the_data, const FedArrays& the_arrays, const runtime::BatchPlan& the_plan, const LoaderOptions& the_options);
+  ~Impl();
+
+  std::optional<EpochKey> key_of(std::int64_t step) const {
+    return options.seed ? std::optional(EpochKey{*options.seed, plan.epoch_of(step)}) : std::nullopt;
+  }
+  BatchSlot& slot_of(std::int64_t step) { return slots[static_cast<std::size_t>(step) % slots.size()]; }
+  std::optional<Chunk> next_chunk();
+  void open(std::int64_t step);
+  void run();
+  void read(ChunkReader& worker, const Chunk& chunk);
+  std::span<const std::int64_t> load_directly(std::int64_t step, const Memory& memory);
+  std::span<const std::int64_t> take(std::int64_t step, const Memory& memory);
+};
+
+BatchLoader::Impl::Impl(const Dataset& the_data, const FedArrays& the_arrays, const runtime::BatchPlan& the_plan,
+                        const LoaderOptions& the_options)
+    : data(the_data),
+      arrays(the_arrays),
+      plan(the_plan),
+      options(the_options),
+      end(the_options.first_step + the_options.steps),
+      reader(the_data, the_arrays, the_options.on_bad_sample),
+      rows(static_cast<std::size_t>(the_plan.batch())),
+      next_open(the_options.first_step),
+      next_taken(the_options.first_step) {
+  const int workers = data.thread_safe() ? options.workers : std::min(options.workers, 1);
+  if (workers == 0) return;
+  const auto batch = static_cast<std::size_t>(plan.batch());
+  chunk_rows = std::max<std::size_t>(1, batch / (2 * static_cast<std::size_t>(workers)));
+  slots.resize(static_cast<std::size_t>(std::max(1, options.ahead)));
+  for (BatchSlot& slot : slots) {
+    slot.rows.resize(batch);
+    for (std::size_t i = 0; i < reader.feeder().inputs(); ++i) slot.inputs.emplace_back(batch * reader.feeder().row_bytes(i));
+  }
+  for (int i = 0; i < workers; ++i) threads.emplace_back([this] { run(); });
+}
+
+BatchLoader::Impl::~Impl() {
+  {
+    const std::lock_guard lock(mutex);
+    ends = true;
+  }
+  work.notify_all();
+  for (std::thread& thread : threads) thread.join();
+}
+
+void BatchLoader::Impl::open(std::int64_t step) {
+  BatchSlot& slot = slot_of(step);
+  slot.step = step;
+  slot.key = key_of(step);
+  slot.count = static_cast<std::size_t>(plan.count_of(step));
+  slot.given_out = slot.done = 0;
+  slot.skipped.clear();
+  slot.failure = nullptr;
+  plan.rows_of(step, std::span(slot.rows).first(slot.count));
+}
+
+/// The earliest rows that nobody reads yet. Under the mutex.
+std::optional<Chunk> BatchLoader::Impl::next_chunk() {
+  for (std::int64_t step = next_taken; step < next_open; ++step) {
+    BatchSlot& slot = slot_of(step);
+    if (slot.step != step || slot.given_out == slot.count) continue;
+    const Chunk chunk{&slot, slot.given_out, std::min(chunk_rows, slot.count - slot.given_out)};
+    slot.given_out += chunk.count;
+    return chunk;
+  }
+  if (next_open == end || slot_of(next_open).step >= 0) return std::nullopt;
+  open(next_open++);
+  return next_chunk();
+}
+
+void BatchLoader::Impl::read(ChunkReader& worker, const Chunk& chunk) {
+  BatchSlot& slot = *chunk.slot;
+  std::vector<SkippedRow> bad;
+  std::size_t failed = 0;
+  std::exception_ptr failure;
+  try {
+    worker.read(
+        std::span(slot.rows).subspan(chunk.first, chunk.count), slot.key ? &*slot.key : nullptr,
+        [&](std::size_t i) { return std::span(slot.inputs[i]).subspan(chunk.first * worker.feeder().row_bytes(i)); }, bad, failed);
+  } catch (...) { failure = std::current_exception(); }
+  const std::lock_guard lock(mutex);
+  for (SkippedRow& row : bad) slot.skipped.push_back(std::move(row));
+  if (failure && (!slot.failure || chunk.first + failed < slot.failed_at)) {
+    slot.failure = failure;
+    slot.failed_at = chunk.first + failed;
+  }
+  slot.done += chunk.count;
+  if (slot.done == slot.count) ready.notify_all();
+}
+
+void BatchLoader::Impl::run() {
+  sigset_t all;  // signals are for the threads that wait for them
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  ChunkReader worker(data, arrays, options.on_bad_sample);
+  std::unique_lock lock(mutex);
+  while (!ends) {
+    const std::optional<Chunk> chunk = next_chunk();
+    if (!chunk) {
+      work.wait(lock);
+      continue;
+    }
+    lock.unlock();
+    read(worker, *chunk);
+    lock.lock();
+  }
+}
+
+std::span<const std::int64_t> BatchLoader::Impl::load_directly(std::int64_t step, const Memory& memory) {
+  const std::span<std::int64_t> taken = std::span(rows).first(static_cast<std::size_t>(plan.count_of(step)));
+  plan.rows_of(step, taken);
+  std::size_t failed = 0;
+  const std::optional<EpochKey> key = key_of(step);
+  reader.read(taken, key ? &*key : nullptr, memory, skipped, failed);
+  return taken;
+}
+
+std::span<const std::int64_t> BatchLoader::Impl::take(std::int64_t step, const Memory& memory) {
+  std::unique_lock lock(mutex);
+  check_internal(step == next_taken && step < end, "loader: step ", step, " after ", next_taken - 1);
+  BatchSlot& slot = slot_of(step);
+  ready.wait(lock, [&] { return slot.step == step && slot.done == slot.count; });
+  if (slot.failure) std::rethrow_exception(slot.failure);
+  std::ranges::sort(slot.skipped, {}, &SkippedRow::row);
+  for (SkippedRow& row : slot.skipped) skipped.push_back(std::move(row));
+  lock.unlock();
+  for (std::size_t i = 0; i < slot.inputs.size(); ++i)
+    std::memcpy(memory(i).data(), slot.inputs[i].data(), slot.count * reader.feeder().row_bytes(i));
+  const std::span<std::int64_t> taken = std::span(rows).first(slot.count);
+  std::copy_n(slot.rows.begin(), slot.count, taken.begin());
+  lock.lock();
+  slot.step = -1;
+  ++next_taken;
+  work.notify_all();
+  return taken;
+}
+
+BatchLoader::BatchLoader(const Dataset& data, const FedArrays& arrays, const runtime::BatchPlan& plan, const LoaderOptions& options)
+    : impl_(std::make_unique<Impl>(data, arrays, plan, options)) {}
+
+BatchLoader::~BatchLoader() = default;
+
+std::span<const std::int64_t> BatchLoader::load(std::int64_t step, const Memory& memory) {
+  const LoaderClock::time_point begin = LoaderClock::now();
+  const std::span<const std::int64_t> rows =
+      impl_->threads.empty() ? impl_->load_directly(step, memory) : impl_->take(step, memory);
+  impl_->waited += LoaderClock::now() - begin;
+  return rows;
+}
+
+double BatchLoader::waited() const { return std::chrono::duration<double>(impl_->waited).count(); }
+int BatchLoader::workers() const { return static_cast<int>(impl_->threads.size()); }
+const std::vector<SkippedRow>& BatchLoader::skipped() const { return impl_->skipped; }
+
+int default_workers(const Dataset& data, const FedArrays& arrays) {
+  constexpr unsigned kMostByDefault = 8;
+  for (const FedArray& array : arrays.arrays)
+    if (!data.whole(runtime::find_array(data, array.name)))
+      return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostByDefault));
+  return 0;
+}
+
+}  // namespace gcomp::driver
