@@ -11,7 +11,7 @@ const Tensor& state_of(const std::map<std::string, Tensor>& states, const std::s
   const auto found = states.find(name);
   check_user(found != states.end(), "the state '", name, "' of an adapter is missing");
   check_user(found->second.shape() == shape, "the state '", name, "' of an adapter is ", to_string(found->second.type()),
-             ", wanted ", to_string(shape));
+             ", wanted ", gcomp::to_string(shape));
   return found->second;
 }
 
