@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "ir/base/permutation.h"
@@ -58,6 +60,24 @@ TEST(KeyedPermutation, SendsEachPositionEverywhere) {
                  degrees = static_cast<double>((n - 1) * (n - 1));
     EXPECT_LT(excess(by_seed, expected, degrees), 4) << size;
     EXPECT_LT(excess(by_number, expected, degrees), 4) << size;
+  }
+}
+
+/// Each order of a handful comes equally often.
+TEST(KeyedPermutation, GivesEachOrderOfAHandful) {
+  for (const auto& [size, orders] : {std::pair<std::int64_t, std::size_t>{3, 6}, {4, 24}, {5, 120}}) {
+    const int draws = 1000 * static_cast<int>(orders);
+    std::map<std::vector<std::int64_t>, int> counts;
+    for (int draw = 0; draw < draws; ++draw) {
+      const KeyedPermutation order = permutation(size, 99, draw);
+      std::vector<std::int64_t> places;
+      for (std::int64_t i = 0; i < size; ++i) places.push_back(order(i));
+      ++counts[places];
+    }
+    std::vector<int> all;
+    for (const auto& [places, count] : counts) all.push_back(count);
+    EXPECT_EQ(all.size(), orders);
+    EXPECT_LT(excess(all, 1000, static_cast<double>(orders - 1)), 4) << size;
   }
 }
 
