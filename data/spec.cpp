@@ -76,7 +76,8 @@ DataSpec parse_spec(std::string_view text) {
   }
   const std::size_t end = exists(rest) ? rest.size() : options_begin(rest);
   spec.path = rest.substr(0, end);
-  if (!exists(spec.path.native())) {
+  const bool glob = spec.format && spec.path.native().find_first_of("*?") != std::string::npos;  // the format says what it matches
+  if (!glob && !exists(spec.path.native())) {
     const std::size_t colon = text.find(':');
     const std::vector<const Definition*> all = definitions();
     if (!spec.format && colon != text.npos && text.find('/') > colon) {
