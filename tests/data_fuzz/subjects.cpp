@@ -4,7 +4,8 @@ namespace gcomp::tests {
 namespace {
 
 constexpr DataSubject kDataSubjects[] = {
-    {"npz", npz_seeds},
+    {"npz", npz_seeds},      {"npy", npy_seeds},   {"safetensors", safetensors_seeds}, {"idx", idx_seeds}, {"cifar", cifar_seeds},
+    {"tokens", token_seeds}, {"text", text_seeds},
 };
 
 }  // namespace

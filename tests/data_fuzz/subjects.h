@@ -12,7 +12,7 @@
 // A case is a copy of one seed's folder, in which a file or two are edited (bytes, numbers, text, cut off, parts of another file of
 // the format) or removed. It is opened by the format's name, or by content; everything that a Source tells is asked for, every row
 // fetched, every image decoded. Now and then a file becomes shorter after it was opened. Success and UserError are right, all else
-// is a finding. Files of at most some 10 KB make many cases a second.
+// is a finding. Files of at most some 10 KB make many cases a second, and so does TMPDIR=/dev/shm.
 #pragma once
 
 #include <filesystem>
@@ -44,5 +44,11 @@ struct DataSubject {
 std::span<const DataSubject> data_subjects();
 
 std::vector<DataSeed> npz_seeds(const fs::path& scratch);
+std::vector<DataSeed> npy_seeds(const fs::path& scratch);
+std::vector<DataSeed> safetensors_seeds(const fs::path& scratch);
+std::vector<DataSeed> idx_seeds(const fs::path& scratch);
+std::vector<DataSeed> cifar_seeds(const fs::path& scratch);
+std::vector<DataSeed> token_seeds(const fs::path& scratch);
+std::vector<DataSeed> text_seeds(const fs::path& scratch);
 
 }  // namespace gcomp::tests
