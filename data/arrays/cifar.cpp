@@ -6,9 +6,9 @@
 #include <numeric>
 #include <optional>
 
-#include "data/arrays/folder_listing.h"
 #include "data/arrays/formats.h"
 #include "data/arrays/stored_source.h"
+#include "data/folder_listing.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "runtime/files/atomic_file.h"
@@ -18,14 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kPixels = 3072;
+constexpr std::uint64_t kCifarPixels = 3072;
 constexpr std::uintmax_t kLargestNamesFile = 1 << 20;
 
 /// One of the two data sets.
 struct CifarKind {
   int classes;
   std::uint64_t labels;  // bytes before the pixels
-  std::uint64_t record() const { return labels + kPixels; }
+  std::uint64_t record() const { return labels + kCifarPixels; }
 };
 constexpr CifarKind kCifar10{10, 1}, kCifar100{100, 2};
 
@@ -38,17 +38,17 @@ struct CifarLabel {
 constexpr CifarLabel kLabels10[] = {{"label", 0, 10, "batches.meta.txt"}};
 constexpr CifarLabel kLabels100[] = {{"label", 1, 100, "fine_label_names.txt"}, {"coarse_label", 0, 20, "coarse_label_names.txt"}};
 
-std::span<const CifarLabel> labels_of(const CifarKind& kind) {
+std::span<const CifarLabel> cifar_labels(const CifarKind& kind) {
   return kind.labels == 1 ? std::span<const CifarLabel>(kLabels10) : std::span<const CifarLabel>(kLabels100);
 }
 
-bool exists_in(const fs::path& folder, const char* name) { return is_there(folder / name); }
+bool cifar_has(const fs::path& folder, const char* name) { return is_there(folder / name); }
 
 bool is_cifar100_folder(const fs::path& folder) {
-  return exists_in(folder, "fine_label_names.txt") && (exists_in(folder, "train.bin") || exists_in(folder, "test.bin"));
+  return cifar_has(folder, "fine_label_names.txt") && (cifar_has(folder, "train.bin") || cifar_has(folder, "test.bin"));
 }
 bool is_cifar10_folder(const fs::path& folder) {
-  return exists_in(folder, "test_batch.bin") || exists_in(folder, "data_batch_1.bin");
+  return cifar_has(folder, "test_batch.bin") || cifar_has(folder, "data_batch_1.bin");
 }
 
 /// A folder by the names in it; a file by its own name or its neighbours', and its size.
@@ -72,7 +72,7 @@ std::vector<fs::path> batches_of(const fs::path& folder, const std::string& part
 }
 
 /// What the option says, else what the sizes of all files say, else the folder.
-CifarKind kind_of(const OpenRequest& request, std::span<const std::shared_ptr<const RandomAccessFile>> files) {
+CifarKind cifar_kind(const OpenRequest& request, std::span<const std::shared_ptr<const RandomAccessFile>> files) {
   if (request.options.has("classes")) {
     const std::int64_t classes = request.options.integer("classes");
     if (classes != 10 && classes != 100)
@@ -109,7 +109,7 @@ std::vector<std::string> read_class_names(const fs::path& file, int classes) {
 }
 
 /// One label of every record, checked.
-Tensor read_labels(std::span<const RowRun> records, const CifarLabel& label) {
+Tensor read_cifar_labels(std::span<const RowRun> records, const CifarLabel& label) {
   const std::int64_t rows = std::transform_reduce(records.begin(), records.end(), std::int64_t{0}, std::plus<>(),
                                                   [](const RowRun& run) { return run.rows; });
   Tensor labels(DType::u8, {rows});
@@ -128,7 +128,7 @@ std::unique_ptr<Source> open_cifar(const OpenRequest& request) {
   std::vector<std::shared_ptr<const RandomAccessFile>> files;
   for (const fs::path& path : folder ? batches_of(request.path, request.options.word("part")) : std::vector{request.path})
     files.push_back(std::make_shared<RandomAccessFile>(path));
-  const CifarKind kind = kind_of(request, files);
+  const CifarKind kind = cifar_kind(request, files);
   std::vector<RowRun> records;
   for (const auto& file : files) {
     check_user(file->size() > 0 && file->size() % kind.record() == 0, "'", file->path(), "' has ", file->size(),
@@ -141,10 +141,10 @@ std::unique_ptr<Source> open_cifar(const OpenRequest& request) {
   images.row = {DType::u8, Shape{3, 32, 32}};
   images.runs = records;
   const fs::path beside = folder ? request.path : request.path.parent_path();
-  for (const CifarLabel& label : labels_of(kind))
+  for (const CifarLabel& label : cifar_labels(kind))
     arrays.push_back({.name = std::string(label.name),
                       .row = {DType::u8, {}},
-                      .memory = read_labels(records, label),
+                      .memory = read_cifar_labels(records, label),
                       .class_names = read_class_names(beside / label.names_file, label.classes)});
   return std::make_unique<StoredSource>(request.path.string(), std::move(arrays));
 }

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <optional>
 
-#include "data/arrays/folder_listing.h"
 #include "data/arrays/formats.h"
 #include "data/arrays/gzip_reader.h"
 #include "data/arrays/stored_source.h"
+#include "data/folder_listing.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 #include "runtime/files/read_bytes.h"

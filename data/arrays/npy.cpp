@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
-#include "data/arrays/folder_listing.h"
 #include "data/arrays/formats.h"
 #include "data/arrays/stored_source.h"
+#include "data/folder_listing.h"
 #include "ir/base/error.h"
 #include "ir/base/units.h"
 
@@ -32,7 +32,7 @@ struct NpyFile {
   runtime::NpyHeader header;
 };
 
-NpyFile open_file(const fs::path& path) {
+NpyFile open_npy_file(const fs::path& path) {
   NpyFile opened{.file = std::make_shared<RandomAccessFile>(path), .header = {}};
   const RandomAccessFile& file = *opened.file;
   try {
@@ -47,12 +47,12 @@ NpyFile open_file(const fs::path& path) {
 /// An array that cannot be read is an error only where it is wanted, or alone.
 FoundArray found_in_folder(const fs::path& path, NpyFile& opened) {
   try {
-    opened = open_file(path);
+    opened = open_npy_file(path);
     return {.name = path.stem().string(), .type = opened.header.type};
   } catch (const UserError& error) { return {.name = path.stem().string(), .problem = error.what()}; }
 }
 
-StoredArray stored(std::string name, const NpyFile& opened) {
+StoredArray stored_npy(std::string name, const NpyFile& opened) {
   const auto& [file, header] = opened;
   const TensorType& type = header.type;
   StoredArray array{.name = std::move(name), .row = {type.dtype, Shape(type.shape.begin() + 1, type.shape.end())}};
@@ -76,12 +76,12 @@ std::unique_ptr<Source> open_npy(const OpenRequest& request) {
   std::vector<NpyFile> files(paths.size());
   std::vector<FoundArray> found;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (!folder) files[i] = open_file(paths[i]);
+    if (!folder) files[i] = open_npy_file(paths[i]);
     found.push_back(folder ? found_in_folder(paths[i], files[i]) : FoundArray{paths[i].stem().string(), files[i].header.type});
   }
   ArrayChoice choice = choose_arrays(source, found, request.wanted);
   std::vector<StoredArray> arrays;
-  for (const std::size_t i : choice.chosen) arrays.push_back(stored(found[i].name, files[i]));
+  for (const std::size_t i : choice.chosen) arrays.push_back(stored_npy(found[i].name, files[i]));
   return std::make_unique<StoredSource>(source, std::move(arrays), std::move(choice.notes));
 }
 

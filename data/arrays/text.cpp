@@ -46,7 +46,7 @@ struct EncodedText {
   VocabularyFile vocabulary;
 };
 
-std::string place_in(const RandomAccessFile& file, const TextPlace& place) {
+std::string place_text(const RandomAccessFile& file, const TextPlace& place) {
   return concat("'", file.path(), "', line ", place.line, ", column ", place.column);
 }
 
@@ -84,7 +84,7 @@ EncodedText encode_characters(const RandomAccessFile& file, VocabularyFile vocab
   TokenBuffer tokens(vocabulary.tokens.size());
   tokens.reserve(characters);
   const auto invalid = read_characters(file, [&](std::uint32_t character, const TextPlace& place) {
-    check_user(ids[character] != kNoToken, place_in(file, place), ": ", shown_character(character),
+    check_user(ids[character] != kNoToken, place_text(file, place), ": ", shown_character(character),
                " is no token of the vocabulary");
     tokens.add(ids[character]);
   });
@@ -102,7 +102,7 @@ EncodedText encode_bytes(const std::shared_ptr<const RandomAccessFile>& file, Vo
   TokenBuffer tokens(vocabulary.tokens.size());
   tokens.reserve(static_cast<std::int64_t>(file->size()));
   read_bytes(*file, [&](std::uint8_t byte, const TextPlace& place) {
-    check_user(ids[byte] != kNoToken, place_in(*file, place), ": byte ", int{byte}, " is no token of the vocabulary");
+    check_user(ids[byte] != kNoToken, place_text(*file, place), ": byte ", int{byte}, " is no token of the vocabulary");
     tokens.add(ids[byte]);
   });
   return {std::move(tokens).run(file->path()), std::move(vocabulary)};
@@ -121,7 +121,8 @@ void check_fits_memory(const RandomAccessFile& file) {
              "; unit=bytes leaves it on disk");
 }
 
-EncodedText encode(const std::shared_ptr<const RandomAccessFile>& file, const Options& options, std::vector<std::string>& notes) {
+EncodedText encode_text(const std::shared_ptr<const RandomAccessFile>& file, const Options& options,
+                        std::vector<std::string>& notes) {
   const std::string unit = options.word("unit");
   std::optional<VocabularyFile> given;
   if (options.has("vocabulary")) given = load_vocabulary(options.word("vocabulary"));
@@ -137,9 +138,9 @@ EncodedText encode(const std::shared_ptr<const RandomAccessFile>& file, const Op
   check_fits_memory(*file);
   const CharacterCount count = count_characters(*file);
   if (!count.invalid) return encode_characters(*file, given ? std::move(*given) : vocabulary_of(count), count.characters);
-  check_user(unit == "auto" && !given, place_in(*file, *count.invalid),
+  check_user(unit == "auto" && !given, place_text(*file, *count.invalid),
              ": bytes that are no UTF-8; unit=bytes reads them as they are");
-  notes.push_back(concat(place_in(*file, *count.invalid), ": bytes that are no UTF-8, so that the text is read as bytes"));
+  notes.push_back(concat(place_text(*file, *count.invalid), ": bytes that are no UTF-8, so that the text is read as bytes"));
   return encode_bytes(file, all_bytes());
 }
 
@@ -160,7 +161,7 @@ std::unique_ptr<Source> open_text(const OpenRequest& request) {
   const auto file = std::make_shared<const RandomAccessFile>(request.path);
   check_user(file->size() > 0, "'", file->path(), "' is empty");
   WindowExtras extras;
-  EncodedText text = encode(file, request.options, extras.notes);
+  EncodedText text = encode_text(file, request.options, extras.notes);
   extras.vocabulary = vocabulary_text(text.vocabulary);
   std::vector<TokenRun> runs;
   runs.push_back(std::move(text.run));

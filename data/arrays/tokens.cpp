@@ -6,9 +6,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "data/arrays/folder_listing.h"
 #include "data/arrays/formats.h"
 #include "data/arrays/windows.h"
+#include "data/folder_listing.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
@@ -41,13 +41,13 @@ TokenHeader token_header(std::span<const std::byte> head) {
   return header;
 }
 
-bool has_header(std::span<const std::byte> head, std::uint64_t size) {
+bool has_token_header(std::span<const std::byte> head, std::uint64_t size) {
   const TokenHeader header = token_header(head);
   const TokenFileKind* kind = kind_of_magic(header.magic);
   return kind && header.version == kind->version && size >= kTokenHeaderBytes;
 }
 
-std::array<std::byte, sizeof(TokenHeader)> head_of(const RandomAccessFile& file) {
+std::array<std::byte, sizeof(TokenHeader)> token_head(const RandomAccessFile& file) {
   std::array<std::byte, sizeof(TokenHeader)> head{};
   if (file.size() >= head.size()) file.read(0, head);
   return head;
@@ -55,12 +55,12 @@ std::array<std::byte, sizeof(TokenHeader)> head_of(const RandomAccessFile& file)
 
 /// llm.c's header, in a file or in the first of a folder's .bin files.
 bool recognises_tokens(const PathFacts& facts) {
-  if (!facts.folder) return has_header(facts.head, facts.size);
+  if (!facts.folder) return has_token_header(facts.head, facts.size);
   const std::vector<fs::path> files = files_in(facts.path, "*.bin");
   if (files.empty()) return false;
   try {
     const RandomAccessFile file(files[0]);
-    return has_header(head_of(file), file.size());
+    return has_token_header(token_head(file), file.size());
   } catch (const UserError&) { return false; }
 }
 
@@ -75,7 +75,7 @@ TokenRun open_headed(std::shared_ptr<const RandomAccessFile> file, const TokenFi
   return run;
 }
 
-TokenRun open_raw(std::shared_ptr<const RandomAccessFile> file, const Options& options) {
+TokenRun open_raw_tokens(std::shared_ptr<const RandomAccessFile> file, const Options& options) {
   const int width = options.word("dtype") == "uint32" ? 4 : 2;
   const auto size = static_cast<std::uint64_t>(width);
   check_user(file->size() % size == 0, "'", file->path(), "' has ", file->size(), " bytes, wanted ", width,
@@ -85,13 +85,13 @@ TokenRun open_raw(std::shared_ptr<const RandomAccessFile> file, const Options& o
   return run;
 }
 
-TokenRun open_run(const fs::path& path, const Options& options) {
+TokenRun open_token_run(const fs::path& path, const Options& options) {
   auto file = std::make_shared<const RandomAccessFile>(path);
-  const TokenHeader header = token_header(head_of(*file));
+  const TokenHeader header = token_header(token_head(*file));
   check_user(header.magic != kEvaluationMagic || header.version != 1, "'", file->path(),
              "' has multiple-choice questions of llm.c, no run of tokens");
   const TokenFileKind* kind = kind_of_magic(header.magic);
-  if (!kind) return open_raw(std::move(file), options);
+  if (!kind) return open_raw_tokens(std::move(file), options);
   check_user(!options.given("dtype") || options.word("dtype") == kind->dtype, "'", file->path(), "': its header says ", kind->dtype,
              ", but dtype=", options.word("dtype"), " was given");
   return open_headed(std::move(file), *kind, header);
@@ -103,7 +103,7 @@ bool is_for_evaluation(const fs::path& file) {
 }
 
 /// The .bin files of one part of a folder; those of the other go to `others`.
-std::vector<fs::path> part_of(const fs::path& folder, const std::string& part, std::vector<std::string>& others) {
+std::vector<fs::path> part_of_tokens(const fs::path& folder, const std::string& part, std::vector<std::string>& others) {
   std::vector<fs::path> files;
   for (const fs::path& file : files_in(folder, "*.bin")) {
     if (part == "all" || is_for_evaluation(file) == (part == "val")) files.push_back(file);
@@ -120,7 +120,7 @@ std::unique_ptr<Source> open_tokens(const OpenRequest& request) {
   WindowExtras extras;
   if (is_folder(path)) {
     std::vector<std::string> others;
-    files = part_of(path, request.options.word("part"), others);
+    files = part_of_tokens(path, request.options.word("part"), others);
     if (!others.empty())
       extras.notes.push_back(
           concat("of '", path.string(), "', part=", request.options.word("part"), " leaves out ", listing(others)));
@@ -129,7 +129,7 @@ std::unique_ptr<Source> open_tokens(const OpenRequest& request) {
     check_user(!files.empty(), "no file matches '", path.string(), "'");
   }
   std::vector<TokenRun> runs;
-  for (const fs::path& file : files) runs.push_back(open_run(file, request.options));
+  for (const fs::path& file : files) runs.push_back(open_token_run(file, request.options));
   return open_windows(request, std::move(runs), std::move(extras));
 }
 

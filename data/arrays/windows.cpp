@@ -119,7 +119,7 @@ std::vector<const WantedArray*> integer_inputs(std::span<const WantedArray> want
 }
 
 /// What the model's inputs say, where those that do say the same; else 0.
-std::int64_t length_of(std::span<const WantedArray* const> inputs) {
+std::int64_t window_length(std::span<const WantedArray* const> inputs) {
   std::int64_t length = 0;
   for (const WantedArray* input : inputs) {
     if (!input->row || input->row->size() != 1 || (*input->row)[0] < 1) continue;
@@ -136,12 +136,12 @@ std::int64_t unasked_length(std::span<const TokenRun> runs) {
   return std::min(most, kUnaskedLength);
 }
 
-WindowForm form_of(const OpenRequest& request, std::span<const TokenRun> runs, std::vector<std::string>& notes) {
+WindowForm window_form(const OpenRequest& request, std::span<const TokenRun> runs, std::vector<std::string>& notes) {
   const Options& options = request.options;
   const std::vector<const WantedArray*> inputs = integer_inputs(request.wanted);
   WindowForm form;
   if (inputs.size() == 1) form.name = inputs[0]->name;
-  form.length = options.has("length") ? options.integer("length") : length_of(inputs);
+  form.length = options.has("length") ? options.integer("length") : window_length(inputs);
   if (form.length == 0 && request.wanted.empty()) {
     form.length = unasked_length(runs);
     notes.push_back(concat("windows have ", form.length, " tokens, for no model is there to ask; length=N says otherwise"));
@@ -160,7 +160,7 @@ WindowForm form_of(const OpenRequest& request, std::span<const TokenRun> runs, s
 }  // namespace
 
 std::unique_ptr<Source> open_windows(const OpenRequest& request, std::vector<TokenRun> runs, WindowExtras extras) {
-  WindowForm form = form_of(request, runs, extras.notes);
+  WindowForm form = window_form(request, runs, extras.notes);
   return std::make_unique<WindowSource>(request.path.string(), std::move(runs), std::move(form), std::move(extras));
 }
 

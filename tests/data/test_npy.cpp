@@ -1,4 +1,7 @@
 // .npy files that NumPy wrote, one or a folder of them, and files larger than memory.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "runtime/files/npy.h"
 #include "tests/data/source_reading.h"
 
@@ -114,6 +117,23 @@ TEST(NpyFormat, RefusesWhatIsDamaged) {
   expect_refused("npy:" + folder.path().string() + "/nothing.npy", {"nothing.npy' does not exist"});
   fs::remove(path);
   expect_refused("npy:" + folder.path().string(), {"has no .npy files"});
+}
+
+TEST(NpyFormat, RefusesWhatIsNoFile) {
+  const TemporaryDirectory folder;
+  const fs::path path = folder / "x.npy";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);  // nobody writes to it: opening it would wait for ever
+  expect_refused("npy:" + path.string(), {"x.npy': it is no regular file"});
+  expect_refused(path.string(), {"x.npy': it is no regular file"});
+}
+
+TEST(NpyFormat, RefusesWhatItMayNotRead) {
+  if (::geteuid() == 0) GTEST_SKIP() << "the superuser may read every file: no file is unreadable";
+  const TemporaryDirectory folder;
+  const fs::path path = folder / "x.npy";
+  runtime::write_npy(path, Tensor(DType::f32, {3}));
+  fs::permissions(path, fs::perms::none);
+  expect_refused("npy:" + path.string(), {"cannot read '", "x.npy': Permission denied"});
 }
 
 TEST(NpyFormat, RefusesAnArrayInFortranOrderLargerThanMemory) {

@@ -1,4 +1,4 @@
-#include "data/arrays/folder_listing.h"
+#include "data/folder_listing.h"
 
 #include <fnmatch.h>
 
