@@ -84,8 +84,8 @@ EncodedText encode_characters(const RandomAccessFile& file, VocabularyFile vocab
   TokenBuffer tokens(vocabulary.tokens.size());
   tokens.reserve(characters);
   const auto invalid = read_characters(file, [&](std::uint32_t character, const TextPlace& place) {
-    check_user(ids[character] != kNoToken, place_text(file, place), ": ", shown_character(character),
-               " is no token of the vocabulary");
+    if (ids[character] == kNoToken)
+      throw UserError(concat(place_text(file, place), ": ", shown_character(character), " is no token of the vocabulary"));
     tokens.add(ids[character]);
   });
   check_user(!invalid, "'", file.path(), "' has changed while it was read");
@@ -102,7 +102,8 @@ EncodedText encode_bytes(const std::shared_ptr<const RandomAccessFile>& file, Vo
   TokenBuffer tokens(vocabulary.tokens.size());
   tokens.reserve(static_cast<std::int64_t>(file->size()));
   read_bytes(*file, [&](std::uint8_t byte, const TextPlace& place) {
-    check_user(ids[byte] != kNoToken, place_text(*file, place), ": byte ", int{byte}, " is no token of the vocabulary");
+    if (ids[byte] == kNoToken)
+      throw UserError(concat(place_text(*file, place), ": byte ", int{byte}, " is no token of the vocabulary"));
     tokens.add(ids[byte]);
   });
   return {std::move(tokens).run(file->path()), std::move(vocabulary)};
