@@ -59,6 +59,13 @@ bool begins_with(std::span<const std::byte> head, std::string_view bytes) {
   return head.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), reinterpret_cast<const char*>(head.data()));
 }
 
+void check_of_folder(const OpenRequest& request, std::string_view option) {
+  if (request.options.given(option) && !is_folder(request.path))
+    throw UserError(concat("--data ", request.options.definition().name, ": ", option,
+                           "= chooses among the files of a folder, but '", request.path.string(), "' is none"),
+                    ExitCode::usage);
+}
+
 DataSpec parse_spec(std::string_view text) {
   DataSpec spec;
   spec.text = text;

@@ -124,6 +124,7 @@ Tensor read_cifar_labels(std::span<const RowRun> records, const CifarLabel& labe
 }
 
 std::unique_ptr<Source> open_cifar(const OpenRequest& request) {
+  check_of_folder(request, "part");
   const bool folder = is_folder(request.path);
   std::vector<std::shared_ptr<const RandomAccessFile>> files;
   for (const fs::path& path : folder ? batches_of(request.path, request.options.word("part")) : std::vector{request.path})

@@ -178,6 +178,7 @@ bool recognises_idx(const PathFacts& facts) {
 
 std::unique_ptr<Source> open_idx(const OpenRequest& request) {
   std::vector<std::string> notes;
+  check_of_folder(request, "part");
   const bool folder = is_folder(request.path);
   const fs::path path = folder ? images_of(request.path, request.options, notes) : request.path;
   std::vector<StoredArray> arrays;

@@ -115,6 +115,7 @@ std::vector<fs::path> part_of_tokens(const fs::path& folder, const std::string& 
 }
 
 std::unique_ptr<Source> open_tokens(const OpenRequest& request) {
+  check_of_folder(request, "part");
   const fs::path& path = request.path;
   std::vector<fs::path> files{path};
   WindowExtras extras;

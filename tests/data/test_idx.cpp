@@ -33,6 +33,7 @@ TEST(IdxFormat, FindsTheLabelsBesideAFile) {
   EXPECT_EQ(open_spec(images + ",labels='" + array_fixture("idx/t10k-labels-idx1-ubyte.gz").string() + "'")->arrays().size(), 2u);
   expect_refused(images + ",labels='" + array_fixture("idx/train-labels-idx1-ubyte").string() + "'",
                  {"t10k-images-idx3-ubyte' has 4 images, but", "train-labels-idx1-ubyte' has 6 labels"});
+  expect_refused(images + ",part=test", {"part= chooses among the files of a folder"});
   EXPECT_EQ(array_names(*open_spec(array_fixture("idx/train-labels-idx1-ubyte").string())), (std::vector<std::string>{"label"}));
 }
 

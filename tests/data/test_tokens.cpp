@@ -98,6 +98,7 @@ TEST(TokensFormat, SeveralFilesAreNotOneText) {
   EXPECT_EQ(open_spec("tokens:" + folder.path().string() + ",length=5,part=val")->rows(), 3);
   EXPECT_EQ(open_spec("tokens:" + folder.path().string() + "/*_[13].bin,length=5")->rows(), 6);
   expect_refused("tokens:" + folder.path().string() + "/no*.bin,length=5", {"no file matches '"});
+  expect_refused("tokens:" + folder.path().string() + "/*.bin,length=5,part=val", {"part= chooses among the files of a folder"});
   expect_refused("tokens:" + folder.path().string() + ",length=50", {"has no file with tokens for a window of 50"});
 }
 
