@@ -1,4 +1,6 @@
 // .npz archives as sources.
+#include <algorithm>
+
 #include "runtime/files/npz.h"
 #include "runtime/files/zip_directory.h"
 #include "tests/data/source_reading.h"
@@ -40,7 +42,7 @@ TEST(NpzFormat, WantedArraysThatCannotBeRowsAreErrors) {
 runtime::ReadBytesAt reader_of(const std::string& bytes) {
   return [&bytes](std::uint64_t offset, std::span<std::byte> to) {
     ASSERT_LE(offset + to.size(), bytes.size());  // whatever the archive says
-    std::memcpy(to.data(), bytes.data() + offset, to.size());
+    std::copy_n(bytes.data() + offset, to.size(), reinterpret_cast<char*>(to.data()));
   };
 }
 
