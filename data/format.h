@@ -54,6 +54,9 @@ struct DataSpec {
 DataSpec parse_spec(std::string_view text);
 std::unique_ptr<Source> open(const DataSpec& spec, std::span<const WantedArray> wanted = {});
 
+/// Throws UserError (exit 2) where an option that chooses among a folder's files was given for something else.
+void check_of_folder(const OpenRequest& request, std::string_view option);
+
 /// What a format's first bytes are compared with.
 bool begins_with(std::span<const std::byte> head, std::string_view bytes);
 

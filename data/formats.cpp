@@ -7,7 +7,8 @@ namespace gcomp::data {
 namespace {
 
 constexpr const Format* kFormats[] = {
-    &kNpzFormat,
+    &kNpzFormat,  &kNpyFormat, &kSafetensorsFormat, &kIdxFormat, &kCifarFormat, &kTokensFormat,
+    &kTextFormat,  // any .txt that is UTF-8: after those with a form of their own
 };
 
 }  // namespace

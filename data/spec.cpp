@@ -1,9 +1,10 @@
 #include <algorithm>
-#include <array>
-#include <fstream>
+#include <cctype>
 #include <vector>
 
+#include "data/folder_listing.h"
 #include "data/format.h"
+#include "data/random_access_file.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
@@ -24,11 +25,6 @@ const Format* find_format(std::string_view name) {
   return nullptr;
 }
 
-bool exists(std::string_view path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error);
-}
-
 /// Where the options begin: at the first ",word=" after which there are only such; the text's length where there are none.
 std::size_t options_begin(std::string_view text) {
   for (std::size_t comma = text.find(','); comma != text.npos; comma = text.find(',', comma + 1)) {
@@ -40,15 +36,14 @@ std::size_t options_begin(std::string_view text) {
 }
 
 const Format& recognise(const std::filesystem::path& path) {
-  PathFacts facts{.path = path, .folder = std::filesystem::is_directory(path), .head = {}};
-  std::array<char, kHead> head{};
+  PathFacts facts{.path = path, .folder = is_folder(path), .head = {}};
+  std::vector<std::byte> head;
   if (!facts.folder) {
-    std::ifstream file(path, std::ios::binary);
-    check_user(static_cast<bool>(file), "cannot read '", path.string(), "'");
-    file.read(head.data(), head.size());
-    facts.head = std::as_bytes(std::span(head)).first(static_cast<std::size_t>(file.gcount()));
-    std::error_code error;
-    facts.size = std::filesystem::file_size(path, error);
+    const RandomAccessFile file(path);
+    head.resize(static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), kHead)));
+    file.read(0, head);
+    facts.head = head;
+    facts.size = file.size();
   }
   for (const Format* format : formats())
     if (format->recognises && format->recognises(facts)) return *format;
@@ -64,19 +59,27 @@ bool begins_with(std::span<const std::byte> head, std::string_view bytes) {
   return head.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), reinterpret_cast<const char*>(head.data()));
 }
 
+void check_of_folder(const OpenRequest& request, std::string_view option) {
+  if (request.options.given(option) && !is_folder(request.path))
+    throw UserError(concat("--data ", request.options.definition().name, ": ", option,
+                           "= chooses among the files of a folder, but '", request.path.string(), "' is none"),
+                    ExitCode::usage);
+}
+
 DataSpec parse_spec(std::string_view text) {
   DataSpec spec;
   spec.text = text;
   std::string_view rest = text;
-  if (!exists(text)) {
+  if (!is_there(text)) {
     if (const std::size_t colon = text.find(':'); colon != text.npos) {
       spec.format = find_format(text.substr(0, colon));
       if (spec.format) rest = text.substr(colon + 1);
     }
   }
-  const std::size_t end = exists(rest) ? rest.size() : options_begin(rest);
+  const std::size_t end = is_there(rest) ? rest.size() : options_begin(rest);
   spec.path = rest.substr(0, end);
-  if (!exists(spec.path.native())) {
+  const bool glob = spec.format && is_glob(spec.path);  // the format says what it matches
+  if (!glob && !is_there(spec.path)) {
     const std::size_t colon = text.find(':');
     const std::vector<const Definition*> all = definitions();
     if (!spec.format && colon != text.npos && text.find('/') > colon) {

@@ -5,6 +5,6 @@
 
 namespace gcomp::data {
 
-extern const Format kNpzFormat;
+extern const Format kNpzFormat, kNpyFormat, kSafetensorsFormat, kIdxFormat, kCifarFormat, kTokensFormat, kTextFormat;
 
 }  // namespace gcomp::data

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <string>
 
 #include "ir/base/tensor.h"
+#include "runtime/files/read_bytes.h"
 
 namespace gcomp::runtime {
 
@@ -18,9 +18,6 @@ struct NpyHeader {
   bool big_endian = false;
   std::size_t bytes = 0;  ///< of the header, from the magic to the first element
 };
-
-/// Fills the span with the next bytes of a file or throws UserError.
-using ReadBytes = std::function<void(std::span<std::byte>)>;
 
 /// Errors name neither file nor array: the caller knows them.
 NpyHeader read_npy_header(const ReadBytes& read);

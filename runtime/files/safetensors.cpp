@@ -103,21 +103,15 @@ std::vector<TensorEntry> read_entries(const nlohmann::json& header, std::uint64_
 }
 
 Safetensors parse(std::span<const std::byte> bytes) {
-  std::uint64_t length = 0;
-  check_user(bytes.size() >= sizeof(length), "it has ", bytes.size(), " bytes, too few for a header");
-  std::memcpy(&length, bytes.data(), sizeof(length));
-  bytes = bytes.subspan(sizeof(length));
-  check_user(length <= kLargestSafetensorsHeader && length <= bytes.size(), "a header of ", length, " bytes in ", bytes.size(),
-             " bytes, the limit is ", kLargestSafetensorsHeader);
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), length);
-  check_user(!text.empty() && text.front() == '{', "its header does not start with '{'");
-  const nlohmann::json header = parse_strict_json(text, 3);
-  bytes = bytes.subspan(length);
-  Safetensors contents;
-  if (header.contains(kMetadata)) contents.metadata = read_metadata(header.at(std::string(kMetadata)));
-  for (const TensorEntry& entry : read_entries(header, bytes.size())) {
+  std::span<const std::byte> rest = bytes;
+  SafetensorsHeader header = read_safetensors_header(bytes.size(), [&](std::span<std::byte> destination) {
+    std::copy_n(rest.begin(), destination.size(), destination.begin());  // it asks for no more than there is
+    rest = rest.subspan(destination.size());
+  });
+  Safetensors contents{.tensors = {}, .metadata = std::move(header.metadata)};
+  for (const SafetensorsHeader::Entry& entry : header.tensors) {
     Tensor tensor(entry.type);
-    if (entry.end > entry.begin) std::memcpy(tensor.data(), bytes.data() + entry.begin, entry.end - entry.begin);
+    if (!tensor.bytes().empty()) std::memcpy(tensor.data(), bytes.data() + entry.offset, tensor.bytes().size());
     if (entry.type.dtype == DType::boolean)
       for (std::byte& value : tensor.bytes())
         check_user(value <= std::byte{1}, "tensor '", entry.name, "': a BOOL is neither 0 nor 1");
@@ -127,6 +121,24 @@ Safetensors parse(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
+
+SafetensorsHeader read_safetensors_header(std::uint64_t size, const ReadBytes& read) {
+  std::uint64_t length = 0;
+  check_user(size >= sizeof(length), "it has ", size, " bytes, too few for a header");
+  read(std::as_writable_bytes(std::span(&length, 1)));
+  check_user(length <= kLargestSafetensorsHeader && length <= size - sizeof(length), "a header of ", length, " bytes in ",
+             size - sizeof(length), " bytes, the limit is ", kLargestSafetensorsHeader);
+  std::string text(length, '\0');
+  read(std::as_writable_bytes(std::span(text)));
+  check_user(!text.empty() && text.front() == '{', "its header does not start with '{'");
+  const nlohmann::json json = parse_strict_json(text, 3);
+  SafetensorsHeader header;
+  if (json.contains(kMetadata)) header.metadata = read_metadata(json.at(std::string(kMetadata)));
+  const std::uint64_t first = sizeof(length) + length;
+  for (TensorEntry& entry : read_entries(json, size - first))
+    header.tensors.push_back({std::move(entry.name), std::move(entry.type), first + entry.begin});
+  return header;
+}
 
 SafetensorsLayout safetensors_layout(std::span<const NamedType> tensors, const std::map<std::string, std::string>& metadata) {
   SafetensorsLayout layout;

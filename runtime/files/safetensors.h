@@ -2,6 +2,7 @@
 // Read strictly: no key twice, offsets without gaps or overlaps from 0 to the end of the file, exactly the bytes of each shape.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "ir/base/tensor.h"
+#include "runtime/files/read_bytes.h"
 
 namespace gcomp::runtime {
 
@@ -25,6 +27,20 @@ struct Safetensors {
 std::vector<std::byte> serialize_safetensors(const Safetensors& contents);
 /// `source` names the bytes in messages. Throws UserError.
 Safetensors parse_safetensors(std::span<const std::byte> bytes, std::string_view source);
+
+/// The header alone: where each tensor lies, for a reader that takes parts of a file.
+struct SafetensorsHeader {
+  struct Entry {
+    std::string name;
+    TensorType type;
+    std::uint64_t offset = 0;  ///< from the file's first byte on
+  };
+  std::vector<Entry> tensors;  ///< in the order of their bytes
+  std::map<std::string, std::string> metadata;
+};
+/// Of a file of `size` bytes, from its first on; checks all that is strict but that a BOOL is 0 or 1. Throws UserError without the
+/// file's name.
+SafetensorsHeader read_safetensors_header(std::uint64_t size, const ReadBytes& read);
 
 /// A file whose tensors are written one after another, from wherever they lie: its first bytes, and the order of the rest.
 struct SafetensorsLayout {

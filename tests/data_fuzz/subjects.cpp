@@ -1,0 +1,15 @@
+#include "tests/data_fuzz/subjects.h"
+
+namespace gcomp::tests {
+namespace {
+
+constexpr DataSubject kDataSubjects[] = {
+    {"npz", npz_seeds},      {"npy", npy_seeds},   {"safetensors", safetensors_seeds}, {"idx", idx_seeds}, {"cifar", cifar_seeds},
+    {"tokens", token_seeds}, {"text", text_seeds},
+};
+
+}  // namespace
+
+std::span<const DataSubject> data_subjects() { return kDataSubjects; }
+
+}  // namespace gcomp::tests
