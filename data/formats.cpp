@@ -2,12 +2,21 @@
 #include "data/arrays/formats.h"
 
 #include "data/format.h"
+#include "data/images/formats.h"
 
 namespace gcomp::data {
 namespace {
 
 constexpr const Format* kFormats[] = {
-    &kNpzFormat,  &kNpyFormat, &kSafetensorsFormat, &kIdxFormat, &kCifarFormat, &kTokensFormat,
+    &kNpzFormat,
+    &kNpyFormat,
+    &kSafetensorsFormat,
+    &kIdxFormat,
+    &kCifarFormat,
+    &kTokensFormat,
+    &kShardFormat,
+    &kTarFormat,
+    &kImagesFormat,
     &kTextFormat,  // any .txt that is UTF-8: after those with a form of their own
 };
 

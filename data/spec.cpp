@@ -4,6 +4,7 @@
 
 #include "data/folder_listing.h"
 #include "data/format.h"
+#include "data/path_range.h"
 #include "data/random_access_file.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
@@ -79,7 +80,8 @@ DataSpec parse_spec(std::string_view text) {
   const std::size_t end = is_there(rest) ? rest.size() : options_begin(rest);
   spec.path = rest.substr(0, end);
   const bool glob = spec.format && is_glob(spec.path);  // the format says what it matches
-  if (!glob && !is_there(spec.path)) {
+  const std::filesystem::path first = expand_range(spec.path).front();
+  if (!glob && !is_there(first.native())) {
     const std::size_t colon = text.find(':');
     const std::vector<const Definition*> all = definitions();
     if (!spec.format && colon != text.npos && text.find('/') > colon) {
@@ -90,9 +92,9 @@ DataSpec parse_spec(std::string_view text) {
           concat("--data ", text, ": '", name, "' is no format, wanted one of ", names_of(all), did_you_mean(name, names)),
           ExitCode::usage);
     }
-    throw UserError(concat("'", spec.path.string(), "' does not exist"));
+    throw UserError(concat("'", first.string(), "' does not exist"));
   }
-  if (!spec.format) spec.format = &recognise(spec.path);
+  if (!spec.format) spec.format = &recognise(first);
   const Definition& definition = spec.format->definition;
   const std::string call =
       end == rest.size() ? std::string(definition.name) : concat(definition.name, "(", rest.substr(end + 1), ")");
