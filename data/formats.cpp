@@ -2,12 +2,16 @@
 #include "data/arrays/formats.h"
 
 #include "data/format.h"
+#include "data/images/formats.h"
 
 namespace gcomp::data {
 namespace {
 
 constexpr const Format* kFormats[] = {
     &kNpzFormat,
+    &kShardFormat,
+    &kTarFormat,
+    &kImagesFormat,
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "data/format.h"
+#include "data/path_range.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
 
@@ -76,7 +77,8 @@ DataSpec parse_spec(std::string_view text) {
   }
   const std::size_t end = exists(rest) ? rest.size() : options_begin(rest);
   spec.path = rest.substr(0, end);
-  if (!exists(spec.path.native())) {
+  const std::filesystem::path first = expand_range(spec.path).front();
+  if (!exists(first.native())) {
     const std::size_t colon = text.find(':');
     const std::vector<const Definition*> all = definitions();
     if (!spec.format && colon != text.npos && text.find('/') > colon) {
@@ -87,9 +89,9 @@ DataSpec parse_spec(std::string_view text) {
           concat("--data ", text, ": '", name, "' is no format, wanted one of ", names_of(all), did_you_mean(name, names)),
           ExitCode::usage);
     }
-    throw UserError(concat("'", spec.path.string(), "' does not exist"));
+    throw UserError(concat("'", first.string(), "' does not exist"));
   }
-  if (!spec.format) spec.format = &recognise(spec.path);
+  if (!spec.format) spec.format = &recognise(first);
   const Definition& definition = spec.format->definition;
   const std::string call =
       end == rest.size() ? std::string(definition.name) : concat(definition.name, "(", rest.substr(end + 1), ")");
