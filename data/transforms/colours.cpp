@@ -33,12 +33,9 @@ std::array<std::uint8_t, 3> hsv_of(const std::uint8_t* rgb) {
   const float rc = static_cast<float>(most - r) / range, gc = static_cast<float>(most - g) / range,
               bc = static_cast<float>(most - b) / range;
   float hue = 0;
-  if (r == most)
-    hue = bc - gc;
-  else if (g == most)
-    hue = static_cast<float>(2.0 + rc - bc);
-  else
-    hue = static_cast<float>(4.0 + gc - rc);
+  if (r == most) hue = bc - gc;
+  else if (g == most) hue = static_cast<float>(2.0 + rc - bc);
+  else hue = static_cast<float>(4.0 + gc - rc);
   hue = static_cast<float>(std::fmod(hue / 6.0 + 1.0, 1.0));
   return {clip8(hue * 255.0), clip8(saturation * 255.0), most};
 }

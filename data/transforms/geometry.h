@@ -18,7 +18,7 @@ inline int rounded(double x) { return static_cast<int>(std::nearbyint(x)); }
 inline ImageSize shorter_side(ImageSize from, int side) {
   const bool tall = from.height > from.width;
   const double longest = tall ? from.height : from.width, shortest = tall ? from.width : from.height;
-  const int other = static_cast<int>(side * longest / shortest);
+  const int other = static_cast<int>(std::min(side * longest / shortest, 1e9));
   return tall ? ImageSize{other, side} : ImageSize{side, other};
 }
 

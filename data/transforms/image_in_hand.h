@@ -9,8 +9,8 @@
 
 namespace gcomp::data {
 
-/// Decoding waits until pixels are asked for, so that a crop that comes first decodes its box alone. Keeps its memory from one image
-/// to the next.
+/// Decoding waits until pixels are asked for, so that a crop that comes first decodes its box alone. Keeps its memory from one
+/// image to the next.
 class ImageInHand {
  public:
   /// Of a row that is read when it is needed.

@@ -15,13 +15,19 @@
 
 namespace gcomp::data {
 
+/// An image that a transform cannot work on. Names no row, as errors of decoding do, which transforms may cause.
+class UnfitImage : public UserError {
+ public:
+  using UserError::UserError;
+};
+
 /// Of images. Immutable, so that threads share it; allocates nothing beyond what the image keeps.
 class ImageTransform {
  public:
   virtual ~ImageTransform() = default;
   /// What comes of this size. Without a size: where every image gets the same, that.
   virtual std::optional<ImageSize> size_of(std::optional<ImageSize> size) const { return size; }
-  /// Throws UserError, which names no row, where the image is too small.
+  /// Throws UnfitImage, and what the source throws.
   virtual void apply(ImageInHand& image, Draws& draws) const = 0;
 };
 
@@ -57,15 +63,17 @@ struct TransformRule {
   Definition definition;
   Kind kind = Kind::image;
   bool random = false;
-  bool names_array = false;                            ///< the first argument is an array
-  std::span<const std::string_view> positional = {};   ///< options that may go without their names, in order
-  std::string_view (*problem)(const Options&) = {};    ///< what no option alone shows; "" for none
+  bool names_array = false;                           ///< the first argument is an array
+  std::span<const std::string_view> positional = {};  ///< options that may go without their names, in order
+  std::string_view (*problem)(const Options&) = {};   ///< what no option alone shows; "" for none
   std::unique_ptr<ImageTransform> (*image)(const Options&) = {};
   /// Throws UserError (no name of the array in it) for rows of a type that it cannot work on.
   std::unique_ptr<ArrayTransform> (*array)(const Options&, const TensorType&) = {};
 };
 
 MixRule mix_rule(const TransformCall& call);
+/// Of a standardize() that has them.
+Normalization given_statistics(const TransformCall& call);
 /// One number for all directions, or height and width.
 ImageSize size_option(const Options& options);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "data/images/decode.h"
 #include "data/images/resize.h"
 #include "data/transforms/geometry.h"
 #include "data/transforms/rule.h"
@@ -36,9 +37,10 @@ void pad(ImageInHand& image, int top, int bottom, int left, int right) {
   std::fill(to.pixels.begin(), to.pixels.end(), std::uint8_t{0});
   const auto channels = static_cast<std::size_t>(from.channels), line = static_cast<std::size_t>(from.width) * channels;
   for (int y = 0; y < from.height; ++y)
-    std::memcpy(to.pixels.data() +
-                    (static_cast<std::size_t>(y + top) * static_cast<std::size_t>(to.width) + static_cast<std::size_t>(left)) * channels,
-                from.pixels.data() + static_cast<std::size_t>(y) * line, line);
+    std::memcpy(
+        to.pixels.data() +
+            (static_cast<std::size_t>(y + top) * static_cast<std::size_t>(to.width) + static_cast<std::size_t>(left)) * channels,
+        from.pixels.data() + static_cast<std::size_t>(y) * line, line);
   image.take_spare();
 }
 
@@ -51,8 +53,9 @@ class Resize final : public ImageTransform {
   }
   void apply(ImageInHand& image, Draws&) const override {
     const ImageSize to = *size_of(image.size());
-    check_user(to.height <= kLargestSide * 4 && to.width <= kLargestSide * 4, "an image of ", image.size().height, " x ",
-               image.size().width, " would become ", to.height, " x ", to.width);
+    if (static_cast<std::int64_t>(to.height) * to.width > kMostPixels || to.height < 1 || to.width < 1)
+      throw UnfitImage(concat("resize: an image of ", image.size().height, " x ", image.size().width, " would become ", to.height,
+                              " x ", to.width));
     resize_in_hand(image, to, filter_);
   }
 
@@ -84,9 +87,10 @@ class RandomCrop final : public ImageTransform {
   void apply(ImageInHand& image, Draws& draws) const override {
     const ImageSize from = image.size();
     const int height = from.height + 2 * padding_, width = from.width + 2 * padding_;
-    check_user(height >= size_.height && width >= size_.width, "random_crop: an image of ", from.height, " x ", from.width,
-               padding_ > 0 ? concat(" with ", padding_, " more on each side") : std::string(), " is smaller than ", size_.height,
-               " x ", size_.width, "; resize(...) before it, or padding=");
+    if (height < size_.height || width < size_.width)
+      throw UnfitImage(concat("random_crop: an image of ", from.height, " x ", from.width,
+                              padding_ > 0 ? concat(" with ", padding_, " more on each side") : std::string(), " is smaller than ",
+                              size_.height, " x ", size_.width, "; resize(...) before it, or padding="));
     const auto top = static_cast<int>(draws.below(height - size_.height + 1));
     const auto left = static_cast<int>(draws.below(width - size_.width + 1));
     pad(image, padding_, padding_, padding_, padding_);
@@ -150,7 +154,7 @@ std::string_view size_problem(const Options& o) {
   if (size.empty() || size.size() > 2) return "size is one number, or [height, width]";
   for (const double side : size)
     if (side != std::floor(side)) return "size is in whole pixels";
-  return "";
+  return size.front() * size.back() > kMostPixels ? "size has more pixels than an image may have" : "";
 }
 std::string_view range_problem(const Options& o) {
   if (const std::string_view problem = size_problem(o); !problem.empty()) return problem;

@@ -42,8 +42,8 @@ struct TransformList {
 TransformList parse_transforms(std::string_view text, std::string_view what = "--augment");
 
 /// What evaluation and inference do instead. Deterministic transforms stay; random_resized_crop(s) becomes resize(s * 256 / 224,
-/// rounded) and center_crop(s), random_crop(s, padding=0) center_crop(s), mixup and cutmix one_hot of their label; all others that
-/// draw are left out, random_crop with padding too. `notes` gets a sentence where anything is replaced or left out.
+/// rounded) and center_crop(s), random_crop(s) center_crop(s); mixup and cutmix leave rows as they are and labels one-hot; all
+/// others that draw are left out. `notes` gets a sentence for each that is replaced or left out.
 TransformList evaluation_form(const TransformList& list, std::vector<std::string>* notes = nullptr);
 
 /// Whether rows differ from epoch to epoch.
