@@ -5,7 +5,7 @@
 namespace gcomp::data {
 
 void ImageInHand::crop(const Box& box) {
-  if (box == Box{0, 0, size().height, size().width}) return;
+  if (const ImageSize whole = size(); box == Box{0, 0, whole.height, whole.width}) return;
   if (source_) return decode(box);
   const auto line = static_cast<std::size_t>(box.width) * static_cast<std::size_t>(channels_);
   const auto stride = static_cast<std::size_t>(image_.width) * static_cast<std::size_t>(channels_);

@@ -16,7 +16,7 @@ class ImageInHand {
   /// Of a row that is read when it is needed.
   void begin(const ImageSource& source, std::int64_t row, int channels) {
     source_ = &source, row_ = row, channels_ = channels;
-    size_ = source.size(row);
+    size_.reset();
   }
   /// Of pixels that the caller has put into pixels() after reshape().
   void begin(int height, int width, int channels) {
@@ -24,7 +24,11 @@ class ImageInHand {
     image_.reshape(height, width, channels);
   }
 
-  ImageSize size() const { return source_ ? size_ : ImageSize{image_.height, image_.width}; }
+  ImageSize size() {
+    if (!source_) return {image_.height, image_.width};
+    if (!size_) size_ = source_->size(row_);
+    return *size_;
+  }
   int channels() const { return channels_; }
   Image& pixels() {
     if (source_) decode(std::nullopt);
@@ -45,7 +49,7 @@ class ImageInHand {
   const ImageSource* source_ = nullptr;  // null once decoded
   std::int64_t row_ = 0;
   int channels_ = 0;
-  ImageSize size_;
+  std::optional<ImageSize> size_;  // from the header, once it was asked for
   Image image_, spare_;
 };
 

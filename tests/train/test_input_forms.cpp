@@ -119,7 +119,7 @@ TEST(InputForms, StayWithTheModel) {
   loaded.save(without);
   loaded.set_export_preprocessing(true);
   loaded.save(with);
-  EXPECT_EQ(Model::load(with).inputs()[0].dtype, "u8");
+  EXPECT_EQ(Model::load(with).inputs()[0].dtype, DType::u8);
   EXPECT_EQ(predictions(with, images), predictions(without, floats_of(images, kMnistForm)));
   loaded.save(artifact);
   const std::filesystem::path converted = folder.path() / "converted.onnx";
