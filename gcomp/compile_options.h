@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gcomp/function.h"
+#include "gcomp/input_form.h"
 #include "gcomp/limits.h"
 #include "gcomp/optional.h"
 #include "gcomp/tensor.h"
@@ -24,9 +25,12 @@ struct GraphOptions {
   Optional<double> loss_scale;
   std::vector<std::string> freeze, train;  ///< globs over parameters; the more exact wins
   std::vector<std::string> tie, untie;     ///< globs: share one parameter / one parameter for each use
-  std::string batchnorm_variance;          ///< "", "unbiased" or "population": overrides the rule for running variances
-  std::int64_t seed = 0;                   ///< of Dropout and other random operators
-  bool training_form = false;              ///< of predictions: BatchNormalization by the batch, Dropout live
+  std::vector<InputForm> input_forms;      ///< of inputs that are fed as bytes, or by columns that the program standardizes
+  /// What was done to rows before they came (docs/data.md, "Transforms"), in the form of inference: kept with the model.
+  std::string preprocessing;
+  std::string batchnorm_variance;  ///< "", "unbiased" or "population": overrides the rule for running variances
+  std::int64_t seed = 0;           ///< of Dropout and other random operators
+  bool training_form = false;      ///< of predictions: BatchNormalization by the batch, Dropout live
   ImportLimits limits;
   ProgramLimits program_limits;
 };

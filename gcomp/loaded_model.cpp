@@ -59,6 +59,9 @@ std::vector<std::string> LoadedModel::input_names() const {
   return names;
 }
 
+const std::vector<InputForm>& LoadedModel::input_forms() const { return impl_->saved.input_forms; }
+const std::string& LoadedModel::preprocessing() const { return impl_->saved.preprocessing; }
+
 std::vector<NamedTensor> LoadedModel::predict(const Batch& inputs) { return impl_->forward->run(inputs); }
 
 bool LoadedModel::trains() const { return static_cast<bool>(impl_->step); }

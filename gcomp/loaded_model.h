@@ -15,6 +15,7 @@
 #include "gcomp/artifact_trust.h"
 #include "gcomp/device_options.h"
 #include "gcomp/error.h"
+#include "gcomp/input_form.h"
 #include "gcomp/owned.h"
 #include "gcomp/path.h"
 #include "gcomp/tensor_view.h"
@@ -33,6 +34,9 @@ class LoadedModel {
 
   /// Names of the inputs of predict().
   std::vector<std::string> input_names() const;
+  /// Of inputs that are fed as bytes, and what was done to rows before they came (GraphOptions).
+  const std::vector<InputForm>& input_forms() const;
+  const std::string& preprocessing() const;
   /// The model's outputs in inference form, by its own names. Throws UserError where an array is missing, has
   /// another row type, another number of rows than the rest, or an index out of range.
   std::vector<NamedTensor> predict(const Batch& inputs);

@@ -49,6 +49,8 @@ Predictor::Impl::Impl(const Path& path, const DeviceOptions& device_options, Dev
   const driver::SavedModel saved = driver::saved_model(artifact, path.string());
   const runtime::Program* program = driver::find_program(artifact, driver::kForwardProgram);
   check_user(program, "'", path.string(), "' holds no forward pass");
+  options.graph.input_forms = saved.input_forms;
+  options.graph.preprocessing = saved.preprocessing;
   driver::require_device(request, program->target, path.string());
   device_reason = concat("compiled for ", runtime::to_string(program->target));
   device = runtime::open_device(program->target.kind, device_options);
@@ -86,6 +88,9 @@ std::vector<std::string> Predictor::input_names() const {
   }
   return names;
 }
+
+const std::vector<InputForm>& Predictor::input_forms() const { return impl_->options.graph.input_forms; }
+const std::string& Predictor::preprocessing() const { return impl_->options.graph.preprocessing; }
 
 std::string Predictor::device() const { return concat(impl_->device->description(), " (", impl_->device_reason, ")"); }
 

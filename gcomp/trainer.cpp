@@ -248,6 +248,9 @@ void Trainer::prepare_export() {
 void Trainer::set_keep_model(KeepModel keep) { impl_->options.keep_model = keep; }
 
 void Trainer::set_export_form(ExportForm form) { impl_->options.export_form = form; }
+void Trainer::set_export_preprocessing(bool prepend) { impl_->options.export_preprocessing = prepend; }
+const std::vector<InputForm>& Trainer::input_forms() const { return impl_->saved.input_forms; }
+const std::string& Trainer::preprocessing() const { return impl_->saved.preprocessing; }
 
 void Trainer::save(const Path& path) { save(path, Weights::trained); }
 
@@ -268,7 +271,9 @@ void Trainer::save(const Path& path, Weights which) {
     if (self.memory->contains(name))
       weights.emplace(name, self.memory->read(which == Weights::averaged && is_trained(name) ? passes::average_name(name) : name));
   if (self.saved.lora) driver::merge_adapters(*self.saved.lora, weights);
-  const std::string bytes = frontend::export_onnx_bytes(self.model, weights, self.options.export_form);
+  const std::string bytes = frontend::export_onnx_bytes(
+      self.model, weights, self.options.export_form,
+      self.options.export_preprocessing ? std::span<const InputForm>(self.saved.input_forms) : std::span<const InputForm>());
   runtime::write_file(path.string(), std::as_bytes(std::span(bytes)));
 }
 

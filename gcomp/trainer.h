@@ -53,6 +53,7 @@ struct TrainOptions {
   CompileHooks hooks = {};
   KeepModel keep_model = KeepModel::by_reference;  ///< in a .gcx, for the export of what is trained from it
   ExportForm export_form = ExportForm::inference;  ///< of what save() writes as .onnx
+  bool export_preprocessing = false;  ///< GraphOptions::input_forms become nodes of that file, which is fed as the program
 };
 
 /// The parameters as they are, or their averages (TrainOptions::ema); running statistics are the same.
@@ -159,6 +160,11 @@ class Trainer {
   void save(const Path& path, Weights weights);
   /// Replaces TrainOptions::export_form, which a loaded trainer was not given.
   void set_export_form(ExportForm form);
+  /// Likewise TrainOptions::export_preprocessing.
+  void set_export_preprocessing(bool prepend);
+  /// GraphOptions::input_forms and ::preprocessing, which an artifact keeps.
+  const std::vector<InputForm>& input_forms() const;
+  const std::string& preprocessing() const;
   /// Replaces TrainOptions::keep_model; after load(), `whole` needs prepare_export().
   void set_keep_model(KeepModel keep);
   /// After load(): finds the ONNX file that the artifact came from now, rather than in save(), so that what is missing is known

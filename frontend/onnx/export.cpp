@@ -6,6 +6,7 @@
 #include "frontend/onnx/folded_views.h"
 #include "frontend/onnx/forms.h"
 #include "frontend/onnx/import.h"
+#include "frontend/onnx/input_forms.h"
 #include "frontend/onnx/signature.h"
 #include "frontend/onnx/tensor_proto.h"
 #include "ir/base/error.h"
@@ -115,7 +116,8 @@ Tensor as_initializer(const Alias& alias, const Tensor& state, const Shape& shap
   return alias.transposed ? transposed(state) : Tensor(state).reshaped(shape);
 }
 
-std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::string, Tensor>& states, ExportForm form) {
+std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::string, Tensor>& states, ExportForm form,
+                              std::span<const InputForm> input_forms) {
   check_user(model.source != nullptr, "this model did not come from an ONNX file");
   ModelProto proto = model.source->model;
   embed_external_data(proto, *model.source);
@@ -135,6 +137,7 @@ std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::st
     if (auto it = states.find(initializer.name()); it != states.end() && !is_repeated(it->first))
       write_tensor(initializer, it->second);
   if (form == ExportForm::inference) write_inference_form(proto);
+  prepend_input_forms(proto, input_forms);
   check_user(proto.ByteSizeLong() <= kLargestOnnxFile, "the model has ", proto.ByteSizeLong(),
              " bytes; an ONNX file holds at most 2 GiB");
   return proto.SerializeAsString();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "frontend/import_options.h"
 #include "frontend/imported_model.h"
+#include "gcomp/input_form.h"
 #include "gcomp/saved_form.h"
 #include "ir/base/tensor.h"
 
@@ -75,8 +77,8 @@ using gcomp::ExportForm;
 
 /// The original file as bytes with the data of initializers replaced by `states` (by state name, in any float dtype); states
 /// that are missing keep the file's values. Names and nodes stay as they came, but for nodes in training form
-/// (frontend/onnx/forms.h).
+/// (frontend/onnx/forms.h). `input_forms` become nodes before the others (frontend/onnx/input_forms.h).
 std::string export_onnx_bytes(const ImportedModel& model, const std::map<std::string, Tensor>& states,
-                              ExportForm form = ExportForm::inference);
+                              ExportForm form = ExportForm::inference, std::span<const InputForm> input_forms = {});
 
 }  // namespace gcomp::frontend

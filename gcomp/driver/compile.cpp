@@ -9,6 +9,7 @@
 #include "gcomp/driver/model_source.h"
 #include "gcomp/driver/saved_model.h"
 #include "ir/ops/table.h"
+#include "passes/input_form.h"
 #include "passes/pipeline.h"
 #include "passes/row_dependence.h"
 
@@ -60,13 +61,14 @@ frontend::ImportOptions import_options(const Model& model, const GraphOptions& o
   return import;
 }
 
-ModelGraph imported(const Model& model, const frontend::ImportOptions& import, const LoraSettings& lora,
+ModelGraph imported(const Model& model, const frontend::ImportOptions& import, const GraphOptions& options,
                     const CompileHooks& hooks) {
   return timed(hooks, "import", [&] {
     ModelGraph made;
     made.model = instantiate(model, import);
-    if (!lora.empty()) made.lora = attach_lora(made.model, lora, static_cast<std::uint64_t>(import.seed));
+    if (!options.lora.empty()) made.lora = attach_lora(made.model, options.lora, static_cast<std::uint64_t>(import.seed));
     made.graph = std::move(made.model.graph);
+    passes::apply_input_forms(made.graph, options.input_forms);
     made.model.graph = ir::Graph("forward");
     return made;
   });
@@ -142,7 +144,7 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   frontend::ImportOptions import = import_options(model, options);
   import.training = true;
   import.loss_outputs = passes::possible_outputs(loss);
-  ModelGraph made = imported(model, import, options.lora, hooks);
+  ModelGraph made = imported(model, import, options, hooks);
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
              " floating-point initializers, all frozen", reasons_of(made.model.parameters));
   add_target(made, model, options, loss);
@@ -205,7 +207,7 @@ ModelGraph inference_graph(const Model& model, const GraphOptions& options, cons
   frontend::ImportOptions import = import_options(model, options);
   import.training_form = options.training_form;
   import.loss_outputs = options.loss_outputs;
-  ModelGraph made = imported(model, import, options.lora, hooks);
+  ModelGraph made = imported(model, import, options, hooks);
   made.graph.remove_updates(options.training_form ? std::optional(ir::StateRole::counter) : std::nullopt);
   made.graph.remove_dead();
   if (mixes(options)) passes::prepare(made.graph, pass_options(options, hooks));

@@ -14,6 +14,7 @@
 #include "gcomp/driver/lora.h"
 #include "gcomp/driver/loss_target.h"
 #include "gcomp/driver/step_settings.h"
+#include "gcomp/input_form.h"
 #include "gcomp/limits.h"
 #include "gcomp/model.h"
 #include "ir/memory_plan.h"
@@ -53,6 +54,8 @@ struct GraphOptions {
   std::optional<double> loss_scale;
   std::vector<std::string> freeze, train;  ///< globs over parameters; the more exact wins
   std::vector<std::string> tie, untie;
+  std::vector<InputForm> input_forms;
+  std::string preprocessing;  ///< kept with the model
   std::string batchnorm_variance;
   std::int64_t seed = 0;  ///< of Dropout and other random operators
   /// inference_graph, beside a training step: names among which are the outputs that its loss looks at. Others that cannot be

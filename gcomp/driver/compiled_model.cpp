@@ -61,6 +61,8 @@ CompiledModel compile_model(const Model& model, const ArtifactOptions& options) 
       saved.original = keep_original(*file, imported, options.keep_model, artifact);
     compiled.model = std::move(imported);
   }
+  saved.input_forms = graph.input_forms;
+  saved.preprocessing = graph.preprocessing;
   ModelGraph made = inference_graph(model, graph, options.hooks);
   describe_forward(saved, made);
   artifact.programs.push_back(compile_graph(std::move(made.graph), options.target, options.hooks, graph.program_limits));

@@ -165,7 +165,12 @@ void to_onnx(const Input& input, const fs::path& out, const ConvertOptions& opti
     model.forms.training = target.original->training_form;
   }
   if (!input.manifest && !input.artifact) check_initializers(weights, target, converted);
-  const std::string bytes = frontend::export_onnx_bytes(model, weights, options.form);
+  std::vector<InputForm> forms;
+  if (options.preprocessing) {
+    check_user(input.artifact.has_value(), "'", input.path.string(), "' says nothing of its inputs' forms; a .gcx does");
+    forms = input.artifact->saved.input_forms;
+  }
+  const std::string bytes = frontend::export_onnx_bytes(model, weights, options.form, forms);
   runtime::write_file(out, std::as_bytes(std::span(bytes)));
   converted.tensors = static_cast<std::int64_t>(weights.size());
 }

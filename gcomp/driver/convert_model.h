@@ -15,6 +15,7 @@ struct ConvertOptions {
   std::filesystem::path model;              ///< an .onnx or .gcx that has what the input lacks; "" where it lacks nothing
   bool averages = false;                    ///< averages of the parameters in their place, to .onnx and .safetensors
   ExportForm form = ExportForm::inference;  ///< to .onnx
+  bool preprocessing = false;               ///< .gcx to .onnx: the forms of inputs become nodes
 };
 
 struct Converted {

@@ -5,6 +5,7 @@
 
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
+#include "passes/input_form.h"
 
 namespace gcomp::driver {
 namespace {
@@ -13,7 +14,7 @@ passes::LossScope scope_of(const frontend::ImportedModel& model, const ir::Graph
                            const std::map<std::string, TensorType>& arrays) {
   passes::LossScope scope{.outputs = {}, .inputs = {}, .arrays = arrays};
   for (std::size_t i = 0; i < model.outputs.size(); ++i) scope.outputs.push_back({model.outputs[i], model.output_types[i]});
-  for (const ir::Value* input : graph.inputs()) scope.inputs.push_back({input->name, input->type});
+  for (ir::Value* input : graph.inputs()) scope.inputs.push_back({input->name, passes::seen_input(graph, input)->type});
   return scope;
 }
 

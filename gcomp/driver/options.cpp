@@ -22,6 +22,8 @@ GraphOptions graph_options(const gcomp::GraphOptions& options) {
           .train = options.train,
           .tie = options.tie,
           .untie = options.untie,
+          .input_forms = options.input_forms,
+          .preprocessing = options.preprocessing,
           .batchnorm_variance = options.batchnorm_variance,
           .seed = options.seed,
           .loss_outputs = {},

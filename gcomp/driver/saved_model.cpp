@@ -106,6 +106,44 @@ json to_json(const Adaptation& lora) {
   return {{"rank", lora.rank}, {"alpha", lora.alpha}, {"rank_stabilized", lora.rank_stabilized}, {"weights", weights}};
 }
 
+std::vector<double> numbers_of(Members& members, const char* name) {
+  std::vector<double> numbers;
+  for (const json& number : members.list(name)) {
+    check_user(number.is_number() && std::isfinite(number.get<double>()), "'", name, "' lists ", number.dump());
+    numbers.push_back(number.get<double>());
+  }
+  return numbers;
+}
+
+std::vector<InputForm> input_forms_of(Members& members) {
+  std::vector<InputForm> forms;
+  for (const json& listed : members.list("input_forms")) {
+    Members form(listed);
+    const std::optional<DType> dtype = parse_dtype(form.text("dtype"));
+    check_user(dtype.has_value(), "the dtype of an input's form is '", form.text("dtype"), "'");
+    forms.push_back({.input = form.text("input"),
+                     .dtype = *dtype,
+                     .divisor = read_rate(form, "divisor"),
+                     .mean = numbers_of(form, "mean"),
+                     .std = numbers_of(form, "std"),
+                     .axis = form.integer("axis", -32)});
+    form.end();
+  }
+  return forms;
+}
+
+json to_json(const std::vector<InputForm>& forms) {
+  json list = json::array();
+  for (const InputForm& form : forms)
+    list.push_back({{"input", form.input},
+                    {"dtype", name_of(form.dtype)},
+                    {"divisor", form.divisor},
+                    {"mean", form.mean},
+                    {"std", form.std},
+                    {"axis", form.axis}});
+  return list;
+}
+
 std::vector<LabelLimit> labels_of(Members& members) {
   std::vector<LabelLimit> labels;
   for (const json& label : members.list("labels")) {
@@ -141,12 +179,15 @@ SavedModel parse(const json& object) {
                    .row_dependence = members.text("row_dependence"),
                    .groups = groups_of(members),
                    .lora = {},
+                   .input_forms = {},
+                   .preprocessing = members.has("preprocessing") ? members.text("preprocessing") : "",
                    .micro_batches = members.has("micro_batches") ? members.integer("micro_batches", 2) : 1,
                    .position = position_of(members.at("position")),
                    .evaluation = {},
                    .original = {}};
   saved.learning_rate = read_rate(members, "learning_rate");
   saved.limits = limits_of(members);
+  if (members.has("input_forms")) saved.input_forms = input_forms_of(members);
   if (members.has("lora")) saved.lora = lora_of(members.at("lora"));
   if (members.has("labels")) {
     saved.labels = labels_of(members);
@@ -173,6 +214,8 @@ void check_forward(const SavedModel& saved, const runtime::Program& forward) {
              forward.outputs.size());
   for (const IndexLimit& limit : saved.limits)
     check_user(has_input(forward, limit.input), "'", limit.input, "', which it limits, is no input");
+  for (const InputForm& form : saved.input_forms)
+    check_user(has_input(forward, form.input), "'", form.input, "', whose form it says, is no input");
 }
 
 void check_step(const SavedModel& saved, const runtime::Artifact& artifact, const runtime::Program& step) {
@@ -225,6 +268,8 @@ void store(const SavedModel& saved, runtime::Artifact& artifact) {
                  {"evaluation", saved.evaluation ? to_json(*saved.evaluation) : json()},
                  {"original", saved.original ? to_json(*saved.original) : json()}};
   if (saved.lora) object["lora"] = to_json(*saved.lora);
+  if (!saved.input_forms.empty()) object["input_forms"] = to_json(saved.input_forms);
+  if (!saved.preprocessing.empty()) object["preprocessing"] = saved.preprocessing;
   if (saved.micro_batches > 1) object["micro_batches"] = saved.micro_batches;
   artifact.metadata[kKey] = object.dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -11,6 +11,7 @@
 #include "gcomp/driver/adaptation.h"
 #include "gcomp/driver/index_limits.h"
 #include "gcomp/driver/original_model.h"
+#include "gcomp/input_form.h"
 #include "gcomp/optimizer.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
@@ -55,6 +56,8 @@ struct SavedModel {
   std::string row_dependence;          ///< what keeps the forward program from working on parts of a batch; "" where nothing does
   std::vector<ParameterGroup> groups;  ///< of the training step
   std::optional<Adaptation> lora;      ///< none without adapters
+  std::vector<InputForm> input_forms;  ///< of the programs' inputs
+  std::string preprocessing;           ///< of rows before they come: a list of transforms in the form of inference
   std::int64_t micro_batches = 1;      ///< into how many the training step cuts a batch
   DataPosition position;
   std::optional<SavedEvaluation> evaluation;  ///< none without a training step

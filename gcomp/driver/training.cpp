@@ -51,6 +51,8 @@ Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : so
   options.graph.target = device->target();
   driver::ModelGraph made = driver::training_graph(origin, options.graph, loss, given.optimizer, given.hooks);
   saved = driver::describe_model(origin, given.loss, given.learning_rate, &made);
+  saved.input_forms = options.graph.input_forms;
+  saved.preprocessing = options.graph.preprocessing;
   saved.position.seed = static_cast<std::uint64_t>(given.graph.seed);
   for (const driver::GroupSummary& group : made.groups)
     saved.groups.push_back({group.text, group.rate, group.tensors, group.elements});
@@ -252,7 +254,8 @@ TrainOptions train_options(const gcomp::TrainOptions& options) {
           .device_options = options.device_options,
           .hooks = compile_hooks(options.hooks),
           .keep_model = options.keep_model,
-          .export_form = options.export_form};
+          .export_form = options.export_form,
+          .export_preprocessing = options.export_preprocessing};
 }
 
 Trainer make_trainer(const Model& model, const TrainOptions& options) { return Trainer(Owned(new Trainer::Impl(model, options))); }

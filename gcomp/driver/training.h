@@ -28,6 +28,7 @@ struct TrainOptions {
   CompileHooks hooks = {};
   KeepModel keep_model = KeepModel::by_reference;  ///< in a .gcx, for the export of what is trained from it
   ExportForm export_form = ExportForm::inference;  ///< of what save() writes as .onnx
+  bool export_preprocessing = false;               ///< the forms of inputs become nodes of that file
 };
 
 /// What a Trainer makes of its user's options.

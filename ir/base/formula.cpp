@@ -26,6 +26,13 @@ class FormulaParser {
     if (const char c = next()) fail(at_, at_ + 1, concat("found '", c, "', wanted an operator or the end"));
     return found;
   }
+  std::vector<Formula> listed() {
+    std::vector<Formula> found;
+    do found.push_back(sum());
+    while (take(','));
+    if (const char c = next()) fail(at_, at_ + 1, concat("found '", c, "', wanted ',' or the end"));
+    return found;
+  }
 
  private:
   [[noreturn]] void fail(std::size_t begin, std::size_t end, const std::string& message) const {
@@ -216,5 +223,6 @@ std::string quoted_name(std::string_view name) {
 }
 
 Formula parse_formula(std::string_view text, std::string_view what) { return FormulaParser(text, what).whole(); }
+std::vector<Formula> parse_formulas(std::string_view text, std::string_view what) { return FormulaParser(text, what).listed(); }
 
 }  // namespace gcomp

@@ -51,6 +51,8 @@ struct Formula::Option {
 
 /// Throws UserError (exit 2) that shows where. `what` begins its messages, as "--loss" does.
 Formula parse_formula(std::string_view text, std::string_view what);
+/// Formulas between commas, one or more. Throws as parse_formula().
+std::vector<Formula> parse_formulas(std::string_view text, std::string_view what);
 
 /// The name as it is written: quoted where it is no word.
 std::string quoted_name(std::string_view name);

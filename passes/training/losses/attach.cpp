@@ -1,6 +1,7 @@
 #include <unordered_map>
 
 #include "ir/copy_nodes.h"
+#include "passes/input_form.h"
 #include "passes/training/losses/call_graph.h"
 
 namespace gcomp::passes {
@@ -13,7 +14,7 @@ using Source = BoundOperand::Source;
 LossScope scope_of(const Graph& graph, const std::map<std::string, TensorType>& arrays) {
   LossScope scope{.outputs = {}, .inputs = {}, .arrays = arrays};
   for (const Value* output : graph.outputs()) scope.outputs.push_back({output->name, output->type});
-  for (const Value* input : graph.inputs()) scope.inputs.push_back({input->name, input->type});
+  for (Value* input : graph.inputs()) scope.inputs.push_back({input->name, seen_input(graph, input)->type});
   return scope;
 }
 
@@ -24,7 +25,7 @@ bool asks_for_sum(const LossCall& call) { return call.o.knows("reduction") && ca
 CallGraph::CallGraph(Graph& graph, const std::map<std::string, TensorType>& arrays)
     : b_(graph, "loss"), scope_(scope_of(graph, arrays)), binder_(scope_) {
   for (Value* output : graph.outputs()) outputs_.emplace(output->name, b_.wrap(output));
-  for (Value* input : graph.inputs()) inputs_.emplace(input->name, b_.wrap(input));
+  for (Value* input : graph.inputs()) inputs_.emplace(input->name, b_.wrap(seen_input(graph, input)));
 }
 
 void CallGraph::add_inputs() {
