@@ -61,16 +61,20 @@ bool agree(const Shape& stored, const Shape& wanted) {
 class Mapper {
  public:
   Mapper(const Dataset& data, std::span<const WantedArray> wanted)
-      : data_(data), arrays_(data.arrays()), wanted_(wanted), choices_(wanted.size()), used_(arrays_.size()) {}
+      : data_(data), arrays_(data.arrays()), wanted_(wanted), choices_(wanted.size(), kNone), used_(arrays_.size()) {}
 
-  std::vector<Choice> choose(std::span<const MapEntry> map, std::vector<std::string>& notes) {
+  Chosen choose(std::span<const MapEntry> map) {
+    Chosen chosen;
     for (const MapEntry& entry : map) choose_named(entry);
     for (std::size_t i = 0; i < wanted_.size(); ++i)
-      if (choices_[i].array == kNone) take(i, find(wanted_[i].name));
-    choose_the_only(true, notes);
-    choose_the_only(false, notes);
-    for (std::size_t i = 0; i < wanted_.size(); ++i) require(i);
-    return std::move(choices_);
+      if (choices_[i] == kNone) take(i, find(wanted_[i].name));
+    choose_the_only(true, chosen.notes);
+    choose_the_only(false, chosen.notes);
+    for (std::size_t i = 0; i < wanted_.size(); ++i) {
+      require(i);
+      chosen.arrays.push_back({wanted_[i].name, arrays_[choices_[i]].first});
+    }
+    return chosen;
   }
 
  private:
@@ -88,14 +92,8 @@ class Mapper {
 
   void take(std::size_t wanted, std::size_t array) {
     if (array == kNone) return;
-    Choice& choice = choices_[wanted];
-    choice = {.array = array, .type = {wanted_[wanted].name, arrays_[array].second}};
+    choices_[wanted] = array;
     used_[array] = true;
-    Shape& shape = choice.type.second.shape;
-    if (!wanted_[wanted].row) return;
-    const std::optional<Shape> fitting = fitting_shape(shape, *wanted_[wanted].row);
-    choice.reshaped = fitting && *fitting != shape;
-    if (fitting) shape = *fitting;
   }
 
   void choose_named(const MapEntry& entry) {
@@ -119,20 +117,22 @@ class Mapper {
   void choose_the_only(bool input, std::vector<std::string>& notes) {
     std::size_t missing = kNone;
     for (std::size_t i = 0; i < wanted_.size(); ++i) {
-      if (wanted_[i].input != input || choices_[i].array != kNone) continue;
+      if (wanted_[i].input != input || choices_[i] != kNone) continue;
       if (std::exchange(missing, i) != kNone) return;
     }
     const auto left = std::count(used_.begin(), used_.end(), false);
     if (missing == kNone || left != 1) return;
     const auto array = static_cast<std::size_t>(std::find(used_.begin(), used_.end(), false) - used_.begin());
-    if (wanted_[missing].row && !fitting_shape(arrays_[array].second.shape, *wanted_[missing].row)) return;
+    const Shape& stored = arrays_[array].second.shape;
+    const bool any_size = std::any_of(stored.begin(), stored.end(), [](std::int64_t size) { return size < 0; });
+    if (wanted_[missing].row && !any_size && !fitting_shape(stored, *wanted_[missing].row)) return;
     take(missing, array);
     notes.push_back(concat("array '", arrays_[array].first, "' of '", data_.source(), "' feeds '", wanted_[missing].name,
                            "', the only one left for it"));
   }
 
   void require(std::size_t i) const {
-    if (choices_[i].array != kNone) return;
+    if (choices_[i] != kNone) return;
     const WantedArray& wanted = wanted_[i];
     std::string types;
     for (const auto& [name, type] : arrays_) types += concat(types.empty() ? "" : ", ", "'", name, "' ", to_string(type));
@@ -145,7 +145,7 @@ class Mapper {
   const Dataset& data_;
   std::vector<NamedType> arrays_;
   std::span<const WantedArray> wanted_;
-  std::vector<Choice> choices_;
+  std::vector<std::size_t> choices_;  // positions among the data's arrays
   std::vector<bool> used_;
 };
 
@@ -174,11 +174,36 @@ std::optional<Shape> fitting_shape(const Shape& stored, const Shape& wanted) {
   return shape;
 }
 
-Mapped map_arrays(std::unique_ptr<Dataset> data, std::span<const WantedArray> wanted, std::span<const MapEntry> map) {
-  Mapped mapped;
-  std::vector<Choice> choices = Mapper(*data, wanted).choose(map, mapped.notes);
-  mapped.data = std::make_unique<MappedDataset>(std::move(data), std::move(choices));
-  return mapped;
+Chosen choose_arrays(const Dataset& data, std::span<const WantedArray> wanted, std::span<const MapEntry> map) {
+  return Mapper(data, wanted).choose(map);
+}
+
+std::vector<WantedArray> under_names_of_data(std::span<const WantedArray> wanted, std::span<const MapEntry> map) {
+  std::vector<WantedArray> named(wanted.begin(), wanted.end());
+  for (WantedArray& array : named)
+    for (const MapEntry& entry : map)
+      if (entry.input == array.name) {
+        array.name = entry.array;
+        break;
+      }
+  return named;
+}
+
+std::unique_ptr<Dataset> map_arrays(std::unique_ptr<Dataset> data, std::span<const WantedArray> wanted,
+                                    std::span<const MapEntry> arrays) {
+  const std::vector<NamedType> types = data->arrays();
+  std::vector<Choice> choices;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const auto found = std::find_if(types.begin(), types.end(), [&](const NamedType& t) { return t.first == arrays[i].array; });
+    check_internal(found != types.end(), "no array '", arrays[i].array, "' for '", wanted[i].name, "'");
+    Choice& choice = choices.emplace_back(
+        Choice{.array = static_cast<std::size_t>(found - types.begin()), .type = {wanted[i].name, found->second}});
+    if (!wanted[i].row) continue;
+    const std::optional<Shape> fitting = fitting_shape(found->second.shape, *wanted[i].row);
+    choice.reshaped = fitting && *fitting != found->second.shape;
+    if (fitting) choice.type.second.shape = *fitting;
+  }
+  return std::make_unique<MappedDataset>(std::move(data), std::move(choices));
 }
 
 }  // namespace gcomp::data

@@ -23,15 +23,22 @@ MapEntry parse_map(std::string_view text);
 /// have the same sizes but for dimensions of 1, or where it is one dimension of all their elements; else nothing.
 std::optional<Shape> fitting_shape(const Shape& stored, const Shape& wanted);
 
-/// What was chosen for each array that is wanted.
-struct Mapped {
-  std::unique_ptr<Dataset> data;   ///< arrays by the names that are wanted, and no others
+/// The array for each that is wanted, in their order.
+struct Chosen {
+  std::vector<MapEntry> arrays;
   std::vector<std::string> notes;  ///< what no name decided, a sentence each
 };
 
 /// Each wanted array is the one that `map` names for it; else the one of its name; else, where one input of the model has none and
 /// one array feeds nothing, that one if its shape fits, and the same for what the loss reads. Throws UserError (exit 2) for a map
 /// that names what nobody wants or what the data do not have, with the nearest name, and where an array is missing.
-Mapped map_arrays(std::unique_ptr<Dataset> data, std::span<const WantedArray> wanted, std::span<const MapEntry> map = {});
+Chosen choose_arrays(const Dataset& data, std::span<const WantedArray> wanted, std::span<const MapEntry> map = {});
+
+/// What is wanted, under the names that the data have for it; where `map` says nothing, the names are the same.
+std::vector<WantedArray> under_names_of_data(std::span<const WantedArray> wanted, std::span<const MapEntry> map);
+
+/// The arrays by the names that are wanted, and no others, in the shapes that fit. `arrays` is choose_arrays()'s.
+std::unique_ptr<Dataset> map_arrays(std::unique_ptr<Dataset> data, std::span<const WantedArray> wanted,
+                                    std::span<const MapEntry> arrays);
 
 }  // namespace gcomp::data

@@ -6,8 +6,9 @@
 namespace gcomp {
 
 OpenedData open_data(std::string_view text, const Trainer& trainer, const DataOptions& options) {
-  driver::OpenedData opened = driver::open_data({.data = std::string(text), .eval_data = {}, .map = options.map},
-                                                driver::wanted_arrays(trainer));
+  driver::OpenedData opened =
+      driver::open_data({.data = std::string(text), .eval_data = {}, .map = options.map, .augment = options.augment}, trainer,
+                        driver::wanted_arrays(trainer));
   return {.rows = Owned<Dataset>(opened.train.release()),
           .notes = std::move(opened.notes),
           .classes = std::move(opened.classes),

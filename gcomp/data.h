@@ -16,6 +16,7 @@ namespace gcomp {
 /// As the options of the command are called, and messages call them so: --map.
 struct DataOptions {
   std::vector<std::string> map = {};  ///< "input=array", where their names differ
+  std::string augment = {};  ///< transforms of rows: "random_crop(32, padding=4), hflip"; without, as the trainer keeps them
 };
 
 struct OpenedData {
@@ -25,8 +26,8 @@ struct OpenedData {
   std::string vocabulary = {};            ///< Vocabulary::parse() reads it; "" for none
 };
 
-/// "PATH", recognised by content, or "FORMAT:PATH,option=value" (docs/data.md), with the arrays that the trainer reads, by its names.
-/// Throws UserError for what is missing or damaged, of no known format, or does not fit.
+/// "PATH", recognised by content, or "FORMAT:PATH,option=value" (docs/data.md), with the arrays that the trainer reads, by its
+/// names. Throws UserError for what is missing or damaged, of no known format, or does not fit.
 OpenedData open_data(std::string_view data, const Trainer& trainer, const DataOptions& options = {});
 /// The same with all arrays as the format names them. Images of sizes of their own cannot be fetched so: give them a size.
 OpenedData open_data(std::string_view data);

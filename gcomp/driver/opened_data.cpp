@@ -4,6 +4,8 @@
 
 #include "data/format.h"
 #include "data/mapping.h"
+#include "data/order/split.h"
+#include "data/transforms/transformed.h"
 #include "gcomp/driver/evaluator.h"
 #include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/model_source.h"
@@ -34,6 +36,14 @@ std::vector<data::WantedArray> wanted_of(const FedArrays& fed) {
   return wanted;
 }
 
+/// What the program makes floats of is wanted as the floats that it becomes.
+std::vector<data::WantedArray> as_the_model_has_them(std::vector<data::WantedArray> wanted, const Trainer& trainer) {
+  for (data::WantedArray& array : wanted)
+    if (std::ranges::find(trainer.input_forms(), array.name, &InputForm::input) != trainer.input_forms().end())
+      array.dtype = DType::f32;
+  return wanted;
+}
+
 /// A name in the loss may be meant for an output: the message has both.
 void require_loss_names(const Model& model, const Dataset& data, std::span<const data::WantedArray> wanted,
                         std::span<const data::MapEntry> map) {
@@ -52,22 +62,91 @@ void require_loss_names(const Model& model, const Dataset& data, std::span<const
   }
 }
 
-/// One source with its arrays under the names that are wanted.
-std::unique_ptr<Dataset> open_one(const std::string& text, const DataRequest& request, std::span<const data::WantedArray> wanted,
-                                  const Model* model, OpenedData& opened) {
+/// What becomes of every source of a request.
+struct DataPlan {
+  std::span<const data::WantedArray> wanted;
   std::vector<data::MapEntry> map;
-  for (const std::string& entry : request.map) map.push_back(data::parse_map(entry));
-  std::unique_ptr<data::Source> source = data::open(data::parse_spec(text), wanted);
-  const std::vector<NamedType> arrays = source->arrays();
-  for (std::size_t i = 0; i < arrays.size(); ++i)
-    if (std::vector<std::string> names = source->class_names(i); opened.classes.empty() && !names.empty())
-      opened.classes = std::move(names);
-  for (std::string& note : source->notes()) opened.notes.push_back(std::move(note));
-  if (opened.vocabulary.empty()) opened.vocabulary = source->vocabulary();
-  if (model) require_loss_names(*model, *source, wanted, map);
-  data::Mapped mapped = data::map_arrays(std::move(source), wanted, map);
-  for (std::string& note : mapped.notes) opened.notes.push_back(std::move(note));
-  return std::move(mapped.data);
+  data::TransformList training, evaluation;
+  const Model* model = nullptr;
+};
+
+DataPlan plan_of(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model, OpenedData& opened) {
+  DataPlan plan{.wanted = wanted, .map = {}, .training = data::parse_transforms(request.augment), .evaluation = {}, .model = model};
+  for (const std::string& entry : request.map) plan.map.push_back(data::parse_map(entry));
+  plan.evaluation = request.eval_augment.empty() ? data::evaluation_form(plan.training, &opened.notes)
+                                                 : data::parse_transforms(request.eval_augment, "--eval-augment");
+  return plan;
+}
+
+/// A source, and the arrays of it that are wanted.
+struct OpenedSource {
+  std::unique_ptr<data::Source> source;
+  std::vector<data::MapEntry> arrays;
+};
+
+OpenedSource open_source(const std::string& text, const DataPlan& plan, OpenedData& opened) {
+  OpenedSource one{.source = data::open(data::parse_spec(text), under_names_of_data(plan.wanted, plan.map)), .arrays = {}};
+  if (plan.model) require_loss_names(*plan.model, *one.source, plan.wanted, plan.map);
+  data::Chosen chosen = data::choose_arrays(*one.source, plan.wanted, plan.map);
+  one.arrays = std::move(chosen.arrays);
+  const auto note = [&](std::string text_of_note) {
+    if (std::ranges::find(opened.notes, text_of_note) == opened.notes.end()) opened.notes.push_back(std::move(text_of_note));
+  };
+  for (std::string& said : one.source->notes()) note(std::move(said));
+  for (std::string& said : chosen.notes) note(std::move(said));
+  for (std::size_t i = 0; i < one.source->arrays().size() && opened.classes.empty(); ++i)
+    opened.classes = one.source->class_names(i);
+  if (opened.vocabulary.empty()) opened.vocabulary = one.source->vocabulary();
+  return one;
+}
+
+InputForm input_form(const data::ProgramForm& form, std::span<const data::MapEntry> arrays) {
+  InputForm made{.input = form.array,
+                 .dtype = form.dtype,
+                 .divisor = form.pixels ? 255.0 : 1.0,
+                 .mean = form.normalization.mean,
+                 .std = form.normalization.std};
+  for (const data::MapEntry& entry : arrays)
+    if (entry.array == form.array) made.input = entry.input;
+  if (form.channel_axis >= 0) made.axis = form.channel_axis + 1;
+  return made;
+}
+
+/// Rows as the transforms make them, under the names that are wanted. `list` is what fetch_in() does.
+std::unique_ptr<Dataset> transform(OpenedSource one, const DataPlan& plan, const data::TransformList& list,
+                                   data::TransformSettings settings, OpenedData& opened) {
+  const std::vector<data::WantedArray> named = under_names_of_data(plan.wanted, one.arrays);
+  settings.evaluation = plan.evaluation;
+  std::unique_ptr<data::Source> rows = std::move(one.source);
+  const std::vector<NamedType> stored = rows->arrays();
+  const bool changes = !list.empty() || !plan.evaluation.empty() || std::ranges::any_of(stored, [&](const NamedType& array) {
+    return rows->images(static_cast<std::size_t>(&array - stored.data())) != nullptr;
+  });
+  if (changes) {
+    rows = data::transformed(std::move(rows), list, named, std::move(settings));
+    std::vector<InputForm> forms;
+    for (const data::ProgramForm& form : data::program_forms(list, rows->arrays(), named))
+      forms.push_back(input_form(form, one.arrays));
+    opened.input_forms = std::move(forms);
+    opened.preprocessing = plan.evaluation.text();
+  }
+  return data::map_arrays(std::move(rows), plan.wanted, one.arrays);
+}
+
+/// The parts of --split. Each looks at rows of its own, whose transforms may draw partners from the first part alone.
+void open_split(const DataRequest& request, DataPlan& plan, OpenedData& opened) {
+  OpenedSource one = open_source(request.data, plan, opened);
+  const auto rows = std::make_shared<data::SplitRows>(data::split_rows(
+      one.source->rows(), {.share = *request.split, .sequence = one.source->is_sequence(), .overlap = one.source->overlap()}));
+  plan.training = data::with_statistics(std::move(plan.training), *one.source, rows->first);
+  plan.evaluation = data::with_statistics(std::move(plan.evaluation), *one.source, rows->first);
+  data::TransformSettings settings{.partners = std::ssize(rows->first),
+                                   .partner = [rows](std::int64_t n) { return rows->first[static_cast<std::size_t>(n)]; }};
+  const std::shared_ptr<const Dataset> all = transform(std::move(one), plan, plan.training, std::move(settings), opened);
+  opened.train = data::rows_of(all, rows->first);
+  opened.eval = data::rows_of(all, rows->second);
+  opened.notes.push_back(
+      concat("--split ", *request.split, ": ", rows->first.size(), " rows are trained on, ", rows->second.size(), " evaluated"));
 }
 
 }  // namespace
@@ -80,10 +159,12 @@ std::vector<data::WantedArray> wanted_arrays(const Model& model, const LossSpec&
   return wanted;
 }
 
-std::vector<data::WantedArray> wanted_arrays(const Trainer& trainer) { return wanted_of(fed_arrays(trainer)); }
+std::vector<data::WantedArray> wanted_arrays(const Trainer& trainer) {
+  return as_the_model_has_them(wanted_of(fed_arrays(trainer)), trainer);
+}
 
 std::vector<data::WantedArray> wanted_for_evaluation(Trainer& trainer) {
-  return wanted_of(fed_arrays(trainer.impl().evaluation().executable().program(), {}));
+  return as_the_model_has_them(wanted_of(fed_arrays(trainer.impl().evaluation().executable().program(), {})), trainer);
 }
 
 Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers) {
@@ -94,8 +175,34 @@ Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers) {
 
 OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model) {
   OpenedData opened;
-  opened.train = open_one(request.data, request, wanted, model, opened);
-  if (!request.eval_data.empty()) opened.eval = open_one(request.eval_data, request, wanted, model, opened);
+  DataPlan plan = plan_of(request, wanted, model, opened);
+  if (request.split) {
+    if (!request.eval_data.empty())
+      throw UserError("--split and --eval-data: the rows to evaluate are part of --data, or other data; give one of them",
+                      ExitCode::usage);
+    open_split(request, plan, opened);
+    return opened;
+  }
+  OpenedSource one = open_source(request.data, plan, opened);
+  plan.training = data::with_statistics(std::move(plan.training), *one.source);
+  plan.evaluation = data::with_statistics(std::move(plan.evaluation), *one.source);
+  opened.train = transform(std::move(one), plan, plan.training, {}, opened);
+  if (request.eval_data.empty()) return opened;
+  OpenedData other;
+  opened.eval = transform(open_source(request.eval_data, plan, other), plan, plan.evaluation, {}, other);
+  opened.notes.insert(opened.notes.end(), other.notes.begin(), other.notes.end());
+  return opened;
+}
+
+OpenedData open_data(DataRequest request, const Trainer& trainer, std::span<const data::WantedArray> wanted) {
+  const bool as_kept = request.augment.empty() && !trainer.preprocessing().empty();
+  if (as_kept) request.augment = trainer.preprocessing();
+  OpenedData opened = open_data(request, wanted);
+  if (opened.input_forms != trainer.input_forms() && !request.augment.empty())
+    throw UserError(concat("--augment ", request.augment, ": the program was compiled for rows prepared by '",
+                           trainer.preprocessing(), "', which it normalizes otherwise"),
+                    ExitCode::usage);
+  if (as_kept) opened.notes.push_back(concat("rows are prepared by '", request.augment, "', which the model keeps"));
   return opened;
 }
 

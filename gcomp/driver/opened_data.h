@@ -3,12 +3,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/source.h"
 #include "gcomp/driver/training.h"
+#include "gcomp/input_form.h"
 
 namespace gcomp::driver {
 
@@ -17,6 +19,10 @@ struct DataRequest {
   std::string data;                   ///< PATH, or FORMAT:PATH,option=value (data/format.h)
   std::string eval_data;              ///< "" for none
   std::vector<std::string> map = {};  ///< "input=array"
+  std::string augment = {};           ///< transforms of rows (data/transforms/transforms.h)
+  /// Those of evaluations; without it they follow from the others.
+  std::string eval_augment = {};
+  std::optional<double> split = {};  ///< the share of rows that is trained on; the rest is evaluated
 };
 
 struct OpenedData {
@@ -24,6 +30,8 @@ struct OpenedData {
   std::vector<std::string> notes;        ///< what was assumed or tolerated, a sentence each
   std::vector<std::string> classes;      ///< names of those that `label` counts; none where nothing names them
   std::string vocabulary;                ///< docs/generate.md; "" for none
+  std::vector<InputForm> input_forms;    ///< what the program does with inputs, such as bytes of pixels
+  std::string preprocessing;             ///< what was done to rows before, in the form of inference
 };
 
 /// Inputs of the model, then the arrays that loss and metrics read beside them.
@@ -41,6 +49,9 @@ Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers = -1);
 /// Where the loss names arrays, `outputs` are what its names could have meant too. Throws UserError as data::parse_spec(), what it
 /// opens and data::map_arrays() do, and (exit 2) where a loss or metric names what is neither an output nor an array.
 OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model = nullptr);
+/// For programs that are compiled: without transforms, rows are prepared as the trainer's file keeps it. Throws UserError too where
+/// transforms ask for another normalization than the program's.
+OpenedData open_data(DataRequest request, const Trainer& trainer, std::span<const data::WantedArray> wanted);
 
 /// Paths of what a request opens.
 std::vector<std::string> paths_of(const DataRequest& request);

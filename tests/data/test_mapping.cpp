@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "data/arrays/memory_source.h"
-#include "ir/base/error.h"
 #include "data/mapping.h"
+#include "ir/base/error.h"
 
 namespace gcomp::data {
 namespace {
@@ -16,28 +16,31 @@ std::unique_ptr<Dataset> pixels_and_digits() {
 
 std::string message_of(std::span<const WantedArray> wanted, std::span<const MapEntry> map = {}) {
   try {
-    map_arrays(pixels_and_digits(), wanted, map);
+    choose_arrays(*pixels_and_digits(), wanted, map);
   } catch (const UserError& error) { return error.what(); }
   return "";
 }
 
 TEST(Mapping, TheOnlyArrayLeftFeedsTheOnlyInputLeft) {
   const WantedArray wanted[] = {{.name = "x", .row = Shape{1, 2, 2}}, {.name = "label", .input = false}};
-  const Mapped mapped = map_arrays(pixels_and_digits(), wanted);
-  EXPECT_EQ(mapped.data->arrays()[0], (NamedType{"x", {DType::u8, {1, 2, 2}}}));
-  EXPECT_EQ(mapped.data->arrays()[1], (NamedType{"label", {DType::i64, {}}}));
-  ASSERT_EQ(mapped.notes.size(), 1u);
+  const Chosen chosen = choose_arrays(*pixels_and_digits(), wanted);
+  const std::unique_ptr<Dataset> mapped = map_arrays(pixels_and_digits(), wanted, chosen.arrays);
+  EXPECT_EQ(mapped->arrays()[0], (NamedType{"x", {DType::u8, {1, 2, 2}}}));
+  EXPECT_EQ(mapped->arrays()[1], (NamedType{"label", {DType::i64, {}}}));
+  ASSERT_EQ(chosen.notes.size(), 1u);
+  EXPECT_EQ(under_names_of_data(wanted, chosen.arrays)[0].name, "pixels");
   std::byte row[4];
-  mapped.data->fetch(0, 1, row);
+  mapped->fetch(0, 1, row);
   EXPECT_EQ(static_cast<int>(row[3]), 7);
 }
 
 TEST(Mapping, AnInputMayBeNamed) {
   const WantedArray wanted[] = {{.name = "x", .row = Shape{4}}, {.name = "y"}};
   const MapEntry map[] = {parse_map("x=pixels"), parse_map("y=pixels")};
-  const Mapped mapped = map_arrays(pixels_and_digits(), wanted, map);
-  EXPECT_EQ(mapped.data->arrays()[0].second.shape, Shape{4});
-  EXPECT_EQ(mapped.data->arrays()[1].second.shape, (Shape{2, 2}));
+  const std::unique_ptr<Dataset> mapped =
+      map_arrays(pixels_and_digits(), wanted, choose_arrays(*pixels_and_digits(), wanted, map).arrays);
+  EXPECT_EQ(mapped->arrays()[0].second.shape, Shape{4});
+  EXPECT_EQ(mapped->arrays()[1].second.shape, (Shape{2, 2}));
 }
 
 TEST(Mapping, SaysWhatIsMissing) {

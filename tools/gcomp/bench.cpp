@@ -145,6 +145,7 @@ void bench(const BenchFlags& flags, const Console& console) {
   const Dataset& data = *opened.train;
   options.graph.shapes.data = driver::types_of(data);
   options.graph.shapes.data_source = data.source();
+  options.graph.input_forms = opened.input_forms;
   Trainer trainer = driver::make_trainer(model, options);
   driver::check_data(data, trainer);
   console.say("device: " + trainer.device());

@@ -26,6 +26,11 @@ void DataFlags::add(ArgumentParser& parser) {
   parser.add_repeated("--map", request.map, "the array that feeds an input, where their names differ; may be repeated")
       .type_name("INPUT=ARRAY")
       .group(kDataGroup);
+  parser
+      .add_option("--augment", request.augment,
+                  "transforms of rows, done one after another: 'random_resized_crop(224), hflip, normalize(imagenet)'")
+      .type_name("LIST")
+      .group(kDataGroup);
 }
 
 void DataFlags::add_for_training(ArgumentParser& parser) {
@@ -33,6 +38,17 @@ void DataFlags::add_for_training(ArgumentParser& parser) {
   parser.add_option("--eval-data", request.eval_data, "evaluated after every epoch, in inference form")
       .type_name("DATA")
       .group(kDataGroup);
+  parser.add_option("--split", request.split, "train on this share of --data and evaluate the rest, such as 0.9")
+      .type_name("SHARE")
+      .group(kDataGroup);
+  parser
+      .add_option("--eval-augment", request.eval_augment, "transforms of what is evaluated (default: those of --augment, undrawn)")
+      .type_name("LIST")
+      .group(kDataGroup);
+}
+
+std::string DataFlags::evaluated() const {
+  return request.split ? concat(request.data, " --split ", *request.split) : request.eval_data;
 }
 
 }  // namespace gcomp::tools

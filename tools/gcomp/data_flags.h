@@ -14,8 +14,10 @@ struct DataFlags {
 
   /// --data and what says how it is read.
   void add(ArgumentParser& parser);
-  /// --eval-data too.
+  /// --eval-data, --split and --eval-augment too.
   void add_for_training(ArgumentParser& parser);
+  /// What is evaluated, for messages; "" for nothing.
+  std::string evaluated() const;
   const std::string& text() const { return request.data; }
 };
 

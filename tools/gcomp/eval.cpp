@@ -39,7 +39,7 @@ Evaluation evaluate_artifact(const EvalFlags& flags, const Console& console) {
   compiling.watch(device);
   Trainer trainer = Trainer::load(flags.model, device, flags.device.request(), flags.trust.parse(flags.model));
   console.say("device: " + trainer.device());
-  const driver::OpenedData data = driver::open_data(flags.data.request, driver::wanted_for_evaluation(trainer));
+  const driver::OpenedData data = driver::open_data(flags.data.request, trainer, driver::wanted_for_evaluation(trainer));
   for (const std::string& note : data.notes) console.say("note: " + note);
   Evaluation evaluation = driver::evaluate(trainer, *data.train, static_cast<int>(flags.workers));
   report_left_out(console, evaluation, data.train->rows());
@@ -68,6 +68,7 @@ Evaluation evaluate_model(const EvalFlags& flags, const driver::LoraSettings& lo
       driver::open_data(flags.data.request, driver::wanted_arrays(model, options.loss, options.metrics), &model);
   for (const std::string& note : data.notes) console.say("note: " + note);
   options.graph.shapes.data_source = data.train->source();
+  options.graph.input_forms = data.input_forms;
   driver::EvaluationRun run = driver::evaluate(model, options, *data.train, static_cast<int>(flags.workers));
   report_outputs(console, run.model, flags.loss, run.output);
   console.say("device: " + run.device);

@@ -49,6 +49,8 @@ Command add_train(ArgumentParser& root, Console& console) {
       parser.add_option("--out,-o", flags->out, "the trained model, .onnx (or .gcx with everything)").type_name("FILE").required();
   parser.add_flag("--training", flags->training,
                   "BatchNormalization and Dropout that the file has in training form are written so (default: in inference form)");
+  parser.add_flag("--export-preprocess", flags->export_preprocess,
+                  "the .onnx takes what the program is fed, such as bytes of pixels, and begins with their normalization");
   add_loss(parser, flags->loss);
   add_output(parser, flags->output);
   add_metric(parser, flags->metric);

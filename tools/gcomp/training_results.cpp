@@ -90,7 +90,7 @@ nlohmann::json TrainingRun::results(const std::string& out, const std::string& d
   if (result_.end == FitEnd::early_stop) json["stopped"] = "early_stop";
   if (result_.end == FitEnd::max_time) json["stopped"] = "max_time";
   if (!result_.evaluation) return json;
-  json["eval"] = {{"data", flags_.data.request.eval_data}, {"loss", result_.evaluation->loss}, {"rows", result_.evaluation->rows}};
+  json["eval"] = {{"data", flags_.data.evaluated()}, {"loss", result_.evaluation->loss}, {"rows", result_.evaluation->rows}};
   add_metrics(json["eval"], *result_.evaluation);
   return json;
 }

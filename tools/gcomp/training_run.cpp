@@ -1,14 +1,21 @@
 #include "tools/gcomp/training_run.h"
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "gcomp/driver/fit/metric_lines.h"
 #include "gcomp/driver/training.h"
 #include "ir/base/error.h"
+#include "runtime/files/atomic_file.h"
 #include "tools/gcomp/metric_text.h"
 #include "tools/gcomp/report.h"
 
 namespace gcomp::tools {
+namespace {
+
+constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // names of folders may be no UTF-8
+
+}  // namespace
 
 std::string TrainingRun::out() const {
   return flags_.out.empty() ? (std::filesystem::path(flags_.run.run_dir) / "last.onnx").string() : flags_.out;
@@ -52,9 +59,21 @@ void TrainingRun::begin(const FitPlan& plan) {
   plan_ = plan;
   report(plan);
   if (flags_.run.plan_only) return report_plan(plan);
+  keep_names();
   const std::int64_t last = plan.position.steps + plan.steps - 1;
   progress_.emplace(console_, plan.steps, flags_.epochs > 0 ? plan.epoch_of(last) + 1 : 0, plan.batch, flags_.run.log_every,
                     plan.done);
+}
+
+/// What numbers of the data stand for is kept beside the run.
+void TrainingRun::keep_names() const {
+  if (!directory_) return;
+  const std::filesystem::path folder(directory_->path());
+  const auto write = [&](const char* name, std::string_view text) {
+    runtime::write_file(folder / name, std::as_bytes(std::span(text)));
+  };
+  if (!data_.vocabulary.empty()) write("vocab.json", data_.vocabulary);
+  if (!data_.classes.empty()) write("classes.json", nlohmann::json(data_.classes).dump(2, ' ', false, kReplace) + "\n");
 }
 
 void TrainingRun::report_schedule(const FitPlan& plan) const {
@@ -80,8 +99,8 @@ void TrainingRun::report(const FitPlan& plan) {
     console_.warn("the average of the parameters is written nowhere: --out-ema FILE writes it");
   console_.say("device: " + trainer_->device());
   const DataPosition& position = plan.position;
-  console_.say(concat("data: '", flags_.data.text(), "', ", grouped(data_.train->rows()), " rows, ", plan.steps_per_epoch, " steps an epoch, ",
-                      position.shuffled ? concat("shuffled with seed ", position.seed) : "in order"));
+  console_.say(concat("data: '", flags_.data.text(), "', ", grouped(data_.train->rows()), " rows, ", plan.steps_per_epoch,
+                      " steps an epoch, ", position.shuffled ? concat("shuffled with seed ", position.seed) : "in order"));
   report_schedule(plan);
   if (!plan.went_on.empty()) console_.say(plan.went_on);
   if (position.steps > 0)
@@ -101,7 +120,7 @@ void TrainingRun::report_step(const FitStep& step) {
 void TrainingRun::report_evaluation(const FitEvaluation& evaluation) {
   if (evaluation.left_out > 0)
     console_.say(concat("evaluation leaves out the last ", evaluation.left_out, " rows, which fill no batch"));
-  std::vector<runtime::Metric> fields = driver::metrics_of_evaluation(evaluation, flags_.data.request.eval_data);
+  std::vector<runtime::Metric> fields = driver::metrics_of_evaluation(evaluation, flags_.data.evaluated());
   if (flags_.run.eval_every > 0) fields.insert(fields.begin() + 1, {"step", evaluation.step});
   metrics_->write(fields);
   progress_->clear();

@@ -31,7 +31,8 @@ struct TrainFlags {
   std::vector<std::string> metric;
   std::int64_t batch = 0, epochs = 0, steps = 0, warmup_steps = 0;
   std::uint64_t seed = 0;
-  bool seed_given = false, out_given = false, no_shuffle = false, embed_model = false, training = false, partial = false;
+  bool seed_given = false, out_given = false, no_shuffle = false, embed_model = false, training = false, partial = false,
+       export_preprocess = false;
   DataFlags data;
   ModelOptions model_options;
   OptimizerOptions optimizer;
@@ -65,7 +66,8 @@ class TrainingRun {
   Trainer load_trainer();
   Trainer compile_trainer();
   void prepare_outputs();
-  void open_data(std::span<const data::WantedArray> wanted, std::int64_t batch, const Model* model = nullptr);
+  void take_data(driver::OpenedData data, std::int64_t batch);
+  void keep_names() const;
   void check_schedule() const;
   runtime::DeviceOptions device_options();
   FitOptions fit_options();

@@ -80,6 +80,7 @@ void TrainingRun::prepare_outputs() {
   if (exports || flags_.embed_model || !flags_.out_ema.empty()) trainer_->prepare_export();
   flags_.lora.check(*trainer_);
   if (flags_.training) trainer_->set_export_form(ExportForm::as_written);
+  if (flags_.export_preprocess) trainer_->set_export_preprocessing(true);
   outputs_.protect_model(driver::model_files(*trainer_));
 }
 
@@ -104,8 +105,8 @@ runtime::DeviceOptions TrainingRun::device_options() {
   return options;
 }
 
-void TrainingRun::open_data(std::span<const data::WantedArray> wanted, std::int64_t batch, const Model* model) {
-  data_ = driver::open_data(flags_.data.request, wanted, model);
+void TrainingRun::take_data(driver::OpenedData data, std::int64_t batch) {
+  data_ = std::move(data);
   for (const std::string& note : data_.notes) console_.say("note: " + note);
   runtime::check_batch(data_.train->rows(), batch);
 }
@@ -135,7 +136,7 @@ Trainer TrainingRun::load_trainer() {
   if (before.steps > 0 && flags_.no_shuffle && before.shuffled)
     refuse_flags(concat("--no-shuffle: '", flags_.model, "' was trained ", before.steps,
                         " steps on shuffled rows and goes on so; leave it out"));
-  open_data(driver::wanted_arrays(trainer), trainer.batch());
+  take_data(driver::open_data(flags_.data.request, trainer, driver::wanted_arrays(trainer)), trainer.batch());
   return trainer;
 }
 
@@ -168,7 +169,9 @@ Trainer TrainingRun::compile_trainer() {
   require_output(flags_.output, model, "--out");
   outputs_.protect_model(driver::onnx_file(model)->files);
   if (!flags_.init.empty()) model = with_weights(model, flags_.init);
-  open_data(driver::wanted_arrays(model, loss, metrics), flags_.batch, &model);
+  take_data(driver::open_data(flags_.data.request, driver::wanted_arrays(model, loss, metrics), &model), flags_.batch);
+  options.graph.input_forms = data_.input_forms;
+  options.graph.preprocessing = data_.preprocessing;
   if (flags_.run.drop_last == "false" && is_artifact(flags_.out) && data_.train->rows() % flags_.batch != 0)
     refuse_flags(concat("--drop-last false: --out ", flags_.out,
                         " would hold the step of whole batches alone and go on with other rows; write .onnx"));
