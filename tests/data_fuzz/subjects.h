@@ -50,5 +50,8 @@ std::vector<DataSeed> idx_seeds(const fs::path& scratch);
 std::vector<DataSeed> cifar_seeds(const fs::path& scratch);
 std::vector<DataSeed> token_seeds(const fs::path& scratch);
 std::vector<DataSeed> text_seeds(const fs::path& scratch);
+std::vector<DataSeed> image_folder_seeds(const fs::path& scratch);
+std::vector<DataSeed> tar_seeds(const fs::path& scratch);
+std::vector<DataSeed> shard_seeds(const fs::path& scratch);
 
 }  // namespace gcomp::tests
