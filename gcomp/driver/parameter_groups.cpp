@@ -157,9 +157,10 @@ GroupRequest parse_group(std::string_view text, const passes::OptimizerSpec& bas
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || trimmed(text.substr(0, colon)).empty() || trimmed(text.substr(colon + 1)).empty())
     refuse(request.text, "wanted SELECTOR: option=value, ..., such as 'kind:bias, kind:norm: weight_decay=0'");
-  if (const std::string_view last = trimmed(text.substr(text.substr(0, colon).find_last_of(',') + 1)); last.starts_with("kind:"))
-    refuse(request.text, concat("found no ':' after '", last.substr(0, last.find_first_of(" \t=")),
-                                "', wanted SELECTOR: option=value, ..., such as 'kind:bias, kind:norm: weight_decay=0'"));
+  const std::size_t last = text.substr(0, colon).find_last_of(',') + 1;
+  if (trimmed(text.substr(last, colon - last)) == "kind")  // the colon is the kind's own
+    refuse(request.text,
+           "no ':' between selector and options; wanted SELECTOR: option=value, ..., such as 'kind:bias: weight_decay=0'");
   read_options(request, text.substr(colon + 1), base_rate);
   read_selectors(request, text.substr(0, colon));
   check_effect(request, base);
