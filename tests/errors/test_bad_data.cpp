@@ -28,7 +28,7 @@ using runtime::test::put;
 
 TEST_F(BadInput, MissingData) {
   std::filesystem::remove(data_);
-  expect_refused(train(), ExitCode::invalid, {"data.npz", "No such file"});
+  expect_refused(train(), ExitCode::invalid, {"data.npz", "does not exist"});
 }
 
 TEST_F(BadInput, DataThatIsNoNpz) {
