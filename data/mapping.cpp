@@ -38,6 +38,7 @@ class MappedDataset final : public Dataset {
     data_->fetch_in(key, choices_[array].array, row, bytes);
   }
   bool thread_safe() const override { return data_->thread_safe(); }
+  bool is_in_memory() const override { return data_->is_in_memory(); }
   const Tensor* whole(std::size_t array) const override {
     return choices_[array].reshaped ? nullptr : data_->whole(choices_[array].array);
   }
