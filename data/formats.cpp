@@ -3,6 +3,7 @@
 
 #include "data/format.h"
 #include "data/images/formats.h"
+#include "data/tables/formats.h"
 
 namespace gcomp::data {
 namespace {
@@ -17,6 +18,8 @@ constexpr const Format* kFormats[] = {
     &kShardFormat,
     &kTarFormat,
     &kImagesFormat,
+    &kCsvFormat,
+    &kTsvFormat,
     &kTextFormat,  // any .txt that is UTF-8: after those with a form of their own
 };
 

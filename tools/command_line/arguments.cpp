@@ -34,7 +34,7 @@ Argument add_number(CLI::App& app, const std::string& names, Number& value, cons
 /// The subcommand that was given, or the command itself.
 const CLI::App& chosen_app(const CLI::App& root) {
   const std::vector<CLI::App*> chosen = root.get_subcommands();
-  return chosen.empty() ? root : *chosen.front();
+  return chosen.empty() ? root : chosen_app(*chosen.front());
 }
 
 std::string what_is_missing(const CLI::App& app) {
@@ -158,9 +158,14 @@ Parsed ArgumentParser::parse(int argc, const char* const* argv) {
   }
 }
 
-std::string ArgumentParser::name() const { return app_->get_name(); }
+std::string ArgumentParser::name() const {
+  std::string name = app_->get_name();
+  for (const CLI::App* above = app_->get_parent(); above && above->get_parent(); above = above->get_parent())
+    name = above->get_name() + " " + name;
+  return name;
+}
 bool ArgumentParser::chosen() const { return app_->parsed(); }
-std::vector<std::string> ArgumentParser::unknown() const { return app_->remaining(); }
+std::vector<std::string> ArgumentParser::unknown() const { return app_->remaining(true); }
 
 std::vector<std::string> ArgumentParser::given() const {
   std::vector<std::string> names;

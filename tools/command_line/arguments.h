@@ -80,10 +80,11 @@ class ArgumentParser {
   /// For the parser of the whole command.
   Parsed parse(int argc, const char* const* argv);
 
+  /// Without the program's: "train", "data inspect".
   std::string name() const;
   /// Whether the subcommand was given.
   bool chosen() const;
-  /// Arguments that nothing declares.
+  /// Arguments that nothing declares, of subcommands too.
   std::vector<std::string> unknown() const;
   /// The long options that the command line gave, with their dashes.
   std::vector<std::string> given() const;

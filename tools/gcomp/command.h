@@ -40,5 +40,9 @@ Command add_bench(ArgumentParser& root, Console& console);
 Command add_doctor(ArgumentParser& root, Console& console);
 Command add_cache(ArgumentParser& root, Console& console);
 Command add_sign(ArgumentParser& root, Console& console);
+/// Subcommands of `gcomp data`, which is their `data`.
+Command add_data_inspect(ArgumentParser& data, Console& console);
+Command add_data_convert(ArgumentParser& data, Console& console);
+Command add_data_bench(ArgumentParser& data, Console& console);
 
 }  // namespace gcomp::tools
