@@ -214,7 +214,8 @@ class Transformed final : public Source {
     const ImageSource* own = source_->images(array);
     const auto want = std::ranges::find(wanted, name, &WantedArray::name);
     const bool is_wanted = want != wanted.end();
-    const std::optional<Shape> row = is_wanted ? want->row : std::nullopt;
+    static const std::optional<Shape> kAnyRow;
+    const std::optional<Shape>& row = is_wanted ? want->row : kAnyRow;
     if (!own) {
       const bool asks = std::ranges::any_of(
           list.calls, [](const TransformCall& call) { return call.rule->kind == RuleKind::image || call.rule == &kCutmix; });

@@ -15,7 +15,6 @@
 #include "ir/base/error.h"
 
 namespace gcomp::driver {
-namespace {
 
 using LoaderClock = std::chrono::steady_clock;
 
@@ -101,8 +100,6 @@ class ChunkReader {
   BatchFeeder feeder_;
   BadSample policy_;
 };
-
-}  // namespace
 
 struct BatchLoader::Impl {
   const Dataset& data;
