@@ -9,17 +9,8 @@ namespace gcomp::data {
 namespace {
 
 constexpr const Format* kFormats[] = {
-    &kNpzFormat,
-    &kNpyFormat,
-    &kSafetensorsFormat,
-    &kIdxFormat,
-    &kCifarFormat,
-    &kTokensFormat,
-    &kShardFormat,
-    &kTarFormat,
-    &kImagesFormat,
-    &kCsvFormat,
-    &kTsvFormat,
+    &kNpzFormat,   &kNpyFormat, &kSafetensorsFormat, &kIdxFormat, &kCifarFormat, &kTokensFormat,
+    &kShardFormat, &kTarFormat, &kImagesFormat,      &kCsvFormat, &kTsvFormat,
     &kTextFormat,  // any .txt that is UTF-8: after those with a form of their own
 };
 
