@@ -26,7 +26,7 @@ TEST(Mixture, SharesAreKeptThroughout) {
       for (std::size_t i = 0; i < counts.size(); ++i)  // 1 in 10,000: what a third is rounded by
         ASSERT_NEAR(static_cast<double>(counts[i]), static_cast<double>(n + 1) * weights[i] / sum, 4) << weights.size() << " " << n;
     }
-    if (weights[0] == 0.7) EXPECT_EQ(counts, (std::vector<std::int64_t>{17'500, 7'500}));
+    if (weights[0] == 0.7) { EXPECT_EQ(counts, (std::vector<std::int64_t>{17'500, 7'500})); }
   }
 }
 

@@ -84,7 +84,10 @@ TEST(Sampling, ADrawIsAPureFunction) {
 TEST(Sampling, ExtremeWeightsAreExact) {
   const runtime::RowDraw tiny = draw_weighted(std::vector<double>{5e-324, 0, 1e-320}, 1);
   const runtime::RowDraw huge = draw_weighted(std::vector<double>{1e308, 0, 1.7e308, 1e308}, 1);
-  for (std::int64_t i = 0; i < 1000; ++i) EXPECT_NE(tiny(0, i), 1), EXPECT_NE(huge(0, i), 1);
+  for (std::int64_t i = 0; i < 1000; ++i) {
+    EXPECT_NE(tiny(0, i), 1);
+    EXPECT_NE(huge(0, i), 1);
+  }
   EXPECT_EQ(draw_weighted(std::vector<double>{0, 0, 3}, 1)(0, 0), 2);
 }
 
