@@ -49,6 +49,8 @@ class Dataset {
   /// The array as it lies in memory, [rows, row...], or null. Of those that do every value is checked before the first step, of
   /// others when its row is read.
   virtual const Tensor* whole(std::size_t) const { return nullptr; }
+  /// Rows of each of the sources that follow one another in it, which FitOptions::mix weighs.
+  virtual std::vector<std::int64_t> parts() const { return {rows()}; }
 };
 
 /// Arrays in memory, whose first dimension counts the same rows. Throws UserError where one has none, or another number.

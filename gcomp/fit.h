@@ -36,8 +36,12 @@ struct FitOptions {
   std::int64_t steps = 0;   ///< how many steps to take
   /// Of the order of rows; without it the trainer's own (TrainOptions::graph.seed, or the run that it goes on with).
   Optional<std::uint64_t> seed = {};
-  bool shuffle = true;            ///< false: step i of an epoch takes rows i * batch onwards
-  bool drop_last = true;          ///< false: the last rows of an epoch, which fill no batch, are a smaller step of their own
+  bool shuffle = true;    ///< false: step i of an epoch takes rows i * batch onwards
+  bool drop_last = true;  ///< false: the last rows of an epoch, which fill no batch, are a smaller step of their own
+  /// "balanced(array=label)" or "weighted(weights=ARRAY)": rows are drawn with replacement; "" for each row once an epoch.
+  std::string sample = {};
+  /// Weights of Dataset::parts(), whose rows then come in these shares; none for all rows alike.
+  std::vector<double> mix = {};
   std::string schedule = {};      ///< "cosine", "step(step_size=30)"; "" for the same rate throughout
   std::int64_t warmup_steps = 0;  ///< in which the rate rises, before the schedule starts
   double skip_spikes = 0;         ///< pass over steps so many deviations off, 0 for none; TrainOptions::skip_spikes compiles it

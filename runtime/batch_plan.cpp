@@ -27,6 +27,10 @@ std::int64_t BatchPlan::count_of(std::int64_t step) const { return std::min(batc
 void BatchPlan::rows_of(std::int64_t step, std::span<std::int64_t> rows) const {
   check_internal(step >= 0 && std::ssize(rows) == count_of(step), "batch plan: step ", step, " for ", rows.size(), " rows");
   std::int64_t position = step % steps_per_epoch() * batch_;
+  if (draw_) {
+    for (std::int64_t& row : rows) row = draw_(epoch_of(step), position++);
+    return;
+  }
   if (order_ == RowOrder::sequential) {
     for (std::int64_t& row : rows) row = position++;
     return;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ir/base/permutation.h"
@@ -12,6 +14,9 @@ namespace gcomp::runtime {
 enum class RowOrder : std::uint8_t { shuffled, sequential };
 /// What becomes of the rows of an epoch that fill no batch.
 enum class LastRows : std::uint8_t { dropped, kept };
+
+/// The row at a position of an epoch, where not each row comes once an epoch. Pure; several threads may call it.
+using RowDraw = std::function<std::int64_t(std::int64_t epoch, std::int64_t position)>;
 
 /// Throws UserError where `batch` is not within 1 to `rows`.
 void check_batch(std::int64_t rows, std::int64_t batch);
@@ -23,6 +28,9 @@ class BatchPlan {
  public:
   /// Throws as check_batch().
   BatchPlan(std::int64_t rows, std::int64_t batch, std::uint64_t seed, RowOrder order, LastRows last = LastRows::dropped);
+
+  /// Rows of every epoch come from `draw`, as many of them as the data has.
+  void draw_by(RowDraw draw) { draw_ = std::move(draw); }
 
   std::int64_t batch() const { return batch_; }
   std::int64_t steps_per_epoch() const { return rows_ / batch_ + (last_rows() > 0); }
@@ -44,6 +52,7 @@ class BatchPlan {
   std::uint64_t seed_;
   RowOrder order_;
   LastRows last_;
+  RowDraw draw_;
   std::vector<std::int64_t> given_;  // by rows_of(step)
 };
 

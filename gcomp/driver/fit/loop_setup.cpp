@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include "data/order/mixture.h"
+#include "data/order/sampling.h"
 #include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/fit/loop.h"
 #include "gcomp/driver/fit/run_directory.h"
@@ -49,6 +51,8 @@ void FitLoop::check_options() const {
   if (o.workers && (*o.workers < 0 || *o.workers > kMostWorkers))
     refuse(concat("--workers ", *o.workers, ": wanted 0 to ", kMostWorkers));
   if (o.prefetch < 1 || o.prefetch > kMostPrefetched) refuse(concat("--prefetch ", o.prefetch, ": wanted 1 to ", kMostPrefetched));
+  if (!o.sample.empty() && !o.mix.empty()) refuse("--sample and --mix: both choose the rows of an epoch; give one of them");
+  if (!o.sample.empty() && !o.shuffle) refuse("--sample draws rows by chance, and --no-shuffle takes them as they lie; give one");
   if (o.log_every < 1) refuse("--log-every: wanted 1 or more");
   if (o.checkpoint_every < 0 || o.checkpoint_every_seconds < 0) refuse("--checkpoint-every: wanted 1 or more steps, or a time");
   if (o.keep < 0) refuse("--keep: wanted 0 or more");
@@ -92,6 +96,10 @@ void FitLoop::place() {
   rows_.emplace(data_.rows(), trainer_.batch(), position_.seed,
                 position_.shuffled ? runtime::RowOrder::shuffled : runtime::RowOrder::sequential,
                 options_.drop_last ? runtime::LastRows::dropped : runtime::LastRows::kept);
+  if (!options_.sample.empty()) rows_->draw_by(data::Sampling(options_.sample).draw(data_, position_.seed));
+  if (!options_.mix.empty())
+    rows_->draw_by(data::draw_mixed(data_.parts(), options_.mix, position_.seed,
+                                    position_.shuffled ? runtime::RowOrder::shuffled : runtime::RowOrder::sequential));
   begin_ = first_ = position_.steps;
   end_ = end_of({options_.steps, options_.epochs});
 }

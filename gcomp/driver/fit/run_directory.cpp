@@ -214,6 +214,8 @@ std::string driver::config_of(const FitOptions& options) {
   if (options.seed) add("seed", *options.seed);
   add("no-shuffle", !options.shuffle);
   add("drop-last", options.drop_last);
+  if (!options.sample.empty()) add("sample", options.sample);
+  if (!options.mix.empty()) add("mix", options.mix);
   add("schedule", options.schedule);
   add("warmup-steps", options.warmup_steps);
   add("skip-spikes", options.skip_spikes);
