@@ -7,7 +7,7 @@ namespace gcomp {
 
 OpenedData open_data(std::string_view text, const Trainer& trainer, const DataOptions& options) {
   driver::OpenedData opened =
-      driver::open_data({.data = std::string(text), .eval_data = {}, .map = options.map, .augment = options.augment}, trainer,
+      driver::open_data({.data = {std::string(text)}, .eval_data = {}, .map = options.map, .augment = options.augment}, trainer,
                         driver::wanted_arrays(trainer));
   return {.rows = Owned<Dataset>(opened.train.release()),
           .notes = std::move(opened.notes),

@@ -4,6 +4,8 @@
 
 #include "data/format.h"
 #include "data/mapping.h"
+#include "data/order/mixture.h"
+#include "data/order/sampling.h"
 #include "data/order/split.h"
 #include "data/transforms/transformed.h"
 #include "gcomp/driver/evaluator.h"
@@ -44,9 +46,19 @@ std::vector<data::WantedArray> as_the_model_has_them(std::vector<data::WantedArr
   return wanted;
 }
 
+/// What is wanted, and the array that decides how often a row is drawn.
+std::vector<data::WantedArray> with_sampled(std::span<const data::WantedArray> asked, const DataRequest& request) {
+  std::vector<data::WantedArray> wanted(asked.begin(), asked.end());
+  if (request.sample.empty()) return wanted;
+  const std::string array = data::Sampling(request.sample).array();
+  if (std::ranges::find(wanted, array, &data::WantedArray::name) == wanted.end())
+    wanted.push_back({.name = array, .input = false});
+  return wanted;
+}
+
 /// A name in the loss may be meant for an output: the message has both.
 void require_loss_names(const Model& model, const Dataset& data, std::span<const data::WantedArray> wanted,
-                        std::span<const data::MapEntry> map) {
+                        std::span<const data::MapEntry> map, std::string_view sampled) {
   std::vector<std::string> arrays, outputs;
   for (const auto& [name, type] : data.arrays()) arrays.push_back(name);
   if (const frontend::OnnxFile* file = onnx_file(model))
@@ -54,7 +66,7 @@ void require_loss_names(const Model& model, const Dataset& data, std::span<const
   std::vector<std::string> all = outputs;
   all.insert(all.end(), arrays.begin(), arrays.end());
   for (const data::WantedArray& array : wanted) {
-    if (array.input || array.name == passes::kLabelArray || std::ranges::find(arrays, array.name) != arrays.end()) continue;
+    if (array.input || array.name == passes::kLabelArray || array.name == sampled || std::ranges::find(arrays, array.name) != arrays.end()) continue;
     if (std::ranges::find(map, array.name, &data::MapEntry::input) != map.end()) continue;
     throw UserError(concat("--loss: '", array.name, "' is no output of '", model.name(), "', which has ", listing(outputs),
                            ", and no array of '", data.source(), "', which has ", listing(arrays), did_you_mean(array.name, all)),
@@ -68,10 +80,12 @@ struct DataPlan {
   std::vector<data::MapEntry> map;
   data::TransformList training, evaluation;
   const Model* model = nullptr;
+  std::string sampled = {};  // the array that --sample reads
 };
 
 DataPlan plan_of(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model, OpenedData& opened) {
   DataPlan plan{.wanted = wanted, .map = {}, .training = data::parse_transforms(request.augment), .evaluation = {}, .model = model};
+  if (!request.sample.empty()) plan.sampled = data::Sampling(request.sample).array();
   for (const std::string& entry : request.map) plan.map.push_back(data::parse_map(entry));
   plan.evaluation = request.eval_augment.empty() ? data::evaluation_form(plan.training, &opened.notes)
                                                  : data::parse_transforms(request.eval_augment, "--eval-augment");
@@ -86,7 +100,7 @@ struct OpenedSource {
 
 OpenedSource open_source(const std::string& text, const DataPlan& plan, OpenedData& opened) {
   OpenedSource one{.source = data::open(data::parse_spec(text), under_names_of_data(plan.wanted, plan.map)), .arrays = {}};
-  if (plan.model) require_loss_names(*plan.model, *one.source, plan.wanted, plan.map);
+  if (plan.model) require_loss_names(*plan.model, *one.source, plan.wanted, plan.map, plan.sampled);
   data::Chosen chosen = data::choose_arrays(*one.source, plan.wanted, plan.map);
   one.arrays = std::move(chosen.arrays);
   const auto note = [&](std::string text_of_note) {
@@ -133,9 +147,24 @@ std::unique_ptr<Dataset> transform(OpenedSource one, const DataPlan& plan, const
   return data::map_arrays(std::move(rows), plan.wanted, one.arrays);
 }
 
+/// All rows of all sources. Statistics are those of the first.
+void open_whole(const DataRequest& request, DataPlan& plan, OpenedData& opened) {
+  std::vector<std::unique_ptr<Dataset>> parts;
+  for (const std::string& text : request.data) {
+    OpenedSource one = open_source(text, plan, opened);
+    if (parts.empty()) {
+      plan.training = data::with_statistics(std::move(plan.training), *one.source);
+      plan.evaluation = data::with_statistics(std::move(plan.evaluation), *one.source);
+    }
+    parts.push_back(transform(std::move(one), plan, plan.training, {}, opened));
+  }
+  if (parts.size() == 1) opened.train = std::move(parts[0]);
+  else opened.train = data::mixture({std::make_move_iterator(parts.begin()), std::make_move_iterator(parts.end())});
+}
+
 /// The parts of --split. Each looks at rows of its own, whose transforms may draw partners from the first part alone.
 void open_split(const DataRequest& request, DataPlan& plan, OpenedData& opened) {
-  OpenedSource one = open_source(request.data, plan, opened);
+  OpenedSource one = open_source(request.data[0], plan, opened);
   const auto rows = std::make_shared<data::SplitRows>(data::split_rows(
       one.source->rows(), {.share = *request.split, .sequence = one.source->is_sequence(), .overlap = one.source->overlap()}));
   plan.training = data::with_statistics(std::move(plan.training), *one.source, rows->first);
@@ -173,9 +202,15 @@ Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers) {
   return evaluator.run(data, label_limits(trainer), workers < 0 ? default_workers(data, fed) : workers);
 }
 
-OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model) {
+OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> asked, const Model* model) {
+  check_internal(!request.data.empty(), "no data are asked for");
+  const std::vector<data::WantedArray> wanted = with_sampled(asked, request);
   OpenedData opened;
   DataPlan plan = plan_of(request, wanted, model, opened);
+  if (request.split && request.data.size() > 1)
+    throw UserError(concat("--split ", *request.split, ": there are ", request.data.size(),
+                           " sources of --data; give what is evaluated as --eval-data"),
+                    ExitCode::usage);
   if (request.split) {
     if (!request.eval_data.empty())
       throw UserError("--split and --eval-data: the rows to evaluate are part of --data, or other data; give one of them",
@@ -183,10 +218,7 @@ OpenedData open_data(const DataRequest& request, std::span<const data::WantedArr
     open_split(request, plan, opened);
     return opened;
   }
-  OpenedSource one = open_source(request.data, plan, opened);
-  plan.training = data::with_statistics(std::move(plan.training), *one.source);
-  plan.evaluation = data::with_statistics(std::move(plan.evaluation), *one.source);
-  opened.train = transform(std::move(one), plan, plan.training, {}, opened);
+  open_whole(request, plan, opened);
   if (request.eval_data.empty()) return opened;
   OpenedData other;
   opened.eval = transform(open_source(request.eval_data, plan, other), plan, plan.evaluation, {}, other);
@@ -208,7 +240,9 @@ OpenedData open_data(DataRequest request, const Trainer& trainer, std::span<cons
 
 std::vector<std::string> paths_of(const DataRequest& request) {
   std::vector<std::string> paths;
-  for (const std::string& text : {request.data, request.eval_data})
+  std::vector<std::string> texts = request.data;
+  texts.push_back(request.eval_data);
+  for (const std::string& text : texts)
     if (!text.empty()) try {
         paths.push_back(data::parse_spec(text).path.string());
       } catch (const UserError&) {}  // opening it says why

@@ -16,13 +16,14 @@ namespace gcomp::driver {
 
 /// Options of gcomp train and eval, by their names.
 struct DataRequest {
-  std::string data;                   ///< PATH, or FORMAT:PATH,option=value (data/format.h)
+  std::vector<std::string> data;      ///< PATH, or FORMAT:PATH,option=value (data/format.h); several go one after another
   std::string eval_data;              ///< "" for none
   std::vector<std::string> map = {};  ///< "input=array"
   std::string augment = {};           ///< transforms of rows (data/transforms/transforms.h)
   /// Those of evaluations; without it they follow from the others.
   std::string eval_augment = {};
   std::optional<double> split = {};  ///< the share of rows that is trained on; the rest is evaluated
+  std::string sample = {};           ///< FitOptions::sample, which may read an array that nothing else reads
 };
 
 struct OpenedData {

@@ -1,6 +1,10 @@
 #include "tools/gcomp/data_flags.h"
 
+#include <sstream>
+
 #include "data/format.h"
+#include "ir/base/error.h"
+#include "tools/command_line/numbers.h"
 
 namespace gcomp::tools {
 namespace {
@@ -17,7 +21,7 @@ std::string format_names() {
 
 void DataFlags::add(ArgumentParser& parser) {
   parser
-      .add_option("--data", request.data,
+      .add_repeated("--data", request.data,
                   concat("PATH, recognised by content, or FORMAT:PATH[,option=value] with one of ", format_names(),
                          "; arrays named after the model's inputs, and what the loss reads"))
       .type_name("DATA")
@@ -41,14 +45,39 @@ void DataFlags::add_for_training(ArgumentParser& parser) {
   parser.add_option("--split", request.split, "train on this share of --data and evaluate the rest, such as 0.9")
       .type_name("SHARE")
       .group(kDataGroup);
+  parser.add_option("--sample", request.sample, "draw rows with replacement: balanced(array=label), weighted(weights=ARRAY)")
+      .type_name("HOW")
+      .group(kDataGroup);
+  parser.add_option("--mix", mix, "with several --data: the share of each in the rows that are trained on, such as 0.7,0.3")
+      .type_name("SHARES")
+      .group(kDataGroup);
   parser
       .add_option("--eval-augment", request.eval_augment, "transforms of what is evaluated (default: those of --augment, undrawn)")
       .type_name("LIST")
       .group(kDataGroup);
 }
 
+std::string DataFlags::text() const {
+  std::string all;
+  for (const std::string& one : request.data) all += (all.empty() ? "" : ", ") + one;
+  return all;
+}
+
+void DataFlags::apply(FitOptions& options) const {
+  options.sample = request.sample;
+  if (mix.empty()) return;
+  std::stringstream shares(mix);
+  for (std::string share; std::getline(shares, share, ',');) {
+    double number = 0;
+    if (!read_number(share, number).empty() || !(number > 0))
+      throw UserError(concat("--mix ", mix, ": '", share, "' is no share above 0; wanted one for each --data, such as 0.7,0.3"),
+                      ExitCode::usage);
+    options.mix.push_back(number);
+  }
+}
+
 std::string DataFlags::evaluated() const {
-  return request.split ? concat(request.data, " --split ", *request.split) : request.eval_data;
+  return request.split ? concat(text(), " --split ", *request.split) : request.eval_data;
 }
 
 }  // namespace gcomp::tools

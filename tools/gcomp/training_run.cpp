@@ -24,6 +24,7 @@ std::string TrainingRun::out() const {
 FitOptions TrainingRun::fit_options() {
   FitOptions options;
   flags_.run.apply(options);
+  flags_.data.apply(options);
   options.epochs = flags_.epochs;
   options.steps = flags_.steps;
   if (flags_.seed_given || !is_artifact(flags_.model)) options.seed = flags_.seed;
