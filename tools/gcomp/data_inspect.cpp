@@ -219,11 +219,12 @@ std::string row_text(const SampleRow& row, const std::vector<NamedType>& arrays,
   return text;
 }
 
-void show_rows(const Console& console, const data::Source& source, std::int64_t count) {
+void show_rows(const Console& console, const data::Source& source, const DataInspectFlags& flags) {
   SampleRow row(source);
+  const EpochKey key{.seed = static_cast<std::uint64_t>(flags.data.seed)};
   const std::vector<NamedType> arrays = source.arrays();
-  for (std::int64_t i = 0; i < std::min(count, source.rows()); ++i) try {
-      row.read(i);
+  for (std::int64_t i = 0; i < std::min(flags.rows, source.rows()); ++i) try {
+      row.read(i, flags.data.augment.empty() ? nullptr : &key);
       console.result(concat("row: ", i, ", ", printable_message(source.where(i)), ": ", printable(row_text(row, arrays, source))));
     } catch (const UserError& error) { console.result(concat("row: ", i, ": ", printable_message(error.what()))); }
 }
@@ -299,7 +300,7 @@ void inspect_data(const DataInspectFlags& flags, const Console& console) {
   for (std::size_t i = 0; i < std::min(facts.bad.size(), kShownBad); ++i)
     console.result("  " + printable_message(facts.bad[i].reason));
   for (const std::string& note : source->notes()) console.result("note: " + printable_message(note));
-  show_rows(console, *source, flags.rows);
+  show_rows(console, *source, flags);
   if (!flags.preview.empty()) console.result(concat("wrote '", flags.preview, "'"));
   console.result_json({{"data", flags.data.spec},
                        {"format", spec.format->definition.name},
