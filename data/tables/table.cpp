@@ -104,8 +104,8 @@ class TableArrays {
   void settle(Column& column) const {
     if (column.missing.empty()) return;
     if (missing_ == MissingPolicy::refuse)
-      throw UserError(concat(place(column.missing[0], column), ": its value is missing, as are ", column.missing.size(), " of ",
-                             table_.rows, "; missing=mean and missing=zero fill them, drop='", column.name,
+      throw UserError(concat(place(column.missing[0], column), ": its value is missing (", column.missing.size(), " of ",
+                             table_.rows, " are); missing=mean and missing=zero fill them, drop='", column.name,
                              "' leaves the column out"));
     fill_missing(column, missing_, path_);
   }
