@@ -38,6 +38,7 @@ class MappedDataset final : public Dataset {
     data_->fetch_in(key, choices_[array].array, row, bytes);
   }
   bool thread_safe() const override { return data_->thread_safe(); }
+  bool is_in_memory() const override { return data_->is_in_memory(); }
   const Tensor* whole(std::size_t array) const override {
     return choices_[array].reshaped ? nullptr : data_->whole(choices_[array].array);
   }
@@ -68,8 +69,7 @@ class Mapper {
     for (const MapEntry& entry : map) choose_named(entry);
     for (std::size_t i = 0; i < wanted_.size(); ++i)
       if (choices_[i] == kNone) take(i, find(wanted_[i].name));
-    choose_the_only(true, chosen.notes);
-    choose_the_only(false, chosen.notes);
+    choose_the_only_input(chosen.notes);
     for (std::size_t i = 0; i < wanted_.size(); ++i) {
       require(i);
       chosen.arrays.push_back({wanted_[i].name, arrays_[choices_[i]].first});
@@ -114,10 +114,10 @@ class Mapper {
   }
 
   /// Where one is missing and one array is left, of a shape that fits.
-  void choose_the_only(bool input, std::vector<std::string>& notes) {
+  void choose_the_only_input(std::vector<std::string>& notes) {
     std::size_t missing = kNone;
     for (std::size_t i = 0; i < wanted_.size(); ++i) {
-      if (wanted_[i].input != input || choices_[i] != kNone) continue;
+      if (!wanted_[i].input || choices_[i] != kNone) continue;
       if (std::exchange(missing, i) != kNone) return;
     }
     const auto left = std::count(used_.begin(), used_.end(), false);

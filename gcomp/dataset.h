@@ -44,6 +44,8 @@ class Dataset {
   }
   /// Whether fetch() may run in several threads at once; one that says no is called by one thread, which may be any.
   virtual bool thread_safe() const { return true; }
+  /// Whether all rows lie in memory: fetching one is then no more than a copy, which no thread needs to do ahead.
+  virtual bool is_in_memory() const { return false; }
   /// The array as it lies in memory, [rows, row...], or null. Of those that do every value is checked before the first step, of
   /// others when its row is read.
   virtual const Tensor* whole(std::size_t) const { return nullptr; }

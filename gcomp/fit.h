@@ -73,6 +73,7 @@ struct FitPlan {
   std::string schedule;                      ///< as it was given; "" for none
   double learning_rate = 0;                  ///< the base rate
   std::string went_on;                       ///< what a run that goes on goes on from; "" for a new one
+  std::string passed_over;                   ///< why it does not go on from a newer checkpoint; "" where it does
   Function<double(std::int64_t step)> rate;  ///< of a step of the data, from 0, as far as it can be told before the run
 
   std::int64_t epoch_of(std::int64_t step) const { return step / steps_per_epoch; }  ///< both from 0

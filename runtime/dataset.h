@@ -26,6 +26,7 @@ class Dataset final : public gcomp::Dataset {
   std::int64_t rows() const override { return rows_; }
   std::vector<NamedType> arrays() const override;
   void fetch(std::size_t array, std::int64_t row, std::span<std::byte> bytes) const override;
+  bool is_in_memory() const override { return true; }
   const Tensor* whole(std::size_t array) const override { return &arrays_[array].second; }
   /// Arrays of the file that open() was not asked for.
   const std::vector<std::string>& unused() const { return unused_; }

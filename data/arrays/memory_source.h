@@ -18,6 +18,7 @@ class MemorySource final : public Source {
   std::int64_t rows() const override { return data_.rows(); }
   std::vector<NamedType> arrays() const override { return data_.arrays(); }
   void fetch(std::size_t array, std::int64_t row, std::span<std::byte> bytes) const override { data_.fetch(array, row, bytes); }
+  bool is_in_memory() const override { return true; }
   const Tensor* whole(std::size_t array) const override { return data_.whole(array); }
 
  private:

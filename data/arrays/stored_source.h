@@ -1,6 +1,7 @@
 // Arrays whose rows lie at equal distances in files, as they are, or in memory: what most formats of arrays open.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -44,6 +45,9 @@ class StoredSource final : public Source {
   std::int64_t rows() const override { return rows_; }
   std::vector<NamedType> arrays() const override;
   void fetch(std::size_t array, std::int64_t row, std::span<std::byte> bytes) const override;
+  bool is_in_memory() const override {
+    return std::all_of(arrays_.begin(), arrays_.end(), [](const StoredArray& array) { return array.runs.empty(); });
+  }
   const Tensor* whole(std::size_t array) const override;
   std::vector<std::string> class_names(std::size_t array) const override { return arrays_[array].class_names; }
   std::vector<std::string> notes() const override { return notes_; }

@@ -1,5 +1,5 @@
-// Resizing as Pillow does it (src/libImaging/Resample.c): antialiased, two passes, horizontal and then vertical, each with
-// fixed-point coefficients whose result is rounded to bytes. Every pixel is Pillow's, on every instruction set.
+// Resizing as Pillow 13.0 does it (src/libImaging/Resample.c): antialiased, two passes, mostly horizontal and then vertical, each
+// with fixed-point coefficients whose result is rounded to bytes. Every pixel is Pillow's, on every instruction set.
 #pragma once
 
 #include <cstdint>

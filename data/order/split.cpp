@@ -25,6 +25,7 @@ class SomeRows final : public Dataset {
     data_->fetch_in(key, array, at(row), bytes);
   }
   bool thread_safe() const override { return data_->thread_safe(); }
+  bool is_in_memory() const override { return data_->is_in_memory(); }
 
  private:
   std::int64_t at(std::int64_t row) const { return rows_[static_cast<std::size_t>(row)]; }

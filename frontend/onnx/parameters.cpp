@@ -339,7 +339,8 @@ void Planner::check_globs() const {
   for (const Flag& flag : {Flag{"--freeze", options_.freeze}, Flag{"--thaw", options_.train}, Flag{"--tie", options_.tie},
                            Flag{"--untie", options_.untie}})
     for (const std::string& glob : flag.globs)
-      if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches_glob(glob, name); }))
+      if (glob != "*" &&  // all that there are, be there none, as in a loss of plain arithmetic
+          std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches_glob(glob, name); }))
         throw UserError(concat(flag.name, " ", glob.empty() ? "''" : glob, " matches no initializer", nearest_to_glob(glob, names)),
                         ExitCode::usage);
 }

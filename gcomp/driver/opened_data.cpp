@@ -209,7 +209,9 @@ OpenedData open_data(DataRequest request, const Trainer& trainer, std::span<cons
 std::vector<std::string> paths_of(const DataRequest& request) {
   std::vector<std::string> paths;
   for (const std::string& text : {request.data, request.eval_data})
-    if (!text.empty()) paths.push_back(data::parse_spec(text).path.string());
+    if (!text.empty()) try {
+        paths.push_back(data::parse_spec(text).path.string());
+      } catch (const UserError&) {}  // opening it says why
   return paths;
 }
 

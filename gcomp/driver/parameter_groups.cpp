@@ -157,6 +157,12 @@ GroupRequest parse_group(std::string_view text, const passes::OptimizerSpec& bas
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || trimmed(text.substr(0, colon)).empty() || trimmed(text.substr(colon + 1)).empty())
     refuse(request.text, "wanted SELECTOR: option=value, ..., such as 'kind:bias, kind:norm: weight_decay=0'");
+  const std::size_t last = text.substr(0, colon).find_last_of(',') + 1;
+  const std::string after = trimmed(text.substr(colon + 1));
+  if (trimmed(text.substr(last, colon - last)) == "kind" &&
+      passes::parse_parameter_kind(after.substr(0, after.find_first_of(" \t,="))))
+    refuse(request.text,
+           "no ':' between selector and options; wanted SELECTOR: option=value, ..., such as 'kind:bias: weight_decay=0'");
   read_options(request, text.substr(colon + 1), base_rate);
   read_selectors(request, text.substr(0, colon));
   check_effect(request, base);

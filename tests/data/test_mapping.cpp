@@ -50,6 +50,8 @@ TEST(Mapping, SaysWhatIsMissing) {
             "one)");
   const WantedArray near[] = {{.name = "pixel"}, {.name = "b"}};
   EXPECT_NE(message_of(near).find("did you mean 'pixels'?"), std::string::npos) << message_of(near);
+  const WantedArray misspelt[] = {{.name = "pixels"}, {.name = "lable", .input = false}};
+  EXPECT_NE(message_of(misspelt).find("did you mean 'label'?"), std::string::npos) << message_of(misspelt);
   const MapEntry unknown_input[] = {{"z", "pixels"}}, unknown_array[] = {{"a", "pixel"}};
   EXPECT_NE(message_of(two, unknown_input).find("'z' is no input"), std::string::npos);
   EXPECT_NE(message_of(two, unknown_array).find("did you mean 'pixels'?"), std::string::npos);

@@ -113,6 +113,12 @@ TEST_F(Tables, ColumnsAreArraysByName) {
   EXPECT_EQ(numbers(*source, "price", 1), std::vector<double>{2});
 }
 
+TEST_F(Tables, RealLabelsHaveTheShapeOfARegressionsOutput) {
+  EXPECT_EQ(opened("a,price\n1,2.5\n2,3\n", "label=price", model_of(1))->arrays()[0].second, (TensorType{DType::f32, {1}}));
+  EXPECT_EQ(opened("a,price\n1,2\n", "label=price,numbers=price", model_of(1))->arrays()[0].second, (TensorType{DType::f32, {1}}));
+  EXPECT_EQ(opened("a,price\n1,2\n", "label=price", model_of(1))->arrays()[0].second, (TensorType{DType::i64, {}}));
+}
+
 TEST_F(Tables, FeaturesAreTakenInTheOrderGiven) {
   const auto source = opened("a,b,\"c, d\",label\n1,2,3,0\n4,5,6,1\n", "features='\"c, d\",a'", model_of(2));
   EXPECT_EQ(numbers(*source, "x", 1), (std::vector<double>{6, 4}));

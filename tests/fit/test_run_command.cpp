@@ -72,6 +72,16 @@ TEST_F(RunCommand, ASignalEndsARunThatGoesOn) {
   EXPECT_EQ(step_losses(folder_ / "run" / "metrics.jsonl"), step_losses(folder_ / "whole" / "metrics.jsonl"));
 }
 
+TEST_F(RunCommand, AnOlderCheckpointIsTakenWithAWarning) {
+  std::vector<std::string> more{"--steps", "8", "--run-dir", run_, "--checkpoint-every", "4", "--quiet"};
+  ASSERT_EQ(train(more).exit_code, 0);
+  fs::resize_file(folder_ / "run" / "checkpoints" / "step-00000008" / "parameters.safetensors", 100);
+  more.push_back("--resume");
+  const CommandResult resumed = train(more);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  EXPECT_NE(resumed.errors.find("step-00000008/parameters.safetensors' has 100 bytes"), std::string::npos) << resumed.errors;
+}
+
 /// What a longer run would have done before is what the shorter one did, or it is refused.
 TEST_F(RunCommand, ARunCanBeMadeLonger) {
   const auto run = [&](const std::string& name, const std::string& steps, const std::string& schedule, bool resumes) {

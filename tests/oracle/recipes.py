@@ -3,7 +3,6 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -20,7 +19,7 @@ def run(test, name, files, **settings):
         if not path.exists():
             test.skipTest(f"{path} is missing")
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"PYTHON": sys.executable} | {key: str(value) for key, value in settings.items()}
+        environment = os.environ | {key: str(value) for key, value in settings.items()}
         done = subprocess.run([ROOT / "examples" / name / "train", *paths, folder], env=environment, capture_output=True, text=True)
     test.assertEqual(done.returncode, 0, done.stderr)
     return done.stdout, done.stderr

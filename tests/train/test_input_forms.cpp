@@ -26,7 +26,7 @@ TrainOptions options_of(const RecordedModel& model) {
   return options;
 }
 
-Tensor first_rows(const Tensor& array, std::int64_t rows) {
+Tensor first_bytes_rows(const Tensor& array, std::int64_t rows) {
   Shape shape = array.shape();
   shape[0] = rows;
   Tensor made(array.dtype(), shape);
@@ -34,7 +34,9 @@ Tensor first_rows(const Tensor& array, std::int64_t rows) {
   return made;
 }
 
-Tensor labels_of(const RecordedModel& model) { return first_rows(load_arrays(model.data()).at("label"), recipe_of(model).batch); }
+Tensor labels_of(const RecordedModel& model) {
+  return first_bytes_rows(load_arrays(model.data()).at("label"), recipe_of(model).batch);
+}
 
 TEST(InputForms, FloatsOfTheProgramAreTheHosts) {
   const RecordedModel cnn = recorded_model("mnist_cnn"), mlp = recorded_model("mlp");

@@ -13,6 +13,7 @@
 #include "runtime/files/npz.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
+#include "tests/onnx/model_builder.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace gcomp::test {
@@ -88,6 +89,21 @@ TEST_F(OwnDefinitions, AnOnnxGraphIsALoss) {
   const CommandResult evaluated = run_gcomp(arguments);
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.errors;
   EXPECT_NEAR(json::parse(evaluated.output).at("loss").get<double>(), record.at("evaluated").at(0), 1e-12);
+}
+
+TEST_F(OwnDefinitions, ALossGraphMayHaveNoInitializers) {
+  tests::ModelBuilder loss;
+  loss.input("logits", {"batch", "3"}).output("loss");
+  loss.node("Mul", {"logits", "logits"}, {"squares"}).node("ReduceMean", {"squares"}, {"loss"}, {{"keepdims", 0}});
+  std::ofstream(folder_ / "plain.onnx", std::ios::binary) << loss.bytes();
+  const CommandResult by_graph = train("mlp", {"--loss", "graph:" + std::string(folder_ / "plain.onnx")});
+  ASSERT_EQ(by_graph.exit_code, 0) << by_graph.errors;
+  const std::vector<double> found = losses();
+  const CommandResult by_table = train("mlp", {"--loss", "mse(logits, 0)"});
+  ASSERT_EQ(by_table.exit_code, 0) << by_table.errors;
+  const std::vector<double> wanted = losses();
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 1e-12 * std::abs(wanted[i])) << "step " << i + 1;
 }
 
 TEST_F(OwnDefinitions, AnArtifactTrainsOnItsGraph) {

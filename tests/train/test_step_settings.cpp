@@ -395,6 +395,7 @@ TEST_F(StepCommand, WhatIsWrongIsSaid) {
   expect(group("*: lr=1x, lr=2x"), "lr is given twice");
   expect(group("kind:bias"), "found 'bias' behind the last ':', wanted option=value");
   expect(group("lr=0.1x"), "wanted SELECTOR: option=value");
+  expect(group("*.weight, kind:bias lr=0.1"), "no ':' between selector and options");
   expect(group("*:"), "wanted SELECTOR: option=value");
   expect(group("*, : lr=0.1x"), "a selector is empty");
   expect({"--optimizer", "sgd", "--group", "*: nesterov=true"}, "nesterov needs a momentum above 0");

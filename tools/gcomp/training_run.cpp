@@ -103,6 +103,7 @@ void TrainingRun::report(const FitPlan& plan) {
                       " steps an epoch, ", position.shuffled ? concat("shuffled with seed ", position.seed) : "in order"));
   report_schedule(plan);
   if (!plan.went_on.empty()) console_.say(plan.went_on);
+  if (!plan.passed_over.empty()) console_.warn(plan.passed_over);
   if (position.steps > 0)
     console_.say(concat("goes on after ", grouped(position.steps), " steps: epoch ", plan.epoch_of(position.steps) + 1, ", step ",
                         position.steps % plan.steps_per_epoch + 1, " of ", plan.steps_per_epoch, ", learning rate ",

@@ -281,10 +281,10 @@ const std::vector<SkippedRow>& BatchLoader::skipped() const { return impl_->skip
 
 int default_workers(const Dataset& data, const FedArrays& arrays) {
   constexpr unsigned kMostByDefault = 8;
-  for (const FedArray& array : arrays.arrays)
-    if (!data.whole(runtime::find_array(data, array.name)))
-      return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostByDefault));
-  return 0;
+  const bool in_memory = data.is_in_memory() || std::ranges::all_of(arrays.arrays, [&](const FedArray& array) {
+                           return data.whole(runtime::find_array(data, array.name)) != nullptr;
+                         });
+  return in_memory ? 0 : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostByDefault));
 }
 
 }  // namespace gcomp::driver

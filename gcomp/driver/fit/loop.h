@@ -86,7 +86,7 @@ class FitLoop {
   std::optional<Schedule> schedule_;              // none: the same rate throughout
   double base_rate_ = 0;
   Decisions decisions_;
-  std::string went_on_;
+  std::string went_on_, passed_over_;
   std::optional<CheckpointWriter> checkpoints_;  // of the run directory, from the first on
   FitResult result_;
   std::vector<double> group_rates_;  // of the step that is reported

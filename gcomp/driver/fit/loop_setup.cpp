@@ -151,7 +151,8 @@ void FitLoop::resume() {
   position_ = state.position;
   settle_order();
   first_ = position_.steps;
-  went_on_ = concat("resumed from '", found->path.string(), "'", found->passed_over.empty() ? "" : "; ", found->passed_over);
+  went_on_ = concat("resumed from '", found->path.string(), "'");
+  passed_over_ = found->passed_over;
 }
 
 FitPlan FitLoop::plan() const {
@@ -164,6 +165,7 @@ FitPlan FitLoop::plan() const {
           .schedule = schedule_ ? schedule_->text() : "",
           .learning_rate = base_rate_,
           .went_on = went_on_,
+          .passed_over = passed_over_,
           .rate = [schedule = schedule_, base = base_rate_](std::int64_t step) { return schedule ? schedule->rate(step) : base; }};
 }
 

@@ -1,0 +1,158 @@
+// Workers: the same training for any number of them, and what becomes of rows that cannot be read.
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "ir/base/error.h"
+#include "tests/fit/small_training.h"
+
+namespace gcomp::test {
+namespace {
+
+/// Rows that change from epoch to epoch, take their time, and some of which cannot be read.
+struct UnevenRows final : Dataset {
+  std::set<std::int64_t> bad = {};
+  bool safe = true;
+  mutable std::mutex mutex = {};
+  mutable std::set<std::thread::id> threads = {};
+
+  std::string source() const override { return "uneven"; }
+  std::int64_t rows() const override { return 26; }
+  std::vector<NamedType> arrays() const override { return {{"x", {DType::f64, {3}}}, {"label", {DType::f64, {1}}}}; }
+  bool thread_safe() const override { return safe; }
+  void fetch(std::size_t array, std::int64_t row, std::span<std::byte> bytes) const override { fetch_in({}, array, row, bytes); }
+  void fetch_in(const EpochKey& key, std::size_t array, std::int64_t row, std::span<std::byte> bytes) const override {
+    {
+      const std::lock_guard lock(mutex);
+      threads.insert(std::this_thread::get_id());
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds((row * 7919 + static_cast<std::int64_t>(array)) % 5 * 100));
+    check_user(!bad.contains(row), "'uneven', row ", row, ": broken");
+    const double at = static_cast<double>(row) + 0.01 * static_cast<double>(key.epoch) + 0.001 * static_cast<double>(key.seed);
+    const double x[] = {std::sin(at), std::cos(2 * at), 1.0}, y[] = {std::sin(at) * x[1]};
+    std::memcpy(bytes.data(), array == 0 ? x : y, bytes.size());
+  }
+};
+
+FitOptions with_workers(std::int64_t workers) {
+  FitOptions options{.epochs = 3, .seed = 5, .drop_last = false};
+  options.workers = workers;
+  return options;
+}
+
+TEST(Loader, AnyNumberOfWorkersTrainsTheSame) {
+  const UnevenRows data;
+  Trainer alone = curve_trainer();
+  const std::vector<double> wanted = losses_of(alone, data, with_workers(0));
+  for (const std::int64_t workers : {1, 2, 7}) {
+    for (const std::int64_t ahead : {1, 3, 50}) {
+      FitOptions options = with_workers(workers);
+      options.prefetch = ahead;
+      Trainer trainer = curve_trainer();
+      EXPECT_EQ(losses_of(trainer, data, options), wanted) << workers << " workers, " << ahead << " ahead";
+      EXPECT_EQ(trainer.weights_digest(), alone.weights_digest());
+    }
+  }
+  EXPECT_GT(data.threads.size(), 7u);
+}
+
+TEST(Loader, RowsChangeWithEpochAndSeed) {
+  const UnevenRows data;
+  std::set<std::string> digests;
+  for (const std::uint64_t seed : {1, 2}) {
+    Trainer trainer = curve_trainer();
+    FitOptions options = with_workers(2);
+    options.seed = seed;
+    options.shuffle = false;
+    losses_of(trainer, data, options);
+    digests.insert(trainer.weights_digest());
+  }
+  EXPECT_EQ(digests.size(), 2u);
+}
+
+TEST(Loader, DataThatAreNotSafeAreReadByOneThread) {
+  UnevenRows data;
+  data.safe = false;
+  Trainer trainer = curve_trainer();
+  losses_of(trainer, data, with_workers(7));
+  EXPECT_EQ(data.threads.size(), 1u);
+}
+
+/// The steps before it are done, whoever found it first; of several the first in the order of the rows is told.
+TEST(Loader, ABadRowEndsTheRunWhenItsStepIsDue) {
+  UnevenRows data;
+  data.bad = {14, 13, 25};
+  for (const std::int64_t workers : {0, 1, 2, 7}) {
+    FitOptions options = with_workers(workers);
+    options.shuffle = false;
+    Trainer trainer = curve_trainer();
+    std::int64_t done = 0;
+    FitCallbacks callbacks;
+    callbacks.step = [&](const FitStep&) { ++done; };
+    try {
+      fit(trainer, data, options, callbacks);
+      ADD_FAILURE() << "it trained";
+    } catch (const UserError& error) { EXPECT_STREQ(error.what(), "'uneven', row 13: broken") << workers; }
+    EXPECT_EQ(done, 3) << workers;  // rows 0 to 11
+  }
+}
+
+TEST(Loader, ABadRowMayBePassedOver) {
+  UnevenRows data;
+  data.bad = {13, 14, 25};
+  std::string digest;
+  for (const std::int64_t workers : {0, 1, 2, 7}) {
+    FitOptions options = with_workers(workers);
+    options.on_bad_sample = BadSample::skip;
+    Trainer trainer = curve_trainer();
+    const FitResult result = fit(trainer, data, options);
+    EXPECT_EQ(result.bad_samples, 9);  // each in three epochs
+    ASSERT_FALSE(result.tolerated.empty());
+    EXPECT_EQ(result.tolerated[0], "9 rows could not be read, and the next that could stood in:");
+    EXPECT_NE(result.tolerated[1].find("instead): 'uneven', row"), std::string::npos);
+    if (digest.empty()) digest = trainer.weights_digest();
+    EXPECT_EQ(trainer.weights_digest(), digest) << workers;
+  }
+}
+
+TEST(Loader, WhereNothingCanBeReadItEnds) {
+  UnevenRows data;
+  for (std::int64_t row = 0; row < data.rows(); ++row) data.bad.insert(row);
+  FitOptions options = with_workers(2);
+  options.on_bad_sample = BadSample::skip;
+  Trainer trainer = curve_trainer();
+  EXPECT_THROW(fit(trainer, data, options), UserError);
+}
+
+TEST(Loader, ACancelledRunLeavesNoThread) {
+  const UnevenRows data;
+  FitOptions options = with_workers(7);
+  Trainer trainer = curve_trainer();
+  FitCallbacks callbacks;
+  callbacks.cancelled = [] { return true; };
+  EXPECT_EQ(fit(trainer, data, options, callbacks).steps, 1);
+}
+
+/// Pixels are bytes divided by 255; what the loss reads is not.
+TEST(Loader, BytesOfAnInputArePixels) {
+  std::vector<std::uint8_t> bytes(26 * 3);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 3 + 1);
+  std::vector<double> divided, targets(26, 0.5);
+  for (const std::uint8_t byte : bytes) divided.push_back(byte / 255.0);
+  const Tensor label = Tensor::of(DType::f64, {26, 1}, targets);
+  const auto pixels =
+      dataset_of({{"x", Tensor::of_bytes({DType::u8, {26, 3}}, std::as_bytes(std::span(bytes)))}, {"label", label}});
+  const auto floats = dataset_of({{"x", Tensor::of(DType::f64, {26, 3}, divided)}, {"label", label}});
+  Trainer of_pixels = curve_trainer(), of_floats = curve_trainer();
+  FitOptions options{.epochs = 2};
+  options.eval = &*pixels;
+  const std::vector<double> losses = losses_of(of_pixels, *pixels, options);
+  EXPECT_EQ(losses, losses_of(of_floats, *floats, {.epochs = 2}));
+  const auto label_of_bytes = dataset_of({{"x", Tensor::of(DType::f64, {26, 3}, divided)}, {"label", Tensor(DType::u8, {26, 1})}});
+  Trainer refused = curve_trainer();
+  EXPECT_THROW(fit(refused, *label_of_bytes, {.epochs = 1}), UserError);
+}
+
+}  // namespace
+}  // namespace gcomp::test
