@@ -248,11 +248,12 @@ class TableReader {
                            "a name"));
   }
 
-  /// 0, 1, 2, ...: what pandas writes for columns that have no names.
+  /// Numbers that are 0, 1, 2, ...: what pandas writes for columns that have no names. A row of data may have two such.
   static bool counts_up(const std::vector<std::string_view>& fields) {
-    for (std::size_t i = 0; i < fields.size(); ++i)
-      if (fields[i] != std::to_string(i)) return false;
-    return fields.size() > 1;
+    std::size_t numbers = 0;
+    for (const std::string_view field : fields)
+      if (is_number_text(field) && field != std::to_string(numbers++)) return false;
+    return numbers > 2;
   }
 
   void check_separator(const std::vector<std::string_view>& fields) const {

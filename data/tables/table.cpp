@@ -104,8 +104,8 @@ class TableArrays {
   void settle(Column& column) const {
     if (column.missing.empty()) return;
     if (missing_ == MissingPolicy::refuse)
-      throw UserError(concat(place(column.missing[0], column), ": its value is missing, as are ", column.missing.size(), " of ",
-                             table_.rows, "; missing=mean and missing=zero fill them, drop='", column.name,
+      throw UserError(concat(place(column.missing[0], column), ": its value is missing (", column.missing.size(), " of ",
+                             table_.rows, " are); missing=mean and missing=zero fill them, drop='", column.name,
                              "' leaves the column out"));
     fill_missing(column, missing_, path_);
   }
@@ -133,11 +133,14 @@ class TableArrays {
     return integers ? DType::i64 : DType::f64;
   }
 
-  TableArray single(std::size_t index, std::string name, const std::optional<DType>& wanted) {
+  /// Real numbers that a loss compares with a model's output are f32[1], as outputs of regressions are [batch, 1].
+  TableArray single(std::size_t index, std::string name, const std::optional<DType>& wanted, bool of_loss = false) {
     Column& column = table_.columns[index];
     taken_[index] = true;
     TableArray array{.name = std::move(name), .classes = column.classes, .column = column.name};
-    array.values = Tensor(dtype_of(column.kind != Column::Kind::reals, wanted), {table_.rows});
+    const bool integers = column.kind != Column::Kind::reals;
+    if (of_loss && !integers) array.values = Tensor(wanted == DType::f64 ? DType::f64 : DType::f32, {table_.rows, 1});
+    else array.values = Tensor(dtype_of(integers, wanted), {table_.rows});
     write(column, array.values, 0, 1);
     return array;
   }
@@ -168,7 +171,7 @@ class TableArrays {
                       ExitCode::usage);
     Column& column = table_.columns[index];
     if (!request_.wanted.empty()) refuse_missing_label(column);
-    TableArray array = single(index, kLabel, wanted_type(kLabel));
+    TableArray array = single(index, kLabel, wanted_type(kLabel), true);
     array.missing = column.missing;
     arrays_.push_back(std::move(array));
   }
@@ -214,7 +217,7 @@ class TableArrays {
       if (!has_label && found >= 0 && !is_listed && !taken_[static_cast<std::size_t>(found)]) {
         if (wanted.name == kLabel) refuse_missing_label(table_.columns[static_cast<std::size_t>(found)]);
         settle(table_.columns[static_cast<std::size_t>(found)]);
-        arrays_.push_back(single(static_cast<std::size_t>(found), wanted.name, wanted.dtype));
+        arrays_.push_back(single(static_cast<std::size_t>(found), wanted.name, wanted.dtype, !wanted.input));
         if (wanted.input) arrays_.back().classes.clear();
       } else if (!has_label && wanted.input) {
         without.push_back(&wanted);
@@ -278,7 +281,7 @@ class TableArrays {
       Column& column = table_.columns[i];
       if (taken_[i] || (!looks && !column.missing.empty() && missing_ == MissingPolicy::refuse)) continue;
       if (missing_ != MissingPolicy::refuse && column.missing.size() < static_cast<std::size_t>(table_.rows)) settle(column);
-      TableArray array = single(i, column.name, std::nullopt);
+      TableArray array = single(i, column.name, std::nullopt, column.name == kLabel);
       if (missing_ == MissingPolicy::refuse) array.missing = column.missing;
       if (!looks && labelled) array.classes.clear();
       arrays_.push_back(std::move(array));

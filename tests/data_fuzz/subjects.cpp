@@ -6,6 +6,7 @@ namespace {
 constexpr DataSubject kDataSubjects[] = {
     {"npz", npz_seeds},      {"npy", npy_seeds},   {"safetensors", safetensors_seeds}, {"idx", idx_seeds}, {"cifar", cifar_seeds},
     {"tokens", token_seeds}, {"text", text_seeds}, {"images", image_folder_seeds},     {"tar", tar_seeds}, {"shard", shard_seeds},
+    {"csv", csv_seeds},      {"tsv", tsv_seeds},
 };
 
 }  // namespace

@@ -53,5 +53,7 @@ std::vector<DataSeed> text_seeds(const fs::path& scratch);
 std::vector<DataSeed> image_folder_seeds(const fs::path& scratch);
 std::vector<DataSeed> tar_seeds(const fs::path& scratch);
 std::vector<DataSeed> shard_seeds(const fs::path& scratch);
+std::vector<DataSeed> csv_seeds(const fs::path& scratch);
+std::vector<DataSeed> tsv_seeds(const fs::path& scratch);
 
 }  // namespace gcomp::tests

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "data/format.h"
 #include "data/images/png.h"
@@ -82,19 +83,24 @@ bool is_counted(const TensorType& row) {
          row.dtype != DType::bf16;
 }
 
-void add_row(const SampleRow& row, const std::vector<NamedType>& arrays, std::vector<ArrayFacts>& facts) {
-  for (std::size_t i = 0; i < arrays.size(); ++i) {
-    if (row.is_image(i)) {
-      facts[i].add(row.image(i));
-      continue;
+void add_values(const Tensor& values, bool counted, ArrayFacts& facts) {
+  if (values.dtype() == DType::u8)
+    for (const std::uint8_t value : values.as<std::uint8_t>()) facts.add(value);
+  else
+    for (const double value : values.to_doubles()) facts.add(value);
+  if (counted) ++facts.counts[values.to_integers()[0]];
+}
+
+/// The row's arrays as far as they can be read.
+void add_row(SampleRow& row, std::int64_t at, const EpochKey* key, const std::vector<NamedType>& arrays, DataFacts& facts) {
+  bool bad = false;
+  for (std::size_t i = 0; i < arrays.size(); ++i) try {
+      row.read(i, at, key);
+      if (row.is_image(i)) facts.arrays[i].add(row.image(i));
+      else add_values(row.values(i), is_counted(arrays[i].second), facts.arrays[i]);
+    } catch (const UserError& error) {
+      if (!std::exchange(bad, true)) facts.bad.push_back({at, error.what()});
     }
-    const Tensor& values = row.values(i);
-    if (values.dtype() == DType::u8)
-      for (const std::uint8_t value : values.as<std::uint8_t>()) facts[i].add(value);
-    else
-      for (const double value : values.to_doubles()) facts[i].add(value);
-    if (is_counted(arrays[i].second)) ++facts[i].counts[values.to_integers()[0]];
-  }
 }
 
 DataFacts read_facts(const data::Source& source, const DataInspectFlags& flags) {
@@ -117,13 +123,7 @@ DataFacts read_facts(const data::Source& source, const DataInspectFlags& flags) 
       const std::int64_t first = begin + chunk * kChunk;
       for (std::int64_t i = first; i < std::min(first + kChunk, all.read); ++i) {
         const auto at = static_cast<std::int64_t>(static_cast<__int128>(i) * rows / all.read);
-        try {
-          row->read(at, flags.data.augment.empty() ? nullptr : &key);
-        } catch (const UserError& error) {
-          part.bad.push_back({at, error.what()});
-          continue;
-        }
-        add_row(*row, arrays, part.arrays);
+        add_row(*row, at, flags.data.augment.empty() ? nullptr : &key, arrays, part);
       }
     });
     for (DataFacts& part : parts) {
@@ -219,11 +219,12 @@ std::string row_text(const SampleRow& row, const std::vector<NamedType>& arrays,
   return text;
 }
 
-void show_rows(const Console& console, const data::Source& source, std::int64_t count) {
+void show_rows(const Console& console, const data::Source& source, const DataInspectFlags& flags) {
   SampleRow row(source);
+  const EpochKey key{.seed = static_cast<std::uint64_t>(flags.data.seed)};
   const std::vector<NamedType> arrays = source.arrays();
-  for (std::int64_t i = 0; i < std::min(count, source.rows()); ++i) try {
-      row.read(i);
+  for (std::int64_t i = 0; i < std::min(flags.rows, source.rows()); ++i) try {
+      row.read(i, flags.data.augment.empty() ? nullptr : &key);
       console.result(concat("row: ", i, ", ", printable_message(source.where(i)), ": ", printable(row_text(row, arrays, source))));
     } catch (const UserError& error) { console.result(concat("row: ", i, ": ", printable_message(error.what()))); }
 }
@@ -299,7 +300,7 @@ void inspect_data(const DataInspectFlags& flags, const Console& console) {
   for (std::size_t i = 0; i < std::min(facts.bad.size(), kShownBad); ++i)
     console.result("  " + printable_message(facts.bad[i].reason));
   for (const std::string& note : source->notes()) console.result("note: " + printable_message(note));
-  show_rows(console, *source, flags.rows);
+  show_rows(console, *source, flags);
   if (!flags.preview.empty()) console.result(concat("wrote '", flags.preview, "'"));
   console.result_json({{"data", flags.data.spec},
                        {"format", spec.format->definition.name},

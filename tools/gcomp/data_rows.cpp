@@ -57,10 +57,7 @@ void DataSpecFlags::add(ArgumentParser& parser) {
 std::unique_ptr<data::Source> DataSpecFlags::open() const {
   std::unique_ptr<data::Source> source = data::open(data::parse_spec(spec));
   if (augment.empty()) return source;
-  data::TransformList list = data::parse_transforms(augment);
-  data::TransformSettings settings;
-  settings.evaluation = list;
-  return data::transformed(std::move(source), list, {}, std::move(settings));
+  return data::transformed(std::move(source), data::parse_transforms(augment));
 }
 
 SampleRow::SampleRow(const data::Source& source) : source_(source) {
