@@ -68,7 +68,7 @@ class Mixture final : public Dataset {
       check_user(found != theirs.end(), "'", other.source(), "' has no array '", name, "', which '", sources_[0]->source(),
                  "' has; data that are mixed have the same arrays");
       check_user(found->second == type, "'", name, "' is ", to_string(type), " in '", sources_[0]->source(), "' and ",
-                 found->second, " in '", other.source(), "'; data that are mixed have the same arrays");
+                 to_string(found->second), " in '", other.source(), "'; data that are mixed have the same arrays");
       places.push_back(static_cast<std::size_t>(found - theirs.begin()));
     }
     check_user(theirs.size() == arrays_.size(), "'", other.source(), "' has ", theirs.size(), " arrays, '", sources_[0]->source(),

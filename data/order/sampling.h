@@ -37,7 +37,7 @@ class Sampling {
 /// A class uniformly, then one of its rows uniformly.
 runtime::RowDraw draw_balanced(std::span<const std::int64_t> classes, std::uint64_t seed);
 
-/// Row i with the probability weights[i] over their sum. Weights are taken as multiples of a power of two, at most 2^-30 of the
+/// Row i with the probability weights[i] over their sum. Weights are taken as multiples of a power of two, at most 2^-29 of the
 /// largest for up to 2^26 rows, so that sums are exact; a weight above 0 counts as one of them at least. Throws UserError as
 /// Sampling::draw().
 runtime::RowDraw draw_weighted(std::span<const double> weights, std::uint64_t seed);

@@ -97,7 +97,7 @@ TEST(Sampling, ReadsItsArray) {
                                 {"x", Tensor::of(DType::f32, {4, 2}, {0, 1, 2, 3, 4, 5, 6, 7})},
                                 {"half", Tensor::of(DType::f32, {4}, {0, 1, 0.5, 2})},
                                 {"bad", Tensor::of(DType::f32, {4}, {0, 1, -1, 2})},
-                                {"none", Tensor::of(DType::f32, {4}, {0, 0, 0, 0})}});
+                                {"zero", Tensor::of(DType::f32, {4}, {0, 0, 0, 0})}});
   EXPECT_EQ(Sampling("balanced").array(), "label");
   EXPECT_EQ(Sampling("weighted(weights=w)").draw(data, 1)(0, 0), 2);
   EXPECT_LT(std::abs(surprise(drawn_counts(Sampling("balanced").draw(data, 1), 4, 100, 40), {1. / 6, 1. / 6, 1. / 6, .5})), 4);
@@ -112,7 +112,7 @@ TEST(Sampling, ReadsItsArray) {
   EXPECT_NE(message("balanced(array=half)").find("row 2 has the class 0.5"), std::string::npos) << message("balanced(array=half)");
   EXPECT_NE(message("weighted(weights=bad)").find("row 2 has the weight -1"), std::string::npos)
       << message("weighted(weights=bad)");
-  EXPECT_NE(message("weighted(weights=none)").find("all 4 weights are 0"), std::string::npos) << message("weighted(weights=none)");
+  EXPECT_NE(message("weighted(weights=zero)").find("all 4 weights are 0"), std::string::npos) << message("weighted(weights=zero)");
   EXPECT_NE(message("balance"), "");
   EXPECT_NE(message("weighted"), "");
   EXPECT_THROW(draw_weighted(std::vector<double>{1, std::numeric_limits<double>::quiet_NaN()}, 1), UserError);
