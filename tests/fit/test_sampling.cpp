@@ -34,7 +34,7 @@ std::string refusal(Trainer& trainer, const Dataset& data, const FitOptions& opt
   return "";
 }
 
-/// Rows of weight 0 change nothing, and parts of a run are the whole, for any number of workers.
+/// Drawn rows are other rows than those of the plain order, and parts of a run are the whole, for any number of workers.
 TEST(FitSampling, DrawnRowsAreTrainedOn) {
   const Weighed data;
   const FitOptions options{.steps = 20, .seed = 3, .sample = "weighted(weights=w)"};
