@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gcomp/driver/fit/run_settings.h"
 #include "runtime/files/safetensors.h"
 #include "runtime/files/sha256.h"
 #include "tests/checkpoint/training_course.h"
@@ -165,6 +166,18 @@ TEST_F(Damaged, TheFieldOfTheConfigurationThatDiffersIsNamed) {
       to_string(driver::config_differences(before, now, {"threads"})),
       "'loss' was not there and is \"mse\", 'optimizer.betas' was [0.9,0.999] and is [0.9,0.99], 'seed' was 3 and is not there");
   EXPECT_TRUE(driver::config_differences(before, before).empty());
+}
+
+TEST(Settings, WhatAnEarlierVersionDidNotHaveIsAsItWas) {
+  const std::string saved = R"({"data": "d.npz", "lr": 0.1, "threads": 2})";
+  const auto differing = [&](std::string_view config) { return to_string(driver::setting_differences(saved, config)); };
+  EXPECT_EQ(differing(R"({"data": {"value": ["d.npz"], "from": "command line"}, "lr": {"value": 0.1, "from": "file"},
+                          "augment": {"value": null, "from": "default"}, "workers": {"value": 2, "from": "command line"}})"),
+            "");
+  EXPECT_EQ(differing(R"({"data": {"value": ["d.npz", "e.npz"], "from": "command line"}, "lr": {"value": 0.1, "from": "default"},
+                          "augment": {"value": "hflip", "from": "command line"}})"),
+            "'augment' was not there and is \"hflip\", 'data' was \"d.npz\" and is [\"d.npz\",\"e.npz\"]");
+  EXPECT_EQ(differing(R"({"data": "d.npz"})"), "'lr' was 0.1 and is not there");
 }
 
 TEST_F(Damaged, ACheckpointWhileStepsArePendingIsRefused) {

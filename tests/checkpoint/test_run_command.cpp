@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "runtime/files/sha256.h"
 #include "tests/checkpoint/training_course.h"
 #include "tests/drive/command.h"
 #include "tests/runtime/temporary_directory.h"
@@ -97,6 +98,24 @@ TEST_F(RunCommand, ResumedAtEveryStepItEndsWithTheBytesOfTheRunThatWasNot) {
     EXPECT_TRUE(contents(part / "last.onnx") == last) << "from step " << step;
     EXPECT_EQ(files_of_last(part), files) << "from step " << step;
   }
+}
+
+TEST_F(RunCommand, OfAnEarlierVersionThatHadFewerOptionsItGoesOn) {
+  const fs::path whole = folder_ / "whole", part = folder_ / "part";
+  expect_trained(whole, 8, {});
+  expect_trained(part, 4, {});
+  const auto newest = driver::find_latest(part / "checkpoints");
+  nlohmann::json manifest = nlohmann::json::parse(contents(newest->path / "manifest.json"));
+  nlohmann::json& config = manifest.at("config");
+  for (const char* added : {"augment", "eval-augment", "map", "mix", "sample", "split", "on-bad-sample"})
+    ASSERT_EQ(config.erase(added), 1U) << added;
+  config["data"] = data_;
+  manifest["config_sha256"] = runtime::sha256(config.dump());
+  const std::string text = manifest.dump();
+  put(newest->path / "manifest.json", text);
+  put(newest->path / "manifest.json.sha256", runtime::sha256(text) + "  manifest.json\n");
+  expect_trained(part, 8, {"--resume", "--workers", "1"});
+  EXPECT_TRUE(contents(part / "last.onnx") == contents(whole / "last.onnx"));
 }
 
 TEST_F(RunCommand, KilledAtRandomMomentsItEndsWithTheBytesOfTheRunThatWasNot) {

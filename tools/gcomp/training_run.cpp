@@ -122,7 +122,8 @@ void TrainingRun::report_step(const FitStep& step) {
 void TrainingRun::report_evaluation(const FitEvaluation& evaluation) {
   if (evaluation.left_out > 0)
     console_.say(concat("evaluation leaves out the last ", evaluation.left_out, " rows, which fill no batch"));
-  std::vector<runtime::Metric> fields = driver::metrics_of_evaluation(evaluation, flags_.data.evaluated());
+  const std::string source = flags_.data.evaluated();  // the fields refer to it
+  std::vector<runtime::Metric> fields = driver::metrics_of_evaluation(evaluation, source);
   if (flags_.run.eval_every > 0) fields.insert(fields.begin() + 1, {"step", evaluation.step});
   metrics_->write(fields);
   progress_->clear();

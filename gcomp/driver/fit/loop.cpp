@@ -4,6 +4,7 @@
 
 #include "gcomp/driver/fit/run_directory.h"
 #include "gcomp/driver/fit/run_record.h"
+#include "gcomp/driver/fit/run_settings.h"
 #include "gcomp/driver/opened_data.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
@@ -212,7 +213,7 @@ void FitLoop::checkpoint(std::int64_t step) {
                        .position = position,
                        .schedule = schedule_state(schedule_),
                        .loop = loop_state(decisions_),
-                       .config = run_->settings()};
+                       .config = settings_of(run_->config)};
   checkpoints_->write(trainer_, state, decisions_.best_step == step + 1 ? Standing::best : Standing::ordinary);
   note(checkpoints_->poll());
 }

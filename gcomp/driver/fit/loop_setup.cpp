@@ -5,6 +5,7 @@
 #include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/fit/loop.h"
 #include "gcomp/driver/fit/run_directory.h"
+#include "gcomp/driver/fit/run_settings.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
 
@@ -143,7 +144,7 @@ void FitLoop::resume() {
   if (!found) return callbacks_.note(concat("--resume: '", run_->path, "' holds no checkpoint: the run starts anew"));
   const RunState& saved = found->manifest.run;
   const std::string where = concat("--resume: '", found->path.string(), "': ");
-  std::vector<ConfigDifference> differences = config_differences(saved.config, run_->settings());
+  std::vector<ConfigDifference> differences = setting_differences(saved.config, run_->config);
   const std::optional<RunLength> before = take_length(differences, {options_.steps, options_.epochs});
   if (!differences.empty())
     refuse(concat(where, to_string(differences), "; a run goes on as it began, or --overwrite starts another"));

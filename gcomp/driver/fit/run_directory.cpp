@@ -25,8 +25,9 @@ constexpr std::string_view kConfigName = "config.json", kRunName = "run.json", k
 
 /// What a run makes in its folder.
 bool is_of_run(const std::string& name) {
-  constexpr std::string_view kNames[] = {kConfigName, kRunName,    kMetricsName, "metrics.csv",    "log.txt", "last.onnx",
-                                         "last.gcx",  "best.onnx", "best.gcx",   kCheckpointsName, kLockName};
+  constexpr std::string_view kNames[] = {kConfigName,    kRunName,         kMetricsName, "metrics.csv", "log.txt",
+                                         "last.onnx",    "last.gcx",       "best.onnx",  "best.gcx",    "vocab.json",
+                                         "classes.json", kCheckpointsName, kLockName};
   return std::ranges::count(kNames, name) > 0 || name.starts_with("events.out.tfevents.") || runtime::is_temporary_name(name);
 }
 
@@ -136,18 +137,6 @@ void RunDirectory::Impl::tolerating(const Work& work) {
     failures.push_back(concat(error.what(), "; the metrics in '", path, "' end before the run"));
     metrics_end = true;
   }
-}
-
-std::string RunDirectory::Impl::settings() const {
-  constexpr std::string_view kOthers[] = {"checkpoint-every", "check-steps", "compiler", "compiler-timeout", "keep", "library",
-                                          "log-every",        "max-time",    "metrics",  "no-cache",         "out",  "out-ema",
-                                          "run-dir",          "threads"};
-  nlohmann::json settings = nlohmann::json::object();
-  const nlohmann::json all = nlohmann::json::parse(config);
-  for (const auto& [name, entry] : all.items())
-    if (std::ranges::count(kOthers, name) == 0)
-      settings[name] = entry.is_object() && entry.contains("value") ? entry.at("value") : entry;
-  return settings.dump();
 }
 
 std::string RunDirectory::Impl::ending(const Trainer& trainer) { return driver::comes_from_onnx(trainer) ? ".onnx" : ".gcx"; }

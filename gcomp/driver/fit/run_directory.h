@@ -41,8 +41,6 @@ struct RunDirectory::Impl {
 
   std::filesystem::path file(std::string_view name) const { return std::filesystem::path(path) / name; }
   std::filesystem::path checkpoints() const { return file("checkpoints"); }
-  /// Of the configuration what decides the training, {"lr": 0.1, ...}: a run that goes on must have the same.
-  std::string settings() const;
   /// The files are opened; those of an earlier run removed, or kept up to `steps` steps where it goes on.
   void begin(std::int64_t steps);
   void write(std::string_view name, const nlohmann::json& content) const;
