@@ -48,6 +48,16 @@ class Executable {
   std::span<std::byte> input(std::string_view name) { return input(input_index(name)); }
   /// What the next run would read there, as it was written last.
   virtual std::span<const std::byte> next_input(std::size_t index) = 0;
+
+  /// Makes host memory for `count` batches of these inputs beside input(), or lets go of it (0): any thread may write it while runs
+  /// go on. Pinned on a GPU. Waits for all runs; what was there before is gone. Throws as Device::load does where there is too
+  /// little memory.
+  virtual void keep_batches(int count, std::span<const std::size_t> inputs) = 0;
+  virtual std::span<std::byte> kept_input(int batch, std::size_t index) = 0;
+  /// The next run, or all shards of it, reads those inputs from this batch, which must stay as it is until that run was waited for.
+  /// The run after reads input() again.
+  virtual void use_batch(int batch) = 0;
+
   /// Throws UserError where dtype or shape differ from the program's.
   void set_input(std::size_t index, const Tensor& value);
   void set_input(std::string_view name, const Tensor& value) { set_input(input_index(name), value); }

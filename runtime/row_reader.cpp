@@ -109,9 +109,9 @@ void RowReader::convert_row(std::size_t array, std::span<const std::byte> row, s
   else convert_elements(arrays_[array].second.dtype, row, gathered_[array], destination);
 }
 
-Tensor RowReader::row(std::size_t array, std::int64_t row) const {
+Tensor RowReader::row(std::size_t array, std::int64_t row, const EpochKey& key) const {
   Tensor fetched(arrays_[array].second);
-  data_.fetch(array, row, fetched.bytes());
+  fetch(&key, array, row, fetched.bytes());
   return fetched;
 }
 

@@ -41,8 +41,8 @@ class RowReader {
   void gather(std::size_t array, std::span<const std::int64_t> rows, std::span<std::byte> destination);
   /// The same of the rows as an epoch has them, where random transforms change them.
   void gather(std::size_t array, std::span<const std::int64_t> rows, const EpochKey& key, std::span<std::byte> destination);
-  /// One row as it is stored.
-  Tensor row(std::size_t array, std::int64_t row) const;
+  /// One row, not converted, as an epoch has it.
+  Tensor row(std::size_t array, std::int64_t row, const EpochKey& key) const;
 
  private:
   void gather_rows(std::size_t array, std::span<const std::int64_t> rows, const EpochKey* key, std::span<std::byte> destination);

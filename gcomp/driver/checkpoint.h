@@ -26,6 +26,8 @@ namespace gcomp::driver {
 Snapshot snapshot(Trainer& trainer, const RunState& run);
 /// The same into the memory of an earlier one, which is taken again where it fits.
 void take_snapshot(Trainer& trainer, const RunState& run, Snapshot& into);
+/// Types of what a snapshot copies, in order.
+std::vector<TensorType> snapshot_types(Trainer& trainer);
 
 struct CheckpointOptions {
   std::filesystem::path folder;  ///< holds "step-00000500" and so on, "latest" and "best"; made where it is missing
@@ -54,6 +56,8 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
+  /// Has the thread allocate and touch the memory of a first snapshot, which takes longer than the copy.
+  void prepare(Trainer& trainer);
   /// Takes a snapshot and returns; where two are not written yet, waits for the older one. Throws as snapshot() does; what goes
   /// wrong with the files is an event of a later call.
   void write(Trainer& trainer, const RunState& run, Standing standing = Standing::ordinary);

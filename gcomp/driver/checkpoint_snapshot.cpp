@@ -64,6 +64,13 @@ void take_snapshot(Trainer& trainer, const RunState& run, Snapshot& into) {
   into.states.resize(count);
 }
 
+std::vector<TensorType> snapshot_types(Trainer& trainer) {
+  std::vector<TensorType> types;
+  for (const runtime::StateEntry& entry : trainer.impl().memory->entries())
+    if (is_kept(entry)) types.push_back(entry.type);
+  return types;
+}
+
 Snapshot snapshot(Trainer& trainer, const RunState& run) {
   Snapshot taken;
   take_snapshot(trainer, run, taken);

@@ -81,6 +81,7 @@ struct CheckpointWriter::Impl {
   struct Job {
     Snapshot* snapshot = nullptr;
     Standing standing = Standing::ordinary;
+    std::vector<TensorType> types = {};  // not empty: memory for these, and nothing is written
   };
 
   CheckpointOptions options;
@@ -97,9 +98,17 @@ struct CheckpointWriter::Impl {
   std::thread thread;
 
   void run();
+  void allocate(const Job& job) const;
   CheckpointEvent write(const Job& job) const;
   void note(CheckpointEvent event);
 };
+
+/// What memory lacks is told when the snapshot is taken.
+void CheckpointWriter::Impl::allocate(const Job& job) const {
+  try {
+    for (const TensorType& type : job.types) job.snapshot->states.push_back({.name = {}, .value = Tensor(type)});
+  } catch (const std::bad_alloc&) { job.snapshot->states.clear(); }
+}
 
 /// The order is the promise: whatever is moved or removed comes after the new one lies on the disk.
 CheckpointEvent CheckpointWriter::Impl::write(const Job& job) const {
@@ -135,9 +144,11 @@ void CheckpointWriter::Impl::run() {
     if (jobs.empty()) return;
     const Job job = jobs.front();
     lock.unlock();
-    CheckpointEvent event = write(job);
+    std::optional<CheckpointEvent> event;
+    if (job.types.empty()) event = write(job);
+    else allocate(job);
     lock.lock();
-    note(std::move(event));
+    if (event) note(std::move(*event));
     jobs.pop_front();
     unused.push_back(job.snapshot);
     changed.notify_all();
@@ -162,6 +173,19 @@ CheckpointWriter::~CheckpointWriter() {
   }
   impl_->changed.notify_all();
   impl_->thread.join();
+}
+
+void CheckpointWriter::prepare(Trainer& trainer) {
+  std::vector<TensorType> types = snapshot_types(trainer);
+  if (types.empty()) return;
+  Impl& self = *impl_;
+  {
+    const std::lock_guard lock(self.mutex);
+    check_internal(self.jobs.empty() && self.unused.size() == self.snapshots.size(), "a snapshot is prepared after another");
+    self.jobs.push_back({.snapshot = self.unused.back(), .types = std::move(types)});
+    self.unused.pop_back();
+  }
+  self.changed.notify_all();
 }
 
 void CheckpointWriter::write(Trainer& trainer, const RunState& run, Standing standing) {

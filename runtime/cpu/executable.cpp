@@ -61,7 +61,7 @@ void CpuExecutable::place_batch() {
     batch_offsets_.push_back(bytes);
     bytes += aligned_size(input_type(i).bytes());
   }
-  batch_ = MemoryBlock(bytes, "the inputs of a batch for program '" + program().name + "'");
+  whole_batch_ = MemoryBlock(bytes, "the inputs of a batch for program '" + program().name + "'");
 }
 
 /// Kernels and library calls know one place of each input.
@@ -70,8 +70,7 @@ void CpuExecutable::take_shard(int shard) {
     const TensorType& type = input_buffer(i).type;
     const std::int64_t first = type.shape.empty() ? 0 : shard * type.bytes();
     if (type.bytes() > 0)
-      std::memcpy(address(program().inputs[i].buffer), batch_.data() + batch_offsets_[i] + first,
-                  static_cast<std::size_t>(type.bytes()));
+      std::memcpy(address(program().inputs[i].buffer), input_in(batch_, i).data() + first, static_cast<std::size_t>(type.bytes()));
   }
 }
 
@@ -111,17 +110,23 @@ std::unique_ptr<LibraryCall> CpuExecutable::prepare(const ConvolutionCall& call)
 void CpuExecutable::prepare_steps() {
   const SingleThreadedOpenMp single_threaded;  // what oneDNN makes here takes the count of threads from here
   WorkspaceSize size;
-  for (const Step& step : program().steps) {
-    steps_.push_back(std::visit([this](const auto& one) -> PreparedStep { return prepare(one); }, step));
+  for (std::size_t i = 0; i < program().steps.size(); ++i) {
+    steps_.push_back(prepare_step(i));
     if (const auto* call = std::get_if<std::unique_ptr<LibraryCall>>(&steps_.back())) size.include((*call)->workspace());
   }
   const std::int64_t shared = aligned_size(size.shared);
   // A page more than needed, so that threads do not meet in the same cache sets.
   const std::int64_t stride = size.per_thread ? aligned_size(size.per_thread) + 4096 + kCacheLine : 0;
   scratch_ = MemoryBlock(shared + stride * pool_->size(), "scratch memory of matrix products and convolutions");
-  const Workspace workspace{scratch_.data(), scratch_.data() ? scratch_.data() + shared : nullptr, stride};
+  workspace_ = {scratch_.data(), scratch_.data() ? scratch_.data() + shared : nullptr, stride};
   for (PreparedStep& step : steps_)
-    if (auto* call = std::get_if<std::unique_ptr<LibraryCall>>(&step)) (*call)->bind(workspace, pool_->size());
+    if (auto* call = std::get_if<std::unique_ptr<LibraryCall>>(&step)) (*call)->bind(workspace_, pool_->size());
+  own_segments_ = segments_.size();
+  own_pointers_ = pointers_.size();
+}
+
+CpuExecutable::PreparedStep CpuExecutable::prepare_step(std::size_t step) {
+  return std::visit([this](const auto& one) -> PreparedStep { return prepare(one); }, program().steps[step]);
 }
 
 void CpuExecutable::run_launch(const PreparedLaunch& prepared) {
@@ -155,29 +160,27 @@ void CpuExecutable::run_step(const PreparedStep& step) {
 
 void CpuExecutable::run_shard(int shard) {
   const SingleThreadedOpenMp single_threaded;
+  if (shard == 0) batch_ = std::exchange(next_batch_, kOwnInputs);
   if (shards() > 1) take_shard(shard);
+  std::size_t of_batch = 0;
   if (times_.empty()) {
-    for (const PreparedStep& step : steps_) run_step(step);
+    for (std::size_t i = 0; i < steps_.size(); ++i) run_step(step_at(i, of_batch));
     return;
   }
   auto before = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    run_step(steps_[i]);
+    run_step(step_at(i, of_batch));
     const auto after = std::chrono::steady_clock::now();
     times_[i] += std::chrono::duration_cast<std::chrono::nanoseconds>(after - before).count();
     before = after;
   }
 }
 
-std::span<std::byte> CpuExecutable::input(std::size_t index) {
-  const Buffer& buffer = input_buffer(index);
-  if (shards() > 1) return {batch_.data() + batch_offsets_[index], static_cast<std::size_t>(input_type(index).bytes())};
-  return {address(program().inputs[index].buffer), static_cast<std::size_t>(buffer.type.bytes())};
-}
+std::span<std::byte> CpuExecutable::input(std::size_t index) { return input_in(kOwnInputs, index); }
 
 std::span<const std::byte> CpuExecutable::input_of_run(std::size_t index, int age) {
   check_internal(age == 0, "input_of_run: the CPU keeps no run before the last");
-  return input(index);
+  return input_in(batch_, index);
 }
 
 std::span<const std::byte> CpuExecutable::output_bytes(std::size_t index, int age) {

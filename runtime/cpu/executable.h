@@ -22,7 +22,10 @@ class CpuExecutable final : public Executable {
 
   using Executable::input;
   std::span<std::byte> input(std::size_t index) override;
-  std::span<const std::byte> next_input(std::size_t index) override { return input(index); }
+  std::span<const std::byte> next_input(std::size_t index) override { return input_in(next_batch_, index); }
+  void keep_batches(int count, std::span<const std::size_t> inputs) override;
+  std::span<std::byte> kept_input(int batch, std::size_t index) override;
+  void use_batch(int batch) override;
   void run_shard(int shard) override;
   void synchronize() override {}
   void wait(int) override {}
@@ -46,11 +49,25 @@ class CpuExecutable final : public Executable {
     const KernelLaunch* launch = nullptr;
   };
   using PreparedStep = std::variant<PreparedLaunch, std::unique_ptr<LibraryCall>>;
+  /// Memory of a batch, and the steps that read it there: kernels and library calls know one place of each buffer. Shards are
+  /// copied to where the program's own inputs lie, so that there the steps are the same.
+  struct KeptBatch {
+    MemoryBlock memory;
+    std::vector<std::byte*> inputs;                           // of the program's inputs; null for those that are not kept
+    std::vector<std::pair<std::size_t, PreparedStep>> steps;  // by their places
+  };
+  static constexpr int kOwnInputs = -1;  // in place of a kept batch
 
   void place_buffers(const CpuStateMemory& states);
   void place_batch();
   void take_shard(int shard);
   void prepare_steps();
+  PreparedStep prepare_step(std::size_t step);
+  void prepare_steps(KeptBatch& batch);
+  bool reads(std::size_t step, const KeptBatch& batch) const;
+  const KeptBatch& kept(int batch) const;
+  std::span<std::byte> input_in(int batch, std::size_t index);
+  const PreparedStep& step_at(std::size_t step, std::size_t& next_of_batch) const;
   PreparedLaunch prepare(const KernelLaunch& launch);
   std::unique_ptr<LibraryCall> prepare(const MatmulCall& call);
   std::unique_ptr<LibraryCall> prepare(const ConvolutionCall& call);
@@ -63,13 +80,17 @@ class CpuExecutable final : public Executable {
   std::shared_ptr<ThreadPool> pool_;
   const GemmFunctions* gemm_;
   MemoryBlock arena_, constants_, io_, scratch_;
-  MemoryBlock batch_;                        // inputs of all shards, where there are several
+  MemoryBlock whole_batch_;                  // inputs of all shards, where there are several
   std::vector<std::int64_t> batch_offsets_;  // of each input
   std::vector<std::byte*> addresses_;        // of each buffer
   std::vector<void*> pointers_;
   std::vector<PreparedSegment> segments_;
   std::vector<PreparedStep> steps_;
-  MemoryBlock faults_;  // one int each thread, a cache line apart
+  std::size_t own_segments_ = 0, own_pointers_ = 0;  // those of steps_
+  Workspace workspace_;
+  std::vector<KeptBatch> kept_;
+  int batch_ = kOwnInputs, next_batch_ = kOwnInputs;  // which the last batch of runs read, and the next reads
+  MemoryBlock faults_;                                // one int each thread, a cache line apart
   std::span<std::int64_t> times_;
 };
 

@@ -54,6 +54,7 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
   states->bind(p);
   memory_ = std::make_unique<ProgramMemory>(*session_, p, *states, products_.workspace_bytes());
   input_ranges_ = ranges_of(p.inputs);
+  kept_offsets_.assign(p.inputs.size(), kNotKept);
   output_ranges_ = ranges_of(p.outputs);
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     may_fault_ |= fault_of(p.steps[i]) != 0;
@@ -76,7 +77,7 @@ CudaExecutable::~CudaExecutable() {
 const std::string& CudaExecutable::origin(std::size_t step) const { return origin_of(program().steps[step]); }
 
 /// Neighbours are copied together, gaps of alignment included.
-std::vector<CudaExecutable::Range> CudaExecutable::ranges_of(const std::vector<Port>& ports) const {
+std::vector<CudaExecutable::Range> CudaExecutable::ranges_of(std::span<const Port> ports) const {
   std::vector<Range> all, joined;
   for (const Port& port : ports) {
     const Buffer& buffer = program().buffers[static_cast<std::size_t>(port.buffer)];
@@ -118,7 +119,7 @@ void CudaExecutable::make_slot(int index) {
   const SharedContext& context = session_->context;
   if (shards() == 1)
     slot.io = PinnedMemory(context, program().io_bytes, concat("inputs and outputs of program '", program().name, "'"));
-  else slot.batch = PinnedMemory(context, batch_bytes_, concat("inputs of a batch for program '", program().name, "'"));
+  else slot.shards = PinnedMemory(context, batch_bytes_, concat("inputs of a batch for program '", program().name, "'"));
   slot.faults = PinnedMemory(context, memory_->fault_bytes(), "fault flags");
   slot.inputs_there = make_event(context, CU_EVENT_DISABLE_TIMING);
   slot.done = make_event(context, CU_EVENT_DISABLE_TIMING);
@@ -239,7 +240,7 @@ void CudaExecutable::place_batch() {
 
 std::span<std::byte> CudaExecutable::host_input(std::size_t index, int slot) {
   std::byte* data =
-      shards() == 1 ? slots_[slot].io.data() + input_buffer(index).offset : slots_[slot].batch.data() + batch_offsets_[index];
+      shards() == 1 ? slots_[slot].io.data() + input_buffer(index).offset : slots_[slot].shards.data() + batch_offsets_[index];
   return {data, static_cast<std::size_t>(input_type(index).bytes())};
 }
 
@@ -252,7 +253,7 @@ std::span<std::byte> CudaExecutable::input(std::size_t index) {
 }
 
 std::span<const std::byte> CudaExecutable::next_input(std::size_t index) {
-  return host_input(index, slots_[next_].holds_input[index] ? next_ : 1 - next_);
+  return input_of(index, slots_[next_].holds_input[index] ? next_ : 1 - next_, next_batch_);
 }
 
 void CudaExecutable::carry_inputs(int slot) {
@@ -264,8 +265,15 @@ void CudaExecutable::carry_inputs(int slot) {
 }
 
 void CudaExecutable::queue_inputs(int slot) {
-  if (input_ranges_.empty()) return;
+  if (program().inputs.empty()) return;
   const CUstream copy = session_->copy.get();
+  for (std::size_t i = 0; i < kept_offsets_.size(); ++i) {
+    if (kept_offsets_[i] == kNotKept) continue;
+    const std::span<const std::byte> input = input_of(i, slot, slots_[slot].batch);
+    if (!input.empty())
+      GCOMP_CUDA(driver(), where_, cuMemcpyHtoDAsync_v2, memory_->io(slot) + static_cast<CUdeviceptr>(input_buffer(i).offset),
+                 input.data(), input.size(), copy);
+  }
   for (const Range& range : input_ranges_)
     GCOMP_CUDA(driver(), where_, cuMemcpyHtoDAsync_v2, memory_->io(slot) + static_cast<CUdeviceptr>(range.begin),
                slots_[slot].io.data() + range.begin, static_cast<std::size_t>(range.end - range.begin), copy);
@@ -285,7 +293,7 @@ void CudaExecutable::queue_shard_inputs(int slot, int shard) {
     const std::size_t first = buffer.type.shape.empty() ? 0 : static_cast<std::size_t>(shard) * bytes;
     if (bytes > 0)
       GCOMP_CUDA(driver(), where_, cuMemcpyHtoDAsync_v2, memory_->io(next_graph_) + static_cast<CUdeviceptr>(buffer.offset),
-                 host_input(i, slot).data() + first, bytes, copy);
+                 input_of(i, slot, slots_[slot].batch).data() + first, bytes, copy);
   }
   GCOMP_CUDA(driver(), where_, cuEventRecord, graph.inputs_there.get(), copy);
   GCOMP_CUDA(driver(), where_, cuStreamWaitEvent, compute(), graph.inputs_there.get(), 0);
@@ -311,6 +319,7 @@ void CudaExecutable::run_shard(int shard) {
   if (shard == 0) {
     finish(slot);
     carry_inputs(slot);
+    slots_[slot].batch = std::exchange(next_batch_, kOwnInputs);
   }
   if (shards() > 1) return queue_shard(slot, shard);
   queue_inputs(slot);
@@ -382,7 +391,9 @@ std::span<const std::byte> CudaExecutable::output_bytes(std::size_t index, int a
   return {slots_[slot_of(age)].io.data() + buffer.offset, static_cast<std::size_t>(buffer.type.bytes())};
 }
 
-std::span<const std::byte> CudaExecutable::input_of_run(std::size_t index, int age) { return host_input(index, slot_of(age)); }
+std::span<const std::byte> CudaExecutable::input_of_run(std::size_t index, int age) {
+  return input_of(index, slot_of(age), slots_[slot_of(age)].batch);
+}
 
 void CudaExecutable::time_steps(std::span<std::int64_t> nanoseconds) {
   check_internal(shards() == 1, "time_steps: of a program that runs in shards");

@@ -30,6 +30,9 @@ class CudaExecutable final : public Executable {
   using Executable::output_bytes;
   std::span<std::byte> input(std::size_t index) override;
   std::span<const std::byte> next_input(std::size_t index) override;
+  void keep_batches(int count, std::span<const std::size_t> inputs) override;
+  std::span<std::byte> kept_input(int batch, std::size_t index) override;
+  void use_batch(int batch) override;
   void run_shard(int shard) override;
   void synchronize() override;
   void wait(int age) override { finish(slot_of(age)); }
@@ -44,17 +47,20 @@ class CudaExecutable final : public Executable {
   struct Range {
     std::int64_t begin = 0, end = 0;
   };
+  static constexpr int kOwnInputs = -1;         // in place of a kept batch
+  static constexpr std::int64_t kNotKept = -1;  // in place of an offset
   struct Slot {
     PinnedMemory io, faults;
     GraphExecutable graph;
-    PinnedMemory batch;  // inputs of all shards, where there are several
+    PinnedMemory shards;  // inputs of all of them, where there are several
     Event inputs_there, done;
     Event ran;                      // the last shard that used the slot's memory of the device, where there are several
     std::vector<char> holds_input;  // of each input: whether this slot's memory has its newest contents
+    int batch = kOwnInputs;         // the kept one that its last run reads
     bool under_way = false;         // a run was queued and nobody has waited for it
   };
 
-  std::vector<Range> ranges_of(const std::vector<Port>& ports) const;
+  std::vector<Range> ranges_of(std::span<const Port> ports) const;
   void run_products_once();
   void make_slot(int index);
   GraphExecutable capture(int slot);
@@ -68,6 +74,7 @@ class CudaExecutable final : public Executable {
   void queue_timed_steps(int slot);
   void place_batch();
   std::span<std::byte> host_input(std::size_t index, int slot);
+  std::span<std::byte> input_of(std::size_t index, int slot, int batch);
   void carry_inputs(int slot);
   void queue_shard_inputs(int slot, int shard);
   void queue_shard(int slot, int shard);
@@ -94,7 +101,10 @@ class CudaExecutable final : public Executable {
   std::vector<std::int64_t> batch_offsets_;
   std::int64_t batch_bytes_ = 0;
   std::span<std::int64_t> times_;
-  std::vector<Event> clock_;  // around each step, where steps are timed
+  std::vector<PinnedMemory> kept_;          // batches
+  std::vector<std::int64_t> kept_offsets_;  // of each input in those, or kNotKept
+  int next_batch_ = kOwnInputs;             // which the next run reads
+  std::vector<Event> clock_;                // around each step, where steps are timed
 };
 
 }  // namespace gcomp::runtime::cuda

@@ -49,5 +49,32 @@ TEST_F(CudaRuns, LastRowsAreASmallerStep) {
   for (std::size_t step = 0; step < on_gpu.size(); ++step) EXPECT_NEAR(on_gpu[step], on_cpu[step], 1e-12) << step;
 }
 
+/// Workers write pinned memory that the copies to the GPU read, also while two steps are under way.
+TEST_F(CudaRuns, WorkersFeedTheSame) {
+  const RecordedModel model = recorded_model("mlp");
+  write_batch(model, 70, folder_ / "rows.npz");
+  for (const char* parts : {"1", "2"}) {
+    std::string wanted;
+    for (const char* workers : {"0", "1", "3"}) {
+      const std::string run = folder_ / concat(parts, "-", workers);
+      const CudaRun done = folder_.run({"train",           model.model(),
+                                        "--data",          folder_ / "rows.npz",
+                                        "--loss",          "bce",
+                                        "--batch",         "8",
+                                        "--epochs",        "3",
+                                        "--drop-last",     "false",
+                                        "--micro-batches", parts,
+                                        "--workers",       workers,
+                                        "--prefetch",      "2",
+                                        "--device",        "cuda",
+                                        "--run-dir",       run});
+      ASSERT_EQ(done.result.exit_code, 0) << done.result.errors;
+      const std::string trained = contents(run + "/last.onnx");
+      if (wanted.empty()) wanted = trained;
+      EXPECT_TRUE(trained == wanted) << parts << " parts, " << workers << " workers";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gcomp::test

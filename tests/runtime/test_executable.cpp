@@ -1,6 +1,7 @@
 // A hand-written program on the CPU device: h = x * w; y = max(h + b, 0) by a kernel; w -= 0.5 * sum of y by another.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "ir/base/error.h"
@@ -139,6 +140,43 @@ TEST_F(CpuExecutableTest, ProgramsOfOneModelShareStates) {
   EXPECT_FALSE(evaluation->output(0) == before);
 }
 
+/// The product reads x through a library call; what it reads is seen in y.
+TEST_F(CpuExecutableTest, ReadsBatchesWhereTheyAreKept) {
+  const auto device = open(2);
+  const auto states = device->allocate_states(), others = device->allocate_states();
+  const auto kept = device->load(make_program(), states), plain = device->load(make_program(), others);
+  for (StateMemory* memory : {states.get(), others.get()}) memory->write("w", counting({kInner, kColumns}, 0.5));
+  const std::size_t inputs[] = {0};
+  const auto expect_same = [&](const Tensor& x) {
+    plain->set_input("x", x);
+    plain->run();
+    kept->run();
+    EXPECT_TRUE(std::ranges::equal(kept->input_of_run(0, 0), x.bytes()));
+    EXPECT_TRUE(kept->output("y") == plain->output("y"));
+    EXPECT_TRUE(states->read("w") == others->read("w"));
+  };
+  for (const int count : {1, 3}) {
+    const Tensor own = counting({kRows, kInner}, 0.125);
+    kept->set_input("x", own);
+    kept->keep_batches(count, inputs);
+    std::vector<Tensor> batches;
+    for (int i = 0; i < count; ++i) {
+      batches.push_back(counting({kRows, kInner}, 0.01 * (i + 1)));
+      std::ranges::copy(batches.back().bytes(), kept->kept_input(i, 0).begin());
+    }
+    for (const int batch : {0, count - 1, 0}) {
+      kept->use_batch(batch);
+      EXPECT_TRUE(std::ranges::equal(kept->next_input(0), batches[static_cast<std::size_t>(batch)].bytes()));
+      expect_same(batches[static_cast<std::size_t>(batch)]);
+    }
+    EXPECT_TRUE(std::ranges::equal(kept->next_input(0), own.bytes()));
+    expect_same(own);
+    EXPECT_THROW(kept->use_batch(count), InternalError);
+  }
+  kept->keep_batches(0, {});
+  EXPECT_THROW(kept->use_batch(0), InternalError);
+}
+
 TEST_F(CpuExecutableTest, AllocatesNothingAfterTheFirstRun) {
   if (!AllocationCount::works()) GTEST_SKIP() << "a sanitizer owns the allocation functions";
   for (const int threads : {1, 2}) {
@@ -149,6 +187,14 @@ TEST_F(CpuExecutableTest, AllocatesNothingAfterTheFirstRun) {
     const AllocationCount count;
     for (int i = 0; i < 100; ++i) executable->run();
     EXPECT_EQ(count.so_far(), 0);
+    const std::size_t inputs[] = {0};
+    executable->keep_batches(2, inputs);
+    const AllocationCount kept;
+    for (int i = 0; i < 100; ++i) {
+      executable->use_batch(i % 2);
+      executable->run();
+    }
+    EXPECT_EQ(kept.so_far(), 0);
   }
   const AllocationCount control;
   delete new volatile int(1);

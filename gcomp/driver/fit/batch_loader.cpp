@@ -23,7 +23,7 @@ struct BatchSlot {
   std::int64_t step = -1;  // -1: free
   std::optional<EpochKey> key;
   std::vector<std::int64_t> rows;                  // room for a whole batch; the first `count` are the step's
-  std::vector<std::vector<std::byte>> inputs;      // as the program wants them
+  std::vector<std::span<std::byte>> inputs;        // as the program wants them
   std::vector<SkippedRow> skipped;                 // of this batch, by any worker
   std::size_t count = 0, given_out = 0, done = 0;  // rows
   std::size_t failed_at = 0;                       // the first row of the batch that could not be read
@@ -108,9 +108,10 @@ struct BatchLoader::Impl {
   const LoaderOptions options;
   std::int64_t end;
   std::size_t chunk_rows = 1;
-  ChunkReader reader;  // of the thread that takes batches, where there are no workers
-  std::vector<std::int64_t> rows;
+  ChunkReader reader;              // of the thread that takes batches, where there are no workers
+  std::vector<std::int64_t> rows;  // of the batch that was taken last
   std::vector<SkippedRow> skipped;
+  std::vector<std::vector<std::byte>> own_memory;  // of slots and their inputs, without slot_memory
   LoaderClock::duration waited{};
 
   std::mutex mutex;  // of all below
@@ -132,7 +133,9 @@ struct BatchLoader::Impl {
   void run();
   void read(ChunkReader& worker, const Chunk& chunk);
   std::span<const std::int64_t> load_directly(std::int64_t step, const Memory& memory);
-  std::span<const std::int64_t> take(std::int64_t step, const Memory& memory);
+  BatchSlot& wait_for(std::int64_t step);
+  std::span<const std::int64_t> copy(std::int64_t step, const Memory& memory);
+  void release(BatchSlot& slot);
 };
 
 BatchLoader::Impl::Impl(const Dataset& the_data, const FedArrays& the_arrays, const runtime::BatchPlan& the_plan,
@@ -150,10 +153,12 @@ BatchLoader::Impl::Impl(const Dataset& the_data, const FedArrays& the_arrays, co
   if (workers == 0) return;
   const auto batch = static_cast<std::size_t>(plan.batch());
   chunk_rows = std::max<std::size_t>(1, batch / (2 * static_cast<std::size_t>(workers)));
-  slots.resize(static_cast<std::size_t>(std::max(1, options.ahead)));
-  for (BatchSlot& slot : slots) {
-    slot.rows.resize(batch);
-    for (std::size_t i = 0; i < reader.feeder().inputs(); ++i) slot.inputs.emplace_back(batch * reader.feeder().row_bytes(i));
+  slots.resize(static_cast<std::size_t>(std::max(1, options.ahead) + options.held));
+  for (std::size_t s = 0; s < slots.size(); ++s) {
+    slots[s].rows.resize(batch);
+    for (std::size_t i = 0; i < reader.feeder().inputs(); ++i)
+      slots[s].inputs.push_back(options.slot_memory ? options.slot_memory(static_cast<int>(s), i)
+                                                    : std::span(own_memory.emplace_back(batch * reader.feeder().row_bytes(i))));
   }
   for (int i = 0; i < workers; ++i) threads.emplace_back([this] { run(); });
 }
@@ -200,7 +205,7 @@ void BatchLoader::Impl::read(ChunkReader& worker, const Chunk& chunk) {
   try {
     worker.read(
         std::span(slot.rows).subspan(chunk.first, chunk.count), slot.key ? &*slot.key : nullptr,
-        [&](std::size_t i) { return std::span(slot.inputs[i]).subspan(chunk.first * worker.feeder().row_bytes(i)); }, bad, failed);
+        [&](std::size_t i) { return slot.inputs[i].subspan(chunk.first * worker.feeder().row_bytes(i)); }, bad, failed);
   } catch (...) { failure = std::current_exception(); }
   const std::lock_guard lock(mutex);
   for (SkippedRow& row : bad) slot.skipped.push_back(std::move(row));
@@ -239,7 +244,8 @@ std::span<const std::int64_t> BatchLoader::Impl::load_directly(std::int64_t step
   return taken;
 }
 
-std::span<const std::int64_t> BatchLoader::Impl::take(std::int64_t step, const Memory& memory) {
+/// Its rows are then in `rows`. Throws what a worker met.
+BatchSlot& BatchLoader::Impl::wait_for(std::int64_t step) {
   std::unique_lock lock(mutex);
   check_internal(step == next_taken && step < end, "loader: step ", step, " after ", next_taken - 1);
   BatchSlot& slot = slot_of(step);
@@ -247,16 +253,24 @@ std::span<const std::int64_t> BatchLoader::Impl::take(std::int64_t step, const M
   if (slot.failure) std::rethrow_exception(slot.failure);
   std::ranges::sort(slot.skipped, {}, &SkippedRow::row);
   for (SkippedRow& row : slot.skipped) skipped.push_back(std::move(row));
-  lock.unlock();
+  std::copy_n(slot.rows.begin(), slot.count, rows.begin());
+  ++next_taken;
+  return slot;
+}
+
+std::span<const std::int64_t> BatchLoader::Impl::copy(std::int64_t step, const Memory& memory) {
+  BatchSlot& slot = wait_for(step);
   for (std::size_t i = 0; i < slot.inputs.size(); ++i)
     std::memcpy(memory(i).data(), slot.inputs[i].data(), slot.count * reader.feeder().row_bytes(i));
-  const std::span<std::int64_t> taken = std::span(rows).first(slot.count);
-  std::copy_n(slot.rows.begin(), slot.count, taken.begin());
-  lock.lock();
+  const std::size_t count = slot.count;
+  release(slot);
+  return std::span(rows).first(count);
+}
+
+void BatchLoader::Impl::release(BatchSlot& slot) {
+  const std::lock_guard lock(mutex);
   slot.step = -1;
-  ++next_taken;
   work.notify_all();
-  return taken;
 }
 
 BatchLoader::BatchLoader(const Dataset& data, const FedArrays& arrays, const runtime::BatchPlan& plan, const LoaderOptions& options)
@@ -267,9 +281,22 @@ BatchLoader::~BatchLoader() = default;
 std::span<const std::int64_t> BatchLoader::load(std::int64_t step, const Memory& memory) {
   const LoaderClock::time_point begin = LoaderClock::now();
   const std::span<const std::int64_t> rows =
-      impl_->threads.empty() ? impl_->load_directly(step, memory) : impl_->take(step, memory);
+      impl_->threads.empty() ? impl_->load_directly(step, memory) : impl_->copy(step, memory);
   impl_->waited += LoaderClock::now() - begin;
   return rows;
+}
+
+BatchLoader::Taken BatchLoader::take(std::int64_t step) {
+  const LoaderClock::time_point begin = LoaderClock::now();
+  check_internal(!impl_->threads.empty() && impl_->options.slot_memory, "loader: it has no slots to take");
+  const BatchSlot& slot = impl_->wait_for(step);
+  impl_->waited += LoaderClock::now() - begin;
+  return {std::span(impl_->rows).first(slot.count), static_cast<int>(&slot - impl_->slots.data())};
+}
+
+void BatchLoader::release(std::int64_t step) {
+  if (impl_->threads.empty()) return;
+  if (BatchSlot& slot = impl_->slot_of(step); slot.step == step) impl_->release(slot);
 }
 
 double BatchLoader::waited() const { return std::chrono::duration<double>(impl_->waited).count(); }

@@ -1,6 +1,9 @@
 // Batches of a training, read ahead by worker threads:
 //
-//   row order ──> chunks of rows ──> workers: fetch, transform, convert ──> slots, a batch each ──> the executable's inputs
+//   row order ──> chunks of rows ──> workers: fetch, transform, convert ──> slots, a batch each ──> the program
+//
+// Slots lie in memory of the executable, so that a batch is not copied again on its way to the program (Executable::keep_batches);
+// in memory of the loader where what takes the batches wants a copy.
 //
 // Which rows a step takes and how a row looks are pure functions of step, seed and epoch, so that the number of workers changes
 // nothing but the time. What goes wrong with a row is told when its batch is due: the steps before it are done as ever.
@@ -24,6 +27,9 @@ struct LoaderOptions {
   BadSample on_bad_sample = BadSample::stop;
   Optional<std::uint64_t> seed = {};       ///< of the random transforms; without it rows are as an evaluation has them
   std::int64_t first_step = 0, steps = 0;  ///< which are taken, one after another
+  int held = 0;  ///< with slot_memory: batches that are taken and not released at once; there are ahead + held slots
+  /// Of a batch of each input that is fed, for workers. Without it the loader has its own.
+  std::function<std::span<std::byte>(int slot, std::size_t input)> slot_memory = {};
 };
 
 /// A row that could not be read, and the one that stood in for it.
@@ -46,7 +52,16 @@ class BatchLoader {
   /// The batch of this step to where it goes; steps come in order, each once. Gives its rows, valid until the next call. Throws
   /// UserError for a row that cannot be read or does not fit, the first of the batch.
   std::span<const std::int64_t> load(std::int64_t step, const Memory& memory);
-  /// Seconds that load() took so far: what the training waited for its data.
+  /// The batch of this step where it lies, from load() no different but that its slot is not written again before release(). Needs
+  /// workers and slot_memory.
+  struct Taken {
+    std::span<const std::int64_t> rows;  ///< until the next call
+    int slot = 0;
+  };
+  Taken take(std::int64_t step);
+  /// That step has read its batch. Nothing for one that load() gave.
+  void release(std::int64_t step);
+  /// Seconds that load() and take() took so far: what the training waited for its data.
   double waited() const;
   int workers() const;
   /// Of the batches that were loaded, in their order.

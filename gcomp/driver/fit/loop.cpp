@@ -62,15 +62,21 @@ FitEnd FitLoop::asked_to_end() const {
 
 // ---- data ----
 
+/// Workers write batches where the program reads them.
 void FitLoop::open_loader() {
-  loader_ = std::make_unique<BatchLoader>(
-      data_, fed_, *rows_,
-      LoaderOptions{.workers = options_.workers ? static_cast<int>(*options_.workers) : default_workers(data_, fed_),
-                    .ahead = static_cast<int>(options_.prefetch),
-                    .on_bad_sample = options_.on_bad_sample,
-                    .seed = position_.seed,
-                    .first_step = first_,
-                    .steps = end_ - first_});
+  LoaderOptions options{.workers = options_.workers ? static_cast<int>(*options_.workers) : default_workers(data_, fed_),
+                        .ahead = static_cast<int>(std::min(options_.prefetch, end_ - first_)),
+                        .on_bad_sample = options_.on_bad_sample,
+                        .seed = position_.seed,
+                        .first_step = first_,
+                        .steps = end_ - first_};
+  if (options.workers > 0) {
+    const StepPrograms& step = trainer_.impl().step;
+    options.held = trainer_.most_pending();
+    batches_.emplace(step.reader(), options.ahead + options.held, step.data());
+    options.slot_memory = [this](int slot, std::size_t input) { return batches_->input(slot, input); };
+  }
+  loader_ = std::make_unique<BatchLoader>(data_, fed_, *rows_, options);
 }
 
 /// Says what the data cost.
@@ -87,13 +93,23 @@ void FitLoop::close_loader() {
     result_.tolerated.push_back(concat("  row ", skipped[i].row, " (row ", skipped[i].instead, " instead): ", skipped[i].reason));
   if (skipped.size() > kListed) result_.tolerated.push_back(concat("  and ", skipped.size() - kListed, " more"));
   loader_.reset();
+  batches_.reset();
 }
 
 // ---- steps ----
 
+/// The rows of the next run's batch, which is then where that run reads it.
+std::span<const std::int64_t> FitLoop::load(std::int64_t step) {
+  if (!batches_ || !batches_->belong_to(trainer_.impl().step.reader()))
+    return loader_->load(step, [&](std::size_t input) { return trainer_.input(input); });
+  const BatchLoader::Taken batch = loader_->take(step);
+  batches_->use(batch.slot);
+  return batch.rows;
+}
+
 void FitLoop::start(std::int64_t step) {
   result_.evaluation = {};
-  const std::span<const std::int64_t> rows = loader_->load(step, [&](std::size_t input) { return trainer_.input(input); });
+  const std::span<const std::int64_t> rows = load(step);
   if (schedule_) trainer_.set_learning_rate(schedule_->rate(step));
   if (schedule_ && schedule_->turns_momentum()) trainer_.set_momentum(schedule_->momentum(step));
   if (decisions_.spikes) set_limits(trainer_, decisions_.spikes->limits());
@@ -109,6 +125,7 @@ void FitLoop::take_losses(std::int64_t started, int most_pending) {
 void FitLoop::take_loss(std::int64_t step) {
   result_.loss = on_rows(
       trainer_, data_, [&] { return trainer_.take_loss(); }, [&] { return rows_->rows_of(step); });
+  loader_->release(step);
   result_.steps = step + 1 - first_;
   if (follows_epochs()) decisions_.epoch_loss.add(result_.loss, std::ssize(rows_->rows_of(step)));
   count_skipped();
@@ -157,7 +174,7 @@ void FitLoop::report_step(std::int64_t step) {
 void FitLoop::check_scale(std::int64_t step, const LossScaleStatus& scale) {
   constexpr std::int64_t kPatience = 17;
   if (!scale.skipped || (scale.dynamic ? scale.scale >= 1 : decisions_.skipped_in_a_row < kPatience)) return;
-  const std::string culprit = find_non_finite(data_, trainer_, rows_->rows_of(step));
+  const std::string culprit = find_non_finite(data_, trainer_, rows_->rows_of(step), key_of(step));
   const std::string what =
       scale.dynamic ? concat("the loss scale has fallen to ", scale.scale) : concat("the loss scale is constant, ", scale.scale);
   throw NotFinite(concat(where(step), "gradients were not finite in the last ", decisions_.skipped_in_a_row, " steps, and ", what),
@@ -169,7 +186,7 @@ std::string FitLoop::where(std::int64_t step) const {
 }
 
 std::string FitLoop::why_not_finite(std::int64_t step) {
-  if (std::string culprit = find_non_finite(data_, trainer_, rows_->rows_of(step)); !culprit.empty()) return culprit;
+  if (std::string culprit = find_non_finite(data_, trainer_, rows_->rows_of(step), key_of(step)); !culprit.empty()) return culprit;
   if (divides_by_zero(trainer_)) return "With --eps 0 a parameter whose gradients were all zero is divided by zero";
   return concat("A smaller --lr than ", base_rate_, " often helps");
 }
@@ -200,6 +217,10 @@ void FitLoop::end_epoch() {
   decisions_.epoch_loss = {};
 }
 
+void FitLoop::open_checkpoints() {
+  if (!checkpoints_) checkpoints_.emplace(CheckpointOptions{.folder = run_->checkpoints(), .keep = options_.keep});
+}
+
 void FitLoop::checkpoint(std::int64_t step) {
   DataPosition position = position_;
   position.steps = step + 1;
@@ -208,7 +229,7 @@ void FitLoop::checkpoint(std::int64_t step) {
   callbacks_.checkpoint();
   checkpointed_ = Clock::now();
   if (!run_) return;
-  if (!checkpoints_) checkpoints_.emplace(CheckpointOptions{.folder = run_->checkpoints(), .keep = options_.keep});
+  open_checkpoints();
   const RunState state{.step = step + 1 - begin_,
                        .position = position,
                        .schedule = schedule_state(schedule_),
@@ -258,6 +279,10 @@ void FitLoop::after_step(std::int64_t step) {
 FitResult FitLoop::run() {
   started_ = step_end_ = checkpointed_ = Clock::now();
   open_loader();
+  if (run_ && keeps_checkpoints()) {
+    open_checkpoints();
+    checkpoints_->prepare(trainer_);
+  }
   for (std::int64_t step = first_; step < end_ && result_.end == FitEnd::finished; ++step) {
     do_step(step);
     if (trainer_.pending() > 0) continue;

@@ -10,6 +10,7 @@
 #include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/fit/decisions.h"
+#include "gcomp/driver/fit/kept_batches.h"
 #include "gcomp/driver/fit/longer_run.h"
 #include "gcomp/driver/fit/remainder.h"
 #include "gcomp/driver/schedule.h"
@@ -42,6 +43,7 @@ class FitLoop {
 
   // loop.cpp
   double rate_of(std::int64_t step) const { return schedule_ ? schedule_->rate(step) : base_rate_; }
+  EpochKey key_of(std::int64_t step) const { return {position_.seed, rows_->epoch_of(step)}; }
   bool epoch_ends(std::int64_t step) const { return (step + 1) % rows_->steps_per_epoch() == 0; }
   bool evaluates_after(std::int64_t step) const;
   bool checkpoint_due(std::int64_t step) const;
@@ -53,6 +55,7 @@ class FitLoop {
   void open_loader();
   void close_loader();
   void do_step(std::int64_t step);
+  std::span<const std::int64_t> load(std::int64_t step);
   void start(std::int64_t step);
   void take_losses(std::int64_t started, int most_pending);
   void take_loss(std::int64_t step);
@@ -64,6 +67,7 @@ class FitLoop {
   void evaluate(std::int64_t step, bool regular);
   void end_epoch();
   bool keeps_checkpoints() const { return options_.checkpoint_every > 0 || options_.checkpoint_every_seconds > 0; }
+  void open_checkpoints();
   void checkpoint(std::int64_t step);
   void note(const std::vector<CheckpointEvent>& events);
   bool has_finite_weights() const;
@@ -79,6 +83,7 @@ class FitLoop {
   FedArrays fed_;
   DataPosition position_;  // of the first step
   std::optional<runtime::BatchPlan> rows_;
+  std::optional<KeptBatches> batches_;   // that the loader's workers write
   std::unique_ptr<BatchLoader> loader_;  // while it runs
   double waited_ = 0;                    // for data, up to the step that was told last
   std::optional<RemainderStep> last_rows_;
