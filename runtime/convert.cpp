@@ -67,9 +67,18 @@ double rounded(double value, DType wanted) {
   return load_as_double(wanted, stored, 0);
 }
 
+/// Each row of f64 data for an f32 model goes through it.
+bool fit_f32(std::span<const double> values) {
+  bool fit = true;
+  for (const double value : values) fit &= std::isfinite(static_cast<float>(value)) || !std::isfinite(value);
+  return fit;
+}
+
 void check_floats(const Tensor& tensor, DType wanted, std::string_view where, std::int64_t first_row) {
   if (wanted == DType::f64 || (wanted == DType::f32 && tensor.dtype() != DType::f64)) return;  // wider holds everything
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+  if (wanted == DType::f32 && fit_f32(tensor.as<double>())) return;
+  const std::int64_t elements = tensor.elements();
+  for (std::int64_t i = 0; i < elements; ++i) {
     const double value = tensor.at(i);
     if (std::isfinite(value) && !std::isfinite(rounded(value, wanted)))
       throw UserError(concat(where, row_of(tensor, static_cast<std::size_t>(i), first_row), ": the value ", value, " does not fit ",

@@ -47,7 +47,10 @@ std::size_t find_array(const gcomp::Dataset& data, std::string_view name) {
 
 RowReader::RowReader(const gcomp::Dataset& data) : data_(data), arrays_(data.arrays()) {
   check_user(data.rows() > 0, "'", data.source(), "' has no rows");
-  for (const auto& [name, type] : arrays_) gathered_.push_back(type.dtype);
+  for (const auto& [name, type] : arrays_) {
+    gathered_.push_back(type.dtype);
+    places_.push_back(where_of(data_.source(), name));
+  }
   pixels_.resize(arrays_.size());
   rows_.resize(arrays_.size());
 }
@@ -55,7 +58,7 @@ RowReader::RowReader(const gcomp::Dataset& data) : data_(data), arrays_(data.arr
 void RowReader::require(std::string_view name, const TensorType& batch, ByteForm bytes) {
   const std::size_t index = find(name);
   const TensorType& row = arrays_[index].second;
-  const std::string where = where_of(data_.source(), name);
+  const std::string& where = places_[index];
   check_internal(batch.rank() >= 1, "row reader: input '", name, "' is ", to_string(batch), ", which has no batch dimension");
   const Shape wanted(batch.shape.begin() + 1, batch.shape.end());
   check_user(row.shape == wanted, where, ": each row is ", to_string(row), ", wanted ", to_string(TensorType{batch.dtype, wanted}));
@@ -92,7 +95,7 @@ void RowReader::gather_rows(std::size_t array, std::span<const std::int64_t> row
     } else {
       Tensor& fetched = rows_[array];
       fetch(key, array, row, fetched.bytes());
-      if (!pixels_[array]) check_convertible(fetched, gathered_[array], where_of(data_.source(), name), row);
+      if (!pixels_[array]) check_convertible(fetched, gathered_[array], places_[array], row);
       convert_row(array, fetched.bytes(), destination.first(to));
     }
     destination = destination.subspan(to);

@@ -51,9 +51,10 @@ class RowReader {
 
   const gcomp::Dataset& data_;
   std::vector<NamedType> arrays_;
-  std::vector<DType> gathered_;  // what gather() makes of each
-  std::vector<bool> pixels_;     // whether it divides them by 255
-  std::vector<Tensor> rows_;     // [1, row...], of those that are fetched before they are converted
+  std::vector<std::string> places_;  // what messages call each
+  std::vector<DType> gathered_;      // what gather() makes of each
+  std::vector<bool> pixels_;         // whether it divides them by 255
+  std::vector<Tensor> rows_;         // [1, row...], of those that are fetched before they are converted
 };
 
 }  // namespace gcomp::runtime

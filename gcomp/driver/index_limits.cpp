@@ -11,9 +11,8 @@ namespace gcomp::driver {
 namespace {
 
 /// An element of integers; what is beyond i64 becomes its largest value.
-std::int64_t integer_at(const TensorView& array, std::int64_t element) {
-  const DType dtype = array.type().dtype;
-  const std::byte* at = array.bytes().data() + static_cast<std::size_t>(element) * size_of(dtype);
+std::int64_t integer_at(DType dtype, std::span<const std::byte> elements, std::int64_t element) {
+  const std::byte* at = elements.data() + static_cast<std::size_t>(element) * size_of(dtype);
   if (dtype != DType::u64 && dtype != DType::i64) return static_cast<std::int64_t>(load_as_double(dtype, at, 0));
   std::uint64_t bits = 0;
   std::memcpy(&bits, at, sizeof bits);
@@ -39,11 +38,17 @@ std::optional<IndexFault> find_index_fault(const IndexLimit& limit, const Tensor
 
 std::optional<LabelFault> find_label_fault(const TensorView& labels, const LabelLimit& limit) {
   const TensorType& type = labels.type();
-  if (limit.classes == 0 || !is_integer(type.dtype) || type.shape.empty() || type.elements() == 0) return std::nullopt;
-  const std::int64_t row = type.elements() / type.shape[0];
+  if (type.shape.empty() || type.elements() == 0) return std::nullopt;
+  return find_label_fault(type.dtype, type.elements() / type.shape[0], labels.bytes(), limit);
+}
+
+std::optional<LabelFault> find_label_fault(DType dtype, std::int64_t row, std::span<const std::byte> labels,
+                                           const LabelLimit& limit) {
+  if (limit.classes == 0 || !is_integer(dtype) || row == 0) return std::nullopt;
+  const auto count = static_cast<std::int64_t>(labels.size() / size_of(dtype));
   std::optional<LabelFault> fault;
-  for (std::int64_t i = 0; i < type.elements(); ++i) {
-    const std::int64_t label = integer_at(labels, i);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t label = integer_at(dtype, labels, i);
     if (!fault && (label < 0 || label >= limit.classes) && label != limit.ignored) fault = {i / row, label, label};
     if (fault) fault->largest = std::max(fault->largest, label);
   }

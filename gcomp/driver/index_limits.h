@@ -46,6 +46,9 @@ struct LabelFault {
 };
 /// The first element of integer labels that is neither a class nor ignored; none for labels that are no integers.
 std::optional<LabelFault> find_label_fault(const TensorView& labels, const LabelLimit& limit);
+/// The same of rows of `row` elements, whole ones. Allocates nothing.
+std::optional<LabelFault> find_label_fault(DType dtype, std::int64_t row, std::span<const std::byte> labels,
+                                           const LabelLimit& limit);
 /// "array 'label', row 3: label 10, wanted 0 to 9 (or -100, which is ignored)".
 std::string to_string(const LabelFault& fault, const LabelLimit& limit);
 

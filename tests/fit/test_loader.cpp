@@ -4,8 +4,10 @@
 #include <set>
 #include <thread>
 
+#include "gcomp/driver/fit/batch_loader.h"
 #include "ir/base/error.h"
 #include "tests/fit/small_training.h"
+#include "tests/runtime/allocation_count.h"
 
 namespace gcomp::test {
 namespace {
@@ -55,6 +57,39 @@ TEST(Loader, AnyNumberOfWorkersTrainsTheSame) {
     }
   }
   EXPECT_GT(data.threads.size(), 7u);
+}
+
+struct Floats final : Dataset {
+  std::int64_t rows() const override { return 1000; }
+  std::vector<NamedType> arrays() const override { return {{"x", {DType::f32, {3}}}, {"label", {DType::f32, {1}}}}; }
+  void fetch(std::size_t, std::int64_t row, std::span<std::byte> bytes) const override {
+    const float at = static_cast<float>(row), values[] = {at, at + 1, at + 2};
+    std::memcpy(bytes.data(), values, bytes.size());
+  }
+};
+
+/// Neither the workers nor who takes batches from them, where rows are converted to what the step reads.
+TEST(Loader, AllocatesNothingFromBatchToBatch) {
+  if (!runtime::AllocationCount::works()) GTEST_SKIP() << "a sanitizer owns the allocation functions";
+  const Floats data;
+  Trainer trainer = curve_trainer();
+  const driver::FedArrays arrays = driver::fed_arrays(trainer);
+  const runtime::BatchPlan plan(data.rows(), 4, 1, runtime::RowOrder::shuffled);
+  for (const int workers : {0, 2}) {
+    std::vector<std::vector<std::byte>> slots(2 * 5, std::vector<std::byte>(4 * 3 * sizeof(double)));
+    driver::LoaderOptions options{.workers = workers, .ahead = 3, .steps = 900, .held = 2};
+    options.slot_memory = [&](int slot, std::size_t input) { return std::span(slots[static_cast<std::size_t>(slot) * 2 + input]); };
+    driver::BatchLoader loader(data, arrays, plan, options);
+    const auto take = [&](std::int64_t step) {
+      if (workers == 0) loader.load(step, [&](std::size_t input) { return std::span(slots[input]); });
+      else if (step % 3 == 0) loader.load(step, [&](std::size_t input) { return std::span(slots[8 + input]); });
+      else loader.take(step), loader.release(step);
+    };
+    for (std::int64_t step = 0; step < 20; ++step) take(step);
+    const runtime::AllocationCount count;
+    for (std::int64_t step = 20; step < 900; ++step) take(step);
+    EXPECT_EQ(count.so_far(), 0) << workers << " workers";
+  }
 }
 
 TEST(Loader, RowsChangeWithEpochAndSeed) {

@@ -82,10 +82,9 @@ void BatchFeeder::fill(std::size_t input, std::span<const std::int64_t> rows, co
 
 void BatchFeeder::check_labels(std::size_t input, std::span<const std::int64_t> rows, std::span<const std::byte> memory) const {
   const FedArray& array = fed_.arrays[input];
-  TensorType type = array.type;
-  type.shape[0] = std::ssize(rows);
-  const TensorView labels(std::move(type), memory);
-  std::optional<LabelFault> fault = find_label_fault(labels, *array.limit);
+  const std::int64_t elements = static_cast<std::int64_t>(inputs_[input].row_bytes / size_of(array.type.dtype));
+  std::optional<LabelFault> fault =
+      find_label_fault(array.type.dtype, elements, memory.first(rows.size() * inputs_[input].row_bytes), *array.limit);
   if (!fault) return;
   fault->row = rows[static_cast<std::size_t>(fault->row)];
   throw_label_fault(*fault, *array.limit, data_, fed_);
