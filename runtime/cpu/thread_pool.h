@@ -64,7 +64,8 @@ class ThreadPool {
 
   Function function_ = nullptr;
   void* context_ = nullptr;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_ =
+      false;  // a worker that is late for its last round may see it early, and then there is nothing to do
   int spins_ = 0;
   std::unique_ptr<Share[]> shares_;
 

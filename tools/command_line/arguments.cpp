@@ -17,7 +17,10 @@ template <class Number>
 Number& number_of(Number& value) {
   return value;
 }
-double& number_of(std::optional<double>& value) { return value.emplace(); }
+template <class Number>
+Number& number_of(std::optional<Number>& value) {
+  return value.emplace();
+}
 
 /// An option whose one value is read as a number.
 template <class Number>
@@ -136,6 +139,10 @@ Argument ArgumentParser::add_option(const std::string& names, double& value, con
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::optional<double>& value, const std::string& meaning) {
+  return declare(add_number(*app_, names, value, meaning), names, ArgumentValue::Kind::number, value ? concat(*value) : "");
+}
+
+Argument ArgumentParser::add_option(const std::string& names, std::optional<std::int64_t>& value, const std::string& meaning) {
   return declare(add_number(*app_, names, value, meaning), names, ArgumentValue::Kind::number, value ? concat(*value) : "");
 }
 

@@ -74,6 +74,7 @@ class ArgumentParser {
   Argument add_option(const std::string& names, std::uint64_t& value, const std::string& meaning);
   Argument add_option(const std::string& names, double& value, const std::string& meaning);
   Argument add_option(const std::string& names, std::optional<double>& value, const std::string& meaning);
+  Argument add_option(const std::string& names, std::optional<std::int64_t>& value, const std::string& meaning);
   /// An option that takes one value each time it is given.
   Argument add_repeated(const std::string& names, std::vector<std::string>& values, const std::string& meaning);
 

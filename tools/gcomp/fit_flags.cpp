@@ -92,10 +92,10 @@ void FitFlags::check() const {
   const std::pair<bool, const char*> needing[] = {{resume, "--resume"},
                                                   {overwrite, "--overwrite"},
                                                   {!checkpoint_every.empty(), "--checkpoint-every"},
-                                                  {!save_best.empty(), "--save-best"}};
+                                                  {!save_best.empty(), "--save-best"},
+                                                  {keep.has_value(), "--keep"}};
   for (const auto& [given, flag] : needing)
     if (given && run_dir.empty()) refuse_run(concat(flag, ": there is no --run-dir DIR"));
-  if (log_every < 0) refuse_run("--log-every: wanted 1 or more");
   FitOptions read;
   apply(read);
 }
@@ -108,8 +108,8 @@ void FitFlags::apply(FitOptions& options) const {
   options.eval_every = eval_every;
   options.early_stop = early_stop;
   options.save_best = save_best;
-  options.log_every = std::max<std::int64_t>(log_every, 1);
-  options.keep = keep;
+  if (log_every) options.log_every = *log_every;
+  if (keep) options.keep = *keep;
   options.drop_last = drop_last == "true";
   options.plan_only = plan_only;
   if (workers >= 0) options.workers = workers;

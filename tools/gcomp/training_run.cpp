@@ -62,8 +62,8 @@ void TrainingRun::begin(const FitPlan& plan) {
   if (flags_.run.plan_only) return report_plan(plan);
   keep_names();
   const std::int64_t last = plan.position.steps + plan.steps - 1;
-  progress_.emplace(console_, plan.steps, flags_.epochs > 0 ? plan.epoch_of(last) + 1 : 0, plan.batch, flags_.run.log_every,
-                    plan.done);
+  progress_.emplace(console_, plan.steps, flags_.epochs > 0 ? plan.epoch_of(last) + 1 : 0, plan.batch,
+                    flags_.run.log_every.value_or(0), plan.done);
 }
 
 /// What numbers of the data stand for is kept beside the run.

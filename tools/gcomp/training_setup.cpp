@@ -32,6 +32,8 @@ void check_train_flags(const TrainFlags& flags) {
   if (!flags.out_ema.empty() && !flags.step.ema && !is_artifact(flags.model))
     refuse_flags(concat("--out-ema ", flags.out_ema, ": no average is kept; --ema 0.999 keeps one"));
   if (flags.partial && flags.init.empty()) refuse_flags("--partial has a meaning only with --init FILE");
+  if (!flags.metric.empty() && flags.data.evaluated().empty() && !is_artifact(flags.out))
+    refuse_flags("--metric: nothing is evaluated; --eval-data or --split says on which rows");
   if (flags.embed_model && !is_artifact(flags.out)) refuse_flags("--embed-model has a meaning only with --out NAME.gcx");
 }
 

@@ -135,7 +135,7 @@ struct BatchLoader::Impl {
   std::span<const std::int64_t> load_directly(std::int64_t step, const Memory& memory);
   BatchSlot& wait_for(std::int64_t step);
   std::span<const std::int64_t> copy(std::int64_t step, const Memory& memory);
-  void release(BatchSlot& slot);
+  void release(std::int64_t step);
 };
 
 BatchLoader::Impl::Impl(const Dataset& the_data, const FedArrays& the_arrays, const runtime::BatchPlan& the_plan,
@@ -263,12 +263,15 @@ std::span<const std::int64_t> BatchLoader::Impl::copy(std::int64_t step, const M
   for (std::size_t i = 0; i < slot.inputs.size(); ++i)
     std::memcpy(memory(i).data(), slot.inputs[i].data(), slot.count * reader.feeder().row_bytes(i));
   const std::size_t count = slot.count;
-  release(slot);
+  release(step);
   return std::span(rows).first(count);
 }
 
-void BatchLoader::Impl::release(BatchSlot& slot) {
+/// Nothing where its slot has another step by now.
+void BatchLoader::Impl::release(std::int64_t step) {
   const std::lock_guard lock(mutex);
+  BatchSlot& slot = slot_of(step);
+  if (slot.step != step) return;
   slot.step = -1;
   work.notify_all();
 }
@@ -295,8 +298,7 @@ BatchLoader::Taken BatchLoader::take(std::int64_t step) {
 }
 
 void BatchLoader::release(std::int64_t step) {
-  if (impl_->threads.empty()) return;
-  if (BatchSlot& slot = impl_->slot_of(step); slot.step == step) impl_->release(slot);
+  if (!impl_->threads.empty()) impl_->release(step);
 }
 
 double BatchLoader::waited() const { return std::chrono::duration<double>(impl_->waited).count(); }

@@ -312,10 +312,13 @@ bool FitLoop::has_finite_weights() const {
   } catch (const UserError&) { return false; }  // check_outcome() says so
 }
 
-void FitLoop::check_outcome() const {
+void FitLoop::check_outcome() {
   try {
     trainer_.check_finite();
-  } catch (const UserError& error) { throw NotFinite(concat("after step ", position_.steps, ": ", error.what()), ""); }
+  } catch (const UserError& error) {
+    throw NotFinite(concat("after step ", position_.steps, ": ", error.what()),
+                    result_.steps > 0 ? why_not_finite(position_.steps - 1) : "");
+  }
   if (result_.steps > 0 && result_.skipped == result_.steps && !trainer_.loss_scale())
     throw NotFinite(concat("all ", result_.steps, " steps were skipped: loss or gradients were not finite"), "");
 }

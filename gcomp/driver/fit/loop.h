@@ -71,7 +71,7 @@ class FitLoop {
   void checkpoint(std::int64_t step);
   void note(const std::vector<CheckpointEvent>& events);
   bool has_finite_weights() const;
-  void check_outcome() const;
+  void check_outcome();
   std::string where(std::int64_t step) const;
   std::string why_not_finite(std::int64_t step);
 

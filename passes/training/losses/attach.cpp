@@ -109,22 +109,30 @@ LossGraph::LossGraph(CallGraph& calls, const LossSpec& loss) : calls_(calls), lo
 
 bool LossGraph::is_sum(std::size_t i) { return terms_[i].rule && terms_[i].rule->sum && asks_for_sum(call_of(i)); }
 
+/// What does not fit what a term looks at is told at its place in the text.
+template <class Work>
+auto LossGraph::in_term(std::size_t i, const Work& work) {
+  try {
+    return work(call_of(i));
+  } catch (const UserError& error) { fail_in(loss_, *terms_[i].expression, error.code(), error.what()); }
+}
+
 std::optional<LossSum> LossGraph::mean_of(std::size_t i) {
   if (!terms_[i].rule || !terms_[i].rule->sum) return std::nullopt;
-  const LossCall call = call_of(i);
-  return asks_for_sum(call) ? std::nullopt : std::optional(terms_[i].rule->sum(call));
+  return in_term(
+      i, [&](const LossCall& call) { return asks_for_sum(call) ? std::nullopt : std::optional(terms_[i].rule->sum(call)); });
 }
 
 Var LossGraph::value_of(std::size_t i) {
   if (graph_) return calls_.inlined(*graph_);
   if (!terms_[i].rule) return calls_.output(bound_[i][0].name);
-  const LossRule& rule = *terms_[i].rule;
-  const LossCall call = call_of(i);
-  if (rule.value) return rule.value(call);
-  if (Var mean = rule.mean ? rule.mean(call) : Var()) return mean;
-  const LossSum sum = rule.sum(call);
-  if (asks_for_sum(call)) return sum_of_all(sum.values);
-  return sum.weights ? sum_of_all(sum.values) / sum_of_all(sum.weights) : mean_of_all(sum.values);
+  return in_term(i, [&rule = *terms_[i].rule](const LossCall& call) {
+    if (rule.value) return rule.value(call);
+    if (Var mean = rule.mean ? rule.mean(call) : Var()) return mean;
+    const LossSum sum = rule.sum(call);
+    if (asks_for_sum(call)) return sum_of_all(sum.values);
+    return sum.weights ? sum_of_all(sum.values) / sum_of_all(sum.weights) : mean_of_all(sum.values);
+  });
 }
 
 Var LossGraph::value() {

@@ -72,6 +72,8 @@ class LossGraph {
 
  private:
   LossCall call_of(std::size_t i) { return calls_.build(terms_[i].call, bound_[i]); }
+  template <class Work>
+  auto in_term(std::size_t i, const Work& work);
 
   CallGraph& calls_;
   const LossSpec& loss_;

@@ -137,7 +137,11 @@ EvaluationPlan attach_evaluation(Graph& graph, const LossSpec& loss, const std::
   }
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     const MetricCall call{calls.build(read_metrics[i].call, operands[i]), counted, metrics[i].takes_scores, metrics[i].of_classes};
-    const std::vector<Var> sums = read_metrics[i].rule->sums(call);
+    const std::vector<Var> sums = [&] {
+      try {
+        return read_metrics[i].rule->sums(call);
+      } catch (const UserError& error) { fail_in(metrics[i], metrics[i].expression, error.code(), error.what()); }
+    }();
     check_internal(static_cast<int>(sums.size()) == read_metrics[i].rule->outputs, metrics[i].text, " gives ", sums.size(),
                    " sums");
     plan.metric_outputs.push_back(read_metrics[i].rule->outputs);
