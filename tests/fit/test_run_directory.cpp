@@ -71,6 +71,22 @@ TEST_F(RunFolder, HoldsWhatTheTrainingTold) {
   EXPECT_EQ(last.weights_digest(), trainer.weights_digest());
 }
 
+TEST_F(RunFolder, OfARunThatIsDoneHasNothingToGoOnWith) {
+  for (const std::int64_t workers : {0, 2}) {
+    std::string digest;
+    for (const std::int64_t steps : {10, 0}) {
+      Trainer trainer = curve_trainer();
+      RunDirectory run(folder_ / concat("workers-", workers), EarlierRun::resume);
+      FitOptions options{.steps = 10, .run = &run};
+      options.workers = workers;
+      options.checkpoint_every = 10;
+      EXPECT_EQ(fit(trainer, data_, options).steps, steps) << workers << " workers";
+      if (digest.empty()) digest = trainer.weights_digest();
+      EXPECT_EQ(trainer.weights_digest(), digest);
+    }
+  }
+}
+
 TEST_F(RunFolder, IsRefusedWhereItHoldsARunOrOtherThings) {
   const std::string path = folder_ / "run";
   Trainer trainer = curve_trainer();

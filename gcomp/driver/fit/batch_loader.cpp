@@ -119,6 +119,7 @@ struct BatchLoader::Impl {
   std::vector<BatchSlot> slots;
   std::int64_t next_open, next_taken;  // steps
   bool ends = false;
+  std::vector<ChunkReader> readers;  // of the workers
   std::vector<std::thread> threads;
 
   Impl(const Dataset& the_data, const FedArrays& the_arrays, const runtime::BatchPlan& the_plan, const LoaderOptions& the_options);
@@ -130,7 +131,7 @@ struct BatchLoader::Impl {
   BatchSlot& slot_of(std::int64_t step) { return slots[static_cast<std::size_t>(step) % slots.size()]; }
   std::optional<Chunk> next_chunk();
   void open(std::int64_t step);
-  void run();
+  void run(ChunkReader& worker);
   void read(ChunkReader& worker, const Chunk& chunk);
   std::span<const std::int64_t> load_directly(std::int64_t step, const Memory& memory);
   BatchSlot& wait_for(std::int64_t step);
@@ -153,14 +154,16 @@ BatchLoader::Impl::Impl(const Dataset& the_data, const FedArrays& the_arrays, co
   if (workers == 0) return;
   const auto batch = static_cast<std::size_t>(plan.batch());
   chunk_rows = std::max<std::size_t>(1, batch / (2 * static_cast<std::size_t>(workers)));
-  slots.resize(static_cast<std::size_t>(std::max(1, options.ahead) + options.held));
+  slots.resize(static_cast<std::size_t>(options.ahead + options.held));
   for (std::size_t s = 0; s < slots.size(); ++s) {
     slots[s].rows.resize(batch);
     for (std::size_t i = 0; i < reader.feeder().inputs(); ++i)
       slots[s].inputs.push_back(options.slot_memory ? options.slot_memory(static_cast<int>(s), i)
                                                     : std::span(own_memory.emplace_back(batch * reader.feeder().row_bytes(i))));
   }
-  for (int i = 0; i < workers; ++i) threads.emplace_back([this] { run(); });
+  readers.reserve(static_cast<std::size_t>(workers));
+  for (int i = 0; i < workers; ++i) readers.emplace_back(data, arrays, options.on_bad_sample);
+  for (ChunkReader& worker : readers) threads.emplace_back([this, &worker] { run(worker); });
 }
 
 BatchLoader::Impl::~Impl() {
@@ -217,11 +220,10 @@ void BatchLoader::Impl::read(ChunkReader& worker, const Chunk& chunk) {
   if (slot.done == slot.count) ready.notify_all();
 }
 
-void BatchLoader::Impl::run() {
+void BatchLoader::Impl::run(ChunkReader& worker) {
   sigset_t all;  // signals are for the threads that wait for them
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  ChunkReader worker(data, arrays, options.on_bad_sample);
   std::unique_lock lock(mutex);
   while (!ends) {
     const std::optional<Chunk> chunk = next_chunk();

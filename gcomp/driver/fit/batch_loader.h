@@ -23,7 +23,7 @@ namespace gcomp::driver {
 
 struct LoaderOptions {
   int workers = 0;  ///< 0: the thread that takes a batch reads it
-  int ahead = 4;    ///< batches that are read before they are due
+  int ahead = 4;    ///< batches that are read before they are due, at least 1
   BadSample on_bad_sample = BadSample::stop;
   Optional<std::uint64_t> seed = {};       ///< of the random transforms; without it rows are as an evaluation has them
   std::int64_t first_step = 0, steps = 0;  ///< which are taken, one after another

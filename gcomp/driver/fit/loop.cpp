@@ -65,7 +65,7 @@ FitEnd FitLoop::asked_to_end() const {
 /// Workers write batches where the program reads them.
 void FitLoop::open_loader() {
   LoaderOptions options{.workers = options_.workers ? static_cast<int>(*options_.workers) : default_workers(data_, fed_),
-                        .ahead = static_cast<int>(std::min(options_.prefetch, end_ - first_)),
+                        .ahead = static_cast<int>(std::clamp<std::int64_t>(end_ - first_, 1, options_.prefetch)),
                         .on_bad_sample = options_.on_bad_sample,
                         .seed = position_.seed,
                         .first_step = first_,
