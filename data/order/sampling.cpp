@@ -96,9 +96,12 @@ std::string Sampling::array() const { return options_.word(&options_.definition(
 
 runtime::RowDraw Sampling::draw(const Dataset& data, std::uint64_t seed) const {
   const std::string what = concat("--sample ", options_.text(), ": ");
-  const std::vector<double> numbers = numbers_of(data, array(), what);
-  if (&options_.definition() == &kBalanced) return draw_balanced(whole_numbers(numbers, what), seed);
-  return draw_weighted(numbers, seed);
+  if (&options_.definition() == &kBalanced) return draw_balanced(class_numbers(data, array(), what), seed);
+  return draw_weighted(numbers_of(data, array(), what), seed);
+}
+
+std::vector<std::int64_t> class_numbers(const Dataset& data, const std::string& array, const std::string& what) {
+  return whole_numbers(numbers_of(data, array, what), what);
 }
 
 runtime::RowDraw draw_balanced(std::span<const std::int64_t> classes, std::uint64_t seed) {

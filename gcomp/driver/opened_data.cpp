@@ -46,19 +46,26 @@ std::vector<data::WantedArray> as_the_model_has_them(std::vector<data::WantedArr
   return wanted;
 }
 
-/// What is wanted, and the array that decides how often a row is drawn.
-std::vector<data::WantedArray> with_sampled(std::span<const data::WantedArray> asked, const DataRequest& request) {
+/// Arrays that decide which rows come, and how often.
+std::vector<std::string> deciding_arrays(const DataRequest& request) {
+  std::vector<std::string> arrays;
+  if (!request.sample.empty()) arrays.push_back(data::Sampling(request.sample).array());
+  if (!request.stratify.empty()) arrays.push_back(request.stratify);
+  return arrays;
+}
+
+/// What is wanted, and the arrays that decide about rows.
+std::vector<data::WantedArray> with_deciding(std::span<const data::WantedArray> asked, const DataRequest& request) {
   std::vector<data::WantedArray> wanted(asked.begin(), asked.end());
-  if (request.sample.empty()) return wanted;
-  const std::string array = data::Sampling(request.sample).array();
-  if (std::ranges::find(wanted, array, &data::WantedArray::name) == wanted.end())
-    wanted.push_back({.name = array, .input = false});
+  for (const std::string& array : deciding_arrays(request))
+    if (std::ranges::find(wanted, array, &data::WantedArray::name) == wanted.end())
+      wanted.push_back({.name = array, .input = false});
   return wanted;
 }
 
 /// A name in the loss may be meant for an output: the message has both.
 void require_loss_names(const Model& model, const Dataset& data, std::span<const data::WantedArray> wanted,
-                        std::span<const data::MapEntry> map, std::string_view sampled) {
+                        std::span<const data::MapEntry> map, std::span<const std::string> deciding) {
   std::vector<std::string> arrays, outputs;
   for (const auto& [name, type] : data.arrays()) arrays.push_back(name);
   if (const frontend::OnnxFile* file = onnx_file(model))
@@ -66,7 +73,8 @@ void require_loss_names(const Model& model, const Dataset& data, std::span<const
   std::vector<std::string> all = outputs;
   all.insert(all.end(), arrays.begin(), arrays.end());
   for (const data::WantedArray& array : wanted) {
-    if (array.input || array.name == passes::kLabelArray || array.name == sampled || std::ranges::find(arrays, array.name) != arrays.end()) continue;
+    if (array.input || array.name == passes::kLabelArray || std::ranges::find(arrays, array.name) != arrays.end()) continue;
+    if (std::ranges::find(deciding, array.name) != deciding.end()) continue;
     if (std::ranges::find(map, array.name, &data::MapEntry::input) != map.end()) continue;
     throw UserError(concat("--loss: '", array.name, "' is no output of '", model.name(), "', which has ", listing(outputs),
                            ", and no array of '", data.source(), "', which has ", listing(arrays), did_you_mean(array.name, all)),
@@ -80,12 +88,16 @@ struct DataPlan {
   std::vector<data::MapEntry> map;
   data::TransformList training, evaluation;
   const Model* model = nullptr;
-  std::string sampled = {};  // the array that --sample reads
+  std::vector<std::string> deciding = {};  // deciding_arrays()
 };
 
 DataPlan plan_of(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model, OpenedData& opened) {
-  DataPlan plan{.wanted = wanted, .map = {}, .training = data::parse_transforms(request.augment), .evaluation = {}, .model = model};
-  if (!request.sample.empty()) plan.sampled = data::Sampling(request.sample).array();
+  DataPlan plan{.wanted = wanted,
+                .map = {},
+                .training = data::parse_transforms(request.augment),
+                .evaluation = {},
+                .model = model,
+                .deciding = deciding_arrays(request)};
   for (const std::string& entry : request.map) plan.map.push_back(data::parse_map(entry));
   plan.evaluation = request.eval_augment.empty() ? data::evaluation_form(plan.training, &opened.notes)
                                                  : data::parse_transforms(request.eval_augment, "--eval-augment");
@@ -100,7 +112,7 @@ struct OpenedSource {
 
 OpenedSource open_source(const std::string& text, const DataPlan& plan, OpenedData& opened) {
   OpenedSource one{.source = data::open(data::parse_spec(text), under_names_of_data(plan.wanted, plan.map)), .arrays = {}};
-  if (plan.model) require_loss_names(*plan.model, *one.source, plan.wanted, plan.map, plan.sampled);
+  if (plan.model) require_loss_names(*plan.model, *one.source, plan.wanted, plan.map, plan.deciding);
   data::Chosen chosen = data::choose_arrays(*one.source, plan.wanted, plan.map);
   one.arrays = std::move(chosen.arrays);
   const auto note = [&](std::string text_of_note) {
@@ -162,11 +174,24 @@ void open_whole(const DataRequest& request, DataPlan& plan, OpenedData& opened) 
   else opened.train = data::mixture({std::make_move_iterator(parts.begin()), std::make_move_iterator(parts.end())});
 }
 
+data::SplitRows split_of(const DataRequest& request, const OpenedSource& one) {
+  const data::Source& source = *one.source;
+  if (request.stratify.empty())
+    return data::split_rows(source.rows(),
+                            {.share = *request.split, .sequence = source.is_sequence(), .overlap = source.overlap()});
+  if (source.is_sequence())
+    throw UserError(concat("--stratify ", request.stratify, ": rows of '", source.source(),
+                           "' follow one another, and the last ones are evaluated; leave it out"),
+                    ExitCode::usage);
+  const auto mapped = std::ranges::find(one.arrays, request.stratify, &data::MapEntry::input);
+  const std::string& array = mapped == one.arrays.end() ? request.stratify : mapped->array;
+  return data::split_classes(data::class_numbers(source, array, concat("--stratify ", request.stratify, ": ")), *request.split);
+}
+
 /// The parts of --split. Each looks at rows of its own, whose transforms may draw partners from the first part alone.
 void open_split(const DataRequest& request, DataPlan& plan, OpenedData& opened) {
   OpenedSource one = open_source(request.data[0], plan, opened);
-  const auto rows = std::make_shared<data::SplitRows>(data::split_rows(
-      one.source->rows(), {.share = *request.split, .sequence = one.source->is_sequence(), .overlap = one.source->overlap()}));
+  const auto rows = std::make_shared<data::SplitRows>(split_of(request, one));
   plan.training = data::with_statistics(std::move(plan.training), *one.source, rows->first);
   plan.evaluation = data::with_statistics(std::move(plan.evaluation), *one.source, rows->first);
   data::TransformSettings settings{.partners = std::ssize(rows->first),
@@ -175,7 +200,8 @@ void open_split(const DataRequest& request, DataPlan& plan, OpenedData& opened) 
   opened.train = data::rows_of(all, rows->first);
   opened.eval = data::rows_of(all, rows->second);
   opened.notes.push_back(
-      concat("--split ", *request.split, ": ", rows->first.size(), " rows are trained on, ", rows->second.size(), " evaluated"));
+      concat("--split ", *request.split, ": ", rows->first.size(), " rows are trained on, ", rows->second.size(), " evaluated",
+             request.stratify.empty() ? "" : concat(", of each '", request.stratify, "' by this share")));
 }
 
 }  // namespace
@@ -204,9 +230,12 @@ Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers) {
 
 OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> asked, const Model* model) {
   check_internal(!request.data.empty(), "no data are asked for");
-  const std::vector<data::WantedArray> wanted = with_sampled(asked, request);
+  const std::vector<data::WantedArray> wanted = with_deciding(asked, request);
   OpenedData opened;
   DataPlan plan = plan_of(request, wanted, model, opened);
+  if (!request.stratify.empty() && !request.split)
+    throw UserError(concat("--stratify ", request.stratify, ": nothing is split; give the share to train on, such as --split 0.9"),
+                    ExitCode::usage);
   if (request.split && request.data.size() > 1)
     throw UserError(concat("--split ", *request.split, ": there are ", request.data.size(),
                            " sources of --data; give what is evaluated as --eval-data"),
