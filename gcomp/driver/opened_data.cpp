@@ -11,6 +11,7 @@
 #include "gcomp/driver/evaluator.h"
 #include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/model_source.h"
+#include "gcomp/driver/prediction.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
@@ -39,10 +40,9 @@ std::vector<data::WantedArray> wanted_of(const FedArrays& fed) {
 }
 
 /// What the program makes floats of is wanted as the floats that it becomes.
-std::vector<data::WantedArray> as_the_model_has_them(std::vector<data::WantedArray> wanted, const Trainer& trainer) {
+std::vector<data::WantedArray> as_the_model_has_them(std::vector<data::WantedArray> wanted, std::span<const InputForm> forms) {
   for (data::WantedArray& array : wanted)
-    if (std::ranges::find(trainer.input_forms(), array.name, &InputForm::input) != trainer.input_forms().end())
-      array.dtype = DType::f32;
+    if (std::ranges::find(forms, array.name, &InputForm::input) != forms.end()) array.dtype = DType::f32;
   return wanted;
 }
 
@@ -204,22 +204,53 @@ void open_split(const DataRequest& request, DataPlan& plan, OpenedData& opened) 
              request.stratify.empty() ? "" : concat(", of each '", request.stratify, "' by this share")));
 }
 
+/// What a program that is compiled does with its inputs, and what its file says was done to rows before.
+struct KeptPreparation {
+  const std::vector<InputForm>& forms;
+  const std::string& preprocessing;
+};
+
+OpenedData open_as_kept(DataRequest request, const KeptPreparation& kept, std::span<const data::WantedArray> wanted) {
+  const bool as_kept = request.augment.empty() && !kept.preprocessing.empty();
+  if (as_kept) request.augment = kept.preprocessing;
+  OpenedData opened = open_data(request, wanted);
+  if (opened.input_forms != kept.forms && !request.augment.empty())
+    throw UserError(concat("--augment ", request.augment, ": the program was compiled for rows prepared by '", kept.preprocessing,
+                           "', which it normalizes otherwise"),
+                    ExitCode::usage);
+  if (as_kept) opened.notes.push_back(concat("rows are prepared by '", request.augment, "', which the model keeps"));
+  return opened;
+}
+
 }  // namespace
 
 std::vector<data::WantedArray> wanted_arrays(const Model& model, const LossSpec& loss,
                                              std::span<const passes::MetricSpec> metrics) {
-  std::vector<data::WantedArray> wanted;
-  for (const ValueInfo& input : model.inputs()) wanted.push_back(wanted_input(input));
+  std::vector<data::WantedArray> wanted = wanted_inputs(model);
   for (std::string& array : loss_arrays(model, loss, metrics)) wanted.push_back({.name = std::move(array), .input = false});
   return wanted;
 }
 
+std::vector<data::WantedArray> wanted_inputs(const Model& model) {
+  std::vector<data::WantedArray> wanted;
+  for (const ValueInfo& input : model.inputs()) wanted.push_back(wanted_input(input));
+  return wanted;
+}
+
+std::vector<data::WantedArray> wanted_inputs(const Predictor& predictor) {
+  FedArrays fed;
+  for (auto& [name, type] : program_inputs(predictor))
+    fed.arrays.push_back({.name = name, .type = type, .bytes = runtime::ByteForm::pixels});
+  return as_the_model_has_them(wanted_of(fed), predictor.input_forms());
+}
+
 std::vector<data::WantedArray> wanted_arrays(const Trainer& trainer) {
-  return as_the_model_has_them(wanted_of(fed_arrays(trainer)), trainer);
+  return as_the_model_has_them(wanted_of(fed_arrays(trainer)), trainer.input_forms());
 }
 
 std::vector<data::WantedArray> wanted_for_evaluation(Trainer& trainer) {
-  return as_the_model_has_them(wanted_of(fed_arrays(trainer.impl().evaluation().executable().program(), {})), trainer);
+  return as_the_model_has_them(wanted_of(fed_arrays(trainer.impl().evaluation().executable().program(), {})),
+                               trainer.input_forms());
 }
 
 Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers) {
@@ -256,15 +287,11 @@ OpenedData open_data(const DataRequest& request, std::span<const data::WantedArr
 }
 
 OpenedData open_data(DataRequest request, const Trainer& trainer, std::span<const data::WantedArray> wanted) {
-  const bool as_kept = request.augment.empty() && !trainer.preprocessing().empty();
-  if (as_kept) request.augment = trainer.preprocessing();
-  OpenedData opened = open_data(request, wanted);
-  if (opened.input_forms != trainer.input_forms() && !request.augment.empty())
-    throw UserError(concat("--augment ", request.augment, ": the program was compiled for rows prepared by '",
-                           trainer.preprocessing(), "', which it normalizes otherwise"),
-                    ExitCode::usage);
-  if (as_kept) opened.notes.push_back(concat("rows are prepared by '", request.augment, "', which the model keeps"));
-  return opened;
+  return open_as_kept(std::move(request), {trainer.input_forms(), trainer.preprocessing()}, wanted);
+}
+
+OpenedData open_data(DataRequest request, const Predictor& predictor, std::span<const data::WantedArray> wanted) {
+  return open_as_kept(std::move(request), {predictor.input_forms(), predictor.preprocessing()}, wanted);
 }
 
 std::vector<std::string> paths_of(const DataRequest& request) {
