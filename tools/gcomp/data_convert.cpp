@@ -34,21 +34,21 @@ struct DataConvertFlags {
 
 enum class ConvertedForm { npz, npy, shard, images };
 
-struct NamedForm {
+struct NamedConvertedForm {
   std::string_view name, ending;  ///< "" for a folder
   ConvertedForm form;
 };
 /// Of several with one ending the first is meant where --to does not say.
-constexpr NamedForm kForms[] = {{"npz", ".npz", ConvertedForm::npz},
+constexpr NamedConvertedForm kConvertedForms[] = {{"npz", ".npz", ConvertedForm::npz},
                                 {"shard", ".shard", ConvertedForm::shard},
                                 {"npy", "", ConvertedForm::npy},
                                 {"images", "", ConvertedForm::images}};
 
 ConvertedForm form_of(const DataConvertFlags& flags) {
   const std::string ending = std::filesystem::path(flags.out).extension().string();
-  for (const NamedForm& form : kForms)
+  for (const NamedConvertedForm& form : kConvertedForms)
     if (flags.to.empty() ? form.ending == ending : form.name == flags.to && form.ending == ending) return form.form;
-  for (const NamedForm& form : kForms)
+  for (const NamedConvertedForm& form : kConvertedForms)
     if (form.name == flags.to)
       throw UserError(concat("--to ", flags.to, ": --out '", flags.out, "' ",
                              ending.empty() ? "has no ending" : concat("ends in ", ending), ", wanted ",
@@ -251,7 +251,7 @@ std::int64_t write_shard(const DataConvertFlags& flags, const Console& console) 
 
 // ---- a folder of images ----
 
-std::string padded(std::int64_t number, std::int64_t largest) {
+std::string with_zeros(std::int64_t number, std::int64_t largest) {
   std::string digits = std::to_string(number);
   return std::string(std::to_string(largest).size() - digits.size(), '0') + digits;
 }
@@ -270,7 +270,7 @@ std::map<std::int64_t, std::string> class_folders(const data::Source& source, st
   const std::vector<std::string> names = source.class_names(label);
   for (auto& [number, folder] : folders) {
     if (names.empty()) {
-      folder = padded(number, folders.rbegin()->first);
+      folder = with_zeros(number, folders.rbegin()->first);
       continue;
     }
     check_user(number < std::ssize(names), "'", source.source(), "': 'label' is ", number, ", but there are ", names.size(),
@@ -311,7 +311,7 @@ std::int64_t write_images(const DataConvertFlags& flags, const Console& console)
     ImageRow& row = rows[static_cast<std::size_t>(worker)];
     readers.of(worker).read(at, row);
     if (flags.quality == 0) data::encode_png(row.image, row.encoded);
-    const std::string name = concat(padded(at, source->rows() - 1), flags.quality > 0 ? ".jpg" : ".png");
+    const std::string name = concat(with_zeros(at, source->rows() - 1), flags.quality > 0 ? ".jpg" : ".png");
     out.write_file(row.label ? concat(folders.at(*row.label), "/", name) : name, row.encoded);
   });
   out.commit();

@@ -8,6 +8,7 @@
 #include "gcomp/driver/opened_data.h"
 #include "gcomp/driver/prediction.h"
 #include "runtime/files/atomic_file.h"
+#include "runtime/files/npz.h"
 #include "runtime/files/npz_stream.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"
