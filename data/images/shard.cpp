@@ -124,8 +124,7 @@ class Shard final : public Source, private EncodedImages {
   std::vector<std::string> classes_;
 };
 
-Shard::Shard(const std::filesystem::path& path, std::int64_t max_pixels)
-    : EncodedImages(max_pixels), file_(path) {
+Shard::Shard(const std::filesystem::path& path, std::int64_t max_pixels) : EncodedImages(max_pixels), file_(path) {
   const std::uint64_t size = file_.size();
   check_user(size >= kShardHead + kShardEnd, shown(), ": ", size, " bytes are no whole file of images");
   std::array<std::byte, kShardHead> head;

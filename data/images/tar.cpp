@@ -292,8 +292,8 @@ TarTable SampleGrouping::run() {
     for (std::uint32_t file = 0; file < archives_[archive].files.size(); ++file) add({archive, file});
   end_sample();
   for (const auto& [extension, count] : ignored_)
-    table_.notes.push_back(concat("'", archives_.front().file->path(), "': ", count, count == 1 ? " entry" : " entries", " of kind '",
-                                  extension, "' ", count == 1 ? "was" : "were", " left out"));
+    table_.notes.push_back(concat("'", archives_.front().file->path(), "': ", count, count == 1 ? " entry" : " entries",
+                                  " of kind '", extension, "' ", count == 1 ? "was" : "were", " left out"));
   return std::move(table_);
 }
 

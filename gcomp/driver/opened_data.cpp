@@ -199,9 +199,9 @@ void open_split(const DataRequest& request, DataPlan& plan, OpenedData& opened) 
   const std::shared_ptr<const Dataset> all = transform(std::move(one), plan, plan.training, std::move(settings), opened);
   opened.train = data::rows_of(all, rows->first);
   opened.eval = data::rows_of(all, rows->second);
-  opened.notes.push_back(
-      concat("--split ", *request.split, ": ", rows->first.size(), " rows are trained on, ", rows->second.size(), " evaluated",
-             request.stratify.empty() ? "" : concat(", of each '", request.stratify, "' by this share")));
+  opened.notes.push_back(concat("--split ", *request.split, ": ", rows->first.size(), " rows are trained on, ", rows->second.size(),
+                                " evaluated",
+                                request.stratify.empty() ? "" : concat(", of each '", request.stratify, "' by this share")));
 }
 
 /// What a program that is compiled does with its inputs, and what its file says was done to rows before.

@@ -26,7 +26,7 @@ struct DataRequest {
   std::optional<double> split = {};  ///< the share of rows that is trained on; the rest is evaluated
   /// The array of classes, each of which is split by that share; "" for rows of whatever class.
   std::string stratify = {};
-  std::string sample = {};           ///< FitOptions::sample, which may read an array that nothing else reads
+  std::string sample = {};  ///< FitOptions::sample, which may read an array that nothing else reads
 };
 
 struct OpenedData {

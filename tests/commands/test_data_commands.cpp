@@ -160,7 +160,8 @@ TEST_F(DataCommands, ImagesGoToAFolderAndBack) {
     Shape shape{2};
     shape.insert(shape.end(), row.begin(), row.end());
     Tensor bytes(DType::u8, shape), floats(DType::f32, shape);
-    for (std::int64_t i = 0; i < bytes.elements(); ++i) bytes.set(i, static_cast<double>(37 * i % 256)), floats.set(i, bytes.at(i) / 255);
+    for (std::int64_t i = 0; i < bytes.elements(); ++i)
+      bytes.set(i, static_cast<double>(37 * i % 256)), floats.set(i, bytes.at(i) / 255);
     for (const Tensor& pixels : {bytes, floats}) {
       const std::vector<NamedTensor> arrays{{"image", pixels}};
       write_npz(file("a.npz"), arrays);
@@ -173,7 +174,8 @@ TEST_F(DataCommands, ImagesGoToAFolderAndBack) {
       for (std::int64_t i = 0; i < back.elements(); ++i) {
         const std::int64_t n = i / (channels * 20), c = i / 20 % channels, pixel = i % 20;
         const bool last = row.size() == 3 && row[2] != 4;
-        EXPECT_EQ(back.at(i), bytes.at(n * channels * 20 + (last ? pixel * channels + c : c * 20 + pixel))) << to_string(pixels.type());
+        EXPECT_EQ(back.at(i), bytes.at(n * channels * 20 + (last ? pixel * channels + c : c * 20 + pixel)))
+            << to_string(pixels.type());
       }
       fs::remove_all(folder_ / "there");
     }
@@ -184,7 +186,8 @@ TEST_F(DataCommands, FoldersAreNamedAfterClasses) {
   fs::create_directories(folder_ / "pets");
   fs::rename(folder_ / "digits/0", folder_ / "pets/zebra");
   fs::rename(folder_ / "digits/1", folder_ / "pets/cat");
-  const CommandResult named = data({"convert", file("pets"), "-o", file("small"), "--to", "images", "--size", "4", "--quality", "90"});
+  const CommandResult named =
+      data({"convert", file("pets"), "-o", file("small"), "--to", "images", "--size", "4", "--quality", "90"});
   ASSERT_EQ(named.exit_code, 0) << named.errors;
   EXPECT_EQ(named.errors.find("note"), std::string::npos) << named.errors;
   const nlohmann::json small = report({"inspect", file("small")});
@@ -238,7 +241,8 @@ TEST_F(DataCommands, BenchTakesBatchesOfTheLoader) {
     EXPECT_LE(bench.at("data_wait_seconds"), bench.at("seconds"));
   }
   EXPECT_EQ(report({"bench", file("digits.npz"), "--seconds", "0.05", "--batch", "1000"}).at("batch"), kDigitImages);
-  for (const char* flag : {"--batch", "--prefetch", "--seconds"}) EXPECT_EQ(data({"bench", file("digits"), flag, "0"}).exit_code, 2) << flag;
+  for (const char* flag : {"--batch", "--prefetch", "--seconds"})
+    EXPECT_EQ(data({"bench", file("digits"), flag, "0"}).exit_code, 2) << flag;
   EXPECT_EQ(data({"bench", file("digits"), "--step-ms", "-1"}).exit_code, 2);
   put(folder_ / "digits/9/zz.png", "no image");
   const CommandResult result = data({"bench", file("digits"), "--workers", "2", "--seconds", "5"});

@@ -150,15 +150,17 @@ class Splits(WithScratch):
         classifier(model, (3,))
         report = json.loads(gcomp("train", model, "--data", data, "--loss", "cross_entropy", "--metric", "confusion", "--batch", 8, "--steps", 1,
                                   "--out", self.scratch / "t.onnx", "--json", *options).stdout)
-        return np.array(report["metrics"]["confusion"]).sum(1)
+        return np.array(report["eval"]["confusion"]).sum(1)
 
     def test_stratified(self):
         label = np.random.RandomState(2).choice(CLASSES, 997, p=[0.7, 0.2, 0.09, 0.01])
         counts = np.bincount(label, minlength=CLASSES)
         for share in (0.5, 0.8, 0.95):
-            wanted = counts - np.floor(share * counts + 0.5).astype(int)
+            trained = np.clip(np.floor(share * counts + 0.5).astype(int), 1, counts - 1)  # each class is on either side
+            wanted = counts - trained
             np.testing.assert_array_equal(self.evaluated(label, "--split", share, "--stratify", "label"), wanted)
             np.testing.assert_array_equal(self.evaluated(label, "--split", share, "--stratify", "label", "--seed", 9), wanted)
+        self.assertEqual(wanted[3], 1)
         self.assertEqual(self.evaluated(label, "--split", 0.8).sum(), 997 - round(0.8 * 997))
         halves = np.bincount(label % 2)
         kinds = self.evaluated(label, "--split", 0.8, "--stratify", "kind")

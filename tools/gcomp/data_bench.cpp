@@ -25,7 +25,7 @@ using BenchClock = std::chrono::steady_clock;
 struct DataBenchFlags {
   DataSpecFlags data;
   std::int64_t batch = 64, workers = -1, prefetch = 4;
-  double seconds = 5, step_ms = 0;
+  double seconds = 3, step_ms = 0;
 };
 
 struct DataBench {
@@ -38,8 +38,7 @@ double seconds_since(BenchClock::time_point begin) { return std::chrono::duratio
 
 void check_data_bench(const DataBenchFlags& flags) {
   const auto require = [](const char* flag, std::int64_t value, std::int64_t least, std::int64_t most) {
-    if (value < least || value > most)
-      throw UserError(concat(flag, " ", value, ": wanted ", least, " to ", most), ExitCode::usage);
+    if (value < least || value > most) throw UserError(concat(flag, " ", value, ": wanted ", least, " to ", most), ExitCode::usage);
   };
   require("--batch", flags.batch, 1, std::int64_t{1} << 30);
   if (flags.workers != -1) require("--workers", flags.workers, 0, driver::kMostWorkers);
@@ -95,7 +94,8 @@ DataBench read_for(const Dataset& data, const DataBenchFlags& flags) {
   std::int64_t step = 0;
   const auto take = [&] { loader.load(step++, [&](std::size_t input) { return inputs[input].bytes(); }); };
   const std::int64_t warmup = bench.workers == 0 ? 1 : flags.prefetch + 1;
-  for (const BenchClock::time_point start = BenchClock::now(); step < warmup && (step == 0 || seconds_since(start) < flags.seconds / 4);)
+  for (const BenchClock::time_point start = BenchClock::now();
+       step < warmup && (step == 0 || seconds_since(start) < flags.seconds / 4);)
     take();
   const double waited_before = loader.waited();
   const BenchClock::time_point begin = BenchClock::now();
@@ -117,13 +117,12 @@ void bench_data(const DataBenchFlags& flags, const Console& console) {
   console.result(concat("read: ", grouped(bench.rows), bench.rows == 1 ? " row" : " rows", " of ",
                         printable_message(concat("'", source->source(), "'")), ", shuffled, in ", grouped(bench.batches),
                         bench.batches == 1 ? " batch" : " batches", " and ", time_text(bench.seconds)));
-  console.result(concat("workers: ",
-                        bench.workers == 0 ? std::string("none, the thread that takes batches reads")
-                                           : concat(bench.workers, ", at most ", flags.prefetch,
-                                                    flags.prefetch == 1 ? " batch" : " batches", " ahead")));
+  console.result(concat("workers: ", bench.workers == 0 ? std::string("none, the thread that takes batches reads")
+                                                        : concat(bench.workers, ", at most ", flags.prefetch,
+                                                                 flags.prefetch == 1 ? " batch" : " batches", " ahead")));
   console.result(concat("rate: ", rows_rate_text(rows), ", ", size_text(bytes), "/s as they are given"));
-  console.result(concat("waited: ", time_text(batch_wait), " for a batch, ", percent_text(bench.waited / bench.seconds), " of the time",
-                        flags.step_ms > 0 ? concat(", with steps of ", time_text(flags.step_ms / 1e3)) : ""));
+  console.result(concat("waited: ", time_text(batch_wait), " for a batch, ", percent_text(bench.waited / bench.seconds),
+                        " of the time", flags.step_ms > 0 ? concat(", with steps of ", time_text(flags.step_ms / 1e3)) : ""));
   console.result_json({{"data", flags.data.spec},
                        {"batch", std::min(flags.batch, source->rows())},
                        {"rows", bench.rows},
@@ -142,7 +141,8 @@ Command add_data_bench(ArgumentParser& data, Console& console) {
   ArgumentParser parser = data.add_subcommand("bench", "how many rows a second a training would get, without a model");
   flags->data.add(parser);
   parser.add_option("--batch", flags->batch, "rows of a batch");
-  parser.add_option("--workers", flags->workers, "threads that read batches ahead, as of gcomp train; 0: the thread that takes them");
+  parser.add_option("--workers", flags->workers,
+                    "threads that read batches ahead, as of gcomp train; 0: the thread that takes them");
   parser.add_option("--prefetch", flags->prefetch, "batches that workers are ahead");
   parser.add_option("--step-ms", flags->step_ms, "milliseconds that a step of the training takes, in which nothing is taken");
   parser.add_option("--seconds", flags->seconds, "how long");

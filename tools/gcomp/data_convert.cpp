@@ -40,9 +40,9 @@ struct NamedConvertedForm {
 };
 /// Of several with one ending the first is meant where --to does not say.
 constexpr NamedConvertedForm kConvertedForms[] = {{"npz", ".npz", ConvertedForm::npz},
-                                {"shard", ".shard", ConvertedForm::shard},
-                                {"npy", "", ConvertedForm::npy},
-                                {"images", "", ConvertedForm::images}};
+                                                  {"shard", ".shard", ConvertedForm::shard},
+                                                  {"npy", "", ConvertedForm::npy},
+                                                  {"images", "", ConvertedForm::images}};
 
 ConvertedForm form_of(const DataConvertFlags& flags) {
   const std::string ending = std::filesystem::path(flags.out).extension().string();
@@ -50,10 +50,11 @@ ConvertedForm form_of(const DataConvertFlags& flags) {
     if (flags.to.empty() ? form.ending == ending : form.name == flags.to && form.ending == ending) return form.form;
   for (const NamedConvertedForm& form : kConvertedForms)
     if (form.name == flags.to)
-      throw UserError(concat("--to ", flags.to, ": --out '", flags.out, "' ",
-                             ending.empty() ? "has no ending" : concat("ends in ", ending), ", wanted ",
-                             form.ending.empty() ? "a folder, whose name has no ending" : concat("a name that ends in ", form.ending)),
-                      ExitCode::usage);
+      throw UserError(
+          concat("--to ", flags.to, ": --out '", flags.out, "' ", ending.empty() ? "has no ending" : concat("ends in ", ending),
+                 ", wanted ",
+                 form.ending.empty() ? "a folder, whose name has no ending" : concat("a name that ends in ", form.ending)),
+          ExitCode::usage);
   throw UserError(concat("--out '", flags.out, "': wanted a name that ends in .npz or .shard, or a folder, which has no ending"),
                   ExitCode::usage);
 }
@@ -236,9 +237,8 @@ std::int64_t write_shard(const DataConvertFlags& flags, const Console& console) 
       static_cast<std::size_t>(std::min<std::int64_t>(kRowsAtOnce, std::max<std::int64_t>(8, 4 * readers.workers()))));
   for (std::int64_t begin = 0; begin < source->rows(); begin += std::ssize(rows)) {
     const std::int64_t count = std::min<std::int64_t>(std::ssize(rows), source->rows() - begin);
-    for_each_index(count, readers.workers(), [&](int worker, std::int64_t i) {
-      readers.of(worker).read(begin + i, rows[static_cast<std::size_t>(i)]);
-    });
+    for_each_index(count, readers.workers(),
+                   [&](int worker, std::int64_t i) { readers.of(worker).read(begin + i, rows[static_cast<std::size_t>(i)]); });
     for (std::int64_t i = 0; i < count; ++i) {
       const ImageRow& row = rows[static_cast<std::size_t>(i)];
       if (flags.quality > 0) out.add(row.encoded, row.label);
@@ -276,8 +276,9 @@ std::map<std::int64_t, std::string> class_folders(const data::Source& source, st
     check_user(number < std::ssize(names), "'", source.source(), "': 'label' is ", number, ", but there are ", names.size(),
                " names of classes");
     folder = names[static_cast<std::size_t>(number)];
-    check_user(!folder.empty() && folder[0] != '.' && folder.size() <= 255 && folder.find_first_of(std::string("/\0", 2)) == folder.npos,
-               "'", source.source(), "': the class '", folder, "' has a name that no folder of images can have");
+    check_user(
+        !folder.empty() && folder[0] != '.' && folder.size() <= 255 && folder.find_first_of(std::string("/\0", 2)) == folder.npos,
+        "'", source.source(), "': the class '", folder, "' has a name that no folder of images can have");
   }
   return folders;
 }
@@ -290,8 +291,8 @@ void note_numbers(const std::map<std::int64_t, std::string>& folders, const Cons
   for (const auto& [number, folder] : folders) {
     const std::int64_t read = std::ranges::find(sorted, folder) - sorted.begin();
     if (read == number) continue;
-    console.say(concat("note: a folder of images numbers its classes in the order of their names, from 0 on: '", folder, "', ", number,
-                       " in the data, becomes ", read));
+    console.say(concat("note: a folder of images numbers its classes in the order of their names, from 0 on: '", folder, "', ",
+                       number, " in the data, becomes ", read));
     return;
   }
 }
@@ -355,7 +356,8 @@ Command add_data_convert(ArgumentParser& data, Console& console) {
       .one_of({"npz", "npy", "shard", "images"});
   parser.add_option("--size", flags->size,
                     "images of which the shorter side has so many pixels; in .npz and .npy their middle, a square");
-  parser.add_option("--quality", flags->quality, "of JPEG, 1 to 100, in a shard or a folder; 0: raw bytes, which are read faster, or PNG");
+  parser.add_option("--quality", flags->quality,
+                    "of JPEG, 1 to 100, in a shard or a folder; 0: raw bytes, which are read faster, or PNG");
   parser.add_option("--workers", flags->workers, "threads that read; 0: as many as there are processors, at most 8");
   parser.set_footer(
       "Examples:\n"

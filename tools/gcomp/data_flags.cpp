@@ -22,8 +22,8 @@ std::string format_names() {
 void DataFlags::add(ArgumentParser& parser) {
   parser
       .add_repeated("--data", request.data,
-                  concat("PATH, recognised by content, or FORMAT:PATH[,option=value] with one of ", format_names(),
-                         "; arrays named after the model's inputs, and what the loss reads"))
+                    concat("PATH, recognised by content, or FORMAT:PATH[,option=value] with one of ", format_names(),
+                           "; arrays named after the model's inputs, and what the loss reads"))
       .type_name("DATA")
       .group(kDataGroup)
       .required();
@@ -81,8 +81,6 @@ void DataFlags::apply(FitOptions& options) const {
   }
 }
 
-std::string DataFlags::evaluated() const {
-  return request.split ? concat(text(), " --split ", *request.split) : request.eval_data;
-}
+std::string DataFlags::evaluated() const { return request.split ? concat(text(), " --split ", *request.split) : request.eval_data; }
 
 }  // namespace gcomp::tools

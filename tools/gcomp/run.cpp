@@ -65,7 +65,8 @@ PredictorOfData make_predictor(const RunFlags& flags, const Outputs& outputs, co
   const runtime::ArtifactTrust trust = flags.trust.parse(flags.model);
   const bool reads = reads_data(flags);
   if (is_artifact(flags.model)) {
-    PredictorOfData made{.predictor = Predictor::load(flags.model, device, flags.device.request(), trust), .wanted = {}, .data = {}};
+    PredictorOfData made{
+        .predictor = Predictor::load(flags.model, device, flags.device.request(), trust), .wanted = {}, .data = {}};
     made.wanted = driver::wanted_inputs(made.predictor);
     if (reads) made.data = driver::open_data(data_request(flags), made.predictor, made.wanted);
     return made;

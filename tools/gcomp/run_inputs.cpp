@@ -85,8 +85,7 @@ class DataInputs final : public RunInputs {
                               .steps = plan.steps_per_epoch()});
   }
   Batch next() override {
-    const std::span<const std::int64_t> rows =
-        loader_->load(step_++, [&](std::size_t input) { return memory_[input].bytes(); });
+    const std::span<const std::int64_t> rows = loader_->load(step_++, [&](std::size_t input) { return memory_[input].bytes(); });
     Batch part;
     for (std::size_t i = 0; i < memory_.size(); ++i) {
       TensorType type = memory_[i].type();
