@@ -54,11 +54,11 @@ def write_arrays(folder, rows=200_000):
 
 def measure(gcomp, model, data, batch, steps, workers, scratch):
     """Medians of a step and of its wait in microseconds, and the share of all waiting in all time, from step SKIPPED on."""
-    metrics = scratch / "metrics.jsonl"
+    run = scratch / "run"
     command = [gcomp, "train", model, "--data", data, "--loss", "cross_entropy", "--optimizer", "adam", "--batch", batch, "--steps", steps]
-    command += ["--workers", workers, "--device", "cpu", "--metrics", metrics, "--out", scratch / "trained.onnx", "--quiet"]
+    command += ["--workers", workers, "--device", "cpu", "--run-dir", run, "--overwrite", "--quiet"]
     subprocess.run([str(word) for word in command], check=True, capture_output=True)
-    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     taken = [line for line in lines if "data_wait" in line][SKIPPED:]
     seconds, waits = [batch / line["rows_per_second"] for line in taken], [line["data_wait"] for line in taken]
     return statistics.median(seconds) * 1e6, statistics.median(waits) * 1e6, sum(waits) / sum(seconds)

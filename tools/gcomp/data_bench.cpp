@@ -5,7 +5,9 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "data/format.h"
 #include "data/transforms/transformed.h"
@@ -76,35 +78,70 @@ driver::FedArrays all_arrays(const Dataset& data, std::int64_t batch) {
   return fed;
 }
 
-/// Takes batches as a training does, which has its inputs in memory of their own. The clock starts once the workers are under way.
-DataBench read_for(const Dataset& data, const DataBenchFlags& flags) {
-  const std::int64_t batch = std::min(flags.batch, data.rows());
-  const auto seed = static_cast<std::uint64_t>(flags.data.seed);
-  const driver::FedArrays fed = all_arrays(data, batch);
-  const runtime::BatchPlan plan(data.rows(), batch, seed, runtime::RowOrder::shuffled);
-  driver::BatchLoader loader(data, fed, plan,
-                             {.workers = flags.workers < 0 ? driver::default_workers(data, fed) : static_cast<int>(flags.workers),
-                              .ahead = static_cast<int>(flags.prefetch),
-                              .seed = seed,
-                              .steps = std::numeric_limits<std::int64_t>::max()});
-  std::vector<Tensor> inputs;
-  DataBench bench{.workers = loader.workers()};
-  std::int64_t batch_bytes = 0;
-  for (const driver::FedArray& array : fed.arrays) batch_bytes += inputs.emplace_back(array.type).type().bytes();
-  std::int64_t step = 0;
-  const auto take = [&] { loader.load(step++, [&](std::size_t input) { return inputs[input].bytes(); }); };
-  const std::int64_t warmup = bench.workers == 0 ? 1 : flags.prefetch + 1;
-  for (const BenchClock::time_point start = BenchClock::now();
-       step < warmup && (step == 0 || seconds_since(start) < flags.seconds / 4);)
-    take();
-  const double waited_before = loader.waited();
-  const BenchClock::time_point begin = BenchClock::now();
-  for (; bench.seconds < flags.seconds; bench.seconds = seconds_since(begin), ++bench.batches) {
-    take();
-    if (flags.step_ms > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(flags.step_ms));
+/// Takes batches as a training does: workers write them where a step would read them, one step after another.
+class BatchTaker {
+ public:
+  BatchTaker(const Dataset& data, const DataBenchFlags& flags)
+      : flags_(flags),
+        batch_(std::min(flags.batch, data.rows())),
+        fed_(all_arrays(data, batch_)),
+        loader_(data, fed_, plan(data), options(data)) {}
+
+  int workers() const { return loader_.workers(); }
+  std::int64_t batch() const { return batch_; }
+  std::int64_t batch_bytes() const {
+    std::int64_t bytes = 0;
+    for (const driver::FedArray& array : fed_.arrays) bytes += array.type.bytes();
+    return bytes;
   }
-  bench.waited = loader.waited() - waited_before;
-  bench.rows = bench.batches * batch, bench.bytes = bench.batches * batch_bytes;
+  double waited() const { return loader_.waited(); }
+
+  void take() {
+    if (workers() == 0) loader_.load(step_, [&](std::size_t input) { return memory_of(0, input); });
+    else loader_.take(step_);
+    if (flags_.step_ms > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(flags_.step_ms));
+    loader_.release(step_++);
+  }
+
+ private:
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(flags_.data.seed); }
+  runtime::BatchPlan plan(const Dataset& data) const { return {data.rows(), batch_, seed(), runtime::RowOrder::shuffled}; }
+  driver::LoaderOptions options(const Dataset& data) {
+    return {.workers = flags_.workers < 0 ? driver::default_workers(data, fed_) : static_cast<int>(flags_.workers),
+            .ahead = static_cast<int>(flags_.prefetch),
+            .seed = seed(),
+            .steps = std::numeric_limits<std::int64_t>::max(),
+            .held = 1,
+            .slot_memory = [this](int slot, std::size_t input) { return memory_of(static_cast<std::size_t>(slot), input); }};
+  }
+  std::span<std::byte> memory_of(std::size_t slot, std::size_t input) {
+    while (memory_.size() <= slot) {
+      std::vector<Tensor>& inputs = memory_.emplace_back();
+      for (const driver::FedArray& array : fed_.arrays) inputs.emplace_back(array.type);
+    }
+    return memory_[slot][input].bytes();
+  }
+
+  const DataBenchFlags& flags_;
+  std::int64_t batch_;
+  driver::FedArrays fed_;
+  std::vector<std::vector<Tensor>> memory_;  // of slots and their inputs
+  std::int64_t step_ = 0;
+  driver::BatchLoader loader_;  // its workers write into the members before it
+};
+
+/// The clock starts once the workers are under way.
+DataBench read_for(const Dataset& data, const DataBenchFlags& flags) {
+  BatchTaker taker(data, flags);
+  DataBench bench{.workers = taker.workers()};
+  const std::int64_t warmup = bench.workers == 0 ? 1 : flags.prefetch + 1;
+  const BenchClock::time_point start = BenchClock::now();
+  for (std::int64_t i = 0; i < warmup && (i == 0 || seconds_since(start) < flags.seconds / 4); ++i) taker.take();
+  const double waited_before = taker.waited();
+  const BenchClock::time_point begin = BenchClock::now();
+  for (; bench.seconds < flags.seconds; bench.seconds = seconds_since(begin), ++bench.batches) taker.take();
+  bench.waited = taker.waited() - waited_before;
+  bench.rows = bench.batches * taker.batch(), bench.bytes = bench.batches * taker.batch_bytes();
   return bench;
 }
 
