@@ -215,7 +215,7 @@ void ExampleFolder::provide_data(const std::vector<std::string>& words) {
   if (!names("photos")) return;
   write_png_folder(some_digits(100), folder_ / "photos");
   const auto model = std::ranges::find_if(words, [](const std::string& word) { return word.ends_with(".onnx"); });
-  if (model == words.end() || names("data")) return;
+  if (model == words.end() || fs::exists(folder_ / *model)) return;
   const bool large = std::ranges::any_of(words, [](const std::string& word) { return word.find("224") != word.npos; });
   if (large) write_proto(folder_ / *model, photo_model());
   else fs::copy_file(fs::path(GCOMP_SOURCE_DIR) / "examples/digits/digits.onnx", folder_ / *model);
