@@ -62,7 +62,8 @@ std::vector<double> numbers_of(const Dataset& data, const std::string& name, con
     throw UserError(
         concat(what, "'", data.source(), "' has no array '", name, "', it has ", listing(names), did_you_mean(name, names)));
   }
-  check_user(found->second.elements() == 1, what, "'", name, "' of '", data.source(), "' is ", to_string(found->second),
+  const bool one_number = std::ranges::all_of(found->second.shape, [](std::int64_t size) { return size == 1; });
+  check_user(one_number, what, "'", name, "' of '", data.source(), "' is ", to_string(found->second),
              ", wanted one number in each row");
   const auto array = static_cast<std::size_t>(found - arrays.begin());
   Tensor one(found->second.dtype, {1});

@@ -82,6 +82,18 @@ void require_loss_names(const Model& model, const Dataset& data, std::span<const
   }
 }
 
+/// What draws or splits rows is no input and nothing that the loss reads.
+void require_deciding(const Dataset& data, std::span<const std::string> deciding, std::span<const data::MapEntry> map) {
+  std::vector<std::string> arrays;
+  for (const auto& [name, type] : data.arrays()) arrays.push_back(name);
+  for (const std::string& name : deciding) {
+    if (std::ranges::find(map, name, &data::MapEntry::input) != map.end()) continue;
+    if (std::ranges::find(arrays, name) != arrays.end()) continue;
+    throw UserError(concat("'", data.source(), "' has no array '", name, "', by which rows are split or drawn; it has ",
+                           listing(arrays), did_you_mean(name, arrays)));
+  }
+}
+
 /// What becomes of every source of a request.
 struct DataPlan {
   std::span<const data::WantedArray> wanted;
@@ -113,6 +125,7 @@ struct OpenedSource {
 OpenedSource open_source(const std::string& text, const DataPlan& plan, OpenedData& opened) {
   OpenedSource one{.source = data::open(data::parse_spec(text), under_names_of_data(plan.wanted, plan.map)), .arrays = {}};
   if (plan.model) require_loss_names(*plan.model, *one.source, plan.wanted, plan.map, plan.deciding);
+  require_deciding(*one.source, plan.deciding, plan.map);
   data::Chosen chosen = data::choose_arrays(*one.source, plan.wanted, plan.map);
   one.arrays = std::move(chosen.arrays);
   const auto note = [&](std::string text_of_note) {
