@@ -1,9 +1,14 @@
 // gcomp data convert: rows as they are given, in a file that opens at once.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "data/format.h"
 #include "data/images/jpeg.h"
