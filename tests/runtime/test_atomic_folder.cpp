@@ -15,7 +15,7 @@
 namespace gcomp::runtime {
 namespace {
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> text_bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 TEST(AtomicFolder, HoldsWhatSeveralThreadsWroteOnceItIsCommitted) {
   const test::TemporaryDirectory scratch;
@@ -27,7 +27,7 @@ TEST(AtomicFolder, HoldsWhatSeveralThreadsWroteOnceItIsCommitted) {
     for (int t = 0; t < 4; ++t)
       threads.emplace_back([&folder, t] {
         for (int i = t; i < 100; i += 4)
-          folder.write_file(concat(i % 2 == 0 ? "a/" : "b/", i), bytes_of(std::string(static_cast<std::size_t>(i), 'x')));
+          folder.write_file(concat(i % 2 == 0 ? "a/" : "b/", i), text_bytes(std::string(static_cast<std::size_t>(i), 'x')));
       });
     for (std::thread& thread : threads) thread.join();
     EXPECT_FALSE(std::filesystem::exists(scratch / "made"));
@@ -44,10 +44,10 @@ TEST(AtomicFolder, LeavesNothingWithoutCommit) {
   {
     AtomicFolder folder(scratch / "made");
     folder.make_folder("a");
-    folder.write_file("a/1", bytes_of("text"));
+    folder.write_file("a/1", text_bytes("text"));
     EXPECT_THROW(folder.make_folder("a"), UserError);
-    EXPECT_THROW(folder.write_file("a/1", bytes_of("other")), UserError);
-    EXPECT_THROW(folder.write_file("none/1", bytes_of("text")), UserError);
+    EXPECT_THROW(folder.write_file("a/1", text_bytes("other")), UserError);
+    EXPECT_THROW(folder.write_file("none/1", text_bytes("text")), UserError);
   }
   EXPECT_EQ(scratch.files(), 0);
 }
