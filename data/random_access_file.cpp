@@ -36,6 +36,12 @@ void RandomAccessFile::read(std::uint64_t offset, std::span<std::byte> bytes) co
   }
 }
 
+void RandomAccessFile::read_whole(std::vector<std::byte>& bytes, std::uint64_t most) const {
+  check_user(size_ <= most, "'", path_, "' has ", size_, " bytes, more than the ", most, " that such a file may have");
+  bytes.resize(static_cast<std::size_t>(size_));
+  read(0, bytes);
+}
+
 std::string RandomAccessFile::naming(std::string_view message) const {
   const std::string name = concat("'", path_, "'");
   return message.find(name) != message.npos ? std::string(message) : concat(name, ": ", message);

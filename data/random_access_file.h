@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/files/descriptor.h"
 
@@ -30,6 +31,10 @@ class RandomAccessFile {
   /// Fills `bytes` from the file's byte `offset` on. Throws UserError naming the file where it ends before (it has become shorter
   /// since it was opened, or the caller did not compare with size()) or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> bytes) const;
+  /// The whole file; the vector's memory is kept. Throws UserError too where it has more than `most` bytes.
+  void read_whole(std::vector<std::byte>& bytes, std::uint64_t most) const;
+  /// For a library that reads it front to back.
+  int descriptor() const { return file_.get(); }
   /// A message about the file, which names it.
   std::string naming(std::string_view message) const;
   /// A reader that begins at `offset` and goes on where it stopped; it must not outlive the file.

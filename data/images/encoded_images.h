@@ -12,6 +12,9 @@
 
 namespace gcomp::data {
 
+/// More than any image file has; a larger one is no image.
+inline constexpr std::uint64_t kLargestImageFile = std::uint64_t{1} << 30;
+
 /// Each thread keeps the file that it read last, so that a size and then pixels are asked for at the price of one reading.
 class EncodedImages : public ImageSource {
  public:

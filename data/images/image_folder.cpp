@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "data/images/encoded_images.h"
-#include "data/images/file_bytes.h"
 #include "data/images/formats.h"
+#include "data/random_access_file.h"
 #include "ir/base/error.h"
 
 namespace gcomp::data {
@@ -104,7 +104,9 @@ class ImageFolder final : public Source, private EncodedImages {
   void add_folder(const std::string& folder, std::int64_t label, const std::vector<std::string>& images);
   void note_others(const std::string& folder, const FolderListing& listing);
   std::string path_of(std::int64_t row) const;
-  void read_encoded(std::int64_t row, std::vector<std::byte>& bytes) const override { read_whole(path_of(row), bytes); }
+  void read_encoded(std::int64_t row, std::vector<std::byte>& bytes) const override {
+    RandomAccessFile(path_of(row)).read_whole(bytes, kLargestImageFile);
+  }
   std::string where_encoded(std::int64_t row) const override { return where(row); }
 
   std::string path_;

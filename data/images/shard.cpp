@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "data/images/encoded_images.h"
-#include "data/images/file_bytes.h"
 #include "data/images/formats.h"
 #include "data/images/pixels.h"
+#include "data/random_access_file.h"
 #include "ir/base/error.h"
 
 namespace gcomp::data {
@@ -93,7 +93,7 @@ class Shard final : public Source, private EncodedImages {
  public:
   Shard(const std::filesystem::path& path, std::int64_t max_pixels);
 
-  std::string source() const override { return path_; }
+  std::string source() const override { return file_.path(); }
   std::int64_t rows() const override { return static_cast<std::int64_t>(index_.size()); }
   std::vector<NamedType> arrays() const override;
   void fetch(std::size_t array, std::int64_t row, std::span<std::byte> bytes) const override;
@@ -108,7 +108,7 @@ class Shard final : public Source, private EncodedImages {
 
  private:
   const ShardRow& at(std::int64_t row) const { return index_[static_cast<std::size_t>(row)]; }
-  std::string shown() const { return concat("'", path_, "'"); }
+  std::string shown() const { return concat("'", file_.path(), "'"); }
   void read_bytes(std::int64_t row, std::uint64_t offset, std::span<std::byte> bytes) const;
   ShardEnd read_end(std::uint64_t size) const;
   void read_classes(const ShardEnd& end, std::uint64_t end_offset);
@@ -118,19 +118,17 @@ class Shard final : public Source, private EncodedImages {
   void read_encoded(std::int64_t row, std::vector<std::byte>& bytes) const override;
   std::string where_encoded(std::int64_t row) const override { return where(row); }
 
-  std::string path_;
-  runtime::Descriptor file_;
+  RandomAccessFile file_;
   bool labels_ = false;
   std::vector<ShardRow> index_;
   std::vector<std::string> classes_;
 };
 
-Shard::Shard(const std::filesystem::path& path, std::int64_t max_pixels)
-    : EncodedImages(max_pixels), path_(path.string()), file_(open_file(path)) {
-  const std::uint64_t size = size_of(file_, shown());
+Shard::Shard(const std::filesystem::path& path, std::int64_t max_pixels) : EncodedImages(max_pixels), file_(path) {
+  const std::uint64_t size = file_.size();
   check_user(size >= kShardHead + kShardEnd, shown(), ": ", size, " bytes are no whole file of images");
   std::array<std::byte, kShardHead> head;
-  read_at(file_, 0, head, shown());
+  file_.read(0, head);
   check_user(begins_with(head, kShardMagic), shown(), ": no file of images that gcomp wrote: it does not begin with ", kShardMagic);
   const ShardEnd end = read_end(size);
   check_user(end.version == kShardVersion, shown(), ": is of version ", end.version, ", this gcomp reads version ", kShardVersion);
@@ -141,7 +139,7 @@ Shard::Shard(const std::filesystem::path& path, std::int64_t max_pixels)
 
 ShardEnd Shard::read_end(std::uint64_t size) const {
   std::array<std::byte, kShardEnd> bytes;
-  read_at(file_, size - kShardEnd, bytes, shown());
+  file_.read(size - kShardEnd, bytes);
   ShardReader read(bytes);
   check_user(read.text(kShardEndMagic.size()) == kShardEndMagic, shown(), ": is cut off: it does not end with ", kShardEndMagic,
              " and what follows it; write it again");
@@ -161,7 +159,7 @@ ShardEnd Shard::read_end(std::uint64_t size) const {
 
 void Shard::read_classes(const ShardEnd& end, std::uint64_t end_offset) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(end_offset - end.names));
-  read_at(file_, end.names, bytes, shown());
+  file_.read(end.names, bytes);
   check_user(checksum(bytes) == end.names_sum, shown(), ": its class names are damaged");
   ShardReader read(bytes);
   for (std::uint32_t i = 0; i < end.classes; ++i) {
@@ -175,7 +173,7 @@ void Shard::read_classes(const ShardEnd& end, std::uint64_t end_offset) {
 void Shard::read_index(const ShardEnd& end) {
   labels_ = end.labels != 0;
   std::vector<std::byte> bytes(static_cast<std::size_t>(end.rows * kShardRow));
-  read_at(file_, end.index, bytes, shown());
+  file_.read(end.index, bytes);
   check_user(checksum(bytes) == end.index_sum, shown(), ": its index is damaged");
   ShardReader read(bytes);
   index_.resize(static_cast<std::size_t>(end.rows));
@@ -236,7 +234,7 @@ void Shard::decode(std::int64_t row, int channels, const std::optional<Box>& box
 
 void Shard::read_bytes(std::int64_t row, std::uint64_t offset, std::span<std::byte> bytes) const {
   try {
-    read_at(file_, offset, bytes, path_);
+    file_.read(offset, bytes);
   } catch (const UserError& error) { throw UserError(concat(where(row), ": ", error.what())); }
 }
 

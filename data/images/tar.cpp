@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "data/images/encoded_images.h"
-#include "data/images/file_bytes.h"
 #include "data/images/formats.h"
 #include "data/images/tar_index.h"
 #include "data/path_range.h"
@@ -71,7 +70,7 @@ using TarArchives = std::vector<TarArchive>;
 const TarFile& file_at(const TarArchives& archives, TarPlace place) { return archives[place.archive].files[place.file]; }
 
 std::string where_in(const TarArchives& archives, TarPlace place) {
-  return concat("'", archives[place.archive].path, "', entry '", file_at(archives, place).name, "'");
+  return concat("'", archives[place.archive].file->path(), "', entry '", file_at(archives, place).name, "'");
 }
 
 void read_entry(const TarArchives& archives, TarPlace place, std::vector<std::byte>& bytes) {
@@ -80,7 +79,7 @@ void read_entry(const TarArchives& archives, TarPlace place, std::vector<std::by
     throw UserError(concat(where_in(archives, place), ": ", file.bytes, " bytes are too many for a sample"));
   bytes.resize(static_cast<std::size_t>(file.bytes));
   try {
-    read_at(archives[place.archive].file, file.offset, bytes, "the archive became shorter");
+    archives[place.archive].file->read(file.offset, bytes);
   } catch (const UserError& error) { throw UserError(concat(where_in(archives, place), ": ", error.what())); }
 }
 
@@ -293,8 +292,8 @@ TarTable SampleGrouping::run() {
     for (std::uint32_t file = 0; file < archives_[archive].files.size(); ++file) add({archive, file});
   end_sample();
   for (const auto& [extension, count] : ignored_)
-    table_.notes.push_back(concat("'", archives_.front().path, "': ", count, count == 1 ? " entry" : " entries", " of kind '",
-                                  extension, "' ", count == 1 ? "was" : "were", " left out"));
+    table_.notes.push_back(concat("'", archives_.front().file->path(), "': ", count, count == 1 ? " entry" : " entries",
+                                  " of kind '", extension, "' ", count == 1 ? "was" : "were", " left out"));
   return std::move(table_);
 }
 
@@ -346,9 +345,9 @@ TarTable group_folders(const TarArchives& archives) {
   }
   for (std::size_t i = 1; i < images.size(); ++i)
     check_user(images[i - 1] < images[i], where_in(archives, images[i].place), ": comes twice, also in '",
-               archives[images[i - 1].place.archive].path, "'");
+               archives[images[i - 1].place.archive].file->path(), "'");
   if (others > 0)
-    table.notes.push_back(concat("'", archives.front().path, "': ", others, others == 1 ? " entry was" : " entries were",
+    table.notes.push_back(concat("'", archives.front().file->path(), "': ", others, others == 1 ? " entry was" : " entries were",
                                  " left out, being neither .jpg, .jpeg nor .png"));
   return table;
 }

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "data/format.h"
-#include "data/images/file_bytes.h"
 #include "ir/base/error.h"
 
 namespace gcomp::data {
@@ -36,11 +35,11 @@ constexpr Compression kCompressions[] = {{"\x1F\x8B", "gzip", "gunzip"},
                                          {"\x28\xB5\x2F\xFD", "zstd", "unzstd"},
                                          {"\x04\x22\x4D\x18", "lz4", "unlz4"}};
 
-void refuse_compressed(const TarArchive& tar, std::uint64_t size) {
+void refuse_compressed(const RandomAccessFile& tar) {
   std::array<std::byte, 8> start{};
-  read_at(tar.file, 0, std::span(start).first(std::min<std::size_t>(size, start.size())), tar.path);
+  tar.read(0, std::span(start).first(std::min<std::size_t>(tar.size(), start.size())));
   for (const Compression& kind : kCompressions)
-    check_user(!begins_with(start, kind.start), "'", tar.path, "': is compressed with ", kind.name,
+    check_user(!begins_with(start, kind.start), "'", tar.path(), "': is compressed with ", kind.name,
                ", so that no row can be read without all before it; decompress it first, with ", kind.tool,
                " (images hardly get smaller by it)");
 }
@@ -69,7 +68,7 @@ void check_plain(archive_entry* entry, const std::string& where) {
 
 class TarIndexer {
  public:
-  explicit TarIndexer(const std::filesystem::path& path) : tar_{.path = path.string(), .file = open_file(path), .files = {}} {}
+  explicit TarIndexer(const std::filesystem::path& path) : tar_{.file = std::make_shared<RandomAccessFile>(path), .files = {}} {}
 
   TarArchive run();
 
@@ -79,19 +78,19 @@ class TarIndexer {
 
   TarArchive tar_;
   ArchiveReader reader_;
-  std::uint64_t size_ = 0, next_header_ = 0;
+  std::uint64_t next_header_ = 0;
   std::unordered_set<std::string> names_;
 };
 
 void TarIndexer::fail(const std::string& after) {
   const char* reason = archive_error_string(reader_.get());
-  throw UserError(concat("'", tar_.path, "'", after.empty() ? "" : concat(", after entry '", after, "'"),
+  throw UserError(concat("'", tar_.file->path(), "'", after.empty() ? "" : concat(", after entry '", after, "'"),
                          ": is damaged, cut off or no tar archive: ", reason ? reason : "unknown error"));
 }
 
 /// Counts where the entry's bytes lie, and makes sure of it: headers and contents follow one another without gaps.
 void TarIndexer::add(archive_entry* entry, const std::string& name) {
-  const std::string where = concat("'", tar_.path, "', entry '", name, "'");
+  const std::string where = concat("'", tar_.file->path(), "', entry '", name, "'");
   const auto header = static_cast<std::uint64_t>(archive_read_header_position(reader_.get()));
   const auto offset = static_cast<std::uint64_t>(archive_filter_bytes(reader_.get(), 0));
   check_name(name, where);
@@ -103,8 +102,9 @@ void TarIndexer::add(archive_entry* entry, const std::string& name) {
   const auto bytes = static_cast<std::uint64_t>(archive_entry_size(entry));
   check_user((next_header_ == 0 || header == next_header_) && offset % kTarBlock == 0, where,
              ": what is before it is stored in a way that gcomp does not know");
-  check_user(offset <= size_ && bytes <= size_ - offset, where, ": is cut off: ", bytes, " bytes from ", offset,
-             " on, but the archive has ", size_);
+  const std::uint64_t size = tar_.file->size();
+  check_user(offset <= size && bytes <= size - offset, where, ": is cut off: ", bytes, " bytes from ", offset,
+             " on, but the archive has ", size);
   next_header_ = offset + (bytes + kTarBlock - 1) / kTarBlock * kTarBlock;
   std::string plain = name;
   while (plain.starts_with("./")) plain.erase(0, 2);
@@ -114,11 +114,10 @@ void TarIndexer::add(archive_entry* entry, const std::string& name) {
 
 TarArchive TarIndexer::run() {
   constexpr std::size_t kBuffer = 10240;
-  size_ = size_of(tar_.file, tar_.path);
-  refuse_compressed(tar_, size_);
+  refuse_compressed(*tar_.file);
   reader_.reset(archive_read_new());
   check_internal(reader_ != nullptr && archive_read_support_format_tar(reader_.get()) == ARCHIVE_OK, "libarchive reads no tar");
-  if (archive_read_open_fd(reader_.get(), tar_.file.get(), kBuffer) != ARCHIVE_OK) fail("");
+  if (archive_read_open_fd(reader_.get(), tar_.file->descriptor(), kBuffer) != ARCHIVE_OK) fail("");
   std::string name;
   archive_entry* entry = nullptr;
   for (;;) {

@@ -3,11 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "runtime/files/descriptor.h"
+#include "data/random_access_file.h"
 
 namespace gcomp::data {
 
@@ -18,8 +19,7 @@ struct TarFile {
 
 /// An archive that stays open, to be read by position.
 struct TarArchive {
-  std::string path;
-  runtime::Descriptor file;
+  std::shared_ptr<const RandomAccessFile> file;
   std::vector<TarFile> files;  ///< regular ones, in the archive's order, without those whose name or folder begins with a dot
 };
 

@@ -62,7 +62,8 @@ std::vector<double> numbers_of(const Dataset& data, const std::string& name, con
     throw UserError(
         concat(what, "'", data.source(), "' has no array '", name, "', it has ", listing(names), did_you_mean(name, names)));
   }
-  check_user(found->second.elements() == 1, what, "'", name, "' of '", data.source(), "' is ", to_string(found->second),
+  const bool one_number = std::ranges::all_of(found->second.shape, [](std::int64_t size) { return size == 1; });
+  check_user(one_number, what, "'", name, "' of '", data.source(), "' is ", to_string(found->second),
              ", wanted one number in each row");
   const auto array = static_cast<std::size_t>(found - arrays.begin());
   Tensor one(found->second.dtype, {1});
@@ -96,9 +97,12 @@ std::string Sampling::array() const { return options_.word(&options_.definition(
 
 runtime::RowDraw Sampling::draw(const Dataset& data, std::uint64_t seed) const {
   const std::string what = concat("--sample ", options_.text(), ": ");
-  const std::vector<double> numbers = numbers_of(data, array(), what);
-  if (&options_.definition() == &kBalanced) return draw_balanced(whole_numbers(numbers, what), seed);
-  return draw_weighted(numbers, seed);
+  if (&options_.definition() == &kBalanced) return draw_balanced(class_numbers(data, array(), what), seed);
+  return draw_weighted(numbers_of(data, array(), what), seed);
+}
+
+std::vector<std::int64_t> class_numbers(const Dataset& data, const std::string& array, const std::string& what) {
+  return whole_numbers(numbers_of(data, array, what), what);
 }
 
 runtime::RowDraw draw_balanced(std::span<const std::int64_t> classes, std::uint64_t seed) {

@@ -34,6 +34,10 @@ class Sampling {
   Options options_;
 };
 
+/// The class number that each row has in this array. Throws UserError beginning with `what` where there is no such array, it has
+/// more than a number in a row, or one that is not whole.
+std::vector<std::int64_t> class_numbers(const Dataset& data, const std::string& array, const std::string& what);
+
 /// A class uniformly, then one of its rows uniformly.
 runtime::RowDraw draw_balanced(std::span<const std::int64_t> classes, std::uint64_t seed);
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "gcomp/dataset.h"
@@ -24,6 +25,10 @@ struct SplitRows {
 /// under whatever seed, keeps them apart. The first part has share * rows of them, rounded. Throws UserError (exit 2) for a share
 /// outside of 0 to 1, and where a part would have no rows.
 SplitRows split_rows(std::int64_t rows, const SplitOptions& options);
+
+/// The same for each class apart, of which rows have one each: share * n of its n rows, rounded, are in the first part, but at
+/// least one in each where there are two. A single row is in the first. Which rows is a pure function of the classes and the share.
+SplitRows split_classes(std::span<const std::int64_t> classes, double share);
 
 /// Some rows of a dataset, in the order given.
 std::unique_ptr<Dataset> rows_of(std::shared_ptr<const Dataset> data, std::vector<std::int64_t> rows);

@@ -11,6 +11,7 @@
 #include "gcomp/driver/evaluator.h"
 #include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/model_source.h"
+#include "gcomp/driver/prediction.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
@@ -39,26 +40,32 @@ std::vector<data::WantedArray> wanted_of(const FedArrays& fed) {
 }
 
 /// What the program makes floats of is wanted as the floats that it becomes.
-std::vector<data::WantedArray> as_the_model_has_them(std::vector<data::WantedArray> wanted, const Trainer& trainer) {
+std::vector<data::WantedArray> as_the_model_has_them(std::vector<data::WantedArray> wanted, std::span<const InputForm> forms) {
   for (data::WantedArray& array : wanted)
-    if (std::ranges::find(trainer.input_forms(), array.name, &InputForm::input) != trainer.input_forms().end())
-      array.dtype = DType::f32;
+    if (std::ranges::find(forms, array.name, &InputForm::input) != forms.end()) array.dtype = DType::f32;
   return wanted;
 }
 
-/// What is wanted, and the array that decides how often a row is drawn.
-std::vector<data::WantedArray> with_sampled(std::span<const data::WantedArray> asked, const DataRequest& request) {
+/// Arrays that decide which rows come, and how often.
+std::vector<std::string> deciding_arrays(const DataRequest& request) {
+  std::vector<std::string> arrays;
+  if (!request.sample.empty()) arrays.push_back(data::Sampling(request.sample).array());
+  if (!request.stratify.empty()) arrays.push_back(request.stratify);
+  return arrays;
+}
+
+/// What is wanted, and the arrays that decide about rows.
+std::vector<data::WantedArray> with_deciding(std::span<const data::WantedArray> asked, const DataRequest& request) {
   std::vector<data::WantedArray> wanted(asked.begin(), asked.end());
-  if (request.sample.empty()) return wanted;
-  const std::string array = data::Sampling(request.sample).array();
-  if (std::ranges::find(wanted, array, &data::WantedArray::name) == wanted.end())
-    wanted.push_back({.name = array, .input = false});
+  for (const std::string& array : deciding_arrays(request))
+    if (std::ranges::find(wanted, array, &data::WantedArray::name) == wanted.end())
+      wanted.push_back({.name = array, .input = false});
   return wanted;
 }
 
 /// A name in the loss may be meant for an output: the message has both.
 void require_loss_names(const Model& model, const Dataset& data, std::span<const data::WantedArray> wanted,
-                        std::span<const data::MapEntry> map, std::string_view sampled) {
+                        std::span<const data::MapEntry> map, std::span<const std::string> deciding) {
   std::vector<std::string> arrays, outputs;
   for (const auto& [name, type] : data.arrays()) arrays.push_back(name);
   if (const frontend::OnnxFile* file = onnx_file(model))
@@ -66,11 +73,24 @@ void require_loss_names(const Model& model, const Dataset& data, std::span<const
   std::vector<std::string> all = outputs;
   all.insert(all.end(), arrays.begin(), arrays.end());
   for (const data::WantedArray& array : wanted) {
-    if (array.input || array.name == passes::kLabelArray || array.name == sampled || std::ranges::find(arrays, array.name) != arrays.end()) continue;
+    if (array.input || array.name == passes::kLabelArray || std::ranges::find(arrays, array.name) != arrays.end()) continue;
+    if (std::ranges::find(deciding, array.name) != deciding.end()) continue;
     if (std::ranges::find(map, array.name, &data::MapEntry::input) != map.end()) continue;
     throw UserError(concat("--loss: '", array.name, "' is no output of '", model.name(), "', which has ", listing(outputs),
                            ", and no array of '", data.source(), "', which has ", listing(arrays), did_you_mean(array.name, all)),
                     ExitCode::usage);
+  }
+}
+
+/// What draws or splits rows is no input and nothing that the loss reads.
+void require_deciding(const Dataset& data, std::span<const std::string> deciding, std::span<const data::MapEntry> map) {
+  std::vector<std::string> arrays;
+  for (const auto& [name, type] : data.arrays()) arrays.push_back(name);
+  for (const std::string& name : deciding) {
+    if (std::ranges::find(map, name, &data::MapEntry::input) != map.end()) continue;
+    if (std::ranges::find(arrays, name) != arrays.end()) continue;
+    throw UserError(concat("'", data.source(), "' has no array '", name, "', by which rows are split or drawn; it has ",
+                           listing(arrays), did_you_mean(name, arrays)));
   }
 }
 
@@ -80,12 +100,16 @@ struct DataPlan {
   std::vector<data::MapEntry> map;
   data::TransformList training, evaluation;
   const Model* model = nullptr;
-  std::string sampled = {};  // the array that --sample reads
+  std::vector<std::string> deciding = {};  // deciding_arrays()
 };
 
 DataPlan plan_of(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model, OpenedData& opened) {
-  DataPlan plan{.wanted = wanted, .map = {}, .training = data::parse_transforms(request.augment), .evaluation = {}, .model = model};
-  if (!request.sample.empty()) plan.sampled = data::Sampling(request.sample).array();
+  DataPlan plan{.wanted = wanted,
+                .map = {},
+                .training = data::parse_transforms(request.augment),
+                .evaluation = {},
+                .model = model,
+                .deciding = deciding_arrays(request)};
   for (const std::string& entry : request.map) plan.map.push_back(data::parse_map(entry));
   plan.evaluation = request.eval_augment.empty() ? data::evaluation_form(plan.training, &opened.notes)
                                                  : data::parse_transforms(request.eval_augment, "--eval-augment");
@@ -100,7 +124,8 @@ struct OpenedSource {
 
 OpenedSource open_source(const std::string& text, const DataPlan& plan, OpenedData& opened) {
   OpenedSource one{.source = data::open(data::parse_spec(text), under_names_of_data(plan.wanted, plan.map)), .arrays = {}};
-  if (plan.model) require_loss_names(*plan.model, *one.source, plan.wanted, plan.map, plan.sampled);
+  if (plan.model) require_loss_names(*plan.model, *one.source, plan.wanted, plan.map, plan.deciding);
+  require_deciding(*one.source, plan.deciding, plan.map);
   data::Chosen chosen = data::choose_arrays(*one.source, plan.wanted, plan.map);
   one.arrays = std::move(chosen.arrays);
   const auto note = [&](std::string text_of_note) {
@@ -162,11 +187,24 @@ void open_whole(const DataRequest& request, DataPlan& plan, OpenedData& opened) 
   else opened.train = data::mixture({std::make_move_iterator(parts.begin()), std::make_move_iterator(parts.end())});
 }
 
+data::SplitRows split_of(const DataRequest& request, const OpenedSource& one) {
+  const data::Source& source = *one.source;
+  if (request.stratify.empty())
+    return data::split_rows(source.rows(),
+                            {.share = *request.split, .sequence = source.is_sequence(), .overlap = source.overlap()});
+  if (source.is_sequence())
+    throw UserError(concat("--stratify ", request.stratify, ": rows of '", source.source(),
+                           "' follow one another, and the last ones are evaluated; leave it out"),
+                    ExitCode::usage);
+  const auto mapped = std::ranges::find(one.arrays, request.stratify, &data::MapEntry::input);
+  const std::string& array = mapped == one.arrays.end() ? request.stratify : mapped->array;
+  return data::split_classes(data::class_numbers(source, array, concat("--stratify ", request.stratify, ": ")), *request.split);
+}
+
 /// The parts of --split. Each looks at rows of its own, whose transforms may draw partners from the first part alone.
 void open_split(const DataRequest& request, DataPlan& plan, OpenedData& opened) {
   OpenedSource one = open_source(request.data[0], plan, opened);
-  const auto rows = std::make_shared<data::SplitRows>(data::split_rows(
-      one.source->rows(), {.share = *request.split, .sequence = one.source->is_sequence(), .overlap = one.source->overlap()}));
+  const auto rows = std::make_shared<data::SplitRows>(split_of(request, one));
   plan.training = data::with_statistics(std::move(plan.training), *one.source, rows->first);
   plan.evaluation = data::with_statistics(std::move(plan.evaluation), *one.source, rows->first);
   data::TransformSettings settings{.partners = std::ssize(rows->first),
@@ -174,26 +212,58 @@ void open_split(const DataRequest& request, DataPlan& plan, OpenedData& opened) 
   const std::shared_ptr<const Dataset> all = transform(std::move(one), plan, plan.training, std::move(settings), opened);
   opened.train = data::rows_of(all, rows->first);
   opened.eval = data::rows_of(all, rows->second);
-  opened.notes.push_back(
-      concat("--split ", *request.split, ": ", rows->first.size(), " rows are trained on, ", rows->second.size(), " evaluated"));
+  opened.notes.push_back(concat("--split ", *request.split, ": ", rows->first.size(), " rows are trained on, ", rows->second.size(),
+                                " evaluated",
+                                request.stratify.empty() ? "" : concat(", of each '", request.stratify, "' by this share")));
+}
+
+/// What a program that is compiled does with its inputs, and what its file says was done to rows before.
+struct KeptPreparation {
+  const std::vector<InputForm>& forms;
+  const std::string& preprocessing;
+};
+
+OpenedData open_as_kept(DataRequest request, const KeptPreparation& kept, std::span<const data::WantedArray> wanted) {
+  const bool as_kept = request.augment.empty() && !kept.preprocessing.empty();
+  if (as_kept) request.augment = kept.preprocessing;
+  OpenedData opened = open_data(request, wanted);
+  if (opened.input_forms != kept.forms && !request.augment.empty())
+    throw UserError(concat("--augment ", request.augment, ": the program was compiled for rows prepared by '", kept.preprocessing,
+                           "', which it normalizes otherwise"),
+                    ExitCode::usage);
+  if (as_kept) opened.notes.push_back(concat("rows are prepared by '", request.augment, "', which the model keeps"));
+  return opened;
 }
 
 }  // namespace
 
 std::vector<data::WantedArray> wanted_arrays(const Model& model, const LossSpec& loss,
                                              std::span<const passes::MetricSpec> metrics) {
-  std::vector<data::WantedArray> wanted;
-  for (const ValueInfo& input : model.inputs()) wanted.push_back(wanted_input(input));
+  std::vector<data::WantedArray> wanted = wanted_inputs(model);
   for (std::string& array : loss_arrays(model, loss, metrics)) wanted.push_back({.name = std::move(array), .input = false});
   return wanted;
 }
 
+std::vector<data::WantedArray> wanted_inputs(const Model& model) {
+  std::vector<data::WantedArray> wanted;
+  for (const ValueInfo& input : model.inputs()) wanted.push_back(wanted_input(input));
+  return wanted;
+}
+
+std::vector<data::WantedArray> wanted_inputs(const Predictor& predictor) {
+  FedArrays fed;
+  for (auto& [name, type] : program_inputs(predictor))
+    fed.arrays.push_back({.name = name, .type = type, .bytes = runtime::ByteForm::pixels});
+  return as_the_model_has_them(wanted_of(fed), predictor.input_forms());
+}
+
 std::vector<data::WantedArray> wanted_arrays(const Trainer& trainer) {
-  return as_the_model_has_them(wanted_of(fed_arrays(trainer)), trainer);
+  return as_the_model_has_them(wanted_of(fed_arrays(trainer)), trainer.input_forms());
 }
 
 std::vector<data::WantedArray> wanted_for_evaluation(Trainer& trainer) {
-  return as_the_model_has_them(wanted_of(fed_arrays(trainer.impl().evaluation().executable().program(), {})), trainer);
+  return as_the_model_has_them(wanted_of(fed_arrays(trainer.impl().evaluation().executable().program(), {})),
+                               trainer.input_forms());
 }
 
 Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers) {
@@ -204,9 +274,12 @@ Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers) {
 
 OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> asked, const Model* model) {
   check_internal(!request.data.empty(), "no data are asked for");
-  const std::vector<data::WantedArray> wanted = with_sampled(asked, request);
+  const std::vector<data::WantedArray> wanted = with_deciding(asked, request);
   OpenedData opened;
   DataPlan plan = plan_of(request, wanted, model, opened);
+  if (!request.stratify.empty() && !request.split)
+    throw UserError(concat("--stratify ", request.stratify, ": nothing is split; give the share to train on, such as --split 0.9"),
+                    ExitCode::usage);
   if (request.split && request.data.size() > 1)
     throw UserError(concat("--split ", *request.split, ": there are ", request.data.size(),
                            " sources of --data; give what is evaluated as --eval-data"),
@@ -227,15 +300,11 @@ OpenedData open_data(const DataRequest& request, std::span<const data::WantedArr
 }
 
 OpenedData open_data(DataRequest request, const Trainer& trainer, std::span<const data::WantedArray> wanted) {
-  const bool as_kept = request.augment.empty() && !trainer.preprocessing().empty();
-  if (as_kept) request.augment = trainer.preprocessing();
-  OpenedData opened = open_data(request, wanted);
-  if (opened.input_forms != trainer.input_forms() && !request.augment.empty())
-    throw UserError(concat("--augment ", request.augment, ": the program was compiled for rows prepared by '",
-                           trainer.preprocessing(), "', which it normalizes otherwise"),
-                    ExitCode::usage);
-  if (as_kept) opened.notes.push_back(concat("rows are prepared by '", request.augment, "', which the model keeps"));
-  return opened;
+  return open_as_kept(std::move(request), {trainer.input_forms(), trainer.preprocessing()}, wanted);
+}
+
+OpenedData open_data(DataRequest request, const Predictor& predictor, std::span<const data::WantedArray> wanted) {
+  return open_as_kept(std::move(request), {predictor.input_forms(), predictor.preprocessing()}, wanted);
 }
 
 std::vector<std::string> paths_of(const DataRequest& request) {

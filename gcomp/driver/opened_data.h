@@ -11,6 +11,7 @@
 #include "data/source.h"
 #include "gcomp/driver/training.h"
 #include "gcomp/input_form.h"
+#include "gcomp/predictor.h"
 
 namespace gcomp::driver {
 
@@ -23,7 +24,9 @@ struct DataRequest {
   /// Those of evaluations; without it they follow from the others.
   std::string eval_augment = {};
   std::optional<double> split = {};  ///< the share of rows that is trained on; the rest is evaluated
-  std::string sample = {};           ///< FitOptions::sample, which may read an array that nothing else reads
+  /// The array of classes, each of which is split by that share; "" for rows of whatever class.
+  std::string stratify = {};
+  std::string sample = {};  ///< FitOptions::sample, which may read an array that nothing else reads
 };
 
 struct OpenedData {
@@ -38,6 +41,9 @@ struct OpenedData {
 /// Inputs of the model, then the arrays that loss and metrics read beside them.
 std::vector<data::WantedArray> wanted_arrays(const Model& model, const LossSpec& loss,
                                              std::span<const passes::MetricSpec> metrics = {});
+/// Inputs alone: of a model, or of a compiled forward pass.
+std::vector<data::WantedArray> wanted_inputs(const Model& model);
+std::vector<data::WantedArray> wanted_inputs(const Predictor& predictor);
 /// What a compiled step reads.
 std::vector<data::WantedArray> wanted_arrays(const Trainer& trainer);
 
@@ -50,9 +56,10 @@ Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers = -1);
 /// Where the loss names arrays, `outputs` are what its names could have meant too. Throws UserError as data::parse_spec(), what it
 /// opens and data::map_arrays() do, and (exit 2) where a loss or metric names what is neither an output nor an array.
 OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> wanted, const Model* model = nullptr);
-/// For programs that are compiled: without transforms, rows are prepared as the trainer's file keeps it. Throws UserError too where
+/// For programs that are compiled: without transforms, rows are prepared as their file keeps it. Throws UserError too where
 /// transforms ask for another normalization than the program's.
 OpenedData open_data(DataRequest request, const Trainer& trainer, std::span<const data::WantedArray> wanted);
+OpenedData open_data(DataRequest request, const Predictor& predictor, std::span<const data::WantedArray> wanted);
 
 /// Paths of what a request opens.
 std::vector<std::string> paths_of(const DataRequest& request);

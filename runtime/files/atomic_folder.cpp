@@ -116,6 +116,30 @@ FileDigest AtomicFolder::end_file() {
   return {bytes_, hash_->digest()};
 }
 
+void AtomicFolder::make_folder(const std::string& name) {
+  if (::mkdir((temporary_ / name).c_str(), 0777) != 0) fail(errno);
+}
+
+void AtomicFolder::write_file(const std::string& name, std::span<const std::byte> bytes) {
+  Descriptor file(::open((temporary_ / name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file) fail(errno);
+  unsynced_ = true;
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  if (file.close() != 0) fail(errno);
+}
+
+/// The whole filesystem at once: a sync of each of ten thousand files takes minutes.
+void AtomicFolder::sync_files() {
+  if (!unsynced_) return;
+  const Descriptor folder(::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder || ::syncfs(folder.get()) != 0) fail(errno);
+}
+
 void AtomicFolder::exchange() {
   if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) return;
   if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) fail(errno);
@@ -131,6 +155,7 @@ void AtomicFolder::exchange() {
 }
 
 void AtomicFolder::commit() {
+  sync_files();
   if (const int error_number = sync_path(AT_FDCWD, temporary_, O_DIRECTORY)) fail(error_number);
   tied_.release();
   std::error_code ignored;

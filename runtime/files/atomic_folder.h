@@ -2,6 +2,7 @@
 // every byte of its files, or what stood there before, and perhaps a folder of a temporary name.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -61,6 +62,12 @@ class AtomicFolder {
   void write(std::span<const std::byte> bytes);
   FileDigest end_file();
 
+  /// A folder in it, to which names of files may lead: "cat/1.png".
+  void make_folder(const std::string& name);
+  /// A whole file at once, for many small ones: through the page cache, and commit() syncs them together. Several threads may write
+  /// some at the same time.
+  void write_file(const std::string& name, std::span<const std::byte> bytes);
+
   /// Syncs the folder, gives it its final name in one step, be there a folder of that name or not, and syncs the one around it.
   void commit();
 
@@ -70,6 +77,7 @@ class AtomicFolder {
   void write_part();
   /// From here on through the page cache.
   void end_direct();
+  void sync_files();
   /// Puts the folder in the place of the one of its final name, which then has the temporary name.
   void exchange();
 
@@ -78,6 +86,7 @@ class AtomicFolder {
   std::unique_ptr<Sha256> hash_;
   AlignedPart part_;
   bool direct_ = false;
+  std::atomic<bool> unsynced_ = false;
   std::uint64_t bytes_ = 0;
   EndsWithProcess tied_;
 };

@@ -107,7 +107,7 @@ TEST_F(RunCommand, OfAnEarlierVersionThatHadFewerOptionsItGoesOn) {
   const auto newest = driver::find_latest(part / "checkpoints");
   nlohmann::json manifest = nlohmann::json::parse(contents(newest->path / "manifest.json"));
   nlohmann::json& config = manifest.at("config");
-  for (const char* added : {"augment", "eval-augment", "map", "mix", "sample", "split", "on-bad-sample"})
+  for (const char* added : {"augment", "eval-augment", "map", "mix", "sample", "split", "stratify", "on-bad-sample"})
     ASSERT_EQ(config.erase(added), 1U) << added;
   config["data"] = data_;
   manifest["config_sha256"] = runtime::sha256(config.dump());

@@ -97,8 +97,8 @@ Digits some_digits(std::size_t count) {
   for (const std::size_t i : order) {
     digits.labels.push_back(label(i));
     for (std::size_t p = 0; p < Digits::kPixels; ++p)
-      digits.pixels.push_back(static_cast<std::uint8_t>(
-          std::lround(255 * array("image").at(static_cast<std::int64_t>(i * Digits::kPixels + p)))));
+      digits.pixels.push_back(
+          static_cast<std::uint8_t>(std::lround(255 * array("image").at(static_cast<std::int64_t>(i * Digits::kPixels + p)))));
   }
   return digits;
 }

@@ -11,6 +11,7 @@
 
 #include "onnx/onnx.pb.h"
 #include "runtime/files/npz.h"
+#include "tests/commands/digit_files.h"
 #include "tests/drive/command.h"
 
 namespace gcomp::test {
@@ -121,6 +122,22 @@ onnx::ModelProto language_model() {
   return model;
 }
 
+/// Ten classes from the mean colours of an image.
+onnx::ModelProto photo_model() {
+  constexpr std::int64_t kSide = 224, kClasses = 10;
+  onnx::ModelProto model = empty_model();
+  onnx::GraphProto& graph = *model.mutable_graph();
+  set_type(*graph.add_input(), "image", 3);
+  for (int i = 0; i < 2; ++i)
+    graph.mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->add_dim()->set_dim_value(kSide);
+  set_type(*graph.add_output(), "scores", kClasses);
+  add_matrix(graph, "fc.weight", {3, kClasses});
+  add_node(graph, "GlobalAveragePool", {"image"}, "pooled");
+  add_node(graph, "Flatten", {"pooled"}, "colours");
+  add_node(graph, "MatMul", {"colours", "fc.weight"}, "scores");
+  return model;
+}
+
 void write_proto(const fs::path& path, const onnx::ModelProto& model) {
   std::ofstream out(path, std::ios::binary);
   model.SerializeToOstream(&out);
@@ -139,7 +156,7 @@ std::vector<std::string> examples_in_document(std::string_view markdown) {
   std::vector<std::string> examples;
   bool fenced = false;
   const std::regex span("`([^`]+)`");
-  for (const std::string& line : lines_of(markdown)) {
+  for (const std::string& line : lines_of(std::regex_replace(std::string(markdown), std::regex("\\\\\n +"), ""))) {
     if (line.starts_with("```")) {
       fenced = !fenced;
     } else if (fenced || line.starts_with("    ")) {
@@ -174,11 +191,34 @@ void ExampleFolder::provide(const std::string& line) {
   for (std::string segment; std::getline(segments, segment, '|');)
     if (program_of(segment) == "gcomp") {
       const std::vector<std::string> words = words_of(segment);
+      provide_data(words);
+      if (std::ranges::count(words, "data") > 0) continue;  // gcomp data: there is no model
       if (std::find(words.begin(), words.end(), "convert") != words.end()) provide_conversion(words);
       else provide_segment(words);
       provide_keys(words);
       provide_beside(words);
     }
+}
+
+/// Data that are no .npz, by the names that documents give them, and a model that fits photos.
+void ExampleFolder::provide_data(const std::vector<std::string>& words) {
+  const auto names = [&](const std::string& name) {
+    return std::ranges::count(words, name) + std::ranges::count(words, name + "/") > 0;
+  };
+  if (names("digits.npz")) fs::copy_file(fs::path(GCOMP_SOURCE_DIR) / "examples/digits/test.npz", folder_ / "digits.npz");
+  if (std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("iris.csv"); }))
+    put(folder_ / "iris.csv", "sepal,petal,species\n5.1,1.4,setosa\n6.3,6.0,virginica\n");
+  if (names("FOLDER")) {
+    write_data(folder_ / "arrays.npz", value_of(words, "--loss"));
+    static_cast<void>(run_gcomp({"data", "convert", folder_ / "arrays.npz", "-o", folder_ / "FOLDER"}));
+  }
+  if (!names("photos")) return;
+  write_png_folder(some_digits(100), folder_ / "photos");
+  const auto model = std::ranges::find_if(words, [](const std::string& word) { return word.ends_with(".onnx"); });
+  if (model == words.end() || fs::exists(folder_ / *model)) return;
+  const bool large = std::ranges::any_of(words, [](const std::string& word) { return word.find("224") != word.npos; });
+  if (large) write_proto(folder_ / *model, photo_model());
+  else fs::copy_file(fs::path(GCOMP_SOURCE_DIR) / "examples/digits/digits.onnx", folder_ / *model);
 }
 
 /// What is converted, and the model beside it, all of one training.

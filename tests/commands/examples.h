@@ -41,6 +41,7 @@ class ExampleFolder {
   void provide_beside(const std::vector<std::string>& words);
   void provide_keys(const std::vector<std::string>& words);
   void provide_conversion(const std::vector<std::string>& words);
+  void provide_data(const std::vector<std::string>& words);
   void write_model(const std::filesystem::path& path, const std::vector<std::string>& words);
   void write_data(const std::filesystem::path& path, const std::string& loss);
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -147,13 +148,106 @@ TEST_F(DataCommands, ConvertRefusesAndLeavesNothing) {
   EXPECT_EQ(folder_.files(), 3);
 }
 
-TEST_F(DataCommands, BenchCountsRows) {
-  const nlohmann::json bench = report({"bench", file("digits"), "--seconds", "0.1", "--workers", "2", "--batch", "16"});
-  EXPECT_GT(bench.at("rows"), 0);
-  EXPECT_EQ(bench.at("rows").get<int>() % 16, 0);
-  EXPECT_EQ(bench.at("bytes").get<std::int64_t>(), bench.at("rows").get<std::int64_t>() * (64 + 8));
-  EXPECT_EQ(bench.at("worker_shares").size(), 2u);
-  EXPECT_EQ(data({"bench", file("digits"), "--batch", "0"}).exit_code, 2);
+/// Bytes in each layout, floats and class numbers, as folders of PNG and back.
+TEST_F(DataCommands, ImagesGoToAFolderAndBack) {
+  const std::string from_npz = trained_on(file("digits.npz"));
+  const CommandResult made = data({"convert", file("digits.npz"), "-o", file("made/"), "--to", "images", "--workers", "3"});
+  ASSERT_EQ(made.exit_code, 0) << made.errors;
+  EXPECT_TRUE(fs::exists(folder_ / "made/0/00.png"));
+  EXPECT_TRUE(trained_on(file("made")) == from_npz);
+
+  for (const Shape& row : {Shape{5, 4}, Shape{3, 5, 4}, Shape{1, 5, 4}, Shape{5, 4, 3}, Shape{5, 4, 1}}) {
+    Shape shape{2};
+    shape.insert(shape.end(), row.begin(), row.end());
+    Tensor bytes(DType::u8, shape), floats(DType::f32, shape);
+    for (std::int64_t i = 0; i < bytes.elements(); ++i)
+      bytes.set(i, static_cast<double>(37 * i % 256)), floats.set(i, bytes.at(i) / 255);
+    for (const Tensor& pixels : {bytes, floats}) {
+      const std::vector<NamedTensor> arrays{{"image", pixels}};
+      write_npz(file("a.npz"), arrays);
+      const CommandResult there = data({"convert", file("a.npz"), "-o", file("there"), "--to", "images"});
+      ASSERT_EQ(there.exit_code, 0) << there.errors;
+      EXPECT_EQ(there.errors.find("255 times") != std::string::npos, pixels.dtype() == DType::f32) << there.errors;
+      ASSERT_EQ(data({"convert", file("there"), "-o", file("back.npz"), "--augment", "resize([5, 4])"}).exit_code, 0);
+      const Tensor back = read_npz(file("back.npz"))[0].second;  // [2,C,5,4]
+      const std::int64_t channels = back.shape()[1];
+      for (std::int64_t i = 0; i < back.elements(); ++i) {
+        const std::int64_t n = i / (channels * 20), c = i / 20 % channels, pixel = i % 20;
+        const bool last = row.size() == 3 && row[2] != 4;
+        EXPECT_EQ(back.at(i), bytes.at(n * channels * 20 + (last ? pixel * channels + c : c * 20 + pixel)))
+            << to_string(pixels.type());
+      }
+      fs::remove_all(folder_ / "there");
+    }
+  }
+}
+
+TEST_F(DataCommands, FoldersAreNamedAfterClasses) {
+  fs::create_directories(folder_ / "pets");
+  fs::rename(folder_ / "digits/0", folder_ / "pets/zebra");
+  fs::rename(folder_ / "digits/1", folder_ / "pets/cat");
+  const CommandResult named =
+      data({"convert", file("pets"), "-o", file("small"), "--to", "images", "--size", "4", "--quality", "90"});
+  ASSERT_EQ(named.exit_code, 0) << named.errors;
+  EXPECT_EQ(named.errors.find("note"), std::string::npos) << named.errors;
+  const nlohmann::json small = report({"inspect", file("small")});
+  EXPECT_EQ(small.at("arrays")[0].at("images").at("width"), (std::vector<int>{4, 4}));
+  EXPECT_EQ(small.at("arrays")[1].at("classes"), (std::vector<std::string>{"cat", "zebra"}));
+
+  const Tensor image = Tensor::of(DType::u8, {3, 4, 4}, std::vector<double>(48, 7));
+  const std::vector<NamedTensor> arrays{{"image", image}, {"label", Tensor::of(DType::i64, {3}, {120, 3, 40})}, {"more", image}};
+  write_npz(file("a.npz"), arrays);
+  const CommandResult numbered = data({"convert", file("a.npz"), "-o", file("n"), "--to", "images"});
+  ASSERT_EQ(numbered.exit_code, 0) << numbered.errors;
+  for (const char* name : {"n/120/0.png", "n/003/1.png", "n/040/2.png"}) EXPECT_TRUE(fs::exists(folder_ / name)) << name;
+  EXPECT_NE(numbered.errors.find("'003', 3 in the data, becomes 0"), std::string::npos) << numbered.errors;
+  EXPECT_NE(numbered.errors.find("'more' is left out"), std::string::npos) << numbered.errors;
+}
+
+TEST_F(DataCommands, WhatIsNoImageIsRefusedWithWhatItIs) {
+  const auto refused = [&](const Tensor& image, const Tensor& label, int code, const std::string& part) {
+    const std::vector<NamedTensor> arrays{{"image", image}, {"label", label}};
+    write_npz(file("a.npz"), arrays);
+    const CommandResult result = data({"convert", file("a.npz"), "-o", file("x"), "--to", "images"});
+    EXPECT_EQ(result.exit_code, code) << result.errors;
+    EXPECT_NE(result.errors.find(part), std::string::npos) << result.errors;
+    fs::remove(folder_ / "a.npz");
+    EXPECT_EQ(folder_.files(), 3);
+  };
+  const Tensor label = Tensor::of(DType::i64, {2}, {0, 1});
+  Tensor floats(DType::f32, {2, 4, 4});
+  refused(Tensor(DType::i32, {2, 4, 4}), label, 2, "image i32[4,4], label i64[]");
+  refused(Tensor(DType::u8, {2, 16}), label, 2, "image u8[16]");
+  floats.set(17, 3.5);
+  refused(floats, label, 3, "a.npz', row 1: 'image' holds 3.5, wanted");
+  floats.set(17, std::nan(""));
+  refused(floats, label, 3, "row 1: 'image' holds nan");
+  refused(Tensor(DType::u8, {2, 4, 4}), Tensor::of(DType::i64, {2}, {0, -1}), 3, "row 1: 'label' is -1");
+  for (const std::string& out : {file("digits"), file("x.npz"), file("x.jpg")})
+    EXPECT_EQ(data({"convert", file("digits.npz"), "-o", out, "--to", "images"}).exit_code, 2) << out;
+  EXPECT_EQ(data({"convert", file("digits.npz"), "-o", file("x"), "--to", "npz"}).exit_code, 2);
+  EXPECT_EQ(data({"convert", file("digits.npz"), "-o", file("x"), "--to", "pictures"}).exit_code, 2);
+  EXPECT_EQ(folder_.files(), 3);
+}
+
+TEST_F(DataCommands, BenchTakesBatchesOfTheLoader) {
+  for (const char* workers : {"0", "2"}) {
+    const nlohmann::json bench = report({"bench", file("digits"), "--seconds", "0.1", "--workers", workers, "--batch", "16"});
+    EXPECT_GT(bench.at("rows"), 0);
+    EXPECT_EQ(bench.at("rows").get<int>() % 16, 0);
+    EXPECT_EQ(bench.at("bytes").get<std::int64_t>(), bench.at("rows").get<std::int64_t>() * (64 + 8));
+    EXPECT_EQ(bench.at("workers"), std::stoi(workers));
+    EXPECT_GT(bench.at("data_wait_seconds"), 0);
+    EXPECT_LE(bench.at("data_wait_seconds"), bench.at("seconds"));
+  }
+  EXPECT_EQ(report({"bench", file("digits.npz"), "--seconds", "0.05", "--batch", "1000"}).at("batch"), kDigitImages);
+  for (const char* flag : {"--batch", "--prefetch", "--seconds"})
+    EXPECT_EQ(data({"bench", file("digits"), flag, "0"}).exit_code, 2) << flag;
+  EXPECT_EQ(data({"bench", file("digits"), "--step-ms", "-1"}).exit_code, 2);
+  put(folder_ / "digits/9/zz.png", "no image");
+  const CommandResult result = data({"bench", file("digits"), "--workers", "2", "--seconds", "5"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_NE(result.errors.find("zz.png"), std::string::npos) << result.errors;
 }
 
 TEST_F(DataCommands, UnknownWordsAreNamed) {

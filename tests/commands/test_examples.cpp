@@ -50,8 +50,10 @@ TEST(Examples, InTheHelpOfTheCommands) {
 }
 
 TEST(Examples, InTheHelpOfEverySubcommand) {
-  const std::vector<std::string> names = subcommands();
+  std::vector<std::string> names = subcommands();
   ASSERT_GE(names.size(), 8u);
+  std::erase(names, "data");
+  names.insert(names.end(), {"data inspect", "data convert", "data bench"});
   for (const std::string& name : names) {
     const std::vector<std::string> examples = examples_in_text(help_of("gcomp " + name));
     EXPECT_FALSE(examples.empty()) << name << " has no example";

@@ -19,8 +19,8 @@ constexpr std::size_t kImages = 150;
 /// The bytes of trained.onnx.
 std::string trained_on(const std::string& data, const fs::path& folder, std::vector<std::string> more = {}) {
   const std::string out = (folder / "trained.onnx").string();
-  std::vector<std::string> arguments{"train",     kModel, "--data",  data, "--loss", "cross_entropy", "--batch", "16",
-                                     "--epochs",  "2",    "--seed",  "7",  "--out",  out};
+  std::vector<std::string> arguments{"train", kModel,     "--data", data,     "--loss", "cross_entropy", "--batch",
+                                     "16",    "--epochs", "2",      "--seed", "7",      "--out",         out};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const CommandResult run = run_gcomp(arguments);
   EXPECT_EQ(run.exit_code, 0) << run.errors;
@@ -71,8 +71,9 @@ TEST_F(TrainingData, GivesTheSameBytesWithAnyNumberOfWorkers) {
 
 TEST_F(TrainingData, GoesOnInMidEpochToTheSameBytes) {
   const std::string run = file("run");
-  std::vector<std::string> arguments{"train",   kModel,  "--data",   file("digits"), "--loss", "cross_entropy", "--batch", "16",
-                                     "--epochs", "2",    "--seed",   "7",            "--run-dir", run, "--checkpoint-every", "1"};
+  std::vector<std::string> arguments{
+      "train", kModel,   "--data", file("digits"), "--loss", "cross_entropy",      "--batch", "16", "--epochs",
+      "2",     "--seed", "7",      "--run-dir",    run,      "--checkpoint-every", "1"};
   arguments.insert(arguments.end(), {"--augment", "random_crop(8, padding=1), hflip", "--workers", "2"});
   const std::string whole = trained_on(file("digits"), folder(), {"--augment", "random_crop(8, padding=1), hflip"});
   EXPECT_FALSE(whole == from_npz());

@@ -105,10 +105,10 @@ TEST(ImageFolder, AnImageThatCannotBeReadIsNamed) {
   const auto error = [&](std::int64_t row) { return error_of([&] { source->images(0)->decode(row, 3, std::nullopt, image); }); };
   EXPECT_EQ(error(0), "");
   EXPECT_NE(error(1).find("/a/2.png': neither JPEG nor PNG"), std::string::npos) << error(1);
-  EXPECT_NE(error(2).find("/a/3.png': cannot be read: No such file"), std::string::npos) << error(2);
+  EXPECT_NE(error(2).find("/a/3.png': No such file"), std::string::npos) << error(2);
   fs::remove(folder.path() / "a" / "1.png");
   EXPECT_EQ(error(0).find("a/1.png': neither"), std::string::npos);
-  EXPECT_NE(error(0).find("/a/1.png': cannot be read: No such file"), std::string::npos) << error(0);
+  EXPECT_NE(error(0).find("/a/1.png': No such file"), std::string::npos) << error(0);
 }
 
 TEST(ImageFolder, LinksAreFollowedButNotInCircles) {

@@ -178,10 +178,9 @@ TEST(Tar, AnArchiveThatIsCutOffIsRefused) {
   const std::unique_ptr<Source> source = open_tar_spec(path.string());
   fs::resize_file(path, 600);
   Image image;
-  EXPECT_NE(error_of([&] {
-              source->images(1)->decode(0, 3, std::nullopt, image);
-            }).find("cut.tar', entry 'train/0002.jpg': the archive became shorter"),
-            std::string::npos);
+  const std::string error = error_of([&] { source->images(1)->decode(0, 3, std::nullopt, image); });
+  EXPECT_NE(error.find("cut.tar', entry 'train/0002.jpg': '"), error.npos) << error;
+  EXPECT_NE(error.find("it has become shorter while it was read"), error.npos) << error;
 }
 
 TEST(Tar, ACompressedArchiveIsRefusedWithTheCure) {

@@ -36,3 +36,9 @@ def mnist(test, **settings):
     """The share of the 2,000 images that are recognised, in percent."""
     output, _ = run(test, "mnist", ["mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"], **settings)
     return float(re.search(r"^test accuracy ([0-9.]+) %", output, re.M)[1])
+
+
+def photos(test, **settings):
+    """The shares that are recognised, in percent: of the tenth of the folder that was split off, and of the 360 other digits."""
+    output, _ = run(test, "photos", [], **settings)
+    return [float(share) for share in re.findall(r"^(?:test )?accuracy ([0-9.]+) %", output, re.M)]

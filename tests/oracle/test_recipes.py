@@ -12,3 +12,8 @@ class Recipes(unittest.TestCase):
 
     def test_mnist(self):
         self.assertGreater(recipes.mnist(self, EPOCHS=2), 90)
+
+    def test_photos(self):
+        of_the_folder, of_others = recipes.photos(self)
+        self.assertGreater(of_the_folder, 97)
+        self.assertGreater(of_others, 97)

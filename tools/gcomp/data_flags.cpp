@@ -45,6 +45,11 @@ void DataFlags::add_for_training(ArgumentParser& parser) {
   parser.add_option("--split", request.split, "train on this share of --data and evaluate the rest, such as 0.9")
       .type_name("SHARE")
       .group(kDataGroup);
+  parser
+      .add_option("--stratify", request.stratify,
+                  "with --split: the array of classes, such as label, each of which is divided by that share")
+      .type_name("ARRAY")
+      .group(kDataGroup);
   parser.add_option("--sample", request.sample, "draw rows with replacement: balanced(array=label), weighted(weights=ARRAY)")
       .type_name("HOW")
       .group(kDataGroup);

@@ -31,7 +31,7 @@ std::optional<PixelLayout> layout_of(const Shape& row) {
   return std::nullopt;
 }
 
-bool has_pixels(DType dtype) { return dtype == DType::u8 || dtype == DType::f32 || dtype == DType::f64; }
+bool has_pixels(DType dtype) { return dtype == DType::u8 || is_float(dtype); }
 
 std::vector<std::uint8_t> stretched(const std::vector<double>& values) {
   const auto [low, high] = std::ranges::minmax(values);
@@ -39,10 +39,6 @@ std::vector<std::uint8_t> stretched(const std::vector<double>& values) {
   for (std::size_t i = 0; i < values.size(); ++i)
     if (high > low && std::isfinite(values[i])) bytes[i] = static_cast<std::uint8_t>(255 * (values[i] - low) / (high - low) + 0.5);
   return bytes;
-}
-
-bool is_whole_number(DType dtype) {
-  return dtype != DType::f64 && dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16;
 }
 
 }  // namespace
@@ -71,6 +67,7 @@ void SampleRow::read(std::int64_t row, const EpochKey* key) {
 }
 
 void SampleRow::read(std::size_t array, std::int64_t row, const EpochKey* key) {
+  row_ = row;
   if (const data::ImageSource* images = source_.images(array)) {
     images->decode(row, images->channels(row), std::nullopt, images_[array]);
   } else if (key) {
@@ -80,14 +77,30 @@ void SampleRow::read(std::size_t array, std::int64_t row, const EpochKey* key) {
   }
 }
 
-std::optional<data::Image> SampleRow::as_image(std::size_t array) const {
+std::vector<std::uint8_t> SampleRow::bytes_of(std::size_t array, FloatPixels floats) const {
+  const Tensor& row = values_[array];
+  if (row.dtype() == DType::u8) {
+    const auto bytes = row.as<std::uint8_t>();
+    return {bytes.begin(), bytes.end()};
+  }
+  const std::vector<double> values = row.to_doubles();
+  if (floats == FloatPixels::stretched) return stretched(values);
+  std::vector<std::uint8_t> bytes(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!(values[i] >= 0 && values[i] <= 1))
+      throw UserError(concat(source_.where(row_), ": '", source_.arrays()[array].first, "' holds ", values[i],
+                             ", wanted bytes, or floats from 0 to 1"));
+    bytes[i] = static_cast<std::uint8_t>(std::lround(255 * values[i]));
+  }
+  return bytes;
+}
+
+std::optional<data::Image> SampleRow::as_image(std::size_t array, FloatPixels floats) const {
   if (is_image(array)) return images_[array];
   const Tensor& row = values_[array];
   const std::optional<PixelLayout> layout = layout_of(row.shape());
   if (!layout || !has_pixels(row.dtype())) return std::nullopt;
-  const auto bytes = row.as<std::uint8_t>();
-  const std::vector<std::uint8_t> pixels =
-      row.dtype() == DType::u8 ? std::vector<std::uint8_t>(bytes.begin(), bytes.end()) : stretched(row.to_doubles());
+  const std::vector<std::uint8_t> pixels = bytes_of(array, floats);
   data::Image image;
   image.reshape(layout->height, layout->width, layout->channels);
   const auto channels = static_cast<std::size_t>(layout->channels);
@@ -95,12 +108,6 @@ std::optional<data::Image> SampleRow::as_image(std::size_t array) const {
   for (std::size_t i = 0; i < pixels.size(); ++i)
     image.pixels[i] = layout->planes ? pixels[i % channels * plane + i / channels] : pixels[i];
   return image;
-}
-
-std::int64_t SampleRow::bytes() const {
-  std::size_t all = 0;
-  for (std::size_t i = 0; i < values_.size(); ++i) all += is_image(i) ? images_[i].pixels.size() : values_[i].bytes().size();
-  return static_cast<std::int64_t>(all);
 }
 
 std::optional<std::size_t> image_array(const data::Source& source) {
@@ -114,7 +121,7 @@ std::optional<std::size_t> label_array(const data::Source& source) {
   const std::vector<NamedType> arrays = source.arrays();
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const auto& [name, type] = arrays[i];
-    if (name == "label" && type.shape.empty() && is_whole_number(type.dtype)) return i;
+    if (name == "label" && type.shape.empty() && !is_float(type.dtype)) return i;
   }
   return std::nullopt;
 }

@@ -24,6 +24,12 @@ struct DataSpecFlags {
   std::unique_ptr<data::Source> open() const;
 };
 
+/// What floats mean as pixels.
+enum class FloatPixels : std::uint8_t {
+  stretched,  ///< least to largest of the row: something to look at
+  unit,       ///< 0 to 1: 255 times as much, rounded; others are an error
+};
+
 /// One row of all arrays. Its memory is kept from row to row; a thread has its own.
 class SampleRow {
  public:
@@ -37,13 +43,15 @@ class SampleRow {
   /// Of one that is, as it is stored.
   const data::Image& image(std::size_t array) const { return images_[array]; }
   bool is_image(std::size_t array) const { return source_.images(array) != nullptr; }
-  /// The array as an image, where its row looks like one: [H,W], [C,H,W] or [H,W,C] with 1 or 3 channels, u8, or floats that are
-  /// stretched between their least and largest.
-  std::optional<data::Image> as_image(std::size_t array) const;
-  std::int64_t bytes() const;
+  /// The array as an image, where its row looks like one: [H,W], [C,H,W] or [H,W,C] with 1 or 3 channels, u8 or floats. Throws
+  /// UserError for floats that are not what they should mean.
+  std::optional<data::Image> as_image(std::size_t array, FloatPixels floats = FloatPixels::stretched) const;
 
  private:
+  std::vector<std::uint8_t> bytes_of(std::size_t array, FloatPixels floats) const;
+
   const data::Source& source_;
+  std::int64_t row_ = -1;  // that was read last
   std::vector<Tensor> values_;
   std::vector<data::Image> images_;
 };

@@ -6,6 +6,7 @@
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
 #include "runtime/files/atomic_file.h"
+#include "runtime/files/npz.h"
 #include "tools/gcomp/class_weights.h"
 #include "tools/gcomp/command.h"
 #include "tools/gcomp/compile_progress.h"

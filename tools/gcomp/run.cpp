@@ -1,10 +1,11 @@
-// gcomp run: the outputs of a model, .onnx or .gcx, for the arrays of an .npz.
-#include <algorithm>
-#include <map>
+// gcomp run: the outputs of a model, .onnx or .gcx, for the arrays of an .npz, or for the rows of other data.
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "gcomp/driver/fit/batch_loader.h"
 #include "gcomp/driver/model_source.h"
+#include "gcomp/driver/opened_data.h"
 #include "gcomp/driver/prediction.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/npz.h"
@@ -15,14 +16,15 @@
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/outputs.h"
 #include "tools/gcomp/report.h"
-#include "tools/gcomp/training_data.h"
+#include "tools/gcomp/run_inputs.h"
 
 namespace gcomp::tools {
 namespace {
 
 struct RunFlags {
-  std::string model, inputs, outputs;
-  std::int64_t batch = 0, seed = 0;
+  std::string model, inputs, outputs, augment;
+  std::vector<std::string> map;
+  std::int64_t batch = 0, seed = 0, workers = -1;
   bool training = false, inference = false;
   ModelOptions model_options;
   LoraFlags lora;
@@ -30,21 +32,45 @@ struct RunFlags {
   TrustOptions trust;
 };
 
+/// An .npz by its name goes into the model as it is; all else as gcomp eval reads it.
+bool reads_data(const RunFlags& flags) {
+  return std::filesystem::path(flags.inputs).extension() != ".npz" || !flags.augment.empty() || !flags.map.empty();
+}
+
+driver::DataRequest data_request(const RunFlags& flags) {
+  return {.data = {flags.inputs}, .eval_data = {}, .map = flags.map, .augment = flags.augment};
+}
+
 /// What the run writes, none of it a file that it reads, in a folder that can be written to.
 Outputs protected_outputs(const RunFlags& flags) {
   Outputs files({{"--outputs", flags.outputs, kArrayEndings}});
   files.protect("model", flags.model);
-  files.protect("data", flags.inputs);
+  for (const std::string& path : reads_data(flags) ? driver::paths_of(data_request(flags)) : std::vector{flags.inputs})
+    files.protect("data", path);
   flags.lora.protect(files);
   { runtime::AtomicFile probe(flags.outputs); }
   return files;
 }
 
-Predictor make_predictor(const RunFlags& flags, const Outputs& outputs, const Console& console, CompileProgress& compiling) {
+/// A predictor, and the data that it is made for.
+struct PredictorOfData {
+  Predictor predictor;
+  std::vector<data::WantedArray> wanted;
+  driver::OpenedData data;
+};
+
+PredictorOfData make_predictor(const RunFlags& flags, const Outputs& outputs, const Console& console, CompileProgress& compiling) {
   runtime::DeviceOptions device = flags.device.parse(console);
   compiling.watch(device);
   const runtime::ArtifactTrust trust = flags.trust.parse(flags.model);
-  if (is_artifact(flags.model)) return Predictor::load(flags.model, device, flags.device.request(), trust);
+  const bool reads = reads_data(flags);
+  if (is_artifact(flags.model)) {
+    PredictorOfData made{
+        .predictor = Predictor::load(flags.model, device, flags.device.request(), trust), .wanted = {}, .data = {}};
+    made.wanted = driver::wanted_inputs(made.predictor);
+    if (reads) made.data = driver::open_data(data_request(flags), made.predictor, made.wanted);
+    return made;
+  }
   driver::PredictOptions options;
   options.batch = flags.batch;
   options.graph = flags.model_options.parse();
@@ -60,22 +86,14 @@ Predictor make_predictor(const RunFlags& flags, const Outputs& outputs, const Co
   };
   Model model = Model::load(flags.model);
   outputs.protect_model(driver::onnx_file(model)->files);
-  return driver::make_predictor(std::move(model), options);
-}
-
-/// The rows of one input, front to back; a scalar is the same for all of them.
-class InputRows {
- public:
-  InputRows(const runtime::NpzFile& file, const std::string& name) {
-    if (file.type(name).shape.empty()) scalar_ = file.load(name);
-    else rows_ = file.open_rows(name);
+  std::vector<data::WantedArray> wanted = driver::wanted_inputs(model);
+  driver::OpenedData data;
+  if (reads) {
+    data = driver::open_data(data_request(flags), wanted);
+    options.graph.input_forms = data.input_forms;
   }
-  const Tensor& next(std::int64_t count) { return rows_ ? rows_->next(count) : scalar_; }
-
- private:
-  std::optional<runtime::NpzRows> rows_;
-  Tensor scalar_;
-};
+  return {driver::make_predictor(std::move(model), options), std::move(wanted), std::move(data)};
+}
 
 class Run {
  public:
@@ -84,18 +102,19 @@ class Run {
         console_(console),
         files_(protected_outputs(flags)),
         compiling_(console),
-        predictor_(make_predictor(flags, files_, console, compiling_)),
-        file_(flags.inputs) {
-    for (const std::string& name : predictor_.input_names()) types_.emplace(name, file_.type(name));
-  }
+        made_(make_predictor(flags, files_, console, compiling_)),
+        predictor_(made_.predictor),
+        inputs_(reads_data(flags) ? data_inputs(made_.data, made_.wanted, static_cast<int>(flags.workers))
+                                  : npz_inputs(flags.inputs, predictor_.input_names())) {}
 
   void run() {
     console_.say("device: " + predictor_.device());
-    predictor_.prepare({types_.begin(), types_.end()});
+    for (const std::string& note : made_.data.notes) console_.say("note: " + note);
+    predictor_.prepare({inputs_->types().begin(), inputs_->types().end()});
     report_forms(console_, flags_.model, driver::switched_forms(predictor_),
                  flags_.training ? "run in training form (the file has them in inference form)"
                                  : "run in inference form (--training keeps them as in training)");
-    const std::int64_t rows = common_rows();
+    const std::int64_t rows = inputs_->rows();
     report_rows(rows);
     if (rows > 0 && predictor_.runs_in_batches()) run_batches(rows);
     else run_whole();
@@ -103,17 +122,6 @@ class Run {
   }
 
  private:
-  /// Rows of all arrays but scalars; 0 where they differ.
-  std::int64_t common_rows() const {
-    std::int64_t rows = -1;
-    for (const auto& [name, type] : types_) {
-      if (type.shape.empty()) continue;
-      if (rows >= 0 && rows != type.shape[0]) return 0;
-      rows = type.shape[0];
-    }
-    return std::max<std::int64_t>(rows, 0);
-  }
-
   /// Where a program for one row computes rows apart, only the user knows whether they depend on each other.
   void report_rows(std::int64_t rows) const {
     const std::int64_t most = predictor_.batch();
@@ -134,22 +142,18 @@ class Run {
 
   /// Inputs and outputs pass through memory a batch at a time.
   void run_batches(std::int64_t rows) {
-    std::vector<std::pair<std::string, InputRows>> inputs;
-    for (const auto& [name, type] : types_) inputs.emplace_back(name, InputRows(file_, name));
+    inputs_->begin(predictor_.batch());
     outputs_ = predictor_.output_types(rows);
     runtime::NpzStream out(flags_.outputs, outputs_);
     for (std::int64_t first = 0; first < rows; first += predictor_.batch()) {
-      Batch part;
-      for (auto& [name, source] : inputs) part.emplace_back(name, source.next(predictor_.batch()));
-      const std::vector<NamedTensor> results = predict(part, first);
+      const std::vector<NamedTensor> results = predict(inputs_->next(), first);
       for (std::size_t i = 0; i < results.size(); ++i) out.append(i, results[i].second.bytes());
     }
     out.commit();
   }
 
   void run_whole() {
-    const std::vector<NamedTensor> arrays = load_arrays(flags_.inputs, predictor_.input_names());
-    const std::vector<NamedTensor> results = predict(views_of(arrays));
+    const std::vector<NamedTensor> results = predict(inputs_->whole());
     for (const auto& [name, tensor] : results) outputs_.emplace_back(name, tensor.type());
     runtime::write_npz(flags_.outputs, results);
   }
@@ -168,9 +172,9 @@ class Run {
   const Console& console_;
   Outputs files_;
   CompileProgress compiling_;
-  Predictor predictor_;
-  runtime::NpzFile file_;
-  std::map<std::string, TensorType> types_;
+  PredictorOfData made_;
+  Predictor& predictor_;
+  std::unique_ptr<RunInputs> inputs_;
   std::vector<std::pair<std::string, TensorType>> outputs_;
 };
 
@@ -178,10 +182,23 @@ class Run {
 
 Command add_run(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<RunFlags>();
-  ArgumentParser parser = root.add_subcommand("run", "run a model on the arrays of an .npz, write its outputs");
+  ArgumentParser parser = root.add_subcommand("run", "run a model on arrays or other data, write its outputs");
   parser.add_option("MODEL", flags->model, "an .onnx file, or a .gcx").required();
-  parser.add_option("--inputs", flags->inputs, "arrays named after the model's inputs").type_name("NPZ").required();
+  parser
+      .add_option("--inputs", flags->inputs,
+                  "an .npz with arrays named after the model's inputs, or what --data of train and eval takes: folders of images, "
+                  "tables, ... (docs/data.md)")
+      .type_name("DATA")
+      .required();
   parser.add_option("--outputs", flags->outputs, "arrays named after the model's outputs").type_name("NPZ").required();
+  parser
+      .add_option("--augment", flags->augment,
+                  "what is done to rows first, in the form of inference: 'resize(256), center_crop(224), normalize(imagenet)' "
+                  "(default: what a .gcx keeps)")
+      .type_name("LIST");
+  parser.add_repeated("--map", flags->map, "the array that feeds an input, where their names differ; may be repeated")
+      .type_name("INPUT=ARRAY");
+  parser.add_option("--workers", flags->workers, "threads that read rows ahead (default: by the data)").type_name("N");
   parser
       .add_option("--batch", flags->batch,
                   "rows of one run (default: a power of two that follows from the model's shapes; all at once where rows depend on "
@@ -200,6 +217,7 @@ Command add_run(ArgumentParser& root, Console& console) {
   parser.set_footer(
       "Examples:\n"
       "  gcomp run trained.onnx --inputs x.npz --outputs y.npz\n"
+      "  gcomp run trained.onnx --inputs photos --augment 'resize(256), center_crop(224), normalize(imagenet)' --outputs y.npz\n"
       "  gcomp run model.gcx --inputs x.npz --outputs y.npz --threads 2\n"
       "  gcomp run model.gcx --rebuild --inputs x.npz --outputs y.npz\n\n"
       "A .gcx holds machine code that runs as you: read only those whose origin you trust, ask for a signature, or --rebuild.");
@@ -209,6 +227,8 @@ Command add_run(ArgumentParser& root, Console& console) {
             if (flags->training && flags->inference)
               throw UserError("--training and --inference exclude each other", ExitCode::usage);
             require_batch(flags->batch);
+            if (flags->workers < -1 || flags->workers > driver::kMostWorkers)
+              throw UserError(concat("--workers ", flags->workers, ": wanted 0 to ", driver::kMostWorkers), ExitCode::usage);
             Run(*flags, console).run();
           }};
 }

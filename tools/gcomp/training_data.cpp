@@ -17,10 +17,6 @@ std::vector<NamedTensor> load_arrays(const std::string& path, const std::vector<
 
 Batch views_of(const std::vector<NamedTensor>& arrays) { return Batch(arrays.begin(), arrays.end()); }
 
-runtime::Dataset open_data(const std::string& path, const std::vector<std::string>& names) {
-  return runtime::Dataset::open(path, names);
-}
-
 std::vector<std::string> array_names(const Model& model, const driver::LossSpec& loss,
                                      std::span<const passes::MetricSpec> metrics) {
   std::vector<std::string> names;
@@ -47,12 +43,6 @@ void require_names(const Model& model, const driver::LossSpec& loss, std::span<c
 std::map<std::string, TensorType> types_of(const std::vector<NamedTensor>& arrays) {
   std::map<std::string, TensorType> types;
   for (const auto& [name, tensor] : arrays) types.emplace(name, tensor.type());
-  return types;
-}
-
-std::map<std::string, TensorType> types_of(const runtime::Dataset& data, const std::vector<std::string>& names) {
-  std::map<std::string, TensorType> types;
-  for (const std::string& name : names) types.emplace(name, data.array(name).type());
   return types;
 }
 

@@ -7,16 +7,12 @@
 #include <vector>
 
 #include "gcomp/driver/training.h"
-#include "runtime/dataset.h"
 
 namespace gcomp::tools {
 
 /// The arrays of these names, of any shapes.
 std::vector<NamedTensor> load_arrays(const std::string& path, const std::vector<std::string>& names);
 Batch views_of(const std::vector<NamedTensor>& arrays);
-
-/// Reads the arrays of these names, which have rows; others of the file are ignored.
-runtime::Dataset open_data(const std::string& path, const std::vector<std::string>& names);
 
 /// Inputs of the model, and the arrays that the loss and the metrics read beside them.
 std::vector<std::string> array_names(const Model& model, const driver::LossSpec& loss,
@@ -28,6 +24,5 @@ void require_names(const Model& model, const driver::LossSpec& loss, std::span<c
 
 /// Types of the arrays, for the binding of shapes.
 std::map<std::string, TensorType> types_of(const std::vector<NamedTensor>& arrays);
-std::map<std::string, TensorType> types_of(const runtime::Dataset& data, const std::vector<std::string>& names);
 
 }  // namespace gcomp::tools

@@ -45,7 +45,10 @@ Outputs outputs_of(const TrainFlags& flags) {
   Outputs outputs(std::move(files));
   flags.lora.protect(outputs);
   outputs.protect("model", flags.model);
-  for (const std::string& path : driver::paths_of(flags.data.request)) outputs.protect("data", path);
+  const driver::DataRequest& data = flags.data.request;
+  for (const std::string& path : driver::paths_of({.data = data.data, .eval_data = {}})) outputs.protect("data", path);
+  for (const std::string& path : driver::paths_of({.data = {}, .eval_data = data.eval_data}))
+    outputs.protect("evaluation data", path);
   if (const std::string file = driver::loss_file_of(flags.loss); !file.empty()) outputs.protect("loss graph", file);
   if (!flags.init.empty()) outputs.protect("file of initial weights", flags.init);
   return outputs;
