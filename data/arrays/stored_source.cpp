@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
@@ -47,6 +48,37 @@ std::pair<const RowRun&, std::int64_t> locate_row(const StoredArray& array, std:
   return {array.runs[run], row};
 }
 
+/// A read of few bytes costs as much as one of many, and labels come with each row. Bools may be wrong in some row, which is an
+/// error when that row is due.
+bool is_held_in_memory(const StoredArray& array) {
+  if (array.row.dtype == DType::boolean) return false;
+  constexpr std::int64_t kShortRow = 64, kMostBytes = std::int64_t{64} << 20;
+  return array.row.bytes() <= kShortRow && stored_rows(array) <= kMostBytes / std::max<std::int64_t>(array.row.bytes(), 1);
+}
+
+void hold_in_memory(StoredArray& array, const std::string& source) {
+  TensorType type{array.row.dtype, {stored_rows(array)}};
+  type.shape.insert(type.shape.end(), array.row.shape.begin(), array.row.shape.end());
+  Tensor all(type);
+  const auto row_bytes = static_cast<std::size_t>(array.row.bytes());
+  std::span<std::byte> rest = all.bytes();
+  std::int64_t row = 0;
+  const auto take = [&](std::size_t bytes) { return std::exchange(rest, rest.subspan(bytes)).first(bytes); };
+  for (const RowRun& run : array.runs) try {
+      const bool joined = run.stride == row_bytes;
+      if (joined) run.file->read(run.offset, rest.first(row_bytes * static_cast<std::size_t>(run.rows)));
+      for (std::int64_t i = 0; i < run.rows; ++i, ++row) {
+        const std::span<std::byte> bytes = take(row_bytes);
+        if (!joined) run.file->read(run.offset + static_cast<std::uint64_t>(i) * run.stride, bytes);
+        make_row_native(array, bytes);
+      }
+    } catch (const UserError& error) {
+      throw UserError(concat(runtime::where_of(source, array.name), ", row ", row, ": ", error.what()));
+    }
+  array.memory = std::move(all);
+  array.runs.clear();
+}
+
 bool is_wanted_array(std::string_view name, std::span<const WantedArray> wanted) {
   return std::ranges::any_of(wanted, [&](const WantedArray& w) { return w.name == name; });
 }
@@ -81,6 +113,8 @@ StoredSource::StoredSource(std::string source, std::vector<StoredArray> arrays, 
     check_user(stored_rows(array) == rows_, "'", source_, "': array '", arrays_[0].name, "' has ", rows_, " rows, but array '",
                array.name, "' has ", stored_rows(array));
   check_user(rows_ > 0, "'", source_, "' has no rows");
+  for (StoredArray& array : arrays_)
+    if (!array.runs.empty() && is_held_in_memory(array)) hold_in_memory(array, source_);
 }
 
 std::vector<NamedType> StoredSource::arrays() const {

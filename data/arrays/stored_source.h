@@ -35,7 +35,7 @@ struct StoredArray {
   std::vector<std::string> class_names = {};
 };
 
-/// A row costs one read into its destination.
+/// A row costs one read into its destination; arrays of short rows, as labels are, are read into memory once.
 class StoredSource final : public Source {
  public:
   /// Throws UserError where there are no arrays or no rows, or where two have another number of rows.

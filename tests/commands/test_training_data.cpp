@@ -83,6 +83,7 @@ TEST_F(TrainingData, GoesOnInMidEpochToTheSameBytes) {
   const CommandResult rest = run_gcomp(arguments);
   EXPECT_EQ(rest.exit_code, 0) << rest.errors;
   EXPECT_TRUE(contents(fs::path(run) / "last.onnx") == whole);
+  EXPECT_EQ(nlohmann::json::parse(contents(fs::path(run) / "classes.json")).size(), 10U);
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ TEST(SafetensorsFormat, ReadsWhatItsOwnLibraryWrote) {
     EXPECT_EQ(integers(*source, "label", i), (std::vector<std::int64_t>{i * i}));
     EXPECT_EQ(integers(*source, "flags", i), (std::vector<std::int64_t>{1, 0}));
   }
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(source->whole(i), nullptr);
+  for (std::size_t i = 0; i < 4; ++i)  // short rows are read once, bools as they are due
+    EXPECT_EQ(source->whole(i) == nullptr, source->arrays()[i].second.dtype == DType::boolean);
 }
 
 TEST(SafetensorsFormat, GivesWhatIsWanted) {

@@ -66,15 +66,17 @@ void TrainingRun::begin(const FitPlan& plan) {
                     flags_.run.log_every.value_or(0), plan.done);
 }
 
-/// What numbers of the data stand for is kept beside the run.
+/// What numbers of the data stand for is kept beside the run; what an earlier run there had is not.
 void TrainingRun::keep_names() const {
   if (!directory_) return;
   const std::filesystem::path folder(directory_->path());
   const auto write = [&](const char* name, std::string_view text) {
-    runtime::write_file(folder / name, std::as_bytes(std::span(text)));
+    std::error_code none;
+    if (text.empty()) std::filesystem::remove(folder / name, none);
+    else runtime::write_file(folder / name, std::as_bytes(std::span(text)));
   };
-  if (!data_.vocabulary.empty()) write("vocab.json", data_.vocabulary);
-  if (!data_.classes.empty()) write("classes.json", nlohmann::json(data_.classes).dump(2, ' ', false, kReplace) + "\n");
+  write("vocab.json", data_.vocabulary);
+  write("classes.json", data_.classes.empty() ? "" : nlohmann::json(data_.classes).dump(2, ' ', false, kReplace) + "\n");
 }
 
 void TrainingRun::report_schedule(const FitPlan& plan) const {

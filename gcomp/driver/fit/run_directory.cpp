@@ -23,6 +23,9 @@ constexpr std::string_view kLockName = "lock", kCheckpointsName = "checkpoints";
 /// What only a run has: a folder with neither of them holds none.
 constexpr std::string_view kConfigName = "config.json", kRunName = "run.json", kMetricsName = "metrics.jsonl";
 
+/// Who starts the run keeps there what numbers of its data stand for, before it begins.
+bool is_of_data(const std::string& name) { return name == "vocab.json" || name == "classes.json"; }
+
 /// What a run makes in its folder.
 bool is_of_run(const std::string& name) {
   constexpr std::string_view kNames[] = {kConfigName,    kRunName,         kMetricsName, "metrics.csv", "log.txt",
@@ -84,7 +87,7 @@ void RunDirectory::Impl::look() {
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
     has_run |= name == kConfigName || name == kRunName || name == kCheckpointsName;
-    if (!is_of_run(name)) foreign = name;
+    if (!is_of_run(name) && !is_of_data(name)) foreign = name;
   }
   if (!has_run && !foreign.empty())
     throw UserError(concat("--run-dir ", path, ": it holds other files, such as '", foreign, "', and no run; give an empty folder"),
