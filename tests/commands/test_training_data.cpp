@@ -79,6 +79,7 @@ TEST_F(TrainingData, GoesOnInMidEpochToTheSameBytes) {
   EXPECT_FALSE(whole == from_npz());
   const CommandResult cut = interrupt_gcomp(arguments, "step 5/");
   EXPECT_EQ(cut.exit_code, 75) << cut.errors;
+  EXPECT_EQ(nlohmann::json::parse(contents(fs::path(run) / "classes.json")).size(), 10U);
   arguments.push_back("--resume");
   const CommandResult rest = run_gcomp(arguments);
   EXPECT_EQ(rest.exit_code, 0) << rest.errors;

@@ -28,9 +28,8 @@ bool is_of_data(const std::string& name) { return name == "vocab.json" || name =
 
 /// What a run makes in its folder.
 bool is_of_run(const std::string& name) {
-  constexpr std::string_view kNames[] = {kConfigName,    kRunName,         kMetricsName, "metrics.csv", "log.txt",
-                                         "last.onnx",    "last.gcx",       "best.onnx",  "best.gcx",    "vocab.json",
-                                         "classes.json", kCheckpointsName, kLockName};
+  constexpr std::string_view kNames[] = {kConfigName, kRunName,    kMetricsName, "metrics.csv",    "log.txt", "last.onnx",
+                                         "last.gcx",  "best.onnx", "best.gcx",   kCheckpointsName, kLockName};
   return std::ranges::count(kNames, name) > 0 || name.starts_with("events.out.tfevents.") || runtime::is_temporary_name(name);
 }
 
