@@ -64,7 +64,8 @@ void RowReader::require(std::string_view name, const TensorType& batch, ByteForm
   check_user(row.shape == wanted, where, ": each row is ", to_string(row), ", wanted ", to_string(TensorType{batch.dtype, wanted}));
   const Tensor* whole = data_.whole(index);
   pixels_[index] = bytes == ByteForm::pixels && row.dtype == DType::u8 && is_float(batch.dtype);
-  if (!pixels_[index]) check_convertible(whole ? *whole : Tensor(with_rows(row, 0)), batch.dtype, where);
+  if (!pixels_[index] && whole) check_convertible(*whole, batch.dtype, where);
+  if (!pixels_[index] && !whole) check_convertible(Tensor(with_rows(row, 0)), batch.dtype, where);
   gathered_[index] = batch.dtype;
   if (!whole && batch.dtype != row.dtype) rows_[index] = Tensor(with_rows(row, 1));
 }

@@ -169,7 +169,7 @@ class Splits(WithScratch):
     def test_refusals(self):
         label = np.arange(40) % CLASSES
         for options, part in ((["--split", 0.8, "--stratify", "weight"], "wanted a whole number"), (["--split", 0.8, "--stratify", "image"], "wanted one number in each row"),
-                              (["--split", 0.8, "--stratify", "labl"], "has no array 'labl'"), (["--stratify", "label"], "--split 0.9")):
+                              (["--split", 0.8, "--stratify", "labl"], "has no array 'labl'"), (["--eval-data", self.scratch / "data.npz", "--stratify", "label"], "--split 0.9")):
             with self.assertRaises(AssertionError) as refused:
                 self.evaluated(label, *options)
             self.assertIn(part, str(refused.exception))

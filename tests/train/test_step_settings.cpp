@@ -393,7 +393,7 @@ TEST_F(StepCommand, WhatIsWrongIsSaid) {
   expect(group("*: lr=0.1y"), "lr: found 0.1y, wanted a number of at least 0, or with an x what the base rate is multiplied by");
   expect(group("*: lr=-1x"), "lr: found -1x");
   expect(group("*: lr=1x, lr=2x"), "lr is given twice");
-  expect(group("kind:bias"), "found 'bias' behind the last ':', wanted option=value");
+  expect(group("kind:bias"), "no ':' between selector and options");
   expect(group("lr=0.1x"), "wanted SELECTOR: option=value");
   expect(group("*.weight, kind:bias lr=0.1"), "no ':' between selector and options");
   expect(group("*:"), "wanted SELECTOR: option=value");
