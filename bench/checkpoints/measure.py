@@ -3,8 +3,9 @@
     python bench/checkpoints/measure.py --gcomp build/bin/gcomp [--model M.onnx --data D.npz --loss L --batch B] [--every 50] [--rounds 3]
 
 Trains the same steps in turns with a checkpoint after every N and with none, both with --run-dir, and prints the seconds of the steps
-of each and their ratio. A run has 2 N + N / 2 steps, so that two checkpoints are written while it goes on. Without --model it is GPT-2 124M with the batch of its record, filled as
-../shared/models/fill.py does. Needs numpy, and onnx for that.
+of each and their ratio, and what one checkpoint takes as a share of 50 steps. A run has 2 N + N / 2 steps, so that two checkpoints are
+written while it goes on. Without --model it is GPT-2 124M, filled as ../shared/models/fill.py does, in batches of B rows of 64 tokens.
+Needs numpy, and onnx for that.
 """
 import argparse
 import importlib.util
@@ -18,7 +19,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def write_gpt2(folder):
+def write_gpt2(folder, batch):
     import numpy as np
     import onnx
 
@@ -29,8 +30,9 @@ def write_gpt2(folder):
     record = json.loads((models / "architectures/gpt2_124m.json").read_text())
     onnx.save(fill.load("gpt2_124m"), folder / "model.onnx")
     inputs, label = fill.batch("gpt2_124m", record["inputs"], record["draw"], record["label"])
-    np.savez(folder / "data.npz", **inputs, label=label)
-    return folder / "model.onnx", folder / "data.npz", record["loss"], len(label)
+    arrays = {name: np.resize(array, (batch, *array.shape[1:])) for name, array in {**inputs, "label": label}.items()}
+    np.savez(folder / "data.npz", **arrays)
+    return folder / "model.onnx", folder / "data.npz", record["loss"], batch
 
 
 def seconds_of(options, model, data, loss, batch, folder, every):
@@ -51,14 +53,14 @@ def main():
     parser.add_argument("--model")
     parser.add_argument("--data")
     parser.add_argument("--loss", default="cross_entropy")
-    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     options.steps = 2 * options.every + options.every // 2
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        workload = (options.model, options.data, options.loss, options.batch) if options.model else write_gpt2(folder)
+        workload = (options.model, options.data, options.loss, options.batch) if options.model else write_gpt2(folder, options.batch)
         times = {0: [], options.every: []}
         for _ in range(options.rounds):
             for every, list_of in times.items():
@@ -69,6 +71,8 @@ def main():
     without, with_them = times[0], times[options.every]
     print(f"share of time: {100 * (statistics.median(with_them) / statistics.median(without) - 1):.2f} % (medians), "
           f"{100 * (min(with_them) / min(without) - 1):.2f} % (least)")
+    step, one = min(without) / options.steps, (min(with_them) - min(without)) / 2
+    print(f"a step {step:.2f} s, a checkpoint {one:.2f} s: {100 * one / (50 * step):.2f} % of 50 steps (least)")
 
 
 if __name__ == "__main__":
