@@ -50,6 +50,7 @@ bool is_abandoned(const fs::path& path) {
 
 CompileFolder::CompileFolder() {
   std::string name = (temporary_directory() / concat(kFolderPrefix, "XXXXXX")).string();
+  const StartingEntry entry;
   if (!mkdtemp(name.data()))
     throw DeviceError(concat("cannot create a folder for compilation (", name, "): ", std::strerror(errno)),
                       ExitCode::kernel_compile);

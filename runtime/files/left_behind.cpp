@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <climits>
 #include <cstring>
 #include <utility>
@@ -29,6 +30,8 @@ static_assert(std::atomic<Kind>::is_always_lock_free, "a signal handler reads it
 std::array<Slot, 128> g_slots;
 std::atomic<bool> g_ending{false}, g_abandoned{false};
 std::atomic<int> g_starting{0};
+
+constexpr timespec kMillisecond{.tv_sec = 0, .tv_nsec = 1'000'000};
 
 /// Takes a free slot and fills it; -1 where there is none.
 int occupy(Kind kind, int directory, pid_t group, const std::string& path) {
@@ -66,12 +69,35 @@ void remove_files(int folder, const char* start) {
     }
 }
 
+/// With the folders in it, and theirs, as deep as any that gcomp writes.
+void remove_contents(int folder, int depth) {
+  constexpr int kDeepest = 4;
+  alignas(DirectoryEntry) char buffer[4096];
+  for (long count; (count = syscall(SYS_getdents64, folder, buffer, sizeof buffer)) > 0;)
+    for (long at = 0; at < count;) {
+      const auto* entry = reinterpret_cast<const DirectoryEntry*>(buffer + at);
+      at += entry->length;
+      if (std::strcmp(entry->name, ".") == 0 || std::strcmp(entry->name, "..") == 0) continue;
+      if (unlinkat(folder, entry->name, 0) == 0 || depth == kDeepest) continue;
+      const int inner = openat(folder, entry->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+      if (inner < 0) continue;
+      remove_contents(inner, depth + 1);
+      close(inner);
+      unlinkat(folder, entry->name, AT_REMOVEDIR);
+    }
+}
+
+/// Other threads go on meanwhile, and one of them may just put a file there: then once more.
 void remove_folder(const char* path) {
-  const int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (folder < 0) return;
-  remove_files(folder, "");
-  close(folder);
-  rmdir(path);
+  constexpr int kMostAttempts = 1000;
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    const int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0) return;
+    remove_contents(folder, 0);
+    close(folder);
+    if (rmdir(path) == 0 || (errno != ENOTEMPTY && errno != EEXIST)) return;
+    nanosleep(&kMillisecond, nullptr);
+  }
 }
 
 void remove_file(int directory, const char* path) {
@@ -126,7 +152,6 @@ StartingEntry::~StartingEntry() {
 
 void remove_left_behind() noexcept {
   constexpr int kMostWaits = 1000;  // milliseconds
-  constexpr timespec kMillisecond{.tv_sec = 0, .tv_nsec = 1'000'000};
   g_ending.store(true);
   for (int i = 0; i < kMostWaits && g_starting.load() > 0; ++i) nanosleep(&kMillisecond, nullptr);
   for (const Slot& slot : g_slots)

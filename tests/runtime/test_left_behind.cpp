@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <thread>
 
 #include "runtime/cpu/compile_folder.h"
 #include "runtime/cpu/process.h"
@@ -53,6 +54,30 @@ TEST(LeftBehind, FilesAndFoldersGo) {
   unsetenv("TMPDIR");
   EXPECT_TRUE(fs::is_empty(folder / "tmp"));
   EXPECT_EQ(folder.files(), 4);  // kept, done, another's and tmp
+}
+
+/// One thread of the process goes on writing while another removes.
+TEST(LeftBehind, AFolderGoesThatAThreadStillFills) {
+  const test::TemporaryDirectory folder;
+  fs::create_directories(folder / "tmp");
+  setenv("TMPDIR", (folder / "tmp").c_str(), 1);
+  end_amid([&] {
+    const cpu::CompileFolder compilation;
+    const auto put = [&](int i) {
+      const std::string name = (compilation.path() / std::to_string(i)).string();
+      close(open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    };
+    put(0);
+    fs::create_directories(compilation.path() / "inner" / "inmost");
+    test::put(compilation.path() / "inner" / "inmost" / "file", "text");
+    std::thread([put] {
+      for (int i = 1; i < 2000; ++i) put(i);
+    }).detach();
+    while (!fs::exists(compilation.path() / "20")) usleep(10);
+    end_now();
+  });
+  unsetenv("TMPDIR");
+  EXPECT_TRUE(fs::is_empty(folder / "tmp"));
 }
 
 TEST(LeftBehind, CompilersEnd) {
