@@ -66,7 +66,7 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
   };
   const bool generated = runtime::visit_step(
       *step, [](runtime::KernelLaunch&) { return true; }, [&](runtime::MatmulCall& call) { return generate(call); },
-      [&](runtime::ConvolutionCall& call) { return generate(call); });
+      [&](runtime::ConvolutionCall& call) { return generate(call); }, [](runtime::CollectiveCall&) { return true; });
   if (!generated) return false;
   program.add_step(*std::move(step));
   return true;
