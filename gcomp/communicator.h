@@ -6,11 +6,13 @@
 #include <span>
 #include <string>
 
+#include "gcomp/error.h"
+
 namespace gcomp {
 
-/// The ranks are numbered from 0 to size() - 1. All of them call the same functions in the same order with the same sizes, each from
-/// one thread at a time; a call returns when its own part is done. Bytes arrive as they were sent: nothing here adds or rounds.
-/// Functions throw DeviceError, naming what failed, where a rank cannot be reached.
+/// The ranks are numbered from 0 to size() - 1. All of them call the same functions in the same order with the same sizes, each
+/// from one thread at a time; a call returns when its own part is done. Bytes arrive as they were sent: nothing here adds or
+/// rounds. Functions throw DeviceError, naming what failed, where a rank cannot be reached.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -22,7 +24,8 @@ class Communicator {
   /// The name of the machine that this rank runs on.
   virtual std::string host() const = 0;
 
-  /// `send` and `receive` are size() parts of equal length: part r goes to rank r, and from rank r comes part r. They do not overlap.
+  /// `send` and `receive` are size() parts of equal length: part r goes to rank r, and from rank r comes part r. They do not
+  /// overlap.
   virtual void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) = 0;
   /// Every rank's `send`, one after another, to all; `receive` is size() times as long, and may hold `send` at its own place.
   virtual void all_gather(std::span<const std::byte> send, std::span<std::byte> receive) = 0;
@@ -30,6 +33,12 @@ class Communicator {
   virtual void broadcast(std::span<std::byte> data, int root) = 0;
   /// Ends all ranks, this one included, and lets the launcher give this exit code; does not return where the transport can do that.
   virtual void abort(int exit_code) noexcept = 0;
+};
+
+/// One rank failed in the middle of a step, and the others wait for it: whoever catches this calls Communicator::abort().
+class RankFailed : public Error {
+ public:
+  using Error::Error;
 };
 
 }  // namespace gcomp

@@ -14,7 +14,8 @@ template <class T>
 T tree_sum(std::span<const T> parts) {
   if (parts.size() == 1) return parts[0];
   const std::size_t left = std::bit_floor(parts.size() - 1);  // the largest power of two below the size
-  return tree_sum(parts.first(left)) + tree_sum(parts.subspan(left));
+  const T first = tree_sum(parts.first(left)), rest = tree_sum(parts.subspan(left));
+  return first + rest;
 }
 
 }  // namespace gcomp::ir

@@ -68,12 +68,17 @@ void Ranks::agree(const std::function<void()>& work) const {
   const std::vector<std::string> texts = gather(text);
   const auto first = std::ranges::find_if(texts, [](const std::string& text) { return !text.empty(); });
   if (first == texts.end()) return;
+  ended_ = true;
   const RankFailure failure = parse_failure(*first);
   const bool all = std::ranges::all_of(
       texts, [&](const std::string& text) { return !text.empty() && parse_failure(text).message == failure.message; });
   if (all) std::rethrow_exception(own);
   const std::string where = concat("rank ", first - texts.begin(), " of ", size(), " (", failure.host, "): ");
   throw Error(static_cast<ExitCode>(failure.code), where + failure.message);
+}
+
+RankFailed Ranks::failed(const Error& error) const {
+  return {error.code(), concat("rank ", rank(), " of ", size(), " (", communicator_->host(), "): ", error.what())};
 }
 
 RankWish Ranks::joined(const RankWish& own) const {

@@ -38,6 +38,10 @@ class Ranks {
   /// Does the work on each rank. Where it threw an Error on any, all of them throw that of the first of these: as it was where all
   /// threw it, else with the rank that did: "rank 2 of 4 (host): ...".
   void agree(const std::function<void()>& work) const;
+  /// Whether agree() has thrown: the other ranks have ended too.
+  bool have_ended() const { return ended_; }
+  /// What this rank throws where it fails and the others do not know of it.
+  RankFailed failed(const Error& error) const;
   /// The first end that a rank is asked for, and whether any is to write a checkpoint.
   RankWish joined(const RankWish& own) const;
 
@@ -47,6 +51,7 @@ class Ranks {
 
  private:
   Communicator* communicator_;
+  mutable bool ended_ = false;
   mutable std::vector<RankWish> wishes_;  // memory of joined()
 };
 

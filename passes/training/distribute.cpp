@@ -111,7 +111,7 @@ class ExchangeBuilder {
 
 /// Whether so many ranks each compute one node of the tree.
 bool own_nodes(std::int64_t shards, std::int64_t ranks) {
-  return shards % ranks == 0 && std::has_single_bit(static_cast<std::uint64_t>(shards / ranks));
+  return ranks == 1 || (shards % ranks == 0 && std::has_single_bit(static_cast<std::uint64_t>(shards / ranks)));
 }
 
 }  // namespace

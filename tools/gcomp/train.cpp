@@ -1,6 +1,8 @@
 // gcomp train: ONNX (or .gcx) and data in, trained model out.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -14,22 +16,72 @@ namespace gcomp::tools {
 namespace {
 
 /// From reading to writing a signal is noted: what compiles stops, a step ends, and what is being written becomes whole.
-void train(const TrainFlags& flags, const Console& console) {
+void train_rank(const TrainFlags& flags, const Console& console, const OpenedRanks& opened) {
   const Interrupt interrupt;
+  const driver::Ranks ranks(opened.communicator.get());
   std::optional<TrainingRun> run;
   try {
-    run.emplace(flags, console, interrupt);
+    ranks.agree([&] { run.emplace(flags, console, interrupt, opened); });
     run->train();
     if (!flags.run.plan_only) run->finish();
   } catch (const Unfinished& unfinished) {
     run->log(unfinished.message);
     throw;
-  } catch (const Error& error) {
+  } catch (const RankFailed&) { throw; } catch (const Error& error) {
     if (run) run->log(error.what());
     if (interrupt.signal() == 0 || (run && run->started())) throw;
     throw Unfinished{concat("interrupted by ", name_of_signal(interrupt.signal()), " before the first step",
                             flags.out.empty() ? "" : concat("; '", flags.out, "' is not written")),
                      exit_code_of_signal(interrupt.signal()), nullptr};
+  }
+}
+
+constexpr std::int64_t kShardsOfRanks = 8;
+
+/// Into how many a step is cut where the command line does not say: as the run that goes on was, whoever ran it, else in eight
+/// where there are ranks, so that their number changes nothing.
+std::int64_t micro_batches_of(const TrainFlags& flags, bool has_ranks) {
+  if (!flags.run.run_dir.empty() && flags.run.resume) {
+    std::ifstream file(std::filesystem::path(flags.run.run_dir) / "config.json");
+    const nlohmann::json config = nlohmann::json::parse(file, nullptr, false);
+    if (config.is_object() && config.contains("micro-batches") && config["micro-batches"].is_object())
+      return config["micro-batches"].value("value", std::int64_t{1});
+  }
+  return has_ranks ? kShardsOfRanks : 1;
+}
+
+void settle_micro_batches(TrainFlags& flags, Communicator* communicator) {
+  if (flags.micro_batches_given || is_artifact(flags.model)) return;
+  const driver::Ranks ranks(communicator);
+  const std::int64_t settled = std::stoll(ranks.from_first(std::to_string(micro_batches_of(flags, communicator != nullptr))));
+  if (settled == flags.step.micro_batches) return;
+  flags.step.micro_batches = settled;
+  nlohmann::json config = nlohmann::json::parse(flags.config_json);
+  config["micro-batches"] = {{"value", settled}, {"from", communicator ? "several ranks" : "the run directory"}};
+  flags.config_json = config.dump();
+}
+
+/// The first rank speaks for all; one that fails where the others do not know of it speaks for itself, and ends them.
+void train(TrainFlags& flags, Console& console) {
+  const OpenedRanks opened = open_ranks(flags.ranks, flags.words);
+  Communicator* communicator = opened.communicator.get();
+  settle_micro_batches(flags, communicator);
+  if (!communicator || communicator->size() == 1) return train_rank(flags, console, opened);
+  if (communicator->rank() != 0) console.silence();
+  const auto end_all = [&](const std::string& message, int code) {
+    console.speak();
+    console.error(concat("gcomp train: ", message));
+    console.silence();
+    communicator->abort(code);
+    throw Unfinished{message, code, nullptr};
+  };
+  try {
+    train_rank(flags, console, opened);
+  } catch (const RankFailed& failure) { end_all(failure.what(), static_cast<int>(failure.code())); } catch (const Unfinished&) {
+    throw;
+  } catch (const Error&) { throw; } catch (const std::exception& error) {
+    end_all(concat("rank ", communicator->rank(), " of ", communicator->size(), " (", communicator->host(), "): ", error.what()),
+            static_cast<int>(ExitCode::internal));
   }
 }
 
@@ -74,6 +126,7 @@ Command add_train(ArgumentParser& root, Console& console) {
   flags->step.add(parser);
   flags->run.add(parser);
   flags->lora.add(parser);
+  flags->ranks.add(parser);
   parser.add_option("--out-ema", flags->out_ema, "with --ema: the model with the average of its parameters, .onnx")
       .type_name("FILE")
       .group("Parameter groups, clipping, average");
@@ -111,6 +164,7 @@ Command add_train(ArgumentParser& root, Console& console) {
             const auto is_given = [&](const char* flag) { return std::find(given.begin(), given.end(), flag) != given.end(); };
             flags->seed_given = is_given("--seed");
             flags->out_given = is_given("--out");
+            flags->micro_batches_given = is_given("--micro-batches");
             const nlohmann::json config = config_json(parser, *from_file);
             if (flags->run.print_config) return print_config(config, console);
             flags->config_json = config.dump();
@@ -119,6 +173,7 @@ Command add_train(ArgumentParser& root, Console& console) {
           },
           [parser, flags, from_file, out](std::vector<std::string> words) mutable {
             flags->resume_command = resuming_command(words);
+            flags->words = words;
             ExpandedCommand expanded = with_config_file(std::move(words), parser);
             *from_file = std::move(expanded.from_file);
             for (const std::string& word : expanded.arguments)

@@ -313,6 +313,17 @@ FitResult FitLoop::run() {
   return std::move(result_);
 }
 
+FitResult FitLoop::run_with_others() {
+  try {
+    return run();
+  } catch (const NotFinite&) {
+    throw;  // as the sums are, so all ranks find them
+  } catch (const Error& error) {
+    if (!ranks_.several() || ranks_.have_ended()) throw;
+    throw ranks_.failed(error);
+  }
+}
+
 bool FitLoop::has_finite_weights() const {
   try {
     trainer_.check_finite();
@@ -344,10 +355,10 @@ FitResult fit(Trainer& trainer, const Dataset& data, const FitOptions& options, 
   const FitPlan plan = loop.plan();
   callbacks.begin(plan);
   if (options.plan_only) return {};
-  if (!options.run) return loop.run();
+  if (!options.run) return loop.run_with_others();
   driver::RunRecord record(*options.run, trainer, data, options, plan);
   try {
-    FitResult result = loop.run();
+    FitResult result = loop.run_with_others();
     record.end(trainer, result);
     return result;
   } catch (const Error& error) {

@@ -31,6 +31,8 @@ class FitLoop {
   FitPlan plan() const;
   /// All steps, or those up to what ends the run before.
   FitResult run();
+  /// The same. Throws RankFailed where this rank alone fails.
+  FitResult run_with_others();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -103,6 +105,7 @@ class FitLoop {
   double base_rate_ = 0;
   Decisions decisions_;
   std::string went_on_, passed_over_;
+  std::string weights_at_start_;                 // their digest, where several ranks compare it
   std::optional<CheckpointWriter> checkpoints_;  // of the run directory, from the first on
   FitResult result_;
   std::vector<double> group_rates_;  // of the step that is reported

@@ -61,7 +61,9 @@ FitLoop::FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& option
   place();
   bind_schedule();
   compile_remainder();
-  decisions_ = Decisions::of(options, schedule_, options.eval ? metrics_of_evaluations(trainer) : std::vector<std::string>());
+  decisions_ = Decisions::of(options, schedule_, options.eval ? metrics_of_evaluations(trainer) : std::vector<std::string>(),
+                             ranks_.is_first());
+  if (ranks_.several()) weights_at_start_ = trainer_.weights_digest();
   if (options.run && options.run->goes_on()) resume();
 }
 
@@ -202,7 +204,7 @@ std::string FitLoop::facts() const {
   facts["rows of the data"] = data_.rows();
   for (const auto& [name, type] : data_.arrays()) facts["data array " + name] = to_string(type);
   facts["SHA-256 of some rows"] = digest_of_rows(data_);
-  if (begin_ == first_) facts["SHA-256 of the weights"] = trainer_.weights_digest();
+  facts["SHA-256 of the weights at the start"] = weights_at_start_;
   return facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
