@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "ir/base/error.h"
 
@@ -45,8 +46,35 @@ std::optional<Launched> launched_by(const Environment& variable) {
   return std::nullopt;
 }
 
+std::string MpirunReport::line(const std::string& line) {
+  const bool rule = line.size() > 20 && line.find_first_not_of('-') == line.npos;
+  if (!rule && !in_block_) return line + "\n";
+  if (!rule) {
+    block_ += line + "\n";
+    return "";
+  }
+  in_block_ = !in_block_;
+  return in_block_ ? "" : shown(std::exchange(block_, ""));
+}
+
+std::string MpirunReport::end() { return shown(std::exchange(block_, "")); }
+
+std::string MpirunReport::shown(const std::string& block) {
+  constexpr std::string_view kNoticed = "mpirun noticed that process rank ";
+  if (const std::size_t at = block.find(kNoticed); at != block.npos) {
+    const std::size_t begin = at + kNoticed.size(), number_end = block.find_first_not_of("0123456789", begin);
+    const std::size_t how = block.find("exited on ", begin);
+    std::string text = block.substr(how == block.npos ? number_end : how);
+    while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
+    return concat("gcomp train: rank ", block.substr(begin, number_end - begin), " ", text, "; the others were ended\n");
+  }
+  for (const char* known : {"Primary job", "exited with non-zero status", "MPI_ABORT was invoked"})
+    if (block.find(known) != block.npos) return "";  // the rank has said why
+  return block;
+}
+
 std::vector<std::string> mpirun_command(const MpirunRequest& request) {
-  std::vector<std::string> words{"mpirun", "-n", std::to_string(request.ranks), "--bind-to", "none", "--quiet"};
+  std::vector<std::string> words{"mpirun", "-n", std::to_string(request.ranks), "--bind-to", "none"};
   if (request.is_root) words.emplace_back("--allow-run-as-root");
   if (request.ranks > request.processors) words.emplace_back("--oversubscribe");
   words.push_back(request.program);

@@ -31,7 +31,23 @@ struct MpirunRequest {
   int processors = 1;
 };
 /// The words of the command that starts so many copies: mpirun's own options, the program, its arguments. Ranks are bound to no
-/// processor, as each has threads of its own, and what ends them they say themselves.
+/// processor, as each has threads of its own.
 std::vector<std::string> mpirun_command(const MpirunRequest& request);
+
+/// What mpirun says on stderr, line by line, as a user of gcomp is to see it: ranks say by themselves why they end, so that of
+/// mpirun's blocks of explanation only what no rank could say is left: one that a signal ended, or what mpirun itself lacks.
+class MpirunReport {
+ public:
+  /// What to show now of one more line, which has no end of line; often the line itself, or "".
+  std::string line(const std::string& line);
+  /// What is left at the end.
+  std::string end();
+
+ private:
+  static std::string shown(const std::string& block);
+
+  bool in_block_ = false;
+  std::string block_;
+};
 
 }  // namespace gcomp::runtime::comm

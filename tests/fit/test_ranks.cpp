@@ -2,13 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gcomp/fit.h"
 #include "gcomp/gcomp.h"
 #include "tests/drive/recorded_model.h"
+#include "tests/fit/small_training.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/thread_ranks.h"
 
@@ -139,6 +143,152 @@ TEST(Ranks, CountLabelsOfTheWholeBatch) {
 /// Running statistics follow all shards in their order.
 TEST(Ranks, FollowRunningStatisticsOfAllShards) {
   expect_equal_for_all_ranks(small_training("bn", "cross_entropy", "sgd(lr=0.05)", 32), {2, 4, 8});
+}
+
+// What goes wrong, and runs that go on.
+
+/// A curve whose row 21 cannot be read.
+struct TornCurve final : Dataset {
+  Curve whole;
+
+  std::int64_t rows() const override { return whole.rows(); }
+  std::vector<NamedType> arrays() const override { return whole.arrays(); }
+  void fetch(std::size_t array, std::int64_t row, std::span<std::byte> bytes) const override {
+    if (row == 21) throw UserError("row 21 is torn");
+    whole.fetch(array, row, bytes);
+  }
+};
+
+Trainer rank_trainer(Communicator* communicator, TrainOptions options = {}) {
+  options.micro_batches = 4;
+  options.device_options.threads = 1;
+  options.device_options.communicator = communicator;
+  return curve_trainer("adamw(lr=0.01)", 8, options);
+}
+
+/// What each rank throws, by rank; "" for nothing.
+std::vector<std::string> errors_of_ranks(int ranks, const std::function<void(Communicator&)>& work) {
+  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+  run_ranks(ranks, [&](Communicator& communicator) {
+    try {
+      work(communicator);
+    } catch (const Error& error) { errors[static_cast<std::size_t>(communicator.rank())] = error.what(); }
+  });
+  return errors;
+}
+
+/// Rows 16 to 23 are the third step; row 21 is of the third of four ranks.
+TEST(Ranks, ARowThatOneCannotReadEndsAllBeforeTheStep) {
+  for (const std::int64_t workers : {0, 2}) {
+    std::vector<std::int64_t> steps(4);
+    const std::vector<std::string> errors = errors_of_ranks(4, [&](Communicator& communicator) {
+      Trainer trainer = rank_trainer(&communicator);
+      FitCallbacks callbacks;
+      callbacks.step = [&](const FitStep& step) { steps[static_cast<std::size_t>(communicator.rank())] = step.step; };
+      fit(trainer, TornCurve(), {.steps = 5, .shuffle = false, .workers = workers}, callbacks);
+    });
+    EXPECT_EQ(errors, std::vector<std::string>(4, "rank 2 of 4 (host2): row 21 is torn")) << workers << " workers";
+    EXPECT_EQ(steps, std::vector<std::int64_t>(4, 2)) << workers << " workers";
+  }
+}
+
+TEST(Ranks, ThatTrainOtherThingsAreToldApart) {
+  const auto told = [](const std::function<void(int, TrainOptions&, FitOptions&)>& change) {
+    const std::vector<std::string> errors = errors_of_ranks(3, [&](Communicator& communicator) {
+      TrainOptions options;
+      FitOptions fit_options{.steps = 3};
+      change(communicator.rank(), options, fit_options);
+      options.micro_batches = 3;
+      options.device_options.communicator = &communicator;
+      Trainer trainer = curve_trainer("adamw(lr=0.01)", 6, options);
+      fit(trainer, Curve(communicator.rank() == 1 ? 26 : 26 + (options.skip_non_finite ? 1 : 0)), fit_options);
+    });
+    EXPECT_EQ(errors[1], errors[0]);
+    EXPECT_EQ(errors[2], errors[0]);
+    return errors[0];
+  };
+  EXPECT_EQ(told([](int rank, TrainOptions&, FitOptions& fit) { fit.warmup_steps = rank == 2 ? 2 : 0; }),
+            "the ranks do not train the same: 'warmup-steps' is 2 on rank 2 of 3 and 0 on rank 0");
+  EXPECT_EQ(told([](int rank, TrainOptions& options, FitOptions&) { options.graph.seed = rank; }),
+            "the ranks do not train the same: 'order of rows' is \"shuffled with seed 1\" on rank 1 of 3 and \"shuffled with seed "
+            "0\" on rank 0");
+  EXPECT_EQ(told([](int, TrainOptions& options, FitOptions&) { options.skip_non_finite = true; }),
+            "the ranks do not train the same: 'rows of the data' is 26 on rank 1 of 3 and 27 on rank 0 (1 more differ)");
+}
+
+/// The loss is that of all ranks, so that all find it.
+TEST(Ranks, ALossThatIsNotFiniteIsSaidByAll) {
+  const std::vector<std::string> errors = errors_of_ranks(2, [&](Communicator& communicator) {
+    Trainer trainer = rank_trainer(&communicator);
+    fit(trainer, Curve(26, std::numeric_limits<double>::infinity()), {.steps = 5, .shuffle = false});
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error.find("step 3 (epoch 1): the loss is "), 0u) << error;
+}
+
+/// An index that one rank finds in the middle of its step: the others wait, and whoever runs the rank ends them.
+TEST(Ranks, OneThatFailsWithinAStepSaysSo) {
+  struct Lookup final : Dataset {
+    std::int64_t rows() const override { return 16; }
+    std::vector<NamedType> arrays() const override { return {{"ids", {DType::i64, {}}}, {"label", {DType::f32, {2}}}}; }
+    void fetch(std::size_t array, std::int64_t row, std::span<std::byte> bytes) const override {
+      std::fill(bytes.begin(), bytes.end(), std::byte{0});
+      if (array == 0) bytes[0] = static_cast<std::byte>(row == 13 ? 99 : row % 10);
+    }
+  };
+  const Model model = Model::define(
+      [](Layers& nn) { nn.output("y", nn.linear("fc", nn.embedding("table", nn.input("ids", DType::i64, {kBatch}), 10, 4), 2)); });
+  int failed = -1;
+  std::string text;
+  EXPECT_THROW(run_ranks(2,
+                         [&](Communicator& communicator) {
+                           TrainOptions options{.loss = "mse", .optimizer = {"sgd"}, .micro_batches = 4, .batch = 8};
+                           options.device = DeviceRequest::cpu;
+                           options.device_options.threads = 1;
+                           options.device_options.communicator = &communicator;
+                           Trainer trainer(model, options);
+                           try {
+                             fit(trainer, Lookup(), {.steps = 2, .shuffle = false});
+                           } catch (const RankFailed& failure) {
+                             if (failure.code() == ExitCode::invalid) failed = communicator.rank(), text = failure.what();
+                             throw;
+                           }
+                         }),
+               RankFailed);
+  EXPECT_EQ(failed, 1);
+  EXPECT_EQ(text, "rank 1 of 2 (host1): 'the data', array 'ids', row 13: index 99, wanted -10 to 9");
+}
+
+/// Four ranks begin, of which one is asked to end; two go on from what the first has written, and one process finishes.
+TEST(Ranks, OtherNumbersGoOn) {
+  const TemporaryDirectory folder;
+  const FitOptions wanted{.steps = 30, .schedule = "cosine"};
+  Trainer whole = rank_trainer(nullptr);
+  fit(whole, Curve(), wanted);
+  const std::string path = folder / "run";
+  const auto go_on = [&](Communicator* communicator, std::int64_t until) {
+    Trainer trainer = rank_trainer(communicator);
+    const bool first = !communicator || communicator->rank() == 0;
+    std::optional<RunDirectory> run;
+    if (first) run.emplace(path, EarlierRun::resume);
+    FitOptions options = wanted;
+    options.checkpoint_every = 4;
+    if (first) options.run = &*run;
+    std::int64_t done = 0;
+    FitCallbacks callbacks;
+    callbacks.step = [&](const FitStep& step) { done = step.step; };
+    const bool asked = !communicator || communicator->rank() + 1 == communicator->size();
+    callbacks.cancelled = [&] { return asked && done + 1 >= until; };
+    const FitResult result = fit(trainer, Curve(), options, callbacks);
+    EXPECT_EQ(result.end, until < 30 ? FitEnd::cancelled : FitEnd::finished);
+    EXPECT_EQ(done, until) << "rank " << (communicator ? communicator->rank() : 0);
+    return trainer.weights_digest();
+  };
+  run_ranks(4, [&](Communicator& communicator) { go_on(&communicator, 9); });
+  std::vector<std::string> digests(2);
+  run_ranks(2,
+            [&](Communicator& communicator) { digests[static_cast<std::size_t>(communicator.rank())] = go_on(&communicator, 17); });
+  EXPECT_EQ(digests[0], digests[1]);
+  EXPECT_EQ(go_on(nullptr, 30), whole.weights_digest());
 }
 
 }  // namespace

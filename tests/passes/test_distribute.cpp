@@ -90,7 +90,7 @@ class RankMachine {
       run(shard + 1 == own ? parts.total : parts.combine.at(ones));
     }
     if (parts.exchange) run(*parts.exchange);
-    run(step_.graph, [](std::size_t) { return Named{{"learning_rate", Tensor::scalar(DType::f32, 0.25)}}; });
+    run(step_.graph, [](std::size_t) { return Named{{"learning_rate", Tensor::scalar(DType::f64, 0.25)}}; });
   }
 
   const Tensor& state(std::size_t rank, const std::string& name) const { return states_[rank].at(name); }

@@ -7,9 +7,12 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
+#include <utility>
 
 #include "ir/base/error.h"
 #include "runtime/comm/launch.h"
@@ -53,17 +56,38 @@ void pass_signals_on() {
 }
 
 /// In the child: mpirun by itself in a process group, so that a terminal's Ctrl-C comes to this process alone.
-[[noreturn]] void exec_mpirun(const std::vector<char*>& arguments, pid_t parent) {
+[[noreturn]] void exec_mpirun(const std::vector<char*>& arguments, pid_t parent, int errors) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(1);
   const int nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO);
+  ::dup2(errors, STDERR_FILENO);
   ::execvp(arguments[0], arguments.data());
   const std::string message = concat("gcomp train: mpirun cannot be started: ", std::strerror(errno),
                                      errno == ENOENT ? "; install an MPI (Debian: openmpi-bin)" : "", "\n");
   static_cast<void>(::write(STDERR_FILENO, message.data(), message.size()));
   ::_exit(static_cast<int>(ExitCode::no_device));
+}
+
+/// Until mpirun and all ranks have closed it.
+void show_errors(int from) {
+  runtime::comm::MpirunReport report;
+  std::string line;
+  char bytes[4096];
+  const auto show = [](const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); };
+  while (true) {
+    const ssize_t count = ::read(from, bytes, sizeof bytes);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    for (const char c : std::string_view(bytes, static_cast<std::size_t>(count))) {
+      if (c != '\n') line += c;
+      else show(report.line(std::exchange(line, "")));
+    }
+    std::fflush(stderr);
+  }
+  show(line + report.end());
+  std::fflush(stderr);
 }
 
 [[noreturn]] void run_mpirun(int ranks, const std::vector<std::string>& words) {
@@ -77,11 +101,16 @@ void pass_signals_on() {
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  int errors[2];
+  if (::pipe2(errors, O_CLOEXEC) != 0)
+    throw DeviceError(concat("--ranks ", ranks, ": mpirun cannot be started: ", std::strerror(errno)));
   const pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) throw DeviceError(concat("--ranks ", ranks, ": mpirun cannot be started: ", std::strerror(errno)));
-  if (child == 0) exec_mpirun(arguments, parent);
+  if (child == 0) exec_mpirun(arguments, parent, errors[1]);
   g_mpirun = child;
   pass_signals_on();
+  ::close(errors[1]);
+  show_errors(errors[0]);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
   std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -45,7 +46,8 @@ std::int64_t micro_batches_of(const TrainFlags& flags, bool has_ranks) {
     std::ifstream file(std::filesystem::path(flags.run.run_dir) / "config.json");
     const nlohmann::json config = nlohmann::json::parse(file, nullptr, false);
     if (config.is_object() && config.contains("micro-batches") && config["micro-batches"].is_object())
-      return config["micro-batches"].value("value", std::int64_t{1});
+      if (const nlohmann::json& value = config["micro-batches"]["value"]; value.is_number_integer())
+        return value.get<std::int64_t>();
   }
   return has_ranks ? kShardsOfRanks : 1;
 }
@@ -61,27 +63,58 @@ void settle_micro_batches(TrainFlags& flags, Communicator* communicator) {
   flags.config_json = config.dump();
 }
 
-/// The first rank speaks for all; one that fails where the others do not know of it speaks for itself, and ends them.
+/// Of several ranks. The first speaks for all; one that fails where the others do not know of it speaks for itself, and ends them.
+class SpeakingRank {
+ public:
+  SpeakingRank(Console& console, Communicator& communicator) : console_(console), communicator_(communicator) {
+    if (communicator.rank() != 0) console.silence();
+  }
+
+  /// All ranks end so. None before the first has spoken: a launcher ends all where one ends badly.
+  [[noreturn]] void end(const std::string& message, int code, nlohmann::json results = {}) const {
+    console_.error(concat("gcomp train: ", message));
+    results["error"] = message;
+    results["exit_code"] = code;
+    console_.result_json(std::move(results));
+    console_.silence();
+    driver::Ranks(&communicator_).from_first("");
+    throw Unfinished{message, code, nullptr};
+  }
+  /// This rank alone.
+  [[noreturn]] void abort(const std::string& message, int code) const {
+    console_.speak();
+    console_.error(concat("gcomp train: ", message));
+    console_.silence();
+    communicator_.abort(code);
+    throw Unfinished{message, code, nullptr};
+  }
+  std::string name() const {
+    return concat("rank ", communicator_.rank(), " of ", communicator_.size(), " (", communicator_.host(), ")");
+  }
+
+ private:
+  Console& console_;
+  Communicator& communicator_;
+};
+
 void train(TrainFlags& flags, Console& console) {
   const OpenedRanks opened = open_ranks(flags.ranks, flags.words);
-  Communicator* communicator = opened.communicator.get();
-  settle_micro_batches(flags, communicator);
-  if (!communicator || communicator->size() == 1) return train_rank(flags, console, opened);
-  if (communicator->rank() != 0) console.silence();
-  const auto end_all = [&](const std::string& message, int code) {
-    console.speak();
-    console.error(concat("gcomp train: ", message));
-    console.silence();
-    communicator->abort(code);
-    throw Unfinished{message, code, nullptr};
-  };
+  settle_micro_batches(flags, opened.communicator.get());
+  if (!opened.communicator || opened.communicator->size() == 1) return train_rank(flags, console, opened);
+  const SpeakingRank rank(console, *opened.communicator);
   try {
     train_rank(flags, console, opened);
-  } catch (const RankFailed& failure) { end_all(failure.what(), static_cast<int>(failure.code())); } catch (const Unfinished&) {
-    throw;
-  } catch (const Error&) { throw; } catch (const std::exception& error) {
-    end_all(concat("rank ", communicator->rank(), " of ", communicator->size(), " (", communicator->host(), "): ", error.what()),
-            static_cast<int>(ExitCode::internal));
+  } catch (const RankFailed& failure) {
+    rank.abort(failure.what(), static_cast<int>(failure.code()));
+  } catch (const Unfinished& run) {
+    rank.end(run.message, run.exit_code, run.results ? *run.results : nlohmann::json());
+  } catch (const Error& error) {
+    const bool internal = error.code() == ExitCode::internal;
+    rank.end(concat(internal ? "internal error, a fault of gcomp: " : "", error.what()), static_cast<int>(error.code()));
+  } catch (const std::bad_alloc&) {
+    rank.abort(concat(rank.name(), ": out of memory"), static_cast<int>(ExitCode::out_of_memory));
+  } catch (const std::exception& error) {
+    rank.abort(concat(rank.name(), ": internal error, a fault of gcomp: ", error.what()), static_cast<int>(ExitCode::internal));
   }
 }
 
@@ -152,7 +185,8 @@ Command add_train(ArgumentParser& root, Console& console) {
       "  gcomp train t.gcx --data train.npz --lr 1e-4 --epochs 5 --out further.onnx\n"
       "  gcomp train m.onnx --data train.npz --eval-data test.npz --loss cross_entropy --batch 64 --epochs 20 --run-dir runs/a "
       "--checkpoint-every 10m --save-best accuracy\n\n"
-      "A .gcx goes on where its training stopped: same order of rows, seed, optimizer state. SIGINT, SIGTERM and SIGHUP end the "
+      "A .gcx goes on where its training stopped: same order of rows, seed, optimizer state. SIGINT, SIGTERM, SIGHUP and SIGUSR1 "
+      "end the "
       "run\n"
       "after the step and write the model as it is then (exit code 130, 143, 129; with --run-dir 75, and --resume goes on); a "
       "second\n"

@@ -105,7 +105,7 @@ class FitLoop {
   double base_rate_ = 0;
   Decisions decisions_;
   std::string went_on_, passed_over_;
-  std::string weights_at_start_;                 // their digest, where several ranks compare it
+  std::string facts_;                            // that several ranks compare, as they are before a run goes on
   std::optional<CheckpointWriter> checkpoints_;  // of the run directory, from the first on
   FitResult result_;
   std::vector<double> group_rates_;  // of the step that is reported

@@ -63,7 +63,7 @@ FitLoop::FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& option
   compile_remainder();
   decisions_ = Decisions::of(options, schedule_, options.eval ? metrics_of_evaluations(trainer) : std::vector<std::string>(),
                              ranks_.is_first());
-  if (ranks_.several()) weights_at_start_ = trainer_.weights_digest();
+  if (ranks_.several()) facts_ = facts();
   if (options.run && options.run->goes_on()) resume();
 }
 
@@ -200,17 +200,19 @@ std::string FitLoop::facts() const {
   facts["version of gcomp"] = version();
   facts["vector instructions"] = runtime::shown_name(
       runtime::usable_instruction_set(trainer.options.device_options.instruction_set, runtime::widest_instruction_set()));
-  facts["SHA-256 of the training step"] = digest_of(trainer.step);
+  facts["training step (SHA-256)"] = digest_of(trainer.step);
   facts["rows of the data"] = data_.rows();
   for (const auto& [name, type] : data_.arrays()) facts["data array " + name] = to_string(type);
-  facts["SHA-256 of some rows"] = digest_of_rows(data_);
-  facts["SHA-256 of the weights at the start"] = weights_at_start_;
+  facts["values of some rows (SHA-256)"] = digest_of_rows(data_);
+  facts["weights at the start (SHA-256)"] = trainer_.weights_digest();
+  facts["order of rows"] = position_.shuffled ? concat("shuffled with seed ", position_.seed) : "as they lie";
+  facts["steps done with these data"] = first_;
   return facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void FitLoop::meet() {
   if (!ranks_.several()) return;
-  ranks_.require_same(facts());
+  ranks_.require_same(facts_);
   Manifest manifest;  // of which only the run counts
   if (ranks_.is_first())
     manifest.run = {
