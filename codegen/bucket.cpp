@@ -50,8 +50,8 @@ void add_bucket(ProgramBuilder& program, const Node& node, const BucketTexts& te
     if (elements > 0)
       copy.add({program.buffer_of(node.operands[i]), part_of(program, bucket, place, elements)}, elements, 2 * elements * size);
     if (place + elements == end) continue;
-    // What is zeroed begins at a line of 64 bytes, as buffers do, and so before the array's end; the copy comes after.
-    const std::int64_t line = kBucketPlace / size, from = (place + elements) / line * line;
+    // What is zeroed begins where a buffer may, and so before the array's end; the copy comes after.
+    const std::int64_t from = (place + elements) / kBucketPlace * kBucketPlace;
     zero.add({part_of(program, bucket, from, end - from)}, end - from, (end - from) * size);
   }
   zero.finish();

@@ -28,7 +28,7 @@ BucketTexts bucket_texts(DType dtype) {
   return {.copy = block_kernel(
               concat("const ", type, "* const from = (const ", type, "*)p[0];\n", type, "* const to = (", type, "*)p[1];"),
               "to[i] = from[i];"),
-          .zero = block_kernel(concat(type, "* const to = (", type, "*)p[0];"), concat("to[i] = ", type, "();"))};
+          .zero = block_kernel(concat(type, "* const to = (", type, "*)p[0];\nconst ", type, " zero = {};"), "to[i] = zero;")};
 }
 
 }  // namespace gcomp::codegen::cpu

@@ -50,7 +50,8 @@ std::vector<data::WantedArray> wanted_arrays(const Trainer& trainer);
 /// What its evaluation reads. Compiles it, where it is not.
 std::vector<data::WantedArray> wanted_for_evaluation(Trainer& trainer);
 
-/// Trainer::evaluate() of rows that are read as they are due, by `workers` threads; below 0, as many as suit the data.
+/// Trainer::evaluate() of rows that are read as they are due, by `workers` threads; below 0, as many as suit the data. Of several
+/// ranks all call it.
 Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers = -1);
 
 /// Where the loss names arrays, `outputs` are what its names could have meant too. Throws UserError as data::parse_spec(), what it

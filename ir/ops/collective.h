@@ -23,12 +23,12 @@ inline constexpr AttributeSpec kRootedAttributes[] = {AttributeSpec::of("ranks",
                                                       AttributeSpec::of("root", AttributeType::integer),
                                                       AttributeSpec::optional("group", AttributeType::text, 0, "data")};
 inline constexpr AttributeSpec kBucketAttributes[] = {AttributeSpec::of("rows", AttributeType::integer)};
-inline constexpr AttributeSpec kUnbucketAttributes[] = {AttributeSpec::of("arrays", AttributeType::text)};
-inline constexpr Sample kRowSamples[] = {{"f64[1,3]", "{ranks=1}"}, {"f32[1]", "{ranks=1}"}};
+inline constexpr AttributeSpec kUnbucketAttributes[] = {AttributeSpec::of("shapes", AttributeType::text)};
+inline constexpr Sample kRowSamples[] = {{"f64[1,3]", "{ranks=1}"}, {"f64[1]", "{ranks=1}"}};
 inline constexpr Sample kWholeSamples[] = {{"f64[2,3]", "{ranks=1}"}, {"f64[]", "{ranks=1}"}};
 inline constexpr Sample kRootedSamples[] = {{"f64[2,3]", "{ranks=1, root=0}"}};
 inline constexpr Sample kBucketSamples[] = {{"f64[3,4] f64[5] f64[]", "{rows=2}"}, {"f64[8]", "{rows=1}"}};
-inline constexpr Sample kUnbucketSamples[] = {{"f64[2,16]", "{arrays=\"f64[3,4] f64[5] f64[]\"}"}};
+inline constexpr Sample kUnbucketSamples[] = {{"f64[2,128]", "{shapes=\"[3,4] [5] []\"}"}};
 
 inline std::int64_t ranks_of(const InferContext& c) {
   const std::int64_t ranks = c.attributes.integer("ranks");
@@ -148,7 +148,8 @@ constexpr OpDef kAllReduce{
 
 constexpr OpDef kBucket{
     .name = "bucket",
-    .summary = "many arrays one after another, each from a multiple of 64 bytes on, in equal rows; zeros between and behind them",
+    .summary =
+        "many arrays one after another, each from a multiple of 64 elements on, in equal rows; zeros between and behind them",
     .kind = Kind::composite,
     .operands = -1,
     .attributes = kBucketAttributes,
@@ -179,21 +180,20 @@ constexpr OpDef kBucket{
         },
     .gradient =
         [](GradientContext& g) {
-          std::string arrays;
-          for (const Value* operand : g.node().operands) arrays += concat(arrays.empty() ? "" : " ", to_string(operand->type));
-          const std::vector<Var> parts = g.builder().apply_many(kUnbucket, {g.dy()}, {{"arrays", std::move(arrays)}});
+          const std::vector<Var> parts =
+              g.builder().apply_many(kUnbucket, {g.dy()}, {{"shapes", bucket_shapes(types_of(g.node().operands))}});
           for (std::size_t i = 0; i < parts.size(); ++i) g.add(i, parts[i]);
         },
     .samples = kBucketSamples,
 };
 
-/// "f32[3,4] f32[5]".
-inline std::vector<TensorType> bucketed_types(const Attributes& attributes) {
-  const std::string_view text = attributes.text("arrays");
+/// The arrays of an unbucket node, whose shapes are "[3,4] [5] []".
+inline std::vector<TensorType> bucketed_types(const Attributes& attributes, DType dtype) {
+  const std::string_view text = attributes.text("shapes");
   std::vector<TensorType> types;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(' ', begin), text.size());
-    types.push_back(parse_type(text.substr(begin, end - begin)));
+    types.push_back(parse_type(concat(name_of(dtype), text.substr(begin, end - begin))));
     begin = end + 1;
   }
   return types;
@@ -209,19 +209,17 @@ constexpr OpDef kUnbucket{
     .infer =
         [](const InferContext& c) {
           const TensorType& bucket = c.operand(0);
-          const std::vector<TensorType> types = bucketed_types(c.attributes);
+          const std::vector<TensorType> types = bucketed_types(c.attributes, bucket.dtype);
           c.require(!types.empty(), "no arrays");
-          for (const TensorType& type : types)
-            c.require(type.dtype == bucket.dtype, "an array is ", shown(type), ", the bucket ", shown(bucket));
           c.require(bucket.rank() == 2 && bucket.shape[1] == bucket_layout(types, bucket.shape[0]).row_elements, "operand 0 is ",
-                    shown(bucket), ", no bucket of ", c.attributes.text("arrays"));
+                    shown(bucket), ", no bucket of ", c.attributes.text("shapes"));
           return types;
         },
     .expand =
         [](ExpandContext& e) {
           Builder& b = e.builder();
-          const std::vector<TensorType> types = bucketed_types(e.attributes());
           Var bucket = e.operand(0);
+          const std::vector<TensorType> types = bucketed_types(e.attributes(), bucket.dtype());
           const BucketLayout layout = bucket_layout(types, bucket.shape()[0]);
           bucket = b.reshape(bucket, {bucket.type().elements()});
           std::vector<Value*> arrays;

@@ -85,9 +85,9 @@ class ExchangeBuilder {
     Var bucket = b_.apply(ops::kBucket, own, {{"rows", options_.ranks}});
     bucket = b_.apply(ops::kReduceScatter, {bucket}, group());
     bucket = b_.apply(ops::kAllGather, {bucket}, group());
-    std::string arrays;
-    for (const SharedState& state : states) arrays += concat(arrays.empty() ? "" : " ", to_string(state.type));
-    const std::vector<Var> totals = b_.apply_many(ops::kUnbucket, {bucket}, {{"arrays", std::move(arrays)}});
+    std::vector<TensorType> types;
+    for (const SharedState& state : states) types.push_back(state.type);
+    const std::vector<Var> totals = b_.apply_many(ops::kUnbucket, {bucket}, {{"shapes", bucket_shapes(types)}});
     for (std::size_t i = 0; i < own.size(); ++i) b_.update(own[i].value, totals[i]);
   }
 

@@ -145,6 +145,47 @@ TEST(Ranks, FollowRunningStatisticsOfAllShards) {
   expect_equal_for_all_ranks(small_training("bn", "cross_entropy", "sgd(lr=0.05)", 32), {2, 4, 8});
 }
 
+Trainer rank_trainer(Communicator* communicator, TrainOptions options = {}) {
+  options.micro_batches = 4;
+  options.device_options.threads = 1;
+  options.device_options.communicator = communicator;
+  return curve_trainer("adamw(lr=0.01)", 8, options);
+}
+
+/// Each rank runs some batches; with 53 rows in batches of four some have one more than others, and the last is not full.
+TEST(Ranks, EvaluateAsOneProcess) {
+  const Curve data, eval_data(53);
+  const auto evaluation_of = [&](Communicator* communicator) {
+    TrainOptions options;
+    options.micro_batches = 8;
+    options.device_options.threads = 1;
+    options.device_options.communicator = communicator;
+    Trainer trainer = curve_trainer("sgd(lr=0.1)", 16, options);
+    return *fit(trainer, data, {.steps = 3, .eval = &eval_data}).evaluation;
+  };
+  const Evaluation alone = evaluation_of(nullptr);
+  EXPECT_EQ(alone.rows, 53);
+  ASSERT_EQ(alone.metrics.size(), 2u);
+  for (const int ranks : {2, 4, 8})
+    run_ranks(ranks, [&](Communicator& communicator) {
+      const Evaluation shared = evaluation_of(&communicator);
+      EXPECT_EQ(shared.loss, alone.loss) << ranks;
+      EXPECT_EQ(shared.rows, alone.rows) << ranks;
+      EXPECT_EQ(shared.metrics, alone.metrics) << ranks;
+    });
+}
+
+/// Five rows are three batches of two.
+TEST(Ranks, EvaluateWithoutABatchForEach) {
+  const Curve data, few(5);
+  const auto loss_of = [&](Communicator* communicator) {
+    Trainer trainer = rank_trainer(communicator);
+    return fit(trainer, data, {.steps = 1, .eval = &few}).evaluation->loss;
+  };
+  const double alone = loss_of(nullptr);
+  run_ranks(4, [&](Communicator& communicator) { EXPECT_EQ(loss_of(&communicator), alone); });
+}
+
 // What goes wrong, and runs that go on.
 
 /// A curve whose row 21 cannot be read.
@@ -158,13 +199,6 @@ struct TornCurve final : Dataset {
     whole.fetch(array, row, bytes);
   }
 };
-
-Trainer rank_trainer(Communicator* communicator, TrainOptions options = {}) {
-  options.micro_batches = 4;
-  options.device_options.threads = 1;
-  options.device_options.communicator = communicator;
-  return curve_trainer("adamw(lr=0.01)", 8, options);
-}
 
 /// What each rank throws, by rank; "" for nothing.
 std::vector<std::string> errors_of_ranks(int ranks, const std::function<void(Communicator&)>& work) {
