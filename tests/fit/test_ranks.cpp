@@ -226,6 +226,19 @@ TEST(Ranks, ARowThatOneCannotReadEndsAllBeforeTheStep) {
   }
 }
 
+/// A row of the data that is evaluated, too: all ranks end with one error, and none of them by itself.
+TEST(Ranks, ARowToEvaluateThatOneCannotReadEndsAll) {
+  const Curve data;
+  const TornCurve torn;
+  const std::vector<std::string> errors = errors_of_ranks(4, [&](Communicator& communicator) {
+    Trainer trainer = rank_trainer(&communicator);
+    fit(trainer, data, {.steps = 2, .eval = &torn});
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(4, errors[0]));
+  EXPECT_NE(errors[0].find(" of 4 (host"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[0].find("row 21 is torn"), std::string::npos) << errors[0];
+}
+
 TEST(Ranks, ThatTrainOtherThingsAreToldApart) {
   const auto told = [](const std::function<void(int, TrainOptions&, FitOptions&)>& change) {
     const std::vector<std::string> errors = errors_of_ranks(3, [&](Communicator& communicator) {
