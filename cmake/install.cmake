@@ -4,6 +4,9 @@ include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/gcomp)
 
 install(TARGETS gcomp gcomp-opt RUNTIME)
+if(TARGET gcomp_mpi)
+  install(TARGETS gcomp_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(TARGETS gcomp_options gcomp_base gcomp_ir gcomp_passes gcomp_runtime gcomp_onednn gcomp_loaded gcomp_data gcomp_codegen gcomp_frontend gcomp_onnx_proto
                 gcomp_program_proto gcomp_events_proto gcomp_api
         EXPORT gcompTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -9,6 +9,7 @@
 namespace gcomp::codegen {
 namespace {
 
+using runtime::CollectiveCall;
 using runtime::ConvolutionCall;
 using runtime::KernelLaunch;
 using runtime::MatmulCall;
@@ -52,6 +53,11 @@ std::string what(const Program&, const ConvolutionCall& call) {
                 extents_text(call.kernel), call.groups > 1 ? concat(" in ", call.groups, " groups") : "", " ", name_of(call.dtype));
 }
 
+std::string what(const Program&, const CollectiveCall& call) {
+  return concat(runtime::name_of(call.kind), " between ", call.ranks, " ranks, ", size_text(static_cast<double>(call.bytes)),
+                " each");
+}
+
 /// What the totals count of one step.
 struct StepShare {
   bool product = false;
@@ -73,7 +79,8 @@ StepShare share_of(const Step& step) {
       [](const ConvolutionCall& call) {
         return StepShare{
             .product = true, .generated_launches = call.generated.launches.size(), .workspace = call.generated.workspace_bytes};
-      });
+      },
+      [](const CollectiveCall&) { return StepShare(); });
 }
 
 struct Sums {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/collectives.h"
 #include "codegen/program_builder.h"
 #include "codegen/target.h"
 #include "ir/nest/loops.h"
@@ -51,7 +52,7 @@ void add_node(ProgramBuilder& program, const Target& target, const Node& node) {
     case Kind::composite:
       if (target.info(program.target()).is_legal(node)) return target.add_composite(program, node);
       break;
-    case Kind::collective: break;
+    case Kind::collective: return add_collective(program, node);
   }
   throw InternalError(
       concat("code generation found ", node.op->name, " (", node.origin, "), which an earlier pass should have replaced"));

@@ -92,7 +92,7 @@ int ProgramBuilder::buffer_at(int buffer, std::int64_t bytes, const TensorType& 
   if (bytes == 0) return buffer;
   runtime::Buffer part = program_.buffers[static_cast<std::size_t>(buffer)];
   part.offset += bytes;
-  if (part.space != runtime::Space::arena) part.name = concat(part.name, " + ", bytes);  // names are unique there
+  if (part.space != runtime::Space::arena) part.name = concat(part.name, " + ", bytes, ": ", to_string(type));  // unique there
   part.type = type;
   program_.buffers.push_back(std::move(part));
   return static_cast<int>(program_.buffers.size()) - 1;

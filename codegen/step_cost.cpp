@@ -102,6 +102,11 @@ StepCost call_cost(const runtime::ConvolutionCall& call) {
   return cost;
 }
 
+/// What memory sees; the link between ranks takes its time apart (sent_bytes()).
+StepCost call_cost(const runtime::CollectiveCall& call) {
+  return {.bytes = static_cast<double>(call.bytes) * static_cast<double>(call.ranks) * 2, .dtype = DType::f32};
+}
+
 /// A matmul with what follows it.
 StepCost product_cost(const runtime::MatmulCall& call, const Node& node) {
   StepCost cost = nest_cost(*node.nest, node);
@@ -128,7 +133,8 @@ StepCost cost_of(const runtime::Step& step, const Node& node) {
   return runtime::visit_step(
       step, [&](const runtime::KernelLaunch&) { return kernel_cost(node); },
       [&](const runtime::MatmulCall& call) { return fused ? product_cost(call, node) : call_cost(call); },
-      [](const runtime::ConvolutionCall& call) { return call_cost(call); });
+      [](const runtime::ConvolutionCall& call) { return call_cost(call); },
+      [](const runtime::CollectiveCall& call) { return call_cost(call); });
 }
 
 }  // namespace gcomp::codegen

@@ -60,6 +60,8 @@ struct LibrarySearch {
   const Path& explicit_of(LibraryKind kind) const { return explicit_path[static_cast<std::size_t>(kind)]; }
 };
 
+class Communicator;  // gcomp/communicator.h
+
 struct DeviceOptions {
   int threads = 0;       ///< of the CPU; 0 for one per processor that this process may use
   std::string compiler;  ///< the C++ compiler for CPU kernels; empty searches c++, g++, clang++ on PATH
@@ -69,11 +71,12 @@ struct DeviceOptions {
   /// once in a process, so all devices of a process are opened with the same.
   Optional<InstructionSet> instruction_set;
   LogSink log;
-  KernelSink kernels;                  ///< told of every program's kernels; may be empty
-  KernelProgressSink kernel_progress;  ///< told when compiling begins, and after each part of it; may be empty
-  CancelQuery cancelled;               ///< asked while a compiler runs; may be empty
-  double compiler_timeout = 300;       ///< seconds that a compiler may take for one file or kernel; 0 for any number
-  LogSink detail;                      ///< told of each command to a compiler, quoted for a shell, and its time; may be empty
+  KernelSink kernels;                    ///< told of every program's kernels; may be empty
+  KernelProgressSink kernel_progress;    ///< told when compiling begins, and after each part of it; may be empty
+  CancelQuery cancelled;                 ///< asked while a compiler runs; may be empty
+  double compiler_timeout = 300;         ///< seconds that a compiler may take for one file or kernel; 0 for any number
+  LogSink detail;                        ///< told of each command to a compiler, quoted for a shell, and its time; may be empty
+  Communicator* communicator = nullptr;  ///< between the ranks of a training, the caller's; null for one process alone
 
   // CUDA.
   int gpu = 0;                            ///< among those that the driver shows

@@ -114,7 +114,8 @@ std::vector<std::string> Trainer::input_names() const {
 
 std::int64_t Trainer::batch() const {
   for (const std::size_t i : impl_->step.data())
-    if (const Shape& shape = impl_->step.reader().input_type(i).shape; !shape.empty()) return shape[0];
+    if (const Shape& shape = impl_->step.reader().input_type(i).shape; !shape.empty())
+      return shape[0] * driver::rank_of(impl_->options.device_options).ranks;
   return 0;
 }
 

@@ -103,6 +103,8 @@ class Trainer {
   int most_pending() const;
   /// Names of the model's inputs, then of the other arrays that the loss reads.
   std::vector<std::string> input_names() const;
+  /// Rows of a step. With several ranks (DeviceOptions::communicator) train_step() and input() are given this rank's part, which is
+  /// one of as many equal ones, in the order of the ranks.
   std::int64_t batch() const;
   /// The number of classes where labels are class numbers.
   Optional<std::int64_t> classes() const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,11 @@ struct InterpretResult {
 
 /// Throws UserError for a missing or wrongly typed tensor and for an index out of range.
 InterpretResult interpret(const Graph& graph, const std::map<std::string, Tensor>& values);
+
+/// The same of several ranks in lock step, one graph and one set of values each: what a collective gives depends on the operands of
+/// all. Throws UserError also where the ranks do not come to the same collectives in the same order.
+std::vector<InterpretResult> interpret_ranks(std::span<const Graph* const> graphs,
+                                             std::span<const std::map<std::string, Tensor>> values);
 
 /// Results of one node from its operands (null where absent).
 std::vector<Tensor> evaluate(const Node& node, const std::vector<const Tensor*>& operands);

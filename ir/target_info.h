@@ -15,8 +15,9 @@ struct TargetInfo {
   std::int64_t buffer_alignment = 64;  ///< bytes, a power of two of at least 64
   /// Composites of attention that code generation takes as they are; all others are expanded.
   std::function<bool(const Node&)> legal_composite;
-  bool sums_squares = false;  ///< code generation takes square_sums of f32 and f64 as it is
-  bool half_products = true;  ///< whether there are products in f16 and bf16; else they run in f32
+  bool sums_squares = false;    ///< code generation takes square_sums of f32 and f64 as it is
+  bool copies_buckets = false;  ///< code generation takes bucket and unbucket as they are
+  bool half_products = true;    ///< whether there are products in f16 and bf16; else they run in f32
   /// Rows of 16-bit matrices are padded to multiples of this many elements; 0 where that gains nothing.
   std::int64_t half_row_elements = 0;
   /// Long reductions to fewer results are split until about as many sums are computed at once; 0 leaves that to the pass.
@@ -29,6 +30,7 @@ struct TargetInfo {
       computes_epilogue;
 
   bool is_legal(const Node& composite) const {
+    if (composite.op == &ops::kBucket || composite.op == &ops::kUnbucket) return copies_buckets;
     if (composite.op != &ops::kSquareSums) return legal_composite && legal_composite(composite);
     const DType dtype = composite.operands[0]->type.dtype;
     return sums_squares && (dtype == DType::f32 || dtype == DType::f64);

@@ -15,6 +15,7 @@
 #include "passes/products/widen_contractions.h"
 #include "passes/training/average_parameters.h"
 #include "passes/training/differentiate.h"
+#include "passes/training/distribute.h"
 #include "passes/views/view_operands.h"
 
 namespace gcomp::passes {
@@ -35,7 +36,9 @@ bool run_attach_loss(PassContext& c) {
     ShardLoss loss = attach_shard_loss(c.graph, c.training->loss, c.training->shards, c.training->arrays);
     c.made.loss = loss.share;
     c.made.accumulation.emplace();
-    c.made.accumulation->count = count_graph(c.graph, loss, c.training->shards);
+    c.made.accumulation->count = count_graph(c.graph, loss, c.training->shards / c.training->ranks);
+    for (const ShardCount& count : loss.counts)
+      c.made.accumulation->counted.push_back({count.of_batch->name, count.of_batch->type});
     c.made.accumulation->averaged = std::move(loss.averaged);
     return true;
   }
@@ -61,12 +64,20 @@ bool run_accumulate(PassContext& c) {
   Accumulation& known = *c.made.accumulation;
   Accumulated values{c.made.loss, c.made.gradients};
   const bool skipped = c.made.scaled.scale || c.training->step.skip_non_finite;
-  Accumulation made = accumulate(c.graph, c.made.parameters, values, {.shards = c.training->shards, .skipped = skipped});
+  Accumulation made = accumulate(c.graph, c.made.parameters, values,
+                                 {.shards = c.training->shards, .ranks = c.training->ranks, .skipped = skipped});
   made.count = std::move(known.count);
+  made.counted = std::move(known.counted);
   made.averaged = std::move(known.averaged);
   known = std::move(made);
   c.made.loss = values.loss;
   c.made.gradients = std::move(values.gradients);
+  return true;
+}
+
+bool run_distribute(PassContext& c) {
+  if (!in_shards(c) || c.training->ranks == 1) return false;
+  distribute(*c.made.accumulation, {.ranks = c.training->ranks});
   return true;
 }
 
@@ -190,6 +201,14 @@ constexpr Pass kPipeline[] = {
      .gives = F::gradients_total,
      .run = run_accumulate,
      .required = "without --micro-batches the batch is one shard"},
+    {.name = "distribute",
+     .summary = "several ranks: what the shards of each add up to goes between them",
+     .stage = Stage::preparing,
+     .walks = Walk::training,
+     .needs = F::gradients_total,
+     .before = F::gradients_final,
+     .run = run_distribute,
+     .required = "one rank has nobody to exchange with"},
     {.name = "unscale_gradients",
      .summary = "f16: gradients are divided by the loss scale, in f32",
      .stage = Stage::preparing,

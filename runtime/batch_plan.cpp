@@ -22,11 +22,22 @@ BatchPlan::BatchPlan(std::int64_t rows, std::int64_t batch, std::uint64_t seed, 
   given_.resize(static_cast<std::size_t>(batch));
 }
 
-std::int64_t BatchPlan::count_of(std::int64_t step) const { return std::min(batch_, rows_ - step % steps_per_epoch() * batch_); }
+BatchPlan BatchPlan::share(int rank, int ranks) const {
+  for (const std::int64_t rows : {batch_, last_rows()})
+    check_user(rows % ranks == 0, "a step of ", rows, " rows is not shared by ", ranks, " ranks evenly");
+  BatchPlan own = *this;
+  own.rank_ = rank;
+  own.ranks_ = ranks;
+  return own;
+}
+
+std::int64_t BatchPlan::count_of(std::int64_t step) const {
+  return std::min(batch_, rows_ - step % steps_per_epoch() * batch_) / ranks_;
+}
 
 void BatchPlan::rows_of(std::int64_t step, std::span<std::int64_t> rows) const {
   check_internal(step >= 0 && std::ssize(rows) == count_of(step), "batch plan: step ", step, " for ", rows.size(), " rows");
-  std::int64_t position = step % steps_per_epoch() * batch_;
+  std::int64_t position = step % steps_per_epoch() * batch_ + rank_ * count_of(step);
   if (draw_) {
     for (std::int64_t& row : rows) row = draw_(epoch_of(step), position++);
     return;

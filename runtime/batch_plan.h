@@ -29,10 +29,15 @@ class BatchPlan {
   /// Throws as check_batch().
   BatchPlan(std::int64_t rows, std::int64_t batch, std::uint64_t seed, RowOrder order, LastRows last = LastRows::dropped);
 
+  /// Of the rows of each step, the part that one of so many ranks takes: consecutive ones of it, as many as the others. All else
+  /// counts the rows of a step as before. Throws UserError where they are not divided evenly.
+  BatchPlan share(int rank, int ranks) const;
   /// Rows of every epoch come from `draw`, as many of them as the data has.
   void draw_by(RowDraw draw) { draw_ = std::move(draw); }
 
   std::int64_t batch() const { return batch_; }
+  /// The most rows that a step of this rank has: batch(), where there is no other.
+  std::int64_t own_batch() const { return batch_ / ranks_; }
   std::int64_t steps_per_epoch() const { return rows_ / batch_ + (last_rows() > 0); }
   /// Rows that no step of an epoch uses.
   std::int64_t dropped_rows() const { return last_ == LastRows::dropped ? rows_ % batch_ : 0; }
@@ -40,7 +45,7 @@ class BatchPlan {
   std::int64_t last_rows() const { return rows_ % batch_ - dropped_rows(); }
   /// Of the step numbered from 0; epochs count from 0 too.
   std::int64_t epoch_of(std::int64_t step) const { return step / steps_per_epoch(); }
-  /// How many rows a step has: `batch`, or last_rows().
+  /// How many rows a step has, of this rank: of `batch`, or of last_rows().
   std::int64_t count_of(std::int64_t step) const;
   /// The row indices of a step, count_of() of them; takes no memory, however many rows there are.
   void rows_of(std::int64_t step, std::span<std::int64_t> rows) const;
@@ -49,6 +54,7 @@ class BatchPlan {
 
  private:
   std::int64_t rows_, batch_;
+  std::int64_t rank_ = 0, ranks_ = 1;
   std::uint64_t seed_;
   RowOrder order_;
   LastRows last_;

@@ -14,14 +14,23 @@ std::optional<std::size_t> find_port(const std::vector<Port>& ports, Role role) 
 const std::string& origin_of(const Step& step) {
   return *visit_step(
       step, [](const KernelLaunch& launch) { return &launch.origin; }, [](const MatmulCall& call) { return &call.origin; },
-      [](const ConvolutionCall& call) { return &call.origin; });
+      [](const ConvolutionCall& call) { return &call.origin; }, [](const CollectiveCall& call) { return &call.origin; });
 }
 
 int fault_of(const Step& step) {
   return visit_step(
       step, [](const KernelLaunch& launch) { return launch.fault; },
       [](const MatmulCall&) { return 0; },  // nor does its epilogue raise any (runtime/validate.h)
-      [](const ConvolutionCall&) { return 0; });
+      [](const ConvolutionCall&) { return 0; }, [](const CollectiveCall&) { return 0; });
+}
+
+std::string_view name_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_to_all: return "all_to_all";
+    case CollectiveKind::all_gather: return "all_gather";
+    case CollectiveKind::broadcast: return "broadcast";
+  }
+  return "?";
 }
 
 std::int64_t bias_elements(const MatmulCall& call, EpilogueKind kind) {

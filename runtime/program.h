@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -196,7 +197,28 @@ struct ConvolutionCall {
   bool operator==(const ConvolutionCall&) const = default;
 };
 
-using Step = std::variant<KernelLaunch, MatmulCall, ConvolutionCall>;
+/// Between the ranks that run the same program side by side; each brings one buffer and gets one. Bytes are moved, not added.
+enum class CollectiveKind : std::uint8_t {
+  all_to_all,  ///< part r of the operand goes to rank r, and part r of the result is what came from there
+  all_gather,  ///< part r of the result is the operand of rank r
+  broadcast,   ///< the result is the operand of rank `root`
+};
+
+struct CollectiveCall {
+  CollectiveKind kind = CollectiveKind::all_to_all;
+  std::string group;       ///< of ranks, by name; "data" is all
+  std::int64_t ranks = 1;  ///< in that group
+  std::int64_t root = 0;
+  int operand = 0, result = 0;  ///< dense buffers that do not overlap
+  std::int64_t bytes = 0;       ///< of one part; of a broadcast, of all
+  std::string origin;
+
+  bool operator==(const CollectiveCall&) const = default;
+};
+inline constexpr std::string_view kDataGroup = "data";
+std::string_view name_of(CollectiveKind kind);
+
+using Step = std::variant<KernelLaunch, MatmulCall, ConvolutionCall, CollectiveCall>;
 
 /// In how many of the kinds of a Step `Answer` answers for.
 template <class Answer, class... Kinds>

@@ -26,6 +26,9 @@ static_assert(same(EpilogueKind::bias, proto::BIAS) && same(EpilogueKind::gelu, 
 static_assert(same(ConvolutionKind::forward, proto::FORWARD) && same(ConvolutionKind::input_gradient, proto::INPUT_GRADIENT) &&
               same(ConvolutionKind::weight_gradient, proto::WEIGHT_GRADIENT));
 
+static_assert(same(CollectiveKind::all_to_all, proto::ALL_TO_ALL) && same(CollectiveKind::all_gather, proto::ALL_GATHER) &&
+              same(CollectiveKind::broadcast, proto::BROADCAST));
+
 template <class Field, class Values>
 void assign(Field* field, const Values& values) {
   field->Assign(values.begin(), values.end());
@@ -249,12 +252,36 @@ ConvolutionCall decode(const proto::ConvolutionCall& in) {
           .generated = decode(in.generated())};
 }
 
-static_assert(std::variant_size_v<Step> == 3, "decode() reads each kind of step, message Step has a field for each");
+void encode(const CollectiveCall& call, proto::Step* step) {
+  proto::CollectiveCall* out = step->mutable_collective();
+  out->set_kind(static_cast<proto::CollectiveKind>(call.kind));
+  out->set_group(call.group);
+  out->set_ranks(call.ranks);
+  out->set_root(call.root);
+  out->set_operand(call.operand);
+  out->set_result(call.result);
+  out->set_bytes(call.bytes);
+  out->set_origin(call.origin);
+}
+
+CollectiveCall decode(const proto::CollectiveCall& in) {
+  return {.kind = decode_enum<CollectiveKind>(in.kind(), proto::CollectiveKind_ARRAYSIZE, "collective kind"),
+          .group = in.group(),
+          .ranks = in.ranks(),
+          .root = in.root(),
+          .operand = in.operand(),
+          .result = in.result(),
+          .bytes = in.bytes(),
+          .origin = in.origin()};
+}
+
+static_assert(std::variant_size_v<Step> == 4, "decode() reads each kind of step, message Step has a field for each");
 Step decode(const proto::Step& in) {
   switch (in.call_case()) {
     case proto::Step::kLaunch: return decode(in.launch());
     case proto::Step::kMatmul: return decode(in.matmul());
     case proto::Step::kConvolution: return decode(in.convolution());
+    case proto::Step::kCollective: return decode(in.collective());
     case proto::Step::CALL_NOT_SET: break;
   }
   throw UserError("a step is of no known kind");

@@ -10,6 +10,8 @@
 namespace gcomp::runtime {
 namespace {
 
+constexpr std::int64_t kMostRanks = 1 << 20;
+
 constexpr std::int64_t kLargestSpace = std::int64_t{1} << 50;  // far above any memory, far below overflow in sums
 constexpr std::int64_t kLargestExtent = std::int64_t{1} << 40;
 
@@ -276,6 +278,24 @@ void validate_step(const Program& program, const ConvolutionCall& call, std::str
                    concat(where, ", weight"));
   validate_operand(program, call, call.output, call.batch, call.output_channels, call.output_spatial, concat(where, ", output"));
   validate_generated(program, call.generated, where);
+}
+
+void validate_step(const Program& program, const CollectiveCall& call, std::string_view where) {
+  check_user(call.group == kDataGroup, where, ": ranks of group '", call.group, "', wanted '", kDataGroup, "'");
+  check_user(call.ranks >= 1 && call.ranks <= kMostRanks, where, ": ", call.ranks, " ranks, the limit is ", kMostRanks);
+  check_user(call.root >= 0 && call.root < call.ranks, where, ": root ", call.root, " of ", call.ranks, " ranks");
+  check_user(call.bytes >= 0 && call.bytes <= kLargestSpace / call.ranks, where, ": parts of ", call.bytes, " bytes");
+  const Buffer& operand = buffer_at(program, call.operand, where);
+  const Buffer& result = buffer_at(program, call.result, where);
+  const std::int64_t sent = call.kind == CollectiveKind::all_to_all ? call.ranks : 1;
+  const std::int64_t received = call.kind == CollectiveKind::broadcast ? 1 : call.ranks;
+  for (const auto& [buffer, parts] : {std::pair(&operand, sent), {&result, received}})
+    check_user(buffer->type.bytes() == parts * call.bytes, where, ": buffer '", buffer->name, "' is ", to_string(buffer->type),
+               ", wanted ", parts, " parts of ", call.bytes, " bytes");
+  const bool apart = operand.space != result.space || operand.offset + operand.type.bytes() <= result.offset ||
+                     result.offset + result.type.bytes() <= operand.offset;
+  check_user(apart, where, ": buffers '", operand.name, "' and '", result.name, "' overlap");
+  check_user(result.space != Space::constant, where, ": writes the constant '", result.name, "'");
 }
 
 }  // namespace

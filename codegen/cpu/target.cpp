@@ -1,5 +1,7 @@
 #include "codegen/cpu/target.h"
 
+#include "codegen/bucket.h"
+#include "codegen/cpu/bucket.h"
 #include "codegen/cpu/emit.h"
 #include "codegen/cpu/square_sums.h"
 #include "codegen/library_calls.h"
@@ -34,6 +36,7 @@ TargetInfo info(const runtime::Target&) {
   TargetInfo info;
   info.half_products = false;
   info.sums_squares = true;
+  info.copies_buckets = true;
   info.takes_view = takes_view;
   return info;
 }
@@ -50,6 +53,8 @@ bool add_product(ProgramBuilder&, const Node&) { return false; }
 
 void add_composite(ProgramBuilder& program, const Node& node) {
   if (node.op == &ops::kSquareSums) return add_square_sums(program, node, square_sums_text(node.operands[0]->type.dtype), 1);
+  if (node.op == &ops::kBucket) return add_bucket(program, node, bucket_texts(node.result()->type.dtype));
+  if (node.op == &ops::kUnbucket) return add_unbucket(program, node, bucket_texts(node.operands[0]->type.dtype));
   throw InternalError(concat(node.op->name, " is no legal composite of the CPU"));
 }
 

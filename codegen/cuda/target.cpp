@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 
+#include "codegen/bucket.h"
 #include "codegen/cuda/attention/attention.h"
+#include "codegen/cuda/bucket.h"
 #include "codegen/cuda/emit.h"
 #include "codegen/cuda/product_parts.h"
 #include "codegen/cuda/products/products.h"
@@ -45,6 +47,7 @@ TargetInfo info(const runtime::Target& target) {
   info.buffer_alignment = 256;  // what cudaMalloc aligns to, and the widest copies want
   info.legal_composite = takes_attention;
   info.sums_squares = true;
+  info.copies_buckets = true;
   info.half_row_elements = 8;  // 16 bytes
   info.parallel_sums = 256;    // groups of 64 neighbouring sums: two blocks each, four for every processor of a large GPU
   info.computes_epilogue = [gelu = library_has_gelu(target)](const LoopNest& nest, const std::vector<TensorType>& operands,
@@ -66,7 +69,7 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
   };
   const bool generated = runtime::visit_step(
       *step, [](runtime::KernelLaunch&) { return true; }, [&](runtime::MatmulCall& call) { return generate(call); },
-      [&](runtime::ConvolutionCall& call) { return generate(call); });
+      [&](runtime::ConvolutionCall& call) { return generate(call); }, [](runtime::CollectiveCall&) { return true; });
   if (!generated) return false;
   program.add_step(*std::move(step));
   return true;
@@ -107,6 +110,8 @@ bool add_product(ProgramBuilder& program, const Node& node) {
 void add_composite(ProgramBuilder& program, const Node& node) {
   if (node.op == &ops::kSquareSums)
     return add_square_sums(program, node, square_sums_text(node.operands[0]->type.dtype), kSquareSumThreads);
+  if (node.op == &ops::kBucket) return add_bucket(program, node, bucket_texts(node.result()->type.dtype));
+  if (node.op == &ops::kUnbucket) return add_unbucket(program, node, bucket_texts(node.operands[0]->type.dtype));
   for (const AttentionLaunch& launch : attention_launches(node, architecture_of(program.target()))) {
     runtime::Segment segment;
     for (const Value* value : launch.values) segment.buffers.push_back(program.buffer_of(value));

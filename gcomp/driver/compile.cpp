@@ -187,6 +187,7 @@ ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOption
                                           .arrays = found_arrays(model, options),
                                           .scaling = scaling_of(options),
                                           .step = std::move(step.options),
+                                          .ranks = options.step.ranks,
                                           .shards = options.step.micro_batches};
     made.accumulation = passes::prepare(made.graph, pass_options(options, hooks), &request);
     if (made.accumulation) add_notes(made.model.repairs, *made.accumulation, options.step.micro_batches);
@@ -292,6 +293,9 @@ std::vector<StepGraph> step_graphs(ModelGraph& made, const CompileHooks& hooks) 
   for (std::size_t i = 0; i < made.accumulation->combine.size(); ++i)
     graphs.push_back({std::move(made.accumulation->combine[i]), concat(kCombineProgram, i), sums});
   graphs.push_back({std::move(made.accumulation->total), kTotalProgram, sums});
+  if (made.accumulation->count_exchange)
+    graphs.push_back({std::move(*made.accumulation->count_exchange), kCountExchangeProgram, hooks});
+  if (made.accumulation->exchange) graphs.push_back({std::move(*made.accumulation->exchange), kExchangeProgram, hooks});
   return graphs;
 }
 

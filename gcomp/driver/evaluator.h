@@ -10,6 +10,7 @@
 #include "gcomp/dataset.h"
 #include "gcomp/driver/batched_program.h"
 #include "gcomp/driver/index_limits.h"
+#include "gcomp/driver/ranks.h"
 #include "gcomp/evaluation.h"
 #include "gcomp/tensor_view.h"
 #include "passes/training/metrics/metric.h"
@@ -25,6 +26,12 @@ struct EvaluatedModel {
   std::vector<IndexLimit> limits;
 };
 
+/// What one run gives: its rows, and the results in the program's order.
+struct EvaluatedPart {
+  std::int64_t rows = 0;
+  std::vector<Tensor> results;
+};
+
 class Evaluator {
  public:
   /// Throws UserError where the program does not give what the model says.
@@ -35,14 +42,16 @@ class Evaluator {
   /// where there are no rows, or fewer than a batch that cannot be filled up, and for an index out of range.
   Evaluation run(const Batch& arrays);
   /// The same of rows that are read as they are due, by `workers` threads ahead: memory for some batches is all that it takes.
-  /// Class numbers are checked against `limits`.
-  Evaluation run(const Dataset& data, std::span<const LabelLimit> limits, int workers);
+  /// Class numbers are checked against `limits`. Several ranks each run some of the batches, and all have the same result, which
+  /// their number does not change.
+  Evaluation run(const Dataset& data, std::span<const LabelLimit> limits, int workers, const Ranks& ranks = Ranks(nullptr));
   runtime::Executable& executable() const { return program_.executable(); }
 
  private:
   /// Runs rows [first, first + count).
   using RunRows = std::function<void(std::int64_t first, std::int64_t count)>;
-  Evaluation run_all(std::int64_t rows, const RunRows& run);
+  std::int64_t parts_of(std::int64_t rows) const;
+  EvaluatedPart run_part(std::int64_t rows, std::int64_t part, const RunRows& run);
 
   BatchedProgram program_;
   EvaluatedModel model_;

@@ -266,10 +266,10 @@ std::vector<data::WantedArray> wanted_for_evaluation(Trainer& trainer) {
                                trainer.input_forms());
 }
 
-Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers) {
+Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers, const Ranks& ranks) {
   Evaluator& evaluator = trainer.impl().used_evaluation();
   const FedArrays fed = fed_arrays(evaluator.executable().program(), label_limits(trainer));
-  return evaluator.run(data, label_limits(trainer), workers < 0 ? default_workers(data, fed) : workers);
+  return evaluator.run(data, label_limits(trainer), workers < 0 ? default_workers(data, fed) : workers, ranks);
 }
 
 OpenedData open_data(const DataRequest& request, std::span<const data::WantedArray> asked, const Model* model) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/source.h"
+#include "gcomp/driver/ranks.h"
 #include "gcomp/driver/training.h"
 #include "gcomp/input_form.h"
 #include "gcomp/predictor.h"
@@ -50,8 +51,9 @@ std::vector<data::WantedArray> wanted_arrays(const Trainer& trainer);
 /// What its evaluation reads. Compiles it, where it is not.
 std::vector<data::WantedArray> wanted_for_evaluation(Trainer& trainer);
 
-/// Trainer::evaluate() of rows that are read as they are due, by `workers` threads; below 0, as many as suit the data.
-Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers = -1);
+/// Trainer::evaluate() of rows that are read as they are due, by `workers` threads; below 0, as many as suit the data. Of several
+/// ranks all call it.
+Evaluation evaluate(Trainer& trainer, const Dataset& data, int workers = -1, const Ranks& ranks = Ranks(nullptr));
 
 /// Where the loss names arrays, `outputs` are what its names could have meant too. Throws UserError as data::parse_spec(), what it
 /// opens and data::map_arrays() do, and (exit 2) where a loss or metric names what is neither an output nor an array.

@@ -301,7 +301,7 @@ void require_device(runtime::DeviceRequest request, const runtime::Target& targe
 
 bool is_step_program(std::string_view name) {
   return name == kTrainingProgram || name == kShardProgram || name == kCountProgram || name == kTotalProgram ||
-         name.starts_with(kCombineProgram);
+         name.starts_with(kCombineProgram) || name == kExchangeProgram || name == kCountExchangeProgram;
 }
 
 const runtime::Program* find_program(const runtime::Artifact& artifact, std::string_view name) {

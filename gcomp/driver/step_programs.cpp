@@ -4,21 +4,25 @@
 #include <bit>
 #include <utility>
 
+#include "gcomp/communicator.h"
 #include "gcomp/driver/saved_model.h"
 #include "ir/base/error.h"
+#include "runtime/files/sha256.h"
+#include "runtime/serialize.h"
 
 namespace gcomp::driver {
 namespace {
 
-/// Each shard knows its number.
-void number_shards(runtime::Executable& executable) {
+/// Each shard knows its number, which is counted over all ranks.
+void number_shards(runtime::Executable& executable, RankOf rank) {
   const std::optional<std::size_t> port = find_port(executable.program().inputs, Role::shard);
   if (!port) return;
   check_user(executable.input_type(*port) == (TensorType{DType::i64, {executable.shards()}}), "program '",
              executable.program().name, "' takes the number of a shard as ", to_string(executable.input_buffer(*port).type),
              ", wanted i64[1]");
   const std::span<std::byte> numbers = executable.input(*port);
-  for (int shard = 0; shard < executable.shards(); ++shard) store_from_double(DType::i64, numbers.data(), shard, shard);
+  for (int shard = 0; shard < executable.shards(); ++shard)
+    store_from_double(DType::i64, numbers.data(), shard, rank.rank * executable.shards() + shard);
 }
 
 bool has_state(const runtime::Program& program, std::string_view name) {
@@ -41,8 +45,13 @@ void require_shared(const runtime::Executable& executable, std::span<runtime::Ex
 
 }  // namespace
 
+RankOf rank_of(const runtime::DeviceOptions& options) {
+  const Communicator* communicator = options.communicator;
+  return communicator ? RankOf{communicator->rank(), communicator->size()} : RankOf{};
+}
+
 StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states,
-                           std::vector<StepProgram> programs, std::int64_t micro_batches) {
+                           std::vector<StepProgram> programs, std::int64_t micro_batches, RankOf rank) {
   const auto load = [&](std::string_view name, int shards) -> runtime::Executable* {
     const auto found = std::ranges::find(programs, name, [](const StepProgram& p) -> std::string_view { return p.program.name; });
     if (found == programs.end()) return nullptr;
@@ -59,12 +68,14 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   };
   reader_ = step_ = require(kTrainingProgram, 1);
   if (micro_batches > 1) {
-    const int shards = static_cast<int>(micro_batches);
+    const int shards = static_cast<int>(micro_batches) / rank.ranks;
     reader_ = require(kShardProgram, shards);
     count_ = load(kCountProgram, shards);
     const int levels = std::bit_width(static_cast<unsigned>(shards - 1));
     for (int level = 0; level < levels; ++level) combine_.push_back(require(concat(kCombineProgram, level), 1));
     total_ = require(kTotalProgram, 1);
+    if (rank.ranks > 1) exchange_ = require(kExchangeProgram, 1);
+    if (rank.ranks > 1 && count_) count_exchange_ = require(kCountExchangeProgram, 1);
   }
   check_user(programs.empty(), "program '", programs.empty() ? "" : programs[0].program.name, "' is none of a step in ",
              micro_batches, " micro-batches");
@@ -72,9 +83,9 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   require_shared(*reader_, all_);
   ports_ = step_ports(step_->program());
   data_ = data_inputs(reader_->program());
-  number_shards(*reader_);
+  number_shards(*reader_, rank);
   if (!count_) return;
-  number_shards(*count_);
+  number_shards(*count_, rank);
   for (const std::size_t i : data_inputs(count_->program())) {
     const std::string& name = count_->input_buffer(i).name;
     const std::size_t same = reader_->input_index(name);
@@ -93,15 +104,16 @@ std::int64_t StepPrograms::runs_of(const runtime::Executable& program) const {
   const auto combine = std::ranges::find(combine_, &program);
   if (combine == combine_.end()) return program.shards();
   const std::int64_t half = std::int64_t{1} << (combine - combine_.begin());  // after shards half - 1, 3 half - 1, ... but the last
-  return (micro_batches() - 1 + half) / (2 * half);
+  return (reader_->shards() - 1 + half) / (2 * half);
 }
 
 void StepPrograms::run() {
-  const int shards = micro_batches();
-  if (shards == 1) return step_->run();
+  if (!total_) return step_->run();
+  const int shards = reader_->shards();
   if (count_) {
     fill_counted();
     for (int shard = 0; shard < shards; ++shard) count_->run_shard(shard);
+    if (count_exchange_) count_exchange_->run();
   }
   for (int shard = 0; shard < shards; ++shard) {
     reader_->run_shard(shard);
@@ -109,6 +121,7 @@ void StepPrograms::run() {
     runtime::Executable* sums = last ? total_ : combine_[static_cast<std::size_t>(std::countr_one(static_cast<unsigned>(shard)))];
     sums->run();
   }
+  if (exchange_) exchange_->run();
   step_->run();
 }
 
@@ -116,6 +129,12 @@ void StepPrograms::wait(int age) {
   if (count_) count_->wait(age);
   reader_->wait(age);
   step_->wait(age);
+}
+
+std::string digest_of(const StepPrograms& programs) {
+  runtime::Sha256 digest;
+  for (const runtime::Executable* program : programs.all()) digest.add(runtime::serialize(program->program()));
+  return digest.digest();
 }
 
 std::vector<StepProgram> step_programs(const runtime::Artifact& artifact) {

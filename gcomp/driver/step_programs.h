@@ -1,6 +1,6 @@
 // The programs of one training step. Most steps are one program. With micro-batches they are several
 // (passes/training/accumulate.h), which share states alone: what is queued by run() runs through on the device without a look of
-// the host.
+// the host. With several ranks each runs its own of the micro-batches, and two programs more exchange what they add up to.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,21 @@ struct StepProgram {
   std::span<const std::byte> binary = {};
 };
 
+/// One of several processes that share the shards of a step.
+struct RankOf {
+  int rank = 0, ranks = 1;
+};
+
+RankOf rank_of(const runtime::DeviceOptions& options);
+
 class StepPrograms {
  public:
   StepPrograms() = default;
   /// Throws UserError where one is missing or does not fit the others, and as Device::load() does.
   StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states, std::vector<StepProgram> programs,
-               std::int64_t micro_batches);
+               std::int64_t micro_batches, RankOf rank = {});
 
   explicit operator bool() const { return step_ != nullptr; }
-  int micro_batches() const { return reader_ ? reader_->shards() : 1; }
   /// The one that takes the learning rate and gives the loss.
   runtime::Executable& step() const { return *step_; }
   /// The one that reads the arrays of a batch.
@@ -57,10 +63,14 @@ class StepPrograms {
   std::vector<std::unique_ptr<runtime::Executable>> owned_;
   std::vector<runtime::Executable*> all_, combine_;
   runtime::Executable *step_ = nullptr, *reader_ = nullptr, *count_ = nullptr, *total_ = nullptr;
+  runtime::Executable *count_exchange_ = nullptr, *exchange_ = nullptr;  // where there are several ranks
   StepPorts ports_;
   std::vector<std::size_t> data_;
   std::vector<std::pair<std::size_t, std::size_t>> counted_;  // inputs of count_, and the same of reader_
 };
+
+/// SHA-256 of what they are compiled from.
+std::string digest_of(const StepPrograms& programs);
 
 /// The programs of an artifact's training step; none where it has none.
 std::vector<StepProgram> step_programs(const runtime::Artifact& artifact);

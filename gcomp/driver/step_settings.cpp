@@ -5,6 +5,7 @@
 #include "gcomp/driver/parameter_groups.h"
 #include "gcomp/driver/saved_model.h"
 #include "ir/base/error.h"
+#include "passes/training/distribute.h"
 
 namespace gcomp::driver {
 namespace {
@@ -31,6 +32,7 @@ void check(const StepSettings& settings) {
   if (settings.average && !(*settings.average >= 0 && *settings.average < 1))
     throw UserError(concat("--ema ", *settings.average, ": wanted a decay from 0 to below 1, such as 0.999"), ExitCode::usage);
   check_micro_batches(settings.micro_batches);
+  passes::require_ranks(settings.micro_batches, settings.ranks);
 }
 
 std::optional<std::int64_t> shard_rows(std::optional<std::int64_t> batch, std::int64_t micro_batches) {

@@ -39,12 +39,13 @@ void Trainer::Impl::open_device(const runtime::DeviceChoice& choice, const Devic
 }
 
 void Trainer::Impl::adopt_step(std::vector<driver::StepProgram> programs) {
-  step = driver::StepPrograms(*device, memory, std::move(programs), saved.micro_batches);
+  step = driver::StepPrograms(*device, memory, std::move(programs), saved.micro_batches, driver::rank_of(options.device_options));
   if (driver::keeps_average(step.step().program(), saved.trained)) weights = Weights::averaged;
 }
 
 Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : source(origin), options(given) {
   options.graph = with_precision(given.graph);
+  options.graph.step.ranks = driver::rank_of(given.device_options).ranks;
   if (given.batch > 0) options.graph.shapes.batch = given.batch;
   loss = driver::read_loss(given.loss, given.output);
   open_device(runtime::choose_device(given.device, given.device_options), given.device_options);

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "ir/ops/attention.h"
+#include "ir/ops/collective.h"
 #include "ir/ops/composite.h"
 #include "ir/ops/contract.h"
 #include "ir/ops/elementary.h"
@@ -34,7 +35,7 @@ constexpr auto join_tables(const OpDef* const (&... tables)[N]) {
   return all;
 }
 constexpr auto kAll = join_tables(kStructureOps, kPointwiseOps, kElementaryOps, kLogicOps, kReduceOps, kContractOps, kViewOps,
-                                  kWindowOps, kIndexOps, kRandomOps, kCompositeOps, kAttentionOps, kSquareSumOps);
+                                  kWindowOps, kIndexOps, kRandomOps, kCompositeOps, kAttentionOps, kSquareSumOps, kCollectiveOps);
 
 constexpr bool has_attribute(const OpDef& op, std::string_view name) {
   for (const AttributeSpec& spec : op.attributes)
@@ -45,10 +46,11 @@ constexpr bool has_attribute(const OpDef& op, std::string_view name) {
 consteval bool every_op_is_complete() {
   for (const OpDef* op : kAll) {
     const bool structural = op->kind == Kind::constant || op->kind == Kind::update || op->kind == Kind::kernel;
-    const bool defined = structural || (op->kind == Kind::pointwise   ? op->scalar.reference != nullptr
-                                        : op->kind == Kind::reduce    ? op->reduction.of != Reduction::Of::none
-                                        : op->kind == Kind::composite ? op->expand != nullptr
-                                                                      : op->loops != nullptr);
+    const bool defined = structural || (op->kind == Kind::pointwise    ? op->scalar.reference != nullptr
+                                        : op->kind == Kind::reduce     ? op->reduction.of != Reduction::Of::none
+                                        : op->kind == Kind::composite  ? op->expand != nullptr
+                                        : op->kind == Kind::collective ? op->infer != nullptr
+                                                                       : op->loops != nullptr);
     const bool sampled = structural || op->kind == Kind::pointwise || !op->samples.empty();
     const bool gradient = (op->gradient != nullptr) != !op->no_gradient.empty();
     const bool costed = (op->cost > 0) == (op->scalar.reference != nullptr);

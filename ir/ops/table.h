@@ -39,6 +39,8 @@ extern const OpDef kSoftmax, kLogSoftmax, kBatchNorm, kLayerNorm, kCrossEntropy,
 extern const OpDef kAttention, kAttentionGradient;
 // square_sums.h
 extern const OpDef kSquareSums;
+// collective.h
+extern const OpDef kAllToAll, kAllGather, kBroadcastFrom, kReduceScatter, kAllReduce, kBucket, kUnbucket;
 
 extern const std::span<const OpDef* const> kTable;
 

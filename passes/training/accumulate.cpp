@@ -4,11 +4,13 @@
 #include <bit>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
 #include "ir/builder.h"
 #include "ir/ops/table.h"
+#include "passes/training/shard_statistics.h"
 
 namespace gcomp::passes {
 namespace {
@@ -91,7 +93,25 @@ struct Sum {
   Value *of_shard, *state;
 };
 
-Graph shard_graph(const Graph& whole, Value* number, const std::vector<Sum>& sums, const std::vector<Followed>& statistics) {
+/// What shards bring to a statistic, each in its own row of a state.
+struct Brought {
+  Value *of_shard, *rows;
+};
+
+/// Writes the row of this shard; the others keep what they hold. Ranks hold rows of their own shards alone, of which they have
+/// as many as all others.
+void keep_row(Builder& b, Var shard, Var value, Var rows) {
+  const auto count = static_cast<double>(rows.shape()[0]);
+  Var number = b.cast(b.reshape(shard, {}), DType::f64);
+  Var row = b.cast(number - ops::kFloor(number * (1 / count)) * count, DType::i64);
+  std::vector<std::int64_t> inner(value.shape().size());
+  std::iota(inner.begin(), inner.end(), 1);
+  Var here = b.iota({DType::i64, rows.shape()}, 0) == b.broadcast(row, rows.shape(), {});
+  b.update(rows.value, b.select(here, b.broadcast(value, rows.shape(), inner), rows));
+}
+
+Graph shard_graph(const Graph& whole, Value* number, const std::vector<Sum>& sums, const std::vector<Followed>& statistics,
+                  const std::vector<Brought>& brought) {
   CloneMap to;
   Graph graph = clone(whole, &to);
   graph.set_name("train_shard");
@@ -102,6 +122,7 @@ Graph shard_graph(const Graph& whole, Value* number, const std::vector<Sum>& sum
   follow_statistics(graph, to.at(number), followed);
   Builder b(graph, SharedText(std::string(kOrigin)));
   for (const Sum& sum : sums) b.update(to.at(sum.state), b.reshape(b.wrap(to.at(sum.of_shard)), sum.state->type.shape));
+  for (const Brought& one : brought) keep_row(b, b.wrap(to.at(number)), b.wrap(to.at(one.of_shard)), b.wrap(to.at(one.rows)));
   graph.remove_dead(/*drop_states=*/true);
   graph.remove_unused_inputs(Role::shard);
   return graph;
@@ -156,40 +177,126 @@ std::optional<Graph> count_graph(const Graph& whole, const ShardLoss& loss, std:
   return graph;
 }
 
-Accumulation accumulate(Graph& graph, const std::vector<Value*>& parameters, Accumulated& values,
-                        const AccumulateOptions& options) {
-  Value* number = graph.add_input({DType::i64, {1}}, "shard", Role::shard);
-  number_draws(graph, number);
-  const auto add_state = [&](const TensorType& type, const std::string& name) {
-    Value* state = graph.add_state(type, name, StateRole::scratch, 0.0);
+namespace {
+
+/// accumulate() at work.
+class Accumulator {
+ public:
+  Accumulator(Graph& graph, const AccumulateOptions& options)
+      : graph_(graph), options_(options), own_shards_(options.shards / options.ranks) {
+    number_ = graph.add_input({DType::i64, {1}}, "shard", Role::shard);
+    number_draws(graph, number_);
+  }
+
+  void add_sum(Value* of_shard, const TensorType& type, const std::string& name) {
+    sums_.push_back({of_shard, add_state(type, name)});
+    made_.summed.push_back({name, type});
+  }
+
+  void add_statistic(Value* statistic, Value* next) {
+    if (auto rule = StatisticRule::find(graph_, statistic, next)) return add_rows(*std::move(rule));
+    handed_.push_back({statistic, add_state(statistic->type, concat(statistic->name, ".shard")), next});
+    made_.handed.push_back(statistic->name);
+  }
+
+  const std::vector<Sum>& sums() const { return sums_; }
+
+  /// The graph becomes the rest of the step.
+  Accumulation finish() {
+    made_.shard = shard_graph(graph_, number_, sums_, handed_, brought_);
+    const int levels = tree_levels(own_shards_);
+    for (int ones = 0; ones < levels; ++ones)
+      made_.combine.push_back(combine_graph(
+          concat("train_combine_", ones), sums_, ones, [](int) { return true; }, ones));
+    made_.total = combine_graph(
+        "train_total", sums_, levels, [&](int level) { return waits_at_end(own_shards_, level); }, std::nullopt);
+    graph_.remove_updates(StateRole::counter);
+    take_over_handed();
+    for (const StatisticRule& rule : rules_) follow_rows(rule);
+    return std::move(made_);
+  }
+
+ private:
+  Value* add_state(const TensorType& type, const std::string& name) {
+    Value* state = graph_.add_state(type, name, StateRole::scratch, 0.0);
     check_user(state->name == name, "what adds up over micro-batches would be called '", name,
                "', a name that the model has already");
     return state;
-  };
-  std::vector<Sum> sums;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    sums.push_back({values.gradients[i], add_state(parameters[i]->type, concat(parameters[i]->name, ".gradient"))});
-  sums.push_back({values.loss, add_state({values.loss->type.dtype, {1}}, "batch_loss")});  // no scalar: one launch with the rest
-  std::vector<Followed> statistics;
-  for (const auto& [statistic, next] : role_updates(graph, StateRole::running_statistic))
-    statistics.push_back({statistic, add_state(statistic->type, concat(statistic->name, ".shard")), next});
-
-  Accumulation made{
-      .count = {}, .shard = shard_graph(graph, number, sums, statistics), .combine = {}, .total = Graph(), .averaged = {}};
-  const int levels = tree_levels(options.shards);
-  for (int ones = 0; ones < levels; ++ones)
-    made.combine.push_back(combine_graph(
-        concat("train_combine_", ones), sums, ones, [](int) { return true; }, ones));
-  made.total = combine_graph(
-      "train_total", sums, levels, [&](int level) { return waits_at_end(options.shards, level); }, std::nullopt);
-
-  graph.remove_updates(StateRole::counter);
-  Builder b(graph, SharedText(std::string(kOrigin)));
-  for (const Followed& followed : statistics) {
-    if (options.skipped) b.update(followed.statistic, b.wrap(followed.state));
-    else take_over(made.total, *graph.find_state(followed.statistic), *followed.state);
   }
+
+  void add_rows(StatisticRule rule) {
+    const auto rows = [&](const TensorType& type, std::int64_t count) {
+      TensorType made = type;
+      made.shape.insert(made.shape.begin(), count);
+      return made;
+    };
+    for (std::size_t i = 0; i < rule.brought().size(); ++i) {
+      Value* value = rule.brought()[i];
+      const std::string name = concat(rule.statistic()->name, ".shards", i == 0 ? "" : concat(".", i));
+      SharedState all{name, rows(value->type, options_.shards)}, own = all;
+      Value* all_rows = add_state(all.type, all.name);
+      Value* own_rows = all_rows;
+      if (options_.ranks > 1) {
+        own = {concat(name, ".own"), rows(value->type, own_shards_)};
+        own_rows = add_state(own.type, own.name);
+      }
+      brought_.push_back({value, own_rows});
+      all_rows_.push_back(all_rows);
+      made_.brought.push_back({std::move(own), std::move(all)});
+    }
+    rules_.push_back(std::move(rule));
+  }
+
+  void take_over_handed() {
+    Builder b(graph_, SharedText(std::string(kOrigin)));
+    for (const Followed& followed : handed_) {
+      if (options_.skipped) b.update(followed.statistic, b.wrap(followed.state));
+      else take_over(made_.total, *graph_.find_state(followed.statistic), *followed.state);
+    }
+  }
+
+  /// The statistic after all shards, in their order.
+  void follow_rows(const StatisticRule& rule) {
+    Builder b(graph_, SharedText(std::string(kOrigin)));
+    Var statistic = b.wrap(rule.statistic());
+    for (std::int64_t shard = 0; shard < options_.shards; ++shard) {
+      std::vector<Var> brought;
+      for (std::size_t i = 0; i < rule.brought().size(); ++i)
+        brought.push_back(b.reshape(b.slice_axis(b.wrap(all_rows_[followed_ + i]), 0, shard, 1), rule.brought()[i]->type.shape));
+      statistic = rule.apply(b, statistic, brought);
+    }
+    followed_ += rule.brought().size();
+    b.update(rule.statistic(), statistic);
+  }
+
+  Graph& graph_;
+  const AccumulateOptions& options_;
+  std::int64_t own_shards_;
+  Value* number_ = nullptr;
+  std::vector<Sum> sums_;
+  std::vector<Followed> handed_;
+  std::vector<StatisticRule> rules_;
+  std::vector<Brought> brought_;  // of all rules, one after another
+  std::vector<Value*> all_rows_;  // likewise
+  std::size_t followed_ = 0;      // of those
+  Accumulation made_;
+};
+
+}  // namespace
+
+Accumulation accumulate(Graph& graph, const std::vector<Value*>& parameters, Accumulated& values,
+                        const AccumulateOptions& options) {
+  Accumulator accumulator(graph, options);
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    accumulator.add_sum(values.gradients[i], parameters[i]->type, concat(parameters[i]->name, ".gradient"));
+  accumulator.add_sum(values.loss, {values.loss->type.dtype, {1}}, "batch_loss");  // no scalar: one launch with the rest
+  for (const auto& [statistic, next] : role_updates(graph, StateRole::running_statistic))
+    accumulator.add_statistic(statistic, next);
+  Accumulation made = accumulator.finish();
+
+  const std::vector<Sum>& sums = accumulator.sums();
   for (std::size_t i = 0; i < parameters.size(); ++i) values.gradients[i] = sums[i].state;
+  Builder b(graph, SharedText(std::string(kOrigin)));
   Value* loss = b.reshape(b.wrap(sums.back().state), {}).value;
   std::ranges::replace(graph.outputs(), values.loss, loss);
   graph.take_name(values.loss, loss);

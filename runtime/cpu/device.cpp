@@ -44,7 +44,7 @@ bool has_convolutions(const Program& program) {
   return std::any_of(program.steps.begin(), program.steps.end(), [](const Step& step) {
     return visit_step(
         step, [](const KernelLaunch&) { return false; }, [](const MatmulCall&) { return false; },
-        [](const ConvolutionCall&) { return true; });
+        [](const ConvolutionCall&) { return true; }, [](const CollectiveCall&) { return false; });
   });
 }
 
@@ -78,7 +78,7 @@ class CpuDevice final : public Device {
                           "' run in the built-in kernel, which is slower than oneDNN's: this ",
                           "program is not linked with gcomp::onednn"));
     return std::make_unique<CpuExecutable>(std::move(program), std::move(cpu_states), std::move(kernels), pool_,
-                                           gemm_functions(instructions_), shards);
+                                           gemm_functions(instructions_), shards, options_.communicator);
   }
 
  private:

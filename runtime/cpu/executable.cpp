@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "ir/base/error.h"
+#include "runtime/collective.h"
+#include "runtime/cpu/collective.h"
 #include "runtime/cpu/convolution.h"
 #include "runtime/cpu/matmul.h"
 #include "runtime/cpu/openmp.h"
@@ -26,8 +28,12 @@ std::byte* place(const MemoryBlock& block, const Buffer& buffer) {
 }  // namespace
 
 CpuExecutable::CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels,
-                             std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm, int shards)
-    : Executable(std::move(program), states, shards), kernels_(std::move(kernels)), pool_(std::move(pool)), gemm_(&gemm) {
+                             std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm, int shards, Communicator* communicator)
+    : Executable(std::move(program), states, shards),
+      kernels_(std::move(kernels)),
+      pool_(std::move(pool)),
+      gemm_(&gemm),
+      communicator_(communicator) {
   states->bind(this->program());
   arena_ = MemoryBlock(this->program().arena_bytes, "the arena of program '" + this->program().name + "'");
   constants_ = MemoryBlock(this->program().constant_bytes, "the constants of program '" + this->program().name + "'");
@@ -105,6 +111,11 @@ std::unique_ptr<LibraryCall> CpuExecutable::prepare(const MatmulCall& call) {
 
 std::unique_ptr<LibraryCall> CpuExecutable::prepare(const ConvolutionCall& call) {
   return make_convolution(call, {address(call.input), address(call.weight), address(call.output), gemm_});
+}
+
+std::unique_ptr<LibraryCall> CpuExecutable::prepare(const CollectiveCall& call) {
+  require_ranks(communicator_, call, program().name);
+  return make_collective(call, address(call.operand), address(call.result), *communicator_);
 }
 
 void CpuExecutable::prepare_steps() {

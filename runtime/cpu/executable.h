@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "gcomp/communicator.h"
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/kernel_library.h"
 #include "runtime/cpu/library_call.h"
@@ -16,9 +17,9 @@ namespace gcomp::runtime::cpu {
 
 class CpuExecutable final : public Executable {
  public:
-  /// `kernels` may be null for a program without kernels.
+  /// `kernels` may be null for a program without kernels, `communicator` for one without collectives, else UserError.
   CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels,
-                std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm, int shards);
+                std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm, int shards, Communicator* communicator);
 
   using Executable::input;
   std::span<std::byte> input(std::size_t index) override;
@@ -71,6 +72,7 @@ class CpuExecutable final : public Executable {
   PreparedLaunch prepare(const KernelLaunch& launch);
   std::unique_ptr<LibraryCall> prepare(const MatmulCall& call);
   std::unique_ptr<LibraryCall> prepare(const ConvolutionCall& call);
+  std::unique_ptr<LibraryCall> prepare(const CollectiveCall& call);
   void run_step(const PreparedStep& step);
   void run_launch(const PreparedLaunch& prepared);
   void check_faults(const KernelLaunch& launch);
@@ -79,6 +81,7 @@ class CpuExecutable final : public Executable {
   std::unique_ptr<KernelLibrary> kernels_;
   std::shared_ptr<ThreadPool> pool_;
   const GemmFunctions* gemm_;
+  Communicator* communicator_;
   MemoryBlock arena_, constants_, io_, scratch_;
   MemoryBlock whole_batch_;                  // inputs of all shards, where there are several
   std::vector<std::int64_t> batch_offsets_;  // of each input

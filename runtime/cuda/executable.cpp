@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/collective.h"
+
 namespace gcomp::runtime::cuda {
 namespace {
 
@@ -108,7 +110,7 @@ void CudaExecutable::run_products_once() {
   for (std::size_t i = 0; i < program().steps.size(); ++i)
     visit_step(
         program().steps[i], [](const KernelLaunch&) {}, [&](const MatmulCall& call) { run_once(call, products_.library(i)); },
-        [](const ConvolutionCall&) {});
+        [](const ConvolutionCall&) {}, [](const CollectiveCall&) {});
   GCOMP_CUDA(driver(), program().name, cuStreamSynchronize, compute());
 }
 
@@ -180,7 +182,8 @@ void CudaExecutable::queue_step(std::size_t step, int slot) {
         else queue_product(product_buffers(call), call.generated, call.origin, slot);
         if (const KernelLaunch* after = products_.after(step)) queue_launch(step, *after, slot);
       },
-      [&](const ConvolutionCall& call) { queue_product(product_buffers(call), call.generated, call.origin, slot); });
+      [&](const ConvolutionCall& call) { queue_product(product_buffers(call), call.generated, call.origin, slot); },
+      [&](const CollectiveCall& call) { refuse_collective(call, program().name); });
 }
 
 MatmulBuffers CudaExecutable::library_buffers(const MatmulCall& call, const CublasLtMatmul& library, int slot) const {

@@ -64,7 +64,7 @@ ProductPlan::ProductPlan(const Session& session, const Program& program, const D
           plan_matmul(i, call);
           require_a_way(i, call.generated, call.origin);
         },
-        [&](const ConvolutionCall& call) { require_a_way(i, call.generated, call.origin); });
+        [&](const ConvolutionCall& call) { require_a_way(i, call.generated, call.origin); }, [](const CollectiveCall&) {});
   tuning.save();
 }
 
@@ -83,7 +83,7 @@ std::vector<PlannedLaunch> planned_launches(const Program& program, std::size_t 
         add_product(call.generated);
         if (const KernelLaunch* after = products.after(step)) launches.push_back({after->kernel, after->grid});
       },
-      [&](const ConvolutionCall& call) { add_product(call.generated); });
+      [&](const ConvolutionCall& call) { add_product(call.generated); }, [](const CollectiveCall&) {});
   return launches;
 }
 

@@ -33,7 +33,8 @@ const KernelLaunch* tabled_launch(const Step& step) {
   using Found = const KernelLaunch*;
   return visit_step(
       step, [](const KernelLaunch& launch) -> Found { return uses_segment_table(launch) ? &launch : nullptr; },
-      [](const MatmulCall&) -> Found { return nullptr; }, [](const ConvolutionCall&) -> Found { return nullptr; });
+      [](const MatmulCall&) -> Found { return nullptr; }, [](const ConvolutionCall&) -> Found { return nullptr; },
+      [](const CollectiveCall&) -> Found { return nullptr; });
 }
 
 std::int64_t flags_of(const Program& program) {

@@ -301,6 +301,7 @@ void add_training_step(std::vector<LabelledGraph>& all) {
 std::vector<LabelledGraph> op_graphs() {
   std::vector<LabelledGraph> all;
   for (const OpCase& original : op_cases()) {
+    if (original.attributes.find("ranks")) continue;  // between processes
     for (DType dtype : kVariants) {
       OpCase c = original;
       if (!change_dtype(c, dtype)) continue;

@@ -13,6 +13,8 @@ namespace fs = std::filesystem;
 
 constexpr int kNoDevice = 6;
 
+bool needs_mpi(const std::string& line) { return line.find(" --ranks ") != line.npos; }
+
 /// Runs the examples of one text, each in a folder of its own.
 void expect_examples_run(const std::string& where, const std::vector<std::string>& examples) {
   for (const std::string& example : examples) {
@@ -20,7 +22,7 @@ void expect_examples_run(const std::string& where, const std::vector<std::string
     ExampleFolder folder;
     folder.provide(line);
     const ExampleFolder::Result result = folder.run(line);
-    if (needs_gpu(line) && result.exit_code == kNoDevice) continue;
+    if ((needs_gpu(line) || needs_mpi(line)) && result.exit_code == kNoDevice) continue;
     EXPECT_EQ(result.exit_code, 0) << where << " shows: " << example << "\n" << result.output;
   }
 }

@@ -27,6 +27,7 @@ namespace {
 struct CompileFlags {
   std::string model, out, target = "cpu", emit, print_after, loss, output;
   std::int64_t batch = 0, seed = 0;
+  std::int64_t ranks = 1;
   bool train = false, training = false, time_passes = false, embed_model = false;
   std::vector<std::string> disabled, metrics;
   ModelOptions model_options;
@@ -44,7 +45,11 @@ void check_flags(const CompileFlags& flags) {
   require_batch(flags.batch);
   if (flags.embed_model && (!flags.train || !is_artifact(flags.out)))
     usage("--embed-model has a meaning only with --train and -o NAME.gcx");
+  if (flags.ranks < 1 || (flags.ranks > 1 && !flags.train))
+    usage(concat("--ranks ", flags.ranks, ": wanted 1 or more, with --train"));
   const bool artifact = is_artifact(flags.out);
+  if (artifact && flags.ranks > 1)
+    usage(concat("--ranks ", flags.ranks, ": an artifact holds the step of one process; --emit shows that of a rank"));
   if (artifact && !flags.emit.empty())
     usage(concat("--emit ", flags.emit, " writes text into the folder -o DIR; -o ", flags.out, " names an artifact"));
   if (!artifact && !flags.out.empty() && flags.emit.empty())
@@ -101,6 +106,7 @@ class Compilation {
     if (flags.train) driver::metrics_of(flags.metrics, loss_);  // wrong ones are told now
     if (flags.train) optimizer_ = flags.optimizer.parse();
     if (flags.train) options_.step = flags.step.parse(flags.optimizer.rate());
+    options_.step.ranks = flags.ranks;
   }
 
   void run() {
@@ -256,6 +262,11 @@ Command add_compile(ArgumentParser& root, Console& console) {
   flags->model_options.add_selection(parser);
   flags->optimizer.add(parser);
   flags->step.add(parser);
+  parser
+      .add_option("--ranks", flags->ranks,
+                  "with --train --micro-batches S --emit: what one of so many processes runs (docs/distributed.md)")
+      .type_name("N")
+      .group("Accumulation");
   flags->lora.add_selection(parser);
   flags->device.add(parser);
   parser.set_footer(

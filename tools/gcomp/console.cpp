@@ -79,8 +79,17 @@ void Console::set_level(Level level) {
                                             : spdlog::level::info);
 }
 
+void Console::silence() {
+  silent_ = true;
+  log_->set_level(spdlog::level::off);
+}
+void Console::speak() {
+  silent_ = false;
+  set_level(Level::quiet);
+}
+
 void Console::status(std::string_view text) const {
-  if (!terminal_ || !log_->should_log(spdlog::level::info)) return;
+  if (silent_ || !terminal_ || !log_->should_log(spdlog::level::info)) return;
   const std::string line = "\r\x1b[K" + printable(text);
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
@@ -125,7 +134,7 @@ void Console::result(std::string_view text) const { stream(concat(text, "\n")); 
 void Console::stream(std::string_view text) const {
   clear_status();
   keep(printable(text));
-  if (json_) return;
+  if (json_ || silent_) return;
   const std::string part = printable(text);
   std::fwrite(part.data(), 1, part.size(), stdout);
   std::fflush(stdout);
@@ -134,7 +143,7 @@ void Console::stream(std::string_view text) const {
 void Console::check_results() const { check_user(std::ferror(stdout) == 0, "cannot write to standard output"); }
 
 void Console::result_json(nlohmann::json object) const {
-  if (!json_) return;
+  if (!json_ || silent_) return;
   object["schema"] = kJsonSchema;
   const std::string line = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   std::fwrite(line.data(), 1, line.size(), stdout);

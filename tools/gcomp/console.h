@@ -34,6 +34,9 @@ class Console {
   /// Machine-readable results were asked for: result() is silent, result_json() speaks.
   void set_json(bool json) { json_ = json; }
   bool json() const { return json_; }
+  /// Nothing is said from here on, errors and results included: another process says it. speak() ends that.
+  void silence();
+  void speak();
   /// stderr is a terminal that may be redrawn.
   bool terminal() const { return terminal_; }
 
@@ -63,7 +66,7 @@ class Console {
 
   std::shared_ptr<spdlog::logger> log_;
   mutable std::function<void(std::string_view)> lines_;
-  bool json_ = false, terminal_ = false;
+  bool json_ = false, terminal_ = false, silent_ = false;
   mutable bool status_shown_ = false;
 };
 

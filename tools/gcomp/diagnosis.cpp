@@ -7,7 +7,9 @@
 #include "gcomp/trainer.h"
 #include "gcomp/version.h"
 #include "ir/base/units.h"
+#include "runtime/comm/mpi_communicator.h"
 #include "runtime/cpu/compiler.h"
+#include "runtime/cpu/find_compiler.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/driver.h"
@@ -138,6 +140,19 @@ void check_libraries(const SharedDriver& driver, const runtime::DeviceOptions& o
 }
 
 /// The processor, and which of its instructions kernels use.
+void check_mpi(std::vector<Finding>& findings) {
+  try {
+    const runtime::comm::MpiLibrary found = runtime::comm::find_mpi();
+    const std::string launcher = runtime::cpu::find_program("mpirun");
+    findings.push_back(
+        {"MPI", launcher.empty() ? Health::bad : Health::good,
+         concat(found.version, ", ", found.plugin.string(), launcher.empty() ? "; there is no mpirun" : ", " + launcher),
+         !launcher.empty() ? "" : "install it (Debian: openmpi-bin), or start ranks by another launcher"});
+  } catch (const DeviceError& error) {
+    findings.push_back({"MPI", Health::absent, error.what(), "without it training runs in one process"});
+  }
+}
+
 void check_cpu(const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
   try {
     const std::string description = runtime::open_device(runtime::DeviceRequest::cpu, options)->description();
@@ -215,6 +230,7 @@ Diagnosis diagnose(const runtime::DeviceOptions& options) {
   const int architecture = driver ? check_gpus(driver, options, findings) : 0;
   check_nvrtc(driver, architecture, options, findings);
   check_libraries(driver, options, findings);
+  check_mpi(findings);
   check_cpu(options, findings);
   check_compiler(options, findings);
   check_cache(options, findings);

@@ -6,7 +6,8 @@
 namespace gcomp::tools {
 namespace {
 
-constexpr std::pair<int, const char*> kNames[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}};
+constexpr std::pair<int, const char*> kNames[] = {
+    {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGUSR1, "SIGUSR1"}};
 
 volatile std::sig_atomic_t g_signal = 0;  // a signal handler can reach nothing else
 

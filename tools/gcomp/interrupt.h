@@ -14,11 +14,11 @@ constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
 /// "SIGTERM".
 std::string name_of_signal(int signal);
 
-/// From here on SIGINT, SIGTERM and SIGHUP end compilers and remove temporary files before they end the process; those that the
-/// process came with ignored stay so.
+/// From here on SIGINT, SIGTERM, SIGHUP and SIGUSR1, which mpirun and batch systems pass on, end compilers and remove temporary
+/// files before they end the process; those that the process came with ignored stay so.
 void leave_nothing_behind();
 
-/// While alive, writing to a pipe that nobody reads any more is an error of that write, and the first of SIGINT, SIGTERM and SIGHUP
+/// While alive, writing to a pipe that nobody reads any more is an error of that write, and the first of those signals
 /// is noted, unless the process came with it ignored; after it each ends the process. One at a time.
 class Interrupt {
  public:
@@ -31,7 +31,7 @@ class Interrupt {
   int signal() const;
 
  private:
-  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
   std::array<struct sigaction, std::size(kSignals)> old_ = {};
   struct sigaction old_pipe_ = {};
 };

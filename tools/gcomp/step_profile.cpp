@@ -38,6 +38,9 @@ StepLabel label_of(const runtime::Program& program, const runtime::Step& step) {
       },
       [](const runtime::ConvolutionCall& call) {
         return StepLabel{convolution_name(call), true};
+      },
+      [](const runtime::CollectiveCall& call) {
+        return StepLabel{std::string(name_of(call.kind)), false};
       });
 }
 

@@ -1,7 +1,10 @@
 // gcomp train: ONNX (or .gcx) and data in, trained model out.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -14,22 +17,104 @@ namespace gcomp::tools {
 namespace {
 
 /// From reading to writing a signal is noted: what compiles stops, a step ends, and what is being written becomes whole.
-void train(const TrainFlags& flags, const Console& console) {
+void train_rank(const TrainFlags& flags, const Console& console, const OpenedRanks& opened) {
   const Interrupt interrupt;
+  const driver::Ranks ranks(opened.communicator.get());
   std::optional<TrainingRun> run;
   try {
-    run.emplace(flags, console, interrupt);
+    ranks.agree([&] { run.emplace(flags, console, interrupt, opened); });
     run->train();
     if (!flags.run.plan_only) run->finish();
   } catch (const Unfinished& unfinished) {
     run->log(unfinished.message);
     throw;
-  } catch (const Error& error) {
+  } catch (const RankFailed&) { throw; } catch (const Error& error) {
     if (run) run->log(error.what());
     if (interrupt.signal() == 0 || (run && run->started())) throw;
     throw Unfinished{concat("interrupted by ", name_of_signal(interrupt.signal()), " before the first step",
                             flags.out.empty() ? "" : concat("; '", flags.out, "' is not written")),
                      exit_code_of_signal(interrupt.signal()), nullptr};
+  }
+}
+
+constexpr std::int64_t kShardsOfRanks = 8;
+
+/// Into how many a step is cut where the command line does not say: as the run that goes on was, whoever ran it, else in eight
+/// where there are ranks, so that their number changes nothing.
+std::int64_t micro_batches_of(const TrainFlags& flags, bool has_ranks) {
+  if (!flags.run.run_dir.empty() && flags.run.resume) {
+    std::ifstream file(std::filesystem::path(flags.run.run_dir) / "config.json");
+    const nlohmann::json config = nlohmann::json::parse(file, nullptr, false);
+    if (config.is_object() && config.contains("micro-batches") && config["micro-batches"].is_object())
+      if (const nlohmann::json& value = config["micro-batches"]["value"]; value.is_number_integer())
+        return value.get<std::int64_t>();
+  }
+  return has_ranks ? kShardsOfRanks : 1;
+}
+
+void settle_micro_batches(TrainFlags& flags, Communicator* communicator) {
+  if (flags.micro_batches_given || is_artifact(flags.model)) return;
+  const driver::Ranks ranks(communicator);
+  const std::int64_t settled = std::stoll(ranks.from_first(std::to_string(micro_batches_of(flags, communicator != nullptr))));
+  if (settled == flags.step.micro_batches) return;
+  flags.step.micro_batches = settled;
+  nlohmann::json config = nlohmann::json::parse(flags.config_json);
+  config["micro-batches"] = {{"value", settled}, {"from", communicator ? "several ranks" : "the run directory"}};
+  flags.config_json = config.dump();
+}
+
+/// Of several ranks. The first speaks for all; one that fails where the others do not know of it speaks for itself, and ends them.
+class SpeakingRank {
+ public:
+  SpeakingRank(Console& console, Communicator& communicator) : console_(console), communicator_(communicator) {
+    if (communicator.rank() != 0) console.silence();
+  }
+
+  /// All ranks end so. None before the first has spoken: a launcher ends all where one ends badly.
+  [[noreturn]] void end(const std::string& message, int code, nlohmann::json results = {}) const {
+    console_.error(concat("gcomp train: ", message));
+    results["error"] = message;
+    results["exit_code"] = code;
+    console_.result_json(std::move(results));
+    console_.silence();
+    driver::Ranks(&communicator_).from_first("");
+    throw Unfinished{message, code, nullptr};
+  }
+  /// This rank alone.
+  [[noreturn]] void abort(const std::string& message, int code) const {
+    console_.speak();
+    console_.error(concat("gcomp train: ", message));
+    console_.silence();
+    communicator_.abort(code);
+    throw Unfinished{message, code, nullptr};
+  }
+  std::string name() const {
+    return concat("rank ", communicator_.rank(), " of ", communicator_.size(), " (", communicator_.host(), ")");
+  }
+
+ private:
+  Console& console_;
+  Communicator& communicator_;
+};
+
+void train(TrainFlags& flags, Console& console) {
+  const OpenedRanks opened = open_ranks(flags.ranks, flags.words);
+  settle_micro_batches(flags, opened.communicator.get());
+  if (!opened.communicator || opened.communicator->size() == 1) return train_rank(flags, console, opened);
+  const SpeakingRank rank(console, *opened.communicator);
+  try {
+    train_rank(flags, console, opened);
+  } catch (const RankFailed& failure) {
+    rank.abort(failure.what(), static_cast<int>(failure.code()));
+  } catch (const Unfinished& run) {
+    rank.end(run.message, run.exit_code, run.results ? *run.results : nlohmann::json());
+  } catch (const Error& error) {
+    const bool internal = error.code() == ExitCode::internal;
+    rank.end(concat(internal ? "internal error, a fault of gcomp: " : "", error.what()), static_cast<int>(error.code()));
+  } catch (const std::bad_alloc&) {
+    rank.abort(concat(rank.name(), ": out of memory"), static_cast<int>(ExitCode::out_of_memory));
+  } catch (const std::exception& error) {
+    rank.abort(concat(rank.name(), ": internal error, a fault of gcomp: ", error.what()), static_cast<int>(ExitCode::internal));
   }
 }
 
@@ -74,6 +159,7 @@ Command add_train(ArgumentParser& root, Console& console) {
   flags->step.add(parser);
   flags->run.add(parser);
   flags->lora.add(parser);
+  flags->ranks.add(parser);
   parser.add_option("--out-ema", flags->out_ema, "with --ema: the model with the average of its parameters, .onnx")
       .type_name("FILE")
       .group("Parameter groups, clipping, average");
@@ -99,7 +185,8 @@ Command add_train(ArgumentParser& root, Console& console) {
       "  gcomp train t.gcx --data train.npz --lr 1e-4 --epochs 5 --out further.onnx\n"
       "  gcomp train m.onnx --data train.npz --eval-data test.npz --loss cross_entropy --batch 64 --epochs 20 --run-dir runs/a "
       "--checkpoint-every 10m --save-best accuracy\n\n"
-      "A .gcx goes on where its training stopped: same order of rows, seed, optimizer state. SIGINT, SIGTERM and SIGHUP end the "
+      "A .gcx goes on where its training stopped: same order of rows, seed, optimizer state. SIGINT, SIGTERM, SIGHUP and SIGUSR1 "
+      "end the "
       "run\n"
       "after the step and write the model as it is then (exit code 130, 143, 129; with --run-dir 75, and --resume goes on); a "
       "second\n"
@@ -111,6 +198,7 @@ Command add_train(ArgumentParser& root, Console& console) {
             const auto is_given = [&](const char* flag) { return std::find(given.begin(), given.end(), flag) != given.end(); };
             flags->seed_given = is_given("--seed");
             flags->out_given = is_given("--out");
+            flags->micro_batches_given = is_given("--micro-batches");
             const nlohmann::json config = config_json(parser, *from_file);
             if (flags->run.print_config) return print_config(config, console);
             flags->config_json = config.dump();
@@ -119,6 +207,7 @@ Command add_train(ArgumentParser& root, Console& console) {
           },
           [parser, flags, from_file, out](std::vector<std::string> words) mutable {
             flags->resume_command = resuming_command(words);
+            flags->words = words;
             ExpandedCommand expanded = with_config_file(std::move(words), parser);
             *from_file = std::move(expanded.from_file);
             for (const std::string& word : expanded.arguments)

@@ -96,6 +96,25 @@ nlohmann::json TrainingRun::results(const std::string& out, const std::string& d
 }
 
 void TrainingRun::finish() {
+  if (!ranks_.several()) return write_results();
+  // The first has written when the others end, and all give its exit code.
+  std::optional<Unfinished> unfinished;
+  int code = 0;
+  ranks_.agree([&] {
+    if (!ranks_.is_first()) return;
+    try {
+      write_results();
+    } catch (const Unfinished& thrown) {
+      unfinished = thrown;
+      code = thrown.exit_code;
+    }
+  });
+  code = std::stoi(ranks_.from_first(std::to_string(code)));
+  if (unfinished) throw *unfinished;
+  if (code != 0) throw Unfinished{"", code, nullptr};
+}
+
+void TrainingRun::write_results() {
   const std::string digest = trainer_->weights_digest();
   SavedModelFile saved{.path = result_.last, .failure = {}};
   if (!flags_.out.empty() || result_.last.empty()) saved = save_somewhere(*trainer_, out());

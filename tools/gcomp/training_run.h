@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "gcomp/driver/ranks.h"
 #include "gcomp/driver/schedule.h"
 #include "gcomp/fit.h"
 #include "gcomp/run_directory.h"
@@ -22,6 +23,7 @@
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/outputs.h"
 #include "tools/gcomp/progress.h"
+#include "tools/gcomp/ranks.h"
 #include "tools/gcomp/step_flags.h"
 
 namespace gcomp::tools {
@@ -31,13 +33,15 @@ struct TrainFlags {
   std::vector<std::string> metric;
   std::int64_t batch = 0, epochs = 0, steps = 0, warmup_steps = 0;
   std::uint64_t seed = 0;
-  bool seed_given = false, out_given = false, no_shuffle = false, embed_model = false, training = false, partial = false,
-       export_preprocess = false;
+  bool seed_given = false, out_given = false, micro_batches_given = false, no_shuffle = false, embed_model = false,
+       training = false, partial = false, export_preprocess = false;
   DataFlags data;
   ModelOptions model_options;
   OptimizerOptions optimizer;
   StepFlags step;
   FitFlags run;
+  RankFlags ranks;
+  std::vector<std::string> words;           ///< the command line as it was given
   std::string resume_command, config_json;  ///< how the run would go on, and what config.json holds
   LoraFlags lora;
   DeviceOptions device;
@@ -48,12 +52,14 @@ struct TrainFlags {
 class TrainingRun {
  public:
   /// Checks the flags, reads the data, makes the trainer. Once a signal is noted, throws an Error within moments.
-  TrainingRun(const TrainFlags& flags, const Console& console, const Interrupt& interrupt);
+  /// Of several ranks the first says, keeps and writes what there is; `ranks` has no communicator for one process.
+  TrainingRun(const TrainFlags& flags, const Console& console, const Interrupt& interrupt, const OpenedRanks& ranks);
   /// All steps, or those up to a signal. Throws as the constructor up to the first.
   void train();
   /// Whether the first step may have run.
   bool started() const { return !setting_up_; }
-  /// Writes the model and says what became of it. Throws Unfinished after a signal, and where something could not be written.
+  /// Writes the model and says what became of it. Throws Unfinished, on all ranks, after a signal, and where something could not be
+  /// written.
   void finish();
   /// A line of the run directory's log, where there is one.
   void log(const std::string& line) {
@@ -87,10 +93,13 @@ class TrainingRun {
   nlohmann::json results(const std::string& out, const std::string& digest) const;
   std::string skipped_text() const;
   void print_results(const std::string& out, const std::string& digest) const;
+  void write_results();
 
   const TrainFlags& flags_;
   const Console& console_;
   const Interrupt& interrupt_;
+  const OpenedRanks& opened_;
+  driver::Ranks ranks_;
   Outputs outputs_;
   std::optional<RunDirectory> directory_;
   std::optional<ConsoleCopy> copy_;  // to its log

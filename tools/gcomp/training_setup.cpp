@@ -6,6 +6,7 @@
 #include "gcomp/initialize.h"
 #include "ir/base/error.h"
 #include "runtime/batch_plan.h"
+#include "runtime/cpu/thread_pool.h"
 #include "runtime/files/atomic_file.h"
 #include "tools/gcomp/class_weights.h"
 #include "tools/gcomp/report.h"
@@ -56,23 +57,28 @@ Outputs outputs_of(const TrainFlags& flags) {
 
 }  // namespace
 
-TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const Interrupt& interrupt)
-    : flags_(flags), console_(console), interrupt_(interrupt), outputs_(outputs_of(flags)) {
-  if (!flags_.run.run_dir.empty() && !flags_.run.plan_only) {
+TrainingRun::TrainingRun(const TrainFlags& flags, const Console& console, const Interrupt& interrupt, const OpenedRanks& ranks)
+    : flags_(flags),
+      console_(console),
+      interrupt_(interrupt),
+      opened_(ranks),
+      ranks_(ranks.communicator.get()),
+      outputs_(outputs_of(flags)) {
+  if (!flags_.run.run_dir.empty() && !flags_.run.plan_only && ranks_.is_first()) {
     directory_.emplace(flags_.run.run_dir, flags_.run.earlier());
     directory_->set_config(flags_.config_json);
     copy_.emplace(console_, [this](std::string_view line) { directory_->log(line); });
   }
   for (const std::string& out : {flags_.out, flags_.out_ema})  // a directory that is missing or read-only is found before any work
-    if (!out.empty()) runtime::AtomicFile{out};
-  metrics_ = std::make_unique<MetricsLog>(flags_.run.plan_only ? "" : flags_.metrics, console_);
+    if (!out.empty() && ranks_.is_first()) runtime::AtomicFile{out};
+  metrics_ = std::make_unique<MetricsLog>(flags_.run.plan_only || !ranks_.is_first() ? "" : flags_.metrics, console_);
   trainer_ = make_trainer();
   if (!flags_.init.empty()) initialize_weights();
   check_schedule();
   if (flags_.optimizer.learning_rate) trainer_->set_learning_rate(flags_.optimizer.rate());
   driver::check_data(*data_.train, *trainer_);
   if (data_.eval) driver::check_data(*data_.eval, *trainer_);
-  prepare_outputs();
+  if (ranks_.is_first()) prepare_outputs();
 }
 
 /// What saving needs is there before the first step.
@@ -107,6 +113,9 @@ void TrainingRun::throw_if_interrupted() const {
 runtime::DeviceOptions TrainingRun::device_options() {
   runtime::DeviceOptions options = flags_.device.parse(console_);
   options.cancelled = [this] { return setting_up_ && interrupt_.signal() != 0; };
+  options.communicator = opened_.communicator.get();
+  if (options.threads == 0 && opened_.on_this_machine > 1)
+    options.threads = std::max(1, runtime::cpu::available_processors() / opened_.on_this_machine);
   return options;
 }
 
@@ -130,6 +139,9 @@ void TrainingRun::check_schedule() const {
 Trainer TrainingRun::make_trainer() { return is_artifact(flags_.model) ? load_trainer() : compile_trainer(); }
 
 Trainer TrainingRun::load_trainer() {
+  if (ranks_.several())
+    refuse_flags(
+        concat("'", flags_.model, "' holds the step of one process, and ", ranks_.size(), " ranks run; train from the .onnx"));
   runtime::DeviceOptions device = device_options();
   compiling_.watch(device);
   Trainer trainer = Trainer::load(flags_.model, device, flags_.device.request(), flags_.trust.parse(flags_.model));
@@ -147,6 +159,9 @@ Trainer TrainingRun::load_trainer() {
 
 Trainer TrainingRun::compile_trainer() {
   flags_.trust.parse(flags_.model);
+  if (ranks_.several() && is_artifact(flags_.out))
+    refuse_flags(concat("--out ", flags_.out, ": a .gcx would hold the step of ", ranks_.size(),
+                        " ranks; write .onnx, and --run-dir for what goes on"));
   driver::TrainOptions options;
   options.loss = with_class_weights(flags_.loss, flags_.data.text());
   options.output = flags_.output;

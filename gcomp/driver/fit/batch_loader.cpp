@@ -147,12 +147,12 @@ BatchLoader::Impl::Impl(const Dataset& the_data, const FedArrays& the_arrays, co
       options(the_options),
       end(the_options.first_step + the_options.steps),
       reader(the_data, the_arrays, the_options.on_bad_sample),
-      rows(static_cast<std::size_t>(the_plan.batch())),
+      rows(static_cast<std::size_t>(the_plan.own_batch())),
       next_open(the_options.first_step),
       next_taken(the_options.first_step) {
   const int workers = data.thread_safe() ? options.workers : std::min(options.workers, 1);
   if (workers == 0) return;
-  const auto batch = static_cast<std::size_t>(plan.batch());
+  const auto batch = static_cast<std::size_t>(plan.own_batch());
   chunk_rows = std::max<std::size_t>(1, batch / (2 * static_cast<std::size_t>(workers)));
   slots.resize(static_cast<std::size_t>(options.ahead + options.held));
   for (std::size_t s = 0; s < slots.size(); ++s) {

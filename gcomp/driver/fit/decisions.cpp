@@ -26,7 +26,8 @@ void reading(const char* what, const Read& read) {
 
 }  // namespace
 
-Decisions Decisions::of(const FitOptions& options, const std::optional<Schedule>& schedule, std::span<const std::string> metrics) {
+Decisions Decisions::of(const FitOptions& options, const std::optional<Schedule>& schedule, std::span<const std::string> metrics,
+                        bool keeps_files) {
   const auto needs_evaluations = [&](const std::string& flag) {
     if (!options.eval) throw UserError(concat(flag, ": there is no --eval-data to evaluate"), ExitCode::usage);
   };
@@ -38,7 +39,7 @@ Decisions Decisions::of(const FitOptions& options, const std::optional<Schedule>
   if (!options.save_best.empty()) {
     const std::string what = "--save-best " + options.save_best;
     needs_evaluations(what);
-    if (!options.run) throw UserError(concat(what, ": there is no --run-dir to keep it in"), ExitCode::usage);
+    if (!options.run && keeps_files) throw UserError(concat(what, ": there is no --run-dir to keep it in"), ExitCode::usage);
     made.best.emplace(follow_metric(options.save_best, metrics, what));
   }
   if (schedule && schedule->plateau()) {

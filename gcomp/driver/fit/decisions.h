@@ -34,8 +34,10 @@ struct Decisions {
   EpochLoss epoch_loss;
   std::int64_t skipped_in_a_row = 0;
 
-  /// What the options ask for. `metrics` are those of the evaluations; none without any. Throws UserError (exit 2).
-  static Decisions of(const FitOptions& options, const std::optional<Schedule>& schedule, std::span<const std::string> metrics);
+  /// What the options ask for. `metrics` are those of the evaluations; none without any. Of several ranks only one keeps files.
+  /// Throws UserError (exit 2).
+  static Decisions of(const FitOptions& options, const std::optional<Schedule>& schedule, std::span<const std::string> metrics,
+                      bool keeps_files);
 };
 
 /// As JSON, for checkpoints; "null" for a schedule that has no state. What is not finite is null there.

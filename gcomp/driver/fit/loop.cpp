@@ -47,9 +47,7 @@ bool FitLoop::evaluates_after(std::int64_t step) const {
 }
 
 bool FitLoop::checkpoint_due(std::int64_t step) const {
-  if (options_.checkpoint_every > 0 && (step + 1) % options_.checkpoint_every == 0) return true;
-  const double every = options_.checkpoint_every_seconds;
-  return every > 0 && seconds_between(checkpointed_, Clock::now()) >= every;
+  return time_has_come_ || (options_.checkpoint_every > 0 && (step + 1) % options_.checkpoint_every == 0);
 }
 
 bool FitLoop::told(std::int64_t step) const { return step == begin_ || step + 1 == end_ || (step + 1) % options_.log_every == 0; }
@@ -76,7 +74,7 @@ void FitLoop::open_loader() {
     batches_.emplace(step.reader(), options.ahead + options.held, step.data());
     options.slot_memory = [this](int slot, std::size_t input) { return batches_->input(slot, input); };
   }
-  loader_ = std::make_unique<BatchLoader>(data_, fed_, *rows_, options);
+  loader_ = std::make_unique<BatchLoader>(data_, fed_, *own_rows_, options);
 }
 
 /// Says what the data cost.
@@ -107,14 +105,24 @@ std::span<const std::int64_t> FitLoop::load(std::int64_t step) {
   return batch.rows;
 }
 
+/// What ends the run after this step, or has it write a checkpoint, on any of the ranks.
+void FitLoop::decide(std::int64_t step) {
+  const double every = options_.checkpoint_every_seconds;
+  const RankWish wish = ranks_.joined({.end = static_cast<int>(step + 1 < end_ ? asked_to_end() : FitEnd::finished),
+                                       .checkpoint = every > 0 && seconds_between(checkpointed_, Clock::now()) >= every});
+  result_.end = static_cast<FitEnd>(wish.end);
+  time_has_come_ = wish.checkpoint;
+}
+
 void FitLoop::start(std::int64_t step) {
   result_.evaluation = {};
-  const std::span<const std::int64_t> rows = load(step);
+  // A rank that cannot read its rows would leave the others waiting for it within the step.
+  ranks_.agree([&] { loaded_ = load(step); });
   if (schedule_) trainer_.set_learning_rate(schedule_->rate(step));
   if (schedule_ && schedule_->turns_momentum()) trainer_.set_momentum(schedule_->momentum(step));
   if (decisions_.spikes) set_limits(trainer_, decisions_.spikes->limits());
   on_rows(
-      trainer_, data_, [&] { trainer_.start(); }, [&] { return rows; });
+      trainer_, data_, [&] { trainer_.start(); }, [&] { return loaded_; });
 }
 
 /// Of the steps up to `started`, so that no more than `most_pending` are.
@@ -124,7 +132,7 @@ void FitLoop::take_losses(std::int64_t started, int most_pending) {
 
 void FitLoop::take_loss(std::int64_t step) {
   result_.loss = on_rows(
-      trainer_, data_, [&] { return trainer_.take_loss(); }, [&] { return rows_->rows_of(step); });
+      trainer_, data_, [&] { return trainer_.take_loss(); }, [&] { return own_rows_->rows_of(step); });
   loader_->release(step);
   result_.steps = step + 1 - first_;
   if (follows_epochs()) decisions_.epoch_loss.add(result_.loss, std::ssize(rows_->rows_of(step)));
@@ -195,14 +203,14 @@ std::string FitLoop::why_not_finite(std::int64_t step) {
 
 /// `regular` is one that decides; else one that only tells.
 void FitLoop::evaluate(std::int64_t step, bool regular) {
-  result_.evaluation = driver::evaluate(trainer_, *options_.eval, options_.workers ? static_cast<int>(*options_.workers) : -1);
+  result_.evaluation = driver::evaluate(trainer_, *options_.eval, options_.workers ? static_cast<int>(*options_.workers) : -1, ranks_);
   const FitEvaluation report{.step = step + 1,
                              .epoch = rows_->epoch_of(step) + 1,
                              .evaluation = *result_.evaluation,
                              .left_out = options_.eval->rows() - result_.evaluation->rows,
                              .best = regular && decisions_.best && decisions_.best->observe(*result_.evaluation)};
   if (report.best) decisions_.best_step = step + 1;
-  if (report.best) run_->save_best(trainer_);
+  if (report.best && run_) run_->save_best(trainer_);
   if (run_) run_->write_evaluation(report, options_.eval->source());
   callbacks_.evaluation(report);
   if (!regular) return;
@@ -253,7 +261,7 @@ void FitLoop::do_step(std::int64_t step) {
   std::optional<LastRowsInPlace> in_place;
   if (last_rows_ && epoch_ends(step)) in_place.emplace(*last_rows_, trainer_);
   start(step);
-  if (step + 1 < end_) result_.end = asked_to_end();
+  decide(step);
   // A GPU computes this step while the loss of the one before is read.
   take_losses(step, settles_after(step) ? 0 : trainer_.most_pending() - 1);
 }
@@ -305,6 +313,17 @@ FitResult FitLoop::run() {
   return std::move(result_);
 }
 
+FitResult FitLoop::run_with_others() {
+  try {
+    return run();
+  } catch (const NotFinite&) {
+    throw;  // as the sums are, so all ranks find them
+  } catch (const Error& error) {
+    if (!ranks_.several() || ranks_.have_ended()) throw;
+    throw ranks_.failed(error);
+  }
+}
+
 bool FitLoop::has_finite_weights() const {
   try {
     trainer_.check_finite();
@@ -328,14 +347,18 @@ void FitLoop::check_outcome() {
 namespace gcomp {
 
 FitResult fit(Trainer& trainer, const Dataset& data, const FitOptions& options, const FitCallbacks& callbacks) {
-  driver::FitLoop loop(trainer, data, options, callbacks);
+  const driver::Ranks ranks = driver::ranks_of(trainer);
+  std::optional<driver::FitLoop> made;
+  ranks.agree([&] { made.emplace(trainer, data, options, callbacks); });
+  driver::FitLoop& loop = *made;
+  loop.meet();
   const FitPlan plan = loop.plan();
   callbacks.begin(plan);
   if (options.plan_only) return {};
-  if (!options.run) return loop.run();
+  if (!options.run) return loop.run_with_others();
   driver::RunRecord record(*options.run, trainer, data, options, plan);
   try {
-    FitResult result = loop.run();
+    FitResult result = loop.run_with_others();
     record.end(trainer, result);
     return result;
   } catch (const Error& error) {

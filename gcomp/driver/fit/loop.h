@@ -13,6 +13,7 @@
 #include "gcomp/driver/fit/kept_batches.h"
 #include "gcomp/driver/fit/longer_run.h"
 #include "gcomp/driver/fit/remainder.h"
+#include "gcomp/driver/ranks.h"
 #include "gcomp/driver/schedule.h"
 #include "gcomp/fit.h"
 #include "runtime/batch_plan.h"
@@ -24,9 +25,14 @@ class FitLoop {
  public:
   /// Checks and compiles everything; goes on from the run directory's checkpoint where it is to. Throws as gcomp::fit().
   FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& options, const FitCallbacks& callbacks);
+  /// Several ranks: where the first stands, in the run and in its states, all others then stand. Throws UserError where they were
+  /// asked for different things.
+  void meet();
   FitPlan plan() const;
   /// All steps, or those up to what ends the run before.
   FitResult run();
+  /// The same. Throws RankFailed where this rank alone fails.
+  FitResult run_with_others();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -38,6 +44,8 @@ class FitLoop {
   std::int64_t end_of(RunLength length) const;
   void bind_schedule();
   void resume();
+  void adopt(const RunState& state);
+  std::string facts() const;
   void check_length(RunLength before, std::int64_t done, const std::string& where) const;
   void compile_remainder();
 
@@ -51,6 +59,7 @@ class FitLoop {
   /// Whether the mean loss of each epoch is wanted.
   bool follows_epochs() const { return decisions_.plateau_metric && !options_.eval; }
   FitEnd asked_to_end() const;
+  void decide(std::int64_t step);
 
   void open_loader();
   void close_loader();
@@ -80,18 +89,23 @@ class FitLoop {
   const FitOptions& options_;
   const FitCallbacks& callbacks_;
   RunDirectory::Impl* run_;  // null for none
+  Ranks ranks_;
   FedArrays fed_;
-  DataPosition position_;  // of the first step
-  std::optional<runtime::BatchPlan> rows_;
-  std::optional<KeptBatches> batches_;   // that the loader's workers write
-  std::unique_ptr<BatchLoader> loader_;  // while it runs
-  double waited_ = 0;                    // for data, up to the step that was told last
+  DataPosition position_;                       // of the first step
+  std::optional<runtime::BatchPlan> rows_;      // of all ranks
+  std::optional<runtime::BatchPlan> own_rows_;  // of this one
+  std::span<const std::int64_t> loaded_;        // of the next step
+  bool time_has_come_ = false;                  // for a checkpoint by time, after this step
+  std::optional<KeptBatches> batches_;          // that the loader's workers write
+  std::unique_ptr<BatchLoader> loader_;         // while it runs
+  double waited_ = 0;                           // for data, up to the step that was told last
   std::optional<RemainderStep> last_rows_;
   std::int64_t begin_ = 0, first_ = 0, end_ = 0;  // steps of the data: where the run begins, this process, and the run ends
   std::optional<Schedule> schedule_;              // none: the same rate throughout
   double base_rate_ = 0;
   Decisions decisions_;
   std::string went_on_, passed_over_;
+  std::string facts_;                            // that several ranks compare, as they are before a run goes on
   std::optional<CheckpointWriter> checkpoints_;  // of the run directory, from the first on
   FitResult result_;
   std::vector<double> group_rates_;  // of the step that is reported

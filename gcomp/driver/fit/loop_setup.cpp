@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "data/order/mixture.h"
 #include "data/order/sampling.h"
@@ -7,7 +8,10 @@
 #include "gcomp/driver/fit/run_directory.h"
 #include "gcomp/driver/fit/run_settings.h"
 #include "gcomp/driver/trainer_impl.h"
+#include "gcomp/version.h"
 #include "ir/base/error.h"
+#include "runtime/files/sha256.h"
+#include "runtime/instruction_set.h"
 
 namespace gcomp::driver {
 namespace {
@@ -22,6 +26,23 @@ std::vector<std::string> metrics_of_evaluations(const Trainer& trainer) {
   return names;
 }
 
+/// Of some rows from all over the data. One that cannot be read counts as none: whoever needs it says so.
+std::string digest_of_rows(const Dataset& data) {
+  constexpr std::int64_t kLookedAt = 16;
+  runtime::Sha256 digest;
+  const std::int64_t count = std::min(kLookedAt, data.rows());
+  const std::vector<NamedType> arrays = data.arrays();
+  for (std::int64_t i = 0; i < count; ++i)
+    for (std::size_t array = 0; array < arrays.size(); ++array) {
+      std::vector<std::byte> row(static_cast<std::size_t>(arrays[array].second.bytes()));
+      try {
+        data.fetch(array, count > 1 ? i * (data.rows() - 1) / (count - 1) : 0, row);
+      } catch (const Error&) { continue; }
+      digest.add(row);
+    }
+  return digest.digest();
+}
+
 }  // namespace
 
 FitLoop::FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& options, const FitCallbacks& callbacks)
@@ -30,6 +51,7 @@ FitLoop::FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& option
       options_(options),
       callbacks_(callbacks),
       run_(options.run ? &options.run->impl() : nullptr),
+      ranks_(ranks_of(trainer)),
       fed_(fed_arrays(trainer)) {
   check_options();
   check_data(data, fed_);
@@ -39,7 +61,9 @@ FitLoop::FitLoop(Trainer& trainer, const Dataset& data, const FitOptions& option
   place();
   bind_schedule();
   compile_remainder();
-  decisions_ = Decisions::of(options, schedule_, options.eval ? metrics_of_evaluations(trainer) : std::vector<std::string>());
+  decisions_ = Decisions::of(options, schedule_, options.eval ? metrics_of_evaluations(trainer) : std::vector<std::string>(),
+                             ranks_.is_first());
+  if (ranks_.several()) facts_ = facts();
   if (options.run && options.run->goes_on()) resume();
 }
 
@@ -101,6 +125,7 @@ void FitLoop::place() {
   if (!options_.mix.empty())
     rows_->draw_by(data::draw_mixed(data_.parts(), options_.mix, position_.seed,
                                     position_.shuffled ? runtime::RowOrder::shuffled : runtime::RowOrder::sequential));
+  own_rows_.emplace(rows_->share(ranks_.rank(), ranks_.size()));
   begin_ = first_ = position_.steps;
   end_ = end_of({options_.steps, options_.epochs});
 }
@@ -137,6 +162,14 @@ void FitLoop::compile_remainder() {
   if (rows_->last_rows() > 0) last_rows_.emplace(trainer_, rows_->last_rows());
 }
 
+void FitLoop::adopt(const RunState& state) {
+  set_schedule_state(schedule_, state.schedule);
+  set_loop_state(decisions_, state.loop);
+  position_ = state.position;
+  settle_order();
+  first_ = position_.steps;
+}
+
 /// From the newest checkpoint that is whole.
 void FitLoop::resume() {
   if (run_->config.empty()) run_->config = config_of(options_);
@@ -154,14 +187,39 @@ void FitLoop::resume() {
     throw UserError(
         concat(where, "its run began after step ", saved.position.steps - saved.step, " of the data, this one after ", begin_));
   if (before) check_length(*before, saved.position.steps, where);
-  const RunState state = restore(trainer_, *found);
-  set_schedule_state(schedule_, state.schedule);
-  set_loop_state(decisions_, state.loop);
-  position_ = state.position;
-  settle_order();
-  first_ = position_.steps;
+  adopt(restore(trainer_, *found));
   went_on_ = concat("resumed from '", found->path.string(), "'");
   passed_over_ = found->passed_over;
+}
+
+/// What decides the training beside the data's values, as a JSON object.
+std::string FitLoop::facts() const {
+  const Trainer::Impl& trainer = trainer_.impl();
+  nlohmann::json facts = nlohmann::json::parse(settings_of(config_of(options_)));
+  facts["learning rate"] = base_rate_;
+  facts["version of gcomp"] = version();
+  facts["vector instructions"] = runtime::shown_name(
+      runtime::usable_instruction_set(trainer.options.device_options.instruction_set, runtime::widest_instruction_set()));
+  facts["training step (SHA-256)"] = digest_of(trainer.step);
+  facts["rows of the data"] = data_.rows();
+  for (const auto& [name, type] : data_.arrays()) facts["data array " + name] = to_string(type);
+  facts["values of some rows (SHA-256)"] = digest_of_rows(data_);
+  facts["weights at the start (SHA-256)"] = trainer_.weights_digest();
+  facts["order of rows"] = position_.shuffled ? concat("shuffled with seed ", position_.seed) : "as they lie";
+  facts["steps done with these data"] = first_;
+  return facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void FitLoop::meet() {
+  if (!ranks_.several()) return;
+  ranks_.require_same(facts_);
+  Manifest manifest;  // of which only the run counts
+  if (ranks_.is_first())
+    manifest.run = {
+        .step = first_ - begin_, .position = position_, .schedule = schedule_state(schedule_), .loop = loop_state(decisions_)};
+  manifest = parse_manifest(ranks_.from_first(manifest_text(manifest)));
+  if (manifest.run.step > 0 && !ranks_.is_first()) adopt(manifest.run);
+  if (manifest.run.step > 0) share_states(ranks_, trainer_);
 }
 
 FitPlan FitLoop::plan() const {

@@ -7,8 +7,9 @@ namespace gcomp::driver {
 namespace {
 
 constexpr std::string_view kDecidesNothing[] = {
-    "checkpoint-every", "check-steps", "compiler", "compiler-timeout",  "keep",     "library", "log-every", "max-time", "metrics",
-    "no-cache",         "out",         "out-ema",  "export-preprocess", "prefetch", "run-dir", "threads",   "workers",
+    "checkpoint-every",  "check-steps", "compiler", "compiler-timeout", "distributed", "keep",    "library",
+    "log-every",         "max-time",    "metrics",  "mpi-plugin",       "no-cache",    "out",     "out-ema",
+    "export-preprocess", "prefetch",    "ranks",    "run-dir",          "threads",     "workers",
 };
 
 bool is_default(const nlohmann::json& entry) { return entry.is_object() && entry.value("from", "") == "default"; }

@@ -108,6 +108,8 @@ std::string ProgramRunner::step() {
   return "";
 }
 
+void ProgramRunner::run(const runtime::CollectiveCall& call) { throw InternalError(concat(call.origin, ": one rank runs here")); }
+
 void ProgramRunner::run(const KernelLaunch& launch) {
   ++launches_;
   std::vector<void*> pointers, arguments;

@@ -1,0 +1,155 @@
+#include "tools/gcomp/ranks.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "ir/base/error.h"
+#include "runtime/comm/launch.h"
+#include "runtime/comm/mpi_communicator.h"
+#include "runtime/cpu/thread_pool.h"
+
+namespace gcomp::tools {
+namespace {
+
+using runtime::comm::Launched;
+
+constexpr std::int64_t kMostRanks = 1 << 16;
+
+const char* environment(const char* name) { return std::getenv(name); }
+
+[[noreturn]] void refuse_ranks(const std::string& message) { throw UserError(message, ExitCode::usage); }
+
+void check_rank_flags(const RankFlags& flags) {
+  if (flags.ranks < 0 || flags.ranks > kMostRanks) refuse_ranks(concat("--ranks ", flags.ranks, ": wanted 1 to ", kMostRanks));
+  if (flags.distributed != "auto" && flags.distributed != "mpi" && flags.distributed != "none")
+    refuse_ranks(concat("--distributed ", flags.distributed, ": wanted auto, mpi or none"));
+  if (flags.distributed == "none" && flags.ranks > 1)
+    refuse_ranks(concat("--distributed none: one process trains alone, and --ranks ", flags.ranks, " asks for several"));
+}
+
+volatile std::sig_atomic_t g_mpirun = 0;  // its process
+volatile std::sig_atomic_t g_asked = 0;
+
+/// mpirun passes SIGUSR1 on to the ranks, which then end as one process does; a second signal ends them at once.
+void pass_on(int) {
+  if (g_mpirun != 0) ::kill(g_mpirun, g_asked == 0 ? SIGUSR1 : SIGTERM);
+  g_asked = 1;
+}
+
+void pass_signals_on() {
+  struct sigaction action {};
+  action.sa_handler = pass_on;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaction(signal, &action, nullptr);
+}
+
+/// In the child: mpirun by itself in a process group, so that a terminal's Ctrl-C comes to this process alone.
+[[noreturn]] void exec_mpirun(const std::vector<char*>& arguments, pid_t parent, int errors) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(1);
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(errors, STDERR_FILENO);
+  ::execvp(arguments[0], arguments.data());
+  const std::string message = concat("gcomp train: mpirun cannot be started: ", std::strerror(errno),
+                                     errno == ENOENT ? "; install an MPI (Debian: openmpi-bin)" : "", "\n");
+  static_cast<void>(::write(STDERR_FILENO, message.data(), message.size()));
+  ::_exit(static_cast<int>(ExitCode::no_device));
+}
+
+/// Until mpirun and all ranks have closed it.
+void show_errors(int from) {
+  runtime::comm::MpirunReport report;
+  std::string line;
+  char bytes[4096];
+  const auto show = [](const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); };
+  while (true) {
+    const ssize_t count = ::read(from, bytes, sizeof bytes);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    for (const char c : std::string_view(bytes, static_cast<std::size_t>(count))) {
+      if (c != '\n') line += c;
+      else show(report.line(std::exchange(line, "")));
+    }
+    std::fflush(stderr);
+  }
+  show(line + report.end());
+  std::fflush(stderr);
+}
+
+[[noreturn]] void run_mpirun(int ranks, const std::vector<std::string>& words) {
+  std::error_code none;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
+  std::vector<std::string> command = runtime::comm::mpirun_command({.ranks = ranks,
+                                                                    .program = program.empty() ? words.at(0) : program.string(),
+                                                                    .arguments = {words.begin() + 1, words.end()},
+                                                                    .is_root = ::geteuid() == 0,
+                                                                    .processors = runtime::cpu::available_processors()});
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  int errors[2];
+  if (::pipe2(errors, O_CLOEXEC) != 0)
+    throw DeviceError(concat("--ranks ", ranks, ": mpirun cannot be started: ", std::strerror(errno)));
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child < 0) throw DeviceError(concat("--ranks ", ranks, ": mpirun cannot be started: ", std::strerror(errno)));
+  if (child == 0) exec_mpirun(arguments, parent, errors[1]);
+  g_mpirun = child;
+  pass_signals_on();
+  ::close(errors[1]);
+  show_errors(errors[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+}  // namespace
+
+void RankFlags::add(ArgumentParser& parser) {
+  const std::string group = "Several processes (docs/distributed.md)";
+  parser
+      .add_option("--ranks", ranks,
+                  "train in so many processes, which mpirun starts on this machine; a launcher (mpirun, srun) says it by itself")
+      .type_name("N")
+      .group(group);
+  parser
+      .add_option("--distributed", distributed,
+                  "auto: as one of several where a launcher started this process; mpi: always; none: alone")
+      .type_name("auto|mpi|none")
+      .group(group);
+  parser.add_option("--mpi-plugin", plugin, "libgcomp_mpi.so, where it is not beside gcomp").type_name("FILE").group(group);
+}
+
+OpenedRanks open_ranks(const RankFlags& flags, const std::vector<std::string>& words) {
+  check_rank_flags(flags);
+  if (flags.distributed == "none") return {};
+  const std::optional<Launched> launched = runtime::comm::launched_by(environment);
+  if (!launched && flags.ranks > 1) {
+    runtime::comm::find_mpi(flags.plugin);  // what is missing is said once
+    run_mpirun(static_cast<int>(flags.ranks), words);
+  }
+  if (!launched && flags.distributed == "auto") return {};
+  if (launched && flags.ranks > 0 && flags.ranks != launched->size)
+    refuse_ranks(concat("--ranks ", flags.ranks, ": ", launched->launcher, " started ", launched->size));
+  OpenedRanks opened{runtime::comm::open_mpi(flags.plugin), launched ? launched->on_this_machine : 1};
+  if (launched && opened.communicator->size() != launched->size)
+    throw DeviceError(concat(launched->launcher, " started ", launched->size, " processes, and gcomp's plug-in for MPI (",
+                             opened.communicator->description(), ") sees ", opened.communicator->size(),
+                             ": it was built for another MPI; runtime/comm/README.md says how it is built for this one"));
+  return opened;
+}
+
+}  // namespace gcomp::tools
