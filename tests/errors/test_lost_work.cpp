@@ -40,7 +40,8 @@ class LostWork : public testing::Test {
 };
 
 TEST_F(LostWork, ASignalWritesTheModelAsTrainedSoFar) {
-  const std::pair<int, const char*> signals[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGUSR1, "SIGUSR1"}};
+  const std::pair<int, const char*> signals[] = {
+      {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGUSR1, "SIGUSR1"}};
   for (const auto& [signal, name] : signals) {
     const CommandResult result =
         interrupt_gcomp(training("100000000", out_, {"--metrics", folder_ / "m.jsonl"}), "step 1/", signal);

@@ -203,7 +203,8 @@ std::string FitLoop::why_not_finite(std::int64_t step) {
 
 /// `regular` is one that decides; else one that only tells.
 void FitLoop::evaluate(std::int64_t step, bool regular) {
-  result_.evaluation = driver::evaluate(trainer_, *options_.eval, options_.workers ? static_cast<int>(*options_.workers) : -1, ranks_);
+  result_.evaluation =
+      driver::evaluate(trainer_, *options_.eval, options_.workers ? static_cast<int>(*options_.workers) : -1, ranks_);
   const FitEvaluation report{.step = step + 1,
                              .epoch = rows_->epoch_of(step) + 1,
                              .evaluation = *result_.evaluation,
