@@ -7,7 +7,7 @@
 #include "runtime/device.h"
 #include "runtime/serialize.h"
 #include "runtime/validate.h"
-#include "tests/runtime/sample_program.h"
+#include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/thread_ranks.h"
 
 namespace gcomp::runtime {
