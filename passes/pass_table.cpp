@@ -36,9 +36,10 @@ bool run_attach_loss(PassContext& c) {
     ShardLoss loss = attach_shard_loss(c.graph, c.training->loss, c.training->shards, c.training->arrays);
     c.made.loss = loss.share;
     c.made.accumulation.emplace();
-    c.made.accumulation->count = count_graph(c.graph, loss, c.training->shards / c.training->ranks);
-    for (const ShardCount& count : loss.counts)
-      c.made.accumulation->counted.push_back({count.of_batch->name, count.of_batch->type});
+    if (auto count = count_graph(c.graph, loss, c.training->shards, c.training->ranks)) {
+      c.made.accumulation->count = std::move(count->graph);
+      c.made.accumulation->counted = std::move(count->counted);
+    }
     c.made.accumulation->averaged = std::move(loss.averaged);
     return true;
   }
@@ -76,8 +77,9 @@ bool run_accumulate(PassContext& c) {
 }
 
 bool run_distribute(PassContext& c) {
-  if (!in_shards(c) || c.training->ranks == 1) return false;
-  distribute(*c.made.accumulation, {.ranks = c.training->ranks});
+  if (!in_shards(c)) return false;
+  distribute(c.graph, *c.made.accumulation, c.made.parameters,
+             {.ranks = c.training->ranks, .shards = c.training->shards, .sharding = c.training->sharding});
   return true;
 }
 
@@ -201,14 +203,6 @@ constexpr Pass kPipeline[] = {
      .gives = F::gradients_total,
      .run = run_accumulate,
      .required = "without --micro-batches the batch is one shard"},
-    {.name = "distribute",
-     .summary = "several ranks: what the shards of each add up to goes between them",
-     .stage = Stage::preparing,
-     .walks = Walk::training,
-     .needs = F::gradients_total,
-     .before = F::gradients_final,
-     .run = run_distribute,
-     .required = "one rank has nobody to exchange with"},
     {.name = "unscale_gradients",
      .summary = "f16: gradients are divided by the loss scale, in f32",
      .stage = Stage::preparing,
@@ -260,6 +254,14 @@ constexpr Pass kPipeline[] = {
      .takes = kOfTraining,
      .run = run_show_loss,
      .required = kIsAsked},
+    {.name = "distribute",
+     .summary = "several ranks: what the shards of each add up to goes between them, and each updates its share",
+     .stage = Stage::preparing,
+     .walks = Walk::training,
+     .needs = F::complete,
+     .before = F::primitive,
+     .run = run_distribute,
+     .required = "one rank has nobody to exchange with"},
     {.name = "show_gradients",
      .summary = "loss and gradients become the outputs, and nothing is updated",
      .stage = Stage::preparing,

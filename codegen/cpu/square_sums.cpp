@@ -27,8 +27,8 @@ for (int width = 8; width > 0; width /= 2)
 for (int k = 0; k < width; ++k) s[k] += s[k + width];
 sums[block] = s[0];
 }
-const long blocks = (extent + )",
-                         kSquareSumBlock - 1, ") / ", kSquareSumBlock, R"(;
+const long blocks = extent > 0 ? (extent + )",
+                         kSquareSumBlock - 1, ") / ", kSquareSumBlock, R"( : 1;
 if (last == blocks)
 for (long i = blocks; i % )",
                          kSquareSumPlace, R"( != 0; ++i) sums[i] = 0;

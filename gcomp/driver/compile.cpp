@@ -292,10 +292,12 @@ std::vector<StepGraph> step_graphs(ModelGraph& made, const CompileHooks& hooks) 
   if (made.accumulation->count) graphs.push_back({std::move(*made.accumulation->count), kCountProgram, hooks});
   for (std::size_t i = 0; i < made.accumulation->combine.size(); ++i)
     graphs.push_back({std::move(made.accumulation->combine[i]), concat(kCombineProgram, i), sums});
-  graphs.push_back({std::move(made.accumulation->total), kTotalProgram, sums});
+  std::vector<ir::Graph>& totals = made.accumulation->totals;
+  for (std::size_t i = 0; i < totals.size(); ++i) graphs.push_back({std::move(totals[i]), total_program(i, totals.size()), sums});
   if (made.accumulation->count_exchange)
     graphs.push_back({std::move(*made.accumulation->count_exchange), kCountExchangeProgram, hooks});
   if (made.accumulation->exchange) graphs.push_back({std::move(*made.accumulation->exchange), kExchangeProgram, hooks});
+  if (made.accumulation->gather) graphs.push_back({std::move(*made.accumulation->gather), kGatherProgram, hooks});
   return graphs;
 }
 

@@ -299,6 +299,10 @@ void require_device(runtime::DeviceRequest request, const runtime::Target& targe
                     ExitCode::usage);
 }
 
+std::string total_program(std::size_t node, std::size_t nodes) {
+  return nodes == 1 ? std::string(kTotalProgram) : concat(kTotalProgram, "_", node);
+}
+
 bool is_step_program(std::string_view name) {
   return name == kTrainingProgram || name == kShardProgram || name == kCountProgram || name == kTotalProgram ||
          name.starts_with(kCombineProgram) || name == kExchangeProgram || name == kCountExchangeProgram;

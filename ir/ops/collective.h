@@ -22,13 +22,17 @@ inline constexpr AttributeSpec kCollectiveAttributes[] = {AttributeSpec::of("ran
 inline constexpr AttributeSpec kRootedAttributes[] = {AttributeSpec::of("ranks", AttributeType::integer),
                                                       AttributeSpec::of("root", AttributeType::integer),
                                                       AttributeSpec::optional("group", AttributeType::text, 0, "data")};
-inline constexpr AttributeSpec kBucketAttributes[] = {AttributeSpec::of("rows", AttributeType::integer)};
-inline constexpr AttributeSpec kUnbucketAttributes[] = {AttributeSpec::of("shapes", AttributeType::text)};
+inline constexpr AttributeSpec kBucketAttributes[] = {AttributeSpec::of("rows", AttributeType::integer),
+                                                      AttributeSpec::optional("parts", AttributeType::integer, 1)};
+inline constexpr AttributeSpec kUnbucketAttributes[] = {AttributeSpec::of("shapes", AttributeType::text),
+                                                        AttributeSpec::optional("parts", AttributeType::integer, 1)};
 inline constexpr Sample kRowSamples[] = {{"f64[1,3]", "{ranks=1}"}, {"f64[1]", "{ranks=1}"}};
 inline constexpr Sample kWholeSamples[] = {{"f64[2,3]", "{ranks=1}"}, {"f64[]", "{ranks=1}"}};
 inline constexpr Sample kRootedSamples[] = {{"f64[2,3]", "{ranks=1, root=0}"}};
-inline constexpr Sample kBucketSamples[] = {{"f64[3,4] f64[5] f64[]", "{rows=2}"}, {"f64[8]", "{rows=1}"}};
-inline constexpr Sample kUnbucketSamples[] = {{"f64[2,128]", "{shapes=\"[3,4] [5] []\"}"}};
+inline constexpr Sample kBucketSamples[] = {
+    {"f64[3,4] f64[5] f64[]", "{rows=2}"}, {"f64[8]", "{rows=1}"}, {"f64[130] f64[2]", "{rows=1, parts=2}"}};
+inline constexpr Sample kUnbucketSamples[] = {{"f64[2,192]", "{shapes=\"[3,4] [5] []\"}"},
+                                             {"f64[1,384]", "{parts=2, shapes=\"[130] [2]\"}"}};
 
 inline std::int64_t ranks_of(const InferContext& c) {
   const std::int64_t ranks = c.attributes.integer("ranks");
@@ -148,41 +152,41 @@ constexpr OpDef kAllReduce{
 
 constexpr OpDef kBucket{
     .name = "bucket",
-    .summary =
-        "many arrays one after another, each from a multiple of 64 elements on, in equal rows; zeros between and behind them",
+    .summary = "many arrays in equal rows, each with `parts` equal parts of every array; zeros behind an array's end",
     .kind = Kind::composite,
     .operands = -1,
     .attributes = kBucketAttributes,
     .precision = Precision::wide,
     .infer =
         [](const InferContext& c) {
-          const std::int64_t rows = c.attributes.integer("rows");
+          const std::int64_t rows = c.attributes.integer("rows"), parts = c.attributes.integer("parts");
           c.require(rows >= 1, rows, " rows, wanted 1 or more");
+          c.require(parts >= 1, parts, " parts, wanted 1 or more");
           for (std::size_t i = 1; i < c.operands.size(); ++i)
             c.require(c.operand(i).dtype == c.operand(0).dtype, "operand ", i, " is ", shown(c.operand(i)), ", the first ",
                       shown(c.operand(0)), "; wanted one dtype");
-          return std::vector{TensorType{c.operand(0).dtype, {rows, bucket_layout(c.operands, rows).row_elements}}};
+          return std::vector{TensorType{c.operand(0).dtype, {rows, bucket_layout(c.operands, rows, parts).row_elements}}};
         },
     .expand =
         [](ExpandContext& e) {
           Builder& b = e.builder();
-          const TensorType& bucket = e.result_type();
-          std::vector<TensorType> types;
-          for (std::size_t i = 0; e.has(i); ++i) types.push_back(e.operand(i).type());
-          const BucketLayout layout = bucket_layout(types, bucket.shape[0]);
+          const std::int64_t rows = e.result_type().shape[0];
           std::vector<Var> arrays;
-          for (std::size_t i = 0; i < types.size(); ++i) {
-            const std::int64_t end = i + 1 < types.size() ? layout.places[i + 1] : bucket.elements(),
-                               elements = types[i].elements();
-            arrays.push_back(b.pad(b.reshape(e.operand(i), {elements}), {0}, {end - layout.places[i] - elements}, 0));
+          for (std::size_t i = 0; e.has(i); ++i) {
+            const TensorType type = e.operand(i).type();
+            const std::int64_t share = bucket_layout(std::span(&type, 1), rows, e.attributes().integer("parts")).row_elements,
+                               elements = type.elements();
+            const Var padded = b.pad(b.reshape(e.operand(i), {elements}), {0}, {rows * share - elements}, 0);
+            arrays.push_back(b.reshape(padded, {rows, share}));
           }
-          return std::vector{b.reshape(b.concat(std::move(arrays), 0), bucket.shape).value};
+          return std::vector{b.concat(std::move(arrays), 1).value};
         },
     .gradient =
         [](GradientContext& g) {
-          const std::vector<Var> parts =
-              g.builder().apply_many(kUnbucket, {g.dy()}, {{"shapes", bucket_shapes(types_of(g.node().operands))}});
-          for (std::size_t i = 0; i < parts.size(); ++i) g.add(i, parts[i]);
+          const std::vector<Var> arrays =
+              g.builder().apply_many(kUnbucket, {g.dy()}, {{"shapes", bucket_shapes(types_of(g.node().operands))},
+                                                           {"parts", g.attributes().integer("parts")}});
+          for (std::size_t i = 0; i < arrays.size(); ++i) g.add(i, arrays[i]);
         },
     .samples = kBucketSamples,
 };
@@ -211,27 +215,34 @@ constexpr OpDef kUnbucket{
           const TensorType& bucket = c.operand(0);
           const std::vector<TensorType> types = bucketed_types(c.attributes, bucket.dtype);
           c.require(!types.empty(), "no arrays");
-          c.require(bucket.rank() == 2 && bucket.shape[1] == bucket_layout(types, bucket.shape[0]).row_elements, "operand 0 is ",
-                    shown(bucket), ", no bucket of ", c.attributes.text("shapes"));
+          const std::int64_t parts = c.attributes.integer("parts");
+          c.require(parts >= 1, parts, " parts, wanted 1 or more");
+          c.require(bucket.rank() == 2 && bucket.shape[0] >= 1 &&
+                        bucket.shape[1] == bucket_layout(types, bucket.shape[0], parts).row_elements,
+                    "operand 0 is ", shown(bucket), ", no bucket of ", c.attributes.text("shapes"));
           return types;
         },
     .expand =
         [](ExpandContext& e) {
           Builder& b = e.builder();
-          Var bucket = e.operand(0);
+          const Var bucket = e.operand(0);
+          const std::int64_t rows = bucket.shape()[0];
           const std::vector<TensorType> types = bucketed_types(e.attributes(), bucket.dtype());
-          const BucketLayout layout = bucket_layout(types, bucket.shape()[0]);
-          bucket = b.reshape(bucket, {bucket.type().elements()});
+          const BucketLayout layout = bucket_layout(types, rows, e.attributes().integer("parts"));
           std::vector<Value*> arrays;
-          for (std::size_t i = 0; i < types.size(); ++i)
-            arrays.push_back(b.reshape(b.slice_axis(bucket, 0, layout.places[i], types[i].elements()), types[i].shape).value);
+          for (std::size_t i = 0; i < types.size(); ++i) {
+            const Var shares = b.slice_axis(bucket, 1, layout.places[i], layout.shares[i]);
+            const Var flat = b.reshape(shares, {rows * layout.shares[i]});
+            arrays.push_back(b.reshape(b.slice_axis(flat, 0, 0, types[i].elements()), types[i].shape).value);
+          }
           return arrays;
         },
     .gradient =
         [](GradientContext& g) {
           std::vector<Var> parts;
           for (std::size_t i = 0; i < g.node().results.size(); ++i) parts.push_back(g.dy(i));
-          g.add(0, g.builder().apply(kBucket, std::move(parts), {{"rows", g.operand(0).shape()[0]}}));
+          const Attributes attributes{{"rows", g.operand(0).shape()[0]}, {"parts", g.attributes().integer("parts")}};
+          g.add(0, g.builder().apply(kBucket, std::move(parts), attributes));
         },
     .samples = kUnbucketSamples,
 };

@@ -128,25 +128,27 @@ Graph shard_graph(const Graph& whole, Value* number, const std::vector<Sum>& sum
   return graph;
 }
 
-/// Adds `levels` below what the shard gave, as far as `takes` them, lowest first, into level `to`, or where there is none into the
-/// state itself.
-template <class Takes>
-Graph combine_graph(std::string name, const std::vector<Sum>& sums, int levels, const Takes& takes, std::optional<int> to) {
+std::string level_name(std::string_view state, int level) { return concat(state, ".", level); }
+
+/// Adds `levels` below what the shard gave, as far as `takes` them, lowest first, into the state that `to` names of each.
+template <class Takes, class To>
+Graph combine_graph(std::string name, const std::vector<Sum>& sums, int levels, const Takes& takes, const To& to) {
   Graph graph(std::move(name));
   Builder b(graph, SharedText(std::string(kOrigin)));
   for (const Sum& sum : sums) {
     const std::string& state = sum.state->name;
-    const auto add = [&](int level) {
-      return graph.add_state(sum.state->type, concat(state, ".", level), StateRole::scratch, 0.0);
+    const auto add = [&](std::string name) {
+      return graph.add_state(sum.state->type, std::move(name), StateRole::scratch, 0.0);
     };
-    Value* own = graph.add_state(sum.state->type, state, StateRole::scratch, 0.0);
+    Value* own = add(state);
     Var total = b.wrap(own);
     bool added = false;
     for (int level = 0; level < levels; ++level)
-      if (takes(level)) total = b.wrap(add(level)) + total, added = true;
+      if (takes(level)) total = b.wrap(add(level_name(state, level))) + total, added = true;
     // A plain copy would be one launch for each state; lowered without `simplify`, this is one for all.
     if (!added) total = total * 1.0;
-    b.update(to ? add(*to) : own, total);
+    const std::string target = to(state);
+    b.update(target == state ? own : add(target), total);
   }
   return graph;
 }
@@ -162,19 +164,41 @@ void take_over(Graph& total, const State& statistic, const Value& state) {
 
 int tree_levels(std::int64_t shards) { return std::bit_width(static_cast<std::uint64_t>(shards - 1)); }
 
-std::optional<Graph> count_graph(const Graph& whole, const ShardLoss& loss, std::int64_t shards) {
+OwnNodes own_nodes(std::int64_t shards, std::int64_t ranks) {
+  const std::int64_t own = shards / ranks;
+  if (ranks == 1) return {1, own};
+  const std::int64_t node = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(own));
+  return {own / node, node};
+}
+
+std::string node_state_name(std::string_view state, std::int64_t node, std::int64_t nodes) {
+  return node + 1 == nodes ? std::string(state) : concat(state, ".node", node);
+}
+
+std::optional<CountGraph> count_graph(const Graph& whole, const ShardLoss& loss, std::int64_t shards, std::int64_t ranks) {
   if (loss.counts.empty()) return std::nullopt;
   CloneMap to;
-  Graph graph = clone(whole, &to);
+  CountGraph made{clone(whole, &to), {}};
+  Graph& graph = made.graph;
   graph.set_name("train_count");
   graph.remove_updates();
   graph.clear_outputs();
   Builder b(graph, SharedText(std::string(kOrigin)));
   Var shard = b.input({DType::i64, {1}}, "shard", Role::shard);
-  for (const ShardCount& count : loss.counts) add_up(b, b.wrap(to.at(count.of_shard)), to.at(count.of_batch), shard, shards);
+  for (const ShardCount& count : loss.counts) {
+    const Var value = b.wrap(to.at(count.of_shard));
+    if (ranks == 1) {
+      add_up(b, value, to.at(count.of_batch), shard, shards);
+      continue;
+    }
+    const SharedState total{count.of_batch->name, count.of_batch->type};
+    const SharedState own{concat(total.name, ".own"), {total.type.dtype, {shards / ranks}}};
+    keep_row(b, shard, value, b.wrap(graph.add_state(own.type, own.name, StateRole::scratch, 0.0)));
+    made.counted.push_back({own, total});
+  }
   graph.remove_dead(/*drop_states=*/true);
   graph.remove_unused_inputs();
-  return graph;
+  return made;
 }
 
 namespace {
@@ -183,7 +207,8 @@ namespace {
 class Accumulator {
  public:
   Accumulator(Graph& graph, const AccumulateOptions& options)
-      : graph_(graph), options_(options), own_shards_(options.shards / options.ranks) {
+      : graph_(graph), options_(options), own_shards_(options.shards / options.ranks),
+        nodes_(own_nodes(options.shards, options.ranks)) {
     number_ = graph.add_input({DType::i64, {1}}, "shard", Role::shard);
     number_draws(graph, number_);
   }
@@ -204,12 +229,16 @@ class Accumulator {
   /// The graph becomes the rest of the step.
   Accumulation finish() {
     made_.shard = shard_graph(graph_, number_, sums_, handed_, brought_);
-    const int levels = tree_levels(own_shards_);
+    const int levels = tree_levels(nodes_.shards);
     for (int ones = 0; ones < levels; ++ones)
       made_.combine.push_back(combine_graph(
-          concat("train_combine_", ones), sums_, ones, [](int) { return true; }, ones));
-    made_.total = combine_graph(
-        "train_total", sums_, levels, [&](int level) { return waits_at_end(own_shards_, level); }, std::nullopt);
+          concat("train_combine_", ones), sums_, ones, [](int) { return true; },
+          [&](std::string_view state) { return level_name(state, ones); }));
+    for (std::int64_t node = 0; node < nodes_.count; ++node)
+      made_.totals.push_back(combine_graph(
+          concat("train_total", nodes_.count > 1 ? concat("_", node) : ""), sums_, levels,
+          [&](int level) { return waits_at_end(nodes_.shards, level); },
+          [&](std::string_view state) { return node_state_name(state, node, nodes_.count); }));
     graph_.remove_updates(StateRole::counter);
     take_over_handed();
     for (const StatisticRule& rule : rules_) follow_rows(rule);
@@ -251,7 +280,7 @@ class Accumulator {
     Builder b(graph_, SharedText(std::string(kOrigin)));
     for (const Followed& followed : handed_) {
       if (options_.skipped) b.update(followed.statistic, b.wrap(followed.state));
-      else take_over(made_.total, *graph_.find_state(followed.statistic), *followed.state);
+      else take_over(made_.totals.back(), *graph_.find_state(followed.statistic), *followed.state);
     }
   }
 
@@ -272,6 +301,7 @@ class Accumulator {
   Graph& graph_;
   const AccumulateOptions& options_;
   std::int64_t own_shards_;
+  OwnNodes nodes_;
   Value* number_ = nullptr;
   std::vector<Sum> sums_;
   std::vector<Followed> handed_;

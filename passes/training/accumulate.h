@@ -5,14 +5,14 @@
 //   count      for each shard, before the first of those:  what the loss is divided by, from the data alone (may be missing)
 //   shard      for each shard:                             %w.gradient = the gradient of its share of the loss
 //   combine    after each but the last:                    %w.gradient.L = ... %w.gradient.1 + (%w.gradient.0 + %w.gradient)
-//   total      after the last:                             %w.gradient   = ... %w.gradient.1 + (%w.gradient.0 + %w.gradient)
+//   total      after the last of a node:                   %w.gradient   = ... %w.gradient.1 + (%w.gradient.0 + %w.gradient)
 //   the rest   once:                                       clipping, optimizer, average on %w.gradient, running statistics
 //
 // Sums are a balanced binary tree over the shards: after shard i the value goes up one level for each 1 at the end of i, each time
 // added to what waits there, which came before it. So level L holds the sum of 2^L neighbours, and where the number of shards is no
 // power of two the levels that still wait are added from the lowest up. Whoever computes a part of 2^L shards that begins at a
-// multiple of it computes a node of this tree, with its bits: so does a rank, whose shards are some of the batch's
-// (passes/training/distribute.h).
+// multiple of it computes a node of this tree, with its bits: so does a rank, whose shards are some of the batch's. Where a rank's
+// number of shards is no power of two they are several nodes, each with a total of its own (passes/training/distribute.h).
 //
 // Running statistics follow the shards in their order, whoever computes them. Each shard leaves what it brings to a statistic,
 // (1 - momentum) * %s + %brought, in a row of a state, and the rest of the step follows the rows. A statistic that shards also read
@@ -21,10 +21,12 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
 #include "passes/training/losses/shard_loss.h"
+#include "passes/training/sharded_state.h"
 
 namespace gcomp::passes {
 
@@ -34,19 +36,31 @@ struct SharedState {
   TensorType type;
 };
 
-/// What the shards of a rank bring to a statistic, one row each, and the rows of all ranks.
+/// What the shards of a rank bring, one row each, and the rows of all ranks, or the sum of these.
 struct BroughtRows {
   SharedState own, all;  ///< the same state where there is one rank
 };
+
+/// Which nodes of the tree the shards of one rank are: `count` neighbours of so many shards each.
+struct OwnNodes {
+  std::int64_t count = 1, shards = 1;
+};
+/// `ranks` divide `shards`. One rank has the whole tree, several have nodes of a power of two.
+OwnNodes own_nodes(std::int64_t shards, std::int64_t ranks);
+/// The state that holds the sum over a rank's node of that number: the last one's is the state itself.
+std::string node_state_name(std::string_view state, std::int64_t node, std::int64_t nodes);
 
 struct Accumulation {
   std::optional<ir::Graph> count;
   ir::Graph shard;
   std::vector<ir::Graph> combine;  ///< by the number of ones at the end of the shard's number
-  ir::Graph total;
-  std::optional<ir::Graph> count_exchange, exchange = {};  ///< between ranks, where there are several: after `count`, after `total`
-  std::vector<SharedState> counted, summed;                ///< what `count` and `total` leave
+  std::vector<ir::Graph> totals;   ///< one for each of the rank's nodes
+  /// Between ranks, where there are several: after `count`, after the last total, after the rest.
+  std::optional<ir::Graph> count_exchange = {}, exchange = {}, gather = {};
+  std::vector<BroughtRows> counted;  ///< what `count` leaves, where there are several ranks
+  std::vector<SharedState> summed;   ///< what the totals leave
   std::vector<BroughtRows> brought;
+  std::vector<ShardedState> sharded;  ///< states of which each rank holds its share
   std::vector<std::string> handed;    ///< statistics that go from shard to shard
   std::vector<std::string> averaged;  ///< terms of the loss that are averaged over shards (ShardLoss)
 };
@@ -54,8 +68,13 @@ struct Accumulation {
 /// How many levels wait for more: bits of the last shard's number.
 int tree_levels(std::int64_t shards);
 
-/// From the graph that attach_shard_loss() gave, over so many shards of one rank; nothing where no count depends on data.
-std::optional<ir::Graph> count_graph(const ir::Graph& graph, const ShardLoss& loss, std::int64_t shards);
+struct CountGraph {
+  ir::Graph graph;
+  std::vector<BroughtRows> counted;
+};
+/// From the graph that attach_shard_loss() gave; nothing where no count depends on data. One rank adds counts up by the tree, several
+/// keep a row of each shard.
+std::optional<CountGraph> count_graph(const ir::Graph& graph, const ShardLoss& loss, std::int64_t shards, std::int64_t ranks);
 
 /// What adds up over shards, first their values of one shard, then the states that hold the totals.
 struct Accumulated {

@@ -1,7 +1,8 @@
 #include "passes/training/distribute.h"
 
-#include <bit>
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "ir/builder.h"
 #include "ir/ops/table.h"
 #include "ir/tree_sum.h"
+#include "passes/training/share_updates.h"
 
 namespace gcomp::passes {
 namespace {
@@ -37,23 +39,71 @@ std::vector<StateList> buckets_of(const StateList& states, std::int64_t bytes) {
   return buckets;
 }
 
+std::vector<TensorType> types_of(const StateList& states) {
+  std::vector<TensorType> types;
+  for (const SharedState& state : states) types.push_back(state.type);
+  return types;
+}
+
 class ExchangeBuilder {
  public:
   ExchangeBuilder(std::string name, const DistributeOptions& options)
-      : options_(options), graph_(std::move(name)), b_(graph_, SharedText("exchange")) {}
+      : options_(options), nodes_(own_nodes(options.shards, options.ranks)), graph_(std::move(name)),
+        b_(graph_, SharedText("exchange")) {}
 
-  /// Each state becomes the sum of all ranks'.
+  /// Each state becomes the sum of all ranks', on every rank.
   void add_sums(const StateList& states) {
-    for (const StateList& bucket : buckets_of(states, options_.bucket_bytes)) add_summed_bucket(bucket);
+    for (const StateList& bucket : buckets_of(states, options_.bucket_bytes)) {
+      const Var all = b_.apply(ops::kAllGather, {summed_row(bucket)}, group());
+      update_from(bucket, all, types_of(bucket));
+    }
   }
 
-  /// A scalar, as add_sums(), with one exchange in the place of two.
-  void add_scalar_sum(const SharedState& state) {
-    const Var own = declare(state);
-    const Var all = b_.apply(ops::kAllGather, {own}, group());
-    std::vector<Var> parts;
-    for (std::int64_t r = 0; r < options_.ranks; ++r) parts.push_back(b_.reshape(b_.slice_axis(all, 0, r, 1), state.type.shape));
-    b_.update(own.value, tree_sum(std::span<const Var>(parts)));
+  /// This rank's share of the sum of all ranks' goes to the state of each that holds it.
+  void add_shares(const std::vector<ShardedState>& sharded) {
+    StateList states;
+    std::map<std::string, const ShardedState*> by_name;
+    for (const ShardedState& one : sharded) {
+      states.push_back({one.name, one.type});
+      by_name[one.name] = &one;
+    }
+    for (const StateList& bucket : buckets_of(states, options_.bucket_bytes)) {
+      StateList own;
+      for (const SharedState& state : bucket) own.push_back(own_state(*by_name.at(state.name)));
+      const Var row = summed_row(bucket);
+      update_from(own, b_.reshape(row, {1, row.type().elements()}), types_of(own), 1);
+    }
+  }
+
+  /// Each state becomes what the ranks hold of it.
+  void gather_shares(const std::vector<ShardedState>& sharded, StateRole role) {
+    StateList shares;
+    std::map<std::string, const ShardedState*> by_share;
+    for (const ShardedState& one : sharded) {
+      shares.push_back(own_state(one));
+      by_share[one.own] = &one;
+    }
+    for (const StateList& bucket : buckets_of(shares, options_.bucket_bytes / options_.ranks)) {
+      StateList whole;
+      std::vector<Var> own;
+      for (const SharedState& share : bucket) {
+        own.push_back(declare(share, role));
+        whole.push_back({by_share.at(share.name)->name, by_share.at(share.name)->type});
+      }
+      update_from(whole, gathered(own), types_of(whole), parts(), role);
+    }
+  }
+
+  /// Sums of rows that shards left, one each.
+  void sum_rows(const std::vector<BroughtRows>& counted) {
+    for (const BroughtRows& one : counted) {
+      const Var all = b_.apply(ops::kAllGather, {declare(one.own)}, group());
+      const Var rows = b_.reshape(all, {options_.shards});
+      std::vector<Var> shards;
+      for (std::int64_t shard = 0; shard < options_.shards; ++shard)
+        shards.push_back(b_.reshape(b_.slice_axis(rows, 0, shard, 1), one.all.type.shape));
+      b_.update(declare(one.all).value, tree_sum(std::span<const Var>(shards)));
+    }
   }
 
   /// All ranks' rows, one rank's after another's.
@@ -64,15 +114,31 @@ class ExchangeBuilder {
       own.push_back(one.own);
       all[one.own.name] = &one.all;
     }
-    for (const StateList& bucket : buckets_of(own, options_.bucket_bytes)) gather_bucket(bucket, all);
+    for (const StateList& bucket : buckets_of(own, options_.bucket_bytes)) {
+      const BucketLayout layout = bucket_layout(types_of(bucket), 1);
+      const Var gathered_rows = gathered(declare_all(bucket));
+      for (std::size_t i = 0; i < bucket.size(); ++i) {
+        const SharedState& target = *all.at(bucket[i].name);
+        const Var part = b_.slice_axis(gathered_rows, 1, layout.places[i], bucket[i].type.elements());
+        b_.update(declare(target).value, b_.reshape(part, target.type.shape));
+      }
+    }
   }
 
   Graph finish() { return std::move(graph_); }
 
  private:
   Attributes group() const { return {{"ranks", options_.ranks}}; }
+  std::int64_t parts() const { return options_.shards / options_.ranks; }
 
-  Var declare(const SharedState& state) { return b_.wrap(graph_.add_state(state.type, state.name, StateRole::scratch, 0.0)); }
+  static SharedState own_state(const ShardedState& one) { return {one.own, {one.type.dtype, {one.share}}}; }
+
+  Var declare(const SharedState& state, StateRole role = StateRole::scratch) {
+    const auto known = declared_.find(state.name);
+    if (known != declared_.end()) return known->second;
+    const std::optional<double> fill = role == StateRole::scratch ? std::optional(0.0) : std::nullopt;
+    return declared_[state.name] = b_.wrap(graph_.add_state(state.type, state.name, role, fill));
+  }
 
   std::vector<Var> declare_all(const StateList& states) {
     std::vector<Var> declared;
@@ -80,65 +146,90 @@ class ExchangeBuilder {
     return declared;
   }
 
-  void add_summed_bucket(const StateList& states) {
-    const std::vector<Var> own = declare_all(states);
-    Var bucket = b_.apply(ops::kBucket, own, {{"rows", options_.ranks}});
-    bucket = b_.apply(ops::kReduceScatter, {bucket}, group());
-    bucket = b_.apply(ops::kAllGather, {bucket}, group());
-    std::vector<TensorType> types;
-    for (const SharedState& state : states) types.push_back(state.type);
-    const std::vector<Var> totals = b_.apply_many(ops::kUnbucket, {bucket}, {{"shapes", bucket_shapes(types)}});
-    for (std::size_t i = 0; i < own.size(); ++i) b_.update(own[i].value, totals[i]);
+  /// One row of each rank, in their order.
+  Var gathered(std::vector<Var> arrays) {
+    const Var own = b_.apply(ops::kBucket, std::move(arrays), {{"rows", std::int64_t{1}}});
+    return b_.reshape(b_.apply(ops::kAllGather, {own}, group()), {options_.ranks, own.type().elements()});
   }
 
-  void gather_bucket(const StateList& states, const std::map<std::string, const SharedState*>& all) {
-    std::vector<TensorType> types;
-    for (const SharedState& state : states) types.push_back(state.type);
-    const BucketLayout layout = bucket_layout(types, 1);
-    Var bucket = b_.apply(ops::kBucket, declare_all(states), {{"rows", std::int64_t{1}}});
-    bucket = b_.reshape(b_.apply(ops::kAllGather, {bucket}, group()), {options_.ranks, layout.row_elements});
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      const SharedState& target = *all.at(states[i].name);
-      const Var rows = b_.slice_axis(bucket, 1, layout.places[i], types[i].elements());
-      b_.update(declare(target).value, b_.reshape(rows, target.type.shape));
-    }
+  /// This rank's row of the bucket of all ranks' sums.
+  Var summed_row(const StateList& states) {
+    std::vector<Var> nodes;
+    for (std::int64_t node = 0; node < nodes_.count; ++node)
+      for (const SharedState& state : states)
+        nodes.push_back(declare({node_state_name(state.name, node, nodes_.count), state.type}));
+    const Var bucket = b_.apply(ops::kBucket, std::move(nodes), {{"rows", options_.ranks}, {"parts", parts()}});
+    if (nodes_.count == 1) return b_.apply(ops::kReduceScatter, {bucket}, group());
+    const std::int64_t count = options_.ranks * nodes_.count, elements = bucket.shape()[1] / nodes_.count;
+    const Var rows = b_.reshape(b_.apply(ops::kAllToAll, {bucket}, group()), {count, elements});
+    std::vector<Var> terms;
+    for (std::int64_t i = 0; i < count; ++i) terms.push_back(b_.reshape(b_.slice_axis(rows, 0, i, 1), {elements}));
+    return tree_sum(std::span<const Var>(terms));
+  }
+
+  void update_from(const StateList& states, Var bucket, const std::vector<TensorType>& types, std::int64_t parts,
+                   StateRole role = StateRole::scratch) {
+    const std::vector<Var> made =
+        b_.apply_many(ops::kUnbucket, {bucket}, {{"shapes", bucket_shapes(types)}, {"parts", parts}});
+    for (std::size_t i = 0; i < states.size(); ++i) b_.update(declare(states[i], role).value, made[i]);
+  }
+  void update_from(const StateList& states, Var bucket, const std::vector<TensorType>& types) {
+    update_from(states, bucket, types, parts());
   }
 
   const DistributeOptions& options_;
+  OwnNodes nodes_;
   Graph graph_;
   Builder b_;
+  std::map<std::string, Var, std::less<>> declared_;
 };
-
-/// Whether so many ranks each compute one node of the tree.
-bool own_nodes(std::int64_t shards, std::int64_t ranks) {
-  return ranks == 1 || (shards % ranks == 0 && std::has_single_bit(static_cast<std::uint64_t>(shards / ranks)));
-}
 
 }  // namespace
 
 void require_ranks(std::int64_t shards, std::int64_t ranks) {
-  if (own_nodes(shards, ranks)) return;
+  if (ranks >= 1 && shards % ranks == 0) return;
   std::string fitting;
   for (std::int64_t n = 1; n <= shards; ++n)
-    if (own_nodes(shards, n)) fitting += concat(fitting.empty() ? "" : ", ", n);
-  throw UserError(concat(ranks, " ranks share ", shards, " micro-batches: wanted ", fitting,
-                         " ranks, each with 1, 2, 4, 8, ... of them, or another --micro-batches, such as ", 8 * ranks),
+    if (shards % n == 0) fitting += concat(fitting.empty() ? "" : ", ", n);
+  throw UserError(concat(ranks, " ranks share ", shards, " micro-batches: wanted ", fitting, " ranks, or another --micro-batches, such as ",
+                         8 * ranks),
                   ExitCode::usage);
 }
 
-void distribute(Accumulation& accumulation, const DistributeOptions& options) {
+void distribute(Graph& step, Accumulation& accumulation, const std::vector<Value*>& parameters, const DistributeOptions& options) {
+  std::vector<std::string> names;
+  for (const Value* parameter : parameters) names.push_back(parameter->name);
+  accumulation.sharded = share_updates(
+      step, parameters,
+      {.ranks = options.ranks, .shards = options.shards, .sharded = options.sharding != Sharding::none});
+  if (options.ranks == 1) return;
   check_user(
       accumulation.handed.empty(), "running statistic '", accumulation.handed.empty() ? "" : accumulation.handed[0],
       "' is read by the step that it changes, so that each micro-batch needs the one before: such a model is trained by one rank");
   if (accumulation.count) {
     ExchangeBuilder counts("train_count_exchange", options);
-    for (const SharedState& state : accumulation.counted) counts.add_scalar_sum(state);
+    counts.sum_rows(accumulation.counted);
     accumulation.count_exchange = counts.finish();
   }
+  std::vector<ShardedState> shared_sums, shared_parameters;
+  StateList whole;
+  const auto share_of = [&](const std::string& name) { return std::ranges::find(accumulation.sharded, name, &ShardedState::name); };
+  for (const SharedState& sum : accumulation.summed) {
+    const auto share = share_of(sum.name);
+    if (share == accumulation.sharded.end()) whole.push_back(sum);
+    else shared_sums.push_back(*share);
+  }
+  for (const std::string& name : names)
+    if (const auto share = share_of(name); share != accumulation.sharded.end()) shared_parameters.push_back(*share);
   ExchangeBuilder exchange("train_exchange", options);
-  exchange.add_sums(accumulation.summed);
+  exchange.add_shares(shared_sums);
+  exchange.add_sums(whole);
   exchange.gather_rows(accumulation.brought);
   accumulation.exchange = exchange.finish();
+  if (shared_parameters.empty()) return;
+  ExchangeBuilder gather("train_gather", options);
+  gather.gather_shares(shared_parameters, StateRole::parameter);
+  accumulation.gather = gather.finish();
 }
 
 }  // namespace gcomp::passes

@@ -1,20 +1,25 @@
 // A training step in shards becomes that of one rank: what the shards of each rank added up goes between them.
 //
-//   count, count_exchange, (shard, combine) for each of the rank's shards, total, exchange, the rest
+//   count, count_exchange, (shard, combine or total) for each of the rank's shards, exchange, the rest, gather
 //
-// Of S shards rank r of N computes those from r S/N on, a node of the tree that all shards are added by, where S/N is a power of
-// two (passes/training/accumulate.h). The ranks' nodes are added by what is left of that tree (ir/tree_sum.h), so that the number
-// of ranks changes no bit: each gets a piece of every rank's sums, adds the pieces, and gives the result to all.
+// Of S shards rank r of N computes those from r S/N on: a node of the tree that all shards are added by, where S/N is a power of
+// two, else several (own_nodes(), passes/training/accumulate.h). The ranks' nodes are added by what is left of that tree
+// (ir/tree_sum.h), so that the number of ranks changes no bit: each gets a piece of every rank's sums and adds the pieces.
 //
-//   %g      = bucket %w0.gradient, %w1.gradient, ... {rows=N}
-//   %piece  = reduce_scatter %g {ranks=N}
-//   %all    = all_gather %piece {ranks=N}
-//   %t0, %t1, ... = unbucket %all            update %w0.gradient, %t0  ...
+//   %g      = bucket %w0.gradient, %w1.gradient, ... {parts=S/N, rows=N}
+//   %sum    = reduce_scatter %g {ranks=N}
+//   %t0, %t1, ... = unbucket %sum            update %w0.gradient.own, %t0  ...      the rest then updates shares (share_updates.h)
 //
-// This is the one place that knows how many ranks there are.
+//   %p      = bucket %w0.own, %w1.own, ... {rows=1}                                 gather: the new parameters, for all
+//   %all    = all_gather %p {ranks=N}
+//   %v0, %v1, ... = unbucket %all {parts=S/N}            update %w0, %v0  ...
+//
+// What every rank needs whole (the loss, gradients of rules that look at whole tensors, all of them where nothing is sharded) is
+// gathered right after it is summed. This is the one place that knows how many ranks there are.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "passes/training/accumulate.h"
 
@@ -22,15 +27,18 @@ namespace gcomp::passes {
 
 struct DistributeOptions {
   std::int64_t ranks = 1;
+  std::int64_t shards = 1;  ///< which the ranks divide
+  Sharding sharding = Sharding::optimizer;
   /// Arrays go in buckets of about so many bytes, one that is larger by itself: few exchanges, and little memory for them.
   std::int64_t bucket_bytes = std::int64_t{32} << 20;
 };
 
-/// Throws UserError (exit 2) where the ranks do not divide the shards into equal nodes of the tree, naming numbers that do.
+/// Throws UserError (exit 2) where the ranks do not divide the shards, naming numbers that do.
 void require_ranks(std::int64_t shards, std::int64_t ranks);
 
-/// Adds the exchanges to what accumulate() made for so many ranks. Throws UserError where a running statistic goes from shard to
-/// shard.
-void distribute(Accumulation& accumulation, const DistributeOptions& options);
+/// `step` is the rest of the step, complete, and `parameters` those that it updates. With one rank nothing is added, and the squares
+/// of norms are put into the order that several add them in. Throws UserError where a running statistic goes from shard to shard.
+void distribute(ir::Graph& step, Accumulation& accumulation, const std::vector<ir::Value*>& parameters,
+                const DistributeOptions& options);
 
 }  // namespace gcomp::passes

@@ -10,6 +10,7 @@
 #include "passes/training/loss_scaling.h"
 #include "passes/training/losses/loss.h"
 #include "passes/training/optimizers/optimizer.h"
+#include "passes/training/sharded_state.h"
 #include "passes/training/step_options.h"
 
 namespace gcomp::passes {
@@ -23,6 +24,7 @@ struct TrainingRequest {
   std::optional<LossScaling> scaling = {};
   StepOptions step = {};
   std::int64_t ranks = 1;   ///< that share the shards; they divide these
+  Sharding sharding = Sharding::optimizer;  ///< what each of several ranks holds a share of
   std::int64_t shards = 1;  ///< more: the graph is that of one of so many shards of a batch (passes/training/accumulate.h)
 };
 

@@ -26,7 +26,7 @@ using namespace ir;
 
 const std::vector<Shape> kBucketed{{3, 5}, {16}, {}, {0, 4}, {codegen::kBucketBlock + 7}, {64}, {2, codegen::kBucketBlock}};
 
-/// Into a bucket and out of it, once more into one of three rows.
+/// Into a bucket of two rows with three parts of each array in a row, out of it, and into one of three rows with two.
 struct Buckets {
   Graph graph{"buckets"};
   std::map<std::string, Tensor> values;
@@ -43,10 +43,12 @@ struct Buckets {
       types.push_back(arrays.back().type());
       values.emplace(name, random_tensor(arrays.back().type(), 0, 2, random));
     }
-    const Var bucket = b.apply(ops::kBucket, arrays, {{"rows", std::int64_t{2}}});
-    const std::vector<Var> again = b.apply_many(ops::kUnbucket, {bucket}, {{"shapes", bucket_shapes(types)}});
+    const Attributes parts{{"rows", std::int64_t{2}}, {"parts", std::int64_t{3}}};
+    const Var bucket = b.apply(ops::kBucket, arrays, parts);
+    const std::vector<Var> again =
+        b.apply_many(ops::kUnbucket, {bucket}, {{"shapes", bucket_shapes(types)}, {"parts", std::int64_t{3}}});
     for (const Var& array : again) graph.add_output(array.value);
-    graph.add_output(b.apply(ops::kBucket, again, {{"rows", std::int64_t{3}}}).value);
+    graph.add_output(b.apply(ops::kBucket, again, {{"rows", std::int64_t{3}}, {"parts", std::int64_t{2}}}).value);
     expected = interpret(graph, values).outputs;
   }
 

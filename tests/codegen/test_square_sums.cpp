@@ -30,22 +30,29 @@ struct SquareSums {
   std::map<std::string, Tensor> values;
   std::vector<double> expected;
 
-  explicit SquareSums(DType dtype) {
+  explicit SquareSums(DType dtype, std::int64_t parts = 1) {
     std::mt19937 random(5);
     Builder b(graph);
     std::vector<Var> arrays;
     for (std::size_t i = 0; i < kShapes.size(); ++i) {
       arrays.push_back(b.input({dtype, kShapes[i]}, concat("x", i)));
       const Tensor value = random_tensor(arrays.back().type(), -3, 3, random);
-      for (std::int64_t first = 0; first < square_sums_of(value.elements()) * kSquareSumBlock; first += kSquareSumBlock) {
-        long double sum = 0;
-        for (std::int64_t k = first; k < std::min(first + kSquareSumBlock, value.elements()); ++k)
-          sum += static_cast<long double>(value.at(k)) * value.at(k);
-        expected.push_back(static_cast<double>(sum));
-      }
       values.emplace(concat("x", i), value);
     }
-    graph.add_output(b.apply(ops::kSquareSums, std::move(arrays)).value);
+    graph.add_output(b.apply(ops::kSquareSums, std::move(arrays), {{"parts", parts}}).value);
+    for (std::int64_t part = 0; part < parts; ++part)
+      for (std::size_t i = 0; i < kShapes.size(); ++i) add_expected(values.at(concat("x", i)), part, parts);
+  }
+
+  /// The sums of one part of an array, zeros behind its end.
+  void add_expected(const Tensor& value, std::int64_t part, std::int64_t parts) {
+    const std::int64_t longest = square_sum_part(value.elements(), parts), end = std::min((part + 1) * longest, value.elements());
+    for (std::int64_t block = 0; block < square_sums_of(longest); ++block) {
+      long double sum = 0;
+      const std::int64_t first = part * longest + block * kSquareSumBlock, last = std::min(first + kSquareSumBlock, end);
+      for (std::int64_t k = first; k < last; ++k) sum += static_cast<long double>(value.at(k)) * value.at(k);
+      expected.push_back(static_cast<double>(sum));
+    }
   }
 
   runtime::Program program(const runtime::Target& target) {
@@ -86,6 +93,22 @@ TEST_P(SquareSumKernels, OnTheEmulator) {
   for (const auto& [name, value] : sums.values) runner.write(name, value);
   ASSERT_EQ(runner.step(), "");
   sums.check(runner.read_output(0));
+}
+
+/// What a rank holds of arrays, zeros behind their ends, has the sums that those parts of the whole have.
+TEST_P(SquareSumKernels, InPartsOnBoth) {
+  SquareSums sums(GetParam(), 8);
+  const runtime::Program program = sums.program({});
+  auto device = runtime::open_device(runtime::TargetKind::cpu, test::device_options(2));
+  auto executable = device->load(program, device->allocate_states());
+  for (const auto& [name, value] : sums.values) executable->set_input(name, value);
+  executable->run();
+  sums.check(executable->output(0));
+  SquareSums again(GetParam(), 8);
+  cuda_shim::ProgramRunner runner(again.program({runtime::TargetKind::cuda, "sm_90"}));
+  for (const auto& [name, value] : again.values) runner.write(name, value);
+  ASSERT_EQ(runner.step(), "");
+  again.check(runner.read_output(0));
 }
 
 TEST_P(SquareSumKernels, WhatIsNotFiniteGoesThrough) {

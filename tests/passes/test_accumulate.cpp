@@ -101,7 +101,7 @@ class Machine {
       run(parts.shard, of_shard(shard));
       if (gradients) gradients->push_back(states_.at("w.gradient"));
       const auto ones = static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(shard)));
-      run(shard + 1 == shards ? parts.total : parts.combine.at(ones), {});
+      run(shard + 1 == shards ? parts.totals.at(0) : parts.combine.at(ones), {});
     }
     return run(made.graph, inputs)[0].at(0);
   }
@@ -192,7 +192,7 @@ TEST(Accumulate, SumsTakeOneLaunchEach) {
     return std::ranges::count_if(graph.nodes(), [](const auto& node) { return node->op->kind == ir::Kind::kernel; });
   };
   for (Graph& combine : made.accumulation->combine) EXPECT_EQ(launches_of(combine), 1) << combine.name();
-  EXPECT_EQ(launches_of(made.accumulation->total), 1);
+  EXPECT_EQ(launches_of(made.accumulation->totals.at(0)), 1);
   lower(*made.accumulation->count);
   EXPECT_EQ(made.accumulation->count->nodes().size() - 4, 1u) << "beside updates of three levels and the total";
 }

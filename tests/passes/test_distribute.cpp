@@ -42,12 +42,20 @@ struct RankStep {
   std::optional<Accumulation> accumulation;
 };
 
-RankStep rank_step(std::int64_t shards, std::int64_t ranks, bool reads = false) {
-  RankStep made{scores(kRowsOfShard, reads), {}};
+struct RankOptions {
+  bool reads = false;
+  Sharding sharding = Sharding::optimizer;
+  const char* optimizer = "adamw";
+};
+
+RankStep rank_step(std::int64_t shards, std::int64_t ranks, const RankOptions& options = {}) {
+  RankStep made{scores(kRowsOfShard, options.reads), {}};
   TrainingRequest request{.loss = parse_loss("cross_entropy(weight=[0.5, 1.5, 2])"),
-                          .optimizer = OptimizerSpec("adamw"),
+                          .optimizer = OptimizerSpec(options.optimizer),
                           .trained = {"w", "b"},
+                          .step = {.clipping = {.norm = 0.5}},
                           .ranks = ranks,
+                          .sharding = options.sharding,
                           .shards = shards};
   made.accumulation = prepare(made.graph, {}, &request);
   return made;
@@ -68,6 +76,17 @@ class RankMachine {
       : step_(step), shards_(shards), states_(static_cast<std::size_t>(ranks)) {
     for (Named& states : states_)
       states = {{"w", random_rows({kWidth, kLabels}, 1)}, {"b", random_rows({kLabels}, 2)}, {"mean", random_rows({kWidth}, 3)}};
+    for (std::int64_t rank = 0; rank < ranks; ++rank)
+      for (const ShardedState& one : step.accumulation->sharded)
+        if (Named& states = states_[static_cast<std::size_t>(rank)]; states.contains(one.name))
+          states[one.own] = share(states.at(one.name), one, rank);
+  }
+
+  /// What the rank holds of a state.
+  static Tensor share(const Tensor& whole, const ShardedState& one, std::int64_t rank) {
+    Tensor own(one.type.dtype, {one.share});
+    for (std::int64_t i = one.begin(rank); i < one.end(rank); ++i) own.set(i - one.begin(rank), whole.at(i));
+    return own;
   }
 
   void run_step(unsigned turn) {
@@ -86,14 +105,27 @@ class RankMachine {
     if (parts.count_exchange) run(*parts.count_exchange);
     for (std::int64_t shard = 0; shard < own; ++shard) {
       run(parts.shard, [&](std::size_t rank) { return shard_inputs(rank, shard); });
-      const auto ones = static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(shard)));
-      run(shard + 1 == own ? parts.total : parts.combine.at(ones));
+      const OwnNodes nodes = own_nodes(shards_, std::ssize(states_));
+      const std::int64_t of_node = shard % nodes.shards;
+      const auto ones = static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(of_node)));
+      run(of_node + 1 == nodes.shards ? parts.totals.at(static_cast<std::size_t>(shard / nodes.shards)) : parts.combine.at(ones));
     }
     if (parts.exchange) run(*parts.exchange);
     run(step_.graph, [](std::size_t) { return Named{{"learning_rate", Tensor::scalar(DType::f64, 0.25)}}; });
+    if (parts.gather) run(*parts.gather);
   }
 
   const Tensor& state(std::size_t rank, const std::string& name) const { return states_[rank].at(name); }
+
+  /// All that the rank has of it: the whole, else its share.
+  void expect_state(std::size_t rank, const std::string& name, const Tensor& whole) const {
+    const std::vector<ShardedState>& sharded = step_.accumulation->sharded;
+    const auto one = std::ranges::find(sharded, name, &ShardedState::name);
+    const bool held_whole = one == sharded.end() || name == "w" || name == "b";
+    if (held_whole) { EXPECT_EQ(state(rank, name), whole) << name; }
+    if (one == sharded.end()) return;
+    EXPECT_EQ(state(rank, one->own), share(whole, *one, static_cast<std::int64_t>(rank))) << one->own;
+  }
 
  private:
   template <class Inputs>
@@ -121,23 +153,56 @@ class RankMachine {
   std::vector<Named> states_;
 };
 
-TEST(Distribute, StatesAreThoseOfOneRank) {
-  for (const auto& [shards, numbers] :
-       std::map<std::int64_t, std::vector<std::int64_t>>{{2, {2}}, {6, {3, 6}}, {8, {2, 4, 8}}, {12, {3, 6, 12}}}) {
-    const RankStep alone = rank_step(shards, 1);
+using Numbers = std::map<std::int64_t, std::vector<std::int64_t>>;
+const Numbers kNumbers{{2, {2}}, {6, {2, 3, 6}}, {8, {2, 4, 8}}, {9, {3}}, {10, {2, 5}}, {12, {2, 3, 4, 6, 12}}, {14, {2}}};
+
+void expect_states_of_one_rank(const RankOptions& options, const Numbers& numbers, const std::vector<std::string>& names) {
+  for (const auto& [shards, ranks_of] : numbers) {
+    const RankStep alone = rank_step(shards, 1, options);
     ASSERT_FALSE(alone.accumulation->exchange);
+    ASSERT_TRUE(alone.accumulation->sharded.empty());
     RankMachine one(alone, shards, 1);
     for (unsigned turn = 0; turn < 2; ++turn) one.run_step(turn);
-    for (const std::int64_t ranks : numbers) {
-      const RankStep shared = rank_step(shards, ranks);
+    for (const std::int64_t ranks : ranks_of) {
+      SCOPED_TRACE(concat(shards, " shards, ", ranks, " ranks"));
+      const RankStep shared = rank_step(shards, ranks, options);
       ASSERT_TRUE(shared.accumulation->exchange && shared.accumulation->count_exchange);
       RankMachine several(shared, shards, ranks);
       for (unsigned turn = 0; turn < 2; ++turn) several.run_step(turn);
       for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank)
-        for (const char* name : {"w", "b", "mean", "w.exp_avg_sq", "w.gradient", "batch_loss"})
-          EXPECT_EQ(several.state(rank, name), one.state(0, name)) << name << " of rank " << rank << " of " << ranks;
+        for (const std::string& name : names) several.expect_state(rank, name, one.state(0, name));
     }
   }
+}
+
+TEST(Distribute, StatesAreThoseOfOneRank) {
+  expect_states_of_one_rank({}, kNumbers, {"w", "b", "mean", "w.exp_avg_sq", "b.exp_avg", "w.gradient", "batch_loss", "step"});
+}
+
+TEST(Distribute, StatesAreThoseOfOneRankWhereEachHoldsAll) {
+  expect_states_of_one_rank({.sharding = Sharding::none}, {{6, {2, 3}}, {8, {2, 4}}},
+                            {"w", "b", "mean", "w.exp_avg_sq", "b.exp_avg", "w.gradient", "batch_loss"});
+}
+
+/// A rule that looks at whole tensors: its states stay whole, beside those of others.
+TEST(Distribute, WholeTensorsStayOnEveryRank) {
+  const RankStep shared = rank_step(8, 4, {.optimizer = "muon"});
+  std::vector<std::string> names;
+  for (const ShardedState& one : shared.accumulation->sharded) names.push_back(one.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"b", "b.gradient", "b.exp_avg", "b.exp_avg_sq"}));
+  expect_states_of_one_rank({.optimizer = "muon"}, {{8, {2, 4}}, {6, {2}}}, {"w", "b", "w.momentum_buffer", "b.exp_avg", "mean"});
+  expect_states_of_one_rank({.optimizer = "lamb"}, {{8, {2, 4}}}, {"w", "b", "w.exp_avg", "mean"});
+}
+
+/// Moments of a rank are a share, whose parts begin at multiples of 64 elements.
+TEST(Distribute, EachHoldsItsShareOfTheOptimizersStates) {
+  const RankStep shared = rank_step(8, 2);
+  const auto found = std::ranges::find(shared.accumulation->sharded, "w.exp_avg", &ShardedState::name);
+  ASSERT_NE(found, shared.accumulation->sharded.end());
+  EXPECT_EQ(found->share, 4 * 64) << "15 elements in eight parts, of which each rank has four";
+  EXPECT_EQ(found->begin(0), 0);
+  EXPECT_EQ(found->end(0), 15);
+  EXPECT_EQ(found->end(1), 15);
 }
 
 /// Few exchanges, whatever the number of arrays, and each program of the rest is the one of one rank.
@@ -148,32 +213,30 @@ TEST(Distribute, OneExchangeOfABucketEachWay) {
   const auto count = [&](const ir::OpDef& op) {
     return std::ranges::count_if(exchange.nodes(), [&](const auto& node) { return node->op == &op; });
   };
-  EXPECT_EQ(count(ir::ops::kAllToAll), 1) << "gradients and loss";
-  EXPECT_EQ(count(ir::ops::kAllGather), 2) << "their sums, and what shards bring to the running mean";
+  EXPECT_EQ(count(ir::ops::kAllToAll), 2) << "gradients; the loss, which all need";
+  EXPECT_EQ(count(ir::ops::kAllGather), 2) << "the loss, and what shards bring to the running mean";
+  Graph gather = ir::clone(*shared.accumulation->gather);
+  EXPECT_EQ(gather.nodes().size(), 6u) << "bucket, all_gather, reshape, unbucket, two updates";
 }
 
-TEST(Distribute, RanksThatShareNoEqualNodesAreRefused) {
+TEST(Distribute, RanksThatDoNotDivideTheShardsAreRefused) {
   const auto refusal = [](std::int64_t shards, std::int64_t ranks) -> std::string {
     try {
       require_ranks(shards, ranks);
     } catch (const UserError& error) { return error.what(); }
     return "";
   };
-  for (const auto& [shards, ranks] :
-       std::vector<std::pair<int, int>>{{1, 1}, {8, 1}, {8, 2}, {8, 4}, {8, 8}, {6, 3}, {6, 6}, {24, 3}})
+  for (const auto& [shards, ranks] : std::vector<std::pair<int, int>>{{1, 1}, {8, 1}, {8, 2}, {8, 8}, {6, 3}, {6, 2}, {15, 5}})
     EXPECT_EQ(refusal(shards, ranks), "") << shards << " by " << ranks;
-  EXPECT_EQ(
-      refusal(8, 3),
-      "3 ranks share 8 micro-batches: wanted 1, 2, 4, 8 ranks, each with 1, 2, 4, 8, ... of them, or another --micro-batches, "
-      "such as 24");
-  for (const auto& [shards, ranks] : std::vector<std::pair<int, int>>{{1, 2}, {6, 2}, {8, 16}, {6, 1}})
-    EXPECT_EQ(refusal(shards, ranks).empty(), ranks == 1) << shards << " by " << ranks;
+  EXPECT_EQ(refusal(8, 3), "3 ranks share 8 micro-batches: wanted 1, 2, 4, 8 ranks, or another --micro-batches, such as 24");
+  for (const auto& [shards, ranks] : std::vector<std::pair<int, int>>{{1, 2}, {6, 4}, {8, 16}})
+    EXPECT_NE(refusal(shards, ranks), "") << shards << " by " << ranks;
 }
 
 TEST(Distribute, AStatisticThatShardsReadIsOfOneRank) {
-  EXPECT_EQ(rank_step(4, 1, /*reads=*/true).accumulation->handed, std::vector<std::string>{"mean"});
+  EXPECT_EQ(rank_step(4, 1, {.reads = true}).accumulation->handed, std::vector<std::string>{"mean"});
   try {
-    rank_step(4, 2, /*reads=*/true);
+    rank_step(4, 2, {.reads = true});
     ADD_FAILURE() << "the second rank would need what the first leaves";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("running statistic 'mean' is read by the step that it changes"), std::string::npos)

@@ -1,0 +1,29 @@
+// A state of which each rank of a training holds a share, so that optimizer states are kept once and not by every rank.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "ir/base/tensor.h"
+
+namespace gcomp::passes {
+
+/// What ranks hold a share of, each more than the one before: the stages of ZeRO (Rajbhandari et al., 2020).
+enum class Sharding : std::uint8_t {
+  none,       ///< each rank holds all
+  optimizer,  ///< its states
+};
+
+/// Rank r has the elements from r * share on, in row-major order, in the state `own`, f32[share]; zeros stand behind the last.
+/// Whether the state of the name itself, with all elements, is there too is up to the programs that use it.
+struct ShardedState {
+  std::string name, own;
+  TensorType type;  ///< of all elements
+  std::int64_t share = 0;
+
+  std::int64_t begin(std::int64_t rank) const { return std::min(rank * share, type.elements()); }
+  std::int64_t end(std::int64_t rank) const { return begin(rank + 1); }
+};
+
+}  // namespace gcomp::passes
