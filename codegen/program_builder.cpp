@@ -91,8 +91,13 @@ int ProgramBuilder::buffer_of(const Value* value) {
 int ProgramBuilder::buffer_at(int buffer, std::int64_t bytes, const TensorType& type) {
   if (bytes == 0) return buffer;
   runtime::Buffer part = program_.buffers[static_cast<std::size_t>(buffer)];
+  const bool is_named = part.space != runtime::Space::arena;  // where a name is that of one buffer
+  if (is_named) {
+    part.name = concat(part.name, " + ", bytes, ": ", to_string(type));
+    const auto [known, is_new] = parts_.try_emplace(part.name, static_cast<int>(program_.buffers.size()));
+    if (!is_new) return known->second;
+  }
   part.offset += bytes;
-  if (part.space != runtime::Space::arena) part.name = concat(part.name, " + ", bytes, ": ", to_string(type));  // unique there
   part.type = type;
   program_.buffers.push_back(std::move(part));
   return static_cast<int>(program_.buffers.size()) - 1;

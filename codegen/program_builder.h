@@ -74,6 +74,7 @@ class ProgramBuilder {
   std::vector<StepCost> costs_;
   KernelTable kernels_;
   std::unordered_map<const ir::Value*, int> buffers_;
+  std::unordered_map<std::string, int> parts_;  // of what is in no arena, by name
   std::vector<Copy> late_copies_;
 };
 

@@ -36,7 +36,7 @@ class Initialization {
     if (impl_.source && driver::onnx_file(*impl_.source))
       own_ = frontend::float_initializers(*driver::onnx_file(*impl_.source)->source);
     bind_all();
-    for (const runtime::StateEntry& entry : impl_.memory->entries())
+    for (const runtime::StateEntry& entry : impl_.states.entries())
       if (entry.role == runtime::StateRole::running_statistic ||
           (entry.role == runtime::StateRole::parameter && is_float(entry.type.dtype)))
         take(entry);
@@ -162,7 +162,7 @@ InitReport initialize(Trainer& trainer, const Path& path, const InitOptions& opt
              differences.size() == 1 ? " weight differs: " : " weights differ: ", listed(differences),
              "; --partial (InitOptions::partial) takes what fits");
   check_user(!made.report.taken.empty(), "'", path.string(), "' has nothing that fits the model: ", listed(differences));
-  for (const auto& [name, value] : made.values) impl.memory->write(name, value);
+  for (const auto& [name, value] : made.values) impl.states.write(name, value);
   return std::move(made.report);
 }
 

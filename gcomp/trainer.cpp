@@ -191,21 +191,21 @@ std::vector<std::string> Trainer::trained() const { return impl_->saved.trained;
 
 std::vector<std::string> Trainer::states() const {
   std::vector<std::string> names;
-  for (const runtime::StateEntry& entry : impl_->memory->entries())
+  for (const runtime::StateEntry& entry : impl_->states.entries())
     if (entry.role != runtime::StateRole::scratch) names.push_back(entry.name);
   return names;
 }
 
-Tensor Trainer::read(std::string_view state) const { return impl_->memory->read(state); }
+Tensor Trainer::read(std::string_view state) const { return impl_->states.read(state); }
 
 void Trainer::write(std::string_view state, const TensorView& value) {
-  const TensorType& type = impl_->memory->entry(state).type;
+  const TensorType type = impl_->states.entry(state).type;
   check_user(value.type().shape == type.shape, "state '", state, "' is ", to_string(type), ", the value written to it is ",
              to_string(value.type()));
   Tensor tensor(value.type());
   std::copy(value.bytes().begin(), value.bytes().end(), tensor.bytes().begin());
-  impl_->memory->write(state,
-                       tensor.dtype() == type.dtype ? tensor : runtime::convert(tensor, type.dtype, concat("state '", state, "'")));
+  impl_->states.write(state,
+                      tensor.dtype() == type.dtype ? tensor : runtime::convert(tensor, type.dtype, concat("state '", state, "'")));
 }
 
 void Trainer::check_finite() const {
@@ -270,7 +270,7 @@ void Trainer::save(const Path& path, Weights which) {
   std::map<std::string, Tensor> weights;
   for (const std::string& name : self.saved.weights)
     if (self.memory->contains(name))
-      weights.emplace(name, self.memory->read(which == Weights::averaged && is_trained(name) ? passes::average_name(name) : name));
+      weights.emplace(name, self.states.read(which == Weights::averaged && is_trained(name) ? passes::average_name(name) : name));
   if (self.saved.lora) driver::merge_adapters(*self.saved.lora, weights);
   const std::string bytes = frontend::export_onnx_bytes(
       self.model, weights, self.options.export_form,

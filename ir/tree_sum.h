@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace gcomp::ir {
@@ -16,6 +17,21 @@ T tree_sum(std::span<const T> parts) {
   const std::size_t left = std::bit_floor(parts.size() - 1);  // the largest power of two below the size
   const T first = tree_sum(parts.first(left)), rest = tree_sum(parts.subspan(left));
   return first + rest;
+}
+
+/// Of a sum over shards that come one after another, how many levels wait for more: bits of the last shard's number.
+inline int tree_levels(std::int64_t shards) { return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(shards - 1))); }
+
+/// Which nodes of the tree the shards of one of several ranks are: `count` neighbours of so many shards each.
+struct OwnNodes {
+  std::int64_t count = 1, shards = 1;
+};
+/// `ranks` divide `shards`. One rank has the whole tree, several have nodes of a power of two.
+inline OwnNodes own_nodes(std::int64_t shards, std::int64_t ranks) {
+  const std::int64_t own = shards / ranks;
+  if (ranks == 1) return {1, own};
+  const std::int64_t node = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(own));
+  return {own / node, node};
 }
 
 }  // namespace gcomp::ir

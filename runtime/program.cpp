@@ -37,4 +37,18 @@ std::int64_t bias_elements(const MatmulCall& call, EpilogueKind kind) {
   return kind == EpilogueKind::bias_gradient_a ? call.m : call.n;
 }
 
+StateBuffers::StateBuffers(const Program& program) {
+  for (const State& state : program.states)
+    if (const Buffer& buffer = program.buffers.at(static_cast<std::size_t>(state.buffer)); buffer.type.bytes() > 0)
+      by_offset_.push_back(&buffer);
+  std::ranges::sort(by_offset_, {}, &Buffer::offset);
+}
+
+const Buffer* StateBuffers::holder(const Buffer& buffer) const {
+  const auto next = std::ranges::upper_bound(by_offset_, buffer.offset, {}, &Buffer::offset);
+  if (next == by_offset_.begin()) return nullptr;
+  const Buffer* state = *(next - 1);
+  return buffer.offset + buffer.type.bytes() <= state->offset + state->type.bytes() ? state : nullptr;
+}
+
 }  // namespace gcomp::runtime

@@ -29,7 +29,7 @@ struct Buffer {
   std::string name;  ///< of the value it holds; unique within state and io
   Space space = Space::arena;
   TensorType type;
-  std::int64_t offset = 0;  ///< bytes from the start of its space; a multiple of 64
+  std::int64_t offset = 0;  ///< bytes from the start of its space; a multiple of 64. A state's space may have buffers within its own
   Tensor contents;          ///< constant space only
 
   bool operator==(const Buffer&) const = default;
@@ -262,8 +262,22 @@ struct Program {
   std::vector<std::string> faults;  ///< messages of conditions that kernels raise: an index out of range, a division by zero
   std::int64_t arena_bytes = 0, state_bytes = 0, constant_bytes = 0, io_bytes = 0;
   std::int64_t arena_lower_bound = 0;  ///< largest sum of live arena bytes over the steps in this order
+  /// Whether compilers may round a product and a sum at once. Which of two products they take is up to them, and at the end of an
+  /// array they may take the other: a program whose results must not depend on where arrays end says false.
+  bool contracts = true;
 
   bool operator==(const Program&) const = default;
+};
+
+/// Which states the buffers of a program's state space are, or are parts of.
+class StateBuffers {
+ public:
+  explicit StateBuffers(const Program& program);
+  /// The state's own buffer; null where no state has all of its bytes.
+  const Buffer* holder(const Buffer& buffer) const;
+
+ private:
+  std::vector<const Buffer*> by_offset_;  // those of states with bytes
 };
 
 }  // namespace gcomp::runtime

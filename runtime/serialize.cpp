@@ -346,6 +346,7 @@ Program decode(const proto::Program& in) {
   program.constant_bytes = in.constant_bytes();
   program.io_bytes = in.io_bytes();
   program.arena_lower_bound = in.arena_lower_bound();
+  program.contracts = !in.rounds_products();
   return program;
 }
 
@@ -378,6 +379,7 @@ proto::Program encode(const Program& program) {
   out.set_constant_bytes(program.constant_bytes);
   out.set_io_bytes(program.io_bytes);
   out.set_arena_lower_bound(program.arena_lower_bound);
+  out.set_rounds_products(!program.contracts);
   return out;
 }
 

@@ -81,6 +81,10 @@ void validate_states(const Program& program) {
     check_user(buffer.space == Space::state, where, ": buffer '", buffer.name, "' lies in space ", name_of(buffer.space));
     check_user(seen.insert(index).second, where, ": buffer '", buffer.name, "' belongs to two states");
   }
+  const StateBuffers states(program);
+  for (std::size_t i = 0; i < program.buffers.size(); ++i)
+    if (const Buffer& buffer = program.buffers[i]; buffer.space == Space::state && buffer.type.bytes() > 0)
+      check_user(states.holder(buffer), "buffer ", i, " '", buffer.name, "' lies within no state");
 }
 
 /// Gives the ports as the rules of their roles see them.

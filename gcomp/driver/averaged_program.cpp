@@ -4,14 +4,16 @@
 #include <set>
 
 #include "passes/training/average_parameters.h"
+#include "passes/training/sharded_state.h"
 
 namespace gcomp::driver {
 
 bool keeps_average(const runtime::Program& step, std::span<const std::string> trained) {
   if (trained.empty()) return false;
-  const std::string wanted = passes::average_name(trained.front());
+  const std::string wanted = passes::average_name(trained.front()), share = passes::own_name(wanted);
   return std::ranges::any_of(step.states, [&](const runtime::State& state) {
-    return step.buffers[static_cast<std::size_t>(state.buffer)].name == wanted;
+    const std::string& name = step.buffers[static_cast<std::size_t>(state.buffer)].name;
+    return name == wanted || name == share;
   });
 }
 

@@ -304,9 +304,12 @@ std::vector<StepGraph> step_graphs(ModelGraph& made, const CompileHooks& hooks) 
 std::vector<runtime::Program> compile_step(ModelGraph made, const runtime::Target& target, const CompileHooks& hooks,
                                            const codegen::ProgramLimits& limits) {
   std::vector<runtime::Program> programs;
+  const bool in_shards = made.accumulation.has_value();
   for (StepGraph& part : step_graphs(made, hooks)) {
     programs.push_back(compile_graph(std::move(part.graph), target, part.hooks, limits));
     programs.back().name = part.program;
+    // Ranks update shares of the arrays that one process updates whole (passes/training/share_updates.h).
+    if (in_shards && part.program == kTrainingProgram) programs.back().contracts = false;
   }
   return programs;
 }

@@ -7,6 +7,7 @@
 #include "gcomp/communicator.h"
 #include "gcomp/driver/saved_model.h"
 #include "ir/base/error.h"
+#include "ir/tree_sum.h"
 #include "runtime/files/sha256.h"
 #include "runtime/serialize.h"
 
@@ -71,10 +72,14 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     const int shards = static_cast<int>(micro_batches) / rank.ranks;
     reader_ = require(kShardProgram, shards);
     count_ = load(kCountProgram, shards);
-    const int levels = std::bit_width(static_cast<unsigned>(shards - 1));
+    const ir::OwnNodes nodes = ir::own_nodes(micro_batches, rank.ranks);
+    node_shards_ = static_cast<int>(nodes.shards);
+    const int levels = ir::tree_levels(nodes.shards);
     for (int level = 0; level < levels; ++level) combine_.push_back(require(concat(kCombineProgram, level), 1));
-    total_ = require(kTotalProgram, 1);
+    const auto count = static_cast<std::size_t>(nodes.count);
+    for (std::size_t node = 0; node < count; ++node) totals_.push_back(require(total_program(node, count), 1));
     if (rank.ranks > 1) exchange_ = require(kExchangeProgram, 1);
+    if (rank.ranks > 1) gather_ = load(kGatherProgram, 1);  // none where each rank updates all
     if (rank.ranks > 1 && count_) count_exchange_ = require(kCountExchangeProgram, 1);
   }
   check_user(programs.empty(), "program '", programs.empty() ? "" : programs[0].program.name, "' is none of a step in ",
@@ -104,11 +109,11 @@ std::int64_t StepPrograms::runs_of(const runtime::Executable& program) const {
   const auto combine = std::ranges::find(combine_, &program);
   if (combine == combine_.end()) return program.shards();
   const std::int64_t half = std::int64_t{1} << (combine - combine_.begin());  // after shards half - 1, 3 half - 1, ... but the last
-  return (reader_->shards() - 1 + half) / (2 * half);
+  return (node_shards_ - 1 + half) / (2 * half) * std::ssize(totals_);
 }
 
 void StepPrograms::run() {
-  if (!total_) return step_->run();
+  if (totals_.empty()) return step_->run();
   const int shards = reader_->shards();
   if (count_) {
     fill_counted();
@@ -117,12 +122,15 @@ void StepPrograms::run() {
   }
   for (int shard = 0; shard < shards; ++shard) {
     reader_->run_shard(shard);
-    const bool last = shard + 1 == shards;
-    runtime::Executable* sums = last ? total_ : combine_[static_cast<std::size_t>(std::countr_one(static_cast<unsigned>(shard)))];
+    const int of_node = shard % node_shards_;
+    runtime::Executable* sums = of_node + 1 == node_shards_ ? totals_[static_cast<std::size_t>(shard / node_shards_)]
+                                                            : combine_[static_cast<std::size_t>(std::countr_one(
+                                                                  static_cast<unsigned>(of_node)))];
     sums->run();
   }
   if (exchange_) exchange_->run();
   step_->run();
+  if (gather_) gather_->run();
 }
 
 void StepPrograms::wait(int age) {

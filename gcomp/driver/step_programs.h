@@ -1,6 +1,6 @@
 // The programs of one training step. Most steps are one program. With micro-batches they are several
 // (passes/training/accumulate.h), which share states alone: what is queued by run() runs through on the device without a look of
-// the host. With several ranks each runs its own of the micro-batches, and two programs more exchange what they add up to.
+// the host. With several ranks each runs its own of the micro-batches, and programs more exchange what they add up to and what follows from it.
 #pragma once
 
 #include <cstddef>
@@ -61,9 +61,10 @@ class StepPrograms {
   void fill_counted();
 
   std::vector<std::unique_ptr<runtime::Executable>> owned_;
-  std::vector<runtime::Executable*> all_, combine_;
-  runtime::Executable *step_ = nullptr, *reader_ = nullptr, *count_ = nullptr, *total_ = nullptr;
-  runtime::Executable *count_exchange_ = nullptr, *exchange_ = nullptr;  // where there are several ranks
+  std::vector<runtime::Executable*> all_, combine_, totals_;
+  runtime::Executable *step_ = nullptr, *reader_ = nullptr, *count_ = nullptr;
+  runtime::Executable *count_exchange_ = nullptr, *exchange_ = nullptr, *gather_ = nullptr;  // where there are several ranks
+  int node_shards_ = 1;  // of a node of the tree by which shards are added
   StepPorts ports_;
   std::vector<std::size_t> data_;
   std::vector<std::pair<std::size_t, std::size_t>> counted_;  // inputs of count_, and the same of reader_

@@ -16,6 +16,7 @@
 #include "gcomp/driver/saved_model.h"
 #include "gcomp/driver/step_programs.h"
 #include "gcomp/driver/training.h"
+#include "gcomp/driver/whole_states.h"
 #include "gcomp/trainer.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
@@ -37,6 +38,7 @@ struct Trainer::Impl {
   std::unique_ptr<runtime::Device> device;
   std::shared_ptr<runtime::StateMemory> memory;
   driver::StepPrograms step;
+  driver::WholeStates states;  // of `memory`
   std::unique_ptr<driver::Forward> forward, averaged;  // averaged: of the averages of the parameters
   std::unique_ptr<driver::Evaluator> evaluator, averaged_evaluator;
   std::unique_ptr<runtime::Executable> gradient;
@@ -54,7 +56,10 @@ struct Trainer::Impl {
   Impl(const Path& path, const DeviceOptions& options, DeviceRequest device, const ArtifactTrust& trust);
 
   void open_device(const runtime::DeviceChoice& choice, const DeviceOptions& device_options);
-  void adopt_step(std::vector<driver::StepProgram> programs);
+  void adopt_step(std::vector<driver::StepProgram> programs, std::vector<passes::ShardedState> sharded = {});
+  /// Makes `averaged` and `averaged_evaluator` see the averages as they are now: several ranks hold shares of them.
+  void refresh_averages();
+  std::vector<std::string> averages() const;
   runtime::Program forward_program(std::int64_t batch);
   driver::Forward& forward_pass();
   /// Of `weights`.

@@ -11,6 +11,7 @@
 #include "gcomp/driver/options.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/nearest.h"
+#include "passes/training/average_parameters.h"
 #include "runtime/backend.h"
 
 namespace gcomp {
@@ -22,7 +23,7 @@ driver::GraphOptions with_precision(driver::GraphOptions options) {
   return options;
 }
 
-void write_missing(runtime::StateMemory& states, const frontend::ImportedModel& model) {
+void write_missing(driver::WholeStates& states, const frontend::ImportedModel& model) {
   for (const std::string& name : states.unwritten()) {
     const auto found = model.weights.find(name);
     check_internal(found != model.weights.end(), "state '", name, "' has no initial value");
@@ -38,8 +39,9 @@ void Trainer::Impl::open_device(const runtime::DeviceChoice& choice, const Devic
   memory = device->allocate_states();
 }
 
-void Trainer::Impl::adopt_step(std::vector<driver::StepProgram> programs) {
+void Trainer::Impl::adopt_step(std::vector<driver::StepProgram> programs, std::vector<passes::ShardedState> sharded) {
   step = driver::StepPrograms(*device, memory, std::move(programs), saved.micro_batches, driver::rank_of(options.device_options));
+  states = driver::WholeStates(memory, std::move(sharded), options.device_options.communicator);
   if (driver::keeps_average(step.step().program(), saved.trained)) weights = Weights::averaged;
 }
 
@@ -62,10 +64,12 @@ Trainer::Impl::Impl(const Model& origin, const driver::TrainOptions& given) : so
   other_outputs = made.target.others;
   saved.micro_batches = given.graph.step.micro_batches;
   std::vector<driver::StepProgram> programs;
+  std::vector<passes::ShardedState> sharded;
+  if (made.accumulation) sharded = made.accumulation->sharded;
   for (runtime::Program& program : driver::compile_step(std::move(made), device->target(), given.hooks, given.graph.program_limits))
     programs.push_back({std::move(program)});
-  adopt_step(std::move(programs));
-  write_missing(*memory, model);
+  adopt_step(std::move(programs), std::move(sharded));
+  write_missing(states, model);
   model.weights.clear();
 }
 
@@ -137,7 +141,7 @@ runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
       driver::compile_graph(std::move(made.graph), device->target(), options.hooks, options.graph.program_limits);
   program.name = driver::kForwardProgram;
   memory->bind(program);
-  write_missing(*memory, made.model);
+  write_missing(states, made.model);
   return program;
 }
 
@@ -149,8 +153,17 @@ driver::Forward& Trainer::Impl::used_forward() {
         device->load(driver::with_averages(plain.program(), saved.trained), memory, plain.kernel_binary()), saved.outputs,
         saved.limits, saved.row_dependence);
   }
+  refresh_averages();
   return *averaged;
 }
+
+std::vector<std::string> Trainer::Impl::averages() const {
+  std::vector<std::string> names;
+  for (const std::string& name : saved.trained) names.push_back(passes::average_name(name));
+  return names;
+}
+
+void Trainer::Impl::refresh_averages() { states.gather_copies(averages()); }
 
 driver::Forward& Trainer::Impl::forward_pass() {
   if (!forward) {
@@ -171,7 +184,7 @@ driver::Evaluator& Trainer::Impl::evaluation() {
       driver::compile_graph(std::move(made.made.graph), device->target(), options.hooks, options.graph.program_limits);
   program.name = driver::kEvaluationProgram;
   memory->bind(program);
-  write_missing(*memory, made.made.model);
+  write_missing(states, made.made.model);
   evaluator = std::make_unique<driver::Evaluator>(device->load(std::move(program), memory), driver::evaluated_model(saved));
   return *evaluator;
 }
@@ -185,6 +198,7 @@ driver::Evaluator& Trainer::Impl::used_evaluation() {
         device->load(driver::with_averages(executable.program(), saved.trained), memory, executable.kernel_binary()),
         driver::evaluated_model(saved));
   }
+  refresh_averages();
   return *averaged_evaluator;
 }
 
@@ -271,6 +285,12 @@ std::vector<std::string> evaluation_arrays(Trainer& trainer) {
   for (const std::size_t i : data_inputs(executable.program())) names.push_back(executable.input_buffer(i).name);
   return names;
 }
+
+CollectedAverages::CollectedAverages(Trainer& trainer) : trainer_(trainer) {
+  Trainer::Impl& impl = trainer.impl();
+  impl.states.collect(impl.averages());
+}
+CollectedAverages::~CollectedAverages() { trainer_.impl().states.forget(); }
 
 void prepare_artifact(Trainer& trainer) {
   trainer.impl().forward_pass();

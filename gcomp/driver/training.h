@@ -53,6 +53,17 @@ bool comes_from_onnx(const Trainer& trainer);
 std::optional<IndexFault> find_index_fault(Trainer& trainer);
 /// Arrays that evaluate() reads, after load(); without a program that evaluates, throws UserError.
 std::vector<std::string> evaluation_arrays(Trainer& trainer);
+/// While alive, the first of several ranks can save() averages by itself. All ranks make one at the same time.
+class CollectedAverages {
+ public:
+  explicit CollectedAverages(Trainer& trainer);
+  ~CollectedAverages();
+  CollectedAverages(const CollectedAverages&) = delete;
+  CollectedAverages& operator=(const CollectedAverages&) = delete;
+
+ private:
+  Trainer& trainer_;
+};
 /// Compiles now what save() to a .gcx writes beside the training step.
 void prepare_artifact(Trainer& trainer);
 /// The training step; with micro-batches the part that is done once a step.

@@ -1,7 +1,6 @@
 #include "passes/training/accumulate.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -10,6 +9,7 @@
 
 #include "ir/builder.h"
 #include "ir/ops/table.h"
+#include "ir/tree_sum.h"
 #include "passes/training/shard_statistics.h"
 
 namespace gcomp::passes {
@@ -162,15 +162,6 @@ void take_over(Graph& total, const State& statistic, const Value& state) {
 
 }  // namespace
 
-int tree_levels(std::int64_t shards) { return std::bit_width(static_cast<std::uint64_t>(shards - 1)); }
-
-OwnNodes own_nodes(std::int64_t shards, std::int64_t ranks) {
-  const std::int64_t own = shards / ranks;
-  if (ranks == 1) return {1, own};
-  const std::int64_t node = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(own));
-  return {own / node, node};
-}
-
 std::string node_state_name(std::string_view state, std::int64_t node, std::int64_t nodes) {
   return node + 1 == nodes ? std::string(state) : concat(state, ".node", node);
 }
@@ -192,7 +183,7 @@ std::optional<CountGraph> count_graph(const Graph& whole, const ShardLoss& loss,
       continue;
     }
     const SharedState total{count.of_batch->name, count.of_batch->type};
-    const SharedState own{concat(total.name, ".own"), {total.type.dtype, {shards / ranks}}};
+    const SharedState own{own_name(total.name), {total.type.dtype, {shards / ranks}}};
     keep_row(b, shard, value, b.wrap(graph.add_state(own.type, own.name, StateRole::scratch, 0.0)));
     made.counted.push_back({own, total});
   }
@@ -266,7 +257,7 @@ class Accumulator {
       Value* all_rows = add_state(all.type, all.name);
       Value* own_rows = all_rows;
       if (options_.ranks > 1) {
-        own = {concat(name, ".own"), rows(value->type, own_shards_)};
+        own = {own_name(name), rows(value->type, own_shards_)};
         own_rows = add_state(own.type, own.name);
       }
       brought_.push_back({value, own_rows});

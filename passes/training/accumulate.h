@@ -41,12 +41,6 @@ struct BroughtRows {
   SharedState own, all;  ///< the same state where there is one rank
 };
 
-/// Which nodes of the tree the shards of one rank are: `count` neighbours of so many shards each.
-struct OwnNodes {
-  std::int64_t count = 1, shards = 1;
-};
-/// `ranks` divide `shards`. One rank has the whole tree, several have nodes of a power of two.
-OwnNodes own_nodes(std::int64_t shards, std::int64_t ranks);
 /// The state that holds the sum over a rank's node of that number: the last one's is the state itself.
 std::string node_state_name(std::string_view state, std::int64_t node, std::int64_t nodes);
 
@@ -64,9 +58,6 @@ struct Accumulation {
   std::vector<std::string> handed;    ///< statistics that go from shard to shard
   std::vector<std::string> averaged;  ///< terms of the loss that are averaged over shards (ShardLoss)
 };
-
-/// How many levels wait for more: bits of the last shard's number.
-int tree_levels(std::int64_t shards);
 
 struct CountGraph {
   ir::Graph graph;

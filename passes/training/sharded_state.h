@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "ir/base/tensor.h"
 
 namespace gcomp::passes {
+
+/// The name of a rank's share of a state.
+inline std::string own_name(std::string_view state) { return std::string(state) + ".own"; }
 
 /// What ranks hold a share of, each more than the one before: the stages of ZeRO (Rajbhandari et al., 2020).
 enum class Sharding : std::uint8_t {

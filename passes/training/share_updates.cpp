@@ -57,7 +57,7 @@ class UpdateSharing {
     const std::vector<State> before = graph_.states();
     for (const State& state : before) {
       if (!groups_.contains(state.value)) continue;
-      const std::string own = concat(state.value->name, ".own");
+      const std::string own = own_name(state.value->name);
       const std::int64_t share = share_of(state.value);
       Value* made = graph_.add_state({state.value->type.dtype, {share}}, own, state.role, state.fill);
       check_user(made->name == own, "what a rank holds of '", state.value->name, "' would be called '", own,

@@ -131,7 +131,7 @@ class Compilation {
 
   std::vector<std::string> compile_command(std::size_t unit) const {
     std::vector<std::string> command = {compiler_.path};
-    const std::vector<std::string> flags = compiler_flags(compiler_, options_.instruction_set);
+    const std::vector<std::string> flags = compiler_flags(compiler_, options_.instruction_set, program_.contracts);
     command.insert(command.end(), flags.begin(), flags.end());
     command.insert(command.end(), {"-c", path_of(unit, ".cpp"), "-o", path_of(unit, ".o")});
     return command;
@@ -197,8 +197,8 @@ class Compilation {
 /// The cache, and the keys of one program in it: all that its machine code depends on.
 class KernelCache {
  public:
-  KernelCache(const KernelCompilerOptions& options, const std::vector<TranslationUnit>& units)
-      : options_(options), cache_(options.cache_directory) {
+  KernelCache(const KernelCompilerOptions& options, const std::vector<TranslationUnit>& units, bool contracts)
+      : options_(options), contracts_(contracts), cache_(options.cache_directory) {
     if (!options.cache_directory.empty() && !cache_.unusable().empty())
       say(concat("compiled kernels are not cached: ", cache_.unusable()));
     rest_ = concat(environment_key(own_environment()), "\n", machine_description(options.instruction_set));
@@ -239,7 +239,7 @@ class KernelCache {
   /// A key begins with three lines that tell the compiler, so that it can be had from an entry.
   std::string key_of(const CompilerIdentity& compiler) const {
     std::string key = concat(compiler.path, "\n", compiler.version, "\n", compiler.digest, "\n");
-    for (const std::string& flag : compiler_flags(compiler, options_.instruction_set)) key += flag + " ";
+    for (const std::string& flag : compiler_flags(compiler, options_.instruction_set, contracts_)) key += flag + " ";
     return concat(key, "\n", rest_);
   }
 
@@ -258,6 +258,7 @@ class KernelCache {
   }
 
   const KernelCompilerOptions& options_;
+  bool contracts_;
   DiskCache cache_;
   std::string rest_;
 };
@@ -295,7 +296,7 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
     if (options.kernels) options.kernels({.kernels = program.kernels.size(), .cached = cached, .seconds = elapsed.count()});
   };
   const std::vector<TranslationUnit> units = translation_units(program, options.instruction_set);
-  const KernelCache cache(options, units);
+  const KernelCache cache(options, units, program.contracts);
   CompilerIdentity compiler;
   std::optional<std::vector<std::byte>> object;
   try {

@@ -19,7 +19,7 @@ struct CompilerIdentity {
 };
 
 /// The options that its kernels are compiled with, those for the instruction set among them.
-std::vector<std::string> compiler_flags(const CompilerIdentity& compiler, InstructionSet set);
+std::vector<std::string> compiler_flags(const CompilerIdentity& compiler, InstructionSet set, bool contracts);
 
 /// The first executable file of this name on PATH; a name with a slash is taken as it is. Empty where there is none.
 std::string find_program(std::string_view name);

@@ -32,6 +32,7 @@ void compile_missing(const Program& program, const std::vector<int>& missing, co
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::string> sources;
   CubinOptions named = cubin_options(options);
+  if (!program.contracts) named.compiler_options.emplace_back(kNoContraction);
   for (const int index : missing) {
     sources.push_back(kernel_source(program, kernel_of(program, index)));
     named.names.push_back(kernel_of(program, index).name);

@@ -25,10 +25,9 @@ namespace {
 
 constexpr int kOldestNvrtcMajor = 12, kOldestNvrtcMinor = 4;
 // Whole IEEE arithmetic: --use_fast_math would change NaN, infinities and the last digits of every function.
-const std::vector<std::string> kOptions = {"--std=c++17", "--fmad=true"};
-
 std::vector<std::string> nvrtc_options(std::string_view architecture, std::span<const std::string> more) {
-  std::vector<std::string> options = kOptions;
+  std::vector<std::string> options = {"--std=c++17"};
+  if (std::ranges::find(more, kNoContraction) == more.end()) options.emplace_back("--fmad=true");
   options.push_back(concat("--gpu-architecture=", architecture));
   options.insert(options.end(), more.begin(), more.end());
   return options;
@@ -173,8 +172,7 @@ class CubinMaker {
   std::string key_of(const std::string& source) const {
     std::string key = concat("cubin of gcomp ", version(), "\nNVRTC ", nvrtc_.version(), " of ",
                              size_of_file(nvrtc_.library().path()), " bytes\n", architecture_, "\n");
-    for (const auto* list : {&kOptions, &options_.compiler_options})
-      for (const std::string& option : *list) key += option + "\n";
+    for (const std::string& option : nvrtc_options(architecture_, options_.compiler_options)) key += option + "\n";
     return key + "\n" + source;
   }
 
@@ -394,6 +392,7 @@ std::vector<Cubin> compile_program(const Nvrtc& nvrtc, const Program& program, c
                  ", not for CUDA");
   std::vector<std::string> sources;
   CubinOptions named = options;
+  if (!program.contracts) named.compiler_options.emplace_back(kNoContraction);
   for (const Kernel& kernel : program.kernels) {
     sources.push_back(kernel_source(program, kernel));
     named.names.push_back(kernel.name);

@@ -53,6 +53,9 @@ class Nvrtc {
   int major_ = 0, minor_ = 0;
 };
 
+/// The option of a program that does not contract.
+inline constexpr char kNoContraction[] = "--fmad=false";
+
 struct CubinOptions {
   std::filesystem::path cache_directory;    ///< empty for no cache
   std::filesystem::path failure_directory;  ///< where the source of a kernel that does not compile is left; empty for the system's

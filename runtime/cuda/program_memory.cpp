@@ -100,11 +100,17 @@ void ProgramMemory::place_buffers(const Program& program, const CudaStateMemory&
                    buffer.type.bytes(), " bytes at ", buffer.offset, " leaves its space of ", block.bytes(), " bytes");
     return block.address() + static_cast<CUdeviceptr>(buffer.offset);
   };
+  const StateBuffers held(program);
+  const auto state_address = [&](const Buffer& buffer) {
+    const Buffer* holder = buffer.type.bytes() > 0 ? held.holder(buffer) : nullptr;
+    return holder ? states.address(holder->name) + static_cast<CUdeviceptr>(buffer.offset - holder->offset)
+                  : states.address(buffer.name);
+  };
   for (int slot = 0; slot < kSlots; ++slot) {
     for (const Buffer& buffer : program.buffers) {
       switch (buffer.space) {
         case Space::arena: addresses_[slot].push_back(place(*arena_, buffer)); break;
-        case Space::state: addresses_[slot].push_back(states.address(buffer.name)); break;
+        case Space::state: addresses_[slot].push_back(state_address(buffer)); break;
         case Space::constant: addresses_[slot].push_back(place(constants_, buffer)); break;
         case Space::io: addresses_[slot].push_back(place(io_[slot], buffer)); break;
       }

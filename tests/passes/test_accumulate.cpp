@@ -9,6 +9,7 @@
 
 #include "ir/builder.h"
 #include "ir/interpret.h"
+#include "ir/tree_sum.h"
 #include "ir/ops/table.h"
 #include "passes/pipeline.h"
 
@@ -147,7 +148,7 @@ TEST(Accumulate, GradientsAddUpAsABalancedTree) {
   for (std::int64_t shards = 2; shards <= 17; ++shards) {
     const MadeStep made = step_of(DType::f32, kShardRows, shards, "cross_entropy(weight=[0.5, 1.5, 2, 1])");
     ASSERT_TRUE(made.accumulation && made.accumulation->count);
-    EXPECT_EQ(made.accumulation->combine.size(), static_cast<std::size_t>(tree_levels(shards)));
+    EXPECT_EQ(made.accumulation->combine.size(), static_cast<std::size_t>(ir::tree_levels(shards)));
     Machine machine(states_of(DType::f32));
     std::vector<Tensor> gradients;
     machine.step(made, data_of(DType::f32, shards * kShardRows), shards, &gradients);
@@ -159,7 +160,7 @@ TEST(Accumulate, GradientsAddUpAsABalancedTree) {
 /// One array of gradients for each level, and one that shards write: log2(shards) + 1 where that is a whole number.
 TEST(Accumulate, MemoryGrowsWithTheLevelsOfTheTree) {
   for (const auto& [shards, levels] : std::map<std::int64_t, int>{{2, 1}, {3, 2}, {4, 2}, {8, 3}, {9, 4}, {64, 6}})
-    EXPECT_EQ(tree_levels(shards), levels) << shards;
+    EXPECT_EQ(ir::tree_levels(shards), levels) << shards;
 }
 
 /// Losses over all rows, labels that are ignored, dropped elements, counters and parameters are those of the undivided step.

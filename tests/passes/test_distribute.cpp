@@ -9,6 +9,7 @@
 #include "ir/expand.h"
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
+#include "ir/tree_sum.h"
 #include "passes/pipeline.h"
 #include "passes/training/distribute.h"
 
@@ -105,7 +106,7 @@ class RankMachine {
     if (parts.count_exchange) run(*parts.count_exchange);
     for (std::int64_t shard = 0; shard < own; ++shard) {
       run(parts.shard, [&](std::size_t rank) { return shard_inputs(rank, shard); });
-      const OwnNodes nodes = own_nodes(shards_, std::ssize(states_));
+      const ir::OwnNodes nodes = ir::own_nodes(shards_, std::ssize(states_));
       const std::int64_t of_node = shard % nodes.shards;
       const auto ones = static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(of_node)));
       run(of_node + 1 == nodes.shards ? parts.totals.at(static_cast<std::size_t>(shard / nodes.shards)) : parts.combine.at(ones));

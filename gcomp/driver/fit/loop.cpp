@@ -211,13 +211,19 @@ void FitLoop::evaluate(std::int64_t step, bool regular) {
                              .left_out = options_.eval->rows() - result_.evaluation->rows,
                              .best = regular && decisions_.best && decisions_.best->observe(*result_.evaluation)};
   if (report.best) decisions_.best_step = step + 1;
-  if (report.best && run_) run_->save_best(trainer_);
+  if (report.best) save_best();
   if (run_) run_->write_evaluation(report, options_.eval->source());
   callbacks_.evaluation(report);
   if (!regular) return;
   if (decisions_.plateau_metric) schedule_->plateau()->observe(decisions_.plateau_metric->value(*result_.evaluation));
   const bool stops = decisions_.early_stop && decisions_.early_stop->observe(*result_.evaluation);
   if (stops && step + 1 < end_ && result_.end == FitEnd::finished) result_.end = FitEnd::early_stop;
+}
+
+void FitLoop::save_best() {
+  std::optional<CollectedAverages> averages;
+  if (ranks_.several() && trainer_.weights() == Weights::averaged) averages.emplace(trainer_);
+  if (run_) run_->save_best(trainer_);
 }
 
 /// Without evaluations the loss of the epoch's steps is what plateau follows.

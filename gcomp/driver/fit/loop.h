@@ -74,6 +74,7 @@ class FitLoop {
   void after_step(std::int64_t step);
   bool settles_after(std::int64_t step) const;
   void evaluate(std::int64_t step, bool regular);
+  void save_best();
   void end_epoch();
   bool keeps_checkpoints() const { return options_.checkpoint_every > 0 || options_.checkpoint_every_seconds > 0; }
   void open_checkpoints();

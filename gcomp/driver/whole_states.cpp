@@ -1,0 +1,121 @@
+#include "gcomp/driver/whole_states.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "ir/base/error.h"
+
+namespace gcomp::driver {
+
+using passes::ShardedState;
+using runtime::StateEntry;
+using runtime::StateRole;
+
+WholeStates::WholeStates(std::shared_ptr<runtime::StateMemory> memory, std::vector<ShardedState> sharded,
+                         Communicator* communicator)
+    : memory_(std::move(memory)), sharded_(std::move(sharded)), communicator_(communicator) {
+  std::erase_if(sharded_, [&](const ShardedState& one) {
+    return !memory_->contains(one.own) || memory_->entry(one.own).role == StateRole::scratch;
+  });
+  check_internal(sharded_.empty() || communicator_, "a training of one process has shares of states");
+}
+
+const ShardedState* WholeStates::sharded(std::string_view name) const {
+  const auto found = std::ranges::find(sharded_, name, &ShardedState::name);
+  return found == sharded_.end() ? nullptr : &*found;
+}
+
+const ShardedState* WholeStates::with_share(std::string_view own) const {
+  const auto found = std::ranges::find(sharded_, own, &ShardedState::own);
+  return found == sharded_.end() ? nullptr : &*found;
+}
+
+/// Of parameters each rank has the whole too, which is as new as the shares.
+const ShardedState* WholeStates::shares_of(std::string_view name) const {
+  const ShardedState* one = sharded(name);
+  return one && memory_->entry(one->own).role != StateRole::parameter ? one : nullptr;
+}
+
+bool WholeStates::any_in_shares() const {
+  return std::ranges::any_of(sharded_, [&](const ShardedState& one) { return shares_of(one.name) != nullptr; });
+}
+
+std::vector<StateEntry> WholeStates::entries() const {
+  std::vector<StateEntry> entries;
+  std::set<std::string_view> told;
+  for (const StateEntry& entry : memory_->entries()) {
+    const ShardedState* one = with_share(entry.name);
+    StateEntry whole = entry;
+    if (one) whole.name = one->name, whole.type = one->type;
+    if (told.insert(one ? std::string_view(one->name) : std::string_view(entry.name)).second) entries.push_back(std::move(whole));
+  }
+  return entries;
+}
+
+bool WholeStates::contains(std::string_view name) const {
+  return sharded(name) || (memory_->contains(name) && !with_share(name));
+}
+
+StateEntry WholeStates::entry(std::string_view name) const {
+  const ShardedState* one = sharded(name);
+  if (!one) return memory_->entry(name);
+  StateEntry entry = memory_->entry(one->own);
+  entry.name = one->name;
+  entry.type = one->type;
+  return entry;
+}
+
+Tensor WholeStates::gathered(const ShardedState& one) const {
+  const Tensor own = memory_->read(one.own);
+  Tensor all(one.type.dtype, {one.share * communicator_->size()});
+  communicator_->all_gather(own.bytes(), all.bytes());
+  Tensor whole(one.type);
+  std::memcpy(whole.data(), all.data(), whole.bytes().size());
+  return whole;
+}
+
+Tensor WholeStates::read(std::string_view name) const {
+  if (const auto kept = collected_.find(name); kept != collected_.end()) return kept->second;
+  const ShardedState* one = shares_of(name);
+  return one ? gathered(*one) : memory_->read(name);
+}
+
+void WholeStates::write_share(const ShardedState& one, const Tensor& whole) {
+  check_user(whole.type() == one.type, "state '", one.name, "' is ", to_string(one.type), ", the value written to it is ",
+             to_string(whole.type()));
+  Tensor own(one.type.dtype, {one.share});
+  const auto size = static_cast<std::int64_t>(size_of(one.type.dtype));
+  const std::int64_t begin = one.begin(rank()), end = one.end(rank());
+  if (end > begin) std::memcpy(own.data(), whole.data() + begin * size, static_cast<std::size_t>((end - begin) * size));
+  memory_->write(one.own, own);
+}
+
+void WholeStates::write(std::string_view name, const Tensor& value) {
+  const ShardedState* one = sharded(name);
+  if (!shares_of(name)) memory_->write(name, value);
+  if (one) write_share(*one, value);
+}
+
+std::vector<std::string> WholeStates::unwritten() const {
+  std::vector<std::string> names = memory_->unwritten();
+  std::erase_if(names, [&](const std::string& name) { return with_share(name) != nullptr; });
+  return names;
+}
+
+void WholeStates::gather_copies(std::span<const std::string> names) {
+  for (const std::string& name : names)
+    if (const ShardedState* one = shares_of(name); one && memory_->contains(name)) memory_->write(name, gathered(*one));
+}
+
+void WholeStates::collect(std::span<const std::string> names) {
+  for (const std::string& name : names) {
+    const ShardedState* one = shares_of(name);
+    if (!one) continue;
+    Tensor whole = gathered(*one);
+    if (rank() == 0) collected_.insert_or_assign(name, std::move(whole));
+  }
+}
+
+}  // namespace gcomp::driver
