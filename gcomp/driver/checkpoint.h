@@ -32,6 +32,9 @@ std::vector<TensorType> snapshot_types(Trainer& trainer);
 struct CheckpointOptions {
   std::filesystem::path folder;  ///< holds "step-00000500" and so on, "latest" and "best"; made where it is missing
   std::int64_t keep = 3;         ///< so many of the last stay, and the best; 0 keeps all
+  /// Of several ranks, all of which have one for the same folder: the first writes checkpoints, the others what they alone hold.
+  int rank = 0, ranks = 1;
+  double patience = 600;  ///< seconds that the first waits for what another has to write
 };
 
 /// What became of a checkpoint.
@@ -48,8 +51,8 @@ enum class Standing : std::uint8_t { ordinary, best };
 /// Writes checkpoints in a thread of its own, in their order. Belongs to one thread, as a Trainer does.
 class CheckpointWriter {
  public:
-  /// Makes the folder, and removes what killed processes left in it. Throws UserError where nothing can be written there, or (exit
-  /// 2) `keep` is negative.
+  /// Makes the folder, and removes what killed processes left in it; ranks but the first find it made. Throws UserError where
+  /// nothing can be written there, or (exit 2) `keep` is negative.
   explicit CheckpointWriter(CheckpointOptions options);
   /// Waits until all is written.
   ~CheckpointWriter();

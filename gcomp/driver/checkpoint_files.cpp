@@ -28,23 +28,54 @@ runtime::FileDigest write_text(runtime::AtomicFolder& folder, const std::string&
   return folder.end_file();
 }
 
-/// The states of one kind as one file, from where they lie.
-void write_states(runtime::AtomicFolder& folder, const Snapshot& snapshot, StateKind kind, Manifest& manifest) {
-  const std::string file = file_of(kind);
-  std::vector<NamedType> types;
-  std::vector<const Tensor*> values;
-  for (const Snapshot::State& state : snapshot.states) {
-    if (state.kind != kind) continue;
-    types.emplace_back(state.name, state.value.type());
-    values.push_back(&state.value);
-    manifest.tensors[state.name] = {state.value.type(), kind, {{file, 0, state.value.elements()}}};
+/// Tensors of one file, from where they lie.
+class TensorFile {
+ public:
+  explicit TensorFile(std::string name) : name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
+  void add(const std::string& tensor, const TensorType& type, std::span<const std::byte> bytes) {
+    types_.emplace_back(tensor, type);
+    values_.push_back(bytes);
   }
-  if (types.empty()) return;
-  const runtime::SafetensorsLayout layout = runtime::safetensors_layout(types);
-  folder.begin_file(file);
-  folder.write(layout.header);
-  for (const std::size_t i : layout.order) folder.write(values[i]->bytes());
-  manifest.files[file] = folder.end_file();
+  /// Nothing where it has none.
+  void write(runtime::AtomicFolder& folder, Manifest& manifest) const {
+    if (types_.empty()) return;
+    const runtime::SafetensorsLayout layout = runtime::safetensors_layout(types_);
+    folder.begin_file(name_);
+    folder.write(layout.header);
+    for (const std::size_t i : layout.order) folder.write(values_[i]);
+    manifest.files[name_] = folder.end_file();
+  }
+
+ private:
+  std::string name_;
+  std::vector<NamedType> types_;
+  std::vector<std::span<const std::byte>> values_;
+};
+
+/// The whole states of one kind as one file.
+void write_states(runtime::AtomicFolder& folder, const Snapshot& snapshot, StateKind kind, Manifest& manifest) {
+  TensorFile file(file_of(kind));
+  for (const Snapshot::State& state : snapshot.states) {
+    if (state.kind != kind || state.shares) continue;
+    file.add(state.name, state.value.type(), state.value.bytes());
+    manifest.tensors[state.name] = {state.value.type(), kind, {{file.name(), 0, state.value.elements()}}};
+  }
+  file.write(folder, manifest);
+}
+
+void add_share(const Snapshot& snapshot, const Snapshot::State& state, TensorFile& file, Manifest& manifest) {
+  const passes::ShardedState& shares = *state.shares;
+  const std::int64_t begin = shares.begin(snapshot.rank), length = shares.end(snapshot.rank) - begin;
+  CheckpointTensor& tensor = manifest.tensors[state.name];
+  tensor.type = shares.type;
+  tensor.kind = state.kind;
+  if (length == 0) return;
+  const bool is_whole = length == shares.type.elements();
+  const TensorType type = is_whole ? shares.type : TensorType{shares.type.dtype, {length}};
+  file.add(state.name, type, state.value.bytes().first(static_cast<std::size_t>(type.bytes())));
+  tensor.pieces.push_back({file.name(), begin, length});
 }
 
 std::string text_of(const fs::path& path, std::uintmax_t limit) {
@@ -98,7 +129,16 @@ std::map<std::string, Tensor> read_tensor_file(const fs::path& path, const runti
 
 }  // namespace
 
-void write_checkpoint(const fs::path& path, const Snapshot& snapshot) {
+void write_shares(runtime::AtomicFolder& folder, const Snapshot& snapshot, Manifest& manifest) {
+  for (const StateKind kind : kKinds) {
+    TensorFile file(file_of(kind, snapshot.rank, snapshot.ranks));
+    for (const Snapshot::State& state : snapshot.states)
+      if (state.kind == kind && state.shares) add_share(snapshot, state, file, manifest);
+    file.write(folder, manifest);
+  }
+}
+
+void write_checkpoint(const fs::path& path, const Snapshot& snapshot, const PartCollector& collect) {
   Manifest manifest;
   manifest.gcomp = version();
   manifest.run = snapshot.run;
@@ -106,6 +146,8 @@ void write_checkpoint(const fs::path& path, const Snapshot& snapshot) {
   manifest.model = snapshot.model;
   runtime::AtomicFolder folder(path);
   for (const StateKind kind : kKinds) write_states(folder, snapshot, kind, manifest);
+  write_shares(folder, snapshot, manifest);
+  if (collect) collect(folder, manifest);
   const std::string text = manifest_text(manifest);
   write_text(folder, kManifestFile, text);
   write_text(folder, kManifestDigestFile, digest_line(text));

@@ -154,6 +154,9 @@ void compare(const std::string& field, const json* before, const json* now, cons
 
 std::string_view name_of(StateKind kind) { return kStateKinds[static_cast<std::size_t>(kind)]; }
 std::string file_of(StateKind kind) { return concat(kStateFiles[static_cast<std::size_t>(kind)], ".safetensors"); }
+std::string file_of(StateKind kind, int rank, int ranks) {
+  return concat(kStateFiles[static_cast<std::size_t>(kind)], "-", rank, "-of-", ranks, ".safetensors");
+}
 
 std::string model_digest(const OriginalModel& original) {
   if (original.path.empty() || original.external.empty()) return original.sha256;

@@ -36,6 +36,8 @@ struct RunState {
 enum class StateKind : std::uint8_t { parameter, statistic, moment, average, counter };
 std::string_view name_of(StateKind kind);
 std::string file_of(StateKind kind);
+/// Of what one of several ranks holds: "moments-2-of-8.safetensors".
+std::string file_of(StateKind kind, int rank, int ranks);
 
 /// Elements of a tensor, in row-major order, that lie in one file: under the tensor's name, with its shape where it is whole there,
 /// else flat.

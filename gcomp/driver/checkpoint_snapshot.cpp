@@ -44,30 +44,54 @@ const CheckpointModel& checkpoint_model(Trainer::Impl& impl) {
   return impl.checkpoint_model.emplace(std::move(model));
 }
 
+namespace {
+
+/// A state, and where no rank has all of it, how it is shared.
+struct SnapshotEntry {
+  runtime::StateEntry entry;
+  const passes::ShardedState* shares = nullptr;
+
+  TensorType type() const { return shares ? TensorType{shares->type.dtype, {shares->share}} : entry.type; }
+};
+
+/// What of the states this rank keeps: its shares, and of the first rank all that is whole too.
+std::vector<SnapshotEntry> snapshot_entries(const Trainer::Impl& impl) {
+  std::vector<SnapshotEntry> kept;
+  for (runtime::StateEntry entry : impl.states.entries()) {
+    const passes::ShardedState* shares = impl.states.shares_of(entry.name);
+    if (is_kept(entry) && (shares || impl.states.rank() == 0)) kept.push_back({std::move(entry), shares});
+  }
+  return kept;
+}
+
+}  // namespace
+
 void take_snapshot(Trainer& trainer, const RunState& run, Snapshot& into) {
   Trainer::Impl& impl = trainer.impl();
   check_user(impl.pending == 0, "a checkpoint of a training with ", impl.pending,
              " steps pending: their losses are to be taken first");
   into.run = run;
   into.model = checkpoint_model(impl);
+  const RankOf rank = rank_of(impl.options.device_options);
+  into.rank = rank.rank;
+  into.ranks = rank.ranks;
   const std::set<std::string> averages = average_names(impl.saved.trained);
   std::size_t count = 0;
-  for (const runtime::StateEntry& entry : impl.memory->entries()) {
-    if (!is_kept(entry)) continue;
+  for (const SnapshotEntry& held : snapshot_entries(impl)) {
     if (count == into.states.size()) into.states.emplace_back();
     Snapshot::State& state = into.states[count++];
-    state.name = entry.name;
-    state.kind = kind_of(entry, averages);
-    if (state.value.type() != entry.type || state.value.bytes().empty()) state.value = Tensor(entry.type);
-    impl.memory->read(entry.name, state.value.bytes());
+    state.name = held.entry.name;
+    state.kind = kind_of(held.entry, averages);
+    state.shares = held.shares ? std::optional(*held.shares) : std::nullopt;
+    if (state.value.type() != held.type() || state.value.bytes().empty()) state.value = Tensor(held.type());
+    impl.memory->read(held.shares ? held.shares->own : held.entry.name, state.value.bytes());
   }
   into.states.resize(count);
 }
 
 std::vector<TensorType> snapshot_types(Trainer& trainer) {
   std::vector<TensorType> types;
-  for (const runtime::StateEntry& entry : trainer.impl().memory->entries())
-    if (is_kept(entry)) types.push_back(entry.type);
+  for (const SnapshotEntry& held : snapshot_entries(trainer.impl())) types.push_back(held.type());
   return types;
 }
 

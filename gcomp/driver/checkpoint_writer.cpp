@@ -13,6 +13,7 @@
 
 #include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/checkpoint_folder.h"
+#include "gcomp/driver/checkpoint_parts.h"
 #include "ir/base/error.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/atomic_folder.h"
@@ -75,6 +76,21 @@ void stand_back() {
   static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice));
 }
 
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  check_user(!error, "cannot make the folder '", folder.string(), "' for checkpoints: ", error.message());
+  runtime::remove_abandoned(folder);
+  remove_parts(folder);
+}
+
+void find_folder(const fs::path& folder) {
+  std::error_code error;
+  check_user(fs::is_directory(folder, error), "the folder '", folder.string(),
+             "' for checkpoints, which the first rank has made, is not there: each rank writes its share of the optimizer's states "
+             "into it, on a filesystem that all see; --zero 0 has the first write all");
+}
+
 }  // namespace
 
 struct CheckpointWriter::Impl {
@@ -115,7 +131,13 @@ CheckpointEvent CheckpointWriter::Impl::write(const Job& job) const {
   const std::int64_t step = job.snapshot->run.step;
   CheckpointEvent event{.step = step, .path = options.folder / checkpoint_name(step)};
   try {
-    write_checkpoint(event.path, *job.snapshot);
+    if (options.rank > 0) {
+      write_part(event.path, *job.snapshot);
+      return event;
+    }
+    write_checkpoint(event.path, *job.snapshot, [&](runtime::AtomicFolder& folder, Manifest& manifest) {
+      collect_parts(event.path, options.ranks, options.patience, folder, manifest);
+    });
     if (job.standing == Standing::best) point_to(options.folder / kBestFile, event.path);
     point_to(options.folder / kLatestFile, event.path);
     event.note = prune(options.folder, step, options.keep);
@@ -157,10 +179,8 @@ void CheckpointWriter::Impl::run() {
 
 CheckpointWriter::CheckpointWriter(CheckpointOptions options) : impl_(std::make_unique<Impl>()) {
   if (options.keep < 0) throw UserError(concat("keep ", options.keep, " checkpoints: wanted 0 or more"), ExitCode::usage);
-  std::error_code error;
-  fs::create_directories(options.folder, error);
-  check_user(!error, "cannot make the folder '", options.folder.string(), "' for checkpoints: ", error.message());
-  runtime::remove_abandoned(options.folder);
+  if (options.rank == 0) make_folder(options.folder);
+  else find_folder(options.folder);
   { const runtime::AtomicFolder attempt(options.folder / checkpoint_name(0)); }  // says now what would fail later
   impl_->options = std::move(options);
   impl_->thread = std::thread([this] { impl_->run(); });

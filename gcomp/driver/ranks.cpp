@@ -111,11 +111,16 @@ Ranks ranks_of(const Trainer& trainer) { return Ranks(trainer.impl().options.dev
 void share_states(const Ranks& ranks, Trainer& trainer) {
   Communicator* communicator = trainer.impl().options.device_options.communicator;
   if (!ranks.several()) return;
+  Trainer::Impl& impl = trainer.impl();
   for (const std::string& name : trainer.states()) {
-    Tensor value = trainer.read(name);
+    const auto restored = impl.restored.find(name);
+    Tensor value(impl.states.entry(name).type);
+    if (restored != impl.restored.end()) value = std::move(restored->second);
+    else if (ranks.is_first()) value = impl.memory->read(name);
     communicator->broadcast({value.data(), static_cast<std::size_t>(value.type().bytes())}, 0);
-    trainer.impl().memory->write(name, value);
+    impl.states.write(name, value);
   }
+  impl.restored.clear();
 }
 
 }  // namespace gcomp::driver

@@ -57,7 +57,7 @@ class Ranks {
 
 Ranks ranks_of(const Trainer& trainer);
 
-/// Every state that a training keeps, from the first rank to the others.
+/// Every state that a training keeps, from the first rank to the others, after it was restored there.
 void share_states(const Ranks& ranks, Trainer& trainer);
 
 }  // namespace gcomp::driver

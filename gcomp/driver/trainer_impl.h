@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +40,8 @@ struct Trainer::Impl {
   std::shared_ptr<runtime::StateMemory> memory;
   driver::StepPrograms step;
   driver::WholeStates states;  // of `memory`
+  /// Of a checkpoint, on the rank that read it, until the others have their shares.
+  std::map<std::string, Tensor> restored;
   std::unique_ptr<driver::Forward> forward, averaged;  // averaged: of the averages of the parameters
   std::unique_ptr<driver::Evaluator> evaluator, averaged_evaluator;
   std::unique_ptr<runtime::Executable> gradient;

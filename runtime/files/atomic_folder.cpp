@@ -133,6 +133,10 @@ void AtomicFolder::write_file(const std::string& name, std::span<const std::byte
   if (file.close() != 0) fail(errno);
 }
 
+void AtomicFolder::take_file(const fs::path& from, const std::string& name) {
+  if (::rename(from.c_str(), (temporary_ / name).c_str()) != 0) fail(errno);
+}
+
 /// The whole filesystem at once: a sync of each of ten thousand files takes minutes.
 void AtomicFolder::sync_files() {
   if (!unsynced_) return;

@@ -68,6 +68,9 @@ class AtomicFolder {
   /// some at the same time.
   void write_file(const std::string& name, std::span<const std::byte> bytes);
 
+  /// Moves a file of the same filesystem, written and synced by another, to a name in it.
+  void take_file(const std::filesystem::path& from, const std::string& name);
+
   /// Syncs the folder, gives it its final name in one step, be there a folder of that name or not, and syncs the one around it.
   void commit();
 

@@ -232,8 +232,24 @@ void FitLoop::end_epoch() {
   decisions_.epoch_loss = {};
 }
 
+/// Where ranks hold shares of states, all of them write. The first opens before the others, so that what it removes is old.
+void FitLoop::open_checkpoints_of_ranks() {
+  if (!ranks_.several() || !trainer_.impl().states.any_in_shares()) return;
+  ranks_.agree([&] {
+    if (run_) open_checkpoints();
+  });
+  const std::string folder = ranks_.from_first(run_ ? std::filesystem::absolute(run_->checkpoints()).string() : "");
+  if (folder.empty()) return;
+  ranks_.agree([&] {
+    if (!run_) checkpoints_.emplace(CheckpointOptions{.folder = folder, .rank = ranks_.rank(), .ranks = ranks_.size()});
+  });
+}
+
 void FitLoop::open_checkpoints() {
-  if (!checkpoints_) checkpoints_.emplace(CheckpointOptions{.folder = run_->checkpoints(), .keep = options_.keep});
+  const bool in_parts = ranks_.several() && trainer_.impl().states.any_in_shares();
+  if (!checkpoints_)
+    checkpoints_.emplace(
+        CheckpointOptions{.folder = run_->checkpoints(), .keep = options_.keep, .rank = 0, .ranks = in_parts ? ranks_.size() : 1});
 }
 
 void FitLoop::checkpoint(std::int64_t step) {
@@ -243,15 +259,15 @@ void FitLoop::checkpoint(std::int64_t step) {
   if (decisions_.spikes) set_limits(trainer_, {});  // they belong to this loop
   callbacks_.checkpoint();
   checkpointed_ = Clock::now();
-  if (!run_) return;
-  open_checkpoints();
+  if (run_) open_checkpoints();
+  if (!checkpoints_) return;
   const RunState state{.step = step + 1 - begin_,
                        .position = position,
                        .schedule = schedule_state(schedule_),
                        .loop = loop_state(decisions_),
-                       .config = settings_of(run_->config)};
+                       .config = run_ ? settings_of(run_->config) : "{}"};
   checkpoints_->write(trainer_, state, decisions_.best_step == step + 1 ? Standing::best : Standing::ordinary);
-  note(checkpoints_->poll());
+  if (run_) note(checkpoints_->poll());  // what goes wrong elsewhere the first rank's thread finds
 }
 
 void FitLoop::note(const std::vector<CheckpointEvent>& events) {
@@ -282,7 +298,7 @@ bool FitLoop::settles_after(std::int64_t step) const {
 
 void FitLoop::after_step(std::int64_t step) {
   bool saves = checkpoint_due(step) || result_.end != FitEnd::finished;
-  const bool evaluates = evaluates_after(step), goes_on = run_ || result_.end != FitEnd::cancelled;
+  const bool evaluates = evaluates_after(step), goes_on = is_kept_ || result_.end != FitEnd::cancelled;
   if (evaluates && goes_on) evaluate(step, true);
   else if (options_.eval && result_.end == FitEnd::max_time) evaluate(step, false);
   if (follows_epochs() && epoch_ends(step)) end_epoch();
@@ -294,10 +310,9 @@ void FitLoop::after_step(std::int64_t step) {
 FitResult FitLoop::run() {
   started_ = step_end_ = checkpointed_ = Clock::now();
   open_loader();
-  if (run_ && keeps_checkpoints()) {
-    open_checkpoints();
-    checkpoints_->prepare(trainer_);
-  }
+  open_checkpoints_of_ranks();
+  if (run_ && keeps_checkpoints()) open_checkpoints();
+  if (checkpoints_ && keeps_checkpoints()) checkpoints_->prepare(trainer_);
   for (std::int64_t step = first_; step < end_ && result_.end == FitEnd::finished; ++step) {
     do_step(step);
     if (trainer_.pending() > 0) continue;
@@ -306,8 +321,11 @@ FitResult FitLoop::run() {
   }
   result_.seconds = seconds_between(started_, Clock::now());
   close_loader();
-  if (checkpoints_) note(checkpoints_->finish());
-  if (checkpoints_ && !checkpoints_->failures().empty()) result_.tolerated.push_back(checkpoints_->failures());
+  if (checkpoints_) {
+    const std::vector<CheckpointEvent> events = checkpoints_->finish();
+    if (run_) note(events);
+  }
+  if (run_ && checkpoints_ && !checkpoints_->failures().empty()) result_.tolerated.push_back(checkpoints_->failures());
   position_.steps = first_ + result_.steps;
   trainer_.set_data_position(position_);
   trainer_.set_learning_rate(base_rate_);

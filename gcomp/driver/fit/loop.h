@@ -78,6 +78,7 @@ class FitLoop {
   void end_epoch();
   bool keeps_checkpoints() const { return options_.checkpoint_every > 0 || options_.checkpoint_every_seconds > 0; }
   void open_checkpoints();
+  void open_checkpoints_of_ranks();
   void checkpoint(std::int64_t step);
   void note(const std::vector<CheckpointEvent>& events);
   bool has_finite_weights() const;
@@ -90,6 +91,7 @@ class FitLoop {
   const FitOptions& options_;
   const FitCallbacks& callbacks_;
   RunDirectory::Impl* run_;  // null for none
+  bool is_kept_ = false;     // in a run directory, of this rank or another
   Ranks ranks_;
   FedArrays fed_;
   DataPosition position_;                       // of the first step
@@ -107,7 +109,7 @@ class FitLoop {
   Decisions decisions_;
   std::string went_on_, passed_over_;
   std::string facts_;                            // that several ranks compare, as they are before a run goes on
-  std::optional<CheckpointWriter> checkpoints_;  // of the run directory, from the first on
+  std::optional<CheckpointWriter> checkpoints_;  // of the run directory, from the first on; of others where they hold shares
   FitResult result_;
   std::vector<double> group_rates_;  // of the step that is reported
   Clock::time_point started_, step_end_, checkpointed_;

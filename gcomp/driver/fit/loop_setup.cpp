@@ -211,7 +211,9 @@ std::string FitLoop::facts() const {
 }
 
 void FitLoop::meet() {
+  is_kept_ = run_ != nullptr;
   if (!ranks_.several()) return;
+  is_kept_ = !ranks_.from_first(is_kept_ ? "kept" : "").empty();
   ranks_.require_same(facts_);
   Manifest manifest;  // of which only the run counts
   if (ranks_.is_first())
