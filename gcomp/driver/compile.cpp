@@ -188,6 +188,7 @@ ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOption
                                           .scaling = scaling_of(options),
                                           .step = std::move(step.options),
                                           .ranks = options.step.ranks,
+                                          .sharding = static_cast<passes::Sharding>(options.step.zero),
                                           .shards = options.step.micro_batches};
     made.accumulation = passes::prepare(made.graph, pass_options(options, hooks), &request);
     if (made.accumulation) add_notes(made.model.repairs, *made.accumulation, options.step.micro_batches);
@@ -296,8 +297,11 @@ std::vector<StepGraph> step_graphs(ModelGraph& made, const CompileHooks& hooks) 
   for (std::size_t i = 0; i < totals.size(); ++i) graphs.push_back({std::move(totals[i]), total_program(i, totals.size()), sums});
   if (made.accumulation->count_exchange)
     graphs.push_back({std::move(*made.accumulation->count_exchange), kCountExchangeProgram, hooks});
-  if (made.accumulation->exchange) graphs.push_back({std::move(*made.accumulation->exchange), kExchangeProgram, hooks});
-  if (made.accumulation->gather) graphs.push_back({std::move(*made.accumulation->gather), kGatherProgram, hooks});
+  const auto add_numbered = [&](std::vector<ir::Graph>& numbered, std::string_view name) {
+    for (std::size_t i = 0; i < numbered.size(); ++i) graphs.push_back({std::move(numbered[i]), concat(name, i), hooks});
+  };
+  add_numbered(made.accumulation->exchanges, kExchangeProgram);
+  add_numbered(made.accumulation->gathers, kGatherProgram);
   return graphs;
 }
 

@@ -304,8 +304,9 @@ std::string total_program(std::size_t node, std::size_t nodes) {
 }
 
 bool is_step_program(std::string_view name) {
-  return name == kTrainingProgram || name == kShardProgram || name == kCountProgram || name == kTotalProgram ||
-         name.starts_with(kCombineProgram) || name == kExchangeProgram || name == kCountExchangeProgram;
+  return name == kTrainingProgram || name == kShardProgram || name == kCountProgram || name.starts_with(kTotalProgram) ||
+         name.starts_with(kCombineProgram) || name.starts_with(kExchangeProgram) || name == kCountExchangeProgram ||
+         name.starts_with(kGatherProgram);
 }
 
 const runtime::Program* find_program(const runtime::Artifact& artifact, std::string_view name) {

@@ -25,8 +25,8 @@ inline constexpr char kTrainingProgram[] = "train_step";
 inline constexpr char kShardProgram[] = "train_shard", kCountProgram[] = "train_count", kTotalProgram[] = "train_total",
                       kCombineProgram[] = "train_combine_";
 /// Those between ranks (passes/training/distribute.h).
-inline constexpr char kExchangeProgram[] = "train_exchange", kCountExchangeProgram[] = "train_count_exchange",
-                      kGatherProgram[] = "train_gather";
+inline constexpr char kCountExchangeProgram[] = "train_count_exchange", kExchangeProgram[] = "train_exchange_",
+                      kGatherProgram[] = "train_gather_";
 /// The name of the one that adds up the node of that number, of so many that one process has.
 std::string total_program(std::size_t node, std::size_t nodes);
 /// Whether a program of this name belongs to a training step.

@@ -67,6 +67,9 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     check_user(executable, "program '", name, "' is missing");
     return executable;
   };
+  const auto load_numbered = [&](const char* name, std::vector<runtime::Executable*>& loaded) {
+    while (runtime::Executable* next = load(concat(name, loaded.size()), 1)) loaded.push_back(next);
+  };
   reader_ = step_ = require(kTrainingProgram, 1);
   if (micro_batches > 1) {
     const int shards = static_cast<int>(micro_batches) / rank.ranks;
@@ -78,8 +81,11 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     for (int level = 0; level < levels; ++level) combine_.push_back(require(concat(kCombineProgram, level), 1));
     const auto count = static_cast<std::size_t>(nodes.count);
     for (std::size_t node = 0; node < count; ++node) totals_.push_back(require(total_program(node, count), 1));
-    if (rank.ranks > 1) exchange_ = require(kExchangeProgram, 1);
-    if (rank.ranks > 1) gather_ = load(kGatherProgram, 1);  // none where each rank updates all
+    if (rank.ranks > 1) {
+      exchanges_.push_back(require(concat(kExchangeProgram, 0), 1));
+      load_numbered(kExchangeProgram, exchanges_);
+      load_numbered(kGatherProgram, gathers_);  // none where each rank updates all
+    }
     if (rank.ranks > 1 && count_) count_exchange_ = require(kCountExchangeProgram, 1);
   }
   check_user(programs.empty(), "program '", programs.empty() ? "" : programs[0].program.name, "' is none of a step in ",
@@ -128,9 +134,9 @@ void StepPrograms::run() {
                                                                   static_cast<unsigned>(of_node)))];
     sums->run();
   }
-  if (exchange_) exchange_->run();
+  for (runtime::Executable* exchange : exchanges_) exchange->run();
   step_->run();
-  if (gather_) gather_->run();
+  for (runtime::Executable* gather : gathers_) gather->run();
 }
 
 void StepPrograms::wait(int age) {

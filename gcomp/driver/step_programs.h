@@ -63,7 +63,8 @@ class StepPrograms {
   std::vector<std::unique_ptr<runtime::Executable>> owned_;
   std::vector<runtime::Executable*> all_, combine_, totals_;
   runtime::Executable *step_ = nullptr, *reader_ = nullptr, *count_ = nullptr;
-  runtime::Executable *count_exchange_ = nullptr, *exchange_ = nullptr, *gather_ = nullptr;  // where there are several ranks
+  runtime::Executable* count_exchange_ = nullptr;              // where there are several ranks
+  std::vector<runtime::Executable*> exchanges_, gathers_;      // likewise
   int node_shards_ = 1;  // of a node of the tree by which shards are added
   StepPorts ports_;
   std::vector<std::size_t> data_;

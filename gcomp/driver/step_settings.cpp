@@ -33,6 +33,8 @@ void check(const StepSettings& settings) {
     throw UserError(concat("--ema ", *settings.average, ": wanted a decay from 0 to below 1, such as 0.999"), ExitCode::usage);
   check_micro_batches(settings.micro_batches);
   passes::require_ranks(settings.micro_batches, settings.ranks);
+  if (settings.zero < 0 || settings.zero > static_cast<int>(passes::kMostSharding))
+    throw UserError(concat("--zero ", settings.zero, ": wanted 0 to ", static_cast<int>(passes::kMostSharding)), ExitCode::usage);
 }
 
 std::optional<std::int64_t> shard_rows(std::optional<std::int64_t> batch, std::int64_t micro_batches) {

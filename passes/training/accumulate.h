@@ -49,8 +49,11 @@ struct Accumulation {
   ir::Graph shard;
   std::vector<ir::Graph> combine;  ///< by the number of ones at the end of the shard's number
   std::vector<ir::Graph> totals;   ///< one for each of the rank's nodes
-  /// Between ranks, where there are several: after `count`, after the last total, after the rest.
-  std::optional<ir::Graph> count_exchange = {}, exchange = {}, gather = {};
+  /// Between ranks, where there are several: after `count`, after the last total, after the rest. Exchanges of gradients come in the
+  /// order in which a backward pass ends with them, then that of what else adds up; gathers in the order in which a forward pass
+  /// begins with the parameters.
+  std::optional<ir::Graph> count_exchange = {};
+  std::vector<ir::Graph> exchanges = {}, gathers = {};
   std::vector<BroughtRows> counted;  ///< what `count` leaves, where there are several ranks
   std::vector<SharedState> summed;   ///< what the totals leave
   std::vector<BroughtRows> brought;

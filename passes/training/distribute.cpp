@@ -21,11 +21,12 @@ using namespace ir;
 using StateList = std::vector<SharedState>;
 
 /// Arrays of one dtype each, in their order.
-std::vector<StateList> buckets_of(const StateList& states, std::int64_t bytes) {
-  std::vector<StateList> buckets;
+template <class State>
+std::vector<std::vector<State>> buckets_of(const std::vector<State>& states, std::int64_t bytes) {
+  std::vector<std::vector<State>> buckets;
   std::map<DType, std::size_t> open;
   std::map<std::size_t, std::int64_t> filled;
-  for (const SharedState& state : states) {
+  for (const State& state : states) {
     const auto found = open.find(state.type.dtype);
     const bool fits = found != open.end() && filled[found->second] + state.type.bytes() <= bytes;
     if (!fits) {
@@ -45,6 +46,8 @@ std::vector<TensorType> types_of(const StateList& states) {
   return types;
 }
 
+using ShardedList = std::vector<ShardedState>;
+
 class ExchangeBuilder {
  public:
   ExchangeBuilder(std::string name, const DistributeOptions& options)
@@ -60,38 +63,25 @@ class ExchangeBuilder {
   }
 
   /// This rank's share of the sum of all ranks' goes to the state of each that holds it.
-  void add_shares(const std::vector<ShardedState>& sharded) {
-    StateList states;
-    std::map<std::string, const ShardedState*> by_name;
-    for (const ShardedState& one : sharded) {
+  void add_shares(const ShardedList& bucket) {
+    StateList states, own;
+    for (const ShardedState& one : bucket) {
       states.push_back({one.name, one.type});
-      by_name[one.name] = &one;
+      own.push_back(own_state(one));
     }
-    for (const StateList& bucket : buckets_of(states, options_.bucket_bytes)) {
-      StateList own;
-      for (const SharedState& state : bucket) own.push_back(own_state(*by_name.at(state.name)));
-      const Var row = summed_row(bucket);
-      update_from(own, b_.reshape(row, {1, row.type().elements()}), types_of(own), 1);
-    }
+    const Var row = summed_row(states);
+    update_from(own, b_.reshape(row, {1, row.type().elements()}), types_of(own), 1);
   }
 
   /// Each state becomes what the ranks hold of it.
-  void gather_shares(const std::vector<ShardedState>& sharded, StateRole role) {
-    StateList shares;
-    std::map<std::string, const ShardedState*> by_share;
-    for (const ShardedState& one : sharded) {
-      shares.push_back(own_state(one));
-      by_share[one.own] = &one;
+  void gather_shares(const ShardedList& bucket, StateRole role) {
+    StateList whole;
+    std::vector<Var> own;
+    for (const ShardedState& one : bucket) {
+      own.push_back(declare(own_state(one), role));
+      whole.push_back({one.name, one.type});
     }
-    for (const StateList& bucket : buckets_of(shares, options_.bucket_bytes / options_.ranks)) {
-      StateList whole;
-      std::vector<Var> own;
-      for (const SharedState& share : bucket) {
-        own.push_back(declare(share, role));
-        whole.push_back({by_share.at(share.name)->name, by_share.at(share.name)->type});
-      }
-      update_from(whole, gathered(own), types_of(whole), parts(), role);
-    }
+    update_from(whole, gathered(own), types_of(whole), parts(), role);
   }
 
   /// Sums of rows that shards left, one each.
@@ -211,25 +201,32 @@ void distribute(Graph& step, Accumulation& accumulation, const std::vector<Value
     counts.sum_rows(accumulation.counted);
     accumulation.count_exchange = counts.finish();
   }
-  std::vector<ShardedState> shared_sums, shared_parameters;
-  StateList whole;
   const auto share_of = [&](const std::string& name) { return std::ranges::find(accumulation.sharded, name, &ShardedState::name); };
+  ShardedList sums, shares;
+  StateList whole;
   for (const SharedState& sum : accumulation.summed) {
     const auto share = share_of(sum.name);
     if (share == accumulation.sharded.end()) whole.push_back(sum);
-    else shared_sums.push_back(*share);
+    else sums.push_back(*share);
   }
   for (const std::string& name : names)
-    if (const auto share = share_of(name); share != accumulation.sharded.end()) shared_parameters.push_back(*share);
-  ExchangeBuilder exchange("train_exchange", options);
-  exchange.add_shares(shared_sums);
-  exchange.add_sums(whole);
-  exchange.gather_rows(accumulation.brought);
-  accumulation.exchange = exchange.finish();
-  if (shared_parameters.empty()) return;
-  ExchangeBuilder gather("train_gather", options);
-  gather.gather_shares(shared_parameters, StateRole::parameter);
-  accumulation.gather = gather.finish();
+    if (const auto share = share_of(name); share != accumulation.sharded.end()) shares.push_back(*share);
+  std::ranges::reverse(sums);
+  const auto number = [](const char* name, const std::vector<Graph>& before) { return concat(name, "_", before.size()); };
+  for (const ShardedList& bucket : buckets_of(sums, options.bucket_bytes)) {
+    ExchangeBuilder exchange(number("train_exchange", accumulation.exchanges), options);
+    exchange.add_shares(bucket);
+    accumulation.exchanges.push_back(exchange.finish());
+  }
+  ExchangeBuilder rest(number("train_exchange", accumulation.exchanges), options);
+  rest.add_sums(whole);
+  rest.gather_rows(accumulation.brought);
+  accumulation.exchanges.push_back(rest.finish());
+  for (const ShardedList& bucket : buckets_of(shares, options.bucket_bytes)) {
+    ExchangeBuilder gather(number("train_gather", accumulation.gathers), options);
+    gather.gather_shares(bucket, StateRole::parameter);
+    accumulation.gathers.push_back(gather.finish());
+  }
 }
 
 }  // namespace gcomp::passes

@@ -18,6 +18,7 @@ enum class Sharding : std::uint8_t {
   none,       ///< each rank holds all
   optimizer,  ///< its states
 };
+inline constexpr Sharding kMostSharding = Sharding::optimizer;
 
 /// Rank r has the elements from r * share on, in row-major order, in the state `own`, f32[share]; zeros stand behind the last.
 /// Whether the state of the name itself, with all elements, is there too is up to the programs that use it.

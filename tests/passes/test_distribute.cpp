@@ -111,9 +111,9 @@ class RankMachine {
       const auto ones = static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(of_node)));
       run(of_node + 1 == nodes.shards ? parts.totals.at(static_cast<std::size_t>(shard / nodes.shards)) : parts.combine.at(ones));
     }
-    if (parts.exchange) run(*parts.exchange);
+    for (const Graph& exchange : parts.exchanges) run(exchange);
     run(step_.graph, [](std::size_t) { return Named{{"learning_rate", Tensor::scalar(DType::f64, 0.25)}}; });
-    if (parts.gather) run(*parts.gather);
+    for (const Graph& gather : parts.gathers) run(gather);
   }
 
   const Tensor& state(std::size_t rank, const std::string& name) const { return states_[rank].at(name); }
@@ -160,14 +160,14 @@ const Numbers kNumbers{{2, {2}}, {6, {2, 3, 6}}, {8, {2, 4, 8}}, {9, {3}}, {10, 
 void expect_states_of_one_rank(const RankOptions& options, const Numbers& numbers, const std::vector<std::string>& names) {
   for (const auto& [shards, ranks_of] : numbers) {
     const RankStep alone = rank_step(shards, 1, options);
-    ASSERT_FALSE(alone.accumulation->exchange);
+    ASSERT_TRUE(alone.accumulation->exchanges.empty());
     ASSERT_TRUE(alone.accumulation->sharded.empty());
     RankMachine one(alone, shards, 1);
     for (unsigned turn = 0; turn < 2; ++turn) one.run_step(turn);
     for (const std::int64_t ranks : ranks_of) {
       SCOPED_TRACE(concat(shards, " shards, ", ranks, " ranks"));
       const RankStep shared = rank_step(shards, ranks, options);
-      ASSERT_TRUE(shared.accumulation->exchange && shared.accumulation->count_exchange);
+      ASSERT_TRUE(!shared.accumulation->exchanges.empty() && shared.accumulation->count_exchange);
       RankMachine several(shared, shards, ranks);
       for (unsigned turn = 0; turn < 2; ++turn) several.run_step(turn);
       for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank)
@@ -206,18 +206,22 @@ TEST(Distribute, EachHoldsItsShareOfTheOptimizersStates) {
   EXPECT_EQ(found->end(1), 15);
 }
 
-/// Few exchanges, whatever the number of arrays, and each program of the rest is the one of one rank.
+/// Few exchanges, whatever the number of arrays.
 TEST(Distribute, OneExchangeOfABucketEachWay) {
-  const RankStep shared = rank_step(8, 4), alone = rank_step(8, 1);
-  Graph exchange = ir::clone(*shared.accumulation->exchange);
-  ir::expand(exchange);
-  const auto count = [&](const ir::OpDef& op) {
-    return std::ranges::count_if(exchange.nodes(), [&](const auto& node) { return node->op == &op; });
+  const RankStep shared = rank_step(8, 4);
+  const auto count = [&](const Graph& graph, const ir::OpDef& op) {
+    Graph expanded = ir::clone(graph);
+    ir::expand(expanded);
+    return std::ranges::count_if(expanded.nodes(), [&](const auto& node) { return node->op == &op; });
   };
-  EXPECT_EQ(count(ir::ops::kAllToAll), 2) << "gradients; the loss, which all need";
-  EXPECT_EQ(count(ir::ops::kAllGather), 2) << "the loss, and what shards bring to the running mean";
-  Graph gather = ir::clone(*shared.accumulation->gather);
-  EXPECT_EQ(gather.nodes().size(), 6u) << "bucket, all_gather, reshape, unbucket, two updates";
+  const std::vector<Graph>&exchanges = shared.accumulation->exchanges, &gathers = shared.accumulation->gathers;
+  ASSERT_EQ(exchanges.size(), 2u) << "of the gradients; of the loss and the running mean";
+  EXPECT_EQ(count(exchanges[0], ir::ops::kAllToAll), 1);
+  EXPECT_EQ(count(exchanges[0], ir::ops::kAllGather), 0);
+  EXPECT_EQ(count(exchanges[1], ir::ops::kAllToAll), 1);
+  EXPECT_EQ(count(exchanges[1], ir::ops::kAllGather), 2);
+  ASSERT_EQ(gathers.size(), 1u);
+  EXPECT_EQ(gathers[0].nodes().size(), 6u) << "bucket, all_gather, reshape, unbucket, two updates";
 }
 
 TEST(Distribute, RanksThatDoNotDivideTheShardsAreRefused) {

@@ -64,6 +64,10 @@ void StepFlags::add(ArgumentParser& parser) {
       .type_name("Z")
       .group(group);
   add_micro_batches(parser, micro_batches);
+  parser
+      .add_option("--zero", zero, "what each of several ranks holds a share of, once in all: 0 nothing, 1 the optimizer's states")
+      .type_name("0|1")
+      .group("Accumulation");
 }
 
 void add_micro_batches(ArgumentParser& parser, std::int64_t& micro_batches) {
@@ -85,6 +89,7 @@ driver::StepSettings StepFlags::parse(double learning_rate) const {
                                 .skip_non_finite = skip_non_finite,
                                 .skip_spikes = skip_spikes.has_value(),
                                 .micro_batches = micro_batches,
+                                .zero = zero,
                                 .learning_rate = learning_rate};
   driver::check(settings);
   return settings;

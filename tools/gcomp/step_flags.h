@@ -18,6 +18,7 @@ struct StepFlags {
   std::optional<double> clip_norm, clip_value, ema, skip_spikes;
   bool skip_non_finite = false;
   std::int64_t micro_batches = 1;
+  int zero = 1;
 
   void add(ArgumentParser& parser);
   /// Throws UserError (exit 2) for what is out of range. `learning_rate` is the base rate.
