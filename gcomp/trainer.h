@@ -42,6 +42,7 @@ struct TrainOptions {
   bool skip_spikes = false;              ///< FitOptions::skip_spikes may pass over steps; includes skip_non_finite
   bool skip_non_finite = false;          ///< a step whose loss or gradients are not finite changes nothing
   std::int64_t micro_batches = 1;        ///< shards of rows whose gradients add up to the batch's; they divide `batch`
+  bool sync_batchnorm = false;           ///< batch normalisation by the statistics of the whole batch, not of a micro-batch
   std::vector<std::string> lora = {};    ///< globs: these weights get low-rank adapters, which alone train (gcomp/lora.h)
   std::int64_t lora_rank = 8;
   double lora_alpha = 16;

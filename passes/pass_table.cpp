@@ -16,6 +16,7 @@
 #include "passes/training/average_parameters.h"
 #include "passes/training/differentiate.h"
 #include "passes/training/distribute.h"
+#include "passes/training/lock_step.h"
 #include "passes/views/view_operands.h"
 
 namespace gcomp::passes {
@@ -342,6 +343,12 @@ constexpr Pass kPipeline[] = {
      .needs = F::fused,
      .gives = F::epilogues_fused,
      .run = [](PassContext& c) { return fuse_epilogues(c.graph, c.options.target, c.options.epilogues); }},
+    {.name = "lock_step",
+     .summary = "micro-batches that know of each other: the kernels of one become those of all that share a process",
+     .needs = F::epilogues_fused,
+     .before = F::ordered,
+     .run = [](PassContext& c) { return lock_step(c.graph); },
+     .required = "what goes between micro-batches has no code of its own"},
     {.name = "order",
      .summary = "the order of nodes that needs least memory",
      .needs = F::epilogues_fused,

@@ -13,16 +13,15 @@
 namespace gcomp::driver {
 namespace {
 
-/// Each shard knows its number, which is counted over all ranks.
-void number_shards(runtime::Executable& executable, RankOf rank) {
+/// Each shard of the rank knows its number, which is counted over all ranks.
+void number_shards(runtime::Executable& executable, int shards, RankOf rank) {
   const std::optional<std::size_t> port = find_port(executable.program().inputs, Role::shard);
   if (!port) return;
-  check_user(executable.input_type(*port) == (TensorType{DType::i64, {executable.shards()}}), "program '",
-             executable.program().name, "' takes the number of a shard as ", to_string(executable.input_buffer(*port).type),
-             ", wanted i64[1]");
+  check_user(executable.input_type(*port) == (TensorType{DType::i64, {shards}}), "program '", executable.program().name,
+             "' takes the number of a shard as ", to_string(executable.input_buffer(*port).type), ", wanted i64[",
+             shards / executable.shards(), "]");
   const std::span<std::byte> numbers = executable.input(*port);
-  for (int shard = 0; shard < executable.shards(); ++shard)
-    store_from_double(DType::i64, numbers.data(), shard, rank.rank * executable.shards() + shard);
+  for (int shard = 0; shard < shards; ++shard) store_from_double(DType::i64, numbers.data(), shard, rank.rank * shards + shard);
 }
 
 bool has_state(const runtime::Program& program, std::string_view name) {
@@ -67,11 +66,12 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     return executable;
   };
   reader_ = step_ = require(kTrainingProgram, 1);
+  const int shards = static_cast<int>(micro_batches) / rank.ranks;
   if (micro_batches > 1) {
-    const int shards = static_cast<int>(micro_batches) / rank.ranks;
-    reader_ = require(kShardProgram, shards);
+    runtime::Executable* lock_step = load(kLockStepProgram, 1);
+    reader_ = lock_step ? lock_step : require(kShardProgram, shards);
     count_ = load(kCountProgram, shards);
-    const int levels = std::bit_width(static_cast<unsigned>(shards - 1));
+    const int levels = std::bit_width(static_cast<unsigned>(reader_->shards() - 1));
     for (int level = 0; level < levels; ++level) combine_.push_back(require(concat(kCombineProgram, level), 1));
     total_ = require(kTotalProgram, 1);
     if (rank.ranks > 1) exchange_ = require(kExchangeProgram, 1);
@@ -83,9 +83,9 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   require_shared(*reader_, all_);
   ports_ = step_ports(step_->program());
   data_ = data_inputs(reader_->program());
-  number_shards(*reader_, rank);
+  number_shards(*reader_, shards, rank);
   if (!count_) return;
-  number_shards(*count_, rank);
+  number_shards(*count_, shards, rank);
   for (const std::size_t i : data_inputs(count_->program())) {
     const std::string& name = count_->input_buffer(i).name;
     const std::size_t same = reader_->input_index(name);
@@ -112,7 +112,7 @@ void StepPrograms::run() {
   const int shards = reader_->shards();
   if (count_) {
     fill_counted();
-    for (int shard = 0; shard < shards; ++shard) count_->run_shard(shard);
+    for (int shard = 0; shard < count_->shards(); ++shard) count_->run_shard(shard);
     if (count_exchange_) count_exchange_->run();
   }
   for (int shard = 0; shard < shards; ++shard) {

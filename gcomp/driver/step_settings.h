@@ -21,6 +21,7 @@ struct StepSettings {
   bool skip_spikes = false;        ///< a step beyond set_limits() changes nothing, nor one that is not finite
   std::int64_t micro_batches = 1;  ///< shards of consecutive rows that a batch is cut into
   std::int64_t ranks = 1;          ///< processes that share the shards
+  bool sync_batchnorm = false;     ///< batch statistics are those of all shards
   double learning_rate = 0;        ///< what the absolute rates of groups stand beside
 };
 

@@ -232,6 +232,7 @@ GraphOptions graph_of(const gcomp::TrainOptions& options, const Optimizer& optim
                 .skip_non_finite = options.skip_non_finite,
                 .skip_spikes = options.skip_spikes,
                 .micro_batches = options.micro_batches,
+                .sync_batchnorm = options.sync_batchnorm,
                 .learning_rate = options.learning_rate.value_or(optimizer.learning_rate())};
   graph.lora = {.globs = options.lora, .rank = options.lora_rank, .alpha = options.lora_alpha};
   if (!options.lora_adapter.empty())

@@ -10,6 +10,7 @@
 
 #include "ir/builder.h"
 #include "ir/ops/table.h"
+#include "passes/training/lock_step.h"
 #include "passes/training/shard_statistics.h"
 
 namespace gcomp::passes {
@@ -110,8 +111,9 @@ void keep_row(Builder& b, Var shard, Var value, Var rows) {
   b.update(rows.value, b.select(here, b.broadcast(value, rows.shape(), inner), rows));
 }
 
+/// `group`: where the shards of a rank run in lock step, the attributes of what they add.
 Graph shard_graph(const Graph& whole, Value* number, const std::vector<Sum>& sums, const std::vector<Followed>& statistics,
-                  const std::vector<Brought>& brought) {
+                  const std::vector<Brought>& brought, const std::optional<Attributes>& group) {
   CloneMap to;
   Graph graph = clone(whole, &to);
   graph.set_name("train_shard");
@@ -121,7 +123,10 @@ Graph shard_graph(const Graph& whole, Value* number, const std::vector<Sum>& sum
   for (const Followed& f : statistics) followed.push_back({to.at(f.statistic), to.at(f.state), to.at(f.next)});
   follow_statistics(graph, to.at(number), followed);
   Builder b(graph, SharedText(std::string(kOrigin)));
-  for (const Sum& sum : sums) b.update(to.at(sum.state), b.reshape(b.wrap(to.at(sum.of_shard)), sum.state->type.shape));
+  for (const Sum& sum : sums) {
+    Var value = b.reshape(b.wrap(to.at(sum.of_shard)), sum.state->type.shape);
+    b.update(to.at(sum.state), group ? b.apply(ops::kLockStepSum, {value}, *group) : value);
+  }
   for (const Brought& one : brought) keep_row(b, b.wrap(to.at(number)), b.wrap(to.at(one.of_shard)), b.wrap(to.at(one.rows)));
   graph.remove_dead(/*drop_states=*/true);
   graph.remove_unused_inputs(Role::shard);
@@ -184,6 +189,7 @@ class Accumulator {
  public:
   Accumulator(Graph& graph, const AccumulateOptions& options)
       : graph_(graph), options_(options), own_shards_(options.shards / options.ranks) {
+    made_.lock_step = in_lock_step(graph);
     number_ = graph.add_input({DType::i64, {1}}, "shard", Role::shard);
     number_draws(graph, number_);
   }
@@ -203,13 +209,16 @@ class Accumulator {
 
   /// The graph becomes the rest of the step.
   Accumulation finish() {
-    made_.shard = shard_graph(graph_, number_, sums_, handed_, brought_);
-    const int levels = tree_levels(own_shards_);
+    std::optional<Attributes> group;
+    if (made_.lock_step) group = Attributes{{"ranks", options_.shards}, {"lock_step", own_shards_}};
+    made_.shard = shard_graph(graph_, number_, sums_, handed_, brought_, group);
+    const std::int64_t runs = made_.lock_step ? 1 : own_shards_;
+    const int levels = tree_levels(runs);
     for (int ones = 0; ones < levels; ++ones)
       made_.combine.push_back(combine_graph(
           concat("train_combine_", ones), sums_, ones, [](int) { return true; }, ones));
     made_.total = combine_graph(
-        "train_total", sums_, levels, [&](int level) { return waits_at_end(own_shards_, level); }, std::nullopt);
+        "train_total", sums_, levels, [&](int level) { return waits_at_end(runs, level); }, std::nullopt);
     graph_.remove_updates(StateRole::counter);
     take_over_handed();
     for (const StatisticRule& rule : rules_) follow_rows(rule);
@@ -255,11 +264,14 @@ class Accumulator {
     }
   }
 
-  /// The statistic after all shards, in their order.
+  /// The statistic after all shards, in their order: after one, where each brings what is of the whole batch.
   void follow_rows(const StatisticRule& rule) {
+    const bool of_all = made_.lock_step && std::ranges::all_of(rule.brought(), [&](const Value* brought) {
+                          return is_of_all_shards(graph_, brought);
+                        });
     Builder b(graph_, SharedText(std::string(kOrigin)));
     Var statistic = b.wrap(rule.statistic());
-    for (std::int64_t shard = 0; shard < options_.shards; ++shard) {
+    for (std::int64_t shard = 0; shard < (of_all ? 1 : options_.shards); ++shard) {
       std::vector<Var> brought;
       for (std::size_t i = 0; i < rule.brought().size(); ++i)
         brought.push_back(b.reshape(b.slice_axis(b.wrap(all_rows_[followed_ + i]), 0, shard, 1), rule.brought()[i]->type.shape));

@@ -49,6 +49,7 @@ struct Accumulation {
   std::vector<BroughtRows> brought;
   std::vector<std::string> handed;    ///< statistics that go from shard to shard
   std::vector<std::string> averaged;  ///< terms of the loss that are averaged over shards (ShardLoss)
+  bool lock_step = false;             ///< a rank runs `shard` once, for all of its shards (passes/training/lock_step.h)
 };
 
 /// How many levels wait for more: bits of the last shard's number.

@@ -64,6 +64,10 @@ void StepFlags::add(ArgumentParser& parser) {
       .type_name("Z")
       .group(group);
   add_micro_batches(parser, micro_batches);
+  parser
+      .add_flag("--sync-batchnorm", sync_batchnorm,
+                "BatchNormalization takes the statistics of the whole batch, of all micro-batches and ranks, and not of a part")
+      .group("Accumulation");
 }
 
 void add_micro_batches(ArgumentParser& parser, std::int64_t& micro_batches) {
@@ -85,6 +89,7 @@ driver::StepSettings StepFlags::parse(double learning_rate) const {
                                 .skip_non_finite = skip_non_finite,
                                 .skip_spikes = skip_spikes.has_value(),
                                 .micro_batches = micro_batches,
+                                .sync_batchnorm = sync_batchnorm,
                                 .learning_rate = learning_rate};
   driver::check(settings);
   return settings;
