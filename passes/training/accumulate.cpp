@@ -209,6 +209,10 @@ class Accumulator {
 
   /// The graph becomes the rest of the step.
   Accumulation finish() {
+    check_user(
+        !made_.lock_step || handed_.empty(), "running statistic '", handed_.empty() ? "" : handed_[0].statistic->name,
+        "' is read by the step that it changes, so that each micro-batch needs the one before, and --sync-batchnorm has them "
+        "run at once: leave one of --micro-batches and --sync-batchnorm out");
     std::optional<Attributes> group;
     if (made_.lock_step) group = Attributes{{"ranks", options_.shards}, {"lock_step", own_shards_}};
     made_.shard = shard_graph(graph_, number_, sums_, handed_, brought_, group);

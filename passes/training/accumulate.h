@@ -71,7 +71,8 @@ struct AccumulateOptions {
 };
 
 /// To be called once the graph is differentiated. Random numbers of shard i are those of its rows in the whole batch; counters
-/// count steps. What only shards need stays in the graph, dead.
+/// count steps. What only shards need stays in the graph, dead. Throws UserError where shards run in lock step and a statistic goes
+/// from one to the next.
 Accumulation accumulate(ir::Graph& graph, const std::vector<ir::Value*>& parameters, Accumulated& values,
                         const AccumulateOptions& options);
 

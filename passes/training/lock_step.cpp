@@ -37,8 +37,8 @@ std::optional<ShardGroup> group_of(const Graph& graph) {
     if (!is_between_shards(node)) continue;
     const Attributes attributes = with_defaults(*node.op, node.attributes);
     const ShardGroup group{attributes.integer("ranks"), attributes.integer("lock_step")};
-    check_user(!found || *found == group, "node %", node.result()->name, " is of ", group.shards, " shards, ", group.lock_step,
-               " of them in lock step; others are of ", found ? found->shards : 0, " and ", found ? found->lock_step : 0);
+    check_internal(!found || *found == group, "node %", node.result()->name, " is of ", group.shards, " shards, ", group.lock_step,
+                   " of them in lock step; others are of ", found ? found->shards : 0, " and ", found ? found->lock_step : 0);
     found = group;
   }
   return found;
@@ -142,12 +142,18 @@ class LockStepGraph {
   Value* summed(std::span<Value* const> parts) {
     if (parts.size() == 1) return parts[0];
     const TensorType& type = parts[0]->type;
+    std::vector<Value*> operands;  // each once: what shards share is there once
+    for (Value* part : parts)
+      if (std::ranges::find(operands, part) == operands.end()) operands.push_back(part);
     LoopNest nest = map_nest(type, [&](const std::vector<Index>& point) {
       std::vector<TermSum> reads;
-      for (std::size_t i = 0; i < parts.size(); ++i) reads.push_back({read(type.dtype, static_cast<int>(i), point)});
+      for (Value* part : parts) {
+        const auto slot = std::ranges::find(operands, part) - operands.begin();
+        reads.push_back({read(type.dtype, static_cast<int>(slot), point)});
+      }
       return tree_sum(std::span<const TermSum>(reads)).term;
     });
-    return append(ops::kKernel, {parts.begin(), parts.end()}, std::move(nest), {type})->result();
+    return append(ops::kKernel, std::move(operands), std::move(nest), {type})->result();
   }
 
   Graph graph_;
@@ -263,9 +269,8 @@ class LockStep {
       if (progress == Progress::none) {
         progress = Progress::begun;
         for (const Item& needed : needed_by(item)) {
-          check_user(progress_of(needed) != Progress::begun, "node %", needed.node->result()->name,
-                     " of a shard needs what the shard before makes of statistics of the whole batch: "
-                     "such a model is trained without --sync-batchnorm");
+          check_internal(progress_of(needed) != Progress::begun, "node %", needed.node->result()->name,
+                         " of a shard needs what the shard before it makes of all shards");
           if (progress_of(needed) == Progress::none) open.push_back(needed);
         }
         continue;
@@ -309,7 +314,8 @@ class LockStep {
 
   Value* gathered(const Node& node) {
     const std::int64_t ranks = group_.shards / group_.lock_step;
-    Value* all = made_.stacked(operands_of_all(node));
+    std::vector<Value*> operands = operands_of_all(node);
+    Value* all = ranks == group_.shards ? operands[0] : made_.stacked(std::move(operands));
     if (ranks > 1) all = made_.graph().append(ops::kAllGather, {all}, {{"ranks", ranks}}, node.origin)->result();
     return made_.reshaped(all, node.result()->type.shape);
   }
@@ -351,7 +357,7 @@ bool is_of_all_shards(const Graph& graph, const Value* value) {
 bool lock_step(Graph& graph) {
   const std::optional<ShardGroup> group = group_of(graph);
   if (!group) return false;
-  check_user(graph.outputs().empty(), "a graph of shards gives outputs, wanted none");
+  check_internal(graph.outputs().empty(), "a graph of shards gives outputs, wanted none");
   graph = LockStep(graph, *group).run();
   return true;
 }

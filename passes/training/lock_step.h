@@ -28,7 +28,8 @@ bool in_lock_step(const ir::Graph& graph);
 /// Whether the value is the same on all shards: made of parameters, constants and what is gathered of all.
 bool is_of_all_shards(const ir::Graph& graph, const ir::Value* value);
 
-/// Of a graph of kernels. True where shards knew of each other. Throws UserError where a copy would need what a later one makes.
+/// Of a graph of kernels. True where shards knew of each other. Throws InternalError where a copy would
+/// need what it makes itself, by way of the others.
 bool lock_step(ir::Graph& graph);
 
 }  // namespace gcomp::passes
