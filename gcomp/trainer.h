@@ -43,6 +43,7 @@ struct TrainOptions {
   bool skip_non_finite = false;          ///< a step whose loss or gradients are not finite changes nothing
   std::int64_t micro_batches = 1;        ///< shards of rows whose gradients add up to the batch's; they divide `batch`
   int zero = 1;  ///< what each of several ranks holds a share of (docs/distributed.md): 0 nothing, 1 the optimizer's states
+  bool sync_batchnorm = false;           ///< batch normalisation by the statistics of the whole batch, not of a micro-batch
   std::vector<std::string> lora = {};    ///< globs: these weights get low-rank adapters, which alone train (gcomp/lora.h)
   std::int64_t lora_rank = 8;
   double lora_alpha = 16;

@@ -14,16 +14,15 @@
 namespace gcomp::driver {
 namespace {
 
-/// Each shard knows its number, which is counted over all ranks.
-void number_shards(runtime::Executable& executable, RankOf rank) {
+/// Each shard of the rank knows its number, which is counted over all ranks.
+void number_shards(runtime::Executable& executable, int shards, RankOf rank) {
   const std::optional<std::size_t> port = find_port(executable.program().inputs, Role::shard);
   if (!port) return;
-  check_user(executable.input_type(*port) == (TensorType{DType::i64, {executable.shards()}}), "program '",
-             executable.program().name, "' takes the number of a shard as ", to_string(executable.input_buffer(*port).type),
-             ", wanted i64[1]");
+  check_user(executable.input_type(*port) == (TensorType{DType::i64, {shards}}), "program '", executable.program().name,
+             "' takes the number of a shard as ", to_string(executable.input_buffer(*port).type), ", wanted i64[",
+             shards / executable.shards(), "]");
   const std::span<std::byte> numbers = executable.input(*port);
-  for (int shard = 0; shard < executable.shards(); ++shard)
-    store_from_double(DType::i64, numbers.data(), shard, rank.rank * executable.shards() + shard);
+  for (int shard = 0; shard < shards; ++shard) store_from_double(DType::i64, numbers.data(), shard, rank.rank * shards + shard);
 }
 
 bool has_state(const runtime::Program& program, std::string_view name) {
@@ -71,13 +70,14 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     while (runtime::Executable* next = load(concat(name, loaded.size()), 1)) loaded.push_back(next);
   };
   reader_ = step_ = require(kTrainingProgram, 1);
+  const int shards = static_cast<int>(micro_batches) / rank.ranks;
   if (micro_batches > 1) {
-    const int shards = static_cast<int>(micro_batches) / rank.ranks;
-    reader_ = require(kShardProgram, shards);
+    runtime::Executable* lock_step = load(kLockStepProgram, 1);
+    reader_ = lock_step ? lock_step : require(kShardProgram, shards);
     count_ = load(kCountProgram, shards);
     const ir::OwnNodes nodes = ir::own_nodes(micro_batches, rank.ranks);
-    node_shards_ = static_cast<int>(nodes.shards);
-    const int levels = ir::tree_levels(nodes.shards);
+    node_shards_ = lock_step ? 1 : static_cast<int>(nodes.shards);
+    const int levels = ir::tree_levels(node_shards_);
     for (int level = 0; level < levels; ++level) combine_.push_back(require(concat(kCombineProgram, level), 1));
     const auto count = static_cast<std::size_t>(nodes.count);
     for (std::size_t node = 0; node < count; ++node) totals_.push_back(require(total_program(node, count), 1));
@@ -94,9 +94,9 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   require_shared(*reader_, all_);
   ports_ = step_ports(step_->program());
   data_ = data_inputs(reader_->program());
-  number_shards(*reader_, rank);
+  number_shards(*reader_, shards, rank);
   if (!count_) return;
-  number_shards(*count_, rank);
+  number_shards(*count_, shards, rank);
   for (const std::size_t i : data_inputs(count_->program())) {
     const std::string& name = count_->input_buffer(i).name;
     const std::size_t same = reader_->input_index(name);
@@ -123,15 +123,15 @@ void StepPrograms::run() {
   const int shards = reader_->shards();
   if (count_) {
     fill_counted();
-    for (int shard = 0; shard < shards; ++shard) count_->run_shard(shard);
+    for (int shard = 0; shard < count_->shards(); ++shard) count_->run_shard(shard);
     if (count_exchange_) count_exchange_->run();
   }
   for (int shard = 0; shard < shards; ++shard) {
     reader_->run_shard(shard);
     const int of_node = shard % node_shards_;
-    runtime::Executable* sums = of_node + 1 == node_shards_ ? totals_[static_cast<std::size_t>(shard / node_shards_)]
-                                                            : combine_[static_cast<std::size_t>(std::countr_one(
-                                                                  static_cast<unsigned>(of_node)))];
+    runtime::Executable* sums = of_node + 1 == node_shards_
+                                    ? totals_[static_cast<std::size_t>(shard / node_shards_)]
+                                    : combine_[static_cast<std::size_t>(std::countr_one(static_cast<unsigned>(of_node)))];
     sums->run();
   }
   for (runtime::Executable* exchange : exchanges_) exchange->run();

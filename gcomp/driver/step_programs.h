@@ -1,6 +1,7 @@
 // The programs of one training step. Most steps are one program. With micro-batches they are several
 // (passes/training/accumulate.h), which share states alone: what is queued by run() runs through on the device without a look of
-// the host. With several ranks each runs its own of the micro-batches, and programs more exchange what they add up to and what follows from it.
+// the host. With several ranks each runs its own of the micro-batches, and programs more exchange what they add up to and what
+// follows from it.
 #pragma once
 
 #include <cstddef>
@@ -63,9 +64,9 @@ class StepPrograms {
   std::vector<std::unique_ptr<runtime::Executable>> owned_;
   std::vector<runtime::Executable*> all_, combine_, totals_;
   runtime::Executable *step_ = nullptr, *reader_ = nullptr, *count_ = nullptr;
-  runtime::Executable* count_exchange_ = nullptr;              // where there are several ranks
-  std::vector<runtime::Executable*> exchanges_, gathers_;      // likewise
-  int node_shards_ = 1;  // of a node of the tree by which shards are added
+  runtime::Executable* count_exchange_ = nullptr;          // where there are several ranks
+  std::vector<runtime::Executable*> exchanges_, gathers_;  // likewise
+  int node_shards_ = 1;                                    // of a node of the tree by which shards are added
   StepPorts ports_;
   std::vector<std::size_t> data_;
   std::vector<std::pair<std::size_t, std::size_t>> counted_;  // inputs of count_, and the same of reader_

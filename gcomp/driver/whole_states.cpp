@@ -54,9 +54,7 @@ std::vector<StateEntry> WholeStates::entries() const {
   return entries;
 }
 
-bool WholeStates::contains(std::string_view name) const {
-  return sharded(name) || (memory_->contains(name) && !with_share(name));
-}
+bool WholeStates::contains(std::string_view name) const { return sharded(name) || (memory_->contains(name) && !with_share(name)); }
 
 StateEntry WholeStates::entry(std::string_view name) const {
   const ShardedState* one = sharded(name);

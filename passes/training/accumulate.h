@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/tree_sum.h"
 #include "passes/training/losses/shard_loss.h"
 #include "passes/training/sharded_state.h"
 
@@ -49,9 +50,9 @@ struct Accumulation {
   ir::Graph shard;
   std::vector<ir::Graph> combine;  ///< by the number of ones at the end of the shard's number
   std::vector<ir::Graph> totals;   ///< one for each of the rank's nodes
-  /// Between ranks, where there are several: after `count`, after the last total, after the rest. Exchanges of gradients come in the
-  /// order in which a backward pass ends with them, then that of what else adds up; gathers in the order in which a forward pass
-  /// begins with the parameters.
+  /// Between ranks, where there are several: after `count`, after the last total, after the rest. Exchanges of gradients come in
+  /// the order in which a backward pass ends with them, then that of what else adds up; gathers in the order in which a forward
+  /// pass begins with the parameters.
   std::optional<ir::Graph> count_exchange = {};
   std::vector<ir::Graph> exchanges = {}, gathers = {};
   std::vector<BroughtRows> counted;  ///< what `count` leaves, where there are several ranks
@@ -60,15 +61,23 @@ struct Accumulation {
   std::vector<ShardedState> sharded;  ///< states of which each rank holds its share
   std::vector<std::string> handed;    ///< statistics that go from shard to shard
   std::vector<std::string> averaged;  ///< terms of the loss that are averaged over shards (ShardLoss)
+  bool lock_step = false;             ///< a rank runs `shard` once, for all of its shards (passes/training/lock_step.h)
+};
+
+struct AccumulateOptions {
+  std::int64_t shards = 1;  ///< of a batch
+  std::int64_t ranks = 1;   ///< which divide them
+  bool skipped = false;     ///< whether a step may change nothing (skip_non_finite())
+  bool in_turns = false;    ///< takes_turns(): a rank's shards are no neighbours
 };
 
 struct CountGraph {
   ir::Graph graph;
   std::vector<BroughtRows> counted;
 };
-/// From the graph that attach_shard_loss() gave; nothing where no count depends on data. One rank adds counts up by the tree, several
-/// keep a row of each shard.
-std::optional<CountGraph> count_graph(const ir::Graph& graph, const ShardLoss& loss, std::int64_t shards, std::int64_t ranks);
+/// From the graph that attach_shard_loss() gave; nothing where no count depends on data. One rank adds counts up by the tree,
+/// several keep a row of each shard.
+std::optional<CountGraph> count_graph(const ir::Graph& graph, const ShardLoss& loss, const AccumulateOptions& options);
 
 /// What adds up over shards, first their values of one shard, then the states that hold the totals.
 struct Accumulated {
@@ -76,15 +85,14 @@ struct Accumulated {
   std::vector<ir::Value*> gradients;
 };
 
-struct AccumulateOptions {
-  std::int64_t shards = 1;  ///< of a batch
-  std::int64_t ranks = 1;   ///< which divide them
-  bool skipped = false;     ///< whether a step may change nothing (skip_non_finite())
-};
 
 /// To be called once the graph is differentiated. Random numbers of shard i are those of its rows in the whole batch; counters
-/// count steps. What only shards need stays in the graph, dead.
+/// count steps. What only shards need stays in the graph, dead. Throws UserError where shards run in lock step and a statistic goes
+/// from one to the next.
 Accumulation accumulate(ir::Graph& graph, const std::vector<ir::Value*>& parameters, Accumulated& values,
                         const AccumulateOptions& options);
+
+/// Makes `combine` and `totals` anew, for these states and a rank's nodes of the tree.
+void add_up_shards(Accumulation& accumulation, const std::vector<SharedState>& sums, const ir::OwnNodes& nodes);
 
 }  // namespace gcomp::passes

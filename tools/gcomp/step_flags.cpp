@@ -68,6 +68,10 @@ void StepFlags::add(ArgumentParser& parser) {
       .add_option("--zero", zero, "what each of several ranks holds a share of, once in all: 0 nothing, 1 the optimizer's states")
       .type_name("0|1")
       .group("Accumulation");
+  parser
+      .add_flag("--sync-batchnorm", sync_batchnorm,
+                "BatchNormalization takes the statistics of the whole batch, of all micro-batches and ranks, and not of a part")
+      .group("Accumulation");
 }
 
 void add_micro_batches(ArgumentParser& parser, std::int64_t& micro_batches) {
@@ -90,6 +94,7 @@ driver::StepSettings StepFlags::parse(double learning_rate) const {
                                 .skip_spikes = skip_spikes.has_value(),
                                 .micro_batches = micro_batches,
                                 .zero = zero,
+                                .sync_batchnorm = sync_batchnorm,
                                 .learning_rate = learning_rate};
   driver::check(settings);
   return settings;
