@@ -8,6 +8,7 @@
 #include "gcomp/driver/saved_model.h"
 #include "ir/base/error.h"
 #include "ir/tree_sum.h"
+#include "passes/training/sharded_state.h"
 #include "runtime/files/sha256.h"
 #include "runtime/serialize.h"
 
@@ -22,7 +23,8 @@ void number_shards(runtime::Executable& executable, int shards, RankOf rank) {
              "' takes the number of a shard as ", to_string(executable.input_buffer(*port).type), ", wanted i64[",
              shards / executable.shards(), "]");
   const std::span<std::byte> numbers = executable.input(*port);
-  for (int shard = 0; shard < shards; ++shard) store_from_double(DType::i64, numbers.data(), shard, rank.rank * shards + shard);
+  for (int shard = 0; shard < shards; ++shard)
+    store_from_double(DType::i64, numbers.data(), shard, rank.in_turns ? shard * rank.ranks + rank.rank : rank.rank * shards + shard);
 }
 
 bool has_state(const runtime::Program& program, std::string_view name) {
@@ -45,9 +47,10 @@ void require_shared(const runtime::Executable& executable, std::span<runtime::Ex
 
 }  // namespace
 
-RankOf rank_of(const runtime::DeviceOptions& options) {
+RankOf rank_of(const runtime::DeviceOptions& options, int zero) {
   const Communicator* communicator = options.communicator;
-  return communicator ? RankOf{communicator->rank(), communicator->size()} : RankOf{};
+  if (!communicator) return {};
+  return {communicator->rank(), communicator->size(), passes::takes_turns(static_cast<passes::Sharding>(zero))};
 }
 
 StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states,
@@ -75,7 +78,7 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     runtime::Executable* lock_step = load(kLockStepProgram, 1);
     reader_ = lock_step ? lock_step : require(kShardProgram, shards);
     count_ = load(kCountProgram, shards);
-    const ir::OwnNodes nodes = ir::own_nodes(micro_batches, rank.ranks);
+    const ir::OwnNodes nodes = rank.in_turns ? ir::OwnNodes{1, shards} : ir::own_nodes(micro_batches, rank.ranks);
     node_shards_ = lock_step ? 1 : static_cast<int>(nodes.shards);
     const int levels = ir::tree_levels(node_shards_);
     for (int level = 0; level < levels; ++level) combine_.push_back(require(concat(kCombineProgram, level), 1));

@@ -28,9 +28,10 @@ struct StepProgram {
 /// One of several processes that share the shards of a step.
 struct RankOf {
   int rank = 0, ranks = 1;
+  bool in_turns = false;  ///< it has the shards rank, ranks + rank, ..., and not neighbours (passes::takes_turns())
 };
 
-RankOf rank_of(const runtime::DeviceOptions& options);
+RankOf rank_of(const runtime::DeviceOptions& options, int zero = 0);
 
 class StepPrograms {
  public:

@@ -98,8 +98,7 @@ nlohmann::json TrainingRun::results(const std::string& out, const std::string& d
 void TrainingRun::finish() {
   if (!ranks_.several()) return write_results();
   // The first has written when the others end, and all give its exit code.
-  std::optional<driver::CollectedAverages> averages;
-  if (!flags_.out_ema.empty()) averages.emplace(*trainer_);
+  const driver::CollectedStates collected(*trainer_);
   std::optional<Unfinished> unfinished;
   int code = 0;
   ranks_.agree([&] {
