@@ -121,6 +121,57 @@ TEST(SyncBatchNorm, DropsByTheRowOfTheBatch) {
     expect_near(train_dropped(micro_batches, true), wanted, std::to_string(micro_batches));
 }
 
+/// The gradients of a batch at once, asked of a rank that trains in micro-batches: no norm of them meets others.
+TEST(SyncBatchNorm, GradientsAreOfTheRowsThatAreGiven) {
+  const Model model = Model::define([](Layers& nn) {
+    nn.output("y", nn.linear("out", nn.batch_norm("norm", nn.input("x", DType::f32, {kBatch, 5})), 3));
+  });
+  const auto gradients = [&](std::int64_t micro_batches, bool sync, Communicator* communicator) {
+    TrainOptions options{.loss = "cross_entropy", .micro_batches = micro_batches, .sync_batchnorm = sync, .batch = 8};
+    options.graph.precision = DType::f64;
+    options.device = DeviceRequest::cpu;
+    options.device_options.threads = 1;
+    options.device_options.communicator = communicator;
+    Trainer trainer(model, options);
+    const std::vector<NamedTensor> rows = eight_rows(0);
+    return trainer.gradients({{"x", rows[0].second}, {"label", rows[1].second}});
+  };
+  const auto wanted = gradients(1, false, nullptr);
+  EXPECT_TRUE(gradients(4, true, nullptr) == wanted);
+  run_ranks(2, [&](Communicator& communicator) { EXPECT_TRUE(gradients(4, true, &communicator) == wanted); });
+}
+
+TEST(SyncBatchNorm, RanksThatShareNoEqualPartsAreRefused) {
+  for (const int ranks : {3, 16}) {
+    try {
+      train_ranks(synchronized(small_training("bn", "cross_entropy", "sgd"), 8), ranks);
+      ADD_FAILURE() << ranks << " ranks were not refused";
+    } catch (const UserError& error) {
+      EXPECT_EQ(std::string(error.what()).find(std::to_string(ranks) + " ranks share 8 micro-batches: "), 0u) << error.what();
+    }
+  }
+}
+
+/// In one run of all micro-batches, too.
+TEST(SyncBatchNorm, AnIndexOutOfRangeIsNamedByItsRow) {
+  const Model model = Model::define([](Layers& nn) {
+    Var x = nn.embedding("table", nn.input("ids", DType::i64, {kBatch}), 10, 4);
+    nn.output("y", nn.linear("out", nn.batch_norm("norm", x), 3));
+  });
+  TrainOptions options{.loss = "cross_entropy", .micro_batches = 4, .sync_batchnorm = true, .batch = 8};
+  options.device = DeviceRequest::cpu;
+  options.device_options.threads = 1;
+  Trainer trainer(model, options);
+  Tensor ids(DType::i64, {8}), label(DType::i64, {8});
+  for (std::int64_t i = 0; i < 8; ++i) ids.set(i, i == 5 ? 99.0 : static_cast<double>(i));
+  try {
+    trainer.train_step({{"ids", ids}, {"label", label}});
+    FAIL() << "nothing was refused";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("'ids', row 5: index 99, wanted -10 to 9"), std::string::npos) << error.what();
+  }
+}
+
 /// Of the batch itself there is nothing to bring together.
 TEST(SyncBatchNorm, IsNothingWithoutMicroBatches) { EXPECT_EQ(difference(train_dropped(1, true), train_dropped(1, false)), ""); }
 
