@@ -138,14 +138,20 @@ void add_target(ModelGraph& made, const Model& model, const GraphOptions& option
   }
 }
 
+/// Of what batch normalization in a graph of one shard takes the statistics.
+frontend::WholeBatch normalized_batch(const StepSettings& step) {
+  if (!step.sync_batchnorm || step.micro_batches == 1) return {};
+  check(step);
+  return {.shards = step.micro_batches, .lock_step = step.micro_batches / step.ranks};
+}
+
 /// The forward graph in training form, checked for what `loss` needs of it.
 ModelGraph trainable(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
   require_other_input(model, loss);
   frontend::ImportOptions import = import_options(model, options);
   import.training = true;
   import.loss_outputs = passes::possible_outputs(loss);
-  if (options.step.sync_batchnorm)
-    import.batch = {.shards = options.step.micro_batches, .lock_step = options.step.micro_batches / options.step.ranks};
+  import.batch = normalized_batch(options.step);
   ModelGraph made = imported(model, import, options, hooks);
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
              " floating-point initializers, all frozen", reasons_of(made.model.parameters));

@@ -117,7 +117,7 @@ Graph shard_graph(const Graph& whole, Value* number, const std::vector<Sum>& sum
                   const std::vector<Brought>& brought, std::int64_t apart, const std::optional<Attributes>& group) {
   CloneMap to;
   Graph graph = clone(whole, &to);
-  graph.set_name("train_shard");
+  graph.set_name(group ? "train_lock_step" : "train_shard");
   graph.remove_updates();
   graph.clear_outputs();
   std::vector<Followed> followed;

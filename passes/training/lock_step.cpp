@@ -225,7 +225,8 @@ class LockStep {
       const bool rows = !type.shape.empty();
       if (rows) type.shape[0] *= group_.lock_step;
       Value* whole = made_.graph().add_input(type, input->name, shard_.input_role(i));
-      if (rows && group_.lock_step > 1) copies_[input] = made_.split_rows(whole, input->type, group_.lock_step);
+      // One copy too has its rows where several have them: code generation reads what lies in the arena by other offsets.
+      if (rows) copies_[input] = made_.split_rows(whole, input->type, group_.lock_step);
       else copies_[input].assign(at(group_.lock_step), whole);
     }
   }
