@@ -1,0 +1,67 @@
+#include "codegen/scale/rank_step.h"
+
+#include <bit>
+#include <numeric>
+
+#include "ir/base/error.h"
+
+namespace gcomp::codegen::scale {
+namespace {
+
+double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+}  // namespace
+
+double RankStep::gradient_bytes() const {
+  double bytes = 0;
+  for (const ParameterUse& use : parameters) bytes += use.gradient_bytes;
+  return bytes;
+}
+
+double RankStep::parameter_bytes() const {
+  double bytes = 0;
+  for (const ParameterUse& use : parameters) bytes += use.parameter_bytes;
+  return bytes;
+}
+
+std::vector<double> step_seconds(const Costed& costed, const DeviceRates& rates) {
+  if (!costed.program) return {};
+  const std::vector<runtime::Step>& steps = costed.program->steps;
+  check_internal(costed.costs.size() == steps.size(), "costs of ", costed.costs.size(), " steps for ", steps.size());
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const bool exchanges = std::holds_alternative<runtime::CollectiveCall>(steps[i]);
+    seconds.push_back(exchanges ? 0 : costed.costs[i].seconds(rates) + rates.launch_seconds);
+  }
+  return seconds;
+}
+
+RankStep rank_step(const Costed& shard, const Costed& count, const Costed& update, const DeviceRates& rates) {
+  return {.shard = step_seconds(shard, rates),
+          .count = sum_of(step_seconds(count, rates)),
+          .parameters = parameter_uses(*shard.program),
+          .update = sum_of(step_seconds(update, rates)),
+          .copy_bytes = rates.copy_bytes,
+          .launch = rates.launch_seconds};
+}
+
+RankStep slowed(RankStep step, double factor) {
+  for (double& seconds : step.shard) seconds *= factor;
+  step.count *= factor;
+  step.update *= factor;
+  step.copy_bytes /= factor;
+  step.launch *= factor;
+  return step;
+}
+
+double combine_seconds(const RankStep& step, std::int64_t shard) {
+  const int levels = std::countr_one(static_cast<std::uint64_t>(shard));
+  return (levels + 2) * step.gradient_bytes() / step.copy_bytes + step.launch;
+}
+
+double total_seconds(const RankStep& step, std::int64_t shards, double bytes) {
+  const int waiting = std::popcount(static_cast<std::uint64_t>(shards - 1));
+  return (waiting + 2) * bytes / step.copy_bytes;
+}
+
+}  // namespace gcomp::codegen::scale
