@@ -1,5 +1,7 @@
 #include "codegen/scale/parameter_use.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <string_view>
 
@@ -30,10 +32,57 @@ void add_matmul(std::vector<int>& buffers, const runtime::MatmulCall& call) {
     if (buffer) buffers.push_back(*buffer);
 }
 
-/// First and last step that touches each buffer.
-struct Span {
-  std::size_t first = 0, last = 0;
-};
+/// For each buffer the steps that touch it, in order.
+using Touches = std::map<int, std::vector<std::size_t>>;
+
+Touches touches_of(const runtime::Program& program) {
+  Touches touches;
+  for (std::size_t i = 0; i < program.steps.size(); ++i)
+    for (const int buffer : touched_buffers(program.steps[i]))
+      if (std::vector<std::size_t>& steps = touches[buffer]; steps.empty() || steps.back() != i) steps.push_back(i);
+  return touches;
+}
+
+/// The other buffers of the segments that have this one, where the step is a launch of several.
+std::vector<int> beside(const runtime::Step& step, int buffer) {
+  std::vector<int> others;
+  const auto* launch = std::get_if<runtime::KernelLaunch>(&step);
+  if (!launch || launch->segments.size() < 2) return others;
+  for (const runtime::Segment& segment : launch->segments)
+    if (std::ranges::find(segment.buffers, buffer) != segment.buffers.end())
+      std::ranges::copy_if(segment.buffers, std::back_inserter(others), [&](int other) { return other != buffer; });
+  return others;
+}
+
+/// Before which step the buffer must be there.
+std::size_t wanted_at(const runtime::Program& program, const Touches& touches, int buffer, Segments segments) {
+  const auto found = touches.find(buffer);
+  if (found == touches.end()) return program.steps.size();
+  const std::size_t first = found->second.front();
+  if (segments == Segments::together) return first;
+  std::size_t wanted = found->second.size() > 1 ? found->second[1] : program.steps.size();
+  const std::vector<int> others = beside(program.steps[first], buffer);
+  for (const int other : others) {
+    const std::vector<std::size_t>& steps = touches.at(other);
+    if (const auto next = std::ranges::upper_bound(steps, first); next != steps.end()) wanted = std::min(wanted, *next);
+  }
+  return others.empty() ? first : wanted;
+}
+
+/// After how many steps it holds its last value.
+std::size_t ready_after(const runtime::Program& program, const Touches& touches, int buffer, Segments segments) {
+  const auto found = touches.find(buffer);
+  if (found == touches.end()) return 0;
+  const std::size_t last = found->second.back();
+  if (segments == Segments::together) return last + 1;
+  const std::vector<int> others = beside(program.steps[last], buffer);
+  std::size_t ready = found->second.size() > 1 ? found->second[found->second.size() - 2] + 1 : 0;
+  for (const int other : others) {
+    const std::vector<std::size_t>& steps = touches.at(other);
+    if (const auto at = std::ranges::lower_bound(steps, last); at != steps.begin()) ready = std::max(ready, *std::prev(at) + 1);
+  }
+  return others.empty() ? last + 1 : ready;
+}
 
 }  // namespace
 
@@ -52,10 +101,8 @@ std::vector<int> touched_buffers(const runtime::Step& step) {
   return buffers;
 }
 
-std::vector<ParameterUse> parameter_uses(const runtime::Program& shard) {
-  std::map<int, Span> spans;
-  for (std::size_t i = 0; i < shard.steps.size(); ++i)
-    for (const int buffer : touched_buffers(shard.steps[i])) spans.try_emplace(buffer, Span{i, i}).first->second.last = i;
+std::vector<ParameterUse> parameter_uses(const runtime::Program& shard, Segments segments) {
+  const Touches touches = touches_of(shard);
   std::map<std::string_view, int> gradients;
   for (const runtime::State& state : shard.states)
     if (state.role == StateRole::scratch)
@@ -66,12 +113,12 @@ std::vector<ParameterUse> parameter_uses(const runtime::Program& shard) {
     const runtime::Buffer& parameter = shard.buffers[static_cast<std::size_t>(state.buffer)];
     const auto gradient = gradients.find(parameter.name + std::string(kGradientEnding));
     if (gradient == gradients.end()) continue;
-    const auto read = spans.find(state.buffer), written = spans.find(gradient->second);
+    const runtime::Buffer& sum = shard.buffers[static_cast<std::size_t>(gradient->second)];
     uses.push_back({.name = parameter.name,
                     .parameter_bytes = static_cast<double>(parameter.type.bytes()),
-                    .gradient_bytes = static_cast<double>(shard.buffers[static_cast<std::size_t>(gradient->second)].type.bytes()),
-                    .first_read = read == spans.end() ? shard.steps.size() : read->second.first,
-                    .ready = written == spans.end() ? 0 : written->second.last + 1});
+                    .gradient_bytes = static_cast<double>(sum.type.bytes()),
+                    .first_read = wanted_at(shard, touches, state.buffer, segments),
+                    .ready = ready_after(shard, touches, gradient->second, segments)});
   }
   return uses;
 }

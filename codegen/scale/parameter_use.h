@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,14 @@ struct ParameterUse {
   std::size_t ready = 0;       ///< the gradient is there after so many steps: its last writer is the one before
 };
 
+/// Copies of many arrays, such as casts of all parameters, are one launch of as many segments.
+enum class Segments : std::uint8_t {
+  together,  ///< as it is: what one of them waits for, all wait for
+  apart,     ///< as if each ran by itself, once what it reads is there and before what it writes is wanted
+};
+
 /// Of each parameter NAME of the program that has a scratch state NAME.gradient, in the order of the states.
-std::vector<ParameterUse> parameter_uses(const runtime::Program& shard);
+std::vector<ParameterUse> parameter_uses(const runtime::Program& shard, Segments segments);
 
 /// Buffers that a step reads or writes, one perhaps more than once.
 std::vector<int> touched_buffers(const runtime::Step& step);

@@ -36,10 +36,10 @@ std::vector<double> step_seconds(const Costed& costed, const DeviceRates& rates)
   return seconds;
 }
 
-RankStep rank_step(const Costed& shard, const Costed& count, const Costed& update, const DeviceRates& rates) {
+RankStep rank_step(const Costed& shard, const Costed& count, const Costed& update, const DeviceRates& rates, Segments segments) {
   return {.shard = step_seconds(shard, rates),
           .count = sum_of(step_seconds(count, rates)),
-          .parameters = parameter_uses(*shard.program),
+          .parameters = parameter_uses(*shard.program, segments),
           .update = sum_of(step_seconds(update, rates)),
           .copy_bytes = rates.copy_bytes,
           .launch = rates.launch_seconds};

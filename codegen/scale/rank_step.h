@@ -35,7 +35,7 @@ struct Costed {
 std::vector<double> step_seconds(const Costed& costed, const DeviceRates& rates);
 
 /// `count` may be none.
-RankStep rank_step(const Costed& shard, const Costed& count, const Costed& update, const DeviceRates& rates);
+RankStep rank_step(const Costed& shard, const Costed& count, const Costed& update, const DeviceRates& rates, Segments segments);
 
 /// Everything that is computed takes `factor` times as long.
 RankStep slowed(RankStep step, double factor);

@@ -31,7 +31,7 @@ constexpr std::int64_t kMostSimulatedRanks = 1 << 16;
 
 struct ScaleFlags {
   std::string model, target = "cuda:sm_90", loss, output, ranks = "1,2,4,8", scaling = "weak", rates, step_time, wire = "f32",
-                     route = "flat";
+                     route = "flat", casts = "together";
   std::vector<std::string> links;
   std::int64_t batch = 0, zero = 1, bucket_mib = 32;
   double contention = scale::kContention;
@@ -145,7 +145,8 @@ class ScaleRun {
     const auto costed = [](const codegen::CountedProgram& made_program) {
       return scale::Costed{&made_program.program, made_program.costs};
     };
-    return scale::rank_step(costed(*shard), count ? costed(*count) : scale::Costed(), costed(*rest), rates_);
+    return scale::rank_step(costed(*shard), count ? costed(*count) : scale::Costed(), costed(*rest), rates_,
+                            flags_.casts == "apart" ? scale::Segments::apart : scale::Segments::together);
   }
 
   /// Slower by what one rank takes longer than the rates allow.
@@ -260,6 +261,13 @@ void add_scale_options(ArgumentParser& parser, ScaleFlags& flags) {
       .add_option("--route", flags.route,
                   "flat (default): one exchange among all ranks; groups: first within the groups of --link, then between them")
       .one_of({"flat", "groups"})
+      .group(group);
+  parser
+      .add_option(
+          "--casts", flags.casts,
+          "together (default): casts of all parameters or gradients in one launch, as programs have them; apart: each where it "
+          "is wanted or ready")
+      .one_of({"together", "apart"})
       .group(group);
 }
 
