@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ir/base/error.h"
+#include "ir/base/units.h"
 
 namespace gcomp::codegen::scale {
 namespace {
@@ -45,15 +46,6 @@ RankStep rank_step(const Costed& shard, const Costed& count, const Costed& updat
           .launch = rates.launch_seconds};
 }
 
-RankStep slowed(RankStep step, double factor) {
-  for (double& seconds : step.shard) seconds *= factor;
-  step.count *= factor;
-  step.update *= factor;
-  step.copy_bytes /= factor;
-  step.launch *= factor;
-  return step;
-}
-
 double combine_seconds(const RankStep& step, std::int64_t shard) {
   const int levels = std::countr_one(static_cast<std::uint64_t>(shard));
   return (levels + 2) * step.gradient_bytes() / step.copy_bytes + step.launch;
@@ -62,6 +54,22 @@ double combine_seconds(const RankStep& step, std::int64_t shard) {
 double total_seconds(const RankStep& step, std::int64_t shards, double bytes) {
   const int waiting = std::popcount(static_cast<std::uint64_t>(shards - 1));
   return (waiting + 2) * bytes / step.copy_bytes;
+}
+
+RankStep as_measured(RankStep step, std::int64_t shards, double seconds) {
+  double sums = 0;
+  for (std::int64_t i = 0; i + 1 < shards; ++i) sums += combine_seconds(step, i);
+  if (shards > 1) sums += total_seconds(step, shards, step.gradient_bytes()) + step.launch;
+  if (seconds <= sums)
+    throw UserError(concat("a step of ", time_text(seconds), " is shorter than the ", time_text(sums),
+                           " that adding the gradients of ", shards, " micro-batches takes"),
+                    ExitCode::usage);
+  const double computed = static_cast<double>(shards) * (step.count + sum_of(step.shard)) + step.update;
+  const double factor = (seconds - sums) / computed;
+  for (double& one : step.shard) one *= factor;
+  step.count *= factor;
+  step.update *= factor;
+  return step;
 }
 
 }  // namespace gcomp::codegen::scale

@@ -23,7 +23,7 @@ namespace gcomp::codegen::scale {
 inline constexpr double kContention = 0.12;
 
 struct ExchangeOptions {
-  Links links;
+  Links links = {};
   Route route = Route::flat;
   int zero = 1;         ///< 0 or 1: what is divided among the ranks
   bool overlap = true;  ///< exchanges run beside what does not depend on them

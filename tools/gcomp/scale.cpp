@@ -98,7 +98,10 @@ class ScaleRun {
 
   void run() {
     scale::RankStep step = rank_step();
-    if (!flags_.step_time.empty()) step = as_measured(std::move(step), parse_time(flags_.step_time, "--step-time"));
+    if (!flags_.step_time.empty()) {
+      const double seconds = parse_time(flags_.step_time, "--step-time");
+      step = scale::as_measured(std::move(step), flags_.step.micro_batches, seconds);
+    }
     std::vector<scale::ScalePoint> points;
     for (const std::int64_t ranks : ranks_)
       points.push_back(scale::scale_point(step, scaling_, flags_.step.micro_batches, ranks, exchange_));
@@ -147,12 +150,6 @@ class ScaleRun {
     };
     return scale::rank_step(costed(*shard), count ? costed(*count) : scale::Costed(), costed(*rest), rates_,
                             flags_.casts == "apart" ? scale::Segments::apart : scale::Segments::together);
-  }
-
-  /// Slower by what one rank takes longer than the rates allow.
-  scale::RankStep as_measured(scale::RankStep step, double seconds) const {
-    const double simulated = scale::simulate(step, 1, flags_.step.micro_batches, exchange_).seconds;
-    return scale::slowed(std::move(step), seconds / simulated);
   }
 
   void print(const scale::RankStep& step, const std::vector<scale::ScalePoint>& points) const {
