@@ -38,7 +38,10 @@ WORKLOADS = {
 def write_data(path, workload, rows):
     _, _, (name, shape, bound), (label_shape, classes) = WORKLOADS[workload]
     random = np.random.default_rng(0)
-    values = random.standard_normal((rows, *shape)).astype(np.float32) if bound is None else random.integers(0, bound, (rows, *shape))
+    if bound is None:
+        values = random.standard_normal((rows, *shape)).astype(np.float32)
+    else:
+        values = random.integers(0, bound, (rows, *shape))
     np.savez(path, **{name: values, "label": random.integers(0, classes, (rows, *label_shape))})
 
 
@@ -59,20 +62,23 @@ class Measurement:
 
     def alone(self, workload, batch, micro_batches, processes):
         """The time of a step, of each process by itself, all at once on cores of their own."""
-        started = [subprocess.Popen(["taskset", "-c", str(core), *self.words(workload, batch, micro_batches), "--distributed", "none"],
-                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started = [self.start(["taskset", "-c", str(core), *self.words(workload, batch, micro_batches), "--distributed", "none"])
                    for core in cores()[:processes]]
         return max(self.result(process)["seconds"] for process in started) / self.options.steps
 
     def together(self, workload, batch, micro_batches):
-        command = ["mpirun", "-n", str(self.options.ranks), "--bind-to", "core"]
-        command += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        words = self.words(workload, batch, micro_batches)
-        started = subprocess.Popen(command + words + ["--time-exchanges"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        found = self.result(started)
+        found = self.result(self.start([*self.mpirun(), *self.words(workload, batch, micro_batches), "--time-exchanges"]))
         steps, exchanges = self.options.steps, found["exchanges"]
         return {"step": found["seconds"] / steps, "waited": exchanges["waited_seconds"] / steps,
                 "moved": exchanges["moved_seconds"] / steps, "bytes": exchanges["bytes"] / steps}
+
+    def mpirun(self):
+        command = ["mpirun", "-n", str(self.options.ranks), "--bind-to", "core"]
+        return command + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+
+    @staticmethod
+    def start(words):
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def result(self, process):
         output, errors = process.communicate()
@@ -81,20 +87,17 @@ class Measurement:
         return json.loads(output)
 
     def ping(self):
-        command = ["mpirun", "-n", str(self.options.ranks), "--bind-to", "core"]
-        command += ["--allow-run-as-root"] if os.geteuid() == 0 else []
         plugin = pathlib.Path(self.options.gcomp).parent / "libgcomp_mpi.so"
-        return self.result(subprocess.Popen([*command, sys.executable, str(HERE / "ping.py"), str(plugin)], stdout=subprocess.PIPE,
-                                            stderr=subprocess.PIPE, text=True))
+        return self.result(self.start([*self.mpirun(), sys.executable, str(HERE / "ping.py"), str(plugin)]))
 
     def predicted(self, workload, batch, micro_batches, step_seconds, links, strong):
         rates = f"copy={links['copy_bytes_per_second']:.0f}B/s,f64=1GFLOP/s,f32=1GFLOP/s,f16=1GFLOP/s,bf16=1GFLOP/s,launch=0us"
-        words = [self.options.gcomp, "scale", str(self.folder / f"{workload}.onnx"), "--loss", "cross_entropy", "--optimizer", "adamw",
-                 "--batch", str(batch), "--micro-batches", str(micro_batches), "--target", "cpu", "--rates", rates,
+        words = [self.options.gcomp, "scale", str(self.folder / f"{workload}.onnx"), "--loss", "cross_entropy",
+                 "--optimizer", "adamw", "--batch", str(batch), "--micro-batches", str(micro_batches), "--target", "cpu", "--rates", rates,
                  "--link", f"{links['bytes_per_second']:.0f}B/s,{links['latency_seconds'] * 1e9:.1f}ns", "--step-time",
                  f"{step_seconds * 1e9:.0f}ns", "--zero", str(self.options.zero), "--no-overlap", "--scaling",
                  "strong" if strong else "weak", "--ranks", str(self.options.ranks), "--json"]
-        return self.result(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))["points"][0]
+        return self.result(self.start(words))["points"][0]
 
 
 def measure(measurement, workload, links):
@@ -114,8 +117,8 @@ def measure(measurement, workload, links):
         one, beside, ranks = min(found["one"]), min(found["beside"]), min(found["ranks"], key=lambda r: r["step"])
         predicted = measurement.predicted(workload, rows, MICRO_BATCHES * (options.ranks if name == "strong" else 1), beside, links,
                                           name == "strong")
-        yield {"workload": workload, "scaling": name, "one": one, "beside": beside, "share": share, "predicted": predicted["step_seconds"],
-               "predicted_exchange": predicted["exchange_seconds"], "rounds": found, **ranks}
+        yield {"workload": workload, "scaling": name, "one": one, "beside": beside, "share": share,
+               "predicted": predicted["step_seconds"], "predicted_exchange": predicted["exchange_seconds"], "rounds": found, **ranks}
 
 
 def milliseconds(seconds):
@@ -124,10 +127,11 @@ def milliseconds(seconds):
 
 def line(row):
     exposed = row["step"] - row["beside"] / row["share"]
-    return (f"| {row['workload']} | {row['scaling']} | {milliseconds(row['one'])} | {milliseconds(row['beside'])} | {milliseconds(row['step'])} | "
-            f"{row['one'] / row['share'] / row['step']:.1%} | {row['beside'] / row['share'] / row['step']:.1%} | {milliseconds(exposed)} | "
-            f"{milliseconds(row['waited'])} | {milliseconds(row['moved'])} | {milliseconds(row['predicted_exchange'])} | "
-            f"{milliseconds(row['predicted'])} | {row['predicted'] / row['step'] - 1:+.1%} |")
+    times = [row["one"], row["beside"], row["step"]]
+    rest = [exposed, row["waited"], row["moved"], row["predicted_exchange"], row["predicted"]]
+    return (f"| {row['workload']} | {row['scaling']} | {' | '.join(map(milliseconds, times))} | "
+            f"{row['one'] / row['share'] / row['step']:.1%} | {row['beside'] / row['share'] / row['step']:.1%} | "
+            f"{' | '.join(map(milliseconds, rest))} | {row['predicted'] / row['step'] - 1:+.1%} |")
 
 
 def processor():
@@ -162,7 +166,8 @@ def main():
             f"{links['bytes_per_second'] / 1e9:.2f} GB/s, {links['latency_seconds'] * 1e6:.1f} us a message, at most "
             f"{links['largest_error']:.0%} off; copy of a core {links['copy_bytes_per_second'] / 1e9:.1f} GB/s; "
             f"{options.steps} steps, least of {options.rounds} rounds; milliseconds", "",
-            "| | scaling | one | beside | ranks | efficiency to one | to beside | exposed | waited | moved | predicted exchange | predicted step | off |",
+            "| | scaling | one | beside | ranks | efficiency to one | to beside | exposed | waited | moved "
+            "| predicted exchange | predicted step | off |",
             "|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
         print("\n".join(lines), flush=True)
         for workload in options.workloads or WORKLOADS:

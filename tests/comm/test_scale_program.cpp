@@ -277,7 +277,7 @@ TEST_F(ScaleCommand, PlanOfARank) {
                            "from each rank", "one after another", "side by side", "efficiency", "all_to_all", "all_gather"})
     EXPECT_NE(plan.find(part), std::string::npos) << part << " in:\n" << plan;
   EXPECT_EQ(run_gcomp(words).output.find("train_ranks.plan"), std::string::npos);
-  linked[14] = "--quiet";
+  linked[15] = "--quiet";
   linked.back() = "1GB/s";
   expect_refused(run_gcomp(linked), "wanted RATE,LATENCY");
   linked = {"compile",  kFixtures + "mlp.onnx", "--train", "--loss", "mse",  "--batch",

@@ -114,8 +114,10 @@ class Compilation {
     options_.step.ranks = flags.ranks;
     if (flags.links.empty()) return;
     links_ = parse_links(flags.links);
-    check_user(codegen::target_of(target_).rates, "--link: gcomp knows no rates of ", to_string(target_),
-               ", which a step's time is told by; wanted --target cuda:sm_90 or the like");
+    if (!codegen::target_of(target_).rates)
+      throw UserError(concat("--link: gcomp knows no rates of ", to_string(target_),
+                             ", which a step's time is told by; wanted --target cuda:sm_90 or the like"),
+                      ExitCode::usage);
   }
 
   void run() {
