@@ -18,6 +18,7 @@ import yaml
 from recorded import ROOT, gcomp
 
 CLUSTER = ROOT / "examples/cluster"
+STEPS = 4000  # so many that it can be interrupted
 SCHEMA = json.loads((pathlib.Path(__file__).parent / "mpijob.schema.json").read_text())
 
 
@@ -140,10 +141,11 @@ class Launcher(unittest.TestCase):
     def start(self, slots):
         """As the operator does: the pod's command, and a file of hosts by an environment variable."""
         (self.work / "hostfile").write_text(f"localhost slots={slots}\n")
-        replaced = {"8": "1", "512": "16", "--epochs": "--steps", "20": "60000"}
+        replaced = {"8": "1", "512": "16", "--epochs": "--steps", "20": str(STEPS)}
         launcher = container(self.job, "Launcher")
         words = [replaced.get(word, word.replace("/work/", f"{self.work}/")) for word in launcher["command"] + launcher["args"]]
         environment = os.environ | {"OMPI_MCA_orte_default_hostfile": str(self.work / "hostfile"), "OMPI_MCA_orte_set_default_slots": str(slots),
+                                    "OMPI_MCA_mpi_yield_when_idle": "1",  # here ranks share processors
                                     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                                     "PATH": f"{pathlib.Path(os.environ['GCOMP']).parent}:{os.environ['PATH']}"}
         return subprocess.Popen([*words, "--quiet"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -154,9 +156,9 @@ class Launcher(unittest.TestCase):
         while not (self.work / "run/metrics.jsonl").exists() or not (self.work / "run/metrics.jsonl").read_bytes():
             self.assertIsNone(first.poll(), "it has ended before it was asked to")
             self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.1)
+            time.sleep(0.02)
         hook = container(self.job, "Launcher")["lifecycle"]["preStop"]["exec"]["command"]
-        stop = subprocess.Popen([*hook[:-1], re.sub(r"\b1;", f"{first.pid};", hook[-1])], stderr=subprocess.DEVNULL)
+        stop = subprocess.Popen([*hook[:-1], re.sub(r"(kill -\w+) 1\b", rf"\1 {first.pid}", hook[-1])], stderr=subprocess.DEVNULL)
         told = first.communicate(timeout=60)[0]
         stop.wait(timeout=10)
         self.assertEqual(first.returncode, 75, told)
@@ -164,7 +166,7 @@ class Launcher(unittest.TestCase):
         second = self.start(slots=2)  # whatever the code, restartPolicy and backoffLimit start it again
         told = second.communicate(timeout=120)[0]
         self.assertEqual(second.returncode, 0, told)
-        gcomp("train", self.work / "m.onnx", "--data", self.work / "train.npz", "--loss", "cross_entropy", "--batch", 16, "--steps", 60000,
+        gcomp("train", self.work / "m.onnx", "--data", self.work / "train.npz", "--loss", "cross_entropy", "--batch", 16, "--steps", STEPS,
               "--quiet", "--micro-batches", 8, "--out", self.work / "alone.onnx")
         self.assertEqual((self.work / "run/last.onnx").read_bytes(), (self.work / "alone.onnx").read_bytes())
 
@@ -192,9 +194,9 @@ class Containerfile(unittest.TestCase):
         for binary in filter(os.path.exists, binaries):
             wanted = re.findall(r"NEEDED +(\S+)", subprocess.run(["objdump", "-p", binary], capture_output=True, text=True, check=True).stdout)
             self.assertGreater(len(wanted), 3)
+            owners = subprocess.run(["dpkg", "-S", *(f"*/{library}" for library in wanted)], capture_output=True, text=True).stdout
             for library in wanted:
-                owners = subprocess.run(["dpkg", "-S", f"*/{library}"], capture_output=True, text=True).stdout
-                names = {line.split(":")[0] for line in owners.splitlines()}
+                names = {line.split(":")[0] for line in owners.splitlines() if line.endswith("/" + library)}
                 if not names & {"libc6", "libstdc++6", "libgcc-s1"}:  # of g++
                     self.assertTrue(names & installed, f"{library} of {binary}: in {sorted(names)}, of which none is installed")
 
@@ -203,8 +205,8 @@ class Containerfile(unittest.TestCase):
             self.skipTest("there are no lists of packages")
         if "bookworm" not in pathlib.Path("/etc/os-release").read_text():
             self.skipTest("the names of packages are those of Debian 12")
-        for package in containerfile().packages("build") + containerfile().packages(""):
-            self.assertEqual(subprocess.run(["apt-cache", "show", package], capture_output=True).returncode, 0, package)
+        known = set(subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True).stdout.split())
+        self.assertEqual(set(containerfile().packages("build") + containerfile().packages("")) - known, set())
 
     def test_what_is_copied_suffices(self):
         """The sources that it copies, in a folder of their own: configured with its words, nothing that a build needs is missing."""
@@ -224,10 +226,10 @@ class Containerfile(unittest.TestCase):
                                    for word in shlex.split(configure)], capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertNotIn("was not found", done.stdout)
-            # What it would run, and that no file is missing for it.
-            done = subprocess.run(["ninja", "-C", f"{scratch}/build", "-n"], capture_output=True, text=True)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertIn("bin/gcomp", done.stdout)
+            named = subprocess.run(["ninja", "-C", f"{scratch}/build", "-t", "inputs", "gcomp"], capture_output=True, text=True, check=True).stdout
+            needed = [path for path in named.splitlines() if path.startswith(f"{scratch}/source/")]
+            self.assertGreater(len(needed), 20)
+            self.assertEqual([path for path in needed if not os.path.exists(path)], [])
             self.assertEqual(make, "cmake --build /build")
             installed = set(re.findall(r'"\$\{CMAKE_INSTALL_PREFIX\}/([^"]*)"', (pathlib.Path(scratch) / "build/cmake_install.cmake").read_text()))
             self.assertIn('cmake --install "$build" --prefix', (ROOT / "tests/install_example").read_text())
