@@ -18,7 +18,7 @@ import yaml
 from recorded import ROOT, gcomp
 
 CLUSTER = ROOT / "examples/cluster"
-STEPS = 4000  # so many that it can be interrupted
+STEPS = 1500  # so many that it can be interrupted
 SCHEMA = json.loads((pathlib.Path(__file__).parent / "mpijob.schema.json").read_text())
 
 
