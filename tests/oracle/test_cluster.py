@@ -152,19 +152,19 @@ class Launcher(unittest.TestCase):
 
     def test_goes_on_when_it_is_started_again(self):
         first = self.start(slots=4)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not (self.work / "run/metrics.jsonl").exists() or not (self.work / "run/metrics.jsonl").read_bytes():
             self.assertIsNone(first.poll(), "it has ended before it was asked to")
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.02)
         hook = container(self.job, "Launcher")["lifecycle"]["preStop"]["exec"]["command"]
         stop = subprocess.Popen([*hook[:-1], re.sub(r"(kill -\w+) 1\b", rf"\1 {first.pid}", hook[-1])], stderr=subprocess.DEVNULL)
-        told = first.communicate(timeout=60)[0]
-        stop.wait(timeout=10)
+        told = first.communicate(timeout=600)[0]
+        stop.wait(timeout=60)
         self.assertEqual(first.returncode, 75, told)
         self.assertIn("interrupted by SIGUSR1", told)
         second = self.start(slots=2)  # whatever the code, restartPolicy and backoffLimit start it again
-        told = second.communicate(timeout=120)[0]
+        told = second.communicate(timeout=600)[0]
         self.assertEqual(second.returncode, 0, told)
         gcomp("train", self.work / "m.onnx", "--data", self.work / "train.npz", "--loss", "cross_entropy", "--batch", 16, "--steps", STEPS,
               "--quiet", "--micro-batches", 8, "--out", self.work / "alone.onnx")
