@@ -66,7 +66,7 @@ int check_gpus(const SharedDriver& driver, const runtime::DeviceOptions& options
       findings.push_back(failure(name, Health::bad, error.what()));
       return;
     }
-    if (gpu.ordinal == options.gpu) architecture = gpu.architecture;
+    if (gpu.ordinal == options.gpu.value_or(0)) architecture = gpu.architecture;
   };
   try {
     for (const Gpu& gpu : list_gpus(*driver)) check(gpu);
