@@ -7,6 +7,11 @@
 #include "ir/base/error.h"
 
 namespace gcomp::runtime {
+namespace {
+
+constexpr char kOfAnother[] = " of another";
+
+}  // namespace
 
 void require_ranks(const Communicator* communicator, const CollectiveCall& call, const std::string& program) {
   check_user(communicator, "program '", program, "' is one of ", call.ranks, " ranks, and this process runs alone");
@@ -29,16 +34,16 @@ std::vector<std::string> gather_texts(Communicator& ranks, const std::string& te
 }
 
 void agree(Communicator& ranks, const std::function<void()>& work) {
-  std::string message;
-  int code = 0;
+  std::string message, code;
   try {
     work();
   } catch (const Error& error) {
     message = error.what();
-    code = static_cast<int>(error.code());
+    code = concat(static_cast<int>(error.code()), dynamic_cast<const OtherRankFailed*>(&error) ? kOfAnother : "");
   }
-  const std::vector<std::string> codes = gather_texts(ranks, code == 0 ? "" : std::to_string(code));
-  const auto first = std::ranges::find_if(codes, [](const std::string& text) { return !text.empty(); });
+  const std::vector<std::string> codes = gather_texts(ranks, code);
+  auto first = std::ranges::find_if(codes, [](const std::string& text) { return !text.empty() && !text.ends_with(kOfAnother); });
+  if (first == codes.end()) first = std::ranges::find_if(codes, [](const std::string& text) { return !text.empty(); });
   if (first == codes.end()) return;
   const std::vector<std::string> messages = gather_texts(ranks, message), hosts = gather_texts(ranks, ranks.host());
   const auto rank = static_cast<std::size_t>(first - codes.begin());

@@ -13,10 +13,16 @@ namespace gcomp::runtime {
 /// Throws UserError where there is no communicator, or one of another number of ranks than the step is compiled for.
 void require_ranks(const Communicator* communicator, const CollectiveCall& call, const std::string& program);
 
+/// What this rank waits for will not come, for another rank has failed, which says why.
+class OtherRankFailed : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
+};
+
 /// A text of each rank, by rank. All ranks call this and the next at the same time.
 std::vector<std::string> gather_texts(Communicator& ranks, const std::string& text);
-/// Does the work on each rank. Where it threw an Error on any, all throw a DeviceError: that of the first of these, as it was where
-/// all say the same, else with its rank: "rank 2 of 4 (host): ...".
+/// Does the work on each rank. Where it threw an Error on any, all throw a DeviceError: that of the first of these, whose own
+/// fault it is where any says so, as it was where all say the same, else with its rank: "rank 2 of 4 (host): ...".
 void agree(Communicator& ranks, const std::function<void()>& work);
 
 }  // namespace gcomp::runtime

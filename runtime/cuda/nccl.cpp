@@ -17,9 +17,6 @@ namespace {
 
 constexpr int kOldestNccl = 21300;  // graphs can hold its work from 2.9 on, and it has words for an error from 2.13 on
 constexpr std::chrono::seconds kMostStart{300};
-/// Until a rank that failed has said so and the launcher has ended the others; each later one waits longer.
-constexpr std::chrono::milliseconds kGrace{5000}, kGraceOfRank{100};
-constexpr int kMostGraces = 50;
 /// Between two looks at an event: a step takes longer than this, and the processor is the loader's.
 constexpr std::chrono::microseconds kSpinning{200}, kNap{50};
 
@@ -165,6 +162,7 @@ void NcclRank::start(Communicator& ranks) {
     std::unique_lock lock(started->mutex);
     if (!started->done.wait_for(lock, kMostStart, [&] { return started->result.has_value(); }))
       throw DeviceError(concat("ncclCommInitRank did not return in ", kMostStart.count(), " seconds; NCCL_DEBUG=INFO tells why"));
+    if (*started->result == ncclRemoteError) throw OtherRankFailed(started->message);
     if (*started->result != ncclSuccess) throw DeviceError(started->message);
     communicator_ = started->communicator;
   });
@@ -244,7 +242,7 @@ void NcclRank::check(std::string_view where) const {
   const std::string text = asked != ncclSuccess ? nccl_->message(asked, "ncclCommGetAsyncError", where)
                                                 : nccl_->message(error, "an exchange between ranks", where);
   abort();
-  if (error == ncclRemoteError) std::this_thread::sleep_for(kGrace + std::min(rank_, kMostGraces) * kGraceOfRank);
+  if (error == ncclRemoteError) throw OtherRankFailed(text);
   throw DeviceError(text);
 }
 

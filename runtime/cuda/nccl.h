@@ -30,7 +30,7 @@ class Nccl {
 
   const NcclFunctions& functions() const { return functions_; }
   std::string version() const { return nccl_version(library_); }
-  /// Throws DeviceError: `call`, the result's name, number and text, NCCL's own last words, and `where`.
+  /// Throws DeviceError where it failed: `call`, the result's name, number and text, NCCL's own last words, and `where`.
   void check(ncclResult_t result, const char* call, std::string_view where) const {
     if (result != ncclSuccess) throw DeviceError(message(result, call, where));
   }
@@ -50,13 +50,13 @@ class NcclRank {
   NcclRank(const NcclRank&) = delete;
   NcclRank& operator=(const NcclRank&) = delete;
 
+  int rank() const { return rank_; }
   std::string version() const { return nccl_->version(); }
   /// Queues the exchange, or adds it to the graph that the stream captures. All ranks queue the same in the same order. Throws
   /// DeviceError naming the call's origin.
   void queue(const CollectiveCall& call, CUdeviceptr operand, CUdeviceptr result, CUstream stream) const;
-  /// What a wait asks while it lasts and when it is over: an exchange that failed leaves rubbish. Throws DeviceError, after which
-  /// nothing can be exchanged any more and what hung in the stream goes on. Where another rank failed, which says so itself, that
-  /// is waited for a while: the launcher ends this process then.
+  /// What a wait asks while it lasts and when it is over: an exchange that failed leaves rubbish. Throws DeviceError, of which
+  /// OtherRankFailed is one, after which nothing can be exchanged any more and what hung in the stream goes on.
   void check(std::string_view where) const;
   /// Until the event is reached; check() is asked meanwhile and then. Throws DeviceError as that does, and after `most`.
   void wait(CUevent event, std::string_view where, std::optional<std::chrono::seconds> most = std::nullopt) const;
