@@ -23,6 +23,7 @@
 #include "tools/gcomp/rate_flags.h"
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/step_flags.h"
+#include "tools/gcomp/step_memory.h"
 
 namespace gcomp::tools {
 namespace {
@@ -169,8 +170,11 @@ class Compilation {
   void emit() {
     driver::ModelGraph made = graph();
     std::vector<EmittedFile> files;
+    const bool in_parts = made.accumulation.has_value();
+    StepMemory memory;
     for (driver::StepGraph& part : driver::step_graphs(made, hooks_)) {
       const driver::LoweredGraph lowered = driver::lower_graph(std::move(part.graph), target_, part.hooks);
+      memory.add(part.program, lowered);
       if (flags_.emit.empty()) {
         compile_kernels(lowered);
         continue;
@@ -181,6 +185,7 @@ class Compilation {
         plan_.programs.push_back(
             {part.program, codegen::generate_counted(lowered.graph, lowered.plan, target_, options_.program_limits)});
     }
+    if (in_parts && flags_.emit == "plan") files.emplace_back("train_memory.plan", memory.describe());
     if (links_) files.push_back(rank_plan());
     if (!flags_.emit.empty()) write(files);
   }

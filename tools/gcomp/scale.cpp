@@ -33,7 +33,7 @@ struct ScaleFlags {
   std::string model, target = "cuda:sm_90", loss, output, ranks = "1,2,4,8", scaling = "weak", rates, step_time, wire = "f32",
                      route = "flat", casts = "together";
   std::vector<std::string> links;
-  std::int64_t batch = 0, zero = 1, bucket_mib = 32;
+  std::int64_t batch = 0, bucket_mib = 32;
   double contention = scale::kContention;
   bool no_overlap = false;
   ModelOptions model_options;
@@ -60,13 +60,14 @@ std::vector<std::int64_t> parse_ranks(const std::string& text) {
 }
 
 scale::ExchangeOptions exchange_options(const ScaleFlags& flags) {
-  if (flags.zero != 0 && flags.zero != 1) scale_usage(concat("--zero ", flags.zero, ": wanted 0 or 1"));
+  if (flags.step.zero != 0 && flags.step.zero != 1)
+    scale_usage(concat("--zero ", flags.step.zero, ": wanted 0 or 1; steps with 2 and 3 are not simulated"));
   if (!(flags.contention >= 0 && flags.contention <= 1))
     scale_usage(concat("--contention ", flags.contention, ": wanted a share from 0 to 1"));
   if (flags.bucket_mib < 1) scale_usage(concat("--bucket-mib ", flags.bucket_mib, ": wanted 1 or more"));
   return {.links = parse_links(flags.links),
           .route = flags.route == "groups" ? scale::Route::by_groups : scale::Route::flat,
-          .zero = static_cast<int>(flags.zero),
+          .zero = flags.step.zero,
           .overlap = !flags.no_overlap,
           .bucket_bytes = static_cast<double>(flags.bucket_mib << 20),
           .contention = flags.contention,
@@ -160,7 +161,7 @@ class ScaleRun {
     console_.result(concat("batch: ", flags_.batch, strong ? " rows in all, in " : " rows a rank, in ", flags_.step.micro_batches,
                            flags_.step.micro_batches == 1 ? " micro-batch" : " micro-batches", "; ",
                            size_text(step.gradient_bytes()), " of gradients, ", size_text(step.parameter_bytes()),
-                           " of parameters, ", flags_.wire, " on the wire, ZeRO ", flags_.zero));
+                           " of parameters, ", flags_.wire, " on the wire, ZeRO ", flags_.step.zero));
     console_.result(flags_.no_overlap ? "exchanges run after the backward pass and before the forward pass"
                                       : "exchanges run beside the backward and the forward pass");
     console_.result("  ranks  micro-batches       sent       step    compute  exchanges    exposed  speedup  efficiency  limit");
@@ -202,7 +203,7 @@ class ScaleRun {
             {"scaling", flags_.scaling},
             {"batch", flags_.batch},
             {"links", text_of(exchange_.links)},
-            {"zero", flags_.zero},
+            {"zero", flags_.step.zero},
             {"overlap", !flags_.no_overlap},
             {"gradient_bytes", step.gradient_bytes()},
             {"points", std::move(rows)}};
@@ -237,9 +238,6 @@ void add_scale_options(ArgumentParser& parser, ScaleFlags& flags) {
       .add_option("--step-time", flags.step_time,
                   "what one rank's step was measured to take: all computing is that much slower than the rates allow")
       .type_name("TIME")
-      .group(group);
-  parser.add_option("--zero", flags.zero, "0: every rank updates everything; 1 (default): its pieces")
-      .type_name("0|1")
       .group(group);
   parser.add_flag("--no-overlap", flags.no_overlap, "exchanges run by themselves, not beside what is computed").group(group);
   parser
