@@ -254,7 +254,8 @@ TEST_F(ScaleCommand, BadInput) {
   refused({"--zero", "3"}, "--zero 3: wanted 0 or 1");
   refused({"--contention", "2"}, "--contention 2: wanted a share from 0 to 1");
   refused({"--bucket-mib", "0"}, "--bucket-mib 0: wanted 1 or more");
-  refused({"--micro-batches", "3"}, "64");
+  refused({"--micro-batches", "3"}, "2 ranks share 6 micro-batches: wanted 1, 3, 6 ranks");
+  refused({"--micro-batches", "3", "--ranks", "1"}, "64");
   refused({"--scaling", "strong", "--micro-batches", "4", "--ranks", "8"}, "8");
   refused({"--target", "cpu"}, "wanted --rates of the device");
   refused({"--step-time", "3"}, "--step-time 3: wanted a unit");
