@@ -15,6 +15,8 @@
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/optimizer_text.h"
 #include "gcomp/driver/saved_model.h"
+#include "runtime/comm/mpi_communicator.h"
+#include "runtime/cpu/find_compiler.h"
 #include "runtime/device.h"
 #include "tests/device_options.h"
 #include "tests/drive/command.h"
@@ -252,12 +254,57 @@ TEST_F(ScaleCommand, BadInput) {
   refused({"--zero", "3"}, "--zero 3: wanted 0 or 1");
   refused({"--contention", "2"}, "--contention 2: wanted a share from 0 to 1");
   refused({"--bucket-mib", "0"}, "--bucket-mib 0: wanted 1 or more");
-  refused({"--micro-batches", "3"}, "64");
+  refused({"--micro-batches", "3"}, "2 ranks share 6 micro-batches: wanted 1, 3, 6 ranks");
+  refused({"--micro-batches", "3", "--ranks", "1"}, "64");
   refused({"--scaling", "strong", "--micro-batches", "4", "--ranks", "8"}, "8");
   refused({"--target", "cpu"}, "wanted --rates of the device");
   refused({"--step-time", "3"}, "--step-time 3: wanted a unit");
   expect_refused(run_gcomp({"scale", kFixtures + "mlp.onnx", "--loss", "mse", "--batch", "8"}), "those within a group are missing");
   expect_refused(run_gcomp({"scale", kFixtures + "mlp.onnx", "--batch", "8"}), "--loss is missing");
+}
+
+// What two ranks receive from each other is half of what their gradients take, there and back, and what they say after each step.
+TEST_F(ScaleCommand, ExchangesAreTimed) {
+  if (on_another_device()) GTEST_SKIP() << "ranks are of the CPU";
+  try {
+    runtime::comm::find_mpi();
+  } catch (const Error& error) { GTEST_SKIP() << error.what(); }
+  if (runtime::cpu::find_program("mpirun").empty()) GTEST_SKIP() << "there is no mpirun";
+  Words words{"train",
+              kFixtures + "cnn.onnx",
+              "--data",
+              kFixtures + "cnn.npz",
+              "--loss",
+              "cross_entropy",
+              "--batch",
+              "16",
+              "--steps",
+              "6",
+              "--threads",
+              "1",
+              "--json",
+              "--ranks",
+              "2",
+              "--out",
+              folder_ / "plain.onnx"};
+  const CommandResult plain = run_gcomp(words);
+  ASSERT_EQ(plain.exit_code, 0) << plain.errors;
+  EXPECT_FALSE(nlohmann::json::parse(plain.output).contains("exchanges"));
+  words.back() = folder_ / "timed.onnx";
+  words.emplace_back("--time-exchanges");
+  const CommandResult timed = run_gcomp(words);
+  ASSERT_EQ(timed.exit_code, 0) << timed.errors;
+  const nlohmann::json report = nlohmann::json::parse(timed.output), &exchanges = report.at("exchanges");
+  EXPECT_EQ(report.at("weights_sha256"), nlohmann::json::parse(plain.output).at("weights_sha256"));
+
+  const runtime::Program shard = step_programs("cnn.onnx", "cpu", "cross_entropy", 2).at(driver::kShardProgram).program;
+  double gradients = 0;
+  for (const scale::ParameterUse& use : scale::parameter_uses(shard, scale::Segments::together)) gradients += use.gradient_bytes;
+  EXPECT_GE(exchanges.at("calls"), 2 * 6);
+  EXPECT_GE(exchanges.at("bytes"), 6 * gradients);
+  EXPECT_LE(exchanges.at("bytes"), 6 * (gradients + 4096)) << "the loss, statistics of a few channels, a wish of each rank";
+  EXPECT_GT(exchanges.at("moved_seconds"), 0);
+  EXPECT_GT(exchanges.at("waited_seconds"), 0);
 }
 
 // One line for each exchange, and the sums; for the same step the simulator says the same.

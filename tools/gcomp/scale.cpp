@@ -92,7 +92,7 @@ class ScaleRun {
         target_(runtime::parse_target(flags.target)),
         rates_(device_rates()) {
     for (const std::int64_t ranks : ranks_)
-      if (scaling_ == scale::Scaling::strong) passes::require_ranks(flags_.step.micro_batches, ranks);
+      if (ranks > 1) passes::require_ranks(flags_.step.micro_batches * (scaling_ == scale::Scaling::strong ? 1 : ranks), ranks);
     loss_ = driver::read_loss(flags.loss, flags.output);
     optimizer_ = flags.optimizer.parse();
   }
@@ -135,6 +135,10 @@ class ScaleRun {
     const driver::GraphOptions options = graph_options();
     const Model model = Model::load(flags_.model);
     driver::ModelGraph made = driver::training_graph(model, options, loss_, optimizer_, hooks);
+    check_internal(made.accumulation.has_value(), "a step of two micro-batches in one program");
+    const std::vector<std::string>& handed = made.accumulation->handed;
+    check_user(handed.empty(), "running statistic '", handed.empty() ? "" : handed[0],
+               "' is read by the step that it changes: such a model is trained by one rank");
     std::optional<codegen::CountedProgram> shard, count, rest;
     for (driver::StepGraph& part : driver::step_graphs(made, hooks)) {
       std::optional<codegen::CountedProgram>* wanted = part.program == driver::kShardProgram      ? &shard
