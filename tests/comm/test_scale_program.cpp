@@ -49,11 +49,6 @@ std::map<std::string, codegen::CountedProgram> step_programs(const std::string& 
   return programs;
 }
 
-const scale::ParameterUse* find_use(const std::vector<scale::ParameterUse>& uses, const std::string& name) {
-  const auto found = std::ranges::find(uses, name, &scale::ParameterUse::name);
-  return found == uses.end() ? nullptr : &*found;
-}
-
 /// Runs a program of the CPU as far as its first `steps` steps, and gives what then lies in its gradients, which begin as nonsense.
 class PartialRun {
  public:

@@ -35,7 +35,8 @@ inline Program sample_program() {
   add("rate", Space::io, DType::f64, {}, 320);
   add("loss", Space::io, DType::f32, {}, 384);
   for (int i = 0; i < 3; ++i) p.buffers[2].contents.set(i, 1 - 3 * i);
-  p.states = {{.buffer = 1, .role = StateRole::optimizer, .fill = -0.0}};
+  p.states = {{.buffer = 1, .role = StateRole::optimizer, .fill = -0.0}, {.buffer = 9, .role = StateRole::parameter, .fill = {}}};
+  p.contracts = false;
   p.inputs = {{3, Role::label}, {10, Role::learning_rate}};
   p.outputs = {{4, Role::array}, {11, Role::loss}};
   p.steps = {

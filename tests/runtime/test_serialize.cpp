@@ -206,6 +206,7 @@ TEST(Validate, EachRuleRefuses) {
          matmul(p).epilogue->after.segments.push_back({{4, 9, 4}, 0, 1});
        },
        "step 1: an epilogue of 2 segments"},
+      {"part of no state", [](Program& p) { p.states.pop_back(); }, "buffer 9 'bias' lies within no state"},
       {"epilogue bias", [](Program& p) { matmul(p).epilogue->library->bias = 0; },
        "step 1, bias: buffer 'h\xff' is f32[2,3,8], wanted"},
       {"epilogue aux", [](Program& p) { matmul(p).epilogue->library->aux = 9; },
