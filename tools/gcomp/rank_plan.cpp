@@ -7,6 +7,8 @@
 #include "gcomp/driver/saved_model.h"
 #include "ir/base/error.h"
 #include "ir/base/units.h"
+#include "ir/tree_sum.h"
+#include "passes/training/sharded_state.h"
 #include "tools/gcomp/rate_flags.h"
 
 namespace gcomp::tools {
@@ -21,16 +23,6 @@ const CollectiveCall* exchange_of(const runtime::Step& step) { return std::get_i
 
 bool has_exchange(const Program& program) {
   return std::ranges::any_of(program.steps, [](const runtime::Step& step) { return exchange_of(step) != nullptr; });
-}
-
-/// Whether what is gathered are parameters: they are states of a program that gathers.
-bool gathers_parameters(const Program& program) {
-  const bool gathers = std::ranges::any_of(program.steps, [](const runtime::Step& step) {
-    const CollectiveCall* call = exchange_of(step);
-    return call && call->kind == CollectiveKind::all_gather;
-  });
-  return gathers && std::ranges::any_of(program.states,
-                                        [](const runtime::State& state) { return state.role == runtime::StateRole::parameter; });
 }
 
 scale::Costed costed_program(const RankPlan& plan, std::string_view name) {
@@ -72,22 +64,26 @@ std::string exchange_lines(const RankPlan& plan, const scale::Links& links) {
 
 }  // namespace
 
-std::int64_t runs_of(const std::string& program, std::int64_t shards) {
+std::int64_t RankPlan::runs_of(const std::string& program) const {
   if (program == driver::kShardProgram || program == driver::kCountProgram) return shards;
   const std::string_view combine = driver::kCombineProgram;
   if (!program.starts_with(combine)) return 1;
   int level = 0;
   std::from_chars(program.data() + combine.size(), program.data() + program.size(), level);
-  const std::int64_t half = std::int64_t{1} << level;  // after shards half - 1, 3 half - 1, ... but the last
-  return (shards - 1 + half) / (2 * half);
+  const std::int64_t half = std::int64_t{1} << level;  // after shards half - 1, 3 half - 1, ... but the last of a node
+  const ir::OwnNodes nodes = passes::takes_turns(static_cast<passes::Sharding>(zero)) ? ir::OwnNodes{1, shards}
+                                                                                     : ir::own_nodes(shards * ranks, ranks);
+  return (nodes.shards - 1 + half) / (2 * half) * nodes.count;
 }
 
 RankTimes times_of(const RankPlan& plan, const codegen::DeviceRates& rates, const scale::Links& links) {
   RankTimes times;
   for (const NamedProgram& named : plan.programs) {
     const Program& program = named.counted.program;
-    const auto runs = static_cast<double>(runs_of(named.name, plan.shards));
-    const bool exchanges = has_exchange(program) && named.name != driver::kTrainingProgram;
+    const auto runs = static_cast<double>(plan.runs_of(named.name));
+    const bool of_shards = named.name == driver::kShardProgram || named.name == driver::kLockStepProgram;
+    const bool exchanges = has_exchange(program) && !of_shards && named.name != driver::kTrainingProgram;
+    times.in_shards = times.in_shards || (of_shards && has_exchange(program));
     for (const double seconds : scale::step_seconds({&program, named.counted.costs}, rates))
       (exchanges ? times.kernels : times.compute) += runs * seconds;
     for (const runtime::Step& step : program.steps)
@@ -96,9 +92,8 @@ RankTimes times_of(const RankPlan& plan, const codegen::DeviceRates& rates, cons
         times.between += {runs * time.latency, runs * time.wire};
         times.sent_bytes += runs * scale::sent_bytes(*call);
       }
-    if (gathers_parameters(program)) times.zero = 1;
   }
-  times.beside = simulate_beside(plan, rates, links, times.zero);
+  if (!times.in_shards) times.beside = simulate_beside(plan, rates, links, std::min(plan.zero, 1));
   return times;
 }
 
@@ -113,8 +108,9 @@ std::string describe_ranks(const RankPlan& plan, const codegen::DeviceRates& rat
                   time_text(times.between.wire), ", kernels that pack and add ", time_text(times.kernels)));
   add_fact(text, concat("computing on ", rates.name), concat(time_text(times.compute), " a rank at the least"));
   add_fact(text, "one after another", step_text(times.seconds(), times.compute));
-  add_fact(text, "side by side",
-           concat(step_text(times.beside.seconds, times.beside.compute), " (simulated, ZeRO ", times.zero, ")"));
+  if (!times.in_shards)
+    add_fact(text, "side by side",
+             concat(step_text(times.beside.seconds, times.beside.compute), " (simulated, ZeRO ", plan.zero, ")"));
   text += "    program                step exchange             sent         time      latency         wire\n";
   return text + exchange_lines(plan, links);
 }

@@ -20,17 +20,18 @@ struct NamedProgram {
 struct RankPlan {
   std::vector<NamedProgram> programs;
   std::int64_t ranks = 1, shards = 1;
-};
+  int zero = 1;
 
-/// How often a step of so many micro-batches runs a program.
-std::int64_t runs_of(const std::string& program, std::int64_t shards);
+  /// How often a step runs a program.
+  std::int64_t runs_of(const std::string& program) const;
+};
 
 struct RankTimes {
   double compute = 0;                    ///< a rank's own share: its micro-batches, their sums, its update
   double sent_bytes = 0;                 ///< from one rank
   codegen::scale::ExchangeTime between;  ///< in exchanges
   double kernels = 0;                    ///< that pack, add and unpack
-  int zero = 0;                          ///< 1 where parameters are gathered
+  bool in_shards = false;                ///< exchanges within the programs of micro-batches, which `beside` does not know
   codegen::scale::StepTimes beside;      ///< simulated: exchanges run beside what does not depend on them
 
   double exchange() const { return between.seconds() + kernels; }
