@@ -42,7 +42,12 @@ constexpr OpDef kShardGather{
           type.shape.insert(type.shape.begin(), shards_of(c));
           return std::vector{type};
         },
-    .no_gradient = "what is differentiated is made of it only once gradients are there",
+    // Of graphs that the interpreter runs: what is lowered was differentiated before it was made of gathers.
+    .gradient =
+        [](GradientContext& g) {
+          g.add(0, g.builder().apply(kReduceScatter, {g.dy()},
+                                     {{"ranks", g.attributes().integer("ranks")}, {"group", std::string("shards")}}));
+        },
     .samples = kShardSamples,
 };
 

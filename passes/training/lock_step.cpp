@@ -33,14 +33,19 @@ struct ShardGroup {
 
 std::optional<ShardGroup> group_of(const Graph& graph) {
   std::optional<ShardGroup> found;
+  const Node* other = nullptr;
   for (const Node& node : NodeWalk(graph)) {
-    if (!is_between_shards(node)) continue;
+    if (!is_between_shards(node)) {
+      if (node.op->kind == Kind::collective) other = &node;
+      continue;
+    }
     const Attributes attributes = with_defaults(*node.op, node.attributes);
     const ShardGroup group{attributes.integer("ranks"), attributes.integer("lock_step")};
     check_internal(!found || *found == group, "node %", node.result()->name, " is of ", group.shards, " shards, ", group.lock_step,
                    " of them in lock step; others are of ", found ? found->shards : 0, " and ", found ? found->lock_step : 0);
     found = group;
   }
+  check_internal(!found || !other, "node %", other ? other->result()->name : "", " is between ranks, in a graph of shards");
   return found;
 }
 

