@@ -1,6 +1,7 @@
 // Devices: choosing one (`--device auto|cpu|cuda`), opening it, loading programs on it.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -58,6 +59,11 @@ std::filesystem::path default_cache_directory();
 /// The one that the options name, or that one.
 std::filesystem::path cache_directory_of(const DeviceOptions& options);
 
+/// Where the runs of a program go. Those of one lane follow each other. A run of the second returns at once, and what it reads and
+/// writes nothing else may touch until it is done: whoever runs a program of the main lane, or reads or writes states, waits for
+/// all of them, but for what Executable::plan_beside() says.
+enum class Lane : std::uint8_t { main, beside };
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -71,19 +77,19 @@ class Device {
 
   /// For all programs of one model.
   virtual std::shared_ptr<StateMemory> allocate_states() = 0;
+  /// Whether programs that exchange data between ranks can be loaded for Lane::beside.
+  virtual bool exchanges_beside() const = 0;
   /// Compiles the kernels, or takes them from `kernel_binary` (Executable::kernel_binary of an earlier load) where that fits this
   /// machine; binds the program's states and allocates all memory. `shards` is Executable::shards(). Throws UserError where the
   /// program is for another target, DeviceError for a missing compiler or a failed compilation (exit 5) and for too little memory
-  /// (exit 7).
+  /// (exit 7). Programs of Lane::beside have neither inputs nor outputs.
   std::unique_ptr<Executable> load(Program program, std::shared_ptr<StateMemory> states,
-                                   std::span<const std::byte> kernel_binary = {}, int shards = 1) {
-    return load_program(std::move(program), std::move(states), kernel_binary, shards);
-  }
+                                   std::span<const std::byte> kernel_binary = {}, int shards = 1, Lane lane = Lane::main);
 
  protected:
   Device() = default;
   virtual std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,
-                                                   std::span<const std::byte> kernel_binary, int shards) = 0;
+                                                   std::span<const std::byte> kernel_binary, int shards, Lane lane) = 0;
 };
 
 /// Throw as that of a kind of target does (runtime/targets.h).

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,23 @@
 #include "runtime/state_memory.h"
 
 namespace gcomp::runtime {
+
+class Executable;
+
+/// How the runs of a program go with those of programs that were loaded to run beside it (Lane::beside). Those that are named
+/// nowhere here are done before any run begins.
+struct BesidePlan {
+  struct Start {
+    Executable* program = nullptr;
+    std::size_t after = 0;  ///< so many steps of the last shard's run
+  };
+  struct Need {
+    Executable* program = nullptr;
+    std::optional<std::size_t> before;  ///< the first step for which its last run has to be done; none where no step minds it
+  };
+  std::vector<Start> starts;  ///< in the order in which they begin, `after` never falling
+  std::vector<Need> needs;
+};
 
 class Executable {
  public:
@@ -69,6 +87,9 @@ class Executable {
   virtual void run_shard(int shard) = 0;
   /// Waits for all runs.
   virtual void synchronize() = 0;
+
+  /// From now on runs start and await other programs so. Where nothing was planned, all that run beside are done first.
+  virtual void plan_beside(BesidePlan plan) = 0;
 
   /// How many runs (of batches) may be queued before the results of the first are taken: 1 where run() computes at once.
   virtual int runs_in_flight() const { return 1; }

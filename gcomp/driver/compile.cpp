@@ -293,15 +293,17 @@ std::vector<StepGraph> step_graphs(ModelGraph& made, const CompileHooks& hooks) 
   if (made.accumulation->count) graphs.push_back({std::move(*made.accumulation->count), kCountProgram, hooks});
   for (std::size_t i = 0; i < made.accumulation->combine.size(); ++i)
     graphs.push_back({std::move(made.accumulation->combine[i]), concat(kCombineProgram, i), sums});
+  const passes::Accumulation& parts = *made.accumulation;
   std::vector<ir::Graph>& totals = made.accumulation->totals;
-  for (std::size_t i = 0; i < totals.size(); ++i) graphs.push_back({std::move(totals[i]), total_program(i, totals.size()), sums});
+  for (std::size_t i = 0; i < totals.size(); ++i) graphs.push_back({std::move(totals[i]), total_program(i, parts.nodes), sums});
   if (made.accumulation->count_exchange)
     graphs.push_back({std::move(*made.accumulation->count_exchange), kCountExchangeProgram, hooks});
-  const auto add_numbered = [&](std::vector<ir::Graph>& numbered, std::string_view name) {
-    for (std::size_t i = 0; i < numbered.size(); ++i) graphs.push_back({std::move(numbered[i]), concat(name, i), hooks});
+  const auto add_numbered = [&](std::vector<ir::Graph>& numbered, std::string_view name, const CompileHooks& how) {
+    for (std::size_t i = 0; i < numbered.size(); ++i) graphs.push_back({std::move(numbered[i]), concat(name, i), how});
   };
-  add_numbered(made.accumulation->exchanges, kExchangeProgram);
-  add_numbered(made.accumulation->gathers, kGatherProgram);
+  add_numbered(made.accumulation->bucket_totals, kBucketTotalProgram, sums);
+  add_numbered(made.accumulation->exchanges, kExchangeProgram, hooks);
+  add_numbered(made.accumulation->gathers, kGatherProgram, hooks);
   return graphs;
 }
 

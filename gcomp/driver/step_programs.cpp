@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 #include <utility>
 
 #include "gcomp/communicator.h"
@@ -10,6 +11,7 @@
 #include "ir/tree_sum.h"
 #include "runtime/files/sha256.h"
 #include "runtime/serialize.h"
+#include "runtime/shared_use.h"
 
 namespace gcomp::driver {
 namespace {
@@ -53,23 +55,21 @@ RankOf rank_of(const runtime::DeviceOptions& options) {
 
 StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states,
                            std::vector<StepProgram> programs, std::int64_t micro_batches, RankOf rank) {
-  const auto load = [&](std::string_view name, int shards) -> runtime::Executable* {
+  const auto load = [&](std::string_view name, int shards, runtime::Lane lane = runtime::Lane::main) -> runtime::Executable* {
     const auto found = std::ranges::find(programs, name, [](const StepProgram& p) -> std::string_view { return p.program.name; });
     if (found == programs.end()) return nullptr;
     check_user(shards == 1 || found->program.outputs.empty(), "program '", name, "' gives outputs, wanted none of a shard");
-    owned_.push_back(device.load(std::move(found->program), states, found->binary, shards));
+    owned_.push_back(device.load(std::move(found->program), states, found->binary, shards, lane));
     programs.erase(found);
     all_.push_back(owned_.back().get());
     return all_.back();
   };
-  const auto require = [&](const std::string& name, int shards) {
-    runtime::Executable* executable = load(name, shards);
+  const auto require = [&](const std::string& name, int shards, runtime::Lane lane = runtime::Lane::main) {
+    runtime::Executable* executable = load(name, shards, lane);
     check_user(executable, "program '", name, "' is missing");
     return executable;
   };
-  const auto load_numbered = [&](const char* name, std::vector<runtime::Executable*>& loaded) {
-    while (runtime::Executable* next = load(concat(name, loaded.size()), 1)) loaded.push_back(next);
-  };
+  if (rank.ranks > 1 && device.exchanges_beside()) lane_ = runtime::Lane::beside;
   reader_ = step_ = require(kTrainingProgram, 1);
   if (micro_batches > 1) {
     const int shards = static_cast<int>(micro_batches) / rank.ranks;
@@ -79,14 +79,18 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     node_shards_ = static_cast<int>(nodes.shards);
     const int levels = ir::tree_levels(nodes.shards);
     for (int level = 0; level < levels; ++level) combine_.push_back(require(concat(kCombineProgram, level), 1));
-    const auto count = static_cast<std::size_t>(nodes.count);
-    for (std::size_t node = 0; node < count; ++node) totals_.push_back(require(total_program(node, count), 1));
-    if (rank.ranks > 1) {
-      exchanges_.push_back(require(concat(kExchangeProgram, 0), 1));
-      load_numbered(kExchangeProgram, exchanges_);
-      load_numbered(kGatherProgram, gathers_);  // none where each rank updates all
+    const auto count = static_cast<std::size_t>(nodes.count), own_totals = rank.ranks > 1 ? count - 1 : count;
+    for (std::size_t node = 0; node < own_totals; ++node) totals_.push_back(require(total_program(node, count), 1));
+    for (std::size_t i = 0; rank.ranks > 1; ++i) {
+      if (levels > 0)
+        if (runtime::Executable* total = load(concat(kBucketTotalProgram, i), 1, lane_)) exchanges_.push_back(total);
+      runtime::Executable* exchange = load(concat(kExchangeProgram, i), 1, lane_);
+      if (!exchange) break;
+      exchanges_.push_back(exchange);
     }
-    if (rank.ranks > 1 && count_) count_exchange_ = require(kCountExchangeProgram, 1);
+    check_user(rank.ranks == 1 || !exchanges_.empty(), "program '", kExchangeProgram, "0' is missing");
+    while (runtime::Executable* gather = load(concat(kGatherProgram, gathers_.size()), 1, lane_)) gathers_.push_back(gather);
+    if (rank.ranks > 1 && count_) count_exchange_ = {require(kCountExchangeProgram, 1, lane_)};
   }
   check_user(programs.empty(), "program '", programs.empty() ? "" : programs[0].program.name, "' is none of a step in ",
              micro_batches, " micro-batches");
@@ -94,6 +98,7 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   require_shared(*reader_, all_);
   ports_ = step_ports(step_->program());
   data_ = data_inputs(reader_->program());
+  if (lane_ == runtime::Lane::beside) plan_beside();
   number_shards(*reader_, rank);
   if (!count_) return;
   number_shards(*count_, rank);
@@ -106,6 +111,35 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   }
 }
 
+/// By the states that programs share: each exchange begins after the last step before it that touches what it reads or writes, and
+/// is done before the first step after it that does.
+void StepPrograms::plan_beside() {
+  std::vector<std::pair<runtime::Executable*, std::set<std::string>>> beside;
+  for (const auto* programs : {&count_exchange_, &exchanges_, &gathers_})
+    for (runtime::Executable* program : *programs) beside.emplace_back(program, runtime::StateUse(program->program()).all());
+  for (runtime::Executable* program : all_) {
+    if (std::ranges::find(beside, program, [](const auto& one) { return one.first; }) != beside.end()) continue;
+    const runtime::StateUse use(program->program());
+    runtime::BesidePlan plan;
+    const auto& followers = program == count_ ? count_exchange_ : program == reader_ ? exchanges_ : gathers_;
+    std::size_t after = 0;
+    for (const auto& [other, states] : beside) {
+      plan.needs.push_back({other, use.first(states)});
+      const bool follows =
+          (program == count_ || program == reader_ || program == step_) && std::ranges::count(followers, other) > 0;
+      if (!follows) continue;
+      if (const auto last = use.last(states)) after = std::max(after, *last + 1);
+      plan.starts.push_back({other, after});
+    }
+    program->plan_beside(std::move(plan));
+  }
+}
+
+void StepPrograms::run_exchanges(std::span<runtime::Executable* const> programs) {
+  if (lane_ == runtime::Lane::beside) return;
+  for (runtime::Executable* program : programs) program->run();
+}
+
 /// What is counted, labels for the most part, lies in two places.
 void StepPrograms::fill_counted() {
   for (const auto& [to, from] : counted_) std::ranges::copy(reader_->next_input(from), count_->input(to).begin());
@@ -115,28 +149,26 @@ std::int64_t StepPrograms::runs_of(const runtime::Executable& program) const {
   const auto combine = std::ranges::find(combine_, &program);
   if (combine == combine_.end()) return program.shards();
   const std::int64_t half = std::int64_t{1} << (combine - combine_.begin());  // after shards half - 1, 3 half - 1, ... but the last
-  return (node_shards_ - 1 + half) / (2 * half) * std::ssize(totals_);
+  return (node_shards_ - 1 + half) / (2 * half) * (reader_->shards() / node_shards_);
 }
 
 void StepPrograms::run() {
-  if (totals_.empty()) return step_->run();
+  if (reader_ == step_) return step_->run();
   const int shards = reader_->shards();
   if (count_) {
     fill_counted();
     for (int shard = 0; shard < shards; ++shard) count_->run_shard(shard);
-    if (count_exchange_) count_exchange_->run();
+    run_exchanges(count_exchange_);
   }
   for (int shard = 0; shard < shards; ++shard) {
     reader_->run_shard(shard);
-    const int of_node = shard % node_shards_;
-    runtime::Executable* sums = of_node + 1 == node_shards_ ? totals_[static_cast<std::size_t>(shard / node_shards_)]
-                                                            : combine_[static_cast<std::size_t>(std::countr_one(
-                                                                  static_cast<unsigned>(of_node)))];
-    sums->run();
+    const int of_node = shard % node_shards_, node = shard / node_shards_;
+    if (of_node + 1 < node_shards_) combine_[static_cast<std::size_t>(std::countr_one(static_cast<unsigned>(of_node)))]->run();
+    else if (node < std::ssize(totals_)) totals_[static_cast<std::size_t>(node)]->run();
   }
-  for (runtime::Executable* exchange : exchanges_) exchange->run();
+  run_exchanges(exchanges_);
   step_->run();
-  for (runtime::Executable* gather : gathers_) gather->run();
+  run_exchanges(gathers_);
 }
 
 void StepPrograms::wait(int age) {

@@ -1,6 +1,8 @@
 // The programs of one training step. Most steps are one program. With micro-batches they are several
 // (passes/training/accumulate.h), which share states alone: what is queued by run() runs through on the device without a look of
-// the host. With several ranks each runs its own of the micro-batches, and programs more exchange what they add up to and what follows from it.
+// the host. With several ranks each runs its own of the micro-batches, and programs more exchange what they add up to and what
+// follows from it: beside the others where the device can, each as soon as what it reads is there, until what it writes is wanted
+// (runtime/executable.h, BesidePlan).
 #pragma once
 
 #include <cstddef>
@@ -49,6 +51,8 @@ class StepPrograms {
   /// All of them, step() first.
   const std::vector<runtime::Executable*>& all() const { return all_; }
 
+  /// Whether what ranks exchange goes on while others of the programs run.
+  bool overlaps() const { return lane_ == runtime::Lane::beside; }
   /// How often a step runs one of them.
   std::int64_t runs_of(const runtime::Executable& program) const;
 
@@ -59,13 +63,18 @@ class StepPrograms {
 
  private:
   void fill_counted();
+  void plan_beside();
+  /// Those that are not started by another.
+  void run_exchanges(std::span<runtime::Executable* const> programs);
 
   std::vector<std::unique_ptr<runtime::Executable>> owned_;
-  std::vector<runtime::Executable*> all_, combine_, totals_;
+  std::vector<runtime::Executable*> all_, combine_;
+  std::vector<runtime::Executable*> totals_;  // of nodes; with several ranks that of the last stands in exchanges_
   runtime::Executable *step_ = nullptr, *reader_ = nullptr, *count_ = nullptr;
-  runtime::Executable* count_exchange_ = nullptr;              // where there are several ranks
-  std::vector<runtime::Executable*> exchanges_, gathers_;      // likewise
-  int node_shards_ = 1;  // of a node of the tree by which shards are added
+  // Where there are several ranks: what follows count_, the last shard, and step_.
+  std::vector<runtime::Executable*> count_exchange_, exchanges_, gathers_;
+  runtime::Lane lane_ = runtime::Lane::main;  // of those
+  int node_shards_ = 1;                       // of a node of the tree by which shards are added
   StepPorts ports_;
   std::vector<std::size_t> data_;
   std::vector<std::pair<std::size_t, std::size_t>> counted_;  // inputs of count_, and the same of reader_

@@ -132,13 +132,12 @@ std::string level_name(std::string_view state, int level) { return concat(state,
 
 /// Adds `levels` below what the shard gave, as far as `takes` them, lowest first, into the state that `to` names of each.
 template <class Takes, class To>
-Graph combine_graph(std::string name, const std::vector<Sum>& sums, int levels, const Takes& takes, const To& to) {
+Graph combine_graph(std::string name, const std::vector<SharedState>& sums, int levels, const Takes& takes, const To& to) {
   Graph graph(std::move(name));
   Builder b(graph, SharedText(std::string(kOrigin)));
-  for (const Sum& sum : sums) {
-    const std::string& state = sum.state->name;
-    const auto add = [&](std::string name) {
-      return graph.add_state(sum.state->type, std::move(name), StateRole::scratch, 0.0);
+  for (const auto& [state, type] : sums) {
+    const auto add = [&, &type = type](std::string name) {
+      return graph.add_state(type, std::move(name), StateRole::scratch, 0.0);
     };
     Value* own = add(state);
     Var total = b.wrap(own);
@@ -164,6 +163,12 @@ void take_over(Graph& total, const State& statistic, const Value& state) {
 
 std::string node_state_name(std::string_view state, std::int64_t node, std::int64_t nodes) {
   return node + 1 == nodes ? std::string(state) : concat(state, ".node", node);
+}
+
+Graph total_graph(std::string name, const std::vector<SharedState>& states, const OwnNodes& nodes, std::int64_t node) {
+  return combine_graph(
+      std::move(name), states, tree_levels(nodes.shards), [&](int level) { return waits_at_end(nodes.shards, level); },
+      [&](std::string_view state) { return node_state_name(state, node, nodes.count); });
 }
 
 std::optional<CountGraph> count_graph(const Graph& whole, const ShardLoss& loss, std::int64_t shards, std::int64_t ranks) {
@@ -198,7 +203,9 @@ namespace {
 class Accumulator {
  public:
   Accumulator(Graph& graph, const AccumulateOptions& options)
-      : graph_(graph), options_(options), own_shards_(options.shards / options.ranks),
+      : graph_(graph),
+        options_(options),
+        own_shards_(options.shards / options.ranks),
         nodes_(own_nodes(options.shards, options.ranks)) {
     number_ = graph.add_input({DType::i64, {1}}, "shard", Role::shard);
     number_draws(graph, number_);
@@ -223,13 +230,12 @@ class Accumulator {
     const int levels = tree_levels(nodes_.shards);
     for (int ones = 0; ones < levels; ++ones)
       made_.combine.push_back(combine_graph(
-          concat("train_combine_", ones), sums_, ones, [](int) { return true; },
+          concat("train_combine_", ones), made_.summed, ones, [](int) { return true; },
           [&](std::string_view state) { return level_name(state, ones); }));
-    for (std::int64_t node = 0; node < nodes_.count; ++node)
-      made_.totals.push_back(combine_graph(
-          concat("train_total", nodes_.count > 1 ? concat("_", node) : ""), sums_, levels,
-          [&](int level) { return waits_at_end(nodes_.shards, level); },
-          [&](std::string_view state) { return node_state_name(state, node, nodes_.count); }));
+    made_.nodes = static_cast<std::size_t>(nodes_.count);
+    for (std::int64_t node = 0; node < (options_.ranks > 1 ? nodes_.count - 1 : nodes_.count); ++node)
+      made_.totals.push_back(
+          total_graph(concat("train_total", nodes_.count > 1 ? concat("_", node) : ""), made_.summed, nodes_, node));
     graph_.remove_updates(StateRole::counter);
     take_over_handed();
     for (const StatisticRule& rule : rules_) follow_rows(rule);
@@ -271,7 +277,8 @@ class Accumulator {
     Builder b(graph_, SharedText(std::string(kOrigin)));
     for (const Followed& followed : handed_) {
       if (options_.skipped) b.update(followed.statistic, b.wrap(followed.state));
-      else take_over(made_.totals.back(), *graph_.find_state(followed.statistic), *followed.state);
+      else if (!made_.totals.empty())  // several ranks, which may have none, refuse such a statistic
+        take_over(made_.totals.back(), *graph_.find_state(followed.statistic), *followed.state);
     }
   }
 

@@ -6,6 +6,7 @@
 //   shard      for each shard:                             %w.gradient = the gradient of its share of the loss
 //   combine    after each but the last:                    %w.gradient.L = ... %w.gradient.1 + (%w.gradient.0 + %w.gradient)
 //   total      after the last of a node:                   %w.gradient   = ... %w.gradient.1 + (%w.gradient.0 + %w.gradient)
+//              (with several ranks the last node's is in parts, one for each exchange)
 //   the rest   once:                                       clipping, optimizer, average on %w.gradient, running statistics
 //
 // Sums are a balanced binary tree over the shards: after shard i the value goes up one level for each 1 at the end of i, each time
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/tree_sum.h"
 #include "passes/training/losses/shard_loss.h"
 #include "passes/training/sharded_state.h"
 
@@ -48,12 +50,15 @@ struct Accumulation {
   std::optional<ir::Graph> count;
   ir::Graph shard;
   std::vector<ir::Graph> combine;  ///< by the number of ones at the end of the shard's number
-  std::vector<ir::Graph> totals;   ///< one for each of the rank's nodes
-  /// Between ranks, where there are several: after `count`, after the last total, after the rest. Exchanges of gradients come in the
-  /// order in which a backward pass ends with them, then that of what else adds up; gathers in the order in which a forward pass
-  /// begins with the parameters.
+  std::vector<ir::Graph> totals;   ///< one for each of the rank's nodes; of several ranks without the last
+  std::size_t nodes = 1;           ///< of the rank
+  /// Between ranks, where there are several: after `count`, after the last total, after the rest. Exchanges of gradients come in
+  /// the order in which a backward pass ends with them, then that of what else adds up; gathers in the order in which a forward
+  /// pass begins with the parameters.
   std::optional<ir::Graph> count_exchange = {};
   std::vector<ir::Graph> exchanges = {}, gathers = {};
+  /// What adds up the last node for each of the exchanges, before it; none where a node is one shard.
+  std::vector<ir::Graph> bucket_totals = {};
   std::vector<BroughtRows> counted;  ///< what `count` leaves, where there are several ranks
   std::vector<SharedState> summed;   ///< what the totals leave
   std::vector<BroughtRows> brought;
@@ -66,8 +71,8 @@ struct CountGraph {
   ir::Graph graph;
   std::vector<BroughtRows> counted;
 };
-/// From the graph that attach_shard_loss() gave; nothing where no count depends on data. One rank adds counts up by the tree, several
-/// keep a row of each shard.
+/// From the graph that attach_shard_loss() gave; nothing where no count depends on data. One rank adds counts up by the tree,
+/// several keep a row of each shard.
 std::optional<CountGraph> count_graph(const ir::Graph& graph, const ShardLoss& loss, std::int64_t shards, std::int64_t ranks);
 
 /// What adds up over shards, first their values of one shard, then the states that hold the totals.
@@ -81,6 +86,9 @@ struct AccumulateOptions {
   std::int64_t ranks = 1;   ///< which divide them
   bool skipped = false;     ///< whether a step may change nothing (skip_non_finite())
 };
+
+/// Adds up a node of that number for these states.
+ir::Graph total_graph(std::string name, const std::vector<SharedState>& states, const ir::OwnNodes& nodes, std::int64_t node);
 
 /// To be called once the graph is differentiated. Random numbers of shard i are those of its rows in the whole batch; counters
 /// count steps. What only shards need stays in the graph, dead.

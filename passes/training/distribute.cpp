@@ -51,7 +51,9 @@ using ShardedList = std::vector<ShardedState>;
 class ExchangeBuilder {
  public:
   ExchangeBuilder(std::string name, const DistributeOptions& options)
-      : options_(options), nodes_(own_nodes(options.shards, options.ranks)), graph_(std::move(name)),
+      : options_(options),
+        nodes_(own_nodes(options.shards, options.ranks)),
+        graph_(std::move(name)),
         b_(graph_, SharedText("exchange")) {}
 
   /// Each state becomes the sum of all ranks', on every rank.
@@ -159,8 +161,7 @@ class ExchangeBuilder {
 
   void update_from(const StateList& states, Var bucket, const std::vector<TensorType>& types, std::int64_t parts,
                    StateRole role = StateRole::scratch) {
-    const std::vector<Var> made =
-        b_.apply_many(ops::kUnbucket, {bucket}, {{"shapes", bucket_shapes(types)}, {"parts", parts}});
+    const std::vector<Var> made = b_.apply_many(ops::kUnbucket, {bucket}, {{"shapes", bucket_shapes(types)}, {"parts", parts}});
     for (std::size_t i = 0; i < states.size(); ++i) b_.update(declare(states[i], role).value, made[i]);
   }
   void update_from(const StateList& states, Var bucket, const std::vector<TensorType>& types) {
@@ -181,8 +182,8 @@ void require_ranks(std::int64_t shards, std::int64_t ranks) {
   std::string fitting;
   for (std::int64_t n = 1; n <= shards; ++n)
     if (shards % n == 0) fitting += concat(fitting.empty() ? "" : ", ", n);
-  throw UserError(concat(ranks, " ranks share ", shards, " micro-batches: wanted ", fitting, " ranks, or another --micro-batches, such as ",
-                         8 * ranks),
+  throw UserError(concat(ranks, " ranks share ", shards, " micro-batches: wanted ", fitting,
+                         " ranks, or another --micro-batches, such as ", 8 * ranks),
                   ExitCode::usage);
 }
 
@@ -190,8 +191,7 @@ void distribute(Graph& step, Accumulation& accumulation, const std::vector<Value
   std::vector<std::string> names;
   for (const Value* parameter : parameters) names.push_back(parameter->name);
   accumulation.sharded = share_updates(
-      step, parameters,
-      {.ranks = options.ranks, .shards = options.shards, .sharded = options.sharding != Sharding::none});
+      step, parameters, {.ranks = options.ranks, .shards = options.shards, .sharded = options.sharding != Sharding::none});
   if (options.ranks == 1) return;
   check_user(
       accumulation.handed.empty(), "running statistic '", accumulation.handed.empty() ? "" : accumulation.handed[0],
@@ -213,11 +213,21 @@ void distribute(Graph& step, Accumulation& accumulation, const std::vector<Value
     if (const auto share = share_of(name); share != accumulation.sharded.end()) shares.push_back(*share);
   std::ranges::reverse(sums);
   const auto number = [](const char* name, const std::vector<Graph>& before) { return concat(name, "_", before.size()); };
+  const OwnNodes nodes = own_nodes(options.shards, options.ranks);
+  const auto add_total = [&](const StateList& states) {
+    if (nodes.shards > 1)
+      accumulation.bucket_totals.push_back(
+          total_graph(number("train_total_bucket", accumulation.bucket_totals), states, nodes, nodes.count - 1));
+  };
   for (const ShardedList& bucket : buckets_of(sums, options.bucket_bytes)) {
+    StateList states;
+    for (const ShardedState& one : bucket) states.push_back({one.name, one.type});
+    add_total(states);
     ExchangeBuilder exchange(number("train_exchange", accumulation.exchanges), options);
     exchange.add_shares(bucket);
     accumulation.exchanges.push_back(exchange.finish());
   }
+  add_total(whole);
   ExchangeBuilder rest(number("train_exchange", accumulation.exchanges), options);
   rest.add_sums(whole);
   rest.gather_rows(accumulation.brought);

@@ -45,8 +45,11 @@ class CudaDevice final : public Device {
 
   std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CudaStateMemory>(session_); }
 
+  bool exchanges_beside() const override { return false; }
+
   std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,
-                                           std::span<const std::byte> kernel_binary, int shards) override {
+                                           std::span<const std::byte> kernel_binary, int shards, Lane lane) override {
+    check_internal(lane == Lane::main, "program '", program.name, "' is to run beside others, on a GPU");
     check_user(program.target.kind == TargetKind::cuda, "program '", program.name, "' is compiled for ", to_string(program.target),
                ", the device is a GPU");
     auto cuda_states = std::dynamic_pointer_cast<CudaStateMemory>(std::move(states));

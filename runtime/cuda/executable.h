@@ -35,6 +35,9 @@ class CudaExecutable final : public Executable {
   void use_batch(int batch) override;
   void run_shard(int shard) override;
   void synchronize() override;
+  void plan_beside(BesidePlan plan) override {
+    check_internal(plan.starts.empty() && plan.needs.empty(), "programs run beside others, on a GPU");
+  }
   void wait(int age) override { finish(slot_of(age)); }
   int runs_in_flight() const override { return kSlots; }
   std::span<const std::byte> output_bytes(std::size_t index, int age) override;

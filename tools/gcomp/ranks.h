@@ -13,6 +13,7 @@ namespace gcomp::tools {
 struct RankFlags {
   std::int64_t ranks = 0;  ///< 0: as many as a launcher started
   std::string distributed = "auto", plugin;
+  bool no_overlap = false;
 
   void add(ArgumentParser& parser);
 };
