@@ -1,4 +1,5 @@
-// How fast a GPU can go at most, to judge a plan without one. The only place where such figures stand.
+// How fast a GPU can go at most, to judge a plan without one. The only place where such figures stand; `gcomp scale --rates` takes
+// others.
 #pragma once
 
 #include <string_view>
@@ -28,5 +29,15 @@ struct DeviceRates {
 /// for the H100.
 inline constexpr DeviceRates kH200{
     .name = "H200", .copy_bytes = 4.3e12, .f64 = 34e12, .f32 = 67e12, .f16 = 790e12, .bf16 = 790e12, .launch_seconds = 1.3e-6};
+
+/// NVIDIA's GA102 white paper: 936 GB/s, of which a copy is taken to reach nine tenths, as that of an H200 does; 35.6 TFLOP/s in
+/// f32, 71 in tensor cores that add in f32, f64 at 1/64 of f32. A graph node as of the H100: nobody has measured it.
+inline constexpr DeviceRates kRtx3090{.name = "RTX 3090",
+                                      .copy_bytes = 0.84e12,
+                                      .f64 = 0.556e12,
+                                      .f32 = 35.6e12,
+                                      .f16 = 71e12,
+                                      .bf16 = 71e12,
+                                      .launch_seconds = 1.3e-6};
 
 }  // namespace gcomp::codegen

@@ -14,6 +14,12 @@ namespace gcomp::frontend {
 
 using gcomp::ImportLimits;
 
+/// Of what the statistics of a batch are taken: the graph is that of one of so many shards with equal numbers of rows.
+struct WholeBatch {
+  std::int64_t shards = 1;
+  std::int64_t lock_step = 1;  ///< how many of them share a process (ir/ops/lock_step.h)
+};
+
 struct ImportOptions {
   std::map<std::string, std::int64_t> dims = {};  ///< symbolic dimension -> size
   std::map<std::string, Shape> shapes = {};       ///< input -> whole shape; wins over `dims`
@@ -31,6 +37,7 @@ struct ImportOptions {
   std::vector<std::string> freeze = {}, train = {};
   std::vector<std::string> tie = {}, untie = {};  ///< globs: share one parameter / one parameter for each use
   std::string batchnorm_variance = {};            ///< "", "unbiased" or "population": overrides the rule for running variances
+  WholeBatch batch = {};                          ///< of BatchNormalization in training
   ImportLimits limits = {};
 };
 

@@ -81,7 +81,9 @@ struct DeviceOptions {
   bool overlap = true;
 
   // CUDA.
-  int gpu = 0;                            ///< among those that the driver shows
+  /// Among those that the driver shows. Where none is said it is the first; several ranks on a machine take one each, in order.
+  Optional<int> gpu;
+  int rank_on_host = 0;                   ///< this process among the ranks of its machine: choose_device() finds it
   LibrarySearch libraries;                ///< where NVIDIA's libraries may be, beside the loader's own places
   Optional<std::string> visible_devices;  ///< the value of CUDA_VISIBLE_DEVICES, for messages
   MatmulPrecision precision = MatmulPrecision::strict;

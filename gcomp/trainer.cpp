@@ -171,6 +171,7 @@ std::vector<NamedTensor> Trainer::gradients(const Batch& batch) {
         driver::compile_graph(std::move(made.graph), self.device->target(), self.options.hooks, self.options.graph.program_limits);
     self.gradient = self.device->load(std::move(program), self.memory);
   }
+  self.refresh_copies();
   self.fill(*self.gradient, batch);
   self.naming_index_faults(*self.gradient, 0, [&] {
     self.gradient->run();

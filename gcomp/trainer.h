@@ -42,7 +42,10 @@ struct TrainOptions {
   bool skip_spikes = false;              ///< FitOptions::skip_spikes may pass over steps; includes skip_non_finite
   bool skip_non_finite = false;          ///< a step whose loss or gradients are not finite changes nothing
   std::int64_t micro_batches = 1;        ///< shards of rows whose gradients add up to the batch's; they divide `batch`
-  int zero = 1;  ///< what each of several ranks holds a share of (docs/distributed.md): 0 nothing, 1 the optimizer's states
+  /// What each of several ranks holds a share of (docs/distributed.md): 0 nothing, 1 the optimizer's states, 2 and gradients, 3 and
+  /// the parameters. From 2 on rank r of N has the micro-batches r, N + r, 2 N + r, ...
+  int zero = 1;
+  bool sync_batchnorm = false;           ///< batch normalisation by the statistics of the whole batch, not of a micro-batch
   std::vector<std::string> lora = {};    ///< globs: these weights get low-rank adapters, which alone train (gcomp/lora.h)
   std::int64_t lora_rank = 8;
   double lora_alpha = 16;
@@ -105,7 +108,7 @@ class Trainer {
   /// Names of the model's inputs, then of the other arrays that the loss reads.
   std::vector<std::string> input_names() const;
   /// Rows of a step. With several ranks (DeviceOptions::communicator) train_step() and input() are given this rank's part, which is
-  /// one of as many equal ones, in the order of the ranks.
+  /// one of as many equal ones, in the order of the ranks; with TrainOptions::zero of 2 and more, those of its micro-batches.
   std::int64_t batch() const;
   /// The number of classes where labels are class numbers.
   Optional<std::int64_t> classes() const;

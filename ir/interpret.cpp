@@ -1,7 +1,9 @@
 #include "ir/interpret.h"
 
 #include <array>
+#include <bit>
 #include <cmath>
+#include <span>
 
 #include "ir/base/integers.h"
 #include "ir/builder.h"
@@ -365,6 +367,16 @@ void copy_part(const Tensor& from, std::int64_t first, Tensor& to, std::int64_t 
   for (std::int64_t i = 0; i < count; ++i) to.set(place + i, from.at(first + i));
 }
 
+/// By the tree of ir/tree_sum.h, each sum rounded as a node's result is.
+Tensor tree_sum(std::span<const Tensor* const> parts) {
+  if (parts.size() == 1) return *parts[0];
+  const std::size_t left = std::bit_floor(parts.size() - 1);
+  const Tensor a = tree_sum(parts.first(left)), b = tree_sum(parts.subspan(left));
+  Tensor sum(a.type());
+  for (std::int64_t i = 0; i < sum.elements(); ++i) sum.set(i, a.at(i) + b.at(i));
+  return sum;
+}
+
 /// What every rank gets of a collective to which each brings its operand.
 std::vector<Tensor> results_of_ranks(const Node& node, const std::vector<const Tensor*>& operands) {
   const auto ranks = static_cast<std::int64_t>(operands.size());
@@ -373,6 +385,11 @@ std::vector<Tensor> results_of_ranks(const Node& node, const std::vector<const T
   for (std::int64_t to = 0; to < ranks; ++to) {
     if (node.op == &ops::kBroadcastFrom) {
       results.push_back(*operands[at(node.attributes.integer("root"))]);
+      continue;
+    }
+    if (node.op == &ops::kLockStepSum) {
+      const std::int64_t own = with_defaults(*node.op, node.attributes).integer("lock_step");
+      results.push_back(tree_sum(std::span(operands).subspan(at(to / own * own), at(own))));
       continue;
     }
     Tensor result(node.result()->type);

@@ -16,6 +16,7 @@
 #include "passes/training/average_parameters.h"
 #include "passes/training/differentiate.h"
 #include "passes/training/distribute.h"
+#include "passes/training/lock_step.h"
 #include "passes/views/view_operands.h"
 
 namespace gcomp::passes {
@@ -31,12 +32,19 @@ bool run_match_attention(PassContext& c) {
 
 bool in_shards(const PassContext& c) { return c.training->optimizer && c.training->shards > 1; }
 
+AccumulateOptions accumulate_options(const PassContext& c) {
+  return {.shards = c.training->shards,
+          .ranks = c.training->ranks,
+          .skipped = c.made.scaled.scale || c.training->step.skip_non_finite,
+          .in_turns = c.training->ranks > 1 && takes_turns(c.training->sharding)};
+}
+
 bool run_attach_loss(PassContext& c) {
   if (in_shards(c)) {
     ShardLoss loss = attach_shard_loss(c.graph, c.training->loss, c.training->shards, c.training->arrays);
     c.made.loss = loss.share;
     c.made.accumulation.emplace();
-    if (auto count = count_graph(c.graph, loss, c.training->shards, c.training->ranks)) {
+    if (auto count = count_graph(c.graph, loss, accumulate_options(c))) {
       c.made.accumulation->count = std::move(count->graph);
       c.made.accumulation->counted = std::move(count->counted);
     }
@@ -64,9 +72,7 @@ bool run_accumulate(PassContext& c) {
   if (!in_shards(c)) return false;
   Accumulation& known = *c.made.accumulation;
   Accumulated values{c.made.loss, c.made.gradients};
-  const bool skipped = c.made.scaled.scale || c.training->step.skip_non_finite;
-  Accumulation made = accumulate(c.graph, c.made.parameters, values,
-                                 {.shards = c.training->shards, .ranks = c.training->ranks, .skipped = skipped});
+  Accumulation made = accumulate(c.graph, c.made.parameters, values, accumulate_options(c));
   made.count = std::move(known.count);
   made.counted = std::move(known.counted);
   made.averaged = std::move(known.averaged);
@@ -344,6 +350,12 @@ constexpr Pass kPipeline[] = {
      .needs = F::fused,
      .gives = F::epilogues_fused,
      .run = [](PassContext& c) { return fuse_epilogues(c.graph, c.options.target, c.options.epilogues); }},
+    {.name = "lock_step",
+     .summary = "micro-batches that know of each other: the kernels of one become those of all that share a process",
+     .needs = F::epilogues_fused,
+     .before = F::ordered,
+     .run = [](PassContext& c) { return lock_step(c.graph); },
+     .required = "what goes between micro-batches has no code of its own"},
     {.name = "order",
      .summary = "the order of nodes that needs least memory",
      .needs = F::epilogues_fused,

@@ -22,12 +22,14 @@ BatchPlan::BatchPlan(std::int64_t rows, std::int64_t batch, std::uint64_t seed, 
   given_.resize(static_cast<std::size_t>(batch));
 }
 
-BatchPlan BatchPlan::share(int rank, int ranks) const {
+BatchPlan BatchPlan::share(int rank, int ranks, std::int64_t turns) const {
   for (const std::int64_t rows : {batch_, last_rows()})
-    check_user(rows % ranks == 0, "a step of ", rows, " rows is not shared by ", ranks, " ranks evenly");
+    check_user(rows % (ranks * turns) == 0, "a step of ", rows, " rows is not shared by ", ranks, " ranks evenly",
+               turns > 1 ? concat(", in ", turns, " turns") : "");
   BatchPlan own = *this;
   own.rank_ = rank;
   own.ranks_ = ranks;
+  own.turns_ = turns;
   return own;
 }
 
@@ -37,16 +39,23 @@ std::int64_t BatchPlan::count_of(std::int64_t step) const {
 
 void BatchPlan::rows_of(std::int64_t step, std::span<std::int64_t> rows) const {
   check_internal(step >= 0 && std::ssize(rows) == count_of(step), "batch plan: step ", step, " for ", rows.size(), " rows");
-  std::int64_t position = step % steps_per_epoch() * batch_ + rank_ * count_of(step);
+  const std::int64_t part = count_of(step) / turns_, first = step % steps_per_epoch() * batch_;
+  for (std::int64_t turn = 0; turn < turns_; ++turn)
+    fill_rows(epoch_of(step), first + (turn * ranks_ + rank_) * part,
+              rows.subspan(static_cast<std::size_t>(turn * part), static_cast<std::size_t>(part)));
+}
+
+/// Rows from a position of the epoch on.
+void BatchPlan::fill_rows(std::int64_t epoch, std::int64_t position, std::span<std::int64_t> rows) const {
   if (draw_) {
-    for (std::int64_t& row : rows) row = draw_(epoch_of(step), position++);
+    for (std::int64_t& row : rows) row = draw_(epoch, position++);
     return;
   }
   if (order_ == RowOrder::sequential) {
     for (std::int64_t& row : rows) row = position++;
     return;
   }
-  const KeyedPermutation order = order_of_epoch(rows_, seed_, epoch_of(step));
+  const KeyedPermutation order = order_of_epoch(rows_, seed_, epoch);
   for (std::int64_t& row : rows) row = order(position++);
 }
 

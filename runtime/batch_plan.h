@@ -31,7 +31,9 @@ class BatchPlan {
 
   /// Of the rows of each step, the part that one of so many ranks takes: consecutive ones of it, as many as the others. All else
   /// counts the rows of a step as before. Throws UserError where they are not divided evenly.
-  BatchPlan share(int rank, int ranks) const;
+  BatchPlan share(int rank, int ranks) const { return share(rank, ranks, 1); }
+  /// The same in `turns`: the rows of a step are cut into turns * ranks equal parts, and the rank takes rank, ranks + rank, ...
+  BatchPlan share(int rank, int ranks, std::int64_t turns) const;
   /// Rows of every epoch come from `draw`, as many of them as the data has.
   void draw_by(RowDraw draw) { draw_ = std::move(draw); }
 
@@ -53,8 +55,10 @@ class BatchPlan {
   std::span<const std::int64_t> rows_of(std::int64_t step);
 
  private:
+  void fill_rows(std::int64_t epoch, std::int64_t position, std::span<std::int64_t> rows) const;
+
   std::int64_t rows_, batch_;
-  std::int64_t rank_ = 0, ranks_ = 1;
+  std::int64_t rank_ = 0, ranks_ = 1, turns_ = 1;
   std::uint64_t seed_;
   RowOrder order_;
   LastRows last_;

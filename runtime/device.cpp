@@ -8,6 +8,7 @@
 
 #include "ir/base/error.h"
 #include "runtime/backend.h"
+#include "runtime/collective.h"
 
 namespace gcomp::runtime {
 
@@ -27,14 +28,49 @@ DeviceChoice choose_best(const DeviceOptions& options) {
   for (const Backend* backend : backends().subspan(1)) {
     try {
       backend->require_all(options);
-      return {backend, concat(backend->name, ": ", backend->presence)};
+      return {backend, concat(backend->name, ": ", backend->presence), options.rank_on_host};
     } catch (const DeviceError& error) {
       // The cause alone: who wants the cure asks for the device, or runs gcomp doctor.
       const std::string text = error.what();
       if (reason.empty()) reason = text.substr(0, text.find(';'));
     }
   }
-  return {&fallback, concat(fallback.name, ": ", reason)};
+  return {&fallback, concat(fallback.name, ": ", reason), options.rank_on_host};
+}
+
+DeviceChoice choose_alone(DeviceRequest request, const DeviceOptions& options) {
+  if (request == DeviceRequest::automatic) return choose_best(options);
+  const Backend& backend = backend_of(request);
+  try {
+    if (backend.require) backend.require(options);
+  } catch (const DeviceError& error) {
+    throw DeviceError(
+        concat("device ", backend.name, " cannot be used: ", error.what(), "; or use --device ", backends().front()->name),
+        error.code());
+  }
+  return {&backend, concat(backend.name, ": as asked"), options.rank_on_host};
+}
+
+/// Ranks of lower number on the same machine.
+int rank_on_host(Communicator& ranks) {
+  const std::vector<std::string> hosts = gather_texts(ranks, ranks.host());
+  const auto own = hosts.begin() + ranks.rank();
+  return static_cast<int>(std::count(hosts.begin(), own, *own));
+}
+
+DeviceChoice choose_together(DeviceRequest request, DeviceOptions options) {
+  Communicator& ranks = *options.communicator;
+  options.rank_on_host = rank_on_host(ranks);
+  DeviceChoice choice;
+  agree(ranks, [&] { choice = choose_alone(request, options); });
+  const std::vector<std::string> names = gather_texts(ranks, std::string(choice.backend->name));
+  const std::vector<std::string> reasons = gather_texts(ranks, concat("(", ranks.host(), ") ", choice.reason));
+  const auto other = std::find_if(names.begin(), names.end(), [&](const std::string& name) { return name != names[0]; });
+  if (other == names.end()) return choice;
+  const auto rank = static_cast<std::size_t>(other - names.begin());
+  throw DeviceError(concat("the ranks take devices of two kinds: rank ", rank, " of ", ranks.size(), " ", reasons[rank],
+                           ", and rank 0 ", reasons[0], "; give all of them --device ", backends().front()->name,
+                           ", or each what --device ", names[0] == backends().front()->name ? *other : names[0], " needs"));
 }
 
 }  // namespace
@@ -51,28 +87,20 @@ std::string device_names() {
 }
 
 DeviceName parse_device(std::string_view text) {
-  if (text == kAutomatic) return {DeviceRequest::automatic, 0};
+  if (text == kAutomatic) return {DeviceRequest::automatic, {}};
   const std::size_t colon = std::min(text.find(':'), text.size());
   for (const Backend* backend : backends()) {
     if (text.substr(0, colon) != backend->name) continue;
-    if (colon == text.size()) return {backend->request, 0};
+    if (colon == text.size()) return {backend->request, {}};
     const auto ordinal = parse_ordinal(text.substr(colon + 1));
-    if (backend->numbered && ordinal) return {backend->request, *ordinal};
+    if (backend->numbered && ordinal) return {backend->request, Optional<int>(*ordinal)};
   }
   throw UserError(concat("unknown device '", text, "': expected ", device_names()), ExitCode::usage);
 }
 
 DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options) {
-  if (request == DeviceRequest::automatic) return choose_best(options);
-  const Backend& backend = backend_of(request);
-  try {
-    if (backend.require) backend.require(options);
-  } catch (const DeviceError& error) {
-    throw DeviceError(
-        concat("device ", backend.name, " cannot be used: ", error.what(), "; or use --device ", backends().front()->name),
-        error.code());
-  }
-  return {&backend, concat(backend.name, ": as asked")};
+  const bool several = options.communicator && options.communicator->size() > 1;
+  return several ? choose_together(request, options) : choose_alone(request, options);
 }
 
 std::unique_ptr<Executable> Device::load(Program program, std::shared_ptr<StateMemory> states,
@@ -95,7 +123,9 @@ std::filesystem::path cache_directory_of(const DeviceOptions& options) {
 }
 
 std::unique_ptr<Device> open_device(const DeviceChoice& choice, const DeviceOptions& options) {
-  return choice.backend->open(options);
+  DeviceOptions placed = options;
+  placed.rank_on_host = choice.rank_on_host;
+  return choice.backend->open(placed);
 }
 
 std::unique_ptr<Device> open_device(DeviceRequest request, const DeviceOptions& options) {

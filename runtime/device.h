@@ -33,7 +33,7 @@ using gcomp::MatmulPrecision;
 /// A device by its name on the command line.
 struct DeviceName {
   DeviceRequest request = DeviceRequest::automatic;
-  int gpu = 0;  ///< of cuda:1
+  Optional<int> gpu;  ///< of cuda:1; none where the name has no number
 
   bool operator==(const DeviceName&) const = default;
 };
@@ -47,11 +47,13 @@ struct Backend;  // runtime/backend.h
 
 struct DeviceChoice {
   const Backend* backend = nullptr;
-  std::string reason;  ///< one line, such as "cpu: no CUDA driver (libcuda.so.1) was found"
+  std::string reason;    ///< one line, such as "cpu: no CUDA driver (libcuda.so.1) was found"
+  int rank_on_host = 0;  ///< this process among the ranks of its machine
 };
 
 /// Automatic takes CUDA where a driver, a GPU that gcomp serves, and NVRTC and cuBLASLt for both are there. Throws DeviceError
-/// (exit 6) saying what is missing where CUDA is asked for and cannot be had; never falls back from it.
+/// (exit 6) saying what is missing where CUDA is asked for and cannot be had; never falls back from it. Several ranks
+/// (DeviceOptions::communicator) choose together: all throw where one does, and where they would take devices of two kinds.
 DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options = {});
 
 /// $XDG_CACHE_HOME/gcomp, else ~/.cache/gcomp; empty where neither variable is set.

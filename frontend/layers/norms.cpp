@@ -1,6 +1,7 @@
 // Normalizations with PyTorch's parameters.
 #include "frontend/formulas/norms.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -55,11 +56,14 @@ Var Layers::batch_norm(const std::string& name, Var x, BatchNormOptions options)
     Var centered = x - spread(impl_.builder.wrap(mean));
     return centered * spread(table::kRsqrt(impl_.builder.wrap(variance) + options.eps) * scale) + spread(bias);
   }
-  check_user(x.type().elements() == 0 || x.type().elements() > x.dim(1), layer(name), "the input is ", to_string(x.type()),
+  const frontend::WholeBatch& batch = impl_.options.batch;
+  const std::int64_t values = batch.shards * (x.type().elements() / std::max<std::int64_t>(1, x.dim(1)));
+  check_user(x.type().elements() == 0 || values > 1, layer(name), "the input is ", to_string(x.type()),
              ": one value per channel has no variance to train on");
-  const std::vector<Var> normed = impl_.builder.apply_many(table::kBatchNorm, {x, scale, bias}, {{"epsilon", options.eps}});
+  const std::vector<Var> normed = impl_.builder.apply_many(
+      table::kBatchNorm, {x, scale, bias}, {{"epsilon", options.eps}, {"shards", batch.shards}, {"lock_step", batch.lock_step}});
   if (!tracks) return normed[0];
-  const double count = static_cast<double>(x.type().elements() / x.dim(1));
+  const double count = static_cast<double>(values);
   const auto blend = [&](ir::Value* running, Var batch) {
     impl_.builder.update(running, impl_.builder.wrap(running) * (1 - options.momentum) + batch * options.momentum);
   };

@@ -37,8 +37,8 @@ struct Snapshot {
 using PartCollector = std::function<void(runtime::AtomicFolder& folder, Manifest& manifest)>;
 
 /// Writes whole tensors, this rank's shares, and what `collect` adds of the others'. In this order: every file, each synced; the
-/// manifest and its digest, synced; the folder synced; renamed; the folder around it synced. Throws UserError, and then `path` is as
-/// it was.
+/// manifest and its digest, synced; the folder synced; renamed; the folder around it synced. Throws UserError, and then `path` is
+/// as it was.
 void write_checkpoint(const std::filesystem::path& path, const Snapshot& snapshot, const PartCollector& collect = {});
 
 /// The shares of a snapshot as files of the folder: one for each kind, with this rank's name. Adds them to the manifest.

@@ -84,7 +84,8 @@ void take_part(const fs::path& part, runtime::AtomicFolder& folder, Manifest& ma
   }
   for (const json& piece : members.list("pieces")) {
     Members one(piece);
-    manifest.tensors.at(one.text("tensor")).pieces.push_back({one.text("file"), one.integer("offset", 0), one.integer("length", 0)});
+    manifest.tensors.at(one.text("tensor"))
+        .pieces.push_back({one.text("file"), one.integer("offset", 0), one.integer("length", 0)});
   }
   runtime::remove_folder(part);
 }

@@ -138,12 +138,20 @@ void add_target(ModelGraph& made, const Model& model, const GraphOptions& option
   }
 }
 
+/// Of what batch normalization in a graph of one shard takes the statistics.
+frontend::WholeBatch normalized_batch(const StepSettings& step) {
+  if (!step.sync_batchnorm || step.micro_batches == 1) return {};
+  check(step);
+  return {.shards = step.micro_batches, .lock_step = step.micro_batches / step.ranks};
+}
+
 /// The forward graph in training form, checked for what `loss` needs of it.
 ModelGraph trainable(const Model& model, const GraphOptions& options, const LossSpec& loss, const CompileHooks& hooks) {
   require_other_input(model, loss);
   frontend::ImportOptions import = import_options(model, options);
   import.training = true;
   import.loss_outputs = passes::possible_outputs(loss);
+  import.batch = normalized_batch(options.step);
   ModelGraph made = imported(model, import, options, hooks);
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
              " floating-point initializers, all frozen", reasons_of(made.model.parameters));
@@ -168,10 +176,12 @@ std::optional<Optimizer> of_run(std::optional<Optimizer> optimizer, double learn
 }
 
 /// What the loss of a batch is where it is not that of its rows together.
-void add_notes(std::vector<std::string>& notes, const passes::Accumulation& accumulation, std::int64_t micro_batches) {
+void add_notes(std::vector<std::string>& notes, const passes::Accumulation& accumulation, const StepSettings& step) {
   for (const std::string& term : accumulation.averaged)
-    notes.push_back(concat("the loss '", term, "' is no sum over a count: with --micro-batches ", micro_batches,
+    notes.push_back(concat("the loss '", term, "' is no sum over a count: with --micro-batches ", step.micro_batches,
                            " it is the mean over those, not that of the whole batch"));
+  if (step.sync_batchnorm && !accumulation.lock_step)
+    notes.emplace_back("--sync-batchnorm changes nothing: no BatchNormalization of the model takes the statistics of a batch");
 }
 
 /// A forward graph with its loss and gradients, and with updates where there is an optimizer.
@@ -191,7 +201,7 @@ ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOption
                                           .sharding = static_cast<passes::Sharding>(options.step.zero),
                                           .shards = options.step.micro_batches};
     made.accumulation = passes::prepare(made.graph, pass_options(options, hooks), &request);
-    if (made.accumulation) add_notes(made.model.repairs, *made.accumulation, options.step.micro_batches);
+    if (made.accumulation) add_notes(made.model.repairs, *made.accumulation, options.step);
     return std::move(made);
   });
 }
@@ -289,13 +299,14 @@ std::vector<StepGraph> step_graphs(ModelGraph& made, const CompileHooks& hooks) 
   if (!made.accumulation) return graphs;
   CompileHooks sums = hooks;  // copies stay what they are: one launch for all (passes/training/accumulate.h)
   sums.disabled.emplace_back("simplify");
-  graphs.push_back({std::move(made.accumulation->shard), kShardProgram, hooks});
+  graphs.push_back({std::move(made.accumulation->shard), made.accumulation->lock_step ? kLockStepProgram : kShardProgram, hooks});
   if (made.accumulation->count) graphs.push_back({std::move(*made.accumulation->count), kCountProgram, hooks});
   for (std::size_t i = 0; i < made.accumulation->combine.size(); ++i)
     graphs.push_back({std::move(made.accumulation->combine[i]), concat(kCombineProgram, i), sums});
   const passes::Accumulation& parts = *made.accumulation;
   std::vector<ir::Graph>& totals = made.accumulation->totals;
-  for (std::size_t i = 0; i < totals.size(); ++i) graphs.push_back({std::move(totals[i]), total_program(i, parts.nodes), sums});
+  for (std::size_t i = 0; i < totals.size(); ++i)
+    graphs.push_back({std::move(totals[i]), total_program(i, static_cast<std::size_t>(parts.nodes.count)), sums});
   if (made.accumulation->count_exchange)
     graphs.push_back({std::move(*made.accumulation->count_exchange), kCountExchangeProgram, hooks});
   const auto add_numbered = [&](std::vector<ir::Graph>& numbered, std::string_view name, const CompileHooks& how) {

@@ -222,6 +222,7 @@ void check_step(const SavedModel& saved, const runtime::Artifact& artifact, cons
   check_user(!saved.loss.empty(), "it does not fit its training step");
   static_cast<void>(step_ports(step));
   const runtime::Program* reader = saved.micro_batches > 1 ? find_program(artifact, kShardProgram) : &step;
+  if (!reader) reader = find_program(artifact, kLockStepProgram);
   check_user(reader && saved.micro_batches <= kMostMicroBatches, "it does not fit its training step of ", saved.micro_batches,
              " micro-batches");
   for (const LabelLimit& label : saved.labels)
@@ -304,9 +305,9 @@ std::string total_program(std::size_t node, std::size_t nodes) {
 }
 
 bool is_step_program(std::string_view name) {
-  return name == kTrainingProgram || name == kShardProgram || name == kCountProgram || name.starts_with(kTotalProgram) ||
-         name.starts_with(kCombineProgram) || name.starts_with(kExchangeProgram) || name == kCountExchangeProgram ||
-         name.starts_with(kGatherProgram);
+  return name == kTrainingProgram || name == kShardProgram || name == kLockStepProgram || name == kCountProgram ||
+         name.starts_with(kTotalProgram) || name.starts_with(kCombineProgram) || name.starts_with(kExchangeProgram) ||
+         name == kCountExchangeProgram || name.starts_with(kGatherProgram);
 }
 
 const runtime::Program* find_program(const runtime::Artifact& artifact, std::string_view name) {

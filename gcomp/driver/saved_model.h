@@ -22,8 +22,8 @@ inline constexpr char kForwardProgram[] = "forward";
 /// The program that takes the learning rate and gives the loss; of a step without micro-batches all of it.
 inline constexpr char kTrainingProgram[] = "train_step";
 /// The others of a step with micro-batches (passes/training/accumulate.h).
-inline constexpr char kShardProgram[] = "train_shard", kCountProgram[] = "train_count", kTotalProgram[] = "train_total",
-                      kCombineProgram[] = "train_combine_";
+inline constexpr char kShardProgram[] = "train_shard", kLockStepProgram[] = "train_lock_step", kCountProgram[] = "train_count",
+                      kTotalProgram[] = "train_total", kCombineProgram[] = "train_combine_";
 /// Those between ranks (passes/training/distribute.h), and what adds up the last node of a rank for each exchange.
 inline constexpr char kCountExchangeProgram[] = "train_count_exchange", kExchangeProgram[] = "train_exchange_",
                       kGatherProgram[] = "train_gather_", kBucketTotalProgram[] = "train_total_bucket_";

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "gcomp/communicator.h"
 #include "gcomp/driver/saved_model.h"
 #include "ir/base/error.h"
 #include "ir/tree_sum.h"
+#include "passes/training/sharded_state.h"
 #include "runtime/files/sha256.h"
 #include "runtime/serialize.h"
 #include "runtime/shared_use.h"
@@ -16,16 +17,17 @@
 namespace gcomp::driver {
 namespace {
 
-/// Each shard knows its number, which is counted over all ranks.
-void number_shards(runtime::Executable& executable, RankOf rank) {
+/// Each shard of the rank knows its number, which is counted over all ranks.
+void number_shards(runtime::Executable& executable, int shards, RankOf rank) {
   const std::optional<std::size_t> port = find_port(executable.program().inputs, Role::shard);
   if (!port) return;
-  check_user(executable.input_type(*port) == (TensorType{DType::i64, {executable.shards()}}), "program '",
-             executable.program().name, "' takes the number of a shard as ", to_string(executable.input_buffer(*port).type),
-             ", wanted i64[1]");
+  check_user(executable.input_type(*port) == (TensorType{DType::i64, {shards}}), "program '", executable.program().name,
+             "' takes the number of a shard as ", to_string(executable.input_buffer(*port).type), ", wanted i64[",
+             shards / executable.shards(), "]");
   const std::span<std::byte> numbers = executable.input(*port);
-  for (int shard = 0; shard < executable.shards(); ++shard)
-    store_from_double(DType::i64, numbers.data(), shard, rank.rank * executable.shards() + shard);
+  for (int shard = 0; shard < shards; ++shard)
+    store_from_double(DType::i64, numbers.data(), shard,
+                      rank.in_turns ? shard * rank.ranks + rank.rank : rank.rank * shards + shard);
 }
 
 bool has_state(const runtime::Program& program, std::string_view name) {
@@ -48,9 +50,10 @@ void require_shared(const runtime::Executable& executable, std::span<runtime::Ex
 
 }  // namespace
 
-RankOf rank_of(const runtime::DeviceOptions& options) {
+RankOf rank_of(const runtime::DeviceOptions& options, int zero) {
   const Communicator* communicator = options.communicator;
-  return communicator ? RankOf{communicator->rank(), communicator->size()} : RankOf{};
+  if (!communicator) return {};
+  return {communicator->rank(), communicator->size(), passes::takes_turns(static_cast<passes::Sharding>(zero))};
 }
 
 StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states,
@@ -64,33 +67,42 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     all_.push_back(owned_.back().get());
     return all_.back();
   };
-  const auto require = [&](const std::string& name, int shards, runtime::Lane lane = runtime::Lane::main) {
-    runtime::Executable* executable = load(name, shards, lane);
+  const auto load_exchange = [&](const std::string& name, std::vector<runtime::Executable*>& loaded) {
+    runtime::Executable* executable = load(name, 1, lane_);
+    if (executable) loaded.push_back(executable);
+    return executable != nullptr;
+  };
+  const auto require = [&](const std::string& name, int shards) {
+    runtime::Executable* executable = load(name, shards);
     check_user(executable, "program '", name, "' is missing");
     return executable;
   };
   if (rank.ranks > 1 && device.exchanges_beside()) lane_ = runtime::Lane::beside;
   reader_ = step_ = require(kTrainingProgram, 1);
+  const int shards = static_cast<int>(micro_batches) / rank.ranks;
   if (micro_batches > 1) {
-    const int shards = static_cast<int>(micro_batches) / rank.ranks;
-    reader_ = require(kShardProgram, shards);
+    runtime::Executable* lock_step = load(kLockStepProgram, 1);
+    reader_ = lock_step ? lock_step : require(kShardProgram, shards);
     count_ = load(kCountProgram, shards);
-    const ir::OwnNodes nodes = ir::own_nodes(micro_batches, rank.ranks);
-    node_shards_ = static_cast<int>(nodes.shards);
-    const int levels = ir::tree_levels(nodes.shards);
+    const ir::OwnNodes nodes = rank.in_turns ? ir::OwnNodes{1, shards} : ir::own_nodes(micro_batches, rank.ranks);
+    node_shards_ = lock_step ? 1 : static_cast<int>(nodes.shards);
+    const int levels = ir::tree_levels(node_shards_);
     for (int level = 0; level < levels; ++level) combine_.push_back(require(concat(kCombineProgram, level), 1));
-    const auto count = static_cast<std::size_t>(nodes.count), own_totals = rank.ranks > 1 ? count - 1 : count;
-    for (std::size_t node = 0; node < own_totals; ++node) totals_.push_back(require(total_program(node, count), 1));
+    const auto count = static_cast<std::size_t>(nodes.count);
+    // Several ranks may add the last node up for each exchange; a node of one shard is that shard's sum.
+    for (std::size_t node = 0; node + 1 < count; ++node) totals_.push_back(require(total_program(node, count), 1));
+    runtime::Executable* last_total = load(total_program(count - 1, count), 1);
+    if (last_total) totals_.push_back(last_total);
     for (std::size_t i = 0; rank.ranks > 1; ++i) {
-      if (levels > 0)
-        if (runtime::Executable* total = load(concat(kBucketTotalProgram, i), 1, lane_)) exchanges_.push_back(total);
-      runtime::Executable* exchange = load(concat(kExchangeProgram, i), 1, lane_);
-      if (!exchange) break;
-      exchanges_.push_back(exchange);
+      const bool adds = load_exchange(concat(kBucketTotalProgram, i), exchanges_);
+      if (!load_exchange(concat(kExchangeProgram, i), exchanges_)) break;
+      check_user(adds || last_total || levels == 0, "program '", kBucketTotalProgram, i, "' is missing");
     }
+    check_user(rank.ranks > 1 || last_total, "program '", total_program(count - 1, count), "' is missing");
     check_user(rank.ranks == 1 || !exchanges_.empty(), "program '", kExchangeProgram, "0' is missing");
-    while (runtime::Executable* gather = load(concat(kGatherProgram, gathers_.size()), 1, lane_)) gathers_.push_back(gather);
-    if (rank.ranks > 1 && count_) count_exchange_ = {require(kCountExchangeProgram, 1, lane_)};
+    while (load_exchange(concat(kGatherProgram, gathers_.size()), gathers_)) {}  // none where each rank updates all
+    check_user(rank.ranks == 1 || !count_ || load_exchange(kCountExchangeProgram, count_exchange_), "program '",
+               kCountExchangeProgram, "' is missing");
   }
   check_user(programs.empty(), "program '", programs.empty() ? "" : programs[0].program.name, "' is none of a step in ",
              micro_batches, " micro-batches");
@@ -98,10 +110,10 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   require_shared(*reader_, all_);
   ports_ = step_ports(step_->program());
   data_ = data_inputs(reader_->program());
-  if (lane_ == runtime::Lane::beside) plan_beside();
-  number_shards(*reader_, rank);
+  if (overlaps()) plan_beside();
+  number_shards(*reader_, shards, rank);
   if (!count_) return;
-  number_shards(*count_, rank);
+  number_shards(*count_, shards, rank);
   for (const std::size_t i : data_inputs(count_->program())) {
     const std::string& name = count_->input_buffer(i).name;
     const std::size_t same = reader_->input_index(name);
@@ -111,32 +123,47 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   }
 }
 
-/// By the states that programs share: each exchange begins after the last step before it that touches what it reads or writes, and
-/// is done before the first step after it that does.
+std::vector<runtime::Executable*> StepPrograms::exchanging() const {
+  std::vector<runtime::Executable*> programs = count_exchange_;
+  programs.insert(programs.end(), exchanges_.begin(), exchanges_.end());
+  programs.insert(programs.end(), gathers_.begin(), gathers_.end());
+  return programs;
+}
+
+/// What is exchanged begins after the last step before it that touches what it reads or writes, and is done before the first step
+/// after it that does.
 void StepPrograms::plan_beside() {
-  std::vector<std::pair<runtime::Executable*, std::set<std::string>>> beside;
-  for (const auto* programs : {&count_exchange_, &exchanges_, &gathers_})
-    for (runtime::Executable* program : *programs) beside.emplace_back(program, runtime::StateUse(program->program()).all());
+  std::map<runtime::Executable*, runtime::StateUse> uses;
+  for (runtime::Executable* program : all_) uses.emplace(program, program->program());
+  std::map<runtime::Executable*, runtime::BesidePlan> plans;
+  const std::vector<runtime::Executable*> beside = exchanging();
   for (runtime::Executable* program : all_) {
-    if (std::ranges::find(beside, program, [](const auto& one) { return one.first; }) != beside.end()) continue;
-    const runtime::StateUse use(program->program());
-    runtime::BesidePlan plan;
-    const auto& followers = program == count_ ? count_exchange_ : program == reader_ ? exchanges_ : gathers_;
-    std::size_t after = 0;
-    for (const auto& [other, states] : beside) {
-      plan.needs.push_back({other, use.first(states)});
-      const bool follows =
-          (program == count_ || program == reader_ || program == step_) && std::ranges::count(followers, other) > 0;
-      if (!follows) continue;
-      if (const auto last = use.last(states)) after = std::max(after, *last + 1);
-      plan.starts.push_back({other, after});
-    }
-    program->plan_beside(std::move(plan));
+    if (std::ranges::count(beside, program) > 0) continue;
+    for (runtime::Executable* other : beside) plans[program].needs.push_back({other, uses.at(program).first(uses.at(other).all())});
   }
+  // `before` are the last programs that run before these, in their order.
+  const auto start = [&](const std::vector<runtime::Executable*>& before, const std::vector<runtime::Executable*>& programs) {
+    std::size_t starter = 0, after = 0;
+    for (runtime::Executable* program : programs) {
+      for (std::size_t i = starter; i < before.size(); ++i) {
+        const std::optional<std::size_t> last = uses.at(before[i]).last(uses.at(program).all());
+        if (!last) continue;
+        after = i == starter ? std::max(after, *last + 1) : *last + 1;
+        starter = i;
+      }
+      plans[before[starter]].starts.push_back({program, after});
+    }
+  };
+  if (count_) start({count_}, count_exchange_);
+  std::vector<runtime::Executable*> last_shard = {reader_};
+  if (std::ssize(totals_) * node_shards_ == reader_->shards()) last_shard.push_back(totals_.back());
+  start(last_shard, exchanges_);
+  start({step_}, gathers_);
+  for (auto& [program, plan] : plans) program->plan_beside(std::move(plan));
 }
 
 void StepPrograms::run_exchanges(std::span<runtime::Executable* const> programs) {
-  if (lane_ == runtime::Lane::beside) return;
+  if (overlaps()) return;
   for (runtime::Executable* program : programs) program->run();
 }
 
@@ -157,7 +184,7 @@ void StepPrograms::run() {
   const int shards = reader_->shards();
   if (count_) {
     fill_counted();
-    for (int shard = 0; shard < shards; ++shard) count_->run_shard(shard);
+    for (int shard = 0; shard < count_->shards(); ++shard) count_->run_shard(shard);
     run_exchanges(count_exchange_);
   }
   for (int shard = 0; shard < shards; ++shard) {

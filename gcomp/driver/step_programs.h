@@ -29,9 +29,10 @@ struct StepProgram {
 /// One of several processes that share the shards of a step.
 struct RankOf {
   int rank = 0, ranks = 1;
+  bool in_turns = false;  ///< it has the shards rank, ranks + rank, ..., and not neighbours (passes::takes_turns())
 };
 
-RankOf rank_of(const runtime::DeviceOptions& options);
+RankOf rank_of(const runtime::DeviceOptions& options, int zero = 0);
 
 class StepPrograms {
  public:
@@ -63,13 +64,14 @@ class StepPrograms {
 
  private:
   void fill_counted();
+  std::vector<runtime::Executable*> exchanging() const;
   void plan_beside();
-  /// Those that are not started by another.
+  /// Where no other starts them.
   void run_exchanges(std::span<runtime::Executable* const> programs);
 
   std::vector<std::unique_ptr<runtime::Executable>> owned_;
   std::vector<runtime::Executable*> all_, combine_;
-  std::vector<runtime::Executable*> totals_;  // of nodes; with several ranks that of the last stands in exchanges_
+  std::vector<runtime::Executable*> totals_;  // of nodes; the last one's may stand in parts in exchanges_
   runtime::Executable *step_ = nullptr, *reader_ = nullptr, *count_ = nullptr;
   // Where there are several ranks: what follows count_, the last shard, and step_.
   std::vector<runtime::Executable*> count_exchange_, exchanges_, gathers_;

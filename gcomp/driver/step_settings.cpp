@@ -32,9 +32,14 @@ void check(const StepSettings& settings) {
   if (settings.average && !(*settings.average >= 0 && *settings.average < 1))
     throw UserError(concat("--ema ", *settings.average, ": wanted a decay from 0 to below 1, such as 0.999"), ExitCode::usage);
   check_micro_batches(settings.micro_batches);
-  passes::require_ranks(settings.micro_batches, settings.ranks);
   if (settings.zero < 0 || settings.zero > static_cast<int>(passes::kMostSharding))
     throw UserError(concat("--zero ", settings.zero, ": wanted 0 to ", static_cast<int>(passes::kMostSharding)), ExitCode::usage);
+  const auto sharding = static_cast<passes::Sharding>(settings.zero);
+  passes::require_ranks(settings.micro_batches, settings.ranks, sharding);
+  if (settings.sync_batchnorm && settings.ranks > 1 && settings.ranks < settings.micro_batches && passes::takes_turns(sharding))
+    throw UserError(concat("--zero ", settings.zero, " and --sync-batchnorm: wanted one micro-batch for each of ", settings.ranks,
+                           " ranks, or --zero 1"),
+                    ExitCode::usage);
 }
 
 std::optional<std::int64_t> shard_rows(std::optional<std::int64_t> batch, std::int64_t micro_batches) {

@@ -22,6 +22,7 @@ struct StepSettings {
   std::int64_t micro_batches = 1;  ///< shards of consecutive rows that a batch is cut into
   std::int64_t ranks = 1;          ///< processes that share the shards
   int zero = 1;                    ///< what each of several holds a share of, a passes::Sharding
+  bool sync_batchnorm = false;     ///< batch statistics are those of all shards
   double learning_rate = 0;        ///< what the absolute rates of groups stand beside
 };
 

@@ -60,9 +60,9 @@ struct Trainer::Impl {
 
   void open_device(const runtime::DeviceChoice& choice, const DeviceOptions& device_options);
   void adopt_step(std::vector<driver::StepProgram> programs, std::vector<passes::ShardedState> sharded = {});
-  /// Makes `averaged` and `averaged_evaluator` see the averages as they are now: several ranks hold shares of them.
-  void refresh_averages();
-  std::vector<std::string> averages() const;
+  /// Makes programs that read parameters or averages whole see them as they are now, where ranks hold shares of them. All ranks call
+  /// what calls this at the same time.
+  void refresh_copies();
   runtime::Program forward_program(std::int64_t batch);
   driver::Forward& forward_pass();
   /// Of `weights`.

@@ -40,8 +40,10 @@ void Trainer::Impl::open_device(const runtime::DeviceChoice& choice, const Devic
 }
 
 void Trainer::Impl::adopt_step(std::vector<driver::StepProgram> programs, std::vector<passes::ShardedState> sharded) {
-  step = driver::StepPrograms(*device, memory, std::move(programs), saved.micro_batches, driver::rank_of(options.device_options));
-  states = driver::WholeStates(memory, std::move(sharded), options.device_options.communicator);
+  step = driver::StepPrograms(*device, memory, std::move(programs), saved.micro_batches,
+                              driver::rank_of(options.device_options, options.graph.step.zero));
+  states = driver::WholeStates(memory, std::move(sharded), options.device_options.communicator,
+                               static_cast<passes::Sharding>(options.graph.step.zero));
   if (driver::keeps_average(step.step().program(), saved.trained)) weights = Weights::averaged;
 }
 
@@ -146,24 +148,25 @@ runtime::Program Trainer::Impl::forward_program(std::int64_t batch) {
 }
 
 driver::Forward& Trainer::Impl::used_forward() {
-  if (weights == Weights::trained) return forward_pass();
+  if (weights == Weights::trained) {
+    forward_pass();
+    refresh_copies();
+    return *forward;
+  }
   if (!averaged) {
     runtime::Executable& plain = forward_pass().executable();
     averaged = std::make_unique<driver::Forward>(
         device->load(driver::with_averages(plain.program(), saved.trained), memory, plain.kernel_binary()), saved.outputs,
         saved.limits, saved.row_dependence);
   }
-  refresh_averages();
+  refresh_copies();
   return *averaged;
 }
 
-std::vector<std::string> Trainer::Impl::averages() const {
-  std::vector<std::string> names;
-  for (const std::string& name : saved.trained) names.push_back(passes::average_name(name));
-  return names;
+void Trainer::Impl::refresh_copies() {
+  states.gather_copies(saved.trained);
+  for (const std::string& name : saved.trained) states.gather_copies(std::vector{passes::average_name(name)});
 }
-
-void Trainer::Impl::refresh_averages() { states.gather_copies(averages()); }
 
 driver::Forward& Trainer::Impl::forward_pass() {
   if (!forward) {
@@ -191,14 +194,17 @@ driver::Evaluator& Trainer::Impl::evaluation() {
 
 driver::Evaluator& Trainer::Impl::used_evaluation() {
   driver::Evaluator& plain = evaluation();
-  if (weights == Weights::trained) return plain;
+  if (weights == Weights::trained) {
+    refresh_copies();
+    return plain;
+  }
   if (!averaged_evaluator) {
     runtime::Executable& executable = plain.executable();
     averaged_evaluator = std::make_unique<driver::Evaluator>(
         device->load(driver::with_averages(executable.program(), saved.trained), memory, executable.kernel_binary()),
         driver::evaluated_model(saved));
   }
-  refresh_averages();
+  refresh_copies();
   return *averaged_evaluator;
 }
 
@@ -247,6 +253,7 @@ GraphOptions graph_of(const gcomp::TrainOptions& options, const Optimizer& optim
                 .skip_spikes = options.skip_spikes,
                 .micro_batches = options.micro_batches,
                 .zero = options.zero,
+                .sync_batchnorm = options.sync_batchnorm,
                 .learning_rate = options.learning_rate.value_or(optimizer.learning_rate())};
   graph.lora = {.globs = options.lora, .rank = options.lora_rank, .alpha = options.lora_alpha};
   if (!options.lora_adapter.empty())
@@ -287,11 +294,13 @@ std::vector<std::string> evaluation_arrays(Trainer& trainer) {
   return names;
 }
 
-CollectedAverages::CollectedAverages(Trainer& trainer) : trainer_(trainer) {
+CollectedStates::CollectedStates(Trainer& trainer) : trainer_(trainer) {
   Trainer::Impl& impl = trainer.impl();
-  impl.states.collect(impl.averages());
+  std::vector<std::string> names = impl.saved.trained;
+  for (const std::string& name : impl.saved.trained) names.push_back(passes::average_name(name));
+  impl.states.collect(names);
 }
-CollectedAverages::~CollectedAverages() { trainer_.impl().states.forget(); }
+CollectedStates::~CollectedStates() { trainer_.impl().states.forget(); }
 
 void prepare_artifact(Trainer& trainer) {
   trainer.impl().forward_pass();

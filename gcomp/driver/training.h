@@ -53,13 +53,14 @@ bool comes_from_onnx(const Trainer& trainer);
 std::optional<IndexFault> find_index_fault(Trainer& trainer);
 /// Arrays that evaluate() reads, after load(); without a program that evaluates, throws UserError.
 std::vector<std::string> evaluation_arrays(Trainer& trainer);
-/// While alive, the first of several ranks can save() averages by itself. All ranks make one at the same time.
-class CollectedAverages {
+/// While alive, the first of several ranks can save() and read parameters and averages by itself, whoever holds them. All ranks make
+/// one at the same time.
+class CollectedStates {
  public:
-  explicit CollectedAverages(Trainer& trainer);
-  ~CollectedAverages();
-  CollectedAverages(const CollectedAverages&) = delete;
-  CollectedAverages& operator=(const CollectedAverages&) = delete;
+  explicit CollectedStates(Trainer& trainer);
+  ~CollectedStates();
+  CollectedStates(const CollectedStates&) = delete;
+  CollectedStates& operator=(const CollectedStates&) = delete;
 
  private:
   Trainer& trainer_;

@@ -14,8 +14,8 @@ using runtime::StateEntry;
 using runtime::StateRole;
 
 WholeStates::WholeStates(std::shared_ptr<runtime::StateMemory> memory, std::vector<ShardedState> sharded,
-                         Communicator* communicator)
-    : memory_(std::move(memory)), sharded_(std::move(sharded)), communicator_(communicator) {
+                         Communicator* communicator, passes::Sharding sharding)
+    : memory_(std::move(memory)), sharded_(std::move(sharded)), communicator_(communicator), sharding_(sharding) {
   std::erase_if(sharded_, [&](const ShardedState& one) {
     return !memory_->contains(one.own) || memory_->entry(one.own).role == StateRole::scratch;
   });
@@ -32,10 +32,11 @@ const ShardedState* WholeStates::with_share(std::string_view own) const {
   return found == sharded_.end() ? nullptr : &*found;
 }
 
-/// Of parameters each rank has the whole too, which is as new as the shares.
+/// Of parameters each rank has the whole too, as new as the shares, unless the step itself gathers them.
 const ShardedState* WholeStates::shares_of(std::string_view name) const {
   const ShardedState* one = sharded(name);
-  return one && memory_->entry(one->own).role != StateRole::parameter ? one : nullptr;
+  const bool is_whole_too = one && sharding_ != passes::Sharding::parameters && memory_->entry(one->own).role == StateRole::parameter;
+  return is_whole_too ? nullptr : one;
 }
 
 bool WholeStates::any_in_shares() const {
@@ -54,9 +55,7 @@ std::vector<StateEntry> WholeStates::entries() const {
   return entries;
 }
 
-bool WholeStates::contains(std::string_view name) const {
-  return sharded(name) || (memory_->contains(name) && !with_share(name));
-}
+bool WholeStates::contains(std::string_view name) const { return sharded(name) || (memory_->contains(name) && !with_share(name)); }
 
 StateEntry WholeStates::entry(std::string_view name) const {
   const ShardedState* one = sharded(name);
@@ -99,8 +98,12 @@ void WholeStates::write(std::string_view name, const Tensor& value) {
 }
 
 std::vector<std::string> WholeStates::unwritten() const {
-  std::vector<std::string> names = memory_->unwritten();
-  std::erase_if(names, [&](const std::string& name) { return with_share(name) != nullptr; });
+  // A whole copy that is unwritten beside a share that is not was bound later, by a program that takes it whole.
+  std::vector<std::string> names;
+  for (const std::string& name : memory_->unwritten()) {
+    if (const ShardedState* one = with_share(name)) names.push_back(one->name);
+    else if (!sharded(name)) names.push_back(name);
+  }
   return names;
 }
 

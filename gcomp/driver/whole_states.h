@@ -20,7 +20,8 @@ class WholeStates {
  public:
   WholeStates() = default;
   /// `sharded` are those of the programs that `memory` is bound to. One process alone has none, and no communicator.
-  WholeStates(std::shared_ptr<runtime::StateMemory> memory, std::vector<passes::ShardedState> sharded, Communicator* communicator);
+  WholeStates(std::shared_ptr<runtime::StateMemory> memory, std::vector<passes::ShardedState> sharded, Communicator* communicator,
+              passes::Sharding sharding = passes::Sharding::none);
 
   int rank() const { return communicator_ ? communicator_->rank() : 0; }
   /// Shares have the names of the wholes that they are of, and their types.
@@ -57,6 +58,7 @@ class WholeStates {
   std::shared_ptr<runtime::StateMemory> memory_;
   std::vector<passes::ShardedState> sharded_;  // those that outlive a step
   Communicator* communicator_ = nullptr;
+  passes::Sharding sharding_ = passes::Sharding::none;
   std::map<std::string, Tensor, std::less<>> collected_;
 };
 

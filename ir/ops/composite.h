@@ -1,6 +1,7 @@
 // Composites: defined by expansion into simpler ops, with a gradient of their own where the derived one is poor.
 #pragma once
 
+#include "ir/ops/lock_step.h"
 #include "ir/ops/pointwise.h"
 #include "ir/ops/shown.h"
 #include "ir/ops/table.h"
@@ -9,7 +10,9 @@
 namespace gcomp::ir::ops {
 
 inline constexpr AttributeSpec kAxisAttributes[] = {AttributeSpec::of("axis", AttributeType::integer)};
-inline constexpr AttributeSpec kNormAttributes[] = {AttributeSpec::optional("epsilon", AttributeType::real, 1e-5)};
+inline constexpr AttributeSpec kBatchNormAttributes[] = {AttributeSpec::optional("epsilon", AttributeType::real, 1e-5),
+                                                         AttributeSpec::optional("shards", AttributeType::integer, 1),
+                                                         AttributeSpec::optional("lock_step", AttributeType::integer, 1)};
 inline constexpr AttributeSpec kLayerNormAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
                                                          AttributeSpec::optional("epsilon", AttributeType::real, 1e-5)};
 inline constexpr AttributeSpec kCrossEntropyAttributes[] = {AttributeSpec::of("axis", AttributeType::integer),
@@ -101,22 +104,77 @@ inline Integers all_but_channel(std::int64_t rank) {
   return axes;
 }
 
+// With `shards`, the batch is that of all shards, each of which has as many values a channel.
+
+inline bool is_synchronized(const Attributes& attributes) { return attributes.integer("shards") > 1; }
+inline Attributes synchronized_shards(const Attributes& attributes) {
+  return shard_group(attributes.integer("shards"), attributes.integer("lock_step"));
+}
+/// One exchange, of the shards' means and variances: the variance of all is the mean of theirs plus the variance of their means.
+/// Each is of squares of differences from a mean, so that nothing cancels.
+inline Moments synchronized_moments(Builder& b, Var x, const Attributes& attributes) {
+  const Integers axes = all_but_channel(x.rank());
+  const std::int64_t channels = x.dim(1), shards = attributes.integer("shards");
+  const double share = 1 / static_cast<double>(shards);
+  Var own_mean = b.mean(x, axes), own_centered = x - b.unreduce(own_mean, x.shape(), axes);
+  Var own_variance = b.mean(own_centered * own_centered, axes);
+  Var all = b.apply(kShardGather, {b.concat({own_mean, own_variance}, 0)}, synchronized_shards(attributes));
+  Var means = b.slice_axis(all, 1, 0, channels), variances = b.slice_axis(all, 1, channels, channels);
+  Var mean = sum_of_shards(b, means) * share;
+  Var apart = means - b.broadcast(mean, means.shape(), {1});
+  Var variance = (sum_of_shards(b, variances) + sum_of_shards(b, apart * apart)) * share;
+  Var rstd = kRsqrt(variance + attributes.real("epsilon"));
+  Var centered = x - b.unreduce(mean, x.shape(), axes);
+  return {mean, variance, rstd, centered, centered * b.unreduce(rstd, x.shape(), axes)};
+}
+/// One exchange too: the sums that norm_gradient() takes means of, and what comes by way of the statistics. Gradients of scale and
+/// bias are of this shard's rows, as those of all parameters.
+inline void synchronized_gradient(GradientContext& g) {
+  Builder& b = g.builder();
+  Var x = g.operand(0), dy = g.dy();
+  const Shape& shape = x.shape();
+  const Integers axes = all_but_channel(x.rank());
+  const std::int64_t channels = x.dim(1);
+  Var centered = x - b.unreduce(g.result(1), shape, axes);
+  Var rstd = kRsqrt(g.result(2) + g.attributes().real("epsilon"));
+  Var normalized = centered * b.unreduce(rstd, shape, axes);
+  std::vector<Var> sums{b.sum(dy, axes), b.sum(dy * normalized, axes)};
+  if (g.wants(1)) g.add(1, sums[1]);
+  if (g.wants(2)) g.add(2, sums[0]);
+  if (!g.wants(0)) return;
+  for (const std::size_t statistic : {1, 2})
+    if (g.has_dy(statistic)) sums.push_back(g.dy(statistic));
+  Var all = b.apply(kShardSum, {b.concat(sums, 0)}, synchronized_shards(g.attributes()));
+  const double count = static_cast<double>(g.attributes().integer("shards") * (element_count(shape) / channels));
+  std::int64_t next = 0;
+  const auto mean_of_next = [&] {
+    return b.unreduce(b.slice_axis(all, 0, channels * next++, channels) * (1 / count), shape, axes);
+  };
+  Var mean_dy = mean_of_next(), mean_dy_normalized = mean_of_next();
+  g.add(0, b.broadcast(rstd * g.operand(1), shape, {1}) * (dy - mean_dy - normalized * mean_dy_normalized));
+  if (g.has_dy(1)) g.add(0, mean_of_next());
+  if (g.has_dy(2)) g.add(0, centered * mean_of_next() * 2.0);
+}
+
 constexpr OpDef kBatchNorm{
     .name = "batch_norm",
     .summary = "normalizes each channel (axis 1) by the batch's mean and population variance: y, mean, variance",
     .kind = Kind::composite,
     .operands = 3,
     .results = 3,
-    .attributes = kNormAttributes,
+    .attributes = kBatchNormAttributes,
     .precision = Precision::rounded,
     .infer =
         [](const InferContext& c) {
           const TensorType& x = c.operand(0);
+          const std::int64_t shards = c.attributes.integer("shards"), lock_step = c.attributes.integer("lock_step");
+          c.require(shards >= 1 && lock_step >= 1 && shards % lock_step == 0, shards, " shards, ", lock_step,
+                    " of them in lock step");
           c.require(x.rank() >= 2 && is_float(x.dtype), "input is ", shown(x), ", wanted [n, c, ...]");
           const TensorType channel{x.dtype, {x.shape[1]}};
           c.require(c.operand(1) == channel && c.operand(2) == channel, "scale is ", shown(c.operand(1)), ", bias ",
                     shown(c.operand(2)), ", wanted ", shown(channel));
-          c.require(x.elements() == 0 || x.elements() / x.shape[1] > 1,
+          c.require(x.elements() == 0 || shards * (x.elements() / x.shape[1]) > 1,
                     "one value per channel has no variance to train on: input is ", shown(x));
           return std::vector{x, channel, channel};
         },
@@ -124,13 +182,16 @@ constexpr OpDef kBatchNorm{
         [](ExpandContext& e) {
           Builder& b = e.builder();
           Var x = e.operand(0);
-          const Moments m = moments_of(b, x, all_but_channel(x.rank()), e.attributes().real("epsilon"));
+          const double epsilon = e.attributes().real("epsilon");
+          const Moments m = is_synchronized(e.attributes()) ? synchronized_moments(b, x, e.attributes())
+                                                            : moments_of(b, x, all_but_channel(x.rank()), epsilon);
           // rstd and scale meet once a channel: an operation and a rounding less for each element.
           Var y = m.centered * b.broadcast(m.rstd * e.operand(1), x.shape(), {1}) + b.broadcast(e.operand(2), x.shape(), {1});
           return std::vector{y.value, m.mean.value, m.variance.value};
         },
     .gradient =
         [](GradientContext& g) {
+          if (is_synchronized(g.attributes())) return synchronized_gradient(g);
           Builder& b = g.builder();
           Var x = g.operand(0), dy = g.dy();
           const Integers axes = all_but_channel(x.rank());

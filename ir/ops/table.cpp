@@ -10,6 +10,7 @@
 #include "ir/ops/contract.h"
 #include "ir/ops/elementary.h"
 #include "ir/ops/index.h"
+#include "ir/ops/lock_step.h"
 #include "ir/ops/logic.h"
 #include "ir/ops/pointwise.h"
 #include "ir/ops/random.h"
@@ -34,8 +35,9 @@ constexpr auto join_tables(const OpDef* const (&... tables)[N]) {
       ...);
   return all;
 }
-constexpr auto kAll = join_tables(kStructureOps, kPointwiseOps, kElementaryOps, kLogicOps, kReduceOps, kContractOps, kViewOps,
-                                  kWindowOps, kIndexOps, kRandomOps, kCompositeOps, kAttentionOps, kSquareSumOps, kCollectiveOps);
+constexpr auto kAll =
+    join_tables(kStructureOps, kPointwiseOps, kElementaryOps, kLogicOps, kReduceOps, kContractOps, kViewOps, kWindowOps, kIndexOps,
+                kRandomOps, kCompositeOps, kAttentionOps, kSquareSumOps, kCollectiveOps, kLockStepOps);
 
 constexpr bool has_attribute(const OpDef& op, std::string_view name) {
   for (const AttributeSpec& spec : op.attributes)

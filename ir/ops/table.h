@@ -41,6 +41,8 @@ extern const OpDef kAttention, kAttentionGradient;
 extern const OpDef kSquareSums;
 // collective.h
 extern const OpDef kAllToAll, kAllGather, kBroadcastFrom, kReduceScatter, kAllReduce, kBucket, kUnbucket;
+// lock_step.h
+extern const OpDef kShardGather, kShardSum, kLockStepSum;
 
 extern const std::span<const OpDef* const> kTable;
 

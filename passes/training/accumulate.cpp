@@ -10,6 +10,7 @@
 #include "ir/builder.h"
 #include "ir/ops/table.h"
 #include "ir/tree_sum.h"
+#include "passes/training/lock_step.h"
 #include "passes/training/shard_statistics.h"
 
 namespace gcomp::passes {
@@ -98,11 +99,12 @@ struct Brought {
   Value *of_shard, *rows;
 };
 
-/// Writes the row of this shard; the others keep what they hold. Ranks hold rows of their own shards alone, of which they have
-/// as many as all others.
-void keep_row(Builder& b, Var shard, Var value, Var rows) {
+/// Writes the row of this shard; the others keep what they hold. Ranks hold rows of their own shards alone, of which they have as
+/// many as all others, and whose numbers are `apart` from each other.
+void keep_row(Builder& b, Var shard, std::int64_t apart, Var value, Var rows) {
   const auto count = static_cast<double>(rows.shape()[0]);
   Var number = b.cast(b.reshape(shard, {}), DType::f64);
+  if (apart > 1) number = ops::kFloor(number * (1 / static_cast<double>(apart)));
   Var row = b.cast(number - ops::kFloor(number * (1 / count)) * count, DType::i64);
   std::vector<std::int64_t> inner(value.shape().size());
   std::iota(inner.begin(), inner.end(), 1);
@@ -110,19 +112,24 @@ void keep_row(Builder& b, Var shard, Var value, Var rows) {
   b.update(rows.value, b.select(here, b.broadcast(value, rows.shape(), inner), rows));
 }
 
+/// `group`: where the shards of a rank run in lock step, the attributes of what they add.
 Graph shard_graph(const Graph& whole, Value* number, const std::vector<Sum>& sums, const std::vector<Followed>& statistics,
-                  const std::vector<Brought>& brought) {
+                  const std::vector<Brought>& brought, std::int64_t apart, const std::optional<Attributes>& group) {
   CloneMap to;
   Graph graph = clone(whole, &to);
-  graph.set_name("train_shard");
+  graph.set_name(group ? "train_lock_step" : "train_shard");
   graph.remove_updates();
   graph.clear_outputs();
   std::vector<Followed> followed;
   for (const Followed& f : statistics) followed.push_back({to.at(f.statistic), to.at(f.state), to.at(f.next)});
   follow_statistics(graph, to.at(number), followed);
   Builder b(graph, SharedText(std::string(kOrigin)));
-  for (const Sum& sum : sums) b.update(to.at(sum.state), b.reshape(b.wrap(to.at(sum.of_shard)), sum.state->type.shape));
-  for (const Brought& one : brought) keep_row(b, b.wrap(to.at(number)), b.wrap(to.at(one.of_shard)), b.wrap(to.at(one.rows)));
+  for (const Sum& sum : sums) {
+    Var value = b.reshape(b.wrap(to.at(sum.of_shard)), sum.state->type.shape);
+    b.update(to.at(sum.state), group ? b.apply(ops::kLockStepSum, {value}, *group) : value);
+  }
+  for (const Brought& one : brought)
+    keep_row(b, b.wrap(to.at(number)), apart, b.wrap(to.at(one.of_shard)), b.wrap(to.at(one.rows)));
   graph.remove_dead(/*drop_states=*/true);
   graph.remove_unused_inputs(Role::shard);
   return graph;
@@ -136,7 +143,7 @@ Graph combine_graph(std::string name, const std::vector<SharedState>& sums, int 
   Graph graph(std::move(name));
   Builder b(graph, SharedText(std::string(kOrigin)));
   for (const auto& [state, type] : sums) {
-    const auto add = [&, &type = type](std::string name) {
+    const auto add = [&graph, &type = type](std::string name) {
       return graph.add_state(type, std::move(name), StateRole::scratch, 0.0);
     };
     Value* own = add(state);
@@ -165,13 +172,7 @@ std::string node_state_name(std::string_view state, std::int64_t node, std::int6
   return node + 1 == nodes ? std::string(state) : concat(state, ".node", node);
 }
 
-Graph total_graph(std::string name, const std::vector<SharedState>& states, const OwnNodes& nodes, std::int64_t node) {
-  return combine_graph(
-      std::move(name), states, tree_levels(nodes.shards), [&](int level) { return waits_at_end(nodes.shards, level); },
-      [&](std::string_view state) { return node_state_name(state, node, nodes.count); });
-}
-
-std::optional<CountGraph> count_graph(const Graph& whole, const ShardLoss& loss, std::int64_t shards, std::int64_t ranks) {
+std::optional<CountGraph> count_graph(const Graph& whole, const ShardLoss& loss, const AccumulateOptions& options) {
   if (loss.counts.empty()) return std::nullopt;
   CloneMap to;
   CountGraph made{clone(whole, &to), {}};
@@ -183,18 +184,51 @@ std::optional<CountGraph> count_graph(const Graph& whole, const ShardLoss& loss,
   Var shard = b.input({DType::i64, {1}}, "shard", Role::shard);
   for (const ShardCount& count : loss.counts) {
     const Var value = b.wrap(to.at(count.of_shard));
-    if (ranks == 1) {
-      add_up(b, value, to.at(count.of_batch), shard, shards);
+    if (options.ranks == 1) {
+      add_up(b, value, to.at(count.of_batch), shard, options.shards);
       continue;
     }
     const SharedState total{count.of_batch->name, count.of_batch->type};
-    const SharedState own{own_name(total.name), {total.type.dtype, {shards / ranks}}};
-    keep_row(b, shard, value, b.wrap(graph.add_state(own.type, own.name, StateRole::scratch, 0.0)));
+    const SharedState own{own_name(total.name), {total.type.dtype, {options.shards / options.ranks}}};
+    keep_row(b, shard, options.in_turns ? options.ranks : 1, value,
+             b.wrap(graph.add_state(own.type, own.name, StateRole::scratch, 0.0)));
     made.counted.push_back({own, total});
   }
   graph.remove_dead(/*drop_states=*/true);
   graph.remove_unused_inputs();
   return made;
+}
+
+namespace {
+
+/// Of the node of that number.
+Graph total_graph(std::string name, const std::vector<SharedState>& sums, const OwnNodes& nodes, std::int64_t node) {
+  return combine_graph(
+      std::move(name), sums, tree_levels(nodes.shards), [&](int level) { return waits_at_end(nodes.shards, level); },
+      [&](std::string_view state) { return node_state_name(state, node, nodes.count); });
+}
+
+}  // namespace
+
+void add_up_shards(Accumulation& accumulation, const std::vector<SharedState>& sums, const OwnNodes& nodes) {
+  accumulation.nodes = nodes;
+  accumulation.combine.clear();
+  accumulation.totals.clear();
+  for (int ones = 0; ones < tree_levels(nodes.shards); ++ones)
+    accumulation.combine.push_back(combine_graph(
+        concat("train_combine_", ones), sums, ones, [](int) { return true; },
+        [&](std::string_view state) { return level_name(state, ones); }));
+  for (std::int64_t node = 0; node < nodes.count; ++node)
+    accumulation.totals.push_back(total_graph(concat("train_total", nodes.count > 1 ? concat("_", node) : ""), sums, nodes, node));
+}
+
+void split_last_total(Accumulation& accumulation, const std::vector<std::vector<SharedState>>& buckets) {
+  accumulation.totals.pop_back();
+  const OwnNodes& nodes = accumulation.nodes;
+  if (nodes.shards == 1) return;
+  for (const std::vector<SharedState>& bucket : buckets)
+    accumulation.bucket_totals.push_back(
+        total_graph(concat("train_total_bucket_", accumulation.bucket_totals.size()), bucket, nodes, nodes.count - 1));
 }
 
 namespace {
@@ -206,7 +240,8 @@ class Accumulator {
       : graph_(graph),
         options_(options),
         own_shards_(options.shards / options.ranks),
-        nodes_(own_nodes(options.shards, options.ranks)) {
+        nodes_(options.in_turns ? OwnNodes{1, options.shards / options.ranks} : own_nodes(options.shards, options.ranks)) {
+    made_.lock_step = in_lock_step(graph);
     number_ = graph.add_input({DType::i64, {1}}, "shard", Role::shard);
     number_draws(graph, number_);
   }
@@ -226,16 +261,11 @@ class Accumulator {
 
   /// The graph becomes the rest of the step.
   Accumulation finish() {
-    made_.shard = shard_graph(graph_, number_, sums_, handed_, brought_);
-    const int levels = tree_levels(nodes_.shards);
-    for (int ones = 0; ones < levels; ++ones)
-      made_.combine.push_back(combine_graph(
-          concat("train_combine_", ones), made_.summed, ones, [](int) { return true; },
-          [&](std::string_view state) { return level_name(state, ones); }));
-    made_.nodes = static_cast<std::size_t>(nodes_.count);
-    for (std::int64_t node = 0; node < (options_.ranks > 1 ? nodes_.count - 1 : nodes_.count); ++node)
-      made_.totals.push_back(
-          total_graph(concat("train_total", nodes_.count > 1 ? concat("_", node) : ""), made_.summed, nodes_, node));
+    check_lock_step();
+    std::optional<Attributes> group;
+    if (made_.lock_step) group = Attributes{{"ranks", options_.shards}, {"lock_step", own_shards_}};
+    made_.shard = shard_graph(graph_, number_, sums_, handed_, brought_, options_.in_turns ? options_.ranks : 1, group);
+    add_up_shards(made_, made_.summed, {nodes_.count, made_.lock_step ? 1 : nodes_.shards});
     graph_.remove_updates(StateRole::counter);
     take_over_handed();
     for (const StatisticRule& rule : rules_) follow_rows(rule);
@@ -243,6 +273,16 @@ class Accumulator {
   }
 
  private:
+  void check_lock_step() const {
+    if (!made_.lock_step) return;
+    check_user(
+        handed_.empty(), "running statistic '", handed_.empty() ? "" : handed_[0].statistic->name,
+        "' is read by the step that it changes, so that each micro-batch needs the one before, and --sync-batchnorm has them "
+        "run at once: leave one of --micro-batches and --sync-batchnorm out");
+    check_user(nodes_.count == 1, "--sync-batchnorm: each of ", options_.ranks, " ranks has ", own_shards_,
+               " micro-batches, wanted 1, 2, 4, 8, ...");
+  }
+
   Value* add_state(const TensorType& type, const std::string& name) {
     Value* state = graph_.add_state(type, name, StateRole::scratch, 0.0);
     check_user(state->name == name, "what adds up over micro-batches would be called '", name,
@@ -277,16 +317,18 @@ class Accumulator {
     Builder b(graph_, SharedText(std::string(kOrigin)));
     for (const Followed& followed : handed_) {
       if (options_.skipped) b.update(followed.statistic, b.wrap(followed.state));
-      else if (!made_.totals.empty())  // several ranks, which may have none, refuse such a statistic
-        take_over(made_.totals.back(), *graph_.find_state(followed.statistic), *followed.state);
+      else take_over(made_.totals.back(), *graph_.find_state(followed.statistic), *followed.state);
     }
   }
 
-  /// The statistic after all shards, in their order.
+  /// The statistic after all shards, in their order: after one, where each brings what is of the whole batch.
   void follow_rows(const StatisticRule& rule) {
+    const bool of_all = made_.lock_step && std::ranges::all_of(rule.brought(), [&](const Value* brought) {
+                          return is_of_all_shards(graph_, brought);
+                        });
     Builder b(graph_, SharedText(std::string(kOrigin)));
     Var statistic = b.wrap(rule.statistic());
-    for (std::int64_t shard = 0; shard < options_.shards; ++shard) {
+    for (std::int64_t shard = 0; shard < (of_all ? 1 : options_.shards); ++shard) {
       std::vector<Var> brought;
       for (std::size_t i = 0; i < rule.brought().size(); ++i)
         brought.push_back(b.reshape(b.slice_axis(b.wrap(all_rows_[followed_ + i]), 0, shard, 1), rule.brought()[i]->type.shape));

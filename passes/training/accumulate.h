@@ -6,7 +6,6 @@
 //   shard      for each shard:                             %w.gradient = the gradient of its share of the loss
 //   combine    after each but the last:                    %w.gradient.L = ... %w.gradient.1 + (%w.gradient.0 + %w.gradient)
 //   total      after the last of a node:                   %w.gradient   = ... %w.gradient.1 + (%w.gradient.0 + %w.gradient)
-//              (with several ranks the last node's is in parts, one for each exchange)
 //   the rest   once:                                       clipping, optimizer, average on %w.gradient, running statistics
 //
 // Sums are a balanced binary tree over the shards: after shard i the value goes up one level for each 1 at the end of i, each time
@@ -50,21 +49,28 @@ struct Accumulation {
   std::optional<ir::Graph> count;
   ir::Graph shard;
   std::vector<ir::Graph> combine;  ///< by the number of ones at the end of the shard's number
-  std::vector<ir::Graph> totals;   ///< one for each of the rank's nodes; of several ranks without the last
-  std::size_t nodes = 1;           ///< of the rank
+  std::vector<ir::Graph> totals;   ///< one for each of the rank's nodes, but for the last where split_last_total() took it
+  ir::OwnNodes nodes = {};         ///< those of the rank
   /// Between ranks, where there are several: after `count`, after the last total, after the rest. Exchanges of gradients come in
   /// the order in which a backward pass ends with them, then that of what else adds up; gathers in the order in which a forward
   /// pass begins with the parameters.
   std::optional<ir::Graph> count_exchange = {};
   std::vector<ir::Graph> exchanges = {}, gathers = {};
-  /// What adds up the last node for each of the exchanges, before it; none where a node is one shard.
-  std::vector<ir::Graph> bucket_totals = {};
-  std::vector<BroughtRows> counted;  ///< what `count` leaves, where there are several ranks
-  std::vector<SharedState> summed;   ///< what the totals leave
+  std::vector<ir::Graph> bucket_totals = {};  ///< before the exchange of the same number: what adds up the last node for it
+  std::vector<BroughtRows> counted;           ///< what `count` leaves, where there are several ranks
+  std::vector<SharedState> summed;            ///< what the totals leave
   std::vector<BroughtRows> brought;
   std::vector<ShardedState> sharded;  ///< states of which each rank holds its share
   std::vector<std::string> handed;    ///< statistics that go from shard to shard
   std::vector<std::string> averaged;  ///< terms of the loss that are averaged over shards (ShardLoss)
+  bool lock_step = false;             ///< a rank runs `shard` once, for all of its shards (passes/training/lock_step.h)
+};
+
+struct AccumulateOptions {
+  std::int64_t shards = 1;  ///< of a batch
+  std::int64_t ranks = 1;   ///< which divide them
+  bool skipped = false;     ///< whether a step may change nothing (skip_non_finite())
+  bool in_turns = false;    ///< takes_turns(): a rank's shards are no neighbours
 };
 
 struct CountGraph {
@@ -73,7 +79,7 @@ struct CountGraph {
 };
 /// From the graph that attach_shard_loss() gave; nothing where no count depends on data. One rank adds counts up by the tree,
 /// several keep a row of each shard.
-std::optional<CountGraph> count_graph(const ir::Graph& graph, const ShardLoss& loss, std::int64_t shards, std::int64_t ranks);
+std::optional<CountGraph> count_graph(const ir::Graph& graph, const ShardLoss& loss, const AccumulateOptions& options);
 
 /// What adds up over shards, first their values of one shard, then the states that hold the totals.
 struct Accumulated {
@@ -81,18 +87,17 @@ struct Accumulated {
   std::vector<ir::Value*> gradients;
 };
 
-struct AccumulateOptions {
-  std::int64_t shards = 1;  ///< of a batch
-  std::int64_t ranks = 1;   ///< which divide them
-  bool skipped = false;     ///< whether a step may change nothing (skip_non_finite())
-};
-
-/// Adds up a node of that number for these states.
-ir::Graph total_graph(std::string name, const std::vector<SharedState>& states, const ir::OwnNodes& nodes, std::int64_t node);
-
 /// To be called once the graph is differentiated. Random numbers of shard i are those of its rows in the whole batch; counters
-/// count steps. What only shards need stays in the graph, dead.
+/// count steps. What only shards need stays in the graph, dead. Throws UserError where shards run in lock step and a statistic goes
+/// from one to the next.
 Accumulation accumulate(ir::Graph& graph, const std::vector<ir::Value*>& parameters, Accumulated& values,
                         const AccumulateOptions& options);
+
+/// Makes `combine` and `totals` anew, for these states and a rank's nodes of the tree.
+void add_up_shards(Accumulation& accumulation, const std::vector<SharedState>& sums, const ir::OwnNodes& nodes);
+
+/// The total of the last node becomes one for each bucket of sums, so that each can go out when its own are there; none where nodes
+/// are single shards, whose sums are there already.
+void split_last_total(Accumulation& accumulation, const std::vector<std::vector<SharedState>>& buckets);
 
 }  // namespace gcomp::passes

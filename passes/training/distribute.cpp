@@ -1,6 +1,7 @@
 #include "passes/training/distribute.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,42 +12,14 @@
 #include "ir/builder.h"
 #include "ir/ops/table.h"
 #include "ir/tree_sum.h"
+#include "passes/training/shard_exchange.h"
 #include "passes/training/share_updates.h"
+#include "passes/training/state_buckets.h"
 
 namespace gcomp::passes {
 namespace {
 
 using namespace ir;
-
-using StateList = std::vector<SharedState>;
-
-/// Arrays of one dtype each, in their order.
-template <class State>
-std::vector<std::vector<State>> buckets_of(const std::vector<State>& states, std::int64_t bytes) {
-  std::vector<std::vector<State>> buckets;
-  std::map<DType, std::size_t> open;
-  std::map<std::size_t, std::int64_t> filled;
-  for (const State& state : states) {
-    const auto found = open.find(state.type.dtype);
-    const bool fits = found != open.end() && filled[found->second] + state.type.bytes() <= bytes;
-    if (!fits) {
-      open[state.type.dtype] = buckets.size();
-      buckets.emplace_back();
-    }
-    const std::size_t bucket = open[state.type.dtype];
-    filled[bucket] += state.type.bytes();
-    buckets[bucket].push_back(state);
-  }
-  return buckets;
-}
-
-std::vector<TensorType> types_of(const StateList& states) {
-  std::vector<TensorType> types;
-  for (const SharedState& state : states) types.push_back(state.type);
-  return types;
-}
-
-using ShardedList = std::vector<ShardedState>;
 
 class ExchangeBuilder {
  public:
@@ -60,7 +33,7 @@ class ExchangeBuilder {
   void add_sums(const StateList& states) {
     for (const StateList& bucket : buckets_of(states, options_.bucket_bytes)) {
       const Var all = b_.apply(ops::kAllGather, {summed_row(bucket)}, group());
-      update_from(bucket, all, types_of(bucket));
+      update_from(bucket, all, types_of_states(bucket));
     }
   }
 
@@ -72,7 +45,7 @@ class ExchangeBuilder {
       own.push_back(own_state(one));
     }
     const Var row = summed_row(states);
-    update_from(own, b_.reshape(row, {1, row.type().elements()}), types_of(own), 1);
+    update_from(own, b_.reshape(row, {1, row.type().elements()}), types_of_states(own), 1);
   }
 
   /// Each state becomes what the ranks hold of it.
@@ -83,14 +56,14 @@ class ExchangeBuilder {
       own.push_back(declare(own_state(one), role));
       whole.push_back({one.name, one.type});
     }
-    update_from(whole, gathered(own), types_of(whole), parts(), role);
+    update_from(whole, gathered(own), types_of_states(whole), parts(), role);
   }
 
   /// Sums of rows that shards left, one each.
   void sum_rows(const std::vector<BroughtRows>& counted) {
     for (const BroughtRows& one : counted) {
       const Var all = b_.apply(ops::kAllGather, {declare(one.own)}, group());
-      const Var rows = b_.reshape(all, {options_.shards});
+      const Var rows = b_.reshape(in_order_of_shards(all), {options_.shards});
       std::vector<Var> shards;
       for (std::int64_t shard = 0; shard < options_.shards; ++shard)
         shards.push_back(b_.reshape(b_.slice_axis(rows, 0, shard, 1), one.all.type.shape));
@@ -107,12 +80,12 @@ class ExchangeBuilder {
       all[one.own.name] = &one.all;
     }
     for (const StateList& bucket : buckets_of(own, options_.bucket_bytes)) {
-      const BucketLayout layout = bucket_layout(types_of(bucket), 1);
+      const BucketLayout layout = bucket_layout(types_of_states(bucket), 1);
       const Var gathered_rows = gathered(declare_all(bucket));
       for (std::size_t i = 0; i < bucket.size(); ++i) {
         const SharedState& target = *all.at(bucket[i].name);
         const Var part = b_.slice_axis(gathered_rows, 1, layout.places[i], bucket[i].type.elements());
-        b_.update(declare(target).value, b_.reshape(part, target.type.shape));
+        b_.update(declare(target).value, b_.reshape(in_order_of_shards(part), target.type.shape));
       }
     }
   }
@@ -122,8 +95,6 @@ class ExchangeBuilder {
  private:
   Attributes group() const { return {{"ranks", options_.ranks}}; }
   std::int64_t parts() const { return options_.shards / options_.ranks; }
-
-  static SharedState own_state(const ShardedState& one) { return {one.own, {one.type.dtype, {one.share}}}; }
 
   Var declare(const SharedState& state, StateRole role = StateRole::scratch) {
     const auto known = declared_.find(state.name);
@@ -136,6 +107,13 @@ class ExchangeBuilder {
     std::vector<Var> declared;
     for (const SharedState& state : states) declared.push_back(declare(state));
     return declared;
+  }
+
+  /// Rows of the ranks' shards, [ranks, ...], as those of the shards in their order.
+  Var in_order_of_shards(Var rows) {
+    if (!takes_turns(options_.sharding) || parts() == 1) return rows;
+    const std::int64_t elements = rows.type().elements() / options_.shards;
+    return b_.transpose(b_.reshape(rows, {options_.ranks, parts(), elements}), {1, 0, 2});
   }
 
   /// One row of each rank, in their order.
@@ -177,8 +155,14 @@ class ExchangeBuilder {
 
 }  // namespace
 
-void require_ranks(std::int64_t shards, std::int64_t ranks) {
-  if (ranks >= 1 && shards % ranks == 0) return;
+void require_ranks(std::int64_t shards, std::int64_t ranks, Sharding sharding) {
+  if (ranks >= 1 && shards % ranks == 0) {
+    if (takes_turns(sharding) && shards != ranks && !std::has_single_bit(static_cast<std::uint64_t>(ranks)))
+      throw UserError(concat("--zero ", static_cast<int>(sharding), ": ", ranks, " ranks with several of ", shards,
+                             " micro-batches each: wanted 2, 4, 8, ... ranks, one micro-batch for each rank, or --zero 1"),
+                      ExitCode::usage);
+    return;
+  }
   std::string fitting;
   for (std::int64_t n = 1; n <= shards; ++n)
     if (shards % n == 0) fitting += concat(fitting.empty() ? "" : ", ", n);
@@ -186,6 +170,26 @@ void require_ranks(std::int64_t shards, std::int64_t ranks) {
                          " ranks, or another --micro-batches, such as ", 8 * ranks),
                   ExitCode::usage);
 }
+
+namespace {
+
+/// What a shard's program gives away and gathers itself; sums over the shards of a rank are then of what came back.
+void exchange_in_shards(Accumulation& accumulation, const ShardedList& sums, const ShardedList& parameters, const StateList& whole,
+                        const DistributeOptions& options) {
+  const ShardExchange exchange{
+      .ranks = options.ranks, .parts = options.shards / options.ranks, .bucket_bytes = options.bucket_bytes};
+  const auto loss = std::ranges::find_if(accumulation.shard.nodes(), [&](const auto& node) {
+    return node->op->kind == Kind::update && node->operands[0]->name == accumulation.summed.back().name;
+  });
+  check_internal(loss != accumulation.shard.nodes().end(), "a shard without a loss");
+  if (options.sharding == Sharding::parameters) gather_parameters(accumulation.shard, parameters, (*loss)->operands[1], exchange);
+  exchange_gradients(accumulation.shard, sums, whole, exchange);
+  StateList all = whole;
+  for (const ShardedState& one : sums) all.push_back(own_state(one));
+  add_up_shards(accumulation, all, {1, accumulation.lock_step ? 1 : exchange.parts});
+}
+
+}  // namespace
 
 void distribute(Graph& step, Accumulation& accumulation, const std::vector<Value*>& parameters, const DistributeOptions& options) {
   std::vector<std::string> names;
@@ -213,25 +217,26 @@ void distribute(Graph& step, Accumulation& accumulation, const std::vector<Value
     if (const auto share = share_of(name); share != accumulation.sharded.end()) shares.push_back(*share);
   std::ranges::reverse(sums);
   const auto number = [](const char* name, const std::vector<Graph>& before) { return concat(name, "_", before.size()); };
-  const OwnNodes nodes = own_nodes(options.shards, options.ranks);
-  const auto add_total = [&](const StateList& states) {
-    if (nodes.shards > 1)
-      accumulation.bucket_totals.push_back(
-          total_graph(number("train_total_bucket", accumulation.bucket_totals), states, nodes, nodes.count - 1));
-  };
-  for (const ShardedList& bucket : buckets_of(sums, options.bucket_bytes)) {
-    StateList states;
-    for (const ShardedState& one : bucket) states.push_back({one.name, one.type});
-    add_total(states);
-    ExchangeBuilder exchange(number("train_exchange", accumulation.exchanges), options);
-    exchange.add_shares(bucket);
-    accumulation.exchanges.push_back(exchange.finish());
+  if (takes_turns(options.sharding)) {
+    exchange_in_shards(accumulation, sums, shares, whole, options);
+    whole.clear();
+  } else {
+    std::vector<StateList> totals;
+    for (const ShardedList& bucket : buckets_of(sums, options.bucket_bytes)) {
+      StateList& states = totals.emplace_back();
+      for (const ShardedState& one : bucket) states.push_back({one.name, one.type});
+      ExchangeBuilder exchange(number("train_exchange", accumulation.exchanges), options);
+      exchange.add_shares(bucket);
+      accumulation.exchanges.push_back(exchange.finish());
+    }
+    totals.push_back(whole);
+    split_last_total(accumulation, totals);
   }
-  add_total(whole);
   ExchangeBuilder rest(number("train_exchange", accumulation.exchanges), options);
   rest.add_sums(whole);
   rest.gather_rows(accumulation.brought);
   accumulation.exchanges.push_back(rest.finish());
+  if (options.sharding == Sharding::parameters) return;
   for (const ShardedList& bucket : buckets_of(shares, options.bucket_bytes)) {
     ExchangeBuilder gather(number("train_gather", accumulation.gathers), options);
     gather.gather_shares(bucket, StateRole::parameter);

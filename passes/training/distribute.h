@@ -33,11 +33,12 @@ struct DistributeOptions {
   std::int64_t bucket_bytes = std::int64_t{32} << 20;
 };
 
-/// Throws UserError (exit 2) where the ranks do not divide the shards, naming numbers that do.
-void require_ranks(std::int64_t shards, std::int64_t ranks);
+/// Throws UserError (exit 2) where the ranks do not divide the shards, naming numbers that do, or not as the sharding wants it.
+void require_ranks(std::int64_t shards, std::int64_t ranks, Sharding sharding = Sharding::optimizer);
 
-/// `step` is the rest of the step, complete, and `parameters` those that it updates. With one rank nothing is added, and the squares
-/// of norms are put into the order that several add them in. Throws UserError where a running statistic goes from shard to shard.
+/// `step` is the rest of the step, complete, and `parameters` those that it updates. With one rank nothing is added, and the
+/// squares of norms are put into the order that several add them in. Throws UserError where a running statistic goes from shard to
+/// shard.
 void distribute(ir::Graph& step, Accumulation& accumulation, const std::vector<ir::Value*>& parameters,
                 const DistributeOptions& options);
 

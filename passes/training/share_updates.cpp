@@ -44,9 +44,7 @@ class UpdateSharing {
  private:
   bool is_distributed() const { return options_.ranks > 1 && options_.sharded; }
   std::int64_t own_parts() const { return options_.shards / options_.ranks; }
-  std::int64_t share_of(const Value* value) const {
-    return part_elements(value->type.elements(), options_.shards) * own_parts();
-  }
+  std::int64_t share_of(const Value* value) const { return part_elements(value->type.elements(), options_.shards) * own_parts(); }
   bool is_shared(const Value* value) const { return is_distributed() && groups_.contains(value); }
   Value* now(Value* value) const {
     const auto found = now_.find(value);
@@ -170,7 +168,7 @@ class UpdateSharing {
   std::unordered_map<const Value*, Value*> now_;
   std::map<std::pair<const Value*, std::int64_t>, Value*> spread_;
   std::vector<std::pair<Value*, std::pair<Value*, SharedText>>> updates_;  // come last: all reads of a state are before
-  std::vector<std::pair<Node*, Value*>> extremes_;                        // of a rank's share, not asked for
+  std::vector<std::pair<Node*, Value*>> extremes_;                         // of a rank's share, not asked for
   ValueSet waits_;
 };
 

@@ -1,5 +1,5 @@
-// Several ranks share what a step does once: each updates its share of every parameter, and holds that share of the optimizer's states
-// alone (ZeRO, Rajbhandari et al., 2020, stage 1).
+// Several ranks share what a step does once: each updates its share of every parameter, and holds that share of the optimizer's
+// states alone (ZeRO, Rajbhandari et al., 2020, stage 1).
 //
 //   %n  = mul %w.gradient, %rates                     %n  = mul %w.gradient.own, %rates'             : f32[share]
 //   %w1 = sub %w, %n                                  %w1 = sub %w.own, %n

@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "runtime/collective.h"
 #include "runtime/cuda/executable.h"
 #include "runtime/cuda/nvrtc.h"
+#include "runtime/cuda/rank_gpus.h"
 
 namespace gcomp::runtime::cuda {
 namespace {
@@ -16,16 +18,48 @@ DeviceError no_cublaslt(const std::string& reason) {
   return DeviceError(concat(reason, "; or use --no-cublaslt: generated kernels compute matrix products then, which is slower"));
 }
 
-SharedSession open_session(const DeviceOptions& options) {
+bool has_other_ranks(const DeviceOptions& options) { return options.communicator && options.communicator->size() > 1; }
+
+/// Where a launcher shows each rank its own GPUs, the count of those on the machine is not known: whether two take the same one is
+/// seen when all have taken theirs.
+int ordinal_of(const Driver& driver, const DeviceOptions& options) {
+  if (options.gpu) return *options.gpu;
+  if (!has_other_ranks(options)) return 0;
+  int count = 0;
+  GCOMP_CUDA(driver, "", cuDeviceGetCount, &count);
+  return count > 0 ? options.rank_on_host % count : 0;
+}
+
+void open_alone(Session& session, const DeviceOptions& options) {
   FoundGpu found = find_gpu(options);
-  auto session = std::make_shared<Session>();
-  session->context = std::make_shared<Context>(std::move(found.driver), std::move(found.gpu));
-  session->compute = make_stream(session->context);
-  session->copy = make_stream(session->context);
-  if (!options.use_cublaslt) return session;
+  session.context = std::make_shared<Context>(std::move(found.driver), std::move(found.gpu));
+  session.compute = make_stream(session.context);
+  session.copy = make_stream(session.context);
+  if (!options.use_cublaslt) return;
   std::string reason;
-  session->cublaslt = CublasLt::open(session->context, options.libraries, reason);
-  if (!session->cublaslt) throw no_cublaslt(reason);
+  session.cublaslt = CublasLt::open(session.context, options.libraries, reason);
+  if (!session.cublaslt) throw no_cublaslt(reason);
+}
+
+/// All ranks do the same until each has its GPU and a way to the others, or all have failed.
+void open_together(Session& session, const DeviceOptions& options) {
+  Communicator& ranks = *options.communicator;
+  std::shared_ptr<const Nccl> nccl;
+  agree(ranks, [&] {
+    open_alone(session, options);
+    nccl = std::make_shared<Nccl>(options.libraries, session.driver().major());
+  });
+  require_fitting_gpus(ranks, {.gpu = session.context->gpu(),
+                               .nccl = nccl->version(),
+                               .cublaslt = session.cublaslt ? session.cublaslt->version() : "none",
+                               .asked = options.gpu.has_value()});
+  session.nccl = std::make_unique<NcclRank>(session.context, std::move(nccl), ranks, session.compute.get());
+}
+
+SharedSession open_session(const DeviceOptions& options) {
+  auto session = std::make_shared<Session>();
+  if (has_other_ranks(options)) open_together(*session, options);
+  else open_alone(*session, options);
   return session;
 }
 
@@ -39,8 +73,10 @@ class CudaDevice final : public Device {
 
   std::string description() const override {
     const Gpu& gpu = session_->context->gpu();
-    return concat("cuda:", gpu.ordinal, ", ", describe(gpu), ", driver of CUDA ", session_->driver().version(), ", ",
-                  session_->cublaslt ? concat("cuBLASLt ", session_->cublaslt->version()) : std::string("no cuBLASLt"));
+    return concat(
+        "cuda:", gpu.ordinal, ", ", describe(gpu), ", driver of CUDA ", session_->driver().version(), ", ",
+        session_->cublaslt ? concat("cuBLASLt ", session_->cublaslt->version()) : std::string("no cuBLASLt"),
+        session_->nccl ? concat(", NCCL ", session_->nccl->version(), " to ", options_.communicator->size(), " ranks") : "");
   }
 
   std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CudaStateMemory>(session_); }
@@ -66,13 +102,14 @@ class CudaDevice final : public Device {
 
 FoundGpu find_gpu(const DeviceOptions& options) {
   FoundGpu found{.driver = Driver::open(options.libraries, visible_devices(options)), .gpu = {}};
-  found.gpu = choose_gpu(*found.driver, options.gpu, visible_devices(options));
+  found.gpu = choose_gpu(*found.driver, ordinal_of(*found.driver, options), visible_devices(options));
   return found;
 }
 
 void require_cuda(const DeviceOptions& options) {
   const FoundGpu found = find_gpu(options);
   Nvrtc::find(options.libraries, found.driver->major()).architecture_for(found.gpu.architecture);
+  if (has_other_ranks(options)) Nccl(options.libraries, found.driver->major());
   if (!options.use_cublaslt) return;
   const LibraryResult cublaslt = find_cublaslt(options.libraries, found.driver->major());
   if (!cublaslt.library) throw no_cublaslt(cublaslt.absence(LibraryKind::cublaslt, "nvidia-cublas", found.driver->major()));

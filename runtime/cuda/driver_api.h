@@ -108,6 +108,7 @@ inline constexpr unsigned CU_MEMHOSTALLOC_PORTABLE = 1;
   ROW(CUresult, cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device))                                                             \
   ROW(CUresult, cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice device))                                \
   ROW(CUresult, cuDeviceTotalMem_v2, (std::size_t * bytes, CUdevice device))                                                      \
+  ROW(CUresult, cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer))                                                \
   ROW(CUresult, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                                 \
   ROW(CUresult, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                                  \
   ROW(CUresult, cuCtxSetCurrent, (CUcontext context))                                                                             \

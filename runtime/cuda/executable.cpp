@@ -49,6 +49,10 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
       where_(concat("a run of program '", this->program().name, "'",
                     options.check_steps ? "" : " (its graph does not tell the step; --check-steps does)")) {
   const Program& p = this->program();
+  for (const Step& step : p.steps)
+    visit_step(
+        step, [](const KernelLaunch&) {}, [](const MatmulCall&) {}, [](const ConvolutionCall&) {},
+        [&](const CollectiveCall& call) { require_ranks(options.communicator, call, p.name); });
   session_->context->make_current();
   MemoryNeeds needs = memory_needs(p, *states, products_.workspace_bytes(), table_bytes(p));
   if (shared_arena(*session_, p.arena_bytes)) needs.arena = 0;
@@ -72,6 +76,10 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
 // Memory must not go while the GPU may still use it.
 CudaExecutable::~CudaExecutable() {
   session_->context->try_make_current();
+  if (session_->nccl) try {
+      wait_for_stream(*session_, compute(), where_);
+    } catch (const DeviceError&) {  // what hung goes on
+    }
   driver().functions().cuStreamSynchronize(session_->copy.get());
   driver().functions().cuStreamSynchronize(compute());
 }
@@ -183,7 +191,7 @@ void CudaExecutable::queue_step(std::size_t step, int slot) {
         if (const KernelLaunch* after = products_.after(step)) queue_launch(step, *after, slot);
       },
       [&](const ConvolutionCall& call) { queue_product(product_buffers(call), call.generated, call.origin, slot); },
-      [&](const CollectiveCall& call) { refuse_collective(call, program().name); });
+      [&](const CollectiveCall& call) { queue_collective(call, slot); });
 }
 
 MatmulBuffers CudaExecutable::library_buffers(const MatmulCall& call, const CublasLtMatmul& library, int slot) const {
@@ -230,6 +238,14 @@ void CudaExecutable::queue_product(const ProductBuffers& buffers, const Generate
                static_cast<unsigned>(launch.grid.threads), 1, 1, static_cast<unsigned>(launch.grid.shared_bytes), compute(),
                parameters.data(), nullptr);
   }
+}
+
+/// A rank that is alone sends to itself.
+void CudaExecutable::queue_collective(const CollectiveCall& call, int slot) {
+  const CUdeviceptr operand = memory_->address(call.operand, slot), result = memory_->address(call.result, slot);
+  if (session_->nccl) return session_->nccl->queue(call, operand, result, compute());
+  if (call.bytes > 0)
+    GCOMP_CUDA(driver(), call.origin, cuMemcpyDtoDAsync_v2, result, operand, static_cast<std::size_t>(call.bytes), compute());
 }
 
 // ---- runs ----
@@ -351,7 +367,7 @@ void CudaExecutable::queue_timed_steps(int slot) {
   if (!times_.empty()) GCOMP_CUDA(driver(), where_, cuEventRecord, clock_[0].get(), compute());
   for (std::size_t i = 0; i < program().steps.size(); ++i) {
     queue_step(i, slot);
-    if (check_steps_) GCOMP_CUDA(driver(), origin(i), cuStreamSynchronize, compute());
+    if (check_steps_) wait_for_stream(*session_, compute(), origin(i));
     if (!times_.empty()) GCOMP_CUDA(driver(), where_, cuEventRecord, clock_[i + 1].get(), compute());
   }
 }
@@ -361,9 +377,7 @@ void CudaExecutable::finish(int index) {
   Slot& slot = slots_[index];
   if (!slot.under_way) return;
   session_->context->make_current();
-  const CUresult result = driver().functions().cuEventQuery(slot.done.get());
-  if (result == CUDA_ERROR_NOT_READY) GCOMP_CUDA(driver(), where_, cuEventSynchronize, slot.done.get());
-  else driver().check(result, "cuEventQuery", where_);
+  wait_for(*session_, slot.done.get(), where_);
   slot.under_way = false;
   if (may_fault_) check_faults(index);
 }

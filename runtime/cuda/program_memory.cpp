@@ -134,7 +134,7 @@ void ProgramMemory::upload_constants(const Session& session, const Program& prog
     GCOMP_CUDA(session.driver(), buffer.name, cuMemcpyHtoDAsync_v2, addresses_[0][i], buffer.contents.data(),
                static_cast<std::size_t>(buffer.type.bytes()), stream);
   }
-  GCOMP_CUDA(session.driver(), "constants", cuStreamSynchronize, stream);
+  wait_for_stream(session, stream, "constants");
 }
 
 void ProgramMemory::upload_tables(const Session& session, const Program& program) {
@@ -153,7 +153,7 @@ void ProgramMemory::upload_tables(const Session& session, const Program& program
   }
   const CUstream stream = session.compute.get();
   GCOMP_CUDA(session.driver(), "tables", cuMemcpyHtoDAsync_v2, tables_.address(), host.data(), host.size(), stream);
-  GCOMP_CUDA(session.driver(), "tables", cuStreamSynchronize, stream);
+  wait_for_stream(session, stream, "tables");
 }
 
 }  // namespace gcomp::runtime::cuda

@@ -1,11 +1,12 @@
-// What all programs on one opened GPU share: its context, its streams and the matrix library. All compute goes to one stream, so
-// that programs of one model see each other's states in the order in which they were run.
+// What all programs on one opened GPU share: its context, its streams, the matrix library and the way to other ranks. All compute
+// goes to one stream, so that programs of one model see each other's states in the order in which they were run.
 #pragma once
 
 #include <memory>
 
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/nccl.h"
 
 namespace gcomp::runtime::cuda {
 
@@ -13,11 +14,16 @@ struct Session {
   SharedContext context;
   Stream compute, copy;                      ///< `copy` brings inputs while the run before computes
   std::shared_ptr<const CublasLt> cublaslt;  ///< null where the generated products are used
+  std::unique_ptr<const NcclRank> nccl;      ///< null for a process that computes alone
   /// The largest arena that a loaded program has. Programs never run at the same time, so one that needs no more lies in it too.
   mutable std::weak_ptr<const DeviceMemory> arena;
 
   const Driver& driver() const { return context->driver(); }
 };
 using SharedSession = std::shared_ptr<const Session>;
+
+/// Wait, and where there are other ranks look after the exchanges with them meanwhile. `where` is for messages. Throw DeviceError.
+void wait_for(const Session& session, CUevent event, std::string_view where);
+void wait_for_stream(const Session& session, CUstream stream, std::string_view where);
 
 }  // namespace gcomp::runtime::cuda

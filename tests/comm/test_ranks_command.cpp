@@ -74,6 +74,20 @@ TEST_F(RanksCommand, WriteWhatOneProcessWrites) {
   }
 }
 
+/// Statistics of the whole batch go between processes in the middle of a step.
+TEST_F(RanksCommand, WriteWhatOneProcessWritesWithStatisticsOfTheBatch) {
+  const auto bytes = [&](const Words& more) {
+    const CommandResult result = run_gcomp(
+        joined({"train", ranked_fixture("bn.onnx"), "--data", ranked_fixture("bn.npz"), "--loss", "cross_entropy", "--batch", "16",
+                "--threads", "1", "--quiet", "--steps", "8", "--sync-batchnorm", "--out", folder_ / "t.onnx"},
+               more));
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return contents(folder_ / "t.onnx");
+  };
+  const std::string one = bytes({"--micro-batches", "8"});
+  for (const char* ranks : {"2", "4", "8"}) EXPECT_TRUE(bytes({"--ranks", ranks}) == one) << ranks << " ranks";
+}
+
 /// The first rank alone writes and speaks.
 TEST_F(RanksCommand, SpeakOnce) {
   const CommandResult result = train("4", {"--ranks", "4", "--eval-data", ranked_fixture("cnn.npz"), "--metrics",

@@ -99,6 +99,34 @@ TEST_F(CudaAccumulation, LossesFollowTheRecord) {
   EXPECT_EQ(runs, 2);
 }
 
+/// Of all micro-batches at once: PyTorch's losses of the batch that nobody cuts, and three graphs a step beside the counts.
+TEST_F(CudaAccumulation, StatisticsOfTheBatchFollowTheRecordOfTheBatch) {
+  const std::map<std::string, Tensor> record = load_arrays(accumulation_fixture("accumulation.npz"));
+  const Tensor& bytes = record.at("cases");
+  std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()));
+  int number = 0, runs = 0;
+  for (std::string line; std::getline(lines, line); ++number) {
+    const json recorded = json::parse(line);
+    if (recorded.at("model") != "bn" || recorded.at("micro_batches") != json({1})) continue;
+    ++runs;
+    Shared what{.model = "bn", .loss = recorded.at("loss"), .rows = recorded.at("rows")};
+    what.more = {"--precision",          "f64",      "--optimizer",     recorded.at("optimizer"),
+                 "--batchnorm-variance", "unbiased", "--sync-batchnorm"};
+    for (const json& flag : recorded.at("flags")) what.more.push_back(flag);
+    const CudaRun run = train(what);
+    ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
+    const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
+    const Tensor& wanted = record.at(std::to_string(number));
+    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), wanted.elements());
+    for (std::int64_t step = 0; step < wanted.elements(); ++step)
+      ASSERT_NEAR(losses[static_cast<std::size_t>(step)], wanted.at(step), 1e-9 * wanted.at(step)) << "step " << step + 1;
+    if (on_real_device()) continue;
+    EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>()));
+    expect_no_wait(run, what.steps, what.micro_batches + 3);  // counts; all shards, their sums, and the rest once
+  }
+  EXPECT_EQ(runs, 1);
+}
+
 TEST_F(CudaAccumulation, GivesTheSameBitsInWhateverOrderTheDeviceWorks) {
   const Shared what{.model = "cnn",
                     .loss = "cross_entropy(weight=[0.5, 2, 1.25])",

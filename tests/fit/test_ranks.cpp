@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "gcomp/fit.h"
 #include "gcomp/gcomp.h"
 #include "tests/drive/recorded_model.h"
+#include "tests/fit/ranked_training.h"
 #include "tests/fit/small_training.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/thread_ranks.h"
@@ -20,73 +20,6 @@ namespace gcomp::test {
 namespace {
 
 using runtime::test::TemporaryDirectory;
-
-/// What a training leaves.
-struct Trained {
-  std::vector<double> losses;
-  std::map<std::string, Tensor> states;
-
-  bool operator==(const Trained&) const = default;
-};
-
-struct RankedTraining {
-  std::string model, data;
-  TrainOptions options;
-  FitOptions fit;
-};
-
-Trained train_one(const RankedTraining& training, Communicator* communicator) {
-  TrainOptions options = training.options;
-  options.device = DeviceRequest::cpu;
-  options.device_options.threads = 1;
-  options.device_options.communicator = communicator;
-  Trainer trainer(Model::load(training.model), options);
-  std::vector<NamedTensor> arrays;
-  for (auto& [name, array] : load_arrays(training.data))
-    if (name.find('.') == name.npos) arrays.emplace_back(name, array);
-  Trained trained;
-  FitCallbacks callbacks;
-  callbacks.step = [&](const FitStep& step) { trained.losses.push_back(step.loss); };
-  fit(trainer, *dataset_of(std::move(arrays)), training.fit, callbacks);
-  for (const std::string& name : trainer.states()) trained.states.emplace(name, trainer.read(name));
-  return trained;
-}
-
-std::vector<Trained> train_ranks(const RankedTraining& training, int ranks) {
-  std::vector<Trained> trained(static_cast<std::size_t>(ranks));
-  run_ranks(ranks, [&](Communicator& communicator) {
-    trained[static_cast<std::size_t>(communicator.rank())] = train_one(training, &communicator);
-  });
-  return trained;
-}
-
-/// The first thing that differs, or "".
-std::string difference(const Trained& a, const Trained& b) {
-  for (std::size_t i = 0; i < std::min(a.losses.size(), b.losses.size()); ++i)
-    if (a.losses[i] != b.losses[i]) return "the loss of step " + std::to_string(i + 1);
-  for (const auto& [name, value] : a.states)
-    if (!b.states.contains(name) || !(b.states.at(name) == value)) return "state " + name;
-  return a == b ? "" : "the number of losses or states";
-}
-
-void expect_equal_for_all_ranks(const RankedTraining& training, const std::vector<int>& numbers) {
-  const Trained alone = train_one(training, nullptr);
-  ASSERT_FALSE(alone.losses.empty());
-  for (const int ranks : numbers) {
-    const std::vector<Trained> all = train_ranks(training, ranks);
-    for (std::size_t r = 0; r < all.size(); ++r) EXPECT_EQ(difference(alone, all[r]), "") << "rank " << r << " of " << ranks;
-  }
-}
-
-std::string small_fixture(const std::string& name) { return std::string(GCOMP_SOURCE_DIR) + "/tests/fixtures/training/" + name; }
-
-RankedTraining small_training(const std::string& model, const std::string& loss, const std::string& optimizer,
-                              std::int64_t batch = 16) {
-  return {.model = small_fixture(model + ".onnx"),
-          .data = small_fixture(model + ".npz"),
-          .options = {.loss = loss, .optimizer = {optimizer}, .micro_batches = 8, .batch = batch},
-          .fit = {.steps = 6}};
-}
 
 class RanksOfModel : public testing::TestWithParam<RecordedModel> {};
 
@@ -134,6 +67,47 @@ TEST(Ranks, TrainAsOneProcessInEveryPrecision) {
   }
 }
 
+/// Whatever the ranks hold shares of: the states of the optimizer, gradients, parameters.
+TEST(Ranks, TrainAsOneProcessHoweverMuchIsShared) {
+  for (const char* model : {"transformer", "cnn", "bn"})
+    for (const int zero : {0, 2, 3}) {
+      SCOPED_TRACE(testing::Message() << model << ", --zero " << zero);
+      RankedTraining training = small_training(model, "cross_entropy", "adamw(lr=0.01)");
+      training.options.zero = zero;
+      training.options.clip_norm = 0.5;
+      training.options.ema = 0.9;
+      training.fit.steps = 3;
+      expect_equal_for_all_ranks(training, {2, 8});
+    }
+}
+
+/// In f16 what is not finite on one rank is skipped by all.
+TEST(Ranks, SkipStepsTogetherHoweverMuchIsShared) {
+  for (const int zero : {0, 1, 3}) {
+    SCOPED_TRACE(testing::Message() << "--zero " << zero);
+    RankedTraining training = small_training("cnn", "cross_entropy", "adamw(lr=0.01)");
+    training.options.zero = zero;
+    training.options.graph.precision = DType::f16;
+    training.fit.steps = 20;
+    expect_equal_for_all_ranks(training, {4});
+  }
+}
+
+/// Where a rank's number of micro-batches is no power of two it has several nodes of the tree.
+TEST(Ranks, AnyNumberThatDividesTheMicroBatches) {
+  for (const int zero : {0, 1}) {
+    RankedTraining training = small_training("bn", "cross_entropy(weight=[0.5, 2, 1.25])", "sgd(lr=0.05, momentum=0.9)", 24);
+    training.options.micro_batches = 12;
+    training.options.zero = zero;
+    training.options.clip_norm = 0.5;
+    expect_equal_for_all_ranks(training, {2, 3, 4, 6, 12});
+  }
+  RankedTraining training = small_training("mlp", "cross_entropy", "muon(lr=0.01)", 12);
+  training.options.micro_batches = 6;
+  training.options.zero = 3;
+  expect_equal_for_all_ranks(training, {2, 6});
+}
+
 /// What the loss is divided by is counted over all ranks.
 TEST(Ranks, CountLabelsOfTheWholeBatch) {
   RankedTraining training = small_training("mlp", "cross_entropy(weight=[0.5, 2, 1.25], ignore_index=1)", "sgd(lr=0.1)");
@@ -155,8 +129,10 @@ Trainer rank_trainer(Communicator* communicator, TrainOptions options = {}) {
 /// Each rank runs some batches; with 53 rows in batches of four some have one more than others, and the last is not full.
 TEST(Ranks, EvaluateAsOneProcess) {
   const Curve data, eval_data(53);
-  const auto evaluation_of = [&](Communicator* communicator) {
+  const auto evaluation_of = [&](Communicator* communicator, int zero = 1) {
     TrainOptions options;
+    options.ema = 0.5;
+    options.zero = zero;
     options.micro_batches = 8;
     options.device_options.threads = 1;
     options.device_options.communicator = communicator;
@@ -166,9 +142,9 @@ TEST(Ranks, EvaluateAsOneProcess) {
   const Evaluation alone = evaluation_of(nullptr);
   EXPECT_EQ(alone.rows, 53);
   ASSERT_EQ(alone.metrics.size(), 2u);
-  for (const int ranks : {2, 4, 8})
-    run_ranks(ranks, [&](Communicator& communicator) {
-      const Evaluation shared = evaluation_of(&communicator);
+  for (const auto& [ranks, zero] : std::vector<std::pair<int, int>>{{2, 1}, {4, 0}, {8, 2}, {4, 3}})
+    run_ranks(ranks, [&, zero = zero](Communicator& communicator) {
+      const Evaluation shared = evaluation_of(&communicator, zero);
       EXPECT_EQ(shared.loss, alone.loss) << ranks;
       EXPECT_EQ(shared.rows, alone.rows) << ranks;
       EXPECT_EQ(shared.metrics, alone.metrics) << ranks;
@@ -312,8 +288,10 @@ TEST(Ranks, OtherNumbersGoOn) {
   Trainer whole = rank_trainer(nullptr);
   fit(whole, Curve(), wanted);
   const std::string path = folder / "run";
-  const auto go_on = [&](Communicator* communicator, std::int64_t until) {
-    Trainer trainer = rank_trainer(communicator);
+  const auto go_on = [&](Communicator* communicator, std::int64_t until, int zero = 1) {
+    TrainOptions train_options;
+    train_options.zero = zero;
+    Trainer trainer = rank_trainer(communicator, train_options);
     const bool first = !communicator || communicator->rank() == 0;
     std::optional<RunDirectory> run;
     if (first) run.emplace(path, EarlierRun::resume);
@@ -330,6 +308,7 @@ TEST(Ranks, OtherNumbersGoOn) {
     EXPECT_EQ(done, until) << "rank " << (communicator ? communicator->rank() : 0);
     return trainer.weights_digest();
   };
+  run_ranks(4, [&](Communicator& communicator) { go_on(&communicator, 7, /*zero=*/3); });
   run_ranks(4, [&](Communicator& communicator) { go_on(&communicator, 9); });
   std::vector<std::string> digests(2);
   run_ranks(2,

@@ -73,8 +73,8 @@ Tensor random_rows(const Shape& shape, unsigned seed) {
 /// All ranks of one training.
 class RankMachine {
  public:
-  RankMachine(const RankStep& step, std::int64_t shards, std::int64_t ranks)
-      : step_(step), shards_(shards), states_(static_cast<std::size_t>(ranks)) {
+  RankMachine(const RankStep& step, std::int64_t shards, std::int64_t ranks, Sharding sharding = Sharding::optimizer)
+      : step_(step), shards_(shards), in_turns_(ranks > 1 && takes_turns(sharding)), states_(static_cast<std::size_t>(ranks)) {
     for (Named& states : states_)
       states = {{"w", random_rows({kWidth, kLabels}, 1)}, {"b", random_rows({kLabels}, 2)}, {"mean", random_rows({kWidth}, 3)}};
     for (std::int64_t rank = 0; rank < ranks; ++rank)
@@ -94,7 +94,8 @@ class RankMachine {
     const Accumulation& parts = *step_.accumulation;
     const std::int64_t own = shards_ / std::ssize(states_);
     const auto shard_inputs = [&](std::size_t rank, std::int64_t shard) {
-      const std::int64_t number = static_cast<std::int64_t>(rank) * own + shard;
+      const std::int64_t number = in_turns_ ? shard * std::ssize(states_) + static_cast<std::int64_t>(rank)
+                                            : static_cast<std::int64_t>(rank) * own + shard;
       Tensor label(DType::i64, {kRowsOfShard});
       for (std::int64_t i = 0; i < kRowsOfShard; ++i) label.set(i, static_cast<double>((number * 7 + i * 5) % kLabels));
       return Named{{"x", random_rows({kRowsOfShard, kWidth}, 100 * turn + static_cast<unsigned>(number))},
@@ -106,7 +107,7 @@ class RankMachine {
     if (parts.count_exchange) run(*parts.count_exchange);
     for (std::int64_t shard = 0; shard < own; ++shard) {
       run(parts.shard, [&](std::size_t rank) { return shard_inputs(rank, shard); });
-      const ir::OwnNodes nodes = ir::own_nodes(shards_, std::ssize(states_));
+      const ir::OwnNodes nodes = in_turns_ ? ir::OwnNodes{1, own} : ir::own_nodes(shards_, std::ssize(states_));
       const std::int64_t of_node = shard % nodes.shards;
       const auto ones = static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(of_node)));
       const auto node = static_cast<std::size_t>(shard / nodes.shards);
@@ -124,10 +125,10 @@ class RankMachine {
   const Tensor& state(std::size_t rank, const std::string& name) const { return states_[rank].at(name); }
 
   /// All that the rank has of it: the whole, else its share.
-  void expect_state(std::size_t rank, const std::string& name, const Tensor& whole) const {
+  void expect_state(std::size_t rank, const std::string& name, const Tensor& whole, bool whole_parameters) const {
     const std::vector<ShardedState>& sharded = step_.accumulation->sharded;
     const auto one = std::ranges::find(sharded, name, &ShardedState::name);
-    const bool held_whole = one == sharded.end() || name == "w" || name == "b";
+    const bool held_whole = one == sharded.end() || (whole_parameters && (name == "w" || name == "b"));
     if (held_whole) { EXPECT_EQ(state(rank, name), whole) << name; }
     if (one == sharded.end()) return;
     EXPECT_EQ(state(rank, one->own), share(whole, *one, static_cast<std::int64_t>(rank))) << one->own;
@@ -156,6 +157,7 @@ class RankMachine {
 
   const RankStep& step_;
   std::int64_t shards_;
+  bool in_turns_;
   std::vector<Named> states_;
 };
 
@@ -173,10 +175,10 @@ void expect_states_of_one_rank(const RankOptions& options, const Numbers& number
       SCOPED_TRACE(concat(shards, " shards, ", ranks, " ranks"));
       const RankStep shared = rank_step(shards, ranks, options);
       ASSERT_TRUE(!shared.accumulation->exchanges.empty() && shared.accumulation->count_exchange);
-      RankMachine several(shared, shards, ranks);
+      RankMachine several(shared, shards, ranks, options.sharding);
       for (unsigned turn = 0; turn < 2; ++turn) several.run_step(turn);
       for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank)
-        for (const std::string& name : names) several.expect_state(rank, name, one.state(0, name));
+        for (const std::string& name : names) several.expect_state(rank, name, one.state(0, name), options.sharding != Sharding::parameters);
     }
   }
 }
@@ -188,6 +190,30 @@ TEST(Distribute, StatesAreThoseOfOneRank) {
 TEST(Distribute, StatesAreThoseOfOneRankWhereEachHoldsAll) {
   expect_states_of_one_rank({.sharding = Sharding::none}, {{6, {2, 3}}, {8, {2, 4}}},
                             {"w", "b", "mean", "w.exp_avg_sq", "b.exp_avg", "w.gradient", "batch_loss"});
+}
+
+TEST(Distribute, StatesAreThoseOfOneRankWhereEachHoldsItsShareOfAll) {
+  for (const Sharding sharding : {Sharding::gradients, Sharding::parameters}) {
+    SCOPED_TRACE(static_cast<int>(sharding));
+    expect_states_of_one_rank({.sharding = sharding}, {{2, {2}}, {3, {3}}, {6, {2, 6}}, {8, {2, 4, 8}}},
+                              {"w", "b", "mean", "w.exp_avg_sq", "b.exp_avg", "w.gradient", "batch_loss"});
+    expect_states_of_one_rank({.sharding = sharding, .optimizer = "muon"}, {{8, {4}}},
+                              {"w", "b", "w.momentum_buffer", "b.exp_avg", "mean"});
+  }
+}
+
+/// A rank's program has no whole gradient and no whole parameter.
+TEST(Distribute, SharesAreAllThatARankKeeps) {
+  for (const Sharding sharding : {Sharding::gradients, Sharding::parameters}) {
+    const RankStep shared = rank_step(8, 4, {.sharding = sharding});
+    std::vector<std::string> names;
+    for (const ir::State& state : shared.accumulation->shard.states()) names.push_back(state.value->name);
+    const auto has = [&](const char* name) { return std::ranges::count(names, name) > 0; };
+    EXPECT_TRUE(has("w.gradient.own") && !has("w.gradient"));
+    EXPECT_EQ(has("w"), sharding == Sharding::gradients);
+    EXPECT_EQ(has("w.own"), sharding == Sharding::parameters);
+    EXPECT_EQ(shared.accumulation->gathers.empty(), sharding == Sharding::parameters);
+  }
 }
 
 /// A rule that looks at whole tensors: its states stay whole, beside those of others.

@@ -374,8 +374,8 @@ TEST(Device, IsChosenWithAReason) {
   const DeviceChoice choice = choose_device(parse_device("auto").request);
   EXPECT_EQ(choice.backend, &backend_of(Target()));
   EXPECT_NE(choice.reason.find("CUDA"), std::string::npos) << choice.reason;
-  EXPECT_EQ(parse_device("cuda"), (DeviceName{DeviceRequest::cuda, 0}));
-  EXPECT_EQ(parse_device("cuda:3"), (DeviceName{DeviceRequest::cuda, 3}));
+  EXPECT_EQ(parse_device("cuda"), (DeviceName{DeviceRequest::cuda, {}}));
+  EXPECT_EQ(parse_device("cuda:3"), (DeviceName{DeviceRequest::cuda, Optional<int>(3)}));
   for (const char* wrong : {"cuda:", "cuda:-1", "cuda:1x", "cuda:99999999999", "CPU", ""})
     EXPECT_THROW(parse_device(wrong), UserError) << wrong;
   try {

@@ -39,6 +39,7 @@ Command add_inspect(ArgumentParser& root, Console& console);
 Command add_bench(ArgumentParser& root, Console& console);
 Command add_doctor(ArgumentParser& root, Console& console);
 Command add_cache(ArgumentParser& root, Console& console);
+Command add_scale(ArgumentParser& root, Console& console);
 Command add_sign(ArgumentParser& root, Console& console);
 /// Subcommands of `gcomp data`, which is their `data`.
 Command add_data_inspect(ArgumentParser& data, Console& console);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "codegen/target.h"
 #include "gcomp/driver/compiled_model.h"
 #include "gcomp/driver/loss_file.h"
 #include "gcomp/driver/model_source.h"
@@ -18,6 +19,8 @@
 #include "tools/gcomp/options.h"
 #include "tools/gcomp/outputs.h"
 #include "tools/gcomp/pass_trace.h"
+#include "tools/gcomp/rank_plan.h"
+#include "tools/gcomp/rate_flags.h"
 #include "tools/gcomp/report.h"
 #include "tools/gcomp/step_flags.h"
 
@@ -29,7 +32,7 @@ struct CompileFlags {
   std::int64_t batch = 0, seed = 0;
   std::int64_t ranks = 1;
   bool train = false, training = false, time_passes = false, embed_model = false;
-  std::vector<std::string> disabled, metrics;
+  std::vector<std::string> disabled, metrics, links;
   ModelOptions model_options;
   OptimizerOptions optimizer;
   StepFlags step;
@@ -47,6 +50,8 @@ void check_flags(const CompileFlags& flags) {
     usage("--embed-model has a meaning only with --train and -o NAME.gcx");
   if (flags.ranks < 1 || (flags.ranks > 1 && !flags.train))
     usage(concat("--ranks ", flags.ranks, ": wanted 1 or more, with --train"));
+  if (!flags.links.empty() && (flags.ranks < 2 || flags.emit != "plan"))
+    usage("--link is for --emit plan of one of several ranks (--ranks N), whose exchanges it times");
   const bool artifact = is_artifact(flags.out);
   if (artifact && flags.ranks > 1)
     usage(concat("--ranks ", flags.ranks, ": an artifact holds the step of one process; --emit shows that of a rank"));
@@ -107,6 +112,12 @@ class Compilation {
     if (flags.train) optimizer_ = flags.optimizer.parse();
     if (flags.train) options_.step = flags.step.parse(flags.optimizer.rate());
     options_.step.ranks = flags.ranks;
+    if (flags.links.empty()) return;
+    links_ = parse_links(flags.links);
+    if (!codegen::target_of(target_).rates)
+      throw UserError(concat("--link: gcomp knows no rates of ", to_string(target_),
+                             ", which a step's time is told by; wanted --target cuda:sm_90 or the like"),
+                      ExitCode::usage);
   }
 
   void run() {
@@ -160,11 +171,17 @@ class Compilation {
     std::vector<EmittedFile> files;
     for (driver::StepGraph& part : driver::step_graphs(made, hooks_)) {
       const driver::LoweredGraph lowered = driver::lower_graph(std::move(part.graph), target_, part.hooks);
-      if (flags_.emit.empty()) compile_kernels(lowered);
-      else
-        for (EmittedFile& file : emitted(lowered))
-          if (std::ranges::find(files, file.first, &EmittedFile::first) == files.end()) files.push_back(std::move(file));
+      if (flags_.emit.empty()) {
+        compile_kernels(lowered);
+        continue;
+      }
+      for (EmittedFile& file : emitted(lowered))
+        if (std::ranges::find(files, file.first, &EmittedFile::first) == files.end()) files.push_back(std::move(file));
+      if (links_)
+        plan_.programs.push_back(
+            {part.program, codegen::generate_counted(lowered.graph, lowered.plan, target_, options_.program_limits)});
     }
+    if (links_) files.push_back(rank_plan());
     if (!flags_.emit.empty()) write(files);
   }
 
@@ -176,6 +193,12 @@ class Compilation {
     if (kind != EmitKind::cubin) return emit_kernels(program);
     if (flags_.out.empty()) throw UserError("--emit cubin writes binary files: give a folder with -o DIR", ExitCode::usage);
     return emit_cubins(program, device_options(), console_);
+  }
+
+  EmittedFile rank_plan() {
+    plan_.ranks = flags_.ranks;
+    plan_.shards = flags_.step.micro_batches / flags_.ranks;
+    return {"train_ranks.plan", describe_ranks(plan_, *codegen::target_of(target_).rates, *links_)};
   }
 
   void write(const std::vector<EmittedFile>& files) {
@@ -232,6 +255,8 @@ class Compilation {
   driver::LossSpec loss_;
   driver::Optimizer optimizer_;
   std::optional<Model> model_;
+  std::optional<codegen::scale::Links> links_;
+  RankPlan plan_;  // where there are links
 };
 
 }  // namespace
@@ -267,12 +292,15 @@ Command add_compile(ArgumentParser& root, Console& console) {
                   "with --train --micro-batches S --emit: what one of so many processes runs (docs/distributed.md)")
       .type_name("N")
       .group("Accumulation");
+  add_links(parser, flags->links, "Accumulation");
   flags->lora.add_selection(parser);
   flags->device.add(parser);
   parser.set_footer(
       "Examples:\n"
       "  gcomp compile m.onnx --train --loss mse --optimizer sgd --dim batch=32 --target cpu -o model.gcx\n"
       "  gcomp compile m.onnx --train --loss cross_entropy --dim batch=64 --emit cuda -o kernels\n"
+      "  gcomp compile m.onnx --train --loss cross_entropy --batch 256 --micro-batches 8 --ranks 8 --target cuda:sm_90 --emit plan "
+      "--link 450GB/s,3us -o plan\n"
       "  gcomp compile m.onnx --dim batch=1 --emit ir --print-after=all\n"
       "  gcomp compile m.onnx --train --loss cross_entropy --dim batch=8 --time-passes");
   return {parser, [parser, flags, &console] {

@@ -14,6 +14,7 @@
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/gpu.h"
+#include "runtime/cuda/nccl.h"
 #include "runtime/cuda/nvrtc.h"
 #include "runtime/files/disk_cache.h"
 #include "tools/gcomp/report.h"
@@ -66,12 +67,35 @@ int check_gpus(const SharedDriver& driver, const runtime::DeviceOptions& options
       findings.push_back(failure(name, Health::bad, error.what()));
       return;
     }
-    if (gpu.ordinal == options.gpu) architecture = gpu.architecture;
+    if (gpu.ordinal == options.gpu.value_or(0)) architecture = gpu.architecture;
   };
   try {
     for (const Gpu& gpu : list_gpus(*driver)) check(gpu);
   } catch (const DeviceError& error) { findings.push_back(failure("GPU", Health::bad, error.what())); }
   return architecture;
+}
+
+/// Whether ranks on this machine copy from GPU to GPU, or through the host's memory.
+void check_peers(const SharedDriver& driver, std::vector<Finding>& findings) {
+  const std::string name = "GPU to GPU";
+  try {
+    const std::vector<Gpu> gpus = list_gpus(*driver);
+    if (gpus.size() < 2) return;
+    std::string apart;
+    for (const Gpu& from : gpus)
+      for (const Gpu& to : gpus) {
+        if (from.ordinal >= to.ordinal) continue;
+        int there = 0, back = 0;
+        GCOMP_CUDA(*driver, "", cuDeviceCanAccessPeer, &there, from.device, to.device);
+        GCOMP_CUDA(*driver, "", cuDeviceCanAccessPeer, &back, to.device, from.device);
+        if (!there || !back) apart += concat(apart.empty() ? "" : ", ", "cuda:", from.ordinal, " and cuda:", to.ordinal);
+      }
+    if (apart.empty()) findings.push_back({name, Health::good, concat("all ", gpus.size(), " reach each other's memory"), ""});
+    else
+      findings.push_back(
+          {name, Health::absent, concat("no way into each other's memory: ", apart),
+           "ranks exchange through the host's memory, which is slower; nvidia-smi topo -m shows how they are connected"});
+  } catch (const DeviceError& error) { findings.push_back(failure(name, Health::bad, error.what())); }
 }
 
 void check_nvrtc(const SharedDriver& driver, int architecture, const runtime::DeviceOptions& options,
@@ -118,13 +142,6 @@ std::string cudnn_version(const LibraryResult& found) {
   return version ? concat(version() / 10000, ".", version() / 100 % 100, ".", version() % 100) : std::string("no version");
 }
 
-std::string nccl_version(const LibraryResult& found) {
-  const auto get = found.library ? reinterpret_cast<int (*)(int*)>(found.library->symbol("ncclGetVersion")) : nullptr;
-  int version = 0;
-  if (!get || get(&version) != 0) return "no version";
-  return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
-}
-
 void check_libraries(const SharedDriver& driver, const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
   const LibraryResult cublaslt = find_cublaslt(options.libraries, driver ? driver->major() : 0);
   check_library(
@@ -135,8 +152,11 @@ void check_libraries(const SharedDriver& driver, const runtime::DeviceOptions& o
       findings);
   const LibraryResult cudnn = find_library(LibraryKind::cudnn, options.libraries);
   check_library(LibraryKind::cudnn, cudnn, cudnn_version(cudnn), Health::absent, "this version of gcomp does not use it", findings);
-  const LibraryResult nccl = find_library(LibraryKind::nccl, options.libraries);
-  check_library(LibraryKind::nccl, nccl, nccl_version(nccl), Health::absent, "this version of gcomp does not use it", findings);
+  const LibraryResult nccl = find_nccl(options.libraries);
+  check_library(LibraryKind::nccl, nccl, nccl.library ? nccl_version(*nccl.library) : "", Health::absent,
+                concat("several ranks on GPUs (--ranks N --device cuda) need it: ",
+                       failure("", Health::absent, nccl_absence(nccl, driver ? driver->major() : 0)).cure),
+                findings);
 }
 
 /// The processor, and which of its instructions kernels use.
@@ -228,6 +248,7 @@ Diagnosis diagnose(const runtime::DeviceOptions& options) {
   findings.push_back({"gcomp", Health::good, std::string(gcomp::version()), ""});
   const SharedDriver driver = check_driver(options, findings);
   const int architecture = driver ? check_gpus(driver, options, findings) : 0;
+  if (driver) check_peers(driver, findings);
   check_nvrtc(driver, architecture, options, findings);
   check_libraries(driver, options, findings);
   check_mpi(findings);

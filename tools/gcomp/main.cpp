@@ -115,10 +115,10 @@ int main_of(int argc, char** argv) {
   ArgumentParser data = root.add_subcommand("data", "looks at data, converts them, times their reading: gcomp data COMMAND --help");
   data.require_subcommand();
   const std::vector<Command> commands{
-      add_train(root, console),        add_run(root, console),          add_eval(root, console),      add_grad(root, console),
-      add_compile(root, console),      add_convert(root, console),      add_generate(root, console),  add_inspect(root, console),
-      add_bench(root, console),        add_doctor(root, console),       add_cache(root, console),     add_sign(root, console),
-      add_data_inspect(data, console), add_data_convert(data, console), add_data_bench(data, console)};
+      add_train(root, console),   add_run(root, console),          add_eval(root, console),         add_grad(root, console),
+      add_compile(root, console), add_convert(root, console),      add_generate(root, console),     add_inspect(root, console),
+      add_bench(root, console),   add_doctor(root, console),       add_cache(root, console),        add_scale(root, console),
+      add_sign(root, console),    add_data_inspect(data, console), add_data_convert(data, console), add_data_bench(data, console)};
   for (const Command& command : commands) add_global(command.parser, global);
   std::vector<std::string> words(argv, argv + argc);
   for (const Command& command : commands)

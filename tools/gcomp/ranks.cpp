@@ -135,6 +135,10 @@ void RankFlags::add(ArgumentParser& parser) {
                 "no exchange goes on while this process computes; the result is the same (default: each as soon as it can)")
       .group(group);
   parser.add_option("--mpi-plugin", plugin, "libgcomp_mpi.so, where it is not beside gcomp").type_name("FILE").group(group);
+  parser
+      .add_flag("--time-exchanges", time_exchanges,
+                "how long the ranks waited for each other and moved data; each exchange then takes one small message more")
+      .group(group);
 }
 
 OpenedRanks open_ranks(const RankFlags& flags, const std::vector<std::string>& words) {
@@ -153,6 +157,11 @@ OpenedRanks open_ranks(const RankFlags& flags, const std::vector<std::string>& w
     throw DeviceError(concat(launched->launcher, " started ", launched->size, " processes, and gcomp's plug-in for MPI (",
                              opened.communicator->description(), ") sees ", opened.communicator->size(),
                              ": it was built for another MPI; runtime/comm/README.md says how it is built for this one"));
+  if (flags.time_exchanges) {
+    auto timed = std::make_unique<runtime::comm::TimedCommunicator>(std::move(opened.communicator));
+    opened.timed = timed.get();
+    opened.communicator = std::move(timed);
+  }
   return opened;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gcomp/communicator.h"
+#include "runtime/comm/timed_communicator.h"
 #include "tools/command_line/arguments.h"
 
 namespace gcomp::tools {
@@ -13,7 +14,7 @@ namespace gcomp::tools {
 struct RankFlags {
   std::int64_t ranks = 0;  ///< 0: as many as a launcher started
   std::string distributed = "auto", plugin;
-  bool no_overlap = false;
+  bool time_exchanges = false, no_overlap = false;
 
   void add(ArgumentParser& parser);
 };
@@ -22,6 +23,7 @@ struct RankFlags {
 struct OpenedRanks {
   std::unique_ptr<Communicator> communicator;  ///< null for a process that trains alone
   int on_this_machine = 1;
+  const runtime::comm::TimedCommunicator* timed = nullptr;  ///< with --time-exchanges, the communicator
 };
 /// With --ranks and no launcher, has mpirun start this program again with `words`, its command line, waits for it, and ends the
 /// process with its exit code; the first signal asks the ranks to end after their step. Throws UserError (exit 2) where launcher

@@ -65,8 +65,12 @@ void StepFlags::add(ArgumentParser& parser) {
       .group(group);
   add_micro_batches(parser, micro_batches);
   parser
-      .add_option("--zero", zero, "what each of several ranks holds a share of, once in all: 0 nothing, 1 the optimizer's states")
-      .type_name("0|1")
+      .add_option("--zero", zero, "what each of several ranks holds a share of: 0 nothing, 1 the optimizer's states, 2 and gradients, 3 and parameters")
+      .type_name("0|1|2|3")
+      .group("Accumulation");
+  parser
+      .add_flag("--sync-batchnorm", sync_batchnorm,
+                "BatchNormalization takes the statistics of the whole batch, of all micro-batches and ranks, and not of a part")
       .group("Accumulation");
 }
 
@@ -90,6 +94,7 @@ driver::StepSettings StepFlags::parse(double learning_rate) const {
                                 .skip_spikes = skip_spikes.has_value(),
                                 .micro_batches = micro_batches,
                                 .zero = zero,
+                                .sync_batchnorm = sync_batchnorm,
                                 .learning_rate = learning_rate};
   driver::check(settings);
   return settings;

@@ -16,7 +16,7 @@ namespace gcomp::tools {
 struct StepFlags {
   std::vector<std::string> groups;
   std::optional<double> clip_norm, clip_value, ema, skip_spikes;
-  bool skip_non_finite = false;
+  bool skip_non_finite = false, sync_batchnorm = false;
   std::int64_t micro_batches = 1;
   int zero = 1;
 

@@ -57,6 +57,14 @@ void TrainingRun::report_data_wait() const {
   console_.say(text);
 }
 
+/// Of the first rank.
+void TrainingRun::report_exchanges() const {
+  if (!opened_.timed) return;
+  const runtime::comm::ExchangeTimes& times = opened_.timed->times();
+  console_.result(concat("exchanges: ", times.calls, ", ", size_text(times.bytes), " received, moved in ",
+                         time_text(times.moved_seconds), "; waited ", time_text(times.waited_seconds), " for other ranks"));
+}
+
 /// What was skipped, dropped or tolerated, and why the run ended before its last step.
 void TrainingRun::say_what_happened() const {
   const std::int64_t done = plan_.done + result_.steps;
@@ -67,6 +75,7 @@ void TrainingRun::say_what_happened() const {
   if (result_.best) console_.result(concat("best ", flags_.run.save_best, " ", *result_.best, " after step ", result_.best_step));
   if (result_.skipped > 0) console_.result(skipped_text());
   report_data_wait();
+  report_exchanges();
   if (plan_.dropped_rows > 0 && directory_)
     console_.result(concat("each epoch dropped ", plan_.dropped_rows, plan_.dropped_rows == 1 ? " row" : " rows"));
   for (const std::string& one : result_.tolerated) console_.warn(one);
@@ -85,6 +94,13 @@ nlohmann::json TrainingRun::results(const std::string& out, const std::string& d
                       {"workers", result_.workers}};
   if (result_.bad_samples > 0) json["bad_samples"] = result_.bad_samples;
   if (trainer_->skipped()) json["skipped_steps"] = result_.skipped;
+  if (opened_.timed) {
+    const runtime::comm::ExchangeTimes& times = opened_.timed->times();
+    json["exchanges"] = {{"calls", times.calls},
+                         {"bytes", times.bytes},
+                         {"waited_seconds", times.waited_seconds},
+                         {"moved_seconds", times.moved_seconds}};
+  }
   if (directory_) json["run_dir"] = flags_.run.run_dir;
   if (result_.best) json["best"] = {{"value", *result_.best}, {"step", result_.best_step}};
   if (result_.end == FitEnd::early_stop) json["stopped"] = "early_stop";
@@ -98,8 +114,7 @@ nlohmann::json TrainingRun::results(const std::string& out, const std::string& d
 void TrainingRun::finish() {
   if (!ranks_.several()) return write_results();
   // The first has written when the others end, and all give its exit code.
-  std::optional<driver::CollectedAverages> averages;
-  if (!flags_.out_ema.empty()) averages.emplace(*trainer_);
+  const driver::CollectedStates collected(*trainer_);
   std::optional<Unfinished> unfinished;
   int code = 0;
   ranks_.agree([&] {

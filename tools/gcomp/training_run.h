@@ -90,6 +90,7 @@ class TrainingRun {
 
   void say_what_happened() const;
   void report_data_wait() const;
+  void report_exchanges() const;
   nlohmann::json results(const std::string& out, const std::string& digest) const;
   std::string skipped_text() const;
   void print_results(const std::string& out, const std::string& digest) const;

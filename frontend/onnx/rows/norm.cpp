@@ -38,12 +38,13 @@ Items batch_statistics(NodeContext& n, bool training_form) {
   Var x = n.var(0), scale = n.var(1), bias = n.var(2);
   const double epsilon = n.real("epsilon", 1e-5), momentum = n.real("momentum", 0.9);
   n.require(x.rank() >= 2, "input is ", to_string(x.type()), ", wanted [n, c, ...]");
-  const std::int64_t values = element_count(x.shape()) / std::max<std::int64_t>(1, x.dim(1));
+  const WholeBatch& batch = n.options().batch;
+  const std::int64_t values = batch.shards * (element_count(x.shape()) / std::max<std::int64_t>(1, x.dim(1)));
   // f16 and bf16 compute in f32, so that the statistics are sound.
   const DType wide = compute_type(x.dtype());
   n.require(values > 1, "one value per channel has no variance to train on: the input is ", to_string(x.type()));
-  const auto results =
-      b.apply_many(ops::kBatchNorm, {b.cast(x, wide), b.cast(scale, wide), b.cast(bias, wide)}, {{"epsilon", epsilon}});
+  const auto results = b.apply_many(ops::kBatchNorm, {b.cast(x, wide), b.cast(scale, wide), b.cast(bias, wide)},
+                                    {{"epsilon", epsilon}, {"shards", batch.shards}, {"lock_step", batch.lock_step}});
   const bool unbiased = unbiased_running_variance(n, training_form);
   Var variance = results[2];
   if (unbiased) variance = variance * (static_cast<double>(values) / static_cast<double>(values - 1));

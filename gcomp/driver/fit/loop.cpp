@@ -221,8 +221,8 @@ void FitLoop::evaluate(std::int64_t step, bool regular) {
 }
 
 void FitLoop::save_best() {
-  std::optional<CollectedAverages> averages;
-  if (ranks_.several() && trainer_.weights() == Weights::averaged) averages.emplace(trainer_);
+  std::optional<CollectedStates> collected;
+  if (ranks_.several()) collected.emplace(trainer_);
   if (run_) run_->save_best(trainer_);
 }
 

@@ -125,7 +125,9 @@ void FitLoop::place() {
   if (!options_.mix.empty())
     rows_->draw_by(data::draw_mixed(data_.parts(), options_.mix, position_.seed,
                                     position_.shuffled ? runtime::RowOrder::shuffled : runtime::RowOrder::sequential));
-  own_rows_.emplace(rows_->share(ranks_.rank(), ranks_.size()));
+  const StepSettings& step = trainer_.impl().options.graph.step;
+  const bool in_turns = ranks_.several() && passes::takes_turns(static_cast<passes::Sharding>(step.zero));
+  own_rows_.emplace(rows_->share(ranks_.rank(), ranks_.size(), in_turns ? step.micro_batches / ranks_.size() : 1));
   begin_ = first_ = position_.steps;
   end_ = end_of({options_.steps, options_.epochs});
 }

@@ -132,6 +132,14 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice dev
               [&](Driver& d) { return exists(d, device) ? attribute(d, which, *value) : CUDA_ERROR_INVALID_DEVICE; });
 }
 
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
+  return call("cuDeviceCanAccessPeer", Needs::init, [&](Driver& d) {
+    if (!exists(d, device) || !exists(d, peer)) return CUDA_ERROR_INVALID_DEVICE;
+    *can = device != peer && integer_setting("PEER_ACCESS", 1) != 0;
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device) {
   return call("cuDeviceTotalMem_v2", Needs::init, [&](Driver& d) {
     if (!exists(d, device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -199,6 +207,18 @@ int gcompEmulatedQueue(CUstream stream, const char* label, int (*work)(void*), v
                                     return error == 0 ? CUDA_SUCCESS : context.fail(static_cast<CUresult>(error), name + " failed");
                                   }});
   });
+}
+
+void gcompEmulatedProgress() {
+  Driver& d = driver();
+  const std::lock_guard lock(d.mutex);
+  for (const Gpu& gpu : d.gpus)
+    if (gpu.retained > 0) gpu.context->finish_all();
+}
+
+int gcompEmulatedUuid(CUuuid* uuid) {
+  const Context* context = current_context();
+  return context ? cuDeviceGetUuid_v2(uuid, context->device) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 int gcompEmulatedHolds(const void* address, std::size_t bytes) {

@@ -17,6 +17,10 @@ GCOMP_CUDA_DRIVER_FUNCTIONS(GCOMP_DECLARE)
 /// `release` frees `data` when neither can happen again.
 GCOMP_EXPORT int gcompEmulatedQueue(CUstream stream, const char* label, int (*work)(void* data), void (*release)(void* data),
                                     void* data);
+/// Runs all that is queued, as a device does by itself in the end; from any thread.
+GCOMP_EXPORT void gcompEmulatedProgress();
+/// Of the GPU whose context is current; an error where none is.
+GCOMP_EXPORT int gcompEmulatedUuid(CUuuid* uuid);
 /// Whether live device or pinned memory holds all these bytes.
 GCOMP_EXPORT int gcompEmulatedHolds(const void* address, std::size_t bytes);
 /// How often an event was counted: a function's name, or "kernel", "copy", "synchronising".

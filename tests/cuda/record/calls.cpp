@@ -1,5 +1,6 @@
 #include "tests/cuda/record/calls.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -12,9 +13,16 @@ namespace {
 
 constexpr std::size_t kMostIntervals = 10000;
 
+/// Of one that mpirun has started, else "".
+std::string rank_of_process() {
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  return rank ? rank : "";
+}
+
 }  // namespace
 
 Calls::Calls() {
+  if (const std::string rank = setting("FAIL_RANK"); !rank.empty() && rank != rank_of_process()) return;
   std::istringstream all(setting("FAIL"));
   for (std::string one; std::getline(all, one, ',');) {
     std::istringstream fields(one);
@@ -29,7 +37,10 @@ int Calls::enter(const std::string& name) {
   const std::int64_t call = ++counts_[name];
   ++since_mark_[name];
   for (const Failure& failure : failures_)
-    if (failure.name == name && failure.call == call) return failure.error;
+    if (failure.name == name && failure.call == call) {
+      if (failure.error == -SIGKILL) raise(SIGKILL);
+      return failure.error;
+    }
   return 0;
 }
 
@@ -58,7 +69,8 @@ void Calls::report(const std::string& library, const std::map<std::string, std::
   nlohmann::json report = {{"counts", counts_}, {"figures", more}, {"intervals", nlohmann::json::array()}, {"after", since_mark_}};
   for (const Interval& interval : intervals_)
     report["intervals"].push_back({{"until", interval.name}, {"counts", interval.counts}});
-  std::ofstream(folder + "/" + library + ".json") << report.dump(1) << "\n";
+  const std::string rank = rank_of_process();
+  std::ofstream(folder + "/" + library + (rank.empty() ? "" : "." + rank) + ".json") << report.dump(1) << "\n";
 }
 
 }  // namespace gcomp::emulated

@@ -1,7 +1,8 @@
 // The calls of one emulated library: counted, failed where the test wants it, and reported at the end of the process.
 //
 // GCOMP_EMULATED_FAIL="cuMemAlloc_v2:3:2,kernel:1:719": the third call of cuMemAlloc_v2 returns error 2, the first kernel that runs
-// fails with 719. GCOMP_EMULATED_REPORT=DIR: LIBRARY.json is written there.
+// fails with 719. -9 in place of an error kills the process. GCOMP_EMULATED_FAIL_RANK=2: on that rank alone.
+// GCOMP_EMULATED_REPORT=DIR: LIBRARY.json is written there, of a rank LIBRARY.RANK.json.
 #pragma once
 
 #include <cstdint>

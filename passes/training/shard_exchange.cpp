@@ -1,0 +1,151 @@
+#include "passes/training/shard_exchange.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "ir/builder.h"
+#include "ir/bucket.h"
+#include "ir/ops/table.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+Attributes group_of(const ShardExchange& options) { return {{"ranks", options.ranks}}; }
+
+struct Update {
+  Value *state = nullptr, *value = nullptr;
+};
+using Updates = std::map<std::string, Update>;
+
+/// Takes the updates of these states out of the graph, by name.
+template <class States>
+Updates take_updates(Graph& graph, const States& states) {
+  Updates updates;
+  for (const auto& state : states) updates[state.name] = {};
+  for (std::unique_ptr<Node>& node : graph.take_nodes()) {
+    const auto found = node->op->kind == Kind::update ? updates.find(node->operands[0]->name) : updates.end();
+    if (found == updates.end()) graph.append(std::move(node));
+    else found->second = {node->operands[0], node->operands[1]};
+  }
+  return updates;
+}
+
+template <class States>
+Var reduced_row(Builder& b, const States& bucket, const Updates& updates, const ShardExchange& options) {
+  std::vector<Var> arrays;
+  for (const auto& state : bucket) {
+    check_internal(updates.at(state.name).value, "nothing updates %", state.name);
+    arrays.push_back(b.wrap(updates.at(state.name).value));
+  }
+  const Var rows = b.apply(ops::kBucket, std::move(arrays), {{"rows", options.ranks}, {"parts", options.parts}});
+  return b.apply(ops::kReduceScatter, {rows}, group_of(options));
+}
+
+std::vector<Var> unbucket(Builder& b, const StateList& states, Var bucket, std::int64_t parts) {
+  const Attributes attributes{{"shapes", bucket_shapes(types_of_states(states))}, {"parts", parts}};
+  return b.apply_many(ops::kUnbucket, {bucket}, attributes);
+}
+
+/// The parameters of one pass over the model, each in its bucket, gathered where the first of the bucket is read.
+class GatheredPass {
+ public:
+  GatheredPass(Builder& b, const std::vector<ShardedList>& buckets, const std::map<std::string, Value*>& own,
+               const ShardExchange& options)
+      : b_(b), buckets_(buckets), own_(own), options_(options) {
+    for (std::size_t i = 0; i < buckets.size(); ++i)
+      for (const ShardedState& one : buckets[i]) bucket_of_[one.name] = i;
+  }
+
+  Value* parameter(const std::string& name) {
+    if (!made_.contains(name)) gather(buckets_[bucket_of_.at(name)]);
+    return made_.at(name);
+  }
+
+ private:
+  void gather(const ShardedList& bucket) {
+    std::vector<Var> shares;
+    for (const ShardedState& one : bucket) shares.push_back(b_.wrap(own_.at(one.name)));
+    const Var own = b_.apply(ops::kBucket, std::move(shares), {{"rows", std::int64_t{1}}});
+    const Var all = b_.reshape(b_.apply(ops::kAllGather, {own}, group_of(options_)), {options_.ranks, own.type().elements()});
+    const Attributes attributes{{"shapes", bucket_shapes(types_of_states(bucket))}, {"parts", options_.parts}};
+    const std::vector<Var> whole = b_.apply_many(ops::kUnbucket, {all}, attributes);
+    for (std::size_t i = 0; i < bucket.size(); ++i) made_[bucket[i].name] = whole[i].value;
+  }
+
+  Builder& b_;
+  const std::vector<ShardedList>& buckets_;
+  const std::map<std::string, Value*>& own_;
+  const ShardExchange& options_;
+  std::map<std::string, std::size_t> bucket_of_;
+  std::map<std::string, Value*> made_;
+};
+
+/// In the order in which the nodes first read them.
+ShardedList by_first_read(const Graph& graph, const ShardedList& parameters) {
+  ShardedList ordered;
+  std::map<std::string, const ShardedState*> left;
+  for (const ShardedState& one : parameters) left[one.name] = &one;
+  for (const Node& node : NodeWalk(graph))
+    for (const Value* operand : node.operands)
+      if (const auto found = operand && !operand->producer ? left.find(operand->name) : left.end(); found != left.end()) {
+        ordered.push_back(*found->second);
+        left.erase(found);
+      }
+  return ordered;
+}
+
+}  // namespace
+
+void exchange_gradients(Graph& shard, const ShardedList& shared, const StateList& whole, const ShardExchange& options) {
+  const Updates shares = take_updates(shard, shared), sums = take_updates(shard, whole);
+  std::erase_if(shard.states(), [&](const State& state) { return shares.contains(state.value->name); });
+  Builder b(shard, SharedText("exchange"));
+  for (const ShardedList& bucket : buckets_of(shared, options.bucket_bytes)) {
+    const Var row = reduced_row(b, bucket, shares, options);
+    StateList own;
+    for (const ShardedState& one : bucket) own.push_back(own_state(one));
+    const std::vector<Var> made = unbucket(b, own, b.reshape(row, {1, row.type().elements()}), 1);
+    for (std::size_t i = 0; i < own.size(); ++i)
+      b.update(shard.add_state(own[i].type, own[i].name, StateRole::scratch, 0.0), made[i]);
+  }
+  for (const StateList& bucket : buckets_of(whole, options.bucket_bytes)) {
+    const Var rows = b.apply(ops::kAllGather, {reduced_row(b, bucket, sums, options)}, group_of(options));
+    const std::vector<Var> made = unbucket(b, bucket, rows, options.parts);
+    for (std::size_t i = 0; i < bucket.size(); ++i) b.update(sums.at(bucket[i].name).state, made[i]);
+  }
+  shard.remove_dead();
+}
+
+void gather_parameters(Graph& shard, const ShardedList& parameters, const Value* loss, const ShardExchange& options) {
+  const ShardedList read = by_first_read(shard, parameters);
+  std::map<std::string, Value*> own;
+  std::unordered_map<const Value*, std::string> replaced;
+  const std::vector<State> states = shard.states();
+  for (const ShardedState& one : read) {
+    const auto held = std::ranges::find(states, one.name, [](const State& state) { return state.value->name; });
+    replaced[held->value] = one.name;
+    own[one.name] = shard.add_state(own_state(one).type, one.own, held->role, held->fill);
+  }
+  // Buckets of one pass in the other order are others, and so not taken for common subexpressions.
+  ShardedList reversed(read.rbegin(), read.rend());
+  const std::vector<ShardedList> forward = buckets_of(read, options.bucket_bytes), backward = buckets_of(reversed, options.bucket_bytes);
+  Builder b(shard, SharedText("gather"));
+  GatheredPass first(b, forward, own, options), second(b, backward, own, options);
+  GatheredPass* pass = &first;
+  for (std::unique_ptr<Node>& node : shard.take_nodes()) {
+    for (Value*& operand : node->operands)
+      if (const auto found = replaced.find(operand); operand && found != replaced.end()) operand = pass->parameter(found->second);
+    if (loss && loss->producer == node.get()) pass = &second;
+    shard.append(std::move(node));
+  }
+  std::erase_if(shard.states(), [&](const State& state) { return replaced.contains(state.value); });
+  shard.remove_dead();
+}
+
+}  // namespace gcomp::passes
