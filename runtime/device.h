@@ -61,11 +61,6 @@ std::filesystem::path default_cache_directory();
 /// The one that the options name, or that one.
 std::filesystem::path cache_directory_of(const DeviceOptions& options);
 
-/// Where the runs of a program go. Those of one lane follow each other. A run of the second returns at once, and what it reads and
-/// writes nothing else may touch until it is done: whoever runs a program of the main lane, or reads or writes states, waits for
-/// all of them, but for what Executable::plan_beside() says.
-enum class Lane : std::uint8_t { main, beside };
-
 class Device {
  public:
   virtual ~Device() = default;
@@ -80,7 +75,7 @@ class Device {
   /// For all programs of one model.
   virtual std::shared_ptr<StateMemory> allocate_states() = 0;
   /// Whether programs that exchange data between ranks can be loaded for Lane::beside.
-  virtual bool exchanges_beside() const = 0;
+  virtual BesideExchanges exchanges_beside() const = 0;
   /// Compiles the kernels, or takes them from `kernel_binary` (Executable::kernel_binary of an earlier load) where that fits this
   /// machine; binds the program's states and allocates all memory. `shards` is Executable::shards(). Throws UserError where the
   /// program is for another target, DeviceError for a missing compiler or a failed compilation (exit 5) and for too little memory

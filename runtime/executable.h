@@ -11,33 +11,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "ir/base/tensor.h"
+#include "runtime/beside_plan.h"
 #include "runtime/program.h"
 #include "runtime/state_memory.h"
 
 namespace gcomp::runtime {
-
-class Executable;
-
-/// How the runs of a program go with those of programs that were loaded to run beside it (Lane::beside). Those that are named
-/// nowhere here are done before any run begins.
-struct BesidePlan {
-  struct Start {
-    Executable* program = nullptr;
-    std::size_t after = 0;  ///< so many steps of the last shard's run
-  };
-  struct Need {
-    Executable* program = nullptr;
-    std::optional<std::size_t> before;  ///< the first step for which its last run has to be done; none where no step minds it
-  };
-  std::vector<Start> starts;  ///< in the order in which they begin, `after` never falling
-  std::vector<Need> needs;
-};
 
 class Executable {
  public:

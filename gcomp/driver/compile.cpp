@@ -199,6 +199,7 @@ ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOption
                                           .step = std::move(step.options),
                                           .ranks = options.step.ranks,
                                           .sharding = static_cast<passes::Sharding>(options.step.zero),
+                                          .bucket_bytes = options.step.bucket_bytes,
                                           .shards = options.step.micro_batches};
     made.accumulation = passes::prepare(made.graph, pass_options(options, hooks), &request);
     if (made.accumulation) add_notes(made.model.repairs, *made.accumulation, options.step);

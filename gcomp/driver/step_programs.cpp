@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 #include <utility>
 
 #include "gcomp/communicator.h"
@@ -12,7 +11,6 @@
 #include "passes/training/sharded_state.h"
 #include "runtime/files/sha256.h"
 #include "runtime/serialize.h"
-#include "runtime/shared_use.h"
 
 namespace gcomp::driver {
 namespace {
@@ -58,6 +56,8 @@ RankOf rank_of(const runtime::DeviceOptions& options, int zero) {
 
 StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states,
                            std::vector<StepProgram> programs, std::int64_t micro_batches, RankOf rank) {
+  if (rank.ranks > 1) exchanges_beside_ = device.exchanges_beside();
+  const runtime::Lane exchange_lane = overlaps() ? runtime::Lane::beside : runtime::Lane::main;
   const auto load = [&](std::string_view name, int shards, runtime::Lane lane = runtime::Lane::main) -> runtime::Executable* {
     const auto found = std::ranges::find(programs, name, [](const StepProgram& p) -> std::string_view { return p.program.name; });
     if (found == programs.end()) return nullptr;
@@ -68,7 +68,7 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     return all_.back();
   };
   const auto load_exchange = [&](const std::string& name, std::vector<runtime::Executable*>& loaded) {
-    runtime::Executable* executable = load(name, 1, lane_);
+    runtime::Executable* executable = load(name, 1, exchange_lane);
     if (executable) loaded.push_back(executable);
     return executable != nullptr;
   };
@@ -77,7 +77,6 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     check_user(executable, "program '", name, "' is missing");
     return executable;
   };
-  if (rank.ranks > 1 && device.exchanges_beside()) lane_ = runtime::Lane::beside;
   reader_ = step_ = require(kTrainingProgram, 1);
   const int shards = static_cast<int>(micro_batches) / rank.ranks;
   if (micro_batches > 1) {
@@ -123,43 +122,34 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   }
 }
 
-std::vector<runtime::Executable*> StepPrograms::exchanging() const {
-  std::vector<runtime::Executable*> programs = count_exchange_;
-  programs.insert(programs.end(), exchanges_.begin(), exchanges_.end());
-  programs.insert(programs.end(), gathers_.begin(), gathers_.end());
-  return programs;
-}
-
-/// What is exchanged begins after the last step before it that touches what it reads or writes, and is done before the first step
-/// after it that does.
-void StepPrograms::plan_beside() {
-  std::map<runtime::Executable*, runtime::StateUse> uses;
-  for (runtime::Executable* program : all_) uses.emplace(program, program->program());
-  std::map<runtime::Executable*, runtime::BesidePlan> plans;
-  const std::vector<runtime::Executable*> beside = exchanging();
-  for (runtime::Executable* program : all_) {
-    if (std::ranges::count(beside, program) > 0) continue;
-    for (runtime::Executable* other : beside) plans[program].needs.push_back({other, uses.at(program).first(uses.at(other).all())});
-  }
-  // `before` are the last programs that run before these, in their order.
-  const auto start = [&](const std::vector<runtime::Executable*>& before, const std::vector<runtime::Executable*>& programs) {
-    std::size_t starter = 0, after = 0;
-    for (runtime::Executable* program : programs) {
-      for (std::size_t i = starter; i < before.size(); ++i) {
-        const std::optional<std::size_t> last = uses.at(before[i]).last(uses.at(program).all());
-        if (!last) continue;
-        after = i == starter ? std::max(after, *last + 1) : *last + 1;
-        starter = i;
-      }
-      plans[before[starter]].starts.push_back({program, after});
-    }
+std::vector<Followers> StepPrograms::followers() const {
+  const auto numbers = [&](const std::vector<runtime::Executable*>& programs) {
+    std::vector<std::size_t> places;
+    for (const runtime::Executable* program : programs)
+      places.push_back(static_cast<std::size_t>(std::ranges::find(all_, program) - all_.begin()));
+    return places;
   };
-  if (count_) start({count_}, count_exchange_);
   std::vector<runtime::Executable*> last_shard = {reader_};
   if (std::ssize(totals_) * node_shards_ == reader_->shards()) last_shard.push_back(totals_.back());
-  start(last_shard, exchanges_);
-  start({step_}, gathers_);
-  for (auto& [program, plan] : plans) program->plan_beside(std::move(plan));
+  std::vector<Followers> followers = {{numbers(last_shard), numbers(exchanges_)}, {numbers({step_}), numbers(gathers_)}};
+  if (count_) followers.push_back({numbers({count_}), numbers(count_exchange_)});
+  return followers;
+}
+
+std::vector<OverlapPlan> StepPrograms::overlap() const {
+  std::vector<const runtime::Program*> programs;
+  for (const runtime::Executable* program : all_) programs.push_back(&program->program());
+  return plan_overlap(programs, followers(), exchanges_beside_);
+}
+
+void StepPrograms::plan_beside() {
+  const std::vector<OverlapPlan> plans = overlap();
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    runtime::BesidePlan plan;
+    for (const auto& [program, after] : plans[i].starts) plan.starts.push_back({all_[program], after});
+    for (const auto& [program, before] : plans[i].needs) plan.needs.push_back({all_[program], before});
+    all_[i]->plan_beside(std::move(plan));
+  }
 }
 
 void StepPrograms::run_exchanges(std::span<runtime::Executable* const> programs) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gcomp/driver/overlap_plan.h"
 #include "gcomp/driver/step_ports.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
@@ -53,7 +54,9 @@ class StepPrograms {
   const std::vector<runtime::Executable*>& all() const { return all_; }
 
   /// Whether what ranks exchange goes on while others of the programs run.
-  bool overlaps() const { return lane_ == runtime::Lane::beside; }
+  bool overlaps() const { return exchanges_beside_ != runtime::BesideExchanges::none; }
+  /// Of all(), where overlaps().
+  std::vector<OverlapPlan> overlap() const;
   /// How often a step runs one of them.
   std::int64_t runs_of(const runtime::Executable& program) const;
 
@@ -64,7 +67,7 @@ class StepPrograms {
 
  private:
   void fill_counted();
-  std::vector<runtime::Executable*> exchanging() const;
+  std::vector<Followers> followers() const;
   void plan_beside();
   /// Where no other starts them.
   void run_exchanges(std::span<runtime::Executable* const> programs);
@@ -75,8 +78,8 @@ class StepPrograms {
   runtime::Executable *step_ = nullptr, *reader_ = nullptr, *count_ = nullptr;
   // Where there are several ranks: what follows count_, the last shard, and step_.
   std::vector<runtime::Executable*> count_exchange_, exchanges_, gathers_;
-  runtime::Lane lane_ = runtime::Lane::main;  // of those
-  int node_shards_ = 1;                       // of a node of the tree by which shards are added
+  runtime::BesideExchanges exchanges_beside_ = runtime::BesideExchanges::none;
+  int node_shards_ = 1;  // of a node of the tree by which shards are added
   StepPorts ports_;
   std::vector<std::size_t> data_;
   std::vector<std::pair<std::size_t, std::size_t>> counted_;  // inputs of count_, and the same of reader_

@@ -69,7 +69,10 @@ class CpuDevice final : public Device {
 
   std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CpuStateMemory>(beside_); }
 
-  bool exchanges_beside() const override { return options_.overlap && options_.communicator && options_.communicator->beside(); }
+  BesideExchanges exchanges_beside() const override {
+    const bool can = options_.overlap && options_.communicator && options_.communicator->beside();
+    return can ? BesideExchanges::freely : BesideExchanges::none;
+  }
 
   std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,
                                            std::span<const std::byte> kernel_binary, int shards, Lane lane) override {

@@ -182,27 +182,13 @@ void CpuExecutable::run_step(const PreparedStep& step) {
 
 void CpuExecutable::plan_beside(BesidePlan plan) {
   planned_.clear();
-  const auto add = [&](Executable* one) {
-    const auto* program = dynamic_cast<CpuExecutable*>(one);
+  for (const Executable* one : plan.programs()) {
+    const auto* program = dynamic_cast<const CpuExecutable*>(one);
     check_internal(program && program->beside_ == beside_ && program->lane_ == Lane::beside, "plan_beside: program '",
                    one->program().name, "' does not run beside '", this->program().name, "'");
     planned_.push_back(program);
-  };
-  for (const BesidePlan::Start& start : plan.starts) add(start.program);
-  for (const BesidePlan::Need& need : plan.needs) add(need.program);
-  std::erase_if(plan.needs, [](const BesidePlan::Need& need) { return !need.before; });
-  std::ranges::stable_sort(plan.needs, {}, [](const BesidePlan::Need& need) { return *need.before; });
-  plan_ = std::move(plan);
-}
-
-void CpuExecutable::start_beside(std::size_t done) {
-  for (; next_start_ < plan_.starts.size() && plan_.starts[next_start_].after <= done; ++next_start_)
-    plan_.starts[next_start_].program->run();
-}
-
-void CpuExecutable::await_beside(std::size_t step) {
-  for (; next_need_ < plan_.needs.size() && *plan_.needs[next_need_].before <= step; ++next_need_)
-    plan_.needs[next_need_].program->synchronize();
+  }
+  plan_ = by_steps(std::move(plan));
 }
 
 void CpuExecutable::synchronize() {
@@ -228,20 +214,22 @@ void CpuExecutable::run_shard(int shard) {
 }
 
 void CpuExecutable::run_steps(bool last_shard) {
-  next_start_ = last_shard ? 0 : plan_.starts.size();
-  next_need_ = 0;
+  PlanCursor cursor(plan_, last_shard);
+  const auto reach = [&](std::size_t steps) {
+    cursor.reach(
+        steps, [](Executable& program) { program.run(); }, [](Executable& program) { program.synchronize(); });
+  };
   std::size_t of_batch = 0;
   auto before = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    start_beside(i);
-    await_beside(i);
+    reach(i);
     run_step(step_at(i, of_batch));
     if (times_.empty()) continue;
     const auto after = std::chrono::steady_clock::now();
     times_[i] += std::chrono::duration_cast<std::chrono::nanoseconds>(after - before).count();
     before = after;
   }
-  start_beside(steps_.size());
+  reach(steps_.size());
 }
 
 std::span<std::byte> CpuExecutable::input(std::size_t index) { return input_in(kOwnInputs, index); }

@@ -88,8 +88,6 @@ class CpuExecutable final : public Executable, private BesideWork {
   std::unique_ptr<LibraryCall> prepare(const CollectiveCall& call);
   void work() override;
   void run_steps(bool last_shard);
-  void start_beside(std::size_t done);
-  void await_beside(std::size_t step);
   void run_step(const PreparedStep& step);
   void run_launch(const PreparedLaunch& prepared);
   void check_faults(const KernelLaunch& launch);
@@ -101,10 +99,9 @@ class CpuExecutable final : public Executable, private BesideWork {
   Communicator* communicator_;
   std::shared_ptr<BesideThread> beside_;
   Lane lane_;
-  BesidePlan plan_;                             // by steps
-  std::vector<const BesideWork*> planned_;      // all that it names
-  std::size_t next_start_ = 0, next_need_ = 0;  // of this run
-  std::uint64_t started_ = 0;                   // the last run's number, on Lane::beside
+  BesidePlan plan_;                         // by steps
+  std::vector<const BesideWork*> planned_;  // all that it names
+  std::uint64_t started_ = 0;               // the last run's number, on Lane::beside
   MemoryBlock arena_, constants_, io_, scratch_;
   MemoryBlock whole_batch_;                  // inputs of all shards, where there are several
   std::vector<std::int64_t> batch_offsets_;  // of each input
