@@ -31,6 +31,10 @@ class Communicator {
   virtual void all_gather(std::span<const std::byte> send, std::span<std::byte> receive) = 0;
   /// What `root` has there, to all.
   virtual void broadcast(std::span<std::byte> data, int root) = 0;
+  /// Another one between the same ranks, this one's own, whose calls may go on in a second thread while calls of this one do, and
+  /// do not wait for them; null where the transport has none. With one, gradients go out while the rest of them are still computed;
+  /// without, each exchange has its time, and all calls come from the thread that trains.
+  virtual Communicator* beside() { return nullptr; }
   /// Ends all ranks, this one included, and lets the launcher give this exit code; does not return where the transport can do that.
   virtual void abort(int exit_code) noexcept = 0;
 };

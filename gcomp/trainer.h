@@ -45,6 +45,8 @@ struct TrainOptions {
   /// What each of several ranks holds a share of (docs/distributed.md): 0 nothing, 1 the optimizer's states, 2 and gradients, 3 and
   /// the parameters. From 2 on rank r of N has the micro-batches r, N + r, 2 N + r, ...
   int zero = 1;
+  /// Ranks exchange gradients and parameters in buckets of about so many bytes: small ones begin early, large ones are few.
+  std::int64_t bucket_bytes = std::int64_t{32} << 20;
   bool sync_batchnorm = false;           ///< batch normalisation by the statistics of the whole batch, not of a micro-batch
   std::vector<std::string> lora = {};    ///< globs: these weights get low-rank adapters, which alone train (gcomp/lora.h)
   std::int64_t lora_rank = 8;

@@ -85,7 +85,10 @@ bool run_accumulate(PassContext& c) {
 bool run_distribute(PassContext& c) {
   if (!in_shards(c)) return false;
   distribute(c.graph, *c.made.accumulation, c.made.parameters,
-             {.ranks = c.training->ranks, .shards = c.training->shards, .sharding = c.training->sharding});
+             {.ranks = c.training->ranks,
+              .shards = c.training->shards,
+              .sharding = c.training->sharding,
+              .bucket_bytes = c.training->bucket_bytes});
   return true;
 }
 

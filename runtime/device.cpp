@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <optional>
+#include <utility>
 
 #include "ir/base/error.h"
 #include "runtime/backend.h"
@@ -100,6 +101,13 @@ DeviceName parse_device(std::string_view text) {
 DeviceChoice choose_device(DeviceRequest request, const DeviceOptions& options) {
   const bool several = options.communicator && options.communicator->size() > 1;
   return several ? choose_together(request, options) : choose_alone(request, options);
+}
+
+std::unique_ptr<Executable> Device::load(Program program, std::shared_ptr<StateMemory> states,
+                                         std::span<const std::byte> kernel_binary, int shards, Lane lane) {
+  check_internal(lane == Lane::main || (program.inputs.empty() && program.outputs.empty()), "program '", program.name,
+                 "' is to run beside others, and has inputs or outputs");
+  return load_program(std::move(program), std::move(states), kernel_binary, shards, lane);
 }
 
 std::filesystem::path default_cache_directory() {

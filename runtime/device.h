@@ -1,6 +1,7 @@
 // Devices: choosing one (`--device auto|cpu|cuda`), opening it, loading programs on it.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -73,19 +74,19 @@ class Device {
 
   /// For all programs of one model.
   virtual std::shared_ptr<StateMemory> allocate_states() = 0;
+  /// Whether programs that exchange data between ranks can be loaded for Lane::beside.
+  virtual BesideExchanges exchanges_beside() const = 0;
   /// Compiles the kernels, or takes them from `kernel_binary` (Executable::kernel_binary of an earlier load) where that fits this
   /// machine; binds the program's states and allocates all memory. `shards` is Executable::shards(). Throws UserError where the
   /// program is for another target, DeviceError for a missing compiler or a failed compilation (exit 5) and for too little memory
-  /// (exit 7).
+  /// (exit 7). Programs of Lane::beside have neither inputs nor outputs.
   std::unique_ptr<Executable> load(Program program, std::shared_ptr<StateMemory> states,
-                                   std::span<const std::byte> kernel_binary = {}, int shards = 1) {
-    return load_program(std::move(program), std::move(states), kernel_binary, shards);
-  }
+                                   std::span<const std::byte> kernel_binary = {}, int shards = 1, Lane lane = Lane::main);
 
  protected:
   Device() = default;
   virtual std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,
-                                                   std::span<const std::byte> kernel_binary, int shards) = 0;
+                                                   std::span<const std::byte> kernel_binary, int shards, Lane lane) = 0;
 };
 
 /// Throw as that of a kind of target does (runtime/targets.h).

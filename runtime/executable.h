@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ir/base/tensor.h"
+#include "runtime/beside_plan.h"
 #include "runtime/program.h"
 #include "runtime/state_memory.h"
 
@@ -69,6 +70,9 @@ class Executable {
   virtual void run_shard(int shard) = 0;
   /// Waits for all runs.
   virtual void synchronize() = 0;
+
+  /// From now on runs start and await other programs so. Where nothing was planned, all that run beside are done first.
+  virtual void plan_beside(BesidePlan plan) = 0;
 
   /// How many runs (of batches) may be queued before the results of the first are taken: 1 where run() computes at once.
   virtual int runs_in_flight() const { return 1; }

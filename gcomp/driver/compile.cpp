@@ -199,6 +199,7 @@ ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOption
                                           .step = std::move(step.options),
                                           .ranks = options.step.ranks,
                                           .sharding = static_cast<passes::Sharding>(options.step.zero),
+                                          .bucket_bytes = options.step.bucket_bytes,
                                           .shards = options.step.micro_batches};
     made.accumulation = passes::prepare(made.graph, pass_options(options, hooks), &request);
     if (made.accumulation) add_notes(made.model.repairs, *made.accumulation, options.step);
@@ -303,15 +304,18 @@ std::vector<StepGraph> step_graphs(ModelGraph& made, const CompileHooks& hooks) 
   if (made.accumulation->count) graphs.push_back({std::move(*made.accumulation->count), kCountProgram, hooks});
   for (std::size_t i = 0; i < made.accumulation->combine.size(); ++i)
     graphs.push_back({std::move(made.accumulation->combine[i]), concat(kCombineProgram, i), sums});
+  const passes::Accumulation& parts = *made.accumulation;
   std::vector<ir::Graph>& totals = made.accumulation->totals;
-  for (std::size_t i = 0; i < totals.size(); ++i) graphs.push_back({std::move(totals[i]), total_program(i, totals.size()), sums});
+  for (std::size_t i = 0; i < totals.size(); ++i)
+    graphs.push_back({std::move(totals[i]), total_program(i, static_cast<std::size_t>(parts.nodes.count)), sums});
   if (made.accumulation->count_exchange)
     graphs.push_back({std::move(*made.accumulation->count_exchange), kCountExchangeProgram, hooks});
-  const auto add_numbered = [&](std::vector<ir::Graph>& numbered, std::string_view name) {
-    for (std::size_t i = 0; i < numbered.size(); ++i) graphs.push_back({std::move(numbered[i]), concat(name, i), hooks});
+  const auto add_numbered = [&](std::vector<ir::Graph>& numbered, std::string_view name, const CompileHooks& how) {
+    for (std::size_t i = 0; i < numbered.size(); ++i) graphs.push_back({std::move(numbered[i]), concat(name, i), how});
   };
-  add_numbered(made.accumulation->exchanges, kExchangeProgram);
-  add_numbered(made.accumulation->gathers, kGatherProgram);
+  add_numbered(made.accumulation->bucket_totals, kBucketTotalProgram, sums);
+  add_numbered(made.accumulation->exchanges, kExchangeProgram, hooks);
+  add_numbered(made.accumulation->gathers, kGatherProgram, hooks);
   return graphs;
 }
 

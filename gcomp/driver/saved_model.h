@@ -24,9 +24,9 @@ inline constexpr char kTrainingProgram[] = "train_step";
 /// The others of a step with micro-batches (passes/training/accumulate.h).
 inline constexpr char kShardProgram[] = "train_shard", kLockStepProgram[] = "train_lock_step", kCountProgram[] = "train_count",
                       kTotalProgram[] = "train_total", kCombineProgram[] = "train_combine_";
-/// Those between ranks (passes/training/distribute.h).
+/// Those between ranks (passes/training/distribute.h), and what adds up the last node of a rank for each exchange.
 inline constexpr char kCountExchangeProgram[] = "train_count_exchange", kExchangeProgram[] = "train_exchange_",
-                      kGatherProgram[] = "train_gather_";
+                      kGatherProgram[] = "train_gather_", kBucketTotalProgram[] = "train_total_bucket_";
 /// The name of the one that adds up the node of that number, of so many that one process has.
 std::string total_program(std::size_t node, std::size_t nodes);
 /// Whether a program of this name belongs to a training step.

@@ -24,7 +24,8 @@ void number_shards(runtime::Executable& executable, int shards, RankOf rank) {
              shards / executable.shards(), "]");
   const std::span<std::byte> numbers = executable.input(*port);
   for (int shard = 0; shard < shards; ++shard)
-    store_from_double(DType::i64, numbers.data(), shard, rank.in_turns ? shard * rank.ranks + rank.rank : rank.rank * shards + shard);
+    store_from_double(DType::i64, numbers.data(), shard,
+                      rank.in_turns ? shard * rank.ranks + rank.rank : rank.rank * shards + shard);
 }
 
 bool has_state(const runtime::Program& program, std::string_view name) {
@@ -55,22 +56,26 @@ RankOf rank_of(const runtime::DeviceOptions& options, int zero) {
 
 StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states,
                            std::vector<StepProgram> programs, std::int64_t micro_batches, RankOf rank) {
-  const auto load = [&](std::string_view name, int shards) -> runtime::Executable* {
+  if (rank.ranks > 1) exchanges_beside_ = device.exchanges_beside();
+  const runtime::Lane exchange_lane = overlaps() ? runtime::Lane::beside : runtime::Lane::main;
+  const auto load = [&](std::string_view name, int shards, runtime::Lane lane = runtime::Lane::main) -> runtime::Executable* {
     const auto found = std::ranges::find(programs, name, [](const StepProgram& p) -> std::string_view { return p.program.name; });
     if (found == programs.end()) return nullptr;
     check_user(shards == 1 || found->program.outputs.empty(), "program '", name, "' gives outputs, wanted none of a shard");
-    owned_.push_back(device.load(std::move(found->program), states, found->binary, shards));
+    owned_.push_back(device.load(std::move(found->program), states, found->binary, shards, lane));
     programs.erase(found);
     all_.push_back(owned_.back().get());
     return all_.back();
+  };
+  const auto load_exchange = [&](const std::string& name, std::vector<runtime::Executable*>& loaded) {
+    runtime::Executable* executable = load(name, 1, exchange_lane);
+    if (executable) loaded.push_back(executable);
+    return executable != nullptr;
   };
   const auto require = [&](const std::string& name, int shards) {
     runtime::Executable* executable = load(name, shards);
     check_user(executable, "program '", name, "' is missing");
     return executable;
-  };
-  const auto load_numbered = [&](const char* name, std::vector<runtime::Executable*>& loaded) {
-    while (runtime::Executable* next = load(concat(name, loaded.size()), 1)) loaded.push_back(next);
   };
   reader_ = step_ = require(kTrainingProgram, 1);
   const int shards = static_cast<int>(micro_batches) / rank.ranks;
@@ -83,13 +88,20 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     const int levels = ir::tree_levels(node_shards_);
     for (int level = 0; level < levels; ++level) combine_.push_back(require(concat(kCombineProgram, level), 1));
     const auto count = static_cast<std::size_t>(nodes.count);
-    for (std::size_t node = 0; node < count; ++node) totals_.push_back(require(total_program(node, count), 1));
-    if (rank.ranks > 1) {
-      exchanges_.push_back(require(concat(kExchangeProgram, 0), 1));
-      load_numbered(kExchangeProgram, exchanges_);
-      load_numbered(kGatherProgram, gathers_);  // none where each rank updates all
+    // Several ranks may add the last node up for each exchange; a node of one shard is that shard's sum.
+    for (std::size_t node = 0; node + 1 < count; ++node) totals_.push_back(require(total_program(node, count), 1));
+    runtime::Executable* last_total = load(total_program(count - 1, count), 1);
+    if (last_total) totals_.push_back(last_total);
+    for (std::size_t i = 0; rank.ranks > 1; ++i) {
+      const bool adds = load_exchange(concat(kBucketTotalProgram, i), exchanges_);
+      if (!load_exchange(concat(kExchangeProgram, i), exchanges_)) break;
+      check_user(adds || last_total || levels == 0, "program '", kBucketTotalProgram, i, "' is missing");
     }
-    if (rank.ranks > 1 && count_) count_exchange_ = require(kCountExchangeProgram, 1);
+    check_user(rank.ranks > 1 || last_total, "program '", total_program(count - 1, count), "' is missing");
+    check_user(rank.ranks == 1 || !exchanges_.empty(), "program '", kExchangeProgram, "0' is missing");
+    while (load_exchange(concat(kGatherProgram, gathers_.size()), gathers_)) {}  // none where each rank updates all
+    check_user(rank.ranks == 1 || !count_ || load_exchange(kCountExchangeProgram, count_exchange_), "program '",
+               kCountExchangeProgram, "' is missing");
   }
   check_user(programs.empty(), "program '", programs.empty() ? "" : programs[0].program.name, "' is none of a step in ",
              micro_batches, " micro-batches");
@@ -97,6 +109,7 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   require_shared(*reader_, all_);
   ports_ = step_ports(step_->program());
   data_ = data_inputs(reader_->program());
+  if (overlaps()) plan_beside();
   number_shards(*reader_, shards, rank);
   if (!count_) return;
   number_shards(*count_, shards, rank);
@@ -109,6 +122,41 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
   }
 }
 
+std::vector<Followers> StepPrograms::followers() const {
+  const auto numbers = [&](const std::vector<runtime::Executable*>& programs) {
+    std::vector<std::size_t> places;
+    for (const runtime::Executable* program : programs)
+      places.push_back(static_cast<std::size_t>(std::ranges::find(all_, program) - all_.begin()));
+    return places;
+  };
+  std::vector<runtime::Executable*> last_shard = {reader_};
+  if (std::ssize(totals_) * node_shards_ == reader_->shards()) last_shard.push_back(totals_.back());
+  std::vector<Followers> followers = {{numbers(last_shard), numbers(exchanges_)}, {numbers({step_}), numbers(gathers_)}};
+  if (count_) followers.push_back({numbers({count_}), numbers(count_exchange_)});
+  return followers;
+}
+
+std::vector<OverlapPlan> StepPrograms::overlap() const {
+  std::vector<const runtime::Program*> programs;
+  for (const runtime::Executable* program : all_) programs.push_back(&program->program());
+  return plan_overlap(programs, followers(), exchanges_beside_);
+}
+
+void StepPrograms::plan_beside() {
+  const std::vector<OverlapPlan> plans = overlap();
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    runtime::BesidePlan plan;
+    for (const auto& [program, after] : plans[i].starts) plan.starts.push_back({all_[program], after});
+    for (const auto& [program, before] : plans[i].needs) plan.needs.push_back({all_[program], before});
+    all_[i]->plan_beside(std::move(plan));
+  }
+}
+
+void StepPrograms::run_exchanges(std::span<runtime::Executable* const> programs) {
+  if (overlaps()) return;
+  for (runtime::Executable* program : programs) program->run();
+}
+
 /// What is counted, labels for the most part, lies in two places.
 void StepPrograms::fill_counted() {
   for (const auto& [to, from] : counted_) std::ranges::copy(reader_->next_input(from), count_->input(to).begin());
@@ -118,28 +166,26 @@ std::int64_t StepPrograms::runs_of(const runtime::Executable& program) const {
   const auto combine = std::ranges::find(combine_, &program);
   if (combine == combine_.end()) return program.shards();
   const std::int64_t half = std::int64_t{1} << (combine - combine_.begin());  // after shards half - 1, 3 half - 1, ... but the last
-  return (node_shards_ - 1 + half) / (2 * half) * std::ssize(totals_);
+  return (node_shards_ - 1 + half) / (2 * half) * (reader_->shards() / node_shards_);
 }
 
 void StepPrograms::run() {
-  if (totals_.empty()) return step_->run();
+  if (reader_ == step_) return step_->run();
   const int shards = reader_->shards();
   if (count_) {
     fill_counted();
     for (int shard = 0; shard < count_->shards(); ++shard) count_->run_shard(shard);
-    if (count_exchange_) count_exchange_->run();
+    run_exchanges(count_exchange_);
   }
   for (int shard = 0; shard < shards; ++shard) {
     reader_->run_shard(shard);
-    const int of_node = shard % node_shards_;
-    runtime::Executable* sums = of_node + 1 == node_shards_
-                                    ? totals_[static_cast<std::size_t>(shard / node_shards_)]
-                                    : combine_[static_cast<std::size_t>(std::countr_one(static_cast<unsigned>(of_node)))];
-    sums->run();
+    const int of_node = shard % node_shards_, node = shard / node_shards_;
+    if (of_node + 1 < node_shards_) combine_[static_cast<std::size_t>(std::countr_one(static_cast<unsigned>(of_node)))]->run();
+    else if (node < std::ssize(totals_)) totals_[static_cast<std::size_t>(node)]->run();
   }
-  for (runtime::Executable* exchange : exchanges_) exchange->run();
+  run_exchanges(exchanges_);
   step_->run();
-  for (runtime::Executable* gather : gathers_) gather->run();
+  run_exchanges(gathers_);
 }
 
 void StepPrograms::wait(int age) {

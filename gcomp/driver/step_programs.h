@@ -1,7 +1,8 @@
 // The programs of one training step. Most steps are one program. With micro-batches they are several
 // (passes/training/accumulate.h), which share states alone: what is queued by run() runs through on the device without a look of
 // the host. With several ranks each runs its own of the micro-batches, and programs more exchange what they add up to and what
-// follows from it.
+// follows from it: beside the others where the device can, each as soon as what it reads is there, until what it writes is wanted
+// (runtime/executable.h, BesidePlan).
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gcomp/driver/overlap_plan.h"
 #include "gcomp/driver/step_ports.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
@@ -51,6 +53,10 @@ class StepPrograms {
   /// All of them, step() first.
   const std::vector<runtime::Executable*>& all() const { return all_; }
 
+  /// Whether what ranks exchange goes on while others of the programs run.
+  bool overlaps() const { return exchanges_beside_ != runtime::BesideExchanges::none; }
+  /// Of all(), where overlaps().
+  std::vector<OverlapPlan> overlap() const;
   /// How often a step runs one of them.
   std::int64_t runs_of(const runtime::Executable& program) const;
 
@@ -61,13 +67,19 @@ class StepPrograms {
 
  private:
   void fill_counted();
+  std::vector<Followers> followers() const;
+  void plan_beside();
+  /// Where no other starts them.
+  void run_exchanges(std::span<runtime::Executable* const> programs);
 
   std::vector<std::unique_ptr<runtime::Executable>> owned_;
-  std::vector<runtime::Executable*> all_, combine_, totals_;
+  std::vector<runtime::Executable*> all_, combine_;
+  std::vector<runtime::Executable*> totals_;  // of nodes; the last one's may stand in parts in exchanges_
   runtime::Executable *step_ = nullptr, *reader_ = nullptr, *count_ = nullptr;
-  runtime::Executable* count_exchange_ = nullptr;          // where there are several ranks
-  std::vector<runtime::Executable*> exchanges_, gathers_;  // likewise
-  int node_shards_ = 1;                                    // of a node of the tree by which shards are added
+  // Where there are several ranks: what follows count_, the last shard, and step_.
+  std::vector<runtime::Executable*> count_exchange_, exchanges_, gathers_;
+  runtime::BesideExchanges exchanges_beside_ = runtime::BesideExchanges::none;
+  int node_shards_ = 1;  // of a node of the tree by which shards are added
   StepPorts ports_;
   std::vector<std::size_t> data_;
   std::vector<std::pair<std::size_t, std::size_t>> counted_;  // inputs of count_, and the same of reader_

@@ -32,6 +32,8 @@ void check(const StepSettings& settings) {
   if (settings.average && !(*settings.average >= 0 && *settings.average < 1))
     throw UserError(concat("--ema ", *settings.average, ": wanted a decay from 0 to below 1, such as 0.999"), ExitCode::usage);
   check_micro_batches(settings.micro_batches);
+  if (settings.bucket_bytes < 1)
+    throw UserError(concat("a bucket of ", settings.bucket_bytes, " bytes: wanted one byte or more"), ExitCode::usage);
   if (settings.zero < 0 || settings.zero > static_cast<int>(passes::kMostSharding))
     throw UserError(concat("--zero ", settings.zero, ": wanted 0 to ", static_cast<int>(passes::kMostSharding)), ExitCode::usage);
   const auto sharding = static_cast<passes::Sharding>(settings.zero);

@@ -18,12 +18,13 @@ struct StepSettings {
   std::optional<double> clip_norm, clip_value;
   std::optional<double> average;  ///< decay of the average
   bool skip_non_finite = false;
-  bool skip_spikes = false;        ///< a step beyond set_limits() changes nothing, nor one that is not finite
-  std::int64_t micro_batches = 1;  ///< shards of consecutive rows that a batch is cut into
-  std::int64_t ranks = 1;          ///< processes that share the shards
-  int zero = 1;                    ///< what each of several holds a share of, a passes::Sharding
-  bool sync_batchnorm = false;     ///< batch statistics are those of all shards
-  double learning_rate = 0;        ///< what the absolute rates of groups stand beside
+  bool skip_spikes = false;                            ///< a step beyond set_limits() changes nothing, nor one that is not finite
+  std::int64_t micro_batches = 1;                      ///< shards of consecutive rows that a batch is cut into
+  std::int64_t ranks = 1;                              ///< processes that share the shards
+  int zero = 1;                                        ///< what each of several holds a share of, a passes::Sharding
+  std::int64_t bucket_bytes = std::int64_t{32} << 20;  ///< of what ranks exchange at once, about
+  bool sync_batchnorm = false;                         ///< batch statistics are those of all shards
+  double learning_rate = 0;                            ///< what the absolute rates of groups stand beside
 };
 
 /// Throws UserError (exit 2) for a number out of range, and where values and norm are both to be clipped.

@@ -253,6 +253,7 @@ GraphOptions graph_of(const gcomp::TrainOptions& options, const Optimizer& optim
                 .skip_spikes = options.skip_spikes,
                 .micro_batches = options.micro_batches,
                 .zero = options.zero,
+                .bucket_bytes = options.bucket_bytes,
                 .sync_batchnorm = options.sync_batchnorm,
                 .learning_rate = options.learning_rate.value_or(optimizer.learning_rate())};
   graph.lora = {.globs = options.lora, .rank = options.lora_rank, .alpha = options.lora_alpha};

@@ -128,7 +128,8 @@ Graph shard_graph(const Graph& whole, Value* number, const std::vector<Sum>& sum
     Var value = b.reshape(b.wrap(to.at(sum.of_shard)), sum.state->type.shape);
     b.update(to.at(sum.state), group ? b.apply(ops::kLockStepSum, {value}, *group) : value);
   }
-  for (const Brought& one : brought) keep_row(b, b.wrap(to.at(number)), apart, b.wrap(to.at(one.of_shard)), b.wrap(to.at(one.rows)));
+  for (const Brought& one : brought)
+    keep_row(b, b.wrap(to.at(number)), apart, b.wrap(to.at(one.of_shard)), b.wrap(to.at(one.rows)));
   graph.remove_dead(/*drop_states=*/true);
   graph.remove_unused_inputs(Role::shard);
   return graph;
@@ -189,7 +190,8 @@ std::optional<CountGraph> count_graph(const Graph& whole, const ShardLoss& loss,
     }
     const SharedState total{count.of_batch->name, count.of_batch->type};
     const SharedState own{own_name(total.name), {total.type.dtype, {options.shards / options.ranks}}};
-    keep_row(b, shard, options.in_turns ? options.ranks : 1, value, b.wrap(graph.add_state(own.type, own.name, StateRole::scratch, 0.0)));
+    keep_row(b, shard, options.in_turns ? options.ranks : 1, value,
+             b.wrap(graph.add_state(own.type, own.name, StateRole::scratch, 0.0)));
     made.counted.push_back({own, total});
   }
   graph.remove_dead(/*drop_states=*/true);
@@ -197,19 +199,36 @@ std::optional<CountGraph> count_graph(const Graph& whole, const ShardLoss& loss,
   return made;
 }
 
+namespace {
+
+/// Of the node of that number.
+Graph total_graph(std::string name, const std::vector<SharedState>& sums, const OwnNodes& nodes, std::int64_t node) {
+  return combine_graph(
+      std::move(name), sums, tree_levels(nodes.shards), [&](int level) { return waits_at_end(nodes.shards, level); },
+      [&](std::string_view state) { return node_state_name(state, node, nodes.count); });
+}
+
+}  // namespace
+
 void add_up_shards(Accumulation& accumulation, const std::vector<SharedState>& sums, const OwnNodes& nodes) {
+  accumulation.nodes = nodes;
   accumulation.combine.clear();
   accumulation.totals.clear();
-  const int levels = tree_levels(nodes.shards);
-  for (int ones = 0; ones < levels; ++ones)
+  for (int ones = 0; ones < tree_levels(nodes.shards); ++ones)
     accumulation.combine.push_back(combine_graph(
         concat("train_combine_", ones), sums, ones, [](int) { return true; },
         [&](std::string_view state) { return level_name(state, ones); }));
   for (std::int64_t node = 0; node < nodes.count; ++node)
-    accumulation.totals.push_back(combine_graph(
-        concat("train_total", nodes.count > 1 ? concat("_", node) : ""), sums, levels,
-        [&](int level) { return waits_at_end(nodes.shards, level); },
-        [&](std::string_view state) { return node_state_name(state, node, nodes.count); }));
+    accumulation.totals.push_back(total_graph(concat("train_total", nodes.count > 1 ? concat("_", node) : ""), sums, nodes, node));
+}
+
+void split_last_total(Accumulation& accumulation, const std::vector<std::vector<SharedState>>& buckets) {
+  accumulation.totals.pop_back();
+  const OwnNodes& nodes = accumulation.nodes;
+  if (nodes.shards == 1) return;
+  for (const std::vector<SharedState>& bucket : buckets)
+    accumulation.bucket_totals.push_back(
+        total_graph(concat("train_total_bucket_", accumulation.bucket_totals.size()), bucket, nodes, nodes.count - 1));
 }
 
 namespace {

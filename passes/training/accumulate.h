@@ -49,14 +49,16 @@ struct Accumulation {
   std::optional<ir::Graph> count;
   ir::Graph shard;
   std::vector<ir::Graph> combine;  ///< by the number of ones at the end of the shard's number
-  std::vector<ir::Graph> totals;   ///< one for each of the rank's nodes
+  std::vector<ir::Graph> totals;   ///< one for each of the rank's nodes, but for the last where split_last_total() took it
+  ir::OwnNodes nodes = {};         ///< those of the rank
   /// Between ranks, where there are several: after `count`, after the last total, after the rest. Exchanges of gradients come in
   /// the order in which a backward pass ends with them, then that of what else adds up; gathers in the order in which a forward
   /// pass begins with the parameters.
   std::optional<ir::Graph> count_exchange = {};
   std::vector<ir::Graph> exchanges = {}, gathers = {};
-  std::vector<BroughtRows> counted;  ///< what `count` leaves, where there are several ranks
-  std::vector<SharedState> summed;   ///< what the totals leave
+  std::vector<ir::Graph> bucket_totals = {};  ///< before the exchange of the same number: what adds up the last node for it
+  std::vector<BroughtRows> counted;           ///< what `count` leaves, where there are several ranks
+  std::vector<SharedState> summed;            ///< what the totals leave
   std::vector<BroughtRows> brought;
   std::vector<ShardedState> sharded;  ///< states of which each rank holds its share
   std::vector<std::string> handed;    ///< statistics that go from shard to shard
@@ -85,7 +87,6 @@ struct Accumulated {
   std::vector<ir::Value*> gradients;
 };
 
-
 /// To be called once the graph is differentiated. Random numbers of shard i are those of its rows in the whole batch; counters
 /// count steps. What only shards need stays in the graph, dead. Throws UserError where shards run in lock step and a statistic goes
 /// from one to the next.
@@ -94,5 +95,9 @@ Accumulation accumulate(ir::Graph& graph, const std::vector<ir::Value*>& paramet
 
 /// Makes `combine` and `totals` anew, for these states and a rank's nodes of the tree.
 void add_up_shards(Accumulation& accumulation, const std::vector<SharedState>& sums, const ir::OwnNodes& nodes);
+
+/// The total of the last node becomes one for each bucket of sums, so that each can go out when its own are there; none where nodes
+/// are single shards, whose sums are there already.
+void split_last_total(Accumulation& accumulation, const std::vector<std::vector<SharedState>>& buckets);
 
 }  // namespace gcomp::passes

@@ -176,13 +176,13 @@ namespace {
 /// What a shard's program gives away and gathers itself; sums over the shards of a rank are then of what came back.
 void exchange_in_shards(Accumulation& accumulation, const ShardedList& sums, const ShardedList& parameters, const StateList& whole,
                         const DistributeOptions& options) {
-  const ShardExchange exchange{.ranks = options.ranks, .parts = options.shards / options.ranks, .bucket_bytes = options.bucket_bytes};
+  const ShardExchange exchange{
+      .ranks = options.ranks, .parts = options.shards / options.ranks, .bucket_bytes = options.bucket_bytes};
   const auto loss = std::ranges::find_if(accumulation.shard.nodes(), [&](const auto& node) {
     return node->op->kind == Kind::update && node->operands[0]->name == accumulation.summed.back().name;
   });
   check_internal(loss != accumulation.shard.nodes().end(), "a shard without a loss");
-  if (options.sharding == Sharding::parameters)
-    gather_parameters(accumulation.shard, parameters, (*loss)->operands[1], exchange);
+  if (options.sharding == Sharding::parameters) gather_parameters(accumulation.shard, parameters, (*loss)->operands[1], exchange);
   exchange_gradients(accumulation.shard, sums, whole, exchange);
   StateList all = whole;
   for (const ShardedState& one : sums) all.push_back(own_state(one));
@@ -221,11 +221,16 @@ void distribute(Graph& step, Accumulation& accumulation, const std::vector<Value
     exchange_in_shards(accumulation, sums, shares, whole, options);
     whole.clear();
   } else {
+    std::vector<StateList> totals;
     for (const ShardedList& bucket : buckets_of(sums, options.bucket_bytes)) {
+      StateList& states = totals.emplace_back();
+      for (const ShardedState& one : bucket) states.push_back({one.name, one.type});
       ExchangeBuilder exchange(number("train_exchange", accumulation.exchanges), options);
       exchange.add_shares(bucket);
       accumulation.exchanges.push_back(exchange.finish());
     }
+    totals.push_back(whole);
+    split_last_total(accumulation, totals);
   }
   ExchangeBuilder rest(number("train_exchange", accumulation.exchanges), options);
   rest.add_sums(whole);

@@ -23,8 +23,9 @@ struct TrainingRequest {
   std::map<std::string, TensorType> arrays = {};  ///< that the data have, of one batch
   std::optional<LossScaling> scaling = {};
   StepOptions step = {};
-  std::int64_t ranks = 1;                   ///< that share the shards; they divide these
-  Sharding sharding = Sharding::optimizer;  ///< what each of several ranks holds a share of
+  std::int64_t ranks = 1;                              ///< that share the shards; they divide these
+  Sharding sharding = Sharding::optimizer;             ///< what each of several ranks holds a share of
+  std::int64_t bucket_bytes = std::int64_t{32} << 20;  ///< DistributeOptions::bucket_bytes
   std::int64_t shards = 1;  ///< more: the graph is that of one of so many shards of a batch (passes/training/accumulate.h)
 };
 

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <optional>
 #include <utility>
 
 #include "ir/base/error.h"
@@ -44,14 +45,10 @@ std::pair<fs::path, const GcompMpiPlugin*> find_plugin(const fs::path& given) {
   throw DeviceError(concat("gcomp's plug-in for MPI was not found (", rejected, "); ", kMpiCure));
 }
 
-class MpiCommunicator final : public Communicator {
+/// One channel of the plug-in.
+class MpiChannel : public Communicator {
  public:
-  explicit MpiCommunicator(const GcompMpiPlugin& plugin) : plugin_(plugin) {
-    check(plugin_.start());
-    rank_ = plugin_.rank();
-    size_ = plugin_.size();
-  }
-  ~MpiCommunicator() override { plugin_.stop(); }
+  MpiChannel(const GcompMpiPlugin& plugin, int channel) : plugin_(plugin), channel_(channel) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -62,23 +59,51 @@ class MpiCommunicator final : public Communicator {
     const auto ranks = static_cast<std::size_t>(size_);
     check_internal(send.size() == receive.size() && send.size() % ranks == 0, "all_to_all of ", send.size(), " and ",
                    receive.size(), " bytes between ", size_, " ranks");
-    check(plugin_.all_to_all(send.data(), receive.data(), send.size() / ranks));
+    check(plugin_.all_to_all(channel_, send.data(), receive.data(), send.size() / ranks));
   }
   void all_gather(std::span<const std::byte> send, std::span<std::byte> receive) override {
     check_internal(receive.size() == send.size() * static_cast<std::size_t>(size_), "all_gather of ", send.size(), " into ",
                    receive.size(), " bytes between ", size_, " ranks");
-    check(plugin_.all_gather(send.data(), receive.data(), send.size()));
+    check(plugin_.all_gather(channel_, send.data(), receive.data(), send.size()));
   }
-  void broadcast(std::span<std::byte> data, int root) override { check(plugin_.broadcast(data.data(), data.size(), root)); }
+  void broadcast(std::span<std::byte> data, int root) override {
+    check(plugin_.broadcast(channel_, data.data(), data.size(), root));
+  }
   void abort(int exit_code) noexcept override { plugin_.abort(exit_code); }
 
- private:
+ protected:
+  /// After the plug-in's start().
+  void find_place() {
+    rank_ = plugin_.rank();
+    size_ = plugin_.size();
+  }
   void check(int failed) const {
     if (failed) throw DeviceError(concat("MPI: ", plugin_.error()));
   }
-
   const GcompMpiPlugin& plugin_;
-  int rank_ = 0, size_ = 1;
+
+ private:
+  int channel_, rank_ = 0, size_ = 1;
+};
+
+class BesideMpi final : public MpiChannel {
+ public:
+  explicit BesideMpi(const GcompMpiPlugin& plugin) : MpiChannel(plugin, 1) { find_place(); }
+};
+
+class MpiCommunicator final : public MpiChannel {
+ public:
+  explicit MpiCommunicator(const GcompMpiPlugin& plugin) : MpiChannel(plugin, 0) {
+    check(plugin_.start());
+    find_place();
+    if (plugin_.channels() > 1) beside_.emplace(plugin);
+  }
+  ~MpiCommunicator() override { plugin_.stop(); }
+
+  Communicator* beside() override { return beside_ ? &*beside_ : nullptr; }
+
+ private:
+  std::optional<BesideMpi> beside_;
 };
 
 }  // namespace

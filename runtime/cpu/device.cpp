@@ -4,7 +4,9 @@
 #include <fstream>
 #include <utility>
 
+#include "gcomp/communicator.h"
 #include "ir/base/error.h"
+#include "runtime/cpu/beside_thread.h"
 #include "runtime/cpu/compiler.h"
 #include "runtime/cpu/executable.h"
 #include "runtime/cpu/gemm.h"
@@ -53,7 +55,8 @@ class CpuDevice final : public Device {
   explicit CpuDevice(const DeviceOptions& options)
       : options_(options),
         instructions_(choose_instruction_set(options.instruction_set)),
-        pool_(std::make_shared<ThreadPool>(thread_count(options.threads))) {}
+        pool_(std::make_shared<ThreadPool>(thread_count(options.threads))),
+        beside_(std::make_shared<BesideThread>()) {}
 
   Target target() const override { return {}; }
 
@@ -64,10 +67,15 @@ class CpuDevice final : public Device {
                   processor_name());
   }
 
-  std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CpuStateMemory>(); }
+  std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CpuStateMemory>(beside_); }
+
+  BesideExchanges exchanges_beside() const override {
+    const bool can = options_.overlap && options_.communicator && options_.communicator->beside();
+    return can ? BesideExchanges::freely : BesideExchanges::none;
+  }
 
   std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,
-                                           std::span<const std::byte> kernel_binary, int shards) override {
+                                           std::span<const std::byte> kernel_binary, int shards, Lane lane) override {
     check_user(program.target.kind == TargetKind::cpu, "program '", program.name, "' is compiled for ", to_string(program.target),
                ", the device is the CPU");
     auto cpu_states = std::dynamic_pointer_cast<CpuStateMemory>(std::move(states));
@@ -77,11 +85,19 @@ class CpuDevice final : public Device {
       options_.log(concat("the convolutions of '", program.name,
                           "' run in the built-in kernel, which is slower than oneDNN's: this ",
                           "program is not linked with gcomp::onednn"));
-    return std::make_unique<CpuExecutable>(std::move(program), std::move(cpu_states), std::move(kernels), pool_,
-                                           gemm_functions(instructions_), shards, options_.communicator);
+    const CpuExecutable::Place place =
+        lane == Lane::main ? CpuExecutable::Place{pool_, options_.communicator, beside_, lane} : place_beside();
+    return std::make_unique<CpuExecutable>(std::move(program), std::move(cpu_states), std::move(kernels), place,
+                                           gemm_functions(instructions_), shards);
   }
 
  private:
+  /// One thread computes and waits for other ranks: the pool is that of the program that runs meanwhile.
+  CpuExecutable::Place place_beside() {
+    if (!beside_pool_) beside_pool_ = std::make_shared<ThreadPool>(1);
+    return {beside_pool_, options_.communicator ? options_.communicator->beside() : nullptr, beside_, Lane::beside};
+  }
+
   std::unique_ptr<KernelLibrary> load_kernels(const Program& program, std::span<const std::byte> binary) const {
     if (program.kernels.empty()) return nullptr;
     if (!binary.empty()) {
@@ -105,7 +121,8 @@ class CpuDevice final : public Device {
 
   DeviceOptions options_;
   InstructionSet instructions_;
-  std::shared_ptr<ThreadPool> pool_;
+  std::shared_ptr<ThreadPool> pool_, beside_pool_;
+  std::shared_ptr<BesideThread> beside_;
 };
 
 }  // namespace

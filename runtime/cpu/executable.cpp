@@ -28,12 +28,14 @@ std::byte* place(const MemoryBlock& block, const Buffer& buffer) {
 }  // namespace
 
 CpuExecutable::CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels,
-                             std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm, int shards, Communicator* communicator)
+                             const Place& place, const GemmFunctions& gemm, int shards)
     : Executable(std::move(program), states, shards),
       kernels_(std::move(kernels)),
-      pool_(std::move(pool)),
+      pool_(place.pool),
       gemm_(&gemm),
-      communicator_(communicator) {
+      communicator_(place.communicator),
+      beside_(place.beside),
+      lane_(place.lane) {
   states->bind(this->program());
   arena_ = MemoryBlock(this->program().arena_bytes, "the arena of program '" + this->program().name + "'");
   constants_ = MemoryBlock(this->program().constant_bytes, "the constants of program '" + this->program().name + "'");
@@ -42,6 +44,10 @@ CpuExecutable::CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> st
   place_buffers(*states);
   if (shards > 1) place_batch();
   prepare_steps();
+}
+
+CpuExecutable::~CpuExecutable() {
+  if (lane_ == Lane::beside) beside_->finish();
 }
 
 void CpuExecutable::place_buffers(const CpuStateMemory& states) {
@@ -174,22 +180,56 @@ void CpuExecutable::run_step(const PreparedStep& step) {
              step);
 }
 
-void CpuExecutable::run_shard(int shard) {
+void CpuExecutable::plan_beside(BesidePlan plan) {
+  planned_.clear();
+  for (const Executable* one : plan.programs()) {
+    const auto* program = dynamic_cast<const CpuExecutable*>(one);
+    check_internal(program && program->beside_ == beside_ && program->lane_ == Lane::beside, "plan_beside: program '",
+                   one->program().name, "' does not run beside '", this->program().name, "'");
+    planned_.push_back(program);
+  }
+  plan_ = by_steps(std::move(plan));
+}
+
+void CpuExecutable::synchronize() {
+  if (lane_ == Lane::beside) beside_->wait(started_);
+}
+
+void CpuExecutable::work() {
   const SingleThreadedOpenMp single_threaded;
-  if (shard == 0) batch_ = std::exchange(next_batch_, kOwnInputs);
-  if (shards() > 1) take_shard(shard);
-  std::size_t of_batch = 0;
-  if (times_.empty()) {
-    for (std::size_t i = 0; i < steps_.size(); ++i) run_step(step_at(i, of_batch));
+  run_steps(false);
+}
+
+void CpuExecutable::run_shard(int shard) {
+  if (lane_ == Lane::beside) {
+    started_ = beside_->start(*this);
+    if (!times_.empty()) synchronize();  // who times it reads the times after the run
     return;
   }
+  const SingleThreadedOpenMp single_threaded;
+  beside_->wait_for_others(planned_);
+  if (shard == 0) batch_ = std::exchange(next_batch_, kOwnInputs);
+  if (shards() > 1) take_shard(shard);
+  run_steps(shard + 1 == shards());
+}
+
+void CpuExecutable::run_steps(bool last_shard) {
+  PlanCursor cursor(plan_, last_shard);
+  const auto reach = [&](std::size_t steps) {
+    cursor.reach(
+        steps, [](Executable& program) { program.run(); }, [](Executable& program) { program.synchronize(); });
+  };
+  std::size_t of_batch = 0;
   auto before = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < steps_.size(); ++i) {
+    reach(i);
     run_step(step_at(i, of_batch));
+    if (times_.empty()) continue;
     const auto after = std::chrono::steady_clock::now();
     times_[i] += std::chrono::duration_cast<std::chrono::nanoseconds>(after - before).count();
     before = after;
   }
+  reach(steps_.size());
 }
 
 std::span<std::byte> CpuExecutable::input(std::size_t index) { return input_in(kOwnInputs, index); }
@@ -208,6 +248,7 @@ std::span<const std::byte> CpuExecutable::output_bytes(std::size_t index, int ag
 void CpuExecutable::time_steps(std::span<std::int64_t> nanoseconds) {
   check_internal(nanoseconds.empty() || nanoseconds.size() == steps_.size(), "time_steps: ", nanoseconds.size(), " entries for ",
                  steps_.size(), " steps");
+  synchronize();
   times_ = nanoseconds;
 }
 

@@ -1,25 +1,37 @@
 // A Program on the CPU: one arena, pointer tables and library calls resolved at load, then steps in order on the pool's threads.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <variant>
 #include <vector>
 
 #include "gcomp/communicator.h"
+#include "runtime/cpu/beside_thread.h"
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/kernel_library.h"
 #include "runtime/cpu/library_call.h"
 #include "runtime/cpu/memory_block.h"
 #include "runtime/cpu/state_memory.h"
+#include "runtime/device.h"
 #include "runtime/executable.h"
 
 namespace gcomp::runtime::cpu {
 
-class CpuExecutable final : public Executable {
+class CpuExecutable final : public Executable, private BesideWork {
  public:
-  /// `kernels` may be null for a program without kernels, `communicator` for one without collectives, else UserError.
-  CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels,
-                std::shared_ptr<ThreadPool> pool, const GemmFunctions& gemm, int shards, Communicator* communicator);
+  /// What runs a program. `communicator` may be null for one without collectives.
+  struct Place {
+    std::shared_ptr<ThreadPool> pool;
+    Communicator* communicator = nullptr;
+    std::shared_ptr<BesideThread> beside;  ///< runs it, for Lane::beside, else those that run beside it
+    Lane lane = Lane::main;
+  };
+
+  /// `kernels` may be null for a program without kernels. Throws UserError where collectives find no communicator.
+  CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels, const Place& place,
+                const GemmFunctions& gemm, int shards);
+  ~CpuExecutable() override;
 
   using Executable::input;
   std::span<std::byte> input(std::size_t index) override;
@@ -28,8 +40,9 @@ class CpuExecutable final : public Executable {
   std::span<std::byte> kept_input(int batch, std::size_t index) override;
   void use_batch(int batch) override;
   void run_shard(int shard) override;
-  void synchronize() override {}
-  void wait(int) override {}
+  void synchronize() override;
+  void wait(int) override { synchronize(); }
+  void plan_beside(BesidePlan plan) override;
   using Executable::output_bytes;
   std::span<const std::byte> output_bytes(std::size_t index, int age) override;
   std::span<const std::byte> input_of_run(std::size_t index, int age) override;
@@ -73,6 +86,8 @@ class CpuExecutable final : public Executable {
   std::unique_ptr<LibraryCall> prepare(const MatmulCall& call);
   std::unique_ptr<LibraryCall> prepare(const ConvolutionCall& call);
   std::unique_ptr<LibraryCall> prepare(const CollectiveCall& call);
+  void work() override;
+  void run_steps(bool last_shard);
   void run_step(const PreparedStep& step);
   void run_launch(const PreparedLaunch& prepared);
   void check_faults(const KernelLaunch& launch);
@@ -82,6 +97,11 @@ class CpuExecutable final : public Executable {
   std::shared_ptr<ThreadPool> pool_;
   const GemmFunctions* gemm_;
   Communicator* communicator_;
+  std::shared_ptr<BesideThread> beside_;
+  Lane lane_;
+  BesidePlan plan_;                         // by steps
+  std::vector<const BesideWork*> planned_;  // all that it names
+  std::uint64_t started_ = 0;               // the last run's number, on Lane::beside
   MemoryBlock arena_, constants_, io_, scratch_;
   MemoryBlock whole_batch_;                  // inputs of all shards, where there are several
   std::vector<std::int64_t> batch_offsets_;  // of each input

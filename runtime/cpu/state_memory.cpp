@@ -17,10 +17,12 @@ void CpuStateMemory::allocate(std::size_t first) {
 }
 
 void CpuStateMemory::copy_from_device(std::size_t entry, std::span<std::byte> host) const {
+  beside_->wait_for_all();
   std::copy_n(addresses_[entry], host.size(), host.data());
 }
 
 void CpuStateMemory::copy_to_device(std::size_t entry, std::span<const std::byte> host) {
+  beside_->wait_for_all();
   std::copy_n(host.data(), host.size(), addresses_[entry]);
 }
 

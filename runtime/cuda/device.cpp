@@ -53,6 +53,8 @@ void open_together(Session& session, const DeviceOptions& options) {
                                .nccl = nccl->version(),
                                .cublaslt = session.cublaslt ? session.cublaslt->version() : "none",
                                .asked = options.gpu.has_value()});
+  session.beside.stream = make_stream(session.context);
+  session.beside.last = make_event(session.context, CU_EVENT_DISABLE_TIMING);
   session.nccl = std::make_unique<NcclRank>(session.context, std::move(nccl), ranks, session.compute.get());
 }
 
@@ -81,13 +83,17 @@ class CudaDevice final : public Device {
 
   std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CudaStateMemory>(session_); }
 
+  BesideExchanges exchanges_beside() const override {
+    return options_.overlap && session_->nccl ? BesideExchanges::in_order : BesideExchanges::none;
+  }
+
   std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,
-                                           std::span<const std::byte> kernel_binary, int shards) override {
+                                           std::span<const std::byte> kernel_binary, int shards, Lane lane) override {
     check_user(program.target.kind == TargetKind::cuda, "program '", program.name, "' is compiled for ", to_string(program.target),
                ", the device is a GPU");
     auto cuda_states = std::dynamic_pointer_cast<CudaStateMemory>(std::move(states));
     check_internal(cuda_states && cuda_states->session() == session_, "load: the states were not allocated by this device");
-    return std::make_unique<CudaExecutable>(std::move(program), std::move(cuda_states), kernel_binary, options_, shards);
+    return std::make_unique<CudaExecutable>(std::move(program), std::move(cuda_states), kernel_binary, options_, shards, lane);
   }
 
  private:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "runtime/collective.h"
@@ -40,11 +42,12 @@ bool overlaps_gap(const Buffer& buffer, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory> states, std::span<const std::byte> kernel_binary,
-                               const DeviceOptions& options, int shards)
+                               const DeviceOptions& options, int shards, Lane lane)
     : Executable(std::move(program), states, shards),
       session_(states->session()),
       products_(*session_, this->program(), options),
       kernels_(session_->context, this->program(), used_kernels(this->program(), products_), kernel_binary, options),
+      lane_(lane),
       check_steps_(options.check_steps),
       where_(concat("a run of program '", this->program().name, "'",
                     options.check_steps ? "" : " (its graph does not tell the step; --check-steps does)")) {
@@ -55,10 +58,10 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
         [&](const CollectiveCall& call) { require_ranks(options.communicator, call, p.name); });
   session_->context->make_current();
   MemoryNeeds needs = memory_needs(p, *states, products_.workspace_bytes(), table_bytes(p));
-  if (shared_arena(*session_, p.arena_bytes)) needs.arena = 0;
+  if (shared_arena(*session_, p.arena_bytes, lane)) needs.arena = 0;
   require_memory(*session_->context, p, needs);
   states->bind(p);
-  memory_ = std::make_unique<ProgramMemory>(*session_, p, *states, products_.workspace_bytes());
+  memory_ = std::make_unique<ProgramMemory>(*session_, p, *states, products_.workspace_bytes(), lane);
   input_ranges_ = ranges_of(p.inputs);
   kept_offsets_.assign(p.inputs.size(), kNotKept);
   output_ranges_ = ranges_of(p.outputs);
@@ -71,17 +74,21 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
   if (shards > 1) place_batch();
   if (!driver().loads_in_capture()) run_products_once();
   for (int slot = 0; slot < kSlots; ++slot) make_slot(slot);
+  if (lane != Lane::beside) return;
+  behind_ = make_event(session_->context, CU_EVENT_DISABLE_TIMING);
+  session_->beside.programs.push_back(this);
 }
 
 // Memory must not go while the GPU may still use it.
 CudaExecutable::~CudaExecutable() {
   session_->context->try_make_current();
+  std::erase(session_->beside.programs, this);
   if (session_->nccl) try {
-      wait_for_stream(*session_, compute(), where_);
+      wait_for_stream(*session_, stream(), where_);
     } catch (const DeviceError&) {  // what hung goes on
     }
   driver().functions().cuStreamSynchronize(session_->copy.get());
-  driver().functions().cuStreamSynchronize(compute());
+  driver().functions().cuStreamSynchronize(stream());
 }
 
 const std::string& CudaExecutable::origin(std::size_t step) const { return origin_of(program().steps[step]); }
@@ -113,13 +120,13 @@ void CudaExecutable::run_products_once() {
     if (is_state(call.c.buffer) || (epilogue && epilogue->bias && is_state(*epilogue->bias) && is_bias_gradient(epilogue->kind)) ||
         (epilogue && epilogue->aux && is_state(*epilogue->aux)))
       return;
-    library->queue(call, library_buffers(call, *library, 0), memory_->workspace(), compute());
+    library->queue(call, library_buffers(call, *library, 0), memory_->workspace(), stream());
   };
   for (std::size_t i = 0; i < program().steps.size(); ++i)
     visit_step(
         program().steps[i], [](const KernelLaunch&) {}, [&](const MatmulCall& call) { run_once(call, products_.library(i)); },
         [](const ConvolutionCall&) {}, [](const CollectiveCall&) {});
-  GCOMP_CUDA(driver(), program().name, cuStreamSynchronize, compute());
+  GCOMP_CUDA(driver(), program().name, cuStreamSynchronize, stream());
 }
 
 // ---- one slot's graph ----
@@ -135,23 +142,38 @@ void CudaExecutable::make_slot(int index) {
   slot.done = make_event(context, CU_EVENT_DISABLE_TIMING);
   if (shards() > 1) slot.ran = make_event(context, CU_EVENT_DISABLE_TIMING);
   slot.holds_input.assign(program().inputs.size(), 1);
-  slot.graph = capture(index);
+  capture_parts(index);
 }
 
-GraphExecutable CudaExecutable::capture(int slot) {
+/// Cut where the plan has something begin, or wait: between two graphs streams can meet.
+void CudaExecutable::capture_parts(int slot) {
+  const std::size_t steps = program().steps.size();
+  std::set<std::size_t> cuts = {0};
+  for (const BesidePlan::Start& start : plan_.starts) cuts.insert(start.after);
+  for (const BesidePlan::Need& need : plan_.needs) cuts.insert(*need.before);
+  cuts.erase(cuts.lower_bound(std::max<std::size_t>(steps, 1)), cuts.end());
+  std::vector<GraphPart>& parts = slots_[slot].parts;
+  parts.clear();
+  for (auto cut = cuts.begin(); cut != cuts.end(); ++cut) {
+    const std::size_t end = std::next(cut) == cuts.end() ? steps : *std::next(cut);
+    parts.push_back({*cut, capture(slot, *cut, end)});
+  }
+}
+
+GraphExecutable CudaExecutable::capture(int slot, std::size_t first, std::size_t last) {
   // Relaxed: a library may load its kernels on their first use.
-  GCOMP_CUDA(driver(), program().name, cuStreamBeginCapture_v2, compute(), CU_STREAM_CAPTURE_MODE_RELAXED);
+  GCOMP_CUDA(driver(), program().name, cuStreamBeginCapture_v2, stream(), CU_STREAM_CAPTURE_MODE_RELAXED);
   CUgraph graph = nullptr;
   try {
-    if (shards() == 1) queue_begin();
-    queue_steps(slot);
-    if (shards() == 1) queue_end(slot);
+    if (shards() == 1 && first == 0) queue_begin();
+    for (std::size_t i = first; i < last; ++i) queue_step(i, slot);
+    if (shards() == 1 && last == program().steps.size()) queue_end(slot);
   } catch (...) {
-    driver().functions().cuStreamEndCapture(compute(), &graph);
+    driver().functions().cuStreamEndCapture(stream(), &graph);
     const Graph dropped(session_->context, graph);
     throw;
   }
-  const CUresult result = driver().functions().cuStreamEndCapture(compute(), &graph);
+  const CUresult result = driver().functions().cuStreamEndCapture(stream(), &graph);
   const Graph owned(session_->context, graph);
   driver().check(result, "cuStreamEndCapture", program().name);
   return instantiate(session_->context, owned, program().name);
@@ -160,25 +182,21 @@ GraphExecutable CudaExecutable::capture(int slot) {
 void CudaExecutable::queue_begin() {
   if (!may_fault_) return;
   GCOMP_CUDA(driver(), "fault flags", cuMemsetD8Async, memory_->fault_flag(0), 0, static_cast<std::size_t>(memory_->fault_bytes()),
-             compute());
+             stream());
 }
 
 void CudaExecutable::queue_end(int slot) {
   for (const Range& range : output_ranges_)
     GCOMP_CUDA(driver(), "outputs", cuMemcpyDtoHAsync_v2, slots_[slot].io.data() + range.begin,
                memory_->io(slot) + static_cast<CUdeviceptr>(range.begin), static_cast<std::size_t>(range.end - range.begin),
-               compute());
+               stream());
   queue_faults(slot);
 }
 
 void CudaExecutable::queue_faults(int slot) {
   if (!may_fault_) return;
   GCOMP_CUDA(driver(), "fault flags", cuMemcpyDtoHAsync_v2, slots_[slot].faults.data(), memory_->fault_flag(0),
-             static_cast<std::size_t>(memory_->fault_bytes()), compute());
-}
-
-void CudaExecutable::queue_steps(int slot) {
-  for (std::size_t i = 0; i < program().steps.size(); ++i) queue_step(i, slot);
+             static_cast<std::size_t>(memory_->fault_bytes()), stream());
 }
 
 void CudaExecutable::queue_step(std::size_t step, int slot) {
@@ -186,7 +204,7 @@ void CudaExecutable::queue_step(std::size_t step, int slot) {
       program().steps[step], [&](const KernelLaunch& launch) { queue_launch(step, launch, slot); },
       [&](const MatmulCall& call) {
         if (const CublasLtMatmul* library = products_.library(step))
-          library->queue(call, library_buffers(call, *library, slot), memory_->workspace(), compute());
+          library->queue(call, library_buffers(call, *library, slot), memory_->workspace(), stream());
         else queue_product(product_buffers(call), call.generated, call.origin, slot);
         if (const KernelLaunch* after = products_.after(step)) queue_launch(step, *after, slot);
       },
@@ -217,7 +235,7 @@ void CudaExecutable::queue_launch(std::size_t step, const KernelLaunch& launch, 
   for (CUdeviceptr& address : addresses) parameters.push_back(&address);
   parameters.push_back(&fault);
   GCOMP_CUDA(driver(), launch.origin, cuLaunchKernel, kernels_.function(launch.kernel), blocks_of(launch.grid, launch.origin), 1, 1,
-             static_cast<unsigned>(launch.grid.threads), 1, 1, static_cast<unsigned>(launch.grid.shared_bytes), compute(),
+             static_cast<unsigned>(launch.grid.threads), 1, 1, static_cast<unsigned>(launch.grid.shared_bytes), stream(),
              parameters.data(), nullptr);
 }
 
@@ -235,7 +253,7 @@ void CudaExecutable::queue_product(const ProductBuffers& buffers, const Generate
     std::vector<void*> parameters = {&addresses[0], &addresses[1], &addresses[2], &addresses[3], &told};
     for (CUdeviceptr& address : epilogue) parameters.push_back(&address);
     GCOMP_CUDA(driver(), origin, cuLaunchKernel, kernels_.function(launch.kernel), blocks_of(launch.grid, origin), 1, 1,
-               static_cast<unsigned>(launch.grid.threads), 1, 1, static_cast<unsigned>(launch.grid.shared_bytes), compute(),
+               static_cast<unsigned>(launch.grid.threads), 1, 1, static_cast<unsigned>(launch.grid.shared_bytes), stream(),
                parameters.data(), nullptr);
   }
 }
@@ -243,9 +261,9 @@ void CudaExecutable::queue_product(const ProductBuffers& buffers, const Generate
 /// A rank that is alone sends to itself.
 void CudaExecutable::queue_collective(const CollectiveCall& call, int slot) {
   const CUdeviceptr operand = memory_->address(call.operand, slot), result = memory_->address(call.result, slot);
-  if (session_->nccl) return session_->nccl->queue(call, operand, result, compute());
+  if (session_->nccl) return session_->nccl->queue(call, operand, result, stream());
   if (call.bytes > 0)
-    GCOMP_CUDA(driver(), call.origin, cuMemcpyDtoDAsync_v2, result, operand, static_cast<std::size_t>(call.bytes), compute());
+    GCOMP_CUDA(driver(), call.origin, cuMemcpyDtoDAsync_v2, result, operand, static_cast<std::size_t>(call.bytes), stream());
 }
 
 // ---- runs ----
@@ -297,7 +315,7 @@ void CudaExecutable::queue_inputs(int slot) {
     GCOMP_CUDA(driver(), where_, cuMemcpyHtoDAsync_v2, memory_->io(slot) + static_cast<CUdeviceptr>(range.begin),
                slots_[slot].io.data() + range.begin, static_cast<std::size_t>(range.end - range.begin), copy);
   GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[slot].inputs_there.get(), copy);
-  GCOMP_CUDA(driver(), where_, cuStreamWaitEvent, compute(), slots_[slot].inputs_there.get(), 0);
+  GCOMP_CUDA(driver(), where_, cuStreamWaitEvent, stream(), slots_[slot].inputs_there.get(), 0);
 }
 
 /// Into the memory of the device that the shard before the last had.
@@ -315,19 +333,19 @@ void CudaExecutable::queue_shard_inputs(int slot, int shard) {
                  input_of(i, slot, slots_[slot].batch).data() + first, bytes, copy);
   }
   GCOMP_CUDA(driver(), where_, cuEventRecord, graph.inputs_there.get(), copy);
-  GCOMP_CUDA(driver(), where_, cuStreamWaitEvent, compute(), graph.inputs_there.get(), 0);
+  GCOMP_CUDA(driver(), where_, cuStreamWaitEvent, stream(), graph.inputs_there.get(), 0);
 }
 
 void CudaExecutable::queue_shard(int slot, int shard) {
   if (shard == 0) queue_begin();
   queue_shard_inputs(slot, shard);
-  if (check_steps_) queue_timed_steps(next_graph_);
-  else GCOMP_CUDA(driver(), where_, cuGraphLaunch, slots_[next_graph_].graph.get(), compute());
-  GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[next_graph_].ran.get(), compute());
+  if (check_steps_) queue_timed_steps(next_graph_, shard + 1 == shards());
+  else queue_parts(next_graph_, shard + 1 == shards());
+  GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[next_graph_].ran.get(), stream());
   next_graph_ = 1 - next_graph_;
   if (shard + 1 < shards()) return;
   queue_faults(slot);
-  GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[slot].done.get(), compute());
+  GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[slot].done.get(), stream());
   slots_[slot].under_way = true;
   next_ = 1 - slot;
 }
@@ -340,16 +358,18 @@ void CudaExecutable::run_shard(int shard) {
     carry_inputs(slot);
     slots_[slot].batch = std::exchange(next_batch_, kOwnInputs);
   }
+  follow_other_lane();
   if (shards() > 1) return queue_shard(slot, shard);
   queue_inputs(slot);
   if (times_.empty() && !check_steps_) {
-    GCOMP_CUDA(driver(), where_, cuGraphLaunch, slots_[slot].graph.get(), compute());
+    queue_parts(slot, true);
   } else {
     queue_begin();
-    queue_timed_steps(slot);
+    queue_timed_steps(slot, true);
     queue_end(slot);
   }
-  GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[slot].done.get(), compute());
+  GCOMP_CUDA(driver(), where_, cuEventRecord, slots_[slot].done.get(), stream());
+  if (lane_ == Lane::beside) GCOMP_CUDA(driver(), where_, cuEventRecord, session_->beside.last.get(), stream());
   slots_[slot].under_way = uses_host_;
   next_ = 1 - slot;
   if (times_.empty()) return;
@@ -363,12 +383,65 @@ void CudaExecutable::run_shard(int shard) {
 }
 
 /// Without a graph: events between the steps, or a wait after each.
-void CudaExecutable::queue_timed_steps(int slot) {
-  if (!times_.empty()) GCOMP_CUDA(driver(), where_, cuEventRecord, clock_[0].get(), compute());
+void CudaExecutable::queue_timed_steps(int slot, bool last_shard) {
+  PlanCursor cursor(plan_, last_shard);
+  if (!times_.empty()) GCOMP_CUDA(driver(), where_, cuEventRecord, clock_[0].get(), stream());
   for (std::size_t i = 0; i < program().steps.size(); ++i) {
+    reach(cursor, i);
     queue_step(i, slot);
-    if (check_steps_) wait_for_stream(*session_, compute(), origin(i));
-    if (!times_.empty()) GCOMP_CUDA(driver(), where_, cuEventRecord, clock_[i + 1].get(), compute());
+    if (check_steps_) wait_for_stream(*session_, stream(), origin(i));
+    if (!times_.empty()) GCOMP_CUDA(driver(), where_, cuEventRecord, clock_[i + 1].get(), stream());
+  }
+  reach(cursor, program().steps.size());
+}
+
+void CudaExecutable::queue_parts(int slot, bool last_shard) {
+  PlanCursor cursor(plan_, last_shard);
+  for (const GraphPart& part : slots_[slot].parts) {
+    reach(cursor, part.first);
+    GCOMP_CUDA(driver(), where_, cuGraphLaunch, part.graph.get(), stream());
+  }
+  reach(cursor, program().steps.size());
+}
+
+// ---- beside other programs ----
+
+void CudaExecutable::plan_beside(BesidePlan plan) {
+  planned_.clear();
+  for (const Executable* one : plan.programs()) {
+    const auto* program = dynamic_cast<const CudaExecutable*>(one);
+    check_internal(program && program->session_ == session_ && program->lane_ == Lane::beside, "plan_beside: program '",
+                   one->program().name, "' does not run beside '", this->program().name, "'");
+    planned_.push_back(program);
+  }
+  plan_ = by_steps(std::move(plan));
+  session_->context->make_current();
+  synchronize();
+  for (int slot = 0; slot < kSlots; ++slot) capture_parts(slot);
+}
+
+void CudaExecutable::reach(PlanCursor& cursor, std::size_t steps) {
+  cursor.reach(
+      steps, [](Executable& program) { program.run(); },
+      [this](Executable& program) { follow(static_cast<CudaExecutable&>(program)); });
+}
+
+/// What is queued from now on comes behind the other program's last run.
+void CudaExecutable::follow(const CudaExecutable& other) {
+  if (other.has_run_) GCOMP_CUDA(driver(), where_, cuStreamWaitEvent, stream(), other.slots_[other.slot_of(0)].done.get(), 0);
+}
+
+/// A run beside others comes behind all that was queued before it; one of the others behind what its plan does not know.
+void CudaExecutable::follow_other_lane() {
+  if (lane_ == Lane::beside) {
+    GCOMP_CUDA(driver(), where_, cuEventRecord, behind_.get(), session_->compute.get());
+    GCOMP_CUDA(driver(), where_, cuStreamWaitEvent, stream(), behind_.get(), 0);
+    has_run_ = true;
+  } else if (planned_.empty()) {
+    follow_beside(*session_, where_);
+  } else {
+    for (const CudaExecutable* program : session_->beside.programs)
+      if (std::ranges::find(planned_, program) == planned_.end()) follow(*program);
   }
 }
 

@@ -2,6 +2,9 @@
 // library calls in order, outputs and flags copied back. A run copies its inputs on the copy stream, while the run before still
 // computes, and launches the slot's graph behind that copy. Inputs and outputs live in pinned memory of the slot.
 //
+// Where programs run beside it, the step is cut into several graphs: between two of them events of the other stream are recorded and
+// waited for, which has one meaning in every version of CUDA, and costs a launch of some microseconds for an exchange.
+//
 // A batch in several shards is one run of a slot for the host, whose pinned memory then holds the inputs of all. On the device the
 // shards take turns with the two sets of inputs and graphs; a copy waits there, and not on the host, for the shard before the last.
 #pragma once
@@ -23,7 +26,7 @@ class CudaExecutable final : public Executable {
  public:
   /// Throws as Device::load does.
   CudaExecutable(Program program, std::shared_ptr<CudaStateMemory> states, std::span<const std::byte> kernel_binary,
-                 const DeviceOptions& options, int shards);
+                 const DeviceOptions& options, int shards, Lane lane);
   ~CudaExecutable() override;
 
   using Executable::input;
@@ -35,6 +38,7 @@ class CudaExecutable final : public Executable {
   void use_batch(int batch) override;
   void run_shard(int shard) override;
   void synchronize() override;
+  void plan_beside(BesidePlan plan) override;
   void wait(int age) override { finish(slot_of(age)); }
   int runs_in_flight() const override { return kSlots; }
   std::span<const std::byte> output_bytes(std::size_t index, int age) override;
@@ -49,10 +53,15 @@ class CudaExecutable final : public Executable {
   };
   static constexpr int kOwnInputs = -1;         // in place of a kept batch
   static constexpr std::int64_t kNotKept = -1;  // in place of an offset
+  /// Steps from the first on.
+  struct GraphPart {
+    std::size_t first = 0;
+    GraphExecutable graph;
+  };
   struct Slot {
     PinnedMemory io, faults;
-    GraphExecutable graph;
-    PinnedMemory shards;  // inputs of all of them, where there are several
+    std::vector<GraphPart> parts;  // in their order
+    PinnedMemory shards;           // inputs of all of them, where there are several
     Event inputs_there, done;
     Event ran;                      // the last shard that used the slot's memory of the device, where there are several
     std::vector<char> holds_input;  // of each input: whether this slot's memory has its newest contents
@@ -63,7 +72,8 @@ class CudaExecutable final : public Executable {
   std::vector<Range> ranges_of(std::span<const Port> ports) const;
   void run_products_once();
   void make_slot(int index);
-  GraphExecutable capture(int slot);
+  void capture_parts(int slot);
+  GraphExecutable capture(int slot, std::size_t first, std::size_t last);
   void queue_launch(std::size_t step, const KernelLaunch& launch, int slot);
   MatmulBuffers library_buffers(const MatmulCall& call, const CublasLtMatmul& library, int slot) const;
   void queue_product(const ProductBuffers& buffers, const GeneratedProduct& product, const std::string& origin, int slot);
@@ -71,8 +81,11 @@ class CudaExecutable final : public Executable {
   void queue_step(std::size_t step, int slot);
   void queue_begin();
   void queue_end(int slot);
-  void queue_steps(int slot);
-  void queue_timed_steps(int slot);
+  void queue_parts(int slot, bool last_shard);
+  void queue_timed_steps(int slot, bool last_shard);
+  void reach(PlanCursor& cursor, std::size_t steps);
+  void follow(const CudaExecutable& other);
+  void follow_other_lane();
   void place_batch();
   std::span<std::byte> host_input(std::size_t index, int slot);
   std::span<std::byte> input_of(std::size_t index, int slot, int batch);
@@ -86,13 +99,18 @@ class CudaExecutable final : public Executable {
   int slot_of(int age) const;
   const std::string& origin(std::size_t step) const;
   const Driver& driver() const { return session_->driver(); }
-  CUstream compute() const { return session_->compute.get(); }
+  CUstream stream() const { return lane_ == Lane::beside ? session_->beside.stream.get() : session_->compute.get(); }
 
   SharedSession session_;
   ProductPlan products_;
   KernelSet kernels_;
   std::unique_ptr<ProgramMemory> memory_;
   std::vector<Range> input_ranges_, output_ranges_;
+  Lane lane_;
+  BesidePlan plan_;                             // by steps
+  std::vector<const CudaExecutable*> planned_;  // all that it names
+  Event behind_;                                // on Lane::beside, what was queued before a run
+  bool has_run_ = false;                        // likewise
   bool may_fault_ = false, check_steps_ = false;
   bool uses_host_ = true;  // what uses none of its memory may be queued any number of times
   std::string where_;      // of failures that no step can be named for

@@ -41,6 +41,10 @@ std::int64_t flags_of(const Program& program) {
   return aligned_size(static_cast<std::int64_t>((program.steps.size() + 1) * sizeof(int)));
 }
 
+std::weak_ptr<const DeviceMemory>& arena_of(const Session& session, Lane lane) {
+  return lane == Lane::beside ? session.beside.arena : session.arena;
+}
+
 /// Writes the launch's table, which will lie at `device`, to `host`.
 void write_table(const KernelLaunch& launch, const ProgramMemory& memory, int slot, std::byte* host, CUdeviceptr device) {
   const TableLayout layout = layout_of(launch);
@@ -66,8 +70,8 @@ void write_table(const KernelLaunch& launch, const ProgramMemory& memory, int sl
 
 bool uses_segment_table(const KernelLaunch& launch) { return !launch.segments.empty() && launch.segments[0].extent > 0; }
 
-std::shared_ptr<const DeviceMemory> shared_arena(const Session& session, std::int64_t bytes) {
-  std::shared_ptr<const DeviceMemory> arena = session.arena.lock();
+std::shared_ptr<const DeviceMemory> shared_arena(const Session& session, std::int64_t bytes, Lane lane) {
+  std::shared_ptr<const DeviceMemory> arena = arena_of(session, lane).lock();
   return arena && arena->bytes() >= bytes ? arena : nullptr;
 }
 
@@ -79,11 +83,11 @@ std::int64_t table_bytes(const Program& program) {
 }
 
 ProgramMemory::ProgramMemory(const Session& session, const Program& program, const CudaStateMemory& states,
-                             std::int64_t workspace_bytes) {
+                             std::int64_t workspace_bytes, Lane lane) {
   const SharedContext& context = session.context;
   const auto of = [&](const char* what) { return concat(what, " of program '", program.name, "'"); };
-  arena_ = shared_arena(session, program.arena_bytes);
-  if (!arena_) session.arena = arena_ = std::make_shared<DeviceMemory>(context, program.arena_bytes, of("the arena"));
+  arena_ = shared_arena(session, program.arena_bytes, lane);
+  if (!arena_) arena_of(session, lane) = arena_ = std::make_shared<DeviceMemory>(context, program.arena_bytes, of("the arena"));
   constants_ = DeviceMemory(context, program.constant_bytes, of("the constants"));
   for (DeviceMemory& io : io_) io = DeviceMemory(context, program.io_bytes, of("inputs and outputs"));
   workspace_ = DeviceMemory(context, workspace_bytes, of("the workspace"));

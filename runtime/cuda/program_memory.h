@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/beside_plan.h"
 #include "runtime/cuda/memory_needs.h"
 #include "runtime/cuda/session.h"
 #include "runtime/cuda/state_memory.h"
@@ -16,8 +17,8 @@ namespace gcomp::runtime::cuda {
 /// A launch whose kernel takes a SegmentTable (codegen/cuda/prelude/memory.h) in place of its buffers.
 bool uses_segment_table(const KernelLaunch& launch);
 
-/// An arena of at least `bytes` that another loaded program has, or null.
-std::shared_ptr<const DeviceMemory> shared_arena(const Session& session, std::int64_t bytes);
+/// An arena of at least `bytes` that another loaded program of the lane has, or null.
+std::shared_ptr<const DeviceMemory> shared_arena(const Session& session, std::int64_t bytes, Lane lane);
 
 /// Bytes of flags and tables together.
 std::int64_t table_bytes(const Program& program);
@@ -25,7 +26,8 @@ std::int64_t table_bytes(const Program& program);
 class ProgramMemory {
  public:
   /// The states must be bound. Uploads constants and tables.
-  ProgramMemory(const Session& session, const Program& program, const CudaStateMemory& states, std::int64_t workspace_bytes);
+  ProgramMemory(const Session& session, const Program& program, const CudaStateMemory& states, std::int64_t workspace_bytes,
+                Lane lane);
 
   CUdeviceptr address(int buffer, int slot) const;
   CUdeviceptr io(int slot) const { return io_[slot].address(); }

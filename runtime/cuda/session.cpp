@@ -25,6 +25,11 @@ void wait_among_ranks(const Session& session, CUevent event, std::string_view wh
 
 }  // namespace
 
+void follow_beside(const Session& session, std::string_view where) {
+  if (!session.beside.programs.empty())
+    GCOMP_CUDA(session.driver(), where, cuStreamWaitEvent, session.compute.get(), session.beside.last.get(), 0);
+}
+
 void wait_for(const Session& session, CUevent event, std::string_view where) {
   if (session.nccl) return wait_among_ranks(session, event, where);
   const CUresult result = session.driver().functions().cuEventQuery(event);

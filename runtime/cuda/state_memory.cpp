@@ -24,6 +24,7 @@ void CudaStateMemory::copy_from_device(std::size_t entry, std::span<std::byte> h
   const std::string& name = entries()[entry].name;
   const CUstream stream = session_->compute.get();
   session_->context->make_current();
+  follow_beside(*session_, name);
   if (session_->nccl) wait_for_stream(*session_, stream, name);  // the copy to pageable memory would wait without looking
   GCOMP_CUDA(session_->driver(), name, cuMemcpyDtoHAsync_v2, host.data(), addresses_[entry], host.size(), stream);
   GCOMP_CUDA(session_->driver(), name, cuStreamSynchronize, stream);
@@ -34,6 +35,7 @@ void CudaStateMemory::copy_to_device(std::size_t entry, std::span<const std::byt
   const std::string& name = entries()[entry].name;
   const CUstream stream = session_->compute.get();
   session_->context->make_current();
+  follow_beside(*session_, name);
   if (session_->nccl) wait_for_stream(*session_, stream, name);
   GCOMP_CUDA(session_->driver(), name, cuMemcpyHtoDAsync_v2, addresses_[entry], host.data(), host.size(), stream);
   GCOMP_CUDA(session_->driver(), name, cuStreamSynchronize, stream);

@@ -110,9 +110,14 @@ class RankMachine {
       const ir::OwnNodes nodes = in_turns_ ? ir::OwnNodes{1, own} : ir::own_nodes(shards_, std::ssize(states_));
       const std::int64_t of_node = shard % nodes.shards;
       const auto ones = static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(of_node)));
-      run(of_node + 1 == nodes.shards ? parts.totals.at(static_cast<std::size_t>(shard / nodes.shards)) : parts.combine.at(ones));
+      const auto node = static_cast<std::size_t>(shard / nodes.shards);
+      if (of_node + 1 < nodes.shards) run(parts.combine.at(ones));
+      else if (node < parts.totals.size()) run(parts.totals[node]);
     }
-    for (const Graph& exchange : parts.exchanges) run(exchange);
+    for (std::size_t i = 0; i < parts.exchanges.size(); ++i) {
+      if (i < parts.bucket_totals.size()) run(parts.bucket_totals[i]);
+      run(parts.exchanges[i]);
+    }
     run(step_.graph, [](std::size_t) { return Named{{"learning_rate", Tensor::scalar(DType::f64, 0.25)}}; });
     for (const Graph& gather : parts.gathers) run(gather);
   }

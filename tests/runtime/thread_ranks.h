@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -48,6 +49,12 @@ class RankMeeting {
   };
 
   explicit RankMeeting(int size) : calls_(static_cast<std::size_t>(size)) {}
+  /// Where the ranks' second threads meet (Communicator::beside); ends as this one does.
+  RankMeeting& beside() {
+    const std::lock_guard lock(mutex_);
+    if (!beside_) beside_ = std::make_unique<RankMeeting>(size());
+    return *beside_;
+  }
   int size() const { return static_cast<int>(calls_.size()); }
 
   /// Returns when all ranks have come with the same call, which call(rank) then gives. Throws RankReleased where one never will.
@@ -66,17 +73,19 @@ class RankMeeting {
   /// A rank has failed; the first error is kept.
   void fail(std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
+    if (beside_) beside_->fail(error);
     set_error(std::move(error));
   }
   /// A rank has returned: who still waits, waits in vain.
   void finish(int rank) {
     const std::lock_guard lock(mutex_);
+    if (beside_) beside_->finish(rank);
     if (!finished_) finished_ = rank;
     if (waiting_ > 0) set_error(left_alone());
   }
   std::exception_ptr error() const {
     const std::lock_guard lock(mutex_);
-    return error_;
+    return error_ || !beside_ ? error_ : beside_->error();
   }
 
  private:
@@ -124,6 +133,7 @@ class RankMeeting {
   std::size_t phase_ = 0;
   std::optional<int> finished_;
   std::exception_ptr error_;
+  std::unique_ptr<RankMeeting> beside_;
 };
 
 class ThreadRank : public Communicator {
@@ -156,6 +166,10 @@ class ThreadRank : public Communicator {
     if (rank_ != root) copy(meeting_.call(root).send, data);
     meeting_.leave();
   }
+  Communicator* beside() override {
+    if (!beside_) beside_ = std::make_unique<ThreadRank>(meeting_.beside(), rank_);
+    return beside_.get();
+  }
   /// Unlike that of processes it returns; what any rank calls afterwards throws.
   void abort(int exit_code) noexcept override { meeting_.fail(std::make_exception_ptr(RanksAborted(rank_, exit_code))); }
 
@@ -172,6 +186,7 @@ class ThreadRank : public Communicator {
 
   RankMeeting& meeting_;
   int rank_;
+  std::unique_ptr<ThreadRank> beside_;
 };
 
 /// Runs `body` once for each of `ranks` ranks at the same time, and rethrows the error of the one that failed first.

@@ -130,6 +130,10 @@ void RankFlags::add(ArgumentParser& parser) {
                   "auto: as one of several where a launcher started this process; mpi: always; none: alone")
       .type_name("auto|mpi|none")
       .group(group);
+  parser
+      .add_flag("--no-overlap", no_overlap,
+                "no exchange goes on while this process computes; the result is the same (default: each as soon as it can)")
+      .group(group);
   parser.add_option("--mpi-plugin", plugin, "libgcomp_mpi.so, where it is not beside gcomp").type_name("FILE").group(group);
   parser
       .add_flag("--time-exchanges", time_exchanges,

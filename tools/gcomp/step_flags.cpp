@@ -1,5 +1,7 @@
 #include "tools/gcomp/step_flags.h"
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -65,8 +67,16 @@ void StepFlags::add(ArgumentParser& parser) {
       .group(group);
   add_micro_batches(parser, micro_batches);
   parser
-      .add_option("--zero", zero, "what each of several ranks holds a share of: 0 nothing, 1 the optimizer's states, 2 and gradients, 3 and parameters")
+      .add_option(
+          "--zero", zero,
+          "what each of several ranks holds a share of: 0 nothing, 1 the optimizer's states, 2 and gradients, 3 and parameters")
       .type_name("0|1|2|3")
+      .group("Accumulation");
+  parser
+      .add_option(
+          "--bucket-mib", bucket_mib,
+          "ranks exchange gradients and parameters in buckets of about so many MiB: small ones begin early, large ones are few")
+      .type_name("MIB")
       .group("Accumulation");
   parser
       .add_flag("--sync-batchnorm", sync_batchnorm,
@@ -86,6 +96,9 @@ void add_micro_batches(ArgumentParser& parser, std::int64_t& micro_batches) {
 driver::StepSettings StepFlags::parse(double learning_rate) const {
   if (skip_spikes && !(*skip_spikes > 0))
     throw UserError(concat("--skip-spikes ", *skip_spikes, ": wanted a number above 0, such as 3"), ExitCode::usage);
+  constexpr double kMostMib = 1 << 20;
+  if (!(bucket_mib > 0 && bucket_mib <= kMostMib))
+    throw UserError(concat("--bucket-mib ", bucket_mib, ": wanted a number above 0, at most ", kMostMib), ExitCode::usage);
   driver::StepSettings settings{.groups = groups,
                                 .clip_norm = clip_norm,
                                 .clip_value = clip_value,
@@ -94,6 +107,7 @@ driver::StepSettings StepFlags::parse(double learning_rate) const {
                                 .skip_spikes = skip_spikes.has_value(),
                                 .micro_batches = micro_batches,
                                 .zero = zero,
+                                .bucket_bytes = std::max<std::int64_t>(1, std::llround(std::ldexp(bucket_mib, 20))),
                                 .sync_batchnorm = sync_batchnorm,
                                 .learning_rate = learning_rate};
   driver::check(settings);

@@ -19,6 +19,7 @@ struct StepFlags {
   bool skip_non_finite = false, sync_batchnorm = false;
   std::int64_t micro_batches = 1;
   int zero = 1;
+  double bucket_mib = 32;
 
   void add(ArgumentParser& parser);
   /// Throws UserError (exit 2) for what is out of range. `learning_rate` is the base rate.

@@ -114,6 +114,7 @@ runtime::DeviceOptions TrainingRun::device_options() {
   runtime::DeviceOptions options = flags_.device.parse(console_);
   options.cancelled = [this] { return setting_up_ && interrupt_.signal() != 0; };
   options.communicator = opened_.communicator.get();
+  options.overlap = !flags_.ranks.no_overlap;
   if (options.threads == 0 && opened_.on_this_machine > 1)
     options.threads = std::max(1, runtime::cpu::available_processors() / opened_.on_this_machine);
   return options;

@@ -200,6 +200,7 @@ std::string FitLoop::facts() const {
   nlohmann::json facts = nlohmann::json::parse(settings_of(config_of(options_)));
   facts["learning rate"] = base_rate_;
   facts["zero"] = trainer.options.graph.step.zero;
+  facts["exchanges"] = trainer.step.overlaps() ? "beside what is computed" : "by themselves";  // ways that do not meet
   facts["version of gcomp"] = version();
   facts["vector instructions"] = runtime::shown_name(
       runtime::usable_instruction_set(trainer.options.device_options.instruction_set, runtime::widest_instruction_set()));
