@@ -33,7 +33,7 @@ struct ScaleFlags {
   std::string model, target = "cuda:sm_90", loss, output, ranks = "1,2,4,8", scaling = "weak", rates, step_time, wire = "f32",
                      route = "flat", casts = "together";
   std::vector<std::string> links;
-  std::int64_t batch = 0, bucket_mib = 32;
+  std::int64_t batch = 0;
   double contention = scale::kContention;
   bool no_overlap = false;
   ModelOptions model_options;
@@ -64,12 +64,11 @@ scale::ExchangeOptions exchange_options(const ScaleFlags& flags) {
     scale_usage(concat("--zero ", flags.step.zero, ": wanted 0 or 1; steps with 2 and 3 are not simulated"));
   if (!(flags.contention >= 0 && flags.contention <= 1))
     scale_usage(concat("--contention ", flags.contention, ": wanted a share from 0 to 1"));
-  if (flags.bucket_mib < 1) scale_usage(concat("--bucket-mib ", flags.bucket_mib, ": wanted 1 or more"));
   return {.links = parse_links(flags.links),
           .route = flags.route == "groups" ? scale::Route::by_groups : scale::Route::flat,
           .zero = flags.step.zero,
           .overlap = !flags.no_overlap,
-          .bucket_bytes = static_cast<double>(flags.bucket_mib << 20),
+          .bucket_bytes = flags.step.bucket_mib * (1 << 20),
           .contention = flags.contention,
           .wire_share = flags.wire == "bf16" ? 0.5 : 1};
 }
@@ -249,9 +248,6 @@ void add_scale_options(ArgumentParser& parser, ScaleFlags& flags) {
           "--contention", flags.contention,
           "share of the GPU that moving data takes from what is computed beside it (default 0.12: 16 of 132 multiprocessors)")
       .type_name("X")
-      .group(group);
-  parser.add_option("--bucket-mib", flags.bucket_mib, "arrays go together in buckets of so many MiB (default 32)")
-      .type_name("N")
       .group(group);
   parser.add_option("--wire", flags.wire, "as what gradients and parameters travel: f32 (default) or bf16")
       .one_of({"f32", "bf16"})
