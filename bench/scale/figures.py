@@ -62,7 +62,7 @@ def points(options, words):
 
 
 def command(words):
-    return f"`gcomp scale MODELS/{words[0]}.onnx --loss cross_entropy {' '.join(words[1:])}`\n"
+    return f"gcomp `scale MODELS/{words[0]}.onnx --loss cross_entropy {' '.join(words[1:])}`\n"
 
 
 def ms(seconds):
