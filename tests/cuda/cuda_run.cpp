@@ -13,6 +13,13 @@ nlohmann::json report(const fs::path& path) {
   return in ? nlohmann::json::parse(in) : nlohmann::json();
 }
 
+void read_reports(const fs::path& folder, const std::string& rank, CudaRun& run) {
+  run.driver = report(folder / ("libcuda" + rank + ".json"));
+  run.nvrtc = report(folder / ("libnvrtc" + rank + ".json"));
+  run.cublaslt = report(folder / ("libcublasLt" + rank + ".json"));
+  run.nccl = report(folder / ("libnccl" + rank + ".json"));
+}
+
 }  // namespace
 
 bool on_real_device() {
@@ -40,9 +47,13 @@ CudaRun CudaFolder::run(std::vector<std::string> arguments, const CudaSettings& 
   options.environment.push_back("GCOMP_EMULATED_NVRTC_CACHE=" GCOMP_EMULATED_LIBRARIES "/../compiled");
   for (const auto& [name, value] : settings.emulated) options.environment.push_back("GCOMP_EMULATED_" + name + "=" + value);
   run.result = run_gcomp(std::move(arguments), options);
-  run.driver = report(reports / "libcuda.json");
-  run.nvrtc = report(reports / "libnvrtc.json");
-  run.cublaslt = report(reports / "libcublasLt.json");
+  read_reports(reports, "", run);
+  return run;
+}
+
+CudaRun CudaFolder::reports_of_rank(int rank) const {
+  CudaRun run;
+  read_reports(folder_ / "reports", "." + std::to_string(rank), run);
   return run;
 }
 
@@ -59,7 +70,7 @@ CudaRun CudaFolder::train(const RecordedModel& model, std::int64_t steps, const 
 
 std::map<std::string, std::int64_t> leaks(const CudaRun& run) {
   std::map<std::string, std::int64_t> found;
-  for (const nlohmann::json* library : {&run.driver, &run.nvrtc, &run.cublaslt}) {
+  for (const nlohmann::json* library : {&run.driver, &run.nvrtc, &run.cublaslt, &run.nccl}) {
     if (library->is_null()) continue;
     for (const auto& [name, value] : library->at("figures").items())
       if (name != "device_bytes_peak" && value != 0) found[name] = value;

@@ -17,7 +17,7 @@ bool on_real_device();
 
 struct CudaRun {
   CommandResult result;
-  nlohmann::json driver, nvrtc, cublaslt;  ///< what each emulated library reports at its end; null where it was not loaded
+  nlohmann::json driver, nvrtc, cublaslt, nccl;  ///< what each emulated library reports at its end; null where it was not loaded
 
   /// How often a function of the driver was called, or another event counted.
   std::int64_t count(const std::string& name) const {
@@ -39,6 +39,8 @@ class CudaFolder {
   const std::filesystem::path& path() const { return folder_.path(); }
 
   CudaRun run(std::vector<std::string> arguments, const CudaSettings& settings = {}) const;
+  /// What the libraries of one of several ranks reported at the end of the last run; the result is left out.
+  CudaRun reports_of_rank(int rank) const;
 
   /// gcomp train --device cuda by the model's recipe; metrics in m.jsonl, the model in trained.onnx.
   CudaRun train(const RecordedModel& model, std::int64_t steps, const CudaSettings& settings = {},

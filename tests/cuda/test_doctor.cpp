@@ -55,6 +55,19 @@ TEST_F(CudaDoctor, AGoodMachine) {
   EXPECT_EQ(report.at("cuda_training"), true);
 }
 
+TEST_F(CudaDoctor, WhatRanksNeed) {
+  expect(examine({{"GPUS", "3"}}), "NCCL", "ok", "2.28.0, ");
+  expect(examine({{"GPUS", "3"}}), "GPU to GPU", "ok", "all 3 reach each other's memory");
+  expect(examine({{"GPUS", "2"}, {"PEER_ACCESS", "0"}}), "GPU to GPU", "absent",
+         "no way into each other's memory: cuda:0 and cuda:1");
+  const nlohmann::json without =
+      nlohmann::json::parse(folder_.run({"doctor", "--json", "--library", "nccl=/nowhere"}).result.output);
+  expect(without, "NCCL", "absent", "not found");
+  const std::string cure = finding(without, "NCCL").at("cure");
+  EXPECT_NE(cure.find("several ranks on GPUs (--ranks N --device cuda) need it: install it (pip: nvidia-nccl-cu13)"), cure.npos)
+      << cure;
+}
+
 TEST_F(CudaDoctor, ADriverOlderThanNvrtc) {
   const nlohmann::json report = examine({{"DRIVER", "12.4"}});
   expect(report, "driver and NVRTC", "bad", "too old for the NVRTC that is there");
