@@ -175,7 +175,10 @@ TEST(Overlap, ShowsWhatAStepLeftToAllWhoLook) {
     options.device_options.threads = 1;
     options.device_options.communicator = communicator;
     Trainer trainer = curve_trainer("adamw(lr=0.01)", 8, options);
-    FitOptions fit_options{.steps = 10, .drop_last = false, .checkpoint_every = 2, .eval = &held_out, .eval_every = 1};
+    FitOptions fit_options{.steps = 10, .drop_last = false};
+    fit_options.eval = &held_out;
+    fit_options.eval_every = 1;
+    fit_options.checkpoint_every = 2;
     std::optional<RunDirectory> run;
     if (!communicator || communicator->rank() == 0) run.emplace(folder / "run", EarlierRun::resume);
     if (run) fit_options.run = &*run;
