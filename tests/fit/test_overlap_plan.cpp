@@ -22,12 +22,14 @@ Program program_of(const std::vector<std::vector<int>>& steps) {
   for (int i = 0; i < kNames; ++i) {
     program.buffers.push_back(
         {.name = std::to_string(i), .space = runtime::Space::state, .type = {DType::f32, {16}}, .offset = 64 * i, .contents = {}});
-    program.states.push_back({.buffer = i});
+    program.states.emplace_back().buffer = i;
   }
   program.buffers.push_back({.name = "t", .space = runtime::Space::arena, .type = {DType::f32, {16}}, .offset = 0, .contents = {}});
   for (const std::vector<int>& states : steps) {
-    if (states == std::vector<int>{kExchange})
-      program.steps.push_back(runtime::CollectiveCall{.operand = kNames, .result = kNames, .origin = "exchange"});
+    runtime::CollectiveCall exchange;
+    exchange.operand = exchange.result = kNames;
+    exchange.origin = "exchange";
+    if (states == std::vector<int>{kExchange}) program.steps.emplace_back(std::move(exchange));
     else program.steps.push_back(runtime::KernelLaunch{0, {{states, 0, 1}}, {}, 0, "step"});
   }
   return program;

@@ -7,6 +7,22 @@
 namespace gcomp::runtime {
 namespace {
 
+MatmulCall product() {
+  MatmulCall call;
+  call.a.buffer = call.b.buffer = 4;
+  call.c.buffer = 3;
+  call.origin = "b";
+  return call;
+}
+
+CollectiveCall exchange() {
+  CollectiveCall call;
+  call.operand = 0;
+  call.result = 4;
+  call.origin = "a";
+  return call;
+}
+
 /// Two states of eight numbers each, "a" and "b", and buffers within them; "t" is no state.
 Program parts_program() {
   Program program;
@@ -19,13 +35,14 @@ Program parts_program() {
   add("first half of b", Space::state, 16, 128);
   add("t", Space::arena, 16, 0);
   add("nothing", Space::state, 0, 128);
-  program.states = {{.buffer = 0}, {.buffer = 1}};
+  program.states = {State{}, State{}};
+  program.states[1].buffer = 1;
   program.state_bytes = 256;
   program.steps = {
       KernelLaunch{0, {{{4}, 0, 1}}, {}, 0, "no state"},
       KernelLaunch{0, {{{4, 5}, 0, 1}, {{2, 4}, 0, 1}}, {}, 0, "a, in its second segment"},
-      MatmulCall{.a = {.buffer = 4}, .b = {.buffer = 4}, .c = {.buffer = 3}, .origin = "b"},
-      CollectiveCall{.operand = 0, .result = 4, .origin = "a"},
+      product(),
+      exchange(),
       KernelLaunch{0, {{{4}, 0, 1}}, {}, 0, "no state"},
   };
   return program;
