@@ -47,8 +47,8 @@ struct TrainOptions {
   int zero = 1;
   /// Ranks exchange gradients and parameters in buckets of about so many bytes: small ones begin early, large ones are few.
   std::int64_t bucket_bytes = std::int64_t{32} << 20;
-  bool sync_batchnorm = false;           ///< batch normalisation by the statistics of the whole batch, not of a micro-batch
-  std::vector<std::string> lora = {};    ///< globs: these weights get low-rank adapters, which alone train (gcomp/lora.h)
+  bool sync_batchnorm = false;         ///< batch normalisation by the statistics of the whole batch, not of a micro-batch
+  std::vector<std::string> lora = {};  ///< globs: these weights get low-rank adapters, which alone train (gcomp/lora.h)
   std::int64_t lora_rank = 8;
   double lora_alpha = 16;
   Path lora_adapter = {};   ///< PEFT's file to go on from, instead of the three before

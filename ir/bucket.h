@@ -15,8 +15,8 @@ namespace gcomp::ir {
 /// Every part begins at a multiple of so many elements, and so does every row: multiples of 64 bytes of any dtype, as buffers are.
 inline constexpr std::int64_t kBucketPlace = 64;
 
-/// Where the arrays of a bucket lie. Each is cut into as many equal parts as all rows have together, and a row has its parts of every
-/// array, one array after another: what a rank gets of a bucket is its parts of every array.
+/// Where the arrays of a bucket lie. Each is cut into as many equal parts as all rows have together, and a row has its parts of
+/// every array, one array after another: what a rank gets of a bucket is its parts of every array.
 struct BucketLayout {
   std::vector<std::int64_t> places;  ///< element within a row at which the parts of each array begin
   std::vector<std::int64_t> shares;  ///< how many elements of it a row has, zeros behind the array's end included

@@ -29,8 +29,9 @@ struct Buffer {
   std::string name;  ///< of the value it holds; unique within state and io
   Space space = Space::arena;
   TensorType type;
-  std::int64_t offset = 0;  ///< bytes from the start of its space; a multiple of 64. A state's space may have buffers within its own
-  Tensor contents;          ///< constant space only
+  std::int64_t offset =
+      0;            ///< bytes from the start of its space; a multiple of 64. A state's space may have buffers within its own
+  Tensor contents;  ///< constant space only
 
   bool operator==(const Buffer&) const = default;
 };

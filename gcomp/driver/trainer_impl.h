@@ -60,8 +60,8 @@ struct Trainer::Impl {
 
   void open_device(const runtime::DeviceChoice& choice, const DeviceOptions& device_options);
   void adopt_step(std::vector<driver::StepProgram> programs, std::vector<passes::ShardedState> sharded = {});
-  /// Makes programs that read parameters or averages whole see them as they are now, where ranks hold shares of them. All ranks call
-  /// what calls this at the same time.
+  /// Makes programs that read parameters or averages whole see them as they are now, where ranks hold shares of them. All ranks
+  /// call what calls this at the same time.
   void refresh_copies();
   runtime::Program forward_program(std::int64_t batch);
   driver::Forward& forward_pass();

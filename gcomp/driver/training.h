@@ -53,8 +53,8 @@ bool comes_from_onnx(const Trainer& trainer);
 std::optional<IndexFault> find_index_fault(Trainer& trainer);
 /// Arrays that evaluate() reads, after load(); without a program that evaluates, throws UserError.
 std::vector<std::string> evaluation_arrays(Trainer& trainer);
-/// While alive, the first of several ranks can save() and read parameters and averages by itself, whoever holds them. All ranks make
-/// one at the same time.
+/// While alive, the first of several ranks can save() and read parameters and averages by itself, whoever holds them. All ranks
+/// make one at the same time.
 class CollectedStates {
  public:
   explicit CollectedStates(Trainer& trainer);

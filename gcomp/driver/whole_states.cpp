@@ -35,7 +35,8 @@ const ShardedState* WholeStates::with_share(std::string_view own) const {
 /// Of parameters each rank has the whole too, as new as the shares, unless the step itself gathers them.
 const ShardedState* WholeStates::shares_of(std::string_view name) const {
   const ShardedState* one = sharded(name);
-  const bool is_whole_too = one && sharding_ != passes::Sharding::parameters && memory_->entry(one->own).role == StateRole::parameter;
+  const bool is_whole_too =
+      one && sharding_ != passes::Sharding::parameters && memory_->entry(one->own).role == StateRole::parameter;
   return is_whole_too ? nullptr : one;
 }
 

@@ -32,7 +32,7 @@ inline constexpr Sample kRootedSamples[] = {{"f64[2,3]", "{ranks=1, root=0}"}};
 inline constexpr Sample kBucketSamples[] = {
     {"f64[3,4] f64[5] f64[]", "{rows=2}"}, {"f64[8]", "{rows=1}"}, {"f64[130] f64[2]", "{rows=1, parts=2}"}};
 inline constexpr Sample kUnbucketSamples[] = {{"f64[2,192]", "{shapes=\"[3,4] [5] []\"}"},
-                                             {"f64[1,384]", "{parts=2, shapes=\"[130] [2]\"}"}};
+                                              {"f64[1,384]", "{parts=2, shapes=\"[130] [2]\"}"}};
 
 inline std::int64_t ranks_of(const InferContext& c) {
   const std::int64_t ranks = c.attributes.integer("ranks");
@@ -183,9 +183,9 @@ constexpr OpDef kBucket{
         },
     .gradient =
         [](GradientContext& g) {
-          const std::vector<Var> arrays =
-              g.builder().apply_many(kUnbucket, {g.dy()}, {{"shapes", bucket_shapes(types_of(g.node().operands))},
-                                                           {"parts", g.attributes().integer("parts")}});
+          const std::vector<Var> arrays = g.builder().apply_many(
+              kUnbucket, {g.dy()},
+              {{"shapes", bucket_shapes(types_of(g.node().operands))}, {"parts", g.attributes().integer("parts")}});
           for (std::size_t i = 0; i < arrays.size(); ++i) g.add(i, arrays[i]);
         },
     .samples = kBucketSamples,

@@ -38,7 +38,8 @@ constexpr OpDef kSquareSums{
           std::vector<Var> sums;
           for (std::size_t i = 0; e.has(i); ++i) {
             Var x = b.cast(e.operand(i), DType::f64);
-            const std::int64_t elements = x.type().elements(), part = square_sum_part(elements, parts), count = square_sums_of(part);
+            const std::int64_t elements = x.type().elements(), part = square_sum_part(elements, parts),
+                               count = square_sums_of(part);
             x = b.pad(b.reshape(x * x, {elements}), {0}, {parts * part - elements}, 0);
             x = b.pad(b.reshape(x, {parts, part}), {0, 0}, {0, count * kSquareSumBlock - part}, 0);
             sums.push_back(b.sum(b.reshape(x, {parts, count, kSquareSumBlock}), {2}));

@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "ir/builder.h"
 #include "ir/bucket.h"
+#include "ir/builder.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::passes {
@@ -134,7 +134,8 @@ void gather_parameters(Graph& shard, const ShardedList& parameters, const Value*
   }
   // Buckets of one pass in the other order are others, and so not taken for common subexpressions.
   ShardedList reversed(read.rbegin(), read.rend());
-  const std::vector<ShardedList> forward = buckets_of(read, options.bucket_bytes), backward = buckets_of(reversed, options.bucket_bytes);
+  const std::vector<ShardedList> forward = buckets_of(read, options.bucket_bytes),
+                                 backward = buckets_of(reversed, options.bucket_bytes);
   Builder b(shard, SharedText("gather"));
   GatheredPass first(b, forward, own, options), second(b, backward, own, options);
   GatheredPass* pass = &first;

@@ -8,9 +8,9 @@
 //   ... %w ...                        %a = all_gather (bucket %w.own, ...) {ranks=N}
 //                                     %w = unbucket (reshape %a) {parts=S/N}       ... %w ...
 //
-// A gradient is given away where it has come to be, and a bucket of parameters is gathered where a forward pass first reads one, and
-// once more for the backward pass: `order` then finds when. Each run of the program has one shard of each rank, whose sum is a node
-// of the tree that all shards are added by: rank r of N has the shards r, N + r, 2 N + r, ...
+// A gradient is given away where it has come to be, and a bucket of parameters is gathered where a forward pass first reads one,
+// and once more for the backward pass: `order` then finds when. Each run of the program has one shard of each rank, whose sum is a
+// node of the tree that all shards are added by: rank r of N has the shards r, N + r, 2 N + r, ...
 #pragma once
 
 #include <cstdint>

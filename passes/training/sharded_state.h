@@ -15,15 +15,15 @@ inline std::string own_name(std::string_view state) { return std::string(state) 
 
 /// What ranks hold a share of, each more than the one before: the stages of ZeRO (Rajbhandari et al., 2020).
 enum class Sharding : std::uint8_t {
-  none,       ///< each rank holds all
+  none,        ///< each rank holds all
   optimizer,   ///< its states
   gradients,   ///< and what adds up of gradients
   parameters,  ///< and the parameters
 };
 inline constexpr Sharding kMostSharding = Sharding::parameters;
 
-/// Whether rank r of N has the shards r, N + r, 2 N + r, ... of a batch, and not neighbours: where the sum over the ranks' shards of
-/// one run is what goes on.
+/// Whether rank r of N has the shards r, N + r, 2 N + r, ... of a batch, and not neighbours: where the sum over the ranks' shards
+/// of one run is what goes on.
 constexpr bool takes_turns(Sharding sharding) { return sharding >= Sharding::gradients; }
 
 /// Rank r has the elements from r * share on, in row-major order, in the state `own`, f32[share]; zeros stand behind the last.

@@ -17,7 +17,7 @@ namespace {
 // -ffp-contract=fast, where a program allows it, is the one liberty with rounding (fused multiply-add); no -ffast-math: NaN and
 // infinities keep their meaning.
 const std::vector<std::string> kFlags = {
-    "-std=c++17",          "-O3", "-fPIC", "-fno-math-errno", "-fopenmp-simd", "-fno-trapping-math", "-fvisibility=hidden", "-w"};
+    "-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fopenmp-simd", "-fno-trapping-math", "-fvisibility=hidden", "-w"};
 // Kernel text shares its subexpressions itself; GCC's partial redundancy elimination and jump threading would turn its selects back
 // into branches, which the vectorizer then refuses. Clang knows no such options.
 const std::vector<std::string> kGccFlags = {"-fno-tree-pre", "-fno-thread-jumps"};

@@ -2,8 +2,8 @@
 // library calls in order, outputs and flags copied back. A run copies its inputs on the copy stream, while the run before still
 // computes, and launches the slot's graph behind that copy. Inputs and outputs live in pinned memory of the slot.
 //
-// Where programs run beside it, the step is cut into several graphs: between two of them events of the other stream are recorded and
-// waited for, which has one meaning in every version of CUDA, and costs a launch of some microseconds for an exchange.
+// Where programs run beside it, the step is cut into several graphs: between two of them events of the other stream are recorded
+// and waited for, which has one meaning in every version of CUDA, and costs a launch of some microseconds for an exchange.
 //
 // A batch in several shards is one run of a slot for the host, whose pinned memory then holds the inputs of all. On the device the
 // shards take turns with the two sets of inputs and graphs; a copy waits there, and not on the host, for the shard before the last.

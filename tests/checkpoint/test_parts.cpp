@@ -60,7 +60,8 @@ struct Parts : testing::Test {
   }
   std::vector<std::string> names() const {
     std::vector<std::string> found;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder.path())) found.push_back(entry.path().filename().string());
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder.path()))
+      found.push_back(entry.path().filename().string());
     std::ranges::sort(found);
     return found;
   }
@@ -72,9 +73,8 @@ TEST_F(Parts, BecomeOneCheckpoint) {
   EXPECT_EQ(names(), std::vector<std::string>{"step-00000007"}) << "parts are gone";
   const Manifest manifest = read_manifest(path);
   verify_files(path, manifest);
-  const std::vector<TensorPiece> wanted{{"moments-0-of-3.safetensors", 0, 64},
-                                        {"moments-1-of-3.safetensors", 64, 64},
-                                        {"moments-2-of-3.safetensors", 128, 22}};
+  const std::vector<TensorPiece> wanted{
+      {"moments-0-of-3.safetensors", 0, 64}, {"moments-1-of-3.safetensors", 64, 64}, {"moments-2-of-3.safetensors", 128, 22}};
   EXPECT_EQ(manifest.tensors.at("w.exp_avg").pieces, wanted);
   EXPECT_EQ(manifest.tensors.at("b.exp_avg").pieces, (std::vector<TensorPiece>{{"moments-0-of-3.safetensors", 0, 5}}));
   const std::map<std::string, Tensor> tensors = read_tensors(path, manifest);

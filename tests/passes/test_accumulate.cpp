@@ -9,8 +9,8 @@
 
 #include "ir/builder.h"
 #include "ir/interpret.h"
-#include "ir/tree_sum.h"
 #include "ir/ops/table.h"
+#include "ir/tree_sum.h"
 #include "passes/pipeline.h"
 
 namespace gcomp::passes {

@@ -94,8 +94,8 @@ class RankMachine {
     const Accumulation& parts = *step_.accumulation;
     const std::int64_t own = shards_ / std::ssize(states_);
     const auto shard_inputs = [&](std::size_t rank, std::int64_t shard) {
-      const std::int64_t number = in_turns_ ? shard * std::ssize(states_) + static_cast<std::int64_t>(rank)
-                                            : static_cast<std::int64_t>(rank) * own + shard;
+      const std::int64_t number =
+          in_turns_ ? shard * std::ssize(states_) + static_cast<std::int64_t>(rank) : static_cast<std::int64_t>(rank) * own + shard;
       Tensor label(DType::i64, {kRowsOfShard});
       for (std::int64_t i = 0; i < kRowsOfShard; ++i) label.set(i, static_cast<double>((number * 7 + i * 5) % kLabels));
       return Named{{"x", random_rows({kRowsOfShard, kWidth}, 100 * turn + static_cast<unsigned>(number))},
@@ -178,7 +178,8 @@ void expect_states_of_one_rank(const RankOptions& options, const Numbers& number
       RankMachine several(shared, shards, ranks, options.sharding);
       for (unsigned turn = 0; turn < 2; ++turn) several.run_step(turn);
       for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank)
-        for (const std::string& name : names) several.expect_state(rank, name, one.state(0, name), options.sharding != Sharding::parameters);
+        for (const std::string& name : names)
+          several.expect_state(rank, name, one.state(0, name), options.sharding != Sharding::parameters);
     }
   }
 }

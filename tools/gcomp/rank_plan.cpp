@@ -71,8 +71,8 @@ std::int64_t RankPlan::runs_of(const std::string& program) const {
   int level = 0;
   std::from_chars(program.data() + combine.size(), program.data() + program.size(), level);
   const std::int64_t half = std::int64_t{1} << level;  // after shards half - 1, 3 half - 1, ... but the last of a node
-  const ir::OwnNodes nodes = passes::takes_turns(static_cast<passes::Sharding>(zero)) ? ir::OwnNodes{1, shards}
-                                                                                     : ir::own_nodes(shards * ranks, ranks);
+  const ir::OwnNodes nodes =
+      passes::takes_turns(static_cast<passes::Sharding>(zero)) ? ir::OwnNodes{1, shards} : ir::own_nodes(shards * ranks, ranks);
   return (nodes.shards - 1 + half) / (2 * half) * nodes.count;
 }
 

@@ -13,10 +13,8 @@ namespace {
 constexpr std::int64_t kAlignment = 64;
 
 constexpr std::pair<ir::StateRole, std::string_view> kKinds[] = {
-    {ir::StateRole::parameter, "parameters"},
-    {ir::StateRole::running_statistic, "statistics"},
-    {ir::StateRole::optimizer, "optimizer state"},
-    {ir::StateRole::counter, "counters"},
+    {ir::StateRole::parameter, "parameters"},       {ir::StateRole::running_statistic, "statistics"},
+    {ir::StateRole::optimizer, "optimizer state"},  {ir::StateRole::counter, "counters"},
     {ir::StateRole::scratch, "gradients and sums"},
 };
 
