@@ -12,6 +12,7 @@
 #include "passes/input_form.h"
 #include "passes/pipeline.h"
 #include "passes/row_dependence.h"
+#include "passes/training/distribute.h"
 
 namespace gcomp::driver {
 namespace {
@@ -88,6 +89,7 @@ std::map<std::string, TensorType> found_arrays(const Model& model, const GraphOp
 passes::PipelineOptions pass_options(const runtime::Target& target, const CompileHooks& hooks) {
   passes::PipelineOptions options;
   options.disabled = hooks.disabled;
+  if (hooks.horizontal_bytes > 0) options.fuse.horizontal_bytes = hooks.horizontal_bytes;
   options.target = codegen::target_info(target);
   options.maker = "the import";
   options.observer = hooks.pass;
@@ -300,7 +302,11 @@ std::vector<StepGraph> step_graphs(ModelGraph& made, const CompileHooks& hooks) 
   if (!made.accumulation) return graphs;
   CompileHooks sums = hooks;  // copies stay what they are: one launch for all (passes/training/accumulate.h)
   sums.disabled.emplace_back("simplify");
-  graphs.push_back({std::move(made.accumulation->shard), made.accumulation->lock_step ? kLockStepProgram : kShardProgram, hooks});
+  // Casts of parameters and gradients go by buckets too, so that exchanges run beside the rest of a pass.
+  CompileHooks by_bucket = hooks;
+  by_bucket.horizontal_bytes = passes::DistributeOptions().bucket_bytes;
+  graphs.push_back(
+      {std::move(made.accumulation->shard), made.accumulation->lock_step ? kLockStepProgram : kShardProgram, by_bucket});
   if (made.accumulation->count) graphs.push_back({std::move(*made.accumulation->count), kCountProgram, hooks});
   for (std::size_t i = 0; i < made.accumulation->combine.size(); ++i)
     graphs.push_back({std::move(made.accumulation->combine[i]), concat(kCombineProgram, i), sums});

@@ -42,6 +42,8 @@ struct CompileHooks {
   /// gcomp failed on this graph, which is as it was before the passes. The error follows.
   std::function<void(const ir::Graph&, const std::string& error)> internal_error;
   std::vector<std::string> disabled;  ///< passes to leave out
+  /// What one launch over many parameters makes at most (passes::FuseOptions); 0 for any amount.
+  std::int64_t horizontal_bytes = 0;
 };
 
 /// What decides a model's graph.

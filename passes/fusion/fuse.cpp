@@ -67,9 +67,9 @@ bool split_wide_concatenations(Graph& graph, const FuseOptions& options) {
 bool fuse(Graph& graph, const FuseOptions& options) {
   const bool split = split_wide_concatenations(graph, options);
   std::vector<FusionUnit> units = inline_maps(graph, options);
-  if (options.horizontal_fusion) fuse_parameter_casts(units);
+  if (options.horizontal_fusion) fuse_parameter_casts(units, options.horizontal_bytes);
   if (options.loop_fusion) fuse_nests(units, graph, options);
-  if (options.horizontal_fusion) fuse_updates(units, graph);
+  if (options.horizontal_fusion) fuse_updates(units, graph, options.horizontal_bytes);
   const bool fused = split || std::any_of(units.begin(), units.end(), [](const FusionUnit& unit) { return unit.is_nest(); });
   const std::size_t before = fused ? 0 : hash_of(graph);  // without kernels, only nodes may have moved or gone
   rebuild(graph, units);

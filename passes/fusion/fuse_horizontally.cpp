@@ -76,14 +76,19 @@ void canonicalize(LoopNest& nest, std::vector<Value*>& operands) {
 /// Units of one formula, fused as they come.
 class Groups {
  public:
+  explicit Groups(std::int64_t most_bytes) : most_bytes_(most_bytes) {}
+
   /// False if the unit is no flat map; then it stays where it is.
   bool take(FusionUnit& unit, std::string_view what) {
     std::optional<LoopNest> flat = flattened(unit);
     if (!flat) return false;
     std::vector<Value*> operands = unit.operands;
     canonicalize(*flat, operands);
+    std::int64_t bytes = 0;
+    for (const Value* result : unit.results) bytes += result->type.bytes();
     auto group = std::find_if(groups_.begin(), groups_.end(), [&](const FusionUnit& g) {
-      return g.nest == *flat && g.results.size() == static_cast<std::size_t>(g.segments) * unit.results.size();
+      return g.nest == *flat && g.results.size() == static_cast<std::size_t>(g.segments) * unit.results.size() &&
+             bytes_[static_cast<std::size_t>(&g - groups_.data())] <= most_bytes_ - bytes;
     });
     if (group == groups_.end()) {
       FusionUnit made;
@@ -91,8 +96,10 @@ class Groups {
       made.origin = concat(what, " of ", (unit.results[0]->name.empty() ? operands : unit.results)[0]->name);
       made.fixed = true;
       groups_.push_back(std::move(made));
+      bytes_.push_back(0);
       group = groups_.end() - 1;
     }
+    bytes_[static_cast<std::size_t>(group - groups_.begin())] += bytes;
     group->operands.insert(group->operands.end(), operands.begin(), operands.end());
     group->results.insert(group->results.end(), unit.results.begin(), unit.results.end());
     ++group->segments;
@@ -103,16 +110,18 @@ class Groups {
   }
 
  private:
+  std::int64_t most_bytes_;
   std::vector<FusionUnit> groups_;
+  std::vector<std::int64_t> bytes_;  // of the results of each
 };
 
 bool is_update(const FusionUnit& unit) { return unit.node && unit.node->op->kind == Kind::update; }
 
 }  // namespace
 
-void fuse_parameter_casts(std::vector<FusionUnit>& units) {
+void fuse_parameter_casts(std::vector<FusionUnit>& units, std::int64_t most_bytes) {
   if (std::none_of(units.begin(), units.end(), is_update)) return;
-  Groups casts;
+  Groups casts(most_bytes);
   std::vector<FusionUnit> rest;
   for (FusionUnit& unit : units)
     if (!unit.parameter_cast || !casts.take(unit, "cast")) rest.push_back(std::move(unit));
@@ -121,7 +130,7 @@ void fuse_parameter_casts(std::vector<FusionUnit>& units) {
   for (FusionUnit& unit : rest) units.push_back(std::move(unit));
 }
 
-void fuse_updates(std::vector<FusionUnit>& units, const Graph& graph) {
+void fuse_updates(std::vector<FusionUnit>& units, const Graph& graph, std::int64_t most_bytes) {
   std::unordered_map<const Value*, std::vector<const FusionUnit*>> readers;
   for (const FusionUnit& unit : units)
     for (const Value* operand : unit.operands)
@@ -134,7 +143,7 @@ void fuse_updates(std::vector<FusionUnit>& units, const Graph& graph) {
              std::all_of(users.begin(), users.end(), [](const FusionUnit* u) { return is_update(*u); });
     });
   };
-  Groups groups;
+  Groups groups(most_bytes);
   std::vector<FusionUnit> rest;
   for (FusionUnit& unit : units)
     if (!unit.is_nest() || !feeds_updates_only(unit) || !groups.take(unit, "update")) rest.push_back(std::move(unit));

@@ -34,10 +34,10 @@ struct FusionUnit {
 std::vector<FusionUnit> inline_maps(ir::Graph& graph, const FuseOptions& options);
 /// Before step 2: such casts, of equal types, become one unit at the front. In a step that trains alone: the backward pass reads
 /// most of them again, whereas an inference graph would only hold them longer.
-void fuse_parameter_casts(std::vector<FusionUnit>& units);
+void fuse_parameter_casts(std::vector<FusionUnit>& units, std::int64_t most_bytes);
 /// Step 2.
 void fuse_nests(std::vector<FusionUnit>& units, const ir::Graph& graph, const FuseOptions& options);
 /// Step 3: units that feed nothing but updates, of equal nests up to their extents.
-void fuse_updates(std::vector<FusionUnit>& units, const ir::Graph& graph);
+void fuse_updates(std::vector<FusionUnit>& units, const ir::Graph& graph, std::int64_t most_bytes);
 
 }  // namespace gcomp::passes
