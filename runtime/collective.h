@@ -19,10 +19,21 @@ class OtherRankFailed : public DeviceError {
   using DeviceError::DeviceError;
 };
 
-/// A text of each rank, by rank. All ranks call this and the next at the same time.
+/// What all ranks throw together, and know that the others do: agree() passes it on.
+class AgreedFailure : public Error {
+ public:
+  AgreedFailure(ExitCode code, const std::string& text, bool by_all) : Error(code, text), by_all_(by_all) {}
+  bool by_all() const { return by_all_; }  ///< each rank failed by itself, with the same words
+
+ private:
+  bool by_all_;
+};
+
+/// A text of each rank, by rank. All ranks call this and agree() in the same order; one that has failed within agree() may leave
+/// out what the others still gather before they come to its end: they throw its AgreedFailure then.
 std::vector<std::string> gather_texts(Communicator& ranks, const std::string& text);
-/// Does the work on each rank. Where it threw an Error on any, all throw a DeviceError: that of the first of these, whose own
-/// fault it is where any says so, as it was where all say the same, else with its rank: "rank 2 of 4 (host): ...".
+/// Does the work on each rank. Where it threw an Error on any, all throw the AgreedFailure of the first of these, of one whose own
+/// fault it is where any says so: as it was where all say the same, else with its rank: "rank 2 of 4 (host): ...".
 void agree(Communicator& ranks, const std::function<void()>& work);
 
 }  // namespace gcomp::runtime

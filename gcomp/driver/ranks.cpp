@@ -7,42 +7,12 @@
 #include "gcomp/driver/checkpoint_manifest.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
+#include "runtime/collective.h"
 
 namespace gcomp::driver {
-namespace {
-
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
-
-/// What is wrong on one rank, as a text: the exit code, the machine, and the message.
-std::string error_text(const Error& error, const std::string& host) {
-  return concat(static_cast<int>(error.code()), "\n", host, "\n", error.what());
-}
-
-struct RankFailure {
-  int code = 0;
-  std::string host, message;
-};
-
-RankFailure parse_failure(const std::string& text) {
-  const std::size_t host = text.find('\n') + 1, message = text.find('\n', host) + 1;
-  return {std::stoi(text), text.substr(host, message - 1 - host), text.substr(message)};
-}
-
-}  // namespace
 
 std::vector<std::string> Ranks::gather(const std::string& text) const {
-  if (!several()) return {text};
-  const auto count = static_cast<std::size_t>(size());
-  std::uint64_t length = text.size();
-  std::vector<std::uint64_t> lengths(count);
-  communicator_->all_gather(std::as_bytes(std::span(&length, 1)), std::as_writable_bytes(std::span(lengths)));
-  const std::size_t longest = *std::ranges::max_element(lengths);
-  std::string own = text, all(longest * count, '\0');
-  own.resize(longest);
-  if (longest > 0) communicator_->all_gather(bytes_of(own), std::as_writable_bytes(std::span(all)));
-  std::vector<std::string> texts;
-  for (std::size_t r = 0; r < count; ++r) texts.push_back(all.substr(r * longest, lengths[r]));
-  return texts;
+  return several() ? runtime::gather_texts(*communicator_, text) : std::vector<std::string>{text};
 }
 
 std::string Ranks::from_first(const std::string& text) const {
@@ -58,23 +28,20 @@ std::string Ranks::from_first(const std::string& text) const {
 void Ranks::agree(const std::function<void()>& work) const {
   if (!several()) return work();
   std::exception_ptr own;
-  std::string text;
   try {
-    work();
-  } catch (const Error& error) {
-    own = std::current_exception();
-    text = error_text(error, communicator_->host());
+    runtime::agree(*communicator_, [&] {
+      try {
+        work();
+      } catch (const Error&) {
+        own = std::current_exception();
+        throw;
+      }
+    });
+  } catch (const runtime::AgreedFailure& failure) {
+    ended_ = true;
+    if (own && failure.by_all()) std::rethrow_exception(own);
+    throw;
   }
-  const std::vector<std::string> texts = gather(text);
-  const auto first = std::ranges::find_if(texts, [](const std::string& text) { return !text.empty(); });
-  if (first == texts.end()) return;
-  ended_ = true;
-  const RankFailure failure = parse_failure(*first);
-  const bool all = std::ranges::all_of(
-      texts, [&](const std::string& text) { return !text.empty() && parse_failure(text).message == failure.message; });
-  if (all) std::rethrow_exception(own);
-  const std::string where = concat("rank ", first - texts.begin(), " of ", size(), " (", failure.host, "): ");
-  throw Error(static_cast<ExitCode>(failure.code), where + failure.message);
 }
 
 RankFailed Ranks::failed(const Error& error) const {

