@@ -19,7 +19,8 @@ struct FuseOptions {
   bool inlining = true;           ///< step 1 beyond views of constants; off: one kernel an op
   bool loop_fusion = true;        ///< step 2
   bool horizontal_fusion = true;  ///< step 3
-  /// Step 3: one launch makes about so many bytes, so that what comes early need not wait for what comes late.
+  /// Step 3: one launch makes about so many bytes and stands where the first is read or the last is made, so that what comes early
+  /// need not wait for what comes late.
   std::int64_t horizontal_bytes = INT64_MAX;
   int max_operands = 24;  ///< buffers of one kernel
   int max_terms = 400;    ///< of one kernel's formulas: its text, and with it the time that it compiles

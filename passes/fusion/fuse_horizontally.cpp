@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
+#include <utility>
 
 #include "ir/base/hash.h"
 #include "passes/fusion/fusion_units.h"
@@ -108,6 +110,45 @@ class Groups {
   void move_to(std::vector<FusionUnit>& units) {
     for (FusionUnit& unit : groups_) units.push_back(std::move(unit));
   }
+  bool are_bounded() const { return most_bytes_ < INT64_MAX; }
+
+  /// Each before the first of `others` that reads one of its results.
+  std::vector<FusionUnit> before_readers(std::vector<FusionUnit> others) {
+    std::unordered_map<const Value*, std::size_t> maker;
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      for (const Value* result : groups_[g].results) maker[result] = g;
+    std::vector<char> placed(groups_.size());
+    std::vector<FusionUnit> made;
+    for (FusionUnit& unit : others) {
+      for (const Value* operand : unit.operands)
+        if (const auto found = maker.find(operand); found != maker.end() && !std::exchange(placed[found->second], 1))
+          made.push_back(std::move(groups_[found->second]));
+      made.push_back(std::move(unit));
+    }
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      if (!placed[g]) made.push_back(std::move(groups_[g]));
+    return made;
+  }
+
+  /// Each after the last of `others` that makes one of its operands.
+  std::vector<FusionUnit> after_operands(std::vector<FusionUnit> others) {
+    std::unordered_map<const Value*, std::vector<std::size_t>> readers;
+    std::vector<std::size_t> last(groups_.size());  // 1 past it
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      for (const Value* operand : groups_[g].operands) readers[operand].push_back(g);
+    for (std::size_t u = 0; u < others.size(); ++u)
+      for (const Value* result : others[u].results)
+        if (const auto found = readers.find(result); found != readers.end())
+          for (const std::size_t g : found->second) last[g] = u + 1;
+    std::vector<std::vector<std::size_t>> behind(others.size() + 1);
+    for (std::size_t g = 0; g < groups_.size(); ++g) behind[last[g]].push_back(g);
+    std::vector<FusionUnit> made;
+    for (std::size_t u = 0; u <= others.size(); ++u) {
+      if (u > 0) made.push_back(std::move(others[u - 1]));
+      for (const std::size_t g : behind[u]) made.push_back(std::move(groups_[g]));
+    }
+    return made;
+  }
 
  private:
   std::int64_t most_bytes_;
@@ -126,6 +167,10 @@ void fuse_parameter_casts(std::vector<FusionUnit>& units, std::int64_t most_byte
   for (FusionUnit& unit : units)
     if (!unit.parameter_cast || !casts.take(unit, "cast")) rest.push_back(std::move(unit));
   units.clear();
+  if (casts.are_bounded()) {
+    units = casts.before_readers(std::move(rest));
+    return;
+  }
   casts.move_to(units);
   for (FusionUnit& unit : rest) units.push_back(std::move(unit));
 }
@@ -151,7 +196,8 @@ void fuse_updates(std::vector<FusionUnit>& units, const Graph& graph, std::int64
   units.clear();
   for (FusionUnit& unit : rest)
     if (!is_update(unit)) units.push_back(std::move(unit));
-  groups.move_to(units);
+  if (groups.are_bounded()) units = groups.after_operands(std::move(units));
+  else groups.move_to(units);
   for (FusionUnit& unit : rest)
     if (is_update(unit)) units.push_back(std::move(unit));
 }
