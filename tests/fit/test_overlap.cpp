@@ -17,6 +17,7 @@
 #include "gcomp/driver/training.h"
 #include "gcomp/fit.h"
 #include "gcomp/gcomp.h"
+#include "tests/drive/recorded_model.h"
 #include "tests/fit/small_training.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/thread_ranks.h"
