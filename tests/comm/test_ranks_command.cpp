@@ -88,6 +88,17 @@ TEST_F(RanksCommand, WriteWhatOneProcessWritesWithStatisticsOfTheBatch) {
   for (const char* ranks : {"2", "4", "8"}) EXPECT_TRUE(bytes({"--ranks", ranks}) == one) << ranks << " ranks";
 }
 
+/// Exchanges of many small buckets beside what is computed, and by themselves.
+TEST_F(RanksCommand, WriteTheSameWhetherExchangesOverlapOrNot) {
+  const std::string one = folder_ / "one.onnx", out = folder_ / "ranks.onnx";
+  ASSERT_EQ(train("8", {"--micro-batches", "8", "--out", one}).exit_code, 0);
+  for (const Words& flags : {Words{"--ranks", "2"}, Words{"--ranks", "4"}, Words{"--ranks", "4", "--no-overlap"}}) {
+    const CommandResult result = train("8", joined(flags, {"--bucket-mib", "0.002", "--out", out}));
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_TRUE(contents(out) == contents(one)) << flags[1] << " ranks" << (flags.size() > 2 ? ", without overlap" : "");
+  }
+}
+
 /// The first rank alone writes and speaks.
 TEST_F(RanksCommand, SpeakOnce) {
   const CommandResult result = train("4", {"--ranks", "4", "--eval-data", ranked_fixture("cnn.npz"), "--metrics",
