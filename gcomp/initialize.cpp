@@ -55,7 +55,7 @@ class Initialization {
   /// Parameters that no training step reads come with the forward pass.
   void bind_all() {
     const bool some_missing = std::ranges::any_of(
-        impl_.saved.weights, [&](const std::string& name) { return file_.contains(name) && !impl_.memory->contains(name); });
+        impl_.saved.weights, [&](const std::string& name) { return file_.contains(name) && !impl_.states.contains(name); });
     if (impl_.source && some_missing) impl_.forward_pass();
   }
 

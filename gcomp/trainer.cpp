@@ -211,8 +211,8 @@ void Trainer::write(std::string_view state, const TensorView& value) {
 
 void Trainer::check_finite() const {
   for (const std::string& name : impl_->saved.weights) {
-    if (!impl_->memory->contains(name) || !is_float(impl_->memory->entry(name).type.dtype)) continue;
-    const Tensor value = impl_->memory->read(name);
+    if (!impl_->states.contains(name) || !is_float(impl_->states.entry(name).type.dtype)) continue;
+    const Tensor value = impl_->states.read(name);
     std::int64_t bad = 0;
     double first = 0;
     for (std::int64_t i = 0; i < value.elements(); ++i)
@@ -227,8 +227,8 @@ void Trainer::check_finite() const {
 std::string Trainer::weights_digest() const {
   std::string summary;
   for (const std::string& name : impl_->saved.weights) {
-    if (!impl_->memory->contains(name)) continue;
-    const Tensor value = impl_->memory->read(name);
+    if (!impl_->states.contains(name)) continue;
+    const Tensor value = impl_->states.read(name);
     summary += concat(name.size(), " ", name, " ", to_string(value.type()), " ", runtime::sha256(value.bytes()), "\n");
   }
   return runtime::sha256(std::as_bytes(std::span(summary)));
@@ -270,7 +270,7 @@ void Trainer::save(const Path& path, Weights which) {
   const auto is_trained = [&](const std::string& name) { return std::ranges::count(self.saved.trained, name) > 0; };
   std::map<std::string, Tensor> weights;
   for (const std::string& name : self.saved.weights)
-    if (self.memory->contains(name))
+    if (self.states.contains(name))
       weights.emplace(name, self.states.read(which == Weights::averaged && is_trained(name) ? passes::average_name(name) : name));
   if (self.saved.lora) driver::merge_adapters(*self.saved.lora, weights);
   const std::string bytes = frontend::export_onnx_bytes(

@@ -98,7 +98,7 @@ def main():
         make_models.write(options.models, name)
     for title, words in (("GPT-2 124M, 1,024 tokens, 32 rows a GPU", GPT2), ("BERT-base, 128 tokens, 256 rows a GPU", BERT),
                          ("ResNet-50, 224 x 224, 256 rows a GPU", [*RESNET, "--batch", "256"])):
-        scaling_table(options, f"{title}, as ranks train today", [*words, *H200, *TODAY, "--ranks", "1,2,4,8,16"])
+        scaling_table(options, f"{title}, nothing shared, one after another (`--zero 0 --no-overlap`)", [*words, *H200, *TODAY, "--ranks", "1,2,4,8,16"])
         scaling_table(options, f"{title}, ZeRO 1, overlap as programs allow", [*words, *H200, "--ranks", RANKS])
         scaling_table(options, f"{title}, with what would help", [*words, *H200, *BEST, "--ranks", RANKS])
     strong = ["gpt2", "--batch", "512", "--micro-batches", "64", "--scaling", "strong"]

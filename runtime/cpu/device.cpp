@@ -70,8 +70,11 @@ class CpuDevice final : public Device {
   std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CpuStateMemory>(beside_); }
 
   BesideExchanges exchanges_beside() const override {
-    const bool can = options_.overlap && options_.communicator && options_.communicator->beside();
-    return can ? BesideExchanges::freely : BesideExchanges::none;
+    if (!options_.communicator || options_.overlap == Optional<bool>(false)) return BesideExchanges::none;
+    // Threads that hand work to each other on processors that all compute wait longer than the exchange takes.
+    const bool has_room = pool_->size() * options_.communicator->size() < available_processors();
+    if (!options_.overlap && !has_room) return BesideExchanges::none;
+    return options_.communicator->beside() ? BesideExchanges::freely : BesideExchanges::none;
   }
 
   std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,

@@ -84,7 +84,7 @@ class CudaDevice final : public Device {
   std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CudaStateMemory>(session_); }
 
   BesideExchanges exchanges_beside() const override {
-    return options_.overlap && session_->nccl ? BesideExchanges::in_order : BesideExchanges::none;
+    return options_.overlap.value_or(true) && session_->nccl ? BesideExchanges::in_order : BesideExchanges::none;
   }
 
   std::unique_ptr<Executable> load_program(Program program, std::shared_ptr<StateMemory> states,

@@ -74,6 +74,19 @@ TEST_F(RanksCommand, WriteWhatOneProcessWrites) {
   }
 }
 
+/// The first rank writes parameters and averages of which it holds a share.
+TEST_F(RanksCommand, WriteWhatOneProcessWritesHoweverMuchIsShared) {
+  const auto written = [&](const Words& flags) {
+    const std::string out = folder_ / "t.onnx", average = folder_ / "ema.onnx";
+    const CommandResult result = train("8", joined(flags, {"--ema", "0.9", "--out", out, "--out-ema", average}));
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return std::pair(contents(out), contents(average));
+  };
+  const auto one = written({"--micro-batches", "8"});
+  EXPECT_NE(one.first, one.second);
+  for (const char* zero : {"0", "2", "3"}) EXPECT_TRUE(written({"--ranks", "4", "--zero", zero}) == one) << "--zero " << zero;
+}
+
 /// Statistics of the whole batch go between processes in the middle of a step.
 TEST_F(RanksCommand, WriteWhatOneProcessWritesWithStatisticsOfTheBatch) {
   const auto bytes = [&](const Words& more) {
@@ -92,7 +105,8 @@ TEST_F(RanksCommand, WriteWhatOneProcessWritesWithStatisticsOfTheBatch) {
 TEST_F(RanksCommand, WriteTheSameWhetherExchangesOverlapOrNot) {
   const std::string one = folder_ / "one.onnx", out = folder_ / "ranks.onnx";
   ASSERT_EQ(train("8", {"--micro-batches", "8", "--out", one}).exit_code, 0);
-  for (const Words& flags : {Words{"--ranks", "2"}, Words{"--ranks", "4"}, Words{"--ranks", "4", "--no-overlap"}}) {
+  for (const Words& flags :
+       {Words{"--ranks", "2", "--overlap"}, Words{"--ranks", "4", "--overlap"}, Words{"--ranks", "4", "--no-overlap"}}) {
     const CommandResult result = train("8", joined(flags, {"--bucket-mib", "0.002", "--out", out}));
     ASSERT_EQ(result.exit_code, 0) << result.errors;
     EXPECT_TRUE(contents(out) == contents(one)) << flags[1] << " ranks" << (flags.size() > 2 ? ", without overlap" : "");

@@ -132,8 +132,10 @@ void RankFlags::add(ArgumentParser& parser) {
       .group(group);
   parser
       .add_flag("--no-overlap", no_overlap,
-                "no exchange goes on while this process computes; the result is the same (default: each as soon as it can)")
+                "no exchange goes on while this process computes; the result is the same (default: each as soon as it can, on CPUs "
+                "where processors are left for that)")
       .group(group);
+  parser.add_flag("--overlap", overlap, "exchanges go on while this process computes, whatever processors there are").group(group);
   parser.add_option("--mpi-plugin", plugin, "libgcomp_mpi.so, where it is not beside gcomp").type_name("FILE").group(group);
   parser
       .add_flag("--time-exchanges", time_exchanges,

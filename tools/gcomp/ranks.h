@@ -14,7 +14,7 @@ namespace gcomp::tools {
 struct RankFlags {
   std::int64_t ranks = 0;  ///< 0: as many as a launcher started
   std::string distributed = "auto", plugin;
-  bool time_exchanges = false, no_overlap = false;
+  bool time_exchanges = false, overlap = false, no_overlap = false;
 
   void add(ArgumentParser& parser);
 };

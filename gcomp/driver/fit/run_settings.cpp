@@ -7,9 +7,9 @@ namespace gcomp::driver {
 namespace {
 
 constexpr std::string_view kDecidesNothing[] = {
-    "bucket-mib",        "checkpoint-every", "check-steps", "compiler",   "compiler-timeout", "distributed", "keep", "library",
-    "log-every",         "max-time",         "metrics",     "mpi-plugin", "no-cache",         "no-overlap",  "out",  "out-ema",
-    "export-preprocess", "prefetch",         "ranks",       "run-dir",    "threads",          "workers",     "zero",
+    "bucket-mib", "checkpoint-every",  "check-steps", "compiler",   "compiler-timeout", "distributed", "keep",    "library",
+    "log-every",  "max-time",          "metrics",     "mpi-plugin", "no-cache",         "no-overlap",  "overlap", "out",
+    "out-ema",    "export-preprocess", "prefetch",    "ranks",      "run-dir",          "threads",     "workers", "zero",
 };
 
 bool is_default(const nlohmann::json& entry) { return entry.is_object() && entry.value("from", "") == "default"; }
