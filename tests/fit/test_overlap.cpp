@@ -218,6 +218,7 @@ TEST(Overlap, AStepReturnsWhileItsParametersAreGathered) {
     options.bucket_bytes = 64;
     options.device_options.threads = 1;
     options.device_options.communicator = &watched;
+    options.device_options.overlap = true;
     Trainer trainer = curve_trainer("sgd(lr=0.05)", 8, options);
     const std::vector<NamedTensor> rows = arrays_of(Curve(4));
     trainer.train_step({{"x", rows[0].second}, {"label", rows[1].second}});
@@ -275,6 +276,7 @@ TEST(Overlap, AnExchangeThatFailsIsTheErrorOfItsRank) {
                              options.micro_batches = 4;
                              options.device_options.threads = 1;
                              options.device_options.communicator = &watched;
+                             options.device_options.overlap = true;
                              Trainer trainer = curve_trainer("sgd(lr=0.05)", 8, options);
                              try {
                                fit(trainer, Curve(), {.steps = 8});

@@ -380,10 +380,16 @@ FitResult fit(Trainer& trainer, const Dataset& data, const FitOptions& options, 
   const FitPlan plan = loop.plan();
   callbacks.begin(plan);
   if (options.plan_only) return {};
-  if (!options.run) return loop.run_with_others();
+  std::optional<driver::CollectedStates> collected;  // for the rank that keeps the run
+  const auto run = [&] {
+    FitResult result = loop.run_with_others();
+    if (ranks.several()) collected.emplace(trainer);
+    return result;
+  };
+  if (!options.run) return run();
   driver::RunRecord record(*options.run, trainer, data, options, plan);
   try {
-    FitResult result = loop.run_with_others();
+    FitResult result = run();
     record.end(trainer, result);
     return result;
   } catch (const Error& error) {
