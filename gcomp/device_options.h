@@ -77,8 +77,8 @@ struct DeviceOptions {
   double compiler_timeout = 300;         ///< seconds that a compiler may take for one file or kernel; 0 for any number
   LogSink detail;                        ///< told of each command to a compiler, quoted for a shell, and its time; may be empty
   Communicator* communicator = nullptr;  ///< between the ranks of a training, the caller's; null for one process alone
-  /// Whether what ranks exchange goes on while they compute, where the communicator can do that (Communicator::beside). Bits are the
-  /// same. Where nothing is said, GPUs do, and CPUs with more processors than all ranks have threads.
+  /// Whether what ranks exchange goes on while they compute, where the communicator can do that (Communicator::beside). Bits are
+  /// the same. Where nothing is said, GPUs do, and CPUs with more processors than all ranks have threads.
   Optional<bool> overlap;
 
   // CUDA.

@@ -94,10 +94,12 @@ TEST_F(Parts, OneThatFailsIsTheCheckpointsFailure) {
 
 TEST_F(Parts, WhatCannotBeWrittenSaysWhy) {
   const fs::path nowhere = folder.path() / "gone" / "step-00000007";
-  EXPECT_THROW(write_part(nowhere, snapshot_of(1)), UserError);
-  Snapshot broken = snapshot_of(1);
-  broken.states[0].shares->type = {DType::f32, {1000}};  // more than the rank has of it
-  EXPECT_THROW(write_part(path, broken), std::exception);
+  try {
+    write_part(nowhere, snapshot_of(1));
+    ADD_FAILURE() << "a part in a folder that is not there";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find(".part-step-00000007-1-of-3"), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(Parts, OneThatDoesNotComeIsWaitedForNoLongerThanPatienceLasts) {
