@@ -173,16 +173,25 @@ void require_ranks(std::int64_t shards, std::int64_t ranks, Sharding sharding) {
 
 namespace {
 
+/// Where a shard's backward pass begins: its loss, of which the last sum is an alias, or in lock step the sum of one.
+const Value* loss_of(const Accumulation& accumulation) {
+  const auto update = std::ranges::find_if(accumulation.shard.nodes(), [&](const auto& node) {
+    return node->op->kind == Kind::update && node->operands[0]->name == accumulation.summed.back().name;
+  });
+  check_internal(update != accumulation.shard.nodes().end(), "a shard without a loss");
+  const Value* value = (*update)->operands[1];
+  if (is_made_by(value, ops::kLockStepSum)) value = value->producer->operands[0];
+  value = unaliased(value);
+  check_internal(value->producer, "a loss that nothing computes");
+  return value;
+}
+
 /// What a shard's program gives away and gathers itself; sums over the shards of a rank are then of what came back.
 void exchange_in_shards(Accumulation& accumulation, const ShardedList& sums, const ShardedList& parameters, const StateList& whole,
                         const DistributeOptions& options) {
   const ShardExchange exchange{
       .ranks = options.ranks, .parts = options.shards / options.ranks, .bucket_bytes = options.bucket_bytes};
-  const auto loss = std::ranges::find_if(accumulation.shard.nodes(), [&](const auto& node) {
-    return node->op->kind == Kind::update && node->operands[0]->name == accumulation.summed.back().name;
-  });
-  check_internal(loss != accumulation.shard.nodes().end(), "a shard without a loss");
-  if (options.sharding == Sharding::parameters) gather_parameters(accumulation.shard, parameters, (*loss)->operands[1], exchange);
+  if (options.sharding == Sharding::parameters) gather_parameters(accumulation.shard, parameters, loss_of(accumulation), exchange);
   exchange_gradients(accumulation.shard, sums, whole, exchange);
   StateList all = whole;
   for (const ShardedState& one : sums) all.push_back(own_state(one));

@@ -86,6 +86,42 @@ class GatheredPass {
   std::map<std::string, Value*> made_;
 };
 
+/// What a parameter became by nodes that read nothing else, such as its cast to 16 bits: made anew where it is read again, rather
+/// than kept from the forward pass.
+class Derived {
+ public:
+  explicit Derived(const std::unordered_map<const Value*, std::string>& parameters) : parameters_(parameters) {}
+
+  /// Before the node's operands are replaced.
+  void note(const Node& node) {
+    const bool is_plain =
+        node.operands.size() == 1 && node.results.size() == 1 && (node.op->kind == Kind::pointwise || node.op->kind == Kind::view);
+    if (is_plain && (parameters_.contains(node.operands[0]) || sources_.contains(node.operands[0])))
+      sources_[node.result()] = {&node, node.operands[0]};
+  }
+
+  /// The value as a pass has it that begins with other copies of the parameters; `value` itself where it is none of these.
+  Value* in_pass(Graph& graph, Value* value, GatheredPass& pass) {
+    if (const auto parameter = parameters_.find(value); parameter != parameters_.end()) return pass.parameter(parameter->second);
+    const auto source = sources_.find(value);
+    if (source == sources_.end()) return value;
+    Value*& made = made_[value];
+    if (made) return made;
+    Value* operand = in_pass(graph, source->second.operand, pass);
+    const Node& node = *source->second.node;
+    return made = graph.append(*node.op, {operand}, node.attributes, node.origin)->result();
+  }
+
+ private:
+  struct Source {
+    const Node* node = nullptr;
+    Value* operand = nullptr;
+  };
+  const std::unordered_map<const Value*, std::string>& parameters_;
+  std::unordered_map<const Value*, Source> sources_;
+  std::unordered_map<const Value*, Value*> made_;  // of the one pass that asks
+};
+
 /// In the order in which the nodes first read them.
 ShardedList by_first_read(const Graph& graph, const ShardedList& parameters) {
   ShardedList ordered;
@@ -138,11 +174,16 @@ void gather_parameters(Graph& shard, const ShardedList& parameters, const Value*
                                  backward = buckets_of(reversed, options.bucket_bytes);
   Builder b(shard, SharedText("gather"));
   GatheredPass first(b, forward, own, options), second(b, backward, own, options);
-  GatheredPass* pass = &first;
+  Derived derived(replaced);
+  bool is_backward = false;
   for (std::unique_ptr<Node>& node : shard.take_nodes()) {
-    for (Value*& operand : node->operands)
-      if (const auto found = replaced.find(operand); operand && found != replaced.end()) operand = pass->parameter(found->second);
-    if (loss && loss->producer == node.get()) pass = &second;
+    if (!is_backward) derived.note(*node);
+    for (Value*& operand : node->operands) {
+      if (!operand) continue;
+      if (is_backward) operand = derived.in_pass(shard, operand, second);
+      else if (const auto found = replaced.find(operand); found != replaced.end()) operand = first.parameter(found->second);
+    }
+    is_backward = is_backward || loss->producer == node.get();
     shard.append(std::move(node));
   }
   std::erase_if(shard.states(), [&](const State& state) { return replaced.contains(state.value); });

@@ -28,7 +28,7 @@ struct ShardExchange {
 /// `shared`: sums of which a rank keeps its share; `whole`: those that every rank keeps. Both were updates of the graph.
 void exchange_gradients(ir::Graph& shard, const ShardedList& shared, const StateList& whole, const ShardExchange& options);
 
-/// The graph reads these parameters as gathered shares. `loss`: what the backward pass begins at.
+/// The graph reads these parameters as gathered shares: once for all up to the node that makes `loss`, once for all behind it.
 void gather_parameters(ir::Graph& shard, const ShardedList& parameters, const ir::Value* loss, const ShardExchange& options);
 
 }  // namespace gcomp::passes

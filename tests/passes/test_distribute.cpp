@@ -217,6 +217,34 @@ TEST(Distribute, SharesAreAllThatARankKeeps) {
   }
 }
 
+/// Two layers, whose backward pass reads the second weight again, through its cast: it is gathered for each pass, and cast again.
+TEST(Distribute, ParametersAreGatheredOnceForEachPass) {
+  Graph forward("forward");
+  ir::Builder b(forward);
+  Var x = b.input({DType::f32, {kRowsOfShard, kWidth}}, "x");
+  const auto weight = [&](const char* name, std::int64_t to) {
+    return b.cast(b.cast(b.wrap(forward.add_state({DType::f32, {kWidth, to}}, name, ir::StateRole::parameter)), DType::bf16),
+                  DType::f32);
+  };
+  forward.add_output(b.matmul(b.matmul(x, weight("w1", kWidth)), weight("w2", kLabels)).value);
+  TrainingRequest request{.loss = parse_loss("cross_entropy"),
+                          .optimizer = OptimizerSpec("sgd"),
+                          .trained = {"w1", "w2"},
+                          .ranks = 4,
+                          .sharding = Sharding::parameters,
+                          .shards = 8};
+  const std::optional<Accumulation> made = prepare(forward, {}, &request);
+  int with_w2 = 0, casts = 0;
+  for (const auto& node : made->shard.nodes()) {
+    if (node->op == &ir::ops::kBucket)
+      with_w2 += std::ranges::any_of(node->operands, [](const ir::Value* value) { return value->name == "w2.own"; });
+    casts += node->op == &ir::ops::kCast && node->operands[0]->type.shape == Shape{kWidth, kLabels} &&
+             node->result()->type.dtype == DType::bf16;
+  }
+  EXPECT_EQ(with_w2, 2) << "gathered for the forward pass and for the backward pass";
+  EXPECT_GE(casts, 2) << "and cast in each";
+}
+
 /// A rule that looks at whole tensors: its states stay whole, beside those of others.
 TEST(Distribute, WholeTensorsStayOnEveryRank) {
   const RankStep shared = rank_step(8, 4, {.optimizer = "muon"});
