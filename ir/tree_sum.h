@@ -26,12 +26,19 @@ inline int tree_levels(std::int64_t shards) { return static_cast<int>(std::bit_w
 struct OwnNodes {
   std::int64_t count = 1, shards = 1;
 };
-/// `ranks` divide `shards`. One rank has the whole tree, several have nodes of a power of two.
-inline OwnNodes own_nodes(std::int64_t shards, std::int64_t ranks) {
+/// `ranks` divide `shards`. One rank has the whole tree, several have nodes of a power of two; where they take turns, what goes on
+/// from each is the sum over all ranks, and a rank adds these up by a whole tree too.
+inline OwnNodes own_nodes(std::int64_t shards, std::int64_t ranks, bool in_turns = false) {
   const std::int64_t own = shards / ranks;
-  if (ranks == 1) return {1, own};
+  if (ranks == 1 || in_turns) return {1, own};
   const std::int64_t node = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(own));
   return {own / node, node};
+}
+
+/// How often what waits at a level is added to while a rank's shards come, each node's last one left out.
+inline std::int64_t additions_at(int level, const OwnNodes& nodes) {
+  const std::int64_t half = std::int64_t{1} << level;  // after shards half - 1, 3 half - 1, ... of a node
+  return (nodes.shards - 1 + half) / (2 * half) * nodes.count;
 }
 
 }  // namespace gcomp::ir

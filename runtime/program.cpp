@@ -45,6 +45,7 @@ StateBuffers::StateBuffers(const Program& program) {
 }
 
 const Buffer* StateBuffers::holder(const Buffer& buffer) const {
+  if (buffer.type.bytes() == 0) return &buffer;
   const auto next = std::ranges::upper_bound(by_offset_, buffer.offset, {}, &Buffer::offset);
   if (next == by_offset_.begin()) return nullptr;
   const Buffer* state = *(next - 1);

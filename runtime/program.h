@@ -274,7 +274,7 @@ struct Program {
 class StateBuffers {
  public:
   explicit StateBuffers(const Program& program);
-  /// The state's own buffer; null where no state has all of its bytes.
+  /// The state's own buffer, and of no bytes the buffer itself; null where no state has all of its bytes.
   const Buffer* holder(const Buffer& buffer) const;
 
  private:

@@ -83,7 +83,7 @@ void validate_states(const Program& program) {
   }
   const StateBuffers states(program);
   for (std::size_t i = 0; i < program.buffers.size(); ++i)
-    if (const Buffer& buffer = program.buffers[i]; buffer.space == Space::state && buffer.type.bytes() > 0)
+    if (const Buffer& buffer = program.buffers[i]; buffer.space == Space::state)
       check_user(states.holder(buffer), "buffer ", i, " '", buffer.name, "' lies within no state");
 }
 

@@ -200,7 +200,7 @@ ModelGraph differentiated(ModelGraph made, const Model& model, const GraphOption
                                           .scaling = scaling_of(options),
                                           .step = std::move(step.options),
                                           .ranks = options.step.ranks,
-                                          .sharding = static_cast<passes::Sharding>(options.step.zero),
+                                          .sharding = options.step.sharding,
                                           .bucket_bytes = options.step.bucket_bytes,
                                           .shards = options.step.micro_batches};
     made.accumulation = passes::prepare(made.graph, pass_options(options, hooks), &request);

@@ -8,7 +8,6 @@
 #include "gcomp/driver/saved_model.h"
 #include "ir/base/error.h"
 #include "ir/tree_sum.h"
-#include "passes/training/sharded_state.h"
 #include "runtime/files/sha256.h"
 #include "runtime/serialize.h"
 
@@ -48,10 +47,10 @@ void require_shared(const runtime::Executable& executable, std::span<runtime::Ex
 
 }  // namespace
 
-RankOf rank_of(const runtime::DeviceOptions& options, int zero) {
+RankOf rank_of(const runtime::DeviceOptions& options, passes::Sharding sharding) {
   const Communicator* communicator = options.communicator;
   if (!communicator) return {};
-  return {communicator->rank(), communicator->size(), passes::takes_turns(static_cast<passes::Sharding>(zero))};
+  return {communicator->rank(), communicator->size(), passes::takes_turns(sharding)};
 }
 
 StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states,
@@ -83,7 +82,7 @@ StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtim
     runtime::Executable* lock_step = load(kLockStepProgram, 1);
     reader_ = lock_step ? lock_step : require(kShardProgram, shards);
     count_ = load(kCountProgram, shards);
-    const ir::OwnNodes nodes = rank.in_turns ? ir::OwnNodes{1, shards} : ir::own_nodes(micro_batches, rank.ranks);
+    const ir::OwnNodes nodes = ir::own_nodes(micro_batches, rank.ranks, rank.in_turns);
     node_shards_ = lock_step ? 1 : static_cast<int>(nodes.shards);
     const int levels = ir::tree_levels(node_shards_);
     for (int level = 0; level < levels; ++level) combine_.push_back(require(concat(kCombineProgram, level), 1));
@@ -165,8 +164,7 @@ void StepPrograms::fill_counted() {
 std::int64_t StepPrograms::runs_of(const runtime::Executable& program) const {
   const auto combine = std::ranges::find(combine_, &program);
   if (combine == combine_.end()) return program.shards();
-  const std::int64_t half = std::int64_t{1} << (combine - combine_.begin());  // after shards half - 1, 3 half - 1, ... but the last
-  return (node_shards_ - 1 + half) / (2 * half) * (reader_->shards() / node_shards_);
+  return ir::additions_at(static_cast<int>(combine - combine_.begin()), {reader_->shards() / node_shards_, node_shards_});
 }
 
 void StepPrograms::run() {

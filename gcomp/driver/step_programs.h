@@ -15,6 +15,7 @@
 
 #include "gcomp/driver/overlap_plan.h"
 #include "gcomp/driver/step_ports.h"
+#include "passes/training/sharded_state.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
 #include "runtime/executable.h"
@@ -33,7 +34,7 @@ struct RankOf {
   bool in_turns = false;  ///< it has the shards rank, ranks + rank, ..., and not neighbours (passes::takes_turns())
 };
 
-RankOf rank_of(const runtime::DeviceOptions& options, int zero = 0);
+RankOf rank_of(const runtime::DeviceOptions& options, passes::Sharding sharding = passes::Sharding::none);
 
 class StepPrograms {
  public:

@@ -22,6 +22,12 @@ void check_micro_batches(std::int64_t micro_batches) {
 
 }  // namespace
 
+passes::Sharding parse_sharding(std::int64_t zero) {
+  if (zero < 0 || zero > passes::stage_of(passes::kMostSharding))
+    throw UserError(concat("--zero ", zero, ": wanted 0 to ", passes::stage_of(passes::kMostSharding)), ExitCode::usage);
+  return static_cast<passes::Sharding>(zero);
+}
+
 void check(const StepSettings& settings) {
   require_positive(settings.clip_norm, "--clip-norm");
   require_positive(settings.clip_value, "--clip-value");
@@ -34,13 +40,11 @@ void check(const StepSettings& settings) {
   check_micro_batches(settings.micro_batches);
   if (settings.bucket_bytes < 1)
     throw UserError(concat("a bucket of ", settings.bucket_bytes, " bytes: wanted one byte or more"), ExitCode::usage);
-  if (settings.zero < 0 || settings.zero > static_cast<int>(passes::kMostSharding))
-    throw UserError(concat("--zero ", settings.zero, ": wanted 0 to ", static_cast<int>(passes::kMostSharding)), ExitCode::usage);
-  const auto sharding = static_cast<passes::Sharding>(settings.zero);
-  passes::require_ranks(settings.micro_batches, settings.ranks, sharding);
-  if (settings.sync_batchnorm && settings.ranks > 1 && settings.ranks < settings.micro_batches && passes::takes_turns(sharding))
-    throw UserError(concat("--zero ", settings.zero, " and --sync-batchnorm: wanted one micro-batch for each of ", settings.ranks,
-                           " ranks, or --zero 1"),
+  passes::require_ranks(settings.micro_batches, settings.ranks, settings.sharding);
+  if (settings.sync_batchnorm && settings.ranks > 1 && settings.ranks < settings.micro_batches &&
+      passes::takes_turns(settings.sharding))
+    throw UserError(concat("--zero ", passes::stage_of(settings.sharding),
+                           " and --sync-batchnorm: wanted one micro-batch for each of ", settings.ranks, " ranks, or --zero 1"),
                     ExitCode::usage);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "frontend/imported_model.h"
+#include "passes/training/sharded_state.h"
 #include "passes/training/step_options.h"
 
 namespace gcomp::driver {
@@ -18,15 +19,17 @@ struct StepSettings {
   std::optional<double> clip_norm, clip_value;
   std::optional<double> average;  ///< decay of the average
   bool skip_non_finite = false;
-  bool skip_spikes = false;                            ///< a step beyond set_limits() changes nothing, nor one that is not finite
-  std::int64_t micro_batches = 1;                      ///< shards of consecutive rows that a batch is cut into
-  std::int64_t ranks = 1;                              ///< processes that share the shards
-  int zero = 1;                                        ///< what each of several holds a share of, a passes::Sharding
-  std::int64_t bucket_bytes = std::int64_t{32} << 20;  ///< of what ranks exchange at once, about
-  bool sync_batchnorm = false;                         ///< batch statistics are those of all shards
-  double learning_rate = 0;                            ///< what the absolute rates of groups stand beside
+  bool skip_spikes = false;        ///< a step beyond set_limits() changes nothing, nor one that is not finite
+  std::int64_t micro_batches = 1;  ///< shards of consecutive rows that a batch is cut into
+  std::int64_t ranks = 1;          ///< processes that share the shards
+  passes::Sharding sharding = passes::Sharding::optimizer;  ///< what each of several holds a share of
+  std::int64_t bucket_bytes = std::int64_t{32} << 20;       ///< of what ranks exchange at once, about
+  bool sync_batchnorm = false;                              ///< batch statistics are those of all shards
+  double learning_rate = 0;                                 ///< what the absolute rates of groups stand beside
 };
 
+/// `--zero`, a stage of ZeRO. Throws UserError (exit 2) for one that there is not.
+passes::Sharding parse_sharding(std::int64_t zero);
 /// Throws UserError (exit 2) for a number out of range, and where values and norm are both to be clipped.
 void check(const StepSettings& settings);
 /// The rows of a shard. Throws UserError (exit 2) where there are several and no batch is given, or one that is not cut evenly.

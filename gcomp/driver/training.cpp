@@ -41,9 +41,8 @@ void Trainer::Impl::open_device(const runtime::DeviceChoice& choice, const Devic
 
 void Trainer::Impl::adopt_step(std::vector<driver::StepProgram> programs, std::vector<passes::ShardedState> sharded) {
   step = driver::StepPrograms(*device, memory, std::move(programs), saved.micro_batches,
-                              driver::rank_of(options.device_options, options.graph.step.zero));
-  states = driver::WholeStates(memory, std::move(sharded), options.device_options.communicator,
-                               static_cast<passes::Sharding>(options.graph.step.zero));
+                              driver::rank_of(options.device_options, options.graph.step.sharding));
+  states = driver::WholeStates(memory, std::move(sharded), options.device_options.communicator, options.graph.step.sharding);
   if (driver::keeps_average(step.step().program(), saved.trained)) weights = Weights::averaged;
 }
 
@@ -252,7 +251,7 @@ GraphOptions graph_of(const gcomp::TrainOptions& options, const Optimizer& optim
                 .skip_non_finite = options.skip_non_finite,
                 .skip_spikes = options.skip_spikes,
                 .micro_batches = options.micro_batches,
-                .zero = options.zero,
+                .sharding = parse_sharding(options.zero),
                 .bucket_bytes = options.bucket_bytes,
                 .sync_batchnorm = options.sync_batchnorm,
                 .learning_rate = options.learning_rate.value_or(optimizer.learning_rate())};

@@ -2,7 +2,6 @@
 // (passes/training/share_updates.h).
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <span>

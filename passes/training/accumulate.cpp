@@ -240,7 +240,7 @@ class Accumulator {
       : graph_(graph),
         options_(options),
         own_shards_(options.shards / options.ranks),
-        nodes_(options.in_turns ? OwnNodes{1, options.shards / options.ranks} : own_nodes(options.shards, options.ranks)) {
+        nodes_(own_nodes(options.shards, options.ranks, options.in_turns)) {
     made_.lock_step = in_lock_step(graph);
     number_ = graph.add_input({DType::i64, {1}}, "shard", Role::shard);
     number_draws(graph, number_);

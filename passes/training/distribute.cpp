@@ -56,7 +56,7 @@ class ExchangeBuilder {
       own.push_back(declare(own_state(one), role));
       whole.push_back({one.name, one.type});
     }
-    update_from(whole, gathered(own), types_of_states(whole), parts(), role);
+    update_from(whole, gathered_rows(b_, std::move(own), options_.ranks), types_of_states(whole), parts(), role);
   }
 
   /// Sums of rows that shards left, one each.
@@ -81,10 +81,10 @@ class ExchangeBuilder {
     }
     for (const StateList& bucket : buckets_of(own, options_.bucket_bytes)) {
       const BucketLayout layout = bucket_layout(types_of_states(bucket), 1);
-      const Var gathered_rows = gathered(declare_all(bucket));
+      const Var rows_of_all = gathered_rows(b_, declare_all(bucket), options_.ranks);
       for (std::size_t i = 0; i < bucket.size(); ++i) {
         const SharedState& target = *all.at(bucket[i].name);
-        const Var part = b_.slice_axis(gathered_rows, 1, layout.places[i], bucket[i].type.elements());
+        const Var part = b_.slice_axis(rows_of_all, 1, layout.places[i], bucket[i].type.elements());
         b_.update(declare(target).value, b_.reshape(in_order_of_shards(part), target.type.shape));
       }
     }
@@ -116,12 +116,6 @@ class ExchangeBuilder {
     return b_.transpose(b_.reshape(rows, {options_.ranks, parts(), elements}), {1, 0, 2});
   }
 
-  /// One row of each rank, in their order.
-  Var gathered(std::vector<Var> arrays) {
-    const Var own = b_.apply(ops::kBucket, std::move(arrays), {{"rows", std::int64_t{1}}});
-    return b_.reshape(b_.apply(ops::kAllGather, {own}, group()), {options_.ranks, own.type().elements()});
-  }
-
   /// This rank's row of the bucket of all ranks' sums.
   Var summed_row(const StateList& states) {
     std::vector<Var> nodes;
@@ -139,7 +133,7 @@ class ExchangeBuilder {
 
   void update_from(const StateList& states, Var bucket, const std::vector<TensorType>& types, std::int64_t parts,
                    StateRole role = StateRole::scratch) {
-    const std::vector<Var> made = b_.apply_many(ops::kUnbucket, {bucket}, {{"shapes", bucket_shapes(types)}, {"parts", parts}});
+    const std::vector<Var> made = unbucketed(b_, bucket, types, parts);
     for (std::size_t i = 0; i < states.size(); ++i) b_.update(declare(states[i], role).value, made[i]);
   }
   void update_from(const StateList& states, Var bucket, const std::vector<TensorType>& types) {
@@ -158,7 +152,7 @@ class ExchangeBuilder {
 void require_ranks(std::int64_t shards, std::int64_t ranks, Sharding sharding) {
   if (ranks >= 1 && shards % ranks == 0) {
     if (takes_turns(sharding) && shards != ranks && !std::has_single_bit(static_cast<std::uint64_t>(ranks)))
-      throw UserError(concat("--zero ", static_cast<int>(sharding), ": ", ranks, " ranks with several of ", shards,
+      throw UserError(concat("--zero ", stage_of(sharding), ": ", ranks, " ranks with several of ", shards,
                              " micro-batches each: wanted 2, 4, 8, ... ranks, one micro-batch for each rank, or --zero 1"),
                       ExitCode::usage);
     return;

@@ -47,11 +47,6 @@ Var reduced_row(Builder& b, const States& bucket, const Updates& updates, const 
   return b.apply(ops::kReduceScatter, {rows}, group_of(options));
 }
 
-std::vector<Var> unbucket(Builder& b, const StateList& states, Var bucket, std::int64_t parts) {
-  const Attributes attributes{{"shapes", bucket_shapes(types_of_states(states))}, {"parts", parts}};
-  return b.apply_many(ops::kUnbucket, {bucket}, attributes);
-}
-
 /// The parameters of one pass over the model, each in its bucket, gathered where the first of the bucket is read.
 class GatheredPass {
  public:
@@ -71,10 +66,8 @@ class GatheredPass {
   void gather(const ShardedList& bucket) {
     std::vector<Var> shares;
     for (const ShardedState& one : bucket) shares.push_back(b_.wrap(own_.at(one.name)));
-    const Var own = b_.apply(ops::kBucket, std::move(shares), {{"rows", std::int64_t{1}}});
-    const Var all = b_.reshape(b_.apply(ops::kAllGather, {own}, group_of(options_)), {options_.ranks, own.type().elements()});
-    const Attributes attributes{{"shapes", bucket_shapes(types_of_states(bucket))}, {"parts", options_.parts}};
-    const std::vector<Var> whole = b_.apply_many(ops::kUnbucket, {all}, attributes);
+    const Var all = gathered_rows(b_, std::move(shares), options_.ranks);
+    const std::vector<Var> whole = unbucketed(b_, all, types_of_states(bucket), options_.parts);
     for (std::size_t i = 0; i < bucket.size(); ++i) made_[bucket[i].name] = whole[i].value;
   }
 
@@ -146,13 +139,13 @@ void exchange_gradients(Graph& shard, const ShardedList& shared, const StateList
     const Var row = reduced_row(b, bucket, shares, options);
     StateList own;
     for (const ShardedState& one : bucket) own.push_back(own_state(one));
-    const std::vector<Var> made = unbucket(b, own, b.reshape(row, {1, row.type().elements()}), 1);
+    const std::vector<Var> made = unbucketed(b, b.reshape(row, {1, row.type().elements()}), types_of_states(own), 1);
     for (std::size_t i = 0; i < own.size(); ++i)
       b.update(shard.add_state(own[i].type, own[i].name, StateRole::scratch, 0.0), made[i]);
   }
   for (const StateList& bucket : buckets_of(whole, options.bucket_bytes)) {
     const Var rows = b.apply(ops::kAllGather, {reduced_row(b, bucket, sums, options)}, group_of(options));
-    const std::vector<Var> made = unbucket(b, bucket, rows, options.parts);
+    const std::vector<Var> made = unbucketed(b, rows, types_of_states(bucket), options.parts);
     for (std::size_t i = 0; i < bucket.size(); ++i) b.update(sums.at(bucket[i].name).state, made[i]);
   }
   shard.remove_dead();

@@ -21,6 +21,8 @@ enum class Sharding : std::uint8_t {
   parameters,  ///< and the parameters
 };
 inline constexpr Sharding kMostSharding = Sharding::parameters;
+/// Its number in ZeRO.
+constexpr int stage_of(Sharding sharding) { return static_cast<int>(sharding); }
 
 /// Whether rank r of N has the shards r, N + r, 2 N + r, ... of a batch, and not neighbours: where the sum over the ranks' shards
 /// of one run is what goes on.

@@ -27,14 +27,13 @@ class UpdateSharing {
   std::vector<ShardedState> run() {
     if (is_distributed()) take_states();
     nodes_ = graph_.take_nodes();
-    const std::vector<std::unique_ptr<Node>>& all = nodes_;
     std::vector<Node*> left;
-    for (const auto& node : all) left.push_back(node.get());
+    for (const auto& node : nodes_) left.push_back(node.get());
     while (!left.empty()) {
       left = round(left);
       ask_for_extremes();
     }
-    for (const auto& [state, value] : updates_) Builder(graph_, value.second).update(state, {value.first, nullptr});
+    for (const Update& update : updates_) graph_.append(ops::kUpdate, {update.state, update.value}, {}, update.origin);
     for (Value*& output : graph_.outputs()) output = now(output);
     drop_states();
     graph_.remove_dead();
@@ -42,6 +41,11 @@ class UpdateSharing {
   }
 
  private:
+  struct Update {
+    Value *state, *value;
+    SharedText origin;
+  };
+
   bool is_distributed() const { return options_.ranks > 1 && options_.sharded; }
   std::int64_t own_parts() const { return options_.shards / options_.ranks; }
   std::int64_t share_of(const Value* value) const { return part_elements(value->type.elements(), options_.shards) * own_parts(); }
@@ -85,7 +89,7 @@ class UpdateSharing {
 
   void take(Node& node) {
     if (node.op->kind == Kind::update) {
-      updates_.emplace_back(now(node.operands[0]), std::pair(now(node.operands[1]), node.origin));
+      updates_.push_back({now(node.operands[0]), now(node.operands[1]), node.origin});
     } else if (node.op == &ops::kSquareSums) {
       sum_squares(node);
     } else if (node.op->kind == Kind::pointwise && is_shared(node.result())) {
@@ -167,8 +171,8 @@ class UpdateSharing {
   std::vector<ShardedState> states_;
   std::unordered_map<const Value*, Value*> now_;
   std::map<std::pair<const Value*, std::int64_t>, Value*> spread_;
-  std::vector<std::pair<Value*, std::pair<Value*, SharedText>>> updates_;  // come last: all reads of a state are before
-  std::vector<std::pair<Node*, Value*>> extremes_;                         // of a rank's share, not asked for
+  std::vector<Update> updates_;                     // come last: all reads of a state are before
+  std::vector<std::pair<Node*, Value*>> extremes_;  // of a rank's share, not asked for
   ValueSet waits_;
 };
 

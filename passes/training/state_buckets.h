@@ -3,8 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
+#include "ir/bucket.h"
+#include "ir/builder.h"
+#include "ir/ops/table.h"
 #include "passes/training/accumulate.h"
 #include "passes/training/sharded_state.h"
 
@@ -38,6 +42,17 @@ std::vector<TensorType> types_of_states(const std::vector<State>& states) {
   std::vector<TensorType> types;
   for (const State& state : states) types.push_back(state.type);
   return types;
+}
+
+/// One row of each rank, in their order, of what each of them has in these arrays.
+inline ir::Var gathered_rows(ir::Builder& b, std::vector<ir::Var> arrays, std::int64_t ranks) {
+  const ir::Var own = b.apply(ir::ops::kBucket, std::move(arrays), {{"rows", std::int64_t{1}}});
+  return b.reshape(b.apply(ir::ops::kAllGather, {own}, {{"ranks", ranks}}), {ranks, own.type().elements()});
+}
+
+/// Arrays of these types, of whose parts each row of the bucket has so many.
+inline std::vector<ir::Var> unbucketed(ir::Builder& b, ir::Var bucket, const std::vector<TensorType>& types, std::int64_t parts) {
+  return b.apply_many(ir::ops::kUnbucket, {bucket}, {{"shapes", ir::bucket_shapes(types)}, {"parts", parts}});
 }
 
 inline SharedState own_state(const ShardedState& one) { return {one.own, {one.type.dtype, {one.share}}}; }

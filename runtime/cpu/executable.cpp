@@ -55,11 +55,12 @@ void CpuExecutable::place_buffers(const CpuStateMemory& states) {
   for (const Buffer& buffer : program().buffers) {
     switch (buffer.space) {
       case Space::arena: addresses_.push_back(place(arena_, buffer)); break;
-      case Space::state:
-        if (const Buffer* holder = buffer.type.bytes() > 0 ? held.holder(buffer) : nullptr)
-          addresses_.push_back(states.address(holder->name) + (buffer.offset - holder->offset));
-        else addresses_.push_back(states.address(buffer.name));
+      case Space::state: {
+        const Buffer* holder = held.holder(buffer);
+        check_internal(holder, "buffer '", buffer.name, "' lies within no state");
+        addresses_.push_back(states.address(holder->name) + (buffer.offset - holder->offset));
         break;
+      }
       case Space::io: addresses_.push_back(place(io_, buffer)); break;
       case Space::constant:
         check_internal(buffer.contents.type() == buffer.type, "constant '", buffer.name, "' is ", to_string(buffer.type),

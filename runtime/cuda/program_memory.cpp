@@ -106,9 +106,9 @@ void ProgramMemory::place_buffers(const Program& program, const CudaStateMemory&
   };
   const StateBuffers held(program);
   const auto state_address = [&](const Buffer& buffer) {
-    const Buffer* holder = buffer.type.bytes() > 0 ? held.holder(buffer) : nullptr;
-    return holder ? states.address(holder->name) + static_cast<CUdeviceptr>(buffer.offset - holder->offset)
-                  : states.address(buffer.name);
+    const Buffer* holder = held.holder(buffer);
+    check_internal(holder, "buffer '", buffer.name, "' lies within no state");
+    return states.address(holder->name) + static_cast<CUdeviceptr>(buffer.offset - holder->offset);
   };
   for (int slot = 0; slot < kSlots; ++slot) {
     for (const Buffer& buffer : program.buffers) {

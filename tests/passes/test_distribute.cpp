@@ -107,7 +107,7 @@ class RankMachine {
     if (parts.count_exchange) run(*parts.count_exchange);
     for (std::int64_t shard = 0; shard < own; ++shard) {
       run(parts.shard, [&](std::size_t rank) { return shard_inputs(rank, shard); });
-      const ir::OwnNodes nodes = in_turns_ ? ir::OwnNodes{1, own} : ir::own_nodes(shards_, std::ssize(states_));
+      const ir::OwnNodes nodes = ir::own_nodes(shards_, std::ssize(states_), in_turns_);
       const std::int64_t of_node = shard % nodes.shards;
       const auto ones = static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(of_node)));
       const auto node = static_cast<std::size_t>(shard / nodes.shards);

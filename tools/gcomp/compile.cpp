@@ -203,7 +203,7 @@ class Compilation {
   EmittedFile rank_plan() {
     plan_.ranks = flags_.ranks;
     plan_.shards = flags_.step.micro_batches / flags_.ranks;
-    plan_.zero = flags_.step.zero;
+    plan_.sharding = options_.step.sharding;
     return {"train_ranks.plan", describe_ranks(plan_, *codegen::target_of(target_).rates, *links_)};
   }
 

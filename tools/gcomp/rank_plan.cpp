@@ -8,7 +8,6 @@
 #include "ir/base/error.h"
 #include "ir/base/units.h"
 #include "ir/tree_sum.h"
-#include "passes/training/sharded_state.h"
 #include "tools/gcomp/rate_flags.h"
 
 namespace gcomp::tools {
@@ -70,10 +69,7 @@ std::int64_t RankPlan::runs_of(const std::string& program) const {
   if (!program.starts_with(combine)) return 1;
   int level = 0;
   std::from_chars(program.data() + combine.size(), program.data() + program.size(), level);
-  const std::int64_t half = std::int64_t{1} << level;  // after shards half - 1, 3 half - 1, ... but the last of a node
-  const ir::OwnNodes nodes =
-      passes::takes_turns(static_cast<passes::Sharding>(zero)) ? ir::OwnNodes{1, shards} : ir::own_nodes(shards * ranks, ranks);
-  return (nodes.shards - 1 + half) / (2 * half) * nodes.count;
+  return ir::additions_at(level, ir::own_nodes(shards * ranks, ranks, passes::takes_turns(sharding)));
 }
 
 RankTimes times_of(const RankPlan& plan, const codegen::DeviceRates& rates, const scale::Links& links) {
@@ -93,7 +89,7 @@ RankTimes times_of(const RankPlan& plan, const codegen::DeviceRates& rates, cons
         times.sent_bytes += runs * scale::sent_bytes(*call);
       }
   }
-  if (!times.in_shards) times.beside = simulate_beside(plan, rates, links, std::min(plan.zero, 1));
+  if (!times.in_shards) times.beside = simulate_beside(plan, rates, links, std::min(passes::stage_of(plan.sharding), 1));
   return times;
 }
 
@@ -109,8 +105,9 @@ std::string describe_ranks(const RankPlan& plan, const codegen::DeviceRates& rat
   add_fact(text, concat("computing on ", rates.name), concat(time_text(times.compute), " a rank at the least"));
   add_fact(text, "one after another", step_text(times.seconds(), times.compute));
   if (!times.in_shards)
-    add_fact(text, "side by side",
-             concat(step_text(times.beside.seconds, times.beside.compute), " (simulated, ZeRO ", plan.zero, ")"));
+    add_fact(
+        text, "side by side",
+        concat(step_text(times.beside.seconds, times.beside.compute), " (simulated, ZeRO ", passes::stage_of(plan.sharding), ")"));
   text += "    program                step exchange             sent         time      latency         wire\n";
   return text + exchange_lines(plan, links);
 }

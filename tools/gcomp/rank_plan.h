@@ -7,6 +7,7 @@
 
 #include "codegen/generate.h"
 #include "codegen/scale/simulate.h"
+#include "passes/training/sharded_state.h"
 
 namespace gcomp::tools {
 
@@ -20,7 +21,7 @@ struct NamedProgram {
 struct RankPlan {
   std::vector<NamedProgram> programs;
   std::int64_t ranks = 1, shards = 1;
-  int zero = 1;
+  passes::Sharding sharding = passes::Sharding::optimizer;
 
   /// How often a step runs a program.
   std::int64_t runs_of(const std::string& program) const;

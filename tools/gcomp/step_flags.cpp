@@ -106,7 +106,7 @@ driver::StepSettings StepFlags::parse(double learning_rate) const {
                                 .skip_non_finite = skip_non_finite,
                                 .skip_spikes = skip_spikes.has_value(),
                                 .micro_batches = micro_batches,
-                                .zero = zero,
+                                .sharding = driver::parse_sharding(zero),
                                 .bucket_bytes = std::max<std::int64_t>(1, std::llround(std::ldexp(bucket_mib, 20))),
                                 .sync_batchnorm = sync_batchnorm,
                                 .learning_rate = learning_rate};

@@ -126,7 +126,7 @@ void FitLoop::place() {
     rows_->draw_by(data::draw_mixed(data_.parts(), options_.mix, position_.seed,
                                     position_.shuffled ? runtime::RowOrder::shuffled : runtime::RowOrder::sequential));
   const StepSettings& step = trainer_.impl().options.graph.step;
-  const bool in_turns = ranks_.several() && passes::takes_turns(static_cast<passes::Sharding>(step.zero));
+  const bool in_turns = ranks_.several() && passes::takes_turns(step.sharding);
   own_rows_.emplace(rows_->share(ranks_.rank(), ranks_.size(), in_turns ? step.micro_batches / ranks_.size() : 1));
   begin_ = first_ = position_.steps;
   end_ = end_of({options_.steps, options_.epochs});
@@ -199,7 +199,7 @@ std::string FitLoop::facts() const {
   const Trainer::Impl& trainer = trainer_.impl();
   nlohmann::json facts = nlohmann::json::parse(settings_of(config_of(options_)));
   facts["learning rate"] = base_rate_;
-  facts["zero"] = trainer.options.graph.step.zero;
+  facts["zero"] = passes::stage_of(trainer.options.graph.step.sharding);
   facts["exchanges"] = trainer.step.overlaps() ? "beside what is computed" : "by themselves";  // ways that do not meet
   facts["version of gcomp"] = version();
   facts["vector instructions"] = runtime::shown_name(
