@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gcomp/driver/averaged_program.h"
+#include "gcomp/driver/ranks.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "passes/training/average_parameters.h"
 #include "runtime/convert.h"

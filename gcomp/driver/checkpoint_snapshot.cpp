@@ -4,6 +4,7 @@
 #include "gcomp/driver/checkpoint.h"
 #include "gcomp/driver/checkpoint_states.h"
 #include "gcomp/driver/model_source.h"
+#include "gcomp/driver/ranks.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
 #include "passes/training/average_parameters.h"

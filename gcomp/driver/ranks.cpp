@@ -73,6 +73,12 @@ void Ranks::require_same(const std::string& facts) const {
   }
 }
 
+RankOf rank_of(const runtime::DeviceOptions& options, passes::Sharding sharding) {
+  const Communicator* communicator = options.communicator;
+  if (!communicator) return {};
+  return {communicator->rank(), communicator->size(), passes::takes_turns(sharding)};
+}
+
 Ranks ranks_of(const Trainer& trainer) { return Ranks(trainer.impl().options.device_options.communicator); }
 
 void share_states(const Ranks& ranks, Trainer& trainer) {

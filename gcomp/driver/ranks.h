@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "gcomp/communicator.h"
+#include "gcomp/driver/step_programs.h"
 #include "gcomp/error.h"
 #include "gcomp/trainer.h"
+#include "passes/training/sharded_state.h"
 
 namespace gcomp::driver {
 
@@ -56,6 +58,9 @@ class Ranks {
 };
 
 Ranks ranks_of(const Trainer& trainer);
+
+/// Of the device's communicator; a process that has none trains alone.
+RankOf rank_of(const runtime::DeviceOptions& options, passes::Sharding sharding = passes::Sharding::none);
 
 /// Every state that a training keeps, from the first rank to the others, after it was restored there.
 void share_states(const Ranks& ranks, Trainer& trainer);

@@ -4,7 +4,6 @@
 #include <bit>
 #include <utility>
 
-#include "gcomp/communicator.h"
 #include "gcomp/driver/saved_model.h"
 #include "ir/base/error.h"
 #include "ir/tree_sum.h"
@@ -46,12 +45,6 @@ void require_shared(const runtime::Executable& executable, std::span<runtime::Ex
 }
 
 }  // namespace
-
-RankOf rank_of(const runtime::DeviceOptions& options, passes::Sharding sharding) {
-  const Communicator* communicator = options.communicator;
-  if (!communicator) return {};
-  return {communicator->rank(), communicator->size(), passes::takes_turns(sharding)};
-}
 
 StepPrograms::StepPrograms(runtime::Device& device, const std::shared_ptr<runtime::StateMemory>& states,
                            std::vector<StepProgram> programs, std::int64_t micro_batches, RankOf rank) {

@@ -15,7 +15,6 @@
 
 #include "gcomp/driver/overlap_plan.h"
 #include "gcomp/driver/step_ports.h"
-#include "passes/training/sharded_state.h"
 #include "runtime/artifact.h"
 #include "runtime/device.h"
 #include "runtime/executable.h"
@@ -31,10 +30,8 @@ struct StepProgram {
 /// One of several processes that share the shards of a step.
 struct RankOf {
   int rank = 0, ranks = 1;
-  bool in_turns = false;  ///< it has the shards rank, ranks + rank, ..., and not neighbours (passes::takes_turns())
+  bool in_turns = false;  ///< it has the shards rank, ranks + rank, ..., and not neighbours
 };
-
-RankOf rank_of(const runtime::DeviceOptions& options, passes::Sharding sharding = passes::Sharding::none);
 
 class StepPrograms {
  public:

@@ -9,6 +9,7 @@
 #include "gcomp/driver/model_source.h"
 #include "gcomp/driver/optimizer_text.h"
 #include "gcomp/driver/options.h"
+#include "gcomp/driver/ranks.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/nearest.h"
 #include "passes/training/average_parameters.h"

@@ -49,6 +49,14 @@ inline Attributes group_of(const Attributes& attributes) {
   return {{"ranks", attributes.integer("ranks")}, {"group", attributes.text("group")}};
 }
 
+/// The sum over the first dimension, by the tree of ir/tree_sum.h.
+inline Var tree_sum_of_rows(Builder& b, Var rows) {
+  const Shape shape(rows.shape().begin() + 1, rows.shape().end());
+  std::vector<Var> parts;
+  for (std::int64_t r = 0; r < rows.shape()[0]; ++r) parts.push_back(b.reshape(b.slice_axis(rows, 0, r, 1), shape));
+  return tree_sum(std::span<const Var>(parts));
+}
+
 constexpr OpDef kAllToAll{
     .name = "all_to_all",
     .summary = "row r goes to rank r, and row r of the result is what rank r sent",
@@ -114,11 +122,7 @@ constexpr OpDef kReduceScatter{
     .expand =
         [](ExpandContext& e) {
           Builder& b = e.builder();
-          const Var rows = b.apply(kAllToAll, {e.operand(0)}, group_of(e.attributes()));
-          std::vector<Var> parts;
-          for (std::int64_t r = 0; r < rows.shape()[0]; ++r)
-            parts.push_back(b.reshape(b.slice_axis(rows, 0, r, 1), e.result_type().shape));
-          return std::vector{tree_sum(std::span<const Var>(parts)).value};
+          return std::vector{tree_sum_of_rows(b, b.apply(kAllToAll, {e.operand(0)}, group_of(e.attributes()))).value};
         },
     .gradient = [](GradientContext& g) { g.add(0, g.builder().apply(kAllGather, {g.dy()}, group_of(g.attributes()))); },
     .samples = kRowSamples,

@@ -120,9 +120,9 @@ inline Moments synchronized_moments(Builder& b, Var x, const Attributes& attribu
   Var own_variance = b.mean(own_centered * own_centered, axes);
   Var all = b.apply(kShardGather, {b.concat({own_mean, own_variance}, 0)}, synchronized_shards(attributes));
   Var means = b.slice_axis(all, 1, 0, channels), variances = b.slice_axis(all, 1, channels, channels);
-  Var mean = sum_of_shards(b, means) * share;
+  Var mean = tree_sum_of_rows(b, means) * share;
   Var apart = means - b.broadcast(mean, means.shape(), {1});
-  Var variance = (sum_of_shards(b, variances) + sum_of_shards(b, apart * apart)) * share;
+  Var variance = (tree_sum_of_rows(b, variances) + tree_sum_of_rows(b, apart * apart)) * share;
   Var rstd = kRsqrt(variance + attributes.real("epsilon"));
   Var centered = x - b.unreduce(mean, x.shape(), axes);
   return {mean, variance, rstd, centered, centered * b.unreduce(rstd, x.shape(), axes)};

@@ -6,10 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "ir/ops/collective.h"
 #include "ir/ops/shown.h"
 #include "ir/ops/table.h"
-#include "ir/ops/view.h"
-#include "ir/tree_sum.h"
 
 namespace gcomp::ir::ops {
 
@@ -22,6 +21,10 @@ inline std::int64_t shards_of(const InferContext& c) {
   const std::int64_t shards = c.attributes.integer("ranks"), lock_step = c.attributes.integer("lock_step");
   c.require(shards >= 1 && lock_step >= 1 && shards % lock_step == 0, shards, " shards, ", lock_step, " of them in lock step");
   return shards;
+}
+inline std::vector<TensorType> as_operand_of_shards(const InferContext& c) {
+  shards_of(c);
+  return {c.operand(0)};
 }
 inline Attributes shard_group(std::int64_t shards, std::int64_t lock_step) { return {{"ranks", shards}, {"lock_step", lock_step}}; }
 inline Attributes shard_group(const Attributes& attributes) {
@@ -51,14 +54,6 @@ constexpr OpDef kShardGather{
     .samples = kShardSamples,
 };
 
-/// The sum over a dimension of [shards, ...], by the tree.
-inline Var sum_of_shards(Builder& b, Var rows) {
-  const Shape shape(rows.shape().begin() + 1, rows.shape().end());
-  std::vector<Var> parts;
-  for (std::int64_t s = 0; s < rows.shape()[0]; ++s) parts.push_back(b.reshape(b.slice_axis(rows, 0, s, 1), shape));
-  return tree_sum(std::span<const Var>(parts));
-}
-
 constexpr OpDef kShardSum{
     .name = "shard_sum",
     .summary = "the sum of all shards' operands, by the tree of ir/tree_sum.h, on every shard",
@@ -66,15 +61,11 @@ constexpr OpDef kShardSum{
     .operands = 1,
     .attributes = kShardAttributes,
     .precision = Precision::wide,
-    .infer =
-        [](const InferContext& c) {
-          shards_of(c);
-          return std::vector{c.operand(0)};
-        },
+    .infer = as_operand_of_shards,
     .expand =
         [](ExpandContext& e) {
           Builder& b = e.builder();
-          return std::vector{sum_of_shards(b, b.apply(kShardGather, {e.operand(0)}, shard_group(e.attributes()))).value};
+          return std::vector{tree_sum_of_rows(b, b.apply(kShardGather, {e.operand(0)}, shard_group(e.attributes()))).value};
         },
     .gradient = [](GradientContext& g) { g.add(0, g.builder().apply(kShardSum, {g.dy()}, shard_group(g.attributes()))); },
     .samples = kShardSamples,
@@ -89,11 +80,7 @@ constexpr OpDef kLockStepSum{
     .operands = 1,
     .attributes = kShardAttributes,
     .precision = Precision::wide,
-    .infer =
-        [](const InferContext& c) {
-          shards_of(c);
-          return std::vector{c.operand(0)};
-        },
+    .infer = as_operand_of_shards,
     .no_gradient = "it is made of gradients",
     .samples = kShardSamples,
 };

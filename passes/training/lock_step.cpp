@@ -11,6 +11,7 @@
 #include "ir/nest/loops.h"
 #include "ir/ops/table.h"
 #include "ir/tree_sum.h"
+#include "passes/training/sources.h"
 
 namespace gcomp::passes {
 namespace {
@@ -344,20 +345,11 @@ bool in_lock_step(const Graph& graph) {
 }
 
 bool is_of_all_shards(const Graph& graph, const Value* value) {
-  ValueSet seen(graph);
-  std::vector<const Value*> left{value};
-  while (!left.empty()) {
-    const Value* next = left.back();
-    left.pop_back();
-    if (!seen.insert(next)) continue;
-    if (!next->producer) {
-      const State* state = graph.find_state(next);
-      if (!state || state->role == StateRole::running_statistic) return false;
-    } else if (!gives_all(*next->producer, next)) {
-      left.insert(left.end(), next->producer->operands.begin(), next->producer->operands.end());
-    }
-  }
-  return true;
+  const auto is_given_to_all = [](const Value* v) { return gives_all(*v->producer, v); };
+  return std::ranges::all_of(sources_of(graph, value, is_given_to_all), [&](const Value* source) {
+    const State* state = graph.find_state(source);
+    return state && state->role != StateRole::running_statistic;
+  });
 }
 
 bool lock_step(Graph& graph) {

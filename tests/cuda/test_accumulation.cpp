@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "runtime/files/npz.h"
 #include "tests/cuda/cuda_run.h"
+#include "tests/drive/recorded_cases.h"
 
 namespace gcomp::test {
 namespace {
@@ -48,6 +48,13 @@ class CudaAccumulation : public testing::Test {
     arguments.insert(arguments.end(), what.more.begin(), what.more.end());
     return folder_.run(arguments, settings);
   }
+  /// The last run's are the first `steps` of these.
+  void expect_losses(const Tensor& wanted, std::int64_t steps) {
+    const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
+    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), steps);
+    for (std::int64_t step = 0; step < steps; ++step)
+      ASSERT_NEAR(losses[static_cast<std::size_t>(step)], wanted.at(step), 1e-9 * wanted.at(step)) << "step " << step + 1;
+  }
 
   CudaFolder folder_;
 };
@@ -70,12 +77,9 @@ void expect_no_wait(const CudaRun& run, std::int64_t steps, std::int64_t launche
 }
 
 TEST_F(CudaAccumulation, LossesFollowTheRecord) {
+  int runs = 0;
   const std::map<std::string, Tensor> record = load_arrays(accumulation_fixture("accumulation.npz"));
-  const Tensor& bytes = record.at("cases");
-  std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()));
-  int number = 0, runs = 0;
-  for (std::string line; std::getline(lines, line); ++number) {
-    const json recorded = json::parse(line);
+  for (const auto& [number, recorded] : recorded_cases(record)) {
     const bool batch_norm = recorded.at("model") == "bn" && recorded.at("micro_batches") == json({4});
     const bool weights = recorded.at("model") == "mlp" && recorded.at("rows") == 30;  // in five: no power of two
     if (!batch_norm && !weights) continue;
@@ -87,11 +91,7 @@ TEST_F(CudaAccumulation, LossesFollowTheRecord) {
     const CudaRun run = train(what);
     ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
     ++runs;
-    const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
-    const Tensor& wanted = record.at(std::to_string(number));
-    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), wanted.elements());
-    for (std::int64_t step = 0; step < wanted.elements(); ++step)
-      ASSERT_NEAR(losses[static_cast<std::size_t>(step)], wanted.at(step), 1e-9 * wanted.at(step)) << line << ", step " << step + 1;
+    ASSERT_NO_FATAL_FAILURE(expect_losses(record.at(number), what.steps)) << recorded;
     if (on_real_device()) continue;
     EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>()));
     expect_no_wait(run, what.steps, 3 * what.micro_batches + 1);  // counts, shards, sums, and the rest once
@@ -101,12 +101,9 @@ TEST_F(CudaAccumulation, LossesFollowTheRecord) {
 
 /// Of all micro-batches at once: PyTorch's losses of the batch that nobody cuts, and three graphs a step beside the counts.
 TEST_F(CudaAccumulation, StatisticsOfTheBatchFollowTheRecordOfTheBatch) {
+  int runs = 0;
   const std::map<std::string, Tensor> record = load_arrays(accumulation_fixture("accumulation.npz"));
-  const Tensor& bytes = record.at("cases");
-  std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()));
-  int number = 0, runs = 0;
-  for (std::string line; std::getline(lines, line); ++number) {
-    const json recorded = json::parse(line);
+  for (const auto& [number, recorded] : recorded_cases(record)) {
     if (recorded.at("model") != "bn" || recorded.at("micro_batches") != json({1})) continue;
     ++runs;
     Shared what{.model = "bn", .loss = recorded.at("loss"), .rows = recorded.at("rows"), .steps = 10};
@@ -115,11 +112,7 @@ TEST_F(CudaAccumulation, StatisticsOfTheBatchFollowTheRecordOfTheBatch) {
     for (const json& flag : recorded.at("flags")) what.more.push_back(flag);
     const CudaRun run = train(what);
     ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
-    const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
-    const Tensor& wanted = record.at(std::to_string(number));
-    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), what.steps);
-    for (std::int64_t step = 0; step < what.steps; ++step)
-      ASSERT_NEAR(losses[static_cast<std::size_t>(step)], wanted.at(step), 1e-9 * wanted.at(step)) << "step " << step + 1;
+    ASSERT_NO_FATAL_FAILURE(expect_losses(record.at(number), what.steps)) << recorded;
     if (on_real_device()) continue;
     EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>()));
     expect_no_wait(run, what.steps, what.micro_batches + 3);  // counts; all shards, their sums, and the rest once

@@ -6,46 +6,38 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gcomp/fit.h"
 #include "gcomp/gcomp.h"
+#include "tests/drive/recorded_cases.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/runtime/thread_ranks.h"
 
 namespace gcomp::test {
 namespace {
 
-using nlohmann::json;
-
 constexpr double kMomentum = 0.125;  ///< of bn.onnx's running statistics
 
 std::string ddp_fixture(const std::string& name) { return std::string(GCOMP_SOURCE_DIR) + "/tests/fixtures/training/" + name; }
 
-struct DdpCase {
-  std::string number;  ///< in the record
-  json options;
-
+struct DdpCase : RecordedCase {
   int ranks() const { return options.at("ranks"); }
   std::string model() const { return options.at("model"); }
-  std::string text() const { return "case " + number + ": " + options.dump(); }
 };
 
-const Tensor& ddp_record(const std::string& key) {
+const std::map<std::string, Tensor>& ddp_record() {
   static const std::map<std::string, Tensor> kRecord = load_arrays(ddp_fixture("ddp.npz"));
-  return kRecord.at(key);
+  return kRecord;
 }
+const Tensor& ddp_record(const std::string& key) { return ddp_record().at(key); }
 
 std::vector<DdpCase> ddp_cases(const std::string& model) {
-  const Tensor& bytes = ddp_record("cases");
-  std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()));
   std::vector<DdpCase> cases;
-  int number = 0;
-  for (std::string line; std::getline(lines, line); ++number)
-    if (json options = json::parse(line); options.at("model") == model) cases.push_back({std::to_string(number), options});
+  for (RecordedCase& recorded : recorded_cases(ddp_record()))
+    if (DdpCase found{std::move(recorded)}; found.model() == model) cases.push_back(std::move(found));
   return cases;
 }
 

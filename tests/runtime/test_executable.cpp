@@ -128,6 +128,7 @@ TEST_F(CpuExecutableTest, ProgramsOfOneModelShareStates) {
   Program forward = make_program();
   forward.steps.pop_back();
   forward.states.pop_back();
+  forward.buffers.pop_back();  // that of the state
   const auto evaluation = device->load(forward, states);
   EXPECT_EQ(states->entries().size(), 2u);
   states->write("w", counting({kInner, kColumns}, 0.5));

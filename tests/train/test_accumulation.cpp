@@ -7,13 +7,13 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "gcomp/gcomp.h"
 #include "gcomp/loaded_model.h"
 #include "runtime/artifact.h"
 #include "runtime/files/npz.h"
 #include "tests/drive/command.h"
+#include "tests/drive/recorded_cases.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/runtime/temporary_directory.h"
 
@@ -35,20 +35,9 @@ std::vector<json> metric_lines(const std::string& path) {
   return lines;
 }
 
-struct RecordedCase {
-  std::string number;  ///< in the record
-  json options;
-};
 const std::map<std::string, Tensor>& accumulation_record() {
   static const std::map<std::string, Tensor> kRecord = load_arrays(training_fixture("accumulation.npz"));
   return kRecord;
-}
-std::vector<RecordedCase> recorded_cases() {
-  const Tensor& bytes = accumulation_record().at("cases");
-  std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()));
-  std::vector<RecordedCase> cases;
-  for (std::string line; std::getline(lines, line);) cases.push_back({std::to_string(cases.size()), json::parse(line)});
-  return cases;
 }
 
 class RecordedAccumulation : public testing::TestWithParam<const char*> {};
@@ -57,7 +46,7 @@ TEST_P(RecordedAccumulation, TrainsAsPyTorchDoes) {
   const std::string model = GetParam();
   const TemporaryDirectory folder;
   int runs = 0;
-  for (const RecordedCase& recorded : recorded_cases()) {
+  for (const RecordedCase& recorded : recorded_cases(accumulation_record())) {
     if (recorded.options.at("model") != model) continue;
     for (const json& micro_batches : recorded.options.at("micro_batches")) {
       std::vector<std::string> arguments{"train",
@@ -85,7 +74,7 @@ TEST_P(RecordedAccumulation, TrainsAsPyTorchDoes) {
                                          folder / "t.onnx"};
       if (model == "bn") arguments.insert(arguments.end(), {"--batchnorm-variance", "unbiased"});
       for (const json& flag : recorded.options.at("flags")) arguments.push_back(flag);
-      const std::string what = concat("case ", recorded.number, ": ", recorded.options.dump(), " in ", micro_batches.dump());
+      const std::string what = concat(recorded.text(), " in ", micro_batches.dump());
       const CommandResult result = run_gcomp(arguments);
       ASSERT_EQ(result.exit_code, 0) << what << ": " << result.errors;
       ++runs;

@@ -11,6 +11,7 @@
 
 #include "ir/base/tensor.h"
 #include "tests/drive/command.h"
+#include "tests/drive/recorded_cases.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/runtime/temporary_directory.h"
 
@@ -37,15 +38,9 @@ class SyncBatchNormCommand : public testing::Test {
 };
 
 /// The case of the record in which batch norm sees all rows.
-std::pair<std::string, nlohmann::json> undivided_case(const std::map<std::string, Tensor>& record) {
-  const Tensor& bytes = record.at("cases");
-  std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()));
-  int number = 0;
-  for (std::string line; std::getline(lines, line); ++number) {
-    const nlohmann::json recorded = nlohmann::json::parse(line);
-    if (recorded.at("model") == "bn" && recorded.at("micro_batches") == nlohmann::json({1}))
-      return {std::to_string(number), recorded};
-  }
+RecordedCase undivided_case(const std::map<std::string, Tensor>& record) {
+  for (const RecordedCase& recorded : recorded_cases(record))
+    if (recorded.options.at("model") == "bn" && recorded.options.at("micro_batches") == nlohmann::json({1})) return recorded;
   throw InternalError("the record has no such case");
 }
 

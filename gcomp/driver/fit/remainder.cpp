@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gcomp/driver/compile.h"
+#include "gcomp/driver/ranks.h"
 #include "gcomp/driver/trainer_impl.h"
 #include "ir/base/error.h"
 

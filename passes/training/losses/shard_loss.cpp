@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "passes/training/losses/call_graph.h"
+#include "passes/training/sources.h"
 
 namespace gcomp::passes {
 namespace {
@@ -31,16 +32,8 @@ bool is_linear_in_terms(const Formula& e) {
 
 /// Whether the value is made of inputs and constants alone.
 bool is_of_data(const Graph& graph, const Value* value) {
-  ValueSet seen(graph);
-  std::vector<const Value*> left{value};
-  while (!left.empty()) {
-    const Value* next = left.back();
-    left.pop_back();
-    if (!seen.insert(next)) continue;
-    if (!next->producer && graph.find_state(next)) return false;
-    if (next->producer) left.insert(left.end(), next->producer->operands.begin(), next->producer->operands.end());
-  }
-  return true;
+  return std::ranges::none_of(sources_of(graph, value, [](const Value*) { return false; }),
+                              [&](const Value* source) { return graph.find_state(source); });
 }
 
 class ShardLossBuilder {
