@@ -53,6 +53,7 @@ void add_node(ProgramBuilder& program, const Target& target, const Node& node) {
       if (target.info(program.target()).is_legal(node)) return target.add_composite(program, node);
       break;
     case Kind::collective: return add_collective(program, node);
+    case Kind::barrier: break;
   }
   throw InternalError(
       concat("code generation found ", node.op->name, " (", node.origin, "), which an earlier pass should have replaced"));

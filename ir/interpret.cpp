@@ -278,6 +278,7 @@ std::vector<Tensor> evaluate(const Node& node, const std::vector<const Tensor*>&
     case Kind::collective:  // of one rank
       check_user(node.attributes.integer("ranks") == 1, "takes ", node.attributes.integer("ranks"), " ranks, and one runs");
       return {Tensor(*operands[0]).reshaped(node.result()->type.shape)};
+    case Kind::barrier: return {*operands[0]};
     case Kind::update: break;
   }
   throw InternalError(concat("the interpreter cannot run ", node.op->name));

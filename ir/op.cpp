@@ -115,6 +115,7 @@ std::string_view name_of(Kind kind) {
     case Kind::random: return "random";
     case Kind::update: return "update";
     case Kind::collective: return "collective";
+    case Kind::barrier: return "barrier";
     case Kind::composite: return "composite";
     case Kind::kernel: return "kernel";
   }
@@ -182,7 +183,8 @@ std::vector<TensorType> infer_types(const OpDef& op, std::span<const TensorType>
     case Kind::scan:
     case Kind::random:
     case Kind::update:
-    case Kind::collective: return op.infer(context);
+    case Kind::collective:
+    case Kind::barrier: return op.infer(context);
     case Kind::contract:
     case Kind::composite: break;
   }
@@ -210,6 +212,7 @@ LoopNest loops_of(const OpDef& op, std::span<const TensorType> operands, std::sp
     case Kind::random: check_internal(op.loops, "op ", op.name, " has no loop nest"); return op.loops({operands, results, all});
     case Kind::update:
     case Kind::collective:
+    case Kind::barrier:
     case Kind::composite:
     case Kind::kernel: break;
   }

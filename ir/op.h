@@ -26,6 +26,7 @@ enum class Kind : std::uint8_t {
   random,      ///< counter-based random numbers
   update,      ///< writes a state
   collective,  ///< between ranks
+  barrier,     ///< the operand itself, across which nothing is fused
   composite,   ///< defined by `expand`
   kernel,      ///< a fused region: its LoopNest is the meaning
 };

@@ -163,6 +163,7 @@ Replacement move(Node& node, Builder& b) {
     case Kind::random:
     case Kind::update:
     case Kind::collective:
+    case Kind::barrier:
     case Kind::composite:
     case Kind::kernel: break;
   }

@@ -173,6 +173,7 @@ std::string not_fused(const PassContext& c) {
       case Kind::view:
         if (node.op->alias) return "";
         break;
+      case Kind::barrier:
       case Kind::pointwise:
       case Kind::reduce:
       case Kind::scan:

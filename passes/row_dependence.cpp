@@ -66,6 +66,7 @@ class RowProof {
     if (!value->producer) return false;
     const Node& node = *value->producer;
     if (splat_value(value)) return true;
+    if (node.op->kind == Kind::barrier && node.result() == value) return holds({node.operands[0], claimed.axis, claimed.block});
     if (node.op->kind == Kind::constant || node.op->kind == Kind::update || node.op->kind == Kind::collective) return false;
     std::vector<TensorType> operands;
     for (const Value* operand : node.operands) operands.push_back(operand ? operand->type : TensorType());

@@ -11,9 +11,11 @@ import statistics
 import sys
 import time
 
-VERSION = 1
+VERSION = 2
 SIZES = [1 << power for power in range(10, 25, 2)]  # bytes of one part
 MOST_CALLS, SECONDS = 200, 0.3
+CHANNEL = 0
+EXCHANGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Plugin(ctypes.Structure):
@@ -26,9 +28,10 @@ class Plugin(ctypes.Structure):
                 ("rank", ctypes.CFUNCTYPE(ctypes.c_int)),
                 ("size", ctypes.CFUNCTYPE(ctypes.c_int)),
                 ("host", ctypes.CFUNCTYPE(ctypes.c_char_p)),
-                ("all_to_all", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)),
-                ("all_gather", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)),
-                ("broadcast", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)),
+                ("channels", ctypes.CFUNCTYPE(ctypes.c_int)),
+                ("all_to_all", EXCHANGE),
+                ("all_gather", EXCHANGE),
+                ("broadcast", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)),
                 ("abort", ctypes.CFUNCTYPE(None, ctypes.c_int))]
 
 
@@ -45,9 +48,9 @@ def timed(plugin, ranks, exchange, part):
     calls = max(10, min(MOST_CALLS, int(SECONDS * 1e9 / part)))
     times = []
     for call in range(calls + 3):
-        check(plugin, plugin.all_gather(byte, together, 1))  # all are here
+        check(plugin, plugin.all_gather(CHANNEL, byte, together, 1))  # all are here
         begin = time.perf_counter()
-        check(plugin, exchange(sent, received, part))
+        check(plugin, exchange(CHANNEL, sent, received, part))
         if call >= 3:
             times.append(time.perf_counter() - begin)
     return statistics.quantiles(times, n=5)[0]

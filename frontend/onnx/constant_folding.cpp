@@ -23,6 +23,7 @@ bool is_pure(const ir::Node& node) {
     case ir::Kind::random:
     case ir::Kind::update:
     case ir::Kind::collective:
+    case ir::Kind::barrier:
     case ir::Kind::kernel: break;
   }
   return false;

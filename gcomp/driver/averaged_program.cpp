@@ -9,11 +9,13 @@
 namespace gcomp::driver {
 
 bool keeps_average(const runtime::Program& step, std::span<const std::string> trained) {
-  if (trained.empty()) return false;
-  const std::string wanted = passes::average_name(trained.front()), share = passes::own_name(wanted);
+  std::set<std::string> averages;
+  for (const std::string& name : trained) {
+    averages.insert(passes::average_name(name));
+    averages.insert(passes::own_name(passes::average_name(name)));
+  }
   return std::ranges::any_of(step.states, [&](const runtime::State& state) {
-    const std::string& name = step.buffers[static_cast<std::size_t>(state.buffer)].name;
-    return name == wanted || name == share;
+    return averages.contains(step.buffers[static_cast<std::size_t>(state.buffer)].name);
   });
 }
 

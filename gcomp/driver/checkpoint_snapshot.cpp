@@ -47,12 +47,16 @@ const CheckpointModel& checkpoint_model(Trainer::Impl& impl) {
 
 namespace {
 
-/// A state, and where no rank has all of it, how it is shared.
+/// A state, and where not every rank has all of it, how it is shared.
 struct SnapshotEntry {
   runtime::StateEntry entry;
   const passes::ShardedState* shares = nullptr;
+  bool held = true;  ///< some of it by this rank
 
-  TensorType type() const { return shares ? TensorType{shares->type.dtype, {shares->share}} : entry.type; }
+  TensorType type() const {
+    if (!held) return {entry.type.dtype, {0}};
+    return shares ? shares->own_type() : entry.type;
+  }
 };
 
 /// What of the states this rank keeps: its shares, and of the first rank all that is whole too.
@@ -60,7 +64,9 @@ std::vector<SnapshotEntry> snapshot_entries(const Trainer::Impl& impl) {
   std::vector<SnapshotEntry> kept;
   for (runtime::StateEntry entry : impl.states.entries()) {
     const passes::ShardedState* shares = impl.states.shares_of(entry.name);
-    if (is_kept(entry) && (shares || impl.states.rank() == 0)) kept.push_back({std::move(entry), shares});
+    if (!is_kept(entry) || (!shares && impl.states.rank() != 0)) continue;
+    const bool held = !shares || shares->begin(impl.states.rank()) < shares->end(impl.states.rank());
+    kept.push_back({std::move(entry), shares, held});
   }
   return kept;
 }
@@ -85,7 +91,7 @@ void take_snapshot(Trainer& trainer, const RunState& run, Snapshot& into) {
     state.kind = kind_of(held.entry, averages);
     state.shares = held.shares ? std::optional(*held.shares) : std::nullopt;
     if (state.value.type() != held.type() || state.value.bytes().empty()) state.value = Tensor(held.type());
-    impl.memory->read(held.shares ? held.shares->own : held.entry.name, state.value.bytes());
+    if (held.held) impl.memory->read(held.shares ? held.shares->own : held.entry.name, state.value.bytes());
   }
   into.states.resize(count);
 }

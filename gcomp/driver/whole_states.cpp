@@ -27,9 +27,11 @@ const ShardedState* WholeStates::sharded(std::string_view name) const {
   return found == sharded_.end() ? nullptr : &*found;
 }
 
-const ShardedState* WholeStates::with_share(std::string_view own) const {
-  const auto found = std::ranges::find(sharded_, own, &ShardedState::own);
-  return found == sharded_.end() ? nullptr : &*found;
+std::vector<const ShardedState*> WholeStates::held_in(std::string_view own) const {
+  std::vector<const ShardedState*> held;
+  for (const ShardedState& one : sharded_)
+    if (one.own == own) held.push_back(&one);
+  return held;
 }
 
 /// Of parameters each rank has the whole too, as new as the shares, unless the step itself gathers them.
@@ -46,17 +48,26 @@ bool WholeStates::any_in_shares() const {
 
 std::vector<StateEntry> WholeStates::entries() const {
   std::vector<StateEntry> entries;
-  std::set<std::string_view> told;
+  std::set<std::string, std::less<>> told;
+  const auto tell = [&](std::string_view name, const StateEntry& entry) {
+    if (told.emplace(name).second) entries.push_back(entry);
+  };
   for (const StateEntry& entry : memory_->entries()) {
-    const ShardedState* one = with_share(entry.name);
-    StateEntry whole = entry;
-    if (one) whole.name = one->name, whole.type = one->type;
-    if (told.insert(one ? std::string_view(one->name) : std::string_view(entry.name)).second) entries.push_back(std::move(whole));
+    const std::vector<const ShardedState*> held = held_in(entry.name);
+    if (held.empty()) tell(entry.name, entry);
+    for (const ShardedState* one : held) {
+      StateEntry whole = entry;
+      whole.name = one->name;
+      whole.type = one->type;
+      tell(one->name, whole);
+    }
   }
   return entries;
 }
 
-bool WholeStates::contains(std::string_view name) const { return sharded(name) || (memory_->contains(name) && !with_share(name)); }
+bool WholeStates::contains(std::string_view name) const {
+  return sharded(name) || (memory_->contains(name) && held_in(name).empty());
+}
 
 StateEntry WholeStates::entry(std::string_view name) const {
   const ShardedState* one = sharded(name);
@@ -68,7 +79,11 @@ StateEntry WholeStates::entry(std::string_view name) const {
 }
 
 Tensor WholeStates::gathered(const ShardedState& one) const {
-  const Tensor own = memory_->read(one.own);
+  Tensor own = memory_->read(one.own);
+  if (one.owner) {
+    communicator_->broadcast(own.bytes(), static_cast<int>(*one.owner));
+    return own;
+  }
   Tensor all(one.type.dtype, {one.share * communicator_->size()});
   communicator_->all_gather(own.bytes(), all.bytes());
   Tensor whole(one.type);
@@ -85,9 +100,10 @@ Tensor WholeStates::read(std::string_view name) const {
 void WholeStates::write_share(const ShardedState& one, const Tensor& whole) {
   check_user(whole.type() == one.type, "state '", one.name, "' is ", to_string(one.type), ", the value written to it is ",
              to_string(whole.type()));
-  Tensor own(one.type.dtype, {one.share});
   const auto size = static_cast<std::int64_t>(size_of(one.type.dtype));
   const std::int64_t begin = one.begin(rank()), end = one.end(rank());
+  if (one.owner && begin == end) return;  // another one's lies there
+  Tensor own(one.own_type());
   if (end > begin) std::memcpy(own.data(), whole.data() + begin * size, static_cast<std::size_t>((end - begin) * size));
   memory_->write(one.own, own);
 }
@@ -102,8 +118,9 @@ std::vector<std::string> WholeStates::unwritten() const {
   // A whole copy that is unwritten beside a share that is not was bound later, by a program that takes it whole.
   std::vector<std::string> names;
   for (const std::string& name : memory_->unwritten()) {
-    if (const ShardedState* one = with_share(name)) names.push_back(one->name);
-    else if (!sharded(name)) names.push_back(name);
+    const std::vector<const ShardedState*> held = held_in(name);
+    for (const ShardedState* one : held) names.push_back(one->name);
+    if (held.empty() && !sharded(name)) names.push_back(name);
   }
   return names;
 }

@@ -50,7 +50,8 @@ class WholeStates {
 
  private:
   const passes::ShardedState* sharded(std::string_view name) const;
-  const passes::ShardedState* with_share(std::string_view own) const;
+  /// Those of which a state of this name has a rank's: one, or with owners one of each rank at most.
+  std::vector<const passes::ShardedState*> held_in(std::string_view own) const;
   Tensor gathered(const passes::ShardedState& one) const;
   void write_share(const passes::ShardedState& one, const Tensor& whole);
 

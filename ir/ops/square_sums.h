@@ -2,6 +2,8 @@
 // all gradients would else be one reduction for each of them.
 #pragma once
 
+#include <algorithm>
+
 #include "ir/ops/shown.h"
 #include "ir/ops/table.h"
 #include "ir/ops/view.h"
@@ -39,10 +41,12 @@ constexpr OpDef kSquareSums{
           for (std::size_t i = 0; e.has(i); ++i) {
             Var x = b.cast(e.operand(i), DType::f64);
             const std::int64_t elements = x.type().elements(), part = square_sum_part(elements, parts),
-                               count = square_sums_of(part);
+                               count = square_sums_of(part), blocks = quotient_up(part, kSquareSumBlock),
+                               block = std::min(part, kSquareSumBlock);
             x = b.pad(b.reshape(x * x, {elements}), {0}, {parts * part - elements}, 0);
-            x = b.pad(b.reshape(x, {parts, part}), {0, 0}, {0, count * kSquareSumBlock - part}, 0);
-            sums.push_back(b.sum(b.reshape(x, {parts, count, kSquareSumBlock}), {2}));
+            x = b.pad(b.reshape(x, {parts, part}), {0, 0}, {0, blocks * block - part}, 0);
+            const Var of_blocks = b.sum(b.reshape(x, {parts, blocks, block}), {2});
+            sums.push_back(b.pad(of_blocks, {0, 0}, {0, count - blocks}, 0));
           }
           const Var all = b.concat(std::move(sums), 1);
           return std::vector{b.reshape(all, {all.type().elements()}).value};

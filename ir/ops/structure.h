@@ -17,6 +17,8 @@ inline constexpr AttributeSpec kSegmentAttributes[] = {AttributeSpec::of("segmen
 inline constexpr AttributeSpec kProductAttributes[] = {AttributeSpec::optional("transpose_a", AttributeType::flag),
                                                        AttributeSpec::optional("transpose_b", AttributeType::flag),
                                                        AttributeSpec::optional(kOperandViews, AttributeType::views)};
+inline constexpr AttributeSpec kBarrierAttributes[] = {AttributeSpec::optional("of", AttributeType::text, 0, "")};
+inline constexpr Sample kBarrierSamples[] = {{"f64[2,3]"}, {"f64[]", "{of=\"w\"}"}};
 inline constexpr Sample kFullSamples[] = {{"", "{dtype=f64, shape=[2,3], value=0.5}"}};
 
 constexpr OpDef kConstant{
@@ -60,6 +62,19 @@ constexpr OpDef kUpdate{
         },
     .no_gradient = "it writes a state",
 };
+/// XLA's optimization_barrier. What is between barriers becomes the same kernels whatever is around it, and so gives the same bits,
+/// sums included, whose order is up to the kernel that they become part of. Fusion takes barriers out.
+constexpr OpDef kBarrier{
+    .name = "barrier",
+    .summary = "its operand: nothing is fused across it, and those of another `of` are not the same value",
+    .kind = Kind::barrier,
+    .operands = 1,
+    .attributes = kBarrierAttributes,
+    .precision = Precision::wide,
+    .infer = [](const InferContext& c) { return std::vector{c.operand(0)}; },
+    .gradient = [](GradientContext& g) { g.add(0, g.dy()); },
+    .samples = kBarrierSamples,
+};
 constexpr OpDef kKernel{
     .name = "kernel",
     .summary = "a fused region in index notation",
@@ -92,6 +107,6 @@ constexpr OpDef kProduct{
     .no_gradient = "fusion comes after differentiation",
 };
 
-inline constexpr const OpDef* kStructureOps[] = {&kConstant, &kFull, &kUpdate, &kKernel, &kMultiKernel, &kProduct};
+inline constexpr const OpDef* kStructureOps[] = {&kConstant, &kFull, &kUpdate, &kBarrier, &kKernel, &kMultiKernel, &kProduct};
 
 }  // namespace gcomp::ir::ops

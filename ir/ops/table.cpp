@@ -48,11 +48,11 @@ constexpr bool has_attribute(const OpDef& op, std::string_view name) {
 consteval bool every_op_is_complete() {
   for (const OpDef* op : kAll) {
     const bool structural = op->kind == Kind::constant || op->kind == Kind::update || op->kind == Kind::kernel;
-    const bool defined = structural || (op->kind == Kind::pointwise    ? op->scalar.reference != nullptr
-                                        : op->kind == Kind::reduce     ? op->reduction.of != Reduction::Of::none
-                                        : op->kind == Kind::composite  ? op->expand != nullptr
-                                        : op->kind == Kind::collective ? op->infer != nullptr
-                                                                       : op->loops != nullptr);
+    const bool defined = structural || (op->kind == Kind::pointwise   ? op->scalar.reference != nullptr
+                                        : op->kind == Kind::reduce    ? op->reduction.of != Reduction::Of::none
+                                        : op->kind == Kind::composite ? op->expand != nullptr
+                                        : op->kind == Kind::collective || op->kind == Kind::barrier ? op->infer != nullptr
+                                                                                                    : op->loops != nullptr);
     const bool sampled = structural || op->kind == Kind::pointwise || !op->samples.empty();
     const bool gradient = (op->gradient != nullptr) != !op->no_gradient.empty();
     const bool costed = (op->cost > 0) == (op->scalar.reference != nullptr);

@@ -38,6 +38,7 @@ extern const OpDef kSoftmax, kLogSoftmax, kBatchNorm, kLayerNorm, kCrossEntropy,
 // attention.h
 extern const OpDef kAttention, kAttentionGradient;
 // square_sums.h
+extern const OpDef kBarrier;
 extern const OpDef kSquareSums;
 // collective.h
 extern const OpDef kAllToAll, kAllGather, kBroadcastFrom, kReduceScatter, kAllReduce, kBucket, kUnbucket;

@@ -41,6 +41,22 @@ void rebuild(Graph& graph, std::vector<FusionUnit>& units) {
   graph.remove_dead();
 }
 
+/// Units read what barriers passed on.
+void drop_barriers(std::vector<FusionUnit>& units, Graph& graph) {
+  const auto is_barrier = [](const FusionUnit& unit) { return unit.node && unit.node->op->kind == Kind::barrier; };
+  ValueTable<Value*> passed(graph);
+  const auto origin = [&](Value*& value) {
+    if (Value* before = value ? passed.at(value) : nullptr) value = before;
+  };
+  for (FusionUnit& unit : units) {
+    if (unit.node) std::ranges::for_each(unit.node->operands, origin);
+    std::ranges::for_each(unit.operands, origin);
+    if (is_barrier(unit)) passed[unit.node->result()] = unit.node->operands[0];
+  }
+  std::ranges::for_each(graph.outputs(), origin);
+  std::erase_if(units, is_barrier);
+}
+
 /// Concatenations of more operands than a kernel takes become concatenations of concatenations.
 bool split_wide_concatenations(Graph& graph, const FuseOptions& options) {
   const auto most = static_cast<std::size_t>(options.max_operands - 4);
@@ -69,6 +85,7 @@ bool fuse(Graph& graph, const FuseOptions& options) {
   std::vector<FusionUnit> units = inline_maps(graph, options);
   if (options.horizontal_fusion) fuse_parameter_casts(units, options.horizontal_bytes);
   if (options.loop_fusion) fuse_nests(units, graph, options);
+  drop_barriers(units, graph);
   if (options.horizontal_fusion) fuse_updates(units, graph, options.horizontal_bytes);
   const bool fused = split || std::any_of(units.begin(), units.end(), [](const FusionUnit& unit) { return unit.is_nest(); });
   const std::size_t before = fused ? 0 : hash_of(graph);  // without kernels, only nodes may have moved or gone

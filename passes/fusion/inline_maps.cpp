@@ -16,6 +16,7 @@ bool is_opaque(const Node& node) {
     case Kind::contract:
     case Kind::update:
     case Kind::collective:
+    case Kind::barrier:
     case Kind::kernel:
     case Kind::composite: return true;
     case Kind::constant: return !node.op->loops;
@@ -122,7 +123,7 @@ class Inliner {
       if (node.result()->type.shape.empty()) continue;
       const auto users = users_.of(node.result());
       if (!users.empty() && std::all_of(users.begin(), users.end(), [&](const Node* user) {
-            return user->op->kind == Kind::update ||
+            return user->op->kind == Kind::update || user->op->kind == Kind::barrier ||
                    (update_only_[user] && user->result()->type.shape == node.result()->type.shape);
           }))
         update_only_[&node] = true;

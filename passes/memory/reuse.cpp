@@ -193,6 +193,7 @@ Reuse reuse_of(const Node& node) {
     case Kind::random:
     case Kind::update:
     case Kind::collective:
+    case Kind::barrier:
     case Kind::composite: break;
   }
   return reuse;

@@ -197,8 +197,11 @@ void exchange_in_shards(Accumulation& accumulation, const ShardedList& sums, con
 void distribute(Graph& step, Accumulation& accumulation, const std::vector<Value*>& parameters, const DistributeOptions& options) {
   std::vector<std::string> names;
   for (const Value* parameter : parameters) names.push_back(parameter->name);
-  accumulation.sharded = share_updates(
-      step, parameters, {.ranks = options.ranks, .shards = options.shards, .sharded = options.sharding != Sharding::none});
+  accumulation.sharded = share_updates(step, parameters,
+                                       {.ranks = options.ranks,
+                                        .shards = options.shards,
+                                        .sharded = options.sharding != Sharding::none,
+                                        .bucket_bytes = options.bucket_bytes});
   if (options.ranks == 1) return;
   check_user(
       accumulation.handed.empty(), "running statistic '", accumulation.handed.empty() ? "" : accumulation.handed[0],

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,14 +29,21 @@ constexpr int stage_of(Sharding sharding) { return static_cast<int>(sharding); }
 /// of one run is what goes on.
 constexpr bool takes_turns(Sharding sharding) { return sharding >= Sharding::gradients; }
 
-/// Rank r has the elements from r * share on, in row-major order, in the state `own`, f32[share]; zeros stand behind the last.
-/// Whether the state of the name itself, with all elements, is there too is up to the programs that use it.
+/// Rank r has the elements from r * share on, in row-major order, in the state `own`, f32[share]; zeros stand behind the last. Or
+/// one rank, the owner, has all of them in `own`, of the same type, which on other ranks holds other states. Whether the state of
+/// the name itself, with all elements, is there too is up to the programs that use it.
 struct ShardedState {
   std::string name, own;
   TensorType type;  ///< of all elements
   std::int64_t share = 0;
+  std::optional<std::int64_t> owner = {};
 
-  std::int64_t begin(std::int64_t rank) const { return std::min(rank * share, type.elements()); }
+  TensorType own_type() const { return owner ? type : TensorType{type.dtype, {share}}; }
+  /// Elements that the rank has: from begin() to end().
+  std::int64_t begin(std::int64_t rank) const {
+    if (owner) return rank <= *owner ? 0 : type.elements();
+    return std::min(rank * share, type.elements());
+  }
   std::int64_t end(std::int64_t rank) const { return begin(rank + 1); }
 };
 

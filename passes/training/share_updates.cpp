@@ -1,6 +1,7 @@
 #include "passes/training/share_updates.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -10,7 +11,8 @@
 #include "ir/bucket.h"
 #include "ir/builder.h"
 #include "ir/ops/table.h"
-#include "passes/training/elementwise_groups.h"
+#include "passes/training/owned_updates.h"
+#include "passes/training/update_groups.h"
 
 namespace gcomp::passes {
 namespace {
@@ -22,18 +24,24 @@ using namespace ir;
 class UpdateSharing {
  public:
   UpdateSharing(Graph& graph, const std::vector<Value*>& parameters, const ShareOptions& options)
-      : graph_(graph), options_(options), groups_(graph, parameters), waits_(graph) {}
+      : graph_(graph),
+        options_(options),
+        groups_(graph, parameters),
+        owned_(graph, groups_, parameters, {is_distributed() ? options.ranks : 1, options.shards, options.bucket_bytes}),
+        waits_(graph) {}
 
   std::vector<ShardedState> run() {
     if (is_distributed()) take_states();
     nodes_ = graph_.take_nodes();
     std::vector<Node*> left;
-    for (const auto& node : nodes_) left.push_back(node.get());
+    for (const auto& node : nodes_)
+      if (!is_owned(*node)) left.push_back(node.get());
     while (!left.empty()) {
       left = round(left);
       ask_for_extremes();
     }
-    for (const Update& update : updates_) graph_.append(ops::kUpdate, {update.state, update.value}, {}, update.origin);
+    std::ranges::move(owned_.build([&](Value* value) { return now(value); }), std::back_inserter(updates_));
+    for (const StateUpdate& update : updates_) graph_.append(ops::kUpdate, {update.state, update.value}, {}, update.origin);
     for (Value*& output : graph_.outputs()) output = now(output);
     drop_states();
     graph_.remove_dead();
@@ -41,15 +49,15 @@ class UpdateSharing {
   }
 
  private:
-  struct Update {
-    Value *state, *value;
-    SharedText origin;
-  };
-
   bool is_distributed() const { return options_.ranks > 1 && options_.sharded; }
   std::int64_t own_parts() const { return options_.shards / options_.ranks; }
   std::int64_t share_of(const Value* value) const { return part_elements(value->type.elements(), options_.shards) * own_parts(); }
-  bool is_shared(const Value* value) const { return is_distributed() && groups_.contains(value); }
+  bool is_shared(const Value* value) const { return is_distributed() && groups_.is_in_parts(value); }
+  /// What only an owner can do, and what it updates.
+  bool is_owned(const Node& node) const {
+    const Value* of = node.op->kind == Kind::update ? node.operands[0] : node.result();
+    return groups_.division_of(of) == Division::owner && (node.op->kind == Kind::update || !groups_.is_in_parts(of));
+  }
   Value* now(Value* value) const {
     const auto found = now_.find(value);
     return found == now_.end() ? value : found->second;
@@ -58,7 +66,7 @@ class UpdateSharing {
   void take_states() {
     const std::vector<State> before = graph_.states();
     for (const State& state : before) {
-      if (!groups_.contains(state.value)) continue;
+      if (!groups_.is_in_parts(state.value)) continue;
       const std::string own = own_name(state.value->name);
       const std::int64_t share = share_of(state.value);
       Value* made = graph_.add_state({state.value->type.dtype, {share}}, own, state.role, state.fill);
@@ -67,6 +75,7 @@ class UpdateSharing {
       states_.push_back({state.value->name, own, state.value->type, share});
       now_[state.value] = made;
     }
+    std::ranges::move(owned_.add_states([&](Value* state, Value* made) { now_[state] = made; }), std::back_inserter(states_));
   }
 
   void drop_states() {
@@ -134,7 +143,7 @@ class UpdateSharing {
   void sum_squares(Node& node) {
     Builder b(graph_, node.origin);
     std::vector<Var> in_parts, whole, sums;
-    for (Value* operand : node.operands) (groups_.contains(operand) ? in_parts : whole).push_back(b.wrap(now(operand)));
+    for (Value* operand : node.operands) (groups_.is_in_parts(operand) ? in_parts : whole).push_back(b.wrap(now(operand)));
     if (!in_parts.empty()) {
       const std::int64_t parts = is_distributed() ? own_parts() : options_.shards;
       Var own = b.apply(ops::kSquareSums, std::move(in_parts), {{"parts", parts}});
@@ -166,12 +175,13 @@ class UpdateSharing {
 
   Graph& graph_;
   const ShareOptions& options_;
-  ElementwiseGroups groups_;
+  UpdateGroups groups_;
+  OwnedUpdates owned_;
   std::vector<std::unique_ptr<Node>> nodes_;  // as they were; their values are read until the end
   std::vector<ShardedState> states_;
   std::unordered_map<const Value*, Value*> now_;
   std::map<std::pair<const Value*, std::int64_t>, Value*> spread_;
-  std::vector<Update> updates_;                     // come last: all reads of a state are before
+  std::vector<StateUpdate> updates_;                // come last: all reads of a state are before
   std::vector<std::pair<Node*, Value*>> extremes_;  // of a rank's share, not asked for
   ValueSet waits_;
 };

@@ -55,6 +55,6 @@ inline std::vector<ir::Var> unbucketed(ir::Builder& b, ir::Var bucket, const std
   return b.apply_many(ir::ops::kUnbucket, {bucket}, {{"shapes", ir::bucket_shapes(types)}, {"parts", parts}});
 }
 
-inline SharedState own_state(const ShardedState& one) { return {one.own, {one.type.dtype, {one.share}}}; }
+inline SharedState own_state(const ShardedState& one) { return {one.own, one.own_type()}; }
 
 }  // namespace gcomp::passes

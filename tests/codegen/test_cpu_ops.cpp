@@ -39,6 +39,7 @@ bool has_loops(const OpDef& op) {
     case Kind::constant: return op.loops != nullptr;
     case Kind::update:
     case Kind::collective:
+    case Kind::barrier:
     case Kind::composite:
     case Kind::kernel: return false;
   }

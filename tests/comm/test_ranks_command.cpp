@@ -192,6 +192,25 @@ TEST_F(RanksCommand, GoOnAsOtherNumbersAfterAKill) {
   EXPECT_TRUE(contents(std::filesystem::path(run) / "last.onnx") == contents(folder_ / "whole/last.onnx"));
 }
 
+/// What owners of parameters hold is kept, and given to other owners.
+TEST_F(RanksCommand, GoOnWithOtherOwners) {
+  for (const char* optimizer : {"muon(lr=0.01)", "lamb(lr=0.01)"}) {
+    SCOPED_TRACE(optimizer);
+    const Words flags{"--optimizer", optimizer, "--ema", "0.9", "--checkpoint-every", "3"};
+    const std::string name = std::string(optimizer).substr(0, 4), whole = folder_ / (name + "_whole"), run = folder_ / name;
+    ASSERT_EQ(train("12", joined(flags, {"--micro-batches", "8", "--run-dir", whole, "--out-ema", whole + ".onnx"})).exit_code, 0);
+    const std::pair<const char*, const char*> parts[] = {{"3", "8"}, {"6", "2"}, {"9", "4"}};
+    for (const auto& [steps, ranks] : parts) {
+      const CommandResult result = train(steps, joined(flags, {"--ranks", ranks, "--run-dir", run, "--resume"}));
+      ASSERT_EQ(result.exit_code, 0) << result.errors;
+    }
+    const CommandResult result = train("12", joined(flags, {"--run-dir", run, "--resume", "--out-ema", run + ".onnx"}));
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_TRUE(contents(run + "/last.onnx") == contents(whole + "/last.onnx"));
+    EXPECT_TRUE(contents(run + ".onnx") == contents(whole + ".onnx")) << "averages";
+  }
+}
+
 TEST_F(RanksCommand, EndTogetherAfterASignal) {
   const std::string run = folder_ / "run";
   Words words = training("100000000", {"--ranks", "2", "--run-dir", run, "--checkpoint-every", "100000"});

@@ -81,6 +81,28 @@ TEST(Ranks, TrainAsOneProcessHoweverMuchIsShared) {
     }
 }
 
+/// Rules that look at whole parameters, which have owners: what these hold is read, averaged and skipped as anybody's.
+TEST(Ranks, OwnersTrainAsOneProcessHoweverMuchIsShared) {
+  for (const char* optimizer : {"lamb(lr=0.01)", "muon(lr=0.01)"})
+    for (const int zero : {0, 2, 3}) {
+      SCOPED_TRACE(testing::Message() << optimizer << ", --zero " << zero);
+      RankedTraining training = small_training("transformer", "cross_entropy", optimizer);
+      training.options.zero = zero;
+      training.options.clip_norm = 0.5;
+      training.options.ema = 0.9;
+      training.fit.steps = 3;
+      expect_equal_for_all_ranks(training, {2, 8});
+    }
+  for (const DType precision : {DType::f64, DType::bf16, DType::f16})
+    for (const char* optimizer : {"adafactor(lr=0.01)", "lars(lr=0.05)"}) {
+      SCOPED_TRACE(testing::Message() << optimizer << " in " << name_of(precision));
+      RankedTraining training = small_training("cnn", "cross_entropy", optimizer);
+      training.options.graph.precision = precision;
+      training.fit.steps = precision == DType::f16 ? 20 : 4;
+      expect_equal_for_all_ranks(training, {4});
+    }
+}
+
 /// In f16 what is not finite on one rank is skipped by all.
 TEST(Ranks, SkipStepsTogetherHoweverMuchIsShared) {
   for (const int zero : {0, 1, 3}) {

@@ -23,16 +23,27 @@ using Named = std::map<std::string, Tensor>;
 
 constexpr std::int64_t kRowsOfShard = 2, kWidth = 5, kLabels = 3;
 
-/// A running mean of the rows, which one process hands on from shard to shard where `reads` it.
-Graph scores(std::int64_t rows, bool reads = false) {
+struct RankOptions {
+  bool reads = false;
+  Sharding sharding = Sharding::optimizer;
+  const char* optimizer = "adamw";
+  int matrices = 0;  ///< v0, v1, ..., all alike, before w
+};
+
+std::string matrix_name(int i) { return concat("v", i); }
+
+/// A running mean of the rows, which one process hands on from shard to shard where something reads it.
+Graph scores(std::int64_t rows, const RankOptions& options = {}) {
   Graph graph("forward");
   ir::Builder b(graph);
   Var x = b.input({DType::f32, {rows, kWidth}}, "x");
   Var w = b.wrap(graph.add_state({DType::f32, {kWidth, kLabels}}, "w", ir::StateRole::parameter));
   Var bias = b.wrap(graph.add_state({DType::f32, {kLabels}}, "b", ir::StateRole::parameter));
   Var mean = b.wrap(graph.add_state({DType::f32, {kWidth}}, "mean", ir::StateRole::running_statistic));
-  Var centered = reads ? x - b.broadcast(mean, x.shape()) : x;
-  graph.add_output((b.matmul(centered, w) + b.broadcast(bias, {rows, kLabels})).value);
+  Var last = options.reads ? x - b.broadcast(mean, x.shape()) : x;
+  for (int i = 0; i < options.matrices; ++i)
+    last = b.matmul(last, b.wrap(graph.add_state({DType::f32, {kWidth, kWidth}}, matrix_name(i), ir::StateRole::parameter)));
+  graph.add_output((b.matmul(last, w) + b.broadcast(bias, {rows, kLabels})).value);
   graph.rename(graph.outputs()[0], "logits");
   b.update(mean.value, mean * 0.9 + b.mean(x, {0}) * 0.1);
   return graph;
@@ -43,14 +54,8 @@ struct RankStep {
   std::optional<Accumulation> accumulation;
 };
 
-struct RankOptions {
-  bool reads = false;
-  Sharding sharding = Sharding::optimizer;
-  const char* optimizer = "adamw";
-};
-
 RankStep rank_step(std::int64_t shards, std::int64_t ranks, const RankOptions& options = {}) {
-  RankStep made{scores(kRowsOfShard, options.reads), {}};
+  RankStep made{scores(kRowsOfShard, options), {}};
   TrainingRequest request{.loss = parse_loss("cross_entropy(weight=[0.5, 1.5, 2])"),
                           .optimizer = OptimizerSpec(options.optimizer),
                           .trained = {"w", "b"},
@@ -58,6 +63,7 @@ RankStep rank_step(std::int64_t shards, std::int64_t ranks, const RankOptions& o
                           .ranks = ranks,
                           .sharding = options.sharding,
                           .shards = shards};
+  for (int i = 0; i < options.matrices; ++i) request.trained.push_back(matrix_name(i));
   made.accumulation = prepare(made.graph, {}, &request);
   return made;
 }
@@ -77,6 +83,8 @@ class RankMachine {
       : step_(step), shards_(shards), in_turns_(ranks > 1 && takes_turns(sharding)), states_(static_cast<std::size_t>(ranks)) {
     for (Named& states : states_)
       states = {{"w", random_rows({kWidth, kLabels}, 1)}, {"b", random_rows({kLabels}, 2)}, {"mean", random_rows({kWidth}, 3)}};
+    for (Named& states : states_)
+      for (int i = 0; i < 8; ++i) states[matrix_name(i)] = random_rows({kWidth, kWidth}, static_cast<unsigned>(4 + i));
     for (std::int64_t rank = 0; rank < ranks; ++rank)
       for (const ShardedState& one : step.accumulation->sharded)
         if (Named& states = states_[static_cast<std::size_t>(rank)]; states.contains(one.name))
@@ -85,7 +93,7 @@ class RankMachine {
 
   /// What the rank holds of a state.
   static Tensor share(const Tensor& whole, const ShardedState& one, std::int64_t rank) {
-    Tensor own(one.type.dtype, {one.share});
+    Tensor own(one.own_type());
     for (std::int64_t i = one.begin(rank); i < one.end(rank); ++i) own.set(i - one.begin(rank), whole.at(i));
     return own;
   }
@@ -128,9 +136,10 @@ class RankMachine {
   void expect_state(std::size_t rank, const std::string& name, const Tensor& whole, bool whole_parameters) const {
     const std::vector<ShardedState>& sharded = step_.accumulation->sharded;
     const auto one = std::ranges::find(sharded, name, &ShardedState::name);
-    const bool held_whole = one == sharded.end() || (whole_parameters && (name == "w" || name == "b"));
+    const bool is_parameter = name == "w" || name == "b" || name[0] == 'v';
+    const bool held_whole = one == sharded.end() || (whole_parameters && is_parameter && name.find('.') == std::string::npos);
     if (held_whole) { EXPECT_EQ(state(rank, name), whole) << name; }
-    if (one == sharded.end()) return;
+    if (one == sharded.end() || (one->owner && *one->owner != static_cast<std::int64_t>(rank))) return;
     EXPECT_EQ(state(rank, one->own), share(whole, *one, static_cast<std::int64_t>(rank))) << one->own;
   }
 
@@ -245,14 +254,62 @@ TEST(Distribute, ParametersAreGatheredOnceForEachPass) {
   EXPECT_GE(casts, 2) << "and cast in each";
 }
 
-/// A rule that looks at whole tensors: its states stay whole, beside those of others.
-TEST(Distribute, WholeTensorsStayOnEveryRank) {
-  const RankStep shared = rank_step(8, 4, {.optimizer = "muon"});
-  std::vector<std::string> names;
-  for (const ShardedState& one : shared.accumulation->sharded) names.push_back(one.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"b", "b.gradient", "b.exp_avg", "b.exp_avg_sq"}));
-  expect_states_of_one_rank({.optimizer = "muon"}, {{8, {2, 4}}, {6, {2}}}, {"w", "b", "w.momentum_buffer", "b.exp_avg", "mean"});
-  expect_states_of_one_rank({.optimizer = "lamb"}, {{8, {2, 4}}}, {"w", "b", "w.exp_avg", "mean"});
+/// A rule that looks at whole tensors: those alike are owned in turn, gradients and parameters are in shares as any.
+TEST(Distribute, WholeTensorsHaveOwners) {
+  const RankStep shared = rank_step(8, 2, {.optimizer = "muon", .matrices = 3});
+  std::map<std::string, std::pair<std::string, std::optional<std::int64_t>>> held;
+  for (const ShardedState& one : shared.accumulation->sharded) held[one.name] = {one.own, one.owner};
+  const decltype(held) wanted{{"w", {"w.own", {}}},
+                              {"w.gradient", {"w.gradient.own", {}}},
+                              {"w.momentum_buffer", {"w.momentum_buffer.own", 0}},
+                              {"b", {"b.own", {}}},
+                              {"b.gradient", {"b.gradient.own", {}}},
+                              {"b.exp_avg", {"b.exp_avg.own", {}}},
+                              {"b.exp_avg_sq", {"b.exp_avg_sq.own", {}}},
+                              {"v0", {"v0.own", {}}},
+                              {"v0.gradient", {"v0.gradient.own", {}}},
+                              {"v0.momentum_buffer", {"v0.momentum_buffer.own", 0}},
+                              {"v1", {"v1.own", {}}},
+                              {"v1.gradient", {"v1.gradient.own", {}}},
+                              {"v1.momentum_buffer", {"v0.momentum_buffer.own", 1}},
+                              {"v2", {"v2.own", {}}},
+                              {"v2.gradient", {"v2.gradient.own", {}}},
+                              {"v2.momentum_buffer", {"v2.momentum_buffer.own", 0}}};
+  EXPECT_EQ(held, wanted);
+}
+
+TEST(Distribute, StatesAreThoseOfOneRankWhereParametersHaveOwners) {
+  const Numbers numbers{{6, {2, 3, 6}}, {8, {2, 4, 8}}};
+  const std::map<std::string, std::vector<std::string>> states{
+      {"muon", {"momentum_buffer"}}, {"lamb", {"exp_avg", "exp_avg_sq"}}, {"adafactor", {"row_var", "col_var"}}};
+  const auto names_of = [&](const std::string& optimizer, int matrices) {
+    std::vector<std::string> matrices_of = {"w"}, names = {"b", "mean", "b.gradient"};
+    for (int i = 0; i < matrices; ++i) matrices_of.push_back(matrix_name(i));
+    for (const std::string& matrix : matrices_of) {
+      names.push_back(matrix);
+      for (const std::string& state : states.at(optimizer)) names.push_back(concat(matrix, ".", state));
+    }
+    return names;
+  };
+  for (const int matrices : {0, 1, 5})
+    for (const char* optimizer : {"muon", "lamb", "adafactor"}) {
+      SCOPED_TRACE(concat(optimizer, " of ", matrices, " like matrices"));
+      expect_states_of_one_rank({.optimizer = optimizer, .matrices = matrices}, numbers, names_of(optimizer, matrices));
+    }
+  for (const Sharding sharding : {Sharding::gradients, Sharding::parameters})
+    expect_states_of_one_rank({.sharding = sharding, .optimizer = "lamb(max_grad_norm=0.1)", .matrices = 5}, {{8, {2, 8}}},
+                              names_of("lamb", 5));
+}
+
+/// A product for each stack and step of Newton-Schulz, however many matrices there are.
+TEST(Distribute, AnOwnerDoesNoMoreThanItsOwn) {
+  const auto products = [](std::int64_t ranks) {
+    const RankStep step = rank_step(8, ranks, {.optimizer = "muon(ns_steps=1)", .matrices = 8});
+    return std::ranges::count_if(step.graph.nodes(), [](const auto& node) { return node->op == &ir::ops::kMatmul; });
+  };
+  EXPECT_EQ(products(1), 9 * 3);
+  EXPECT_EQ(products(2), 5 * 3);
+  EXPECT_EQ(products(8), 2 * 3) << "w, and one of the eight";
 }
 
 /// Moments of a rank are a share, whose parts begin at multiples of 64 elements.

@@ -1,4 +1,5 @@
 // Layer-wise rates and signs of momentum, by timm: lamb (timm.optim.Lamb) and lion (timm.optim.Lion).
+#include "passes/training/clip_gradients.h"
 #include "passes/training/optimizers/rule.h"
 
 namespace gcomp::passes {
@@ -30,12 +31,10 @@ void check_corrected(const Options& o, std::string_view what) {
 /// All gradients divided by max(1, their norm / max_grad_norm).
 std::vector<Var> clipped(const StepScalars& s, const Options& o, std::vector<Var> gradients) {
   if (!o.has("max_grad_norm") || gradients.empty()) return gradients;
-  Var squares;
-  for (const Var& g : gradients) {
-    const Var norm = s.b.cast(norm_of(g), DType::f64);
-    squares = squares ? squares + norm * norm : norm * norm;
-  }
-  const Var divisor = at_least(ops::kSqrt(squares) / o.number("max_grad_norm"), 1);
+  std::vector<Value*> values;
+  for (const Var& g : gradients) values.push_back(g.value);
+  const Var norm = s.b.wrap(gradient_norm(s.b.graph(), values));
+  const Var divisor = at_least(norm / o.number("max_grad_norm"), 1);
   for (Var& g : gradients) g = g / s.spread(divisor, g);
   return gradients;
 }

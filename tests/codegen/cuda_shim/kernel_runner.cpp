@@ -43,6 +43,7 @@ bool becomes_kernel(const Node& node) {
     case Kind::constant: return node.op != &ops::kConstant;
     case Kind::update:
     case Kind::collective:
+    case Kind::barrier:
     case Kind::composite: return false;
   }
   return false;
