@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "ir/ops/table.h"
 
 namespace gcomp::codegen {
 
@@ -85,7 +86,8 @@ std::string indented(const std::string& text) {
   return result;
 }
 
-KernelWriter::KernelWriter(const FlatNest& nest, std::string_view index_type) : nest_(&nest), index_type_(index_type) {
+KernelWriter::KernelWriter(const FlatNest& nest, std::string_view index_type, Contraction contraction)
+    : nest_(&nest), index_type_(index_type), contraction_(contraction) {
   scopes_.emplace_back();
 }
 
@@ -290,7 +292,37 @@ KernelWriter::Placed KernelWriter::place_guard(const TermPtr& term) {
   return {result, at};
 }
 
+TermPtr KernelWriter::product_of(TermPtr term) const {
+  while (term->kind == Term::Kind::local && !locals_.count(term->slot)) {
+    const Statement& s = nest_->statements[static_cast<std::size_t>(term->slot)];
+    if (s.kind != Statement::Kind::map) return nullptr;
+    term = value_of(s);
+  }
+  const bool exact = term->dtype == DType::f32 || term->dtype == DType::f64;
+  return exact && term->kind == Term::Kind::call && term->op == &ops::kMul ? term : nullptr;
+}
+
+std::optional<KernelWriter::Placed> KernelWriter::place_contracted(const Term& term) {
+  if (contraction_ != Contraction::by_text || (term.op != &ops::kAdd && term.op != &ops::kSub)) return std::nullopt;
+  const bool subtracts = term.op == &ops::kSub;
+  const TermPtr &left = term.arguments[0], &right = term.arguments[1];
+  const TermPtr first = product_of(left), product = first ? first : product_of(right);
+  if (!product || product->dtype != term.dtype) return std::nullopt;
+  const Placed a = place(product->arguments[0]), b = place(product->arguments[1]), c = place(first ? right : left);
+  const std::string text =
+      concat("gc_fma(", subtracts && !first ? "-" : "", a.text, ", ", b.text, ", ", subtracts && first ? "-" : "", c.text, ")");
+  return define(compute_type_text(term.dtype), text, std::max({a.depth, b.depth, c.depth, floor()}));
+}
+
+std::string KernelWriter::added(const std::string& total, const TermPtr& term) {
+  const TermPtr product = contraction_ == Contraction::by_text ? product_of(term) : nullptr;
+  if (!product) return concat(total, " + ", value(term));
+  const std::string a = value(product->arguments[0]), b = value(product->arguments[1]);
+  return concat("gc_fma(", a, ", ", b, ", ", total, ")");
+}
+
 KernelWriter::Placed KernelWriter::place_call(const Term& term) {
+  if (std::optional<Placed> contracted = place_contracted(term)) return *contracted;
   std::vector<Expression> arguments;
   int deepest = 0;
   for (const TermPtr& argument : term.arguments) {

@@ -19,13 +19,20 @@ std::string_view compute_type_text(DType dtype);
 /// The type in memory: as above, but "gc_f16" and "gc_bf16".
 std::string_view storage_type_text(DType dtype);
 
+/// Who turns a product and a sum into one operation, which rounds once.
+enum class Contraction : std::uint8_t {
+  by_compiler,  ///< it may, and no text says where
+  by_text,      ///< a sum or difference with a product among its operands is "gc_fma(a, b, c)": one result whoever compiles it
+};
+
 /// Lines set in by two spaces for each brace that is open.
 std::string indented(const std::string& text);
 
 class KernelWriter {
  public:
   /// `index_type` is the type of index variables.
-  explicit KernelWriter(const FlatNest& nest, std::string_view index_type = "long");
+  explicit KernelWriter(const FlatNest& nest, std::string_view index_type = "long",
+                        Contraction contraction = Contraction::by_compiler);
 
   /// The nest whose statements stand behind locals that are not bound. The new one must have the same statement numbers.
   void use(const FlatNest& nest) { nest_ = &nest; }
@@ -59,6 +66,8 @@ class KernelWriter {
   std::string statement(int number) {
     return place(ir::local(nest_->statements[static_cast<std::size_t>(number)].dtype, number)).text;
   }
+  /// "total + value", or where the value is a product "gc_fma(a, b, total)".
+  std::string added(const std::string& total, const ir::TermPtr& term);
   std::string index(const ir::Index& index) { return place(index).text; }
   /// A test whether all conditions hold.
   std::string conditions(const std::vector<ir::Condition>& conditions);
@@ -99,6 +108,10 @@ class KernelWriter {
   Placed place(const ir::Index& index);
   Placed place(const ir::IndexAtom& atom);
   Placed place_call(const ir::Term& term);
+  /// The product that the term is, in a dtype that is computed in as it is; null for others.
+  ir::TermPtr product_of(ir::TermPtr term) const;
+  /// A sum or difference that rounds once; nothing where no operand is a product.
+  std::optional<Placed> place_contracted(const ir::Term& term);
   Placed place_guard(const ir::TermPtr& term);
   Placed place_local(const ir::TermPtr& term);
   Placed place_loaded(const ir::IndexAtom& atom);
@@ -111,6 +124,7 @@ class KernelWriter {
 
   const FlatNest* nest_;
   std::string index_type_;
+  Contraction contraction_;
   std::vector<Scope> scopes_;
   std::unordered_map<int, Placed> axes_;
   std::unordered_map<int, Binding> locals_;

@@ -70,6 +70,10 @@ struct DeviceOptions {
   /// The widest vector instructions that the CPU's kernels may use; the processor's own where there is none. oneDNN chooses its
   /// once in a process, so all devices of a process are opened with the same.
   Optional<InstructionSet> instruction_set;
+  /// CPU: the same bits on every x86-64 processor with AVX2 and FMA, with AVX2 and AVX-512, whichever compiler makes the kernels:
+  /// products and convolutions of f32 stay in the built-in kernels, as oneDNN's order of sums depends on the processor.
+  /// Trigonometric functions and erf of f64 are the C library's, and as portable as it is.
+  bool portable_bits = false;
   LogSink log;
   KernelSink kernels;                    ///< told of every program's kernels; may be empty
   KernelProgressSink kernel_progress;    ///< told when compiling begins, and after each part of it; may be empty

@@ -263,8 +263,9 @@ struct Program {
   std::vector<std::string> faults;  ///< messages of conditions that kernels raise: an index out of range, a division by zero
   std::int64_t arena_bytes = 0, state_bytes = 0, constant_bytes = 0, io_bytes = 0;
   std::int64_t arena_lower_bound = 0;  ///< largest sum of live arena bytes over the steps in this order
-  /// Whether compilers may round a product and a sum at once. Which of two products they take is up to them, and at the end of an
-  /// array they may take the other: a program whose results must not depend on where arrays end says false.
+  /// Whether a product and a sum may be rounded at once. On the CPU the text says which are, on a GPU its compiler, who may take
+  /// the other of two products at the end of an array: a program whose results must not depend on what a kernel holds beside, nor
+  /// on where arrays end, says false.
   bool contracts = true;
 
   bool operator==(const Program&) const = default;

@@ -1,5 +1,6 @@
 #include "codegen/cpu/emit.h"
 
+#include "codegen/cpu/double_prelude_text.h"
 #include "codegen/cpu/loops.h"
 #include "codegen/cpu/prelude_text.h"
 #include "codegen/cpu/random_prelude_text.h"
@@ -26,7 +27,7 @@ std::string wrap(const FlatNest& nest, const std::string& body, bool may_fault) 
 
 EmittedKernel emit_variable_length(const KernelSource& source) {
   FlatNest nest = flatten(source.nest, source.operands, source.results);
-  KernelWriter writer(nest);
+  KernelWriter writer(nest, "long", Contraction::by_text);
   writer.open_simd(concat("for (long i = first * ", kVariableTask, "; i < gc_least(last * ", kVariableTask, ", extent); ++i)"));
   writer.bind_axis(0, "i");
   std::vector<std::string> lines;
@@ -65,6 +66,6 @@ EmittedKernel emit(const KernelSource& source) {
   return plain.text.size() < expanded.text.size() ? std::move(plain) : std::move(expanded);
 }
 
-std::string prelude() { return concat(kCpuPrelude, kCpuRandomPrelude); }
+std::string prelude() { return concat(kCpuPrelude, kCpuDoublePrelude, kCpuRandomPrelude); }
 
 }  // namespace gcomp::codegen::cpu

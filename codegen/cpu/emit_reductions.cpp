@@ -316,7 +316,7 @@ class ReductionEmitter {
       const std::string value = writer_.statement(static_cast<int>(s));
       writer_.line(concat(kept_[s], "[", writer_.index(row_position() + Index(low)), "] = ", value, ";"));
     }
-    for (const Accumulator& a : accumulators) accumulate(a, writer_.value(nest.statements[at(a.statement)].value), low);
+    for (const Accumulator& a : accumulators) accumulate(a, nest.statements[at(a.statement)].value, low);
     if (!last(phase)) return;
     std::vector<const Store*> stores;
     for (const Store& s : nest.stores)
@@ -327,10 +327,13 @@ class ReductionEmitter {
     loops_.write_stores(stores, axes);
   }
 
-  void accumulate(const Accumulator& a, const std::string& value, std::int64_t low) {
+  void accumulate(const Accumulator& a, const TermPtr& term, std::int64_t low) {
     const Statement& s = statement(a.statement);
     const Combiner combiner = combiner_of(s);
     const std::string lane_text = writer_.index(lane()), total = concat(a.values, "[", lane_text, "]");
+    if (of(s) == Reduction::Of::sum && is_float(term->dtype))
+      return writer_.line(concat(total, " = ", writer_.added(total, term), ";"));
+    const std::string value = writer_.value(term);
     if (!is_position(s)) {
       const std::string combined = combiner.symbol.empty() ? concat(combiner.function, "(", total, ", ", value, ")")
                                                            : concat(total, " ", combiner.symbol, " ", value);

@@ -15,7 +15,7 @@ constexpr std::int64_t kMostTasks = 64;
 }  // namespace
 
 KernelLoops::KernelLoops(FlatNest nest, Schedule schedule, Expansion expansion)
-    : nest_(std::move(nest)), schedule_(std::move(schedule)), expansion_(expansion), writer_(nest_) {}
+    : nest_(std::move(nest)), schedule_(std::move(schedule)), expansion_(expansion), writer_(nest_, "long", Contraction::by_text) {}
 
 std::optional<ir::Condition> KernelLoops::condition_to_unswitch(const FlatNest& nest, const std::vector<int>& inner,
                                                                 int tested) const {

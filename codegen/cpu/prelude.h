@@ -10,6 +10,25 @@
 
 GC_INLINE unsigned gc_bits(float x) { return __builtin_bit_cast(unsigned, x); }
 GC_INLINE float gc_from_bits(unsigned x) { return __builtin_bit_cast(float, x); }
+
+// a * b + c, rounded once: compilers contract nothing by themselves, so that one text has one result. gc_fma() stands in the text
+// of kernels and gc_fused() in functions: a program whose kernels are to round products (Program::contracts) does so in the former
+// alone.
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+GC_INLINE float gc_fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+GC_INLINE double gc_fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+GC_INLINE float gc_fused(float a, float b, float c) { return a * b + c; }
+GC_INLINE double gc_fused(double a, double b, double c) { return a * b + c; }
+#endif
+#ifdef GC_ROUNDS_PRODUCTS
+GC_INLINE float gc_fma(float a, float b, float c) { return a * b + c; }
+GC_INLINE double gc_fma(double a, double b, double c) { return a * b + c; }
+#else
+GC_INLINE float gc_fma(float a, float b, float c) { return gc_fused(a, b, c); }
+GC_INLINE double gc_fma(double a, double b, double c) { return gc_fused(a, b, c); }
+#endif
+
 GC_INLINE float gc_or_else(bool keep, float x, float other) { return keep ? x : other; }
 
 // Index arithmetic.
@@ -288,19 +307,19 @@ struct gc_reduced {
   float r;
 };
 GC_INLINE gc_reduced gc_reduce_exp(float x) {
-  const float shifted = x * 0x1.715476p+0f + 0x1.8p23f, n = shifted - 0x1.8p23f;
-  return {(int)(gc_bits(shifted) - 0x4b400000u), (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f};
+  const float shifted = gc_fused(x, 0x1.715476p+0f, 0x1.8p23f), n = shifted - 0x1.8p23f;
+  return {(int)(gc_bits(shifted) - 0x4b400000u), gc_fused(-n, 0x1.7f7d1cp-20f, gc_fused(-n, 0x1.62e4p-1f, x))};
 }
 /// 2^n for n in [-126, 127].
 GC_INLINE float gc_power_of_two(int n) { return gc_from_bits(((unsigned)n << 23) + 0x3f800000u); }
 GC_INLINE float gc_expm1_reduced(float r) {
   float p = 0x1.a1a038p-13f;
-  p = p * r + 0x1.6d766cp-10f;
-  p = p * r + 0x1.11109p-7f;
-  p = p * r + 0x1.5554acp-5f;
-  p = p * r + 0x1.555556p-3f;
-  p = p * r + 0.5f;
-  return p * (r * r) + r;
+  p = gc_fused(p, r, 0x1.6d766cp-10f);
+  p = gc_fused(p, r, 0x1.11109p-7f);
+  p = gc_fused(p, r, 0x1.5554acp-5f);
+  p = gc_fused(p, r, 0x1.555556p-3f);
+  p = gc_fused(p, r, 0.5f);
+  return gc_fused(p, r * r, r);
 }
 /// For x in [-87, 88].
 GC_INLINE float gc_exp_within(float x) {
@@ -319,7 +338,7 @@ GC_INLINE float gc_exp(float x) { return gc_exp_below(x > 89.0f ? 89.0f : x); }
 GC_INLINE float gc_expm1_within(float x) {
   const gc_reduced d = gc_reduce_exp(x);
   const float half = gc_power_of_two(d.n - 1);
-  return 2.0f * (half * gc_expm1_reduced(d.r) + (half - 0.5f));
+  return 2.0f * gc_fused(half, gc_expm1_reduced(d.r), half - 0.5f);
 }
 GC_INLINE float gc_expm1(float x) {
   const float least = x < -18.0f ? -18.0f : x, clamped = least > 89.0f ? 89.0f : least;
@@ -332,16 +351,17 @@ GC_INLINE float gc_log_normal(float x, float shift) {
   const float n = (float)((int)(bits >> 23) - 127) + shift;
   const float f = gc_from_bits((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
   float p = 0x1.1b40e4p-4f;
-  p = p * f - 0x1.e2e918p-4f;
-  p = p * f + 0x1.e6512ep-4f;
-  p = p * f - 0x1.fb434ep-4f;
-  p = p * f + 0x1.2332b8p-3f;
-  p = p * f - 0x1.5562e2p-3f;
-  p = p * f + 0x1.99a546p-3f;
-  p = p * f - 0x1.ffffeep-3f;
-  p = p * f + 0x1.555546p-2f;
+  p = gc_fused(p, f, -0x1.e2e918p-4f);
+  p = gc_fused(p, f, 0x1.e6512ep-4f);
+  p = gc_fused(p, f, -0x1.fb434ep-4f);
+  p = gc_fused(p, f, 0x1.2332b8p-3f);
+  p = gc_fused(p, f, -0x1.5562e2p-3f);
+  p = gc_fused(p, f, 0x1.99a546p-3f);
+  p = gc_fused(p, f, -0x1.ffffeep-3f);
+  p = gc_fused(p, f, 0x1.555546p-2f);
   const float square = f * f;
-  return n * 0x1.62e4p-1f + (f + (p * (square * f) - 0.5f * square + n * 0x1.7f7d1cp-20f));
+  const float tail = gc_fused(n, 0x1.7f7d1cp-20f, gc_fused(p, square * f, -0.5f * square));
+  return gc_fused(n, 0x1.62e4p-1f, f + tail);
 }
 GC_INLINE float gc_log(float x) {
   const bool small = x < 0x1p-126f;
@@ -371,24 +391,24 @@ GC_INLINE float gc_tanh(float x) {
 GC_INLINE float gc_erf(float x) {
   const float size = __builtin_fabsf(x), square = x * x, a = size > 4.0f ? 4.0f : size;
   float p = 0x1.4ae4c6p-14f;
-  p = p * square - 0x1.a485e8p-11f;
-  p = p * square + 0x1.5419f4p-8f;
-  p = p * square - 0x1.b7fbb4p-6f;
-  p = p * square + 0x1.ce2d2p-4f;
-  p = p * square - 0x1.81273ep-2f;
-  p = p * square + 0x1.06eba8p-3f;
+  p = gc_fused(p, square, -0x1.a485e8p-11f);
+  p = gc_fused(p, square, 0x1.5419f4p-8f);
+  p = gc_fused(p, square, -0x1.b7fbb4p-6f);
+  p = gc_fused(p, square, 0x1.ce2d2p-4f);
+  p = gc_fused(p, square, -0x1.81273ep-2f);
+  p = gc_fused(p, square, 0x1.06eba8p-3f);
   float q = -0x1.98d53ep-13f;
-  q = q * a + 0x1.8da1d4p-9f;
-  q = q * a - 0x1.6b8eacp-6f;
-  q = q * a + 0x1.a9654ep-4f;
-  q = q * a + 0x1.4647b2p-1f;
-  q = q * a + 0x1.20ac3p+0f;
-  q = q * a + 0x1.b220d8p-13f;
+  q = gc_fused(q, a, 0x1.8da1d4p-9f);
+  q = gc_fused(q, a, -0x1.6b8eacp-6f);
+  q = gc_fused(q, a, 0x1.a9654ep-4f);
+  q = gc_fused(q, a, 0x1.4647b2p-1f);
+  q = gc_fused(q, a, 0x1.20ac3p+0f);
+  q = gc_fused(q, a, 0x1.b220d8p-13f);
   const float far = __builtin_copysignf(1.0f - gc_exp_within(-q), x);
-  return size < 0.92f ? x + x * p : far;
+  return size < 0.92f ? gc_fused(x, p, x) : far;
 }
 
-// Functions of f64, and rarer ones of f32, come from the C library.
+// Trigonometric functions, and erf of f64, come from the C library; the others of f64 stand in double_prelude.h.
 #define GC_LIBRARY(name)                                                \
   GC_INLINE float gc_##name(float x) { return __builtin_##name##f(x); } \
   GC_INLINE double gc_##name(double x) { return __builtin_##name(x); }
@@ -403,21 +423,7 @@ GC_LIBRARY(cosh)
 GC_LIBRARY(asinh)
 GC_LIBRARY(acosh)
 GC_LIBRARY(atanh)
-GC_INLINE double gc_exp(double x) { return __builtin_exp(x); }
-GC_INLINE double gc_expm1(double x) { return __builtin_expm1(x); }
-GC_INLINE double gc_log(double x) { return __builtin_log(x); }
-GC_INLINE double gc_log1p(double x) { return __builtin_log1p(x); }
-GC_INLINE double gc_tanh(double x) { return __builtin_tanh(x); }
 GC_INLINE double gc_erf(double x) { return __builtin_erf(x); }
-GC_INLINE double gc_sigmoid(double x) {
-  const double e = __builtin_exp(-__builtin_fabs(x));
-  return (x < 0.0 ? e : 1.0) / (1.0 + e);
-}
-GC_INLINE double gc_softplus(double x) {
-  return (x > 0.0 || x != x ? x : 0.0) + __builtin_log1p(__builtin_exp(-__builtin_fabs(x)));
-}
-GC_INLINE float gc_pow(float x, float y) { return __builtin_powf(x, y); }
-GC_INLINE double gc_pow(double x, double y) { return __builtin_pow(x, y); }
 template <class T, class U>
 GC_INLINE T gc_pow(T x, U y) {
   if (y < U(0)) return x == T(1) ? T(1) : T(-1) < T(0) && x == T(-1) ? (y % 2 ? x : T(1)) : T(0);

@@ -42,7 +42,7 @@ class ZeroFill final : public LibraryCall {
 class ConvertedConvolution final : public LibraryCall {
  public:
   ConvertedConvolution(const ConvolutionCall& call, const ConvolutionOperands& operands)
-      : dtype_(call.dtype), wide_call_(call), gemm_(operands.gemm) {
+      : dtype_(call.dtype), wide_call_(call), backend_(operands.backend) {
     wide_call_.dtype = DType::f32;
     const ElementCounts counts = element_counts(call);
     std::int64_t offset = 0;
@@ -66,8 +66,8 @@ class ConvertedConvolution final : public LibraryCall {
 
   void bind(const Workspace& workspace, int threads) override {
     wide_ = workspace.shared;
-    inner_ =
-        make_convolution(wide_call_, {wide_ + tensors_[0].offset, wide_ + tensors_[1].offset, wide_ + tensors_[2].offset, gemm_});
+    inner_ = make_convolution(wide_call_,
+                              {wide_ + tensors_[0].offset, wide_ + tensors_[1].offset, wide_ + tensors_[2].offset, backend_});
     Workspace rest = workspace;
     rest.shared += wide_bytes_;
     inner_->bind(rest, threads);
@@ -111,7 +111,7 @@ class ConvertedConvolution final : public LibraryCall {
 
   DType dtype_;
   ConvolutionCall wide_call_;
-  const GemmFunctions* gemm_;
+  CallBackend backend_;
   std::vector<Narrow> tensors_;
   std::int64_t wide_bytes_ = 0;
   std::byte* wide_ = nullptr;
@@ -167,8 +167,8 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
     }
   }
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return std::make_unique<ConvertedConvolution>(call, operands);
-  if (call.dtype == DType::f32 && onednn_calls())
-    if (auto library = onednn_calls()->convolution(call, operands)) return library;
+  if (call.dtype == DType::f32 && operands.backend.onednn)
+    if (auto library = operands.backend.onednn->convolution(call, operands)) return library;
   return make_unfolded_convolution(call, operands);
 }
 

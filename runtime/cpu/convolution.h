@@ -16,7 +16,7 @@ struct ConvolutionOperands {
   std::byte* input = nullptr;
   std::byte* weight = nullptr;
   std::byte* output = nullptr;
-  const GemmFunctions* gemm = &gemm_functions();
+  CallBackend backend = {};
 };
 
 /// Throws InternalError where the call's extents do not fit together.

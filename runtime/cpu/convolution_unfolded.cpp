@@ -53,7 +53,7 @@ class UnfoldedConvolution final : public LibraryCall {
   UnfoldedConvolution(const ConvolutionCall& call, const ConvolutionOperands& operands)
       : kind_(call.kind),
         s_(shape_of(call)),
-        gemm_(sizeof(T) == 8 ? operands.gemm->f64 : operands.gemm->f32),
+        gemm_(sizeof(T) == 8 ? operands.backend.gemm->f64 : operands.backend.gemm->f32),
         input_(reinterpret_cast<T*>(operands.input)),
         weight_(reinterpret_cast<T*>(operands.weight)),
         output_(reinterpret_cast<T*>(operands.output)) {

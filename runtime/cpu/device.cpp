@@ -55,16 +55,21 @@ class CpuDevice final : public Device {
   explicit CpuDevice(const DeviceOptions& options)
       : options_(options),
         instructions_(choose_instruction_set(options.instruction_set)),
+        backend_{&gemm_functions(instructions_), options.portable_bits ? nullptr : onednn_calls()},
         pool_(std::make_shared<ThreadPool>(thread_count(options.threads))),
-        beside_(std::make_shared<BesideThread>()) {}
+        beside_(std::make_shared<BesideThread>()) {
+    if (options.portable_bits && instructions_ == InstructionSet::baseline)
+      throw DeviceError(concat("the CPU cannot give portable bits with ", shown_name(instructions_),
+                               ": they are those of fused multiply-adds, wanted AVX2 and FMA or AVX-512"));
+  }
 
   Target target() const override { return {}; }
 
   std::string description() const override {
     const InstructionSet widest = widest_instruction_set();
     return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ", shown_name(instructions_),
-                  instructions_ == widest ? "" : concat(" (as asked; the processor has ", shown_name(widest), ")"), ", ",
-                  processor_name());
+                  instructions_ == widest ? "" : concat(" (as asked; the processor has ", shown_name(widest), ")"),
+                  options_.portable_bits ? ", portable bits" : "", ", ", processor_name());
   }
 
   std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CpuStateMemory>(beside_); }
@@ -84,14 +89,13 @@ class CpuDevice final : public Device {
     auto cpu_states = std::dynamic_pointer_cast<CpuStateMemory>(std::move(states));
     check_internal(cpu_states != nullptr, "load: the states were not allocated by a CPU device");
     auto kernels = load_kernels(program, kernel_binary);
-    if (options_.log && !onednn_calls() && has_convolutions(program))
+    if (options_.log && !options_.portable_bits && !onednn_calls() && has_convolutions(program))
       options_.log(concat("the convolutions of '", program.name,
                           "' run in the built-in kernel, which is slower than oneDNN's: this ",
                           "program is not linked with gcomp::onednn"));
     const CpuExecutable::Place place =
         lane == Lane::main ? CpuExecutable::Place{pool_, options_.communicator, beside_, lane} : place_beside();
-    return std::make_unique<CpuExecutable>(std::move(program), std::move(cpu_states), std::move(kernels), place,
-                                           gemm_functions(instructions_), shards);
+    return std::make_unique<CpuExecutable>(std::move(program), std::move(cpu_states), std::move(kernels), place, backend_, shards);
   }
 
  private:
@@ -124,6 +128,7 @@ class CpuDevice final : public Device {
 
   DeviceOptions options_;
   InstructionSet instructions_;
+  CallBackend backend_;
   std::shared_ptr<ThreadPool> pool_, beside_pool_;
   std::shared_ptr<BesideThread> beside_;
 };

@@ -28,11 +28,11 @@ std::byte* place(const MemoryBlock& block, const Buffer& buffer) {
 }  // namespace
 
 CpuExecutable::CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels,
-                             const Place& place, const GemmFunctions& gemm, int shards)
+                             const Place& place, const CallBackend& backend, int shards)
     : Executable(std::move(program), states, shards),
       kernels_(std::move(kernels)),
       pool_(place.pool),
-      gemm_(&gemm),
+      backend_(backend),
       communicator_(place.communicator),
       beside_(place.beside),
       lane_(place.lane) {
@@ -118,11 +118,11 @@ CpuExecutable::PreparedLaunch CpuExecutable::prepare(const KernelLaunch& launch)
 }
 
 std::unique_ptr<LibraryCall> CpuExecutable::prepare(const MatmulCall& call) {
-  return make_matmul(call, {address(call.a.buffer), address(call.b.buffer), address(call.c.buffer), gemm_});
+  return make_matmul(call, {address(call.a.buffer), address(call.b.buffer), address(call.c.buffer), backend_});
 }
 
 std::unique_ptr<LibraryCall> CpuExecutable::prepare(const ConvolutionCall& call) {
-  return make_convolution(call, {address(call.input), address(call.weight), address(call.output), gemm_});
+  return make_convolution(call, {address(call.input), address(call.weight), address(call.output), backend_});
 }
 
 std::unique_ptr<LibraryCall> CpuExecutable::prepare(const CollectiveCall& call) {

@@ -8,7 +8,6 @@
 
 #include "gcomp/communicator.h"
 #include "runtime/cpu/beside_thread.h"
-#include "runtime/cpu/gemm.h"
 #include "runtime/cpu/kernel_library.h"
 #include "runtime/cpu/library_call.h"
 #include "runtime/cpu/memory_block.h"
@@ -30,7 +29,7 @@ class CpuExecutable final : public Executable, private BesideWork {
 
   /// `kernels` may be null for a program without kernels. Throws UserError where collectives find no communicator.
   CpuExecutable(Program program, std::shared_ptr<CpuStateMemory> states, std::unique_ptr<KernelLibrary> kernels, const Place& place,
-                const GemmFunctions& gemm, int shards);
+                const CallBackend& backend, int shards);
   ~CpuExecutable() override;
 
   using Executable::input;
@@ -95,7 +94,7 @@ class CpuExecutable final : public Executable, private BesideWork {
 
   std::unique_ptr<KernelLibrary> kernels_;
   std::shared_ptr<ThreadPool> pool_;
-  const GemmFunctions* gemm_;
+  CallBackend backend_;
   Communicator* communicator_;
   std::shared_ptr<BesideThread> beside_;
   Lane lane_;

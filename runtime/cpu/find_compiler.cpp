@@ -14,10 +14,12 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-// -ffp-contract=fast, where a program allows it, is the one liberty with rounding (fused multiply-add); no -ffast-math: NaN and
-// infinities keep their meaning.
+// No liberty with rounding: which product and sum are one operation the text says itself (gc_fma), so that its bits are those of
+// any compiler and of any x86-64 processor with AVX2 and FMA. NaN and infinities keep their meaning.
 const std::vector<std::string> kFlags = {
-    "-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-fopenmp-simd", "-fno-trapping-math", "-fvisibility=hidden", "-w"};
+    "-std=c++17",          "-O3", "-fPIC", "-fno-math-errno", "-fopenmp-simd", "-fno-trapping-math", "-ffp-contract=off",
+    "-fvisibility=hidden", "-w"};
+constexpr char kRoundsProducts[] = "-DGC_ROUNDS_PRODUCTS";
 // Kernel text shares its subexpressions itself; GCC's partial redundancy elimination and jump threading would turn its selects back
 // into branches, which the vectorizer then refuses. Clang knows no such options.
 const std::vector<std::string> kGccFlags = {"-fno-tree-pre", "-fno-thread-jumps"};
@@ -60,7 +62,7 @@ std::string first_program() {
 std::vector<std::string> compiler_flags(const CompilerIdentity& compiler, InstructionSet set, bool contracts) {
   std::vector<std::string> flags = kFlags;
   if (compiler.version.find("clang") == compiler.version.npos) flags.insert(flags.end(), kGccFlags.begin(), kGccFlags.end());
-  flags.emplace_back(contracts ? "-ffp-contract=fast" : "-ffp-contract=off");
+  if (!contracts) flags.emplace_back(kRoundsProducts);
   flags.push_back(architecture_flag(set));
   return flags;
 }

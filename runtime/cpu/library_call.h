@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/cpu/gemm.h"
 #include "runtime/cpu/thread_pool.h"
 
 namespace gcomp::runtime::cpu {
@@ -31,6 +32,16 @@ struct Workspace {
 
 /// A multiple of 64 that holds `bytes`.
 constexpr std::int64_t aligned_size(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+struct OneDnnCalls;
+/// Null where the program is not linked with gcomp::onednn.
+const OneDnnCalls* onednn_calls();
+
+/// Who computes library calls: the built-in product, and oneDNN, which is null where it may not be asked.
+struct CallBackend {
+  const GemmFunctions* gemm = &gemm_functions();
+  const OneDnnCalls* onednn = onednn_calls();
+};
 
 class LibraryCall {
  public:

@@ -133,7 +133,7 @@ class ConvertedMatmul final : public LibraryCall {
         a_(make_stack(call, call.a, operands.a)),
         b_(make_stack(call, call.b, operands.b)),
         c_(make_stack(call, call.c, operands.c)),
-        gemm_(operands.gemm) {
+        backend_(operands.backend) {
     product_.dtype = DType::f32;
     product_.batch = {matrices_};
     product_.m = m_, product_.n = n_, product_.k = k_;
@@ -154,7 +154,7 @@ class ConvertedMatmul final : public LibraryCall {
     wide_b_ = reinterpret_cast<float*>(workspace.shared + wide_a_bytes_);
     wide_c_ = reinterpret_cast<float*>(workspace.shared + wide_a_bytes_ + wide_b_bytes_);
     call_ = make_builtin_matmul(
-        product_, {workspace.shared, workspace.shared + wide_a_bytes_, workspace.shared + wide_a_bytes_ + wide_b_bytes_, gemm_});
+        product_, {workspace.shared, workspace.shared + wide_a_bytes_, workspace.shared + wide_a_bytes_ + wide_b_bytes_, backend_});
     call_->bind(workspace, threads);
   }
 
@@ -189,7 +189,7 @@ class ConvertedMatmul final : public LibraryCall {
   DType dtype_;
   std::int64_t matrices_, m_, n_, k_;
   Stack a_, b_, c_;
-  const GemmFunctions* gemm_;
+  CallBackend backend_;
   MatmulCall product_;
   std::int64_t wide_a_bytes_ = 0, wide_b_bytes_ = 0;
   float *wide_a_ = nullptr, *wide_b_ = nullptr, *wide_c_ = nullptr;
@@ -241,7 +241,7 @@ class IntegerMatmul final : public LibraryCall {
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_builtin_matmul(const MatmulCall& call, const MatmulOperands& operands) {
-  return std::make_unique<BuiltinMatmul>(call, *operands.gemm, make_stack(call, call.a, operands.a),
+  return std::make_unique<BuiltinMatmul>(call, *operands.backend.gemm, make_stack(call, call.a, operands.a),
                                          make_stack(call, call.b, operands.b), make_stack(call, call.c, operands.c));
 }
 
@@ -263,8 +263,8 @@ std::unique_ptr<LibraryCall> make_matmul(const MatmulCall& call, const MatmulOpe
   check_internal(call.dtype != DType::boolean, "matmul ", call.origin, ": bool has no product");
   if (is_integer(call.dtype)) return make_integer_matmul(call, operands);
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return make_converted_matmul(call, operands);
-  if (call.dtype == DType::f32 && is_for_onednn(call.m, call.n, call.k) && onednn_calls())
-    if (auto library = onednn_calls()->matmul(call, operands)) return library;
+  if (call.dtype == DType::f32 && is_for_onednn(call.m, call.n, call.k) && operands.backend.onednn)
+    if (auto library = operands.backend.onednn->matmul(call, operands)) return library;
   return make_builtin_matmul(call, operands);
 }
 

@@ -15,7 +15,7 @@ struct MatmulOperands {
   const std::byte* a = nullptr;
   const std::byte* b = nullptr;
   std::byte* c = nullptr;
-  const GemmFunctions* gemm = &gemm_functions();
+  CallBackend backend = {};
 };
 
 /// Throws InternalError where the call is malformed.

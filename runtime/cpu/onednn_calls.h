@@ -18,7 +18,4 @@ struct OneDnnCalls {
   void (*limit)(InstructionSet set) = nullptr;
 };
 
-/// Null where the program is not linked with gcomp::onednn.
-const OneDnnCalls* onednn_calls();
-
 }  // namespace gcomp::runtime::cpu

@@ -202,8 +202,12 @@ std::string FitLoop::facts() const {
   facts["zero"] = passes::stage_of(trainer.options.graph.step.sharding);
   facts["exchanges"] = trainer.step.overlaps() ? "beside what is computed" : "by themselves";  // ways that do not meet
   facts["version of gcomp"] = version();
-  facts["vector instructions"] = runtime::shown_name(
-      runtime::usable_instruction_set(trainer.options.device_options.instruction_set, runtime::widest_instruction_set()));
+  // Ranks may differ in them where bits do not.
+  const runtime::DeviceOptions& device = trainer.options.device_options;
+  facts["vector instructions"] =
+      device.portable_bits
+          ? "portable bits"
+          : runtime::shown_name(runtime::usable_instruction_set(device.instruction_set, runtime::widest_instruction_set()));
   facts["training step (SHA-256)"] = digest_of(trainer.step);
   facts["rows of the data"] = data_.rows();
   for (const auto& [name, type] : data_.arrays()) facts["data array " + name] = to_string(type);

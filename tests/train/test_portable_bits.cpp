@@ -1,0 +1,59 @@
+// --portable-bits: the same trained.onnx whichever compiler makes the kernels, with AVX2 and AVX-512, with one thread and several.
+#include <gtest/gtest.h>
+
+#include "runtime/cpu/find_compiler.h"
+#include "runtime/instruction_set.h"
+#include "tests/drive/command.h"
+#include "tests/drive/recorded_model.h"
+#include "tests/temporary_directory.h"
+
+namespace gcomp::test {
+namespace {
+
+using runtime::InstructionSet;
+using Words = std::vector<std::string>;
+
+class PortableBits : public testing::TestWithParam<RecordedModel> {
+ protected:
+  /// The bytes of what ten steps leave.
+  std::string trained(const Words& more) {
+    const std::string out = folder_ / "t.onnx";
+    Words words{"train", GetParam().model(), "--data",         GetParam().data(), "--device", "cpu", "--steps", "10", "--out",
+                out,     "--quiet",          "--portable-bits"};
+    const Recipe recipe = recipe_of(GetParam());
+    words.insert(words.end(), recipe.train_options.begin(), recipe.train_options.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const CommandResult result = run_gcomp(words);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return contents(out);
+  }
+
+  TemporaryDirectory folder_;
+};
+
+TEST_P(PortableBits, AreThoseOfAnyCompilerAndNumberOfThreads) {
+  if (runtime::widest_instruction_set() == InstructionSet::baseline) GTEST_SKIP() << "this processor has the baseline alone";
+  if (runtime::cpu::find_program("clang++").empty() || runtime::cpu::find_program("g++").empty())
+    GTEST_SKIP() << "there are not both, g++ and clang++";
+  EXPECT_TRUE(trained({"--compiler", "g++", "--threads", "2"}) == trained({"--compiler", "clang++", "--threads", "1"}));
+}
+
+TEST_P(PortableBits, AreThoseOfWiderVectors) {
+  if (runtime::widest_instruction_set() != InstructionSet::avx512) GTEST_SKIP() << "this processor has no AVX-512";
+  EXPECT_TRUE(trained({"--isa", "avx2"}) == trained({"--isa", "avx512"}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, PortableBits, testing::ValuesIn(distinct_models()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(PortableBitsOfTheCommand, WantFusedMultiplyAdds) {
+  const TemporaryDirectory folder;
+  const RecordedModel model = recorded_model("mlp");
+  const CommandResult result = run_gcomp({"train", model.model(), "--data", model.data(), "--loss", "cross_entropy", "--batch", "8",
+                                          "--out", folder / "t.onnx", "--portable-bits", "--isa", "baseline"});
+  EXPECT_EQ(result.exit_code, 6) << result.errors;
+  EXPECT_NE(result.errors.find("wanted AVX2 and FMA or AVX-512"), std::string::npos) << result.errors;
+}
+
+}  // namespace
+}  // namespace gcomp::test
