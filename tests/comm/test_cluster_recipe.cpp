@@ -31,11 +31,13 @@ TEST(ClusterRecipe, GoesOnWithAnotherNumberOfRanks) {
   const TemporaryDirectory folder;
   const std::string fixture = std::string(GCOMP_SOURCE_DIR) + "/tests/fixtures/training/cnn", run = folder / "run";
   const std::string flags = " --loss cross_entropy --batch 16 --steps 60000 --quiet";
-  // A time limit that comes after two seconds: srun passes the signal on, as the batch system does.
+  // A time limit that comes a second after the run began: srun passes the signal on, as the batch system does.
   write_program(folder / "srun",
                 "while [ \"${1:0:2}\" = -- ]; do shift; done\n"
                 "mpirun --allow-run-as-root --oversubscribe --bind-to none -n \"$SLURM_NTASKS\" \"$@\" & job=$!\n"
-                "if [ -n \"${LIMIT:-}\" ]; then (sleep \"$LIMIT\"; kill -USR1 $job) & fi\n"
+                "if [ -n \"${LIMIT:-}\" ]; then\n"
+                "  (until [ -e \"$OUT/config.json\" ]; do sleep 0.1; done; sleep \"$LIMIT\"; kill -USR1 $job) &\n"
+                "fi\n"
                 "wait $job\n");
   write_program(folder / "scontrol", "echo \"scontrol $*\"\n");
   const auto submit = [&](const std::string& environment) {
@@ -47,7 +49,7 @@ TEST(ClusterRecipe, GoesOnWithAnotherNumberOfRanks) {
                         .c_str());
     return std::pair(WEXITSTATUS(status), contents(log));
   };
-  const auto [first, begun] = submit("SLURM_NTASKS=4 LIMIT=2");
+  const auto [first, begun] = submit("SLURM_NTASKS=4 LIMIT=1");
   ASSERT_EQ(first, 0) << begun;
   ASSERT_NE(begun.find("interrupted by SIGUSR1"), std::string::npos) << "it was done before its time was up:\n" << begun;
   EXPECT_NE(begun.find("scontrol requeue 7"), std::string::npos) << begun;
