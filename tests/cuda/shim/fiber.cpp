@@ -7,6 +7,7 @@
 #include "ir/base/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #define GCOMP_SHIM_ASAN 1
 #endif
@@ -80,6 +81,10 @@ void Fiber::restart(void (*body)()) {
   makecontext(&context_.saved, body, 0);
 #endif
   fake_stack_ = nullptr;
+#ifdef GCOMP_SHIM_ASAN
+  // The frames that it left last time never returned, and another mapping may have been at this place: what they poisoned still is.
+  ASAN_UNPOISON_MEMORY_REGION(stack_, kStackBytes);
+#endif
 }
 
 void Fiber::entered([[maybe_unused]] FiberContext& scheduler) {
