@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/base/error.h"
+#include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_shape.h"
 #include "runtime/cpu/onednn_calls.h"
 
@@ -167,8 +168,11 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
     }
   }
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return std::make_unique<ConvertedConvolution>(call, operands);
-  if (call.dtype == DType::f32 && operands.backend.onednn)
-    if (auto library = operands.backend.onednn->convolution(call, operands)) return library;
+  const OneDnnCalls* library_calls = operands.backend.onednn;
+  if (takes_blocked(call) && (!library_calls || (operands.backend.convolution->before_library && is_fastest_blocked(call))))
+    return make_blocked_convolution(call, operands);
+  if (call.dtype == DType::f32 && library_calls)
+    if (auto library = library_calls->convolution(call, operands)) return library;
   return make_unfolded_convolution(call, operands);
 }
 

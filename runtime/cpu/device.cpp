@@ -55,7 +55,8 @@ class CpuDevice final : public Device {
   explicit CpuDevice(const DeviceOptions& options)
       : options_(options),
         instructions_(choose_instruction_set(options.instruction_set)),
-        backend_{&gemm_functions(instructions_), options.portable_bits ? nullptr : onednn_calls()},
+        backend_{&gemm_functions(instructions_), options.portable_bits ? nullptr : onednn_calls(),
+                 &convolution_functions(instructions_)},
         pool_(std::make_shared<ThreadPool>(thread_count(options.threads))),
         beside_(std::make_shared<BesideThread>()) {
     if (options.portable_bits && instructions_ == InstructionSet::baseline)

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/cpu/convolution_tiles.h"
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/thread_pool.h"
 
@@ -37,10 +38,11 @@ struct OneDnnCalls;
 /// Null where the program is not linked with gcomp::onednn.
 const OneDnnCalls* onednn_calls();
 
-/// Who computes library calls: the built-in product, and oneDNN, which is null where it may not be asked.
+/// Who computes library calls: the built-in products and convolutions, and oneDNN, which is null where it may not be asked.
 struct CallBackend {
   const GemmFunctions* gemm = &gemm_functions();
   const OneDnnCalls* onednn = onednn_calls();
+  const ConvolutionFunctions* convolution = &convolution_functions();
 };
 
 class LibraryCall {

@@ -5,7 +5,9 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/convolution.h"
+#include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_shape.h"
+#include "runtime/instruction_set.h"
 #include "tests/runtime/library_call_runner.h"
 
 namespace gcomp::runtime::cpu {
@@ -152,6 +154,35 @@ TEST(Convolution, F32) {
 
 TEST(Convolution, F64) {
   for (const ConvolutionCase& c : kCases) check_all(c, DType::f64);
+}
+
+/// The blocked kernels for every shape that they take, whatever make_convolution() chooses.
+TEST(Convolution, BlockedF32) {
+  const auto make = [](const ConvolutionCall& call, const ConvolutionOperands& operands) {
+    return takes_blocked(call) ? make_blocked_convolution(call, operands) : make_unfolded_convolution(call, operands);
+  };
+  for (const ConvolutionCase& c : kCases) check_all(c, DType::f32, make);
+  check_all({"several passes over channels", 2, 70, 40, 1, {7, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, DType::f32, make);
+  check_all({"few of many channels", 3, 100, 33, 1, {12, 8}, {3, 2}, {2, 1}, {1, 0}, {0, 1}, {1, 1}}, DType::f32, make);
+  check_all({"gathered, dilated", 2, 3, 20, 1, {15, 17}, {3, 4}, {2, 1}, {2, 3}, {1, 3}, {1, 2}}, DType::f32, make);
+}
+
+/// Instruction sets that fuse multiplication and addition give the same bits, with any number of threads.
+TEST(Convolution, BlockedBitsAreThoseOfEveryVectorWidth) {
+  if (widest_instruction_set() != InstructionSet::avx512) GTEST_SKIP() << "this processor has no AVX-512";
+  for (const ConvolutionCase& c : kCases)
+    for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient}) {
+      const ConvolutionCall call = make_call(c, kind, DType::f32, true);
+      if (!takes_blocked(call)) continue;
+      Tensors wide = make_tensors(call), narrow = make_tensors(call);
+      const auto compute = [&](Tensors& t, InstructionSet set) {
+        CallBackend backend{&gemm_functions(set), nullptr, &convolution_functions(set)};
+        run_call(*make_blocked_convolution(call, {t.input.data(), t.weight.data(), t.output.data(), backend}), 2);
+      };
+      compute(wide, InstructionSet::avx512);
+      compute(narrow, InstructionSet::avx2);
+      EXPECT_TRUE(wide.result(kind) == narrow.result(kind)) << c.name << ", kind " << static_cast<int>(kind);
+    }
 }
 
 TEST(Convolution, UnfoldedF32) {

@@ -194,10 +194,31 @@ void FitLoop::resume() {
   passed_over_ = found->passed_over;
 }
 
+namespace {
+
+/// The words behind a step that was compiled here, so that ranks which differ hear of them and not only of a digest.
+void add_words(const Trainer::Impl& trainer, nlohmann::json& facts) {
+  if (!trainer.source) return;
+  const StepSettings& step = trainer.options.graph.step;
+  facts["loss"] = trainer.options.loss;
+  facts["optimizer"] = trainer.options.optimizer.text();
+  facts["precision"] = name_of(trainer.options.graph.precision.value_or(DType::f32));
+  facts["micro-batches"] = step.micro_batches;
+  const auto add = [&](const char* name, const std::optional<double>& value) {
+    if (value) facts[name] = *value;
+  };
+  add("clip norm", step.clip_norm);
+  add("clip value", step.clip_value);
+  add("decay of the average", step.average);
+}
+
+}  // namespace
+
 /// What decides the training beside the data's values, as a JSON object.
 std::string FitLoop::facts() const {
   const Trainer::Impl& trainer = trainer_.impl();
   nlohmann::json facts = nlohmann::json::parse(settings_of(config_of(options_)));
+  add_words(trainer, facts);
   facts["learning rate"] = base_rate_;
   facts["zero"] = passes::stage_of(trainer.options.graph.step.sharding);
   facts["exchanges"] = trainer.step.overlaps() ? "beside what is computed" : "by themselves";  // ways that do not meet

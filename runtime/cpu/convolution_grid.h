@@ -1,0 +1,80 @@
+// Which position of one activation each tap of a convolution reads for each position of the other one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/cpu/convolution_shape.h"
+#include "runtime/program.h"
+
+namespace gcomp::runtime::cpu {
+
+/// A weight's place in the kernel, and what is read there: position i of the grid reads i * scale + offset.
+struct Tap {
+  std::int64_t weight = 0;  ///< index among the kernel's places
+  ConvolutionShape::Triple offset{};
+};
+
+/// Result positions that read by the same taps: start + i * step for i below `count`. A convolution has one such grid; the
+/// gradient of its input one for each remainder by the strides, so that no tap falls between source positions.
+struct TapGrid {
+  ConvolutionShape::Triple start{}, step{1, 1, 1}, count{}, scale{1, 1, 1};
+  std::vector<Tap> taps;
+
+  std::int64_t positions() const { return count[0] * count[1] * count[2]; }
+};
+
+/// `input_gradient` reads the gradient of the output; the other two kinds read the input, for the positions of the output.
+std::vector<TapGrid> tap_grids(const ConvolutionShape& shape, ConvolutionKind kind);
+
+/// An activation as it lies, channels last.
+struct PositionedChannels {
+  ConvolutionShape::Triple extent{};
+  std::int64_t channels = 0;
+
+  std::int64_t offset(std::int64_t image, std::int64_t depth, std::int64_t height, std::int64_t width) const {
+    return (((image * extent[0] + depth) * extent[1] + height) * extent[2] + width) * channels;
+  }
+};
+
+/// Neighbours along the width, of one line of one image.
+struct PositionRun {
+  std::int64_t image = 0, depth = 0, height = 0, width = 0;  ///< of the first, in the grid
+  std::int64_t index = 0, count = 0;                         ///< of the first among those that are walked
+};
+
+/// Calls visit(run) for positions [first, first + count) of a grid over all images, in order.
+template <class Visit>
+void walk_positions(const TapGrid& grid, std::int64_t first, std::int64_t count, Visit visit) {
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t at = first + done, line = at / grid.count[2];
+    PositionRun run{line / (grid.count[0] * grid.count[1]),
+                    line / grid.count[1] % grid.count[0],
+                    line % grid.count[1],
+                    at % grid.count[2],
+                    done,
+                    0};
+    run.count = std::min(grid.count[2] - run.width, count - done);
+    visit(run);
+    done += run.count;
+  }
+}
+
+/// Calls read(i, offset) for the i-th of the run where the tap reads `source`, padding(i) where it reads beside it.
+template <class Read, class Padding>
+void walk_tap(const TapGrid& grid, const Tap& tap, const PositionedChannels& source, const PositionRun& run, Read read,
+              Padding padding) {
+  const std::int64_t d = run.depth * grid.scale[0] + tap.offset[0], h = run.height * grid.scale[1] + tap.offset[1];
+  if (d < 0 || d >= source.extent[0] || h < 0 || h >= source.extent[1]) {
+    for (std::int64_t i = 0; i < run.count; ++i) padding(i);
+    return;
+  }
+  const std::int64_t line = source.offset(run.image, d, h, 0);
+  std::int64_t w = run.width * grid.scale[2] + tap.offset[2];
+  for (std::int64_t i = 0; i < run.count; ++i, w += grid.scale[2]) {
+    if (w >= 0 && w < source.extent[2]) read(i, line + w * source.channels);
+    else padding(i);
+  }
+}
+
+}  // namespace gcomp::runtime::cpu

@@ -1,0 +1,203 @@
+// The body of convolution_tiles.h, compiled once per instruction set (convolution_avx512.cpp and its
+// twins); as in gemm_kernel.h everything has internal linkage.
+//
+// An element of a result is one chain of fused multiply-adds over the taps, and the channels within a tap, of a block; blocks are
+// added in order. Tiles and panels do not change that chain.
+#pragma once
+
+#include "runtime/cpu/convolution_tiles.h"
+
+namespace gcomp::runtime::cpu {
+namespace {
+
+/// VectorBytes is the register width; a tile holds Rows x Vectors registers of the result.
+template <class T, int VectorBytes, int Rows, int Vectors>
+struct Convolution {
+  typedef T Vector __attribute__((vector_size(VectorBytes)));
+  typedef T Unaligned __attribute__((vector_size(VectorBytes), aligned(sizeof(T)), may_alias));
+  static constexpr int64_t kLanes = VectorBytes / static_cast<int64_t>(sizeof(T));
+  static constexpr int64_t kWidth = Vectors * kLanes;
+  static_assert(Rows <= kMostTileRows);
+
+  template <int M, int N>
+  static void clear(Vector (&sum)[M][N]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 8
+      for (int j = 0; j < N; ++j) sum[i][j] = Vector{};
+    }
+  }
+
+  /// Adds `columns` of a tile's registers to rows of memory, or puts them there.
+  template <int M, int N>
+  static void store(const Vector (&sum)[M][N], T* const (&target)[M], int64_t columns, bool add) {
+    if (columns == N * kLanes) {
+#pragma GCC unroll 16
+      for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < N; ++j) {
+          auto* to = reinterpret_cast<Unaligned*>(target[i] + j * kLanes);
+          *to = add ? Vector(*to + sum[i][j]) : sum[i][j];
+        }
+      }
+      return;
+    }
+    // In a buffer first: what is indexed by a variable would not stay in registers.
+    T buffer[M][N * kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 8
+      for (int j = 0; j < N; ++j) *reinterpret_cast<Unaligned*>(buffer[i] + j * kLanes) = sum[i][j];
+    }
+    for (int i = 0; i < M; ++i)
+      for (int64_t j = 0; j < columns; ++j) target[i][j] = add ? target[i][j] + buffer[i][j] : buffer[i][j];
+  }
+
+  /// M positions by N vectors of outputs.
+  template <int M, int N>
+  static void convolve_tile(const ConvolutionBlock& block, const int64_t* sources, const int64_t* targets, const T* weights, T* to,
+                            int64_t columns) {
+    Vector sum[M][N];
+    clear<M, N>(sum);
+    for (int64_t t = 0; t < block.taps; ++t, sources += Rows, weights += block.tap_stride) {
+      const T* from[M];
+#pragma GCC unroll 16
+      for (int i = 0; i < M; ++i)
+        from[i] =
+            static_cast<const T*>(sources[i] == kPaddingOffset ? block.zeros : static_cast<const T*>(block.input) + sources[i]);
+      const T* weight = weights;
+      for (int64_t c = 0; c < block.channels; ++c, weight += kWidth) {
+        Vector row[N];
+#pragma GCC unroll 8
+        for (int j = 0; j < N; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
+#pragma GCC unroll 16
+        for (int i = 0; i < M; ++i) {
+          const T element = from[i][c];
+#pragma GCC unroll 8
+          for (int j = 0; j < N; ++j) sum[i][j] += row[j] * element;
+        }
+      }
+    }
+    T* target[M];
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) target[i] = to + targets[i];
+    store<M, N>(sum, target, columns, block.add);
+  }
+
+  /// A tile of input channels by one of outputs.
+  static void gradient_tile(const TapPosition* read, int64_t count, const T* input, const T* gradient, T* sums, bool add) {
+    Vector sum[Rows][Vectors];
+    clear<Rows, Vectors>(sum);
+    for (int64_t q = 0; q < count; ++q) {
+      const T* from = input + read[q].input * Rows;
+      const T* weight = gradient + read[q].gradient * kWidth;
+      Vector row[Vectors];
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i) {
+        const T element = from[i];
+#pragma GCC unroll 8
+        for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
+      }
+    }
+    T* target[Rows];
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) target[i] = sums + i * kWidth;
+    store<Rows, Vectors>(sum, target, kWidth, add);
+  }
+
+  template <int N>
+  static void convolve_rows(int64_t rows, const ConvolutionBlock& block, const int64_t* sources, const int64_t* targets,
+                            const T* weights, T* to, int64_t columns) {
+    const auto tile = [&]<int M>() { convolve_tile<M, N>(block, sources, targets, weights, to, columns); };
+    for_rows(rows, tile);
+  }
+
+  /// Calls tile<M>() for M = rows.
+  template <class Tile>
+  static void for_rows(int64_t rows, const Tile& tile) {
+    if constexpr (Rows >= 8) {
+      if (rows == 8) return tile.template operator()<8>();
+      if (rows == 7) return tile.template operator()<7>();
+    }
+    if constexpr (Rows >= 6) {
+      if (rows == 6) return tile.template operator()<6>();
+      if (rows == 5) return tile.template operator()<5>();
+    }
+    switch (rows) {
+      case 4: return tile.template operator()<4>();
+      case 3: return tile.template operator()<3>();
+      case 2: return tile.template operator()<2>();
+      default: return tile.template operator()<1>();
+    }
+  }
+
+  static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+  static void convolve(const ConvolutionBlock& block) {
+    const T* weights = static_cast<const T*>(block.weights);
+    for (int64_t o = 0; o < block.outputs; o += kWidth, weights += block.panel_stride) {
+      const int64_t columns = least(block.outputs - o, kWidth), vectors = (columns + kLanes - 1) / kLanes;
+      T* to = static_cast<T*>(block.target) + o;
+      for (int64_t p = 0; p < block.positions; p += Rows) {
+        const int64_t rows = least(block.positions - p, Rows);
+        const int64_t* sources = block.sources + p * block.taps;
+        if (vectors == Vectors) convolve_rows<Vectors>(rows, block, sources, block.targets + p, weights, to, columns);
+        else if (Vectors > 2 && vectors == 2)
+          convolve_rows < Vectors<2 ? 1 : 2>(rows, block, sources, block.targets + p, weights, to, columns);
+        else convolve_rows<1>(rows, block, sources, block.targets + p, weights, to, columns);
+      }
+    }
+  }
+
+  /// `columns` outputs of each position in rows of kWidth, zeros behind them.
+  static void pack_gradient(const WeightGradientBlock& block, int64_t first, int64_t columns, T* packed) {
+    const T* from = static_cast<const T*>(block.gradient) + first;
+    for (int64_t p = 0; p < block.positions; ++p, packed += kWidth, from += block.gradient_stride) {
+      if (columns == kWidth) {
+#pragma GCC unroll 8
+        for (int j = 0; j < Vectors; ++j)
+          *reinterpret_cast<Unaligned*>(packed + j * kLanes) = *reinterpret_cast<const Unaligned*>(from + j * kLanes);
+      } else {
+        for (int64_t j = 0; j < kWidth; ++j) packed[j] = j < columns ? from[j] : T(0);
+      }
+    }
+  }
+
+  /// A tile of channels of each row that is read, zeros behind the last channel.
+  static void pack_input(const WeightGradientBlock& block, int64_t first) {
+    const T* from = static_cast<const T*>(block.input) + first;
+    T* packed = static_cast<T*>(block.packed_input);
+    const int64_t channels = least(block.channels - first, Rows);
+    if (channels == Rows) {
+      for (int64_t r = 0; r < block.rows_read; ++r, packed += Rows)
+        __builtin_memcpy(packed, from + block.row_offsets[r], Rows * sizeof(T));
+      return;
+    }
+    for (int64_t r = 0; r < block.rows_read; ++r, packed += Rows)
+      for (int64_t i = 0; i < Rows; ++i) packed[i] = i < channels ? from[block.row_offsets[r] + i] : T(0);
+  }
+
+  static void add_weight_gradient(const WeightGradientBlock& block) {
+    const int64_t panel = block.positions * kWidth;
+    T* gradient = static_cast<T*>(block.packed_gradient);
+    for (int64_t o = 0; o < block.outputs; o += kWidth)
+      pack_gradient(block, o, least(block.outputs - o, kWidth), gradient + o / kWidth * panel);
+    for (int64_t c = 0; c < block.channels; c += Rows) {
+      pack_input(block, c);
+      T* sums = static_cast<T*>(block.sums) + c / Rows * block.sums_stride;
+      for (int64_t o = 0; o < block.outputs; o += kWidth)
+        for (int64_t t = 0; t < block.taps; ++t, sums += Rows * kWidth)
+          gradient_tile(block.read + t * block.positions, block.read_counts[t], static_cast<const T*>(block.packed_input),
+                        gradient + o / kWidth * panel, sums, block.add);
+    }
+  }
+
+  static constexpr ConvolutionFunctions functions(bool before_library) {
+    return {Rows, kWidth, before_library, convolve, add_weight_gradient};
+  }
+};
+
+}  // namespace
+}  // namespace gcomp::runtime::cpu

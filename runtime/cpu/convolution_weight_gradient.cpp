@@ -1,0 +1,245 @@
+// Weight gradients of the blocked convolution. Positions are divided into parts by the shape alone, each with a sum of its own;
+// the sums are added in order, and brought into the order of the weights.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "runtime/cpu/convolution_blocked.h"
+#include "runtime/cpu/convolution_grid.h"
+#include "runtime/cpu/convolution_rows.h"
+#include "runtime/cpu/convolution_tiles.h"
+
+namespace gcomp::runtime::cpu {
+namespace {
+
+constexpr std::int64_t kBlockPositions = 256;
+constexpr std::int32_t kNoRow = -1;
+constexpr std::int64_t kMostParts = 16;
+// The sum of a part costs, for each weight, as much time as this many multiplications.
+constexpr std::int64_t kPartCost = 50;
+constexpr std::int64_t kMostPartBytes = std::int64_t{16} << 20;  // of all parts' sums
+constexpr std::int64_t kGradientTasksOfThread = 2;
+
+class BlockedWeightGradient final : public LibraryCall {
+ public:
+  BlockedWeightGradient(const ConvolutionCall& call, const ConvolutionOperands& operands)
+      : functions_(*operands.backend.convolution),
+        shape_(shape_of(call)),
+        grid_(std::move(tap_grids(shape_, call.kind).front())),
+        source_{shape_.input, shape_.group_inputs},
+        input_(reinterpret_cast<const float*>(operands.input)),
+        gradient_(reinterpret_cast<const float*>(operands.output)),
+        weight_(reinterpret_cast<float*>(operands.weight)),
+        positions_(shape_.batch * shape_.positions()),
+        outputs_(shape_.group_outputs) {
+    gathers_ = source_.channels < kFewChannels && grid_.taps.size() > 1;
+    taps_ = gathers_ ? 1 : static_cast<std::int64_t>(grid_.taps.size());
+    channels_ = gathers_ ? shape_.taps() * source_.channels : source_.channels;
+    panels_ = (outputs_ + functions_.width - 1) / functions_.width;
+    channel_tiles_ = (channels_ + functions_.rows - 1) / functions_.rows;
+    tile_stride_ = panels_ * taps_ * functions_.rows * functions_.width;
+    divide_positions();
+    measure_blocks();
+  }
+
+  WorkspaceSize workspace() const override {
+    return {parts_ * part_bytes(), read_bytes() + counts_bytes() + offsets_bytes() + row_numbers_bytes() + packed_gradient_bytes() +
+                                       packed_input_bytes() + rows_bytes()};
+  }
+
+  void bind(const Workspace& workspace, int threads) override {
+    workspace_ = workspace;
+    // Which channels a task sums changes no bits.
+    const std::int64_t wanted =
+        std::clamp<std::int64_t>((kGradientTasksOfThread * threads + parts_ - 1) / parts_, 1, channel_tiles_);
+    tiles_of_range_ = (channel_tiles_ + wanted - 1) / wanted;
+    ranges_ = (channel_tiles_ + tiles_of_range_ - 1) / tiles_of_range_;
+  }
+
+  void run(ThreadPool& pool) override {
+    pool.run(parts_ * ranges_, [this](std::int64_t first, std::int64_t last, int thread) {
+      for (std::int64_t i = first; i < last; ++i) run_task(i / ranges_, i % ranges_, thread);
+    });
+    pool.run((source_.channels + kChannels - 1) / kChannels, [this](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) write_weights(i * kChannels, std::min(source_.channels, (i + 1) * kChannels));
+    });
+  }
+
+ private:
+  static constexpr std::int64_t kElement = sizeof(float);
+  static constexpr std::int64_t kChannels = 16;  // that are written together
+
+  /// Each part has a sum of its own, so that this decides the bits.
+  void divide_positions() {
+    const std::int64_t blocks = (positions_ + kBlockPositions - 1) / kBlockPositions;
+    const std::int64_t multiplications = shape_.multiplications(), weights = shape_.weights();
+    parts_ = std::clamp<std::int64_t>(std::min(kMostParts, kMostPartBytes / (weights * kElement)), 1, blocks);
+    while (parts_ > 1 && parts_ * weights * kPartCost * 10 > multiplications) parts_ /= 2;
+    blocks_of_part_ = (blocks + parts_ - 1) / parts_;
+    parts_ = (blocks + blocks_of_part_ - 1) / blocks_of_part_;
+  }
+
+  /// How far apart the rows are that a block reads, at most.
+  void measure_blocks() {
+    if (gathers_) return;
+    for (std::int64_t first = 0; first < positions_; first += kBlockPositions) {
+      const Span span = span_of(first, std::min(kBlockPositions, positions_ - first));
+      most_span_ = std::max(most_span_, span.end - span.begin);
+    }
+  }
+
+  /// Positions of the input from the first to behind the last that a block reads.
+  struct Span {
+    std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = 0;
+  };
+  Span span_of(std::int64_t first, std::int64_t positions) const {
+    Span span;
+    walk_positions(grid_, first, positions, [&](const PositionRun& run) {
+      for (const Tap& tap : grid_.taps)
+        walk_tap(
+            grid_, tap, source_, run,
+            [&](std::int64_t, std::int64_t offset) {
+              span.begin = std::min(span.begin, offset / source_.channels);
+              span.end = std::max(span.end, offset / source_.channels + 1);
+            },
+            [](std::int64_t) {});
+    });
+    if (span.end == 0) span.begin = 0;
+    return span;
+  }
+
+  std::int64_t part_bytes() const { return aligned_size(channel_tiles_ * tile_stride_ * kElement); }
+  std::int64_t most_rows() const { return gathers_ ? kBlockPositions : std::min(most_span_, kBlockPositions * taps_); }
+  std::int64_t read_bytes() const { return aligned_size(taps_ * kBlockPositions * static_cast<std::int64_t>(sizeof(TapPosition))); }
+  std::int64_t counts_bytes() const { return aligned_size(taps_ * 8); }
+  std::int64_t offsets_bytes() const { return aligned_size(most_rows() * 8); }
+  std::int64_t row_numbers_bytes() const { return aligned_size(most_span_ * 4); }
+  std::int64_t packed_gradient_bytes() const { return aligned_size(panels_ * kBlockPositions * functions_.width * kElement); }
+  std::int64_t packed_input_bytes() const { return aligned_size(most_rows() * functions_.rows * kElement); }
+  std::int64_t rows_bytes() const { return gathers_ ? aligned_size(kBlockPositions * channels_ * kElement) : 0; }
+  float* sums_of(std::int64_t part) const { return reinterpret_cast<float*>(workspace_.shared + part * part_bytes()); }
+
+  /// A thread's scratch memory.
+  struct Scratch {
+    TapPosition* read;
+    std::int64_t *counts, *offsets;
+    std::int32_t* row_numbers;
+    float *packed_gradient, *packed_input, *rows;
+  };
+  Scratch scratch_of(int thread) const {
+    std::byte* at = workspace_.of_thread(thread);
+    const auto take = [&](std::int64_t bytes) { return std::exchange(at, at + bytes); };
+    Scratch scratch{};
+    scratch.read = reinterpret_cast<TapPosition*>(take(read_bytes()));
+    scratch.counts = reinterpret_cast<std::int64_t*>(take(counts_bytes()));
+    scratch.offsets = reinterpret_cast<std::int64_t*>(take(offsets_bytes()));
+    scratch.row_numbers = reinterpret_cast<std::int32_t*>(take(row_numbers_bytes()));
+    scratch.packed_gradient = reinterpret_cast<float*>(take(packed_gradient_bytes()));
+    scratch.packed_input = reinterpret_cast<float*>(take(packed_input_bytes()));
+    scratch.rows = reinterpret_cast<float*>(at);
+    return scratch;
+  }
+
+  void run_task(std::int64_t part, std::int64_t range, int thread) const {
+    const Scratch scratch = scratch_of(thread);
+    const std::int64_t tile = range * tiles_of_range_, channel = tile * functions_.rows;
+    WeightGradientBlock block{.taps = taps_,
+                              .channels = std::min(channels_ - channel, tiles_of_range_ * functions_.rows),
+                              .outputs = outputs_,
+                              .row_offsets = scratch.offsets,
+                              .read = scratch.read,
+                              .read_counts = scratch.counts,
+                              .input = (gathers_ ? scratch.rows : input_) + channel,
+                              .gradient_stride = outputs_,
+                              .sums = sums_of(part) + tile * tile_stride_,
+                              .sums_stride = tile_stride_,
+                              .packed_gradient = scratch.packed_gradient,
+                              .packed_input = scratch.packed_input};
+    const std::int64_t begin = part * blocks_of_part_ * kBlockPositions;
+    const std::int64_t end = std::min(positions_, begin + blocks_of_part_ * kBlockPositions);
+    for (std::int64_t first = begin; first < end; first += kBlockPositions) {
+      block.positions = std::min(kBlockPositions, end - first);
+      block.rows_read = gathers_ ? gather(first, block.positions, scratch) : find_read(first, block.positions, scratch);
+      block.gradient = gradient_ + first * outputs_;
+      block.add = first > begin;
+      functions_.add_weight_gradient(block);
+    }
+  }
+
+  std::int64_t gather(std::int64_t first, std::int64_t positions, const Scratch& scratch) const {
+    gather_rows(grid_, shape_, source_, input_, first, positions, scratch.rows);
+    for (std::int64_t p = 0; p < positions; ++p) {
+      scratch.read[p] = {p, p};
+      scratch.offsets[p] = p * channels_;
+    }
+    scratch.counts[0] = positions;
+    return positions;
+  }
+
+  /// Numbers the rows of the input that a block reads; the result is how many.
+  std::int64_t find_read(std::int64_t first, std::int64_t positions, const Scratch& scratch) const {
+    const Span span = span_of(first, positions);
+    std::fill_n(scratch.row_numbers, span.end - span.begin, kNoRow);
+    std::fill_n(scratch.counts, taps_, 0);
+    std::int32_t rows = 0;
+    walk_positions(grid_, first, positions, [&](const PositionRun& run) {
+      for (std::int64_t t = 0; t < taps_; ++t)
+        walk_tap(
+            grid_, grid_.taps[static_cast<std::size_t>(t)], source_, run,
+            [&](std::int64_t i, std::int64_t offset) {
+              std::int32_t& row = scratch.row_numbers[offset / source_.channels - span.begin];
+              if (row == kNoRow) {
+                row = rows++;
+                scratch.offsets[row] = offset;
+              }
+              scratch.read[t * positions + scratch.counts[t]++] = {row, run.index + i};
+            },
+            [](std::int64_t) {});
+    });
+    return rows;
+  }
+
+  /// The weights of some input channels, kChannels of which lie together for each output.
+  void write_weights(std::int64_t first, std::int64_t last) const {
+    for (std::int64_t o = 0; o < outputs_; o += functions_.width)
+      for (std::int64_t lane = 0; lane < std::min(functions_.width, outputs_ - o); ++lane) {
+        float* to = weight_ + ((o + lane) * source_.channels + first) * shape_.taps();
+        for (std::int64_t c = first; c < last; ++c)
+          for (std::int64_t t = 0; t < shape_.taps(); ++t)
+            *to++ = gathers_ ? sum_of(t * source_.channels + c, 0, o / functions_.width, lane)
+                             : sum_of(c, t, o / functions_.width, lane);
+      }
+  }
+
+  /// Of all parts, rounded once, at the end.
+  float sum_of(std::int64_t channel, std::int64_t tap, std::int64_t panel, std::int64_t lane) const {
+    const std::int64_t rows = functions_.rows, width = functions_.width;
+    const float* from = sums_of(0) + channel / rows * tile_stride_ + ((panel * taps_ + tap) * rows + channel % rows) * width + lane;
+    if (parts_ == 1) return *from;
+    double sum = 0;
+    for (std::int64_t part = 0; part < parts_; ++part, from += part_bytes() / kElement) sum += static_cast<double>(*from);
+    return static_cast<float>(sum);
+  }
+
+  const ConvolutionFunctions& functions_;
+  ConvolutionShape shape_;
+  TapGrid grid_;
+  PositionedChannels source_;
+  const float *input_, *gradient_;
+  float* weight_;
+  std::int64_t positions_, outputs_;
+  bool gathers_ = false;
+  std::int64_t taps_ = 0, channels_ = 0;  // of a row that is summed: all taps and channels are one where rows are gathered
+  std::int64_t panels_ = 0, channel_tiles_ = 0, tile_stride_ = 0;
+  std::int64_t parts_ = 1, blocks_of_part_ = 1, most_span_ = 0;
+  std::int64_t ranges_ = 1, tiles_of_range_ = 1;
+  Workspace workspace_;
+};
+
+}  // namespace
+
+std::unique_ptr<LibraryCall> make_blocked_weight_gradient(const ConvolutionCall& call, const ConvolutionOperands& operands) {
+  return std::make_unique<BlockedWeightGradient>(call, operands);
+}
+
+}  // namespace gcomp::runtime::cpu
