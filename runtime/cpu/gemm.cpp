@@ -25,8 +25,8 @@ const GemmFunctions& gemm_functions() {
 }
 
 int64_t gemm_scratch_bytes() {
-  // The largest of the kernels: 8 rows and 3 registers of 64 bytes a tile, kGemmRows x 128 of A, in elements of 8 bytes.
-  return (128 * 3 * 64) + (kGemmRows + 8) * 128 * 8;
+  // In elements of 8 bytes: kGemmRows x 256 of A, and 256 x 128 of B, which panels of at most 32 columns divide.
+  return (kGemmRows * 256 + 256 * 128) * 8;
 }
 
 }  // namespace gcomp::runtime::cpu

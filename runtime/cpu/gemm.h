@@ -12,7 +12,7 @@ enum class InstructionSet : uint8_t;
 namespace gcomp::runtime::cpu {
 
 /// Rows of A that one pass packs at most.
-inline constexpr int64_t kGemmRows = 512;
+inline constexpr int64_t kGemmRows = 264;
 
 /// A matrix in memory; strides in elements.
 struct StridedMatrix {
@@ -32,6 +32,7 @@ using GemmFunction = void (*)(const GemmBlock&);
 struct GemmFunctions {
   GemmFunction f32 = nullptr;
   GemmFunction f64 = nullptr;
+  bool before_library = false;  ///< measured to be at least as fast as oneDNN with these instructions
 };
 
 /// The two for an instruction set, which the processor must have.

@@ -4,7 +4,7 @@
 namespace gcomp::runtime::cpu {
 
 extern const GemmFunctions kGemmAvx512;
-const GemmFunctions kGemmAvx512{Gemm<float, 64, 8, 3>::run, Gemm<double, 64, 8, 3>::run};
+const GemmFunctions kGemmAvx512{Gemm<float, 64, 12, 2>::run, Gemm<double, 64, 12, 2>::run, /*before_library=*/false};
 
 }  // namespace gcomp::runtime::cpu
 

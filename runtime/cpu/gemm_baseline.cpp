@@ -3,6 +3,6 @@
 namespace gcomp::runtime::cpu {
 
 extern const GemmFunctions kGemmBaseline;
-const GemmFunctions kGemmBaseline{Gemm<float, 16, 4, 2>::run, Gemm<double, 16, 4, 2>::run};
+const GemmFunctions kGemmBaseline{Gemm<float, 16, 4, 2>::run, Gemm<double, 16, 4, 2>::run, /*before_library=*/false};
 
 }  // namespace gcomp::runtime::cpu

@@ -9,6 +9,7 @@
 #include "runtime/cpu/convolution_shape.h"
 #include "runtime/instruction_set.h"
 #include "tests/runtime/library_call_runner.h"
+#include "tests/runtime/wide_kernels.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -167,23 +168,31 @@ TEST(Convolution, BlockedF32) {
   check_all({"gathered, dilated", 2, 3, 20, 1, {15, 17}, {3, 4}, {2, 1}, {2, 3}, {1, 3}, {1, 2}}, DType::f32, make);
 }
 
-/// Instruction sets that fuse multiplication and addition give the same bits, with any number of threads.
-TEST(Convolution, BlockedBitsAreThoseOfEveryVectorWidth) {
-  if (widest_instruction_set() != InstructionSet::avx512) GTEST_SKIP() << "this processor has no AVX-512";
-  for (const ConvolutionCase& c : kCases)
-    for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient}) {
-      const ConvolutionCall call = make_call(c, kind, DType::f32, true);
-      if (!takes_blocked(call)) continue;
-      Tensors wide = make_tensors(call), narrow = make_tensors(call);
-      const auto compute = [&](Tensors& t, InstructionSet set) {
-        CallBackend backend{&gemm_functions(set), nullptr, &convolution_functions(set)};
-        run_call(*make_blocked_convolution(call, {t.input.data(), t.weight.data(), t.output.data(), backend}), 2);
-      };
-      compute(wide, InstructionSet::avx512);
-      compute(narrow, InstructionSet::avx2);
-      EXPECT_TRUE(wide.result(kind) == narrow.result(kind)) << c.name << ", kind " << static_cast<int>(kind);
-    }
+#if defined(__x86_64__)
+Tensor computed_by(const ConvolutionCall& call, const GemmFunctions& gemm, const ConvolutionFunctions& convolution) {
+  Tensors t = make_tensors(call);
+  const CallBackend backend{&gemm, nullptr, &convolution};
+  run_call(*make_convolution(call, {t.input.data(), t.weight.data(), t.output.data(), backend}), 2);
+  return t.result(call.kind);
 }
+
+/// Tiles of any shape and vectors of any width give the same bits, where multiplication and addition are fused.
+TEST(Convolution, BitsAreThoseOfEveryTile) {
+  if (widest_instruction_set() < InstructionSet::avx2) GTEST_SKIP() << "this processor has no AVX2";
+  for (const ConvolutionCase& c : kCases)
+    for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient})
+      for (const bool channels_last : {false, true}) {
+        const ConvolutionCall call = make_call(c, kind, DType::f32, channels_last);
+        SCOPED_TRACE(concat(c.name, ", kind ", static_cast<int>(kind)));
+        const Tensor expected =
+            computed_by(call, gemm_functions(InstructionSet::avx2), convolution_functions(InstructionSet::avx2));
+        EXPECT_TRUE(computed_by(call, wide_gemm_functions(), wide_convolution_functions()) == expected);
+        if (widest_instruction_set() < InstructionSet::avx512) continue;
+        EXPECT_TRUE(computed_by(call, gemm_functions(InstructionSet::avx512), convolution_functions(InstructionSet::avx512)) ==
+                    expected);
+      }
+}
+#endif
 
 TEST(Convolution, UnfoldedF32) {
   for (const ConvolutionCase& c : kCases) check_all(c, DType::f32, make_unfolded_convolution);

@@ -8,6 +8,7 @@
 #include "runtime/cpu/memory_block.h"
 #include "runtime/instruction_set.h"
 #include "tests/runtime/library_call_runner.h"
+#include "tests/runtime/wide_kernels.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -49,20 +50,54 @@ void check(GemmFunction gemm, std::int64_t m, std::int64_t n, std::int64_t k, bo
   EXPECT_EQ(parts, c);
 }
 
+void check_sizes(const GemmFunctions& functions) {
+  for (const bool a_transposed : {false, true})
+    for (const bool b_transposed : {false, true})
+      for (const auto& [m, n, k] :
+           {std::array<std::int64_t, 3>{1, 1, 1}, {8, 48, 128}, {13, 50, 7}, {100, 131, 300}, {530, 1100, 40}, {23, 97, 521}}) {
+        check<float>(functions.f32, m, n, k, a_transposed, b_transposed);
+        check<double>(functions.f64, m, n, k, a_transposed, b_transposed);
+      }
+}
+
 TEST(Gemm, EveryInstructionSet) {
   for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512}) {
     if (set > widest_instruction_set()) continue;
-    const GemmFunctions& functions = gemm_functions(set);
     SCOPED_TRACE(shown_name(set));
-    for (const bool a_transposed : {false, true})
-      for (const bool b_transposed : {false, true})
-        for (const auto& [m, n, k] :
-             {std::array<std::int64_t, 3>{1, 1, 1}, {8, 48, 128}, {13, 50, 7}, {100, 131, 300}, {530, 1100, 40}}) {
-          check<float>(functions.f32, m, n, k, a_transposed, b_transposed);
-          check<double>(functions.f64, m, n, k, a_transposed, b_transposed);
-        }
+    check_sizes(gemm_functions(set));
   }
 }
+
+#if defined(__x86_64__)
+TEST(Gemm, TilesOfWiderVectors) {
+  if (widest_instruction_set() < InstructionSet::avx2) GTEST_SKIP() << "this processor has no AVX2";
+  check_sizes(wide_gemm_functions());
+}
+
+/// Tiles of any shape and vectors of any width give the same bits, where multiplication and addition are fused.
+TEST(Gemm, BitsAreThoseOfEveryTile) {
+  if (widest_instruction_set() < InstructionSet::avx2) GTEST_SKIP() << "this processor has no AVX2";
+  const std::int64_t m = 29, n = 83, k = 700;
+  const std::vector<double> wide = random_values(static_cast<std::size_t>(m * k + k * n), 5);
+  std::vector<float> operands(wide.begin(), wide.end());
+  const MemoryBlock scratch(gemm_scratch_bytes(), "a test");
+  const auto product = [&](const GemmFunctions& functions) {
+    std::vector<float> c(static_cast<std::size_t>(m * n));
+    GemmBlock block;
+    block.m = m, block.n = n, block.k = k;
+    block.a = {operands.data(), k, 1};
+    block.b = {operands.data() + m * k, n, 1};
+    block.c = {c.data(), n, 1};
+    block.scratch = scratch.data();
+    functions.f32(block);
+    return c;
+  };
+  const std::vector<float> expected = product(gemm_functions(InstructionSet::avx2));
+  EXPECT_EQ(product(wide_gemm_functions()), expected);
+  if (widest_instruction_set() < InstructionSet::avx512) return;
+  EXPECT_EQ(product(gemm_functions(InstructionSet::avx512)), expected);
+}
+#endif
 
 }  // namespace
 }  // namespace gcomp::runtime::cpu
