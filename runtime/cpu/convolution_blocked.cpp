@@ -135,7 +135,14 @@ class BlockedConvolution final : public LibraryCall {
   void pack_taps(const std::vector<Tap>& taps, const float* from, std::int64_t channel, std::int64_t channels,
                  std::int64_t tap_stride, float* to) const {
     from += channel * channel_step_;
+    const auto all = static_cast<std::int64_t>(taps.size()) == shape_.taps() ? shape_.taps() : 0;
+    if (all == 1) {
+      for (std::int64_t c = 0; c < channels; ++c) to[c * functions_.width] = from[c * channel_step_];
+      return;
+    }
     for (std::int64_t c = 0; c < channels; ++c, from += channel_step_, to += functions_.width) {
+      for (std::int64_t t = 0; t < all; ++t) to[t * tap_stride] = from[t];
+      if (all != 0) continue;
       float* at = to;
       for (const Tap& tap : taps) {
         *at = from[tap.weight];

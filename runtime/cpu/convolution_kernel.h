@@ -10,6 +10,9 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
+/// Of weights, in the second cache.
+constexpr int64_t kResidentBytes = 256 * 1024;
+
 /// VectorBytes is the register width; a tile holds Rows x Vectors registers of the result.
 template <class T, int VectorBytes, int Rows, int Vectors>
 struct Convolution {
@@ -57,6 +60,10 @@ struct Convolution {
   template <int M, int N>
   static void convolve_tile(const ConvolutionBlock& block, const int64_t* sources, const int64_t* targets, const T* weights, T* to,
                             int64_t columns) {
+    // The result's lines come while the sums are made.
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i)
+      for (int j = 0; j < N * VectorBytes; j += 64) __builtin_prefetch(reinterpret_cast<const char*>(to + targets[i]) + j, 1);
     Vector sum[M][N];
     clear<M, N>(sum);
     for (int64_t t = 0; t < block.taps; ++t, sources += Rows, weights += block.tap_stride) {
@@ -136,18 +143,25 @@ struct Convolution {
   static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
   static void convolve(const ConvolutionBlock& block) {
-    const T* weights = static_cast<const T*>(block.weights);
-    for (int64_t o = 0; o < block.outputs; o += kWidth, weights += block.panel_stride) {
+    const auto tile = [&](int64_t o, int64_t p) {
       const int64_t columns = least(block.outputs - o, kWidth), vectors = (columns + kLanes - 1) / kLanes;
+      const int64_t rows = least(block.positions - p, Rows);
+      const int64_t *sources = block.sources + p * block.taps, *targets = block.targets + p;
+      const T* weights = static_cast<const T*>(block.weights) + o / kWidth * block.panel_stride;
       T* to = static_cast<T*>(block.target) + o;
-      for (int64_t p = 0; p < block.positions; p += Rows) {
-        const int64_t rows = least(block.positions - p, Rows);
-        const int64_t* sources = block.sources + p * block.taps;
-        if (vectors == Vectors) convolve_rows<Vectors>(rows, block, sources, block.targets + p, weights, to, columns);
-        else if (Vectors > 2 && vectors == 2)
-          convolve_rows < Vectors<2 ? 1 : 2>(rows, block, sources, block.targets + p, weights, to, columns);
-        else convolve_rows<1>(rows, block, sources, block.targets + p, weights, to, columns);
-      }
+      if (vectors == Vectors) convolve_rows<Vectors>(rows, block, sources, targets, weights, to, columns);
+      else convolve_rows<1>(rows, block, sources, targets, weights, to, columns);
+    };
+    static_assert(Vectors == 2, "a panel that is not whole is one vector");
+    // Weights that stay in the second cache are read for one tile of positions after another, whose results then are written in
+    // whole rows; the positions of a block for one panel after another otherwise.
+    const int64_t panels = (block.outputs + kWidth - 1) / kWidth;
+    if (panels * block.panel_stride * static_cast<int64_t>(sizeof(T)) <= kResidentBytes) {
+      for (int64_t p = 0; p < block.positions; p += Rows)
+        for (int64_t o = 0; o < block.outputs; o += kWidth) tile(o, p);
+    } else {
+      for (int64_t o = 0; o < block.outputs; o += kWidth)
+        for (int64_t p = 0; p < block.positions; p += Rows) tile(o, p);
     }
   }
 
