@@ -169,6 +169,8 @@ Predictor make_predictor(Model model, const PredictOptions& options) {
   return Predictor(Owned(new Predictor::Impl(std::move(model), options)));
 }
 
+Forward& forward_of(const Predictor& predictor) { return *predictor.impl().forward; }
+
 std::vector<NamedType> program_inputs(const Predictor& predictor) {
   const runtime::Executable& executable = predictor.impl().forward->executable();
   std::vector<NamedType> types;

@@ -36,6 +36,9 @@ class Forward {
   /// The same for rows [first, first + count) alone, count at most batch(): outputs as the program gives them.
   std::vector<NamedTensor> run_rows(const Batch& arrays, std::int64_t first, std::int64_t count, std::int64_t first_row = 0);
 
+  /// Runs one batch on inputs that were written to executable(), whose first row is row `first_row` of the data.
+  void run_filled(std::int64_t first_row) { program_.run_filled(first_row); }
+
   /// Whether every output has a row for each row of a batch.
   bool has_batched_outputs() const;
 

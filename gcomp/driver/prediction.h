@@ -24,6 +24,10 @@ PredictOptions predict_options(const gcomp::PredictOptions& options);
 /// Predictor(model, options).
 Predictor make_predictor(Model model, const PredictOptions& options);
 
+/// The compiled program over arrays, once prepared, or of a .gcx. Belongs to the predictor.
+class Forward;
+Forward& forward_of(const Predictor& predictor);
+
 /// Inputs and outputs of the compiled program, a batch of rows each: once prepared, or of a .gcx.
 std::vector<NamedType> program_inputs(const Predictor& predictor);
 std::vector<NamedType> program_outputs(const Predictor& predictor);

@@ -48,6 +48,33 @@ TEST_F(Results, TheProfileIsInJson) {
   for (const nlohmann::json& step : report.at("profile")) EXPECT_GT(step.at("us"), 0) << step;
 }
 
+TEST_F(Results, AForwardPassIsTimed) {
+  const std::filesystem::path digits = std::filesystem::path(GCOMP_SOURCE_DIR) / "examples" / "digits";
+  const auto bench = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{
+        "bench", digits / "digits.onnx", "--data", digits / "train.npz", "--inference", "--batch", "64", "--steps", "3", "--warmup",
+        "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_gcomp(arguments);
+  };
+  const CommandResult shown = bench({"-q"});
+  ASSERT_EQ(shown.exit_code, 0) << shown.errors;
+  EXPECT_TRUE(std::regex_search(shown.output, std::regex("^forward pass: median [1-9].* \\(3 passes after 1 of warm-up\\)")))
+      << shown.output;
+  const CommandResult result = bench({"--profile", "--json"}), step = on_digits("bench", {"--steps", "3", "--profile", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  ASSERT_EQ(step.exit_code, 0) << step.errors;
+  const nlohmann::json report = nlohmann::json::parse(result.output);
+  nlohmann::json of_step = nlohmann::json::parse(step.output);
+  EXPECT_EQ(report.at("profile").size(), report.at("launches"));
+  EXPECT_LT(report.at("launches"), of_step.at("launches"));
+  EXPECT_LE(report.at("min_ms"), report.at("median_ms"));
+  EXPECT_GT(report.at("min_ms"), 0);
+  of_step.erase("losses");
+  for (const auto& [field, value] : of_step.items()) EXPECT_TRUE(report.contains(field)) << field;
+  EXPECT_EQ(report.size(), of_step.size()) << report;
+}
+
 TEST_F(Results, AShortTrainingTakesTime) {
   const CommandResult result = on_digits("train", {"--steps", "1", "--out", folder_ / "trained.onnx"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;

@@ -177,6 +177,23 @@ TEST_F(BadOptions, OptionsOfTrainingWithoutTraining) {
                    {flag, "--train"});
 }
 
+TEST_F(BadOptions, OptionsOfTrainingForAForwardPass) {
+  const auto bench = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"bench", model_, "--data", data_, "--batch", "4", "--steps", "2", "--inference"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_gcomp(arguments);
+  };
+  const std::vector<std::string> options[] = {{"--loss", "cross_entropy"}, {"--optimizer", "sgd"}, {"--lr", "0.1"},
+                                              {"--momentum", "0.9"},       {"--nesterov"},         {"--weight-decay", "0"},
+                                              {"--micro-batches", "2"},    {"--output", "y"},      {"--betas", "0.9,0.99"},
+                                              {"--loss-scale", "dynamic"}};
+  for (const std::vector<std::string>& given : options)
+    expect_refused(bench(given), ExitCode::usage,
+                   {"gcomp bench: " + given[0] + " has no meaning with --inference, which trains nothing"});
+  expect_refused(bench({"--warmup", "-1"}), ExitCode::usage, {"--warmup: 0 or more"});
+  EXPECT_EQ(bench({}).exit_code, 0);
+}
+
 TEST_F(BadOptions, OptionsThatAnArtifactHasDecided) {
   const std::string artifact = folder_ / "step.gcx", trained = folder_ / "trained.gcx";
   ASSERT_EQ(run_gcomp({"compile", model_, "--train", "--loss", "cross_entropy", "--dim", "batch=4", "-o", artifact}).exit_code, 0);

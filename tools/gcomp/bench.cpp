@@ -1,11 +1,17 @@
-// gcomp bench: how long a training step takes.
+// gcomp bench: how long a training step takes, or a forward pass.
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "gcomp/driver/fit/batch_feeder.h"
+#include "gcomp/driver/forward.h"
 #include "gcomp/driver/loss_file.h"
+#include "gcomp/driver/prediction.h"
 #include "gcomp/driver/training.h"
 #include "ir/base/units.h"
 #include "runtime/backend.h"
@@ -25,7 +31,7 @@ struct BenchFlags {
   std::string model, loss, output;
   DataFlags data;
   std::int64_t batch = 0, micro_batches = 1, steps = 50, warmup = 10;
-  bool profile = false;
+  bool profile = false, inference = false;
   ModelOptions model_options;
   OptimizerOptions optimizer;
   DeviceOptions device;
@@ -35,9 +41,13 @@ double percentile(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
 }
 
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_of(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
+
 struct Timing {
   std::vector<double> milliseconds;  ///< of the timed steps
-  std::vector<double> losses;        ///< of all
+  std::vector<double> losses;        ///< of all; none of forward passes
   double mean = 0;                   ///< the time of all timed steps over their number; what a late look at a loss cannot distort
 };
 
@@ -45,7 +55,6 @@ struct Timing {
 /// lasts from its start, or the end of the one before it if that came later, until its loss is here. Rows are loaded only where
 /// they differ from those of the last step: a file of one batch stays resident.
 Timing time_steps(const BenchFlags& flags, Trainer& trainer, const Dataset& data, std::span<std::int64_t> nanoseconds) {
-  using Clock = std::chrono::steady_clock;
   driver::BatchFeeder feeder(data, driver::fed_arrays(trainer));
   const EpochKey first_epoch;
   runtime::BatchPlan plan(data.rows(), flags.batch, 0, runtime::RowOrder::sequential);
@@ -70,34 +79,74 @@ Timing time_steps(const BenchFlags& flags, Trainer& trainer, const Dataset& data
     timing.losses.push_back(driver::on_rows(
         trainer, data, [&] { return trainer.take_loss(); }, [&] { return plan.rows_of(taken); }));
     const Clock::time_point end = Clock::now(), begin = std::max(last_end, starts[static_cast<std::size_t>(taken)]);
-    if (taken >= flags.warmup) timing.milliseconds.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
+    if (taken >= flags.warmup) timing.milliseconds.push_back(milliseconds_of(end - begin));
     if (taken + 1 == flags.warmup) timed_begin = end;
     last_end = end;
     ++taken;
   }
-  timing.mean = std::chrono::duration<double, std::milli>(last_end - timed_begin).count() / static_cast<double>(flags.steps);
+  timing.mean = milliseconds_of(last_end - timed_begin) / static_cast<double>(flags.steps);
   return timing;
 }
 
+/// Runs warm-up and timed forward passes one after another, each from its start until its outputs are here. Rows are loaded before,
+/// in the form of inference, and only where they differ from those of the last pass.
+Timing time_passes(const BenchFlags& flags, driver::Forward& forward, const Dataset& data, std::span<std::int64_t> nanoseconds) {
+  runtime::Executable& program = forward.executable();
+  const std::vector<std::size_t> inputs = driver::data_inputs(program.program());
+  const driver::FedArrays fed = driver::fed_arrays(program.program(), {});
+  driver::check_data(data, fed);
+  driver::BatchFeeder feeder(data, fed);
+  runtime::BatchPlan plan(data.rows(), flags.batch, 0, runtime::RowOrder::sequential);
+  const bool one_batch = data.rows() == flags.batch;
+  Timing timing;
+  Clock::time_point timed_begin = Clock::now(), end = timed_begin;
+  for (std::int64_t pass = 0; pass < flags.warmup + flags.steps; ++pass) {
+    const std::span<const std::int64_t> rows = plan.rows_of(pass);
+    for (std::size_t i = 0; i < inputs.size() && (pass == 0 || !one_batch); ++i)
+      feeder.fill(i, rows, nullptr, program.input(inputs[i]));
+    if (flags.profile && pass == flags.warmup) program.time_steps(nanoseconds);
+    const Clock::time_point begin = Clock::now();
+    if (pass == flags.warmup) timed_begin = begin;
+    try {
+      forward.run_filled(rows.front());
+    } catch (const UserError& error) { throw UserError(concat("'", data.source(), "': ", error.what()), error.code()); }
+    end = Clock::now();
+    if (pass >= flags.warmup) timing.milliseconds.push_back(milliseconds_of(end - begin));
+  }
+  timing.mean = milliseconds_of(end - timed_begin) / static_cast<double>(flags.steps);
+  return timing;
+}
+
+/// A program, and how often a step runs it.
+struct TimedProgram {
+  runtime::Executable* executable;
+  std::int64_t runs = 1;
+};
+
+std::vector<TimedProgram> programs_of(const driver::StepPrograms& step) {
+  std::vector<TimedProgram> programs;
+  for (runtime::Executable* program : step.all()) programs.push_back({program, step.runs_of(*program)});
+  return programs;
+}
+
 /// What runs in a step.
-std::int64_t launches_of(const driver::StepPrograms& step) {
+std::int64_t launches_of(std::span<const TimedProgram> programs) {
   std::int64_t launches = 0;
-  for (const runtime::Executable* program : step.all())
-    launches += step.runs_of(*program) * static_cast<std::int64_t>(program->program().steps.size());
+  for (const auto& [executable, runs] : programs) launches += runs * static_cast<std::int64_t>(executable->program().steps.size());
   return launches;
 }
 
-/// Bytes that a step needs, without the library's workspace and the context. Programs of a GPU share an arena.
-nlohmann::json memory_of(const driver::StepPrograms& step) {
+/// Bytes that a step needs, without the library's workspace and the context. Programs share their states, those of a GPU an arena.
+nlohmann::json memory_of(std::span<const TimedProgram> programs) {
   std::int64_t arena = 0, constants = 0, io = 0;
-  for (const runtime::Executable* executable : step.all()) {
-    const runtime::Program& program = executable->program();
+  for (const TimedProgram& timed : programs) {
+    const runtime::Program& program = timed.executable->program();
     const bool shared = !runtime::backend_of(program.target).everywhere;
     arena = shared ? std::max(arena, program.arena_bytes) : arena + program.arena_bytes;
     constants += program.constant_bytes;
-    io += program.io_bytes * executable->runs_in_flight();
+    io += program.io_bytes * timed.executable->runs_in_flight();
   }
-  const std::int64_t states = step.step().states().bytes();
+  const std::int64_t states = programs.front().executable->states().bytes();
   return {{"states", states},
           {"arena", arena},
           {"constants", constants},
@@ -106,84 +155,136 @@ nlohmann::json memory_of(const driver::StepPrograms& step) {
 }
 
 /// The three times, in seconds, have the median's unit.
-std::string step_line(const BenchFlags& flags, double median, double least, double p90) {
+std::string times_line(const BenchFlags& flags, double median, double least, double p90) {
   const auto [one, unit] = time_unit(median);
   const int decimals = median < 10 * one ? 3 : median < 100 * one ? 2 : 1;
   char text[160];
-  std::snprintf(text, sizeof text, "step: median %.*f %s, least %.*f %s, P90 %.*f %s, ", decimals, median / one, unit.data(),
-                decimals, least / one, unit.data(), decimals, p90 / one, unit.data());
-  return concat(text, rows_rate_text(static_cast<double>(flags.batch) / median), " (", flags.steps, " steps after ", flags.warmup,
-                " of warm-up)");
+  std::snprintf(text, sizeof text, "%s: median %.*f %s, least %.*f %s, P90 %.*f %s, ", flags.inference ? "forward pass" : "step",
+                decimals, median / one, unit.data(), decimals, least / one, unit.data(), decimals, p90 / one, unit.data());
+  return concat(text, rows_rate_text(static_cast<double>(flags.batch) / median), " (", flags.steps,
+                flags.inference ? " passes after " : " steps after ", flags.warmup, " of warm-up)");
 }
 
-void bench(const BenchFlags& flags, const Console& console) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
-  if (flags.loss.empty()) usage(missing_loss("--loss is missing"));
-  if (flags.batch < 1 || flags.steps < 1 || flags.warmup < 0) usage("--batch and --steps: wanted 1 or more; --warmup: 0 or more");
-  if (flags.profile && flags.micro_batches > 1) usage("--profile looks into a step of one program: leave --micro-batches out");
-  driver::TrainOptions options;
-  options.loss = flags.loss;
-  options.output = flags.output;
-  options.optimizer = flags.optimizer.parse();
-  options.learning_rate = flags.optimizer.rate();
-  options.batch = flags.batch;
-  options.graph = flags.model_options.parse();
-  options.graph.step.micro_batches = flags.micro_batches;
-  options.device = flags.device.request();
-  options.device_options = flags.device.parse(console);
-  CompileProgress compiling(console);
-  compiling.watch(options.hooks, options.device_options);
-  std::vector<codegen::StepCost> costs;  // of the training step, the first program that is generated
-  options.hooks.costs = [&](const std::vector<codegen::StepCost>& counted) {
-    if (costs.empty()) costs = counted;
-  };
-  const Model model = Model::load(flags.model);
-  require_output(flags.output, model, "");
-  const driver::LossSpec loss = driver::read_loss(flags.loss, flags.output);
-  const driver::OpenedData opened = driver::open_data(flags.data.request, driver::wanted_arrays(model, loss), &model);
-  const Dataset& data = *opened.train;
-  options.graph.shapes.data = driver::types_of(data);
-  options.graph.shapes.data_source = data.source();
-  options.graph.input_forms = opened.input_forms;
-  Trainer trainer = driver::make_trainer(model, options);
-  driver::check_data(data, trainer);
-  console.say("device: " + trainer.device());
-  const double setup = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::vector<std::int64_t> nanoseconds(flags.profile ? driver::step_of(trainer).program().steps.size() : 0);
-  auto [milliseconds, losses, mean] = time_steps(flags, trainer, data, nanoseconds);
-  const driver::StepPrograms& step = driver::step_programs_of(trainer);
-  const nlohmann::json memory = memory_of(step);
-  std::vector<ProfiledStep> profile;
-  if (flags.profile) profile = profile_of(step.step().program(), costs, nanoseconds, flags.steps);
-  report_profile(console, profile);
-  std::sort(milliseconds.begin(), milliseconds.end());
-  const double median = percentile(milliseconds, 0.5), p90 = percentile(milliseconds, 0.9), least = milliseconds.front();
-  console.result(step_line(flags, median / 1e3, least / 1e3, p90 / 1e3));
-  nlohmann::json report = {{"median_ms", median},
+/// Compiles what is timed, times and reports it.
+class Bench {
+ public:
+  Bench(const BenchFlags& flags, const Console& console) : flags_(flags), console_(console), compiling_(console) {
+    if (flags.batch < 1 || flags.steps < 1 || flags.warmup < 0)
+      throw UserError("--batch and --steps: wanted 1 or more; --warmup: 0 or more", ExitCode::usage);
+  }
+
+  void time_training() {
+    const auto usage = [](const std::string& message) { throw UserError(message, ExitCode::usage); };
+    if (flags_.loss.empty()) usage(missing_loss("--loss is missing"));
+    if (flags_.profile && flags_.micro_batches > 1) usage("--profile looks into a step of one program: leave --micro-batches out");
+    driver::TrainOptions options;
+    options.loss = flags_.loss;
+    options.output = flags_.output;
+    options.optimizer = flags_.optimizer.parse();
+    options.learning_rate = flags_.optimizer.rate();
+    options.batch = flags_.batch;
+    prepare(options);
+    options.graph.step.micro_batches = flags_.micro_batches;
+    const Model model = Model::load(flags_.model);
+    require_output(flags_.output, model, "");
+    const driver::LossSpec loss = driver::read_loss(flags_.loss, flags_.output);
+    const driver::OpenedData opened = driver::open_data(flags_.data.request, driver::wanted_arrays(model, loss), &model);
+    const Dataset& data = *opened.train;
+    options.graph.shapes.data = driver::types_of(data);
+    options.graph.shapes.data_source = data.source();
+    options.graph.input_forms = opened.input_forms;
+    Trainer trainer = driver::make_trainer(model, options);
+    driver::check_data(data, trainer);
+    begin_timing(trainer.device(), driver::step_of(trainer));
+    Timing timing = time_steps(flags_, trainer, data, nanoseconds_);
+    report(std::move(timing), programs_of(driver::step_programs_of(trainer)), trainer.device());
+  }
+
+  void time_inference() {
+    driver::PredictOptions options;
+    options.batch = flags_.batch;
+    prepare(options);
+    Model model = Model::load(flags_.model);
+    const driver::OpenedData opened = driver::open_data(flags_.data.request, driver::wanted_inputs(model), &model);
+    const Dataset& data = *opened.train;
+    options.graph.shapes.data_source = data.source();
+    options.graph.input_forms = opened.input_forms;
+    runtime::check_batch(data.rows(), flags_.batch);
+    Predictor predictor = driver::make_predictor(std::move(model), options);
+    const std::map<std::string, TensorType> types = driver::types_of(data);
+    predictor.prepare({types.begin(), types.end()});
+    check_user(predictor.batch() == flags_.batch, "'", flags_.model, "' takes no batches of ", flags_.batch,
+               " rows: its inputs have no number of rows in common");
+    driver::Forward& forward = driver::forward_of(predictor);
+    begin_timing(predictor.device(), forward.executable());
+    Timing timing = time_passes(flags_, forward, data, nanoseconds_);
+    const TimedProgram programs[] = {{&forward.executable()}};
+    report(std::move(timing), programs, predictor.device());
+  }
+
+ private:
+  /// What a training step and a forward pass are compiled with alike.
+  template <class Options>
+  void prepare(Options& options) {
+    options.graph = flags_.model_options.parse();
+    options.device = flags_.device.request();
+    options.device_options = flags_.device.parse(console_);
+    compiling_.watch(options.hooks, options.device_options);
+    options.hooks.costs = [this](const std::vector<codegen::StepCost>& counted) {
+      if (costs_.empty()) costs_ = counted;
+    };
+  }
+
+  void begin_timing(const std::string& device, const runtime::Executable& profiled) {
+    console_.say("device: " + device);
+    setup_ = std::chrono::duration<double>(Clock::now() - begin_).count();
+    if (flags_.profile) nanoseconds_.resize(profiled.program().steps.size());
+  }
+
+  void report(Timing timing, std::span<const TimedProgram> programs, const std::string& device) const {
+    std::vector<ProfiledStep> profile;
+    if (flags_.profile) profile = profile_of(programs.front().executable->program(), costs_, nanoseconds_, flags_.steps);
+    report_profile(console_, profile);
+    std::vector<double>& milliseconds = timing.milliseconds;
+    std::sort(milliseconds.begin(), milliseconds.end());
+    const double median = percentile(milliseconds, 0.5), p90 = percentile(milliseconds, 0.9), least = milliseconds.front();
+    console_.result(times_line(flags_, median / 1e3, least / 1e3, p90 / 1e3));
+    const nlohmann::json memory = memory_of(programs);
+    nlohmann::json json = {{"median_ms", median},
                            {"min_ms", least},
                            {"p90_ms", p90},
-                           {"mean_ms", mean},
-                           {"steps", flags.steps},
-                           {"warmup", flags.warmup},
-                           {"batch", flags.batch},
-                           {"setup_seconds", setup},
-                           {"device", trainer.device()},
-                           {"launches", launches_of(step)},
+                           {"mean_ms", timing.mean},
+                           {"steps", flags_.steps},
+                           {"warmup", flags_.warmup},
+                           {"batch", flags_.batch},
+                           {"setup_seconds", setup_},
+                           {"device", device},
+                           {"launches", launches_of(programs)},
                            {"arena_bytes", memory["arena"]},
-                           {"memory", memory},
-                           {"losses", losses}};
-  if (flags.profile) report["profile"] = to_json(profile);
-  console.result_json(std::move(report));
-}
+                           {"memory", memory}};
+    if (!flags_.inference) json["losses"] = timing.losses;
+    if (flags_.profile) json["profile"] = to_json(profile);
+    console_.result_json(std::move(json));
+  }
+
+  const BenchFlags& flags_;
+  const Console& console_;
+  const Clock::time_point begin_ = Clock::now();
+  double setup_ = 0;  // seconds until the first step
+  CompileProgress compiling_;
+  std::vector<codegen::StepCost> costs_;  // of the first program that is generated: the training step, or the forward pass
+  std::vector<std::int64_t> nanoseconds_;
+};
 
 }  // namespace
 
 Command add_bench(ArgumentParser& root, Console& console) {
   auto flags = std::make_shared<BenchFlags>();
-  ArgumentParser parser = root.add_subcommand("bench", "time a training step");
+  ArgumentParser parser = root.add_subcommand("bench", "time a training step, or a forward pass");
   parser.add_option("MODEL", flags->model, "an .onnx file").required();
   flags->data.add(parser);
+  parser.add_flag("--inference", flags->inference,
+                  "time the forward pass in inference form, what gcomp run computes, instead of a training step");
   add_loss(parser, flags->loss);
   add_output(parser, flags->output);
   parser.add_option("--batch", flags->batch, "rows of one step").type_name("N").required();
@@ -200,9 +301,15 @@ Command add_bench(ArgumentParser& root, Console& console) {
   flags->optimizer.add(parser);
   flags->device.add(parser);
   parser.set_footer(
-      "Example:\n  gcomp bench m.onnx --data x.npz --loss cross_entropy --optimizer adam --batch 128 --threads 2 --steps 50 "
-      "--json");
-  return {parser, [flags, &console] { bench(*flags, console); }};
+      "Examples:\n"
+      "  gcomp bench m.onnx --data x.npz --loss cross_entropy --optimizer adam --batch 128 --threads 2 --steps 50 --json\n"
+      "  gcomp bench m.onnx --data x.npz --inference --batch 128 --threads 2 --steps 50 --json");
+  return {parser, [parser, flags, &console] {
+            Bench bench(*flags, console);
+            if (!flags->inference) return bench.time_training();
+            refuse_untrained(parser, "has no meaning with --inference, which trains nothing");
+            bench.time_inference();
+          }};
 }
 
 }  // namespace gcomp::tools

@@ -310,7 +310,7 @@ Command add_compile(ArgumentParser& root, Console& console) {
       "  gcomp compile m.onnx --dim batch=1 --emit ir --print-after=all\n"
       "  gcomp compile m.onnx --train --loss cross_entropy --dim batch=8 --time-passes");
   return {parser, [parser, flags, &console] {
-            if (!flags->train) refuse_untrained(parser);
+            if (!flags->train) refuse_untrained(parser, "has a meaning only with --train");
             check_flags(*flags);
             Compilation(*flags, console).run();
           }};

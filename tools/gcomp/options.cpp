@@ -161,10 +161,11 @@ void refuse_decided(const ArgumentParser& parser, const std::string& artifact, s
       usage(concat(flag, ": '", artifact, "' is compiled, which has decided that; give it to gcomp compile"));
 }
 
-void refuse_untrained(const ArgumentParser& parser) {
+void refuse_untrained(const ArgumentParser& parser, std::string_view why) {
   for (const std::string& flag : parser.given())
-    if (flag == "--loss" || flag == "--output" || flag == "--metric" || flag == "--lora" || holds(kOptimizerFlags, flag))
-      usage(flag + " has a meaning only with --train");
+    if (flag == "--loss" || flag == "--output" || flag == "--metric" || flag == "--lora" || flag == "--loss-scale" ||
+        holds(kOptimizerFlags, flag))
+      usage(concat(flag, " ", why));
 }
 
 void ModelOptions::add_shapes(ArgumentParser& parser) {

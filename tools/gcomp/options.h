@@ -89,7 +89,7 @@ void require_batch(std::int64_t batch);
 /// Throws UserError (exit 2) where an option was given that an artifact has decided: it would do nothing.
 /// `others` are further options of the command that are decided.
 void refuse_decided(const ArgumentParser& parser, const std::string& artifact, std::span<const std::string_view> others = {});
-/// The same for options that mean nothing without --train.
-void refuse_untrained(const ArgumentParser& parser);
+/// The same for options that mean nothing where nothing is trained; `why` follows the option in the message.
+void refuse_untrained(const ArgumentParser& parser, std::string_view why);
 
 }  // namespace gcomp::tools
