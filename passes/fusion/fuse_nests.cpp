@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "passes/fusion/divide_axes.h"
 #include "passes/fusion/fuse_units.h"
 #include "passes/fusion/unit_graph.h"
 
@@ -59,6 +60,7 @@ class Merger {
     for (bool changed = true; changed;) {
       changed = fuse_producers();
       changed = fuse_siblings() || changed;
+      if (!changed) changed = fuse_divided();
     }
     fuse_scalars();
     units_ = graph_.take();
@@ -69,7 +71,7 @@ class Merger {
   struct Known {
     int found_at = -1;  ///< when `facts` were
     TermFacts facts;
-    int tried_producers = -1, tried_siblings = -1;  ///< when no fusion was found
+    int tried_producers = -1, tried_siblings = -1, tried_divided = -1;  ///< when no fusion was found
   };
 
   const FusionUnit& unit(int u) const { return graph_.unit(u); }
@@ -119,18 +121,46 @@ class Merger {
   }
 
   bool try_vertical(int producer, int consumer, int slot) {
-    const FusionUnit &p = unit(producer), &c = unit(consumer);
+    const auto& read = read_of(consumer, slot).only;
+    return read && try_vertical(producer, consumer, unit(consumer), slot, *read);
+  }
+
+  /// `c` is the consumer, perhaps over other axes.
+  bool try_vertical(int producer, int consumer, const FusionUnit& c, int slot, const std::vector<Index>& read) {
+    const FusionUnit& p = unit(producer);
     if (!small_enough(producer, consumer)) return false;
     const auto output = static_cast<std::size_t>(
         std::find(p.results.begin(), p.results.end(), c.operands[static_cast<std::size_t>(slot)]) - p.results.begin());
-    const auto& read = read_of(consumer, slot).only;
-    if (!read) return false;
-    const auto fit = fit_domain(p, c, output, *read);
+    const auto fit = fit_domain(p, c, output, read);
     if (!fit) return false;
     auto fused = fuse(p, c, *fit);
     if (!fused || graph_.path_between(producer, consumer)) return false;
     graph_.fuse(producer, consumer, std::move(*fused));
     return true;
+  }
+
+  /// Maps that read rows through a reshape: once nothing else fuses, because who reads a divided axis is fused with less.
+  bool fuse_divided() {
+    for (int u = graph_.first(); u >= 0; u = graph_.next(u)) {
+      const FusionUnit& c = unit(u);
+      if (!c.is_nest() || c.fixed || !changed_since(u, known(u).tried_divided)) continue;
+      known(u).tried_divided = graph_.now();
+      for (std::size_t slot = 0; slot < c.operands.size(); ++slot)
+        if (try_divided(u, static_cast<int>(slot))) return true;
+    }
+    return false;
+  }
+
+  bool try_divided(int consumer, int slot) {
+    const FusionUnit& c = unit(consumer);
+    const int producer = graph_.producer(c.operands[static_cast<std::size_t>(slot)]);
+    const auto& read = read_of(consumer, slot).only;
+    if (producer < 0 || producer == consumer || !read) return false;
+    const FusionUnit& p = unit(producer);
+    // A map would have been read where it is made, had that been worth it.
+    if (!is_reduction(p) || p.update != c.update) return false;
+    const auto divided = divide_axes(c, *read);
+    return divided && try_vertical(producer, consumer, divided->unit, slot, divided->read);
   }
 
   bool small_enough(int a, int b) {

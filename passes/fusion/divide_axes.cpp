@@ -1,0 +1,100 @@
+#include "passes/fusion/divide_axes.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ir/nest/term.h"
+#include "passes/fusion/nest_domains.h"
+
+namespace gcomp::passes {
+namespace {
+
+using namespace ir;
+
+/// Where an axis is cut: 128 for i / 128 and i % 128, and 16 and 128 for i / 16 % 8.
+using Cuts = std::vector<std::set<std::int64_t>>;
+
+void note_cuts(const IndexAtom& atom, Cuts& cuts) {
+  if (atom.kind != IndexAtom::Kind::quotient && atom.kind != IndexAtom::Kind::remainder) return;
+  std::int64_t divisor = atom.divisor;
+  const Index* inner = atom.inner.get();
+  if (atom.kind == IndexAtom::Kind::remainder && inner->parts().size() == 1 &&
+      inner->parts()[0].atom.kind == IndexAtom::Kind::quotient) {
+    const IndexAtom& below = inner->parts()[0].atom;
+    note_cuts(below, cuts);
+    divisor *= below.divisor;
+    inner = below.inner.get();
+  }
+  if (const auto axis = inner->as_axis()) cuts[static_cast<std::size_t>(*axis)].insert(divisor);
+}
+
+/// The extents of the axes that one is divided into, the slowest first; itself alone where it is not divided evenly.
+std::vector<std::int64_t> pieces_of(std::int64_t extent, const std::set<std::int64_t>& cuts) {
+  std::vector<std::int64_t> pieces;
+  std::int64_t below = 1;
+  for (const std::int64_t cut : cuts) {
+    if (cut % below != 0 || cut <= below) return {extent};
+    pieces.push_back(cut / below);
+    below = cut;
+  }
+  if (extent % below != 0) return {extent};
+  if (extent > below) pieces.push_back(extent / below);
+  std::reverse(pieces.begin(), pieces.end());
+  return pieces;
+}
+
+}  // namespace
+
+std::optional<DividedUnit> divide_axes(const FusionUnit& unit, const std::vector<Index>& read) {
+  if (!unit.is_nest() || unit.fixed || unit.segments > 0) return std::nullopt;
+  for (const Statement& s : unit.nest.statements)
+    if (s.kind != Statement::Kind::map) return std::nullopt;
+  Cuts cuts(unit.nest.extents.size());
+  for (const Index& index : read)
+    for (const Index::Part& part : index.parts()) note_cuts(part.atom, cuts);
+
+  DividedUnit made;
+  FusionUnit& divided = made.unit;
+  AxisMap map;                            // of each axis, over the new ones
+  std::vector<std::vector<int>> numbers;  // of the new ones in its place
+  for (std::size_t a = 0; a < cuts.size(); ++a) {
+    Index index;
+    numbers.emplace_back();
+    for (const std::int64_t extent : pieces_of(unit.nest.extents[a], cuts[a])) {
+      const int number = static_cast<int>(divided.nest.extents.size());
+      divided.nest.extents.push_back(extent);
+      numbers.back().push_back(number);
+      index = index * extent + Index::axis(number, extent);
+    }
+    map.push_back(index);
+  }
+  if (divided.nest.extents.size() == cuts.size()) return std::nullopt;
+
+  TermRewriter rewriter;
+  rewriter.axis = [&](int a, std::int64_t) { return map[static_cast<std::size_t>(a)]; };
+  const auto rewritten = [&](const Index& index) {
+    return index.substitute(rewriter.axis, [&](const TermPtr& term) { return rewriter(term); });
+  };
+  for (const Statement& s : unit.nest.statements) {
+    Statement moved = s;
+    moved.value = rewriter(s.value);
+    moved.axes.clear();
+    for (const int a : s.axes) {
+      const std::vector<int>& now = numbers[static_cast<std::size_t>(a)];
+      moved.axes.insert(moved.axes.end(), now.begin(), now.end());
+    }
+    divided.nest.statements.push_back(std::move(moved));
+  }
+  divided.nest.outputs = unit.nest.outputs;
+  for (LoopOutput& output : divided.nest.outputs)
+    for (Index& index : output.index) index = rewritten(index);
+  divided.operands = unit.operands;
+  divided.results = unit.results;
+  divided.origin = unit.origin;
+  divided.update = unit.update;
+  divided.parameter_cast = unit.parameter_cast;
+  for (const Index& index : read) made.read.push_back(rewritten(index));
+  return made;
+}
+
+}  // namespace gcomp::passes
