@@ -1,123 +1,186 @@
-"""Times a training step of gcomp and of PyTorch on the same graphs, data, cores and thread count, in turns, and prints a table.
+"""Times gcomp beside its peers on the same graphs, data, cores, threads and vector instructions, in turns, and prints tables.
 
-    python compare.py --gcomp build/bin/gcomp [--models FOLDER] [--threads 2] [--steps 50] [--rounds 3] [WORKLOAD...]
+    python compare.py [--gcomp build/bin/gcomp] [--isa avx2|avx512|all] [--steps 50] [--rounds 3] [WORKLOAD...]
 
-Before any timing the first losses of gcomp must match PyTorch's (1e-3 relative). Each round gives every contender 10 warm-up steps
-and then its share of --steps; a cell is the median over the rounds' medians and the least of all steps. The ratio is gcomp over the
-best PyTorch, by medians; below 1 gcomp is faster.
+Training steps beside PyTorch's, forward passes beside onnxruntime's; WORKLOAD is C1 to C10 or a name such as gpt. Before any timing
+the first losses of gcomp must match PyTorch's, and its outputs onnxruntime's (1e-3 relative). Each round gives every contender its
+warm-up (10 steps; 3 in further rounds where a step takes 50 ms or more) and then its share of --steps, or more that fill 0.2 s. A
+median is that of the rounds' medians. Ratios are gcomp over the best peer, by medians; below 1 gcomp is faster. The machine's own
+rates (rates.cpp) are measured before each workload; shares are those of the best so far.
 
-Of gcomp it runs   gcomp bench MODEL.onnx --data x.npz --loss cross_entropy --optimizer adam --lr 1e-3 --batch 128 --threads 2 --steps 17 --json
-and reads          {"median_ms": 3.1, "min_ms": 2.9, "losses": [2.41, 2.38, ...]}   losses of the first steps, warm-up included
+Of gcomp it runs   gcomp bench MODEL.onnx --data x.npz --loss cross_entropy --optimizer adam --lr 1e-3 --batch 128 --steps 17 --json
+             and   gcomp bench MODEL.onnx --data x.npz --inference --batch 128 --steps 17 --json
+             and   gcomp run MODEL.onnx --inputs x.npz --outputs y.npz --batch 128
 """
 import argparse
-import json
+import importlib.metadata
 import math
-import os
 import pathlib
-import platform
-import statistics
 import subprocess
 import sys
 
+import numpy as np
+
+import machine
+import tables
+from contenders import Failed, Gcomp, Server, Turn
+
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 COMPARED_LOSSES = 5
+TOLERANCE = 1e-3
+MODES = ("eager", "compile", "compile max-autotune")
 
 
 def parse_options():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="mlp, mnist_cnn, gpt; default all")
-    options.add_argument("--gcomp", default=str(HERE.parent.parent / "build/bin/gcomp"))
-    options.add_argument("--models", default=str(HERE.parent.parent / "build/bench"), help="where the exported models lie or are put")
+    options.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="C1 to C10, or names such as mnist_cnn; default all")
+    options.add_argument("--isa", choices=["avx2", "avx512", "all"], default="all", help="default all that the processor has")
+    options.add_argument("--what", choices=["steps", "forward", "all"], default="all", help="training steps, or forward passes")
+    options.add_argument("--modes", default=",".join(MODES), help="PyTorch's, separated by commas; default %(default)s")
+    options.add_argument("--gcomp", default=str(ROOT / "build/bin/gcomp"))
+    options.add_argument("--models", default=str(ROOT / "build/bench"), help="where the exported models lie or are put")
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--steps", type=int, default=50, help="timed steps of each contender, over all rounds")
     options.add_argument("--rounds", type=int, default=3)
-    return options.parse_args()
+    options = options.parse_args()
+    if unknown := set(options.modes.split(",")) - set(MODES):
+        sys.exit(f"compare.py: --modes: no {', '.join(unknown)}; there are {', '.join(MODES)}")
+    for name in ("threads", "steps", "rounds"):
+        if getattr(options, name) < 1:
+            sys.exit(f"compare.py: --{name}: wanted 1 or more")
+    return options
 
 
-def pin_to_cores(threads):
-    """This process and its children: the same cores for everyone."""
-    cores = sorted(os.sched_getaffinity(0))[:threads]
-    if len(cores) < threads:
-        sys.exit(f"compare.py: --threads {threads}, but this machine offers {len(cores)} cores")
-    os.sched_setaffinity(0, cores)
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-
-
-def machine():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
-def run_gcomp(options, workload, steps):
-    models = pathlib.Path(options.models)
-    batch = len(workload.batch()[1])
-    command = [options.gcomp, "bench", models / f"{workload.name}.onnx", "--data", models / f"{workload.name}.npz",
-               "--loss", "cross_entropy", "--optimizer", workload.optimizer, "--lr", str(workload.learning_rate),
-               "--batch", str(batch), "--threads", str(options.threads), "--steps", str(steps), "--json"]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"compare.py: {' '.join(map(str, command))}\nended with {done.returncode}:\n{done.stderr}")
-    return json.loads(done.stdout)
-
-
-def check_losses(workload, ours, theirs):
+def check_losses(ours, theirs):
     for step, (a, b) in enumerate(zip(ours, theirs, strict=True), 1):
-        if not math.isclose(a, b, rel_tol=1e-3):
-            sys.exit(f"compare.py: {workload.name}: the loss of step {step} is {a} with gcomp and {b} with PyTorch; no timing")
+        if not math.isclose(a, b, rel_tol=TOLERANCE):
+            raise Failed(f"the loss of step {step} is {a} with gcomp and {b} with PyTorch; no timing")
 
 
-def measure(options, workload):
-    """{contender: (median of the rounds' medians, least step)} in milliseconds; gcomp comes first."""
-    import peers
+def check_outputs(ours, theirs):
+    """Files of arrays by their names, each within TOLERANCE of its largest element."""
+    with np.load(ours) as a, np.load(theirs) as b:
+        for name in b.files:
+            difference, largest = np.abs(a[name] - b[name]).max(), np.abs(b[name]).max()
+            if not difference <= TOLERANCE * largest:
+                raise Failed(f"outputs '{name}' of gcomp and onnxruntime differ by {difference}, their largest is {largest}; "
+                             "no timing")
 
-    losses = run_gcomp(options, workload, COMPARED_LOSSES)["losses"][:COMPARED_LOSSES]
-    check_losses(workload, losses, peers.Peer(workload, "eager", "nchw").losses(COMPARED_LOSSES))
-    contenders = peers.peers_of(workload)
+
+def measure_step(options, workload, isa):
+    """{contender: Times}, gcomp first, and {contender: why it has none}."""
     steps = math.ceil(options.steps / options.rounds)
-    medians, least = {}, {}
+    times, failures = {"gcomp": tables.Times()}, {}
+    gcomp = Gcomp(options, workload, isa)
+    log = pathlib.Path(options.models) / f"{workload.name}-{isa}.log"
+    with Server(isa, log, "torch", workload.name, options.threads) as torch:
+        capability = torch.ask("describe")["capability"]
+        if capability != {"avx2": "AVX2", "avx512": "AVX512"}[isa]:
+            raise Failed(f"PyTorch computes with {capability}")
+        first = gcomp.step(3, COMPARED_LOSSES)
+        check_losses(first["losses"][:COMPARED_LOSSES], torch.ask("losses", count=COMPARED_LOSSES)["losses"])
+        ways = [(mode, layout) for layout in workload.layouts for mode in options.modes.split(",")]
+        last = {way: None for way in ways}
+        for _ in range(options.rounds):
+            turn = Turn(steps, first["median_ms"])
+            report = gcomp.step(turn.filled, turn.warm_up)
+            times["gcomp"].note(report["median_ms"], report["min_ms"])
+            for way in [way for way in ways if way not in failures]:
+                try:
+                    name, median, least = torch.turn(Turn(steps, last[way]), mode=way[0], layout=way[1])
+                except Failed as error:
+                    if way[0] == "eager":
+                        raise
+                    failures[way] = str(error)
+                    continue
+                last[way] = median
+                times.setdefault(name, tables.Times()).note(median, least)
+    return times, {workload.peer_name(*way): why for way, why in failures.items()}
 
-    def note(name, median, minimum):
-        medians.setdefault(name, []).append(median)
-        least[name] = min(minimum, least.get(name, math.inf))
 
-    for _ in range(options.rounds):
-        report = run_gcomp(options, workload, steps)
-        note("gcomp", report["median_ms"], report["min_ms"])
-        for peer in contenders:
-            times = peer.times_ms(steps)
-            note(peer.name, statistics.median(times), min(times))
-    return {name: (statistics.median(medians[name]), least[name]) for name in medians}
+def measure_forward(options, workload, isa):
+    steps = math.ceil(options.steps / options.rounds)
+    times = {"gcomp": tables.Times()}
+    gcomp = Gcomp(options, workload, isa)
+    models = pathlib.Path(options.models)
+    ours, theirs = models / f"{workload.name}-{isa}-gcomp.npz", models / f"{workload.name}-{isa}-onnxruntime.npz"
+    gcomp.outputs(ours)
+    with Server(isa, models / f"{workload.name}-{isa}-onnxruntime.log", "onnxruntime", gcomp.model, gcomp.data, options.threads,
+                theirs) as onnxruntime:
+        onnxruntime.ask("describe")
+        check_outputs(ours, theirs)
+        first, last = gcomp.forward(3, 3)["median_ms"], None
+        for _ in range(options.rounds):
+            turn = Turn(steps, first)
+            report = gcomp.forward(turn.filled, turn.warm_up)
+            times["gcomp"].note(report["median_ms"], report["min_ms"])
+            if isa == machine.instruction_sets()[-1]:  # nothing holds it to fewer
+                name, last, least = onnxruntime.turn(Turn(steps, last))
+                times.setdefault(name, tables.Times()).note(last, least)
+    return times, {}
 
 
-def print_table(workload, figures):
-    ours = figures["gcomp"]
-    best = min((name for name in figures if name != "gcomp"), key=lambda name: figures[name][0])
-    print(f"\n**{workload.title}**: ratio {ours[0] / figures[best][0]:.2f} (of the least steps {ours[1] / figures[best][1]:.2f})\n")
-    print("| | median ms | min ms | gcomp / this |\n|---|---|---|---|")
-    for name, (median, minimum) in figures.items():
-        ratio = "" if name == "gcomp" else f"{ours[0] / median:.2f}"
-        print(f"| {name}{' (best)' if name == best else ''} | {median:.3f} | {minimum:.3f} | {ratio} |", flush=True)
+def measure(options, workload, isa, rates, results):
+    """Adds to the results and prints them; gives whether all was measured."""
+    from work import work_of
+
+    work, complete = work_of(workload), True
+    for what, run, flop, optimizer_bytes in (("steps", measure_step, work.step_flop, work.optimizer_bytes),
+                                             ("forward", measure_forward, work.forward_flop, 0)):
+        if options.what not in (what, "all"):
+            continue
+        try:
+            times, failures = run(options, workload, isa)
+        except Failed as error:
+            complete = False
+            print(f"\n{tables.heading(workload, isa, what == 'forward')}: {error}", flush=True)
+            continue
+        results[what, isa].append(tables.Result(workload, isa, flop, optimizer_bytes, rates, times, failures))
+        tables.print_result(results[what, isa][-1], what == "forward")
+        complete &= not failures
+    return complete
+
+
+def print_heading(options, isas):
+    versions = ", ".join(f"{shown} {importlib.metadata.version(name)}" for shown, name in
+                         (("PyTorch", "torch"), ("onnxruntime", "onnxruntime")))
+    print(f"{machine.processor()}, {options.threads} threads on as many cores; {versions}; float32, {options.steps} steps in "
+          f"{options.rounds} rounds")
+    here = machine.instruction_sets()
+    if options.isa == "all" and "avx512" not in here:
+        print("AVX-512: this processor has none, its rows are left out")
+    if "avx2" in isas and "avx512" in here and options.what != "steps":
+        print("onnxruntime: no variable holds it to AVX2, so that it stands in the rows of AVX-512 alone")
 
 
 def main():
     options = parse_options()
-    pin_to_cores(options.threads)
-    import torch  # after the pinning: its thread pool counts the cores it may use
+    machine.pin_to_cores(options.threads)
+    from workloads import find_workloads  # after the pinning, since it loads torch
 
-    from make_models import write_models
-    from workloads import WORKLOADS
-
-    unknown = sorted(set(options.workloads) - set(WORKLOADS))
-    if unknown:
-        sys.exit(f"compare.py: no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
-    torch.set_num_threads(options.threads)
-    write_models(options.models)
-    print(f"{machine()}, {options.threads} threads on as many cores; PyTorch {torch.__version__}, {torch.get_num_threads()} threads; "
-          f"float32, {options.steps} steps in {options.rounds} rounds")
-    for name in options.workloads or WORKLOADS:
-        print_table(WORKLOADS[name], measure(options, WORKLOADS[name]))
+    workloads, isas = find_workloads(options.workloads), machine.chosen_instruction_sets(options.isa)
+    subprocess.run([sys.executable, HERE / "make_models.py", options.models, *(w.name for w in workloads)], check=True)
+    print_heading(options, isas)
+    rates = {isa: machine.Rates(isa, options.threads, pathlib.Path(options.models)) for isa in isas}
+    results = {(what, isa): [] for what in ("steps", "forward") for isa in isas}
+    complete = True
+    try:
+        for workload in workloads:
+            for isa in isas:
+                rates[isa].measure()
+                complete &= measure(options, workload, isa, rates[isa], results)
+    finally:
+        print()
+        for isa in isas:
+            print(f"{machine.SHOWN[isa]}: {rates[isa]}")
+        for isa in isas:
+            if results["steps", isa]:
+                tables.print_steps(isa, results["steps", isa])
+            if results["forward", isa]:
+                tables.print_forwards(isa, results["forward", isa])
+    if not complete:
+        sys.exit("compare.py: not everything was measured; see above")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The three training steps that bench/cpu times: network, one fixed batch, loss and optimizer, each as PyTorch and as gcomp options.
+"""C1 to C10, which bench/cpu times: network, one fixed batch, loss and optimizer, for PyTorch and as gcomp's options.
 
 Random data and weights under fixed seeds. The batch stays the same in every step, so that only the step itself is timed.
 """
@@ -9,9 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from networks import Basic, Bottleneck, Gpt, MnistCnn, ResNet, mlp, rows, token_ids
+
+BOTH_LAYOUTS = ("nchw", "channels_last")
+
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
+    id: str
     name: str
     title: str
     network: typing.Callable[[], nn.Module]
@@ -19,84 +24,67 @@ class Workload:
     input_name: str
     optimizer: str  # "adam" or "sgd"
     learning_rate: float
+    momentum: float = 0.0  # of sgd
     layouts: tuple = ("nchw",)  # memory formats worth timing in PyTorch
 
+    @property
+    def batch_rows(self):
+        return len(self.batch()[1])
 
-def mlp():
-    return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    @property
+    def rule(self):
+        """For a reader: "SGD with momentum"."""
+        return {"adam": "Adam", "sgd": "SGD with momentum" if self.momentum else "SGD"}[self.optimizer]
 
+    def peer_name(self, mode, layout):
+        return f"PyTorch {mode}" + (f", {layout}" if len(self.layouts) > 1 else "")
 
-class MnistCnn(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3)
-        self.fc1, self.fc2 = nn.Linear(64 * 12 * 12, 128), nn.Linear(128, 10)
-
-    def forward(self, image):
-        x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(image)))), 2)
-        return self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))
-
-
-class Block(nn.Module):
-    """One pre-norm transformer block with causal attention; x is [batch, length, width]."""
-
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def attention(self, x):
-        batch, length, width = x.shape
-        q, k, v = (part.reshape(batch, length, self.heads, width // self.heads).transpose(1, 2)
-                   for part in self.qkv(x).split(width, dim=-1))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-
-    def forward(self, x):
-        x = x + self.attention(self.norm1(x))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+    def gcomp_options(self):
+        """Of its training step; a forward pass has none of them."""
+        momentum = ["--momentum", self.momentum] if self.momentum else []
+        return ["--loss", "cross_entropy", "--optimizer", self.optimizer, "--lr", self.learning_rate, *momentum]
 
 
-class Gpt(nn.Module):
-    def __init__(self, vocabulary=512, width=256, heads=8, layers=4, length=128):
-        super().__init__()
-        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+ALL = (
+    Workload("C1", "mlp_tiny", "MLP 32-64-64-8, batch 32", lambda: mlp(32, 64, 64, 8), lambda: rows(32, 32, classes=8), "x", "adam",
+             1e-3),
+    Workload("C2", "mlp_small", "MLP 784-128-10, batch 64", lambda: mlp(784, 128, 10), lambda: rows(64, 784), "x", "adam", 1e-3),
+    Workload("C3", "mlp", "MLP 784-512-512-10, batch 128", lambda: mlp(784, 512, 512, 10), lambda: rows(128, 784), "x", "adam",
+             1e-3),
+    Workload("C4", "mlp_large", "MLP 1024-4096-4096-1024, batch 256", lambda: mlp(1024, 4096, 4096, 1024),
+             lambda: rows(256, 1024, classes=1024), "x", "adam", 1e-4),
+    Workload("C5", "mnist_cnn", "MNIST CNN, batch 64", MnistCnn, lambda: rows(64, 1, 28, 28), "image", "sgd", 1e-2,
+             layouts=BOTH_LAYOUTS),
+    Workload("C6", "resnet18_cifar", "ResNet-18 for 32x32, batch 32", lambda: ResNet(Basic, (2, 2, 2, 2), 10, small_images=True),
+             lambda: rows(32, 3, 32, 32), "image", "sgd", 1e-2, 0.9, BOTH_LAYOUTS),
+    Workload("C7", "resnet18", "ResNet-18, 224x224, batch 16", lambda: ResNet(Basic, (2, 2, 2, 2), 1000),
+             lambda: rows(16, 3, 224, 224, classes=1000), "image", "sgd", 1e-2, 0.9, BOTH_LAYOUTS),
+    Workload("C8", "resnet50", "ResNet-50, 224x224, batch 8", lambda: ResNet(Bottleneck, (3, 4, 6, 3), 1000),
+             lambda: rows(8, 3, 224, 224, classes=1000), "image", "sgd", 1e-2, 0.9, BOTH_LAYOUTS),
+    Workload("C9", "char_gpt", "GPT 4 layers, d 128, 4 heads, 65 characters, batch 12, length 64",
+             lambda: Gpt(vocabulary=65, length=64, layers=4, heads=4, width=128), lambda: token_ids(12, 64, 65), "ids", "adam",
+             3e-4),
+    Workload("C10", "gpt", "GPT 4 layers, d 256, 8 heads, batch 8, length 128",
+             lambda: Gpt(vocabulary=512, length=128, layers=4, heads=8, width=256), lambda: token_ids(8, 128, 512), "ids", "adam",
+             3e-4),
+)
+WORKLOADS = {w.name: w for w in ALL}
 
-    def forward(self, ids):
-        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
-        return self.head(self.norm(self.blocks(x)))
 
-
-def generator():
-    return torch.Generator().manual_seed(7)
-
-
-def images(*shape):
-    g = generator()
-    return torch.randn(*shape, generator=g), torch.randint(0, 10, (shape[0],), generator=g)
-
-
-def token_ids(batch, length, vocabulary):
-    rows = torch.randint(0, vocabulary, (batch, length + 1), generator=generator())
-    return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
-
-
-WORKLOADS = {w.name: w for w in (
-    Workload("mlp", "MLP 784-512-512-10, batch 128, Adam", mlp, lambda: images(128, 784), "x", "adam", 1e-3),
-    Workload("mnist_cnn", "MNIST CNN, batch 64, SGD", MnistCnn, lambda: images(64, 1, 28, 28), "image", "sgd", 1e-2,
-             ("nchw", "channels_last")),
-    Workload("gpt", "GPT 4 layers, d 256, 8 heads, batch 8, length 128, Adam", Gpt, lambda: token_ids(8, 128, 512), "ids", "adam", 3e-4),
-)}
+def find_workloads(texts):
+    """By id or name, in the order of the table; all where nothing is asked for. Throws SystemExit for what there is not."""
+    known = {key: w for w in ALL for key in (w.id, w.id.lower(), w.name)}
+    unknown = [text for text in texts if text not in known]
+    if unknown:
+        raise SystemExit(f"no workload {', '.join(unknown)}; there are {', '.join(f'{w.id} {w.name}' for w in ALL)}")
+    chosen = {known[text].name for text in texts}
+    return [w for w in ALL if not texts or w.name in chosen]
 
 
 def initial_network(workload):
     """PyTorch's initial weights under seed 0, every one-dimensional parameter moved off its constant start.
 
-    The ONNX exporter merges initializers of equal value, such as the ones and zeros of all LayerNorms, into one.
+    The ONNX exporter may merge initializers of equal value, such as the ones and zeros of all norms, into one.
     """
     torch.manual_seed(0)
     network = workload.network()
