@@ -141,9 +141,17 @@ class Inliner {
       const bool opaque = is_opaque(*user);
       const Readers through = opaque ? Readers() : readers_.at(user->result());
       readers.opaque = readers.opaque || opaque || (user->op->alias && through.opaque);
-      if (!opaque && user->op->kind == Kind::view && !through.opaque) readers.add(through);
+      const bool nowhere = !opaque && (user->op->kind == Kind::view || widens(*user));
+      if (nowhere && !through.opaque) readers.add(through);
       else readers.add(user);
     }
+  }
+
+  /// A cast of floats that loses nothing: its readers do it, and memory holds the fewer bytes.
+  bool widens(const Node& node) const {
+    if (!options_.inlining || !is_cast(*node.op)) return false;
+    const DType from = node.operands[0]->type.dtype, to = node.result()->type.dtype;
+    return is_float(from) && is_float(to) && size_of(from) < size_of(to) && !crosses_into_update(node);
   }
 
   /// Then the value lives in memory.
@@ -200,7 +208,7 @@ class Inliner {
     if (view && node.operands.size() > 1 && leaves.size() > 4) return;
     std::size_t large = 0;
     for (const Value* leaf : leaves) large += leaf->type.elements() * 2 > own ? 1 : 0;
-    inlined_[value] = !readers.several || view || (large <= 1 && !costs_more_than(options_.recompute_cost, node));
+    inlined_[value] = !readers.several || view || widens(node) || (large <= 1 && !costs_more_than(options_.recompute_cost, node));
   }
 
   /// Where one element would take too many terms, operands stay in memory after all, the longest first.
