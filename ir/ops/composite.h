@@ -91,6 +91,29 @@ inline Moments moments_of(Builder& b, Var x, const Integers& axes, double epsilo
   Var rstd = kRsqrt(variance + epsilon);
   return {mean, variance, rstd, centered, centered * b.unreduce(rstd, x.shape(), axes)};
 }
+inline Integers all_but_channel(std::int64_t rank) {
+  Integers axes{0};
+  for (std::int64_t i = 2; i < rank; ++i) axes.push_back(i);
+  return axes;
+}
+/// The same over the batch and its positions, read once: sums of x - s and of its square, s being the mean of a line in the middle
+/// of the first row. As s lies within few deviations of the mean of all, next to nothing cancels in mean((x - s)^2) - mean(x -
+/// s)^2. Rows of one position have no such line.
+inline Moments batch_moments_of(Builder& b, Var x, double epsilon) {
+  const Integers axes = all_but_channel(x.rank());
+  const std::int64_t rank = x.rank();
+  if (x.dim(0) < 2 || rank < 3 || x.dim(rank - 1) < 2) return moments_of(b, x, axes, epsilon);
+  Var line = b.slice_axis(x, 0, 0, 1);
+  for (std::int64_t i = 2; i + 1 < rank; ++i) line = b.slice_axis(line, i, x.dim(i) / 2, 1);
+  Var shift = b.mean(line, axes);
+  Var apart = x - b.unreduce(shift, x.shape(), axes);
+  Var mean_apart = b.mean(apart, axes), mean_square = b.mean(apart * apart, axes);
+  Var mean = shift + mean_apart;
+  Var zero = b.full(shift.type(), 0);
+  Var variance = kMaximum(mean_square - mean_apart * mean_apart, zero);
+  Var rstd = kRsqrt(variance + epsilon), centered = x - b.unreduce(mean, x.shape(), axes);
+  return {mean, variance, rstd, centered, centered * b.unreduce(rstd, x.shape(), axes)};
+}
 /// dx = rstd * (g - mean(g) - h * mean(g * h)) with h the normalized input and g the gradient before scaling.
 inline Var norm_gradient(Builder& b, const Moments& m, Var scaled_dy, const Integers& axes) {
   const Shape& shape = scaled_dy.shape();
@@ -98,12 +121,6 @@ inline Var norm_gradient(Builder& b, const Moments& m, Var scaled_dy, const Inte
   Var mean_gh = b.unreduce(b.mean(scaled_dy * m.normalized, axes), shape, axes);
   return b.unreduce(m.rstd, shape, axes) * (scaled_dy - mean_g - m.normalized * mean_gh);
 }
-inline Integers all_but_channel(std::int64_t rank) {
-  Integers axes{0};
-  for (std::int64_t i = 2; i < rank; ++i) axes.push_back(i);
-  return axes;
-}
-
 // With `shards`, the batch is that of all shards, each of which has as many values a channel.
 
 inline bool is_synchronized(const Attributes& attributes) { return attributes.integer("shards") > 1; }
@@ -183,8 +200,8 @@ constexpr OpDef kBatchNorm{
           Builder& b = e.builder();
           Var x = e.operand(0);
           const double epsilon = e.attributes().real("epsilon");
-          const Moments m = is_synchronized(e.attributes()) ? synchronized_moments(b, x, e.attributes())
-                                                            : moments_of(b, x, all_but_channel(x.rank()), epsilon);
+          const Moments m =
+              is_synchronized(e.attributes()) ? synchronized_moments(b, x, e.attributes()) : batch_moments_of(b, x, epsilon);
           // rstd and scale meet once a channel: an operation and a rounding less for each element.
           Var y = m.centered * b.broadcast(m.rstd * e.operand(1), x.shape(), {1}) + b.broadcast(e.operand(2), x.shape(), {1});
           return std::vector{y.value, m.mean.value, m.variance.value};
@@ -195,7 +212,7 @@ constexpr OpDef kBatchNorm{
           Builder& b = g.builder();
           Var x = g.operand(0), dy = g.dy();
           const Integers axes = all_but_channel(x.rank());
-          const Moments m = moments_of(b, x, axes, g.attributes().real("epsilon"));
+          const Moments m = batch_moments_of(b, x, g.attributes().real("epsilon"));
           if (g.wants(1)) g.add(1, b.sum(dy * m.normalized, axes));
           if (g.wants(2)) g.add(2, b.sum(dy, axes));
           if (!g.wants(0)) return;

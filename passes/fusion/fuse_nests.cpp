@@ -57,10 +57,15 @@ class Merger {
       : graph_(units, graph), options_(options), units_(units), known_(units.size()) {}
 
   void run() {
-    for (bool changed = true; changed;) {
-      changed = fuse_producers();
-      changed = fuse_siblings() || changed;
-      if (!changed) changed = fuse_divided();
+    // What saves the most traffic first: a small fusion can put one of the two units of a large one behind the other's readers.
+    for (const std::int64_t bytes : {kLargeTraffic, std::int64_t{0}}) {
+      least_saved_ = bytes;
+      for (Known& k : known_) k.tried_producers = k.tried_siblings = k.tried_divided = -1;
+      for (bool changed = true; changed;) {
+        changed = fuse_producers();
+        changed = fuse_siblings() || changed;
+        if (!changed) changed = fuse_divided();
+      }
     }
     fuse_scalars();
     units_ = graph_.take();
@@ -74,7 +79,18 @@ class Merger {
     int tried_producers = -1, tried_siblings = -1, tried_divided = -1;  ///< when no fusion was found
   };
 
+  static constexpr std::int64_t kLargeTraffic = std::int64_t{1} << 20;
+
   const FusionUnit& unit(int u) const { return graph_.unit(u); }
+
+  /// Bytes that need not be read a second time: what both units read, and what the second reads of the first.
+  static std::int64_t saved_bytes(const FusionUnit& p, const FusionUnit& c) {
+    std::int64_t bytes = 0;
+    for (const Value* operand : c.operands)
+      for (const std::vector<Value*>* values : {&p.operands, &p.results})
+        if (std::find(values->begin(), values->end(), operand) != values->end()) bytes += operand->type.bytes();
+    return bytes;
+  }
   Known& known(int u) { return known_[static_cast<std::size_t>(u)]; }
 
   const TermFacts& facts(int u) {
@@ -128,7 +144,7 @@ class Merger {
   /// `c` is the consumer, perhaps over other axes.
   bool try_vertical(int producer, int consumer, const FusionUnit& c, int slot, const std::vector<Index>& read) {
     const FusionUnit& p = unit(producer);
-    if (!small_enough(producer, consumer)) return false;
+    if (!small_enough(producer, consumer) || saved_bytes(p, c) < least_saved_) return false;
     const auto output = static_cast<std::size_t>(
         std::find(p.results.begin(), p.results.end(), c.operands[static_cast<std::size_t>(slot)]) - p.results.begin());
     const auto fit = fit_domain(p, c, output, read);
@@ -242,6 +258,7 @@ class Merger {
   bool try_siblings(int from, const Value* made, int to, int slot) {
     const FusionUnit &a = unit(from), &b = unit(to);
     if (!is_reduction(a) || a.nest.extents.size() != b.nest.extents.size() || !small_enough(from, to)) return false;
+    if (saved_bytes(a, b) < least_saved_) return false;
     // Short sums are unrolled: those of more than two values at once would not fit the registers.
     if (made != b.operands[static_cast<std::size_t>(slot)] && a.results.size() + b.results.size() > 2) return false;
     const auto other = static_cast<int>(std::find(a.operands.begin(), a.operands.end(), made) - a.operands.begin());
@@ -274,6 +291,7 @@ class Merger {
   const FuseOptions& options_;
   std::vector<FusionUnit>& units_;
   std::vector<Known> known_;
+  std::int64_t least_saved_ = 0;
 };
 
 }  // namespace

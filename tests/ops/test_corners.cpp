@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <map>
+#include <random>
 
 #include "ir/builder.h"
 #include "ir/interpret.h"
@@ -273,6 +274,35 @@ TEST(Gradients, cross_entropy_leaves_ignored_rows_out) {
                 0);
   EXPECT_VALUES(apply(ops::kCrossEntropy, {logits, vector_of(DType::i64, {1, -100})}, {{"axis", std::int64_t{1}}}), std::log(2.0));
   EXPECT_VALUES(apply(ops::kCrossEntropy, {logits, vector_of(DType::i64, {-100, -100})}, {{"axis", std::int64_t{1}}}), kNan);
+}
+
+/// Statistics of a batch are made of differences from the mean of one line of it: the square of a large mean cancels nothing away,
+/// and neither does a line that lies ten deviations beside the others.
+TEST(Corners, VarianceOfABatchFarFromZero) {
+  const std::int64_t n = 6, channels = 3, height = 5, width = 8;
+  Tensor x(TensorType{DType::f32, {n, channels, height, width}});
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  std::vector<Doubles> of_channel(3);
+  const double mean[] = {1000, -30000, 2}, deviation[] = {1, 4, 1};
+  for (std::int64_t i = 0; i < x.elements(); ++i) {
+    const std::int64_t c = i / (height * width) % channels, line = i / width % height;
+    const bool outside = c == 2 && i / (channels * height * width) == 0 && line == height / 2;
+    x.set(i, mean[c] + deviation[c] * normal(random) + (outside ? 10 : 0));
+    of_channel[static_cast<std::size_t>(c)].push_back(x.at(i));
+  }
+  const OneNode run(ops::kBatchNorm, {x, vector_of(DType::f32, {1, 1, 1}), vector_of(DType::f32, {0, 0, 0})}, {{"epsilon", 1e-5}});
+  const auto outputs = interpret(run.graph, run.values).outputs;
+  for (std::size_t c = 0; c < 3; ++c) {
+    const Doubles& values = of_channel[c];
+    double sum = 0, squares = 0;
+    for (const double value : values) sum += value;
+    const double center = sum / static_cast<double>(values.size());
+    for (const double value : values) squares += (value - center) * (value - center);
+    const double variance = squares / static_cast<double>(values.size());
+    EXPECT_NEAR(outputs[1].at(static_cast<std::int64_t>(c)), center, 2e-7 * std::abs(center)) << "channel " << c;
+    EXPECT_NEAR(outputs[2].at(static_cast<std::int64_t>(c)), variance, 1e-5 * variance) << "channel " << c;
+  }
 }
 
 }  // namespace
