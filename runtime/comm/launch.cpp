@@ -1,6 +1,7 @@
 #include "runtime/comm/launch.h"
 
 #include <charconv>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -66,10 +67,15 @@ std::string MpirunReport::shown(const std::string& block) {
     const std::size_t how = block.find("exited on ", begin);
     std::string text = block.substr(how == block.npos ? number_end : how);
     while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
+    if (constexpr std::string_view kSignal = "exited on signal "; text.starts_with(kSignal))
+      signal_ = std::atoi(text.c_str() + kSignal.size());
     return concat("gcomp train: rank ", block.substr(begin, number_end - begin), " ", text, "; the others were ended\n");
   }
   for (const char* known : {"Primary job", "exited with non-zero status", "MPI_ABORT was invoked"})
-    if (block.find(known) != block.npos) return "";  // the rank has said why
+    if (block.find(known) != block.npos) {
+      failed_ = true;
+      return "";  // the rank has said why
+    }
   return block;
 }
 

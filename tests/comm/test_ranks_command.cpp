@@ -192,6 +192,25 @@ TEST_F(RanksCommand, GoOnAsOtherNumbersAfterAKill) {
   EXPECT_TRUE(contents(std::filesystem::path(run) / "last.onnx") == contents(folder_ / "whole/last.onnx"));
 }
 
+/// Open MPI's mpirun was seen to stop for good in its own end, all ranks gone: then gcomp ends it, with the exit code of what
+/// failed.
+TEST_F(RanksCommand, EndAnMpirunThatWaitsForNobody) {
+  const std::string rule(30, '-');
+  const auto run_with = [&](const std::string& says) {
+    const std::string fake = folder_ / "mpirun";
+    std::ofstream(fake) << "#!/bin/bash\nsleep 3 & wait\ncat >&2 <<'END'\n" << says << "END\nexec 9<> <(:)\nread -u 9\n";
+    std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
+    const Words arguments = training("4", {"--ranks", "2", "--out", folder_ / "out.onnx"});
+    return run_gcomp(arguments,
+                     {.environment = {concat("PATH=", folder_.path().string(), ":", std::getenv("PATH"))}, .limits = {}});
+  };
+  const CommandResult killed =
+      run_with(rule + "\nmpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n" + rule + "\n");
+  EXPECT_EQ(killed.exit_code, 137) << killed.errors;
+  EXPECT_EQ(killed.errors, "gcomp train: rank 1 exited on signal 9 (Killed); the others were ended\n");
+  EXPECT_EQ(run_with("").exit_code, 0) << "nobody failed";
+}
+
 /// What owners of parameters hold is kept, and given to other owners.
 TEST_F(RanksCommand, GoOnWithOtherOwners) {
   for (const char* optimizer : {"muon(lr=0.01)", "lamb(lr=0.01)"}) {

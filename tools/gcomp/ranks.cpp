@@ -1,6 +1,7 @@
 #include "tools/gcomp/ranks.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "runtime/comm/launch.h"
 #include "runtime/comm/mpi_communicator.h"
 #include "runtime/cpu/thread_pool.h"
+#include "tools/gcomp/mpirun_watch.h"
 
 namespace gcomp::tools {
 namespace {
@@ -70,13 +72,29 @@ void pass_signals_on() {
   ::_exit(static_cast<int>(ExitCode::no_device));
 }
 
-/// Until mpirun and all ranks have closed it.
-void show_errors(int from) {
+constexpr int kMpirunSilence = 2500;  // milliseconds, after which is asked whether mpirun has somebody left
+
+/// Shows what comes until mpirun and all ranks have closed it. Gives the exit code where mpirun had to be ended, because it waited
+/// for nobody and did not end.
+std::optional<int> show_errors(int from, pid_t mpirun) {
   runtime::comm::MpirunReport report;
+  MpirunWatch watch(mpirun);
+  std::optional<int> code;
   std::string line;
   char bytes[4096];
   const auto show = [](const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); };
   while (true) {
+    struct pollfd errors {
+      from, POLLIN, 0
+    };
+    const int ready = ::poll(&errors, 1, kMpirunSilence);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0 && watch.is_left_alone()) {
+      ::kill(mpirun, SIGKILL);
+      code = 0;
+      break;
+    }
+    if (ready == 0) continue;
     const ssize_t count = ::read(from, bytes, sizeof bytes);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
@@ -87,7 +105,21 @@ void show_errors(int from) {
     std::fflush(stderr);
   }
   show(line + report.end());
+  if (code) {
+    if (report.signal()) {
+      code = 128 + *report.signal();
+    } else if (watch.left_status() && WIFSIGNALED(*watch.left_status())) {
+      const int signal = WTERMSIG(*watch.left_status());
+      code = 128 + signal;
+      show(concat("gcomp train: a rank exited on signal ", signal, " (", strsignal(signal), "); the others were ended\n"));
+    } else if (watch.left_status() && WEXITSTATUS(*watch.left_status()) != 0) {
+      code = WEXITSTATUS(*watch.left_status());
+    } else if (report.failed()) {
+      code = static_cast<int>(ExitCode::internal);
+    }
+  }
   std::fflush(stderr);
+  return code;
 }
 
 [[noreturn]] void run_mpirun(int ranks, const std::vector<std::string>& words) {
@@ -110,9 +142,10 @@ void show_errors(int from) {
   g_mpirun = child;
   pass_signals_on();
   ::close(errors[1]);
-  show_errors(errors[0]);
+  const std::optional<int> code = show_errors(errors[0], child);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  if (code) std::_Exit(*code);
   std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
