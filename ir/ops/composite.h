@@ -102,7 +102,8 @@ inline Integers all_but_channel(std::int64_t rank) {
 inline Moments batch_moments_of(Builder& b, Var x, double epsilon) {
   const Integers axes = all_but_channel(x.rank());
   const std::int64_t rank = x.rank();
-  if (x.dim(0) < 2 || rank < 3 || x.dim(rank - 1) < 2) return moments_of(b, x, axes, epsilon);
+  constexpr std::int64_t kLarge = std::int64_t{1} << 20;
+  if (x.dim(0) < 2 || rank < 3 || x.dim(rank - 1) < 2 || element_count(x.shape()) < kLarge) return moments_of(b, x, axes, epsilon);
   Var line = b.slice_axis(x, 0, 0, 1);
   for (std::int64_t i = 2; i + 1 < rank; ++i) line = b.slice_axis(line, i, x.dim(i) / 2, 1);
   Var shift = b.mean(line, axes);
