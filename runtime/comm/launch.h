@@ -44,14 +44,11 @@ class MpirunReport {
   std::string end();
   /// The signal that ended a rank, where mpirun has said so.
   const std::optional<int>& signal() const { return signal_; }
-  /// Whether mpirun has said that a rank ended with an error.
-  bool failed() const { return failed_; }
 
  private:
   std::string shown(const std::string& block);
 
   std::optional<int> signal_;
-  bool failed_ = false;
   bool in_block_ = false;
   std::string block_;
 };

@@ -1,5 +1,5 @@
 // Convolutions of a program on the CPU, and their two gradients. f32 of one group, channels last, goes to kernels of our own
-// (convolution_blocked.h) or, for instructions where that was measured to be faster, to oneDNN; f32 of other forms to oneDNN; f64
+// (convolution_blocked.h) or, where these are not known to be faster, to oneDNN; f32 of other forms to oneDNN; f64
 // (and the few f32 shapes that oneDNN has no fast form for) to im2col and the built-in matrix product. Work is cut by shape alone
 // and partial weight gradients are added in a fixed order, so the bits do not depend on the number of threads.
 #pragma once

@@ -102,11 +102,9 @@ struct Gemm {
     }
   }
 
+  static_assert(Vectors == 2, "a panel that is not whole is one vector");
   static void multiply_tile(int64_t rows, int64_t vectors, const Tile& tile) {
     const bool unit = tile.a_row == 1;
-    if constexpr (Vectors >= 3) {
-      if (vectors == 3) return unit ? multiply_rows<3, true>(rows, tile) : multiply_rows<3, false>(rows, tile);
-    }
     if (vectors == 2) return unit ? multiply_rows<2, true>(rows, tile) : multiply_rows<2, false>(rows, tile);
     return unit ? multiply_rows<1, true>(rows, tile) : multiply_rows<1, false>(rows, tile);
   }

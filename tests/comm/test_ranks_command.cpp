@@ -208,7 +208,9 @@ TEST_F(RanksCommand, EndAnMpirunThatWaitsForNobody) {
       run_with(rule + "\nmpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n" + rule + "\n");
   EXPECT_EQ(killed.exit_code, 137) << killed.errors;
   EXPECT_EQ(killed.errors, "gcomp train: rank 1 exited on signal 9 (Killed); the others were ended\n");
-  EXPECT_EQ(run_with("").exit_code, 0) << "nobody failed";
+  const CommandResult unknown = run_with("");
+  EXPECT_EQ(unknown.exit_code, 1) << "nothing says that all ended well";
+  EXPECT_NE(unknown.errors.find("has not said how all of them ended"), std::string::npos) << unknown.errors;
 }
 
 /// What owners of parameters hold is kept, and given to other owners.

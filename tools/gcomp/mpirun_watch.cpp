@@ -10,7 +10,7 @@ namespace gcomp::tools {
 namespace {
 
 // Questions: mpirun that has had no children yet may be about to start some.
-constexpr int kPatience = 2, kPatienceAtStart = 8;
+constexpr int kPatience = 2, kPatienceAtStart = 24;
 
 /// Of /proc/PID/stat (proc(5)).
 struct Process {

@@ -91,7 +91,7 @@ std::optional<int> show_errors(int from, pid_t mpirun) {
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0 && watch.is_left_alone()) {
       ::kill(mpirun, SIGKILL);
-      code = 0;
+      code = static_cast<int>(ExitCode::internal);  // unless more is known below
       break;
     }
     if (ready == 0) continue;
@@ -106,16 +106,15 @@ std::optional<int> show_errors(int from, pid_t mpirun) {
   }
   show(line + report.end());
   if (code) {
+    const std::optional<int> left = watch.left_status();
     if (report.signal()) {
       code = 128 + *report.signal();
-    } else if (watch.left_status() && WIFSIGNALED(*watch.left_status())) {
-      const int signal = WTERMSIG(*watch.left_status());
-      code = 128 + signal;
-      show(concat("gcomp train: a rank exited on signal ", signal, " (", strsignal(signal), "); the others were ended\n"));
-    } else if (watch.left_status() && WEXITSTATUS(*watch.left_status()) != 0) {
-      code = WEXITSTATUS(*watch.left_status());
-    } else if (report.failed()) {
-      code = static_cast<int>(ExitCode::internal);
+    } else if (left && WIFSIGNALED(*left)) {
+      code = 128 + WTERMSIG(*left);
+      show(concat("gcomp train: a rank exited on signal ", WTERMSIG(*left), " (", strsignal(WTERMSIG(*left)),
+                  "); the others were ended\n"));
+    } else {
+      show("gcomp train: mpirun has no rank left and did not end: it was ended, and has not said how all of them ended\n");
     }
   }
   std::fflush(stderr);
