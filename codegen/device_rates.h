@@ -1,18 +1,36 @@
-// How fast a GPU can go at most, to judge a plan without one. The only place where such figures stand; `gcomp scale --rates` takes
-// others.
+// How fast a GPU can go at most, and what holds a kernel below that, to judge a plan without one. The only place where such figures
+// stand; `gcomp scale --rates` takes others for the first of them.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "ir/base/dtype.h"
 
 namespace gcomp::codegen {
 
+/// What one multiprocessor holds at once; CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+struct MultiprocessorLimits {
+  std::int32_t threads = 0, blocks = 0, registers = 0, shared_bytes = 0;
+};
+
+/// The first six bound any implementation: they make a plan's floor. The others say what a kernel as it is written can draw of
+/// them.
 struct DeviceRates {
   std::string_view name;
   double copy_bytes;           ///< a second, read and written together
   double f64, f32, f16, bf16;  ///< flops a second of products of this dtype; f32 without TF32
   double launch_seconds;       ///< that one node of a CUDA graph takes by itself
+
+  double tf32 = 0;          ///< flops a second of f32 products whose operands are rounded to TF32
+  double mma_share = 1;     ///< of the tensor cores' rate that warp-wide instructions (mma.sync) reach
+  double clock = 0;         ///< cycles a second under load
+  double issue_share = 0;   ///< of the issue slots (4 warps a cycle and multiprocessor) that a loop without stalls fills
+  double l2_bytes = 0;      ///< a second from the second cache to the multiprocessors
+  double l2_capacity = 0;   ///< bytes of it that a kernel finds again
+  double load_seconds = 0;  ///< from a load to its value while memory is busy
+  std::int64_t multiprocessors = 0;
+  MultiprocessorLimits limits = {};
 
   double flops(DType dtype) const {
     switch (dtype) {
@@ -26,18 +44,51 @@ struct DeviceRates {
 
 /// Copy rate and bf16 as measured on one (large copy; 8192^3 product of random numbers, 769 to 798 TFLOP/s), f16 taken as bf16; f64
 /// and f32 from NVIDIA's data sheet of the H200 SXM (34 and 67 TFLOP/s without tensor cores); a graph node as NVIDIA published
-/// for the H100.
-inline constexpr DeviceRates kH200{
-    .name = "H200", .copy_bytes = 4.3e12, .f64 = 34e12, .f32 = 67e12, .f16 = 790e12, .bf16 = 790e12, .launch_seconds = 1.3e-6};
+/// for the H100. What was not measured here:
+///   tf32          the data sheet's ratio of TF32 to bf16, 494 to 989, on the measured rate
+///   mma_share     62.9 % of the data sheet's rate, by Luo et al. 2025 (arXiv 2501.12084) for mma.sync on an H100: 622 of the 790
+///   that
+///                 the library reaches through wgmma
+///   clock         at which 132 multiprocessors of 4,096 flops a cycle give the data sheet's 989 TFLOP/s
+///   issue_share   taken: below the 0.85 of a good f32 product in FMA, since memory-bound loops wait more
+///   l2_bytes      the lower end of what Chips and Cheese measured on an H100 (2023)
+///   l2_capacity   half of 50 MB: the other half serves the other partition's multiprocessors, and lines stay in both
+///   load_seconds  at which 32 KiB of loads in flight on each multiprocessor, NVIDIA's advice for the H100, make the copy rate
+inline constexpr DeviceRates kH200{.name = "H200",
+                                   .copy_bytes = 4.3e12,
+                                   .f64 = 34e12,
+                                   .f32 = 67e12,
+                                   .f16 = 790e12,
+                                   .bf16 = 790e12,
+                                   .launch_seconds = 1.3e-6,
+                                   .tf32 = 395e12,
+                                   .mma_share = 0.787,
+                                   .clock = 1.83e9,
+                                   .issue_share = 0.75,
+                                   .l2_bytes = 5.5e12,
+                                   .l2_capacity = 25e6,
+                                   .load_seconds = 1e-6,
+                                   .multiprocessors = 132,
+                                   .limits = {.threads = 2048, .blocks = 32, .registers = 65536, .shared_bytes = 228 << 10}};
 
 /// NVIDIA's GA102 white paper: 936 GB/s, of which a copy is taken to reach nine tenths, as that of an H200 does; 35.6 TFLOP/s in
-/// f32, 71 in tensor cores that add in f32, f64 at 1/64 of f32. A graph node as of the H100: nobody has measured it.
+/// f32 and in TF32, 71 in tensor cores that add in f32, f64 at 1/64 of f32; 82 multiprocessors at 1.695 GHz, 6 MB of second cache.
+/// A graph node and the wait for a load as of the H200, the second cache at its ratio to the copy rate: nobody has measured them.
 inline constexpr DeviceRates kRtx3090{.name = "RTX 3090",
                                       .copy_bytes = 0.84e12,
                                       .f64 = 0.556e12,
                                       .f32 = 35.6e12,
                                       .f16 = 71e12,
                                       .bf16 = 71e12,
-                                      .launch_seconds = 1.3e-6};
+                                      .launch_seconds = 1.3e-6,
+                                      .tf32 = 35.6e12,
+                                      .mma_share = 1,
+                                      .clock = 1.695e9,
+                                      .issue_share = 0.75,
+                                      .l2_bytes = 1.07e12,
+                                      .l2_capacity = 3e6,
+                                      .load_seconds = 1e-6,
+                                      .multiprocessors = 82,
+                                      .limits = {.threads = 1536, .blocks = 16, .registers = 65536, .shared_bytes = 100 << 10}};
 
 }  // namespace gcomp::codegen
