@@ -1,8 +1,10 @@
+#include "codegen/describe_steps.h"
+
 #include <array>
 #include <iomanip>
 #include <sstream>
+#include <vector>
 
-#include "codegen/step_cost.h"
 #include "ir/base/error.h"
 #include "ir/base/units.h"
 
@@ -84,29 +86,25 @@ StepShare share_of(const Step& step) {
 }
 
 struct Sums {
-  std::size_t products = 0, launches = 0, generated_launches = 0;
+  std::size_t steps = 0, products = 0, launches = 0, generated_launches = 0;
   std::int64_t workspace = 0;
-  double flops = 0, product_flops = 0, bytes = 0, seconds = 0, product_seconds = 0;
-};
+  double flops = 0, product_flops = 0, bytes = 0, floor = 0, product_floor = 0, seconds = 0;
 
-Sums sums_of(const Program& program, std::span<const StepCost> costs, const DeviceRates& rates) {
-  Sums sums;
-  for (std::size_t i = 0; i < costs.size(); ++i) {
-    const StepShare share = share_of(program.steps[i]);
-    const double seconds = costs[i].seconds(rates);
-    sums.products += share.product;
-    sums.launches += share.launches;
-    sums.generated_launches += share.generated_launches;
-    sums.workspace = std::max(sums.workspace, share.workspace);
-    sums.flops += costs[i].flops;
-    sums.bytes += costs[i].bytes;
-    sums.seconds += seconds;
-    if (!share.product) continue;
-    sums.product_flops += costs[i].flops;
-    sums.product_seconds += seconds;
+  void add(const StepShare& share, const StepCost& cost, const StepEstimate& estimate) {
+    ++steps;
+    products += share.product;
+    launches += share.launches;
+    generated_launches += share.generated_launches;
+    workspace = std::max(workspace, share.workspace);
+    flops += cost.flops;
+    bytes += cost.bytes;
+    floor += estimate.floor;
+    seconds += estimate.seconds;
+    if (!share.product) return;
+    product_flops += cost.flops;
+    product_floor += estimate.floor;
   }
-  return sums;
-}
+};
 
 void add_line(std::string& text, std::string_view name, const std::string& fact) {
   text += concat("  ", name, std::string(name.size() < 22 ? 22 - name.size() : 1, ' '), fact, "\n");
@@ -121,30 +119,76 @@ void add_totals(std::string& text, const Program& program, const Sums& sums, con
   add_line(text, "bytes moved", size_text(sums.bytes));
   add_line(text, "product workspace", size_text(static_cast<double>(sums.workspace)));
   add_line(text, concat("time on ", rates.name),
-           concat(time_text(sums.seconds), " at the least: products ", time_text(sums.product_seconds), ", kernels ",
-                  time_text(sums.seconds - sums.product_seconds), "; launches add ",
+           concat(time_text(sums.floor), " at the least: products ", time_text(sums.product_floor), ", kernels ",
+                  time_text(sums.floor - sums.product_floor), "; launches add ",
                   time_text(static_cast<double>(sums.launches) * rates.launch_seconds)));
+  add_line(text, "estimate", concat(time_text(sums.seconds), " as it is written, launches included"));
+}
+
+/// Numbers right-aligned in columns of twelve.
+class Row {
+ public:
+  Row& add(const std::string& number, int width = 12) {
+    line_ << std::setw(width) << number << ' ';
+    return *this;
+  }
+  std::string end(const std::string& text) {
+    line_ << ' ' << text << "\n";
+    return line_.str();
+  }
+
+ private:
+  std::ostringstream line_;
+};
+
+void add_families(std::string& text, const std::array<Sums, kFamilies>& families) {
+  text += Row().add("    launches").add("flops").add("bytes").add("least").add("estimate").end("family");
+  for (std::size_t f = 0; f < kFamilies; ++f) {
+    const Sums& sums = families[f];
+    if (sums.steps == 0) continue;
+    text += Row()
+                .add(std::to_string(sums.launches))
+                .add(flops_text(sums.flops))
+                .add(size_text(sums.bytes))
+                .add(time_text(sums.floor))
+                .add(time_text(sums.seconds))
+                .end(std::string(name_of(static_cast<Family>(f))));
+  }
+}
+
+std::string registers_text(const Program& program, const EstimateOptions& options) {
+  return options.resources.size() == program.kernels.size() ? "as ptxas says" : "not known, taken as 48 a thread";
 }
 
 }  // namespace
 
-std::string describe_steps(const Program& program, std::span<const StepCost> costs, const DeviceRates& rates) {
+std::string describe_steps(const Program& program, std::span<const StepCost> costs, const DeviceRates& rates,
+                           const EstimateOptions& options) {
   check_internal(costs.size() == program.steps.size(), "costs of ", costs.size(), " steps for ", program.steps.size());
-  std::string text = concat("steps of @", program.name, " for ", to_string(program.target), "\n");
-  add_totals(text, program, sums_of(program, costs, rates), rates);
-  text += concat("    step        flops        bytes         time  bound by  what\n");
+  std::string text = concat("steps of @", program.name, " for ", to_string(program.target), "\n"), lines;
+  Sums sums;
+  std::array<Sums, kFamilies> families;
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const StepCost& cost = costs[i];
-    const bool computes = cost.flops / rates.flops(cost.dtype) > cost.bytes / rates.copy_bytes;
+    const StepEstimate made = estimate(program.steps[i], cost, rates, options);
+    const StepShare share = share_of(program.steps[i]);
+    sums.add(share, cost, made);
+    families[static_cast<std::size_t>(cost.work.family)].add(share, cost, made);
     const std::string& origin = origin_of(program.steps[i]);
-    std::ostringstream line;
-    line << "    " << std::setw(4) << i << ' ' << std::setw(12) << flops_text(cost.flops) << ' ' << std::setw(12)
-         << size_text(cost.bytes) << ' ' << std::setw(12) << time_text(cost.seconds(rates)) << "  "
-         << (computes ? "flops     " : "bytes     ")
-         << std::visit([&](const auto& step) { return what(program, step); }, program.steps[i]);
-    if (!origin.empty()) line << "  (" << origin << ")";
-    text += line.str() + "\n";
+    lines += Row()
+                 .add(std::to_string(i), 8)
+                 .add(flops_text(cost.flops))
+                 .add(size_text(cost.bytes))
+                 .add(time_text(made.floor))
+                 .add(time_text(made.seconds))
+                 .end(concat(name_of(made.limit), std::string(7 - name_of(made.limit).size(), ' '),
+                             std::visit([&](const auto& step) { return what(program, step); }, program.steps[i]),
+                             origin.empty() ? "" : concat("  (", origin, ")")));
   }
+  add_totals(text, program, sums, rates);
+  add_line(text, "registers", registers_text(program, options));
+  add_families(text, families);
+  text += Row().add("step", 8).add("flops").add("bytes").add("least").add("estimate").end("limit  what") + lines;
   return text;
 }
 

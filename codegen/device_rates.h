@@ -29,6 +29,7 @@ struct DeviceRates {
   double l2_bytes = 0;      ///< a second from the second cache to the multiprocessors
   double l2_capacity = 0;   ///< bytes of it that a kernel finds again
   double load_seconds = 0;  ///< from a load to its value while memory is busy
+  double l2_seconds = 0;    ///< the same, where the second cache has it
   std::int64_t multiprocessors = 0;
   MultiprocessorLimits limits = {};
 
@@ -54,6 +55,7 @@ struct DeviceRates {
 ///   l2_bytes      the lower end of what Chips and Cheese measured on an H100 (2023)
 ///   l2_capacity   half of 50 MB: the other half serves the other partition's multiprocessors, and lines stay in both
 ///   load_seconds  at which 32 KiB of loads in flight on each multiprocessor, NVIDIA's advice for the H100, make the copy rate
+///   l2_seconds    twice the 270 cycles that Chips and Cheese measured at rest, for the wait in line
 inline constexpr DeviceRates kH200{.name = "H200",
                                    .copy_bytes = 4.3e12,
                                    .f64 = 34e12,
@@ -68,6 +70,7 @@ inline constexpr DeviceRates kH200{.name = "H200",
                                    .l2_bytes = 5.5e12,
                                    .l2_capacity = 25e6,
                                    .load_seconds = 1e-6,
+                                   .l2_seconds = 0.3e-6,
                                    .multiprocessors = 132,
                                    .limits = {.threads = 2048, .blocks = 32, .registers = 65536, .shared_bytes = 228 << 10}};
 
@@ -88,6 +91,7 @@ inline constexpr DeviceRates kRtx3090{.name = "RTX 3090",
                                       .l2_bytes = 1.07e12,
                                       .l2_capacity = 3e6,
                                       .load_seconds = 1e-6,
+                                      .l2_seconds = 0.3e-6,
                                       .multiprocessors = 82,
                                       .limits = {.threads = 1536, .blocks = 16, .registers = 65536, .shared_bytes = 100 << 10}};
 

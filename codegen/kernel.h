@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "codegen/traffic.h"
 #include "ir/base/tensor.h"
 #include "ir/nest/term.h"
 #include "runtime/program.h"
@@ -27,6 +28,7 @@ struct EmittedKernel {
   std::int64_t task_length = 0;  ///< variable length: elements of one task
   runtime::Grid grid;            ///< CUDA
   bool may_fault = false;        ///< an index that it reads may be out of range
+  KernelWork work = {};          ///< CUDA; of variable length, that of one element
 };
 
 }  // namespace gcomp::codegen

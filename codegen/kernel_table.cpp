@@ -40,6 +40,7 @@ KernelTable::Entry KernelTable::add(const KernelSource& source) {
   }
   Known known{source.nest, std::move(types), source.variable_length, 0, std::make_unique<EmittedKernel>(target_.emit(source))};
   known.kernel = add_text(known.emitted->text);
+  works_.emplace(known.kernel, known.emitted->work);
   const Entry entry{known.kernel, known.emitted.get()};
   known_.emplace(hash, std::move(known));
   return entry;
@@ -53,6 +54,11 @@ int KernelTable::add_text(const std::string& text) {
     bytes_ += static_cast<std::int64_t>(kernels_.back().text.size());
   }
   return found->second;
+}
+
+const KernelWork* KernelTable::work_of(int kernel) const {
+  const auto found = works_.find(kernel);
+  return found == works_.end() ? nullptr : &found->second;
 }
 
 /// "k" and 40 bits of a hash; of more hashes where two texts of a program share one.

@@ -23,6 +23,8 @@ class KernelTable {
 
   /// The kernel of this text, which holds kNamePlaceholder for its name.
   int add_text(const std::string& text);
+  /// Of a kernel that add() emitted; of others nothing is known.
+  const KernelWork* work_of(int kernel) const;
 
   /// In the order of first use, named after their text, so that programs which share kernels find them in one cache.
   const std::vector<runtime::Kernel>& kernels() const { return kernels_; }
@@ -46,6 +48,7 @@ class KernelTable {
   std::unordered_map<std::string, int> by_text_;
   std::unordered_set<std::string> names_;
   std::vector<runtime::Kernel> kernels_;
+  std::unordered_map<int, KernelWork> works_;
   std::int64_t bytes_ = 0;
 };
 

@@ -137,8 +137,28 @@ void ProgramBuilder::add_outputs() {
 }
 
 void ProgramBuilder::add_step(runtime::Step step) {
-  costs_.push_back(cost_of(step, *node_));
-  program_.steps.push_back(std::move(step));
+  StepCost cost = cost_of(step, *node_);
+  add_work(cost, step);
+  add_step(std::move(step), cost);
+}
+
+/// What is known of the kernels' loops.
+void ProgramBuilder::add_work(StepCost& cost, const runtime::Step& step) const {
+  const auto add = [&](KernelWork& work, const runtime::KernelLaunch& launch) {
+    const KernelWork* known = kernels_.work_of(launch.kernel);
+    if (!known) return;
+    double elements = 0;
+    for (const runtime::Segment& segment : launch.segments) elements += static_cast<double>(segment.extent);
+    work = {known->family, elements > 0 ? known->traffic.scaled(elements) : known->traffic};
+  };
+  runtime::visit_step(
+      step, [&](const runtime::KernelLaunch& launch) { add(cost.work, launch); },
+      [&](const runtime::MatmulCall& call) {
+        cost.work.family = Family::product;
+        if (call.epilogue) add(cost.after, call.epilogue->after);
+      },
+      [&](const runtime::ConvolutionCall&) { cost.work.family = Family::convolution; },
+      [&](const runtime::CollectiveCall&) { cost.work.family = Family::collective; });
 }
 
 void ProgramBuilder::add_step(runtime::Step step, const StepCost& cost) {
@@ -202,8 +222,9 @@ void ProgramBuilder::add_copy(int from, int to, const TensorType& type, const st
   const LoopNest nest = map_nest(flat, [&](const std::vector<Index>& at) { return read(flat.dtype, 0, at); });
   const std::vector<TensorType> types{flat};
   const KernelTable::Entry entry = kernels_.add({nest, types, types, false});
-  add_step(runtime::KernelLaunch{entry.kernel, {{{from, to}, 0, entry.emitted->tasks}}, entry.emitted->grid, 0, origin},
-           cost_of_copy(type));
+  StepCost cost = cost_of_copy(type);
+  cost.work.traffic = entry.emitted->work.traffic;
+  add_step(runtime::KernelLaunch{entry.kernel, {{{from, to}, 0, entry.emitted->tasks}}, entry.emitted->grid, 0, origin}, cost);
 }
 
 int ProgramBuilder::fault_of(const Node& node, const EmittedKernel& emitted) {

@@ -65,6 +65,7 @@ class ProgramBuilder {
 
   const ir::Placement& placement(const ir::Value* value) const;
   void add_outputs();
+  void add_work(StepCost& cost, const runtime::Step& step) const;
   int fault_of(const ir::Node& node, const EmittedKernel& emitted);
 
   const ir::Graph& graph_;

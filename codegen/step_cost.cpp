@@ -111,9 +111,11 @@ StepCost call_cost(const runtime::CollectiveCall& call) {
 StepCost product_cost(const runtime::MatmulCall& call, const Node& node) {
   StepCost cost = nest_cost(*node.nest, node);
   cost.dtype = call.dtype;
-  if (!call.epilogue->library)  // the sums are written, unless that is counted as a result, and read again
-    cost.bytes +=
-        (keeps_sums(node) ? 1 : 2) * static_cast<double>(node.result()->type.elements()) * static_cast<double>(size_of(call.dtype));
+  if (call.epilogue->library) return cost;
+  // The sums are written, unless that is counted as a result, and read again.
+  const double sums = static_cast<double>(node.result()->type.elements()) * static_cast<double>(size_of(call.dtype));
+  cost.bytes += (keeps_sums(node) ? 1 : 2) * sums;
+  cost.after_bytes = std::max(cost.bytes - call_cost(call).bytes, sums);
   return cost;
 }
 
@@ -126,7 +128,9 @@ StepCost kernel_cost(const Node& node) {
 
 }  // namespace
 
-StepCost cost_of_copy(const TensorType& type) { return {.bytes = 2 * static_cast<double>(type.bytes()), .dtype = DType::f32}; }
+StepCost cost_of_copy(const TensorType& type) {
+  return {.bytes = 2 * static_cast<double>(type.bytes()), .dtype = DType::f32, .work = {Family::copy, {}}};
+}
 
 StepCost cost_of(const runtime::Step& step, const Node& node) {
   const bool fused = node.op == &ops::kProduct;

@@ -1,9 +1,10 @@
 // What a step of a Program does, counted from the graph: arithmetic and bytes that must move.
 #pragma once
 
-#include <span>
+#include <algorithm>
 
 #include "codegen/device_rates.h"
+#include "codegen/traffic.h"
 #include "ir/graph.h"
 #include "runtime/program.h"
 
@@ -13,6 +14,9 @@ struct StepCost {
   double flops = 0;  ///< one for each call of a scalar op and each step of a reduction, two for each product in a contraction
   double bytes = 0;  ///< of operands as far as they are read, each once, and of results
   DType dtype = DType::f32;
+  KernelWork work = {};    ///< of its kernel, or of the call of a library
+  KernelWork after = {};   ///< of a product's epilogue as a launch of its own
+  double after_bytes = 0;  ///< of `bytes`, what that launch moves
 
   /// At the better of what its arithmetic and its bytes allow.
   double seconds(const DeviceRates& rates) const { return std::max(flops / rates.flops(dtype), bytes / rates.copy_bytes); }
@@ -22,8 +26,5 @@ struct StepCost {
 StepCost cost_of(const runtime::Step& step, const ir::Node& node);
 /// A kernel that copies `type`.
 StepCost cost_of_copy(const TensorType& type);
-
-/// One line for each step and the sums: launches, flops, bytes, and the time that `rates` allow. `costs` has one for each step.
-std::string describe_steps(const runtime::Program& program, std::span<const StepCost> costs, const DeviceRates& rates);
 
 }  // namespace gcomp::codegen

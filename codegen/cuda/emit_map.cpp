@@ -1,4 +1,5 @@
 // Maps: one thread for each vector of elements along the vector axis, 256 threads a block.
+#include "codegen/cuda/count_traffic.h"
 #include "codegen/cuda/device_kernel.h"
 #include "ir/base/integers.h"
 
@@ -32,7 +33,11 @@ EmittedKernel emit_map(FlatNest nest, const Schedule& schedule) {
   kernel.bind_axes(points > 1 ? "t" : "0", axes);
   kernel.load_vectors(vectors, vectors.reads);
   kernel.write_lanes(vectors, all_stores(nest), axes);
-  return kernel.finish();
+  EmittedKernel emitted = kernel.finish();
+  const ThreadLayout layout{
+      .thread_axes = axes, .warp_axis = schedule.vector_axis, .blocks = emitted.grid.blocks, .threads = kMapThreads};
+  emitted.work = {Family::pointwise, map_traffic(nest, vectors, layout)};
+  return emitted;
 }
 
 EmittedKernel emit_segments(FlatNest nest) {
@@ -51,6 +56,10 @@ EmittedKernel emit_segments(FlatNest nest) {
   kernel.write_lanes(vectors, all_stores(nest), {kAxis}, {}, "left");
   EmittedKernel emitted = kernel.finish(true);
   emitted.task_length = kMapThreads * vectors.width;
+  const std::int64_t elements = nest.extents[kAxis] * vectors.width;
+  const ThreadLayout layout{
+      .thread_axes = {kAxis}, .warp_axis = kAxis, .blocks = quotient_up(elements, emitted.task_length), .threads = kMapThreads};
+  emitted.work = {Family::optimizer, map_traffic(nest, vectors, layout).scaled(1 / static_cast<double>(elements))};
   return emitted;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/cuda/count_traffic.h"
 #include "codegen/cuda/device_kernel.h"
 #include "codegen/cuda/row_cache.h"
 #include "ir/base/integers.h"
@@ -21,6 +22,8 @@ constexpr std::int64_t kKeptRow = 32 * kMostThreads;  // elements that a block k
 constexpr std::int64_t kManyBlocks = 1024;            // enough to fill the largest devices several times
 constexpr std::int64_t kManyThreads = 1 << 17;
 constexpr std::int64_t kWarpRow = 512;  // vectors that one warp still covers well
+constexpr int kUnrolled = 4;            // turns of a loop over a row that is not kept
+constexpr int kUnrolledLoads = 8;       // of a kept row: about as many as the compiler keeps in flight
 
 /// The threads that share a point of the kept axes.
 struct Group {
@@ -60,7 +63,9 @@ class PhaseWriter {
     group_.kind == Group::Kind::column ? open_columns() : open_rows();
     for (int phase = 0; phase < schedule_.phases; ++phase) write_phase(phase);
     write_kept_stores();
-    return kernel_.finish();
+    EmittedKernel emitted = kernel_.finish();
+    emitted.work = {group_.kind == Group::Kind::column ? Family::columns : Family::rows, traffic(emitted.grid)};
+    return emitted;
   }
 
  private:
@@ -124,6 +129,29 @@ class PhaseWriter {
 
   bool keeps_row() const { return !cache_.statements.empty(); }
   std::int64_t steps() const { return quotient_up(row_, group_.size); }
+  /// Turns of the loop over the row whose loads come before their uses.
+  std::int64_t turns_at_once() const {
+    if (keeps_row()) return std::min<std::int64_t>(steps(), kUnrolledLoads);
+    return row_ > 8 * group_.size ? kUnrolled : 1;
+  }
+
+  Traffic traffic(const runtime::Grid& grid) const {
+    TrafficCounter counter(nest_, vectors_,
+                           {.thread_axes = kept_axes(),
+                            .warp_axis = schedule_.vector_axis,
+                            .warp_run = std::min(group_.kind == Group::Kind::column ? group_.columns : group_.size, 32),
+                            .group = group_.size,
+                            .blocks = grid.blocks,
+                            .threads = grid.threads});
+    for (int phase = 0; phase < schedule_.phases; ++phase) {
+      const auto [roots, known] = evaluated(phase);
+      if (roots.empty()) continue;
+      counter.add_pass(roots, known, steps(), turns_at_once());
+      if (group_.kind != Group::Kind::lanes) counter.add_barrier();
+    }
+    counter.add_stores(stores_where(nest_, [](const Store&) { return true; }));
+    return counter.traffic();
+  }
 
   /// Opens the loop over the row; returns how many scopes it opened.
   int open_row_loop() {
@@ -139,7 +167,7 @@ class PhaseWriter {
     } else {
       const std::string end = live_.empty() ? std::to_string(row_) + "u" : concat("(", live_, " ? ", row_, "u : 0u)");
       w().open(concat("for (", count_type(), " r = ", first_, "; r < ", end, "; r += ", step_, ")"),
-               row_ > 8 * group_.size ? "#pragma unroll 4" : "");
+               turns_at_once() > 1 ? concat("#pragma unroll ", kUnrolled) : "");
     }
     kernel_.bind_axes("r", row_axes());
     return scopes;
@@ -152,15 +180,22 @@ class PhaseWriter {
     return concat(arrays_[c], "[", slot, "]");
   }
 
-  void write_phase(int phase) {
-    std::vector<int> reductions, known;
-    for (int s = 0; at(s) < nest_.statements.size(); ++s)
-      if (statement(s).kind == Statement::Kind::reduce && schedule_.phase[at(s)] == phase) reductions.push_back(s);
+  /// What a phase evaluates for each element, and the kept statements that it finds.
+  std::pair<std::vector<TermPtr>, std::vector<int>> evaluated(int phase) const {
     std::vector<TermPtr> roots = roots_of_phase(nest_, schedule_, phase);
+    std::vector<int> known;
     for (std::size_t c = 0; c < cache_.statements.size(); ++c) {
       if (cache_.phase[c] < phase) known.push_back(cache_.statements[c]);
       if (cache_.phase[c] == phase) roots.push_back(statement(cache_.statements[c]).value);
     }
+    return {std::move(roots), std::move(known)};
+  }
+
+  void write_phase(int phase) {
+    std::vector<int> reductions;
+    for (int s = 0; at(s) < nest_.statements.size(); ++s)
+      if (statement(s).kind == Statement::Kind::reduce && schedule_.phase[at(s)] == phase) reductions.push_back(s);
+    const auto [roots, known] = evaluated(phase);
     if (roots.empty()) return;
     std::vector<std::string> totals;
     for (int s : reductions) totals.push_back(declare_total(statement(s)));

@@ -1,6 +1,7 @@
 // Scans: serial along the scanned axis, one thread for each point of the others.
 #include <algorithm>
 
+#include "codegen/cuda/count_traffic.h"
 #include "codegen/cuda/device_kernel.h"
 #include "ir/base/integers.h"
 #include "ir/op.h"
@@ -71,9 +72,22 @@ EmittedKernel emit_scan(FlatNest nest, const Schedule& schedule) {
   }
   std::vector<int> loop_axes = schedule.outer;
   loop_axes.push_back(axis);
-  kernel.write_stores(stores_where(nest, [](const Store&) { return true; }), loop_axes);
+  const std::vector<const Store*> stores = stores_where(nest, [](const Store&) { return true; });
+  kernel.write_stores(stores, loop_axes);
   w.close();
-  return kernel.finish();
+  EmittedKernel emitted = kernel.finish();
+  const Vectors none;
+  TrafficCounter counter(nest, none,
+                         {.thread_axes = loop_axes,
+                          .warp_axis = schedule.outer.empty() ? -1 : schedule.outer.back(),
+                          .blocks = emitted.grid.blocks,
+                          .threads = kScanThreads});
+  std::vector<TermPtr> roots;
+  for (const Statement* s : scans) roots.push_back(s->value);
+  counter.add_pass(roots, {}, extent, 1);
+  counter.add_stores(stores);
+  emitted.work = {Family::scan, counter.traffic()};
+  return emitted;
 }
 
 }  // namespace gcomp::codegen::cuda

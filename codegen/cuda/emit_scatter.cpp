@@ -110,7 +110,9 @@ class ScatterWriter {
     open_held(held, points);
     w.line(concat("gc_put(p", nest_.operands.size() + at(store_.result), "[", w.index(target_), "], s[k]);"));
     for (int i = 0; i < 2; ++i) w.close();
-    return kernel_.finish();
+    EmittedKernel emitted = kernel_.finish();
+    emitted.work = {Family::scatter, search_traffic(updates, points, emitted.grid)};
+    return emitted;
   }
 
   EmittedKernel by_point() {
@@ -128,10 +130,46 @@ class ScatterWriter {
     const std::string value = w.statement(store_.statement);
     w.line(add_line(nest_, store_, w.index(store_.at), value));
     close_loops(shape_.serial);
-    return kernel_.finish();
+    EmittedKernel emitted = kernel_.finish();
+    emitted.work = {Family::scatter, serial_traffic(kernel_.points(shape_.serial), points, emitted.grid)};
+    return emitted;
   }
 
  private:
+  /// Every block reads the loaded indices of all updates; each update's values are read and each destination's written once.
+  Traffic search_traffic(std::int64_t updates, std::int64_t points, const runtime::Grid& grid) const {
+    constexpr double kSearch = 8;  // instructions for each update that a thread compares
+    double indices = 0;
+    for (const IndexAtom& atom : shape_.loaded) indices += static_cast<double>(size_of(atom.value->dtype));
+    const auto blocks = static_cast<double>(grid.blocks), all = static_cast<double>(updates);
+    const double adds = all * static_cast<double>(points), chunks = all / kScatterThreads;
+    Traffic traffic;
+    traffic.l2_bytes = blocks * all * indices + adds * bytes_an_update() + written_bytes();
+    traffic.waits = blocks * grid.threads * chunks / kStretch + adds;
+    traffic.instructions = blocks * all * kSearch + adds * 4;
+    return traffic;
+  }
+  /// A thread goes through all updates of its point, each of which waits for the one before.
+  Traffic serial_traffic(std::int64_t updates, std::int64_t points, const runtime::Grid& grid) const {
+    const double adds = static_cast<double>(updates) * static_cast<double>(points);
+    Traffic traffic;
+    traffic.l2_bytes = adds * (bytes_an_update() + 32) + written_bytes();
+    traffic.waits = static_cast<double>(grid.blocks) * grid.threads * static_cast<double>(updates);
+    traffic.instructions = adds * 16;
+    return traffic;
+  }
+  double bytes_an_update() const {
+    double bytes = 0;
+    for_each_term(nest_.statements[at(store_.statement)].value, [&](const TermPtr& t) {
+      if (t->kind == Term::Kind::read) bytes += static_cast<double>(size_of(t->dtype));
+    });
+    return bytes;
+  }
+  double written_bytes() const {
+    const auto result = at(store_.result);
+    return static_cast<double>(nest_.result_elements[result]) * static_cast<double>(size_of(nest_.results[result]));
+  }
+
   /// Over stretches of chunks, without those in which no update goes to this block's destination.
   void open_stretch(std::int64_t updates) {
     KernelWriter& w = kernel_.writer();
@@ -215,7 +253,9 @@ EmittedKernel emit_serial(const FlatNest& nest) {
     for (std::size_t i = 0; i < axes.size(); ++i) w.close();
   }
   w.close();
-  return kernel.finish();
+  EmittedKernel emitted = kernel.finish();
+  emitted.work.family = Family::scatter;
+  return emitted;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "codegen/cuda/count_traffic.h"
 #include "codegen/cuda/device_kernel.h"
 #include "ir/base/integers.h"
 
@@ -37,6 +38,27 @@ std::vector<TermPtr> tiled_reads(const FlatNest& nest, int along, int across) {
 }
 
 std::int64_t tiles(std::int64_t extent) { return quotient_up(extent, kTile); }
+
+/// The lanes lie along the reads of tiles first, then along the stores and all other reads.
+Traffic transpose_traffic(const FlatNest& nest, const std::vector<int>& axes, int along, int across, const std::vector<int>& tiled,
+                          const std::vector<const Store*>& stores, const runtime::Grid& grid) {
+  const Vectors none;
+  ThreadLayout layout{.thread_axes = axes, .warp_axis = across, .blocks = grid.blocks, .threads = grid.threads};
+  TrafficCounter loads(nest, none, layout);
+  std::vector<TermPtr> roots;
+  for (const int number : tiled) roots.push_back(local(nest.statements[at(number)].dtype, number));
+  loads.add_pass(roots, {}, kTile / kRows, kTile / kRows);
+  loads.add_barrier();
+  layout.warp_axis = along;
+  TrafficCounter rest(nest, none, layout);
+  roots.clear();
+  for (const Store* store : stores) roots.push_back(local(nest.statements[at(store->statement)].dtype, store->statement));
+  rest.add_pass(roots, tiled, kTile / kRows, kTile / kRows);
+  rest.add_stores(stores);
+  Traffic traffic = loads.traffic();
+  traffic += rest.traffic();
+  return traffic;
+}
 
 }  // namespace
 
@@ -87,10 +109,13 @@ EmittedKernel emit_transpose(FlatNest nest, const Schedule& schedule) {
     const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
     w.bind_local(reads[i], concat(narrow ? "gc_load(" : "", names[i], "[x][y + k]", narrow ? ")" : ""));
   }
-  kernel.write_stores(stores_where(nest, [](const Store&) { return true; }), loop_axes);
+  const std::vector<const Store*> stores = stores_where(nest, [](const Store&) { return true; });
+  kernel.write_stores(stores, loop_axes);
   w.close();
   w.close();
-  return kernel.finish();
+  EmittedKernel emitted = kernel.finish();
+  emitted.work = {Family::transpose, transpose_traffic(nest, loop_axes, along, across, reads, stores, emitted.grid)};
+  return emitted;
 }
 
 }  // namespace gcomp::codegen::cuda

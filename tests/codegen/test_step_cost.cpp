@@ -1,6 +1,7 @@
 // What steps cost, counted by hand: products by their extents, kernels by the elements that they read and write.
 #include <gtest/gtest.h>
 
+#include "codegen/describe_steps.h"
 #include "codegen/generate.h"
 #include "codegen/target.h"
 #include "ir/builder.h"
@@ -136,7 +137,8 @@ TEST(StepCost, ThePlanNamesEveryStepAndTheSums) {
   const std::string text = codegen::describe_steps(made.program, made.costs, codegen::kH200);
   for (const char* part : {"steps of @step for cuda:sm_90", "launches              2: kernels 1, products 1 (2 in all",
                            "matmul 4096x4096x4096 f16", "flops                 137.46 GFLOP", "bytes moved           160.00 MiB",
-                           "time on H200          189.58 us at the least: products 173.97 us, kernels 15.61 us"})
+                           "time on H200          189.58 us at the least: products 173.97 us, kernels 15.61 us",
+                           "registers             not known, taken as 48 a thread", "flops", "pointwise", "products"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 

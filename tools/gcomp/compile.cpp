@@ -32,7 +32,7 @@ struct CompileFlags {
   std::string model, out, target = "cpu", emit, print_after, loss, output;
   std::int64_t batch = 0, seed = 0;
   std::int64_t ranks = 1;
-  bool train = false, training = false, time_passes = false, embed_model = false;
+  bool train = false, training = false, time_passes = false, embed_model = false, ptxas = false;
   std::vector<std::string> disabled, metrics, links;
   ModelOptions model_options;
   OptimizerOptions optimizer;
@@ -53,6 +53,8 @@ void check_flags(const CompileFlags& flags) {
     usage(concat("--ranks ", flags.ranks, ": wanted 1 or more, with --train"));
   if (!flags.links.empty() && (flags.ranks < 2 || flags.emit != "plan"))
     usage("--link is for --emit plan of one of several ranks (--ranks N), whose exchanges it times");
+  if (flags.ptxas && (flags.emit != "plan" || !flags.target.starts_with("cuda")))
+    usage("--ptxas is for --emit plan with --target cuda:sm_NN, whose kernels it compiles");
   const bool artifact = is_artifact(flags.out);
   if (artifact && flags.ranks > 1)
     usage(concat("--ranks ", flags.ranks, ": an artifact holds the step of one process; --emit shows that of a rank"));
@@ -193,11 +195,19 @@ class Compilation {
   std::vector<EmittedFile> emitted(const driver::LoweredGraph& lowered) {
     const EmitKind kind = parse_emit(flags_.emit);
     if (kind == EmitKind::ir) return {emit_ir(lowered)};
-    if (kind == EmitKind::plan) return {emit_plan(lowered, target_, options_.program_limits)};
+    if (kind == EmitKind::plan) return {plan(lowered)};
     const runtime::Program program = driver::generate_program(lowered, target_, hooks_, options_.program_limits);
     if (kind != EmitKind::cubin) return emit_kernels(program);
     if (flags_.out.empty()) throw UserError("--emit cubin writes binary files: give a folder with -o DIR", ExitCode::usage);
     return emit_cubins(program, device_options(), console_);
+  }
+
+  EmittedFile plan(const driver::LoweredGraph& lowered) {
+    const runtime::DeviceOptions device = device_options();
+    return emit_plan(lowered, target_,
+                     {.limits = options_.program_limits,
+                      .tf32 = device.precision == runtime::MatmulPrecision::tf32,
+                      .compiler = flags_.ptxas ? &device : nullptr});
   }
 
   EmittedFile rank_plan() {
@@ -283,6 +293,8 @@ Command add_compile(ArgumentParser& root, Console& console) {
   parser.add_flag("--embed-model", flags->embed_model,
                   "with --train: the .gcx keeps the .onnx file itself, not its path and SHA-256");
   parser.add_option("--emit", flags->emit, "ir, plan, cuda, cpp or cubin: to -o DIR, or to stdout").type_name("KIND");
+  parser.add_flag("--ptxas", flags->ptxas,
+                  "with --emit plan, CUDA: the kernels are compiled, and their registers and shared memory count in its estimates");
   parser.add_option("--print-after", flags->print_after, "the IR after a pass, or after all of them").type_name("PASS|all");
   parser.add_flag("--time-passes", flags->time_passes, "a table of phases and passes with their times");
   parser.add_repeated("--disable", flags->disabled, "leave a pass out that the result does not need; repeatable").type_name("PASS");

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "codegen/describe_steps.h"
 #include "codegen/generate.h"
 #include "codegen/target.h"
 #include "ir/base/nearest.h"
 #include "ir/text/print.h"
 #include "passes/memory/plan_memory.h"
 #include "runtime/backend.h"
+#include "runtime/cuda/cubin_resources.h"
 #include "runtime/cuda/kernel_set.h"
 #include "runtime/device.h"
 #include "runtime/files/atomic_file.h"
@@ -63,11 +65,28 @@ EmittedFile emit_ir(const driver::LoweredGraph& lowered) {
   return {lowered.graph.name() + ".gir", ended(ir::print(lowered.graph))};
 }
 
-EmittedFile emit_plan(const driver::LoweredGraph& lowered, const runtime::Target& target, const codegen::ProgramLimits& limits) {
+namespace {
+
+/// Of all kernels, as their machine code says.
+std::vector<codegen::KernelResources> resources_of(const runtime::Program& program, const runtime::DeviceOptions& options) {
+  const auto nvrtc = runtime::cuda::Nvrtc::find(options.libraries);
+  std::vector<codegen::KernelResources> all;
+  for (const runtime::cuda::Cubin& cubin : runtime::cuda::compile_program(nvrtc, program, runtime::cuda::cubin_options(options))) {
+    const runtime::cuda::CubinResources resources = runtime::cuda::resources_of_cubin(cubin.image);
+    all.push_back({resources.registers, resources.shared_bytes});
+  }
+  return all;
+}
+
+}  // namespace
+
+EmittedFile emit_plan(const driver::LoweredGraph& lowered, const runtime::Target& target, const PlanOptions& options) {
   std::string text = passes::describe(lowered.graph, lowered.plan, {.alignment = codegen::target_info(target).buffer_alignment});
   if (const codegen::DeviceRates* rates = codegen::target_of(target).rates) {
-    const codegen::CountedProgram counted = codegen::generate_counted(lowered.graph, lowered.plan, target, limits);
-    text += codegen::describe_steps(counted.program, counted.costs, *rates);
+    const codegen::CountedProgram counted = codegen::generate_counted(lowered.graph, lowered.plan, target, options.limits);
+    std::vector<codegen::KernelResources> resources;
+    if (options.compiler) resources = resources_of(counted.program, *options.compiler);
+    text += codegen::describe_steps(counted.program, counted.costs, *rates, {.resources = resources, .tf32 = options.tf32});
   }
   return {lowered.graph.name() + ".plan", ended(std::move(text))};
 }

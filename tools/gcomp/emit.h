@@ -24,8 +24,14 @@ std::string_view needed_target(EmitKind kind);
 using EmittedFile = std::pair<std::string, std::string>;
 
 EmittedFile emit_ir(const driver::LoweredGraph& lowered);
-/// Where everything lies; for CUDA also what each step does and the least time that an H200 takes for it.
-EmittedFile emit_plan(const driver::LoweredGraph& lowered, const runtime::Target& target, const codegen::ProgramLimits& limits);
+struct PlanOptions {
+  codegen::ProgramLimits limits;
+  bool tf32 = false;
+  const runtime::DeviceOptions* compiler = nullptr;  ///< compiles the kernels, whose registers then count; null: they are not known
+};
+/// Where everything lies; for CUDA also what each step does, the least time that an H200 takes for it, and how long it would take
+/// as it is written. Throws DeviceError (exit 5) where kernels are to be compiled and NVRTC is missing.
+EmittedFile emit_plan(const driver::LoweredGraph& lowered, const runtime::Target& target, const PlanOptions& options);
 /// One file a kernel; the prelude that they share stands in each, so that each compiles alone.
 std::vector<EmittedFile> emit_kernels(const runtime::Program& program);
 /// Throws DeviceError (exit 5) where NVRTC is missing or refuses a kernel.

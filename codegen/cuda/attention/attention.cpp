@@ -9,6 +9,7 @@
 #include "codegen/cuda/attention_mma_kit.h"
 #include "codegen/cuda/attention_stream.h"
 #include "codegen/cuda/product_mma.h"
+#include "codegen/cuda/products/instructions.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_writer.h"
 #include "ir/matrices.h"
@@ -97,7 +98,7 @@ constexpr FmaTile kBackward64[] = {{16, 32, 32, 2}, {32, 32, 32, 2}, {64, 16, 16
 /// How a kernel's blocks work: the C++ type of their kit, and what the grid needs of it.
 struct Kit {
   std::string type;
-  std::int64_t own = 0;
+  std::int64_t own = 0, stream = 0;
   int threads = 0;
   int blocks = 1;  ///< that shall find registers on one multiprocessor
 };
@@ -108,14 +109,14 @@ Kit kit_for(DType dtype, std::int64_t width, bool backward, int architecture) {
   const std::string element(storage_type_text(dtype));
   if (dtype == DType::f16 || (dtype == DType::bf16 && architecture >= 80)) {
     const std::int64_t padded = (width + 15) / 16 * 16, own = 64, stream = padded > 64 ? (backward ? 16 : 32) : backward ? 32 : 64;
-    return {concat("gc_mma_kit<", element, ", ", padded, ", ", own, ", ", stream, ">"), own, static_cast<int>(2 * own),
+    return {concat("gc_mma_kit<", element, ", ", padded, ", ", own, ", ", stream, ">"), own, stream, static_cast<int>(2 * own),
             backward && padded <= 64 ? 4 : 1};
   }
   const auto& tiles = dtype == DType::f64 ? (backward ? kBackward64 : kForward64) : backward ? kBackward32 : kForward32;
   const FmaTile& tile = *std::find_if(std::begin(tiles), std::end(tiles), [&](const FmaTile& t) { return t.width >= width; });
   return {concat("gc_fma_kit<", element, ", ", value_type(dtype), ", ", tile.width, ", ", tile.own, ", ", tile.stream, ", ",
                  kFmaLanes, ", ", tile.rows, ">"),
-          tile.own, static_cast<int>(tile.own / tile.rows) * kFmaLanes};
+          tile.own, tile.stream, static_cast<int>(tile.own / tile.rows) * kFmaLanes};
 }
 
 const std::string& attention_text() {
@@ -205,7 +206,10 @@ struct Launching {
   Operands operands;
 
   AttentionLaunch launch(std::string_view function, std::string_view shared, const Kit& kit, std::int64_t rows,
-                         const std::vector<Touched>& inputs, const std::vector<Touched>& results, double flops_a_pair) const {
+                         const std::vector<Touched>& inputs, const std::vector<Touched>& results, double product_flops,
+                         double instructions) const {
+    constexpr double kRowOps = 4;  // scale, exp, sum and what moves with them
+    const double flops_a_pair = product_flops + kRowOps;
     AttentionLaunch made;
     std::string parameters, arguments;
     int next = 0;
@@ -228,6 +232,25 @@ struct Launching {
     made.grid = {.blocks = sizes.batches * quotient_up(rows, kit.own), .threads = kit.threads};
     made.cost.flops = flops_a_pair * pairs_of(sizes, attributes.flag("causal"));
     made.cost.dtype = dtype;
+    made.cost.work = {Family::attention, traffic(dtype, kit, rows, product_flops, instructions)};
+    return made;
+  }
+
+  /// A block computes whole tiles, on the diagonal too, and reads what it streams from the second cache.
+  Traffic traffic(DType dtype, const Kit& kit, std::int64_t rows, double product_flops, double instructions) const {
+    const double own = count_of(kit.own), blocks = count_of(sizes.batches * quotient_up(rows, kit.own));
+    const double pairs = std::max(pairs_of(sizes, attributes.flag("causal")) + blocks * own * own / 2, blocks * own);
+    Traffic made;
+    made.l2_bytes = pairs / own * count_of(sizes.width + sizes.value_width) * static_cast<double>(size_of(dtype));
+    const double flops = product_flops * pairs;
+    if (uses_tensor_cores(dtype)) {
+      made.mma_flops = flops;
+      made.instructions = flops / kMmaFlops * 32 * instructions;
+    } else {
+      made.instructions = flops / 2 * kInstructionsAnFma;
+    }
+    // One wait for each tile that is streamed.
+    made.cache_waits = blocks * kit.threads * std::max(pairs / blocks / own / count_of(kit.stream), 1.0);
     return made;
   }
 };
@@ -258,7 +281,6 @@ std::vector<AttentionLaunch> attention_launches(const Node& node, int architectu
   const Launching l{sizes_of(node, o.mask), with_defaults(*node.op, node.attributes), o};
   const Sizes& s = l.sizes;
   const double width = count_of(s.width), value_width = count_of(s.value_width);
-  constexpr double kRowOps = 4;  // scale, exp, sum and what moves with them
   const Kit kit = kit_for(o.q->type.dtype, std::max(s.width, s.value_width), node.op == &ops::kAttentionGradient, architecture);
   const std::vector<Value*>& r = node.results;
   std::vector<Touched> inputs, results;
@@ -266,14 +288,14 @@ std::vector<AttentionLaunch> attention_launches(const Node& node, int architectu
   for (const Matrix& m : s.matrices.results) results.push_back(part_of(r[m.value], m));
   if (node.op == &ops::kAttention)
     return {l.launch("gc_attention", "Forward", kit, s.queries, inputs, {results[0], all_of(r[1]), all_of(r[2])},
-                     2 * (width + value_width) + kRowOps)};
+                     2 * (width + value_width), kAttentionForward)};
   for (const Value* rows : {o.top, o.sum, o.delta}) inputs.push_back(all_of(rows));
   Kit keys = kit;
   keys.blocks = 1;  // the sums of two matrices take all registers
-  return {l.launch("gc_attention_query_gradient", "Backward", kit, s.queries, inputs, {results[0]},
-                   2 * (2 * width + value_width) + kRowOps),
+  return {l.launch("gc_attention_query_gradient", "Backward", kit, s.queries, inputs, {results[0]}, 2 * (2 * width + value_width),
+                   kAttentionQueryGradient),
           l.launch("gc_attention_key_gradient", "Backward", keys, s.keys, inputs, {results[1], results[2]},
-                   4 * (width + value_width) + kRowOps)};
+                   4 * (width + value_width), kAttentionKeyGradient)};
 }
 
 }  // namespace gcomp::codegen::cuda

@@ -1,0 +1,37 @@
+// How many instructions the generated product and attention kernels take for each of a tensor core, from their machine code for
+// sm_90. bench/gpu/sass.py counts two bounds, of the shortest way through a loop and of all but its slow path:
+//   convolution, large tile    4.2 to 33.7 (weights' gradient 12.8), small tile 6.3 to 65 (14.1)
+//   matmul, large tile         3.8 to 6.3, small tile 5.9 to 10.9
+//   attention, width 64        forward 10.9 to 21.3, queries' gradient 13.3 to 19.7, keys' 12.8 to 21.6
+#pragma once
+
+#include "ir/base/dtype.h"
+#include "runtime/program.h"
+
+namespace gcomp::codegen::cuda {
+
+/// Of mma.m16n8k16, a warp's.
+inline constexpr double kMmaFlops = 2.0 * 16 * 8 * 16;
+
+inline bool uses_tensor_cores(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+/// For each tensor-core instruction of a convolution's kernel, whose large tile has 256 threads. To the
+/// matmul's come 45 for each vector that is gathered, whose tap is decoded and whose place is tested: two of them for 32 of the
+/// large tile's and for 16 of the small one's.
+inline double convolution_instructions(runtime::ConvolutionKind kind, int threads) {
+  const bool is_large = threads >= 256;
+  if (kind == runtime::ConvolutionKind::weight_gradient) return is_large ? 12.8 : 14.1;
+  return is_large ? 9 : 16;
+}
+
+/// Rows and columns of a convolution's tile, and its step along k (products/tiling.cpp).
+inline double convolution_tile(int threads) { return threads >= 256 ? 128 : 64; }
+inline constexpr double kConvolutionStep = 32;
+
+/// For each multiply-add of a convolution's FMA tile: loads from shared memory, and the gathering.
+inline constexpr double kInstructionsAnFma = 1.6;
+
+/// For each tensor-core instruction of attention's kernels: near the lower bound, since the rest of the way is for the edges.
+inline constexpr double kAttentionForward = 11, kAttentionQueryGradient = 13, kAttentionKeyGradient = 13;
+
+}  // namespace gcomp::codegen::cuda

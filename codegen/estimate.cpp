@@ -1,0 +1,209 @@
+#include "codegen/estimate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "codegen/cuda/products/instructions.h"
+#include "ir/base/integers.h"
+
+namespace gcomp::codegen {
+
+using runtime::CollectiveCall;
+using runtime::ConvolutionCall;
+using runtime::Grid;
+using runtime::KernelLaunch;
+using runtime::MatmulCall;
+using runtime::Step;
+
+namespace {
+
+constexpr double kWarpsACycle = 4;  // that a multiprocessor issues
+constexpr double kWarp = 32;
+constexpr double kFirstCacheBytes = 128;    // a cycle and multiprocessor
+constexpr double kCyclesAnInstruction = 3;  // of one warp: the next is issued 4 cycles later where it needs the last, else at once
+constexpr int kAssumedRegisters = 48;       // of a kernel without machine code: a map's has 20 to 40, a reduction's up to 128
+
+double number(std::int64_t n) { return static_cast<double>(n); }
+
+/// Blocks that one multiprocessor holds at once.
+std::int64_t resident_blocks(const Grid& grid, const KernelResources& resources, const MultiprocessorLimits& limits) {
+  const std::int64_t threads = std::max(grid.threads, 1);
+  const std::int64_t registers = (resources.registers ? resources.registers : kAssumedRegisters) * quotient_up(threads, 32) * 32;
+  const std::int64_t shared = std::max(resources.shared_bytes, grid.shared_bytes + 1024);  // a KiB is the system's
+  return std::max<std::int64_t>(
+      std::min({std::int64_t{limits.blocks}, limits.threads / threads, limits.registers / registers, limits.shared_bytes / shared}),
+      1);
+}
+
+/// The times that a kernel would take if one of the limits were the only one.
+class KernelTimes {
+ public:
+  KernelTimes(const Grid& grid, const KernelResources& resources, const DeviceRates& rates) : rates_(rates) {
+    const double blocks = number(std::max<std::int64_t>(grid.blocks, 1));
+    const double at_once = number(resident_blocks(grid, resources, rates.limits) * rates.multiprocessors);
+    waves_ = blocks / at_once;
+    resident_ = std::min(blocks, at_once);
+    threads_ = resident_ * grid.threads;
+    // The last wave takes as long as a full one, but for kernels of one wave, which take what its fullest multiprocessor does.
+    const double shares = std::ceil(blocks / number(rates.multiprocessors)) * number(rates.multiprocessors) / blocks;
+    unevenness_ = waves_ <= 1 ? shares : std::ceil(waves_) / waves_;
+  }
+
+  double waves() const { return waves_; }
+
+  void add(const Traffic& traffic, double bytes, double tensor_rate) {
+    const bool rereads = traffic.pass_bytes * resident_ > rates_.l2_capacity;
+    take((bytes + traffic.fragment_bytes + (rereads ? traffic.reread_bytes : 0)) / rates_.copy_bytes, Limit::copy);
+    take(traffic.l1_bytes / (number(rates_.multiprocessors) * kFirstCacheBytes * rates_.clock), Limit::l1);
+    take(traffic.l2_bytes / rates_.l2_bytes, Limit::l2);
+    take((traffic.waits * rates_.load_seconds + traffic.cache_waits * rates_.l2_seconds) / threads_, Limit::waits);
+    const double warps = std::max(threads_ / kWarp / number(rates_.multiprocessors) / kWarpsACycle, 1.0);  // of a scheduler
+    const double share = std::min(rates_.issue_share, warps / kCyclesAnInstruction);
+    const double slots = number(rates_.multiprocessors) * kWarpsACycle * kWarp * rates_.clock * share;
+    take(traffic.instructions / slots * unevenness_, Limit::issue);
+    if (traffic.mma_flops > 0) take(traffic.mma_flops / tensor_rate * unevenness_, Limit::tensor_cores);
+  }
+  void take(double seconds, Limit limit) {
+    if (seconds <= seconds_) return;
+    seconds_ = seconds;
+    limit_ = limit;
+  }
+  double seconds() const { return seconds_; }
+  Limit limit() const { return limit_; }
+
+ private:
+  const DeviceRates& rates_;
+  double waves_ = 0, resident_ = 0, threads_ = 0, unevenness_ = 1, seconds_ = 0;
+  Limit limit_ = Limit::copy;
+};
+
+double product_rate(DType dtype, const DeviceRates& rates, bool tf32) {
+  return dtype == DType::f32 && tf32 ? rates.tf32 : rates.flops(dtype);
+}
+
+KernelResources resources_of(int kernel, const EstimateOptions& options) {
+  const auto k = static_cast<std::size_t>(kernel);
+  return k < options.resources.size() ? options.resources[k] : KernelResources{};
+}
+
+StepEstimate kernel_estimate(const KernelLaunch& launch, const KernelWork& work, double bytes, double flops, DType dtype,
+                             const DeviceRates& rates, const EstimateOptions& options) {
+  KernelTimes times(launch.grid, resources_of(launch.kernel, options), rates);
+  times.add(work.traffic, bytes, rates.flops(dtype) * rates.mma_share);
+  if (work.traffic.mma_flops == 0) times.take(flops / rates.flops(dtype), Limit::fma);
+  // Until the first values are there nothing moves, and the kernel before is over.
+  const double start = rates.launch_seconds + (times.limit() == Limit::waits ? 0 : rates.load_seconds);
+  return {.seconds = times.seconds() + start, .limit = times.limit(), .waves = times.waves()};
+}
+
+struct Extents {
+  double m = 0, n = 0, k = 0, batches = 1;
+  double flops() const { return 2 * m * n * k * batches; }
+};
+struct Tile {
+  double m = 0, n = 0;
+};
+constexpr std::array<Tile, 9> kTiles = {
+    {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}, {64, 64}, {32, 64}}};
+
+/// Bytes that come from the second cache for each flop of a tile, of which a cluster's two share one operand.
+double bytes_a_flop(const Tile& tile, double element) {
+  return std::min(2 * tile.m + tile.n, tile.m + 2 * tile.n) * element / (4 * tile.m * tile.n);
+}
+
+/// At best over the tiles and the splits of k.
+double tiled_seconds(const Extents& e, double element, double rate, const DeviceRates& rates) {
+  constexpr double kLead = 128;  // of k: a tile's pipeline is filled and drained
+  constexpr double kLeastSplit = 256;
+  constexpr int kMostSplits = 16;
+  const double processors = number(rates.multiprocessors);
+  double best = 0;
+  for (const Tile& tile : kTiles) {
+    const double drawn = std::min(rate, rates.l2_bytes / bytes_a_flop(tile, element)) / processors;
+    for (double splits = 1; splits <= kMostSplits && (splits == 1 || e.k / splits >= kLeastSplit); ++splits) {
+      const double tiles = std::ceil(e.m / tile.m) * std::ceil(e.n / tile.n) * e.batches * splits;
+      const double tile_seconds = 2 * tile.m * tile.n * (e.k / splits + kLead) / drawn;
+      const double sums = splits > 1 ? 2 * splits * e.m * e.n * e.batches * 4 / rates.copy_bytes + rates.launch_seconds : 0;
+      const double seconds = std::ceil(tiles / processors) * tile_seconds + sums;
+      if (best == 0 || seconds < best) best = seconds;
+    }
+  }
+  return best;
+}
+
+/// A product by the library, and what follows it as a kernel.
+StepEstimate product_estimate(const MatmulCall& call, const StepCost& cost, const DeviceRates& rates,
+                              const EstimateOptions& options) {
+  const double rate = product_rate(call.dtype, rates, options.tf32);
+  const double by_bytes = (cost.bytes - cost.after_bytes) / rates.copy_bytes, by_tiles = library_product_seconds(call, rate, rates);
+  StepEstimate made{.seconds = std::max(by_bytes, by_tiles) + rates.launch_seconds,
+                    .limit = by_bytes > by_tiles              ? Limit::copy
+                             : rate > rates.flops(DType::f32) ? Limit::tensor_cores
+                                                              : Limit::fma};
+  if (!call.epilogue || call.epilogue->library) return made;
+  made.seconds += kernel_estimate(call.epilogue->after, cost.after, cost.after_bytes, 0, DType::f32, rates, options).seconds;
+  return made;
+}
+
+/// A convolution by the generated kernels.
+StepEstimate convolution_estimate(const ConvolutionCall& call, const StepCost& cost, const DeviceRates& rates,
+                                  const EstimateOptions& options) {
+  StepEstimate made;
+  const auto& launches = call.generated.launches;
+  double blocks = 0;
+  for (const runtime::ProductLaunch& launch : launches) blocks += number(launch.grid.blocks);
+  for (const runtime::ProductLaunch& launch : launches) {
+    const double share = number(launch.grid.blocks) / std::max(blocks, 1.0);
+    KernelTimes times(launch.grid, resources_of(launch.kernel, options), rates);
+    Traffic traffic;
+    // Each step along k is loaded while the one before is computed, into registers: one wait for each.
+    const double side = cuda::convolution_tile(launch.grid.threads);
+    traffic.cache_waits = cost.flops * share / (2 * side * side * cuda::kConvolutionStep) * launch.grid.threads;
+    if (cuda::uses_tensor_cores(call.dtype)) {
+      traffic.mma_flops = cost.flops * share;
+      traffic.instructions =
+          traffic.mma_flops / cuda::kMmaFlops * kWarp * cuda::convolution_instructions(call.kind, launch.grid.threads);
+    } else {
+      traffic.instructions = cost.flops * share / 2 * cuda::kInstructionsAnFma;
+    }
+    times.add(traffic, cost.bytes * share, rates.flops(call.dtype) * rates.mma_share);
+    if (times.seconds() > made.seconds) made.limit = times.limit(), made.waves = times.waves();
+    made.seconds += times.seconds() + rates.launch_seconds;
+  }
+  return made;
+}
+
+}  // namespace
+
+std::string_view name_of(Limit limit) {
+  static constexpr std::array<std::string_view, 7> kNames = {"copy", "L1", "L2", "waits", "issue", "mma", "fma"};
+  return kNames[static_cast<std::size_t>(limit)];
+}
+
+double library_product_seconds(const MatmulCall& call, double rate, const DeviceRates& rates) {
+  double batches = 1;
+  for (const std::int64_t extent : call.batch) batches *= number(extent);
+  const Extents extents{number(call.m), number(call.n), number(call.k), batches};
+  // What the rate was measured with has its own tiles, waves and ends.
+  const Extents measured{8192, 8192, 8192, 1};
+  const auto seconds = [&](const Extents& e) { return tiled_seconds(e, number(size_of(call.dtype)), rate, rates); };
+  return seconds(extents) * (measured.flops() / rate / seconds(measured));
+}
+
+StepEstimate estimate(const Step& step, const StepCost& cost, const DeviceRates& rates, const EstimateOptions& options) {
+  StepEstimate made = runtime::visit_step(
+      step,
+      [&](const KernelLaunch& launch) {
+        return kernel_estimate(launch, cost.work, cost.bytes, cost.flops, cost.dtype, rates, options);
+      },
+      [&](const MatmulCall& call) { return product_estimate(call, cost, rates, options); },
+      [&](const ConvolutionCall& call) { return convolution_estimate(call, cost, rates, options); },
+      [&](const CollectiveCall&) { return StepEstimate{.seconds = cost.seconds(rates) + rates.launch_seconds}; });
+  made.floor = options.tf32 && cost.work.family <= Family::convolution && cost.dtype == DType::f32
+                   ? std::max(cost.flops / rates.tf32, cost.bytes / rates.copy_bytes)
+                   : cost.seconds(rates);
+  return made;
+}
+
+}  // namespace gcomp::codegen
