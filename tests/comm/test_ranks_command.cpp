@@ -65,7 +65,7 @@ TEST_F(RanksCommand, WriteWhatOneProcessWrites) {
   for (const Words& flags : cases) {
     const std::string one = folder_ / "one.onnx";
     ASSERT_EQ(train("12", joined(flags, {"--micro-batches", "8", "--out", one})).exit_code, 0);
-    for (const char* ranks : {"2", "4", "8"}) {
+    for (const char* ranks : {"1", "2", "4", "8"}) {
       const std::string out = folder_ / (std::string(ranks) + ".onnx");
       const CommandResult result = train("12", joined(flags, {"--ranks", ranks, "--out", out}));
       ASSERT_EQ(result.exit_code, 0) << result.errors;

@@ -40,7 +40,7 @@ void train_rank(const TrainFlags& flags, const Console& console, const OpenedRan
 constexpr std::int64_t kShardsOfRanks = 8;
 
 /// Into how many a step is cut where the command line does not say: as the run that goes on was, whoever ran it, else in eight
-/// where there are ranks, so that their number changes nothing.
+/// where there are ranks, be it one, so that their number changes nothing.
 std::int64_t micro_batches_of(const TrainFlags& flags, bool has_ranks) {
   if (!flags.run.run_dir.empty() && flags.run.resume) {
     std::ifstream file(std::filesystem::path(flags.run.run_dir) / "config.json");
@@ -54,12 +54,13 @@ std::int64_t micro_batches_of(const TrainFlags& flags, bool has_ranks) {
 
 void settle_micro_batches(TrainFlags& flags, Communicator* communicator) {
   if (flags.micro_batches_given || is_artifact(flags.model)) return;
+  const bool has_ranks = communicator || flags.ranks.ranks > 0;
   const driver::Ranks ranks(communicator);
-  const std::int64_t settled = std::stoll(ranks.from_first(std::to_string(micro_batches_of(flags, communicator != nullptr))));
+  const std::int64_t settled = std::stoll(ranks.from_first(std::to_string(micro_batches_of(flags, has_ranks))));
   if (settled == flags.step.micro_batches) return;
   flags.step.micro_batches = settled;
   nlohmann::json config = nlohmann::json::parse(flags.config_json);
-  config["micro-batches"] = {{"value", settled}, {"from", communicator ? "several ranks" : "the run directory"}};
+  config["micro-batches"] = {{"value", settled}, {"from", has_ranks ? "ranks" : "the run directory"}};
   flags.config_json = config.dump();
 }
 
