@@ -62,6 +62,12 @@ bool needs_wide_indices(const FlatNest& nest) {
   return wide;
 }
 
+int power_of_two_above(std::int64_t least, int most) {
+  int power = 1;
+  while (power < least && power < most) power *= 2;
+  return power;
+}
+
 std::vector<const Store*> stores_where(const FlatNest& nest, const std::function<bool(const Store&)>& accept) {
   std::vector<const Store*> found;
   for (const Store& store : nest.stores)

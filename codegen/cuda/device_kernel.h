@@ -62,6 +62,9 @@ class DeviceKernel {
 /// Whether some index of the nest, or a position in its buffers, may exceed 32 bits.
 bool needs_wide_indices(const FlatNest& nest);
 
+/// The least power of two that is not below `least`, but `most` where that is less.
+int power_of_two_above(std::int64_t least, int most);
+
 std::vector<const Store*> stores_where(const FlatNest& nest, const std::function<bool(const Store&)>& accept);
 
 // One function for each kind of schedule, in emit_KIND.cpp.

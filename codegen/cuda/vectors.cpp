@@ -17,7 +17,7 @@ constexpr std::int64_t kWordBytes = 16;
 struct Stream {
   Index index;
   DType dtype = DType::f32;
-  bool guarded = false;
+  bool guarded = false;  ///< or not to be read apart for another reason
 
   bool moves_along(int axis) const { return index.uses(axis); }
   bool fits(int axis, std::int64_t width) const {
@@ -35,7 +35,7 @@ void add_reads(const TermPtr& term, std::unordered_set<TermPtr, TermHash, TermEq
   for (const TermPtr& argument : term->arguments) add_reads(argument, seen, reads);
 }
 
-std::vector<Stream> streams_of(const FlatNest& nest) {
+std::vector<Stream> streams_of(const FlatNest& nest, int axis) {
   std::vector<Stream> streams;
   std::unordered_set<TermPtr, TermHash, TermEqual> unguarded, seen;
   for (const Statement& s : nest.statements)
@@ -43,20 +43,35 @@ std::vector<Stream> streams_of(const FlatNest& nest) {
   for (const Statement& s : nest.statements) {
     for_each_term(s.value, [&](const TermPtr& t) {
       if (t->kind == Term::Kind::read && seen.insert(t).second)
-        streams.push_back({t->indices[0], t->dtype, unguarded.count(t) == 0});
+        streams.push_back({t->indices[0], t->dtype, unguarded.count(t) == 0 || (computed_axes(nest, t) >> axis & 1)});
     });
   }
   for (const Store& store : nest.stores) streams.push_back({store.at, nest.results[at(store.result)], false});
   return streams;
 }
 
-/// The widest vector that divides the axis and suits at least half of the bytes that move along it.
-int choose_width(const FlatNest& nest, int axis) {
-  const std::vector<Stream> streams = streams_of(nest);
+/// The size of the largest element of what moves at most points: broadcasts and what is left of sums come from caches.
+std::size_t widest_element(const FlatNest& nest, const std::vector<Stream>& streams, int axis) {
+  const auto points = [&](const Index& index) {
+    double count = 1;
+    for (int a = 0; at(a) < nest.extents.size(); ++a)
+      if (index.uses(a)) count *= static_cast<double>(nest.extents[at(a)]);
+    return count;
+  };
+  double most = 0;
+  for (const Stream& s : streams)
+    if (s.fits(axis, 1)) most = std::max(most, points(s.index));
   std::size_t widest = 1;
   for (const Stream& s : streams)
-    if (s.fits(axis, 1)) widest = std::max(widest, size_of(s.dtype));
-  for (std::int64_t width = std::min<std::int64_t>(8, kWordBytes / static_cast<std::int64_t>(widest)); width > 1; width /= 2) {
+    if (s.fits(axis, 1) && 2 * points(s.index) > most) widest = std::max(widest, size_of(s.dtype));
+  return widest;
+}
+
+/// The widest vector that divides the axis and suits at least half of the bytes that move along it.
+int choose_width(const FlatNest& nest, int axis, std::int64_t most) {
+  const std::vector<Stream> streams = streams_of(nest, axis);
+  const auto widest = static_cast<std::int64_t>(widest_element(nest, streams, axis));
+  for (std::int64_t width = std::min(most, kWordBytes / widest); width > 1; width /= 2) {
     if (nest.extents[at(axis)] % width != 0) continue;
     std::size_t vectorized = 0, single = 0;
     for (const Stream& s : streams)
@@ -73,6 +88,16 @@ std::vector<TermPtr> unguarded_reads(const TermPtr& term) {
   std::unordered_set<TermPtr, TermHash, TermEqual> seen;
   add_reads(term, seen, reads);
   return reads;
+}
+
+std::uint64_t computed_axes(const FlatNest& nest, const TermPtr& read) {
+  std::uint64_t axes = 0;
+  if (!read->indices[0].has_loaded()) return axes;
+  for_each_term(read, [&](const TermPtr& t) {
+    if (t->kind == Term::Kind::local)
+      for (int a : nest.statements[at(t->slot)].axes) axes |= std::uint64_t{1} << a;
+  });
+  return axes;
 }
 
 Index at_origin(const Index& index, int axis) {
@@ -110,11 +135,11 @@ int extract_statement(FlatNest& nest, const TermPtr& term, std::vector<int> axes
   return number;
 }
 
-Vectors vectorize(FlatNest& nest, int vector_axis) {
+Vectors vectorize(FlatNest& nest, int vector_axis, int most) {
   Vectors vectors;
   vectors.stores.assign(nest.stores.size(), false);
   if (vector_axis < 0) return vectors;
-  vectors.width = choose_width(nest, vector_axis);
+  vectors.width = choose_width(nest, vector_axis, most);
   if (vectors.width == 1) return vectors;
   std::vector<Stream> stores;
   for (const Store& store : nest.stores) stores.push_back({store.at, nest.results[at(store.result)], false});
@@ -124,7 +149,9 @@ Vectors vectorize(FlatNest& nest, int vector_axis) {
   std::unordered_set<TermPtr, TermHash, TermEqual> seen;
   for (const Statement& s : nest.statements)
     for (const TermPtr& read : unguarded_reads(s.value))
-      if (Stream{read->indices[0], read->dtype, false}.fits(vectors.lane_axis, vectors.width) && seen.insert(read).second)
+      if (Stream{read->indices[0], read->dtype, (computed_axes(nest, read) >> vectors.lane_axis & 1) != 0}.fits(vectors.lane_axis,
+                                                                                                                vectors.width) &&
+          seen.insert(read).second)
         reads.push_back(read);
   for (const TermPtr& read : reads) vectors.reads.push_back(extract_statement(nest, read, axes_of(nest, read)));
   return vectors;

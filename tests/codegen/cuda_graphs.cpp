@@ -134,6 +134,28 @@ void add_columns(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("many_short_columns", [](Builder& b) {
     return std::vector{b.sum(b.input({DType::f32, {8, 17, 16400}}, "x"), {1})};
   }));
+  // A round of eight rows whose last is not whole, vectors that do not fill a block, and rows that end before threads do.
+  all.push_back(pattern("columns_bf16", [](Builder& b) {
+    return std::vector{b.sum(b.input({DType::bf16, {2, 1000, 72}}, "x"), {1}), b.max(b.input({DType::bf16, {1100, 8}}, "y"), {0})};
+  }));
+  all.push_back(pattern("columns_of_bytes", [](Builder& b) {
+    return std::vector{b.sum(b.cast(b.input({DType::u8, {77, 64}}, "x"), DType::i64), {0}),
+                       b.sum(b.input({DType::f64, {50, 2}}, "y"), {0})};
+  }));
+  all.push_back(pattern("column_positions", [](Builder& b) {
+    return std::vector{b.apply(ops::kArgMax, {b.input({DType::f32, {700, 12}}, "x")}, {{"axes", std::vector<std::int64_t>{0}}})};
+  }));
+  // Sums of a row's elements weighted by one number each, and of looked up rows: what a layer norm's gradients are.
+  all.push_back(pattern(
+      "columns_of_looked_up_rows",
+      [](Builder& b) {
+        Var x = b.gather(b.input({DType::f32, {30, 48}}, "table"), b.input({DType::i64, {200}}, "ids"), 0);
+        Var w = b.input({DType::f32, {200}}, "w"), dy = b.cast(b.input({DType::bf16, {200, 48}}, "dy"), DType::f32);
+        Var z = dy * x * b.broadcast(b.reshape(w, {200, 1}), {200, 48});
+        return std::vector{b.sum(z, {0}), b.sum(dy, {0}), z * 2.0};
+      },
+      29));
+  all.push_back(pattern("softmax_columns_bf16", [](Builder& b) { return std::vector{softmax(b, DType::bf16, {3, 150, 40}, 1)}; }));
   all.push_back(with_gradients("batch_norm", [](Builder& b) {
     return std::vector{b.apply_many(
         ops::kBatchNorm,

@@ -66,6 +66,18 @@ extern "C" __global__ void saturate(const double* p0, signed char* p1, unsigned 
   p4[threadIdx.x] = gc_to_i64(p0[threadIdx.x]);
   p5[threadIdx.x] = gc_to_u64(p0[threadIdx.x]);
 }
+template <int kColumns, int kRows, int kLanes>
+GC_DEVICE void sum_columns(const int* from, int* to) {
+  __shared__ int shared[gc_joined_values<kColumns, kRows, kLanes>];
+  int x[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) x[lane] = from[threadIdx.x * kLanes + lane];
+  gc_combine_columns<kColumns, kRows>(x, gc_combine_sum(), shared);
+  for (int lane = 0; lane < kLanes; ++lane) to[threadIdx.x * kLanes + lane] = x[lane];
+}
+extern "C" __global__ void columns_8_32_4(const int* p0, int* p1) { sum_columns<8, 32, 4>(p0, p1); }
+extern "C" __global__ void columns_4_8_8(const int* p0, int* p1) { sum_columns<4, 8, 8>(p0, p1); }
+extern "C" __global__ void columns_1_64_2(const int* p0, int* p1) { sum_columns<1, 64, 2>(p0, p1); }
+extern "C" __global__ void columns_64_4_1(const int* p0, int* p1) { sum_columns<64, 4, 1>(p0, p1); }
 extern "C" __global__ void philox(uint4* p0) {
   p0[0] = gc_philox(0, uint4{0, 0, 0, 0});
   p0[1] = gc_philox(0x0123456789abcdefull, uint4{1, 2, 3, 4});
@@ -83,7 +95,8 @@ class CudaShim : public testing::Test {
     module_ = std::make_unique<HostModule>(
         std::string(codegen::cuda::prelude()) + kKernels,
         std::vector<std::string>{"block_sums", "shuffles", "early_exit", "split_barrier", "lost_lane", "misaligned", "overrun",
-                                 "shared_rubbish", "widen", "narrow", "saturate", "philox", "matches"});
+                                 "shared_rubbish", "widen", "narrow", "saturate", "philox", "matches", "columns_8_32_4",
+                                 "columns_4_8_8", "columns_1_64_2", "columns_64_4_1"});
   }
   static void TearDownTestSuite() { module_.reset(); }
 
@@ -217,6 +230,24 @@ TEST_F(CudaShim, PhiloxGivesItsPublishedWords) {
             (std::vector<std::uint32_t>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const auto expected = philox4x32_10({1, 2, 3, 4}, philox_key(0x0123456789abcdefull));
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(found[4 + i], expected[i]);
+}
+
+// Within a warp, across warps with several columns in each, and with columns wider than a warp.
+TEST_F(CudaShim, JoinsColumnsOfLanes) {
+  struct Case {
+    const char* kernel;
+    unsigned columns, rows, lanes;
+  };
+  for (const auto& [kernel, columns, rows, lanes] : {Case{"columns_8_32_4", 8, 32, 4}, Case{"columns_4_8_8", 4, 8, 8},
+                                                     Case{"columns_1_64_2", 1, 64, 2}, Case{"columns_64_4_1", 64, 4, 1}}) {
+    const std::size_t width = std::size_t{columns} * lanes;
+    std::vector<int> x(width * rows), found(width * rows), expected(width * rows);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<int>(i * i % 1001);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      for (std::size_t row = 0; row < rows; ++row) expected[i] += x[row * width + i % width];
+    launch(kernel, 1, columns * rows, x.data(), found.data());
+    EXPECT_EQ(found, expected) << kernel;
+  }
 }
 
 TEST_F(CudaShim, ListsMatchesInOrder) {
