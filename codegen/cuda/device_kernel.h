@@ -28,6 +28,10 @@ class DeviceKernel {
   /// Declares a variable for each axis from a row-major position over them, and binds it.
   void bind_axes(const std::string& position, const std::vector<int>& axes);
 
+  /// Where a read vector begins, as a pointer.
+  std::string vector_place(const Vectors& vectors, int read);
+  /// Under which a read vector may be loaded; "" where it always may.
+  std::string read_condition(const Vectors& vectors, int read);
   /// Declares an array for each vector and loads it. `count` is the number of elements left, "" where vectors are always whole.
   void load_vectors(const Vectors& vectors, const std::vector<int>& reads, const std::string& count = {});
   /// Writes the lanes of a vector: `each_lane` inside the loop over them, then the stores. Without vectors there is one lane.

@@ -5,12 +5,14 @@
 #include "codegen/cuda/prelude_memory.h"
 #include "codegen/cuda/prelude_random.h"
 #include "codegen/cuda/prelude_scalar.h"
+#include "codegen/cuda/reciprocals.h"
 
 namespace gcomp::codegen::cuda {
 namespace {
 
 EmittedKernel emit_fixed(FlatNest nest, Expansion expansion) {
   const Schedule plan = schedule(nest, expansion);
+  if (plan.kind == ScheduleKind::map || plan.kind == ScheduleKind::rows) multiply_by_reciprocals(nest, plan.vector_axis);
   switch (plan.kind) {
     case ScheduleKind::map:
       return plan.transposed_axis >= 0 ? emit_transpose(std::move(nest), plan) : emit_map(std::move(nest), plan);

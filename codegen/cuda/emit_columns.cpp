@@ -5,8 +5,8 @@
 #include <map>
 
 #include "codegen/cuda/count_traffic.h"
-#include "codegen/cuda/device_kernel.h"
 #include "codegen/cuda/reduction_text.h"
+#include "codegen/cuda/round.h"
 #include "codegen/cuda/row_cache.h"
 #include "ir/base/integers.h"
 
@@ -19,17 +19,8 @@ namespace {
 constexpr int kColumnThreads = 256, kMostColumnThreads = 512;
 constexpr std::int64_t kEnoughThreads = 1 << 16;  // of the grid: the largest devices run twice as many at once
 constexpr int kLineVectors = 8;                   // vectors of 16 bytes that fill a line of the cache
-constexpr std::int64_t kRoundBytes = 96;          // that a thread has in flight at least, where registers allow
-constexpr int kMostRounds = 8;                    // rows of a round
 constexpr std::int64_t kRegisters = 88;           // for totals and what is loaded, so that a thread takes at most 128
 constexpr std::size_t kLaneBytes = 32;            // of one total over the lanes of a thread
-
-/// The reads of a nest by how they are loaded, as statements.
-struct ColumnReads {
-  std::vector<int> kept;     ///< vectors that are the same in every row: loaded once
-  std::vector<int> vectors;  ///< vectors of each row
-  std::vector<int> singles;  ///< one element of each row
-};
 
 /// How the points of a nest fall to threads.
 struct ColumnGroup {
@@ -40,54 +31,12 @@ struct ColumnGroup {
   int threads() const { return columns * rows; }
 };
 
-/// Splits what is read into kinds. Single elements become statements of their own too, but for those that lie strided across a
-/// vector.
-ColumnReads column_reads(FlatNest& nest, const Vectors& vectors, std::uint64_t reduced) {
-  ColumnReads reads;
-  for (int number : vectors.reads) {
-    const TermPtr& read = nest.statements[at(number)].value;
-    const bool kept = (read->axes & reduced) == 0 && computed_axes(nest, read) == 0;
-    (kept ? reads.kept : reads.vectors).push_back(number);
-  }
-  std::vector<TermPtr> singles;
-  const auto is_known = [&](const TermPtr& read) {
-    return std::any_of(singles.begin(), singles.end(), [&](const TermPtr& known) { return compare(known, read) == 0; });
-  };
-  for (std::size_t s = 0; s < nest.statements.size(); ++s) {
-    if (contains(vectors.reads, static_cast<int>(s))) continue;
-    for (const TermPtr& read : unguarded_reads(nest.statements[s].value)) {
-      const std::uint64_t lanes = vectors.lane_axis < 0 ? 0 : std::uint64_t{1} << vectors.lane_axis;
-      const std::uint64_t axes = read->axes | computed_axes(nest, read);
-      if ((axes & reduced) != 0 && (axes & lanes) == 0 && !is_known(read)) singles.push_back(read);
-    }
-  }
-  for (const TermPtr& read : singles) reads.singles.push_back(extract_statement(nest, read, axes_of(nest, read)));
-  return reads;
-}
-
-/// Bytes that the vectors of one row take, and the registers of what a thread holds throughout and for each row of a round.
-struct ColumnCost {
-  std::int64_t row_bytes = 0, held = 0, of_row = 0;
-};
-
-ColumnCost cost_of(const FlatNest& nest, const Vectors& vectors, const ColumnReads& reads) {
-  const auto registers = [](std::size_t bytes) { return quotient_up(static_cast<std::int64_t>(bytes), 4); };
-  const auto lanes = static_cast<std::size_t>(vectors.width);
-  ColumnCost cost;
+/// Registers that the totals of a thread take.
+std::int64_t total_registers(const FlatNest& nest, int lanes) {
+  std::int64_t registers = 0;
   for (const Statement& s : nest.statements)
-    if (s.kind == Statement::Kind::reduce) cost.held += registers(lanes * total_size(s));
-  for (int number : reads.kept) cost.held += registers(lanes * size_of(compute_type(nest.statements[at(number)].dtype)));
-  for (int number : reads.vectors) {
-    const std::size_t bytes = lanes * size_of(nest.statements[at(number)].dtype);
-    cost.row_bytes += static_cast<std::int64_t>(bytes);
-    cost.of_row += registers(bytes);
-  }
-  for (int number : reads.singles) {
-    const std::size_t bytes = size_of(compute_type(nest.statements[at(number)].dtype));
-    if (vectors.width == 1) cost.row_bytes += static_cast<std::int64_t>(bytes);
-    cost.of_row += registers(bytes);
-  }
-  return cost;
+    if (s.kind == Statement::Kind::reduce) registers += lanes * quotient_up(static_cast<std::int64_t>(total_size(s)), 4);
+  return registers;
 }
 
 /// Lanes whose totals leave room in shared memory.
@@ -96,13 +45,6 @@ int most_lanes(const FlatNest& nest) {
   for (const Statement& s : nest.statements)
     if (s.kind == Statement::Kind::reduce) largest = std::max(largest, total_size(s));
   return static_cast<int>(std::min<std::size_t>(8, kLaneBytes / largest));
-}
-
-/// Rows of a round, a power of two.
-int round_of(const ColumnCost& cost, std::int64_t row) {
-  int round = power_of_two_above(quotient_up(kRoundBytes, std::max<std::int64_t>(cost.row_bytes, 1)), kMostRounds);
-  while (round > 1 && (round > row || cost.held + round * cost.of_row > kRegisters)) round /= 2;
-  return round;
 }
 
 ColumnGroup choose_group(std::int64_t vectors, std::int64_t others, std::int64_t row, int round) {
@@ -119,7 +61,7 @@ ColumnGroup choose_group(std::int64_t vectors, std::int64_t others, std::int64_t
 class ColumnWriter {
  public:
   ColumnWriter(const FlatNest& nest, const Schedule& schedule, const ColumnGroup& group, const Vectors& vectors,
-               const ColumnReads& reads, bool wide)
+               const RowReads& reads, bool wide)
       : nest_(nest), schedule_(schedule), group_(group), vectors_(vectors), reads_(reads), wide_(wide), kernel_(nest, wide) {}
 
   EmittedKernel run() {
@@ -153,7 +95,7 @@ class ColumnWriter {
     for (int phase = 0; phase < schedule_.phases; ++phase) {
       const std::vector<TermPtr> roots = roots_of_phase(nest_, schedule_, phase);
       if (roots.empty()) continue;
-      counter.add_pass(roots, {}, quotient_up(kernel_.points(schedule_.reduced), group_.rows), group_.round);
+      counter.add_pass(roots, {}, quotient_up(row_, group_.rows), group_.round);
       if (group_.rows > 1) counter.add_barrier();
     }
     counter.add_stores(stores_where(nest_, [](const Store&) { return true; }));
@@ -161,6 +103,7 @@ class ColumnWriter {
   }
 
   void open_block() {
+    row_ = kernel_.points(schedule_.reduced);
     const std::int64_t vectors = kernel_.extent(schedule_.vector_axis), blocks = quotient_up(vectors, group_.columns);
     kernel_.set_launch(blocks * kernel_.points(schedule_.outer), group_.threads());
     w().line(concat("gc_index x = (gc_index)(blockIdx.x % ", blocks, "u) * ", group_.columns, " + threadIdx.x % ", group_.columns,
@@ -194,37 +137,17 @@ class ColumnWriter {
   /// A pass over the rows.
   void write_rounds(const std::vector<TermPtr>& roots, const std::vector<const Store*>& stores,
                     const std::function<void()>& each_lane) {
-    const std::vector<int> vectors = needed_statements(nest_, roots, reads_.vectors, {}),
-                           singles = needed_statements(nest_, roots, reads_.singles, {});
-    const std::int64_t row = kernel_.points(schedule_.reduced), step = std::int64_t{group_.rows} * group_.round;
-    const std::string end = live_.empty() ? std::to_string(row) + "u" : concat("(", live_, " ? ", row, "u : 0u)");
-    w().open(concat("for (", count_type(), " first = y; first < ", end, "; first += ", step, ")"), "#pragma unroll 1");
-    std::map<int, std::string> names;
-    for (int number : vectors) {
-      const TermPtr& read = statement(number).value;
-      w().line(concat("gc_vector<", storage_type_text(read->dtype), ", ", vectors_.width, "> ", names[number] = w().fresh("a"), "[",
-                      group_.round, "];"));
-    }
-    for (int number : singles)
-      w().line(concat(compute_type_text(statement(number).dtype), " ", names[number] = w().fresh("b"), "[", group_.round, "];"));
-
-    int scopes = open_round(row);
-    for (int number : vectors) {
-      const TermPtr& read = statement(number).value;
-      w().line(concat("gc_fetch_vector(p", read->slot, " + (", w().index(at_origin(read->indices[0], vectors_.lane_axis)), "), ",
-                      names[number], "[q]);"));
-    }
-    for (int number : singles) w().line(concat(names[number], "[q] = ", w().value(statement(number).value), ";"));
+    Round round(kernel_, vectors_, needed_statements(nest_, roots, reads_.vectors, {}),
+                needed_statements(nest_, roots, reads_.singles, {}), group_.round);
+    const std::string end = live_.empty() ? std::to_string(row_) + "u" : concat("(", live_, " ? ", row_, "u : 0u)");
+    w().open(concat("for (", count_type(), " first = y; first < ", end, "; first += ", group_.rows * group_.round, ")"),
+             "#pragma unroll 1");
+    round.declare();
+    int scopes = open_round(round);
+    round.fetch();
     for (; scopes > 0; --scopes) w().close();
-
-    scopes = open_round(row);
-    for (int number : vectors) {
-      const std::string values = w().fresh("a");
-      w().line(concat(compute_type_text(statement(number).dtype), " ", values, "[", vectors_.width, "];"));
-      w().line(concat("gc_unpack_vector(", names[number], "[q], ", values, ");"));
-      w().bind_array(number, values, nest_.axis(vectors_.lane_axis));
-    }
-    for (int number : singles) w().bind_local(number, names[number] + "[q]");
+    scopes = open_round(round);
+    round.take();
     std::vector<int> loop_axes = kept_axes();
     loop_axes.insert(loop_axes.end(), schedule_.reduced.begin(), schedule_.reduced.end());
     kernel_.write_lanes(vectors_, stores, loop_axes, each_lane);
@@ -233,11 +156,11 @@ class ColumnWriter {
   }
 
   /// Over the rows of a round; returns how many scopes it opened.
-  int open_round(std::int64_t row) {
-    w().open(concat("for (int q = 0; q < ", group_.round, "; ++q)"), "#pragma unroll");
+  int open_round(Round& round) {
+    round.open();
     w().line(concat("const ", count_type(), " r = first + q * ", group_.rows, ";"));
-    const bool whole = row % (std::int64_t{group_.rows} * group_.round) == 0;
-    if (!whole) w().open(concat("if (r < ", row, "u)"));
+    const bool whole = row_ % (std::int64_t{group_.rows} * group_.round) == 0;
+    if (!whole) w().open(concat("if (r < ", row_, "u)"));
     kernel_.bind_axes("r", schedule_.reduced);
     return whole ? 1 : 2;
   }
@@ -303,9 +226,10 @@ class ColumnWriter {
   const Schedule& schedule_;
   const ColumnGroup group_;
   const Vectors& vectors_;
-  const ColumnReads& reads_;
+  const RowReads& reads_;
   bool wide_;
   DeviceKernel kernel_;
+  std::int64_t row_ = 1;
   std::string live_;
   std::map<std::string, std::string> shared_;  // by type
 };
@@ -322,15 +246,15 @@ EmittedKernel emit_columns(FlatNest nest, const Schedule& given) {
   // The widest vectors whose totals and reads fit the registers.
   for (int most = most_lanes(nest);; most /= 2) {
     FlatNest tried = nest;
-    const Vectors vectors = vectorize(tried, given.vector_axis, most);
-    const ColumnReads reads = column_reads(tried, vectors, reduced);
-    const ColumnCost cost = cost_of(tried, vectors, reads);
-    const int round = round_of(cost, row);
-    if (vectors.width > 1 && cost.held + round * cost.of_row > kRegisters) continue;
+    const Vectors vectors = vectorize(tried, given.vector_axis, {.most = most, .tail = false, .apart = {}});
+    const RowReads reads = row_reads(tried, vectors, reduced);
+    const RowCost cost = row_cost(tried, vectors, reads);
+    const std::int64_t left = kRegisters - cost.kept_registers - total_registers(tried, vectors.width);
+    if (vectors.width > 1 && cost.registers > left) continue;
     Schedule schedule = given;
     schedule.phase.resize(tried.statements.size(), 0);
     schedule.per_element.resize(tried.statements.size(), true);
-    const ColumnGroup group = choose_group(tried.extents[at(given.vector_axis)], others, row, round);
+    const ColumnGroup group = choose_group(tried.extents[at(given.vector_axis)], others, row, choose_round(cost, row, left));
     return ColumnWriter(tried, schedule, group, vectors, reads, wide).run();
   }
 }

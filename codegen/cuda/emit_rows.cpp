@@ -59,7 +59,7 @@ class RowWriter {
   std::string count_type() const { return wide_ ? "unsigned long long" : "unsigned"; }
 
   void open_rows() {
-    row_ = kernel_.points(row_axes());
+    row_ = kernel_.points(row_axes()) - (vectors_.tail > 0 ? 1 : 0);
     const std::int64_t rows = kernel_.points(schedule_.outer), rows_a_block = group_.threads / group_.size;
     kernel_.set_launch(quotient_up(rows, rows_a_block), group_.threads);
     std::string row = "blockIdx.x";
@@ -124,6 +124,15 @@ class RowWriter {
     return scopes;
   }
 
+  /// What follows the row's whole vectors is one more step of the lane whose turn it is.
+  int open_last_vector() {
+    w().open(concat("if (", DeviceKernel::all_of({live_, concat("lane == ", row_ % group_.size)}), ")"));
+    if (keeps_row()) w().line(concat("const int k = ", row_ / group_.size, ";"));
+    w().line(concat("const ", count_type(), " r = ", row_, ";"));
+    kernel_.bind_axes("r", row_axes());
+    return 1;
+  }
+
   /// Where this element of a kept row lies in its array.
   std::string cached(std::size_t c) {
     const std::string slot =
@@ -156,20 +165,25 @@ class RowWriter {
         stores_where(nest_, [&](const Store& store) { return last && schedule_.per_element[at(store.statement)]; });
     std::vector<int> loop_axes = schedule_.outer;
     for (int a : row_axes()) loop_axes.push_back(a);
-    int scopes = open_row_loop();
-    kernel_.load_vectors(vectors_, needed_statements(nest_, roots, vectors_.reads, known));
-    kernel_.write_lanes(vectors_, stores, loop_axes, [&] { write_element(phase, reductions, totals); });
-    for (; scopes > 0; --scopes) w().close();
+    const std::vector<int> reads = needed_statements(nest_, roots, vectors_.reads, known);
+    const auto write_vector = [&](const Vectors& vectors, int scopes) {
+      kernel_.load_vectors(vectors, reads);
+      kernel_.write_lanes(vectors, stores, loop_axes, [&] { write_element(phase, reductions, totals); });
+      for (; scopes > 0; --scopes) w().close();
+    };
+    write_vector(vectors_, open_row_loop());
+    if (vectors_.tail > 0) write_vector(vectors_.last(), open_last_vector());
     for (std::size_t i = 0; i < reductions.size(); ++i) combine_total(reductions[i], totals[i]);
   }
 
   void declare_arrays(int phase) {
+    const std::int64_t slots = quotient_up(row_ + (vectors_.tail > 0 ? 1 : 0), group_.size);
     arrays_.resize(cache_.statements.size());
     for (std::size_t c = 0; c < cache_.statements.size(); ++c) {
       if (cache_.phase[c] != phase) continue;
       arrays_[c] = w().fresh("c");
       w().line(
-          concat(compute_type_text(statement(cache_.statements[c]).dtype), " ", arrays_[c], "[", steps() * vectors_.width, "];"));
+          concat(compute_type_text(statement(cache_.statements[c]).dtype), " ", arrays_[c], "[", slots * vectors_.width, "];"));
     }
   }
 
@@ -240,7 +254,7 @@ class RowWriter {
   const RowCache& cache_;
   bool wide_;
   DeviceKernel kernel_;
-  std::int64_t row_ = 1;
+  std::int64_t row_ = 1;  ///< whole vectors
   std::string live_;
   std::vector<std::string> arrays_;            // by kept statement
   std::map<std::string, std::string> shared_;  // by type
@@ -266,7 +280,7 @@ EmittedKernel emit_rows(FlatNest nest, const Schedule& given) {
   if (schedule.vector_axis >= 0) row *= nest.extents[at(schedule.vector_axis)];
   RowCache cache;
   if (schedule.phases > 1 && row > 0 && row <= kKeptRow) cache = make_row_cache(nest, schedule);
-  const Vectors vectors = vectorize(nest, schedule.vector_axis);
+  const Vectors vectors = vectorize(nest, schedule.vector_axis, {.most = 8, .tail = schedule.reduced.empty(), .apart = {}});
   schedule.phase.resize(nest.statements.size(), 0);
   schedule.per_element.resize(nest.statements.size(), true);
   Group group = choose_group(rows, row / vectors.width);

@@ -1,5 +1,8 @@
 #include "tests/codegen/cuda_graphs.h"
 
+#include <functional>
+
+#include "ir/base/integers.h"
 #include "ir/builder.h"
 #include "ir/expand.h"
 #include "ir/ops/table.h"
@@ -45,10 +48,10 @@ void lower(Graph& graph) {
   passes::fuse(graph);
 }
 
-using Build = std::vector<Var> (*)(Builder&);
+using Build = std::function<std::vector<Var>(Builder&)>;
 
 /// A graph whose outputs are what `build` gives; lowered.
-LabelledGraph pattern(std::string label, Build build, int largest = 2) {
+LabelledGraph pattern(std::string label, const Build& build, int largest = 2) {
   LabelledGraph made{label, Graph(label), -1, 1, largest};
   Builder b(made.graph);
   for (const Var& output : build(b)) made.graph.outputs().push_back(output.value);
@@ -57,7 +60,7 @@ LabelledGraph pattern(std::string label, Build build, int largest = 2) {
 }
 
 /// The output and the gradients of its squared sum with respect to all float inputs; lowered.
-LabelledGraph with_gradients(std::string label, Build build, int largest = 2) {
+LabelledGraph with_gradients(std::string label, const Build& build, int largest = 2) {
   LabelledGraph made{label, Graph(label), -1, 1, largest};
   Builder b(made.graph);
   const Var y = build(b)[0];
@@ -73,9 +76,8 @@ LabelledGraph with_gradients(std::string label, Build build, int largest = 2) {
   return made;
 }
 
-Var softmax(Builder& b, DType dtype, Shape shape, std::int64_t axis) {
-  return b.apply(ops::kSoftmax, {b.input({dtype, shape}, "x")}, {{"axis", axis}});
-}
+Var softmax_of(Builder& b, Var x, std::int64_t axis) { return b.apply(ops::kSoftmax, {x}, {{"axis", axis}}); }
+Var softmax(Builder& b, DType dtype, Shape shape, std::int64_t axis) { return softmax_of(b, b.input({dtype, shape}, "x"), axis); }
 
 Var layer_norm(Builder& b, DType dtype, Shape shape) {
   const Shape row{shape.back()};
@@ -93,6 +95,12 @@ void add_rows(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("softmax_read_again", [](Builder& b) { return std::vector{softmax(b, DType::f32, {2, 20000}, 1)}; }));
   all.push_back(pattern("softmax_f16", [](Builder& b) { return std::vector{softmax(b, DType::f16, {5, 512}, 1)}; }));
   all.push_back(pattern("softmax_middle_axis", [](Builder& b) { return std::vector{softmax(b, DType::f32, {2, 20, 33}, 1)}; }));
+  // Rows that lie in longer ones and end within a vector: kept in registers of a warp and of a block, and read again.
+  for (const std::int64_t width : {131, 1001, 20003})
+    all.push_back(pattern(concat("softmax_ends_within_a_vector_", width), [width](Builder& b) {
+      Var x = b.input({DType::bf16, {3, round_up(width, 8)}}, "x");
+      return std::vector{b.pad(softmax_of(b, b.cast(b.slice_axis(x, 1, 0, width), DType::f32), 1), {0, 0}, {0, 8}, 0)};
+    }));
   all.push_back(with_gradients("softmax_gradient", [](Builder& b) { return std::vector{softmax(b, DType::f32, {6, 48}, 1)}; }));
   all.push_back(with_gradients("layer_norm", [](Builder& b) { return std::vector{layer_norm(b, DType::f32, {7, 96})}; }));
   all.push_back(with_gradients("layer_norm_wide", [](Builder& b) { return std::vector{layer_norm(b, DType::f32, {3, 2048})}; }));
@@ -196,6 +204,19 @@ void add_views(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("pad_and_concat", [](Builder& b) {
     Var x = b.input({DType::f32, {6, 40}}, "x"), y = b.input({DType::f32, {6, 24}}, "y");
     return std::vector{b.pad(b.concat({x, y}, 1), {1, 0}, {0, 8}, -1)};
+  }));
+  // All lanes of a vector come from one part, or from none.
+  all.push_back(pattern("parts_of_vectors", [](Builder& b) {
+    Var x = b.input({DType::bf16, {6, 40}}, "x"), y = b.input({DType::bf16, {6, 24}}, "y"), z = b.input({DType::bf16, {6, 8}}, "z");
+    return std::vector{b.pad(b.concat({x, y, z}, 1), {1, 8}, {2, 16}, -1)};
+  }));
+  // The gradient of a loss over rows that end within a vector, stored in rows that do not: reads behind the row's end are in
+  // bounds.
+  all.push_back(pattern("padded_loss_gradient", [](Builder& b) {
+    Var x = b.cast(b.slice_axis(b.input({DType::bf16, {7, 136}}, "x"), 1, 0, 133), DType::f32);
+    const auto each = [&](Var v) { return b.broadcast(b.reshape(v, {7, 1}), {7, 133}); };
+    Var p = ops::kExp(x - each(b.input({DType::f32, {7}}, "maximum"))) / each(ops::kExp(b.input({DType::f32, {7}}, "sum")));
+    return std::vector{b.cast(b.pad(p * each(b.input({DType::f32, {7}}, "scale")), {0, 0}, {0, 3}, 0), DType::bf16)};
   }));
   all.push_back(pattern("slices", [](Builder& b) {
     Var x = b.input({DType::f32, {8, 64}}, "x");
