@@ -139,7 +139,7 @@ std::string DeviceKernel::read_condition(const Vectors& vectors, int read) {
   if (const auto found = vectors.guards.find(read); found != vectors.guards.end())
     for (const Side& side : found->second) {
       const std::string condition = writer_.conditions(side.conditions);
-      conditions.push_back(side.holds ? "(" + condition + ")" : "!(" + condition + ")");
+      conditions.push_back(side.holds ? condition : "!(" + condition + ")");
     }
   return all_of(conditions);
 }

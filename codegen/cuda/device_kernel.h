@@ -79,5 +79,6 @@ EmittedKernel emit_rows(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_columns(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_scan(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_scatter(FlatNest nest);
+EmittedKernel emit_scatter_ranges(FlatNest nest);
 
 }  // namespace gcomp::codegen::cuda

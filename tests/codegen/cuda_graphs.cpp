@@ -105,6 +105,14 @@ void add_rows(std::vector<LabelledGraph>& all) {
   all.push_back(with_gradients("layer_norm", [](Builder& b) { return std::vector{layer_norm(b, DType::f32, {7, 96})}; }));
   all.push_back(with_gradients("layer_norm_wide", [](Builder& b) { return std::vector{layer_norm(b, DType::f32, {3, 2048})}; }));
   all.push_back(with_gradients("layer_norm_bf16", [](Builder& b) { return std::vector{layer_norm(b, DType::bf16, {2, 4, 64})}; }));
+  // Stores with reads of their own in steps of a kept row, of which the last round and the last step are not whole.
+  all.push_back(pattern("layer_norm_residual", [](Builder& b) {
+    Var y = layer_norm(b, DType::f32, {5, 1100}) + b.input({DType::f32, {5, 1100}}, "residual");
+    return std::vector{y, b.cast(y, DType::bf16)};
+  }));
+  all.push_back(pattern("softmax_residual", [](Builder& b) {
+    return std::vector{softmax(b, DType::f32, {16, 17000}, 1) + b.input({DType::f32, {16, 17000}}, "residual")};
+  }));
   all.push_back(with_gradients(
       "cross_entropy",
       [](Builder& b) {
@@ -184,6 +192,17 @@ void add_views(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("transpose_f16", [](Builder& b) {
     return std::vector{b.transpose(b.input({DType::f16, {2, 65, 72}}, "x"), {0, 2, 1}) + 1.0};
   }));
+  // Vectors on both sides, with a sum; and rows that end within a vector but lie in longer ones.
+  all.push_back(pattern("transpose_bf16", [](Builder& b) {
+    Var x = b.transpose(b.input({DType::bf16, {2, 136, 200}}, "x"), {0, 2, 1});
+    return std::vector{x + b.input({DType::bf16, {2, 200, 136}}, "y")};
+  }));
+  all.push_back(pattern("transpose_cut", [](Builder& b) {
+    return std::vector{b.transpose_last(b.slice_axis(b.input({DType::bf16, {72, 136}}, "x"), 1, 0, 131)) * 2.0};
+  }));
+  all.push_back(pattern("transpose_bytes", [](Builder& b) {
+    return std::vector{b.transpose_last(b.input({DType::u8, {96, 80}}, "x"))};
+  }));
   all.push_back(pattern("transpose_three", [](Builder& b) {
     Var x = b.input({DType::f32, {65, 3, 70}}, "x");
     return std::vector{b.transpose(x, {2, 1, 0}) + b.input({DType::f32, {70, 3, 65}}, "y")};
@@ -259,7 +278,16 @@ void add_positions(std::vector<LabelledGraph>& all) {
                                    {{"axis", std::int64_t{0}}, {"size", std::int64_t{7}}})};
       },
       6));
-  // More updates than are looked through at once, and stretches of them without any for most rows.
+  // Rows of vectors in 16 bits, ranges of several destinations, and most of those without any update.
+  all.push_back(pattern(
+      "scatter_bf16_updates",
+      [](Builder& b) {
+        Var x = b.cast(b.input({DType::bf16, {300, 72}}, "x"), DType::f32) * 0.5;
+        return std::vector{b.apply(ops::kScatterAdd, {b.input({DType::i64, {300}}, "ids"), x},
+                                   {{"axis", std::int64_t{0}}, {"size", std::int64_t{1100}}})};
+      },
+      1099));
+  // More updates than are looked through at once, of single elements.
   all.push_back(pattern(
       "scatter_many",
       [](Builder& b) {
@@ -267,6 +295,23 @@ void add_positions(std::vector<LabelledGraph>& all) {
                                    {{"axis", std::int64_t{0}}, {"size", std::int64_t{900}}})};
       },
       899));
+  // All to the first two destinations: more than a block lists.
+  for (const DType dtype : {DType::f32, DType::i64})
+    all.push_back(pattern(
+        concat("scatter_crowded_", name_of(dtype)),
+        [dtype](Builder& b) {
+          return std::vector{b.apply(ops::kScatterAdd, {b.input({DType::i32, {10000}}, "ids"), b.input({dtype, {10000, 4}}, "x")},
+                                     {{"axis", std::int64_t{0}}, {"size", std::int64_t{600}}})};
+        },
+        1));
+  all.push_back(pattern(
+      "scatter_to_few",
+      [](Builder& b) {
+        Var x = b.cast(b.input({DType::bf16, {3, 500, 40}}, "x"), DType::f32);
+        return std::vector{b.apply(ops::kScatterAdd, {b.input({DType::i64, {1500}}, "ids"), b.reshape(x, {1500, 40})},
+                                   {{"axis", std::int64_t{0}}, {"size", std::int64_t{3}}})};
+      },
+      2));
   all.push_back(pattern("running_sums", [](Builder& b) {
     Var x = b.input({DType::f32, {200, 9}}, "x");
     return std::vector{b.apply(ops::kCumulativeSum, {x * 0.5}, {{"axis", std::int64_t{0}}}),
@@ -318,6 +363,13 @@ void add_scatters(std::vector<LabelledGraph>& all) {
   // Two results: no free axes that serve both.
   nest.outputs.push_back({0, {Index::loaded(read(DType::i64, 0, {row, column}), 5)}, true});
   all.push_back(nest_pattern("scatter_twice", {ids, values}, nest, {{DType::f32, {5, 12}}, {DType::f32, {5}}}, 4));
+  // Two loaded digits.
+  LoopNest pairs;
+  pairs.extents = {9, 12};
+  pairs.statements = {update};
+  pairs.outputs = {{0, {Index::loaded(read(DType::i64, 0, {row}), 5), Index::loaded(read(DType::i64, 2, {row}), 3), column}, true}};
+  all.push_back(
+      nest_pattern("scatter_two_digits", {{DType::i64, {9}}, values, {DType::i64, {9}}}, pairs, {{DType::f32, {5, 3, 12}}}, 2));
   // Overlapping windows: the same element from several axes.
   nest.outputs = {{0, {row + column}, true}};
   all.push_back(nest_pattern("scatter_overlapping", {ids, values}, nest, {{DType::f32, {25}}}, 4));

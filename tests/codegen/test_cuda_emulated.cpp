@@ -26,9 +26,11 @@ TEST(CudaEmulated, PatternsReachEveryPathOfTheEmitter) {
   cuda_shim::KernelRunner runner;
   for (const LabelledGraph& g : pattern_graphs()) runner.add_kernels(g.graph);
   for (const char* mark : {"gc_combine_lanes<16>", "gc_combine_lanes<32>", "gc_combine_block<", "gc_combine_columns<", "gc_best<",
-                           "gc_load_vector(", "gc_fetch_vector(", "gc_store_vector(", "gc_list_matches<", "__shared__ float tile",
-                           "__shared__ gc_f16 tile", "gc_segment(", "if (threadIdx.x == 0)", ") gc_load_vector(",
-                           "gc_divide((0x1p+0f), ", "gc_clamped(", "gc_philox_uniform(", "#pragma unroll 4"}) {
+                           "gc_load_vector(", "gc_fetch_vector(", "gc_store_vector(",
+
+                           "gc_list_updates<", "gc_sort_updates<", "__shared__ float tile", "__shared__ gc_f16 tile", "gc_segment(",
+                           "if (threadIdx.x == 0)", ") gc_load_vector(", "gc_divide((0x1p+0f), ", "gc_clamped(",
+                           "gc_philox_uniform(", "#pragma unroll 4"}) {
     const auto has = [&](const runtime::Kernel& kernel) { return kernel.text.find(mark) != std::string::npos; };
     EXPECT_TRUE(std::any_of(runner.kernels().begin(), runner.kernels().end(), has)) << mark;
   }

@@ -1,6 +1,7 @@
 // The emulator itself: it computes what a device would, and reports what a device would leave undefined.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -82,10 +83,18 @@ extern "C" __global__ void philox(uint4* p0) {
   p0[0] = gc_philox(0, uint4{0, 0, 0, 0});
   p0[1] = gc_philox(0x0123456789abcdefull, uint4{1, 2, 3, 4});
 }
-extern "C" __global__ void matches(const int* p0, int* p1) {
-  __shared__ int list[128], counts[4];
-  const int count = gc_list_matches<128>(p0[threadIdx.x] == 1, list, counts);
-  p1[threadIdx.x] = (int)threadIdx.x < count ? list[threadIdx.x] : -1;
+extern "C" __global__ void updates(const int* p0, int* p1, int* p2) {
+  __shared__ int places[512], starts[9], tallies[32], counts[4];
+  __shared__ unsigned short keys[512], order[512];
+  int listed = 0;
+  for (int base = 0; base < 512; base += 256) {
+    int found[2];
+    for (int k = 0; k < 2; ++k) found[k] = p0[base + ((int)threadIdx.x / 32 * 2 + k) * 32 + (int)threadIdx.x % 32];
+    listed = gc_list_updates<128>(found, base, listed, places, keys, counts);
+  }
+  gc_sort_updates<128, 8>(keys, listed, order, starts, tallies);
+  for (int i = (int)threadIdx.x; i < listed; i += 128) p1[i] = places[order[i]];
+  if (threadIdx.x < 9) p2[threadIdx.x] = starts[threadIdx.x];
 }
 )";
 
@@ -95,7 +104,7 @@ class CudaShim : public testing::Test {
     module_ = std::make_unique<HostModule>(
         std::string(codegen::cuda::prelude()) + kKernels,
         std::vector<std::string>{"block_sums", "shuffles", "early_exit", "split_barrier", "lost_lane", "misaligned", "overrun",
-                                 "shared_rubbish", "widen", "narrow", "saturate", "philox", "matches", "columns_8_32_4",
+                                 "shared_rubbish", "widen", "narrow", "saturate", "philox", "updates", "columns_8_32_4",
                                  "columns_4_8_8", "columns_1_64_2", "columns_64_4_1"});
   }
   static void TearDownTestSuite() { module_.reset(); }
@@ -250,12 +259,18 @@ TEST_F(CudaShim, JoinsColumnsOfLanes) {
   }
 }
 
-TEST_F(CudaShim, ListsMatchesInOrder) {
-  std::vector<int> x(128), found(128), expected;
-  for (int i = 0; i < 128; ++i)
-    if ((x[static_cast<std::size_t>(i)] = i * i % 7 == 2)) expected.push_back(i);
-  expected.resize(128, -1);
-  launch("matches", 1, 128, x.data(), found.data());
+TEST_F(CudaShim, ListsUpdatesAndSortsThemByDestination) {
+  std::vector<int> keys(512), found(512, -1), starts(9), expected;
+  for (int i = 0; i < 512; ++i) keys[static_cast<std::size_t>(i)] = i * i % 11 < 8 ? i * i % 11 : -1;
+  for (int i = 0; i < 512; ++i)
+    if (keys[static_cast<std::size_t>(i)] >= 0) expected.push_back(i);
+  const auto key = [&](int update) { return keys[static_cast<std::size_t>(update)]; };
+  std::stable_sort(expected.begin(), expected.end(), [&](int a, int b) { return key(a) < key(b); });
+  launch("updates", 1, 128, keys.data(), found.data(), starts.data());
+  for (int k = 0; k <= 8; ++k)
+    EXPECT_EQ(starts[static_cast<std::size_t>(k)],
+              std::count_if(expected.begin(), expected.end(), [&](int u) { return key(u) < k; }));
+  expected.resize(512, -1);
   EXPECT_EQ(found, expected);
 }
 

@@ -155,21 +155,3 @@ GC_DEVICE void gc_combine_columns(T (&x)[kLanes], Combine combine, T* shared) {
   for (int lane = 0; lane < kLanes; ++lane) x[lane] = shared[lane * kLane + column];
   __syncthreads();
 }
-
-// Lists the threads of a block that chose something, in order, and returns how many they are. `counts` holds kThreads / 32 values.
-template <int kThreads>
-GC_DEVICE int gc_list_matches(bool chosen, int* list, int* counts) {
-  const unsigned votes = __ballot_sync(0xffffffffu, chosen);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  if (lane == 0) counts[warp] = __popc(votes);
-  __syncthreads();
-  int before = 0, total = 0;
-#pragma unroll
-  for (int w = 0; w < kThreads / 32; ++w) {
-    if (w < warp) before += counts[w];
-    total += counts[w];
-  }
-  if (chosen) list[before + __popc(votes & ((1u << lane) - 1u))] = (int)threadIdx.x;
-  __syncthreads();
-  return total;
-}
