@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kWordBytes = 16;
 constexpr std::int64_t kManyVectors = 32;  // of an axis whose last one need not be whole
 
-bool same(const std::vector<Side>& a, const std::vector<Side>& b) {
+bool same_guards(const std::vector<Side>& a, const std::vector<Side>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Side& x, const Side& y) {
     return x.holds == y.holds && std::equal(x.conditions.begin(), x.conditions.end(), y.conditions.begin(), y.conditions.end(),
                                             [](const Condition& c, const Condition& d) {
@@ -65,7 +65,7 @@ class ReadFinder {
     if (is_new) return found_.push_back({term, ways_[way], false});
     Read& known = found_[found->second];
     if (way == 0) known = {term, {}, false};
-    else if (!known.guards.empty() && !same(known.guards, ways_[way])) known.ambiguous = true;
+    else if (!known.guards.empty() && !same_guards(known.guards, ways_[way])) known.ambiguous = true;
   }
 
   std::vector<Read> found_;
@@ -82,13 +82,6 @@ std::vector<Read> reads_of(const FlatNest& nest, const std::vector<int>& apart =
   return finder.found();
 }
 
-bool fits(const Index& index, int axis, std::int64_t width) {
-  if (index.coefficient_of(axis) != 1 || index.uses_nonlinearly(axis) || index.constant() % width != 0) return false;
-  return std::all_of(index.parts().begin(), index.parts().end(), [&](const Index::Part& part) {
-    return (part.atom.kind == IndexAtom::Kind::axis && part.atom.axis == axis) || part.coefficient % width == 0;
-  });
-}
-
 /// Whether all lanes stand on the same side of the guards, which say what they say without being guarded themselves.
 bool is_uniform(const std::vector<Side>& guards, int lane_axis) {
   for (std::size_t g = 0; g < guards.size(); ++g)
@@ -100,7 +93,7 @@ bool is_uniform(const std::vector<Side>& guards, int lane_axis) {
 /// How a read moves as a vector along the lane axis; nothing where it does not.
 std::optional<std::vector<Side>> as_vector(const FlatNest& nest, const Read& read, int lane_axis, std::int64_t width) {
   const Index& index = read.term->indices[0];
-  if (!fits(index, lane_axis, width) || (computed_axes(nest, read.term) >> lane_axis & 1)) return std::nullopt;
+  if (!is_contiguous(index, lane_axis, width) || (computed_axes(nest, read.term) >> lane_axis & 1)) return std::nullopt;
   if (read.guards.empty() || stays_within(nest, read.term)) return std::vector<Side>();
   if (read.ambiguous || index.has_loaded() || !is_uniform(read.guards, lane_axis)) return std::nullopt;
   return read.guards;
@@ -110,7 +103,7 @@ std::optional<std::vector<Side>> as_vector(const FlatNest& nest, const Read& rea
 std::int64_t widest_element(const FlatNest& nest, const std::vector<Read>& reads, int axis) {
   std::vector<std::pair<double, std::size_t>> streams;  // points, size
   const auto add = [&](const Index& index, DType dtype) {
-    if (!fits(index, axis, 1)) return;
+    if (!is_contiguous(index, axis, 1)) return;
     double points = 1;
     for (int a = 0; at(a) < nest.extents.size(); ++a)
       if (index.uses(a)) points *= static_cast<double>(nest.extents[at(a)]);
@@ -141,7 +134,7 @@ bool suits(const FlatNest& nest, const std::vector<Read>& reads, int lane_axis, 
     if (index.uses(lane_axis)) (is_vector ? vectorized : single) += size_of(dtype);
   };
   for (const Read& read : reads) add(read.term->indices[0], read.term->dtype, as_vector(nest, read, lane_axis, width).has_value());
-  for (const Store& store : nest.stores) add(store.at, nest.results[at(store.result)], fits(store.at, lane_axis, width));
+  for (const Store& store : nest.stores) add(store.at, nest.results[at(store.result)], is_contiguous(store.at, lane_axis, width));
   return vectorized > 0 && vectorized >= single;
 }
 
@@ -165,6 +158,13 @@ void add_unguarded(const TermPtr& term, std::unordered_set<TermPtr, TermHash, Te
 }
 
 }  // namespace
+
+bool is_contiguous(const Index& index, int axis, std::int64_t width) {
+  if (index.coefficient_of(axis) != 1 || index.uses_nonlinearly(axis) || index.constant() % width != 0) return false;
+  return std::all_of(index.parts().begin(), index.parts().end(), [&](const Index::Part& part) {
+    return (part.atom.kind == IndexAtom::Kind::axis && part.atom.axis == axis) || part.coefficient % width == 0;
+  });
+}
 
 std::vector<TermPtr> unguarded_reads(const TermPtr& term) {
   std::vector<TermPtr> reads;
@@ -239,7 +239,7 @@ Vectors vectorize(FlatNest& nest, int vector_axis, const VectorOptions& options)
     vectors.width = vectors.lanes = static_cast<int>(width);
     vectors.tail = static_cast<int>(extent % width);
     vectors.lane_axis = lane_axis;
-    for (std::size_t i = 0; i < split.stores.size(); ++i) vectors.stores[i] = fits(split.stores[i].at, lane_axis, width);
+    for (std::size_t i = 0; i < split.stores.size(); ++i) vectors.stores[i] = is_contiguous(split.stores[i].at, lane_axis, width);
     extract_reads(split, reads, vectors);
     nest = std::move(split);
     break;

@@ -44,6 +44,9 @@ struct VectorOptions {
 /// statement of its own.
 Vectors vectorize(FlatNest& nest, int vector_axis, const VectorOptions& options = {});
 
+/// Whether vectors of `width` along an axis lie side by side and aligned.
+bool is_contiguous(const ir::Index& index, int axis, std::int64_t width);
+
 /// Makes a term a map statement over `axes` and replaces it by that statement wherever it stands; returns its number.
 int extract_statement(FlatNest& nest, const ir::TermPtr& term, std::vector<int> axes);
 
