@@ -204,20 +204,24 @@ void DeviceKernel::set_launch(std::int64_t blocks, int threads) {
 EmittedKernel DeviceKernel::finish(bool variable_length) {
   const std::size_t operands = nest_.operands.size(), buffers = operands + nest_.results.size();
   const auto type_of = [&](std::size_t i) {
-    if (i >= operands) return concat(storage_type_text(nest_.results[i - operands]), "*");
-    // No result lies over an operand of another size (ir/memory_plan.h). Said so, its reads need not wait for earlier stores.
-    const bool apart = std::none_of(nest_.results.begin(), nest_.results.end(),
-                                    [&](DType result) { return size_of(result) == size_of(nest_.operands[i]); });
-    return concat("const ", storage_type_text(nest_.operands[i]), apart ? "* __restrict__" : "*");
+    return i >= operands ? concat(storage_type_text(nest_.results[i - operands]), "*")
+                         : concat("const ", storage_type_text(nest_.operands[i]), "*");
+  };
+  // No result lies over an operand of another size (ir/memory_plan.h). Said so, its reads need not wait for earlier stores.
+  const auto qualifier_of = [&](std::size_t i) {
+    const bool apart = i < operands && std::none_of(nest_.results.begin(), nest_.results.end(),
+                                                    [&](DType result) { return size_of(result) == size_of(nest_.operands[i]); });
+    return apart ? " __restrict__" : "";
   };
   std::string parameters, body = concat("typedef ", wide_ ? "long long" : "int", " gc_index;\n");
   if (variable_length) {
     parameters = "const SegmentTable* table, ";
     body += "const int segment = gc_segment(table);\nconst long long extent = table->extents[segment];\n";
     for (std::size_t i = 0; i < buffers; ++i)
-      body += concat(type_of(i), " p", i, " = (", type_of(i), ")table->pointers[segment * ", buffers, " + ", i, "];\n");
+      body += concat(type_of(i), qualifier_of(i), " p", i, " = (", type_of(i), ")table->pointers[segment * ", buffers, " + ", i,
+                     "];\n");
   } else {
-    for (std::size_t i = 0; i < buffers; ++i) parameters += concat(type_of(i), " p", i, ", ");
+    for (std::size_t i = 0; i < buffers; ++i) parameters += concat(type_of(i), qualifier_of(i), " p", i, ", ");
   }
   EmittedKernel kernel;
   kernel.may_fault = writer_.may_fault();

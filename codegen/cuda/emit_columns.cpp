@@ -47,7 +47,7 @@ int most_lanes(const FlatNest& nest) {
   return static_cast<int>(std::min<std::size_t>(8, kLaneBytes / largest));
 }
 
-ColumnGroup choose_group(std::int64_t vectors, std::int64_t others, std::int64_t row, int round) {
+ColumnGroup choose_column_group(std::int64_t vectors, std::int64_t others, std::int64_t row, int round) {
   ColumnGroup group;
   group.round = round;
   // Rows of threads as the device needs them to be full, each with a round of its own.
@@ -254,7 +254,7 @@ EmittedKernel emit_columns(FlatNest nest, const Schedule& given) {
     Schedule schedule = given;
     schedule.phase.resize(tried.statements.size(), 0);
     schedule.per_element.resize(tried.statements.size(), true);
-    const ColumnGroup group = choose_group(tried.extents[at(given.vector_axis)], others, row, choose_round(cost, row, left));
+    const ColumnGroup group = choose_column_group(tried.extents[at(given.vector_axis)], others, row, choose_round(cost, row, left));
     return ColumnWriter(tried, schedule, group, vectors, reads, wide).run();
   }
 }

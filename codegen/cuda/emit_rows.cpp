@@ -5,8 +5,8 @@
 #include <map>
 
 #include "codegen/cuda/count_traffic.h"
-#include "codegen/cuda/device_kernel.h"
 #include "codegen/cuda/reduction_text.h"
+#include "codegen/cuda/round.h"
 #include "codegen/cuda/row_cache.h"
 #include "ir/base/integers.h"
 
@@ -22,6 +22,7 @@ constexpr std::int64_t kManyBlocks = 1024;            // enough to fill the larg
 constexpr std::int64_t kWarpRow = 512;                // vectors that one warp still covers well
 constexpr int kUnrolled = 4;                          // turns of a loop over a row that is not kept
 constexpr int kUnrolledLoads = 8;                     // of a kept row: about as many as the compiler keeps in flight
+constexpr std::int64_t kRowRegisters = 88;            // for what is kept of a row and what is on its way
 
 /// The threads that share a row.
 struct Group {
@@ -77,10 +78,11 @@ class RowWriter {
     kernel_.bind_axes(rows > 1 ? row : "0", schedule_.outer);
   }
 
+  std::string row_end() const { return live_.empty() ? std::to_string(row_) + "u" : concat("(", live_, " ? ", row_, "u : 0u)"); }
   bool keeps_row() const { return !cache_.statements.empty(); }
   std::int64_t steps() const { return quotient_up(row_, group_.size); }
 
-  /// Turns of the loop over the row whose loads come before their uses.
+  /// Turns of a loop over the row without stores whose loads come before their uses.
   std::int64_t turns_at_once() const {
     if (keeps_row()) return std::min<std::int64_t>(steps(), kUnrolledLoads);
     return row_ > 8 * group_.size ? kUnrolled : 1;
@@ -97,7 +99,9 @@ class RowWriter {
     for (int phase = 0; phase < schedule_.phases; ++phase) {
       const auto [roots, known] = evaluated(phase);
       if (roots.empty()) continue;
-      counter.add_pass(roots, known, steps(), turns_at_once());
+      const bool stores = !element_stores(phase).empty();
+      counter.add_pass(roots, known, steps(),
+                       stores ? round_of(needed_statements(nest_, roots, vectors_.reads, known)) : turns_at_once());
       if (group_.is_block()) counter.add_barrier();
     }
     counter.add_stores(stores_where(nest_, [](const Store&) { return true; }));
@@ -116,8 +120,7 @@ class RowWriter {
         ++scopes;
       }
     } else {
-      const std::string end = live_.empty() ? std::to_string(row_) + "u" : concat("(", live_, " ? ", row_, "u : 0u)");
-      w().open(concat("for (", count_type(), " r = lane; r < ", end, "; r += ", group_.size, ")"),
+      w().open(concat("for (", count_type(), " r = lane; r < ", row_end(), "; r += ", group_.size, ")"),
                turns_at_once() > 1 ? concat("#pragma unroll ", kUnrolled) : "");
     }
     kernel_.bind_axes("r", row_axes());
@@ -151,6 +154,12 @@ class RowWriter {
     return {std::move(roots), std::move(known)};
   }
 
+  /// What a phase stores of each element.
+  std::vector<const Store*> element_stores(int phase) const {
+    const bool last = phase + 1 == schedule_.phases;
+    return stores_where(nest_, [&](const Store& store) { return last && schedule_.per_element[at(store.statement)]; });
+  }
+
   void write_phase(int phase) {
     std::vector<int> reductions;
     for (int s = 0; at(s) < nest_.statements.size(); ++s)
@@ -160,20 +169,63 @@ class RowWriter {
     std::vector<std::string> totals;
     for (int s : reductions) totals.push_back(declare_total(statement(s)));
     declare_arrays(phase);
-    const bool last = phase + 1 == schedule_.phases;
-    const std::vector<const Store*> stores =
-        stores_where(nest_, [&](const Store& store) { return last && schedule_.per_element[at(store.statement)]; });
+    const std::vector<const Store*> stores = element_stores(phase);
     std::vector<int> loop_axes = schedule_.outer;
     for (int a : row_axes()) loop_axes.push_back(a);
     const std::vector<int> reads = needed_statements(nest_, roots, vectors_.reads, known);
+    const auto each_lane = [&] { write_element(phase, reductions, totals); };
     const auto write_vector = [&](const Vectors& vectors, int scopes) {
       kernel_.load_vectors(vectors, reads);
-      kernel_.write_lanes(vectors, stores, loop_axes, [&] { write_element(phase, reductions, totals); });
+      kernel_.write_lanes(vectors, stores, loop_axes, each_lane);
       for (; scopes > 0; --scopes) w().close();
     };
-    write_vector(vectors_, open_row_loop());
+    // Where nothing is stored, all that the loop reads is on its way at once by itself.
+    if (const int rows = stores.empty() ? 1 : round_of(reads); rows > 1) write_rounds(reads, rows, stores, loop_axes, each_lane);
+    else write_vector(vectors_, open_row_loop());
     if (vectors_.tail > 0) write_vector(vectors_.last(), open_last_vector());
     for (std::size_t i = 0; i < reductions.size(); ++i) combine_total(reductions[i], totals[i]);
+  }
+
+  /// How many steps' reads a thread can have on their way beside what it keeps of the row.
+  int round_of(const std::vector<int>& reads) const {
+    std::int64_t kept = 0;
+    for (int number : cache_.statements)
+      kept += steps() * vectors_.width * quotient_up(static_cast<std::int64_t>(size_of(compute_type(statement(number).dtype))), 4);
+    return choose_round(row_cost(nest_, vectors_, {.kept = {}, .vectors = reads, .singles = {}}), steps(), kRowRegisters - kept);
+  }
+
+  /// The pass over whole vectors in rounds of several steps: stores keep later reads waiting.
+  void write_rounds(const std::vector<int>& reads, int rows, const std::vector<const Store*>& stores,
+                    const std::vector<int>& loop_axes, const std::function<void()>& each_lane) {
+    Round round(kernel_, vectors_, reads, {}, rows);
+    if (keeps_row()) w().open(concat("for (int first = 0; first < ", steps(), "; first += ", rows, ")"), "#pragma unroll");
+    else
+      w().open(concat("for (", count_type(), " first = lane; first < ", row_end(), "; first += ", rows * group_.size, ")"),
+               "#pragma unroll 1");
+    round.declare();
+    int scopes = open_round_step(round, rows);
+    round.fetch();
+    for (; scopes > 0; --scopes) w().close();
+    scopes = open_round_step(round, rows);
+    round.take();
+    kernel_.write_lanes(vectors_, stores, loop_axes, each_lane);
+    for (; scopes > 0; --scopes) w().close();
+    w().close();
+  }
+
+  /// Over the steps of a round; returns how many scopes it opened.
+  int open_round_step(Round& round, int rows) {
+    round.open();
+    if (keeps_row()) w().line("const int k = first + q;");
+    w().line(concat("const ", count_type(), " r = ",
+                    keeps_row() ? concat("k * ", group_.size, "u + lane") : concat("first + q * ", group_.size, "u"), ";"));
+    const bool whole = row_ % (std::int64_t{group_.size} * rows) == 0;
+    const std::string inside =
+        DeviceKernel::all_of({keeps_row() ? live_ : "", keeps_row() && steps() % rows != 0 ? concat("k < ", steps()) : "",
+                              whole ? "" : concat("r < ", row_, "u")});
+    if (!inside.empty()) w().open(concat("if (", inside, ")"));
+    kernel_.bind_axes("r", row_axes());
+    return inside.empty() ? 1 : 2;
   }
 
   void declare_arrays(int phase) {
@@ -260,7 +312,7 @@ class RowWriter {
   std::map<std::string, std::string> shared_;  // by type
 };
 
-Group choose_group(std::int64_t rows, std::int64_t vectors_a_row) {
+Group choose_row_group(std::int64_t rows, std::int64_t vectors_a_row) {
   if (vectors_a_row <= 32) return {256, power_of_two_above(vectors_a_row, 32)};
   if (vectors_a_row <= kWarpRow && rows >= kManyBlocks) return {256, 32};
   // About four vectors a thread, more where rows are long.
@@ -283,7 +335,7 @@ EmittedKernel emit_rows(FlatNest nest, const Schedule& given) {
   const Vectors vectors = vectorize(nest, schedule.vector_axis, {.most = 8, .tail = schedule.reduced.empty(), .apart = {}});
   schedule.phase.resize(nest.statements.size(), 0);
   schedule.per_element.resize(nest.statements.size(), true);
-  Group group = choose_group(rows, row / vectors.width);
+  Group group = choose_row_group(rows, row / vectors.width);
   // Registers bound what a thread can keep: 32 elements of each kept value.
   while (!cache.statements.empty() && group.is_block() && group.threads < kMostThreads && row > 32 * group.threads)
     group.threads = group.size = group.threads * 2;

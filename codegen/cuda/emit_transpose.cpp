@@ -170,10 +170,10 @@ class TransposeWriter {
 
   /// Evaluates the tile's points, lanes along the stores.
   void write_points() {
-    const int width = vectors_.width, line = width > 1 ? std::min(kStoreLine, edge_ / width) : kSmallTile;
+    const int width = vectors_.width;
     open_share(width);
-    w().line(concat("const int row = t / ", line, " % ", edge_, ", column = (t % ", line, " + t / ", line * edge_, " * ", line,
-                    ") * ", width, ";"));
+    w().line(concat("const int row = t / ", line(), " % ", edge_, ", column = (t % ", line(), " + t / ", line() * edge_, " * ",
+                    line(), ") * ", width, ";"));
     w().line(concat("const gc_index a = ", width > 1 ? concat("(a0 + column) / ", width) : "a0 + column", ", b = b0 + row;"));
     w().open(concat("if (a < ", kernel_.extent(along()), " && b < ", kernel_.extent(across()), ")"));
     w().bind_axis(along(), "a");

@@ -56,8 +56,9 @@ RowCost row_cost(const FlatNest& nest, const Vectors& vectors, const RowReads& r
 }
 
 int choose_round(const RowCost& cost, std::int64_t rows, std::int64_t registers) {
-  int round = power_of_two_above(quotient_up(kRoundBytes, std::max<std::int64_t>(cost.bytes, 1)), kMostRows);
-  while (round > 1 && (round > rows || round * cost.registers > registers)) round /= 2;
+  const int wanted = power_of_two_above(quotient_up(kRoundBytes, std::max<std::int64_t>(cost.bytes, 1)), kMostRows);
+  int round = static_cast<int>(std::clamp<std::int64_t>(rows, 1, wanted));
+  while (round > 1 && round * cost.registers > registers) round /= 2;
   return round;
 }
 

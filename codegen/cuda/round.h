@@ -33,7 +33,7 @@ struct RowCost {
 };
 RowCost row_cost(const FlatNest& nest, const Vectors& vectors, const RowReads& reads);
 
-/// Rows of a round, a power of two: enough to have `kRoundBytes` on their way, where `rows` and the registers that are left allow.
+/// Rows of a round: enough to have `kRoundBytes` on their way, where `rows` and the registers that are left allow.
 int choose_round(const RowCost& cost, std::int64_t rows, std::int64_t registers);
 
 class Round {

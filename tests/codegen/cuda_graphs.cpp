@@ -8,6 +8,7 @@
 #include "ir/ops/table.h"
 #include "passes/fusion/fuse.h"
 #include "passes/simplify.h"
+#include "passes/training/autocast.h"
 #include "passes/training/differentiate.h"
 #include "passes/training/training.h"
 #include "tests/ops/samples.h"
@@ -375,8 +376,9 @@ void add_scatters(std::vector<LabelledGraph>& all) {
   all.push_back(nest_pattern("scatter_overlapping", {ids, values}, nest, {{DType::f32, {25}}}, 4));
 }
 
-void add_training_step(std::vector<LabelledGraph>& all) {
-  LabelledGraph made{"mlp_step", Graph("mlp_step"), -1, 1, 4};
+/// In bf16, updates of many parameters read gradients of 2 bytes beside states of 4.
+void add_training_step(std::vector<LabelledGraph>& all, DType precision) {
+  LabelledGraph made{concat("mlp_step_", name_of(precision)), Graph("mlp_step"), -1, 1, 4};
   Builder b(made.graph);
   Var x = b.input({DType::f32, {16, 20}}, "x");
   const auto layer = [&](Var in, std::int64_t from, std::int64_t to, const std::string& name) {
@@ -386,6 +388,7 @@ void add_training_step(std::vector<LabelledGraph>& all) {
   };
   Var logits = layer(ops::kRelu(layer(x, 20, 37, "a")), 37, 5, "b");
   made.graph.outputs() = {logits.value};
+  if (precision != DType::f32) passes::autocast(made.graph, {.low = precision});
   passes::make_training_step(made.graph, passes::parse_loss("cross_entropy"), {}, {"a.weight", "a.bias", "b.weight", "b.bias"});
   lower(made.graph);
   all.push_back(std::move(made));
@@ -419,7 +422,7 @@ std::vector<LabelledGraph> pattern_graphs() {
   add_views(all);
   add_positions(all);
   add_scatters(all);
-  add_training_step(all);
+  for (const DType precision : {DType::f32, DType::bf16}) add_training_step(all, precision);
   return all;
 }
 
