@@ -295,9 +295,13 @@ TermPtr value_of(const Statement& s) {
 }
 
 FlatNest flatten(const LoopNest& nest, std::span<const TensorType> operands, std::span<const TensorType> results) {
-  FlatNest flat{
-      .extents = nest.extents, .statements = nest.statements, .stores = {}, .operands = {}, .results = {}, .result_elements = {}};
-  for (const TensorType& type : operands) flat.operands.push_back(type.dtype);
+  FlatNest flat;
+  flat.extents = nest.extents;
+  flat.statements = nest.statements;
+  for (const TensorType& type : operands) {
+    flat.operands.push_back(type.dtype);
+    flat.operand_elements.push_back(type.elements());
+  }
   for (const TensorType& type : results) {
     flat.results.push_back(type.dtype);
     flat.result_elements.push_back(type.elements());

@@ -29,7 +29,7 @@ struct FlatNest {
   std::vector<ir::Statement> statements;
   std::vector<Store> stores;
   std::vector<DType> operands, results;  ///< element types
-  std::vector<std::int64_t> result_elements;
+  std::vector<std::int64_t> operand_elements, result_elements;
 
   ir::Index axis(int number) const { return ir::Index::axis(number, extents[static_cast<std::size_t>(number)]); }
 };

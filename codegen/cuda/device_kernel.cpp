@@ -62,6 +62,12 @@ bool needs_wide_indices(const FlatNest& nest) {
   return wide;
 }
 
+int power_of_two_above(std::int64_t least, int most) {
+  int power = 1;
+  while (power < least && power < most) power *= 2;
+  return power;
+}
+
 std::vector<const Store*> stores_where(const FlatNest& nest, const std::function<bool(const Store&)>& accept) {
   std::vector<const Store*> found;
   for (const Store& store : nest.stores)
@@ -122,13 +128,29 @@ void DeviceKernel::write_stores(const std::vector<const Store*>& stores, const s
   for (const std::string& line : store_lines(stores, loop_axes, condition)) writer_.line(line);
 }
 
+std::string DeviceKernel::vector_place(const Vectors& vectors, int read) {
+  const Term& term = *nest_.statements[at(read)].value;
+  const std::string place = writer_.index(at_origin(term.indices[0], vectors.lane_axis));
+  return concat("p", term.slot, " + ", place.find(' ') == place.npos ? place : "(" + place + ")");
+}
+
+std::string DeviceKernel::read_condition(const Vectors& vectors, int read) {
+  std::vector<std::string> conditions;
+  if (const auto found = vectors.guards.find(read); found != vectors.guards.end())
+    for (const Side& side : found->second) {
+      const std::string condition = writer_.conditions(side.conditions);
+      conditions.push_back(side.holds ? condition : "!(" + condition + ")");
+    }
+  return all_of(conditions);
+}
+
 void DeviceKernel::load_vectors(const Vectors& vectors, const std::vector<int>& reads, const std::string& count) {
+  const std::string left = vectors.lanes < vectors.width ? std::to_string(vectors.lanes) : count;
   for (int number : reads) {
-    const Term& read = *nest_.statements[at(number)].value;
-    const std::string place = writer_.index(at_origin(read.indices[0], vectors.lane_axis)), name = writer_.fresh("a");
-    writer_.line(concat(compute_type_text(read.dtype), " ", name, "[", vectors.width, "];"));
-    writer_.line(concat("gc_load_vector(p", read.slot, " + ", place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name,
-                        count.empty() ? "" : ", " + count, ");"));
+    const std::string place = vector_place(vectors, number), condition = read_condition(vectors, number), name = writer_.fresh("a");
+    writer_.line(concat(compute_type_text(nest_.statements[at(number)].dtype), " ", name, "[", vectors.width, "];"));
+    writer_.line(concat(condition.empty() ? "" : concat("if (", condition, ") "), "gc_load_vector(", place, ", ", name,
+                        left.empty() ? "" : ", " + left, ");"));
     writer_.bind_array(number, name, nest_.axis(vectors.lane_axis));
   }
 }
@@ -143,6 +165,7 @@ void DeviceKernel::write_lanes(const Vectors& vectors, const std::vector<const S
 void DeviceKernel::write_vector_stores(const Vectors& vectors, const std::vector<const Store*>& stores,
                                        const std::vector<int>& loop_axes, const std::function<void()>& each_lane,
                                        const std::string& count) {
+  const std::string left = vectors.lanes < vectors.width ? std::to_string(vectors.lanes) : count;
   std::vector<std::pair<const Store*, std::string>> vectorized;
   std::vector<const Store*> single;
   for (const Store* store : stores) {
@@ -155,7 +178,7 @@ void DeviceKernel::write_vector_stores(const Vectors& vectors, const std::vector
         concat(compute_type_text(nest_.results[at(store->result)]), " ", vectorized.back().second, "[", vectors.width, "];"));
   }
   const std::string lane = writer_.fresh("u");
-  writer_.open(concat("for (int ", lane, " = 0; ", lane, " < ", vectors.width, "; ++", lane, ")"), "#pragma unroll");
+  writer_.open(concat("for (int ", lane, " = 0; ", lane, " < ", vectors.lanes, "; ++", lane, ")"), "#pragma unroll");
   writer_.bind_axis(vectors.lane_axis, lane);
   if (each_lane) each_lane();
   for (const auto& [store, name] : vectorized)
@@ -168,7 +191,7 @@ void DeviceKernel::write_vector_stores(const Vectors& vectors, const std::vector
     const std::string place = writer_.index(at_origin(store->at, vectors.lane_axis)), condition = once(*store, loop_axes);
     const std::size_t parameter = nest_.operands.size() + at(store->result);
     writer_.line(concat(condition.empty() ? "" : "if (" + condition + ") ", "gc_store_vector(p", parameter, " + ",
-                        place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name, count.empty() ? "" : ", " + count,
+                        place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name, left.empty() ? "" : ", " + left,
                         ");"));
   }
 }
@@ -181,20 +204,24 @@ void DeviceKernel::set_launch(std::int64_t blocks, int threads) {
 EmittedKernel DeviceKernel::finish(bool variable_length) {
   const std::size_t operands = nest_.operands.size(), buffers = operands + nest_.results.size();
   const auto type_of = [&](std::size_t i) {
-    if (i >= operands) return concat(storage_type_text(nest_.results[i - operands]), "*");
-    // No result lies over an operand of another size (ir/memory_plan.h). Said so, its reads need not wait for earlier stores.
-    const bool apart = std::none_of(nest_.results.begin(), nest_.results.end(),
-                                    [&](DType result) { return size_of(result) == size_of(nest_.operands[i]); });
-    return concat("const ", storage_type_text(nest_.operands[i]), apart ? "* __restrict__" : "*");
+    return i >= operands ? concat(storage_type_text(nest_.results[i - operands]), "*")
+                         : concat("const ", storage_type_text(nest_.operands[i]), "*");
+  };
+  // No result lies over an operand of another size (ir/memory_plan.h). Said so, its reads need not wait for earlier stores.
+  const auto qualifier_of = [&](std::size_t i) {
+    const bool apart = i < operands && std::none_of(nest_.results.begin(), nest_.results.end(),
+                                                    [&](DType result) { return size_of(result) == size_of(nest_.operands[i]); });
+    return apart ? " __restrict__" : "";
   };
   std::string parameters, body = concat("typedef ", wide_ ? "long long" : "int", " gc_index;\n");
   if (variable_length) {
     parameters = "const SegmentTable* table, ";
     body += "const int segment = gc_segment(table);\nconst long long extent = table->extents[segment];\n";
     for (std::size_t i = 0; i < buffers; ++i)
-      body += concat(type_of(i), " p", i, " = (", type_of(i), ")table->pointers[segment * ", buffers, " + ", i, "];\n");
+      body += concat(type_of(i), qualifier_of(i), " p", i, " = (", type_of(i), ")table->pointers[segment * ", buffers, " + ", i,
+                     "];\n");
   } else {
-    for (std::size_t i = 0; i < buffers; ++i) parameters += concat(type_of(i), " p", i, ", ");
+    for (std::size_t i = 0; i < buffers; ++i) parameters += concat(type_of(i), qualifier_of(i), " p", i, ", ");
   }
   EmittedKernel kernel;
   kernel.may_fault = writer_.may_fault();

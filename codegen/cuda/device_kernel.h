@@ -28,6 +28,10 @@ class DeviceKernel {
   /// Declares a variable for each axis from a row-major position over them, and binds it.
   void bind_axes(const std::string& position, const std::vector<int>& axes);
 
+  /// Where a read vector begins, as a pointer.
+  std::string vector_place(const Vectors& vectors, int read);
+  /// Under which a read vector may be loaded; "" where it always may.
+  std::string read_condition(const Vectors& vectors, int read);
   /// Declares an array for each vector and loads it. `count` is the number of elements left, "" where vectors are always whole.
   void load_vectors(const Vectors& vectors, const std::vector<int>& reads, const std::string& count = {});
   /// Writes the lanes of a vector: `each_lane` inside the loop over them, then the stores. Without vectors there is one lane.
@@ -62,6 +66,9 @@ class DeviceKernel {
 /// Whether some index of the nest, or a position in its buffers, may exceed 32 bits.
 bool needs_wide_indices(const FlatNest& nest);
 
+/// The least power of two that is not below `least`, but `most` where that is less.
+int power_of_two_above(std::int64_t least, int most);
+
 std::vector<const Store*> stores_where(const FlatNest& nest, const std::function<bool(const Store&)>& accept);
 
 // One function for each kind of schedule, in emit_KIND.cpp.
@@ -72,5 +79,6 @@ EmittedKernel emit_rows(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_columns(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_scan(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_scatter(FlatNest nest);
+EmittedKernel emit_scatter_ranges(FlatNest nest);
 
 }  // namespace gcomp::codegen::cuda

@@ -5,12 +5,17 @@
 #include "codegen/cuda/prelude_memory.h"
 #include "codegen/cuda/prelude_random.h"
 #include "codegen/cuda/prelude_scalar.h"
+#include "codegen/cuda/prelude_updates.h"
+#include "codegen/cuda/reciprocals.h"
+#include "codegen/cuda/scatter_shape.h"
 
 namespace gcomp::codegen::cuda {
 namespace {
 
 EmittedKernel emit_fixed(FlatNest nest, Expansion expansion) {
+  sum_over_updates(nest);
   const Schedule plan = schedule(nest, expansion);
+  if (plan.kind == ScheduleKind::map || plan.kind == ScheduleKind::rows) multiply_by_reciprocals(nest, plan.vector_axis);
   switch (plan.kind) {
     case ScheduleKind::map:
       return plan.transposed_axis >= 0 ? emit_transpose(std::move(nest), plan) : emit_map(std::move(nest), plan);
@@ -34,7 +39,7 @@ EmittedKernel emit(const KernelSource& source) {
 }
 
 const char* prelude() {
-  static const std::string text = concat(kScalarPrelude, kMemoryPrelude, kGroupPrelude, kRandomPrelude);
+  static const std::string text = concat(kScalarPrelude, kMemoryPrelude, kGroupPrelude, kUpdatesPrelude, kRandomPrelude);
   return text.c_str();
 }
 

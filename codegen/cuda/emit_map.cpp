@@ -32,6 +32,7 @@ EmittedKernel emit_map(FlatNest nest, const Schedule& schedule) {
   if (points % kMapThreads != 0) w.line(points > 1 ? concat("if (t >= ", points, "u) return;") : "if (threadIdx.x != 0) return;");
   kernel.bind_axes(points > 1 ? "t" : "0", axes);
   kernel.load_vectors(vectors, vectors.reads);
+  for (const TermPtr& read : vectors.early) w.value(read);
   kernel.write_lanes(vectors, all_stores(nest), axes);
   EmittedKernel emitted = kernel.finish();
   const ThreadLayout layout{

@@ -1,8 +1,13 @@
 #include "codegen/cuda/vectors.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <unordered_map>
 #include <unordered_set>
 
+#include "codegen/unswitch.h"
 #include "ir/base/integers.h"
 
 namespace gcomp::codegen::cuda {
@@ -12,67 +17,176 @@ using namespace gcomp::ir;
 namespace {
 
 constexpr std::int64_t kWordBytes = 16;
+constexpr std::int64_t kManyVectors = 32;  // of an axis whose last one need not be whole
 
-/// One stream of elements: what moves at one index.
-struct Stream {
-  Index index;
-  DType dtype = DType::f32;
-  bool guarded = false;
+bool same_guards(const std::vector<Side>& a, const std::vector<Side>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Side& x, const Side& y) {
+    return x.holds == y.holds && std::equal(x.conditions.begin(), x.conditions.end(), y.conditions.begin(), y.conditions.end(),
+                                            [](const Condition& c, const Condition& d) {
+                                              return c.low == d.low && c.high == d.high && c.index == d.index;
+                                            });
+  });
+}
 
-  bool moves_along(int axis) const { return index.uses(axis); }
-  bool fits(int axis, std::int64_t width) const {
-    if (guarded || index.coefficient_of(axis) != 1 || index.uses_nonlinearly(axis) || index.constant() % width != 0) return false;
-    return std::all_of(index.parts().begin(), index.parts().end(), [&](const Index::Part& part) {
-      return (part.atom.kind == IndexAtom::Kind::axis && part.atom.axis == axis) || part.coefficient % width == 0;
-    });
-  }
+/// A read outside of indices, and the guards around it.
+struct Read {
+  TermPtr term;
+  std::vector<Side> guards;
+  bool ambiguous = false;  ///< it stands behind different guards
 };
 
-void add_reads(const TermPtr& term, std::unordered_set<TermPtr, TermHash, TermEqual>& seen, std::vector<TermPtr>& reads) {
+/// Finds the distinct reads of terms.
+class ReadFinder {
+ public:
+  void add(const TermPtr& term) { walk(term, 0); }
+  const std::vector<Read>& found() const { return found_; }
+
+ private:
+  /// Visits each term once for each way to it through guards; `way` numbers them, 0 for none.
+  void walk(const TermPtr& term, std::size_t way) {
+    if (!seen_.emplace(way, term.get()).second) return;
+    if (term->kind == Term::Kind::read) return note(term, way);
+    for (std::size_t i = 0; i < term->arguments.size(); ++i)
+      walk(term->arguments[i], term->kind == Term::Kind::guard ? way_behind(term, i == 0, way) : way);
+  }
+
+  std::size_t way_behind(const TermPtr& guard, bool holds, std::size_t way) {
+    const auto [found, is_new] = numbers_.try_emplace({way, guard.get(), holds}, ways_.size());
+    if (is_new) {
+      std::vector<Side> guards = ways_[way];
+      guards.push_back({guard->conditions, holds});
+      ways_.push_back(std::move(guards));
+    }
+    return found->second;
+  }
+
+  void note(const TermPtr& term, std::size_t way) {
+    const auto [found, is_new] = reads_.try_emplace(term, found_.size());
+    if (is_new) return found_.push_back({term, ways_[way], false});
+    Read& known = found_[found->second];
+    if (way == 0) known = {term, {}, false};
+    else if (!known.guards.empty() && !same_guards(known.guards, ways_[way])) known.ambiguous = true;
+  }
+
+  std::vector<Read> found_;
+  std::vector<std::vector<Side>> ways_{{}};
+  std::map<std::tuple<std::size_t, const Term*, bool>, std::size_t> numbers_;
+  std::unordered_map<TermPtr, std::size_t, TermHash, TermEqual> reads_;
+  std::set<std::pair<std::size_t, const Term*>> seen_;
+};
+
+std::vector<Read> reads_of(const FlatNest& nest, const std::vector<int>& apart = {}) {
+  ReadFinder finder;
+  for (int s = 0; at(s) < nest.statements.size(); ++s)
+    if (!contains(apart, s)) finder.add(nest.statements[at(s)].value);
+  return finder.found();
+}
+
+/// Whether all lanes stand on the same side of the guards, which say what they say without being guarded themselves.
+bool is_uniform(const std::vector<Side>& guards, int lane_axis) {
+  for (std::size_t g = 0; g < guards.size(); ++g)
+    for (const Condition& c : guards[g].conditions)
+      if (c.index.uses(lane_axis) || (g > 0 && c.index.has_loaded())) return false;
+  return true;
+}
+
+/// How a read moves as a vector along the lane axis; nothing where it does not.
+std::optional<std::vector<Side>> as_vector(const FlatNest& nest, const Read& read, int lane_axis, std::int64_t width) {
+  const Index& index = read.term->indices[0];
+  if (!is_contiguous(index, lane_axis, width) || (computed_axes(nest, read.term) >> lane_axis & 1)) return std::nullopt;
+  if (read.guards.empty() || stays_within(nest, read.term)) return std::vector<Side>();
+  if (read.ambiguous || index.has_loaded() || !is_uniform(read.guards, lane_axis)) return std::nullopt;
+  return read.guards;
+}
+
+/// The size of the largest element of what moves at most points: broadcasts and what is left of sums come from caches.
+std::int64_t widest_element(const FlatNest& nest, const std::vector<Read>& reads, int axis) {
+  std::vector<std::pair<double, std::size_t>> streams;  // points, size
+  const auto add = [&](const Index& index, DType dtype) {
+    if (!is_contiguous(index, axis, 1)) return;
+    double points = 1;
+    for (int a = 0; at(a) < nest.extents.size(); ++a)
+      if (index.uses(a)) points *= static_cast<double>(nest.extents[at(a)]);
+    streams.emplace_back(points, size_of(dtype));
+  };
+  for (const Read& read : reads) add(read.term->indices[0], read.term->dtype);
+  for (const Store& store : nest.stores) add(store.at, nest.results[at(store.result)]);
+  double most = 0;
+  for (const auto& [points, size] : streams) most = std::max(most, points);
+  std::size_t widest = 1;
+  for (const auto& [points, size] : streams)
+    if (2 * points > most) widest = std::max(widest, size);
+  return static_cast<std::int64_t>(widest);
+}
+
+/// The nest with the axis in vectors of `width`, the last of which need not be whole; returns the lane axis.
+int split_vectors(FlatNest& nest, int axis, std::int64_t width) {
+  nest.extents[at(axis)] = round_up(nest.extents[at(axis)], width);
+  const int lane_axis = split_axis(nest, axis, width);
+  coarsen_conditions(nest);
+  return lane_axis;
+}
+
+/// Whether vectors suit at least half of the bytes that move along the lane axis.
+bool suits(const FlatNest& nest, const std::vector<Read>& reads, int lane_axis, std::int64_t width) {
+  std::size_t vectorized = 0, single = 0;
+  const auto add = [&](const Index& index, DType dtype, bool is_vector) {
+    if (index.uses(lane_axis)) (is_vector ? vectorized : single) += size_of(dtype);
+  };
+  for (const Read& read : reads) add(read.term->indices[0], read.term->dtype, as_vector(nest, read, lane_axis, width).has_value());
+  for (const Store& store : nest.stores) add(store.at, nest.results[at(store.result)], is_contiguous(store.at, lane_axis, width));
+  return vectorized > 0 && vectorized >= single;
+}
+
+/// Extracts the reads that move as vectors.
+void extract_reads(FlatNest& nest, const std::vector<Read>& reads, Vectors& vectors) {
+  for (const Read& read : reads) {
+    const auto guards = as_vector(nest, read, vectors.lane_axis, vectors.width);
+    if (!read.guards.empty() && !uses_axis(read.term, vectors.lane_axis) && stays_within(nest, read.term))
+      vectors.early.push_back(read.term);
+    if (!guards) continue;
+    vectors.reads.push_back(extract_statement(nest, read.term, axes_of(nest, read.term)));
+    if (!guards->empty()) vectors.guards.emplace(vectors.reads.back(), *guards);
+  }
+}
+
+void add_unguarded(const TermPtr& term, std::unordered_set<TermPtr, TermHash, TermEqual>& seen, std::vector<TermPtr>& reads) {
   if (!seen.insert(term).second) return;
   if (term->kind == Term::Kind::read) reads.push_back(term);
   if (term->kind == Term::Kind::guard) return;
-  for (const TermPtr& argument : term->arguments) add_reads(argument, seen, reads);
-}
-
-std::vector<Stream> streams_of(const FlatNest& nest) {
-  std::vector<Stream> streams;
-  std::unordered_set<TermPtr, TermHash, TermEqual> unguarded, seen;
-  for (const Statement& s : nest.statements)
-    for (const TermPtr& read : unguarded_reads(s.value)) unguarded.insert(read);
-  for (const Statement& s : nest.statements) {
-    for_each_term(s.value, [&](const TermPtr& t) {
-      if (t->kind == Term::Kind::read && seen.insert(t).second)
-        streams.push_back({t->indices[0], t->dtype, unguarded.count(t) == 0});
-    });
-  }
-  for (const Store& store : nest.stores) streams.push_back({store.at, nest.results[at(store.result)], false});
-  return streams;
-}
-
-/// The widest vector that divides the axis and suits at least half of the bytes that move along it.
-int choose_width(const FlatNest& nest, int axis) {
-  const std::vector<Stream> streams = streams_of(nest);
-  std::size_t widest = 1;
-  for (const Stream& s : streams)
-    if (s.fits(axis, 1)) widest = std::max(widest, size_of(s.dtype));
-  for (std::int64_t width = std::min<std::int64_t>(8, kWordBytes / static_cast<std::int64_t>(widest)); width > 1; width /= 2) {
-    if (nest.extents[at(axis)] % width != 0) continue;
-    std::size_t vectorized = 0, single = 0;
-    for (const Stream& s : streams)
-      if (s.moves_along(axis)) (s.fits(axis, width) ? vectorized : single) += size_of(s.dtype);
-    if (vectorized > 0 && vectorized >= single) return static_cast<int>(width);
-  }
-  return 1;
+  for (const TermPtr& argument : term->arguments) add_unguarded(argument, seen, reads);
 }
 
 }  // namespace
 
+bool is_contiguous(const Index& index, int axis, std::int64_t width) {
+  if (index.coefficient_of(axis) != 1 || index.uses_nonlinearly(axis) || index.constant() % width != 0) return false;
+  return std::all_of(index.parts().begin(), index.parts().end(), [&](const Index::Part& part) {
+    return (part.atom.kind == IndexAtom::Kind::axis && part.atom.axis == axis) || part.coefficient % width == 0;
+  });
+}
+
 std::vector<TermPtr> unguarded_reads(const TermPtr& term) {
   std::vector<TermPtr> reads;
   std::unordered_set<TermPtr, TermHash, TermEqual> seen;
-  add_reads(term, seen, reads);
+  add_unguarded(term, seen, reads);
   return reads;
+}
+
+bool stays_within(const FlatNest& nest, const TermPtr& read) {
+  const Index& index = read->indices[0];
+  const IndexRange range = index.range();
+  return !index.has_loaded() && range.low >= 0 && range.high < nest.operand_elements[at(read->slot)];
+}
+
+std::uint64_t computed_axes(const FlatNest& nest, const TermPtr& read) {
+  std::uint64_t axes = 0;
+  if (!read->indices[0].has_loaded()) return axes;
+  for_each_term(read, [&](const TermPtr& t) {
+    if (t->kind == Term::Kind::local)
+      for (int a : nest.statements[at(t->slot)].axes) axes |= std::uint64_t{1} << a;
+  });
+  return axes;
 }
 
 Index at_origin(const Index& index, int axis) {
@@ -110,23 +224,26 @@ int extract_statement(FlatNest& nest, const TermPtr& term, std::vector<int> axes
   return number;
 }
 
-Vectors vectorize(FlatNest& nest, int vector_axis) {
+Vectors vectorize(FlatNest& nest, int vector_axis, const VectorOptions& options) {
   Vectors vectors;
   vectors.stores.assign(nest.stores.size(), false);
   if (vector_axis < 0) return vectors;
-  vectors.width = choose_width(nest, vector_axis);
-  if (vectors.width == 1) return vectors;
-  std::vector<Stream> stores;
-  for (const Store& store : nest.stores) stores.push_back({store.at, nest.results[at(store.result)], false});
-  for (std::size_t i = 0; i < stores.size(); ++i) vectors.stores[i] = stores[i].fits(vector_axis, vectors.width);
-  vectors.lane_axis = split_axis(nest, vector_axis, vectors.width);
-  std::vector<TermPtr> reads;
-  std::unordered_set<TermPtr, TermHash, TermEqual> seen;
-  for (const Statement& s : nest.statements)
-    for (const TermPtr& read : unguarded_reads(s.value))
-      if (Stream{read->indices[0], read->dtype, false}.fits(vectors.lane_axis, vectors.width) && seen.insert(read).second)
-        reads.push_back(read);
-  for (const TermPtr& read : reads) vectors.reads.push_back(extract_statement(nest, read, axes_of(nest, read)));
+  const std::int64_t extent = nest.extents[at(vector_axis)],
+                     widest = widest_element(nest, reads_of(nest, options.apart), vector_axis);
+  for (std::int64_t width = std::min<std::int64_t>(options.most, kWordBytes / widest); width > 1; width /= 2) {
+    if (extent % width != 0 && (!options.tail || extent < kManyVectors * width)) continue;
+    FlatNest split = nest;
+    const int lane_axis = split_vectors(split, vector_axis, width);
+    const std::vector<Read> reads = reads_of(split, options.apart);
+    if (!suits(split, reads, lane_axis, width)) continue;
+    vectors.width = vectors.lanes = static_cast<int>(width);
+    vectors.tail = static_cast<int>(extent % width);
+    vectors.lane_axis = lane_axis;
+    for (std::size_t i = 0; i < split.stores.size(); ++i) vectors.stores[i] = is_contiguous(split.stores[i].at, lane_axis, width);
+    extract_reads(split, reads, vectors);
+    nest = std::move(split);
+    break;
+  }
   return vectors;
 }
 

@@ -1,10 +1,14 @@
 #include "tests/codegen/cuda_graphs.h"
 
+#include <functional>
+
+#include "ir/base/integers.h"
 #include "ir/builder.h"
 #include "ir/expand.h"
 #include "ir/ops/table.h"
 #include "passes/fusion/fuse.h"
 #include "passes/simplify.h"
+#include "passes/training/autocast.h"
 #include "passes/training/differentiate.h"
 #include "passes/training/training.h"
 #include "tests/ops/samples.h"
@@ -45,10 +49,10 @@ void lower(Graph& graph) {
   passes::fuse(graph);
 }
 
-using Build = std::vector<Var> (*)(Builder&);
+using Build = std::function<std::vector<Var>(Builder&)>;
 
 /// A graph whose outputs are what `build` gives; lowered.
-LabelledGraph pattern(std::string label, Build build, int largest = 2) {
+LabelledGraph pattern(std::string label, const Build& build, int largest = 2) {
   LabelledGraph made{label, Graph(label), -1, 1, largest};
   Builder b(made.graph);
   for (const Var& output : build(b)) made.graph.outputs().push_back(output.value);
@@ -57,7 +61,7 @@ LabelledGraph pattern(std::string label, Build build, int largest = 2) {
 }
 
 /// The output and the gradients of its squared sum with respect to all float inputs; lowered.
-LabelledGraph with_gradients(std::string label, Build build, int largest = 2) {
+LabelledGraph with_gradients(std::string label, const Build& build, int largest = 2) {
   LabelledGraph made{label, Graph(label), -1, 1, largest};
   Builder b(made.graph);
   const Var y = build(b)[0];
@@ -73,9 +77,8 @@ LabelledGraph with_gradients(std::string label, Build build, int largest = 2) {
   return made;
 }
 
-Var softmax(Builder& b, DType dtype, Shape shape, std::int64_t axis) {
-  return b.apply(ops::kSoftmax, {b.input({dtype, shape}, "x")}, {{"axis", axis}});
-}
+Var softmax_of(Builder& b, Var x, std::int64_t axis) { return b.apply(ops::kSoftmax, {x}, {{"axis", axis}}); }
+Var softmax(Builder& b, DType dtype, Shape shape, std::int64_t axis) { return softmax_of(b, b.input({dtype, shape}, "x"), axis); }
 
 Var layer_norm(Builder& b, DType dtype, Shape shape) {
   const Shape row{shape.back()};
@@ -93,10 +96,24 @@ void add_rows(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("softmax_read_again", [](Builder& b) { return std::vector{softmax(b, DType::f32, {2, 20000}, 1)}; }));
   all.push_back(pattern("softmax_f16", [](Builder& b) { return std::vector{softmax(b, DType::f16, {5, 512}, 1)}; }));
   all.push_back(pattern("softmax_middle_axis", [](Builder& b) { return std::vector{softmax(b, DType::f32, {2, 20, 33}, 1)}; }));
+  // Rows that lie in longer ones and end within a vector: kept in registers of a warp and of a block, and read again.
+  for (const std::int64_t width : {131, 1001, 20003})
+    all.push_back(pattern(concat("softmax_ends_within_a_vector_", width), [width](Builder& b) {
+      Var x = b.input({DType::bf16, {3, round_up(width, 8)}}, "x");
+      return std::vector{b.pad(softmax_of(b, b.cast(b.slice_axis(x, 1, 0, width), DType::f32), 1), {0, 0}, {0, 8}, 0)};
+    }));
   all.push_back(with_gradients("softmax_gradient", [](Builder& b) { return std::vector{softmax(b, DType::f32, {6, 48}, 1)}; }));
   all.push_back(with_gradients("layer_norm", [](Builder& b) { return std::vector{layer_norm(b, DType::f32, {7, 96})}; }));
   all.push_back(with_gradients("layer_norm_wide", [](Builder& b) { return std::vector{layer_norm(b, DType::f32, {3, 2048})}; }));
   all.push_back(with_gradients("layer_norm_bf16", [](Builder& b) { return std::vector{layer_norm(b, DType::bf16, {2, 4, 64})}; }));
+  // Stores with reads of their own in steps of a kept row, of which the last round and the last step are not whole.
+  all.push_back(pattern("layer_norm_residual", [](Builder& b) {
+    Var y = layer_norm(b, DType::f32, {5, 1100}) + b.input({DType::f32, {5, 1100}}, "residual");
+    return std::vector{y, b.cast(y, DType::bf16)};
+  }));
+  all.push_back(pattern("softmax_residual", [](Builder& b) {
+    return std::vector{softmax(b, DType::f32, {16, 17000}, 1) + b.input({DType::f32, {16, 17000}}, "residual")};
+  }));
   all.push_back(with_gradients(
       "cross_entropy",
       [](Builder& b) {
@@ -134,6 +151,28 @@ void add_columns(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("many_short_columns", [](Builder& b) {
     return std::vector{b.sum(b.input({DType::f32, {8, 17, 16400}}, "x"), {1})};
   }));
+  // A round of eight rows whose last is not whole, vectors that do not fill a block, and rows that end before threads do.
+  all.push_back(pattern("columns_bf16", [](Builder& b) {
+    return std::vector{b.sum(b.input({DType::bf16, {2, 1000, 72}}, "x"), {1}), b.max(b.input({DType::bf16, {1100, 8}}, "y"), {0})};
+  }));
+  all.push_back(pattern("columns_of_bytes", [](Builder& b) {
+    return std::vector{b.sum(b.cast(b.input({DType::u8, {77, 64}}, "x"), DType::i64), {0}),
+                       b.sum(b.input({DType::f64, {50, 2}}, "y"), {0})};
+  }));
+  all.push_back(pattern("column_positions", [](Builder& b) {
+    return std::vector{b.apply(ops::kArgMax, {b.input({DType::f32, {700, 12}}, "x")}, {{"axes", std::vector<std::int64_t>{0}}})};
+  }));
+  // Sums of a row's elements weighted by one number each, and of looked up rows: what a layer norm's gradients are.
+  all.push_back(pattern(
+      "columns_of_looked_up_rows",
+      [](Builder& b) {
+        Var x = b.gather(b.input({DType::f32, {30, 48}}, "table"), b.input({DType::i64, {200}}, "ids"), 0);
+        Var w = b.input({DType::f32, {200}}, "w"), dy = b.cast(b.input({DType::bf16, {200, 48}}, "dy"), DType::f32);
+        Var z = dy * x * b.broadcast(b.reshape(w, {200, 1}), {200, 48});
+        return std::vector{b.sum(z, {0}), b.sum(dy, {0}), z * 2.0};
+      },
+      29));
+  all.push_back(pattern("softmax_columns_bf16", [](Builder& b) { return std::vector{softmax(b, DType::bf16, {3, 150, 40}, 1)}; }));
   all.push_back(with_gradients("batch_norm", [](Builder& b) {
     return std::vector{b.apply_many(
         ops::kBatchNorm,
@@ -153,6 +192,17 @@ void add_views(std::vector<LabelledGraph>& all) {
   }));
   all.push_back(pattern("transpose_f16", [](Builder& b) {
     return std::vector{b.transpose(b.input({DType::f16, {2, 65, 72}}, "x"), {0, 2, 1}) + 1.0};
+  }));
+  // Vectors on both sides, with a sum; and rows that end within a vector but lie in longer ones.
+  all.push_back(pattern("transpose_bf16", [](Builder& b) {
+    Var x = b.transpose(b.input({DType::bf16, {2, 136, 200}}, "x"), {0, 2, 1});
+    return std::vector{x + b.input({DType::bf16, {2, 200, 136}}, "y")};
+  }));
+  all.push_back(pattern("transpose_cut", [](Builder& b) {
+    return std::vector{b.transpose_last(b.slice_axis(b.input({DType::bf16, {72, 136}}, "x"), 1, 0, 131)) * 2.0};
+  }));
+  all.push_back(pattern("transpose_bytes", [](Builder& b) {
+    return std::vector{b.transpose_last(b.input({DType::u8, {96, 80}}, "x"))};
   }));
   all.push_back(pattern("transpose_three", [](Builder& b) {
     Var x = b.input({DType::f32, {65, 3, 70}}, "x");
@@ -174,6 +224,19 @@ void add_views(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("pad_and_concat", [](Builder& b) {
     Var x = b.input({DType::f32, {6, 40}}, "x"), y = b.input({DType::f32, {6, 24}}, "y");
     return std::vector{b.pad(b.concat({x, y}, 1), {1, 0}, {0, 8}, -1)};
+  }));
+  // All lanes of a vector come from one part, or from none.
+  all.push_back(pattern("parts_of_vectors", [](Builder& b) {
+    Var x = b.input({DType::bf16, {6, 40}}, "x"), y = b.input({DType::bf16, {6, 24}}, "y"), z = b.input({DType::bf16, {6, 8}}, "z");
+    return std::vector{b.pad(b.concat({x, y, z}, 1), {1, 8}, {2, 16}, -1)};
+  }));
+  // The gradient of a loss over rows that end within a vector, stored in rows that do not: reads behind the row's end are in
+  // bounds.
+  all.push_back(pattern("padded_loss_gradient", [](Builder& b) {
+    Var x = b.cast(b.slice_axis(b.input({DType::bf16, {7, 136}}, "x"), 1, 0, 133), DType::f32);
+    const auto each = [&](Var v) { return b.broadcast(b.reshape(v, {7, 1}), {7, 133}); };
+    Var p = ops::kExp(x - each(b.input({DType::f32, {7}}, "maximum"))) / each(ops::kExp(b.input({DType::f32, {7}}, "sum")));
+    return std::vector{b.cast(b.pad(p * each(b.input({DType::f32, {7}}, "scale")), {0, 0}, {0, 3}, 0), DType::bf16)};
   }));
   all.push_back(pattern("slices", [](Builder& b) {
     Var x = b.input({DType::f32, {8, 64}}, "x");
@@ -216,7 +279,16 @@ void add_positions(std::vector<LabelledGraph>& all) {
                                    {{"axis", std::int64_t{0}}, {"size", std::int64_t{7}}})};
       },
       6));
-  // More updates than are looked through at once, and stretches of them without any for most rows.
+  // Rows of vectors in 16 bits, ranges of several destinations, and most of those without any update.
+  all.push_back(pattern(
+      "scatter_bf16_updates",
+      [](Builder& b) {
+        Var x = b.cast(b.input({DType::bf16, {300, 72}}, "x"), DType::f32) * 0.5;
+        return std::vector{b.apply(ops::kScatterAdd, {b.input({DType::i64, {300}}, "ids"), x},
+                                   {{"axis", std::int64_t{0}}, {"size", std::int64_t{1100}}})};
+      },
+      1099));
+  // More updates than are looked through at once, of single elements.
   all.push_back(pattern(
       "scatter_many",
       [](Builder& b) {
@@ -224,6 +296,23 @@ void add_positions(std::vector<LabelledGraph>& all) {
                                    {{"axis", std::int64_t{0}}, {"size", std::int64_t{900}}})};
       },
       899));
+  // All to the first two destinations: more than a block lists.
+  for (const DType dtype : {DType::f32, DType::i64})
+    all.push_back(pattern(
+        concat("scatter_crowded_", name_of(dtype)),
+        [dtype](Builder& b) {
+          return std::vector{b.apply(ops::kScatterAdd, {b.input({DType::i32, {10000}}, "ids"), b.input({dtype, {10000, 4}}, "x")},
+                                     {{"axis", std::int64_t{0}}, {"size", std::int64_t{600}}})};
+        },
+        1));
+  all.push_back(pattern(
+      "scatter_to_few",
+      [](Builder& b) {
+        Var x = b.cast(b.input({DType::bf16, {3, 500, 40}}, "x"), DType::f32);
+        return std::vector{b.apply(ops::kScatterAdd, {b.input({DType::i64, {1500}}, "ids"), b.reshape(x, {1500, 40})},
+                                   {{"axis", std::int64_t{0}}, {"size", std::int64_t{3}}})};
+      },
+      2));
   all.push_back(pattern("running_sums", [](Builder& b) {
     Var x = b.input({DType::f32, {200, 9}}, "x");
     return std::vector{b.apply(ops::kCumulativeSum, {x * 0.5}, {{"axis", std::int64_t{0}}}),
@@ -275,13 +364,21 @@ void add_scatters(std::vector<LabelledGraph>& all) {
   // Two results: no free axes that serve both.
   nest.outputs.push_back({0, {Index::loaded(read(DType::i64, 0, {row, column}), 5)}, true});
   all.push_back(nest_pattern("scatter_twice", {ids, values}, nest, {{DType::f32, {5, 12}}, {DType::f32, {5}}}, 4));
+  // Two loaded digits.
+  LoopNest pairs;
+  pairs.extents = {9, 12};
+  pairs.statements = {update};
+  pairs.outputs = {{0, {Index::loaded(read(DType::i64, 0, {row}), 5), Index::loaded(read(DType::i64, 2, {row}), 3), column}, true}};
+  all.push_back(
+      nest_pattern("scatter_two_digits", {{DType::i64, {9}}, values, {DType::i64, {9}}}, pairs, {{DType::f32, {5, 3, 12}}}, 2));
   // Overlapping windows: the same element from several axes.
   nest.outputs = {{0, {row + column}, true}};
   all.push_back(nest_pattern("scatter_overlapping", {ids, values}, nest, {{DType::f32, {25}}}, 4));
 }
 
-void add_training_step(std::vector<LabelledGraph>& all) {
-  LabelledGraph made{"mlp_step", Graph("mlp_step"), -1, 1, 4};
+/// In bf16, updates of many parameters read gradients of 2 bytes beside states of 4.
+void add_training_step(std::vector<LabelledGraph>& all, DType precision) {
+  LabelledGraph made{concat("mlp_step_", name_of(precision)), Graph("mlp_step"), -1, 1, 4};
   Builder b(made.graph);
   Var x = b.input({DType::f32, {16, 20}}, "x");
   const auto layer = [&](Var in, std::int64_t from, std::int64_t to, const std::string& name) {
@@ -291,6 +388,7 @@ void add_training_step(std::vector<LabelledGraph>& all) {
   };
   Var logits = layer(ops::kRelu(layer(x, 20, 37, "a")), 37, 5, "b");
   made.graph.outputs() = {logits.value};
+  if (precision != DType::f32) passes::autocast(made.graph, {.low = precision});
   passes::make_training_step(made.graph, passes::parse_loss("cross_entropy"), {}, {"a.weight", "a.bias", "b.weight", "b.bias"});
   lower(made.graph);
   all.push_back(std::move(made));
@@ -324,7 +422,7 @@ std::vector<LabelledGraph> pattern_graphs() {
   add_views(all);
   add_positions(all);
   add_scatters(all);
-  add_training_step(all);
+  for (const DType precision : {DType::f32, DType::bf16}) add_training_step(all, precision);
   return all;
 }
 

@@ -49,6 +49,19 @@ Sources sources_of(const std::vector<LabelledGraph>& graphs, std::size_t togethe
   return sources;
 }
 
+/// Those of the patterns whose text has a mark.
+Sources patterns_with(std::string_view mark) {
+  cuda_shim::KernelRunner runner;
+  for (const LabelledGraph& g : pattern_graphs()) runner.add_kernels(g.graph);
+  Sources sources;
+  for (const Kernel& kernel : runner.kernels()) {
+    if (kernel.text.find(mark) == std::string::npos) continue;
+    sources.texts.push_back(runner.prelude() + "\n" + kernel.text);
+    ++sources.kernels;
+  }
+  return sources;
+}
+
 Sources sources_of(const codegen::KernelTable& table) {
   Sources sources;
   for (const Kernel& kernel : table.kernels()) sources.texts.push_back(table.prelude() + "\n" + kernel.text);
@@ -186,7 +199,7 @@ class CudaCubins : public ::testing::Test {
     nvrtc_ = cuda::Nvrtc::find(search);
   }
 
-  void compile(const Sources& sources, const std::string& architecture) {
+  void compile(const Sources& sources, const std::string& architecture, int most_registers = 255) {
     cuda::CubinOptions options;
     options.compiler_options = {"--ptxas-options=-v"};
     const std::vector<cuda::Cubin> cubins = cuda::compile_cubins(*nvrtc_, sources.texts, architecture, options);
@@ -197,6 +210,7 @@ class CudaCubins : public ::testing::Test {
       const std::string what = architecture + ": " + cubins[i].log + sources.texts[i].substr(sources.texts[i].find("extern \"C\""));
       EXPECT_GT(cubins[i].image.size(), 100u);
       EXPECT_EQ(report.spilled_bytes, 0) << what;
+      EXPECT_LE(report.registers, most_registers) << what;
       EXPECT_EQ(cubins[i].log.find("warning"), std::string::npos) << what;
     }
     EXPECT_EQ(kernels, sources.kernels);
@@ -213,6 +227,9 @@ TEST_F(CudaCubins, PatternsForTheOldestAndHopper) {
   const Sources sources = sources_of(pattern_graphs(), 4);
   for (const char* architecture : {"sm_75", "sm_90"}) compile(sources, architecture);
 }
+
+// Two blocks of a column reduction run on a processor at once, however many totals and reads it has.
+TEST_F(CudaCubins, ColumnsTakeAtMost128Registers) { compile(patterns_with("gc_combine_columns<"), "sm_90", 128); }
 
 TEST_F(CudaCubins, SomeForEveryArchitecture) {
   const Sources some = sources_of(pattern_graphs(), 4, kRepresentative);

@@ -1,6 +1,7 @@
 // The emulator itself: it computes what a device would, and reports what a device would leave undefined.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -66,14 +67,34 @@ extern "C" __global__ void saturate(const double* p0, signed char* p1, unsigned 
   p4[threadIdx.x] = gc_to_i64(p0[threadIdx.x]);
   p5[threadIdx.x] = gc_to_u64(p0[threadIdx.x]);
 }
+template <int kColumns, int kRows, int kLanes>
+GC_DEVICE void sum_columns(const int* from, int* to) {
+  __shared__ int shared[gc_joined_values<kColumns, kRows, kLanes>];
+  int x[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) x[lane] = from[threadIdx.x * kLanes + lane];
+  gc_combine_columns<kColumns, kRows>(x, gc_combine_sum(), shared);
+  for (int lane = 0; lane < kLanes; ++lane) to[threadIdx.x * kLanes + lane] = x[lane];
+}
+extern "C" __global__ void columns_8_32_4(const int* p0, int* p1) { sum_columns<8, 32, 4>(p0, p1); }
+extern "C" __global__ void columns_4_8_8(const int* p0, int* p1) { sum_columns<4, 8, 8>(p0, p1); }
+extern "C" __global__ void columns_1_64_2(const int* p0, int* p1) { sum_columns<1, 64, 2>(p0, p1); }
+extern "C" __global__ void columns_64_4_1(const int* p0, int* p1) { sum_columns<64, 4, 1>(p0, p1); }
 extern "C" __global__ void philox(uint4* p0) {
   p0[0] = gc_philox(0, uint4{0, 0, 0, 0});
   p0[1] = gc_philox(0x0123456789abcdefull, uint4{1, 2, 3, 4});
 }
-extern "C" __global__ void matches(const int* p0, int* p1) {
-  __shared__ int list[128], counts[4];
-  const int count = gc_list_matches<128>(p0[threadIdx.x] == 1, list, counts);
-  p1[threadIdx.x] = (int)threadIdx.x < count ? list[threadIdx.x] : -1;
+extern "C" __global__ void updates(const int* p0, int* p1, int* p2) {
+  __shared__ int places[512], starts[9], tallies[32], counts[4];
+  __shared__ unsigned short keys[512], order[512];
+  int listed = 0;
+  for (int base = 0; base < 512; base += 256) {
+    int found[2];
+    for (int k = 0; k < 2; ++k) found[k] = p0[base + ((int)threadIdx.x / 32 * 2 + k) * 32 + (int)threadIdx.x % 32];
+    listed = gc_list_updates<128>(found, base, listed, places, keys, counts);
+  }
+  gc_sort_updates<128, 8>(keys, listed, order, starts, tallies);
+  for (int i = (int)threadIdx.x; i < listed; i += 128) p1[i] = places[order[i]];
+  if (threadIdx.x < 9) p2[threadIdx.x] = starts[threadIdx.x];
 }
 )";
 
@@ -83,7 +104,8 @@ class CudaShim : public testing::Test {
     module_ = std::make_unique<HostModule>(
         std::string(codegen::cuda::prelude()) + kKernels,
         std::vector<std::string>{"block_sums", "shuffles", "early_exit", "split_barrier", "lost_lane", "misaligned", "overrun",
-                                 "shared_rubbish", "widen", "narrow", "saturate", "philox", "matches"});
+                                 "shared_rubbish", "widen", "narrow", "saturate", "philox", "updates", "columns_8_32_4",
+                                 "columns_4_8_8", "columns_1_64_2", "columns_64_4_1"});
   }
   static void TearDownTestSuite() { module_.reset(); }
 
@@ -219,12 +241,36 @@ TEST_F(CudaShim, PhiloxGivesItsPublishedWords) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(found[4 + i], expected[i]);
 }
 
-TEST_F(CudaShim, ListsMatchesInOrder) {
-  std::vector<int> x(128), found(128), expected;
-  for (int i = 0; i < 128; ++i)
-    if ((x[static_cast<std::size_t>(i)] = i * i % 7 == 2)) expected.push_back(i);
-  expected.resize(128, -1);
-  launch("matches", 1, 128, x.data(), found.data());
+// Within a warp, across warps with several columns in each, and with columns wider than a warp.
+TEST_F(CudaShim, JoinsColumnsOfLanes) {
+  struct Case {
+    const char* kernel;
+    unsigned columns, rows, lanes;
+  };
+  for (const auto& [kernel, columns, rows, lanes] : {Case{"columns_8_32_4", 8, 32, 4}, Case{"columns_4_8_8", 4, 8, 8},
+                                                     Case{"columns_1_64_2", 1, 64, 2}, Case{"columns_64_4_1", 64, 4, 1}}) {
+    const std::size_t width = std::size_t{columns} * lanes;
+    std::vector<int> x(width * rows), found(width * rows), expected(width * rows);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<int>(i * i % 1001);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      for (std::size_t row = 0; row < rows; ++row) expected[i] += x[row * width + i % width];
+    launch(kernel, 1, columns * rows, x.data(), found.data());
+    EXPECT_EQ(found, expected) << kernel;
+  }
+}
+
+TEST_F(CudaShim, ListsUpdatesAndSortsThemByDestination) {
+  std::vector<int> keys(512), found(512, -1), starts(9), expected;
+  for (int i = 0; i < 512; ++i) keys[static_cast<std::size_t>(i)] = i * i % 11 < 8 ? i * i % 11 : -1;
+  for (int i = 0; i < 512; ++i)
+    if (keys[static_cast<std::size_t>(i)] >= 0) expected.push_back(i);
+  const auto key = [&](int update) { return keys[static_cast<std::size_t>(update)]; };
+  std::stable_sort(expected.begin(), expected.end(), [&](int a, int b) { return key(a) < key(b); });
+  launch("updates", 1, 128, keys.data(), found.data(), starts.data());
+  for (int k = 0; k <= 8; ++k)
+    EXPECT_EQ(starts[static_cast<std::size_t>(k)],
+              std::count_if(expected.begin(), expected.end(), [&](int u) { return key(u) < k; }));
+  expected.resize(512, -1);
   EXPECT_EQ(found, expected);
 }
 

@@ -117,20 +117,41 @@ GC_DEVICE T gc_combine_column(T x, Combine combine, T* shared) {
   return x;
 }
 
-// Lists the threads of a block that chose something, in order, and returns how many they are. `counts` holds kThreads / 32 values.
-template <int kThreads>
-GC_DEVICE int gc_list_matches(bool chosen, int* list, int* counts) {
-  const unsigned votes = __ballot_sync(0xffffffffu, chosen);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  if (lane == 0) counts[warp] = __popc(votes);
-  __syncthreads();
-  int before = 0, total = 0;
+// Joins the values of kColumns columns of kLanes lanes each, thread y * kColumns + x holding those of column x in row y. A warp
+// first joins the rows that it holds; `shared` then takes those of gc_joined_rows rows, gc_joined_values in all, and is free again
+// on return. Every thread of a column gets the result.
+template <int kColumns>
+constexpr int gc_warp_rows = kColumns < 32 ? 32 / kColumns : 1;
+template <int kColumns, int kRows>
+constexpr int gc_joined_rows = kRows / gc_warp_rows<kColumns>;
+// With room behind each lane's rows that keeps the banks of neighbouring lanes apart.
+template <int kColumns, int kRows, int kLanes>
+constexpr int gc_joined_values = kLanes * kColumns * (gc_joined_rows<kColumns, kRows> + 1);
+template <int kColumns, int kRows, int kLanes, class Combine, class T>
+GC_DEVICE void gc_combine_columns(T (&x)[kLanes], Combine combine, T* shared) {
+  constexpr int kJoined = gc_joined_rows<kColumns, kRows>, kLane = kColumns * (kJoined + 1);
 #pragma unroll
-  for (int w = 0; w < kThreads / 32; ++w) {
-    if (w < warp) before += counts[w];
-    total += counts[w];
-  }
-  if (chosen) list[before + __popc(votes & ((1u << lane) - 1u))] = (int)threadIdx.x;
+  for (int distance = kColumns; distance < 32; distance *= 2)
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const T other = gc_shuffle(x[lane], distance);
+      x[lane] = threadIdx.x & distance ? combine(other, x[lane]) : combine(x[lane], other);
+    }
+  if (kJoined == 1) return;
+  const int column = threadIdx.x % kColumns, row = threadIdx.x / (kColumns * gc_warp_rows<kColumns>);
+  if (kColumns >= 32 || threadIdx.x % 32 < kColumns)
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) shared[lane * kLane + row * kColumns + column] = x[lane];
   __syncthreads();
-  return total;
+  for (int i = threadIdx.x; i < kColumns * kLanes; i += kColumns * kRows) {
+    T* const rows = shared + i / kColumns * kLane + i % kColumns;
+    T total = rows[0];
+#pragma unroll
+    for (int r = 1; r < kJoined; ++r) total = combine(total, rows[r * kColumns]);
+    rows[0] = total;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) x[lane] = shared[lane * kLane + column];
+  __syncthreads();
 }

@@ -50,13 +50,23 @@ GC_DEVICE void gc_put(T& to, T x) {
 GC_DEVICE void gc_put(gc_f16& to, float x) { to = gc_store_f16(x); }
 GC_DEVICE void gc_put(gc_bf16& to, float x) { to = gc_store_bf16(x); }
 
+// A vector as it lies in memory, aligned to itself, and its values in the type they are computed in.
+template <class T, int kCount>
+GC_DEVICE void gc_fetch_vector(const T* from, gc_vector<T, kCount>& to) {
+  gc_move_vector(&to, (const gc_vector<T, kCount>*)from);
+}
+template <class T, class V, int kCount>
+GC_DEVICE void gc_unpack_vector(const gc_vector<T, kCount>& from, V (&to)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = gc_load(from.at[i]);
+}
+
 // A vector to and from values of the type it is computed in. `from` and `to` are aligned to the vector.
 template <class T, class V, int kCount>
 GC_DEVICE void gc_load_vector(const T* from, V (&to)[kCount]) {
   gc_vector<T, kCount> vector;
-  gc_move_vector(&vector, (const gc_vector<T, kCount>*)from);
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) to[i] = gc_load(vector.at[i]);
+  gc_fetch_vector(from, vector);
+  gc_unpack_vector(vector, to);
 }
 template <class T, class V, int kCount>
 GC_DEVICE void gc_store_vector(T* to, const V (&from)[kCount]) {

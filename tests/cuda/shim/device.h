@@ -185,6 +185,18 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return votes;
 }
 
+/// The lanes of the mask that give the same value.
+inline unsigned __match_any_sync(unsigned mask, int value) {
+  const char* all = gcomp_shim::device->exchange(mask, &value, sizeof value);
+  unsigned peers = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    int other;
+    memcpy(&other, all + 16 * lane, sizeof other);
+    if ((mask >> lane & 1) && other == value) peers |= 1u << lane;
+  }
+  return peers;
+}
+
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline float __int_as_float(int x) { return gcomp_shim::bits<float>(x); }
 inline int __float_as_int(float x) { return gcomp_shim::bits<int>(x); }
