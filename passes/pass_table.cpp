@@ -141,6 +141,7 @@ bool run_show_gradients(PassContext& c) {
   return true;
 }
 
+bool run_fold_constants(PassContext& c) { return fold_constants(c.graph, c.options.simplify); }
 bool run_simplify(PassContext& c) { return simplify(c.graph, c.options.simplify); }
 
 /// Kernels are needed all the same: one for each op.
@@ -163,10 +164,15 @@ constexpr Forms kOfTraining{F::loss_attached,    F::loss_scaled,         F::diff
 constexpr Forms kPrimitive{F::primitive, F::unfused};
 
 constexpr Pass kPipeline[] = {
+    {.name = "fold_constants",
+     .summary = "what depends on no input becomes a constant",
+     .stage = Stage::preparing,
+     .gives = F::constants_folded,
+     .run = run_fold_constants},
     {.name = "match_attention",
      .summary = "softmax(q k^T) v becomes one op, where that is legal for the target",
      .stage = Stage::preparing,
-     .needs = F::forward,
+     .needs = {F::forward, F::constants_folded},
      .before = F::primitive,
      .gives = F::attention_matched,
      .run = run_match_attention},
@@ -280,10 +286,15 @@ constexpr Pass kPipeline[] = {
      .takes = kOfTraining,
      .run = run_show_gradients,
      .required = kIsAsked},
-    {.name = "match_attention",  // of a graph that was lowered as it was imported
+    {.name = "fold_constants",  // of a graph that is lowered as it was imported
+     .summary = "what depends on no input becomes a constant",
+     .walks = Walk::inference,
+     .gives = F::constants_folded,
+     .run = run_fold_constants},
+    {.name = "match_attention",  // likewise
      .summary = "softmax(q k^T) v becomes one op, where that is legal for the target",
      .walks = Walk::inference,
-     .needs = {F::forward, F::complete},
+     .needs = {F::forward, F::complete, F::constants_folded},
      .before = F::primitive,
      .gives = F::attention_matched,
      .run = run_match_attention},
