@@ -1,6 +1,6 @@
 // The table of passes. Of two rows next to each other the second needs the first, but for these, which are independent:
-// choose_layout, which moves convolutions, and widen_contractions, align_products and view_operands, which change the operands of
-// products and attention wherever these stand. What acts for no target twice may still stand in one order alone.
+// choose_layout, which moves convolutions, and the rows from widen_contractions to view_operands, which change products and
+// attention wherever these stand. What acts for no target twice may still stand in one order alone.
 
 #include <algorithm>
 
@@ -12,6 +12,7 @@
 #include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
 #include "passes/products/fuse_bias_gradients.h"
+#include "passes/products/transpose_products.h"
 #include "passes/products/widen_contractions.h"
 #include "passes/training/average_parameters.h"
 #include "passes/training/differentiate.h"
@@ -322,6 +323,12 @@ constexpr Pass kPipeline[] = {
      .takes = F::simplified,
      .run = [](PassContext& c) { return !c.options.target.half_products && widen_contractions(c.graph); },
      .required = "it changes products only where the target has none in 16 bits"},
+    {.name = "transpose_products",
+     .summary = "a product that is only read transposed is computed transposed",
+     .needs = kPrimitive | F::folded,
+     .before = F::products_aligned,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return transpose_products(c.graph); }},
     {.name = "align_products",
      .summary = "products in 16 bits get rows of whole vectors of 16 bytes",
      .needs = kPrimitive | Forms{F::folded, F::products_legal},
