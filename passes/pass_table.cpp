@@ -12,6 +12,7 @@
 #include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
 #include "passes/products/fuse_bias_gradients.h"
+#include "passes/products/join_products.h"
 #include "passes/products/transpose_products.h"
 #include "passes/products/widen_contractions.h"
 #include "passes/training/average_parameters.h"
@@ -329,6 +330,12 @@ constexpr Pass kPipeline[] = {
      .before = F::products_aligned,
      .takes = F::simplified,
      .run = [](PassContext& c) { return transpose_products(c.graph); }},
+    {.name = "join_products",
+     .summary = "a sum of products over few rows each becomes one product over all the rows",
+     .needs = kPrimitive | F::folded,
+     .before = F::products_aligned,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return join_products(c.graph); }},
     {.name = "align_products",
      .summary = "products in 16 bits get rows of whole vectors of 16 bytes",
      .needs = kPrimitive | Forms{F::folded, F::products_legal},
