@@ -1,5 +1,5 @@
 // The table of passes. Of two rows next to each other the second needs the first, but for these, which are independent:
-// choose_layout, which moves convolutions, and the rows from widen_contractions to view_operands, which change products and
+// choose_layout, which moves convolutions, and the rows from transpose_products to view_operands, which change products and
 // attention wherever these stand. What acts for no target twice may still stand in one order alone.
 
 #include <algorithm>
@@ -317,6 +317,18 @@ constexpr Pass kPipeline[] = {
      .gives = F::layouts_chosen,
      .takes = F::simplified,
      .run = [](PassContext& c) { return c.options.channels_last && choose_layout(c.graph); }},
+    {.name = "transpose_products",
+     .summary = "a product that is only read transposed is computed transposed",
+     .needs = kPrimitive | F::folded,
+     .before = F::products_legal,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return transpose_products(c.graph); }},
+    {.name = "join_products",
+     .summary = "a sum of products over few rows each becomes one product over all the rows",
+     .needs = kPrimitive | F::folded,
+     .before = F::products_legal,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return join_products(c.graph); }},
     {.name = "widen_contractions",
      .summary = "products in f16 and bf16 run in f32, where the target has no others",
      .needs = kPrimitive | F::folded,
@@ -324,18 +336,6 @@ constexpr Pass kPipeline[] = {
      .takes = F::simplified,
      .run = [](PassContext& c) { return !c.options.target.half_products && widen_contractions(c.graph); },
      .required = "it changes products only where the target has none in 16 bits"},
-    {.name = "transpose_products",
-     .summary = "a product that is only read transposed is computed transposed",
-     .needs = kPrimitive | F::folded,
-     .before = F::products_aligned,
-     .takes = F::simplified,
-     .run = [](PassContext& c) { return transpose_products(c.graph); }},
-    {.name = "join_products",
-     .summary = "a sum of products over few rows each becomes one product over all the rows",
-     .needs = kPrimitive | F::folded,
-     .before = F::products_aligned,
-     .takes = F::simplified,
-     .run = [](PassContext& c) { return join_products(c.graph); }},
     {.name = "align_products",
      .summary = "products in 16 bits get rows of whole vectors of 16 bytes",
      .needs = kPrimitive | Forms{F::folded, F::products_legal},
