@@ -199,6 +199,7 @@ struct FormDef {
 };
 constexpr std::array kDefinitions{
     FormDef{Form::forward, "is a forward pass", not_forward},
+    FormDef{Form::constants_folded, "has its constants folded"},
     FormDef{Form::attention_matched, "has its attention matched"},
     FormDef{Form::precision_decided, "has its precision decided"},
     FormDef{Form::loss_attached, "has its loss attached", no_loss},

@@ -14,6 +14,7 @@ struct PassContext;
 
 enum class Form : std::uint8_t {
   forward,              ///< nothing is differentiated
+  constants_folded,     ///< numbers stand where exporters leave formulas of them
   attention_matched,    ///< what is attention is one op, so that autocast and differentiate meet it as one
   precision_decided,    ///< each op computes in its dtype; differentiation goes back through the casts
   loss_attached,        ///< the loss is a floating-point scalar and an output

@@ -1,6 +1,6 @@
 // The table of passes. Of two rows next to each other the second needs the first, but for these, which are independent:
-// choose_layout, which moves convolutions, and widen_contractions, align_products and view_operands, which change the operands of
-// products and attention wherever these stand. What acts for no target twice may still stand in one order alone.
+// choose_layout, which moves convolutions, and the rows from transpose_products to view_operands, which change products and
+// attention wherever these stand. What acts for no target twice may still stand in one order alone.
 
 #include <algorithm>
 
@@ -12,6 +12,8 @@
 #include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
 #include "passes/products/fuse_bias_gradients.h"
+#include "passes/products/join_products.h"
+#include "passes/products/transpose_products.h"
 #include "passes/products/widen_contractions.h"
 #include "passes/training/average_parameters.h"
 #include "passes/training/differentiate.h"
@@ -141,6 +143,7 @@ bool run_show_gradients(PassContext& c) {
   return true;
 }
 
+bool run_fold_constants(PassContext& c) { return fold_constants(c.graph, c.options.simplify); }
 bool run_simplify(PassContext& c) { return simplify(c.graph, c.options.simplify); }
 
 /// Kernels are needed all the same: one for each op.
@@ -163,10 +166,15 @@ constexpr Forms kOfTraining{F::loss_attached,    F::loss_scaled,         F::diff
 constexpr Forms kPrimitive{F::primitive, F::unfused};
 
 constexpr Pass kPipeline[] = {
+    {.name = "fold_constants",
+     .summary = "what depends on no input becomes a constant",
+     .stage = Stage::preparing,
+     .gives = F::constants_folded,
+     .run = run_fold_constants},
     {.name = "match_attention",
      .summary = "softmax(q k^T) v becomes one op, where that is legal for the target",
      .stage = Stage::preparing,
-     .needs = F::forward,
+     .needs = {F::forward, F::constants_folded},
      .before = F::primitive,
      .gives = F::attention_matched,
      .run = run_match_attention},
@@ -280,10 +288,15 @@ constexpr Pass kPipeline[] = {
      .takes = kOfTraining,
      .run = run_show_gradients,
      .required = kIsAsked},
-    {.name = "match_attention",  // of a graph that was lowered as it was imported
+    {.name = "fold_constants",  // of a graph that is lowered as it was imported
+     .summary = "what depends on no input becomes a constant",
+     .walks = Walk::inference,
+     .gives = F::constants_folded,
+     .run = run_fold_constants},
+    {.name = "match_attention",  // likewise
      .summary = "softmax(q k^T) v becomes one op, where that is legal for the target",
      .walks = Walk::inference,
-     .needs = {F::forward, F::complete},
+     .needs = {F::forward, F::complete, F::constants_folded},
      .before = F::primitive,
      .gives = F::attention_matched,
      .run = run_match_attention},
@@ -304,6 +317,18 @@ constexpr Pass kPipeline[] = {
      .gives = F::layouts_chosen,
      .takes = F::simplified,
      .run = [](PassContext& c) { return c.options.channels_last && choose_layout(c.graph); }},
+    {.name = "transpose_products",
+     .summary = "a product that is only read transposed is computed transposed",
+     .needs = kPrimitive | F::folded,
+     .before = F::products_legal,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return transpose_products(c.graph); }},
+    {.name = "join_products",
+     .summary = "a sum of products over few rows each becomes one product over all the rows",
+     .needs = kPrimitive | F::folded,
+     .before = F::products_legal,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return join_products(c.graph); }},
     {.name = "widen_contractions",
      .summary = "products in f16 and bf16 run in f32, where the target has no others",
      .needs = kPrimitive | F::folded,

@@ -62,9 +62,12 @@ Value* reduce_of_ones(Node& node, Builder& b) {
   return b.reshape(b.wrap(node.operands[0]), node.result()->type.shape).value;
 }
 
-constexpr SimplifyRule kRules[] = {
+/// They need nothing but numbers.
+constexpr SimplifyRule kNumberRules[] = {
     {"pointwise_of_numbers", "f(full a, full b) -> full f(a, b)", pointwise_of_numbers},
     {"view_of_number", "view(full a) -> full a", view_of_number},
+};
+constexpr SimplifyRule kRules[] = {
     {"identity_operand", "x * 1, x / 1, x - 0 -> x", identity_operand},
     {"involution", "neg(neg x), not(not x) -> x", involution},
     {"reduce_of_ones", "a reduction over axes of size 1 -> reshape", reduce_of_ones},
@@ -83,8 +86,10 @@ Value* by_rule(std::span<const SimplifyRule> rules, Node& node, Builder& b, cons
 
 Value* by_rule(Node& node, Builder& b, const SimplifyOptions& options) {
   if (node.results.size() != 1) return nullptr;
-  Value* made = by_rule(kRules, node, b, options);
-  return made ? made : by_rule(node.op->rules, node, b, options);
+  for (const std::span<const SimplifyRule> rules :
+       {std::span<const SimplifyRule>(kNumberRules), std::span<const SimplifyRule>(kRules), node.op->rules})
+    if (Value* made = by_rule(rules, node, b, options)) return made;
+  return nullptr;
 }
 
 /// Nodes on dense constants and numbers alone become constants.
@@ -104,6 +109,11 @@ std::optional<std::vector<Value*>> fold(Node& node, Builder& b, const SimplifyOp
   std::vector<Value*> results;
   for (Tensor& made : evaluate(node, pointers)) results.push_back(b.constant(std::move(made)).value);
   return results;
+}
+
+/// A view that shows elements several times. A constant would not tell that they are the same.
+bool repeats(const Node& node) {
+  return is_plain_view(*node.op) && node.result()->type.elements() > node.operands[0]->type.elements();
 }
 
 bool equal_nodes(const Node& a, const Node& b) {
@@ -153,7 +163,8 @@ void delay_updates(Graph& graph) {
 
 std::span<const SimplifyRule> simplify_rules() {
   static const auto kAll = [] {
-    std::vector<SimplifyRule> all(std::begin(kRules), std::end(kRules));
+    std::vector<SimplifyRule> all(std::begin(kNumberRules), std::end(kNumberRules));
+    all.insert(all.end(), std::begin(kRules), std::end(kRules));
     for (const OpDef* op : ops::kTable) all.insert(all.end(), op->rules.begin(), op->rules.end());
     return all;
   }();
@@ -170,6 +181,16 @@ bool eliminate_common_subexpressions(Graph& graph) {
            if (const Node* earlier = seen.find_or_add(key, node)) return earlier->results;
            return std::nullopt;
          }) > 0;
+}
+
+bool fold_constants(Graph& graph, const SimplifyOptions& options) {
+  const int folded = rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
+    if (node.results.size() == 1)
+      if (Value* made = by_rule(kNumberRules, node, b, options)) return std::vector{made};
+    return repeats(node) ? std::nullopt : fold(node, b, options);
+  });
+  if (folded > 0) graph.remove_dead();
+  return folded > 0;
 }
 
 bool simplify(Graph& graph, const SimplifyOptions& options) {

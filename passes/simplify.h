@@ -17,6 +17,11 @@ struct SimplifyOptions {
   std::function<void(const ir::SimplifyRule&)> observer;
 };
 
+/// What depends on no input becomes a constant, so that passes before `simplify` see numbers where an exporter left their formula.
+/// True if anything did.
+///   %four = full {value=4}   %two = sqrt %four   %y = mul %x, %two      ->      %two = full {value=2}   %y = mul %x, %two
+bool fold_constants(ir::Graph& graph, const SimplifyOptions& options = {});
+
 /// Applies every rule, eliminates equal nodes and drops dead ones, until nothing changes. All rules are IEEE-exact. True if
 /// anything changed.
 ///   %a = transpose %x {permutation=[1,0]}   %y = matmul %a, %w      ->      %y = matmul %x, %w {transpose_a=true}

@@ -96,17 +96,16 @@ inline Integers all_but_channel(std::int64_t rank) {
   for (std::int64_t i = 2; i < rank; ++i) axes.push_back(i);
   return axes;
 }
-/// The same over the batch and its positions, read once: sums of x - s and of its square, s being the mean of a line in the middle
-/// of the first row. As s lies within few deviations of the mean of all, next to nothing cancels in mean((x - s)^2) - mean(x -
-/// s)^2. Rows of one position have no such line.
+/// The same over the batch and its positions, read once: sums of x - s and of its square, s being the middle value of the first
+/// row. Over the values of a channel the mean of (s - mean)^2 is the variance: so in mean((x - s)^2) - mean(x - s)^2 next to
+/// nothing cancels, unless s lies tens of deviations from all others.
 inline Moments batch_moments_of(Builder& b, Var x, double epsilon) {
   const Integers axes = all_but_channel(x.rank());
-  const std::int64_t rank = x.rank();
   constexpr std::int64_t kLarge = std::int64_t{1} << 20;
-  if (x.dim(0) < 2 || rank < 3 || x.dim(rank - 1) < 2 || element_count(x.shape()) < kLarge) return moments_of(b, x, axes, epsilon);
-  Var line = b.slice_axis(x, 0, 0, 1);
-  for (std::int64_t i = 2; i + 1 < rank; ++i) line = b.slice_axis(line, i, x.dim(i) / 2, 1);
-  Var shift = b.mean(line, axes);
+  if (element_count(x.shape()) < kLarge) return moments_of(b, x, axes, epsilon);
+  Var middle = b.slice_axis(x, 0, 0, 1);
+  for (std::int64_t i = 2; i < x.rank(); ++i) middle = b.slice_axis(middle, i, x.dim(i) / 2, 1);
+  Var shift = b.reshape(middle, {x.dim(1)});
   Var apart = x - b.unreduce(shift, x.shape(), axes);
   Var mean_apart = b.mean(apart, axes), mean_square = b.mean(apart * apart, axes);
   Var mean = shift + mean_apart;
@@ -213,11 +212,13 @@ constexpr OpDef kBatchNorm{
           Builder& b = g.builder();
           Var x = g.operand(0), dy = g.dy();
           const Integers axes = all_but_channel(x.rank());
-          const Moments m = batch_moments_of(b, x, g.attributes().real("epsilon"));
+          Moments m = batch_moments_of(b, x, g.attributes().real("epsilon"));
           if (g.wants(1)) g.add(1, b.sum(dy * m.normalized, axes));
           if (g.wants(2)) g.add(2, b.sum(dy, axes));
           if (!g.wants(0)) return;
-          g.add(0, norm_gradient(b, m, dy * b.broadcast(g.operand(1), x.shape(), {1}), axes));
+          // The scale is one number a channel and goes in front of the means, which are then of the same two sums.
+          m.rstd = m.rstd * g.operand(1);
+          g.add(0, norm_gradient(b, m, dy, axes));
           const double count = static_cast<double>(element_count(x.shape()) / x.dim(1));
           if (g.has_dy(1)) g.add(0, b.unreduce(g.dy(1) / count, x.shape(), axes));
           if (g.has_dy(2)) g.add(0, (x - b.unreduce(m.mean, x.shape(), axes)) * b.unreduce(g.dy(2) * (2 / count), x.shape(), axes));

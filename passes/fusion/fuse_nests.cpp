@@ -16,8 +16,8 @@ using namespace ir;
 
 /// How a unit reads one operand.
 struct OperandRead {
-  std::optional<std::vector<Index>> only;  ///< the index vector of all its reads, where there is one
-  bool covers = false;                     ///< that mentions every axis of the nest plainly
+  std::optional<std::vector<Index>> only;   ///< the index vector of all its reads, where there is one
+  std::optional<std::vector<Index>> whole;  ///< the first that mentions every axis of the nest plainly
 };
 
 /// What fusion asks of a unit's terms again and again.
@@ -26,27 +26,30 @@ struct TermFacts {
   int terms = 0;
 };
 
+bool mentions_every_axis(const std::vector<Index>& indices, const LoopNest& nest) {
+  std::uint64_t mentioned = 0;
+  for (const Index& index : indices)
+    for (const Index::Part& part : index.parts())
+      if (part.atom.kind == IndexAtom::Kind::axis) mentioned |= bit(part.atom.axis);
+  return mentioned == all_axes(nest);
+}
+
 TermFacts facts_of(const FusionUnit& unit) {
   TermFacts facts{std::vector<OperandRead>(unit.operands.size())};
-  std::vector<OperandRead>& reads = facts.reads;
-  std::vector<bool> several(unit.operands.size());
+  std::vector<std::vector<const std::vector<Index>*>> seen(unit.operands.size());  // distinct index vectors, as far as asked for
   for (const Statement& s : unit.nest.statements)
     for_each_term(s.value, [&](const TermPtr& term) {
       ++facts.terms;
       if (term->kind != Term::Kind::read) return;
       const auto slot = static_cast<std::size_t>(term->slot);
-      if (!reads[slot].only) reads[slot].only = term->indices;
-      else if (!several[slot] && !(*reads[slot].only == term->indices)) several[slot] = true;
+      OperandRead& read = facts.reads[slot];
+      auto& known = seen[slot];
+      if (std::ranges::any_of(known, [&](const auto* indices) { return *indices == term->indices; })) return;
+      if (known.size() < 2) known.push_back(&term->indices);
+      if (!read.whole && mentions_every_axis(term->indices, unit.nest)) read.whole = term->indices;
     });
-  for (std::size_t slot = 0; slot < reads.size(); ++slot) {
-    if (several[slot]) reads[slot].only.reset();
-    if (!reads[slot].only) continue;
-    std::uint64_t mentioned = 0;
-    for (const Index& index : *reads[slot].only)
-      for (const Index::Part& part : index.parts())
-        if (part.atom.kind == IndexAtom::Kind::axis) mentioned |= bit(part.atom.axis);
-    reads[slot].covers = mentioned == all_axes(unit.nest);
-  }
+  for (std::size_t slot = 0; slot < seen.size(); ++slot)
+    if (seen[slot].size() == 1) facts.reads[slot].only = *seen[slot][0];
   return facts;
 }
 
@@ -234,7 +237,7 @@ class Merger {
 
   bool fuse_some_sibling(int u) {
     for (std::size_t slot = 0; slot < unit(u).operands.size(); ++slot) {
-      if (!read_of(u, static_cast<int>(slot)).covers) continue;
+      if (!read_of(u, static_cast<int>(slot)).whole) continue;
       for (const Value* made : made_with(unit(u).operands[slot])) {
         const std::vector<int>& candidates = graph_.readers(made);
         if (std::any_of(candidates.begin(), candidates.end(),
@@ -243,6 +246,11 @@ class Merger {
       }
     }
     return false;
+  }
+
+  static std::size_t count_reductions(const FusionUnit& unit) {
+    return static_cast<std::size_t>(
+        std::ranges::count(unit.nest.statements, Statement::Kind::reduce, [](const Statement& s) { return s.kind; }));
   }
 
   /// The value and what its unit gives beside it in the same shape.
@@ -260,11 +268,11 @@ class Merger {
     if (!is_reduction(a) || a.nest.extents.size() != b.nest.extents.size() || !small_enough(from, to)) return false;
     if (saved_bytes(a, b) < least_saved_) return false;
     // Short sums are unrolled: those of more than two values at once would not fit the registers.
-    if (made != b.operands[static_cast<std::size_t>(slot)] && a.results.size() + b.results.size() > 2) return false;
+    if (made != b.operands[static_cast<std::size_t>(slot)] && count_reductions(a) + count_reductions(b) > 2) return false;
     const auto other = static_cast<int>(std::find(a.operands.begin(), a.operands.end(), made) - a.operands.begin());
     const OperandRead &here = read_of(to, slot), &there = read_of(from, other);
-    if (!here.covers || !there.covers) return false;
-    const auto map = rename(a.nest, *there.only, b.nest, *here.only);
+    if (!here.whole || !there.whole) return false;
+    const auto map = rename(a.nest, *there.whole, b.nest, *here.whole);
     if (!map || std::any_of(map->begin(), map->end(), [](const Index& i) { return i == kUnmapped; })) return false;
     if (image(*map, reduced_axes(a.nest)) != reduced_axes(b.nest)) return false;
     if (graph_.before(from, to) ? graph_.reaches(from, to) : graph_.reaches(to, from)) return false;

@@ -206,9 +206,26 @@ class Inliner {
     const std::int64_t own = std::max<std::int64_t>(value->type.elements(), 1), largest = elements_read_by(value);
     if (!view && largest > own && value->type.rank() > 0 && costs_more_than(1, node)) return;
     if (view && node.operands.size() > 1 && leaves.size() > 4) return;
-    std::size_t large = 0;
-    for (const Value* leaf : leaves) large += leaf->type.elements() * 2 > own ? 1 : 0;
-    inlined_[value] = !readers.several || view || widens(node) || (large <= 1 && !costs_more_than(options_.recompute_cost, node));
+    inlined_[value] = !readers.several || view || widens(node) ||
+                      (is_read_as_cheaply(leaves, *value) && !costs_more_than(options_.recompute_cost, node));
+  }
+
+  /// Whether what a value is computed from is one array of its size, or where it is read in parts, several of no more bytes: a
+  /// kernel over a part does not become one with what makes the whole.
+  bool is_read_as_cheaply(const Leaves& leaves, const Value& value) const {
+    const std::int64_t own = std::max<std::int64_t>(value.type.elements(), 1);
+    std::size_t large = 0, bytes = 0;  // of one element
+    for (const Value* leaf : leaves) {
+      if (leaf->type.elements() * 2 <= own) continue;
+      ++large;
+      bytes += size_of(leaf->type.dtype);
+    }
+    return large <= 1 || (bytes <= size_of(value.type.dtype) && is_read_in_parts(value));
+  }
+  bool is_read_in_parts(const Value& value) const {
+    return std::ranges::all_of(users_.of(&value), [&](const Node* user) {
+      return is_plain_view(*user->op) && user->result()->type.elements() < value.type.elements();
+    });
   }
 
   /// Where one element would take too many terms, operands stay in memory after all, the longest first.

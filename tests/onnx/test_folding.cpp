@@ -42,6 +42,19 @@ ModelBuilder scatter_chain(std::int64_t rounds) {
   return m;
 }
 
+/// y = a convolution of x by a trained weight, and a bias.
+ModelBuilder convolution_with(const std::string& bias) {
+  ModelBuilder m;
+  m.input("x", {"1", "2", "4", "4"}).floats("m.weight", {3, 2, 1, 1}, {1, 2, 3, 4, 5, 6}).floats("m.bias", {3}, {0, 0, 0});
+  m.floats("zero", {}, {0}).integers("channels", {1}, {3}).node("Expand", {"zero", "channels"}, {"zeros"});
+  return m.node("Conv", {"x", "m.weight", bias}, {"y"}).output("y");
+}
+
+TEST(Folding, ABiasOfZerosThatIsNoParameterIsNotAdded) {
+  EXPECT_FALSE(has(ops_of(convolution_with("zeros").import({.training = true})), "add"));
+  EXPECT_TRUE(has(ops_of(convolution_with("m.bias").import({.training = true})), "add"));
+}
+
 TEST(Folding, GoesThroughChainsOfScattersWhoseTypeComesFromAnInput) {
   const frontend::ImportedModel model = scatter_chain(40).import();
   EXPECT_EQ(ops_of(model), (std::set<std::string>{"add", "constant"}));

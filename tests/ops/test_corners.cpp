@@ -276,8 +276,8 @@ TEST(Gradients, cross_entropy_leaves_ignored_rows_out) {
   EXPECT_VALUES(apply(ops::kCrossEntropy, {logits, vector_of(DType::i64, {-100, -100})}, {{"axis", std::int64_t{1}}}), kNan);
 }
 
-/// Statistics of a batch are made of differences from the mean of one line of it: the square of a large mean cancels nothing away,
-/// and neither does a line that lies ten deviations beside the others.
+/// Statistics of a batch are made of differences from one of its values: the square of a large mean cancels nothing away, and neither
+/// does a value that lies ten deviations beside the others.
 TEST(Corners, VarianceOfABatchFarFromZero) {
   const std::int64_t n = 6, channels = 3, height = 180, width = 360;  // large enough to be read once
   Tensor x(TensorType{DType::f32, {n, channels, height, width}});

@@ -168,9 +168,9 @@ TEST(Forms, ABrokenGraphIsNamedWithItsNode) {
 }
 
 TEST(Forms, EachThatCanBeSeenHasABrokenGraph) {
-  const Forms from_history{Form::attention_matched, Form::precision_decided, Form::folded,
-                           Form::products_aligned,  Form::views_resolved,    Form::bias_gradients_fused,
-                           Form::reductions_split,  Form::epilogues_fused,   Form::ordered};
+  const Forms from_history{
+      Form::constants_folded, Form::attention_matched,    Form::precision_decided, Form::folded,          Form::products_aligned,
+      Form::views_resolved,   Form::bias_gradients_fused, Form::reductions_split,  Form::epilogues_fused, Form::ordered};
   Forms seen;
   for (const Broken& broken : broken_graphs()) seen = seen | broken.form;
   for (std::size_t i = 0; i < kForms; ++i) EXPECT_NE(seen.has(Form(i)), from_history.has(Form(i))) << describe(Form(i));

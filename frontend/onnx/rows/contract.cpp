@@ -70,7 +70,10 @@ Items gemm_row(NodeContext& n) {
   return y + broadcast_to(c, y.shape());
 }
 
-Var add_channels(Builder& b, Var y, Var bias) { return y + b.broadcast(bias, y.shape(), {1}); }
+/// A constant bias of zeros is what exporters write where there is none: it adds nothing.
+Var add_channels(Builder& b, Var y, Var bias) {
+  return ir::splat_value(bias.value) == 0.0 ? y : y + b.broadcast(bias, y.shape(), {1});
+}
 
 Items conv_row(NodeContext& n) {
   Var x = n.var(0), w = n.var(1);
