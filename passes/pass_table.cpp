@@ -1,6 +1,6 @@
-// The table of passes. Of two rows next to each other the second needs the first, but for these, which are independent:
-// choose_layout, which moves convolutions, and widen_contractions, align_products and view_operands, which change the operands of
-// products and attention wherever these stand. What acts for no target twice may still stand in one order alone.
+// The table of passes. Of two rows next to each other the second needs the first, but for match_products, which makes
+// products of convolutions, and widen_contractions, which casts the operands of both: these are independent. What acts for no
+// target twice may still stand in one order alone.
 
 #include <algorithm>
 
@@ -12,6 +12,7 @@
 #include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
 #include "passes/products/fuse_bias_gradients.h"
+#include "passes/products/match_products.h"
 #include "passes/products/widen_contractions.h"
 #include "passes/training/average_parameters.h"
 #include "passes/training/differentiate.h"
@@ -304,6 +305,12 @@ constexpr Pass kPipeline[] = {
      .gives = F::layouts_chosen,
      .takes = F::simplified,
      .run = [](PassContext& c) { return c.options.channels_last && choose_layout(c.graph); }},
+    {.name = "match_products",
+     .summary = "convolutions whose window is one pixel become matrix products, where the target computes those faster",
+     .needs = kPrimitive | Forms{F::folded, F::layouts_chosen},
+     .gives = F::products_matched,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return match_products(c.graph, c.options.target); }},
     {.name = "widen_contractions",
      .summary = "products in f16 and bf16 run in f32, where the target has no others",
      .needs = kPrimitive | F::folded,
@@ -313,7 +320,7 @@ constexpr Pass kPipeline[] = {
      .required = "it changes products only where the target has none in 16 bits"},
     {.name = "align_products",
      .summary = "products in 16 bits get rows of whole vectors of 16 bytes",
-     .needs = kPrimitive | Forms{F::folded, F::products_legal},
+     .needs = kPrimitive | Forms{F::folded, F::products_matched, F::products_legal},
      .before = F::bias_gradients_fused,
      .gives = F::products_aligned,
      .takes = F::simplified,

@@ -48,6 +48,7 @@ TargetInfo info(const runtime::Target& target) {
   info.legal_composite = takes_attention;
   info.sums_squares = true;
   info.copies_buckets = true;
+  info.pixel_products = true;
   info.half_row_elements = 8;  // 16 bytes
   info.parallel_sums = 256;    // groups of 64 neighbouring sums: two blocks each, four for every processor of a large GPU
   info.computes_epilogue = [gelu = library_has_gelu(target)](const LoopNest& nest, const std::vector<TensorType>& operands,
