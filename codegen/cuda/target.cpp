@@ -70,7 +70,11 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
   };
   const bool generated = runtime::visit_step(
       *step, [](runtime::KernelLaunch&) { return true; }, [&](runtime::MatmulCall& call) { return generate(call); },
-      [&](runtime::ConvolutionCall& call) { return generate(call); }, [](runtime::CollectiveCall&) { return true; });
+      [&](runtime::ConvolutionCall& call) {
+        call.generated_tf32 = generate_tf32_product(call, architecture_of(program.target()), program.kernels());
+        return generate(call);
+      },
+      [](runtime::CollectiveCall&) { return true; });
   if (!generated) return false;
   program.add_step(*std::move(step));
   return true;
