@@ -52,7 +52,7 @@ struct gc_tf32_tile : gc_warp_sums<kTileM, kTileN, kTileK, kWarpM, kWarpN> {
     put(&shared.b[half][B::at(n, k)], vector);
   }
 
-  // Four matrices of 8 x 4 words: [0, 0], [first, second], ..., each step 8 across or 4 along k.
+  // Four matrices of 8 x 4 words: number i lies i / across_step % 2 * 8 further across and i / k_step % 2 * 4 further along k.
   template <class Operand>
   static GC_DEVICE void load(const T* shared, int across, int k, int across_step, int k_step, unsigned (&to)[4]) {
     const int lane = (int)threadIdx.x % 32, matrix = lane / 8;
