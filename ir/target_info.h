@@ -18,6 +18,8 @@ struct TargetInfo {
   bool sums_squares = false;    ///< code generation takes square_sums of f32 and f64 as it is
   bool copies_buckets = false;  ///< code generation takes bucket and unbucket as they are
   bool half_products = true;    ///< whether there are products in f16 and bf16; else they run in f32
+  /// Whether products compute a convolution whose window is one pixel faster than convolutions do.
+  bool pixel_products = false;
   /// Rows of 16-bit matrices are padded to multiples of this many elements; 0 where that gains nothing.
   std::int64_t half_row_elements = 0;
   /// Long reductions to fewer results are split until about as many sums are computed at once; 0 leaves that to the pass.

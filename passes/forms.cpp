@@ -7,6 +7,7 @@
 #include "ir/ops/table.h"
 #include "passes/memory/plan_memory.h"
 #include "passes/pipeline.h"
+#include "passes/products/match_products.h"
 #include "passes/training/average_parameters.h"
 
 namespace gcomp::passes {
@@ -152,6 +153,12 @@ std::string not_channels_last(const PassContext& c) {
   });
 }
 
+std::string unmatched_product(const PassContext& c) {
+  if (!c.options.target.pixel_products) return "";
+  return first_node(
+      c.graph, [](const Node& node) { return is_pixel_product(node) ? concat("is a ", node.op->name, " of single pixels") : ""; });
+}
+
 std::string illegal_product(const PassContext& c) {
   if (c.options.target.half_products) return "";
   return first_node(c.graph, [](const Node& node) -> std::string {
@@ -217,6 +224,7 @@ constexpr std::array kDefinitions{
     FormDef{Form::folded, "is simplified as primitive ops"},
     FormDef{Form::simplified, "is simplified", not_simplified},
     FormDef{Form::layouts_chosen, "has its convolutions channels last", not_channels_last},
+    FormDef{Form::products_matched, "has its convolutions of single pixels as products", unmatched_product},
     FormDef{Form::products_legal, "has only products that the target has", illegal_product},
     FormDef{Form::products_aligned, "has its products aligned"},
     FormDef{Form::views_resolved, "has its operands' views resolved"},

@@ -32,6 +32,7 @@ enum class Form : std::uint8_t {
   folded,               ///< algebra is done on the primitive ops: slices and transposes stand next to what they belong to
   simplified,           ///< folded, and nothing has changed since
   layouts_chosen,       ///< convolutions are channels last
+  products_matched,     ///< convolutions of single pixels are products, where the target computes those faster
   products_legal,       ///< no 16-bit products where the target has none
   products_aligned,
   views_resolved,        ///< attention and products read and write where their matrices lie

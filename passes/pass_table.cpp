@@ -1,6 +1,7 @@
 // The table of passes. Of two rows next to each other the second needs the first, but for these, which are independent:
-// choose_layout, which moves convolutions, and the rows from transpose_products to view_operands, which change products and
-// attention wherever these stand. What acts for no target twice may still stand in one order alone.
+// choose_layout, which moves convolutions, match_products, which makes products of some, and the rows from transpose_products to
+// view_operands, which change products and attention wherever these stand. What acts for no target twice may still stand in one
+// order alone.
 
 #include <algorithm>
 
@@ -13,6 +14,7 @@
 #include "passes/pipeline.h"
 #include "passes/products/fuse_bias_gradients.h"
 #include "passes/products/join_products.h"
+#include "passes/products/match_products.h"
 #include "passes/products/transpose_products.h"
 #include "passes/products/widen_contractions.h"
 #include "passes/training/average_parameters.h"
@@ -317,6 +319,12 @@ constexpr Pass kPipeline[] = {
      .gives = F::layouts_chosen,
      .takes = F::simplified,
      .run = [](PassContext& c) { return c.options.channels_last && choose_layout(c.graph); }},
+    {.name = "match_products",
+     .summary = "convolutions whose window is one pixel become matrix products, where the target computes those faster",
+     .needs = kPrimitive | Forms{F::folded, F::layouts_chosen},
+     .gives = F::products_matched,
+     .takes = F::simplified,
+     .run = [](PassContext& c) { return match_products(c.graph, c.options.target); }},
     {.name = "transpose_products",
      .summary = "a product that is only read transposed is computed transposed",
      .needs = kPrimitive | F::folded,
@@ -338,7 +346,7 @@ constexpr Pass kPipeline[] = {
      .required = "it changes products only where the target has none in 16 bits"},
     {.name = "align_products",
      .summary = "products in 16 bits get rows of whole vectors of 16 bytes",
-     .needs = kPrimitive | Forms{F::folded, F::products_legal},
+     .needs = kPrimitive | Forms{F::folded, F::products_matched, F::products_legal},
      .before = F::bias_gradients_fused,
      .gives = F::products_aligned,
      .takes = F::simplified,

@@ -194,6 +194,7 @@ struct ConvolutionCall {
   int input = 0, weight = 0, output = 0;
   std::string origin;
   GeneratedProduct generated = {};
+  GeneratedProduct generated_tf32 = {};  ///< for devices that may round f32 to TF32; empty where `generated` is theirs too
 
   bool operator==(const ConvolutionCall&) const = default;
 };

@@ -228,6 +228,7 @@ void encode(const ConvolutionCall& call, proto::Step* step) {
   out->set_output(call.output);
   out->set_origin(call.origin);
   encode(call.generated, out->mutable_generated());
+  encode(call.generated_tf32, out->mutable_generated_tf32());
 }
 
 ConvolutionCall decode(const proto::ConvolutionCall& in) {
@@ -249,7 +250,8 @@ ConvolutionCall decode(const proto::ConvolutionCall& in) {
           .weight = in.weight(),
           .output = in.output(),
           .origin = in.origin(),
-          .generated = decode(in.generated())};
+          .generated = decode(in.generated()),
+          .generated_tf32 = decode(in.generated_tf32())};
 }
 
 void encode(const CollectiveCall& call, proto::Step* step) {

@@ -34,6 +34,7 @@ std::vector<int> buffers_of(const Step& step) {
       [&](const ConvolutionCall& call) {
         buffers = {call.input, call.weight, call.output};
         add_product(buffers, call.generated);
+        add_product(buffers, call.generated_tf32);
       },
       [&](const CollectiveCall& call) {
         buffers = {call.operand, call.result};

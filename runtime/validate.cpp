@@ -282,6 +282,7 @@ void validate_step(const Program& program, const ConvolutionCall& call, std::str
                    concat(where, ", weight"));
   validate_operand(program, call, call.output, call.batch, call.output_channels, call.output_spatial, concat(where, ", output"));
   validate_generated(program, call.generated, where);
+  validate_generated(program, call.generated_tf32, where);
 }
 
 void validate_step(const Program& program, const CollectiveCall& call, std::string_view where) {

@@ -48,6 +48,7 @@ TargetInfo info(const runtime::Target& target) {
   info.legal_composite = takes_attention;
   info.sums_squares = true;
   info.copies_buckets = true;
+  info.pixel_products = true;
   info.half_row_elements = 8;  // 16 bytes
   info.parallel_sums = 256;    // groups of 64 neighbouring sums: two blocks each, four for every processor of a large GPU
   info.computes_epilogue = [gelu = library_has_gelu(target)](const LoopNest& nest, const std::vector<TensorType>& operands,
@@ -69,7 +70,11 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
   };
   const bool generated = runtime::visit_step(
       *step, [](runtime::KernelLaunch&) { return true; }, [&](runtime::MatmulCall& call) { return generate(call); },
-      [&](runtime::ConvolutionCall& call) { return generate(call); }, [](runtime::CollectiveCall&) { return true; });
+      [&](runtime::ConvolutionCall& call) {
+        call.generated_tf32 = generate_tf32_product(call, architecture_of(program.target()), program.kernels());
+        return generate(call);
+      },
+      [](runtime::CollectiveCall&) { return true; });
   if (!generated) return false;
   program.add_step(*std::move(step));
   return true;

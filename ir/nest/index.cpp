@@ -140,20 +140,22 @@ Index operator+(const Index& a, const Index& b) {
   Index sum = a;
   sum.constant_ += b.constant_;
   for (const Index::Part& part : b.parts_) sum.add_part(part.atom, part.coefficient);
-  // x/c * (c*n) + x%c * n is x * n: what merging the two halves of a split axis gives back.
+  // x/(d*c) * (c*n) + (x/d)%c * n is x/d * n: what merging the parts of a split axis gives back.
   for (std::size_t i = 0; i < sum.parts_.size(); ++i) {
     const Index::Part quotient = sum.parts_[i];
     if (quotient.atom.kind != IndexAtom::Kind::quotient) continue;
     for (std::size_t j = 0; j < sum.parts_.size(); ++j) {
       const Index::Part remainder = sum.parts_[j];
-      if (remainder.atom.kind != IndexAtom::Kind::remainder || remainder.atom.divisor != quotient.atom.divisor ||
-          remainder.coefficient * quotient.atom.divisor != quotient.coefficient ||
-          !congruent(*quotient.atom.inner, *remainder.atom.inner, quotient.atom.divisor))
+      const std::int64_t radix = remainder.atom.divisor;
+      if (remainder.atom.kind != IndexAtom::Kind::remainder || quotient.atom.divisor % radix != 0 ||
+          remainder.coefficient * radix != quotient.coefficient)
         continue;
+      const Index merged = quotient.atom.inner->quotient(quotient.atom.divisor / radix);
+      if (!congruent(merged, *remainder.atom.inner, radix)) continue;
       Index rest = sum;
       rest.add_part(quotient.atom, -quotient.coefficient);
       rest.add_part(remainder.atom, -remainder.coefficient);
-      return rest + *quotient.atom.inner * remainder.coefficient;
+      return rest + merged * remainder.coefficient;
     }
   }
   return sum;

@@ -130,7 +130,7 @@ class Inliner {
     }
   }
 
-  /// A reshape of a value in memory that some opaque node, output or update reads: the same bytes under another type.
+  /// A reshape of a value in memory that some opaque node, output or the optimizer reads: the same bytes under another type.
   bool is_alias(const Node& node) { return aliases_[&node]; }
 
   /// After the readers of all later values.
@@ -183,7 +183,7 @@ class Inliner {
       inlined_[value] = !read_by_opaque(value);
       return;
     }
-    if (node.op->alias && read_by_opaque(value) && leaves.contains(node.operands[0])) {
+    if (node.op->alias && (read_by_opaque(value) || crosses_into_update(node)) && leaves.contains(node.operands[0])) {
       aliases_[&node] = true;
       return;
     }

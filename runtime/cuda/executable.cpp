@@ -205,10 +205,10 @@ void CudaExecutable::queue_step(std::size_t step, int slot) {
       [&](const MatmulCall& call) {
         if (const CublasLtMatmul* library = products_.library(step))
           library->queue(call, library_buffers(call, *library, slot), memory_->workspace(), stream());
-        else queue_product(product_buffers(call), call.generated, call.origin, slot);
+        else queue_product(product_buffers(call), *products_.generated(step), call.origin, slot);
         if (const KernelLaunch* after = products_.after(step)) queue_launch(step, *after, slot);
       },
-      [&](const ConvolutionCall& call) { queue_product(product_buffers(call), call.generated, call.origin, slot); },
+      [&](const ConvolutionCall& call) { queue_product(product_buffers(call), *products_.generated(step), call.origin, slot); },
       [&](const CollectiveCall& call) { queue_collective(call, slot); });
 }
 

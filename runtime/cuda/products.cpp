@@ -29,6 +29,11 @@ std::unique_ptr<CublasLtMatmul> plan_library(const Session& session, const Progr
   return CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision);
 }
 
+const GeneratedProduct& generated_for(const ConvolutionCall& call, MatmulPrecision precision) {
+  const bool rounds = precision == MatmulPrecision::tf32 && !call.generated_tf32.launches.empty();
+  return rounds ? call.generated_tf32 : call.generated;
+}
+
 }  // namespace
 
 ProductBuffers product_buffers(const MatmulCall& call) { return {call.a.buffer, call.b.buffer, call.c.buffer}; }
@@ -43,7 +48,7 @@ ProductBuffers product_buffers(const ConvolutionCall& call) {
 }
 
 ProductPlan::ProductPlan(const Session& session, const Program& program, const DeviceOptions& options)
-    : library_(program.steps.size()), after_(program.steps.size()) {
+    : library_(program.steps.size()), generated_(program.steps.size()), after_(program.steps.size()) {
   MatmulTuning tuning(session, options);
   const auto plan_matmul = [&](std::size_t i, const MatmulCall& call) {
     library_[i] = plan_library(session, program, call, options);
@@ -55,6 +60,7 @@ ProductPlan::ProductPlan(const Session& session, const Program& program, const D
     if (!library_[i] && generated.launches.empty())
       throw DeviceError(concat(origin, ": the program carries no kernels for this product, and cuBLASLt ",
                                session.cublaslt ? "does not compute it" : "is not used"));
+    if (!library_[i]) generated_[i] = &generated;
     workspace_bytes_ = std::max(workspace_bytes_, library_[i] ? library_[i]->workspace_bytes() : generated.workspace_bytes);
   };
   for (std::size_t i = 0; i < program.steps.size(); ++i)
@@ -64,26 +70,18 @@ ProductPlan::ProductPlan(const Session& session, const Program& program, const D
           plan_matmul(i, call);
           require_a_way(i, call.generated, call.origin);
         },
-        [&](const ConvolutionCall& call) { require_a_way(i, call.generated, call.origin); }, [](const CollectiveCall&) {});
+        [&](const ConvolutionCall& call) { require_a_way(i, generated_for(call, options.precision), call.origin); },
+        [](const CollectiveCall&) {});
   tuning.save();
 }
 
 std::vector<PlannedLaunch> planned_launches(const Program& program, std::size_t step, const ProductPlan& products) {
   std::vector<PlannedLaunch> launches;
-  const auto add_product = [&](const GeneratedProduct& generated) {
-    if (products.library(step)) return;
-    for (const ProductLaunch& launch : generated.launches) launches.push_back({launch.kernel, launch.grid});
-  };
-  visit_step(
-      program.steps[step],
-      [&](const KernelLaunch& launch) {
-        launches.push_back({launch.kernel, launch.grid});
-      },
-      [&](const MatmulCall& call) {
-        add_product(call.generated);
-        if (const KernelLaunch* after = products.after(step)) launches.push_back({after->kernel, after->grid});
-      },
-      [&](const ConvolutionCall& call) { add_product(call.generated); }, [](const CollectiveCall&) {});
+  const auto add = [&](const KernelLaunch& launch) { launches.push_back({launch.kernel, launch.grid}); };
+  if (const GeneratedProduct* generated = products.generated(step))
+    for (const ProductLaunch& launch : generated->launches) launches.push_back({launch.kernel, launch.grid});
+  if (const KernelLaunch* after = products.after(step)) add(*after);
+  if (const auto* launch = std::get_if<KernelLaunch>(&program.steps[step])) add(*launch);
   return launches;
 }
 

@@ -21,6 +21,8 @@ class ProductPlan {
 
   /// Null where the step is no product, or one that generated kernels compute.
   const CublasLtMatmul* library(std::size_t step) const { return library_[step].get(); }
+  /// Null where the step is no product, or one that a library computes.
+  const GeneratedProduct* generated(std::size_t step) const { return generated_[step]; }
   /// The kernel that follows a product whose epilogue nobody computes on the way, or null.
   const KernelLaunch* after(std::size_t step) const { return after_[step]; }
   /// Bytes that the steps share, one after the other.
@@ -28,7 +30,8 @@ class ProductPlan {
 
  private:
   std::vector<std::unique_ptr<CublasLtMatmul>> library_;  // of each step
-  std::vector<const KernelLaunch*> after_;                // within the program
+  std::vector<const GeneratedProduct*> generated_;        // within the program
+  std::vector<const KernelLaunch*> after_;                // likewise
   std::int64_t workspace_bytes_ = 0;
 };
 

@@ -36,8 +36,9 @@ class ProductProgram {
   }
   void add_step(const runtime::Step& step) { program_.steps.push_back(step); }
 
-  /// Elements that no product writes keep what they held before.
-  void expect_equal_to_loops() {
+  /// Elements that no product writes keep what they held before. The loops see operands as `rounding` leaves them.
+  void expect_equal_to_loops(double (*rounding)(double) = nullptr) {
+    const std::size_t operands = program_.inputs.size();
     for (const runtime::Port& output : program_.outputs) program_.inputs.push_back(output);
     program_.kernels = kernels_.kernels();
     program_.prelude = kernels_.prelude();
@@ -45,7 +46,7 @@ class ProductProgram {
     cuda_shim::ProgramRunner runner(program_);
     const std::vector<Tensor> found = run(runner), again = run(runner);
     runner.set_products(cuda_shim::Products::plain_loops);
-    const std::vector<Tensor> wanted = run(runner);
+    const std::vector<Tensor> wanted = run(runner, rounding, operands);
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       EXPECT_EQ(found[i], again[i]) << name(i) << ": two runs give different bits";
       EXPECT_EQ(difference(found[i], wanted[i]), "") << name(i);
@@ -57,7 +58,7 @@ class ProductProgram {
     return program_.buffers[static_cast<std::size_t>(program_.outputs[output].buffer)].name;
   }
 
-  std::vector<Tensor> run(cuda_shim::ProgramRunner& runner) const {
+  std::vector<Tensor> run(cuda_shim::ProgramRunner& runner, double (*rounding)(double) = nullptr, std::size_t rounded = 0) const {
     std::mt19937 random(1);
     std::uniform_real_distribution<double> value(-1, 1);
     std::vector<std::pair<std::string, Tensor>> written;
@@ -65,6 +66,8 @@ class ProductProgram {
       const runtime::Buffer& buffer = program_.buffers[static_cast<std::size_t>(input.buffer)];
       Tensor tensor(buffer.type);
       for (std::int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, value(random));
+      if (rounding && written.size() < rounded)
+        for (std::int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, rounding(tensor.at(i)));
       runner.write(buffer.name, tensor);
       written.emplace_back(buffer.name, std::move(tensor));
     }

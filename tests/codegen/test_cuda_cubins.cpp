@@ -134,30 +134,33 @@ struct ConvolvedImages {
 /// Large and small tiles, and the direct form.
 constexpr ConvolvedImages kOfEachForm[] = {{1, 16, 1}, {64, 256, 1}, {1, 32, 32}};
 
+using GenerateConvolution = runtime::GeneratedProduct (*)(const ConvolutionCall&, int, codegen::KernelTable&);
+
 /// Convolutions and their gradients.
 Sources convolution_sources(int architecture, std::initializer_list<DType> dtypes, std::initializer_list<bool> layouts,
-                            std::span<const ConvolvedImages> images = kOfEachForm) {
+                            std::span<const ConvolvedImages> images = kOfEachForm,
+                            GenerateConvolution generate = codegen::cuda::generate_product) {
   codegen::KernelTable table(codegen::cuda::kTarget);
   for (DType dtype : dtypes)
     for (bool channels_last : layouts)
       for (const auto& [batch, channels, groups] : images)
         for (auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient})
-          codegen::cuda::generate_product(ConvolutionCall{.kind = kind,
-                                                          .dtype = dtype,
-                                                          .channels_last = channels_last,
-                                                          .batch = batch,
-                                                          .input_channels = channels,
-                                                          .output_channels = channels,
-                                                          .groups = groups,
-                                                          .input_spatial = {28, 28},
-                                                          .output_spatial = {28, 28},
-                                                          .kernel = {3, 3},
-                                                          .strides = {1, 1},
-                                                          .pads_begin = {1, 1},
-                                                          .pads_end = {1, 1},
-                                                          .dilations = {1, 1},
-                                                          .origin = ""},
-                                          architecture, table);
+          generate(ConvolutionCall{.kind = kind,
+                                   .dtype = dtype,
+                                   .channels_last = channels_last,
+                                   .batch = batch,
+                                   .input_channels = channels,
+                                   .output_channels = channels,
+                                   .groups = groups,
+                                   .input_spatial = {28, 28},
+                                   .output_spatial = {28, 28},
+                                   .kernel = {3, 3},
+                                   .strides = {1, 1},
+                                   .pads_begin = {1, 1},
+                                   .pads_end = {1, 1},
+                                   .dilations = {1, 1},
+                                   .origin = ""},
+                   architecture, table);
   return sources_of(table);
 }
 
@@ -246,6 +249,14 @@ TEST_F(CudaCubins, ConvolutionsForTheOldestAndHopper) {
   compile(convolution_sources(75, {DType::f32}, {false}), "sm_75");
   compile(convolution_sources(90, {DType::bf16}, {false, true}), "sm_90");
   compile(convolution_sources(90, {DType::f32, DType::f64}, {true}), "sm_90");
+}
+
+// Two blocks of 256 threads share the 65536 registers of a multiprocessor.
+TEST_F(CudaCubins, ConvolutionsInTf32) {
+  for (int architecture : {80, 86, 90, 100, 120})
+    compile(
+        convolution_sources(architecture, {DType::f32}, {true}, std::span(kOfEachForm, 2), codegen::cuda::generate_tf32_product),
+        concat("sm_", architecture), 128);
 }
 
 TEST_F(CudaCubins, SomeConvolutionsForEveryArchitecture) {

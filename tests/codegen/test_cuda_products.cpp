@@ -142,8 +142,19 @@ const std::vector<ConvolutionCase>& convolutions() {
   return all;
 }
 
-void check_convolutions(DType dtype, int architecture) {
+enum class Rounding { none, tf32 };
+
+/// To 10 bits behind the point, halves away from zero.
+double to_tf32(double x) {
+  int exponent = 0;
+  const double fraction = std::frexp(x, &exponent);
+  return std::ldexp(std::round(std::ldexp(fraction, 11)), exponent - 11);
+}
+
+void check_convolutions(DType dtype, int architecture, Rounding rounding = Rounding::none) {
+  const bool tensor_cores = rounding == Rounding::tf32 || (dtype == DType::bf16 && architecture >= 80);
   for (bool channels_last : {false, true}) {
+    if (rounding == Rounding::tf32 && !channels_last) continue;
     ProductProgram p(dtype, architecture);
     for (std::size_t i = 0; i < convolutions().size(); ++i)
       for (auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient}) {
@@ -153,7 +164,7 @@ void check_convolutions(DType dtype, int architecture) {
         const auto large_kind = c.groups == 132        ? ConvolutionKind::weight_gradient
                                 : c.inputs < c.outputs ? ConvolutionKind::forward
                                                        : ConvolutionKind::input_gradient;
-        const bool shows_large = channels_last ? dtype == DType::bf16 && architecture >= 80 : dtype == DType::f32;
+        const bool shows_large = channels_last ? tensor_cores : dtype == DType::f32;
         if (is_large && !(kind == large_kind && shows_large)) continue;
         std::vector<std::int64_t> output;
         for (std::size_t d = 0; d < c.input.size(); ++d)
@@ -185,15 +196,42 @@ void check_convolutions(DType dtype, int architecture) {
             .weight = p.add_buffer(weight, "weight " + name, kind == ConvolutionKind::weight_gradient),
             .output = p.add_buffer(image(c.outputs, output), "output " + name, kind == ConvolutionKind::forward),
             .origin = "convolution " + name};
-        call.generated = codegen::cuda::generate_product(call, architecture, p.kernels());
-        ASSERT_FALSE(call.generated.launches.empty()) << call.origin;
-        p.add_step(call);
+        call.generated = rounding == Rounding::tf32 ? codegen::cuda::generate_tf32_product(call, architecture, p.kernels())
+                                                    : codegen::cuda::generate_product(call, architecture, p.kernels());
+        // Groups of few channels are summed directly, in f32.
+        const bool direct = c.groups > 1 && std::max(c.inputs, c.outputs) / c.groups < 16;
+        ASSERT_EQ(call.generated.launches.empty(), rounding == Rounding::tf32 && direct) << call.origin;
+        if (!call.generated.launches.empty()) p.add_step(call);
       }
-    p.expect_equal_to_loops();
+    p.expect_equal_to_loops(rounding == Rounding::tf32 ? to_tf32 : nullptr);
   }
 }
 
 TEST(CudaProducts, ConvolutionsF32) { check_convolutions(DType::f32, 90); }
+TEST(CudaProducts, ConvolutionsTf32) { check_convolutions(DType::f32, 90, Rounding::tf32); }
+TEST(CudaProducts, Tf32IsOfF32FromAmpereOn) {
+  codegen::KernelTable kernels(codegen::cuda::kTarget);
+  const auto launches = [&](DType dtype, int architecture, bool channels_last = true) {
+    const ConvolutionCall call{.dtype = dtype,
+                               .channels_last = channels_last,
+                               .batch = 1,
+                               .input_channels = 32,
+                               .output_channels = 32,
+                               .input_spatial = {8},
+                               .output_spatial = {8},
+                               .kernel = {1},
+                               .strides = {1},
+                               .pads_begin = {0},
+                               .pads_end = {0},
+                               .dilations = {1},
+                               .origin = ""};
+    return codegen::cuda::generate_tf32_product(call, architecture, kernels).launches.size();
+  };
+  EXPECT_EQ(launches(DType::f32, 80), 1u);
+  EXPECT_EQ(launches(DType::f32, 75), 0u);
+  EXPECT_EQ(launches(DType::f32, 90, false), 0u) << "channels first";
+  for (const DType dtype : {DType::f64, DType::f16, DType::bf16}) EXPECT_EQ(launches(dtype, 90), 0u);
+}
 TEST(CudaProducts, ConvolutionsF64) { check_convolutions(DType::f64, 90); }
 TEST(CudaProducts, ConvolutionsF16) { check_convolutions(DType::f16, 90); }
 TEST(CudaProducts, ConvolutionsBf16) { check_convolutions(DType::bf16, 90); }

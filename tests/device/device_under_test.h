@@ -12,6 +12,7 @@ bool on_real_gpu();
 /// One for the whole process, without cuBLASLt. Kernels are cached.
 runtime::Device& device_under_test();
 /// Another one.
-std::unique_ptr<runtime::Device> open_device_under_test(bool use_cublaslt);
+std::unique_ptr<runtime::Device> open_device_under_test(bool use_cublaslt,
+                                                        runtime::MatmulPrecision precision = runtime::MatmulPrecision::strict);
 
 }  // namespace gcomp::tests

@@ -315,6 +315,34 @@ TEST_P(Epilogues, AMlpAndItsGradients) {
   expect_each_way({made});
 }
 
+// Two convolutions whose windows are single pixels, with their gradients by autodiff: products all of them, the first with GELU,
+// its bias's gradient made with the weight's.
+TEST_P(Epilogues, ConvolutionsOfSinglePixelsAndTheirGradients) {
+  ir::Graph graph("pixels");
+  Builder b(graph);
+  const DType dtype = GetParam();
+  const Var x = b.input({dtype, {2, 8, 3, 5}}, "x"), w1 = b.input({dtype, {16, 8, 1, 1}}, "w1"), b1 = b.input({dtype, {16}}, "b1"),
+            w2 = b.input({dtype, {8, 16, 1, 1}}, "w2");
+  const auto convolution = [&](Var image, Var weight) {
+    return b.apply(ir::ops::kConvolution, {image, weight},
+                   {{"strides", Shape{1, 1}}, {"low", Shape{0, 0}}, {"high", Shape{0, 0}}, {"dilations", Shape{1, 1}}});
+  };
+  const Var z = convolution(x, w1);
+  const Var y = convolution(gelu(z + b.broadcast(b1, z.shape(), {1})), w2);
+  graph.outputs() = {b.sum(y * y, {0, 1, 2, 3}).value};
+  const std::vector<ir::Value*> gradients =
+      passes::differentiate(graph, graph.outputs()[0], {w1.value, b1.value, w2.value, x.value});
+  graph.outputs().insert(graph.outputs().end(), gradients.begin(), gradients.end());
+  const Lowered made = lowered(graph, target(), "pixels");
+  int sums = 0;
+  for (const runtime::MatmulCall* call : products_of(made.program))
+    sums += call->epilogue && call->epilogue->library && is_bias_gradient(call->epilogue->library->kind);
+  EXPECT_EQ(products_of(made.program).size(), 6u);
+  EXPECT_EQ(sums, dtype == DType::f64 ? 0 : 1);
+  for (const runtime::Step& step : made.program.steps) EXPECT_FALSE(std::holds_alternative<runtime::ConvolutionCall>(step));
+  expect_each_way({made});
+}
+
 INSTANTIATE_TEST_SUITE_P(Floats, Epilogues, testing::Values(DType::f32, DType::f64, DType::f16, DType::bf16),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 

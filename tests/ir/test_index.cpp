@@ -127,6 +127,14 @@ TEST(Index, splitting_and_joining_cancel) {
   }
 }
 
+// In any number of parts, and where the whole is itself a quotient.
+TEST(Index, the_parts_of_a_split_axis_join_to_the_axis) {
+  const Index axis = Index::axis(0, 5040);
+  for (const Index& x : {axis, axis.quotient(3)})
+    for (const Shape& shape : {Shape{2, 420}, Shape{2, 3, 140}, Shape{5, 2, 3, 28}, Shape{7, 2, 2, 3, 10}})
+      EXPECT_TRUE(linear_index(split_index(x, shape), shape) == x) << print(x) << " in " << shape.size() << " parts";
+}
+
 TEST(Index, a_split_of_merged_axes_gives_the_axes_back) {
   const std::vector<Index> axes = axes_of_shape({5, 7, 9}), split = split_index(linear_index(axes, {5, 7, 9}), {5, 7, 9});
   for (int a = 0; a < 3; ++a) EXPECT_EQ(split[static_cast<std::size_t>(a)].as_axis(), a);

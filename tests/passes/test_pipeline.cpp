@@ -22,9 +22,9 @@ bool meet(const Pass& a, const Pass& b) {
   return std::any_of(std::begin(kWalks), std::end(kWalks), [&](Walk walk) { return a.walks.has(walk) && b.walks.has(walk); });
 }
 
-/// Whether two rows may change places though a graph goes through both: choose_layout moves convolutions, the others change
-/// operands of products and attention.
-bool are_independent(std::string_view a, std::string_view b) { return a == "choose_layout" && b == "widen_contractions"; }
+/// Whether two rows may change places though a graph goes through both: match_products makes products of convolutions,
+/// widen_contractions changes the operands of both.
+bool are_independent(std::string_view a, std::string_view b) { return a == "match_products" && b == "widen_contractions"; }
 
 TEST(PassTable, RowsThatDependOnEachOtherCannotChangePlaces) {
   const std::span<const Pass> rows = pipeline();
@@ -149,6 +149,10 @@ const std::vector<Broken>& broken_graphs() {
        "dilations=[1,1]}\n}",
        {},
        "node %y is a convolution, channels first"},
+      {Form::products_matched,
+       "graph @g(%x: f32[1,4,4,2], %w: f32[3,2,1,1]) -> (%y) {\n  %y = convolution %x, %w {channels_last=true, strides=[1,1], "
+       "low=[0,0], high=[0,0], dilations=[1,1]}\n}",
+       [](Case& c) { c.options.target.pixel_products = true; }, "node %y is a convolution of single pixels"},
       {Form::products_legal,
        "graph @g(%x: bf16[2,3], %w: bf16[3,2]) -> (%y) {\n  %y = matmul %x, %w\n}",
        {},

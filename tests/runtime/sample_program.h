@@ -76,7 +76,8 @@ inline Program sample_program() {
                       .weight = 7,
                       .output = 8,
                       .origin = "/conv/Conv",
-                      .generated = {{{1, {7, 256, 0}, {INT64_MIN}}}, 12}},
+                      .generated = {{{1, {7, 256, 0}, {INT64_MIN}}}, 12},
+                      .generated_tf32 = {{{0, {9, 128, 0}, {5}}}, 20}},
   };
   p.faults = {"index out of range", "division by zero"};
   p.arena_bytes = 1856;

@@ -233,6 +233,7 @@ TEST(Validate, EachRuleRefuses) {
        },
        "step 1, bias: buffer 'bias' is f32[4], wanted the elements of f32[3]"},
       {"workspace", [](Program& p) { convolution(p).generated.workspace_bytes = -1; }, "a workspace of -1 bytes"},
+      {"workspace in TF32", [](Program& p) { convolution(p).generated_tf32.workspace_bytes = -2; }, "a workspace of -2 bytes"},
       {"product on the CPU", [](Program& p) { p.target = {}; },
        "step 1: generated kernels of a product have a meaning only for CUDA"},
       {"window", [](Program& p) { convolution(p).pads_end[0] = 0; }, "reach to 7 of 6 padded elements"},

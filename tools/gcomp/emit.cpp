@@ -110,7 +110,10 @@ std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
           add_product(call.generated, call.origin);
           if (call.epilogue) add_launch(call.epilogue->after);
         },
-        [&](const runtime::ConvolutionCall& call) { add_product(call.generated, call.origin); },
+        [&](const runtime::ConvolutionCall& call) {
+          add_product(call.generated, call.origin);
+          add_product(call.generated_tf32, call.origin);
+        },
         [](const runtime::CollectiveCall&) {});
   std::vector<EmittedFile> files = {{prelude, ended(program.prelude)}};
   for (std::size_t i = 0; i < program.kernels.size(); ++i)

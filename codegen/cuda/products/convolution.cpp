@@ -41,8 +41,12 @@ ImageStrides strides_of(std::int64_t channels, const std::vector<std::int64_t>& 
 /// The call as a matrix product: the image that is gathered, the one that goes with positions, and its parameters.
 class ConvolutionProduct {
  public:
-  ConvolutionProduct(const ConvolutionCall& call, int architecture, KernelTable& kernels)
-      : call_(call), architecture_(architecture), kernels_(kernels), gradient_(call.kind == ConvolutionKind::input_gradient) {
+  ConvolutionProduct(const ConvolutionCall& call, int architecture, KernelTable& kernels, bool tf32)
+      : call_(call),
+        architecture_(architecture),
+        kernels_(kernels),
+        tf32_(tf32),
+        gradient_(call.kind == ConvolutionKind::input_gradient) {
     inputs_ = call.input_channels / call.groups;
     outputs_ = call.output_channels / call.groups;
     const ImageStrides input = strides_of(call.input_channels, call.input_spatial, call.channels_last);
@@ -55,6 +59,7 @@ class ConvolutionProduct {
     if (!is_in_range()) return {};
     describe();
     const bool few = call_.groups > 1 && std::max(inputs_, outputs_) < kFewChannels;
+    if (few && tf32_) return {};
     if (call_.kind == ConvolutionKind::weight_gradient) few ? add_direct_weight_gradient() : add_weight_gradient();
     else if (few) add_direct();
     else add_product();
@@ -128,7 +133,7 @@ class ConvolutionProduct {
     area_ *= weights;
   }
 
-  std::string text(std::string_view body) const { return product_text(kDirectThreads, "gc_convolution_parameters", body); }
+  std::string text(std::string_view body) const { return product_text({kDirectThreads}, "gc_convolution_parameters", body); }
   std::string types() const { return concat("<", element_type(call_.dtype), ", ", sum_type(call_.dtype)); }
 
   int add_tile_kernel(const TileKind& tile, std::string_view function, bool first_along_k, bool second_along_k,
@@ -136,7 +141,7 @@ class ConvolutionProduct {
     const auto direction = [](bool along_k) { return along_k ? "gc_along_k" : "gc_across"; };
     const std::string type = with_directions(tile.type, concat(direction(first_along_k), ", ", direction(second_along_k)));
     return kernels_.add_text(
-        product_text(tile.threads, "gc_convolution_parameters",
+        product_text({tile.threads, tile.blocks}, "gc_convolution_parameters",
                      concat("  typedef ", type, " Tile;\n  __shared__ Tile::Shared shared;\n  ", function, "<Tile, ",
                             call_.channels_last ? "true" : "false", ">(shared, ", arguments, ");\n")));
   }
@@ -163,7 +168,7 @@ class ConvolutionProduct {
     const ProductExtents extents{rows_, call_.batch * image_positions_, k, classes_ * call_.groups};
     if (!is_countable(extents)) return;
     const Tiling tiling = choose_tiling(extents, call_.dtype, architecture_,
-                                        {.may_split = classes_ == 1, .element_by_element = !call_.channels_last});
+                                        {.may_split = classes_ == 1, .element_by_element = !call_.channels_last, .tf32 = tf32_});
     parameters_.tiling = tiling.parameters;
     parameters_.matrix_row = k;
     parameters_.matrix_along = 1;
@@ -224,8 +229,8 @@ class ConvolutionProduct {
   void add_weight_gradient() {
     const ProductExtents extents{outputs_, channels_ * taps_, call_.batch * image_positions_, call_.groups};
     if (!is_countable(extents)) return;
-    Tiling tiling =
-        choose_tiling(extents, call_.dtype, architecture_, {.may_split = true, .element_by_element = !call_.channels_last});
+    Tiling tiling = choose_tiling(extents, call_.dtype, architecture_,
+                                  {.may_split = true, .element_by_element = !call_.channels_last, .tf32 = tf32_});
     tiling.parameters.partial = 1;
     parameters_.tiling = tiling.parameters;
     describe_output_gradient();
@@ -265,7 +270,7 @@ class ConvolutionProduct {
   const ConvolutionCall& call_;
   int architecture_;
   KernelTable& kernels_;
-  bool gradient_;
+  bool tf32_, gradient_;
   ImageStrides source_, result_;
   std::int64_t inputs_ = 0, outputs_ = 0;                                 ///< channels in a group
   std::int64_t channels_ = 0, rows_ = 0;                                  ///< of the source and of the result in a group
@@ -277,7 +282,13 @@ class ConvolutionProduct {
 }  // namespace
 
 runtime::GeneratedProduct generate_product(const ConvolutionCall& call, int architecture, KernelTable& kernels) {
-  return ConvolutionProduct(call, architecture, kernels).run();
+  return ConvolutionProduct(call, architecture, kernels, /*tf32=*/false).run();
+}
+
+runtime::GeneratedProduct generate_tf32_product(const ConvolutionCall& call, int architecture, KernelTable& kernels) {
+  constexpr int kFirstWithTf32 = 80;
+  if (call.dtype != DType::f32 || !call.channels_last || architecture < kFirstWithTf32) return {};
+  return ConvolutionProduct(call, architecture, kernels, /*tf32=*/true).run();
 }
 
 }  // namespace gcomp::codegen::cuda

@@ -87,12 +87,12 @@ std::string matmul_text(const TileKind& tile, const Reading& a, const Reading& b
   const std::string frame =
       concat("  typedef ", with_directions(tile.type, directions), " Tile;\n  __shared__ Tile::Shared shared;\n");
   if (epilogue)
-    return product_text(tile.threads, "gc_matmul_parameters",
+    return product_text({tile.threads, tile.blocks}, "gc_matmul_parameters",
                         concat(frame, epilogue->lambda, "  gc_matmul_epilogue<Tile, ", directions,
                                ">(shared, first, second, parameters, epilogue);\n"),
                         epilogue->parameters);
   return product_text(
-      tile.threads, "gc_matmul_parameters",
+      {tile.threads, tile.blocks}, "gc_matmul_parameters",
       concat(frame, "  gc_matmul<Tile, ", directions, ">(shared, first, second, result, workspace, parameters);\n"));
 }
 

@@ -23,5 +23,7 @@ struct ProductEpilogue {
 runtime::GeneratedProduct generate_product(const runtime::MatmulCall& call, int architecture, KernelTable& kernels,
                                            const ProductEpilogue* epilogue = nullptr);
 runtime::GeneratedProduct generate_product(const runtime::ConvolutionCall& call, int architecture, KernelTable& kernels);
+/// The same in TF32; none for other dtypes than f32, channels first, groups of few channels, and architectures before sm_80.
+runtime::GeneratedProduct generate_tf32_product(const runtime::ConvolutionCall& call, int architecture, KernelTable& kernels);
 
 }  // namespace gcomp::codegen::cuda

@@ -5,7 +5,9 @@
 #include "codegen/cuda/product_convolution.h"
 #include "codegen/cuda/product_matmul.h"
 #include "codegen/cuda/product_mma.h"
+#include "codegen/cuda/product_mma_tile.h"
 #include "codegen/cuda/product_parameters.h"
+#include "codegen/cuda/product_tf32.h"
 #include "codegen/cuda/product_tile.h"
 #include "codegen/kernel.h"
 #include "ir/base/error.h"
@@ -25,14 +27,26 @@ bool uses_tensor_cores(DType dtype, int architecture) {
 struct TilePair {
   TileKind large, small;
 };
+constexpr std::string_view kTf32Tile = "gc_tf32_tile";
+/// Of a type that begins so, in steps of `k`.
+TilePair tensor_tiles(const std::string& type, std::int64_t k) {
+  return {{128, 128, k, 256, 2, concat(type, "128, 128, ", k, ", 64, 32>")},
+          {64, 64, k, 128, 2, concat(type, "64, 64, ", k, ", 32, 32>")}};
+}
+TilePair tf32_tiles() {
+  TilePair tiles = tensor_tiles(concat(kTf32Tile, "<", kDirections, ", "), 8);
+  tiles.large.blocks = 2;  // 512 threads of 128 registers
+  tiles.small.blocks = 4;
+  return tiles;
+}
 TilePair tiles_for(DType dtype, int architecture, const TilingOptions& options) {
   const std::string types = element_type(dtype) + ", " + sum_type(dtype);
   if (uses_tensor_cores(dtype, architecture)) {
     const std::string of = concat("gc_mma_tile<", element_type(dtype), ", ", kDirections, ", ");
     const std::int64_t k = options.element_by_element ? 16 : 32;
-    return {{128, 128, k, 256, 2, concat(of, "128, 128, ", k, ", 64, 32>")},
-            {64, 64, k, 128, 2, concat(of, "64, 64, ", k, ", 32, 32>")}};
+    return tensor_tiles(of, k);
   }
+  if (options.tf32) return tf32_tiles();
   if (dtype == DType::f64) {
     const TileKind only{64, 64, 16, 256, 2, concat("gc_fma_tile<", types, ", 64, 64, 16, 4, 4>")};
     return {only, only};
@@ -57,7 +71,7 @@ std::int64_t splits_of(const ProductExtents& e, const TileKind& tile, std::int64
 
 const std::string& product_text() {
   static const std::string text = concat("#ifndef GC_PRODUCTS\n#define GC_PRODUCTS\n", kProductParametersText, kProductMma,
-                                         kProductTile, kProductMatmul, kProductConvolution, "#endif\n");
+                                         kProductTile, kProductMmaTile, kProductMatmul, kProductConvolution, "#endif\n");
   return text;
 }
 
@@ -118,20 +132,21 @@ std::string element_type(DType dtype) {
 }
 std::string sum_type(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
 
-std::string product_text(int threads, std::string_view type, std::string_view body, std::string_view further) {
-  return concat(product_text(), "extern \"C\" __global__ void __launch_bounds__(", threads, ", 1) ", kNamePlaceholder,
+std::string product_text(LaunchBounds bounds, std::string_view type, std::string_view body, std::string_view further) {
+  return concat(product_text(), body.find(kTf32Tile) != body.npos ? kProductTf32 : "",
+                "extern \"C\" __global__ void __launch_bounds__(", bounds.threads, ", ", bounds.blocks, ") ", kNamePlaceholder,
                 "(const void* first, const void* second, void* result, void* workspace, const ", type, " parameters", further,
                 ") {\n", body, "}\n");
 }
 
 std::string sum_text(DType dtype, const EpilogueText* epilogue) {
   if (epilogue)
-    return product_text(256, "gc_sum_parameters",
+    return product_text({256}, "gc_sum_parameters",
                         concat(epilogue->lambda, "  gc_sum_splits_epilogue<", sum_type(dtype), ">(workspace, parameters, ",
                                epilogue->columns, ", epilogue);\n"),
                         epilogue->parameters);
   return product_text(
-      256, "gc_sum_parameters",
+      {256}, "gc_sum_parameters",
       concat("  gc_sum_splits<", element_type(dtype), ", ", sum_type(dtype), ">(result, workspace, parameters);\n"));
 }
 

@@ -20,6 +20,7 @@ struct TileKind {
   int threads = 0;
   int store_width = 1;  ///< elements of a result that are stored as one
   std::string type;     ///< the C++ type, with kDirections where those of the operands go
+  int blocks = 1;       ///< that the registers of a multiprocessor are to hold
 };
 /// Elements and tiles are counted in 31 bits.
 inline constexpr std::int64_t kCountable = std::int64_t{1} << 31;
@@ -50,6 +51,7 @@ bool is_countable(const ProductExtents& extents);
 struct TilingOptions {
   bool may_split = true;
   bool element_by_element = false;  ///< an operand is gathered: on tensor cores in half as long steps, which need fewer registers
+  bool tf32 = false;                ///< f32 is rounded to TF32 and multiplied on tensor cores
 };
 
 /// Pure function of its arguments: the number of a device's processors is not asked for, so that the same sums come from all.
@@ -74,9 +76,14 @@ std::vector<std::int64_t> to_integers(const Parameters& parameters) {
   return bytes;
 }
 
-/// A product kernel's text: the definitions that they share, then an entry point of `threads` that takes launch parameters of a
-/// `type` and, each after a comma, what `further` declares, and runs `body`.
-std::string product_text(int threads, std::string_view type, std::string_view body, std::string_view further = "");
+struct LaunchBounds {
+  int threads = 0;
+  int blocks = 1;  ///< of a multiprocessor
+};
+
+/// A product kernel's text: the definitions that they share, then an entry point that takes launch parameters of a `type` and, each
+/// after a comma, what `further` declares, and runs `body`.
+std::string product_text(LaunchBounds bounds, std::string_view type, std::string_view body, std::string_view further = "");
 
 /// The launch that adds the splits of a result whose index has the given extents and strides, up to six. `workspace_offset` is in
 /// bytes, `offset` in elements of the result.

@@ -131,6 +131,27 @@ void mma(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2], Value
   }
 }
 
+/// cvt.rna.tf32.f32: 10 bits behind the point, halves rounded away from zero.
+inline float tf32(float x) {
+  if (x != x) return x;
+  unsigned word = bits<unsigned>(x);
+  return bits<float>((word + 0x1000u) & 0xffffe000u);
+}
+
+/// mma.m16n8k8 of TF32: lane 4 * r + c holds of `a` the elements [r][c], [r + 8][c], [r][c + 4], [r + 8][c + 4], of `b` [c][r] and
+/// [c + 4][r], and of `sums` what mma has above. Bits behind TF32's are not looked at.
+inline void mma_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  unsigned rows[4][4], columns[8][2];  // of the lanes that share this lane's rows, and of those with its two columns
+  const char* all = device->exchange(0xffffffffu, a, sizeof a);
+  for (unsigned i = 0; i < 4; ++i) memcpy(rows[i], all + 16 * (lane() / 4 * 4 + i), sizeof rows[i]);
+  all = device->exchange(0xffffffffu, b, sizeof b);
+  for (unsigned i = 0; i < 8; ++i) memcpy(columns[i], all + 16 * (lane() % 4 * 8 + i), sizeof columns[i]);
+  const auto value = [](unsigned word) { return bits<float>(word & 0xffffe000u); };
+  for (unsigned k = 0; k < 8; ++k)
+    for (unsigned s = 0; s < 4; ++s)
+      sums[s] += value(rows[k % 4][2 * (k / 4) + s / 2]) * value(columns[4 * (s % 2) + k % 4][k / 4]);
+}
+
 }  // namespace gcomp_shim
 
 // Aggregates, as CUDA's, whose copies from and to memory are the wide accesses of a kernel.

@@ -1,0 +1,102 @@
+// Convolutions and their gradients on a CUDA device against the interpreter: f32 as it is, and rounded to TF32 only where that is
+// asked for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "codegen/generate.h"
+#include "codegen/target.h"
+#include "ir/builder.h"
+#include "ir/interpret.h"
+#include "ir/ops/table.h"
+#include "passes/pipeline.h"
+#include "runtime/validate.h"
+#include "tests/device/device_under_test.h"
+#include "tests/ops/samples.h"
+
+namespace gcomp::tests {
+namespace {
+
+using ir::Builder;
+using ir::Var;
+using runtime::MatmulPrecision;
+using Values = std::map<std::string, Tensor>;
+
+/// A convolution of 3 x 3 with strides, its image's gradient and its weight's, channels last.
+ir::Graph strided_convolution() {
+  ir::Graph graph("convolution");
+  Builder b(graph);
+  const auto input = [&](const char* name, const Shape& shape) { return b.input({DType::f32, shape}, name); };
+  const Var x = input("x", {2, 9, 8, 16}), w = input("w", {24, 16, 3, 3}), dy = input("dy", {2, 5, 4, 24});
+  const auto attributes = [](const Shape& sizes) {
+    ir::Attributes all{
+        {"strides", Shape{2, 2}}, {"low", Shape{1, 1}}, {"high", Shape{1, 1}}, {"dilations", Shape{1, 1}}, {"channels_last", true}};
+    if (!sizes.empty()) all.set("sizes", sizes);
+    return all;
+  };
+  graph.outputs() = {b.apply(ir::ops::kConvolution, {x, w}, attributes({})).value,
+                     b.apply(ir::ops::kConvolutionInputGradient, {dy, w}, attributes({9, 8})).value,
+                     b.apply(ir::ops::kConvolutionWeightGradient, {x, dy}, attributes({3, 3})).value};
+  return graph;
+}
+
+Values draw(const ir::Graph& graph) {
+  std::mt19937 random(3);
+  Values values;
+  for (const ir::Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, -1, 1, random));
+  return values;
+}
+
+/// 10 bits behind the point, halves away from zero.
+Values rounded_to_tf32(Values values) {
+  for (auto& [name, tensor] : values)
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      int exponent = 0;
+      const double fraction = std::frexp(tensor.at(i), &exponent);
+      tensor.set(i, std::ldexp(std::round(std::ldexp(fraction, 11)), exponent - 11));
+    }
+  return values;
+}
+
+std::vector<Tensor> computed(const ir::Graph& original, const Values& values, MatmulPrecision precision) {
+  const std::unique_ptr<runtime::Device> device = open_device_under_test(true, precision);
+  ir::Graph graph = clone(original);
+  passes::PipelineOptions options;
+  options.target = codegen::target_info(device->target());
+  const ir::MemoryPlan plan = passes::lower(graph, options);
+  const runtime::Program program = codegen::generate(graph, plan, device->target());
+  runtime::validate(program);
+  const auto executable = device->load(program, device->allocate_states());
+  for (const auto& [name, value] : values) executable->set_input(name, value);
+  executable->run();
+  std::vector<Tensor> results;
+  for (std::size_t i = 0; i < program.outputs.size(); ++i) results.push_back(executable->output(i));
+  return results;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < a.elements(); ++i) largest = std::max(largest, std::abs(a.at(i) - b.at(i)));
+  return largest;
+}
+
+TEST(DeviceConvolutions, AreRoundedToTf32WhereThatIsAskedFor) {
+  const ir::Graph graph = strided_convolution();
+  const Values values = draw(graph);
+  const std::vector<Tensor> exact = ir::interpret(graph, values).outputs;
+  const std::vector<Tensor> rounded = ir::interpret(graph, rounded_to_tf32(values)).outputs;
+  const std::vector<Tensor> strict = computed(graph, values, MatmulPrecision::strict);
+  const std::vector<Tensor> fast = computed(graph, values, MatmulPrecision::tf32);
+  constexpr double kTolerance = 3e-5;  // sums of up to 216 terms below 1
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_LT(largest_difference(strict[i], exact[i]), kTolerance) << "result " << i;
+    EXPECT_LT(largest_difference(fast[i], rounded[i]), kTolerance) << "result " << i;
+    EXPECT_GT(largest_difference(fast[i], exact[i]), kTolerance) << "result " << i << " is not rounded";
+  }
+}
+
+}  // namespace
+}  // namespace gcomp::tests
