@@ -129,6 +129,12 @@ std::optional<std::string> note_probabilities(const LossSpec& loss, const ModelG
   return std::nullopt;
 }
 
+/// A note where products of 16 bits are no faster than those of f32, to which their operands are widened first; nothing elsewhere.
+std::optional<std::string> note_slow_precision(const GraphOptions& options) {
+  if (!mixes(options) || codegen::target_info(options.target).half_products) return std::nullopt;
+  return concat("products of ", name_of(*options.precision), " are computed in f32 on this device, where f32 itself is faster");
+}
+
 /// Adds what the loss looks at and reads.
 void add_target(ModelGraph& made, const Model& model, const GraphOptions& options, const LossSpec& loss) {
   try {
@@ -158,7 +164,8 @@ ModelGraph trainable(const Model& model, const GraphOptions& options, const Loss
   check_user(!trained_names(made.model).empty(), "model '", model.name(), "': nothing to train: ", made.model.parameters.size(),
              " floating-point initializers, all frozen", reasons_of(made.model.parameters));
   add_target(made, model, options, loss);
-  if (auto note = note_probabilities(loss, made)) made.model.repairs.push_back(std::move(*note));
+  for (auto& note : {note_probabilities(loss, made), note_slow_precision(options)})
+    if (note) made.model.repairs.push_back(*note);
   return made;
 }
 

@@ -107,7 +107,7 @@ class UnfoldedConvolution final : public LibraryCall {
       std::swap(a, b);
       for (StridedMatrix* matrix : {&a, &b, &c}) std::swap(matrix->row, matrix->column);
     }
-    gemm_({m, n, k, a, b, c, workspace_.of_thread(thread)});
+    gemm_.multiply({m, n, k, a, b, c, workspace_.of_thread(thread)});
   }
 
   void unfold(const T* image, std::int64_t p0, std::int64_t p1, T* patches) const {

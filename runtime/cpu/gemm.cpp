@@ -25,8 +25,15 @@ const GemmFunctions& gemm_functions() {
 }
 
 int64_t gemm_scratch_bytes() {
-  // In elements of 8 bytes: kGemmRows x 256 of A, and 256 x 128 of B, which panels of at most 32 columns divide.
-  return (kGemmRows * 256 + 256 * 128) * 8;
+  // In elements of 8 bytes: kGemmRows x kGemmDepth of A, and kGemmDepth x 128 of B, which panels of at most 32 columns divide.
+  return (kGemmRows * kGemmDepth + kGemmDepth * 128) * 8;
+}
+
+int64_t gemm_pack_tasks(int64_t m, int64_t k) { return ((m + kGemmRows - 1) / kGemmRows) * ((k + kGemmDepth - 1) / kGemmDepth); }
+
+int64_t gemm_packed_bytes(int64_t m, int64_t k, int64_t element_bytes) {
+  constexpr int64_t kMostRows = 12;  // of a panel, which are whole
+  return (m + kMostRows - 1) * k * element_bytes;
 }
 
 }  // namespace gcomp::runtime::cpu

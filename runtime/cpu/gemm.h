@@ -11,8 +11,8 @@ enum class InstructionSet : uint8_t;
 
 namespace gcomp::runtime::cpu {
 
-/// Rows of A that one pass packs at most.
-inline constexpr int64_t kGemmRows = 264;
+/// Rows and columns of A that one pass packs at most.
+inline constexpr int64_t kGemmRows = 264, kGemmDepth = 256;
 
 /// A matrix in memory; strides in elements.
 struct StridedMatrix {
@@ -25,13 +25,17 @@ struct GemmBlock {
   int64_t m = 0, n = 0, k = 0;
   StridedMatrix a, b, c;
   void* scratch = nullptr;
+  void* packed_a = nullptr;  ///< gemm_packed_bytes(), written by all tasks of `pack`; null where the product packs for itself
 };
 
-using GemmFunction = void (*)(const GemmBlock&);
+struct GemmFunction {
+  void (*multiply)(const GemmBlock&) = nullptr;
+  /// One of gemm_pack_tasks() parts of A into packed_a, for products of all columns of B.
+  void (*pack)(const GemmBlock&, int64_t task) = nullptr;
+};
 
 struct GemmFunctions {
-  GemmFunction f32 = nullptr;
-  GemmFunction f64 = nullptr;
+  GemmFunction f32, f64;
   bool before_library = false;  ///< measured to be at least as fast as oneDNN with these instructions
 };
 
@@ -40,5 +44,7 @@ const GemmFunctions& gemm_functions(InstructionSet set);
 /// The two for the widest that it has.
 const GemmFunctions& gemm_functions();
 int64_t gemm_scratch_bytes();
+int64_t gemm_pack_tasks(int64_t m, int64_t k);
+int64_t gemm_packed_bytes(int64_t m, int64_t k, int64_t element_bytes);
 
 }  // namespace gcomp::runtime::cpu

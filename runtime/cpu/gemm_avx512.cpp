@@ -4,7 +4,8 @@
 namespace gcomp::runtime::cpu {
 
 extern const GemmFunctions kGemmAvx512;
-const GemmFunctions kGemmAvx512{Gemm<float, 64, 12, 2>::run, Gemm<double, 64, 12, 2>::run, /*before_library=*/false};
+const GemmFunctions kGemmAvx512{Gemm<float, 64, 12, 2>::functions(), Gemm<double, 64, 12, 2>::functions(),
+                                /*before_library=*/false};
 
 }  // namespace gcomp::runtime::cpu
 

@@ -3,6 +3,7 @@
 namespace gcomp::runtime::cpu {
 
 extern const GemmFunctions kGemmBaseline;
-const GemmFunctions kGemmBaseline{Gemm<float, 16, 4, 2>::run, Gemm<double, 16, 4, 2>::run, /*before_library=*/false};
+const GemmFunctions kGemmBaseline{Gemm<float, 16, 4, 2>::functions(), Gemm<double, 16, 4, 2>::functions(),
+                                  /*before_library=*/false};
 
 }  // namespace gcomp::runtime::cpu

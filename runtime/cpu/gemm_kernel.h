@@ -15,8 +15,10 @@ namespace gcomp::runtime::cpu {
 namespace {
 
 /// What a block of A and a lot of panels of B hold: together they stay in the second cache.
-constexpr int64_t kBlockK = 256, kLotColumns = 128;
+constexpr int64_t kBlockK = kGemmDepth, kLotColumns = 128;
 constexpr int64_t kRowsAhead = 12;
+/// Panels of A that are packed at once where its columns are contiguous.
+constexpr int64_t kGroup = 8;
 
 /// VectorBytes is the register width; a tile holds Rows x Vectors registers of C.
 template <class T, int VectorBytes, int Rows, int Vectors>
@@ -25,6 +27,7 @@ struct Gemm {
   typedef T Unaligned __attribute__((vector_size(VectorBytes), aligned(sizeof(T)), may_alias));
   static constexpr int64_t kLanes = VectorBytes / static_cast<int64_t>(sizeof(T));
   static constexpr int64_t kWidth = Vectors * kLanes;
+  static constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
   static constexpr int64_t kLot = (kLotColumns + kWidth - 1) / kWidth * kWidth;
 
   struct Tile {
@@ -38,9 +41,10 @@ struct Gemm {
     bool add;
   };
 
-  /// M rows by N vectors of C. With UnitRows, a_row is known to be 1.
-  template <int M, int N, bool UnitRows>
-  static void multiply(const Tile& tile) {
+  /// M rows by N vectors of C, inlined where what is constant of it is known.
+  template <int M, int N>
+  static inline __attribute__((always_inline)) void multiply_sums(int64_t k, const T* a, int64_t a_row, int64_t a_column,
+                                                                  const T* b, int64_t b_row, T* c, int64_t c_row, bool add) {
     Vector sum[M][N];
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
@@ -50,12 +54,8 @@ struct Gemm {
     // The result's lines come while the sums are made.
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i)
-      for (int j = 0; j < N * VectorBytes; j += 64)
-        __builtin_prefetch(reinterpret_cast<const char*>(tile.c + i * tile.c_row) + j, 1);
-    const int64_t a_row = UnitRows ? 1 : tile.a_row;
-    const T* a = tile.a;
-    const T* b = tile.b;
-    for (int64_t p = 0; p < tile.k; ++p) {
+      for (int j = 0; j < N * VectorBytes; j += 64) __builtin_prefetch(reinterpret_cast<const char*>(c + i * c_row) + j, 1);
+    for (int64_t p = 0; p < k; ++p) {
       Vector row[N];
 #pragma GCC unroll 8
       for (int j = 0; j < N; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + j * kLanes);
@@ -65,17 +65,31 @@ struct Gemm {
 #pragma GCC unroll 8
         for (int j = 0; j < N; ++j) sum[i][j] += row[j] * element;
       }
-      a += tile.a_column;
-      b += tile.b_row;
+      a += a_column;
+      b += b_row;
     }
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 8
       for (int j = 0; j < N; ++j) {
-        auto* target = reinterpret_cast<Unaligned*>(tile.c + i * tile.c_row + j * kLanes);
-        *target = tile.add ? Vector(*target + sum[i][j]) : sum[i][j];
+        auto* target = reinterpret_cast<Unaligned*>(c + i * c_row + j * kLanes);
+        *target = add ? Vector(*target + sum[i][j]) : sum[i][j];
       }
     }
+  }
+
+  /// With UnitRows, a_row is known to be 1.
+  template <int M, int N, bool UnitRows>
+  static void multiply(const Tile& tile) {
+    multiply_sums<M, N>(tile.k, tile.a, UnitRows ? 1 : tile.a_row, tile.a_column, tile.b, tile.b_row, tile.c, tile.c_row, tile.add);
+  }
+
+  /// Whole tiles under each other, A and B packed.
+  static void multiply_panels(int64_t panels, const Tile& tile) {
+    const T* a = tile.a;
+    T* c = tile.c;
+    for (int64_t i = 0; i < panels; ++i, a += tile.k * Rows, c += Rows * tile.c_row)
+      multiply_sums<Rows, Vectors>(tile.k, a, 1, Rows, tile.b, kWidth, c, tile.c_row, tile.add);
   }
 
   template <int N, bool UnitRows>
@@ -140,7 +154,7 @@ struct Gemm {
     for (int64_t p = 0; p < k; ++p) {
       // Rows are often a page apart, where no prefetcher of the processor goes.
       const T* ahead = b + (p + kRowsAhead < k ? p + kRowsAhead : p) * b_row;
-      for (int64_t j = 0; j < columns; j += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(ahead + j);
+      for (int64_t j = 0; j < columns; j += kLine) __builtin_prefetch(ahead + j);
       for (int64_t j = 0; j < columns; j += kWidth)
 #pragma GCC unroll 8
         for (int64_t v = 0; v < kWidth; v += kLanes)
@@ -181,21 +195,39 @@ struct Gemm {
 
   /// Copies m x k of A into panels of Rows rows, each panel k by Rows with unit row stride.
   static void pack_a(const T* a, int64_t a_row, int64_t a_column, int64_t m, int64_t k, T* packed) {
-    for (int64_t first = 0; first < m; first += Rows) {
-      const int64_t rows = m - first < Rows ? m - first : Rows;
+    int64_t first = 0;
+    if (a_row == 1)
+      for (; first + kGroup * Rows <= m; first += kGroup * Rows) pack_columns(a + first, a_column, k, packed + first * k);
+    for (; first < m; first += Rows) {
+      const int64_t rows = least(m - first, Rows);
       const T* source = a + first * a_row;
-      if (rows == Rows && a_row == 1) {
-        for (int64_t p = 0; p < k; ++p) __builtin_memcpy(packed + p * Rows, source + p * a_column, Rows * sizeof(T));
-      } else if (rows == Rows && a_column == 1) {
+      T* panel = packed + first * k;
+      if (rows == Rows && a_column == 1) {
+        if (m - first >= 2 * Rows) prefetch_rows(source + Rows * a_row, a_row, k);
 #pragma GCC unroll 2
-        for (int i = 0; i + 4 <= Rows; i += 4) transpose<4>(source + i * a_row, a_row, k, packed + i, Rows);
-        if constexpr (Rows % 4 == 2) transpose<2>(source + (Rows - 2) * a_row, a_row, k, packed + Rows - 2, Rows);
+        for (int i = 0; i + 4 <= Rows; i += 4) transpose<4>(source + i * a_row, a_row, k, panel + i, Rows);
+        if constexpr (Rows % 4 == 2) transpose<2>(source + (Rows - 2) * a_row, a_row, k, panel + Rows - 2, Rows);
       } else {
         for (int64_t p = 0; p < k; ++p)
-          for (int64_t i = 0; i < rows; ++i) packed[p * Rows + i] = source[p * a_column + i * a_row];
+          for (int64_t i = 0; i < rows; ++i) panel[p * Rows + i] = source[p * a_column + i * a_row];
       }
-      packed += k * Rows;
     }
+  }
+
+  /// kGroup panels side by side, of a matrix whose columns are contiguous: of each column whole lines are read.
+  static void pack_columns(const T* a, int64_t a_column, int64_t k, T* packed) {
+    for (int64_t p = 0; p < k; ++p) {
+      const T* column = a + p * a_column;
+      const T* ahead = p + kRowsAhead < k ? column + kRowsAhead * a_column : column;
+      for (int64_t i = 0; i < kGroup * Rows; i += kLine) __builtin_prefetch(ahead + i);
+      for (int64_t i = 0; i < kGroup; ++i) __builtin_memcpy(packed + i * Rows * k + p * Rows, column + i * Rows, Rows * sizeof(T));
+    }
+  }
+
+  /// Rows are often a page apart, where no prefetcher of the processor goes.
+  static void prefetch_rows(const T* rows, int64_t row, int64_t columns) {
+    for (int i = 0; i < Rows; ++i)
+      for (int64_t p = 0; p < columns; p += kLine) __builtin_prefetch(rows + i * row + p);
   }
 
   /// Stores a tile whose columns of C end within a vector, or are not adjacent, by way of a buffer.
@@ -222,14 +254,22 @@ struct Gemm {
         for (int64_t j = 0; j < block.n; ++j) c[i * block.c.row + j * block.c.column] = T(0);
       return;
     }
+    if (block.packed_a) return run_packed(block);
     // Few panels do not repay a copy.
     const bool copy_a = block.n > (block.a.column == 1 ? 6 : 2) * kWidth;
-    // Blocks of about as many rows, whole tiles each.
-    const int64_t blocks = (block.m + kGemmRows - 1) / kGemmRows, tiles = (block.m + Rows - 1) / Rows;
-    const int64_t m = (tiles + blocks - 1) / blocks * Rows;
+    const int64_t m = rows_of_blocks(block.m);
     for (int64_t m0 = 0; m0 < block.m; m0 += m)
       for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK)
         run_block(block, copy_a, {m0, least(block.m - m0, m), k0, least(block.k - k0, kBlockK)});
+  }
+
+  /// Part `task` of A into packed_a: one block.
+  static void pack(const GemmBlock& block, int64_t task) {
+    const int64_t m = rows_of_blocks(block.m), blocks = (block.k + kBlockK - 1) / kBlockK, m0 = task / blocks * m,
+                  k0 = task % blocks * kBlockK;
+    const Range range{m0, least(block.m - m0, m), k0, least(block.k - k0, kBlockK)};
+    const T* a = static_cast<const T*>(block.a.data) + m0 * block.a.row + k0 * block.a.column;
+    pack_a(a, block.a.row, block.a.column, range.m, range.k, packed_block(block, range));
   }
 
   struct Range {
@@ -237,6 +277,42 @@ struct Gemm {
   };
 
   static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+  /// Blocks of about as many rows, whole tiles each.
+  static int64_t rows_of_blocks(int64_t m) {
+    const int64_t blocks = (m + kGemmRows - 1) / kGemmRows, tiles = (m + Rows - 1) / Rows;
+    return (tiles + blocks - 1) / blocks * Rows;
+  }
+
+  static T* packed_block(const GemmBlock& block, const Range& range) {
+    const int64_t padded = (range.m + Rows - 1) / Rows * Rows;
+    return static_cast<T*>(block.packed_a) + range.m0 * block.k + range.k0 * padded;
+  }
+
+  /// All of A is packed: each lot of B is packed once and goes past all blocks of A.
+  static void run_packed(const GemmBlock& block) {
+    T* packed_b = static_cast<T*>(block.scratch);
+    const int64_t m = rows_of_blocks(block.m);
+    for (int64_t n0 = 0; n0 < block.n; n0 += kLot) {
+      const int64_t columns = least(block.n - n0, kLot);
+      for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK) {
+        const int64_t k = least(block.k - k0, kBlockK);
+        const T* b = static_cast<const T*>(block.b.data) + k0 * block.b.row + n0 * block.b.column;
+        pack_lot(b, block.b.row, block.b.column, k, columns, packed_b);
+        for (int64_t m0 = 0; m0 < block.m; m0 += m) {
+          const Range range{m0, least(block.m - m0, m), k0, k};
+          run_lot(block, range, {packed_block(block, range), nullptr, packed_b}, n0, columns);
+        }
+      }
+    }
+  }
+
+  /// What a lot is multiplied from: packed, or null and read where it lies.
+  struct Sources {
+    const T* packed_a;
+    T* panel;  ///< for a panel of B that is not whole, where B is not packed
+    const T* packed_b;
+  };
 
   static void run_block(const GemmBlock& block, bool copy_a, const Range& range) {
     T* packed_b = static_cast<T*>(block.scratch);
@@ -248,29 +324,45 @@ struct Gemm {
       const int64_t columns = least(block.n - n0, kLot);
       const T* b = static_cast<const T*>(block.b.data) + range.k0 * block.b.row + n0 * block.b.column;
       if (copy_b) pack_lot(b, block.b.row, block.b.column, range.k, columns, packed_b);
-      for (int64_t j = 0; j < columns; j += kWidth) {
-        const int64_t n = least(columns - j, kWidth), vectors = (n + kLanes - 1) / kLanes;
-        Tile tile{range.k, nullptr, block.a.row, block.a.column, b + j, block.b.row, nullptr, block.c.row, range.k0 > 0};
-        const bool whole = n == vectors * kLanes;
-        if (copy_b) {
-          tile.b = packed_b + j * range.k;
-          tile.b_row = kWidth;
-        } else if (!whole) {
-          pack_b(b + j, block.b.row, 1, range.k, n, packed_b);
-          tile.b = packed_b;
-          tile.b_row = kWidth;
-        }
-        for (int64_t i = 0; i < range.m; i += Rows) {
-          const int64_t rows = least(range.m - i, Rows);
-          tile.a = copy_a ? packed_a + i * range.k : a + i * block.a.row;
-          if (copy_a) tile.a_row = 1, tile.a_column = Rows;
-          tile.c = static_cast<T*>(block.c.data) + (range.m0 + i) * block.c.row + (n0 + j) * block.c.column;
-          if (whole && block.c.column == 1) multiply_tile(rows, vectors, tile);
-          else multiply_edge(rows, vectors, n, tile, block.c.column);
-        }
+      run_lot(block, range, {copy_a ? packed_a : nullptr, packed_b, copy_b ? packed_b : nullptr}, n0, columns);
+    }
+  }
+
+  /// A block of A times columns [n0, n0 + columns) of B.
+  static void run_lot(const GemmBlock& block, const Range& range, const Sources& from, int64_t n0, int64_t columns) {
+    const T* a = static_cast<const T*>(block.a.data) + range.m0 * block.a.row + range.k0 * block.a.column;
+    const T* b = static_cast<const T*>(block.b.data) + range.k0 * block.b.row + n0 * block.b.column;
+    for (int64_t j = 0; j < columns; j += kWidth) {
+      const int64_t n = least(columns - j, kWidth), vectors = (n + kLanes - 1) / kLanes;
+      Tile tile{range.k, nullptr, block.a.row, block.a.column, b + j, block.b.row, nullptr, block.c.row, range.k0 > 0};
+      const bool whole = n == vectors * kLanes;
+      if (from.packed_b) {
+        tile.b = from.packed_b + j * range.k;
+        tile.b_row = kWidth;
+      } else if (!whole) {
+        pack_b(b + j, block.b.row, 1, range.k, n, from.panel);
+        tile.b = from.panel;
+        tile.b_row = kWidth;
+      }
+      int64_t i = 0;
+      if (from.packed_a && from.packed_b && n == kWidth && block.c.column == 1) {
+        tile.a = from.packed_a;
+        tile.c = static_cast<T*>(block.c.data) + range.m0 * block.c.row + n0 + j;
+        multiply_panels(range.m / Rows, tile);
+        i = range.m / Rows * Rows;
+      }
+      for (; i < range.m; i += Rows) {
+        const int64_t rows = least(range.m - i, Rows);
+        tile.a = from.packed_a ? from.packed_a + i * range.k : a + i * block.a.row;
+        if (from.packed_a) tile.a_row = 1, tile.a_column = Rows;
+        tile.c = static_cast<T*>(block.c.data) + (range.m0 + i) * block.c.row + (n0 + j) * block.c.column;
+        if (whole && block.c.column == 1) multiply_tile(rows, vectors, tile);
+        else multiply_edge(rows, vectors, n, tile, block.c.column);
       }
     }
   }
+
+  static constexpr GemmFunction functions() { return {run, pack}; }
 };
 
 }  // namespace

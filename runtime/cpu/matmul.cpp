@@ -13,6 +13,10 @@ namespace {
 // Below this many multiplications a second thread costs more than it saves.
 constexpr std::int64_t kTaskSize = 100'000;
 
+// Threads pack A together where it repays one more meeting of theirs: each would pack all of it for its own columns of B.
+constexpr std::int64_t kPackedRows = 96, kPackedColumns = 256, kPackedElements = 1 << 15;
+constexpr std::int64_t kPackedBytes = 8 << 20;  // at once
+
 /// Element offsets of each matrix of the stack, in row-major order of the batch dimensions.
 std::vector<std::int64_t> batch_offsets(const MatmulCall& call, const MatrixView& view) {
   check_internal(view.batch_strides.size() == call.batch.size(), "matmul ", call.origin, ": a view has ", view.batch_strides.size(),
@@ -57,8 +61,9 @@ class BuiltinMatmul final : public LibraryCall {
         c_(std::move(c)) {
     if (m_ == 0 || n_ == 0) matrices_ = 0;
     if (c_.column != 1 && c_.row == 1) transpose();
+    packs_ = matrices_ == 1 && m_ >= kPackedRows && n_ >= kPackedColumns && m_ * k_ >= kPackedElements;
     // A band of columns reads all of A, a band of rows packs all of B.
-    by_columns_ = n_ >= 64 && (n_ >= m_ || a_.column == 1);
+    by_columns_ = packs_ || (n_ >= 64 && (n_ >= m_ || a_.column == 1));
     unit_ = by_columns_ ? 16 : 8;
     const std::int64_t extent = by_columns_ ? n_ : m_;
     const std::int64_t row_cost = std::max<std::int64_t>(1, (by_columns_ ? m_ : n_) * k_);
@@ -68,10 +73,13 @@ class BuiltinMatmul final : public LibraryCall {
     together_ = parts_ > 1 ? 1 : std::max<std::int64_t>(1, kTaskSize / std::max<std::int64_t>(whole, 1));
   }
 
-  WorkspaceSize workspace() const override { return {0, gemm_scratch_bytes()}; }
+  WorkspaceSize workspace() const override {
+    return {packs_ ? aligned_size(gemm_packed_bytes(rows_packed(), k_, element_)) : 0, gemm_scratch_bytes()};
+  }
   void bind(const Workspace& workspace, int) override { workspace_ = workspace; }
 
   void run(ThreadPool& pool) override {
+    if (packs_) return run_packed(pool);
     const std::int64_t tasks = parts_ > 1 ? matrices_ * parts_ : (matrices_ + together_ - 1) / together_;
     pool.run(tasks, [this](std::int64_t first, std::int64_t last, int thread) {
       if (parts_ == 1) return run_range(first * together_, std::min(last * together_, matrices_), thread);
@@ -86,37 +94,60 @@ class BuiltinMatmul final : public LibraryCall {
     for (Stack* stack : {&a_, &b_, &c_}) std::swap(stack->row, stack->column);
   }
 
+  /// So many rows of A are packed at once that they stay in the last cache.
+  std::int64_t rows_packed() const {
+    const std::int64_t most = kPackedBytes / (k_ * element_) / kGemmRows * kGemmRows;
+    return std::min(m_, std::max(most, kGemmRows));
+  }
+
+  /// Threads pack A together, then each multiplies its bands.
+  void run_packed(ThreadPool& pool) const {
+    GemmBlock rows{m_, n_, k_, a_.at(0), b_.at(0), c_.at(0), nullptr, workspace_.shared};
+    const std::int64_t most = rows_packed();
+    for (std::int64_t m = 0; m < m_; m += most) {
+      rows.m = std::min(most, m_ - m);
+      pool.run(gemm_pack_tasks(rows.m, k_), [&](std::int64_t first, std::int64_t last, int) {
+        for (; first < last; ++first) gemm_.pack(rows, first);
+      });
+      pool.run(parts_, [&](std::int64_t first, std::int64_t last, int thread) { run_bands(rows, first, last, thread); });
+      rows.a.data = moved(rows.a.data, rows.m * a_.row);
+      rows.c.data = moved(rows.c.data, rows.m * c_.row);
+    }
+  }
+
   /// Tasks [first, last): adjacent bands of one matrix are one product.
   void run_range(std::int64_t first, std::int64_t last, int thread) const {
     while (first < last) {
       const std::int64_t matrix = first / parts_;
       const std::int64_t end = std::min(last, (matrix + 1) * parts_);
-      run_bands(matrix, first - matrix * parts_, end - matrix * parts_, thread);
+      run_bands({m_, n_, k_, a_.at(matrix), b_.at(matrix), c_.at(matrix)}, first - matrix * parts_, end - matrix * parts_, thread);
       first = end;
     }
   }
 
-  void run_bands(std::int64_t matrix, std::int64_t first, std::int64_t last, int thread) const {
-    GemmBlock block{m_, n_, k_, a_.at(matrix), b_.at(matrix), c_.at(matrix), workspace_.of_thread(thread)};
+  void run_bands(GemmBlock block, std::int64_t first, std::int64_t last, int thread) const {
+    block.scratch = workspace_.of_thread(thread);
     const std::int64_t extent = by_columns_ ? n_ : m_;
     const std::int64_t begin = first * unit_;
     const std::int64_t count = (last == parts_ ? extent : last * unit_) - begin;
     if (by_columns_) {
       block.n = count;
-      block.b.data = static_cast<std::byte*>(block.b.data) + begin * b_.column * element_;
-      block.c.data = static_cast<std::byte*>(block.c.data) + begin * c_.column * element_;
+      block.b.data = moved(block.b.data, begin * b_.column);
+      block.c.data = moved(block.c.data, begin * c_.column);
     } else {
       block.m = count;
-      block.a.data = static_cast<std::byte*>(block.a.data) + begin * a_.row * element_;
-      block.c.data = static_cast<std::byte*>(block.c.data) + begin * c_.row * element_;
+      block.a.data = moved(block.a.data, begin * a_.row);
+      block.c.data = moved(block.c.data, begin * c_.row);
     }
-    gemm_(block);
+    gemm_.multiply(block);
   }
+
+  void* moved(void* data, std::int64_t elements) const { return static_cast<std::byte*>(data) + elements * element_; }
 
   GemmFunction gemm_;
   std::int64_t matrices_, m_, n_, k_, element_;
   Stack a_, b_, c_;
-  bool by_columns_ = false;
+  bool packs_ = false, by_columns_ = false;
   std::int64_t unit_ = 1, parts_ = 1, together_ = 1;
   Workspace workspace_;
 };
@@ -146,7 +177,9 @@ class ConvertedMatmul final : public LibraryCall {
   }
 
   WorkspaceSize workspace() const override {
-    return {wide_a_bytes_ + wide_b_bytes_ + aligned_size(matrices_ * m_ * n_ * 4), gemm_scratch_bytes()};
+    WorkspaceSize size = make_builtin_matmul(product_, {.backend = backend_})->workspace();
+    size.shared += wide_bytes();
+    return size;
   }
 
   void bind(const Workspace& workspace, int threads) override {
@@ -155,7 +188,9 @@ class ConvertedMatmul final : public LibraryCall {
     wide_c_ = reinterpret_cast<float*>(workspace.shared + wide_a_bytes_ + wide_b_bytes_);
     call_ = make_builtin_matmul(
         product_, {workspace.shared, workspace.shared + wide_a_bytes_, workspace.shared + wide_a_bytes_ + wide_b_bytes_, backend_});
-    call_->bind(workspace, threads);
+    Workspace of_product = workspace;
+    of_product.shared += wide_bytes();
+    call_->bind(of_product, threads);
   }
 
   void run(ThreadPool& pool) override {
@@ -174,6 +209,8 @@ class ConvertedMatmul final : public LibraryCall {
   }
 
  private:
+  std::int64_t wide_bytes() const { return wide_a_bytes_ + wide_b_bytes_ + aligned_size(matrices_ * m_ * n_ * 4); }
+
   void widen(ThreadPool& pool, const Stack& stack, std::int64_t rows, std::int64_t columns, float* wide) const {
     pool.run(matrices_ * rows, [&](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t i = first; i < last; ++i) {

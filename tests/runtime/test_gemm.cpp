@@ -1,6 +1,7 @@
 // The built-in matrix product, compiled for each instruction set that this processor has.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -14,7 +15,7 @@ namespace gcomp::runtime::cpu {
 namespace {
 
 template <class T>
-void check(GemmFunction gemm, std::int64_t m, std::int64_t n, std::int64_t k, bool a_transposed, bool b_transposed) {
+void check(const GemmFunction& gemm, std::int64_t m, std::int64_t n, std::int64_t k, bool a_transposed, bool b_transposed) {
   const auto values = [](std::int64_t count, unsigned seed) {
     const std::vector<double> wide = random_values(static_cast<std::size_t>(count), seed);
     return std::vector<T>(wide.begin(), wide.end());
@@ -27,7 +28,7 @@ void check(GemmFunction gemm, std::int64_t m, std::int64_t n, std::int64_t k, bo
   block.b = {b.data(), b_transposed ? 1 : n, b_transposed ? k : 1};
   block.c = {c.data(), n, 1};
   block.scratch = scratch.data();
-  gemm(block);
+  gemm.multiply(block);
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = 0;
@@ -38,16 +39,23 @@ void check(GemmFunction gemm, std::int64_t m, std::int64_t n, std::int64_t k, bo
                   (sizeof(T) == 4 ? 3e-6 : 1e-14) * std::sqrt(static_cast<double>(k)))
           << i << ", " << j << " of " << m << "x" << n << "x" << k;
     }
-  // In two uneven parts, by columns: the same bits.
+  // In two uneven parts, by columns, each packing for itself or with A packed once: the same bits.
+  const MemoryBlock packed(gemm_packed_bytes(m, k, sizeof(T)), "a test");
   const std::int64_t cut = n / 3;
-  for (const auto& [first, count] : {std::pair{std::int64_t{0}, cut}, std::pair{cut, n - cut}}) {
-    GemmBlock part = block;
-    part.n = count;
-    part.b.data = b.data() + first * part.b.column;
-    part.c.data = parts.data() + first;
-    gemm(part);
+  for (void* packed_a : {static_cast<void*>(nullptr), static_cast<void*>(packed.data())}) {
+    block.packed_a = packed_a;
+    if (packed_a)
+      for (std::int64_t task = gemm_pack_tasks(m, k); task-- > 0;) gemm.pack(block, task);
+    std::fill(parts.begin(), parts.end(), T(7));
+    for (const auto& [first, count] : {std::pair{std::int64_t{0}, cut}, std::pair{cut, n - cut}}) {
+      GemmBlock part = block;
+      part.n = count;
+      part.b.data = b.data() + first * part.b.column;
+      part.c.data = parts.data() + first;
+      gemm.multiply(part);
+    }
+    EXPECT_EQ(parts, c) << (packed_a ? "packed" : "") << m << "x" << n << "x" << k;
   }
-  EXPECT_EQ(parts, c);
 }
 
 void check_sizes(const GemmFunctions& functions) {
@@ -89,7 +97,7 @@ TEST(Gemm, BitsAreThoseOfEveryTile) {
     block.b = {operands.data() + m * k, n, 1};
     block.c = {c.data(), n, 1};
     block.scratch = scratch.data();
-    functions.f32(block);
+    functions.f32.multiply(block);
     return c;
   };
   const std::vector<float> expected = product(gemm_functions(InstructionSet::avx2));

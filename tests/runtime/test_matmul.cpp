@@ -154,6 +154,34 @@ TEST(Matmul, LargeEnoughForSeveralThreads) {
   check(make_problem(DType::f64, {}, 1100, 10, 90, kRows, kRows, kRows));
 }
 
+TEST(Matmul, ThreadsPackOneOperandTogether) {
+  for (const Layout& a : {kRows, kWideColumns})
+    for (const Layout& b : {kWideRows, kColumns}) check(make_problem(DType::f32, {}, 271, 260, 290, a, b, kWideRows));
+  check(make_problem(DType::f32, {}, 260, 271, 290, kRows, kRows, kWideColumns));
+  check(make_problem(DType::f64, {}, 150, 257, 300, kRows, kRows, kRows));
+  check(make_problem(DType::bf16, {}, 130, 256, 270, kRows, kRows, kRows));
+}
+
+/// More rows than are packed at once, against the kernel that packs for itself.
+TEST(Matmul, PackedRowsAreThoseOfTheKernel) {
+  const std::int64_t m = 600, n = 256, k = 8200;
+  const Problem problem = make_problem(DType::f32, {}, m, n, k, kRows, kRows, kRows);
+  const auto operand = [](std::int64_t elements, unsigned seed) {
+    return Tensor::of(DType::f32, {elements}, random_values(static_cast<std::size_t>(elements), seed));
+  };
+  const Tensor a = operand(problem.a_elements, 1), b = operand(problem.b_elements, 2),
+               c = run(problem, a, b, 2, make_builtin_matmul);
+  Tensor expected = Tensor::of(DType::f32, {problem.c_elements}, {kUntouched});
+  const MemoryBlock scratch(gemm_scratch_bytes(), "a test");
+  const auto matrix = [](const Tensor& tensor, const MatrixView& view) {
+    return StridedMatrix{const_cast<std::byte*>(tensor.data()) + view.offset * 4, view.row_stride, view.column_stride};
+  };
+  GemmBlock block{m, n, k, matrix(a, problem.call.a), matrix(b, problem.call.b), matrix(expected, problem.call.c)};
+  block.scratch = scratch.data();
+  gemm_functions().f32.multiply(block);
+  EXPECT_TRUE(c == expected);
+}
+
 TEST(Matmul, OneDnnAgrees) {
   const Problem problem = make_problem(DType::f32, {2}, 420, 384, 512, kRows, kRows, kRows);
   check(problem, make_onednn_matmul);

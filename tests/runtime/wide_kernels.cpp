@@ -7,7 +7,7 @@
 namespace gcomp::runtime::cpu {
 
 const GemmFunctions& wide_gemm_functions() {
-  static const GemmFunctions functions{Gemm<float, 64, 12, 2>::run, Gemm<double, 64, 12, 2>::run};
+  static const GemmFunctions functions{Gemm<float, 64, 12, 2>::functions(), Gemm<double, 64, 12, 2>::functions()};
   return functions;
 }
 

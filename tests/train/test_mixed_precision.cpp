@@ -128,6 +128,21 @@ INSTANTIATE_TEST_SUITE_P(Recorded, MixedPrecision,
                          testing::Combine(testing::ValuesIn(distinct_models()), testing::ValuesIn(kHalves)),
                          [](const auto& info) { return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name; });
 
+// There are no products in 16 bits on a CPU, and who asks for them is told; on a GPU there are.
+TEST(MixedPrecisionOnACpu, IsSaidToBeSlowerThanF32) {
+  const RecordedModel mlp = recorded_model("mlp");
+  const auto told = [&](const std::string& precision, const std::string& target) {
+    const CommandResult result = run_gcomp({"compile", mlp.model(), "--train", "--loss", "bce", "--batch", "8", "--precision",
+                                            precision, "--target", target, "--emit", "plan"});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return result.errors.find("where f32 itself is faster") != std::string::npos;
+  };
+  EXPECT_TRUE(told("bf16", "cpu"));
+  EXPECT_TRUE(told("f16", "cpu"));
+  EXPECT_FALSE(told("f32", "cpu"));
+  EXPECT_FALSE(told("bf16", "cuda:sm_90"));
+}
+
 // Bits of a training in two parts, through an artifact: loss scale and counters are states like any other.
 TEST(MixedPrecisionResumed, TenStepsAndTenMoreAreTwenty) {
   const TemporaryDirectory folder;
