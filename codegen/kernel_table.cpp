@@ -40,7 +40,9 @@ KernelTable::Entry KernelTable::add(const KernelSource& source) {
   }
   Known known{source.nest, std::move(types), source.variable_length, 0, std::make_unique<EmittedKernel>(target_.emit(source))};
   known.kernel = add_text(known.emitted->text);
-  works_.emplace(known.kernel, known.emitted->work);
+  KernelWork work = known.emitted->work;
+  work.blocks = static_cast<double>(known.emitted->grid.blocks);
+  works_.emplace(known.kernel, work);
   const Entry entry{known.kernel, known.emitted.get()};
   known_.emplace(hash, std::move(known));
   return entry;

@@ -149,7 +149,9 @@ void ProgramBuilder::add_work(StepCost& cost, const runtime::Step& step) const {
     if (!known) return;
     double elements = 0;
     for (const runtime::Segment& segment : launch.segments) elements += static_cast<double>(segment.extent);
-    work = {known->family, elements > 0 ? known->traffic.scaled(elements) : known->traffic};
+    // One text serves grids of several sizes, where nothing in it depends on them.
+    const double times = elements > 0 ? elements : static_cast<double>(launch.grid.blocks) / std::max(known->blocks, 1.0);
+    work = {known->family, known->traffic.scaled(times), static_cast<double>(launch.grid.blocks)};
   };
   runtime::visit_step(
       step, [&](const runtime::KernelLaunch& launch) { add(cost.work, launch); },

@@ -67,6 +67,7 @@ struct Traffic {
 struct KernelWork {
   Family family = Family::pointwise;
   Traffic traffic;
+  double blocks = 0;  ///< of the grid that it was counted for; 0 where it is that of one element
 };
 
 }  // namespace gcomp::codegen

@@ -26,6 +26,12 @@ struct gc_mma_kit {
   static constexpr int kWidth = kPaddedWidth, kOwn = kOwnRows, kStream = kStreamRows, kThreads = 2 * kOwn, kRowLanes = 4;
   static constexpr int kRows = 2, kColumns = kStream / 4, kOutColumns = kWidth / 4, kOutVector = 2;
   static constexpr int kPitch = kWidth + 8;  // the 8 rows of a matrix lie in different banks
+  static constexpr int kBytes = sizeof(T);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+  static constexpr int kUnrolledWidths = 2;  // more would spill: an instruction takes half of k there
+#else
+  static constexpr int kUnrolledWidths = kWidth / 16;
+#endif
   struct alignas(16) Forward {
     T own[kOwn * kPitch], stream[2][kStream * kPitch];
     gc_nothing weights;
@@ -72,15 +78,18 @@ struct gc_mma_kit {
   // scores[i][j] = sum over `width` of own[i][d] * stream[j][d].
   static GC_DEVICE void dot(Scores& scores, const T* own, const T* stream, int width) {
     const int lane = (int)threadIdx.x % 32, matrix = lane / 8, line = lane % 8, first = (int)threadIdx.x / 32 * 16;
+    const gc_shared_place own_place = gc_shared_place_of(own + (first + matrix % 2 * 8 + line) * kPitch + matrix / 2 * 8),
+                          stream_place = gc_shared_place_of(stream + (matrix / 2 * 8 + line) * kPitch + matrix % 2 * 8);
     scores.clear();
-#pragma unroll 2
-    for (int d = 0; d < width; d += 16) {
+#pragma unroll kUnrolledWidths
+    for (int d = 0; d < kWidth; d += 16) {
+      if (d >= width) break;
       unsigned a[4];
-      gc_load_matrices<false>(a, own + (first + matrix % 2 * 8 + line) * kPitch + d + matrix / 2 * 8);
+      gc_load_matrices_at<false>(a, own_place + d * kBytes);
 #pragma unroll
       for (int j = 0; j < kStream / 8; j += 2) {
         unsigned both[4];
-        gc_load_matrices<false>(both, stream + (j * 8 + matrix / 2 * 8 + line) * kPitch + d + matrix % 2 * 8);
+        gc_load_matrices_at<false>(both, stream_place + (j * 8 * kPitch + d) * kBytes);
         const unsigned left[2] = {both[0], both[1]}, right[2] = {both[2], both[3]};
         gc_mma(T(), scores.values[j], a, left);
         gc_mma(T(), scores.values[j + 1], a, right);
@@ -91,6 +100,7 @@ struct gc_mma_kit {
   // out[i] += sum over the stream of weights[i][n] * stream[n], weights rounded to T.
   static GC_DEVICE void mix(Output& out, const Scores& weights, const T* stream, gc_nothing, int width) {
     const int lane = (int)threadIdx.x % 32, matrix = lane / 8, line = lane % 8;
+    const gc_shared_place place = gc_shared_place_of(stream + (matrix % 2 * 8 + line) * kPitch + matrix / 2 * 8);
 #pragma unroll
     for (int n = 0; n < kStream; n += 16) {
       const float(&near)[4] = weights.values[n / 8], (&far)[4] = weights.values[n / 8 + 1];
@@ -100,7 +110,7 @@ struct gc_mma_kit {
       for (int j = 0; j < kWidth / 8; j += 2) {
         if (j * 8 >= width) break;
         unsigned both[4];
-        gc_load_matrices<true>(both, stream + (n + matrix % 2 * 8 + line) * kPitch + j * 8 + matrix / 2 * 8);
+        gc_load_matrices_at<true>(both, place + (n * kPitch + j * 8) * kBytes);
         const unsigned left[2] = {both[0], both[1]}, right[2] = {both[2], both[3]};
         gc_mma(T(), out.values[j], a, left);
         gc_mma(T(), out.values[j + 1], a, right);

@@ -2,7 +2,7 @@
 // sm_90. bench/gpu/sass.py counts two bounds, of the shortest way through a loop and of all but its slow path:
 //   convolution, large tile    4.2 to 33.7 (weights' gradient 12.8), small tile 6.3 to 65 (14.1)
 //   matmul, large tile         3.8 to 6.3, small tile 5.9 to 10.9
-//   attention, width 64        forward 10.9 to 21.3, queries' gradient 13.3 to 19.7, keys' 12.8 to 21.6
+//   attention, width 64        forward 8.5 to 13.2, queries' gradient 5.1 to 12.4, keys' 7.7 to 14.0
 #pragma once
 
 #include "ir/base/dtype.h"
@@ -32,6 +32,6 @@ inline constexpr double kConvolutionStep = 32;
 inline constexpr double kInstructionsAnFma = 1.6;
 
 /// For each tensor-core instruction of attention's kernels: near the lower bound, since the rest of the way is for the edges.
-inline constexpr double kAttentionForward = 11, kAttentionQueryGradient = 13, kAttentionKeyGradient = 13;
+inline constexpr double kAttentionForward = 8.5, kAttentionQueryGradient = 5.1, kAttentionKeyGradient = 7.7;
 
 }  // namespace gcomp::codegen::cuda

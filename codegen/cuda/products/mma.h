@@ -6,26 +6,37 @@
 #ifndef GC_MMA
 #define GC_MMA
 
+// A place in shared memory, to which bytes can be added: constant ones become part of the instruction that loads from there.
+#ifdef __CUDA_ARCH__
+typedef unsigned gc_shared_place;
+GC_DEVICE gc_shared_place gc_shared_place_of(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
+#else
+typedef const char* gc_shared_place;
+GC_DEVICE gc_shared_place gc_shared_place_of(const void* at) { return (const char*)at; }
+#endif
+
 // Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8, and gets of
 // each matrix the two neighbours [l / 4][2 * (l % 4)], or with kTransposed the pair [2 * (l % 4)][l / 4] and the row below.
 template <bool kTransposed>
-GC_DEVICE void gc_load_matrices(unsigned (&to)[4], const void* row) {
+GC_DEVICE void gc_load_matrices_at(unsigned (&to)[4], gc_shared_place row) {
 #ifdef __CUDA_ARCH__
-  unsigned address;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"(row));
   if (kTransposed)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address)
+                 : "r"(row)
                  : "memory");
   else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address)
+                 : "r"(row)
                  : "memory");
 #else
   gcomp_shim::load_matrices(to, row, kTransposed);
 #endif
+}
+template <bool kTransposed>
+GC_DEVICE void gc_load_matrices(unsigned (&to)[4], const void* row) {
+  gc_load_matrices_at<kTransposed>(to, gc_shared_place_of(row));
 }
 
 // sums[16, 8] += a[16, 16] * b[16, 8], sums in f32.

@@ -69,10 +69,17 @@ std::int64_t splits_of(const ProductExtents& e, const TileKind& tile, std::int64
   return std::clamp<std::int64_t>(splits, 1, std::max<std::int64_t>(kLargestWorkspace / bytes, 1));
 }
 
-const std::string& product_text() {
-  static const std::string text = concat("#ifndef GC_PRODUCTS\n#define GC_PRODUCTS\n", kProductParametersText, kProductMma,
-                                         kProductTile, kProductMmaTile, kProductMatmul, kProductConvolution, "#endif\n");
-  return text;
+/// Texts of several kernels may stand in one source.
+std::string once(std::string_view guard, std::string_view text) {
+  return concat("#ifndef ", guard, "\n#define ", guard, "\n", text, "#endif\n");
+}
+
+/// What the kernels of products share, and what those of convolutions, or of matmuls and sums, do.
+const std::string& shared_text(bool is_convolution) {
+  static const std::string tiles = once("GC_PRODUCTS", concat(kProductParametersText, kProductMma, kProductTile, kProductMmaTile));
+  static const std::string matmuls = tiles + once("GC_MATMULS", kProductMatmul),
+                           convolutions = tiles + once("GC_CONVOLUTIONS", kProductConvolution);
+  return is_convolution ? convolutions : matmuls;
 }
 
 }  // namespace
@@ -133,7 +140,7 @@ std::string element_type(DType dtype) {
 std::string sum_type(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
 
 std::string product_text(LaunchBounds bounds, std::string_view type, std::string_view body, std::string_view further) {
-  return concat(product_text(), body.find(kTf32Tile) != body.npos ? kProductTf32 : "",
+  return concat(shared_text(type == "gc_convolution_parameters"), body.find(kTf32Tile) != body.npos ? kProductTf32 : "",
                 "extern \"C\" __global__ void __launch_bounds__(", bounds.threads, ", ", bounds.blocks, ") ", kNamePlaceholder,
                 "(const void* first, const void* second, void* result, void* workspace, const ", type, " parameters", further,
                 ") {\n", body, "}\n");
