@@ -30,6 +30,8 @@ using namespace ir;
 using F = Form;
 
 bool run_match_attention(PassContext& c) {
+  // Attention in 16 bits is no op of a target without such products: it would be expanded again, to more than it was.
+  if (c.options.autocast && !c.options.target.half_products) return false;
   const auto& legal = c.options.target.legal_composite;
   return legal && match_attention(c.graph, legal) > 0;
 }

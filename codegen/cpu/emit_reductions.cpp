@@ -16,7 +16,7 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr std::int64_t kColumnBlock = 64;
+constexpr std::int64_t kColumnBlock = 64, kWideColumnBlock = 256, kFewestBlocks = 16;
 constexpr std::int64_t kLongRow = 64;
 
 Reduction::Of of(const Statement& s) { return s.combine->reduction.of; }
@@ -63,7 +63,7 @@ class ReductionEmitter {
         vector_(schedule_.vector_axis),
         columns_(schedule_.kind == ScheduleKind::columns),
         lane_axis_(static_cast<int>(nest_.extents.size())) {
-    width_ = columns_ ? std::min(loops.extent(vector_), kColumnBlock) : row_lanes();
+    width_ = columns_ ? std::min(loops.extent(vector_), column_block()) : row_lanes();
     for (int axis : schedule_.reduced) row_axes_.push_back(axis);
     if (!columns_) row_axes_.push_back(vector_);
   }
@@ -94,6 +94,19 @@ class ReductionEmitter {
   bool last(int phase) const { return phase + 1 == schedule_.phases; }
   bool varies(const Statement& s, int axis) const { return std::find(s.axes.begin(), s.axes.end(), axis) != s.axes.end(); }
   Index lane() const { return Index::axis(lane_axis_, width_ + 1); }
+
+  /// Sums alone stay in registers. Where elements are written beside them, several arrays are walked a piece of a row at a time,
+  /// rows often a page apart, where no prefetcher of the processor goes: pieces are longer then, while there are enough for many
+  /// threads.
+  std::int64_t column_block() const {
+    const bool writes = std::any_of(nest_.stores.begin(), nest_.stores.end(), [&](const Store& store) {
+      return std::any_of(schedule_.reduced.begin(), schedule_.reduced.end(),
+                         [&](int axis) { return varies(statement(store.statement), axis); });
+    });
+    std::int64_t blocks = loops_.extent(vector_) / kWideColumnBlock;
+    for (int axis : schedule_.outer) blocks *= loops_.extent(axis);
+    return writes && schedule_.phases == 1 && blocks >= kFewestBlocks ? kWideColumnBlock : kColumnBlock;
+  }
 
   /// One vector register of the accumulators' type, two where the row is long enough to hide an addition behind another.
   std::int64_t row_lanes() const {

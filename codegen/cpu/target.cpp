@@ -1,6 +1,7 @@
 #include "codegen/cpu/target.h"
 
 #include "codegen/bucket.h"
+#include "codegen/cpu/attention/attention.h"
 #include "codegen/cpu/bucket.h"
 #include "codegen/cpu/emit.h"
 #include "codegen/cpu/square_sums.h"
@@ -31,9 +32,9 @@ bool takes_view(const Node& product, const StridedView& view) {
   return columns == 1 || column == 1 || rows == 1 || row == 1;
 }
 
-/// Attention expanded is as fast here.
 TargetInfo info(const runtime::Target&) {
   TargetInfo info;
+  info.legal_composite = gains_from_streaming;
   info.half_products = false;
   info.sums_squares = true;
   info.copies_buckets = true;
@@ -51,7 +52,16 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
 
 bool add_product(ProgramBuilder&, const Node&) { return false; }
 
+void add_attention(ProgramBuilder& program, const Node& node) {
+  const AttentionLaunch launch = attention_launch(node);
+  runtime::Segment segment{.tasks = launch.tasks};
+  for (const Value* value : launch.values) segment.buffers.push_back(program.buffer_of(value));
+  program.add_step(runtime::KernelLaunch{program.kernels().add_text(launch.text), {std::move(segment)}, {}, 0, origin_of(node)},
+                   launch.cost);
+}
+
 void add_composite(ProgramBuilder& program, const Node& node) {
+  if (node.op == &ops::kAttention || node.op == &ops::kAttentionGradient) return add_attention(program, node);
   if (node.op == &ops::kSquareSums) return add_square_sums(program, node, square_sums_text(node.operands[0]->type.dtype), 1);
   if (node.op == &ops::kBucket) return add_bucket(program, node, bucket_texts(node.result()->type.dtype));
   if (node.op == &ops::kUnbucket) return add_unbucket(program, node, bucket_texts(node.operands[0]->type.dtype));

@@ -256,9 +256,9 @@ Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases) {
   return graph;
 }
 
-void lower_unexpanded(Graph& graph) {
-  const runtime::Target target{runtime::TargetKind::cuda, "sm_90"};
-  const TargetInfo info = codegen::target_info(target);
+void lower_unexpanded(Graph& graph) { lower_unexpanded(graph, codegen::target_info({runtime::TargetKind::cuda, "sm_90"})); }
+
+void lower_unexpanded(Graph& graph, const TargetInfo& info) {
   expand(graph, [&](const Node& node) { return !info.is_legal(node); });
   passes::simplify(graph);
   passes::view_operands(graph, info);

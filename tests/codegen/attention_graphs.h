@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/target_info.h"
 #include "tests/codegen/cuda_graphs.h"
 
 namespace gcomp::tests {
@@ -37,7 +38,8 @@ ir::Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases);
 /// All cases in each float dtype, lowered, with attention and its gradient as nodes.
 std::vector<LabelledGraph> attention_graphs();
 
-/// Lowered for a CUDA target.
+/// Lowered for a target, a CUDA one where none is said.
+void lower_unexpanded(ir::Graph& graph, const ir::TargetInfo& info);
 void lower_unexpanded(ir::Graph& graph);
 
 }  // namespace gcomp::tests

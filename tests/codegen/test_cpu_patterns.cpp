@@ -87,6 +87,14 @@ TEST(CpuPatterns, BiasAndActivationWithColumnsThatFillNoBlock) {
     });
 }
 
+// Blocks of 256 columns, and one that is not whole.
+TEST(CpuPatterns, ColumnSumsBesideElementsOfManyColumns) {
+  check_pattern([](Builder& b) {
+    Var x = b.input({DType::f64, {20, 4132}}, "x"), y = ops::kExp(x);
+    return std::vector{y, b.sum(y, {0})};
+  });
+}
+
 TEST(CpuPatterns, AttentionWithHeadsSplitAndMerged) {
   check_pattern(
       [](Builder& b) {

@@ -14,10 +14,10 @@ namespace {
 using namespace ir;
 
 /// The text of the one kernel that `build` fuses to.
-std::string text_of(const std::function<Var(Builder&)>& build) {
+std::string text_of_all(const std::function<std::vector<Var>(Builder&)>& build) {
   Graph graph;
   Builder b(graph);
-  graph.outputs() = {build(b).value};
+  for (Var result : build(b)) graph.outputs().push_back(result.value);
   expand(graph);
   passes::simplify(graph);
   passes::fuse(graph);
@@ -27,6 +27,9 @@ std::string text_of(const std::function<Var(Builder&)>& build) {
     return codegen::cpu::emit({*node->nest, operands, results, false}).text;
   }
   return "no kernel";
+}
+std::string text_of(const std::function<Var(Builder&)>& build) {
+  return text_of_all([&](Builder& b) { return std::vector{build(b)}; });
 }
 
 TEST(CpuText, AChainOfMapsIsOneLoop) {
@@ -99,6 +102,18 @@ TEST(CpuText, SoftmaxKeepsItsExponentialsInARow) {
   }
 }
 )");
+}
+
+// Elements that are written beside the sums are walked in longer pieces, while there are as many as tasks.
+TEST(CpuText, ColumnSumsBesideElementsGoDownLongerBlocks) {
+  const auto text = [](std::int64_t rows, std::int64_t columns) {
+    return text_of_all([&](Builder& b) {
+      Var y = ops::kExp(b.input({DType::f32, {rows, columns}}, "x"));
+      return std::vector{y, b.sum(y, {0})};
+    });
+  };
+  EXPECT_NE(text(32, 4096).find("[256];"), std::string::npos);
+  EXPECT_NE(text(512, 1024).find("[64];"), std::string::npos);
 }
 
 TEST(CpuText, AColumnSumGoesDownBlocksOfColumns) {

@@ -143,6 +143,18 @@ TEST(MixedPrecisionOnACpu, IsSaidToBeSlowerThanF32) {
   EXPECT_FALSE(told("bf16", "cuda:sm_90"));
 }
 
+TEST(MixedPrecisionOnACpu, LeavesAttentionToProductsOfF32) {
+  const RecordedModel gpt = recorded_model("gpt_tiny");
+  const auto streams = [&](const std::string& precision) {
+    const CommandResult result = run_gcomp({"compile", gpt.model(), "--train", "--loss", "cross_entropy", "--batch", "8",
+                                            "--precision", precision, "--target", "cpu", "--emit", "ir"});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return result.output.find(" = attention_gradient ") != std::string::npos;
+  };
+  EXPECT_TRUE(streams("f32"));
+  EXPECT_FALSE(streams("bf16"));
+}
+
 // Bits of a training in two parts, through an artifact: loss scale and counters are states like any other.
 TEST(MixedPrecisionResumed, TenStepsAndTenMoreAreTwenty) {
   const TemporaryDirectory folder;

@@ -1,0 +1,108 @@
+#include "codegen/cpu/attention/attention.h"
+
+#include <algorithm>
+
+#include "codegen/attention_shape.h"
+#include "codegen/cpu/attention_text.h"
+#include "codegen/kernel.h"
+#include "codegen/kernel_writer.h"
+#include "ir/ops/table.h"
+
+namespace gcomp::codegen::cpu {
+
+using namespace gcomp::ir;
+
+namespace {
+
+constexpr std::int64_t kWidest = 128;      // of a head: ten tiles of it stand on a thread's stack
+constexpr std::int64_t kTileQueries = 64;  // kTile of stream.h
+constexpr std::int64_t kFewestHeads = 4;   // of all batches: a task of the gradient owns one
+
+/// To whole tiles of registers of every instruction set.
+std::int64_t padded_width(const AttentionShape& s) { return quotient_up(std::max(s.width, s.value_width), 32) * 32; }
+
+const std::string& attention_text() {
+  static const std::string text = concat("#ifndef GC_ATTENTION\n#define GC_ATTENTION\n", kCpuAttention, "#endif\n");
+  return text;
+}
+
+std::string float_text(double x) { return concat("(float)", attention_number_text(x)); }
+
+/// A gc_attention::sizes.
+std::string sizes_text(const AttentionShape& s, const Attributes& a) {
+  const auto flag = [&](std::string_view name) { return a.flag(name) ? "true" : "false"; };
+  std::string text = concat("{", s.queries, ", ", s.keys, ", ", s.width, ", ", s.value_width, ", ", flag("causal"), ", ",
+                            flag("closed_rows_are_zero"), ", ", float_text(a.real("scale")), ", ", float_text(a.real("hidden")),
+                            ", ", attention_extents_text(s), ", ", attention_strides_text(s, 0), ", ", s.mask_query);
+  std::size_t number = 1;
+  for (const auto* list : {&s.matrices.operands, &s.matrices.results})
+    for (const Matrix& m : *list) {
+      const StridedView view = m.view_or_dense();
+      text += concat(", {", view.offset, ", ", attention_strides_text(s, number++), ", ", view.strides[m.shape.size() - 2], "}");
+    }
+  return text + "}";
+}
+
+/// The kernel's pointers as arguments: inputs, mask, results. A null mask is left out of the pointers.
+struct Arguments {
+  std::string text;
+  AttentionLaunch* launch;
+
+  void add(const Touched& touched, std::string_view qualifier = "const ") {
+    const std::string_view type = storage_type_text(touched.value->type.dtype);
+    text += concat(", (", qualifier, type, "*)p[", launch->values.size(), "]");
+    launch->values.push_back(touched.value);
+    launch->cost.bytes += touched.bytes;
+  }
+};
+
+}  // namespace
+
+bool takes_attention(const Node& node) {
+  if (!is_streamable(node)) return false;
+  const AttentionOperands o = attention_operands(node);
+  if (o.q->type.dtype != DType::f32) return false;
+  if (o.mask && o.mask->type.dtype != DType::boolean && o.mask->type.dtype != DType::f32) return false;
+  const AttentionShape s = attention_shape(node, o.mask);
+  return std::max(s.width, s.value_width) <= kWidest;
+}
+
+bool gains_from_streaming(const Node& node) {
+  if (!takes_attention(node)) return false;
+  const AttentionShape s = attention_shape(node, nullptr);
+  const bool causal = with_defaults(*node.op, node.attributes).flag("causal");
+  // Under a causal mask half of the tiles are left out, which pays for as much padding.
+  const std::int64_t used = s.width + s.value_width, computed = 2 * padded_width(s);
+  return s.batches >= kFewestHeads && (causal ? 2 * used >= computed : 4 * used >= 3 * computed);
+}
+
+AttentionLaunch attention_launch(const Node& node) {
+  const AttentionOperands o = attention_operands(node);
+  const AttentionShape s = attention_shape(node, o.mask);
+  const Attributes attributes = with_defaults(*node.op, node.attributes);
+  const bool forward = node.op == &ops::kAttention;
+  AttentionLaunch launch;
+  Arguments arguments{{}, &launch};
+  for (const Matrix& m : s.matrices.operands) arguments.add(part_of(node.operands[m.value], m));
+  if (!forward)
+    for (const Value* rows : {o.top, o.sum, o.delta}) arguments.add(all_of(rows));
+  if (o.mask) arguments.add(all_of(o.mask));
+  else arguments.text += ", (const gc_attention::no_mask*)0";
+  for (const Matrix& m : s.matrices.results) arguments.add(part_of(node.results[m.value], m), "");
+  if (forward)
+    for (std::size_t i : {1, 2}) arguments.add(all_of(node.results[i]), "");
+  const std::string_view mask = o.mask ? storage_type_text(o.mask->type.dtype) : "gc_attention::no_mask";
+  launch.text = concat(attention_text(), "extern \"C\" void ", kNamePlaceholder,
+                       "(void* const* p, long, long first, long last, int*) {\n  static const gc_attention::sizes sizes = ",
+                       sizes_text(s, attributes), ";\n  gc_attention::", forward ? "forward" : "backward", "<", padded_width(s),
+                       ", ", mask, ", ", s.mask_key, ">(sizes", arguments.text, ", first, last);\n}\n");
+  launch.tasks = forward ? s.batches * quotient_up(s.queries, kTileQueries) : s.batches;
+  constexpr double kRowOps = 4;  // scale, exp, sum and what moves with them
+  const auto width = static_cast<double>(s.width), value_width = static_cast<double>(s.value_width);
+  launch.cost.flops = (kRowOps + (forward ? 2 * (width + value_width) : 6 * width + 4 * value_width)) *
+                      attention_pairs(s, attributes.flag("causal"));
+  launch.cost.dtype = DType::f32;
+  return launch;
+}
+
+}  // namespace gcomp::codegen::cpu

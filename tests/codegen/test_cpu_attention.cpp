@@ -1,0 +1,221 @@
+// The attention kernels of the CPU against the interpreter, which knows attention by its expansion.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "codegen/cpu/attention/attention.h"
+#include "codegen/generate.h"
+#include "codegen/target.h"
+#include "ir/interpret.h"
+#include "ir/ops/table.h"
+#include "passes/memory/plan_memory.h"
+#include "runtime/device.h"
+#include "runtime/validate.h"
+#include "tests/codegen/attention_graphs.h"
+#include "tests/device_options.h"
+#include "tests/ops/samples.h"
+
+namespace gcomp::tests {
+namespace {
+
+using namespace ir;
+
+using Values = std::map<std::string, Tensor>;
+
+Values attention_inputs(const Graph& graph) {
+  std::mt19937 random(3);
+  Values values;
+  for (const Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, -1, 1, random));
+  return values;
+}
+
+/// Lengths about a tile of 64 and a group of 12, heads that fill their padding and heads that do not.
+std::vector<AttentionCase> cases_of_tiles() {
+  std::vector<AttentionCase> cases;
+  for (const std::int64_t length : {12, 64, 65, 77, 131})
+    for (const bool causal : {false, true})
+      cases.push_back({.label = concat(causal ? "causal_" : "all_", length),
+                       .batch = {1, 2},
+                       .queries = length,
+                       .keys = length,
+                       .width = length == 131 ? 128 : 32,
+                       .value_width = length == 77    ? 64
+                                      : length == 131 ? 100
+                                                      : 32,
+                       .attributes = {{"causal", causal}, {"scale", 0.3}},
+                       .layout = AttentionLayout::packed});
+  cases.push_back({.label = "later_keys",
+                   .batch = {2},
+                   .queries = 70,
+                   .keys = 200,
+                   .width = 33,
+                   .value_width = 32,
+                   .mask = {1, 70, 200},
+                   .attributes = {{"causal", true}}});
+  cases.push_back({.label = "keys_hidden",
+                   .batch = {2, 3},
+                   .queries = 65,
+                   .keys = 140,
+                   .width = 32,
+                   .value_width = 31,
+                   .mask = {2, 1, 1, 140},
+                   .boolean = true});
+  return cases;
+}
+
+/// The case with heads that are wide and many enough to be streamed.
+AttentionCase streamed_case(AttentionCase c) {
+  for (std::int64_t* width : {&c.width, &c.value_width})
+    if (*width < 24) *width = 24 + *width % 8;
+  const std::int64_t factor = (3 + element_count(c.batch)) / element_count(c.batch);
+  c.batch[0] *= factor;
+  if (!c.mask.empty() && c.mask[0] != 1) c.mask[0] *= factor;
+  return c;
+}
+
+std::vector<AttentionCase> all_cases() {
+  std::vector<AttentionCase> cases;
+  for (AttentionCase& c : attention_cases()) cases.push_back(streamed_case(std::move(c)));
+  for (AttentionCase& c : cases_of_tiles()) cases.push_back(streamed_case(std::move(c)));
+  return cases;
+}
+
+runtime::Program streamed_program(const std::vector<AttentionCase>& cases) {
+  Graph graph = attention_graph(DType::f32, cases);
+  lower_unexpanded(graph, codegen::target_info({}));
+  runtime::Program program = codegen::generate(graph, passes::plan_memory(graph), {});
+  runtime::validate(program);
+  return program;
+}
+
+std::vector<Tensor> outputs_of(const runtime::Program& program, const Values& values, int threads) {
+  auto device = runtime::open_device(runtime::TargetKind::cpu, test::device_options(threads));
+  std::vector<std::byte> binary;
+  auto executable = device->load(program, device->allocate_states(), binary);
+  for (const auto& [name, value] : values) executable->set_input(name, value);
+  executable->run();
+  std::vector<Tensor> outputs;
+  for (std::size_t i = 0; i < program.outputs.size(); ++i) outputs.push_back(executable->output(i));
+  return outputs;
+}
+
+/// Relative to the largest element: a gradient's elements are sums that may cancel.
+std::string streamed_difference(const Tensor& found, const Tensor& expected) {
+  double scale = 1;
+  for (double x : expected.to_doubles())
+    if (std::isfinite(x) && std::fabs(x) < 1e30) scale = std::max(scale, std::fabs(x));
+  for (std::int64_t i = 0; i < expected.elements(); ++i) {
+    const double a = found.at(i), b = expected.at(i);
+    if (a == b || (a != a && b != b) || std::fabs(a - b) <= 2e-5 * scale) continue;
+    return concat("element ", i, " of ", to_string(expected.type()), " is ", a, ", wanted ", b);
+  }
+  return "";
+}
+
+std::ptrdiff_t count_streamed(const runtime::Program& program) {
+  return std::count_if(program.steps.begin(), program.steps.end(), [&](const runtime::Step& step) {
+    const auto* launch = std::get_if<runtime::KernelLaunch>(&step);
+    return launch && program.kernels[static_cast<std::size_t>(launch->kernel)].text.find("GC_ATTENTION") != std::string::npos;
+  });
+}
+
+TEST(CpuAttention, KernelsComputeWhatTheExpansionDoes) {
+  const Graph graph = attention_graph(DType::f32, all_cases());
+  const Values values = attention_inputs(graph);
+  const InterpretResult expected = interpret(graph, values);
+  const runtime::Program program = streamed_program(all_cases());
+  EXPECT_EQ(count_streamed(program), 2 * static_cast<std::ptrdiff_t>(all_cases().size()));
+  const std::vector<Tensor> found = outputs_of(program, values, 2);
+  for (std::size_t i = 0; i < expected.outputs.size(); ++i)
+    EXPECT_EQ(streamed_difference(found[i], expected.outputs[i]), "") << graph.outputs()[i]->name;
+}
+
+TEST(CpuAttention, BitsDependNeitherOnThreadsNorOnTheWidthOfRegisters) {
+  std::vector<AttentionCase> cases;
+  for (AttentionCase& c : cases_of_tiles())
+    if (c.label == "causal_77" || c.label == "all_131" || c.label == "later_keys") cases.push_back(streamed_case(std::move(c)));
+  ASSERT_EQ(cases.size(), 3u);
+  const Graph graph = attention_graph(DType::f32, cases);
+  const Values values = attention_inputs(graph);
+  runtime::Program program = streamed_program(cases);
+  EXPECT_EQ(count_streamed(program), 2 * static_cast<std::ptrdiff_t>(cases.size()));
+  const std::vector<Tensor> expected = outputs_of(program, values, 1);
+  const std::string prelude = program.prelude;
+  for (const char* tile :
+       {"", "#define GC_REGISTER_BYTES 64\n#define GC_TILE_ROWS 12\n", "#define GC_REGISTER_BYTES 32\n#define GC_TILE_ROWS 6\n",
+        "#define GC_REGISTER_BYTES 16\n#define GC_TILE_ROWS 4\n"}) {
+    program.prelude = tile + prelude;
+    const std::vector<Tensor> found = outputs_of(program, values, 3);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_TRUE(found[i] == expected[i]) << graph.outputs()[i]->name << '\n' << tile;
+  }
+}
+
+AttentionCase causal_case(std::int64_t width) {
+  return {.label = "a",
+          .batch = {2, 12},
+          .queries = 512,
+          .keys = 512,
+          .width = width,
+          .value_width = width,
+          .attributes = {{"causal", true}}};
+}
+
+std::vector<codegen::cpu::AttentionLaunch> cpu_launches_of(const Graph& graph) {
+  std::vector<codegen::cpu::AttentionLaunch> all;
+  for (const auto& node : graph.nodes())
+    if (node->op->kind == Kind::composite) all.push_back(codegen::cpu::attention_launch(*node));
+  return all;
+}
+
+TEST(CpuAttention, LayersOfOneShapeShareTheirTexts) {
+  const Graph graph = attention_graph(DType::f32, {causal_case(64)}), other = attention_graph(DType::f32, {causal_case(64)});
+  const auto first = cpu_launches_of(graph), second = cpu_launches_of(other);
+  ASSERT_EQ(first.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(first[i].text, second[i].text);
+}
+
+// A causal step computes about half of the pairs, and reads no scores.
+TEST(CpuAttention, CostsCountPairsOnceAndNoScores) {
+  const auto launches = cpu_launches_of(attention_graph(DType::f32, {causal_case(64)}));
+  const double pairs = 24 * 512.0 * 513 / 2, rows = 24 * 512.0;
+  EXPECT_DOUBLE_EQ(launches[0].cost.flops, pairs * (4 * 64 + 4));
+  EXPECT_DOUBLE_EQ(launches[0].cost.bytes, 4 * rows * (4 * 64 + 2));
+  EXPECT_DOUBLE_EQ(launches[1].cost.flops, pairs * (10 * 64 + 4));
+  EXPECT_DOUBLE_EQ(launches[1].cost.bytes, 4 * rows * (7 * 64 + 3));
+}
+
+TEST(CpuAttention, TakesHeadsOfF32UpTo128) {
+  const auto takes = [](DType dtype, std::int64_t width) {
+    const Graph graph = attention_graph(dtype, {causal_case(width)});
+    return std::all_of(graph.nodes().begin(), graph.nodes().end(),
+                       [](const auto& node) { return node->op->kind != Kind::composite || codegen::cpu::takes_attention(*node); });
+  };
+  EXPECT_TRUE(takes(DType::f32, 128));
+  EXPECT_FALSE(takes(DType::f32, 129));
+  EXPECT_FALSE(takes(DType::f64, 64));
+  EXPECT_FALSE(takes(DType::bf16, 64));
+}
+
+// What would be computed of padding, or by one thread, is left to products.
+TEST(CpuAttention, StreamsWhereItGains) {
+  const auto gains = [](std::int64_t width, std::int64_t heads, bool causal) {
+    AttentionCase c = causal_case(width);
+    c.batch = {heads};
+    c.attributes.set("causal", causal);
+    const Graph graph = attention_graph(DType::f32, {c});
+    return std::all_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+      return node->op->kind != Kind::composite || codegen::cpu::gains_from_streaming(*node);
+    });
+  };
+  EXPECT_TRUE(gains(32, 4, false));
+  EXPECT_TRUE(gains(24, 4, false));
+  EXPECT_FALSE(gains(16, 4, false));
+  EXPECT_TRUE(gains(16, 4, true));
+  EXPECT_FALSE(gains(12, 4, true));
+  EXPECT_FALSE(gains(64, 3, true));
+}
+
+}  // namespace
+}  // namespace gcomp::tests
