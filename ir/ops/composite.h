@@ -96,16 +96,21 @@ inline Integers all_but_channel(std::int64_t rank) {
   for (std::int64_t i = 2; i < rank; ++i) axes.push_back(i);
   return axes;
 }
-/// The same over the batch and its positions, read once: sums of x - s and of its square, s being the middle value of the first
-/// row. Over the values of a channel the mean of (s - mean)^2 is the variance: so in mean((x - s)^2) - mean(x - s)^2 next to
-/// nothing cancels, unless s lies tens of deviations from all others.
+/// The middle position of a row: of each channel one value.
+inline Var middle_of(Builder& b, Var x, std::int64_t row) {
+  Var middle = b.slice_axis(x, 0, row, 1);
+  for (std::int64_t i = 2; i < x.rank(); ++i) middle = b.slice_axis(middle, i, x.dim(i) / 2, 1);
+  return b.reshape(middle, {x.dim(1)});
+}
+/// The same over the batch and its positions, read once: sums of x - s and of its square. Over the values of a channel the mean of
+/// (s - mean)^2 is the variance: so in mean((x - s)^2) - mean(x - s)^2 next to nothing cancels, unless s lies tens of deviations
+/// from all others. Of the middle values of three rows s is the median, which no single outlier is.
 inline Moments batch_moments_of(Builder& b, Var x, double epsilon) {
   const Integers axes = all_but_channel(x.rank());
   constexpr std::int64_t kLarge = std::int64_t{1} << 20;
   if (element_count(x.shape()) < kLarge) return moments_of(b, x, axes, epsilon);
-  Var middle = b.slice_axis(x, 0, 0, 1);
-  for (std::int64_t i = 2; i < x.rank(); ++i) middle = b.slice_axis(middle, i, x.dim(i) / 2, 1);
-  Var shift = b.reshape(middle, {x.dim(1)});
+  Var first = middle_of(b, x, 0), half = middle_of(b, x, x.dim(0) / 2), last = middle_of(b, x, x.dim(0) - 1);
+  Var shift = kMaximum(kMinimum(first, half), kMinimum(kMaximum(first, half), last));
   Var apart = x - b.unreduce(shift, x.shape(), axes);
   Var mean_apart = b.mean(apart, axes), mean_square = b.mean(apart * apart, axes);
   Var mean = shift + mean_apart;

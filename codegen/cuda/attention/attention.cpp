@@ -93,6 +93,8 @@ std::string sizes_text(const AttentionShape& s, const Attributes& a, DType dtype
                 s.mask_query, ", ", s.mask_key, views, "};\n");
 }
 
+double count_of(std::int64_t n) { return static_cast<double>(n); }
+
 /// A launch of `function` whose blocks own tiles of `rows`. Its parameters are inputs, mask and results; a null mask is left out.
 struct Launching {
   AttentionShape sizes;
