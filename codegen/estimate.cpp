@@ -150,7 +150,8 @@ StepEstimate product_estimate(const MatmulCall& call, const StepCost& cost, cons
 StepEstimate convolution_estimate(const ConvolutionCall& call, const StepCost& cost, const DeviceRates& rates,
                                   const EstimateOptions& options) {
   StepEstimate made;
-  const auto& launches = call.generated.launches;
+  const bool tf32 = options.tf32 && !call.generated_tf32.launches.empty();
+  const auto& launches = tf32 ? call.generated_tf32.launches : call.generated.launches;
   double blocks = 0;
   for (const runtime::ProductLaunch& launch : launches) blocks += number(launch.grid.blocks);
   for (const runtime::ProductLaunch& launch : launches) {
@@ -160,14 +161,15 @@ StepEstimate convolution_estimate(const ConvolutionCall& call, const StepCost& c
     // Each step along k is loaded while the one before is computed, into registers: one wait for each.
     const double side = cuda::convolution_tile(launch.grid.threads);
     traffic.cache_waits = cost.flops * share / (2 * side * side * cuda::kConvolutionStep) * launch.grid.threads;
-    if (cuda::uses_tensor_cores(call.dtype)) {
+    if (tf32 || cuda::uses_tensor_cores(call.dtype)) {
       traffic.mma_flops = cost.flops * share;
-      traffic.instructions =
-          traffic.mma_flops / cuda::kMmaFlops * kWarp * cuda::convolution_instructions(call.kind, launch.grid.threads);
+      // An instruction of TF32 takes half of k, and so do the loads for it.
+      const double mma_flops = tf32 ? cuda::kMmaFlops / 2 : cuda::kMmaFlops;
+      traffic.instructions = traffic.mma_flops / mma_flops * kWarp * cuda::convolution_instructions(call.kind, launch.grid.threads);
     } else {
       traffic.instructions = cost.flops * share / 2 * cuda::kInstructionsAnFma;
     }
-    times.add(traffic, cost.bytes * share, rates.flops(call.dtype) * rates.mma_share);
+    times.add(traffic, cost.bytes * share, product_rate(call.dtype, rates, tf32) * rates.mma_share);
     if (times.seconds() > made.seconds) made.limit = times.limit(), made.waves = times.waves();
     made.seconds += times.seconds() + rates.launch_seconds;
   }

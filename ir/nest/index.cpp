@@ -134,6 +134,11 @@ bool congruent(const Index& a, const Index& b, std::int64_t divisor) {
                                                              [&](const Index::Part& p) { return p.coefficient % divisor == 0; });
 }
 
+/// A sum of axes, without quotients and remainders.
+bool is_flat(const Index& index) {
+  return std::all_of(index.parts().begin(), index.parts().end(), [](const Index::Part& part) { return !part.atom.inner; });
+}
+
 }  // namespace
 
 Index operator+(const Index& a, const Index& b) {
@@ -150,6 +155,7 @@ Index operator+(const Index& a, const Index& b) {
       if (remainder.atom.kind != IndexAtom::Kind::remainder || quotient.atom.divisor % radix != 0 ||
           remainder.coefficient * radix != quotient.coefficient)
         continue;
+      if (quotient.atom.divisor != radix && !is_flat(*quotient.atom.inner)) continue;  // each quotient of a deep one takes long
       const Index merged = quotient.atom.inner->quotient(quotient.atom.divisor / radix);
       if (!congruent(merged, *remainder.atom.inner, radix)) continue;
       Index rest = sum;

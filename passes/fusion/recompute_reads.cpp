@@ -53,6 +53,27 @@ int count_terms(const LoopNest& nest) {
   return count;
 }
 
+/// An index through one reshape after another holds the first many times over: longer ones are read from memory.
+constexpr int kLongestIndex = 16;  // quotients, remainders and axes
+
+/// How many of these an index holds, counted up to one more than are allowed.
+int length_of(const Index& index) {
+  int length = 0;
+  for (const Index::Part& part : index.parts()) {
+    length += 1 + (part.atom.inner ? length_of(*part.atom.inner) : 0);
+    if (length > kLongestIndex) break;
+  }
+  return length;
+}
+bool are_short(const std::vector<Index>& indices) {
+  return std::ranges::all_of(indices, [](const Index& index) { return length_of(index) <= kLongestIndex; });
+}
+bool has_short_indices(const TermPtr& formula) {
+  bool all = true;
+  for_each_term(formula, [&](const TermPtr& t) { all = all && are_short(t->indices); });
+  return all;
+}
+
 /// A unit that computes what it read before, and the bytes of large arrays that it reads in its place.
 struct Recomputed {
   int unit = 0;
@@ -96,7 +117,7 @@ class ReadReplacer {
       if (point && !(*point == t->indices)) return false;
       point = &t->indices;
     }
-    if (!point) return false;
+    if (!point || !are_short(*point)) return false;
     axes_.assign(maker_.nest.extents.size(), kUnmapped);
     for (std::size_t d = 0; d < stored_.size(); ++d) {
       if (value_->type.shape[d] == 1) continue;
@@ -194,7 +215,8 @@ class Recomputer {
     if (std::ranges::none_of(readers, [&](int r) { return may_compute(units_[place(r)], maker, *value); })) return;
     const auto output = static_cast<std::size_t>(std::ranges::find(maker.results, value) - maker.results.begin());
     const TermPtr formula = formula_of(maker, output);
-    if (!formula || scalar_cost(formula) > options_.recompute_cost || decides_equality(value)) return;
+    if (!formula || scalar_cost(formula) > options_.recompute_cost || !has_short_indices(formula) || decides_equality(value))
+      return;
     bool stays = outputs_.contains(value);
     std::vector<Recomputed> in_its_place;
     for (const int r : readers) {

@@ -23,8 +23,11 @@ bool meet(const Pass& a, const Pass& b) {
 }
 
 /// Whether two rows may change places though a graph goes through both: match_products makes products of convolutions,
-/// widen_contractions changes the operands of both.
-bool are_independent(std::string_view a, std::string_view b) { return a == "match_products" && b == "widen_contractions"; }
+/// widen_contractions changes the operands of both; and the second fold_constants is for graphs that come without the first stage.
+bool are_independent(const Pass& a, const Pass& b) {
+  return (a.name == "match_products" && b.name == "widen_contractions") ||
+         (a.name == "fold_constants" && a.stage != Stage::preparing);
+}
 
 TEST(PassTable, RowsThatDependOnEachOtherCannotChangePlaces) {
   const std::span<const Pass> rows = pipeline();
@@ -35,7 +38,7 @@ TEST(PassTable, RowsThatDependOnEachOtherCannotChangePlaces) {
     std::swap(swapped[i], swapped[i + 1]);
     if (!meet(rows[i], rows[i + 1])) continue;
     if (rows[i].gives.empty() || rows[i + 1].gives.empty()) continue;  // nobody waits for a rewrite that makes nothing new true
-    EXPECT_EQ(works(swapped), are_independent(rows[i].name, rows[i + 1].name)) << rows[i].name << " and " << rows[i + 1].name;
+    EXPECT_EQ(works(swapped), are_independent(rows[i], rows[i + 1])) << rows[i].name << " and " << rows[i + 1].name;
     refused += !works(swapped);
   }
   EXPECT_GE(refused, 19);
