@@ -19,7 +19,9 @@ ValueSet transposed_products(const Graph& graph) {
   for (const Node& node : NodeWalk(graph)) {
     if (node.op != &ops::kMatmul || has_views(node.attributes) || outputs.contains(node.result())) continue;
     const auto readers = users.of(node.result());
-    if (!readers.empty() && std::ranges::all_of(readers, [](const Node* reader) { return swaps_last(reader->results[0]); }))
+    if (!readers.empty() && std::ranges::all_of(readers, [](const Node* reader) {
+          return !reader->results.empty() && swaps_last(reader->results[0]);  // an update has none
+        }))
       found.insert(node.result());
   }
   return found;
