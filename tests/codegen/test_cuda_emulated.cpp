@@ -66,7 +66,8 @@ TEST(CudaEmulated, LargeArraysHaveWideIndices) {
 }
 
 /// The kernel of one op.
-codegen::EmittedKernel emitted(const ir::OpDef& op, std::vector<TensorType> operands, TensorType result, ir::Attributes attributes) {
+codegen::EmittedKernel emitted(const ir::OpDef& op, std::vector<TensorType> operands, TensorType result,
+                               ir::Attributes attributes) {
   const std::vector<TensorType> results{std::move(result)};
   codegen::KernelTable table(codegen::cuda::kTarget);
   return *table.add({ir::loops_of(op, operands, results, attributes), operands, results, false}).emitted;

@@ -126,7 +126,7 @@ template <int kColumns, int kRows>
 constexpr int gc_joined_rows = kRows / gc_warp_rows<kColumns>;
 // With room behind each lane's rows that keeps the banks of neighbouring lanes apart.
 template <int kColumns, int kRows, int kLanes>
-constexpr int gc_joined_values = kLanes * kColumns * (gc_joined_rows<kColumns, kRows> + 1);
+constexpr int gc_joined_values = kLanes* kColumns*(gc_joined_rows<kColumns, kRows> + 1);
 template <int kColumns, int kRows, int kLanes, class Combine, class T>
 GC_DEVICE void gc_combine_columns(T (&x)[kLanes], Combine combine, T* shared) {
   constexpr int kJoined = gc_joined_rows<kColumns, kRows>, kLane = kColumns * (kJoined + 1);
