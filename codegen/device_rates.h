@@ -47,9 +47,8 @@ struct DeviceRates {
 /// and f32 from NVIDIA's data sheet of the H200 SXM (34 and 67 TFLOP/s without tensor cores); a graph node as NVIDIA published
 /// for the H100. What was not measured here:
 ///   tf32          the data sheet's ratio of TF32 to bf16, 494 to 989, on the measured rate
-///   mma_share     62.9 % of the data sheet's rate, by Luo et al. 2025 (arXiv 2501.12084) for mma.sync on an H100: 622 of the 790
-///   that
-///                 the library reaches through wgmma
+///   mma_share     62.9 % of the data sheet's rate, by Luo et al. 2025 (arXiv 2501.12084) for mma.sync on an H100: 622 of
+///                 the 790 that the library reaches through wgmma
 ///   clock         at which 132 multiprocessors of 4,096 flops a cycle give the data sheet's 989 TFLOP/s
 ///   issue_share   taken: below the 0.85 of a good f32 product in FMA, since memory-bound loops wait more
 ///   l2_bytes      the lower end of what Chips and Cheese measured on an H100 (2023)

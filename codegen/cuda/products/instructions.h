@@ -1,7 +1,7 @@
 // How many instructions the generated product and attention kernels take for each of a tensor core, from their machine code for
 // sm_90. bench/gpu/sass.py counts two bounds, of the shortest way through a loop and of all but its slow path:
-//   convolution, large tile    4.2 to 33.7 (weights' gradient 12.8), small tile 6.3 to 65 (14.1)
-//   matmul, large tile         3.8 to 6.3, small tile 5.9 to 10.9
+//   convolution, large tile    3.3 to 32.7 (weights' gradient 12.0), small tile 5.1 to 64 (13.1)
+//   matmul, large tile         2.9 to 5.4, small tile 4.3 to 9.9
 //   attention, width 64        forward 8.5 to 13.2, queries' gradient 5.1 to 12.4, keys' 7.7 to 14.0
 #pragma once
 
@@ -15,13 +15,13 @@ inline constexpr double kMmaFlops = 2.0 * 16 * 8 * 16;
 
 inline bool uses_tensor_cores(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
-/// For each tensor-core instruction of a convolution's kernel, whose large tile has 256 threads. To the
-/// matmul's come 45 for each vector that is gathered, whose tap is decoded and whose place is tested: two of them for 32 of the
-/// large tile's and for 16 of the small one's.
+/// For each tensor-core instruction of a convolution's kernel, whose large tile has 256 threads. To the matmul's most come 45 for
+/// each vector that is gathered, whose tap is decoded and whose place is tested, by its text and not counted: two of them for 32 of
+/// the large tile's and for 16 of the small one's.
 inline double convolution_instructions(runtime::ConvolutionKind kind, int threads) {
   const bool is_large = threads >= 256;
-  if (kind == runtime::ConvolutionKind::weight_gradient) return is_large ? 12.8 : 14.1;
-  return is_large ? 9 : 16;
+  if (kind == runtime::ConvolutionKind::weight_gradient) return is_large ? 12.0 : 13.1;
+  return is_large ? 8.2 : 15.5;
 }
 
 /// Rows and columns of a convolution's tile, and its step along k (products/tiling.cpp).
