@@ -28,6 +28,7 @@ bool varies_along(const FlatNest& nest, const TermPtr& term, int axis) {
 }  // namespace
 
 void multiply_by_reciprocals(FlatNest& nest, int axis) {
+  if (axis < 0) return;  // one element for each lane: a division is as near as the product
   std::function<TermPtr(const TermPtr&)> rewrite = [&](const TermPtr& t) -> TermPtr {
     if (t->kind != Term::Kind::call || t->op != &ops::kDiv || t->dtype != DType::f32) return nullptr;
     const TermPtr &dividend = t->arguments[0], &divisor = t->arguments[1];
