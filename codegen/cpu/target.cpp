@@ -54,7 +54,7 @@ bool add_product(ProgramBuilder&, const Node&) { return false; }
 
 void add_attention(ProgramBuilder& program, const Node& node) {
   const AttentionLaunch launch = attention_launch(node);
-  runtime::Segment segment{.tasks = launch.tasks};
+  runtime::Segment segment{.buffers = {}, .tasks = launch.tasks};
   for (const Value* value : launch.values) segment.buffers.push_back(program.buffer_of(value));
   program.add_step(runtime::KernelLaunch{program.kernels().add_text(launch.text), {std::move(segment)}, {}, 0, origin_of(node)},
                    launch.cost);
