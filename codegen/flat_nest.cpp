@@ -43,6 +43,7 @@ void drop_unit_axes(FlatNest& nest) {
     std::erase_if(s.axes, unit);
     if (s.kind != Statement::Kind::scan) std::erase_if(s.over, unit);
   }
+  for (Store& store : nest.stores) std::erase_if(store.over, unit);
 }
 
 bool is_scanned(const FlatNest& nest, int axis) {
@@ -78,6 +79,8 @@ bool collapsible(const FlatNest& nest, int a, int b) {
     if (!adjacent(s.axes, a, b) || !adjacent(s.over, a, b)) return false;
     if (s.kind == Statement::Kind::scan && (s.over[0] == a || s.over[0] == b)) return false;
   }
+  for (const Store& store : nest.stores)
+    if (!adjacent(store.over, a, b)) return false;
   bool fits = true;
   for_each_index(
       nest, [&](const Index& index) { fits = fits && index.coefficient_of(a) == index.coefficient_of(b) * nest.extents[at(b)]; });
@@ -340,6 +343,7 @@ int split_axis(FlatNest& nest, int axis, std::int64_t size) {
     replace_in(s.axes, axis, {axis, inner});
     replace_in(s.over, axis, {axis, inner});
   }
+  for (Store& store : nest.stores) replace_in(store.over, axis, {axis, inner});
   return inner;
 }
 

@@ -15,12 +15,14 @@
 
 namespace gcomp::codegen {
 
-/// Writes a statement to element `at` of a result, once for each point of the statement's axes.
+/// Writes a statement to element `at` of a result, once for each point of the statement's axes but `over`, over which it writes the
+/// sum.
 struct Store {
   int statement = 0;
   int result = 0;
   ir::Index at;
   bool accumulate = false;
+  std::vector<int> over = {};
 };
 
 /// Reads have exactly one index, the linear one.

@@ -20,6 +20,7 @@ struct KernelSource {
   std::span<const TensorType> operands, results;
   /// One axis whose extent is an argument; operands of rank 0 are read at [] and all others as flat arrays.
   bool variable_length = false;
+  std::int64_t shared_bytes = 0;  ///< CUDA: dynamic shared memory that a block may take, Target::shared_bytes()
 };
 
 struct EmittedKernel {

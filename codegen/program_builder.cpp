@@ -185,7 +185,9 @@ runtime::KernelLaunch ProgramBuilder::launch_of(const Node& node, const LoopNest
     segment.buffers.push_back(buffer_of(result));
     result_types.push_back(result->type);
   }
-  const KernelTable::Entry entry = kernels_.add({rebased.nest, rebased.operands, result_types, false});
+  const Target& made_for = target_of(target());
+  const KernelTable::Entry entry = kernels_.add(
+      {rebased.nest, rebased.operands, result_types, false, made_for.shared_bytes ? made_for.shared_bytes(target()) : 0});
   segment.tasks = entry.emitted->tasks;
   return {entry.kernel, {std::move(segment)}, entry.emitted->grid, fault_of(node, *entry.emitted), origin_of(node)};
 }

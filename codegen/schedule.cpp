@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "codegen/column_sums.h"
 #include "codegen/lane_axis.h"
 #include "codegen/phases.h"
 #include "codegen/unroll.h"
@@ -39,7 +40,7 @@ ScheduleKind kind_of(const FlatNest& nest) {
 void reshape_nest(FlatNest& nest, Expansion expansion) {
   const bool full = expansion == Expansion::full;
   split_axes(nest);
-  if (full) unroll_short_reductions(nest);
+  if (full && !sums_columns(nest)) unroll_short_reductions(nest);
   collapse_axes(nest);
   if (has_kind(nest, Statement::Kind::reduce)) share_dear_terms(nest);
   else if (full) unroll_interleaved_axes(nest);
@@ -86,10 +87,12 @@ std::vector<int> axes_reduced_over(const FlatNest& nest) {
 void schedule_reductions(const FlatNest& nest, Schedule& schedule) {
   const std::uint64_t reduced = reduced_axes(nest);
   schedule.reduced = axes_reduced_over(nest);
+  schedule.strip = strip_axes(nest);
   schedule.outer = used_axes(nest);
-  std::erase_if(schedule.outer, [&](int axis) { return reduced >> axis & 1; });
+  std::erase_if(schedule.outer, [&](int axis) { return reduced >> axis & 1 || contains(schedule.strip, axis); });
   sort_by_stride(nest, schedule.outer);
-  std::vector<int> candidates = schedule.outer;
+  sort_by_stride(nest, schedule.strip);
+  std::vector<int> candidates = schedule.strip.empty() ? schedule.outer : std::vector<int>();
   // The first of equals is found only in row-major order: then the last of the reduced axes alone may be the lanes.
   const bool positions = std::any_of(nest.statements.begin(), nest.statements.end(), finds_position);
   const auto first = positions && !schedule.reduced.empty() ? schedule.reduced.end() - 1 : schedule.reduced.begin();

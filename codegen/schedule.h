@@ -4,6 +4,7 @@
 //   columns  reductions, the vector axis is kept: for each block of it, loops over the reduced axes, lanes along the block
 //   scan     running combination: serial along the scanned axis, parallel over the others
 //   scatter  adds into zeros at computed places, in the order of the statement's axes
+// Rows may have sums over rows beside them, of each column of a strip (column_sums.h).
 // A nest with reductions runs in phases: a statement that needs the result of a reduction belongs to a later phase than it. Each
 // phase is one pass over the reduced axes. What an earlier pass computed is computed again, or kept where that is dear.
 #pragma once
@@ -23,6 +24,7 @@ struct Schedule {
   int vector_axis = -1;      ///< -1 where the nest has no axis
   std::vector<int> outer;    ///< kept axes but the vector axis, outermost first
   std::vector<int> reduced;  ///< reduced axes but the vector axis, outermost first; of a scan, the scanned axis
+  std::vector<int> strip;    ///< rows: the axes that stores sum over, none of them among `outer`
   int transposed_axis = -1;  ///< map: an outer axis along which reads are contiguous that are not along the vector axis
   int phases = 1;
   std::vector<int> phase;         ///< of each statement

@@ -22,7 +22,10 @@ struct Target {
   /// What passes ask; the architecture may matter.
   ir::TargetInfo (*info)(const runtime::Target&);
 
-  /// A pure function of nest and types.
+  /// Shared memory that a block may take where a multiprocessor is to hold two of them; null for none.
+  std::int64_t (*shared_bytes)(const runtime::Target&);
+
+  /// A pure function of nest, types and shared memory.
   EmittedKernel (*emit)(const KernelSource&);
   /// Definitions that every emitted text uses.
   std::string (*prelude)();

@@ -24,6 +24,9 @@ struct TargetInfo {
   std::int64_t half_row_elements = 0;
   /// Long reductions to fewer results are split until about as many sums are computed at once; 0 leaves that to the pass.
   std::int64_t parallel_sums = 0;
+  /// Strips of rows that keep the target busy, where one kernel can sum the columns of a strip beside what it does to each row; 0
+  /// where it cannot.
+  std::int64_t row_strips = 0;
   /// Whether the libraries compute a contraction as fast where an operand or a result is this view as where it is dense. Without it
   /// contractions take no views; composites say by `legal_composite` which they take.
   std::function<bool(const Node& contraction, const StridedView& view)> takes_view;

@@ -151,6 +151,11 @@ bool run_fold_constants(PassContext& c) { return fold_constants(c.graph, c.optio
 bool run_simplify(PassContext& c) { return simplify(c.graph, c.options.simplify); }
 
 /// Kernels are needed all the same: one for each op.
+bool fuse_all(PassContext& c) {
+  FuseOptions options = c.options.fuse;
+  options.strips = options.strips && c.options.target.row_strips > 0;
+  return fuse(c.graph, options);
+}
 bool fuse_nothing(PassContext& c) {
   FuseOptions options = c.options.fuse;
   options.inlining = options.loop_fusion = options.horizontal_fusion = false;
@@ -381,7 +386,7 @@ constexpr Pass kPipeline[] = {
      .needs = {F::primitive, F::reductions_split},
      .gives = F::fused,
      .takes = {F::unfused, F::simplified},
-     .run = [](PassContext& c) { return fuse(c.graph, c.options.fuse); },
+     .run = fuse_all,
      .without = fuse_nothing},
     {.name = "fuse_epilogues",
      .summary = "what is done to each element of a matrix product becomes part of it",

@@ -72,6 +72,7 @@ void add_composite(ProgramBuilder& program, const Node& node) {
 
 constexpr Target kTarget{.prelude_file = "prelude.h",
                          .info = info,
+                         .shared_bytes = nullptr,
                          .emit = emit,
                          .prelude = prelude,
                          .add_contraction = add_contraction,

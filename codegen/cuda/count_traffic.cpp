@@ -107,15 +107,19 @@ void TrafficCounter::add_pass(const std::vector<TermPtr>& roots, const std::vect
   loads_an_index_ = false;
   for (const TermPtr& root : roots) add_term(root, known, seen);
   const double threads = static_cast<double>(layout_.blocks) * layout_.threads;
-  const double rounds = std::ceil(static_cast<double>(steps) / static_cast<double>(std::max<std::int64_t>(at_once, 1)));
+  const double rounds = std::ceil(static_cast<double>(steps) / static_cast<double>(std::max<std::int64_t>(at_once, 1))) *
+                        static_cast<double>(layout_.turns);
   const double waits = threads * rounds * (loads_an_index_ ? 2 : 1);
   if (pass_bytes_ > 0) traffic_.waits += waits;
   else if (loads_) traffic_.cache_waits += waits;
-  traffic_.instructions += threads * kPointInstructions;
-  traffic_.pass_bytes = std::max(traffic_.pass_bytes, pass_bytes_ / static_cast<double>(std::max<std::int64_t>(layout_.blocks, 1)));
+  traffic_.instructions += threads * kPointInstructions * static_cast<double>(layout_.turns);
+  traffic_.pass_bytes =
+      std::max(traffic_.pass_bytes, pass_bytes_ / static_cast<double>(std::max<std::int64_t>(layout_.blocks * layout_.turns, 1)));
 }
 
-void TrafficCounter::add_barrier() { traffic_.waits += kBarrierWait * static_cast<double>(layout_.blocks) * layout_.threads; }
+void TrafficCounter::add_barrier() {
+  traffic_.waits += kBarrierWait * static_cast<double>(layout_.blocks * layout_.turns) * layout_.threads;
+}
 
 void TrafficCounter::add_stores(const std::vector<const Store*>& stores) {
   for (const Store* store : stores) {
@@ -123,8 +127,10 @@ void TrafficCounter::add_stores(const std::vector<const Store*>& stores) {
     const std::size_t number = at(store - nest_.stores.data());
     const bool is_vector = vectors_.width > 1 && vectors_.stores[number];
     const auto width = static_cast<double>(is_vector ? vectors_.width : 1);
-    double count = 1;
-    for (const int a : nest_.statements[at(store->statement)].axes) count *= static_cast<double>(nest_.extents[at(a)]);
+    double count = 1, summed = 1;
+    for (const int a : nest_.statements[at(store->statement)].axes)
+      (contains(store->over, a) ? summed : count) *= static_cast<double>(nest_.extents[at(a)]);
+    if (!store->over.empty()) traffic_.instructions += count * summed;
     count /= width;
     const double bytes = count * bytes_a_lane(store->at, size_of(dtype), is_vector);
     traffic_.l1_bytes += bytes;

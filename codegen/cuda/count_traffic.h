@@ -18,7 +18,8 @@ struct ThreadLayout {
   int warp_run = 32;             ///< threads of a warp along it
   std::int64_t group = 1;        ///< threads that share a point of `thread_axes`
   std::int64_t blocks = 1;
-  int threads = 1;  ///< of a block
+  int threads = 1;         ///< of a block
+  std::int64_t turns = 1;  ///< points of `thread_axes` that a thread has one after another
 };
 
 class TrafficCounter {
@@ -30,6 +31,8 @@ class TrafficCounter {
   void add_pass(const std::vector<ir::TermPtr>& roots, const std::vector<int>& known, std::int64_t steps, std::int64_t at_once);
   /// A wait of every thread for the others of its block.
   void add_barrier();
+  /// Bytes that threads move to and from shared memory, whose rate is that of the first cache.
+  void add_shared(double bytes) { traffic_.l1_bytes += bytes; }
   void add_stores(const std::vector<const Store*>& stores);
   Traffic traffic() const { return traffic_; }
 

@@ -196,9 +196,10 @@ void DeviceKernel::write_vector_stores(const Vectors& vectors, const std::vector
   }
 }
 
-void DeviceKernel::set_launch(std::int64_t blocks, int threads) {
+void DeviceKernel::set_launch(std::int64_t blocks, int threads, int resident) {
   grid_.blocks = blocks;
   grid_.threads = threads;
+  resident_ = resident;
 }
 
 EmittedKernel DeviceKernel::finish(bool variable_length) {
@@ -228,8 +229,8 @@ EmittedKernel DeviceKernel::finish(bool variable_length) {
   if (kernel.may_fault) body += "bool bad = false;\n";
   body += without_unused_indices(writer_.finish());
   if (kernel.may_fault) body += "if (bad) *fault = 1;\n";
-  kernel.text = indented(concat("extern \"C\" __global__ void __launch_bounds__(", grid_.threads, ", 1) ", kNamePlaceholder, "(",
-                                parameters, "int* fault) {\n", body, "}\n"));
+  kernel.text = indented(concat("extern \"C\" __global__ void __launch_bounds__(", grid_.threads, ", ", resident_, ") ",
+                                kNamePlaceholder, "(", parameters, "int* fault) {\n", body, "}\n"));
   kernel.grid = grid_;
   return kernel;
 }

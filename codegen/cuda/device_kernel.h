@@ -49,7 +49,8 @@ class DeviceKernel {
   /// A line with `&&` between conditions, empty ones left out.
   static std::string all_of(const std::vector<std::string>& conditions);
 
-  void set_launch(std::int64_t blocks, int threads);
+  /// `resident`: how many blocks a multiprocessor should have room for, which bounds the registers of a thread.
+  void set_launch(std::int64_t blocks, int threads, int resident = 1);
   /// The whole kernel around the body. `variable_length`: buffers come from a SegmentTable.
   EmittedKernel finish(bool variable_length = false);
 
@@ -61,6 +62,7 @@ class DeviceKernel {
   bool wide_;
   KernelWriter writer_;
   runtime::Grid grid_;
+  int resident_ = 1;
 };
 
 /// Whether some index of the nest, or a position in its buffers, may exceed 32 bits.
@@ -75,7 +77,8 @@ std::vector<const Store*> stores_where(const FlatNest& nest, const std::function
 EmittedKernel emit_map(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_transpose(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_segments(FlatNest nest);
-EmittedKernel emit_rows(FlatNest nest, const Schedule& schedule);
+/// `shared_bytes`: dynamic shared memory that a block may take.
+EmittedKernel emit_rows(FlatNest nest, const Schedule& schedule, std::int64_t shared_bytes);
 EmittedKernel emit_columns(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_scan(FlatNest nest, const Schedule& schedule);
 EmittedKernel emit_scatter(FlatNest nest);

@@ -1,5 +1,6 @@
 #include "codegen/cuda/emit.h"
 
+#include "codegen/column_sums.h"
 #include "codegen/cuda/device_kernel.h"
 #include "codegen/cuda/prelude_group.h"
 #include "codegen/cuda/prelude_memory.h"
@@ -12,14 +13,15 @@
 namespace gcomp::codegen::cuda {
 namespace {
 
-EmittedKernel emit_fixed(FlatNest nest, Expansion expansion) {
+EmittedKernel emit_fixed(FlatNest nest, Expansion expansion, std::int64_t shared_bytes) {
   sum_over_updates(nest);
+  set_column_sums_aside(nest);
   const Schedule plan = schedule(nest, expansion);
   if (plan.kind == ScheduleKind::map || plan.kind == ScheduleKind::rows) multiply_by_reciprocals(nest, plan.vector_axis);
   switch (plan.kind) {
     case ScheduleKind::map:
       return plan.transposed_axis >= 0 ? emit_transpose(std::move(nest), plan) : emit_map(std::move(nest), plan);
-    case ScheduleKind::rows: return emit_rows(std::move(nest), plan);
+    case ScheduleKind::rows: return emit_rows(std::move(nest), plan, shared_bytes);
     case ScheduleKind::columns: return emit_columns(std::move(nest), plan);
     case ScheduleKind::scan: return emit_scan(std::move(nest), plan);
     case ScheduleKind::scatter: return emit_scatter(std::move(nest));
@@ -32,9 +34,9 @@ EmittedKernel emit_fixed(FlatNest nest, Expansion expansion) {
 EmittedKernel emit(const KernelSource& source) {
   FlatNest nest = flatten(source.nest, source.operands, source.results);
   if (source.variable_length) return emit_segments(std::move(nest));
-  EmittedKernel expanded = emit_fixed(nest, Expansion::full);
+  EmittedKernel expanded = emit_fixed(nest, Expansion::full, source.shared_bytes);
   if (expanded.text.size() <= kMostExpandedText) return expanded;
-  EmittedKernel plain = emit_fixed(std::move(nest), Expansion::none);
+  EmittedKernel plain = emit_fixed(std::move(nest), Expansion::none, source.shared_bytes);
   return plain.text.size() < expanded.text.size() ? std::move(plain) : std::move(expanded);
 }
 

@@ -1,13 +1,17 @@
 // Rows: the threads of a group lie along the contiguous reduced axis, a few lanes, a warp or a block for each point of the kept
 // axes. Each phase is one pass of the group over the row, after which the partial results are combined across the group in a fixed
-// tree and are known to all of it.
+// tree and are known to all of it. Where columns are summed beside, a block has a strip of rows, which its groups take in turns.
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "codegen/cuda/count_traffic.h"
+#include "codegen/cuda/held_row.h"
 #include "codegen/cuda/reduction_text.h"
 #include "codegen/cuda/round.h"
 #include "codegen/cuda/row_cache.h"
+#include "codegen/cuda/row_group.h"
+#include "codegen/cuda/strip_sums.h"
 #include "ir/base/integers.h"
 
 namespace gcomp::codegen::cuda {
@@ -16,34 +20,38 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr int kMostThreads = 512;                     // leaves each 128 registers
-constexpr std::int64_t kKeptRow = 32 * kMostThreads;  // elements that a block keeps in registers
-constexpr std::int64_t kManyBlocks = 1024;            // enough to fill the largest devices several times
-constexpr std::int64_t kWarpRow = 512;                // vectors that one warp still covers well
-constexpr int kUnrolled = 4;                          // turns of a loop over a row that is not kept
-constexpr int kUnrolledLoads = 8;                     // of a kept row: about as many as the compiler keeps in flight
-constexpr std::int64_t kRowRegisters = 88;            // for what is kept of a row and what is on its way
-
-/// The threads that share a row.
-struct Group {
-  int threads = 256;  ///< of a block
-  int size = 32;      ///< of a group: a part of a warp, or the block
-
-  bool is_block() const { return size == threads; }
-};
+constexpr std::int64_t kKeptRow = 32 * kMostRowThreads;  // elements that a block keeps in registers
+constexpr int kUnrolled = 4;                             // turns of a loop over a row that is not kept
+constexpr int kUnrolledLoads = 8;                        // of a kept row: about as many as the compiler keeps in flight
+constexpr std::int64_t kStripRowRegisters = 192;         // for those sums, what is kept of a row and what is on its way
+constexpr std::int64_t kRowRegisters = 88;               // for what is kept of a row and what is on its way
 
 /// One pass after another.
 class RowWriter {
  public:
-  RowWriter(const FlatNest& nest, const Schedule& schedule, const Group& group, const Vectors& vectors, const RowCache& cache,
-            bool wide)
-      : nest_(nest), schedule_(schedule), group_(group), vectors_(vectors), cache_(cache), wide_(wide), kernel_(nest, wide) {}
+  RowWriter(const FlatNest& nest, const Schedule& schedule, const RowGroup& group, const Vectors& vectors, const RowCache& cache,
+            bool wide, std::int64_t shared_bytes)
+      : nest_(nest),
+        schedule_(schedule),
+        group_(group),
+        vectors_(vectors),
+        cache_(cache),
+        wide_(wide),
+        kernel_(nest, wide),
+        row_(kernel_.points(row_axes()) - (vectors_.tail > 0 ? 1 : 0)),
+        sums_(kernel_, vectors, group.size, group.count(), slots() * vectors.width),
+        early_reads_(choose_early_reads()),
+        held_(kernel_, vectors, reads_of_passes(), row_, shared_bytes) {}
 
   EmittedKernel run() {
-    open_rows();
+    if (sums_.empty()) open_rows();
+    else open_strip();
+    if (fetches_early()) fetch_early();
     for (int phase = 0; phase < schedule_.phases; ++phase) write_phase(phase);
     write_kept_stores();
+    if (!sums_.empty()) close_strip();
     EmittedKernel emitted = kernel_.finish();
+    emitted.grid.shared_bytes = static_cast<std::int32_t>(held_.bytes());
     emitted.work = {Family::rows, traffic(emitted.grid)};
     return emitted;
   }
@@ -57,14 +65,24 @@ class RowWriter {
     if (schedule_.vector_axis >= 0) axes.push_back(schedule_.vector_axis);
     return axes;
   }
+  /// Of the rows.
+  std::vector<int> kept_axes() const {
+    std::vector<int> axes = schedule_.outer;
+    axes.insert(axes.end(), schedule_.strip.begin(), schedule_.strip.end());
+    return axes;
+  }
   std::string count_type() const { return wide_ ? "unsigned long long" : "unsigned"; }
 
+  void declare_lane() {
+    w().line(concat("const unsigned lane = ", group_.is_block() ? "threadIdx.x" : concat("threadIdx.x % ", group_.size, "u"), ";"));
+  }
+
   void open_rows() {
-    row_ = kernel_.points(row_axes()) - (vectors_.tail > 0 ? 1 : 0);
-    const std::int64_t rows = kernel_.points(schedule_.outer), rows_a_block = group_.threads / group_.size;
-    kernel_.set_launch(quotient_up(rows, rows_a_block), group_.threads);
+    const std::int64_t rows = kernel_.points(schedule_.outer), rows_a_block = group_.count();
+    kernel_.set_launch(quotient_up(rows, rows_a_block), group_.threads, held_.empty() ? 1 : 2);
+    if (!held_.empty()) held_.declare();
     std::string row = "blockIdx.x";
-    w().line(concat("const unsigned lane = ", rows_a_block == 1 ? "threadIdx.x" : concat("threadIdx.x % ", group_.size, "u"), ";"));
+    declare_lane();
     if (rows_a_block > 1) {
       row = "row";
       w().line(concat(count_type(), " row = ", wide_ ? "(unsigned long long)" : "", "blockIdx.x * ", rows_a_block,
@@ -78,32 +96,75 @@ class RowWriter {
     kernel_.bind_axes(rows > 1 ? row : "0", schedule_.outer);
   }
 
+  /// A block for each strip, and a loop over its rows that all threads of the block take part in.
+  void open_strip() {
+    const std::int64_t rows = kernel_.points(schedule_.strip);
+    kernel_.set_launch(kernel_.points(schedule_.outer), group_.threads);
+    declare_lane();
+    kernel_.bind_axes(kernel_.points(schedule_.outer) > 1 ? "blockIdx.x" : "0", schedule_.outer);
+    sums_.declare();
+    w().open(concat("for (unsigned above = 0; above < ", rows, "u; above += ", group_.count(), "u)"), "#pragma unroll 1");
+    w().line(concat("unsigned row = above", group_.is_block() ? "" : concat(" + threadIdx.x / ", group_.size, "u"), ";"));
+    if (rows % group_.count() != 0) {
+      live_ = "live";
+      w().line(concat("const bool live = row < ", rows, "u;"));
+      w().line("if (!live) row = 0;");
+    }
+    kernel_.bind_axes("row", schedule_.strip);
+  }
+
+  /// After the rows of the strip: the first group stores the sums of its columns.
+  void close_strip() {
+    w().close();
+    live_.clear();
+    sums_.join();
+    if (!group_.is_block()) w().open(concat("if (threadIdx.x < ", group_.size, "u)"));
+    std::vector<int> loop_axes = schedule_.outer;
+    for (int a : row_axes()) loop_axes.push_back(a);
+    const auto write = [&](const Vectors& vectors, int scopes) {
+      kernel_.write_lanes(vectors, sums_.stores(), loop_axes, [&] { sums_.bind(); });
+      for (; scopes > 0; --scopes) w().close();
+    };
+    write(vectors_, open_row_loop());
+    if (vectors_.tail > 0) write(vectors_.last(), open_last_vector());
+    if (!group_.is_block()) w().close();
+  }
+
   std::string row_end() const { return live_.empty() ? std::to_string(row_) + "u" : concat("(", live_, " ? ", row_, "u : 0u)"); }
   bool keeps_row() const { return !cache_.statements.empty(); }
+  /// Whether a thread's steps along the row are numbered at compile time: what it has of each is in registers.
+  bool has_numbered_steps() const { return keeps_row() || !sums_.empty(); }
   std::int64_t steps() const { return quotient_up(row_, group_.size); }
+  /// Steps of the thread that has most, the last vector's among them.
+  std::int64_t slots() const { return quotient_up(row_ + (vectors_.tail > 0 ? 1 : 0), group_.size); }
 
   /// Turns of a loop over the row without stores whose loads come before their uses.
   std::int64_t turns_at_once() const {
-    if (keeps_row()) return std::min<std::int64_t>(steps(), kUnrolledLoads);
+    if (has_numbered_steps()) return std::min<std::int64_t>(steps(), kUnrolledLoads);
     return row_ > 8 * group_.size ? kUnrolled : 1;
   }
 
   Traffic traffic(const runtime::Grid& grid) const {
     TrafficCounter counter(nest_, vectors_,
-                           {.thread_axes = schedule_.outer,
+                           {.thread_axes = kept_axes(),
                             .warp_axis = schedule_.vector_axis,
                             .warp_run = std::min(group_.size, 32),
                             .group = group_.size,
                             .blocks = grid.blocks,
-                            .threads = grid.threads});
+                            .threads = grid.threads,
+                            .turns = sums_.empty() ? 1 : quotient_up(kernel_.points(schedule_.strip), group_.count())});
     for (int phase = 0; phase < schedule_.phases; ++phase) {
-      const auto [roots, known] = evaluated(phase);
+      auto [roots, known] = evaluated(phase);
       if (roots.empty()) continue;
       const bool stores = !element_stores(phase).empty();
-      counter.add_pass(roots, known, steps(),
+      const std::vector<int> here = held_.known(phase);
+      known.insert(known.end(), here.begin(), here.end());
+      const bool fetched = fetches_early() && phase + 1 == schedule_.phases;
+      counter.add_pass(roots, known, fetched ? 0 : steps(),
                        stores ? round_of(needed_statements(nest_, roots, vectors_.reads, known)) : turns_at_once());
       if (group_.is_block()) counter.add_barrier();
     }
+    counter.add_shared(static_cast<double>(kernel_.points(schedule_.outer) * held_.moved_bytes()));
     counter.add_stores(stores_where(nest_, [](const Store&) { return true; }));
     return counter.traffic();
   }
@@ -111,7 +172,7 @@ class RowWriter {
   /// Opens the loop over the row; returns how many scopes it opened.
   int open_row_loop() {
     int scopes = 1;
-    if (keeps_row()) {
+    if (has_numbered_steps()) {
       w().open(concat("for (int k = 0; k < ", steps(), "; ++k)"), "#pragma unroll");
       w().line(concat("const unsigned r = k * ", group_.size, "u + lane;"));
       const std::string inside = DeviceKernel::all_of({live_, row_ % group_.size == 0 ? "" : concat("r < ", row_, "u")});
@@ -130,7 +191,7 @@ class RowWriter {
   /// What follows the row's whole vectors is one more step of the lane whose turn it is.
   int open_last_vector() {
     w().open(concat("if (", DeviceKernel::all_of({live_, concat("lane == ", row_ % group_.size)}), ")"));
-    if (keeps_row()) w().line(concat("const int k = ", row_ / group_.size, ";"));
+    if (has_numbered_steps()) w().line(concat("const int k = ", row_ / group_.size, ";"));
     w().line(concat("const ", count_type(), " r = ", row_, ";"));
     kernel_.bind_axes("r", row_axes());
     return 1;
@@ -157,7 +218,8 @@ class RowWriter {
   /// What a phase stores of each element.
   std::vector<const Store*> element_stores(int phase) const {
     const bool last = phase + 1 == schedule_.phases;
-    return stores_where(nest_, [&](const Store& store) { return last && schedule_.per_element[at(store.statement)]; });
+    return stores_where(
+        nest_, [&](const Store& store) { return last && schedule_.per_element[at(store.statement)] && store.over.empty(); });
   }
 
   void write_phase(int phase) {
@@ -170,35 +232,86 @@ class RowWriter {
     for (int s : reductions) totals.push_back(declare_total(statement(s)));
     declare_arrays(phase);
     const std::vector<const Store*> stores = element_stores(phase);
-    std::vector<int> loop_axes = schedule_.outer;
+    std::vector<int> loop_axes = kept_axes();
     for (int a : row_axes()) loop_axes.push_back(a);
     const std::vector<int> reads = needed_statements(nest_, roots, vectors_.reads, known);
+    std::vector<int> held, loaded;
+    for (int read : reads) (held_.holds(read) ? held : loaded).push_back(read);
     const auto each_lane = [&] { write_element(phase, reductions, totals); };
-    const auto write_vector = [&](const Vectors& vectors, int scopes) {
-      kernel_.load_vectors(vectors, reads);
+    const auto write = [&](const Vectors& vectors, int scopes) {
       kernel_.write_lanes(vectors, stores, loop_axes, each_lane);
       for (; scopes > 0; --scopes) w().close();
     };
     // Where nothing is stored, all that the loop reads is on its way at once by itself.
-    if (const int rows = stores.empty() ? 1 : round_of(reads); rows > 1) write_rounds(reads, rows, stores, loop_axes, each_lane);
-    else write_vector(vectors_, open_row_loop());
-    if (vectors_.tail > 0) write_vector(vectors_.last(), open_last_vector());
+    if (early_ && phase + 1 == schedule_.phases) {
+      write_fetched(stores, loop_axes, each_lane);
+    } else if (const int rows = stores.empty() || loaded.empty() ? 1 : round_of(loaded); rows > 1) {
+      write_rounds(loaded, rows, stores, loop_axes, each_lane, [&] { held_.load(phase, held); });
+    } else {
+      const int scopes = open_row_loop();
+      held_.load(phase, held);
+      kernel_.load_vectors(vectors_, loaded);
+      write(vectors_, scopes);
+    }
+    if (vectors_.tail > 0) {
+      const int scopes = open_last_vector();
+      kernel_.load_vectors(vectors_.last(), reads);
+      write(vectors_.last(), scopes);
+    }
     for (std::size_t i = 0; i < reductions.size(); ++i) combine_total(reductions[i], totals[i]);
+  }
+
+  /// Registers that a thread needs all along a row.
+  std::int64_t kept_registers() const {
+    std::int64_t kept = registers_a_column(nest_) * slots() * vectors_.width;
+    for (int number : cache_.statements)
+      kept += steps() * vectors_.width * quotient_up(static_cast<std::int64_t>(size_of(compute_type(statement(number).dtype))), 4);
+    return kept;
   }
 
   /// How many steps' reads a thread can have on their way beside what it keeps of the row.
   int round_of(const std::vector<int>& reads) const {
-    std::int64_t kept = 0;
-    for (int number : cache_.statements)
-      kept += steps() * vectors_.width * quotient_up(static_cast<std::int64_t>(size_of(compute_type(statement(number).dtype))), 4);
-    return choose_round(row_cost(nest_, vectors_, {.kept = {}, .vectors = reads, .singles = {}}), steps(), kRowRegisters - kept);
+    const std::int64_t registers = sums_.empty() ? kRowRegisters : kStripRowRegisters;
+    return choose_round(row_cost(nest_, vectors_, {.kept = {}, .vectors = reads, .singles = {}}), steps(),
+                        registers - kept_registers());
+  }
+
+  /// The vectors that a phase needs of memory.
+  std::vector<int> reads_of(int phase) const {
+    const auto [roots, known] = evaluated(phase);
+    return needed_statements(nest_, roots, vectors_.reads, known);
+  }
+
+  std::vector<std::vector<int>> reads_of_passes() const {
+    std::vector<std::vector<int>> reads;
+    for (int phase = 0; phase < schedule_.phases; ++phase) reads.push_back(reads_of(phase));
+    return reads;
+  }
+
+  /// What the last pass loads itself, where a thread has registers for all steps of it from the start of each row on: the groups of
+  /// a strip are few, and a row of theirs waits for memory once.
+  std::vector<int> choose_early_reads() const {
+    if (schedule_.phases == 1 || sums_.empty()) return {};
+    const std::vector<int> reads = reads_of(schedule_.phases - 1);
+    const std::int64_t registers = row_cost(nest_, vectors_, {.kept = {}, .vectors = reads, .singles = {}}).registers * steps();
+    return kept_registers() + registers <= kStripRowRegisters ? reads : std::vector<int>();
+  }
+  bool fetches_early() const { return !early_reads_.empty(); }
+
+  void fetch_early() {
+    early_.emplace(kernel_, vectors_, early_reads_, std::vector<int>{}, static_cast<int>(steps()));
+    early_->declare();
+    int scopes = open_round_step(*early_, steps(), "q");
+    early_->fetch();
+    for (; scopes > 0; --scopes) w().close();
   }
 
   /// The pass over whole vectors in rounds of several steps: stores keep later reads waiting.
   void write_rounds(const std::vector<int>& reads, int rows, const std::vector<const Store*>& stores,
-                    const std::vector<int>& loop_axes, const std::function<void()>& each_lane) {
+                    const std::vector<int>& loop_axes, const std::function<void()>& each_lane,
+                    const std::function<void()>& load_held) {
     Round round(kernel_, vectors_, reads, {}, rows);
-    if (keeps_row()) w().open(concat("for (int first = 0; first < ", steps(), "; first += ", rows, ")"), "#pragma unroll");
+    if (has_numbered_steps()) w().open(concat("for (int first = 0; first < ", steps(), "; first += ", rows, ")"), "#pragma unroll");
     else
       w().open(concat("for (", count_type(), " first = lane; first < ", row_end(), "; first += ", rows * group_.size, ")"),
                "#pragma unroll 1");
@@ -208,20 +321,31 @@ class RowWriter {
     for (; scopes > 0; --scopes) w().close();
     scopes = open_round_step(round, rows);
     round.take();
+    load_held();
     kernel_.write_lanes(vectors_, stores, loop_axes, each_lane);
     for (; scopes > 0; --scopes) w().close();
     w().close();
   }
 
-  /// Over the steps of a round; returns how many scopes it opened.
-  int open_round_step(Round& round, int rows) {
+  /// The pass over whole vectors that are on their way since the row began.
+  void write_fetched(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
+                     const std::function<void()>& each_lane) {
+    int scopes = open_round_step(*early_, steps(), "q");
+    early_->take();
+    kernel_.write_lanes(vectors_, stores, loop_axes, each_lane);
+    for (; scopes > 0; --scopes) w().close();
+  }
+
+  /// Over the steps of a round; `step` is the number of one. Returns how many scopes it opened.
+  int open_round_step(Round& round, std::int64_t rows, const std::string& step = "first + q") {
     round.open();
-    if (keeps_row()) w().line("const int k = first + q;");
-    w().line(concat("const ", count_type(), " r = ",
-                    keeps_row() ? concat("k * ", group_.size, "u + lane") : concat("first + q * ", group_.size, "u"), ";"));
+    const bool numbered = has_numbered_steps();
+    if (numbered) w().line(concat("const int k = ", step, ";"));
+    w().line(concat("const ", count_type(),
+                    " r = ", numbered ? concat("k * ", group_.size, "u + lane") : concat("first + q * ", group_.size, "u"), ";"));
     const bool whole = row_ % (std::int64_t{group_.size} * rows) == 0;
     const std::string inside =
-        DeviceKernel::all_of({keeps_row() ? live_ : "", keeps_row() && steps() % rows != 0 ? concat("k < ", steps()) : "",
+        DeviceKernel::all_of({numbered ? live_ : "", numbered && steps() % rows != 0 ? concat("k < ", steps()) : "",
                               whole ? "" : concat("r < ", row_, "u")});
     if (!inside.empty()) w().open(concat("if (", inside, ")"));
     kernel_.bind_axes("r", row_axes());
@@ -229,13 +353,12 @@ class RowWriter {
   }
 
   void declare_arrays(int phase) {
-    const std::int64_t slots = quotient_up(row_ + (vectors_.tail > 0 ? 1 : 0), group_.size);
     arrays_.resize(cache_.statements.size());
     for (std::size_t c = 0; c < cache_.statements.size(); ++c) {
       if (cache_.phase[c] != phase) continue;
       arrays_[c] = w().fresh("c");
       w().line(
-          concat(compute_type_text(statement(cache_.statements[c]).dtype), " ", arrays_[c], "[", slots * vectors_.width, "];"));
+          concat(compute_type_text(statement(cache_.statements[c]).dtype), " ", arrays_[c], "[", slots() * vectors_.width, "];"));
     }
   }
 
@@ -244,6 +367,7 @@ class RowWriter {
     for (std::size_t c = 0; c < cache_.statements.size(); ++c)
       if (cache_.phase[c] < phase) w().bind_local(cache_.statements[c], cached(c));
     for (std::size_t i = 0; i < reductions.size(); ++i) accumulate(statement(reductions[i]), totals[i]);
+    if (phase + 1 == schedule_.phases) sums_.accumulate();
     for (std::size_t c = 0; c < cache_.statements.size(); ++c)
       if (cache_.phase[c] == phase) w().line(concat(cached(c), " = ", w().statement(cache_.statements[c]), ";"));
   }
@@ -291,7 +415,7 @@ class RowWriter {
     const std::vector<const Store*> stores =
         stores_where(nest_, [&](const Store& store) { return !schedule_.per_element[at(store.statement)]; });
     if (stores.empty()) return;
-    const std::vector<std::string> lines = kernel_.store_lines(stores, schedule_.outer);
+    const std::vector<std::string> lines = kernel_.store_lines(stores, kept_axes());
     // A result may lie where an operand lay that other threads of the group still read.
     if (group_.size > 1) w().line(group_.is_block() ? "__syncthreads();" : "__syncwarp();");
     w().open(concat("if (", DeviceKernel::all_of({"lane == 0", live_}), ")"));
@@ -301,28 +425,24 @@ class RowWriter {
 
   const FlatNest& nest_;
   const Schedule& schedule_;
-  const Group group_;
+  const RowGroup group_;
   const Vectors& vectors_;
   const RowCache& cache_;
   bool wide_;
   DeviceKernel kernel_;
-  std::int64_t row_ = 1;  ///< whole vectors
+  std::int64_t row_;  ///< whole vectors
+  StripSums sums_;
+  std::vector<int> early_reads_;
+  std::optional<Round> early_;
+  HeldRow held_;
   std::string live_;
   std::vector<std::string> arrays_;            // by kept statement
   std::map<std::string, std::string> shared_;  // by type
 };
 
-Group choose_row_group(std::int64_t rows, std::int64_t vectors_a_row) {
-  if (vectors_a_row <= 32) return {256, power_of_two_above(vectors_a_row, 32)};
-  if (vectors_a_row <= kWarpRow && rows >= kManyBlocks) return {256, 32};
-  // About four vectors a thread, more where rows are long.
-  const int threads = std::max(64, power_of_two_above((vectors_a_row + 3) / 4, kMostThreads));
-  return {threads, threads};
-}
-
 }  // namespace
 
-EmittedKernel emit_rows(FlatNest nest, const Schedule& given) {
+EmittedKernel emit_rows(FlatNest nest, const Schedule& given, std::int64_t shared_bytes) {
   check_row_form(nest);
   Schedule schedule = given;
   const bool wide = needs_wide_indices(nest);
@@ -335,11 +455,14 @@ EmittedKernel emit_rows(FlatNest nest, const Schedule& given) {
   const Vectors vectors = vectorize(nest, schedule.vector_axis, {.most = 8, .tail = schedule.reduced.empty(), .apart = {}});
   schedule.phase.resize(nest.statements.size(), 0);
   schedule.per_element.resize(nest.statements.size(), true);
-  Group group = choose_row_group(rows, row / vectors.width);
+  RowGroup group = schedule.strip.empty() ? choose_row_group(rows, row / vectors.width)
+                                          : choose_strip_group(nest, row / vectors.width, vectors.width);
   // Registers bound what a thread can keep: 32 elements of each kept value.
-  while (!cache.statements.empty() && group.is_block() && group.threads < kMostThreads && row > 32 * group.threads)
+  while (!cache.statements.empty() && group.is_block() && group.threads < kMostRowThreads && row > 32 * group.threads)
     group.threads = group.size = group.threads * 2;
-  return RowWriter(nest, schedule, group, vectors, cache, wide).run();
+  // A warp's row is short enough for registers or the first cache.
+  const bool holds = cache.statements.empty() && group.threads == kMostRowThreads;
+  return RowWriter(nest, schedule, group, vectors, cache, wide, holds ? shared_bytes : 0).run();
 }
 
 }  // namespace gcomp::codegen::cuda

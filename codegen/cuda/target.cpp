@@ -51,12 +51,25 @@ TargetInfo info(const runtime::Target& target) {
   info.pixel_products = true;
   info.half_row_elements = 8;  // 16 bytes
   info.parallel_sums = 256;    // groups of 64 neighbouring sums: two blocks each, four for every processor of a large GPU
+  info.row_strips = 512;       // a block each: twice what a large GPU runs at once of kernels that take 128 registers a thread
   info.computes_epilogue = [gelu = library_has_gelu(target)](const LoopNest& nest, const std::vector<TensorType>& operands,
                                                              const std::vector<TensorType>& results) {
     const auto found = library_epilogue(nest, operands, results);
     return found && (gelu || !is_gelu(found->kind));
   };
   return info;
+}
+
+/// Half of what a multiprocessor has, without what the system and a kernel's own arrays take (CUDA C++ Programming Guide, technical
+/// specifications for each compute capability).
+std::int64_t shared_bytes(const runtime::Target& target) {
+  constexpr std::int64_t kOwn = 2 << 10;
+  const int architecture = architecture_of(target);
+  const std::int64_t all = architecture < 80                                                 ? 64
+                           : architecture == 80 || architecture == 87                        ? 164
+                           : architecture >= 90 && architecture < 120 && architecture != 101 ? 228
+                                                                                             : 100;
+  return (all << 10) / 2 - kOwn;
 }
 
 bool add_contraction(ProgramBuilder& program, const Node& node) {
@@ -139,6 +152,7 @@ bool library_has_gelu(const runtime::Target& target) { return architecture_of(ta
 constexpr Target kTarget{.prelude_file = "prelude.cuh",
                          .rates = &kH200,
                          .info = info,
+                         .shared_bytes = shared_bytes,
                          .emit = emit,
                          .prelude = prelude_text,
                          .add_contraction = add_contraction,

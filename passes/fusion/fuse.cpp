@@ -85,6 +85,7 @@ bool fuse(Graph& graph, const FuseOptions& options) {
   std::vector<FusionUnit> units = inline_maps(graph, options);
   if (options.horizontal_fusion) fuse_parameter_casts(units, options.horizontal_bytes);
   if (options.loop_fusion) fuse_nests(units, graph, options);
+  if (options.loop_fusion && options.strips) fuse_strips(units, graph, options);
   if (options.inlining && options.loop_fusion) recompute_reads(units, graph, options);
   drop_barriers(units, graph);
   if (options.horizontal_fusion) fuse_updates(units, graph, options.horizontal_bytes);

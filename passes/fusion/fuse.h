@@ -3,8 +3,9 @@
 // Three steps. (1) Inlining: cheap or single-use maps move into the nests that read them; views always do, so transposes,
 // slices and broadcasts cost nothing where a kernel reads them. (2) Loop fusion: nests over the same loop domain become one,
 // producer with consumer (a maximum, a sum and a map make a softmax row), and reductions that read the same value or two results of
-// one kernel. (3) Horizontal fusion: updates of many parameters by equal formulas become one multi_kernel, and so do the casts of
-// parameters to 16 bits. Contractions stay as they are: code generation gives them to libraries.
+// one kernel; last, sums of columns join what is done to their rows. (3) Horizontal fusion: updates of many parameters by equal
+// formulas become one multi_kernel, and so do the casts of parameters to 16 bits. Contractions stay as they are: code generation
+// gives them to libraries.
 //
 //   %s = add %a, %b   %y = relu %s    ->    %y = kernel %a, %b { %y[i,j] = relu((%a[i,j] + %b[i,j])) }
 #pragma once
@@ -18,6 +19,7 @@ namespace gcomp::passes {
 struct FuseOptions {
   bool inlining = true;           ///< step 1 beyond views of constants; off: one kernel an op
   bool loop_fusion = true;        ///< step 2
+  bool strips = true;             ///< step 2: sums of columns join what is done to their rows, where the target can
   bool horizontal_fusion = true;  ///< step 3
   /// Step 3: one launch makes about so many bytes and stands where the first is read or the last is made, so that what comes early
   /// need not wait for what comes late.

@@ -200,6 +200,8 @@ class Merger {
     if (!reduced || points(fused, all_axes(fused)) <= options_.serial_elements) return true;
     const bool both = reduced_axes(p.nest) && reduced_axes(c.nest);
     if (both) return true;
+    // What is done once a row runs on as much as the rows do.
+    if (reduced_axes(p.nest) && (all_axes(c.nest) & reduced) == 0) return true;
     const std::uint64_t outer = all_axes(fused) & ~reduced;
     std::int64_t parallel = points(fused, outer);
     const int last = fused.extents.empty() ? 0 : static_cast<int>(fused.extents.size()) - 1;

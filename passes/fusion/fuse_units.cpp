@@ -66,7 +66,7 @@ class UnitFuser {
   }
 
   std::optional<FusionUnit> run() {
-    if (!add_producer() || !add_consumer() || !has_row_form(fused_.nest, reduced_axes(fused_.nest))) return std::nullopt;
+    if (!add_producer() || !add_consumer()) return std::nullopt;
     add_results(p_, 0);
     add_results(c_, static_cast<int>(p_.nest.statements.size()));
     return std::move(fused_);
@@ -227,10 +227,49 @@ void order_operands(FusionUnit& unit) {
 
 std::optional<FusionUnit> fuse_units(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit) {
   std::optional<FusionUnit> fused = UnitFuser(p, c, fit).run();
-  if (!fused) return std::nullopt;
+  if (!fused || !has_row_form(fused->nest, reduced_axes(fused->nest))) return std::nullopt;
   eliminate_equal_statements(fused->nest);
   order_operands(*fused);
   return fused;
+}
+
+std::optional<FusionUnit> fuse_strip(const FusionUnit& p, const FusionUnit& c, std::uint64_t strip, std::uint64_t columns) {
+  AxisMap identity;
+  for (std::size_t a = 0; a < p.nest.extents.size(); ++a) identity.push_back(p.nest.axis(static_cast<int>(a)));
+  std::optional<FusionUnit> fused = UnitFuser(p, c, {identity, c.nest.extents}).run();
+  if (!fused || !has_strip_form(fused->nest, strip, columns)) return std::nullopt;
+  eliminate_equal_statements(fused->nest);
+  order_operands(*fused);
+  return fused;
+}
+
+std::optional<FusionUnit> moved_to(const FusionUnit& unit, const AxisMap& map, const std::vector<std::int64_t>& extents) {
+  FusionUnit moved;
+  moved.nest.extents = extents;
+  moved.operands = unit.operands;
+  moved.results = unit.results;
+  moved.origin = unit.origin;
+  moved.update = unit.update;
+  moved.parameter_cast = unit.parameter_cast;
+  TermRewriter rewriter;
+  rewriter.axis = [&](int a, std::int64_t) { return map[static_cast<std::size_t>(a)]; };
+  for (const Statement& s : unit.nest.statements) {
+    Statement statement = s;
+    statement.value = rewriter(s.value);
+    statement.axes = axes_in(image(map, bits_of(s.axes)));
+    statement.over.clear();
+    for (int a : s.over) {
+      const auto axes = mixed_radix(map[static_cast<std::size_t>(a)], unit.nest.extents[static_cast<std::size_t>(a)]);
+      if (!axes) return std::nullopt;
+      statement.over.insert(statement.over.end(), axes->begin(), axes->end());
+    }
+    moved.nest.statements.push_back(std::move(statement));
+  }
+  for (LoopOutput output : unit.nest.outputs) {
+    for (Index& index : output.index) index = index.substitute(rewriter.axis, [&](const TermPtr& term) { return rewriter(term); });
+    moved.nest.outputs.push_back(std::move(output));
+  }
+  return moved;
 }
 
 }  // namespace gcomp::passes

@@ -20,5 +20,9 @@ std::optional<DomainFit> fit_domain(const FusionUnit& p, const FusionUnit& c, st
 /// One unit that does what both do, with the results of both, equal statements once, operands in the order of first reading;
 /// nothing where it would lack the row form.
 std::optional<FusionUnit> fuse_units(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit);
+/// The same for two units over the same axes, of which one may sum columns: nothing where the nest would lack the strip form.
+std::optional<FusionUnit> fuse_strip(const FusionUnit& p, const FusionUnit& c, std::uint64_t strip, std::uint64_t columns);
+/// A unit over the axes of another, of such extents; nothing where a reduction's axes are mapped to no such axes as a whole.
+std::optional<FusionUnit> moved_to(const FusionUnit& unit, const AxisMap& map, const std::vector<std::int64_t>& extents);
 
 }  // namespace gcomp::passes

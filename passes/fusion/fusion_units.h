@@ -37,6 +37,8 @@ std::vector<FusionUnit> inline_maps(ir::Graph& graph, const FuseOptions& options
 void fuse_parameter_casts(std::vector<FusionUnit>& units, std::int64_t most_bytes);
 /// Step 2.
 void fuse_nests(std::vector<FusionUnit>& units, const ir::Graph& graph, const FuseOptions& options);
+/// At the end of step 2: units that sum columns join those that reduce the rows of the same arrays.
+void fuse_strips(std::vector<FusionUnit>& units, const ir::Graph& graph, const FuseOptions& options);
 /// After step 2: kernels compute what they would read, where that costs no more reading. What nobody reads any more is not made.
 void recompute_reads(std::vector<FusionUnit>& units, const ir::Graph& graph, const FuseOptions& options);
 /// Step 3: units that feed nothing but updates, of equal nests up to their extents.

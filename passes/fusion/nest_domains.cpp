@@ -107,4 +107,44 @@ bool has_row_form(const LoopNest& nest, std::uint64_t reduced) {
   return true;
 }
 
+namespace {
+
+/// Statements that another one reads.
+std::vector<char> read_statements(const LoopNest& nest) {
+  std::vector<char> read(nest.statements.size());
+  for (const Statement& s : nest.statements)
+    for_each_term(s.value, [&](const TermPtr& t) {
+      if (t->kind == Term::Kind::local) read[static_cast<std::size_t>(t->slot)] = 1;
+    });
+  return read;
+}
+
+bool is_plain_sum(const Statement& s) {
+  return s.combine->reduction.of == Reduction::Of::sum && s.dtype == s.value->dtype && compute_type(s.dtype) == s.dtype &&
+         is_float(s.dtype);
+}
+
+}  // namespace
+
+bool has_strip_form(const LoopNest& nest, std::uint64_t strip, std::uint64_t columns) {
+  const std::uint64_t all = all_axes(nest);
+  const std::vector<char> read = read_statements(nest);
+  bool reads_rows = false, sums_columns = false;
+  for (std::size_t i = 0; i < nest.statements.size(); ++i) {
+    const Statement& s = nest.statements[i];
+    const std::uint64_t axes = bits_of(s.axes), over = bits_of(s.over);
+    if (s.kind == Statement::Kind::scan) return false;
+    if (s.kind == Statement::Kind::map) {
+      if (axes != all && axes != (all & ~columns)) return false;
+    } else if (over == strip) {
+      if (axes != (all & ~strip) || read[i] || !is_plain_sum(s)) return false;
+      sums_columns = true;
+    } else {
+      if (over != columns || axes != (all & ~columns)) return false;
+      reads_rows = reads_rows || read[i];
+    }
+  }
+  return reads_rows && sums_columns;
+}
+
 }  // namespace gcomp::passes

@@ -34,5 +34,8 @@ std::uint64_t image(const AxisMap& map, std::uint64_t axes);
 /// Whether every statement has the row form for the given reduced axes: it varies over the others, or over all; every reduction is
 /// over all of `reduced`.
 bool has_row_form(const ir::LoopNest& nest, std::uint64_t reduced);
+/// Whether a nest reduces its rows, over `columns`, and besides has sums of columns over `strip` that it does nothing with but
+/// store them: every other statement varies over all axes, or over all but `columns`. At least one reduction of rows is read.
+bool has_strip_form(const ir::LoopNest& nest, std::uint64_t strip, std::uint64_t columns);
 
 }  // namespace gcomp::passes

@@ -57,13 +57,87 @@ Cut best_cut(const Shape& shape, const std::vector<std::int64_t>& axes, std::int
   return best;
 }
 
+constexpr std::int64_t kFewestStrips = 32;
+constexpr int kNear = 2;  // pointwise ops between what a row's reductions take and what columns sum: a product and a cast
+
+/// What rows are made of: values that reductions along their last axis take, or that lie at most `steps` pointwise ops before them.
+class RowValues {
+ public:
+  explicit RowValues(const Graph& graph) : found_(graph) {
+    constexpr int kSteps = 4;
+    for (const Node& node : NodeWalk(graph))
+      if (node.op->kind == Kind::reduce && reduces_rows(node)) add(node.operands[0], kSteps);
+  }
+  /// Whether such a value is within `steps` pointwise ops before this one, or is it.
+  bool near(const Value* value, int steps) const {
+    if (found_.contains(value)) return true;
+    const Node* node = value->producer;
+    if (steps == 0 || !node || node->op->kind != Kind::pointwise) return false;
+    return std::ranges::any_of(node->operands,
+                               [&](const Value* v) { return v->type.shape == value->type.shape && near(v, steps - 1); });
+  }
+
+ private:
+  static bool reduces_rows(const Node& node) {
+    const auto& axes = node.attributes.integers("axes");
+    const auto last = static_cast<std::int64_t>(node.operands[0]->type.shape.size()) - 1;
+    return axes.size() == 1 && axes[0] == last;
+  }
+  void add(const Value* value, int steps) {
+    found_.insert(value);
+    const Node* node = value->producer;
+    if (steps == 0 || !node || node->op->kind != Kind::pointwise) return;
+    for (const Value* operand : node->operands)
+      if (operand->type.shape == value->type.shape) add(operand, steps - 1);
+  }
+
+  ValueSet found_;
+};
+
+/// A sum over all axes but the last.
+bool sums_columns(const Node& node) {
+  const auto& axes = node.attributes.integers("axes");
+  const std::size_t rank = node.operands[0]->type.shape.size();
+  if (node.op->reduction.of != Reduction::Of::sum || !is_float(node.operands[0]->type.dtype) || axes.size() + 1 != rank)
+    return false;
+  for (std::size_t d = 0; d < axes.size(); ++d)
+    if (axes[d] != static_cast<std::int64_t>(d)) return false;
+  return true;
+}
+
+/// Sums of columns over about `wanted` strips of rows: whole axes from the first on, and a part of the next one.
+std::optional<Value*> sum_strips(const Node& node, Builder& b, std::int64_t wanted) {
+  const Shape& shape = node.operands[0]->type.shape;
+  std::int64_t strips = 1;
+  std::size_t d = 0;
+  for (; d + 1 < shape.size() && strips * shape[d] <= wanted; ++d) strips *= shape[d];
+  if (d + 1 == shape.size()) return std::nullopt;  // a strip would be a row
+  const std::int64_t parts = parts_of(shape[d], wanted / strips, false);
+  if (strips * parts < kFewestStrips) return std::nullopt;
+  Shape split(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(d));
+  split.insert(split.end(), {parts, shape[d] / parts});
+  split.insert(split.end(), shape.begin() + static_cast<std::ptrdiff_t>(d) + 1, shape.end());
+  std::vector<std::int64_t> within, across;
+  for (std::size_t axis = 0; axis + 1 < split.size(); ++axis)
+    (axis <= d ? across : within).push_back(static_cast<std::int64_t>(axis));
+  const Var partial = b.reduce(*node.op, b.reshape(b.wrap(node.operands[0]), split), within);
+  return b.reduce(*node.op, partial, across).value;
+}
+
 }  // namespace
 
 bool split_reductions(Graph& graph, const TargetInfo& target, const SplitOptions& options) {
+  const RowValues row_values(graph);
   return rewrite(graph, [&](Node& node, Builder& b) -> std::optional<std::vector<Value*>> {
            if (node.op->kind != Kind::reduce || node.op->reduction.of >= Reduction::Of::first_maximum) return std::nullopt;
            const TensorType& x = node.operands[0]->type;
            if (x.elements() < options.min_elements) return std::nullopt;
+           if (target.row_strips > 0 && sums_columns(node) && row_values.near(node.operands[0], kNear) &&
+               x.shape.back() >= options.strip_columns && x.shape.back() <= options.most_strip_columns) {
+             const std::int64_t rows = x.elements() / x.shape.back();
+             if (const auto sum = sum_strips(node, b, std::min(target.row_strips, rows / options.strip_rows)))
+               return std::vector{*sum};
+           }
            std::int64_t inner = 1;
            const std::int64_t kept = std::max<std::int64_t>(kept_parallel(node, inner), 1);
            const bool is_long = x.elements() / node.result()->type.elements() >= options.long_reduction;

@@ -18,9 +18,12 @@ struct SplitOptions {
   std::int64_t parts = 16;
   /// From this many elements to one on, the target's `parallel_sums` is what is enough: no row kernel would keep so many.
   std::int64_t long_reduction = 1 << 15;
+  std::int64_t strip_rows = 16;                                   ///< at least so many rows make a strip
+  std::int64_t strip_columns = 32, most_strip_columns = 1 << 13;  ///< of a strip
 };
-/// More parts are made until kept elements times parts, counted as above, are `parallel_sums`. Needs a graph of primitive ops. True
-/// if anything was cut.
+/// A sum over rows that are themselves reduced somewhere is split into the target's `row_strips`, so that one kernel can do both
+/// (passes/fusion/fuse_strips.cpp). Of the others more parts are made until kept elements times parts, counted as above, are
+/// `parallel_sums`. Needs a graph of primitive ops. True if anything was cut.
 bool split_reductions(ir::Graph& graph, const ir::TargetInfo& target = {}, const SplitOptions& options = {});
 
 }  // namespace gcomp::passes

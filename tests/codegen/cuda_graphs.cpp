@@ -93,7 +93,10 @@ void add_rows(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("softmax_many_rows", [](Builder& b) { return std::vector{softmax(b, DType::f32, {1030, 260}, 1)}; }));
   all.push_back(pattern("softmax_odd", [](Builder& b) { return std::vector{softmax(b, DType::f32, {3, 1001}, 1)}; }));
   all.push_back(pattern("softmax_kept_in_block", [](Builder& b) { return std::vector{softmax(b, DType::f32, {2, 6000}, 1)}; }));
-  all.push_back(pattern("softmax_read_again", [](Builder& b) { return std::vector{softmax(b, DType::f32, {2, 20000}, 1)}; }));
+  all.push_back(pattern("softmax_in_shared_memory", [](Builder& b) {
+    return std::vector{softmax(b, DType::f32, {16, 20000}, 1)};
+  }));
+  all.push_back(pattern("softmax_read_again", [](Builder& b) { return std::vector{softmax(b, DType::f32, {16, 30000}, 1)}; }));
   all.push_back(pattern("softmax_f16", [](Builder& b) { return std::vector{softmax(b, DType::f16, {5, 512}, 1)}; }));
   all.push_back(pattern("softmax_middle_axis", [](Builder& b) { return std::vector{softmax(b, DType::f32, {2, 20, 33}, 1)}; }));
   // Rows that lie in longer ones and end within a vector: kept in registers of a warp and of a block, and read again.
@@ -184,6 +187,30 @@ void add_columns(std::vector<LabelledGraph>& all) {
         ops::kBatchNorm,
         {b.input({DType::f32, {60, 40}}, "x"), b.input({DType::f32, {40}}, "scale"), b.input({DType::f32, {40}}, "bias")}, {})[0]};
   }));
+}
+
+/// The gradients of a layer norm of `shape` = {strips, rows, columns}: dx along each row, and of scale and shift the sums over each
+/// strip of rows, `sums` of them.
+LabelledGraph strips(DType stored, DType computed, const Shape& shape, int sums) {
+  return pattern(concat("strips_", name_of(stored), "_", shape[1], "_", shape[2], "_", sums), [=](Builder& b) {
+    Var dy = b.cast(b.input({stored, shape}, "dy"), computed), x = b.input({computed, shape}, "x");
+    Var dh = dy * b.broadcast(b.input({computed, {shape[2]}}, "scale"), shape);
+    const auto each = [&](Var row) { return b.broadcast(b.reshape(row, {shape[0], shape[1], 1}), shape); };
+    const double share = 1.0 / static_cast<double>(shape[2]);
+    Var dx = dh - each(b.sum(dh, {2}) * share) - x * each(b.sum(dh * x, {2}) * share);
+    std::vector<Var> made{dx, b.cast(dx, stored), b.sum(dy * x, {1}), b.sum(dy, {1}), b.sum(dx, {1})};
+    made.resize(2 + static_cast<std::size_t>(sums));
+    return made;
+  });
+}
+
+void add_strips(std::vector<LabelledGraph>& all) {
+  all.push_back(strips(DType::f32, DType::f32, {32, 5, 64}, 2));     // parts of a warp to a row, not all of them at work
+  all.push_back(strips(DType::bf16, DType::f32, {32, 19, 768}, 3));  // a warp, rows in turns, dx summed too
+  all.push_back(strips(DType::f16, DType::f32, {33, 8, 264}, 2));    // columns that do not fill their steps
+  all.push_back(strips(DType::f32, DType::f32, {32, 4, 75}, 1));     // no vectors
+  all.push_back(strips(DType::bf16, DType::f32, {32, 4, 2048}, 2));  // a block to a row
+  all.push_back(strips(DType::f64, DType::f64, {34, 9, 100}, 2));
 }
 
 void add_views(std::vector<LabelledGraph>& all) {
@@ -419,6 +446,7 @@ std::vector<LabelledGraph> pattern_graphs() {
   std::vector<LabelledGraph> all;
   add_rows(all);
   add_columns(all);
+  add_strips(all);
   add_views(all);
   add_positions(all);
   add_scatters(all);

@@ -232,7 +232,13 @@ TEST_F(CudaCubins, PatternsForTheOldestAndHopper) {
 }
 
 // Two blocks of a column reduction run on a processor at once, however many totals and reads it has.
-TEST_F(CudaCubins, ColumnsTakeAtMost128Registers) { compile(patterns_with("gc_combine_columns<"), "sm_90", 128); }
+TEST_F(CudaCubins, ColumnsTakeAtMost128Registers) { compile(patterns_with("const unsigned y = "), "sm_90", 128); }
+
+// A block of 256 threads with the sums of a strip's columns, and two of 512 with a row each in shared memory.
+TEST_F(CudaCubins, StripsAndHeldRowsFitTheRegisters) {
+  compile(patterns_with("for (unsigned above = 0;"), "sm_90", 224);
+  compile(patterns_with("gc_held + 0"), "sm_90", 64);
+}
 
 TEST_F(CudaCubins, SomeForEveryArchitecture) {
   const Sources some = sources_of(pattern_graphs(), 4, kRepresentative);

@@ -29,6 +29,8 @@ TEST(CudaEmulated, PatternsReachEveryPathOfTheEmitter) {
                            "gc_combine_lanes<32>",
                            "gc_combine_block<",
                            "gc_combine_columns<",
+                           "for (unsigned above = 0;",
+                           "gc_held + 0",
                            "gc_best<",
                            "gc_load_vector(",
                            "gc_fetch_vector(",

@@ -114,12 +114,20 @@ Model convolutional() {
   return m.finish(m.linear(b.reshape(y, {3, 64}), 5, "head"), 5, {3});
 }
 
-runtime::Program compile(const Model& model) {
+/// Rows enough for strips, whose columns are summed beside what is done to each row.
+Model normalized() {
+  ModelBuilder m("normalized");
+  Var x = m.linear(m.input(DType::f32, {1024, 8}, "x", -1, 1), 128, "in");
+  return m.finish(m.linear(m.layer_norm(ops::kTanh(x), "norm"), 5, "out"), 5, {1024});
+}
+
+runtime::Program compile(const Model& model, const char* architecture = "sm_90") {
   Graph graph = clone(model.graph);
   passes::PipelineOptions options;
-  options.target = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
+  const runtime::Target target{runtime::TargetKind::cuda, architecture};
+  options.target = codegen::target_info(target);
   const MemoryPlan plan = passes::lower(graph, options);
-  runtime::Program program = codegen::generate(graph, plan, {runtime::TargetKind::cuda, "sm_90"});
+  runtime::Program program = codegen::generate(graph, plan, target);
   runtime::validate(program);
   return program;
 }
@@ -162,6 +170,29 @@ void train(const Model& model) {
 TEST(CudaProgram, TrainsAPerceptron) { train(mlp()); }
 TEST(CudaProgram, TrainsATransformer) { train(transformer()); }
 TEST(CudaProgram, TrainsAConvolutionalNetwork) { train(convolutional()); }
+
+TEST(CudaProgram, SumsColumnsBesideTheirRows) {
+  const Model model = normalized();
+  const runtime::Program program = compile(model);
+  EXPECT_EQ(1, std::ranges::count_if(program.kernels, [](const runtime::Kernel& kernel) {
+              return kernel.text.find("for (unsigned above = 0;") != std::string::npos;
+            }));
+  train(model);
+}
+
+// Where a multiprocessor has room for two blocks of such rows.
+TEST(CudaProgram, KeepsLongRowsInSharedMemory) {
+  for (const auto& [architecture, bytes] : {std::pair{"sm_75", 0}, {"sm_80", 40000}, {"sm_86", 40000}, {"sm_90", 40000}}) {
+    Graph graph("softmax");
+    Builder b(graph);
+    const Var x = b.cast(b.input({DType::bf16, {128, 20000}}, "x"), DType::f32);
+    graph.outputs() = {b.apply(ops::kSoftmax, {x}, {{"axis", std::int64_t{1}}}).value};
+    int most = 0;
+    for (const runtime::Step& step : compile({std::move(graph), {}}, architecture).steps)
+      if (const auto* launch = std::get_if<runtime::KernelLaunch>(&step)) most = std::max(most, launch->grid.shared_bytes);
+    EXPECT_EQ(most, bytes) << architecture;
+  }
+}
 
 TEST(CudaProgram, AnIndexOutOfRangeRaisesTheFault) {
   Graph graph("lookup");

@@ -73,6 +73,7 @@ constexpr Option kOptions[] = {
     GCOMP_OPTION(fuse, inlining),
     GCOMP_OPTION(fuse, loop_fusion),
     GCOMP_OPTION(fuse, horizontal_fusion),
+    GCOMP_OPTION(fuse, strips),
     GCOMP_OPTION(fuse, max_operands),
     GCOMP_OPTION(fuse, recompute_cost),
     GCOMP_OPTION(fuse, serial_elements),
@@ -84,6 +85,7 @@ constexpr Option kOptions[] = {
      [](Settings& s, std::string_view text) { read(text, s.pipeline.split.enough_parallel); }},
     {"split_reductions", "parts", [](Settings& s, std::string_view text) { read(text, s.pipeline.split.parts); }},
     {"split_reductions", "parallel_sums", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.parallel_sums); }},
+    {"split_reductions", "row_strips", [](Settings& s, std::string_view text) { read(text, s.pipeline.target.row_strips); }},
     {"fuse_epilogues", "max_operands", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_operands); }},
     {"fuse_epilogues", "max_cost", [](Settings& s, std::string_view text) { read(text, s.pipeline.epilogues.max_cost); }},
     {"autocast", "low", [](Settings& s, std::string_view text) { read_half(text, s.pipeline.autocast->low); }},
@@ -166,6 +168,7 @@ TargetInfo target_for(std::string_view pass) {
   info.legal_composite = [all = pass != "expand"](const Node&) { return all; };
   info.half_products = pass != "widen_contractions";
   info.parallel_sums = 0;
+  if (pass == "split_reductions") info.row_strips = 0;
   return info;
 }
 

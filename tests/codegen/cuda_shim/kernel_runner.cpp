@@ -53,7 +53,8 @@ codegen::KernelTable::Entry emit(codegen::KernelTable& table, const Node& node) 
   std::vector<TensorType> operands = types_of(node.operands), results = types_of(node.results);
   if (node.op != &ops::kMultiKernel) {
     const LoopNest nest = node.op->kind == Kind::kernel ? *node.nest : loops_of(*node.op, operands, results, node.attributes);
-    return table.add({nest, operands, results, false});
+    static const std::int64_t shared_bytes = codegen::cuda::kTarget.shared_bytes(runtime::parse_target("cuda:sm_90"));
+    return table.add({nest, operands, results, false, shared_bytes});
   }
   const auto segments = static_cast<std::size_t>(node.attributes.integer("segments"));
   operands.resize(operands.size() / segments);
@@ -155,7 +156,9 @@ std::string KernelRunner::run_case(Emulator& emulator, const KernelCase& c, cons
     for (void*& pointer : pointers) arguments.push_back(&pointer);
     arguments.push_back(&fault_pointer);
   }
-  emulator.launch(function, static_cast<unsigned>(blocks), static_cast<unsigned>(c.entry.emitted->grid.threads), arguments.data());
+  const runtime::Grid& grid = c.entry.emitted->grid;
+  emulator.launch(function, static_cast<unsigned>(blocks), static_cast<unsigned>(grid.threads), arguments.data(),
+                  static_cast<std::size_t>(grid.shared_bytes));
   std::memcpy(&zero, fault.data(), sizeof zero);
   if (zero != 0) return "a fault was raised";
   if (!fault.damage().empty()) return "fault flag: " + fault.damage();

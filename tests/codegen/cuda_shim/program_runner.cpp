@@ -138,7 +138,8 @@ void ProgramRunner::run(const KernelLaunch& launch) {
 
 void ProgramRunner::launch(int kernel, const Grid& grid, void** arguments, const std::string& origin) {
   try {
-    emulator_.launch(modules_.function(kernel), static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.threads), arguments);
+    emulator_.launch(modules_.function(kernel), static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.threads), arguments,
+                     static_cast<std::size_t>(grid.shared_bytes));
   } catch (const Error& error) {
     throw InternalError(
         concat("kernel ", program_.kernels[static_cast<std::size_t>(kernel)].name, " of ", origin, ": ", error.what()));

@@ -53,8 +53,8 @@ class Emulator {
 
   /// Runs all blocks to the end. Throws InternalError on undefined behaviour; the blocks not yet run are left out.
   LaunchCounts launch(const Function& function, const Launch& launch);
-  LaunchCounts launch(const Function& function, unsigned blocks, unsigned threads, void** arguments) {
-    return launch(function, Launch{.blocks = {blocks}, .threads = {threads}, .arguments = arguments});
+  LaunchCounts launch(const Function& function, unsigned blocks, unsigned threads, void** arguments, std::size_t shared = 0) {
+    return launch(function, Launch{.blocks = {blocks}, .threads = {threads}, .dynamic_shared = shared, .arguments = arguments});
   }
 
  private:
