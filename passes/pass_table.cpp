@@ -150,12 +150,12 @@ bool run_show_gradients(PassContext& c) {
 bool run_fold_constants(PassContext& c) { return fold_constants(c.graph, c.options.simplify); }
 bool run_simplify(PassContext& c) { return simplify(c.graph, c.options.simplify); }
 
-/// Kernels are needed all the same: one for each op.
 bool fuse_all(PassContext& c) {
   FuseOptions options = c.options.fuse;
   options.strips = options.strips && c.options.target.row_strips > 0;
   return fuse(c.graph, options);
 }
+/// Kernels are needed all the same: one for each op.
 bool fuse_nothing(PassContext& c) {
   FuseOptions options = c.options.fuse;
   options.inlining = options.loop_fusion = options.horizontal_fusion = false;

@@ -65,10 +65,10 @@ TargetInfo info(const runtime::Target& target) {
 std::int64_t shared_bytes(const runtime::Target& target) {
   constexpr std::int64_t kOwn = 2 << 10;
   const int architecture = architecture_of(target);
-  const std::int64_t all = architecture < 80                                                 ? 64
-                           : architecture == 80 || architecture == 87                        ? 164
-                           : architecture >= 90 && architecture < 120 && architecture != 101 ? 228
-                                                                                             : 100;
+  const std::int64_t all = architecture < 80                          ? 64
+                           : architecture == 80 || architecture == 87 ? 164
+                           : architecture >= 90 && architecture < 120 ? 228
+                                                                      : 100;
   return (all << 10) / 2 - kOwn;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ir/nest/term.h"
+#include "passes/fusion/fuse_units.h"
 #include "passes/fusion/nest_domains.h"
 
 namespace gcomp::passes {
@@ -53,47 +54,24 @@ std::optional<DividedUnit> divide_axes(const FusionUnit& unit, const std::vector
   for (const Index& index : read)
     for (const Index::Part& part : index.parts()) note_cuts(part.atom, cuts);
 
-  DividedUnit made;
-  FusionUnit& divided = made.unit;
-  AxisMap map;                            // of each axis, over the new ones
-  std::vector<std::vector<int>> numbers;  // of the new ones in its place
+  AxisMap map;  // of each axis, over the new ones
+  std::vector<std::int64_t> extents;
   for (std::size_t a = 0; a < cuts.size(); ++a) {
     Index index;
-    numbers.emplace_back();
     for (const std::int64_t extent : pieces_of(unit.nest.extents[a], cuts[a])) {
-      const int number = static_cast<int>(divided.nest.extents.size());
-      divided.nest.extents.push_back(extent);
-      numbers.back().push_back(number);
-      index = index * extent + Index::axis(number, extent);
+      index = index * extent + Index::axis(static_cast<int>(extents.size()), extent);
+      extents.push_back(extent);
     }
     map.push_back(index);
   }
-  if (divided.nest.extents.size() == cuts.size()) return std::nullopt;
-
+  if (extents.size() == cuts.size()) return std::nullopt;
+  std::optional<FusionUnit> divided = moved_to(unit, map, extents);
+  if (!divided) return std::nullopt;
+  DividedUnit made{std::move(*divided), {}};
   TermRewriter rewriter;
   rewriter.axis = [&](int a, std::int64_t) { return map[static_cast<std::size_t>(a)]; };
-  const auto rewritten = [&](const Index& index) {
-    return index.substitute(rewriter.axis, [&](const TermPtr& term) { return rewriter(term); });
-  };
-  for (const Statement& s : unit.nest.statements) {
-    Statement moved = s;
-    moved.value = rewriter(s.value);
-    moved.axes.clear();
-    for (const int a : s.axes) {
-      const std::vector<int>& now = numbers[static_cast<std::size_t>(a)];
-      moved.axes.insert(moved.axes.end(), now.begin(), now.end());
-    }
-    divided.nest.statements.push_back(std::move(moved));
-  }
-  divided.nest.outputs = unit.nest.outputs;
-  for (LoopOutput& output : divided.nest.outputs)
-    for (Index& index : output.index) index = rewritten(index);
-  divided.operands = unit.operands;
-  divided.results = unit.results;
-  divided.origin = unit.origin;
-  divided.update = unit.update;
-  divided.parameter_cast = unit.parameter_cast;
-  for (const Index& index : read) made.read.push_back(rewritten(index));
+  for (const Index& index : read)
+    made.read.push_back(index.substitute(rewriter.axis, [&](const TermPtr& term) { return rewriter(term); }));
   return made;
 }
 
