@@ -195,6 +195,9 @@ struct ConvolutionCall {
   std::string origin;
   GeneratedProduct generated = {};
   GeneratedProduct generated_tf32 = {};  ///< for devices that may round f32 to TF32; empty where `generated` is theirs too
+  /// For cuDNN, which wants the weight as [o, kernel..., c / groups] where channels are last: from the weight into the start of the
+  /// workspace, or, where it is written, from there. Empty where the weight is so as it lies.
+  GeneratedProduct packing = {};
 
   bool operator==(const ConvolutionCall&) const = default;
 };

@@ -229,6 +229,7 @@ void encode(const ConvolutionCall& call, proto::Step* step) {
   out->set_origin(call.origin);
   encode(call.generated, out->mutable_generated());
   encode(call.generated_tf32, out->mutable_generated_tf32());
+  encode(call.packing, out->mutable_packing());
 }
 
 ConvolutionCall decode(const proto::ConvolutionCall& in) {
@@ -251,7 +252,8 @@ ConvolutionCall decode(const proto::ConvolutionCall& in) {
           .output = in.output(),
           .origin = in.origin(),
           .generated = decode(in.generated()),
-          .generated_tf32 = decode(in.generated_tf32())};
+          .generated_tf32 = decode(in.generated_tf32()),
+          .packing = decode(in.packing())};
 }
 
 void encode(const CollectiveCall& call, proto::Step* step) {

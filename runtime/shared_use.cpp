@@ -35,6 +35,7 @@ std::vector<int> buffers_of(const Step& step) {
         buffers = {call.input, call.weight, call.output};
         add_product(buffers, call.generated);
         add_product(buffers, call.generated_tf32);
+        add_product(buffers, call.packing);
       },
       [&](const CollectiveCall& call) {
         buffers = {call.operand, call.result};

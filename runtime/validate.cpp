@@ -283,6 +283,10 @@ void validate_step(const Program& program, const ConvolutionCall& call, std::str
   validate_operand(program, call, call.output, call.batch, call.output_channels, call.output_spatial, concat(where, ", output"));
   validate_generated(program, call.generated, where);
   validate_generated(program, call.generated_tf32, where);
+  validate_generated(program, call.packing, where);
+  const std::int64_t weight_bytes = program.buffers[static_cast<std::size_t>(call.weight)].type.bytes();
+  check_user(call.packing.launches.empty() || (call.channels_last && call.packing.workspace_bytes == weight_bytes), where,
+             ": a packed weight of ", call.packing.workspace_bytes, " bytes, wanted ", weight_bytes, " with channels last");
 }
 
 void validate_step(const Program& program, const CollectiveCall& call, std::string_view where) {

@@ -85,6 +85,7 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
       *step, [](runtime::KernelLaunch&) { return true; }, [&](runtime::MatmulCall& call) { return generate(call); },
       [&](runtime::ConvolutionCall& call) {
         call.generated_tf32 = generate_tf32_product(call, architecture_of(program.target()), program.kernels());
+        call.packing = generate_packing(call, program.kernels());
         return generate(call);
       },
       [](runtime::CollectiveCall&) { return true; });

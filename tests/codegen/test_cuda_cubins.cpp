@@ -265,6 +265,16 @@ TEST_F(CudaCubins, ConvolutionsInTf32) {
         concat("sm_", architecture), 128);
 }
 
+TEST_F(CudaCubins, PackedWeights) {
+  const auto generate = [](const ConvolutionCall& call, int, codegen::KernelTable& kernels) {
+    return codegen::cuda::generate_packing(call, kernels);
+  };
+  for (int architecture : {75, 80, 86, 90, 100, 120})
+    compile(convolution_sources(architecture, {DType::f32, DType::f64, DType::f16, DType::bf16}, {true}, std::span(kOfEachForm, 1),
+                                generate),
+            concat("sm_", architecture));
+}
+
 TEST_F(CudaCubins, SomeConvolutionsForEveryArchitecture) {
   for (int architecture : {80, 86, 100, 120})
     compile(convolution_sources(architecture, {DType::bf16}, {true}, std::span(kOfEachForm, 2)), concat("sm_", architecture));

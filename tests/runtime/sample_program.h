@@ -77,7 +77,8 @@ inline Program sample_program() {
                       .output = 8,
                       .origin = "/conv/Conv",
                       .generated = {{{1, {7, 256, 0}, {INT64_MIN}}}, 12},
-                      .generated_tf32 = {{{0, {9, 128, 0}, {5}}}, 20}},
+                      .generated_tf32 = {{{0, {9, 128, 0}, {5}}}, 20},
+                      .packing = {{{1, {2, 256, 0}, {108}}}, 432}},
   };
   p.faults = {"index out of range", "division by zero"};
   p.arena_bytes = 1856;

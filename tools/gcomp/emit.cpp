@@ -113,6 +113,7 @@ std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
         [&](const runtime::ConvolutionCall& call) {
           add_product(call.generated, call.origin);
           add_product(call.generated_tf32, call.origin);
+          add_product(call.packing, call.origin);
         },
         [](const runtime::CollectiveCall&) {});
   std::vector<EmittedFile> files = {{prelude, ended(program.prelude)}};

@@ -291,4 +291,23 @@ runtime::GeneratedProduct generate_tf32_product(const ConvolutionCall& call, int
   return ConvolutionProduct(call, architecture, kernels, /*tf32=*/true).run();
 }
 
+runtime::GeneratedProduct generate_packing(const ConvolutionCall& call, KernelTable& kernels) {
+  const std::int64_t taps = product_of(call.kernel), channels = call.input_channels / call.groups;
+  const std::int64_t elements = call.output_channels * channels * taps;
+  if (!call.channels_last || taps == 1 || channels == 1 || elements == 0 || elements >= kCountable) return {};
+  gc_packing_parameters parameters{};
+  parameters.elements = elements;
+  parameters.by_channels = divisor_of(channels);
+  parameters.by_taps = divisor_of(taps);
+  const bool back = call.kind == ConvolutionKind::weight_gradient;
+  // Of the addresses that are read the weight is the second forward, the first of an input gradient.
+  const std::string_view weight = call.kind == ConvolutionKind::forward ? "second" : "first";
+  const int kernel =
+      kernels.add_text(product_text({kDirectThreads}, "gc_packing_parameters",
+                                    concat("  gc_pack_weight<", element_type(call.dtype), ", ", back ? "true" : "false", ">(",
+                                           weight, ", result, workspace, parameters);\n")));
+  const runtime::Grid grid{quotient_up(elements, kDirectThreads), narrow(kDirectThreads), 0};
+  return {{{kernel, grid, to_integers(parameters)}}, elements * static_cast<std::int64_t>(size_of(call.dtype))};
+}
+
 }  // namespace gcomp::codegen::cuda

@@ -249,6 +249,19 @@ GC_DEVICE void gc_repack_weights(const void* first, const void* second, void* wo
   ((T*)workspace)[element] = inside ? weights[(o * inputs + c) * stride + weight] : T();
 }
 
+// The weight with its channels last into the workspace, or from there, an element a thread.
+template <class T, bool kBack>
+GC_DEVICE void gc_pack_weight(const void* weight, void* result, void* workspace, const gc_packing_parameters& launch) {
+  const long long packed = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (packed >= launch.elements) return;
+  const int channels = (int)launch.by_channels.divisor, taps = (int)launch.by_taps.divisor;
+  const int outer = gc_quotient((int)packed, launch.by_channels), channel = (int)packed - outer * channels;
+  const int o = gc_quotient(outer, launch.by_taps), tap = outer - o * taps;
+  const long long plain = ((long long)o * channels + channel) * taps + tap;
+  if (kBack) ((T*)result)[plain] = ((const T*)workspace)[packed];
+  else ((T*)workspace)[packed] = ((const T*)weight)[plain];
+}
+
 // One result for each thread, for groups of few channels: forward, and the gradient of the input.
 template <class T, class V>
 GC_DEVICE void gc_direct_convolution(const void* first, const void* second, void* result, const gc_convolution_parameters& launch) {

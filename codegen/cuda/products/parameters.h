@@ -32,6 +32,12 @@ struct gc_sum_parameters {
   int extents[6], splits;
 };
 
+// A weight [o, channels, taps] and the same as [o, taps, channels].
+struct gc_packing_parameters {
+  long long elements;
+  gc_divisor by_channels, by_taps;
+};
+
 // A convolution along one axis as products of taps with a source image: the source's coordinate is
 // position * position_step + tap * tap_step + start, outside of the source a 0. Forward and for the weights, start is -pad. For an
 // input gradient of stride s the positions i fall into s classes, i = s * position + class; each class sees every tap_stride-th

@@ -26,4 +26,7 @@ runtime::GeneratedProduct generate_product(const runtime::ConvolutionCall& call,
 /// The same in TF32; none for other dtypes than f32, channels first, groups of few channels, and architectures before sm_80.
 runtime::GeneratedProduct generate_tf32_product(const runtime::ConvolutionCall& call, int architecture, KernelTable& kernels);
 
+/// What runtime::ConvolutionCall::packing is.
+runtime::GeneratedProduct generate_packing(const runtime::ConvolutionCall& call, KernelTable& kernels);
+
 }  // namespace gcomp::codegen::cuda

@@ -140,7 +140,8 @@ std::string element_type(DType dtype) {
 std::string sum_type(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
 
 std::string product_text(LaunchBounds bounds, std::string_view type, std::string_view body, std::string_view further) {
-  return concat(shared_text(type == "gc_convolution_parameters"), body.find(kTf32Tile) != body.npos ? kProductTf32 : "",
+  const bool of_convolution = type == "gc_convolution_parameters" || type == "gc_packing_parameters";
+  return concat(shared_text(of_convolution), body.find(kTf32Tile) != body.npos ? kProductTf32 : "",
                 "extern \"C\" __global__ void __launch_bounds__(", bounds.threads, ", ", bounds.blocks, ") ", kNamePlaceholder,
                 "(const void* first, const void* second, void* result, void* workspace, const ", type, " parameters", further,
                 ") {\n", body, "}\n");
