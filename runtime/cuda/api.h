@@ -2,5 +2,6 @@
 #pragma once
 
 #include "runtime/cuda/cublaslt_api.h"
+#include "runtime/cuda/cudnn_api.h"
 #include "runtime/cuda/driver_api.h"
 #include "runtime/cuda/nvrtc_api.h"

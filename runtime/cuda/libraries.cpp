@@ -165,7 +165,7 @@ std::string LibraryResult::absence(LibraryKind kind, std::string_view package, i
   if (newer != rejected.end())
     return concat("the NVIDIA driver is too old for the ", name, " that is there: ", newer->path, " (", newer->origin,
                   newer->reason.substr(kTooNew.size()), "); update the driver, or install a ", name,
-                  " of its major version (pip: ", package, "-cu12)");
+                  " of its major version (pip: ", package, newest_major > 12 ? "" : "-cu12", ")");
   return concat(description(kind), "; install it (pip: ", package, newest_major == 12 ? "-cu12" : "",
                 "), or set CUDA_HOME or LD_LIBRARY_PATH to where it is");
 }

@@ -9,6 +9,7 @@
 
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/cudnn.h"
 #include "runtime/cuda/nccl.h"
 
 namespace gcomp::runtime::cuda {
@@ -27,6 +28,7 @@ struct Session {
   SharedContext context;
   Stream compute, copy;                      ///< `copy` brings inputs while the run before computes
   std::shared_ptr<const CublasLt> cublaslt;  ///< null where the generated products are used
+  std::shared_ptr<const Cudnn> cudnn;        ///< null where the generated convolutions are used
   std::unique_ptr<const NcclRank> nccl;      ///< null for a process that computes alone
   /// The largest arena that a loaded program has. Programs never run at the same time, so one that needs no more lies in it too.
   mutable std::weak_ptr<const DeviceMemory> arena;

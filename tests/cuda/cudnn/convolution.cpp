@@ -1,0 +1,172 @@
+#include "tests/cuda/cudnn/convolution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+
+namespace gcomp::emulated {
+namespace {
+
+float from_bf16(std::uint16_t bits) {
+  const std::uint32_t word = std::uint32_t{bits} << 16;
+  float value;
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+double load(const void* data, std::int64_t at, cudnnDataType_t type) {
+  switch (type) {
+    case CUDNN_DATA_FLOAT: return static_cast<double>(static_cast<const float*>(data)[at]);
+    case CUDNN_DATA_DOUBLE: return static_cast<const double*>(data)[at];
+    case CUDNN_DATA_HALF: return static_cast<double>(static_cast<const _Float16*>(data)[at]);
+    case CUDNN_DATA_BFLOAT16: break;
+  }
+  return static_cast<double>(from_bf16(static_cast<const std::uint16_t*>(data)[at]));
+}
+
+std::uint16_t to_bf16(float value) {
+  std::uint32_t word;
+  std::memcpy(&word, &value, sizeof word);
+  if (std::isnan(value)) return static_cast<std::uint16_t>(word >> 16 | 0x40);
+  return static_cast<std::uint16_t>((word + 0x7fff + (word >> 16 & 1)) >> 16);
+}
+
+void store(void* data, std::int64_t at, cudnnDataType_t type, double value) {
+  switch (type) {
+    case CUDNN_DATA_FLOAT: static_cast<float*>(data)[at] = static_cast<float>(value); return;
+    case CUDNN_DATA_DOUBLE: static_cast<double*>(data)[at] = value; return;
+    case CUDNN_DATA_HALF: static_cast<_Float16*>(data)[at] = static_cast<_Float16>(static_cast<float>(value)); return;
+    case CUDNN_DATA_BFLOAT16: break;
+  }
+  static_cast<std::uint16_t*>(data)[at] = to_bf16(static_cast<float>(value));
+}
+
+double to_tf32(double x) {
+  if (!std::isfinite(x)) return x;
+  int exponent = 0;
+  const double fraction = std::frexp(x, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
+}
+
+std::int64_t dot(std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// Every point of the box, the last index fastest.
+std::vector<std::vector<std::int64_t>> points_of(std::span<const std::int64_t> extents) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : extents) count *= extent;
+  std::vector<std::vector<std::int64_t>> points(static_cast<std::size_t>(count), std::vector<std::int64_t>(extents.size()));
+  for (std::int64_t p = 0; p < count; ++p) {
+    std::int64_t rest = p;
+    for (std::size_t d = extents.size(); d-- > 0; rest /= extents[d]) points[static_cast<std::size_t>(p)][d] = rest % extents[d];
+  }
+  return points;
+}
+
+/// What lies between a tensor's first and last element.
+std::vector<double> values_of(const Tensor& tensor, const void* data, bool rounds_to_tf32) {
+  std::vector<double> values(static_cast<std::size_t>(tensor.extent()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = load(data, static_cast<std::int64_t>(i), tensor.type);
+    if (rounds_to_tf32) values[i] = to_tf32(values[i]);
+  }
+  return values;
+}
+
+/// A place in a tensor, and how it moves with the output and the input channel of a group.
+struct Place {
+  std::int64_t at, per_output, per_input;
+  std::size_t of(std::int64_t output, std::int64_t input) const {
+    return static_cast<std::size_t>(at + output * per_output + input * per_input);
+  }
+};
+
+}  // namespace
+
+std::size_t bytes_of(cudnnDataType_t type) {
+  switch (type) {
+    case CUDNN_DATA_FLOAT: return 4;
+    case CUDNN_DATA_DOUBLE: return 8;
+    case CUDNN_DATA_HALF:
+    case CUDNN_DATA_BFLOAT16: return 2;
+  }
+  return 0;
+}
+
+std::int64_t Tensor::extent() const {
+  std::int64_t last = 0;
+  for (std::size_t d = 0; d < dimensions.size(); ++d) last += (dimensions[d] - 1) * strides[d];
+  return last + 1;
+}
+
+const Tensor& Convolution::result() const {
+  return written == Written::output ? output : written == Written::input ? input : weight;
+}
+
+bool Convolution::fits() const {
+  const std::size_t rank = strides.size() + 2;
+  for (const Tensor* tensor : {&input, &weight, &output})
+    if (tensor->dimensions.size() != rank || tensor->strides.size() != rank || tensor->type != input.type) return false;
+  if (strides.size() < 2 || weight.dimensions[1] < 1 || input.dimensions[1] % weight.dimensions[1] != 0) return false;
+  if (weight.dimensions[0] % groups() != 0 || output.dimensions[1] != weight.dimensions[0]) return false;
+  if (output.dimensions[0] != input.dimensions[0]) return false;
+  for (std::size_t d = 0; d < strides.size(); ++d) {
+    const std::int64_t window = (weight.dimensions[d + 2] - 1) * dilations[d] + 1;
+    if ((input.dimensions[d + 2] + before[d] + after[d] - window) / strides[d] + 1 != output.dimensions[d + 2]) return false;
+  }
+  return true;
+}
+
+void Convolution::run(const void* x, const void* w, const void* y, Order order) const {
+  const std::vector<double> values[] = {values_of(input, x, rounds_to_tf32), values_of(weight, w, rounds_to_tf32),
+                                        values_of(output, y, rounds_to_tf32)};
+  const std::size_t target = written == Written::output ? 2 : written == Written::input ? 0 : 1;
+  const std::vector<double>&first = values[target == 0 ? 1 : 0], &second = values[target == 2 ? 1 : 2];
+  std::vector<double> sums(values[target].size());
+  const std::int64_t inputs = weight.dimensions[1], outputs = weight.dimensions[0] / groups(), batch = output.dimensions[0];
+  const auto positions = points_of(std::span(output.dimensions).subspan(2)),
+             taps = points_of(std::span(weight.dimensions).subspan(2));
+  const auto turned = [&](std::int64_t index, std::int64_t count) { return order == Order::backwards ? count - 1 - index : index; };
+  const auto in_turn = [&](const auto& points, std::size_t i) -> const auto& {
+    return points[static_cast<std::size_t>(turned(static_cast<std::int64_t>(i), static_cast<std::int64_t>(points.size())))];
+  };
+  const auto add = [&](const Place(&places)[3]) {
+    const Place &to = places[target], &a = places[target == 0 ? 1 : 0], &b = places[target == 2 ? 1 : 2];
+    for (std::int64_t i = 0; i < outputs; ++i)
+      for (std::int64_t j = 0; j < inputs; ++j) {
+        const std::int64_t o = turned(i, outputs), c = turned(j, inputs);
+        double& sum = sums[to.of(o, c)];
+        sum += first[a.of(o, c)] * second[b.of(o, c)];
+        if (order != Order::fixed) sum = static_cast<double>(static_cast<float>(sum));
+      }
+  };
+  std::vector<std::int64_t> at(strides.size());
+  for (std::int64_t image = 0; image < batch * groups(); ++image) {
+    const std::int64_t turn = turned(image, batch * groups()), n = turn / groups(), group = turn % groups();
+    for (std::size_t p = 0; p < positions.size(); ++p)
+      for (std::size_t t = 0; t < taps.size(); ++t) {
+        const std::vector<std::int64_t>&position = in_turn(positions, p), &tap = in_turn(taps, t);
+        bool inside = true;
+        for (std::size_t d = 0; d < at.size(); ++d) {
+          at[d] = position[d] * strides[d] + tap[d] * dilations[d] - before[d];
+          inside = inside && at[d] >= 0 && at[d] < input.dimensions[d + 2];
+        }
+        if (!inside) continue;
+        const auto spatial = [](const Tensor& tensor) { return std::span(tensor.strides).subspan(2); };
+        add({{n * input.strides[0] + group * inputs * input.strides[1] + dot(at, spatial(input)), 0, input.strides[1]},
+             {group * outputs * weight.strides[0] + dot(tap, spatial(weight)), weight.strides[0], weight.strides[1]},
+             {n * output.strides[0] + group * outputs * output.strides[1] + dot(position, spatial(output)), output.strides[1], 0}});
+      }
+  }
+  const void* const data[] = {x, w, y};
+  for (const std::vector<std::int64_t>& point : points_of(result().dimensions)) {
+    const std::int64_t place = dot(point, result().strides);
+    store(const_cast<void*>(data[target]), place, result().type, sums[static_cast<std::size_t>(place)]);
+  }
+}
+
+}  // namespace gcomp::emulated
