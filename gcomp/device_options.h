@@ -96,6 +96,7 @@ struct DeviceOptions {
   /// other last digits; what is remembered gives the same ones again.
   bool tune = false;
   bool use_cublaslt = true;  ///< else the generated products
+  bool use_cudnn = true;     ///< where it is found, for convolutions; else the generated ones
   bool check_steps = false;  ///< wait after each step of a program, so that an error names the step; slow
 };
 

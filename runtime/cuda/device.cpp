@@ -35,10 +35,12 @@ void open_alone(Session& session, const DeviceOptions& options) {
   session.context = std::make_shared<Context>(std::move(found.driver), std::move(found.gpu));
   session.compute = make_stream(session.context);
   session.copy = make_stream(session.context);
-  if (!options.use_cublaslt) return;
   std::string reason;
-  session.cublaslt = CublasLt::open(session.context, options.libraries, reason);
-  if (!session.cublaslt) throw no_cublaslt(reason);
+  if (options.use_cublaslt) session.cublaslt = CublasLt::open(session.context, options.libraries, reason);
+  if (options.use_cublaslt && !session.cublaslt) throw no_cublaslt(reason);
+  // Nothing but speed depends on it.
+  if (options.use_cudnn) session.cudnn = Cudnn::open(session.context, options.libraries, reason);
+  if (options.use_cudnn && !session.cudnn && options.log) options.log(concat("convolutions by generated kernels: ", reason));
 }
 
 /// All ranks do the same until each has its GPU and a way to the others, or all have failed.
@@ -52,6 +54,7 @@ void open_together(Session& session, const DeviceOptions& options) {
   require_fitting_gpus(ranks, {.gpu = session.context->gpu(),
                                .nccl = nccl->version(),
                                .cublaslt = session.cublaslt ? session.cublaslt->version() : "none",
+                               .cudnn = session.cudnn ? session.cudnn->version() : "none",
                                .asked = options.gpu.has_value()});
   session.beside.stream = make_stream(session.context);
   session.beside.last = make_event(session.context, CU_EVENT_DISABLE_TIMING);
@@ -78,6 +81,7 @@ class CudaDevice final : public Device {
     return concat(
         "cuda:", gpu.ordinal, ", ", describe(gpu), ", driver of CUDA ", session_->driver().version(), ", ",
         session_->cublaslt ? concat("cuBLASLt ", session_->cublaslt->version()) : std::string("no cuBLASLt"),
+        session_->cudnn ? concat(", cuDNN ", session_->cudnn->version()) : std::string(),
         session_->nccl ? concat(", NCCL ", session_->nccl->version(), " to ", options_.communicator->size(), " ranks") : "");
   }
 

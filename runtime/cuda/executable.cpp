@@ -125,7 +125,11 @@ void CudaExecutable::run_products_once() {
   for (std::size_t i = 0; i < program().steps.size(); ++i)
     visit_step(
         program().steps[i], [](const KernelLaunch&) {}, [&](const MatmulCall& call) { run_once(call, products_.library(i)); },
-        [](const ConvolutionCall&) {}, [](const CollectiveCall&) {});
+        [&](const ConvolutionCall& call) {
+          const CudnnConvolution* library = products_.convolution(i);
+          if (library && !is_state(product_buffers(call).result)) queue_convolution(call, *library, 0);
+        },
+        [](const CollectiveCall&) {});
   GCOMP_CUDA(driver(), program().name, cuStreamSynchronize, stream());
 }
 
@@ -208,7 +212,10 @@ void CudaExecutable::queue_step(std::size_t step, int slot) {
         else queue_product(product_buffers(call), *products_.generated(step), call.origin, slot);
         if (const KernelLaunch* after = products_.after(step)) queue_launch(step, *after, slot);
       },
-      [&](const ConvolutionCall& call) { queue_product(product_buffers(call), *products_.generated(step), call.origin, slot); },
+      [&](const ConvolutionCall& call) {
+        if (const CudnnConvolution* library = products_.convolution(step)) queue_convolution(call, *library, slot);
+        else queue_product(product_buffers(call), *products_.generated(step), call.origin, slot);
+      },
       [&](const CollectiveCall& call) { queue_collective(call, slot); });
 }
 
@@ -220,6 +227,17 @@ MatmulBuffers CudaExecutable::library_buffers(const MatmulCall& call, const Cubl
   if (epilogue.bias) buffers.bias = memory_->address(*epilogue.bias, slot);
   if (epilogue.aux) buffers.aux = memory_->address(*epilogue.aux, slot);
   return buffers;
+}
+
+/// With its weight packed before, or brought where it belongs after.
+void CudaExecutable::queue_convolution(const ConvolutionCall& call, const CudnnConvolution& library, int slot) {
+  ConvolutionBuffers buffers{memory_->address(call.input, slot), memory_->address(call.weight, slot),
+                             memory_->address(call.output, slot)};
+  if (!call.packing.launches.empty()) buffers.weight = memory_->workspace();
+  const auto pack = [&] { queue_product(product_buffers(call), call.packing, call.origin, slot); };
+  if (call.kind != ConvolutionKind::weight_gradient) pack();
+  library.queue(call, buffers, memory_->workspace() + static_cast<CUdeviceptr>(packed_bytes(call)), stream());
+  if (call.kind == ConvolutionKind::weight_gradient) pack();
 }
 
 void CudaExecutable::queue_launch(std::size_t step, const KernelLaunch& launch, int slot) {

@@ -1,6 +1,6 @@
-// Which way each matrix product and convolution of a program is computed, decided once at load: by cuBLASLt where it is there and
-// takes the layout, else by the kernels that codegen made for it. An epilogue never decides that: where the library does not take
-// it, the library's plain product is followed by a kernel.
+// Which way each matrix product and convolution of a program is computed, decided once at load: by cuBLASLt or cuDNN where it is
+// there and takes the layout, else by the kernels that codegen made for it. An epilogue never decides that: where the library does
+// not take it, the library's plain product is followed by a kernel.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/cudnn.h"
 #include "runtime/cuda/session.h"
 #include "runtime/device.h"
 #include "runtime/program.h"
@@ -21,6 +22,8 @@ class ProductPlan {
 
   /// Null where the step is no product, or one that generated kernels compute.
   const CublasLtMatmul* library(std::size_t step) const { return library_[step].get(); }
+  /// Null where the step is no convolution, or one that generated kernels compute.
+  const CudnnConvolution* convolution(std::size_t step) const { return convolutions_[step].get(); }
   /// Null where the step is no product, or one that a library computes.
   const GeneratedProduct* generated(std::size_t step) const { return generated_[step]; }
   /// The kernel that follows a product whose epilogue nobody computes on the way, or null.
@@ -29,9 +32,10 @@ class ProductPlan {
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
-  std::vector<std::unique_ptr<CublasLtMatmul>> library_;  // of each step
-  std::vector<const GeneratedProduct*> generated_;        // within the program
-  std::vector<const KernelLaunch*> after_;                // likewise
+  std::vector<std::unique_ptr<CublasLtMatmul>> library_;               // of each step
+  std::vector<std::shared_ptr<const CudnnConvolution>> convolutions_;  // of each step; equal ones share theirs
+  std::vector<const GeneratedProduct*> generated_;                     // within the program
+  std::vector<const KernelLaunch*> after_;                             // likewise
   std::int64_t workspace_bytes_ = 0;
 };
 
@@ -41,6 +45,8 @@ struct ProductBuffers {
 };
 ProductBuffers product_buffers(const MatmulCall& call);
 ProductBuffers product_buffers(const ConvolutionCall& call);
+/// Where cuDNN's own workspace begins, behind a packed weight.
+std::int64_t packed_bytes(const ConvolutionCall& call);
 
 /// One launch of a generated kernel in a step.
 struct PlannedLaunch {

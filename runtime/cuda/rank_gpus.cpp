@@ -23,7 +23,7 @@ Gathered gather(Communicator& ranks, const RankGpu& own) {
   all.uuids = gather_texts(ranks, own.gpu.uuid);
   all.names = gather_texts(ranks, concat("cuda:", own.gpu.ordinal, " (", own.gpu.name, ", ", own.gpu.uuid, ")"));
   all.kinds = gather_texts(ranks, concat(own.gpu.name, ", ", architecture_name(own.gpu.architecture), ", ", own.gpu.multiprocessors,
-                                         " multiprocessors, cuBLASLt ", own.cublaslt, ", NCCL ", own.nccl));
+                                         " multiprocessors, cuBLASLt ", own.cublaslt, ", cuDNN ", own.cudnn, ", NCCL ", own.nccl));
   for (const std::string& asked : gather_texts(ranks, own.asked ? "1" : "")) all.asked = all.asked || !asked.empty();
   return all;
 }

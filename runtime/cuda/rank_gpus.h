@@ -11,8 +11,8 @@ namespace gcomp::runtime::cuda {
 /// What one rank computes with.
 struct RankGpu {
   Gpu gpu;
-  std::string nccl, cublaslt;  ///< versions
-  bool asked = false;          ///< the GPU was asked for by its number
+  std::string nccl, cublaslt, cudnn;  ///< versions
+  bool asked = false;                 ///< the GPU was asked for by its number
 };
 
 /// All ranks call it at the same time. Throws the same DeviceError (exit 6) on all where two have taken one GPU, or where GPUs or

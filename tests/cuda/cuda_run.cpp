@@ -17,6 +17,7 @@ void read_reports(const fs::path& folder, const std::string& rank, CudaRun& run)
   run.driver = report(folder / ("libcuda" + rank + ".json"));
   run.nvrtc = report(folder / ("libnvrtc" + rank + ".json"));
   run.cublaslt = report(folder / ("libcublasLt" + rank + ".json"));
+  run.cudnn = report(folder / ("libcudnn" + rank + ".json"));
   run.nccl = report(folder / ("libnccl" + rank + ".json"));
 }
 
@@ -70,7 +71,7 @@ CudaRun CudaFolder::train(const RecordedModel& model, std::int64_t steps, const 
 
 std::map<std::string, std::int64_t> leaks(const CudaRun& run) {
   std::map<std::string, std::int64_t> found;
-  for (const nlohmann::json* library : {&run.driver, &run.nvrtc, &run.cublaslt, &run.nccl}) {
+  for (const nlohmann::json* library : {&run.driver, &run.nvrtc, &run.cublaslt, &run.cudnn, &run.nccl}) {
     if (library->is_null()) continue;
     for (const auto& [name, value] : library->at("figures").items())
       if (name != "device_bytes_peak" && value != 0) found[name] = value;

@@ -17,7 +17,8 @@ bool on_real_device();
 
 struct CudaRun {
   CommandResult result;
-  nlohmann::json driver, nvrtc, cublaslt, nccl;  ///< what each emulated library reports at its end; null where it was not loaded
+  nlohmann::json driver, nvrtc, cublaslt, cudnn,
+      nccl;  ///< what each emulated library reports at its end; null where it was not loaded
 
   /// How often a function of the driver was called, or another event counted.
   std::int64_t count(const std::string& name) const {

@@ -17,8 +17,11 @@ class CudaDoctor : public testing::Test {
   }
 
   /// The report; every line that is not in order must say what to do.
-  nlohmann::json examine(std::map<std::string, std::string> emulated, std::vector<std::string> environment = {}) {
-    const CudaRun run = folder_.run({"doctor", "--json"}, {.emulated = std::move(emulated), .environment = std::move(environment)});
+  nlohmann::json examine(std::map<std::string, std::string> emulated, std::vector<std::string> environment = {},
+                         const std::vector<std::string>& options = {}) {
+    std::vector<std::string> arguments = {"doctor", "--json"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const CudaRun run = folder_.run(arguments, {.emulated = std::move(emulated), .environment = std::move(environment)});
     EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
     EXPECT_TRUE(leaks(run).empty());
     nlohmann::json report = nlohmann::json::parse(run.result.output);
@@ -66,6 +69,28 @@ TEST_F(CudaDoctor, WhatRanksNeed) {
   const std::string cure = finding(without, "NCCL").at("cure");
   EXPECT_NE(cure.find("several ranks on GPUs (--ranks N --device cuda) need it: install it (pip: nvidia-nccl-cu13)"), cure.npos)
       << cure;
+}
+
+TEST_F(CudaDoctor, WithoutCudnnNothingButSpeedIsLost) {
+  expect(examine({}), "cuDNN", "ok", "9.19.0, ");
+  struct Unfit {
+    std::map<std::string, std::string> emulated;
+    const char *detail, *cure;
+  };
+  for (const Unfit& unfit :
+       {Unfit{{{"CUDNN", "8.9"}}, "it is version 8.9.0, wanted 9", "install it (pip: nvidia-cudnn-cu13)"},
+        Unfit{{{"CUDNN_CUDA", "14.0"}}, "newer than the driver", "(pip: nvidia-cudnn-cu13)"},
+        Unfit{
+            {{"DRIVER", "12.4"}, {"NVRTC", "12.4"}, {"CUBLASLT", "12.4"}}, "newer than the driver", "(pip: nvidia-cudnn-cu12)"}}) {
+    const nlohmann::json report = examine(unfit.emulated, {}, {"--library", "cudnn=" GCOMP_EMULATED_LIBRARIES});
+    expect(report, "cuDNN", "absent", "not found");
+    EXPECT_EQ(report.at("cuda_training"), true);
+    const nlohmann::json found = finding(report, "cuDNN");
+    EXPECT_NE(found.dump().find(unfit.detail), std::string::npos) << found;
+    const std::string cure = found.at("cure");
+    EXPECT_NE(cure.find(unfit.cure), std::string::npos) << cure;
+    EXPECT_NE(cure.find("without it generated kernels compute convolutions, which is slower"), std::string::npos) << cure;
+  }
 }
 
 TEST_F(CudaDoctor, ADriverOlderThanNvrtc) {

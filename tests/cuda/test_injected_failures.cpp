@@ -30,6 +30,7 @@ std::string error_of(const std::string& name) {
   if (name == "copy") return "700";                                     // CUDA_ERROR_ILLEGAL_ADDRESS
   if (name.starts_with("nvrtc")) return name == "nvrtcCompileProgram" ? "6" : "11";
   if (name.starts_with("cublasLt")) return "14";  // CUBLAS_STATUS_INTERNAL_ERROR
+  if (name.starts_with("cudnn")) return "4000";   // CUDNN_STATUS_INTERNAL_ERROR
   return "999";                                   // CUDA_ERROR_UNKNOWN
 }
 
@@ -104,7 +105,7 @@ class CudaFailures : public testing::Test {
     return run;
   }
 
-  const RecordedModel model_ = recorded_model("mlp");
+  RecordedModel model_ = recorded_model("mlp");
   CudaFolder folder_;
   std::string whole_;
 };
@@ -124,6 +125,21 @@ TEST_F(CudaFailures, OfEveryCallOfTheCompiler) {
   fail_each(run.nvrtc.at("counts"), {"--no-cache"}, [](const std::string& name) {
     return name.starts_with("nvrtc") && name != "nvrtcVersion";  // then the machine's own NVRTC would be tried
   });
+}
+
+// It describes each convolution in hundreds of calls: the first and the last of each function. Where it does not start, generated
+// kernels compute.
+TEST_F(CudaFailures, OfCallsOfTheConvolutionLibrary) {
+  model_ = recorded_model("mnist_cnn");
+  const CudaRun run = whole_run({});
+  for (const auto& [name, count] : run.cudnn.at("counts").get<std::map<std::string, int>>()) {
+    if (!name.starts_with("cudnn") || name == "cudnnCreate" || releases(name)) continue;
+    for (const int call : {1, count}) {
+      const CudaRun failed = train(name + ":" + std::to_string(call) + ":" + error_of(name), {"--no-cache"});
+      EXPECT_EQ(problem_of_failure(failed, false), "") << name << ", call " << call << ": " << failed.result.errors;
+      put(folder_ / "trained.onnx", "old contents");
+    }
+  }
 }
 
 TEST_F(CudaFailures, OfEveryCallOfTheMatrixLibrary) {

@@ -81,7 +81,36 @@ TEST_P(CudaTraining, LossesFollowTheRecord) {
   }
 }
 
-// The first steps without cuBLASLt, and in f64, which has kernels of its own: there the whole record of what ties in f32.
+// What is left of convolutions when products were made of the others is cuDNN's, refused or not: the losses are the record's.
+TEST(CudaConvolutions, AreOfCudnnWhereItTakesThem) {
+  if (on_real_device()) GTEST_SKIP() << "only the emulated library counts";
+  constexpr std::int64_t kFirst = 2;
+  const RecordedModel model = recorded_model("resnet_tiny");
+  const Tensor wanted = load_arrays(model.folder / "reference.npz").at("loss");
+  struct Way {
+    std::map<std::string, std::string> emulated;
+    std::vector<std::string> options;
+    bool computes;
+    const char* says;
+  };
+  for (const Way& way : {Way{{}, {}, true, ""}, Way{{}, {"--no-cudnn"}, false, ""},
+                         Way{{{"CUDNN_REFUSES", "1"}}, {}, false, "not by cuDNN, it has no plan for it"},
+                         Way{{{"CUDNN_ENGINES", "4"}}, {}, true, "not by cuDNN, none of its plans repeats its bits"},
+                         Way{{{"FAIL", "cudnnCreate:1:1001"}}, {}, false, "convolutions by generated kernels: cuDNN"}}) {
+    const CudaFolder folder;
+    const CudaRun run = folder.train(model, kFirst, {.emulated = way.emulated, .environment = {}}, way.options);
+    ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
+    EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>()));
+    EXPECT_NE(run.result.errors.find(way.says), std::string::npos) << run.result.errors;
+    EXPECT_EQ(!run.cudnn.is_null() && run.cudnn.at("counts").value("convolutions", 0) > 0, way.computes) << way.says;
+    const std::vector<double> losses = step_losses(folder / "m.jsonl");
+    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), kFirst);
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(losses[i] / wanted.at(static_cast<std::int64_t>(i)), 1, kLoss) << way.says << ", step " << i + 1;
+  }
+}
+
+// The first steps without cuBLASLt and cuDNN, and in f64, which has kernels of its own: there the whole record of what ties in f32.
 TEST_P(CudaTrainingOnOtherKernels, LossesFollowTheRecord) {
   constexpr std::int64_t kFirst = 2;
   struct Way {
@@ -90,8 +119,8 @@ TEST_P(CudaTrainingOnOtherKernels, LossesFollowTheRecord) {
     std::int64_t steps;
   };
   const std::int64_t all = recipe_of(GetParam()).steps;
-  for (const Way& way :
-       {Way{{"--no-cublaslt"}, kLoss, kFirst}, Way{{"--precision", "f64"}, 1e-9, has_near_tie(GetParam()) ? all : kFirst}}) {
+  for (const Way& way : {Way{{"--no-cublaslt", "--no-cudnn"}, kLoss, kFirst},
+                         Way{{"--precision", "f64", "--no-cudnn"}, 1e-9, has_near_tie(GetParam()) ? all : kFirst}}) {
     const CudaRun run = folder_.train(GetParam(), way.steps, {}, way.options);
     ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
     const std::vector<double> losses = step_losses(folder_ / "m.jsonl");
@@ -164,8 +193,8 @@ TEST_P(CudaMixedPrecision, LossesFollowTheRecord) {
     double roundoff;
   };
   const Tensor wanted = load_arrays(GetParam().folder / "reference.npz").at("loss");
-  for (const Way& way :
-       {Way{{"--precision", "bf16"}, 0x1p-8}, Way{{"--precision", "f16", "--no-cublaslt", "--loss-scale", "64"}, 0x1p-11}}) {
+  for (const Way& way : {Way{{"--precision", "bf16"}, 0x1p-8},
+                         Way{{"--precision", "f16", "--no-cublaslt", "--no-cudnn", "--loss-scale", "64"}, 0x1p-11}}) {
     const CudaRun run = folder_.train(GetParam(), kFirst, {}, way.options);
     ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
     EXPECT_EQ(contents(folder_ / "m.jsonl").find("\"skipped\":1"), std::string::npos) << contents(folder_ / "m.jsonl");

@@ -9,7 +9,7 @@ bool on_real_gpu() {
   return value && std::string_view(value) == "device";
 }
 
-std::unique_ptr<runtime::Device> open_device_under_test(bool use_cublaslt, runtime::MatmulPrecision precision) {
+std::unique_ptr<runtime::Device> open_device_under_test(bool use_libraries, runtime::MatmulPrecision precision) {
   runtime::DeviceOptions options;
   if (on_real_gpu()) {
     options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
@@ -17,7 +17,7 @@ std::unique_ptr<runtime::Device> open_device_under_test(bool use_cublaslt, runti
     options.libraries.usual_places = false;
     for (const runtime::LibraryKind kind : runtime::kAllLibraries) options.libraries.explicit_of(kind) = GCOMP_EMULATED_LIBRARIES;
   }
-  options.use_cublaslt = use_cublaslt;
+  options.use_cublaslt = options.use_cudnn = use_libraries;
   options.precision = precision;
   return runtime::open_device(runtime::TargetKind::cuda, options);
 }

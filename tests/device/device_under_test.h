@@ -9,10 +9,10 @@ namespace gcomp::tests {
 
 bool on_real_gpu();
 
-/// One for the whole process, without cuBLASLt. Kernels are cached.
+/// One for the whole process, without cuBLASLt and cuDNN. Kernels are cached.
 runtime::Device& device_under_test();
 /// Another one.
-std::unique_ptr<runtime::Device> open_device_under_test(bool use_cublaslt,
+std::unique_ptr<runtime::Device> open_device_under_test(bool use_libraries,
                                                         runtime::MatmulPrecision precision = runtime::MatmulPrecision::strict);
 
 }  // namespace gcomp::tests

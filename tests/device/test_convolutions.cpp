@@ -26,14 +26,14 @@ using runtime::MatmulPrecision;
 using Values = std::map<std::string, Tensor>;
 
 /// A convolution of 3 x 3 with strides, its image's gradient and its weight's, channels last.
-ir::Graph strided_convolution() {
+ir::Graph strided_convolution(std::int64_t groups) {
   ir::Graph graph("convolution");
   Builder b(graph);
   const auto input = [&](const char* name, const Shape& shape) { return b.input({DType::f32, shape}, name); };
-  const Var x = input("x", {2, 9, 8, 16}), w = input("w", {24, 16, 3, 3}), dy = input("dy", {2, 5, 4, 24});
-  const auto attributes = [](const Shape& sizes) {
-    ir::Attributes all{
-        {"strides", Shape{2, 2}}, {"low", Shape{1, 1}}, {"high", Shape{1, 1}}, {"dilations", Shape{1, 1}}, {"channels_last", true}};
+  const Var x = input("x", {2, 9, 8, 16}), w = input("w", {24, 16 / groups, 3, 3}), dy = input("dy", {2, 5, 4, 24});
+  const auto attributes = [&](const Shape& sizes) {
+    ir::Attributes all{{"strides", Shape{2, 2}},   {"low", Shape{1, 1}}, {"high", Shape{1, 1}},
+                       {"dilations", Shape{1, 1}}, {"groups", groups},   {"channels_last", true}};
     if (!sizes.empty()) all.set("sizes", sizes);
     return all;
   };
@@ -61,8 +61,8 @@ Values rounded_to_tf32(Values values) {
   return values;
 }
 
-std::vector<Tensor> computed(const ir::Graph& original, const Values& values, MatmulPrecision precision) {
-  const std::unique_ptr<runtime::Device> device = open_device_under_test(true, precision);
+std::vector<Tensor> computed(const ir::Graph& original, const Values& values, bool use_libraries, MatmulPrecision precision) {
+  const std::unique_ptr<runtime::Device> device = open_device_under_test(use_libraries, precision);
   ir::Graph graph = clone(original);
   passes::PipelineOptions options;
   options.target = codegen::target_info(device->target());
@@ -83,19 +83,34 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-TEST(DeviceConvolutions, AreRoundedToTf32WhereThatIsAskedFor) {
-  const ir::Graph graph = strided_convolution();
+constexpr double kTolerance = 3e-5;  // sums of up to 216 terms below 1
+
+/// By cuDNN where it is there, or by generated kernels.
+void expect_rounding(std::int64_t groups, bool use_libraries) {
+  const ir::Graph graph = strided_convolution(groups);
   const Values values = draw(graph);
   const std::vector<Tensor> exact = ir::interpret(graph, values).outputs;
   const std::vector<Tensor> rounded = ir::interpret(graph, rounded_to_tf32(values)).outputs;
-  const std::vector<Tensor> strict = computed(graph, values, MatmulPrecision::strict);
-  const std::vector<Tensor> fast = computed(graph, values, MatmulPrecision::tf32);
-  constexpr double kTolerance = 3e-5;  // sums of up to 216 terms below 1
+  const std::vector<Tensor> strict = computed(graph, values, use_libraries, MatmulPrecision::strict);
+  const std::vector<Tensor> fast = computed(graph, values, use_libraries, MatmulPrecision::tf32);
   for (std::size_t i = 0; i < exact.size(); ++i) {
     EXPECT_LT(largest_difference(strict[i], exact[i]), kTolerance) << "result " << i;
     EXPECT_LT(largest_difference(fast[i], rounded[i]), kTolerance) << "result " << i;
     EXPECT_GT(largest_difference(fast[i], exact[i]), kTolerance) << "result " << i << " is not rounded";
   }
+}
+
+TEST(DeviceConvolutions, AreRoundedToTf32WhereThatIsAskedFor) { expect_rounding(1, false); }
+TEST(DeviceConvolutions, OfCudnnAreRoundedToTf32WhereThatIsAskedFor) { expect_rounding(1, true); }
+
+TEST(DeviceConvolutions, OfCudnnInGroups) {
+  if (!on_real_gpu()) return expect_rounding(2, true);
+  // Which engines take groups, and whether they round, is the library's choice.
+  const ir::Graph graph = strided_convolution(2);
+  const Values values = draw(graph);
+  const std::vector<Tensor> exact = ir::interpret(graph, values).outputs;
+  const std::vector<Tensor> strict = computed(graph, values, true, MatmulPrecision::strict);
+  for (std::size_t i = 0; i < exact.size(); ++i) EXPECT_LT(largest_difference(strict[i], exact[i]), kTolerance) << "result " << i;
 }
 
 }  // namespace

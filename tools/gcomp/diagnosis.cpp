@@ -12,6 +12,7 @@
 #include "runtime/cpu/find_compiler.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/cudnn.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/gpu.h"
 #include "runtime/cuda/nccl.h"
@@ -137,11 +138,6 @@ std::string cublaslt_version(const LibraryResult& found) {
   return version ? concat(version() / 10000, ".", version() / 100 % 100, ".", version() % 100) : std::string();
 }
 
-std::string cudnn_version(const LibraryResult& found) {
-  const auto version = found.library ? reinterpret_cast<std::size_t (*)()>(found.library->symbol("cudnnGetVersion")) : nullptr;
-  return version ? concat(version() / 10000, ".", version() / 100 % 100, ".", version() % 100) : std::string("no version");
-}
-
 void check_libraries(const SharedDriver& driver, const runtime::DeviceOptions& options, std::vector<Finding>& findings) {
   const LibraryResult cublaslt = find_cublaslt(options.libraries, driver ? driver->major() : 0);
   check_library(
@@ -150,8 +146,11 @@ void check_libraries(const SharedDriver& driver, const runtime::DeviceOptions& o
           failure("", Health::absent, cublaslt.absence(LibraryKind::cublaslt, "nvidia-cublas", driver ? driver->major() : 0)).cure,
           ", or train with --no-cublaslt: generated kernels compute matrix products then, which is slower"),
       findings);
-  const LibraryResult cudnn = find_library(LibraryKind::cudnn, options.libraries);
-  check_library(LibraryKind::cudnn, cudnn, cudnn_version(cudnn), Health::absent, "this version of gcomp does not use it", findings);
+  const LibraryResult cudnn = find_cudnn(options.libraries, driver ? driver->major() : 0);
+  check_library(LibraryKind::cudnn, cudnn, cudnn.library ? cudnn_version(*cudnn.library) : "", Health::absent,
+                concat(failure("", Health::absent, cudnn_absence(cudnn, driver ? driver->major() : 0)).cure,
+                       "; without it generated kernels compute convolutions, which is slower"),
+                findings);
   const LibraryResult nccl = find_nccl(options.libraries);
   check_library(LibraryKind::nccl, nccl, nccl.library ? nccl_version(*nccl.library) : "", Health::absent,
                 concat("several ranks on GPUs (--ranks N --device cuda) need it: ",

@@ -362,6 +362,7 @@ void DeviceOptions::add(ArgumentParser& parser) {
   parser.add_flag("--no-cache", no_cache, "do not keep compiled kernels in the user's cache directory").group(group);
   parser.add_flag("--tf32", tf32, "CUDA: round f32 matrices to TF32 before they are multiplied").group(group);
   parser.add_flag("--no-cublaslt", no_cublaslt, "CUDA: generated kernels for all matrix products").group(group);
+  parser.add_flag("--no-cudnn", no_cudnn, "CUDA: generated kernels for all convolutions").group(group);
   parser.add_flag("--tune", tune, "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest")
       .group(group);
   parser.add_flag("--check-steps", check_steps, "CUDA: wait after each kernel, so that an error names it; slow").group(group);
@@ -388,6 +389,7 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   options.gpu = runtime::parse_device(device).gpu;
   options.precision = tf32 ? runtime::MatmulPrecision::tf32 : runtime::MatmulPrecision::strict;
   options.use_cublaslt = !no_cublaslt;
+  options.use_cudnn = !no_cudnn;
   options.tune = tune;
   options.check_steps = check_steps;
   options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });

@@ -59,7 +59,8 @@ struct DeviceOptions {
   std::vector<std::string> libraries;
   int threads = 0;
   double compiler_timeout = 300;
-  bool no_cache = false, portable_bits = false, tf32 = false, no_cublaslt = false, tune = false, check_steps = false;
+  bool no_cache = false, portable_bits = false, tf32 = false, no_cublaslt = false, no_cudnn = false, tune = false,
+       check_steps = false;
 
   void add(ArgumentParser& parser);
   runtime::DeviceRequest request() const { return runtime::parse_device(device).request; }
