@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "codegen/cuda/products/instructions.h"
+#include "ir/base/error.h"
 #include "ir/base/integers.h"
 
 namespace gcomp::codegen {
@@ -152,24 +152,16 @@ StepEstimate convolution_estimate(const ConvolutionCall& call, const StepCost& c
   StepEstimate made;
   const bool tf32 = options.tf32 && !call.generated_tf32.launches.empty();
   const auto& launches = tf32 ? call.generated_tf32.launches : call.generated.launches;
+  const std::vector<Traffic>& traffic = tf32 ? cost.generated_tf32 : cost.generated;
+  check_internal(traffic.size() == launches.size(), call.origin, ": counted ", traffic.size(), " of ", launches.size(),
+                 " launches");
   double blocks = 0;
   for (const runtime::ProductLaunch& launch : launches) blocks += number(launch.grid.blocks);
-  for (const runtime::ProductLaunch& launch : launches) {
-    const double share = number(launch.grid.blocks) / std::max(blocks, 1.0);
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    const runtime::ProductLaunch& launch = launches[i];
     KernelTimes times(launch.grid, resources_of(launch.kernel, options), rates);
-    Traffic traffic;
-    // Each step along k is loaded while the one before is computed, into registers: one wait for each.
-    const double side = cuda::convolution_tile(launch.grid.threads);
-    traffic.cache_waits = cost.flops * share / (2 * side * side * cuda::kConvolutionStep) * launch.grid.threads;
-    if (tf32 || cuda::uses_tensor_cores(call.dtype)) {
-      traffic.mma_flops = cost.flops * share;
-      // An instruction of TF32 takes half of k, and so do the loads for it.
-      const double mma_flops = tf32 ? cuda::kMmaFlops / 2 : cuda::kMmaFlops;
-      traffic.instructions = traffic.mma_flops / mma_flops * kWarp * cuda::convolution_instructions(call.kind, launch.grid.threads);
-    } else {
-      traffic.instructions = cost.flops * share / 2 * cuda::kInstructionsAnFma;
-    }
-    times.add(traffic, cost.bytes * share, product_rate(call.dtype, rates, tf32) * rates.mma_share);
+    times.add(traffic[i], cost.bytes * number(launch.grid.blocks) / std::max(blocks, 1.0),
+              product_rate(call.dtype, rates, tf32) * rates.mma_share);
     if (times.seconds() > made.seconds) made.limit = times.limit(), made.waves = times.waves();
     made.seconds += times.seconds() + rates.launch_seconds;
   }
@@ -202,7 +194,7 @@ StepEstimate estimate(const Step& step, const StepCost& cost, const DeviceRates&
       [&](const MatmulCall& call) { return product_estimate(call, cost, rates, options); },
       [&](const ConvolutionCall& call) { return convolution_estimate(call, cost, rates, options); },
       [&](const CollectiveCall&) { return StepEstimate{.seconds = cost.seconds(rates) + rates.launch_seconds}; });
-  made.floor = options.tf32 && cost.work.family <= Family::convolution && cost.dtype == DType::f32
+  made.floor = options.tf32 && may_round_to_tf32(cost.work.family) && cost.dtype == DType::f32
                    ? std::max(cost.flops / rates.tf32, cost.bytes / rates.copy_bytes)
                    : cost.seconds(rates);
   return made;

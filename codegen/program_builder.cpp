@@ -136,10 +136,15 @@ void ProgramBuilder::add_outputs() {
   }
 }
 
-void ProgramBuilder::add_step(runtime::Step step) {
+StepCost ProgramBuilder::cost_of_step(const runtime::Step& step) const {
   StepCost cost = cost_of(step, *node_);
   add_work(cost, step);
-  add_step(std::move(step), cost);
+  return cost;
+}
+
+void ProgramBuilder::add_step(runtime::Step step) {
+  StepCost cost = cost_of_step(step);
+  add_step(std::move(step), std::move(cost));
 }
 
 /// What is known of the kernels' loops.
@@ -163,8 +168,8 @@ void ProgramBuilder::add_work(StepCost& cost, const runtime::Step& step) const {
       [&](const runtime::CollectiveCall&) { cost.work.family = Family::collective; });
 }
 
-void ProgramBuilder::add_step(runtime::Step step, const StepCost& cost) {
-  costs_.push_back(cost);
+void ProgramBuilder::add_step(runtime::Step step, StepCost cost) {
+  costs_.push_back(std::move(cost));
   program_.steps.push_back(std::move(step));
 }
 

@@ -40,9 +40,11 @@ class ProgramBuilder {
   /// Whether the value's place is one of the arena, so that a kernel may read it at another address than it begins.
   bool is_movable(const ir::Value* value) const { return placement(owner(value)).space == ir::MemorySpace::arena; }
 
-  /// The next step, whose cost follows from the node that begin() named.
+  /// What a step costs, as far as it follows from the node that begin() named.
+  StepCost cost_of_step(const runtime::Step& step) const;
+  /// The next step, of that cost.
   void add_step(runtime::Step step);
-  void add_step(runtime::Step step, const StepCost& cost);
+  void add_step(runtime::Step step, StepCost cost);
   void begin(const ir::Node& node) { node_ = &node; }
 
   /// A kernel of a nest over any values.

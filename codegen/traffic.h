@@ -24,6 +24,8 @@ enum class Family : std::uint8_t {
 };
 inline constexpr std::size_t kFamilies = static_cast<std::size_t>(Family::collective) + 1;
 std::string_view name_of(Family family);
+/// Whether its f32 operands are rounded where TF32 is asked for.
+constexpr bool may_round_to_tf32(Family family) { return family == Family::product || family == Family::convolution; }
 
 struct Traffic {
   double l1_bytes = 0;        ///< sectors of 32 bytes that warps ask for

@@ -7,6 +7,7 @@
 #include "codegen/cuda/bucket.h"
 #include "codegen/cuda/emit.h"
 #include "codegen/cuda/product_parts.h"
+#include "codegen/cuda/products/convolution_traffic.h"
 #include "codegen/cuda/products/products.h"
 #include "codegen/cuda/square_sums.h"
 #include "codegen/program_builder.h"
@@ -90,7 +91,12 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
       },
       [](runtime::CollectiveCall&) { return true; });
   if (!generated) return false;
-  program.add_step(*std::move(step));
+  StepCost cost = program.cost_of_step(*step);
+  if (const auto* call = std::get_if<runtime::ConvolutionCall>(&*step)) {
+    cost.generated = convolution_traffic(*call, call->generated, cost.flops, /*tf32=*/false);
+    cost.generated_tf32 = convolution_traffic(*call, call->generated_tf32, cost.flops, /*tf32=*/true);
+  }
+  program.add_step(*std::move(step), std::move(cost));
   return true;
 }
 
