@@ -43,11 +43,14 @@ def figures_of(raw):
     """(workload, precision, gcomp's Figures or None, the peers'), for all that was measured."""
     for name, precisions in raw["workloads"].items():
         for precision, entries in precisions.items():
-            if precision == "reference":
-                continue
             found = [Figures(contender, entry) for contender, entry in entries.items()]
             ours = next((f for f in found if f.name == "gcomp"), None)
             yield WORKLOADS[name], precision, ours, [f for f in found if f is not ours]
+
+
+def failures(raw):
+    """(workload, precision, why) where gcomp gave no figure, or one that was refused."""
+    return [(workload.name, precision, ours.error) for workload, precision, ours, _ in figures_of(raw) if ours and ours.error]
 
 
 def least_ms(raw, name, precision):
@@ -68,7 +71,7 @@ def summary(raw):
     for workload, precision, ours, peers in figures_of(raw):
         best, measured = best_of(peers), bool(ours and ours.turns)
         rows.append([workload.title, precision,
-                     f"{ours.median:.3f} ({ours.least:.3f})" if measured else "not supported" if not ours else "failed" if ours.error and not ours.turns else "",
+                     f"{ours.median:.3f} ({ours.least:.3f})" if measured else "failed" if ours and ours.error else "",
                      best.name if best else "", f"{best.median:.3f} ({best.least:.3f})" if best else "",
                      f"{ours.median / best.median:.2f}" if measured and best else "",
                      number(least_ms(raw, workload.name, precision)), gib(ours.allocated) if measured else "", best.memory() if best else ""])
@@ -128,7 +131,7 @@ def heading(raw):
     """Who was measured on what."""
     seen = {}
     for precisions in raw["workloads"].values():
-        for entries in (entries for precision, entries in precisions.items() if precision != "reference"):
+        for entries in precisions.values():
             for name, entry in entries.items():
                 for turn in entry["turns"]:
                     who = turn.get("version", name)

@@ -93,8 +93,7 @@ class Results:
             for key in keys:
                 if self.status(key) in ("failed", "left out") or part == "doctor":
                     lines += self._about(part, key)
-        table = self.folder / "bench" / "table.md"
-        return "\n".join(lines) + "\n" + (table.read_text() if table.exists() else "")
+        return "\n".join(lines + [table.read_text() for table in sorted(self.folder.glob("bench/*/table.md"))]) + "\n"
 
     def _row(self, part):
         found = [self.record["shards"].get(key, {}) for key in self.record["planned"][part]]

@@ -7,10 +7,15 @@ import subprocess
 
 import processes
 
+UNFINISHED = 75  # EX_TEMPFAIL
 GRACE = 10  # seconds between the request to end and the end
 LISTING_LIMIT = 60
 RAN = re.compile(r"^\[==========\] (\d+) tests? from .* ran\.", re.MULTILINE)
 SKIPPED = re.compile(r"^\[  SKIPPED \] (\d+) tests?", re.MULTILINE)
+
+
+def file_name(text):
+    return re.sub(r"[^A-Za-z0-9.+-]+", "_", text).strip("_")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +25,7 @@ class Shard:
     command: list
     limit: float = 300  # seconds
     is_gtest: bool = False
+    paces_itself: bool = False  # takes --minutes, and ends with UNFINISHED where something is left to do
     environment: dict = dataclasses.field(default_factory=dict)  # beside that of the payload
     left_out: str = ""  # why it cannot run here
 
@@ -30,13 +36,14 @@ class Shard:
     @property
     def log(self):
         """Relative to the results."""
-        return pathlib.Path("logs") / self.part / (re.sub(r"[^A-Za-z0-9.+-]+", "_", self.name).strip("_") + ".log")
+        return pathlib.Path("logs") / self.part / (file_name(self.name) + ".log")
 
 
 def outcome(shard, ended, limit, text):
     """What the record keeps: status, and why where it is not "passed"."""
     found = {"status": "failed", "seconds": round(ended.seconds, 1), "log": str(shard.log)}
-    if ended.cut == "signal" or (ended.cut == "limit" and limit < shard.limit):
+    cut_by_call = ended.cut == "signal" or (ended.cut == "limit" and limit < shard.limit)
+    if cut_by_call or (shard.paces_itself and ended.returncode == UNFINISHED):
         return found | {"status": "unfinished", "why": "the call ended first"}
     if ended.cut == "limit":
         return found | {"why": f"not done after {limit:.0f} s"}
@@ -58,10 +65,11 @@ def run(shard, results, environment, seconds_left, meanwhile=lambda: None):
         return {"status": "left out", "why": shard.left_out, "seconds": 0}
     log, limit = results / shard.log, min(shard.limit, seconds_left)
     log.parent.mkdir(parents=True, exist_ok=True)
+    pace = ["--minutes", f"{limit / 60:.2f}"] if shard.paces_itself else []
     with log.open("w") as file:
         try:
-            ended = processes.run([str(part) for part in shard.command], limit, GRACE, meanwhile, stdin=subprocess.DEVNULL, stdout=file,
-                                  stderr=subprocess.STDOUT, env=environment | shard.environment)
+            ended = processes.run([str(part) for part in shard.command + pace], limit + (GRACE if pace else 0), GRACE, meanwhile,
+                                  stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment | shard.environment)
         except OSError as error:
             return {"status": "failed", "why": f"{shard.command[0]}: {error.strerror}", "seconds": 0, "log": str(shard.log)}
     return outcome(shard, ended, limit, log.read_text(errors="replace"))

@@ -4,6 +4,8 @@ report, a record and every log) anew after each shard.
 The work folder keeps binaries, compiled kernels and the record: the same command again goes on where the last one ended, be it by
 --minutes, by a signal or by a kill. On another machine --resume takes the archive of the last call.
 
+What follows `--` goes to bench/gpu/compare.py, e.g. `run out bench --minutes 9 -- --precisions bf16 --modes compile --rounds 1 gpt2`.
+
 The exit status is the number of parts that failed, or 75 if none failed and something is left to do."""
 import argparse
 import pathlib
@@ -13,14 +15,13 @@ import time
 
 import processes
 import shards
-from parts import PARTS
+from parts import PARTS, Call
 from payload import Payload
 from results import LISTING, Results, unpack_archive
 
 HERE = pathlib.Path(__file__).resolve().parent
-UNFINISHED = 75  # EX_TEMPFAIL
 LEAST = 5  # seconds that a shard is worth being started for
-RESERVE = 15  # seconds of the call kept for ending the last shard and writing
+RESERVE = 25  # seconds of the call kept for ending the last shard and writing
 
 
 def parse_options():
@@ -31,7 +32,11 @@ def parse_options():
     options.add_argument("--resume", type=pathlib.Path, metavar="ARCHIVE", help="results.tar.gz of a call on another machine")
     options.add_argument("--minutes", type=float, default=0, help="be done after so many; 0 for no end")
     options.add_argument("--retry", action="store_true", help="run again what failed")
-    options = options.parse_args()
+    own, bench = sys.argv[1:], []
+    if "--" in own:
+        own, bench = own[:own.index("--")], own[own.index("--") + 1:]
+    options = options.parse_args(own)
+    options.bench = bench
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
         sys.exit(f"gpu-suite: no such part: {' '.join(unknown)} ({' '.join(PARTS)})")
@@ -51,9 +56,9 @@ def say(text):
     print(f"gpu-suite: {text}", file=sys.stderr, flush=True)
 
 
-def run_part(part, options, payload, results, environment, deadline):
+def run_part(part, call, results, deadline):
     try:
-        planned = PARTS[part](payload, environment)
+        planned = PARTS[part](call)
     except (OSError, RuntimeError) as error:  # a binary that cannot even list its tests
         planned = [shards.Shard(part, LISTING, ["sh", "-c", 'echo "$1" >&2; exit 1', "sh", str(error)])]
     results.plan(part, planned)
@@ -61,8 +66,8 @@ def run_part(part, options, payload, results, environment, deadline):
         left = deadline - time.monotonic()
         if processes.told_to_end() or left < LEAST:
             break
-        if results.wants(shard, options.retry):
-            found = shards.run(shard, results.folder, environment, left, results.save_now_and_then)
+        if results.wants(shard, call.retry):
+            found = shards.run(shard, results.folder, call.environment, left, results.save_now_and_then)
             say(f"{shard.key}: {found['status']}" + (f", {found['why']}" if "why" in found else f", {found['seconds']:.0f} s"))
             results.add(shard, found)
     results.save()
@@ -72,20 +77,20 @@ def main():
     begin, options = time.monotonic(), parse_options()
     processes.heed_signals()
     deadline = begin + 60 * options.minutes - RESERVE if options.minutes > 0 else float("inf")
-    payload = Payload(HERE / "payload.tar.gz", options.work)
+    payload = Payload(HERE / "payload.tar.xz", options.work)
     if options.resume:
         unpack_archive(options.resume, payload.results)
-    results = Results(payload.results, options.out, payload.identity, name_of_gpu())
+    call = Call(payload, payload.environment(), name_of_gpu(), options.retry, options.bench)
+    results = Results(payload.results, options.out, payload.identity, call.gpu)
     results.begin(" ".join(["run", *sys.argv[1:]]))
-    environment = payload.environment()
     for part in options.parts:
-        run_part(part, options, payload, results, environment, deadline)
+        run_part(part, call, results, deadline)
     failed = sum(results.count(part, "failed") > 0 for part in options.parts)
     left = sum(results.count(part, "unfinished") for part in options.parts)
     say(f"the report is {options.out / 'report.md'}; {failed} part(s) failed, {left} shard(s) are left for the next call")
     if processes.told_to_end():
         sys.exit(128 + processes.told_to_end())
-    sys.exit(failed or (UNFINISHED if left else 0))
+    sys.exit(failed or (shards.UNFINISHED if left else 0))
 
 
 if __name__ == "__main__":
