@@ -22,9 +22,10 @@ import time
 import processes
 import report
 from contenders import COMPARED_LOSSES, HERE, STEP_MODES, contenders_of, gcomp_command, gcomp_environment, reference_of
-from fill_weights import fill, read_record
+from fill_weights import fill
+from report import TUNED
 from turns import OutOfTime, Turn
-from workloads import PRECISIONS, WORKLOADS
+from workloads import PRECISIONS, WORKLOADS, read_record
 
 # (losses that must agree, relative tolerance): where products are rounded, updates may part soon.
 AGREEMENT = {"f32": (COMPARED_LOSSES, 1e-3), "tf32": (1, 2e-2), "bf16": (1, 2e-2)}
@@ -126,7 +127,8 @@ class Comparison:
     def take_turn(self, workload, precision, contender):
         self.fill(workload)
         figures = contender.turn(self.run)
-        entry = self.raw["workloads"].setdefault(workload.name, {}).setdefault(precision, {}).setdefault(contender.name, {"turns": []})
+        entry = self.raw["workloads"].setdefault(workload.name, {}).setdefault(precision, {}).setdefault(
+            contender.name, {"kind": contender.kind, "turns": []})
         entry.pop("error", None)
         if "error" not in figures:
             reference = self.raw["references"].get(workload.name)
@@ -137,20 +139,20 @@ class Comparison:
         self.say(f"{workload.name} {precision} {contender.name}: {took}")
         self.save()
 
-    def profile(self, workload, precision):
-        """Where gcomp's step goes, once for each precision."""
-        profiles = self.raw.setdefault("profiles", {}).setdefault(workload.name, {})
-        gcomp = self.raw["workloads"].get(workload.name, {}).get(precision, {}).get("gcomp", {})
-        if not gcomp.get("turns") or precision in profiles:
+    def profile(self, workload, precision, contender):
+        """Where gcomp's step goes, once for each precision, and once more with --tune."""
+        profiles = self.raw.setdefault("profiles", {}).setdefault(workload.name, {}).setdefault(precision, {})
+        turns = self.raw["workloads"].get(workload.name, {}).get(precision, {}).get(contender.name, {}).get("turns")
+        if not turns or contender.name in profiles:
             return
         if workload.kernel:
-            profiles[precision] = gcomp["turns"][0]["profile"]
+            profiles[contender.name] = turns[0]["profile"]
         else:
             self.fill(workload)
-            command = gcomp_command(self.options, workload, precision, ["--steps", 5, "--warmup", 2, "--profile"])
-            found = self.run(command, gcomp_environment(self.options))
+            extra = ["--steps", 5, "--warmup", 2, "--profile"] + (["--tune"] if contender.name == TUNED else [])
+            found = self.run(gcomp_command(self.options, workload, precision, extra), gcomp_environment(self.options))
             if "error" not in found:
-                profiles[precision] = found["profile"]
+                profiles[contender.name] = found["profile"]
         self.save()
 
     def workload(self, workload):
@@ -162,8 +164,8 @@ class Comparison:
         for precision, contender, number in turns:
             if self.wants(workload, precision, contender, number):
                 self.take_turn(workload, precision, contender)
-            if contender.name == "gcomp":
-                self.profile(workload, precision)
+            if contender.kind == "gcomp":
+                self.profile(workload, precision, contender)
 
     def everything(self, names):
         """Whether nothing was cut."""

@@ -4,8 +4,8 @@ import pathlib
 import statistics
 import sys
 
-from fill_weights import read_record
-from workloads import GCOMP_PRECISIONS
+from report import GCOMP, TUNED
+from workloads import GCOMP_PRECISIONS, read_record
 
 HERE = pathlib.Path(__file__).resolve().parent
 COMPARED_LOSSES = 3
@@ -67,6 +67,11 @@ def reference_of(options, workload):
     return torch_peer(options, workload, "reference", steps=1, more=["--warmup", 0])
 
 
+def has_products(workload):
+    """What --tune has an influence on."""
+    return not workload.kernel or workload.network == "matmul"
+
+
 def contenders_of(options, workload, precision):
     """In the order of their turns."""
     found, allowed = [], options.modes.split(",")
@@ -77,10 +82,10 @@ def contenders_of(options, workload, precision):
         for mode in modes:
             name = f"PyTorch {mode}" + (f", {layout}" if layout != "nchw" else "")
             found.append(torch_peer(options, workload, name, precision, mode, layout))
-    if precision in GCOMP_PRECISIONS:
-        extra = ["--steps", options.steps] + (["--profile"] if workload.kernel else [])
-        gcomp = Contender("gcomp", gcomp_command(options, workload, precision, extra), "gcomp", gcomp_environment(options))
-        found.insert(0, gcomp)
+    extra = ["--steps", options.steps] + (["--profile"] if workload.kernel else [])
+    ours = [(GCOMP, []), (TUNED, ["--tune"])] if has_products(workload) and options.gcomp_device == "cuda" else [(GCOMP, [])]
+    found[:0] = [Contender(name, gcomp_command(options, workload, precision, extra + how), "gcomp", gcomp_environment(options))
+                 for name, how in ours]
     if options.has_jax:
         command = [options.jax_python, HERE / "jax_peer.py", workload.name, "--size", read_record(options.models, workload.name)["size"],
                    "--precision", precision, "--device", options.device, "--steps", options.steps, "--models", options.models]

@@ -2,20 +2,13 @@
 
     python fill_weights.py FOLDER [WORKLOAD...]
 """
-import json
 import pathlib
 import sys
 
 import numpy as np
 
-from workloads import WORKLOADS, draw_batch, draw_weight
-
-
-def read_record(folder, name):
-    path = pathlib.Path(folder) / f"{name}.json"
-    if not path.exists():
-        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: no {path}; make_models.py writes it, on a machine with PyTorch and onnx")
-    return json.loads(path.read_text())
+from drawing import draw_batch, draw_weight
+from workloads import WORKLOADS, read_record
 
 
 def replace(path, write):

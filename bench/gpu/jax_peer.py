@@ -12,7 +12,8 @@ import time
 
 import numpy as np
 
-from workloads import PRECISIONS, WORKLOADS, draw_batch, draw_weight
+from drawing import draw_batch, draw_weight
+from workloads import PRECISIONS, WORKLOADS
 
 COMPARED_LOSSES = 3
 

@@ -13,7 +13,8 @@ import onnx
 import torch
 
 from networks import initial_network, roles_of
-from workloads import WORKLOADS, draw_batch
+from drawing import draw_batch
+from workloads import WORKLOADS
 
 ALIGNMENT = 4096
 EXPORTED_ROWS = 2  # of the example batch; the model's batch is symbolic

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from workloads import draw_weight
+from drawing import draw_weight
 
 
 def mlp(inputs, hidden, classes):
@@ -163,7 +163,7 @@ NETWORKS = {
 
 
 def roles_of(network):
-    """{name: role} of every parameter and running statistic, as workloads.draw_weight wants it."""
+    """{name: role} of every parameter and running statistic, as drawing.draw_weight wants it."""
     roles = {name: "normal" for name, _ in network.named_parameters()}
     for prefix, module in network.named_modules():
         if isinstance(module, (nn.LayerNorm, nn.BatchNorm2d)):

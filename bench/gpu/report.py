@@ -6,6 +6,7 @@ import sys
 
 from workloads import WORKLOADS
 
+GCOMP, TUNED = "gcomp", "gcomp --tune"  # the contenders of kind "gcomp"
 SMALL = 32 << 20  # bytes below which a kernel may live in the L2 cache; no share of the copy rate is told
 KERNELS_SHOWN = 8  # of one training step
 
@@ -26,7 +27,8 @@ class Figures:
     """Of one contender. A kernel workload of gcomp counts its kernels' time: copies of the batch are not what it is made to show."""
 
     def __init__(self, name, entry):
-        self.name, self.error, self.turns = name, entry.get("error"), entry["turns"]
+        self.name, self.kind, self.error, self.turns = name, entry["kind"], entry.get("error"), entry["turns"]
+        self.median = self.least = None
         if self.turns:
             medians = [turn.get("kernels_ms", turn["median_ms"]) for turn in self.turns]
             self.median, self.least = statistics.median(medians), min(medians)
@@ -40,22 +42,21 @@ class Figures:
 
 
 def figures_of(raw):
-    """(workload, precision, gcomp's Figures or None, the peers'), for all that was measured."""
+    """(workload, precision, gcomp's Figures by name, the peers'), for all that was measured."""
     for name, precisions in raw["workloads"].items():
         for precision, entries in precisions.items():
             found = [Figures(contender, entry) for contender, entry in entries.items()]
-            ours = next((f for f in found if f.name == "gcomp"), None)
-            yield WORKLOADS[name], precision, ours, [f for f in found if f is not ours]
+            yield WORKLOADS[name], precision, {f.name: f for f in found if f.kind == "gcomp"}, [f for f in found if f.kind != "gcomp"]
 
 
 def failures(raw):
-    """(workload, precision, why) where gcomp gave no figure, or one that was refused."""
-    return [(workload.name, precision, ours.error) for workload, precision, ours, _ in figures_of(raw) if ours and ours.error]
+    """(workload, precision, which, why) where gcomp gave no figure, or one that was refused."""
+    return [(workload.name, precision, f.name, f.error) for workload, precision, ours, _ in figures_of(raw) for f in ours.values() if f.error]
 
 
 def least_ms(raw, name, precision):
     """What gcomp's plan would take if products ran at PyTorch's rate for 8192 x 8192 x 8192 and all else at the copy rate."""
-    steps, found = raw.get("profiles", {}).get(name, {}).get(precision), raw.get("rates", {})
+    steps, found = raw.get("profiles", {}).get(name, {}).get(precision, {}).get(GCOMP), raw.get("rates", {})
     if not steps or precision not in found.get("products", {}):
         return None
     copy, products = found["copy"]["per_second"], found["products"][precision]["per_second"]
@@ -66,24 +67,34 @@ def best_of(peers):
     return min((peer for peer in peers if peer.turns), key=lambda peer: peer.median, default=None)
 
 
+def milliseconds(figures):
+    """"" where there is no turn, "failed" where there was one that gave none."""
+    if figures is None or not figures.turns:
+        return "failed" if figures and figures.error else ""
+    return f"{figures.median:.3f} ({figures.least:.3f})"
+
+
+def ratio(figures, other):
+    return f"{figures.median / other.median:.2f}" if figures and figures.turns and other and other.turns else ""
+
+
 def summary(raw):
     rows = []
     for workload, precision, ours, peers in figures_of(raw):
-        best, measured = best_of(peers), bool(ours and ours.turns)
-        rows.append([workload.title, precision,
-                     f"{ours.median:.3f} ({ours.least:.3f})" if measured else "failed" if ours and ours.error else "",
-                     best.name if best else "", f"{best.median:.3f} ({best.least:.3f})" if best else "",
-                     f"{ours.median / best.median:.2f}" if measured and best else "",
-                     number(least_ms(raw, workload.name, precision)), gib(ours.allocated) if measured else "", best.memory() if best else ""])
+        best, plain, tuned = best_of(peers), ours.get(GCOMP), ours.get(TUNED)
+        rows.append([workload.title, precision, milliseconds(plain), milliseconds(tuned), best.name if best else "", milliseconds(best),
+                     ratio(plain, best), ratio(tuned, best), number(least_ms(raw, workload.name, precision)),
+                     gib(plain.allocated) if plain and plain.turns else "", best.memory() if best else ""])
     note = "At best: every launch of gcomp's plan at the rates below, products at that of 8192 x 8192 x 8192, all else at the copy rate."
     return ["## gcomp beside the best peer", "", note, ""] + table(
-        ["workload", "precision", "gcomp ms (best turn)", "best peer", "its ms (best turn)", "gcomp / peer", "gcomp's plan at best, ms", "gcomp GiB", "peer GiB, allocated / reserved"], rows)
+        ["workload", "precision", "gcomp ms (best turn)", "with --tune", "best peer", "its ms (best turn)", "gcomp / peer",
+         "with --tune / peer", "gcomp's plan at best, ms", "gcomp GiB", "peer GiB, allocated / reserved"], rows)
 
 
 def everyone(raw):
     rows = []
     for workload, precision, ours, peers in figures_of(raw):
-        for f in ([ours] if ours else []) + peers:
+        for f in [*ours.values(), *peers]:
             seconds = " / ".join(f"{s:.1f}" for s in f.first) if f.turns else ""
             rows.append([workload.name, precision, f.name, number(f.median) if f.turns else "", number(f.least) if f.turns else "",
                          f.memory() if f.turns else "", seconds, (f.error or "").replace("|", "/")])
@@ -94,25 +105,26 @@ def everyone(raw):
 def kernels(raw):
     copy = raw.get("rates", {}).get("copy", {}).get("per_second")
     rows, products = [], []
-    for name, precisions in raw.get("profiles", {}).items():
-        for precision, steps in precisions.items():
-            total = sum(step["us"] for step in steps) or 1
-            shown = len(steps) if WORKLOADS[name].kernel else KERNELS_SHOWN
-            for step in steps[:shown]:
-                share, microseconds = f"{100 * step['us'] / total:.1f} %", f"{step['us']:.1f}"
-                if step["us"] <= 0:
-                    continue
-                if step["product"]:
-                    products.append([name, precision, step["what"], step["origin"], microseconds, share,
-                                     f"{step['flops'] / step['us'] / 1e6:.2f}"])
-                else:
-                    rate = step["bytes"] / step["us"] * 1e6
-                    of_copy = f"{100 * rate / copy:.0f} %" if copy and step["bytes"] > SMALL else ""
-                    rows.append([name, precision, step["what"], step["origin"], microseconds, share, f"{step['bytes'] / 2**20:.1f}",
-                                 f"{rate / 1e9:.0f}", of_copy])
+    found = [(name, precision, who, steps) for name, precisions in raw.get("profiles", {}).items()
+             for precision, profiles in precisions.items() for who, steps in profiles.items()]
+    for name, precision, who, steps in found:
+        total = sum(step["us"] for step in steps) or 1
+        shown = len(steps) if WORKLOADS[name].kernel else KERNELS_SHOWN
+        for step in steps[:shown]:
+            share, microseconds = f"{100 * step['us'] / total:.1f} %", f"{step['us']:.1f}"
+            if step["us"] <= 0:
+                continue
+            if step["product"]:
+                products.append([name, precision, who, step["what"], step["origin"], microseconds, share,
+                                 f"{step['flops'] / step['us'] / 1e6:.2f}"])
+            else:
+                rate = step["bytes"] / step["us"] * 1e6
+                of_copy = f"{100 * rate / copy:.0f} %" if copy and step["bytes"] > SMALL else ""
+                rows.append([name, precision, who, step["what"], step["origin"], microseconds, share, f"{step['bytes'] / 2**20:.1f}",
+                             f"{rate / 1e9:.0f}", of_copy])
     lines = ["## gcomp's kernels", "", "Bytes that must move, counted from the graph: operands as far as they are read, each once, and results.", ""]
-    lines += table(["workload", "precision", "kernel", "node", "us", "of the step", "MiB", "GB/s", "of the copy rate"], rows)
-    return lines + ["## gcomp's products", ""] + table(["workload", "precision", "product", "node", "us", "of the step", "TFLOP/s"], products)
+    lines += table(["workload", "precision", "who", "kernel", "node", "us", "of the step", "MiB", "GB/s", "of the copy rate"], rows)
+    return lines + ["## gcomp's products", ""] + table(["workload", "precision", "who", "product", "node", "us", "of the step", "TFLOP/s"], products)
 
 
 def rates(raw):

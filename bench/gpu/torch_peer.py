@@ -12,8 +12,9 @@ import time
 
 import torch
 
+from drawing import draw_batch
 from networks import initial_network, loss_of
-from workloads import PRECISIONS, WORKLOADS, draw_batch
+from workloads import PRECISIONS, WORKLOADS
 
 COMPARED_LOSSES = 3
 MODES = ("eager", "compile", "reduce-overhead", "max-autotune", "graph")

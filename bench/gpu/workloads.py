@@ -1,12 +1,12 @@
-"""What bench/gpu times: networks, batches, losses and optimizers, as plain data that every side reads. Needs numpy alone.
+"""What bench/gpu times: networks, batches, losses and optimizers, as plain data that every side reads.
 
 A training workload is timed as a whole step. A kernel workload is a step made so that one memory-bound kernel, or one product,
 takes nearly all of it; of gcomp the kernels' own times count there. Weights and batches come from seeds, the same everywhere.
 """
 import dataclasses
-import zlib
-
-import numpy as np
+import json
+import pathlib
+import sys
 
 PRECISIONS = ("f32", "tf32", "bf16")
 GCOMP_PRECISIONS = {"f32": [], "tf32": ["--tf32"], "bf16": ["--precision", "bf16"]}  # options of gcomp
@@ -84,26 +84,9 @@ WORKLOADS = {w.name: w for w in (
 )}
 
 
-def generator(name):
-    return np.random.Generator(np.random.Philox(key=zlib.crc32(name.encode())))
-
-
-def draw_weight(name, shape, role):
-    """Initial values by the parameter's name: norm scales and running variances 1, running means 0, all else N(0, 0.02)."""
-    if role != "normal":
-        return np.full(shape, {"ones": 1, "zeros": 0}[role], np.float32)
-    return generator(name).standard_normal(shape, np.float32) * np.float32(0.02)
-
-
-def draw(name, shape, how):
-    if how == "normal":
-        return generator(name).standard_normal(shape, np.float32)
-    return generator(name).integers(0, how, shape, np.int64)
-
-
-def draw_batch(workload, size, batch=None):
-    """(inputs by name, label) of one batch."""
-    settings, batch = workload.size(size).settings, batch or workload.size(size).batch
-    inputs = {name: draw(f"{workload.name}/{name}", (batch, *row), how) for name, (row, how) in workload.inputs(settings).items()}
-    row, how = workload.label(settings)
-    return inputs, draw(f"{workload.name}/label", (batch, *row), how)
+def read_record(folder, name):
+    """What make_models.py wrote beside the model."""
+    path = pathlib.Path(folder) / f"{name}.json"
+    if not path.exists():
+        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: no {path}; make_models.py writes it, on a machine with PyTorch and onnx")
+    return json.loads(path.read_text())
