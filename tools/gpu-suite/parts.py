@@ -9,9 +9,14 @@ TESTS_OF_A_SHARD = 16  # at most, in `parity`
 # They build models in C++ and train them on the CPU beside.
 NEED_A_COMPILER = ("Evaluation", "LossScale", "PendingSteps")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
-SANITIZED = ("*Patterns*",)
+# (filter of test_device, tests of a shard): every path of the emitter, attention, what follows products, convolutions.
+SANITIZED = (("DeviceGraphs.Patterns", 1), ("DeviceGraphs.Attention", 1), ("*Epilogues.*", 4), ("DeviceConvolutions.*", 1))
+# Generated products at a size that takes the large tiles, which no test of test_device does: with FMA, with TF32 and bf16 tensor cores.
+LARGE_PRODUCT, LARGE_PRODUCT_ROWS = "matmul", 1536
+LARGE_PRODUCT_PRECISIONS = {"f32": [], "tf32": ["--tf32"], "bf16": ["--precision", "bf16"]}
 SANITIZER_LIMIT = 540
 BENCH_LIMIT = 6 * 3600
+MODELS = "bench-gpu-models"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +24,7 @@ class Call:
     """What the parts of one call share."""
     payload: Payload
     environment: dict
+    python: str  # with numpy, for what draws weights
     gpu: str  # as nvidia-smi names it
     retry: bool
     bench_arguments: list  # of bench/gpu/compare.py
@@ -50,24 +56,42 @@ def parity(call):
 
 
 def sanitizer(call):
-    """The whole list of graphs under four tools would take hours: every path of the emitter and some random graphs."""
+    """The whole list of graphs under four tools would take hours. All that one tool looks at comes before the next tool."""
     missing = "" if shutil.which("compute-sanitizer", path=call.environment["PATH"]) else "compute-sanitizer is not installed"
+    binary, models = call.payload.program("test_device"), call.payload.folder / MODELS
+    pieces = [piece for filter_, most in SANITIZED for piece in in_suites(list_tests(binary, call.environment, filter_), most)]
     found = []
-    for filter_ in SANITIZED:
-        for tool in SANITIZERS:
-            command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", "--target-processes", "all",
-                       call.payload.program("test_device"), f"--gtest_filter={filter_}"]
-            found.append(Shard("sanitizer", f"{tool} {filter_}", command, SANITIZER_LIMIT, is_gtest=True, left_out=missing))
+    for tool in SANITIZERS:
+        under = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", "--target-processes", "all"]
+        found += [Shard("sanitizer", f"{tool} {name}", [*under, binary, f"--gtest_filter={filter_}"], SANITIZER_LIMIT, is_gtest=True,
+                        left_out=missing) for name, filter_ in pieces]
+        for precision, options in LARGE_PRODUCT_PRECISIONS.items():
+            bench = [call.payload.program("gcomp"), "bench", models / f"{LARGE_PRODUCT}.onnx", "--data", models / f"{LARGE_PRODUCT}.npz",
+                     "--loss", "mse", "--optimizer", "sgd", "--batch", LARGE_PRODUCT_ROWS, "--steps", 1, "--warmup", 0, "--device", "cuda",
+                     "--no-cublaslt", *options]
+            found.append(Shard("sanitizer", f"{tool} large product {precision}", [*filled(call, LARGE_PRODUCT), *under, *bench],
+                               SANITIZER_LIMIT, left_out=missing or models_missing(call)))
     return found
+
+
+def models_missing(call):
+    packed = (call.payload.folder / MODELS).is_dir()
+    return "" if packed else "the models were not packed: bench/gpu/make_models.py build/bench-gpu-models, then pack"
+
+
+def filled(call, network):
+    """The beginning of a command that first draws the weights and the batch of `network`, where they are not there yet."""
+    script = '"$0" "$1" "$2" "$3" && shift 3 && exec "$@"'
+    return ["sh", "-c", script, call.python, call.payload.folder / "bench" / "gpu" / "fill_weights.py", call.payload.folder / MODELS, network]
 
 
 def bench(call):
     """Figures of different devices never meet in one table."""
-    models, gpu = call.payload.folder / "bench-gpu-models", file_name(call.gpu.split(",")[0])
-    missing = "" if models.is_dir() else "the models were not packed: bench/gpu/make_models.py build/bench-gpu-models, then pack"
+    gpu = file_name(call.gpu.split(",")[0])
     command = [call.payload.folder / "bench" / "gpu" / "run", "--out", call.payload.results / "bench" / gpu, *call.bench_arguments]
     return [Shard("bench", " ".join([gpu, *call.bench_arguments]), command + (["--retry"] if call.retry else []), BENCH_LIMIT,
-                  paces_itself=True, environment={"GCOMP": str(call.payload.program("gcomp")), "MODELS": str(models)}, left_out=missing)]
+                  paces_itself=True, left_out=models_missing(call),
+                  environment={"GCOMP": str(call.payload.program("gcomp")), "MODELS": str(call.payload.folder / MODELS)})]
 
 
 PARTS = {"doctor": doctor, "tests": tests, "parity": parity, "sanitizer": sanitizer, "bench": bench}

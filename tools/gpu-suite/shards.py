@@ -87,8 +87,8 @@ def tests_of(listing):
     return found
 
 
-def list_tests(binary, environment):
-    done = processes.run([str(binary), "--gtest_list_tests"], LISTING_LIMIT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+def list_tests(binary, environment, filter_="*"):
+    done = processes.run([str(binary), "--gtest_list_tests", f"--gtest_filter={filter_}"], LISTING_LIMIT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          env=environment)
     if done.returncode != 0:
         raise RuntimeError(f"{binary.name} --gtest_list_tests ended with {done.returncode}: {done.errors.strip()[-300:]}")

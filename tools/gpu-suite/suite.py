@@ -80,7 +80,7 @@ def main():
     payload = Payload(HERE / "payload.tar.xz", options.work)
     if options.resume:
         unpack_archive(options.resume, payload.results)
-    call = Call(payload, payload.environment(), name_of_gpu(), options.retry, options.bench)
+    call = Call(payload, payload.environment(), sys.executable, name_of_gpu(), options.retry, options.bench)
     results = Results(payload.results, options.out, payload.identity, call.gpu)
     results.begin(" ".join(["run", *sys.argv[1:]]))
     for part in options.parts:
