@@ -3,15 +3,14 @@
     python compare.py --gcomp PATH --models FOLDER --out FOLDER [--rounds 2] [--steps 50] [--minutes 0] [WORKLOAD...]
 
 Each turn is a process of its own, so that nobody holds memory while another runs. The first losses of every contender must be
-finite and agree with those of PyTorch eager in float32 (three losses to 1e-3; the first to 2e-2 where products are rounded), taken
-once for each workload, else its times are dropped and the table says why. OUT/raw.json is written after every turn; a run that is
+finite and agree with those of PyTorch eager in float32, taken once for each workload, and gcomp's gradient norms in bf16 too
+(agreement.py says how far), else its times are dropped and the table says why. OUT/raw.json is written after every turn; a run that is
 started again with the same OUT goes on where it ended, by --minutes or by SIGTERM. The exit status is 1 where gcomp has no figure or
 one that was refused, 75 where something is left to do.
 """
 import argparse
 import importlib.util
 import json
-import math
 import os
 import pathlib
 import shutil
@@ -21,14 +20,12 @@ import time
 
 import processes
 import report
-from contenders import COMPARED_LOSSES, HERE, STEP_MODES, contenders_of, gcomp_command, gcomp_environment, reference_of
+from agreement import disagreement, straying
+from contenders import HERE, STEP_MODES, TUNING, contenders_of, gcomp_command, gcomp_environment, gcomp_steps, reference_of
 from fill_weights import fill
-from report import TUNED
 from turns import OutOfTime, Turn
 from workloads import PRECISIONS, WORKLOADS, read_record
 
-# (losses that must agree, relative tolerance): where products are rounded, updates may part soon.
-AGREEMENT = {"f32": (COMPARED_LOSSES, 1e-3), "tf32": (1, 2e-2), "bf16": (1, 2e-2)}
 UNFINISHED = 75  # exit status
 
 
@@ -63,23 +60,12 @@ def parse_options():
     return options
 
 
-def disagreement(losses, reference, precision):
-    """Why these first losses are not those of the reference, or None."""
-    if not all(map(math.isfinite, losses)):
-        return f"losses {losses}"
-    count, tolerance = AGREEMENT[precision]
-    for step, (a, b) in enumerate(zip(losses[:count], reference), 1):
-        if not math.isclose(a, b, rel_tol=tolerance):
-            return f"the loss of step {step} is {a:.6g}, PyTorch's in float32 {b:.6g}"
-    return None
-
-
 class Comparison:
     def __init__(self, options, size):
         self.options, self.begin = options, time.monotonic()
         self.run = Turn(options.out / "log.txt", options.limit, options.minutes)
         self.path = options.out / "raw.json"
-        self.raw = json.loads(self.path.read_text()) if self.path.exists() else {"workloads": {}, "references": {}, "commands": []}
+        self.raw = json.loads(self.path.read_text()) if self.path.exists() else {"workloads": {}, "references": {}, "first_steps": {}, "commands": []}
         if self.raw.get("size", size) != size:
             sys.exit(f"compare.py: {self.path} holds figures of size {self.raw['size']}, these models are {size}; take another --out")
         self.raw["commands"].append(" ".join(sys.argv))
@@ -114,24 +100,45 @@ class Comparison:
         self.run.check_time()
         fill(self.options.models, workload.name)
 
-    def reference(self, workload):
-        if workload.name in self.raw["references"]:
-            return
-        found = reference_of(self.options, workload).turn(self.run)
-        if "error" in found:
-            self.say(f"{workload.name}: no reference: {found['error']}")
-        else:
-            self.raw["references"][workload.name] = found
+    def reference(self, workload, precision):
+        """Of PyTorch eager: first losses and gradient norms, or None. Computed once."""
+        found = self.raw["references"].setdefault(workload.name, {})
+        if precision not in found:
+            taken = reference_of(self.options, workload, precision).turn(self.run)
+            if "error" in taken:
+                self.say(f"{workload.name} {precision}: no reference: {taken['error']}")
+                return None
+            found[precision] = {"losses": taken["losses"], "norms": taken["norms"]}
             self.save()
+        return found[precision]
+
+    def straying(self, workload, precision, contender):
+        """Why gcomp's first steps in bf16 are too far from float32, or None."""
+        if contender.kind != "gcomp" or precision != "bf16":
+            return None
+        exact, rounded = self.reference(workload, "f32"), self.reference(workload, precision)
+        if not exact or not rounded:
+            return None
+        taken = self.raw["first_steps"].setdefault(workload.name, {})
+        refused = "error" in self.raw["workloads"].get(workload.name, {}).get(precision, {}).get(contender.name, {})
+        if contender.name not in taken or refused:
+            found = self.run(gcomp_steps(self.options, workload, precision, TUNING[contender.name]), gcomp_environment(self.options))
+            if "error" in found:
+                return found["error"]
+            taken[contender.name] = found
+            self.save()
+        found = taken[contender.name]
+        return (straying("losses", found["losses"], rounded["losses"], exact["losses"]) or
+                straying("gradient norms", found["norms"], rounded["norms"], exact["norms"]))
 
     def take_turn(self, workload, precision, contender):
         self.fill(workload)
-        figures = contender.turn(self.run)
+        reference, why = self.reference(workload, "f32"), self.straying(workload, precision, contender)
+        figures = {"error": why} if why else contender.turn(self.run)
         entry = self.raw["workloads"].setdefault(workload.name, {}).setdefault(precision, {}).setdefault(
             contender.name, {"kind": contender.kind, "turns": []})
         entry.pop("error", None)
         if "error" not in figures:
-            reference = self.raw["references"].get(workload.name)
             why = disagreement(figures["losses"], reference["losses"], precision) if reference else None
             figures = {"error": why} if why else figures | {"compared": reference is not None}
         entry.update(figures) if "error" in figures else entry["turns"].append(figures)
@@ -149,7 +156,7 @@ class Comparison:
             profiles[contender.name] = turns[0]["profile"]
         else:
             self.fill(workload)
-            extra = ["--steps", 5, "--warmup", 2, "--profile"] + (["--tune"] if contender.name == TUNED else [])
+            extra = ["--json", "--steps", 5, "--warmup", 2, "--profile", *TUNING[contender.name]]
             found = self.run(gcomp_command(self.options, workload, precision, extra), gcomp_environment(self.options))
             if "error" not in found:
                 profiles[contender.name] = found["profile"]
@@ -159,8 +166,6 @@ class Comparison:
         wanted = [p for p in PRECISIONS if p in self.options.precisions.split(",") and p in workload.precisions]
         turns = [(precision, contender, number) for number in range(self.options.rounds) for precision in wanted
                  for contender in contenders_of(self.options, workload, precision)]
-        if any(self.wants(workload, *turn) for turn in turns):
-            self.reference(workload)
         for precision, contender, number in turns:
             if self.wants(workload, precision, contender, number):
                 self.take_turn(workload, precision, contender)

@@ -5,10 +5,10 @@ import statistics
 import sys
 
 from report import GCOMP, TUNED
-from workloads import GCOMP_PRECISIONS, read_record
+from workloads import COMPARED_LOSSES, GCOMP_PRECISIONS, read_record
 
+TUNING = {GCOMP: [], TUNED: ["--tune"]}
 HERE = pathlib.Path(__file__).resolve().parent
-COMPARED_LOSSES = 3
 STEP_MODES = ("eager", "compile", "reduce-overhead", "max-autotune", "graph")
 KERNEL_MODES = ("eager", "compile", "max-autotune")
 
@@ -38,11 +38,11 @@ def from_gcomp(found):
     return figures
 
 
-def gcomp_command(options, workload, precision, extra):
+def gcomp_command(options, workload, precision, extra, command="bench"):
     size, how = read_record(options.models, workload.name)["size"], workload.optimizer
-    command = [options.gcomp, "bench", options.models / f"{workload.name}.onnx", "--data", options.models / f"{workload.name}.npz",
+    command = [options.gcomp, command, options.models / f"{workload.name}.onnx", "--data", options.models / f"{workload.name}.npz",
                "--loss", workload.loss, "--optimizer", how["name"], "--batch", workload.size(size).batch, "--device",
-               options.gcomp_device, "--json", *GCOMP_PRECISIONS[precision], *extra]
+               options.gcomp_device, *GCOMP_PRECISIONS[precision], *extra]
     for key, value in how.items():
         if key != "name":
             command += ["--" + key.replace("_", "-"), value]
@@ -62,9 +62,15 @@ def torch_peer(options, workload, name, precision="f32", mode="eager", layout="n
     return Contender(name, [*command, *more], "torch")
 
 
-def reference_of(options, workload):
-    """Whose first losses the others are held to."""
-    return torch_peer(options, workload, "reference", steps=1, more=["--warmup", 0])
+def reference_of(options, workload, precision):
+    """Whose first losses and gradient norms the others are held to."""
+    return torch_peer(options, workload, "reference", precision, steps=1, more=["--warmup", 0, "--norms"])
+
+
+def gcomp_steps(options, workload, precision, extra):
+    """A command that prints gcomp's first losses and gradient norms."""
+    train = gcomp_command(options, workload, precision, ["--steps", COMPARED_LOSSES, *extra], "train")
+    return [sys.executable, HERE / "gcomp_steps.py", *train]
 
 
 def has_products(workload):
@@ -83,9 +89,9 @@ def contenders_of(options, workload, precision):
             name = f"PyTorch {mode}" + (f", {layout}" if layout != "nchw" else "")
             found.append(torch_peer(options, workload, name, precision, mode, layout))
     extra = ["--steps", options.steps] + (["--profile"] if workload.kernel else [])
-    ours = [(GCOMP, []), (TUNED, ["--tune"])] if has_products(workload) and options.gcomp_device == "cuda" else [(GCOMP, [])]
-    found[:0] = [Contender(name, gcomp_command(options, workload, precision, extra + how), "gcomp", gcomp_environment(options))
-                 for name, how in ours]
+    ours = TUNING if has_products(workload) and options.gcomp_device == "cuda" else [GCOMP]
+    found[:0] = [Contender(name, gcomp_command(options, workload, precision, ["--json", *extra, *TUNING[name]]), "gcomp",
+                           gcomp_environment(options)) for name in ours]
     if options.has_jax:
         command = [options.jax_python, HERE / "jax_peer.py", workload.name, "--size", read_record(options.models, workload.name)["size"],
                    "--precision", precision, "--device", options.device, "--steps", options.steps, "--models", options.models]

@@ -13,9 +13,8 @@ import time
 import numpy as np
 
 from drawing import draw_batch, draw_weight
-from workloads import PRECISIONS, WORKLOADS
+from workloads import COMPARED_LOSSES, PRECISIONS, WORKLOADS
 
-COMPARED_LOSSES = 3
 
 
 def adam_update(jnp, settings, count, weight, gradient, first, second):

@@ -4,6 +4,7 @@ import pathlib
 import statistics
 import sys
 
+from agreement import distance
 from workloads import WORKLOADS
 
 GCOMP, TUNED = "gcomp", "gcomp --tune"  # the contenders of kind "gcomp"
@@ -98,8 +99,18 @@ def everyone(raw):
             seconds = " / ".join(f"{s:.1f}" for s in f.first) if f.turns else ""
             rows.append([workload.name, precision, f.name, number(f.median) if f.turns else "", number(f.least) if f.turns else "",
                          f.memory() if f.turns else "", seconds, (f.error or "").replace("|", "/")])
-    return ["## Everyone", "", "Seconds to the first steps, turn by turn: the first turn compiles, later ones find caches.", ""] + table(
+    return ["## Everyone", "", "Seconds to the first steps, turn by turn: the first turn compiles, later ones find caches. Those of the peers hold\nthe ten compared steps.", ""] + table(
         ["workload", "precision", "who", "median ms", "best turn ms", "GiB", "seconds to first steps", "why not"], rows)
+
+
+def first_steps(raw):
+    rows = []
+    for name, found in raw.get("first_steps", {}).items():
+        exact, rounded = (raw["references"][name][precision] for precision in ("f32", "bf16"))
+        for who, steps in [("PyTorch eager", rounded), *found.items()]:
+            rows.append([name, who] + [f"{100 * distance(steps[what], exact[what]):.3f} %" for what in ("losses", "norms")])
+    note = "The largest distance of ten steps from PyTorch eager in float32, of losses and of the norms of all gradients together."
+    return ["## First steps in bf16", "", note, ""] + table(["workload", "who", "losses", "gradient norms"], rows) if rows else []
 
 
 def kernels(raw):
@@ -159,7 +170,7 @@ def heading(raw):
 
 
 def markdown(raw):
-    return "\n".join(heading(raw) + summary(raw) + everyone(raw) + kernels(raw) + rates(raw))
+    return "\n".join(heading(raw) + summary(raw) + everyone(raw) + first_steps(raw) + kernels(raw) + rates(raw))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """One way in which PyTorch runs one workload, timed in a process of its own: loss, backward and optimizer, the batch resident.
 
     python torch_peer.py WORKLOAD [--size full|smoke] [--mode eager|compile|...] [--precision f32|tf32|bf16]
-                         [--layout nchw|channels_last] [--device cuda|cpu] [--steps 50] [--warmup 10]
+                         [--layout nchw|channels_last] [--device cuda|cpu] [--steps 50] [--warmup 10] [--norms]
 
-Prints one line of JSON: first losses, milliseconds of every timed step, seconds to the end of the first step, peak bytes.
+Prints one line of JSON: first losses, with --norms (not for graph) those of all gradients together, milliseconds of every timed step, seconds to the end of the first step, peak bytes.
 """
 import argparse
 import contextlib
@@ -14,9 +14,8 @@ import torch
 
 from drawing import draw_batch
 from networks import initial_network, loss_of
-from workloads import PRECISIONS, WORKLOADS
+from workloads import COMPARED_LOSSES, PRECISIONS, WORKLOADS
 
-COMPARED_LOSSES = 3
 MODES = ("eager", "compile", "reduce-overhead", "max-autotune", "graph")
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
@@ -54,7 +53,8 @@ class Step:
 
         compiled = {"eager": lambda f: f, "compile": torch.compile, "graph": torch.compile}
         self.forward = compiled.get(options.mode, lambda f: torch.compile(f, mode=options.mode))(forward)
-        self.run = self.plain
+        self.run, self.norms = self.plain, []
+        self.wants_norms = options.norms
         if options.mode == "graph":
             self.capture()
 
@@ -63,6 +63,9 @@ class Step:
         loss = self.forward(*self.inputs)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        if self.wants_norms:
+            gradients = [p.grad for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
+            self.norms.append(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients])).item())
         self.optimizer.step()
         return loss
 
@@ -124,6 +127,7 @@ def measure(options):
     step = Step(options)
     losses = step.first_losses()
     first = time.perf_counter() - start
+    step.wants_norms = False
     for _ in range(options.warmup):
         step.run()
     if gpu:
@@ -132,6 +136,8 @@ def measure(options):
         torch.cuda.reset_peak_memory_stats()
     report = {"losses": losses, "first_steps_seconds": first, "times_ms": times_ms(step.run, options.steps, options.device),
               "version": f"PyTorch {torch.__version__}"}
+    if step.norms:
+        report["norms"] = step.norms
     if gpu:
         report |= {"allocated_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved(),
                    "device": torch.cuda.get_device_name()}
@@ -148,6 +154,7 @@ def parse_options():
     options.add_argument("--device", default="cuda")
     options.add_argument("--steps", type=int, default=50)
     options.add_argument("--warmup", type=int, default=10)
+    options.add_argument("--norms", action="store_true")
     return options.parse_args()
 
 

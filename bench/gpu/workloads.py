@@ -9,6 +9,7 @@ import pathlib
 import sys
 
 PRECISIONS = ("f32", "tf32", "bf16")
+COMPARED_LOSSES = 10
 GCOMP_PRECISIONS = {"f32": [], "tf32": ["--tf32"], "bf16": ["--precision", "bf16"]}  # options of gcomp
 
 

@@ -20,7 +20,7 @@ from payload import Payload
 from results import LISTING, Results, unpack_archive
 
 HERE = pathlib.Path(__file__).resolve().parent
-LEAST = 5  # seconds that a shard is worth being started for
+LEAST = 3  # seconds that a shard is worth being started for
 RESERVE = 25  # seconds of the call kept for ending the last shard and writing
 
 
