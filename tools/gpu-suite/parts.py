@@ -15,6 +15,8 @@ SANITIZED = (("DeviceGraphs.Patterns", 1), ("DeviceGraphs.Attention", 1), ("*Epi
 LARGE_PRODUCT, LARGE_PRODUCT_ROWS = "matmul", 1536
 LARGE_PRODUCT_PRECISIONS = {"f32": [], "tf32": ["--tf32"], "bf16": ["--precision", "bf16"]}
 SANITIZER_LIMIT = 540
+PROFILED = (("gpt2", "bf16"), ("resnet50", "bf16"))
+NCU_LIMIT = 480
 BENCH_LIMIT = 6 * 3600
 MODELS = "bench-gpu-models"
 
@@ -94,4 +96,16 @@ def bench(call):
                   environment={"GCOMP": str(call.payload.program("gcomp")), "MODELS": str(call.payload.folder / MODELS)})]
 
 
-PARTS = {"doctor": doctor, "tests": tests, "parity": parity, "sanitizer": sanitizer, "bench": bench}
+def ncu(call):
+    missing = "" if shutil.which("ncu", path=call.environment["PATH"]) else "ncu is not installed"
+    script, models = call.payload.folder / "bench" / "gpu" / "ncu.py", call.payload.folder / MODELS
+    found = []
+    for network, precision in PROFILED:
+        command = [call.python, script, network, "--precision", precision, "--gcomp", call.payload.program("gcomp"), "--models", models,
+                   "--out", call.payload.results / "ncu"]
+        found.append(Shard("ncu", f"{network} {precision}", [*filled(call, network), *command], NCU_LIMIT,
+                           left_out=missing or models_missing(call)))
+    return found
+
+
+PARTS = {"doctor": doctor, "tests": tests, "parity": parity, "sanitizer": sanitizer, "bench": bench, "ncu": ncu}
