@@ -35,8 +35,6 @@ class Results:
         out.mkdir(parents=True, exist_ok=True)
         self.path = folder / "record.json"
         self.record = json.loads(self.path.read_text()) if self.path.exists() else {"version": identity, "calls": [], "planned": {}, "shards": {}}
-        if self.record["version"] != identity:
-            raise SystemExit(f"gpu-suite: {self.path} is of gcomp {self.record['version']}, this is {identity}")
 
     def save_now_and_then(self):
         """For a long shard that writes results of its own: a kill takes the seconds since the last time at most."""
@@ -113,16 +111,17 @@ class Results:
         return lines
 
 
-def unpack_archive(archive, folder):
+def unpack_archive(archive, folder, identity):
     """The results of a call on another machine, to go on from; those that are there already stay."""
     if (folder / "record.json").exists():
         return
-    folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive) as tar:
-        for member in tar.getmembers():
-            path = pathlib.PurePosixPath(member.name)
-            if not member.isfile() or ".." in path.parts or path.parts[:1] != ("results",):
-                continue
-            target = folder.joinpath(*path.parts[1:])
+        version = json.load(tar.extractfile("results/record.json"))["version"]
+        if version != identity:
+            raise SystemExit(f"gpu-suite: {archive} is of gcomp {version}, this is {identity}")
+        # The record comes last: without it the next call unpacks everything again.
+        members = [member for member in tar.getmembers() if member.isfile() and ".." not in pathlib.PurePosixPath(member.name).parts]
+        for member in sorted(members, key=lambda member: member.name == "results/record.json"):
+            target = folder / pathlib.PurePosixPath(member.name).relative_to("results")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(tar.extractfile(member).read())

@@ -35,7 +35,7 @@ def parse_options():
     own, bench = sys.argv[1:], []
     if "--" in own:
         own, bench = own[:own.index("--")], own[own.index("--") + 1:]
-    options = options.parse_args(own)
+    options = options.parse_intermixed_args(own)
     options.bench = bench
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
@@ -79,7 +79,7 @@ def main():
     deadline = begin + 60 * options.minutes - RESERVE if options.minutes > 0 else float("inf")
     payload = Payload(HERE / "payload.tar.xz", options.work)
     if options.resume:
-        unpack_archive(options.resume, payload.results)
+        unpack_archive(options.resume, payload.results, payload.identity)
     call = Call(payload, payload.environment(), sys.executable, name_of_gpu(), options.retry, options.bench)
     results = Results(payload.results, options.out, payload.identity, call.gpu)
     results.begin(" ".join(["run", *sys.argv[1:]]))
