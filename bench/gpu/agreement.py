@@ -1,9 +1,10 @@
 """Whether the first steps of a contender are those of PyTorch eager in float32.
 
-Everyone is held to first losses within a tolerance. gcomp's bf16 is held to ten losses and ten norms of all gradients together, by a
-measure that comes from PyTorch: up to each step its distance to float32 may be TIMES that which PyTorch's own bf16 has reached by
-then, or one rounding to bf16. Both round the same products in another order, so that neither is nearer to float32 by design; a factor
-of two is the play between two draws of the same error. Peers are not held to that: one that was dropped wrongly would flatter gcomp.
+Everyone is held to first losses within a tolerance. gcomp's bf16 is held to ten losses and ten norms of all gradients together, by
+a measure that comes from PyTorch: up to each step its distance to float32 may be TIMES that which PyTorch's own bf16 has reached by
+then, or one rounding to bf16. Both round the same products in another order, so that neither is nearer to float32 by design; a
+factor of two is the play between two draws of the same error. Peers are not held to that: one that was dropped wrongly would
+flatter gcomp.
 """
 import math
 

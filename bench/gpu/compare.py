@@ -65,7 +65,8 @@ class Comparison:
         self.options, self.begin = options, time.monotonic()
         self.run = Turn(options.out / "log.txt", options.limit, options.minutes)
         self.path = options.out / "raw.json"
-        self.raw = json.loads(self.path.read_text()) if self.path.exists() else {"workloads": {}, "references": {}, "first_steps": {}, "commands": []}
+        nothing = {"workloads": {}, "references": {}, "first_steps": {}, "commands": []}
+        self.raw = json.loads(self.path.read_text()) if self.path.exists() else nothing
         if self.raw.get("size", size) != size:
             sys.exit(f"compare.py: {self.path} holds figures of size {self.raw['size']}, these models are {size}; take another --out")
         self.raw["commands"].append(" ".join(sys.argv))
@@ -122,7 +123,8 @@ class Comparison:
         taken = self.raw["first_steps"].setdefault(workload.name, {})
         refused = "error" in self.raw["workloads"].get(workload.name, {}).get(precision, {}).get(contender.name, {})
         if contender.name not in taken or refused:
-            found = self.run(gcomp_steps(self.options, workload, precision, TUNING[contender.name]), gcomp_environment(self.options))
+            command = gcomp_steps(self.options, workload, precision, TUNING[contender.name])
+            found = self.run(command, gcomp_environment(self.options))
             if "error" in found:
                 return found["error"]
             taken[contender.name] = found

@@ -58,7 +58,8 @@ def gcomp_environment(options):
 
 def torch_peer(options, workload, name, precision="f32", mode="eager", layout="nchw", steps=None, more=()):
     command = [sys.executable, HERE / "torch_peer.py", workload.name, "--size", read_record(options.models, workload.name)["size"],
-               "--precision", precision, "--device", options.device, "--steps", steps or options.steps, "--mode", mode, "--layout", layout]
+               "--precision", precision, "--device", options.device, "--steps", steps or options.steps,
+               "--mode", mode, "--layout", layout]
     return Contender(name, [*command, *more], "torch")
 
 
@@ -93,7 +94,8 @@ def contenders_of(options, workload, precision):
     found[:0] = [Contender(name, gcomp_command(options, workload, precision, ["--json", *extra, *TUNING[name]]), "gcomp",
                            gcomp_environment(options)) for name in ours]
     if options.has_jax:
-        command = [options.jax_python, HERE / "jax_peer.py", workload.name, "--size", read_record(options.models, workload.name)["size"],
-                   "--precision", precision, "--device", options.device, "--steps", options.steps, "--models", options.models]
+        size = read_record(options.models, workload.name)["size"]
+        command = [options.jax_python, HERE / "jax_peer.py", workload.name, "--size", size, "--precision", precision,
+                   "--device", options.device, "--steps", options.steps, "--models", options.models]
         found.append(Contender("JAX jit", command, "jax"))
     return found

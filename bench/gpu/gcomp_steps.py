@@ -12,7 +12,8 @@ NO_CLIP = "1e30"
 def main():
     with tempfile.TemporaryDirectory() as folder:
         metrics = pathlib.Path(folder) / "metrics.jsonl"
-        command = [*sys.argv[1:], "--no-shuffle", "--clip-norm", NO_CLIP, "--metrics", metrics, "--out", pathlib.Path(folder) / "trained.gcx"]
+        command = [*sys.argv[1:], "--no-shuffle", "--clip-norm", NO_CLIP, "--metrics", metrics,
+                   "--out", pathlib.Path(folder) / "trained.gcx"]
         done = subprocess.run([str(part) for part in command], stdout=sys.stderr)
         if done.returncode != 0:
             sys.exit(done.returncode)

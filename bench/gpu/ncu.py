@@ -2,7 +2,8 @@
 
     python ncu.py --gcomp PATH --models FOLDER --out FOLDER [--precision bf16] [--kernels 4] WORKLOAD
 
-Prints ncu's tables, and leaves OUT/WORKLOAD-PRECISION-KERNEL.ncu-rep. One launch of each kernel is profiled, by a process of its own.
+Prints ncu's tables, and leaves OUT/WORKLOAD-PRECISION-KERNEL.ncu-rep. A process profiles one launch
+of one kernel.
 """
 import argparse
 import json
@@ -33,7 +34,7 @@ def parse_options():
 
 
 def longest_kernels(steps, count):
-    """Names of generated kernels, by the time of all their launches together. Products have a line each, without a kernel's name."""
+    """Names of generated kernels, by the time of all their launches together. Products are told without a name."""
     times = {}
     for step in steps:
         if not step["product"] and GENERATED.fullmatch(step["what"]):

@@ -31,7 +31,8 @@ class Turn:
         except OSError as error:
             return {"error": f"{command[0]}: {error.strerror}"}
         with self.log.open("a") as log:
-            log.write(f"$ {' '.join(command)}\n{ended.errors}ended with {ended.returncode}{ended.cut and ', cut by a ' + ended.cut}\n\n")
+            cut = ended.cut and f", cut by a {ended.cut}"
+            log.write(f"$ {' '.join(command)}\n{ended.errors}ended with {ended.returncode}{cut}\n\n")
         if ended.cut == "signal" or (ended.cut == "limit" and left < self.limit):
             raise OutOfTime
         if ended.cut:

@@ -11,7 +11,7 @@ NEED_A_COMPILER = ("Evaluation", "LossScale", "PendingSteps")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # (filter of test_device, tests of a shard): every path of the emitter, attention, what follows products, convolutions.
 SANITIZED = (("DeviceGraphs.Patterns", 1), ("DeviceGraphs.Attention", 1), ("*Epilogues.*", 4), ("DeviceConvolutions.*", 1))
-# Generated products at a size that takes the large tiles, which no test of test_device does: with FMA, with TF32 and bf16 tensor cores.
+# Generated products at a size that takes the large tiles, which no test of test_device does: with FMA, with tensor cores.
 LARGE_PRODUCT, LARGE_PRODUCT_ROWS = "matmul", 1536
 LARGE_PRODUCT_PRECISIONS = {"f32": [], "tf32": ["--tf32"], "bf16": ["--precision", "bf16"]}
 SANITIZER_LIMIT = 540
@@ -45,7 +45,8 @@ def gtest(part, binary, name, filter_, **more):
 def tests(call):
     """A process for each test: what an error leaves of a CUDA context ends one of them."""
     binary = call.payload.program("test_device")
-    return [gtest("tests", binary, name, filter_, limit=540) for name, filter_ in in_suites(list_tests(binary, call.environment), 1)]
+    listing = list_tests(binary, call.environment)
+    return [gtest("tests", binary, name, filter_, limit=540) for name, filter_ in in_suites(listing, 1)]
 
 
 def parity(call):
@@ -65,12 +66,12 @@ def sanitizer(call):
     found = []
     for tool in SANITIZERS:
         under = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1", "--target-processes", "all"]
-        found += [Shard("sanitizer", f"{tool} {name}", [*under, binary, f"--gtest_filter={filter_}"], SANITIZER_LIMIT, is_gtest=True,
-                        left_out=missing) for name, filter_ in pieces]
+        found += [Shard("sanitizer", f"{tool} {name}", [*under, binary, f"--gtest_filter={filter_}"], SANITIZER_LIMIT,
+                        is_gtest=True, left_out=missing) for name, filter_ in pieces]
         for precision, options in LARGE_PRODUCT_PRECISIONS.items():
-            bench = [call.payload.program("gcomp"), "bench", models / f"{LARGE_PRODUCT}.onnx", "--data", models / f"{LARGE_PRODUCT}.npz",
-                     "--loss", "mse", "--optimizer", "sgd", "--batch", LARGE_PRODUCT_ROWS, "--steps", 1, "--warmup", 0, "--device", "cuda",
-                     "--no-cublaslt", *options]
+            bench = [call.payload.program("gcomp"), "bench", models / f"{LARGE_PRODUCT}.onnx", "--data",
+                     models / f"{LARGE_PRODUCT}.npz", "--loss", "mse", "--optimizer", "sgd", "--batch", LARGE_PRODUCT_ROWS,
+                     "--steps", 1, "--warmup", 0, "--device", "cuda", "--no-cublaslt", *options]
             found.append(Shard("sanitizer", f"{tool} large product {precision}", [*filled(call, LARGE_PRODUCT), *under, *bench],
                                SANITIZER_LIMIT, left_out=missing or models_missing(call)))
     return found
@@ -84,7 +85,8 @@ def models_missing(call):
 def filled(call, network):
     """The beginning of a command that first draws the weights and the batch of `network`, where they are not there yet."""
     script = '"$0" "$1" "$2" "$3" && shift 3 && exec "$@"'
-    return ["sh", "-c", script, call.python, call.payload.folder / "bench" / "gpu" / "fill_weights.py", call.payload.folder / MODELS, network]
+    filler = call.payload.folder / "bench" / "gpu" / "fill_weights.py"
+    return ["sh", "-c", script, call.python, filler, call.payload.folder / MODELS, network]
 
 
 def bench(call):
@@ -101,8 +103,8 @@ def ncu(call):
     script, models = call.payload.folder / "bench" / "gpu" / "ncu.py", call.payload.folder / MODELS
     found = []
     for network, precision in PROFILED:
-        command = [call.python, script, network, "--precision", precision, "--gcomp", call.payload.program("gcomp"), "--models", models,
-                   "--out", call.payload.results / "ncu"]
+        command = [call.python, script, network, "--precision", precision, "--gcomp", call.payload.program("gcomp"),
+                   "--models", models, "--out", call.payload.results / "ncu"]
         found.append(Shard("ncu", f"{network} {precision}", [*filled(call, network), *command], NCU_LIMIT,
                            left_out=missing or models_missing(call)))
     return found

@@ -15,8 +15,7 @@ LD_LIBRARY_PATH="{lib}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" exec "{real}" "$@
 
 
 def digest_of(archive):
-    with archive.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else hashlib.sha256(file.read()).hexdigest()
+    return hashlib.sha256(archive.read_bytes()).hexdigest()
 
 
 def wrap(folder, name):
@@ -49,7 +48,8 @@ class Payload:
     def environment(self):
         found = dict(os.environ)
         # where the toolkit's packages leave compute-sanitizer and ncu
-        found["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")])
+        toolkit = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
+        found["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), toolkit])
         found |= {"XDG_CACHE_HOME": str(self.work / "cache"), "GCOMP_SHARED_DIR": str(self.folder / "shared"),
                   "GCOMP_TEST_BINARY": str(self.program("gcomp"))}
         found.setdefault("GCOMP_CUDA_TESTS", "device")

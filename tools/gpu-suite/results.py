@@ -34,7 +34,8 @@ class Results:
         folder.mkdir(parents=True, exist_ok=True)
         out.mkdir(parents=True, exist_ok=True)
         self.path = folder / "record.json"
-        self.record = json.loads(self.path.read_text()) if self.path.exists() else {"version": identity, "calls": [], "planned": {}, "shards": {}}
+        nothing = {"version": identity, "calls": [], "planned": {}, "shards": {}}
+        self.record = json.loads(self.path.read_text()) if self.path.exists() else nothing
 
     def save_now_and_then(self):
         """For a long shard that writes results of its own: a kill takes the seconds since the last time at most."""
@@ -120,7 +121,7 @@ def unpack_archive(archive, folder, identity):
         if version != identity:
             raise SystemExit(f"gpu-suite: {archive} is of gcomp {version}, this is {identity}")
         # The record comes last: without it the next call unpacks everything again.
-        members = [member for member in tar.getmembers() if member.isfile() and ".." not in pathlib.PurePosixPath(member.name).parts]
+        members = [m for m in tar.getmembers() if m.isfile() and ".." not in pathlib.PurePosixPath(m.name).parts]
         for member in sorted(members, key=lambda member: member.name == "results/record.json"):
             target = folder / pathlib.PurePosixPath(member.name).relative_to("results")
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -69,7 +69,8 @@ def run(shard, results, environment, seconds_left, meanwhile=lambda: None):
     with log.open("w") as file:
         try:
             ended = processes.run([str(part) for part in shard.command + pace], limit + (GRACE if pace else 0), GRACE, meanwhile,
-                                  stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment | shard.environment)
+                                  stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                                  env=environment | shard.environment)
         except OSError as error:
             return {"status": "failed", "why": f"{shard.command[0]}: {error.strerror}", "seconds": 0, "log": str(shard.log)}
     return outcome(shard, ended, limit, log.read_text(errors="replace"))
@@ -88,8 +89,8 @@ def tests_of(listing):
 
 
 def list_tests(binary, environment, filter_="*"):
-    done = processes.run([str(binary), "--gtest_list_tests", f"--gtest_filter={filter_}"], LISTING_LIMIT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                         env=environment)
+    done = processes.run([str(binary), "--gtest_list_tests", f"--gtest_filter={filter_}"], LISTING_LIMIT, env=environment,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode != 0:
         raise RuntimeError(f"{binary.name} --gtest_list_tests ended with {done.returncode}: {done.errors.strip()[-300:]}")
     return tests_of(done.output)
@@ -100,5 +101,6 @@ def in_suites(listing, most):
     for suite, tests in listing:
         for begin in range(0, len(tests), most):
             piece = tests[begin:begin + most]
-            name = f"{suite}.{piece[0]}" if most == 1 else suite if len(tests) <= most else f"{suite} {begin + 1}-{begin + len(piece)}"
+            part = f" {begin + 1}-{begin + len(piece)}" if len(tests) > most else ""
+            name = f"{suite}.{piece[0]}" if most == 1 else suite + part
             yield name, ":".join(f"{suite}.{test}" for test in piece)

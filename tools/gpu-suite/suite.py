@@ -4,7 +4,7 @@ report, a record and every log) anew after each shard.
 The work folder keeps binaries, compiled kernels and the record: the same command again goes on where the last one ended, be it by
 --minutes, by a signal or by a kill. On another machine --resume takes the archive of the last call.
 
-What follows `--` goes to bench/gpu/compare.py, e.g. `run out bench --minutes 9 -- --precisions bf16 --modes compile --rounds 1 gpt2`.
+What follows `--` goes to bench/gpu/compare.py, e.g. `run out bench --minutes 9 -- --precisions bf16 --modes compile gpt2`.
 
 The exit status is the number of parts that failed, or 75 if none failed and something is left to do."""
 import argparse
@@ -28,7 +28,7 @@ def parse_options():
     options = argparse.ArgumentParser(prog="run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("out", nargs="?", type=pathlib.Path, default=pathlib.Path("gpu-report"), metavar="OUT")
     options.add_argument("parts", nargs="*", metavar="PART", help=f"of {' '.join(PARTS)}; default all, in this order")
-    options.add_argument("--work", type=pathlib.Path, default=pathlib.Path("gpu-work"), help="a folder that stays from call to call")
+    options.add_argument("--work", type=pathlib.Path, default=pathlib.Path("gpu-work"), help="stays from call to call")
     options.add_argument("--resume", type=pathlib.Path, metavar="ARCHIVE", help="results.tar.gz of a call on another machine")
     options.add_argument("--minutes", type=float, default=0, help="be done after so many; 0 for no end")
     options.add_argument("--retry", action="store_true", help="run again what failed")
