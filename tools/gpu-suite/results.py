@@ -1,4 +1,5 @@
 """What is known so far: a record of the shards, a report and an archive, all written anew after every shard."""
+import collections
 import json
 import os
 import pathlib
@@ -88,11 +89,17 @@ class Results:
         lines += [f"* {call['date']}: `{call['command']}` on {call['gpu']}" for call in self.record["calls"]]
         lines += ["", "| part | passed | failed | left out | unfinished | tests | of them skipped | seconds |", "|---" * 8 + "|"]
         lines += [self._row(part) for part in self.record["planned"]] + [""]
+        lines += [f"* {part}: {count} left out: {why}" for (part, why), count in self._left_out().items()] + [""]
         for part, keys in self.record["planned"].items():
             for key in keys:
-                if self.status(key) in ("failed", "left out") or part == "doctor":
+                if self.status(key) == "failed" or part == "doctor":
                     lines += self._about(part, key)
         return "\n".join(lines + [table.read_text() for table in sorted(self.folder.glob("bench/*/table.md"))]) + "\n"
+
+    def _left_out(self):
+        """How many shards, by part and reason."""
+        return collections.Counter((part, self.record["shards"][key]["why"]) for part, keys in self.record["planned"].items()
+                                   for key in keys if self.status(key) == "left out")
 
     def _row(self, part):
         found = [self.record["shards"].get(key, {}) for key in self.record["planned"][part]]
