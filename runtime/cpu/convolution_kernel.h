@@ -73,6 +73,7 @@ struct Convolution {
         from[i] =
             static_cast<const T*>(sources[i] == kPaddingOffset ? block.zeros : static_cast<const T*>(block.input) + sources[i]);
       const T* weight = weights;
+#pragma GCC unroll 4
       for (int64_t c = 0; c < block.channels; ++c, weight += kWidth) {
         Vector row[N];
 #pragma GCC unroll 8
@@ -95,9 +96,13 @@ struct Convolution {
   static void gradient_tile(const TapPosition* read, int64_t count, const T* input, const T* gradient, T* sums, bool add) {
     Vector sum[Rows][Vectors];
     clear<Rows, Vectors>(sum);
+    if (add)
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < Rows * kWidth; i += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(sums + i, 1);
+#pragma GCC unroll 2
     for (int64_t q = 0; q < count; ++q) {
-      const T* from = input + read[q].input * Rows;
-      const T* weight = gradient + read[q].gradient * kWidth;
+      const T* from = input + read[q].input;
+      const T* weight = gradient + read[q].gradient;
       Vector row[Vectors];
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);

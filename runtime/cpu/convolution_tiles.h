@@ -29,9 +29,9 @@ struct ConvolutionBlock {
   bool add = false;
 };
 
-/// A position that a tap reads: the row of the packed input, and that of the packed gradient.
+/// A position that a tap reads: where its row begins in the packed input, and in a panel of the packed gradient.
 struct TapPosition {
-  int64_t input = 0, gradient = 0;
+  int32_t input = 0, gradient = 0;
 };
 
 /// sums[c, t, o] (+)= sum over the positions of tap t of input[position, c] * gradient[position, o].

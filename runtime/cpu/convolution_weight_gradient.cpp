@@ -169,7 +169,7 @@ class BlockedWeightGradient final : public LibraryCall {
   std::int64_t gather(std::int64_t first, std::int64_t positions, const Scratch& scratch) const {
     gather_rows(grid_, shape_, source_, input_, first, positions, scratch.rows);
     for (std::int64_t p = 0; p < positions; ++p) {
-      scratch.read[p] = {p, p};
+      scratch.read[p] = {static_cast<std::int32_t>(p * functions_.rows), static_cast<std::int32_t>(p * functions_.width)};
       scratch.offsets[p] = p * channels_;
     }
     scratch.counts[0] = positions;
@@ -192,7 +192,8 @@ class BlockedWeightGradient final : public LibraryCall {
                 row = rows++;
                 scratch.offsets[row] = offset;
               }
-              scratch.read[t * positions + scratch.counts[t]++] = {row, run.index + i};
+              scratch.read[t * positions + scratch.counts[t]++] = {static_cast<std::int32_t>(row * functions_.rows),
+                                                                   static_cast<std::int32_t>((run.index + i) * functions_.width)};
             },
             [](std::int64_t) {});
     });

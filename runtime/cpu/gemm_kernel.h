@@ -53,8 +53,11 @@ struct Gemm {
     }
     // The result's lines come while the sums are made.
 #pragma GCC unroll 16
-    for (int i = 0; i < M; ++i)
+    for (int i = 0; i < M; ++i) {
       for (int j = 0; j < N * VectorBytes; j += 64) __builtin_prefetch(reinterpret_cast<const char*>(c + i * c_row) + j, 1);
+    }
+    // Four at a time: where another process has the core's second thread, what a loop counts is taken from what it computes.
+#pragma GCC unroll 4
     for (int64_t p = 0; p < k; ++p) {
       Vector row[N];
 #pragma GCC unroll 8
