@@ -6,6 +6,7 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/convolution_blocked.h"
+#include "runtime/cpu/convolution_product.h"
 #include "runtime/cpu/convolution_shape.h"
 #include "runtime/cpu/onednn_calls.h"
 
@@ -169,8 +170,10 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
   }
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return std::make_unique<ConvertedConvolution>(call, operands);
   const OneDnnCalls* library_calls = operands.backend.onednn;
-  if (takes_blocked(call) && (!library_calls || (operands.backend.convolution->before_library && is_fastest_blocked(call))))
-    return make_blocked_convolution(call, operands);
+  if (takes_blocked(call) && (!library_calls || operands.backend.convolution->before_library)) {
+    if (is_fastest_as_product(call)) return make_convolution_product(call, operands);
+    if (!library_calls || is_fastest_blocked(call)) return make_blocked_convolution(call, operands);
+  }
   if (call.dtype == DType::f32 && library_calls)
     if (auto library = library_calls->convolution(call, operands)) return library;
   return make_unfolded_convolution(call, operands);

@@ -234,7 +234,8 @@ class BlockedConvolution final : public LibraryCall {
 bool takes_blocked(const ConvolutionCall& call) { return call.dtype == DType::f32 && call.channels_last && call.groups == 1; }
 
 bool is_fastest_blocked(const ConvolutionCall& call) {
-  return shape_of(call).taps() > 1 && std::min(call.input_channels, call.output_channels) >= kFewChannels;
+  const bool strided = std::any_of(call.strides.begin(), call.strides.end(), [](std::int64_t stride) { return stride > 1; });
+  return (shape_of(call).taps() > 1 || !strided) && std::min(call.input_channels, call.output_channels) >= kFewChannels;
 }
 
 std::unique_ptr<LibraryCall> make_blocked_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands) {

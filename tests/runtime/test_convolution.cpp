@@ -6,6 +6,7 @@
 #include "ir/base/error.h"
 #include "runtime/cpu/convolution.h"
 #include "runtime/cpu/convolution_blocked.h"
+#include "runtime/cpu/convolution_product.h"
 #include "runtime/cpu/convolution_shape.h"
 #include "runtime/instruction_set.h"
 #include "tests/runtime/library_call_runner.h"
@@ -136,6 +137,7 @@ const ConvolutionCase kCases[] = {
     {"dilated", 2, 6, 6, 1, {12, 11}, {3, 3}, {1, 1}, {2, 3}, {2, 3}, {2, 3}},
     {"dilated, strided", 2, 16, 16, 1, {14, 14}, {3, 3}, {2, 2}, {2, 2}, {2, 2}, {2, 2}},
     {"1x1", 7, 32, 48, 1, {5, 5}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {"1x1, many weights", 3, 272, 256, 1, {5, 4}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
     {"1x1 stride 2", 3, 16, 8, 1, {7, 8}, {1, 1}, {2, 2}, {0, 0}, {0, 0}, {1, 1}},
     {"groups of 2", 3, 8, 12, 4, {6, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"groups of 16", 3, 32, 32, 2, {6, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
@@ -166,6 +168,19 @@ TEST(Convolution, BlockedF32) {
   check_all({"several passes over channels", 2, 70, 40, 1, {7, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, DType::f32, make);
   check_all({"few of many channels", 3, 100, 33, 1, {12, 8}, {3, 2}, {2, 1}, {1, 0}, {0, 1}, {1, 1}}, DType::f32, make);
   check_all({"gathered, dilated", 2, 3, 20, 1, {15, 17}, {3, 4}, {2, 1}, {2, 3}, {1, 3}, {1, 2}}, DType::f32, make);
+}
+
+/// Products for every call that is one, whatever make_convolution() chooses with this processor's instructions.
+TEST(Convolution, ProductsF32) {
+  int products = 0;
+  for (const ConvolutionCase& c : kCases)
+    for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient}) {
+      const ConvolutionCall call = make_call(c, kind, DType::f32, /*channels_last=*/true);
+      if (!is_fastest_as_product(call)) continue;
+      ++products;
+      check(call, make_convolution_product);
+    }
+  EXPECT_GE(products, 4);  // the weight gradient of "1x1", all three of "1x1, many weights"
 }
 
 #if defined(__x86_64__)
