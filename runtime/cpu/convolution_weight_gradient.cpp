@@ -12,13 +12,17 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
+// Of a block, about: what a tap reads of them stays in the first cache.
 constexpr std::int64_t kBlockPositions = 256;
+constexpr std::int64_t kMostBlockPositions = kBlockPositions + 16;
 constexpr std::int32_t kNoRow = -1;
 constexpr std::int64_t kMostParts = 16;
 // The sum of a part costs, for each weight, as much time as this many multiplications.
 constexpr std::int64_t kPartCost = 50;
 constexpr std::int64_t kMostPartBytes = std::int64_t{16} << 20;  // of all parts' sums
-constexpr std::int64_t kGradientTasksOfThread = 2;
+constexpr std::int64_t kBlockCost = 6;
+// Ranges of channels, for each thread, among which the best split is sought.
+constexpr std::int64_t kMostRangesOfThread = 4;
 
 class BlockedWeightGradient final : public LibraryCall {
  public:
@@ -49,16 +53,12 @@ class BlockedWeightGradient final : public LibraryCall {
 
   void bind(const Workspace& workspace, int threads) override {
     workspace_ = workspace;
-    // Which channels a task sums changes no bits.
-    const std::int64_t wanted =
-        std::clamp<std::int64_t>((kGradientTasksOfThread * threads + parts_ - 1) / parts_, 1, channel_tiles_);
-    tiles_of_range_ = (channel_tiles_ + wanted - 1) / wanted;
-    ranges_ = (channel_tiles_ + tiles_of_range_ - 1) / tiles_of_range_;
+    ranges_ = fastest_ranges(threads);
   }
 
   void run(ThreadPool& pool) override {
     pool.run(parts_ * ranges_, [this](std::int64_t first, std::int64_t last, int thread) {
-      for (std::int64_t i = first; i < last; ++i) run_task(i / ranges_, i % ranges_, thread);
+      for (std::int64_t i = first; i < last; ++i) run_task(i % parts_, i / parts_, thread);
     });
     pool.run((source_.channels + kChannels - 1) / kChannels, [this](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t i = first; i < last; ++i) write_weights(i * kChannels, std::min(source_.channels, (i + 1) * kChannels));
@@ -71,19 +71,54 @@ class BlockedWeightGradient final : public LibraryCall {
 
   /// Each part has a sum of its own, so that this decides the bits.
   void divide_positions() {
-    const std::int64_t blocks = (positions_ + kBlockPositions - 1) / kBlockPositions;
     const std::int64_t multiplications = shape_.multiplications(), weights = shape_.weights();
-    parts_ = std::clamp<std::int64_t>(std::min(kMostParts, kMostPartBytes / (weights * kElement)), 1, blocks);
+    // A few positions are no block of their own: each adds to all sums.
+    constexpr std::int64_t kFew = kMostBlockPositions - kBlockPositions;
+    blocks_ = std::max<std::int64_t>(1, (positions_ - kFew + kBlockPositions - 1) / kBlockPositions);
+    parts_ = std::clamp<std::int64_t>(std::min(kMostParts, kMostPartBytes / (weights * kElement)), 1, blocks_);
     while (parts_ > 1 && parts_ * weights * kPartCost * 10 > multiplications) parts_ /= 2;
-    blocks_of_part_ = (blocks + parts_ - 1) / parts_;
-    parts_ = (blocks + blocks_of_part_ - 1) / blocks_of_part_;
+  }
+
+  /// Part `index` of `count` of `all`, as evenly as may be.
+  struct Interval {
+    std::int64_t begin, end;
+  };
+  static Interval part_of(std::int64_t all, std::int64_t index, std::int64_t count) {
+    return {all * index / count, all * (index + 1) / count};
+  }
+  Interval positions_of_block(std::int64_t block) const { return part_of(positions_, block, blocks_); }
+
+  /// Into how many ranges the channels are divided, so that the slowest thread's tasks take the least time. It changes no bits.
+  std::int64_t fastest_ranges(int threads) const {
+    std::int64_t best = 1;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::int64_t ranges = 1; ranges <= std::min(channel_tiles_, kMostRangesOfThread * threads); ++ranges) {
+      double slowest = 0;
+      for (int thread = 0; thread < threads; ++thread) {
+        const Interval tasks = part_of(parts_ * ranges, thread, threads);
+        double time = 0;
+        for (std::int64_t i = tasks.begin; i < tasks.end; ++i)
+          time += time_of(i % parts_, part_of(channel_tiles_, i / parts_, ranges));
+        slowest = std::max(slowest, time);
+      }
+      if (slowest < least) least = slowest, best = ranges;
+    }
+    return best;
+  }
+
+  /// Of a task, in what a tile of channels takes for a tap of a block; what a block costs whatever its channels takes as much as
+  /// kBlockCost of these: the copy of the gradient, and the list of what is read.
+  double time_of(std::int64_t part, const Interval& tiles) const {
+    const Interval blocks = part_of(blocks_, part, parts_);
+    return static_cast<double>(blocks.end - blocks.begin) * (static_cast<double>((tiles.end - tiles.begin) * taps_ + kBlockCost));
   }
 
   /// How far apart the rows are that a block reads, at most.
   void measure_blocks() {
     if (gathers_) return;
-    for (std::int64_t first = 0; first < positions_; first += kBlockPositions) {
-      const Span span = span_of(first, std::min(kBlockPositions, positions_ - first));
+    for (std::int64_t i = 0; i < blocks_; ++i) {
+      const Interval block = positions_of_block(i);
+      const Span span = span_of(block.begin, block.end - block.begin);
       most_span_ = std::max(most_span_, span.end - span.begin);
     }
   }
@@ -109,14 +144,16 @@ class BlockedWeightGradient final : public LibraryCall {
   }
 
   std::int64_t part_bytes() const { return aligned_size(channel_tiles_ * tile_stride_ * kElement); }
-  std::int64_t most_rows() const { return gathers_ ? kBlockPositions : std::min(most_span_, kBlockPositions * taps_); }
-  std::int64_t read_bytes() const { return aligned_size(taps_ * kBlockPositions * static_cast<std::int64_t>(sizeof(TapPosition))); }
+  std::int64_t most_rows() const { return gathers_ ? kMostBlockPositions : std::min(most_span_, kMostBlockPositions * taps_); }
+  std::int64_t read_bytes() const {
+    return aligned_size(taps_ * kMostBlockPositions * static_cast<std::int64_t>(sizeof(TapPosition)));
+  }
   std::int64_t counts_bytes() const { return aligned_size(taps_ * 8); }
   std::int64_t offsets_bytes() const { return aligned_size(most_rows() * 8); }
   std::int64_t row_numbers_bytes() const { return aligned_size(most_span_ * 4); }
-  std::int64_t packed_gradient_bytes() const { return aligned_size(panels_ * kBlockPositions * functions_.width * kElement); }
+  std::int64_t packed_gradient_bytes() const { return aligned_size(panels_ * kMostBlockPositions * functions_.width * kElement); }
   std::int64_t packed_input_bytes() const { return aligned_size(most_rows() * functions_.rows * kElement); }
-  std::int64_t rows_bytes() const { return gathers_ ? aligned_size(kBlockPositions * channels_ * kElement) : 0; }
+  std::int64_t rows_bytes() const { return gathers_ ? aligned_size(kMostBlockPositions * channels_ * kElement) : 0; }
   float* sums_of(std::int64_t part) const { return reinterpret_cast<float*>(workspace_.shared + part * part_bytes()); }
 
   /// A thread's scratch memory.
@@ -142,26 +179,26 @@ class BlockedWeightGradient final : public LibraryCall {
 
   void run_task(std::int64_t part, std::int64_t range, int thread) const {
     const Scratch scratch = scratch_of(thread);
-    const std::int64_t tile = range * tiles_of_range_, channel = tile * functions_.rows;
+    const Interval tiles = part_of(channel_tiles_, range, ranges_), blocks = part_of(blocks_, part, parts_);
+    const std::int64_t channel = tiles.begin * functions_.rows;
     WeightGradientBlock block{.taps = taps_,
-                              .channels = std::min(channels_ - channel, tiles_of_range_ * functions_.rows),
+                              .channels = std::min(channels_, tiles.end * functions_.rows) - channel,
                               .outputs = outputs_,
                               .row_offsets = scratch.offsets,
                               .read = scratch.read,
                               .read_counts = scratch.counts,
                               .input = (gathers_ ? scratch.rows : input_) + channel,
                               .gradient_stride = outputs_,
-                              .sums = sums_of(part) + tile * tile_stride_,
+                              .sums = sums_of(part) + tiles.begin * tile_stride_,
                               .sums_stride = tile_stride_,
                               .packed_gradient = scratch.packed_gradient,
                               .packed_input = scratch.packed_input};
-    const std::int64_t begin = part * blocks_of_part_ * kBlockPositions;
-    const std::int64_t end = std::min(positions_, begin + blocks_of_part_ * kBlockPositions);
-    for (std::int64_t first = begin; first < end; first += kBlockPositions) {
-      block.positions = std::min(kBlockPositions, end - first);
+    for (std::int64_t i = blocks.begin; i < blocks.end; ++i) {
+      const auto [first, end] = positions_of_block(i);
+      block.positions = end - first;
       block.rows_read = gathers_ ? gather(first, block.positions, scratch) : find_read(first, block.positions, scratch);
       block.gradient = gradient_ + first * outputs_;
-      block.add = first > begin;
+      block.add = i > blocks.begin;
       functions_.add_weight_gradient(block);
     }
   }
@@ -232,8 +269,7 @@ class BlockedWeightGradient final : public LibraryCall {
   bool gathers_ = false;
   std::int64_t taps_ = 0, channels_ = 0;  // of a row that is summed: all taps and channels are one where rows are gathered
   std::int64_t panels_ = 0, channel_tiles_ = 0, tile_stride_ = 0;
-  std::int64_t parts_ = 1, blocks_of_part_ = 1, most_span_ = 0;
-  std::int64_t ranges_ = 1, tiles_of_range_ = 1;
+  std::int64_t blocks_ = 1, parts_ = 1, ranges_ = 1, most_span_ = 0;
   Workspace workspace_;
 };
 
