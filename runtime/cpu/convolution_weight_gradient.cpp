@@ -20,6 +20,8 @@ constexpr std::int64_t kMostParts = 16;
 // The sum of a part costs, for each weight, as much time as this many multiplications.
 constexpr std::int64_t kPartCost = 50;
 constexpr std::int64_t kMostPartBytes = std::int64_t{16} << 20;  // of all parts' sums
+constexpr std::int64_t kPackedRun = 144;                         // weights of an output that are written at once, at most
+constexpr std::int64_t kMostWidth = 32;
 constexpr std::int64_t kBlockCost = 6;
 // Ranges of channels, for each thread, among which the best split is sought.
 constexpr std::int64_t kMostRangesOfThread = 4;
@@ -237,26 +239,40 @@ class BlockedWeightGradient final : public LibraryCall {
     return rows;
   }
 
-  /// The weights of some input channels, kChannels of which lie together for each output.
+  /// The weights of input channels [first, last). Of each output they lie together: a panel's are brought there in a buffer.
   void write_weights(std::int64_t first, std::int64_t last) const {
-    for (std::int64_t o = 0; o < outputs_; o += functions_.width)
-      for (std::int64_t lane = 0; lane < std::min(functions_.width, outputs_ - o); ++lane) {
-        float* to = weight_ + ((o + lane) * source_.channels + first) * shape_.taps();
-        for (std::int64_t c = first; c < last; ++c)
-          for (std::int64_t t = 0; t < shape_.taps(); ++t)
-            *to++ = gathers_ ? sum_of(t * source_.channels + c, 0, o / functions_.width, lane)
-                             : sum_of(c, t, o / functions_.width, lane);
+    const std::int64_t all = shape_.taps(), width = functions_.width;
+    for (std::int64_t o = 0; o < outputs_; o += width)
+      for (std::int64_t at = first * all; at < last * all; at += kPackedRun) {
+        const std::int64_t count = std::min(kPackedRun, last * all - at), columns = std::min(width, outputs_ - o);
+        float rows[kMostWidth * kPackedRun];
+        std::int64_t c = at / all, t = at % all;
+        for (std::int64_t i = 0; i < count; ++i) {
+          add_parts(gathers_ ? sums_of_panel(t * source_.channels + c, 0, o / width) : sums_of_panel(c, t, o / width), rows + i);
+          if (++t == all) t = 0, ++c;
+        }
+        for (std::int64_t j = 0; j < columns; ++j)
+          std::copy_n(rows + j * kPackedRun, count, weight_ + (o + j) * source_.channels * all + at);
       }
   }
 
-  /// Of all parts, rounded once, at the end.
-  float sum_of(std::int64_t channel, std::int64_t tap, std::int64_t panel, std::int64_t lane) const {
+  /// The first part's, of all outputs of a panel.
+  const float* sums_of_panel(std::int64_t channel, std::int64_t tap, std::int64_t panel) const {
     const std::int64_t rows = functions_.rows, width = functions_.width;
-    const float* from = sums_of(0) + channel / rows * tile_stride_ + ((panel * taps_ + tap) * rows + channel % rows) * width + lane;
-    if (parts_ == 1) return *from;
-    double sum = 0;
-    for (std::int64_t part = 0; part < parts_; ++part, from += part_bytes() / kElement) sum += static_cast<double>(*from);
-    return static_cast<float>(sum);
+    return sums_of(0) + channel / rows * tile_stride_ + ((panel * taps_ + tap) * rows + channel % rows) * width;
+  }
+
+  /// Of all parts, rounded once, at the end; to every kPackedRun-th element.
+  void add_parts(const float* from, float* to) const {
+    const std::int64_t width = functions_.width;
+    if (parts_ == 1) {
+      for (std::int64_t j = 0; j < width; ++j) to[j * kPackedRun] = from[j];
+      return;
+    }
+    double sum[kMostWidth] = {};
+    for (std::int64_t part = 0; part < parts_; ++part, from += part_bytes() / kElement)
+      for (std::int64_t j = 0; j < width; ++j) sum[j] += static_cast<double>(from[j]);
+    for (std::int64_t j = 0; j < width; ++j) to[j * kPackedRun] = static_cast<float>(sum[j]);
   }
 
   const ConvolutionFunctions& functions_;
