@@ -234,8 +234,13 @@ class BlockedConvolution final : public LibraryCall {
 bool takes_blocked(const ConvolutionCall& call) { return call.dtype == DType::f32 && call.channels_last && call.groups == 1; }
 
 bool is_fastest_blocked(const ConvolutionCall& call) {
+  constexpr std::int64_t kLongRow = 128;  // of what is gathered
+  const std::int64_t taps = shape_of(call).taps();
+  if (call.output_channels < kFewChannels) return false;
+  if (call.kind == ConvolutionKind::weight_gradient)
+    return call.input_channels >= kFewChannels || taps * call.input_channels >= kLongRow;
   const bool strided = std::any_of(call.strides.begin(), call.strides.end(), [](std::int64_t stride) { return stride > 1; });
-  return (shape_of(call).taps() > 1 || !strided) && std::min(call.input_channels, call.output_channels) >= kFewChannels;
+  return call.input_channels >= kFewChannels && (taps > 1 || !strided);
 }
 
 std::unique_ptr<LibraryCall> make_blocked_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands) {

@@ -10,8 +10,7 @@ namespace gcomp::runtime::cpu {
 /// Whether the blocked kernels compute such a call.
 bool takes_blocked(const ConvolutionCall& call);
 
-/// Whether they were measured to be faster than oneDNN's with AVX2 (runtime/README.md): with enough channels, and several taps or,
-/// of what is not faster as a product (convolution_product.h), strides of one.
+/// Whether they were measured to be faster than oneDNN's with AVX2 (runtime/README.md).
 bool is_fastest_blocked(const ConvolutionCall& call);
 
 /// The three kinds, for calls that are taken.
