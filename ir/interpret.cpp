@@ -1,217 +1,16 @@
 #include "ir/interpret.h"
 
-#include <array>
 #include <bit>
-#include <cmath>
 #include <span>
 
 #include "ir/base/integers.h"
 #include "ir/builder.h"
 #include "ir/expand.h"
+#include "ir/nest_evaluator.h"
 #include "ir/ops/table.h"
 
 namespace gcomp::ir {
 namespace {
-
-constexpr std::size_t kMostArguments = 8;  // of a pointwise op
-
-/// Evaluates one loop nest. Statement results are kept whole, in double, over the statement's own axes.
-class NestEvaluator {
- public:
-  NestEvaluator(const LoopNest& nest, std::vector<const Tensor*> operands) : nest_(nest), operands_(std::move(operands)) {
-    point_.resize(nest.extents.size());
-    values_.resize(nest.statements.size());
-    strides_.resize(nest.statements.size());
-  }
-
-  std::vector<Tensor> run(std::span<const TensorType> types) {
-    for (std::size_t s = 0; s < nest_.statements.size(); ++s) run_statement(s);
-    std::vector<Tensor> results;
-    for (std::size_t o = 0; o < nest_.outputs.size(); ++o) results.push_back(store(nest_.outputs[o], types[o]));
-    return results;
-  }
-
- private:
-  std::int64_t evaluate(const Index& index) {
-    std::int64_t value = index.constant();
-    for (const auto& part : index.parts()) value += part.coefficient * evaluate(part.atom);
-    return value;
-  }
-
-  std::int64_t evaluate(const IndexAtom& atom) {
-    switch (atom.kind) {
-      case IndexAtom::Kind::axis: return point_[static_cast<std::size_t>(atom.axis)];
-      case IndexAtom::Kind::quotient:
-      case IndexAtom::Kind::remainder: {
-        const std::int64_t inner = evaluate(*atom.inner);
-        const std::int64_t quotient = inner / atom.divisor - (inner % atom.divisor < 0);
-        return atom.kind == IndexAtom::Kind::quotient ? quotient : inner - quotient * atom.divisor;
-      }
-      case IndexAtom::Kind::loaded: {
-        const auto value = static_cast<std::int64_t>(evaluate(*atom.value));
-        check_user(value >= 0 && value < atom.extent, "index ", value, " is out of range: the axis has ", atom.extent, " elements");
-        return value;
-      }
-    }
-    return 0;
-  }
-
-  bool holds(const std::vector<Condition>& conditions) {
-    for (const Condition& c : conditions) {
-      const std::int64_t value = evaluate(c.index);
-      if (value < c.low || value >= c.high) return false;
-    }
-    return true;
-  }
-
-  double evaluate(const Term& term) {
-    switch (term.kind) {
-      case Term::Kind::literal: return term.number;
-      case Term::Kind::index: return round_to(term.dtype, static_cast<double>(evaluate(term.indices[0])));
-      case Term::Kind::read: {
-        const Tensor& tensor = *operands_[static_cast<std::size_t>(term.slot)];
-        std::int64_t position = 0;
-        for (std::size_t d = 0; d < term.indices.size(); ++d) {
-          const std::int64_t i = evaluate(term.indices[d]), size = tensor.shape()[d];
-          if (i < 0 || i >= size)
-            throw InternalError(concat("loop nest reads index ", i, " of dimension ", d, " of ", to_string(tensor.type())));
-          position = position * size + i;
-        }
-        return tensor.at(position);
-      }
-      case Term::Kind::local: return at(static_cast<std::size_t>(term.slot));
-      case Term::Kind::call: {
-        std::array<double, kMostArguments> arguments;
-        check_internal(term.arguments.size() <= kMostArguments, term.op->name, " has ", term.arguments.size(), " arguments");
-        for (std::size_t i = 0; i < term.arguments.size(); ++i) arguments[i] = evaluate(*term.arguments[i]);
-        const double value = term.op->scalar.reference({arguments.data(), term.arguments.size()});
-        if (is_float(term.dtype)) return value;
-        return term.dtype == DType::boolean ? value != 0 : round_integer(term, value);
-      }
-      case Term::Kind::guard: return evaluate(*term.arguments[holds(term.conditions) ? 0 : 1]);
-    }
-    return 0;
-  }
-
-  /// Integer division truncates, by zero gives 0; a cast saturates; arithmetic wraps.
-  static double round_integer(const Term& term, double value) {
-    if (term.op->typing == PointwiseTyping::cast && is_float(term.arguments[0]->dtype)) return round_to(term.dtype, value);
-    return std::isfinite(value) ? wrapped(term.dtype, std::trunc(value)) : 0;
-  }
-
-  /// Integers of 8 to 32 bits wrap; 64-bit ones are exact to 2^53 in any case.
-  static double wrapped(DType dtype, double value) {
-    if (!is_integer(dtype) || size_of(dtype) == 8) return round_to(dtype, value);
-    const double range = std::ldexp(1.0, static_cast<int>(8 * size_of(dtype)));
-    const double low = value - range * std::floor(value / range);
-    return is_signed_integer(dtype) && low >= range / 2 ? low - range : low;
-  }
-
-  double& at(std::size_t statement) {
-    const Statement& s = nest_.statements[statement];
-    std::int64_t position = 0;
-    for (std::size_t i = 0; i < s.axes.size(); ++i)
-      position += point_[static_cast<std::size_t>(s.axes[i])] * strides_[statement][i];
-    return values_[statement][static_cast<std::size_t>(position)];
-  }
-
-  Shape extents_of(const std::vector<int>& axes) const {
-    Shape shape;
-    for (int a : axes) shape.push_back(nest_.extents[static_cast<std::size_t>(a)]);
-    return shape;
-  }
-
-  template <class F>
-  void for_each_point(const std::vector<int>& axes, const F& visit) {
-    const Shape shape = extents_of(axes);
-    if (element_count(shape) == 0) return;
-    Shape index(shape.size());
-    do {
-      for (std::size_t i = 0; i < axes.size(); ++i) point_[static_cast<std::size_t>(axes[i])] = index[i];
-      visit();
-    } while (next_index(index, shape));
-    for (int a : axes) point_[static_cast<std::size_t>(a)] = 0;
-  }
-
-  void run_statement(std::size_t number) {
-    const Statement& s = nest_.statements[number];
-    strides_[number] = row_major_strides(extents_of(s.axes));
-    values_[number].resize(static_cast<std::size_t>(element_count(extents_of(s.axes))));
-    switch (s.kind) {
-      case Statement::Kind::map: for_each_point(s.axes, [&] { at(number) = round_to(s.dtype, evaluate(*s.value)); }); break;
-      case Statement::Kind::reduce: run_reduce(number, s); break;
-      case Statement::Kind::scan: run_scan(number, s); break;
-    }
-  }
-
-  void run_reduce(std::size_t number, const Statement& s) {
-    const Reduction::Of of = s.combine->reduction.of;
-    const bool position = of == Reduction::Of::first_maximum || of == Reduction::Of::first_minimum;
-    const Shape over = extents_of(s.over);
-    std::vector<double> best(values_[number].size());
-    for_each_point(s.axes, [&] {
-      double total = identity_of(of, s.value->dtype), first = 0;
-      bool any = false;
-      std::int64_t counter = 0;
-      const std::vector<std::int64_t> outer = point_;
-      if (element_count(over) > 0) {
-        Shape index(over.size());
-        do {
-          for (std::size_t i = 0; i < s.over.size(); ++i) point_[static_cast<std::size_t>(s.over[i])] = index[i];
-          const double value = evaluate(*s.value);
-          if (position) {
-            const bool better = of == Reduction::Of::first_maximum ? value > total : value < total;
-            if (!any || (better && total == total) || (value != value && total == total)) {
-              total = value;
-              first = static_cast<double>(counter);
-            }
-            any = true;
-          } else {
-            total = combine(of, total, value);
-          }
-          ++counter;
-        } while (next_index(index, over));
-      }
-      point_ = outer;
-      at(number) = position ? first : wrapped(s.dtype, total);
-    });
-  }
-
-  void run_scan(std::size_t number, const Statement& s) {
-    const int axis = s.over[0];
-    std::vector<int> others;
-    for (int a : s.axes)
-      if (a != axis) others.push_back(a);
-    const std::int64_t extent = nest_.extents[static_cast<std::size_t>(axis)];
-    for_each_point(others, [&] {
-      double total = identity_of(s.combine->reduction.of, s.dtype);
-      for (std::int64_t i = 0; i < extent; ++i) {
-        point_[static_cast<std::size_t>(axis)] = s.reverse ? extent - 1 - i : i;
-        const double combined = combine(s.combine->reduction.of, total, evaluate(*s.value));
-        at(number) = wrapped(s.dtype, s.exclusive ? total : combined);
-        total = combined;
-      }
-      point_[static_cast<std::size_t>(axis)] = 0;
-    });
-  }
-
-  Tensor store(const LoopOutput& output, const TensorType& type) {
-    Tensor tensor(type);
-    const auto number = static_cast<std::size_t>(output.statement);
-    for_each_point(nest_.statements[number].axes, [&] {
-      std::int64_t position = 0;
-      for (std::size_t d = 0; d < output.index.size(); ++d) position = position * type.shape[d] + evaluate(output.index[d]);
-      tensor.set(position, output.accumulate ? wrapped(type.dtype, tensor.at(position) + at(number)) : at(number));
-    });
-    return tensor;
-  }
-
-  const LoopNest& nest_;
-  std::vector<const Tensor*> operands_;
-  std::vector<std::int64_t> point_;
-  std::vector<std::vector<double>> values_;
-  std::vector<Shape> strides_;
-};
 
 /// One segment after another; each reads its operands as flat arrays and takes the extent from its first result.
 std::vector<Tensor> evaluate_segments(const Node& node, const std::vector<const Tensor*>& operands) {
@@ -230,7 +29,7 @@ std::vector<Tensor> evaluate_segments(const Node& node, const std::vector<const 
     for (const Tensor& tensor : flat) pointers.push_back(&tensor);
     std::vector<TensorType> types;
     for (std::size_t o = 0; o < outputs; ++o) types.push_back({node.results[s * outputs + o]->type.dtype, {nest.extents[0]}});
-    std::vector<Tensor> made = NestEvaluator(nest, pointers).run(types);
+    std::vector<Tensor> made = evaluate_nest(nest, pointers, types);
     for (std::size_t o = 0; o < outputs; ++o)
       results.push_back(std::move(made[o]).reshaped(node.results[s * outputs + o]->type.shape));
   }
@@ -258,7 +57,7 @@ std::vector<Tensor> evaluate(const Node& node, const std::vector<const Tensor*>&
     case Kind::composite: return evaluate_composite(node, operands);
     case Kind::kernel:
       if (node.op == &ops::kMultiKernel) return evaluate_segments(node, operands);
-      return NestEvaluator(*node.nest, operands).run(types_of(node.results));
+      return evaluate_nest(*node.nest, operands, types_of(node.results));
     case Kind::constant:
       if (const Attribute* value = node.attributes.find("value");
           value && std::holds_alternative<std::shared_ptr<const Tensor>>(*value))
@@ -273,7 +72,7 @@ std::vector<Tensor> evaluate(const Node& node, const std::vector<const Tensor*>&
     case Kind::random: {
       if (node.op == &ops::kReshape) return {Tensor(*operands[0]).reshaped(node.result()->type.shape)};
       const std::vector<TensorType> types = types_of(node.results), operand_types = types_of(node.operands);
-      return NestEvaluator(loops_of(*node.op, operand_types, types, node.attributes), operands).run(types);
+      return evaluate_nest(loops_of(*node.op, operand_types, types, node.attributes), operands, types);
     }
     case Kind::collective:  // of one rank
       check_user(node.attributes.integer("ranks") == 1, "takes ", node.attributes.integer("ranks"), " ranks, and one runs");

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
 
 #include "ir/interpret.h"
 #include "ir/text/parse.h"
@@ -90,6 +91,36 @@ TEST(Interpret, guards_do_not_evaluate_the_branch_not_taken) {
                 .outputs[0]
                 .to_doubles(),
             (Doubles{7, 1, 2}));
+}
+
+/// Along an axis that is several lines of points and a part of one: read backwards, by a step, guarded, and a statement before it.
+TEST(Interpret, long_axes) {
+  constexpr int n = 300;
+  std::string x = "f64[600] [0";
+  for (int i = 1; i < 2 * n; ++i) x += ", " + std::to_string(i);
+  const auto result = run(R"(graph @long(%x: f64[600]) -> (%y, %s, %c) {
+  %y, %s, %c = kernel %x : f64[300], f64[2], f64[2,300] {
+    axes r:2, i:300
+    a[i]: f64 = %x[2*i]
+    b[r,i]: f64 = (0 <= i - 299*r < 299 ? %x[-1*i + 599] : a)
+    s[r]: f64 = reduce_sum[i] b
+    %y[i] = a
+    %s[r] = s
+    %c[r,i] = b
+  }
+})",
+                          {{"x", x + "]"}});
+  Doubles y, c;
+  double sums[2] = {};
+  for (int i = 0; i < n; ++i) y.push_back(2.0 * i);
+  for (int r = 0; r < 2; ++r)
+    for (int i = 0; i < n; ++i) {
+      c.push_back((r == 0) == (i < n - 1) ? 2.0 * n - 1 - i : 2.0 * i);
+      sums[r] += c.back();
+    }
+  EXPECT_EQ(result.outputs[0].to_doubles(), y);
+  EXPECT_EQ(result.outputs[1].to_doubles(), (Doubles{sums[0], sums[1]}));
+  EXPECT_EQ(result.outputs[2].to_doubles(), c);
 }
 
 TEST(Interpret, scatter_adds_in_order) {

@@ -1,0 +1,403 @@
+#include "ir/nest_evaluator.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "ir/base/error.h"
+#include "ir/base/integers.h"
+#include "ir/op.h"
+
+namespace gcomp::ir {
+namespace {
+
+constexpr std::size_t kMostArguments = 8;  // of a pointwise op
+constexpr std::int64_t kMostLine = 128;    // points of a line
+
+class NestEvaluator {
+ public:
+  NestEvaluator(const LoopNest& nest, std::vector<const Tensor*> operands) : nest_(nest), operands_(std::move(operands)) {
+    point_.resize(nest.extents.size());
+    values_.resize(nest.statements.size());
+    strides_.resize(nest.statements.size());
+  }
+
+  std::vector<Tensor> run(std::span<const TensorType> types) {
+    for (std::size_t s = 0; s < nest_.statements.size(); ++s) run_statement(s);
+    std::vector<Tensor> results;
+    for (std::size_t o = 0; o < nest_.outputs.size(); ++o) results.push_back(store(nest_.outputs[o], types[o]));
+    return results;
+  }
+
+ private:
+  /// An index or term made ready for many points: what the nest decides is looked up once.
+  struct ReadyTerm;
+  struct ReadyAtom;
+  struct ReadyIndex {
+    std::int64_t constant = 0;
+    struct Step {
+      std::size_t axis;
+      std::int64_t coefficient;
+    };
+    std::vector<Step> axes;
+    std::vector<ReadyAtom> others;
+  };
+  struct ReadyAtom {
+    IndexAtom::Kind kind;
+    std::int64_t coefficient, extent, divisor;
+    ReadyIndex inner;               ///< quotient, remainder
+    std::vector<ReadyTerm> loaded;  ///< one
+  };
+  struct ReadyCondition {
+    ReadyIndex index;
+    std::int64_t low, high;
+  };
+  struct ReadyTerm {
+    const Term* term;
+    const Tensor* tensor = nullptr;  ///< that is read
+    bool inside = false;             ///< at every point, so that `indices` is the position alone
+    std::vector<ReadyIndex> indices;
+    std::vector<ReadyTerm> arguments;
+    std::vector<ReadyCondition> conditions;
+  };
+
+  ReadyIndex ready(const Index& index) const {
+    ReadyIndex made{index.constant(), {}, {}};
+    for (const auto& [atom, coefficient] : index.parts()) {
+      if (atom.kind == IndexAtom::Kind::axis) {
+        made.axes.push_back({static_cast<std::size_t>(atom.axis), coefficient});
+        continue;
+      }
+      ReadyAtom other{atom.kind, coefficient, atom.extent, atom.divisor, {}, {}};
+      if (atom.kind == IndexAtom::Kind::loaded) other.loaded.push_back(ready(*atom.value));
+      else other.inner = ready(*atom.inner);
+      made.others.push_back(std::move(other));
+    }
+    return made;
+  }
+
+  ReadyTerm ready(const Term& term) const {
+    ReadyTerm made{&term, nullptr, false, {}, {}, {}};
+    for (const Index& index : term.indices) made.indices.push_back(ready(index));
+    for (const TermPtr& argument : term.arguments) made.arguments.push_back(ready(*argument));
+    for (const Condition& c : term.conditions) made.conditions.push_back({ready(c.index), c.low, c.high});
+    if (term.kind == Term::Kind::read) {
+      made.tensor = operands_[static_cast<std::size_t>(term.slot)];
+      make_position(made);
+    }
+    if (term.kind == Term::Kind::local) made.indices.push_back(position_of(static_cast<std::size_t>(term.slot)));
+    check_internal(term.kind != Term::Kind::call || term.arguments.size() <= kMostArguments, term.op ? term.op->name : "", " has ",
+                   term.arguments.size(), " arguments");
+    return made;
+  }
+
+  /// One index for all of a tensor's, where these are sums of axes that never leave their dimensions.
+  void make_position(ReadyTerm& read) const {
+    ReadyIndex position;
+    for (std::size_t d = 0; d < read.indices.size(); ++d) {
+      const ReadyIndex& index = read.indices[d];
+      const std::int64_t size = read.tensor->shape()[d];
+      if (!index.others.empty()) return;
+      std::int64_t low = index.constant, high = index.constant;
+      for (const auto& [axis, coefficient] : index.axes)
+        (coefficient < 0 ? low : high) += coefficient * std::max<std::int64_t>(nest_.extents[axis] - 1, 0);
+      if (low < 0 || high >= size) return;
+      position.constant = position.constant * size + index.constant;
+      for (auto& step : position.axes) step.coefficient *= size;
+      position.axes.insert(position.axes.end(), index.axes.begin(), index.axes.end());
+    }
+    read.inside = true;
+    read.indices = {std::move(position)};
+  }
+
+  /// Of a statement's value at the current point.
+  ReadyIndex position_of(std::size_t statement) const {
+    const std::vector<int>& axes = nest_.statements[statement].axes;
+    ReadyIndex position;
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      position.axes.push_back({static_cast<std::size_t>(axes[i]), strides_[statement][i]});
+    return position;
+  }
+
+  std::int64_t evaluate(const ReadyIndex& index) const {
+    std::int64_t value = index.constant;
+    for (const auto& [axis, coefficient] : index.axes) value += coefficient * point_[axis];
+    for (const ReadyAtom& atom : index.others) value += atom.coefficient * evaluate(atom);
+    return value;
+  }
+
+  std::int64_t evaluate(const ReadyAtom& atom) const {
+    if (atom.kind == IndexAtom::Kind::loaded) {
+      const auto value = static_cast<std::int64_t>(evaluate(atom.loaded[0]));
+      check_user(value >= 0 && value < atom.extent, "index ", value, " is out of range: the axis has ", atom.extent, " elements");
+      return value;
+    }
+    const std::int64_t inner = evaluate(atom.inner);
+    const std::int64_t quotient = inner / atom.divisor - (inner % atom.divisor < 0);
+    return atom.kind == IndexAtom::Kind::quotient ? quotient : inner - quotient * atom.divisor;
+  }
+
+  bool holds(const std::vector<ReadyCondition>& conditions) const {
+    for (const ReadyCondition& c : conditions) {
+      const std::int64_t value = evaluate(c.index);
+      if (value < c.low || value >= c.high) return false;
+    }
+    return true;
+  }
+
+  double evaluate(const ReadyTerm& ready) const {
+    const Term& term = *ready.term;
+    switch (term.kind) {
+      case Term::Kind::literal: return term.number;
+      case Term::Kind::index: return round_to(term.dtype, static_cast<double>(evaluate(ready.indices[0])));
+      case Term::Kind::read: return ready.tensor->at(ready.inside ? evaluate(ready.indices[0]) : checked_position(ready));
+      case Term::Kind::local:
+        return values_[static_cast<std::size_t>(term.slot)][static_cast<std::size_t>(evaluate(ready.indices[0]))];
+      case Term::Kind::call: {
+        std::array<double, kMostArguments> arguments;
+        for (std::size_t i = 0; i < ready.arguments.size(); ++i) arguments[i] = evaluate(ready.arguments[i]);
+        return result_of_call(term, {arguments.data(), ready.arguments.size()});
+      }
+      case Term::Kind::guard: return evaluate(ready.arguments[holds(ready.conditions) ? 0 : 1]);
+    }
+    return 0;
+  }
+
+  static bool depends(const ReadyIndex& index, std::size_t axis) {
+    return !index.others.empty() ||
+           std::any_of(index.axes.begin(), index.axes.end(), [axis](const ReadyIndex::Step& step) { return step.axis == axis; });
+  }
+
+  /// A term at points [first, first + count) of an axis, kMostLine at most: a node of the term is visited once for all of them.
+  void evaluate_line(const ReadyTerm& ready, std::size_t axis, std::int64_t first, std::int64_t count, double* out) {
+    const Term& term = *ready.term;
+    point_[axis] = first;
+    switch (term.kind) {
+      case Term::Kind::literal: std::fill_n(out, count, term.number); return;
+      case Term::Kind::read:
+        if (!ready.inside) break;
+        read_line(*ready.tensor, evaluate(ready.indices[0]), step_along(ready.indices[0], axis), count, out);
+        return;
+      case Term::Kind::local: {
+        const double* from = values_[static_cast<std::size_t>(term.slot)].data() + evaluate(ready.indices[0]);
+        const std::int64_t step = step_along(ready.indices[0], axis);
+        for (std::int64_t i = 0; i < count; ++i) out[i] = from[i * step];
+        return;
+      }
+      case Term::Kind::call: call_line(ready, axis, first, count, out); return;
+      case Term::Kind::guard:
+        if (std::any_of(ready.conditions.begin(), ready.conditions.end(),
+                        [axis](const ReadyCondition& c) { return depends(c.index, axis); }))
+          break;
+        evaluate_line(ready.arguments[holds(ready.conditions) ? 0 : 1], axis, first, count, out);
+        return;
+      case Term::Kind::index: break;
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      point_[axis] = first + i;
+      out[i] = evaluate(ready);
+    }
+  }
+
+  void call_line(const ReadyTerm& ready, std::size_t axis, std::int64_t first, std::int64_t count, double* out) {
+    const Term& term = *ready.term;
+    const std::size_t arguments = ready.arguments.size();
+    std::array<const double*, kMostArguments> lines;
+    for (std::size_t a = 0; a < arguments; ++a) {
+      if (lines_in_use_ == lines_.size()) lines_.emplace_back();
+      double* line = lines_[lines_in_use_++].data();
+      evaluate_line(ready.arguments[a], axis, first, count, line);
+      lines[a] = line;
+    }
+    lines_in_use_ -= arguments;
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::array<double, kMostArguments> values;
+      for (std::size_t a = 0; a < arguments; ++a) values[a] = lines[a][i];
+      out[i] = result_of_call(term, {values.data(), arguments});
+    }
+  }
+
+  static std::int64_t step_along(const ReadyIndex& index, std::size_t axis) {
+    std::int64_t step = 0;
+    for (const auto& part : index.axes)
+      if (part.axis == axis) step += part.coefficient;
+    return step;
+  }
+
+  static void read_line(const Tensor& tensor, std::int64_t position, std::int64_t step, std::int64_t count, double* out) {
+    const std::byte* data = tensor.data();
+    if (tensor.dtype() == DType::f32) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        float value;
+        std::memcpy(&value, data + (position + i * step) * 4, sizeof(value));
+        out[i] = value;
+      }
+      return;
+    }
+    for (std::int64_t i = 0; i < count; ++i) out[i] = tensor.at(position + i * step);
+  }
+
+  std::int64_t checked_position(const ReadyTerm& read) const {
+    std::int64_t position = 0;
+    for (std::size_t d = 0; d < read.indices.size(); ++d) {
+      const std::int64_t i = evaluate(read.indices[d]), size = read.tensor->shape()[d];
+      if (i < 0 || i >= size)
+        throw InternalError(concat("loop nest reads index ", i, " of dimension ", d, " of ", to_string(read.tensor->type())));
+      position = position * size + i;
+    }
+    return position;
+  }
+
+  static double result_of_call(const Term& term, std::span<const double> arguments) {
+    const double value = term.op->scalar.reference(arguments);
+    if (is_float(term.dtype)) return value;
+    return term.dtype == DType::boolean ? value != 0 : round_integer(term, value);
+  }
+
+  /// Integer division truncates, by zero gives 0; a cast saturates; arithmetic wraps.
+  static double round_integer(const Term& term, double value) {
+    if (term.op->typing == PointwiseTyping::cast && is_float(term.arguments[0]->dtype)) return round_to(term.dtype, value);
+    return std::isfinite(value) ? wrapped(term.dtype, std::trunc(value)) : 0;
+  }
+
+  /// Integers of 8 to 32 bits wrap; 64-bit ones are exact to 2^53 in any case.
+  static double wrapped(DType dtype, double value) {
+    if (!is_integer(dtype) || size_of(dtype) == 8) return round_to(dtype, value);
+    const double range = std::ldexp(1.0, static_cast<int>(8 * size_of(dtype)));
+    const double low = value - range * std::floor(value / range);
+    return is_signed_integer(dtype) && low >= range / 2 ? low - range : low;
+  }
+
+  Shape extents_of(const std::vector<int>& axes) const {
+    Shape shape;
+    for (int a : axes) shape.push_back(nest_.extents[static_cast<std::size_t>(a)]);
+    return shape;
+  }
+
+  template <class F>
+  void for_each_point(const std::vector<int>& axes, const F& visit) {
+    const Shape shape = extents_of(axes);
+    if (element_count(shape) == 0) return;
+    Shape index(shape.size());
+    do {
+      for (std::size_t i = 0; i < axes.size(); ++i) point_[static_cast<std::size_t>(axes[i])] = index[i];
+      visit();
+    } while (next_index(index, shape));
+    for (int a : axes) point_[static_cast<std::size_t>(a)] = 0;
+  }
+
+  /// Calls visit(value of the term) at every point of some axes, in order.
+  template <class F>
+  void for_each_value(const std::vector<int>& axes, const ReadyTerm& term, const F& visit) {
+    if (axes.empty()) return visit(evaluate(term));
+    const auto inner = static_cast<std::size_t>(axes.back());
+    const std::int64_t extent = nest_.extents[inner];
+    std::array<double, kMostLine> line;
+    for_each_point({axes.begin(), axes.end() - 1}, [&] {
+      for (std::int64_t first = 0; first < extent; first += kMostLine) {
+        const std::int64_t count = std::min(extent - first, kMostLine);
+        evaluate_line(term, inner, first, count, line.data());
+        for (std::int64_t i = 0; i < count; ++i) {
+          point_[inner] = first + i;
+          visit(line[static_cast<std::size_t>(i)]);
+        }
+      }
+    });
+    point_[inner] = 0;
+  }
+
+  void run_statement(std::size_t number) {
+    const Statement& s = nest_.statements[number];
+    strides_[number] = row_major_strides(extents_of(s.axes));
+    values_[number].resize(static_cast<std::size_t>(element_count(extents_of(s.axes))));
+    const ReadyTerm value = ready(*s.value);
+    const ReadyIndex position = position_of(number);
+    const auto result = [&]() -> double& { return values_[number][static_cast<std::size_t>(evaluate(position))]; };
+    switch (s.kind) {
+      case Statement::Kind::map:
+        for_each_value(s.axes, value, [&](double at_point) { result() = round_to(s.dtype, at_point); });
+        break;
+      case Statement::Kind::reduce: run_reduce(s, value, result); break;
+      case Statement::Kind::scan: run_scan(s, value, result); break;
+    }
+  }
+
+  template <class Result>
+  void run_reduce(const Statement& s, const ReadyTerm& term, const Result& result) {
+    const Reduction::Of of = s.combine->reduction.of;
+    const bool position = of == Reduction::Of::first_maximum || of == Reduction::Of::first_minimum;
+    for_each_point(s.axes, [&] {
+      double total = identity_of(of, s.value->dtype), first = 0;
+      bool any = false;
+      std::int64_t counter = 0;
+      for_each_value(s.over, term, [&](double value) {
+        if (position) {
+          const bool better = of == Reduction::Of::first_maximum ? value > total : value < total;
+          if (!any || (better && total == total) || (value != value && total == total)) {
+            total = value;
+            first = static_cast<double>(counter);
+          }
+          any = true;
+        } else {
+          total = combine(of, total, value);
+        }
+        ++counter;
+      });
+      result() = position ? first : wrapped(s.dtype, total);
+    });
+  }
+
+  template <class Result>
+  void run_scan(const Statement& s, const ReadyTerm& term, const Result& result) {
+    const int axis = s.over[0];
+    std::vector<int> others;
+    for (int a : s.axes)
+      if (a != axis) others.push_back(a);
+    const std::int64_t extent = nest_.extents[static_cast<std::size_t>(axis)];
+    for_each_point(others, [&] {
+      double total = identity_of(s.combine->reduction.of, s.dtype);
+      for (std::int64_t i = 0; i < extent; ++i) {
+        point_[static_cast<std::size_t>(axis)] = s.reverse ? extent - 1 - i : i;
+        const double combined = combine(s.combine->reduction.of, total, evaluate(term));
+        result() = wrapped(s.dtype, s.exclusive ? total : combined);
+        total = combined;
+      }
+      point_[static_cast<std::size_t>(axis)] = 0;
+    });
+  }
+
+  Tensor store(const LoopOutput& output, const TensorType& type) {
+    Tensor tensor(type);
+    const auto number = static_cast<std::size_t>(output.statement);
+    const ReadyIndex from = position_of(number);
+    std::vector<ReadyIndex> indices;
+    for (const Index& index : output.index) indices.push_back(ready(index));
+    for_each_point(nest_.statements[number].axes, [&] {
+      std::int64_t position = 0;
+      for (std::size_t d = 0; d < indices.size(); ++d) position = position * type.shape[d] + evaluate(indices[d]);
+      const double value = values_[number][static_cast<std::size_t>(evaluate(from))];
+      tensor.set(position, output.accumulate ? wrapped(type.dtype, tensor.at(position) + value) : value);
+    });
+    return tensor;
+  }
+
+  const LoopNest& nest_;
+  std::vector<const Tensor*> operands_;
+  std::vector<std::int64_t> point_;
+  std::vector<std::vector<double>> values_;
+  std::vector<Shape> strides_;
+  std::deque<std::array<double, kMostLine>> lines_;  ///< of arguments; a deque, as these stay where they are
+  std::size_t lines_in_use_ = 0;
+};
+
+}  // namespace
+
+std::vector<Tensor> evaluate_nest(const LoopNest& nest, const std::vector<const Tensor*>& operands,
+                                  std::span<const TensorType> types) {
+  return NestEvaluator(nest, operands).run(types);
+}
+
+}  // namespace gcomp::ir
