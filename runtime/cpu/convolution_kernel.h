@@ -20,7 +20,7 @@ struct Convolution {
   typedef T Unaligned __attribute__((vector_size(VectorBytes), aligned(sizeof(T)), may_alias));
   static constexpr int64_t kLanes = VectorBytes / static_cast<int64_t>(sizeof(T));
   static constexpr int64_t kWidth = Vectors * kLanes;
-  static_assert(Rows <= kMostTileRows);
+  static_assert(Rows <= kMostTileRows && kWidth <= kMostTileWidth);
 
   template <int M, int N>
   static void clear(Vector (&sum)[M][N]) {

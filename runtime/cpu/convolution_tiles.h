@@ -13,8 +13,8 @@ namespace gcomp::runtime::cpu {
 
 /// In place of an offset: there is nothing but padding.
 inline constexpr int64_t kPaddingOffset = INT64_MIN;
-/// Positions of a tile, at most.
-inline constexpr int64_t kMostTileRows = 8;
+/// Positions and outputs of a tile, at most.
+inline constexpr int64_t kMostTileRows = 8, kMostTileWidth = 32;
 
 /// target[p, o] (+)= sum over taps t and channels c of input[p, t, c] * weight[t, c, o].
 struct ConvolutionBlock {

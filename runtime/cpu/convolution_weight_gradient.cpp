@@ -21,7 +21,6 @@ constexpr std::int64_t kMostParts = 16;
 constexpr std::int64_t kPartCost = 50;
 constexpr std::int64_t kMostPartBytes = std::int64_t{16} << 20;  // of all parts' sums
 constexpr std::int64_t kPackedRun = 144;                         // weights of an output that are written at once, at most
-constexpr std::int64_t kMostWidth = 32;
 constexpr std::int64_t kBlockCost = 6;
 // Ranges of channels, for each thread, among which the best split is sought.
 constexpr std::int64_t kMostRangesOfThread = 4;
@@ -90,7 +89,8 @@ class BlockedWeightGradient final : public LibraryCall {
   }
   Interval positions_of_block(std::int64_t block) const { return part_of(positions_, block, blocks_); }
 
-  /// Into how many ranges the channels are divided, so that the slowest thread's tasks take the least time. It changes no bits.
+  /// Into how many ranges the channels are divided, so that the slowest thread's tasks, shared out as ThreadPool does it, take the
+  /// least time. It changes no bits.
   std::int64_t fastest_ranges(int threads) const {
     std::int64_t best = 1;
     double least = std::numeric_limits<double>::infinity();
@@ -245,7 +245,7 @@ class BlockedWeightGradient final : public LibraryCall {
     for (std::int64_t o = 0; o < outputs_; o += width)
       for (std::int64_t at = first * all; at < last * all; at += kPackedRun) {
         const std::int64_t count = std::min(kPackedRun, last * all - at), columns = std::min(width, outputs_ - o);
-        float rows[kMostWidth * kPackedRun];
+        float rows[kMostTileWidth * kPackedRun];
         std::int64_t c = at / all, t = at % all;
         for (std::int64_t i = 0; i < count; ++i) {
           add_parts(gathers_ ? sums_of_panel(t * source_.channels + c, 0, o / width) : sums_of_panel(c, t, o / width), rows + i);
@@ -269,7 +269,7 @@ class BlockedWeightGradient final : public LibraryCall {
       for (std::int64_t j = 0; j < width; ++j) to[j * kPackedRun] = from[j];
       return;
     }
-    double sum[kMostWidth] = {};
+    double sum[kMostTileWidth] = {};
     for (std::int64_t part = 0; part < parts_; ++part, from += part_bytes() / kElement)
       for (std::int64_t j = 0; j < width; ++j) sum[j] += static_cast<double>(from[j]);
     for (std::int64_t j = 0; j < width; ++j) to[j * kPackedRun] = static_cast<float>(sum[j]);

@@ -170,7 +170,7 @@ TEST(Convolution, BlockedF32) {
   check_all({"gathered, dilated", 2, 3, 20, 1, {15, 17}, {3, 4}, {2, 1}, {2, 3}, {1, 3}, {1, 2}}, DType::f32, make);
 }
 
-/// Products for every call that is one, whatever make_convolution() chooses with this processor's instructions.
+/// Products for every call that is fastest as one, whatever make_convolution() chooses with this processor's instructions.
 TEST(Convolution, ProductsF32) {
   int products = 0;
   for (const ConvolutionCase& c : kCases)
