@@ -7,12 +7,10 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <numeric>
 #include <optional>
 #include <sstream>
 
 #include "ir/base/error.h"
-#include "ir/base/nearest.h"
 #include "runtime/cpu/compile_folder.h"
 #include "runtime/cpu/compiler_environment.h"
 #include "runtime/cpu/elf.h"
@@ -26,10 +24,6 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-constexpr std::size_t kMaxUnits = 16;
-// Below this much text a further process costs more than it saves.
-constexpr std::size_t kUnitText = 6000;
-
 void check_kernel_name(const std::string& name) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   const bool good = !name.empty() && letter(name[0]) &&
@@ -39,38 +33,32 @@ void check_kernel_name(const std::string& name) {
 
 struct TranslationUnit {
   std::string text;
-  std::vector<std::string> kernels;  ///< their names
+  std::string kernel;  ///< its name; "" where it is what kernel_library.h checks
 };
 
-/// The kernels as source files of about equal length. The first also holds what kernel_library.h checks.
+/// A source file for each kernel, so that programs share what was made of it, and one of what kernel_library.h checks: the longest
+/// first, as the last to end is to be a short one.
 std::vector<TranslationUnit> translation_units(const Program& program, InstructionSet set) {
-  std::size_t text = 0;
-  for (const Kernel& kernel : program.kernels) text += kernel.text.size();
-  const std::size_t count = std::clamp<std::size_t>(std::max<std::size_t>(text / kUnitText, 2), 1,
-                                                    std::clamp<std::size_t>(program.kernels.size(), 1, kMaxUnits));
-  std::vector<TranslationUnit> units(count, {program.prelude + "\n", {}});
-  units[0].text += concat("extern \"C\" __attribute__((visibility(\"default\"))) const char ", kMachineSymbol, "[];\n",
-                          "const char ", kMachineSymbol, "[] = \"", sha256(machine_description(set)), "\";\n",
-                          "extern \"C\" __attribute__((visibility(\"default\"))) const char ", kTextSymbol, "[];\n", "const char ",
-                          kTextSymbol, "[] = \"", kernel_text_digest(program), "\";\n");
-  std::vector<std::size_t> order(program.kernels.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return program.kernels[a].text.size() > program.kernels[b].text.size(); });
-  for (const std::size_t index : order) {
-    const Kernel& kernel = program.kernels[index];
+  std::vector<TranslationUnit> units;
+  for (const Kernel& kernel : program.kernels) {
     check_kernel_name(kernel.name);
-    auto shortest = std::min_element(units.begin(), units.end(), [](auto& a, auto& b) { return a.text.size() < b.text.size(); });
-    shortest->kernels.push_back(kernel.name);
-    shortest->text += concat("extern \"C\" __attribute__((visibility(\"default\"))) void ", kernel.name,
-                             "(void* const*, long, long, long, int*);\n", kernel.text, "\n");
+    units.push_back({concat(program.prelude, "\nextern \"C\" __attribute__((visibility(\"default\"))) void ", kernel.name,
+                            "(void* const*, long, long, long, int*);\n", kernel.text, "\n"),
+                     kernel.name});
   }
+  std::stable_sort(units.begin(), units.end(), [](auto& a, auto& b) { return a.text.size() > b.text.size(); });
+  const auto exported = [](const char* name, const std::string& value) {
+    return concat("extern \"C\" __attribute__((visibility(\"default\"))) const char ", name, "[];\nconst char ", name, "[] = \"",
+                  value, "\";\n");
+  };
+  units.push_back(
+      {concat(exported(kMachineSymbol, sha256(machine_description(set))), exported(kTextSymbol, kernel_text_digest(program))), ""});
   return units;
 }
 
-void write_source(const std::filesystem::path& path, const std::string& text) {
+void write_file(const std::filesystem::path& path, std::span<const char> bytes) {
   std::ofstream out(path, std::ios::binary);
-  out << text;
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   out.close();
   if (!out) throw DeviceError(concat("cannot write ", path.string(), ": ", std::strerror(errno)), ExitCode::kernel_compile);
 }
@@ -84,35 +72,136 @@ std::optional<std::vector<std::byte>> read_object(const std::filesystem::path& p
   return std::vector<std::byte>(begin, begin + text.size());
 }
 
+/// The cache, and the keys of one program and its units in it: all that their machine code depends on.
+class KernelCache {
+ public:
+  KernelCache(const KernelCompilerOptions& options, const Program& program)
+      : options_(options), contracts_(program.contracts), cache_(options.cache_directory) {
+    if (!options.cache_directory.empty() && !cache_.unusable().empty())
+      say(concat("compiled kernels are not cached: ", cache_.unusable()));
+    rest_ = concat(environment_key(own_environment()), "\n", machine_description(options.instruction_set));
+    program_ = concat("program ", kernel_text_digest(program));
+  }
+
+  std::optional<std::vector<std::byte>> find(const CompilerIdentity& compiler) const { return found(key_of(compiler, program_)); }
+  /// What another has made meanwhile; of damage find() has told.
+  std::optional<std::vector<std::byte>> find_again(const CompilerIdentity& compiler) const {
+    std::string damage;
+    return cache_.find(key_of(compiler, program_), damage);
+  }
+  /// The object file of one unit, if that is of a kernel.
+  std::optional<std::vector<std::byte>> find(const CompilerIdentity& compiler, const TranslationUnit& unit) const {
+    return unit.kernel.empty() ? std::nullopt : found(key_of(compiler, what_of(unit)));
+  }
+
+  /// What any compiler of the cache's entries made, the one that was used last first; `compiler` is which.
+  std::optional<std::vector<std::byte>> find_by_any(CompilerIdentity& compiler) const {
+    std::vector<CompilerIdentity> tried;
+    for (const CacheEntry& entry : cache_.entries()) {
+      const std::optional<CompilerIdentity> maker = maker_of(entry);
+      if (!maker || std::find(tried.begin(), tried.end(), *maker) != tried.end()) continue;
+      tried.push_back(*maker);
+      std::string damage;
+      auto found = cache_.find(key_of(*maker, program_), damage);
+      if (!found) continue;
+      compiler = *maker;
+      return found;
+    }
+    return std::nullopt;
+  }
+
+  CacheClaim claim(const CompilerIdentity& compiler, const CancelQuery& cancelled) const {
+    return cache_.claim(key_of(compiler, program_), cancelled);
+  }
+
+  void store(const CompilerIdentity& compiler, std::span<const std::byte> object) const {
+    if (!cache_.unusable().empty()) return;
+    const std::string failure = cache_.store(key_of(compiler, program_), object);
+    cache_.trim();
+    if (!failure.empty()) say(concat("compiled kernels are not cached: ", failure));
+  }
+  /// Why this fails store() says, which comes last.
+  void store(const CompilerIdentity& compiler, const TranslationUnit& unit, std::span<const std::byte> object) const {
+    if (cache_.unusable().empty() && !unit.kernel.empty()) cache_.store(key_of(compiler, what_of(unit)), object);
+  }
+
+ private:
+  std::optional<std::vector<std::byte>> found(const std::string& key) const {
+    std::string damage;
+    auto found = cache_.find(key, damage);
+    if (!damage.empty()) say(concat("cached kernels ", cache_.path_of(key).string(), " are rebuilt: ", damage));
+    return found;
+  }
+
+  static std::string what_of(const TranslationUnit& unit) { return concat("object ", sha256(unit.text)); }
+
+  /// A key begins with three lines that tell the compiler, so that it can be had from an entry.
+  std::string key_of(const CompilerIdentity& compiler, const std::string& what) const {
+    std::string key = concat(compiler.path, "\n", compiler.version, "\n", compiler.digest, "\n");
+    for (const std::string& flag : compiler_flags(compiler, options_.instruction_set, contracts_)) key += flag + " ";
+    return concat(key, "\n", rest_, what);
+  }
+
+  static std::optional<CompilerIdentity> maker_of(const CacheEntry& entry) {
+    std::istringstream lines(entry.key_start);
+    CompilerIdentity maker;
+    const bool read = std::getline(lines, maker.path) && std::getline(lines, maker.version) && std::getline(lines, maker.digest);
+    constexpr std::size_t kDigits = 64;
+    if (!read || maker.digest.size() != kDigits || maker.digest.find_first_not_of("0123456789abcdef") != std::string::npos)
+      return std::nullopt;
+    return maker;
+  }
+
+  void say(const std::string& message) const {
+    if (options_.log) options_.log(message);
+  }
+
+  const KernelCompilerOptions& options_;
+  bool contracts_;
+  DiskCache cache_;
+  std::string rest_, program_;
+};
+
 /// One program's way through the compiler.
 class Compilation {
  public:
   Compilation(const Program& program, const KernelCompilerOptions& options, const CompilerIdentity& compiler,
-              const std::vector<TranslationUnit>& units)
+              const KernelCache& cache)
       : program_(program),
         options_(options),
         compiler_(compiler),
-        units_(units),
+        cache_(cache),
+        units_(translation_units(program, options.instruction_set)),
         environment_(compiler_environment(own_environment(), folder_.path().string())) {}
 
-  /// Compiles as many units at once as there are `jobs`; whenever one ends, whichever it is, the next begins.
+  /// Compiles as many units at once as there are `jobs`, but those that another program has had; whenever one ends, whichever it
+  /// is, the next begins.
   std::vector<std::byte> run(std::size_t jobs) {
-    KernelProgress state;
-    for (const TranslationUnit& unit : units_) state.kernels += unit.kernels.size();
+    KernelProgress state{.kernels = program_.kernels.size()};
     if (options_.progress) options_.progress(state);
     std::vector<Process> running;
     std::vector<std::size_t> numbers;  // of the running units
+    const auto done = [&](std::size_t unit) {
+      if (units_[unit].kernel.empty()) return;
+      ++state.done;
+      if (options_.progress) options_.progress(state);
+    };
     for (std::size_t next = 0; next < units_.size() || !running.empty();) {
       for (; next < units_.size() && running.size() < jobs; ++next) {
-        write_source(path_of(next, ".cpp"), units_[next].text);
+        if (const auto known = cache_.find(compiler_, units_[next])) {
+          write_file(path_of(next, ".o"), {reinterpret_cast<const char*>(known->data()), known->size()});
+          done(next);
+          continue;
+        }
+        write_file(path_of(next, ".cpp"), units_[next].text);
         running.push_back(start(compile_command(next)));
         numbers.push_back(next);
       }
+      if (running.empty()) break;
       const std::size_t ended = wait_any(running), unit = numbers[ended];
       finish(running[ended], compile_command(unit), unit_name(unit), "source", path_of(unit, ".cpp"));
-      expect_object(unit);
-      state.done += units_[unit].kernels.size();
-      if (options_.progress) options_.progress(state);
+      cache_.store(compiler_, units_[unit], object_of(unit));
+      done(unit);
       running.erase(running.begin() + static_cast<std::ptrdiff_t>(ended));
       numbers.erase(numbers.begin() + static_cast<std::ptrdiff_t>(ended));
     }
@@ -125,8 +214,8 @@ class Compilation {
   }
 
   std::string unit_name(std::size_t unit) const {
-    const auto& kernels = units_[unit].kernels;
-    return concat(kernels.size() == 1 ? "kernel " : "kernels ", first_of_many(kernels), " of program '", program_.name, "'");
+    const std::string& kernel = units_[unit].kernel;
+    return concat(kernel.empty() ? "the digests" : "kernel " + kernel, " of program '", program_.name, "'");
   }
 
   std::vector<std::string> compile_command(std::size_t unit) const {
@@ -163,9 +252,9 @@ class Compilation {
     return text;
   }
 
-  void expect_object(std::size_t unit) const {
-    const auto object = read_object(path_of(unit, ".o"));
-    if (object && !object->empty()) return;
+  std::vector<std::byte> object_of(std::size_t unit) const {
+    std::optional<std::vector<std::byte>> object = read_object(path_of(unit, ".o"));
+    if (object && !object->empty()) return *std::move(object);
     throw failure(concat("the C++ compiler ", compiler_.path, " ended without an error, but left ",
                          object ? "an empty file" : "nothing", " as the object of ", unit_name(unit),
                          "; check that it is a C++ compiler, or name another with --compiler"));
@@ -189,78 +278,10 @@ class Compilation {
   const Program& program_;
   const KernelCompilerOptions& options_;
   const CompilerIdentity& compiler_;
-  const std::vector<TranslationUnit>& units_;
+  const KernelCache& cache_;
+  const std::vector<TranslationUnit> units_;
   CompileFolder folder_;
   std::vector<std::string> environment_;
-};
-
-/// The cache, and the keys of one program in it: all that its machine code depends on.
-class KernelCache {
- public:
-  KernelCache(const KernelCompilerOptions& options, const std::vector<TranslationUnit>& units, bool contracts)
-      : options_(options), contracts_(contracts), cache_(options.cache_directory) {
-    if (!options.cache_directory.empty() && !cache_.unusable().empty())
-      say(concat("compiled kernels are not cached: ", cache_.unusable()));
-    rest_ = concat(environment_key(own_environment()), "\n", machine_description(options.instruction_set));
-    for (const TranslationUnit& unit : units) rest_ += concat("\n", unit.text.size(), "\n", unit.text);
-  }
-
-  std::optional<std::vector<std::byte>> find(const CompilerIdentity& compiler) const {
-    std::string damage;
-    auto found = cache_.find(key_of(compiler), damage);
-    if (!damage.empty()) say(concat("cached kernels ", cache_.path_of(key_of(compiler)).string(), " are rebuilt: ", damage));
-    return found;
-  }
-
-  /// What any compiler of the cache's entries made, the one that was used last first; `compiler` is which.
-  std::optional<std::vector<std::byte>> find_by_any(CompilerIdentity& compiler) const {
-    std::vector<CompilerIdentity> tried;
-    for (const CacheEntry& entry : cache_.entries()) {
-      const std::optional<CompilerIdentity> maker = maker_of(entry);
-      if (!maker || std::find(tried.begin(), tried.end(), *maker) != tried.end()) continue;
-      tried.push_back(*maker);
-      std::string damage;
-      auto found = cache_.find(key_of(*maker), damage);
-      if (!found) continue;
-      compiler = *maker;
-      return found;
-    }
-    return std::nullopt;
-  }
-
-  void store(const CompilerIdentity& compiler, std::span<const std::byte> object) const {
-    if (!cache_.unusable().empty()) return;
-    const std::string failure = cache_.store(key_of(compiler), object);
-    cache_.trim();
-    if (!failure.empty()) say(concat("compiled kernels are not cached: ", failure));
-  }
-
- private:
-  /// A key begins with three lines that tell the compiler, so that it can be had from an entry.
-  std::string key_of(const CompilerIdentity& compiler) const {
-    std::string key = concat(compiler.path, "\n", compiler.version, "\n", compiler.digest, "\n");
-    for (const std::string& flag : compiler_flags(compiler, options_.instruction_set, contracts_)) key += flag + " ";
-    return concat(key, "\n", rest_);
-  }
-
-  static std::optional<CompilerIdentity> maker_of(const CacheEntry& entry) {
-    std::istringstream lines(entry.key_start);
-    CompilerIdentity maker;
-    const bool read = std::getline(lines, maker.path) && std::getline(lines, maker.version) && std::getline(lines, maker.digest);
-    constexpr std::size_t kDigits = 64;
-    if (!read || maker.digest.size() != kDigits || maker.digest.find_first_not_of("0123456789abcdef") != std::string::npos)
-      return std::nullopt;
-    return maker;
-  }
-
-  void say(const std::string& message) const {
-    if (options_.log) options_.log(message);
-  }
-
-  const KernelCompilerOptions& options_;
-  bool contracts_;
-  DiskCache cache_;
-  std::string rest_;
 };
 
 }  // namespace
@@ -295,8 +316,7 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (options.kernels) options.kernels({.kernels = program.kernels.size(), .cached = cached, .seconds = elapsed.count()});
   };
-  const std::vector<TranslationUnit> units = translation_units(program, options.instruction_set);
-  const KernelCache cache(options, units, program.contracts);
+  const KernelCache cache(options, program);
   CompilerIdentity compiler;
   std::optional<std::vector<std::byte>> object;
   try {
@@ -317,9 +337,15 @@ std::vector<std::byte> compile_kernels(const Program& program, const KernelCompi
     report(true);
     return *std::move(object);
   }
+  // Ranks, which begin at once, want the same kernels.
+  const CacheClaim claim = cache.claim(compiler, options.cancelled);
+  if (object = cache.find_again(compiler); object) {
+    report(true);
+    return *std::move(object);
+  }
   remove_abandoned_folders();
   const std::size_t jobs = static_cast<std::size_t>(options.jobs > 0 ? options.jobs : available_processors());
-  object = Compilation(program, options, compiler, units).run(jobs);
+  object = Compilation(program, options, compiler, cache).run(jobs);
   cache.store(compiler, *object);
   report(false);
   return *std::move(object);

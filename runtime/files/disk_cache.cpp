@@ -1,8 +1,13 @@
 #include "runtime/files/disk_cache.h"
 
+#include <sys/file.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <thread>
 
 #include "ir/base/error.h"
 #include "runtime/files/atomic_file.h"
@@ -13,6 +18,9 @@ namespace {
 
 // An entry is: this line, then "KEY_BYTES OBJECT_BYTES OBJECT_SHA256\n", the key, the object.
 constexpr std::string_view kEntryMagic = "gcomp cache 1\n";
+constexpr std::string_view kLockSuffix = ".lock";
+constexpr std::chrono::seconds kMostPatience(60);
+constexpr std::chrono::milliseconds kBetweenLooks(10);
 
 std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
@@ -89,26 +97,41 @@ std::string DiskCache::store(std::string_view key, std::span<const std::byte> ob
   return {};
 }
 
-std::vector<CacheEntry> DiskCache::entries() const {
+CacheClaim DiskCache::claim(std::string_view key, const std::function<bool()>& cancelled) const {
+  if (!unusable().empty()) return {};
+  const std::string name = sha256(key) + std::string(kLockSuffix);
+  Descriptor lock = directory_.open_lock(name);
+  const auto begin = std::chrono::steady_clock::now();
+  while (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK || (cancelled && cancelled()) || std::chrono::steady_clock::now() - begin > kMostPatience) return {};
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  return lock ? CacheClaim(directory_, name, std::move(lock)) : CacheClaim();
+}
+
+std::vector<CacheEntry> DiskCache::files() const {
   std::vector<CacheEntry> all;
   if (!unusable().empty()) return all;
   for (const PrivateDirectory::Entry& file : directory_.files()) {
     // What a killed writer left of an entry counts too.
-    if (!file.name.ends_with(kEntrySuffix) && !is_temporary_name(file.name)) continue;
-    all.push_back({.path = directory_.path() / file.name,
-                   .bytes = file.bytes,
-                   .used = file.modified,
-                   .key_start = key_start(directory_.start_of(file.name, 4 * kKeyStart))});
+    if (!file.name.ends_with(kEntrySuffix) && !file.name.ends_with(kLockSuffix) && !is_temporary_name(file.name)) continue;
+    all.push_back({.path = directory_.path() / file.name, .bytes = file.bytes, .used = file.modified, .key_start = {}});
   }
   std::sort(all.begin(), all.end(),
             [](const CacheEntry& a, const CacheEntry& b) { return a.used != b.used ? a.used > b.used : a.path < b.path; });
   return all;
 }
 
+std::vector<CacheEntry> DiskCache::entries() const {
+  std::vector<CacheEntry> all = files();
+  for (CacheEntry& entry : all) entry.key_start = key_start(directory_.start_of(entry.path.filename().string(), 4 * kKeyStart));
+  return all;
+}
+
 std::vector<CacheEntry> DiskCache::trim(std::int64_t most_bytes) const {
   std::vector<CacheEntry> removed;
   std::int64_t total = 0;
-  for (CacheEntry& entry : entries()) {
+  for (CacheEntry& entry : files()) {
     total += entry.bytes;
     if (total > most_bytes && directory_.remove(entry.path.filename().string())) removed.push_back(std::move(entry));
   }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +27,25 @@ struct CacheEntry {
   std::string key_start;                 ///< the first bytes of its key, whole lines
 };
 
+/// A right to make an entry, given back at its end; an empty one where it was not had.
+class CacheClaim {
+ public:
+  CacheClaim() = default;
+  CacheClaim(const PrivateDirectory& directory, std::string name, Descriptor lock)
+      : directory_(&directory), name_(std::move(name)), lock_(std::move(lock)) {}
+  CacheClaim(CacheClaim&&) = default;
+  CacheClaim& operator=(CacheClaim&&) = default;
+  ~CacheClaim() {
+    if (lock_) directory_->remove(name_);
+  }
+  explicit operator bool() const { return bool{lock_}; }
+
+ private:
+  const PrivateDirectory* directory_ = nullptr;
+  std::string name_;
+  Descriptor lock_;
+};
+
 class DiskCache {
  public:
   /// A directory that cannot be trusted (runtime/files/private_directory.h) is not used. An empty path makes a cache that stores
@@ -45,12 +65,19 @@ class DiskCache {
   /// entry's place is left alone, which find() has said.
   std::string store(std::string_view key, std::span<const std::byte> object) const;
 
+  /// Of the threads and processes that miss an entry, one is to make it: the others wait here until it has, or was ended, for a
+  /// minute at the most and while `cancelled`, where it is one, says no. Not to be outlived by the claim.
+  CacheClaim claim(std::string_view key, const std::function<bool()>& cancelled = {}) const;
+
   /// Used last first.
   std::vector<CacheEntry> entries() const;
-  /// Removes entries, those used longest ago first, until no more than `most_bytes` are left; gives those that it removed.
+  /// Removes entries, those used longest ago first, until no more than `most_bytes` are left; gives those that it removed, without
+  /// their keys' starts.
   std::vector<CacheEntry> trim(std::int64_t most_bytes = kMostCacheBytes) const;
 
  private:
+  std::vector<CacheEntry> files() const;
+
   PrivateDirectory directory_;
 };
 

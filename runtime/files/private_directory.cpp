@@ -126,6 +126,10 @@ void PrivateDirectory::touch(const std::string& name) const {
 
 bool PrivateDirectory::remove(const std::string& name) const { return ::unlinkat(descriptor_.get(), name.c_str(), 0) == 0; }
 
+Descriptor PrivateDirectory::open_lock(const std::string& name) const {
+  return Descriptor(::openat(descriptor_.get(), name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+}
+
 std::vector<PrivateDirectory::Entry> PrivateDirectory::files() const {
   std::vector<Entry> entries;
   // A directory of its own, since reading moves a position that copies of a descriptor share.

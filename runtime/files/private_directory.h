@@ -34,6 +34,8 @@ class PrivateDirectory {
   /// Sets the time of last use to now.
   void touch(const std::string& name) const;
   bool remove(const std::string& name) const;
+  /// Opens a file to be locked, which is made where there is none; nothing where something else lies there.
+  Descriptor open_lock(const std::string& name) const;
 
   struct Entry {
     std::string name;

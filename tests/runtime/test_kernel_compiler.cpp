@@ -5,6 +5,8 @@
 
 #include <fstream>
 #include <iterator>
+#include <set>
+#include <thread>
 
 #include "ir/base/error.h"
 #include "runtime/cpu/compiler.h"
@@ -46,14 +48,39 @@ class KernelCompiler : public testing::Test {
     return options;
   }
 
-  std::vector<fs::path> cached_files() const {
+  /// The entries of whole programs, and those of single kernels.
+  std::vector<fs::path> cached_files(const std::string& what = "program") const {
     std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(cache_)) files.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(cache_))
+      if (runtime::test::contents(entry.path()).find("\n" + what + " ") != std::string::npos) files.push_back(entry.path());
     return files;
   }
 
+  /// With a compiler that leaves each text it is given in a folder.
+  KernelCompilerOptions traced() {
+    const fs::path compiler = folder_.path() / "traced-c++";
+    fs::create_directory(texts_);
+    std::ofstream(compiler) << "#!/bin/bash\nfor word; do [[ $word != *.cpp ]] || cp \"$word\" '" << texts_.string()
+                            << "'/$$; done\nexec c++ \"$@\"\n";
+    fs::permissions(compiler, fs::perms::owner_all);
+    KernelCompilerOptions all = options();
+    all.compiler = compiler.string();
+    return all;
+  }
+  /// The kernels that the compiler was given since this was asked last.
+  std::multiset<std::string> take_compiled() const {
+    std::multiset<std::string> kernels;
+    for (const auto& entry : fs::directory_iterator(texts_)) {
+      const std::string text = runtime::test::contents(entry.path());
+      if (const std::size_t at = text.find("void k"); at != text.npos) kernels.insert(text.substr(at + 5, 2));
+    }
+    fs::remove_all(texts_);
+    fs::create_directory(texts_);
+    return kernels;
+  }
+
   test::TemporaryDirectory folder_;
-  fs::path cache_ = folder_.path() / "cache" / "gcomp";
+  fs::path cache_ = folder_.path() / "cache" / "gcomp", texts_ = folder_.path() / "texts";
   std::string log_;
 };
 
@@ -137,6 +164,38 @@ TEST_F(KernelCompiler, RebuildsADamagedEntry) {
     EXPECT_NE(log_.find("rebuilt"), std::string::npos) << log_;
     EXPECT_EQ(fs::file_size(file), size);
   }
+}
+
+/// Kernels that another program has are not compiled again; a damaged one is.
+TEST_F(KernelCompiler, TakesKernelsOfOtherPrograms) {
+  using Names = std::multiset<std::string>;
+  const KernelCompilerOptions all = traced();
+  compile_kernels(program_of({doubling("k0", 1), doubling("k1", 10)}), all);
+  EXPECT_EQ(take_compiled(), (Names{"k0", "k1"}));
+  EXPECT_EQ(cached_files("object").size(), 2u);
+  const auto object = compile_kernels(program_of({doubling("k1", 10), doubling("k2", 100)}), all);
+  EXPECT_EQ(take_compiled(), Names{"k2"});
+  EXPECT_EQ(run_one(object, "k1", 3), 60);
+  EXPECT_EQ(run_one(object, "k2", 3), 600);
+  for (const fs::path& file : cached_files("object")) fs::resize_file(file, fs::file_size(file) - 1);
+  EXPECT_EQ(run_one(compile_kernels(program_of({doubling("k2", 100)}), all), "k2", 3), 600);
+  EXPECT_EQ(take_compiled(), Names{"k2"});
+  EXPECT_NE(log_.find("rebuilt"), std::string::npos) << log_;
+  EXPECT_EQ(run_one(compile_kernels(program_of({doubling("k2", 1)}), all), "k2", 3), 6) << "another text of the same name";
+  EXPECT_EQ(take_compiled(), Names{"k2"});
+}
+
+/// As ranks do that begin at once.
+TEST_F(KernelCompiler, OneOfThoseThatWantAProgramCompilesIt) {
+  const Program program = program_of({doubling("k0", 1), doubling("k1", 10)});
+  const KernelCompilerOptions all = traced();
+  std::vector<std::vector<std::byte>> objects(6);
+  std::vector<std::thread> threads;
+  for (auto& object : objects) threads.emplace_back([&] { object = compile_kernels(program, all); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(take_compiled(), (std::multiset<std::string>{"k0", "k1"}));
+  for (const auto& object : objects) EXPECT_EQ(object, objects[0]);
+  for (const auto& entry : fs::directory_iterator(cache_)) EXPECT_NE(entry.path().extension(), ".lock");
 }
 
 TEST_F(KernelCompiler, AnUnusableCacheIsSaidAndDone) {
