@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 
 #include "codegen/cuda/attention/attention.h"
 #include "codegen/cuda/product_parts.h"
@@ -28,8 +29,9 @@ using runtime::Target;
 using runtime::TargetKind;
 namespace cuda = runtime::cuda;
 
-constexpr std::size_t kSmallTogether = 32;   // small kernels in one source: NVRTC takes 60 ms for a source of any size
-constexpr std::size_t kRepresentative = 12;  // of the patterns, every so many for the architectures in between
+constexpr std::size_t kSmallTogether = 32;      // small kernels in one source: NVRTC takes 60 ms for a source of any size
+constexpr std::size_t kRepresentative = 12;     // of the patterns, every so many for the architectures in between
+constexpr int kBetween[] = {80, 86, 100, 120};  // what is generated for them differs from the oldest's and Hopper's in sizes alone
 
 struct Sources {
   std::vector<std::string> texts;
@@ -192,6 +194,14 @@ Sources attention_sources(int architecture, std::initializer_list<DType> dtypes,
   return sources_of(table);
 }
 
+/// Of what is generated for one of kBetween, every fourth kernel: another one for each of them.
+Sources turn_of(std::size_t which, const Sources& all) {
+  Sources turn;
+  for (std::size_t i = which; i < all.texts.size(); i += std::size(kBetween)) turn.texts.push_back(all.texts[i]);
+  turn.kernels = static_cast<int>(turn.texts.size());
+  return turn;
+}
+
 class CudaCubins : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -218,6 +228,11 @@ class CudaCubins : public ::testing::Test {
     }
     EXPECT_EQ(kernels, sources.kernels);
     std::printf("%s: %d kernels\n", architecture.c_str(), kernels);
+  }
+
+  void compile_in_turns(const std::function<Sources(int architecture)>& generate, int most_registers = 255) {
+    for (std::size_t which = 0; which < std::size(kBetween); ++which)
+      compile(turn_of(which, generate(kBetween[which])), concat("sm_", kBetween[which]), most_registers);
   }
 
  private:
@@ -259,10 +274,11 @@ TEST_F(CudaCubins, ConvolutionsForTheOldestAndHopper) {
 
 // Two blocks of 256 threads share the 65536 registers of a multiprocessor.
 TEST_F(CudaCubins, ConvolutionsInTf32) {
-  for (int architecture : {80, 86, 90, 100, 120})
-    compile(
-        convolution_sources(architecture, {DType::f32}, {true}, std::span(kOfEachForm, 2), codegen::cuda::generate_tf32_product),
-        concat("sm_", architecture), 128);
+  const auto sources = [](int architecture) {
+    return convolution_sources(architecture, {DType::f32}, {true}, std::span(kOfEachForm, 2), codegen::cuda::generate_tf32_product);
+  };
+  compile(sources(90), "sm_90", 128);
+  compile_in_turns(sources, 128);
 }
 
 TEST_F(CudaCubins, PackedWeights) {
@@ -276,19 +292,18 @@ TEST_F(CudaCubins, PackedWeights) {
 }
 
 TEST_F(CudaCubins, SomeConvolutionsForEveryArchitecture) {
-  for (int architecture : {80, 86, 100, 120})
-    compile(convolution_sources(architecture, {DType::bf16}, {true}, std::span(kOfEachForm, 2)), concat("sm_", architecture));
+  compile_in_turns(
+      [](int architecture) { return convolution_sources(architecture, {DType::bf16}, {true}, std::span(kOfEachForm, 2)); });
 }
 
 TEST_F(CudaCubins, SomeProductsForEveryArchitecture) {
-  for (int architecture : {80, 86, 100, 120})
-    compile(product_sources(architecture, {DType::bf16}, {0, 3}), concat("sm_", architecture));
+  compile_in_turns([](int architecture) { return product_sources(architecture, {DType::bf16}, {0, 3}); });
 }
 
 TEST_F(CudaCubins, ProductsWithEpiloguesForEveryArchitecture) {
   compile(epilogue_sources(75, {DType::f32, DType::f16}), "sm_75");
   compile(epilogue_sources(90, {DType::f32, DType::f64, DType::bf16}), "sm_90");
-  for (int architecture : {80, 86, 100, 120}) compile(epilogue_sources(architecture, {DType::bf16}), concat("sm_", architecture));
+  compile_in_turns([](int architecture) { return epilogue_sources(architecture, {DType::bf16}); });
 }
 
 TEST_F(CudaCubins, AttentionForTheOldestAndHopper) {
@@ -299,8 +314,8 @@ TEST_F(CudaCubins, AttentionForTheOldestAndHopper) {
 }
 
 TEST_F(CudaCubins, SomeAttentionForEveryArchitecture) {
-  for (int architecture : {80, 86, 100, 120})  // in f32 the recorded models have it
-    compile(attention_sources(architecture, {DType::bf16}, {128}), concat("sm_", architecture));
+  // In f32 the recorded models have it.
+  compile_in_turns([](int architecture) { return attention_sources(architecture, {DType::bf16}, {128}); });
 }
 
 }  // namespace

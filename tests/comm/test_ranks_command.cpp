@@ -146,7 +146,7 @@ int wanted_rank_kills() {
 /// Eight ranks, of which one is killed, then four, then two, and so on: the bytes of the run that nobody killed.
 TEST_F(RanksCommand, GoOnAsOtherNumbersAfterAKill) {
   const Words flags{"--optimizer", "adamw", "--checkpoint-every", "20"};
-  const std::string steps = "4000";
+  const std::string steps = "1500";
   ASSERT_EQ(train(steps, joined(flags, {"--micro-batches", "8", "--run-dir", folder_ / "whole"})).exit_code, 0);
   const std::string run = folder_ / "run", mark = "GCOMP_TEST_RUN=" + run;
   const char* const numbers[] = {"8", "4", "2"};

@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 
 constexpr char kDeviceHeader[] = GCOMP_SOURCE_DIR "/tests/cuda/shim/device.h";
 /// Strict about rounding, as a GPU is about what it contracts: results differ from a device's in the last digits only. Variables
-/// are the module's own, so that it can be unloaded.
+/// are the module's own, so that it can be unloaded. -O1, as most kernels run for less time than they take to compile.
 constexpr char kFlags[] =
-    "-std=c++17 -nostdinc++ -O2 -fPIC -shared -w -fwrapv -fno-strict-aliasing -ffp-contract=off"
+    "-std=c++17 -nostdinc++ -O1 -fPIC -shared -w -fwrapv -fno-strict-aliasing -ffp-contract=off"
 #if defined(__GNUC__) && !defined(__clang__)
     " -fno-gnu-unique"
 #endif
