@@ -11,6 +11,8 @@
 #include <sstream>
 
 #include "ir/base/error.h"
+#include "ir/base/hash.h"
+#include "ir/base/nearest.h"
 #include "runtime/cpu/compile_folder.h"
 #include "runtime/cpu/compiler_environment.h"
 #include "runtime/cpu/elf.h"
@@ -24,6 +26,9 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
+// Below this much text a further process of the compiler costs more than sharing and evenness save; above, one takes long.
+constexpr std::size_t kLeastUnitText = 4000, kMostUnitText = 16000;
+
 void check_kernel_name(const std::string& name) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   const bool good = !name.empty() && letter(name[0]) &&
@@ -33,18 +38,27 @@ void check_kernel_name(const std::string& name) {
 
 struct TranslationUnit {
   std::string text;
-  std::string kernel;  ///< its name; "" where it is what kernel_library.h checks
+  std::vector<std::string> kernels;  ///< their names; none where it is what kernel_library.h checks
 };
 
-/// A source file for each kernel, so that programs share what was made of it, and one of what kernel_library.h checks: the longest
+/// The kernels as source files, in their order, and one of what kernel_library.h checks. A file ends where its last kernel's text
+/// says so: programs that have a stretch of kernels in common have files in common there, whatever comes before. The longest are
 /// first, as the last to end is to be a short one.
 std::vector<TranslationUnit> translation_units(const Program& program, InstructionSet set) {
   std::vector<TranslationUnit> units;
+  std::size_t text = kLeastUnitText;  // of the last unit; at first no unit is open
+  bool ends = true;
   for (const Kernel& kernel : program.kernels) {
     check_kernel_name(kernel.name);
-    units.push_back({concat(program.prelude, "\nextern \"C\" __attribute__((visibility(\"default\"))) void ", kernel.name,
-                            "(void* const*, long, long, long, int*);\n", kernel.text, "\n"),
-                     kernel.name});
+    if (text >= kMostUnitText || (text >= kLeastUnitText && ends)) {
+      units.push_back({program.prelude + "\n", {}});
+      text = 0;
+    }
+    units.back().kernels.push_back(kernel.name);
+    units.back().text += concat("extern \"C\" __attribute__((visibility(\"default\"))) void ", kernel.name,
+                                "(void* const*, long, long, long, int*);\n", kernel.text, "\n");
+    text += kernel.text.size();
+    ends = fnv1a(kernel.text) % 2 == 0;
   }
   std::stable_sort(units.begin(), units.end(), [](auto& a, auto& b) { return a.text.size() > b.text.size(); });
   const auto exported = [](const char* name, const std::string& value) {
@@ -52,7 +66,7 @@ std::vector<TranslationUnit> translation_units(const Program& program, Instructi
                   value, "\";\n");
   };
   units.push_back(
-      {concat(exported(kMachineSymbol, sha256(machine_description(set))), exported(kTextSymbol, kernel_text_digest(program))), ""});
+      {concat(exported(kMachineSymbol, sha256(machine_description(set))), exported(kTextSymbol, kernel_text_digest(program))), {}});
   return units;
 }
 
@@ -89,9 +103,9 @@ class KernelCache {
     std::string damage;
     return cache_.find(key_of(compiler, program_), damage);
   }
-  /// The object file of one unit, if that is of a kernel.
+  /// The object file of one unit, if that is of kernels.
   std::optional<std::vector<std::byte>> find(const CompilerIdentity& compiler, const TranslationUnit& unit) const {
-    return unit.kernel.empty() ? std::nullopt : found(key_of(compiler, what_of(unit)));
+    return unit.kernels.empty() ? std::nullopt : found(key_of(compiler, what_of(unit)));
   }
 
   /// What any compiler of the cache's entries made, the one that was used last first; `compiler` is which.
@@ -122,7 +136,7 @@ class KernelCache {
   }
   /// Why this fails store() says, which comes last.
   void store(const CompilerIdentity& compiler, const TranslationUnit& unit, std::span<const std::byte> object) const {
-    if (cache_.unusable().empty() && !unit.kernel.empty()) cache_.store(key_of(compiler, what_of(unit)), object);
+    if (cache_.unusable().empty() && !unit.kernels.empty()) cache_.store(key_of(compiler, what_of(unit)), object);
   }
 
  private:
@@ -182,8 +196,8 @@ class Compilation {
     std::vector<Process> running;
     std::vector<std::size_t> numbers;  // of the running units
     const auto done = [&](std::size_t unit) {
-      if (units_[unit].kernel.empty()) return;
-      ++state.done;
+      if (units_[unit].kernels.empty()) return;
+      state.done += units_[unit].kernels.size();
       if (options_.progress) options_.progress(state);
     };
     for (std::size_t next = 0; next < units_.size() || !running.empty();) {
@@ -214,8 +228,9 @@ class Compilation {
   }
 
   std::string unit_name(std::size_t unit) const {
-    const std::string& kernel = units_[unit].kernel;
-    return concat(kernel.empty() ? "the digests" : "kernel " + kernel, " of program '", program_.name, "'");
+    const auto& kernels = units_[unit].kernels;
+    if (kernels.empty()) return concat("the digests of program '", program_.name, "'");
+    return concat(kernels.size() == 1 ? "kernel " : "kernels ", first_of_many(kernels), " of program '", program_.name, "'");
   }
 
   std::vector<std::string> compile_command(std::size_t unit) const {

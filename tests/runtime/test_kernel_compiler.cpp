@@ -38,6 +38,13 @@ Kernel doubling(const std::string& name, int factor) {
                     std::to_string(factor) + ";\n}\n"};
 }
 
+/// One that has a file to itself.
+Kernel long_doubling(const std::string& name, int factor) {
+  Kernel kernel = doubling(name, factor);
+  kernel.text += "/*" + std::string(16000, ' ') + "*/\n";
+  return kernel;
+}
+
 class KernelCompiler : public testing::Test {
  protected:
   KernelCompilerOptions options() {
@@ -72,7 +79,8 @@ class KernelCompiler : public testing::Test {
     std::multiset<std::string> kernels;
     for (const auto& entry : fs::directory_iterator(texts_)) {
       const std::string text = runtime::test::contents(entry.path());
-      if (const std::size_t at = text.find("void k"); at != text.npos) kernels.insert(text.substr(at + 5, 2));
+      for (std::size_t at = 0; (at = text.find("void k", at)) != text.npos; ++at)
+        if (text.compare(at + 7, 14, "(void* const*,") == 0) kernels.insert(text.substr(at + 5, 2));
     }
     fs::remove_all(texts_);
     fs::create_directory(texts_);
@@ -170,19 +178,44 @@ TEST_F(KernelCompiler, RebuildsADamagedEntry) {
 TEST_F(KernelCompiler, TakesKernelsOfOtherPrograms) {
   using Names = std::multiset<std::string>;
   const KernelCompilerOptions all = traced();
-  compile_kernels(program_of({doubling("k0", 1), doubling("k1", 10)}), all);
+  compile_kernels(program_of({long_doubling("k0", 1), long_doubling("k1", 10)}), all);
   EXPECT_EQ(take_compiled(), (Names{"k0", "k1"}));
   EXPECT_EQ(cached_files("object").size(), 2u);
-  const auto object = compile_kernels(program_of({doubling("k1", 10), doubling("k2", 100)}), all);
+  const auto object = compile_kernels(program_of({long_doubling("k1", 10), long_doubling("k2", 100)}), all);
   EXPECT_EQ(take_compiled(), Names{"k2"});
   EXPECT_EQ(run_one(object, "k1", 3), 60);
   EXPECT_EQ(run_one(object, "k2", 3), 600);
   for (const fs::path& file : cached_files("object")) fs::resize_file(file, fs::file_size(file) - 1);
-  EXPECT_EQ(run_one(compile_kernels(program_of({doubling("k2", 100)}), all), "k2", 3), 600);
+  EXPECT_EQ(run_one(compile_kernels(program_of({long_doubling("k2", 100)}), all), "k2", 3), 600);
   EXPECT_EQ(take_compiled(), Names{"k2"});
   EXPECT_NE(log_.find("rebuilt"), std::string::npos) << log_;
-  EXPECT_EQ(run_one(compile_kernels(program_of({doubling("k2", 1)}), all), "k2", 3), 6) << "another text of the same name";
+  EXPECT_EQ(run_one(compile_kernels(program_of({long_doubling("k2", 1)}), all), "k2", 3), 6) << "another text of the same name";
   EXPECT_EQ(take_compiled(), Names{"k2"});
+}
+
+/// Short kernels share files, and a stretch of them that two programs have in common shares most, wherever it stands.
+TEST_F(KernelCompiler, TakesStretchesOfOtherPrograms) {
+  std::vector<Kernel> stretch;
+  for (int i = 0; i < 100; ++i) {
+    stretch.push_back(doubling("s" + std::to_string(i), i));
+    stretch.back().text += "/*" + std::string(1500, ' ') + "*/\n";
+  }
+  const KernelCompilerOptions all = traced();
+  const auto files = [&] {
+    const auto count = std::distance(fs::directory_iterator(texts_), fs::directory_iterator());
+    take_compiled();
+    return count;
+  };
+  compile_kernels(program_of(stretch), all);
+  const auto whole = files();
+  EXPECT_GT(whole, 100 * 1500 / 16000);
+  EXPECT_LT(whole, 50) << "files are of several kernels";
+  stretch.insert(stretch.begin(), doubling("k0", 1));
+  stretch.push_back(doubling("k1", 10));
+  const auto object = compile_kernels(program_of(stretch), all);
+  EXPECT_LE(files(), 6) << "what begins, what ends, and what a program has of its own";
+  EXPECT_EQ(run_one(object, "k1", 3), 60);
+  EXPECT_EQ(run_one(object, "s99", 3), 2 * 3 * 99);
 }
 
 /// As ranks do that begin at once.
