@@ -38,7 +38,6 @@ class CacheClaim {
   ~CacheClaim() {
     if (lock_) directory_->remove(name_);
   }
-  explicit operator bool() const { return bool{lock_}; }
 
  private:
   const PrivateDirectory* directory_ = nullptr;

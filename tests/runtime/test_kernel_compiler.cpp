@@ -55,7 +55,7 @@ class KernelCompiler : public testing::Test {
     return options;
   }
 
-  /// The entries of whole programs, and those of single kernels.
+  /// The entries of whole programs, or with "object" those of what the compiler made of one file.
   std::vector<fs::path> cached_files(const std::string& what = "program") const {
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(cache_))
