@@ -13,6 +13,8 @@ using namespace gcomp::ir;
 
 namespace {
 
+constexpr std::ptrdiff_t kForwardResultMatrix = 4;  // of a gradient's operands
+
 double count_of(std::int64_t n) { return static_cast<double>(n); }
 
 /// Of each batch dimension that the kernels know, one number of those that are there; `absent` for the others.
@@ -30,12 +32,17 @@ std::string batch_text(const AttentionShape& s, std::int64_t absent, Number numb
 
 AttentionOperands attention_operands(const Node& node) {
   const auto at = [&](std::size_t i) { return i < node.operands.size() ? node.operands[i] : nullptr; };
-  if (node.op == &ops::kAttention) return {at(0), at(1), at(2), at(3)};
-  return {at(0), at(1), at(2), at(7), at(3), at(4), at(5), at(6)};
+  if (node.op == &ops::kAttention) return {.q = at(0), .k = at(1), .v = at(2), .mask = at(3)};
+  return {.q = at(0), .k = at(1), .v = at(2), .mask = at(8), .dy = at(3), .y = at(4), .top = at(5), .sum = at(6), .delta = at(7)};
 }
 
 AttentionShape attention_shape(const Node& node, const Value* mask) {
-  AttentionShape s{.matrices = matrices_of(node), .scores = {}, .batch = {}};
+  AttentionShape s{.matrices = matrices_of(node), .forward_result = {}, .scores = {}, .batch = {}};
+  if (node.op == &ops::kAttentionGradient) {
+    auto& operands = s.matrices.operands;
+    s.forward_result = operands[kForwardResultMatrix];
+    operands.erase(operands.begin() + kForwardResultMatrix);
+  }
   Shape& scores = s.scores;
   scores = s.matrices.operands[0].shape;
   scores.back() = s.matrices.operands[1].shape[scores.size() - 2];
@@ -51,6 +58,7 @@ AttentionShape attention_shape(const Node& node, const Value* mask) {
   }
   for (const auto* list : {&s.matrices.operands, &s.matrices.results})
     for (const Matrix& m : *list) all.push_back(m.view_or_dense().strides);
+  if (s.forward_result) all.push_back(s.forward_result->view_or_dense().strides);
   for (std::size_t d = 0; d + 2 < rank; ++d) {
     if (scores[d] == 1) continue;
     s.batches *= scores[d];
@@ -78,9 +86,9 @@ bool is_streamable(const Node& node) {
   for (const Value* rows : {o.top, o.sum, o.delta})
     if (rows && rows->type.dtype != compute_type(o.q->type.dtype)) return false;
   const AttentionShape s = attention_shape(node, o.mask);
+  const auto has_neighbours = [](const Matrix& m) { return m.shape.back() == 1 || m.view_or_dense().strides.back() == 1; };
   for (const auto* list : {&s.matrices.operands, &s.matrices.results})
-    for (const Matrix& m : *list)
-      if (m.shape.back() > 1 && m.view_or_dense().strides.back() != 1) return false;
+    if (!std::ranges::all_of(*list, has_neighbours)) return false;
   return s.batch.size() <= kAttentionBatches;
 }
 

@@ -2,6 +2,7 @@
 // batch lie, and how much is computed and touched. Numbers become text for kernels that have a shape as constants.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,11 @@ namespace gcomp::codegen {
 
 /// Where the operands lie in `attention` and `attention_gradient` (ir/ops/attention.h); null for what a node has not.
 struct AttentionOperands {
-  const ir::Value *q, *k, *v, *mask = nullptr, *dy = nullptr, *top = nullptr, *sum = nullptr, *delta = nullptr;
+  const ir::Value *q, *k, *v, *mask = nullptr, *dy = nullptr, *y = nullptr, *top = nullptr, *sum = nullptr, *delta = nullptr;
 };
 AttentionOperands attention_operands(const ir::Node& node);
 
-/// One dimension of the batch with the strides along it: of the mask, then of each matrix, operands first.
+/// One dimension of the batch with the strides along it: of the mask, then of each matrix, operands first and a gradient's y last.
 struct BatchDimension {
   std::int64_t extent = 1;
   std::vector<std::int64_t> strides;
@@ -24,8 +25,9 @@ struct BatchDimension {
 inline constexpr std::size_t kAttentionBatches = 4;  ///< dimensions of a batch that kernels know
 
 struct AttentionShape {
-  ir::Matrices matrices;
-  Shape scores;  ///< [batch..., queries, keys]
+  ir::Matrices matrices;                     ///< of a gradient without y, which no kernel of ours reads
+  std::optional<ir::Matrix> forward_result;  ///< a gradient's y
+  Shape scores;                              ///< [batch..., queries, keys]
   std::int64_t batches = 1, queries = 0, keys = 0, width = 0, value_width = 0;
   std::vector<BatchDimension> batch;  ///< neighbours collapsed where the strides allow it
   std::int64_t mask_query = 0, mask_key = 0;

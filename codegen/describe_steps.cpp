@@ -11,6 +11,7 @@
 namespace gcomp::codegen {
 namespace {
 
+using runtime::AttentionCall;
 using runtime::CollectiveCall;
 using runtime::ConvolutionCall;
 using runtime::KernelLaunch;
@@ -55,6 +56,15 @@ std::string what(const Program&, const ConvolutionCall& call) {
                 extents_text(call.kernel), call.groups > 1 ? concat(" in ", call.groups, " groups") : "", " ", name_of(call.dtype));
 }
 
+std::string what(const Program& program, const AttentionCall& call) {
+  std::string kernels;
+  for (const KernelLaunch& launch : call.generated)
+    kernels += concat(kernels.empty() ? "" : ", ", program.kernels[static_cast<std::size_t>(launch.kernel)].name);
+  return concat(runtime::name_of(call.kind), " [", extents_text(call.batch), "] ", call.queries, "x", call.keys, ", ", call.width,
+                call.width == call.value_width ? "" : concat(" and ", call.value_width), call.causal ? ", causal " : " ",
+                name_of(call.dtype), ", else ", kernels);
+}
+
 std::string what(const Program&, const CollectiveCall& call) {
   return concat(runtime::name_of(call.kind), " between ", call.ranks, " ranks, ", size_text(static_cast<double>(call.bytes)),
                 " each");
@@ -82,6 +92,7 @@ StepShare share_of(const Step& step) {
         return StepShare{
             .product = true, .generated_launches = call.generated.launches.size(), .workspace = call.generated.workspace_bytes};
       },
+      [](const AttentionCall& call) { return StepShare{.generated_launches = call.generated.size()}; },
       [](const CollectiveCall&) { return StepShare(); });
 }
 

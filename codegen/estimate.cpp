@@ -9,6 +9,7 @@
 
 namespace gcomp::codegen {
 
+using runtime::AttentionCall;
 using runtime::CollectiveCall;
 using runtime::ConvolutionCall;
 using runtime::Grid;
@@ -168,6 +169,23 @@ StepEstimate convolution_estimate(const ConvolutionCall& call, const StepCost& c
   return made;
 }
 
+/// An attention by the generated kernels.
+StepEstimate attention_estimate(const AttentionCall& call, const StepCost& cost, const DeviceRates& rates,
+                                const EstimateOptions& options) {
+  check_internal(cost.generated.size() == call.generated.size(), call.origin, ": counted ", cost.generated.size(), " of ",
+                 call.generated.size(), " launches");
+  StepEstimate made;
+  const double share = 1 / number(static_cast<std::int64_t>(call.generated.size()));
+  for (std::size_t i = 0; i < call.generated.size(); ++i) {
+    const KernelWork work{Family::attention, cost.generated[i]};
+    const StepEstimate one =
+        kernel_estimate(call.generated[i], work, cost.bytes * share, cost.flops * share, call.dtype, rates, options);
+    if (one.seconds > made.seconds) made.limit = one.limit, made.waves = one.waves;
+    made.seconds += one.seconds;
+  }
+  return made;
+}
+
 }  // namespace
 
 std::string_view name_of(Limit limit) {
@@ -193,6 +211,7 @@ StepEstimate estimate(const Step& step, const StepCost& cost, const DeviceRates&
       },
       [&](const MatmulCall& call) { return product_estimate(call, cost, rates, options); },
       [&](const ConvolutionCall& call) { return convolution_estimate(call, cost, rates, options); },
+      [&](const AttentionCall& call) { return attention_estimate(call, cost, rates, options); },
       [&](const CollectiveCall&) { return StepEstimate{.seconds = cost.seconds(rates) + rates.launch_seconds}; });
   made.floor = options.tf32 && may_round_to_tf32(cost.work.family) && cost.dtype == DType::f32
                    ? std::max(cost.flops / rates.tf32, cost.bytes / rates.copy_bytes)

@@ -165,6 +165,7 @@ void ProgramBuilder::add_work(StepCost& cost, const runtime::Step& step) const {
         if (call.epilogue) add(cost.after, call.epilogue->after);
       },
       [&](const runtime::ConvolutionCall&) { cost.work.family = Family::convolution; },
+      [&](const runtime::AttentionCall&) { cost.work.family = Family::attention; },
       [&](const runtime::CollectiveCall&) { cost.work.family = Family::collective; });
 }
 

@@ -102,6 +102,26 @@ StepCost call_cost(const runtime::ConvolutionCall& call) {
   return cost;
 }
 
+double pairs_of(const runtime::AttentionCall& call) {
+  const double queries = static_cast<double>(call.queries), keys = static_cast<double>(call.keys), seen = std::min(queries, keys);
+  return count_of(call.batch) * (call.causal ? seen * (seen + 1) / 2 + (queries - seen) * keys : queries * keys);
+}
+
+/// Two products forward, five backward.
+StepCost call_cost(const runtime::AttentionCall& call) {
+  constexpr double kRowOps = 4;  // scale, exp, sum and what moves with them
+  const bool forward = call.kind == runtime::AttentionKind::forward;
+  const double width = static_cast<double>(call.width), value_width = static_cast<double>(call.value_width);
+  StepCost cost{.dtype = call.dtype};
+  cost.flops = pairs_of(call) * (kRowOps + (forward ? 2 * (width + value_width) : 6 * width + 4 * value_width));
+  double elements = 0;
+  for (const runtime::AttentionMatrix& matrix : matrices_of(call))
+    elements += count_of(call.batch) * static_cast<double>(matrix.rows) * static_cast<double>(matrix.columns);
+  cost.bytes =
+      elements * static_cast<double>(size_of(call.dtype)) + 2 * 4 * count_of(call.batch) * static_cast<double>(call.queries);
+  return cost;
+}
+
 /// What memory sees; the link between ranks takes its time apart (sent_bytes()).
 StepCost call_cost(const runtime::CollectiveCall& call) {
   return {.bytes = static_cast<double>(call.bytes) * static_cast<double>(call.ranks) * 2, .dtype = DType::f32};
@@ -138,6 +158,7 @@ StepCost cost_of(const runtime::Step& step, const Node& node) {
       step, [&](const runtime::KernelLaunch&) { return kernel_cost(node); },
       [&](const runtime::MatmulCall& call) { return fused ? product_cost(call, node) : call_cost(call); },
       [](const runtime::ConvolutionCall& call) { return call_cost(call); },
+      [](const runtime::AttentionCall& call) { return call_cost(call); },
       [](const runtime::CollectiveCall& call) { return call_cost(call); });
 }
 

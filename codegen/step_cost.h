@@ -18,7 +18,7 @@ struct StepCost {
   KernelWork work = {};                                      ///< of its kernel, or of the call of a library
   KernelWork after = {};                                     ///< of a product's epilogue as a launch of its own
   double after_bytes = 0;                                    ///< of `bytes`, what that launch moves
-  std::vector<Traffic> generated = {}, generated_tf32 = {};  ///< of each launch of a ConvolutionCall's members of these names
+  std::vector<Traffic> generated = {}, generated_tf32 = {};  ///< of each launch of a call's members of these names
 
   /// At the better of what its arithmetic and its bytes allow.
   double seconds(const DeviceRates& rates) const { return std::max(flops / rates.flops(dtype), bytes / rates.copy_bytes); }

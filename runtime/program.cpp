@@ -14,15 +14,32 @@ std::optional<std::size_t> find_port(const std::vector<Port>& ports, Role role) 
 const std::string& origin_of(const Step& step) {
   return *visit_step(
       step, [](const KernelLaunch& launch) { return &launch.origin; }, [](const MatmulCall& call) { return &call.origin; },
-      [](const ConvolutionCall& call) { return &call.origin; }, [](const CollectiveCall& call) { return &call.origin; });
+      [](const ConvolutionCall& call) { return &call.origin; }, [](const AttentionCall& call) { return &call.origin; },
+      [](const CollectiveCall& call) { return &call.origin; });
 }
 
 int fault_of(const Step& step) {
   return visit_step(
       step, [](const KernelLaunch& launch) { return launch.fault; },
       [](const MatmulCall&) { return 0; },  // nor does its epilogue raise any (runtime/validate.h)
-      [](const ConvolutionCall&) { return 0; }, [](const CollectiveCall&) { return 0; });
+      [](const ConvolutionCall&) { return 0; }, [](const AttentionCall&) { return 0; }, [](const CollectiveCall&) { return 0; });
 }
+
+std::vector<AttentionMatrix> matrices_of(const AttentionCall& call) {
+  const bool forward = call.kind == AttentionKind::forward;
+  std::vector<AttentionMatrix> all = {{&call.q, call.queries, call.width},
+                                      {&call.k, call.keys, call.width},
+                                      {&call.v, call.keys, call.value_width},
+                                      {&call.y, call.queries, call.value_width, forward}};
+  if (forward) return all;
+  all.push_back({&call.dy, call.queries, call.value_width});
+  all.push_back({&call.dq, call.queries, call.width, true});
+  all.push_back({&call.dk, call.keys, call.width, true});
+  all.push_back({&call.dv, call.keys, call.value_width, true});
+  return all;
+}
+
+std::string_view name_of(AttentionKind kind) { return kind == AttentionKind::forward ? "attention" : "attention, gradient"; }
 
 std::string_view name_of(CollectiveKind kind) {
   switch (kind) {

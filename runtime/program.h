@@ -202,6 +202,40 @@ struct ConvolutionCall {
   bool operator==(const ConvolutionCall&) const = default;
 };
 
+enum class AttentionKind : std::uint8_t { forward, gradient };
+inline constexpr std::size_t kAttentionBatches = 2;  ///< dimensions of an AttentionCall's batch at most
+
+/// y[batch..., queries, value_width] = softmax(scale * q k^T) v, or the gradients of q, k and v, in f16 or bf16. `causal` hides key
+/// j from query i where j > i. Views of one element in a row are [batch..., queries or keys, width or value_width].
+///
+/// Who computes the forward kind decides what it leaves of each row of scores: generated kernels the maximum in `top` and the sum
+/// of exp(score - maximum) in `sum`, a library the logarithm of the sum of exp(score) in `top` and nothing in `sum`. Whoever
+/// computes the gradient reads the one or the other, so that one decides for both.
+struct AttentionCall {
+  AttentionKind kind = AttentionKind::forward;
+  DType dtype = DType::bf16;
+  std::vector<std::int64_t> batch;  ///< of kAttentionBatches dimensions at most
+  std::int64_t queries = 0, keys = 0, width = 0, value_width = 0;
+  double scale = 1;
+  bool causal = false;
+  MatrixView q, k, v, y;      ///< y is written by the forward kind and read by the gradient
+  MatrixView dy, dq, dk, dv;  ///< gradient only
+  int top = 0, sum = 0;       ///< dense f32 buffers [batch..., queries]
+  std::vector<KernelLaunch> generated = {};
+  std::string origin;
+
+  bool operator==(const AttentionCall&) const = default;
+};
+
+/// Those that the call's kind has, with their rows and columns, read before written.
+struct AttentionMatrix {
+  const MatrixView* view = nullptr;
+  std::int64_t rows = 0, columns = 0;
+  bool written = false;
+};
+std::vector<AttentionMatrix> matrices_of(const AttentionCall& call);
+std::string_view name_of(AttentionKind kind);
+
 /// Between the ranks that run the same program side by side; each brings one buffer and gets one. Bytes are moved, not added.
 enum class CollectiveKind : std::uint8_t {
   all_to_all,  ///< part r of the operand goes to rank r, and part r of the result is what came from there
@@ -223,7 +257,7 @@ struct CollectiveCall {
 inline constexpr std::string_view kDataGroup = "data";
 std::string_view name_of(CollectiveKind kind);
 
-using Step = std::variant<KernelLaunch, MatmulCall, ConvolutionCall, CollectiveCall>;
+using Step = std::variant<KernelLaunch, MatmulCall, ConvolutionCall, AttentionCall, CollectiveCall>;
 
 /// In how many of the kinds of a Step `Answer` answers for.
 template <class Answer, class... Kinds>

@@ -256,6 +256,57 @@ ConvolutionCall decode(const proto::ConvolutionCall& in) {
           .packing = decode(in.packing())};
 }
 
+void encode(const AttentionCall& call, proto::Step* step) {
+  proto::AttentionCall* out = step->mutable_attention();
+  out->set_kind(static_cast<proto::AttentionKind>(call.kind));
+  out->set_dtype(encode(call.dtype));
+  assign(out->mutable_batch(), call.batch);
+  out->set_queries(call.queries);
+  out->set_keys(call.keys);
+  out->set_width(call.width);
+  out->set_value_width(call.value_width);
+  out->set_scale(call.scale);
+  out->set_causal(call.causal);
+  encode(call.q, out->mutable_q());
+  encode(call.k, out->mutable_k());
+  encode(call.v, out->mutable_v());
+  encode(call.y, out->mutable_y());
+  encode(call.dy, out->mutable_dy());
+  encode(call.dq, out->mutable_dq());
+  encode(call.dk, out->mutable_dk());
+  encode(call.dv, out->mutable_dv());
+  out->set_top(call.top);
+  out->set_sum(call.sum);
+  for (const KernelLaunch& launch : call.generated) encode(launch, out->add_generated());
+  out->set_origin(call.origin);
+}
+
+AttentionCall decode(const proto::AttentionCall& in) {
+  AttentionCall call{.kind = decode_enum<AttentionKind>(in.kind(), proto::AttentionKind_ARRAYSIZE, "attention kind"),
+                     .dtype = decode_dtype(in.dtype()),
+                     .batch = to_vector(in.batch()),
+                     .queries = in.queries(),
+                     .keys = in.keys(),
+                     .width = in.width(),
+                     .value_width = in.value_width(),
+                     .scale = in.scale(),
+                     .causal = in.causal(),
+                     .q = decode(in.q()),
+                     .k = decode(in.k()),
+                     .v = decode(in.v()),
+                     .y = decode(in.y()),
+                     .dy = decode(in.dy()),
+                     .dq = decode(in.dq()),
+                     .dk = decode(in.dk()),
+                     .dv = decode(in.dv()),
+                     .top = in.top(),
+                     .sum = in.sum(),
+                     .generated = {},
+                     .origin = in.origin()};
+  for (const proto::KernelLaunch& launch : in.generated()) call.generated.push_back(decode(launch));
+  return call;
+}
+
 void encode(const CollectiveCall& call, proto::Step* step) {
   proto::CollectiveCall* out = step->mutable_collective();
   out->set_kind(static_cast<proto::CollectiveKind>(call.kind));
@@ -279,12 +330,13 @@ CollectiveCall decode(const proto::CollectiveCall& in) {
           .origin = in.origin()};
 }
 
-static_assert(std::variant_size_v<Step> == 4, "decode() reads each kind of step, message Step has a field for each");
+static_assert(std::variant_size_v<Step> == 5, "decode() reads each kind of step, message Step has a field for each");
 Step decode(const proto::Step& in) {
   switch (in.call_case()) {
     case proto::Step::kLaunch: return decode(in.launch());
     case proto::Step::kMatmul: return decode(in.matmul());
     case proto::Step::kConvolution: return decode(in.convolution());
+    case proto::Step::kAttention: return decode(in.attention());
     case proto::Step::kCollective: return decode(in.collective());
     case proto::Step::CALL_NOT_SET: break;
   }

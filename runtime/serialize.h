@@ -10,8 +10,9 @@
 
 namespace gcomp::runtime {
 
-/// What this gcomp writes, and the oldest version that it reads: 4 had no roles, which then follow from names and places.
-inline constexpr std::uint32_t kProgramVersion = 5, kOldestProgramVersion = 4;
+/// What this gcomp writes, and the oldest version that it reads: 4 had no roles, which then follow from names and places, 5 no
+/// attention as a call.
+inline constexpr std::uint32_t kProgramVersion = 6, kOldestProgramVersion = 4;
 
 /// Throws InternalError where `program` breaks a rule of validate(), since it could not be read again.
 std::vector<std::byte> serialize(const Program& program);

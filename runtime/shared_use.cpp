@@ -37,6 +37,11 @@ std::vector<int> buffers_of(const Step& step) {
         add_product(buffers, call.generated_tf32);
         add_product(buffers, call.packing);
       },
+      [&](const AttentionCall& call) {
+        buffers = {call.top, call.sum};
+        for (const AttentionMatrix& matrix : matrices_of(call)) buffers.push_back(matrix.view->buffer);
+        for (const KernelLaunch& launch : call.generated) add_launch(buffers, launch);
+      },
       [&](const CollectiveCall& call) {
         buffers = {call.operand, call.result};
       });

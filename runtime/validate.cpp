@@ -162,7 +162,8 @@ void extend(std::int64_t& low, std::int64_t& high, std::int64_t dim, std::int64_
     throw UserError(concat(where, ": stride ", stride, " over ", dim, " elements overflows"));
 }
 
-void validate_view(const Program& program, const MatrixView& view, const MatmulCall& call, std::int64_t rows, std::int64_t columns,
+template <class Call>
+void validate_view(const Program& program, const MatrixView& view, const Call& call, std::int64_t rows, std::int64_t columns,
                    std::string_view where) {
   const Buffer& buffer = buffer_at(program, view.buffer, where);
   check_user(buffer.type.dtype == call.dtype, where, ": buffer '", buffer.name, "' is ", to_string(buffer.type), ", wanted ",
@@ -182,9 +183,10 @@ void validate_view(const Program& program, const MatrixView& view, const MatmulC
 
 /// Of a view that lies inside its buffer. Sorted by stride, each dimension of a result steps over all that those before it reach:
 /// no element is written twice.
-void validate_result(const MatmulCall& call, std::string_view where) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions{{call.c.row_stride, call.m}, {call.c.column_stride, call.n}};
-  for (std::size_t i = 0; i < call.batch.size(); ++i) dimensions.emplace_back(call.c.batch_strides[i], call.batch[i]);
+void validate_result(const MatrixView& view, const std::vector<std::int64_t>& batch, std::int64_t rows, std::int64_t columns,
+                     std::string_view where) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions{{view.row_stride, rows}, {view.column_stride, columns}};
+  for (std::size_t i = 0; i < batch.size(); ++i) dimensions.emplace_back(view.batch_strides[i], batch[i]);
   for (const auto& [stride, extent] : dimensions)
     if (extent == 0) return;
   std::erase_if(dimensions, [](const auto& dimension) { return dimension.second == 1; });
@@ -237,7 +239,7 @@ void validate_step(const Program& program, const MatmulCall& call, std::string_v
   validate_view(program, call.a, call, call.m, call.k, concat(where, ", a"));
   validate_view(program, call.b, call, call.k, call.n, concat(where, ", b"));
   validate_view(program, call.c, call, call.m, call.n, concat(where, ", c"));
-  validate_result(call, concat(where, ", c"));
+  validate_result(call.c, call.batch, call.m, call.n, concat(where, ", c"));
   validate_generated(program, call.generated, where);
   if (call.epilogue) validate_epilogue(program, call, where);
 }
@@ -287,6 +289,34 @@ void validate_step(const Program& program, const ConvolutionCall& call, std::str
   const std::int64_t weight_bytes = program.buffers[static_cast<std::size_t>(call.weight)].type.bytes();
   check_user(call.packing.launches.empty() || (call.channels_last && call.packing.workspace_bytes == weight_bytes), where,
              ": a packed weight of ", call.packing.workspace_bytes, " bytes, wanted ", weight_bytes, " with channels last");
+}
+
+void validate_step(const Program& program, const AttentionCall& call, std::string_view where) {
+  check_user(backend_of(program.target).product_kernels, where, ": an attention as a call has a meaning only for CUDA");
+  check_user(call.dtype == DType::f16 || call.dtype == DType::bf16, where, ": attention of ", gcomp::name_of(call.dtype),
+             ", wanted f16 or bf16");
+  check_user(call.batch.size() <= kAttentionBatches, where, ": ", call.batch.size(), " batch dimensions, the limit is ",
+             kAttentionBatches);
+  for (std::int64_t dim : call.batch) check_user(dim >= 1 && dim <= kLargestExtent, where, ": batch dimension ", dim);
+  for (std::int64_t dim : {call.queries, call.keys, call.width, call.value_width})
+    check_user(dim >= 1 && dim <= kLargestExtent, where, ": dimension ", dim);
+  for (const AttentionMatrix& matrix : matrices_of(call)) {
+    validate_view(program, *matrix.view, call, matrix.rows, matrix.columns, where);
+    check_user(matrix.view->column_stride == 1, where, ": elements of a row ", matrix.view->column_stride, " apart, wanted 1");
+    if (matrix.written) validate_result(*matrix.view, call.batch, matrix.rows, matrix.columns, where);
+  }
+  Shape rows = call.batch;
+  rows.push_back(call.queries);
+  for (const int index : {call.top, call.sum}) {
+    const Buffer& buffer = buffer_at(program, index, where);
+    check_user(buffer.type.dtype == DType::f32 && buffer.type.elements() == element_count(rows), where, ": buffer '", buffer.name,
+               "' is ", to_string(buffer.type), ", wanted the elements of ", to_string(TensorType{DType::f32, rows}));
+  }
+  check_user(!call.generated.empty(), where, ": an attention without kernels");
+  for (const KernelLaunch& launch : call.generated) {
+    validate_step(program, launch, where);
+    check_user(launch.fault == 0, where, ": an attention that raises a fault");
+  }
 }
 
 void validate_step(const Program& program, const CollectiveCall& call, std::string_view where) {

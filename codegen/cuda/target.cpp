@@ -89,7 +89,7 @@ bool add_contraction(ProgramBuilder& program, const Node& node) {
         call.packing = generate_packing(call, program.kernels());
         return generate(call);
       },
-      [](runtime::CollectiveCall&) { return true; });
+      [](runtime::AttentionCall&) { return true; }, [](runtime::CollectiveCall&) { return true; });
   if (!generated) return false;
   StepCost cost = program.cost_of_step(*step);
   if (const auto* call = std::get_if<runtime::ConvolutionCall>(&*step)) {
@@ -132,18 +132,30 @@ bool add_product(ProgramBuilder& program, const Node& node) {
   return true;
 }
 
+void add_attention(ProgramBuilder& program, const Node& node) {
+  std::vector<runtime::KernelLaunch> launches;
+  std::vector<StepCost> costs;
+  for (const AttentionLaunch& launch : attention_launches(node, architecture_of(program.target()))) {
+    runtime::Segment segment;
+    for (const Value* value : launch.values) segment.buffers.push_back(program.buffer_of(value));
+    launches.push_back({program.kernels().add_text(launch.text), {std::move(segment)}, launch.grid, 0, origin_of(node)});
+    costs.push_back(launch.cost);
+  }
+  if (std::optional<runtime::AttentionCall> call = attention_call(node, program.buffers())) {
+    call->generated = std::move(launches);
+    StepCost cost = program.cost_of_step(*call);
+    for (const StepCost& one : costs) cost.generated.push_back(one.work.traffic);
+    return program.add_step(*std::move(call), std::move(cost));
+  }
+  for (std::size_t i = 0; i < launches.size(); ++i) program.add_step(std::move(launches[i]), std::move(costs[i]));
+}
+
 void add_composite(ProgramBuilder& program, const Node& node) {
   if (node.op == &ops::kSquareSums)
     return add_square_sums(program, node, square_sums_text(node.operands[0]->type.dtype), kSquareSumThreads);
   if (node.op == &ops::kBucket) return add_bucket(program, node, bucket_texts(node.result()->type.dtype));
   if (node.op == &ops::kUnbucket) return add_unbucket(program, node, bucket_texts(node.operands[0]->type.dtype));
-  for (const AttentionLaunch& launch : attention_launches(node, architecture_of(program.target()))) {
-    runtime::Segment segment;
-    for (const Value* value : launch.values) segment.buffers.push_back(program.buffer_of(value));
-    program.add_step(
-        runtime::KernelLaunch{program.kernels().add_text(launch.text), {std::move(segment)}, launch.grid, 0, origin_of(node)},
-        launch.cost);
-  }
+  add_attention(program, node);
 }
 
 std::string prelude_text() { return prelude(); }

@@ -95,6 +95,10 @@ std::vector<int> touched_buffers(const runtime::Step& step) {
         buffers = {call.input, call.weight, call.output};
         add_product(buffers, call.generated);
       },
+      [&](const runtime::AttentionCall& call) {
+        for (const runtime::KernelLaunch& launch : call.generated) add_launch(buffers, launch);
+        for (const runtime::AttentionMatrix& matrix : matrices_of(call)) buffers.push_back(matrix.view->buffer);
+      },
       [&](const runtime::CollectiveCall& call) {
         buffers = {call.operand, call.result};
       });

@@ -23,7 +23,7 @@ inline constexpr AttributeSpec kAttentionAttributes[] = {
 
 /// Positions of the operands of `attention` and of its gradient; the mask may be absent.
 enum AttentionOperand : std::size_t { kQuery, kKey, kValue, kAttentionMask };
-enum AttentionGradientOperand : std::size_t { kResultGradient = 3, kRowTop, kRowSum, kRowDelta, kGradientMask };
+enum AttentionGradientOperand : std::size_t { kResultGradient = 3, kForwardResult, kRowTop, kRowSum, kRowDelta, kGradientMask };
 
 inline Integers all_axes(std::int64_t rank) {
   Integers axes;
@@ -156,7 +156,7 @@ inline void attention_gradient_rule(GradientContext& g) {
     g.add(kAttentionMask, b.cast(b.sum(dmask, repeated, true), mask.dtype()));
     return;
   }
-  std::vector<Var> operands{o.q, o.k, o.v, o.dy, o.top, o.sum, o.delta};
+  std::vector<Var> operands{o.q, o.k, o.v, o.dy, y, o.top, o.sum, o.delta};
   if (masked) operands.push_back(mask);
   const std::vector<Var> d = b.apply_many(kAttentionGradient, operands, attributes);
   for (std::size_t i = 0; i < d.size(); ++i) g.add(i, d[i]);
@@ -175,16 +175,17 @@ inline constexpr Sample kAttentionSamples[] = {
     {"f64[2,3,2] f64[20] f64[2,4,3]",  // keys shared by the batch, every second row
      "{operand_views=[dense, (2,4,2):(0,4,1)+3], result_views=[(2,3,3):(3,6,1)], causal=true}"}};
 inline constexpr Sample kAttentionGradientSamples[] = {
-    {"f64[2,3,4] f64[2,5,4] f64[2,5,2] f64[2,3,2] f64[2,3] f64[2,3] f64[2,3]", "{scale=0.5}", 0.5, 2},
-    {"f64[2,4,2] f64[2,4,2] f64[2,4,3] f64[2,4,3] f64[2,4] f64[2,4] f64[2,4]", "{causal=true}", 0.5, 2},
-    {"f64[2,3,2] f64[2,4,2] f64[2,4,2] f64[2,3,2] f64[2,3] f64[2,3] f64[2,3] f64[1,3,1]", "{scale=0.7}", 0.5, 2},
-    {"f64[1,3,2] f64[1,4,2] f64[1,4,2] f64[1,3,2] f64[1,3] f64[1,3] f64[1,3] bool[1,1,4]",
+    {"f64[2,3,4] f64[2,5,4] f64[2,5,2] f64[2,3,2] f64[2,3,2] f64[2,3] f64[2,3] f64[2,3]", "{scale=0.5}", 0.5, 2},
+    {"f64[2,4,2] f64[2,4,2] f64[2,4,3] f64[2,4,3] f64[2,4,3] f64[2,4] f64[2,4] f64[2,4]", "{causal=true}", 0.5, 2},
+    {"f64[2,3,2] f64[2,4,2] f64[2,4,2] f64[2,3,2] f64[2,3,2] f64[2,3] f64[2,3] f64[2,3] f64[1,3,1]", "{scale=0.7}", 0.5, 2},
+    {"f64[1,3,2] f64[1,4,2] f64[1,4,2] f64[1,3,2] f64[1,3,2] f64[1,3] f64[1,3] f64[1,3] bool[1,1,4]",
      "{causal=true, closed_rows_are_zero=true}", 0.5, 2},
-    {"f64[6,18] f64[6,18] f64[6,18] f64[2,3,6] f64[2,2,3] f64[2,2,3] f64[2,2,3]",
-     "{operand_views=[(2,2,3,3):(54,3,18,1), (2,2,3,3):(54,3,18,1)+6, (2,2,3,3):(54,3,18,1)+12, (2,2,3,3):(18,3,6,1)], "
+    {"f64[6,18] f64[6,18] f64[6,18] f64[2,3,6] f64[2,3,6] f64[2,2,3] f64[2,2,3] f64[2,2,3]",
+     "{operand_views=[(2,2,3,3):(54,3,18,1), (2,2,3,3):(54,3,18,1)+6, (2,2,3,3):(54,3,18,1)+12, (2,2,3,3):(18,3,6,1), "
+     "(2,2,3,3):(18,3,6,1)], "
      "result_views=[(2,2,3,3):(54,3,18,1), (2,2,3,3):(54,3,18,1)+6, (2,2,3,3):(54,3,18,1)+12], results=[0,0,0], causal=true}",
      0.5, 2},
-    {"f64[1,3,2] f64[1,4,2] f64[1,4,3] f64[1,3,3] f64[1,3] f64[1,3] f64[1,3]",
+    {"f64[1,3,2] f64[1,4,2] f64[1,4,3] f64[1,3,3] f64[1,3,3] f64[1,3] f64[1,3] f64[1,3]",
      "{result_views=[dense, (1,4,2):(20,5,1), (1,4,3):(20,5,1)+2], results=[0,1,1]}", 0.5, 2}};
 
 constexpr OpDef kAttention{
@@ -223,12 +224,12 @@ constexpr OpDef kAttention{
 
 constexpr OpDef kAttentionGradient{
     .name = "attention_gradient",
-    .summary = "gradients of attention's q, k and v from dy, the rows' maxima and sums, and delta = sum(dy * y) of each row",
+    .summary = "gradients of attention's q, k and v from dy, y, the rows' maxima and sums, and delta = sum(dy * y) of each row",
     .kind = Kind::composite,
-    .operands = 8,
+    .operands = 9,
     .optional_operands = 1,
     .results = -1,
-    .matrices = {.operands = 4, .results = 3},
+    .matrices = {.operands = 5, .results = 3},
     .attributes = kAttentionAttributes,
     .precision = Precision::wide,
     .infer =
@@ -239,6 +240,8 @@ constexpr OpDef kAttentionGradient{
           TensorType y = q;
           y.shape.back() = c.operand(kValue).shape.back();
           c.require(dy == y, "the result's gradient is ", shown(dy), ", wanted ", shown(y));
+          const TensorType& forward = c.operand(kForwardResult);
+          c.require(forward == y, "the result is ", shown(forward), ", wanted ", shown(y));
           for (std::size_t i : {kRowTop, kRowSum, kRowDelta})
             c.require(c.operand(i).shape == rows.shape && is_float(c.operand(i).dtype), "a statistic of rows is ",
                       shown(c.operand(i)), ", wanted ", shown(rows));

@@ -10,6 +10,17 @@ namespace gcomp::passes {
 
 using namespace ir;
 
+namespace {
+
+/// Whether the node reads the value as matrices alone, which may be views.
+bool reads_as_matrix(const Node& node, const Value* value) {
+  for (std::size_t i = static_cast<std::size_t>(node.op->matrices.operands); i < node.operands.size(); ++i)
+    if (node.operands[i] == value) return false;
+  return true;
+}
+
+}  // namespace
+
 /// How far matrices that lie in one value are passed on together.
 struct DestinationFinder::Journey {
   std::vector<std::size_t> matrices;
@@ -45,6 +56,7 @@ void DestinationFinder::find_readers(const Value* value, Readers& readers) const
     readers.summed = readers.summed || user->op->reduction.of == Reduction::Of::sum;
     if (user->op->alias) find_readers(user->result(), readers);
     else if (user->op == &ops::kTranspose || user->op == &ops::kConcat) readers.movers.emplace_back(user, value);
+    else if (kind == Kind::composite && reads_as_matrix(*user, value)) readers.viewers.push_back(user);
     else if (kind == Kind::contract || kind == Kind::composite || kind == Kind::kernel || kind == Kind::update)
       readers.opaque.push_back(user);
   }

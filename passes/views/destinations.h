@@ -31,6 +31,7 @@ class DestinationFinder {
   struct Readers {
     std::vector<std::pair<ir::Node*, const ir::Value*>> movers;  ///< transposes and concats, each with what it reads
     std::vector<ir::Node*> opaque;                               ///< read it as it lies, in memory
+    std::vector<ir::Node*> viewers;  ///< composites that read it as a matrix, in whatever order its rows lie
     bool is_output = false;
     bool summed = false;  ///< some reader is a sum over axes
 

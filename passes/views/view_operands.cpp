@@ -139,11 +139,12 @@ class Viewer {
   bool is_spared(const Value* copy, const std::set<OperandOf>& viewable) const {
     const DestinationFinder::Readers readers = finder_.readers_of(copy);
     if (readers.is_output || (target_.computes_epilogue && readers.summed)) return false;
-    return std::all_of(readers.opaque.begin(), readers.opaque.end(), [&](const Node* reader) {
+    const auto views_it = [&](const Node* reader) {
       for (std::size_t i = 0; i < reader->operands.size(); ++i)
         if (reader->operands[i] && unaliased(reader->operands[i]) == copy && !viewable.count({reader, i})) return false;
       return true;
-    });
+    };
+    return std::ranges::all_of(readers.opaque, views_it) && std::ranges::all_of(readers.viewers, views_it);
   }
 
   /// Where the results of a node are to lie. A product writes in another order only what is then read from memory.

@@ -46,7 +46,8 @@ bool has_convolutions(const Program& program) {
   return std::any_of(program.steps.begin(), program.steps.end(), [](const Step& step) {
     return visit_step(
         step, [](const KernelLaunch&) { return false; }, [](const MatmulCall&) { return false; },
-        [](const ConvolutionCall&) { return true; }, [](const CollectiveCall&) { return false; });
+        [](const ConvolutionCall&) { return true; }, [](const AttentionCall&) { return false; },
+        [](const CollectiveCall&) { return false; });
   });
 }
 

@@ -125,6 +125,10 @@ std::unique_ptr<LibraryCall> CpuExecutable::prepare(const ConvolutionCall& call)
   return make_convolution(call, {address(call.input), address(call.weight), address(call.output), backend_});
 }
 
+std::unique_ptr<LibraryCall> CpuExecutable::prepare(const AttentionCall& call) {
+  throw InternalError(concat(call.origin, ": an attention as a call, which is for CUDA alone"));
+}
+
 std::unique_ptr<LibraryCall> CpuExecutable::prepare(const CollectiveCall& call) {
   require_ranks(communicator_, call, program().name);
   return make_collective(call, address(call.operand), address(call.result), *communicator_);

@@ -84,6 +84,7 @@ class CpuExecutable final : public Executable, private BesideWork {
   PreparedLaunch prepare(const KernelLaunch& launch);
   std::unique_ptr<LibraryCall> prepare(const MatmulCall& call);
   std::unique_ptr<LibraryCall> prepare(const ConvolutionCall& call);
+  [[noreturn]] std::unique_ptr<LibraryCall> prepare(const AttentionCall& call);
   std::unique_ptr<LibraryCall> prepare(const CollectiveCall& call);
   void work() override;
   void run_steps(bool last_shard);

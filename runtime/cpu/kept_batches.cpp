@@ -42,7 +42,7 @@ bool CpuExecutable::reads(std::size_t step, const KeptBatch& batch) const {
       },
       [&](const MatmulCall& call) { return is_kept(call.a.buffer) || is_kept(call.b.buffer); },
       [&](const ConvolutionCall& call) { return is_kept(call.input) || is_kept(call.weight) || is_kept(call.output); },
-      [&](const CollectiveCall& call) { return is_kept(call.operand); });
+      [](const AttentionCall&) { return false; }, [&](const CollectiveCall& call) { return is_kept(call.operand); });
 }
 
 void CpuExecutable::prepare_steps(KeptBatch& batch) {

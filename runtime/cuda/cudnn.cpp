@@ -6,11 +6,9 @@
 namespace gcomp::runtime::cuda {
 namespace {
 
-constexpr int kMajor = 9;                                      // the values of cudnn_api.h are its
-constexpr std::int64_t kMostConvolutionWorkspace = 256 << 20;  // bytes
+constexpr int kMajor = 9;  // the values of cudnn_api.h are its
 constexpr std::string_view kWithout = "; --no-cudnn computes without this library";
 constexpr cudnnBackendHeurMode_t kModes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-constexpr std::int64_t kIdentities[] = {1, 2, 3};  // of input, weight and output within a graph
 
 std::string cudnn_version_text(std::size_t version) {
   return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
@@ -40,79 +38,6 @@ bool accepts(const CudnnFunctions& functions, cudnnStatus_t status, const char* 
   throw DeviceError(concat(function, " gave status ", static_cast<int>(status), last_error(functions), kWithout));
 }
 
-std::optional<cudnnDataType_t> cudnn_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return CUDNN_DATA_FLOAT;
-    case DType::f64: return CUDNN_DATA_DOUBLE;
-    case DType::f16: return CUDNN_DATA_HALF;
-    case DType::bf16: return CUDNN_DATA_BFLOAT16;
-    default: return std::nullopt;
-  }
-}
-
-/// The library's own limit is 16.
-std::int64_t cudnn_alignment_of(CUdeviceptr address) {
-  return static_cast<std::int64_t>(std::min<CUdeviceptr>(16, address == 0 ? 16 : address & (~address + 1)));
-}
-
-/// Whatever the layout, dimensions are n, c, spatial; one spatial dimension becomes two.
-struct Layout {
-  std::vector<std::int64_t> dimensions, strides;
-};
-Layout layout_of(std::int64_t first, std::int64_t second, std::vector<std::int64_t> spatial, bool second_last) {
-  if (spatial.size() == 1) spatial.insert(spatial.begin(), 1);
-  Layout layout{{first, second}, std::vector<std::int64_t>(spatial.size() + 2)};
-  layout.dimensions.insert(layout.dimensions.end(), spatial.begin(), spatial.end());
-  std::int64_t next = second_last ? second : 1;
-  if (second_last) layout.strides[1] = 1;
-  for (std::size_t d = spatial.size() + 2; d-- > 2; next *= layout.dimensions[d]) layout.strides[d] = next;
-  if (!second_last) {
-    layout.strides[1] = next;
-    next *= second;
-  }
-  layout.strides[0] = next;
-  return layout;
-}
-
-std::vector<std::int64_t> with_two(std::vector<std::int64_t> spatial, std::int64_t added) {
-  if (spatial.size() == 1) spatial.insert(spatial.begin(), added);
-  return spatial;
-}
-
-bool is_negative(std::int64_t pad) { return pad < 0; }
-
-/// Attributes of the three operations.
-struct OperationNames {
-  cudnnBackendDescriptorType_t type;
-  cudnnBackendAttributeName_t alpha, beta, convolution;
-  std::array<cudnnBackendAttributeName_t, 3> tensors;  ///< input, weight, output
-};
-OperationNames names_of(ConvolutionKind kind) {
-  switch (kind) {
-    case ConvolutionKind::forward:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-              {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}};
-    case ConvolutionKind::input_gradient:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-              {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY}};
-    case ConvolutionKind::weight_gradient: break;
-  }
-  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-          {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}};
-}
-
 /// Whether an engine with this note gives the same bits every time, as exact as its operands' type wants.
 bool may_be_noted(cudnnBackendNumericalNote_t note, bool may_round) {
   switch (note) {
@@ -129,13 +54,21 @@ bool may_be_noted(cudnnBackendNumericalNote_t note, bool may_round) {
   return true;
 }
 
-/// Whether a weight has its channels last: it is packed, or has nothing to pack.
-bool has_last_channels(const ConvolutionCall& call) {
-  const bool is_one = std::all_of(call.kernel.begin(), call.kernel.end(), [](std::int64_t extent) { return extent == 1; });
-  return call.channels_last && (!call.packing.launches.empty() || is_one || call.input_channels == call.groups);
+}  // namespace
+
+std::optional<cudnnDataType_t> cudnn_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return CUDNN_DATA_FLOAT;
+    case DType::f64: return CUDNN_DATA_DOUBLE;
+    case DType::f16: return CUDNN_DATA_HALF;
+    case DType::bf16: return CUDNN_DATA_BFLOAT16;
+    default: return std::nullopt;
+  }
 }
 
-}  // namespace
+std::int64_t cudnn_alignment_of(CUdeviceptr address) {
+  return static_cast<std::int64_t>(std::min<CUdeviceptr>(16, address == 0 ? 16 : address & (~address + 1)));
+}
 
 LibraryResult find_cudnn(const LibrarySearch& search, int newest_major) {
   return find_library(LibraryKind::cudnn, search, [newest_major](const Library& library) -> std::string {
@@ -206,6 +139,12 @@ bool CudnnDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttribut
   return accepts(f, f.cudnnBackendSetAttribute(descriptor_, name, type, count, elements), "cudnnBackendSetAttribute");
 }
 
+bool CudnnDescriptor::set(cudnnBackendAttributeName_t name, std::span<const CudnnDescriptor> others) const {
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (const CudnnDescriptor& other : others) handles.push_back(other.get());
+  return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(handles.size()), handles.data());
+}
+
 std::int64_t CudnnDescriptor::count(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const {
   return get(name, type, 0, nullptr);
 }
@@ -219,18 +158,13 @@ std::int64_t CudnnDescriptor::get(cudnnBackendAttributeName_t name, cudnnBackend
   return known ? count : -1;
 }
 
-std::unique_ptr<CudnnConvolution> CudnnConvolution::plan(std::shared_ptr<const Cudnn> library, const ConvolutionCall& call,
-                                                         const ConvolutionBuffers& buffers, MatmulPrecision precision) {
-  const auto has_negative = [](const std::vector<std::int64_t>& pads) {
-    return std::any_of(pads.begin(), pads.end(), is_negative);
-  };
-  if (!cudnn_type_of(call.dtype) || has_negative(call.pads_begin) || has_negative(call.pads_end)) return nullptr;
-  const bool may_round = call.dtype != DType::f32 || precision == MatmulPrecision::tf32;
-  std::unique_ptr<CudnnConvolution> made(new CudnnConvolution(std::move(library), may_round));
-  return made->describe(call, buffers) && made->next() ? std::move(made) : nullptr;
+bool CudnnPlans::describe(std::span<const CudnnDescriptor> operations) {
+  graph_ = CudnnDescriptor(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  return graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, library_->handle()) &&
+         graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations) && graph_.finalize();
 }
 
-bool CudnnConvolution::next() {
+bool CudnnPlans::next() {
   while (true) {
     while (tried_ < configurations_.size())
       if (take(configurations_[tried_++])) return true;
@@ -239,59 +173,7 @@ bool CudnnConvolution::next() {
   }
 }
 
-bool CudnnConvolution::describe(const ConvolutionCall& call, const ConvolutionBuffers& buffers) {
-  if (!describe_tensor(0, call, buffers.input) || !describe_tensor(1, call, buffers.weight) ||
-      !describe_tensor(2, call, buffers.output) || !describe_convolution(call) || !describe_operation(call))
-    return false;
-  graph_ = CudnnDescriptor(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  return graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, library_->handle()) &&
-         graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation_) && graph_.finalize();
-}
-
-bool CudnnConvolution::describe_tensor(std::size_t which, const ConvolutionCall& call, CUdeviceptr address) {
-  const Layout layouts[] = {
-      layout_of(call.batch, call.input_channels, call.input_spatial, call.channels_last),
-      layout_of(call.output_channels, call.input_channels / call.groups, call.kernel, has_last_channels(call)),
-      layout_of(call.batch, call.output_channels, call.output_spatial, call.channels_last)};
-  CudnnDescriptor tensor(library_, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  const bool described = tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, *cudnn_type_of(call.dtype)) &&
-                         tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, layouts[which].dimensions) &&
-                         tensor.set(CUDNN_ATTR_TENSOR_STRIDES, layouts[which].strides) &&
-                         tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, kIdentities[which]) &&
-                         tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, cudnn_alignment_of(address)) &&
-                         tensor.finalize();
-  tensors_[which] = std::move(tensor);
-  return described;
-}
-
-bool CudnnConvolution::describe_convolution(const ConvolutionCall& call) {
-  const std::vector<std::int64_t> strides = with_two(call.strides, 1), dilations = with_two(call.dilations, 1),
-                                  before = with_two(call.pads_begin, 0), after = with_two(call.pads_end, 0);
-  convolution_ = CudnnDescriptor(library_, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  const cudnnDataType_t sums = call.dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
-  return convolution_.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, static_cast<std::int64_t>(strides.size())) &&
-         convolution_.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, sums) &&
-         convolution_.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION) &&
-         convolution_.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, strides) &&
-         convolution_.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, dilations) &&
-         convolution_.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, before) &&
-         convolution_.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, after) && convolution_.finalize();
-}
-
-bool CudnnConvolution::describe_operation(const ConvolutionCall& call) {
-  const OperationNames names = names_of(call.kind);
-  operation_ = CudnnDescriptor(library_, names.type);
-  for (std::size_t i = 0; i < tensors_.size(); ++i)
-    if (!operation_.set(names.tensors[i], tensors_[i])) return false;
-  const auto set_factor = [&](cudnnBackendAttributeName_t name, double factor) {
-    return call.dtype == DType::f64 ? operation_.set(name, CUDNN_TYPE_DOUBLE, factor)
-                                    : operation_.set(name, CUDNN_TYPE_FLOAT, static_cast<float>(factor));
-  };
-  return operation_.set(names.convolution, convolution_) && set_factor(names.alpha, 1) && set_factor(names.beta, 0) &&
-         operation_.finalize();
-}
-
-void CudnnConvolution::ask(cudnnBackendHeurMode_t mode) {
+void CudnnPlans::ask(cudnnBackendHeurMode_t mode) {
   const CudnnDescriptor heuristic(library_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   if (!heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_) ||
       !heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode) || !heuristic.finalize())
@@ -308,7 +190,7 @@ void CudnnConvolution::ask(cudnnBackendHeurMode_t mode) {
     configurations_.push_back(std::move(results[static_cast<std::size_t>(i)]));
 }
 
-bool CudnnConvolution::is_fit(const CudnnDescriptor& engine) const {
+bool CudnnPlans::is_fit(const CudnnDescriptor& engine) const {
   const std::int64_t count = engine.count(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
   if (count < 0) return false;
   std::vector<cudnnBackendNumericalNote_t> notes(static_cast<std::size_t>(count));
@@ -318,7 +200,7 @@ bool CudnnConvolution::is_fit(const CudnnDescriptor& engine) const {
 }
 
 /// Makes the configuration's plan, which compiles some engines' kernels, and takes it where it is fit.
-bool CudnnConvolution::take(const CudnnDescriptor& configuration) {
+bool CudnnPlans::take(const CudnnDescriptor& configuration) {
   const CudnnDescriptor engine(library_, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
   if (configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle) != 1 || !is_fit(engine))
@@ -329,7 +211,7 @@ bool CudnnConvolution::take(const CudnnDescriptor& configuration) {
     return false;
   std::int64_t number = 0, bytes = 0;
   if (engine.get(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &number) != 1 ||
-      plan.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes) != 1 || bytes > kMostConvolutionWorkspace)
+      plan.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes) != 1 || bytes > most_workspace_)
     return false;
   plan_ = std::move(plan);
   engine_ = number;
@@ -337,19 +219,18 @@ bool CudnnConvolution::take(const CudnnDescriptor& configuration) {
   return true;
 }
 
-void CudnnConvolution::queue(const ConvolutionCall& call, const ConvolutionBuffers& buffers, CUdeviceptr workspace,
-                             CUstream stream) const {
+void CudnnPlans::queue(const CudnnBinding& binding, CUdeviceptr workspace, CUstream stream, const std::string& origin) const {
   const CudnnFunctions& f = library_->functions();
-  const CUdeviceptr addresses[] = {buffers.input, buffers.weight, buffers.output};
   const CudnnDescriptor pack(library_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  const bool described = pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, addresses) &&
-                         pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kIdentities) &&
+  const auto count = static_cast<std::int64_t>(binding.addresses.size());
+  const bool described = pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, binding.addresses.data()) &&
+                         pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, binding.identities) &&
                          pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace) && pack.finalize();
-  if (!described) throw DeviceError(concat(call.origin, ": cuDNN does not take the buffers of a convolution", kWithout));
+  if (!described) throw DeviceError(concat(origin, ": cuDNN does not take the buffers of its own plan", kWithout));
   cudnnStatus_t status = f.cudnnSetStream(library_->handle(), stream);
   if (status == CUDNN_STATUS_SUCCESS) status = f.cudnnBackendExecute(library_->handle(), plan_.get(), pack.get());
   if (status != CUDNN_STATUS_SUCCESS)
-    throw DeviceError(concat(call.origin, ": cuDNN's engine ", engine(), " gave status ", static_cast<int>(status), last_error(f)));
+    throw DeviceError(concat(origin, ": cuDNN's engine ", engine(), " gave status ", static_cast<int>(status), last_error(f)));
 }
 
 }  // namespace gcomp::runtime::cuda

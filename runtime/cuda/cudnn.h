@@ -1,8 +1,8 @@
-// Convolutions by cuDNN's graphs, found at run time and called through its C backend. A plan is chosen once, when a program is
-// loaded; none is taken whose engine is noted to add in an order that varies or to round more than the call's dtype does.
+// cuDNN, found at run time and called through its C backend: the library, its descriptors, and the plans that it offers for a graph
+// of operations. A plan is chosen once, when a program is loaded; none is taken whose engine is noted to add in an order that
+// varies or to round more than may be.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,6 +35,7 @@ class Cudnn {
   const CudnnFunctions& functions() const { return functions_; }
   cudnnHandle_t handle() const { return handle_; }
   std::string version() const { return cudnn_version(library_); }
+  std::size_t version_number() const { return functions_.cudnnGetVersion(); }
 
  private:
   explicit Cudnn(Library library) : library_(std::move(library)) {}
@@ -74,6 +75,7 @@ class CudnnDescriptor {
   bool set(cudnnBackendAttributeName_t name, const CudnnDescriptor& other) const {
     return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, other.get());
   }
+  bool set(cudnnBackendAttributeName_t name, std::span<const CudnnDescriptor> others) const;
 
   /// How many elements an attribute has, -1 where it is refused.
   std::int64_t count(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const;
@@ -85,42 +87,49 @@ class CudnnDescriptor {
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
-/// The buffers of a convolution, whichever of them is written. A weight that is packed is [o, kernel..., c / groups].
-struct ConvolutionBuffers {
-  CUdeviceptr input = 0, weight = 0, output = 0;
+std::optional<cudnnDataType_t> cudnn_type_of(DType dtype);
+/// Of a tensor there; the library's own limit is 16.
+std::int64_t cudnn_alignment_of(CUdeviceptr address);
+
+/// What a plan reads and writes: tensors by their identities within the graph. What is given by value lies on the host.
+struct CudnnBinding {
+  std::vector<std::int64_t> identities;
+  std::vector<CUdeviceptr> addresses;
+
+  void add(std::int64_t identity, CUdeviceptr address) {
+    identities.push_back(identity);
+    addresses.push_back(address);
+  }
 };
 
-/// One convolution with the plan that computes it.
-class CudnnConvolution {
+/// The plans that the library offers for a graph of operations, one of which is in use once next() was true.
+class CudnnPlans {
  public:
-  /// The library's favourite. Null where it has none for these types, layouts and alignments. Of the addresses only the alignment
-  /// counts.
-  static std::unique_ptr<CudnnConvolution> plan(std::shared_ptr<const Cudnn> library, const ConvolutionCall& call,
-                                                const ConvolutionBuffers& buffers, MatmulPrecision precision);
+  CudnnPlans() = default;
+  /// `may_round`: inputs to less than their dtype, as TF32 does.
+  CudnnPlans(std::shared_ptr<const Cudnn> library, bool may_round, std::int64_t most_workspace)
+      : library_(std::move(library)), may_round_(may_round), most_workspace_(most_workspace) {}
 
-  /// Takes the next plan that the library offers; false, and the old one stays, where there is no other.
+  /// False where the library refuses the operations, which must outlive the plans.
+  bool describe(std::span<const CudnnDescriptor> operations);
+  /// Takes the next plan that is fit; false, and the old one stays, where there is no other.
   bool next();
   /// The plan in use within those that are offered, and its engine by the library's number: "2, engine 51".
   std::string name() const { return concat(tried_ - 1, ", engine ", engine_); }
   std::int64_t engine() const { return engine_; }
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
-  /// Throws DeviceError naming the call's origin where the library refuses.
-  void queue(const ConvolutionCall& call, const ConvolutionBuffers& buffers, CUdeviceptr workspace, CUstream stream) const;
+  /// Throws DeviceError naming `origin` where the library refuses.
+  void queue(const CudnnBinding& binding, CUdeviceptr workspace, CUstream stream, const std::string& origin) const;
 
  private:
-  CudnnConvolution(std::shared_ptr<const Cudnn> library, bool may_round) : library_(std::move(library)), may_round_(may_round) {}
-  bool describe(const ConvolutionCall& call, const ConvolutionBuffers& buffers);
-  bool describe_tensor(std::size_t which, const ConvolutionCall& call, CUdeviceptr address);
-  bool describe_convolution(const ConvolutionCall& call);
-  bool describe_operation(const ConvolutionCall& call);
   void ask(cudnnBackendHeurMode_t mode);
   bool is_fit(const CudnnDescriptor& engine) const;
   bool take(const CudnnDescriptor& configuration);
 
   std::shared_ptr<const Cudnn> library_;
-  bool may_round_;                          // inputs to less than their dtype: TF32
-  std::array<CudnnDescriptor, 3> tensors_;  // input, weight, output
-  CudnnDescriptor convolution_, operation_, graph_;
+  bool may_round_ = false;
+  std::int64_t most_workspace_ = 0;
+  CudnnDescriptor graph_;
   std::size_t asked_ = 0, tried_ = 0;  // modes of the heuristic, configurations
   std::vector<CudnnDescriptor> configurations_;
   CudnnDescriptor plan_;

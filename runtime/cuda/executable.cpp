@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/collective.h"
+#include "runtime/cuda/cudnn_choices.h"
 
 namespace gcomp::runtime::cuda {
 namespace {
@@ -54,7 +55,7 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
   const Program& p = this->program();
   for (const Step& step : p.steps)
     visit_step(
-        step, [](const KernelLaunch&) {}, [](const MatmulCall&) {}, [](const ConvolutionCall&) {},
+        step, [](const KernelLaunch&) {}, [](const MatmulCall&) {}, [](const ConvolutionCall&) {}, [](const AttentionCall&) {},
         [&](const CollectiveCall& call) { require_ranks(options.communicator, call, p.name); });
   session_->context->make_current();
   MemoryNeeds needs = memory_needs(p, *states, products_.workspace_bytes(), table_bytes(p));
@@ -128,6 +129,9 @@ void CudaExecutable::run_products_once() {
         [&](const ConvolutionCall& call) {
           const CudnnConvolution* library = products_.convolution(i);
           if (library && !is_state(product_buffers(call).result)) queue_convolution(call, *library, 0);
+        },
+        [&](const AttentionCall& call) {
+          if (const CudnnAttention* library = products_.attention(i)) queue_attention(call, *library, 0);
         },
         [](const CollectiveCall&) {});
   GCOMP_CUDA(driver(), program().name, cuStreamSynchronize, stream());
@@ -216,6 +220,10 @@ void CudaExecutable::queue_step(std::size_t step, int slot) {
         if (const CudnnConvolution* library = products_.convolution(step)) queue_convolution(call, *library, slot);
         else queue_product(product_buffers(call), *products_.generated(step), call.origin, slot);
       },
+      [&](const AttentionCall& call) {
+        if (const CudnnAttention* library = products_.attention(step)) return queue_attention(call, *library, slot);
+        for (const KernelLaunch& launch : call.generated) queue_launch(step, launch, slot);
+      },
       [&](const CollectiveCall& call) { queue_collective(call, slot); });
 }
 
@@ -238,6 +246,11 @@ void CudaExecutable::queue_convolution(const ConvolutionCall& call, const CudnnC
   if (call.kind != ConvolutionKind::weight_gradient) pack();
   library.queue(call, buffers, memory_->workspace() + static_cast<CUdeviceptr>(packed_bytes(call)), stream());
   if (call.kind == ConvolutionKind::weight_gradient) pack();
+}
+
+void CudaExecutable::queue_attention(const AttentionCall& call, const CudnnAttention& library, int slot) {
+  const AttentionBuffers buffers = attention_buffers(call, [&](int buffer) { return memory_->address(buffer, slot); });
+  library.queue(call, buffers, memory_->workspace(), stream());
 }
 
 void CudaExecutable::queue_launch(std::size_t step, const KernelLaunch& launch, int slot) {

@@ -1,20 +1,13 @@
 #include "runtime/cuda/products.h"
 
 #include <algorithm>
-#include <map>
 
 #include "ir/base/integers.h"
-#include "runtime/cuda/convolution_proof.h"
+#include "runtime/cuda/cudnn_choices.h"
 #include "runtime/cuda/matmul_tuning.h"
 
 namespace gcomp::runtime::cuda {
 namespace {
-
-/// An algorithm is chosen by alignment alone, and blocks of memory are aligned to more than any offset in them.
-CUdeviceptr position_of(const Program& program, int buffer) {
-  const Buffer& b = program.buffers[static_cast<std::size_t>(buffer)];
-  return b.space == Space::state ? 0 : static_cast<CUdeviceptr>(b.offset);
-}
 
 std::unique_ptr<CublasLtMatmul> plan_library(const Session& session, const Program& program, const MatmulCall& call,
                                              const DeviceOptions& options) {
@@ -31,44 +24,6 @@ std::unique_ptr<CublasLtMatmul> plan_library(const Session& session, const Progr
   }
   return CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision);
 }
-
-/// cuDNN's plans for the convolutions of one program, made once for each shape.
-class ConvolutionPlans {
- public:
-  ConvolutionPlans(const Session& session, const Program& program, const DeviceOptions& options)
-      : session_(session), program_(program), options_(options), proof_(session, options) {}
-
-  /// Null, with a line to the log, where generated kernels compute the convolution.
-  std::shared_ptr<const CudnnConvolution> plan(const ConvolutionCall& call) {
-    if (!session_.cudnn) return nullptr;
-    ConvolutionBuffers buffers = {position_of(program_, call.input), position_of(program_, call.weight),
-                                  position_of(program_, call.output)};
-    if (!call.packing.launches.empty()) buffers.weight = 0;  // the workspace's start
-    const auto [known, added] = plans_.try_emplace(concat(shape_key(call), alignments_of(buffers)));
-    if (added) known->second = make(call, buffers);
-    return known->second;
-  }
-  void save() { proof_.save(); }
-
- private:
-  static std::string alignments_of(const ConvolutionBuffers& buffers) {
-    return concat(" +", buffers.input % 256, " +", buffers.weight % 256, " +", buffers.output % 256);
-  }
-
-  std::shared_ptr<const CudnnConvolution> make(const ConvolutionCall& call, const ConvolutionBuffers& buffers) {
-    std::string reason = "it has no plan for it";
-    auto planned = CudnnConvolution::plan(session_.cudnn, call, buffers, options_.precision);
-    if (planned && proof_.prove(*planned, call, reason)) return planned;
-    if (options_.log) options_.log(concat(call.origin, ": not by cuDNN, ", reason));
-    return nullptr;
-  }
-
-  const Session& session_;
-  const Program& program_;
-  const DeviceOptions& options_;
-  ConvolutionProof proof_;
-  std::map<std::string, std::shared_ptr<const CudnnConvolution>> plans_;
-};
 
 const GeneratedProduct& generated_for(const ConvolutionCall& call, MatmulPrecision precision) {
   const bool rounds = precision == MatmulPrecision::tf32 && !call.generated_tf32.launches.empty();
@@ -96,10 +51,12 @@ std::int64_t packed_bytes(const ConvolutionCall& call) {
 ProductPlan::ProductPlan(const Session& session, const Program& program, const DeviceOptions& options)
     : library_(program.steps.size()),
       convolutions_(program.steps.size()),
+      attentions_(program.steps.size()),
       generated_(program.steps.size()),
       after_(program.steps.size()) {
   MatmulTuning tuning(session, options);
-  ConvolutionPlans convolutions(session, program, options);
+  CudnnChoices cudnn(session, program, options);
+  attentions_ = cudnn.attentions();
   const auto plan_matmul = [&](std::size_t i, const MatmulCall& call) {
     library_[i] = plan_library(session, program, call, options);
     if (library_[i]) tuning.tune(*library_[i], call);
@@ -121,13 +78,16 @@ ProductPlan::ProductPlan(const Session& session, const Program& program, const D
           require_a_way(i, call.generated, call.origin);
         },
         [&](const ConvolutionCall& call) {
-          convolutions_[i] = convolutions.plan(call);
+          convolutions_[i] = cudnn.convolution(call);
           if (!convolutions_[i]) return require_a_way(i, generated_for(call, options.precision), call.origin);
           workspace_bytes_ = std::max(workspace_bytes_, packed_bytes(call) + convolutions_[i]->workspace_bytes());
         },
+        [&](const AttentionCall&) {
+          if (attentions_[i]) workspace_bytes_ = std::max(workspace_bytes_, attentions_[i]->workspace_bytes());
+        },
         [](const CollectiveCall&) {});
   tuning.save();
-  convolutions.save();
+  cudnn.save();
 }
 
 std::vector<PlannedLaunch> planned_launches(const Program& program, std::size_t step, const ProductPlan& products) {
@@ -140,6 +100,8 @@ std::vector<PlannedLaunch> planned_launches(const Program& program, std::size_t 
   if (products.convolution(step)) add_product(std::get<ConvolutionCall>(program.steps[step]).packing);
   if (const KernelLaunch* after = products.after(step)) add(*after);
   if (const auto* launch = std::get_if<KernelLaunch>(&program.steps[step])) add(*launch);
+  if (const auto* call = std::get_if<AttentionCall>(&program.steps[step]); call && !products.attention(step))
+    for (const KernelLaunch& launch : call->generated) add(launch);
   return launches;
 }
 

@@ -1,6 +1,6 @@
-// Which way each matrix product and convolution of a program is computed, decided once at load: by cuBLASLt or cuDNN where it is
-// there and takes the layout, else by the kernels that codegen made for it. An epilogue never decides that: where the library does
-// not take it, the library's plain product is followed by a kernel.
+// Which way each matrix product, convolution and attention of a program is computed, decided once at load: by cuBLASLt or cuDNN
+// where it is there and takes the layout, else by the kernels that codegen made for it. An epilogue never decides that: where the
+// library does not take it, the library's plain product is followed by a kernel.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "runtime/cuda/cublaslt.h"
-#include "runtime/cuda/cudnn.h"
+#include "runtime/cuda/cudnn_attention.h"
+#include "runtime/cuda/cudnn_convolution.h"
 #include "runtime/cuda/session.h"
 #include "runtime/device.h"
 #include "runtime/program.h"
@@ -24,6 +25,8 @@ class ProductPlan {
   const CublasLtMatmul* library(std::size_t step) const { return library_[step].get(); }
   /// Null where the step is no convolution, or one that generated kernels compute.
   const CudnnConvolution* convolution(std::size_t step) const { return convolutions_[step].get(); }
+  /// Null where the step is no attention, or one that generated kernels compute.
+  const CudnnAttention* attention(std::size_t step) const { return attentions_[step].get(); }
   /// Null where the step is no product, or one that a library computes.
   const GeneratedProduct* generated(std::size_t step) const { return generated_[step]; }
   /// The kernel that follows a product whose epilogue nobody computes on the way, or null.
@@ -34,6 +37,7 @@ class ProductPlan {
  private:
   std::vector<std::unique_ptr<CublasLtMatmul>> library_;               // of each step
   std::vector<std::shared_ptr<const CudnnConvolution>> convolutions_;  // of each step; equal ones share theirs
+  std::vector<std::shared_ptr<const CudnnAttention>> attentions_;      // likewise
   std::vector<const GeneratedProduct*> generated_;                     // within the program
   std::vector<const KernelLaunch*> after_;                             // likewise
   std::int64_t workspace_bytes_ = 0;

@@ -34,7 +34,7 @@ const KernelLaunch* tabled_launch(const Step& step) {
   return visit_step(
       step, [](const KernelLaunch& launch) -> Found { return uses_segment_table(launch) ? &launch : nullptr; },
       [](const MatmulCall&) -> Found { return nullptr; }, [](const ConvolutionCall&) -> Found { return nullptr; },
-      [](const CollectiveCall&) -> Found { return nullptr; });
+      [](const AttentionCall&) -> Found { return nullptr; }, [](const CollectiveCall&) -> Found { return nullptr; });
 }
 
 std::int64_t flags_of(const Program& program) {

@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "ir/base/tensor.h"
-#include "runtime/cuda/convolution_proof.h"
-#include "runtime/cuda/cudnn.h"
+#include "runtime/cuda/cudnn_convolution.h"
+#include "runtime/cuda/cudnn_proof.h"
 #include "runtime/cuda/session.h"
 #include "tests/cuda/convolution_case.h"
 #include "tests/cuda/emulated_libraries.h"
@@ -103,7 +103,7 @@ class ConvolutionPlan : public testing::Test {
   /// The number of the engine that is taken, -1 where none is.
   std::int64_t engine(const WindowCase& c, MatmulPrecision precision = MatmulPrecision::strict) const {
     const auto made = plan(convolution_call(c), precision);
-    return made ? made->engine() : -1;
+    return made ? made->plans().engine() : -1;
   }
 
   /// False where the plan is refused. Else runs it and compares every element.
@@ -203,13 +203,13 @@ TEST_F(ConvolutionPlan, AnEngineThatVariesWithoutANoteIsFoundByReplay) {
       convolution_call({.inputs = 16, .outputs = 8, .input = {12, 12}, .kernel = {3, 3}, .strides = {1, 1}, .dilations = {1, 1}});
   const auto made = plan(call);
   ASSERT_NE(made, nullptr);
-  EXPECT_EQ(made->engine(), 4);
+  EXPECT_EQ(made->plans().engine(), 4);
   std::string reason;
-  ConvolutionProof proof(session_, options_);
-  EXPECT_TRUE(proof.prove(*made, call, reason));
-  EXPECT_EQ(made->engine(), 3);
-  EXPECT_FALSE(made->next());
-  EXPECT_EQ(made->engine(), 3) << "no other is offered";
+  CudnnProof proof(session_, options_);
+  EXPECT_TRUE(proof.prove(made->plans(), made->trial(call), reason));
+  EXPECT_EQ(made->plans().engine(), 3);
+  EXPECT_FALSE(made->plans().next());
+  EXPECT_EQ(made->plans().engine(), 3) << "no other is offered";
   EXPECT_NE(log_.find("cuDNN's engine 4 does not repeat its bits and is passed over"), std::string::npos) << log_;
   proof.save();
 
@@ -217,15 +217,15 @@ TEST_F(ConvolutionPlan, AnEngineThatVariesWithoutANoteIsFoundByReplay) {
   const auto known = plan(call);
   const long long copies = copies_back();
   EXPECT_GE(copies, 4);
-  ConvolutionProof later(session_, options_);
-  EXPECT_TRUE(later.prove(*known, call, reason));
-  EXPECT_EQ(known->engine(), 3);
+  CudnnProof later(session_, options_);
+  EXPECT_TRUE(later.prove(known->plans(), known->trial(call), reason));
+  EXPECT_EQ(known->plans().engine(), 3);
   EXPECT_EQ(copies_back(), copies);
 
   offer("4");
   const auto varying = plan(call);
-  ConvolutionProof again(session_, options_);
-  EXPECT_FALSE(again.prove(*varying, call, reason));
+  CudnnProof again(session_, options_);
+  EXPECT_FALSE(again.prove(varying->plans(), varying->trial(call), reason));
   EXPECT_EQ(reason, "none of its plans repeats its bits");
 }
 
@@ -236,7 +236,7 @@ class ShortOfMemory : public ConvolutionPlan {
   bool prove(std::string& reason) {
     const ConvolutionCall call = convolution_call({});
     const auto made = plan(call);
-    return made && ConvolutionProof(session_, options_).prove(*made, call, reason);
+    return made && CudnnProof(session_, options_).prove(made->plans(), made->trial(call), reason);
   }
 };
 

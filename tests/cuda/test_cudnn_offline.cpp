@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "runtime/cuda/cudnn.h"
+#include "runtime/cuda/cudnn_attention.h"
+#include "runtime/cuda/cudnn_convolution.h"
 #include "runtime/cuda/session.h"
 #include "tests/cuda/convolution_case.h"
 
@@ -52,7 +53,7 @@ class CudnnOffline : public testing::Test {
   int plans(const WindowCase& c, MatmulPrecision precision = MatmulPrecision::strict) const {
     const auto convolution = CudnnConvolution::plan(library_, convolution_call(c), {}, precision);
     int count = convolution ? 1 : 0;
-    while (convolution && convolution->next()) ++count;
+    while (convolution && convolution->plans().next()) ++count;
     return count;
   }
 

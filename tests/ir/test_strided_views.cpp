@@ -27,7 +27,7 @@ std::string attention(const std::string& operands, const std::string& attributes
   return error_of_node("%y, %top, %sum = attention " + operands + " {" + attributes + "}");
 }
 std::string gradient(const std::string& results, const std::string& attributes) {
-  return error_of_node(results + " = attention_gradient %q, %q, %q, %dy, %t, %t, %t {" + attributes + "}");
+  return error_of_node(results + " = attention_gradient %q, %q, %q, %dy, %dy, %t, %t, %t {" + attributes + "}");
 }
 
 std::string product(const std::string& operands, const std::string& attributes) {
@@ -94,7 +94,7 @@ TEST(StridedViews, MayShareAResult) {
 TEST(StridedViews, TextGivesTheNodeBack) {
   const std::string text =
       "graph @g(%x: f32[10,18], %dy: f32[2,2,5,3], %t: f32[2,2,5]) -> (%d, %p) {\n"
-      "  %d = attention_gradient %x, %x, %x, %dy, %t, %t, %t {operand_views=[(2,2,5,3):(90,3,18,1), (2,2,5,3):(90,3,18,1)+6, "
+      "  %d = attention_gradient %x, %x, %x, %dy, %dy, %t, %t, %t {operand_views=[(2,2,5,3):(90,3,18,1), (2,2,5,3):(90,3,18,1)+6, "
       "(2,2,5,3):(90,3,18,1)+12], result_views=[(2,2,5,3):(90,3,18,1), (2,2,5,3):(90,3,18,1)+6, (2,2,5,3):(90,3,18,1)+12], "
       "results=[0,0,0]} : f32[180]\n"
       "  %p = matmul %dy, %x {operand_views=[dense, (2,2,3,4):(0,4,18,1)+2]} : f32[2,2,5,4]\n}\n";

@@ -34,6 +34,9 @@ inline Program sample_program() {
   add("bias", Space::state, DType::f32, {4}, 0);
   add("rate", Space::io, DType::f64, {}, 320);
   add("loss", Space::io, DType::f32, {}, 384);
+  add("heads", Space::arena, DType::bf16, {2, 3, 40}, 1856);
+  add("top", Space::arena, DType::f32, {2, 3}, 2368);
+  add("sum", Space::arena, DType::f32, {2, 3}, 2432);
   for (int i = 0; i < 3; ++i) p.buffers[2].contents.set(i, 1 - 3 * i);
   p.states = {{.buffer = 1, .role = StateRole::optimizer, .fill = -0.0}, {.buffer = 9, .role = StateRole::parameter, .fill = {}}};
   p.contracts = false;
@@ -79,13 +82,35 @@ inline Program sample_program() {
                       .generated = {{{1, {7, 256, 0}, {INT64_MIN}}}, 12},
                       .generated_tf32 = {{{0, {9, 128, 0}, {5}}}, 20},
                       .packing = {{{1, {2, 256, 0}, {108}}}, 432}},
+      AttentionCall{
+          .kind = AttentionKind::gradient,
+          .dtype = DType::bf16,
+          .batch = {2},
+          .queries = 3,
+          .keys = 2,
+          .width = 4,
+          .value_width = 6,
+          .scale = 0.5,
+          .causal = true,
+          .q = {12, 0, {120}, 40, 1},
+          .k = {12, 4, {120}, 40, 1},
+          .v = {12, 8, {120}, 40, 1},
+          .y = {12, 14, {120}, 40, 1},
+          .dy = {12, 20, {120}, 40, 1},
+          .dq = {12, 26, {120}, 40, 1},
+          .dk = {12, 30, {120}, 40, 1},
+          .dv = {12, 34, {120}, 40, 1},
+          .top = 13,
+          .sum = 14,
+          .generated = {{.kernel = 0, .segments = {{{12, 13}, 0, 1}}, .grid = {4, 128, 0}, .fault = 0, .origin = "/attention"}},
+          .origin = "/attention"},
   };
   p.faults = {"index out of range", "division by zero"};
-  p.arena_bytes = 1856;
+  p.arena_bytes = 2496;
   p.state_bytes = 256;
   p.constant_bytes = 64;
   p.io_bytes = 448;
-  p.arena_lower_bound = 1800;
+  p.arena_lower_bound = 2400;
   return p;
 }
 

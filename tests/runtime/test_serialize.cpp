@@ -40,7 +40,7 @@ TEST(Serialize, AnotherVersionIsRefusedWithBoth) {
   std::vector<std::byte> bytes = serialize(sample_program());
   ASSERT_EQ(bytes[0], std::byte{8});  // field 1, varint
   bytes[1] = std::byte{9};
-  EXPECT_EQ(user_error([&] { parse_program(bytes, "p.pb"); }), "p.pb: a program of version 9, this gcomp reads versions 4 to 5");
+  EXPECT_EQ(user_error([&] { parse_program(bytes, "p.pb"); }), "p.pb: a program of version 9, this gcomp reads versions 4 to 6");
 }
 
 /// As version 4 was written: without the roles, which are the last fields.

@@ -115,6 +115,9 @@ std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
           add_product(call.generated_tf32, call.origin);
           add_product(call.packing, call.origin);
         },
+        [&](const runtime::AttentionCall& call) {
+          for (const runtime::KernelLaunch& launch : call.generated) add_launch(launch);
+        },
         [](const runtime::CollectiveCall&) {});
   std::vector<EmittedFile> files = {{prelude, ended(program.prelude)}};
   for (std::size_t i = 0; i < program.kernels.size(); ++i)

@@ -39,6 +39,9 @@ StepLabel label_of(const runtime::Program& program, const runtime::Step& step) {
       [](const runtime::ConvolutionCall& call) {
         return StepLabel{convolution_name(call), true};
       },
+      [](const runtime::AttentionCall& call) {
+        return StepLabel{std::string(name_of(call.kind)), true};
+      },
       [](const runtime::CollectiveCall& call) {
         return StepLabel{std::string(name_of(call.kind)), false};
       });

@@ -1,6 +1,7 @@
 #include "codegen/cuda/attention/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "codegen/attention_shape.h"
@@ -163,6 +164,59 @@ bool takes_attention(const Node& node) {
   return is_float(dtype) && std::max(s.width, s.value_width) <= kWidest && s.queries < kCountablePositions &&
          s.keys < kCountablePositions && s.batches < kCountablePositions &&
          s.batches * quotient_up(std::max(s.queries, s.keys), 8) < kCountablePositions;
+}
+
+std::optional<runtime::AttentionCall> attention_call(const Node& node, const BufferOf& buffer_of) {
+  const AttentionOperands o = attention_operands(node);
+  const DType dtype = o.q->type.dtype;
+  const AttentionShape s = attention_shape(node, o.mask);
+  if ((dtype != DType::f16 && dtype != DType::bf16) || o.mask || s.batch.size() > runtime::kAttentionBatches) return std::nullopt;
+  const Attributes attributes = with_defaults(*node.op, node.attributes);
+  const bool forward = node.op == &ops::kAttention;
+  runtime::AttentionCall call{.kind = forward ? runtime::AttentionKind::forward : runtime::AttentionKind::gradient,
+                              .dtype = dtype,
+                              .batch = {},
+                              .queries = s.queries,
+                              .keys = s.keys,
+                              .width = s.width,
+                              .value_width = s.value_width,
+                              .scale = attributes.real("scale"),
+                              .causal = attributes.flag("causal"),
+                              .q = {},
+                              .k = {},
+                              .v = {},
+                              .y = {},
+                              .dy = {},
+                              .dq = {},
+                              .dk = {},
+                              .dv = {},
+                              .generated = {},
+                              .origin = origin_of(node)};
+  for (const BatchDimension& dimension : s.batch) call.batch.push_back(dimension.extent);
+  std::size_t number = 0;
+  const auto view = [&](const Matrix& m, const Value* value) {
+    const StridedView from = m.view_or_dense();
+    runtime::MatrixView made{.buffer = buffer_of(value),
+                             .offset = from.offset,
+                             .batch_strides = {},
+                             .row_stride = from.strides[from.strides.size() - 2],
+                             .column_stride = 1};
+    ++number;
+    for (const BatchDimension& dimension : s.batch) made.batch_strides.push_back(dimension.strides[number]);
+    return made;
+  };
+  const auto& read = s.matrices.operands;
+  call.q = view(read[0], o.q);
+  call.k = view(read[1], o.k);
+  call.v = view(read[2], o.v);
+  if (!forward) call.dy = view(read[3], o.dy);
+  const std::array<runtime::MatrixView*, 3> written = {forward ? &call.y : &call.dq, &call.dk, &call.dv};
+  for (std::size_t i = 0; i < s.matrices.results.size(); ++i)
+    *written[i] = view(s.matrices.results[i], node.results[s.matrices.results[i].value]);
+  if (!forward) call.y = view(*s.forward_result, o.y);
+  call.top = buffer_of(forward ? node.results[1] : o.top);
+  call.sum = buffer_of(forward ? node.results[2] : o.sum);
+  return call;
 }
 
 std::vector<AttentionLaunch> attention_launches(const Node& node, int architecture) {

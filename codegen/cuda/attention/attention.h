@@ -3,12 +3,16 @@
 //   %y, %top, %sum = attention %q, %k, %v        ->  one launch
 //   %dq, %dk, %dv = attention_gradient ...       ->  two launches: one owns queries, one owns keys; no atomics
 //
+// In f16 and bf16 without a mask the launches stand within an AttentionCall, which a library may take instead.
+//
 // Texts are shared by all layers of one shape. f32 and f64 (and bf16 below sm_80) multiply by FMA, f16 and bf16 on tensor cores.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "codegen/library_calls.h"
 #include "codegen/step_cost.h"
 #include "ir/graph.h"
 #include "runtime/program.h"
@@ -26,6 +30,9 @@ struct AttentionLaunch {
   std::vector<const ir::Value*> values;
   StepCost cost;
 };
+/// What a library may compute in place of the launches, which it lacks; nothing where no library knows such a node: other than f16
+/// and bf16, with a mask, or over a batch that no two strides describe.
+std::optional<runtime::AttentionCall> attention_call(const ir::Node& node, const BufferOf& buffer_of);
 /// The launches of a node that takes_attention() accepts. `architecture` is that of the target: 90 for sm_90.
 std::vector<AttentionLaunch> attention_launches(const ir::Node& node, int architecture);
 

@@ -108,6 +108,10 @@ std::string ProgramRunner::step() {
   return "";
 }
 
+void ProgramRunner::run(const runtime::AttentionCall& call) {
+  for (const KernelLaunch& launch : call.generated) run(launch);
+}
+
 void ProgramRunner::run(const runtime::CollectiveCall& call) { throw InternalError(concat(call.origin, ": one rank runs here")); }
 
 void ProgramRunner::run(const KernelLaunch& launch) {

@@ -47,6 +47,7 @@ class ProgramRunner {
   void run(const runtime::MatmulCall& call);
   void run_loops(const runtime::MatmulCall& call);
   void run(const runtime::ConvolutionCall& call);
+  void run(const runtime::AttentionCall& call);
   void run(const runtime::CollectiveCall& call);
   void run(const runtime::GeneratedProduct& product, int first, int second, int result, const std::string& origin);
   void launch(int kernel, const runtime::Grid& grid, void** arguments, const std::string& origin);

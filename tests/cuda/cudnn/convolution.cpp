@@ -2,45 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <span>
 
 namespace gcomp::emulated {
 namespace {
-
-float from_bf16(std::uint16_t bits) {
-  const std::uint32_t word = std::uint32_t{bits} << 16;
-  float value;
-  std::memcpy(&value, &word, sizeof value);
-  return value;
-}
-
-double load(const void* data, std::int64_t at, cudnnDataType_t type) {
-  switch (type) {
-    case CUDNN_DATA_FLOAT: return static_cast<double>(static_cast<const float*>(data)[at]);
-    case CUDNN_DATA_DOUBLE: return static_cast<const double*>(data)[at];
-    case CUDNN_DATA_HALF: return static_cast<double>(static_cast<const _Float16*>(data)[at]);
-    case CUDNN_DATA_BFLOAT16: break;
-  }
-  return static_cast<double>(from_bf16(static_cast<const std::uint16_t*>(data)[at]));
-}
-
-std::uint16_t to_bf16(float value) {
-  std::uint32_t word;
-  std::memcpy(&word, &value, sizeof word);
-  if (std::isnan(value)) return static_cast<std::uint16_t>(word >> 16 | 0x40);
-  return static_cast<std::uint16_t>((word + 0x7fff + (word >> 16 & 1)) >> 16);
-}
-
-void store(void* data, std::int64_t at, cudnnDataType_t type, double value) {
-  switch (type) {
-    case CUDNN_DATA_FLOAT: static_cast<float*>(data)[at] = static_cast<float>(value); return;
-    case CUDNN_DATA_DOUBLE: static_cast<double*>(data)[at] = value; return;
-    case CUDNN_DATA_HALF: static_cast<_Float16*>(data)[at] = static_cast<_Float16>(static_cast<float>(value)); return;
-    case CUDNN_DATA_BFLOAT16: break;
-  }
-  static_cast<std::uint16_t*>(data)[at] = to_bf16(static_cast<float>(value));
-}
 
 double to_tf32(double x) {
   if (!std::isfinite(x)) return x;
@@ -86,22 +51,6 @@ struct Place {
 };
 
 }  // namespace
-
-std::size_t bytes_of(cudnnDataType_t type) {
-  switch (type) {
-    case CUDNN_DATA_FLOAT: return 4;
-    case CUDNN_DATA_DOUBLE: return 8;
-    case CUDNN_DATA_HALF:
-    case CUDNN_DATA_BFLOAT16: return 2;
-  }
-  return 0;
-}
-
-std::int64_t Tensor::extent() const {
-  std::int64_t last = 0;
-  for (std::size_t d = 0; d < dimensions.size(); ++d) last += (dimensions[d] - 1) * strides[d];
-  return last + 1;
-}
 
 const Tensor& Convolution::result() const {
   return written == Written::output ? output : written == Written::input ? input : weight;

@@ -1,30 +1,16 @@
 // A convolution, or a gradient of one, by plain loops over any strides: what the emulated cuDNN computes.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "runtime/cuda/cudnn_api.h"
+#include "tests/cuda/cudnn/tensor.h"
 
 namespace gcomp::emulated {
 
-using namespace gcomp::runtime::cuda;
-
-/// Dimensions are n, c, spatial; of a weight o, c / groups, kernel.
-struct Tensor {
-  cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  std::int64_t alignment = 1, identity = 0;
-  std::vector<std::int64_t> dimensions, strides;
-
-  /// Elements from the first to the last.
-  std::int64_t extent() const;
-};
-
-/// Of sums: fixed ones are kept in double, others rounded after each term, so that their order shows.
-enum class Order { fixed, forwards, backwards };
 enum class Written { output, input, weight };
 
+/// Dimensions are n, c, spatial; of a weight o, c / groups, kernel.
 struct Convolution {
   Written written = Written::output;
   Tensor input, weight, output;
@@ -37,7 +23,5 @@ struct Convolution {
   bool fits() const;
   void run(const void* input, const void* weight, const void* output, Order order) const;
 };
-
-std::size_t bytes_of(cudnnDataType_t type);
 
 }  // namespace gcomp::emulated

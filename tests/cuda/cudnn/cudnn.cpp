@@ -1,13 +1,15 @@
-// The emulated cuDNN: descriptors as maps of attributes, a few engines for each convolution, and the convolution as work of a
-// stream of the emulated driver.
+// The emulated cuDNN: descriptors as maps of attributes, a few engines for each graph, a convolution or several operations, and
+// what they compute as work of a stream of the emulated driver.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "runtime/cuda/cudnn_api.h"
 #include "tests/cuda/cudnn/convolution.h"
+#include "tests/cuda/cudnn/graph.h"
 #include "tests/cuda/record/environment.h"
 #include "tests/cuda/record/library_calls.h"
 
@@ -103,7 +105,10 @@ std::size_t size_of(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_CONVOLUTION_MODE:
     case CUDNN_TYPE_HEUR_MODE:
     case CUDNN_TYPE_NUMERICAL_NOTE:
+    case CUDNN_TYPE_POINTWISE_MODE:
+    case CUDNN_TYPE_REDUCTION_OPERATOR_TYPE:
     case CUDNN_TYPE_FLOAT: return 4;
+    case CUDNN_TYPE_BOOLEAN: return 1;
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_INT64:
     case CUDNN_TYPE_DOUBLE:
@@ -114,9 +119,10 @@ std::size_t size_of(cudnnBackendAttributeType_t type) {
 }
 
 Tensor tensor_of(const Descriptor& d) {
-  return {d.one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE), d.one<std::int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1),
-          d.one<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID), d.all<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS),
-          d.all<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES)};
+  return {d.one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE),    d.one<std::int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1),
+          d.one<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID),       d.all<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS),
+          d.all<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES),         d.one<std::uint8_t>(CUDNN_ATTR_TENSOR_IS_VIRTUAL) != 0,
+          d.one<std::uint8_t>(CUDNN_ATTR_TENSOR_IS_BY_VALUE) != 0};
 }
 
 struct Names {
@@ -141,8 +147,63 @@ const Names* names_of(cudnnBackendDescriptorType_t type) {
   return found == all.end() ? nullptr : &found->second;
 }
 
-/// Of an operation graph of one operation.
-const Descriptor* operation_of(const Descriptor& graph) { return graph.other(CUDNN_ATTR_OPERATIONGRAPH_OPS); }
+std::vector<const Descriptor*> operations_of(const Descriptor& graph) {
+  std::vector<const Descriptor*> found;
+  for (const cudnnBackendDescriptor_t handle : graph.all<cudnnBackendDescriptor_t>(CUDNN_ATTR_OPERATIONGRAPH_OPS))
+    found.push_back(static_cast<const Descriptor*>(handle));
+  return found;
+}
+/// Of a graph of one convolution; null of any other.
+const Descriptor* convolution_in(const Descriptor& graph) {
+  const auto operations = operations_of(graph);
+  return operations.size() == 1 && names_of(operations[0]->type) ? operations[0] : nullptr;
+}
+
+Operation operation_of(const Descriptor& d) {
+  const auto tensor = [&](cudnnBackendAttributeName_t name) { return d.other(name) ? tensor_of(*d.other(name)) : Tensor(); };
+  Operation made;
+  switch (d.type) {
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+      made.kind = Operation::Kind::matmul;
+      made.x = tensor(CUDNN_ATTR_OPERATION_MATMUL_ADESC);
+      made.b = tensor(CUDNN_ATTR_OPERATION_MATMUL_BDESC);
+      made.y = tensor(CUDNN_ATTR_OPERATION_MATMUL_CDESC);
+      return made;
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+      made.kind = Operation::Kind::reduction;
+      made.reduction = d.other(CUDNN_ATTR_OPERATION_REDUCTION_DESC)->one<cudnnReduceTensorOp_t>(CUDNN_ATTR_REDUCTION_OPERATOR);
+      made.x = tensor(CUDNN_ATTR_OPERATION_REDUCTION_XDESC);
+      made.y = tensor(CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
+      return made;
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+      made.kind = Operation::Kind::reshape;
+      made.x = tensor(CUDNN_ATTR_OPERATION_RESHAPE_XDESC);
+      made.y = tensor(CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
+      return made;
+    default: break;
+  }
+  const Descriptor& how = *d.other(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+  made.mode = how.one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
+  made.axis = how.one<std::int64_t>(CUDNN_ATTR_POINTWISE_AXIS);
+  made.x = tensor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+  made.b = tensor(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+  made.t = tensor(CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
+  made.y = tensor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+  return made;
+}
+
+Graph graph_of(const Descriptor& graph) {
+  Graph made;
+  for (const Descriptor* operation : operations_of(graph)) made.operations.push_back(operation_of(*operation));
+  return made;
+}
+
+/// Whether all that an operation refers to is there.
+cudnnStatus_t check_parts(const Descriptor& d, std::initializer_list<cudnnBackendAttributeName_t> names) {
+  for (const auto name : names)
+    if (!d.other(name) || !d.other(name)->is_final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+  return CUDNN_STATUS_SUCCESS;
+}
 
 Convolution convolution_of(const Descriptor& operation) {
   const Names& names = *names_of(operation.type);
@@ -170,10 +231,17 @@ cudnnStatus_t check_operation(const Descriptor& d) {
 }
 
 /// Channels last want a weight whose channels are last: the library has no engine for others.
-bool has_engines(const Convolution& c) {
+bool has_engines(const Descriptor& graph) {
   const auto last = [](const Tensor& t) { return t.strides[1] == 1 && t.dimensions[1] > 1; };
   if (integer_setting("CUDNN_REFUSES", 0) != 0) return false;
+  if (!convolution_in(graph)) return integer_setting("CUDNN_REFUSES_ATTENTION", 0) == 0;
+  const Convolution c = convolution_of(*convolution_in(graph));
   return c.weight.dimensions[1] == 1 || last(c.input) == last(c.weight);
+}
+
+cudnnDataType_t type_of(const Descriptor& graph) {
+  const Descriptor* convolution = convolution_in(graph);
+  return convolution ? convolution_of(*convolution).input.type : operation_of(*operations_of(graph)[0]).x.type;
 }
 
 cudnnStatus_t check(Descriptor& d) {
@@ -194,15 +262,32 @@ cudnnStatus_t check(Descriptor& d) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR: return check_operation(d);
+    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
+    case CUDNN_BACKEND_MATMUL_DESCRIPTOR:
+    case CUDNN_BACKEND_REDUCTION_DESCRIPTOR: return CUDNN_STATUS_SUCCESS;
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+      return check_parts(d, {CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_ATTR_OPERATION_MATMUL_BDESC,
+                             CUDNN_ATTR_OPERATION_MATMUL_CDESC, CUDNN_ATTR_OPERATION_MATMUL_DESC});
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+      return check_parts(d, {CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
+                             CUDNN_ATTR_OPERATION_POINTWISE_YDESC});
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+      return check_parts(
+          d, {CUDNN_ATTR_OPERATION_REDUCTION_DESC, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, CUDNN_ATTR_OPERATION_REDUCTION_YDESC});
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+      return check_parts(d, {CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_ATTR_OPERATION_RESHAPE_YDESC});
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: {
-      const Descriptor* operation = operation_of(d);
-      if (!operation || !operation->is_final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+      const auto operations = operations_of(d);
+      if (operations.empty()) return CUDNN_STATUS_BAD_PARAM;
+      for (const Descriptor* operation : operations)
+        if (!operation->is_final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+      if (!convolution_in(d) && !graph_of(d).fits()) return CUDNN_STATUS_BAD_PARAM;
       return d.one<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
     }
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: {
       const Descriptor* graph = d.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
       if (!graph || !graph->is_final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
-      return has_engines(convolution_of(*operation_of(*graph))) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+      return has_engines(*graph) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
     }
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
       const Descriptor* configuration = d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
@@ -220,29 +305,51 @@ cudnnStatus_t check(Descriptor& d) {
   return CUDNN_STATUS_NOT_SUPPORTED;  // engines of one's own choice
 }
 
-/// A convolution that waits in a stream.
+/// What waits in a stream: a convolution, or else a graph.
 struct Work {
-  Convolution convolution;
+  std::optional<Convolution> convolution;
+  Graph graph;
   const Engine* engine = nullptr;
-  void* data[3] = {};  // input, weight, output
+  std::map<std::int64_t, void*> data;  // of tensors in memory, by their identities
   void* workspace = nullptr;
+
+  std::vector<const Tensor*> tensors() const {
+    if (convolution) return {&convolution->input, &convolution->weight, &convolution->output};
+    return graph.tensors();
+  }
+
+  /// What is given by value is read at once; false where something is missing.
+  bool take_values() {
+    for (const Operation& operation : graph.operations)
+      for (const Tensor* tensor : {&operation.x, &operation.b, &operation.t}) {
+        if (!tensor->by_value) continue;
+        const auto found = data.find(tensor->identity);
+        if (found == data.end()) return false;
+        graph.values[tensor->identity] = *static_cast<const float*>(found->second);
+      }
+    return true;
+  }
 };
 
 int run_work(void* data) {
   static bool backwards = false;
   const Work& work = *static_cast<const Work*>(data);
-  const Tensor* const tensors[] = {&work.convolution.input, &work.convolution.weight, &work.convolution.output};
-  for (int t = 0; t < 3; ++t)
-    if (!gcompEmulatedHolds(work.data[t], static_cast<std::size_t>(tensors[t]->extent()) * bytes_of(tensors[t]->type)))
+  for (const Tensor* tensor : work.tensors())
+    if (!gcompEmulatedHolds(work.data.at(tensor->identity), static_cast<std::size_t>(tensor->extent()) * bytes_of(tensor->type)))
       return kIllegalAddress;
   if (const auto bytes = static_cast<std::size_t>(work.engine->workspace_bytes); bytes > 0) {
     if (!gcompEmulatedHolds(work.workspace, bytes)) return kIllegalAddress;
     std::memset(work.workspace, 0xff, bytes);
   }
-  calls().add("convolutions");
   backwards = !backwards;
   const Order order = !work.engine->is_random ? Order::fixed : backwards ? Order::backwards : Order::forwards;
-  work.convolution.run(work.data[0], work.data[1], work.data[2], order);
+  calls().add(work.convolution ? "convolutions" : "attentions");
+  if (!work.convolution) {
+    work.graph.run(order);
+    return 0;
+  }
+  const auto at = [&](const Tensor& tensor) { return work.data.at(tensor.identity); };
+  work.convolution->run(at(work.convolution->input), at(work.convolution->weight), at(work.convolution->output), order);
   return 0;
 }
 
@@ -321,7 +428,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t handle, cudnnBac
       if (!descriptor.is_final || type != CUDNN_TYPE_BACKEND_DESCRIPTOR) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
       const Descriptor& graph = *descriptor.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
       const bool fallback = descriptor.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK;
-      const auto numbers = fallback ? std::vector<std::int64_t>{} : offered(convolution_of(*operation_of(graph)).input.type);
+      const auto numbers = fallback ? std::vector<std::int64_t>{} : offered(type_of(graph));
       if (count) *count = static_cast<std::int64_t>(numbers.size());
       auto* const results = static_cast<cudnnBackendDescriptor_t*>(elements);
       for (std::size_t i = 0; i < numbers.size() && static_cast<std::int64_t>(i) < wanted; ++i) {
@@ -363,20 +470,26 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const Descriptor& configuration = *object(plan)->other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   auto work = std::make_unique<Work>();
   work->engine = &engine_of(configuration.engine);
-  work->convolution = convolution_of(*operation_of(*configuration.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)));
-  const bool noted =
-      std::count(work->engine->notes.begin(), work->engine->notes.end(), CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) > 0;
-  work->convolution.rounds_to_tf32 = noted && work->convolution.input.type == CUDNN_DATA_FLOAT;
+  const Descriptor& graph = *configuration.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+  if (const Descriptor* convolution = convolution_in(graph)) {
+    work->convolution = convolution_of(*convolution);
+    const bool noted =
+        std::count(work->engine->notes.begin(), work->engine->notes.end(), CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) > 0;
+    work->convolution->rounds_to_tf32 = noted && work->convolution->input.type == CUDNN_DATA_FLOAT;
+  } else {
+    work->graph = graph_of(graph);
+  }
   const auto identities = object(pack)->all<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = object(pack)->all<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-  const Tensor* const tensors[] = {&work->convolution.input, &work->convolution.weight, &work->convolution.output};
-  for (int t = 0; t < 3; ++t) {
-    const auto found = std::find(identities.begin(), identities.end(), tensors[t]->identity);
-    if (found == identities.end()) return CUDNN_STATUS_BAD_PARAM;
-    work->data[t] = pointers[static_cast<std::size_t>(found - identities.begin())];
-    if (reinterpret_cast<std::uintptr_t>(work->data[t]) % static_cast<std::uintptr_t>(tensors[t]->alignment) != 0)
+  for (std::size_t i = 0; i < identities.size(); ++i) work->data[identities[i]] = pointers[i];
+  for (const Tensor* tensor : work->tensors()) {
+    const auto found = work->data.find(tensor->identity);
+    if (found == work->data.end()) return CUDNN_STATUS_BAD_PARAM;
+    if (reinterpret_cast<std::uintptr_t>(found->second) % static_cast<std::uintptr_t>(tensor->alignment) != 0)
       return CUDNN_STATUS_BAD_PARAM;
   }
+  if (!work->take_values()) return CUDNN_STATUS_BAD_PARAM;
+  work->graph.memory = work->data;
   work->workspace = object(pack)->one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   const int error = gcompEmulatedQueue(
       reinterpret_cast<Handle*>(handle)->stream, "cudnnBackendExecute", run_work,
