@@ -49,7 +49,7 @@ std::string origin_of(const Node& node) {
 }
 
 ProgramBuilder::ProgramBuilder(const Graph& graph, const MemoryPlan& plan, const runtime::Target& target)
-    : graph_(graph), plan_(plan), kernels_(target_of(target)) {
+    : graph_(graph), plan_(plan), kernels_(target_of(target)), uses_(uses_of(graph)) {
   program_.name = graph.name();
   program_.target = target;
   program_.arena_bytes = plan.arena_bytes;
@@ -171,7 +171,31 @@ void ProgramBuilder::add_work(StepCost& cost, const runtime::Step& step) const {
 
 void ProgramBuilder::add_step(runtime::Step step, StepCost cost) {
   costs_.push_back(std::move(cost));
+  made_of_.push_back(node_);
   program_.steps.push_back(std::move(step));
+}
+
+std::optional<ProgramBuilder::TakenBack> ProgramBuilder::take_back(const Value* value, const Node& reader) {
+  const Node* kernel = value->producer;
+  const auto users = uses_.find(value);
+  if (!kernel || kernel->op->kind != Kind::kernel || kernel->results.size() != 1 || users == uses_.end() ||
+      users->second != std::vector<Node*>{const_cast<Node*>(&reader)} || std::ranges::count(graph_.outputs(), value) > 0)
+    return std::nullopt;
+  const auto lasts = [&](const Value* operand) {
+    return !operand ||
+           std::ranges::any_of(reader.operands, [&](const Value* read) { return read && unaliased(read) == unaliased(operand); });
+  };
+  const auto found = std::ranges::find(made_of_, kernel);
+  if (!std::ranges::all_of(kernel->operands, lasts) || found == made_of_.end() || std::ranges::count(made_of_, kernel) != 1)
+    return std::nullopt;
+  const auto at = found - made_of_.begin();
+  auto* launch = std::get_if<runtime::KernelLaunch>(&program_.steps[static_cast<std::size_t>(at)]);
+  if (!launch || launch->fault != 0) return std::nullopt;
+  TakenBack taken{std::move(*launch), std::move(costs_[static_cast<std::size_t>(at)])};
+  program_.steps.erase(program_.steps.begin() + at);
+  costs_.erase(costs_.begin() + at);
+  made_of_.erase(found);
+  return taken;
 }
 
 runtime::KernelLaunch ProgramBuilder::launch_of(const Node& node, const LoopNest& nest, const std::vector<const Value*>& operands,

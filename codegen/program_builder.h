@@ -1,6 +1,7 @@
 // A Program in the making: buffers where the memory plan put the values, the kernels, and the steps so far with their costs.
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -46,6 +47,13 @@ class ProgramBuilder {
   void add_step(runtime::Step step);
   void add_step(runtime::Step step, StepCost cost);
   void begin(const ir::Node& node) { node_ = &node; }
+  /// Takes back the launch of the kernel that makes `value`, for a step that `reader` is to become: where nobody else reads the
+  /// value, the kernel makes nothing else, and all that it reads is there until the reader has run. Nothing otherwise.
+  struct TakenBack {
+    runtime::KernelLaunch launch;
+    StepCost cost;
+  };
+  std::optional<TakenBack> take_back(const ir::Value* value, const ir::Node& reader);
 
   /// A kernel of a nest over any values.
   runtime::KernelLaunch launch_of(const ir::Node& node, const ir::LoopNest& nest, const std::vector<const ir::Value*>& operands,
@@ -75,6 +83,8 @@ class ProgramBuilder {
   const ir::Node* node_ = nullptr;
   runtime::Program program_;
   std::vector<StepCost> costs_;
+  std::vector<const ir::Node*> made_of_;  // of each step
+  ir::Uses uses_;
   KernelTable kernels_;
   std::unordered_map<const ir::Value*, int> buffers_;
   std::unordered_map<std::string, int> parts_;  // of what is in no arena, by name

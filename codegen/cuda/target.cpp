@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "codegen/attention_shape.h"
 #include "codegen/bucket.h"
 #include "codegen/cuda/attention/attention.h"
 #include "codegen/cuda/bucket.h"
@@ -142,6 +143,11 @@ void add_attention(ProgramBuilder& program, const Node& node) {
     costs.push_back(launch.cost);
   }
   if (std::optional<runtime::AttentionCall> call = attention_call(node, program.buffers())) {
+    // A library sums delta by itself.
+    if (const Value* delta = attention_operands(node).delta; auto taken = delta ? program.take_back(delta, node) : std::nullopt) {
+      launches.insert(launches.begin(), std::move(taken->launch));
+      costs.insert(costs.begin(), std::move(taken->cost));
+    }
     call->generated = std::move(launches);
     StepCost cost = program.cost_of_step(*call);
     for (const StepCost& one : costs) cost.generated.push_back(one.work.traffic);
