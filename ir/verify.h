@@ -7,7 +7,7 @@
 //   * kernels have a loop nest and nothing else has (law 6).
 // And for every loop nest:
 //   * at most 64 axes of extents >= 0; statements vary over ascending axes; a reduction combines over other axes, a scan runs
-//     along one of its own; a map has neither;
+//     along one of its own; a map has neither; reductions over the same axes go through them in the same order;
 //   * a term uses only axes that its statement loops over; a local is an earlier statement over no more axes than that;
 //   * reads name an operand, with one index for each of its dimensions and its dtype; looked-up indices are integers;
 //   * calls apply pointwise ops to the right number of terms, with the dtypes that the op's typing asks for, f16 and bf16

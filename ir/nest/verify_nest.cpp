@@ -53,6 +53,7 @@ class NestVerifier {
         break;
       case Statement::Kind::reduce:
         if (own & over || bits_count(over) != s.over.size()) report("reduces over an axis twice, or over one that it keeps");
+        check_order(s, number);
         break;
       case Statement::Kind::scan:
         if (s.over.size() != 1 || (own & over) != over) report("a scan runs along one of its own axes");
@@ -64,6 +65,15 @@ class NestVerifier {
     statement_ = number;
     available_ = own | over;
     check_terms(s.value);
+  }
+
+  /// One pass over the axes serves every reduction.
+  void check_order(const Statement& s, int number) {
+    for (int other = 0; other < number; ++other) {
+      const Statement& o = nest_.statements[static_cast<std::size_t>(other)];
+      if (o.kind == Statement::Kind::reduce && o.over != s.over && bits_of(o.over) == bits_of(s.over))
+        return report("goes through the axes that t", other, " reduces over in another order");
+    }
   }
 
   static std::size_t bits_count(std::uint64_t bits) {

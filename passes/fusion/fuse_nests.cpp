@@ -1,7 +1,7 @@
 // Step 2 of fusion: nests over the same loop domain become one.
 //
 // A fused nest keeps the row form: its axes are outer axes O and, where it reduces, reduced axes R; every reduction is over
-// all of R; every statement varies over O or over O and R. So one pass over the rows, in phases, computes it.
+// all of R, in one order; every statement varies over O or over O and R. So one pass over the rows, in phases, computes it.
 
 #include <algorithm>
 

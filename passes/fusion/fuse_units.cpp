@@ -151,6 +151,27 @@ class UnitFuser {
   std::unordered_map<const Value*, int> slots_;
 };
 
+bool finds_position(const Statement& s) {
+  return s.combine->reduction.of == Reduction::Of::first_maximum || s.combine->reduction.of == Reduction::Of::first_minimum;
+}
+
+/// Has all reductions go through their axes in one order, since one pass serves them all. Which of equals is the first depends on
+/// it: it is that of the statement that finds a position, where there is one. False where two of these want different ones.
+bool agree_on_order(LoopNest& nest) {
+  std::vector<Statement*> reductions;
+  for (Statement& s : nest.statements)
+    if (s.kind == Statement::Kind::reduce) reductions.push_back(&s);
+  const auto leader = std::ranges::find_if(reductions, [](const Statement* s) { return finds_position(*s); });
+  if (reductions.empty()) return true;
+  const std::vector<int> order = (leader == reductions.end() ? reductions.front() : *leader)->over;
+  for (Statement* s : reductions) {
+    if (s->over == order) continue;
+    if (finds_position(*s)) return false;
+    s->over = order;
+  }
+  return true;
+}
+
 /// Statements that are equal once what they refer to is.
 struct StatementHash {
   std::size_t operator()(const Statement* s) const {
@@ -227,7 +248,7 @@ void order_operands(FusionUnit& unit) {
 
 std::optional<FusionUnit> fuse_units(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit) {
   std::optional<FusionUnit> fused = UnitFuser(p, c, fit).run();
-  if (!fused || !has_row_form(fused->nest, reduced_axes(fused->nest))) return std::nullopt;
+  if (!fused || !has_row_form(fused->nest, reduced_axes(fused->nest)) || !agree_on_order(fused->nest)) return std::nullopt;
   eliminate_equal_statements(fused->nest);
   order_operands(*fused);
   return fused;

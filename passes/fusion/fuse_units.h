@@ -18,7 +18,7 @@ struct DomainFit {
 std::optional<DomainFit> fit_domain(const FusionUnit& p, const FusionUnit& c, std::size_t output,
                                     const std::vector<ir::Index>& read);
 /// One unit that does what both do, with the results of both, equal statements once, operands in the order of first reading;
-/// nothing where it would lack the row form.
+/// nothing where it would lack the row form, or find two positions in different orders of its axes.
 std::optional<FusionUnit> fuse_units(const FusionUnit& p, const FusionUnit& c, const DomainFit& fit);
 /// The same for two units over the same axes, of which one may sum columns: nothing where the nest would lack the strip form.
 std::optional<FusionUnit> fuse_strip(const FusionUnit& p, const FusionUnit& c, std::uint64_t strip, std::uint64_t columns);

@@ -127,6 +127,10 @@ void add_rows(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("sum_of_all", [](Builder& b) {
     return std::vector{b.sum(b.input({DType::f32, {40, 1000}}, "x"), {0, 1})};
   }));
+  all.push_back(pattern("sums_in_two_orders", [](Builder& b) {
+    Var x = b.input({DType::f32, {5, 70, 9}}, "x"), y = b.input({DType::f32, {5, 9, 70}}, "y");
+    return std::vector{b.sum(b.transpose(x, {0, 2, 1}) * y, {0, 1, 2}), b.sum(x * x, {0, 1, 2})};
+  }));
   all.push_back(pattern("positions", [](Builder& b) {
     Var x = b.input({DType::f32, {5, 700}}, "x"), y = b.input({DType::i32, {3, 40, 50}}, "y");
     return std::vector{b.apply(ops::kArgMax, {x}, {{"axes", std::vector<std::int64_t>{1}}}),

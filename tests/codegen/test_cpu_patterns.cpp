@@ -214,6 +214,21 @@ TEST(CpuPatterns, PositionsOfEqualsAndOfNan) {
       0, -2, 2);
 }
 
+// The first of equals is that of x in row-major order, though sums beside it read x transposed.
+TEST(CpuPatterns, PositionsBesideSumsInAnotherOrder) {
+  check_both(
+      [] {
+        Graph graph("positions");
+        Builder b(graph);
+        Var x = b.input({DType::i32, {40, 90}}, "x"), y = b.input({DType::i32, {90, 40}}, "y");
+        Var turned = b.transpose(x, {1, 0});
+        graph.outputs() = {b.sum(turned * y, {0, 1}).value, b.reduce(ops::kArgMax, x, {0, 1}).value,
+                           b.reduce(ops::kArgMin, turned, {0, 1}).value};
+        return graph;
+      },
+      0, -2, 2);
+}
+
 TEST(CpuPatterns, OneReductionOverAMillion) {
   check_both(
       [] {

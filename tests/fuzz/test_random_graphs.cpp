@@ -1,10 +1,7 @@
 // Random graphs, forward and gradient: the interpreter on the graph as drawn is the reference for every pipeline of passes and for
 // the compiled CPU program, and finite differences are the reference for the gradients.
-//
-// GCOMP_FUZZ_SEEDS=FIRST:COUNT draws others than the usual ones, for a long run by hand.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <random>
 
 #include "codegen/generate.h"
@@ -17,21 +14,10 @@
 #include "runtime/validate.h"
 #include "tests/device_options.h"
 #include "tests/fuzz/random_graph.h"
+#include "tests/fuzz/seeds.h"
 
 namespace gcomp::tests {
 namespace {
-
-struct SeedRange {
-  int first = 1, count = 40;
-};
-
-SeedRange seeds() {
-  SeedRange range;
-  if (const char* text = std::getenv("GCOMP_FUZZ_SEEDS")) {
-    if (std::sscanf(text, "%d:%d", &range.first, &range.count) != 2) throw UserError("GCOMP_FUZZ_SEEDS is not FIRST:COUNT");
-  }
-  return range;
-}
 
 class RandomGraphs : public testing::TestWithParam<int> {
  protected:
@@ -133,7 +119,7 @@ TEST_P(RandomGraphs, CpuProgramComputesTheSame) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphs, testing::Range(seeds().first, seeds().first + seeds().count),
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphs, testing::Range(seeds(40).first, seeds(40).first + seeds(40).count),
                          [](const auto& info) { return "seed_" + std::to_string(info.param); });
 
 }  // namespace

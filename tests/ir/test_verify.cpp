@@ -138,6 +138,22 @@ TEST(VerifyNest, axes) {
             "not loop over");
 }
 
+TEST(VerifyNest, reductions_go_through_their_axes_in_one_order) {
+  const auto twice = [](std::vector<int> first, std::vector<int> second) {
+    return nest_after(
+        [&](LoopNest& n) {
+          n.statements[0].axes.clear();
+          n.statements[0].over = first;
+          n.statements.push_back(n.statements[0]);
+          n.statements[1].over = second;
+          n.outputs = {{0, {}}};
+        },
+        {{DType::f32, {}}});
+  };
+  EXPECT_EQ(twice({1, 0}, {1, 0}), "");
+  EXPECT_EQ(twice({0, 1}, {1, 0}), "t1: goes through the axes that t0 reduces over in another order");
+}
+
 TEST(VerifyNest, forms) {
   EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].kind = Statement::Kind::map; }), "t0: a map combines nothing");
   EXPECT_EQ(nest_after([](LoopNest& n) { n.statements[0].kind = Statement::Kind::scan; }),
