@@ -437,7 +437,7 @@ std::vector<LabelledGraph> op_graphs() {
       c.label += concat(".", name_of(dtype));
       try {
         LabelledGraph made{c.label, graph_of(c), c.low, c.high, -1};
-        if (c.op->kind == Kind::composite) lower(made.graph);
+        if (c.op->kind == Kind::composite || c.op->kind == Kind::barrier) lower(made.graph);
         all.push_back(std::move(made));
       } catch (const UserError&) {  // the op does not take this dtype
       }

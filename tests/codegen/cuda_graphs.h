@@ -15,7 +15,8 @@ struct LabelledGraph {
   int largest = 2;            ///< integers lie in [0, largest], or in [low, high] where it is negative
 };
 
-/// Each op on its samples in f64 and, where it accepts them, f32, f16, bf16, i64, i32 and u8; composites expanded and fused.
+/// Each op on its samples in f64 and, where it accepts them, f32, f16, bf16, i64, i32 and u8; composites expanded and fused, and so
+/// are barriers, which fusion takes out.
 std::vector<LabelledGraph> op_graphs();
 
 /// Rows, columns, scans, scatters, transposes, windows and updates of sizes that reach every path of the emitter.

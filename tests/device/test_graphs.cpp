@@ -1,8 +1,8 @@
 // Graphs on a CUDA device, through the runtime as users have it, against the interpreter: every op of the table in every dtype,
 // the patterns that reach each path of the emitter, attention, and random graphs with their gradients.
 //
-// The emulated driver compiles each kernel with the host's compiler, so there only every n-th graph runs (tests/codegen runs all
-// kernels without the driver); on a GPU all of them do.
+// All become programs. The emulated driver compiles each kernel with the host's compiler, so there only every n-th of them runs
+// (tests/codegen runs all kernels without the driver); on a GPU all of them do.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -69,12 +69,16 @@ std::string graph_difference(const Tensor& found, const Tensor& expected) {
   return "";
 }
 
-/// Runs a lowered graph twice; the problem found, or "".
-std::string run(const ir::Graph& graph, const ir::MemoryPlan& plan, const std::map<std::string, Tensor>& values,
+runtime::Program program_of(const ir::Graph& graph, const ir::MemoryPlan& plan) {
+  runtime::Program program = codegen::generate(graph, plan, device_under_test().target());
+  runtime::validate(program);
+  return program;
+}
+
+/// Runs the program of a graph twice; the problem found, or "".
+std::string run(const runtime::Program& program, const ir::Graph& graph, const std::map<std::string, Tensor>& values,
                 const ir::InterpretResult& expected) {
   runtime::Device& device = device_under_test();
-  const runtime::Program program = codegen::generate(graph, plan, device.target());
-  runtime::validate(program);
   const auto states = device.allocate_states();
   const auto executable = device.load(program, states);
   for (int round = 0; round < 2; ++round) {
@@ -91,20 +95,27 @@ std::string run(const ir::Graph& graph, const ir::MemoryPlan& plan, const std::m
   return "";
 }
 
+void run_graph(const LabelledGraph& g, const runtime::Program& program) {
+  const auto values = draw_values(g);
+  ir::InterpretResult expected;
+  try {
+    expected = ir::interpret(g.graph, values);
+  } catch (const UserError&) {
+    return;  // an index out of range, which these values are not meant for
+  }
+  EXPECT_EQ(run(program, g.graph, values, expected), "") << g.label;
+}
+
 void run_all(const std::vector<LabelledGraph>& graphs, std::size_t every) {
+  const std::size_t step = on_real_gpu() ? 1 : every;
   std::size_t ran = 0;
-  for (std::size_t i = 0; i < graphs.size(); i += on_real_gpu() ? 1 : every, ++ran) {
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
     const LabelledGraph& g = graphs[i];
-    const auto values = draw_values(g);
-    ir::InterpretResult expected;
     try {
-      expected = ir::interpret(g.graph, values);
-    } catch (const UserError&) {
-      continue;  // an index out of range, which these values are not meant for
-    }
-    try {
-      const std::string problem = run(g.graph, passes::plan_memory(g.graph, {.alignment = kAlignment}), values, expected);
-      EXPECT_EQ(problem, "") << g.label;
+      const runtime::Program program = program_of(g.graph, passes::plan_memory(g.graph, {.alignment = kAlignment}));
+      if (i % step > 0) continue;
+      run_graph(g, program);
+      ++ran;
     } catch (const Error& error) { ADD_FAILURE() << g.label << ": " << error.what(); }
   }
   std::printf("%zu of %zu graphs on %s\n", ran, graphs.size(), device_under_test().description().c_str());
@@ -122,9 +133,9 @@ TEST(DeviceGraphs, Random) {
     const ir::InterpretResult expected = ir::interpret(drawn.graph, drawn.values);
     passes::PipelineOptions options;
     options.target = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
-    const ir::MemoryPlan plan = passes::lower(drawn.graph, options);
     try {
-      EXPECT_EQ(run(drawn.graph, plan, drawn.values, expected), "") << "seed " << seed;
+      const ir::MemoryPlan plan = passes::lower(drawn.graph, options);
+      EXPECT_EQ(run(program_of(drawn.graph, plan), drawn.graph, drawn.values, expected), "") << "seed " << seed;
     } catch (const Error& error) { ADD_FAILURE() << "seed " << seed << ": " << error.what(); }
   }
 }
