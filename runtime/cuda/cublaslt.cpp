@@ -50,6 +50,12 @@ std::uint32_t epilogue_code(const LibraryEpilogue& epilogue) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+/// The library's GELU takes the hardware's tanh, which is within the roundings of TF32 and of 16 bits, but not within those of f32.
+bool is_precise_enough(const LibraryEpilogue& epilogue, DType dtype, MatmulPrecision precision) {
+  const bool gelu = epilogue.kind == EpilogueKind::gelu || epilogue.kind == EpilogueKind::gelu_gradient;
+  return !gelu || dtype != DType::f32 || precision == MatmulPrecision::tf32;
+}
+
 /// False where the library refuses what it is asked for: then generated kernels compute it. A failure of the library's own is an
 /// error, or a run could have other bits than the same run before.
 bool accepts(cublasStatus_t status, const char* function) {
@@ -282,6 +288,7 @@ std::unique_ptr<CublasLtMatmul> CublasLtMatmul::plan(std::shared_ptr<const Cubla
                                                      const LibraryEpilogue* epilogue) {
   const std::optional<Shape> shape = shape_of(call);
   if (!shape || !type_of(call.dtype)) return nullptr;
+  if (epilogue && !is_precise_enough(*epilogue, call.dtype, precision)) return nullptr;
   std::unique_ptr<CublasLtMatmul> matmul(new CublasLtMatmul(std::move(library)));
   if (!matmul->describe(*shape, call.dtype, precision)) return nullptr;
   if (epilogue && !(matmul->describe_epilogue(*shape, call, *epilogue) && matmul->set_addresses(buffers))) return nullptr;

@@ -53,7 +53,7 @@ struct MatmulBuffers {
 class CublasLtMatmul {
  public:
   /// Null where the library has no deterministic algorithm for these types, layouts and alignments, or not with this epilogue
-  /// (null for none). Of the addresses only the alignment counts.
+  /// (null for none), or computes that less precisely than asked. Of the addresses only the alignment counts.
   static std::unique_ptr<CublasLtMatmul> plan(std::shared_ptr<const CublasLt> library, const MatmulCall& call,
                                               const MatmulBuffers& buffers, MatmulPrecision precision,
                                               const LibraryEpilogue* epilogue = nullptr);

@@ -192,7 +192,7 @@ TEST_F(MatmulPlan, AnEpilogueNeedsTheLayoutsThatTheLibraryKnowsItFor) {
   const auto planned = [&](const PlanCase& c, const LibraryEpilogue& epilogue, CUdeviceptr bias = 1 << 20,
                            CUdeviceptr aux = 1 << 20) {
     const MatmulBuffers buffers{1 << 20, 1 << 20, 1 << 20, bias, aux};
-    const auto plan = CublasLtMatmul::plan(library_, call_of(c), buffers, MatmulPrecision::strict, &epilogue);
+    const auto plan = CublasLtMatmul::plan(library_, call_of(c), buffers, MatmulPrecision::tf32, &epilogue);
     EXPECT_TRUE(!plan || plan->has_epilogue());
     return plan != nullptr;
   };
@@ -215,6 +215,22 @@ TEST_F(MatmulPlan, AnEpilogueNeedsTheLayoutsThatTheLibraryKnowsItFor) {
   EXPECT_FALSE(planned({.n = 8, .batch = {}, .dtype = DType::f64}, bias)) << "none in f64";
   EXPECT_FALSE(planned(eights, bias, 0)) << "no bias";
   EXPECT_FALSE(planned(eights, gelu, 1 << 20, 0)) << "no auxiliary matrix";
+}
+
+// It is no more precise than TF32 and 16 bits are.
+TEST_F(MatmulPlan, TheLibrarysGeluIsNotStrict) {
+  const LibraryEpilogue bias{EpilogueKind::bias, 3, {}}, gelu{EpilogueKind::gelu, 3, 4}, plain_gelu{EpilogueKind::gelu, {}, {}},
+      gradient{EpilogueKind::gelu_gradient, {}, 4};
+  const auto planned = [&](DType dtype, const LibraryEpilogue& epilogue, MatmulPrecision precision) {
+    const MatmulCall call = call_of({.n = 8, .batch = {}, .dtype = dtype});
+    return CublasLtMatmul::plan(library_, call, {1 << 20, 1 << 20, 1 << 20, 1 << 20, 1 << 20}, precision, &epilogue) != nullptr;
+  };
+  for (const LibraryEpilogue& epilogue : {gelu, plain_gelu, gradient}) {
+    EXPECT_FALSE(planned(DType::f32, epilogue, MatmulPrecision::strict));
+    EXPECT_TRUE(planned(DType::f32, epilogue, MatmulPrecision::tf32));
+    for (const DType narrow : {DType::f16, DType::bf16}) EXPECT_TRUE(planned(narrow, epilogue, MatmulPrecision::strict));
+  }
+  EXPECT_TRUE(planned(DType::f32, bias, MatmulPrecision::strict));
 }
 
 // BGRADA of what is not transposed, BGRADB of what is: the elements for one k lie side by side.

@@ -1,5 +1,6 @@
 // Matrix products with what follows them, on a CUDA device against the interpreter, in each of the ways in which they are computed:
-// by cuBLASLt with its epilogue, by cuBLASLt's plain product with a kernel after it, and by generated kernels.
+// by cuBLASLt with its epilogue, in f32 also rounded to TF32, where GELU may be one, by cuBLASLt's plain product with a kernel
+// after it, and by generated kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,6 +29,7 @@ namespace {
 using ir::Builder;
 using ir::Var;
 using runtime::EpilogueKind;
+using runtime::MatmulPrecision;
 
 struct Sizes {
   std::int64_t batch = 0;  ///< 0 for none
@@ -104,7 +106,8 @@ ir::Graph graph_of(const Pattern& pattern, const Sizes& s, DType dtype) {
   return graph;
 }
 
-double epilogue_tolerance(DType dtype) {
+double epilogue_tolerance(DType dtype, MatmulPrecision precision) {
+  if (dtype == DType::f32 && precision == MatmulPrecision::tf32) return 2e-3;
   switch (dtype) {
     case DType::f64: return 1e-12;
     case DType::f32: return 2e-6;
@@ -113,12 +116,12 @@ double epilogue_tolerance(DType dtype) {
   }
 }
 
-std::string epilogue_difference(const Tensor& found, const Tensor& expected) {
+std::string epilogue_difference(const Tensor& found, const Tensor& expected, MatmulPrecision precision) {
   if (!(found.type() == expected.type())) return concat("is ", to_string(found.type()), ", wanted ", to_string(expected.type()));
   double scale = 1;
   for (std::int64_t i = 0; i < expected.elements(); ++i) scale = std::max(scale, std::abs(expected.at(i)));
   for (std::int64_t i = 0; i < expected.elements(); ++i)
-    if (!(std::abs(found.at(i) - expected.at(i)) <= epilogue_tolerance(expected.dtype()) * scale))
+    if (!(std::abs(found.at(i) - expected.at(i)) <= epilogue_tolerance(expected.dtype(), precision) * scale))
       return concat("element ", i, " is ", found.at(i), ", wanted ", expected.at(i));
   return "";
 }
@@ -126,15 +129,18 @@ std::string epilogue_difference(const Tensor& found, const Tensor& expected) {
 /// One way of computing products, for as long as it lives.
 class Way {
  public:
-  Way(std::string name, bool cublaslt, bool epilogues) : name_(std::move(name)), device_(open_device_under_test(cublaslt)) {
+  Way(std::string name, bool cublaslt, bool epilogues, MatmulPrecision precision = MatmulPrecision::strict)
+      : name_(std::move(name)), precision_(precision), device_(open_device_under_test(cublaslt, precision)) {
     if (!epilogues) setenv("GCOMP_EMULATED_CUBLASLT_EPILOGUES", "0", 1);
   }
   ~Way() { unsetenv("GCOMP_EMULATED_CUBLASLT_EPILOGUES"); }
   const std::string& name() const { return name_; }
+  MatmulPrecision precision() const { return precision_; }
   runtime::Device& device() const { return *device_; }
 
  private:
   std::string name_;
+  MatmulPrecision precision_;
   std::unique_ptr<runtime::Device> device_;
 };
 
@@ -171,7 +177,8 @@ void expect_results(const Way& way, const Lowered& made) {
     executable->run();
     for (std::size_t i = 0; i < made.expected.size(); ++i) {
       const Tensor found = executable->output(i);
-      EXPECT_EQ(epilogue_difference(found, made.expected[i]), "") << made.label << ", " << way.name() << ", output " << i;
+      EXPECT_EQ(epilogue_difference(found, made.expected[i], way.precision()), "")
+          << made.label << ", " << way.name() << ", output " << i;
       if (round == 0) first.push_back(found);
       else EXPECT_TRUE(found == first[i]) << made.label << ", " << way.name() << ": run " << round + 1 << " gives other bits";
     }
@@ -192,6 +199,7 @@ class Epilogues : public testing::TestWithParam<DType> {
       for (const Lowered& made : cases) expect_results(way, made);
     };
     run(Way("cuBLASLt", true, true));
+    if (GetParam() == DType::f32) run(Way("cuBLASLt in TF32", true, true, MatmulPrecision::tf32));
     if (!on_real_gpu()) run(Way("cuBLASLt without epilogues", true, false));
     run(Way("generated", false, true));
   }
