@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <random>
 
@@ -85,26 +86,48 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 
 constexpr double kTolerance = 3e-5;  // sums of up to 216 terms below 1
 
-/// By cuDNN where it is there, or by generated kernels.
-void expect_rounding(std::int64_t groups, bool use_libraries) {
+/// By cuDNN where it is there, or by generated kernels. Gives how many results are rounded where TF32 is asked for: that allows it,
+/// and a library's favourite may be exact all the same, but nothing in between.
+int count_rounded(std::int64_t groups, bool use_libraries) {
   const ir::Graph graph = strided_convolution(groups);
   const Values values = draw(graph);
   const std::vector<Tensor> exact = ir::interpret(graph, values).outputs;
   const std::vector<Tensor> rounded = ir::interpret(graph, rounded_to_tf32(values)).outputs;
   const std::vector<Tensor> strict = computed(graph, values, use_libraries, MatmulPrecision::strict);
   const std::vector<Tensor> fast = computed(graph, values, use_libraries, MatmulPrecision::tf32);
+  int count = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_GT(largest_difference(rounded[i], exact[i]), 3 * kTolerance) << "result " << i << " cannot tell";
     EXPECT_LT(largest_difference(strict[i], exact[i]), kTolerance) << "result " << i;
-    EXPECT_LT(largest_difference(fast[i], rounded[i]), kTolerance) << "result " << i;
-    EXPECT_GT(largest_difference(fast[i], exact[i]), kTolerance) << "result " << i << " is not rounded";
+    const double to_rounded = largest_difference(fast[i], rounded[i]), to_exact = largest_difference(fast[i], exact[i]);
+    EXPECT_LT(std::min(to_rounded, to_exact), kTolerance) << "result " << i << " is neither rounded nor exact";
+    count += to_rounded < to_exact;
   }
+  return count;
 }
 
-TEST(DeviceConvolutions, AreRoundedToTf32WhereThatIsAskedFor) { expect_rounding(1, false); }
-TEST(DeviceConvolutions, OfCudnnAreRoundedToTf32WhereThatIsAskedFor) { expect_rounding(1, true); }
+constexpr int kResults = 3;
+
+TEST(DeviceConvolutions, AreRoundedToTf32WhereThatIsAskedFor) { EXPECT_EQ(count_rounded(1, false), kResults); }
+
+TEST(DeviceConvolutions, OfCudnnMayBeRoundedToTf32WhereThatIsAskedFor) {
+  const int rounded = count_rounded(1, true);
+  if (!on_real_gpu()) { EXPECT_EQ(rounded, kResults); }
+}
+
+// As on an H200 with cuDNN 9.19, whose favourite for two of these three is exact.
+TEST(DeviceConvolutions, OfCudnnNeedNotBeRoundedToTf32) {
+  if (on_real_gpu()) GTEST_SKIP() << "which engine is the favourite is the library's choice";
+  setenv("GCOMP_EMULATED_CUDNN_ENGINES", "3", 1);
+  EXPECT_EQ(count_rounded(1, true), 0);
+  unsetenv("GCOMP_EMULATED_CUDNN_ENGINES");
+}
 
 TEST(DeviceConvolutions, OfCudnnInGroups) {
-  if (!on_real_gpu()) return expect_rounding(2, true);
+  if (!on_real_gpu()) {
+    EXPECT_EQ(count_rounded(2, true), kResults);
+    return;
+  }
   // Which engines take groups, and whether they round, is the library's choice.
   const ir::Graph graph = strided_convolution(2);
   const Values values = draw(graph);
