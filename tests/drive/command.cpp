@@ -12,6 +12,10 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "ir/base/error.h"
+#include "runtime/device.h"
+#include "runtime/library_search.h"
+
 extern char** environ;
 
 namespace gcomp::test {
@@ -67,10 +71,23 @@ std::string binary() {
   return elsewhere ? elsewhere : GCOMP_BINARY;
 }
 
-/// GCOMP_TEST_DEVICE=cuda runs what trains or predicts there, where the test does not say.
+/// What programs for a device of that name are compiled for, such as "cuda:sm_90".
+std::string target_of(const char* device) {
+  static const std::string target = [device] {
+    runtime::DeviceOptions options;
+    options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
+    return to_string(runtime::open_device(runtime::parse_device(device).request, options)->target());
+  }();
+  return target;
+}
+
+/// GCOMP_TEST_DEVICE=cuda runs what trains or predicts there, and compiles artifacts for it, where the test does not say.
 void add_device(std::vector<std::string>& arguments) {
   const char* device = std::getenv("GCOMP_TEST_DEVICE");
-  if (!device || arguments.empty() || std::find(arguments.begin(), arguments.end(), "--device") != arguments.end()) return;
+  const auto says = [&](const char* flag) { return std::find(arguments.begin(), arguments.end(), flag) != arguments.end(); };
+  if (!device || arguments.empty() || says("--device")) return;
+  if (arguments[0] == "compile" && !says("--target") && !says("--emit"))
+    arguments.insert(arguments.begin() + 1, {"--target", target_of(device)});
   for (const char* command : {"train", "grad", "run", "bench"})
     if (arguments[0] == command) arguments.insert(arguments.begin() + 1, {"--device", device});
 }

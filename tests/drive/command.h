@@ -1,6 +1,7 @@
 // Runs gcomp as its users do: a process with arguments, what it wrote, and how it ended.
 //
-// GCOMP_TEST_BINARY names another gcomp than the one built here, GCOMP_TEST_DEVICE the device that it shall use (tools/gpu-suite).
+// GCOMP_TEST_BINARY names another gcomp than the one built here, GCOMP_TEST_DEVICE the device that it shall use and
+// compile artifacts for (tools/gpu-suite).
 #pragma once
 
 #include <sys/types.h>

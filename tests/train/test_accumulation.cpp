@@ -278,7 +278,8 @@ TEST_F(AccumulationCommand, AnArtifactGoesOnWithIt) {
 }
 
 TEST_F(AccumulationCommand, AnArtifactThatLacksAPartIsRefused) {
-  ASSERT_EQ(run_gcomp(with({"compile", model_, "--train", "--loss", "cross_entropy", "--batch", "12", "-o", folder_ / "step.gcx"},
+  ASSERT_EQ(run_gcomp(with({"compile", model_, "--train", "--loss", "cross_entropy", "--batch", "12", "--target", "cpu", "-o",
+                            folder_ / "step.gcx"},
                            kInSix))
                 .exit_code,
             0);
@@ -298,8 +299,8 @@ TEST_F(AccumulationCommand, AnArtifactThatLacksAPartIsRefused) {
 }
 
 TEST_F(AccumulationCommand, ALoadedModelTrainsAsTheTrainerDoes) {
-  ASSERT_EQ(run_gcomp(with({"compile", model_, "--train", "--loss", "cross_entropy(weight=[0.5, 2, 1.25])", "--batch", "12", "-o",
-                            folder_ / "step.gcx"},
+  ASSERT_EQ(run_gcomp(with({"compile", model_, "--train", "--loss", "cross_entropy(weight=[0.5, 2, 1.25])", "--batch", "12",
+                            "--target", "cpu", "-o", folder_ / "step.gcx"},
                            kInSix))
                 .exit_code,
             0);

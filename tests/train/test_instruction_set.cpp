@@ -74,12 +74,13 @@ TEST_F(InstructionSetOfTheCommand, AnArtifactForAnotherOneIsCompiledAnew) {
   if (runtime::widest_instruction_set() == InstructionSet::baseline) GTEST_SKIP() << "this processor has the baseline alone";
   const RecordedModel model = recorded_model("mlp");
   write_batch(model, 64, folder_ / "batch.npz");
-  const CommandResult compiled = run_gcomp({"compile", model.model(), "--batch", "64", "-o", folder_ / "m.gcx"},
+  const CommandResult compiled = run_gcomp({"compile", model.model(), "--batch", "64", "--target", "cpu", "-o", folder_ / "m.gcx"},
                                            {.environment = {"GCOMP_ISA="}, .limits = {}});
   ASSERT_EQ(compiled.exit_code, 0) << compiled.errors;
   const auto predict = [&](std::vector<std::string> more) {
-    std::vector<std::string> arguments{"run",       folder_ / "m.gcx", "--inputs",  folder_ / "batch.npz",
-                                       "--outputs", folder_ / "y.npz", "--no-cache"};
+    std::vector<std::string> arguments{"run",       folder_ / "m.gcx", "--inputs", folder_ / "batch.npz",
+                                       "--outputs", folder_ / "y.npz", "--device", "cpu",
+                                       "--no-cache"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_gcomp(arguments, {.environment = {"GCOMP_ISA="}, .limits = {}});
   };

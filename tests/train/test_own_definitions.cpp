@@ -109,7 +109,7 @@ TEST_F(OwnDefinitions, ALossGraphMayHaveNoInitializers) {
 TEST_F(OwnDefinitions, AnArtifactTrainsOnItsGraph) {
   const std::string loss = "graph:" + recorded("loss_graph.onnx"), artifact = folder_ / "m.gcx";
   const CommandResult made = run_gcomp({"compile", recorded("mlp.onnx"), "--train", "--loss", loss, "--optimizer", "sgd", "--dim",
-                                        "batch=6", "--precision", "f64", "--target", "cpu", "-o", artifact});
+                                        "batch=6", "--precision", "f64", "-o", artifact});
   ASSERT_EQ(made.exit_code, 0) << made.errors;
   const CommandResult result =
       run_gcomp({"train", artifact, "--data", recorded("mlp.npz"), "--lr", "0.1", "--steps", std::to_string(kRecorded),

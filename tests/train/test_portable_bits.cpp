@@ -48,8 +48,9 @@ TEST(PortableBitsOfTheCommand, AreThoseOfWiderVectors) {
 TEST(PortableBitsOfTheCommand, WantFusedMultiplyAdds) {
   const TemporaryDirectory folder;
   const RecordedModel model = recorded_model("mlp");
-  const CommandResult result = run_gcomp({"train", model.model(), "--data", model.data(), "--loss", "cross_entropy", "--batch", "8",
-                                          "--steps", "1", "--out", folder / "t.onnx", "--portable-bits", "--isa", "baseline"});
+  const CommandResult result =
+      run_gcomp({"train", model.model(), "--data", model.data(), "--loss", "cross_entropy", "--batch", "8", "--steps", "1", "--out",
+                 folder / "t.onnx", "--portable-bits", "--isa", "baseline", "--device", "cpu"});
   EXPECT_EQ(result.exit_code, 6) << result.errors;
   EXPECT_NE(result.errors.find("wanted AVX2 and FMA or AVX-512"), std::string::npos) << result.errors;
 }
