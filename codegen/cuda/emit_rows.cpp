@@ -47,6 +47,7 @@ class RowWriter {
     if (sums_.empty()) open_rows();
     else open_strip();
     if (fetches_early()) fetch_early();
+    load_values_of_rows();
     for (int phase = 0; phase < schedule_.phases; ++phase) write_phase(phase);
     write_kept_stores();
     if (!sums_.empty()) close_strip();
@@ -87,13 +88,27 @@ class RowWriter {
       row = "row";
       w().line(concat(count_type(), " row = ", wide_ ? "(unsigned long long)" : "", "blockIdx.x * ", rows_a_block,
                       "u + threadIdx.x / ", group_.size, "u;"));
-      if (rows % rows_a_block != 0) {
-        live_ = "live";
-        w().line(concat("const bool live = row < ", rows, "u;"));
-        w().line("if (!live) row = 0;");
-      }
+      if (rows % rows_a_block != 0) leave_rest_out(rows, "return");
     }
     kernel_.bind_axes(rows > 1 ? row : "0", schedule_.outer);
+  }
+
+  /// Of groups without a row, whole warps leave. Lanes of a warp stay, since sums across it want all of them, and do nothing: behind a
+  /// condition at each step, where the compiler waits for each step's loads by themselves.
+  void leave_rest_out(std::int64_t rows, std::string_view leave) {
+    if (group_.size == 32) return w().line(concat("if (row >= ", rows, "u) ", leave, ";"));
+    live_ = "live";
+    w().line(concat("const bool live = row < ", rows, "u;"));
+    w().line("if (!live) row = 0;");
+  }
+
+  /// What later passes read once a row is on its way with the first pass's reads: else each of those would wait for memory.
+  void load_values_of_rows() {
+    std::uint64_t along = vectors_.lane_axis < 0 ? 0 : std::uint64_t{1} << vectors_.lane_axis;
+    for (int axis : row_axes()) along |= std::uint64_t{1} << axis;
+    for (const Statement& s : nest_.statements)
+      for (const TermPtr& read : unguarded_reads(s.value))
+        if ((read->axes & along) == 0 && !read->indices[0].has_loaded()) w().value(read);
   }
 
   /// A block for each strip, and a loop over its rows that all threads of the block take part in.
@@ -105,11 +120,7 @@ class RowWriter {
     sums_.declare();
     w().open(concat("for (unsigned above = 0; above < ", rows, "u; above += ", group_.count(), "u)"), "#pragma unroll 1");
     w().line(concat("unsigned row = above", group_.is_block() ? "" : concat(" + threadIdx.x / ", group_.size, "u"), ";"));
-    if (rows % group_.count() != 0) {
-      live_ = "live";
-      w().line(concat("const bool live = row < ", rows, "u;"));
-      w().line("if (!live) row = 0;");
-    }
+    if (rows % group_.count() != 0) leave_rest_out(rows, "break");
     kernel_.bind_axes("row", schedule_.strip);
   }
 
