@@ -290,10 +290,9 @@ std::uint64_t reduced_axes(const FlatNest& nest) {
 TermPtr converted(const TermPtr& term, DType dtype) { return term->dtype == dtype ? term : ir::call(dtype, ops::kCast, {term}); }
 
 TermPtr value_of(const Statement& s) {
-  const bool narrow = s.dtype == DType::f16 || s.dtype == DType::bf16;
-  const bool exact =
-      s.value->kind == Term::Kind::read || s.value->kind == Term::Kind::literal || s.value->kind == Term::Kind::local;
-  if (s.value->dtype == s.dtype && (!narrow || exact)) return s.value;
+  const bool exact = s.value->kind == Term::Kind::read || s.value->kind == Term::Kind::literal ||
+                     s.value->kind == Term::Kind::local || (s.value->kind == Term::Kind::call && is_cast(*s.value->op));
+  if (s.value->dtype == s.dtype && (!is_narrow_float(s.dtype) || exact)) return s.value;
   return ir::call(s.dtype, ops::kCast, {s.value});
 }
 

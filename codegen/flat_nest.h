@@ -71,6 +71,9 @@ std::vector<int> axes_of(const FlatNest& nest, const ir::TermPtr& term);
 /// All axes some reduction combines over, as bits.
 std::uint64_t reduced_axes(const FlatNest& nest);
 
+/// Whether values are rounded to 16 bits, and computed in f32.
+inline bool is_narrow_float(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
 /// Converts a term by the cast rules.
 ir::TermPtr converted(const ir::TermPtr& term, DType dtype);
 /// The value of a map statement as a term of its dtype, rounded to f16 and bf16.

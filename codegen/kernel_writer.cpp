@@ -11,8 +11,6 @@ using namespace gcomp::ir;
 
 namespace {
 
-bool is_narrow_float(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 /// A conversion of a value in `from`'s compute type by the cast rules.
 std::string convert_text(const std::string& text, DType from, DType to) {
   if (is_narrow_float(to))
@@ -312,6 +310,14 @@ std::optional<KernelWriter::Placed> KernelWriter::place_contracted(const Term& t
   const std::string text =
       concat("gc_fma(", subtracts && !first ? "-" : "", a.text, ", ", b.text, ", ", subtracts && first ? "-" : "", c.text, ")");
   return define(compute_type_text(term.dtype), text, std::max({a.depth, b.depth, c.depth, floor()}));
+}
+
+std::string KernelWriter::unrounded(int number) {
+  const Statement& s = nest_->statements[static_cast<std::size_t>(number)];
+  if (!is_narrow_float(s.dtype) || s.kind != Statement::Kind::map || locals_.count(number)) return statement(number);
+  const TermPtr rounded = value_of(s);
+  const bool rounds = rounded->kind == Term::Kind::call && is_cast(*rounded->op) && rounded->arguments[0]->dtype == DType::f32;
+  return rounds ? value(rounded->arguments[0]) : statement(number);
 }
 
 std::string KernelWriter::added(const std::string& total, const TermPtr& term) {

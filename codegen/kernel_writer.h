@@ -66,6 +66,9 @@ class KernelWriter {
   std::string statement(int number) {
     return place(ir::local(nest_->statements[static_cast<std::size_t>(number)].dtype, number)).text;
   }
+  /// The same for whoever rounds it to that dtype: the operand of the statement's own rounding to 16 bits, where that is all it
+  /// does.
+  std::string unrounded(int number);
   /// "total + value", or where the value is a product "gc_fma(a, b, total)".
   std::string added(const std::string& total, const ir::TermPtr& term);
   std::string index(const ir::Index& index) { return place(index).text; }

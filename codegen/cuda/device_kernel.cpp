@@ -117,7 +117,7 @@ std::vector<std::string> DeviceKernel::store_lines(const std::vector<const Store
                                                    const std::string& condition) {
   std::vector<std::string> lines;
   for (const Store* store : stores) {
-    const std::string value = writer_.statement(store->statement), guard = all_of({condition, once(*store, loop_axes)});
+    const std::string value = writer_.unrounded(store->statement), guard = all_of({condition, once(*store, loop_axes)});
     lines.push_back((guard.empty() ? "" : "if (" + guard + ") ") + writer_.store(*store, value));
   }
   return lines;
@@ -182,7 +182,7 @@ void DeviceKernel::write_vector_stores(const Vectors& vectors, const std::vector
   writer_.bind_axis(vectors.lane_axis, lane);
   if (each_lane) each_lane();
   for (const auto& [store, name] : vectorized)
-    writer_.line(concat(name, "[", lane, "] = ", writer_.statement(store->statement), ";"));
+    writer_.line(concat(name, "[", lane, "] = ", writer_.unrounded(store->statement), ";"));
   std::vector<int> axes = loop_axes;
   axes.push_back(vectors.lane_axis);
   write_stores(single, axes, count.empty() ? "" : concat(lane, " < ", count));

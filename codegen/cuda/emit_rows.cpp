@@ -7,6 +7,7 @@
 
 #include "codegen/cuda/count_traffic.h"
 #include "codegen/cuda/held_row.h"
+#include "codegen/cuda/one_hot.h"
 #include "codegen/cuda/reduction_text.h"
 #include "codegen/cuda/round.h"
 #include "codegen/cuda/row_cache.h"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr std::int64_t kKeptRow = 32 * kMostRowThreads;  // elements that a block keeps in registers
 constexpr int kUnrolled = 4;                             // turns of a loop over a row that is not kept
+constexpr int kUnrolledHeld = 6;                         // of one whose vectors go to shared memory
 constexpr int kUnrolledLoads = 8;                        // of a kept row: about as many as the compiler keeps in flight
 constexpr std::int64_t kStripRowRegisters = 192;         // for those sums, what is kept of a row and what is on its way
 constexpr std::int64_t kRowRegisters = 88;               // for what is kept of a row and what is on its way
@@ -41,13 +43,15 @@ class RowWriter {
         row_(kernel_.points(row_axes()) - (vectors_.tail > 0 ? 1 : 0)),
         sums_(kernel_, vectors, group.size, group.count(), slots() * vectors.width),
         early_reads_(choose_early_reads()),
-        held_(kernel_, vectors, reads_of_passes(), row_, shared_bytes) {}
+        held_(kernel_, vectors, reads_of_passes(), row_, shared_bytes),
+        one_hot_(held_.empty() ? std::nullopt : find_one_hot(nest, vectors, along_row())) {}
 
   EmittedKernel run() {
     if (sums_.empty()) open_rows();
     else open_strip();
     if (fetches_early()) fetch_early();
     load_values_of_rows();
+    if (one_hot_) declare_hot();
     for (int phase = 0; phase < schedule_.phases; ++phase) write_phase(phase);
     write_kept_stores();
     if (!sums_.empty()) close_strip();
@@ -65,6 +69,12 @@ class RowWriter {
     std::vector<int> axes = schedule_.reduced;
     if (schedule_.vector_axis >= 0) axes.push_back(schedule_.vector_axis);
     return axes;
+  }
+  /// As bits, the lanes' axis among them.
+  std::uint64_t along_row() const {
+    std::uint64_t along = vectors_.lane_axis < 0 ? 0 : std::uint64_t{1} << vectors_.lane_axis;
+    for (int axis : row_axes()) along |= std::uint64_t{1} << axis;
+    return along;
   }
   /// Of the rows.
   std::vector<int> kept_axes() const {
@@ -93,8 +103,8 @@ class RowWriter {
     kernel_.bind_axes(rows > 1 ? row : "0", schedule_.outer);
   }
 
-  /// Of groups without a row, whole warps leave. Lanes of a warp stay, since sums across it want all of them, and do nothing: behind a
-  /// condition at each step, where the compiler waits for each step's loads by themselves.
+  /// Of groups without a row, whole warps leave. Lanes of a warp stay, since sums across it want all of them, and do nothing:
+  /// behind a condition at each step, where the compiler waits for each step's loads by themselves.
   void leave_rest_out(std::int64_t rows, std::string_view leave) {
     if (group_.size == 32) return w().line(concat("if (row >= ", rows, "u) ", leave, ";"));
     live_ = "live";
@@ -104,11 +114,17 @@ class RowWriter {
 
   /// What later passes read once a row is on its way with the first pass's reads: else each of those would wait for memory.
   void load_values_of_rows() {
-    std::uint64_t along = vectors_.lane_axis < 0 ? 0 : std::uint64_t{1} << vectors_.lane_axis;
-    for (int axis : row_axes()) along |= std::uint64_t{1} << axis;
+    const std::uint64_t along = along_row();
     for (const Statement& s : nest_.statements)
       for (const TermPtr& read : unguarded_reads(s.value))
         if ((read->axes & along) == 0 && !read->indices[0].has_loaded()) w().value(read);
+  }
+
+  /// Where the one vector of the row begins in which positions are compared.
+  void declare_hot() {
+    hot_ = w().fresh("n");
+    w().line(
+        concat("const gc_index ", hot_, " = gc_vector_start<", vectors_.width, ", gc_index>(", w().value(one_hot_->number), ");"));
   }
 
   /// A block for each strip, and a loop over its rows that all threads of the block take part in.
@@ -136,7 +152,7 @@ class RowWriter {
       kernel_.write_lanes(vectors, sums_.stores(), loop_axes, [&] { sums_.bind(); });
       for (; scopes > 0; --scopes) w().close();
     };
-    write(vectors_, open_row_loop());
+    write(vectors_, open_row_loop(1));
     if (vectors_.tail > 0) write(vectors_.last(), open_last_vector());
     if (!group_.is_block()) w().close();
   }
@@ -150,9 +166,9 @@ class RowWriter {
   std::int64_t slots() const { return quotient_up(row_ + (vectors_.tail > 0 ? 1 : 0), group_.size); }
 
   /// Turns of a loop over the row without stores whose loads come before their uses.
-  std::int64_t turns_at_once() const {
+  std::int64_t turns_at_once(int phase) const {
     if (has_numbered_steps()) return std::min<std::int64_t>(steps(), kUnrolledLoads);
-    return row_ > 8 * group_.size ? kUnrolled : 1;
+    return row_ <= 8 * group_.size ? 1 : held_.fills_in(phase) ? kUnrolledHeld : kUnrolled;
   }
 
   Traffic traffic(const runtime::Grid& grid) const {
@@ -172,7 +188,7 @@ class RowWriter {
       known.insert(known.end(), here.begin(), here.end());
       const bool fetched = fetches_early() && phase + 1 == schedule_.phases;
       counter.add_pass(roots, known, fetched ? 0 : steps(),
-                       stores ? round_of(needed_statements(nest_, roots, vectors_.reads, known)) : turns_at_once());
+                       stores ? round_of(needed_statements(nest_, roots, vectors_.reads, known)) : turns_at_once(phase));
       if (group_.is_block()) counter.add_barrier();
     }
     counter.add_shared(static_cast<double>(kernel_.points(schedule_.outer) * held_.moved_bytes()));
@@ -181,7 +197,7 @@ class RowWriter {
   }
 
   /// Opens the loop over the row; returns how many scopes it opened.
-  int open_row_loop() {
+  int open_row_loop(std::int64_t turns) {
     int scopes = 1;
     if (has_numbered_steps()) {
       w().open(concat("for (int k = 0; k < ", steps(), "; ++k)"), "#pragma unroll");
@@ -193,7 +209,7 @@ class RowWriter {
       }
     } else {
       w().open(concat("for (", count_type(), " r = lane; r < ", row_end(), "; r += ", group_.size, ")"),
-               turns_at_once() > 1 ? concat("#pragma unroll ", kUnrolled) : "");
+               turns > 1 ? concat("#pragma unroll ", turns) : "");
     }
     kernel_.bind_axes("r", row_axes());
     return scopes;
@@ -248,18 +264,25 @@ class RowWriter {
     const std::vector<int> reads = needed_statements(nest_, roots, vectors_.reads, known);
     std::vector<int> held, loaded;
     for (int read : reads) (held_.holds(read) ? held : loaded).push_back(read);
-    const auto each_lane = [&] { write_element(phase, reductions, totals); };
+    const auto lanes_of = [&](const Vectors& vectors, const FlatNest& nest) {
+      kernel_.write_lanes(vectors, stores, loop_axes, [&] { write_element(phase, reductions, totals, nest); });
+    };
+    const bool splits = one_hot_ && asks(nest_, *one_hot_, roots);
     const auto write = [&](const Vectors& vectors, int scopes) {
-      kernel_.write_lanes(vectors, stores, loop_axes, each_lane);
+      if (splits) write_by_hit(vectors, lanes_of);
+      else lanes_of(vectors, nest_);
       for (; scopes > 0; --scopes) w().close();
     };
     // Where nothing is stored, all that the loop reads is on its way at once by itself.
     if (early_ && phase + 1 == schedule_.phases) {
-      write_fetched(stores, loop_axes, each_lane);
+      write_fetched([&] { write(vectors_, 0); });
     } else if (const int rows = stores.empty() || loaded.empty() ? 1 : round_of(loaded); rows > 1) {
-      write_rounds(loaded, rows, stores, loop_axes, each_lane, [&] { held_.load(phase, held); });
+      write_rounds(loaded, rows, [&] {
+        held_.load(phase, held);
+        write(vectors_, 0);
+      });
     } else {
-      const int scopes = open_row_loop();
+      const int scopes = open_row_loop(turns_at_once(phase));
       held_.load(phase, held);
       kernel_.load_vectors(vectors_, loaded);
       write(vectors_, scopes);
@@ -270,6 +293,18 @@ class RowWriter {
       write(vectors_.last(), scopes);
     }
     for (std::size_t i = 0; i < reductions.size(); ++i) combine_total(reductions[i], totals[i]);
+  }
+
+  /// A vector's lanes, apart for the one that has the compared position.
+  void write_by_hit(const Vectors& vectors, const std::function<void(const Vectors&, const FlatNest&)>& lanes_of) {
+    w().open(concat("if (", w().index(one_hot_->start), " == ", hot_, ")"));
+    lanes_of(vectors, nest_);
+    w().close();
+    w().open("else");
+    w().use(one_hot_->others);
+    lanes_of(vectors, one_hot_->others);
+    w().use(nest_);
+    w().close();
   }
 
   /// Registers that a thread needs all along a row.
@@ -318,9 +353,7 @@ class RowWriter {
   }
 
   /// The pass over whole vectors in rounds of several steps: stores keep later reads waiting.
-  void write_rounds(const std::vector<int>& reads, int rows, const std::vector<const Store*>& stores,
-                    const std::vector<int>& loop_axes, const std::function<void()>& each_lane,
-                    const std::function<void()>& load_held) {
+  void write_rounds(const std::vector<int>& reads, int rows, const std::function<void()>& write_vector) {
     Round round(kernel_, vectors_, reads, {}, rows);
     if (has_numbered_steps()) w().open(concat("for (int first = 0; first < ", steps(), "; first += ", rows, ")"), "#pragma unroll");
     else
@@ -332,18 +365,16 @@ class RowWriter {
     for (; scopes > 0; --scopes) w().close();
     scopes = open_round_step(round, rows);
     round.take();
-    load_held();
-    kernel_.write_lanes(vectors_, stores, loop_axes, each_lane);
+    write_vector();
     for (; scopes > 0; --scopes) w().close();
     w().close();
   }
 
   /// The pass over whole vectors that are on their way since the row began.
-  void write_fetched(const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,
-                     const std::function<void()>& each_lane) {
+  void write_fetched(const std::function<void()>& write_vector) {
     int scopes = open_round_step(*early_, steps(), "q");
     early_->take();
-    kernel_.write_lanes(vectors_, stores, loop_axes, each_lane);
+    write_vector();
     for (; scopes > 0; --scopes) w().close();
   }
 
@@ -374,10 +405,10 @@ class RowWriter {
   }
 
   /// Inside all loops of a phase: takes up what earlier phases kept, adds to the totals, keeps what later ones need.
-  void write_element(int phase, const std::vector<int>& reductions, const std::vector<std::string>& totals) {
+  void write_element(int phase, const std::vector<int>& reductions, const std::vector<std::string>& totals, const FlatNest& nest) {
     for (std::size_t c = 0; c < cache_.statements.size(); ++c)
       if (cache_.phase[c] < phase) w().bind_local(cache_.statements[c], cached(c));
-    for (std::size_t i = 0; i < reductions.size(); ++i) accumulate(statement(reductions[i]), totals[i]);
+    for (std::size_t i = 0; i < reductions.size(); ++i) accumulate(nest.statements[at(reductions[i])], totals[i]);
     if (phase + 1 == schedule_.phases) sums_.accumulate();
     for (std::size_t c = 0; c < cache_.statements.size(); ++c)
       if (cache_.phase[c] == phase) w().line(concat(cached(c), " = ", w().statement(cache_.statements[c]), ";"));
@@ -390,6 +421,7 @@ class RowWriter {
   }
 
   void accumulate(const Statement& s, const std::string& total) {
+    if (adds_nothing(s)) return;
     Index position;
     for (int a : s.over) position = position * nest_.extents[at(a)] + nest_.axis(a);
     const std::string value = w().value(s.value);
@@ -446,7 +478,8 @@ class RowWriter {
   std::vector<int> early_reads_;
   std::optional<Round> early_;
   HeldRow held_;
-  std::string live_;
+  std::optional<OneHot> one_hot_;
+  std::string live_, hot_;
   std::vector<std::string> arrays_;            // by kept statement
   std::map<std::string, std::string> shared_;  // by type
 };

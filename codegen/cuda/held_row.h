@@ -27,6 +27,8 @@ class HeldRow {
   std::int64_t bytes() const { return bytes_; }
   /// To and from it, for a row.
   std::int64_t moved_bytes() const { return moved_bytes_; }
+  /// Whether a pass loads what is held.
+  bool fills_in(int pass) const { return contains(first_, pass); }
   /// The reads that a pass finds there.
   std::vector<int> known(int pass) const;
 

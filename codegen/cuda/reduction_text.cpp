@@ -41,6 +41,10 @@ std::string accumulate_line(const Statement& s, const std::string& total, const 
   return concat(total, " = ", combiner_text(s), "(", total, ", ", taken, ");");
 }
 
+bool adds_nothing(const Statement& s) {
+  return s.combine->reduction.of == Reduction::Of::sum && s.value->kind == Term::Kind::literal && s.value->number == 0;
+}
+
 bool is_final(const Statement& s) { return !is_position(s) && s.dtype == s.value->dtype && compute_type(s.dtype) == s.dtype; }
 
 std::string final_text(const Statement& s, const std::string& total) {

@@ -22,6 +22,9 @@ std::string combiner_text(const ir::Statement& s);
 std::string accumulate_line(const ir::Statement& s, const std::string& total, const std::string& value,
                             const std::string& position);
 
+/// Whether a total stays what it is: a sum of zeros.
+bool adds_nothing(const ir::Statement& s);
+
 /// Whether a total is the statement's value as it is.
 bool is_final(const ir::Statement& s);
 /// The statement's value of a total.

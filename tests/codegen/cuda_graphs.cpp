@@ -124,6 +124,16 @@ void add_rows(std::vector<LabelledGraph>& all) {
                                    {{"axis", std::int64_t{1}}})};
       },
       3));
+  // One position of each row is the label's, in one vector of many or in the last, which is not whole.
+  for (const std::int64_t width : {17008, 17003})
+    all.push_back(with_gradients(
+        concat("cross_entropy_in_shared_memory_", width),
+        [width](Builder& b) {
+          Var x = b.slice_axis(b.input({DType::bf16, {16, 17008}}, "x"), 1, 0, width);
+          return std::vector{b.apply(ops::kCrossEntropy, {b.cast(x, DType::f32), b.input({DType::i64, {16}}, "label")},
+                                     {{"axis", std::int64_t{1}}})};
+        },
+        width));
   all.push_back(pattern("sum_of_all", [](Builder& b) {
     return std::vector{b.sum(b.input({DType::f32, {40, 1000}}, "x"), {0, 1})};
   }));

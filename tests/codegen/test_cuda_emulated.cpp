@@ -31,6 +31,8 @@ TEST(CudaEmulated, PatternsReachEveryPathOfTheEmitter) {
                            "gc_combine_columns<",
                            "for (unsigned above = 0;",
                            "gc_held + 0",
+                           "gc_vector_start<8, gc_index>(",
+                           "gc_exp_of_16_bits(",
                            "gc_best<",
                            "gc_load_vector(",
                            "gc_fetch_vector(",

@@ -79,6 +79,10 @@ extern "C" __global__ void columns_8_32_4(const int* p0, int* p1) { sum_columns<
 extern "C" __global__ void columns_4_8_8(const int* p0, int* p1) { sum_columns<4, 8, 8>(p0, p1); }
 extern "C" __global__ void columns_1_64_2(const int* p0, int* p1) { sum_columns<1, 64, 2>(p0, p1); }
 extern "C" __global__ void columns_64_4_1(const int* p0, int* p1) { sum_columns<64, 4, 1>(p0, p1); }
+extern "C" __global__ void vector_starts(const long long* p0, int* p1, long long* p2) {
+  p1[threadIdx.x] = gc_vector_start<8, int>(p0[threadIdx.x]);
+  p2[threadIdx.x] = gc_vector_start<8, long long>(p0[threadIdx.x]);
+}
 extern "C" __global__ void philox(uint4* p0) {
   p0[0] = gc_philox(0, uint4{0, 0, 0, 0});
   p0[1] = gc_philox(0x0123456789abcdefull, uint4{1, 2, 3, 4});
@@ -104,8 +108,8 @@ class CudaShim : public testing::Test {
     module_ = std::make_unique<HostModule>(
         std::string(codegen::cuda::prelude()) + kKernels,
         std::vector<std::string>{"block_sums", "shuffles", "early_exit", "split_barrier", "lost_lane", "misaligned", "overrun",
-                                 "shared_rubbish", "widen", "narrow", "saturate", "philox", "updates", "columns_8_32_4",
-                                 "columns_4_8_8", "columns_1_64_2", "columns_64_4_1"});
+                                 "shared_rubbish", "widen", "narrow", "saturate", "vector_starts", "philox", "updates",
+                                 "columns_8_32_4", "columns_4_8_8", "columns_1_64_2", "columns_64_4_1"});
   }
   static void TearDownTestSuite() { module_.reset(); }
 
@@ -125,6 +129,16 @@ class CudaShim : public testing::Test {
   static inline std::unique_ptr<HostModule> module_;
   Emulator emulator_;
 };
+
+// Numbers that no index of 32 bits is lie in no vector of theirs.
+TEST_F(CudaShim, FindsTheVectorOfAPosition) {
+  std::vector<long long> numbers{0, 7, 8, 23, -1, -100, 0x7fffffff, 0x100000008};
+  std::vector<int> starts(numbers.size());
+  std::vector<long long> wide(numbers.size());
+  launch("vector_starts", 1, static_cast<unsigned>(numbers.size()), numbers.data(), starts.data(), wide.data());
+  EXPECT_EQ(starts, (std::vector<int>{0, 0, 8, 16, -1, -1, 0x7ffffff8, -1}));
+  EXPECT_EQ(wide, (std::vector<long long>{0, 0, 8, 16, -1, -1, 0x7ffffff8, 0x100000008}));
+}
 
 TEST_F(CudaShim, JoinsOverABlock) {
   std::vector<float> x(3 * 128), sums(3);

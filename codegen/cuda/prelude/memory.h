@@ -91,6 +91,12 @@ GC_DEVICE void gc_store_vector(T* to, const V (&from)[kCount], long long count) 
     if (i < count) gc_put(to[i], from[i]);
 }
 
+// The first position of the vector in which `position` lies, of vectors at multiples of their width; -1 where no index reaches it.
+template <int kWidth, class Index>
+GC_DEVICE Index gc_vector_start(long long position) {
+  return position < 0 || position != (Index)position ? (Index)-1 : (Index)(position / kWidth * kWidth);
+}
+
 // A launch over several sets of buffers: segment s has the blocks from first_block[s] to first_block[s + 1], its elements are
 // extents[s], and its buffers are pointers[s * buffers ...].
 struct SegmentTable {
