@@ -9,15 +9,23 @@
 //      %p = matmul %rows, %matrix {transpose_b=true} : f32[128,5]
 //      %y = reshape %p {shape=[2,8,8,5]}
 //
-// Not matched: strides, padding, groups, and images with channels first, whose pixels are no rows.
+// Of windows of more pixels, as vision transformers begin with, the elements are brought together first, in the order in which the
+// weights lie: one copy of the image, which reads through the transpose to channels last, for all products that read it.
+//
+//   %y = convolution %x, %w {strides=[2,2], ...} : f32[2,4,4,5]      (x: f32[2,8,8,3], w: f32[5,3,2,2])
+//   -> %t = transpose (reshape %x {shape=[2,4,2,4,2,3]}) {permutation=[0,1,3,5,2,4]} : f32[2,4,4,3,2,2]
+//      %rows = reshape %t {shape=[32,12]}   %matrix = reshape %w {shape=[5,12]}   ...
+//
+// Not matched: windows that overlap or leave pixels out, padding, groups, images with channels first, whose pixels are no rows, and
+// windows of more pixels in images of more than a few channels, whose copy gains nothing.
 #pragma once
 
 #include "ir/target_info.h"
 
 namespace gcomp::passes {
 
-/// Whether a node is a convolution, or a gradient of one, that is a product of matrices as they lie.
-bool is_pixel_product(const ir::Node& node);
+/// Whether a node is a convolution, or a gradient of one, that is a product of matrices.
+bool is_window_product(const ir::Node& node);
 
 /// For targets whose products are the faster ones (`TargetInfo::pixel_products`). Needs a graph of primitive ops whose layouts are
 /// chosen. True if anything was matched.

@@ -155,7 +155,7 @@ const std::vector<Broken>& broken_graphs() {
       {Form::products_matched,
        "graph @g(%x: f32[1,4,4,2], %w: f32[3,2,1,1]) -> (%y) {\n  %y = convolution %x, %w {channels_last=true, strides=[1,1], "
        "low=[0,0], high=[0,0], dilations=[1,1]}\n}",
-       [](Case& c) { c.options.target.pixel_products = true; }, "node %y is a convolution of single pixels"},
+       [](Case& c) { c.options.target.pixel_products = true; }, "node %y is a convolution of windows side by side"},
       {Form::products_legal,
        "graph @g(%x: bf16[2,3], %w: bf16[3,2]) -> (%y) {\n  %y = matmul %x, %w\n}",
        {},
