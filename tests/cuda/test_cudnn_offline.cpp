@@ -1,11 +1,13 @@
-// The runtime's descriptions of convolutions before NVIDIA's own cuDNN, where it is installed, on a machine without a GPU: the
-// library sees the properties of a GPU and chooses engines as it does there (cudnn/offline). Nothing runs.
+// The runtime's descriptions of convolutions and attention before NVIDIA's own cuDNN, where it is installed, on a machine without a
+// GPU: the library sees the properties of a GPU and chooses engines as it does there (cudnn/offline). Nothing runs.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include "runtime/cuda/cudnn_attention.h"
 #include "runtime/cuda/cudnn_convolution.h"
 #include "runtime/cuda/session.h"
+#include "tests/cuda/attention_case.h"
 #include "tests/cuda/convolution_case.h"
 
 namespace gcomp::tests {
@@ -32,6 +34,7 @@ class CudnnOffline : public testing::Test {
     LibrarySearch search;
     search.usual_places = false;
     for (const LibraryKind kind : kAllLibraries) search.explicit_of(kind) = GCOMP_EMULATED_LIBRARIES;
+    search.explicit_of(LibraryKind::driver) = driver_file_;
     search.explicit_of(LibraryKind::cudnn) = GCOMP_EMULATED_LIBRARIES "/offline/libcudnn.so.9";
     const auto driver = Driver::open(search);
     std::string reason;
@@ -57,7 +60,21 @@ class CudnnOffline : public testing::Test {
     return count;
   }
 
+  std::string driver_file_ = GCOMP_EMULATED_LIBRARIES "/libcuda.so.1";
   std::shared_ptr<const Cudnn> library_;
+};
+
+/// Beside engines that are compiled already the library offers those that it compiles at run time, which this driver cannot do.
+class CudnnOfflineUncompiled : public CudnnOffline {
+ protected:
+  void SetUp() override {
+    if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD))
+      GTEST_SKIP() << "another driver is loaded: this test wants a process of its own";
+    driver_file_ = GCOMP_EMULATED_LIBRARIES "/offline/libcuda.so.1";
+    setenv("GCOMP_OFFLINE_UNCOMPILED", "1", 1);
+    CudnnOffline::SetUp();
+  }
+  void TearDown() override { unsetenv("GCOMP_OFFLINE_UNCOMPILED"); }
 };
 
 const WindowCase kWindow = {.batch = 8,
@@ -123,6 +140,23 @@ TEST_F(CudnnOffline, ItHasPlansForOtherWindows) {
     image.inputs = 3;
     EXPECT_GT(plans(image), 0) << "three channels";
   }
+}
+
+// An engine knows attention by the pattern of its operations alone.
+TEST_F(CudnnOfflineUncompiled, ItKnowsAttentionAndItsGradient) {
+  const AttentionCase shapes[] = {
+      {.batch = 32, .heads = 12, .queries = 1024, .keys = 1024, .width = 64, .value_width = 64, .causal = true},
+      {.batch = 128, .heads = 12, .queries = 197, .keys = 197, .width = 64, .value_width = 64},
+      {.batch = 4, .heads = 8, .queries = 256, .keys = 256, .width = 128, .value_width = 128, .causal = true},
+      {.batch = 2, .heads = 3, .queries = 5, .keys = 7, .width = 40, .value_width = 16}};
+  for (AttentionCase c : shapes)
+    for (const AttentionKind kind : {AttentionKind::forward, AttentionKind::gradient})
+      for (const DType dtype : {DType::f16, DType::bf16}) {
+        c.kind = kind;
+        c.dtype = dtype;
+        EXPECT_NE(CudnnAttention::plan(library_, attention_call(c), {}), nullptr)
+            << name_of(dtype) << ", " << name_of(kind) << " of " << c.queries << " x " << c.keys;
+      }
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // NVIDIA's own cuDNN without a GPU: what needs a device is told of one by its properties, for which the library then chooses and
-// compiles engines as it does there. Only nothing runs. GCOMP_OFFLINE_CUDNN names the library.
+// compiles engines as it does there. Only nothing runs. GCOMP_OFFLINE_CUDNN names the library. Engines of attention do not compile
+// without a driver: under GCOMP_OFFLINE_UNCOMPILED plans stay as the heuristic offers them.
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <type_traits>
 
@@ -42,6 +44,7 @@ std::string properties() {
 }
 
 cudnnBackendDescriptor_t device = nullptr;
+std::set<cudnnBackendDescriptor_t> uncompiled;  // plans
 
 const CudnnFunctions& real() {
   static const CudnnFunctions functions = [] {
@@ -78,9 +81,12 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t) { return real().cudnnBackendDestroyDes
 cudnnStatus_t cudnnSetStream(cudnnHandle_t, CUstream) { return CUDNN_STATUS_SUCCESS; }
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* descriptor) {
-  return real().cudnnBackendCreateDescriptor(type, descriptor);
+  const cudnnStatus_t status = real().cudnnBackendCreateDescriptor(type, descriptor);
+  if (type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && std::getenv("GCOMP_OFFLINE_UNCOMPILED")) uncompiled.insert(*descriptor);
+  return status;
 }
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
+  uncompiled.erase(descriptor);
   return real().cudnnBackendDestroyDescriptor(descriptor);
 }
 
@@ -98,9 +104,14 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 }
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, std::int64_t wanted, std::int64_t* count, void* elements) {
-  return real().cudnnBackendGetAttribute(descriptor, name, type, wanted, count, elements);
+  if (!uncompiled.contains(descriptor)) return real().cudnnBackendGetAttribute(descriptor, name, type, wanted, count, elements);
+  *count = 1;
+  *static_cast<std::int64_t*>(elements) = 0;  // its workspace
+  return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) { return real().cudnnBackendFinalize(descriptor); }
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
+  return uncompiled.contains(descriptor) ? CUDNN_STATUS_SUCCESS : real().cudnnBackendFinalize(descriptor);
+}
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t) {
   return CUDNN_STATUS_NOT_SUPPORTED;
 }
