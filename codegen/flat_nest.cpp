@@ -89,19 +89,20 @@ bool collapsible(const FlatNest& nest, int a, int b) {
 
 TermPtr apply(const OpDef& op, DType dtype, std::vector<TermPtr> arguments) { return ir::call(dtype, op, std::move(arguments)); }
 
-/// The position of the first best value among terms in order; NaN is best of all.
+/// The position of the first best value among terms in order; NaN is best of all. The best of them is what a maximum or minimum
+/// beside it computes too.
 TermPtr first_best(bool maximum, DType dtype, const std::vector<TermPtr>& values) {
   TermPtr best = values[0], position = literal(dtype, 0);
   for (std::size_t i = 1; i < values.size(); ++i) {
     const TermPtr& value = values[i];
-    TermPtr better = maximum ? apply(ops::kLess, DType::boolean, {best, value}) : apply(ops::kLess, DType::boolean, {value, best});
+    // Neither at most the best nor behind a NaN: two comparisons, and a NaN is better than numbers.
+    const TermPtr &low = maximum ? value : best, &high = maximum ? best : value;
+    TermPtr better = apply(ops::kNot, DType::boolean, {apply(ops::kLessEqual, DType::boolean, {low, high})});
     if (is_float(value->dtype)) {
-      TermPtr only_value_is_nan = apply(ops::kAnd, DType::boolean,
-                                        {apply(ops::kIsNan, DType::boolean, {value}),
-                                         apply(ops::kNot, DType::boolean, {apply(ops::kIsNan, DType::boolean, {best})})});
-      better = apply(ops::kOr, DType::boolean, {better, only_value_is_nan});
+      const TermPtr is_nan = apply(ops::kIsNan, DType::boolean, {best});
+      better = apply(ops::kAnd, DType::boolean, {better, apply(ops::kNot, DType::boolean, {is_nan})});
     }
-    best = apply(ops::kSelect, best->dtype, {better, value, best});
+    best = apply(maximum ? ops::kMaximum : ops::kMinimum, best->dtype, {best, value});
     position = apply(ops::kSelect, dtype, {better, literal(dtype, static_cast<double>(i)), position});
   }
   return position;

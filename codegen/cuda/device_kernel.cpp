@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "codegen/cuda/interleaved_stores.h"
 #include "ir/base/integers.h"
 
 namespace gcomp::codegen::cuda {
@@ -177,23 +178,36 @@ void DeviceKernel::write_vector_stores(const Vectors& vectors, const std::vector
     writer_.line(
         concat(compute_type_text(nest_.results[at(store->result)]), " ", vectorized.back().second, "[", vectors.width, "];"));
   }
+  std::vector<std::pair<std::vector<const Store*>, std::string>> interleaved;
+  if (left.empty())
+    for (std::vector<const Store*>& group : take_interleaved(nest_, vectors, single)) {
+      interleaved.emplace_back(std::move(group), writer_.fresh("r"));
+      const auto& [members, name] = interleaved.back();
+      writer_.line(concat(compute_type_text(nest_.results[at(members[0]->result)]), " ", name, "[",
+                          vectors.width * static_cast<int>(members.size()), "];"));
+    }
   const std::string lane = writer_.fresh("u");
   writer_.open(concat("for (int ", lane, " = 0; ", lane, " < ", vectors.lanes, "; ++", lane, ")"), "#pragma unroll");
   writer_.bind_axis(vectors.lane_axis, lane);
   if (each_lane) each_lane();
   for (const auto& [store, name] : vectorized)
     writer_.line(concat(name, "[", lane, "] = ", writer_.unrounded(store->statement), ";"));
+  for (const auto& [members, name] : interleaved)
+    for (std::size_t i = 0; i < members.size(); ++i)
+      writer_.line(concat(name, "[", lane, " * ", members.size(), " + ", i, "] = ", writer_.unrounded(members[i]->statement), ";"));
   std::vector<int> axes = loop_axes;
   axes.push_back(vectors.lane_axis);
   write_stores(single, axes, count.empty() ? "" : concat(lane, " < ", count));
   writer_.close();
-  for (const auto& [store, name] : vectorized) {
-    const std::string place = writer_.index(at_origin(store->at, vectors.lane_axis)), condition = once(*store, loop_axes);
-    const std::size_t parameter = nest_.operands.size() + at(store->result);
-    writer_.line(concat(condition.empty() ? "" : "if (" + condition + ") ", "gc_store_vector(p", parameter, " + ",
+  const auto move = [&](const std::string& function, const Store& store, const std::string& name) {
+    const std::string place = writer_.index(at_origin(store.at, vectors.lane_axis)), condition = once(store, loop_axes);
+    const std::size_t parameter = nest_.operands.size() + at(store.result);
+    writer_.line(concat(condition.empty() ? "" : "if (" + condition + ") ", function, "(p", parameter, " + ",
                         place.find(' ') == place.npos ? place : "(" + place + ")", ", ", name, left.empty() ? "" : ", " + left,
                         ");"));
-  }
+  };
+  for (const auto& [store, name] : vectorized) move("gc_store_vector", *store, name);
+  for (const auto& [members, name] : interleaved) move(concat("gc_store_vectors<", vectors.width, ">"), *members[0], name);
 }
 
 void DeviceKernel::set_launch(std::int64_t blocks, int threads, int resident) {

@@ -279,6 +279,12 @@ void add_views(std::vector<LabelledGraph>& all) {
     Var p = ops::kExp(x - each(b.input({DType::f32, {7}}, "maximum"))) / each(ops::kExp(b.input({DType::f32, {7}}, "sum")));
     return std::vector{b.cast(b.pad(p * each(b.input({DType::f32, {7}}, "scale")), {0, 0}, {0, 3}, 0), DType::bf16)};
   }));
+  // Channels that become last: each fills every third element, or every second of two results, one of them in reverse.
+  all.push_back(pattern("channels_last", [](Builder& b) {
+    Var x = b.transpose(b.input({DType::f32, {2, 3, 12, 20}}, "x"), {0, 2, 3, 1});
+    Var y = b.transpose(b.input({DType::f16, {2, 2, 48}}, "y"), {0, 2, 1});
+    return std::vector{b.cast(x, DType::bf16), y + y, b.slice(y, {0, 0, 1}, {2, 48, 2}, {1, 1, -1}), b.slice_axis(x, 3, 1, 2)};
+  }));
   all.push_back(pattern("slices", [](Builder& b) {
     Var x = b.input({DType::f32, {8, 64}}, "x");
     return std::vector{b.slice_axis(x, 1, 32, 32) - b.slice_axis(x, 1, 0, 32), b.slice(x, {7, 63}, {4, 32}, {-2, -2})};

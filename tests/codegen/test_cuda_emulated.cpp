@@ -33,6 +33,7 @@ TEST(CudaEmulated, PatternsReachEveryPathOfTheEmitter) {
                            "gc_held + 0",
                            "gc_vector_start<8, gc_index>(",
                            "gc_exp_of_16_bits(",
+                           "gc_store_vectors<4>(",
                            "gc_best<",
                            "gc_load_vector(",
                            "gc_fetch_vector(",

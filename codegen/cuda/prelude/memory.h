@@ -76,6 +76,18 @@ GC_DEVICE void gc_store_vector(T* to, const V (&from)[kCount]) {
   gc_move_vector((gc_vector<T, kCount>*)to, &vector);
 }
 
+// The same of several vectors of kWidth behind each other, `to` aligned to one.
+template <int kWidth, class T, class V, int kCount>
+GC_DEVICE void gc_store_vectors(T* to, const V (&from)[kCount]) {
+  gc_vector<T, kWidth> vector;
+#pragma unroll
+  for (int first = 0; first < kCount; first += kWidth) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) gc_put(vector.at[i], from[first + i]);
+    gc_move_vector((gc_vector<T, kWidth>*)(to + first), &vector);
+  }
+}
+
 // The same where only `count` elements are left: the others are 0, and not written.
 template <class T, class V, int kCount>
 GC_DEVICE void gc_load_vector(const T* from, V (&to)[kCount], long long count) {
