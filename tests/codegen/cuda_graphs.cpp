@@ -141,6 +141,12 @@ void add_rows(std::vector<LabelledGraph>& all) {
     Var x = b.input({DType::f32, {5, 70, 9}}, "x"), y = b.input({DType::f32, {5, 9, 70}}, "y");
     return std::vector{b.sum(b.transpose(x, {0, 2, 1}) * y, {0, 1, 2}), b.sum(x * x, {0, 1, 2})};
   }));
+  // Windows short enough to be written out, half of whose elements are NaN.
+  all.push_back(pattern("positions_of_nan", [](Builder& b) {
+    Var x = ops::kSqrt(b.input({DType::f32, {6, 5, 40}}, "x"));
+    return std::vector{b.apply(ops::kArgMax, {x}, {{"axes", std::vector<std::int64_t>{1}}}),
+                       b.apply(ops::kArgMin, {x}, {{"axes", std::vector<std::int64_t>{1}}}), ops::kIsNan(b.max(x, {1}))};
+  }));
   all.push_back(pattern("positions", [](Builder& b) {
     Var x = b.input({DType::f32, {5, 700}}, "x"), y = b.input({DType::i32, {3, 40, 50}}, "y");
     return std::vector{b.apply(ops::kArgMax, {x}, {{"axes", std::vector<std::int64_t>{1}}}),
