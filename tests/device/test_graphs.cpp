@@ -18,6 +18,7 @@
 #include "tests/codegen/cuda_graphs.h"
 #include "tests/device/device_under_test.h"
 #include "tests/fuzz/random_graph.h"
+#include "tests/fuzz/seeds.h"
 #include "tests/ops/samples.h"
 
 namespace gcomp::tests {
@@ -126,8 +127,8 @@ TEST(DeviceGraphs, Patterns) { run_all(pattern_graphs(), 6); }
 TEST(DeviceGraphs, Attention) { run_all(attention_graphs(), 4); }
 
 TEST(DeviceGraphs, Random) {
-  const int count = on_real_gpu() ? 100 : 4;
-  for (int seed = 1; seed <= count; ++seed) {
+  const SeedRange range = seeds(on_real_gpu() ? 100 : 4);
+  for (int seed = range.first; seed < range.first + range.count; ++seed) {
     RandomGraph drawn = random_graph(static_cast<std::uint64_t>(seed), DType::f64);
     append_gradients(drawn.graph);
     const ir::InterpretResult expected = ir::interpret(drawn.graph, drawn.values);
