@@ -2,9 +2,9 @@
 // axes. Each phase is one pass of the group over the row, after which the partial results are combined across the group in a fixed
 // tree and are known to all of it. Where columns are summed beside, a block has a strip of rows, which its groups take in turns.
 #include <algorithm>
-#include <map>
 #include <optional>
 
+#include "codegen/column_sums.h"
 #include "codegen/cuda/count_traffic.h"
 #include "codegen/cuda/held_row.h"
 #include "codegen/cuda/one_hot.h"
@@ -12,6 +12,8 @@
 #include "codegen/cuda/round.h"
 #include "codegen/cuda/row_cache.h"
 #include "codegen/cuda/row_group.h"
+#include "codegen/cuda/row_steps.h"
+#include "codegen/cuda/row_totals.h"
 #include "codegen/cuda/strip_sums.h"
 #include "ir/base/integers.h"
 
@@ -40,10 +42,11 @@ class RowWriter {
         cache_(cache),
         wide_(wide),
         kernel_(nest, wide),
-        row_(kernel_.points(row_axes()) - (vectors_.tail > 0 ? 1 : 0)),
-        sums_(kernel_, vectors, group.size, group.count(), slots() * vectors.width),
+        steps_(kernel_, group, vectors, row_axes(), !cache.statements.empty() || sums_columns(nest), wide),
+        totals_(kernel_, group),
+        sums_(kernel_, vectors, group.size, group.count(), steps_.slots() * vectors.width),
         early_reads_(choose_early_reads()),
-        held_(kernel_, vectors, reads_of_passes(), row_, shared_bytes),
+        held_(kernel_, vectors, reads_of_passes(), steps_.whole(), shared_bytes),
         one_hot_(held_.empty() ? std::nullopt : find_one_hot(nest, vectors, along_row())) {}
 
   EmittedKernel run() {
@@ -82,7 +85,6 @@ class RowWriter {
     axes.insert(axes.end(), schedule_.strip.begin(), schedule_.strip.end());
     return axes;
   }
-  std::string count_type() const { return wide_ ? "unsigned long long" : "unsigned"; }
 
   void declare_lane() {
     w().line(concat("const unsigned lane = ", group_.is_block() ? "threadIdx.x" : concat("threadIdx.x % ", group_.size, "u"), ";"));
@@ -96,20 +98,11 @@ class RowWriter {
     declare_lane();
     if (rows_a_block > 1) {
       row = "row";
-      w().line(concat(count_type(), " row = ", wide_ ? "(unsigned long long)" : "", "blockIdx.x * ", rows_a_block,
+      w().line(concat(steps_.count_type(), " row = ", wide_ ? "(unsigned long long)" : "", "blockIdx.x * ", rows_a_block,
                       "u + threadIdx.x / ", group_.size, "u;"));
-      if (rows % rows_a_block != 0) leave_rest_out(rows, "return");
+      if (rows % rows_a_block != 0) steps_.leave_rest_out(rows, "return");
     }
     kernel_.bind_axes(rows > 1 ? row : "0", schedule_.outer);
-  }
-
-  /// Of groups without a row, whole warps leave. Lanes of a warp stay, since sums across it want all of them, and do nothing:
-  /// behind a condition at each step, where the compiler waits for each step's loads by themselves.
-  void leave_rest_out(std::int64_t rows, std::string_view leave) {
-    if (group_.size == 32) return w().line(concat("if (row >= ", rows, "u) ", leave, ";"));
-    live_ = "live";
-    w().line(concat("const bool live = row < ", rows, "u;"));
-    w().line("if (!live) row = 0;");
   }
 
   /// What later passes read once a row is on its way with the first pass's reads: else each of those would wait for memory.
@@ -136,39 +129,31 @@ class RowWriter {
     sums_.declare();
     w().open(concat("for (unsigned above = 0; above < ", rows, "u; above += ", group_.count(), "u)"), "#pragma unroll 1");
     w().line(concat("unsigned row = above", group_.is_block() ? "" : concat(" + threadIdx.x / ", group_.size, "u"), ";"));
-    if (rows % group_.count() != 0) leave_rest_out(rows, "break");
+    if (rows % group_.count() != 0) steps_.leave_rest_out(rows, "break");
     kernel_.bind_axes("row", schedule_.strip);
   }
 
   /// After the rows of the strip: the first group stores the sums of its columns.
   void close_strip() {
     w().close();
-    live_.clear();
+    steps_.all_live();
     sums_.join();
     if (!group_.is_block()) w().open(concat("if (threadIdx.x < ", group_.size, "u)"));
     std::vector<int> loop_axes = schedule_.outer;
     for (int a : row_axes()) loop_axes.push_back(a);
     const auto write = [&](const Vectors& vectors, int scopes) {
       kernel_.write_lanes(vectors, sums_.stores(), loop_axes, [&] { sums_.bind(); });
-      for (; scopes > 0; --scopes) w().close();
+      steps_.close(scopes);
     };
-    write(vectors_, open_row_loop(1));
-    if (vectors_.tail > 0) write(vectors_.last(), open_last_vector());
+    write(vectors_, steps_.open(1));
+    if (vectors_.tail > 0) write(vectors_.last(), steps_.open_last());
     if (!group_.is_block()) w().close();
   }
 
-  std::string row_end() const { return live_.empty() ? std::to_string(row_) + "u" : concat("(", live_, " ? ", row_, "u : 0u)"); }
-  bool keeps_row() const { return !cache_.statements.empty(); }
-  /// Whether a thread's steps along the row are numbered at compile time: what it has of each is in registers.
-  bool has_numbered_steps() const { return keeps_row() || !sums_.empty(); }
-  std::int64_t steps() const { return quotient_up(row_, group_.size); }
-  /// Steps of the thread that has most, the last vector's among them.
-  std::int64_t slots() const { return quotient_up(row_ + (vectors_.tail > 0 ? 1 : 0), group_.size); }
-
   /// Turns of a loop over the row without stores whose loads come before their uses.
   std::int64_t turns_at_once(int phase) const {
-    if (has_numbered_steps()) return std::min<std::int64_t>(steps(), kUnrolledLoads);
-    return row_ <= 8 * group_.size ? 1 : held_.fills_in(phase) ? kUnrolledHeld : kUnrolled;
+    if (steps_.numbered()) return std::min<std::int64_t>(steps_.count(), kUnrolledLoads);
+    return steps_.whole() <= 8 * group_.size ? 1 : held_.fills_in(phase) ? kUnrolledHeld : kUnrolled;
   }
 
   Traffic traffic(const runtime::Grid& grid) const {
@@ -187,41 +172,13 @@ class RowWriter {
       const std::vector<int> here = held_.known(phase);
       known.insert(known.end(), here.begin(), here.end());
       const bool fetched = fetches_early() && phase + 1 == schedule_.phases;
-      counter.add_pass(roots, known, fetched ? 0 : steps(),
+      counter.add_pass(roots, known, fetched ? 0 : steps_.count(),
                        stores ? round_of(needed_statements(nest_, roots, vectors_.reads, known)) : turns_at_once(phase));
       if (group_.is_block()) counter.add_barrier();
     }
     counter.add_shared(static_cast<double>(kernel_.points(schedule_.outer) * held_.moved_bytes()));
     counter.add_stores(stores_where(nest_, [](const Store&) { return true; }));
     return counter.traffic();
-  }
-
-  /// Opens the loop over the row; returns how many scopes it opened.
-  int open_row_loop(std::int64_t turns) {
-    int scopes = 1;
-    if (has_numbered_steps()) {
-      w().open(concat("for (int k = 0; k < ", steps(), "; ++k)"), "#pragma unroll");
-      w().line(concat("const unsigned r = k * ", group_.size, "u + lane;"));
-      const std::string inside = DeviceKernel::all_of({live_, row_ % group_.size == 0 ? "" : concat("r < ", row_, "u")});
-      if (!inside.empty()) {
-        w().open(concat("if (", inside, ")"));
-        ++scopes;
-      }
-    } else {
-      w().open(concat("for (", count_type(), " r = lane; r < ", row_end(), "; r += ", group_.size, ")"),
-               turns > 1 ? concat("#pragma unroll ", turns) : "");
-    }
-    kernel_.bind_axes("r", row_axes());
-    return scopes;
-  }
-
-  /// What follows the row's whole vectors is one more step of the lane whose turn it is.
-  int open_last_vector() {
-    w().open(concat("if (", DeviceKernel::all_of({live_, concat("lane == ", row_ % group_.size)}), ")"));
-    if (has_numbered_steps()) w().line(concat("const int k = ", row_ / group_.size, ";"));
-    w().line(concat("const ", count_type(), " r = ", row_, ";"));
-    kernel_.bind_axes("r", row_axes());
-    return 1;
   }
 
   /// Where this element of a kept row lies in its array.
@@ -256,7 +213,7 @@ class RowWriter {
     const auto [roots, known] = evaluated(phase);
     if (roots.empty()) return;
     std::vector<std::string> totals;
-    for (int s : reductions) totals.push_back(declare_total(statement(s)));
+    for (int s : reductions) totals.push_back(totals_.declare(statement(s)));
     declare_arrays(phase);
     const std::vector<const Store*> stores = element_stores(phase);
     std::vector<int> loop_axes = kept_axes();
@@ -271,7 +228,7 @@ class RowWriter {
     const auto write = [&](const Vectors& vectors, int scopes) {
       if (splits) write_by_hit(vectors, lanes_of);
       else lanes_of(vectors, nest_);
-      for (; scopes > 0; --scopes) w().close();
+      steps_.close(scopes);
     };
     // Where nothing is stored, all that the loop reads is on its way at once by itself.
     if (early_ && phase + 1 == schedule_.phases) {
@@ -282,17 +239,17 @@ class RowWriter {
         write(vectors_, 0);
       });
     } else {
-      const int scopes = open_row_loop(turns_at_once(phase));
+      const int scopes = steps_.open(turns_at_once(phase));
       held_.load(phase, held);
       kernel_.load_vectors(vectors_, loaded);
       write(vectors_, scopes);
     }
     if (vectors_.tail > 0) {
-      const int scopes = open_last_vector();
+      const int scopes = steps_.open_last();
       kernel_.load_vectors(vectors_.last(), reads);
       write(vectors_.last(), scopes);
     }
-    for (std::size_t i = 0; i < reductions.size(); ++i) combine_total(reductions[i], totals[i]);
+    for (std::size_t i = 0; i < reductions.size(); ++i) totals_.combine(reductions[i], totals[i]);
   }
 
   /// A vector's lanes, apart for the one that has the compared position.
@@ -309,16 +266,17 @@ class RowWriter {
 
   /// Registers that a thread needs all along a row.
   std::int64_t kept_registers() const {
-    std::int64_t kept = registers_a_column(nest_) * slots() * vectors_.width;
+    std::int64_t kept = registers_a_column(nest_) * steps_.slots() * vectors_.width;
     for (int number : cache_.statements)
-      kept += steps() * vectors_.width * quotient_up(static_cast<std::int64_t>(size_of(compute_type(statement(number).dtype))), 4);
+      kept += steps_.count() * vectors_.width *
+              quotient_up(static_cast<std::int64_t>(size_of(compute_type(statement(number).dtype))), 4);
     return kept;
   }
 
   /// How many steps' reads a thread can have on their way beside what it keeps of the row.
   int round_of(const std::vector<int>& reads) const {
     const std::int64_t registers = sums_.empty() ? kRowRegisters : kStripRowRegisters;
-    return choose_round(row_cost(nest_, vectors_, {.kept = {}, .vectors = reads, .singles = {}}), steps(),
+    return choose_round(row_cost(nest_, vectors_, {.kept = {}, .vectors = reads, .singles = {}}), steps_.count(),
                         registers - kept_registers());
   }
 
@@ -339,59 +297,40 @@ class RowWriter {
   std::vector<int> choose_early_reads() const {
     if (schedule_.phases == 1 || sums_.empty()) return {};
     const std::vector<int> reads = reads_of(schedule_.phases - 1);
-    const std::int64_t registers = row_cost(nest_, vectors_, {.kept = {}, .vectors = reads, .singles = {}}).registers * steps();
+    const std::int64_t registers =
+        row_cost(nest_, vectors_, {.kept = {}, .vectors = reads, .singles = {}}).registers * steps_.count();
     return kept_registers() + registers <= kStripRowRegisters ? reads : std::vector<int>();
   }
   bool fetches_early() const { return !early_reads_.empty(); }
 
   void fetch_early() {
-    early_.emplace(kernel_, vectors_, early_reads_, std::vector<int>{}, static_cast<int>(steps()));
+    early_.emplace(kernel_, vectors_, early_reads_, std::vector<int>{}, static_cast<int>(steps_.count()));
     early_->declare();
-    int scopes = open_round_step(*early_, steps(), "q");
+    const int scopes = steps_.open_of_round(*early_, steps_.count(), "q");
     early_->fetch();
-    for (; scopes > 0; --scopes) w().close();
+    steps_.close(scopes);
   }
 
   /// The pass over whole vectors in rounds of several steps: stores keep later reads waiting.
   void write_rounds(const std::vector<int>& reads, int rows, const std::function<void()>& write_vector) {
     Round round(kernel_, vectors_, reads, {}, rows);
-    if (has_numbered_steps()) w().open(concat("for (int first = 0; first < ", steps(), "; first += ", rows, ")"), "#pragma unroll");
-    else
-      w().open(concat("for (", count_type(), " first = lane; first < ", row_end(), "; first += ", rows * group_.size, ")"),
-               "#pragma unroll 1");
+    const int loop = steps_.open_rounds(rows);
     round.declare();
-    int scopes = open_round_step(round, rows);
+    int scopes = steps_.open_of_round(round, rows);
     round.fetch();
-    for (; scopes > 0; --scopes) w().close();
-    scopes = open_round_step(round, rows);
+    steps_.close(scopes);
+    scopes = steps_.open_of_round(round, rows);
     round.take();
     write_vector();
-    for (; scopes > 0; --scopes) w().close();
-    w().close();
+    steps_.close(scopes + loop);
   }
 
   /// The pass over whole vectors that are on their way since the row began.
   void write_fetched(const std::function<void()>& write_vector) {
-    int scopes = open_round_step(*early_, steps(), "q");
+    const int scopes = steps_.open_of_round(*early_, steps_.count(), "q");
     early_->take();
     write_vector();
-    for (; scopes > 0; --scopes) w().close();
-  }
-
-  /// Over the steps of a round; `step` is the number of one. Returns how many scopes it opened.
-  int open_round_step(Round& round, std::int64_t rows, const std::string& step = "first + q") {
-    round.open();
-    const bool numbered = has_numbered_steps();
-    if (numbered) w().line(concat("const int k = ", step, ";"));
-    w().line(concat("const ", count_type(),
-                    " r = ", numbered ? concat("k * ", group_.size, "u + lane") : concat("first + q * ", group_.size, "u"), ";"));
-    const bool whole = row_ % (std::int64_t{group_.size} * rows) == 0;
-    const std::string inside =
-        DeviceKernel::all_of({numbered ? live_ : "", numbered && steps() % rows != 0 ? concat("k < ", steps()) : "",
-                              whole ? "" : concat("r < ", row_, "u")});
-    if (!inside.empty()) w().open(concat("if (", inside, ")"));
-    kernel_.bind_axes("r", row_axes());
-    return inside.empty() ? 1 : 2;
+    steps_.close(scopes);
   }
 
   void declare_arrays(int phase) {
@@ -399,8 +338,8 @@ class RowWriter {
     for (std::size_t c = 0; c < cache_.statements.size(); ++c) {
       if (cache_.phase[c] != phase) continue;
       arrays_[c] = w().fresh("c");
-      w().line(
-          concat(compute_type_text(statement(cache_.statements[c]).dtype), " ", arrays_[c], "[", slots() * vectors_.width, "];"));
+      w().line(concat(compute_type_text(statement(cache_.statements[c]).dtype), " ", arrays_[c], "[",
+                      steps_.slots() * vectors_.width, "];"));
     }
   }
 
@@ -408,50 +347,10 @@ class RowWriter {
   void write_element(int phase, const std::vector<int>& reductions, const std::vector<std::string>& totals, const FlatNest& nest) {
     for (std::size_t c = 0; c < cache_.statements.size(); ++c)
       if (cache_.phase[c] < phase) w().bind_local(cache_.statements[c], cached(c));
-    for (std::size_t i = 0; i < reductions.size(); ++i) accumulate(nest.statements[at(reductions[i])], totals[i]);
+    for (std::size_t i = 0; i < reductions.size(); ++i) totals_.accumulate(nest.statements[at(reductions[i])], totals[i]);
     if (phase + 1 == schedule_.phases) sums_.accumulate();
     for (std::size_t c = 0; c < cache_.statements.size(); ++c)
       if (cache_.phase[c] == phase) w().line(concat(cached(c), " = ", w().statement(cache_.statements[c]), ";"));
-  }
-
-  std::string declare_total(const Statement& s) {
-    const std::string name = w().fresh("s");
-    w().line(concat(total_type(s), " ", name, " = ", identity_text(s), ";"));
-    return name;
-  }
-
-  void accumulate(const Statement& s, const std::string& total) {
-    if (adds_nothing(s)) return;
-    Index position;
-    for (int a : s.over) position = position * nest_.extents[at(a)] + nest_.axis(a);
-    const std::string value = w().value(s.value);
-    w().line(accumulate_line(s, total, value, is_position(s) ? w().index(position) : ""));
-  }
-
-  /// After the pass: the total over the group, rounded to the statement's dtype, stands for the statement from here on.
-  void combine_total(int number, const std::string& total) {
-    const Statement& s = statement(number);
-    if (group_.is_block())
-      w().line(concat(total, " = gc_combine_block<", group_.threads, ">(", total, ", ", combiner_text(s), ", ", shared(s), ");"));
-    else if (group_.size > 1)
-      w().line(concat(total, " = gc_combine_lanes<", group_.size, ">(", total, ", ", combiner_text(s), ");"));
-    w().bind_local(number, is_final(s) ? total : declare(s.dtype, final_text(s, total)));
-  }
-
-  std::string declare(DType dtype, const std::string& expression) {
-    const std::string name = w().fresh("v");
-    w().line(concat("const ", compute_type_text(dtype), " ", name, " = ", expression, ";"));
-    return name;
-  }
-
-  /// One array for each type: combining leaves it free for the next, and a block has 48 KiB.
-  std::string shared(const Statement& s) {
-    const auto [found, is_new] = shared_.try_emplace(total_type(s));
-    if (is_new) {
-      found->second = w().fresh("m");
-      w().line(concat("__shared__ ", found->first, " ", found->second, "[", group_.threads / 32, "];"));
-    }
-    return found->second;
   }
 
   void write_kept_stores() {
@@ -461,7 +360,7 @@ class RowWriter {
     const std::vector<std::string> lines = kernel_.store_lines(stores, kept_axes());
     // A result may lie where an operand lay that other threads of the group still read.
     if (group_.size > 1) w().line(group_.is_block() ? "__syncthreads();" : "__syncwarp();");
-    w().open(concat("if (", DeviceKernel::all_of({"lane == 0", live_}), ")"));
+    w().open(concat("if (", DeviceKernel::all_of({"lane == 0", steps_.live()}), ")"));
     for (const std::string& line : lines) w().line(line);
     w().close();
   }
@@ -473,15 +372,15 @@ class RowWriter {
   const RowCache& cache_;
   bool wide_;
   DeviceKernel kernel_;
-  std::int64_t row_;  ///< whole vectors
+  RowSteps steps_;
+  RowTotals totals_;
   StripSums sums_;
   std::vector<int> early_reads_;
   std::optional<Round> early_;
   HeldRow held_;
   std::optional<OneHot> one_hot_;
-  std::string live_, hot_;
-  std::vector<std::string> arrays_;            // by kept statement
-  std::map<std::string, std::string> shared_;  // by type
+  std::string hot_;
+  std::vector<std::string> arrays_;  // by kept statement
 };
 
 }  // namespace

@@ -1,0 +1,53 @@
+#include "codegen/cuda/interleaved_stores.h"
+
+#include <algorithm>
+
+namespace gcomp::codegen::cuda {
+
+using namespace gcomp::ir;
+
+namespace {
+
+constexpr std::int64_t kMostInterleaved = 8;  // whose values are in registers until the last is known
+
+/// Whether vectors that begin at the index of the first lane are aligned to themselves.
+bool begins_vectors(const Index& index, const Vectors& vectors) {
+  const auto divides = [&](std::int64_t number) { return number % vectors.width == 0; };
+  const Index first = at_origin(index, vectors.lane_axis);
+  return divides(first.constant()) &&
+         std::ranges::all_of(first.parts(), [&](const Index::Part& p) { return divides(p.coefficient); });
+}
+
+/// The stores that have the places behind those of `first`, up to its next lane; fewer where some are missing.
+std::vector<const Store*> behind(const FlatNest& nest, const Store& first, std::int64_t count,
+                                 const std::vector<const Store*>& stores) {
+  std::vector<const Store*> found;
+  for (std::int64_t place = 0; place < count; ++place) {
+    const auto next = std::ranges::find_if(stores, [&](const Store* store) {
+      return store->result == first.result && store->at == first.at + place &&
+             nest.statements[at(store->statement)].axes == nest.statements[at(first.statement)].axes;
+    });
+    if (next == stores.end()) break;
+    found.push_back(*next);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::vector<const Store*>> take_interleaved(const FlatNest& nest, const Vectors& vectors,
+                                                        std::vector<const Store*>& stores) {
+  std::vector<std::vector<const Store*>> taken;
+  for (const Store* first : std::vector(stores)) {
+    const std::int64_t count = first->at.coefficient_of(vectors.lane_axis);
+    if (count < 2 || count > kMostInterleaved || first->at.uses_nonlinearly(vectors.lane_axis)) continue;
+    if (first->at.has_loaded() || !begins_vectors(first->at, vectors)) continue;
+    const std::vector<const Store*> group = behind(nest, *first, count, stores);
+    if (group.size() != static_cast<std::size_t>(count)) continue;
+    std::erase_if(stores, [&](const Store* store) { return std::ranges::find(group, store) != group.end(); });
+    taken.push_back(group);
+  }
+  return taken;
+}
+
+}  // namespace gcomp::codegen::cuda
