@@ -9,7 +9,7 @@
 #include "codegen/cuda/prelude_updates.h"
 #include "codegen/cuda/reciprocals.h"
 #include "codegen/cuda/scatter_shape.h"
-#include "codegen/cuda/short_exponentials.h"
+#include "codegen/cuda/short_functions.h"
 
 namespace gcomp::codegen::cuda {
 namespace {
@@ -19,7 +19,7 @@ EmittedKernel emit_fixed(FlatNest nest, Expansion expansion, std::int64_t shared
   set_column_sums_aside(nest);
   const Schedule plan = schedule(nest, expansion);
   if (plan.kind == ScheduleKind::map || plan.kind == ScheduleKind::rows) multiply_by_reciprocals(nest, plan.vector_axis);
-  shorten_exponentials(nest);
+  shorten_functions(nest);
   switch (plan.kind) {
     case ScheduleKind::map:
       return plan.transposed_axis >= 0 ? emit_transpose(std::move(nest), plan) : emit_map(std::move(nest), plan);

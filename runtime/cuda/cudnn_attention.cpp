@@ -10,7 +10,7 @@ namespace {
 using Tensor = CudnnGraph::Tensor;
 
 constexpr std::int64_t kMostAttentionWorkspace = std::int64_t{1} << 30;  // bytes
-constexpr std::int64_t kMostScores = 256 << 20;  // bytes of a gradient's scores, which the library stores where bits shall repeat
+constexpr std::int64_t kMostScores = 1 << 30;  // bytes of a gradient's scores, which the library stores where bits shall repeat
 constexpr std::int64_t kDeltaAlignment = 256;
 constexpr std::size_t kInfinityVersion = 91000;  // before, its kernels want the lowest number for what is hidden
 

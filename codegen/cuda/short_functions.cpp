@@ -1,4 +1,4 @@
-#include "codegen/cuda/short_exponentials.h"
+#include "codegen/cuda/short_functions.h"
 
 #include <algorithm>
 #include <array>
@@ -24,6 +24,17 @@ constexpr OpDef kExpOf16Bits{
                [](std::span<const Expression> x) { return scalar::apply_function("gc_exp_of_16_bits", {&x[0]}); }},
 };
 
+constexpr OpDef kOnePlusErfOf16Bits{
+    .name = "one_plus_erf_of_16_bits",
+    .summary = "1 + erf(x), where x is made of values of 16 bits",
+    .operands = 1,
+    .typing = PointwiseTyping::floating,
+    .cost = 10,
+    .precision = Precision::wide,
+    .scalar = {1, [](std::span<const double> x) { return 1 + std::erf(x[0]); },
+               [](std::span<const Expression> x) { return scalar::apply_function("gc_one_plus_erf_of_16_bits", {&x[0]}); }},
+};
+
 bool takes_best(const Statement& s) {
   return s.kind == Statement::Kind::reduce &&
          (s.combine->reduction.of == Reduction::Of::maximum || s.combine->reduction.of == Reduction::Of::minimum);
@@ -42,13 +53,37 @@ bool is_made_of_16_bits(const FlatNest& nest, const TermPtr& term) {
          std::ranges::all_of(term->arguments, [&](const TermPtr& argument) { return is_made_of_16_bits(nest, argument); });
 }
 
+/// What a map makes, in place of its name.
+const TermPtr& spelt_out(const FlatNest& nest, const TermPtr& term) {
+  if (term->kind != Term::Kind::local) return term;
+  const Statement& s = nest.statements[at(term->slot)];
+  return s.kind == Statement::Kind::map ? spelt_out(nest, s.value) : term;
+}
+
+bool is_call_of(const TermPtr& term, const OpDef& op) {
+  return term->kind == Term::Kind::call && term->op == &op && term->dtype == DType::f32;
+}
+
+/// x where the term is 1 + erf(x), else null.
+TermPtr erf_above_minus_one(const FlatNest& nest, const TermPtr& term) {
+  if (!is_call_of(term, ops::kAdd)) return nullptr;
+  for (const std::size_t i : {0u, 1u}) {
+    const TermPtr &one = term->arguments[i], &erf = spelt_out(nest, term->arguments[1 - i]);
+    if (one->kind == Term::Kind::literal && one->number == 1 && is_call_of(erf, ops::kErf)) return erf->arguments[0];
+  }
+  return nullptr;
+}
+
 }  // namespace
 
-void shorten_exponentials(FlatNest& nest) {
+void shorten_functions(FlatNest& nest) {
   std::function<TermPtr(const TermPtr&)> rewrite = [&](const TermPtr& t) -> TermPtr {
-    if (t->kind != Term::Kind::call || t->op != &ops::kExp || t->dtype != DType::f32) return nullptr;
-    if (!is_made_of_16_bits(nest, t->arguments[0])) return nullptr;
-    return ir::call(t->dtype, kExpOf16Bits, {edited(t->arguments[0], rewrite)});
+    const auto shortened = [&](const OpDef& op, const TermPtr& x) {
+      return is_made_of_16_bits(nest, x) ? ir::call(t->dtype, op, {edited(x, rewrite)}) : nullptr;
+    };
+    if (is_call_of(t, ops::kExp)) return shortened(kExpOf16Bits, t->arguments[0]);
+    if (const TermPtr x = erf_above_minus_one(nest, t)) return shortened(kOnePlusErfOf16Bits, x);
+    return nullptr;
   };
   for (Statement& s : nest.statements) s.value = edited(s.value, rewrite);
 }
