@@ -147,13 +147,23 @@ std::string DeviceKernel::read_condition(const Vectors& vectors, int read) {
 
 void DeviceKernel::load_vectors(const Vectors& vectors, const std::vector<int>& reads, const std::string& count) {
   const std::string left = vectors.lanes < vectors.width ? std::to_string(vectors.lanes) : count;
+  std::vector<std::pair<std::string, std::string>> fetched;  // vectors, and the arrays of their values
   for (int number : reads) {
+    const DType dtype = nest_.statements[at(number)].dtype;
     const std::string place = vector_place(vectors, number), condition = read_condition(vectors, number), name = writer_.fresh("a");
-    writer_.line(concat(compute_type_text(nest_.statements[at(number)].dtype), " ", name, "[", vectors.width, "];"));
-    writer_.line(concat(condition.empty() ? "" : concat("if (", condition, ") "), "gc_load_vector(", place, ", ", name,
-                        left.empty() ? "" : ", " + left, ");"));
+    writer_.line(concat(compute_type_text(dtype), " ", name, "[", vectors.width, "];"));
     writer_.bind_array(number, name, nest_.axis(vectors.lane_axis));
+    if (condition.empty() || !left.empty()) {
+      const std::string guard = condition.empty() ? "" : concat("if (", condition, ") ");
+      writer_.line(concat(guard, "gc_load_vector(", place, ", ", name, left.empty() ? "" : ", " + left, ");"));
+      continue;
+    }
+    // Behind a condition nothing but the load: what uses its values would wait for them there, before the next load.
+    fetched.emplace_back(writer_.fresh("a"), name);
+    writer_.line(concat("gc_vector<", storage_type_text(dtype), ", ", vectors.width, "> ", fetched.back().first, ";"));
+    writer_.line(concat("if (", condition, ") gc_fetch_vector(", place, ", ", fetched.back().first, ");"));
   }
+  for (const auto& [vector, values] : fetched) writer_.line(concat("gc_unpack_vector(", vector, ", ", values, ");"));
 }
 
 void DeviceKernel::write_lanes(const Vectors& vectors, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,

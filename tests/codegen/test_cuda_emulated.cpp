@@ -46,7 +46,7 @@ TEST(CudaEmulated, PatternsReachEveryPathOfTheEmitter) {
                            "__shared__ gc_f16 tile",
                            "gc_segment(",
                            "if (threadIdx.x == 0)",
-                           ") gc_load_vector(",
+                           ") gc_fetch_vector(",
                            "gc_divide((0x1p+0f), ",
                            "gc_clamped(",
                            "gc_philox_uniform(",
