@@ -155,8 +155,9 @@ std::string not_channels_last(const PassContext& c) {
 
 std::string unmatched_product(const PassContext& c) {
   if (!c.options.target.pixel_products) return "";
-  return first_node(
-      c.graph, [](const Node& node) { return is_window_product(node) ? concat("is a ", node.op->name, " of windows side by side") : ""; });
+  return first_node(c.graph, [](const Node& node) {
+    return is_window_product(node) ? concat("is a ", node.op->name, " of windows side by side") : "";
+  });
 }
 
 std::string illegal_product(const PassContext& c) {
