@@ -22,14 +22,19 @@ struct DeviceRates {
   double f64, f32, f16, bf16;  ///< flops a second of products of this dtype; f32 without TF32
   double launch_seconds;       ///< that one node of a CUDA graph takes by itself
 
-  double tf32 = 0;          ///< flops a second of f32 products whose operands are rounded to TF32
-  double mma_share = 1;     ///< of the tensor cores' rate that warp-wide instructions (mma.sync) reach
-  double clock = 0;         ///< cycles a second under load
-  double issue_share = 0;   ///< of the issue slots (4 warps a cycle and multiprocessor) that a loop without stalls fills
-  double l2_bytes = 0;      ///< a second from the second cache to the multiprocessors
-  double l2_capacity = 0;   ///< bytes of it that a kernel finds again
-  double load_seconds = 0;  ///< from a load to its value while memory is busy
-  double l2_seconds = 0;    ///< the same, where the second cache has it
+  double tf32 = 0;               ///< flops a second of f32 products whose operands are rounded to TF32
+  double mma_share = 1;          ///< of the tensor cores' rate that warp-wide instructions (mma.sync) reach
+  double kernel_share = 1;       ///< of the copy rate that kernels of loads and stores draw
+  double product_share = 1;      ///< of the rate of a large product that the library's draw, beside what tiles and waves leave
+  double convolution_share = 0;  ///< the same for the library's convolutions; 0 where generated kernels are counted
+  double attention_share = 0;    ///< the same for its attention in 16 bits
+  double epilogue_share = 1;     ///< of the copy rate at which the library reads an operand for an epilogue's sake
+  double clock = 0;              ///< cycles a second under load
+  double issue_share = 0;        ///< of the issue slots (4 warps a cycle and multiprocessor) that a loop without stalls fills
+  double l2_bytes = 0;           ///< a second from the second cache to the multiprocessors
+  double l2_capacity = 0;        ///< bytes of it that a kernel finds again
+  double load_seconds = 0;       ///< from a load to its value while memory is busy
+  double l2_seconds = 0;         ///< the same, where the second cache has it
   std::int64_t multiprocessors = 0;
   MultiprocessorLimits limits = {};
 
@@ -43,10 +48,17 @@ struct DeviceRates {
   }
 };
 
-/// Copy rate and bf16 as measured on one (large copy; 8192^3 product of random numbers, 769 to 798 TFLOP/s), f16 taken as bf16; f64
-/// and f32 from NVIDIA's data sheet of the H200 SXM (34 and 67 TFLOP/s without tensor cores); a graph node as NVIDIA published
-/// for the H100. What was not measured here:
-///   tf32          the data sheet's ratio of TF32 to bf16, 494 to 989, on the measured rate
+/// Copy rate, bf16 and TF32 as measured on one (large copy; 8192^3 products of random numbers, bf16 769 to 798 TFLOP/s), f16 taken
+/// as bf16 (752 measured); f64 and f32 from NVIDIA's data sheet of the H200 SXM (34 and 67 TFLOP/s without tensor cores, of which a
+/// product in f32 reached 51); a graph node as NVIDIA published for the H100.
+/// Measured in steps of GPT-2, BERT-base, ViT-B/16 and ResNet-50 in bf16 (bench/results/h200-2026-11-26), which therefore no longer
+/// judge the estimate; other networks do:
+///   kernel_share       0.87 to 0.92 of what bytes alone let kernels take, in each of the four
+///   product_share      0.94 to 0.81; the clock falls in a step of products
+///   convolution_share  ResNet-50's by cuDNN: 3.6, 3.2 and 2.2 ms forward, to the weight and to the input, 1.1 TFLOP each
+///   attention_share    cuDNN's forward: 294, 342 and 160 TFLOP/s of 64 elements a head over 1024 (causal), 512 and 197 positions
+///   epilogue_share     what BGRAD and DGELU_AUX add to a product: 84 us for 151 MB, 37 for 50, 108 for 201
+/// What was not measured here:
 ///   mma_share     62.9 % of the data sheet's rate, by Luo et al. 2025 (arXiv 2501.12084) for mma.sync on an H100: 622 of
 ///                 the 790 that the library reaches through wgmma
 ///   clock         at which 132 multiprocessors of 4,096 flops a cycle give the data sheet's 989 TFLOP/s
@@ -62,8 +74,13 @@ inline constexpr DeviceRates kH200{.name = "H200",
                                    .f16 = 790e12,
                                    .bf16 = 790e12,
                                    .launch_seconds = 1.3e-6,
-                                   .tf32 = 395e12,
+                                   .tf32 = 407e12,
                                    .mma_share = 0.787,
+                                   .kernel_share = 0.9,
+                                   .product_share = 0.9,
+                                   .convolution_share = 0.5,
+                                   .attention_share = 0.45,
+                                   .epilogue_share = 0.5,
                                    .clock = 1.83e9,
                                    .issue_share = 0.75,
                                    .l2_bytes = 5.5e12,

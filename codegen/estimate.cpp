@@ -55,7 +55,8 @@ class KernelTimes {
 
   void add(const Traffic& traffic, double bytes, double tensor_rate) {
     const bool rereads = traffic.pass_bytes * resident_ > rates_.l2_capacity;
-    take((bytes + traffic.fragment_bytes + (rereads ? traffic.reread_bytes : 0)) / rates_.copy_bytes, Limit::copy);
+    take((bytes + traffic.fragment_bytes + (rereads ? traffic.reread_bytes : 0)) / (rates_.copy_bytes * rates_.kernel_share),
+         Limit::copy);
     take(traffic.l1_bytes / (number(rates_.multiprocessors) * kFirstCacheBytes * rates_.clock), Limit::l1);
     take(traffic.l2_bytes / rates_.l2_bytes, Limit::l2);
     take((traffic.waits * rates_.load_seconds + traffic.cache_waits * rates_.l2_seconds) / threads_, Limit::waits);
@@ -133,12 +134,28 @@ double tiled_seconds(const Extents& e, double element, double rate, const Device
   return best;
 }
 
+/// What an epilogue reads beside the product: the operand that it sums once more, or the auxiliary matrix of a gradient.
+double epilogue_bytes(const MatmulCall& call) {
+  if (!call.epilogue || !call.epilogue->library) return 0;
+  const double element = number(static_cast<std::int64_t>(size_of(call.dtype)));
+  switch (call.epilogue->library->kind) {
+    case runtime::EpilogueKind::bias_gradient_a: return number(call.m) * number(call.k) * element;
+    case runtime::EpilogueKind::bias_gradient_b: return number(call.k) * number(call.n) * element;
+    case runtime::EpilogueKind::gelu_gradient: return number(call.m) * number(call.n) * element;
+    case runtime::EpilogueKind::bias:
+    case runtime::EpilogueKind::gelu: return 0;
+  }
+  return 0;
+}
+
 /// A product by the library, and what follows it as a kernel.
 StepEstimate product_estimate(const MatmulCall& call, const StepCost& cost, const DeviceRates& rates,
                               const EstimateOptions& options) {
   const double rate = product_rate(call.dtype, rates, options.tf32);
-  const double by_bytes = (cost.bytes - cost.after_bytes) / rates.copy_bytes, by_tiles = library_product_seconds(call, rate, rates);
-  StepEstimate made{.seconds = std::max(by_bytes, by_tiles) + rates.launch_seconds,
+  const double by_bytes = (cost.bytes - cost.after_bytes) / (rates.copy_bytes * rates.kernel_share),
+               by_tiles = library_product_seconds(call, rate, rates) / rates.product_share,
+               by_epilogue = epilogue_bytes(call) / (rates.copy_bytes * rates.epilogue_share);
+  StepEstimate made{.seconds = std::max(by_bytes, by_tiles) + by_epilogue + rates.launch_seconds,
                     .limit = by_bytes > by_tiles              ? Limit::copy
                              : rate > rates.flops(DType::f32) ? Limit::tensor_cores
                                                               : Limit::fma};
@@ -147,10 +164,20 @@ StepEstimate product_estimate(const MatmulCall& call, const StepCost& cost, cons
   return made;
 }
 
+/// A convolution by the library.
+StepEstimate library_convolution_estimate(const ConvolutionCall& call, const StepCost& cost, const DeviceRates& rates, bool tf32) {
+  const double rate = product_rate(call.dtype, rates, tf32) * rates.convolution_share,
+               by_bytes = cost.bytes / (rates.copy_bytes * rates.kernel_share), by_flops = cost.flops / rate;
+  return {.seconds = std::max(by_bytes, by_flops) + rates.launch_seconds,
+          .limit = by_bytes > by_flops ? Limit::copy : Limit::tensor_cores};
+}
+
 /// A convolution by the generated kernels.
 StepEstimate convolution_estimate(const ConvolutionCall& call, const StepCost& cost, const DeviceRates& rates,
                                   const EstimateOptions& options) {
   StepEstimate made;
+  if (rates.convolution_share > 0 && (call.dtype != DType::f32 || options.tf32) && call.dtype != DType::f64)
+    return library_convolution_estimate(call, cost, rates, options.tf32);
   const bool tf32 = options.tf32 && !call.generated_tf32.launches.empty();
   const auto& launches = tf32 ? call.generated_tf32.launches : call.generated.launches;
   const std::vector<Traffic>& traffic = tf32 ? cost.generated_tf32 : cost.generated;
@@ -169,11 +196,29 @@ StepEstimate convolution_estimate(const ConvolutionCall& call, const StepCost& c
   return made;
 }
 
-/// An attention by the generated kernels.
+/// An attention by the library: whole tiles of scores, and for a gradient that repeats its bits the scores in memory, written and
+/// read. Its arithmetic and that traffic do not overlap.
+StepEstimate library_attention_estimate(const AttentionCall& call, const DeviceRates& rates) {
+  constexpr std::int64_t kTile = 128;
+  const bool forward = call.kind == runtime::AttentionKind::forward;
+  const double queries = number(round_up(call.queries, kTile)), keys = number(round_up(call.keys, kTile));
+  double heads = 1;
+  for (const std::int64_t extent : call.batch) heads *= number(extent);
+  const double tiles =
+      call.causal ? heads * (queries * keys + number(kTile) * std::min(queries, keys)) / 2 : heads * queries * keys;
+  const double widths = number(call.width + call.value_width), flops = tiles * (forward ? 2 * widths : 5 * widths);
+  const double stored = forward ? 0 : tiles * number(static_cast<std::int64_t>(size_of(call.dtype)));
+  return {
+      .seconds = flops / (rates.flops(call.dtype) * rates.attention_share) + 2 * stored / rates.copy_bytes + rates.launch_seconds,
+      .limit = Limit::tensor_cores};
+}
+
+/// An attention by the library where it has a share, else by the generated kernels.
 StepEstimate attention_estimate(const AttentionCall& call, const StepCost& cost, const DeviceRates& rates,
                                 const EstimateOptions& options) {
   check_internal(cost.generated.size() == call.generated.size(), call.origin, ": counted ", cost.generated.size(), " of ",
                  call.generated.size(), " launches");
+  if (rates.attention_share > 0) return library_attention_estimate(call, rates);
   StepEstimate made;
   const double share = 1 / number(static_cast<std::int64_t>(call.generated.size()));
   for (std::size_t i = 0; i < call.generated.size(); ++i) {

@@ -64,6 +64,24 @@ TEST(Estimate, ProductsOfFewTilesLeaveProcessorsIdle) {
   EXPECT_GT(share_of_rate(product(32768, 50304, 768)), 0.85);
 }
 
+// As measured: the library reads the operand that it sums, or the matrix beside the product, apart from what the product reads.
+TEST(Estimate, WhatAnEpilogueReadsIsAddedToItsProduct) {
+  runtime::MatmulCall call = product(3072, 768, 32768);
+  const auto seconds = [&] {
+    const codegen::StepCost cost{.flops = 2.0 * 3072 * 768 * 32768, .bytes = 1, .dtype = DType::bf16};
+    return codegen::estimate(call, cost, kH200, {}).seconds;
+  };
+  const double plain = seconds(), read = kH200.copy_bytes * kH200.epilogue_share;
+  const auto with = [&](runtime::EpilogueKind kind) {
+    call.epilogue = runtime::ProductEpilogue{.library = runtime::LibraryEpilogue{.kind = kind}, .after = {}};
+    return seconds();
+  };
+  EXPECT_NEAR(with(runtime::EpilogueKind::bias), plain, 1e-12);
+  EXPECT_NEAR(with(runtime::EpilogueKind::bias_gradient_a), plain + 2.0 * 3072 * 32768 / read, 1e-9);
+  EXPECT_NEAR(with(runtime::EpilogueKind::bias_gradient_b), plain + 2.0 * 768 * 32768 / read, 1e-9);
+  EXPECT_NEAR(with(runtime::EpilogueKind::gelu_gradient), plain + 2.0 * 3072 * 768 / read, 1e-9);
+}
+
 TEST(Estimate, ALargeMapRunsAtTheCopyRate) {
   Graph graph("g");
   Builder b(graph);
@@ -72,7 +90,7 @@ TEST(Estimate, ALargeMapRunsAtTheCopyRate) {
   const StepEstimate estimate = estimate_of(made);
   EXPECT_EQ(made.costs[0].work.family, Family::pointwise);
   EXPECT_EQ(estimate.limit, Limit::copy);
-  EXPECT_NEAR(estimate.seconds, estimate.floor + kH200.launch_seconds + kH200.load_seconds, 1e-12);
+  EXPECT_NEAR(estimate.seconds, estimate.floor / kH200.kernel_share + kH200.launch_seconds + kH200.load_seconds, 1e-12);
   EXPECT_NEAR(estimate.floor, 2 * 2 * 8192.0 * 16384 / kH200.copy_bytes, 1e-12);
 }
 
