@@ -40,7 +40,8 @@ void open_alone(Session& session, const DeviceOptions& options) {
   if (options.use_cublaslt && !session.cublaslt) throw no_cublaslt(reason);
   // Nothing but speed depends on it.
   if (options.use_cudnn) session.cudnn = Cudnn::open(session.context, options.libraries, reason);
-  if (options.use_cudnn && !session.cudnn && options.log) options.log(concat("convolutions by generated kernels: ", reason));
+  if (options.use_cudnn && !session.cudnn && options.log)
+    options.log(concat("convolutions and attention by generated kernels: ", reason));
 }
 
 /// All ranks do the same until each has its GPU and a way to the others, or all have failed.

@@ -129,10 +129,11 @@ TEST(Reuse, PointwiseNodesGoByElementSizeAndContractionsNever) {
 // Its blocks read keys that other blocks have read before they store.
 TEST(Reuse, AttentionNeverWritesOverWhatItReads) {
   EXPECT_EQ(pairs_of("graph @g(%q: f32[2,5,3]) -> () {\n  %y, %top, %sum = attention %q, %q, %q\n}"), "");
-  EXPECT_EQ(pairs_of("graph @g(%x: f32[30], %t: f32[2,5]) -> () {\n  %d, %e, %f = attention_gradient %x, %x, %x, %x, %x, %t, %t, %t "
-                     "{operand_views=[(2,5,3):(15,3,1), (2,5,3):(15,3,1), (2,5,3):(15,3,1), (2,5,3):(15,3,1), (2,5,3):(15,3,1)], "
-                     "result_views=[(2,5,3):(15,3,1)]}\n}"),
-            "");
+  EXPECT_EQ(
+      pairs_of("graph @g(%x: f32[30], %t: f32[2,5]) -> () {\n  %d, %e, %f = attention_gradient %x, %x, %x, %x, %x, %t, %t, %t "
+               "{operand_views=[(2,5,3):(15,3,1), (2,5,3):(15,3,1), (2,5,3):(15,3,1), (2,5,3):(15,3,1), (2,5,3):(15,3,1)], "
+               "result_views=[(2,5,3):(15,3,1)]}\n}"),
+      "");
 }
 
 TEST(Reuse, ViewsThatMoveNothingAreAliases) {

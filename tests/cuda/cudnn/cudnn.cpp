@@ -234,7 +234,10 @@ cudnnStatus_t check_operation(const Descriptor& d) {
 bool has_engines(const Descriptor& graph) {
   const auto last = [](const Tensor& t) { return t.strides[1] == 1 && t.dimensions[1] > 1; };
   if (integer_setting("CUDNN_REFUSES", 0) != 0) return false;
-  if (!convolution_in(graph)) return integer_setting("CUDNN_REFUSES_ATTENTION", 0) == 0;
+  // GCOMP_EMULATED_CUDNN_REFUSES_ATTENTION=1: attention and its gradient; 2: the gradient, whose graph is the longer one.
+  constexpr std::size_t kLongestForward = 14;
+  const auto refuses = integer_setting("CUDNN_REFUSES_ATTENTION", 0);
+  if (!convolution_in(graph)) return refuses == 0 || (refuses == 2 && operations_of(graph).size() <= kLongestForward);
   const Convolution c = convolution_of(*convolution_in(graph));
   return c.weight.dimensions[1] == 1 || last(c.input) == last(c.weight);
 }
