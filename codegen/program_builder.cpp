@@ -49,7 +49,7 @@ std::string origin_of(const Node& node) {
 }
 
 ProgramBuilder::ProgramBuilder(const Graph& graph, const MemoryPlan& plan, const runtime::Target& target)
-    : graph_(graph), plan_(plan), kernels_(target_of(target)), uses_(uses_of(graph)) {
+    : graph_(graph), plan_(plan), uses_(uses_of(graph)), kernels_(target_of(target)) {
   program_.name = graph.name();
   program_.target = target;
   program_.arena_bytes = plan.arena_bytes;

@@ -73,7 +73,7 @@ TEST(Estimate, WhatAnEpilogueReadsIsAddedToItsProduct) {
   };
   const double plain = seconds(), read = kH200.copy_bytes * kH200.epilogue_share;
   const auto with = [&](runtime::EpilogueKind kind) {
-    call.epilogue = runtime::ProductEpilogue{.library = runtime::LibraryEpilogue{.kind = kind}, .after = {}};
+    call.epilogue = runtime::ProductEpilogue{.library = runtime::LibraryEpilogue{kind, {}, {}}, .after = {}};
     return seconds();
   };
   EXPECT_NEAR(with(runtime::EpilogueKind::bias), plain, 1e-12);
