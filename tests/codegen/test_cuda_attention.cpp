@@ -45,6 +45,20 @@ std::string attention_difference(const Tensor& found, const Tensor& expected) {
   return "";
 }
 
+/// Of attention's kernels, those within its calls included.
+std::ptrdiff_t count_attention_launches(const runtime::Program& program) {
+  const auto is_attention = [&](const runtime::KernelLaunch& launch) {
+    return program.kernels[static_cast<std::size_t>(launch.kernel)].text.find("<Kit>") != std::string::npos;
+  };
+  std::ptrdiff_t count = 0;
+  for (const runtime::Step& step : program.steps) {
+    if (const auto* launch = std::get_if<runtime::KernelLaunch>(&step)) count += is_attention(*launch);
+    if (const auto* call = std::get_if<runtime::AttentionCall>(&step))
+      count += std::ranges::count_if(call->generated, is_attention);
+  }
+  return count;
+}
+
 TEST_P(CudaAttention, KernelsComputeWhatTheExpansionDoes) {
   const auto [dtype, architecture] = GetParam();
   Graph graph = attention_graph(dtype, attention_cases());
@@ -56,13 +70,7 @@ TEST_P(CudaAttention, KernelsComputeWhatTheExpansionDoes) {
   const MemoryPlan plan = passes::plan_memory(graph, {.alignment = 256});
   const runtime::Program program = codegen::generate(graph, plan, {runtime::TargetKind::cuda, architecture});
   runtime::validate(program);
-  EXPECT_EQ(std::count_if(program.steps.begin(), program.steps.end(),
-                          [&](const runtime::Step& step) {
-                            const auto* launch = std::get_if<runtime::KernelLaunch>(&step);
-                            return launch && program.kernels[static_cast<std::size_t>(launch->kernel)].text.find("<Kit>") !=
-                                                 std::string::npos;
-                          }),
-            3 * static_cast<std::ptrdiff_t>(attention_cases().size()));
+  EXPECT_EQ(count_attention_launches(program), 3 * static_cast<std::ptrdiff_t>(attention_cases().size()));
   cuda_shim::ProgramRunner runner(program);
   for (const auto& [name, value] : values) runner.write(name, value);
   ASSERT_EQ(runner.step(), "");

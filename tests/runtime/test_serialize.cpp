@@ -125,6 +125,7 @@ MatmulCall single_product(MatmulCall call) {
   return call;
 }
 ConvolutionCall& convolution(Program& p) { return std::get<ConvolutionCall>(p.steps[2]); }
+AttentionCall& attention(Program& p) { return std::get<AttentionCall>(p.steps[3]); }
 
 TEST(Validate, EachRuleRefuses) {
   constexpr std::int64_t kHuge = INT64_MAX;
@@ -133,7 +134,7 @@ TEST(Validate, EachRuleRefuses) {
       {"alignment", [](Program& p) { p.buffers[0].offset = 8; }, "offset 8 is no multiple of 64"},
       {"negative offset", [](Program& p) { p.buffers[0].offset = -64; }, "offset -64 is no multiple of 64"},
       {"end", [](Program& p) { p.arena_bytes = 1728; }, "exceed the 1728 bytes of space arena"},
-      {"huge offset", [](Program& p) { p.buffers[0].offset = kHuge - 63; }, "exceed the 1856 bytes"},
+      {"huge offset", [](Program& p) { p.buffers[0].offset = kHuge - 63; }, "exceed the 2496 bytes"},
       {"huge shape", [](Program& p) { p.buffers[0].type.shape = {std::int64_t{1} << 61}; }, "more than 2^48 elements"},
       {"overflowing shape",
        [](Program& p) {
@@ -150,7 +151,7 @@ TEST(Validate, EachRuleRefuses) {
       {"contents in arena", [](Program& p) { p.buffers[0].contents = Tensor(DType::f32, {1}); }, "only constants have contents"},
       {"io names", [](Program& p) { p.buffers[4].name = "x"; }, "a second io buffer of this name"},
       {"state space", [](Program& p) { p.states[0].buffer = 0; }, "lies in space arena"},
-      {"state index", [](Program& p) { p.states[0].buffer = 99; }, "buffer index 99, but there are 12 buffers"},
+      {"state index", [](Program& p) { p.states[0].buffer = 99; }, "buffer index 99, but there are 15 buffers"},
       {"state twice", [](Program& p) { p.states.push_back(p.states[0]); }, "belongs to two states"},
       {"input", [](Program& p) { p.inputs[0].buffer = 1; }, "input 'w' lies in space state, wanted io"},
       {"input twice", [](Program& p) { p.inputs[1].buffer = 3; }, "input 'x' is listed twice"},
@@ -181,7 +182,7 @@ TEST(Validate, EachRuleRefuses) {
       {"fault", [](Program& p) { launch(p).fault = 3; }, "fault 3, but there are 2 faults"},
       {"segments", [](Program& p) { launch(p).segments.clear(); }, "a launch without segments"},
       {"segment sizes", [](Program& p) { launch(p).segments[1].buffers = {0}; }, "segments of 2 and of 1 buffers"},
-      {"segment buffer", [](Program& p) { launch(p).segments[1].buffers[0] = 12; }, "buffer index 12"},
+      {"segment buffer", [](Program& p) { launch(p).segments[1].buffers[0] = 15; }, "buffer index 15"},
       {"extent", [](Program& p) { launch(p).segments[0].extent = -1; }, "extent -1"},
       {"tasks", [](Program& p) { launch(p).segments[0].tasks = -1; }, "-1 tasks"},
       {"threads", [](Program& p) { launch(p).grid.threads = 1025; }, "1025 threads a block"},
@@ -198,7 +199,7 @@ TEST(Validate, EachRuleRefuses) {
       {"product parameters", [](Program& p) { convolution(p).generated.launches[0].parameters.assign(65, 0); },
        "65 parameters of a product"},
       {"product threads", [](Program& p) { matmul(p).generated.launches[0].grid.threads = 0; }, "0 threads a block"},
-      {"product buffer", [](Program& p) { matmul(p).generated.launches[1].buffers[0] = 12; }, "step 1: buffer index 12"},
+      {"product buffer", [](Program& p) { matmul(p).generated.launches[1].buffers[0] = 15; }, "step 1: buffer index 15"},
       {"epilogue kernel", [](Program& p) { matmul(p).epilogue->after.kernel = 2; }, "step 1, after it: kernel index 2"},
       {"epilogue fault", [](Program& p) { matmul(p).epilogue->after.fault = 1; }, "step 1: an epilogue that raises a fault"},
       {"epilogue segments",
@@ -244,6 +245,23 @@ TEST(Validate, EachRuleRefuses) {
       {"no groups", [](Program& p) { convolution(p).groups = 0; }, "0 groups"},
       {"convolution operand", [](Program& p) { convolution(p).output = 7; }, "output: buffer 'filter'"},
       {"convolution rank", [](Program& p) { convolution(p).strides.pop_back(); }, "a list of 1 values for 2 spatial dimensions"},
+      {"attention in f32", [](Program& p) { attention(p).dtype = DType::f32; }, "step 3: attention of f32, wanted f16 or bf16"},
+      {"attention's batch",
+       [](Program& p) {
+         attention(p).batch = {2, 1, 1};
+       },
+       "step 3: 3 batch dimensions, the limit is 2"},
+      {"no keys", [](Program& p) { attention(p).keys = 0; }, "step 3: dimension 0"},
+      {"a matrix of attention", [](Program& p) { attention(p).dv.offset = 75; },
+       "step 3: a view of elements 75 to 240 of buffer 'heads', which is bf16[2,3,40]"},
+      {"rows of attention", [](Program& p) { attention(p).k.column_stride = 2; }, "step 3: elements of a row 2 apart, wanted 1"},
+      {"gradients over each other", [](Program& p) { attention(p).dq.row_stride = 3; },
+       "step 3: a result with stride 3 over elements up to 3 writes some twice"},
+      {"statistics of rows", [](Program& p) { attention(p).sum = 12; },
+       "step 3: buffer 'heads' is bf16[2,3,40], wanted the elements of f32[2,3]"},
+      {"attention without kernels", [](Program& p) { attention(p).generated.clear(); }, "step 3: an attention without kernels"},
+      {"a kernel of attention", [](Program& p) { attention(p).generated[0].kernel = 2; }, "step 3: kernel index 2"},
+      {"a fault of attention", [](Program& p) { attention(p).generated[0].fault = 1; }, "step 3: an attention that raises a fault"},
   };
   EXPECT_NO_THROW(validate(sample_program()));
   for (const ProgramCase& c : cases) {
