@@ -12,7 +12,8 @@ using Tensor = CudnnGraph::Tensor;
 constexpr std::int64_t kMostAttentionWorkspace = std::int64_t{1} << 30;  // bytes
 constexpr std::int64_t kMostScores = 1 << 30;  // bytes of a gradient's scores, which the library stores where bits shall repeat
 constexpr std::int64_t kDeltaAlignment = 256;
-constexpr std::size_t kInfinityVersion = 91000;  // before, its kernels want the lowest number for what is hidden
+constexpr std::size_t kOldest = 91600;  // up to 9.15 NVIDIA's frontend works around gradients of keys that are no multiple of 128
+constexpr std::int64_t kWidths = 8;     // what widths are multiples of
 
 /// [b, h, rows, columns] as the library sees the batch.
 struct AttentionSizes {
@@ -41,6 +42,11 @@ std::int64_t rounds_of(const AttentionCall& call, const AttentionSizes& sizes) {
   std::int64_t rounds = 1;
   while (rounds < sizes.b && (sizes.b % rounds != 0 || sizes.b / rounds * row > kMostScores)) ++rounds;
   return rounds;
+}
+
+/// Whether the frontend lets such a call through without a workaround: what the library itself takes is more than what it computes.
+bool is_known_good(const AttentionCall& call, std::size_t version) {
+  return version >= kOldest && call.width % kWidths == 0 && call.value_width % kWidths == 0 && call.queries * call.keys > 1;
 }
 
 /// Builds the graph of one call.
@@ -171,13 +177,11 @@ std::string shape_key(const AttentionCall& call) {
 }
 
 CudnnAttention::CudnnAttention(std::shared_ptr<const Cudnn> library)
-    : graph_(library),
-      plans_(library, /*may_round=*/true, kMostAttentionWorkspace),
-      hidden_value_(library->version_number() < kInfinityVersion ? std::numeric_limits<float>::lowest()
-                                                                 : -std::numeric_limits<float>::infinity()) {}
+    : graph_(library), plans_(std::move(library), /*may_round=*/true, kMostAttentionWorkspace) {}
 
 std::unique_ptr<CudnnAttention> CudnnAttention::plan(std::shared_ptr<const Cudnn> library, const AttentionCall& call,
                                                      const AttentionBuffers& buffers) {
+  if (!is_known_good(call, library->version_number())) return nullptr;
   std::unique_ptr<CudnnAttention> made(new CudnnAttention(std::move(library)));
   AttentionSizes sizes = sizes_of(call);
   made->rounds_ = rounds_of(call, sizes);
@@ -217,7 +221,7 @@ CudnnTrial CudnnAttention::trial(const AttentionCall& call) const {
 void CudnnAttention::queue(const AttentionCall& call, AttentionBuffers buffers, CUdeviceptr workspace, CUstream stream) const {
   const AttentionSizes sizes = sizes_of(call);
   const std::int64_t rows = sizes.b / rounds_;
-  float scale = static_cast<float>(call.scale), one = 1, hidden = hidden_value_;
+  float scale = static_cast<float>(call.scale), one = 1, hidden = -std::numeric_limits<float>::infinity();
   buffers.delta = workspace;
   const auto width = static_cast<CUdeviceptr>(size_of(call.dtype));
   for (std::int64_t round = 0; round < rounds_; ++round) {

@@ -43,7 +43,6 @@ class CudnnAttention {
   CudnnPlans plans_;
   AttentionTensors<CudnnGraph::Tensor> tensors_;
   CudnnGraph::Tensor scale_ = 0, hidden_ = 0, one_ = 0;  // by value
-  float hidden_value_ = 0;
   std::int64_t rounds_ = 1;
   std::int64_t delta_bytes_ = 0;
 };

@@ -206,6 +206,22 @@ TEST_F(AttentionPlan, TheGradientOfALargeBatchIsComputedInParts) {
   EXPECT_EQ(CudnnAttention::plan(session_.cudnn, attention_call(small), {})->rounds(), 1);
 }
 
+// Versions and shapes for which NVIDIA's frontend has workarounds, or which it refuses.
+TEST_F(AttentionPlan, WhatIsKnownToGoWrongIsLeftOut) {
+  const auto takes = [&](const AttentionCase& c) { return CudnnAttention::plan(session_.cudnn, attention_call(c), {}) != nullptr; };
+  for (const AttentionKind kind : {AttentionKind::forward, AttentionKind::gradient}) {
+    EXPECT_TRUE(takes({.kind = kind}));
+    EXPECT_FALSE(takes({.kind = kind, .width = 12}));
+    EXPECT_FALSE(takes({.kind = kind, .value_width = 4}));
+    EXPECT_FALSE(takes({.kind = kind, .queries = 1, .keys = 1}));
+    setenv("GCOMP_EMULATED_CUDNN", "9.15", 1);
+    EXPECT_FALSE(takes({.kind = kind}));
+    setenv("GCOMP_EMULATED_CUDNN", "9.16", 1);
+    EXPECT_TRUE(takes({.kind = kind}));
+    unsetenv("GCOMP_EMULATED_CUDNN");
+  }
+}
+
 TEST_F(AttentionPlan, EnginesThatVaryAreLeftOut) {
   // So many that the order of sums shows in some element after its rounding.
   const AttentionCall call = attention_call(
