@@ -1,9 +1,13 @@
 // The loops of a group of threads over a row: step `k` of a thread, or just `r`, the number of its vector in the row.
 //
-//   for (int k = 0; k < 6; ++k) { const unsigned r = k * 32u + lane; ... }          numbered: what it has of each step is in
-//   registers for (unsigned r = lane; r < 6288u; r += 512) { ... }                            open() for (int q = 0; q < 4; ++q) {
-//   const unsigned r = first + q * 512u; ... }        open_of_round() if (lane == 144) { const unsigned r = 6288; ... }
-//   open_last(): a vector that is not whole
+// open(), where what a thread has of each step is in registers:
+//     for (int k = 0; k < 6; ++k) { const unsigned r = k * 32u + lane;
+// open(), else:
+//     for (unsigned r = lane; r < 6288u; r += 512) {
+// open_of_round():
+//     for (int q = 0; q < 4; ++q) { const unsigned r = first + q * 512u;
+// open_last(), a vector that is not whole:
+//     if (lane == 144) { const unsigned r = 6288;
 #pragma once
 
 #include <cstdint>
