@@ -1,8 +1,6 @@
 // The runtime's way from an AttentionCall to cuDNN's graphs: what the operations that it lists compute, one after the other, is
 // attention and its gradient.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cmath>
 #include <random>
@@ -11,8 +9,7 @@
 #include "runtime/cuda/cudnn_attention.h"
 #include "runtime/cuda/session.h"
 #include "tests/cuda/attention_case.h"
-#include "tests/cuda/emulated_libraries.h"
-#include "tests/runtime/temporary_directory.h"
+#include "tests/cuda/cudnn_plan_test.h"
 
 namespace gcomp::tests {
 namespace {
@@ -86,26 +83,8 @@ class AttentionReference {
   std::vector<Tensor>& tensors_;
 };
 
-class AttentionPlan : public testing::Test {
+class AttentionPlan : public CudnnPlanTest {
  protected:
-  AttentionPlan() {
-    reinterpret_cast<void (*)()>(dlsym(open_emulated("libcuda.so.1"), "gcompEmulatedReset"))();
-    LibrarySearch search;
-    search.usual_places = false;
-    for (const LibraryKind kind : kAllLibraries) search.explicit_of(kind) = GCOMP_EMULATED_LIBRARIES;
-    const auto driver = Driver::open(search);
-    session_.context = std::make_shared<Context>(driver, choose_gpu(*driver, 0));
-    session_.compute = make_stream(session_.context);
-    std::string reason;
-    session_.cudnn = Cudnn::open(session_.context, search, reason);
-    EXPECT_NE(session_.cudnn, nullptr) << reason;
-    options_.cache_directory = (folder_.path() / "cache").string();
-    options_.log = [this](std::string_view line) { log_ += std::string(line) + "\n"; };
-  }
-  ~AttentionPlan() override { unsetenv("GCOMP_EMULATED_CUDNN_ENGINES"); }
-
-  static void offer(const char* engines) { setenv("GCOMP_EMULATED_CUDNN_ENGINES", engines, 1); }
-
   /// Random operands, zeros for what is written; y and top of a gradient are those of the forward pass.
   static std::vector<Tensor> tensors_of(const AttentionCase& c) {
     const std::int64_t rows = c.batch * c.heads, q = rows * c.queries, k = rows * c.keys;
@@ -176,11 +155,6 @@ class AttentionPlan : public testing::Test {
       EXPECT_LE(off, rounding * largest) << "matrix " << m << " of " << name_of(c.dtype);
     }
   }
-
-  Session session_;
-  DeviceOptions options_;
-  std::string log_;
-  runtime::test::TemporaryDirectory folder_;
 };
 
 TEST_F(AttentionPlan, IsAttentionAndItsGradient) {

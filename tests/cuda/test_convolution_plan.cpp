@@ -1,8 +1,6 @@
 // The runtime's way from a ConvolutionCall to cuDNN's graphs: what the library is asked for is the call's convolution, by an engine
 // that is as exact as the call wants and repeats its bits, or the plan is refused.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,8 +10,7 @@
 #include "runtime/cuda/cudnn_proof.h"
 #include "runtime/cuda/session.h"
 #include "tests/cuda/convolution_case.h"
-#include "tests/cuda/emulated_libraries.h"
-#include "tests/runtime/temporary_directory.h"
+#include "tests/cuda/cudnn_plan_test.h"
 
 namespace gcomp::tests {
 namespace {
@@ -65,35 +62,9 @@ void convolve(const ConvolutionCall& call, Tensor (&tensors)[3]) {
   });
 }
 
-class ConvolutionPlan : public testing::Test {
+class ConvolutionPlan : public CudnnPlanTest {
  protected:
-  explicit ConvolutionPlan(const char* memory = "") {
-    setenv("GCOMP_EMULATED_MEMORY", memory, 1);
-    emulated<void()>("gcompEmulatedReset")();
-    LibrarySearch search;
-    search.usual_places = false;
-    for (const LibraryKind kind : kAllLibraries) search.explicit_of(kind) = GCOMP_EMULATED_LIBRARIES;
-    const auto driver = Driver::open(search);
-    session_.context = std::make_shared<Context>(driver, choose_gpu(*driver, 0));
-    session_.compute = make_stream(session_.context);
-    std::string reason;
-    session_.cudnn = Cudnn::open(session_.context, search, reason);
-    EXPECT_NE(session_.cudnn, nullptr) << reason;
-    options_.cache_directory = (folder_.path() / "cache").string();
-    options_.log = [this](std::string_view line) { log_ += std::string(line) + "\n"; };
-  }
-  ~ConvolutionPlan() override {
-    offer("");
-    unsetenv("GCOMP_EMULATED_MEMORY");
-  }
-
-  /// A function of the emulated driver.
-  template <class F>
-  static F* emulated(const char* name) {
-    return reinterpret_cast<F*>(dlsym(open_emulated("libcuda.so.1"), name));
-  }
-
-  static void offer(const char* engines) { setenv("GCOMP_EMULATED_CUDNN_ENGINES", engines, 1); }
+  using CudnnPlanTest::CudnnPlanTest;
 
   static long long copies_back() { return emulated<long long(const char*)>("gcompEmulatedCount")("cuMemcpyDtoHAsync_v2"); }
 
@@ -135,11 +106,6 @@ class ConvolutionPlan : public testing::Test {
     }
     return true;
   }
-
-  runtime::test::TemporaryDirectory folder_;
-  Session session_;
-  DeviceOptions options_;
-  std::string log_;
 };
 
 TEST_F(ConvolutionPlan, EveryKindTypeAndLayout) {

@@ -81,67 +81,56 @@ TEST_P(CudaTraining, LossesFollowTheRecord) {
   }
 }
 
+/// What the emulated library is like, what gcomp is told, whether the library computes then, and what gcomp says of it.
+struct LibraryWay {
+  std::map<std::string, std::string> emulated;
+  std::vector<std::string> options;
+  bool computes;
+  const char* says;
+};
+constexpr std::int64_t kStepsOfAWay = 2;
+
+/// How often the library computed `counted`. The losses are the record's.
+std::int64_t train_a_way(const RecordedModel& model, const LibraryWay& way, const char* counted, double tolerance) {
+  const CudaFolder folder;
+  const CudaRun run = folder.train(model, kStepsOfAWay, {.emulated = way.emulated, .environment = {}}, way.options);
+  EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+  if (run.result.exit_code != 0) return 0;
+  EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>()));
+  EXPECT_NE(run.result.errors.find(way.says), std::string::npos) << run.result.errors;
+  const Tensor wanted = load_arrays(model.folder / "reference.npz").at("loss");
+  const std::vector<double> losses = step_losses(folder / "m.jsonl");
+  EXPECT_EQ(static_cast<std::int64_t>(losses.size()), kStepsOfAWay);
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i] / wanted.at(static_cast<std::int64_t>(i)), 1, tolerance) << way.says << ", step " << i + 1;
+  return run.cudnn.is_null() ? 0 : run.cudnn.at("counts").value(counted, 0);
+}
+
 // What is left of convolutions when products were made of the others is cuDNN's, refused or not: the losses are the record's.
 TEST(CudaConvolutions, AreOfCudnnWhereItTakesThem) {
   if (on_real_device()) GTEST_SKIP() << "only the emulated library counts";
-  constexpr std::int64_t kFirst = 2;
   const RecordedModel model = recorded_model("resnet_tiny");
-  const Tensor wanted = load_arrays(model.folder / "reference.npz").at("loss");
-  struct Way {
-    std::map<std::string, std::string> emulated;
-    std::vector<std::string> options;
-    bool computes;
-    const char* says;
-  };
-  for (const Way& way :
-       {Way{{}, {}, true, ""}, Way{{}, {"--no-cudnn"}, false, ""},
-        Way{{{"CUDNN_REFUSES", "1"}}, {}, false, "not by cuDNN, it has no plan for it"},
-        Way{{{"CUDNN_ENGINES", "4"}}, {}, true, "not by cuDNN, none of its plans repeats its bits"},
-        Way{{{"FAIL", "cudnnCreate:1:1001"}}, {}, false, "convolutions and attention by generated kernels: cuDNN"}}) {
-    const CudaFolder folder;
-    const CudaRun run = folder.train(model, kFirst, {.emulated = way.emulated, .environment = {}}, way.options);
-    ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
-    EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>()));
-    EXPECT_NE(run.result.errors.find(way.says), std::string::npos) << run.result.errors;
-    EXPECT_EQ(!run.cudnn.is_null() && run.cudnn.at("counts").value("convolutions", 0) > 0, way.computes) << way.says;
-    const std::vector<double> losses = step_losses(folder / "m.jsonl");
-    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), kFirst);
-    for (std::size_t i = 0; i < losses.size(); ++i)
-      EXPECT_NEAR(losses[i] / wanted.at(static_cast<std::int64_t>(i)), 1, kLoss) << way.says << ", step " << i + 1;
-  }
+  for (const LibraryWay& way :
+       {LibraryWay{{}, {}, true, ""}, LibraryWay{{}, {"--no-cudnn"}, false, ""},
+        LibraryWay{{{"CUDNN_REFUSES", "1"}}, {}, false, "not by cuDNN, it has no plan for it"},
+        LibraryWay{{{"CUDNN_ENGINES", "4"}}, {}, true, "not by cuDNN, none of its plans repeats its bits"},
+        LibraryWay{{{"FAIL", "cudnnCreate:1:1001"}}, {}, false, "convolutions and attention by generated kernels: cuDNN"}})
+    EXPECT_EQ(train_a_way(model, way, "convolutions", kLoss) > 0, way.computes) << way.says;
 }
 
 // One computes attention and its gradient both: who computes the gradient reads what the forward pass left of each row.
 TEST(CudaAttention, IsOfCudnnWhereItTakesItAndItsGradient) {
   if (on_real_device()) GTEST_SKIP() << "only the emulated library counts";
-  constexpr std::int64_t kFirst = 2;
   const RecordedModel model = recorded_model("gpt_tiny");
-  const Tensor wanted = load_arrays(model.folder / "reference.npz").at("loss");
-  struct Way {
-    std::map<std::string, std::string> emulated;
-    std::vector<std::string> options;
-    bool computes;
-    const char* says;
-  };
-  for (const Way& way :
-       {Way{{}, {}, true, ""}, Way{{}, {"--no-cudnn"}, false, ""}, Way{{{"COMPUTE", "8.0"}}, {}, false, ""},
-        Way{{{"CUDNN_REFUSES_ATTENTION", "1"}}, {}, false, "not by cuDNN, it has no plan for it"},
-        Way{{{"CUDNN_REFUSES_ATTENTION", "2"}}, {}, false, "not by cuDNN, it has no plan for it"},
-        Way{{{"FAIL", "cudnnCreate:1:1001"}}, {}, false, "convolutions and attention by generated kernels: cuDNN"}}) {
-    const CudaFolder folder;
-    std::vector<std::string> options = {"--precision", "bf16"};
-    options.insert(options.end(), way.options.begin(), way.options.end());
-    const CudaRun run = folder.train(model, kFirst, {.emulated = way.emulated, .environment = {}}, options);
-    ASSERT_EQ(run.result.exit_code, 0) << run.result.errors;
-    EXPECT_EQ(leaks(run), (std::map<std::string, std::int64_t>()));
-    EXPECT_NE(run.result.errors.find(way.says), std::string::npos) << run.result.errors;
-    const std::int64_t counted = run.cudnn.is_null() ? 0 : run.cudnn.at("counts").value("attentions", 0);
+  for (LibraryWay way :
+       {LibraryWay{{}, {}, true, ""}, LibraryWay{{}, {"--no-cudnn"}, false, ""}, LibraryWay{{{"COMPUTE", "8.0"}}, {}, false, ""},
+        LibraryWay{{{"CUDNN_REFUSES_ATTENTION", "1"}}, {}, false, "not by cuDNN, it has no plan for it"},
+        LibraryWay{{{"CUDNN_REFUSES_ATTENTION", "2"}}, {}, false, "not by cuDNN, it has no plan for it"},
+        LibraryWay{{{"FAIL", "cudnnCreate:1:1001"}}, {}, false, "convolutions and attention by generated kernels: cuDNN"}}) {
+    way.options.insert(way.options.end(), {"--precision", "bf16"});
+    const std::int64_t counted = train_a_way(model, way, "attentions", 0x1p-7);
     // Plans that were tried count too; those of a forward pass alone are tried and then left.
-    EXPECT_EQ(counted > 2 * 2 * kFirst, way.computes) << way.says << ": " << counted;
-    const std::vector<double> losses = step_losses(folder / "m.jsonl");
-    ASSERT_EQ(static_cast<std::int64_t>(losses.size()), kFirst);
-    for (std::size_t i = 0; i < losses.size(); ++i)
-      EXPECT_NEAR(losses[i] / wanted.at(static_cast<std::int64_t>(i)), 1, 0x1p-7) << way.says << ", step " << i + 1;
+    EXPECT_EQ(counted > 2 * 2 * kStepsOfAWay, way.computes) << way.says << ": " << counted;
   }
 }
 
