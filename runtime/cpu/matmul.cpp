@@ -81,10 +81,12 @@ class BuiltinMatmul final : public LibraryCall {
   void run(ThreadPool& pool) override {
     if (packs_) return run_packed(pool);
     const std::int64_t tasks = parts_ > 1 ? matrices_ * parts_ : (matrices_ + together_ - 1) / together_;
-    pool.run(tasks, [this](std::int64_t first, std::int64_t last, int thread) {
+    const auto run = [this](std::int64_t first, std::int64_t last, int thread) {
       if (parts_ == 1) return run_range(first * together_, std::min(last * together_, matrices_), thread);
       run_range(first, last, thread);
-    });
+    };
+    // Each band of a matrix packs what all of them read.
+    pool.run(tasks, run, parts_ > 1 && matrices_ == 1 ? tasks : 1);
   }
 
  private:

@@ -63,12 +63,11 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-template <class Most>
-bool ThreadPool::run_some(Share& share, int thread, Most most) {
+bool ThreadPool::run_some(Share& share, int thread) {
   std::int64_t left = share.left.load(std::memory_order_acquire), count = 0;
   do {
     if (left == 0) return false;
-    count = most(left);
+    count = std::min(left, std::max((left + 1) / 2, least_.load(std::memory_order_relaxed)));
   } while (!share.left.compare_exchange_weak(left, left - count, std::memory_order_acq_rel, std::memory_order_acquire));
   const std::int64_t first = share.end - left;
   function_(context_, first, first + count, thread);
@@ -78,15 +77,13 @@ bool ThreadPool::run_some(Share& share, int thread, Most most) {
 
 void ThreadPool::take_part(int thread) {
   const int threads = size();
-  run_some(shares_[static_cast<std::size_t>(thread)], thread, [](std::int64_t left) { return left; });
-  for (int other = 1; other < threads; ++other) {
-    Share& share = shares_[static_cast<std::size_t>((thread + other) % threads)];
-    while (run_some(share, thread, [](std::int64_t left) { return (left + 1) / 2; })) {}
-  }
+  for (int other = 0; other < threads; ++other)
+    while (run_some(shares_[static_cast<std::size_t>((thread + other) % threads)], thread)) {}
 }
 
-void ThreadPool::dispatch(std::int64_t tasks, Function function, void* context) {
+void ThreadPool::dispatch(std::int64_t tasks, std::int64_t least, Function function, void* context) {
   function_ = function;
+  least_.store(least, std::memory_order_relaxed);
   context_ = context;
   unfinished_.store(tasks, std::memory_order_relaxed);
   const std::int64_t threads = size();

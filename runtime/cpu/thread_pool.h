@@ -1,6 +1,6 @@
 // The one pool of threads on which everything on the CPU runs: generated kernels, and library calls made single-threaded.
-// Each thread has an even share of the work; shares that a thread has not begun, because other programs keep its processor busy,
-// are done by the others. A split never decides a result.
+// Each thread has an even share of the work, which it does in portions; what it has not begun, because other programs keep its
+// processor busy, is done by the others. A split never decides a result.
 #pragma once
 
 #include <atomic>
@@ -26,10 +26,10 @@ class ThreadPool {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Calls body(first, last, thread) for ranges that make up [0, tasks), and returns when all are done. `thread` is in [0, size());
-  /// calls with the same thread follow each other. The body must not throw, and must not call run() of the same pool. No
-  /// allocation.
+  /// calls with the same thread follow each other. Portions are at least `least` tasks, which are more where each costs something
+  /// by itself. The body must not throw, and must not call run() of the same pool. No allocation.
   template <class Body>
-  void run(std::int64_t tasks, Body&& body) {
+  void run(std::int64_t tasks, Body&& body, std::int64_t least = 1) {
     if (tasks <= 0) return;
     if (tasks == 1 || workers_.empty()) {
       body(std::int64_t{0}, tasks, 0);
@@ -37,7 +37,7 @@ class ThreadPool {
     }
     using Plain = std::remove_reference_t<Body>;
     dispatch(
-        tasks,
+        tasks, least,
         [](void* context, std::int64_t first, std::int64_t last, int thread) {
           (*static_cast<Plain*>(context))(first, last, thread);
         },
@@ -47,23 +47,23 @@ class ThreadPool {
  private:
   using Function = void (*)(void* context, std::int64_t first, std::int64_t last, int thread);
 
-  /// Tasks of one thread that nobody has begun: [end - left, end). Taking some gives a right to read function_ and context_, which
-  /// stay until all tasks are done.
+  /// Tasks of one thread that nobody has begun: [end - left, end). Taking some gives a right to read function_, context_ and
+  /// least_, which stay until all tasks are done.
   struct alignas(64) Share {
     std::atomic<std::int64_t> left{0};
     std::int64_t end = 0;
   };
 
-  void dispatch(std::int64_t tasks, Function function, void* context);
+  void dispatch(std::int64_t tasks, std::int64_t least, Function function, void* context);
   void work(int thread);
-  /// All that is left of the thread's own share, then what the others have not begun.
+  /// What is left of the thread's own share, then what the others have not begun.
   void take_part(int thread);
-  /// Runs at most `most(left)` tasks of a share; false where none is left.
-  template <class Most>
-  bool run_some(Share& share, int thread, Most most);
+  /// Runs half of what is left of a share, or least_; false where nothing is.
+  bool run_some(Share& share, int thread);
 
   Function function_ = nullptr;
   void* context_ = nullptr;
+  std::atomic<std::int64_t> least_ = 1;  ///< read before anything is taken
   std::atomic<bool> stopping_ =
       false;  // a worker that is late for its last round may see it early, and then there is nothing to do
   int spins_ = 0;
