@@ -25,8 +25,8 @@ const GemmFunctions& gemm_functions() {
 }
 
 int64_t gemm_scratch_bytes() {
-  // In elements of 8 bytes: kGemmRows x kGemmDepth of A, and kGemmDepth x 128 of B, which panels of at most 32 columns divide.
-  return (kGemmRows * kGemmDepth + kGemmDepth * 128) * 8;
+  // In elements of 8 bytes: kGemmRows x kGemmDepth of A, and kGemmDepth x 512 of B, which panels of at most 32 columns divide.
+  return (kGemmRows * kGemmDepth + kGemmDepth * 512) * 8;
 }
 
 int64_t gemm_pack_tasks(int64_t m, int64_t k) { return ((m + kGemmRows - 1) / kGemmRows) * ((k + kGemmDepth - 1) / kGemmDepth); }

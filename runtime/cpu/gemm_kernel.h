@@ -15,7 +15,7 @@ namespace gcomp::runtime::cpu {
 namespace {
 
 /// What a block of A and a lot of panels of B hold: together they stay in the second cache.
-constexpr int64_t kBlockK = kGemmDepth, kLotColumns = 128;
+constexpr int64_t kBlockK = kGemmDepth, kLotColumns = 512;
 constexpr int64_t kRowsAhead = 12;
 /// Panels of A that are packed at once where its columns are contiguous.
 constexpr int64_t kGroup = 8;
@@ -87,12 +87,31 @@ struct Gemm {
     multiply_sums<M, N>(tile.k, tile.a, UnitRows ? 1 : tile.a_row, tile.a_column, tile.b, tile.b_row, tile.c, tile.c_row, tile.add);
   }
 
+  /// Lines of memory that are packed next, and come to the second cache meanwhile: some with each tile.
+  struct Ahead {
+    const T* at = nullptr;
+    int64_t step = 0, length = 0, left = 0;  ///< `left` runs of `length` elements, `step` apart
+    int64_t lines_a_tile = 0, done = 0;      ///< elements of the first run
+
+    void fetch() {
+      for (int64_t i = 0; i < lines_a_tile && left > 0; ++i) {
+        __builtin_prefetch(at + done, 0, 2);
+        if ((done += kLine) < length) continue;
+        done = 0;
+        at += step;
+        --left;
+      }
+    }
+  };
+
   /// Whole tiles under each other, A and B packed.
-  static void multiply_panels(int64_t panels, const Tile& tile) {
+  static void multiply_panels(int64_t panels, const Tile& tile, Ahead& ahead) {
     const T* a = tile.a;
     T* c = tile.c;
-    for (int64_t i = 0; i < panels; ++i, a += tile.k * Rows, c += Rows * tile.c_row)
+    for (int64_t i = 0; i < panels; ++i, a += tile.k * Rows, c += Rows * tile.c_row) {
+      ahead.fetch();
       multiply_sums<Rows, Vectors>(tile.k, a, 1, Rows, tile.b, kWidth, c, tile.c_row, tile.add);
+    }
   }
 
   template <int N, bool UnitRows>
@@ -302,12 +321,34 @@ struct Gemm {
         const int64_t k = least(block.k - k0, kBlockK);
         const T* b = static_cast<const T*>(block.b.data) + k0 * block.b.row + n0 * block.b.column;
         pack_lot(b, block.b.row, block.b.column, k, columns, packed_b);
+        Ahead ahead = after(block, n0, k0, block.m);
         for (int64_t m0 = 0; m0 < block.m; m0 += m) {
           const Range range{m0, least(block.m - m0, m), k0, k};
-          run_lot(block, range, {packed_block(block, range), nullptr, packed_b}, n0, columns);
+          run_lot(block, range, {packed_block(block, range), nullptr, packed_b}, n0, columns, ahead);
         }
       }
     }
+  }
+
+  /// What is packed after the lot of columns from n0 and rows from k0: the lot under it, else the first of the next columns.
+  static Ahead after(const GemmBlock& block, int64_t n0, int64_t k0, int64_t m) {
+    if (k0 + kBlockK < block.k) return lines_of(block, n0, k0 + kBlockK, m);
+    if (n0 + kLot < block.n) return lines_of(block, n0 + kLot, 0, m);
+    return {};
+  }
+
+  /// A lot as it lies in B, which comes while a lot is multiplied by m rows.
+  static Ahead lines_of(const GemmBlock& block, int64_t n0, int64_t k0, int64_t m) {
+    const int64_t columns = least(block.n - n0, kLot), k = least(block.k - k0, kBlockK);
+    const bool rows = block.b.column == 1;
+    if (!rows && block.b.row != 1) return {};
+    Ahead ahead{static_cast<const T*>(block.b.data) + k0 * block.b.row + n0 * block.b.column};
+    ahead.step = rows ? block.b.row : block.b.column;
+    ahead.length = rows ? columns : k;
+    ahead.left = rows ? k : columns;
+    const int64_t tiles = m / Rows * (kLot / kWidth), lines = ahead.left * ((ahead.length + kLine - 1) / kLine);
+    ahead.lines_a_tile = tiles > 0 ? (lines + tiles - 1) / tiles : 0;
+    return ahead;
   }
 
   /// What a lot is multiplied from: packed, or null and read where it lies.
@@ -327,12 +368,14 @@ struct Gemm {
       const int64_t columns = least(block.n - n0, kLot);
       const T* b = static_cast<const T*>(block.b.data) + range.k0 * block.b.row + n0 * block.b.column;
       if (copy_b) pack_lot(b, block.b.row, block.b.column, range.k, columns, packed_b);
-      run_lot(block, range, {copy_a ? packed_a : nullptr, packed_b, copy_b ? packed_b : nullptr}, n0, columns);
+      Ahead ahead;
+      if (copy_b && n0 + kLot < block.n) ahead = lines_of(block, n0 + kLot, range.k0, range.m);
+      run_lot(block, range, {copy_a ? packed_a : nullptr, packed_b, copy_b ? packed_b : nullptr}, n0, columns, ahead);
     }
   }
 
   /// A block of A times columns [n0, n0 + columns) of B.
-  static void run_lot(const GemmBlock& block, const Range& range, const Sources& from, int64_t n0, int64_t columns) {
+  static void run_lot(const GemmBlock& block, const Range& range, const Sources& from, int64_t n0, int64_t columns, Ahead& ahead) {
     const T* a = static_cast<const T*>(block.a.data) + range.m0 * block.a.row + range.k0 * block.a.column;
     const T* b = static_cast<const T*>(block.b.data) + range.k0 * block.b.row + n0 * block.b.column;
     for (int64_t j = 0; j < columns; j += kWidth) {
@@ -351,7 +394,7 @@ struct Gemm {
       if (from.packed_a && from.packed_b && n == kWidth && block.c.column == 1) {
         tile.a = from.packed_a;
         tile.c = static_cast<T*>(block.c.data) + range.m0 * block.c.row + n0 + j;
-        multiply_panels(range.m / Rows, tile);
+        multiply_panels(range.m / Rows, tile, ahead);
         i = range.m / Rows * Rows;
       }
       for (; i < range.m; i += Rows) {
