@@ -7,7 +7,7 @@
 namespace gcomp::runtime::cuda {
 namespace {
 
-using Tensor = CudnnGraph::Tensor;
+using GraphTensor = CudnnGraph::Tensor;
 
 constexpr std::int64_t kMostAttentionWorkspace = std::int64_t{1} << 30;  // bytes
 constexpr std::int64_t kMostScores = 1 << 30;  // bytes of a gradient's scores, which the library stores where bits shall repeat
@@ -63,47 +63,48 @@ class Pattern {
     else add_gradient(buffers);
   }
 
-  AttentionTensors<Tensor> tensors;
-  Tensor scale = 0, hidden = 0, one = 0;
+  AttentionTensors<GraphTensor> tensors;
+  GraphTensor scale = 0, hidden = 0, one = 0;
 
  private:
   static CudnnExtents strides_of(const MatrixView& view) {
     return {batch_stride(view, 0), batch_stride(view, 1), view.row_stride, 1};
   }
-  Tensor matrix(const MatrixView& view, std::int64_t rows, std::int64_t columns, CUdeviceptr address) {
+  GraphTensor matrix(const MatrixView& view, std::int64_t rows, std::int64_t columns, CUdeviceptr address) {
     return graph_.memory(type_, {sizes_.b, sizes_.h, rows, columns}, strides_of(view), address);
   }
-  Tensor transposed(const MatrixView& view, std::int64_t rows, std::int64_t columns, CUdeviceptr address) {
+  GraphTensor transposed(const MatrixView& view, std::int64_t rows, std::int64_t columns, CUdeviceptr address) {
     CudnnExtents strides = strides_of(view);
     std::swap(strides[2], strides[3]);
     return graph_.memory(type_, {sizes_.b, sizes_.h, columns, rows}, strides, address);
   }
 
-  Tensor score_like(cudnnPointwiseMode_t mode, Tensor x, Tensor b = 0) {
-    const Tensor y = graph_.between(CUDNN_DATA_FLOAT, sizes_.scores());
+  GraphTensor score_like(cudnnPointwiseMode_t mode, GraphTensor x, GraphTensor b = 0) {
+    const GraphTensor y = graph_.between(CUDNN_DATA_FLOAT, sizes_.scores());
     graph_.pointwise(mode, x, b, y);
     return y;
   }
-  Tensor row_like(cudnnPointwiseMode_t mode, Tensor x, Tensor b = 0) {
-    const Tensor y = graph_.between(CUDNN_DATA_FLOAT, sizes_.rows());
+  GraphTensor row_like(cudnnPointwiseMode_t mode, GraphTensor x, GraphTensor b = 0) {
+    const GraphTensor y = graph_.between(CUDNN_DATA_FLOAT, sizes_.rows());
     graph_.pointwise(mode, x, b, y);
     return y;
   }
-  Tensor reduced(cudnnReduceTensorOp_t operation, Tensor x) {
-    const Tensor y = graph_.between(CUDNN_DATA_FLOAT, sizes_.rows());
+  GraphTensor reduced(cudnnReduceTensorOp_t operation, GraphTensor x) {
+    const GraphTensor y = graph_.between(CUDNN_DATA_FLOAT, sizes_.rows());
     graph_.reduce(operation, x, y);
     return y;
   }
-  Tensor scaled_scores() {
-    const Tensor s = graph_.between(CUDNN_DATA_FLOAT, sizes_.scores());
+  GraphTensor scaled_scores() {
+    const GraphTensor s = graph_.between(CUDNN_DATA_FLOAT, sizes_.scores());
     graph_.matmul(tensors.q, tensors.k, s);
     return score_like(CUDNN_POINTWISE_MUL, s, scale);
   }
-  Tensor masked(Tensor scores) {
+  GraphTensor masked(GraphTensor scores) {
     if (!call_.causal) return scores;
-    const Tensor row = graph_.between(CUDNN_DATA_INT32, sizes_.scores()),
-                 column = graph_.between(CUDNN_DATA_INT32, sizes_.scores()),
-                 open = graph_.between(CUDNN_DATA_BOOLEAN, sizes_.scores()), y = graph_.between(CUDNN_DATA_FLOAT, sizes_.scores());
+    const GraphTensor row = graph_.between(CUDNN_DATA_INT32, sizes_.scores()),
+                      column = graph_.between(CUDNN_DATA_INT32, sizes_.scores()),
+                      open = graph_.between(CUDNN_DATA_BOOLEAN, sizes_.scores()),
+                      y = graph_.between(CUDNN_DATA_FLOAT, sizes_.scores());
     graph_.index(2, scores, row);
     graph_.index(3, scores, column);
     graph_.pointwise(CUDNN_POINTWISE_CMP_GE, row, column, open);
@@ -112,12 +113,12 @@ class Pattern {
   }
 
   void add_forward(const AttentionBuffers& buffers) {
-    const Tensor scores = masked(scaled_scores());
-    const Tensor top = reduced(CUDNN_REDUCE_TENSOR_MAX, scores);
-    const Tensor weights = score_like(CUDNN_POINTWISE_EXP, score_like(CUDNN_POINTWISE_SUB, scores, top));
-    const Tensor sum = reduced(CUDNN_REDUCE_TENSOR_ADD, weights);
+    const GraphTensor scores = masked(scaled_scores());
+    const GraphTensor top = reduced(CUDNN_REDUCE_TENSOR_MAX, scores);
+    const GraphTensor weights = score_like(CUDNN_POINTWISE_EXP, score_like(CUDNN_POINTWISE_SUB, scores, top));
+    const GraphTensor sum = reduced(CUDNN_REDUCE_TENSOR_ADD, weights);
     graph_.pointwise(CUDNN_POINTWISE_ADD, top, row_like(CUDNN_POINTWISE_LOG, sum), tensors.top);
-    const Tensor p = graph_.between(type_, sizes_.scores());
+    const GraphTensor p = graph_.between(type_, sizes_.scores());
     graph_.pointwise(CUDNN_POINTWISE_DIV, weights, sum, p);
     tensors.v = matrix(call_.v, sizes_.keys, sizes_.value_width, buffers.v);
     tensors.y = matrix(call_.y, sizes_.queries, sizes_.value_width, buffers.y);
@@ -125,9 +126,9 @@ class Pattern {
   }
 
   /// x as its own transpose, in the operands' type.
-  Tensor turned(Tensor x) {
-    const Tensor y = graph_.between(type_, {sizes_.b, sizes_.h, sizes_.keys, sizes_.queries},
-                                    {sizes_.h * sizes_.queries * sizes_.keys, sizes_.queries * sizes_.keys, 1, sizes_.keys});
+  GraphTensor turned(GraphTensor x) {
+    const GraphTensor y = graph_.between(type_, {sizes_.b, sizes_.h, sizes_.keys, sizes_.queries},
+                                         {sizes_.h * sizes_.queries * sizes_.keys, sizes_.queries * sizes_.keys, 1, sizes_.keys});
     graph_.reshape(x, y);
     return y;
   }
@@ -141,18 +142,18 @@ class Pattern {
     tensors.dv = matrix(call_.dv, sizes_.keys, sizes_.value_width, buffers.dv);
     tensors.delta = graph_.memory(CUDNN_DATA_FLOAT, sizes_.rows(), row_major(sizes_.rows()), 0);
     one = graph_.scalar();
-    const Tensor product = graph_.between(CUDNN_DATA_FLOAT, {sizes_.b, sizes_.h, sizes_.queries, sizes_.value_width});
+    const GraphTensor product = graph_.between(CUDNN_DATA_FLOAT, {sizes_.b, sizes_.h, sizes_.queries, sizes_.value_width});
     graph_.pointwise(CUDNN_POINTWISE_MUL, tensors.dy, tensors.y, product);
     graph_.pointwise(CUDNN_POINTWISE_MUL, reduced(CUDNN_REDUCE_TENSOR_ADD, product), one, tensors.delta);
-    const Tensor p = score_like(CUDNN_POINTWISE_EXP, masked(score_like(CUDNN_POINTWISE_SUB, scaled_scores(), tensors.top)));
+    const GraphTensor p = score_like(CUDNN_POINTWISE_EXP, masked(score_like(CUDNN_POINTWISE_SUB, scaled_scores(), tensors.top)));
     graph_.matmul(turned(p), tensors.dy, tensors.dv);
-    const Tensor dp = graph_.between(CUDNN_DATA_FLOAT, sizes_.scores());
+    const GraphTensor dp = graph_.between(CUDNN_DATA_FLOAT, sizes_.scores());
     graph_.matmul(tensors.dy, tensors.v, dp);
-    const Tensor ds = graph_.between(type_, sizes_.scores());
+    const GraphTensor ds = graph_.between(type_, sizes_.scores());
     graph_.pointwise(CUDNN_POINTWISE_MUL, score_like(CUDNN_POINTWISE_MUL, score_like(CUDNN_POINTWISE_SUB, dp, tensors.delta), p),
                      scale, ds);
     graph_.matmul(turned(ds), tensors.q, tensors.dk);
-    const Tensor keys = graph_.between(type_, {sizes_.b, sizes_.h, sizes_.keys, sizes_.width}, strides_of(call_.k));
+    const GraphTensor keys = graph_.between(type_, {sizes_.b, sizes_.h, sizes_.keys, sizes_.width}, strides_of(call_.k));
     graph_.reshape(tensors.k, keys);
     graph_.matmul(ds, keys, tensors.dq);
   }
@@ -226,13 +227,13 @@ void CudnnAttention::queue(const AttentionCall& call, AttentionBuffers buffers, 
   const auto width = static_cast<CUdeviceptr>(size_of(call.dtype));
   for (std::int64_t round = 0; round < rounds_; ++round) {
     CudnnBinding binding;
-    const auto add_at = [&](Tensor tensor, CUdeviceptr address) {
+    const auto add_at = [&](GraphTensor tensor, CUdeviceptr address) {
       if (tensor) binding.add(tensor, address);
     };
-    const auto add = [&](Tensor tensor, CUdeviceptr address, const MatrixView& view) {
+    const auto add = [&](GraphTensor tensor, CUdeviceptr address, const MatrixView& view) {
       add_at(tensor, address + static_cast<CUdeviceptr>(round * rows * batch_stride(view, 0)) * width);
     };
-    const auto add_value = [&](Tensor tensor, float& value) { add_at(tensor, reinterpret_cast<CUdeviceptr>(&value)); };
+    const auto add_value = [&](GraphTensor tensor, float& value) { add_at(tensor, reinterpret_cast<CUdeviceptr>(&value)); };
     add(tensors_.q, buffers.q, call.q);
     add(tensors_.k, buffers.k, call.k);
     add(tensors_.v, buffers.v, call.v);
