@@ -3,20 +3,27 @@
 #include "runtime/cpu/convolution_blocked.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "ir/base/integers.h"
 #include "runtime/cpu/convolution_grid.h"
+#include "runtime/cpu/convolution_panels.h"
 #include "runtime/cpu/convolution_rows.h"
 #include "runtime/cpu/convolution_tiles.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
 
-constexpr std::int64_t kBlockRows = 96;  // positions of a block: a multiple of every tile's
-// Weights of a panel that one pass sums over, about: they stay in the first cache.
-constexpr std::int64_t kDepth = 448;
-constexpr std::int64_t kChannelMultiple = 16;
+constexpr std::int64_t kBlockRows = 96;  // positions of a block, about
+// The same where the weights are more than stay in the second cache: they are read for each block.
+constexpr std::int64_t kManyBlockRows = 288, kManyWeightBytes = 1 << 20;
+// Weights of a panel that one pass sums over, about: they stay in the second cache.
+constexpr std::int64_t kDepth = 1152;
+constexpr std::int64_t kFewestChannels = 16;  // of a pass
 // At least, where output channels can be divided.
 constexpr std::int64_t kTasksOfThread = 4;
+
+using Triple = ConvolutionShape::Triple;
 
 class BlockedConvolution final : public LibraryCall {
  public:
@@ -29,15 +36,14 @@ class BlockedConvolution final : public LibraryCall {
     target_ = reinterpret_cast<float*>(forward ? operands.output : operands.input);
     source_ = forward ? PositionedChannels{shape_.input, inputs} : PositionedChannels{shape_.output, outputs};
     result_ = forward ? PositionedChannels{shape_.output, outputs} : PositionedChannels{shape_.input, inputs};
-    output_step_ = forward ? inputs * taps : taps;
-    channel_step_ = forward ? taps : inputs * taps;
+    order_ = {taps, forward ? inputs * taps : taps, forward ? taps : inputs * taps};
     gathers_ = forward && inputs < kFewChannels && taps > 1;
     panels_ = (result_.channels + functions_.width - 1) / functions_.width;
     for (const TapGrid& grid : grids_) add_grid(grid);
   }
 
   WorkspaceSize workspace() const override {
-    return {aligned_size(packed_elements_ * kElement), sources_bytes() + targets_bytes() + zeros_bytes() + rows_bytes()};
+    return {aligned_size(packed_elements_ * kElement), 2 * positions_bytes() + 2 * taps_bytes() + rows_bytes()};
   }
 
   void bind(const Workspace& workspace, int threads) override {
@@ -60,43 +66,61 @@ class BlockedConvolution final : public LibraryCall {
   /// How a grid's sums are cut: `depth` channels a pass, of `taps` taps.
   struct Passes {
     std::int64_t taps, channels, depth, packed;  // packed: where its panels begin
+    std::vector<std::int64_t> tap_numbers;       // of each place of the kernel
+  };
+  /// Positions that read by the same taps, none of which is padding.
+  struct Piece {
+    std::size_t grid;
+    GridPiece at;
   };
   struct Task {
-    std::size_t grid;
+    std::size_t piece;
     std::int64_t first, positions, panel, panels;
   };
 
   void add_grid(const TapGrid& grid) {
     const auto taps = static_cast<std::int64_t>(grid.taps.size());
-    Passes passes{taps, source_.channels, source_.channels, packed_elements_};
-    if (gathers_) passes = {1, taps * source_.channels, taps * source_.channels, packed_elements_};
-    else if (taps > 0)
-      passes.depth = std::min(source_.channels, std::max(kChannelMultiple, kDepth / taps / kChannelMultiple * kChannelMultiple));
+    Passes passes{taps, source_.channels, source_.channels, packed_elements_, tap_numbers(grid.taps, order_.places)};
+    if (gathers_) passes.taps = 1, passes.channels = passes.depth = taps * source_.channels;
+    else if (taps > 0) passes.depth = depth_of_pass(taps);
     packed_elements_ += passes.taps * passes.channels * panels_ * functions_.width;
     most_taps_ = std::max(most_taps_, passes.taps);
     most_depth_ = std::max(most_depth_, passes.depth);
     passes_.push_back(passes);
+    // What is gathered has zeros for what lies in the padding.
+    if (gathers_) pieces_.push_back({passes_.size() - 1, {.count = grid.count, .taps = {1, 1, 1}}});
+    else
+      for (const GridPiece& piece : pieces_of(grid, source_.extent)) pieces_.push_back({passes_.size() - 1, piece});
+  }
+
+  /// As even as may be.
+  std::int64_t depth_of_pass(std::int64_t taps) const {
+    const std::int64_t most = std::max(kFewestChannels, kDepth / taps), passes = quotient_up(source_.channels, most);
+    return std::min(source_.channels, quotient_up(quotient_up(source_.channels, passes), 4) * 4);
   }
 
   /// Which outputs a task computes changes no bits.
   void add_tasks(int threads) {
     const std::int64_t wanted = kTasksOfThread * threads;
     std::int64_t blocks = 0;
-    for (const TapGrid& grid : grids_) blocks += (shape_.batch * grid.positions() + kBlockRows - 1) / kBlockRows;
-    const std::int64_t parts = std::clamp<std::int64_t>((wanted + blocks - 1) / blocks, 1, panels_);
-    const std::int64_t panels = (panels_ + parts - 1) / parts;
-    for (std::size_t g = 0; g < grids_.size(); ++g) {
-      const std::int64_t positions = shape_.batch * grids_[g].positions();
+    for (const Piece& piece : pieces_) blocks += quotient_up(shape_.batch * piece.at.positions(), block_rows());
+    const std::int64_t parts = std::clamp<std::int64_t>(has_many_weights() ? wanted : quotient_up(wanted, blocks), 1, panels_);
+    const std::int64_t panels = quotient_up(panels_, parts);
+    for (std::size_t p = 0; p < pieces_.size(); ++p) {
+      const std::int64_t positions = shape_.batch * pieces_[p].at.positions(), count = quotient_up(positions, block_rows());
       for (std::int64_t panel = 0; panel < panels_; panel += panels)
-        for (std::int64_t first = 0; first < positions; first += kBlockRows)
-          tasks_.push_back({g, first, std::min(kBlockRows, positions - first), panel, std::min(panels, panels_ - panel)});
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::int64_t first = positions * i / count;
+          tasks_.push_back({p, first, positions * (i + 1) / count - first, panel, std::min(panels, panels_ - panel)});
+        }
     }
   }
 
-  std::int64_t sources_bytes() const { return aligned_size(kBlockRows * most_taps_ * 8); }
-  static std::int64_t targets_bytes() { return aligned_size(kBlockRows * 8); }
-  std::int64_t zeros_bytes() const { return aligned_size(most_depth_ * kElement); }
-  std::int64_t rows_bytes() const { return gathers_ ? aligned_size(kBlockRows * most_depth_ * kElement) : 0; }
+  bool has_many_weights() const { return packed_elements_ * kElement >= kManyWeightBytes; }
+  std::int64_t block_rows() const { return has_many_weights() ? kManyBlockRows : kBlockRows; }
+  std::int64_t positions_bytes() const { return aligned_size(block_rows() * 8); }
+  std::int64_t taps_bytes() const { return aligned_size(most_taps_ * 8); }
+  std::int64_t rows_bytes() const { return gathers_ ? aligned_size(block_rows() * most_depth_ * kElement) : 0; }
 
   float* packed_of(const Passes& passes, std::int64_t channel) const {
     return reinterpret_cast<float*>(workspace_.shared) + passes.packed + channel * passes.taps * panels_ * functions_.width;
@@ -105,80 +129,47 @@ class BlockedConvolution final : public LibraryCall {
   /// One panel of all passes of a grid.
   void pack(std::size_t g, std::int64_t panel) const {
     const Passes& passes = passes_[g];
-    const std::vector<Tap>& taps = grids_[g].taps;
     const std::int64_t width = functions_.width, output = panel * width, columns = std::min(width, result_.channels - output);
     for (std::int64_t first = 0; first < passes.channels; first += passes.depth) {
       const std::int64_t depth = std::min(passes.depth, passes.channels - first);
       float* to = packed_of(passes, first) + panel * passes.taps * depth * width;
-      if (columns < width) std::fill_n(to, passes.taps * depth * width, 0.0f);
-      const float* from = weight_ + output * output_step_;
-      if (gathers_) {
-        for (std::int64_t r = 0; r < depth; ++r) {
-          const std::int64_t channel = r % source_.channels, tap = taps[static_cast<std::size_t>(r / source_.channels)].weight;
-          for (std::int64_t j = 0; j < columns; ++j) to[r * width + j] = from[j * output_step_ + channel * channel_step_ + tap];
-        }
-      } else if (output_step_ > channel_step_) {
-        // Lines of the weights are read to their ends, and few lines of the panel are written at a time.
-        for (std::int64_t c = 0; c < depth; c += kChannelMultiple)
-          for (std::int64_t j = 0; j < columns; ++j)
-            pack_taps(taps, from + j * output_step_, first + c, std::min(kChannelMultiple, depth - c), depth * width,
-                      to + c * width + j);
-      } else {
-        for (std::int64_t c = 0; c < depth; ++c)
-          for (std::int64_t j = 0; j < columns; ++j)
-            pack_taps(taps, from + j * output_step_, first + c, 1, depth * width, to + c * width + j);
-      }
-    }
-  }
-
-  /// One output of `channels` channels.
-  void pack_taps(const std::vector<Tap>& taps, const float* from, std::int64_t channel, std::int64_t channels,
-                 std::int64_t tap_stride, float* to) const {
-    from += channel * channel_step_;
-    const auto all = static_cast<std::int64_t>(taps.size()) == shape_.taps() ? shape_.taps() : 0;
-    if (all == 1) {
-      for (std::int64_t c = 0; c < channels; ++c) to[c * functions_.width] = from[c * channel_step_];
-      return;
-    }
-    for (std::int64_t c = 0; c < channels; ++c, from += channel_step_, to += functions_.width) {
-      for (std::int64_t t = 0; t < all; ++t) to[t * tap_stride] = from[t];
-      if (all != 0) continue;
-      float* at = to;
-      for (const Tap& tap : taps) {
-        *at = from[tap.weight];
-        at += tap_stride;
-      }
+      const PanelPart part{weight_ + output * order_.result_step + first * order_.channel_step, columns, depth, width};
+      if (gathers_) pack_gathered_panel(part, order_, source_.channels, grids_[g].taps, to);
+      else pack_panel(part, order_, passes.tap_numbers, to);
     }
   }
 
   void run_task(const Task& task, int thread) const {
-    const TapGrid& grid = grids_[task.grid];
-    const Passes& passes = passes_[task.grid];
+    const Piece& piece = pieces_[task.piece];
+    const TapGrid& grid = grids_[piece.grid];
+    const Passes& passes = passes_[piece.grid];
     std::byte* scratch = workspace_.of_thread(thread);
-    auto* sources = reinterpret_cast<std::int64_t*>(scratch);
-    auto* targets = reinterpret_cast<std::int64_t*>(scratch + sources_bytes());
-    auto* zeros = reinterpret_cast<float*>(scratch + sources_bytes() + targets_bytes());
-    auto* rows = reinterpret_cast<float*>(scratch + sources_bytes() + targets_bytes() + zeros_bytes());
-    std::fill_n(zeros, most_depth_, 0.0f);
-    find_targets(grid, task, targets);
-    if (gathers_) {
-      gather_rows(grid, shape_, source_, input_, task.first, task.positions, rows);
-      for (std::int64_t p = 0; p < task.positions; ++p) sources[p] = p * passes.channels;
-    } else {
-      find_sources(grid, task, sources);
-    }
+    const auto take = [&](std::int64_t bytes) { return reinterpret_cast<std::int64_t*>(std::exchange(scratch, scratch + bytes)); };
+    std::int64_t *sources = take(positions_bytes()), *targets = take(positions_bytes());
+    std::int64_t *tap_offsets = take(taps_bytes()), *numbers = take(taps_bytes());
+    auto* rows = reinterpret_cast<float*>(scratch);
+    find_targets(grid, piece.at, task, targets);
     const std::int64_t width = functions_.width, output = task.panel * width;
-    if (passes.taps == 0) {
+    if (piece.at.all_taps() == 0) {
       const std::int64_t outputs = std::min(result_.channels - output, task.panels * width);
       for (std::int64_t p = 0; p < task.positions; ++p) std::fill_n(target_ + targets[p] + output, outputs, 0.0f);
       return;
     }
+    if (gathers_) {
+      gather_rows(grid, shape_, source_, input_, task.first, task.positions, rows);
+      for (std::int64_t p = 0; p < task.positions; ++p) sources[p] = p * passes.channels;
+      *tap_offsets = *numbers = 0;
+    } else {
+      find_sources(grid, piece.at, task, sources);
+      find_taps(grid, piece.at, tap_offsets, numbers);
+    }
     ConvolutionBlock block{.positions = task.positions,
-                           .taps = passes.taps,
+                           .taps = piece.at.all_taps(),
                            .outputs = std::min(result_.channels - output, task.panels * width),
                            .sources = sources,
                            .targets = targets,
-                           .zeros = zeros};
+                           .tap_offsets = tap_offsets,
+                           .tap_numbers = numbers};
     block.target = target_ + output;
     for (std::int64_t first = 0; first < passes.channels; first += passes.depth) {
       block.channels = std::min(passes.depth, passes.channels - first);
@@ -191,26 +182,44 @@ class BlockedConvolution final : public LibraryCall {
     }
   }
 
-  void find_targets(const TapGrid& grid, const Task& task, std::int64_t* targets) const {
-    walk_positions(grid, task.first, task.positions, [&](const PositionRun& run) {
-      const std::int64_t step = grid.step[2] * result_.channels;
-      std::int64_t offset = result_.offset(run.image, grid.start[0] + run.depth * grid.step[0],
-                                           grid.start[1] + run.height * grid.step[1], grid.start[2] + run.width * grid.step[2]);
-      for (std::int64_t i = 0; i < run.count; ++i, offset += step) targets[run.index + i] = offset;
+  /// Where channels of a piece's positions begin: those at start + i * step of each dimension.
+  static void find_positions(const PositionedChannels& channels, const Triple& start, const Triple& step, const GridPiece& piece,
+                             const Task& task, std::int64_t* offsets) {
+    walk_positions(piece.count, task.first, task.positions, [&](const PositionRun& run) {
+      const std::int64_t next = step[2] * channels.channels;
+      std::int64_t offset = channels.offset(run.image, start[0] + run.depth * step[0], start[1] + run.height * step[1],
+                                            start[2] + run.width * step[2]);
+      for (std::int64_t i = 0; i < run.count; ++i, offset += next) offsets[run.index + i] = offset;
     });
   }
 
-  void find_sources(const TapGrid& grid, const Task& task, std::int64_t* sources) const {
-    const auto taps = static_cast<std::int64_t>(grid.taps.size()), rows = functions_.rows;
-    walk_positions(grid, task.first, task.positions, [&](const PositionRun& run) {
-      for (std::int64_t t = 0; t < taps; ++t) {
-        const auto place = [&](std::int64_t i) -> std::int64_t& {
-          const std::int64_t p = run.index + i;
-          return sources[(p / rows * taps + t) * rows + p % rows];
-        };
-        walk_tap(
-            grid, grid.taps[static_cast<std::size_t>(t)], source_, run,
-            [&](std::int64_t i, std::int64_t offset) { place(i) = offset; }, [&](std::int64_t i) { place(i) = kPaddingOffset; });
+  void find_targets(const TapGrid& grid, const GridPiece& piece, const Task& task, std::int64_t* targets) const {
+    Triple start{};
+    for (std::size_t i = 0; i < 3; ++i) start[i] = grid.start[i] + piece.first[i] * grid.step[i];
+    find_positions(result_, start, grid.step, piece, task, targets);
+  }
+
+  static std::int64_t offset_of(const TapGrid& grid, std::size_t dimension, std::int64_t tap) {
+    return grid.along[dimension][static_cast<std::size_t>(tap)];
+  }
+
+  void find_sources(const TapGrid& grid, const GridPiece& piece, const Task& task, std::int64_t* sources) const {
+    Triple start{};
+    for (std::size_t i = 0; i < 3; ++i) start[i] = piece.first[i] * grid.scale[i] + offset_of(grid, i, piece.first_tap[i]);
+    find_positions(source_, start, grid.scale, piece, task, sources);
+  }
+
+  void find_taps(const TapGrid& grid, const GridPiece& piece, std::int64_t* offsets, std::int64_t* numbers) const {
+    const auto count = [&](std::size_t i) { return static_cast<std::int64_t>(grid.along[i].size()); };
+    walk_positions(piece.taps, 0, piece.all_taps(), [&](const PositionRun& run) {
+      for (std::int64_t i = 0; i < run.count; ++i) {
+        const Triple at{run.depth, run.height, run.width + i};
+        Triple moved{};
+        for (std::size_t d = 0; d < 3; ++d)
+          moved[d] = offset_of(grid, d, piece.first_tap[d] + at[d]) - offset_of(grid, d, piece.first_tap[d]);
+        offsets[run.index + i] = source_.offset(0, moved[0], moved[1], moved[2]);
+        numbers[run.index + i] =
+            ((piece.first_tap[0] + at[0]) * count(1) + piece.first_tap[1] + at[1]) * count(2) + piece.first_tap[2] + at[2];
       }
     });
   }
@@ -219,10 +228,11 @@ class BlockedConvolution final : public LibraryCall {
   ConvolutionShape shape_;
   std::vector<TapGrid> grids_;
   std::vector<Passes> passes_;  // of each grid
+  std::vector<Piece> pieces_;
   const float *weight_, *input_;
   float* target_;
   PositionedChannels source_, result_;
-  std::int64_t output_step_, channel_step_;  // of the weights, from one result or summed channel to the next
+  WeightOrder order_;
   bool gathers_;
   std::int64_t panels_, packed_elements_ = 0, most_taps_ = 0, most_depth_ = 0;
   std::vector<Task> tasks_;

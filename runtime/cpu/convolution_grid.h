@@ -1,6 +1,8 @@
 // Which position of one activation each tap of a convolution reads for each position of the other one.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -18,11 +20,27 @@ struct Tap {
 /// Result positions that read by the same taps: start + i * step for i below `count`. A convolution has one such grid; the
 /// gradient of its input one for each remainder by the strides, so that no tap falls between source positions.
 struct TapGrid {
+  /// Of one dimension, in the order of the kernel's places: the offsets rise or fall.
+  using Offsets = std::vector<std::int64_t>;
+
   ConvolutionShape::Triple start{}, step{1, 1, 1}, count{}, scale{1, 1, 1};
-  std::vector<Tap> taps;
+  std::array<Offsets, 3> along;
+  std::vector<Tap> taps;  ///< all combinations of these
 
   std::int64_t positions() const { return count[0] * count[1] * count[2]; }
 };
+
+/// Positions of a grid, [first, first + count), whose taps read nothing but padding or no padding: the latter are
+/// [first_tap, first_tap + taps) along each dimension.
+struct GridPiece {
+  ConvolutionShape::Triple first{}, count{}, first_tap{}, taps{};
+
+  std::int64_t positions() const { return count[0] * count[1] * count[2]; }
+  std::int64_t all_taps() const { return taps[0] * taps[1] * taps[2]; }
+};
+
+/// The pieces that make up a grid, whose taps read a source of such an extent.
+std::vector<GridPiece> pieces_of(const TapGrid& grid, const ConvolutionShape::Triple& source);
 
 /// `input_gradient` reads the gradient of the output; the other two kinds read the input, for the positions of the output.
 std::vector<TapGrid> tap_grids(const ConvolutionShape& shape, ConvolutionKind kind);
@@ -39,22 +57,17 @@ struct PositionedChannels {
 
 /// Neighbours along the width, of one line of one image.
 struct PositionRun {
-  std::int64_t image = 0, depth = 0, height = 0, width = 0;  ///< of the first, in the grid
+  std::int64_t image = 0, depth = 0, height = 0, width = 0;  ///< of the first
   std::int64_t index = 0, count = 0;                         ///< of the first among those that are walked
 };
 
-/// Calls visit(run) for positions [first, first + count) of a grid over all images, in order.
+/// Calls visit(run) for positions [first, first + count) of all images, each of such an extent, in order.
 template <class Visit>
-void walk_positions(const TapGrid& grid, std::int64_t first, std::int64_t count, Visit visit) {
+void walk_positions(const ConvolutionShape::Triple& extent, std::int64_t first, std::int64_t count, Visit visit) {
   for (std::int64_t done = 0; done < count;) {
-    const std::int64_t at = first + done, line = at / grid.count[2];
-    PositionRun run{line / (grid.count[0] * grid.count[1]),
-                    line / grid.count[1] % grid.count[0],
-                    line % grid.count[1],
-                    at % grid.count[2],
-                    done,
-                    0};
-    run.count = std::min(grid.count[2] - run.width, count - done);
+    const std::int64_t at = first + done, line = at / extent[2];
+    PositionRun run{line / (extent[0] * extent[1]), line / extent[1] % extent[0], line % extent[1], at % extent[2], done, 0};
+    run.count = std::min(extent[2] - run.width, count - done);
     visit(run);
     done += run.count;
   }

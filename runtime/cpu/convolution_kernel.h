@@ -10,9 +10,6 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-/// Of weights, in the second cache.
-constexpr int64_t kResidentBytes = 256 * 1024;
-
 /// VectorBytes is the register width; a tile holds Rows x Vectors registers of the result.
 template <class T, int VectorBytes, int Rows, int Vectors>
 struct Convolution {
@@ -66,13 +63,16 @@ struct Convolution {
       for (int j = 0; j < N * VectorBytes; j += 64) __builtin_prefetch(reinterpret_cast<const char*>(to + targets[i]) + j, 1);
     Vector sum[M][N];
     clear<M, N>(sum);
-    for (int64_t t = 0; t < block.taps; ++t, sources += Rows, weights += block.tap_stride) {
+    for (int64_t t = 0; t < block.taps; ++t) {
+      const T* weight = weights + block.tap_numbers[t] * block.tap_stride;
+      const T* input = static_cast<const T*>(block.input) + block.tap_offsets[t];
       const T* from[M];
 #pragma GCC unroll 16
-      for (int i = 0; i < M; ++i)
-        from[i] =
-            static_cast<const T*>(sources[i] == kPaddingOffset ? block.zeros : static_cast<const T*>(block.input) + sources[i]);
-      const T* weight = weights;
+      for (int i = 0; i < M; ++i) {
+        from[i] = input + sources[i];
+        // Otherwise GCC computes them from each other in every iteration.
+        asm("" : "+r"(from[i]));
+      }
 #pragma GCC unroll 4
       for (int64_t c = 0; c < block.channels; ++c, weight += kWidth) {
         Vector row[N];
@@ -93,24 +93,26 @@ struct Convolution {
   }
 
   /// A tile of input channels by one of outputs.
-  static void gradient_tile(const TapPosition* read, int64_t count, const T* input, const T* gradient, T* sums, bool add) {
+  static void gradient_tile(const TapRun* runs, int64_t count, const T* input, const T* gradient, T* sums, bool add) {
     Vector sum[Rows][Vectors];
     clear<Rows, Vectors>(sum);
     if (add)
 #pragma GCC unroll 16
       for (int64_t i = 0; i < Rows * kWidth; i += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(sums + i, 1);
+    for (const TapRun* run = runs; run < runs + count; ++run) {
+      const T* from = input + run->input;
+      const T* weight = gradient + run->gradient;
 #pragma GCC unroll 2
-    for (int64_t q = 0; q < count; ++q) {
-      const T* from = input + read[q].input;
-      const T* weight = gradient + read[q].gradient;
-      Vector row[Vectors];
+      for (int32_t q = 0; q < run->count; ++q, from += Rows, weight += kWidth) {
+        Vector row[Vectors];
 #pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
+        for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
 #pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i) {
-        const T element = from[i];
+        for (int i = 0; i < Rows; ++i) {
+          const T element = from[i];
 #pragma GCC unroll 8
-        for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
+          for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
+        }
       }
     }
     T* target[Rows];
@@ -148,27 +150,25 @@ struct Convolution {
   static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
   static void convolve(const ConvolutionBlock& block) {
-    const auto tile = [&](int64_t o, int64_t p) {
+    const auto tile = [&](int64_t o, int64_t p, int64_t rows) {
       const int64_t columns = least(block.outputs - o, kWidth), vectors = (columns + kLanes - 1) / kLanes;
-      const int64_t rows = least(block.positions - p, Rows);
-      const int64_t *sources = block.sources + p * block.taps, *targets = block.targets + p;
+      const int64_t *sources = block.sources + p, *targets = block.targets + p;
       const T* weights = static_cast<const T*>(block.weights) + o / kWidth * block.panel_stride;
       T* to = static_cast<T*>(block.target) + o;
       if (vectors == Vectors) convolve_rows<Vectors>(rows, block, sources, targets, weights, to, columns);
       else convolve_rows<1>(rows, block, sources, targets, weights, to, columns);
     };
     static_assert(Vectors == 2, "a panel that is not whole is one vector");
-    // Weights that stay in the second cache are read for one tile of positions after another, whose results then are written in
-    // whole rows; the positions of a block for one panel after another otherwise.
-    const int64_t panels = (block.outputs + kWidth - 1) / kWidth;
-    if (panels * block.panel_stride * static_cast<int64_t>(sizeof(T)) <= kResidentBytes) {
-      for (int64_t p = 0; p < block.positions; p += Rows)
-        for (int64_t o = 0; o < block.outputs; o += kWidth) tile(o, p);
-    } else {
-      for (int64_t o = 0; o < block.outputs; o += kWidth)
-        for (int64_t p = 0; p < block.positions; p += Rows) tile(o, p);
-    }
+    // A panel's weights stay in the second cache for all positions.
+    for (int64_t o = 0; o < block.outputs; o += kWidth)
+      for (int64_t p = 0, rows = 0; p < block.positions; p += rows) {
+        rows = rows_of_tile(block.positions - p);
+        tile(o, p, rows);
+      }
   }
+
+  /// The last two tiles are about as high as each other: one of few rows waits for its multiplications.
+  static int64_t rows_of_tile(int64_t left) { return left >= 2 * Rows || left <= Rows ? least(left, Rows) : (left + 1) / 2; }
 
   /// `columns` outputs of each position in rows of kWidth, zeros behind them.
   static void pack_gradient(const WeightGradientBlock& block, int64_t first, int64_t columns, T* packed) {
@@ -208,7 +208,7 @@ struct Convolution {
       T* sums = static_cast<T*>(block.sums) + c / Rows * block.sums_stride;
       for (int64_t o = 0; o < block.outputs; o += kWidth)
         for (int64_t t = 0; t < block.taps; ++t, sums += Rows * kWidth)
-          gradient_tile(block.read + t * block.positions, block.read_counts[t], static_cast<const T*>(block.packed_input),
+          gradient_tile(block.runs + t * block.positions, block.run_counts[t], static_cast<const T*>(block.packed_input),
                         gradient + o / kWidth * panel, sums, block.add);
     }
   }

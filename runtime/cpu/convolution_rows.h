@@ -35,7 +35,7 @@ inline void gather_rows(const TapGrid& grid, const ConvolutionShape& shape, cons
   const bool dense = shape.dilation[2] == 1;
   const std::int64_t before = -grid.taps[0].offset[2], room = source.extent[2] - kernel_width + before;
   const std::int64_t low = before <= 0 ? 0 : (before + step - 1) / step, high = room < 0 ? 0 : room / step + 1;
-  walk_positions(grid, first, count, [&](const PositionRun& run) {
+  walk_positions(grid.count, first, count, [&](const PositionRun& run) {
     const std::int64_t begin = dense ? std::clamp(low - run.width, std::int64_t{0}, run.count) : run.count;
     const std::int64_t end = dense ? std::clamp(high - run.width, begin, run.count) : run.count;
     for (std::int64_t line = 0; line < lines; ++line) {

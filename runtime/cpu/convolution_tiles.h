@@ -11,36 +11,36 @@ enum class InstructionSet : uint8_t;
 
 namespace gcomp::runtime::cpu {
 
-/// In place of an offset: there is nothing but padding.
-inline constexpr int64_t kPaddingOffset = INT64_MIN;
 /// Positions and outputs of a tile, at most.
 inline constexpr int64_t kMostTileRows = 8, kMostTileWidth = 32;
 
 /// target[p, o] (+)= sum over taps t and channels c of input[p, t, c] * weight[t, c, o].
 struct ConvolutionBlock {
   int64_t positions = 0, taps = 0, channels = 0, outputs = 0;
-  const int64_t* sources = nullptr;  ///< [tile][tap][rows of a tile]: from `input` to the first channel; kPaddingOffset
-  const int64_t* targets = nullptr;  ///< [position]: from `target` to the first output
+  const int64_t* sources = nullptr;      ///< [position]: from `input` to the first channel that the first tap reads
+  const int64_t* targets = nullptr;      ///< [position]: from `target` to the first output
+  const int64_t* tap_offsets = nullptr;  ///< [tap]: from what the first tap reads to what this one does
+  const int64_t* tap_numbers = nullptr;  ///< [tap]: its place among those of a panel
   const void* input = nullptr;
-  const void* zeros = nullptr;    ///< `channels` of them
-  const void* weights = nullptr;  ///< panels of `width` outputs, zeros behind the last: [panel][tap][channel][width]
+  const void* weights = nullptr;  ///< panels of `width` outputs, zeros behind the last: [panel][place][channel][width]
   int64_t panel_stride = 0, tap_stride = 0;
   void* target = nullptr;
   bool add = false;
 };
 
-/// A position that a tap reads: where its row begins in the packed input, and in a panel of the packed gradient.
-struct TapPosition {
-  int32_t input = 0, gradient = 0;
+/// Positions that a tap reads, rows one after the other: where the first begins in the packed input, and in a panel of the packed
+/// gradient.
+struct TapRun {
+  int32_t input = 0, gradient = 0, count = 0;
 };
 
-/// sums[c, t, o] (+)= sum over the positions of tap t of input[position, c] * gradient[position, o].
+/// sums[c, t, o] (+)= sum over the positions of the runs of tap t of input[position, c] * gradient[position, o].
 struct WeightGradientBlock {
   int64_t positions = 0, taps = 0, channels = 0, outputs = 0;
   int64_t rows_read = 0;
   const int64_t* row_offsets = nullptr;  ///< [rows_read]: from `input` to the first channel
-  const TapPosition* read = nullptr;     ///< [tap][positions], of which the first read_counts[tap] count
-  const int64_t* read_counts = nullptr;
+  const TapRun* runs = nullptr;          ///< [tap][positions], of which the first run_counts[tap] count
+  const int64_t* run_counts = nullptr;
   const void* input = nullptr;
   const void* gradient = nullptr;   ///< [position, output]
   int64_t gradient_stride = 0;      ///< from a position to the next

@@ -48,7 +48,7 @@ class BlockedWeightGradient final : public LibraryCall {
   }
 
   WorkspaceSize workspace() const override {
-    return {parts_ * part_bytes(), read_bytes() + counts_bytes() + offsets_bytes() + row_numbers_bytes() + packed_gradient_bytes() +
+    return {parts_ * part_bytes(), runs_bytes() + counts_bytes() + offsets_bytes() + row_numbers_bytes() + packed_gradient_bytes() +
                                        packed_input_bytes() + rows_bytes()};
   }
 
@@ -131,7 +131,7 @@ class BlockedWeightGradient final : public LibraryCall {
   };
   Span span_of(std::int64_t first, std::int64_t positions) const {
     Span span;
-    walk_positions(grid_, first, positions, [&](const PositionRun& run) {
+    walk_positions(grid_.count, first, positions, [&](const PositionRun& run) {
       for (const Tap& tap : grid_.taps)
         walk_tap(
             grid_, tap, source_, run,
@@ -147,9 +147,7 @@ class BlockedWeightGradient final : public LibraryCall {
 
   std::int64_t part_bytes() const { return aligned_size(channel_tiles_ * tile_stride_ * kElement); }
   std::int64_t most_rows() const { return gathers_ ? kMostBlockPositions : std::min(most_span_, kMostBlockPositions * taps_); }
-  std::int64_t read_bytes() const {
-    return aligned_size(taps_ * kMostBlockPositions * static_cast<std::int64_t>(sizeof(TapPosition)));
-  }
+  std::int64_t runs_bytes() const { return aligned_size(taps_ * kMostBlockPositions * static_cast<std::int64_t>(sizeof(TapRun))); }
   std::int64_t counts_bytes() const { return aligned_size(taps_ * 8); }
   std::int64_t offsets_bytes() const { return aligned_size(most_rows() * 8); }
   std::int64_t row_numbers_bytes() const { return aligned_size(most_span_ * 4); }
@@ -160,7 +158,7 @@ class BlockedWeightGradient final : public LibraryCall {
 
   /// A thread's scratch memory.
   struct Scratch {
-    TapPosition* read;
+    TapRun* runs;
     std::int64_t *counts, *offsets;
     std::int32_t* row_numbers;
     float *packed_gradient, *packed_input, *rows;
@@ -169,7 +167,7 @@ class BlockedWeightGradient final : public LibraryCall {
     std::byte* at = workspace_.of_thread(thread);
     const auto take = [&](std::int64_t bytes) { return std::exchange(at, at + bytes); };
     Scratch scratch{};
-    scratch.read = reinterpret_cast<TapPosition*>(take(read_bytes()));
+    scratch.runs = reinterpret_cast<TapRun*>(take(runs_bytes()));
     scratch.counts = reinterpret_cast<std::int64_t*>(take(counts_bytes()));
     scratch.offsets = reinterpret_cast<std::int64_t*>(take(offsets_bytes()));
     scratch.row_numbers = reinterpret_cast<std::int32_t*>(take(row_numbers_bytes()));
@@ -187,8 +185,8 @@ class BlockedWeightGradient final : public LibraryCall {
                               .channels = std::min(channels_, tiles.end * functions_.rows) - channel,
                               .outputs = outputs_,
                               .row_offsets = scratch.offsets,
-                              .read = scratch.read,
-                              .read_counts = scratch.counts,
+                              .runs = scratch.runs,
+                              .run_counts = scratch.counts,
                               .input = (gathers_ ? scratch.rows : input_) + channel,
                               .gradient_stride = outputs_,
                               .sums = sums_of(part) + tiles.begin * tile_stride_,
@@ -207,12 +205,22 @@ class BlockedWeightGradient final : public LibraryCall {
 
   std::int64_t gather(std::int64_t first, std::int64_t positions, const Scratch& scratch) const {
     gather_rows(grid_, shape_, source_, input_, first, positions, scratch.rows);
-    for (std::int64_t p = 0; p < positions; ++p) {
-      scratch.read[p] = {static_cast<std::int32_t>(p * functions_.rows), static_cast<std::int32_t>(p * functions_.width)};
-      scratch.offsets[p] = p * channels_;
-    }
-    scratch.counts[0] = positions;
+    for (std::int64_t p = 0; p < positions; ++p) scratch.offsets[p] = p * channels_;
+    scratch.runs[0] = {0, 0, static_cast<std::int32_t>(positions)};
+    scratch.counts[0] = 1;
     return positions;
+  }
+
+  /// A position more that a tap reads.
+  void add_to_runs(std::int32_t input, std::int32_t gradient, TapRun* runs, std::int64_t& count) const {
+    if (count > 0) {
+      TapRun& last = runs[count - 1];
+      if (input == last.input + last.count * functions_.rows && gradient == last.gradient + last.count * functions_.width) {
+        ++last.count;
+        return;
+      }
+    }
+    runs[count++] = {input, gradient, 1};
   }
 
   /// Numbers the rows of the input that a block reads; the result is how many.
@@ -221,7 +229,7 @@ class BlockedWeightGradient final : public LibraryCall {
     std::fill_n(scratch.row_numbers, span.end - span.begin, kNoRow);
     std::fill_n(scratch.counts, taps_, 0);
     std::int32_t rows = 0;
-    walk_positions(grid_, first, positions, [&](const PositionRun& run) {
+    walk_positions(grid_.count, first, positions, [&](const PositionRun& run) {
       for (std::int64_t t = 0; t < taps_; ++t)
         walk_tap(
             grid_, grid_.taps[static_cast<std::size_t>(t)], source_, run,
@@ -231,8 +239,9 @@ class BlockedWeightGradient final : public LibraryCall {
                 row = rows++;
                 scratch.offsets[row] = offset;
               }
-              scratch.read[t * positions + scratch.counts[t]++] = {static_cast<std::int32_t>(row * functions_.rows),
-                                                                   static_cast<std::int32_t>((run.index + i) * functions_.width)};
+              add_to_runs(static_cast<std::int32_t>(row * functions_.rows),
+                          static_cast<std::int32_t>((run.index + i) * functions_.width), scratch.runs + t * positions,
+                          scratch.counts[t]);
             },
             [](std::int64_t) {});
     });
