@@ -55,6 +55,13 @@ std::int64_t count_sums(const FusionUnit& unit) {
   return std::ranges::count(unit.nest.statements, Statement::Kind::reduce, [](const Statement& s) { return s.kind; });
 }
 
+/// Those over axes that are mapped to these.
+std::int64_t count_sums(const FusionUnit& unit, const AxisMap& map, std::uint64_t over) {
+  return std::ranges::count_if(unit.nest.statements, [&](const Statement& s) {
+    return s.kind == Statement::Kind::reduce && image(map, bits_of(s.over)) == over;
+  });
+}
+
 class StripFuser {
  public:
   StripFuser(std::vector<FusionUnit>& units, const Graph& graph, const FuseOptions& options)
@@ -88,10 +95,14 @@ class StripFuser {
     const auto here = place_of(c, value), there = place_of(unit(rows), value);
     if (!here || !there) return false;
     std::uint64_t used = 0;
-    const auto map = connect(unit(rows).nest, *there, *here, value->type.shape, used);
-    if (!map || used != all_axes(c.nest) || std::ranges::any_of(*map, [](const Index& i) { return i == kUnmapped; })) return false;
-    const std::uint64_t strip = reduced_axes(c.nest), row = image(*map, reduced_axes(unit(rows).nest));
-    if ((strip & row) != 0 || !is_worthwhile(c, strip, row) || !are_contiguous(*here, row)) return false;
+    auto map = connect(unit(rows).nest, *there, *here, value->type.shape, used);
+    if (!map) map = rename(unit(rows).nest, *there, c.nest, *here);  // both have strips
+    if (!map || std::ranges::any_of(*map, [](const Index& i) { return i == kUnmapped; })) return false;
+    if (image(*map, all_axes(unit(rows).nest)) != all_axes(c.nest)) return false;
+    // Rows that have joined with sums of columns already reduce over both.
+    const std::uint64_t strip = reduced_axes(c.nest), row = image(*map, reduced_axes(unit(rows).nest)) & ~strip;
+    const std::int64_t sums = count_sums(c) + count_sums(unit(rows), *map, strip);
+    if (row == 0 || !is_worthwhile(c, sums, strip, row) || !are_contiguous(*here, row)) return false;
     const auto moved = moved_to(unit(rows), *map, c.nest.extents);
     if (!moved) return false;
     const bool columns_first = graph_.before(columns, rows);
@@ -110,11 +121,11 @@ class StripFuser {
   }
 
   /// Strips enough for the processors, rows enough for the sums of each, and totals that fit the registers of a block.
-  static bool is_worthwhile(const FusionUnit& columns, std::uint64_t strip, std::uint64_t row) {
+  static bool is_worthwhile(const FusionUnit& columns, std::int64_t sums, std::uint64_t strip, std::uint64_t row) {
     const std::uint64_t outer = all_axes(columns.nest) & ~strip & ~row;
     const std::int64_t length = points(columns.nest, row);
-    return length >= kFewestColumns && length * count_sums(columns) <= kMostTotals &&
-           points(columns.nest, outer) >= kFewestStrips && points(columns.nest, strip) >= kFewestRows;
+    return length >= kFewestColumns && length * sums <= kMostTotals && points(columns.nest, outer) >= kFewestStrips &&
+           points(columns.nest, strip) >= kFewestRows;
   }
 
   /// Whether neighbouring elements lie along the row.

@@ -58,7 +58,9 @@ Cut best_cut(const Shape& shape, const std::vector<std::int64_t>& axes, std::int
 }
 
 constexpr std::int64_t kFewestStrips = 32;
-constexpr int kNear = 2;  // pointwise ops between what a row's reductions take and what columns sum: a product and a cast
+// Pointwise ops between what a row's reductions take and what columns sum: a product and a cast for a norm's scale, and up to the
+// gradient that leaves a norm and its residual for the bias of the product before.
+constexpr int kNear = 8;
 
 /// What rows are made of: values that reductions along their last axis take, or that lie at most `steps` pointwise ops before them.
 class RowValues {
@@ -105,6 +107,17 @@ bool sums_columns(const Node& node) {
   return true;
 }
 
+/// Reduces the operand, seen in such a shape, over some axes, and the results over the others. Sums of parts are in f32 where those
+/// of the whole are rounded to 16 bits: they are rounded once.
+Value* reduce_parts(const Node& node, Builder& b, const Shape& shape, const std::vector<std::int64_t>& within,
+                    const std::vector<std::int64_t>& across) {
+  const Var x = b.reshape(b.wrap(node.operands[0]), shape);
+  const DType dtype = node.result()->type.dtype;
+  const bool widens = node.op->reduction.of == Reduction::Of::sum && is_float(dtype) && size_of(dtype) < 4;
+  const Var result = b.reduce(*node.op, b.reduce(*node.op, widens ? b.cast(x, DType::f32) : x, within), across);
+  return (widens ? b.cast(result, dtype) : result).value;
+}
+
 /// Sums of columns over about `wanted` strips of rows: whole axes from the first on, and a part of the next one.
 std::optional<Value*> sum_strips(const Node& node, Builder& b, std::int64_t wanted) {
   const Shape& shape = node.operands[0]->type.shape;
@@ -120,8 +133,7 @@ std::optional<Value*> sum_strips(const Node& node, Builder& b, std::int64_t want
   std::vector<std::int64_t> within, across;
   for (std::size_t axis = 0; axis + 1 < split.size(); ++axis)
     (axis <= d ? across : within).push_back(static_cast<std::int64_t>(axis));
-  const Var partial = b.reduce(*node.op, b.reshape(b.wrap(node.operands[0]), split), within);
-  return b.reduce(*node.op, partial, across).value;
+  return reduce_parts(node, b, split, within, across);
 }
 
 }  // namespace
@@ -158,9 +170,8 @@ bool split_reductions(Graph& graph, const TargetInfo& target, const SplitOptions
            }
            within.push_back(cut.first + 1);
            std::sort(within.begin(), within.end());
-           const Var partial = b.reduce(*node.op, b.reshape(b.wrap(node.operands[0]), split), within);
            const auto before = std::count_if(within.begin(), within.end(), [&](std::int64_t axis) { return axis < cut.first; });
-           return std::vector{b.reduce(*node.op, partial, {cut.first - before}).value};
+           return std::vector{reduce_parts(node, b, split, within, {cut.first - before})};
          }) > 0;
 }
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda/library_epilogue.h"
+#include "codegen/target.h"
+#include "ir/product.h"
 #include "ir/text/parse.h"
 #include "ir/verify.h"
 
@@ -159,6 +161,22 @@ TEST(LibraryEpilogue, ABiasGradient) {
   const Node& node = *across.nodes()[0];
   EXPECT_FALSE(codegen::cuda::library_epilogue(*node.nest, types_of(node.operands), types_of(node.results)))
       << "k lies side by side";
+}
+
+// Beside a large product the library's sum was measured to cost more than a kernel that reads its operand again.
+TEST(LibraryEpilogue, TheSumOfALargeOperandIsAKernelOfItsOwn) {
+  const TargetInfo target = codegen::target_info({runtime::TargetKind::cuda, "sm_90"});
+  const Attributes attributes{{"transpose_a", true}, {"transpose_b", false}};
+  const auto computes = [&](std::int64_t rows, std::int64_t columns, int summed) {
+    const TensorType a{DType::bf16, {rows, 768}}, b{DType::bf16, {rows, columns}};
+    const TensorType gradient{DType::bf16, {summed == 0 ? 768 : columns}};
+    return target.computes_epilogue(bias_gradient_nest(a, b, attributes, summed), {a, b},
+                                    {{DType::bf16, {768, columns}}, gradient});
+  };
+  EXPECT_TRUE(computes(4096, 768, 1));
+  EXPECT_FALSE(computes(32768, 768, 1));
+  EXPECT_TRUE(computes(32768, 64, 1)) << "the other operand does not count";
+  EXPECT_FALSE(computes(32768, 64, 0));
 }
 
 TEST(Product, TheLawOfABiasGradientIsChecked) {
