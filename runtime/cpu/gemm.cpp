@@ -29,6 +29,15 @@ int64_t gemm_scratch_bytes() {
   return (kGemmRows * kGemmDepth + kGemmDepth * 512) * 8;
 }
 
+int64_t gemm_pack_b_tasks(int64_t n, int64_t k) {
+  return ((n + kGemmColumns - 1) / kGemmColumns) * ((k + kGemmDepth - 1) / kGemmDepth);
+}
+
+int64_t gemm_packed_b_bytes(int64_t n, int64_t k, int64_t element_bytes) {
+  constexpr int64_t kWidest = 32;  // columns of a panel
+  return (n + kWidest - 1) / kWidest * kWidest * k * element_bytes;
+}
+
 int64_t gemm_pack_tasks(int64_t m, int64_t k) { return ((m + kGemmRows - 1) / kGemmRows) * ((k + kGemmDepth - 1) / kGemmDepth); }
 
 int64_t gemm_packed_bytes(int64_t m, int64_t k, int64_t element_bytes) {

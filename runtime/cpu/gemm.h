@@ -13,6 +13,8 @@ namespace gcomp::runtime::cpu {
 
 /// Rows and columns of A that one pass packs at most.
 inline constexpr int64_t kGemmRows = 264, kGemmDepth = 256;
+/// Columns of B beside which rows of A are read where they lie.
+inline constexpr int64_t kGemmColumns = 256;
 
 /// A matrix in memory; strides in elements.
 struct StridedMatrix {
@@ -26,12 +28,15 @@ struct GemmBlock {
   StridedMatrix a, b, c;
   void* scratch = nullptr;
   void* packed_a = nullptr;  ///< gemm_packed_bytes(), written by all tasks of `pack`; null where the product packs for itself
+  void* packed_b = nullptr;  ///< the same of `pack_b`: A, whose rows are contiguous, is then read where it lies
 };
 
 struct GemmFunction {
   void (*multiply)(const GemmBlock&) = nullptr;
   /// One of gemm_pack_tasks() parts of A into packed_a, for products of all columns of B.
   void (*pack)(const GemmBlock&, int64_t task) = nullptr;
+  /// One of gemm_pack_b_tasks() parts of B into packed_b, for products of any rows of A.
+  void (*pack_b)(const GemmBlock&, int64_t task) = nullptr;
 };
 
 struct GemmFunctions {
@@ -46,5 +51,7 @@ const GemmFunctions& gemm_functions();
 int64_t gemm_scratch_bytes();
 int64_t gemm_pack_tasks(int64_t m, int64_t k);
 int64_t gemm_packed_bytes(int64_t m, int64_t k, int64_t element_bytes);
+int64_t gemm_pack_b_tasks(int64_t n, int64_t k);
+int64_t gemm_packed_b_bytes(int64_t n, int64_t k, int64_t element_bytes);
 
 }  // namespace gcomp::runtime::cpu

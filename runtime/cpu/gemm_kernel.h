@@ -277,6 +277,7 @@ struct Gemm {
       return;
     }
     if (block.packed_a) return run_packed(block);
+    if (block.packed_b) return run_rows(block);
     // Few panels do not repay a copy.
     const bool copy_a = block.n > (block.a.column == 1 ? 6 : 2) * kWidth;
     const int64_t m = rows_of_blocks(block.m);
@@ -309,6 +310,90 @@ struct Gemm {
   static T* packed_block(const GemmBlock& block, const Range& range) {
     const int64_t padded = (range.m + Rows - 1) / Rows * Rows;
     return static_cast<T*>(block.packed_a) + range.m0 * block.k + range.k0 * padded;
+  }
+
+  static T* packed_lot(const GemmBlock& block, int64_t n0, int64_t k0, int64_t k) {
+    return static_cast<T*>(block.packed_b) + k0 * ((block.n + kWidth - 1) / kWidth * kWidth) + n0 * k;
+  }
+
+  /// Part `task` of B into packed_b: kGemmColumns columns of a block.
+  static void pack_b_part(const GemmBlock& block, int64_t task) {
+    const int64_t lots = (block.n + kGemmColumns - 1) / kGemmColumns, n0 = task % lots * kGemmColumns, k0 = task / lots * kBlockK;
+    const int64_t k = least(block.k - k0, kBlockK), columns = least(block.n - n0, kGemmColumns);
+    pack_lot(static_cast<const T*>(block.b.data) + k0 * block.b.row + n0 * block.b.column, block.b.row, block.b.column, k, columns,
+             packed_lot(block, n0, k0, k));
+  }
+
+  /// M rows of A where they lie by a panel of B.
+  template <int M>
+  static void multiply_lying(const Tile& tile) {
+    Vector sum[M][Vectors];
+    const T* rows[M];
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) sum[i][j] = Vector{};
+      rows[i] = tile.a + i * tile.a_row;
+      // Otherwise GCC computes them from each other in every iteration.
+      asm("" : "+r"(rows[i]));
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i)
+      for (int j = 0; j < kWidth; j += kLine) __builtin_prefetch(tile.c + i * tile.c_row + j, 1);
+    const T* b = tile.b;
+#pragma GCC unroll 4
+    for (int64_t p = 0; p < tile.k; ++p, b += kWidth) {
+      Vector row[Vectors];
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + j * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < M; ++i) {
+        const T element = rows[i][p];
+#pragma GCC unroll 8
+        for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) {
+        auto* target = reinterpret_cast<Unaligned*>(tile.c + i * tile.c_row + j * kLanes);
+        *target = tile.add ? Vector(*target + sum[i][j]) : sum[i][j];
+      }
+  }
+
+  /// B is packed, and rows of A are read where they lie: a tile's stay in the first cache for all panels of a lot.
+  static void run_rows(const GemmBlock& block) {
+    for (int64_t n0 = 0; n0 < block.n; n0 += kGemmColumns)
+      for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK) {
+        const int64_t k = least(block.k - k0, kBlockK), columns = least(block.n - n0, kGemmColumns);
+        const T* packed = packed_lot(block, n0, k0, k);
+        const T* a = static_cast<const T*>(block.a.data) + k0;
+        T* c = static_cast<T*>(block.c.data) + n0 * block.c.column;
+        const int64_t panels = (columns + kWidth - 1) / kWidth, lines = (k + kLine - 1) / kLine * Rows;
+        for (int64_t i = 0; i < block.m; i += Rows) {
+          const int64_t rows = least(block.m - i, Rows);
+          Ahead ahead;
+          if (block.m - i >= 2 * Rows)
+            ahead = {a + (i + Rows) * block.a.row, block.a.row, k, Rows, (lines + panels - 1) / panels, 0};
+          for (int64_t j = 0; j < columns; j += kWidth) {
+            const int64_t n = least(columns - j, kWidth), vectors = (n + kLanes - 1) / kLanes;
+            const Tile tile{k,
+                            a + i * block.a.row,
+                            block.a.row,
+                            1,
+                            packed + j * k,
+                            kWidth,
+                            c + i * block.c.row + j * block.c.column,
+                            block.c.row,
+                            k0 > 0};
+            ahead.fetch();
+            if (rows == Rows && n == kWidth && block.c.column == 1) multiply_lying<Rows>(tile);
+            else if (n == vectors * kLanes && block.c.column == 1) multiply_tile(rows, vectors, tile);
+            else multiply_edge(rows, vectors, n, tile, block.c.column);
+          }
+        }
+      }
   }
 
   /// All of A is packed: each lot of B is packed once and goes past all blocks of A.
@@ -408,7 +493,7 @@ struct Gemm {
     }
   }
 
-  static constexpr GemmFunction functions() { return {run, pack}; }
+  static constexpr GemmFunction functions() { return {run, pack, pack_b_part}; }
 };
 
 }  // namespace

@@ -16,6 +16,9 @@ constexpr std::int64_t kTaskSize = 100'000;
 // Threads pack A together where it repays one more meeting of theirs: each would pack all of it for its own columns of B.
 constexpr std::int64_t kPackedRows = 96, kPackedColumns = 256, kPackedElements = 1 << 15;
 constexpr std::int64_t kPackedBytes = 8 << 20;  // at once
+// Columns of the operand that is packed beside rows that are read where they lie.
+constexpr std::int64_t kFewestBeside = 32, kMostBeside = 1024;
+constexpr std::int64_t kBandRows = 24;  // whole tiles of any instruction set
 
 /// Element offsets of each matrix of the stack, in row-major order of the batch dimensions.
 std::vector<std::int64_t> batch_offsets(const MatmulCall& call, const MatrixView& view) {
@@ -61,10 +64,13 @@ class BuiltinMatmul final : public LibraryCall {
         c_(std::move(c)) {
     if (m_ == 0 || n_ == 0) matrices_ = 0;
     if (c_.column != 1 && c_.row == 1) transpose();
-    packs_ = matrices_ == 1 && m_ >= kPackedRows && n_ >= kPackedColumns && m_ * k_ >= kPackedElements;
+    // Rows of A that lie in the order of k are read where they are, beside a smaller B.
+    packs_b_ = matrices_ == 1 && a_.column == 1 && m_ >= kPackedRows && n_ >= kFewestBeside && n_ <= std::min(m_, kMostBeside) &&
+               n_ * k_ >= kPackedElements && gemm_packed_b_bytes(n_, k_, element_) <= kPackedBytes;
+    packs_ = !packs_b_ && matrices_ == 1 && m_ >= kPackedRows && n_ >= kPackedColumns && m_ * k_ >= kPackedElements;
     // A band of columns reads all of A, a band of rows packs all of B.
-    by_columns_ = packs_ || (n_ >= 64 && (n_ >= m_ || a_.column == 1));
-    unit_ = by_columns_ ? 16 : 8;
+    by_columns_ = packs_ || (!packs_b_ && n_ >= 64 && (n_ >= m_ || a_.column == 1));
+    unit_ = by_columns_ ? 16 : packs_b_ ? kBandRows : 8;
     const std::int64_t extent = by_columns_ ? n_ : m_;
     const std::int64_t row_cost = std::max<std::int64_t>(1, (by_columns_ ? m_ : n_) * k_);
     unit_ *= std::max<std::int64_t>(1, (kTaskSize + unit_ * row_cost - 1) / (unit_ * row_cost));
@@ -74,12 +80,16 @@ class BuiltinMatmul final : public LibraryCall {
   }
 
   WorkspaceSize workspace() const override {
-    return {packs_ ? aligned_size(gemm_packed_bytes(rows_packed(), k_, element_)) : 0, gemm_scratch_bytes()};
+    const std::int64_t packed = packs_     ? gemm_packed_bytes(rows_packed(), k_, element_)
+                                : packs_b_ ? gemm_packed_b_bytes(n_, k_, element_)
+                                           : 0;
+    return {aligned_size(packed), gemm_scratch_bytes()};
   }
   void bind(const Workspace& workspace, int) override { workspace_ = workspace; }
 
   void run(ThreadPool& pool) override {
     if (packs_) return run_packed(pool);
+    if (packs_b_) return run_packed_b(pool);
     const std::int64_t tasks = parts_ > 1 ? matrices_ * parts_ : (matrices_ + together_ - 1) / together_;
     const auto run = [this](std::int64_t first, std::int64_t last, int thread) {
       if (parts_ == 1) return run_range(first * together_, std::min(last * together_, matrices_), thread);
@@ -117,6 +127,15 @@ class BuiltinMatmul final : public LibraryCall {
     }
   }
 
+  /// Threads pack B together, then each multiplies rows of A.
+  void run_packed_b(ThreadPool& pool) const {
+    const GemmBlock whole{m_, n_, k_, a_.at(0), b_.at(0), c_.at(0), nullptr, nullptr, workspace_.shared};
+    pool.run(gemm_pack_b_tasks(n_, k_), [&](std::int64_t first, std::int64_t last, int) {
+      for (; first < last; ++first) gemm_.pack_b(whole, first);
+    });
+    pool.run(parts_, [&](std::int64_t first, std::int64_t last, int thread) { run_bands(whole, first, last, thread); });
+  }
+
   /// Tasks [first, last): adjacent bands of one matrix are one product.
   void run_range(std::int64_t first, std::int64_t last, int thread) const {
     while (first < last) {
@@ -149,7 +168,7 @@ class BuiltinMatmul final : public LibraryCall {
   GemmFunction gemm_;
   std::int64_t matrices_, m_, n_, k_, element_;
   Stack a_, b_, c_;
-  bool packs_ = false, by_columns_ = false;
+  bool packs_ = false, packs_b_ = false, by_columns_ = false;
   std::int64_t unit_ = 1, parts_ = 1, together_ = 1;
   Workspace workspace_;
 };

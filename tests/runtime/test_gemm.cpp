@@ -56,13 +56,33 @@ void check(const GemmFunction& gemm, std::int64_t m, std::int64_t n, std::int64_
     }
     EXPECT_EQ(parts, c) << (packed_a ? "packed" : "") << m << "x" << n << "x" << k;
   }
+  if (a_transposed) return;
+  // By rows, with B packed once and A read where it lies: the same bits too.
+  const MemoryBlock packed_b(gemm_packed_b_bytes(n, k, sizeof(T)), "a test");
+  block.packed_a = nullptr;
+  block.packed_b = packed_b.data();
+  for (std::int64_t task = gemm_pack_b_tasks(n, k); task-- > 0;) gemm.pack_b(block, task);
+  std::fill(parts.begin(), parts.end(), T(7));
+  for (const auto& [first, count] : {std::pair{std::int64_t{0}, m / 3}, std::pair{m / 3, m - m / 3}}) {
+    GemmBlock part = block;
+    part.m = count;
+    part.a.data = a.data() + first * k;
+    part.c.data = parts.data() + first * n;
+    gemm.multiply(part);
+  }
+  EXPECT_EQ(parts, c) << "rows where they lie, " << m << "x" << n << "x" << k;
 }
 
 void check_sizes(const GemmFunctions& functions) {
   for (const bool a_transposed : {false, true})
     for (const bool b_transposed : {false, true})
-      for (const auto& [m, n, k] :
-           {std::array<std::int64_t, 3>{1, 1, 1}, {8, 48, 128}, {13, 50, 7}, {100, 131, 300}, {530, 1100, 40}, {23, 97, 521}}) {
+      for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
+                                    {8, 48, 128},
+                                    {13, 50, 7},
+                                    {100, 131, 300},
+                                    {14, 300, 30},
+                                    {530, 1100, 40},
+                                    {23, 97, 521}}) {
         check<float>(functions.f32, m, n, k, a_transposed, b_transposed);
         check<double>(functions.f64, m, n, k, a_transposed, b_transposed);
       }
