@@ -9,8 +9,8 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-// Weights that stay in the second cache are read there for each tile of positions, without a copy of these.
-constexpr std::int64_t kResidentWeights = 1 << 16;
+// Channels that are computed, from which rows of a product are read as fast as the blocked kernel's positions.
+constexpr std::int64_t kFewestResults = 128;
 
 bool is_product(const ConvolutionCall& call) {
   const auto all = [](const std::vector<std::int64_t>& extents, std::int64_t value) {
@@ -24,7 +24,12 @@ bool is_product(const ConvolutionCall& call) {
 
 bool is_fastest_as_product(const ConvolutionCall& call) {
   if (!is_product(call)) return false;
-  return call.kind == ConvolutionKind::weight_gradient || call.input_channels * call.output_channels > kResidentWeights;
+  switch (call.kind) {
+    case ConvolutionKind::forward: return call.output_channels >= kFewestResults;
+    case ConvolutionKind::input_gradient: return call.input_channels >= kFewestResults;
+    case ConvolutionKind::weight_gradient: break;
+  }
+  return true;
 }
 
 std::unique_ptr<LibraryCall> make_convolution_product(const ConvolutionCall& call, const ConvolutionOperands& operands) {

@@ -422,6 +422,13 @@ struct Gemm {
     return {};
   }
 
+  /// The same where the next columns of the same rows come first.
+  static Ahead after_rows(const GemmBlock& block, int64_t n0, const Range& range) {
+    if (n0 + kLot < block.n) return lines_of(block, n0 + kLot, range.k0, range.m);
+    if (range.k0 + kBlockK < block.k) return lines_of(block, 0, range.k0 + kBlockK, range.m);
+    return {};
+  }
+
   /// A lot as it lies in B, which comes while a lot is multiplied by m rows.
   static Ahead lines_of(const GemmBlock& block, int64_t n0, int64_t k0, int64_t m) {
     const int64_t columns = least(block.n - n0, kLot), k = least(block.k - k0, kBlockK);
@@ -454,7 +461,7 @@ struct Gemm {
       const T* b = static_cast<const T*>(block.b.data) + range.k0 * block.b.row + n0 * block.b.column;
       if (copy_b) pack_lot(b, block.b.row, block.b.column, range.k, columns, packed_b);
       Ahead ahead;
-      if (copy_b && n0 + kLot < block.n) ahead = lines_of(block, n0 + kLot, range.k0, range.m);
+      if (copy_b) ahead = after_rows(block, n0, range);
       run_lot(block, range, {copy_a ? packed_a : nullptr, packed_b, copy_b ? packed_b : nullptr}, n0, columns, ahead);
     }
   }

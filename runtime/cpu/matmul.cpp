@@ -16,6 +16,9 @@ constexpr std::int64_t kTaskSize = 100'000;
 // Threads pack A together where it repays one more meeting of theirs: each would pack all of it for its own columns of B.
 constexpr std::int64_t kPackedRows = 96, kPackedColumns = 256, kPackedElements = 1 << 15;
 constexpr std::int64_t kPackedBytes = 8 << 20;  // at once
+// A slice of a deep product costs a sum of its own, in memory: it has so many multiplications for each element, and few elements.
+constexpr std::int64_t kFewestDepth = 1024, kMostSlices = 16, kMostSliceElements = 1 << 17, kMostSliceRows = 2 * kGemmRows;
+
 // Columns of the operand that is packed beside rows that are read where they lie.
 constexpr std::int64_t kFewestBeside = 32, kMostBeside = 1024;
 constexpr std::int64_t kBandRows = 24;  // whole tiles of any instruction set
@@ -67,7 +70,8 @@ class BuiltinMatmul final : public LibraryCall {
     // Rows of A that lie in the order of k are read where they are, beside a smaller B.
     packs_b_ = matrices_ == 1 && a_.column == 1 && m_ >= kPackedRows && n_ >= kFewestBeside && n_ <= std::min(m_, kMostBeside) &&
                n_ * k_ >= kPackedElements && gemm_packed_b_bytes(n_, k_, element_) <= kPackedBytes;
-    packs_ = !packs_b_ && matrices_ == 1 && m_ >= kPackedRows && n_ >= kPackedColumns && m_ * k_ >= kPackedElements;
+    divide_depth();
+    packs_ = !packs_b_ && slices_ == 1 && matrices_ == 1 && m_ >= kPackedRows && n_ >= kPackedColumns && m_ * k_ >= kPackedElements;
     // A band of columns reads all of A, a band of rows packs all of B.
     by_columns_ = packs_ || (!packs_b_ && n_ >= 64 && (n_ >= m_ || a_.column == 1));
     unit_ = by_columns_ ? 16 : packs_b_ ? kBandRows : 8;
@@ -83,11 +87,12 @@ class BuiltinMatmul final : public LibraryCall {
     const std::int64_t packed = packs_     ? gemm_packed_bytes(rows_packed(), k_, element_)
                                 : packs_b_ ? gemm_packed_b_bytes(n_, k_, element_)
                                            : 0;
-    return {aligned_size(packed), gemm_scratch_bytes()};
+    return {aligned_size(slices_ > 1 ? slices_ * m_ * n_ * element_ : packed), gemm_scratch_bytes()};
   }
   void bind(const Workspace& workspace, int) override { workspace_ = workspace; }
 
   void run(ThreadPool& pool) override {
+    if (slices_ > 1) return run_slices(pool);
     if (packs_) return run_packed(pool);
     if (packs_b_) return run_packed_b(pool);
     const std::int64_t tasks = parts_ > 1 ? matrices_ * parts_ : (matrices_ + together_ - 1) / together_;
@@ -100,6 +105,13 @@ class BuiltinMatmul final : public LibraryCall {
   }
 
  private:
+  /// A deep product of few elements, as a weight gradient over many positions, is a sum of such: this decides its bits.
+  void divide_depth() {
+    if (matrices_ != 1 || packs_b_ || m_ > kMostSliceRows || m_ * n_ > kMostSliceElements || k_ < 2 * kFewestDepth) return;
+    if (c_.column != 1) return;
+    slices_ = std::min(k_ / kFewestDepth, kMostSlices);
+  }
+
   void transpose() {
     std::swap(m_, n_);
     std::swap(a_, b_);
@@ -125,6 +137,38 @@ class BuiltinMatmul final : public LibraryCall {
       rows.a.data = moved(rows.a.data, rows.m * a_.row);
       rows.c.data = moved(rows.c.data, rows.m * c_.row);
     }
+  }
+
+  /// Each slice of k has a sum of its own; they are added in order.
+  void run_slices(ThreadPool& pool) const {
+    std::byte* sums = workspace_.shared;
+    const std::int64_t bytes = m_ * n_ * element_, blocks = (k_ + kGemmDepth - 1) / kGemmDepth;
+    pool.run(slices_, [&](std::int64_t first, std::int64_t last, int thread) {
+      for (; first < last; ++first) {
+        const std::int64_t begin = blocks * first / slices_ * kGemmDepth;
+        const std::int64_t end = std::min(k_, blocks * (first + 1) / slices_ * kGemmDepth);
+        GemmBlock block{m_, n_, end - begin, a_.at(0), b_.at(0), {sums + first * bytes, n_, 1}, workspace_.of_thread(thread)};
+        block.a.data = moved(block.a.data, begin * a_.column);
+        block.b.data = moved(block.b.data, begin * b_.row);
+        gemm_.multiply(block);
+      }
+    });
+    pool.run(m_, [&](std::int64_t first, std::int64_t last, int) {
+      for (; first < last; ++first) {
+        if (element_ == 8) add_slices<double>(sums, first);
+        else add_slices<float>(sums, first);
+      }
+    });
+  }
+
+  /// A row of C.
+  template <class T>
+  void add_slices(const std::byte* sums, std::int64_t row) const {
+    T* to = static_cast<T*>(moved(c_.at(0).data, row * c_.row));
+    const T* from = reinterpret_cast<const T*>(sums) + row * n_;
+    for (std::int64_t j = 0; j < n_; ++j) to[j] = from[j] + from[m_ * n_ + j];
+    for (std::int64_t slice = 2; slice < slices_; ++slice)
+      for (std::int64_t j = 0; j < n_; ++j) to[j] += from[slice * m_ * n_ + j];
   }
 
   /// Threads pack B together, then each multiplies rows of A.
@@ -169,7 +213,7 @@ class BuiltinMatmul final : public LibraryCall {
   std::int64_t matrices_, m_, n_, k_, element_;
   Stack a_, b_, c_;
   bool packs_ = false, packs_b_ = false, by_columns_ = false;
-  std::int64_t unit_ = 1, parts_ = 1, together_ = 1;
+  std::int64_t unit_ = 1, parts_ = 1, together_ = 1, slices_ = 1;
   Workspace workspace_;
 };
 

@@ -163,6 +163,20 @@ TEST(Matmul, ThreadsPackOneOperandTogether) {
 }
 
 /// More rows than are packed at once, against the kernel that packs for itself.
+/// As weight gradients over many positions: slices of the depth have sums of their own.
+TEST(Matmul, DeepProductsOfFewElements) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{40, 50, 5000}, {300, 33, 2100}, {7, 5, 20000}})
+      check(make_problem(dtype, {}, m, n, k, {true, 3}, {false, 1}, {false, 2}), make_builtin_matmul);
+}
+
+/// Rows of A that are read where they lie, beside a B that the threads pack together.
+TEST(Matmul, RowsThatAreReadWhereTheyLie) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const bool transposed : {false, true})
+      check(make_problem(dtype, {}, 301, 270, 530, {false, 3}, {transposed, 1}, {false, 2}), make_builtin_matmul);
+}
+
 TEST(Matmul, PackedRowsAreThoseOfTheKernel) {
   const std::int64_t m = 600, n = 256, k = 8200;
   const Problem problem = make_problem(DType::f32, {}, m, n, k, kRows, kRows, kRows);
