@@ -73,21 +73,20 @@ void walk_positions(const ConvolutionShape::Triple& extent, std::int64_t first, 
   }
 }
 
-/// Calls read(i, offset) for the i-th of the run where the tap reads `source`, padding(i) where it reads beside it.
-template <class Read, class Padding>
-void walk_tap(const TapGrid& grid, const Tap& tap, const PositionedChannels& source, const PositionRun& run, Read read,
-              Padding padding) {
+/// Of a run, those for which a tap reads within the source: neighbours, the first of which reads `position` of all images.
+struct TapReads {
+  std::int64_t first = 0, count = 0, position = 0;
+};
+
+inline TapReads reads_of(const TapGrid& grid, const Tap& tap, const PositionedChannels& source, const PositionRun& run) {
   const std::int64_t d = run.depth * grid.scale[0] + tap.offset[0], h = run.height * grid.scale[1] + tap.offset[1];
-  if (d < 0 || d >= source.extent[0] || h < 0 || h >= source.extent[1]) {
-    for (std::int64_t i = 0; i < run.count; ++i) padding(i);
-    return;
-  }
-  const std::int64_t line = source.offset(run.image, d, h, 0);
-  std::int64_t w = run.width * grid.scale[2] + tap.offset[2];
-  for (std::int64_t i = 0; i < run.count; ++i, w += grid.scale[2]) {
-    if (w >= 0 && w < source.extent[2]) read(i, line + w * source.channels);
-    else padding(i);
-  }
+  if (d < 0 || d >= source.extent[0] || h < 0 || h >= source.extent[1]) return {};
+  const std::int64_t scale = grid.scale[2], start = run.width * scale + tap.offset[2];
+  const std::int64_t first = start < 0 ? (scale - 1 - start) / scale : 0;
+  const std::int64_t end = start < source.extent[2] ? std::min(run.count, (source.extent[2] - start + scale - 1) / scale) : 0;
+  if (first >= end) return {};
+  const std::int64_t line = (run.image * source.extent[0] + d) * source.extent[1] + h;
+  return {first, end - first, line * source.extent[2] + start + first * scale};
 }
 
 }  // namespace gcomp::runtime::cpu

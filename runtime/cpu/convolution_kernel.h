@@ -93,7 +93,7 @@ struct Convolution {
   }
 
   /// A tile of input channels by one of outputs.
-  static void gradient_tile(const TapRun* runs, int64_t count, const T* input, const T* gradient, T* sums, bool add) {
+  static void gradient_tile(const TapRun* runs, int64_t count, const T* input, int64_t step, const T* gradient, T* sums, bool add) {
     Vector sum[Rows][Vectors];
     clear<Rows, Vectors>(sum);
     if (add)
@@ -103,7 +103,7 @@ struct Convolution {
       const T* from = input + run->input;
       const T* weight = gradient + run->gradient;
 #pragma GCC unroll 2
-      for (int32_t q = 0; q < run->count; ++q, from += Rows, weight += kWidth) {
+      for (int32_t q = 0; q < run->count; ++q, from += step, weight += kWidth) {
         Vector row[Vectors];
 #pragma GCC unroll 8
         for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
@@ -209,7 +209,7 @@ struct Convolution {
       for (int64_t o = 0; o < block.outputs; o += kWidth)
         for (int64_t t = 0; t < block.taps; ++t, sums += Rows * kWidth)
           gradient_tile(block.runs + t * block.positions, block.run_counts[t], static_cast<const T*>(block.packed_input),
-                        gradient + o / kWidth * panel, sums, block.add);
+                        block.input_step, gradient + o / kWidth * panel, sums, block.add);
     }
   }
 

@@ -28,7 +28,7 @@ struct ConvolutionBlock {
   bool add = false;
 };
 
-/// Positions that a tap reads, rows one after the other: where the first begins in the packed input, and in a panel of the packed
+/// Positions one after the other that a tap reads: where the first begins in the packed input, and in a panel of the packed
 /// gradient.
 struct TapRun {
   int32_t input = 0, gradient = 0, count = 0;
@@ -41,6 +41,7 @@ struct WeightGradientBlock {
   const int64_t* row_offsets = nullptr;  ///< [rows_read]: from `input` to the first channel
   const TapRun* runs = nullptr;          ///< [tap][positions], of which the first run_counts[tap] count
   const int64_t* run_counts = nullptr;
+  int64_t input_step = 0;  ///< from a packed row of a run to the next
   const void* input = nullptr;
   const void* gradient = nullptr;   ///< [position, output]
   int64_t gradient_stride = 0;      ///< from a position to the next

@@ -15,7 +15,6 @@ namespace {
 // Of a block, about: what a tap reads of them stays in the first cache.
 constexpr std::int64_t kBlockPositions = 256;
 constexpr std::int64_t kMostBlockPositions = kBlockPositions + 16;
-constexpr std::int32_t kNoRow = -1;
 constexpr std::int64_t kMostParts = 16;
 // The sum of a part costs, for each weight, as much time as this many multiplications.
 constexpr std::int64_t kPartCost = 50;
@@ -48,8 +47,8 @@ class BlockedWeightGradient final : public LibraryCall {
   }
 
   WorkspaceSize workspace() const override {
-    return {parts_ * part_bytes(), runs_bytes() + counts_bytes() + offsets_bytes() + row_numbers_bytes() + packed_gradient_bytes() +
-                                       packed_input_bytes() + rows_bytes()};
+    return {parts_ * part_bytes(),
+            runs_bytes() + counts_bytes() + offsets_bytes() + packed_gradient_bytes() + packed_input_bytes() + rows_bytes()};
   }
 
   void bind(const Workspace& workspace, int threads) override {
@@ -82,7 +81,7 @@ class BlockedWeightGradient final : public LibraryCall {
 
   /// Part `index` of `count` of `all`, as evenly as may be.
   struct Interval {
-    std::int64_t begin, end;
+    std::int64_t begin = 0, end = 0;
   };
   static Interval part_of(std::int64_t all, std::int64_t index, std::int64_t count) {
     return {all * index / count, all * (index + 1) / count};
@@ -120,37 +119,30 @@ class BlockedWeightGradient final : public LibraryCall {
     if (gathers_) return;
     for (std::int64_t i = 0; i < blocks_; ++i) {
       const Interval block = positions_of_block(i);
-      const Span span = span_of(block.begin, block.end - block.begin);
+      const Interval span = span_of(block.begin, block.end - block.begin);
       most_span_ = std::max(most_span_, span.end - span.begin);
     }
   }
 
   /// Positions of the input from the first to behind the last that a block reads.
-  struct Span {
-    std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = 0;
-  };
-  Span span_of(std::int64_t first, std::int64_t positions) const {
-    Span span;
+  Interval span_of(std::int64_t first, std::int64_t positions) const {
+    Interval span{std::numeric_limits<std::int64_t>::max(), 0};
     walk_positions(grid_.count, first, positions, [&](const PositionRun& run) {
-      for (const Tap& tap : grid_.taps)
-        walk_tap(
-            grid_, tap, source_, run,
-            [&](std::int64_t, std::int64_t offset) {
-              span.begin = std::min(span.begin, offset / source_.channels);
-              span.end = std::max(span.end, offset / source_.channels + 1);
-            },
-            [](std::int64_t) {});
+      for (const Tap& tap : grid_.taps) {
+        const TapReads reads = reads_of(grid_, tap, source_, run);
+        if (reads.count == 0) continue;
+        span.begin = std::min(span.begin, reads.position);
+        span.end = std::max(span.end, reads.position + (reads.count - 1) * grid_.scale[2] + 1);
+      }
     });
-    if (span.end == 0) span.begin = 0;
-    return span;
+    return span.end == 0 ? Interval{} : span;
   }
 
   std::int64_t part_bytes() const { return aligned_size(channel_tiles_ * tile_stride_ * kElement); }
-  std::int64_t most_rows() const { return gathers_ ? kMostBlockPositions : std::min(most_span_, kMostBlockPositions * taps_); }
+  std::int64_t most_rows() const { return taps_ == 1 ? kMostBlockPositions : most_span_; }
   std::int64_t runs_bytes() const { return aligned_size(taps_ * kMostBlockPositions * static_cast<std::int64_t>(sizeof(TapRun))); }
   std::int64_t counts_bytes() const { return aligned_size(taps_ * 8); }
   std::int64_t offsets_bytes() const { return aligned_size(most_rows() * 8); }
-  std::int64_t row_numbers_bytes() const { return aligned_size(most_span_ * 4); }
   std::int64_t packed_gradient_bytes() const { return aligned_size(panels_ * kMostBlockPositions * functions_.width * kElement); }
   std::int64_t packed_input_bytes() const { return aligned_size(most_rows() * functions_.rows * kElement); }
   std::int64_t rows_bytes() const { return gathers_ ? aligned_size(kMostBlockPositions * channels_ * kElement) : 0; }
@@ -160,7 +152,6 @@ class BlockedWeightGradient final : public LibraryCall {
   struct Scratch {
     TapRun* runs;
     std::int64_t *counts, *offsets;
-    std::int32_t* row_numbers;
     float *packed_gradient, *packed_input, *rows;
   };
   Scratch scratch_of(int thread) const {
@@ -170,7 +161,6 @@ class BlockedWeightGradient final : public LibraryCall {
     scratch.runs = reinterpret_cast<TapRun*>(take(runs_bytes()));
     scratch.counts = reinterpret_cast<std::int64_t*>(take(counts_bytes()));
     scratch.offsets = reinterpret_cast<std::int64_t*>(take(offsets_bytes()));
-    scratch.row_numbers = reinterpret_cast<std::int32_t*>(take(row_numbers_bytes()));
     scratch.packed_gradient = reinterpret_cast<float*>(take(packed_gradient_bytes()));
     scratch.packed_input = reinterpret_cast<float*>(take(packed_input_bytes()));
     scratch.rows = reinterpret_cast<float*>(at);
@@ -187,6 +177,7 @@ class BlockedWeightGradient final : public LibraryCall {
                               .row_offsets = scratch.offsets,
                               .runs = scratch.runs,
                               .run_counts = scratch.counts,
+                              .input_step = input_step(),
                               .input = (gathers_ ? scratch.rows : input_) + channel,
                               .gradient_stride = outputs_,
                               .sums = sums_of(part) + tiles.begin * tile_stride_,
@@ -211,42 +202,46 @@ class BlockedWeightGradient final : public LibraryCall {
     return positions;
   }
 
-  /// A position more that a tap reads.
-  void add_to_runs(std::int32_t input, std::int32_t gradient, TapRun* runs, std::int64_t& count) const {
-    if (count > 0) {
-      TapRun& last = runs[count - 1];
-      if (input == last.input + last.count * functions_.rows && gradient == last.gradient + last.count * functions_.width) {
-        ++last.count;
+  /// Positions more that a tap reads: rows of the packed input from `row` on, for those of the gradient from `position` on.
+  void add_to_runs(std::int64_t row, std::int64_t position, std::int64_t count, TapRun* runs, std::int64_t& runs_so_far) const {
+    const auto input = static_cast<std::int32_t>(row * functions_.rows),
+               gradient = static_cast<std::int32_t>(position * functions_.width);
+    if (runs_so_far > 0) {
+      TapRun& last = runs[runs_so_far - 1];
+      if (input == last.input + last.count * input_step() && gradient == last.gradient + last.count * functions_.width) {
+        last.count += static_cast<std::int32_t>(count);
         return;
       }
     }
-    runs[count++] = {input, gradient, 1};
+    runs[runs_so_far++] = {input, gradient, static_cast<std::int32_t>(count)};
   }
 
-  /// Numbers the rows of the input that a block reads; the result is how many.
+  /// Numbers the rows of the input that a block packs, and says which of them each tap reads; the result is how many. Several taps
+  /// read nearly all that lies between the first and the last.
   std::int64_t find_read(std::int64_t first, std::int64_t positions, const Scratch& scratch) const {
-    const Span span = span_of(first, positions);
-    std::fill_n(scratch.row_numbers, span.end - span.begin, kNoRow);
     std::fill_n(scratch.counts, taps_, 0);
-    std::int32_t rows = 0;
+    Interval span;
+    if (taps_ > 1) {
+      span = span_of(first, positions);
+      for (std::int64_t row = span.begin; row < span.end; ++row) scratch.offsets[row - span.begin] = row * source_.channels;
+    }
+    std::int64_t rows = span.end - span.begin;
     walk_positions(grid_.count, first, positions, [&](const PositionRun& run) {
-      for (std::int64_t t = 0; t < taps_; ++t)
-        walk_tap(
-            grid_, grid_.taps[static_cast<std::size_t>(t)], source_, run,
-            [&](std::int64_t i, std::int64_t offset) {
-              std::int32_t& row = scratch.row_numbers[offset / source_.channels - span.begin];
-              if (row == kNoRow) {
-                row = rows++;
-                scratch.offsets[row] = offset;
-              }
-              add_to_runs(static_cast<std::int32_t>(row * functions_.rows),
-                          static_cast<std::int32_t>((run.index + i) * functions_.width), scratch.runs + t * positions,
-                          scratch.counts[t]);
-            },
-            [](std::int64_t) {});
+      for (std::int64_t t = 0; t < taps_; ++t) {
+        const TapReads reads = reads_of(grid_, grid_.taps[static_cast<std::size_t>(t)], source_, run);
+        if (reads.count == 0) continue;
+        const std::int64_t row = taps_ > 1 ? reads.position - span.begin : rows;
+        add_to_runs(row, run.index + reads.first, reads.count, scratch.runs + t * positions, scratch.counts[t]);
+        if (taps_ > 1) continue;
+        for (std::int64_t i = 0; i < reads.count; ++i)
+          scratch.offsets[rows++] = (reads.position + i * grid_.scale[2]) * source_.channels;
+      }
     });
     return rows;
   }
+
+  /// From a packed row that a tap reads to the next one.
+  std::int64_t input_step() const { return functions_.rows * (taps_ > 1 ? grid_.scale[2] : 1); }
 
   /// The weights of input channels [first, last). Of each output they lie together: a panel's are brought there in a buffer.
   void write_weights(std::int64_t first, std::int64_t last) const {
