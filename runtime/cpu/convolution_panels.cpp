@@ -7,6 +7,7 @@ namespace gcomp::runtime::cpu {
 namespace {
 
 constexpr std::int64_t kSquare = 4;
+static_assert(kSquare == kRowsTogether);
 
 /// Columns [0, 4) of four lines become four rows.
 void transpose_square(const float* from, std::int64_t line, float* const (&rows)[kSquare], std::int64_t column) {
@@ -78,6 +79,16 @@ void pack_gathered_panel(const PanelPart& part, const WeightOrder& order, std::i
     for (std::int64_t j = 0; j < part.columns; ++j)
       to[r * part.width + j] = part.from[j * order.result_step + channel * order.channel_step + place];
   }
+}
+
+void transpose_rows(const float* rows, std::int64_t row, std::int64_t count, std::int64_t columns, float* to, std::int64_t line) {
+  std::int64_t j = 0;
+  for (; count == kSquare && j + kSquare <= columns; j += kSquare) {
+    float* const lines[kSquare] = {to + j * line, to + (j + 1) * line, to + (j + 2) * line, to + (j + 3) * line};
+    transpose_square(rows + j, row, lines, 0);
+  }
+  for (; j < columns; ++j)
+    for (std::int64_t k = 0; k < count; ++k) to[j * line + k] = rows[k * row + j];
 }
 
 }  // namespace gcomp::runtime::cpu

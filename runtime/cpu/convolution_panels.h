@@ -30,4 +30,9 @@ void pack_panel(const PanelPart& part, const WeightOrder& order, const std::vect
 void pack_gathered_panel(const PanelPart& part, const WeightOrder& order, std::int64_t source_channels,
                          const std::vector<Tap>& taps, float* to);
 
+/// Rows of a panel at once, for transpose_rows.
+inline constexpr std::int64_t kRowsTogether = 4;
+/// Element [k][j] of `count` rows, at most kRowsTogether and `row` apart, goes to to[j * line + k].
+void transpose_rows(const float* rows, std::int64_t row, std::int64_t count, std::int64_t columns, float* to, std::int64_t line);
+
 }  // namespace gcomp::runtime::cpu

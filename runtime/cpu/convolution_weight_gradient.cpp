@@ -6,6 +6,7 @@
 
 #include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_grid.h"
+#include "runtime/cpu/convolution_panels.h"
 #include "runtime/cpu/convolution_rows.h"
 #include "runtime/cpu/convolution_tiles.h"
 
@@ -15,11 +16,10 @@ namespace {
 // Of a block, about: what a tap reads of them stays in the first cache.
 constexpr std::int64_t kBlockPositions = 256;
 constexpr std::int64_t kMostBlockPositions = kBlockPositions + 16;
-constexpr std::int64_t kMostParts = 16;
+constexpr std::int64_t kMostParts = 8;
 // The sum of a part costs, for each weight, as much time as this many multiplications.
 constexpr std::int64_t kPartCost = 50;
 constexpr std::int64_t kMostPartBytes = std::int64_t{16} << 20;  // of all parts' sums
-constexpr std::int64_t kPackedRun = 144;                         // weights of an output that are written at once, at most
 constexpr std::int64_t kBlockCost = 6;
 // Ranges of channels, for each thread, among which the best split is sought.
 constexpr std::int64_t kMostRangesOfThread = 4;
@@ -243,20 +243,19 @@ class BlockedWeightGradient final : public LibraryCall {
   /// From a packed row that a tap reads to the next one.
   std::int64_t input_step() const { return functions_.rows * (taps_ > 1 ? grid_.scale[2] : 1); }
 
-  /// The weights of input channels [first, last). Of each output they lie together: a panel's are brought there in a buffer.
+  /// The weights of input channels [first, last). Of each output they lie together.
   void write_weights(std::int64_t first, std::int64_t last) const {
     const std::int64_t all = shape_.taps(), width = functions_.width;
     for (std::int64_t o = 0; o < outputs_; o += width)
-      for (std::int64_t at = first * all; at < last * all; at += kPackedRun) {
-        const std::int64_t count = std::min(kPackedRun, last * all - at), columns = std::min(width, outputs_ - o);
-        float rows[kMostTileWidth * kPackedRun];
-        std::int64_t c = at / all, t = at % all;
+      for (std::int64_t at = first * all; at < last * all; at += kRowsTogether) {
+        const std::int64_t count = std::min(kRowsTogether, last * all - at), columns = std::min(width, outputs_ - o);
+        float rows[kRowsTogether * kMostTileWidth];
         for (std::int64_t i = 0; i < count; ++i) {
-          add_parts(gathers_ ? sums_of_panel(t * source_.channels + c, 0, o / width) : sums_of_panel(c, t, o / width), rows + i);
-          if (++t == all) t = 0, ++c;
+          const std::int64_t c = (at + i) / all, t = (at + i) % all;
+          add_parts(gathers_ ? sums_of_panel(t * source_.channels + c, 0, o / width) : sums_of_panel(c, t, o / width),
+                    rows + i * width);
         }
-        for (std::int64_t j = 0; j < columns; ++j)
-          std::copy_n(rows + j * kPackedRun, count, weight_ + (o + j) * source_.channels * all + at);
+        transpose_rows(rows, width, count, columns, weight_ + o * source_.channels * all + at, source_.channels * all);
       }
   }
 
@@ -266,17 +265,14 @@ class BlockedWeightGradient final : public LibraryCall {
     return sums_of(0) + channel / rows * tile_stride_ + ((panel * taps_ + tap) * rows + channel % rows) * width;
   }
 
-  /// Of all parts, rounded once, at the end; to every kPackedRun-th element.
+  /// Of all parts, in their order.
   void add_parts(const float* from, float* to) const {
     const std::int64_t width = functions_.width;
-    if (parts_ == 1) {
-      for (std::int64_t j = 0; j < width; ++j) to[j * kPackedRun] = from[j];
-      return;
+    std::copy_n(from, width, to);
+    for (std::int64_t part = 1; part < parts_; ++part) {
+      from += part_bytes() / kElement;
+      for (std::int64_t j = 0; j < width; ++j) to[j] += from[j];
     }
-    double sum[kMostTileWidth] = {};
-    for (std::int64_t part = 0; part < parts_; ++part, from += part_bytes() / kElement)
-      for (std::int64_t j = 0; j < width; ++j) sum[j] += static_cast<double>(from[j]);
-    for (std::int64_t j = 0; j < width; ++j) to[j * kPackedRun] = static_cast<float>(sum[j]);
   }
 
   const ConvolutionFunctions& functions_;
