@@ -41,21 +41,35 @@ struct Gemm {
     bool add;
   };
 
+  /// Sums of nothing; the result's lines come while the sums are made.
+  template <int M, int N>
+  static inline __attribute__((always_inline)) void begin(Vector (&sum)[M][N], const T* c, int64_t c_row) {
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 8
+      for (int j = 0; j < N; ++j) sum[i][j] = Vector{};
+      for (int j = 0; j < N * VectorBytes; j += 64) __builtin_prefetch(reinterpret_cast<const char*>(c + i * c_row) + j, 1);
+    }
+  }
+
+  template <int M, int N>
+  static inline __attribute__((always_inline)) void store(const Vector (&sum)[M][N], T* c, int64_t c_row, bool add) {
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 8
+      for (int j = 0; j < N; ++j) {
+        auto* target = reinterpret_cast<Unaligned*>(c + i * c_row + j * kLanes);
+        *target = add ? Vector(*target + sum[i][j]) : sum[i][j];
+      }
+    }
+  }
+
   /// M rows by N vectors of C, inlined where what is constant of it is known.
   template <int M, int N>
   static inline __attribute__((always_inline)) void multiply_sums(int64_t k, const T* a, int64_t a_row, int64_t a_column,
                                                                   const T* b, int64_t b_row, T* c, int64_t c_row, bool add) {
     Vector sum[M][N];
-#pragma GCC unroll 16
-    for (int i = 0; i < M; ++i) {
-#pragma GCC unroll 8
-      for (int j = 0; j < N; ++j) sum[i][j] = Vector{};
-    }
-    // The result's lines come while the sums are made.
-#pragma GCC unroll 16
-    for (int i = 0; i < M; ++i) {
-      for (int j = 0; j < N * VectorBytes; j += 64) __builtin_prefetch(reinterpret_cast<const char*>(c + i * c_row) + j, 1);
-    }
+    begin<M, N>(sum, c, c_row);
     // Four at a time: where another process has the core's second thread, what a loop counts is taken from what it computes.
 #pragma GCC unroll 4
     for (int64_t p = 0; p < k; ++p) {
@@ -71,14 +85,7 @@ struct Gemm {
       a += a_column;
       b += b_row;
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < M; ++i) {
-#pragma GCC unroll 8
-      for (int j = 0; j < N; ++j) {
-        auto* target = reinterpret_cast<Unaligned*>(c + i * c_row + j * kLanes);
-        *target = add ? Vector(*target + sum[i][j]) : sum[i][j];
-      }
-    }
+    store<M, N>(sum, c, c_row, add);
   }
 
   /// With UnitRows, a_row is known to be 1.
@@ -324,22 +331,17 @@ struct Gemm {
              packed_lot(block, n0, k0, k));
   }
 
-  /// M rows of A where they lie by a panel of B.
-  template <int M>
+  /// A tile of A where its rows lie by a panel of B.
   static void multiply_lying(const Tile& tile) {
-    Vector sum[M][Vectors];
-    const T* rows[M];
+    Vector sum[Rows][Vectors];
+    begin<Rows, Vectors>(sum, tile.c, tile.c_row);
+    const T* rows[Rows];
 #pragma GCC unroll 16
-    for (int i = 0; i < M; ++i) {
-#pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j) sum[i][j] = Vector{};
+    for (int i = 0; i < Rows; ++i) {
       rows[i] = tile.a + i * tile.a_row;
       // Otherwise GCC computes them from each other in every iteration.
       asm("" : "+r"(rows[i]));
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < M; ++i)
-      for (int j = 0; j < kWidth; j += kLine) __builtin_prefetch(tile.c + i * tile.c_row + j, 1);
     const T* b = tile.b;
 #pragma GCC unroll 4
     for (int64_t p = 0; p < tile.k; ++p, b += kWidth) {
@@ -347,19 +349,13 @@ struct Gemm {
 #pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + j * kLanes);
 #pragma GCC unroll 16
-      for (int i = 0; i < M; ++i) {
+      for (int i = 0; i < Rows; ++i) {
         const T element = rows[i][p];
 #pragma GCC unroll 8
         for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
       }
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < M; ++i)
-#pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j) {
-        auto* target = reinterpret_cast<Unaligned*>(tile.c + i * tile.c_row + j * kLanes);
-        *target = tile.add ? Vector(*target + sum[i][j]) : sum[i][j];
-      }
+    store<Rows, Vectors>(sum, tile.c, tile.c_row, tile.add);
   }
 
   /// B is packed, and rows of A are read where they lie: a tile's stay in the first cache for all panels of a lot.
@@ -388,7 +384,7 @@ struct Gemm {
                             block.c.row,
                             k0 > 0};
             ahead.fetch();
-            if (rows == Rows && n == kWidth && block.c.column == 1) multiply_lying<Rows>(tile);
+            if (rows == Rows && n == kWidth && block.c.column == 1) multiply_lying(tile);
             else if (n == vectors * kLanes && block.c.column == 1) multiply_tile(rows, vectors, tile);
             else multiply_edge(rows, vectors, n, tile, block.c.column);
           }
@@ -417,20 +413,25 @@ struct Gemm {
 
   /// What is packed after the lot of columns from n0 and rows from k0: the lot under it, else the first of the next columns.
   static Ahead after(const GemmBlock& block, int64_t n0, int64_t k0, int64_t m) {
-    if (k0 + kBlockK < block.k) return lines_of(block, n0, k0 + kBlockK, m);
-    if (n0 + kLot < block.n) return lines_of(block, n0 + kLot, 0, m);
+    const int64_t tiles = tiles_of(block, n0, m);
+    if (k0 + kBlockK < block.k) return lines_of(block, n0, k0 + kBlockK, tiles);
+    if (n0 + kLot < block.n) return lines_of(block, n0 + kLot, 0, tiles);
     return {};
   }
 
   /// The same where the next columns of the same rows come first.
   static Ahead after_rows(const GemmBlock& block, int64_t n0, const Range& range) {
-    if (n0 + kLot < block.n) return lines_of(block, n0 + kLot, range.k0, range.m);
-    if (range.k0 + kBlockK < block.k) return lines_of(block, 0, range.k0 + kBlockK, range.m);
+    const int64_t tiles = tiles_of(block, n0, range.m);
+    if (n0 + kLot < block.n) return lines_of(block, n0 + kLot, range.k0, tiles);
+    if (range.k0 + kBlockK < block.k) return lines_of(block, 0, range.k0 + kBlockK, tiles);
     return {};
   }
 
-  /// A lot as it lies in B, which comes while a lot is multiplied by m rows.
-  static Ahead lines_of(const GemmBlock& block, int64_t n0, int64_t k0, int64_t m) {
+  /// Whole ones of m rows by the lot from column n0.
+  static int64_t tiles_of(const GemmBlock& block, int64_t n0, int64_t m) { return m / Rows * (least(block.n - n0, kLot) / kWidth); }
+
+  /// A lot as it lies in B, which comes with so many tiles.
+  static Ahead lines_of(const GemmBlock& block, int64_t n0, int64_t k0, int64_t tiles) {
     const int64_t columns = least(block.n - n0, kLot), k = least(block.k - k0, kBlockK);
     const bool rows = block.b.column == 1;
     if (!rows && block.b.row != 1) return {};
@@ -438,7 +439,7 @@ struct Gemm {
     ahead.step = rows ? block.b.row : block.b.column;
     ahead.length = rows ? columns : k;
     ahead.left = rows ? k : columns;
-    const int64_t tiles = m / Rows * (kLot / kWidth), lines = ahead.left * ((ahead.length + kLine - 1) / kLine);
+    const int64_t lines = ahead.left * ((ahead.length + kLine - 1) / kLine);
     ahead.lines_a_tile = tiles > 0 ? (lines + tiles - 1) / tiles : 0;
     return ahead;
   }

@@ -107,8 +107,9 @@ class BuiltinMatmul final : public LibraryCall {
  private:
   /// A deep product of few elements, as a weight gradient over many positions, is a sum of such: this decides its bits.
   void divide_depth() {
-    if (matrices_ != 1 || packs_b_ || m_ > kMostSliceRows || m_ * n_ > kMostSliceElements || k_ < 2 * kFewestDepth) return;
-    if (c_.column != 1) return;
+    if (matrices_ != 1 || packs_b_ || c_.column != 1 || m_ > kMostSliceRows || m_ * n_ > kMostSliceElements ||
+        k_ < 2 * kFewestDepth)
+      return;
     slices_ = std::min(k_ / kFewestDepth, kMostSlices);
   }
 
