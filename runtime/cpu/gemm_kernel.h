@@ -9,26 +9,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "runtime/cpu/gemm.h"
+#include "runtime/cpu/gemm_packing.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
 
-/// What a block of A and a lot of panels of B hold: together they stay in the second cache.
-constexpr int64_t kBlockK = kGemmDepth, kLotColumns = 512;
-constexpr int64_t kRowsAhead = 12;
-/// Panels of A that are packed at once where its columns are contiguous.
-constexpr int64_t kGroup = 8;
-
 /// VectorBytes is the register width; a tile holds Rows x Vectors registers of C.
 template <class T, int VectorBytes, int Rows, int Vectors>
-struct Gemm {
-  typedef T Vector __attribute__((vector_size(VectorBytes)));
-  typedef T Unaligned __attribute__((vector_size(VectorBytes), aligned(sizeof(T)), may_alias));
-  static constexpr int64_t kLanes = VectorBytes / static_cast<int64_t>(sizeof(T));
-  static constexpr int64_t kWidth = Vectors * kLanes;
-  static constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-  static constexpr int64_t kLot = (kLotColumns + kWidth - 1) / kWidth * kWidth;
+struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
+  using Packing = GemmPacking<T, VectorBytes, Rows, Vectors>;
+  using Packing::kLanes, Packing::kLine, Packing::kLot, Packing::kWidth;
+  using Packing::least, Packing::pack_a, Packing::pack_b, Packing::pack_lot;
+  using typename Packing::Unaligned;
+  using typename Packing::Vector;
 
   struct Tile {
     int64_t k;
@@ -152,113 +145,6 @@ struct Gemm {
     return unit ? multiply_rows<1, true>(rows, tile) : multiply_rows<1, false>(rows, tile);
   }
 
-  /// Copies k x n of B into rows of kWidth elements, zeros behind column n.
-  static void pack_b(const T* b, int64_t b_row, int64_t b_column, int64_t k, int64_t n, T* packed) {
-    if (b_column == 1 && n == kWidth) {
-      for (int64_t p = 0; p < k; ++p)
-#pragma GCC unroll 8
-        for (int64_t j = 0; j < kWidth; j += kLanes)
-          *reinterpret_cast<Unaligned*>(packed + p * kWidth + j) = *reinterpret_cast<const Unaligned*>(b + p * b_row + j);
-      return;
-    }
-    if (b_column == 1) {
-      for (int64_t p = 0; p < k; ++p)
-        for (int64_t j = 0; j < kWidth; ++j) packed[p * kWidth + j] = j < n ? b[p * b_row + j] : T(0);
-      return;
-    }
-    int64_t j = 0;
-    if (b_row == 1)
-      for (; j + 4 <= n; j += 4) transpose<4>(b + j * b_column, b_column, k, packed + j, kWidth);
-    for (; j < kWidth; ++j)
-      for (int64_t p = 0; p < k; ++p) packed[p * kWidth + j] = j < n ? b[j * b_column + p * b_row] : T(0);
-  }
-
-  /// Panels of B, one behind the other. Rows are read to their ends: the next panel's columns are in the same lines.
-  static void pack_lot(const T* b, int64_t b_row, int64_t b_column, int64_t k, int64_t columns, T* packed) {
-    if (b_column != 1 || columns % kWidth != 0) {
-      for (int64_t j = 0; j < columns; j += kWidth)
-        pack_b(b + j * b_column, b_row, b_column, k, least(columns - j, kWidth), packed + j * k);
-      return;
-    }
-    for (int64_t p = 0; p < k; ++p) {
-      // Rows are often a page apart, where no prefetcher of the processor goes.
-      const T* ahead = b + (p + kRowsAhead < k ? p + kRowsAhead : p) * b_row;
-      for (int64_t j = 0; j < columns; j += kLine) __builtin_prefetch(ahead + j);
-      for (int64_t j = 0; j < columns; j += kWidth)
-#pragma GCC unroll 8
-        for (int64_t v = 0; v < kWidth; v += kLanes)
-          *reinterpret_cast<Unaligned*>(packed + j * k + p * kWidth + v) =
-              *reinterpret_cast<const Unaligned*>(b + p * b_row + j + v);
-    }
-  }
-
-  /// `Lines` lines of `length` adjacent elements become columns of `to`.
-  template <int Lines>
-  static void transpose(const T* from, int64_t stride, int64_t length, T* to, int64_t to_row) {
-    typedef T Four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
-    typedef T Two __attribute__((vector_size(2 * sizeof(T)), aligned(sizeof(T)), may_alias));
-    int64_t p = 0;
-    for (; p + 4 <= length; p += 4, to += 4 * to_row) {
-      const T* at = from + p;
-      if constexpr (Lines == 4) {
-        const Four a = *reinterpret_cast<const Four*>(at), b = *reinterpret_cast<const Four*>(at + stride),
-                   c = *reinterpret_cast<const Four*>(at + 2 * stride), d = *reinterpret_cast<const Four*>(at + 3 * stride);
-        const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-        const Four ba = __builtin_shufflevector(a, b, 2, 6, 3, 7), dc = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-        *reinterpret_cast<Four*>(to) = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-        *reinterpret_cast<Four*>(to + to_row) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-        *reinterpret_cast<Four*>(to + 2 * to_row) = __builtin_shufflevector(ba, dc, 0, 1, 4, 5);
-        *reinterpret_cast<Four*>(to + 3 * to_row) = __builtin_shufflevector(ba, dc, 2, 3, 6, 7);
-      } else {
-        const Four a = *reinterpret_cast<const Four*>(at), b = *reinterpret_cast<const Four*>(at + stride);
-        const Four low = __builtin_shufflevector(a, b, 0, 4, 1, 5), high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-        *reinterpret_cast<Two*>(to) = __builtin_shufflevector(low, low, 0, 1);
-        *reinterpret_cast<Two*>(to + to_row) = __builtin_shufflevector(low, low, 2, 3);
-        *reinterpret_cast<Two*>(to + 2 * to_row) = __builtin_shufflevector(high, high, 0, 1);
-        *reinterpret_cast<Two*>(to + 3 * to_row) = __builtin_shufflevector(high, high, 2, 3);
-      }
-    }
-    for (; p < length; ++p, to += to_row)
-      for (int i = 0; i < Lines; ++i) to[i] = from[i * stride + p];
-  }
-
-  /// Copies m x k of A into panels of Rows rows, each panel k by Rows with unit row stride.
-  static void pack_a(const T* a, int64_t a_row, int64_t a_column, int64_t m, int64_t k, T* packed) {
-    int64_t first = 0;
-    if (a_row == 1)
-      for (; first + kGroup * Rows <= m; first += kGroup * Rows) pack_columns(a + first, a_column, k, packed + first * k);
-    for (; first < m; first += Rows) {
-      const int64_t rows = least(m - first, Rows);
-      const T* source = a + first * a_row;
-      T* panel = packed + first * k;
-      if (rows == Rows && a_column == 1) {
-        if (m - first >= 2 * Rows) prefetch_rows(source + Rows * a_row, a_row, k);
-#pragma GCC unroll 2
-        for (int i = 0; i + 4 <= Rows; i += 4) transpose<4>(source + i * a_row, a_row, k, panel + i, Rows);
-        if constexpr (Rows % 4 == 2) transpose<2>(source + (Rows - 2) * a_row, a_row, k, panel + Rows - 2, Rows);
-      } else {
-        for (int64_t p = 0; p < k; ++p)
-          for (int64_t i = 0; i < rows; ++i) panel[p * Rows + i] = source[p * a_column + i * a_row];
-      }
-    }
-  }
-
-  /// kGroup panels side by side, of a matrix whose columns are contiguous: of each column whole lines are read.
-  static void pack_columns(const T* a, int64_t a_column, int64_t k, T* packed) {
-    for (int64_t p = 0; p < k; ++p) {
-      const T* column = a + p * a_column;
-      const T* ahead = p + kRowsAhead < k ? column + kRowsAhead * a_column : column;
-      for (int64_t i = 0; i < kGroup * Rows; i += kLine) __builtin_prefetch(ahead + i);
-      for (int64_t i = 0; i < kGroup; ++i) __builtin_memcpy(packed + i * Rows * k + p * Rows, column + i * Rows, Rows * sizeof(T));
-    }
-  }
-
-  /// Rows are often a page apart, where no prefetcher of the processor goes.
-  static void prefetch_rows(const T* rows, int64_t row, int64_t columns) {
-    for (int i = 0; i < Rows; ++i)
-      for (int64_t p = 0; p < columns; p += kLine) __builtin_prefetch(rows + i * row + p);
-  }
-
   /// Stores a tile whose columns of C end within a vector, or are not adjacent, by way of a buffer.
   static void multiply_edge(int64_t rows, int64_t vectors, int64_t columns, const Tile& tile, int64_t c_column) {
     alignas(64) T buffer[Rows * kWidth];
@@ -305,8 +191,6 @@ struct Gemm {
   struct Range {
     int64_t m0, m, k0, k;
   };
-
-  static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
   /// Blocks of about as many rows, whole tiles each.
   static int64_t rows_of_blocks(int64_t m) {
