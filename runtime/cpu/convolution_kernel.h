@@ -92,13 +92,14 @@ struct Convolution {
     store<M, N>(sum, target, columns, block.add);
   }
 
-  /// A tile of input channels by one of outputs.
+  /// M input channels by a panel of outputs.
+  template <int M>
   static void gradient_tile(const TapRun* runs, int64_t count, const T* input, int64_t step, const T* gradient, T* sums, bool add) {
-    Vector sum[Rows][Vectors];
-    clear<Rows, Vectors>(sum);
+    Vector sum[M][Vectors];
+    clear<M, Vectors>(sum);
     if (add)
 #pragma GCC unroll 16
-      for (int64_t i = 0; i < Rows * kWidth; i += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(sums + i, 1);
+      for (int64_t i = 0; i < M * kWidth; i += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(sums + i, 1);
     for (const TapRun* run = runs; run < runs + count; ++run) {
       const T* from = input + run->input;
       const T* weight = gradient + run->gradient;
@@ -108,17 +109,17 @@ struct Convolution {
 #pragma GCC unroll 8
         for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
 #pragma GCC unroll 16
-        for (int i = 0; i < Rows; ++i) {
+        for (int i = 0; i < M; ++i) {
           const T element = from[i];
 #pragma GCC unroll 8
           for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
         }
       }
     }
-    T* target[Rows];
+    T* target[M];
 #pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i) target[i] = sums + i * kWidth;
-    store<Rows, Vectors>(sum, target, kWidth, add);
+    for (int i = 0; i < M; ++i) target[i] = sums + i * kWidth;
+    store<M, Vectors>(sum, target, kWidth, add);
   }
 
   template <int N>
@@ -184,18 +185,17 @@ struct Convolution {
     }
   }
 
-  /// A tile of channels of each row that is read, zeros behind the last channel.
-  static void pack_input(const WeightGradientBlock& block, int64_t first) {
+  /// `channels` of each row that is read, from `first` on, in rows of a whole tile.
+  static void pack_input(const WeightGradientBlock& block, int64_t first, int64_t channels) {
     const T* from = static_cast<const T*>(block.input) + first;
     T* packed = static_cast<T*>(block.packed_input);
-    const int64_t channels = least(block.channels - first, Rows);
     if (channels == Rows) {
       for (int64_t r = 0; r < block.rows_read; ++r, packed += Rows)
         __builtin_memcpy(packed, from + block.row_offsets[r], Rows * sizeof(T));
       return;
     }
     for (int64_t r = 0; r < block.rows_read; ++r, packed += Rows)
-      for (int64_t i = 0; i < Rows; ++i) packed[i] = i < channels ? from[block.row_offsets[r] + i] : T(0);
+      for (int64_t i = 0; i < channels; ++i) packed[i] = from[block.row_offsets[r] + i];
   }
 
   static void add_weight_gradient(const WeightGradientBlock& block) {
@@ -203,13 +203,18 @@ struct Convolution {
     T* gradient = static_cast<T*>(block.packed_gradient);
     for (int64_t o = 0; o < block.outputs; o += kWidth)
       pack_gradient(block, o, least(block.outputs - o, kWidth), gradient + o / kWidth * panel);
-    for (int64_t c = 0; c < block.channels; c += Rows) {
-      pack_input(block, c);
-      T* sums = static_cast<T*>(block.sums) + c / Rows * block.sums_stride;
+    for (int64_t i = 0; i < block.tiles; ++i) {
+      const int64_t first = block.tile_channels[i], channels = block.tile_channels[i + 1] - first;
+      pack_input(block, first, channels);
+      T* sums = static_cast<T*>(block.sums) + i * block.sums_stride;
       for (int64_t o = 0; o < block.outputs; o += kWidth)
-        for (int64_t t = 0; t < block.taps; ++t, sums += Rows * kWidth)
-          gradient_tile(block.runs + t * block.positions, block.run_counts[t], static_cast<const T*>(block.packed_input),
-                        block.input_step, gradient + o / kWidth * panel, sums, block.add);
+        for (int64_t t = 0; t < block.taps; ++t, sums += Rows * kWidth) {
+          const auto tile = [&]<int M>() {
+            gradient_tile<M>(block.runs + t * block.positions, block.run_counts[t], static_cast<const T*>(block.packed_input),
+                             block.input_step, gradient + o / kWidth * panel, sums, block.add);
+          };
+          for_rows(channels, tile);
+        }
     }
   }
 

@@ -34,18 +34,20 @@ struct TapRun {
   int32_t input = 0, gradient = 0, count = 0;
 };
 
-/// sums[c, t, o] (+)= sum over the positions of the runs of tap t of input[position, c] * gradient[position, o].
+/// sums[c, t, o] (+)= sum over the positions of the runs of tap t of input[position, c] * gradient[position, o], for the channels
+/// of some tiles.
 struct WeightGradientBlock {
-  int64_t positions = 0, taps = 0, channels = 0, outputs = 0;
+  int64_t positions = 0, taps = 0, tiles = 0, outputs = 0;
+  const int64_t* tile_channels = nullptr;  ///< [tiles + 1]: the first channel of each, and behind the last
   int64_t rows_read = 0;
-  const int64_t* row_offsets = nullptr;  ///< [rows_read]: from `input` to the first channel
+  const int64_t* row_offsets = nullptr;  ///< [rows_read]: from `input` to channel 0
   const TapRun* runs = nullptr;          ///< [tap][positions], of which the first run_counts[tap] count
   const int64_t* run_counts = nullptr;
   int64_t input_step = 0;  ///< from a packed row of a run to the next
   const void* input = nullptr;
   const void* gradient = nullptr;   ///< [position, output]
   int64_t gradient_stride = 0;      ///< from a position to the next
-  void* sums = nullptr;             ///< tiles: [channels / rows][panel][tap][rows][width], zeros behind the last row and output
+  void* sums = nullptr;             ///< [tile][panel][tap][rows][width], zeros behind the last output
   int64_t sums_stride = 0;          ///< from a tile of channels to the next
   void* packed_gradient = nullptr;  ///< for [panel][positions][width]
   void* packed_input = nullptr;     ///< for [rows_read][rows of a tile]

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_grid.h"
@@ -42,6 +43,7 @@ class BlockedWeightGradient final : public LibraryCall {
     panels_ = (outputs_ + functions_.width - 1) / functions_.width;
     channel_tiles_ = (channels_ + functions_.rows - 1) / functions_.rows;
     tile_stride_ = panels_ * taps_ * functions_.rows * functions_.width;
+    number_channels();
     divide_positions();
     measure_blocks();
   }
@@ -77,6 +79,17 @@ class BlockedWeightGradient final : public LibraryCall {
     blocks_ = std::max<std::int64_t>(1, (positions_ - kFew + kBlockPositions - 1) / kBlockPositions);
     parts_ = std::clamp<std::int64_t>(std::min(kMostParts, kMostPartBytes / (weights * kElement)), 1, blocks_);
     while (parts_ > 1 && parts_ * weights * kPartCost * 10 > multiplications) parts_ /= 2;
+  }
+
+  /// Tiles have about as many channels as each other: one of few waits for its multiplications.
+  void number_channels() {
+    for (std::int64_t tile = 0; tile < channel_tiles_; ++tile) {
+      const Interval channels = part_of(channels_, tile, channel_tiles_);
+      tile_channels_.push_back(channels.begin);
+      for (std::int64_t c = channels.begin; c < channels.end; ++c)
+        places_.push_back(tile * tile_stride_ + (c - channels.begin) * functions_.width);
+    }
+    tile_channels_.push_back(channels_);
   }
 
   /// Part `index` of `count` of `all`, as evenly as may be.
@@ -170,15 +183,15 @@ class BlockedWeightGradient final : public LibraryCall {
   void run_task(std::int64_t part, std::int64_t range, int thread) const {
     const Scratch scratch = scratch_of(thread);
     const Interval tiles = part_of(channel_tiles_, range, ranges_), blocks = part_of(blocks_, part, parts_);
-    const std::int64_t channel = tiles.begin * functions_.rows;
     WeightGradientBlock block{.taps = taps_,
-                              .channels = std::min(channels_, tiles.end * functions_.rows) - channel,
+                              .tiles = tiles.end - tiles.begin,
                               .outputs = outputs_,
+                              .tile_channels = tile_channels_.data() + tiles.begin,
                               .row_offsets = scratch.offsets,
                               .runs = scratch.runs,
                               .run_counts = scratch.counts,
                               .input_step = input_step(),
-                              .input = (gathers_ ? scratch.rows : input_) + channel,
+                              .input = gathers_ ? scratch.rows : input_,
                               .gradient_stride = outputs_,
                               .sums = sums_of(part) + tiles.begin * tile_stride_,
                               .sums_stride = tile_stride_,
@@ -261,8 +274,7 @@ class BlockedWeightGradient final : public LibraryCall {
 
   /// The first part's, of all outputs of a panel.
   const float* sums_of_panel(std::int64_t channel, std::int64_t tap, std::int64_t panel) const {
-    const std::int64_t rows = functions_.rows, width = functions_.width;
-    return sums_of(0) + channel / rows * tile_stride_ + ((panel * taps_ + tap) * rows + channel % rows) * width;
+    return sums_of(0) + places_[static_cast<std::size_t>(channel)] + (panel * taps_ + tap) * functions_.rows * functions_.width;
   }
 
   /// Of all parts, in their order.
@@ -285,6 +297,8 @@ class BlockedWeightGradient final : public LibraryCall {
   bool gathers_ = false;
   std::int64_t taps_ = 0, channels_ = 0;  // of a row that is summed: all taps and channels are one where rows are gathered
   std::int64_t panels_ = 0, channel_tiles_ = 0, tile_stride_ = 0;
+  std::vector<std::int64_t> tile_channels_;  // the first of each tile, and behind the last
+  std::vector<std::int64_t> places_;         // of each channel among the sums, for the first panel and tap
   std::int64_t blocks_ = 1, parts_ = 1, ranges_ = 1, most_span_ = 0;
   Workspace workspace_;
 };
