@@ -14,6 +14,8 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
+constexpr int64_t kFewRows = 64;
+
 /// VectorBytes is the register width; a tile holds Rows x Vectors registers of C.
 template <class T, int VectorBytes, int Rows, int Vectors>
 struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
@@ -114,6 +116,33 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
   }
 
+  /// A whole tile of rows of A where they lie, each in the order of k, by a panel of B.
+  static void multiply_lying(const Tile& tile) {
+    Vector sum[Rows][Vectors];
+    begin<Rows, Vectors>(sum, tile.c, tile.c_row);
+    const T* rows[Rows];
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      rows[i] = tile.a + i * tile.a_row;
+      // Otherwise GCC computes them from each other in every iteration.
+      asm("" : "+r"(rows[i]));
+    }
+    const T* b = tile.b;
+#pragma GCC unroll 4
+    for (int64_t p = 0; p < tile.k; ++p, b += kWidth) {
+      Vector row[Vectors];
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + j * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i) {
+        const T element = rows[i][p];
+#pragma GCC unroll 8
+        for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
+      }
+    }
+    store<Rows, Vectors>(sum, tile.c, tile.c_row, tile.add);
+  }
+
   template <int N, bool UnitRows>
   static void multiply_rows(int64_t rows, const Tile& tile) {
     if constexpr (Rows >= 12) {
@@ -171,8 +200,8 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
     if (block.packed_a) return run_packed(block);
     if (block.packed_b) return run_rows(block);
-    // Few panels do not repay a copy.
-    const bool copy_a = block.n > (block.a.column == 1 ? 6 : 2) * kWidth;
+    // Few panels do not repay a copy, and few rows in the order of k stay in the second cache where they lie.
+    const bool copy_a = block.n > 2 * kWidth && (block.a.column != 1 || block.m > kFewRows);
     const int64_t m = rows_of_blocks(block.m);
     for (int64_t m0 = 0; m0 < block.m; m0 += m)
       for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK)
@@ -213,33 +242,6 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     const int64_t k = least(block.k - k0, kBlockK), columns = least(block.n - n0, kGemmColumns);
     pack_lot(static_cast<const T*>(block.b.data) + k0 * block.b.row + n0 * block.b.column, block.b.row, block.b.column, k, columns,
              packed_lot(block, n0, k0, k));
-  }
-
-  /// A tile of A where its rows lie by a panel of B.
-  static void multiply_lying(const Tile& tile) {
-    Vector sum[Rows][Vectors];
-    begin<Rows, Vectors>(sum, tile.c, tile.c_row);
-    const T* rows[Rows];
-#pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i) {
-      rows[i] = tile.a + i * tile.a_row;
-      // Otherwise GCC computes them from each other in every iteration.
-      asm("" : "+r"(rows[i]));
-    }
-    const T* b = tile.b;
-#pragma GCC unroll 4
-    for (int64_t p = 0; p < tile.k; ++p, b += kWidth) {
-      Vector row[Vectors];
-#pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + j * kLanes);
-#pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i) {
-        const T element = rows[i][p];
-#pragma GCC unroll 8
-        for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
-      }
-    }
-    store<Rows, Vectors>(sum, tile.c, tile.c_row, tile.add);
   }
 
   /// B is packed, and rows of A are read where they lie: a tile's stay in the first cache for all panels of a lot.
@@ -379,7 +381,8 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
         tile.a = from.packed_a ? from.packed_a + i * range.k : a + i * block.a.row;
         if (from.packed_a) tile.a_row = 1, tile.a_column = Rows;
         tile.c = static_cast<T*>(block.c.data) + (range.m0 + i) * block.c.row + (n0 + j) * block.c.column;
-        if (whole && block.c.column == 1) multiply_tile(rows, vectors, tile);
+        if (tile.a_column == 1 && from.packed_b && rows == Rows && n == kWidth && block.c.column == 1) multiply_lying(tile);
+        else if (whole && block.c.column == 1) multiply_tile(rows, vectors, tile);
         else multiply_edge(rows, vectors, n, tile, block.c.column);
       }
     }
