@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/lane_axis.h"
+#include "codegen/narrow_integers.h"
 
 namespace gcomp::codegen {
 
@@ -75,6 +76,7 @@ void unroll_short_reductions(FlatNest& nest) {
   FlatNest unrolled = nest;
   unroll_short_axes(unrolled, deciding_axis);
   unroll_reductions(unrolled, kUnrolledReduction);
+  narrow_integers(unrolled);
   if (count_terms(unrolled) <= kUnrolledTerms || has_lanes(unrolled) || !has_lanes(nest)) nest = std::move(unrolled);
 }
 

@@ -58,6 +58,22 @@ TEST(CpuText, AChainOfMapsIsOneLoop) {
 )");
 }
 
+// Lanes of 64 bits are half as many as those of floats: a position that is stored in 8 bits is found in 8, unless it is stored
+// whole, too.
+TEST(CpuText, APositionIsAsWideAsWhatIsStoredOfIt) {
+  const auto positions = [](bool whole) {
+    return text_of_all([&](Builder& b) {
+      Var winner = b.apply(ops::kArgMax, {b.input({DType::f32, {3, 64, 32}}, "x")}, {{"axes", Integers{0}}});
+      std::vector<Var> results{b.cast(winner, DType::u8)};
+      if (whole) results.push_back(winner);
+      return results;
+    });
+  };
+  EXPECT_EQ(positions(false).find("long long"), std::string::npos) << positions(false);
+  EXPECT_NE(positions(false).find("const unsigned char"), std::string::npos) << positions(false);
+  EXPECT_NE(positions(true).find("const long long"), std::string::npos) << positions(true);
+}
+
 TEST(CpuText, SoftmaxKeepsItsExponentialsInARow) {
   EXPECT_EQ(text_of([](Builder& b) {
               return b.apply(ops::kSoftmax, {b.input({DType::f32, {4096, 128}}, "x")}, {{"axis", std::int64_t{1}}});
