@@ -245,7 +245,7 @@ class CudaCubins : public ::testing::Test {
 TEST_F(CudaCubins, EveryOpForTheOldestArchitecture) { compile(sources_of(op_graphs(), kSmallTogether), "sm_75"); }
 
 TEST_F(CudaCubins, PatternsForTheOldestAndHopper) {
-  const Sources sources = sources_of(pattern_graphs(), 4);
+  const Sources sources = sources_of(pattern_graphs(), kSmallTogether);
   for (const char* architecture : {"sm_75", "sm_90"}) compile(sources, architecture);
 }
 
@@ -259,7 +259,7 @@ TEST_F(CudaCubins, StripsAndHeldRowsFitTheRegisters) {
 }
 
 TEST_F(CudaCubins, SomeForEveryArchitecture) {
-  const Sources some = sources_of(pattern_graphs(), 4, kRepresentative);
+  const Sources some = sources_of(pattern_graphs(), kSmallTogether, kRepresentative);
   for (const char* architecture : {"sm_80", "sm_86", "sm_100", "sm_120"}) compile(some, architecture);
 }
 
@@ -269,7 +269,7 @@ TEST_F(CudaCubins, ProductsForTheOldestAndHopper) {
 }
 
 TEST_F(CudaCubins, ConvolutionsForTheOldestAndHopper) {
-  compile(convolution_sources(75, {DType::f16}, {false, true}), "sm_75");
+  compile(convolution_sources(75, {DType::f16}, {true}), "sm_75");
   compile(convolution_sources(75, {DType::f32}, {false}), "sm_75");
   compile(convolution_sources(90, {DType::bf16}, {false, true}), "sm_90");
   compile(convolution_sources(90, {DType::f32, DType::f64}, {true}), "sm_90");
@@ -310,7 +310,7 @@ TEST_F(CudaCubins, ProductsWithEpiloguesForEveryArchitecture) {
 }
 
 TEST_F(CudaCubins, AttentionForTheOldestAndHopper) {
-  compile(attention_sources(75, {DType::f16}), "sm_75");
+  compile(attention_sources(75, {DType::f16}, {32, 80, 128}), "sm_75");
   compile(attention_sources(75, {DType::f32, DType::bf16}, {80, 128}), "sm_75");
   compile(attention_sources(90, {DType::bf16}), "sm_90");
   compile(attention_sources(90, {DType::f32, DType::f64}, {32, 128}), "sm_90");
