@@ -106,12 +106,22 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
   };
 
+  /// What is packed next of both operands.
+  struct Next {
+    Ahead a, b;
+
+    void fetch() {
+      a.fetch();
+      b.fetch();
+    }
+  };
+
   /// Whole tiles under each other, A and B packed.
-  static void multiply_panels(int64_t panels, const Tile& tile, Ahead& ahead) {
+  static void multiply_panels(int64_t panels, const Tile& tile, Next& next) {
     const T* a = tile.a;
     T* c = tile.c;
     for (int64_t i = 0; i < panels; ++i, a += tile.k * Rows, c += Rows * tile.c_row) {
-      ahead.fetch();
+      next.fetch();
       multiply_sums<Rows, Vectors>(tile.k, a, 1, Rows, tile.b, kWidth, c, tile.c_row, tile.add);
     }
   }
@@ -288,10 +298,10 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
         const int64_t k = least(block.k - k0, kBlockK);
         const T* b = static_cast<const T*>(block.b.data) + k0 * block.b.row + n0 * block.b.column;
         pack_lot(b, block.b.row, block.b.column, k, columns, packed_b);
-        Ahead ahead = after(block, n0, k0, block.m);
+        Next next{{}, after(block, n0, k0, block.m)};
         for (int64_t m0 = 0; m0 < block.m; m0 += m) {
           const Range range{m0, least(block.m - m0, m), k0, k};
-          run_lot(block, range, {packed_block(block, range), nullptr, packed_b}, n0, columns, ahead);
+          run_lot(block, range, {packed_block(block, range), nullptr, packed_b}, n0, columns, next);
         }
       }
     }
@@ -311,6 +321,16 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     if (n0 + kLot < block.n) return lines_of(block, n0 + kLot, range.k0, tiles);
     if (range.k0 + kBlockK < block.k) return lines_of(block, 0, range.k0 + kBlockK, tiles);
     return {};
+  }
+
+  /// The columns of A under those of a range, of which whole lines are packed: with the tiles of all lots.
+  static Ahead rows_after(const GemmBlock& block, const Range& range) {
+    const int64_t k0 = range.k0 + range.k, tiles = range.m / Rows * (block.n / kWidth);
+    if (block.a.row != 1 || k0 >= block.k || tiles == 0) return {};
+    Ahead ahead{static_cast<const T*>(block.a.data) + range.m0 + k0 * block.a.column, block.a.column, range.m,
+                least(block.k - k0, kBlockK)};
+    ahead.lines_a_tile = (ahead.left * ((range.m + kLine - 1) / kLine) + tiles - 1) / tiles;
+    return ahead;
   }
 
   /// Whole ones of m rows by the lot from column n0.
@@ -343,18 +363,19 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     const T* a = static_cast<const T*>(block.a.data) + range.m0 * block.a.row + range.k0 * block.a.column;
     if (copy_a) pack_a(a, block.a.row, block.a.column, range.m, range.k, packed_a);
     const bool copy_b = block.b.column != 1 || range.m > 6 * Rows;
+    Next next;
+    if (copy_a) next.a = rows_after(block, range);
     for (int64_t n0 = 0; n0 < block.n; n0 += kLot) {
       const int64_t columns = least(block.n - n0, kLot);
       const T* b = static_cast<const T*>(block.b.data) + range.k0 * block.b.row + n0 * block.b.column;
       if (copy_b) pack_lot(b, block.b.row, block.b.column, range.k, columns, packed_b);
-      Ahead ahead;
-      if (copy_b) ahead = after_rows(block, n0, range);
-      run_lot(block, range, {copy_a ? packed_a : nullptr, packed_b, copy_b ? packed_b : nullptr}, n0, columns, ahead);
+      next.b = copy_b ? after_rows(block, n0, range) : Ahead{};
+      run_lot(block, range, {copy_a ? packed_a : nullptr, packed_b, copy_b ? packed_b : nullptr}, n0, columns, next);
     }
   }
 
   /// A block of A times columns [n0, n0 + columns) of B.
-  static void run_lot(const GemmBlock& block, const Range& range, const Sources& from, int64_t n0, int64_t columns, Ahead& ahead) {
+  static void run_lot(const GemmBlock& block, const Range& range, const Sources& from, int64_t n0, int64_t columns, Next& next) {
     const T* a = static_cast<const T*>(block.a.data) + range.m0 * block.a.row + range.k0 * block.a.column;
     const T* b = static_cast<const T*>(block.b.data) + range.k0 * block.b.row + n0 * block.b.column;
     for (int64_t j = 0; j < columns; j += kWidth) {
@@ -373,7 +394,7 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
       if (from.packed_a && from.packed_b && n == kWidth && block.c.column == 1) {
         tile.a = from.packed_a;
         tile.c = static_cast<T*>(block.c.data) + range.m0 * block.c.row + n0 + j;
-        multiply_panels(range.m / Rows, tile, ahead);
+        multiply_panels(range.m / Rows, tile, next);
         i = range.m / Rows * Rows;
       }
       for (; i < range.m; i += Rows) {
