@@ -35,8 +35,10 @@ Var adam_step(ParameterUpdate& u, bool decoupled) {
     u.b.update(largest.value, v);
   }
   const Var p = decoupled ? u.decayed_parameter() : u.p;
-  const Var step_size = u.s.learning_rate / u.s.bias_correction(betas.first), root = ops::kSqrt(u.s.bias_correction(betas.second));
-  return p - u.spread(step_size) * (m / (ops::kSqrt(v) / u.spread(root) + u.number("eps")));
+  // m / (sqrt(v) / root + eps) with both sides of the fraction times the root: one division an element, not two.
+  const Var root = ops::kSqrt(u.s.bias_correction(betas.second));
+  const Var step_size = u.s.learning_rate / u.s.bias_correction(betas.first) * root;
+  return p - u.spread(step_size) * (m / (ops::kSqrt(v) + u.spread(root * u.number("eps"))));
 }
 
 Var adam(ParameterUpdate& u) { return adam_step(u, is_decoupled(u)); }
