@@ -1,8 +1,10 @@
 #include "codegen/narrow_integers.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "ir/ops/table.h"
 

@@ -14,6 +14,7 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
+/// Rows of A in the order of k that stay in the second cache where they lie, for all panels of B.
 constexpr int64_t kFewRows = 64;
 
 /// VectorBytes is the register width; a tile holds Rows x Vectors registers of C.
@@ -126,33 +127,6 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
   }
 
-  /// A whole tile of rows of A where they lie, each in the order of k, by a panel of B.
-  static void multiply_lying(const Tile& tile) {
-    Vector sum[Rows][Vectors];
-    begin<Rows, Vectors>(sum, tile.c, tile.c_row);
-    const T* rows[Rows];
-#pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i) {
-      rows[i] = tile.a + i * tile.a_row;
-      // Otherwise GCC computes them from each other in every iteration.
-      asm("" : "+r"(rows[i]));
-    }
-    const T* b = tile.b;
-#pragma GCC unroll 4
-    for (int64_t p = 0; p < tile.k; ++p, b += kWidth) {
-      Vector row[Vectors];
-#pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + j * kLanes);
-#pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i) {
-        const T element = rows[i][p];
-#pragma GCC unroll 8
-        for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
-      }
-    }
-    store<Rows, Vectors>(sum, tile.c, tile.c_row, tile.add);
-  }
-
   template <int N, bool UnitRows>
   static void multiply_rows(int64_t rows, const Tile& tile) {
     if constexpr (Rows >= 12) {
@@ -210,8 +184,9 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
     if (block.packed_a) return run_packed(block);
     if (block.packed_b) return run_rows(block);
-    // Few panels do not repay a copy, and few rows in the order of k stay in the second cache where they lie.
-    const bool copy_a = block.n > 2 * kWidth && (block.a.column != 1 || block.m > kFewRows);
+    // Few panels do not repay a copy, nor do few rows in the order of k.
+    const bool in_rows = block.a.column == 1;
+    const bool copy_a = block.n > (in_rows ? 6 : 2) * kWidth && !(in_rows && block.m <= kFewRows);
     const int64_t m = rows_of_blocks(block.m);
     for (int64_t m0 = 0; m0 < block.m; m0 += m)
       for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK)
@@ -252,6 +227,33 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     const int64_t k = least(block.k - k0, kBlockK), columns = least(block.n - n0, kGemmColumns);
     pack_lot(static_cast<const T*>(block.b.data) + k0 * block.b.row + n0 * block.b.column, block.b.row, block.b.column, k, columns,
              packed_lot(block, n0, k0, k));
+  }
+
+  /// A tile of A where its rows lie by a panel of B.
+  static void multiply_lying(const Tile& tile) {
+    Vector sum[Rows][Vectors];
+    begin<Rows, Vectors>(sum, tile.c, tile.c_row);
+    const T* rows[Rows];
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      rows[i] = tile.a + i * tile.a_row;
+      // Otherwise GCC computes them from each other in every iteration.
+      asm("" : "+r"(rows[i]));
+    }
+    const T* b = tile.b;
+#pragma GCC unroll 4
+    for (int64_t p = 0; p < tile.k; ++p, b += kWidth) {
+      Vector row[Vectors];
+#pragma GCC unroll 8
+      for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(b + j * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i) {
+        const T element = rows[i][p];
+#pragma GCC unroll 8
+        for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
+      }
+    }
+    store<Rows, Vectors>(sum, tile.c, tile.c_row, tile.add);
   }
 
   /// B is packed, and rows of A are read where they lie: a tile's stay in the first cache for all panels of a lot.

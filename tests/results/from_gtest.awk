@@ -2,16 +2,14 @@
 # never ended is a failure, and so is a program that ran none.
 
 function finish(kind) {
-  sub(/ \([0-9]+ ms\)$/, "", name)
-  sub(/,.*/, "", name)  # "where GetParam() = ..."
-  print kind " " name (kind == "SKIP" ? ": " (reason == "" ? "gives no reason" : reason) : "")
+  print kind " " running (kind == "SKIP" ? ": " (reason == "" ? "gives no reason" : reason) : "")
   running = ""; ended++
 }
 
 /^\[ RUN      \] /            { running = substr($0, 14); reason = ""; in_reason = 0; next }
-running != "" && /^\[       OK \] /  { name = running; finish("PASS"); next }
-running != "" && /^\[  FAILED  \] /  { name = running; finish("FAIL"); next }
-running != "" && /^\[  SKIPPED \] /  { name = running; finish("SKIP"); next }
+running != "" && /^\[       OK \] /  { finish("PASS"); next }
+running != "" && /^\[  FAILED  \] /  { finish("FAIL"); next }
+running != "" && /^\[  SKIPPED \] /  { finish("SKIP"); next }
 # "FILE:LINE: Skipped", the reason, and then "[  SKIPPED ] NAME".
 /: Skipped$/                  { in_reason = 1; next }
 /^\[  PASSED  \] 0 tests\./      { none = 1 }  # a shard of a program of few
