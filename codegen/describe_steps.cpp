@@ -26,9 +26,9 @@ std::string extents_text(const std::vector<std::int64_t>& extents) {
   return text;
 }
 
-std::string what(const Program& program, const KernelLaunch& launch) {
-  return concat(program.kernels[static_cast<std::size_t>(launch.kernel)].name, ", ", launch.grid.blocks, " x ",
-                launch.grid.threads);
+std::string what(const Program& program, const runtime::GridKernel& launched) {
+  return concat(program.kernels[static_cast<std::size_t>(launched.kernel)].name, ", ", launched.grid.blocks, " x ",
+                launched.grid.threads);
 }
 /// "gelu, bias, aux" or "bias gradient"; "" where the library has no such epilogue.
 std::string library_text(const ProductEpilogue& epilogue) {
@@ -68,6 +68,14 @@ std::string what(const Program& program, const AttentionCall& call) {
 std::string what(const Program&, const CollectiveCall& call) {
   return concat(runtime::name_of(call.kind), " between ", call.ranks, " ranks, ", size_text(static_cast<double>(call.bytes)),
                 " each");
+}
+
+std::string what(const Program& program, const Step& step, bool tf32) {
+  return runtime::visit_step(
+      step, [&](const KernelLaunch& launch) { return what(program, kernel_of(launch, tf32)); },
+      [&](const MatmulCall& call) { return what(program, call); }, [&](const ConvolutionCall& call) { return what(program, call); },
+      [&](const AttentionCall& call) { return what(program, call); },
+      [&](const CollectiveCall& call) { return what(program, call); });
 }
 
 /// What the totals count of one step.
@@ -193,8 +201,7 @@ std::string describe_steps(const Program& program, std::span<const StepCost> cos
                  .add(time_text(made.floor))
                  .add(time_text(made.seconds))
                  .end(concat(name_of(made.limit), std::string(7 - name_of(made.limit).size(), ' '),
-                             std::visit([&](const auto& step) { return what(program, step); }, program.steps[i]),
-                             origin.empty() ? "" : concat("  (", origin, ")")));
+                             what(program, program.steps[i], options.tf32), origin.empty() ? "" : concat("  (", origin, ")")));
   }
   add_totals(text, program, sums, rates);
   add_line(text, "registers", registers_text(program, options));

@@ -91,8 +91,9 @@ KernelResources resources_of(int kernel, const EstimateOptions& options) {
 
 StepEstimate kernel_estimate(const KernelLaunch& launch, const KernelWork& work, double bytes, double flops, DType dtype,
                              const DeviceRates& rates, const EstimateOptions& options) {
-  KernelTimes times(launch.grid, resources_of(launch.kernel, options), rates);
-  times.add(work.traffic, bytes, rates.flops(dtype) * rates.mma_share);
+  const auto [kernel, grid] = runtime::kernel_of(launch, options.tf32);
+  KernelTimes times(grid, resources_of(kernel, options), rates);
+  times.add(work.traffic, bytes, product_rate(dtype, rates, options.tf32 && launch.tf32) * rates.mma_share);
   if (work.traffic.mma_flops == 0) times.take(flops / rates.flops(dtype), Limit::fma);
   // Until the first values are there nothing moves, and the kernel before is over.
   const double start = rates.launch_seconds + (times.limit() == Limit::waits ? 0 : rates.load_seconds);
@@ -252,15 +253,17 @@ StepEstimate estimate(const Step& step, const StepCost& cost, const DeviceRates&
   StepEstimate made = runtime::visit_step(
       step,
       [&](const KernelLaunch& launch) {
-        return kernel_estimate(launch, cost.work, cost.bytes, cost.flops, cost.dtype, rates, options);
+        KernelWork work = cost.work;
+        if (options.tf32 && launch.tf32) work.traffic = cost.generated_tf32.at(0);
+        return kernel_estimate(launch, work, cost.bytes, cost.flops, cost.dtype, rates, options);
       },
       [&](const MatmulCall& call) { return product_estimate(call, cost, rates, options); },
       [&](const ConvolutionCall& call) { return convolution_estimate(call, cost, rates, options); },
       [&](const AttentionCall& call) { return attention_estimate(call, cost, rates, options); },
       [&](const CollectiveCall&) { return StepEstimate{.seconds = cost.seconds(rates) + rates.launch_seconds}; });
-  made.floor = options.tf32 && may_round_to_tf32(cost.work.family) && cost.dtype == DType::f32
-                   ? std::max(cost.flops / rates.tf32, cost.bytes / rates.copy_bytes)
-                   : cost.seconds(rates);
+  const bool rounds = may_round_to_tf32(cost.work.family) || !cost.generated_tf32.empty();
+  made.floor = options.tf32 && rounds && cost.dtype == DType::f32 ? std::max(cost.flops / rates.tf32, cost.bytes / rates.copy_bytes)
+                                                                  : cost.seconds(rates);
   return made;
 }
 

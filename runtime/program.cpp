@@ -25,6 +25,10 @@ int fault_of(const Step& step) {
       [](const ConvolutionCall&) { return 0; }, [](const AttentionCall&) { return 0; }, [](const CollectiveCall&) { return 0; });
 }
 
+GridKernel kernel_of(const KernelLaunch& launch, bool tf32) {
+  return tf32 && launch.tf32 ? *launch.tf32 : GridKernel{launch.kernel, launch.grid};
+}
+
 std::vector<AttentionMatrix> matrices_of(const AttentionCall& call) {
   const bool forward = call.kind == AttentionKind::forward;
   std::vector<AttentionMatrix> all = {{&call.q, call.queries, call.width},

@@ -79,6 +79,14 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 
+/// A kernel and how many threads run it.
+struct GridKernel {
+  int kernel = 0;
+  Grid grid;
+
+  bool operator==(const GridKernel&) const = default;
+};
+
 /// CPU entry point: extern "C" void NAME(void* const* buffers, long extent, long first_task, long last_task, int* fault)
 /// CUDA entry point, one segment: NAME(buffer0, buffer1, ..., int* fault)
 /// CUDA entry point, more segments: NAME(const SegmentTable*, int* fault), blocks split by the table.
@@ -88,9 +96,13 @@ struct KernelLaunch {
   Grid grid;           ///< CUDA only
   int fault = 0;       ///< index + 1 into Program::faults that the kernel may raise; 0 for none
   std::string origin;  ///< the IR node, for messages and profiles
+  /// CUDA only: stands in on devices that may round f32 to TF32 before it is multiplied. It has the same parameters.
+  std::optional<GridKernel> tf32 = {};
 
   bool operator==(const KernelLaunch&) const = default;
 };
+/// What a launch runs on a device that may round to TF32, or may not.
+GridKernel kernel_of(const KernelLaunch& launch, bool tf32);
 
 /// One launch of a generated product kernel. Such a kernel serves every shape: what it needs to know of one stands in `parameters`.
 /// CUDA entry point: NAME(const void* first, const void* second, void* result, void* workspace, ProductParameters parameters,

@@ -107,6 +107,12 @@ void encode(const KernelLaunch& launch, proto::KernelLaunch* out) {
   out->set_grid_shared_bytes(launch.grid.shared_bytes);
   out->set_fault(launch.fault);
   out->set_origin(launch.origin);
+  if (!launch.tf32) return;
+  proto::GridKernel* rounding = out->mutable_tf32();
+  rounding->set_kernel(launch.tf32->kernel);
+  rounding->set_grid_blocks(launch.tf32->grid.blocks);
+  rounding->set_grid_threads(launch.tf32->grid.threads);
+  rounding->set_grid_shared_bytes(launch.tf32->grid.shared_bytes);
 }
 void encode(const KernelLaunch& launch, proto::Step* step) { encode(launch, step->mutable_launch()); }
 
@@ -118,6 +124,8 @@ KernelLaunch decode(const proto::KernelLaunch& in) {
                       .origin = in.origin()};
   for (const proto::Segment& segment : in.segments())
     launch.segments.push_back({to_vector(segment.buffers()), segment.extent(), segment.tasks()});
+  if (in.has_tf32())
+    launch.tf32 = {in.tf32().kernel(), {in.tf32().grid_blocks(), in.tf32().grid_threads(), in.tf32().grid_shared_bytes()}};
   return launch;
 }
 

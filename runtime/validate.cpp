@@ -138,6 +138,10 @@ void validate_step(const Program& program, const KernelLaunch& launch, std::stri
     check_user(segment.tasks >= 0 && segment.tasks <= kLargestSpace, where, ": ", segment.tasks, " tasks");
   }
   validate_grid(launch.grid, where);
+  if (!launch.tf32) return;
+  check_user(backend_of(program.target).product_kernels, where, ": a kernel that rounds to TF32 has a meaning only for CUDA");
+  validate_kernel_index(program, launch.tf32->kernel, where);
+  validate_grid(launch.tf32->grid, where);
 }
 
 void validate_generated(const Program& program, const GeneratedProduct& product, std::string_view where) {

@@ -148,7 +148,10 @@ void add_attention(ProgramBuilder& program, const Node& node) {
   for (const AttentionLaunch& launch : attention_launches(node, architecture_of(program.target()))) {
     runtime::Segment segment;
     for (const Value* value : launch.values) segment.buffers.push_back(program.buffer_of(value));
-    launches.push_back({program.kernels().add_text(launch.text), {std::move(segment)}, launch.grid, 0, origin_of(node)});
+    runtime::KernelLaunch made{
+        program.kernels().add_text(launch.kernel.text), {std::move(segment)}, launch.kernel.grid, 0, origin_of(node)};
+    if (launch.tf32) made.tf32 = runtime::GridKernel{program.kernels().add_text(launch.tf32->text), launch.tf32->grid};
+    launches.push_back(std::move(made));
     costs.push_back(launch.cost);
   }
   if (std::optional<runtime::AttentionCall> call = attention_call(node, program.buffers())) {

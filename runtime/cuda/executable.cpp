@@ -68,7 +68,7 @@ CudaExecutable::CudaExecutable(Program program, std::shared_ptr<CudaStateMemory>
   output_ranges_ = ranges_of(p.outputs);
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     may_fault_ |= fault_of(p.steps[i]) != 0;
-    for (const PlannedLaunch& launch : planned_launches(p, i, products_))
+    for (const GridKernel& launch : planned_launches(p, i, products_))
       allow_shared_memory(*session_, kernels_.function(launch.kernel), launch.grid, origin(i));
   }
   uses_host_ = may_fault_ || !p.inputs.empty() || !p.outputs.empty();
@@ -265,9 +265,10 @@ void CudaExecutable::queue_launch(std::size_t step, const KernelLaunch& launch, 
   std::vector<void*> parameters;
   for (CUdeviceptr& address : addresses) parameters.push_back(&address);
   parameters.push_back(&fault);
-  GCOMP_CUDA(driver(), launch.origin, cuLaunchKernel, kernels_.function(launch.kernel), blocks_of(launch.grid, launch.origin), 1, 1,
-             static_cast<unsigned>(launch.grid.threads), 1, 1, static_cast<unsigned>(launch.grid.shared_bytes), stream(),
-             parameters.data(), nullptr);
+  const auto [kernel, grid] = products_.kernel(launch);
+  GCOMP_CUDA(driver(), launch.origin, cuLaunchKernel, kernels_.function(kernel), blocks_of(grid, launch.origin), 1, 1,
+             static_cast<unsigned>(grid.threads), 1, 1, static_cast<unsigned>(grid.shared_bytes), stream(), parameters.data(),
+             nullptr);
 }
 
 void CudaExecutable::queue_product(const ProductBuffers& buffers, const GeneratedProduct& product, const std::string& origin,

@@ -53,7 +53,8 @@ ProductPlan::ProductPlan(const Session& session, const Program& program, const D
       convolutions_(program.steps.size()),
       attentions_(program.steps.size()),
       generated_(program.steps.size()),
-      after_(program.steps.size()) {
+      after_(program.steps.size()),
+      tf32_(options.precision == MatmulPrecision::tf32) {
   MatmulTuning tuning(session, options);
   CudnnChoices cudnn(session, program, options);
   attentions_ = cudnn.attentions();
@@ -90,9 +91,9 @@ ProductPlan::ProductPlan(const Session& session, const Program& program, const D
   cudnn.save();
 }
 
-std::vector<PlannedLaunch> planned_launches(const Program& program, std::size_t step, const ProductPlan& products) {
-  std::vector<PlannedLaunch> launches;
-  const auto add = [&](const KernelLaunch& launch) { launches.push_back({launch.kernel, launch.grid}); };
+std::vector<GridKernel> planned_launches(const Program& program, std::size_t step, const ProductPlan& products) {
+  std::vector<GridKernel> launches;
+  const auto add = [&](const KernelLaunch& launch) { launches.push_back(products.kernel(launch)); };
   const auto add_product = [&](const GeneratedProduct& product) {
     for (const ProductLaunch& launch : product.launches) launches.push_back({launch.kernel, launch.grid});
   };
@@ -108,7 +109,7 @@ std::vector<PlannedLaunch> planned_launches(const Program& program, std::size_t 
 std::set<int> used_kernels(const Program& program, const ProductPlan& products) {
   std::set<int> used;
   for (std::size_t i = 0; i < program.steps.size(); ++i)
-    for (const PlannedLaunch& launch : planned_launches(program, i, products)) used.insert(launch.kernel);
+    for (const GridKernel& launch : planned_launches(program, i, products)) used.insert(launch.kernel);
   return used;
 }
 

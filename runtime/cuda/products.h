@@ -31,6 +31,8 @@ class ProductPlan {
   const GeneratedProduct* generated(std::size_t step) const { return generated_[step]; }
   /// The kernel that follows a product whose epilogue nobody computes on the way, or null.
   const KernelLaunch* after(std::size_t step) const { return after_[step]; }
+  /// What a launch runs in this precision.
+  GridKernel kernel(const KernelLaunch& launch) const { return kernel_of(launch, tf32_); }
   /// Bytes that the steps share, one after the other.
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -41,6 +43,7 @@ class ProductPlan {
   std::vector<const GeneratedProduct*> generated_;                     // within the program
   std::vector<const KernelLaunch*> after_;                             // likewise
   std::int64_t workspace_bytes_ = 0;
+  bool tf32_ = false;
 };
 
 /// The buffers of a product: two that are read, then the one that is written.
@@ -52,13 +55,8 @@ ProductBuffers product_buffers(const ConvolutionCall& call);
 /// Where cuDNN's own workspace begins, behind a packed weight.
 std::int64_t packed_bytes(const ConvolutionCall& call);
 
-/// One launch of a generated kernel in a step.
-struct PlannedLaunch {
-  int kernel = 0;
-  Grid grid;
-};
 /// What a step launches when its products are computed as planned; the library's own launches are not among it.
-std::vector<PlannedLaunch> planned_launches(const Program& program, std::size_t step, const ProductPlan& products);
+std::vector<GridKernel> planned_launches(const Program& program, std::size_t step, const ProductPlan& products);
 
 /// Kernels that some step launches when its products are computed as planned.
 std::set<int> used_kernels(const Program& program, const ProductPlan& products);

@@ -26,20 +26,24 @@ using namespace ir;
 struct Variant {
   DType dtype;
   const char* architecture;
+  cuda_shim::Rounding rounding = cuda_shim::Rounding::none;
 };
 
-void PrintTo(const Variant& variant, std::ostream* out) { *out << name_of(variant.dtype) << " on " << variant.architecture; }
+std::string label_of(const Variant& v) {
+  return concat(v.rounding == cuda_shim::Rounding::tf32 ? "tf32" : name_of(v.dtype), "_", v.architecture);
+}
+void PrintTo(const Variant& variant, std::ostream* out) { *out << label_of(variant); }
 
 class CudaAttention : public testing::TestWithParam<Variant> {};
 
 /// Relative to the largest element: a gradient's elements are sums that may cancel.
-std::string attention_difference(const Tensor& found, const Tensor& expected) {
+std::string attention_difference(const Tensor& found, const Tensor& expected, double tolerance) {
   double scale = 1;
   for (double x : expected.to_doubles())
     if (std::isfinite(x)) scale = std::max(scale, std::fabs(x) < 1e30 ? std::fabs(x) : 1);
   for (std::int64_t i = 0; i < expected.elements(); ++i) {
     const double a = found.at(i), b = expected.at(i);
-    if (a == b || (a != a && b != b) || std::fabs(a - b) <= cuda_shim::tolerance_of(expected.dtype()) * scale) continue;
+    if (a == b || (a != a && b != b) || std::fabs(a - b) <= tolerance * scale) continue;
     return concat("element ", i, " of ", to_string(expected.type()), " is ", a, ", wanted ", b);
   }
   return "";
@@ -59,9 +63,26 @@ std::ptrdiff_t count_attention_launches(const runtime::Program& program) {
   return count;
 }
 
+/// Those of every dtype, and in TF32 one of each tile that they leave out.
+std::vector<AttentionCase> cases_of(const Variant& variant) {
+  std::vector<AttentionCase> cases = attention_cases();
+  if (variant.rounding == cuda_shim::Rounding::none) return cases;
+  for (const std::int64_t width : {48, 80, 96})
+    cases.push_back({.label = concat("tf32_of_", width),
+                     .batch = {2},
+                     .queries = 70,
+                     .keys = 70,
+                     .width = width,
+                     .value_width = width - 6,
+                     .attributes = {{"causal", width == 80}}});
+  return cases;
+}
+
 TEST_P(CudaAttention, KernelsComputeWhatTheExpansionDoes) {
-  const auto [dtype, architecture] = GetParam();
-  Graph graph = attention_graph(dtype, attention_cases());
+  const auto [dtype, architecture, rounding] = GetParam();
+  const bool tf32 = rounding == cuda_shim::Rounding::tf32;
+  const std::vector<AttentionCase> cases = cases_of(GetParam());
+  Graph graph = attention_graph(dtype, cases);
   std::mt19937 random(3);
   std::map<std::string, Tensor> values;
   for (const Value* input : graph.inputs()) values.emplace(input->name, random_tensor(input->type, -1, 1, random));
@@ -70,19 +91,27 @@ TEST_P(CudaAttention, KernelsComputeWhatTheExpansionDoes) {
   const MemoryPlan plan = passes::plan_memory(graph, {.alignment = 256});
   const runtime::Program program = codegen::generate(graph, plan, {runtime::TargetKind::cuda, architecture});
   runtime::validate(program);
-  EXPECT_EQ(count_attention_launches(program), 3 * static_cast<std::ptrdiff_t>(attention_cases().size()));
-  cuda_shim::ProgramRunner runner(program);
+  EXPECT_EQ(count_attention_launches(program), 3 * static_cast<std::ptrdiff_t>(cases.size()));
+  cuda_shim::ProgramRunner runner(program, cuda_shim::Products::generated, rounding);
   for (const auto& [name, value] : values) runner.write(name, value);
   ASSERT_EQ(runner.step(), "");
-  for (std::size_t i = 0; i < expected.outputs.size(); ++i)
-    EXPECT_EQ(attention_difference(runner.read_output(i), expected.outputs[i]), "") << graph.outputs()[i]->name;
+  // TF32 has as many bits behind the point as f16.
+  const double tolerance = cuda_shim::tolerance_of(tf32 ? DType::f16 : dtype);
+  int rounded = 0;
+  for (std::size_t i = 0; i < expected.outputs.size(); ++i) {
+    const Tensor found = runner.read_output(i);
+    EXPECT_EQ(attention_difference(found, expected.outputs[i], tolerance), "") << graph.outputs()[i]->name;
+    rounded += !attention_difference(found, expected.outputs[i], cuda_shim::tolerance_of(dtype)).empty();
+  }
+  EXPECT_EQ(rounded > 0, tf32);
   for (const auto& [name, value] : values) EXPECT_EQ(runner.read_input(name), value) << name << " was written";
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CudaAttention,
                          testing::Values(Variant{DType::f64, "sm_90"}, Variant{DType::f32, "sm_90"}, Variant{DType::f16, "sm_75"},
-                                         Variant{DType::bf16, "sm_90"}, Variant{DType::bf16, "sm_75"}),
-                         [](const auto& info) { return concat(name_of(info.param.dtype), "_", info.param.architecture); });
+                                         Variant{DType::bf16, "sm_90"}, Variant{DType::bf16, "sm_75"},
+                                         Variant{DType::f32, "sm_80", cuda_shim::Rounding::tf32}),
+                         [](const auto& info) { return label_of(info.param); });
 
 Graph one_attention(DType dtype, std::int64_t width, std::int64_t queries, Shape mask = {}) {
   return attention_graph(dtype, {{.label = "a",
@@ -101,6 +130,23 @@ bool all_whole(const Graph& graph) {
                      [](const auto& node) { return node->op->kind != Kind::composite || codegen::cuda::takes_attention(*node); });
 }
 
+// Three kernels of f32 and the same three in TF32, which sm_75 and other dtypes do not have.
+TEST(CudaAttentionTexts, Tf32IsOfF32FromAmpereOn) {
+  const auto rounding = [](DType dtype, int architecture) {
+    const Graph graph = one_attention(dtype, 64, 512);
+    std::ptrdiff_t count = 0;
+    for (const auto& node : graph.nodes())
+      if (node->op->kind == Kind::composite)
+        count += std::ranges::count_if(codegen::cuda::attention_launches(*node, architecture),
+                                       [](const auto& launch) { return launch.tf32.has_value(); });
+    return count;
+  };
+  EXPECT_EQ(rounding(DType::f32, 80), 3);
+  EXPECT_EQ(rounding(DType::f32, 75), 0);
+  EXPECT_EQ(rounding(DType::f64, 90), 0);
+  EXPECT_EQ(rounding(DType::bf16, 90), 0);
+}
+
 TEST(CudaAttentionTexts, AStepOfAnyDepthHasThreeKernelsOfOneShape) {
   std::set<std::string> texts;
   int launches = 0;
@@ -108,7 +154,7 @@ TEST(CudaAttentionTexts, AStepOfAnyDepthHasThreeKernelsOfOneShape) {
   for (const Graph* g : {&graph, &other})
     for (const auto& node : g->nodes())
       if (node->op->kind == Kind::composite)
-        for (const auto& launch : codegen::cuda::attention_launches(*node, 90)) texts.insert(launch.text), ++launches;
+        for (const auto& launch : codegen::cuda::attention_launches(*node, 90)) texts.insert(launch.kernel.text), ++launches;
   EXPECT_EQ(launches, 6);
   EXPECT_EQ(texts.size(), 3u);
 }
@@ -183,7 +229,7 @@ TEST(CudaAttentionViews, CountElementsInAsManyBitsAsTheyNeed) {
     const Graph graph =
         parse(concat("graph @g(%x: f32[32768,65536]) -> () {\n  %y, %top, %sum = attention %x, %x, %x {operand_views=[",
                      concat("(1,", rows, ",8):(0,65536,1), (1,", rows, ",8):(0,65536,1), (1,", rows, ",8):(0,65536,1)"), "]}\n}"));
-    const std::string text = launches_of(graph)[0].text;
+    const std::string text = launches_of(graph)[0].kernel.text;
     EXPECT_NE(text.find(concat("65536, 4, ", rows == 16384 ? "true" : "false", "}")), std::string::npos) << rows;
   }
 }
@@ -208,7 +254,7 @@ TEST(CudaAttentionViews, MoveAsManyElementsAsTheStridesAllow) {
   const auto width_of_values = [](std::int64_t width) {
     Graph graph = attention_graph(DType::bf16, {packed_case(width)});
     lower_unexpanded(graph);
-    const std::string text = launches_of(graph)[0].text,
+    const std::string text = launches_of(graph)[0].kernel.text,
                       wanted = concat("{", 24 * width, ", {0, 0, ", 64 * 36 * width, ", ", width, "}, ", 36 * width, ", ");
     const std::size_t at = text.find(wanted);
     return at == std::string::npos ? -1 : std::stoi(text.substr(at + wanted.size()));

@@ -166,9 +166,11 @@ Sources convolution_sources(int architecture, std::initializer_list<DType> dtype
   return sources_of(table);
 }
 
+enum class Kernels : std::uint8_t { exact, tf32 };
+
 /// Attention and its gradients with heads of each width that has tiles of its own, causal or under a mask, and through views.
 Sources attention_sources(int architecture, std::initializer_list<DType> dtypes,
-                          std::initializer_list<std::int64_t> widths = {16, 32, 64, 80, 128}) {
+                          std::initializer_list<std::int64_t> widths = {16, 32, 64, 80, 128}, Kernels kernels = Kernels::exact) {
   codegen::KernelTable table(codegen::cuda::kTarget);
   for (DType dtype : dtypes)
     for (std::int64_t width : widths) {
@@ -189,7 +191,10 @@ Sources attention_sources(int architecture, std::initializer_list<DType> dtypes,
       lower_unexpanded(graph);
       for (const auto& node : graph.nodes())
         if (node->op->kind == ir::Kind::composite)
-          for (const auto& launch : codegen::cuda::attention_launches(*node, architecture)) table.add_text(launch.text);
+          for (const auto& launch : codegen::cuda::attention_launches(*node, architecture)) {
+            if (kernels == Kernels::exact) table.add_text(launch.kernel.text);
+            else if (launch.tf32) table.add_text(launch.tf32->text);
+          }
     }
   return sources_of(table);
 }
@@ -314,6 +319,15 @@ TEST_F(CudaCubins, AttentionForTheOldestAndHopper) {
   compile(attention_sources(75, {DType::f32, DType::bf16}, {80, 128}), "sm_75");
   compile(attention_sources(90, {DType::bf16}), "sm_90");
   compile(attention_sources(90, {DType::f32, DType::f64}, {32, 128}), "sm_90");
+}
+
+// Two blocks of 128 threads share the registers of a multiprocessor, and more where shared memory allows it.
+TEST_F(CudaCubins, AttentionInTf32) {
+  const auto sources = [](std::initializer_list<std::int64_t> widths) {
+    return [widths](int architecture) { return attention_sources(architecture, {DType::f32}, widths, Kernels::tf32); };
+  };
+  compile(sources({32, 64, 80, 128})(90), "sm_90");
+  compile_in_turns(sources({64}));
 }
 
 TEST_F(CudaCubins, SomeAttentionForEveryArchitecture) {

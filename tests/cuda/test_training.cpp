@@ -134,6 +134,27 @@ TEST(CudaAttention, IsOfCudnnWhereItTakesItAndItsGradient) {
   }
 }
 
+// Where nothing but attention may round, losses differ from those of f32 and stay near the record.
+TEST(CudaAttention, RoundsF32ToTf32WhereThatIsAskedFor) {
+  if (on_real_device()) GTEST_SKIP() << "it may lack tensor cores";
+  for (const char* name : {"gpt_tiny", "vit_tiny"}) {
+    const RecordedModel model = recorded_model(name);
+    const Tensor wanted = load_arrays(model.folder / "reference.npz").at("loss");
+    const auto losses = [&](std::vector<std::string> options) {
+      options.insert(options.end(), {"--no-cublaslt", "--no-cudnn"});
+      const CudaFolder folder;
+      const CudaRun run = folder.train(model, kSomeSteps, {}, options);
+      EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+      return step_losses(folder / "m.jsonl");
+    };
+    const std::vector<double> exact = losses({}), rounded = losses({"--tf32"});
+    ASSERT_EQ(static_cast<std::int64_t>(rounded.size()), kSomeSteps) << name;
+    EXPECT_NE(rounded, exact) << name;
+    for (std::size_t i = 0; i < rounded.size(); ++i)
+      EXPECT_NEAR(rounded[i] / wanted.at(static_cast<std::int64_t>(i)), 1, 0x1p-10) << name << ", step " << i + 1;
+  }
+}
+
 // The first steps without cuBLASLt and cuDNN, and in f64, which has kernels of its own: there the whole record of what ties in f32.
 TEST_P(CudaTrainingOnOtherKernels, LossesFollowTheRecord) {
   constexpr std::int64_t kFirst = 2;

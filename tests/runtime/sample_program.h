@@ -43,8 +43,12 @@ inline Program sample_program() {
   p.inputs = {{3, Role::label}, {10, Role::learning_rate}};
   p.outputs = {{4, Role::array}, {11, Role::loss}};
   p.steps = {
-      KernelLaunch{
-          .kernel = 1, .segments = {{{0, 1}, 7, 3}, {{3, 4}, 9, 2}}, .grid = {12, 256, 1024}, .fault = 2, .origin = "/fc/Relu"},
+      KernelLaunch{.kernel = 1,
+                   .segments = {{{0, 1}, 7, 3}, {{3, 4}, 9, 2}},
+                   .grid = {12, 256, 1024},
+                   .fault = 2,
+                   .origin = "/fc/Relu",
+                   .tf32 = GridKernel{0, {6, 128, 32}}},
       MatmulCall{
           .dtype = DType::f32,
           .batch = {2},

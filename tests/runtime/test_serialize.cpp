@@ -234,8 +234,15 @@ TEST(Validate, EachRuleRefuses) {
        },
        "step 1, bias: buffer 'bias' is f32[4], wanted the elements of f32[3]"},
       {"workspace", [](Program& p) { convolution(p).generated.workspace_bytes = -1; }, "a workspace of -1 bytes"},
+      {"kernel in TF32", [](Program& p) { launch(p).tf32->kernel = 2; }, "step 0: kernel index 2, but there are 2 kernels"},
+      {"blocks in TF32", [](Program& p) { launch(p).tf32->grid.threads = 0; }, "step 0: 0 threads a block"},
+      {"TF32 on the CPU", [](Program& p) { p.target = {}; }, "step 0: a kernel that rounds to TF32 has a meaning only for CUDA"},
       {"workspace in TF32", [](Program& p) { convolution(p).generated_tf32.workspace_bytes = -2; }, "a workspace of -2 bytes"},
-      {"product on the CPU", [](Program& p) { p.target = {}; },
+      {"product on the CPU",
+       [](Program& p) {
+         p.target = {};
+         launch(p).tf32.reset();
+       },
        "step 1: generated kernels of a product have a meaning only for CUDA"},
       {"packed weight", [](Program& p) { convolution(p).packing.workspace_bytes = 428; },
        "a packed weight of 428 bytes, wanted 432 with channels last"},

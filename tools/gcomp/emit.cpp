@@ -98,6 +98,8 @@ std::vector<EmittedFile> emit_kernels(const runtime::Program& program) {
   std::vector<std::string> uses(program.kernels.size());
   const auto add_launch = [&](const runtime::KernelLaunch& launch) {
     uses[static_cast<std::size_t>(launch.kernel)].append(describe_use(launch, backend));
+    if (launch.tf32)
+      uses[static_cast<std::size_t>(launch.tf32->kernel)].append(grid_line(launch.origin + " in TF32", launch.tf32->grid));
   };
   const auto add_product = [&](const runtime::GeneratedProduct& product, const std::string& origin) {
     for (const runtime::ProductLaunch& launch : product.launches)

@@ -21,9 +21,10 @@ struct ProfiledStep {
   bool product = false;         ///< a matmul or convolution, which a library may compute
 };
 
-/// Dearest first. `costs` and `nanoseconds` have an entry for each step; the latter are sums over `runs` runs.
+/// Dearest first. `costs` and `nanoseconds` have an entry for each step; the latter are sums over `runs` runs. `tf32`: the device
+/// may round to it.
 std::vector<ProfiledStep> profile_of(const runtime::Program& program, std::span<const codegen::StepCost> costs,
-                                     std::span<const std::int64_t> nanoseconds, std::int64_t runs);
+                                     std::span<const std::int64_t> nanoseconds, std::int64_t runs, bool tf32);
 
 /// A line of results for each step: its time, its share, and FLOP/s of products or bytes a second of kernels.
 void report_profile(const Console& console, const std::vector<ProfiledStep>& profile);

@@ -8,7 +8,9 @@
 #include "codegen/cuda/attention_fma_kit.h"
 #include "codegen/cuda/attention_mma_kit.h"
 #include "codegen/cuda/attention_stream.h"
+#include "codegen/cuda/attention_tf32_kit.h"
 #include "codegen/cuda/product_mma.h"
+#include "codegen/cuda/product_tf32.h"
 #include "codegen/cuda/products/instructions.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_writer.h"
@@ -39,7 +41,17 @@ struct Kit {
   std::string type;
   std::int64_t own = 0, stream = 0;
   int threads = 0;
-  int blocks = 1;  ///< that shall find registers on one multiprocessor
+  int blocks = 1;        ///< that shall find registers on one multiprocessor
+  double mma_flops = 0;  ///< of one instruction of the tensor cores, a warp's; 0 for FMA
+  bool is_tf32 = false;
+  bool holds_left = false;  ///< the kit's kHoldsLeft
+};
+constexpr double kRightBytes = 256;  ///< of an instruction's operand: 16 x 8 of 16 bits, 8 x 8 of 32
+
+/// Launches of a node: their kit, and the one that rounds f32.
+struct Kits {
+  Kit exact;
+  std::optional<Kit> tf32 = {};
 };
 
 std::string value_type(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
@@ -48,20 +60,52 @@ Kit kit_for(DType dtype, std::int64_t width, bool backward, int architecture) {
   const std::string element(storage_type_text(dtype));
   if (dtype == DType::f16 || (dtype == DType::bf16 && architecture >= 80)) {
     const std::int64_t padded = (width + 15) / 16 * 16, own = 64, stream = padded > 64 ? (backward ? 16 : 32) : backward ? 32 : 64;
-    return {concat("gc_mma_kit<", element, ", ", padded, ", ", own, ", ", stream, ">"), own, stream, static_cast<int>(2 * own),
-            backward && padded <= 64 ? 4 : 1};
+    return {.type = concat("gc_mma_kit<", element, ", ", padded, ", ", own, ", ", stream, ">"),
+            .own = own,
+            .stream = stream,
+            .threads = static_cast<int>(2 * own),
+            .blocks = backward && padded <= 64 ? 4 : 1,
+            .mma_flops = kMmaFlops};
   }
   const auto& tiles = dtype == DType::f64 ? (backward ? kBackward64 : kForward64) : backward ? kBackward32 : kForward32;
   const FmaTile& tile = *std::find_if(std::begin(tiles), std::end(tiles), [&](const FmaTile& t) { return t.width >= width; });
-  return {concat("gc_fma_kit<", element, ", ", value_type(dtype), ", ", tile.width, ", ", tile.own, ", ", tile.stream, ", ",
-                 kFmaLanes, ", ", tile.rows, ">"),
-          tile.own, tile.stream, static_cast<int>(tile.own / tile.rows) * kFmaLanes};
+  return {.type = concat("gc_fma_kit<", element, ", ", value_type(dtype), ", ", tile.width, ", ", tile.own, ", ", tile.stream, ", ",
+                         kFmaLanes, ", ", tile.rows, ">"),
+          .own = tile.own,
+          .stream = tile.stream,
+          .threads = static_cast<int>(tile.own / tile.rows) * kFmaLanes};
 }
 
-const std::string& attention_text() {
+/// Rows that a block owns and streams, the first of which fit shared memory.
+struct Tf32Tile {
+  std::int64_t own, stream;
+};
+constexpr Tf32Tile kForwardTf32[] = {{64, 64}, {64, 32}, {64, 16}, {48, 16}};
+constexpr Tf32Tile kBackwardTf32[] = {{64, 32}, {64, 16}, {48, 16}, {32, 16}, {32, 8}};
+
+std::optional<Kit> tf32_kit_for(DType dtype, std::int64_t width, bool backward, int architecture) {
+  constexpr std::int64_t kShared = 48 << 10, kFloat = sizeof(float);
+  constexpr int kFirstWithTf32 = 80;
+  if (dtype != DType::f32 || architecture < kFirstWithTf32) return std::nullopt;
+  const std::int64_t padded = (width + 15) / 16 * 16, row = (padded + 4) * kFloat;  // as the kit's kPitch
+  const auto fits = [&](const Tf32Tile& t) { return ((backward ? 2 : 1) * t.own + 2 * t.stream) * row <= kShared; };
+  const std::span<const Tf32Tile> tiles = backward ? std::span<const Tf32Tile>(kBackwardTf32) : kForwardTf32;
+  const auto tile = std::ranges::find_if(tiles, fits);
+  check_internal(tile != tiles.end(), "heads of ", width, " elements have no tile");
+  return Kit{.type = concat("gc_tf32_kit<", padded, ", ", tile->own, ", ", tile->stream, ">"),
+             .own = tile->own,
+             .stream = tile->stream,
+             .threads = static_cast<int>(2 * tile->own),
+             .mma_flops = kMmaFlops / 2,
+             .is_tf32 = true,
+             .holds_left = padded <= 64};
+}
+
+const std::string& attention_text(bool tf32) {
   static const std::string text = concat(kProductMma, "#ifndef GC_ATTENTION\n#define GC_ATTENTION\n", kAttentionStream,
                                          kAttentionFmaKit, kAttentionMmaKit, "#endif\n");
-  return text;
+  static const std::string with_tf32 = concat(text, kProductTf32, kAttentionTf32Kit);
+  return tf32 ? with_tf32 : text;
 }
 
 /// How many elements of a matrix can be moved at once: buffers start at a multiple of what the widest move needs.
@@ -96,17 +140,24 @@ std::string sizes_text(const AttentionShape& s, const Attributes& a, DType dtype
 
 double count_of(std::int64_t n) { return static_cast<double>(n); }
 
-/// A launch of `function` whose blocks own tiles of `rows`. Its parameters are inputs, mask and results; a null mask is left out.
+/// What a launch asks of its blocks: they own tiles of `rows`, and of a pair of query and key there are so many flops in products
+/// that make scores of rows, and in those that make rows of scores.
+struct Work {
+  std::string_view function, shared;
+  std::int64_t rows = 0;
+  double dot_flops = 0, mix_flops = 0;
+  AttentionInstructions instructions = {};
+};
+
+/// Launches of one node. Their parameters are inputs, mask and results; a null mask is left out.
 struct Launching {
   AttentionShape sizes;
   Attributes attributes;
   AttentionOperands operands;
 
-  AttentionLaunch launch(std::string_view function, std::string_view shared, const Kit& kit, std::int64_t rows,
-                         const std::vector<Touched>& inputs, const std::vector<Touched>& results, double product_flops,
-                         double instructions) const {
+  AttentionLaunch launch(const Work& work, const Kits& kits, const std::vector<Touched>& inputs,
+                         const std::vector<Touched>& results) const {
     constexpr double kRowOps = 4;  // scale, exp, sum and what moves with them
-    const double flops_a_pair = product_flops + kRowOps;
     AttentionLaunch made;
     std::string parameters, arguments;
     int next = 0;
@@ -121,28 +172,40 @@ struct Launching {
     if (operands.mask) add(all_of(operands.mask), "const ");
     else arguments += ", (const gc_no_mask*)0";
     for (const Touched& result : results) add(result, "");
-    const DType dtype = operands.q->type.dtype;
-    made.text =
-        concat(attention_text(), "extern \"C\" __global__ void __launch_bounds__(", kit.threads, ", ", kit.blocks, ") ",
-               kNamePlaceholder, "(", parameters, "int*) {\n  typedef ", kit.type, " Kit;\n  __shared__ Kit::", shared,
-               " shared;\n", sizes_text(sizes, attributes, dtype), "  ", function, "<Kit>(shared, sizes", arguments, ");\n}\n");
-    made.grid = {.blocks = sizes.batches * quotient_up(rows, kit.own), .threads = kit.threads};
-    made.cost.flops = flops_a_pair * attention_pairs(sizes, attributes.flag("causal"));
-    made.cost.dtype = dtype;
-    made.cost.work = {Family::attention, traffic(dtype, kit, rows, product_flops, instructions)};
+    const auto kernel = [&](const Kit& kit) {
+      return AttentionKernel{concat(attention_text(kit.is_tf32), "extern \"C\" __global__ void __launch_bounds__(", kit.threads,
+                                    ", ", kit.blocks, ") ", kNamePlaceholder, "(", parameters, "int*) {\n  typedef ", kit.type,
+                                    " Kit;\n  __shared__ Kit::", work.shared, " shared;\n", sizes_text(sizes, attributes, dtype()),
+                                    "  ", work.function, "<Kit>(shared, sizes", arguments, ");\n}\n"),
+                             {.blocks = blocks_of(kit, work), .threads = kit.threads}};
+    };
+    made.kernel = kernel(kits.exact);
+    made.cost.flops = (work.dot_flops + work.mix_flops + kRowOps) * attention_pairs(sizes, attributes.flag("causal"));
+    made.cost.dtype = dtype();
+    made.cost.work = {Family::attention, traffic(kits.exact, work)};
+    if (kits.tf32) {
+      made.tf32 = kernel(*kits.tf32);
+      made.cost.generated_tf32 = {traffic(*kits.tf32, work)};
+    }
     return made;
   }
 
+  DType dtype() const { return operands.q->type.dtype; }
+  std::int64_t blocks_of(const Kit& kit, const Work& work) const { return sizes.batches * quotient_up(work.rows, kit.own); }
+
   /// A block computes whole tiles, on the diagonal too, and reads what it streams from the second cache.
-  Traffic traffic(DType dtype, const Kit& kit, std::int64_t rows, double product_flops, double instructions) const {
-    const double own = count_of(kit.own), blocks = count_of(sizes.batches * quotient_up(rows, kit.own));
+  Traffic traffic(const Kit& kit, const Work& work) const {
+    const double own = count_of(kit.own), blocks = count_of(blocks_of(kit, work));
     const double pairs = std::max(attention_pairs(sizes, attributes.flag("causal")) + blocks * own * own / 2, blocks * own);
     Traffic made;
-    made.l2_bytes = pairs / own * count_of(sizes.width + sizes.value_width) * static_cast<double>(size_of(dtype));
-    const double flops = product_flops * pairs;
-    if (uses_tensor_cores(dtype)) {
+    made.l2_bytes = pairs / own * count_of(sizes.width + sizes.value_width) * static_cast<double>(size_of(dtype()));
+    const double flops = (work.dot_flops + work.mix_flops) * pairs;
+    if (kit.mma_flops > 0) {
       made.mma_flops = flops;
-      made.instructions = flops / kMmaFlops * 32 * instructions;
+      made.instructions = flops / kit.mma_flops * 32 * (kit.is_tf32 ? work.instructions.tf32 : work.instructions.of_16_bits);
+      // From shared memory, which is the first cache: a right operand each, and the left one of a dot for each tile of the stream.
+      const double left = kit.holds_left ? 0 : 2 * kRightBytes * 8 / count_of(kit.stream);
+      made.l1_bytes = pairs / kit.mma_flops * (work.dot_flops * (kRightBytes + left) + work.mix_flops * kRightBytes);
     } else {
       made.instructions = flops / 2 * kInstructionsAnFma;
     }
@@ -224,21 +287,26 @@ std::vector<AttentionLaunch> attention_launches(const Node& node, int architectu
   const Launching l{attention_shape(node, o.mask), with_defaults(*node.op, node.attributes), o};
   const AttentionShape& s = l.sizes;
   const auto width = static_cast<double>(s.width), value_width = static_cast<double>(s.value_width);
-  const Kit kit = kit_for(o.q->type.dtype, std::max(s.width, s.value_width), node.op == &ops::kAttentionGradient, architecture);
+  const DType dtype = o.q->type.dtype;
+  const std::int64_t wider = std::max(s.width, s.value_width);
+  const bool backward = node.op == &ops::kAttentionGradient;
+  const Kits kits{kit_for(dtype, wider, backward, architecture), tf32_kit_for(dtype, wider, backward, architecture)};
   const std::vector<Value*>& r = node.results;
   std::vector<Touched> inputs, results;
   for (const Matrix& m : s.matrices.operands) inputs.push_back(part_of(node.operands[m.value], m));
   for (const Matrix& m : s.matrices.results) results.push_back(part_of(r[m.value], m));
-  if (node.op == &ops::kAttention)
-    return {l.launch("gc_attention", "Forward", kit, s.queries, inputs, {results[0], all_of(r[1]), all_of(r[2])},
-                     2 * (width + value_width), kAttentionForward)};
+  if (!backward)
+    return {l.launch({"gc_attention", "Forward", s.queries, 2 * width, 2 * value_width, kAttentionForward}, kits, inputs,
+                     {results[0], all_of(r[1]), all_of(r[2])})};
   for (const Value* rows : {o.top, o.sum, o.delta}) inputs.push_back(all_of(rows));
-  Kit keys = kit;
-  keys.blocks = 1;  // the sums of two matrices take all registers
-  return {l.launch("gc_attention_query_gradient", "Backward", kit, s.queries, inputs, {results[0]}, 2 * (2 * width + value_width),
-                   kAttentionQueryGradient),
-          l.launch("gc_attention_key_gradient", "Backward", keys, s.keys, inputs, {results[1], results[2]},
-                   4 * (width + value_width), kAttentionKeyGradient)};
+  Kits keys = kits;
+  keys.exact.blocks = 1;  // the sums of two matrices take all registers
+  return {l.launch(
+              {"gc_attention_query_gradient", "Backward", s.queries, 2 * (width + value_width), 2 * width, kAttentionQueryGradient},
+              kits, inputs, {results[0]}),
+          l.launch({"gc_attention_key_gradient", "Backward", s.keys, 2 * (width + value_width), 2 * (width + value_width),
+                    kAttentionKeyGradient},
+                   keys, inputs, {results[1], results[2]})};
 }
 
 }  // namespace gcomp::codegen::cuda

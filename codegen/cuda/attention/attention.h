@@ -5,7 +5,8 @@
 //
 // In f16 and bf16 without a mask the launches stand within an AttentionCall, which a library may take instead.
 //
-// Texts are shared by all layers of one shape. f32 and f64 (and bf16 below sm_80) multiply by FMA, f16 and bf16 on tensor cores.
+// Texts are shared by all layers of one shape. f32 and f64 (and bf16 below sm_80) multiply by FMA, f16 and bf16 on tensor cores;
+// from sm_80 on a launch of f32 has a second kernel that rounds to TF32 and multiplies on tensor cores too.
 #pragma once
 
 #include <optional>
@@ -23,10 +24,15 @@ namespace gcomp::codegen::cuda {
 /// operands' dtype or of the type they are computed in, nothing empty, positions that can be counted in 31 bits.
 bool takes_attention(const ir::Node& node);
 
-/// One launch: its kernel's text, the node's values in the order of the kernel's parameters, and what it does.
-struct AttentionLaunch {
+/// A kernel and its grid.
+struct AttentionKernel {
   std::string text;
   runtime::Grid grid;
+};
+/// One launch: the node's values in the order of the kernel's parameters, and what it does.
+struct AttentionLaunch {
+  AttentionKernel kernel;
+  std::optional<AttentionKernel> tf32;  ///< rounds f32 operands of products
   std::vector<const ir::Value*> values;
   StepCost cost;
 };

@@ -13,6 +13,8 @@ struct gc_fma_kit {
   static constexpr int kGroups = kOwn / kRows, kThreads = kLanes * kGroups;
   static constexpr int kChunk = 16 / (int)sizeof(V), kOutVector = kOutColumns < kChunk ? kOutColumns : kChunk;
   static constexpr int kPitch = kWidth + kChunk, kWeightPitch = kStream + kChunk;
+  typedef const V* Left;
+  static constexpr bool kHoldsLeft = false;
   struct alignas(16) Forward {
     V own[kOwn * kPitch], stream[2][kStream * kPitch], weights[kOwn * kWeightPitch];
   };
@@ -50,7 +52,7 @@ struct gc_fma_kit {
   }
 
   // scores[i][j] = sum over `width` of own[i][d] * stream[j][d].
-  static GC_DEVICE void dot(Scores& scores, const V* own, const V* stream, int width) {
+  static GC_DEVICE void dot(Scores& scores, Left own, const V* stream, int width) {
     scores.clear();
 #pragma unroll 2
     for (int d = 0; d < width; d += kChunk) {

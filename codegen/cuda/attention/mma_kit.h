@@ -16,6 +16,18 @@ GC_DEVICE unsigned gc_pair_of(gc_bf16, float low, float high) {
 #endif
 }
 
+// Its error is far below what rounding to 16 bits or to TF32 leaves.
+GC_DEVICE float gc_rounded_exp(float x) {
+  const float scaled = x * 1.44269504f;
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(scaled));
+  return result;
+#else
+  return exp2f(scaled);
+#endif
+}
+
 struct gc_nothing {};
 
 template <class Storage, int kPaddedWidth, int kOwnRows, int kStreamRows>
@@ -32,6 +44,8 @@ struct gc_mma_kit {
 #else
   static constexpr int kUnrolledWidths = kWidth / 16;
 #endif
+  typedef const T* Left;
+  static constexpr bool kHoldsLeft = false;
   struct alignas(16) Forward {
     T own[kOwn * kPitch], stream[2][kStream * kPitch];
     gc_nothing weights;
@@ -58,17 +72,7 @@ struct gc_mma_kit {
   static GC_DEVICE int row(int i) { return (int)threadIdx.x / 32 * 16 + (int)threadIdx.x % 32 / 4 + 8 * i; }
   static GC_DEVICE int column(int j) { return j / 2 * 8 + (int)threadIdx.x % 4 * 2 + j % 2; }
   static GC_DEVICE int out_column(int j) { return column(j); }
-  // Its error is far below what rounding to 16 bits leaves.
-  static GC_DEVICE float exp(float x) {
-    const float scaled = x * 1.44269504f;
-#ifdef __CUDA_ARCH__
-    float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(scaled));
-    return result;
-#else
-    return exp2f(scaled);
-#endif
-  }
+  static GC_DEVICE float exp(float x) { return gc_rounded_exp(x); }
 
   template <int kVector>
   static GC_DEVICE void put(T* to, const gc_vector<T, kVector>& vector) {
@@ -76,7 +80,7 @@ struct gc_mma_kit {
   }
 
   // scores[i][j] = sum over `width` of own[i][d] * stream[j][d].
-  static GC_DEVICE void dot(Scores& scores, const T* own, const T* stream, int width) {
+  static GC_DEVICE void dot(Scores& scores, Left own, const T* stream, int width) {
     const int lane = (int)threadIdx.x % 32, matrix = lane / 8, line = lane % 8, first = (int)threadIdx.x / 32 * 16;
     const gc_shared_place own_place = gc_shared_place_of(own + (first + matrix % 2 * 8 + line) * kPitch + matrix / 2 * 8),
                           stream_place = gc_shared_place_of(stream + (matrix / 2 * 8 + line) * kPitch + matrix % 2 * 8);

@@ -1,6 +1,8 @@
 // Attention by blocks that own a tile of rows and stream the others past it (Dao, "FlashAttention-2", 2023): no score is ever in
 // memory. A kit (fma_kit.h, mma_kit.h) knows how a block of threads multiplies tiles and which thread has which element; what is
 // computed with the elements stands here once. Sums run in the order of the stream, so a launch gives the same bits each time.
+//
+// A kit's Left is the block's own tile as dot() takes it: where it lies in shared memory, or the thread's part of it.
 #pragma once
 
 struct gc_no_mask {};
@@ -107,6 +109,13 @@ GC_DEVICE void gc_fill(typename Kit::Element* to, const typename Kit::T* from, c
   }
 }
 
+// The block's own tile, which has just been filled.
+template <class Kit>
+GC_DEVICE typename Kit::Left gc_own_of(const typename Kit::Element* own) {
+  if (Kit::kHoldsLeft) __syncthreads();
+  return typename Kit::Left(own);
+}
+
 // The kit's sums, each row times `factors`, to rows from `first` on of a matrix [rows, width].
 template <class Kit>
 GC_DEVICE void gc_store_rows(typename Kit::T* to, const gc_attention_view& view, const typename Kit::Output& sums,
@@ -152,6 +161,7 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
   k = gc_matrix_of(k, s.k, s, p.batch);
   v = gc_matrix_of(v, s.v, s, p.batch);
   gc_fill<Kit, Kit::kOwn>(shared.own, gc_matrix_of(q, s.q, s, p.batch), s.q, p.first, s.queries, s.width);
+  const typename Kit::Left own = gc_own_of<Kit>(shared.own);
   V top[Kit::kRows], sum[Kit::kRows];
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i) top[i] = -gc_infinity(V()), sum[i] = 0;
@@ -165,7 +175,7 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
     gc_fill<Kit, Kit::kStream>(shared.stream[1], v, s.v, n, s.keys, s.value_width);
     __syncthreads();
     typename Kit::Scores scores;
-    Kit::dot(scores, shared.own, shared.stream[0], s.width);
+    Kit::dot(scores, own, shared.stream[0], s.width);
     if (gc_is_plain(s, p.first, Kit::kOwn, n, Kit::kStream)) gc_mask_scores<true, Kit>(s, mask, p.first, n, scores);
     else gc_mask_scores<false, Kit>(s, mask, p.first, n, scores);
 #pragma unroll
@@ -260,6 +270,7 @@ GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const
   v = gc_matrix_of(v, s.v, s, p.batch);
   gc_fill<Kit, Kit::kOwn>(shared.own[0], gc_matrix_of(q, s.q, s, p.batch), s.q, p.first, s.queries, s.width);
   gc_fill<Kit, Kit::kOwn>(shared.own[1], gc_matrix_of(dy, s.y, s, p.batch), s.y, p.first, s.queries, s.value_width);
+  const typename Kit::Left own = gc_own_of<Kit>(shared.own[0]), other = gc_own_of<Kit>(shared.own[1]);
   gc_attention_row<V> rows[Kit::kRows];
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i) rows[i].fetch(s, top, sum, delta, p.batch, p.first + Kit::row(i));
@@ -275,8 +286,8 @@ GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const
     gc_fill<Kit, Kit::kStream>(shared.stream[1], v, s.v, n, s.keys, s.value_width);
     __syncthreads();
     typename Kit::Scores scores, gradients;
-    Kit::dot(scores, shared.own[0], shared.stream[0], s.width);
-    Kit::dot(gradients, shared.own[1], shared.stream[1], s.value_width);
+    Kit::dot(scores, own, shared.stream[0], s.width);
+    Kit::dot(gradients, other, shared.stream[1], s.value_width);
     if (gc_is_plain(s, p.first, Kit::kOwn, n, Kit::kStream))
       gc_query_pairs<true, Kit>(s, mask, rows, p.first, n, scores, gradients);
     else gc_query_pairs<false, Kit>(s, mask, rows, p.first, n, scores, gradients);
@@ -301,6 +312,7 @@ GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const g
   dy = gc_matrix_of(dy, s.y, s, p.batch);
   gc_fill<Kit, Kit::kOwn>(shared.own[0], gc_matrix_of(k, s.k, s, p.batch), s.k, p.first, s.keys, s.width);
   gc_fill<Kit, Kit::kOwn>(shared.own[1], gc_matrix_of(v, s.v, s, p.batch), s.v, p.first, s.keys, s.value_width);
+  const typename Kit::Left own = gc_own_of<Kit>(shared.own[0]), other = gc_own_of<Kit>(shared.own[1]);
   typename Kit::Output key_sums, value_sums;
   key_sums.clear();
   value_sums.clear();
@@ -314,8 +326,8 @@ GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const g
 #pragma unroll
     for (int j = 0; j < Kit::kColumns; ++j) rows[j].fetch(s, top, sum, delta, p.batch, m + Kit::column(j));
     typename Kit::Scores scores, gradients;
-    Kit::dot(scores, shared.own[0], shared.stream[0], s.width);
-    Kit::dot(gradients, shared.own[1], shared.stream[1], s.value_width);
+    Kit::dot(scores, own, shared.stream[0], s.width);
+    Kit::dot(gradients, other, shared.stream[1], s.value_width);
 #pragma unroll
     for (int j = 0; j < Kit::kColumns; ++j) rows[j].finish(s);
     if (gc_is_plain(s, m, Kit::kStream, p.first, Kit::kOwn)) gc_key_pairs<true, Kit>(s, mask, rows, m, p.first, scores, gradients);

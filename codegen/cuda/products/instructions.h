@@ -3,6 +3,7 @@
 //   convolution, large tile    3.3 to 32.7 (weights' gradient 12.0), small tile 5.1 to 64 (13.1)
 //   matmul, large tile         2.9 to 5.4, small tile 4.3 to 9.9
 //   attention, width 64        forward 8.5 to 13.2, queries' gradient 5.1 to 12.4, keys' 7.7 to 14.0
+//   the same in TF32           forward 8.2 to 9.5, queries' gradient 5.8 to 8.1, keys' 7.2 to 9.2
 #pragma once
 
 #include "ir/base/dtype.h"
@@ -31,7 +32,12 @@ inline constexpr double kConvolutionStep = 32;
 /// For each multiply-add of a convolution's FMA tile: loads from shared memory, and the gathering.
 inline constexpr double kInstructionsAnFma = 1.6;
 
-/// For each tensor-core instruction of attention's kernels: near the lower bound, since the rest of the way is for the edges.
-inline constexpr double kAttentionForward = 8.5, kAttentionQueryGradient = 5.1, kAttentionKeyGradient = 7.7;
+/// For each tensor-core instruction of attention's kernels, of which TF32 takes two where 16 bits take one: near the lower bound,
+/// since the rest of the way is for the edges.
+struct AttentionInstructions {
+  double of_16_bits = 0, tf32 = 0;
+};
+inline constexpr AttentionInstructions kAttentionForward{8.5, 8.2}, kAttentionQueryGradient{5.1, 5.8},
+    kAttentionKeyGradient{7.7, 7.2};
 
 }  // namespace gcomp::codegen::cuda

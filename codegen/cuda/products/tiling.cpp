@@ -8,6 +8,7 @@
 #include "codegen/cuda/product_mma_tile.h"
 #include "codegen/cuda/product_parameters.h"
 #include "codegen/cuda/product_tf32.h"
+#include "codegen/cuda/product_tf32_tile.h"
 #include "codegen/cuda/product_tile.h"
 #include "codegen/kernel.h"
 #include "ir/base/error.h"
@@ -141,7 +142,7 @@ std::string sum_type(DType dtype) { return dtype == DType::f64 ? "double" : "flo
 
 std::string product_text(LaunchBounds bounds, std::string_view type, std::string_view body, std::string_view further) {
   const bool of_convolution = type == "gc_convolution_parameters" || type == "gc_packing_parameters";
-  return concat(shared_text(of_convolution), body.find(kTf32Tile) != body.npos ? kProductTf32 : "",
+  return concat(shared_text(of_convolution), body.find(kTf32Tile) != body.npos ? concat(kProductTf32, kProductTf32Tile) : "",
                 "extern \"C\" __global__ void __launch_bounds__(", bounds.threads, ", ", bounds.blocks, ") ", kNamePlaceholder,
                 "(const void* first, const void* second, void* result, void* workspace, const ", type, " parameters", further,
                 ") {\n", body, "}\n");

@@ -66,8 +66,12 @@ struct ConvolutionLayout {
 
 }  // namespace
 
-ProgramRunner::ProgramRunner(const Program& program, Products products)
-    : program_(program), products_(products), modules_(program.prelude, program.kernels), faults_(program.faults.size()) {
+ProgramRunner::ProgramRunner(const Program& program, Products products, Rounding rounding)
+    : program_(program),
+      products_(products),
+      rounding_(rounding),
+      modules_(program.prelude, program.kernels),
+      faults_(program.faults.size()) {
   for (Space space : {Space::arena, Space::state, Space::constant, Space::io})
     spaces_.emplace(space, GuardedMemory(static_cast<std::size_t>(bytes_of(program, space))));
   for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
@@ -137,7 +141,8 @@ void ProgramRunner::run(const KernelLaunch& launch) {
     for (void*& pointer : pointers) arguments.push_back(&pointer);
     arguments.push_back(&fault);
   }
-  this->launch(launch.kernel, launch.grid, arguments.data(), launch.origin);
+  const runtime::GridKernel made = kernel_of(launch, rounding_ == Rounding::tf32);
+  this->launch(made.kernel, made.grid, arguments.data(), launch.origin);
 }
 
 void ProgramRunner::launch(int kernel, const Grid& grid, void** arguments, const std::string& origin) {

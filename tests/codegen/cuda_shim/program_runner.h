@@ -13,11 +13,14 @@
 namespace gcomp::cuda_shim {
 
 enum class Products : std::uint8_t { generated, plain_loops };
+/// What a launch may do to f32 before it is multiplied.
+enum class Rounding : std::uint8_t { none, tf32 };
 
 class ProgramRunner {
  public:
   /// Compiles the kernels; fills states that have an initial value. A product without generated kernels runs as plain loops.
-  explicit ProgramRunner(const runtime::Program& program, Products products = Products::generated);
+  explicit ProgramRunner(const runtime::Program& program, Products products = Products::generated,
+                         Rounding rounding = Rounding::none);
 
   /// An input or a state, by name.
   void write(const std::string& name, const Tensor& value);
@@ -54,6 +57,7 @@ class ProgramRunner {
 
   const runtime::Program program_;
   Products products_;
+  const Rounding rounding_;
   KernelModules modules_;
   Emulator emulator_;
   mutable std::map<runtime::Space, GuardedMemory> spaces_;
