@@ -32,8 +32,17 @@ std::string batch_text(const AttentionShape& s, std::int64_t absent, Number numb
 
 AttentionOperands attention_operands(const Node& node) {
   const auto at = [&](std::size_t i) { return i < node.operands.size() ? node.operands[i] : nullptr; };
-  if (node.op == &ops::kAttention) return {.q = at(0), .k = at(1), .v = at(2), .mask = at(3)};
-  return {.q = at(0), .k = at(1), .v = at(2), .mask = at(8), .dy = at(3), .y = at(4), .top = at(5), .sum = at(6), .delta = at(7)};
+  if (node.op == &ops::kAttention) return {.q = at(0), .k = at(1), .v = at(2), .mask = at(3), .kept = at(4)};
+  return {.q = at(0),
+          .k = at(1),
+          .v = at(2),
+          .mask = at(8),
+          .kept = at(9),
+          .dy = at(3),
+          .y = at(4),
+          .top = at(5),
+          .sum = at(6),
+          .delta = at(7)};
 }
 
 AttentionShape attention_shape(const Node& node, const Value* mask) {

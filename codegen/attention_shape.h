@@ -13,7 +13,8 @@ namespace gcomp::codegen {
 
 /// Where the operands lie in `attention` and `attention_gradient` (ir/ops/attention.h); null for what a node has not.
 struct AttentionOperands {
-  const ir::Value *q, *k, *v, *mask = nullptr, *dy = nullptr, *y = nullptr, *top = nullptr, *sum = nullptr, *delta = nullptr;
+  const ir::Value *q, *k, *v, *mask = nullptr, *kept = nullptr, *dy = nullptr, *y = nullptr, *top = nullptr, *sum = nullptr,
+                              *delta = nullptr;
 };
 AttentionOperands attention_operands(const ir::Node& node);
 

@@ -50,6 +50,9 @@ struct AttributeSpec {
   }
 };
 
+/// Stands for an optional operand that a node has not.
+inline const TensorType kAbsent{DType::boolean, {-1}};
+
 /// Types and attributes of a node under inference. Attributes hold defaults here.
 struct InferContext {
   std::string_view op;
@@ -57,6 +60,7 @@ struct InferContext {
   const Attributes& attributes;
 
   const TensorType& operand(std::size_t i) const { return operands[i]; }
+  bool has(std::size_t i) const { return i < operands.size() && operands[i] != kAbsent; }
   /// Throws UserError "OP: message".
   template <class... Args>
   [[noreturn]] void fail(const Args&... args) const {

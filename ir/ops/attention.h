@@ -9,6 +9,7 @@
 #include "ir/ops/pointwise.h"
 #include "ir/ops/table.h"
 #include "ir/ops/view.h"
+#include "ir/packed_bits.h"
 
 namespace gcomp::ir::ops {
 
@@ -17,13 +18,22 @@ inline constexpr AttributeSpec kAttentionAttributes[] = {
     AttributeSpec::optional("causal", AttributeType::flag),
     AttributeSpec::optional("hidden", AttributeType::real, -std::numeric_limits<double>::infinity()),
     AttributeSpec::optional("closed_rows_are_zero", AttributeType::flag),
+    AttributeSpec::optional("dropout", AttributeType::real, 0),
     AttributeSpec::optional(kOperandViews, AttributeType::views),
     AttributeSpec::optional(kResultViews, AttributeType::views),
     AttributeSpec::optional(kResults, AttributeType::integers)};
 
-/// Positions of the operands of `attention` and of its gradient; the mask may be absent.
-enum AttentionOperand : std::size_t { kQuery, kKey, kValue, kAttentionMask };
-enum AttentionGradientOperand : std::size_t { kResultGradient = 3, kForwardResult, kRowTop, kRowSum, kRowDelta, kGradientMask };
+/// Positions of the operands of `attention` and of its gradient; mask and kept may be absent.
+enum AttentionOperand : std::size_t { kQuery, kKey, kValue, kAttentionMask, kAttentionKept };
+enum AttentionGradientOperand : std::size_t {
+  kResultGradient = 3,
+  kForwardResult,
+  kRowTop,
+  kRowSum,
+  kRowDelta,
+  kGradientMask,
+  kGradientKept
+};
 
 inline Integers all_axes(std::int64_t rank) {
   Integers axes;
@@ -51,12 +61,32 @@ inline Shape attention_scores_shape(const InferContext& c) {
 }
 
 inline void check_attention_mask(const InferContext& c, const Shape& scores, std::size_t mask) {
-  if (mask >= c.operands.size()) return;
+  if (!c.has(mask)) return;
   const TensorType& m = c.operand(mask);
   bool fits = m.shape.size() == scores.size() && (m.dtype == DType::boolean || is_float(m.dtype));
   for (std::size_t d = 0; fits && d < scores.size(); ++d) fits = m.shape[d] == 1 || m.shape[d] == scores[d];
   c.require(fits, "mask is ", shown(m), ", wanted bool or floating point, each dimension 1 or that of the scores [", shown(scores),
             "]");
+}
+
+/// One bit for each score under dropout, nothing else.
+inline void check_attention_kept(const InferContext& c, Shape scores, std::size_t kept) {
+  const double dropout = c.attributes.real("dropout");
+  c.require(dropout >= 0 && dropout < 1, "dropout is ", dropout, ", wanted 0 to below 1");
+  if (dropout == 0) {
+    c.require(!c.has(kept), "without dropout there is nothing to be kept");
+    return;
+  }
+  scores.back() = bytes_of_bits(scores.back());
+  const TensorType wanted{DType::u8, scores};
+  c.require(c.has(kept) && c.operand(kept) == wanted, "kept is ", c.has(kept) ? to_string(c.operand(kept)) : "absent", ", wanted ",
+            shown(wanted));
+}
+
+/// What dropout leaves of a value for each score: 0, or x / (1 - dropout); x itself without `kept`.
+inline Var attention_dropped(Builder& b, Var kept, Var x, const Attributes& a) {
+  if (!kept) return x;
+  return b.select(unpack_bits(b, kept, x.shape().back()), x * (1 / (1 - a.real("dropout"))), b.like(x, 0));
 }
 
 /// Scores after scale and mask, in the compute type, and where they are the product's own: null for everywhere.
@@ -99,7 +129,7 @@ struct AttentionGradients {
   Var q, k, v, masked;
 };
 struct AttentionGradientOperands {
-  Var q, k, v, dy, top, sum, delta, mask;
+  Var q, k, v, dy, top, sum, delta, mask, kept;
 };
 inline AttentionGradients attention_gradients(Builder& b, const AttentionGradientOperands& o, const Attributes& a, Var more = {}) {
   const DType compute = compute_type(o.q.dtype());
@@ -107,11 +137,14 @@ inline AttentionGradients attention_gradients(Builder& b, const AttentionGradien
   const Integers last{s.masked.rank() - 1};
   const AttentionWeights w{attention_weights(b, s.masked, o.top), attention_divisor(b, o.sum, a)};
   Var p = w.probabilities(b), dy = b.cast(o.dy, compute), dp = b.matmul(dy, b.cast(o.v, compute), false, true);
+  Var dropped = attention_dropped(b, o.kept, p, a);
+  dp = attention_dropped(b, o.kept, dp, a);
   Var masked = p * (dp - b.unreduce(o.delta, dp.shape(), last));
   if (more) masked = masked + more;
   Var scaled = (s.open ? choose(s.open, masked, 0) : masked) * a.real("scale");
   return {b.cast(b.matmul(scaled, b.cast(o.k, compute)), o.q.dtype()),
-          b.cast(b.matmul(scaled, b.cast(o.q, compute), true), o.k.dtype()), b.cast(b.matmul(p, dy, true), o.v.dtype()), masked};
+          b.cast(b.matmul(scaled, b.cast(o.q, compute), true), o.k.dtype()), b.cast(b.matmul(dropped, dy, true), o.v.dtype()),
+          masked};
 }
 
 /// What the row statistics themselves pass on to the scores, where somebody asks for their gradient.
@@ -128,8 +161,9 @@ inline void attention_gradient_rule(GradientContext& g) {
   Builder& b = g.builder();
   const Attributes& attributes = g.attributes();
   const DType compute = compute_type(g.operand(kQuery).dtype());
-  const bool masked = g.node().operands.size() > kAttentionMask;
-  Var mask = masked ? g.operand(kAttentionMask) : Var();
+  const auto optional = [&](std::size_t i) { return i < g.node().operands.size() && g.node().operands[i] ? g.operand(i) : Var(); };
+  Var mask = optional(kAttentionMask), kept = optional(kAttentionKept);
+  const bool masked = static_cast<bool>(mask);
   Var y = g.result(), dy = g.dy();
   Var product = b.cast(dy, compute) * b.cast(y, compute);
   const AttentionGradientOperands o{g.operand(kQuery),
@@ -139,7 +173,8 @@ inline void attention_gradient_rule(GradientContext& g) {
                                     g.result(1),
                                     g.result(2),
                                     b.sum(product, {product.rank() - 1}),
-                                    mask};
+                                    mask,
+                                    kept};
   if (g.has_dy(1) || g.has_dy(2) || (masked && g.wants(kAttentionMask))) {
     Var more =
         g.has_dy(1) || g.has_dy(2) ? statistics_gradient(b, o.q, o.k, mask, o.sum, o.top, g.dy(1), g.dy(2), attributes) : Var();
@@ -157,7 +192,8 @@ inline void attention_gradient_rule(GradientContext& g) {
     return;
   }
   std::vector<Var> operands{o.q, o.k, o.v, o.dy, y, o.top, o.sum, o.delta};
-  if (masked) operands.push_back(mask);
+  if (masked || kept) operands.push_back(mask);
+  if (kept) operands.push_back(kept);
   const std::vector<Var> d = b.apply_many(kAttentionGradient, operands, attributes);
   for (std::size_t i = 0; i < d.size(); ++i) g.add(i, d[i]);
 }
@@ -169,6 +205,7 @@ inline constexpr Sample kAttentionSamples[] = {
     {"f64[1,3,2] f64[1,5,2] f64[1,5,2] f64[1,3,5]", "{causal=true}"},
     {"f64[2,3,2] f64[2,4,2] f64[2,4,2] bool[1,3,4]", "{hidden=-3.0}"},
     {"f64[2,5,2] f64[2,5,2] f64[2,5,2] bool[2,5,5]", "{closed_rows_are_zero=true, causal=true}"},
+    {"f64[2,2,3,2] f64[2,2,11,2] f64[2,2,11,3] f64[2,1,1,11] u8[2,2,3,2]", "{scale=0.1, dropout=0.25}", 0, 3},
     {"f64[6,18] f64[6,18] f64[6,18]",  // [batch, row, which, head, column]
      "{operand_views=[(2,2,3,3):(54,3,18,1), (2,2,3,3):(54,3,18,1)+6, (2,2,3,3):(54,3,18,1)+12], "
      "result_views=[(2,2,3,3):(18,3,6,1)], scale=0.5}"},
@@ -180,6 +217,8 @@ inline constexpr Sample kAttentionGradientSamples[] = {
     {"f64[2,3,2] f64[2,4,2] f64[2,4,2] f64[2,3,2] f64[2,3,2] f64[2,3] f64[2,3] f64[2,3] f64[1,3,1]", "{scale=0.7}", 0.5, 2},
     {"f64[1,3,2] f64[1,4,2] f64[1,4,2] f64[1,3,2] f64[1,3,2] f64[1,3] f64[1,3] f64[1,3] bool[1,1,4]",
      "{causal=true, closed_rows_are_zero=true}", 0.5, 2},
+    {"f64[2,3,2] f64[2,4,2] f64[2,4,2] f64[2,3,2] f64[2,3,2] f64[2,3] f64[2,3] f64[2,3] bool[1,3,4] u8[2,3,1]",
+     "{scale=0.02, hidden=-3.0, dropout=0.5}", 0.5, 7},
     {"f64[6,18] f64[6,18] f64[6,18] f64[2,3,6] f64[2,3,6] f64[2,2,3] f64[2,2,3] f64[2,2,3]",
      "{operand_views=[(2,2,3,3):(54,3,18,1), (2,2,3,3):(54,3,18,1)+6, (2,2,3,3):(54,3,18,1)+12, (2,2,3,3):(18,3,6,1), "
      "(2,2,3,3):(18,3,6,1)], "
@@ -190,10 +229,12 @@ inline constexpr Sample kAttentionGradientSamples[] = {
 
 constexpr OpDef kAttention{
     .name = "attention",
-    .summary = "softmax(scale * q k^T + mask) v; and of each row of scores the maximum and the sum of exp(score - maximum)",
+    .summary =
+        "softmax(scale * q k^T + mask) v, with dropout before v where `kept` has a bit for each score; and of each row of scores "
+        "the maximum and the sum of exp(score - maximum)",
     .kind = Kind::composite,
-    .operands = 4,
-    .optional_operands = 1,
+    .operands = 5,
+    .optional_operands = 2,
     .results = 3,
     .matrices = {.operands = 3, .results = 1},
     .attributes = kAttentionAttributes,
@@ -202,6 +243,7 @@ constexpr OpDef kAttention{
         [](const InferContext& c) {
           const Shape scores = attention_scores_shape(c);
           check_attention_mask(c, scores, kAttentionMask);
+          check_attention_kept(c, scores, kAttentionKept);
           const TensorType &q = c.operand(kQuery), rows = attention_rows(q.dtype, scores);
           TensorType y = q;
           y.shape.back() = c.operand(kValue).shape.back();
@@ -215,6 +257,7 @@ constexpr OpDef kAttention{
           const Integers last{masked.rank() - 1};
           Var top = b.max(masked, last), weights = attention_weights(b, masked, top), sum = b.sum(weights, last);
           Var p = AttentionWeights{weights, attention_divisor(b, sum, e.attributes())}.probabilities(b);
+          p = attention_dropped(b, e.has(kAttentionKept) ? e.operand(kAttentionKept) : Var(), p, e.attributes());
           Var y = b.cast(b.matmul(p, b.cast(e.operand(kValue), p.dtype())), q.dtype());
           return std::vector{y.value, top.value, sum.value};
         },
@@ -226,8 +269,8 @@ constexpr OpDef kAttentionGradient{
     .name = "attention_gradient",
     .summary = "gradients of attention's q, k and v from dy, y, the rows' maxima and sums, and delta = sum(dy * y) of each row",
     .kind = Kind::composite,
-    .operands = 9,
-    .optional_operands = 1,
+    .operands = 10,
+    .optional_operands = 2,
     .results = -1,
     .matrices = {.operands = 5, .results = 3},
     .attributes = kAttentionAttributes,
@@ -236,6 +279,7 @@ constexpr OpDef kAttentionGradient{
         [](const InferContext& c) {
           const Shape scores = attention_scores_shape(c);
           check_attention_mask(c, scores, kGradientMask);
+          check_attention_kept(c, scores, kGradientKept);
           const TensorType &q = c.operand(kQuery), &dy = c.operand(kResultGradient), rows = attention_rows(q.dtype, scores);
           TensorType y = q;
           y.shape.back() = c.operand(kValue).shape.back();
@@ -259,7 +303,8 @@ constexpr OpDef kAttentionGradient{
                                             row(kRowTop),
                                             row(kRowSum),
                                             row(kRowDelta),
-                                            e.has(kGradientMask) ? e.operand(kGradientMask) : Var()};
+                                            e.has(kGradientMask) ? e.operand(kGradientMask) : Var(),
+                                            e.has(kGradientKept) ? e.operand(kGradientKept) : Var()};
           const AttentionGradients d = attention_gradients(b, o, e.attributes());
           return std::vector{d.q.value, d.k.value, d.v.value};
         },

@@ -1,10 +1,12 @@
 #include "passes/attention/match_attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <unordered_set>
 
 #include "ir/ops/table.h"
+#include "ir/packed_bits.h"
 #include "ir/rewrite.h"
 #include "passes/attention/attention_mask.h"
 
@@ -56,6 +58,8 @@ struct Scores {
 /// What the softmax's probabilities pass through on their way to v.
 struct Probabilities {
   Node* softmax = nullptr;
+  Value* kept = nullptr;  ///< bool: what dropout keeps
+  double dropout = 0;
   bool closed_rows_are_zero = false;
   const Value* closed = nullptr;  ///< the guard's rows without any key, where the graph computes them
 };
@@ -103,10 +107,27 @@ class Matcher {
     return value;
   }
 
+  /// Goes below the dropout of a value, select(ratio <= random_uniform, value / (1 - ratio), 0), and notes it; null for another use
+  /// of such a select.
+  Value* undropped(Value* value, Probabilities& p) const {
+    if (!is_made_by(value, ops::kSelect) || !is_made_by(operand(value, 0), ops::kLessEqual)) return value;
+    Value* condition = operand(value, 0);
+    const std::optional<double> ratio = number_of(operand(condition, 0));
+    if (!ratio || !is_made_by(operand(condition, 1), ops::kRandomUniform)) return value;
+    const std::optional<Scaled> kept = scaled(operand(value, 1));
+    constexpr double kRounded = 1e-2;  // of the factor, to 16 bits
+    if (!(*ratio > 0 && *ratio < 1) || !kept || std::abs(kept->factor * (1 - *ratio) - 1) > kRounded ||
+        number_of(operand(value, 2)) != 0.0 || !is_inner(value) || !is_inner(operand(value, 1)))
+      return nullptr;
+    p.kept = condition;
+    p.dropout = *ratio;
+    return passed(kept->value);
+  }
+
   /// From the left operand of the product with v down to the softmax.
   Probabilities probabilities_of(Value* value) const {
     Probabilities p;
-    if (!(value = passed(value))) return p;
+    if (!(value = passed(value)) || !(value = undropped(value, p))) return p;
     std::size_t readers = 1;
     if (is_made_by(value, ops::kSelect) && number_of(operand(value, 1)) == 0.0) {
       const Value* condition = operand(value, 0);
@@ -270,9 +291,11 @@ class Matcher {
     if (!product.flag("transpose_b")) k = b.transpose_last(k);
     if (last.flag("transpose_b")) v = b.transpose_last(v);
     std::vector<Var> operands{with_batch(q, shape), with_batch(k, shape), with_batch(v, shape)};
-    if (s.mask) operands.push_back(b.wrap(s.mask));
+    if (s.mask || p.kept) operands.push_back(s.mask ? b.wrap(s.mask) : Var());
+    if (p.kept) operands.push_back(pack_bits(b, b.reshape(b.wrap(p.kept), shape)));
     Attributes attributes{{"scale", scale}, {"causal", s.causal}, {"closed_rows_are_zero", p.closed_rows_are_zero}};
     if (s.mask && s.mask->type.dtype == DType::boolean) attributes.set("hidden", s.hidden);
+    if (p.kept) attributes.set("dropout", p.dropout);
     Var y = b.apply_many(ops::kAttention, operands, attributes)[0];
     if (legal_ && !legal_(*y.value->producer)) return std::nullopt;
     return std::vector{b.reshape(y, node.result()->type.shape).value};

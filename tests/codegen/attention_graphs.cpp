@@ -6,6 +6,7 @@
 #include "ir/builder.h"
 #include "ir/expand.h"
 #include "ir/ops/table.h"
+#include "ir/packed_bits.h"
 #include "passes/fusion/fuse.h"
 #include "passes/simplify.h"
 #include "passes/training/differentiate.h"
@@ -149,6 +150,23 @@ std::vector<AttentionCase> attention_cases() {
        .value_width = 12,
        .attributes = {{"causal", true}},
        .layout = AttentionLayout::shared},
+      {.label = "dropout",
+       .batch = {2, 3},
+       .queries = 37,
+       .keys = 70,
+       .width = 19,
+       .value_width = 6,
+       .attributes = {{"scale", 0.23}, {"dropout", 0.3}}},
+      {.label = "dropout_masked",
+       .batch = {2, 2},
+       .queries = 66,
+       .keys = 66,
+       .width = 40,
+       .value_width = 40,
+       .mask = {2, 1, 1, 66},
+       .boolean = true,
+       .attributes = {{"causal", true}, {"closed_rows_are_zero", true}, {"dropout", 0.1}},
+       .layout = AttentionLayout::packed},
   };
 }
 
@@ -238,6 +256,12 @@ Graph attention_graph(DType dtype, const std::vector<AttentionCase>& cases) {
     for (const Var& input : inputs) wanted.push_back(input.value);
     if (!c.mask.empty())
       operands.push_back(b.input({c.boolean ? DType::boolean : c.wide ? compute_type(dtype) : dtype, c.mask}, c.label + ".mask"));
+    if (c.attributes.find("dropout")) {
+      Shape scores = c.batch;
+      scores.insert(scores.end(), {c.queries, c.keys});
+      if (c.mask.empty()) operands.emplace_back();
+      operands.push_back(pack_bits(b, b.input({DType::boolean, scores}, c.label + ".keep")));
+    }
     const std::vector<Var> results = b.apply_many(ops::kAttention, operands, c.attributes);
     Var y = made.result(results[0]);
     for (const Var& result : {y, results[1], results[2]}) outputs.push_back(result.value);

@@ -11,8 +11,10 @@
 #include "ir/ops/table.h"
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
+#include "passes/attention/match_attention.h"
 #include "passes/fusion/fuse.h"
 #include "passes/memory/plan_memory.h"
+#include "passes/training/differentiate.h"
 #include "runtime/validate.h"
 #include "tests/codegen/attention_graphs.h"
 #include "tests/codegen/cuda_shim/program_runner.h"
@@ -113,6 +115,58 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, CudaAttention,
                                          Variant{DType::f32, "sm_80", cuda_shim::Rounding::tf32}),
                          [](const auto& info) { return label_of(info.param); });
 
+/// softmax(q k^T) with dropout, times v, and the gradients of all three, as exporters write it.
+Graph written_dropout(std::int64_t keys) {
+  Graph graph = parse(concat("graph @g(%q: f32[2,3,40,16], %k: f32[2,3,", keys, ",16], %v: f32[2,3,", keys,
+                             ",16], %dy: f32[2,3,40,16], %seed: i64[], %step: i64[]) -> (%loss) {\n",
+                             "  %s = matmul %q, %k {transpose_b=true}\n  %p = softmax %s {axis=3}\n",
+                             "  %u = random_uniform %seed, %step {op_id=3, shape=[2,3,40,", keys, "]}\n",
+                             "  %r = full {dtype=f32, shape=[2,3,40,", keys, "], value=0.2}\n  %keep = less_equal %r, %u\n",
+                             "  %f = full {dtype=f32, shape=[2,3,40,", keys, "], value=1.25}\n  %more = mul %p, %f\n",
+                             "  %none = full {dtype=f32, shape=[2,3,40,", keys, "], value=0}\n",
+                             "  %d = select %keep, %more, %none\n  %y = matmul %d, %v\n  %w = mul %y, %dy\n",
+                             "  %loss = reduce_sum %w {axes=[0,1,2,3]}\n}"));
+  return graph;
+}
+
+std::vector<Value*> inputs_named(const Graph& graph, std::initializer_list<std::string_view> names) {
+  std::vector<Value*> found;
+  for (const Value* input : graph.inputs())
+    if (std::ranges::count(names, std::string_view(input->name)) > 0) found.push_back(const_cast<Value*>(input));
+  return found;
+}
+
+// What is drawn on the device, packed and read by three kernels is what the graph says without them; rows of whole bytes and
+// others.
+TEST(CudaAttentionDropout, DropsWhatTheWrittenGraphDoes) {
+  for (const std::int64_t keys : {64, 45}) {
+    Graph written = written_dropout(keys), matched = written_dropout(keys);
+    ASSERT_EQ(passes::match_attention(matched, codegen::cuda::takes_attention), 1);
+    for (Graph* graph : {&written, &matched}) {
+      const std::vector<Value*> gradients =
+          passes::differentiate(*graph, graph->outputs()[0], inputs_named(*graph, {"q", "k", "v"}));
+      graph->outputs().insert(graph->outputs().end(), gradients.begin(), gradients.end());
+      graph->remove_dead();
+    }
+    std::mt19937 random(5);
+    std::map<std::string, Tensor> values;
+    for (const Value* input : written.inputs()) values.emplace(input->name, random_tensor(input->type, -1, 1, random));
+    values.at("seed").set(0, 41);
+    values.at("step").set(0, 3);
+    const InterpretResult expected = interpret(written, values);
+    lower_unexpanded(matched);
+    const MemoryPlan plan = passes::plan_memory(matched, {.alignment = 256});
+    const runtime::Program program = codegen::generate(matched, plan, {runtime::TargetKind::cuda, "sm_90"});
+    EXPECT_EQ(count_attention_launches(program), 3);
+    cuda_shim::ProgramRunner runner(program);
+    for (const auto& [name, value] : values) runner.write(name, value);
+    ASSERT_EQ(runner.step(), "");
+    for (std::size_t i = 0; i < expected.outputs.size(); ++i)
+      EXPECT_EQ(attention_difference(runner.read_output(i), expected.outputs[i], cuda_shim::tolerance_of(DType::f32)), "")
+          << keys << " keys, output " << i;
+  }
+}
+
 Graph one_attention(DType dtype, std::int64_t width, std::int64_t queries, Shape mask = {}) {
   return attention_graph(dtype, {{.label = "a",
                                   .batch = {2, 12},
@@ -204,7 +258,8 @@ TEST(CudaAttentionViews, NoKernelOnlyMovesAMatrix) {
     Graph graph = attention_graph(DType::f32, {c});
     lower_unexpanded(graph);
     const bool summed = c.layout == AttentionLayout::shared;  // gradients of keys and values, over the heads, in one kernel
-    EXPECT_EQ(passes::count_launches(graph), 2 + 1 + (summed ? 1 : 0)) << c.label << '\n' << print(graph);
+    const bool packed = c.attributes.find("dropout");         // the bits that it keeps
+    EXPECT_EQ(passes::count_launches(graph), 2 + 1 + (summed ? 1 : 0) + (packed ? 1 : 0)) << c.label << '\n' << print(graph);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "codegen/kernel.h"
 #include "codegen/kernel_writer.h"
 #include "ir/ops/table.h"
+#include "ir/packed_bits.h"
 
 namespace gcomp::codegen::cpu {
 
@@ -33,7 +34,8 @@ std::string sizes_text(const AttentionShape& s, const Attributes& a) {
   const auto flag = [&](std::string_view name) { return a.flag(name) ? "true" : "false"; };
   std::string text = concat("{", s.queries, ", ", s.keys, ", ", s.width, ", ", s.value_width, ", ", flag("causal"), ", ",
                             flag("closed_rows_are_zero"), ", ", float_text(a.real("scale")), ", ", float_text(a.real("hidden")),
-                            ", ", attention_extents_text(s), ", ", attention_strides_text(s, 0), ", ", s.mask_query);
+                            ", ", float_text(1 / (1 - a.real("dropout"))), ", ", bytes_of_bits(s.keys), ", ",
+                            attention_extents_text(s), ", ", attention_strides_text(s, 0), ", ", s.mask_query);
   std::size_t number = 1;
   for (const auto* list : {&s.matrices.operands, &s.matrices.results})
     for (const Matrix& m : *list) {
@@ -43,7 +45,7 @@ std::string sizes_text(const AttentionShape& s, const Attributes& a) {
   return text + "}";
 }
 
-/// The kernel's pointers as arguments: inputs, mask, results. A null mask is left out of the pointers.
+/// The kernel's pointers as arguments: inputs, mask, kept, results. What a node has not is left out of the pointers.
 struct Arguments {
   std::string text;
   AttentionLaunch* launch;
@@ -87,6 +89,8 @@ AttentionLaunch attention_launch(const Node& node) {
   if (!forward)
     for (const Value* rows : {o.top, o.sum, o.delta}) arguments.add(all_of(rows));
   if (o.mask) arguments.add(all_of(o.mask));
+  else arguments.text += ", (const gc_attention::no_mask*)0";
+  if (o.kept) arguments.add(all_of(o.kept));
   else arguments.text += ", (const gc_attention::no_mask*)0";
   for (const Matrix& m : s.matrices.results) arguments.add(part_of(node.results[m.value], m), "");
   if (forward)

@@ -56,7 +56,8 @@ struct view {
 struct sizes {
   long queries, keys, width, value_width;
   bool causal, closed_rows_are_zero;
-  float scale, hidden;
+  float scale, hidden, kept_scale;  // kept_scale: of what dropout keeps
+  long kept_row;                    // bytes of a query's bits
   long batch[4], mask_batch[4], mask_query;
   view q, k, v, y;
   view dq, dk, dv;
@@ -216,6 +217,40 @@ struct mask_row<no_mask, kStep> {
   [[gnu::always_inline]] bool open(long) const { return true; }
 };
 
+// What dropout does to one query's keys in a tile: factors of 0 and kept_scale from their bits, none where all are kept.
+template <class Kept>
+struct kept_row {
+  float factors[kTile];
+  [[gnu::always_inline]] void fetch(const Kept* kept, const sizes& s, long batch, long query, long key, long seen) {
+    const unsigned char* bytes = kept + (batch * s.queries + query) * s.kept_row + key / 8;
+    for (long c = 0; c < seen; c += 8) {
+      const unsigned byte = bytes[c / 8];
+      _Pragma("omp simd") for (int l = 0; l < 8; ++l) factors[c + l] = (byte >> l & 1) != 0 ? s.kept_scale : 0.0f;
+    }
+    for (long c = up_to(seen, 8); c < up_to(seen, kLanes); ++c) factors[c] = 0;
+  }
+  [[gnu::always_inline]] float dropped(long key, float x) const { return factors[key] == 0 ? 0.0f : x * factors[key]; }
+};
+template <>
+struct kept_row<no_mask> {
+  [[gnu::always_inline]] void fetch(const no_mask*, const sizes&, long, long, long, long) {}
+  [[gnu::always_inline]] float dropped(long, float x) const { return x; }
+};
+
+// Weights of a tile of which dropout leaves some.
+GC_INLINE void drop(const sizes&, const place&, const no_mask*, long, long, long, float*) {}
+template <class Kept>
+static void drop(const sizes& s, const place& p, const Kept* kept, long batch, long query, long key, float* weights) {
+  for (long r = 0; r < p.queries; ++r) {
+    const long seen = p.seen(r);
+    kept_row<Kept> of_row;
+    of_row.fetch(kept, s, batch, query + r, key, seen);
+    float* row = weights + r * kTile;
+    for (long c = 0; c < seen; c += kLanes)
+      _Pragma("omp simd") for (int l = 0; l < kLanes; ++l) row[c + l] = of_row.dropped(c + l, row[c + l]);
+  }
+}
+
 // Behind the keys that a query sees: a group's sums go so far.
 GC_INLINE void close_row(float* row, long seen) {
   for (long c = up_to(seen, kLanes); c < gc_least(up_to(seen, kLanes) + kLanes, kTile); ++c) row[c] = 0;
@@ -280,9 +315,9 @@ static void soften(const place& p, forward_tiles<W>& t) {
   }
 }
 
-template <long W, class Mask, long kStep>
-static void forward(const sizes& s, const float* q, const float* k, const float* v, const Mask* mask, float* y, float* top,
-                    float* sum, long first, long last) {
+template <long W, class Mask, long kStep, class Kept>
+static void forward(const sizes& s, const float* q, const float* k, const float* v, const Mask* mask, const Kept* kept, float* y,
+                    float* top, float* sum, long first, long last) {
   const long tiles = (s.queries + kTile - 1) / kTile;
   forward_tiles<W> t;
   for (long task = first; task < last; ++task) {
@@ -301,6 +336,7 @@ static void forward(const sizes& s, const float* q, const float* k, const float*
       dot<W>(p, s.width, t.q, t.k, t.scores);
       mask_scores<W, Mask, kStep>(s, p, masks, query, key, t);
       soften<W>(p, t);
+      drop(s, p, kept, batch, query, key, t.scores);
       mix<W>(p, s.value_width, t.scores, t.v, t.y);
     }
     float* rows = matrix_of(y, s.y, s, batch) + query * s.y.row;
@@ -328,41 +364,44 @@ struct statistics {
 struct row_statistics {
   float finite, inverse, delta;
 };
-template <bool kAsks, class Row>
-GC_INLINE void differentiate_lanes(const sizes& s, const Row& of_row, const row_statistics& of, long c, int open, float* weights,
-                                   float* gradients) {
+template <bool kAsks, class Row, class KeptRow>
+GC_INLINE void differentiate_lanes(const sizes& s, const Row& of_row, const KeptRow& kept, const row_statistics& of, long c,
+                                   int open, float* weights, float* gradients) {
   _Pragma("omp simd") for (int l = 0; l < kLanes; ++l) {
     const float score = of_row.masked(c + l, weights[c + l], s), p = gc_exp(score - of.finite) * of.inverse;
-    const float gradient = p * (gradients[c + l] - of.delta) * s.scale;
-    weights[c + l] = !kAsks || l < open ? p : 0.0f;
+    const float gradient = p * (kept.dropped(c + l, gradients[c + l]) - of.delta) * s.scale;
+    weights[c + l] = !kAsks || l < open ? kept.dropped(c + l, p) : 0.0f;
     gradients[c + l] = (!kAsks || l < open) & of_row.open(c + l) ? gradient : 0.0f;
   }
 }
 
-// Scores become probabilities, and dp = dy v the gradients of what q k was.
-template <long W, class Mask, long kStep>
-static void differentiate(const sizes& s, const place& p, const Mask* mask, const statistics& of, long query, long key,
-                          backward_tiles<W>& t) {
+// Scores become what v is multiplied by, probabilities of which dropout leaves some, and dp = dy v the gradients of what q k was.
+template <long W, class Mask, long kStep, class Kept>
+static void differentiate(const sizes& s, const place& p, const Mask* mask, const Kept* kept, const statistics& of, long batch,
+                          long query, long key, backward_tiles<W>& t) {
   for (long r = 0; r < p.queries; ++r) {
     const long seen = p.seen(r);
     const float top = of.top[query + r], sum = of.sum[query + r], delta = of.delta[query + r];
     float *weights = t.weights + r * kTile, *gradients = t.gradients + r * kTile;
     mask_row<Mask, kStep> of_row;
     of_row.fetch(of_row.advanced(mask, query + r, key, s), seen);
+    kept_row<Kept> of_kept;
+    of_kept.fetch(kept, s, batch, query + r, key, seen);
     const row_statistics of_scores = {top == -gc_infinity32 ? 0.0f : top, s.closed_rows_are_zero && sum == 0 ? 0.0f : 1 / sum,
                                       delta};
     long c = 0;
-    for (; c + kLanes <= seen; c += kLanes) differentiate_lanes<false>(s, of_row, of_scores, c, kLanes, weights, gradients);
-    if (c < seen) differentiate_lanes<true>(s, of_row, of_scores, c, (int)(seen - c), weights, gradients);
+    for (; c + kLanes <= seen; c += kLanes)
+      differentiate_lanes<false>(s, of_row, of_kept, of_scores, c, kLanes, weights, gradients);
+    if (c < seen) differentiate_lanes<true>(s, of_row, of_kept, of_scores, c, (int)(seen - c), weights, gradients);
     close_row(weights, seen);
     close_row(gradients, seen);
   }
 }
 
-template <long W, class Mask, long kStep>
+template <long W, class Mask, long kStep, class Kept>
 static void backward(const sizes& s, const float* q, const float* k, const float* v, const float* dy, const float* top,
-                     const float* sum, const float* delta, const Mask* mask, float* dq, float* dk, float* dv, long first,
-                     long last) {
+                     const float* sum, const float* delta, const Mask* mask, const Kept* kept, float* dq, float* dk, float* dv,
+                     long first, long last) {
   backward_tiles<W> t;
   for (long batch = first; batch < last; ++batch) {
     const float *queries = matrix_of(q, s.q, s, batch), *keys = matrix_of(k, s.k, s, batch), *values = matrix_of(v, s.v, s, batch),
@@ -384,7 +423,7 @@ static void backward(const sizes& s, const float* q, const float* k, const float
         fill<W>(t.dy, dys + query * s.y.row, s.y, p.queries, s.value_width);
         dot<W>(p, s.width, t.q, t.k_transposed, t.weights);
         dot<W>(p, s.value_width, t.dy, t.v_transposed, t.gradients);
-        differentiate<W, Mask, kStep>(s, p, masks, of, query, key, t);
+        differentiate<W, Mask, kStep>(s, p, masks, kept, of, batch, query, key, t);
         mix_transposed<W>(p, s.value_width, t.weights, t.dy, t.dv);
         mix_transposed<W>(p, s.width, t.gradients, t.q, t.dk);
         if (key == 0) clear<W>(t.dq, kRows);

@@ -16,6 +16,7 @@
 #include "codegen/kernel_writer.h"
 #include "ir/matrices.h"
 #include "ir/ops/table.h"
+#include "ir/packed_bits.h"
 
 namespace gcomp::codegen::cuda {
 
@@ -134,8 +135,9 @@ std::string sizes_text(const AttentionShape& s, const Attributes& a, DType dtype
     for (const Matrix& m : *list) views += concat(",\n      ", view_text(s, m, number++, dtype));
   return concat("  const gc_attention_sizes sizes = {", s.queries, ", ", s.keys, ", ", s.width, ", ", s.value_width, ", ",
                 flag("causal"), ", ", flag("closed_rows_are_zero"), ", ", attention_number_text(a.real("scale")), ", ",
-                attention_number_text(a.real("hidden")), ", ", attention_extents_text(s), ", ", attention_strides_text(s, 0), ", ",
-                s.mask_query, ", ", s.mask_key, views, "};\n");
+                attention_number_text(a.real("hidden")), ", ", attention_number_text(1 / (1 - a.real("dropout"))), ", ",
+                bytes_of_bits(s.keys), ", ", attention_extents_text(s), ", ", attention_strides_text(s, 0), ", ", s.mask_query,
+                ", ", s.mask_key, views, "};\n");
 }
 
 double count_of(std::int64_t n) { return static_cast<double>(n); }
@@ -149,7 +151,7 @@ struct Work {
   AttentionInstructions instructions = {};
 };
 
-/// Launches of one node. Their parameters are inputs, mask and results; a null mask is left out.
+/// Launches of one node. Their parameters are inputs, mask, kept and results; what a node has not is left out.
 struct Launching {
   AttentionShape sizes;
   Attributes attributes;
@@ -170,6 +172,8 @@ struct Launching {
     };
     for (const Touched& input : inputs) add(input, "const ");
     if (operands.mask) add(all_of(operands.mask), "const ");
+    else arguments += ", (const gc_no_mask*)0";
+    if (operands.kept) add(all_of(operands.kept), "const ");
     else arguments += ", (const gc_no_mask*)0";
     for (const Touched& result : results) add(result, "");
     const auto kernel = [&](const Kit& kit) {
@@ -196,13 +200,17 @@ struct Launching {
   /// A block computes whole tiles, on the diagonal too, and reads what it streams from the second cache.
   Traffic traffic(const Kit& kit, const Work& work) const {
     const double own = count_of(kit.own), blocks = count_of(blocks_of(kit, work));
-    const double pairs = std::max(attention_pairs(sizes, attributes.flag("causal")) + blocks * own * own / 2, blocks * own);
+    const double pairs =
+        attributes.flag("causal")
+            ? std::max(attention_pairs(sizes, true) + blocks * own * own / 2, blocks * own)
+            : count_of(sizes.batches * round_up(work.rows, kit.own) * round_up(sizes.queries + sizes.keys - work.rows, kit.stream));
     Traffic made;
     made.l2_bytes = pairs / own * count_of(sizes.width + sizes.value_width) * static_cast<double>(size_of(dtype()));
     const double flops = (work.dot_flops + work.mix_flops) * pairs;
     if (kit.mma_flops > 0) {
       made.mma_flops = flops;
-      made.instructions = flops / kit.mma_flops * 32 * (kit.is_tf32 ? work.instructions.tf32 : work.instructions.of_16_bits);
+      made.instructions = flops / kit.mma_flops * 32 * work.instructions.stalls *
+                          (kit.is_tf32 ? work.instructions.tf32 : work.instructions.of_16_bits);
       // From shared memory, which is the first cache: a right operand each, and the left one of a dot for each tile of the stream.
       const double left = kit.holds_left ? 0 : 2 * kRightBytes * 8 / count_of(kit.stream);
       made.l1_bytes = pairs / kit.mma_flops * (work.dot_flops * (kRightBytes + left) + work.mix_flops * kRightBytes);
@@ -233,7 +241,8 @@ std::optional<runtime::AttentionCall> attention_call(const Node& node, const Buf
   const AttentionOperands o = attention_operands(node);
   const DType dtype = o.q->type.dtype;
   const AttentionShape s = attention_shape(node, o.mask);
-  if ((dtype != DType::f16 && dtype != DType::bf16) || o.mask || s.batch.size() > runtime::kAttentionBatches) return std::nullopt;
+  if ((dtype != DType::f16 && dtype != DType::bf16) || o.mask || o.kept || s.batch.size() > runtime::kAttentionBatches)
+    return std::nullopt;
   const Attributes attributes = with_defaults(*node.op, node.attributes);
   const bool forward = node.op == &ops::kAttention;
   runtime::AttentionCall call{.kind = forward ? runtime::AttentionKind::forward : runtime::AttentionKind::gradient,

@@ -37,7 +37,7 @@ struct AttentionLaunch {
   StepCost cost;
 };
 /// What a library may compute in place of the launches, which it lacks; nothing where no library knows such a node: other than f16
-/// and bf16, with a mask, or over a batch that no two strides describe.
+/// and bf16, with a mask or dropout, or over a batch that no two strides describe.
 std::optional<runtime::AttentionCall> attention_call(const ir::Node& node, const BufferOf& buffer_of);
 /// The launches of a node that takes_attention() accepts. `architecture` is that of the target: 90 for sm_90.
 std::vector<AttentionLaunch> attention_launches(const ir::Node& node, int architecture);

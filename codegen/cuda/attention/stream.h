@@ -23,6 +23,8 @@ struct gc_attention_sizes {
   int queries, keys, width, value_width;  // of q and k [queries or keys, width], of v and y [..., value_width]
   bool causal, closed_rows_are_zero;
   double scale, hidden;  // hidden: the score where a bool mask is false
+  double kept_scale;     // of what dropout keeps
+  int kept_row;          // bytes of a query's bits
   int batch[4];
   long long mask_batch[4], mask_query, mask_key;
   gc_attention_view q, k, v, y;  // y: of gradients dy
@@ -80,6 +82,34 @@ GC_DEVICE bool gc_mask(const gc_attention_sizes& s, const Mask* mask, int query,
     score += (V)gc_load(mask[query * s.mask_query + key * s.mask_key]);
   }
   return open;
+}
+
+// Whether dropout keeps the weight of a query and the key `first_key` + `further`, the first a multiple of 8: their bit in a
+// batch's [queries, kept_row] bytes. All are kept where there is no dropout.
+template <bool kPlain, class Kept>
+GC_DEVICE bool gc_keeps(const gc_attention_sizes& s, const Kept* kept, int query, int first_key, unsigned further) {
+  if constexpr (gc_same<Kept, gc_no_mask>) {
+    return true;
+  } else {
+    if (!kPlain && (query >= s.queries || first_key + (int)further >= s.keys)) return false;
+    return (kept[(long long)query * s.kept_row + (first_key / 8 + (int)(further / 8))] >> further % 8 & 1) != 0;
+  }
+}
+template <class Kept>
+GC_DEVICE const Kept* gc_kept_of(const gc_attention_sizes& s, const Kept* kept, int batch) {
+  if constexpr (gc_same<Kept, gc_no_mask>) return kept;
+  else return kept + (long long)batch * s.queries * s.kept_row;
+}
+// Weights that dropout leaves out become 0; kept_scale is for later.
+template <bool kPlain, class Kit, class Kept>
+GC_DEVICE void gc_drop_weights(const gc_attention_sizes& s, const Kept* kept, int query, int key, typename Kit::Scores& weights) {
+  if constexpr (!gc_same<Kept, gc_no_mask>) {
+#pragma unroll
+    for (int i = 0; i < Kit::kRows; ++i)
+#pragma unroll
+      for (int j = 0; j < Kit::kColumns; ++j)
+        if (!gc_keeps<kPlain>(s, kept, query + Kit::row(i), key, (unsigned)Kit::column(j))) weights.at(i, j) = 0;
+  }
 }
 
 // Rows [first, first + kRows) of a matrix [rows, width] to shared memory, in lines of kPitch; zeros outside.
@@ -151,13 +181,14 @@ GC_DEVICE void gc_mask_scores(const gc_attention_sizes& s, const Mask* mask, int
 }
 
 // y, and of each row the largest score and the sum of exp(score - largest). A block owns queries.
-template <class Kit, class Mask>
+template <class Kit, class Mask, class Kept>
 GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_sizes& s, const typename Kit::T* q,
-                            const typename Kit::T* k, const typename Kit::T* v, const Mask* mask, typename Kit::T* y,
-                            typename Kit::V* top_of_row, typename Kit::V* sum_of_row) {
+                            const typename Kit::T* k, const typename Kit::T* v, const Mask* mask, const Kept* kept,
+                            typename Kit::T* y, typename Kit::V* top_of_row, typename Kit::V* sum_of_row) {
   typedef typename Kit::V V;
   const gc_attention_place p(s.queries, Kit::kOwn, s.causal);
   mask += gc_batch_offset(s, s.mask_batch, p.batch);
+  kept = gc_kept_of(s, kept, p.batch);
   k = gc_matrix_of(k, s.k, s, p.batch);
   v = gc_matrix_of(v, s.v, s, p.batch);
   gc_fill<Kit, Kit::kOwn>(shared.own, gc_matrix_of(q, s.q, s, p.batch), s.q, p.first, s.queries, s.width);
@@ -176,7 +207,8 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
     __syncthreads();
     typename Kit::Scores scores;
     Kit::dot(scores, own, shared.stream[0], s.width);
-    if (gc_is_plain(s, p.first, Kit::kOwn, n, Kit::kStream)) gc_mask_scores<true, Kit>(s, mask, p.first, n, scores);
+    const bool plain = gc_is_plain(s, p.first, Kit::kOwn, n, Kit::kStream);
+    if (plain) gc_mask_scores<true, Kit>(s, mask, p.first, n, scores);
     else gc_mask_scores<false, Kit>(s, mask, p.first, n, scores);
 #pragma unroll
     for (int i = 0; i < Kit::kRows; ++i) {
@@ -196,6 +228,8 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
         sum[i] += score;
       }
     }
+    if (plain) gc_drop_weights<true, Kit>(s, kept, p.first, n, scores);
+    else gc_drop_weights<false, Kit>(s, kept, p.first, n, scores);
     Kit::mix(out, scores, shared.stream[1], shared.weights, s.value_width);
   }
   V factors[Kit::kRows];
@@ -203,6 +237,7 @@ GC_DEVICE void gc_attention(typename Kit::Forward& shared, const gc_attention_si
   for (int i = 0; i < Kit::kRows; ++i) {
     const V total = gc_combine_lanes<Kit::kRowLanes>(sum[i], gc_combine_sum());
     factors[i] = s.closed_rows_are_zero && total == 0 ? (V)0 : 1 / total;
+    if constexpr (!gc_same<Kept, gc_no_mask>) factors[i] *= (V)s.kept_scale;
     const int query = p.first + Kit::row(i);
     if (query < s.queries && Kit::column(0) == 0) {
       top_of_row[(long long)p.batch * s.queries + query] = top[i];
@@ -228,44 +263,55 @@ struct gc_attention_row {
   }
 };
 
-// A product q k becomes its probability, and dp = dy v the gradient of the score before scale.
-template <bool kPlain, class Kit, class Mask, class V>
-GC_DEVICE void gc_attention_pair(const gc_attention_sizes& s, const Mask* mask, const gc_attention_row<V>& row, int query, int key,
-                                 V& product, V& dp) {
+// A product q k becomes what v is multiplied by, its probability unless that is dropped, and dp = dy v the gradient of the score
+// before scale.
+template <bool kPlain, class Kit, class Mask, class Kept, class V>
+GC_DEVICE void gc_attention_pair(const gc_attention_sizes& s, const Mask* mask, const Kept* kept, const gc_attention_row<V>& row,
+                                 int query, int first_key, int further, V& product, V& dp) {
+  const int key = first_key + further;
   const bool open = gc_mask<kPlain>(s, mask, query, key, product), within = kPlain || query < s.queries;
   product = within ? Kit::exp(product - row.finite) * row.inverse : (V)0;
-  dp = open && within ? product * (dp - row.delta) : (V)0;
+  if constexpr (gc_same<Kept, gc_no_mask>) {
+    dp = open && within ? product * (dp - row.delta) : (V)0;
+  } else {
+    const bool keeps = gc_keeps<kPlain>(s, kept, query, first_key, (unsigned)further);
+    dp = open && within ? product * ((keeps ? dp * (V)s.kept_scale : (V)0) - row.delta) : (V)0;
+    product = keeps ? product * (V)s.kept_scale : (V)0;
+  }
 }
-template <bool kPlain, class Kit, class Mask, class V>
-GC_DEVICE void gc_query_pairs(const gc_attention_sizes& s, const Mask* mask, const gc_attention_row<V> (&rows)[Kit::kRows],
-                              int query, int key, typename Kit::Scores& scores, typename Kit::Scores& gradients) {
+template <bool kPlain, class Kit, class Mask, class Kept, class V>
+GC_DEVICE void gc_query_pairs(const gc_attention_sizes& s, const Mask* mask, const Kept* kept,
+                              const gc_attention_row<V> (&rows)[Kit::kRows], int query, int key, typename Kit::Scores& scores,
+                              typename Kit::Scores& gradients) {
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i)
 #pragma unroll
     for (int j = 0; j < Kit::kColumns; ++j)
-      gc_attention_pair<kPlain, Kit>(s, mask, rows[i], query + Kit::row(i), key + Kit::column(j), scores.at(i, j),
+      gc_attention_pair<kPlain, Kit>(s, mask, kept, rows[i], query + Kit::row(i), key, Kit::column(j), scores.at(i, j),
                                      gradients.at(i, j));
 }
-template <bool kPlain, class Kit, class Mask, class V>
-GC_DEVICE void gc_key_pairs(const gc_attention_sizes& s, const Mask* mask, const gc_attention_row<V> (&rows)[Kit::kColumns],
-                            int query, int key, typename Kit::Scores& scores, typename Kit::Scores& gradients) {
+template <bool kPlain, class Kit, class Mask, class Kept, class V>
+GC_DEVICE void gc_key_pairs(const gc_attention_sizes& s, const Mask* mask, const Kept* kept,
+                            const gc_attention_row<V> (&rows)[Kit::kColumns], int query, int key, typename Kit::Scores& scores,
+                            typename Kit::Scores& gradients) {
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i)
 #pragma unroll
     for (int j = 0; j < Kit::kColumns; ++j)
-      gc_attention_pair<kPlain, Kit>(s, mask, rows[j], query + Kit::column(j), key + Kit::row(i), scores.at(i, j),
+      gc_attention_pair<kPlain, Kit>(s, mask, kept, rows[j], query + Kit::column(j), key, Kit::row(i), scores.at(i, j),
                                      gradients.at(i, j));
 }
 
 // dq. A block owns queries.
-template <class Kit, class Mask>
+template <class Kit, class Mask, class Kept>
 GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const gc_attention_sizes& s, const typename Kit::T* q,
                                            const typename Kit::T* k, const typename Kit::T* v, const typename Kit::T* dy,
                                            const typename Kit::V* top, const typename Kit::V* sum, const typename Kit::V* delta,
-                                           const Mask* mask, typename Kit::T* dq) {
+                                           const Mask* mask, const Kept* kept, typename Kit::T* dq) {
   typedef typename Kit::V V;
   const gc_attention_place p(s.queries, Kit::kOwn, s.causal);
   mask += gc_batch_offset(s, s.mask_batch, p.batch);
+  kept = gc_kept_of(s, kept, p.batch);
   k = gc_matrix_of(k, s.k, s, p.batch);
   v = gc_matrix_of(v, s.v, s, p.batch);
   gc_fill<Kit, Kit::kOwn>(shared.own[0], gc_matrix_of(q, s.q, s, p.batch), s.q, p.first, s.queries, s.width);
@@ -289,8 +335,8 @@ GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const
     Kit::dot(scores, own, shared.stream[0], s.width);
     Kit::dot(gradients, other, shared.stream[1], s.value_width);
     if (gc_is_plain(s, p.first, Kit::kOwn, n, Kit::kStream))
-      gc_query_pairs<true, Kit>(s, mask, rows, p.first, n, scores, gradients);
-    else gc_query_pairs<false, Kit>(s, mask, rows, p.first, n, scores, gradients);
+      gc_query_pairs<true, Kit>(s, mask, kept, rows, p.first, n, scores, gradients);
+    else gc_query_pairs<false, Kit>(s, mask, kept, rows, p.first, n, scores, gradients);
     Kit::mix(out, gradients, shared.stream[0], shared.weights, s.width);
   }
   V factors[Kit::kRows];
@@ -300,14 +346,15 @@ GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const
 }
 
 // dk and dv. A block owns keys; the scores stand transposed, a row for each key.
-template <class Kit, class Mask>
+template <class Kit, class Mask, class Kept>
 GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const gc_attention_sizes& s, const typename Kit::T* q,
                                          const typename Kit::T* k, const typename Kit::T* v, const typename Kit::T* dy,
                                          const typename Kit::V* top, const typename Kit::V* sum, const typename Kit::V* delta,
-                                         const Mask* mask, typename Kit::T* dk, typename Kit::T* dv) {
+                                         const Mask* mask, const Kept* kept, typename Kit::T* dk, typename Kit::T* dv) {
   typedef typename Kit::V V;
   const gc_attention_place p(s.keys, Kit::kOwn, false);
   mask += gc_batch_offset(s, s.mask_batch, p.batch);
+  kept = gc_kept_of(s, kept, p.batch);
   q = gc_matrix_of(q, s.q, s, p.batch);
   dy = gc_matrix_of(dy, s.y, s, p.batch);
   gc_fill<Kit, Kit::kOwn>(shared.own[0], gc_matrix_of(k, s.k, s, p.batch), s.k, p.first, s.keys, s.width);
@@ -330,8 +377,9 @@ GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const g
     Kit::dot(gradients, other, shared.stream[1], s.value_width);
 #pragma unroll
     for (int j = 0; j < Kit::kColumns; ++j) rows[j].finish(s);
-    if (gc_is_plain(s, m, Kit::kStream, p.first, Kit::kOwn)) gc_key_pairs<true, Kit>(s, mask, rows, m, p.first, scores, gradients);
-    else gc_key_pairs<false, Kit>(s, mask, rows, m, p.first, scores, gradients);
+    if (gc_is_plain(s, m, Kit::kStream, p.first, Kit::kOwn))
+      gc_key_pairs<true, Kit>(s, mask, kept, rows, m, p.first, scores, gradients);
+    else gc_key_pairs<false, Kit>(s, mask, kept, rows, m, p.first, scores, gradients);
     Kit::mix(value_sums, scores, shared.stream[1], shared.weights, s.value_width);
     Kit::mix(key_sums, gradients, shared.stream[0], shared.weights, s.width);
   }
