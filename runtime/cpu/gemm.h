@@ -13,7 +13,7 @@ namespace gcomp::runtime::cpu {
 
 /// Rows and columns of A that one pass packs at most.
 inline constexpr int64_t kGemmRows = 264, kGemmDepth = 256;
-/// Columns of B beside which rows of A are read where they lie.
+/// Columns of a packed B beside which rows of A are read where they lie, or packed.
 inline constexpr int64_t kGemmColumns = 256;
 
 /// A matrix in memory; strides in elements.
@@ -28,7 +28,7 @@ struct GemmBlock {
   StridedMatrix a, b, c;
   void* scratch = nullptr;
   void* packed_a = nullptr;  ///< gemm_packed_bytes(), written by all tasks of `pack`; null where the product packs for itself
-  void* packed_b = nullptr;  ///< the same of `pack_b`: A, whose rows are contiguous, is then read where it lies
+  void* packed_b = nullptr;  ///< the same of `pack_b`: rows of A that are contiguous are then read where they lie
 };
 
 struct GemmFunction {

@@ -16,6 +16,8 @@ namespace {
 
 /// Rows of A in the order of k that stay in the second cache where they lie, for all panels of B.
 constexpr int64_t kFewRows = 64;
+/// Rows of a block of A that stays in the second cache beside kGemmColumns columns of B.
+constexpr int64_t kColumnRows = 144;
 
 /// VectorBytes is the register width; a tile holds Rows x Vectors registers of C.
 template <class T, int VectorBytes, int Rows, int Vectors>
@@ -183,7 +185,7 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
       return;
     }
     if (block.packed_a) return run_packed(block);
-    if (block.packed_b) return run_rows(block);
+    if (block.packed_b) return block.a.column == 1 ? run_rows(block) : run_columns(block);
     // Few panels do not repay a copy, nor do few rows in the order of k.
     const bool in_rows = block.a.column == 1;
     const bool copy_a = block.n > (in_rows ? 6 : 2) * kWidth && !(in_rows && block.m <= kFewRows);
@@ -290,6 +292,22 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
       }
   }
 
+  /// B is packed, and A, whose columns are contiguous, block by block.
+  static void run_columns(const GemmBlock& block) {
+    T* packed_a = static_cast<T*>(block.scratch);
+    for (int64_t m0 = 0; m0 < block.m; m0 += kColumnRows)
+      for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK) {
+        const Range range{m0, least(block.m - m0, kColumnRows), k0, least(block.k - k0, kBlockK)};
+        const T* a = static_cast<const T*>(block.a.data) + m0 * block.a.row + k0 * block.a.column;
+        pack_a(a, block.a.row, block.a.column, range.m, range.k, packed_a);
+        Next next{columns_after(block, range), {}};
+        for (int64_t n0 = 0; n0 < block.n; n0 += kGemmColumns) {
+          const Sources from{packed_a, nullptr, packed_lot(block, n0, k0, range.k)};
+          run_lot(block, range, from, n0, least(block.n - n0, kGemmColumns), next);
+        }
+      }
+  }
+
   /// All of A is packed: each lot of B is packed once and goes past all blocks of A.
   static void run_packed(const GemmBlock& block) {
     T* packed_b = static_cast<T*>(block.scratch);
@@ -327,10 +345,22 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
 
   /// The columns of A under those of a range, of which whole lines are packed: with the tiles of all lots.
   static Ahead rows_after(const GemmBlock& block, const Range& range) {
-    const int64_t k0 = range.k0 + range.k, tiles = range.m / Rows * (block.n / kWidth);
-    if (block.a.row != 1 || k0 >= block.k || tiles == 0) return {};
-    Ahead ahead{static_cast<const T*>(block.a.data) + range.m0 + k0 * block.a.column, block.a.column, range.m,
-                least(block.k - k0, kBlockK)};
+    const int64_t k0 = range.k0 + range.k;
+    if (k0 >= block.k) return {};
+    return columns_of(block, {range.m0, range.m, k0, least(block.k - k0, kBlockK)}, range.m);
+  }
+  /// The same, or behind the last of them the first columns of the next rows.
+  static Ahead columns_after(const GemmBlock& block, const Range& range) {
+    if (range.k0 + range.k < block.k) return rows_after(block, range);
+    const int64_t m0 = range.m0 + range.m;
+    if (m0 >= block.m) return {};
+    return columns_of(block, {m0, least(block.m - m0, kColumnRows), 0, least(block.k, kBlockK)}, range.m);
+  }
+  /// A range of A as it lies, which comes with the tiles of so many rows.
+  static Ahead columns_of(const GemmBlock& block, const Range& range, int64_t rows) {
+    const int64_t tiles = rows / Rows * (block.n / kWidth);
+    if (block.a.row != 1 || tiles == 0) return {};
+    Ahead ahead{static_cast<const T*>(block.a.data) + range.m0 + range.k0 * block.a.column, block.a.column, range.m, range.k};
     ahead.lines_a_tile = (ahead.left * ((range.m + kLine - 1) / kLine) + tiles - 1) / tiles;
     return ahead;
   }

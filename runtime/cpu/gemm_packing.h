@@ -14,6 +14,8 @@ constexpr int64_t kBlockK = kGemmDepth, kLotColumns = 512;
 constexpr int64_t kRowsAhead = 12;
 /// Panels of A that are packed at once where its columns are contiguous.
 constexpr int64_t kGroup = 8;
+/// Steps along k that go to a panel before the next panel: panels lie where they share their cache sets.
+constexpr int64_t kStepsTogether = 4;
 
 /// Panels of A have Rows rows, those of B Vectors registers of VectorBytes.
 template <class T, int VectorBytes, int Rows, int Vectors>
@@ -55,15 +57,30 @@ struct GemmPacking {
         pack_b(b + j * b_column, b_row, b_column, k, least(columns - j, kWidth), packed + j * k);
       return;
     }
-    for (int64_t p = 0; p < k; ++p) {
-      // Rows are often a page apart, where no prefetcher of the processor goes.
-      const T* ahead = b + (p + kRowsAhead < k ? p + kRowsAhead : p) * b_row;
-      for (int64_t j = 0; j < columns; j += kLine) __builtin_prefetch(ahead + j);
-      for (int64_t j = 0; j < columns; j += kWidth)
+    int64_t p = 0;
+    for (; p + kStepsTogether <= k; p += kStepsTogether) pack_steps<kStepsTogether>(b, b_row, k, columns, p, packed);
+    for (; p < k; ++p) pack_steps<1>(b, b_row, k, columns, p, packed);
+  }
+  /// Rows p to p + Steps - 1 of a lot.
+  template <int Steps>
+  static void pack_steps(const T* b, int64_t b_row, int64_t k, int64_t columns, int64_t p, T* packed) {
+    prefetch_steps<Steps>(b, b_row, k, columns, p);
+    for (int64_t j = 0; j < columns; j += kWidth) {
+      const T* from = b + p * b_row + j;
+      T* to = packed + j * k + p * kWidth;
+#pragma GCC unroll 4
+      for (int64_t step = 0; step < Steps; ++step)
 #pragma GCC unroll 8
         for (int64_t v = 0; v < kWidth; v += kLanes)
-          *reinterpret_cast<Unaligned*>(packed + j * k + p * kWidth + v) =
-              *reinterpret_cast<const Unaligned*>(b + p * b_row + j + v);
+          *reinterpret_cast<Unaligned*>(to + step * kWidth + v) = *reinterpret_cast<const Unaligned*>(from + step * b_row + v);
+    }
+  }
+  /// What is packed some steps later. Rows are often a page apart, where no prefetcher of the processor goes.
+  template <int Steps>
+  static void prefetch_steps(const T* rows, int64_t row, int64_t k, int64_t columns, int64_t p) {
+    for (int64_t step = p; step < p + Steps; ++step) {
+      const T* ahead = rows + (step + kRowsAhead < k ? step + kRowsAhead : step) * row;
+      for (int64_t j = 0; j < columns; j += kLine) __builtin_prefetch(ahead + j);
     }
   }
 
@@ -101,7 +118,8 @@ struct GemmPacking {
   static void pack_a(const T* a, int64_t a_row, int64_t a_column, int64_t m, int64_t k, T* packed) {
     int64_t first = 0;
     if (a_row == 1)
-      for (; first + kGroup * Rows <= m; first += kGroup * Rows) pack_columns(a + first, a_column, k, packed + first * k);
+      for (int64_t panels; (panels = least((m - first) / Rows, kGroup)) > 0; first += panels * Rows)
+        pack_columns(a + first, a_column, k, panels, packed + first * k);
     for (; first < m; first += Rows) {
       const int64_t rows = least(m - first, Rows);
       const T* source = a + first * a_row;
@@ -118,13 +136,20 @@ struct GemmPacking {
     }
   }
 
-  /// kGroup panels side by side, of a matrix whose columns are contiguous: of each column whole lines are read.
-  static void pack_columns(const T* a, int64_t a_column, int64_t k, T* packed) {
-    for (int64_t p = 0; p < k; ++p) {
-      const T* column = a + p * a_column;
-      const T* ahead = p + kRowsAhead < k ? column + kRowsAhead * a_column : column;
-      for (int64_t i = 0; i < kGroup * Rows; i += kLine) __builtin_prefetch(ahead + i);
-      for (int64_t i = 0; i < kGroup; ++i) __builtin_memcpy(packed + i * Rows * k + p * Rows, column + i * Rows, Rows * sizeof(T));
+  /// Panels side by side, of a matrix whose columns are contiguous: of each column whole lines are read.
+  static void pack_columns(const T* a, int64_t a_column, int64_t k, int64_t panels, T* packed) {
+    int64_t p = 0;
+    for (; p + kStepsTogether <= k; p += kStepsTogether) pack_column_steps<kStepsTogether>(a, a_column, k, panels, p, packed);
+    for (; p < k; ++p) pack_column_steps<1>(a, a_column, k, panels, p, packed);
+  }
+  template <int Steps>
+  static void pack_column_steps(const T* a, int64_t a_column, int64_t k, int64_t panels, int64_t p, T* packed) {
+    prefetch_steps<Steps>(a, a_column, k, panels * Rows, p);
+    for (int64_t i = 0; i < panels; ++i) {
+      const T* from = a + p * a_column + i * Rows;
+      T* to = packed + i * Rows * k + p * Rows;
+#pragma GCC unroll 4
+      for (int64_t step = 0; step < Steps; ++step) __builtin_memcpy(to + step * Rows, from + step * a_column, Rows * sizeof(T));
     }
   }
 

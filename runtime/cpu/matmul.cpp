@@ -20,7 +20,7 @@ constexpr std::int64_t kPackedBytes = 8 << 20;  // at once
 constexpr std::int64_t kFewestDepth = 1024, kMostSlices = 16, kMostSliceElements = 1 << 17, kMostSliceRows = 2 * kGemmRows;
 
 // Columns of the operand that is packed beside rows that are read where they lie.
-constexpr std::int64_t kFewestBeside = 32, kMostBeside = 1024;
+constexpr std::int64_t kFewestBeside = 32, kMostBeside = 1024, kLargeElements = 1 << 19;
 constexpr std::int64_t kBandRows = 24;  // whole tiles of any instruction set
 
 /// Element offsets of each matrix of the stack, in row-major order of the batch dimensions.
@@ -68,9 +68,13 @@ class BuiltinMatmul final : public LibraryCall {
     if (m_ == 0 || n_ == 0) matrices_ = 0;
     if (c_.column != 1 && c_.row == 1) transpose();
     // Rows of A that lie in the order of k are read where they are, beside a smaller B.
-    packs_b_ = matrices_ == 1 && a_.column == 1 && m_ >= kPackedRows && n_ >= kFewestBeside && n_ <= std::min(m_, kMostBeside) &&
-               n_ * k_ >= kPackedElements && gemm_packed_b_bytes(n_, k_, element_) <= kPackedBytes;
+    const bool beside_b = matrices_ == 1 && m_ >= kPackedRows && n_ >= kFewestBeside && n_ <= std::min(m_, kMostBeside) &&
+                          n_ * k_ >= kPackedElements && gemm_packed_b_bytes(n_, k_, element_) <= kPackedBytes;
+    packs_b_ = beside_b && a_.column == 1;
     divide_depth();
+    // Where its columns do, and all of it packed would not stay in the second cache, each thread packs blocks of its rows as they
+    // come.
+    packs_b_ = packs_b_ || (beside_b && slices_ == 1 && a_.row == 1 && m_ * k_ >= kLargeElements);
     packs_ = !packs_b_ && slices_ == 1 && matrices_ == 1 && m_ >= kPackedRows && n_ >= kPackedColumns && m_ * k_ >= kPackedElements;
     // A band of columns reads all of A, a band of rows packs all of B.
     by_columns_ = packs_ || (!packs_b_ && n_ >= 64 && (n_ >= m_ || a_.column == 1));

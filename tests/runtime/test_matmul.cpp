@@ -177,6 +177,13 @@ TEST(Matmul, RowsThatAreReadWhereTheyLie) {
       check(make_problem(dtype, {}, 301, 270, 530, {false, 3}, {transposed, 1}, {false, 2}), make_builtin_matmul);
 }
 
+/// Columns of a large A, of which each thread packs blocks beside a B that all pack together.
+TEST(Matmul, ColumnsOfALargeOperand) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const bool transposed : {false, true})
+      check(make_problem(dtype, {}, 1030, 70, 530, {true, 3}, {transposed, 1}, {false, 2}), make_builtin_matmul);
+}
+
 TEST(Matmul, PackedRowsAreThoseOfTheKernel) {
   const std::int64_t m = 600, n = 256, k = 8200;
   const Problem problem = make_problem(DType::f32, {}, m, n, k, kRows, kRows, kRows);
