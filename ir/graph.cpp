@@ -84,7 +84,7 @@ Value* Graph::add_state(TensorType type, std::string name, StateRole role, std::
 std::vector<TensorType> types_of(const std::vector<Value*>& values) {
   std::vector<TensorType> types;
   types.reserve(values.size());
-  for (const Value* value : values) types.push_back(value ? value->type : kAbsent);
+  for (const Value* value : values) types.push_back(value ? value->type : absent_type());
   return types;
 }
 

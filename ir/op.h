@@ -51,7 +51,7 @@ struct AttributeSpec {
 };
 
 /// Stands for an optional operand that a node has not.
-inline const TensorType kAbsent{DType::boolean, {-1}};
+inline TensorType absent_type() { return {DType::boolean, {-1}}; }
 
 /// Types and attributes of a node under inference. Attributes hold defaults here.
 struct InferContext {
@@ -60,7 +60,7 @@ struct InferContext {
   const Attributes& attributes;
 
   const TensorType& operand(std::size_t i) const { return operands[i]; }
-  bool has(std::size_t i) const { return i < operands.size() && operands[i] != kAbsent; }
+  bool has(std::size_t i) const { return i < operands.size() && operands[i] != absent_type(); }
   /// Throws UserError "OP: message".
   template <class... Args>
   [[noreturn]] void fail(const Args&... args) const {

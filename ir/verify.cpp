@@ -124,7 +124,7 @@ class GraphVerifier {
   std::span<const TensorType> operand_types(const Node& node) {
     const std::size_t count = node.operands.size();
     if (operand_types_.size() < count) operand_types_.resize(count);
-    for (std::size_t i = 0; i < count; ++i) operand_types_[i] = node.operands[i] ? node.operands[i]->type : kAbsent;
+    for (std::size_t i = 0; i < count; ++i) operand_types_[i] = node.operands[i] ? node.operands[i]->type : absent_type();
     return {operand_types_.data(), count};
   }
 
