@@ -128,6 +128,19 @@ TEST(Estimate, Tf32HasItsOwnRate) {
   EXPECT_GT(strict.seconds, 4 * tf32.seconds);
 }
 
+TEST(Estimate, AttentionInTf32HasKernelsOfItsOwn) {
+  Graph graph("g");
+  Builder b(graph);
+  const auto matrix = [&](const char* name) { return b.input({DType::f32, {8, 12, 512, 64}}, name); };
+  graph.outputs() = {b.apply_many(ops::kAttention, {matrix("q"), matrix("k"), matrix("v")})[0].value};
+  const codegen::CountedProgram made = counted_for_sm90(graph);
+  EXPECT_EQ(made.program.kernels.size(), 2u);
+  const StepEstimate strict = estimate_of(made), tf32 = estimate_of(made, {.tf32 = true});
+  EXPECT_NEAR(strict.floor / tf32.floor, kH200.tf32 / kH200.f32, 1e-9);
+  EXPECT_GT(strict.seconds, 1.5 * tf32.seconds);
+  EXPECT_GT(tf32.seconds, 2 * tf32.floor);
+}
+
 TEST(Estimate, NoStepIsFasterThanItsFloor) {
   Graph graph("g");
   Builder b(graph);

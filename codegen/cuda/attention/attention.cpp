@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <span>
 
 #include "codegen/attention_shape.h"
 #include "codegen/cuda/attention_fma_kit.h"
