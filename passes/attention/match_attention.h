@@ -12,9 +12,10 @@
 // where it only repeats. Dropout of the probabilities, select(ratio <= random_uniform, p / (1 - ratio), 0), becomes the operand
 // `kept`: a bit for each score in place of its probability, in one kernel with the numbers that decide them.
 //
-// Not matched: scores or probabilities that something else reads, a mask that depends on a parameter, two masks unless both hide with -inf and one is causal, and what the target does not take. A row whose keys are all
-// hidden gives what it gave: NaN, or zeros where the graph guards against it (select(is_nan(p), 0, p), or the guard of the ONNX
-// operator), or the mean over all keys where hidden scores are finite.
+// Not matched: scores or probabilities that something else reads, a mask that depends on a parameter, two masks unless both hide
+// with -inf and one is causal, and what the target does not take. A row whose keys are all hidden gives what it gave: NaN, or
+// zeros where the graph guards against it (select(is_nan(p), 0, p), or the guard of the ONNX operator), or the mean over all keys
+// where hidden scores are finite.
 #pragma once
 
 #include <functional>
