@@ -75,10 +75,7 @@ struct gc_tf32_kit {
 
   template <int kVector>
   static GC_DEVICE void put(float* to, const gc_vector<float, kVector>& vector) {
-    gc_vector<float, kVector> rounded;
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) rounded.at[i] = gc_tf32(vector.at[i]);
-    gc_move_vector((gc_vector<float, kVector>*)to, &rounded);
+    gc_put_tf32(to, vector);
   }
 
   // scores[i][j] = sum over `width` of own[i][d] * stream[j][d]. ldmatrix finds the words as pairs of 16 bits.

@@ -14,6 +14,14 @@ GC_DEVICE float gc_tf32(float x) {
   return gcomp_shim::tf32(x);
 #endif
 }
+// A vector on its way into shared memory.
+template <int kVector>
+GC_DEVICE void gc_put_tf32(float* to, const gc_vector<float, kVector>& vector) {
+  gc_vector<float, kVector> rounded;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) rounded.at[i] = gc_tf32(vector.at[i]);
+  gc_move_vector((gc_vector<float, kVector>*)to, &rounded);
+}
 // sums[16, 8] += a[16, 8] * b[8, 8], elements in TF32.
 GC_DEVICE void gc_mma_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
 #ifdef __CUDA_ARCH__

@@ -16,19 +16,12 @@ struct gc_tf32_tile : gc_warp_sums<kTileM, kTileN, kTileK, kWarpM, kWarpN> {
   };
 
   template <int kVector>
-  static GC_DEVICE void put(T* to, const gc_vector<T, kVector>& vector) {
-    gc_vector<T, kVector> rounded;
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) rounded.at[i] = gc_tf32(vector.at[i]);
-    gc_move_vector((gc_vector<T, kVector>*)to, &rounded);
-  }
-  template <int kVector>
   static GC_DEVICE void put_a(Shared& shared, int half, int m, int k, bool, const gc_vector<T, kVector>& vector) {
-    put(&shared.a[half][A::at(m, k)], vector);
+    gc_put_tf32(&shared.a[half][A::at(m, k)], vector);
   }
   template <int kVector>
   static GC_DEVICE void put_b(Shared& shared, int half, int n, int k, bool, const gc_vector<T, kVector>& vector) {
-    put(&shared.b[half][B::at(n, k)], vector);
+    gc_put_tf32(&shared.b[half][B::at(n, k)], vector);
   }
 
   // Four matrices of 8 x 4 words: number i lies i / across_step % 2 * 8 further across and i / k_step % 2 * 4 further along k.
