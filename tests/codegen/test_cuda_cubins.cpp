@@ -170,7 +170,8 @@ enum class Kernels : std::uint8_t { exact, tf32 };
 
 /// Attention and its gradients with heads of each width that has tiles of its own, causal or under a mask, and through views.
 Sources attention_sources(int architecture, std::initializer_list<DType> dtypes,
-                          std::initializer_list<std::int64_t> widths = {16, 32, 64, 80, 128}, Kernels kernels = Kernels::exact) {
+                          std::initializer_list<std::int64_t> widths = {16, 32, 64, 80, 128, 256},
+                          Kernels kernels = Kernels::exact) {
   codegen::KernelTable table(codegen::cuda::kTarget);
   for (DType dtype : dtypes)
     for (std::int64_t width : widths) {

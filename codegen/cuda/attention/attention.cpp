@@ -25,7 +25,8 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr std::int64_t kWidest = 128;                    // of a head: what its tiles leave of 48 KiB of shared memory
+constexpr std::int64_t kWidest = 256, kWidest64 = 128;   // of a head: what its tiles leave of 48 KiB of shared memory
+constexpr std::int64_t kWide = 128;                      // above it the sums of one matrix take half of a thread's registers
 constexpr std::int64_t kCountablePositions = 1ll << 30;  // positions and tiles: their sums fit 31 bits
 
 /// Tiles of the FMA kit for heads of up to `width`: what fits 48 KiB with rows padded by a vector of 16 bytes.
@@ -33,8 +34,8 @@ struct FmaTile {
   std::int64_t width, own, stream, rows;
 };
 constexpr int kFmaLanes = 8;
-constexpr FmaTile kForward32[] = {{16, 64, 32, 4}, {32, 64, 64, 4}, {64, 64, 32, 4}, {128, 32, 16, 2}};
-constexpr FmaTile kBackward32[] = {{16, 32, 32, 2}, {32, 64, 32, 4}, {64, 32, 32, 2}, {128, 16, 16, 1}};
+constexpr FmaTile kForward32[] = {{16, 64, 32, 4}, {32, 64, 64, 4}, {64, 64, 32, 4}, {128, 32, 16, 2}, {256, 16, 8, 1}};
+constexpr FmaTile kBackward32[] = {{16, 32, 32, 2}, {32, 64, 32, 4}, {64, 32, 32, 2}, {128, 16, 16, 1}, {256, 8, 8, 1}};
 constexpr FmaTile kForward64[] = {{16, 32, 32, 2}, {32, 32, 32, 2}, {64, 32, 16, 2}, {128, 16, 8, 1}};
 constexpr FmaTile kBackward64[] = {{16, 32, 32, 2}, {32, 32, 32, 2}, {64, 16, 16, 1}, {128, 8, 8, 1}};
 
@@ -58,10 +59,21 @@ struct Kits {
 
 std::string value_type(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
 
+/// Rows that a block of the tensor cores' kit in 16 bits owns and streams.
+struct MmaTile {
+  std::int64_t own, stream;
+};
+MmaTile mma_tile(std::int64_t width, bool backward) {
+  if (width > kWide) return backward ? MmaTile{16, 16} : MmaTile{48, 16};
+  if (width > 64) return {64, backward ? 16 : 32};
+  return {64, backward ? 32 : 64};
+}
+
 Kit kit_for(DType dtype, std::int64_t width, bool backward, int architecture) {
   const std::string element(storage_type_text(dtype));
   if (dtype == DType::f16 || (dtype == DType::bf16 && architecture >= 80)) {
-    const std::int64_t padded = (width + 15) / 16 * 16, own = 64, stream = padded > 64 ? (backward ? 16 : 32) : backward ? 32 : 64;
+    const std::int64_t padded = (width + 15) / 16 * 16;
+    const auto [own, stream] = mma_tile(padded, backward);
     return {.type = concat("gc_mma_kit<", element, ", ", padded, ", ", own, ", ", stream, ">"),
             .own = own,
             .stream = stream,
@@ -69,8 +81,12 @@ Kit kit_for(DType dtype, std::int64_t width, bool backward, int architecture) {
             .blocks = backward && padded <= 64 ? 4 : 1,
             .mma_flops = kMmaFlops};
   }
-  const auto& tiles = dtype == DType::f64 ? (backward ? kBackward64 : kForward64) : backward ? kBackward32 : kForward32;
-  const FmaTile& tile = *std::find_if(std::begin(tiles), std::end(tiles), [&](const FmaTile& t) { return t.width >= width; });
+  const std::span<const FmaTile> of_f64 = backward ? std::span<const FmaTile>(kBackward64) : kForward64,
+                                 of_f32 = backward ? std::span<const FmaTile>(kBackward32) : kForward32;
+  const std::span<const FmaTile> tiles = dtype == DType::f64 ? of_f64 : of_f32;
+  const auto found = std::ranges::find_if(tiles, [&](const FmaTile& t) { return t.width >= width; });
+  check_internal(found != tiles.end(), "heads of ", width, " elements of ", name_of(dtype), " have no tile");
+  const FmaTile& tile = *found;
   return {.type = concat("gc_fma_kit<", element, ", ", value_type(dtype), ", ", tile.width, ", ", tile.own, ", ", tile.stream, ", ",
                          kFmaLanes, ", ", tile.rows, ">"),
           .own = tile.own,
@@ -88,7 +104,7 @@ constexpr Tf32Tile kBackwardTf32[] = {{64, 32}, {64, 16}, {48, 16}, {32, 16}, {3
 std::optional<Kit> tf32_kit_for(DType dtype, std::int64_t width, bool backward, int architecture) {
   constexpr std::int64_t kShared = 48 << 10, kFloat = sizeof(float);
   constexpr int kFirstWithTf32 = 80;
-  if (dtype != DType::f32 || architecture < kFirstWithTf32) return std::nullopt;
+  if (dtype != DType::f32 || architecture < kFirstWithTf32 || width > kWide) return std::nullopt;
   const std::int64_t padded = (width + 15) / 16 * 16, row = (padded + 4) * kFloat;  // as the kit's kPitch
   const auto fits = [&](const Tf32Tile& t) { return ((backward ? 2 : 1) * t.own + 2 * t.stream) * row <= kShared; };
   const std::span<const Tf32Tile> tiles = backward ? std::span<const Tf32Tile>(kBackwardTf32) : kForwardTf32;
@@ -178,11 +194,11 @@ struct Launching {
     else arguments += ", (const gc_no_mask*)0";
     for (const Touched& result : results) add(result, "");
     const auto kernel = [&](const Kit& kit) {
-      return AttentionKernel{concat(attention_text(kit.is_tf32), "extern \"C\" __global__ void __launch_bounds__(", kit.threads,
-                                    ", ", kit.blocks, ") ", kNamePlaceholder, "(", parameters, "int*) {\n  typedef ", kit.type,
-                                    " Kit;\n  __shared__ Kit::", work.shared, " shared;\n", sizes_text(sizes, attributes, dtype()),
-                                    "  ", work.function, "<Kit>(shared, sizes", arguments, ");\n}\n"),
-                             {.blocks = blocks_of(kit, work), .threads = kit.threads}};
+      return AttentionKernel{
+          concat(attention_text(kit.is_tf32), "extern \"C\" __global__ void __launch_bounds__(", kit.threads, ", ", kit.blocks,
+                 ") ", kNamePlaceholder, "(", parameters, "int*) {\n  typedef ", kit.type, " Kit;\n  __shared__ Kit::", work.shared,
+                 " shared;\n", sizes_text(sizes, attributes, dtype()), "  ", work.function, "(shared, sizes", arguments, ");\n}\n"),
+          {.blocks = blocks_of(kit, work), .threads = kit.threads}};
     };
     made.kernel = kernel(kits.exact);
     made.cost.flops = (work.dot_flops + work.mix_flops + kRowOps) * attention_pairs(sizes, attributes.flag("causal"));
@@ -233,8 +249,8 @@ bool takes_attention(const Node& node) {
   if (o.mask && o.mask->type.dtype != DType::boolean && o.mask->type.dtype != dtype && o.mask->type.dtype != compute_type(dtype))
     return false;
   const AttentionShape s = attention_shape(node, o.mask);
-  return is_float(dtype) && std::max(s.width, s.value_width) <= kWidest && s.queries < kCountablePositions &&
-         s.keys < kCountablePositions && s.batches < kCountablePositions &&
+  return is_float(dtype) && std::max(s.width, s.value_width) <= (dtype == DType::f64 ? kWidest64 : kWidest) &&
+         s.queries < kCountablePositions && s.keys < kCountablePositions && s.batches < kCountablePositions &&
          s.batches * quotient_up(std::max(s.queries, s.keys), 8) < kCountablePositions;
 }
 
@@ -306,17 +322,25 @@ std::vector<AttentionLaunch> attention_launches(const Node& node, int architectu
   for (const Matrix& m : s.matrices.operands) inputs.push_back(part_of(node.operands[m.value], m));
   for (const Matrix& m : s.matrices.results) results.push_back(part_of(r[m.value], m));
   if (!backward)
-    return {l.launch({"gc_attention", "Forward", s.queries, 2 * width, 2 * value_width, kAttentionForward}, kits, inputs,
+    return {l.launch({"gc_attention<Kit>", "Forward", s.queries, 2 * width, 2 * value_width, kAttentionForward}, kits, inputs,
                      {results[0], all_of(r[1]), all_of(r[2])})};
   for (const Value* rows : {o.top, o.sum, o.delta}) inputs.push_back(all_of(rows));
   Kits keys = kits;
   keys.exact.blocks = 1;  // the sums of two matrices take all registers
-  return {l.launch(
-              {"gc_attention_query_gradient", "Backward", s.queries, 2 * (width + value_width), 2 * width, kAttentionQueryGradient},
-              kits, inputs, {results[0]}),
-          l.launch({"gc_attention_key_gradient", "Backward", s.keys, 2 * (width + value_width), 2 * (width + value_width),
-                    kAttentionKeyGradient},
-                   keys, inputs, {results[1], results[2]})};
+  const double dots = 2 * (width + value_width);
+  std::vector<AttentionLaunch> launches = {
+      l.launch({"gc_attention_query_gradient<Kit>", "Backward", s.queries, dots, 2 * width, kAttentionQueryGradient}, kits, inputs,
+               {results[0]})};
+  const auto add = [&](std::string_view function, double dot_flops, double mix_flops, const std::vector<Touched>& made) {
+    launches.push_back(l.launch({function, "Backward", s.keys, dot_flops, mix_flops, kAttentionKeyGradient}, keys, inputs, made));
+  };
+  if (wider <= kWide || kits.exact.mma_flops == 0) {
+    add("gc_attention_key_gradient<Kit, true, true>", dots, dots, {results[1], results[2]});
+  } else {
+    add("gc_attention_key_gradient<Kit, true, false>", dots, 2 * width, {results[1]});
+    add("gc_attention_key_gradient<Kit, false, true>", 2 * width, 2 * value_width, {results[2]});
+  }
+  return launches;
 }
 
 }  // namespace gcomp::codegen::cuda

@@ -1,12 +1,13 @@
 // Attention as CUDA kernels that stream keys past queries, or queries past keys, so that no score is ever in memory.
 //
 //   %y, %top, %sum = attention %q, %k, %v        ->  one launch
-//   %dq, %dk, %dv = attention_gradient ...       ->  two launches: one owns queries, one owns keys; no atomics
+//   %dq, %dk, %dv = attention_gradient ...       ->  two launches: one owns queries, one owns keys; no atomics. Three for heads of
+//                                                    more than 128 elements on tensor cores, where dk and dv have one each
 //
 // In f16 and bf16 without a mask the launches stand within an AttentionCall, which a library may take instead.
 //
 // Texts are shared by all layers of one shape. f32 and f64 (and bf16 below sm_80) multiply by FMA, f16 and bf16 on tensor cores;
-// from sm_80 on a launch of f32 has a second kernel that rounds to TF32 and multiplies on tensor cores too.
+// from sm_80 on a launch of f32, heads up to 128, has a second kernel that rounds to TF32 and multiplies on tensor cores too.
 #pragma once
 
 #include <optional>
@@ -20,8 +21,8 @@
 
 namespace gcomp::codegen::cuda {
 
-/// True for nodes `attention` and `attention_gradient` that the kernels take: heads of up to 128 elements, a mask of bool, of the
-/// operands' dtype or of the type they are computed in, nothing empty, positions that can be counted in 31 bits.
+/// True for nodes `attention` and `attention_gradient` that the kernels take: heads of up to 256 elements (f64: 128), a mask of
+/// bool, of the operands' dtype or of the type they are computed in, nothing empty, positions that can be counted in 31 bits.
 bool takes_attention(const ir::Node& node);
 
 /// A kernel and its grid.

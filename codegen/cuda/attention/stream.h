@@ -118,8 +118,10 @@ GC_DEVICE void gc_fill(typename Kit::Element* to, const typename Kit::T* from, c
                        int width) {
   typedef typename Kit::T T;
   constexpr int kVector = 16 / (int)sizeof(T), kVectors = Kit::kWidth / kVector;
-#pragma unroll
-  for (int i = 0; i < (kRows * kVectors + Kit::kThreads - 1) / Kit::kThreads; ++i) {
+  constexpr int kRounds = (kRows * kVectors + Kit::kThreads - 1) / Kit::kThreads;
+  constexpr int kAtOnce = Kit::kWidth > 128 && kRounds > 8 ? 8 : kRounds;  // wide sums leave few registers for what is on its way
+#pragma unroll kAtOnce
+  for (int i = 0; i < kRounds; ++i) {
     const int vector = (int)threadIdx.x + i * Kit::kThreads, row = vector / kVectors, column = vector % kVectors * kVector;
     if (kRows * kVectors % Kit::kThreads != 0 && row >= kRows) break;
     gc_vector<T, kVector> values;
@@ -345,12 +347,12 @@ GC_DEVICE void gc_attention_query_gradient(typename Kit::Backward& shared, const
   gc_store_rows<Kit>(gc_matrix_of(dq, s.dq, s, p.batch), s.dq, out, factors, p.first, s.queries, s.width);
 }
 
-// dk and dv. A block owns keys; the scores stand transposed, a row for each key.
-template <class Kit, class Mask, class Kept>
+// dk, dv, or first the one and then the other. A block owns keys; the scores stand transposed, a row for each key.
+template <class Kit, bool kOfKeys, bool kOfValues, class Mask, class Kept>
 GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const gc_attention_sizes& s, const typename Kit::T* q,
                                          const typename Kit::T* k, const typename Kit::T* v, const typename Kit::T* dy,
                                          const typename Kit::V* top, const typename Kit::V* sum, const typename Kit::V* delta,
-                                         const Mask* mask, const Kept* kept, typename Kit::T* dk, typename Kit::T* dv) {
+                                         const Mask* mask, const Kept* kept, typename Kit::T* made, typename Kit::T* also = 0) {
   typedef typename Kit::V V;
   const gc_attention_place p(s.keys, Kit::kOwn, false);
   mask += gc_batch_offset(s, s.mask_batch, p.batch);
@@ -361,8 +363,8 @@ GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const g
   gc_fill<Kit, Kit::kOwn>(shared.own[1], gc_matrix_of(v, s.v, s, p.batch), s.v, p.first, s.keys, s.value_width);
   const typename Kit::Left own = gc_own_of<Kit>(shared.own[0]), other = gc_own_of<Kit>(shared.own[1]);
   typename Kit::Output key_sums, value_sums;
-  key_sums.clear();
-  value_sums.clear();
+  if (kOfKeys) key_sums.clear();
+  if (kOfValues) value_sums.clear();
 #pragma unroll 1
   for (int m = s.causal ? p.first / Kit::kStream * Kit::kStream : 0; m < s.queries; m += Kit::kStream) {
     __syncthreads();
@@ -374,20 +376,23 @@ GC_DEVICE void gc_attention_key_gradient(typename Kit::Backward& shared, const g
     for (int j = 0; j < Kit::kColumns; ++j) rows[j].fetch(s, top, sum, delta, p.batch, m + Kit::column(j));
     typename Kit::Scores scores, gradients;
     Kit::dot(scores, own, shared.stream[0], s.width);
-    Kit::dot(gradients, other, shared.stream[1], s.value_width);
+    if constexpr (kOfKeys) Kit::dot(gradients, other, shared.stream[1], s.value_width);
+    else gradients.clear();
 #pragma unroll
     for (int j = 0; j < Kit::kColumns; ++j) rows[j].finish(s);
     if (gc_is_plain(s, m, Kit::kStream, p.first, Kit::kOwn))
       gc_key_pairs<true, Kit>(s, mask, kept, rows, m, p.first, scores, gradients);
     else gc_key_pairs<false, Kit>(s, mask, kept, rows, m, p.first, scores, gradients);
-    Kit::mix(value_sums, scores, shared.stream[1], shared.weights, s.value_width);
-    Kit::mix(key_sums, gradients, shared.stream[0], shared.weights, s.width);
+    if (kOfValues) Kit::mix(value_sums, scores, shared.stream[1], shared.weights, s.value_width);
+    if (kOfKeys) Kit::mix(key_sums, gradients, shared.stream[0], shared.weights, s.width);
   }
   V factors[Kit::kRows];
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i) factors[i] = (V)s.scale;
-  gc_store_rows<Kit>(gc_matrix_of(dk, s.dk, s, p.batch), s.dk, key_sums, factors, p.first, s.keys, s.width);
+  if (kOfKeys) gc_store_rows<Kit>(gc_matrix_of(made, s.dk, s, p.batch), s.dk, key_sums, factors, p.first, s.keys, s.width);
 #pragma unroll
   for (int i = 0; i < Kit::kRows; ++i) factors[i] = 1;
-  gc_store_rows<Kit>(gc_matrix_of(dv, s.dv, s, p.batch), s.dv, value_sums, factors, p.first, s.keys, s.value_width);
+  if (kOfValues)
+    gc_store_rows<Kit>(gc_matrix_of(kOfKeys ? also : made, s.dv, s, p.batch), s.dv, value_sums, factors, p.first, s.keys,
+                       s.value_width);
 }
