@@ -115,15 +115,29 @@ double bytes_a_flop(const Tile& tile, double element) {
   return std::min(2 * tile.m + tile.n, tile.m + 2 * tile.n) * element / (4 * tile.m * tile.n);
 }
 
+constexpr double kLead = 128;  // of k: a tile's pipeline is filled and drained
+constexpr double kLeastSplit = 256;
+constexpr double kLongSum = 16384;  // the shortest that was timed; of shorter ones nobody knows whether they are dealt out so
+
+/// All steps of k of all tiles dealt out evenly (Osama et al., "Stream-K", 2023): a multiprocessor begins and ends within a tile,
+/// and what it has of these goes to another and comes from one by way of the second cache. Five weight gradients, long sums to few
+/// tiles, took about that on an H200 ("products" in bench/results/h200-2026-11-26): 108, 87, 202, 174 and 62 us for 114, 88, 218,
+/// 166 and 62; whole tiles and splits come to 142, 105, 255, 192 and 66.
+double streamed_seconds(const Extents& e, const Tile& tile, double drawn, const DeviceRates& rates) {
+  const double processors = number(rates.multiprocessors);
+  const double share = std::ceil(e.m / tile.m) * std::ceil(e.n / tile.n) * e.batches * e.k / processors;
+  const double sums = 2 * processors * tile.m * tile.n * 4 / rates.l2_bytes;
+  return 2 * tile.m * tile.n * (share + 2 * kLead) / drawn + sums;
+}
+
 /// At best over the tiles and the splits of k.
 double tiled_seconds(const Extents& e, double element, double rate, const DeviceRates& rates) {
-  constexpr double kLead = 128;  // of k: a tile's pipeline is filled and drained
-  constexpr double kLeastSplit = 256;
   constexpr int kMostSplits = 16;
   const double processors = number(rates.multiprocessors);
   double best = 0;
   for (const Tile& tile : kTiles) {
     const double drawn = std::min(rate, rates.l2_bytes / bytes_a_flop(tile, element)) / processors;
+    if (e.k >= kLongSum && rates.l2_bytes > 0) best = std::min(best > 0 ? best : 1e300, streamed_seconds(e, tile, drawn, rates));
     for (double splits = 1; splits <= kMostSplits && (splits == 1 || e.k / splits >= kLeastSplit); ++splits) {
       const double tiles = std::ceil(e.m / tile.m) * std::ceil(e.n / tile.n) * e.batches * splits;
       const double tile_seconds = 2 * tile.m * tile.n * (e.k / splits + kLead) / drawn;

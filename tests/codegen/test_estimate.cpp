@@ -64,6 +64,20 @@ TEST(Estimate, ProductsOfFewTilesLeaveProcessorsIdle) {
   EXPECT_GT(share_of_rate(product(32768, 50304, 768)), 0.85);
 }
 
+// bench/results/h200-2026-11-26, "products".
+TEST(Estimate, WeightGradientsTakeWhatAnH200Took) {
+  struct Timed {
+    std::int64_t m, n, k;
+    double seconds;
+  };
+  for (const Timed& timed : {Timed{3072, 768, 16384, 107.9e-6}, Timed{2304, 768, 16384, 86.6e-6}, Timed{3072, 768, 32768, 202.2e-6},
+                             Timed{2304, 768, 32768, 173.6e-6}, Timed{768, 768, 32768, 61.5e-6}}) {
+    const codegen::StepCost cost{.flops = 2.0 * static_cast<double>(timed.m * timed.n * timed.k), .bytes = 1, .dtype = DType::bf16};
+    const double estimate = codegen::estimate(product(timed.m, timed.n, timed.k), cost, kH200, {}).seconds;
+    EXPECT_NEAR(estimate / timed.seconds, 1, 0.09) << timed.m << "x" << timed.n << "x" << timed.k;
+  }
+}
+
 // As measured: the library reads the operand that it sums, or the matrix beside the product, apart from what the product reads.
 TEST(Estimate, WhatAnEpilogueReadsIsAddedToItsProduct) {
   runtime::MatmulCall call = product(3072, 768, 32768);
