@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "codegen/kernel.h"
 #include "ir/base/error.h"
 #include "ir/base/integers.h"
 #include "ir/base/tensor.h"
@@ -32,6 +33,7 @@ struct FlatNest {
   std::vector<Store> stores;
   std::vector<DType> operands, results;  ///< element types
   std::vector<std::int64_t> operand_elements, result_elements;
+  SegmentForm segments = SegmentForm::one;
 
   ir::Index axis(int number) const { return ir::Index::axis(number, extents[static_cast<std::size_t>(number)]); }
 };

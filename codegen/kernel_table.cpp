@@ -35,10 +35,10 @@ KernelTable::Entry KernelTable::add(const KernelSource& source) {
   const auto [begin, end] = known_.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
     const Known& known = it->second;
-    if (known.nest == source.nest && known.types == types && known.variable_length == source.variable_length)
+    if (known.nest == source.nest && known.types == types && known.segments == source.segments)
       return {known.kernel, known.emitted.get()};
   }
-  Known known{source.nest, std::move(types), source.variable_length, 0, std::make_unique<EmittedKernel>(target_.emit(source))};
+  Known known{source.nest, std::move(types), source.segments, 0, std::make_unique<EmittedKernel>(target_.emit(source))};
   known.kernel = add_text(known.emitted->text);
   KernelWork work = known.emitted->work;
   work.blocks = static_cast<double>(known.emitted->grid.blocks);

@@ -36,7 +36,7 @@ class KernelTable {
   struct Known {
     ir::LoopNest nest;
     std::vector<TensorType> types;
-    bool variable_length = false;
+    SegmentForm segments = SegmentForm::one;
     int kernel = 0;
     std::unique_ptr<EmittedKernel> emitted;
   };

@@ -6,6 +6,7 @@
 #include "codegen/rebase.h"
 #include "ir/nest/loops.h"
 #include "ir/ops/table.h"
+#include "ir/segments.h"
 
 namespace gcomp::codegen {
 
@@ -154,8 +155,8 @@ void ProgramBuilder::add_work(StepCost& cost, const runtime::Step& step) const {
     if (!known) return;
     double elements = 0;
     for (const runtime::Segment& segment : launch.segments) elements += static_cast<double>(segment.extent);
-    // One text serves grids of several sizes, where nothing in it depends on them.
-    const double times = elements > 0 ? elements : static_cast<double>(launch.grid.blocks) / std::max(known->blocks, 1.0);
+    // One text serves grids of several sizes, where nothing in it depends on them; of any length, it is known for one element.
+    const double times = known->blocks > 0 ? static_cast<double>(launch.grid.blocks) / known->blocks : elements;
     work = {known->family, known->traffic.scaled(times), static_cast<double>(launch.grid.blocks)};
   };
   runtime::visit_step(
@@ -198,6 +199,11 @@ std::optional<ProgramBuilder::TakenBack> ProgramBuilder::take_back(const Value* 
   return taken;
 }
 
+std::int64_t ProgramBuilder::shared_bytes() const {
+  const Target& made_for = target_of(target());
+  return made_for.shared_bytes ? made_for.shared_bytes(target()) : 0;
+}
+
 runtime::KernelLaunch ProgramBuilder::launch_of(const Node& node, const LoopNest& nest, const std::vector<const Value*>& operands,
                                                 const std::vector<const Value*>& results) {
   std::vector<bool> movable;
@@ -215,9 +221,7 @@ runtime::KernelLaunch ProgramBuilder::launch_of(const Node& node, const LoopNest
     segment.buffers.push_back(buffer_of(result));
     result_types.push_back(result->type);
   }
-  const Target& made_for = target_of(target());
-  const KernelTable::Entry entry = kernels_.add(
-      {rebased.nest, rebased.operands, result_types, false, made_for.shared_bytes ? made_for.shared_bytes(target()) : 0});
+  const KernelTable::Entry entry = kernels_.add({rebased.nest, rebased.operands, result_types, SegmentForm::one, shared_bytes()});
   segment.tasks = entry.emitted->tasks;
   return {entry.kernel, {std::move(segment)}, entry.emitted->grid, fault_of(node, *entry.emitted), origin_of(node)};
 }
@@ -227,24 +231,21 @@ void ProgramBuilder::add_kernel(const Node& node, const LoopNest& nest) {
 }
 
 void ProgramBuilder::add_segments(const Node& node) {
-  const auto segments = static_cast<std::size_t>(node.attributes.integer("segments"));
-  const std::size_t operands = node.operands.size() / segments, results = node.results.size() / segments;
-  const std::int64_t any = node.nest->extents[0];
-  const auto flat = [&](const Value* v) { return TensorType{v->type.dtype, v->type.shape.empty() ? Shape() : Shape{any}}; };
-  std::vector<TensorType> operand_types, result_types;
-  for (std::size_t i = 0; i < operands; ++i) operand_types.push_back(flat(node.operands[i]));
-  for (std::size_t i = 0; i < results; ++i) result_types.push_back({node.results[i]->type.dtype, {any}});
-  const KernelTable::Entry entry = kernels_.add({*node.nest, operand_types, result_types, true});
+  const auto [segments, operands, results, alike] = segments_of(node);
+  const std::vector<TensorType> operand_types = operand_types_in_nest(node), result_types = result_types_in_nest(node);
+  const KernelTable::Entry entry =
+      kernels_.add({*node.nest, operand_types, result_types, alike ? SegmentForm::alike : SegmentForm::any_length, shared_bytes()});
   runtime::KernelLaunch launch{entry.kernel, {}, entry.emitted->grid, fault_of(node, *entry.emitted), origin_of(node)};
-  const bool counts_blocks = launch.grid.blocks == 0;
+  const bool in_blocks = launch.grid.threads > 1;
+  if (in_blocks) launch.grid.blocks = 0;
   for (std::size_t s = 0; s < segments; ++s) {
     runtime::Segment segment;
     for (std::size_t i = 0; i < operands; ++i) segment.buffers.push_back(buffer_of(node.operands[s * operands + i]));
     for (std::size_t i = 0; i < results; ++i) segment.buffers.push_back(buffer_of(node.results[s * results + i]));
     segment.extent = node.results[s * results]->type.elements();
     const std::int64_t length = std::max<std::int64_t>(entry.emitted->task_length, 1);
-    segment.tasks = (segment.extent + length - 1) / length;
-    if (counts_blocks) launch.grid.blocks += segment.tasks;
+    segment.tasks = !alike ? (segment.extent + length - 1) / length : in_blocks ? entry.emitted->grid.blocks : entry.emitted->tasks;
+    if (in_blocks) launch.grid.blocks += segment.tasks;
     launch.segments.push_back(std::move(segment));
   }
   add_step(std::move(launch));
@@ -255,7 +256,7 @@ void ProgramBuilder::add_copy(int from, int to, const TensorType& type, const st
   const TensorType flat{type.dtype, {type.elements()}};
   const LoopNest nest = map_nest(flat, [&](const std::vector<Index>& at) { return read(flat.dtype, 0, at); });
   const std::vector<TensorType> types{flat};
-  const KernelTable::Entry entry = kernels_.add({nest, types, types, false});
+  const KernelTable::Entry entry = kernels_.add({nest, types, types});
   StepCost cost = cost_of_copy(type);
   cost.work.traffic = entry.emitted->work.traffic;
   add_step(runtime::KernelLaunch{entry.kernel, {{{from, to}, 0, entry.emitted->tasks}}, entry.emitted->grid, 0, origin}, cost);

@@ -60,7 +60,7 @@ class ProgramBuilder {
                                   const std::vector<const ir::Value*>& results);
   /// The same over the node's own. Absent optional operands take no part: loop nests do not read them.
   void add_kernel(const ir::Node& node, const ir::LoopNest& nest);
-  /// The kernel of variable length that a node of ops::kMultiKernel stands for.
+  /// The launch of several segments that a node of ops::kMultiKernel stands for.
   void add_segments(const ir::Node& node);
   void add_copy(int from, int to, const TensorType& type, const std::string& origin);
 
@@ -77,6 +77,7 @@ class ProgramBuilder {
   void add_outputs();
   void add_work(StepCost& cost, const runtime::Step& step) const;
   int fault_of(const ir::Node& node, const EmittedKernel& emitted);
+  std::int64_t shared_bytes() const;  ///< that a block of a kernel may take
 
   const ir::Graph& graph_;
   const ir::MemoryPlan& plan_;

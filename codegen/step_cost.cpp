@@ -7,6 +7,7 @@
 #include "ir/nest/loops.h"
 #include "ir/ops/table.h"
 #include "ir/product.h"
+#include "ir/segments.h"
 
 namespace gcomp::codegen {
 
@@ -54,24 +55,34 @@ std::vector<double> reads_of(const LoopNest& nest, std::size_t operands) {
   return reads;
 }
 
-StepCost nest_cost(const LoopNest& nest, const Node& node) {
+/// The nest over the first so many operands and results of the node.
+StepCost nest_cost(const LoopNest& nest, const Node& node, std::size_t operands, std::size_t results) {
   StepCost cost;
   for (const Statement& statement : nest.statements) cost.flops += calls_of(statement) * points_of(nest, axes_of(statement));
-  const std::vector<double> reads = reads_of(nest, node.operands.size());
-  for (std::size_t i = 0; i < node.operands.size(); ++i)
+  const std::vector<double> reads = reads_of(nest, operands);
+  for (std::size_t i = 0; i < operands; ++i)
     cost.bytes += std::min(bytes_of(node.operands[i]), reads[i] * static_cast<double>(size_of(node.operands[i]->type.dtype)));
-  for (const Value* result : node.results) cost.bytes += bytes_of(result);
+  for (std::size_t i = 0; i < results; ++i) cost.bytes += bytes_of(node.results[i]);
   return cost;
 }
+StepCost nest_cost(const LoopNest& nest, const Node& node) {
+  return nest_cost(nest, node, node.operands.size(), node.results.size());
+}
 
-/// Many runs of one nest of variable length: every operand and result is gone through once.
+/// Many runs of one nest: of any length, every operand and result is gone through once.
 StepCost segments_cost(const Node& node) {
+  const Segments segments = segments_of(node);
   StepCost cost;
+  if (segments.alike) {
+    cost = nest_cost(*node.nest, node, segments.operands, segments.results);
+    cost.flops *= static_cast<double>(segments.count);
+    cost.bytes *= static_cast<double>(segments.count);
+    return cost;
+  }
   double calls = 0, elements = 0;
   for (const Statement& statement : node.nest->statements) calls += calls_of(statement);
-  const auto segments = static_cast<std::size_t>(node.attributes.integer("segments"));
-  for (std::size_t s = 0; s < segments; ++s)
-    elements += static_cast<double>(node.results[s * (node.results.size() / segments)]->type.elements());
+  for (std::size_t s = 0; s < segments.count; ++s)
+    elements += static_cast<double>(node.results[s * segments.results]->type.elements());
   cost.flops = calls * elements;
   for (const Value* operand : node.operands) cost.bytes += bytes_of(operand);
   for (const Value* result : node.results) cost.bytes += bytes_of(result);

@@ -8,16 +8,29 @@
 #include "ir/expand.h"
 #include "ir/nest_evaluator.h"
 #include "ir/ops/table.h"
+#include "ir/segments.h"
 
 namespace gcomp::ir {
 namespace {
 
 /// One segment after another; each reads its operands as flat arrays and takes the extent from its first result.
-std::vector<Tensor> evaluate_segments(const Node& node, const std::vector<const Tensor*>& operands) {
-  const auto segments = static_cast<std::size_t>(node.attributes.integer("segments"));
-  const std::size_t inputs = operands.size() / segments, outputs = node.results.size() / segments;
+std::vector<Tensor> evaluate_alike(const Node& node, const Segments& segments, const std::vector<const Tensor*>& operands) {
+  const std::vector<TensorType> types = result_types_in_nest(node);
   std::vector<Tensor> results;
-  for (std::size_t s = 0; s < segments; ++s) {
+  for (std::size_t s = 0; s < segments.count; ++s) {
+    const auto first = operands.begin() + static_cast<std::ptrdiff_t>(s * segments.operands);
+    for (Tensor& made : evaluate_nest(*node.nest, {first, first + static_cast<std::ptrdiff_t>(segments.operands)}, types))
+      results.push_back(std::move(made));
+  }
+  return results;
+}
+
+std::vector<Tensor> evaluate_segments(const Node& node, const std::vector<const Tensor*>& operands) {
+  const Segments segments = segments_of(node);
+  if (segments.alike) return evaluate_alike(node, segments, operands);
+  const std::size_t inputs = segments.operands, outputs = segments.results;
+  std::vector<Tensor> results;
+  for (std::size_t s = 0; s < segments.count; ++s) {
     LoopNest nest = *node.nest;
     nest.extents[0] = node.results[s * outputs]->type.elements();
     std::vector<Tensor> flat;

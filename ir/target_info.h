@@ -27,6 +27,8 @@ struct TargetInfo {
   /// Strips of rows that keep the target busy, where one kernel can sum the columns of a strip beside what it does to each row; 0
   /// where it cannot.
   std::int64_t row_strips = 0;
+  /// Whether a launch costs so much that equal reductions nobody waits for are worth one together.
+  bool dear_launches = false;
   /// Whether the libraries compute a contraction as fast where an operand or a result is this view as where it is dense. Without it
   /// contractions take no views; composites say by `legal_composite` which they take.
   std::function<bool(const Node& contraction, const StridedView& view)> takes_view;

@@ -6,6 +6,7 @@
 
 #include "ir/ops/table.h"
 #include "ir/product.h"
+#include "ir/segments.h"
 #include "ir/text/spelling.h"
 
 namespace gcomp::ir {
@@ -149,9 +150,10 @@ class GraphVerifier {
       return report(label, ": ", operands.size(), " operands and ", results.size(), " results do not fall into ", count,
                     " segments"),
              false;
+    const std::size_t inputs = operands.size() / segments, outputs = results.size() / segments;
+    if (segments_of(node).alike) return check_alike(label, segments, operands, results);
     if (node.nest->extents.size() != 1)
       return report(label, ": the nest has ", node.nest->extents.size(), " axes, wanted 1"), false;
-    const std::size_t inputs = operands.size() / segments, outputs = results.size() / segments;
     for (std::size_t s = 0; s < segments; ++s) {
       const std::int64_t elements = results[s * outputs].elements();
       for (std::size_t i = 0; i < inputs + outputs; ++i) {
@@ -169,6 +171,20 @@ class GraphVerifier {
     for (auto* list : {&operands, &results})
       for (TensorType& type : *list)
         if (type.rank() > 0 || list == &results) type.shape = {node.nest->extents[0]};
+    return true;
+  }
+
+  /// Leaves the types of the first segment.
+  bool check_alike(const Label& label, std::size_t segments, std::vector<TensorType>& operands, std::vector<TensorType>& results) {
+    for (auto* list : {&operands, &results}) {
+      const std::size_t each = list->size() / segments;
+      for (std::size_t i = each; i < list->size(); ++i)
+        if ((*list)[i] != (*list)[i % each])
+          return report(label, ": ", to_string((*list)[i]), " of segment ", i / each, " is not the ", to_string((*list)[i % each]),
+                        " of the first, which it is said to be like"),
+                 false;
+      list->resize(each);
+    }
     return true;
   }
 

@@ -153,6 +153,7 @@ bool run_simplify(PassContext& c) { return simplify(c.graph, c.options.simplify)
 bool fuse_all(PassContext& c) {
   FuseOptions options = c.options.fuse;
   options.strips = options.strips && c.options.target.row_strips > 0;
+  options.alike = options.alike && c.options.target.dear_launches;
   return fuse(c.graph, options);
 }
 /// Kernels are needed all the same: one for each op.

@@ -73,7 +73,7 @@ struct Grid {
 /// any thread: each writes its own elements, so no split of them changes a bit.
 struct Segment {
   std::vector<int> buffers;  ///< in the order of the kernel's parameters
-  std::int64_t extent = 0;   ///< elements for kernels of variable length (the optimizer over all parameters), else 0
+  std::int64_t extent = 0;   ///< elements, of a launch that may have several segments (the optimizer over all parameters), else 0
   std::int64_t tasks = 1;
 
   bool operator==(const Segment&) const = default;

@@ -59,7 +59,7 @@ EmittedKernel emit_fixed(const KernelSource& source, Expansion expansion) {
 }  // namespace
 
 EmittedKernel emit(const KernelSource& source) {
-  if (source.variable_length) return emit_variable_length(source);
+  if (source.segments == SegmentForm::any_length) return emit_variable_length(source);
   EmittedKernel expanded = emit_fixed(source, Expansion::full);
   if (expanded.text.size() <= kMostExpandedText) return expanded;
   EmittedKernel plain = emit_fixed(source, Expansion::none);

@@ -51,6 +51,14 @@ std::string without_unused_indices(const std::string& text) {
   return kept;
 }
 
+constexpr std::string_view kBlock = "blockIdx.x";
+
+/// Blocks are counted from the first of their segment on.
+std::string with_block_of_segment(std::string text) {
+  for (std::size_t at = 0; (at = text.find(kBlock, at)) != text.npos;) text.replace(at, kBlock.size(), "block");
+  return text;
+}
+
 }  // namespace
 
 bool needs_wide_indices(const FlatNest& nest) {
@@ -226,7 +234,7 @@ void DeviceKernel::set_launch(std::int64_t blocks, int threads, int resident) {
   resident_ = resident;
 }
 
-EmittedKernel DeviceKernel::finish(bool variable_length) {
+EmittedKernel DeviceKernel::finish() {
   const std::size_t operands = nest_.operands.size(), buffers = operands + nest_.results.size();
   const auto type_of = [&](std::size_t i) {
     return i >= operands ? concat(storage_type_text(nest_.results[i - operands]), "*")
@@ -239,9 +247,11 @@ EmittedKernel DeviceKernel::finish(bool variable_length) {
     return apart ? " __restrict__" : "";
   };
   std::string parameters, body = concat("typedef ", wide_ ? "long long" : "int", " gc_index;\n");
-  if (variable_length) {
+  const bool has_table = nest_.segments != SegmentForm::one;
+  if (has_table) {
     parameters = "const SegmentTable* table, ";
-    body += "const int segment = gc_segment(table);\nconst long long extent = table->extents[segment];\n";
+    body += "const int segment = gc_segment(table);\n";
+    if (nest_.segments == SegmentForm::any_length) body += "const long long extent = table->extents[segment];\n";
     for (std::size_t i = 0; i < buffers; ++i)
       body += concat(type_of(i), qualifier_of(i), " p", i, " = (", type_of(i), ")table->pointers[segment * ", buffers, " + ", i,
                      "];\n");
@@ -251,7 +261,10 @@ EmittedKernel DeviceKernel::finish(bool variable_length) {
   EmittedKernel kernel;
   kernel.may_fault = writer_.may_fault();
   if (kernel.may_fault) body += "bool bad = false;\n";
-  body += without_unused_indices(writer_.finish());
+  const std::string inner = without_unused_indices(writer_.finish());
+  if (has_table && inner.find(kBlock) != inner.npos)
+    body += concat("const unsigned block = ", kBlock, " - table->first_block[segment];\n", with_block_of_segment(inner));
+  else body += inner;
   if (kernel.may_fault) body += "if (bad) *fault = 1;\n";
   kernel.text = indented(concat("extern \"C\" __global__ void __launch_bounds__(", grid_.threads, ", ", resident_, ") ",
                                 kNamePlaceholder, "(", parameters, "int* fault) {\n", body, "}\n"));

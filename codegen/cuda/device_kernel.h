@@ -51,8 +51,8 @@ class DeviceKernel {
 
   /// `resident`: how many blocks a multiprocessor should have room for, which bounds the registers of a thread.
   void set_launch(std::int64_t blocks, int threads, int resident = 1);
-  /// The whole kernel around the body. `variable_length`: buffers come from a SegmentTable.
-  EmittedKernel finish(bool variable_length = false);
+  /// The whole kernel around the body. Of several segments, buffers come from a SegmentTable, and blockIdx.x counts within one.
+  EmittedKernel finish();
 
  private:
   void write_vector_stores(const Vectors& vectors, const std::vector<const Store*>& stores, const std::vector<int>& loop_axes,

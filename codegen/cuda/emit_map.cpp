@@ -43,19 +43,20 @@ EmittedKernel emit_map(FlatNest nest, const Schedule& schedule) {
 
 EmittedKernel emit_segments(FlatNest nest) {
   constexpr int kAxis = 0;
+  nest.segments = SegmentForm::any_length;
   check_internal(nest.extents.size() == 1, "a kernel of variable length has ", nest.extents.size(), " axes");
   const Vectors vectors = vectorize(nest, kAxis);
   DeviceKernel kernel(nest, true);
   kernel.set_launch(0, kMapThreads);
   KernelWriter& w = kernel.writer();
-  w.line(concat("const gc_index i = (blockIdx.x - table->first_block[segment]) * ", kMapThreads, "ll + threadIdx.x;"));
+  w.line(concat("const gc_index i = blockIdx.x * ", kMapThreads, "ll + threadIdx.x;"));
   const std::string left = vectors.width == 1 ? "extent - i" : concat("extent - i * ", vectors.width);
   w.line(concat("const gc_index left = ", left, ";"));
   w.line("if (left <= 0) return;");
   w.bind_axis(kAxis, "i");
   kernel.load_vectors(vectors, vectors.reads, "left");
   kernel.write_lanes(vectors, all_stores(nest), {kAxis}, {}, "left");
-  EmittedKernel emitted = kernel.finish(true);
+  EmittedKernel emitted = kernel.finish();
   emitted.task_length = kMapThreads * vectors.width;
   const std::int64_t elements = nest.extents[kAxis] * vectors.width;
   const ThreadLayout layout{

@@ -62,6 +62,7 @@ TargetInfo info(const runtime::Target& target) {
   info.half_row_elements = 8;  // 16 bytes
   info.parallel_sums = 256;    // groups of 64 neighbouring sums: two blocks each, four for every processor of a large GPU
   info.row_strips = 512;       // a block each: twice what a large GPU runs at once of kernels that take 128 registers a thread
+  info.dear_launches = true;
   info.computes_epilogue = [gelu = library_has_gelu(target)](const LoopNest& nest, const std::vector<TensorType>& operands,
                                                              const std::vector<TensorType>& results) {
     const auto found = library_epilogue(nest, operands, results);

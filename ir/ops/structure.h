@@ -13,7 +13,8 @@ inline constexpr AttributeSpec kConstantAttributes[] = {AttributeSpec::of("value
 inline constexpr AttributeSpec kFullAttributes[] = {AttributeSpec::of("dtype", AttributeType::dtype),
                                                     AttributeSpec::of("shape", AttributeType::integers),
                                                     AttributeSpec::of("value", AttributeType::real)};
-inline constexpr AttributeSpec kSegmentAttributes[] = {AttributeSpec::of("segments", AttributeType::integer)};
+inline constexpr AttributeSpec kSegmentAttributes[] = {AttributeSpec::of("segments", AttributeType::integer),
+                                                       AttributeSpec::optional("alike", AttributeType::flag)};
 inline constexpr AttributeSpec kProductAttributes[] = {AttributeSpec::optional("transpose_a", AttributeType::flag),
                                                        AttributeSpec::optional("transpose_b", AttributeType::flag),
                                                        AttributeSpec::optional(kOperandViews, AttributeType::views)};
@@ -84,10 +85,11 @@ constexpr OpDef kKernel{
     .no_gradient = "fusion comes after differentiation",
 };
 /// Operands and results come segment by segment. The nest has one axis; in each segment its extent is the element count of
-/// that segment's first result, and operands of that many elements are read as flat arrays.
+/// that segment's first result, and operands of that many elements are read as flat arrays. Where segments are alike, the nest is
+/// any that a kernel has, over operands and results as they are, whose types are those of the first segment.
 constexpr OpDef kMultiKernel{
     .name = "multi_kernel",
-    .summary = "one pointwise kernel over many groups of tensors, each read as a flat array",
+    .summary = "one kernel over many groups of tensors: pointwise, each read as a flat array, or any where all are alike",
     .kind = Kind::kernel,
     .operands = -1,
     .attributes = kSegmentAttributes,

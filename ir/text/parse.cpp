@@ -319,8 +319,9 @@ class GraphParser {
       scope.operands.push_back(operand->type);
     }
     for (const auto& [type, type_at] : types) scope.results.push_back(type);
-    scope.flat = &op == &ops::kMultiKernel;
-    if (scope.flat) {
+    if (&op == &ops::kMultiKernel) {
+      const Attribute* alike = attributes.find("alike");
+      scope.flat = !alike || !std::holds_alternative<bool>(*alike) || !std::get<bool>(*alike);
       const std::int64_t segments = attributes.find("segments") ? attributes.integer("segments") : 0;
       const auto divides = [&](std::size_t count) { return segments > 0 && count % static_cast<std::size_t>(segments) == 0; };
       if (!divides(operands.size()) || !divides(names.size()))

@@ -30,6 +30,7 @@ void rebuild(Graph& graph, std::vector<FusionUnit>& units) {
     for (Value*& operand : unit.operands) operand = current(operand);
     Attributes attributes;
     if (unit.segments > 0) attributes.set("segments", static_cast<std::int64_t>(unit.segments));
+    if (unit.alike) attributes.set("alike", true);
     Node* made = graph.append_kernel(unit.segments > 0 ? ops::kMultiKernel : ops::kKernel, unit.operands, std::move(unit.nest),
                                      types_of(unit.results), unit.origin, {}, attributes);
     for (std::size_t i = 0; i < unit.results.size(); ++i) {
@@ -89,6 +90,7 @@ bool fuse(Graph& graph, const FuseOptions& options) {
   if (options.inlining && options.loop_fusion) recompute_reads(units, graph, options);
   drop_barriers(units, graph);
   if (options.horizontal_fusion) fuse_updates(units, graph, options.horizontal_bytes);
+  if (options.horizontal_fusion && options.alike && options.horizontal_bytes == INT64_MAX) fuse_alike(units);
   const bool fused = split || std::any_of(units.begin(), units.end(), [](const FusionUnit& unit) { return unit.is_nest(); });
   const std::size_t before = fused ? 0 : hash_of(graph);  // without kernels, only nodes may have moved or gone
   rebuild(graph, units);

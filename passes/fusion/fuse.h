@@ -4,8 +4,8 @@
 // slices and broadcasts cost nothing where a kernel reads them. (2) Loop fusion: nests over the same loop domain become one,
 // producer with consumer (a maximum, a sum and a map make a softmax row), and reductions that read the same value or two results of
 // one kernel; last, sums of columns join what is done to their rows. (3) Horizontal fusion: updates of many parameters by equal
-// formulas become one multi_kernel, and so do the casts of parameters to 16 bits. Contractions stay as they are: code generation
-// gives them to libraries.
+// formulas become one multi_kernel, and so do the casts of parameters to 16 bits and equal reductions whose results are wanted
+// late. Contractions stay as they are: code generation gives them to libraries.
 //
 //   %s = add %a, %b   %y = relu %s    ->    %y = kernel %a, %b { %y[i,j] = relu((%a[i,j] + %b[i,j])) }
 #pragma once
@@ -21,6 +21,7 @@ struct FuseOptions {
   bool loop_fusion = true;        ///< step 2
   bool strips = true;             ///< step 2: sums of columns join what is done to their rows, where the target can
   bool horizontal_fusion = true;  ///< step 3
+  bool alike = true;              ///< step 3: equal reductions that nobody waits for, where launches are dear
   /// Step 3: one launch makes about so many bytes and stands where the first is read or the last is made, so that what comes early
   /// need not wait for what comes late.
   std::int64_t horizontal_bytes = INT64_MAX;

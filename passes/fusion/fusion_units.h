@@ -23,6 +23,7 @@ struct FusionUnit {
   SharedText origin;
   ir::Node* node = nullptr;     ///< a node that stays as it is; then `nest` is empty
   int segments = 0;             ///< a multi_kernel of so many segments, else 0
+  bool alike = false;           ///< whose nest is that of each of them
   bool fixed = false;           ///< takes no part in fusion
   bool update = false;          ///< part of the optimizer: fuses only with its like
   bool parameter_cast = false;  ///< a parameter in fewer bytes, for a step that trains
@@ -43,5 +44,7 @@ void fuse_strips(std::vector<FusionUnit>& units, const ir::Graph& graph, const F
 void recompute_reads(std::vector<FusionUnit>& units, const ir::Graph& graph, const FuseOptions& options);
 /// Step 3: units that feed nothing but updates, of equal nests up to their extents.
 void fuse_updates(std::vector<FusionUnit>& units, const ir::Graph& graph, std::int64_t most_bytes);
+/// At the end of step 3: equal reductions to little, each as early as another's first reader.
+void fuse_alike(std::vector<FusionUnit>& units);
 
 }  // namespace gcomp::passes

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "ir/ops/table.h"
+#include "ir/segments.h"
 #include "passes/fusion/nest_domains.h"
 
 namespace gcomp::passes {
@@ -132,17 +133,18 @@ bool same_layout(const TensorType& a, const TensorType& b) {
 }
 
 std::vector<InPlacePair> pairs_of_kernel(const Node& node) {
-  const Attribute* attribute = node.attributes.find("segments");
-  const std::size_t segments = attribute ? static_cast<std::size_t>(std::get<std::int64_t>(*attribute)) : 1;
-  const std::size_t operands = node.operands.size() / segments, results = node.results.size() / segments;
+  const bool has_segments = node.op == &ops::kMultiKernel;
+  const auto [segments, operands, results, alike] =
+      has_segments ? segments_of(node) : Segments{1, node.operands.size(), node.results.size(), true};
   if (operands > 64) return {};
   NestShapes shapes;
-  auto shape_in_nest = [&](const Value* value, bool is_operand) -> Shape {
-    if (!attribute || !value || (is_operand && value->type.shape.empty())) return value ? value->type.shape : Shape();
-    return node.nest->extents;
+  const auto shapes_of = [](const std::vector<TensorType>& types) {
+    std::vector<Shape> each;
+    for (const TensorType& type : types) each.push_back(type.shape);
+    return each;
   };
-  for (std::size_t i = 0; i < operands; ++i) shapes.operands.push_back(shape_in_nest(node.operands[i], true));
-  for (std::size_t i = 0; i < results; ++i) shapes.results.push_back(shape_in_nest(node.results[i], false));
+  shapes.operands = shapes_of(has_segments ? operand_types_in_nest(node) : types_of(node.operands));
+  shapes.results = shapes_of(has_segments ? result_types_in_nest(node) : types_of(node.results));
   const NestFacts facts(*node.nest, shapes);
   std::vector<InPlacePair> pairs;
   for (std::size_t r = 0; r < results; ++r)

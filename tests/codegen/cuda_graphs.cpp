@@ -233,6 +233,22 @@ void add_strips(std::vector<LabelledGraph>& all) {
   all.push_back(strips(DType::f64, DType::f64, {34, 9, 100}, 2));
 }
 
+/// Equal reductions in one launch: along `axis` of arrays of this shape.
+LabelledGraph alike(DType dtype, const Shape& shape, std::int64_t axis, int count) {
+  return pattern(concat("alike_", name_of(dtype), "_", shape[0], "_", shape[1], "_over_", axis), [=](Builder& b) {
+    std::vector<Var> sums;
+    for (int i = 0; i < count; ++i) sums.push_back(b.sum(b.input({dtype, shape}, concat("x", i)), {axis}));
+    return sums;
+  });
+}
+
+void add_alike(std::vector<LabelledGraph>& all) {
+  all.push_back(alike(DType::f32, {512, 768}, 0, 5));   // columns, in several blocks
+  all.push_back(alike(DType::f64, {40, 75}, 0, 3));     // the last block's columns are not all there
+  all.push_back(alike(DType::bf16, {40, 1024}, 1, 4));  // rows, a block each
+  all.push_back(alike(DType::f32, {5, 40}, 1, 2));      // of less than a warp
+}
+
 void add_views(std::vector<LabelledGraph>& all) {
   all.push_back(pattern("transpose", [](Builder& b) {
     return std::vector{b.transpose_last(b.input({DType::f32, {70, 65}}, "x")) * 2.0};
@@ -473,6 +489,7 @@ std::vector<LabelledGraph> pattern_graphs() {
   add_rows(all);
   add_columns(all);
   add_strips(all);
+  add_alike(all);
   add_views(all);
   add_positions(all);
   add_scatters(all);

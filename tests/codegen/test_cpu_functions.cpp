@@ -90,7 +90,7 @@ TEST(CpuFunctions, AreAccurateToAFewUnits) {
     inputs.push_back(samples(c.low, c.high));
     const TensorType type{DType::f32, {static_cast<std::int64_t>(inputs.back().size())}};
     const std::vector<TensorType> types{type};
-    numbers.push_back(kernels.add({loops_of(*c.op, types, types, {}), types, types, false}));
+    numbers.push_back(kernels.add({loops_of(*c.op, types, types, {}), types, types}));
   }
   kernels.compile();
   for (std::size_t i = 0; i < std::size(cases); ++i) {
@@ -121,7 +121,7 @@ void check_pairs(const OpDef& op, DType dtype, const std::vector<double>& values
   }
   const std::vector<TensorType> operands{x.type(), x.type()}, results = infer_types(op, operands, {});
   CompiledKernels kernels;
-  const std::size_t kernel = kernels.add({loops_of(op, operands, results, {}), operands, results, false});
+  const std::size_t kernel = kernels.add({loops_of(op, operands, results, {}), operands, results});
   kernels.compile();
   const Tensor result = kernels.run(kernel, {x, y}, TaskOrder::together)[0];
   for (std::int64_t i = 0; i < count; ++i) {
@@ -202,7 +202,7 @@ TEST(CpuFunctions, OfF64AreAccurateToAFewUnits) {
   for (const Case& c : cases) {
     inputs.push_back(samples64(c.low, c.high));
     const std::vector<TensorType> types{{DType::f64, {static_cast<std::int64_t>(inputs.back().size())}}};
-    numbers.push_back(kernels.add({loops_of(*c.op, types, types, {}), types, types, false}));
+    numbers.push_back(kernels.add({loops_of(*c.op, types, types, {}), types, types}));
   }
   kernels.compile();
   for (std::size_t i = 0; i < std::size(cases); ++i) {
@@ -240,7 +240,7 @@ TEST(CpuFunctions, HalfPrecisionConvertsAsTheRuntimeDoes) {
   const std::pair<TensorType, TensorType> conversions[] = {{f16, f32}, {bf16, f32}, {f32, f16}, {f32, bf16}};
   for (const auto& [from, to] : conversions) {
     const std::vector<TensorType> operands{from}, results{to};
-    numbers.push_back(kernels.add({loops_of(ops::kCast, operands, results, {{"to", to.dtype}}), operands, results, false}));
+    numbers.push_back(kernels.add({loops_of(ops::kCast, operands, results, {{"to", to.dtype}}), operands, results}));
   }
   kernels.compile();
   for (std::size_t c = 0; c < std::size(conversions); ++c) {
@@ -273,7 +273,7 @@ std::size_t add_rounding(CompiledKernels& kernels, DType half, std::int64_t elem
   check_internal(graph.nodes().size() == 1, "two casts are not one kernel");
   const Node& node = *graph.nodes()[0];
   const std::vector<TensorType> operands = types_of(node.operands), results = types_of(node.results);
-  return kernels.add({*node.nest, operands, results, false});
+  return kernels.add({*node.nest, operands, results});
 }
 
 /// Every half precision number, and the floats at, below and above the middle between it and the next.

@@ -79,7 +79,7 @@ class Cases {
     }
     made.tolerance = tolerance_of(made.result_types, terms);
     const LoopNest nest = loops_of(*made.op, made.operand_types, made.result_types, made.attributes);
-    made.kernel = kernels_.add({nest, made.operand_types, made.result_types, false});
+    made.kernel = kernels_.add({nest, made.operand_types, made.result_types});
     cases_.push_back(std::move(made));
   }
 

@@ -24,7 +24,7 @@ std::string text_of_all(const std::function<std::vector<Var>(Builder&)>& build) 
   for (const auto& node : graph.nodes()) {
     if (node->op->kind != Kind::kernel) continue;
     const std::vector<TensorType> operands = types_of(node->operands), results = types_of(node->results);
-    return codegen::cpu::emit({*node->nest, operands, results, false}).text;
+    return codegen::cpu::emit({*node->nest, operands, results}).text;
   }
   return "no kernel";
 }

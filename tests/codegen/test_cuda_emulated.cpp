@@ -64,7 +64,7 @@ TEST(CudaEmulated, LargeArraysHaveWideIndices) {
     const std::vector<TensorType> types{x};
     const ir::LoopNest nest = ir::loops_of(ir::ops::kNeg, types, types, {});
     codegen::KernelTable table(codegen::cuda::kTarget);
-    const auto entry = table.add({nest, types, types, false});
+    const auto entry = table.add({nest, types, types});
     EXPECT_NE(entry.emitted->text.find(type), std::string::npos) << entry.emitted->text;
     EXPECT_EQ(entry.emitted->grid.blocks, (rows * 300 / 4 + 255) / 256);
   }
@@ -75,7 +75,7 @@ codegen::EmittedKernel emitted(const ir::OpDef& op, std::vector<TensorType> oper
                                ir::Attributes attributes) {
   const std::vector<TensorType> results{std::move(result)};
   codegen::KernelTable table(codegen::cuda::kTarget);
-  return *table.add({ir::loops_of(op, operands, results, attributes), operands, results, false}).emitted;
+  return *table.add({ir::loops_of(op, operands, results, attributes), operands, results}).emitted;
 }
 
 // Sums over the rows of a batch norm's parts: 65,536 threads, each with vectors of 16 bytes, eight of which fill a line.

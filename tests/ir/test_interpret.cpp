@@ -155,6 +155,19 @@ TEST(Interpret, segments_of_a_multi_kernel_run_one_by_one) {
   EXPECT_EQ(result.states.at("p2").to_doubles(), (Doubles{0.5, 0, -0.5}));
 }
 
+TEST(Interpret, alike_segments_of_a_multi_kernel_run_one_by_one) {
+  const auto result = run(R"(graph @sums(%a: f64[2,3], %b: f64[2,3]) -> (%c, %d) {
+  %c, %d = multi_kernel %a, %b {alike=true, segments=2} : f64[3], f64[3] {
+    axes i:3, j:2
+    t[i]: f64 = reduce_sum[j] operand0[j,i]
+    result0[i] = t
+  }
+})",
+                          {{"a", "f64[2,3] [1, 2, 3, 4, 5, 6]"}, {"b", "f64[2,3] [10, 20, 30, 40, 50, 60]"}});
+  EXPECT_EQ(result.outputs.at(0).to_doubles(), (Doubles{5, 7, 9}));
+  EXPECT_EQ(result.outputs.at(1).to_doubles(), (Doubles{50, 70, 90}));
+}
+
 TEST(Interpret, states_are_read_as_they_were_at_the_start) {
   const auto result = run(R"(graph @count(%x: f64[]) -> (%y) {
   state %t: f64[] counter = 3

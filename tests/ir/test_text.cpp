@@ -198,6 +198,18 @@ TEST(Text, segments_of_a_multi_kernel_survive) {
   EXPECT_EQ(print(parse(text)), text);
 }
 
+TEST(Text, alike_segments_of_a_multi_kernel_survive) {
+  const std::string text = R"(graph @sums(%a: f32[4,3], %b: f32[4,3]) -> (%c, %d) {
+  %c, %d = multi_kernel %a, %b {alike=true, segments=2} : f32[3], f32[3] {
+    axes i:3, j:4
+    t0[i]: f32 = reduce_sum[j] operand0[j,i]
+    result0[i] = t0
+  }
+}
+)";
+  EXPECT_EQ(print(parse(text)), text);
+}
+
 TEST(Text, scans_survive) {
   const std::string text = R"(graph @scan(%x: f64[2,5]) -> (%y) {
   %y = kernel %x : f64[2,5] {

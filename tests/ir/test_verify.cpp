@@ -227,5 +227,20 @@ TEST(VerifyNest, segments_of_a_multi_kernel_fit) {
             std::vector<std::string>{"%c = multi_kernel %a, %b: 2 operands and 2 results do not fall into 3 segments"});
 }
 
+TEST(VerifyNest, segments_that_are_said_to_be_alike_are) {
+  Graph graph = parse(R"(graph @g(%a: f32[4,3], %b: f32[4,3]) -> (%c, %d) {
+  %c, %d = multi_kernel %a, %b {alike=true, segments=2} : f32[3], f32[3] {
+    axes i:3, j:4
+    t[i]: f32 = reduce_sum[j] operand0[j,i]
+    result0[i] = t
+  }
+})");
+  EXPECT_EQ(find_violations(graph), std::vector<std::string>());
+  graph.inputs()[1]->type.shape = {12};
+  EXPECT_EQ(find_violations(graph),
+            std::vector<std::string>{
+                "%c = multi_kernel %a, %b: f32[12] of segment 1 is not the f32[4,3] of the first, which it is said to be like"});
+}
+
 }  // namespace
 }  // namespace gcomp::ir

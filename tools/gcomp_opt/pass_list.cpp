@@ -74,6 +74,7 @@ constexpr Option kOptions[] = {
     GCOMP_OPTION(fuse, loop_fusion),
     GCOMP_OPTION(fuse, horizontal_fusion),
     GCOMP_OPTION(fuse, strips),
+    GCOMP_OPTION(fuse, alike),
     GCOMP_OPTION(fuse, max_operands),
     GCOMP_OPTION(fuse, recompute_cost),
     GCOMP_OPTION(fuse, serial_elements),

@@ -8,6 +8,7 @@
 
 #include "ir/interpret.h"
 #include "ir/ops/table.h"
+#include "ir/segments.h"
 #include "tests/cuda/shim/host_module.h"
 
 namespace gcomp::cuda_shim {
@@ -50,19 +51,14 @@ bool becomes_kernel(const Node& node) {
 }
 
 codegen::KernelTable::Entry emit(codegen::KernelTable& table, const Node& node) {
-  std::vector<TensorType> operands = types_of(node.operands), results = types_of(node.results);
+  static const std::int64_t shared_bytes = codegen::cuda::kTarget.shared_bytes(runtime::parse_target("cuda:sm_90"));
   if (node.op != &ops::kMultiKernel) {
+    const std::vector<TensorType> operands = types_of(node.operands), results = types_of(node.results);
     const LoopNest nest = node.op->kind == Kind::kernel ? *node.nest : loops_of(*node.op, operands, results, node.attributes);
-    static const std::int64_t shared_bytes = codegen::cuda::kTarget.shared_bytes(runtime::parse_target("cuda:sm_90"));
-    return table.add({nest, operands, results, false, shared_bytes});
+    return table.add({nest, operands, results, codegen::SegmentForm::one, shared_bytes});
   }
-  const auto segments = static_cast<std::size_t>(node.attributes.integer("segments"));
-  operands.resize(operands.size() / segments);
-  results.resize(results.size() / segments);
-  for (TensorType& type : operands)
-    if (!type.shape.empty()) type.shape = node.nest->extents;
-  for (TensorType& type : results) type.shape = node.nest->extents;
-  return table.add({*node.nest, operands, results, true});
+  const auto form = segments_of(node).alike ? codegen::SegmentForm::alike : codegen::SegmentForm::any_length;
+  return table.add({*node.nest, operand_types_in_nest(node), result_types_in_nest(node), form, shared_bytes});
 }
 
 }  // namespace
@@ -111,8 +107,10 @@ void KernelRunner::add_graph(const std::string& label, const Graph& graph, doubl
       for (const Tensor* operand : operands) c.operands.push_back(*operand);
       if (node->op == &ops::kMultiKernel) {
         c.segments = static_cast<int>(node->attributes.integer("segments"));
+        const codegen::EmittedKernel& emitted = *c.entry.emitted;
         for (std::size_t s = 0; s < made.size(); s += made.size() / static_cast<std::size_t>(c.segments))
-          c.blocks.push_back((made[s].elements() + c.entry.emitted->task_length - 1) / c.entry.emitted->task_length);
+          c.blocks.push_back(segments_of(*node).alike ? emitted.grid.blocks
+                                                      : (made[s].elements() + emitted.task_length - 1) / emitted.task_length);
       }
       cases_.push_back(std::move(c));
     }
