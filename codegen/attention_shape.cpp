@@ -21,8 +21,8 @@ double count_of(std::int64_t n) { return static_cast<double>(n); }
 template <class Number>
 std::string batch_text(const AttentionShape& s, std::int64_t absent, Number number) {
   std::string text;
-  for (std::size_t i = 0; i < kAttentionBatches; ++i) {
-    const std::size_t missing = kAttentionBatches - s.batch.size();
+  for (std::size_t i = 0; i < kBatchDimensions; ++i) {
+    const std::size_t missing = kBatchDimensions - s.batch.size();
     text += concat(i ? ", " : "{", i < missing ? absent : number(s.batch[i - missing]));
   }
   return text + "}";
@@ -98,7 +98,7 @@ bool is_streamable(const Node& node) {
   const auto has_neighbours = [](const Matrix& m) { return m.shape.back() == 1 || m.view_or_dense().strides.back() == 1; };
   for (const auto* list : {&s.matrices.operands, &s.matrices.results})
     if (!std::ranges::all_of(*list, has_neighbours)) return false;
-  return s.batch.size() <= kAttentionBatches;
+  return s.batch.size() <= kBatchDimensions;
 }
 
 double attention_pairs(const AttentionShape& s, bool causal) {

@@ -23,7 +23,7 @@ struct BatchDimension {
   std::int64_t extent = 1;
   std::vector<std::int64_t> strides;
 };
-inline constexpr std::size_t kAttentionBatches = 4;  ///< dimensions of a batch that kernels know
+inline constexpr std::size_t kBatchDimensions = 4;  ///< dimensions of a batch that kernels know
 
 struct AttentionShape {
   ir::Matrices matrices;                     ///< of a gradient without y, which no kernel of ours reads

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "codegen/draw_numbers.h"
 #include "codegen/rebase.h"
+#include "ir/base/integers.h"
 #include "ir/nest/loops.h"
 #include "ir/ops/table.h"
 #include "ir/segments.h"
@@ -204,6 +206,21 @@ std::int64_t ProgramBuilder::shared_bytes() const {
   return made_for.shared_bytes ? made_for.shared_bytes(target()) : 0;
 }
 
+int ProgramBuilder::buffer_of_number(std::int64_t number) {
+  const auto [known, is_new] = numbers_.try_emplace(number, static_cast<int>(program_.buffers.size()));
+  if (!is_new) return known->second;
+  constexpr std::int64_t kPlace = 256;  // where a buffer may begin on any target
+  const std::int64_t offset = round_up(program_.constant_bytes, kPlace);
+  const TensorType type{DType::i64, {}};
+  program_.buffers.push_back({.name = concat("draw ", number),
+                              .space = runtime::Space::constant,
+                              .type = type,
+                              .offset = offset,
+                              .contents = Tensor::of(DType::i64, {}, {static_cast<double>(number)})});
+  program_.constant_bytes = offset + type.bytes();
+  return known->second;
+}
+
 runtime::KernelLaunch ProgramBuilder::launch_of(const Node& node, const LoopNest& nest, const std::vector<const Value*>& operands,
                                                 const std::vector<const Value*>& results) {
   std::vector<bool> movable;
@@ -213,10 +230,14 @@ runtime::KernelLaunch ProgramBuilder::launch_of(const Node& node, const LoopNest
     movable.push_back(is_movable(operand));
     operand_types.push_back(operand->type);
   }
-  const Rebased rebased = rebase(nest, operand_types, movable);
+  Rebased rebased = rebase(nest, operand_types, movable);
   runtime::Segment segment;
   for (std::size_t i = 0; i < operands.size(); ++i)
     segment.buffers.push_back(buffer_at(buffer_of(operands[i]), rebased.byte_offsets[i], rebased.operands[i]));
+  for (const std::int64_t number : take_draw_numbers(rebased.nest, operands.size())) {
+    segment.buffers.push_back(buffer_of_number(number));
+    rebased.operands.push_back({DType::i64, {}});
+  }
   for (const Value* result : results) {
     segment.buffers.push_back(buffer_of(result));
     result_types.push_back(result->type);

@@ -77,7 +77,8 @@ class ProgramBuilder {
   void add_outputs();
   void add_work(StepCost& cost, const runtime::Step& step) const;
   int fault_of(const ir::Node& node, const EmittedKernel& emitted);
-  std::int64_t shared_bytes() const;  ///< that a block of a kernel may take
+  int buffer_of_number(std::int64_t number);  ///< a constant
+  std::int64_t shared_bytes() const;          ///< that a block of a kernel may take
 
   const ir::Graph& graph_;
   const ir::MemoryPlan& plan_;
@@ -88,6 +89,7 @@ class ProgramBuilder {
   ir::Uses uses_;
   KernelTable kernels_;
   std::unordered_map<const ir::Value*, int> buffers_;
+  std::unordered_map<std::int64_t, int> numbers_;
   std::unordered_map<std::string, int> parts_;  // of what is in no arena, by name
   std::vector<Copy> late_copies_;
 };

@@ -119,5 +119,22 @@ TEST(CpuDraws, InColumnsOfReductions) {
   }
 }
 
+// Layers that drop alike differ by the number they draw by alone, which is no part of the text.
+TEST(CpuDraws, ByAnyNumberAreOfOneKernel) {
+  const auto make = [] {
+    RandomGraph g;
+    Var x = g.builder.input({DType::f32, {40, 70}}, "x"), y = g.builder.input({DType::f32, {40, 70}}, "y");
+    return g.finish({g.dropout(x, 3), g.dropout(y, 4), g.dropout(x * 2, 5)});
+  };
+  check_both(make, 0, 0, 100);
+  Graph graph = make();
+  expand(graph);
+  passes::simplify(graph);
+  passes::fuse(graph);
+  const runtime::Program program = codegen::generate(graph, passes::plan_memory(graph), {});
+  EXPECT_EQ(program.steps.size(), 3u);
+  EXPECT_EQ(program.kernels.size(), 2u);  // x times 2 is another
+}
+
 }  // namespace
 }  // namespace gcomp::tests

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
+#include <set>
 
 #include "codegen/generate.h"
 #include "codegen/target.h"
@@ -178,6 +180,34 @@ TEST(CudaProgram, SumsColumnsBesideTheirRows) {
               return kernel.text.find("for (unsigned above = 0;") != std::string::npos;
             }));
   train(model);
+}
+
+// Layers that drop alike share a kernel, which reads the number that it draws by.
+TEST(CudaProgram, DrawsByAnyNumberWithOneKernel) {
+  Graph graph("dropped");
+  Builder b(graph);
+  const Var seed = b.input({DType::i64, {}}, "seed"), step = b.input({DType::i64, {}}, "step");
+  Var x = b.input({DType::f32, {40, 64}}, "x");
+  for (const std::int64_t number : {3, 4, 5}) {
+    const Var drawn = b.apply(ops::kRandomUniform, {seed, step}, {{"shape", std::vector<std::int64_t>{40, 64}}, {"op_id", number}});
+    x = b.matmul(b.select(b.like(drawn, 0.3) <= drawn, x, b.like(x, 0)), b.input({DType::f32, {64, 64}}, concat("w", number)));
+  }
+  graph.outputs() = {x.value};
+  Model model{std::move(graph), {}};
+  std::mt19937 random(2);
+  for (const Value* input : model.graph.inputs())
+    model.values.emplace(input->name,
+                         input->type.rank() == 0 ? Tensor::of(DType::i64, {}, {7}) : random_tensor(input->type, -1, 1, random));
+  const Tensor expected = interpret(model.graph, model.values).outputs.at(0);
+  const runtime::Program program = compile(model);
+  std::set<int> kernels;
+  for (const runtime::Step& made : program.steps)
+    if (const auto* launch = std::get_if<runtime::KernelLaunch>(&made)) kernels.insert(launch->kernel);
+  EXPECT_EQ(kernels.size(), 1u);
+  cuda_shim::ProgramRunner runner(program);
+  for (const auto& [name, value] : model.values) runner.write(name, value);
+  ASSERT_EQ(runner.step(), "");
+  EXPECT_EQ(cuda_shim::difference(runner.read_output(0), expected), "");
 }
 
 // Where a multiprocessor has room for two blocks of such rows.

@@ -162,7 +162,6 @@ TEST(Matmul, ThreadsPackOneOperandTogether) {
   check(make_problem(DType::bf16, {}, 130, 256, 270, kRows, kRows, kRows));
 }
 
-/// More rows than are packed at once, against the kernel that packs for itself.
 /// As weight gradients over many positions: slices of the depth have sums of their own.
 TEST(Matmul, DeepProductsOfFewElements) {
   for (const DType dtype : {DType::f32, DType::f64})
