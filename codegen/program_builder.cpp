@@ -263,7 +263,7 @@ void ProgramBuilder::add_segments(const Node& node) {
     runtime::Segment segment;
     for (std::size_t i = 0; i < operands; ++i) segment.buffers.push_back(buffer_of(node.operands[s * operands + i]));
     for (std::size_t i = 0; i < results; ++i) segment.buffers.push_back(buffer_of(node.results[s * results + i]));
-    segment.extent = node.results[s * results]->type.elements();
+    segment.extent = std::max<std::int64_t>(node.results[s * results]->type.elements(), alike);
     const std::int64_t length = std::max<std::int64_t>(entry.emitted->task_length, 1);
     segment.tasks = !alike ? (segment.extent + length - 1) / length : in_blocks ? entry.emitted->grid.blocks : entry.emitted->tasks;
     if (in_blocks) launch.grid.blocks += segment.tasks;

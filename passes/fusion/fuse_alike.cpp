@@ -4,9 +4,11 @@
 //   ->  ...   %s, %t = multi_kernel %a, %b {alike, segments=2}   update
 //
 // The sums that a layer norm's gradient leaves of its strips are such: a launch of a microsecond or two for three KiB of result, a
-// few a layer, which the optimizer alone reads. What they read lives longer for it: a few rows of a hundred.
+// few a layer, which the optimizer alone reads. What they read and nobody else does lives longer for it: a few rows of a hundred.
+// What others read too is not kept for them.
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ir/base/hash.h"
 #include "passes/fusion/fusion_units.h"
@@ -51,10 +53,14 @@ class AlikeFuser {
   explicit AlikeFuser(std::vector<FusionUnit>& units) : units_(units) {
     const auto is_update = [](const FusionUnit& unit) { return unit.node && unit.node->op->kind == Kind::update; };
     updates_ = static_cast<std::size_t>(std::ranges::find_if(units_, is_update) - units_.begin());
-    for (std::size_t u = 0; u < units_.size(); ++u)
-      for (const std::vector<Value*>* operands : {&units_[u].operands, units_[u].node ? &units_[u].node->operands : nullptr})
-        if (operands)
-          for (const Value* operand : *operands) first_reader_.try_emplace(operand, u);
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      for (const Value* result : units_[u].results) made_.insert(result);
+      for (const Value* operand : units_[u].node ? units_[u].node->operands : units_[u].operands) {
+        const auto [read, is_new] = reads_.try_emplace(operand, Reads{u, u, 0});
+        read->second.last = u;
+        ++read->second.count;
+      }
+    }
   }
 
   void run() {
@@ -65,17 +71,31 @@ class AlikeFuser {
   }
 
  private:
+  struct Reads {
+    std::size_t first = 0, last = 0;  ///< units
+    int count = 0;
+  };
+
   /// Where the first of the unit's results is read; states keep their values until the updates.
   std::size_t deadline(const FusionUnit& unit) const {
     std::size_t first = updates_;
     for (const Value* result : unit.results)
-      if (const auto found = first_reader_.find(result); found != first_reader_.end()) first = std::min(first, found->second);
+      if (const auto found = reads_.find(result); found != reads_.end()) first = std::min(first, found->second.first);
     return first;
+  }
+
+  /// Whether what the unit reads is there until `place` in any case, or its own alone.
+  bool may_wait(const FusionUnit& unit, std::size_t place) const {
+    return std::ranges::all_of(unit.operands, [&](const Value* operand) {
+      const Reads& read = reads_.at(operand);
+      return made_.count(operand) == 0 || read.count == 1 || read.last >= place;
+    });
   }
 
   /// Unit `u` comes after all of an open group's members, and before whatever reads one: so it reads none of them.
   void add(std::size_t u) {
     const std::size_t place = deadline(units_[u]);
+    if (!may_wait(units_[u], place)) return;
     std::vector<std::size_t>& equal_hash = open_[hash_of(units_[u])];
     for (std::size_t& g : equal_hash) {
       Group& group = groups_[g];
@@ -119,7 +139,8 @@ class AlikeFuser {
 
   std::vector<FusionUnit>& units_;
   std::size_t updates_ = 0;  // the first of them
-  std::unordered_map<const Value*, std::size_t> first_reader_;
+  std::unordered_map<const Value*, Reads> reads_;
+  std::unordered_set<const Value*> made_;  // by a unit, not given to the graph
   std::vector<Group> groups_;
   std::unordered_map<std::size_t, std::vector<std::size_t>> open_;  // the last group of each kind, by hash
 };
