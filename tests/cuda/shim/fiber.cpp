@@ -64,7 +64,12 @@ Fiber::Fiber() {
   top_ = stack_ + kStackBytes - fibers++ % kShifts * kShift;
 }
 
-Fiber::~Fiber() { munmap(stack_, kStackBytes); }
+Fiber::~Fiber() {
+#ifdef GCOMP_SHIM_ASAN
+  ASAN_UNPOISON_MEMORY_REGION(stack_, kStackBytes);  // or what is mapped here next, a kernel's shared memory, would be a stack's
+#endif
+  munmap(stack_, kStackBytes);
+}
 
 void Fiber::restart(void (*body)()) {
 #if defined(__x86_64__)
