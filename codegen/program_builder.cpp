@@ -257,13 +257,14 @@ void ProgramBuilder::add_segments(const Node& node) {
   const KernelTable::Entry entry =
       kernels_.add({*node.nest, operand_types, result_types, alike ? SegmentForm::alike : SegmentForm::any_length, shared_bytes()});
   runtime::KernelLaunch launch{entry.kernel, {}, entry.emitted->grid, fault_of(node, *entry.emitted), origin_of(node)};
-  const bool in_blocks = launch.grid.threads > 1;
+  const bool in_blocks = launch.grid.threads > 1;  // a GPU's
   if (in_blocks) launch.grid.blocks = 0;
   for (std::size_t s = 0; s < segments; ++s) {
     runtime::Segment segment;
     for (std::size_t i = 0; i < operands; ++i) segment.buffers.push_back(buffer_of(node.operands[s * operands + i]));
     for (std::size_t i = 0; i < results; ++i) segment.buffers.push_back(buffer_of(node.results[s * results + i]));
-    segment.extent = std::max<std::int64_t>(node.results[s * results]->type.elements(), alike);
+    segment.extent = node.results[s * results]->type.elements();
+    if (alike) segment.extent = std::max<std::int64_t>(segment.extent, 1);  // without one there is no table
     const std::int64_t length = std::max<std::int64_t>(entry.emitted->task_length, 1);
     segment.tasks = !alike ? (segment.extent + length - 1) / length : in_blocks ? entry.emitted->grid.blocks : entry.emitted->tasks;
     if (in_blocks) launch.grid.blocks += segment.tasks;

@@ -35,8 +35,8 @@ EmittedKernel emit_fixed(FlatNest nest, Expansion expansion, std::int64_t shared
 
 EmittedKernel emit(const KernelSource& source) {
   FlatNest nest = flatten(source.nest, source.operands, source.results);
-  if (source.segments == SegmentForm::any_length) return emit_segments(std::move(nest));
   nest.segments = source.segments;
+  if (source.segments == SegmentForm::any_length) return emit_segments(std::move(nest));
   EmittedKernel expanded = emit_fixed(nest, Expansion::full, source.shared_bytes);
   if (expanded.text.size() <= kMostExpandedText) return expanded;
   EmittedKernel plain = emit_fixed(std::move(nest), Expansion::none, source.shared_bytes);

@@ -43,7 +43,6 @@ EmittedKernel emit_map(FlatNest nest, const Schedule& schedule) {
 
 EmittedKernel emit_segments(FlatNest nest) {
   constexpr int kAxis = 0;
-  nest.segments = SegmentForm::any_length;
   check_internal(nest.extents.size() == 1, "a kernel of variable length has ", nest.extents.size(), " axes");
   const Vectors vectors = vectorize(nest, kAxis);
   DeviceKernel kernel(nest, true);
