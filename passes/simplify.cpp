@@ -155,7 +155,7 @@ void delay_updates(Graph& graph) {
   }
   if (early.empty()) return;
   std::vector<std::unique_ptr<Node>> nodes = graph.take_nodes();
-  std::ranges::stable_partition(nodes, [&](const auto& node) { return !early.contains(node.get()); });
+  std::stable_partition(nodes.begin(), nodes.end(), [&](const auto& node) { return !early.contains(node.get()); });
   for (std::unique_ptr<Node>& node : nodes) graph.append(std::move(node));
 }
 

@@ -170,7 +170,9 @@ Origin Origins::merged_value(const std::string& initializer, const Origin& own, 
     std::vector<std::string> alike, owned;
     for (const auto& [target, kind] : signature_.targets) {
       if (!is_unread(target) || !is_within(target, module)) continue;
-      const auto is_alike = [&](const std::string& source) { return without_digits(source) == without_digits(target); };
+      const auto is_alike = [&target = target](const std::string& source) {
+        return without_digits(source) == without_digits(target);
+      };
       if (std::any_of(own.sources.begin(), own.sources.end(), is_alike)) alike.push_back(target);
       if (owner_of(target) == module) owned.push_back(target);
     }
@@ -239,8 +241,9 @@ void Origins::find_homes(const Uses& uses) {
   for (const auto& [initializer, list] : uses) {
     const Origin own = of(initializer);
     if (own.kind != OriginKind::parameter || !own.folded || own.sources.empty()) continue;
-    const auto named =
-        std::find_if(list.begin(), list.end(), [&](const Use& use) { return traced_value(initializer, use) == initializer; });
+    const auto named = std::find_if(list.begin(), list.end(), [&, &initializer = initializer](const Use& use) {
+      return traced_value(initializer, use) == initializer;
+    });
     homes_.emplace(initializer, named != list.end() ? signature_.calls[static_cast<std::size_t>(named->node)].module
                                                     : std::string(owner_of(own.sources[0])));
   }

@@ -271,7 +271,8 @@ void check_module_names(const std::vector<Candidate>& candidates, const std::map
     for (std::string& name : names_of_parameter(*candidate.parameter)) names.push_back(std::move(name));
   for (const auto& [name, module] : modules)
     if (is_prefix(name)) {
-      if (std::ranges::none_of(candidates, [&](const Candidate& c) { return has_prefix(told_module(*c.parameter), name); }))
+      if (std::ranges::none_of(candidates,
+                               [&name = name](const Candidate& c) { return has_prefix(told_module(*c.parameter), name); }))
         refuse_lora(concat("--name-map: no module of the model begins with '", name.substr(0, name.size() - 1), "'"));
     } else if (std::ranges::count(names, name) == 0)
       refuse_lora(concat("--name-map: the model has no parameter '", name, "'", did_you_mean(name, names)));

@@ -72,36 +72,41 @@ struct OptionDef {
     return made;
   }
   constexpr OptionDef says(std::string_view text) const {
-    return with([&](OptionDef& o) { o.summary = text; });
+    OptionDef made = *this;
+    made.summary = text;
+    return made;
   }
   constexpr OptionDef of_unit(std::string_view text) const {
-    return with([&](OptionDef& o) { o.unit = text; });
+    OptionDef made = *this;
+    made.unit = text;
+    return made;
   }
   constexpr OptionDef or_none() const {
-    return with([](OptionDef& o) { o.nullable = true; });
+    OptionDef made = *this;
+    made.nullable = true;
+    return made;
   }
   constexpr OptionDef at_least(double value) const {
-    return with([&](OptionDef& o) { o.low = value; });
+    OptionDef made = *this;
+    made.low = value;
+    return made;
   }
   constexpr OptionDef more_than(double value) const {
-    return with([&](OptionDef& o) { o.low = value, o.above = true; });
+    OptionDef made = at_least(value);
+    made.above = true;
+    return made;
   }
   constexpr OptionDef at_most(double value) const {
-    return with([&](OptionDef& o) { o.high = value; });
+    OptionDef made = *this;
+    made.high = value;
+    return made;
   }
   constexpr OptionDef less_than(double value) const {
-    return with([&](OptionDef& o) { o.high = value, o.below = true; });
-  }
-
- private:
-  template <class Change>
-  constexpr OptionDef with(Change change) const {
-    OptionDef made = *this;
-    change(made);
+    OptionDef made = at_most(value);
+    made.below = true;
     return made;
   }
 
- public:
   constexpr OptionDef(std::string_view n, OptionKind k, std::string_view f, std::string_view s)
       : name(n), kind(k), fallback(f), summary(s) {}
 };

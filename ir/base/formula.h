@@ -40,8 +40,8 @@ struct Formula {
   bool quoted = false;
   double value = 0;
   std::vector<Formula> operands = {};
-  std::vector<Option> options = {};  ///< in their order; no name twice
-  std::size_t begin = 0, end = 0;    ///< where it stands in the text, in bytes
+  std::vector<Option> options;     ///< in their order; no name twice; without an initializer, which would need the type whole
+  std::size_t begin = 0, end = 0;  ///< where it stands in the text, in bytes
 };
 struct Formula::Option {
   std::string name;

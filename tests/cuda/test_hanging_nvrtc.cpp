@@ -25,7 +25,7 @@ class HangingNvrtc : public testing::Test {
     return settings;
   }
 
-  const CudaFolder folder_;
+  const CudaFolder folder_{};
   const RecordedModel model_ = recorded_model("mlp");
 };
 

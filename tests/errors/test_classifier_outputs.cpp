@@ -182,7 +182,7 @@ TEST_F(ClassifierOutputs, AnInputOrInitializerCalledLabelIsRefused) {
 
 TEST_F(ClassifierOutputs, ProbabilitiesUnderALossOfScoresAreNoted) {
   for (const auto& [op, loss] : {std::pair("Softmax", "cross_entropy"), std::pair("Sigmoid", "bce_with_logits")}) {
-    write_linear_model(model_, [&](onnx::ModelProto& model) { append_node(model, op); });
+    write_linear_model(model_, [op = op](onnx::ModelProto& model) { append_node(model, op); });
     write_linear_data(data_);
     std::map<std::string, Tensor> arrays = load_arrays(data_);
     const bool classes = loss == std::string("cross_entropy");

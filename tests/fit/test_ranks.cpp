@@ -165,7 +165,7 @@ TEST(Ranks, EvaluateAsOneProcess) {
   EXPECT_EQ(alone.rows, 53);
   ASSERT_EQ(alone.metrics.size(), 2u);
   for (const auto& [ranks, zero] : std::vector<std::pair<int, int>>{{2, 1}, {4, 0}, {8, 2}, {4, 3}})
-    run_ranks(ranks, [&, zero = zero](Communicator& communicator) {
+    run_ranks(ranks, [&, ranks = ranks, zero = zero](Communicator& communicator) {
       const Evaluation shared = evaluation_of(&communicator, zero);
       EXPECT_EQ(shared.loss, alone.loss) << ranks;
       EXPECT_EQ(shared.rows, alone.rows) << ranks;

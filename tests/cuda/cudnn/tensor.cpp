@@ -1,49 +1,31 @@
 #include "tests/cuda/cudnn/tensor.h"
 
-#include <cmath>
-#include <cstring>
+#include "ir/base/dtype.h"
 
 namespace gcomp::emulated {
-namespace {
-
-float from_bf16(std::uint16_t bits) {
-  const std::uint32_t word = std::uint32_t{bits} << 16;
-  float value;
-  std::memcpy(&value, &word, sizeof value);
-  return value;
-}
-
-std::uint16_t to_bf16(float value) {
-  std::uint32_t word;
-  std::memcpy(&word, &value, sizeof word);
-  if (std::isnan(value)) return static_cast<std::uint16_t>(word >> 16 | 0x40);
-  return static_cast<std::uint16_t>((word + 0x7fff + (word >> 16 & 1)) >> 16);
-}
-
-}  // namespace
 
 double load(const void* data, std::int64_t at, cudnnDataType_t type) {
   switch (type) {
     case CUDNN_DATA_FLOAT: return static_cast<double>(static_cast<const float*>(data)[at]);
     case CUDNN_DATA_DOUBLE: return static_cast<const double*>(data)[at];
-    case CUDNN_DATA_HALF: return static_cast<double>(static_cast<const _Float16*>(data)[at]);
+    case CUDNN_DATA_HALF: return static_cast<double>(f16_to_float(static_cast<const std::uint16_t*>(data)[at]));
     case CUDNN_DATA_INT32: return static_cast<double>(static_cast<const std::int32_t*>(data)[at]);
     case CUDNN_DATA_BOOLEAN: return static_cast<double>(static_cast<const bool*>(data)[at]);
     case CUDNN_DATA_BFLOAT16: break;
   }
-  return static_cast<double>(from_bf16(static_cast<const std::uint16_t*>(data)[at]));
+  return static_cast<double>(bf16_to_float(static_cast<const std::uint16_t*>(data)[at]));
 }
 
 void store(void* data, std::int64_t at, cudnnDataType_t type, double value) {
   switch (type) {
     case CUDNN_DATA_FLOAT: static_cast<float*>(data)[at] = static_cast<float>(value); return;
     case CUDNN_DATA_DOUBLE: static_cast<double*>(data)[at] = value; return;
-    case CUDNN_DATA_HALF: static_cast<_Float16*>(data)[at] = static_cast<_Float16>(static_cast<float>(value)); return;
+    case CUDNN_DATA_HALF: static_cast<std::uint16_t*>(data)[at] = float_to_f16(static_cast<float>(value)); return;
     case CUDNN_DATA_INT32: static_cast<std::int32_t*>(data)[at] = static_cast<std::int32_t>(value); return;
     case CUDNN_DATA_BOOLEAN: static_cast<bool*>(data)[at] = value != 0; return;
     case CUDNN_DATA_BFLOAT16: break;
   }
-  static_cast<std::uint16_t*>(data)[at] = to_bf16(static_cast<float>(value));
+  static_cast<std::uint16_t*>(data)[at] = float_to_bf16(static_cast<float>(value));
 }
 
 std::size_t bytes_of(cudnnDataType_t type) {
