@@ -74,6 +74,9 @@ struct DeviceOptions {
   /// products and convolutions of f32 stay in the built-in kernels, as oneDNN's order of sums depends on the processor.
   /// Trigonometric functions and erf of f64 are the C library's, and as portable as it is.
   bool portable_bits = false;
+  /// CPU: convolutions of 3 x 3 taps that move by one position by Winograd's F(2x2, 3x3), faster and with other last digits
+  /// (docs/training.md); those of f32, one group, channels last and 32 channels or more, and their gradients.
+  bool winograd = false;
   LogSink log;
   KernelSink kernels;                    ///< told of every program's kernels; may be empty
   KernelProgressSink kernel_progress;    ///< told when compiling begins, and after each part of it; may be empty

@@ -8,6 +8,7 @@
 #include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_product.h"
 #include "runtime/cpu/convolution_shape.h"
+#include "runtime/cpu/convolution_winograd.h"
 #include "runtime/cpu/onednn_calls.h"
 
 namespace gcomp::runtime::cpu {
@@ -169,6 +170,7 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
     }
   }
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return std::make_unique<ConvertedConvolution>(call, operands);
+  if (operands.backend.winograd && takes_winograd(call)) return make_winograd_convolution(call, operands);
   const OneDnnCalls* library_calls = operands.backend.onednn;
   if (takes_blocked(call) && (!library_calls || operands.backend.convolution->before_library)) {
     if (is_fastest_as_product(call)) return make_convolution_product(call, operands);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "runtime/cpu/convolution_tiles.h"
+#include "runtime/cpu/winograd_kernel.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -219,7 +220,7 @@ struct Convolution {
   }
 
   static constexpr ConvolutionFunctions functions(bool before_library) {
-    return {Rows, kWidth, before_library, convolve, add_weight_gradient};
+    return {Rows, kWidth, before_library, convolve, add_weight_gradient, Winograd<T, VectorBytes>::functions()};
   }
 };
 

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "runtime/cpu/winograd_tiles.h"
+
 // Declared here, not included: no inline function may come into the files that are compiled for newer processors (gemm_kernel.h).
 namespace gcomp {
 enum class InstructionSet : uint8_t;
@@ -61,6 +63,7 @@ struct ConvolutionFunctions {
   bool before_library = false;  ///< measured to be faster than oneDNN's kernels for these instructions
   void (*convolve)(const ConvolutionBlock& block) = nullptr;
   void (*add_weight_gradient)(const WeightGradientBlock& block) = nullptr;
+  WinogradFunctions winograd;
 };
 
 /// The ones of f32 for an instruction set that the processor has.

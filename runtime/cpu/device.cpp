@@ -57,7 +57,7 @@ class CpuDevice final : public Device {
       : options_(options),
         instructions_(choose_instruction_set(options.instruction_set)),
         backend_{&gemm_functions(instructions_), options.portable_bits ? nullptr : onednn_calls(),
-                 &convolution_functions(instructions_)},
+                 &convolution_functions(instructions_), options.winograd},
         pool_(std::make_shared<ThreadPool>(thread_count(options.threads))),
         beside_(std::make_shared<BesideThread>()) {
     if (options.portable_bits && instructions_ == InstructionSet::baseline)
@@ -71,7 +71,7 @@ class CpuDevice final : public Device {
     const InstructionSet widest = widest_instruction_set();
     return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ", shown_name(instructions_),
                   instructions_ == widest ? "" : concat(" (as asked; the processor has ", shown_name(widest), ")"),
-                  options_.portable_bits ? ", portable bits" : "", ", ", processor_name());
+                  options_.portable_bits ? ", portable bits" : "", options_.winograd ? ", Winograd" : "", ", ", processor_name());
   }
 
   std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CpuStateMemory>(beside_); }

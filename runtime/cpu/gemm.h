@@ -29,13 +29,16 @@ struct GemmBlock {
   void* scratch = nullptr;
   void* packed_a = nullptr;  ///< gemm_packed_bytes(), written by all tasks of `pack`; null where the product packs for itself
   void* packed_b = nullptr;  ///< the same of `pack_b`: rows of A that are contiguous are then read where they lie
+  bool add = false;          ///< to what c holds; where nothing is packed before
 };
 
 struct GemmFunction {
+  int64_t width = 0;  ///< columns of a panel of B
   void (*multiply)(const GemmBlock&) = nullptr;
   /// One of gemm_pack_tasks() parts of A into packed_a, for products of all columns of B.
   void (*pack)(const GemmBlock&, int64_t task) = nullptr;
-  /// One of gemm_pack_b_tasks() parts of B into packed_b, for products of any rows of A.
+  /// One of gemm_pack_b_tasks() parts of B into packed_b, for products of any rows of A: for each kGemmDepth rows, one panel after
+  /// the other, each [row][width] with zeros behind the last column.
   void (*pack_b)(const GemmBlock&, int64_t task) = nullptr;
 };
 

@@ -178,6 +178,7 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
   }
 
   static void run(const GemmBlock& block) {
+    if (block.k == 0 && block.add) return;
     if (block.k == 0) {
       T* c = static_cast<T*>(block.c.data);
       for (int64_t i = 0; i < block.m; ++i)
@@ -412,7 +413,7 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     const T* b = static_cast<const T*>(block.b.data) + range.k0 * block.b.row + n0 * block.b.column;
     for (int64_t j = 0; j < columns; j += kWidth) {
       const int64_t n = least(columns - j, kWidth), vectors = (n + kLanes - 1) / kLanes;
-      Tile tile{range.k, nullptr, block.a.row, block.a.column, b + j, block.b.row, nullptr, block.c.row, range.k0 > 0};
+      Tile tile{range.k, nullptr, block.a.row, block.a.column, b + j, block.b.row, nullptr, block.c.row, range.k0 > 0 || block.add};
       const bool whole = n == vectors * kLanes;
       if (from.packed_b) {
         tile.b = from.packed_b + j * range.k;
@@ -441,7 +442,7 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
   }
 
-  static constexpr GemmFunction functions() { return {run, pack, pack_b_part}; }
+  static constexpr GemmFunction functions() { return {kWidth, run, pack, pack_b_part}; }
 };
 
 }  // namespace

@@ -43,6 +43,7 @@ struct CallBackend {
   const GemmFunctions* gemm = &gemm_functions();
   const OneDnnCalls* onednn = onednn_calls();
   const ConvolutionFunctions* convolution = &convolution_functions();
+  bool winograd = false;  ///< convolution_winograd.h where it takes a call
 };
 
 class LibraryCall {

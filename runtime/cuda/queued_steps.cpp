@@ -1,6 +1,7 @@
 // How each kind of step is queued on the executable's stream.
 #include <algorithm>
 
+#include "runtime/cuda/cudnn_choices.h"
 #include "runtime/cuda/executable.h"
 
 namespace gcomp::runtime::cuda {

@@ -8,6 +8,7 @@
 #include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_product.h"
 #include "runtime/cpu/convolution_shape.h"
+#include "runtime/cpu/convolution_winograd.h"
 #include "runtime/instruction_set.h"
 #include "tests/runtime/library_call_runner.h"
 #include "tests/runtime/wide_kernels.h"
@@ -184,10 +185,75 @@ TEST(Convolution, ProductsF32) {
   EXPECT_GE(products, 4);  // the weight gradient of "1x1", all three of "1x1, many weights"
 }
 
+const ConvolutionCase kWinogradCases[] = {
+    {"whole tiles", 4, 32, 48, 1, {8, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"half tiles, channels beside vectors", 3, 37, 43, 1, {7, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"no padding", 5, 40, 33, 1, {9, 8}, {3, 3}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {"full padding, one row", 16, 32, 32, 1, {1, 5}, {3, 3}, {1, 1}, {2, 2}, {2, 2}, {1, 1}},
+    {"uneven padding", 8, 32, 64, 1, {6, 5}, {3, 3}, {1, 1}, {2, 0}, {0, 1}, {1, 1}},
+    {"input beyond the last window", 4, 32, 32, 1, {9, 9}, {3, 3}, {1, 1}, {0, 1}, {0, 1}, {1, 1}},
+    {"several chunks of tiles", 6, 32, 224, 1, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"several blocks of channels", 16, 272, 33, 1, {3, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"several lots of results", 16, 33, 272, 1, {3, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+};
+constexpr ConvolutionKind kKinds[] = {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient};
+
+TEST(Convolution, WinogradF32) {
+  for (const ConvolutionCase& c : kWinogradCases)
+    for (const ConvolutionKind kind : kKinds) {
+      const ConvolutionCall call = make_call(c, kind, DType::f32, /*channels_last=*/true);
+      ASSERT_TRUE(takes_winograd(call)) << c.name;
+      check(call, make_winograd_convolution);
+    }
+}
+
+/// Of what the algorithm was not made for.
+TEST(Convolution, WinogradTakesNothingElse) {
+  const auto takes = [](const ConvolutionCase& c, DType dtype = DType::f32, bool channels_last = true) {
+    return takes_winograd(make_call(c, ConvolutionKind::forward, dtype, channels_last));
+  };
+  const ConvolutionCase taken{"", 3, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  EXPECT_TRUE(takes(taken));
+  EXPECT_FALSE(takes({"", 2, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}));
+  EXPECT_FALSE(takes(taken, DType::f64));
+  EXPECT_FALSE(takes(taken, DType::f32, false));
+  EXPECT_FALSE(takes({"", 3, 32, 32, 1, {8, 8}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}}));
+  EXPECT_FALSE(takes({"", 3, 32, 32, 1, {8, 8}, {3, 3}, {1, 1}, {2, 2}, {2, 2}, {2, 2}}));
+  EXPECT_FALSE(takes({"", 3, 32, 32, 1, {8, 8}, {5, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}));
+  EXPECT_FALSE(takes({"", 3, 32, 32, 2, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}));
+  EXPECT_FALSE(takes({"", 3, 16, 32, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}));
+  EXPECT_FALSE(takes({"", 3, 32, 32, 1, {9}, {3}, {1}, {1}, {1}, {1}}));
+}
+
+/// What convolution_winograd.h says of its error, and what typical numbers come to: a small multiple of the plain sum's.
+TEST(Convolution, WinogradsErrorIsWithinItsBound) {
+  const ConvolutionCase c{"error", 2, 128, 64, 1, {10, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  for (const ConvolutionKind kind : kKinds) {
+    const ConvolutionCall call = make_call(c, kind, DType::f32, /*channels_last=*/true);
+    const Tensors tensors = make_tensors(call);
+    const std::vector<double> exact = reference(call, tensors);
+    const auto error_of = [&](ConvolutionFactory make) {
+      const Tensor result = run(call, tensors, 2, make);
+      double sum = 0, most = 0;
+      for (std::int64_t i = 0; i < result.elements(); ++i) {
+        const double error = std::fabs(result.at(i) - exact[static_cast<std::size_t>(i)]);
+        sum += error * error, most = std::max(most, error);
+      }
+      return std::pair(std::sqrt(sum / static_cast<double>(result.elements())), most);
+    };
+    const auto [direct, most_direct] = error_of(make_blocked_convolution);
+    const auto [winograd, most_winograd] = error_of(make_winograd_convolution);
+    EXPECT_LT(winograd, 4 * direct) << "kind " << static_cast<int>(kind);
+    EXPECT_LT(most_winograd, 6 * most_direct) << "kind " << static_cast<int>(kind);
+    EXPECT_NE(winograd, direct) << "the direct convolution ran";
+  }
+}
+
 #if defined(__x86_64__)
-Tensor computed_by(const ConvolutionCall& call, const GemmFunctions& gemm, const ConvolutionFunctions& convolution) {
+Tensor computed_by(const ConvolutionCall& call, const GemmFunctions& gemm, const ConvolutionFunctions& convolution,
+                   bool winograd = false) {
   Tensors t = make_tensors(call);
-  const CallBackend backend{&gemm, nullptr, &convolution};
+  const CallBackend backend{&gemm, nullptr, &convolution, winograd};
   run_call(*make_convolution(call, {t.input.data(), t.weight.data(), t.output.data(), backend}), 2);
   return t.result(call.kind);
 }
@@ -207,6 +273,23 @@ TEST(Convolution, BitsAreThoseOfEveryTile) {
         EXPECT_TRUE(computed_by(call, gemm_functions(InstructionSet::avx512), convolution_functions(InstructionSet::avx512)) ==
                     expected);
       }
+}
+
+TEST(Convolution, WinogradsBitsAreThoseOfEveryTile) {
+  if (widest_instruction_set() < InstructionSet::avx2) GTEST_SKIP() << "this processor has no AVX2";
+  for (const ConvolutionCase& c : kWinogradCases)
+    for (const ConvolutionKind kind : kKinds) {
+      const ConvolutionCall call = make_call(c, kind, DType::f32, /*channels_last=*/true);
+      SCOPED_TRACE(concat(c.name, ", kind ", static_cast<int>(kind)));
+      const auto by = [&](const GemmFunctions& gemm, const ConvolutionFunctions& convolution) {
+        return computed_by(call, gemm, convolution, /*winograd=*/true);
+      };
+      const Tensor expected = by(gemm_functions(InstructionSet::avx2), convolution_functions(InstructionSet::avx2));
+      EXPECT_TRUE(by(wide_gemm_functions(), wide_convolution_functions()) == expected);
+      EXPECT_FALSE(computed_by(call, wide_gemm_functions(), wide_convolution_functions()) == expected) << "nothing else ran";
+      if (widest_instruction_set() < InstructionSet::avx512) continue;
+      EXPECT_TRUE(by(gemm_functions(InstructionSet::avx512), convolution_functions(InstructionSet::avx512)) == expected);
+    }
 }
 #endif
 

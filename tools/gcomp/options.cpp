@@ -359,6 +359,11 @@ void DeviceOptions::add(ArgumentParser& parser) {
                 "CPU: the same bits on every x86-64 processor with AVX2 and FMA, and by any compiler: products and convolutions "
                 "stay in the built-in kernels")
       .group(group);
+  parser
+      .add_flag("--winograd", winograd,
+                "CPU: 3x3 convolutions that move by one position by Winograd's F(2x2, 3x3): faster, and other last digits "
+                "(docs/training.md)")
+      .group(group);
   parser.add_flag("--no-cache", no_cache, "do not keep compiled kernels in the user's cache directory").group(group);
   parser.add_flag("--tf32", tf32, "CUDA: round f32 matrices to TF32 before they are multiplied").group(group);
   parser.add_flag("--no-cublaslt", no_cublaslt, "CUDA: generated kernels for all matrix products").group(group);
@@ -386,6 +391,7 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   options.use_cache = !no_cache;
   options.instruction_set = asked_instruction_set(instruction_set);
   options.portable_bits = portable_bits;
+  options.winograd = winograd;
   options.gpu = runtime::parse_device(device).gpu;
   options.precision = tf32 ? runtime::MatmulPrecision::tf32 : runtime::MatmulPrecision::strict;
   options.use_cublaslt = !no_cublaslt;

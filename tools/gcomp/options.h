@@ -59,7 +59,7 @@ struct DeviceOptions {
   std::vector<std::string> libraries;
   int threads = 0;
   double compiler_timeout = 300;
-  bool no_cache = false, portable_bits = false, tf32 = false, no_cublaslt = false, no_cudnn = false, tune = false,
+  bool no_cache = false, portable_bits = false, winograd = false, tf32 = false, no_cublaslt = false, no_cudnn = false, tune = false,
        check_steps = false;
 
   void add(ArgumentParser& parser);

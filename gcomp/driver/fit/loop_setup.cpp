@@ -229,6 +229,7 @@ std::string FitLoop::facts() const {
       device.portable_bits
           ? "portable bits"
           : runtime::shown_name(runtime::usable_instruction_set(device.instruction_set, runtime::widest_instruction_set()));
+  if (device.winograd) facts["3x3 convolutions"] = "Winograd's F(2x2, 3x3)";
   facts["training step (SHA-256)"] = digest_of(trainer.step);
   facts["rows of the data"] = data_.rows();
   for (const auto& [name, type] : data_.arrays()) facts["data array " + name] = to_string(type);
