@@ -100,6 +100,7 @@ GC_INLINE void multiply_tile(long k, const float* a, const float* b, float* c) {
   for (int i = 0; i < GC_TILE_ROWS; ++i)
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) sum[i][j] = kAdds ? *(const unaligned*)(c + i * kCRow + j * kLength) : gc_register{};
+#pragma GCC unroll 4
   for (long p = 0; p < k; ++p) {
     const gc_register left = *(const unaligned*)b, right = *(const unaligned*)(b + kLength);
 #pragma GCC unroll 12
