@@ -69,7 +69,7 @@ class ListParser {
     const auto option = std::ranges::find(rule.definition.options, name, &OptionDef::name);
     if (option == rule.definition.options.end() || option->kind != OptionKind::numbers || option->count != 0) return;
     if (value.kind != FormulaKind::number) return;
-    Formula list{.kind = FormulaKind::list, .begin = value.begin, .end = value.end};
+    Formula list = Formula::at(FormulaKind::list, value.begin, value.end);
     list.operands.push_back(std::move(value));
     value = std::move(list);
   }

@@ -55,7 +55,7 @@ class FormulaParser {
   }
 
   static Formula joined(Kind kind, Formula a, Formula b) {
-    Formula made{.kind = kind, .begin = a.begin, .end = b.end};
+    Formula made = Formula::at(kind, a.begin, b.end);
     made.operands.push_back(std::move(a));
     made.operands.push_back(std::move(b));
     return made;
@@ -119,7 +119,7 @@ class FormulaParser {
   }
 
   Formula number() {
-    Formula made{.kind = Kind::number, .begin = at_};
+    Formula made = Formula::at(Kind::number, at_);
     const char* first = text_.data() + at_;
     const auto [end, error] = std::from_chars(first, text_.data() + text_.size(), made.value);
     made.end = at_ + static_cast<std::size_t>(end - first);
@@ -131,7 +131,7 @@ class FormulaParser {
   }
 
   Formula list() {
-    Formula made{.kind = Kind::list, .begin = at_++};
+    Formula made = Formula::at(Kind::list, at_++);
     if (!take(']')) {
       do made.operands.push_back(sum());
       while (take(','));
@@ -158,7 +158,7 @@ class FormulaParser {
   }
 
   Formula name_or_call() {
-    Formula made{.kind = Kind::name, .begin = at_};
+    Formula made = Formula::at(Kind::name, at_);
     made.quoted = !is_letter(text_[at_]);
     made.text = made.quoted ? quoted_text() : word();
     made.end = at_;

@@ -40,14 +40,21 @@ struct Formula {
   bool quoted = false;
   double value = 0;
   std::vector<Formula> operands = {};
-  std::vector<Option> options;     ///< in their order; no name twice; without an initializer, which would need the type whole
+  std::vector<Option> options;     ///< in their order; no name twice
   std::size_t begin = 0, end = 0;  ///< where it stands in the text, in bytes
+
+  static Formula at(Kind kind, std::size_t begin, std::size_t end = 0);
 };
 struct Formula::Option {
   std::string name;
   Formula value;
   std::size_t begin = 0;
 };
+inline Formula Formula::at(Kind kind, std::size_t begin, std::size_t end) {
+  Formula made;
+  made.kind = kind, made.begin = begin, made.end = end;
+  return made;
+}
 
 /// Throws UserError (exit 2) that shows where. `what` begins its messages, as "--loss" does.
 Formula parse_formula(std::string_view text, std::string_view what);
