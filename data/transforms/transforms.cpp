@@ -31,7 +31,7 @@ class ListParser {
     TransformCall made{.rule = &rule_of(kTransforms, Options(definition)), .array = {}, .options = {}};
     if (made.rule->names_array) made.array = take_array(e, *made.rule);
     name_options(e, *made.rule);
-    for (Formula::Option& option : e.options) as_list(*made.rule, option.value, option.name);
+    for (Formula::Option& option : e.options) as_list(*made.rule, option.value(), option.name);
     made.options = read_options(definition, e, what_, text_);
     if (made.rule->problem)
       if (const std::string_view problem = made.rule->problem(made.options); !problem.empty())
@@ -59,7 +59,7 @@ class ListParser {
       if (std::ranges::find(e.options, name, &Formula::Option::name) != e.options.end())
         fail(operand, concat("'", name, "' is given twice"));
       const std::size_t begin = operand.begin;
-      e.options.push_back({name, std::move(operand), begin});
+      e.options.emplace_back(name, std::move(operand), begin);
     }
     e.operands.clear();
   }
@@ -69,7 +69,7 @@ class ListParser {
     const auto option = std::ranges::find(rule.definition.options, name, &OptionDef::name);
     if (option == rule.definition.options.end() || option->kind != OptionKind::numbers || option->count != 0) return;
     if (value.kind != FormulaKind::number) return;
-    Formula list = Formula::at(FormulaKind::list, value.begin, value.end);
+    Formula list{.kind = FormulaKind::list, .begin = value.begin, .end = value.end};
     list.operands.push_back(std::move(value));
     value = std::move(list);
   }

@@ -225,12 +225,12 @@ class OptionReader {
           what_, text_, given.begin, given.begin + given.name.size(),
           concat(definition_.name, " has no option '", given.name, "', wanted ", listing(names), did_you_mean(given.name, names)));
     }
-    const auto value = read_value(given.value);
+    const Formula& written = given.value();
+    const auto value = read_value(written);
     const auto fits = value ? fitting(*def, *value) : std::nullopt;
     if (!fits)
-      fail_at(what_, text_, given.value.begin, given.value.end,
-              concat(given.name, ": found ", text_.substr(given.value.begin, given.value.end - given.value.begin), ", wanted ",
-                     wanted(*def)));
+      fail_at(what_, text_, written.begin, written.end,
+              concat(given.name, ": found ", text_.substr(written.begin, written.end - written.begin), ", wanted ", wanted(*def)));
     options_.given_.emplace(given.name, *fits);
   }
 

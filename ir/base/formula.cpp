@@ -55,7 +55,7 @@ class FormulaParser {
   }
 
   static Formula joined(Kind kind, Formula a, Formula b) {
-    Formula made = Formula::at(kind, a.begin, b.end);
+    Formula made{.kind = kind, .begin = a.begin, .end = b.end};
     made.operands.push_back(std::move(a));
     made.operands.push_back(std::move(b));
     return made;
@@ -119,7 +119,7 @@ class FormulaParser {
   }
 
   Formula number() {
-    Formula made = Formula::at(Kind::number, at_);
+    Formula made{.kind = Kind::number, .begin = at_};
     const char* first = text_.data() + at_;
     const auto [end, error] = std::from_chars(first, text_.data() + text_.size(), made.value);
     made.end = at_ + static_cast<std::size_t>(end - first);
@@ -131,7 +131,7 @@ class FormulaParser {
   }
 
   Formula list() {
-    Formula made = Formula::at(Kind::list, at_++);
+    Formula made{.kind = Kind::list, .begin = at_++};
     if (!take(']')) {
       do made.operands.push_back(sum());
       while (take(','));
@@ -158,7 +158,7 @@ class FormulaParser {
   }
 
   Formula name_or_call() {
-    Formula made = Formula::at(Kind::name, at_);
+    Formula made{.kind = Kind::name, .begin = at_};
     made.quoted = !is_letter(text_[at_]);
     made.text = made.quoted ? quoted_text() : word();
     made.end = at_;
@@ -191,7 +191,7 @@ class FormulaParser {
   void option(Formula& call, std::string name, std::size_t begin) {
     for (const Formula::Option& other : call.options)
       if (other.name == name) fail(begin, begin + name.size(), concat("'", name, "' is given twice"));
-    call.options.push_back({std::move(name), sum(), begin});
+    call.options.emplace_back(std::move(name), sum(), begin);
   }
 
   std::string_view text_, what_;
@@ -200,6 +200,8 @@ class FormulaParser {
 };
 
 }  // namespace
+
+Formula::Option::Option(std::string n, Formula v, std::size_t b) : name(std::move(n)), begin(b) { value_.push_back(std::move(v)); }
 
 void fail_at(std::string_view what, std::string_view text, std::size_t begin, std::size_t end, std::string_view message,
              ExitCode code) {

@@ -33,28 +33,28 @@ struct Formula {
     multiply,
     divide,
   };
-  struct Option;
+  class Option {
+   public:
+    Option(std::string name, Formula value, std::size_t begin);
+
+    const Formula& value() const { return value_.front(); }
+    Formula& value() { return value_.front(); }
+
+    std::string name;
+    std::size_t begin;
+
+   private:
+    std::vector<Formula> value_;  // one, which is not whole before the formula is
+  };
 
   Kind kind = Kind::name;
   std::string text = {};
   bool quoted = false;
   double value = 0;
   std::vector<Formula> operands = {};
-  std::vector<Option> options;     ///< in their order; no name twice
-  std::size_t begin = 0, end = 0;  ///< where it stands in the text, in bytes
-
-  static Formula at(Kind kind, std::size_t begin, std::size_t end = 0);
+  std::vector<Option> options = {};  ///< in their order; no name twice
+  std::size_t begin = 0, end = 0;    ///< where it stands in the text, in bytes
 };
-struct Formula::Option {
-  std::string name;
-  Formula value;
-  std::size_t begin = 0;
-};
-inline Formula Formula::at(Kind kind, std::size_t begin, std::size_t end) {
-  Formula made;
-  made.kind = kind, made.begin = begin, made.end = end;
-  return made;
-}
 
 /// Throws UserError (exit 2) that shows where. `what` begins its messages, as "--loss" does.
 Formula parse_formula(std::string_view text, std::string_view what);

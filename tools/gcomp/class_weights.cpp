@@ -26,9 +26,9 @@ void collect_weights(const Formula& e, std::vector<NamedWeights>& found) {
   if (!definition) return;
   for (const Formula::Option& option : e.options)
     for (const OptionDef& known : definition->options)
-      if (known.name == option.name && known.kind == OptionKind::weights && option.value.kind == Formula::Kind::name &&
-          option.value.text != "none")
-        found.push_back({option.value.text, option.value.begin, option.value.end});
+      if (const Formula& value = option.value(); known.name == option.name && known.kind == OptionKind::weights &&
+                                                 value.kind == Formula::Kind::name && value.text != "none")
+        found.push_back({value.text, value.begin, value.end});
 }
 
 /// Rows of the data beside `array`; none where nothing else has any.
