@@ -62,6 +62,9 @@ struct LibrarySearch {
 
 class Communicator;  // gcomp/communicator.h
 
+/// Which of a library's ways to compute a product are timed: none, its favourites, all that it has.
+enum class Tuning : std::uint8_t { off, favourites, all };
+
 struct DeviceOptions {
   int threads = 0;       ///< of the CPU; 0 for one per processor that this process may use
   std::string compiler;  ///< the C++ compiler for CPU kernels; empty searches c++, g++, clang++ on PATH
@@ -97,7 +100,7 @@ struct DeviceOptions {
   MatmulPrecision precision = MatmulPrecision::strict;
   /// Time cuBLASLt's algorithms for each product once and remember the fastest in the cache directory. Another algorithm may give
   /// other last digits; what is remembered gives the same ones again.
-  bool tune = false;
+  Tuning tune = Tuning::off;
   bool use_cublaslt = true;  ///< else the generated products
   bool use_cudnn = true;     ///< where it is found, for convolutions; else the generated ones
   bool check_steps = false;  ///< wait after each step of a program, so that an error names the step; slow

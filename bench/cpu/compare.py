@@ -39,6 +39,7 @@ def parse_options():
     options.add_argument("--what", choices=["steps", "forward", "all"], default="all", help="training steps, or forward passes")
     options.add_argument("--modes", default=",".join(MODES), help="PyTorch's, separated by commas; default %(default)s")
     options.add_argument("--gcomp", default=str(ROOT / "build/bin/gcomp"))
+    options.add_argument("--winograd", action="store_true", help="gcomp computes 3x3 convolutions by Winograd's algorithm")
     options.add_argument("--models", default=str(ROOT / "build/bench"), help="where the exported models lie or are put")
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--steps", type=int, default=50, help="timed steps of each contender, over all rounds")
@@ -147,6 +148,8 @@ def print_heading(options, isas):
                          (("PyTorch", "torch"), ("onnxruntime", "onnxruntime")))
     print(f"{machine.processor()}, {options.threads} threads on as many cores; {versions}; float32, {options.steps} steps in "
           f"{options.rounds} rounds")
+    if options.winograd:
+        print("gcomp runs with --winograd, which is not its default")
     here = machine.instruction_sets()
     if options.isa == "all" and "avx512" not in here:
         print("AVX-512: this processor has none, its rows are left out")

@@ -30,7 +30,7 @@ class Gcomp:
         self.program, self.workload = options.gcomp, workload
         models = pathlib.Path(options.models)
         self.model, self.data = models / f"{workload.name}.onnx", models / f"{workload.name}.npz"
-        self.device = ["--device", "cpu", "--threads", options.threads, "--isa", isa]
+        self.device = ["--device", "cpu", "--threads", options.threads, "--isa", isa] + ["--winograd"] * options.winograd
 
     def run(self, *arguments):
         command = [str(part) for part in (self.program, *arguments, *self.device, "--json")]

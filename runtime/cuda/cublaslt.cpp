@@ -8,7 +8,6 @@ namespace {
 
 constexpr int kOldestCublas = 12;
 constexpr std::uint64_t kMostWorkspace = 32 << 20;
-constexpr int kAsked = 8;  // algorithms
 /// Some larger batches the library refuses only when they are to run (TensorFlow, pull request 44175).
 constexpr std::int64_t kMostBatches = 65535;
 
@@ -249,7 +248,7 @@ bool CublasLtMatmul::set_addresses(const MatmulBuffers& buffers) const {
          (!epilogue_->aux || set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointer(buffers.aux)));
 }
 
-bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const MatmulBuffers& buffers) {
+bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const MatmulBuffers& buffers, int offers) {
   const CublasLtFunctions& f = library_->functions();
   cublasLtMatmulPreference_t handle = nullptr;
   if (!accepts(f.cublasLtMatmulPreferenceCreate(&handle), "cublasLtMatmulPreferenceCreate")) return false;
@@ -269,15 +268,16 @@ bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const MatmulBuffers
       !set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, swapped_ ? a : b) || !set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c) ||
       !set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c))
     return false;
-  cublasLtMatmulHeuristicResult_t results[kAsked] = {};
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(offers));
   int count = 0;
   if (!accepts(f.cublasLtMatmulAlgoGetHeuristic(library_->handle(), product_.get(), first_.get(), second_.get(), result_.get(),
-                                                result_.get(), handle, kAsked, results, &count),
+                                                result_.get(), handle, offers, results.data(), &count),
                "cublasLtMatmulAlgoGetHeuristic"))
     return false;
-  for (int i = 0; i < count; ++i)
-    if (results[i].state == CUBLAS_STATUS_SUCCESS && results[i].workspaceSize <= kMostWorkspace)
-      candidates_.push_back({results[i].algo, results[i].workspaceSize});
+  results.resize(static_cast<std::size_t>(count));
+  for (const cublasLtMatmulHeuristicResult_t& result : results)
+    if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kMostWorkspace)
+      candidates_.push_back({result.algo, result.workspaceSize});
   if (candidates_.empty()) return false;
   chosen_ = candidates_.front();
   return true;
@@ -285,14 +285,14 @@ bool CublasLtMatmul::find_algorithms(const MatmulCall& call, const MatmulBuffers
 
 std::unique_ptr<CublasLtMatmul> CublasLtMatmul::plan(std::shared_ptr<const CublasLt> library, const MatmulCall& call,
                                                      const MatmulBuffers& buffers, MatmulPrecision precision,
-                                                     const LibraryEpilogue* epilogue) {
+                                                     const LibraryEpilogue* epilogue, int offers) {
   const std::optional<Shape> shape = shape_of(call);
   if (!shape || !type_of(call.dtype)) return nullptr;
   if (epilogue && !is_precise_enough(*epilogue, call.dtype, precision)) return nullptr;
   std::unique_ptr<CublasLtMatmul> matmul(new CublasLtMatmul(std::move(library)));
   if (!matmul->describe(*shape, call.dtype, precision)) return nullptr;
   if (epilogue && !(matmul->describe_epilogue(*shape, call, *epilogue) && matmul->set_addresses(buffers))) return nullptr;
-  return matmul->find_algorithms(call, buffers) ? std::move(matmul) : nullptr;
+  return matmul->find_algorithms(call, buffers, offers) ? std::move(matmul) : nullptr;
 }
 
 // A description keeps its pointers only until the next call: the slots of a program have addresses of their own.

@@ -44,6 +44,9 @@ struct MatmulAlgorithm {
   std::size_t workspace_bytes = 0;
 };
 
+/// How many algorithms the library is asked for: its favourites, or all that it may have.
+inline constexpr int kFavourites = 8, kAllOffers = 256;
+
 /// The buffers of a product; bias and aux where its epilogue has such.
 struct MatmulBuffers {
   CUdeviceptr a = 0, b = 0, c = 0, bias = 0, aux = 0;
@@ -56,7 +59,7 @@ class CublasLtMatmul {
   /// (null for none), or computes that less precisely than asked. Of the addresses only the alignment counts.
   static std::unique_ptr<CublasLtMatmul> plan(std::shared_ptr<const CublasLt> library, const MatmulCall& call,
                                               const MatmulBuffers& buffers, MatmulPrecision precision,
-                                              const LibraryEpilogue* epilogue = nullptr);
+                                              const LibraryEpilogue* epilogue = nullptr, int offers = kFavourites);
 
   /// Whether it computes more than the product.
   bool has_epilogue() const { return epilogue_.has_value(); }
@@ -91,7 +94,7 @@ class CublasLtMatmul {
   bool set_addresses(const MatmulBuffers& buffers) const;
   template <class T>
   bool set(cublasLtMatmulDescAttributes_t attribute, const T& value) const;
-  bool find_algorithms(const MatmulCall& call, const MatmulBuffers& buffers);
+  bool find_algorithms(const MatmulCall& call, const MatmulBuffers& buffers, int offers);
 
   std::shared_ptr<const CublasLt> library_;
   Product product_;

@@ -14,7 +14,7 @@ namespace {
 constexpr int kRuns = 3;  // the shortest counts
 
 std::filesystem::path cache_directory(const DeviceOptions& options) {
-  if (!options.tune || !options.use_cache) return {};
+  if (options.tune == Tuning::off || !options.use_cache) return {};
   return cache_directory_of(options);
 }
 
@@ -68,7 +68,11 @@ std::string shape_key(const MatmulCall& call, const LibraryEpilogue* epilogue) {
 }
 
 MatmulTuning::MatmulTuning(const Session& session, const DeviceOptions& options)
-    : session_(session), wanted_(options.tune && session.cublaslt), log_(options.log), cache_(cache_directory(options)) {
+    : session_(session),
+      wanted_(options.tune != Tuning::off && session.cublaslt),
+      all_(options.tune == Tuning::all),
+      log_(options.log),
+      cache_(cache_directory(options)) {
   if (wanted_) read(options);
 }
 
@@ -90,7 +94,8 @@ void MatmulTuning::read(const DeviceOptions& options) {
 
 void MatmulTuning::tune(CublasLtMatmul& matmul, const MatmulCall& call) {
   if (!wanted_ || matmul.candidates().size() < 2) return;
-  const std::string shape = shape_key(call, matmul.has_epilogue() ? &*call.epilogue->library : nullptr);
+  const std::string shape =
+      concat(shape_key(call, matmul.has_epilogue() ? &*call.epilogue->library : nullptr), all_ ? " of all" : "");
   if (const auto known = chosen_.find(shape); known != chosen_.end())
     for (const MatmulAlgorithm& candidate : matmul.candidates())
       if (hexadecimal(candidate.algorithm) == known->second) return matmul.choose(candidate);

@@ -28,7 +28,7 @@ class MatmulTuning {
   const MatmulAlgorithm* fastest(CublasLtMatmul& matmul, const MatmulCall& call) const;
 
   const Session& session_;
-  bool wanted_ = false, changed_ = false;
+  bool wanted_ = false, all_ = false, changed_ = false;  // all_: of all that the library has, which is remembered beside
   LogSink log_;
   DiskCache cache_;
   std::string key_;

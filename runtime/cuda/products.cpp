@@ -12,6 +12,7 @@ namespace {
 std::unique_ptr<CublasLtMatmul> plan_library(const Session& session, const Program& program, const MatmulCall& call,
                                              const DeviceOptions& options) {
   if (!session.cublaslt) return nullptr;
+  const int offers = options.tune == Tuning::all ? kAllOffers : kFavourites;
   constexpr CUdeviceptr kSomewhere = CUdeviceptr{1} << 40;  // pointers of an epilogue are not null
   const LibraryEpilogue* epilogue = call.epilogue && call.epilogue->library ? &*call.epilogue->library : nullptr;
   const auto somewhere = [&](const std::optional<int>& buffer) { return buffer ? kSomewhere + position_of(program, *buffer) : 0; };
@@ -20,9 +21,9 @@ std::unique_ptr<CublasLtMatmul> plan_library(const Session& session, const Progr
   if (epilogue) {
     buffers.bias = somewhere(epilogue->bias);
     buffers.aux = somewhere(epilogue->aux);
-    if (auto joined = CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision, epilogue)) return joined;
+    if (auto joined = CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision, epilogue, offers)) return joined;
   }
-  return CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision);
+  return CublasLtMatmul::plan(session.cublaslt, call, buffers, options.precision, nullptr, offers);
 }
 
 const GeneratedProduct& generated_for(const ConvolutionCall& call, MatmulPrecision precision) {

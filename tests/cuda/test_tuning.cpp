@@ -53,6 +53,16 @@ TEST_F(CudaTuning, TimesOnceAndRemembers) {
   EXPECT_TRUE(contents(folder_ / "m.jsonl") == metrics_);
 }
 
+TEST_F(CudaTuning, FullTimesMoreAndOffNothing) {
+  const std::int64_t favourites = products(train({"--tune"})) - products_, all = products(train({"--tune=full"})) - products_;
+  EXPECT_GT(favourites, 0);
+  EXPECT_GT(all, favourites) << "full looked no further";
+  EXPECT_EQ(products(train({"--tune=full"})), products_) << "what is known was timed again";
+  EXPECT_EQ(products(train({"--tune=on"})), products_) << "what the favourites came to was forgotten";
+  EXPECT_EQ(products(train({"--tune=off"})), products_);
+  EXPECT_TRUE(contents(folder_ / "m.jsonl") == metrics_);
+}
+
 TEST_F(CudaTuning, ADamagedFileIsBegunAnew) {
   train({"--tune"});
   const std::filesystem::path file = tuning_file();

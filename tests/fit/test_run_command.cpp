@@ -176,6 +176,25 @@ TEST_F(RunCommand, AConfigurationIsReadAgain) {
   EXPECT_EQ(contents(folder_ / "again" / "last.onnx"), contents(folder_ / "run" / "last.onnx"));
 }
 
+TEST_F(RunCommand, AModeIsAFlagOrAWord) {
+  const auto tuning = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--print-config", "--steps", "1", "--out", "x.onnx"});
+    const CommandResult printed = train(words);
+    EXPECT_EQ(printed.exit_code, 0) << printed.errors;
+    return json::parse(printed.output).at("tune").at("value");
+  };
+  EXPECT_EQ(tuning({}), json(false));
+  EXPECT_EQ(tuning({"--tune"}), json(true));
+  EXPECT_EQ(tuning({"--tune=on"}), json(true));
+  EXPECT_EQ(tuning({"--tune=off"}), json(false));
+  EXPECT_EQ(tuning({"--tune=full"}), json("full"));
+  put(folder_ / "c.json", R"({"tune": "full"})");
+  EXPECT_EQ(tuning({"--config", folder_ / "c.json"}), json("full"));
+  EXPECT_EQ(tuning({"--config", folder_ / "c.json", "--tune=off"}), json(false));
+  put(folder_ / "c.json", R"({"tune": true})");
+  EXPECT_EQ(tuning({"--config", folder_ / "c.json"}), json(true));
+}
+
 TEST_F(RunCommand, APlanRunsNothing) {
   const CommandResult plan = train({"--epochs", "3", "--schedule", "linear", "--warmup-steps", "4", "--plan-only", "--run-dir",
                                     run_, "--out", folder_ / "t.onnx"});

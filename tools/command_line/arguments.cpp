@@ -1,6 +1,7 @@
 #include "tools/command_line/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "ir/base/error.h"
 #include "ir/base/nearest.h"
@@ -116,6 +117,19 @@ Argument ArgumentParser::declare(Argument declared, const std::string& names, Ar
 
 Argument ArgumentParser::add_flag(const std::string& names, bool& given, const std::string& meaning) {
   return declare(Argument(*app_->add_flag(names, given, meaning)->disable_flag_override()), names, ArgumentValue::Kind::flag, "");
+}
+
+Argument ArgumentParser::add_mode(const std::string& name, std::string& value, const std::vector<std::string>& values,
+                                  const std::string& meaning) {
+  value = values[0];
+  CLI::Option* option = app_->add_flag(name, value, meaning);
+  option->check([name, values](const std::string& given) -> std::string {
+    if (std::ranges::count(values, given) > 0) return "";
+    return concat(name, "=", given, ": wanted ", name, " alone, or with one of ", listing(values), did_you_mean(given, values));
+  });
+  // What CLI11 has for a flag alone; the last one that is added comes first.
+  option->transform([alone = values[1]](const std::string& given) { return given == "true" ? alone : given; });
+  return declare(Argument(*option), name, ArgumentValue::Kind::mode, values[0]);
 }
 
 Argument ArgumentParser::add_option(const std::string& names, std::string& value, const std::string& meaning) {

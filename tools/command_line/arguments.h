@@ -48,7 +48,13 @@ struct Parsed {
 /// An option or positional argument of a parser, and what it came to.
 struct ArgumentValue {
   std::string name;  ///< "lr", without dashes, or the positional argument's
-  enum class Kind { text, number, flag, repeated } kind = Kind::text;
+  enum class Kind {
+    text,
+    number,
+    flag,
+    mode,  ///< a flag that may name more than on and off
+    repeated,
+  } kind = Kind::text;
   bool positional = false;
   std::vector<std::string> spellings;  ///< "--out", "-o"
   std::vector<std::string> given;      ///< as the command line has it; empty where it has none
@@ -67,6 +73,9 @@ class ArgumentParser {
   void set_version(const std::string& text);
 
   Argument add_flag(const std::string& names, bool& given, const std::string& meaning);
+  /// A flag that may have one of these values behind '=': the first where it is not given, the second where it has none.
+  Argument add_mode(const std::string& name, std::string& value, const std::vector<std::string>& values,
+                    const std::string& meaning);
   /// An option with one value. A number is decimal, with nothing after it; anything else is refused.
   Argument add_option(const std::string& names, std::string& value, const std::string& meaning);
   Argument add_option(const std::string& names, int& value, const std::string& meaning);

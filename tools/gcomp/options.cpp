@@ -368,7 +368,10 @@ void DeviceOptions::add(ArgumentParser& parser) {
   parser.add_flag("--tf32", tf32, "CUDA: round f32 matrices to TF32 before they are multiplied").group(group);
   parser.add_flag("--no-cublaslt", no_cublaslt, "CUDA: generated kernels for all matrix products").group(group);
   parser.add_flag("--no-cudnn", no_cudnn, "CUDA: generated kernels for all convolutions").group(group);
-  parser.add_flag("--tune", tune, "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest")
+  parser
+      .add_mode("--tune", tune, {"off", "on", "full"},
+                "CUDA: time cuBLASLt's algorithms for each matrix product once, and remember the fastest: its 8 favourites, or "
+                "with --tune=full all (default --tune=off, which takes neither time nor memory)")
       .group(group);
   parser.add_flag("--check-steps", check_steps, "CUDA: wait after each kernel, so that an error names it; slow").group(group);
   parser
@@ -396,7 +399,7 @@ runtime::DeviceOptions DeviceOptions::parse(const Console& console) const {
   options.precision = tf32 ? runtime::MatmulPrecision::tf32 : runtime::MatmulPrecision::strict;
   options.use_cublaslt = !no_cublaslt;
   options.use_cudnn = !no_cudnn;
-  options.tune = tune;
+  options.tune = tune == "full" ? Tuning::all : tune == "on" ? Tuning::favourites : Tuning::off;
   options.check_steps = check_steps;
   options.libraries = runtime::search_by_variables([](const char* name) -> const char* { return std::getenv(name); });
   for (const std::string& library : libraries) set_library(options.libraries, library);

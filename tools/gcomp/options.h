@@ -55,11 +55,11 @@ struct OptimizerOptions {
 };
 
 struct DeviceOptions {
-  std::string device = "auto", compiler, instruction_set;
+  std::string device = "auto", compiler, instruction_set, tune;
   std::vector<std::string> libraries;
   int threads = 0;
   double compiler_timeout = 300;
-  bool no_cache = false, portable_bits = false, winograd = false, tf32 = false, no_cublaslt = false, no_cudnn = false, tune = false,
+  bool no_cache = false, portable_bits = false, winograd = false, tf32 = false, no_cublaslt = false, no_cudnn = false,
        check_steps = false;
 
   void add(ArgumentParser& parser);

@@ -52,7 +52,7 @@ GivenWords given_words(const std::vector<std::string>& words, const std::vector<
     }
     given.names.insert(value->name);
     const std::size_t equals = words[i].find('=');
-    const bool takes_next = value->kind != Kind::flag && equals == std::string::npos;
+    const bool takes_next = value->kind != Kind::flag && value->kind != Kind::mode && equals == std::string::npos;
     if (value->name == "config")
       given.config = takes_next ? (i + 1 < words.size() ? words[i + 1] : "") : words[i].substr(equals + 1);
     i += takes_next;
@@ -81,6 +81,8 @@ std::vector<std::string> words_of(const ArgumentValue& option, const json& value
     if (!value.is_boolean()) wanted("true or false");
     return value.get<bool>() ? std::vector{flag} : std::vector<std::string>();
   }
+  // A file of before says true or false.
+  if (option.kind == Kind::mode && value.is_boolean()) return value.get<bool>() ? std::vector{flag} : std::vector<std::string>();
   if (option.kind == Kind::repeated) {
     if (!value.is_array()) wanted("a list");
     std::vector<std::string> words;
@@ -100,6 +102,10 @@ json typed(const ArgumentValue& option, const std::string& text) {
 json value_of(const ArgumentValue& option) {
   if (option.kind == Kind::flag) return !option.given.empty();
   if (option.kind == Kind::repeated) return option.given;
+  if (option.kind == Kind::mode) {
+    const std::string& mode = option.given.empty() ? option.fallback : option.given.back();
+    return mode == "off" || mode == "on" ? json(mode == "on") : json(mode);
+  }
   if (!option.given.empty()) return typed(option, option.given.front());
   return option.fallback.empty() ? json() : typed(option, option.fallback);
 }
