@@ -6,7 +6,6 @@
 
 #include "ir/base/integers.h"
 #include "runtime/cpu/convolution_blocked.h"
-#include "runtime/cpu/convolution_grid.h"
 #include "runtime/cpu/convolution_shape.h"
 
 namespace gcomp::runtime::cpu {

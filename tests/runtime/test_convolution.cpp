@@ -18,6 +18,8 @@ namespace {
 
 using ConvolutionFactory = std::unique_ptr<LibraryCall> (*)(const ConvolutionCall&, const ConvolutionOperands&);
 
+constexpr ConvolutionKind kKinds[] = {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient};
+
 struct ConvolutionCase {
   const char* name;
   std::int64_t batch, inputs, outputs, groups;
@@ -122,8 +124,7 @@ void check(const ConvolutionCall& call, ConvolutionFactory make = make_convoluti
 
 void check_all(const ConvolutionCase& c, DType dtype, ConvolutionFactory make = make_convolution) {
   for (const bool channels_last : {false, true})
-    for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient})
-      check(make_call(c, kind, dtype, channels_last), make);
+    for (const ConvolutionKind kind : kKinds) check(make_call(c, kind, dtype, channels_last), make);
 }
 
 const ConvolutionCase kCases[] = {
@@ -176,7 +177,7 @@ TEST(Convolution, BlockedF32) {
 TEST(Convolution, ProductsF32) {
   int products = 0;
   for (const ConvolutionCase& c : kCases)
-    for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient}) {
+    for (const ConvolutionKind kind : kKinds) {
       const ConvolutionCall call = make_call(c, kind, DType::f32, /*channels_last=*/true);
       if (!is_fastest_as_product(call)) continue;
       ++products;
@@ -196,7 +197,6 @@ const ConvolutionCase kWinogradCases[] = {
     {"several blocks of channels", 16, 272, 33, 1, {3, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"several lots of results", 16, 33, 272, 1, {3, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
 };
-constexpr ConvolutionKind kKinds[] = {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient};
 
 TEST(Convolution, WinogradF32) {
   for (const ConvolutionCase& c : kWinogradCases)
@@ -225,8 +225,8 @@ TEST(Convolution, WinogradTakesNothingElse) {
   EXPECT_FALSE(takes({"", 3, 32, 32, 1, {9}, {3}, {1}, {1}, {1}, {1}}));
 }
 
-/// What convolution_winograd.h says of its error, and what typical numbers come to: a small multiple of the plain sum's.
-TEST(Convolution, WinogradsErrorIsWithinItsBound) {
+/// Against f64, of numbers that are evenly distributed.
+TEST(Convolution, WinogradsErrorIsLikeThePlainSums) {
   const ConvolutionCase c{"error", 2, 128, 64, 1, {10, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
   for (const ConvolutionKind kind : kKinds) {
     const ConvolutionCall call = make_call(c, kind, DType::f32, /*channels_last=*/true);
@@ -243,8 +243,8 @@ TEST(Convolution, WinogradsErrorIsWithinItsBound) {
     };
     const auto [direct, most_direct] = error_of(make_blocked_convolution);
     const auto [winograd, most_winograd] = error_of(make_winograd_convolution);
-    EXPECT_LT(winograd, 4 * direct) << "kind " << static_cast<int>(kind);
-    EXPECT_LT(most_winograd, 6 * most_direct) << "kind " << static_cast<int>(kind);
+    EXPECT_LT(winograd, 1.5 * direct) << "kind " << static_cast<int>(kind);
+    EXPECT_LT(most_winograd, 2 * most_direct) << "kind " << static_cast<int>(kind);
     EXPECT_NE(winograd, direct) << "the direct convolution ran";
   }
 }
@@ -262,7 +262,7 @@ Tensor computed_by(const ConvolutionCall& call, const GemmFunctions& gemm, const
 TEST(Convolution, BitsAreThoseOfEveryTile) {
   if (widest_instruction_set() < InstructionSet::avx2) GTEST_SKIP() << "this processor has no AVX2";
   for (const ConvolutionCase& c : kCases)
-    for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient})
+    for (const ConvolutionKind kind : kKinds)
       for (const bool channels_last : {false, true}) {
         const ConvolutionCall call = make_call(c, kind, DType::f32, channels_last);
         SCOPED_TRACE(concat(c.name, ", kind ", static_cast<int>(kind)));
@@ -304,7 +304,7 @@ TEST(Convolution, HalfPrecision) {
 
 // A transposed convolution with output padding >= stride: the last input rows belong to no whole window.
 TEST(Convolution, InputBeyondTheLastWindow) {
-  for (const auto kind : {ConvolutionKind::forward, ConvolutionKind::input_gradient, ConvolutionKind::weight_gradient}) {
+  for (const ConvolutionKind kind : kKinds) {
     ConvolutionCall call =
         make_call({"surplus", 2, 4, 4, 1, {9, 9}, {3, 3}, {1, 1}, {0, 0}, {0, 0}, {1, 1}}, kind, DType::f32, false);
     call.output_spatial = {6, 5};

@@ -77,12 +77,10 @@ std::vector<std::string> words_of(const ArgumentValue& option, const json& value
   };
   if (value.is_null()) return {};
   const std::string flag = option.positional ? "" : option.spellings.front();
-  if (option.kind == Kind::flag) {
+  if (option.kind == Kind::flag || (option.kind == Kind::mode && value.is_boolean())) {  // on and off are true and false
     if (!value.is_boolean()) wanted("true or false");
     return value.get<bool>() ? std::vector{flag} : std::vector<std::string>();
   }
-  // A file of before says true or false.
-  if (option.kind == Kind::mode && value.is_boolean()) return value.get<bool>() ? std::vector{flag} : std::vector<std::string>();
   if (option.kind == Kind::repeated) {
     if (!value.is_array()) wanted("a list");
     std::vector<std::string> words;
