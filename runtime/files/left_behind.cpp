@@ -33,6 +33,10 @@ std::atomic<int> g_starting{0};
 
 constexpr timespec kMillisecond{.tv_sec = 0, .tv_nsec = 1'000'000};
 
+[[noreturn]] void wait_for_the_end() {
+  for (;;) pause();
+}
+
 /// Takes a free slot and fills it; -1 where there is none.
 int occupy(Kind kind, int directory, pid_t group, const std::string& path) {
   if (path.size() >= PATH_MAX) return -1;
@@ -131,7 +135,9 @@ EndsWithProcess& EndsWithProcess::operator=(EndsWithProcess&& other) noexcept {
 }
 
 void EndsWithProcess::release() {
-  if (slot_ >= 0) g_slots[static_cast<std::size_t>(slot_)].kind.store(Kind::none);
+  if (slot_ < 0) return;
+  if (g_ending.load()) wait_for_the_end();
+  g_slots[static_cast<std::size_t>(slot_)].kind.store(Kind::none);
   slot_ = -1;
 }
 
@@ -142,7 +148,7 @@ StartingEntry::StartingEntry() {
   ++g_starting;
   if (!g_ending.load()) return;
   --g_starting;
-  for (;;) pause();  // the process is about to end
+  wait_for_the_end();
 }
 
 StartingEntry::~StartingEntry() {

@@ -27,7 +27,8 @@ class EndsWithProcess {
   EndsWithProcess(const EndsWithProcess&) = delete;
   EndsWithProcess& operator=(const EndsWithProcess&) = delete;
 
-  /// It stays.
+  /// It stays. Does not return once remove_left_behind() has begun in another thread: what that one has ended, a compiler say, is
+  /// not to be taken for a failure whose files are kept.
   void release();
 
  private:
@@ -48,8 +49,8 @@ class StartingEntry {
   sigset_t before_;
 };
 
-/// Ends the processes and removes the files and folders of the table. Safe in a signal handler; for
-/// one that ends the process.
+/// Ends the processes and removes the files and folders of the table. Safe in a signal handler; for one that ends the process, as
+/// no entry of the table can be released after it.
 void remove_left_behind() noexcept;
 
 /// A thread runs in a library that cannot be stopped, and nobody waits for it any more. Such a process ends by _Exit: what runs at

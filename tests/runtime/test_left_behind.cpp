@@ -94,6 +94,25 @@ TEST(LeftBehind, CompilersEnd) {
   close(ends[0]);
 }
 
+/// The thread that waits for it does not go on, and keep the folder of a compiler that has failed as it would think.
+TEST(LeftBehind, NobodyHearsOfACompilerThatEndsSo) {
+  const test::TemporaryDirectory folder;
+  end_amid([&] {
+    std::thread([&] {
+      cpu::Process process({"/bin/sh", "-c", "touch '" + (folder / "started").string() + "'; sleep 1000"},
+                           {.environment = {"PATH=/usr/bin:/bin"}});
+      process.wait();
+      test::put(folder / "heard", "");
+    }).detach();
+    while (!fs::exists(folder / "started")) usleep(10);
+    remove_left_behind();
+    usleep(100'000);
+    _exit(0);
+  });
+  EXPECT_TRUE(fs::exists(folder / "started"));
+  EXPECT_FALSE(fs::exists(folder / "heard"));
+}
+
 TEST(LeftBehind, WhatIsKeptOrMovedIsNotTouched) {
   const test::TemporaryDirectory folder;
   test::put(folder / "a", "");
