@@ -126,9 +126,10 @@ class BlockedConvolution final : public LibraryCall {
     return reinterpret_cast<float*>(workspace_.shared) + passes.packed + channel * passes.taps * panels_ * functions_.width;
   }
 
-  /// One panel of all passes of a grid.
+  /// One panel of all passes of a grid. One whose taps all fall between source positions has none.
   void pack(std::size_t g, std::int64_t panel) const {
     const Passes& passes = passes_[g];
+    if (passes.taps == 0) return;
     const std::int64_t width = functions_.width, output = panel * width, columns = std::min(width, result_.channels - output);
     for (std::int64_t first = 0; first < passes.channels; first += passes.depth) {
       const std::int64_t depth = std::min(passes.depth, passes.channels - first);

@@ -24,7 +24,7 @@ struct PanelPart {
   std::int64_t columns = 0, channels = 0, width = 0;
 };
 
-/// Row [tap][channel] of `to` gets the results' weights for that tap and channel, and zeros behind them.
+/// Row [tap][channel] of `to` gets the results' weights for that tap and channel, and zeros behind them; there is a tap.
 void pack_panel(const PanelPart& part, const WeightOrder& order, const std::vector<std::int64_t>& tap_numbers, float* to);
 /// Row [channel] of `to` for channels that are taps times source channels, as gather_rows (convolution_rows.h) orders them.
 void pack_gathered_panel(const PanelPart& part, const WeightOrder& order, std::int64_t source_channels,

@@ -1,6 +1,10 @@
 // Runs one prepared library call in a pool of a given size, with scratch memory of its own.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <random>
 #include <vector>
@@ -11,15 +15,26 @@
 
 namespace gcomp::runtime::cpu {
 
+/// Fails where the call writes behind the scratch memory that it asked for.
 inline void run_call(LibraryCall& call, int threads) {
+  constexpr std::int64_t kGuard = std::int64_t{1} << 16;  // bytes behind what all threads share, and behind each thread's own
+  constexpr std::byte kUntouched{0xa5};
   const SingleThreadedOpenMp single_threaded;
   const WorkspaceSize size = call.workspace();
-  const std::int64_t shared = aligned_size(size.shared), stride = aligned_size(size.per_thread);
-  const MemoryBlock scratch(shared + stride * threads + 64, "a test");
-  call.bind({scratch.data(), scratch.data() + shared, stride}, threads);
+  const std::int64_t shared = aligned_size(size.shared) + kGuard, stride = aligned_size(size.per_thread) + kGuard;
+  const MemoryBlock scratch(shared + stride * threads, "a test");
+  std::byte* const own = scratch.data() + shared;
+  std::fill_n(scratch.data(), scratch.bytes(), kUntouched);
+  call.bind({scratch.data(), own, stride}, threads);
   ThreadPool pool(threads);
   call.run(pool);
   call.run(pool);  // scratch that still holds the first run's data must not matter
+  const auto expect_untouched = [&](const std::byte* from, const std::byte* to, const char* what) {
+    EXPECT_TRUE(std::all_of(from, to, [](std::byte byte) { return byte == kUntouched; })) << "writes behind its scratch, " << what;
+  };
+  expect_untouched(scratch.data() + size.shared, own, "which all threads share");
+  for (std::int64_t i = 0; i < threads; ++i)
+    expect_untouched(own + i * stride + size.per_thread, own + (i + 1) * stride, "a thread's own");
 }
 
 /// Values in [-1, 1), the same on every platform.
