@@ -114,6 +114,16 @@ class BlockedConvolution final : public LibraryCall {
           tasks_.push_back({p, first, positions * (i + 1) / count - first, panel, std::min(panels, panels_ - panel)});
         }
     }
+    if (grids_.size() > 1) mix_tasks();
+  }
+
+  /// Where pieces have more taps and less, what a thread begins with is as good as any other's.
+  void mix_tasks() {
+    const auto reach = [this](const Task& task) {
+      const double positions = static_cast<double>(shape_.batch * pieces_[task.piece].at.positions());
+      return static_cast<double>(task.panel) + static_cast<double>(task.first) / positions;
+    };
+    std::stable_sort(tasks_.begin(), tasks_.end(), [&](const Task& a, const Task& b) { return reach(a) < reach(b); });
   }
 
   bool has_many_weights() const { return packed_elements_ * kElement >= kManyWeightBytes; }
@@ -250,8 +260,7 @@ bool is_fastest_blocked(const ConvolutionCall& call) {
   if (call.output_channels < kFewChannels) return false;
   if (call.kind == ConvolutionKind::weight_gradient)
     return call.input_channels >= kFewChannels || taps * call.input_channels >= kLongRow;
-  const bool strided = std::any_of(call.strides.begin(), call.strides.end(), [](std::int64_t stride) { return stride > 1; });
-  return call.input_channels >= kFewChannels && (taps > 1 || !strided);
+  return call.input_channels >= kFewChannels;
 }
 
 std::unique_ptr<LibraryCall> make_blocked_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands) {

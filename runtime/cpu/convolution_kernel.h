@@ -172,55 +172,68 @@ struct Convolution {
   /// The last two tiles are about as high as each other: one of few rows waits for its multiplications.
   static int64_t rows_of_tile(int64_t left) { return left >= 2 * Rows || left <= Rows ? least(left, Rows) : (left + 1) / 2; }
 
-  /// `columns` outputs of each position in rows of kWidth, zeros behind them.
-  static void pack_gradient(const WeightGradientBlock& block, int64_t first, int64_t columns, T* packed) {
-    const T* from = static_cast<const T*>(block.gradient) + first;
-    for (int64_t p = 0; p < block.positions; ++p, packed += kWidth, from += block.gradient_stride) {
-      if (columns == kWidth) {
+  static void pack_gradient(const GradientPanels& panels) {
+    // Few panels at once: they are about a power of two apart.
+    constexpr int64_t kTogether = 4;
+    for (int64_t i = 0; i < panels.panels; i += kTogether) pack_panels(panels, i, least(kTogether, panels.panels - i));
+  }
+
+  static void pack_panels(const GradientPanels& all, int64_t first, int64_t panels) {
+    const int64_t panel = all.positions * kWidth, outputs = all.outputs - first * kWidth, whole = least(panels, outputs / kWidth);
+    const T* from = static_cast<const T*>(all.gradient) + first * kWidth;
+    T* to = static_cast<T*>(all.packed) + first * panel;
+    for (int64_t p = 0; p < all.positions; ++p, to += kWidth, from += all.gradient_stride) {
+      for (int64_t i = 0; i < whole; ++i)
 #pragma GCC unroll 8
         for (int j = 0; j < Vectors; ++j)
-          *reinterpret_cast<Unaligned*>(packed + j * kLanes) = *reinterpret_cast<const Unaligned*>(from + j * kLanes);
-      } else {
-        for (int64_t j = 0; j < kWidth; ++j) packed[j] = j < columns ? from[j] : T(0);
-      }
+          *reinterpret_cast<Unaligned*>(to + i * panel + j * kLanes) =
+              *reinterpret_cast<const Unaligned*>(from + i * kWidth + j * kLanes);
+      for (int64_t j = whole * kWidth; j < panels * kWidth; ++j) to[whole * panel + j % kWidth] = j < outputs ? from[j] : T(0);
     }
   }
 
-  /// `channels` of each row that is read, from `first` on, in rows of a whole tile.
-  static void pack_input(const WeightGradientBlock& block, int64_t first, int64_t channels) {
-    const T* from = static_cast<const T*>(block.input) + first;
-    T* packed = static_cast<T*>(block.packed_input);
-    if (channels == Rows) {
-      for (int64_t r = 0; r < block.rows_read; ++r, packed += Rows)
-        __builtin_memcpy(packed, from + block.row_offsets[r], Rows * sizeof(T));
-      return;
-    }
-    for (int64_t r = 0; r < block.rows_read; ++r, packed += Rows)
-      for (int64_t i = 0; i < channels; ++i) packed[i] = from[block.row_offsets[r] + i];
+  static void pack_input(const InputTiles& tiles) {
+    // Several tiles at once: they have lines of memory in common.
+    constexpr int kTogether = 4;
+    const int64_t last_channels = tiles.channels[tiles.tiles] - tiles.channels[tiles.tiles - 1];
+    const int64_t whole = tiles.last && last_channels < Rows ? tiles.tiles - 1 : tiles.tiles;
+    int64_t i = 0;
+    for (; i + kTogether <= whole; i += kTogether) pack_tiles<kTogether>(tiles, i);
+    for (; i < whole; ++i) pack_tiles<1>(tiles, i);
+    if (whole == tiles.tiles) return;
+    const T* from = static_cast<const T*>(tiles.input) + tiles.channels[whole];
+    T* to = static_cast<T*>(tiles.packed) + whole * tiles.tile_stride;
+    for (int64_t r = 0; r < tiles.rows; ++r, to += Rows)
+      for (int64_t c = 0; c < last_channels; ++c) to[c] = from[tiles.row_offsets[r] + c];
   }
 
-  static void add_weight_gradient(const WeightGradientBlock& block) {
-    const int64_t panel = block.positions * kWidth;
-    T* gradient = static_cast<T*>(block.packed_gradient);
-    for (int64_t o = 0; o < block.outputs; o += kWidth)
-      pack_gradient(block, o, least(block.outputs - o, kWidth), gradient + o / kWidth * panel);
-    for (int64_t i = 0; i < block.tiles; ++i) {
-      const int64_t first = block.tile_channels[i], channels = block.tile_channels[i + 1] - first;
-      pack_input(block, first, channels);
-      T* sums = static_cast<T*>(block.sums) + i * block.sums_stride;
-      for (int64_t o = 0; o < block.outputs; o += kWidth)
-        for (int64_t t = 0; t < block.taps; ++t, sums += Rows * kWidth) {
-          const auto tile = [&]<int M>() {
-            gradient_tile<M>(block.runs + t * block.positions, block.run_counts[t], static_cast<const T*>(block.packed_input),
-                             block.input_step, gradient + o / kWidth * panel, sums, block.add);
-          };
-          for_rows(channels, tile);
-        }
+  /// Each as if it had all of its channels.
+  template <int Tiles>
+  static void pack_tiles(const InputTiles& tiles, int64_t first) {
+    const T* from[Tiles];
+    T* to[Tiles];
+    for (int i = 0; i < Tiles; ++i) {
+      from[i] = static_cast<const T*>(tiles.input) + tiles.channels[first + i];
+      to[i] = static_cast<T*>(tiles.packed) + (first + i) * tiles.tile_stride;
     }
+    for (int64_t r = 0; r < tiles.rows; ++r)
+#pragma GCC unroll 8
+      for (int i = 0; i < Tiles; ++i) __builtin_memcpy(to[i] + r * Rows, from[i] + tiles.row_offsets[r], Rows * sizeof(T));
+  }
+
+  static void multiply_weight_gradient(const WeightGradientTile& tile) {
+    const auto all_taps = [&]<int M>() {
+      T* sums = static_cast<T*>(tile.sums);
+      for (int64_t t = 0; t < tile.taps; ++t, sums += Rows * kWidth)
+        gradient_tile<M>(tile.runs + t * tile.run_stride, tile.run_counts[t], static_cast<const T*>(tile.input), tile.input_step,
+                         static_cast<const T*>(tile.gradient), sums, tile.add);
+    };
+    for_rows(tile.channels, all_taps);
   }
 
   static constexpr ConvolutionFunctions functions(bool before_library) {
-    return {Rows, kWidth, before_library, convolve, add_weight_gradient, Winograd<T, VectorBytes>::functions()};
+    return {Rows,          kWidth,     before_library,           convolve,
+            pack_gradient, pack_input, multiply_weight_gradient, Winograd<T, VectorBytes>::functions()};
   }
 };
 

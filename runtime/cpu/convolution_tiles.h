@@ -30,29 +30,42 @@ struct ConvolutionBlock {
   bool add = false;
 };
 
-/// Positions one after the other that a tap reads: where the first begins in the packed input, and in a panel of the packed
+/// Positions one after the other that a tap reads: where the first begins in a tile of the input, and in a panel of the packed
 /// gradient.
 struct TapRun {
   int32_t input = 0, gradient = 0, count = 0;
 };
 
-/// sums[c, t, o] (+)= sum over the positions of the runs of tap t of input[position, c] * gradient[position, o], for the channels
-/// of some tiles.
-struct WeightGradientBlock {
-  int64_t positions = 0, taps = 0, tiles = 0, outputs = 0;
-  const int64_t* tile_channels = nullptr;  ///< [tiles + 1]: the first channel of each, and behind the last
-  int64_t rows_read = 0;
-  const int64_t* row_offsets = nullptr;  ///< [rows_read]: from `input` to channel 0
-  const TapRun* runs = nullptr;          ///< [tap][positions], of which the first run_counts[tap] count
-  const int64_t* run_counts = nullptr;
-  int64_t input_step = 0;  ///< from a packed row of a run to the next
+/// Some panels of outputs of some positions: rows of `width`, zeros behind the last output.
+struct GradientPanels {
+  int64_t positions = 0, outputs = 0, panels = 0;  ///< outputs: from the first panel's first on
+  const void* gradient = nullptr;                  ///< [position, output]
+  int64_t gradient_stride = 0;                     ///< from a position to the next
+  void* packed = nullptr;                          ///< for [panel][position][width]
+};
+
+/// Some tiles of input channels of the rows that are read.
+struct InputTiles {
+  int64_t rows = 0, tiles = 0;
+  const int64_t* row_offsets = nullptr;  ///< [rows]: from `input` to channel 0
+  const int64_t* channels = nullptr;     ///< [tiles + 1]: the first channel of each, and behind the last
+  bool last = false;                     ///< nothing may be read behind the last channel
   const void* input = nullptr;
-  const void* gradient = nullptr;   ///< [position, output]
-  int64_t gradient_stride = 0;      ///< from a position to the next
-  void* sums = nullptr;             ///< [tile][panel][tap][rows][width], zeros behind the last output
-  int64_t sums_stride = 0;          ///< from a tile of channels to the next
-  void* packed_gradient = nullptr;  ///< for [panel][positions][width]
-  void* packed_input = nullptr;     ///< for [rows_read][rows of a tile]
+  void* packed = nullptr;  ///< for [tile][row][rows of a tile]
+  int64_t tile_stride = 0;
+};
+
+/// sums[t, c, o] (+)= sum over the positions of the runs of tap t of input[position, c] * gradient[position, o], for a tile of
+/// channels and a panel of outputs.
+struct WeightGradientTile {
+  int64_t taps = 0, channels = 0;
+  const TapRun* runs = nullptr;  ///< [tap][run_stride], of which the first run_counts[tap] count
+  int64_t run_stride = 0;
+  const int64_t* run_counts = nullptr;
+  const void* input = nullptr;
+  int64_t input_step = 0;  ///< from a row of a run to the next
+  const void* gradient = nullptr;
+  void* sums = nullptr;  ///< [tap][rows of a tile][width]
   bool add = false;
 };
 
@@ -62,7 +75,9 @@ struct ConvolutionFunctions {
   int64_t width = 0;            ///< outputs of a panel
   bool before_library = false;  ///< measured to be faster than oneDNN's kernels for these instructions
   void (*convolve)(const ConvolutionBlock& block) = nullptr;
-  void (*add_weight_gradient)(const WeightGradientBlock& block) = nullptr;
+  void (*pack_gradient)(const GradientPanels& panels) = nullptr;
+  void (*pack_input)(const InputTiles& tiles) = nullptr;
+  void (*multiply_weight_gradient)(const WeightGradientTile& tile) = nullptr;
   WinogradFunctions winograd;
 };
 

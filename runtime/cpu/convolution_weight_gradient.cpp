@@ -1,7 +1,10 @@
 // Weight gradients of the blocked convolution. Positions are divided into parts by the shape alone, each with a sum of its own;
-// the sums are added in order, and brought into the order of the weights.
+// the sums are added in order, and brought into the order of the weights. A part is summed block by block, several of them for each
+// tile of sums: where those are all, the tile goes from the first cache to the weights.
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,7 +19,12 @@ namespace {
 
 // Of a block, about: what a tap reads of them stays in the first cache.
 constexpr std::int64_t kBlockPositions = 256;
-constexpr std::int64_t kMostBlockPositions = kBlockPositions + 16;
+// Of the blocks that are summed together, positions of either activation, at most.
+constexpr std::int64_t kMostTogether = 520;
+// A few positions are no block of their own: each adds to all sums.
+constexpr std::int64_t kFewPositions = 16;
+// Of a packed gradient and of packed input, about: both stay in the second cache.
+constexpr std::int64_t kPackedGradientBytes = 400 << 10, kPackedTiles = 4;
 constexpr std::int64_t kMostParts = 8;
 // The sum of a part costs, for each weight, as much time as this many multiplications.
 constexpr std::int64_t kPartCost = 50;
@@ -48,10 +56,7 @@ class BlockedWeightGradient final : public LibraryCall {
     measure_blocks();
   }
 
-  WorkspaceSize workspace() const override {
-    return {parts_ * part_bytes(),
-            runs_bytes() + counts_bytes() + offsets_bytes() + packed_gradient_bytes() + packed_input_bytes() + rows_bytes()};
-  }
+  WorkspaceSize workspace() const override { return {parts_ * part_bytes(), 2 * tile_bytes() + together_ * block_bytes()}; }
 
   void bind(const Workspace& workspace, int threads) override {
     workspace_ = workspace;
@@ -62,34 +67,28 @@ class BlockedWeightGradient final : public LibraryCall {
     pool.run(parts_ * ranges_, [this](std::int64_t first, std::int64_t last, int thread) {
       for (std::int64_t i = first; i < last; ++i) run_task(i % parts_, i / parts_, thread);
     });
-    pool.run((source_.channels + kChannels - 1) / kChannels, [this](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t i = first; i < last; ++i) write_weights(i * kChannels, std::min(source_.channels, (i + 1) * kChannels));
+    if (sums_are_whole()) return;
+    pool.run(channel_tiles_ * panels_, [this](std::int64_t first, std::int64_t last, int thread) {
+      for (std::int64_t i = first; i < last; ++i)
+        write_weights(i / panels_, i % panels_, sums_of_tile(0, i / panels_, i % panels_), thread);
     });
   }
 
  private:
   static constexpr std::int64_t kElement = sizeof(float);
-  static constexpr std::int64_t kChannels = 16;  // that are written together
 
   /// Each part has a sum of its own, so that this decides the bits.
   void divide_positions() {
     const std::int64_t multiplications = shape_.multiplications(), weights = shape_.weights();
-    // A few positions are no block of their own: each adds to all sums.
-    constexpr std::int64_t kFew = kMostBlockPositions - kBlockPositions;
-    blocks_ = std::max<std::int64_t>(1, (positions_ - kFew + kBlockPositions - 1) / kBlockPositions);
+    blocks_ = std::max<std::int64_t>(1, (positions_ - kFewPositions + kBlockPositions - 1) / kBlockPositions);
+    block_positions_ = (positions_ + blocks_ - 1) / blocks_;
     parts_ = std::clamp<std::int64_t>(std::min(kMostParts, kMostPartBytes / (weights * kElement)), 1, blocks_);
     while (parts_ > 1 && parts_ * weights * kPartCost * 10 > multiplications) parts_ /= 2;
   }
 
   /// Tiles have about as many channels as each other: one of few waits for its multiplications.
   void number_channels() {
-    for (std::int64_t tile = 0; tile < channel_tiles_; ++tile) {
-      const Interval channels = part_of(channels_, tile, channel_tiles_);
-      tile_channels_.push_back(channels.begin);
-      for (std::int64_t c = channels.begin; c < channels.end; ++c)
-        places_.push_back(tile * tile_stride_ + (c - channels.begin) * functions_.width);
-    }
-    tile_channels_.push_back(channels_);
+    for (std::int64_t tile = 0; tile <= channel_tiles_; ++tile) tile_channels_.push_back(channels_ * tile / channel_tiles_);
   }
 
   /// Part `index` of `count` of `all`, as evenly as may be.
@@ -127,14 +126,19 @@ class BlockedWeightGradient final : public LibraryCall {
     return static_cast<double>(blocks.end - blocks.begin) * (static_cast<double>((tiles.end - tiles.begin) * taps_ + kBlockCost));
   }
 
-  /// How far apart the rows are that a block reads, at most.
+  /// How far apart the rows are that a block reads, at most; how many blocks are summed together, and how many panels of their
+  /// gradients are packed at once.
   void measure_blocks() {
-    if (gathers_) return;
-    for (std::int64_t i = 0; i < blocks_; ++i) {
+    for (std::int64_t i = 0; !gathers_ && i < blocks_; ++i) {
       const Interval block = positions_of_block(i);
       const Interval span = span_of(block.begin, block.end - block.begin);
       most_span_ = std::max(most_span_, span.end - span.begin);
     }
+    const std::int64_t most = kMostTogether / std::max(block_positions_, most_rows());
+    if (!gathers_) together_ = std::clamp<std::int64_t>(most, 1, (blocks_ + parts_ - 1) / parts_);
+    const std::int64_t fitting = kPackedGradientBytes / (together_ * block_positions_ * functions_.width * kElement),
+                       groups = (panels_ + std::max<std::int64_t>(1, fitting) - 1) / std::max<std::int64_t>(1, fitting);
+    packed_panels_ = (panels_ + groups - 1) / groups;
   }
 
   /// Positions of the input from the first to behind the last that a block reads.
@@ -151,68 +155,135 @@ class BlockedWeightGradient final : public LibraryCall {
     return span.end == 0 ? Interval{} : span;
   }
 
-  std::int64_t part_bytes() const { return aligned_size(channel_tiles_ * tile_stride_ * kElement); }
-  std::int64_t most_rows() const { return taps_ == 1 ? kMostBlockPositions : most_span_; }
-  std::int64_t runs_bytes() const { return aligned_size(taps_ * kMostBlockPositions * static_cast<std::int64_t>(sizeof(TapRun))); }
+  bool sums_are_whole() const { return together_ == blocks_; }
+  std::int64_t part_bytes() const { return sums_are_whole() ? 0 : aligned_size(channel_tiles_ * tile_stride_ * kElement); }
+  std::int64_t most_rows() const { return taps_ == 1 ? block_positions_ : most_span_; }
+  std::int64_t runs_bytes() const { return aligned_size(taps_ * block_positions_ * static_cast<std::int64_t>(sizeof(TapRun))); }
   std::int64_t counts_bytes() const { return aligned_size(taps_ * 8); }
   std::int64_t offsets_bytes() const { return aligned_size(most_rows() * 8); }
-  std::int64_t packed_gradient_bytes() const { return aligned_size(panels_ * kMostBlockPositions * functions_.width * kElement); }
-  std::int64_t packed_input_bytes() const { return aligned_size(most_rows() * functions_.rows * kElement); }
-  std::int64_t rows_bytes() const { return gathers_ ? aligned_size(kMostBlockPositions * channels_ * kElement) : 0; }
+  std::int64_t packed_gradient_bytes() const {
+    return aligned_size(packed_panels_ * block_positions_ * functions_.width * kElement);
+  }
+  /// An odd number of lines, as several tiles are written at once.
+  std::int64_t packed_tile_bytes() const { return (aligned_size(most_rows() * functions_.rows * kElement) / 64 | 1) * 64; }
+  std::int64_t packed_input_bytes() const { return gathers_ ? 0 : kPackedTiles * packed_tile_bytes(); }
+  std::int64_t rows_bytes() const { return gathers_ ? aligned_size(block_positions_ * channels_ * kElement) : 0; }
+  std::int64_t block_bytes() const {
+    return runs_bytes() + counts_bytes() + offsets_bytes() + packed_gradient_bytes() + packed_input_bytes() + rows_bytes();
+  }
+  std::int64_t tile_bytes() const { return aligned_size(taps_ * functions_.rows * functions_.width * kElement); }
   float* sums_of(std::int64_t part) const { return reinterpret_cast<float*>(workspace_.shared + part * part_bytes()); }
 
-  /// A thread's scratch memory.
-  struct Scratch {
+  /// A thread's scratch memory: of a tile and a panel the sums, and the weights [channel][tap][output].
+  float* tile_sums_of(int thread) const { return reinterpret_cast<float*>(workspace_.of_thread(thread)); }
+  float* tile_weights_of(int thread) const { return reinterpret_cast<float*>(workspace_.of_thread(thread) + tile_bytes()); }
+
+  /// Behind these one of each block that is summed together.
+  struct Block {
     TapRun* runs;
     std::int64_t *counts, *offsets;
     float *packed_gradient, *packed_input, *rows;
+    std::int64_t first = 0, positions = 0, rows_read = 0;
   };
-  Scratch scratch_of(int thread) const {
-    std::byte* at = workspace_.of_thread(thread);
+  Block block_of(int thread, std::int64_t index) const {
+    std::byte* at = workspace_.of_thread(thread) + 2 * tile_bytes() + index * block_bytes();
     const auto take = [&](std::int64_t bytes) { return std::exchange(at, at + bytes); };
-    Scratch scratch{};
-    scratch.runs = reinterpret_cast<TapRun*>(take(runs_bytes()));
-    scratch.counts = reinterpret_cast<std::int64_t*>(take(counts_bytes()));
-    scratch.offsets = reinterpret_cast<std::int64_t*>(take(offsets_bytes()));
-    scratch.packed_gradient = reinterpret_cast<float*>(take(packed_gradient_bytes()));
-    scratch.packed_input = reinterpret_cast<float*>(take(packed_input_bytes()));
-    scratch.rows = reinterpret_cast<float*>(at);
-    return scratch;
+    Block block{};
+    block.runs = reinterpret_cast<TapRun*>(take(runs_bytes()));
+    block.counts = reinterpret_cast<std::int64_t*>(take(counts_bytes()));
+    block.offsets = reinterpret_cast<std::int64_t*>(take(offsets_bytes()));
+    block.packed_gradient = reinterpret_cast<float*>(take(packed_gradient_bytes()));
+    block.packed_input = reinterpret_cast<float*>(take(packed_input_bytes()));
+    block.rows = reinterpret_cast<float*>(at);
+    return block;
   }
 
+  /// What a task sums at once: some blocks of a part.
+  struct Blocks {
+    std::array<Block, kMostTogether / kBlockPositions> all;
+    std::int64_t count = 0, part = 0;
+    bool add = false;  ///< to the part's sums
+    std::span<const Block> used() const { return {all.data(), static_cast<std::size_t>(count)}; }
+  };
+
   void run_task(std::int64_t part, std::int64_t range, int thread) const {
-    const Scratch scratch = scratch_of(thread);
-    const Interval tiles = part_of(channel_tiles_, range, ranges_), blocks = part_of(blocks_, part, parts_);
-    WeightGradientBlock block{.taps = taps_,
-                              .tiles = tiles.end - tiles.begin,
-                              .outputs = outputs_,
-                              .tile_channels = tile_channels_.data() + tiles.begin,
-                              .row_offsets = scratch.offsets,
-                              .runs = scratch.runs,
-                              .run_counts = scratch.counts,
-                              .input_step = input_step(),
-                              .input = gathers_ ? scratch.rows : input_,
-                              .gradient_stride = outputs_,
-                              .sums = sums_of(part) + tiles.begin * tile_stride_,
-                              .sums_stride = tile_stride_,
-                              .packed_gradient = scratch.packed_gradient,
-                              .packed_input = scratch.packed_input};
-    for (std::int64_t i = blocks.begin; i < blocks.end; ++i) {
-      const auto [first, end] = positions_of_block(i);
-      block.positions = end - first;
-      block.rows_read = gathers_ ? gather(first, block.positions, scratch) : find_read(first, block.positions, scratch);
-      block.gradient = gradient_ + first * outputs_;
-      block.add = i > blocks.begin;
-      functions_.add_weight_gradient(block);
+    const Interval tiles = part_of(channel_tiles_, range, ranges_), part_blocks = part_of(blocks_, part, parts_);
+    for (std::int64_t i = part_blocks.begin; i < part_blocks.end; i += together_) {
+      Blocks blocks{.all = {}, .count = std::min(together_, part_blocks.end - i), .part = part, .add = i > part_blocks.begin};
+      for (std::int64_t j = 0; j < blocks.count; ++j) {
+        const auto [first, end] = positions_of_block(i + j);
+        Block block = block_of(thread, j);
+        block.first = first;
+        block.positions = end - first;
+        if (gathers_) gather(block);
+        else find_read(block);
+        blocks.all[static_cast<std::size_t>(j)] = block;
+      }
+      for (std::int64_t panel = 0; panel < panels_; panel += packed_panels_)
+        run_panels(blocks, tiles, {panel, std::min(panels_, panel + packed_panels_)}, thread);
     }
   }
 
-  std::int64_t gather(std::int64_t first, std::int64_t positions, const Scratch& scratch) const {
-    gather_rows(grid_, shape_, source_, input_, first, positions, scratch.rows);
-    for (std::int64_t p = 0; p < positions; ++p) scratch.offsets[p] = p * channels_;
-    scratch.runs[0] = {0, 0, static_cast<std::int32_t>(positions)};
-    scratch.counts[0] = 1;
-    return positions;
+  void run_panels(const Blocks& blocks, const Interval& tiles, const Interval& panels, int thread) const {
+    const std::int64_t output = panels.begin * functions_.width;
+    for (const Block& block : blocks.used())
+      functions_.pack_gradient({.positions = block.positions,
+                                .outputs = outputs_ - output,
+                                .panels = panels.end - panels.begin,
+                                .gradient = gradient_ + block.first * outputs_ + output,
+                                .gradient_stride = outputs_,
+                                .packed = block.packed_gradient});
+    for (std::int64_t first = tiles.begin; first < tiles.end; first += kPackedTiles) {
+      const Interval packed{first, std::min(tiles.end, first + kPackedTiles)};
+      if (!gathers_) pack_input(blocks, packed);
+      for (std::int64_t tile = packed.begin; tile < packed.end; ++tile)
+        for (std::int64_t panel = panels.begin; panel < panels.end; ++panel)
+          run_tile(blocks, {tile, tile - packed.begin, panel, panel - panels.begin}, thread);
+    }
+  }
+
+  void pack_input(const Blocks& blocks, const Interval& tiles) const {
+    for (const Block& block : blocks.used())
+      functions_.pack_input({.rows = block.rows_read,
+                             .tiles = tiles.end - tiles.begin,
+                             .row_offsets = block.offsets,
+                             .channels = tile_channels_.data() + tiles.begin,
+                             .last = tiles.end == channel_tiles_,
+                             .input = input_,
+                             .packed = block.packed_input,
+                             .tile_stride = packed_tile_bytes() / kElement});
+  }
+
+  /// A tile of channels and a panel of outputs, and their numbers among those that are packed.
+  struct TileOfSums {
+    std::int64_t tile, packed_tile, panel, packed_panel;
+  };
+
+  void run_tile(const Blocks& blocks, const TileOfSums& at, int thread) const {
+    float* sums = sums_are_whole() ? tile_sums_of(thread) : sums_of_tile(blocks.part, at.tile, at.panel);
+    bool add = blocks.add;
+    for (const Block& block : blocks.used()) {
+      functions_.multiply_weight_gradient({.taps = taps_,
+                                           .channels = channels_of(at.tile),
+                                           .runs = block.runs,
+                                           .run_stride = block.positions,
+                                           .run_counts = block.counts,
+                                           .input = gathers_
+                                                        ? block.rows + first_channel_of(at.tile)
+                                                        : block.packed_input + at.packed_tile * (packed_tile_bytes() / kElement),
+                                           .input_step = input_step(),
+                                           .gradient = block.packed_gradient + at.packed_panel * block.positions * functions_.width,
+                                           .sums = sums,
+                                           .add = add});
+      add = true;
+    }
+    if (sums_are_whole()) write_weights(at.tile, at.panel, sums, thread);
+  }
+
+  void gather(const Block& block) const {
+    gather_rows(grid_, shape_, source_, input_, block.first, block.positions, block.rows);
+    block.runs[0] = {0, 0, static_cast<std::int32_t>(block.positions)};
+    block.counts[0] = 1;
   }
 
   /// Positions more that a tap reads: rows of the packed input from `row` on, for those of the gradient from `position` on.
@@ -229,61 +300,73 @@ class BlockedWeightGradient final : public LibraryCall {
     runs[runs_so_far++] = {input, gradient, static_cast<std::int32_t>(count)};
   }
 
-  /// Numbers the rows of the input that a block packs, and says which of them each tap reads; the result is how many. Several taps
-  /// read nearly all that lies between the first and the last.
-  std::int64_t find_read(std::int64_t first, std::int64_t positions, const Scratch& scratch) const {
-    std::fill_n(scratch.counts, taps_, 0);
+  /// Numbers the rows of the input that a block packs, and says which of them each tap reads. Several taps read nearly all that
+  /// lies between the first and the last.
+  void find_read(Block& block) const {
+    std::fill_n(block.counts, taps_, 0);
     Interval span;
     if (taps_ > 1) {
-      span = span_of(first, positions);
-      for (std::int64_t row = span.begin; row < span.end; ++row) scratch.offsets[row - span.begin] = row * source_.channels;
+      span = span_of(block.first, block.positions);
+      for (std::int64_t row = span.begin; row < span.end; ++row) block.offsets[row - span.begin] = row * source_.channels;
     }
-    std::int64_t rows = span.end - span.begin;
-    walk_positions(grid_.count, first, positions, [&](const PositionRun& run) {
+    block.rows_read = span.end - span.begin;
+    walk_positions(grid_.count, block.first, block.positions, [&](const PositionRun& run) {
       for (std::int64_t t = 0; t < taps_; ++t) {
         const TapReads reads = reads_of(grid_, grid_.taps[static_cast<std::size_t>(t)], source_, run);
         if (reads.count == 0) continue;
-        const std::int64_t row = taps_ > 1 ? reads.position - span.begin : rows;
-        add_to_runs(row, run.index + reads.first, reads.count, scratch.runs + t * positions, scratch.counts[t]);
+        const std::int64_t row = taps_ > 1 ? reads.position - span.begin : block.rows_read;
+        add_to_runs(row, run.index + reads.first, reads.count, block.runs + t * block.positions, block.counts[t]);
         if (taps_ > 1) continue;
         for (std::int64_t i = 0; i < reads.count; ++i)
-          scratch.offsets[rows++] = (reads.position + i * grid_.scale[2]) * source_.channels;
+          block.offsets[block.rows_read++] = (reads.position + i * grid_.scale[2]) * source_.channels;
       }
     });
-    return rows;
   }
 
-  /// From a packed row that a tap reads to the next one.
-  std::int64_t input_step() const { return functions_.rows * (taps_ > 1 ? grid_.scale[2] : 1); }
+  /// From a row that a tap reads to the next one. What is gathered is read where it lies.
+  std::int64_t input_step() const { return gathers_ ? channels_ : functions_.rows * (taps_ > 1 ? grid_.scale[2] : 1); }
 
-  /// The weights of input channels [first, last). Of each output they lie together.
-  void write_weights(std::int64_t first, std::int64_t last) const {
-    const std::int64_t all = shape_.taps(), width = functions_.width;
-    for (std::int64_t o = 0; o < outputs_; o += width)
-      for (std::int64_t at = first * all; at < last * all; at += kRowsTogether) {
-        const std::int64_t count = std::min(kRowsTogether, last * all - at), columns = std::min(width, outputs_ - o);
-        float rows[kRowsTogether * kMostTileWidth];
-        for (std::int64_t i = 0; i < count; ++i) {
-          const std::int64_t c = (at + i) / all, t = (at + i) % all;
-          add_parts(gathers_ ? sums_of_panel(t * source_.channels + c, 0, o / width) : sums_of_panel(c, t, o / width),
-                    rows + i * width);
-        }
-        transpose_rows(rows, width, count, columns, weight_ + o * source_.channels * all + at, source_.channels * all);
-      }
+  std::int64_t first_channel_of(std::int64_t tile) const { return tile_channels_[static_cast<std::size_t>(tile)]; }
+  std::int64_t channels_of(std::int64_t tile) const { return first_channel_of(tile + 1) - first_channel_of(tile); }
+
+  float* sums_of_tile(std::int64_t part, std::int64_t tile, std::int64_t panel) const {
+    return sums_of(part) + tile * tile_stride_ + panel * taps_ * functions_.rows * functions_.width;
   }
 
-  /// The first part's, of all outputs of a panel.
-  const float* sums_of_panel(std::int64_t channel, std::int64_t tap, std::int64_t panel) const {
-    return sums_of(0) + places_[static_cast<std::size_t>(channel)] + (panel * taps_ + tap) * functions_.rows * functions_.width;
+  /// The weights of a tile of channels and a panel of outputs, from the sums of the first part. Of each output those of a channel
+  /// lie together.
+  void write_weights(std::int64_t tile, std::int64_t panel, const float* sums, int thread) const {
+    const std::int64_t width = functions_.width, first = first_channel_of(tile), channels = channels_of(tile),
+                       places = shape_.taps(), columns = std::min(width, outputs_ - panel * width),
+                       line = source_.channels * places;
+    float* rows = tile_weights_of(thread);
+    for (std::int64_t t = 0; t < taps_; ++t)
+      for (std::int64_t c = 0; c < channels; ++c)
+        add_parts(sums + (t * functions_.rows + c) * width, rows + (c * taps_ + t) * width);
+    float* to = weight_ + panel * width * line;
+    if (!gathers_) {
+      for (std::int64_t i = 0; i < channels * taps_; i += kRowsTogether)
+        transpose_rows(rows + i * width, width, std::min(kRowsTogether, channels * taps_ - i), columns, to + first * places + i,
+                       line);
+      return;
+    }
+    for (std::int64_t i = 0; i < channels; ++i) {
+      const std::int64_t c = (first + i) % source_.channels, t = (first + i) / source_.channels;
+      transpose_rows(rows + i * width, width, 1, columns, to + c * places + t, line);
+    }
   }
 
-  /// Of all parts, in their order.
+  /// A row of all parts, in their order.
   void add_parts(const float* from, float* to) const {
-    const std::int64_t width = functions_.width;
-    std::copy_n(from, width, to);
-    for (std::int64_t part = 1; part < parts_; ++part) {
-      from += part_bytes() / kElement;
-      for (std::int64_t j = 0; j < width; ++j) to[j] += from[j];
+    constexpr std::int64_t kTogether = 8;  // divides the width of any panel
+    for (std::int64_t j = 0; j < functions_.width; j += kTogether) {
+      float sums[kTogether];
+      std::copy_n(from + j, kTogether, sums);
+      for (std::int64_t part = 1; part < parts_; ++part) {
+        const float* more = from + part * (part_bytes() / kElement) + j;
+        for (std::int64_t i = 0; i < kTogether; ++i) sums[i] += more[i];
+      }
+      std::copy_n(sums, kTogether, to + j);
     }
   }
 
@@ -298,8 +381,8 @@ class BlockedWeightGradient final : public LibraryCall {
   std::int64_t taps_ = 0, channels_ = 0;  // of a row that is summed: all taps and channels are one where rows are gathered
   std::int64_t panels_ = 0, channel_tiles_ = 0, tile_stride_ = 0;
   std::vector<std::int64_t> tile_channels_;  // the first of each tile, and behind the last
-  std::vector<std::int64_t> places_;         // of each channel among the sums, for the first panel and tap
-  std::int64_t blocks_ = 1, parts_ = 1, ranges_ = 1, most_span_ = 0;
+  std::int64_t blocks_ = 1, parts_ = 1, ranges_ = 1, block_positions_ = 0, most_span_ = 0;
+  std::int64_t together_ = 1, packed_panels_ = 1;
   Workspace workspace_;
 };
 
