@@ -1,5 +1,6 @@
-// Convolutions and the gradients of their inputs. A task is a block of positions and a range of output channels; a block's weights
-// are packed into panels first, by all threads.
+// Convolutions and the gradients of their inputs. Weights are packed into panels of output channels: all of them first, by all
+// threads, and then a task is a block of positions and a range of panels; or, where many weights meet few positions, each panel by
+// the task that takes it past all positions, while it stays in the second cache.
 #include "runtime/cpu/convolution_blocked.h"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ namespace {
 constexpr std::int64_t kBlockRows = 96;  // positions of a block, about
 // The same where the weights are more than stay in the second cache: they are read for each block.
 constexpr std::int64_t kManyBlockRows = 288, kManyWeightBytes = 1 << 20;
+constexpr std::int64_t kFewPositions = 4096;  // of the result: there each panel of many weights is a task
 // Weights of a panel that one pass sums over, about: they stay in the second cache.
 constexpr std::int64_t kDepth = 1152;
 constexpr std::int64_t kFewestChannels = 16;  // of a pass
@@ -40,23 +42,29 @@ class BlockedConvolution final : public LibraryCall {
     gathers_ = forward && inputs < kFewChannels && taps > 1;
     panels_ = (result_.channels + functions_.width - 1) / functions_.width;
     for (const TapGrid& grid : grids_) add_grid(grid);
+    packs_itself_ = has_many_weights() && shape_.batch * (forward ? shape_.positions() : shape_.input_positions()) <= kFewPositions;
+    for (std::size_t p = 0; p < pieces_.size(); ++p) add_areas(p);
   }
 
   WorkspaceSize workspace() const override {
-    return {aligned_size(packed_elements_ * kElement), 2 * positions_bytes() + 2 * taps_bytes() + rows_bytes()};
+    const std::int64_t panel = packed_rows_ * functions_.width * kElement;
+    if (packs_itself_) return {0, task_bytes() + panel};
+    return {aligned_size(panels_ * panel), task_bytes()};
   }
 
   void bind(const Workspace& workspace, int threads) override {
     workspace_ = workspace;
-    add_tasks(threads);
+    threads_ = threads;
+    if (!packs_itself_) add_tasks();
   }
 
   void run(ThreadPool& pool) override {
+    if (packs_itself_) return run_panels(pool);
     pool.run(static_cast<std::int64_t>(grids_.size()) * panels_, [this](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t i = first; i < last; ++i) pack(static_cast<std::size_t>(i / panels_), i % panels_);
+      for (std::int64_t i = first; i < last; ++i) pack(static_cast<std::size_t>(i / panels_), i % panels_, all_panels());
     });
     pool.run(static_cast<std::int64_t>(tasks_.size()), [this](std::int64_t first, std::int64_t last, int thread) {
-      for (std::int64_t i = first; i < last; ++i) run_task(tasks_[static_cast<std::size_t>(i)], thread);
+      for (std::int64_t i = first; i < last; ++i) run_task(tasks_[static_cast<std::size_t>(i)], all_panels(), thread);
     });
   }
 
@@ -65,7 +73,7 @@ class BlockedConvolution final : public LibraryCall {
 
   /// How a grid's sums are cut: `depth` channels a pass, of `taps` taps.
   struct Passes {
-    std::int64_t taps, channels, depth, packed;  // packed: where its panels begin
+    std::int64_t taps, channels, depth, before;  // before: rows of panels that precede its own
     std::vector<std::int64_t> tap_numbers;       // of each place of the kernel
   };
   /// Positions that read by the same taps, none of which is padding.
@@ -73,17 +81,22 @@ class BlockedConvolution final : public LibraryCall {
     std::size_t grid;
     GridPiece at;
   };
-  struct Task {
+  /// Of a piece, for all images.
+  struct Area {
     std::size_t piece;
-    std::int64_t first, positions, panel, panels;
+    std::int64_t first, positions;
+  };
+  struct Task {
+    const Area* area;
+    std::int64_t panel, panels;
   };
 
   void add_grid(const TapGrid& grid) {
     const auto taps = static_cast<std::int64_t>(grid.taps.size());
-    Passes passes{taps, source_.channels, source_.channels, packed_elements_, tap_numbers(grid.taps, order_.places)};
+    Passes passes{taps, source_.channels, source_.channels, packed_rows_, tap_numbers(grid.taps, order_.places)};
     if (gathers_) passes.taps = 1, passes.channels = passes.depth = taps * source_.channels;
     else if (taps > 0) passes.depth = depth_of_pass(taps);
-    packed_elements_ += passes.taps * passes.channels * panels_ * functions_.width;
+    packed_rows_ += passes.taps * passes.channels;
     most_taps_ = std::max(most_taps_, passes.taps);
     most_depth_ = std::max(most_depth_, passes.depth);
     passes_.push_back(passes);
@@ -99,59 +112,82 @@ class BlockedConvolution final : public LibraryCall {
     return std::min(source_.channels, quotient_up(quotient_up(source_.channels, passes), 4) * 4);
   }
 
-  /// Which outputs a task computes changes no bits.
-  void add_tasks(int threads) {
-    const std::int64_t wanted = kTasksOfThread * threads;
-    std::int64_t blocks = 0;
-    for (const Piece& piece : pieces_) blocks += quotient_up(shape_.batch * piece.at.positions(), block_rows());
-    const std::int64_t parts = std::clamp<std::int64_t>(has_many_weights() ? wanted : quotient_up(wanted, blocks), 1, panels_);
-    const std::int64_t panels = quotient_up(panels_, parts);
-    for (std::size_t p = 0; p < pieces_.size(); ++p) {
-      const std::int64_t positions = shape_.batch * pieces_[p].at.positions(), count = quotient_up(positions, block_rows());
-      for (std::int64_t panel = 0; panel < panels_; panel += panels)
-        for (std::int64_t i = 0; i < count; ++i) {
-          const std::int64_t first = positions * i / count;
-          tasks_.push_back({p, first, positions * (i + 1) / count - first, panel, std::min(panels, panels_ - panel)});
-        }
+  void add_areas(std::size_t piece) {
+    const std::int64_t positions = shape_.batch * pieces_[piece].at.positions(), count = quotient_up(positions, block_rows());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t first = positions * i / count;
+      areas_.push_back({piece, first, positions * (i + 1) / count - first});
     }
-    if (grids_.size() > 1) mix_tasks();
   }
 
-  /// Where pieces have more taps and less, what a thread begins with is as good as any other's.
-  void mix_tasks() {
+  /// Which outputs a task computes changes no bits.
+  void add_tasks() {
+    const std::int64_t wanted = kTasksOfThread * threads_, areas = static_cast<std::int64_t>(areas_.size());
+    const std::int64_t parts = std::clamp<std::int64_t>(has_many_weights() ? wanted : quotient_up(wanted, areas), 1, panels_);
+    const std::int64_t panels = quotient_up(panels_, parts);
+    for (std::int64_t panel = 0; panel < panels_; panel += panels)
+      for (const Area& area : areas_) tasks_.push_back({&area, panel, std::min(panels, panels_ - panel)});
+    // Where pieces have more taps and less, what a thread begins with is as good as any other's.
     const auto reach = [this](const Task& task) {
-      const double positions = static_cast<double>(shape_.batch * pieces_[task.piece].at.positions());
-      return static_cast<double>(task.panel) + static_cast<double>(task.first) / positions;
+      const double positions = static_cast<double>(shape_.batch * pieces_[task.area->piece].at.positions());
+      return static_cast<double>(task.panel) + static_cast<double>(task.area->first) / positions;
     };
     std::stable_sort(tasks_.begin(), tasks_.end(), [&](const Task& a, const Task& b) { return reach(a) < reach(b); });
   }
 
-  bool has_many_weights() const { return packed_elements_ * kElement >= kManyWeightBytes; }
+  /// Each panel is a task, or several where threads are more than panels.
+  void run_panels(ThreadPool& pool) {
+    const std::int64_t shares = quotient_up(threads_, panels_), areas = static_cast<std::int64_t>(areas_.size());
+    pool.run(panels_ * shares, [=, this](std::int64_t first, std::int64_t last, int thread) {
+      for (std::int64_t i = first; i < last; ++i) {
+        const std::int64_t panel = i / shares;
+        const PackedPanels own{reinterpret_cast<float*>(workspace_.of_thread(thread) + task_bytes()), panel, 1};
+        for (std::size_t g = 0; g < grids_.size(); ++g) pack(g, panel, own);
+        for (std::int64_t a = i % shares; a < areas; a += shares)
+          run_task({&areas_[static_cast<std::size_t>(a)], panel, 1}, own, thread);
+      }
+    });
+  }
+
+  bool has_many_weights() const { return packed_rows_ * panels_ * functions_.width * kElement >= kManyWeightBytes; }
   std::int64_t block_rows() const { return has_many_weights() ? kManyBlockRows : kBlockRows; }
   std::int64_t positions_bytes() const { return aligned_size(block_rows() * 8); }
   std::int64_t taps_bytes() const { return aligned_size(most_taps_ * 8); }
   std::int64_t rows_bytes() const { return gathers_ ? aligned_size(block_rows() * most_depth_ * kElement) : 0; }
 
-  float* packed_of(const Passes& passes, std::int64_t channel) const {
-    return reinterpret_cast<float*>(workspace_.shared) + passes.packed + channel * passes.taps * panels_ * functions_.width;
+  std::int64_t task_bytes() const { return 2 * positions_bytes() + 2 * taps_bytes() + rows_bytes(); }
+
+  /// Where panels are that have been packed: [grid][pass][panel][tap][channel][width].
+  struct PackedPanels {
+    float* begin;
+    std::int64_t first, count;
+  };
+  PackedPanels all_panels() const { return {reinterpret_cast<float*>(workspace_.shared), 0, panels_}; }
+
+  /// A panel of the pass of `depth` channels from `channel` on.
+  float* panel_of(const PackedPanels& packed, const Passes& passes, std::int64_t channel, std::int64_t depth,
+                  std::int64_t panel) const {
+    const std::int64_t rows = (passes.before + channel * passes.taps) * packed.count + (panel - packed.first) * passes.taps * depth;
+    return packed.begin + rows * functions_.width;
   }
 
   /// One panel of all passes of a grid. One whose taps all fall between source positions has none.
-  void pack(std::size_t g, std::int64_t panel) const {
+  void pack(std::size_t g, std::int64_t panel, const PackedPanels& packed) const {
     const Passes& passes = passes_[g];
     if (passes.taps == 0) return;
     const std::int64_t width = functions_.width, output = panel * width, columns = std::min(width, result_.channels - output);
     for (std::int64_t first = 0; first < passes.channels; first += passes.depth) {
       const std::int64_t depth = std::min(passes.depth, passes.channels - first);
-      float* to = packed_of(passes, first) + panel * passes.taps * depth * width;
+      float* to = panel_of(packed, passes, first, depth, panel);
       const PanelPart part{weight_ + output * order_.result_step + first * order_.channel_step, columns, depth, width};
       if (gathers_) pack_gathered_panel(part, order_, source_.channels, grids_[g].taps, to);
       else pack_panel(part, order_, passes.tap_numbers, to);
     }
   }
 
-  void run_task(const Task& task, int thread) const {
-    const Piece& piece = pieces_[task.piece];
+  void run_task(const Task& task, const PackedPanels& packed, int thread) const {
+    const Area& area = *task.area;
+    const Piece& piece = pieces_[area.piece];
     const TapGrid& grid = grids_[piece.grid];
     const Passes& passes = passes_[piece.grid];
     std::byte* scratch = workspace_.of_thread(thread);
@@ -159,22 +195,22 @@ class BlockedConvolution final : public LibraryCall {
     std::int64_t *sources = take(positions_bytes()), *targets = take(positions_bytes());
     std::int64_t *tap_offsets = take(taps_bytes()), *numbers = take(taps_bytes());
     auto* rows = reinterpret_cast<float*>(scratch);
-    find_targets(grid, piece.at, task, targets);
+    find_targets(grid, piece.at, area, targets);
     const std::int64_t width = functions_.width, output = task.panel * width;
     if (piece.at.all_taps() == 0) {
       const std::int64_t outputs = std::min(result_.channels - output, task.panels * width);
-      for (std::int64_t p = 0; p < task.positions; ++p) std::fill_n(target_ + targets[p] + output, outputs, 0.0f);
+      for (std::int64_t p = 0; p < area.positions; ++p) std::fill_n(target_ + targets[p] + output, outputs, 0.0f);
       return;
     }
     if (gathers_) {
-      gather_rows(grid, shape_, source_, input_, task.first, task.positions, rows);
-      for (std::int64_t p = 0; p < task.positions; ++p) sources[p] = p * passes.channels;
+      gather_rows(grid, shape_, source_, input_, area.first, area.positions, rows);
+      for (std::int64_t p = 0; p < area.positions; ++p) sources[p] = p * passes.channels;
       *tap_offsets = *numbers = 0;
     } else {
-      find_sources(grid, piece.at, task, sources);
+      find_sources(grid, piece.at, area, sources);
       find_taps(grid, piece.at, tap_offsets, numbers);
     }
-    ConvolutionBlock block{.positions = task.positions,
+    ConvolutionBlock block{.positions = area.positions,
                            .taps = piece.at.all_taps(),
                            .outputs = std::min(result_.channels - output, task.panels * width),
                            .sources = sources,
@@ -186,7 +222,7 @@ class BlockedConvolution final : public LibraryCall {
       block.channels = std::min(passes.depth, passes.channels - first);
       block.tap_stride = block.channels * width;
       block.panel_stride = passes.taps * block.tap_stride;
-      block.weights = packed_of(passes, first) + task.panel * block.panel_stride;
+      block.weights = panel_of(packed, passes, first, block.channels, task.panel);
       block.input = (gathers_ ? rows : input_) + first;
       block.add = first > 0;
       functions_.convolve(block);
@@ -195,8 +231,8 @@ class BlockedConvolution final : public LibraryCall {
 
   /// Where channels of a piece's positions begin: those at start + i * step of each dimension.
   static void find_positions(const PositionedChannels& channels, const Triple& start, const Triple& step, const GridPiece& piece,
-                             const Task& task, std::int64_t* offsets) {
-    walk_positions(piece.count, task.first, task.positions, [&](const PositionRun& run) {
+                             const Area& area, std::int64_t* offsets) {
+    walk_positions(piece.count, area.first, area.positions, [&](const PositionRun& run) {
       const std::int64_t next = step[2] * channels.channels;
       std::int64_t offset = channels.offset(run.image, start[0] + run.depth * step[0], start[1] + run.height * step[1],
                                             start[2] + run.width * step[2]);
@@ -204,20 +240,20 @@ class BlockedConvolution final : public LibraryCall {
     });
   }
 
-  void find_targets(const TapGrid& grid, const GridPiece& piece, const Task& task, std::int64_t* targets) const {
+  void find_targets(const TapGrid& grid, const GridPiece& piece, const Area& area, std::int64_t* targets) const {
     Triple start{};
     for (std::size_t i = 0; i < 3; ++i) start[i] = grid.start[i] + piece.first[i] * grid.step[i];
-    find_positions(result_, start, grid.step, piece, task, targets);
+    find_positions(result_, start, grid.step, piece, area, targets);
   }
 
   static std::int64_t offset_of(const TapGrid& grid, std::size_t dimension, std::int64_t tap) {
     return grid.along[dimension][static_cast<std::size_t>(tap)];
   }
 
-  void find_sources(const TapGrid& grid, const GridPiece& piece, const Task& task, std::int64_t* sources) const {
+  void find_sources(const TapGrid& grid, const GridPiece& piece, const Area& area, std::int64_t* sources) const {
     Triple start{};
     for (std::size_t i = 0; i < 3; ++i) start[i] = piece.first[i] * grid.scale[i] + offset_of(grid, i, piece.first_tap[i]);
-    find_positions(source_, start, grid.scale, piece, task, sources);
+    find_positions(source_, start, grid.scale, piece, area, sources);
   }
 
   void find_taps(const TapGrid& grid, const GridPiece& piece, std::int64_t* offsets, std::int64_t* numbers) const {
@@ -245,7 +281,10 @@ class BlockedConvolution final : public LibraryCall {
   PositionedChannels source_, result_;
   WeightOrder order_;
   bool gathers_;
-  std::int64_t panels_, packed_elements_ = 0, most_taps_ = 0, most_depth_ = 0;
+  std::int64_t panels_, packed_rows_ = 0, most_taps_ = 0, most_depth_ = 0;
+  bool packs_itself_ = false;  // each task its panel
+  std::vector<Area> areas_;
+  int threads_ = 1;
   std::vector<Task> tasks_;
   Workspace workspace_;
 };
