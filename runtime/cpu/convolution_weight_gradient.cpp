@@ -23,8 +23,8 @@ constexpr std::int64_t kBlockPositions = 256;
 constexpr std::int64_t kMostTogether = 520;
 // A few positions are no block of their own: each adds to all sums.
 constexpr std::int64_t kFewPositions = 16;
-// Of a packed gradient and of packed input, about: both stay in the second cache.
-constexpr std::int64_t kPackedGradientBytes = 400 << 10, kPackedTiles = 4;
+// Of packed input, about: it stays in the second cache beside some panels of the gradient.
+constexpr std::int64_t kPackedInputBytes = 256 << 10, kPackedPanels = 4;
 constexpr std::int64_t kMostParts = 8;
 // The sum of a part costs, for each weight, as much time as this many multiplications.
 constexpr std::int64_t kPartCost = 50;
@@ -126,8 +126,8 @@ class BlockedWeightGradient final : public LibraryCall {
     return static_cast<double>(blocks.end - blocks.begin) * (static_cast<double>((tiles.end - tiles.begin) * taps_ + kBlockCost));
   }
 
-  /// How far apart the rows are that a block reads, at most; how many blocks are summed together, and how many panels of their
-  /// gradients are packed at once.
+  /// How far apart the rows are that a block reads, at most; how many blocks are summed together, and how many tiles of what they
+  /// read are packed at once.
   void measure_blocks() {
     for (std::int64_t i = 0; !gathers_ && i < blocks_; ++i) {
       const Interval block = positions_of_block(i);
@@ -135,10 +135,10 @@ class BlockedWeightGradient final : public LibraryCall {
       most_span_ = std::max(most_span_, span.end - span.begin);
     }
     const std::int64_t most = kMostTogether / std::max(block_positions_, most_rows());
-    if (!gathers_) together_ = std::clamp<std::int64_t>(most, 1, (blocks_ + parts_ - 1) / parts_);
-    const std::int64_t fitting = kPackedGradientBytes / (together_ * block_positions_ * functions_.width * kElement),
-                       groups = (panels_ + std::max<std::int64_t>(1, fitting) - 1) / std::max<std::int64_t>(1, fitting);
-    packed_panels_ = (panels_ + groups - 1) / groups;
+    if (!gathers_ && taps_ > 1) together_ = std::clamp<std::int64_t>(most, 1, (blocks_ + parts_ - 1) / parts_);
+    const std::int64_t fitting = std::max<std::int64_t>(1, kPackedInputBytes / (together_ * packed_tile_bytes())),
+                       groups = (channel_tiles_ + fitting - 1) / fitting;
+    packed_tiles_ = gathers_ ? channel_tiles_ : (channel_tiles_ + groups - 1) / groups;
   }
 
   /// Positions of the input from the first to behind the last that a block reads.
@@ -162,11 +162,11 @@ class BlockedWeightGradient final : public LibraryCall {
   std::int64_t counts_bytes() const { return aligned_size(taps_ * 8); }
   std::int64_t offsets_bytes() const { return aligned_size(most_rows() * 8); }
   std::int64_t packed_gradient_bytes() const {
-    return aligned_size(packed_panels_ * block_positions_ * functions_.width * kElement);
+    return aligned_size(std::min(kPackedPanels, panels_) * block_positions_ * functions_.width * kElement);
   }
   /// An odd number of lines, as several tiles are written at once.
   std::int64_t packed_tile_bytes() const { return (aligned_size(most_rows() * functions_.rows * kElement) / 64 | 1) * 64; }
-  std::int64_t packed_input_bytes() const { return gathers_ ? 0 : kPackedTiles * packed_tile_bytes(); }
+  std::int64_t packed_input_bytes() const { return gathers_ ? 0 : packed_tiles_ * packed_tile_bytes(); }
   std::int64_t rows_bytes() const { return gathers_ ? aligned_size(block_positions_ * channels_ * kElement) : 0; }
   std::int64_t block_bytes() const {
     return runs_bytes() + counts_bytes() + offsets_bytes() + packed_gradient_bytes() + packed_input_bytes() + rows_bytes();
@@ -219,12 +219,24 @@ class BlockedWeightGradient final : public LibraryCall {
         else find_read(block);
         blocks.all[static_cast<std::size_t>(j)] = block;
       }
-      for (std::int64_t panel = 0; panel < panels_; panel += packed_panels_)
-        run_panels(blocks, tiles, {panel, std::min(panels_, panel + packed_panels_)}, thread);
+      for (std::int64_t tile = tiles.begin; tile < tiles.end; tile += packed_tiles_)
+        run_tiles(blocks, {tile, std::min(tiles.end, tile + packed_tiles_)}, thread);
     }
   }
 
-  void run_panels(const Blocks& blocks, const Interval& tiles, const Interval& panels, int thread) const {
+  void run_tiles(const Blocks& blocks, const Interval& tiles, int thread) const {
+    if (!gathers_) pack_input(blocks, tiles);
+    for (std::int64_t first = 0; first < panels_; first += kPackedPanels) {
+      const Interval panels{first, std::min(panels_, first + kPackedPanels)};
+      pack_gradient(blocks, panels);
+      // A panel stays in the first cache for all tiles.
+      for (std::int64_t panel = panels.begin; panel < panels.end; ++panel)
+        for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
+          run_tile(blocks, {tile, tile - tiles.begin, panel, panel - panels.begin}, thread);
+    }
+  }
+
+  void pack_gradient(const Blocks& blocks, const Interval& panels) const {
     const std::int64_t output = panels.begin * functions_.width;
     for (const Block& block : blocks.used())
       functions_.pack_gradient({.positions = block.positions,
@@ -233,13 +245,6 @@ class BlockedWeightGradient final : public LibraryCall {
                                 .gradient = gradient_ + block.first * outputs_ + output,
                                 .gradient_stride = outputs_,
                                 .packed = block.packed_gradient});
-    for (std::int64_t first = tiles.begin; first < tiles.end; first += kPackedTiles) {
-      const Interval packed{first, std::min(tiles.end, first + kPackedTiles)};
-      if (!gathers_) pack_input(blocks, packed);
-      for (std::int64_t tile = packed.begin; tile < packed.end; ++tile)
-        for (std::int64_t panel = panels.begin; panel < panels.end; ++panel)
-          run_tile(blocks, {tile, tile - packed.begin, panel, panel - panels.begin}, thread);
-    }
   }
 
   void pack_input(const Blocks& blocks, const Interval& tiles) const {
@@ -382,7 +387,7 @@ class BlockedWeightGradient final : public LibraryCall {
   std::int64_t panels_ = 0, channel_tiles_ = 0, tile_stride_ = 0;
   std::vector<std::int64_t> tile_channels_;  // the first of each tile, and behind the last
   std::int64_t blocks_ = 1, parts_ = 1, ranges_ = 1, block_positions_ = 0, most_span_ = 0;
-  std::int64_t together_ = 1, packed_panels_ = 1;
+  std::int64_t together_ = 1, packed_tiles_ = 1;
   Workspace workspace_;
 };
 
