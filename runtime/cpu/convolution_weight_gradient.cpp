@@ -20,7 +20,7 @@ namespace {
 // Of a block, about: what a tap reads of them stays in the first cache.
 constexpr std::int64_t kBlockPositions = 256;
 // Of the blocks that are summed together, positions of either activation, at most.
-constexpr std::int64_t kMostTogether = 520;
+constexpr std::int64_t kMostTogether = 520, kMostBlocksTogether = 2;
 // A few positions are no block of their own: each adds to all sums.
 constexpr std::int64_t kFewPositions = 16;
 // Of packed input, about: it stays in the second cache beside some panels of the gradient.
@@ -134,8 +134,9 @@ class BlockedWeightGradient final : public LibraryCall {
       const Interval span = span_of(block.begin, block.end - block.begin);
       most_span_ = std::max(most_span_, span.end - span.begin);
     }
-    const std::int64_t most = kMostTogether / std::max(block_positions_, most_rows());
-    if (!gathers_ && taps_ > 1) together_ = std::clamp<std::int64_t>(most, 1, (blocks_ + parts_ - 1) / parts_);
+    const std::int64_t of_part = std::min(kMostBlocksTogether, (blocks_ + parts_ - 1) / parts_);
+    if (!gathers_ && taps_ > 1)
+      together_ = std::clamp<std::int64_t>(kMostTogether / std::max(block_positions_, most_rows()), 1, of_part);
     const std::int64_t fitting = std::max<std::int64_t>(1, kPackedInputBytes / (together_ * packed_tile_bytes())),
                        groups = (channel_tiles_ + fitting - 1) / fitting;
     packed_tiles_ = gathers_ ? channel_tiles_ : (channel_tiles_ + groups - 1) / groups;
@@ -200,7 +201,7 @@ class BlockedWeightGradient final : public LibraryCall {
 
   /// What a task sums at once: some blocks of a part.
   struct Blocks {
-    std::array<Block, kMostTogether / kBlockPositions> all;
+    std::array<Block, kMostBlocksTogether> all;
     std::int64_t count = 0, part = 0;
     bool add = false;  ///< to the part's sums
     std::span<const Block> used() const { return {all.data(), static_cast<std::size_t>(count)}; }
