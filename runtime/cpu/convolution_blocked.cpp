@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kBlockRows = 96;  // positions of a block, about
 // The same where the weights are more than stay in the second cache: they are read for each block.
 constexpr std::int64_t kManyBlockRows = 288, kManyWeightBytes = 1 << 20;
-constexpr std::int64_t kFewPositions = 4096;  // of the result: there each panel of many weights is a task
+constexpr std::int64_t kFewPositions = 4096;  // of the result: there each panel of many weights may be a task
 // Weights of a panel that one pass sums over, about: they stay in the second cache.
 constexpr std::int64_t kDepth = 1152;
 constexpr std::int64_t kFewestChannels = 16;  // of a pass
@@ -42,20 +42,22 @@ class BlockedConvolution final : public LibraryCall {
     gathers_ = forward && inputs < kFewChannels && taps > 1;
     panels_ = (result_.channels + functions_.width - 1) / functions_.width;
     for (const TapGrid& grid : grids_) add_grid(grid);
-    packs_itself_ = has_many_weights() && shape_.batch * (forward ? shape_.positions() : shape_.input_positions()) <= kFewPositions;
+    panels_meet_few_ =
+        has_many_weights() && shape_.batch * (forward ? shape_.positions() : shape_.input_positions()) <= kFewPositions;
     for (std::size_t p = 0; p < pieces_.size(); ++p) add_areas(p);
   }
 
   WorkspaceSize workspace() const override {
     const std::int64_t panel = packed_rows_ * functions_.width * kElement;
-    if (packs_itself_) return {0, task_bytes() + panel};
-    return {aligned_size(panels_ * panel), task_bytes()};
+    return {aligned_size(panels_ * panel), task_bytes() + (panels_meet_few_ ? panel : 0)};
   }
 
   void bind(const Workspace& workspace, int threads) override {
     workspace_ = workspace;
-    threads_ = threads;
-    if (!packs_itself_) add_tasks();
+    // Where panels are whole rounds of the threads, or nearly.
+    const std::int64_t turns = quotient_up(panels_, threads) * threads;
+    packs_itself_ = panels_meet_few_ && turns * 8 <= panels_ * 9;
+    if (!packs_itself_) add_tasks(threads);
   }
 
   void run(ThreadPool& pool) override {
@@ -121,8 +123,8 @@ class BlockedConvolution final : public LibraryCall {
   }
 
   /// Which outputs a task computes changes no bits.
-  void add_tasks() {
-    const std::int64_t wanted = kTasksOfThread * threads_, areas = static_cast<std::int64_t>(areas_.size());
+  void add_tasks(int threads) {
+    const std::int64_t wanted = kTasksOfThread * threads, areas = static_cast<std::int64_t>(areas_.size());
     const std::int64_t parts = std::clamp<std::int64_t>(has_many_weights() ? wanted : quotient_up(wanted, areas), 1, panels_);
     const std::int64_t panels = quotient_up(panels_, parts);
     for (std::int64_t panel = 0; panel < panels_; panel += panels)
@@ -135,16 +137,13 @@ class BlockedConvolution final : public LibraryCall {
     std::stable_sort(tasks_.begin(), tasks_.end(), [&](const Task& a, const Task& b) { return reach(a) < reach(b); });
   }
 
-  /// Each panel is a task, or several where threads are more than panels.
+  /// Each panel is a task.
   void run_panels(ThreadPool& pool) {
-    const std::int64_t shares = quotient_up(threads_, panels_), areas = static_cast<std::int64_t>(areas_.size());
-    pool.run(panels_ * shares, [=, this](std::int64_t first, std::int64_t last, int thread) {
-      for (std::int64_t i = first; i < last; ++i) {
-        const std::int64_t panel = i / shares;
+    pool.run(panels_, [this](std::int64_t first, std::int64_t last, int thread) {
+      for (std::int64_t panel = first; panel < last; ++panel) {
         const PackedPanels own{reinterpret_cast<float*>(workspace_.of_thread(thread) + task_bytes()), panel, 1};
         for (std::size_t g = 0; g < grids_.size(); ++g) pack(g, panel, own);
-        for (std::int64_t a = i % shares; a < areas; a += shares)
-          run_task({&areas_[static_cast<std::size_t>(a)], panel, 1}, own, thread);
+        for (const Area& area : areas_) run_task({&area, panel, 1}, own, thread);
       }
     });
   }
@@ -282,9 +281,8 @@ class BlockedConvolution final : public LibraryCall {
   WeightOrder order_;
   bool gathers_;
   std::int64_t panels_, packed_rows_ = 0, most_taps_ = 0, most_depth_ = 0;
-  bool packs_itself_ = false;  // each task its panel
+  bool panels_meet_few_ = false, packs_itself_ = false;  // each task its panel
   std::vector<Area> areas_;
-  int threads_ = 1;
   std::vector<Task> tasks_;
   Workspace workspace_;
 };

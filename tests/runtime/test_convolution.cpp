@@ -169,6 +169,7 @@ TEST(Convolution, BlockedF32) {
   };
   for (const ConvolutionCase& c : kCases) check_all(c, DType::f32, make);
   check_all({"weights beyond the second cache", 3, 64, 520, 1, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, DType::f32, make);
+  // In one thread or two each task packs its panel, in three all do it together.
   check_all({"fewer panels than threads", 2, 1000, 20, 1, {3, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, DType::f32, make);
   check_all({"many weights, stride 2", 2, 136, 248, 1, {7, 6}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}}, DType::f32, make);
   check_all({"several passes over channels", 2, 270, 40, 1, {7, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, DType::f32, make);
