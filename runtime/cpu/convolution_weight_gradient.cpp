@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/base/integers.h"
 #include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_grid.h"
 #include "runtime/cpu/convolution_panels.h"
@@ -48,8 +49,8 @@ class BlockedWeightGradient final : public LibraryCall {
     gathers_ = source_.channels < kFewChannels && grid_.taps.size() > 1;
     taps_ = gathers_ ? 1 : static_cast<std::int64_t>(grid_.taps.size());
     channels_ = gathers_ ? shape_.taps() * source_.channels : source_.channels;
-    panels_ = (outputs_ + functions_.width - 1) / functions_.width;
-    channel_tiles_ = (channels_ + functions_.rows - 1) / functions_.rows;
+    panels_ = quotient_up(outputs_, functions_.width);
+    channel_tiles_ = quotient_up(channels_, functions_.rows);
     tile_stride_ = panels_ * taps_ * functions_.rows * functions_.width;
     number_channels();
     divide_positions();
@@ -80,8 +81,8 @@ class BlockedWeightGradient final : public LibraryCall {
   /// Each part has a sum of its own, so that this decides the bits.
   void divide_positions() {
     const std::int64_t multiplications = shape_.multiplications(), weights = shape_.weights();
-    blocks_ = std::max<std::int64_t>(1, (positions_ - kFewPositions + kBlockPositions - 1) / kBlockPositions);
-    block_positions_ = (positions_ + blocks_ - 1) / blocks_;
+    blocks_ = std::max<std::int64_t>(1, quotient_up(positions_ - kFewPositions, kBlockPositions));
+    block_positions_ = quotient_up(positions_, blocks_);
     parts_ = std::clamp<std::int64_t>(std::min(kMostParts, kMostPartBytes / (weights * kElement)), 1, blocks_);
     while (parts_ > 1 && parts_ * weights * kPartCost * 10 > multiplications) parts_ /= 2;
   }
@@ -134,12 +135,11 @@ class BlockedWeightGradient final : public LibraryCall {
       const Interval span = span_of(block.begin, block.end - block.begin);
       most_span_ = std::max(most_span_, span.end - span.begin);
     }
-    const std::int64_t of_part = std::min(kMostBlocksTogether, (blocks_ + parts_ - 1) / parts_);
+    const std::int64_t of_part = std::min(kMostBlocksTogether, quotient_up(blocks_, parts_));
     if (!gathers_ && taps_ > 1)
       together_ = std::clamp<std::int64_t>(kMostTogether / std::max(block_positions_, most_rows()), 1, of_part);
-    const std::int64_t fitting = std::max<std::int64_t>(1, kPackedInputBytes / (together_ * packed_tile_bytes())),
-                       groups = (channel_tiles_ + fitting - 1) / fitting;
-    packed_tiles_ = gathers_ ? channel_tiles_ : (channel_tiles_ + groups - 1) / groups;
+    const std::int64_t fitting = std::max<std::int64_t>(1, kPackedInputBytes / (together_ * packed_tile_bytes()));
+    packed_tiles_ = gathers_ ? channel_tiles_ : quotient_up(channel_tiles_, quotient_up(channel_tiles_, fitting));
   }
 
   /// Positions of the input from the first to behind the last that a block reads.
