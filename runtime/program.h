@@ -182,13 +182,6 @@ struct MatmulCall {
   bool operator==(const MatmulCall&) const = default;
 };
 
-/// Whether the CPU leaves an f32 product of this size to oneDNN, where there is one: its fast kernel wants dense matrices. The
-/// built-in one, which takes any strides, is below that as fast or faster (measured with oneDNN 2.6 on AVX-512), prepares in no
-/// time, and needs no heap for its bookkeeping.
-constexpr bool is_for_onednn(std::int64_t m, std::int64_t n, std::int64_t k) {
-  return m >= 1024 && m * n * k >= std::int64_t{1} << 30;
-}
-
 /// m for bias_gradient_a, n for all others.
 std::int64_t bias_elements(const MatmulCall& call, EpilogueKind kind);
 

@@ -15,11 +15,6 @@ namespace {
 
 using namespace gcomp::ir;
 
-bool is_for_onednn(const Node& matmul) {
-  const runtime::MatmulCall call = matmul_call(matmul, matmul.result(), [](const Value*) { return 0; });
-  return call.dtype == DType::f32 && runtime::is_for_onednn(call.m, call.n, call.k);
-}
-
 /// The built-in product is as fast with any distance between rows, columns and matrices while the elements of either a row or a
 /// column are neighbours.
 bool takes_view(const Node& product, const StridedView& view) {
@@ -28,7 +23,6 @@ bool takes_view(const Node& product, const StridedView& view) {
   const std::size_t rank = view.shape.size();
   const std::int64_t rows = view.shape[rank - 2], columns = view.shape[rank - 1];
   const std::int64_t row = view.strides[rank - 2], column = view.strides[rank - 1];
-  if (is_for_onednn(product)) return column == 1 && row == columns;
   return columns == 1 || column == 1 || rows == 1 || row == 1;
 }
 

@@ -4,7 +4,7 @@
 namespace gcomp::runtime::cpu {
 
 extern const ConvolutionFunctions kConvolutionAvx2;
-const ConvolutionFunctions kConvolutionAvx2 = Convolution<float, 32, 6, 2>::functions(/*before_library=*/true);
+const ConvolutionFunctions kConvolutionAvx2 = Convolution<float, 32, 6, 2>::functions();
 
 }  // namespace gcomp::runtime::cpu
 

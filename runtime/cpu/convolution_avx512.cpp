@@ -4,7 +4,7 @@
 namespace gcomp::runtime::cpu {
 
 extern const ConvolutionFunctions kConvolutionAvx512;
-const ConvolutionFunctions kConvolutionAvx512 = Convolution<float, 64, 8, 2>::functions(/*before_library=*/false);
+const ConvolutionFunctions kConvolutionAvx512 = Convolution<float, 64, 8, 2>::functions();
 
 }  // namespace gcomp::runtime::cpu
 

@@ -3,6 +3,6 @@
 namespace gcomp::runtime::cpu {
 
 extern const ConvolutionFunctions kConvolutionBaseline;
-const ConvolutionFunctions kConvolutionBaseline = Convolution<float, 16, 4, 2>::functions(/*before_library=*/false);
+const ConvolutionFunctions kConvolutionBaseline = Convolution<float, 16, 4, 2>::functions();
 
 }  // namespace gcomp::runtime::cpu

@@ -231,9 +231,8 @@ struct Convolution {
     for_rows(tile.channels, all_taps);
   }
 
-  static constexpr ConvolutionFunctions functions(bool before_library) {
-    return {Rows,          kWidth,     before_library,           convolve,
-            pack_gradient, pack_input, multiply_weight_gradient, Winograd<T, VectorBytes>::functions()};
+  static constexpr ConvolutionFunctions functions() {
+    return {Rows, kWidth, convolve, pack_gradient, pack_input, multiply_weight_gradient, Winograd<T, VectorBytes>::functions()};
   }
 };
 

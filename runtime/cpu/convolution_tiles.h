@@ -73,7 +73,6 @@ struct WeightGradientTile {
 struct ConvolutionFunctions {
   int64_t rows = 0;             ///< positions of a tile
   int64_t width = 0;            ///< outputs of a panel
-  bool before_library = false;  ///< measured to be faster than oneDNN's kernels for these instructions
   void (*convolve)(const ConvolutionBlock& block) = nullptr;
   void (*pack_gradient)(const GradientPanels& panels) = nullptr;
   void (*pack_input)(const InputTiles& tiles) = nullptr;

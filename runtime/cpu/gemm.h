@@ -44,7 +44,6 @@ struct GemmFunction {
 
 struct GemmFunctions {
   GemmFunction f32, f64;
-  bool before_library = false;  ///< measured to be at least as fast as oneDNN with these instructions
 };
 
 /// The two for an instruction set, which the processor must have.

@@ -4,7 +4,7 @@
 namespace gcomp::runtime::cpu {
 
 extern const GemmFunctions kGemmAvx2;
-const GemmFunctions kGemmAvx2{Gemm<float, 32, 6, 2>::functions(), Gemm<double, 32, 6, 2>::functions(), /*before_library=*/true};
+const GemmFunctions kGemmAvx2{Gemm<float, 32, 6, 2>::functions(), Gemm<double, 32, 6, 2>::functions()};
 
 }  // namespace gcomp::runtime::cpu
 

@@ -4,8 +4,7 @@
 namespace gcomp::runtime::cpu {
 
 extern const GemmFunctions kGemmAvx512;
-const GemmFunctions kGemmAvx512{Gemm<float, 64, 12, 2>::functions(), Gemm<double, 64, 12, 2>::functions(),
-                                /*before_library=*/false};
+const GemmFunctions kGemmAvx512{Gemm<float, 64, 12, 2>::functions(), Gemm<double, 64, 12, 2>::functions()};
 
 }  // namespace gcomp::runtime::cpu
 

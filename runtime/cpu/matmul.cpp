@@ -370,9 +370,6 @@ std::unique_ptr<LibraryCall> make_matmul(const MatmulCall& call, const MatmulOpe
   check_internal(call.dtype != DType::boolean, "matmul ", call.origin, ": bool has no product");
   if (is_integer(call.dtype)) return make_integer_matmul(call, operands);
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return make_converted_matmul(call, operands);
-  const CallBackend& backend = operands.backend;
-  if (call.dtype == DType::f32 && is_for_onednn(call.m, call.n, call.k) && backend.onednn && !backend.gemm->before_library)
-    if (auto library = backend.onednn->matmul(call, operands)) return library;
   return make_builtin_matmul(call, operands);
 }
 

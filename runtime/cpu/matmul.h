@@ -1,5 +1,5 @@
 // Matrix products of a program on the CPU. f32 and f64 go to the built-in kernel of gemm.h, f16 and bf16 to the same by way of f32,
-// integers to plain loops, and the largest dense f32 products to oneDNN.
+// integers to plain loops.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,5 @@ std::unique_ptr<LibraryCall> make_matmul(const MatmulCall& call, const MatmulOpe
 std::unique_ptr<LibraryCall> make_builtin_matmul(const MatmulCall& call, const MatmulOperands& operands);    ///< f32, f64
 std::unique_ptr<LibraryCall> make_converted_matmul(const MatmulCall& call, const MatmulOperands& operands);  ///< f16, bf16
 std::unique_ptr<LibraryCall> make_integer_matmul(const MatmulCall& call, const MatmulOperands& operands);
-/// nullptr where oneDNN has no efficient form for the call.
-std::unique_ptr<LibraryCall> make_onednn_matmul(const MatmulCall& call, const MatmulOperands& operands);
 
 }  // namespace gcomp::runtime::cpu

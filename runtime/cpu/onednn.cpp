@@ -63,6 +63,5 @@ void throw_onednn_error(const std::string& origin, const char* doing, const dnnl
 }  // namespace gcomp::runtime::cpu
 
 extern "C" const gcomp::runtime::cpu::OneDnnCalls gcomp_onednn_calls;
-const gcomp::runtime::cpu::OneDnnCalls gcomp_onednn_calls{.matmul = gcomp::runtime::cpu::make_onednn_matmul,
-                                                          .convolution = gcomp::runtime::cpu::make_onednn_convolution,
+const gcomp::runtime::cpu::OneDnnCalls gcomp_onednn_calls{.convolution = gcomp::runtime::cpu::make_onednn_convolution,
                                                           .limit = gcomp::runtime::cpu::limit_onednn};

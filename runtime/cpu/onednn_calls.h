@@ -4,14 +4,12 @@
 #pragma once
 
 #include "runtime/cpu/convolution.h"
-#include "runtime/cpu/matmul.h"
 #include "runtime/instruction_set.h"
 
 namespace gcomp::runtime::cpu {
 
 struct OneDnnCalls {
-  /// Both give null where oneDNN has no efficient form for the call.
-  std::unique_ptr<LibraryCall> (*matmul)(const MatmulCall& call, const MatmulOperands& operands) = nullptr;
+  /// Null where oneDNN has no efficient form for the call.
   std::unique_ptr<LibraryCall> (*convolution)(const ConvolutionCall& call, const ConvolutionOperands& operands) = nullptr;
   /// Keeps oneDNN from instructions wider than `set`. It chooses once in a process: throws DeviceError (exit 6) where it has chosen
   /// others already.

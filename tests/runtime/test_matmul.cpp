@@ -202,12 +202,6 @@ TEST(Matmul, PackedRowsAreThoseOfTheKernel) {
   EXPECT_TRUE(c == expected);
 }
 
-TEST(Matmul, OneDnnAgrees) {
-  const Problem problem = make_problem(DType::f32, {2}, 420, 384, 512, kRows, kRows, kRows);
-  check(problem, make_onednn_matmul);
-  check(make_problem(DType::f32, {}, 257, 300, 700, kRows, kColumns, kRows), make_onednn_matmul);
-}
-
 TEST(Matmul, HalfPrecisionAccumulatesInF32) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     check(make_problem(dtype, {2}, 9, 20, 33, kRows, kColumns, kWideRows));

@@ -12,7 +12,7 @@ const GemmFunctions& wide_gemm_functions() {
 }
 
 const ConvolutionFunctions& wide_convolution_functions() {
-  static const ConvolutionFunctions functions = Convolution<float, 64, 8, 2>::functions(false);
+  static const ConvolutionFunctions functions = Convolution<float, 64, 8, 2>::functions();
   return functions;
 }
 
