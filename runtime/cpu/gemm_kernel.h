@@ -16,6 +16,8 @@ namespace {
 
 /// Rows of A in the order of k that stay in the second cache where they lie, for all panels of B.
 constexpr int64_t kFewRows = 64;
+/// Rows whose sums are turned at once: whole tiles, and whole lines of memory.
+constexpr int64_t kTurnedRows = 96;
 /// Rows of a block of A that stays in the second cache beside kGemmColumns columns of B.
 constexpr int64_t kColumnRows = 144;
 
@@ -24,7 +26,7 @@ template <class T, int VectorBytes, int Rows, int Vectors>
 struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
   using Packing = GemmPacking<T, VectorBytes, Rows, Vectors>;
   using Packing::kLanes, Packing::kLine, Packing::kLot, Packing::kWidth;
-  using Packing::least, Packing::pack_a, Packing::pack_b, Packing::pack_lot;
+  using Packing::least, Packing::pack_a, Packing::pack_b, Packing::pack_lot, Packing::turn;
   using typename Packing::Unaligned;
   using typename Packing::Vector;
 
@@ -261,6 +263,7 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
 
   /// B is packed, and rows of A are read where they lie: a tile's stay in the first cache for all panels of a lot.
   static void run_rows(const GemmBlock& block) {
+    if (block.c.row == 1 && block.c.column != 1) return run_turned(block);
     for (int64_t n0 = 0; n0 < block.n; n0 += kGemmColumns)
       for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK) {
         const int64_t k = least(block.k - k0, kBlockK), columns = least(block.n - n0, kGemmColumns);
@@ -290,6 +293,38 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
             else multiply_edge(rows, vectors, n, tile, block.c.column);
           }
         }
+      }
+  }
+
+  /// The same where the columns of C are contiguous: sums of some rows by a panel are made in the first cache, and then turned.
+  static void run_turned(const GemmBlock& block) {
+    T* const sums = static_cast<T*>(block.scratch);
+    for (int64_t i = 0; i < block.m; i += kTurnedRows)
+      for (int64_t j = 0; j < block.n; j += kWidth) {
+        const int64_t rows = least(block.m - i, kTurnedRows), columns = least(block.n - j, kWidth),
+                      lot = j / kGemmColumns * kGemmColumns;
+        T* const c = static_cast<T*>(block.c.data) + i + j * block.c.column;
+        const int64_t tiles = ((rows + Rows - 1) / Rows) * ((block.k + kBlockK - 1) / kBlockK),
+                      lines = columns * ((rows + kLine - 1) / kLine);
+        Ahead ahead{c, block.c.column, rows, columns, (lines + tiles - 1) / tiles};
+        for (int64_t k0 = 0; k0 < block.k; k0 += kBlockK) {
+          const int64_t k = least(block.k - k0, kBlockK);
+          Tile tile{k,
+                    static_cast<const T*>(block.a.data) + i * block.a.row + k0,
+                    block.a.row,
+                    1,
+                    packed_lot(block, lot, k0, k) + (j - lot) * k,
+                    kWidth,
+                    sums,
+                    kWidth,
+                    k0 > 0};
+          for (int64_t done = 0; done < rows; done += Rows, tile.a += Rows * block.a.row, tile.c += Rows * kWidth) {
+            ahead.fetch();
+            if (rows - done >= Rows) multiply_lying(tile);
+            else multiply_tile(rows - done, Vectors, tile);
+          }
+        }
+        turn(sums, kWidth, rows, columns, c, block.c.column);
       }
   }
 

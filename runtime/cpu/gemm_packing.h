@@ -114,6 +114,23 @@ struct GemmPacking {
       for (int i = 0; i < Lines; ++i) to[i] = from[i * stride + p];
   }
 
+  /// Element [i][j] of m rows, `line` apart, goes to to[j * column + i]: whole lines of memory at once.
+  static void turn(const T* rows, int64_t line, int64_t m, int64_t n, T* to, int64_t column) {
+    int64_t i = 0;
+    for (; i + kLine <= m; i += kLine) {
+      int64_t j = 0;
+      for (; j + 4 <= n; j += 4)
+#pragma GCC unroll 4
+        for (int64_t four = i; four < i + kLine; four += 4)
+          transpose<4>(rows + four * line + j, line, 4, to + j * column + four, column);
+      for (; j < n; ++j)
+        for (int64_t one = i; one < i + kLine; ++one) to[j * column + one] = rows[one * line + j];
+    }
+    for (; i + 4 <= m; i += 4) transpose<4>(rows + i * line, line, n, to + i, column);
+    for (; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) to[j * column + i] = rows[i * line + j];
+  }
+
   /// Copies m x k of A into panels of Rows rows, each panel k by Rows with unit row stride.
   static void pack_a(const T* a, int64_t a_row, int64_t a_column, int64_t m, int64_t k, T* packed) {
     int64_t first = 0;

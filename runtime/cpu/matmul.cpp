@@ -21,7 +21,9 @@ constexpr std::int64_t kFewestDepth = 1024, kMostSlices = 16, kMostSliceElements
 
 // Columns of the operand that is packed beside rows that are read where they lie.
 constexpr std::int64_t kFewestBeside = 32, kMostBeside = 1024, kLargeElements = 1 << 19;
-constexpr std::int64_t kBandRows = 24;  // whole tiles of any instruction set
+constexpr std::int64_t kMostTurned = 512;  // rows of C that are turned
+constexpr std::int64_t kTurnCost = 3;      // of an element of C, in what packing one of B takes
+constexpr std::int64_t kBandRows = 24;     // whole tiles of any instruction set
 
 /// Element offsets of each matrix of the stack, in row-major order of the batch dimensions.
 std::vector<std::int64_t> batch_offsets(const MatmulCall& call, const MatrixView& view) {
@@ -72,6 +74,13 @@ class BuiltinMatmul final : public LibraryCall {
                           n_ * k_ >= kPackedElements && gemm_packed_b_bytes(n_, k_, element_) <= kPackedBytes;
     packs_b_ = beside_b && a_.column == 1;
     divide_depth();
+    // Where those of B do, and A is the smaller one, B^T is what is read there.
+    const std::int64_t m = m_, n = n_;
+    if (slices_ == 1 && matrices_ == 1 && a_.column == 1 && b_.row == 1 && c_.column == 1 && m >= kPackedRows && m <= kMostTurned &&
+        kTurnCost * m * n <= (n - m) * k_ && gemm_packed_b_bytes(m, k_, element_) <= kPackedBytes) {
+      transpose();
+      packs_b_ = true;
+    }
     // Where its columns do, and all of it packed would not stay in the second cache, each thread packs blocks of its rows as they
     // come.
     packs_b_ = packs_b_ || (beside_b && slices_ == 1 && a_.row == 1 && m_ * k_ >= kLargeElements);

@@ -70,6 +70,14 @@ void check(const GemmFunction& gemm, std::int64_t m, std::int64_t n, std::int64_
     gemm.multiply(part);
   }
   EXPECT_EQ(parts, c) << "beside a packed B, " << m << "x" << n << "x" << k;
+  // Into columns: element [i][j] lies at j * m + i.
+  std::fill(parts.begin(), parts.end(), T(7));
+  block.c = {parts.data(), 1, m};
+  gemm.multiply(block);
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j)
+      ASSERT_EQ(parts[static_cast<std::size_t>(j * m + i)], c[static_cast<std::size_t>(i * n + j)])
+          << "into columns beside a packed B: " << i << ", " << j << " of " << m << "x" << n << "x" << k;
 }
 
 void check_sizes(const GemmFunctions& functions) {

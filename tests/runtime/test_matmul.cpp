@@ -176,6 +176,28 @@ TEST(Matmul, RowsThatAreReadWhereTheyLie) {
       check(make_problem(dtype, {}, 301, 270, 530, {false, 3}, {transposed, 1}, {false, 2}), make_builtin_matmul);
 }
 
+/// The same of B^T, where A is the smaller operand: sums are turned on their way to C. As many bits as of a B in the other order.
+TEST(Matmul, RowsOfALargerOperandThatAreReadWhereTheyLie) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{100, 700, 600}, {131, 1030, 523}}) {
+      const Problem turned = make_problem(dtype, {}, m, n, k, {false, 3}, {true, 1}, {false, 2});
+      check(turned, make_builtin_matmul);
+      Problem plain = turned;
+      std::tie(plain.call.b, plain.b_elements) = make_view({false, 1}, {}, k, n);
+      const auto values = [&](std::int64_t elements, unsigned seed) {
+        return Tensor::of(dtype, {elements}, random_values(static_cast<std::size_t>(elements), seed));
+      };
+      const Tensor a = values(turned.a_elements, 1), b = values(turned.b_elements, 2);
+      std::vector<double> rows(static_cast<std::size_t>(plain.b_elements));
+      const MatrixView &from = turned.call.b, &to = plain.call.b;
+      for (std::int64_t p = 0; p < k; ++p)
+        for (std::int64_t j = 0; j < n; ++j)
+          rows[static_cast<std::size_t>(to.offset + p * to.row_stride + j)] = b.at(from.offset + p + j * from.column_stride);
+      EXPECT_TRUE(run(turned, a, b, 2, make_builtin_matmul) ==
+                  run(plain, a, Tensor::of(dtype, {plain.b_elements}, rows), 2, make_builtin_matmul));
+    }
+}
+
 /// Columns of a large A, of which each thread packs blocks beside a B that all pack together.
 TEST(Matmul, ColumnsOfALargeOperand) {
   for (const DType dtype : {DType::f32, DType::f64})
