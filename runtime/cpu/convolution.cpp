@@ -6,6 +6,7 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/convolution_blocked.h"
+#include "runtime/cpu/convolution_depthwise.h"
 #include "runtime/cpu/convolution_product.h"
 #include "runtime/cpu/convolution_shape.h"
 #include "runtime/cpu/convolution_winograd.h"
@@ -172,6 +173,7 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return std::make_unique<ConvertedConvolution>(call, operands);
   if (operands.backend.winograd && takes_winograd(call)) return make_winograd_convolution(call, operands);
   const OneDnnCalls* library_calls = operands.backend.onednn;
+  if (takes_depthwise(call)) return make_depthwise_convolution(call, operands);
   if (takes_blocked(call)) {
     if (is_fastest_as_product(call)) return make_convolution_product(call, operands);
     if (!library_calls || is_fastest_blocked(call)) return make_blocked_convolution(call, operands);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "runtime/cpu/convolution_tiles.h"
+#include "runtime/cpu/depthwise_kernel.h"
 #include "runtime/cpu/winograd_kernel.h"
 
 namespace gcomp::runtime::cpu {
@@ -50,8 +51,16 @@ struct Convolution {
 #pragma GCC unroll 8
       for (int j = 0; j < N; ++j) *reinterpret_cast<Unaligned*>(buffer[i] + j * kLanes) = sum[i][j];
     }
-    for (int i = 0; i < M; ++i)
-      for (int64_t j = 0; j < columns; ++j) target[i][j] = add ? target[i][j] + buffer[i][j] : buffer[i][j];
+    typedef T Four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
+    for (int i = 0; i < M; ++i) {
+      int64_t j = 0;
+      for (; j + 4 <= columns; j += 4) {
+        auto* to = reinterpret_cast<Four*>(target[i] + j);
+        const Four more = *reinterpret_cast<const Four*>(buffer[i] + j);
+        *to = add ? *to + more : more;
+      }
+      for (; j < columns; ++j) target[i][j] = add ? target[i][j] + buffer[i][j] : buffer[i][j];
+    }
   }
 
   /// M positions by N vectors of outputs.
@@ -93,11 +102,11 @@ struct Convolution {
     store<M, N>(sum, target, columns, block.add);
   }
 
-  /// M input channels by a panel of outputs.
-  template <int M>
+  /// M input channels by N vectors of a panel of outputs.
+  template <int M, int N>
   static void gradient_tile(const TapRun* runs, int64_t count, const T* input, int64_t step, const T* gradient, T* sums, bool add) {
-    Vector sum[M][Vectors];
-    clear<M, Vectors>(sum);
+    Vector sum[M][N];
+    clear<M, N>(sum);
     if (add)
 #pragma GCC unroll 16
       for (int64_t i = 0; i < M * kWidth; i += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(sums + i, 1);
@@ -106,21 +115,21 @@ struct Convolution {
       const T* weight = gradient + run->gradient;
 #pragma GCC unroll 2
       for (int32_t q = 0; q < run->count; ++q, from += step, weight += kWidth) {
-        Vector row[Vectors];
+        Vector row[N];
 #pragma GCC unroll 8
-        for (int j = 0; j < Vectors; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
+        for (int j = 0; j < N; ++j) row[j] = *reinterpret_cast<const Unaligned*>(weight + j * kLanes);
 #pragma GCC unroll 16
         for (int i = 0; i < M; ++i) {
           const T element = from[i];
 #pragma GCC unroll 8
-          for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
+          for (int j = 0; j < N; ++j) sum[i][j] += row[j] * element;
         }
       }
     }
     T* target[M];
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) target[i] = sums + i * kWidth;
-    store<M, Vectors>(sum, target, kWidth, add);
+    store<M, N>(sum, target, N * kLanes, add);
   }
 
   template <int N>
@@ -182,13 +191,19 @@ struct Convolution {
     const int64_t panel = all.positions * kWidth, outputs = all.outputs - first * kWidth, whole = least(panels, outputs / kWidth);
     const T* from = static_cast<const T*>(all.gradient) + first * kWidth;
     T* to = static_cast<T*>(all.packed) + first * panel;
+    // What lies behind the last output is another group's, and nobody reads what becomes of it.
+    const bool one_vector = outputs - whole * kWidth <= kLanes && (whole * kWidth + first * kWidth + kLanes) <= all.readable;
     for (int64_t p = 0; p < all.positions; ++p, to += kWidth, from += all.gradient_stride) {
       for (int64_t i = 0; i < whole; ++i)
 #pragma GCC unroll 8
         for (int j = 0; j < Vectors; ++j)
           *reinterpret_cast<Unaligned*>(to + i * panel + j * kLanes) =
               *reinterpret_cast<const Unaligned*>(from + i * kWidth + j * kLanes);
-      for (int64_t j = whole * kWidth; j < panels * kWidth; ++j) to[whole * panel + j % kWidth] = j < outputs ? from[j] : T(0);
+      if (whole == panels) continue;
+      T* const last = to + whole * panel;
+      if (one_vector) *reinterpret_cast<Unaligned*>(last) = *reinterpret_cast<const Unaligned*>(from + whole * kWidth);
+      else
+        for (int64_t j = 0; j < kWidth; ++j) last[j] = whole * kWidth + j < outputs ? from[whole * kWidth + j] : T(0);
     }
   }
 
@@ -222,17 +237,31 @@ struct Convolution {
   }
 
   static void multiply_weight_gradient(const WeightGradientTile& tile) {
+    static_assert(Vectors == 2, "a panel that is not whole is one vector");
     const auto all_taps = [&]<int M>() {
-      T* sums = static_cast<T*>(tile.sums);
-      for (int64_t t = 0; t < tile.taps; ++t, sums += Rows * kWidth)
-        gradient_tile<M>(tile.runs + t * tile.run_stride, tile.run_counts[t], static_cast<const T*>(tile.input), tile.input_step,
-                         static_cast<const T*>(tile.gradient), sums, tile.add);
+      if (tile.outputs > kLanes) gradient_taps<M, Vectors>(tile);
+      else gradient_taps<M, 1>(tile);
     };
     for_rows(tile.channels, all_taps);
   }
 
+  template <int M, int N>
+  static void gradient_taps(const WeightGradientTile& tile) {
+    T* sums = static_cast<T*>(tile.sums);
+    for (int64_t t = 0; t < tile.taps; ++t, sums += Rows * kWidth)
+      gradient_tile<M, N>(tile.runs + t * tile.run_stride, tile.run_counts[t], static_cast<const T*>(tile.input), tile.input_step,
+                          static_cast<const T*>(tile.gradient), sums, tile.add);
+  }
+
   static constexpr ConvolutionFunctions functions() {
-    return {Rows, kWidth, convolve, pack_gradient, pack_input, multiply_weight_gradient, Winograd<T, VectorBytes>::functions()};
+    return {.rows = Rows,
+            .width = kWidth,
+            .convolve = convolve,
+            .pack_gradient = pack_gradient,
+            .pack_input = pack_input,
+            .multiply_weight_gradient = multiply_weight_gradient,
+            .depthwise = Depthwise<T, VectorBytes>::functions(),
+            .winograd = Winograd<T, VectorBytes>::functions()};
   }
 };
 

@@ -16,8 +16,8 @@ bool is_product(const ConvolutionCall& call) {
   const auto all = [](const std::vector<std::int64_t>& extents, std::int64_t value) {
     return std::all_of(extents.begin(), extents.end(), [value](std::int64_t extent) { return extent == value; });
   };
-  return takes_blocked(call) && all(call.kernel, 1) && all(call.strides, 1) && all(call.pads_begin, 0) && all(call.pads_end, 0) &&
-         call.input_spatial == call.output_spatial;
+  return takes_blocked(call) && call.groups == 1 && all(call.kernel, 1) && all(call.strides, 1) && all(call.pads_begin, 0) &&
+         all(call.pads_end, 0) && call.input_spatial == call.output_spatial;
 }
 
 }  // namespace

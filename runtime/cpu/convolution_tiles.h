@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "runtime/cpu/depthwise_tiles.h"
 #include "runtime/cpu/winograd_tiles.h"
 
 // Declared here, not included: no inline function may come into the files that are compiled for newer processors (gemm_kernel.h).
@@ -36,11 +37,12 @@ struct TapRun {
   int32_t input = 0, gradient = 0, count = 0;
 };
 
-/// Some panels of outputs of some positions: rows of `width`, zeros behind the last output.
+/// Some panels of outputs of some positions: rows of `width`, anything behind the last output.
 struct GradientPanels {
   int64_t positions = 0, outputs = 0, panels = 0;  ///< outputs: from the first panel's first on
   const void* gradient = nullptr;                  ///< [position, output]
   int64_t gradient_stride = 0;                     ///< from a position to the next
+  int64_t readable = 0;                            ///< elements from the first panel's first output of each position on
   void* packed = nullptr;                          ///< for [panel][position][width]
 };
 
@@ -58,7 +60,7 @@ struct InputTiles {
 /// sums[t, c, o] (+)= sum over the positions of the runs of tap t of input[position, c] * gradient[position, o], for a tile of
 /// channels and a panel of outputs.
 struct WeightGradientTile {
-  int64_t taps = 0, channels = 0;
+  int64_t taps = 0, channels = 0, outputs = 0;
   const TapRun* runs = nullptr;  ///< [tap][run_stride], of which the first run_counts[tap] count
   int64_t run_stride = 0;
   const int64_t* run_counts = nullptr;
@@ -71,12 +73,13 @@ struct WeightGradientTile {
 
 /// For f32.
 struct ConvolutionFunctions {
-  int64_t rows = 0;             ///< positions of a tile
-  int64_t width = 0;            ///< outputs of a panel
+  int64_t rows = 0;   ///< positions of a tile
+  int64_t width = 0;  ///< outputs of a panel
   void (*convolve)(const ConvolutionBlock& block) = nullptr;
   void (*pack_gradient)(const GradientPanels& panels) = nullptr;
   void (*pack_input)(const InputTiles& tiles) = nullptr;
   void (*multiply_weight_gradient)(const WeightGradientTile& tile) = nullptr;
+  DepthwiseFunctions depthwise;
   WinogradFunctions winograd;
 };
 

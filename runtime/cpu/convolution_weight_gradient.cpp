@@ -40,17 +40,18 @@ class BlockedWeightGradient final : public LibraryCall {
       : functions_(*operands.backend.convolution),
         shape_(shape_of(call)),
         grid_(std::move(tap_grids(shape_, call.kind).front())),
-        source_{shape_.input, shape_.group_inputs},
+        source_{shape_.input, shape_.groups * shape_.group_inputs},
         input_(reinterpret_cast<const float*>(operands.input)),
         gradient_(reinterpret_cast<const float*>(operands.output)),
         weight_(reinterpret_cast<float*>(operands.weight)),
         positions_(shape_.batch * shape_.positions()),
         outputs_(shape_.group_outputs) {
-    gathers_ = source_.channels < kFewChannels && grid_.taps.size() > 1;
+    gathers_ = shape_.groups == 1 && source_.channels < kFewChannels && grid_.taps.size() > 1;
     taps_ = gathers_ ? 1 : static_cast<std::int64_t>(grid_.taps.size());
-    channels_ = gathers_ ? shape_.taps() * source_.channels : source_.channels;
+    channels_ = gathers_ ? shape_.taps() * source_.channels : shape_.group_inputs;
     panels_ = quotient_up(outputs_, functions_.width);
-    channel_tiles_ = quotient_up(channels_, functions_.rows);
+    group_tiles_ = quotient_up(channels_, functions_.rows);
+    channel_tiles_ = shape_.groups * group_tiles_;
     tile_stride_ = panels_ * taps_ * functions_.rows * functions_.width;
     number_channels();
     divide_positions();
@@ -89,7 +90,8 @@ class BlockedWeightGradient final : public LibraryCall {
 
   /// Tiles have about as many channels as each other: one of few waits for its multiplications.
   void number_channels() {
-    for (std::int64_t tile = 0; tile <= channel_tiles_; ++tile) tile_channels_.push_back(channels_ * tile / channel_tiles_);
+    for (std::int64_t tile = 0; tile <= channel_tiles_; ++tile)
+      tile_channels_.push_back(tile / group_tiles_ * channels_ + channels_ * (tile % group_tiles_) / group_tiles_);
   }
 
   /// Part `index` of `count` of `all`, as evenly as may be.
@@ -227,24 +229,28 @@ class BlockedWeightGradient final : public LibraryCall {
 
   void run_tiles(const Blocks& blocks, const Interval& tiles, int thread) const {
     if (!gathers_) pack_input(blocks, tiles);
-    for (std::int64_t first = 0; first < panels_; first += kPackedPanels) {
-      const Interval panels{first, std::min(panels_, first + kPackedPanels)};
-      pack_gradient(blocks, panels);
-      // A panel stays in the first cache for all tiles.
-      for (std::int64_t panel = panels.begin; panel < panels.end; ++panel)
-        for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
-          run_tile(blocks, {tile, tile - tiles.begin, panel, panel - panels.begin}, thread);
+    for (std::int64_t tile = tiles.begin, next = 0; tile < tiles.end; tile = next) {
+      const std::int64_t group = tile / group_tiles_;
+      next = std::min(tiles.end, (group + 1) * group_tiles_);
+      for (std::int64_t first = 0; first < panels_; first += kPackedPanels) {
+        const Interval panels{first, std::min(panels_, first + kPackedPanels)};
+        pack_gradient(blocks, group, panels);
+        // A panel stays in the first cache for all tiles.
+        for (std::int64_t panel = panels.begin; panel < panels.end; ++panel)
+          for (std::int64_t t = tile; t < next; ++t) run_tile(blocks, {t, t - tiles.begin, panel, panel - panels.begin}, thread);
+      }
     }
   }
 
-  void pack_gradient(const Blocks& blocks, const Interval& panels) const {
-    const std::int64_t output = panels.begin * functions_.width;
+  void pack_gradient(const Blocks& blocks, std::int64_t group, const Interval& panels) const {
+    const std::int64_t output = panels.begin * functions_.width, stride = shape_.groups * outputs_;
     for (const Block& block : blocks.used())
       functions_.pack_gradient({.positions = block.positions,
                                 .outputs = outputs_ - output,
                                 .panels = panels.end - panels.begin,
-                                .gradient = gradient_ + block.first * outputs_ + output,
-                                .gradient_stride = outputs_,
+                                .gradient = gradient_ + block.first * stride + group * outputs_ + output,
+                                .gradient_stride = stride,
+                                .readable = stride - group * outputs_ - output,
                                 .packed = block.packed_gradient});
   }
 
@@ -271,6 +277,7 @@ class BlockedWeightGradient final : public LibraryCall {
     for (const Block& block : blocks.used()) {
       functions_.multiply_weight_gradient({.taps = taps_,
                                            .channels = channels_of(at.tile),
+                                           .outputs = columns_of(at.panel),
                                            .runs = block.runs,
                                            .run_stride = block.positions,
                                            .run_counts = block.counts,
@@ -335,6 +342,8 @@ class BlockedWeightGradient final : public LibraryCall {
   std::int64_t first_channel_of(std::int64_t tile) const { return tile_channels_[static_cast<std::size_t>(tile)]; }
   std::int64_t channels_of(std::int64_t tile) const { return first_channel_of(tile + 1) - first_channel_of(tile); }
 
+  std::int64_t columns_of(std::int64_t panel) const { return std::min(functions_.width, outputs_ - panel * functions_.width); }
+
   float* sums_of_tile(std::int64_t part, std::int64_t tile, std::int64_t panel) const {
     return sums_of(part) + tile * tile_stride_ + panel * taps_ * functions_.rows * functions_.width;
   }
@@ -342,14 +351,14 @@ class BlockedWeightGradient final : public LibraryCall {
   /// The weights of a tile of channels and a panel of outputs, from the sums of the first part. Of each output those of a channel
   /// lie together.
   void write_weights(std::int64_t tile, std::int64_t panel, const float* sums, int thread) const {
-    const std::int64_t width = functions_.width, first = first_channel_of(tile), channels = channels_of(tile),
-                       places = shape_.taps(), columns = std::min(width, outputs_ - panel * width),
-                       line = source_.channels * places;
+    const std::int64_t width = functions_.width, group = tile / group_tiles_, channels = channels_of(tile),
+                       first = first_channel_of(tile) - group * channels_, places = shape_.taps(), columns = columns_of(panel),
+                       line = shape_.group_inputs * places;
     float* rows = tile_weights_of(thread);
     for (std::int64_t t = 0; t < taps_; ++t)
       for (std::int64_t c = 0; c < channels; ++c)
-        add_parts(sums + (t * functions_.rows + c) * width, rows + (c * taps_ + t) * width);
-    float* to = weight_ + panel * width * line;
+        add_parts(sums + (t * functions_.rows + c) * width, columns, rows + (c * taps_ + t) * width);
+    float* to = weight_ + (group * outputs_ + panel * width) * line;
     if (!gathers_) {
       for (std::int64_t i = 0; i < channels * taps_; i += kRowsTogether)
         transpose_rows(rows + i * width, width, std::min(kRowsTogether, channels * taps_ - i), columns, to + first * places + i,
@@ -363,9 +372,9 @@ class BlockedWeightGradient final : public LibraryCall {
   }
 
   /// A row of all parts, in their order.
-  void add_parts(const float* from, float* to) const {
+  void add_parts(const float* from, std::int64_t columns, float* to) const {
     constexpr std::int64_t kTogether = 8;  // divides the width of any panel
-    for (std::int64_t j = 0; j < functions_.width; j += kTogether) {
+    for (std::int64_t j = 0; j < columns; j += kTogether) {
       float sums[kTogether];
       std::copy_n(from + j, kTogether, sums);
       for (std::int64_t part = 1; part < parts_; ++part) {
@@ -382,10 +391,11 @@ class BlockedWeightGradient final : public LibraryCall {
   PositionedChannels source_;
   const float *input_, *gradient_;
   float* weight_;
-  std::int64_t positions_, outputs_;
+  std::int64_t positions_, outputs_;  // outputs of a group
   bool gathers_ = false;
   std::int64_t taps_ = 0, channels_ = 0;  // of a row that is summed: all taps and channels are one where rows are gathered
-  std::int64_t panels_ = 0, channel_tiles_ = 0, tile_stride_ = 0;
+  std::int64_t panels_ = 0, group_tiles_ = 0, channel_tiles_ = 0,
+               tile_stride_ = 0;             // panels of a group, tiles of a group and of all
   std::vector<std::int64_t> tile_channels_;  // the first of each tile, and behind the last
   std::int64_t blocks_ = 1, parts_ = 1, ranges_ = 1, block_positions_ = 0, most_span_ = 0;
   std::int64_t together_ = 1, packed_tiles_ = 1;

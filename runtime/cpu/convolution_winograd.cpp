@@ -290,8 +290,8 @@ bool takes_winograd(const ConvolutionCall& call) {
   const auto within = [](const std::vector<std::int64_t>& pads) {
     return std::ranges::all_of(pads, [](std::int64_t pad) { return pad >= 0 && pad <= 2; });
   };
-  const bool is_such = takes_blocked(call) && call.kernel.size() == 2 && all(call.kernel, 3) && all(call.strides, 1) &&
-                       all(call.dilations, 1) && within(call.pads_begin) && within(call.pads_end);
+  const bool is_such = takes_blocked(call) && call.groups == 1 && call.kernel.size() == 2 && all(call.kernel, 3) &&
+                       all(call.strides, 1) && all(call.dilations, 1) && within(call.pads_begin) && within(call.pads_end);
   if (!is_such || std::min(call.input_channels, call.output_channels) < kFewestChannels) return false;
   // Few tiles do not pay for the transforms of the weights or, of their gradient, for 16 sums where nine are wanted.
   const std::vector<std::int64_t>& results =
