@@ -7,7 +7,7 @@ install(TARGETS gcomp gcomp-opt RUNTIME)
 if(TARGET gcomp_mpi)
   install(TARGETS gcomp_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-install(TARGETS gcomp_options gcomp_base gcomp_ir gcomp_passes gcomp_runtime gcomp_onednn gcomp_loaded gcomp_data gcomp_codegen gcomp_frontend gcomp_onnx_proto
+install(TARGETS gcomp_options gcomp_base gcomp_ir gcomp_passes gcomp_runtime gcomp_loaded gcomp_data gcomp_codegen gcomp_frontend gcomp_onnx_proto
                 gcomp_program_proto gcomp_events_proto gcomp_api
         EXPORT gcompTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
@@ -20,4 +20,4 @@ install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gcomp)
 configure_package_config_file(cmake/gcompConfig.cmake.in ${PROJECT_BINARY_DIR}/gcompConfig.cmake INSTALL_DESTINATION ${package}
                               NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/gcompConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/gcompConfig.cmake ${PROJECT_BINARY_DIR}/gcompConfigVersion.cmake cmake/Finddnnl.cmake DESTINATION ${package})
+install(FILES ${PROJECT_BINARY_DIR}/gcompConfig.cmake ${PROJECT_BINARY_DIR}/gcompConfigVersion.cmake DESTINATION ${package})

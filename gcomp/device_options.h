@@ -70,11 +70,10 @@ struct DeviceOptions {
   std::string compiler;  ///< the C++ compiler for CPU kernels; empty searches c++, g++, clang++ on PATH
   Path cache_directory;  ///< for compiled kernels; empty for $XDG_CACHE_HOME/gcomp, else ~/.cache/gcomp
   bool use_cache = true;
-  /// The widest vector instructions that the CPU's kernels may use; the processor's own where there is none. oneDNN chooses its
-  /// once in a process, so all devices of a process are opened with the same.
+  /// The widest vector instructions that the CPU's kernels may use; the processor's own where there is none.
   Optional<InstructionSet> instruction_set;
-  /// CPU: the same bits on every x86-64 processor with AVX2 and FMA, with AVX2 and AVX-512, whichever compiler makes the kernels:
-  /// products and convolutions of f32 stay in the built-in kernels, as oneDNN's order of sums depends on the processor.
+  /// CPU: demands the same bits as every x86-64 processor with AVX2 and FMA gives, with AVX2 and AVX-512, whichever compiler makes
+  /// the kernels: they come by themselves with these instructions, and a device with others is not opened: DeviceError (exit 6).
   /// Trigonometric functions and erf of f64 are the C library's, and as portable as it is.
   bool portable_bits = false;
   /// CPU: convolutions of 3 x 3 taps that move by one position by Winograd's F(2x2, 3x3), faster and with other last digits

@@ -1,4 +1,4 @@
-// The CPU: C++ text, oneDNN's convolutions, products of the runtime's own.
+// The CPU: C++ text, products and convolutions of the runtime's own.
 #pragma once
 
 #include "codegen/target.h"

@@ -10,7 +10,6 @@
 #include "runtime/cpu/convolution_product.h"
 #include "runtime/cpu/convolution_shape.h"
 #include "runtime/cpu/convolution_winograd.h"
-#include "runtime/cpu/onednn_calls.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -172,14 +171,11 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
   }
   if (call.dtype == DType::f16 || call.dtype == DType::bf16) return std::make_unique<ConvertedConvolution>(call, operands);
   if (operands.backend.winograd && takes_winograd(call)) return make_winograd_convolution(call, operands);
-  const OneDnnCalls* library_calls = operands.backend.onednn;
   if (takes_depthwise(call)) return make_depthwise_convolution(call, operands);
   if (takes_blocked(call)) {
     if (is_fastest_as_product(call)) return make_convolution_product(call, operands);
-    if (!library_calls || is_fastest_blocked(call)) return make_blocked_convolution(call, operands);
+    return make_blocked_convolution(call, operands);
   }
-  if (call.dtype == DType::f32 && library_calls)
-    if (auto library = library_calls->convolution(call, operands)) return library;
   return make_unfolded_convolution(call, operands);
 }
 

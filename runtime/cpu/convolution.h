@@ -1,7 +1,7 @@
-// Convolutions of a program on the CPU, and their two gradients. f32 of one group, channels last, goes to kernels of our own
-// (convolution_blocked.h) or, where these are not known to be faster, to oneDNN; f32 of other forms to oneDNN; f64
-// (and the few f32 shapes that oneDNN has no fast form for) to im2col and the built-in matrix product. Work is cut by shape alone
-// and partial weight gradients are added in a fixed order, so the bits do not depend on the number of threads.
+// Convolutions of a program on the CPU, and their two gradients. f32, channels last, goes to the blocked kernels
+// (convolution_blocked.h), to those of one channel a group (convolution_depthwise.h), or to the matrix product; f64, and what has
+// its channels first, to im2col and the matrix product. Work is cut by shape alone and partial weight gradients are added in a
+// fixed order, so the bits do not depend on the number of threads.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,5 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
 
 // The ways to run one, for tests and measurements; make_convolution chooses by dtype and shape alone.
 std::unique_ptr<LibraryCall> make_unfolded_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands);
-/// f32. nullptr where oneDNN has only its slow reference form for the call.
-std::unique_ptr<LibraryCall> make_onednn_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands);
 
 }  // namespace gcomp::runtime::cpu

@@ -230,15 +230,6 @@ class BlockedConvolution final : public LibraryCall {
 
 bool takes_blocked(const ConvolutionCall& call) { return call.dtype == DType::f32 && call.channels_last; }
 
-bool is_fastest_blocked(const ConvolutionCall& call) {
-  constexpr std::int64_t kLongRow = 128;  // of what is gathered
-  const std::int64_t taps = shape_of(call).taps();
-  if (call.output_channels < kFewChannels) return false;
-  if (call.kind == ConvolutionKind::weight_gradient)
-    return call.input_channels >= kFewChannels || taps * call.input_channels >= kLongRow;
-  return call.input_channels >= kFewChannels;
-}
-
 std::unique_ptr<LibraryCall> make_blocked_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands) {
   if (call.kind == ConvolutionKind::weight_gradient) return make_blocked_weight_gradient(call, operands);
   return std::make_unique<BlockedConvolution>(call, operands);

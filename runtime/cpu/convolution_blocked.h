@@ -1,6 +1,5 @@
-// f32 convolutions of one group, channels last, in kernels of our own: no library, and the same bits for any instruction set and
-// any number of threads. Sums run over blocks of channels, and the taps and channels within a block, in an order that follows from
-// the shape alone.
+// f32 convolutions, channels last: the same bits for any instruction set and any number of threads. Sums run over blocks of
+// channels, and the taps and channels within a block, in an order that follows from the shape alone.
 #pragma once
 
 #include "runtime/cpu/convolution.h"
@@ -9,9 +8,6 @@ namespace gcomp::runtime::cpu {
 
 /// Whether the blocked kernels compute such a call.
 bool takes_blocked(const ConvolutionCall& call);
-
-/// Whether they were measured to be faster than oneDNN's with AVX2 (runtime/README.md).
-bool is_fastest_blocked(const ConvolutionCall& call);
 
 /// The three kinds, for calls that are taken.
 std::unique_ptr<LibraryCall> make_blocked_convolution(const ConvolutionCall& call, const ConvolutionOperands& operands);

@@ -1,6 +1,5 @@
 #include "runtime/cpu/device.h"
 
-#include <algorithm>
 #include <fstream>
 #include <utility>
 
@@ -11,7 +10,6 @@
 #include "runtime/cpu/executable.h"
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/kernel_library.h"
-#include "runtime/cpu/onednn_calls.h"
 #include "runtime/cpu/state_memory.h"
 #include "runtime/cpu/thread_pool.h"
 
@@ -35,29 +33,12 @@ int thread_count(int asked) {
   return asked == 0 ? available_processors() : asked;
 }
 
-/// What kernels use; oneDNN is told.
-InstructionSet choose_instruction_set(Optional<InstructionSet> asked) {
-  const InstructionSet widest = widest_instruction_set(), chosen = usable_instruction_set(asked, widest);
-  if (chosen != widest && onednn_calls()) onednn_calls()->limit(chosen);
-  return chosen;
-}
-
-bool has_convolutions(const Program& program) {
-  return std::any_of(program.steps.begin(), program.steps.end(), [](const Step& step) {
-    return visit_step(
-        step, [](const KernelLaunch&) { return false; }, [](const MatmulCall&) { return false; },
-        [](const ConvolutionCall&) { return true; }, [](const AttentionCall&) { return false; },
-        [](const CollectiveCall&) { return false; });
-  });
-}
-
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const DeviceOptions& options)
       : options_(options),
-        instructions_(choose_instruction_set(options.instruction_set)),
-        backend_{&gemm_functions(instructions_), options.portable_bits ? nullptr : onednn_calls(),
-                 &convolution_functions(instructions_), options.winograd},
+        instructions_(usable_instruction_set(options.instruction_set, widest_instruction_set())),
+        backend_{&gemm_functions(instructions_), &convolution_functions(instructions_), options.winograd},
         pool_(std::make_shared<ThreadPool>(thread_count(options.threads))),
         beside_(std::make_shared<BesideThread>()) {
     if (options.portable_bits && instructions_ == InstructionSet::baseline)
@@ -71,7 +52,7 @@ class CpuDevice final : public Device {
     const InstructionSet widest = widest_instruction_set();
     return concat("cpu, ", pool_->size(), pool_->size() == 1 ? " thread, " : " threads, ", shown_name(instructions_),
                   instructions_ == widest ? "" : concat(" (as asked; the processor has ", shown_name(widest), ")"),
-                  options_.portable_bits ? ", portable bits" : "", options_.winograd ? ", Winograd" : "", ", ", processor_name());
+                  options_.winograd ? ", Winograd" : "", ", ", processor_name());
   }
 
   std::shared_ptr<StateMemory> allocate_states() override { return std::make_shared<CpuStateMemory>(beside_); }
@@ -91,10 +72,6 @@ class CpuDevice final : public Device {
     auto cpu_states = std::dynamic_pointer_cast<CpuStateMemory>(std::move(states));
     check_internal(cpu_states != nullptr, "load: the states were not allocated by a CPU device");
     auto kernels = load_kernels(program, kernel_binary);
-    if (options_.log && !options_.portable_bits && !onednn_calls() && has_convolutions(program))
-      options_.log(concat("the convolutions of '", program.name,
-                          "' run in the built-in kernel, which is slower than oneDNN's: this ",
-                          "program is not linked with gcomp::onednn"));
     const CpuExecutable::Place place =
         lane == Lane::main ? CpuExecutable::Place{pool_, options_.communicator, beside_, lane} : place_beside();
     return std::make_unique<CpuExecutable>(std::move(program), std::move(cpu_states), std::move(kernels), place, backend_, shards);

@@ -10,7 +10,6 @@
 #include "runtime/cpu/collective.h"
 #include "runtime/cpu/convolution.h"
 #include "runtime/cpu/matmul.h"
-#include "runtime/cpu/openmp.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -135,7 +134,6 @@ std::unique_ptr<LibraryCall> CpuExecutable::prepare(const CollectiveCall& call) 
 }
 
 void CpuExecutable::prepare_steps() {
-  const SingleThreadedOpenMp single_threaded;  // what oneDNN makes here takes the count of threads from here
   WorkspaceSize size;
   for (std::size_t i = 0; i < program().steps.size(); ++i) {
     steps_.push_back(prepare_step(i));
@@ -200,10 +198,7 @@ void CpuExecutable::synchronize() {
   if (lane_ == Lane::beside) beside_->wait(started_);
 }
 
-void CpuExecutable::work() {
-  const SingleThreadedOpenMp single_threaded;
-  run_steps(false);
-}
+void CpuExecutable::work() { run_steps(false); }
 
 void CpuExecutable::run_shard(int shard) {
   if (lane_ == Lane::beside) {
@@ -211,7 +206,6 @@ void CpuExecutable::run_shard(int shard) {
     if (!times_.empty()) synchronize();  // who times it reads the times after the run
     return;
   }
-  const SingleThreadedOpenMp single_threaded;
   beside_->wait_for_others(planned_);
   if (shard == 0) batch_ = std::exchange(next_batch_, kOwnInputs);
   if (shards() > 1) take_shard(shard);

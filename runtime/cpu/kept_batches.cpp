@@ -3,7 +3,6 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/executable.h"
-#include "runtime/cpu/openmp.h"
 
 namespace gcomp::runtime::cpu {
 
@@ -46,7 +45,6 @@ bool CpuExecutable::reads(std::size_t step, const KeptBatch& batch) const {
 }
 
 void CpuExecutable::prepare_steps(KeptBatch& batch) {
-  const SingleThreadedOpenMp single_threaded;
   std::vector<std::byte*> own = addresses_;
   for (std::size_t i = 0; i < batch.inputs.size(); ++i)
     if (batch.inputs[i]) addresses_[static_cast<std::size_t>(program().inputs[i].buffer)] = batch.inputs[i];

@@ -34,14 +34,9 @@ struct Workspace {
 /// A multiple of 64 that holds `bytes`.
 constexpr std::int64_t aligned_size(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-struct OneDnnCalls;
-/// Null where the program is not linked with gcomp::onednn.
-const OneDnnCalls* onednn_calls();
-
-/// Who computes library calls: the built-in products and convolutions, and oneDNN, which is null where it may not be asked.
+/// Who computes library calls: the products and convolutions of an instruction set.
 struct CallBackend {
   const GemmFunctions* gemm = &gemm_functions();
-  const OneDnnCalls* onednn = onednn_calls();
   const ConvolutionFunctions* convolution = &convolution_functions();
   bool winograd = false;  ///< convolution_winograd.h where it takes a call
 };

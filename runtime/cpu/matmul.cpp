@@ -5,7 +5,6 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/gemm.h"
-#include "runtime/cpu/onednn_calls.h"
 
 namespace gcomp::runtime::cpu {
 namespace {

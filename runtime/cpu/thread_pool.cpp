@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "runtime/cpu/openmp.h"
-
 namespace gcomp::runtime::cpu {
 namespace {
 
@@ -100,7 +98,6 @@ void ThreadPool::dispatch(std::int64_t tasks, std::int64_t least, Function funct
 }
 
 void ThreadPool::work(int thread) {
-  const SingleThreadedOpenMp single_threaded;
   std::uint32_t seen = round_.load(std::memory_order_acquire);
   count_down(unfinished_, 1);
   while (true) {

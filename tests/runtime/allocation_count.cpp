@@ -1,10 +1,7 @@
 // Takes the place of the C library's allocation functions in this test program; all of them, so that nothing goes uncounted.
 #include "tests/runtime/allocation_count.h"
 
-#include <dlfcn.h>
-
 #include <cstddef>
-#include <cstring>
 #include <new>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -26,7 +23,6 @@ namespace gcomp::runtime {
 
 std::atomic<int> counters{0};
 std::atomic<long> allocations{0};
-std::atomic<long> onednn_allocations{0};
 
 #if defined(GCOMP_HAS_SANITIZER)
 bool AllocationCount::works() { return false; }
@@ -36,18 +32,14 @@ bool AllocationCount::works() { return true; }
 
 namespace {
 
-void count(void* caller) {
-  if (counters.load(std::memory_order_relaxed) == 0) return;
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  Dl_info info{};
-  if (dladdr(caller, &info) && info.dli_fname && std::strstr(info.dli_fname, "dnnl"))
-    onednn_allocations.fetch_add(1, std::memory_order_relaxed);
+void count() {
+  if (counters.load(std::memory_order_relaxed) > 0) allocations.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace
 }  // namespace gcomp::runtime
 
-#define GCOMP_COUNT() gcomp::runtime::count(__builtin_return_address(0))
+#define GCOMP_COUNT() gcomp::runtime::count()
 
 extern "C" {
 void* malloc(std::size_t size) { return GCOMP_COUNT(), __libc_malloc(size); }

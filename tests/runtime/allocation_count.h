@@ -7,7 +7,6 @@ namespace gcomp::runtime {
 
 extern std::atomic<int> counters;  ///< of AllocationCount alive; without one nothing is counted
 extern std::atomic<long> allocations;
-extern std::atomic<long> onednn_allocations;  ///< those of them that oneDNN's own code asked for
 
 class AllocationCount {
  public:
@@ -19,10 +18,9 @@ class AllocationCount {
   /// Not under a sanitizer that brings an allocator of its own.
   static bool works();
   long so_far() const { return allocations - first_; }
-  long of_onednn() const { return onednn_allocations - first_of_onednn_; }
 
  private:
-  long first_ = allocations, first_of_onednn_ = onednn_allocations;
+  long first_ = allocations;
 };
 
 }  // namespace gcomp::runtime

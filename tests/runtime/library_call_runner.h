@@ -11,7 +11,6 @@
 
 #include "runtime/cpu/library_call.h"
 #include "runtime/cpu/memory_block.h"
-#include "runtime/cpu/openmp.h"
 
 namespace gcomp::runtime::cpu {
 
@@ -19,7 +18,6 @@ namespace gcomp::runtime::cpu {
 inline void run_call(LibraryCall& call, int threads) {
   constexpr std::int64_t kGuard = std::int64_t{1} << 16;  // bytes behind what all threads share, and behind each thread's own
   constexpr std::byte kUntouched{0xa5};
-  const SingleThreadedOpenMp single_threaded;
   const WorkspaceSize size = call.workspace();
   const std::int64_t shared = aligned_size(size.shared) + kGuard, stride = aligned_size(size.per_thread) + kGuard;
   const MemoryBlock scratch(shared + stride * threads, "a test");

@@ -1,7 +1,9 @@
 // Convolutions and both gradients against plain loops, in every form, and with the same bits for every number of threads.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <limits>
 
 #include "ir/base/error.h"
 #include "runtime/cpu/convolution.h"
@@ -142,9 +144,15 @@ const ConvolutionCase kCases[] = {
     {"1x1, many weights", 3, 272, 256, 1, {5, 4}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
     {"1x1 stride 2", 3, 16, 8, 1, {7, 8}, {1, 1}, {2, 2}, {0, 0}, {0, 0}, {1, 1}},
     {"groups of 2", 3, 8, 12, 4, {6, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"groups of 5 to 3", 5, 20, 12, 4, {7, 6}, {3, 3}, {2, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"groups of 18 to 40", 2, 36, 80, 2, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"groups, 1x1", 2, 24, 48, 3, {6, 5}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
     {"groups of 16", 3, 32, 32, 2, {6, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"depthwise", 4, 24, 24, 24, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"depthwise stride 2", 4, 16, 16, 16, {9, 9}, {5, 5}, {2, 2}, {2, 2}, {2, 2}, {1, 1}},
+    {"depthwise, channels beside vectors", 3, 21, 21, 21, {8, 7}, {5, 5}, {1, 1}, {2, 2}, {2, 2}, {1, 1}},
+    {"depthwise, few channels, dilated", 2, 3, 3, 3, {9, 8}, {3, 2}, {1, 2}, {2, 1}, {2, 0}, {2, 1}},
+    {"depthwise, parts", 6, 40, 40, 40, {17, 30}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"depthwise times 2", 2, 6, 12, 6, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"1 dimension", 3, 6, 10, 1, {17}, {5}, {2}, {2}, {1}, {1}},
     {"3 dimensions", 2, 3, 5, 1, {4, 6, 5}, {2, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}},
@@ -162,7 +170,7 @@ TEST(Convolution, F64) {
   for (const ConvolutionCase& c : kCases) check_all(c, DType::f64);
 }
 
-/// The blocked kernels for every shape that they take, whatever make_convolution() chooses.
+/// The blocked kernels for every shape that they take, which make_convolution() leaves to others in part.
 TEST(Convolution, BlockedF32) {
   const auto make = [](const ConvolutionCall& call, const ConvolutionOperands& operands) {
     return takes_blocked(call) ? make_blocked_convolution(call, operands) : make_unfolded_convolution(call, operands);
@@ -178,7 +186,7 @@ TEST(Convolution, BlockedF32) {
   check_all({"gathered, dilated", 2, 3, 20, 1, {15, 17}, {3, 4}, {2, 1}, {2, 3}, {1, 3}, {1, 2}}, DType::f32, make);
 }
 
-/// Products for every call that is fastest as one, whatever make_convolution() chooses with this processor's instructions.
+/// Products for every call that is fastest as one.
 TEST(Convolution, ProductsF32) {
   int products = 0;
   for (const ConvolutionCase& c : kCases)
@@ -258,7 +266,7 @@ TEST(Convolution, WinogradsErrorIsLikeThePlainSums) {
 Tensor computed_by(const ConvolutionCall& call, const GemmFunctions& gemm, const ConvolutionFunctions& convolution,
                    bool winograd = false) {
   Tensors t = make_tensors(call);
-  const CallBackend backend{&gemm, nullptr, &convolution, winograd};
+  const CallBackend backend{&gemm, &convolution, winograd};
   run_call(*make_convolution(call, {t.input.data(), t.weight.data(), t.output.data(), backend}), 2);
   return t.result(call.kind);
 }
@@ -297,6 +305,36 @@ TEST(Convolution, WinogradsBitsAreThoseOfEveryTile) {
     }
 }
 #endif
+
+/// Vectors hold channels of several groups; what is not a number in one of them stays there.
+TEST(Convolution, GroupsKeepToThemselves) {
+  for (const auto& [inputs, outputs, groups] : {std::array<std::int64_t, 3>{12, 12, 12}, {12, 20, 4}, {40, 40, 2}})
+    for (const ConvolutionKind kind : kKinds) {
+      const ConvolutionCall call =
+          make_call({"groups", 3, inputs, outputs, groups, {6, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, kind, DType::f32, true);
+      Tensors t = make_tensors(call);
+      // One channel of the second group, at one position.
+      const auto spoil = [&, groups = groups](Tensor& tensor, std::int64_t channels) {
+        std::vector<double> values(static_cast<std::size_t>(tensor.elements()));
+        for (std::int64_t i = 0; i < tensor.elements(); ++i) values[static_cast<std::size_t>(i)] = tensor.at(i);
+        values[static_cast<std::size_t>(5 * channels + channels / groups)] = std::numeric_limits<double>::quiet_NaN();
+        tensor = Tensor::of(DType::f32, {tensor.elements()}, values);
+      };
+      if (kind == ConvolutionKind::forward) spoil(t.input, inputs);
+      else spoil(t.output, outputs);
+      const Tensor result = run(call, t, 2, make_convolution);
+      const std::int64_t channels = kind == ConvolutionKind::forward ? outputs : inputs, of_group = channels / groups;
+      const auto group_of = [&](std::int64_t i) {
+        return kind == ConvolutionKind::weight_gradient ? i / (result.elements() / groups) : i % channels / of_group;
+      };
+      bool reached = false;
+      for (std::int64_t i = 0; i < result.elements(); ++i) {
+        if (group_of(i) == 1) reached = reached || std::isnan(result.at(i));
+        else ASSERT_FALSE(std::isnan(result.at(i))) << "kind " << static_cast<int>(kind) << ", element " << i;
+      }
+      EXPECT_TRUE(reached);
+    }
+}
 
 TEST(Convolution, UnfoldedF32) {
   for (const ConvolutionCase& c : kCases) check_all(c, DType::f32, make_unfolded_convolution);

@@ -356,8 +356,8 @@ void DeviceOptions::add(ArgumentParser& parser) {
       .group(group);
   parser
       .add_flag("--portable-bits", portable_bits,
-                "CPU: the same bits on every x86-64 processor with AVX2 and FMA, and by any compiler: products and convolutions "
-                "stay in the built-in kernels")
+                "CPU: end where the bits would not be those of every x86-64 processor with AVX2 and FMA, by any compiler; with "
+                "these instructions they always are")
       .group(group);
   parser
       .add_flag("--winograd", winograd,

@@ -225,10 +225,9 @@ std::string FitLoop::facts() const {
   facts["version of gcomp"] = version();
   // Ranks may differ in them where bits do not.
   const runtime::DeviceOptions& device = trainer.options.device_options;
-  facts["vector instructions"] =
-      device.portable_bits
-          ? "portable bits"
-          : runtime::shown_name(runtime::usable_instruction_set(device.instruction_set, runtime::widest_instruction_set()));
+  const runtime::InstructionSet instructions =
+      runtime::usable_instruction_set(device.instruction_set, runtime::widest_instruction_set());
+  facts["vector instructions"] = instructions == runtime::InstructionSet::baseline ? "baseline" : "AVX2 or wider, of the same bits";
   if (device.winograd) facts["3x3 convolutions"] = "Winograd's F(2x2, 3x3)";
   facts["training step (SHA-256)"] = digest_of(trainer.step);
   facts["rows of the data"] = data_.rows();
