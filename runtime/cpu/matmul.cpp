@@ -22,7 +22,7 @@ constexpr std::int64_t kFewestDepth = 1024, kMostSlices = 16, kMostSliceElements
 constexpr std::int64_t kFewestBeside = 32, kMostBeside = 1024, kLargeElements = 1 << 19;
 constexpr std::int64_t kMostTurned = 512;  // rows of C that are turned
 constexpr std::int64_t kTurnCost = 3;      // of an element of C, in what packing one of B takes
-constexpr std::int64_t kBandRows = 24;     // whole tiles of any instruction set
+constexpr std::int64_t kBandRows = 12;     // whole tiles of any instruction set
 
 /// Element offsets of each matrix of the stack, in row-major order of the batch dimensions.
 std::vector<std::int64_t> batch_offsets(const MatmulCall& call, const MatrixView& view) {
@@ -74,9 +74,8 @@ class BuiltinMatmul final : public LibraryCall {
     packs_b_ = beside_b && a_.column == 1;
     divide_depth();
     // Where those of B do, and A is the smaller one, B^T is what is read there.
-    const std::int64_t m = m_, n = n_;
-    if (slices_ == 1 && matrices_ == 1 && a_.column == 1 && b_.row == 1 && c_.column == 1 && m >= kPackedRows && m <= kMostTurned &&
-        kTurnCost * m * n <= (n - m) * k_ && gemm_packed_b_bytes(m, k_, element_) <= kPackedBytes) {
+    turns_slices_ = slices_ > 1 && is_turned_faster(k_ / slices_);
+    if (slices_ == 1 && m_ >= kPackedRows && is_turned_faster(k_)) {
       transpose();
       packs_b_ = true;
     }
@@ -99,7 +98,8 @@ class BuiltinMatmul final : public LibraryCall {
     const std::int64_t packed = packs_     ? gemm_packed_bytes(rows_packed(), k_, element_)
                                 : packs_b_ ? gemm_packed_b_bytes(n_, k_, element_)
                                            : 0;
-    return {aligned_size(slices_ > 1 ? slices_ * m_ * n_ * element_ : packed), gemm_scratch_bytes()};
+    const std::int64_t slice = turns_slices_ ? aligned_size(gemm_packed_b_bytes(m_, most_depth_of_slice(), element_)) : 0;
+    return {aligned_size(slices_ > 1 ? slices_ * m_ * n_ * element_ : packed), gemm_scratch_bytes() + slice};
   }
   void bind(const Workspace& workspace, int) override { workspace_ = workspace; }
 
@@ -122,7 +122,14 @@ class BuiltinMatmul final : public LibraryCall {
     if (matrices_ != 1 || packs_b_ || c_.column != 1 || m_ > kMostSliceRows || m_ * n_ > kMostSliceElements ||
         k_ < 2 * kFewestDepth)
       return;
-    slices_ = std::min(k_ / kFewestDepth, kMostSlices);
+    // A power of two: as many for each of two, four or eight threads.
+    for (slices_ = kMostSlices; slices_ * kFewestDepth > k_;) slices_ /= 2;
+  }
+
+  /// Whether rows of B^T are read where they lie, beside A packed, of a product that is so deep.
+  bool is_turned_faster(std::int64_t depth) const {
+    return matrices_ == 1 && a_.column == 1 && b_.row == 1 && c_.column == 1 && m_ <= kMostTurned &&
+           kTurnCost * m_ * n_ <= (n_ - m_) * depth && gemm_packed_b_bytes(m_, k_, element_) <= kPackedBytes;
   }
 
   void transpose() {
@@ -152,18 +159,32 @@ class BuiltinMatmul final : public LibraryCall {
     }
   }
 
+  std::int64_t blocks() const { return (k_ + kGemmDepth - 1) / kGemmDepth; }
+  std::int64_t most_depth_of_slice() const { return (blocks() + slices_ - 1) / slices_ * kGemmDepth; }
+
+  /// C^T = B^T A^T, with A^T packed.
+  void multiply_turned(GemmBlock block) const {
+    std::swap(block.m, block.n);
+    std::swap(block.a, block.b);
+    for (StridedMatrix* matrix : {&block.a, &block.b, &block.c}) std::swap(matrix->row, matrix->column);
+    block.packed_b = static_cast<std::byte*>(block.scratch) + gemm_scratch_bytes();
+    for (std::int64_t task = gemm_pack_b_tasks(block.n, block.k); task-- > 0;) gemm_.pack_b(block, task);
+    gemm_.multiply(block);
+  }
+
   /// Each slice of k has a sum of its own; they are added in order.
   void run_slices(ThreadPool& pool) const {
     std::byte* sums = workspace_.shared;
-    const std::int64_t bytes = m_ * n_ * element_, blocks = (k_ + kGemmDepth - 1) / kGemmDepth;
+    const std::int64_t bytes = m_ * n_ * element_;
     pool.run(slices_, [&](std::int64_t first, std::int64_t last, int thread) {
       for (; first < last; ++first) {
-        const std::int64_t begin = blocks * first / slices_ * kGemmDepth;
-        const std::int64_t end = std::min(k_, blocks * (first + 1) / slices_ * kGemmDepth);
+        const std::int64_t begin = blocks() * first / slices_ * kGemmDepth;
+        const std::int64_t end = std::min(k_, blocks() * (first + 1) / slices_ * kGemmDepth);
         GemmBlock block{m_, n_, end - begin, a_.at(0), b_.at(0), {sums + first * bytes, n_, 1}, workspace_.of_thread(thread)};
         block.a.data = moved(block.a.data, begin * a_.column);
         block.b.data = moved(block.b.data, begin * b_.row);
-        gemm_.multiply(block);
+        if (turns_slices_) multiply_turned(block);
+        else gemm_.multiply(block);
       }
     });
     pool.run(m_, [&](std::int64_t first, std::int64_t last, int) {
@@ -225,7 +246,7 @@ class BuiltinMatmul final : public LibraryCall {
   GemmFunction gemm_;
   std::int64_t matrices_, m_, n_, k_, element_;
   Stack a_, b_, c_;
-  bool packs_ = false, packs_b_ = false, by_columns_ = false;
+  bool packs_ = false, packs_b_ = false, by_columns_ = false, turns_slices_ = false;
   std::int64_t unit_ = 1, parts_ = 1, together_ = 1, slices_ = 1;
   Workspace workspace_;
 };
