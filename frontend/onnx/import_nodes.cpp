@@ -1,5 +1,6 @@
 // Nodes, subgraphs and functions of a file, one after the other; what is known is evaluated on the spot.
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -15,6 +16,30 @@ namespace {
 constexpr std::int64_t kMostFoldedState = std::int64_t{1} << 20;
 
 std::string domain_of(const ::onnx::NodeProto& node) { return node.domain() == "ai.onnx" ? "" : node.domain(); }
+
+/// What the results of a node depend on whose operands are all known and no parameters: nodes of one key have equal ones. Large
+/// operands count by where they lie.
+std::optional<std::string> folding_key(const ::onnx::NodeProto& node, std::int64_t opset, const std::vector<Item>& inputs) {
+  constexpr std::int64_t kSmall = 1024;  // bytes
+  std::string key = concat(domain_of(node), " ", node.op_type(), " ", opset);
+  for (const auto& attribute : node.attribute()) {
+    if (attribute.has_g() || attribute.graphs_size() > 0) return std::nullopt;
+    key += concat(" ", attribute.ByteSizeLong(), " ", attribute.SerializeAsString());
+  }
+  for (const std::string& output : node.output()) key += output.empty() ? " -" : " +";
+  for (const Item& item : inputs) {
+    if (item.var || item.sequence || item.missing) return std::nullopt;
+    if (!item) {
+      key += " none";
+      continue;
+    }
+    key += concat(" ", to_string(item.known->type()), " ");
+    const std::int64_t bytes = item.known->type().bytes();
+    if (bytes > kSmall) key += concat(reinterpret_cast<std::uintptr_t>(item.known.get()));
+    else key.append(reinterpret_cast<const char*>(item.known->data()), static_cast<std::size_t>(bytes));
+  }
+  return key;
+}
 
 /// Whether an array of this shape has at most so many elements.
 bool within(const Shape& shape, std::int64_t elements) {
@@ -130,6 +155,16 @@ std::optional<std::vector<Item>> Importer::fold(const Row& row, const ::onnx::No
                                                 const std::vector<Item>& inputs) {
   const bool all = std::all_of(inputs.begin(), inputs.end(), [](const Item& item) { return !item || item.known; });
   if (!all || inputs.empty()) return std::nullopt;
+  const std::optional<std::string> key = folding_key(node, opset, inputs);
+  if (!key) return evaluate(row, node, opset, inputs);
+  if (const auto known = folded_.find(*key); known != folded_.end()) return known->second.results;
+  std::optional<std::vector<Item>> results = evaluate(row, node, opset, inputs);
+  if (results) folded_.emplace(*key, Folded{inputs, *results});
+  return results;
+}
+
+std::optional<std::vector<Item>> Importer::evaluate(const Row& row, const ::onnx::NodeProto& node, std::int64_t opset,
+                                                    const std::vector<Item>& inputs) {
   ir::Graph scratch;
   Builder builder(scratch, describe(node));
   ConstantPool constants(builder);

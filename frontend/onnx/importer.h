@@ -61,10 +61,13 @@ class Importer {
   /// Names what is not supported in the subgraphs of a node that cannot be lowered.
   void look_into_subgraphs(const ::onnx::NodeProto& node);
   std::nullopt_t refuse(const ::onnx::NodeProto& node, const std::string& reason);
-  /// Evaluates a node whose operands are all known, frozen parameters among them, in a graph of its own; nothing if that is above a
-  /// limit.
+  /// The results of a node whose operands are all known, frozen parameters among them; nothing if that is above a limit. Nodes that
+  /// are alike, as the masks of all layers, have them once.
   std::optional<std::vector<Item>> fold(const Row& row, const ::onnx::NodeProto& node, std::int64_t opset,
                                         const std::vector<Item>& inputs);
+  /// Evaluates it, in a graph of its own.
+  std::optional<std::vector<Item>> evaluate(const Row& row, const ::onnx::NodeProto& node, std::int64_t opset,
+                                            const std::vector<Item>& inputs);
   /// Results that turn out to depend on no input: a cast to the type of one, say, or the outputs of a subgraph.
   void fold_results(std::vector<Item>& items);
   std::vector<Item> lower_subgraph(const ::onnx::GraphProto& graph, const std::vector<Item>& inputs);
@@ -104,6 +107,11 @@ class Importer {
   /// The seed and the number of the step are states, so that a resumed run draws on.
   formulas::RandomStates random_;
   std::int64_t lowered_ = 0;
+  struct Folded {
+    std::vector<Item> operands;  // kept: their addresses are in the key
+    std::vector<Item> results;
+  };
+  std::unordered_map<std::string, Folded> folded_;
 };
 
 }  // namespace gcomp::frontend

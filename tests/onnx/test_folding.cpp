@@ -83,6 +83,28 @@ TEST(Folding, GoesThroughRangeWhereAndSubgraphs) {
   EXPECT_EQ(y[600 * 5 + 6], -99);
 }
 
+/// As exporters write the mask of each layer: what is alike is evaluated once, and is one constant.
+TEST(Folding, AlikeNodesHaveTheirResultsOnce) {
+  ModelBuilder m;
+  m.input("x", {"600", "600"});
+  std::string last = "x";
+  for (const std::string layer : {"a", "b", "c"}) {
+    const auto of = [&](const char* what) { return concat(layer, ".", what); };
+    // The third layer's has another number in it.
+    m.integers(of("one"), {}, {layer == "c" ? 2 : 1}).integers(of("shape"), {2}, {600, 600});
+    m.node("Expand", {of("one"), of("shape")}, {of("ones")}).node("Trilu", {of("ones")}, {of("whole")});
+    m.node("Cast", {of("whole")}, {of("mask")}, {{"to", 1}}).node("Add", {last, of("mask")}, {of("sum")});
+    last = of("sum");
+  }
+  const frontend::ImportedModel model = m.output(last).import();
+  std::int64_t constants = 0;
+  for (const auto& node : model.graph.nodes()) constants += node->op == &ir::ops::kConstant ? 1 : 0;
+  EXPECT_EQ(constants, 2);
+  const std::vector<double> y = folded_run(model, {{"x", Tensor::of(DType::f32, {600, 600}, {0.5})}});
+  EXPECT_EQ(y[600 * 5 + 5], 4.5);
+  EXPECT_EQ(y[600 * 5 + 4], 0.5);
+}
+
 TEST(Folding, LeavesRandomNumbersAndParametersToTheStep) {
   ModelBuilder m;
   m.input("x", {"4"}).floats("w.weight", {4}, {1, 2, 3, 4}).integers("shape", {1}, {4});
