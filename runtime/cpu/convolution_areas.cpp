@@ -1,5 +1,8 @@
 #include "runtime/cpu/convolution_areas.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "ir/base/integers.h"
 
 namespace gcomp::runtime::cpu {
@@ -17,7 +20,25 @@ ConvolutionAreas::ConvolutionAreas(const ConvolutionShape& shape, ConvolutionKin
   result_ = {shape.output, shape.groups * shape.group_outputs};
   if (kind == ConvolutionKind::input_gradient) std::swap(source_, result_);
   for (std::size_t g = 0; g < grids_.size(); ++g)
-    for (const GridPiece& piece : pieces_of(grids_[g], source_.extent)) pieces_.push_back({g, piece});
+    for (const GridPiece& piece : pieces_of(grids_[g], source_.extent)) {
+      pieces_.push_back({g, piece});
+      most_taps_ = std::max(most_taps_, piece.all_taps());
+    }
+}
+
+ConvolutionAreas::Lists ConvolutionAreas::find(const ConvolutionArea& area, std::int64_t most, std::byte* scratch) const {
+  const auto take = [&](std::int64_t elements) {
+    return reinterpret_cast<std::int64_t*>(std::exchange(scratch, scratch + aligned_size(elements * 8)));
+  };
+  const Lists lists{.sources = take(most), .targets = take(most), .tap_offsets = take(most_taps_), .tap_numbers = take(most_taps_)};
+  find_targets(area, lists.targets);
+  if (taps_of(area) == 0) {
+    std::fill_n(lists.sources, area.positions, 0);
+    return lists;
+  }
+  find_sources(area, lists.sources);
+  find_taps(area, lists.tap_offsets, lists.tap_numbers);
+  return lists;
 }
 
 std::vector<ConvolutionArea> ConvolutionAreas::cut(std::int64_t most) const {

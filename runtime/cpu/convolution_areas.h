@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/cpu/convolution_grid.h"
+#include "runtime/cpu/library_call.h"
 
 namespace gcomp::runtime::cpu {
 
@@ -37,13 +38,21 @@ class ConvolutionAreas {
   std::int64_t line_places(const ConvolutionArea& area) const { return pieces_[area.piece].at.taps[2]; }
   std::int64_t line_begin(const ConvolutionArea& area) const { return pieces_[area.piece].at.first_tap[2]; }
 
-  /// Offsets in elements of the first channels that each position writes, and that its first tap reads.
-  void find_targets(const ConvolutionArea& area, std::int64_t* targets) const;
-  void find_sources(const ConvolutionArea& area, std::int64_t* sources) const;
-  /// For each tap that is read how far from the first it reads, and its number among the grid's.
-  void find_taps(const ConvolutionArea& area, std::int64_t* offsets, std::int64_t* numbers) const;
+  /// Offsets in elements: of the first channels that each position writes, and that its first tap reads; of each tap that is read,
+  /// how far from the first it reads, and its number among the grid's. Where no tap is read, only targets count.
+  struct Lists {
+    std::int64_t *sources, *targets, *tap_offsets, *tap_numbers;
+  };
+  /// What those of an area of at most so many positions take.
+  std::int64_t lists_bytes(std::int64_t most) const { return 2 * (aligned_size(most * 8) + aligned_size(most_taps_ * 8)); }
+  /// Writes them to `scratch`, of lists_bytes(most).
+  Lists find(const ConvolutionArea& area, std::int64_t most, std::byte* scratch) const;
 
  private:
+  void find_targets(const ConvolutionArea& area, std::int64_t* targets) const;
+  void find_sources(const ConvolutionArea& area, std::int64_t* sources) const;
+  void find_taps(const ConvolutionArea& area, std::int64_t* offsets, std::int64_t* numbers) const;
+
   using Triple = ConvolutionShape::Triple;
   struct Piece {
     std::size_t grid;
@@ -59,6 +68,7 @@ class ConvolutionAreas {
   PositionedChannels source_, result_;
   std::vector<TapGrid> grids_;
   std::vector<Piece> pieces_;
+  std::int64_t most_taps_ = 0;
 };
 
 }  // namespace gcomp::runtime::cpu

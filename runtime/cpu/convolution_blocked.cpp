@@ -4,7 +4,6 @@
 #include "runtime/cpu/convolution_blocked.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "ir/base/integers.h"
 #include "runtime/cpu/convolution_areas.h"
@@ -94,7 +93,6 @@ class BlockedConvolution final : public LibraryCall {
     if (lines_) passes.taps = taps / shape_.kernel[2], passes.channels = passes.depth = channels_ * shape_.kernel[2];
     else if (taps > 0) passes.depth = depth_of_pass(taps);
     packed_rows_ += passes.taps * passes.channels;
-    most_taps_ = std::max(most_taps_, passes.taps);
     passes_.push_back(passes);
   }
 
@@ -129,9 +127,7 @@ class BlockedConvolution final : public LibraryCall {
 
   bool has_many_weights() const { return packed_rows_ * panels_ * functions_.width * kElement >= kManyWeightBytes; }
   std::int64_t block_rows() const { return has_many_weights() ? kManyBlockRows : kBlockRows; }
-  std::int64_t positions_bytes() const { return aligned_size(block_rows() * 8); }
-  std::int64_t taps_bytes() const { return aligned_size(most_taps_ * 8); }
-  std::int64_t task_bytes() const { return 2 * positions_bytes() + 2 * taps_bytes(); }
+  std::int64_t task_bytes() const { return areas_.lists_bytes(block_rows()); }
 
   /// Where panels are that have been packed: [grid][pass][panel][tap][channel][width].
   struct PackedPanels {
@@ -165,21 +161,13 @@ class BlockedConvolution final : public LibraryCall {
 
   void run_task(const Task& task, const PackedPanels& packed, int thread) const {
     const ConvolutionArea& area = *task.area;
-    std::byte* scratch = workspace_.of_thread(thread);
-    const auto take = [&](std::int64_t bytes) { return reinterpret_cast<std::int64_t*>(std::exchange(scratch, scratch + bytes)); };
-    std::int64_t *sources = take(positions_bytes()), *targets = take(positions_bytes());
-    std::int64_t *tap_offsets = take(taps_bytes()), *numbers = take(taps_bytes());
-    areas_.find_targets(area, targets);
+    const ConvolutionAreas::Lists lists = areas_.find(area, block_rows(), workspace_.of_thread(thread));
     ConvolutionBlock block{.positions = area.positions,
                            .taps = areas_.taps_of(area),
-                           .sources = sources,
-                           .targets = targets,
-                           .tap_offsets = tap_offsets,
-                           .tap_numbers = numbers};
-    if (block.taps > 0) {
-      areas_.find_sources(area, sources);
-      areas_.find_taps(area, tap_offsets, numbers);
-    }
+                           .sources = lists.sources,
+                           .targets = lists.targets,
+                           .tap_offsets = lists.tap_offsets,
+                           .tap_numbers = lists.tap_numbers};
     const std::int64_t end = task.panel + task.panels;
     for (std::int64_t panel = task.panel, next = 0; panel < end; panel = next) {
       next = std::min(end, (panel / group_panels_ + 1) * group_panels_);
@@ -219,7 +207,7 @@ class BlockedConvolution final : public LibraryCall {
   WeightOrder order_;
   std::int64_t channels_ = 0, results_ = 0, group_weights_ = 0;  // of a group
   bool lines_ = false;
-  std::int64_t group_panels_ = 0, panels_ = 0, packed_rows_ = 0, most_taps_ = 0;
+  std::int64_t group_panels_ = 0, panels_ = 0, packed_rows_ = 0;
   bool panels_meet_few_ = false, packs_itself_ = false;  // each task its panel
   std::vector<ConvolutionArea> all_areas_;
   std::vector<Task> tasks_;

@@ -1,7 +1,6 @@
 #include "runtime/cpu/convolution_depthwise.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "ir/base/integers.h"
 #include "runtime/cpu/convolution_areas.h"
@@ -31,33 +30,23 @@ class DepthwiseCall : public LibraryCall {
         all_areas_(areas_.cut(most_positions())) {}
 
   std::int64_t most_positions() const { return std::clamp(kAreaElements / channels_, kFewestPositions, kMostPositions); }
-  std::int64_t positions_bytes() const { return aligned_size(most_positions() * 8); }
-  std::int64_t taps_bytes() const { return aligned_size(taps_ * 8); }
-  std::int64_t lists_bytes() const { return 2 * positions_bytes() + 2 * taps_bytes(); }
+  std::int64_t lists_bytes() const { return areas_.lists_bytes(most_positions()); }
 
-  /// All of a block but the weights, with its lists in the thread's scratch memory. `numbers` are the places of the kernel.
+  /// All of a block but the weights, with its lists in the thread's scratch memory. Taps are numbered by their places in the
+  /// kernel.
   DepthwiseBlock block_of(const ConvolutionArea& area, int thread) const {
-    std::byte* at = workspace_.of_thread(thread);
-    const auto take = [&](std::int64_t bytes) { return reinterpret_cast<std::int64_t*>(std::exchange(at, at + bytes)); };
-    std::int64_t *sources = take(positions_bytes()), *targets = take(positions_bytes());
-    std::int64_t *offsets = take(taps_bytes()), *numbers = take(taps_bytes());
-    areas_.find_targets(area, targets);
+    const ConvolutionAreas::Lists lists = areas_.find(area, most_positions(), workspace_.of_thread(thread));
     DepthwiseBlock block{.positions = area.positions,
                          .taps = areas_.taps_of(area),
                          .channels = channels_,
-                         .sources = sources,
-                         .targets = targets,
-                         .tap_offsets = offsets,
-                         .tap_numbers = numbers,
+                         .sources = lists.sources,
+                         .targets = lists.targets,
+                         .tap_offsets = lists.tap_offsets,
+                         .tap_numbers = lists.tap_numbers,
                          .weight_stride = channels_};
-    if (block.taps == 0) {
-      std::fill_n(sources, area.positions, 0);
-      return block;
-    }
-    areas_.find_sources(area, sources);
-    areas_.find_taps(area, offsets, numbers);
     const std::vector<Tap>& taps = areas_.grids()[areas_.grid_of(area)].taps;
-    for (std::int64_t t = 0; t < block.taps; ++t) numbers[t] = taps[static_cast<std::size_t>(numbers[t])].weight;
+    for (std::int64_t t = 0; t < block.taps; ++t)
+      lists.tap_numbers[t] = taps[static_cast<std::size_t>(lists.tap_numbers[t])].weight;
     return block;
   }
 

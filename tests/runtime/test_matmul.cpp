@@ -176,7 +176,7 @@ TEST(Matmul, RowsThatAreReadWhereTheyLie) {
       check(make_problem(dtype, {}, 301, 270, 530, {false, 3}, {transposed, 1}, {false, 2}), make_builtin_matmul);
 }
 
-/// The same of B^T, where A is the smaller operand: sums are turned on their way to C. As many bits as of a B in the other order.
+/// The same of B^T, where A is the smaller operand: sums are turned on their way to C, with the bits of a B in the other order.
 TEST(Matmul, RowsOfALargerOperandThatAreReadWhereTheyLie) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{100, 700, 600}, {131, 1030, 523}}) {
