@@ -33,6 +33,8 @@ struct Backend {
   /// Those of some programs, in their order; none, and options.log is told why, where the artifact can do with the text alone.
   /// Throws DeviceError (exit 5) where a kernel cannot be compiled.
   std::vector<std::vector<std::byte>> (*compile)(std::span<const Program> programs, const DeviceOptions& options) = nullptr;
+  /// Whether this machine multiplies matrices of a type of 16 bits faster than those of f32. Null where every device does.
+  bool (*gains_from)(DType half) = nullptr;
   bool product_kernels = false;    ///< whether a product's step may have generated kernels and an epilogue
   bool blocks_of_threads = false;  ///< whether a launch is a grid of those; else it is tasks of one thread
 

@@ -2,8 +2,20 @@
 
 #include "ir/base/error.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace gcomp::runtime {
 namespace {
+
+#if defined(__x86_64__)
+/// Clang 14's __builtin_cpu_supports does not know the name.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
 
 struct NamedSet {
   InstructionSet set;
@@ -34,12 +46,20 @@ std::string_view shown_name(InstructionSet set) { return kInstructionSets[static
 
 InstructionSet widest_instruction_set() {
 #if defined(__x86_64__)
-  const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512vl");
   if (fma) return wide ? InstructionSet::avx512 : InstructionSet::avx2;
 #endif
   return InstructionSet::baseline;
+}
+
+bool has_bf16_products() {
+#if defined(__x86_64__)
+  return widest_instruction_set() == InstructionSet::avx512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
 }
 
 }  // namespace gcomp::runtime

@@ -22,4 +22,7 @@ std::string_view shown_name(InstructionSet set);
 /// The widest that this processor and its operating system have.
 InstructionSet widest_instruction_set();
 
+/// Whether the processor multiplies pairs of bf16 at once, which comes with AVX-512.
+bool has_bf16_products();
+
 }  // namespace gcomp::runtime

@@ -54,6 +54,14 @@ std::string_view name_of(CollectiveKind kind) {
   return "?";
 }
 
+bool is_matrix_product(const ConvolutionCall& call) {
+  const auto all = [](const std::vector<std::int64_t>& extents, std::int64_t value) {
+    return std::ranges::all_of(extents, [value](std::int64_t extent) { return extent == value; });
+  };
+  return call.channels_last && call.groups == 1 && all(call.kernel, 1) && all(call.strides, 1) && all(call.pads_begin, 0) &&
+         all(call.pads_end, 0) && call.input_spatial == call.output_spatial;
+}
+
 std::int64_t bias_elements(const MatmulCall& call, EpilogueKind kind) {
   return kind == EpilogueKind::bias_gradient_a ? call.m : call.n;
 }

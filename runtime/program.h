@@ -206,6 +206,8 @@ struct ConvolutionCall {
 
   bool operator==(const ConvolutionCall&) const = default;
 };
+/// Whether it is a product of matrices, of positions and channels: one tap that meets each position, channels last, one group.
+bool is_matrix_product(const ConvolutionCall& call);
 
 enum class AttentionKind : std::uint8_t { forward, gradient };
 inline constexpr std::size_t kAttentionBatches = 2;  ///< dimensions of an AttentionCall's batch at most

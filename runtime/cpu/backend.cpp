@@ -2,6 +2,7 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/device.h"
+#include "runtime/instruction_set.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -22,6 +23,8 @@ std::vector<std::vector<std::byte>> compile_programs(std::span<const Program> pr
   return binaries;
 }
 
+bool gains_from(DType half) { return half == DType::bf16 && has_bf16_products(); }
+
 }  // namespace
 
 constexpr Backend kBackend{.kind = TargetKind::cpu,
@@ -32,6 +35,7 @@ constexpr Backend kBackend{.kind = TargetKind::cpu,
                            .binary_folder = kBinaries,
                            .binary_path = binary_path,
                            .compile = compile_programs,
+                           .gains_from = gains_from,
                            .everywhere = true,
                            .open = open_cpu_device,
                            .run_limits = {.bytes = std::int64_t{1} << 24, .rows = 256}};

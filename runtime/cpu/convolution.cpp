@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/base/error.h"
+#include "ir/base/integers.h"
 #include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_depthwise.h"
 #include "runtime/cpu/convolution_product.h"
@@ -93,23 +94,26 @@ class ConvertedConvolution final : public LibraryCall {
 
   static constexpr std::int64_t kTaskElements = 8192;
 
+  /// convert(first element, how many) in portions.
   template <class Convert>
-  void for_elements(ThreadPool& pool, const Narrow& tensor, Convert convert) const {
-    auto* wide = reinterpret_cast<float*>(wide_ + tensor.offset);
-    pool.run((tensor.count + kTaskElements - 1) / kTaskElements, [&](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t i = first * kTaskElements; i < std::min(last * kTaskElements, tensor.count); ++i)
-        convert(tensor.data[i], wide[i]);
+  static void for_elements(ThreadPool& pool, const Narrow& tensor, Convert convert) {
+    pool.run(quotient_up(tensor.count, kTaskElements), [&](std::int64_t first, std::int64_t last, int) {
+      convert(first * kTaskElements, std::min(last * kTaskElements, tensor.count) - first * kTaskElements);
     });
   }
 
   void widen(ThreadPool& pool, const Narrow& tensor) const {
-    const bool half = dtype_ == DType::f16;
-    for_elements(pool, tensor, [half](std::uint16_t bits, float& wide) { wide = half ? f16_to_float(bits) : bf16_to_float(bits); });
+    const auto convert = dtype_ == DType::f16 ? backend_.gemm->half.widen_f16 : backend_.gemm->half.widen_bf16;
+    for_elements(pool, tensor, [&](std::int64_t at, std::int64_t count) {
+      convert(tensor.data + at, reinterpret_cast<float*>(wide_ + tensor.offset) + at, count);
+    });
   }
 
   void narrow(ThreadPool& pool, const Narrow& tensor) const {
-    const bool half = dtype_ == DType::f16;
-    for_elements(pool, tensor, [half](std::uint16_t& bits, float wide) { bits = half ? float_to_f16(wide) : float_to_bf16(wide); });
+    const auto convert = dtype_ == DType::f16 ? backend_.gemm->half.narrow_f16 : backend_.gemm->half.narrow_bf16;
+    for_elements(pool, tensor, [&](std::int64_t at, std::int64_t count) {
+      convert(reinterpret_cast<const float*>(wide_ + tensor.offset) + at, tensor.data + at, count);
+    });
   }
 
   DType dtype_;
@@ -169,7 +173,10 @@ std::unique_ptr<LibraryCall> make_convolution(const ConvolutionCall& call, const
       case ConvolutionKind::weight_gradient: return std::make_unique<ZeroFill>(operands.weight, counts.weight * element);
     }
   }
-  if (call.dtype == DType::f16 || call.dtype == DType::bf16) return std::make_unique<ConvertedConvolution>(call, operands);
+  if (call.dtype == DType::f16 || call.dtype == DType::bf16) {
+    if (call.dtype == DType::bf16 && is_fastest_as_product(call)) return make_convolution_product(call, operands);
+    return std::make_unique<ConvertedConvolution>(call, operands);
+  }
   if (operands.backend.winograd && takes_winograd(call)) return make_winograd_convolution(call, operands);
   if (takes_depthwise(call)) return make_depthwise_convolution(call, operands);
   if (takes_blocked(call)) {

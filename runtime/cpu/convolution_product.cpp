@@ -1,8 +1,5 @@
 #include "runtime/cpu/convolution_product.h"
 
-#include <algorithm>
-
-#include "runtime/cpu/convolution_blocked.h"
 #include "runtime/cpu/convolution_shape.h"
 #include "runtime/cpu/matmul.h"
 
@@ -12,18 +9,11 @@ namespace {
 // Channels that are computed, from which rows of a product are read as fast as the blocked kernel's positions.
 constexpr std::int64_t kFewestResults = 128;
 
-bool is_product(const ConvolutionCall& call) {
-  const auto all = [](const std::vector<std::int64_t>& extents, std::int64_t value) {
-    return std::all_of(extents.begin(), extents.end(), [value](std::int64_t extent) { return extent == value; });
-  };
-  return takes_blocked(call) && call.groups == 1 && all(call.kernel, 1) && all(call.strides, 1) && all(call.pads_begin, 0) &&
-         all(call.pads_end, 0) && call.input_spatial == call.output_spatial;
-}
-
 }  // namespace
 
 bool is_fastest_as_product(const ConvolutionCall& call) {
-  if (!is_product(call)) return false;
+  if (!is_matrix_product(call)) return false;
+  if (call.dtype == DType::bf16) return true;
   switch (call.kind) {
     case ConvolutionKind::forward: return call.output_channels >= kFewestResults;
     case ConvolutionKind::input_gradient: return call.input_channels >= kFewestResults;
@@ -43,7 +33,7 @@ std::unique_ptr<LibraryCall> make_convolution_product(const ConvolutionCall& cal
   product.dtype = call.dtype;
   product.origin = call.origin;
   const auto make = [&](const std::byte* a, const std::byte* b, std::byte* c) {
-    return make_builtin_matmul(product, {a, b, c, operands.backend});
+    return make_matmul(product, {a, b, c, operands.backend});
   };
   switch (call.kind) {
     case ConvolutionKind::forward:

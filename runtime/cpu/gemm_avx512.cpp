@@ -1,10 +1,12 @@
 #if defined(__x86_64__)
 #include "runtime/cpu/gemm_kernel.h"
+#include "runtime/cpu/half_lines.h"
 
 namespace gcomp::runtime::cpu {
 
 extern const GemmFunctions kGemmAvx512;
-const GemmFunctions kGemmAvx512{Gemm<float, 64, 12, 2>::functions(), Gemm<double, 64, 12, 2>::functions()};
+const GemmFunctions kGemmAvx512{Gemm<float, 64, 12, 2>::functions(), Gemm<double, 64, 12, 2>::functions(),
+                                Gemm<float, 64, 12, 2>::bf16_functions(), half_lines()};
 
 }  // namespace gcomp::runtime::cpu
 

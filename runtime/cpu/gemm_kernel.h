@@ -1,6 +1,6 @@
-// The body of the built-in matrix product, compiled once per instruction set (gemm_avx512.cpp, gemm_avx2.cpp, gemm_baseline.cpp).
-// Everything here has internal linkage and no header with inline functions comes in, so that no code for a newer processor can
-// replace its twin in another object file.
+// The body of the built-in matrix product, compiled once per instruction set (gemm_avx512.cpp, gemm_avx2.cpp, gemm_baseline.cpp,
+// and gemm_avx512_bf16.cpp for pairs of bf16). Everything here has internal linkage and no header with inline functions comes in,
+// so that no code for a newer processor can replace its twin in another object file.
 //
 // Each element of C is one chain of fused multiply-adds over k, in blocks of kBlockK whose sums are added in order. Neither the
 // tile shape nor the split of C over threads changes that chain, so every split gives the same bits.
@@ -21,14 +21,24 @@ constexpr int64_t kTurnedRows = 96;
 /// Rows of a block of A that stays in the second cache beside kGemmColumns columns of B.
 constexpr int64_t kColumnRows = 144;
 
+/// What a step along k adds to a vector of sums: a row of B times an element of A.
+struct MultiplyAdd {
+  static constexpr int64_t kDepth = kGemmDepth, kElements = 1;
+  template <class Vector, class T>
+  static inline __attribute__((always_inline)) void add(Vector& sum, const Vector& row, T element) {
+    sum += row * element;
+  }
+};
+
 /// VectorBytes is the register width; a tile holds Rows x Vectors registers of C.
-template <class T, int VectorBytes, int Rows, int Vectors>
+template <class T, int VectorBytes, int Rows, int Vectors, class Step = MultiplyAdd>
 struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
   using Packing = GemmPacking<T, VectorBytes, Rows, Vectors>;
   using Packing::kLanes, Packing::kLine, Packing::kLot, Packing::kWidth;
   using Packing::least, Packing::pack_a, Packing::pack_b, Packing::pack_lot, Packing::turn;
   using typename Packing::Unaligned;
   using typename Packing::Vector;
+  static constexpr int64_t kBlockK = Step::kDepth;
 
   struct Tile {
     int64_t k;
@@ -80,7 +90,7 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
       for (int i = 0; i < M; ++i) {
         const T element = a[i * a_row];
 #pragma GCC unroll 8
-        for (int j = 0; j < N; ++j) sum[i][j] += row[j] * element;
+        for (int j = 0; j < N; ++j) Step::add(sum[i][j], row[j], element);
       }
       a += a_column;
       b += b_row;
@@ -255,7 +265,7 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
       for (int i = 0; i < Rows; ++i) {
         const T element = rows[i][p];
 #pragma GCC unroll 8
-        for (int j = 0; j < Vectors; ++j) sum[i][j] += row[j] * element;
+        for (int j = 0; j < Vectors; ++j) Step::add(sum[i][j], row[j], element);
       }
     }
     store<Rows, Vectors>(sum, tile.c, tile.c_row, tile.add);
@@ -477,7 +487,23 @@ struct Gemm : GemmPacking<T, VectorBytes, Rows, Vectors> {
     }
   }
 
-  static constexpr GemmFunction functions() { return {kWidth, run, pack, pack_b_part}; }
+#if defined(__x86_64__)
+  /// With numbers below 2^-126 as zeros, read or made.
+  static void run_flushed(const GemmBlock& block) {
+    constexpr unsigned kZeros = 0x8040;  // of the control register: results and operands
+    unsigned before;
+    asm volatile("stmxcsr %0" : "=m"(before) : : "memory");
+    const unsigned flushed = before | kZeros;
+    asm volatile("ldmxcsr %0" : : "m"(flushed) : "memory");
+    run(block);
+    asm volatile("ldmxcsr %0" : : "m"(before) : "memory");
+  }
+#else
+  static void run_flushed(const GemmBlock& block) { run(block); }
+#endif
+
+  static constexpr GemmFunction functions() { return {kWidth, kBlockK, Step::kElements, run, pack, pack_b_part}; }
+  static constexpr GemmFunction bf16_functions() { return {kWidth, kBlockK, Step::kElements, run_flushed, pack, pack_b_part}; }
 };
 
 }  // namespace

@@ -9,8 +9,8 @@
 namespace gcomp::runtime::cpu {
 namespace {
 
-/// What a block of A and a lot of panels of B hold: together they stay in the second cache.
-constexpr int64_t kBlockK = kGemmDepth, kLotColumns = 512;
+/// Columns of the panels of B that stay in the second cache beside a block of A.
+constexpr int64_t kLotColumns = 512;
 constexpr int64_t kRowsAhead = 12;
 /// Panels of A that are packed at once where its columns are contiguous.
 constexpr int64_t kGroup = 8;

@@ -5,6 +5,7 @@
 
 #include "ir/base/error.h"
 #include "runtime/cpu/gemm.h"
+#include "runtime/cpu/matrix_stack.h"
 
 namespace gcomp::runtime::cpu {
 namespace {
@@ -24,45 +25,16 @@ constexpr std::int64_t kMostTurned = 512;  // rows of C that are turned
 constexpr std::int64_t kTurnCost = 3;      // of an element of C, in what packing one of B takes
 constexpr std::int64_t kBandRows = 12;     // whole tiles of any instruction set
 
-/// Element offsets of each matrix of the stack, in row-major order of the batch dimensions.
-std::vector<std::int64_t> batch_offsets(const MatmulCall& call, const MatrixView& view) {
-  check_internal(view.batch_strides.size() == call.batch.size(), "matmul ", call.origin, ": a view has ", view.batch_strides.size(),
-                 " batch strides for ", call.batch.size(), " batch dimensions");
-  std::vector<std::int64_t> offsets;
-  if (element_count(call.batch) == 0) return offsets;
-  Shape index(call.batch.size(), 0);
-  do {
-    std::int64_t offset = view.offset;
-    for (std::size_t i = 0; i < index.size(); ++i) offset += index[i] * view.batch_strides[i];
-    offsets.push_back(offset);
-  } while (next_index(index, call.batch));
-  return offsets;
-}
-
-struct Stack {
-  std::byte* base = nullptr;
-  std::vector<std::int64_t> offsets;  // of each matrix, in bytes
-  std::int64_t row = 0, column = 0;
-
-  StridedMatrix at(std::int64_t matrix) const { return {base + offsets[static_cast<std::size_t>(matrix)], row, column}; }
-};
-
-Stack make_stack(const MatmulCall& call, const MatrixView& view, const std::byte* base) {
-  Stack stack{const_cast<std::byte*>(base), batch_offsets(call, view), view.row_stride, view.column_stride};
-  for (std::int64_t& offset : stack.offsets) offset *= static_cast<std::int64_t>(size_of(call.dtype));
-  return stack;
-}
-
 /// The stack of products as equal pieces of work: each matrix in `parts` bands of its columns or rows.
 class BuiltinMatmul final : public LibraryCall {
  public:
-  BuiltinMatmul(const MatmulCall& call, const GemmFunctions& gemm, Stack a, Stack b, Stack c)
-      : gemm_(call.dtype == DType::f64 ? gemm.f64 : gemm.f32),
-        matrices_(element_count(call.batch)),
-        m_(call.m),
-        n_(call.n),
-        k_(call.k),
-        element_(static_cast<std::int64_t>(size_of(call.dtype))),
+  BuiltinMatmul(const ProductSize& size, const GemmFunction& gemm, MatrixStack a, MatrixStack b, MatrixStack c)
+      : gemm_(gemm),
+        matrices_(static_cast<std::int64_t>(c.offsets.size())),
+        m_(size.m),
+        n_(size.n),
+        k_(size.k),
+        element_(size.step_bytes),
         a_(std::move(a)),
         b_(std::move(b)),
         c_(std::move(c)) {
@@ -70,7 +42,8 @@ class BuiltinMatmul final : public LibraryCall {
     if (c_.column != 1 && c_.row == 1) transpose();
     // Rows of A that lie in the order of k are read where they are, beside a smaller B.
     const bool beside_b = matrices_ == 1 && m_ >= kPackedRows && n_ >= kFewestBeside && n_ <= std::min(m_, kMostBeside) &&
-                          n_ * k_ >= kPackedElements && gemm_packed_b_bytes(n_, k_, element_) <= kPackedBytes;
+                          n_ * elements_deep() >= kPackedElements &&
+                          gemm_packed_b_bytes(n_, elements_deep(), element_) <= kPackedBytes;
     packs_b_ = beside_b && a_.column == 1;
     divide_depth();
     // Where those of B do, and A is the smaller one, B^T is what is read there.
@@ -120,11 +93,14 @@ class BuiltinMatmul final : public LibraryCall {
   /// A deep product of few elements, as a weight gradient over many positions, is a sum of such: this decides its bits.
   void divide_depth() {
     if (matrices_ != 1 || packs_b_ || c_.column != 1 || m_ > kMostSliceRows || m_ * n_ > kMostSliceElements ||
-        k_ < 2 * kFewestDepth)
+        elements_deep() < 2 * kFewestDepth)
       return;
     // A power of two: as many for each of two, four or eight threads.
-    for (slices_ = kMostSlices; slices_ * kFewestDepth > k_;) slices_ /= 2;
+    for (slices_ = kMostSlices; slices_ * kFewestDepth > elements_deep();) slices_ /= 2;
   }
+
+  /// What decides of bits asks the number of elements, which is the same for pairs of them and for one at a time.
+  std::int64_t elements_deep() const { return k_ * gemm_.elements; }
 
   /// Whether rows of B^T are read where they lie, beside A packed, of a product that is so deep.
   bool is_turned_faster(std::int64_t depth) const {
@@ -135,7 +111,7 @@ class BuiltinMatmul final : public LibraryCall {
   void transpose() {
     std::swap(m_, n_);
     std::swap(a_, b_);
-    for (Stack* stack : {&a_, &b_, &c_}) std::swap(stack->row, stack->column);
+    for (MatrixStack* stack : {&a_, &b_, &c_}) std::swap(stack->row, stack->column);
   }
 
   /// So many rows of A are packed at once that they stay in the last cache.
@@ -150,7 +126,7 @@ class BuiltinMatmul final : public LibraryCall {
     const std::int64_t most = rows_packed();
     for (std::int64_t m = 0; m < m_; m += most) {
       rows.m = std::min(most, m_ - m);
-      pool.run(gemm_pack_tasks(rows.m, k_), [&](std::int64_t first, std::int64_t last, int) {
+      pool.run(gemm_pack_tasks(rows.m, k_, gemm_.depth), [&](std::int64_t first, std::int64_t last, int) {
         for (; first < last; ++first) gemm_.pack(rows, first);
       });
       pool.run(parts_, [&](std::int64_t first, std::int64_t last, int thread) { run_bands(rows, first, last, thread); });
@@ -159,8 +135,8 @@ class BuiltinMatmul final : public LibraryCall {
     }
   }
 
-  std::int64_t blocks() const { return (k_ + kGemmDepth - 1) / kGemmDepth; }
-  std::int64_t most_depth_of_slice() const { return (blocks() + slices_ - 1) / slices_ * kGemmDepth; }
+  std::int64_t blocks() const { return (k_ + gemm_.depth - 1) / gemm_.depth; }
+  std::int64_t most_depth_of_slice() const { return (blocks() + slices_ - 1) / slices_ * gemm_.depth; }
 
   /// C^T = B^T A^T, with A^T packed.
   void multiply_turned(GemmBlock block) const {
@@ -168,7 +144,7 @@ class BuiltinMatmul final : public LibraryCall {
     std::swap(block.a, block.b);
     for (StridedMatrix* matrix : {&block.a, &block.b, &block.c}) std::swap(matrix->row, matrix->column);
     block.packed_b = static_cast<std::byte*>(block.scratch) + gemm_scratch_bytes();
-    for (std::int64_t task = gemm_pack_b_tasks(block.n, block.k); task-- > 0;) gemm_.pack_b(block, task);
+    for (std::int64_t task = gemm_pack_b_tasks(block.n, block.k, gemm_.depth); task-- > 0;) gemm_.pack_b(block, task);
     gemm_.multiply(block);
   }
 
@@ -178,8 +154,8 @@ class BuiltinMatmul final : public LibraryCall {
     const std::int64_t bytes = m_ * n_ * element_;
     pool.run(slices_, [&](std::int64_t first, std::int64_t last, int thread) {
       for (; first < last; ++first) {
-        const std::int64_t begin = blocks() * first / slices_ * kGemmDepth;
-        const std::int64_t end = std::min(k_, blocks() * (first + 1) / slices_ * kGemmDepth);
+        const std::int64_t begin = blocks() * first / slices_ * gemm_.depth;
+        const std::int64_t end = std::min(k_, blocks() * (first + 1) / slices_ * gemm_.depth);
         GemmBlock block{m_, n_, end - begin, a_.at(0), b_.at(0), {sums + first * bytes, n_, 1}, workspace_.of_thread(thread)};
         block.a.data = moved(block.a.data, begin * a_.column);
         block.b.data = moved(block.b.data, begin * b_.row);
@@ -208,7 +184,7 @@ class BuiltinMatmul final : public LibraryCall {
   /// Threads pack B together, then each multiplies rows of A.
   void run_packed_b(ThreadPool& pool) const {
     const GemmBlock whole{m_, n_, k_, a_.at(0), b_.at(0), c_.at(0), nullptr, nullptr, workspace_.shared};
-    pool.run(gemm_pack_b_tasks(n_, k_), [&](std::int64_t first, std::int64_t last, int) {
+    pool.run(gemm_pack_b_tasks(n_, k_, gemm_.depth), [&](std::int64_t first, std::int64_t last, int) {
       for (; first < last; ++first) gemm_.pack_b(whole, first);
     });
     pool.run(parts_, [&](std::int64_t first, std::int64_t last, int thread) { run_bands(whole, first, last, thread); });
@@ -245,91 +221,10 @@ class BuiltinMatmul final : public LibraryCall {
 
   GemmFunction gemm_;
   std::int64_t matrices_, m_, n_, k_, element_;
-  Stack a_, b_, c_;
+  MatrixStack a_, b_, c_;
   bool packs_ = false, packs_b_ = false, by_columns_ = false, turns_slices_ = false;
   std::int64_t unit_ = 1, parts_ = 1, together_ = 1, slices_ = 1;
   Workspace workspace_;
-};
-
-/// f16 and bf16: widened to f32 in scratch, multiplied there, rounded once.
-class ConvertedMatmul final : public LibraryCall {
- public:
-  ConvertedMatmul(const MatmulCall& call, const MatmulOperands& operands)
-      : dtype_(call.dtype),
-        matrices_(element_count(call.batch)),
-        m_(call.m),
-        n_(call.n),
-        k_(call.k),
-        a_(make_stack(call, call.a, operands.a)),
-        b_(make_stack(call, call.b, operands.b)),
-        c_(make_stack(call, call.c, operands.c)),
-        backend_(operands.backend) {
-    product_.dtype = DType::f32;
-    product_.batch = {matrices_};
-    product_.m = m_, product_.n = n_, product_.k = k_;
-    product_.a = {.batch_strides = {m_ * k_}, .row_stride = k_, .column_stride = 1};
-    product_.b = {.batch_strides = {k_ * n_}, .row_stride = n_, .column_stride = 1};
-    product_.c = {.batch_strides = {m_ * n_}, .row_stride = n_, .column_stride = 1};
-    product_.origin = call.origin;
-    wide_a_bytes_ = aligned_size(matrices_ * m_ * k_ * 4);
-    wide_b_bytes_ = aligned_size(matrices_ * k_ * n_ * 4);
-  }
-
-  WorkspaceSize workspace() const override {
-    WorkspaceSize size = make_builtin_matmul(product_, {.backend = backend_})->workspace();
-    size.shared += wide_bytes();
-    return size;
-  }
-
-  void bind(const Workspace& workspace, int threads) override {
-    wide_a_ = reinterpret_cast<float*>(workspace.shared);
-    wide_b_ = reinterpret_cast<float*>(workspace.shared + wide_a_bytes_);
-    wide_c_ = reinterpret_cast<float*>(workspace.shared + wide_a_bytes_ + wide_b_bytes_);
-    call_ = make_builtin_matmul(
-        product_, {workspace.shared, workspace.shared + wide_a_bytes_, workspace.shared + wide_a_bytes_ + wide_b_bytes_, backend_});
-    Workspace of_product = workspace;
-    of_product.shared += wide_bytes();
-    call_->bind(of_product, threads);
-  }
-
-  void run(ThreadPool& pool) override {
-    widen(pool, a_, m_, k_, wide_a_);
-    widen(pool, b_, k_, n_, wide_b_);
-    call_->run(pool);
-    pool.run(matrices_ * m_, [this](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t i = first; i < last; ++i) {
-        auto* target = static_cast<std::uint16_t*>(c_.at(i / m_).data) + i % m_ * c_.row;
-        for (std::int64_t j = 0; j < n_; ++j) {
-          const float value = wide_c_[i * n_ + j];
-          target[j * c_.column] = dtype_ == DType::f16 ? float_to_f16(value) : float_to_bf16(value);
-        }
-      }
-    });
-  }
-
- private:
-  std::int64_t wide_bytes() const { return wide_a_bytes_ + wide_b_bytes_ + aligned_size(matrices_ * m_ * n_ * 4); }
-
-  void widen(ThreadPool& pool, const Stack& stack, std::int64_t rows, std::int64_t columns, float* wide) const {
-    pool.run(matrices_ * rows, [&](std::int64_t first, std::int64_t last, int) {
-      for (std::int64_t i = first; i < last; ++i) {
-        const auto* source = static_cast<const std::uint16_t*>(stack.at(i / rows).data) + i % rows * stack.row;
-        for (std::int64_t j = 0; j < columns; ++j) {
-          const std::uint16_t bits = source[j * stack.column];
-          wide[i * columns + j] = dtype_ == DType::f16 ? f16_to_float(bits) : bf16_to_float(bits);
-        }
-      }
-    });
-  }
-
-  DType dtype_;
-  std::int64_t matrices_, m_, n_, k_;
-  Stack a_, b_, c_;
-  CallBackend backend_;
-  MatmulCall product_;
-  std::int64_t wide_a_bytes_ = 0, wide_b_bytes_ = 0;
-  float *wide_a_ = nullptr, *wide_b_ = nullptr, *wide_c_ = nullptr;
-  std::unique_ptr<LibraryCall> call_;
 };
 
 /// Integers of T wrap; signedness does not change the bits of a product's low half, so T is unsigned.
@@ -341,9 +236,9 @@ class IntegerMatmul final : public LibraryCall {
         m_(call.m),
         n_(call.n),
         k_(call.k),
-        a_(make_stack(call, call.a, operands.a)),
-        b_(make_stack(call, call.b, operands.b)),
-        c_(make_stack(call, call.c, operands.c)) {}
+        a_(make_matrix_stack(call, call.a, operands.a)),
+        b_(make_matrix_stack(call, call.b, operands.b)),
+        c_(make_matrix_stack(call, call.c, operands.c)) {}
 
   WorkspaceSize workspace() const override { return {}; }
   void bind(const Workspace&, int) override {}
@@ -371,18 +266,21 @@ class IntegerMatmul final : public LibraryCall {
   }
 
   std::int64_t matrices_, m_, n_, k_;
-  Stack a_, b_, c_;
+  MatrixStack a_, b_, c_;
 };
 
 }  // namespace
 
 std::unique_ptr<LibraryCall> make_builtin_matmul(const MatmulCall& call, const MatmulOperands& operands) {
-  return std::make_unique<BuiltinMatmul>(call, *operands.backend.gemm, make_stack(call, call.a, operands.a),
-                                         make_stack(call, call.b, operands.b), make_stack(call, call.c, operands.c));
+  const GemmFunctions& gemm = *operands.backend.gemm;
+  return make_builtin_matmul({call.m, call.n, call.k, static_cast<std::int64_t>(size_of(call.dtype))},
+                             call.dtype == DType::f64 ? gemm.f64 : gemm.f32, make_matrix_stack(call, call.a, operands.a),
+                             make_matrix_stack(call, call.b, operands.b), make_matrix_stack(call, call.c, operands.c));
 }
 
-std::unique_ptr<LibraryCall> make_converted_matmul(const MatmulCall& call, const MatmulOperands& operands) {
-  return std::make_unique<ConvertedMatmul>(call, operands);
+std::unique_ptr<LibraryCall> make_builtin_matmul(const ProductSize& size, const GemmFunction& gemm, MatrixStack a, MatrixStack b,
+                                                 MatrixStack c) {
+  return std::make_unique<BuiltinMatmul>(size, gemm, std::move(a), std::move(b), std::move(c));
 }
 
 std::unique_ptr<LibraryCall> make_integer_matmul(const MatmulCall& call, const MatmulOperands& operands) {
@@ -398,7 +296,7 @@ std::unique_ptr<LibraryCall> make_matmul(const MatmulCall& call, const MatmulOpe
   check_internal(call.m >= 0 && call.n >= 0 && call.k >= 0, "matmul ", call.origin, ": a negative extent");
   check_internal(call.dtype != DType::boolean, "matmul ", call.origin, ": bool has no product");
   if (is_integer(call.dtype)) return make_integer_matmul(call, operands);
-  if (call.dtype == DType::f16 || call.dtype == DType::bf16) return make_converted_matmul(call, operands);
+  if (call.dtype == DType::f16 || call.dtype == DType::bf16) return make_half_matmul(call, operands);
   return make_builtin_matmul(call, operands);
 }
 

@@ -1,4 +1,4 @@
-// Matrix products of a program on the CPU. f32 and f64 go to the built-in kernel of gemm.h, f16 and bf16 to the same by way of f32,
+// Matrix products of a program on the CPU. f32, f64 and bf16 go to the built-in kernel of gemm.h, f16 to the same by way of f32,
 // integers to plain loops.
 #pragma once
 
@@ -6,6 +6,7 @@
 
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/library_call.h"
+#include "runtime/cpu/matrix_stack.h"
 #include "runtime/program.h"
 
 namespace gcomp::runtime::cpu {
@@ -22,8 +23,16 @@ struct MatmulOperands {
 std::unique_ptr<LibraryCall> make_matmul(const MatmulCall& call, const MatmulOperands& operands);
 
 // The ways to run one, for tests and measurements; make_matmul chooses by dtype and shape alone.
-std::unique_ptr<LibraryCall> make_builtin_matmul(const MatmulCall& call, const MatmulOperands& operands);    ///< f32, f64
-std::unique_ptr<LibraryCall> make_converted_matmul(const MatmulCall& call, const MatmulOperands& operands);  ///< f16, bf16
+std::unique_ptr<LibraryCall> make_builtin_matmul(const MatmulCall& call, const MatmulOperands& operands);  ///< f32, f64
+std::unique_ptr<LibraryCall> make_half_matmul(const MatmulCall& call, const MatmulOperands& operands);     ///< f16, bf16
 std::unique_ptr<LibraryCall> make_integer_matmul(const MatmulCall& call, const MatmulOperands& operands);
+
+/// Products of one kernel: a is m x k, b is k x n, and k counts its steps.
+struct ProductSize {
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t step_bytes = 0;  ///< of an operand in a step, and of an element of C
+};
+std::unique_ptr<LibraryCall> make_builtin_matmul(const ProductSize& size, const GemmFunction& gemm, MatrixStack a, MatrixStack b,
+                                                 MatrixStack c);
 
 }  // namespace gcomp::runtime::cpu

@@ -3,11 +3,33 @@
 
 #include "runtime/cpu/convolution_kernel.h"
 #include "runtime/cpu/gemm_kernel.h"
+#include "runtime/cpu/half_lines.h"
 
 namespace gcomp::runtime::cpu {
+namespace {
+
+/// What VDPBF16PS does, lane by lane: fused multiply-adds, the second of a pair first.
+struct PairsOneByOne {
+  static constexpr int64_t kDepth = kGemmDepth / 2, kElements = 2;
+  template <class Vector>
+  static inline __attribute__((always_inline)) void add(Vector& sum, const Vector& row, float element) {
+    for (std::size_t lane = 0; lane < sizeof(Vector) / sizeof(float); ++lane) {
+      const float a = row[lane];
+      sum[lane] = __builtin_fmaf(second_of(a), second_of(element), sum[lane]);
+      sum[lane] = __builtin_fmaf(first_of(a), first_of(element), sum[lane]);
+    }
+  }
+
+ private:
+  static float first_of(float pair) { return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, pair) << 16); }
+  static float second_of(float pair) { return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, pair) & 0xffff0000U); }
+};
+
+}  // namespace
 
 const GemmFunctions& wide_gemm_functions() {
-  static const GemmFunctions functions{Gemm<float, 64, 12, 2>::functions(), Gemm<double, 64, 12, 2>::functions()};
+  static const GemmFunctions functions{Gemm<float, 64, 12, 2>::functions(), Gemm<double, 64, 12, 2>::functions(),
+                                       Gemm<float, 64, 12, 2, PairsOneByOne>::bf16_functions(), half_lines()};
   return functions;
 }
 

@@ -1,0 +1,252 @@
+// Products of f16 and bf16: the sum that is promised, and its bits with every instruction set and layout.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "ir/base/dtype.h"
+#include "runtime/cpu/matmul.h"
+#include "runtime/instruction_set.h"
+#include "tests/runtime/library_call_runner.h"
+#include "tests/runtime/wide_kernels.h"
+
+namespace gcomp::runtime::cpu::half {
+namespace {
+
+enum class Layout { rows, columns, odd_rows, apart, repeated };
+constexpr Layout kLayouts[] = {Layout::rows, Layout::columns, Layout::odd_rows, Layout::apart, Layout::repeated};
+
+/// `matrices` of rows x columns, three elements in front and one between them.
+MatrixView view_of(Layout layout, std::int64_t rows, std::int64_t columns) {
+  MatrixView view;
+  view.offset = 3;
+  view.row_stride = columns, view.column_stride = 1;
+  if (layout == Layout::columns) view.row_stride = 1, view.column_stride = rows;
+  if (layout == Layout::odd_rows) view.row_stride += columns % 2 == 0 ? 1 : 2;
+  if (layout == Layout::apart) view.row_stride = 2 * columns + 1, view.column_stride = 2;
+  view.batch_strides = {layout == Layout::repeated ? 0 : (rows * columns + 1) * 3 + rows * 2};
+  return view;
+}
+
+struct Problem {
+  MatmulCall call;
+  std::vector<std::uint16_t> a, b;
+
+  std::int64_t elements(const MatrixView& view) const {
+    return view.offset + call.batch[0] * std::max<std::int64_t>(view.batch_strides[0], 1) + 4096 +
+           3 * std::max(call.m * call.n, std::max(call.m, call.n) * call.k);
+  }
+};
+
+/// `smallest` is a power of two: values go down to it.
+Problem make_problem(DType dtype, std::int64_t matrices, std::int64_t m, std::int64_t n, std::int64_t k, Layout a, Layout b,
+                     Layout c, int smallest = -12) {
+  Problem problem;
+  MatmulCall& call = problem.call;
+  call.dtype = dtype;
+  call.batch = {matrices};
+  call.m = m, call.n = n, call.k = k;
+  call.a = view_of(a, m, k), call.b = view_of(b, k, n), call.c = view_of(c, m, n);
+  call.origin = "test";
+  const auto fill = [&](std::vector<std::uint16_t>& bits, const MatrixView& view, unsigned seed) {
+    const auto count = static_cast<std::size_t>(problem.elements(view));
+    const std::vector<double> values = random_values(count, seed), sizes = random_values(count, seed + 7);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto value = static_cast<float>(std::ldexp(values[i], static_cast<int>((sizes[i] + 1) / 2 * smallest)));
+      bits.push_back(dtype == DType::f16 ? float_to_f16(value) : float_to_bf16(value));
+    }
+  };
+  fill(problem.a, call.a, 1);
+  fill(problem.b, call.b, 2);
+  return problem;
+}
+
+std::vector<std::uint16_t> run(const Problem& problem, const GemmFunctions& gemm, int threads = 2) {
+  std::vector<std::uint16_t> c(static_cast<std::size_t>(problem.elements(problem.call.c)), 0x1234);
+  CallBackend backend;
+  backend.gemm = &gemm;
+  const auto call = make_matmul(
+      problem.call, {reinterpret_cast<const std::byte*>(problem.a.data()), reinterpret_cast<const std::byte*>(problem.b.data()),
+                     reinterpret_cast<std::byte*>(c.data()), backend});
+  run_call(*call, threads);
+  return c;
+}
+
+/// Calls visit(place in C, of each k the two elements).
+template <class Visit>
+void for_elements(const Problem& problem, Visit visit) {
+  const MatmulCall& call = problem.call;
+  const auto at = [](const MatrixView& view, std::int64_t matrix, std::int64_t row, std::int64_t column) {
+    return static_cast<std::size_t>(view.offset + matrix * view.batch_strides[0] + row * view.row_stride +
+                                    column * view.column_stride);
+  };
+  for (std::int64_t matrix = 0; matrix < call.batch[0]; ++matrix)
+    for (std::int64_t i = 0; i < call.m; ++i)
+      for (std::int64_t j = 0; j < call.n; ++j)
+        visit(at(call.c, matrix, i, j), [&, matrix, i, j](std::int64_t k) {
+          return std::pair{problem.a[at(call.a, matrix, i, k)], problem.b[at(call.b, matrix, k, j)]};
+        });
+}
+
+float flushed(float value) { return std::abs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0F, value) : value; }
+
+/// What gemm.h promises of bf16, for products that are not divided along k.
+std::uint16_t promised(const Problem& problem, const auto& elements) {
+  constexpr std::int64_t kBlock = kGemmDepth;
+  float total = 0;
+  for (std::int64_t k0 = 0; k0 < problem.call.k; k0 += kBlock) {
+    float sum = 0;
+    for (std::int64_t k = k0; k < std::min(k0 + kBlock, problem.call.k); k += 2)
+      for (const std::int64_t one : {k + 1, k}) {
+        if (one >= problem.call.k) continue;
+        const auto [a, b] = elements(one);
+        sum = flushed(std::fma(flushed(bf16_to_float(a)), flushed(bf16_to_float(b)), sum));
+      }
+    total = k0 == 0 ? sum : flushed(total + sum);
+  }
+  return float_to_bf16(total);
+}
+
+bool fuses(InstructionSet set) { return set >= InstructionSet::avx2 && set <= widest_instruction_set(); }
+
+TEST(HalfMatmul, SumsOfBf16AreThePromisedOnes) {
+  if (!fuses(InstructionSet::avx2)) GTEST_SKIP() << "this processor has no AVX2";
+  for (const auto& size : {std::array<std::int64_t, 3>{1, 1, 1}, {5, 3, 2}, {13, 50, 7}, {29, 83, 700}, {100, 130, 257}})
+    for (const Layout a : kLayouts)
+      for (const Layout b : {Layout::rows, Layout::columns}) {
+        const Problem problem = make_problem(DType::bf16, 2, size[0], size[1], size[2], a, b, Layout::rows);
+        const std::vector<std::uint16_t> c = run(problem, gemm_functions());
+        for_elements(problem, [&](std::size_t place, const auto& elements) {
+          ASSERT_EQ(c[place], promised(problem, elements)) << place << " of " << testing::PrintToString(size);
+        });
+      }
+}
+
+TEST(HalfMatmul, NumbersThatAreNoLongerNormalAreZeros) {
+  if (!fuses(InstructionSet::avx2)) GTEST_SKIP() << "this processor has no AVX2";
+  const Problem problem = make_problem(DType::bf16, 1, 20, 40, 60, Layout::rows, Layout::columns, Layout::rows, -132);
+  const std::vector<std::uint16_t> c = run(problem, gemm_functions());
+  int zeros = 0, others = 0;
+  for_elements(problem, [&](std::size_t place, const auto& elements) {
+    ASSERT_EQ(c[place], promised(problem, elements));
+    ++((c[place] & 0x7fff) == 0 ? zeros : others);
+  });
+  EXPECT_GT(others, 0);
+  // The machine's own numbers are as before.
+  volatile float least = std::numeric_limits<float>::min();
+  EXPECT_GT(least / 2, 0.0F);
+}
+
+/// Pairs by the instruction, pairs one by one, and one element at a time: any tile, layout and number of threads.
+TEST(HalfMatmul, BitsAreThoseOfEveryInstructionSet) {
+  if (!fuses(InstructionSet::avx2)) GTEST_SKIP() << "this processor has no AVX2";
+  const auto compare = [](const Problem& problem) {
+    const MatmulCall& call = problem.call;
+    SCOPED_TRACE(testing::PrintToString(std::array{call.m, call.n, call.k}));
+    const std::vector<std::uint16_t> expected = run(problem, gemm_functions(InstructionSet::avx2), 1);
+    EXPECT_TRUE(run(problem, gemm_functions(InstructionSet::avx2), 3) == expected);
+    EXPECT_TRUE(run(problem, wide_gemm_functions()) == expected);
+    if (!fuses(InstructionSet::avx512)) return;
+    EXPECT_TRUE(run(problem, gemm_functions(InstructionSet::avx512)) == expected);
+    EXPECT_TRUE(run(problem, gemm_functions(InstructionSet::avx512), 3) == expected);
+  };
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const Layout a : kLayouts)
+      for (const Layout b : kLayouts)
+        for (const Layout c : {Layout::rows, Layout::columns, Layout::apart})
+          for (const std::int64_t k : {33, 260}) compare(make_problem(dtype, 2, 27, 38, k, a, b, c));
+    for (const bool transposed : {false, true}) {
+      const Layout a = transposed ? Layout::columns : Layout::rows, b = transposed ? Layout::rows : Layout::columns;
+      compare(make_problem(dtype, 1, 40, 50, 5001, a, b, Layout::rows));  // divided along k
+      compare(make_problem(dtype, 1, 64, 300, 4096, a, b, Layout::rows));
+      compare(make_problem(dtype, 1, 130, 700, 602, a, b, Layout::rows));  // a larger B, or an A that is packed together
+      compare(make_problem(dtype, 1, 301, 270, 530, a, b, Layout::rows));  // a smaller one
+      compare(make_problem(dtype, 1, 1030, 70, 530, a, b, Layout::columns));
+      compare(make_problem(dtype, 1, 20, 40, 60, a, b, Layout::rows, -132));
+    }
+  }
+  if (!has_bf16_products())
+    GTEST_SKIP() << "this processor does not multiply pairs of bf16: the same sums were compared without it";
+}
+
+TEST(HalfMatmul, ResultsAreNearThoseInDouble) {
+  for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512}) {
+    if (set > widest_instruction_set()) continue;
+    for (const DType dtype : {DType::f16, DType::bf16})
+      for (const Layout a : kLayouts)
+        for (const Layout b : kLayouts) {
+          const Problem problem = make_problem(dtype, 2, 19, 45, 300, a, b, Layout::apart);
+          const std::vector<std::uint16_t> c = run(problem, gemm_functions(set));
+          const auto value = [&](std::uint16_t bits) {
+            return static_cast<double>(dtype == DType::f16 ? f16_to_float(bits) : bf16_to_float(bits));
+          };
+          std::vector<char> written(c.size());
+          for_elements(problem, [&](std::size_t place, const auto& elements) {
+            double sum = 0, size = 0;
+            for (std::int64_t k = 0; k < problem.call.k; ++k) {
+              const auto [x, y] = elements(k);
+              sum += value(x) * value(y), size += std::abs(value(x) * value(y));
+            }
+            // Half of the last digit of the result, and of each sum in f32.
+            const double digit = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+            ASSERT_NEAR(value(c[place]), sum, digit * std::abs(sum) + 300 * 0x1p-24 * size + 0x1p-25);
+            written[place] = 1;
+          });
+          for (std::size_t i = 0; i < c.size(); ++i)
+            if (!written[i]) { ASSERT_EQ(c[i], 0x1234) << "writes beside its result"; }
+        }
+  }
+}
+
+TEST(HalfMatmul, InfinityAndNanGoThrough) {
+  for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512}) {
+    if (set > widest_instruction_set()) continue;
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      Problem problem = make_problem(dtype, 1, 3, 16, 5, Layout::rows, Layout::rows, Layout::rows);
+      const auto bits = [&](float x) { return dtype == DType::f16 ? float_to_f16(x) : float_to_bf16(x); };
+      const auto at = [&](int row) -> std::uint16_t& { return problem.a[static_cast<std::size_t>(3 + row * 5 + 4)]; };
+      at(0) = bits(std::numeric_limits<float>::infinity());
+      at(1) = bits(std::numeric_limits<float>::quiet_NaN());
+      for (std::size_t j = 0; j < 16; ++j) problem.b[3 + 4 * 16 + j] = bits(2);
+      const std::vector<std::uint16_t> c = run(problem, gemm_functions(set));
+      EXPECT_EQ(c[3], bits(std::numeric_limits<float>::infinity()));
+      EXPECT_EQ(c[3 + 16], dtype == DType::f16 ? 0x7e00 : 0x7fc0);
+      EXPECT_TRUE(std::isfinite(dtype == DType::f16 ? f16_to_float(c[3 + 32]) : bf16_to_float(c[3 + 32])));
+    }
+  }
+}
+
+/// All 65,536 numbers, and those between two neighbours.
+TEST(HalfMatmul, ConversionsAreThoseOfTheDtypes) {
+  std::vector<std::uint16_t> bits(1 << 16);
+  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint16_t>(i);
+  for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512}) {
+    if (set > widest_instruction_set()) continue;
+    const HalfLines& half = gemm_functions(set).half;
+    std::vector<float> wide(bits.size());
+    std::vector<std::uint16_t> back(bits.size());
+    const auto check = [&](auto widen, auto narrow, auto to_float, auto to_half, std::uint16_t nan) {
+      widen(bits.data(), wide.data(), static_cast<std::int64_t>(bits.size()));
+      for (std::size_t i = 0; i < bits.size(); ++i)
+        if (!std::isnan(wide[i])) {
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(wide[i]), std::bit_cast<std::uint32_t>(to_float(bits[i])));
+        } else {
+          ASSERT_TRUE(std::isnan(to_float(bits[i])));
+        }
+      for (const float factor : {1.0F, 1.0009F, 1.0005F, 1.003906F, 0.99F, 3e-5F}) {
+        for (float& value : wide) value *= factor;
+        narrow(wide.data(), back.data(), static_cast<std::int64_t>(bits.size() - 3));
+        for (std::size_t i = 0; i < bits.size() - 3; ++i)
+          ASSERT_EQ(back[i], std::isnan(wide[i]) ? nan : to_half(wide[i])) << wide[i];
+      }
+    };
+    check(half.widen_f16, half.narrow_f16, f16_to_float, float_to_f16, 0x7e00);
+    check(half.widen_bf16, half.narrow_bf16, bf16_to_float, float_to_bf16, 0x7fc0);
+  }
+}
+
+}  // namespace
+}  // namespace gcomp::runtime::cpu::half
