@@ -17,7 +17,9 @@ struct TargetInfo {
   std::function<bool(const Node&)> legal_composite;
   bool sums_squares = false;    ///< code generation takes square_sums of f32 and f64 as it is
   bool copies_buckets = false;  ///< code generation takes bucket and unbucket as they are
-  bool half_products = true;    ///< whether there are products in f16 and bf16; else they run in f32
+  bool half_attention = true;   ///< whether attention computes in f16 and bf16; else it does in f32, and its result is rounded
+  /// Whether a contraction of f16 or bf16 computes in f32, between casts of its operands and its result. Without it none does.
+  std::function<bool(const Node& contraction)> widens;
   /// Whether products compute a convolution whose window is one pixel faster than convolutions do.
   bool pixel_products = false;
   /// Rows of 16-bit matrices are padded to multiples of this many elements; 0 where that gains nothing.

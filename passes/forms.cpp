@@ -161,11 +161,13 @@ std::string unmatched_product(const PassContext& c) {
 }
 
 std::string illegal_product(const PassContext& c) {
-  if (c.options.target.half_products) return "";
-  return first_node(c.graph, [](const Node& node) -> std::string {
+  const auto& widens = c.options.target.widens;
+  if (!widens) return "";
+  return first_node(c.graph, [&](const Node& node) -> std::string {
     if (node.op->kind != Kind::contract) return "";
     const DType dtype = node.result()->type.dtype;
-    return dtype == DType::f16 || dtype == DType::bf16 ? concat("is a ", node.op->name, " in ", name_of(dtype)) : "";
+    const bool half = dtype == DType::f16 || dtype == DType::bf16;
+    return half && widens(node) ? concat("is a ", node.op->name, " in ", name_of(dtype)) : "";
   });
 }
 

@@ -30,8 +30,6 @@ using namespace ir;
 using F = Form;
 
 bool run_match_attention(PassContext& c) {
-  // Attention in 16 bits is no op of a target without such products: it would be expanded again, to more than it was.
-  if (c.options.autocast && !c.options.target.half_products) return false;
   const auto& legal = c.options.target.legal_composite;
   return legal && match_attention(c.graph, legal) > 0;
 }
@@ -194,7 +192,13 @@ constexpr Pass kPipeline[] = {
      .needs = {F::forward, F::attention_matched},
      .before = F::primitive,
      .gives = F::precision_decided,
-     .run = [](PassContext& c) { return c.options.autocast && autocast(c.graph, *c.options.autocast); }},
+     .run =
+         [](PassContext& c) {
+           if (!c.options.autocast) return false;
+           AutocastOptions options = *c.options.autocast;
+           options.wide_attention = options.wide_attention || !c.options.target.half_attention;
+           return autocast(c.graph, options);
+         }},
     {.name = "attach_loss",
      .summary = "the loss becomes an output, and the arrays of the data that it reads become inputs",
      .stage = Stage::preparing,
@@ -346,12 +350,12 @@ constexpr Pass kPipeline[] = {
      .takes = F::simplified,
      .run = [](PassContext& c) { return join_products(c.graph); }},
     {.name = "widen_contractions",
-     .summary = "products in f16 and bf16 run in f32, where the target has no others",
+     .summary = "products in f16 and bf16 run in f32, where the target has no faster ones",
      .needs = kPrimitive | F::folded,
      .gives = F::products_legal,
      .takes = F::simplified,
-     .run = [](PassContext& c) { return !c.options.target.half_products && widen_contractions(c.graph); },
-     .required = "it changes products only where the target has none in 16 bits"},
+     .run = [](PassContext& c) { return c.options.target.widens && widen_contractions(c.graph, c.options.target.widens); },
+     .required = "it changes only products that the target does not compute in 16 bits"},
     {.name = "align_products",
      .summary = "products in 16 bits get rows of whole vectors of 16 bytes",
      .needs = kPrimitive | Forms{F::folded, F::products_matched, F::products_legal},

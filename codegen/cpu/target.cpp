@@ -19,17 +19,27 @@ using namespace gcomp::ir;
 /// column are neighbours.
 bool takes_view(const Node& product, const StridedView& view) {
   const DType dtype = product.result()->type.dtype;
-  if (product.op != &ops::kMatmul || (dtype != DType::f32 && dtype != DType::f64)) return false;
+  if (product.op != &ops::kMatmul || (dtype != DType::f32 && dtype != DType::f64 && dtype != DType::bf16)) return false;
   const std::size_t rank = view.shape.size();
   const std::int64_t rows = view.shape[rank - 2], columns = view.shape[rank - 1];
   const std::int64_t row = view.strides[rank - 2], column = view.strides[rank - 1];
   return columns == 1 || column == 1 || rows == 1 || row == 1;
 }
 
+/// Pairs of bf16 are multiplied by an instruction where the processor has it, in products of matrices.
+bool widens(const Node& contraction) {
+  if (contraction.result()->type.dtype != DType::bf16) return true;
+  if (contraction.op == &ops::kMatmul) return false;
+  const std::optional<runtime::Step> call = library_call(contraction, [](const Value*) { return 0; });
+  const auto* convolution = call ? std::get_if<runtime::ConvolutionCall>(&*call) : nullptr;
+  return !convolution || !is_matrix_product(*convolution);
+}
+
 TargetInfo info(const runtime::Target&) {
   TargetInfo info;
   info.legal_composite = gains_from_streaming;
-  info.half_products = false;
+  info.half_attention = false;
+  info.widens = widens;
   info.sums_squares = true;
   info.copies_buckets = true;
   info.takes_view = takes_view;
@@ -38,7 +48,7 @@ TargetInfo info(const runtime::Target&) {
 
 bool add_contraction(ProgramBuilder& program, const Node& node) {
   const DType dtype = node.result()->type.dtype;
-  if (dtype != DType::f32 && dtype != DType::f64) return false;
+  if (!is_float(dtype) || ((dtype == DType::f16 || dtype == DType::bf16) && widens(node))) return false;
   std::optional<runtime::Step> call = library_call(node, program.buffers());
   if (call) program.add_step(*std::move(call));
   return call.has_value();

@@ -13,6 +13,7 @@
 #include "passes/pipeline.h"
 #include "passes/row_dependence.h"
 #include "passes/training/distribute.h"
+#include "runtime/backend.h"
 
 namespace gcomp::driver {
 namespace {
@@ -131,8 +132,10 @@ std::optional<std::string> note_probabilities(const LossSpec& loss, const ModelG
 
 /// A note where products of 16 bits are no faster than those of f32, to which their operands are widened first; nothing elsewhere.
 std::optional<std::string> note_slow_precision(const GraphOptions& options) {
-  if (!mixes(options) || codegen::target_info(options.target).half_products) return std::nullopt;
-  return concat("products of ", name_of(*options.precision), " are computed in f32 on this device, where f32 itself is faster");
+  if (!mixes(options)) return std::nullopt;
+  const auto gains_from = runtime::backend_of(options.target).gains_from;
+  if (!gains_from || gains_from(*options.precision)) return std::nullopt;
+  return concat("products of ", name_of(*options.precision), " are computed in f32 on this processor, where f32 itself is faster");
 }
 
 /// Adds what the loss looks at and reads.

@@ -12,8 +12,9 @@ namespace {
 
 using namespace ir;
 
-Precision precision_of(const Node& node) {
+Precision precision_of(const Node& node, const AutocastOptions& options) {
   const OpDef& op = *node.op;
+  if (&op == &ops::kAttention && options.wide_attention) return Precision::rounded;
   return op.wide_where && op.wide_where(node) ? Precision::wide : op.precision;
 }
 
@@ -31,7 +32,8 @@ bool is_cast(const Value* value) { return value->producer && is_cast(*value->pro
 
 class Autocast {
  public:
-  Autocast(Graph& graph, DType low) : graph_(graph), low_type_(low), sources_(graph), states_(graph) {
+  Autocast(Graph& graph, const AutocastOptions& options)
+      : graph_(graph), options_(options), low_type_(options.low), sources_(graph), states_(graph) {
     for (const State& state : graph.states()) states_[state.value] = &state;
   }
 
@@ -74,7 +76,7 @@ class Autocast {
 
   std::unique_ptr<Node> visit(std::unique_ptr<Node> node, bool seen) {
     origin_ = node->origin;
-    const Precision precision = precision_of(*node);
+    const Precision precision = precision_of(*node, options_);
     if (std::none_of(node->operands.begin(), node->operands.end(), [&](const Value* v) { return takes_part(v); })) {
       graph_.append(std::move(node));
       return nullptr;
@@ -213,6 +215,7 @@ class Autocast {
   }
 
   Graph& graph_;
+  AutocastOptions options_;
   DType low_type_;
   std::unordered_set<const Value*> shown_;
   std::unordered_map<Value*, Value*> now_, low_, wide_;  // a value's successor; its counterpart in the other type
@@ -226,7 +229,7 @@ class Autocast {
 
 bool autocast(Graph& graph, const AutocastOptions& options) {
   check_internal(options.low == DType::bf16 || options.low == DType::f16, "autocast to ", name_of(options.low));
-  return Autocast(graph, options.low).run();
+  return Autocast(graph, options).run();
 }
 
 }  // namespace gcomp::passes

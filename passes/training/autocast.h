@@ -17,7 +17,8 @@
 namespace gcomp::passes {
 
 struct AutocastOptions {
-  DType low = DType::bf16;  ///< bf16 or f16
+  DType low = DType::bf16;      ///< bf16 or f16
+  bool wide_attention = false;  ///< attention computes in f32, and its result is rounded
 };
 
 /// True if anything changed. Values of other types than f32 stay what they are.

@@ -11,9 +11,11 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "gcomp/gcomp.h"
 #include "runtime/files/npz.h"
+#include "runtime/instruction_set.h"
 #include "tests/drive/command.h"
 #include "tests/drive/recorded_model.h"
 #include "tests/runtime/temporary_directory.h"
@@ -35,8 +37,9 @@ struct Half {
 void PrintTo(const Half& half, std::ostream* out) { *out << half.name; }
 const Half kHalves[] = {{"bf16", 0x1p-8, 1.5e-2}, {"f16", 0x1p-11, 8e-3}};
 
-/// Steps after which the weights have taken walks of their own: mlp, the one record this long, strays by up to 1.4 u on the CPU and
-/// 2.1 u on emulated CUDA, in 24 runs on each from weights changed by 1e-4 and the record's own, and by at most 0.31 u until here.
+/// Steps after which the weights have taken walks of their own: mlp, the one record this long, strays by up to 2.1 u on the CPU, in
+/// 100 runs from weights changed by 1e-4 and the record's own, and on emulated CUDA (25), in PyTorch's autocast by up to 1.7 u (100);
+/// until here all by at most 0.35 u.
 constexpr std::size_t kWalk = 50;
 /// Steps before a model that has_near_tie() may part from the record, by 8e-4 at once: more than f16's rounding. From then on
 /// Half::branches is the bound.
@@ -86,7 +89,7 @@ TEST_P(MixedPrecision, LossesFollowTheRecord) {
       ASSERT_LE(strayed, half().branches) << "step " << i + 1;
       continue;
     }
-    ASSERT_LE(strayed, (i == 0 ? 1 : i >= kWalk && on_another_device() ? 3 : 2) * half().roundoff) << "step " << i + 1;
+    ASSERT_LE(strayed, (i == 0 ? 1 : i >= kWalk ? 3 : 2) * half().roundoff) << "step " << i + 1;
     if (!peer.empty()) {
       ASSERT_LE(std::abs(losses[i] / peer.at("loss").at(i).get<double>() - 1), 4 * half().roundoff) << "step " << i + 1;
     }
@@ -128,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Recorded, MixedPrecision,
                          testing::Combine(testing::ValuesIn(distinct_models()), testing::ValuesIn(kHalves)),
                          [](const auto& info) { return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name; });
 
-// There are no products in 16 bits on a CPU, and who asks for them is told; on a GPU there are.
+// Where a CPU computes products of 16 bits in f32, who asks for them is told; many multiply bf16, and a GPU both.
 TEST(MixedPrecisionOnACpu, IsSaidToBeSlowerThanF32) {
   const RecordedModel mlp = recorded_model("mlp");
   const auto told = [&](const std::string& precision, const std::string& target) {
@@ -137,22 +140,21 @@ TEST(MixedPrecisionOnACpu, IsSaidToBeSlowerThanF32) {
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     return result.errors.find("where f32 itself is faster") != std::string::npos;
   };
-  EXPECT_TRUE(told("bf16", "cpu"));
+  EXPECT_EQ(told("bf16", "cpu"), !runtime::has_bf16_products());
   EXPECT_TRUE(told("f16", "cpu"));
   EXPECT_FALSE(told("f32", "cpu"));
   EXPECT_FALSE(told("bf16", "cuda:sm_90"));
 }
 
-TEST(MixedPrecisionOnACpu, LeavesAttentionToProductsOfF32) {
+TEST(MixedPrecisionOnACpu, StreamsAttentionInF32) {
   const RecordedModel gpt = recorded_model("gpt_tiny");
   const auto streams = [&](const std::string& precision) {
     const CommandResult result = run_gcomp({"compile", gpt.model(), "--train", "--loss", "cross_entropy", "--batch", "8",
                                             "--precision", precision, "--target", "cpu", "--emit", "ir"});
     EXPECT_EQ(result.exit_code, 0) << result.errors;
-    return result.output.find(" = attention_gradient ") != std::string::npos;
+    return std::regex_search(result.output, std::regex(" = attention_gradient .*: f32"));
   };
-  EXPECT_TRUE(streams("f32"));
-  EXPECT_FALSE(streams("bf16"));
+  for (const char* precision : {"f32", "bf16", "f16"}) EXPECT_TRUE(streams(precision)) << precision;
 }
 
 // Bits of a training in two parts, through an artifact: loss scale and counters are states like any other.

@@ -45,6 +45,17 @@ TEST(PortableBitsOfTheCommand, AreThoseOfWiderVectors) {
     EXPECT_TRUE(trained(model, {"--isa", "avx2"}) == trained(model, {"--isa", "avx512", "--portable-bits"})) << model.name;
 }
 
+/// With pairs of bf16 multiplied by an instruction where the processor has it, and one by one.
+TEST(PortableBitsOfTheCommand, AreThoseOfWiderVectorsInMixedPrecision) {
+  if (runtime::widest_instruction_set() != InstructionSet::avx512) GTEST_SKIP() << "this processor has no AVX-512";
+  for (const RecordedModel& model : distinct_models()) {
+    const auto mixed = [&](std::string_view set) {
+      return trained(model, {"--precision", "bf16", "--portable-bits", "--isa", std::string(set)});
+    };
+    EXPECT_TRUE(mixed("avx2") == mixed("avx512")) << model.name;
+  }
+}
+
 TEST(PortableBitsOfTheCommand, WantFusedMultiplyAdds) {
   const TemporaryDirectory folder;
   const RecordedModel model = recorded_model("mlp");

@@ -167,7 +167,7 @@ TargetInfo target_for(std::string_view pass) {
   TargetInfo info = codegen::target_info(runtime::parse_target("cuda:sm_90"));
   info.buffer_alignment = TargetInfo().buffer_alignment;
   info.legal_composite = [all = pass != "expand"](const Node&) { return all; };
-  info.half_products = pass != "widen_contractions";
+  if (pass == "widen_contractions") info.widens = [](const Node&) { return true; };
   info.parallel_sums = 0;
   if (pass == "split_reductions") info.row_strips = 0;
   return info;
