@@ -29,6 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 COMPARED_LOSSES = 5
 TOLERANCE = 1e-3
+LOSS_TOLERANCE = {"f32": TOLERANCE, "bf16": 4 * 2**-8}  # two computations may each stray by twice the rounding
 MODES = ("eager", "compile", "compile max-autotune")
 
 
@@ -40,11 +41,15 @@ def parse_options():
     options.add_argument("--modes", default=",".join(MODES), help="PyTorch's, separated by commas; default %(default)s")
     options.add_argument("--gcomp", default=str(ROOT / "build/bin/gcomp"))
     options.add_argument("--winograd", action="store_true", help="gcomp computes 3x3 convolutions by Winograd's algorithm")
+    options.add_argument("--precision", choices=["f32", "bf16"], default="f32",
+                         help="of training steps: bf16 is mixed precision, PyTorch's by autocast; default f32")
     options.add_argument("--models", default=str(ROOT / "build/bench"), help="where the exported models lie or are put")
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--steps", type=int, default=50, help="timed steps of each contender, over all rounds")
     options.add_argument("--rounds", type=int, default=3)
     options = options.parse_args()
+    if options.precision != "f32":
+        options.what = "steps"
     if unknown := set(options.modes.split(",")) - set(MODES):
         sys.exit(f"compare.py: --modes: no {', '.join(unknown)}; there are {', '.join(MODES)}")
     for name in ("threads", "steps", "rounds"):
@@ -53,9 +58,9 @@ def parse_options():
     return options
 
 
-def check_losses(ours, theirs):
+def check_losses(ours, theirs, tolerance):
     for step, (a, b) in enumerate(zip(ours, theirs, strict=True), 1):
-        if not math.isclose(a, b, rel_tol=TOLERANCE):
+        if not math.isclose(a, b, rel_tol=tolerance):
             raise Failed(f"the loss of step {step} is {a} with gcomp and {b} with PyTorch; no timing")
 
 
@@ -75,12 +80,13 @@ def measure_step(options, workload, isa):
     times, failures = {"gcomp": tables.Times()}, {}
     gcomp = Gcomp(options, workload, isa)
     log = pathlib.Path(options.models) / f"{workload.name}-{isa}.log"
-    with Server(isa, log, "torch", workload.name, options.threads) as torch:
+    with Server(isa, log, "torch", workload.name, options.threads, options.precision) as torch:
         capability = torch.ask("describe")["capability"]
         if capability != {"avx2": "AVX2", "avx512": "AVX512"}[isa]:
             raise Failed(f"PyTorch computes with {capability}")
         first = gcomp.step(3, COMPARED_LOSSES)
-        check_losses(first["losses"][:COMPARED_LOSSES], torch.ask("losses", count=COMPARED_LOSSES)["losses"])
+        check_losses(first["losses"][:COMPARED_LOSSES], torch.ask("losses", count=COMPARED_LOSSES)["losses"],
+                     LOSS_TOLERANCE[options.precision])
         ways = [(mode, layout) for layout in workload.layouts for mode in options.modes.split(",")]
         last = {way: None for way in ways}
         for _ in range(options.rounds):
@@ -146,7 +152,8 @@ def measure(options, workload, isa, rates, results):
 def print_heading(options, isas):
     versions = ", ".join(f"{shown} {importlib.metadata.version(name)}" for shown, name in
                          (("PyTorch", "torch"), ("onnxruntime", "onnxruntime")))
-    print(f"{machine.processor()}, {options.threads} threads on as many cores; {versions}; float32, {options.steps} steps in "
+    precision = {"f32": "float32", "bf16": "bfloat16 in mixed precision"}[options.precision]
+    print(f"{machine.processor()}, {options.threads} threads on as many cores; {versions}; {precision}, {options.steps} steps in "
           f"{options.rounds} rounds")
     if options.winograd:
         print("gcomp runs with --winograd, which is not its default")

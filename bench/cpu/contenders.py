@@ -27,7 +27,7 @@ class Turn:
 
 class Gcomp:
     def __init__(self, options, workload, isa):
-        self.program, self.workload = options.gcomp, workload
+        self.program, self.workload, self.precision = options.gcomp, workload, options.precision
         models = pathlib.Path(options.models)
         self.model, self.data = models / f"{workload.name}.onnx", models / f"{workload.name}.npz"
         self.device = ["--device", "cpu", "--threads", options.threads, "--isa", isa] + ["--winograd"] * options.winograd
@@ -46,7 +46,7 @@ class Gcomp:
                         "--warmup", warm_up, *form)
 
     def step(self, steps, warm_up):
-        return self.bench(self.workload.gcomp_options(), steps, warm_up)
+        return self.bench([*self.workload.gcomp_options(), "--precision", self.precision], steps, warm_up)
 
     def forward(self, steps, warm_up):
         return self.bench(["--inference"], steps, warm_up)

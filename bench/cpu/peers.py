@@ -27,9 +27,10 @@ def optimizer_of(workload, parameters):
 
 
 class Peer:
-    """One way in which PyTorch can run a workload: a mode of MODES, layout "nchw" or "channels_last"."""
+    """One way in which PyTorch can run a workload: a mode of MODES, layout "nchw" or "channels_last", precision "f32" or, under
+    autocast, "bf16"."""
 
-    def __init__(self, workload, mode, layout):
+    def __init__(self, workload, mode, layout, precision="f32"):
         self.name = workload.peer_name(mode, layout)
         self.data, self.label = workload.batch()
         network = initial_network(workload).train()
@@ -37,7 +38,12 @@ class Peer:
             network = network.to(memory_format=torch.channels_last)
             self.data = self.data.to(memory_format=torch.channels_last)
         self.optimizer = optimizer_of(workload, network.parameters())
-        forward = lambda data, label: loss_of(network(data), label)
+        if precision == "bf16":
+            def forward(data, label):
+                with torch.autocast("cpu", torch.bfloat16):
+                    return loss_of(network(data), label)
+        else:
+            forward = lambda data, label: loss_of(network(data), label)
         # torch.compile keeps what it made with a function's code, and each call looks through all of that: so each its own.
         forward.__code__ = forward.__code__.replace()
         self.forward = MODES[mode](forward)

@@ -17,7 +17,7 @@ from times import times_ms
 
 
 class Torch:
-    def __init__(self, name, threads):
+    def __init__(self, name, threads, precision):
         import torch
 
         import peers
@@ -25,7 +25,7 @@ class Torch:
 
         torch.set_num_threads(int(threads))
         restrain_compiler()
-        self.torch, self.peers, self.workload = torch, peers, WORKLOADS[name]
+        self.torch, self.peers, self.workload, self.precision = torch, peers, WORKLOADS[name], precision
         self.made = {}
 
     def describe(self):
@@ -33,11 +33,11 @@ class Torch:
                 "capability": self.torch.backends.cpu.get_cpu_capability()}
 
     def losses(self, count):
-        return {"losses": self.peers.Peer(self.workload, "eager", "nchw").losses(count)}
+        return {"losses": self.peers.Peer(self.workload, "eager", "nchw", self.precision).losses(count)}
 
     def turn(self, mode, layout, steps, warm_up, seconds):
         if (mode, layout) not in self.made:
-            self.made[mode, layout] = self.peers.Peer(self.workload, mode, layout)
+            self.made[mode, layout] = self.peers.Peer(self.workload, mode, layout, self.precision)
         peer = self.made[mode, layout]
         try:
             return {"name": peer.name, "ms": times_ms(peer.step, steps, warm_up, seconds)}
