@@ -16,7 +16,7 @@ using namespace gcomp::ir;
 
 namespace {
 
-constexpr std::int64_t kColumnBlock = 64, kWideColumnBlock = 256, kFewestBlocks = 8;
+constexpr std::int64_t kColumnBlock = 64, kWideColumnBlocks[] = {1024, 512, 256}, kFewestBlocks = 8;
 constexpr std::int64_t kLongRow = 64;
 
 Reduction::Of of(const Statement& s) { return s.combine->reduction.of; }
@@ -103,9 +103,12 @@ class ReductionEmitter {
       return std::any_of(schedule_.reduced.begin(), schedule_.reduced.end(),
                          [&](int axis) { return varies(statement(store.statement), axis); });
     });
-    std::int64_t blocks = (loops_.extent(vector_) + kWideColumnBlock - 1) / kWideColumnBlock;
-    for (int axis : schedule_.outer) blocks *= loops_.extent(axis);
-    return writes && schedule_.phases == 1 && blocks >= kFewestBlocks ? kWideColumnBlock : kColumnBlock;
+    if (!writes || schedule_.phases > 1) return kColumnBlock;
+    std::int64_t outer = 1;
+    for (int axis : schedule_.outer) outer *= loops_.extent(axis);
+    for (const std::int64_t width : kWideColumnBlocks)
+      if (quotient_up(loops_.extent(vector_), width) * outer >= kFewestBlocks) return width;
+    return kColumnBlock;
   }
 
   /// One vector register of the accumulators' type, two where the row is long enough to hide an addition behind another.

@@ -120,7 +120,7 @@ TEST(CpuText, SoftmaxKeepsItsExponentialsInARow) {
 )");
 }
 
-// Elements that are written beside the sums are walked in longer pieces, while there are as many as tasks.
+// Elements that are written beside the sums are walked in longer pieces, while there are enough of them for some threads.
 TEST(CpuText, ColumnSumsBesideElementsGoDownLongerBlocks) {
   const auto text = [](std::int64_t rows, std::int64_t columns) {
     return text_of_all([&](Builder& b) {
@@ -128,7 +128,9 @@ TEST(CpuText, ColumnSumsBesideElementsGoDownLongerBlocks) {
       return std::vector{y, b.sum(y, {0})};
     });
   };
-  EXPECT_NE(text(32, 4096).find("[256];"), std::string::npos);
+  EXPECT_NE(text(32, 8192).find("[1024];"), std::string::npos);
+  EXPECT_NE(text(32, 4096).find("[512];"), std::string::npos);
+  EXPECT_NE(text(32, 2048).find("[256];"), std::string::npos);
   EXPECT_NE(text(512, 1024).find("[64];"), std::string::npos);
 }
 
