@@ -80,10 +80,10 @@ void check_external(const std::string& directory, const std::string& location, s
   open_external(directory, location, offset, length);
 }
 
-std::string read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length) {
+void read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::span<std::byte> bytes) {
+  const std::uint64_t length = bytes.size();
   const Descriptor file = open_external(directory, location, offset, length);
   auto fail = [&](const char* why) { throw UserError(concat("cannot read external data '", location, "': ", why)); };
-  std::string bytes(length, '\0');
   for (std::uint64_t done = 0; done < length;) {
     const ssize_t got = pread(file.get(), bytes.data() + done, length - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
@@ -91,7 +91,6 @@ std::string read_external(const std::string& directory, const std::string& locat
     if (got == 0) fail("it became shorter while it was read");
     done += static_cast<std::uint64_t>(got);
   }
-  return bytes;
 }
 
 }  // namespace gcomp::frontend

@@ -54,10 +54,13 @@ ExternalPlace external_place(const TensorProto& proto, std::uint64_t bytes) {
   return found;
 }
 
-std::string external_bytes(const TensorProto& proto, const std::string& directory, std::uint64_t bytes) {
-  const ExternalPlace found = external_place(proto, bytes);
+Tensor external_tensor(const TensorProto& proto, const std::string& directory, const TensorType& type) {
+  const ExternalPlace found = external_place(proto, static_cast<std::uint64_t>(type.bytes()));
   try {
-    return read_external(directory, found.location, found.offset, found.length);
+    check_external(directory, found.location, found.offset, found.length);  // before the tensor is allocated
+    Tensor tensor(type);
+    read_external(directory, found.location, found.offset, tensor.bytes());
+    return tensor;
   } catch (const UserError& error) { throw UserError(concat(place(proto), ": ", error.what())); }
 }
 
@@ -153,8 +156,8 @@ Tensor read_tensor(const TensorProto& proto, const std::string& directory) {
     if (held) read_typed(proto, tensor);
     return with_clean_bools(std::move(tensor));
   }
-  const std::string loaded = external ? external_bytes(proto, directory, bytes) : std::string();
-  const std::string& raw = external ? loaded : proto.raw_data();
+  if (external) return with_clean_bools(external_tensor(proto, directory, type));
+  const std::string& raw = proto.raw_data();
   check_user(raw.size() == bytes, place(proto), ": found ", raw.size(), " bytes, its shape ", to_string(type), " wants ", bytes);
   return with_clean_bools(Tensor::of_bytes(type, std::as_bytes(std::span(raw))));
 }

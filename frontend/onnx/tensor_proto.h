@@ -1,7 +1,9 @@
 // TensorProto <-> Tensor. One function reads every tensor of a file: initializers, constants, attributes.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "frontend/onnx/source.h"
@@ -38,8 +40,8 @@ std::string external_location(const ::onnx::TensorProto& proto);
 /// Why reading that would be refused, or "".
 std::string external_problem(const ::onnx::TensorProto& proto, const std::string& directory);
 
-/// Bytes of an external file; throws UserError unless `location` is a plain relative path to a regular file without links.
-std::string read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length);
+/// Fills `bytes` from an external file; throws UserError unless `location` is a plain relative path to a regular file without links.
+void read_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::span<std::byte> bytes);
 /// Throws as that does, and reads nothing.
 void check_external(const std::string& directory, const std::string& location, std::uint64_t offset, std::uint64_t length);
 
