@@ -52,6 +52,14 @@ std::vector<StepFolder> step_folders(const fs::path& folder) {
   return found;
 }
 
+std::string timed_choices_of(const fs::path& folder) {
+  for (const StepFolder& candidate : step_folders(folder)) try {
+      return read_manifest(candidate.path).run.timed;
+    } catch (const UserError&) {  // find_latest() says why
+    }
+  return {};
+}
+
 std::optional<FoundCheckpoint> find_latest(const fs::path& folder) {
   std::string damaged;
   const std::vector<StepFolder> folders = step_folders(folder);
