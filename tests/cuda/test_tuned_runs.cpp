@@ -177,9 +177,9 @@ TEST_F(CudaTunedRuns, RanksComputeAsTheFirstOfThem) {
   Settings settings = with_times("20,10");
   settings["GPUS"] = "2";
   const Words eight{"--micro-batches", "8", "--eval-data", model_.data(), "--no-cache"};
-  const auto run = [&](Words more) {
+  const auto run = [&](Words more, std::int64_t steps = 2) {
     more.insert(more.end(), eight.begin(), eight.end());
-    const CudaRun done = folder_.train(model_, 2, {.emulated = settings}, more);
+    const CudaRun done = folder_.train(model_, steps, {.emulated = settings}, more);
     EXPECT_EQ(done.result.exit_code, 0) << done.result.errors;
   };
   run({"--tune"});
@@ -189,6 +189,10 @@ TEST_F(CudaTunedRuns, RanksComputeAsTheFirstOfThem) {
   EXPECT_TRUE(contents(folder_ / "m.jsonl") == evaluation);
   EXPECT_GT(folder_.reports_of_rank(0).count("memsets beyond the cache"), 0) << "the first rank timed nothing";
   EXPECT_EQ(folder_.reports_of_rank(1).count("memsets beyond the cache"), 0) << "the second rank timed for itself";
+  run({"--ranks", "2", "--tune", "--run-dir", folder_ / "run", "--checkpoint-every", "1"}, 1);
+  settings["CUBLASLT_TIMES"] = "10,20";
+  run({"--ranks", "2", "--run-dir", folder_ / "run", "--checkpoint-every", "1", "--resume"});
+  EXPECT_TRUE(trained() == one) << "the ranks do not go on with the choices of the run";
   run({"--ranks", "2"});
   EXPECT_FALSE(trained() == one) << "the algorithms have the same digits";
 }

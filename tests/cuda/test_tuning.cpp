@@ -125,6 +125,24 @@ TEST_F(CudaTuning, AnEpilogueIsTakenWhereItIsFaster) {
   EXPECT_GT(remembered.count("kernel"), plain_.count("kernel")) << "no kernels stand in";
 }
 
+/// GELU, biases and their gradients: where the kernels are faster, all is as with a library that has no epilogues.
+TEST_F(CudaTuning, EveryEpilogueGivesWayToItsKernel) {
+  const RecordedModel model = recorded_model("bert_tiny");
+  const auto trained = [&](Settings settings, const std::vector<std::string>& more) {
+    settings.insert({{"CUBLASLT_TIMES", "10"}, {"CUBLASLT_EPILOGUE_TIMES", "30"}, {"KERNEL_TIME", "5"}});
+    std::vector<std::string> options{"--precision", "bf16", "--no-cache"};
+    options.insert(options.end(), more.begin(), more.end());
+    const CudaRun run = folder_.train(model, 2, {.emulated = settings}, options);
+    EXPECT_EQ(run.result.exit_code, 0) << run.result.errors;
+    EXPECT_TRUE(leaks(run).empty());
+    return contents(folder_ / "trained.onnx");
+  };
+  const std::string without = trained({{"CUBLASLT_EPILOGUES", "0"}}, {});
+  EXPECT_FALSE(trained({}, {}) == without) << "the model has no epilogues, or they have the digits of the kernels";
+  EXPECT_TRUE(trained({}, {"--tune"}) == without);
+  EXPECT_TRUE(trained({{"ORDER", "delayed"}, {"RACES", "1"}}, {"--tune"}) == without);
+}
+
 TEST_F(CudaTuning, WhatFailsIsPassedOver) {
   const auto failing = [](const char* calls) {
     Settings settings = kInOrder;
